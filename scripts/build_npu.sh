@@ -53,10 +53,11 @@ missing() {
 }
 
 SOCS="ascend910b ascend910_93 ascend310p"
-# CANN 8.1's tbe/tvm/_ffi/runtime_ctypes.py reads np.float_, which NumPy 2 does not have. mirror-cann/asc-devkit
-# .devcontainer/requirements.txt names protobuf 3.20.3. docs/npu.md ("NumPy and protobuf") has all sources.
+# The versions that CANN's Python packages need. CANN 8.1's tbe/tvm/_ffi/runtime_ctypes.py reads np.float_, which
+# NumPy 2 does not have. .devcontainer/requirements.txt of mirror-cann/asc-devkit names protobuf 3.20.3. docs/npu.md
+# ("NumPy and protobuf") has all sources.
 NUMPY="numpy>=1.26,<2" PROTOBUF="protobuf==3.20.3"
-GET="Get CANN 9.1.0's toolkit from https://www.hiascend.com/cann, install it, and source its set_env.sh."
+GET_CANN="Get CANN 9.1.0's toolkit from https://www.hiascend.com/cann, install it, and source its set_env.sh."
 
 # ---- arguments: socs, jobs, only_check ---------------------------------------------------------------
 
@@ -78,7 +79,8 @@ done
 
 # ---- CANN --------------------------------------------------------------------------------------------
 
-# check_tool TOOL VARIABLE DEBIAN_PACKAGE RPM_PACKAGE: VARIABLE, if not empty, may name another tool.
+# check_tool TOOL VARIABLE DEBIAN_PACKAGE RPM_PACKAGE: check that the tool is on PATH. The environment variable
+# VARIABLE, if not empty, may name another tool.
 lines=() debian=() rpm=()
 check_tool() {
   local tool="$1" variable="$2"
@@ -129,21 +131,21 @@ if [ -z "$cann" ]; then
   done
 fi
 if [ -z "$cann" ]; then
-  missing "CANN's toolkit must be installed but ASCEND_HOME_PATH is not set." "$GET"
+  missing "CANN's toolkit must be installed but ASCEND_HOME_PATH is not set." "$GET_CANN"
 elif [ ! -d "$cann" ]; then
-  missing "ASCEND_HOME_PATH must be CANN's folder but $cann is not a folder." "$GET"
+  missing "ASCEND_HOME_PATH must be CANN's folder but $cann is not a folder." "$GET_CANN"
   cann=""
 else
   cann="$(cd "$cann" && pwd)"
 fi
 
-version="unknown version" op_build="" source_it=""
+version="unknown version" op_build="" source_remedy=""
 if [ -n "$cann" ]; then
   if [ -n "$python3" ]; then
     found="$(python3 -I "$ROOT/npu_rope/cann_versions.py" "$cann")" && status=0 || status=$?
     [ "$status" = 1 ] || version="$found"
     if [ "$status" = 2 ]; then
-      missing "CANN must be 8.5 or newer but $cann is $version. No torch_npu for torch 2.10 supports $version." "$GET"
+      missing "CANN must be 8.5 or newer but $cann is $version. No torch_npu for torch 2.10 supports $version." "$GET_CANN"
     fi
   fi
 
@@ -157,19 +159,20 @@ if [ -n "$cann" ]; then
     [ -n "$op_build" ] || [ ! -x "$file" ] || op_build="$file"
   done
   [ -n "$op_build" ] || lines+=("CANN must have tools/opbuild/op_build but it is missing in $cann.")
-  [ ${#lines[@]} -eq 0 ] || missing "${lines[@]}" "$GET"
+  [ ${#lines[@]} -eq 0 ] || missing "${lines[@]}" "$GET_CANN"
 
   lines=()
-  source_it="Source $cann/set_env.sh (or the set_env.sh beside it), then run this script again."
+  source_remedy="Source $cann/set_env.sh (or the set_env.sh beside it), then run this script again."
   for tool in opc bisheng llvm-objdump; do
     command -v "$tool" >/dev/null ||
       lines+=("$tool must be on PATH but was not found. CANN compiles kernels with $tool.")
   done
-  [ ${#lines[@]} -eq 0 ] || missing "${lines[@]}" "$source_it"
+  [ ${#lines[@]} -eq 0 ] || missing "${lines[@]}" "$source_remedy"
 fi
 
-# opc runs in python3 and imports tbe, which imports the others. The argument is the folder of CANN, or empty.
-modules_of_python() {
+# check_modules CANN_FOLDER: print the missing packages, or the error of the import of tbe. CANN's compiler opc runs in
+# python3 and imports tbe, which imports the other modules. Without a folder, tbe is not imported.
+check_modules() {
   python3 - "$1" <<'PYTHON'
 import importlib
 import sys
@@ -193,7 +196,7 @@ PYTHON
 }
 
 modules=""
-[ -z "$python3" ] || modules="$(modules_of_python "$cann")" || missing "python3 ($python3) must run but failed." \
+[ -z "$python3" ] || modules="$(check_modules "$cann")" || missing "python3 ($python3) must run but failed." \
   "Put a python3 on PATH that runs."
 case "$modules" in
   packages*)
@@ -209,7 +212,7 @@ case "$modules" in
   tbe*)
     error="${modules#tbe }" error="${error%.}"
     # tbe may need another NumPy or protobuf than the installed one.
-    remedy="$source_it"
+    remedy="$source_remedy"
     if [[ "$error" =~ [Nn]um[Pp]y|(^|[^A-Za-z0-9_.])np\. ]]; then
       remedy="Install a NumPy that CANN's tbe works with: python3 -m pip install '$NUMPY'"
     elif [[ "$error" =~ protobuf|_pb2 ]]; then
@@ -256,14 +259,14 @@ say "op_build: $op_build; opc: $(command -v opc); bisheng: $(command -v bisheng)
 
 cd "$ROOT"
 out=build/npu/opp_project/build_out
-# CANN's ascendc_compile_kernel.py fails if a folder of an earlier failed build exists, CMake's cache keeps an earlier CC and CXX, and a package
-# of an earlier build must not be installed if this build fails.
+# Start from an empty folder. CANN's ascendc_compile_kernel.py fails if a folder of a failed build exists. CMake's cache
+# keeps an earlier CC and CXX. A package of an earlier build must not be installed if this build fails.
 rm -rf build/npu
 
-# Print the number of compiled kernels and of all kernels: a column of types of an operator is one kernel.
+# Print the number of compiled kernels and of all kernels. A kernel is one column of an operator's types.
 progress() {
   local started=$SECONDS done total line="" before=""
-  set +e +o pipefail # folders come and go
+  set +e +o pipefail # the build makes and removes the folders
   while sleep "${NPU_ROPE_PROGRESS_SECONDS:-10}" >/dev/null 2>&1; do
     # op_build describes the kernels of all SoCs.
     total="$(for soc in "${socs[@]}"; do cat "$out/autogen/aic-$soc-ops-info.ini" 2>/dev/null; done |
@@ -275,7 +278,7 @@ progress() {
   done
 }
 
-# The build runs in a process group of its own, which ends with this script.
+# The build runs in a process group of its own, so that this script can end all its processes.
 stop_build() {
   kill -KILL -- "-${!-}" 2>/dev/null || true
 }

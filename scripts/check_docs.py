@@ -1,8 +1,8 @@
 """Run the examples of the READMEs, CONTRIBUTING.md, docs/ and simulator/docs/, which must work as written.
 
-In each file, the ```python blocks run in order in one namespace. Of the ```sh blocks, every command
-that starts with `npu-rope`, `ascend-sim` or `python` runs; a fence ```sh exit=2 gives the exit status
-of its commands. Other blocks are not run. The examples run in a folder that contains only a link to the
+In each file, the ```python blocks run in order in one namespace. In ```sh blocks, every command that starts
+with `npu-rope`, `ascend-sim` or `python` runs. A fence such as ```sh exit=2 gives the expected exit status of
+the commands. Other blocks are not run. The examples run in a folder that contains only a link to the
 package's examples/.
 """
 
@@ -27,7 +27,8 @@ EXIT_STATUS = "Exit status: 0 all examples work, 1 some do not, 2 bad usage."
 
 @dataclass(frozen=True)
 class CodeBlock:
-    """One fenced block: its language, the rest of the fence's line, its text and its first line's number."""
+    """One fenced block: its language, the rest of the fence's line, its text, and the number of its first
+    line."""
 
     language: str
     info: str
@@ -58,7 +59,7 @@ def run(arguments: list[str] | str, folder: str, code: str | None = None) -> tup
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     environment = {**os.environ, "PATH": path, "MPLBACKEND": "Agg"}
     try:
-        done = subprocess.run(
+        completed_process = subprocess.run(
             arguments,
             shell=isinstance(arguments, str),
             cwd=folder,
@@ -71,14 +72,14 @@ def run(arguments: list[str] | str, folder: str, code: str | None = None) -> tup
         )
     except subprocess.TimeoutExpired:
         return -1, f"still running after {TIMEOUT_S} s"
-    return done.returncode, done.stdout
+    return completed_process.returncode, completed_process.stdout
 
 
 def run_python(path: Path, python: list[CodeBlock], folder: str) -> list[str]:
     """Run each block with its line numbers in the file, so that tracebacks point there."""
     if not python:
         return []
-    # The blocks have a namespace of their own, because they may define a name such as `compile`.
+    # The blocks have a separate namespace, because they may define a name such as `compile`.
     steps = ["names = {'__name__': '__main__'}"]
     for block in python:
         source = "\n" * (block.line - 1) + block.text
@@ -89,14 +90,14 @@ def run_python(path: Path, python: list[CodeBlock], folder: str) -> list[str]:
 
 def check(path: Path) -> tuple[int, list[str]]:
     """Return the number of examples and the failures."""
-    found = list(blocks(path.read_text()))
-    python = [b for b in found if b.language == "python"]
+    all_blocks = list(blocks(path.read_text()))
+    python = [block for block in all_blocks if block.language == "python"]
     count = len(python)
     with tempfile.TemporaryDirectory() as folder:
         package = SIMULATOR if path.is_relative_to(SIMULATOR) else ROOT
         (Path(folder) / "examples").symlink_to(package / "examples")
         failures = run_python(path, python, folder)
-        for block in found:
+        for block in all_blocks:
             if block.language != "sh":
                 continue
             for line, command in commands(block):
@@ -112,18 +113,18 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, epilog=EXIT_STATUS
     )
     parser.add_argument("files", nargs="*", metavar="FILE", type=Path, help="a page; default: all pages")
-    named = [path.resolve() for path in parser.parse_args().files]
-    for path in named:
+    given_paths = [path.resolve() for path in parser.parse_args().files]
+    for path in given_paths:
         if not path.is_file():
             parser.error(f"FILE must be a page but got {path}")
     folders = [ROOT / "docs", SIMULATOR / "docs"]
     pages = [page for folder in folders for page in sorted(folder.rglob("*.md"))]
-    paths = named or [ROOT / "README.md", ROOT / "CONTRIBUTING.md", SIMULATOR / "README.md", *pages]
+    paths = given_paths or [ROOT / "README.md", ROOT / "CONTRIBUTING.md", SIMULATOR / "README.md", *pages]
     failures: list[str] = []
     for path in paths:
-        count, wrong = check(path)
-        failures += wrong
-        print(f"{os.path.relpath(path, ROOT)}: {count} example(s), {len(wrong)} failed")
+        count, page_failures = check(path)
+        failures += page_failures
+        print(f"{os.path.relpath(path, ROOT)}: {count} example(s), {len(page_failures)} failed")
     for failure in failures:
         print(f"\n{failure}", file=sys.stderr)
     return 1 if failures else 0

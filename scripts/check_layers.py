@@ -1,7 +1,7 @@
-"""Check the dependencies between layers: layer_tables.py holds what each folder may include or import.
+"""Check the dependencies between layers. layer_tables.py lists what each layer may include or import.
 
-A layer is a folder or a file pattern. In C and C++ the #include lines are judged, in Python all imports,
-also those inside functions. The first layer that matches a file applies. A file without a layer is an error.
+A layer is a folder or a file pattern. The first layer that matches a file applies. A file without a layer is
+an error. In C and C++ the script checks the #include lines, in Python all imports, also those in functions.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from pathlib import Path
 
 from layer_tables import C_HEADERS, C_STD, CPP_LAYERS, PACKAGE, PACKAGES, PY_STD, PYTHON_LAYERS, Layer
 
-# Tolerances are claims about numerics, and one folder defines all of them. Tests are exempt.
+# The folder that defines all tolerances. Tests may also define some.
 TOLERANCE_HOME = "npu_rope/testing/*"
-ALSO_WITHOUT_TOLERANCES = (("benchmarks", "*.py"), ("scripts/templates", "*.py.in"))  # besides the package
+# Besides the package, the folders and files that may not define a tolerance.
+OTHER_FOLDERS_WITHOUT_TOLERANCES = (("benchmarks", "*.py"), ("scripts/templates", "*.py.in"))
 TOLERANCE_NAMES = re.compile(
     r"^(?:[ra]tol|(?:assert_)?(?:all|is)close|assert_close|tolerance|approx|assert_(?:array_)?almost_equal)$",
     re.IGNORECASE,
@@ -63,33 +64,33 @@ class Violation:
 
 
 def layer_of(file: str, layers: tuple[Layer, ...]) -> Layer | None:
-    return next((layer for layer in layers if any(fnmatch(file, p) for p in layer.files)), None)
+    return next((layer for layer in layers if any(fnmatch(file, pattern) for pattern in layer.files)), None)
 
 
 def name_of(layer: Layer, file: str) -> str:
     return "layer " + next(pattern for pattern in layer.files if fnmatch(file, pattern))
 
 
-def refusal(layer: Layer, file: str, what: str) -> str:
+def refusal_text(layer: Layer, file: str, used_name: str) -> str:
     never = f" (never: {', '.join(layer.never)})" if layer.never else ""
-    return f"{name_of(layer, file)} may not use {what}; it may use: {', '.join(layer.may_use)}{never}"
+    return f"{name_of(layer, file)} may not use {used_name}; it may use: {', '.join(layer.may_use)}{never}"
 
 
 # ---- C and C++ ------------------------------------------------------------------------------------
 
 
 def without_comments(text: str) -> str:
-    """Return the text with comments replaced by spaces, so that line numbers remain."""
-    blank = lambda m: re.sub(r"[^\n]", " ", m[0])  # noqa: E731
-    return re.sub(r"//[^\n]*|/\*.*?\*/", blank, text, flags=re.DOTALL)
+    """Return the text with spaces instead of comments, so that line numbers do not change."""
+    blank_of = lambda match: re.sub(r"[^\n]", " ", match[0])  # noqa: E731
+    return re.sub(r"//[^\n]*|/\*.*?\*/", blank_of, text, flags=re.DOTALL)
 
 
 def is_standard_header(header: str) -> bool:
     return header in C_HEADERS or re.fullmatch(r"[a-z_0-9]+", header) is not None
 
 
-def names_of(header: str, file: str, files: frozenset[str]) -> Iterator[str]:
-    """Yield the header as ``file`` includes it and, if it is relative to the file's folder, its path."""
+def possible_names(header: str, file: str, files: frozenset[str]) -> Iterator[str]:
+    """Yield the header's name in the #include line and, if it is relative to the file's folder, its path."""
     yield header
     path = posixpath.normpath(posixpath.join(posixpath.dirname(file), header))
     if path in files:
@@ -106,11 +107,13 @@ def check_c_file(
     for number, line in enumerate(without_comments(text).splitlines(), 1):
         if included := re.match(r'\s*#\s*(?:include|include_next|import)\b\s*([<"]?)([^>"\s]+)', line):
             header = included[2]
-            standard = included[1] == "<" and C_STD in layer.may_use and is_standard_header(header)
-            if not standard and not any(
-                fnmatch(name, p) for name in names_of(header, file, files) for p in layer.may_use
+            is_standard = included[1] == "<" and C_STD in layer.may_use and is_standard_header(header)
+            if not is_standard and not any(
+                fnmatch(name, pattern)
+                for name in possible_names(header, file, files)
+                for pattern in layer.may_use
             ):
-                yield Violation(file, number, refusal(layer, file, header))
+                yield Violation(file, number, refusal_text(layer, file, header))
         for pattern in layer.never:
             if found_word := re.search(pattern, line):
                 yield Violation(file, number, f"{name_of(layer, file)} may not contain {found_word[0]}")
@@ -132,18 +135,26 @@ def imported(tree: ast.AST, file: str) -> Iterator[tuple[ast.AST, str]]:
             for alias in node.names:
                 yield node, alias.name
         elif isinstance(node, ast.ImportFrom):
-            above = package[: len(package) - node.level + 1] if node.level else []
-            base = ".".join([*above, *([node.module] if node.module else [])])
+            parent_package = package[: len(package) - node.level + 1] if node.level else []
+            base = ".".join([*parent_package, *([node.module] if node.module else [])])
             for alias in node.names:
                 yield node, f"{base}.{alias.name}"
         elif isinstance(node, ast.Call):
             called = getattr(node.func, "attr", None) or getattr(node.func, "id", None)
             if called in ("import_module", "__import__"):
-                yield from ((node, str(a.value)) for a in node.args[:1] if isinstance(a, ast.Constant))
+                yield from (
+                    (node, str(argument.value))
+                    for argument in node.args[:1]
+                    if isinstance(argument, ast.Constant)
+                )
 
 
 def inside_functions(tree: ast.AST) -> set[ast.AST]:
-    functions = (f for f in ast.walk(tree) if isinstance(f, (ast.FunctionDef, ast.AsyncFunctionDef)))
+    functions = (
+        function
+        for function in ast.walk(tree)
+        if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef))
+    )
     return {node for function in functions for node in ast.walk(function)}
 
 
@@ -176,8 +187,8 @@ def tolerances(tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 def check_tolerances(file: str, tree: ast.AST) -> Iterator[Violation]:
     if not fnmatch(file, TOLERANCE_HOME):
-        for number, what in sorted(set(tolerances(tree))):
-            yield Violation(file, number, f"{what}: a tolerance may only be in npu_rope/testing")
+        for number, used_name in sorted(set(tolerances(tree))):
+            yield Violation(file, number, f"{used_name}: a tolerance may only be in npu_rope/testing")
 
 
 def check_python_file(file: str, text: str) -> Iterator[Violation]:
@@ -187,22 +198,25 @@ def check_python_file(file: str, text: str) -> Iterator[Violation]:
     if layer is None:
         yield Violation(file, 1, "belongs to no layer: add it to PYTHON_LAYERS in scripts/layer_tables.py")
         return
-    late = inside_functions(tree) if layer.functions_may_import else set()
+    nodes_in_functions = inside_functions(tree) if layer.functions_may_import else set()
     for node, name in imported(tree, file):
-        allowed_late = node in late and any(fnmatch(name, p) for p in layer.functions_may_import)
+        allowed_late = node in nodes_in_functions and any(
+            fnmatch(name, pattern) for pattern in layer.functions_may_import
+        )
         if not may_import(layer, name) and not allowed_late:
-            yield Violation(file, getattr(node, "lineno", 1), refusal(layer, file, name))
+            yield Violation(file, getattr(node, "lineno", 1), refusal_text(layer, file, name))
 
 
 def check_outside_package(file: str, text: str) -> Iterator[Violation]:
-    """Check tests, examples and settings of ascend_sim, which may not import npu_rope either."""
+    """Check a file of ascend_sim outside its package. It may not import npu_rope."""
     for node, name in imported(ast.parse(text), file):
         if name.partition(".")[0] == PACKAGE:
             yield Violation(file, getattr(node, "lineno", 1), f"ascend_sim may not import {name}")
 
 
 def public_names(root: Path) -> frozenset[str]:
-    """The modules of ascend_sim that have an ``__all__``, and its names; the other modules are its own."""
+    """Return the modules of ascend_sim that have an ``__all__``, and the names in it. Other modules are
+    private."""
     found = set()
     for path in sorted((root / PACKAGES[1]).rglob("*.py")):
         module = ".".join(path.relative_to(root / "simulator").with_suffix("").parts).removesuffix(
@@ -230,8 +244,8 @@ def check_public_names(file: str, text: str, public: frozenset[str]) -> Iterator
             used.append((node, f"{modules[node.value.id]}.{node.attr}"))
     for node, name in used:
         if name not in public:
-            words = f"uses {name}, which is in no __all__ of ascend_sim"
-            yield Violation(file, getattr(node, "lineno", 1), words)
+            text = f"uses {name}, which is in no __all__ of ascend_sim"
+            yield Violation(file, getattr(node, "lineno", 1), text)
 
 
 @cache
@@ -240,7 +254,7 @@ def names_imported(text: str, file: str) -> tuple[tuple[int, str], ...]:
 
 
 def imports_of(root: Path, folder: str) -> dict[str, dict[str, Violation]]:
-    """Return by module of a package the package's modules that it imports, also inside functions."""
+    """Return for each module of a package the modules of this package that it imports, also in functions."""
     base = (root / folder).parent
     files: dict[str, str] = {}
     for path in sorted((root / folder).rglob("*.py")):
@@ -258,15 +272,15 @@ def imports_of(root: Path, folder: str) -> dict[str, dict[str, Violation]]:
     return found
 
 
-def check_circles(imports: dict[str, dict[str, Violation]]) -> Iterator[Violation]:
-    """Yield one circle of imports, if any, at the import that closes it."""
+def check_cycles(imports: dict[str, dict[str, Violation]]) -> Iterator[Violation]:
+    """Yield one cycle of imports, if any, as a violation at the import that closes it."""
     try:
         tuple(TopologicalSorter({module: set(found) for module, found in imports.items()}).static_order())
     except CycleError as error:
-        circle = error.args[1][::-1]
-        closing = imports[circle[0]][circle[1]]
+        cycle = error.args[1][::-1]
+        closing = imports[cycle[0]][cycle[1]]
         yield Violation(
-            closing.file, closing.line, f"imports must form no circle but got {' → '.join(circle)}"
+            closing.file, closing.line, f"imports must form no circle but got {' → '.join(cycle)}"
         )
 
 
@@ -275,31 +289,38 @@ def check_circles(imports: dict[str, dict[str, Violation]]) -> Iterator[Violatio
 
 def operators_of(root: Path) -> frozenset[str]:
     """Return the operators' stems: files of csrc/capi, except those for all operators, and kernels."""
-    stems = {p.stem for p in (root / "csrc/capi").glob("*.cpp")} - {"common", "check"}
-    return frozenset(stems | {p.stem.removeprefix("npu_") for p in (root / "op_kernel").glob("npu_*.cpp")})
+    stems = {path.stem for path in (root / "csrc/capi").glob("*.cpp")} - {"common", "check"}
+    return frozenset(
+        stems | {path.stem.removeprefix("npu_") for path in (root / "op_kernel").glob("npu_*.cpp")}
+    )
 
 
 def check(root: Path) -> list[Violation]:
     found: list[Violation] = []
     operators = operators_of(root)
-    paths = [p for folder in C_FOLDERS for p in sorted((root / folder).rglob("*")) if p.suffix in C_SUFFIXES]
-    paths = [p for p in paths if not BUILD_FOLDERS & set(p.relative_to(root).parts)]
+    paths = [
+        path
+        for folder in C_FOLDERS
+        for path in sorted((root / folder).rglob("*"))
+        if path.suffix in C_SUFFIXES
+    ]
+    paths = [path for path in paths if not BUILD_FOLDERS & set(path.relative_to(root).parts)]
     files = frozenset(path.relative_to(root).as_posix() for path in paths)
     for path in paths:
         file = path.relative_to(root).as_posix()
         found += check_c_file(file, path.read_text(), operators, files)
     public = public_names(root)
-    for path in (p for folder in PACKAGES for p in sorted((root / folder).rglob("*.py"))):
+    for path in (path for folder in PACKAGES for path in sorted((root / folder).rglob("*.py"))):
         found += check_python_file(path.relative_to(root).as_posix(), path.read_text())
-    for path in (p for folder in USERS_OF_ASCEND_SIM for p in sorted((root / folder).rglob("*.py"))):
+    for path in (path for folder in USERS_OF_ASCEND_SIM for path in sorted((root / folder).rglob("*.py"))):
         found += check_public_names(path.relative_to(root).as_posix(), path.read_text(), public)
     for path in sorted((root / "simulator").rglob("*.py")):
         file = path.relative_to(root).as_posix()
         if not BUILD_FOLDERS & set(path.relative_to(root).parts) and not file.startswith(PACKAGES[1]):
             found += check_outside_package(file, path.read_text())
     for folder in PACKAGES:
-        found += check_circles(imports_of(root, folder))
-    for folder, pattern in ALSO_WITHOUT_TOLERANCES:
+        found += check_cycles(imports_of(root, folder))
+    for folder, pattern in OTHER_FOLDERS_WITHOUT_TOLERANCES:
         for path in sorted((root / folder).rglob(pattern)):
             file = path.relative_to(root).as_posix()
             text = path.read_text().replace("@op@", "op").replace("@Op@", "Op")

@@ -35,7 +35,7 @@ class Box:
     files: str
 
 
-# The rows go from the callers to the parts that others use.
+# Boxes with callers are in the upper rows; boxes that others use are in the lower rows.
 BOXES = (
     Box(0, 0, "testing", "cases, bounds, peers", "npu_rope/testing/*"),
     Box(0, 1, "ops", "functions, schemas, gradients", "npu_rope/ops/*"),
@@ -81,7 +81,8 @@ CALLS = (
     ("op_kernel", "simulator/include", "AscendC"),
 )
 WIDTH, HEIGHT, GAP_X, GAP_Y, LEFT, TOP = 200, 48, 64, 70, 36, 46
-PORT, LANE, BEND = 16, 11, 6  # distances of a box's arrows and of parallel lines; radius of a bend
+PORT, LANE = 16, 11  # distance between the arrows of a box, and between parallel lines
+BEND = 6  # radius of a bend
 STYLE = (
     "text{font:13px sans-serif;fill:#1a1a1a}.about{font-size:11px;fill:#555}.how{font-size:11px;fill:#a35a05}"
     ".group{font-weight:bold;fill:#0b3c8c;text-anchor:end}.page{fill:#fff}.frame{fill:#f1f4fa}"
@@ -107,14 +108,14 @@ def dependencies_of(path: Path) -> Iterator[str]:
     text = path.read_text(errors="replace")
     if path.suffix in check_layers.C_SUFFIXES:
         for name in re.findall(r'#\s*include\s*[<"]([^>"]+)[>"]', text):
-            # CANN's headers count as external, although simulator/include has headers of these names.
+            # CANN's headers count as external, although simulator/include has headers with these names.
             candidates = (
                 ROOT / name,
                 ROOT / "simulator" / name,
                 ROOT / "op_kernel" / name,
                 path.parent / name,
             )
-            yield from (str(c.resolve().relative_to(ROOT)) for c in candidates if c.is_file())
+            yield from (str(file.resolve().relative_to(ROOT)) for file in candidates if file.is_file())
     elif path.suffix == ".py":
         base = ROOT / "simulator" if path.is_relative_to(ROOT / "simulator") else ROOT
         for _, name in check_layers.imported(ast.parse(text), path.relative_to(base).as_posix()):
@@ -139,36 +140,41 @@ def edges() -> list[tuple[str, str]]:
         for name in dependencies_of(path)
         if box_of.get(name, box.title) != box.title
     }
-    below: dict[str, set[str]] = {}
-    for title in TopologicalSorter({a: {b for x, b in found if x == a} for a, _ in found}).static_order():
-        nearest = {b for a, b in found if a == title}
-        below[title] = nearest | {far for near in nearest for far in below[near]}
-    return sorted((a, b) for a, b in found if not any(b in below[c] for x, c in found if x == a))
+    direct: dict[str, set[str]] = {user: set() for user, _ in found}
+    for user, used in found:
+        direct[user].add(used)
+    reachable: dict[str, set[str]] = {}
+    for title in TopologicalSorter(direct).static_order():
+        uses = direct.get(title, set())
+        reachable[title] = uses | {indirect for used in uses for indirect in reachable[used]}
+    return sorted(
+        (user, used) for user, used in found if not any(used in reachable[other] for other in direct[user])
+    )
 
 
 def corner(row: int, column: int) -> tuple[int, int]:
     return LEFT + column * (WIDTH + GAP_X), TOP + row * (HEIGHT + GAP_Y)
 
 
-def gaps(a: Box, b: Box) -> tuple[str, ...]:
-    """Return the gaps through which a line runs from a to b, which is not above a.
+def gaps(upper: Box, lower: Box) -> tuple[str, ...]:
+    """Return the gaps between boxes through which a line runs from ``upper`` to ``lower``.
 
     "y3" is the gap above row 3, "x3" the gap to the left of column 3.
     """
-    taken = {box.column for box in BOXES if a.row < box.row < b.row}
-    if a.row == b.row:
-        return () if abs(a.column - b.column) == 1 else (f"y{a.row}",)
-    if a.column not in taken:
-        return () if a.column == b.column else (f"y{b.row}",)
-    if b.column not in taken:
-        return (f"y{a.row + 1}",)
-    return f"y{a.row + 1}", f"x{a.column + (b.column >= a.column)}", f"y{b.row}"
+    taken = {box.column for box in BOXES if upper.row < box.row < lower.row}
+    if upper.row == lower.row:
+        return () if abs(upper.column - lower.column) == 1 else (f"y{upper.row}",)
+    if upper.column not in taken:
+        return () if upper.column == lower.column else (f"y{lower.row}",)
+    if lower.column not in taken:
+        return (f"y{upper.row + 1}",)
+    return f"y{upper.row + 1}", f"x{upper.column + (lower.column >= upper.column)}", f"y{lower.row}"
 
 
 def lines(pairs: list[tuple[str, str]]) -> Iterator[list[Point]]:
     """Yield the corners of the line of each pair of boxes."""
     boxes = {box.title: box for box in BOXES}
-    ends = [sorted((boxes[a], boxes[b]), key=lambda box: box.row) for a, b in pairs]
+    ends = [sorted((boxes[start], boxes[end]), key=lambda box: box.row) for start, end in pairs]
     ports: Counter[tuple[Box, bool, int]] = Counter()
     lanes: dict[str, list[list[Point]]] = {}  # the spans of the lines in each lane of a gap
 
@@ -193,10 +199,10 @@ def lines(pairs: list[tuple[str, str]]) -> Iterator[list[Point]]:
         x, y = corner(int(gap[1:]), int(gap[1:]))
         return y - 24 - LANE * number if gap[0] == "y" else x - GAP_X + 12 + LANE * number
 
-    starts = [port(a, b, not gaps(a, b)) for a, b in ends]
-    stops = [port(b, a, not gaps(a, b)) for a, b in reversed(ends)][::-1]
-    for pair, (a, b), (x1, y1), (x2, y2) in zip(pairs, ends, starts, stops, strict=True):
-        line, via = [(x1, y1), (x2, y2)], gaps(a, b)
+    starts = [port(upper, lower, not gaps(upper, lower)) for upper, lower in ends]
+    stops = [port(lower, upper, not gaps(upper, lower)) for upper, lower in reversed(ends)][::-1]
+    for pair, (upper, lower), (x1, y1), (x2, y2) in zip(pairs, ends, starts, stops, strict=True):
+        line, via = [(x1, y1), (x2, y2)], gaps(upper, lower)
         x = lane(via[1], y1, y2) if len(via) > 1 else x2
         if via:
             y = lane(via[0], x1, x)
@@ -204,7 +210,7 @@ def lines(pairs: list[tuple[str, str]]) -> Iterator[list[Point]]:
         if len(via) > 1:
             y = lane(via[2], x, x2)
             line[3:3] = [(x, y), (x2, y)]
-        yield line if pair[0] == a.title else line[::-1]
+        yield line if pair[0] == upper.title else line[::-1]
 
 
 def path_of(line: list[Point]) -> str:
@@ -221,18 +227,23 @@ def path_of(line: list[Point]) -> str:
     return path + " L{:g},{:g}".format(*line[-1])
 
 
+def overlap(one: Rectangle, other: Rectangle) -> bool:
+    return other[0] < one[2] and one[0] < other[2] and other[1] < one[3] and one[1] < other[3]
+
+
 def label_beside(line: list[Point], text: str, taken: list[Rectangle]) -> Rectangle:
-    """Return a place beside a line for its label, with as few overlaps as possible."""
+    """Return the rectangle of a line's label, beside the line and with as few overlaps as possible."""
     width, height, found = 6.2 * len(text), 12, []
     # Horizontal pieces first, and long ones.
-    for (x1, y1), (x2, y2) in sorted(pairwise(line), key=lambda e: (e[0][1] != e[1][1], -math.dist(*e))):
+    for (x1, y1), (x2, y2) in sorted(
+        pairwise(line), key=lambda piece: (piece[0][1] != piece[1][1], -math.dist(*piece))
+    ):
         for part in (0.5, 0.4, 0.6, 0.3, 0.7, 0.2, 0.8):
             x, y = x1 + part * (x2 - x1), y1 + part * (y2 - y1)
             flat = [(x - width / 2, y - height - 2), (x - width / 2, y + 2)]
             for left, top in flat if y1 == y2 else [(x + 5, y - height / 2), (x - 5 - width, y - height / 2)]:
-                right, bottom = left + width, top + height
-                overlaps = sum(a < right and left < c and b < bottom and top < d for a, b, c, d in taken)
-                found.append((overlaps, (left, top, right, bottom)))
+                place = (left, top, left + width, top + height)
+                found.append((sum(overlap(place, other) for other in taken), place))
     return min(found, key=lambda place: place[0])[1]
 
 
@@ -265,13 +276,13 @@ def picture() -> str:
         texts.append(f'<text x="{x + 10}" y="{y + 20}">{box.title}</text>')
         texts.append(f'<text class="about" x="{x + 10}" y="{y + 38}">{box.about}</text>')
         taken.append((x, y, x + WIDTH, y + HEIGHT))
-    drawn = [(a, b, "") for a, b in edges()] + list(CALLS)
-    routes = list(lines([(a, b) for a, b, _ in drawn]))
+    drawn = [(user, used, "") for user, used in edges()] + list(CALLS)
+    routes = list(lines([(start, end) for start, end, _ in drawn]))
     for line, (_, _, label) in zip(routes, drawn, strict=True):
         style = "call" if label else "use"
         parts.append(f'<path class="{style}" d="{path_of(line)}" marker-end="url(#tip)"/>')
-        for (a, b), (c, d) in pairwise(line):
-            taken.append((min(a, c) - 3, min(b, d) - 1, max(a, c) + 3, max(b, d) + 1))
+        for (x1, y1), (x2, y2) in pairwise(line):
+            taken.append((min(x1, x2) - 3, min(y1, y2) - 1, max(x1, x2) + 3, max(y1, y2) + 1))
     for line, (_, _, label) in zip(routes, drawn, strict=True):
         if label:
             taken.append(label_beside(line, label, taken))

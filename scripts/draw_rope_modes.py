@@ -1,7 +1,7 @@
 """Draw docs/images/rope_*.png: the pairs of lanes of a head, and the position that rotates each pair.
 
-Pairs, axes and powers come from RopeParams (pair_lanes, axes, exponents), so that the pictures agree with
-the operator.
+RopeParams gives the pairs, axes and powers (pair_lanes, axes, exponents), so that the pictures agree with the
+operator.
 
 usage: draw_rope_modes.py [--folder DIR]
 """
@@ -35,7 +35,7 @@ DPI = 130
 
 @dataclass(frozen=True)
 class Head:
-    """One head: a strip of its lanes, or a row of its pairs."""
+    """One head, which a picture shows as a strip of lanes or as a row of pairs."""
 
     title: str
     lanes: int
@@ -44,10 +44,10 @@ class Head:
     @property
     def note(self) -> str:
         """The Python call that makes the parameters."""
-        p = self.params
-        more = f", sections={p.sections}" if p.rope_mode.has_sections else ""
-        more += f", n_offs={p.n_offs}" if p.n_offs else ""
-        return f"RopeParams({p.n_dims}, '{p.rope_mode.name.lower()}'{more})"
+        params = self.params
+        options = f", sections={params.sections}" if params.rope_mode.has_sections else ""
+        options += f", n_offs={params.n_offs}" if params.n_offs else ""
+        return f"RopeParams({params.n_dims}, '{params.rope_mode.name.lower()}'{options})"
 
 
 def head(
@@ -70,10 +70,16 @@ SECTIONS = (
     ),
     head(24, "mrope in a window: the other lanes pass through", 12, "mrope", (2, 2, 2, 0), 8),
 )
-_STANDS_IN = "from pair 3*20 on, e stands in for h and w"
+_EXTRA_REPLACES = "from pair 3*20 on, e stands in for h and w"
 MODELS = (
     head(128, "mrope (16, 24, 24, 0), n_dims 128: Qwen2-VL", 128, "mrope", (16, 24, 24, 0)),
-    head(128, f"imrope (24, 20, 20, 0), n_dims 128: Qwen3-VL; {_STANDS_IN}", 128, "imrope", (24, 20, 20, 0)),
+    head(
+        128,
+        f"imrope (24, 20, 20, 0), n_dims 128: Qwen3-VL; {_EXTRA_REPLACES}",
+        128,
+        "imrope",
+        (24, 20, 20, 0),
+    ),
     head(
         80,
         "vision (20, 20, 0, 0), n_dims 40 of a head of 80: Qwen2-VL's image encoder",
@@ -140,33 +146,39 @@ def label(axis: Any, x: float, y: float, text: str, **options: Any) -> None:
 
 def draw_strip(axis: Any, strip: Head) -> None:
     """Draw lanes as boxes, an arc from a pair's first lane to its second, and the pair's number below."""
-    p = strip.params
-    first, second = (range(*s.indices(strip.lanes)) for s in p.pair_lanes())
-    pair_at = {lane: i for lanes in (first, second) for i, lane in enumerate(lanes)}
+    params = strip.params
+    first, second = (range(*lanes.indices(strip.lanes)) for lanes in params.pair_lanes())
+    pair_by_lane = {lane: i for lanes in (first, second) for i, lane in enumerate(lanes)}
     for lane in range(strip.lanes):
-        inside = lane in pair_at
-        box(axis, lane, 0, colour_of(p, pair_at[lane]) if inside else PALE, f"x{lane}")
-        label(axis, lane + 0.5, -0.4, str(pair_at[lane]) if inside else "·")
-        if p.rope_mode.has_sections and inside:
-            letter, _, colour = AXES[p.axes()[pair_at[lane]]]
+        rotates = lane in pair_by_lane
+        box(axis, lane, 0, colour_of(params, pair_by_lane[lane]) if rotates else PALE, f"x{lane}")
+        label(axis, lane + 0.5, -0.4, str(pair_by_lane[lane]) if rotates else "·")
+        if params.rope_mode.has_sections and rotates:
+            letter, _, colour = AXES[params.axes()[pair_by_lane[lane]]]
             label(axis, lane + 0.5, -0.95, letter, color=colour, fontweight="bold", fontsize=9)
-            label(axis, lane + 0.5, -1.5, str(p.exponents()[pair_at[lane]]))
-    tall = arc_height(p)
-    for pair, (a, b) in enumerate(zip(first, second, strict=True)):
-        middle, width = (a + b + 1) / 2, b - a
+            label(axis, lane + 0.5, -1.5, str(params.exponents()[pair_by_lane[lane]]))
+    height = arc_height(params)
+    for pair, (first_lane, second_lane) in enumerate(zip(first, second, strict=True)):
+        middle, width = (first_lane + second_lane + 1) / 2, second_lane - first_lane
         arc = Arc(
-            (middle, 1.04), width, 2 * tall, theta1=0, theta2=180, color=colour_of(p, pair), linewidth=1.5
+            (middle, 1.04),
+            width,
+            2 * height,
+            theta1=0,
+            theta2=180,
+            color=colour_of(params, pair),
+            linewidth=1.5,
         )
         axis.add_patch(arc)
     left = -0.25
     label(axis, left, -0.4, "pair", ha="right", color=GREY)
-    if p.rope_mode.has_sections:
+    if params.rope_mode.has_sections:
         label(axis, left, -0.95, "rotated by", ha="right", color=GREY)
         label(axis, left, -1.5, "power", ha="right", color=GREY)
-    axis.text(0, 1.25 + tall, strip.title, fontsize=10.5, color=INK, fontweight="bold", va="bottom")
+    axis.text(0, 1.25 + height, strip.title, fontsize=10.5, color=INK, fontweight="bold", va="bottom")
     axis.text(
         strip.lanes,
-        1.25 + tall,
+        1.25 + height,
         strip.note,
         fontsize=8,
         color=GREY,
@@ -174,7 +186,7 @@ def draw_strip(axis: Any, strip: Head) -> None:
         ha="right",
         family="monospace",
     )
-    finish(axis, strip.lanes, *vertical_range(p))
+    finish(axis, strip.lanes, *vertical_range(params))
 
 
 def arc_height(params: RopeParams) -> float:
@@ -194,40 +206,43 @@ def finish(axis: Any, lanes: float, bottom: float, top: float) -> None:
     axis.axis("off")
 
 
-def draw_row(axis: Any, row: Head, widest: int, tall: float, numbered: bool) -> None:
-    """Draw each pair as a box with its axis' letter; below it, the power of theta_scale in its frequency."""
-    p = row.params
-    exponents = p.exponents()
-    for pair in range(p.pairs):
-        letter, _, colour = AXES[p.axes()[pair]]
+def draw_row(axis: Any, row: Head, widest: int, height: float, numbered: bool) -> None:
+    """Draw each pair as a box with the letter of its axis, and below it the power of theta_scale in its
+    frequency."""
+    params = row.params
+    exponents = params.exponents()
+    for pair in range(params.pairs):
+        letter, _, colour = AXES[params.axes()[pair]]
         box(axis, pair, 0, colour, letter, size=8 if widest < 40 else 7)
         if numbered or pair % 10 == 0 or exponents[pair] == 0:
             label(axis, pair + 0.5, -0.45, str(exponents[pair]), fontsize=7, color=INK if numbered else GREY)
     label(axis, -0.25, -0.45, "power", ha="right", color=GREY, fontsize=7)
-    total = sum(p.sections)
-    for start in range(total, p.pairs, total):
+    total = sum(params.sections)
+    for start in range(total, params.pairs, total):
         axis.plot([start, start], [-0.1, 1.25], color=INK, linewidth=1.6)
     axis.text(0, 1.35, row.title, fontsize=9.5, color=INK, va="bottom")
-    finish(axis, widest, -0.9, tall - 0.9)
+    finish(axis, widest, -0.9, height - 0.9)
 
 
-def legend(axis: Any, what: str) -> None:
+def legend(axis: Any, text: str) -> None:
     """Draw the names of the four axes in a line at the top."""
     axis.axis("off")
     axis.set_xlim(0, 100)
     axis.set_ylim(0, 1)
-    for k, (letter, name, colour) in enumerate(AXES):
-        at = 1 + 13 * k
+    for i, (letter, name, colour) in enumerate(AXES):
+        left = 1 + 13 * i
         axis.add_patch(
-            FancyBboxPatch((at, 0.25), 2.2, 0.5, boxstyle="square,pad=0", facecolor=colour, edgecolor="none")
+            FancyBboxPatch(
+                (left, 0.25), 2.2, 0.5, boxstyle="square,pad=0", facecolor=colour, edgecolor="none"
+            )
         )
-        label(axis, at + 1.1, 0.49, letter, color="white")
-        label(axis, at + 3, 0.49, name, ha="left", fontsize=9)
-    label(axis, 54, 0.49, what, ha="left", fontsize=9, color=GREY)
+        label(axis, left + 1.1, 0.49, letter, color="white")
+        label(axis, left + 3, 0.49, name, ha="left", fontsize=9)
+    label(axis, 54, 0.49, text, ha="left", fontsize=9, color=GREY)
 
 
 def save(canvas: Any, path: Path) -> None:
-    # Without matplotlib's version, which would change the file with each version.
+    # The file does not contain matplotlib's version, so that it is the same with each version.
     canvas.savefig(path, dpi=DPI, facecolor="white", metadata={"Software": None})
     plt.close(canvas)
     print(path)
@@ -248,7 +263,9 @@ def panels(heights: list[float], width: float) -> tuple[Any, Any]:
 def draw_strips(path: Path, strips: tuple[Head, ...], legend_text: str) -> None:
     sectioned = strips[0].params.rope_mode.has_sections
     width = INCHES_PER_LANE * (strips[0].lanes + 3)
-    heights = [INCHES_PER_LANE * (top - bottom) for bottom, top in (vertical_range(s.params) for s in strips)]
+    heights = [
+        INCHES_PER_LANE * (top - bottom) for bottom, top in (vertical_range(strip.params) for strip in strips)
+    ]
     canvas, axes = panels([0.3, *heights], width)
     if sectioned:
         legend(axes[0], legend_text)
@@ -262,11 +279,11 @@ def draw_strips(path: Path, strips: tuple[Head, ...], legend_text: str) -> None:
 
 def draw_rows(path: Path, rows: tuple[Head, ...], legend_text: str, inches_per_pair: float) -> None:
     widest = max(row.params.pairs for row in rows)
-    tall = 2.9 if inches_per_pair >= 0.3 else 3.7
-    canvas, axes = panels([0.3, *[inches_per_pair * tall] * len(rows)], inches_per_pair * (widest + 3))
+    height = 2.9 if inches_per_pair >= 0.3 else 3.7
+    canvas, axes = panels([0.3, *[inches_per_pair * height] * len(rows)], inches_per_pair * (widest + 3))
     legend(axes[0], legend_text)
     for axis, row in zip(axes[1:], rows, strict=True):
-        draw_row(axis, row, widest, tall, numbered=widest < 40)
+        draw_row(axis, row, widest, height, numbered=widest < 40)
     save(canvas, path)
 
 

@@ -36,22 +36,22 @@ POSIX = ("dlfcn.h", "sys/mman.h", "ucontext.h", "unistd.h", "sanitizer/common_in
 # CANN's headers for the host code of operators, as far as the simulated CANN has them.
 CANN_OPERATORS = (*CANN_HOST, "base/*", "platform/*", "securec.h", "ascendc/host_api/*")
 
-# What every part of the simulated CANN may include.
+# Files that every part of the simulated CANN may include.
 CANN_FILES = (*LINUX, "cann/locked.h", "src/*", "include/ascend_sim*.h", "acl/*", "aclnn/*")
 # AscendC's headers.
 ASCENDC = ("kernel_operator.h", "kernel_utils.h", "kernel_log.h", "kernel_tiling/*", "lib/*")
 # The other headers of CANN's kernels.
 ASCENDC_PARTS = ("kernel_*.h", "basic_api/*", "impl/*", "platform/*", "utils/*")
 
-# Tilings and temporary memory of AscendC's library functions: plain C++ for kernels and for CANN's host
-# headers, which find each other by their folder.
+# Tilings and sizes of temporary memory of AscendC's library functions. They are plain C++ for kernels and for
+# CANN's host headers. They include each other without a folder.
 LIBRARY_TILINGS = (
     "simulator/include/ascendc/library/*_sizes.h",
     "simulator/include/ascendc/library/*_tiling.h",
     "simulator/include/ascendc/library/tiling_*.h",
 )
 
-# The pure part of op_host, which knows no header of CANN.
+# The part of op_host that includes no header of CANN.
 TILING = (
     "op_host/chips.h",
     "op_host/platform.h",

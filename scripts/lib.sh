@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# Shared functions of the scripts: set up .venv from a clean clone, step by step, and skip finished steps.
-# Sourced by scripts/test.sh, scripts/validate.sh and .ci/run; call `setup` after sourcing.
+# Functions that set up .venv from a clean clone, step by step, and skip finished steps.
+# scripts/test.sh, scripts/validate.sh and .ci/run source this file and then call `setup`.
 
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 VENV="$ROOT/.venv"
@@ -23,9 +23,9 @@ die() {
   exit 1
 }
 
-# ---- steps: print the step, run it with its output in a log, record that it is done ---------------
+# ---- a step: print its text, run its command with the output in a log, and record that it is done --
 
-# hash_of WORD|FILE|FOLDER...: one hash of all contents. An argument that is not a path counts as text.
+# hash_of WORD|FILE|FOLDER...: print one hash of all contents. An argument that is not a path counts as text.
 hash_of() {
   local item
   for item in "$@"; do
@@ -39,6 +39,7 @@ hash_of() {
   done | cksum | tr ' ' -
 }
 
+# is_done NAME HASH: whether the step was done with this hash.
 is_done() { [ "$(cat "$STAMPS/$1" 2>/dev/null)" = "$2" ]; }
 
 mark_done() {
@@ -50,7 +51,7 @@ forget() { rm -f "$STAMPS/$1"; }
 
 say() { printf '[%s] %s' "$1" "$2"; }
 
-# quietly NAME COMMAND...: the output goes to a log.
+# quietly NAME COMMAND...: run the command with its output in the step's log.
 quietly() {
   local log="$LOGS/$1.log"
   shift
@@ -64,10 +65,10 @@ show_log() {
   tail -n 25 "$LOGS/$1.log" | sed 's/^/  | /' >&2
 }
 
-# Number of the current step and of all steps.
+# The number of the current step, and the number of all steps. A step outside of them sets STEP_LABEL.
 STEP=0
 STEPS=5
-place() { printf '%s' "${PLACE:-$STEP/$STEPS}"; }
+step_label() { printf '%s' "${STEP_LABEL:-$STEP/$STEPS}"; }
 
 # step NAME HASH TEXT COMMAND...: run a step, or skip it if NAME was done with the same HASH.
 step() {
@@ -75,7 +76,7 @@ step() {
   shift 3
   if is_done "$name" "$hash"; then return 0; fi
   forget "$name"
-  say "$(place)" "$text ... "
+  say "$(step_label)" "$text ... "
   mkdir -p "$LOGS" && : >"$LOGS/$name.log"
   if ! quietly "$name" "$@"; then
     show_log "$name"
@@ -143,7 +144,7 @@ has_tool() {
 
 # ---- the steps ------------------------------------------------------------------------------------
 
-# venv_is_good FOLDER: whether the environment is complete (pip comes last) and was made at this path.
+# venv_is_good FOLDER: whether the environment is complete and was made at this path. pip is its last part.
 venv_is_good() {
   is_new_enough "$1/bin/python" && [ -f "$1/bin/pip" ] && head -n 2 "$1/bin/pip" | grep -qF "$1/bin/python"
 }
@@ -152,7 +153,7 @@ step_venv() {
   local began=$SECONDS log
   venv_is_good "$VENV" && return 0
   require_python
-  say "$(place)" "making .venv with $("$PYTHON_FOUND" -V) ... "
+  say "$(step_label)" "making .venv with $("$PYTHON_FOUND" -V) ... "
   log="$(mktemp)"
   if ! "$PYTHON_FOUND" -m venv --clear "$VENV" >"$log" 2>&1; then
     printf 'failed:\n' >&2
@@ -183,7 +184,7 @@ step_torch() {
       "Is a package registry reachable? TORCH_INDEX_URL=<url> names another one for torch."
 }
 
-# install_packages EXTRA...: the extras' packages, except torch and the ggml peer, which have their own steps.
+# install_packages EXTRA...: install the extras' packages. torch and the ggml peer have their own steps.
 install_packages() {
   local requirements extra
   requirements="$("$VENV/bin/python" "$ROOT/scripts/requirements.py" "$@" --without torch pywhispercpp)" || return 1
@@ -202,7 +203,7 @@ step_packages() {
 
 # The tools that CI and pre-commit run besides the tests.
 setup_dev() {
-  PLACE=dev step packages-dev "$(hash_of "$ROOT/pyproject.toml" "$ROOT/simulator/pyproject.toml" "$ROOT/scripts/requirements.py")" \
+  STEP_LABEL=dev step packages-dev "$(hash_of "$ROOT/pyproject.toml" "$ROOT/simulator/pyproject.toml" "$ROOT/scripts/requirements.py")" \
     "installing the tools that check the code" install_packages dev ||
     die "the tools could not be installed." "Is a package registry reachable?"
 }
@@ -221,15 +222,15 @@ step_ggml() {
   local npm=without
   command -v npm >/dev/null 2>&1 && npm=with
   if [ "$(uname -s)-$(uname -m)" != Linux-x86_64 ]; then
-    say "$(place)" "ggml: no prebuilt library for $(uname -s) $(uname -m); --ggml-lib PATH compares with your own"$'\n'
+    say "$(step_label)" "ggml: no prebuilt library for $(uname -s) $(uname -m); --ggml-lib PATH compares with your own"$'\n'
     return 0
   fi
   step ggml "$(hash_of "$GGML_NPM" "$GGML_PIP" "$npm")" "installing a prebuilt ggml to compare with" \
     install_ggml || printf 'note: continuing without ggml; --ggml-lib PATH compares with your own.\n' >&2
 }
 
-# scikit-build-core keeps its build folders, so unchanged files are not compiled again. CMake stores the
-# compiler there: after a change of CXX, or a failed build, the builds start from empty folders.
+# scikit-build-core keeps its build folders, so unchanged files are not compiled again. CMake stores the compiler
+# in these folders. Therefore, after a change of CXX or a failed build, the builds start from empty folders.
 install_projects() {
   local compiler
   local -a settings=()
@@ -277,7 +278,7 @@ step_torch_npu() {
   case "$(uname -s)-$(uname -m)" in
     Linux-x86_64 | Linux-aarch64) ;;
     *)
-      say "$(place)" "torch_npu: no wheel for $(uname -s) $(uname -m); back end npu is not tested here."$'\n'
+      say "$(step_label)" "torch_npu: no wheel for $(uname -s) $(uname -m); back end npu is not tested here."$'\n'
       return 0
       ;;
   esac
@@ -295,14 +296,14 @@ next() {
   "$@"
 }
 
-# setup [--npu] EXTRA...: run all steps. Concurrent calls wait for each other. A call skips the steps that an earlier one
-# completed.
+# setup [--npu] EXTRA...: run all steps, except those that an earlier call completed. Concurrent calls wait for each
+# other.
 setup() {
   local began=$SECONDS npu=no
   if [ "$1" = --npu ]; then npu=yes STEPS=6 && shift; fi
   cd "$ROOT" || exit 1
   require_compiler
-  exec 9<"$ROOT/pyproject.toml"
+  exec 9<"$ROOT/pyproject.toml" # the file that concurrent calls lock
   if command -v flock >/dev/null 2>&1; then flock 9; fi
   next step_venv
   export PATH="$VENV/bin:$PATH" VIRTUAL_ENV="$VENV"

@@ -22,9 +22,9 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-# A template's path is that of its output, with @op@ for the stem and .in at its end. In its text, @op@ is the
-# stem and @Op@ the stem in camel case. Lines from `# @if kernel` (or `# @if not kernel`) to `# @else` and
-# `# @end` are for an operator with a kernel, or without one. Each template makes one file.
+# Each template makes one file. Its path is that of the file, with @op@ for the operator's stem and .in at the
+# end. In its text, @op@ is the stem and @Op@ is the stem in camel case. The lines from `# @if kernel` to
+# `# @end` are for an operator with a kernel; those after `# @if not kernel` or `# @else` for one without.
 TEMPLATES = ROOT / "scripts" / "templates"
 KERNEL_TEMPLATES = ROOT / "scripts" / "templates_kernel"
 CHOICE = re.compile(r"^# @if (not )?kernel\n(.*?)^(?:# @else\n(.*?)^)?# @end\n", re.MULTILINE | re.DOTALL)
@@ -49,9 +49,9 @@ Check check_call(const Call& c, @Op@Tensors t) {
 }
 
 """
-COLUMNS = 120  # of a line of C++
+COLUMNS = 120  # largest length of a line of C++
 RESERVED = {"common", "checks", "test"}
-# Besides those that a template uses.
+# Keywords that no template uses; use_of finds the others.
 CPP_KEYWORDS = """
     alignas alignof and and_eq asm bitand bitor bool break case catch char compl concept const_cast
     consteval constinit continue decltype default delete do dynamic_cast else enum export extern float
@@ -68,14 +68,14 @@ C_INTEGER = r"u?int(_least|_fast)?(8|16|32|64)_t|u?int(max|ptr)_t"
 
 
 class CannotGenerate(Exception):
-    """The reason for which the operator cannot be made."""
+    """The operator cannot be made; the text has the reason."""
 
 
 def check_name(name: str) -> None:
     if not re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)*", name):
         raise CannotGenerate(f"NAME must be snake case (a-z, 0-9, single _) but got {name!r}.")
-    if (taken := use_of(name)) is not None:
-        raise CannotGenerate(f"NAME must be free but {taken}.")
+    if (use := use_of(name)) is not None:
+        raise CannotGenerate(f"NAME must be free but {use}.")
 
 
 def use_of(name: str) -> str | None:
@@ -104,90 +104,94 @@ def use_of(name: str) -> str | None:
 
 def filled(text: str, name: str, kernel: bool) -> str:
     """Return a template's text for the operator."""
-    text = CHOICE.sub(lambda m: m[2] if (m[1] is None) == kernel else m[3] or "", text)
-    camel = "".join(part.capitalize() for part in name.split("_"))
-    text = text.replace("@op@", name).replace("@Op@", camel)
+    text = CHOICE.sub(lambda match: match[2] if (match[1] is None) == kernel else match[3] or "", text)
+    camel_case = "".join(part.capitalize() for part in name.split("_"))
+    text = text.replace("@op@", name).replace("@Op@", camel_case)
     includes = r'(?:^#include "[^"]+"\n)+'  # in the order of clang-format
-    return re.sub(includes, lambda m: "".join(sorted(m[0].splitlines(True))), text, flags=re.MULTILINE)
+    return re.sub(
+        includes, lambda match: "".join(sorted(match[0].splitlines(True))), text, flags=re.MULTILINE
+    )
 
 
 def wrapped(text: str) -> str:
-    """Break each line of C++ that is too long for the style after an argument, as clang-format does."""
+    """Break each line of C++ that is longer than COLUMNS after an argument, as clang-format does."""
 
     def broken(line: str) -> str:
-        at, depth, start = 0, 0, line.find("(") + 1
+        position, depth, start = 0, 0, line.find("(") + 1
         for i in range(start, COLUMNS if start and len(line) > COLUMNS else start):
             depth += (line[i] in "([{") - (line[i] in ")]}")
-            at = i + 1 if depth == 0 and line[i] == "," else at
-        return f"{line[:at]}\n{' ' * start}{line[at + 1 :]}" if at else line
+            position = i + 1 if depth == 0 and line[i] == "," else position
+        return f"{line[:position]}\n{' ' * start}{line[position + 1 :]}" if position else line
 
     return "\n".join(map(broken, text.split("\n")))
 
 
 def files_of(name: str, kernel: bool) -> dict[Path, str]:
     """Return the text of each new file, by path."""
-    made = {}
+    text_by_path = {}
     for templates in (TEMPLATES, KERNEL_TEMPLATES) if kernel else (TEMPLATES,):
         for template in sorted(templates.rglob("*.in")):
             path = template.relative_to(templates).as_posix().removesuffix(".in")
             text = filled(template.read_text(), name, kernel)
-            made[ROOT / path.replace("@op@", name)] = wrapped(text) if path.endswith((".cpp", ".h")) else text
-    return made
+            text_by_path[ROOT / path.replace("@op@", name)] = (
+                wrapped(text) if path.endswith((".cpp", ".h")) else text
+            )
+    return text_by_path
 
 
 def insert_before(text: str, anchor: str, added: str) -> str:
-    at = text.rindex(anchor)
-    return text[:at] + added + text[at:]
+    position = text.rindex(anchor)
+    return text[:position] + added + text[position:]
 
 
 def insert_in_order(text: str, statement: str, added: str) -> str:
-    """Insert a line among those that match ``statement``, which are in the order of their first group."""
+    """Insert a line among those that match ``statement``. The lines are in the order of its first group."""
     found = list(re.finditer(statement, text, re.MULTILINE))
     new = re.match(statement, added)
     assert new is not None
-    before = [m for m in found if m[1] < new[1]]
-    at = before[-1].end() if before else found[0].start()
-    return text[:at] + added + text[at:]
+    before = [match for match in found if match[1] < new[1]]
+    position = before[-1].end() if before else found[0].start()
+    return text[:position] + added + text[position:]
 
 
-def header(text: str, name: str) -> str:
+def add_declaration(text: str, name: str) -> str:
     """Add the C declaration at the end of the interface."""
     return insert_before(text, "#ifdef __cplusplus\n}\n#endif", wrapped(DECLARATION.replace("@op@", name)))
 
 
-def cmake(text: str, name: str) -> str:
+def add_to_cmake(text: str, name: str) -> str:
     """Add a line after the last operator's."""
     last = list(re.finditer(r"^npu_rope_add_op\((?:[^)]*)\)\n", text, re.MULTILINE))[-1]
     return text[: last.end()] + f"npu_rope_add_op({name} CPU {name})\n" + text[last.end() :]
 
 
-def package(text: str, name: str) -> str:
+def add_to_package(text: str, name: str) -> str:
     """Add the import and the entry in __all__, both in alphabetical order."""
     statement = r"^from npu_rope\.([\w.]+) import (?:\([^)]*\)|[^(\n]*)\n"
     text = insert_in_order(text, statement, f"from npu_rope.ops.{name} import {name}\n")
     names = re.search(r"__all__ = \[([^]]*)\]", text)
     assert names is not None
-    listed = sorted([*re.findall(r'"(\w+)"', names[1]), name])
-    quoted = ", ".join(f'"{n}"' for n in listed)
+    exported_names = sorted([*re.findall(r'"(\w+)"', names[1]), name])
+    quoted = ", ".join(f'"{exported}"' for exported in exported_names)
     line = f"__all__ = [{quoted}]"
     if len(line) > 110:
-        line = "__all__ = [\n" + "".join(f'    "{n}",\n' for n in listed) + "]"
+        line = "__all__ = [\n" + "".join(f'    "{exported}",\n' for exported in exported_names) + "]"
     return text[: names.start()] + line + text[names.end() :]
 
 
-def add_rules(text: str, rules: str, header: str) -> str:
+def add_rules(text: str, rule: str, header: str) -> str:
     """Add the row by which npu_rope_check() checks the operator, and an include."""
-    text = insert_before(text, "};\n\nCheck check_call(const npu_rope_call* c", wrapped(rules))
+    text = insert_before(text, "};\n\nCheck check_call(const npu_rope_call* c", wrapped(rule))
     return insert_in_order(text, r'^#include "([^"]+)"\n', f'#include "{header}"\n')
 
 
-def check(text: str, name: str) -> str:
+def add_check(text: str, name: str) -> str:
     """Add an operator without a kernel to npu_rope_check()."""
-    rules = f"check_{name}({{in[0], out[0], known_of(c), true}}, c.epsilon)"
-    return add_rules(text, f'    NPU_ROPE_RULES("{name}", {rules}),\n', f"csrc/core/{name}_check.h")
+    rule = f"check_{name}({{in[0], out[0], known_of(c), true}}, c.epsilon)"
+    return add_rules(text, f'    NPU_ROPE_RULES("{name}", {rule}),\n', f"csrc/core/{name}_check.h")
 
 
-def check_and_tile(text: str, name: str) -> str:
+def add_check_and_tile(text: str, name: str) -> str:
     """Like :func:`check`, for an operator with a kernel."""
     text = insert_before(text, "struct OperatorRules {", filled(CHECK_AND_TILE, name, True))
     row = filled('    NPU_ROPE_RULES("@op@", check_call(c, @Op@Tensors{in[0], out[0]})),\n', name, True)
@@ -195,41 +199,43 @@ def check_and_tile(text: str, name: str) -> str:
 
 
 EDITS = {
-    "include/npu_rope.h": header,
-    "CMakeLists.txt": cmake,
-    "npu_rope/__init__.py": package,
-    "csrc/capi/check.cpp": check,
+    "include/npu_rope.h": add_declaration,
+    "CMakeLists.txt": add_to_cmake,
+    "npu_rope/__init__.py": add_to_package,
+    "csrc/capi/check.cpp": add_check,
 }
-KERNEL_EDITS = {**EDITS, "csrc/capi/check.cpp": check_and_tile}
+KERNEL_EDITS = {**EDITS, "csrc/capi/check.cpp": add_check_and_tile}
 
 
 def texts_of(name: str, kernel: bool) -> dict[Path, str]:
     """Return the text of each new file and of each changed file, by path."""
     check_name(name)
-    made = files_of(name, kernel)
-    for path in made:
+    text_by_path = files_of(name, kernel)
+    for path in text_by_path:
         if path.exists():
             raise CannotGenerate(f"NAME must be free but {path.relative_to(ROOT)} exists.")
     for file, edit in (KERNEL_EDITS if kernel else EDITS).items():
-        made[ROOT / file] = edit((ROOT / file).read_text(), name)
-    return made
+        text_by_path[ROOT / file] = edit((ROOT / file).read_text(), name)
+    return text_by_path
 
 
 def make(name: str, kernel: bool) -> list[Path]:
     """Write all files, or none if the name is taken."""
-    made = texts_of(name, kernel)
-    for path, text in made.items():
+    text_by_path = texts_of(name, kernel)
+    for path, text in text_by_path.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    return list(made)
+    return list(text_by_path)
 
 
 def format_files(paths: list[Path]) -> None:
     """Run the formatters, because line lengths and import order depend on the name."""
-    python = [str(p) for p in paths if p.suffix == ".py"]
-    cpp = [str(p) for p in paths if p.suffix in (".cpp", ".h") and p.is_relative_to(ROOT / "csrc")]
+    python = [str(path) for path in paths if path.suffix == ".py"]
+    cpp = [
+        str(path) for path in paths if path.suffix in (".cpp", ".h") and path.is_relative_to(ROOT / "csrc")
+    ]
     for folder in ("op_host", "op_kernel"):
-        cpp += [str(p) for p in paths if p.is_relative_to(ROOT / folder)]
+        cpp += [str(path) for path in paths if path.is_relative_to(ROOT / folder)]
     cpp.append(str(ROOT / "include" / "npu_rope.h"))
     folders = [str(Path(sys.executable).parent), str(ROOT / ".venv/bin"), os.environ.get("PATH", "")]
     missing = []
@@ -256,12 +262,12 @@ def main() -> int:
     arguments = parser.parse_args()
     name = arguments.name
     try:
-        made = make(name, arguments.kernel)
+        paths = make(name, arguments.kernel)
     except CannotGenerate as refused:
         print(f"[new_op] {refused}", file=sys.stderr)
         return 2
-    format_files(made)
-    for path in made:
+    format_files(paths)
+    for path in paths:
         file = path.relative_to(ROOT).as_posix()
         print(f"{'changed' if file in EDITS else 'made   '} {file}")
     print(f"Next: pip install --no-build-isolation -e ./simulator -e . && pytest tests/ops/test_{name}.py")

@@ -28,17 +28,20 @@ def name_of(requirement: str) -> str:
 
 
 def requirements(projects: dict[str, Any], name: str, extras: list[str]) -> list[str]:
-    """Return a project's requirements; those on this repository's projects are replaced by theirs."""
+    """Return a project's requirements. A requirement of a project of this repository is replaced by the
+    requirements of this project."""
     project = projects[name]
     found: list[str] = []
     for requirement in sum(
-        (project["optional-dependencies"][e] for e in extras), list(project["dependencies"])
+        (project["optional-dependencies"][extra] for extra in extras), list(project["dependencies"])
     ):
         if (required := name_of(requirement)) in projects:
-            listed = re.search(r"\[([^]]*)\]", requirement)
-            if required != name or listed:
+            extras_match = re.search(r"\[([^]]*)\]", requirement)
+            if required != name or extras_match:
                 found += requirements(
-                    projects, required, [e.strip() for e in listed[1].split(",")] if listed else []
+                    projects,
+                    required,
+                    [extra.strip() for extra in extras_match[1].split(",")] if extras_match else [],
                 )
         else:
             found.append(requirement)
@@ -52,10 +55,16 @@ def main() -> None:
     arguments = parser.parse_args()
     files = [tomllib.loads((folder / "pyproject.toml").read_text()) for folder in (ROOT, ROOT / "simulator")]
     projects = {name_of(file["project"]["name"]): file["project"] for file in files}
-    all_requirements = [r for file in files for r in file["build-system"]["requires"]]
+    all_requirements = [requirement for file in files for requirement in file["build-system"]["requires"]]
     all_requirements += requirements(projects, "npu-rope", arguments.extras)
     left_out = {name_of(name) for name in arguments.without}
-    print("\n".join(dict.fromkeys(r for r in all_requirements if name_of(r) not in left_out)))
+    print(
+        "\n".join(
+            dict.fromkeys(
+                requirement for requirement in all_requirements if name_of(requirement) not in left_out
+            )
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -6,10 +6,9 @@ With r in [-1/2, 1/2] turns and z = r*r, the kernel computes, in float32,
     c2 = 2 cos(pi r) = b0 + b1 z + .. + b5 z^5
     sin(2 pi r) = s c2,   cos(2 pi r) = 1 - 2 s^2
 
-2 r is separate from the odd polynomial because it is exact. The polynomial is therefore near 0 where
-|s| is near 1, and there an error of s counts four times in the cosine. Each fit starts as the
-near-minimax polynomial in z. Then each coefficient is moved by one to three float32 steps if this
-reduces the largest measured error.
+2 r is separate from the odd polynomial because it is exact. The polynomial is therefore near 0 if |s| is near
+1, where the cosine's error is four times the error of s. Each fit starts as the near-minimax polynomial in z.
+Then each coefficient moves by one to three float32 steps if this reduces the largest measured error.
 
 usage: rope_polynomials.py [--check]
     --check   write nothing; fail if the header differs from the generated one
@@ -27,7 +26,7 @@ import numpy as np
 HEADER = Path(__file__).resolve().parents[1] / "op_kernel" / "rotation" / "polynomials.h"
 LARGEST_Z = 0.2505  # with rounding, |r| may slightly exceed 1/2
 SINE_DEGREE, COSINE_DEGREE = 4, 5  # in z
-STEPS = (-3, -2, -1, 1, 2, 3)
+STEPS = (-3, -2, -1, 1, 2, 3)  # float32 steps by which a coefficient may move
 
 F32 = np.float32
 Coefficients = list[np.float32]
@@ -45,57 +44,65 @@ def cosine_part(z: mpmath.mpf) -> mpmath.mpf:
 
 def near_minimax(function: object, degree: int) -> Coefficients:
     with mpmath.workdps(50):
-        return [F32(float(c)) for c in mpmath.chebyfit(function, [0, LARGEST_Z], degree + 1)[::-1]]
+        return [
+            F32(float(coefficient))
+            for coefficient in mpmath.chebyfit(function, [0, LARGEST_Z], degree + 1)[::-1]
+        ]
 
 
 def evaluate(r: np.ndarray, sine: Coefficients, cosine: Coefficients) -> tuple[np.ndarray, np.ndarray]:
     """Return (sin, cos) of r turns, each step rounded to float32, in the kernel's order."""
     z = r * r
     s, c2 = z * sine[-1], z * cosine[-1]
-    for a in sine[-2:0:-1]:
-        s = (s + a) * z
+    for coefficient in sine[-2:0:-1]:
+        s = (s + coefficient) * z
     s = (s + sine[0]) * r
     s = s + F32(2) * r
-    for b in cosine[-2:0:-1]:
-        c2 = (c2 + b) * z
+    for coefficient in cosine[-2:0:-1]:
+        c2 = (c2 + coefficient) * z
     c2 = c2 + cosine[0]
     return s * c2, (s * s) * F32(-2) + F32(1)
 
 
-class Judge:
+class ErrorMeter:
     """Measures the largest errors against extended precision on a dense grid of float32 turns."""
 
     def __init__(self, points: int) -> None:
-        self.r = np.linspace(-0.5, 0.5, points).astype(F32)
-        angle = self.r.astype(np.longdouble) * (2 * np.longdouble("3.14159265358979323846264338327950288"))
+        self.turns = np.linspace(-0.5, 0.5, points).astype(F32)
+        angle = self.turns.astype(np.longdouble) * (
+            2 * np.longdouble("3.14159265358979323846264338327950288")
+        )
         self.sin, self.cos = np.sin(angle), np.cos(angle)
 
     def errors(self, sine: Coefficients, cosine: Coefficients) -> tuple[float, float]:
-        s, c = evaluate(self.r, sine, cosine)
-        return float(np.abs(s - self.sin).max()), float(np.abs(c - self.cos).max())
+        sine_value, cosine_value = evaluate(self.turns, sine, cosine)
+        return float(np.abs(sine_value - self.sin).max()), float(np.abs(cosine_value - self.cos).max())
 
 
 def polish(sine: Coefficients, cosine: Coefficients) -> None:
     """Move each coefficient by one to three float32 steps if this reduces the largest error.
     cosine[0] stays 2, so that position 0 is exact."""
-    judge = Judge(100_001)
-    best = max(judge.errors(sine, cosine))
+    error_meter = ErrorMeter(100_001)
+    least_error = max(error_meter.errors(sine, cosine))
     for polynomial, first in ((sine, 0), (cosine, 1)):
-        for k in range(first, len(polynomial)):
+        for i in range(first, len(polynomial)):
             for steps in STEPS:
-                before = polynomial[k]
+                before = polynomial[i]
                 for _ in range(abs(steps)):
-                    polynomial[k] = np.nextafter(polynomial[k], F32(np.copysign(np.inf, steps)))
-                worst = max(judge.errors(sine, cosine))
-                if worst < best:
-                    best = worst
+                    polynomial[i] = np.nextafter(polynomial[i], F32(np.copysign(np.inf, steps)))
+                largest_error = max(error_meter.errors(sine, cosine))
+                if largest_error < least_error:
+                    least_error = largest_error
                 else:
-                    polynomial[k] = before
+                    polynomial[i] = before
 
 
 def header(sine: Coefficients, cosine: Coefficients, errors: tuple[float, float]) -> str:
     def lines(name: str, polynomial: Coefficients) -> str:
-        return "\n".join(f"constexpr float {name}{k} = {float(v):.9g}f;" for k, v in enumerate(polynomial))
+        return "\n".join(
+            f"constexpr float {name}{i} = {float(coefficient):.9g}f;"
+            for i, coefficient in enumerate(polynomial)
+        )
 
     return f"""\
 // Written by scripts/rope_polynomials.py; do not edit. With r in [-1/2, 1/2] turns and z = r*r:
@@ -119,7 +126,7 @@ def main() -> int:
     check = parser.parse_args().check
     sine, cosine = near_minimax(sine_part, SINE_DEGREE), near_minimax(cosine_part, COSINE_DEGREE)
     polish(sine, cosine)
-    errors = Judge(2_000_001).errors(sine, cosine)
+    errors = ErrorMeter(2_000_001).errors(sine, cosine)
     print(f"largest error in float32: sin {errors[0]:.3e}, cos {errors[1]:.3e}; 2^-20 is {2.0**-20:.3e}")
     text = header(sine, cosine, errors)
     if not check:

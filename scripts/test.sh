@@ -39,7 +39,7 @@ NPU_TESTS=(tests/ops tests/rope tests/rotary tests/norm/test_rms_norm.py tests/n
 # Tests that need torch_npu; each test runs in separate processes.
 TORCH_NPU_TESTS=(tests/npu/test_npu_rope.py tests/npu/test_first_call.py simulator/tests/programs/test_torch_npu.py)
 
-# Let waiting threads sleep: two test processes with two spinning threads each would take each other's CPU time.
+# Waiting threads sleep, because two test processes with two spinning threads each would slow each other.
 export OMP_WAIT_POLICY=passive
 
 run_default() { "$VENV/bin/python" -m pytest -n 2 --dist worksteal -m "not slow" "$@"; }

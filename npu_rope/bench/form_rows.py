@@ -1,7 +1,7 @@
 """rope's modes and forms compared with NeoX on the same bytes.
 
-One row per dtype, of prefill's size. A text has positions 0..S-1. An image has, in modes with sections,
-the positions of its pixels row by row, so that its axes advance at different tokens.
+There is one row for each dtype, of prefill's size. A text has the positions 0..S-1. An image, in modes with
+sections, has the positions of its pixels row by row. Its axes therefore advance at different tokens.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ GROUP, MODE = "forms", "every mode"
 NEOX = "neox"
 IMAGE_WIDTH = 32
 SECTIONS = {"mrope": (16, 24, 24, 0), "imrope": (24, 20, 20, 0), "vision": (32, 32, 0, 0)}
-# name: parameters, and whether the positions are an image's
+# The parameters of each form, and whether its positions are those of an image.
 FORMS: dict[str, tuple[RopeParams, bool]] = {
     NEOX: (RopeParams(HEAD_DIM, "neox"), False),
     "normal": (RopeParams(HEAD_DIM, "normal"), False),
@@ -44,14 +44,15 @@ def row(dtype: str, threads: int) -> Row:
 
 
 def positions_of(params: RopeParams, is_image: bool, tokens: int) -> Any:
-    """Return positions ``[S]``, or ``[4,S]``: those of a text, or of an image's pixels row by row."""
-    count = torch.arange(tokens)
+    """Return the positions of a text, or of an image's pixels row by row: ``[S]``, or ``[4,S]`` in modes with
+    sections."""
+    token = torch.arange(tokens)
     if not params.rope_mode.has_sections:
-        return count
+        return token
     if not is_image:
-        return count.expand(4, tokens).contiguous()
-    height = torch.div(count, IMAGE_WIDTH, rounding_mode="floor")
-    return torch.stack([torch.zeros_like(count), height, count % IMAGE_WIDTH, torch.zeros_like(count)])
+        return token.expand(4, tokens).contiguous()
+    height = torch.div(token, IMAGE_WIDTH, rounding_mode="floor")
+    return torch.stack([torch.zeros_like(token), height, token % IMAGE_WIDTH, torch.zeros_like(token)])
 
 
 def contestants(bench_row: Row) -> Iterator[Contestant]:

@@ -1,10 +1,11 @@
 """Interleaved timing: the contestants of a row run alternately (A B C A B C ...) in small batches.
 
-A batch begins with untimed calls, which bring the caches to the state of repeated calls. Then
-``TIMED_CALLS`` calls are timed, or enough to fill ``BATCH_SECONDS``. Long calls have fewer of both, at least
-one untimed and one timed. One round gives every contestant one sample: the batch's mean time per call. The
-memory floor is in every round, and a contestant's ratio is the **median over rounds of (its sample / the
-floor's sample of that round)**, because a disturbance of the whole machine slows both samples of a round.
+A batch begins with untimed calls, which bring the caches to the state of repeated calls. The timed calls fill
+``BATCH_SECONDS``; there are at least ``LEAST_TIMED_CALLS``. Long calls have fewer calls of both kinds, at
+least one each. In one round every contestant gets one sample: the mean time per call of its batch.
+
+The memory floor is in every round. A contestant's ratio is the median over rounds of its sample divided by
+the floor's sample of the same round, because a disturbance of the machine slows both samples.
 """
 
 from __future__ import annotations
@@ -21,10 +22,11 @@ from typing import Any
 BATCH_SECONDS = 80e-6
 MIN_ROUNDS, MAX_ROUNDS = 7, 400
 SETTLE_SECONDS = 0.2  # ONNX Runtime spins for 40 ms, OpenMP for 8 ms
-# For tensors about as large as the last cache level, a contestant needs WARM_CALLS calls until the cache
-# contains its own data again. After a single call the other contestants' data would still affect the time.
-WARM_CALLS, TIMED_CALLS = 10, 4
-LONG_SECONDS = 0.02
+# Tensors may be about as large as the last cache level. A contestant then needs about ten calls until the
+# cache contains its own data again instead of the other contestants' data.
+LEAST_UNTIMED_CALLS, LEAST_TIMED_CALLS = 10, 4
+# A long call is repeated less often: at most as often as this time allows, and at least once.
+LONG_CALL_SECONDS = 0.02
 
 Call = Callable[[], object]
 Around = Callable[[], contextlib.AbstractContextManager[Any]]
@@ -46,13 +48,14 @@ class Ready:
     result: Callable[[], Any]
     """Returns the result of one call on unchanged input, for the check before the timing."""
     around: Around = contextlib.nullcontext
-    """Entered around each batch, outside the timing: a thread pool, a torch mode."""
+    """Context manager around each batch, outside the timing, such as a thread pool or a torch mode."""
     close: Callable[[], None] = lambda: None
 
 
 @dataclass
 class Contestant:
-    """An implementation to time in a row. ``kind``: floor, ours, peer, or call (the cost of any call)."""
+    """An implementation that a row times. ``kind`` is floor (the memory floor), ours, peer, or call (a call
+    that computes nothing)."""
 
     name: str
     kind: str
@@ -63,7 +66,7 @@ class Contestant:
 
 @dataclass
 class Figure:
-    """One contestant in one row. ``status``: ok, unsupported, not installed, wrong, failed."""
+    """The result of one contestant in one row. ``status``: ok, unsupported, not installed, wrong, failed."""
 
     contestant: str
     kind: str
@@ -85,7 +88,7 @@ def quartiles(samples: Sequence[float]) -> tuple[float, float, float]:
 
 
 def summarize(samples: Sequence[float], floor: Sequence[float]) -> dict[str, float]:
-    """Return median and least in microseconds, the spread, and both ratios to the floor.
+    """Return the median and the least sample in microseconds, the spread, and both ratios to the floor.
 
     ``spread`` is the interquartile range divided by the least sample. ``ratio`` is the median of the
     per-round ratios, ``ratio_of_medians`` the ratio of the medians.
@@ -101,7 +104,8 @@ def summarize(samples: Sequence[float], floor: Sequence[float]) -> dict[str, flo
         "samples": float(len(samples)),
     }
     if floor:
-        numbers["ratio"] = statistics.median(a / b for a, b in zip(samples, floor, strict=True))
+        ratios = (sample / floor_sample for sample, floor_sample in zip(samples, floor, strict=True))
+        numbers["ratio"] = statistics.median(ratios)
         numbers["ratio_of_medians"] = median / statistics.median(floor)
     return numbers
 
@@ -117,25 +121,29 @@ class ForeignCpu:
 
     @staticmethod
     def _now() -> tuple[float, float, float] | None:
+        """Return the seconds of the clock, of all CPUs' busy time, and of this process's CPU time."""
         try:
             with open("/proc/stat", encoding="ascii") as stat:
                 ticks = [int(word) for word in stat.readline().split()[1:9]]
         except OSError:
             return None
-        busy = (sum(ticks) - ticks[3] - ticks[4]) / os.sysconf("SC_CLK_TCK")
-        return time.perf_counter(), busy, time.process_time()
+        idle, iowait = ticks[3:5]
+        busy_seconds = (sum(ticks) - idle - iowait) / os.sysconf("SC_CLK_TCK")
+        return time.perf_counter(), busy_seconds, time.process_time()
 
     def cores(self) -> float | None:
         """Return the cores used by others since the construction; None if the system does not report them."""
         now = self._now()
         if now is None or self._start is None:
             return None
-        wall, busy, own = (b - a for a, b in zip(self._start, now, strict=True))
-        return max(0.0, busy - own) / max(wall, 1e-3)
+        differences = (end - start for start, end in zip(self._start, now, strict=True))
+        wall_seconds, busy_seconds, own_seconds = differences
+        return max(0.0, busy_seconds - own_seconds) / max(wall_seconds, 1e-3)
 
 
 def wait_for_quiet(budget_seconds: float) -> float:
-    """Sleep until others use less than 15 % of a core, or for about the budget. Return the time, roughly."""
+    """Sleep until other processes use less than 15 % of a core, or for about the budget. Return the
+    approximate time."""
     start = time.perf_counter()
     while (spent := time.perf_counter() - start) < budget_seconds:
         meter = ForeignCpu()
@@ -147,12 +155,12 @@ def wait_for_quiet(budget_seconds: float) -> float:
 
 
 def settle() -> None:
-    """Wait until no thread of this process is busy: thread pools spin for a while after their last call."""
+    """Wait until no thread of this process is busy. Thread pools spin for a while after their last call."""
     end = time.perf_counter() + SETTLE_SECONDS
     while time.perf_counter() < end:
-        wall, own = time.perf_counter(), time.process_time()
+        wall_seconds, own_seconds = time.perf_counter(), time.process_time()
         time.sleep(0.0005)
-        if time.process_time() - own < 0.3 * (time.perf_counter() - wall):
+        if time.process_time() - own_seconds < 0.3 * (time.perf_counter() - wall_seconds):
             return
 
 
@@ -172,10 +180,9 @@ class _Runner:
             call_seconds = min(_timed(self.ready.call, 1) for _ in range(2))
             if call_seconds < BATCH_SECONDS:  # the clock and cold caches dominate a single short call
                 call_seconds = _timed(self.ready.call, max(1, int(BATCH_SECONDS / call_seconds / 2)))
-        self.calls = max(
-            int(BATCH_SECONDS / call_seconds), min(TIMED_CALLS, int(LONG_SECONDS / call_seconds)), 1
-        )
-        self.untimed_calls = max(self.calls // 4, min(WARM_CALLS, int(LONG_SECONDS / call_seconds)), 1)
+        long_calls = int(LONG_CALL_SECONDS / call_seconds)
+        self.calls = max(int(BATCH_SECONDS / call_seconds), min(LEAST_TIMED_CALLS, long_calls), 1)
+        self.untimed_calls = max(self.calls // 4, min(LEAST_UNTIMED_CALLS, long_calls), 1)
 
     def batch(self) -> float:
         with self.ready.around():
@@ -184,12 +191,12 @@ class _Runner:
             return _timed(self.ready.call, self.calls)
 
 
-def _timed(call: Call, n: int) -> float:
-    repeat = range(n)
+def _timed(call: Call, count: int) -> float:
+    repeats = range(count)
     start = time.perf_counter_ns()
-    for _ in repeat:
+    for _ in repeats:
         call()
-    return max(time.perf_counter_ns() - start, 1) / n * 1e-9
+    return max(time.perf_counter_ns() - start, 1) / count * 1e-9
 
 
 def _set_up(contestant: Contestant) -> tuple[Figure, Ready | None]:
@@ -207,11 +214,11 @@ def _set_up(contestant: Contestant) -> tuple[Figure, Ready | None]:
         return figure, None
     try:
         with ready.around():
-            wrong = contestant.check(ready.result())
+            fault = contestant.check(ready.result())
     except Exception as error:
-        figure.status, figure.note, wrong = "failed", _short(error), None
-    if wrong is not None:
-        figure.status, figure.note = "wrong", wrong
+        figure.status, figure.note, fault = "failed", _short(error), None
+    if fault is not None:
+        figure.status, figure.note = "wrong", fault
     if figure.status != "ok":
         ready.close()
         return figure, None
@@ -234,68 +241,72 @@ def measure_row(
     """Set up, verify and time the contestants of one row.
 
     Args:
-        contestants: one of them may have kind ``floor``: ratios are to it.
+        contestants: the ratios refer to the one of kind ``floor``, if any.
         seconds: duration of the rounds; at least ``min_rounds``, at most ``MAX_ROUNDS`` rounds.
         settle_between: wait for spinning threads before each batch (more than one thread).
-        attempts: largest number of attempts; another follows if others use 10 % of a core or more.
+        attempts: largest number of attempts. Another attempt follows if other processes use 10 % of a core or
+            more. The figures are those of the least disturbed attempt.
 
     Returns:
-        The figures in the contestants' order, and the cores that others used in the meantime.
+        The figures in the contestants' order, and the cores that other processes used in the meantime.
     """
-    pairs = [_set_up(contestant) for contestant in contestants]
-    runners = [_Runner(figure, ready) for figure, ready in pairs if ready is not None]
+    prepared = [_set_up(contestant) for contestant in contestants]
+    runners = [_Runner(figure, ready) for figure, ready in prepared if ready is not None]
     try:
         for runner in runners:
             runner.calibrate()
-        foreign = _quietest(runners, seconds, settle_between, min_rounds, attempts)
+        foreign_cores = _keep_quietest_attempt(runners, seconds, settle_between, min_rounds, attempts)
     finally:
         for runner in runners:
             runner.ready.close()
-    floor: list[float] = next((f.seconds for f, _ in pairs if f.kind == "floor" and f.seconds), [])
-    for figure, _ in pairs:
+    floors = (figure.seconds for figure, _ in prepared if figure.kind == "floor" and figure.seconds)
+    floor: list[float] = next(floors, [])
+    for figure, _ in prepared:
         if figure.seconds:
             figure.numbers = summarize(figure.seconds, floor)
-    return [figure for figure, _ in pairs], foreign
+    return [figure for figure, _ in prepared], foreign_cores
 
 
-def _quietest(
+def _keep_quietest_attempt(
     runners: list[_Runner], seconds: float, settle_between: bool, min_rounds: int, attempts: int
 ) -> float | None:
     """Store the samples of the attempt during which others used the least CPU."""
-    best: tuple[float, list[list[float]]] | None = None
-    foreign: float | None = None
+    quietest: tuple[float, list[list[float]]] | None = None
+    foreign_cores: float | None = None
     for _ in range(max(1, attempts)):
-        foreign = _rounds(runners, seconds, settle_between, min_rounds)
+        foreign_cores = _run_rounds(runners, seconds, settle_between, min_rounds)
         samples = [runner.figure.seconds for runner in runners]
-        if foreign is None:
+        if foreign_cores is None:
             return None
-        if best is None or foreign < best[0]:
-            best = (foreign, samples)
-        if foreign < 0.1:
+        if quietest is None or foreign_cores < quietest[0]:
+            quietest = (foreign_cores, samples)
+        if foreign_cores < 0.1:
             break
-    assert best is not None
-    for runner, kept in zip(runners, best[1], strict=True):
-        runner.figure.seconds = kept
-    return best[0]
+    assert quietest is not None
+    for runner, quietest_samples in zip(runners, quietest[1], strict=True):
+        runner.figure.seconds = quietest_samples
+    return quietest[0]
 
 
-def _rounds(runners: list[_Runner], seconds: float, settle_between: bool, min_rounds: int) -> float | None:
+def _run_rounds(
+    runners: list[_Runner], seconds: float, settle_between: bool, min_rounds: int
+) -> float | None:
     for runner in runners:
         runner.figure.seconds = []
     gc.collect()
-    was_enabled = gc.isenabled()
+    gc_was_enabled = gc.isenabled()
     gc.disable()
     meter = ForeignCpu()
     end = time.perf_counter() + seconds
-    done = 0
+    rounds_done = 0
     try:
-        while done < min_rounds or (time.perf_counter() < end and done < MAX_ROUNDS):
+        while rounds_done < min_rounds or (time.perf_counter() < end and rounds_done < MAX_ROUNDS):
             for runner in runners:
                 if settle_between:
                     settle()
                 runner.figure.seconds.append(runner.batch())
-            done += 1
+            rounds_done += 1
     finally:
-        if was_enabled:
+        if gc_was_enabled:
             gc.enable()
     return meter.cores()

@@ -40,7 +40,8 @@ def _processor() -> str:
     if "cpu family" in facts:
         name += f" (family {facts['cpu family']} model {facts.get('model', '?')})"
     flags = set((facts.get("flags") or facts.get("Features") or "").split())
-    return " ".join([name, *(["with"] if flags else []), "/".join(f for f in _FLAGS if f in flags)]).strip()
+    listed_flags = "/".join(flag for flag in _FLAGS if flag in flags)
+    return " ".join([name, *(["with"] if flags else []), listed_flags]).strip()
 
 
 def _caches() -> list[str]:

@@ -1,7 +1,7 @@
 """rms_norm_rope compared with a copy of the same bytes, its parts as separate calls, and transformers' Qwen3.
 
-One row per dtype: the queries and keys of a prefill of 2048 tokens. npu_rope's calls write into kept
-buffers; transformers' code makes new tensors and receives cos and sin, as in its models.
+There is one row for each dtype: the queries and keys of a prefill of 2048 tokens. npu_rope's calls write into
+kept buffers. The code of transformers makes new tensors and receives cos and sin, as in its models.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from npu_rope.testing.bounds import PEER_FLOAT32_TABLE, UNIT_ROUNDOFF, worst_rat
 from npu_rope.testing.norm_rope_spec import NormRopeCall, rms_norm_rope
 
 GROUP, MODE = "norm-rope", "rms_norm_rope"
-TOKENS, EPSILON, BASE = 2048, 1e-6, 1e6
+TOKENS, EPSILON, FREQ_BASE = 2048, 1e-6, 1e6
 OUT, ROUNDED = "npu_rope.rms_norm_rope(out=)", "npu_rope.rms_norm_rope(out=, intermediate_rounding=True)"
 PARTS = "npu_rope.rms_norm twice, then rope_qk (out=)"
 TRANSFORMERS = "transformers Qwen3 q_norm, k_norm, apply_rotary_pos_emb"
 CHECKED = slice(None, None, 128)  # the tokens that are checked
-PEER_ROUNDINGS = 8  # to the tensors' dtype, in the computation of a peer's result
+PEER_ROUNDINGS = 8  # the number of roundings to the tensors' dtype before a peer's result
 
 
 def row(dtype: str, threads: int) -> Row:
@@ -45,7 +45,7 @@ class NormRopeInputs:
     positions: Any
     dtype: str
 
-    params = RopeParams(HEAD_DIM, "neox", freq_base=BASE)
+    params = RopeParams(HEAD_DIM, "neox", freq_base=FREQ_BASE)
 
     @cached_property
     def outs(self) -> tuple[Any, Any]:
@@ -57,9 +57,9 @@ class NormRopeInputs:
 
         def check(results: Any) -> str | None:
             for x, scale, result in zip(self.xs, self.scales, results, strict=True):
-                given = as_float64(x[:, CHECKED]), as_float64(scale), self.positions[CHECKED].numpy()
+                arrays = as_float64(x[:, CHECKED]), as_float64(scale), self.positions[CHECKED].numpy()
                 call = NormRopeCall(
-                    *given,
+                    *arrays,
                     self.params,
                     self.dtype,
                     epsilon=EPSILON,
@@ -67,11 +67,11 @@ class NormRopeInputs:
                 )
                 value, bound = rms_norm_rope(call)
                 if peer_roundings:
-                    relative = PEER_FLOAT32_TABLE[0] + peer_roundings * UNIT_ROUNDOFF[self.dtype]
-                    bound = bound + relative * abs(value).max(-1, keepdims=True)
-                ratio, at = worst_ratio(as_float64(result[:, CHECKED]), value, bound)
+                    relative_error = PEER_FLOAT32_TABLE[0] + peer_roundings * UNIT_ROUNDOFF[self.dtype]
+                    bound = bound + relative_error * abs(value).max(-1, keepdims=True)
+                ratio, worst_index = worst_ratio(as_float64(result[:, CHECKED]), value, bound)
                 if ratio > 1:
-                    return f"{ratio:.3g} times its bound at {list(at)}"
+                    return f"{ratio:.3g} times its bound at {list(worst_index)}"
             return None
 
         return check
@@ -80,14 +80,14 @@ class NormRopeInputs:
 def contestants(bench_row: Row, pattern: str | None) -> Iterator[Contestant]:
     """Yield the floor, npu_rope's own, and the peers whose name matches the pattern."""
     generator = torch.Generator().manual_seed(23)
-    kind = getattr(torch, DTYPES[bench_row.dtype])
+    dtype = getattr(torch, DTYPES[bench_row.dtype])
     shapes = [*((b, s, n, HEAD_DIM) for b, s, n in bench_row.heads), (HEAD_DIM,), (HEAD_DIM,)]
-    q, k, *scales = (torch.randn(shape, generator=generator).to(kind) for shape in shapes)
+    q, k, *scales = (torch.randn(shape, generator=generator).to(dtype) for shape in shapes)
     inputs = NormRopeInputs((q, k), (scales[0], scales[1]), torch.arange(TOKENS), DTYPES[bench_row.dtype])
     yield floor(inputs.xs)
-    given = q, k, *scales, inputs.positions, inputs.params
+    arrays = q, k, *scales, inputs.positions, inputs.params
     for name, rounding in ((OUT, False), (ROUNDED, True)):
-        call = partial(npu_rope.rms_norm_rope, *given, epsilon=EPSILON, intermediate_rounding=rounding)
+        call = partial(npu_rope.rms_norm_rope, *arrays, epsilon=EPSILON, intermediate_rounding=rounding)
         prepare = partial(ready, [partial(call, out=inputs.outs)], lambda: inputs.outs)
         yield Contestant(name, "ours", prepare, inputs.check(0, rounding))
     yield Contestant(PARTS, "ours", partial(_parts, inputs), inputs.check(0, True))
@@ -113,12 +113,12 @@ def _transformers(inputs: NormRopeInputs) -> Ready:
     norms = [model.Qwen3RMSNorm(HEAD_DIM, eps=EPSILON) for _ in inputs.xs]
     for norm, scale in zip(norms, inputs.scales, strict=True):
         norm.weight.data = scale
-    frequency = 1.0 / (BASE ** (torch.arange(0, HEAD_DIM, 2).float() / HEAD_DIM))
+    frequency = 1.0 / (FREQ_BASE ** (torch.arange(0, HEAD_DIM, 2).float() / HEAD_DIM))
     angle = torch.cat([inputs.positions[:, None].float() * frequency] * 2, -1)[None]
-    table = [t.to(inputs.xs[0].dtype) for t in (angle.cos(), angle.sin())]
+    cos_and_sin = [table.to(inputs.xs[0].dtype) for table in (angle.cos(), angle.sin())]
 
     def call() -> Any:
         q, k = (norm(x).transpose(1, 2) for norm, x in zip(norms, inputs.xs, strict=True))
-        return model.apply_rotary_pos_emb(q, k, *table)
+        return model.apply_rotary_pos_emb(q, k, *cos_and_sin)
 
     return Ready(call, lambda: [y.transpose(1, 2) for y in call()])

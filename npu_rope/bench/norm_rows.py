@@ -1,8 +1,8 @@
 """rms_norm and add_rms_norm compared with a copy of the same bytes and with other libraries.
 
-Rows have 4096 elements and a scale of their dtype: 2048 rows as in prefill, 32 rows and one as in decoding.
-ONNX Runtime, ggml and npu_rope with out= write into kept buffers; torch and transformers make new tensors, as
-their functions do. The peers have no add_rms_norm: they add the residual first.
+The tensors have 2048 rows as in prefill, or 32 rows or one row as in decoding. A row has 4096 elements; the
+scale has the same dtype. ONNX Runtime, ggml and npu_rope with out= write into kept buffers. The functions of
+torch and transformers make new tensors. The peers have no add_rms_norm, so they add the residual first.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from npu_rope.testing.norm_spec import NormCall, add, rms_norm
 
 GROUP, MODES = "norm", ("rms_norm", "add_rms_norm")
 ROWS, WIDTH, EPSILON = (2048, 32, 1), 4096, 1e-5
-# By mode: the name of npu_rope's call into kept buffers, which the targets judge.
+# The name of npu_rope's contestant that writes into kept buffers, by mode. The targets judge it.
 OUT = {mode: f"npu_rope.{mode}(out=)" for mode in MODES}
-APART = "torch.add(out=), npu_rope.rms_norm(out=)"
+SEPARATE_CALLS = "torch.add(out=), npu_rope.rms_norm(out=)"
 TORCH, HF = "torch.nn.functional.rms_norm", "transformers LlamaRMSNorm, eager"
 ORT, GGML = "ONNX Runtime RMSNormalization-23", "ggml CPU rms_norm and mul"
-MAX_CHECKED = 32  # rows whose results are checked
+CHECKED_ROWS = 32  # approximate number of rows whose results are checked
 
 
 @dataclass(frozen=True)
 class NormRow(Row):
-    """A row of the benchmark for rms_norm or add_rms_norm: one tensor size, dtype and number of threads."""
+    """A row of the benchmark for rms_norm or add_rms_norm, with one size, dtype and number of threads."""
 
     @property
     def rows(self) -> int:
@@ -67,42 +67,42 @@ class NormInputs:
     def __init__(self, bench_row: NormRow) -> None:
         generator = torch.Generator().manual_seed(22)
         self.row, self.dtype, self.threads = bench_row, DTYPES[bench_row.dtype], bench_row.threads
-        kind = getattr(torch, self.dtype)
+        dtype = getattr(torch, self.dtype)
         sizes = (bench_row.rows, WIDTH), (bench_row.rows, WIDTH), (WIDTH,)
-        self.x, residual, self.scale = (torch.randn(s, generator=generator).to(kind) for s in sizes)
+        self.x, residual, self.scale = (torch.randn(size, generator=generator).to(dtype) for size in sizes)
         self.residual = residual if bench_row.mode == "add_rms_norm" else None
-        self.checked = slice(None, None, max(1, bench_row.rows // MAX_CHECKED))
+        self.checked = slice(None, None, max(1, bench_row.rows // CHECKED_ROWS))
 
     @property
-    def read(self) -> list[Any]:
+    def read_tensors(self) -> list[Any]:
         """The inputs: x, and the residual if there is one."""
         return [self.x] if self.residual is None else [self.x, self.residual]
 
     def outs(self) -> list[Any]:
         """Return new memory for the result, and for the sum if there is one."""
-        return [torch.empty_like(t) for t in self.read]
+        return [torch.empty_like(tensor) for tensor in self.read_tensors]
 
     @cached_property
     def _expected(self) -> tuple[Any, Any]:
         """The values to normalize and the specification's call, for the rows that are checked."""
-        read = [as_float64(t[self.checked]) for t in self.read]
-        x = read[0] if self.residual is None else add(read[0], read[1], self.dtype)
+        inputs = [as_float64(tensor[self.checked]) for tensor in self.read_tensors]
+        x = inputs[0] if self.residual is None else add(inputs[0], inputs[1], self.dtype)
         return x, NormCall(x, as_float64(self.scale), self.dtype, self.dtype, epsilon=EPSILON)
 
     def check(self, ours: bool) -> Callable[[Any], str | None]:
-        """Return a check of some rows by npu_rope's bound if ``ours``, else by a bound for a peer's
-        arithmetic. The values of add_rms_norm's sum must be equal to the expected ones."""
+        """Return a function that checks some rows by npu_rope's bound if ``ours``, else by a peer's bound.
+        The sum of add_rms_norm must be equal to the expected one."""
 
         def check(results: Any) -> str | None:
             x, call = self._expected
             result, *sums = results if isinstance(results, (tuple, list)) else (results,)
             value, bound = rms_norm(call)
             bound = bound if ours else peer_norm_bound(value, self.dtype)
-            ratio, at = worst_ratio(as_float64(result[self.checked]), value, bound)
+            ratio, worst_index = worst_ratio(as_float64(result[self.checked]), value, bound)
             if ratio > 1:
-                return f"{ratio:.3g} times its bound at {list(at)}"
-            wrong = [s for s in sums if not np.array_equal(as_float64(s[self.checked]), x)]
-            return "its sum is wrong" if wrong else None
+                return f"{ratio:.3g} times its bound at {list(worst_index)}"
+            checked_sums = [as_float64(total[self.checked]) for total in sums]
+            return None if all(np.array_equal(total, x) for total in checked_sums) else "its sum is wrong"
 
         return check
 
@@ -111,14 +111,14 @@ def contestants(bench_row: Row, pattern: str | None, ggml_lib: str | None) -> It
     """Yield the floor, npu_rope's contestants, and the peers whose name matches the pattern."""
     assert isinstance(bench_row, NormRow)
     inputs = NormInputs(bench_row)
-    yield floor(inputs.read)
+    yield floor(inputs.read_tensors)
     for name, prepare in _ours(inputs):
         yield Contestant(name, "ours", prepare, inputs.check(ours=True))
     peers = (
         (TORCH, _torch),
         (HF, _transformers),
         (ORT, _onnxruntime),
-        (GGML, partial(_ggml, given=ggml_lib)),
+        (GGML, partial(_ggml, given_folder=ggml_lib)),
     )
     for name, prepare_peer in peers:
         if is_wanted(name, pattern):
@@ -127,19 +127,19 @@ def contestants(bench_row: Row, pattern: str | None, ggml_lib: str | None) -> It
 
 def _ours(inputs: NormInputs) -> Iterator[tuple[str, Callable[[], Ready]]]:
     mode, scale = inputs.row.mode, inputs.scale
-    operator = partial(getattr(npu_rope, mode), *inputs.read, scale, epsilon=EPSILON)
+    operator = partial(getattr(npu_rope, mode), *inputs.read_tensors, scale, epsilon=EPSILON)
     outs = inputs.outs()
     out = outs[0] if inputs.residual is None else tuple(outs)
     call = partial(operator, out=out)
     yield OUT[mode], partial(Ready, call, call)
     yield f"npu_rope.{mode}, new tensors", partial(Ready, operator, operator)
     if inputs.residual is not None:
-        yield APART, partial(_separate_calls, inputs)
+        yield SEPARATE_CALLS, partial(_separate_calls, inputs)
 
 
 def _separate_calls(inputs: NormInputs) -> Ready:
     y, total = inputs.outs()
-    add_residual = partial(torch.add, *inputs.read, out=total)
+    add_residual = partial(torch.add, *inputs.read_tensors, out=total)
     norm = partial(npu_rope.rms_norm, total, inputs.scale, epsilon=EPSILON, out=y)
     return ready([add_residual, norm], lambda: (y, total))
 
@@ -187,17 +187,20 @@ def _onnxruntime(inputs: NormInputs) -> Ready:
     return ready([call], lambda: [torch.from_numpy(out) for out in outs.values()])
 
 
-def _ggml(inputs: NormInputs, *, given: str | None) -> Ready:
+def _ggml(inputs: NormInputs, *, given_folder: str | None) -> Ready:
     if inputs.dtype != "float32":
         raise Unsupported("its CPU rms_norm takes float32 only")
-    library = ggml_library(given)
+    library = ggml_library(given_folder)
 
     def build(graph: GgmlGraph) -> None:
-        base, kind = library.base, GGML_TYPES["float32"]
+        base, float32 = library.base, GGML_TYPES["float32"]
         shape = WIDTH, inputs.row.rows, 1, 1
-        read = [graph.source(t, base.ggml_new_tensor_4d(graph.context, kind, *shape)) for t in inputs.read]
-        scale = graph.source(inputs.scale, base.ggml_new_tensor_1d(graph.context, kind, WIDTH))
-        x = read[0] if inputs.residual is None else base.ggml_add(graph.context, *read)
+        sources = [
+            graph.source(tensor, base.ggml_new_tensor_4d(graph.context, float32, *shape))
+            for tensor in inputs.read_tensors
+        ]
+        scale = graph.source(inputs.scale, base.ggml_new_tensor_1d(graph.context, float32, WIDTH))
+        x = sources[0] if inputs.residual is None else base.ggml_add(graph.context, *sources)
         normalized = base.ggml_rms_norm(graph.context, x, EPSILON)
         graph.add_result(base.ggml_mul(graph.context, normalized, scale), inputs.x)
         if inputs.residual is not None:

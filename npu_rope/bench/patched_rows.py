@@ -1,9 +1,9 @@
 """A transformers model before and after ``apply_npu_rope``, at decode size.
 
 There are two kinds of rows: one RMSNorm module on a vector of 4096, and a decode step of a small Llama. The
-floor of these rows is transformers' own module or model. A ratio is therefore the median over rounds of
-patched / unpatched time. Parameters keep requires_grad=True, as in a loaded model, and every call runs under
-torch.no_grad().
+floor of these rows is transformers' own module or model. A ratio is therefore the median over rounds of the
+patched time divided by the unpatched time. Parameters keep requires_grad=True, as in a loaded model. Every
+call runs under torch.no_grad().
 """
 
 from __future__ import annotations
@@ -91,11 +91,11 @@ def _apply(model: Any, **options: Any) -> None:
 def _norms(bench_row: Row) -> Iterator[Contestant]:
     inputs = norm_rows.NormInputs(norm_rows.row(bench_row.dtype, bench_row.threads, 1))
     for name, kind in ((UNPATCHED, "floor"), (PATCHED, "ours")):
-        prepare = partial(_norm, inputs, patched=kind == "ours")
+        prepare = partial(_prepare_norm, inputs, patched=kind == "ours")
         yield Contestant(name, kind, prepare, inputs.check(ours=kind == "ours"))
 
 
-def _norm(inputs: norm_rows.NormInputs, *, patched: bool) -> Ready:
+def _prepare_norm(inputs: norm_rows.NormInputs, *, patched: bool) -> Ready:
     require("transformers")
     modeling: Any = importlib.import_module("transformers.models.llama.modeling_llama")
     model = torch.nn.Sequential(modeling.LlamaRMSNorm(norm_rows.WIDTH, eps=norm_rows.EPSILON))
@@ -109,7 +109,7 @@ def _norm(inputs: norm_rows.NormInputs, *, patched: bool) -> Ready:
 # ---- a decode step -----------------------------------------------------------------------------------
 
 
-class _Step:
+class _DecodeStep:
     """A model with some tokens in its cache; a call does not change the cache."""
 
     def __init__(self, model: Any) -> None:
@@ -155,21 +155,21 @@ def _with_parameters(model: Any, dtype: Any) -> Any:
 
 
 def _models(bench_row: Row) -> Iterator[Contestant]:
-    check = _Check(getattr(torch, DTYPES[bench_row.dtype]))
-    yield Contestant(UNPATCHED, "floor", partial(_step, check.dtype, None))
+    check = _LogitsCheck(getattr(torch, DTYPES[bench_row.dtype]))
+    yield Contestant(UNPATCHED, "floor", partial(_prepare_step, check.dtype, None))
     for level in LEVELS:
-        yield Contestant(name_of(level), "ours", partial(_step, check.dtype, level), check)
+        yield Contestant(name_of(level), "ours", partial(_prepare_step, check.dtype, level), check)
 
 
-def _step(dtype: Any, level: str | None) -> Ready:
+def _prepare_step(dtype: Any, level: str | None) -> Ready:
     model = _llama(dtype)
     if level is not None:
         _apply(model, level=level)
-    step = _Step(model)
+    step = _DecodeStep(model)
     return Ready(step, step, torch.no_grad)
 
 
-class _Check:
+class _LogitsCheck:
     """Compare logits with those of a model with float64 parameters, the reference.
 
     The error may be MAX_ERROR_RATIO times that of the unpatched model. The reference is not exact, because
@@ -182,11 +182,13 @@ class _Check:
     def __call__(self, logits: Any) -> str | None:
         with torch.no_grad():
             # Both have the same rounded weights, so that only the arithmetic differs.
-            reference = _Step(_with_parameters(_llama(self.dtype), torch.float64))()
-            unpatched = _Step(_llama(self.dtype))()
+            reference = _DecodeStep(_with_parameters(_llama(self.dtype), torch.float64))()
+            unpatched = _DecodeStep(_llama(self.dtype))()
         if logits.shape != reference.shape or logits.dtype != unpatched.dtype:
             return f"its logits are {logits.dtype} {list(logits.shape)}"
-        error, unpatched_error = ((v.double() - reference).abs().max().item() for v in (logits, unpatched))
+        error, unpatched_error = (
+            (values.double() - reference).abs().max().item() for values in (logits, unpatched)
+        )
         if not error <= MAX_ERROR_RATIO * unpatched_error:
             return f"its logits have error {error:.3g}, the unpatched model's {unpatched_error:.3g}"
         return None

@@ -30,7 +30,7 @@ VLLM_COMPILED = "vLLM's formula, torch.compile, table given"
 def peers(inputs: RopeInputs, pattern: str | None, ggml_lib: str | None) -> Iterator[Contestant]:
     """Yield the peers whose name matches the pattern, in a fixed order; ``none`` matches no peer."""
     all_peers: list[tuple[str, Callable[[RopeInputs], Ready], tuple[float, int]]] = [
-        (GGML, partial(prepare_ggml, given=ggml_lib), PEER_FLOAT32_TABLE),
+        (GGML, partial(prepare_ggml, given_folder=ggml_lib), PEER_FLOAT32_TABLE),
         (ORT, _onnxruntime, PEER_HALF_FORMULA),
         (HF, partial(_transformers, with_tables=False, compiled=False), PEER_HALF_FORMULA),
         (HF_TABLES, partial(_transformers, with_tables=True, compiled=False), PEER_HALF_FORMULA),
@@ -72,19 +72,19 @@ def _onnxruntime(inputs: RopeInputs) -> Ready:
     cos, sin = (table.to(inputs.xs[0].dtype).numpy() for table in _tables(inputs))
     feeds = {"cos": cos, "sin": sin, "positions": inputs.positions.numpy()}
     outs = {}
-    for k, x in enumerate(inputs.xs):
-        feeds[f"x{k}"] = x.flatten(2).numpy()
-        outs[f"y{k}"] = torch.empty_like(x).flatten(2).numpy()
+    for i, x in enumerate(inputs.xs):
+        feeds[f"x{i}"] = x.flatten(2).numpy()
+        outs[f"y{i}"] = torch.empty_like(x).flatten(2).numpy()
     helper: Any = importlib.import_module("onnx.helper")
-    how = {"interleaved": int(inputs.row.mode == "normal")}
+    attributes = {"interleaved": int(inputs.row.mode == "normal")}
     nodes = [
         helper.make_node(
-            "RotaryEmbedding", [f"x{k}", "cos", "sin", "positions"], [f"y{k}"], num_heads=heads, **how
+            "RotaryEmbedding", [f"x{i}", "cos", "sin", "positions"], [f"y{i}"], num_heads=heads, **attributes
         )
-        for k, (_, _, heads) in enumerate(inputs.row.heads)
+        for i, (_, _, heads) in enumerate(inputs.row.heads)
     ]
     call = session_call(onnx_model(nodes, feeds, outs), feeds, outs, inputs.row.threads)
-    written = [torch.from_numpy(outs[f"y{k}"]).view(x.shape) for k, x in enumerate(inputs.xs)]
+    written = [torch.from_numpy(outs[f"y{i}"]).view(x.shape) for i, x in enumerate(inputs.xs)]
     return ready([call], lambda: written)
 
 
@@ -92,14 +92,14 @@ def session_call(
     model: bytes, feeds: dict[str, Any], outs: dict[str, Any], threads: int
 ) -> Callable[[], object]:
     """Return a call by which ONNX Runtime runs a model on arrays and writes into arrays."""
-    ort: Any = importlib.import_module("onnxruntime")
-    options = ort.SessionOptions()
+    onnxruntime: Any = importlib.import_module("onnxruntime")
+    options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
     options.log_severity_level = 4
-    session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     binding = session.io_binding()
-    values = [(name, ort.OrtValue.ortvalue_from_numpy(array)) for name, array in feeds.items()]
-    results = [(name, ort.OrtValue.ortvalue_from_numpy(array)) for name, array in outs.items()]
+    values = [(name, onnxruntime.OrtValue.ortvalue_from_numpy(array)) for name, array in feeds.items()]
+    results = [(name, onnxruntime.OrtValue.ortvalue_from_numpy(array)) for name, array in outs.items()]
     for name, value in values:
         binding.bind_ortvalue_input(name, value)
     for name, value in results:
@@ -117,7 +117,10 @@ def onnx_model(nodes: list[Any], feeds: dict[str, Any], outs: dict[str, Any]) ->
     helper: Any = importlib.import_module("onnx.helper")
     types = {"float32": 1, "float16": 10, "int64": 7}  # onnx.TensorProto.DataType
     infos = [
-        [helper.make_tensor_value_info(name, types[a.dtype.name], a.shape) for name, a in named.items()]
+        [
+            helper.make_tensor_value_info(name, types[array.dtype.name], array.shape)
+            for name, array in named.items()
+        ]
         for named in (feeds, outs)
     ]
     graph = helper.make_graph(nodes, "peer", *infos)

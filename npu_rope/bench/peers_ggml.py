@@ -1,7 +1,7 @@
 """ggml's CPU backend as a peer. The graph and its buffers are made once; only the computation is timed.
 
-With more than one thread, ggml has a thread pool for one batch only, because its workers spin between graphs
-and would slow the other contestants.
+With more than one thread, ggml gets a thread pool for each batch. Between graphs the workers of a pool spin,
+which would slow the other contestants.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ class _PoolParams(C.Structure):
     ]
 
 
-_P, _I, _Z = C.c_void_p, C.c_int, C.c_size_t
-# Result and arguments of the functions that ggml_worker.py does not declare.
+_POINTER, _INT, _SIZE = C.c_void_p, C.c_int, C.c_size_t
+# The types of the result and the arguments of the functions that ggml_worker.py does not declare.
 _NORMS: dict[str, tuple[Any, list[Any]]] = {
-    "ggml_add": (_P, [_P, _P, _P]),
-    "ggml_mul": (_P, [_P, _P, _P]),
-    "ggml_rms_norm": (_P, [_P, _P, C.c_float]),
+    "ggml_add": (_POINTER, [_POINTER, _POINTER, _POINTER]),
+    "ggml_mul": (_POINTER, [_POINTER, _POINTER, _POINTER]),
+    "ggml_rms_norm": (_POINTER, [_POINTER, _POINTER, C.c_float]),
 }
 _MEMORY: dict[str, tuple[Any, list[Any]]] = {
-    "ggml_get_data": (_P, [_P]),
-    "ggml_tensor_overhead": (_Z, []),
-    "ggml_graph_overhead": (_Z, []),
-    "ggml_backend_free": (None, [_P]),
+    "ggml_get_data": (_POINTER, [_POINTER]),
+    "ggml_tensor_overhead": (_SIZE, []),
+    "ggml_graph_overhead": (_SIZE, []),
+    "ggml_backend_free": (None, [_POINTER]),
 }
 _POOL: dict[str, tuple[Any, list[Any]]] = {
-    "ggml_threadpool_params_default": (_PoolParams, [_I]),
-    "ggml_threadpool_new": (_P, [C.POINTER(_PoolParams)]),
-    "ggml_threadpool_free": (None, [_P]),
-    "ggml_backend_cpu_set_threadpool": (None, [_P, _P]),
+    "ggml_threadpool_params_default": (_PoolParams, [_INT]),
+    "ggml_threadpool_new": (_POINTER, [C.POINTER(_PoolParams)]),
+    "ggml_threadpool_free": (None, [_POINTER]),
+    "ggml_backend_cpu_set_threadpool": (None, [_POINTER, _POINTER]),
 }
 
 
@@ -65,7 +65,7 @@ class GgmlLibrary:
 
 
 @lru_cache(maxsize=1)
-def load(folder: Path) -> GgmlLibrary:
+def load_library(folder: Path) -> GgmlLibrary:
     """Return the library of that folder, loaded once."""
     return GgmlLibrary(folder)
 
@@ -125,8 +125,8 @@ class GgmlGraph:
         if status != 0:
             raise RuntimeError(f"ggml_backend_graph_compute returned {status}")
         results = [torch.empty_like(like) for _, like in self._results]
-        for (out, _), copy in zip(self._results, results, strict=True):
-            C.memmove(copy.data_ptr(), self.library.base.ggml_get_data(out), copy.nbytes)
+        for (tensor, _), copy in zip(self._results, results, strict=True):
+            C.memmove(copy.data_ptr(), self.library.base.ggml_get_data(tensor), copy.nbytes)
         return results
 
     def close(self) -> None:
@@ -137,39 +137,44 @@ class GgmlGraph:
         base.ggml_free(self.context)
 
 
-def ggml_library(given: str | None) -> GgmlLibrary:
-    """Return ggml; ``given`` as in :func:`npu_rope.testing.ggml.find_library_dir`.
+def ggml_library(given_folder: str | None) -> GgmlLibrary:
+    """Return ggml from the given folder, or else as :func:`npu_rope.testing.ggml.find_library_dir` finds it.
 
     Raises:
-        NotInstalled: none was given, and none is installed.
+        NotInstalled: no folder was given, and no ggml is installed.
         GgmlUnavailable: the given folder has no ggml.
     """
     try:
-        return load(find_library_dir(given))
+        return load_library(find_library_dir(given_folder))
     except GgmlUnavailable:
-        if given:
+        if given_folder:
             raise
         raise NotInstalled(REMEDY) from None
 
 
-def prepare_ggml(inputs: RopeInputs, *, given: str | None) -> Ready:
+def prepare_ggml(inputs: RopeInputs, *, given_folder: str | None) -> Ready:
     """Prepare ggml's rope for one row: one ``rope_ext`` per tensor."""
     if inputs.row.dtype == "bf16":
         raise Unsupported("its CPU rope aborts the process on bfloat16")
-    library = ggml_library(given)
+    library = ggml_library(given_folder)
 
     def build(graph: GgmlGraph) -> None:
-        base, kind = library.base, GGML_TYPES[DTYPES[inputs.row.dtype]]
+        base, ggml_type = library.base, GGML_TYPES[DTYPES[inputs.row.dtype]]
         # ggml's positions vary along ne2 only. Therefore decode rows are tokens of one sequence here.
         tokens = inputs.positions.reshape(-1).to(torch.int32).contiguous()
-        count = len(tokens)
-        positions = graph.source(tokens, base.ggml_new_tensor_1d(graph.context, GGML_TYPES["int32"], count))
+        token_count = len(tokens)
+        positions = graph.source(
+            tokens, base.ggml_new_tensor_1d(graph.context, GGML_TYPES["int32"], token_count)
+        )
         for x in inputs.xs:
             heads, width = x.shape[2], x.shape[3]
-            source = graph.source(x, base.ggml_new_tensor_4d(graph.context, kind, width, heads, count, 1))
+            source = graph.source(
+                x, base.ggml_new_tensor_4d(graph.context, ggml_type, width, heads, token_count, 1)
+            )
             mode = int(inputs.params.rope_mode)
-            numbers = (width, mode, 0, inputs.params.freq_base, 1.0, 0.0, 1.0, 32.0, 1.0)
-            graph.add_result(base.ggml_rope_ext(graph.context, source, positions, None, *numbers), x)
+            # n_dims, mode, n_ctx_orig, freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow
+            attributes = (width, mode, 0, inputs.params.freq_base, 1.0, 0.0, 1.0, 32.0, 1.0)
+            graph.add_result(base.ggml_rope_ext(graph.context, source, positions, None, *attributes), x)
 
     graph = GgmlGraph(library, inputs.row.threads, build)
     return Ready(graph.call, graph.result, graph.around, graph.close)

@@ -1,4 +1,4 @@
-"""A plot of a run: times as multiples of the memory floor, in bars grouped by dtype, logarithmic."""
+"""Plot a run: a bar for each time divided by the memory floor's, grouped by dtype, on a logarithmic scale."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import IO, Any
 from npu_rope.bench import peers, rope_rows
 from npu_rope.bench.peers_ggml import GGML
 from npu_rope.bench.run import Results
-from npu_rope.bench.targets import Figures, disturbed
+from npu_rope.bench.targets import Figures, is_disturbed
 
 # (contestant, its label, colour): npu_rope's in blues, peers distinct in colour and brightness.
 BARS = (
@@ -22,12 +22,14 @@ BARS = (
     (peers.VLLM_COMPILED, "vLLM's formula compiled (table given)", "#2f8f5b"),
 )
 INK = "#1a1a1a"
-LOWEST, HIGHEST = 0.2, 150.0  # bars end here; their labels have the exact values
+LOWEST, HIGHEST = 0.2, 150.0  # the least and the greatest end of a bar; its label has the exact ratio
 
 
 def drawn_figures(results: Results) -> Figures:
     """Return the figures that a plot shows: those of mode neox, or else of mode normal."""
-    by_mode = ([f for f in results.figures if f["mode"] == mode] for mode in ("neox", "normal"))
+    by_mode = (
+        [figure for figure in results.figures if figure["mode"] == mode] for mode in ("neox", "normal")
+    )
     return next(filter(None, by_mode), [])
 
 
@@ -37,24 +39,27 @@ def draw(results: Results, stream: IO[bytes], kind: str) -> None:
     matplotlib.use("Agg")
     plt: Any = importlib.import_module("matplotlib.pyplot")
     figures = drawn_figures(results)
-    shapes = list(dict.fromkeys((f["group"], f["shape"]) for f in figures))
-    threads = sorted({f["threads"] for f in figures})
+    shapes = list(dict.fromkeys((figure["group"], figure["shape"]) for figure in figures))
+    threads = sorted({figure["threads"] for figure in figures})
     size = (6.6 * len(threads) + 0.6, 2.7 * len(shapes) + 1.5)
-    canvas, axes = plt.subplots(len(shapes), len(threads), figsize=size, sharey=True, squeeze=False)
-    for line, (group, shape) in zip(axes, shapes, strict=True):
-        for axis, count in zip(line, threads, strict=True):
-            shown = [f for f in figures if (f["group"], f["shape"], f["threads"]) == (group, shape, count)]
-            _panel(axis, shown)
+    image, axes = plt.subplots(len(shapes), len(threads), figsize=size, sharey=True, squeeze=False)
+    for panel_row, (group, shape) in zip(axes, shapes, strict=True):
+        for panel, count in zip(panel_row, threads, strict=True):
+            key = (group, shape, count)
+            shown = [
+                figure for figure in figures if (figure["group"], figure["shape"], figure["threads"]) == key
+            ]
+            _draw_panel(panel, shown)
             plural = "" if count == 1 else "s"
-            axis.set_title(f"{group} {shape}, {count} thread{plural}", color=INK, fontsize=10, loc="left")
-        line[0].set_ylabel("time / memory floor", color=INK, fontsize=9)
-    handles = [plt.Rectangle((0, 0), 1, 1, color=colour) for _, _, colour in BARS]
-    names = [label for _, label, _ in BARS]
+            panel.set_title(f"{group} {shape}, {count} thread{plural}", color=INK, fontsize=10, loc="left")
+        panel_row[0].set_ylabel("time / memory floor", color=INK, fontsize=9)
+    legend_handles = [plt.Rectangle((0, 0), 1, 1, color=colour) for _, _, colour in BARS]
+    labels = [label for _, label, _ in BARS]
     top = 1 - 0.85 / size[1]
     columns = 4 if len(threads) > 1 else 2
-    canvas.legend(
-        handles,
-        names,
+    image.legend(
+        legend_handles,
+        labels,
         loc="upper center",
         ncol=columns,
         frameon=False,
@@ -63,51 +68,52 @@ def draw(results: Results, stream: IO[bytes], kind: str) -> None:
         bbox_to_anchor=(0.5, 1 - 0.3 / size[1]),
     )
     mode = figures[0]["mode"]
-    canvas.suptitle(
+    image.suptitle(
         f"Rotary position embedding, mode {mode}: lower is better, 1 is a copy of the same bytes",
         color=INK,
         fontsize=12,
         y=1 - 0.1 / size[1],
         va="top",
     )
-    canvas.tight_layout(rect=(0, 0, 1, top if columns == 4 else top - 0.5 / size[1]))
-    canvas.savefig(stream, format=kind, dpi=130, facecolor="white")
-    plt.close(canvas)
+    image.tight_layout(rect=(0, 0, 1, top if columns == 4 else top - 0.5 / size[1]))
+    image.savefig(stream, format=kind, dpi=130, facecolor="white")
+    plt.close(image)
 
 
-def _panel(axis: Any, figures: Figures) -> None:
-    dtypes = [d for d in rope_rows.DTYPES if any(f["dtype"] == d for f in figures)]
+def _draw_panel(panel: Any, figures: Figures) -> None:
+    dtypes = [dtype for dtype in rope_rows.DTYPES if any(figure["dtype"] == dtype for figure in figures)]
     width = 0.86 / len(BARS)
-    for place, dtype in enumerate(dtypes):
-        for k, (name, _, colour) in enumerate(BARS):
-            found = [f for f in figures if f["dtype"] == dtype and f["contestant"] == name]
-            if found:
-                at = place + (k - (len(BARS) - 1) / 2) * width
-                _bar(axis, at, width, found[0], colour)
-    axis.axhline(1, color=INK, linewidth=1)
-    axis.set_yscale("log")
-    axis.set_ylim(LOWEST, 700)
-    axis.set_yticks([0.5, 1, 2, 5, 10, 20, 50, 100], ["0.5", "1", "2", "5", "10", "20", "50", "100"])
-    axis.minorticks_off()
-    axis.set_xticks(range(len(dtypes)), dtypes)
-    axis.set_xlim(-0.55, len(dtypes) - 0.45)
-    axis.tick_params(colors=INK, labelsize=9)
-    axis.grid(axis="y", color="#dddddd", linewidth=0.6)
-    axis.set_axisbelow(True)
+    for dtype_index, dtype in enumerate(dtypes):
+        for i, (name, _, colour) in enumerate(BARS):
+            for figure in figures:
+                if (figure["dtype"], figure["contestant"]) == (dtype, name):
+                    bar_centre = dtype_index + (i - (len(BARS) - 1) / 2) * width
+                    _draw_bar(panel, bar_centre, width, figure, colour)
+                    break
+    panel.axhline(1, color=INK, linewidth=1)
+    panel.set_yscale("log")
+    panel.set_ylim(LOWEST, 700)
+    panel.set_yticks([0.5, 1, 2, 5, 10, 20, 50, 100], ["0.5", "1", "2", "5", "10", "20", "50", "100"])
+    panel.minorticks_off()
+    panel.set_xticks(range(len(dtypes)), dtypes)
+    panel.set_xlim(-0.55, len(dtypes) - 0.45)
+    panel.tick_params(colors=INK, labelsize=9)
+    panel.grid(axis="y", color="#dddddd", linewidth=0.6)
+    panel.set_axisbelow(True)
     for side in ("top", "right"):
-        axis.spines[side].set_visible(False)
+        panel.spines[side].set_visible(False)
 
 
-def _bar(axis: Any, at: float, width: float, figure: dict[str, Any], colour: str) -> None:
+def _draw_bar(panel: Any, bar_centre: float, width: float, figure: dict[str, Any], colour: str) -> None:
     if "ratio" in figure:
         height = min(max(figure["ratio"], LOWEST * 1.05), HIGHEST)
-        axis.bar(at, height - LOWEST, width * 0.92, bottom=LOWEST, color=colour)
-        text = _short_ratio(figure["ratio"]) + ("*" if disturbed(figure) else "")
+        panel.bar(bar_centre, height - LOWEST, width * 0.92, bottom=LOWEST, color=colour)
+        text = _short_ratio(figure["ratio"]) + ("*" if is_disturbed(figure) else "")
     else:
         height, text = LOWEST, figure["status"]
-    axis.annotate(
+    panel.annotate(
         text,
-        (at, height),
+        (bar_centre, height),
         (0, 2),
         textcoords="offset points",
         ha="center",

@@ -15,10 +15,10 @@ from rich.table import Table
 
 from npu_rope.bench import norm_rope_rows, norm_rows, patched_rows
 from npu_rope.bench.run import SCHEMA, Results
-from npu_rope.bench.targets import Figures, disturbed, microseconds, verdicts
+from npu_rope.bench.targets import Figures, format_microseconds, is_disturbed, verdicts
 
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
-# The marks of groups of rows that have a separate part of the page.
+# The marks of the groups of rows that have a part of their own in the page.
 OWN_MARKS = {
     norm_rows.GROUP: ("<!-- measured norms: begin -->", "<!-- measured norms: end -->"),
     norm_rope_rows.GROUP: ("<!-- measured norm-rope: begin -->", "<!-- measured norm-rope: end -->"),
@@ -51,8 +51,8 @@ CSV_COLUMNS = (
     "machine",
     "versions",
 )
-# The entries that --from needs in an earlier report, with their types.
-_DOCUMENT = {
+# The entries that --from needs in an earlier report and in each of its rows, with their types.
+_DOCUMENT_TYPES = {
     "machine": str,
     "isa": str,
     "versions": dict,
@@ -60,17 +60,18 @@ _DOCUMENT = {
     "rows": list,
     "problems": list,
 }
-_ROW = {
+_ROW_TYPES = {
     **dict.fromkeys(("row", "group", "shape", "dtype", "mode", "contestant", "kind", "status", "note"), str),
     "threads": int,
 }
-_NUMBERS = {"median_us", "min_us", "spread"}
+_MEASURED_NUMBERS = {"median_us", "min_us", "spread"}
 _STYLES = {"PASS": "bold green", "MISS": "bold red", "NOT MEASURED": "yellow"}
 
 
 @dataclass
 class BenchTable:
-    """One table: a shape, dtype and mode, with its thread counts side by side."""
+    """The figures of one shape, dtype and mode as text, with the thread counts side by side. ``kinds`` holds
+    the kind of each line's contestant."""
 
     title: str
     header: list[str]
@@ -91,15 +92,17 @@ def bench_tables(figures: Figures) -> Iterator[BenchTable]:
             header += [f"{count}T us", "spread", "x floor"]
         bench_table = BenchTable(title, header, [], [])
         for name in dict.fromkeys(figure["contestant"] for figure in table_figures):
-            same = {figure["threads"]: figure for figure in table_figures if figure["contestant"] == name}
-            cells = [cell for count in threads for cell in _cells(same.get(count))]
-            bench_table.lines.append([_labelled(name, list(same.values())), *cells])
-            bench_table.kinds.append(next(iter(same.values()))["kind"])
+            figures_by_threads = {
+                figure["threads"]: figure for figure in table_figures if figure["contestant"] == name
+            }
+            cells = [cell for count in threads for cell in _cells(figures_by_threads.get(count))]
+            bench_table.lines.append([_labelled(name, list(figures_by_threads.values())), *cells])
+            bench_table.kinds.append(next(iter(figures_by_threads.values()))["kind"])
         yield bench_table
 
 
 def _labelled(name: str, figures: Figures) -> str:
-    """Return the name, and the reason if its figure is missing."""
+    """Return the contestant's name, with the reason if a figure is missing."""
     parts = dict.fromkeys(
         f"{figure['status']}: {figure['note']}" for figure in figures if figure["status"] != "ok"
     )
@@ -110,15 +113,15 @@ def _cells(figure: dict[str, Any] | None) -> list[str]:
     if figure is None or "median_us" not in figure:
         return ["-", "-", "-"]
     ratio = f"{figure['ratio']:.2f}" if "ratio" in figure else "-"
-    star = "*" if disturbed(figure) else ""
-    return [microseconds(figure["median_us"]), f"{figure['spread']:.0%}", ratio + star]
+    disturbed_mark = "*" if is_disturbed(figure) else ""
+    return [format_microseconds(figure["median_us"]), f"{figure['spread']:.0%}", ratio + disturbed_mark]
 
 
 def head(results: Results) -> list[str]:
     """Return lines about the machine and the software of the run."""
-    known = results.facts
-    versions = ", ".join(f"{name} {version}" for name, version in known["versions"].items())
-    return [f"Machine: {known['machine']}. Kernels: {known['isa']}.", f"Versions: {versions}."]
+    facts = results.facts
+    versions = ", ".join(f"{name} {version}" for name, version in facts["versions"].items())
+    return [f"Machine: {facts['machine']}. Kernels: {facts['isa']}.", f"Versions: {versions}."]
 
 
 def write_console(results: Results, stream: TextIO) -> None:
@@ -164,28 +167,28 @@ def read_json(path: Path) -> Results:
     document = json.loads(path.read_text(encoding="utf-8"))
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         raise ValueError(f"its schema is not {SCHEMA}")
-    _require(document, _DOCUMENT, "the report")
+    _require(document, _DOCUMENT_TYPES, "the report")
     if not all(isinstance(problem, str) for problem in document["problems"]):
         raise ValueError("the report's problems are not texts")
     for row in document["rows"]:
-        _require(row, _ROW, "a row")
+        _require(row, _ROW_TYPES, "a row")
         if not isinstance(row.get("foreign_cores", ""), (int, float, type(None))):
             raise ValueError("a row has no foreign_cores, or it is not a number")
-        if _NUMBERS & set(row):
-            _require(row, dict.fromkeys(_NUMBERS, float), "a measured row")
+        if _MEASURED_NUMBERS & set(row):
+            _require(row, dict.fromkeys(_MEASURED_NUMBERS, float), "a measured row")
         if "ratio" in row:
             _require(row, {"ratio": float}, "a measured row")
     facts = {name: document[name] for name in ("machine", "isa", "versions", "seconds_per_row")}
     return Results(facts, document["rows"], document["problems"])
 
 
-def _require(found: Any, kinds: dict[str, type], what: str) -> None:
-    if not isinstance(found, dict):
-        raise ValueError(f"{what} is not an object")
-    for name, kind in kinds.items():
+def _require(entries: Any, types: dict[str, type], description: str) -> None:
+    if not isinstance(entries, dict):
+        raise ValueError(f"{description} is not an object")
+    for name, kind in types.items():
         accepted = (int, float) if kind is float else kind
-        if not isinstance(found.get(name), accepted):
-            raise ValueError(f"{what} has no {name}, or it is not of type {kind.__name__}")
+        if not isinstance(entries.get(name), accepted):
+            raise ValueError(f"{description} has no {name}, or it is not of type {kind.__name__}")
 
 
 def write_csv(results: Results, stream: TextIO) -> None:
@@ -196,12 +199,15 @@ def write_csv(results: Results, stream: TextIO) -> None:
 
 
 def markdown(results: Results) -> str:
-    """Return a generated part of ``docs/benchmarks.md``: that of a group with its own part, or of all
-    others."""
+    """Return the results as one generated part of ``docs/benchmarks.md``."""
     lines = [*head(results), "", "| target | | measured |", "|---|---|---|"]
-    apart = bool(results.figures) and all(f["group"] in OWN_MARKS for f in results.figures)
-    judged = [v for v in verdicts(results.figures) if v.outcome != "NOT MEASURED" or not apart]
-    lines += [f"| {v.target} | {v.outcome} | {v.detail} |" for v in judged]
+    has_own_part = bool(results.figures) and all(figure["group"] in OWN_MARKS for figure in results.figures)
+    judged = [
+        verdict
+        for verdict in verdicts(results.figures)
+        if verdict.outcome != "NOT MEASURED" or not has_own_part
+    ]
+    lines += [f"| {verdict.target} | {verdict.outcome} | {verdict.detail} |" for verdict in judged]
     lines += ["", LEGEND.replace("*:", "\\*:")]
     for bench_table in bench_tables(results.figures):
         lines += ["", f"### {bench_table.title}", "", _markdown_line(bench_table.header)]
@@ -218,9 +224,11 @@ def _markdown_line(cells: list[str]) -> str:
 
 
 def into_page(results: Results, page: str) -> str:
-    """Return the page with the generated part between its marks; without marks, the generated part is the
-    whole page. Groups with their own marks in the page are put between those; a run with only such groups
-    does not change the rest."""
+    """Return the page with the results between its marks. A page without marks is replaced.
+
+    A group with marks of its own in the page goes between them. If the run has only such groups, the other
+    parts of the page stay unchanged.
+    """
     figures = results.figures
     for group, (begin, end) in OWN_MARKS.items():
         table_figures = [figure for figure in figures if figure["group"] == group]

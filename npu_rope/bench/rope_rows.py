@@ -1,7 +1,8 @@
 """The rows of the rope benchmark, and npu_rope's own contestants in them.
 
-Layout ``[B,S,N,D]`` in memory throughout. Prefill has positions 0..S-1; decode has ``[B,1]``
-positions from 1000 on, one per sequence. GQA rows rotate q (32 heads) and k (8 heads).
+All tensors have the layout ``[B,S,N,D]``. Prefill has the positions 0..S-1. Decode has the positions
+``[B,1]`` from 1000 on, one for each sequence. Rows of grouped-query attention (gqa) rotate q with 32 heads
+and k with 8.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ HEAD_DIM = 128
 FIRST_DECODE_POSITION = 1000
 DTYPES = {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}
 MODES = ("neox", "normal")
+# The group of each row, and B, S and N of its tensors.
 _SHAPES: tuple[tuple[str, tuple[tuple[int, int, int], ...]], ...] = (
     ("prefill", ((1, 2048, 32),)),
     ("decode", ((1, 1, 32),)),
@@ -38,7 +40,7 @@ class Row:
     """One row of the benchmark: the rotated tensors, the dtype, the mode and the number of threads."""
 
     group: str
-    heads: tuple[tuple[int, int, int], ...]
+    heads: tuple[tuple[int, int, int], ...]  # B, S and N of each tensor
     dtype: str
     mode: str
     threads: int
@@ -51,13 +53,13 @@ class Row:
 
     @property
     def name(self) -> str:
-        """The name that ``--rows`` searches."""
+        """The name that the pattern of ``--rows`` must match."""
         plural = "" if self.threads == 1 else "s"
         return f"{self.group} {self.shape} {self.dtype} {self.mode} {self.threads} thread{plural}"
 
     @property
     def is_decode(self) -> bool:
-        """Whether there is one token per sequence, so that the call costs more than its bytes."""
+        """Whether there is one token per sequence, so that the call overhead exceeds the memory time."""
         return self.group.endswith("decode")
 
 
@@ -78,12 +80,12 @@ class RopeInputs:
     def __init__(self, row: Row) -> None:
         self.row = row
         generator = torch.Generator().manual_seed(20)
-        kind = getattr(torch, DTYPES[row.dtype])
-        self.xs = [torch.randn(b, s, n, HEAD_DIM, generator=generator).to(kind) for b, s, n in row.heads]
+        dtype = getattr(torch, DTYPES[row.dtype])
+        self.xs = [torch.randn(b, s, n, HEAD_DIM, generator=generator).to(dtype) for b, s, n in row.heads]
         batch, length, _ = row.heads[0]
         if row.is_decode:
-            first = FIRST_DECODE_POSITION
-            self.positions = torch.arange(first, first + batch).view(batch, 1)
+            first_position = FIRST_DECODE_POSITION
+            self.positions = torch.arange(first_position, first_position + batch).view(batch, 1)
         else:
             self.positions = torch.arange(length).expand(batch, length).contiguous()
         self.params = RopeParams(HEAD_DIM, row.mode)
@@ -98,8 +100,8 @@ class RopeInputs:
 
         def check(results: Any) -> str | None:
             for expectation, result in zip(self.expected, results, strict=True):
-                if wrong := expectation.fault_of(result, e_angle, rounding_steps):
-                    return wrong
+                if fault := expectation.fault_of(result, e_angle, rounding_steps):
+                    return fault
             return None
 
         return check
@@ -111,29 +113,30 @@ def in_order(calls: Sequence[Callable[[], object]]) -> Callable[[], object]:
         return calls[0]
     first, second = calls
 
-    def both() -> None:
+    def call_both() -> None:
         first()
         second()
 
-    return both
+    return call_both
 
 
-def ready(calls: Sequence[Callable[[], object]], result: Callable[[], Any], **more: Any) -> Ready:
-    """Prepare one or two calls, run in order. result: returns the written tensors; more: fields of Ready."""
+def ready(calls: Sequence[Callable[[], object]], result: Callable[[], Any], **options: Any) -> Ready:
+    """Prepare one or two calls that run in order. ``result`` returns the written tensors; ``options`` are
+    other fields of Ready."""
     call = in_order(calls)
 
-    def once() -> Any:
+    def call_and_return() -> Any:
         call()
         return result()
 
-    return Ready(call, once, **more)
+    return Ready(call, call_and_return, **options)
 
 
 # ---- floor and call cost ---------------------------------------------------------------------------
 
 
 def floor(xs: Sequence[Any]) -> Contestant:
-    """Return the memory floor: torch copies the same bytes into kept memory, with the same threads."""
+    """Return the memory floor: torch copies the same bytes into a kept buffer, with the same threads."""
 
     def prepare() -> Ready:
         return ready([partial(torch.empty_like(x).copy_, x) for x in xs], lambda: None)
@@ -153,22 +156,24 @@ def empty_call(inputs: RopeInputs) -> Contestant:
 # ---- ours ------------------------------------------------------------------------------------------
 
 
-def _written(
+def _prepare_calls(
     inputs: RopeInputs,
     call_of: Callable[[Any, Any], Callable[[], object]],
     *,
     in_place: bool = False,
-    **more: Any,
+    **options: Any,
 ) -> Ready:
-    """Prepare a call for each tensor. Its output is kept memory, or in place a copy of the tensor."""
+    """Prepare a call for each tensor. It writes into a kept buffer, or in place into a copy of the tensor."""
     outs = [x.clone() if in_place else torch.empty_like(x) for x in inputs.xs]
     pairs = zip(outs if in_place else inputs.xs, outs, strict=True)
-    return ready([call_of(x, out) for x, out in pairs], lambda: outs, **more)
+    return ready([call_of(x, out) for x, out in pairs], lambda: outs, **options)
 
 
 def _rope(inputs: RopeInputs, *, in_place: bool = False) -> Ready:
     angles = inputs.positions, inputs.params
-    return _written(inputs, lambda x, out: partial(npu_rope.rope, x, *angles, out=out), in_place=in_place)
+    return _prepare_calls(
+        inputs, lambda x, out: partial(npu_rope.rope, x, *angles, out=out), in_place=in_place
+    )
 
 
 def _new_tensor(inputs: RopeInputs) -> Ready:
@@ -178,17 +183,17 @@ def _new_tensor(inputs: RopeInputs) -> Ready:
 
 def _packed_operator(inputs: RopeInputs, *, in_place: bool = False) -> Ready:
     call = backends.packed_call(inputs.params, True, "exact")
-    rest = inputs.positions, torch.frombuffer(bytearray(call), dtype=torch.uint8)
+    other_arguments = inputs.positions, torch.frombuffer(bytearray(call), dtype=torch.uint8)
     operator = torch.ops.npu_rope.rope_packed_.default
-    call_of = lambda x, out: partial(operator, out, None if in_place else x, *rest)  # noqa: E731
-    return _written(inputs, call_of, in_place=in_place)
+    call_of = lambda x, out: partial(operator, out, None if in_place else x, *other_arguments)  # noqa: E731
+    return _prepare_calls(inputs, call_of, in_place=in_place)
 
 
 def _schema_operator(inputs: RopeInputs) -> Ready:
     attributes = {"n_dims": HEAD_DIM, "rope_mode": int(inputs.params.rope_mode)}
     operator = torch.ops.npu_rope.rope_.default
     call_of = lambda x, out: partial(operator, x, inputs.positions, **attributes)  # noqa: E731
-    return _written(inputs, call_of, in_place=True, around=torch.inference_mode)
+    return _prepare_calls(inputs, call_of, in_place=True, around=torch.inference_mode)
 
 
 def _numpy(inputs: RopeInputs) -> Ready:
@@ -218,23 +223,24 @@ def _given_tables(inputs: RopeInputs) -> Ready:
     return ready([call], lambda: outs)
 
 
-OUT, IN_PLACE, NEW = "npu_rope.rope(out=)", "npu_rope.rope_ in place", "npu_rope.rope, new tensor"
+# Names of the contestants.
+OUT, IN_PLACE, NEW_TENSOR = "npu_rope.rope(out=)", "npu_rope.rope_ in place", "npu_rope.rope, new tensor"
 PACKED, PACKED_IN_PLACE = "torch.ops rope_packed_", "torch.ops rope_packed_ in place"
 SCHEMA = "torch.ops rope_, inference_mode"
 NUMPY = "npu_rope.rope(out=) on NumPy"
-TABLES = "npu_rope.rotary_mul(out=), tables given"
+GIVEN_TABLES = "npu_rope.rotary_mul(out=), tables given"
 
 
 def ours(inputs: RopeInputs) -> Iterator[Contestant]:
-    """Yield npu_rope's contestants: the interfaces to its kernel."""
+    """Yield npu_rope's contestants, one for each interface to its kernel."""
     interfaces: list[tuple[str, Callable[[RopeInputs], Ready]]] = [
         (OUT, _rope),
         (IN_PLACE, partial(_rope, in_place=True)),
-        (NEW, _new_tensor),
+        (NEW_TENSOR, _new_tensor),
         (PACKED, _packed_operator),
         (PACKED_IN_PLACE, partial(_packed_operator, in_place=True)),
         (SCHEMA, _schema_operator),
-        (TABLES, _given_tables),
+        (GIVEN_TABLES, _given_tables),
     ]
     if inputs.row.is_decode:
         interfaces.append((NUMPY, _numpy))

@@ -87,15 +87,15 @@ def run(options: BenchOptions, on_event: Callable[[dict[str, Any]], None]) -> Re
         on_event: called with ``{"event": "start", "row": name}`` and, per finished row,
             ``{"event": "row", "figures": [...]}``.
     """
-    known = facts(options)
-    versions = ", ".join(f"{name} {version}" for name, version in known["versions"].items())
-    results = Results(known, [], [])
+    run_facts = facts(options)
+    versions = ", ".join(f"{name} {version}" for name, version in run_facts["versions"].items())
+    results = Results(run_facts, [], [])
     for threads in options.threads:
         expected = {row.name for row in options.chosen_rows(threads)}
         for event in _events(options, threads, results.problems):
             if event["event"] == "row":
                 for figure in event["figures"]:
-                    figure.update(machine=known["machine"], isa=known["isa"], versions=versions)
+                    figure.update(machine=run_facts["machine"], isa=run_facts["isa"], versions=versions)
                     results.figures.append(figure)
                     expected.discard(figure["row"])
             on_event(event)
@@ -137,5 +137,5 @@ def _events(options: BenchOptions, threads: int, problems: list[str]) -> Iterato
             raise
     if process.returncode != 0:
         code = process.returncode
-        how = signal.Signals(-code).name if code < 0 else f"exit status {code}"
-        problems.append(f"the process for {threads} threads ended with {how}")
+        end = signal.Signals(-code).name if code < 0 else f"exit status {code}"
+        problems.append(f"the process for {threads} threads ended with {end}")

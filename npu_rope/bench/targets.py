@@ -1,8 +1,9 @@
-"""The speed targets, each judged by this run's own figures.
+"""The speed targets of ``npu-rope bench``, judged by the figures of one run.
 
-For prefill and against peers, rope's figure is the better of ``npu_rope.rope(out=)`` and the operator that
-it calls, ``rope_packed_``. Both write into a kept buffer, as the floor, ggml and ONNX Runtime do. In the
-decode target it is the better of ``rope_packed_`` into a kept buffer and in place.
+In the prefill and peer targets, rope's time is the smaller one of ``npu_rope.rope(out=)`` and
+``rope_packed_``, the operator that it calls. Both write into a kept buffer, as the memory floor (a copy of
+the same bytes), ggml and ONNX Runtime do. In the decode target, rope's time is the smaller one of
+``rope_packed_`` into a kept buffer and in place.
 """
 
 from __future__ import annotations
@@ -14,20 +15,22 @@ from typing import Any
 from npu_rope.bench import form_rows, norm_rope_rows, norm_rows, patched_rows
 from npu_rope.bench.rope_rows import OUT, PACKED, PACKED_IN_PLACE, SCHEMA
 
-FLOOR_TARGETS = {"f32": 1.2, "f16": 1.6, "bf16": 1.6}
-FORM_LIMIT = 1.3
-NORM_LIMIT = 1.3
-FUSION_GAIN = 1.3
-# Limits of the time of a patched module and of a patched model's step, over transformers' own time.
+# Largest time of rope's prefill divided by the memory floor's, by dtype.
+FLOOR_LIMITS = {"f32": 1.2, "f16": 1.6, "bf16": 1.6}
+FORM_LIMIT = 1.3  # largest time of a mode or form divided by NeoX's
+NORM_LIMIT = 1.3  # largest time of a norm divided by the memory floor's
+FUSION_GAIN = 1.3  # least time of rms_norm and rope_qk divided by rms_norm_rope's
+# Largest time of a patched module, and of a patched model's step, divided by transformers' own time.
 PATCHED_LIMITS = {patched_rows.NORM: 0.6, patched_rows.DECODE: 1.0}
-DISTURBED_CORES = 0.1
+DISTURBED_CORES = 0.1  # CPU cores that other programs use
+# A figure is the result of one contestant in one row, as worker.as_dict returns it.
 Figures = Sequence[dict[str, Any]]
 
 
 @dataclass(frozen=True)
 class TargetVerdict:
-    """One target. ``outcome`` is PASS or MISS, with a ``?`` if other programs used the machine, or NOT
-    MEASURED if this run lacks the rows."""
+    """The verdict on one target. ``outcome`` is PASS or MISS, or NOT MEASURED if the run lacks the rows. PASS
+    and MISS end with ``?`` if other programs used the machine."""
 
     target: str
     outcome: str
@@ -36,12 +39,13 @@ class TargetVerdict:
 
 def verdicts(figures: Figures) -> list[TargetVerdict]:
     """Judge every target."""
-    others = (form_rows.GROUP, norm_rows.GROUP, norm_rope_rows.GROUP, patched_rows.GROUP)
-    modes = dict.fromkeys(f["mode"] for f in figures if f["group"] not in others)
-    decode = [_decode_calls(figures, mode) for mode in modes]
-    norms = [*(_norm(figures, mode) for mode in norm_rows.MODES), _norm_rope(figures)]
-    patched = [_patched(figures, mode) for mode in patched_rows.MODES]
-    return [*_floor_targets(figures), _no_peer_ahead(figures), *decode, _forms(figures), *norms, *patched]
+    own_target_groups = (form_rows.GROUP, norm_rows.GROUP, norm_rope_rows.GROUP, patched_rows.GROUP)
+    modes = dict.fromkeys(figure["mode"] for figure in figures if figure["group"] not in own_target_groups)
+    decode = [_decode_verdict(figures, mode) for mode in modes]
+    norms = [*(_norm_verdict(figures, mode) for mode in norm_rows.MODES), _norm_rope_verdict(figures)]
+    patched = [_patched_verdict(figures, mode) for mode in patched_rows.MODES]
+    rope = [*_floor_verdicts(figures), _peer_verdict(figures), *decode, _forms_verdict(figures)]
+    return [*rope, *norms, *patched]
 
 
 def by_row(figures: Figures) -> dict[str, list[dict[str, Any]]]:
@@ -52,44 +56,46 @@ def by_row(figures: Figures) -> dict[str, list[dict[str, Any]]]:
     return grouped
 
 
-def disturbed(figure: dict[str, Any]) -> bool:
-    """Return whether others used a tenth of a core or more during the measurement."""
+def is_disturbed(figure: dict[str, Any]) -> bool:
+    """Return whether other programs used DISTURBED_CORES or more during the measurement."""
     return (figure["foreign_cores"] or 0.0) >= DISTURBED_CORES
 
 
 def fastest(figures: Figures, *, kind: str | None = None, names: Sequence[str] = ()) -> dict[str, Any] | None:
     """Return the measured figure with the least median among those of the kind or the names."""
-    candidates = [f for f in figures if "median_us" in f and (f["kind"] == kind or f["contestant"] in names)]
-    return min(candidates, key=lambda f: float(f["median_us"]), default=None)
+    measured = [figure for figure in figures if "median_us" in figure]
+    candidates = [figure for figure in measured if figure["kind"] == kind or figure["contestant"] in names]
+    return min(candidates, key=lambda figure: float(figure["median_us"]), default=None)
 
 
 @dataclass
 class _Target:
-    """The judgement of a target: the figures so far, their descriptions, and whether all of them meet it."""
+    """A target, its figures so far with their descriptions, and whether all of them meet it."""
 
-    text: str
-    met: bool = True
+    description: str
+    is_met: bool = True
     details: list[str] = field(default_factory=list)
     figures: list[dict[str, Any]] = field(default_factory=list)
 
-    def add(self, met: bool, detail: str, *figures: dict[str, Any]) -> None:
+    def add(self, is_met: bool, detail: str, *figures: dict[str, Any]) -> None:
         """Add figures, with their description and whether they meet the target."""
-        self.met = self.met and met
+        self.is_met = self.is_met and is_met
         self.details.append(detail)
         self.figures += figures
 
     def verdict(self) -> TargetVerdict:
         """Return the verdict on the figures that were added."""
         if not self.figures:
-            return TargetVerdict(self.text, "NOT MEASURED", "this run has no such row, or no peer in it")
-        doubt = any(map(disturbed, self.figures))
-        outcome = ("PASS" if self.met else "MISS") + ("?" if doubt else "")
-        advice = " (others used the machine: measure again when it is idle)" if doubt else ""
-        return TargetVerdict(self.text, outcome, "; ".join(self.details) + advice)
+            reason = "this run has no such row, or no peer in it"
+            return TargetVerdict(self.description, "NOT MEASURED", reason)
+        any_disturbed = any(map(is_disturbed, self.figures))
+        outcome = ("PASS" if self.is_met else "MISS") + ("?" if any_disturbed else "")
+        advice = " (others used the machine: measure again when it is idle)" if any_disturbed else ""
+        return TargetVerdict(self.description, outcome, "; ".join(self.details) + advice)
 
 
-def _floor_targets(figures: Figures) -> Iterator[TargetVerdict]:
-    for dtype, limit in FLOOR_TARGETS.items():
+def _floor_verdicts(figures: Figures) -> Iterator[TargetVerdict]:
+    for dtype, limit in FLOOR_LIMITS.items():
         target = _Target(f"prefill {dtype}: at most {limit} x the memory floor")
         for row in by_row(figures).values():
             best = fastest(row, names=(OUT, PACKED))
@@ -99,36 +105,39 @@ def _floor_targets(figures: Figures) -> Iterator[TargetVerdict]:
         yield target.verdict()
 
 
-def _no_peer_ahead(figures: Figures) -> TargetVerdict:
+def _peer_verdict(figures: Figures) -> TargetVerdict:
     target = _Target("f16 and bf16: no peer ahead in any row")
     for name, row in by_row(figures).items():
         ours, peer = fastest(row, names=(OUT, PACKED)), fastest(row, kind="peer")
         if row[0]["dtype"] == "f32" or ours is None or peer is None:
             continue
         is_ahead = peer["median_us"] < ours["median_us"]
-        both = f"{microseconds(peer['median_us'])} against our {microseconds(ours['median_us'])} us"
-        target.add(not is_ahead, f"{name}: {peer['contestant']} {both}" if is_ahead else "", ours)
+        peer_us, our_us = (format_microseconds(figure["median_us"]) for figure in (peer, ours))
+        times = f"{peer_us} against our {our_us} us"
+        target.add(not is_ahead, f"{name}: {peer['contestant']} {times}" if is_ahead else "", ours)
     target.details = [*filter(None, target.details)] or [f"{len(target.figures)} rows with peers"]
     return target.verdict()
 
 
-def _forms(figures: Figures) -> TargetVerdict:
-    """Judge times divided by NeoX's, both as multiples of the floor of the same rounds."""
+def _forms_verdict(figures: Figures) -> TargetVerdict:
+    """Judge each form's time divided by NeoX's. Both are multiples of the floor in the same rounds."""
     target = _Target(f"every mode and form: at most {FORM_LIMIT} x NeoX of the same bytes")
     for row in by_row(figures).values():
-        ours = [f for f in row if f["group"] == form_rows.GROUP and f["kind"] == "ours" and "ratio" in f]
-        neox = next((f for f in ours if f["contestant"] == form_rows.NEOX), None)
+        if row[0]["group"] != form_rows.GROUP:
+            continue
+        ours = [figure for figure in row if figure["kind"] == "ours" and "ratio" in figure]
+        neox = next((figure for figure in ours if figure["contestant"] == form_rows.NEOX), None)
         if neox is None:
             continue
-        worst = max(ours, key=lambda f: float(f["ratio"]))
+        worst = max(ours, key=lambda figure: float(figure["ratio"]))
         ratio = worst["ratio"] / neox["ratio"]
         detail = f"{neox['dtype']} {neox['threads']}T {ratio:.2f} ({worst['contestant']})"
         target.add(ratio <= FORM_LIMIT, detail, *ours)
     return target.verdict()
 
 
-def _norm(figures: Figures, mode: str) -> TargetVerdict:
-    """Judge a norm of prefill's size by the floor and by the best peer; float16 is reported, not judged."""
+def _norm_verdict(figures: Figures, mode: str) -> TargetVerdict:
+    """Judge a norm of prefill's size by the floor and the fastest peer. float16 is reported, not judged."""
     shape = norm_rows.row("f32", 1).shape
     target = _Target(f"{mode} {shape} f32 and bf16: at most {NORM_LIMIT} x the memory floor, no peer ahead")
     for row in by_row(figures).values():
@@ -139,14 +148,14 @@ def _norm(figures: Figures, mode: str) -> TargetVerdict:
             continue
         best_peer = f", best peer {peer['median_us'] / ours['median_us']:.1f} x ours" if peer else ""
         is_ahead = peer is not None and peer["median_us"] < ours["median_us"]
-        met = ours["dtype"] == "f16" or (ours["ratio"] <= NORM_LIMIT and not is_ahead)
-        target.add(met, f"{ours['dtype']} {ours['threads']}T {ours['ratio']:.2f}{best_peer}", ours)
+        is_met = ours["dtype"] == "f16" or (ours["ratio"] <= NORM_LIMIT and not is_ahead)
+        target.add(is_met, f"{ours['dtype']} {ours['threads']}T {ours['ratio']:.2f}{best_peer}", ours)
     return target.verdict()
 
 
-def _norm_rope(figures: Figures) -> TargetVerdict:
-    """Judge rms_norm_rope's gain over its parts, both as multiples of the floor of the same rounds; float16
-    is reported, not judged."""
+def _norm_rope_verdict(figures: Figures) -> TargetVerdict:
+    """Judge the time of rms_norm_rope's parts divided by its own. Both are multiples of the floor in the same
+    rounds. float16 is reported, not judged."""
     target = _Target(f"rms_norm_rope f32 and bf16: at least {FUSION_GAIN} x as fast as rms_norm and rope_qk")
     for row in by_row(figures).values():
         fused, parts = (fastest(row, names=(name,)) for name in (norm_rope_rows.OUT, norm_rope_rows.PARTS))
@@ -158,20 +167,20 @@ def _norm_rope(figures: Figures) -> TargetVerdict:
     return target.verdict()
 
 
-def _patched(figures: Figures, mode: str) -> TargetVerdict:
+def _patched_verdict(figures: Figures, mode: str) -> TargetVerdict:
     """Judge the patched time divided by transformers' own, which is the floor of these rows."""
     limit = PATCHED_LIMITS[mode]
     target = _Target(f"{mode} after apply_npu_rope: below {limit} x transformers' own")
     for ours in figures:
-        own = (ours["group"], ours["mode"], ours["kind"]) == (patched_rows.GROUP, mode, "ours")
-        if own and "ratio" in ours:
+        is_patched = (ours["group"], ours["mode"], ours["kind"]) == (patched_rows.GROUP, mode, "ours")
+        if is_patched and "ratio" in ours:
             level = ours["contestant"].removeprefix(patched_rows.PATCHED).replace(", level", "")
             detail = f"{ours['dtype']} {ours['threads']}T{level} {ours['ratio']:.2f}"
             target.add(ours["ratio"] < limit, detail, ours)
     return target.verdict()
 
 
-def _decode_calls(figures: Figures, mode: str) -> TargetVerdict:
+def _decode_verdict(figures: Figures, mode: str) -> TargetVerdict:
     target = _Target(f"decode [1,1,32,128] f32 {mode} through torch.ops: at most the best peer's time")
     for row in by_row(figures).values():
         first = row[0]
@@ -182,17 +191,17 @@ def _decode_calls(figures: Figures, mode: str) -> TargetVerdict:
         if ours is None or peer is None:
             continue
         schema = fastest(row, names=(SCHEMA,))
-        full = f", full schema {microseconds(schema['median_us'])}" if schema else ""
-        best = f"best peer {microseconds(peer['median_us'])} ({peer['contestant']})"
-        detail = f"{first['threads']}T: {microseconds(ours['median_us'])} us{full}, {best}"
+        full_schema_text = f", full schema {format_microseconds(schema['median_us'])}" if schema else ""
+        best = f"best peer {format_microseconds(peer['median_us'])} ({peer['contestant']})"
+        detail = f"{first['threads']}T: {format_microseconds(ours['median_us'])} us{full_schema_text}, {best}"
         target.add(ours["median_us"] <= peer["median_us"], detail, ours)
     return target.verdict()
 
 
-def microseconds(value: float) -> str:
-    """Format with three significant digits and without an exponent.
+def format_microseconds(value: float) -> str:
+    """Format a number of microseconds with three significant digits and without an exponent.
 
-    >>> microseconds(2.0512), microseconds(1234.5)
+    >>> format_microseconds(2.0512), format_microseconds(1234.5)
     ('2.05', '1230')
     """
     return f"{float(f'{value:.3g}'):g}"

@@ -1,9 +1,8 @@
-"""Judge a contestant's result by the float64 reference before timing.
+"""Compare a contestant's result with the float64 reference before its time is measured.
 
-The bound is :func:`npu_rope.testing.bounds.rotation_bound`. npu_rope must keep it unchanged. Peers have
-coarser angles, and some round their tables and every product to the tensor's dtype: for them ``e_angle``
-and the number of roundings are larger (npu_rope/testing/bounds.py). The error of a wrong sign, pairing or
-position is much larger than either bound.
+The bound is :func:`npu_rope.testing.bounds.rotation_bound`. Peers have coarser angles, and some of them round
+their tables and every product to the tensor's dtype. Their bound therefore has a larger ``e_angle`` and more
+roundings (npu_rope/testing/bounds.py). A wrong sign, pairing or position exceeds both bounds by far.
 """
 
 from __future__ import annotations
@@ -39,9 +38,9 @@ class ExpectedRotation:
     def _bound(self, e_angle: float, roundings: int) -> npt.NDArray[np.float64]:
         key = (e_angle, roundings)
         if key not in self._bounds:
-            widened = e_angle + roundings * UNIT_ROUNDOFF[self.dtype]
+            widened_e_angle = e_angle + roundings * UNIT_ROUNDOFF[self.dtype]
             self._bounds[key] = rotation_bound(
-                self.x, self.c, self.s, self.y, self.params, self.dtype, widened
+                self.x, self.c, self.s, self.y, self.params, self.dtype, widened_e_angle
             )
         return self._bounds[key]
 
@@ -50,8 +49,8 @@ class ExpectedRotation:
         got = as_float64(result)
         if got.shape != self.y.shape:
             return f"result has shape {list(got.shape)} instead of {list(self.y.shape)}"
-        ratio, at = worst_ratio(got, self.y, self._bound(e_angle, roundings))
+        ratio, worst_index = worst_ratio(got, self.y, self._bound(e_angle, roundings))
         if ratio <= 1.0:
             return None
         error = float(np.nanmax(np.abs(got - self.y))) if not np.isnan(got).all() else float("nan")
-        return f"{ratio:.3g} times its bound at {list(at)}; max error {error:.3g}"
+        return f"{ratio:.3g} times its bound at {list(worst_index)}; max error {error:.3g}"

@@ -35,12 +35,12 @@ from npu_rope.testing.ggml import GgmlAborted, GgmlProcess, GgmlUnavailable
 BUILD_PACKAGE = "scripts/build_npu.sh && pip install --no-build-isolation ./simulator ."
 INSTALL_AGAIN = "pip install --no-build-isolation --force-reinstall --no-deps ."
 PEERS = ("onnx", "onnxruntime", "transformers")
-COMMAND_SECONDS = 10
+COMMAND_SECONDS = 10  # time limit of a tool's --version
 
 
 @dataclass
 class Finding:
-    """One line of the report. ``present`` None: a fact, neither good nor bad."""
+    """One line of the report. ``present`` is None for a fact that is neither good nor bad."""
 
     group: str
     piece: str
@@ -49,8 +49,8 @@ class Finding:
     remedy: str = ""
 
 
-def _found(group: str, piece: str, detail: str | None, absent: str, remedy: str) -> Finding:
-    """Return the finding of a piece that is present if it has a detail."""
+def _finding_of(group: str, piece: str, detail: str | None, absent: str, remedy: str) -> Finding:
+    """Return the finding of a piece. The piece is absent if ``detail`` is None."""
     if detail is None:
         return Finding(group, piece, False, absent, remedy)
     return Finding(group, piece, True, detail)
@@ -66,7 +66,7 @@ def doctor(
     npu = _npu()
     findings = [*_package(), *_backends(npu), *_simulator(), *_torch(), *npu, *_tools(), *_peers()]
     if json_:
-        print(json.dumps([asdict(f) for f in findings], indent=1))
+        print(json.dumps([asdict(finding) for finding in findings], indent=1))
         return
     console = Console(highlight=False)
     if console.is_terminal:
@@ -79,16 +79,16 @@ def doctor(
 
 
 def _show(findings: list[Finding], console: Console) -> None:
-    for group in dict.fromkeys(f.group for f in findings):
+    for group in dict.fromkeys(finding.group for finding in findings):
         table = Table(title=group, title_justify="left", title_style="bold", show_header=False, box=None)
         table.add_column(no_wrap=True)
         table.add_column(no_wrap=True)
         table.add_column(overflow="fold")
-        for f in findings:
-            if f.group == group:
-                mark = {True: "[green]yes[/]", False: "[yellow]no[/]", None: ""}[f.present]
-                detail = f.detail + (f"\n{f.remedy}" if f.remedy else "")
-                table.add_row(mark, f.piece, escape(detail))
+        for finding in findings:
+            if finding.group == group:
+                mark = {True: "[green]yes[/]", False: "[yellow]no[/]", None: ""}[finding.present]
+                detail = finding.detail + (f"\n{finding.remedy}" if finding.remedy else "")
+                table.add_row(mark, finding.piece, escape(detail))
         console.print(table)
         console.print()
 
@@ -116,8 +116,9 @@ def _python() -> str:
 
 
 def _backends(npu: list[Finding]) -> list[Finding]:
-    """Return a finding for each back end and the default. npu is present only if group NPU has no fault."""
-    faulty = ", ".join(f.piece for f in npu if f.present is False)
+    """Return a finding for each back end and for the default. Back end npu is present only if all findings of
+    group NPU are good."""
+    faulty = ", ".join(finding.piece for finding in npu if finding.present is False)
     findings = []
     for backend in backends.BACKENDS.values():
         if backend.same_as:
@@ -148,7 +149,9 @@ def _simulator() -> list[Finding]:
         Finding(group, "operator package", True, str(package.folder)),
         Finding(group, "kernels for", None, ", ".join(package.socs)),
         _kernels(package.folder / "sim_kernels"),
-        Finding(group, "chips", None, ", ".join(str(p["name"]) for p in package.simulator.profiles())),
+        Finding(
+            group, "chips", None, ", ".join(str(profile["name"]) for profile in package.simulator.profiles())
+        ),
         Finding(group, "rules", None, f"{len(package.simulator.rules())}, all on"),
     ]
     try:
@@ -189,13 +192,16 @@ def _torch() -> list[Finding]:
 
 def _npu() -> list[Finding]:
     pieces = backends.npu_pieces()
-    findings = [_found("NPU", p.name, p.found, f"{p.what} is absent", p.remedy) for p in pieces]
+    findings = [
+        _finding_of("NPU", piece.name, piece.found, f"{piece.what} is absent", piece.remedy)
+        for piece in pieces
+    ]
     found = {piece.name: piece.found for piece in pieces}
     return [*findings, *_cann_environment(found), *_npu_versions(found), *_npu_chip(found)]
 
 
 def _cann_environment(found: dict[str, str | None]) -> list[Finding]:
-    """Check ASCEND_OPP_PATH. Without it, CANN treats the last custom package as its own, and does not
+    """Check ASCEND_OPP_PATH. Without it, CANN treats the last custom package as its own. It then does not
     load the tilings of that package (hicann/opbase, NnopbaseLoadTilingSo)."""
     named = os.environ.get("ASCEND_OPP_PATH", "")
     if not found["CANN"] or os.path.isdir(named):
@@ -253,7 +259,7 @@ def _npu_chip(found: dict[str, str | None]) -> list[Finding]:
 
 
 def _package_remedy(folder: str) -> str:
-    """Return the remedy for a faulty package. A foreign package hides npu_rope's own."""
+    """Return the remedy for a faulty package. CANN loads another program's package instead of npu_rope's."""
     own = backends.bundled_package()
     if folder == own and operator_package.path_fault_of(folder) is not None:
         return "Install npu_rope in an environment whose path does not contain .o"
@@ -269,14 +275,14 @@ def _package_remedy(folder: str) -> str:
 
 def _tools() -> list[Finding]:
     group, compilers = "build tools", (os.environ.get("CXX"), "c++", "g++", "clang++")
-    compiler = next((c for c in compilers if c and shutil.which(c)), None)
+    compiler = next((name for name in compilers if name and shutil.which(name)), None)
     version = compiler and _first_line([compiler, "--version"])
-    findings = [_found(group, "C++ compiler", version, "none on PATH", "install g++ or clang++ (C++17)")]
+    findings = [_finding_of(group, "C++ compiler", version, "none on PATH", "install g++ or clang++ (C++17)")]
     for tool in ("cmake", "ninja", "npm"):
         version = None
         if shutil.which(tool):
             version = f"{tool} {_first_line([tool, '--version']).removeprefix('cmake version ')}"
-        findings.append(_found(group, tool, version, "not on PATH", ""))
+        findings.append(_finding_of(group, tool, version, "not on PATH", ""))
     return findings
 
 
@@ -299,7 +305,7 @@ def _peers() -> list[Finding]:
         first, _, remedy = str(error).partition("\n")
         findings.append(Finding("peers", "ggml", False, first, remedy))
     installed = (
-        _found("peers", package, version_of(package), "not installed", f"pip install {package}")
+        _finding_of("peers", package, version_of(package), "not installed", f"pip install {package}")
         for package in PEERS
     )
     return [*findings, *installed]

@@ -33,7 +33,7 @@ from npu_rope.hardware.page import html_of
 from npu_rope.hardware.privacy import Scrubber
 from npu_rope.hardware.run import STEPS, HardwareRun, Plan
 
-NOT_CORRECT = 1
+EXIT_NOT_CORRECT = 1  # exit status
 JSON_FILE, HTML_FILE = "hardware-report.json", "hardware-report.html"
 
 Operator = Enum("Operator", {name.upper(): name for name in OPERATORS}, type=str)  # type: ignore[misc]
@@ -98,9 +98,9 @@ def hardware_report(
     """
     plan = Plan(
         quick=quick,
-        operators=[o.value for o in op] if op else OPERATORS,
-        text=filter_,
-        skip=[s.value for s in skip or []],
+        operators=[operator.value for operator in op] if op else OPERATORS,
+        name_part=filter_,
+        skip=[step.value for step in skip or []],
         seconds=seconds,
     )
     _check(plan)
@@ -120,19 +120,20 @@ def hardware_report(
         console.print(f"[yellow]{SIMULATED}.[/]", soft_wrap=True)
     try:
         with _progress(console) as progress:
-            document = HardwareRun(plan, progress, write).all()
+            document = HardwareRun(plan, progress, write).run_steps()
     except KeyboardInterrupt:
         print(f"The results so far are in {json_path} and {html_path}.", file=sys.stderr)
         raise
     _show(scrub.clean(document), json_path, html_path)
-    raise typer.Exit(0 if document["verdict"]["status"] == CORRECT else NOT_CORRECT)
+    raise typer.Exit(0 if document["verdict"]["status"] == CORRECT else EXIT_NOT_CORRECT)
 
 
 def _check(plan: Plan) -> None:
     if "validate" in plan.skip and "calls" in plan.skip:
         raise usage_error("[hardware-report] skip must leave validate or calls but got both.")
     if not plan.calls():
-        raise usage_error(f"[hardware-report] filter must be part of a call's name but got {plan.text!r}.")
+        got = repr(plan.name_part)
+        raise usage_error(f"[hardware-report] filter must be part of a call's name but got {got}.")
     try:
         backends.find("npu").require()
     except BackendUnavailable as error:
@@ -158,7 +159,7 @@ def _files(folder: Path, overwrite: bool) -> tuple[Path, Path]:
 
 
 class _Bar:
-    """A bar for each step on a terminal; elsewhere a line at its start and after each of three quarters."""
+    """The progress of the steps: a bar on a terminal, elsewhere lines at the start and after each quarter."""
 
     def __init__(self, console: Console, bar: Progress) -> None:
         self.console, self.bar = console, bar
@@ -175,8 +176,8 @@ class _Bar:
     def advance(self, unit: str) -> None:
         self.done += 1
         self.bar.advance(self.task)
-        quarter = 4 * self.done // self.total > 4 * (self.done - 1) // self.total
-        if quarter and self.done < self.total and not self.console.is_terminal:
+        ends_quarter = 4 * self.done // self.total > 4 * (self.done - 1) // self.total
+        if ends_quarter and self.done < self.total and not self.console.is_terminal:
             left = (time.monotonic() - self.begun) / self.done * (self.total - self.done)
             text = f"{self.step}: {self.done} of {self.total} done, about {left:.0f} s left"
             self.console.print(text, soft_wrap=True)
@@ -204,34 +205,36 @@ def _progress(console: Console) -> Iterator[_Bar]:
         yield _Bar(console, bar)
 
 
-def _show(d: Document, json_path: Path, html_path: Path) -> None:
+def _show(document: Document, json_path: Path, html_path: Path) -> None:
     """Print the verdict, each fault, the error of the timing model, missing parts, and the files' names."""
     console = Console(highlight=False)
 
     def print_line(line: str) -> None:
         console.print(line, soft_wrap=True)
 
-    label = "[yellow]SIMULATED[/] " if d["simulated"] else ""
-    status = d["verdict"]["status"]
+    label = "[yellow]SIMULATED[/] " if document["simulated"] else ""
+    status = document["verdict"]["status"]
     colour = {CORRECT: "bold green", WRONG: "bold red"}.get(status, "bold yellow")
-    print_line(f"{label}{escape(str(d['machine'].get('chip', 'unknown chip')))}: [{colour}]{status}[/]")
-    print_line(f"{label}{escape(d['verdict']['text'])}")
-    for failure in (d["validate"] or {}).get("failures", []):
+    print_line(
+        f"{label}{escape(str(document['machine'].get('chip', 'unknown chip')))}: [{colour}]{status}[/]"
+    )
+    print_line(f"{label}{escape(document['verdict']['text'])}")
+    for failure in (document["validate"] or {}).get("failures", []):
         print_line(f"  [red]{failure['verdict']}[/] {escape(failure['repeat'])}")
-    for operator in d["operators"]:
+    for operator in document["operators"]:
         for call in operator["calls"]:
             if call["correct"] is False:
                 print_line(f"  [red]wrong[/] {escape(call['id'])}; repeat: {escape(call['repeat'])}")
-    model = d["timing_model"]
+    model = document["timing_model"]
     if model["all"]:
-        e = model["all"]
+        errors = model["all"]
         print_line(
-            f"measured / predicted: median {e['median_ratio']:.2f}, worst {e['worst_ratio']:.2f}"
-            f" ({escape(e['worst_call'])}), {e['calls']} calls"
+            f"measured / predicted: median {errors['median_ratio']:.2f}, worst {errors['worst_ratio']:.2f}"
+            f" ({escape(errors['worst_call'])}), {errors['calls']} calls"
         )
     else:
         print_line(f"{label}measured / predicted: {escape(model['note'])}")
-    for missing in d["not_done"]:
+    for missing in document["not_done"]:
         print_line(f"not done: {escape(missing['what'])}: {escape(missing['why'])}")
     print_line(f"written: {escape(str(json_path))}, {escape(str(html_path))}")
     print_line("Read them before you send them; docs/hardware_report.md describes how.")

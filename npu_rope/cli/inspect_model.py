@@ -15,25 +15,25 @@ from npu_rope.gguf_params import GgufFile
 from npu_rope.params import ModelRope
 
 MAGIC = b"GGUF"
-# Radians per token. At every int32 position a slower pair rotates by less than 2^-24 radians.
+# Radians per token. Positions are below 2^31, so a slower pair rotates by less than 2^-24 radians.
 SLOWEST_FREQUENCY = 2.0**-55
 
 
 @dataclass
-class Rope:
-    """One of the ways in which a model's heads rotate."""
+class LayerRope:
+    """The rope of some layers of a model."""
 
     layers: str  # the layers that use it, in words
     call: str  # the Python call that reads it from the file
     model: ModelRope
-    theta: float
+    theta: float  # base of the frequencies
     context: int | None  # in tokens, from the file
     trained: int | None  # the context before scaling
     session: int | None  # the context that the user requests
 
     @property
-    def context_in_force(self) -> int | None:
-        """The number of tokens over which turns are counted."""
+    def effective_context(self) -> int | None:
+        """The context in which the report counts a pair's turns, in tokens."""
         return self.session or self.context or self.trained
 
     @property
@@ -41,22 +41,22 @@ class Rope:
         """The parameters without the frequency factors."""
         return self.model.params
 
-    def before(self) -> npt.NDArray[np.float64]:
-        """Return the radians per token of each pair without scaling, except the scaling in a GGUF's theta."""
-        p = self.params
+    def unscaled_frequencies(self) -> npt.NDArray[np.float64]:
+        """Return the radians per token of each pair without scaling. A GGUF's theta may already be scaled."""
+        params = self.params
         more: dict[str, Any] = {}
-        if p.rope_mode.has_sections:
-            more["sections"] = p.sections
-        plain = RopeParams(p.n_dims, p.rope_mode, freq_base=self.theta, **more)
+        if params.rope_mode.has_sections:
+            more["sections"] = params.sections
+        plain = RopeParams(params.n_dims, params.rope_mode, freq_base=self.theta, **more)
         return np.asarray(plain.frequencies(), np.float64)
 
-    def after(self) -> npt.NDArray[np.float64]:
+    def scaled_frequencies(self) -> npt.NDArray[np.float64]:
         """Return the radians per token of each pair with scaling."""
         return np.asarray(self.model.frequencies(), np.float64)
 
-    def rotating(self) -> npt.NDArray[np.bool_]:
-        """Return which pairs rotate: with a large frequency factor a pair does not."""
-        return self.after() > SLOWEST_FREQUENCY
+    def rotating_pairs(self) -> npt.NDArray[np.bool_]:
+        """Return whether each pair rotates. A pair with a large frequency factor does not."""
+        return self.scaled_frequencies() > SLOWEST_FREQUENCY
 
 
 @dataclass
@@ -65,7 +65,7 @@ class ModelFile:
 
     kind: str  # of file
     title: str
-    ropes: list[Rope]
+    ropes: list[LayerRope]
     without_rope: list[int] | None = None  # layers that do not rotate; None: unknown
 
 
@@ -106,7 +106,7 @@ def _of_config(file: Path, layer_type: str | None, n_ctx: int | None) -> ModelFi
         arguments = [_quoted(str(file))] + ([f"layer_type={_quoted(name)}"] if name else [])
         arguments += [f"seq_len={n_ctx}"] if n_ctx else []
         ropes.append(
-            Rope(
+            LayerRope(
                 f"{printable(name or 'all layers')}, rope_type {info.rope_type}",
                 f"RopeParams.from_hf({', '.join(arguments)})",
                 RopeParams.from_hf(config, name, n_ctx),
@@ -133,7 +133,9 @@ def _of_gguf(file: Path, layer: int | None, n_ctx: int | None) -> ModelFile:
         call = f"RopeParams.from_gguf({', '.join(arguments)})"
         context = gguf.count("context_length")
         trained = gguf.trained or None
-        ropes.append(Rope(layers, call, ModelRope.of(model), gguf.theta(number), context, trained, n_ctx))
+        ropes.append(
+            LayerRope(layers, call, ModelRope.of(model), gguf.theta(number), context, trained, n_ctx)
+        )
     name = gguf.values["general.name"]
     title = f"{name}, {gguf.architecture}" if isinstance(name, str) else gguf.architecture
     without = [i for i in range(gguf.layers or 0) if not gguf.rotates(i)]
@@ -151,7 +153,8 @@ def _quoted(text: str) -> str:
 
 
 def _kinds_of_layers(gguf: GgufFile, n_ctx: int | None) -> dict[str, int | None]:
-    """Return a layer of each group of layers that rotate alike, by the group's name; None: the default."""
+    """Return a layer of each group of layers with the same rope, by the group's name. The value is None for
+    the file's default rope."""
     rotating = [i for i in range(gguf.layers or 0) if gguf.rotates(i)]
     windows = [i for i in rotating if gguf.attends_to_window(i)]
     full_attention = [i for i in rotating if i not in windows]
@@ -169,12 +172,13 @@ def _kinds_of_layers(gguf: GgufFile, n_ctx: int | None) -> dict[str, int | None]
 
 
 def ranges(numbers: list[int]) -> str:
-    """Return ranges of the numbers, such as 0-4, 6-10; of more than four, the first three and the last."""
+    """Return the numbers as ranges, such as 0-4, 6-10. Of more than four ranges, return the first three and
+    the last."""
     runs: list[list[int]] = []
     for n in numbers:
         if runs and n == runs[-1][1] + 1:
             runs[-1][1] = n
         else:
             runs.append([n, n])
-    runs_text = [f"{a}-{b}" if a != b else str(a) for a, b in runs]
+    runs_text = [f"{first}-{last}" if first != last else str(first) for first, last in runs]
     return ", ".join(runs_text if len(runs_text) <= 4 else [*runs_text[:3], "...", runs_text[-1]])

@@ -7,14 +7,15 @@ from typing import IO, Any
 
 import numpy as np
 
-from npu_rope.cli.inspect_model import Rope
+from npu_rope.cli.inspect_model import LayerRope
 
 BEFORE, AFTER, CONTEXT, INK = "#9a9a9a", "#0b3c8c", "#d9801a", "#1a1a1a"
 LONGEST_TITLE = 80  # characters
-VISIBLE_SCALING = 0.02  # the largest relative change of a wavelength that is plotted as unscaled
+# A larger relative change of a wavelength is plotted as scaling.
+VISIBLE_SCALING = 0.02
 
 
-def draw(title: str, ropes: list[Rope], stream: IO[bytes], kind: str) -> None:
+def draw(title: str, ropes: list[LayerRope], stream: IO[bytes], kind: str) -> None:
     """Write the plot to the stream, with a panel for each rope. ``kind`` is png, svg or pdf."""
     matplotlib: Any = importlib.import_module("matplotlib")
     matplotlib.use("Agg")
@@ -22,8 +23,8 @@ def draw(title: str, ropes: list[Rope], stream: IO[bytes], kind: str) -> None:
     figure, panels = plt.subplots(
         1, len(ropes), figsize=(7.5 * len(ropes), 4.8), sharey=True, squeeze=False, layout="constrained"
     )
-    for panel, r in zip(panels[0], ropes, strict=True):
-        _draw_panel(panel, r)
+    for panel, layer_rope in zip(panels[0], ropes, strict=True):
+        _draw_panel(panel, layer_rope)
     panels[0, 0].set_ylabel("wavelength in tokens", color=INK)
     figure.suptitle(_shortened(title), fontsize=12, color=INK, parse_math=False)
     figure.savefig(stream, format=kind, dpi=130, facecolor="white")
@@ -35,27 +36,37 @@ def _shortened(text: str) -> str:
     return text if len(text) <= LONGEST_TITLE else f"{text[: LONGEST_TITLE - 3]}..."
 
 
-def _draw_panel(panel: Any, r: Rope) -> None:
-    pairs = np.arange(r.params.pairs)
-    before, after, rotating = 2 * np.pi / r.before(), 2 * np.pi / r.after(), r.rotating()
-    scaled = bool(np.any(np.abs(after / before - 1)[rotating] > VISIBLE_SCALING))
-    if scaled:
-        panel.plot(pairs, before, color=BEFORE, linewidth=1.5, linestyle="--", label="before scaling")
-    wavelengths = np.where(rotating, after, np.nan)
-    label = "as it is" if not scaled else "after scaling"
+def _draw_panel(panel: Any, layer_rope: LayerRope) -> None:
+    pairs = np.arange(layer_rope.params.pairs)
+    unscaled = 2 * np.pi / layer_rope.unscaled_frequencies()
+    scaled = 2 * np.pi / layer_rope.scaled_frequencies()
+    rotating = layer_rope.rotating_pairs()
+    is_scaled = bool(np.any(np.abs(scaled / unscaled - 1)[rotating] > VISIBLE_SCALING))
+    if is_scaled:
+        panel.plot(pairs, unscaled, color=BEFORE, linewidth=1.5, linestyle="--", label="before scaling")
+    wavelengths = np.where(rotating, scaled, np.nan)
+    label = "as it is" if not is_scaled else "after scaling"
     if not rotating.all():
         label += f"; {np.count_nonzero(~rotating)} pairs do not rotate"
     panel.plot(pairs, wavelengths, color=AFTER, linewidth=2, marker=".", markersize=4, label=label)
     for tokens, label, style in (
-        (r.session, f"session, {r.session} tokens", "-"),
-        (r.context, f"context, {r.context} tokens", "-" if r.session is None else "--"),
-        (None if r.trained == r.context else r.trained, f"trained with {r.trained}", ":"),
+        (layer_rope.session, f"session, {layer_rope.session} tokens", "-"),
+        (
+            layer_rope.context,
+            f"context, {layer_rope.context} tokens",
+            "-" if layer_rope.session is None else "--",
+        ),
+        (
+            None if layer_rope.trained == layer_rope.context else layer_rope.trained,
+            f"trained with {layer_rope.trained}",
+            ":",
+        ),
     ):
         if tokens is not None:
             panel.axhline(tokens, color=CONTEXT, linewidth=1.2, linestyle=style, label=label)
     panel.set_yscale("log")
     panel.set_xlabel("pair", color=INK)
-    panel.set_title(_shortened(r.layers), fontsize=10, color=INK, parse_math=False)
+    panel.set_title(_shortened(layer_rope.layers), fontsize=10, color=INK, parse_math=False)
     panel.grid(True, which="major", color="#e4e4e4", linewidth=0.6)
     for side in ("top", "right"):
         panel.spines[side].set_visible(False)

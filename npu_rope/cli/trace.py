@@ -30,7 +30,7 @@ from npu_rope.params import RopeParams
 from npu_rope.rope_calls import RopeCallAttributes, rope_tensors
 from npu_rope.rotary_calls import RotaryAttributes, rotary_embedding_tensors, rotary_mul_tensors
 
-RULE_BROKEN = 1
+EXIT_RULE_BROKEN = 1  # exit status
 
 app = typer.Typer(no_args_is_help=True, help="Show the use of a kernel's cycles on the simulated core.")
 
@@ -60,7 +60,7 @@ class MemoryOrder(str, Enum):
     BNSD = "bnsd"
 
 
-class Width(str, Enum):
+class TableWidth(str, Enum):
     """Whether a given table has an entry for each pair or for each lane."""
 
     PAIR = "pair"
@@ -80,8 +80,8 @@ LayoutOption = Annotated[
     MemoryOrder, typer.Option(help="bnsd: heads before tokens in memory, passed as a view [B,S,N,D].")
 ]
 InPlaceOption = Annotated[bool, typer.Option("--in-place", help="Write over x.")]
-Launch = Callable[[Options], dict[str, Any]]
-MakeLaunch = Callable[..., Launch]  # a command's function: from its own options to its launch
+Launch = Callable[[Options], dict[str, Any]]  # runs the kernel once and returns the summary
+MakeLaunch = Callable[..., Launch]  # a command's function; it takes the command's own options
 
 
 def run_command(
@@ -94,20 +94,21 @@ def run_command(
         typer.Option("--output", "-o", help="Chrome trace JSON, for Perfetto or chrome://tracing."),
     ] = None,
     cores: Annotated[int, typer.Option(min=0, help="Number of cores in the trace; 0: all.")] = 4,
-    most_cores: Annotated[
-        int, typer.Option(min=0, help="Cores that the kernel may use; 0: all of the chip's.")
+    core_limit: Annotated[
+        int, typer.Option("--most-cores", min=0, help="Cores that the kernel may use; 0: all of the chip's.")
     ] = 0,
-    figure: Annotated[
+    profile_figures: Annotated[
         list[str] | None,
         typer.Option(
-            help="NAME=NUMBER: replaces a figure of the chip's profile, such as read_latency_cycles=241."
+            "--figure",
+            help="NAME=NUMBER: replaces a figure of the chip's profile, such as read_latency_cycles=241.",
         ),
     ] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw the timeline: .png, .svg or .pdf.")] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
-    """Run a command's launch; show and write its results. The parameters of this function after ``launch``
-    are the options that all commands have."""
+    """Run a command's launch; show and write its results. All commands have the parameters after ``launch``
+    as options."""
     require_writable("trace", output=output, plot=plot)
     if output is not None and output == plot:
         raise usage_error(f"[trace] plot must differ from output but got {plot}.")
@@ -115,58 +116,62 @@ def run_command(
         raise usage_error(f"[trace] plot {reason}")
     try:
         with tempfile.TemporaryDirectory() as folder:
-            spans = Path(folder) / "trace.json"
-            path = None if output is None and plot is None else str(spans)
+            trace_file = Path(folder) / "trace.json"
+            trace_path = None if output is None and plot is None else str(trace_file)
             options = Options(
                 soc=soc,
-                trace_path=path,
+                trace_path=trace_path,
                 trace_cores=cores,
                 one_order=True,
-                figures=figures_of(figure or ()),
-                most_cores=most_cores,
+                figures=figures_of(profile_figures or ()),
+                most_cores=core_limit,
             )
-            run = launch(options)
+            summary = launch(options)
             if output is not None:
-                with spans.open("rb") as source, replacing(output, "wb") as stream:
+                with trace_file.open("rb") as source, replacing(output, "wb") as stream:
                     shutil.copyfileobj(source, stream)
             if plot is not None:
                 with replacing(plot, "wb") as stream:
                     timeline_plot.draw(
-                        spans, timeline_plot.title_of(run), run["microseconds"], stream, plot.suffix[1:]
+                        trace_file,
+                        timeline_plot.title_of(summary),
+                        summary["microseconds"],
+                        stream,
+                        plot.suffix[1:],
                     )
     except (ValueError, TypeError, BackendUnavailable) as error:
         raise usage_error(str(error)) from None
     except RuntimeError as error:
         print(error, file=sys.stderr)
-        raise typer.Exit(RULE_BROKEN) from None
+        raise typer.Exit(EXIT_RULE_BROKEN) from None
     if json_:
-        print(json.dumps(run, indent=1))
+        print(json.dumps(summary, indent=1))
     else:
         console = Console(highlight=False)
-        timeline.show(run, run["least_bytes"], console)
-        for name, written in (("timeline", output), ("plot", plot)):
-            if written is not None:
-                console.print(f"{name} written to {escape(str(written))}", soft_wrap=True)
+        timeline.show(summary, summary["least_bytes"], console)
+        for name, file in (("timeline", output), ("plot", plot)):
+            if file is not None:
+                console.print(f"{name} written to {escape(str(file))}", soft_wrap=True)
 
 
-def command(name: str, text: str | None = None) -> Callable[[MakeLaunch], MakeLaunch]:
+def command(name: str, help_text: str | None = None) -> Callable[[MakeLaunch], MakeLaunch]:
     """Return a decorator that registers a command.
 
-    The function takes the command's own options and returns its launch. The command has the options of
-    :func:`run_command` after them. ``text``: the help, by default the docstring.
+    The decorated function takes the command's own options and returns its launch. The command also has the
+    options of :func:`run_command`. The default of ``help_text`` is the function's docstring.
     """
-    _, *shared = inspect.signature(run_command, eval_str=True).parameters.values()
+    _, *shared_parameters = inspect.signature(run_command, eval_str=True).parameters.values()
 
     def register(make_launch: MakeLaunch) -> MakeLaunch:
-        own = inspect.signature(make_launch, eval_str=True).parameters.values()
+        own_parameters = inspect.signature(make_launch, eval_str=True).parameters.values()
 
-        def run(**given: Any) -> None:
-            common = {p.name: given.pop(p.name) for p in shared}
-            run_command(make_launch(**given), **common)
+        def run(**option_values: Any) -> None:
+            shared_values = {p.name: option_values.pop(p.name) for p in shared_parameters}
+            run_command(make_launch(**option_values), **shared_values)
 
-        run.__signature__ = inspect.Signature([*own, *shared])  # type: ignore[attr-defined]
-        run.__annotations__ = {p.name: p.annotation for p in (*own, *shared)}
-        app.command(name, help=text or inspect.getdoc(make_launch))(run)
+        run.__signature__ = inspect.Signature([*own_parameters, *shared_parameters])  # type: ignore[attr-defined]
+        run.__annotations__ = {p.name: p.annotation for p in (*own_parameters, *shared_parameters)}
+        app.command(name, help=help_text or inspect.getdoc(make_launch))(run)
         return make_launch
 
     return register
@@ -227,9 +232,9 @@ def rope(
         if params.rope_mode.has_sections:
             positions = np.tile(positions, (4, 1))
         factors = np.linspace(1, 8, params.pairs, dtype=np.float32) if freq_factors else None
-        t = rope_tensors(view_of(x, layout), positions, factors, None)
+        tensors = rope_tensors(view_of(x, layout), positions, factors, None)
         attributes = RopeCallAttributes(params, not backward, "exact")
-        rotations.launch_on_sim(options, t, (view_of(out, layout),), attributes)
+        rotations.launch_on_sim(options, tensors, (view_of(out, layout),), attributes)
         properties: dict[str, Any] = {
             "op": "rope",
             "shape": list(sizes),
@@ -261,8 +266,8 @@ def rotary_mul(
         TableDtype, typer.Option(help="dtype of cos and sin: x's own, or f32.")
     ] = TableDtype.OWN,
     width: Annotated[
-        Width, typer.Option(help="cos and sin have an entry for each pair, or each lane.")
-    ] = Width.LANE,
+        TableWidth, typer.Option(help="cos and sin have an entry for each pair, or each lane.")
+    ] = TableWidth.LANE,
     rows: Annotated[
         int, typer.Option(min=0, help="Table rows, selected by position_ids; 0: each token has its own.")
     ] = 0,
@@ -299,25 +304,25 @@ def rotary_mul(
         x, out = _x_and_out(sizes, element_type, layout, in_place)
         table_type = Dtype.F32 if table_dtype is TableDtype.F32 else element_type
         lanes = rotary_dim or d
-        entries = lanes if width is Width.LANE else lanes // 2
-        cos, sin = (rounded_to(random_values((rows or s, entries)), table_type) for _ in range(2))
-        a = RotaryAttributes(interleaved, rotary_dim, offset, 0, not backward)
-        read, table_properties = 2 * cos.nbytes, {"table_dtype": table_type.value, "width": width.value}
+        entries_per_row = lanes if width is TableWidth.LANE else lanes // 2
+        cos, sin = (rounded_to(random_values((rows or s, entries_per_row)), table_type) for _ in range(2))
+        attributes = RotaryAttributes(interleaved, rotary_dim, offset, 0, not backward)
+        table_bytes = 2 * cos.nbytes
+        table_properties = {"table_dtype": table_type.value, "width": width.value}
         if rows:
             _check_rows(width, offset)
             ids = np.random.default_rng(0).integers(0, rows, (b, s))
             # ONNX's layouts: [B,N,S,D], or [B,S,N*D].
-            flat = layout is MemoryOrder.BSND
-            views = [v.reshape(*v.shape[:2], -1) if flat else v for v in (x, out)]
-            t = rotary_embedding_tensors(views[0], cos, sin, ids, None)
-            a = replace(a, num_heads=n if flat else 0)
-            read = (
-                2 * b * s * cos[0].nbytes
-            )  # position_ids are not counted, because the scalar unit reads them
+            is_flat = layout is MemoryOrder.BSND
+            views = [v.reshape(*v.shape[:2], -1) if is_flat else v for v in (x, out)]
+            tensors = rotary_embedding_tensors(views[0], cos, sin, ids, None)
+            attributes = replace(attributes, num_heads=n if is_flat else 0)
+            # position_ids are not counted, because the scalar unit reads them.
+            table_bytes = 2 * b * s * cos[0].nbytes
         else:
             views = [view_of(v, layout) for v in (x, out)]
-            t = rotary_mul_tensors(views[0], cos, sin, None)
-        rotations.launch_on_sim(options, t, (views[1],), a)
+            tensors = rotary_mul_tensors(views[0], cos, sin, None)
+        rotations.launch_on_sim(options, tensors, (views[1],), attributes)
         properties = {
             "op": "rotary_embedding" if rows else "rotary_mul",
             "shape": list(sizes),
@@ -337,7 +342,7 @@ def rotary_mul(
         call = call_text(
             properties, "interleaved" if interleaved else "half", details + _common_details(properties)
         )
-        return summary_of(call, 2 * x.nbytes + read, properties)
+        return summary_of(call, 2 * x.nbytes + table_bytes, properties)
 
     return launch
 
@@ -351,28 +356,37 @@ def parse_shape(text: str) -> tuple[int, int, int, int]:
     return b, s, n, d
 
 
-def params_of(head: int, mode: Mode, n_dims: int | None, n_offs: int, sections: str | None) -> RopeParams:
-    """Return the parameters. The default n_dims is the whole head, or half of it in mode vision, where the
-    lanes of a pair are n_dims apart."""
+def params_of(
+    head_size: int, mode: Mode, n_dims: int | None, n_offs: int, sections: str | None
+) -> RopeParams:
+    """Return the parameters. The default n_dims is the head size. In mode vision it is half the head size,
+    because the lanes of a pair are n_dims apart."""
     if n_dims is None:
-        n_dims = head // 2 if mode is Mode.VISION else head
+        n_dims = head_size // 2 if mode is Mode.VISION else head_size
     if sections is None:
         if mode in (Mode.NEOX, Mode.NORMAL):
             return RopeParams(n_dims, mode.value, n_offs=n_offs)
         pairs = n_dims if mode is Mode.VISION else n_dims // 2
-        parts = [(pairs + 3 - k) // 4 for k in range(4)]
-        return RopeParams(n_dims, mode.value, n_offs=n_offs, sections=parts)
-    axes = numbers(sections)
-    if len(axes) != 4:
+        # Four sections that differ by at most one pair.
+        equal_sections = [(pairs + 3 - i) // 4 for i in range(4)]
+        return RopeParams(n_dims, mode.value, n_offs=n_offs, sections=equal_sections)
+    pairs_by_axis = numbers(sections)
+    if len(pairs_by_axis) != 4:
         raise bad_value("trace", "sections", "be four numbers such as 16,24,24,0", sections)
-    return RopeParams(n_dims, mode.value, n_offs=n_offs, sections=axes)
+    return RopeParams(n_dims, mode.value, n_offs=n_offs, sections=pairs_by_axis)
 
 
 def default_dtype(options: Options) -> Dtype:
     """Return bfloat16 if the chip has it, else float16."""
-    chips = simulated_package.load().simulator.profiles()
-    lacking = {name.lower() for p in chips if p["arch"] == 200 for name in (p["soc"], p["name"])}
-    return Dtype.F16 if str(options.soc).lower() in lacking else Dtype.BF16
+    profiles = simulated_package.load().simulator.profiles()
+    # Architecture 200, of Ascend310P, has no bfloat16.
+    chips_without_bfloat16 = {
+        name.lower()
+        for profile in profiles
+        if profile["arch"] == 200
+        for name in (profile["soc"], profile["name"])
+    }
+    return Dtype.F16 if str(options.soc).lower() in chips_without_bfloat16 else Dtype.BF16
 
 
 def random_values(sizes: tuple[int, ...]) -> Any:
@@ -391,9 +405,9 @@ def rounded_to(values: Any, dtype: Dtype) -> Any:
     return values.astype(np.float16) if dtype is Dtype.F16 else bfloat16_bits(values)
 
 
-def view_of(a: Any, layout: MemoryOrder) -> Any:
-    """Return the view ``[B,S,N,D]`` of an array of that layout."""
-    return a.transpose(0, 2, 1, 3) if layout is MemoryOrder.BNSD else a
+def view_of(array: Any, layout: MemoryOrder) -> Any:
+    """Return the view ``[B,S,N,D]`` of an array whose memory has the layout."""
+    return array.transpose(0, 2, 1, 3) if layout is MemoryOrder.BNSD else array
 
 
 def _x_and_out(sizes: tuple[int, ...], dtype: Dtype, layout: MemoryOrder, in_place: bool) -> tuple[Any, Any]:
@@ -406,8 +420,8 @@ def summary_of(call: str, least_bytes: int, properties: dict[str, Any]) -> dict[
     """Summarize the last launch.
 
     Args:
-        least_bytes: the bytes that any kernel must move.
-        properties: of the call, for the summary.
+        least_bytes: the number of bytes that every kernel for the call must move.
+        properties: the call's properties, which the summary repeats.
     """
     summary: dict[str, Any] = simulated_package.load().simulator.report()["summary"]
     roofline = least_bytes / summary["gm_bytes_per_cycle"]
@@ -435,8 +449,8 @@ def call_text(properties: dict[str, Any], kind: str, details: list[str]) -> str:
     return ", ".join([f"{properties['op']} [{shape}] {properties['dtype']} {kind}", *details])
 
 
-def _check_rows(width: Width, offset: int) -> None:
-    if width is not Width.PAIR:
+def _check_rows(width: TableWidth, offset: int) -> None:
+    if width is not TableWidth.PAIR:
         raise bad_value("trace", "width", "be pair where rows are given", "lane")
     if offset:
         raise bad_value("trace", "offset", "be 0 where rows are given", offset)

@@ -26,30 +26,31 @@ from npu_rope.rms_norm_calls import (
 from npu_rope.rms_norm_rope_calls import RmsNormRopeAttributes, rms_norm_rope_tensors
 
 
-def _values(sizes: tuple[int, ...], dtype: Dtype) -> Any:
+def _random_values(sizes: tuple[int, ...], dtype: Dtype) -> Any:
     return trace.rounded_to(trace.random_values(sizes), dtype)
 
 
 RowsOption = Annotated[str, typer.Option(help="R,N: number of rows, elements of a row.")]
 
-app = trace.app  # of trace.py; the import of this module adds the commands below
+app = trace.app  # the import of this module adds the commands below
 
 
 def _add_command(
-    op: str, call: Callable[[Any, Any], tuple[CallTensors[Any], tuple[Any, ...]]], text: str
+    op: str, make: Callable[[Any, Any], tuple[CallTensors[Any], tuple[Any, ...]]], help_text: str
 ) -> Callable[..., Launch]:
-    """Register the trace command of a norm. ``call(x, scale)`` returns the call's tensors and its results."""
+    """Register the trace command of a norm. ``make(x, scale)`` returns the tensors and the results."""
 
-    @trace.command(op, text)
+    @trace.command(op, help_text)
     def make_launch(shape: RowsOption = "2048,4096", dtype: DtypeOption = None) -> Launch:
-        sizes = _rows(shape)
+        sizes = _parse_rows(shape)
 
         def launch(options: Options) -> dict[str, Any]:
             element_type = dtype or trace.default_dtype(options)
-            t, outs = call(_values(sizes, element_type), _values(sizes[1:], element_type))
-            norms.launch_on_sim(options, t, outs, RmsNormAttributes(), axis=1)
+            x, scale = (_random_values(shape, element_type) for shape in (sizes, sizes[1:]))
+            tensors, results = make(x, scale)
+            norms.launch_on_sim(options, tensors, results, RmsNormAttributes(), axis=1)
             properties = {"op": op, "shape": list(sizes), "dtype": element_type.value}
-            least_bytes = sum(a.nbytes for a in (*t.xs.values(), t.scale, *outs))
+            least_bytes = sum(array.nbytes for array in (*tensors.xs.values(), tensors.scale, *results))
             return trace.summary_of(
                 f"{op} [{sizes[0]},{sizes[1]}] {element_type.value}", least_bytes, properties
             )
@@ -59,7 +60,7 @@ def _add_command(
     return make_launch
 
 
-def _backward(x: Any, scale: Any) -> tuple[CallTensors[Any], tuple[Any, ...]]:
+def _backward_tensors(x: Any, scale: Any) -> tuple[CallTensors[Any], tuple[Any, ...]]:
     sums = np.zeros(scale.shape, np.float32)
     return rms_norm_backward_tensors(x.copy(), x, scale), (np.empty_like(x), sums)
 
@@ -107,7 +108,7 @@ add_rms_norm = _add_command(
 )
 rms_norm_backward = _add_command(
     "rms_norm_backward",
-    _backward,
+    _backward_tensors,
     """Run rms_norm_backward's kernel once and show the use of its cycles.
 
     Each core sums the scale's gradient over its rows, and adds its sums to those
@@ -164,15 +165,15 @@ def rms_norm_rope(
         params: RopeParams = trace.params_of(d, mode, n_dims, 0, None)
         if params.rope_mode.has_sections:
             raise bad_value("trace", "mode", "be neox or normal for rms_norm_rope", mode.value)
-        q, k = (_values((b, s, heads, d), element_type) for heads in (n, keys))
-        scales = [_values((d,), element_type) for _ in range(2)]
+        q, k = (_random_values((b, s, heads, d), element_type) for heads in (n, keys))
+        scales = [_random_values((d,), element_type) for _ in range(2)]
         positions, cache_rows = np.arange(s, dtype=np.int32), np.arange(b * s, dtype=np.int64).reshape(b, s)
-        outs = np.empty_like(q), np.empty_like(k).reshape(b * s, keys, d) if cache else np.empty_like(k)
-        t = rms_norm_rope_tensors(
-            q, k, scales[0], scales[1], positions, None, outs, cache_rows if cache else None
+        results = np.empty_like(q), np.empty_like(k).reshape(b * s, keys, d) if cache else np.empty_like(k)
+        tensors = rms_norm_rope_tensors(
+            q, k, scales[0], scales[1], positions, None, results, cache_rows if cache else None
         )
-        a = RmsNormRopeAttributes(params, intermediate_rounding=intermediate_rounding)
-        rotations.launch_on_sim(options, t, outs, a)
+        attributes = RmsNormRopeAttributes(params, intermediate_rounding=intermediate_rounding)
+        rotations.launch_on_sim(options, tensors, results, attributes)
         properties = {
             "op": "rms_norm_rope",
             "shape": [b, s, n, d],
@@ -187,14 +188,14 @@ def rms_norm_rope(
         details += [] if params.n_dims == d else [f"n_dims {params.n_dims}"]
         details += ["intermediate rounding"] if intermediate_rounding else []
         details += ["keys to a cache"] if cache else []
-        # Without the indices of the cache's rows, which the scalar unit reads.
+        # The indices of the cache's rows are not counted, because the scalar unit reads them.
         least_bytes = 2 * (q.nbytes + k.nbytes) + 2 * scales[0].nbytes + positions.nbytes
         return trace.summary_of(trace.call_text(properties, mode.value, details), least_bytes, properties)
 
     return launch
 
 
-def _rows(text: str) -> tuple[int, int]:
+def _parse_rows(text: str) -> tuple[int, int]:
     sizes = numbers(text)
     if len(sizes) != 2 or min(sizes) < 1:
         raise usage_error(f"[trace] shape must be two positive numbers R,N but got {text}.")

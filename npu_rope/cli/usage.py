@@ -8,7 +8,7 @@ from pathlib import Path
 import typer
 from ascend_sim.files import unwritable
 
-USAGE_ERROR = 2
+USAGE_ERROR = 2  # exit status
 
 
 def usage_error(text: str) -> typer.Exit:

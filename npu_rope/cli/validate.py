@@ -133,32 +133,34 @@ def validate(
         if given and not ggml:
             raise usage_error(f"[validate] {option} must come without --no-ggml but got both.")
     errors = Console(stderr=True, highlight=False)
-    process, why_not = _open_ggml(ggml, ggml_lib, ggml_device)
-    if why_not and ggml:
-        errors.print(f"[yellow]ggml is not among the columns:[/] {escape(why_not)}", soft_wrap=True)
-    report = ValidationReport(names, process.info if process else None, why_not, ggml_lib or "")
+    ggml_process, missing_reason = _open_ggml(ggml, ggml_lib, ggml_device)
+    if missing_reason and ggml:
+        errors.print(f"[yellow]ggml is not among the columns:[/] {escape(missing_reason)}", soft_wrap=True)
+    report = ValidationReport(
+        names, ggml_process.info if ggml_process else None, missing_reason, ggml_lib or ""
+    )
     try:
         detail = Detail.EVERY_CASE if verbose else Detail.QUIET if quiet else Detail.SUMMARY
         with write_report(format_.value, output, report, detail) as add:
             # The same console prints the lines and the progress bar, so that they do not mix.
-            for result in _run(cases, names, process, report.terminal or errors):
+            for result in _run(cases, names, ggml_process, report.terminal or errors):
                 report.results.append(result)
                 add(result)
     finally:
-        if process is not None:
-            process.close()
-    raise typer.Exit(1 if any(r.verdict == FAIL for r in report.results) else 0)
+        if ggml_process is not None:
+            ggml_process.close()
+    raise typer.Exit(1 if any(result.verdict == FAIL for result in report.results) else 0)
 
 
 def _choose_cases(suite: list[SuiteName] | None, filter_: str, op: str) -> list[AnyCase]:
-    wanted = tuple(s for s in SUITES if suite is None or s in [x.value for x in suite])
-    cases = all_cases(wanted)
+    suites = tuple(name for name in SUITES if suite is None or name in [chosen.value for chosen in suite])
+    cases = all_cases(suites)
     if op:
-        cases = [c for c in cases if op in (c.name, c.op)]
+        cases = [case for case in cases if op in (case.name, case.op)]
     if filter_:
         cases = _matching(cases, filter_)
     if not cases:
-        names = [c.name for c in all_cases(wanted)]
+        names = [case.name for case in all_cases(suites)]
         close = difflib.get_close_matches(filter_ or op, names, n=3, cutoff=0.3)
         hint = "".join(f"\n  {name}" for name in close)
         raise usage_error(
@@ -169,45 +171,45 @@ def _choose_cases(suite: list[SuiteName] | None, filter_: str, op: str) -> list[
 
 
 def _matching(cases: list[AnyCase], text: str) -> list[AnyCase]:
-    found = [c for c in cases if text in c.name]
+    found = [case for case in cases if text in case.name]
     if found:
         return found
     try:
         pattern = re.compile(text)
     except re.error as error:
         raise usage_error(f"[validate] filter must be a text or a regex but got {text!r}: {error}.") from None
-    return [c for c in cases if pattern.search(c.name)]
+    return [case for case in cases if pattern.search(case.name)]
 
 
-def _choose_backends(named: list[str] | None, otherwise: list[str] | None) -> list[str]:
-    forced = list(named or ([backends.default_backend] if backends.default_backend else []))
-    forced = forced or otherwise or []
+def _choose_backends(named: list[str] | None, default: list[str] | None) -> list[str]:
+    names = list(named or ([backends.default_backend] if backends.default_backend else []))
+    names = names or default or []
     try:
-        for name in forced:
+        for name in names:
             backends.find(name, op="validate").require()
     except (BackendUnavailable, ValueError) as error:
         raise usage_error(str(error)) from None
-    return list(dict.fromkeys(forced)) or backends.available()
+    return list(dict.fromkeys(names)) or backends.available()
 
 
-def _open_ggml(wanted: bool, library: str | None, device: str) -> tuple[GgmlProcess | None, str]:
-    if not wanted:
+def _open_ggml(is_wanted: bool, given_folder: str | None, device: str) -> tuple[GgmlProcess | None, str]:
+    if not is_wanted:
         return None, "switched off with --no-ggml"
-    named = library or os.environ.get(ENVIRONMENT_VARIABLE)
+    named_folder = given_folder or os.environ.get(ENVIRONMENT_VARIABLE)
     try:
-        return GgmlProcess(named, device=device), ""
+        return GgmlProcess(named_folder, device=device), ""
     except (GgmlUnavailable, RuntimeError) as error:
-        if named or device:
+        if named_folder or device:
             raise usage_error(str(error)) from None
         return None, str(error)
 
 
 def _run(
-    cases: list[AnyCase], names: list[str], process: GgmlProcess | None, console: Console
+    cases: list[AnyCase], names: list[str], ggml_process: GgmlProcess | None, console: Console
 ) -> Iterator[CaseResult]:
     with _progress(console, len(cases)) as advance:
         for case in cases:
-            result = judge(case, names, process)
+            result = judge(case, names, ggml_process)
             advance()
             yield result
 
@@ -216,9 +218,9 @@ def _run(
 def _progress(console: Console, total: int) -> Iterator[Callable[[], None]]:
     """Show a bar on a terminal; elsewhere print a line every PROGRESS_SECONDS on standard error."""
     if console.is_terminal:
-        columns = TextColumn("validating"), BarColumn(), MofNCompleteColumn(), TextColumn("cases,")
-        left = TimeRemainingColumn(), TextColumn("left")
-        with Progress(*columns, *left, console=console, transient=True) as bar:
+        done_columns = TextColumn("validating"), BarColumn(), MofNCompleteColumn(), TextColumn("cases,")
+        left_columns = TimeRemainingColumn(), TextColumn("left")
+        with Progress(*done_columns, *left_columns, console=console, transient=True) as bar:
             task = bar.add_task("validate", total=total)
             yield lambda: bar.advance(task)
         return

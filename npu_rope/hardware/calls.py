@@ -1,7 +1,7 @@
 """The calls that ``npu-rope hardware-report`` checks, times and predicts: about a dozen of every operator.
 
-A call is data (:class:`TimedCall`). Its tensors, its float64 results and their bounds come from the cases of
-``npu_rope.testing``, so that the report judges by the same bounds as ``npu-rope validate``.
+The tensors, float64 results and bounds of a call come from the cases of ``npu_rope.testing``, so that the
+report judges by the same bounds as ``npu-rope validate``.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from npu_rope.testing.cases import SHORT, CaseData, RopeCase
 from npu_rope.testing.outcomes import Expectation
 
 Array = npt.NDArray[Any]
-F32, F16, BF16 = "float32", "float16", "bfloat16"
-HEAD = 128
+FLOAT32, FLOAT16, BFLOAT16 = "float32", "float16", "bfloat16"
+HEAD_SIZE = 128
 KEY_HEADS = 8
 
 
@@ -76,8 +76,8 @@ class PreparedCall:
         tensors: the operator's tensors, in the form that the executors accept.
         attributes: the operator's other arguments.
         expect: computes the float64 results with their bounds.
-        to_values: converts the results from CPU tensors to arrays. It raises AssertionError if a row of a
-            cache has changed that belongs to no token.
+        to_values: converts the results from CPU tensors to arrays. It raises AssertionError if a cache row
+            without a token has changed.
     """
 
     tensors: Any
@@ -98,55 +98,55 @@ KERNELS: Mapping[str, str] = {
 # ---- the shapes ---------------------------------------------------------------------------------------
 
 # (form, B, S, N, dtype, quick): decode steps of one sequence and of batches, and prefills.
-_HEADS = (
-    ("decode", 1, 1, 32, BF16, True),
-    ("decode", 1, 1, 32, F16, False),
-    ("decode", 1, 1, 32, F32, False),
-    ("batch", 8, 1, 32, BF16, False),
-    ("batch", 64, 1, 32, F32, True),
-    ("prefill", 1, 128, 32, F16, True),
-    ("prefill", 1, 512, 32, BF16, False),
-    ("prefill", 1, 512, 32, F32, False),
-    ("prefill", 1, 1024, 8, BF16, False),
-    ("prefill", 1, 2048, 32, F16, False),
-    ("prefill", 1, 4096, 8, F32, False),
-    ("prefill", 1, 4096, 32, BF16, False),
+_HEAD_CALLS = (
+    ("decode", 1, 1, 32, BFLOAT16, True),
+    ("decode", 1, 1, 32, FLOAT16, False),
+    ("decode", 1, 1, 32, FLOAT32, False),
+    ("batch", 8, 1, 32, BFLOAT16, False),
+    ("batch", 64, 1, 32, FLOAT32, True),
+    ("prefill", 1, 128, 32, FLOAT16, True),
+    ("prefill", 1, 512, 32, BFLOAT16, False),
+    ("prefill", 1, 512, 32, FLOAT32, False),
+    ("prefill", 1, 1024, 8, BFLOAT16, False),
+    ("prefill", 1, 2048, 32, FLOAT16, False),
+    ("prefill", 1, 4096, 8, FLOAT32, False),
+    ("prefill", 1, 4096, 32, BFLOAT16, False),
 )
 # (form, rows, elements of a row, dtype, quick): hidden states of models, and heads.
-_ROWS = (
-    ("decode", 1, 4096, BF16, True),
-    ("decode", 1, 4096, F16, False),
-    ("decode", 1, 4096, F32, False),
-    ("decode", 1, 8192, BF16, False),
-    ("batch", 8, 4096, BF16, False),
-    ("batch", 64, 4096, F32, True),
-    ("prefill", 128, 2048, F16, True),
-    ("prefill", 512, 4096, BF16, False),
-    ("prefill", 512, 4096, F32, False),
-    ("prefill", 1024, 4096, F16, False),
-    ("prefill", 2048, 4096, BF16, False),
-    ("heads", 32768, 128, BF16, False),
+_ROW_CALLS = (
+    ("decode", 1, 4096, BFLOAT16, True),
+    ("decode", 1, 4096, FLOAT16, False),
+    ("decode", 1, 4096, FLOAT32, False),
+    ("decode", 1, 8192, BFLOAT16, False),
+    ("batch", 8, 4096, BFLOAT16, False),
+    ("batch", 64, 4096, FLOAT32, True),
+    ("prefill", 128, 2048, FLOAT16, True),
+    ("prefill", 512, 4096, BFLOAT16, False),
+    ("prefill", 512, 4096, FLOAT32, False),
+    ("prefill", 1024, 4096, FLOAT16, False),
+    ("prefill", 2048, 4096, BFLOAT16, False),
+    ("heads", 32768, 128, BFLOAT16, False),
 )
-# More calls of an operator: (form, shape, dtype, options).
-_MORE: Mapping[str, tuple[tuple[str, tuple[int, ...], str, dict[str, Any]], ...]] = {
+# Calls of single operators: (form, shape, dtype, options).
+_EXTRA_CALLS: Mapping[str, tuple[tuple[str, tuple[int, ...], str, dict[str, Any]], ...]] = {
     "rope": (
-        ("normal", (1, 512, 32, HEAD), BF16, {"mode": "normal"}),
-        ("mrope", (1, 512, 28, HEAD), BF16, {"mode": "mrope", "sections": (16, 24, 24, 0)}),
-        ("vision", (1, 1024, 16, 80), F16, {"mode": "vision", "n_dims": 40, "sections": (20, 20, 0, 0)}),
-        ("half-width", (1, 512, 32, HEAD), F32, {"n_dims": 64}),
-        ("backward", (1, 512, 32, HEAD), BF16, {"forward": False}),
+        ("normal", (1, 512, 32, HEAD_SIZE), BFLOAT16, {"mode": "normal"}),
+        ("mrope", (1, 512, 28, HEAD_SIZE), BFLOAT16, {"mode": "mrope", "sections": (16, 24, 24, 0)}),
+        ("vision", (1, 1024, 16, 80), FLOAT16, {"mode": "vision", "n_dims": 40, "sections": (20, 20, 0, 0)}),
+        ("half-width", (1, 512, 32, HEAD_SIZE), FLOAT32, {"n_dims": 64}),
+        ("backward", (1, 512, 32, HEAD_SIZE), BFLOAT16, {"forward": False}),
     ),
-    "rope_qk": (("normal", (1, 512, 32, HEAD), BF16, {"mode": "normal"}),),
-    "rope_set_rows": (("to-float16", (1, 512, 8, HEAD), F32, {"cache": F16}),),
+    "rope_qk": (("normal", (1, 512, 32, HEAD_SIZE), BFLOAT16, {"mode": "normal"}),),
+    "rope_set_rows": (("to-float16", (1, 512, 8, HEAD_SIZE), FLOAT32, {"cache": FLOAT16}),),
     "rotary_mul": (
-        ("interleaved", (1, 512, 32, HEAD), BF16, {"interleaved": True}),
-        ("float32-tables", (1, 512, 32, HEAD), F16, {"wide": True}),
+        ("interleaved", (1, 512, 32, HEAD_SIZE), BFLOAT16, {"interleaved": True}),
+        ("float32-tables", (1, 512, 32, HEAD_SIZE), FLOAT16, {"wide": True}),
     ),
-    "rotary_embedding": (("interleaved", (1, 32, 512, HEAD), F16, {"interleaved": True}),),
-    "rms_norm": (("float32-scale", (512, 4096), BF16, {"scale_dtype": F32}),),
+    "rotary_embedding": (("interleaved", (1, 32, 512, HEAD_SIZE), FLOAT16, {"interleaved": True}),),
+    "rms_norm": (("float32-scale", (512, 4096), BFLOAT16, {"scale_dtype": FLOAT32}),),
     "rms_norm_rope": (
-        ("rounded-between", (1, 512, 32, HEAD), BF16, {"intermediate_rounding": True}),
-        ("to-cache", (1, 512, 32, HEAD), BF16, {"set_rows": True}),
+        ("rounded-between", (1, 512, 32, HEAD_SIZE), BFLOAT16, {"intermediate_rounding": True}),
+        ("to-cache", (1, 512, 32, HEAD_SIZE), BFLOAT16, {"set_rows": True}),
     ),
 }
 
@@ -162,34 +162,34 @@ def timed_calls(operator: str, *, bfloat16: bool = True, quick: bool = False) ->
     for call in _all_calls(operator):
         if quick and not call.quick:
             continue
-        call = call if bfloat16 or call.dtype != BF16 else replace(call, dtype=F16)
+        call = call if bfloat16 or call.dtype != BFLOAT16 else replace(call, dtype=FLOAT16)
         if call.id not in seen:
             seen.add(call.id)
             yield call
 
 
 def _all_calls(operator: str) -> Iterator[TimedCall]:
-    if operator in _NORMS:
-        for form, rows, n, dtype, quick in _ROWS:
+    if operator in _NORM_OPERATORS:
+        for form, rows, n, dtype, quick in _ROW_CALLS:
             yield TimedCall(operator, form, (rows, n), dtype, (), quick)
     else:
-        for form, b, s, n, dtype, quick in _HEADS:
-            shape: tuple[int, ...] = (b, s, n, HEAD)
+        for form, b, s, n, dtype, quick in _HEAD_CALLS:
+            shape: tuple[int, ...] = (b, s, n, HEAD_SIZE)
             if operator == "rotary_embedding":
-                shape = (b, n, s, HEAD)
+                shape = (b, n, s, HEAD_SIZE)
             elif operator == "rope_set_rows":
-                shape = (1, b * s, n, HEAD)  # the cases' caches take the tokens of one batch
+                shape = (1, b * s, n, HEAD_SIZE)  # the case's cache has rows for one batch only
             yield TimedCall(operator, form, shape, dtype, (), quick)
-    for form, shape, dtype, options in _MORE.get(operator, ()):
+    for form, shape, dtype, options in _EXTRA_CALLS.get(operator, ()):
         yield TimedCall(operator, form, shape, dtype, tuple(options.items()))
 
 
 # ---- tensors and expected results --------------------------------------------------------------------
 
 
-def make(call: TimedCall) -> PreparedCall:
+def prepare(call: TimedCall) -> PreparedCall:
     """Return the call with its tensors, drawn by a generator that the call's name seeds."""
-    return _MAKE[call.operator](call, dict(call.options))
+    return _PREPARE[call.operator](call, dict(call.options))
 
 
 def _tensor(values: Array, dtype: str) -> Any:
@@ -198,14 +198,14 @@ def _tensor(values: Array, dtype: str) -> Any:
 
 def _values(results: tuple[Any, ...]) -> list[Array]:
     """Convert CPU tensors to arrays; bfloat16 to float32, which represents its values exactly."""
-    return [(t.float() if t.dtype is torch.bfloat16 else t).numpy() for t in results]
+    return [(result.float() if result.dtype is torch.bfloat16 else result).numpy() for result in results]
 
 
-def _rope_case(call: TimedCall, o: dict[str, Any]) -> RopeCase:
-    mode, n_dims = o.get("mode", "neox"), o.get("n_dims", HEAD)
-    params = RopeParams(n_dims, mode, freq_base=500_000.0, sections=o.get("sections", (0, 0, 0, 0)))
+def _rope_case(call: TimedCall, options: dict[str, Any]) -> RopeCase:
+    mode, n_dims = options.get("mode", "neox"), options.get("n_dims", HEAD_SIZE)
+    params = RopeParams(n_dims, mode, freq_base=500_000.0, sections=options.get("sections", (0, 0, 0, 0)))
     b, s, n, d = call.shape
-    cache = o.get("cache", call.dtype) if call.operator == "rope_set_rows" else ""
+    cache = options.get("cache", call.dtype) if call.operator == "rope_set_rows" else ""
     return RopeCase(
         suite="models",
         name=call.id,
@@ -215,86 +215,91 @@ def _rope_case(call: TimedCall, o: dict[str, Any]) -> RopeCase:
         ggml_n_ctx_orig=0,
         positions="decode" if s == 1 else "prefill",
         source="",
-        forward=o.get("forward", True),
+        forward=options.get("forward", True),
         cache_rows=2 * s if cache else 0,
         cache_dtype=cache,
     )
 
 
-def _rope_call(call: TimedCall, o: dict[str, Any]) -> PreparedCall:
-    case = _rope_case(call, o)
+def _rope_call(call: TimedCall, options: dict[str, Any]) -> PreparedCall:
+    case = _rope_case(call, options)
     data = cases.make_data(case)
     received = judge.as_received(case, "npu")
-    a = RopeCallAttributes(case.params, case.forward, "exact")
+    attributes = RopeCallAttributes(case.params, case.forward, "exact")
     x, positions = _tensor(data.x, case.dtype), torch.from_numpy(data.positions)
 
     def expect() -> list[Expectation]:
         return [judge.exact_expectation(received, data, E_ANGLE_DEVICE)]
 
     if call.operator == "rope":
-        return PreparedCall(rope_tensors(x, positions, None, None), a, expect, _values)
+        return PreparedCall(rope_tensors(x, positions, None, None), attributes, expect, _values)
     if call.operator == "rope_set_rows":
         assert data.rows is not None
         assert data.cache is not None
         rows, cache = torch.from_numpy(data.rows), _tensor(data.cache, case.cache_dtype)
         tensors = rope_set_rows_tensors(x, positions, rows, None, cache)
-        return PreparedCall(tensors, a, expect, lambda r: [judge.rotated_rows(case, data, _values(r)[0])])
-    return _with_keys(case, data, a)
+
+        def rotated_rows(results: tuple[Any, ...]) -> list[Array]:
+            return [judge.rotated_rows(case, data, _values(results)[0])]
+
+        return PreparedCall(tensors, attributes, expect, rotated_rows)
+    return _with_keys(case, data, attributes)
 
 
-def _with_keys(case: RopeCase, data: CaseData, a: RopeCallAttributes) -> PreparedCall:
-    keys = replace(case, name=f"{case.name}/k", shape=(*case.shape[:2], KEY_HEADS, case.shape[3]))
-    key_data = replace(cases.make_data(keys), positions=data.positions)
-    xs = [_tensor(d.x, case.dtype) for d in (data, key_data)]
+def _with_keys(case: RopeCase, data: CaseData, attributes: RopeCallAttributes) -> PreparedCall:
+    key_case = replace(case, name=f"{case.name}/k", shape=(*case.shape[:2], KEY_HEADS, case.shape[3]))
+    key_data = replace(cases.make_data(key_case), positions=data.positions)
+    xs = [_tensor(x, case.dtype) for x in (data.x, key_data.x)]
 
     def expect() -> list[Expectation]:
-        both = ((case, data), (keys, key_data))
-        return [judge.exact_expectation(judge.as_received(c, "npu"), d, E_ANGLE_DEVICE) for c, d in both]
+        q_case, k_case = (judge.as_received(each, "npu") for each in (case, key_case))
+        q = judge.exact_expectation(q_case, data, E_ANGLE_DEVICE)
+        return [q, judge.exact_expectation(k_case, key_data, E_ANGLE_DEVICE)]
 
     tensors = rope_qk_tensors(xs[0], xs[1], torch.from_numpy(data.positions), None, None)
-    return PreparedCall(tensors, a, expect, _values)
+    return PreparedCall(tensors, attributes, expect, _values)
 
 
-def _table_call(call: TimedCall, o: dict[str, Any]) -> PreparedCall:
-    onnx = call.operator == "rotary_embedding"
+def _table_call(call: TimedCall, options: dict[str, Any]) -> PreparedCall:
+    is_onnx = call.operator == "rotary_embedding"
     case = tables.TableCase(
         name=call.id,
-        suite="onnx" if onnx else "torch_npu",
+        suite="onnx" if is_onnx else "torch_npu",
         dtype=call.dtype,
         shape=call.shape,
         keys=KEY_HEADS if call.operator == "rotary_mul_qk" else 0,
-        table=() if onnx else ((call.shape[1],) if call.shape[0] == 1 else (call.shape[0], 1, 1)),
-        full=not onnx,
-        rows=8192 if onnx else 0,
-        **o,
+        table=() if is_onnx else ((call.shape[1],) if call.shape[0] == 1 else (call.shape[0], 1, 1)),
+        full=not is_onnx,
+        rows=8192 if is_onnx else 0,
+        **options,
     )
     data = tables.make_data(case)
     xs = [_tensor(x, case.dtype) for x in data.xs]
-    cos, sin = (_tensor(t, F32 if case.wide else case.dtype) for t in (data.cos, data.sin))
-    ids = None if data.position_ids is None else torch.from_numpy(data.position_ids)
-    tensors: CallTensors[Any] = tables.call_of(case, xs, cos, sin, ids, None)
+    cos, sin = (_tensor(table, FLOAT32 if case.wide else case.dtype) for table in (data.cos, data.sin))
+    position_ids = None if data.position_ids is None else torch.from_numpy(data.position_ids)
+    tensors: CallTensors[Any] = tables.call_of(case, xs, cos, sin, position_ids, None)
     return PreparedCall(tensors, case.attributes, lambda: tables.expectation(case, data), _values)
 
 
-def _norm_call(call: TimedCall, o: dict[str, Any]) -> PreparedCall:
+def _norm_call(call: TimedCall, options: dict[str, Any]) -> PreparedCall:
     case = norms.NormCase(
         call.id,
         call.dtype,
         call.shape,
         backward=call.operator == "rms_norm_backward",
         add=call.operator == "add_rms_norm",
-        **o,
+        **options,
     )
     data = norms.make_data(case)
-    x, residual = (_tensor(a, case.dtype) for a in (data.x, data.residual))
-    scale, grad = (_tensor(a, case.scale_type) for a in (data.scale, data.grad))
+    x, residual = (_tensor(array, case.dtype) for array in (data.x, data.residual))
+    scale, grad = (_tensor(array, case.scale_type) for array in (data.scale, data.grad))
     tensors: CallTensors[Any] = norms.call_of(case, x, scale, grad, residual)
     return PreparedCall(tensors, case.attributes, lambda: norms.expectation(case, data, "npu"), _values)
 
 
-def _norm_rope_call(call: TimedCall, o: dict[str, Any]) -> PreparedCall:
-    params = RopeParams(HEAD, "neox", freq_base=1e6)
-    case = norm_ropes.NormRopeCase(call.id, call.dtype, params, call.shape, KEY_HEADS, start=1000, **o)
+def _norm_rope_call(call: TimedCall, options: dict[str, Any]) -> PreparedCall:
+    params = RopeParams(HEAD_SIZE, "neox", freq_base=1e6)
+    case = norm_ropes.NormRopeCase(call.id, call.dtype, params, call.shape, KEY_HEADS, start=1000, **options)
     data = norm_ropes.make_data(case)
     q, k = (_tensor(x, case.dtype) for x in data.xs)
     q_scale, k_scale = (_tensor(s, case.dtype) for s in data.scales)
@@ -305,37 +310,41 @@ def _norm_rope_call(call: TimedCall, o: dict[str, Any]) -> PreparedCall:
     return PreparedCall(tensors, case.attributes, lambda: norm_ropes.expectation(case, data, "npu"), _values)
 
 
-_NORMS = ("rms_norm", "add_rms_norm", "rms_norm_backward")
-_MAKE: Mapping[str, Callable[[TimedCall, dict[str, Any]], PreparedCall]] = {
+_NORM_OPERATORS = ("rms_norm", "add_rms_norm", "rms_norm_backward")
+_PREPARE: Mapping[str, Callable[[TimedCall, dict[str, Any]], PreparedCall]] = {
     **dict.fromkeys(("rope", "rope_qk", "rope_set_rows"), _rope_call),
     **dict.fromkeys(("rotary_mul", "rotary_mul_qk", "rotary_embedding"), _table_call),
-    **dict.fromkeys(_NORMS, _norm_call),
+    **dict.fromkeys(_NORM_OPERATORS, _norm_call),
     "rms_norm_rope": _norm_rope_call,
 }
 
 # ---- running ------------------------------------------------------------------------------------------
 
 
-def run(t: CallTensors[Any], a: Any) -> tuple[Any, ...]:
-    """Run the call through npu_rope's interface on the tensors' device: one launch there."""
-    operator, xs = getattr(npu_rope, t.op), t.xs.values()
-    if isinstance(a, RotaryAttributes):
-        results = operator(*t.inputs().values(), interleaved=a.interleaved)
-    elif isinstance(a, RmsNormAttributes):
-        results = operator(*t.inputs().values(), epsilon=a.epsilon)
-    elif isinstance(a, RmsNormRopeAttributes):
-        arguments: dict[str, Any] = {"epsilon": a.epsilon, "intermediate_rounding": a.intermediate_rounding}
-        if t.scatters:
-            arguments |= {"rows": t.other_inputs["rows"], "cache": t.outs["cache"]}
-        results = operator(*xs, *scales_of(t), t.other_inputs["positions"], a.params, **arguments)
+def run(tensors: CallTensors[Any], attributes: Any) -> tuple[Any, ...]:
+    """Run the call as one launch on the tensors' device, by npu_rope's Python interface."""
+    operator, xs = getattr(npu_rope, tensors.op), tensors.xs.values()
+    if isinstance(attributes, RotaryAttributes):
+        results = operator(*tensors.inputs().values(), interleaved=attributes.interleaved)
+    elif isinstance(attributes, RmsNormAttributes):
+        results = operator(*tensors.inputs().values(), epsilon=attributes.epsilon)
+    elif isinstance(attributes, RmsNormRopeAttributes):
+        rounding = attributes.intermediate_rounding
+        options: dict[str, Any] = {"epsilon": attributes.epsilon, "intermediate_rounding": rounding}
+        if tensors.scatters:
+            options |= {"rows": tensors.other_inputs["rows"], "cache": tensors.outs["cache"]}
+        positions = tensors.other_inputs["positions"]
+        results = operator(*xs, *scales_of(tensors), positions, attributes.params, **options)
     else:
-        cache = (t.other_inputs["rows"], t.outs["cache"]) if t.scatters else ()
-        results = operator(*xs, t.other_inputs["positions"], *cache, a.params, forward=a.forward)
+        cache = (tensors.other_inputs["rows"], tensors.outs["cache"]) if tensors.scatters else ()
+        positions, forward = tensors.other_inputs["positions"], attributes.forward
+        results = operator(*xs, positions, *cache, attributes.params, forward=forward)
     return results if isinstance(results, tuple) else (results,)
 
 
 def simulate(call: PreparedCall, options: Options) -> None:
-    """Run the call's one launch on the simulated cores; :func:`ascend_sim.library.load` then has a report."""
+    """Run the call as one launch on the simulated cores. ``report()`` of :func:`ascend_sim.library.load`
+    then describes the launch."""
     executors = norm_executors if isinstance(call.attributes, RmsNormAttributes) else rotations
     executors.on_sim(options, call.tensors, call.attributes)
 
@@ -349,20 +358,20 @@ def compare(results: list[Array], expected: list[Expectation]) -> dict[str, Any]
     error, ratio, worst = 0.0, 0.0, None
     if len(results) != len(expected):
         raise AssertionError(f"a call must return {len(expected)} results but got {len(results)}")
-    for number, (got, e) in enumerate(zip(results, expected, strict=True)):
-        if got.shape != e.value.shape:
-            raise AssertionError(f"a result must be of shape {e.value.shape} but got {got.shape}")
-        result_ratio, at = worst_ratio(got, e.value, e.bound)
+    for number, (got, expectation) in enumerate(zip(results, expected, strict=True)):
+        if got.shape != expectation.value.shape:
+            raise AssertionError(f"a result must be of shape {expectation.value.shape} but got {got.shape}")
+        result_ratio, at = worst_ratio(got, expectation.value, expectation.bound)
         wide = got.astype(np.float64)
         with np.errstate(invalid="ignore"):
-            error = max(error, float(np.nanmax(np.abs(wide - e.value), initial=0.0)))
+            error = max(error, float(np.nanmax(np.abs(wide - expectation.value), initial=0.0)))
         if result_ratio > ratio:
             ratio = result_ratio
             worst = {
                 "result": number,
                 "index": list(at),
                 "got": json_number(float(wide[at])),
-                "expected": json_number(float(e.value[at])),
+                "expected": json_number(float(expectation.value[at])),
             }
     return {
         "correct": ratio <= 1,

@@ -1,4 +1,7 @@
-"""The report as one JSON document, and the values derived from its parts. Schema: docs/hardware_report.md."""
+"""The hardware report as one JSON document, and the values that are derived from its parts.
+
+docs/hardware_report.md describes the schema. A lost case or call is one whose process ended or was stopped.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +24,10 @@ SIMULATED = "SIMULATED: nothing of this ran on hardware"
 NOT_MEASURED = "n/a: simulated"
 CORRECT, WRONG, UNFINISHED = "correct", "wrong", "unfinished"
 LOST = "lost"
-# Repeats a call without changing the report that contains it.
-REPEAT = "hardware-report --output repeated --overwrite --skip validate"
-# The timing model leaves out the start of a kernel, which is a large part of shorter times.
-SHORT_US = 20.0
+# Arguments that repeat a call and write another report.
+REPEAT_ARGUMENTS = "hardware-report --output repeated --overwrite --skip validate"
+# The timing model leaves out the start of a kernel, which is a large part of a time below this one.
+SHORT_CALL_US = 20.0
 CAVEATS = (
     "The model's times leave out the start of a kernel on its cores.",
     "A call is launched several times on the same tensors, which may then lie in the L2 cache. The model has"
@@ -32,7 +35,7 @@ CAVEATS = (
 )
 
 
-def new(options: Mapping[str, Any]) -> Document:
+def new_document(options: Mapping[str, Any]) -> Document:
     """Return an empty report."""
     return {
         "schema": SCHEMA,
@@ -54,9 +57,9 @@ def new(options: Mapping[str, Any]) -> Document:
     }
 
 
-def not_done(document: Document, what: str, why: str, *, failed: bool = False) -> None:
-    """Record a missing part. failed: it failed; otherwise it was not available or not requested."""
-    document["not_done"].append({"what": what, "why": why, "failed": failed})
+def add_not_done(document: Document, step_name: str, reason: str, *, failed: bool = False) -> None:
+    """Record a missing step. ``failed`` is false if it was not available or not requested."""
+    document["not_done"].append({"what": step_name, "why": reason, "failed": failed})
 
 
 # ---- validate ----------------------------------------------------------------------------------------
@@ -67,48 +70,49 @@ def validate_summary(cases: Sequence[Any], results: Mapping[str, Mapping[str, An
 
     Args:
         cases: all planned cases.
-        results: worker.py's results, by suite/name; a case without one was not run.
+        results: worker.py's results, by ``suite/name``. A case without a result was not run.
     """
-    rows: dict[tuple[str, str], dict[str, Any]] = {}
-    failures, reasons = [], Counter[str]()
+    rows_by_suite: dict[tuple[str, str], dict[str, Any]] = {}
+    failures, reason_counts = [], Counter[str]()
     for case in cases:
         result = results.get(f"{case.suite}/{case.name}")
-        row = rows.setdefault((case.suite, case.op), _row(case))
+        row = rows_by_suite.setdefault((case.suite, case.op), _new_suite_row(case))
         row["cases"] += 1
         if result is None:
             continue
-        verdict = _verdict(result)
+        verdict = _verdict_of(result)
         row[{OK: CORRECT, FAIL: WRONG}.get(verdict, verdict)] += 1
         if verdict == UNSUPPORTED:
-            reasons[result["message"]] += 1
+            reason_counts[result["message"]] += 1
         elif verdict != OK:
-            failures.append(_failure(case, verdict, result))
+            failures.append(_failure_record(case, verdict, result))
         ratio = float(result.get("error_over_bound", "nan"))
         if ratio > float(row["largest_error_over_bound"]):  # false for NaN, which means no result
             row["largest_error_over_bound"] = json_number(ratio)
-    table = list(rows.values())
-    totals = {name: sum(row[name] for row in table) for name in ("cases", CORRECT, WRONG, UNSUPPORTED, LOST)}
+    suite_rows = list(rows_by_suite.values())
+    counts = ("cases", CORRECT, WRONG, UNSUPPORTED, LOST)
+    totals = {name: sum(row[name] for row in suite_rows) for name in counts}
     return {
         **totals,
-        "not_run": totals["cases"] - sum(totals[n] for n in (CORRECT, WRONG, UNSUPPORTED, LOST)),
-        "by_suite": table,
-        "unsupported_because": dict(reasons.most_common()),
+        "not_run": totals["cases"] - sum(totals[name] for name in (CORRECT, WRONG, UNSUPPORTED, LOST)),
+        "by_suite": suite_rows,
+        "unsupported_because": dict(reason_counts.most_common()),
         "failures": failures,
     }
 
 
-def _row(case: Any) -> dict[str, Any]:
+def _new_suite_row(case: Any) -> dict[str, Any]:
     counts = dict.fromkeys(("cases", CORRECT, WRONG, UNSUPPORTED, LOST), 0)
     return {"suite": case.suite, "op": case.op, **counts, "largest_error_over_bound": 0.0}
 
 
-def _verdict(result: Mapping[str, Any]) -> str:
+def _verdict_of(result: Mapping[str, Any]) -> str:
     if "lost" in result:
         return LOST
     return FAIL if "failed" in result else str(result["verdict"])
 
 
-def _failure(case: Any, verdict: str, result: Mapping[str, Any]) -> dict[str, Any]:
+def _failure_record(case: Any, verdict: str, result: Mapping[str, Any]) -> dict[str, Any]:
     message = result.get("lost") or result.get("failed") or result.get("message") or ""
     printed = {"printed": result["printed"]} if result.get("printed") else {}
     name = shlex.quote(case.name)
@@ -127,8 +131,8 @@ def _failure(case: Any, verdict: str, result: Mapping[str, Any]) -> dict[str, An
 
 
 def call_record(call: TimedCall, *, simulated: bool) -> dict[str, Any]:
-    """Return the record of a call without results."""
-    short = call.id.partition("/")[2]
+    """Return the record of a call that has no results yet."""
+    name = call.id.partition("/")[2]
     return {
         "id": call.id,
         "form": call.form,
@@ -146,7 +150,7 @@ def call_record(call: TimedCall, *, simulated: bool) -> dict[str, Any]:
         "predicted": None,
         "predicted_note": "not predicted",
         "measured_over_predicted": None,
-        "repeat": f"{command_line()} {REPEAT} --op {call.operator} --filter {shlex.quote(short)}",
+        "repeat": f"{command_line()} {REPEAT_ARGUMENTS} --op {call.operator} --filter {shlex.quote(name)}",
     }
 
 
@@ -197,39 +201,51 @@ def store_ratio(record: dict[str, Any]) -> None:
 
 def timing_model(document: Document, profile: str | None, profile_note: str) -> dict[str, Any]:
     """Return the differences between the simulator's times and the measured ones."""
-    common = {
+    common_fields = {
         "simulated": document["simulated"],
         "profile": profile,
         "profile_note": profile_note,
         "caveats": list(CAVEATS),
     }
     if document["simulated"]:
-        return {**common, "note": NOT_MEASURED, "all": None, "by_size": [], "by_operator": []}
-    related = [call for call in all_calls(document) if call["measured_over_predicted"] is not None]
-    if not related:
-        return {**common, "note": "no call has both times", "all": None, "by_size": [], "by_operator": []}
-    short = [call for call in related if call["predicted"]["microseconds"] < SHORT_US]
-    rest = [call for call in related if call["predicted"]["microseconds"] >= SHORT_US]
-    sizes = ((f"predicted below {SHORT_US:g} us", short), (f"predicted {SHORT_US:g} us or more", rest))
-    operators = [(o["operator"], [c for c in o["calls"] if c in related]) for o in document["operators"]]
+        return {**common_fields, "note": NOT_MEASURED, "all": None, "by_size": [], "by_operator": []}
+    compared_calls = [call for call in all_calls(document) if call["measured_over_predicted"] is not None]
+    if not compared_calls:
+        return {
+            **common_fields,
+            "note": "no call has both times",
+            "all": None,
+            "by_size": [],
+            "by_operator": [],
+        }
+    short_calls = [call for call in compared_calls if call["predicted"]["microseconds"] < SHORT_CALL_US]
+    long_calls = [call for call in compared_calls if call["predicted"]["microseconds"] >= SHORT_CALL_US]
+    groups_by_size = (
+        (f"predicted below {SHORT_CALL_US:g} us", short_calls),
+        (f"predicted {SHORT_CALL_US:g} us or more", long_calls),
+    )
+    groups_by_operator = [
+        (operator["operator"], [call for call in operator["calls"] if call in compared_calls])
+        for operator in document["operators"]
+    ]
     return {
-        **common,
+        **common_fields,
         "note": "",
-        "all": _errors("all calls", related),
-        "by_size": [_errors(name, group) for name, group in sizes if group],
-        "by_operator": [_errors(name, group) for name, group in operators if group],
+        "all": _ratio_statistics("all calls", compared_calls),
+        "by_size": [_ratio_statistics(name, group) for name, group in groups_by_size if group],
+        "by_operator": [_ratio_statistics(name, group) for name, group in groups_by_operator if group],
     }
 
 
-def _errors(name: str, calls: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    worst = max(calls, key=lambda call: abs(math.log(call["measured_over_predicted"])))
+def _ratio_statistics(name: str, calls: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    worst_call = max(calls, key=lambda call: abs(math.log(call["measured_over_predicted"])))
     differences = [call["measured"]["us"] - call["predicted"]["microseconds"] for call in calls]
     return {
         "of": name,
         "calls": len(calls),
         "median_ratio": statistics.median(call["measured_over_predicted"] for call in calls),
-        "worst_ratio": worst["measured_over_predicted"],
-        "worst_call": worst["id"],
+        "worst_ratio": worst_call["measured_over_predicted"],
+        "worst_call": worst_call["id"],
         "median_difference_us": statistics.median(differences),
         "methods": dict(Counter(call["measured"]["method"] for call in calls)),
     }
@@ -238,23 +254,23 @@ def _errors(name: str, calls: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 # ---- the verdict -------------------------------------------------------------------------------------
 
 
-def verdict(document: Document) -> dict[str, Any]:
+def verdict_summary(document: Document) -> dict[str, Any]:
     """Return the report's status, and a summary of its checks."""
     checked = [call for call in all_calls(document) if call["correct"] is not None]
     wrong_calls = sum(not call["correct"] for call in checked)
     cases = document["validate"] or dict.fromkeys(("cases", CORRECT, WRONG, UNSUPPORTED, LOST, "not_run"), 0)
     wrong_cases = cases[WRONG] + cases[LOST]
     failed = [step["what"] for step in document["not_done"] if step["failed"]]
-    parts = []
+    sentences = []
     if cases["cases"]:
-        parts.append(f"validate: {cases[CORRECT]} of {cases['cases'] - cases[UNSUPPORTED]} cases correct")
+        sentences.append(f"validate: {cases[CORRECT]} of {cases['cases'] - cases[UNSUPPORTED]} cases correct")
     if checked:
-        parts.append(f"calls: {len(checked) - wrong_calls} of {len(checked)} correct")
+        sentences.append(f"calls: {len(checked) - wrong_calls} of {len(checked)} correct")
     if failed:
-        parts.append(f"failed: {', '.join(failed)}")
+        sentences.append(f"failed: {', '.join(failed)}")
     status = CORRECT if checked or cases[CORRECT] else UNFINISHED
     if not document["complete"]:
         status = UNFINISHED
     if wrong_calls or wrong_cases or failed:
         status = WRONG
-    return {"status": status, "text": "; ".join(parts) or "nothing was checked"}
+    return {"status": status, "text": "; ".join(sentences) or "nothing was checked"}

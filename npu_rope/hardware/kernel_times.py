@@ -77,25 +77,28 @@ def read_kernels(path: Path) -> list[KernelRun]:
     columns = next((names for names in _COLUMNS if set(names) <= set(header)), None)
     if columns is None:
         raise NoKernelTimes(f"{path.name} has other columns than documented: {', '.join(header)}")
-    at = [header.index(name) for name in columns]
-    runs = [_run_of(path, number, [row[i] for i in at]) for number, row in _complete_rows(rows, max(at))]
+    indices = [header.index(name) for name in columns]
+    runs = [
+        _parse_run(path, line_number, [row[i] for i in indices])
+        for line_number, row in _complete_rows(rows, max(indices))
+    ]
     return sorted(runs, key=lambda run: run.start_us)
 
 
-def _complete_rows(rows: list[list[str]], last: int) -> list[tuple[int, list[str]]]:
-    return [(number, row) for number, row in enumerate(rows[1:], 2) if len(row) > last]
+def _complete_rows(rows: list[list[str]], last_index: int) -> list[tuple[int, list[str]]]:
+    return [(line_number, row) for line_number, row in enumerate(rows[1:], 2) if len(row) > last_index]
 
 
-def _run_of(path: Path, number: int, cells: list[str]) -> KernelRun:
+def _parse_run(path: Path, line_number: int, cells: list[str]) -> KernelRun:
     name, type_, start, duration = (cell.strip() for cell in cells)  # start times end with a tab
     try:
-        begun, took = Decimal(start), Decimal(duration)
+        start_time, duration_us = Decimal(start), Decimal(duration)
     except InvalidOperation:
-        begun = took = Decimal("NaN")
-    if not begun.is_finite() or not took.is_finite():
-        text = f"{path.name}, line {number}: times must be numbers but got {start!r} and {duration!r}"
+        start_time = duration_us = Decimal("NaN")
+    if not start_time.is_finite() or not duration_us.is_finite():
+        text = f"{path.name}, line {line_number}: times must be numbers but got {start!r} and {duration!r}"
         raise NoKernelTimes(text)
-    return KernelRun(name, type_, begun, float(took))
+    return KernelRun(name, type_, start_time, float(duration_us))
 
 
 def find_kernels(folder: Path) -> list[KernelRun]:
@@ -105,9 +108,9 @@ def find_kernels(folder: Path) -> list[KernelRun]:
         NoKernelTimes: there is no such file, or it cannot be read.
     """
     for pattern in _FILES:
-        found = sorted(folder.glob(pattern))
-        if found:
-            return sorted((r for path in found for r in read_kernels(path)), key=lambda run: run.start_us)
+        paths = sorted(folder.glob(pattern))
+        if paths:
+            return sorted((run for path in paths for run in read_kernels(path)), key=lambda run: run.start_us)
     raise NoKernelTimes("the profiler wrote neither kernel_details.csv nor op_summary_*.csv")
 
 
@@ -138,9 +141,9 @@ def require_profiler() -> Any:
     Raises:
         NoKernelTimes: the profiler does not work here.
     """
-    set_here = [name for name in _OTHER_PROFILERS if os.environ.get(name)]
-    if set_here:
-        raise NoKernelTimes(f"{set_here[0]} is set: torch_npu's profiler then collects nothing")
+    set_variables = [name for name in _OTHER_PROFILERS if os.environ.get(name)]
+    if set_variables:
+        raise NoKernelTimes(f"{set_variables[0]} is set: torch_npu's profiler then collects nothing")
     if shutil.which("msprof") is None:
         raise NoKernelTimes("msprof is not on PATH; it exports the profile: source CANN's set_env.sh")
     try:

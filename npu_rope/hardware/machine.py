@@ -44,9 +44,9 @@ def facts(device: Any) -> dict[str, Any]:
     return {
         **device.facts(),
         "simulated": simulated,
-        "cann": "simulated" if simulated else cann_versions.cann_version(_home()) or UNKNOWN,
-        "driver": "none: simulated" if simulated else _version(_DRIVER),
-        "firmware": "none: simulated" if simulated else _version(_FIRMWARE),
+        "cann": "simulated" if simulated else cann_versions.cann_version(_cann_folder()) or UNKNOWN,
+        "driver": "none: simulated" if simulated else _version_in_file(_DRIVER),
+        "firmware": "none: simulated" if simulated else _version_in_file(_FIRMWARE),
         "npu_smi": "none: simulated" if simulated else npu_smi_version(),
         **software(),
     }
@@ -66,30 +66,30 @@ def software() -> dict[str, Any]:
     }
 
 
-def _home() -> str:
+def _cann_folder() -> str:
     return os.environ.get("ASCEND_HOME_PATH") or "/nonexistent"
 
 
-def _version(path: Path) -> str:
-    return _value(path, "Version") or UNKNOWN
+def _version_in_file(path: Path) -> str:
+    return _value_in_file(path, "Version") or UNKNOWN
 
 
-def _value(path: Path, key: str) -> str | None:
+def _value_in_file(path: Path, key: str) -> str | None:
     """Return the value of a ``key=value`` line, the format of CANN's version files."""
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
-    found = re.search(rf"^\s*{key}\s*=\s*(\S+)", text, re.MULTILINE)
-    return found[1] if found else None
+    match = re.search(rf"^\s*{key}\s*=\s*(\S+)", text, re.MULTILINE)
+    return match[1] if match else None
 
 
 def npu_smi_version() -> str:
     """Return the version that npu-smi prints; the rest of its output is dropped."""
     if shutil.which("npu-smi") is None:
         return "npu-smi is not on PATH"
-    found = re.search(r"Version:?\s*([\w.]+)", _output(["npu-smi", "info"]), re.IGNORECASE)
-    return found[1] if found else UNKNOWN
+    match = re.search(r"Version:?\s*([\w.]+)", _output_of(["npu-smi", "info"]), re.IGNORECASE)
+    return match[1] if match else UNKNOWN
 
 
 def revision() -> str:
@@ -102,20 +102,22 @@ def revision() -> str:
     if commit:
         return str(commit)
     package = Path(npu_rope.__file__).parent
-    git = ["git", "-C", str(package)]
-    if not _output([*git, "ls-files", "--error-unmatch", "__init__.py"]):
+    git_command = ["git", "-C", str(package)]
+    if not _output_of([*git_command, "ls-files", "--error-unmatch", "__init__.py"]):
         return UNKNOWN  # not a checkout of npu_rope
-    commit = _output([*git, "rev-parse", "HEAD"])
-    changed = _output([*git, "status", "--porcelain", "--untracked-files=no"])
+    commit = _output_of([*git_command, "rev-parse", "HEAD"])
+    changed = _output_of([*git_command, "status", "--porcelain", "--untracked-files=no"])
     return f"{commit}{', with changes' if changed else ''}" if commit else UNKNOWN
 
 
-def _output(command: list[str]) -> str:
+def _output_of(command: list[str]) -> str:
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_SECONDS, check=False)
+        completed_process = subprocess.run(
+            command, capture_output=True, text=True, timeout=COMMAND_SECONDS, check=False
+        )
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
+    return completed_process.stdout.strip() if completed_process.returncode == 0 else ""
 
 
 def nearest_profile(chip: str, profiles: list[dict[str, Any]]) -> tuple[str | None, str]:
@@ -123,16 +125,16 @@ def nearest_profile(chip: str, profiles: list[dict[str, Any]]) -> tuple[str | No
 
     A variant such as Ascend910B2C has the profile of Ascend910B2, with which its name begins.
     """
-    by_name = {str(p["name"]): p for p in profiles}
+    by_name = {str(profile["name"]): profile for profile in profiles}
     if chip in by_name:
         return chip, ""
-    candidates = sorted((n for n in by_name if chip.startswith(n)), key=len, reverse=True)
+    candidates = sorted((name for name in by_name if chip.startswith(name)), key=len, reverse=True)
     soc = chips.soc_of(chip)
     candidates += [name for name in by_name if soc and chips.soc_of(name) == soc]
     if not candidates:
         return None, f"the simulator has no profile of {chip}; it has {', '.join(by_name)}"
-    used = candidates[0]
-    return used, f"the simulator has no profile of {chip}: {used}'s is used, whose sizes may differ"
+    nearest = candidates[0]
+    return nearest, f"the simulator has no profile of {chip}: {nearest}'s is used, whose sizes may differ"
 
 
 def is_simulated() -> bool:

@@ -21,8 +21,8 @@ def html_of(document: Document) -> str:
     return "\n".join(_page(document)) + "\n"
 
 
-def _page(d: Document) -> Iterator[str]:
-    chip = str(d["machine"].get("chip", "unknown chip"))
+def _page(document: Document) -> Iterator[str]:
+    chip = str(document["machine"].get("chip", "unknown chip"))
     title = f"npu_rope on {chip}"
     yield "<!doctype html>"
     yield '<html lang="en"><head><meta charset="utf-8">'
@@ -31,45 +31,45 @@ def _page(d: Document) -> Iterator[str]:
         '<meta http-equiv="Content-Security-Policy"'
         " content=\"default-src 'none'; style-src 'unsafe-inline'; img-src data:\">"
     )
-    yield f"<title>{'SIMULATED: ' if d['simulated'] else ''}{escape(title)}</title>"
+    yield f"<title>{'SIMULATED: ' if document['simulated'] else ''}{escape(title)}</title>"
     yield f"<style>{STYLE}</style></head><body>"
-    if d["simulated"]:
+    if document["simulated"]:
         yield f'<div class="banner" role="note">{SIMULATED}</div>'
     yield "<header>"
-    yield f"<h1>Hardware report: {escape(title)}{_badge(d)}</h1>"
-    yield f'<p class="soft">{escape(_when(d))}</p>'
+    yield f"<h1>Hardware report: {escape(title)}{_badge(document)}</h1>"
+    yield f'<p class="soft">{escape(_describe_run(document))}</p>'
     yield "</header>"
     sections = (
         ("verdict", "Verdict", _verdict),
         ("machine", "Machine", _machine),
         ("validate", "Correctness: validate", _validate),
         ("operators", "Operators", _operators),
-        ("model", "Error of the timing model", _model),
-        ("missing", "What was not done", _not_done),
+        ("model", "Error of the timing model", _timing_model),
+        ("missing", "What was not done", _missing_steps),
         ("left-out", "Left out of this report", _left_out),
         ("doctor", "Doctor", _doctor),
     )
     links = "".join(f'<li><a href="#{id_}">{name}</a></li>' for id_, name, _ in sections)
     yield f'<nav aria-label="Sections"><ul>{links}</ul></nav><main>'
     for id_, name, section in sections:
-        yield f'<section aria-labelledby="{id_}"><h2 id="{id_}">{name}{_badge(d)}</h2>'
-        yield from section(d)
+        yield f'<section aria-labelledby="{id_}"><h2 id="{id_}">{name}{_badge(document)}</h2>'
+        yield from section(document)
         yield "</section>"
     yield (
-        f"<footer>{escape(d['schema'])}, version {d['schema_version']}. The JSON file beside this page has"
-        " these numbers and more.</footer>"
+        f"<footer>{escape(document['schema'])}, version {document['schema_version']}. The JSON file beside"
+        " this page has these numbers and more.</footer>"
     )
     yield "</main></body></html>"
 
 
-def _badge(d: Document) -> str:
-    return ' <span class="mark warn">SIMULATED</span>' if d["simulated"] else ""
+def _badge(document: Document) -> str:
+    return ' <span class="mark warn">SIMULATED</span>' if document["simulated"] else ""
 
 
-def _when(d: Document) -> str:
-    how = "quick: few shapes and cases" if d["options"].get("quick") else "full"
-    state = "" if d["complete"] else "; not finished"
-    return f"{d['created']}, {d['seconds']:g} seconds, {how}{state}"
+def _describe_run(document: Document) -> str:
+    how = "quick: few shapes and cases" if document["options"].get("quick") else "full"
+    state = "" if document["complete"] else "; not finished"
+    return f"{document['created']}, {document['seconds']:g} seconds, {how}{state}"
 
 
 # ---- pieces ------------------------------------------------------------------------------------------
@@ -78,19 +78,22 @@ def _when(d: Document) -> str:
 def _table(
     caption: str, titles: Sequence[str], rows: Iterable[tuple[Row, bool]], numbers: Sequence[int]
 ) -> str:
-    """Return a table. Each row has a mark if it is wrong. numbers: the columns with numbers."""
-    side = [' class="n"' if i in numbers else "" for i in range(len(titles))]
-    head = "".join(f'<th scope="col"{s}>{escape(t)}</th>' for t, s in zip(titles, side, strict=True))
+    """Return a table. ``rows`` holds each row's cells and whether the row is wrong. ``numbers`` holds the
+    indices of the columns with numbers, which are aligned to the right."""
+    css_classes = [' class="n"' if i in numbers else "" for i in range(len(titles))]
+    title_cells = "".join(
+        f'<th scope="col"{css}>{escape(title)}</th>' for title, css in zip(titles, css_classes, strict=True)
+    )
     body = []
-    for row, wrong in rows:
+    for row, is_wrong in rows:
         cells = f'<th scope="row">{row[0]}</th>'
-        cells += "".join(f"<td{s}>{c}</td>" for c, s in zip(row[1:], side[1:], strict=True))
-        kind = ' class="wrong"' if wrong else ""
+        cells += "".join(f"<td{css}>{cell}</td>" for cell, css in zip(row[1:], css_classes[1:], strict=True))
+        kind = ' class="wrong"' if is_wrong else ""
         body.append(f"<tr{kind}>{cells}</tr>")
     # A region that scrolls sideways must be reachable by keyboard.
     return (
         f'<div class="scroll" role="region" tabindex="0" aria-label="{escape(_plain(caption))}"><table>'
-        f"<caption>{caption}</caption><thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table></div>"
+        f"<caption>{caption}</caption><thead><tr>{title_cells}</tr></thead><tbody>{''.join(body)}</tbody></table></div>"
     )
 
 
@@ -99,7 +102,7 @@ def _plain(caption: str) -> str:
 
 
 def _facts(caption: str, facts: Iterable[tuple[str, str]]) -> str:
-    rows = "".join(f'<tr><th scope="row">{escape(k)}</th><td>{v}</td></tr>' for k, v in facts)
+    rows = "".join(f'<tr><th scope="row">{escape(name)}</th><td>{value}</td></tr>' for name, value in facts)
     table = f'<table class="facts"><caption>{caption}</caption><tbody>{rows}</tbody></table>'
     return f'<div class="scroll">{table}</div>'
 
@@ -108,31 +111,31 @@ def _mark(text: str, kind: str) -> str:
     return f'<span class="mark {kind}">{escape(text)}</span>'
 
 
-def _number(value: Any, form: str) -> str:
+def _number(value: Any, format_spec: str) -> str:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return "–" if value is None else escape(str(value))
-    return format(value, form)
+    return format(value, format_spec)
 
 
 def _ratio(value: Any) -> str:
-    large = isinstance(value, (int, float)) and value >= LARGE_RATIO
-    return _number(value, ".3g" if large else ".2f")
+    is_large = isinstance(value, (int, float)) and value >= LARGE_RATIO
+    return _number(value, ".3g" if is_large else ".2f")
 
 
-def _us(value: float) -> str:
+def _format_us(value: float) -> str:
     return f"{value:,.1f}" if value >= 100 else f"{value:.2f}"
 
 
 # ---- sections ----------------------------------------------------------------------------------------
 
 
-def _verdict(d: Document) -> Iterator[str]:
-    found = d["verdict"]
-    kind = {CORRECT: "good", WRONG: "bad"}.get(found["status"], "warn")
-    machine, model = d["machine"], d["timing_model"] or {}
+def _verdict(document: Document) -> Iterator[str]:
+    summary = document["verdict"]
+    kind = {CORRECT: "good", WRONG: "bad"}.get(summary["status"], "warn")
+    machine, model = document["machine"], document["timing_model"] or {}
     error = model.get("all")
     cards = [
-        ("Results", _mark(found["status"], kind), escape(found["text"])),
+        ("Results", _mark(summary["status"], kind), escape(summary["text"])),
         (
             "Chip",
             escape(str(machine.get("chip", "unknown"))),
@@ -148,7 +151,7 @@ def _verdict(d: Document) -> Iterator[str]:
             (
                 "Measured / predicted",
                 note,
-                "the simulation has no device times" if d["simulated"] else "",
+                "the simulation has no device times" if document["simulated"] else "",
             )
         )
     yield '<div class="cards">'
@@ -179,8 +182,8 @@ _FACT_NAMES = {
 }
 
 
-def _machine(d: Document) -> Iterator[str]:
-    facts = d["machine"]
+def _machine(document: Document) -> Iterator[str]:
+    facts = document["machine"]
     rows = []
     for key, value in facts.items():
         if key == "variables":
@@ -190,51 +193,51 @@ def _machine(d: Document) -> Iterator[str]:
             text = f"{value:,}"
         rows.append((_FACT_NAMES.get(key, key), escape(text)))
     rows += [(name, f"<code>{escape(value)}</code>") for name, value in facts.get("variables", {}).items()]
-    yield _facts(f"Versions and settings{_badge(d)}", rows)
+    yield _facts(f"Versions and settings{_badge(document)}", rows)
 
 
-def _validate(d: Document) -> Iterator[str]:
-    found = d["validate"]
-    if found is None:
+def _validate(document: Document) -> Iterator[str]:
+    summary = document["validate"]
+    if summary is None:
         yield "<p>Not run.</p>"
         return
-    wrong = found[WRONG] + found["lost"]
+    wrong = summary[WRONG] + summary["lost"]
     yield (
-        f"<p>{found[CORRECT]} of {found['cases'] - found['unsupported']} cases are within their bounds around"
-        f" the float64 reference; {wrong} are not; {found['unsupported']} are not supported on this chip or"
-        f" by this operator{_not_run(found)}.</p>"
+        f"<p>{summary[CORRECT]} of {summary['cases'] - summary['unsupported']} cases are within their bounds"
+        f" around the float64 reference; {wrong} are not; {summary['unsupported']} are not supported on this"
+        f" chip or by this operator{_not_run(summary)}.</p>"
     )
     rows = [
         (
             [
-                escape(f"{r['suite']}: {r['op']}"),
-                *(str(r[name]) for name in ("cases", CORRECT, WRONG, "lost", "unsupported")),
-                _ratio(r["largest_error_over_bound"]),
+                escape(f"{suite_row['suite']}: {suite_row['op']}"),
+                *(str(suite_row[name]) for name in ("cases", CORRECT, WRONG, "lost", "unsupported")),
+                _ratio(suite_row["largest_error_over_bound"]),
             ],
-            bool(r[WRONG] + r["lost"]),
+            bool(suite_row[WRONG] + suite_row["lost"]),
         )
-        for r in found["by_suite"]
+        for suite_row in summary["by_suite"]
     ]
     titles = ("suite", "cases", "correct", "wrong", "lost", "not supported", "largest error / bound")
-    yield _table(f"Cases of npu-rope validate on back end npu{_badge(d)}", titles, rows, range(1, 7))
-    for reason, count in found["unsupported_because"].items():
+    yield _table(f"Cases of npu-rope validate on back end npu{_badge(document)}", titles, rows, range(1, 7))
+    for reason, count in summary["unsupported_because"].items():
         yield f'<p class="soft">{count} not supported: {escape(reason)}</p>'
-    if found["failures"]:
-        yield f"<h3>{len(found['failures'])} cases that are not correct{_badge(d)}</h3>"
-    for failure in found["failures"]:
+    if summary["failures"]:
+        yield f"<h3>{len(summary['failures'])} cases that are not correct{_badge(document)}</h3>"
+    for failure in summary["failures"]:
         yield _failure(f"{failure['suite']}: {failure['name']}", failure["verdict"], failure)
 
 
-def _not_run(found: Mapping[str, Any]) -> str:
-    return f"; {found['not_run']} were not run" if found["not_run"] else ""
+def _not_run(summary: Mapping[str, Any]) -> str:
+    return f"; {summary['not_run']} were not run" if summary["not_run"] else ""
 
 
 def _failure(name: str, verdict: str, failure: Mapping[str, Any]) -> str:
     printed = failure.get("printed")
-    more = f"<p>The process printed:</p><pre>{escape(printed)}</pre>" if printed else ""
+    printed_text = f"<p>The process printed:</p><pre>{escape(printed)}</pre>" if printed else ""
     return (
         f"<details open><summary>{_mark(verdict, 'bad')} {escape(name)}</summary>"
-        f"<p>{escape(failure['message'])}</p>{more}"
+        f"<p>{escape(failure['message'])}</p>{printed_text}"
         f"<p>Repeat it with:</p><pre>{escape(failure['repeat'])}</pre></details>"
     )
 
@@ -245,8 +248,9 @@ _TITLES = (
 )  # fmt: skip
 
 
-def _operators(d: Document) -> Iterator[str]:
-    methods = {c["measured"]["method"] for o in d["operators"] for c in o["calls"] if c["measured"]}
+def _operators(document: Document) -> Iterator[str]:
+    calls = [call for operator in document["operators"] for call in operator["calls"]]
+    methods = {call["measured"]["method"] for call in calls if call["measured"]}
     yield (
         "<p>Each call's result is compared with the float64 reference: an error / bound of at most 1 is"
         " correct. Measured: the median of the call's launches on the device. Predicted: the simulator's"
@@ -254,14 +258,16 @@ def _operators(d: Document) -> Iterator[str]:
     )
     for method in sorted(methods):
         yield f"<p><b>{method}</b>: {escape(MEANING[method])}.</p>"
-    for operator in d["operators"]:
-        yield f"<h3>{escape(operator['operator'])}{_badge(d)}</h3>"
+    for operator in document["operators"]:
+        yield f"<h3>{escape(operator['operator'])}{_badge(document)}</h3>"
         rows = [(_call_row(call), call["correct"] is False) for call in operator["calls"]]
-        caption = f"{escape(operator['operator'])}: kernel {escape(operator['kernel'])}{_badge(d)}"
+        caption = f"{escape(operator['operator'])}: kernel {escape(operator['kernel'])}{_badge(document)}"
         yield _table(caption, _TITLES, rows, (4, 5, 7, 8, 9, 10))
         for call in operator["calls"]:
             if call["correct"] is False:
-                yield _failure(call["id"], WRONG, {**call, "message": call["message"] or _worst(call)})
+                yield _failure(
+                    call["id"], WRONG, {**call, "message": call["message"] or _describe_worst(call)}
+                )
 
 
 def _call_row(call: Mapping[str, Any]) -> Row:
@@ -274,9 +280,9 @@ def _call_row(call: Mapping[str, Any]) -> Row:
         escape(SHORT[call["dtype"]]),
         result[call["correct"]],
         _ratio(call["error_over_bound"]),
-        f"{_us(measured['us'])}<br>{_range(measured)}" if measured else note,
+        f"{_format_us(measured['us'])}<br>{_range(measured)}" if measured else note,
         escape(measured["method"]) if measured else "–",
-        _us(predicted["microseconds"])
+        _format_us(predicted["microseconds"])
         if predicted
         else f'<span class="soft">{escape(call["predicted_note"])}</span>',
         f"{predicted['cycles']:,.0f}" if predicted else "–",
@@ -286,10 +292,10 @@ def _call_row(call: Mapping[str, Any]) -> Row:
 
 
 def _range(measured: Mapping[str, Any]) -> str:
-    return f'<small class="soft">{_us(measured["min_us"])} to {_us(measured["max_us"])}</small>'
+    return f'<small class="soft">{_format_us(measured["min_us"])} to {_format_us(measured["max_us"])}</small>'
 
 
-def _worst(call: Mapping[str, Any]) -> str:
+def _describe_worst(call: Mapping[str, Any]) -> str:
     worst = call["worst"]
     if not worst:
         return "no element could be compared"
@@ -302,8 +308,8 @@ def _worst(call: Mapping[str, Any]) -> str:
     )
 
 
-def _model(d: Document) -> Iterator[str]:
-    model = d["timing_model"] or {}
+def _timing_model(document: Document) -> Iterator[str]:
+    model = document["timing_model"] or {}
     if model.get("profile"):
         yield f"<p>Predicted with the simulator's profile of {escape(model['profile'])}.</p>"
     if model.get("profile_note"):
@@ -317,19 +323,19 @@ def _model(d: Document) -> Iterator[str]:
     rows = [
         (
             [
-                escape(g["of"]),
-                str(g["calls"]),
-                f"{g['median_ratio']:.2f}",
-                f"{g['worst_ratio']:.2f}",
-                escape(g["worst_call"]),
-                _us(g["median_difference_us"])
-                if g["median_difference_us"] >= 0
-                else f"{g['median_difference_us']:.2f}",
-                escape(", ".join(f"{n} by {m}" for m, n in g["methods"].items())),
+                escape(group["of"]),
+                str(group["calls"]),
+                f"{group['median_ratio']:.2f}",
+                f"{group['worst_ratio']:.2f}",
+                escape(group["worst_call"]),
+                _format_us(group["median_difference_us"])
+                if group["median_difference_us"] >= 0
+                else f"{group['median_difference_us']:.2f}",
+                escape(", ".join(f"{count} by {method}" for method, count in group["methods"].items())),
             ],
             False,
         )
-        for g in groups
+        for group in groups
     ]
     titles = (
         "calls",
@@ -341,50 +347,50 @@ def _model(d: Document) -> Iterator[str]:
         "measured by",
     )
     yield _table("Measured time over predicted time", titles, rows, (1, 2, 3, 5))
-    yield from plot(d)
+    yield from plot(document)
     for caveat in model["caveats"]:
         yield f'<p class="soft">{escape(caveat)}</p>'
 
 
-def _not_done(d: Document) -> Iterator[str]:
-    if not d["not_done"]:
+def _missing_steps(document: Document) -> Iterator[str]:
+    if not document["not_done"]:
         yield "<p>Nothing: every step was done.</p>"
         return
     rows = [
         (
             [
-                escape(n["what"]),
-                _mark(*(("failed", "bad") if n["failed"] else ("not done", "warn"))),
-                escape(n["why"]),
+                escape(step["what"]),
+                _mark(*(("failed", "bad") if step["failed"] else ("not done", "warn"))),
+                escape(step["why"]),
             ],
-            n["failed"],
+            step["failed"],
         )
-        for n in d["not_done"]
+        for step in document["not_done"]
     ]
-    yield _table(f"Steps that are missing, and why{_badge(d)}", ("step", "", "why"), rows, ())
+    yield _table(f"Steps that are missing, and why{_badge(document)}", ("step", "", "why"), rows, ())
 
 
-def _left_out(d: Document) -> Iterator[str]:
+def _left_out(document: Document) -> Iterator[str]:
     yield "<p>Read the report before you send it. It leaves out or renames:</p><ul>"
-    for text in d["left_out"]:
+    for text in document["left_out"]:
         yield f"<li>{escape(text)}</li>"
     yield "</ul>"
 
 
-def _doctor(d: Document) -> Iterator[str]:
-    if not d["doctor"]:
+def _doctor(document: Document) -> Iterator[str]:
+    if not document["doctor"]:
         yield "<p>Not run.</p>"
         return
     marks = {True: _mark("yes", "good"), False: _mark("no", "warn"), None: ""}
-    for group in dict.fromkeys(f["group"] for f in d["doctor"]):
-        own = [f for f in d["doctor"] if f["group"] == group]
+    for group in dict.fromkeys(finding["group"] for finding in document["doctor"]):
+        findings_of_group = [finding for finding in document["doctor"] if finding["group"] == group]
         rows = [
             (
-                f["piece"],
-                f"{marks[f['present']]} {escape(f['detail'])}"
-                + (f'<br><span class="soft">{escape(f["remedy"])}</span>' if f["remedy"] else ""),
+                finding["piece"],
+                f"{marks[finding['present']]} {escape(finding['detail'])}"
+                + (f'<br><span class="soft">{escape(finding["remedy"])}</span>' if finding["remedy"] else ""),
             )
-            for f in own
+            for finding in findings_of_group
         ]
-        facts = _facts(_badge(d) or escape(group), rows)
+        facts = _facts(_badge(document) or escape(group), rows)
         yield f"<details><summary>{escape(group)}</summary>{facts}</details>"

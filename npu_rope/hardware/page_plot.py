@@ -3,46 +3,53 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from html import escape
 
 from npu_rope.hardware.document import Document
 
-WIDTH, HEIGHT, LEFT, BOTTOM, TOP = 560, 400, 60, 350, 20
+# In the units of the picture: its size, and the edges of the plotted area.
+WIDTH, HEIGHT = 560, 400
+LEFT, RIGHT, TOP, BOTTOM = 60, WIDTH - 20, 20, 350
 
 
-def plot(d: Document) -> Iterator[str]:
+def plot(document: Document) -> Iterator[str]:
     """Yield the plot of each call's measured time over its predicted time, both axes logarithmic."""
     points = [
         (call["predicted"]["microseconds"], call["measured"]["us"], call["id"])
-        for operator in d["operators"]
+        for operator in document["operators"]
         for call in operator["calls"]
         if call["measured_over_predicted"] is not None
     ]
-    values = [value for x, y, _ in points for value in (x, y)]
-    low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
+    times = [time for predicted, measured, _ in points for time in (predicted, measured)]
+    low, high = math.floor(math.log10(min(times))), math.ceil(math.log10(max(times)))
     high = max(high, low + 1)
 
-    def scale(value: float, begin: float, end: float) -> float:
-        return begin + (math.log10(value) - low) / (high - low) * (end - begin)
+    def scale(time: float, begin: float, end: float) -> float:
+        return begin + (math.log10(time) - low) / (high - low) * (end - begin)
 
-    x: Callable[[float], float] = lambda value: scale(value, LEFT, WIDTH - 20)  # noqa: E731
-    y: Callable[[float], float] = lambda value: scale(value, BOTTOM, TOP)  # noqa: E731
+    def x_of(time: float) -> float:
+        return scale(time, LEFT, RIGHT)
+
+    def y_of(time: float) -> float:
+        return scale(time, BOTTOM, TOP)
+
     label = "Measured over predicted time of each call"
     yield f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{label}">'
     for power in range(low, high + 1):
-        at, text = 10.0**power, f"{10.0**power:g}"
-        yield f'<line class="axis" x1="{x(at):.1f}" y1="{TOP}" x2="{x(at):.1f}" y2="{BOTTOM}"/>'
-        yield f'<line class="axis" x1="{LEFT}" y1="{y(at):.1f}" x2="{WIDTH - 20}" y2="{y(at):.1f}"/>'
-        yield f'<text x="{x(at):.1f}" y="{BOTTOM + 18}" text-anchor="middle">{text}</text>'
-        yield f'<text x="{LEFT - 8}" y="{y(at) + 4:.1f}" text-anchor="end">{text}</text>'
-    ends = 10.0**low, 10.0**high
-    yield f'<line class="equal" x1="{x(ends[0])}" y1="{y(ends[0])}" x2="{x(ends[1])}" y2="{y(ends[1])}"/>'
+        x, y, text = x_of(10.0**power), y_of(10.0**power), f"{10.0**power:g}"
+        yield f'<line class="axis" x1="{x:.1f}" y1="{TOP}" x2="{x:.1f}" y2="{BOTTOM}"/>'
+        yield f'<line class="axis" x1="{LEFT}" y1="{y:.1f}" x2="{RIGHT}" y2="{y:.1f}"/>'
+        yield f'<text x="{x:.1f}" y="{BOTTOM + 18}" text-anchor="middle">{text}</text>'
+        yield f'<text x="{LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{text}</text>'
+    x1, x2 = x_of(10.0**low), x_of(10.0**high)
+    y1, y2 = y_of(10.0**low), y_of(10.0**high)
+    yield f'<line class="equal" x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}"/>'
     for predicted, measured, id_ in points:
         text = escape(f"{id_}: predicted {predicted:.2f} us, measured {measured:.2f} us")
-        place = f'cx="{x(predicted):.1f}" cy="{y(measured):.1f}"'
+        place = f'cx="{x_of(predicted):.1f}" cy="{y_of(measured):.1f}"'
         yield f'<circle {place} r="4"><title>{text}</title></circle>'
-    middle = (LEFT + WIDTH - 20) / 2
+    middle = (LEFT + RIGHT) / 2
     yield f'<text x="{middle}" y="{HEIGHT - 8}" text-anchor="middle">predicted, us</text>'
     centre = (TOP + BOTTOM) / 2
     rotation = f'transform="rotate(-90 14 {centre})"'

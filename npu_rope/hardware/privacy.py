@@ -56,14 +56,14 @@ def installation() -> dict[str, str]:
     return {folder: name for folder, name in folders.items() if folder not in ("", "/")}
 
 
-def names() -> list[str]:
+def private_names() -> list[str]:
     """Return the names of the host and the user, except short and common ones."""
     found = {socket.gethostname(), socket.getfqdn(), os.environ.get("HOSTNAME", "")}
     found |= {name.partition(".")[0] for name in found}
     with suppress(KeyError, OSError):  # a user without a name
         found.add(getpass.getuser())
-    wanted = {n for n in found if len(n) >= _SHORTEST_NAME and n.lower() not in _COMMON_NAMES}
-    return sorted(wanted, key=len, reverse=True)
+    private = {name for name in found if len(name) >= _SHORTEST_NAME and name.lower() not in _COMMON_NAMES}
+    return sorted(private, key=len, reverse=True)
 
 
 class Scrubber:
@@ -71,16 +71,16 @@ class Scrubber:
 
     def __init__(self, folders: Mapping[str, str] | None = None, private: list[str] | None = None) -> None:
         self.folders = installation() if folders is None else dict(folders)
-        private = names() if private is None else private
+        private = private_names() if private is None else private
         self._names = (
-            re.compile("|".join(rf"(?<!\w){re.escape(n)}(?!\w)" for n in private)) if private else None
+            re.compile("|".join(rf"(?<!\w){re.escape(name)}(?!\w)" for name in private)) if private else None
         )
 
     def text(self, text: str) -> str:
         """Return the text with the names of the installation's folders, and without private facts."""
         for folder in sorted(self.folders, key=len, reverse=True):
             text = re.sub(rf"{re.escape(folder)}(?=/|[^\w.\-/]|$)", self.folders[folder], text)
-        text = _PATH.sub(lambda m: m[0] if _PUBLIC.match(m[0]) else "<path>", text)
+        text = _PATH.sub(lambda match: match[0] if _PUBLIC.match(match[0]) else "<path>", text)
         return self._names.sub("<name>", text) if self._names else text
 
     def clean(self, value: Any) -> Any:
@@ -88,7 +88,7 @@ class Scrubber:
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, Mapping):
-            return {key: self.clean(v) for key, v in value.items()}
+            return {key: self.clean(item) for key, item in value.items()}
         if isinstance(value, (list, tuple)):
-            return [self.clean(v) for v in value]
+            return [self.clean(item) for item in value]
         return value

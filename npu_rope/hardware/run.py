@@ -1,4 +1,7 @@
-"""Run the steps of a report in order. Each step ends with a write; a failed step does not stop the next."""
+"""Run the steps of a hardware report in order, and write the report after each step.
+
+After a failed step the next one still runs.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +26,8 @@ from npu_rope.hardware.supervisor import Work
 from npu_rope.testing.suites import all_cases
 
 DOCTOR = (sys.executable, "-m", "npu_rope.cli", "doctor", "--json")
-DOCTOR_SECONDS = 300
-FACTS_SECONDS = 300
+DOCTOR_SECONDS = 300  # time limit
+FACTS_SECONDS = 300  # time limit
 MAX_SIMULATIONS = 4  # at the same time
 STEPS = ("doctor", "validate", "calls", "times", "predictions")
 
@@ -48,13 +51,13 @@ class Plan:
 
     Attributes:
         operators: the selected operators.
-        text: selects the calls whose id contains it.
+        name_part: selects the calls with this text in their id.
         seconds: time limit of a case or a call.
     """
 
     quick: bool = False
     operators: Sequence[str] = calls.OPERATORS
-    text: str = ""
+    name_part: str = ""
     skip: Sequence[str] = ()
     seconds: float = 300
 
@@ -64,7 +67,7 @@ class Plan:
             call
             for operator in self.operators
             for call in calls.timed_calls(operator, bfloat16=bfloat16, quick=self.quick)
-            if self.text in call.id
+            if self.name_part in call.id
         ]
 
     def cases(self) -> list[Any]:
@@ -84,7 +87,7 @@ class Plan:
         return {
             "quick": self.quick,
             "operators": list(self.operators),
-            "filter": self.text,
+            "filter": self.name_part,
             "skip": list(self.skip),
             "seconds": self.seconds,
         }
@@ -99,10 +102,11 @@ def _size(case: Any) -> int:
 
 @dataclass
 class HardwareRun:
-    """The making of one report.
+    """Makes one report.
 
     Attributes:
-        write: writes the document to files; called after each step.
+        write: writes the document to files after each step.
+        options: the workers' options.
     """
 
     plan: Plan
@@ -113,15 +117,15 @@ class HardwareRun:
     options: dict[str, Any] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.document = document.new(self.plan.as_json())
+        self.document = document.new_document(self.plan.as_json())
         self.begun = time.monotonic()
         self.options = {"quick": self.plan.quick}
         self._profile: str | None = None
         self._profile_note = "not chosen"
         self._lock = threading.Lock()
 
-    def all(self) -> Document:
-        """Run every step that is not skipped. Results are written even if a later step is interrupted."""
+    def run_steps(self) -> Document:
+        """Run every step that is not skipped. An interrupt does not lose the results of earlier steps."""
         steps: dict[str, Callable[[], None]] = {
             "doctor": self._doctor,
             "validate": self._validate,
@@ -134,13 +138,13 @@ class HardwareRun:
                 self._machine()
             for name, step in steps.items():
                 if name in self.plan.skip:
-                    document.not_done(self.document, name, "skipped, as requested")
+                    document.add_not_done(self.document, name, "skipped, as requested")
                     continue
                 with self._guarded(name):
                     step()
             self.document["complete"] = True
         except KeyboardInterrupt:
-            document.not_done(self.document, "the rest", "interrupted")
+            document.add_not_done(self.document, "the rest", "interrupted")
             raise
         finally:
             self._save()
@@ -151,38 +155,38 @@ class HardwareRun:
         try:
             yield
         except Exception as error:
-            document.not_done(self.document, name, f"{type(error).__name__}: {error}", failed=True)
+            document.add_not_done(self.document, name, f"{type(error).__name__}: {error}", failed=True)
         finally:
             self.progress.end()
             self._save()
 
     def _save(self) -> None:
-        d = self.document
-        for call in document.all_calls(d):
+        report = self.document
+        for call in document.all_calls(report):
             document.store_ratio(call)
-        d["timing_model"] = document.timing_model(d, self._profile, self._profile_note)
-        d["verdict"] = document.verdict(d)
-        d["seconds"] = round(time.monotonic() - self.begun, 1)
-        self.write(d)
+        report["timing_model"] = document.timing_model(report, self._profile, self._profile_note)
+        report["verdict"] = document.verdict_summary(report)
+        report["seconds"] = round(time.monotonic() - self.begun, 1)
+        self.write(report)
 
     # ---- the steps ------------------------------------------------------------------------------------
 
     def _machine(self) -> None:
         self.progress.begin("machine", 1)
-        d = self.document
-        d["simulated"] = machine.is_simulated()
-        d["label"] = document.SIMULATED if d["simulated"] else ""
+        report = self.document
+        report["simulated"] = machine.is_simulated()
+        report["label"] = document.SIMULATED if report["simulated"] else ""
         found: dict[str, Any] = {}
-        self._work("facts", ["machine"], FACTS_SECONDS, lambda _, result: found.update(result))
-        if why := found.get("lost") or found.get("failed"):
-            d["machine"] = machine.software()
-            document.not_done(d, "machine", f"the device does not answer: {why}", failed=True)
+        self._run_units("facts", ["machine"], FACTS_SECONDS, lambda _, result: found.update(result))
+        if reason := found.get("lost") or found.get("failed"):
+            report["machine"] = machine.software()
+            document.add_not_done(report, "machine", f"the device does not answer: {reason}", failed=True)
         else:
-            d["machine"] = found
-        chip = str(d["machine"].get("chip", machine.UNKNOWN))
+            report["machine"] = found
+        chip = str(report["machine"].get("chip", machine.UNKNOWN))
         self.options["bfloat16"] = chips.has_bfloat16(chip)
         planned = self.plan.calls(bfloat16=self.options["bfloat16"])
-        d["operators"] = document.operator_records(planned, simulated=d["simulated"])
+        report["operators"] = document.operator_records(planned, simulated=report["simulated"])
         self._choose_profile(chip)
 
     def _choose_profile(self, chip: str) -> None:
@@ -195,18 +199,23 @@ class HardwareRun:
 
     def _doctor(self) -> None:
         self.progress.begin("doctor", 1)
-        done = subprocess.run(DOCTOR, capture_output=True, text=True, timeout=DOCTOR_SECONDS, check=False)
-        if done.returncode:
-            raise RuntimeError(f"doctor ended with status {done.returncode}: {done.stderr.strip()[-500:]}")
-        self.document["doctor"] = json.loads(done.stdout)
+        process = subprocess.run(DOCTOR, capture_output=True, text=True, timeout=DOCTOR_SECONDS, check=False)
+        if process.returncode:
+            raise RuntimeError(
+                f"doctor ended with status {process.returncode}: {process.stderr.strip()[-500:]}"
+            )
+        self.document["doctor"] = json.loads(process.stdout)
 
     def _validate(self) -> None:
         cases = self.plan.cases()
         self.progress.begin("validate", len(cases))
         results: dict[str, dict[str, Any]] = {}
         try:
-            self._work(
-                "validate", [f"{c.suite}/{c.name}" for c in cases], self.plan.seconds, results.__setitem__
+            self._run_units(
+                "validate",
+                [f"{case.suite}/{case.name}" for case in cases],
+                self.plan.seconds,
+                results.__setitem__,
             )
         finally:
             summary = document.validate_summary(cases, results)
@@ -216,30 +225,30 @@ class HardwareRun:
         records = self._records()
         self.progress.begin("calls", len(records))
         arguments = (self.plan.seconds, lambda id_, result: document.store_check(records[id_], result))
-        self._work("check", list(records), *arguments)
+        self._run_units("check", list(records), *arguments)
 
     def _time(self) -> None:
-        """Time the calls that raised nothing, even if their results are wrong."""
-        d = self.document
+        """Time the calls that raised no error, even if their results are wrong."""
+        report = self.document
         by_operator = {
             operator["operator"]: ids
-            for operator in d["operators"]
+            for operator in report["operators"]
             if (ids := [call["id"] for call in operator["calls"] if not call["message"]])
         }
         self.progress.begin("times", len(by_operator))
         options = {**self.options, "time": by_operator}
-        seconds = self.plan.seconds * 4  # an operator's calls, and the profiler's export
-        self._work("time", list(by_operator), seconds, self._put_times, options)
-        if d["simulated"]:
-            document.not_done(d, "times on the device", document.NOT_MEASURED)
+        seconds = self.plan.seconds * 4  # for all calls of an operator and the profiler's export
+        self._run_units("time", list(by_operator), seconds, self._store_times, options)
+        if report["simulated"]:
+            document.add_not_done(report, "times on the device", document.NOT_MEASURED)
 
-    def _put_times(self, operator: str, result: dict[str, Any]) -> None:
-        if why := result.get("lost") or result.get("failed"):
-            document.not_done(self.document, f"times of {operator}", why, failed=True)
+    def _store_times(self, operator: str, result: dict[str, Any]) -> None:
+        if reason := result.get("lost") or result.get("failed"):
+            document.add_not_done(self.document, f"times of {operator}", reason, failed=True)
             return
-        if why := result["why_not_profiler"]:
-            text = f"timed by events instead, which includes launch gaps: {why}"
-            document.not_done(self.document, f"profile of {operator}", text)
+        if reason := result["why_not_profiler"]:
+            text = f"timed by events instead, which includes launch gaps: {reason}"
+            document.add_not_done(self.document, f"profile of {operator}", text)
         records = self._records()
         for id_, time_ in result["times"].items():
             records[id_] |= {"measured": time_, "measured_note": ""}
@@ -248,39 +257,43 @@ class HardwareRun:
         records = self._records()
         self.progress.begin("predictions", len(records))
         if self._profile is None:
-            document.not_done(self.document, "predictions", self._profile_note)
+            document.add_not_done(self.document, "predictions", self._profile_note)
             return
         profile = self._profile
         options = {**self.options, "profile": profile}
 
-        def put(id_: str, result: dict[str, Any]) -> None:
+        def store(id_: str, result: dict[str, Any]) -> None:
             document.store_prediction(records[id_], result, profile)
             if "cycles" not in result:
-                why = result.get("lost") or result.get("failed") or "no cycles"
-                document.not_done(self.document, f"prediction of {id_}", why, failed=True)
+                reason = result.get("lost") or result.get("failed") or "no cycles"
+                document.add_not_done(self.document, f"prediction of {id_}", reason, failed=True)
 
         processes = max(1, min(MAX_SIMULATIONS, (cpu_count() or 1) // 2))
-        parts = [list(records)[k::processes] for k in range(processes)]
+        groups = [list(records)[i::processes] for i in range(processes)]
         with ThreadPoolExecutor(processes) as pool:
-            arguments = (self.plan.seconds, put, options)
-            done = [pool.submit(self._work, "predict", part, *arguments) for part in parts if part]
-        for part in done:
-            part.result()
+            arguments = (self.plan.seconds, store, options)
+            simulations = [
+                pool.submit(self._run_units, "predict", group, *arguments) for group in groups if group
+            ]
+        for simulation in simulations:
+            simulation.result()
 
     def _records(self) -> dict[str, dict[str, Any]]:
         return {call["id"]: call for call in document.all_calls(self.document)}
 
-    def _work(
+    def _run_units(
         self,
         kind: str,
         units: Sequence[str],
         seconds: float,
-        put: Callable[[str, dict[str, Any]], None],
+        store: Callable[[str, dict[str, Any]], None],
         options: dict[str, Any] | None = None,
     ) -> None:
-        def take(unit: str, result: dict[str, Any]) -> None:
+        def store_and_advance(unit: str, result: dict[str, Any]) -> None:
             with self._lock:
-                put(unit, result)
+                store(unit, result)
                 self.progress.advance(unit)
 
-        supervisor.run(Work(kind, units, self.options if options is None else options, seconds, take))
+        supervisor.run(
+            Work(kind, units, self.options if options is None else options, seconds, store_and_advance)
+        )

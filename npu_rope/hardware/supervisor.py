@@ -1,4 +1,4 @@
-"""Run a worker (``worker.py``), and start another one if it is lost, so that the other units still run."""
+"""Run workers (``worker.py``). If a worker is lost, start another one for the remaining units."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from typing import IO, Any
 
 WORKER = (sys.executable, "-m", "npu_rope.hardware.worker")
-START_SECONDS = 300  # until a unit begins; the first one waits for torch_npu and CANN to load
-END_SECONDS = 60
-MAX_LOST = 8  # lost workers of one kind; the remaining units are then not tried
+START_SECONDS = 300  # limit until a unit begins; the first unit waits for torch_npu and CANN to load
+END_SECONDS = 60  # limit until a process that has sent all results ends
+MAX_LOST = 8  # after this number of lost workers, the remaining units are not tried
 _END = object()
 
 
@@ -27,8 +27,9 @@ class Work:
 
     Attributes:
         seconds: time limit of one unit.
-        on_result: called for each unit. Every unit gets one result, which is ``{"lost": why}``
-            if its process ended or was stopped.
+        on_result: called once for each unit. A unit whose process ended or was stopped
+            has the result ``{"lost": reason}``.
+        lost: the number of lost workers.
     """
 
     kind: str
@@ -67,18 +68,18 @@ def _run_one_process(work: Work) -> None:
         reader.start()
         try:
             _send_request(process, work)
-            unit, why = _receive_results(work, lines)
-            if why is None:
+            unit, reason = _receive_results(work, lines)
+            if reason is None:
                 _wait_for_end(process)
         finally:
             process.kill()
             status = process.wait()
             reader.join(END_SECONDS)  # not forever: a child process may keep the pipe open
-        if why is None:
+        if reason is None:
             return
         work.lost += 1
-        why = why or _ended(status)
-        work.finish(unit or work.remaining[0], {"lost": why, "printed": _tail(errors)})
+        reason = reason or _describe_end(status)
+        work.finish(unit or work.remaining[0], {"lost": reason, "printed": _last_output(errors)})
 
 
 def _send_request(process: subprocess.Popen[bytes], work: Work) -> None:
@@ -104,7 +105,8 @@ def _read(process: subprocess.Popen[bytes], lines: queue.Queue[Any]) -> None:
 
 
 def _receive_results(work: Work, lines: queue.Queue[Any]) -> tuple[str | None, str | None]:
-    """Return the lost unit and the reason: None if nothing was lost, empty if the process ended."""
+    """Return the lost unit and the reason. The reason is None if nothing was lost, and empty if the process
+    ended."""
     unit: str | None = None
     limit: float = START_SECONDS
     while True:
@@ -128,7 +130,7 @@ def _receive_results(work: Work, lines: queue.Queue[Any]) -> tuple[str | None, s
             return None, None
 
 
-def _ended(status: int) -> str:
+def _describe_end(status: int) -> str:
     if status >= 0:
         return f"its process ended with status {status}"
     try:
@@ -138,8 +140,8 @@ def _ended(status: int) -> str:
     return f"its process was ended by signal {name}"
 
 
-def _tail(errors: IO[bytes], size: int = 2000) -> str:
+def _last_output(errors: IO[bytes], characters: int = 2000) -> str:
     """Return the last characters of the output."""
     end = errors.seek(0, 2)
-    errors.seek(max(0, end - size))
+    errors.seek(max(0, end - characters))
     return errors.read().decode(errors="replace").strip()

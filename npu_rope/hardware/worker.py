@@ -1,10 +1,12 @@
-"""A process of the report that runs a list of units and reports the result of each.
+"""A process of the hardware report that runs a list of units and reports the result of each.
 
-The report's own process starts it (``supervisor.py``), so that a crash, or a call that never ends, costs only
-one result. It reads one JSON object from standard input, ``{"kind", "units", "options"}``, and writes one
-JSON object per line: ``{"begin": unit}``, ``{"unit", "result"}``, and ``{"end": true}``, or
-``{"stop": reason}`` if the device failed and a new process must continue. All other output goes to standard
-error.
+``supervisor.py`` starts it, so that a crash, or a call that never ends, loses only one result. A unit is a
+case of ``npu-rope validate``, a call, an operator or the machine's facts.
+
+The worker reads one JSON object from standard input, ``{"kind", "units", "options"}``. It writes one JSON
+object per line: for each unit ``{"begin": unit}`` and ``{"unit", "result"}``, then ``{"end": true}``. It
+writes ``{"stop": reason}`` if the device failed and a new process must continue. All other output goes to
+standard error.
 """
 
 from __future__ import annotations
@@ -31,15 +33,18 @@ from npu_rope.testing.suites import all_cases, judge
 
 Options = Mapping[str, Any]
 Device: Callable[[], Any] = NpuDevice
-WARM_UP, LAUNCHES = 5, 20
+WARM_UP_LAUNCHES, LAUNCHES = 5, 20  # of each call that is timed
+EVENT_SAMPLES = 3  # times of LAUNCHES launches, if events measure
 # Errors that count as a wrong result: a refused call, or an unexpected write to memory.
 CALL_ERRORS = (ValueError, TypeError, AssertionError, RuntimeError, NotImplementedError)
 
 
 def chosen_calls(options: Options) -> dict[str, TimedCall]:
     """Return the calls that the options select, by id."""
-    how = {"bfloat16": options.get("bfloat16", True), "quick": options.get("quick", False)}
-    return {call.id: call for operator in calls.OPERATORS for call in calls.timed_calls(operator, **how)}
+    selection = {"bfloat16": options.get("bfloat16", True), "quick": options.get("quick", False)}
+    return {
+        call.id: call for operator in calls.OPERATORS for call in calls.timed_calls(operator, **selection)
+    }
 
 
 class Worker:
@@ -80,7 +85,7 @@ class Worker:
 
     def check(self, unit: str) -> dict[str, Any]:
         """Compare a call's results on the device with float64."""
-        call = calls.make(self.calls[unit])
+        call = calls.prepare(self.calls[unit])
         try:
             results = self._run(call)
             return calls.compare(results, call.expect())
@@ -98,12 +103,14 @@ class Worker:
 
         On a simulated device, launches and events are tried, but no times are reported.
         """
-        wanted = [self.calls[id_] for id_ in self.options["time"][unit]]
-        prepared = [calls.make(call) for call in wanted]
+        wanted = [self.calls[call_id] for call_id in self.options["time"][unit]]
+        prepared = [calls.prepare(call) for call in wanted]
         on_device = [(call.tensors.map(self.device.put), call.attributes) for call in prepared]
-        runs: list[Callable[[], object]] = [partial(calls.run, t, a) for t, a in on_device]
+        runs: list[Callable[[], object]] = [
+            partial(calls.run, tensors, attributes) for tensors, attributes in on_device
+        ]
         for run in runs:
-            for _ in range(1 if self.device.simulated else WARM_UP):
+            for _ in range(1 if self.device.simulated else WARM_UP_LAUNCHES):
                 run()
         self.device.synchronize()
         if self.device.simulated:
@@ -112,7 +119,7 @@ class Worker:
             return {"times": {}, "why_not_profiler": "", "simulated": True}
         times, why_not = self._times(wanted[0].kernel, runs)
         return {
-            "times": {call.id: t for call, t in zip(wanted, times, strict=True)},
+            "times": {call.id: time for call, time in zip(wanted, times, strict=True)},
             "why_not_profiler": why_not,
         }
 
@@ -123,18 +130,18 @@ class Worker:
             with tempfile.TemporaryDirectory(prefix="npu-rope-profile-") as folder:
                 arguments = (kernel, runs, LAUNCHES, device.synchronize)
                 durations = kernel_times.profile(profiler, Path(folder), *arguments)
-            return [summary_of(d, kernel_times.BY_PROFILER) for d in durations], ""
+            return [summary_of(of_call, kernel_times.BY_PROFILER) for of_call in durations], ""
         except NoKernelTimes as error:
-            each = [[device.event_us(run, LAUNCHES) for _ in range(3)] for run in runs]
-            times = [summary_of(d, kernel_times.BY_EVENTS) for d in each]
-            return [{**t, "launches": 3 * LAUNCHES} for t in times], str(error)
+            durations = [[device.event_us(run, LAUNCHES) for _ in range(EVENT_SAMPLES)] for run in runs]
+            times = [summary_of(of_call, kernel_times.BY_EVENTS) for of_call in durations]
+            return [{**time, "launches": EVENT_SAMPLES * LAUNCHES} for time in times], str(error)
 
     def predict(self, unit: str) -> dict[str, Any]:
         """Return a call's cycles on the simulated chip."""
         simulator = library.load()
         before = simulator.launches()
         options = ascend_sim.Options(soc=self.options["profile"], one_order=True)
-        calls.simulate(calls.make(self.calls[unit]), options)
+        calls.simulate(calls.prepare(self.calls[unit]), options)
         if (launches := simulator.launches() - before) != 1:
             raise RuntimeError(f"the simulator must launch one kernel but launched {launches}")
         summary = simulator.report()["summary"]
@@ -155,7 +162,7 @@ KINDS: Mapping[str, Callable[[Worker, str], dict[str, Any]]] = {
 
 
 def is_good(result: dict[str, Any]) -> bool:
-    """Return whether nothing failed, so that the device need not be probed."""
+    """Return whether nothing failed, so that no test of the device is necessary."""
     return "failed" not in result and not result.get("message")
 
 

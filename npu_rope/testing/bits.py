@@ -1,4 +1,4 @@
-"""Run a call whose bfloat16 arrays hold bits in uint16, because NumPy has no bfloat16."""
+"""Run a call whose uint16 arrays hold the bits of bfloat16 values, because NumPy has no bfloat16."""
 
 from __future__ import annotations
 
@@ -19,31 +19,39 @@ from npu_rope.testing.chip_types import soc_of
 Array = npt.NDArray[Any]
 
 
-def tensor_of_bits(a: Array) -> Any:
+def tensor_of_bits(array: Array) -> Any:
     """Return a torch tensor on an array's memory; uint16 is bfloat16's bits."""
-    if a.dtype == np.uint16:
-        return torch.from_numpy(a.view(np.int16)).view(torch.bfloat16)
-    return torch.from_numpy(a)
+    if array.dtype == np.uint16:
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
 
 
-def c_tensor_of_bits(a: Array) -> native.CTensor:
+def c_tensor_of_bits(array: Array) -> native.CTensor:
     """Describe an array for the C library; uint16 is bfloat16's bits."""
-    dtype = "bfloat16" if a.dtype == np.uint16 else a.dtype.name
-    return native.c_tensor(a.ctypes.data, dtype, a.shape, tuple(s // a.itemsize for s in a.strides))
+    dtype = "bfloat16" if array.dtype == np.uint16 else array.dtype.name
+    return native.c_tensor(
+        array.ctypes.data, dtype, array.shape, tuple(stride // array.itemsize for stride in array.strides)
+    )
 
 
-def run_on_bits(backend: str, t: CallTensors[Array], a: Any) -> None:
-    """Run a call by the C library, the simulator, or torch on an NPU; it writes ``t.outs``.
+def run_on_bits(backend: str, tensors: CallTensors[Array], attributes: Any) -> None:
+    """Run a call by the C library, the simulator, or torch on an NPU. It writes ``tensors.outs``.
 
     Args:
-        backend: any but ``reference``.
-        t, a: the call's tensors and attributes.
+        backend: any except ``reference``.
+        tensors: the call's tensors.
+        attributes: the call's attributes.
     """
-    is_norm = isinstance(a, RmsNormAttributes)
+    is_norm = isinstance(attributes, RmsNormAttributes)
     executors: Any = rms_norm if is_norm else rotations
-    arguments = t, tuple(t.outs.values()), a, *((a.axis % t.x.ndim,) if is_norm else ())
+    arguments = (
+        tensors,
+        tuple(tensors.outs.values()),
+        attributes,
+        *((attributes.axis % tensors.x.ndim,) if is_norm else ()),
+    )
     if backend == "npu":
-        executors.run(backend, t.map(tensor_of_bits), a)
+        executors.run(backend, tensors.map(tensor_of_bits), attributes)
     elif is_device(backend):
         executors.launch_on_sim(Options(soc_of(backend)), *arguments)
     else:

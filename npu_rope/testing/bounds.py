@@ -1,16 +1,16 @@
 """Bounds of the results' errors against their float64 references.
 
-A rotation: for one output y = x1*c - x2*s (the other is the same with the signs changed), computed in a
-type of unit roundoff u_c and rounded to an output type of unit roundoff u_out:
+A rotation has the outputs y = x1*c - x2*s and x1*s + x2*c, with c = cos and s = sin. They are computed in a
+type of unit roundoff u_c and rounded to an output type of unit roundoff u_out. The bound of y is the sum of:
 
-- each product rounds once and the sum once: ``u_c*(|x1 c| + |x2 s|)`` for the products and at most as
-  much for the sum, together ``2 u_c (|x1 c| + |x2 s|)`` (fusing a product into the sum saves a
-  rounding);
-- c and s themselves may be off by ``e_angle`` each: ``e_angle*(|x1| + |x2|)``, times mscale
-  where that exceeds 1, since the table entry is mscale*cos;
-- the result is rounded to the output type: ``u_out*|y|``, plus the smallest subnormal.
+- The roundings of two products and of their sum: ``2 u_c (|x1 c| + |x2 s|)``. A fused multiply-add saves one
+  of these roundings.
+- The errors of c and s, up to ``e_angle`` each: ``e_angle (|x1| + |x2|)``. An mscale above 1 multiplies this
+  term, because a table entry is mscale*cos.
+- The rounding to the output type: ``u_out |y|``, plus the smallest subnormal.
 
-A flat rtol/atol would be wrong: where x1 c and x2 s cancel, y is small and its error is not.
+A constant relative or absolute tolerance would be wrong. Where x1 c and x2 s cancel, y is small and its error
+is not.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from npu_rope.params import RopeParams
 UNIT_ROUNDOFF = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8, "float64": 2.0**-53}
 SMALLEST_SUBNORMAL = {"float32": 2.0**-149, "float16": 2.0**-24, "bfloat16": 2.0**-133, "float64": 2.0**-1074}
 
-# |cos error|, |sin error| of policy exact on the reference and cpu back ends.
+# e_angle is the largest error of cos and of sin. This is that of policy exact on back ends reference and cpu.
 E_ANGLE_HOST = 2.0**-23
-# |cos error|, |sin error| of the device's kernels, for positions below 2^22.
+# e_angle of the device's kernels, for positions below 2^22.
 E_ANGLE_DEVICE = 2.0**-20
 # 16-bit results of the device: this share of elements must be within one unit in the last place of cpu's.
 DEVICE_NEAR_CPU = 0.995
-# |cos error|, |sin error| against ggml's own table: the angles must be the same bit for bit.
+# e_angle for a comparison with ggml's own table: the angles must be the same bit for bit.
 E_ANGLE_NONE = 0.0
 
 # The largest normalised mean squared error that ggml's test-backend-ops accepts; reported, not used to judge.
 TEST_BACKEND_OPS_NMSE = 1e-7
 
-# A benchmark checks npu_rope and its peers before it times them, with these limits:
-# (e_angle, number of roundings to the tensor's dtype in the computation of one output).
+# Before a benchmark times npu_rope and its peers, it checks their results with these limits: e_angle, and the
+# number of roundings to the tensor's dtype in the computation of one output.
 OURS = (E_ANGLE_HOST, 0)
 # Float32 tables for positions up to 2047. ggml's running product has an error of 2e-4 at position 511, which
 # grows in proportion; one float32 product has 8e-5. Both are within 2e-3.
@@ -63,12 +63,12 @@ def rotation_bound(
         x: the input, ``[B,S,N,D]`` or ``[S,N,D]``, as float64 or a type that float64 represents exactly.
         c, s: the reference's table, broadcastable to ``[..., 1, pairs]``.
         expected: the reference's float64 result, x's shape.
-        params: the attributes.
+        params: the parameters of the rotation.
         dtype: name of the result's dtype.
         e_angle: the policy's cos/sin error; one number, or one for every c and s.
 
     Returns:
-        x's shape; zero outside the rotated window, where the input must pass unchanged.
+        The bounds, in x's shape. They are zero outside the rotated window, where the input stays unchanged.
     """
     u_out = UNIT_ROUNDOFF[dtype]
     u_compute = UNIT_ROUNDOFF["float64" if dtype == "float64" else "float32"]
@@ -96,7 +96,7 @@ def table_bound(
     """Return the bound of a rotation whose cos and sin are given, and therefore exact.
 
     Args:
-        magnitude: ``|x1 c| + |x2 s|`` of every output; zero where the input must pass unchanged.
+        magnitude: ``|x1 c| + |x2 s|`` of every output; zero where the input stays unchanged.
         expected: the reference's float64 result.
         dtype: name of the result's dtype.
         compute: dtype of intermediate values; npu_rope's is float32, or float64 for float64.
@@ -107,22 +107,22 @@ def table_bound(
 
 
 def normalized_error(n: int, precision: str) -> float:
-    """Return the largest relative error of rms_norm's Normalized against x / RMS, before it is rounded to a
-    type narrower than float32: ``(c + log2 n) u``, derived in ``csrc/cpu/rms_norm.cpp``.
+    """Return the largest relative error of rms_norm's Normalized (ONNX's name of x / RMS) on the CPU. A
+    rounding to a type narrower than float32 is not included. ``csrc/cpu/rms_norm.cpp`` derives the numbers.
 
     Args:
         n: elements of a row.
         precision: type of the computation, float32 or float64.
     """
-    digits = float(np.log2(max(n, 1)))
+    log2_n = float(np.log2(max(n, 1)))
     if precision == "float64":
-        return (36 + digits / 2) * 2.0**-53
-    return 5.1 * 2.0**-24 + digits * 2.0**-53
+        return (36 + log2_n / 2) * 2.0**-53
+    return 5.1 * 2.0**-24 + log2_n * 2.0**-53
 
 
 def device_normalized_error(n: int) -> float:
-    """Return :func:`normalized_error` of the device's kernels, which add in float32. It is derived in
-    ``op_kernel/norm/row_norm.h``."""
+    """Return the same error for the device's kernels, which add in float32. ``op_kernel/norm/row_norm.h``
+    derives it."""
     return (7 + float(np.log2(max(n, 1))) / 2) * 2.0**-24
 
 
@@ -138,7 +138,7 @@ def is_device(backend: str) -> bool:
 
 def device_gradient_error(n: int) -> float:
     """Return the largest error of the device's gradient of x, relative to ``(|g| + |N| mean|g N|) / RMS``. N
-    is Normalized, g the product of grad and scale (``op_kernel/norm/gradient_rows.h``)."""
+    is Normalized, and g is grad times scale. ``op_kernel/norm/gradient_rows.h`` derives it."""
     return (32 + 2.5 * float(np.log2(max(n, 1)))) * 2.0**-24
 
 
@@ -167,12 +167,13 @@ def float32_angle_error(
 ) -> npt.NDArray[np.float64]:
     """Return the largest error of cos and sin if the angle is computed in float32, in any order.
 
-    With ``u = 2^-24``: the power of theta_scale in pair i results from up to e(i) multiplications. Each
-    rounds once (u), and its factor has an error of ``2 u`` (a power and its rounding): ``3 e(i) u``.
-    Position, freq_factors, freq_scale, YaRN's two products, ``1 - mix``, mix and their sum round at
-    most once each: ``8 u``. Both errors are relative to the angle; with YaRN, which adds two
-    angles, to each of them. cos, sin and mscale are within four units in the last place of numbers
-    around 1: ``8 * 2 u``.
+    Let ``u = 2^-24``. The power of theta_scale in pair i results from up to e(i) multiplications. Each rounds
+    once (u), and its factor has an error of ``2 u``. The error of the power is thus ``3 e(i) u``.
+
+    Position, freq_factors, freq_scale, YaRN's two products, ``1 - mix``, mix and their sum round at most once
+    each: ``8 u``. Both errors are relative to the angle, or to each of the two angles that YaRN adds.
+
+    cos, sin and mscale are within four units in the last place of numbers around 1: ``8 * 2 u``.
 
     Args:
         positions: the position that rotates each pair, broadcastable to ``[..., pairs]``.
@@ -191,8 +192,8 @@ def float32_angle_error(
 def worst_ratio(
     got: npt.NDArray[Any], expected: npt.NDArray[np.float64], bound: npt.NDArray[np.float64]
 ) -> tuple[float, tuple[int, ...]]:
-    """Return the largest error divided by its bound, and its index. 1 or less is within the bound; inf if
-    a bound of zero is exceeded or exactly one of got and expected is NaN."""
+    """Return the largest ratio of an error to its bound, and its index. A ratio up to 1 is within the bound.
+    It is infinite if the bound is zero and the error is not, or if only one of got and expected is NaN."""
     got = got.astype(np.float64)
     with np.errstate(invalid="ignore"):
         error = np.abs(got - expected)
@@ -202,8 +203,8 @@ def worst_ratio(
         ratio = np.where(error == 0, 0.0, error / bound)
     if ratio.size == 0:
         return 0.0, ()
-    at = np.unravel_index(int(np.argmax(ratio)), ratio.shape)
-    return float(ratio[at]), tuple(int(i) for i in at)
+    index = np.unravel_index(int(np.argmax(ratio)), ratio.shape)
+    return float(ratio[index]), tuple(int(i) for i in index)
 
 
 def within_one_ulp(a: npt.NDArray[Any], b: npt.NDArray[Any], dtype: str) -> float:
@@ -217,13 +218,14 @@ def within_one_ulp(a: npt.NDArray[Any], b: npt.NDArray[Any], dtype: str) -> floa
         return 1.0
 
     def ordered(values: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
+        """Map 16-bit numbers to integers so that neighbours differ by 1. 0x8000 is the sign bit."""
         if dtype == "bfloat16":
             bits = bfloat16_bits(values).astype(np.int32)
         else:
             bits = values.astype(np.float16).view(np.uint16).astype(np.int32)
         return np.where(bits & 0x8000, 0x8000 - bits, bits)
 
-    with np.errstate(invalid="ignore"):  # a signalling NaN
+    with np.errstate(invalid="ignore"):  # a signalling NaN raises this flag
         a_nan, b_nan = np.isnan(a), np.isnan(b)
     near = np.abs(ordered(a) - ordered(b)) <= 1
     return float(np.where(a_nan | b_nan, a_nan & b_nan, near).mean())

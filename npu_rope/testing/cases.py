@@ -1,9 +1,9 @@
 """The cases of ``npu-rope validate``, as data.
 
-Suite ``ggml``: every case of ROPE, ROPE_BACK and ROPE_SET_ROWS in ggml's own test-backend-ops,
-under its names and in its order. Suite ``models``: real models' parameters (models.py) at prefill
-and decode shapes and far positions. Positions and values are drawn from a generator seeded by the
-case's name, so that a case is the same on every machine.
+Suite ``ggml`` has every case of ROPE, ROPE_BACK and ROPE_SET_ROWS in ggml's own test-backend-ops, with the
+same names and in the same order. Suite ``models`` has real models' parameters (models.py) at prefill shapes,
+decode shapes and far positions. The case's name seeds the generator of positions and values, so that a case
+is the same on every machine.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ GGML_N_CTX = 512
 FAR_128K = 131_071
 FAR_4M = 4_194_303
 
+# Short names of dtypes, in the names of cases.
 SHORT = {"float32": "f32", "float16": "f16", "bfloat16": "bf16", "float64": "f64", "int8": "i8"}
 
 
@@ -42,15 +43,15 @@ class RopeCase:
         dtype: of x.
         shape: ``(B, S, N, D)``.
         params: the parameters for npu_rope.
-        ggml_n_ctx_orig: the n_ctx_orig for ggml. Its tests pass 0 with YaRN on, which npu_rope
-            refuses; ``params`` has 1, which gives the same ramp (see :func:`ggml_cases`).
+        ggml_n_ctx_orig: the n_ctx_orig for ggml. With YaRN, ggml's tests pass 0, which npu_rope refuses.
+            ``params`` then has 1, which gives the same ramp (see :func:`ggml_cases`).
         factors: None, a tuple, or ``"random"`` for values in [0.9, 1.1).
-        positions: how they are drawn.
-        view: the place of x in its buffer, ggml's v: 0 all of it; 1 a corner of it; 2 the second half of its
-            wider rows.
+        positions: the kind of the positions.
+        view: the place of x in its buffer (ggml's v): 0 the whole buffer; 1 a corner of it; 2 the second half
+            of each of its rows.
         cache_rows: R of the cache ``[R,N,D]`` that receives the tokens; 0: no cache.
         cache_dtype: of the cache.
-        rows_dtype: of the row indices. They are the tokens' numbers, shuffled as in ggml's test.
+        rows_dtype: of the row indices, which are the tokens' numbers in random order, as in ggml's test.
     """
 
     suite: Suite
@@ -125,18 +126,18 @@ def parent_shape(case: RopeCase) -> tuple[int, int, int, int]:
 
 def make_data(case: RopeCase) -> CaseData:
     """Return the case's input: values uniform in [-1, 1), rounded to the case's dtype."""
-    rng = np.random.default_rng(zlib.crc32(f"{case.suite}/{case.name}".encode()))
-    parent = _values(rng, parent_shape(case), case.dtype)
-    factors = _factors(case, rng)
-    data = CaseData(view_of(parent, case), parent, _positions(case, rng), factors)
+    generator = np.random.default_rng(zlib.crc32(f"{case.suite}/{case.name}".encode()))
+    parent = _values(generator, parent_shape(case), case.dtype)
+    factors = _factors(case, generator)
+    data = CaseData(view_of(parent, case), parent, _positions(case, generator), factors)
     if case.cache_rows:
-        data.rows = rng.permutation(case.shape[1]).astype(case.rows_dtype)
-        data.cache = _values(rng, (case.cache_rows, *case.shape[2:]), case.cache_dtype)
+        data.rows = generator.permutation(case.shape[1]).astype(case.rows_dtype)
+        data.cache = _values(generator, (case.cache_rows, *case.shape[2:]), case.cache_dtype)
     return data
 
 
-def _values(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> npt.NDArray[Any]:
-    return rounded(rng.random(shape, np.float32) * 2 - 1, dtype)
+def _values(generator: np.random.Generator, shape: tuple[int, ...], dtype: str) -> npt.NDArray[Any]:
+    return rounded(generator.random(shape, np.float32) * 2 - 1, dtype)
 
 
 def rounded(values: npt.NDArray[Any], dtype: str) -> npt.NDArray[Any]:
@@ -146,32 +147,34 @@ def rounded(values: npt.NDArray[Any], dtype: str) -> npt.NDArray[Any]:
     return values.astype(dtype)
 
 
-def _factors(case: RopeCase, rng: np.random.Generator) -> npt.NDArray[np.float32] | None:
+def _factors(case: RopeCase, generator: np.random.Generator) -> npt.NDArray[np.float32] | None:
     if case.factors is None:
         return None
     if case.factors == "random":
-        return rng.uniform(0.9, 1.1, case.params.pairs).astype(np.float32)
+        return generator.uniform(0.9, 1.1, case.params.pairs).astype(np.float32)
     return np.array(case.factors, np.float32)
 
 
-def _positions(case: RopeCase, rng: np.random.Generator) -> npt.NDArray[np.int32]:
-    time = _axis_positions(case, rng)
+def _positions(case: RopeCase, generator: np.random.Generator) -> npt.NDArray[np.int32]:
+    time = _axis_positions(case, generator)
     if not case.params.rope_mode.has_sections:
         return time
     if case.positions == "random":
-        return np.stack([time, *(_axis_positions(case, rng) for _ in range(AXES - 1))])
+        return np.stack([time, *(_axis_positions(case, generator) for _ in range(AXES - 1))])
     # The other axes have the same positions in another order.
-    return np.stack([time, *(rng.permutation(time.reshape(-1)).reshape(time.shape) for _ in range(AXES - 1))])
+    return np.stack(
+        [time, *(generator.permutation(time.reshape(-1)).reshape(time.shape) for _ in range(AXES - 1))]
+    )
 
 
-def _axis_positions(case: RopeCase, rng: np.random.Generator) -> npt.NDArray[np.int32]:
+def _axis_positions(case: RopeCase, generator: np.random.Generator) -> npt.NDArray[np.int32]:
     batch, tokens = case.shape[:2]
     if case.positions == "random":
-        return rng.integers(0, GGML_N_CTX, tokens).astype(np.int32)
+        return generator.integers(0, GGML_N_CTX, tokens).astype(np.int32)
     if case.positions == "decode":
-        drawn = rng.integers(0, FAR_128K + 1, (batch, tokens)).astype(np.int32)
-        drawn[-1, -1] = FAR_128K
-        return drawn
+        positions = generator.integers(0, FAR_128K + 1, (batch, tokens)).astype(np.int32)
+        positions[-1, -1] = FAR_128K
+        return positions
     # Half of the positions are consecutive, the others are spread over the whole context and include its end.
     last = FAR_4M if case.positions == "far" else FAR_128K
     consecutive = np.arange(tokens // 2) + (last // 3 if case.positions == "far" else 0)
@@ -182,14 +185,14 @@ def _axis_positions(case: RopeCase, rng: np.random.Generator) -> npt.NDArray[np.
 # ---- ggml's matrix -------------------------------------------------------------------------------
 
 
-Ne = tuple[int, int, int, int]  # ggml's order: D, N, S, B
+GgmlShape = tuple[int, int, int, int]  # ggml's order: D, N, S, B
 _NORMAL, _NEOX, _MROPE, _VISION, _IMROPE = RopeMode
 _MODES = (_NORMAL, _NEOX, _MROPE, _IMROPE, _VISION)
-# fs, ef, af of the cases with a single scaling.
-_SCALED = (1.4245, 0.7465, 1.4245)
+# freq_scale, ext_factor and attn_factor of the cases with a single scaling.
+_SCALING = (1.4245, 0.7465, 1.4245)
 
-# Additional float32 cases of the first scaling: (ne, n_dims, mode).
-_FIRST_SCALING: tuple[tuple[Ne, int, RopeMode], ...] = (
+# Additional float32 cases without scaling: (shape, n_dims, mode).
+_UNSCALED_FLOAT32: tuple[tuple[GgmlShape, int, RopeMode], ...] = (
     ((128, 40, 2, 1), 128, _NORMAL),
     ((128, 52, 2, 1), 128, _NORMAL),
     ((128, 64, 2, 1), 128, _NORMAL),
@@ -221,25 +224,27 @@ _FIRST_SCALING: tuple[tuple[Ne, int, RopeMode], ...] = (
 def ggml_cases() -> Iterator[RopeCase]:
     """Yield test_rope_set_rows and test_rope of ggml's tests/test-backend-ops.cpp (ggml d99724f).
 
-    ggml passes n_ctx_orig = 0 and beta_fast = beta_slow = 1: with log(0) = -inf both ramp limits
-    clamp so that only pair 0 is extrapolated. npu_rope refuses 0 with YaRN on and receives 1, which
-    clamps to the same limits, because its d(beta) is negative for every n_dims.
+    ggml passes n_ctx_orig = 0 and beta_fast = beta_slow = 1. With log(0) = -inf, the limits of YaRN's ramp
+    clamp so that only pair 0 is extrapolated. npu_rope refuses 0 with YaRN and therefore receives 1. Its
+    d(beta) is negative for every n_dims, so the limits clamp to the same values.
     """
     yield from _ggml_set_rows_cases()
     scales = itertools.product((1.0, 1.4245), (0.0, 0.7465), (1.0, 1.4245))
     for forward, scaling, dtype in itertools.product((True, False), tuple(scales), ("float32", "float16")):
-        first = scaling == (1.0, 0.0, 1.0) and dtype == "float32"
-        for ff in (False, True):
-            for v in (0, 1):
-                yield _ggml(dtype, (128, 32, 2, 1), 128, _NORMAL, scaling, ff, v, forward)
-                for ne, n_dims, mode in _FIRST_SCALING if first else ():
-                    yield _ggml(dtype, ne, n_dims, mode, scaling, ff, v, forward)
-                yield _ggml(dtype, (64, 128, 2, 1), 64, _NEOX, scaling, ff, v, forward)
+        is_unscaled_float32 = scaling == (1.0, 0.0, 1.0) and dtype == "float32"
+        for has_freq_factors in (False, True):
+            for view in (0, 1):
+                yield _ggml_case(
+                    dtype, (128, 32, 2, 1), 128, _NORMAL, scaling, has_freq_factors, view, forward
+                )
+                for shape, n_dims, mode in _UNSCALED_FLOAT32 if is_unscaled_float32 else ():
+                    yield _ggml_case(dtype, shape, n_dims, mode, scaling, has_freq_factors, view, forward)
+                yield _ggml_case(dtype, (64, 128, 2, 1), 64, _NEOX, scaling, has_freq_factors, view, forward)
             for mode in _MODES:
-                yield _ggml(dtype, (36, 16, 2457, 1), 36, mode, scaling, ff, 2, forward)
-    for dtype, mode, ff in itertools.product(("float32", "float16"), _MODES, (False, True)):
-        for ne, v in (((128, 32, 2, 1), 0), ((128, 32, 2, 1), 1), ((128, 32, 2, 3), 1)):
-            yield _ggml(dtype, ne, 128, mode, _SCALED, ff, v, True, inplace=True)
+                yield _ggml_case(dtype, (36, 16, 2457, 1), 36, mode, scaling, has_freq_factors, 2, forward)
+    for dtype, mode, has_freq_factors in itertools.product(("float32", "float16"), _MODES, (False, True)):
+        for shape, view in (((128, 32, 2, 1), 0), ((128, 32, 2, 1), 1), ((128, 32, 2, 3), 1)):
+            yield _ggml_case(dtype, shape, 128, mode, _SCALING, has_freq_factors, view, True, inplace=True)
     yield from _ggml_offset_cases()
 
 
@@ -247,21 +252,23 @@ def _ggml_offset_cases() -> Iterator[RopeCase]:
     wide, narrow = (128, 32, 2, 1), (128, 12, 2, 1)
     windows = ((wide, 32, _NORMAL), (wide, 32, _NEOX), (narrow, 24, _MROPE), (narrow, 24, _IMROPE))
     for dtype in ("float32", "float16"):
-        for forward, ff in itertools.product((True, False), (False, True)):
-            for ne, n_dims, mode in windows:
-                yield _ggml(dtype, ne, n_dims, mode, _SCALED, ff, 0, forward, n_offs=32)
-        yield _ggml(dtype, wide, 32, _NEOX, _SCALED, False, 0, True, inplace=True, n_offs=32)
+        for forward, has_freq_factors in itertools.product((True, False), (False, True)):
+            for shape, n_dims, mode in windows:
+                yield _ggml_case(
+                    dtype, shape, n_dims, mode, _SCALING, has_freq_factors, 0, forward, n_offs=32
+                )
+        yield _ggml_case(dtype, wide, 32, _NEOX, _SCALING, False, 0, True, inplace=True, n_offs=32)
 
 
 def _ggml_set_rows_cases() -> Iterator[RopeCase]:
-    for mode, cache_dtype, tokens, ne3 in itertools.product(
+    for mode, cache_dtype, tokens, cache_copies in itertools.product(
         (_NORMAL, _NEOX, _MROPE, _VISION), ("float16", "float32"), (1, 8, 512), (1, 3)
     ):
-        # ne3 lengthens only the cache: x has no batch. Only the modes with sections are scaled.
-        scaling = _SCALED if mode.has_sections else (1.0, 0.0, 1.0)
+        # ggml's fourth dimension makes only the cache longer. Only the modes with sections are scaled.
+        scaling = _SCALING if mode.has_sections else (1.0, 0.0, 1.0)
         yield RopeCase(
             suite="ggml",
-            name=f"ROPE_SET_ROWS(type={SHORT[cache_dtype]},type_idx=i64,ne_a=[128,32,{tokens},{ne3}],"
+            name=f"ROPE_SET_ROWS(type={SHORT[cache_dtype]},type_idx=i64,ne_a=[128,32,{tokens},{cache_copies}],"
             f"mode={mode.value})",
             dtype="float32",
             shape=(1, tokens, 32, 128),
@@ -269,7 +276,7 @@ def _ggml_set_rows_cases() -> Iterator[RopeCase]:
             ggml_n_ctx_orig=0,
             positions="random",
             source="ggml tests/test-backend-ops.cpp, test_rope_set_rows",
-            cache_rows=tokens * ne3,
+            cache_rows=tokens * cache_copies,
             cache_dtype=cache_dtype,
         )
 
@@ -277,9 +284,9 @@ def _ggml_set_rows_cases() -> Iterator[RopeCase]:
 def _ggml_params(
     n_dims: int, mode: RopeMode, scaling: tuple[float, float, float], n_offs: int = 0
 ) -> RopeParams:
-    """Return the parameters that test_rope passes to ggml for the n_dims of its name. In mode vision that
-    is the head size, and ggml receives half of it."""
-    fs, ef, af = scaling
+    """Return the parameters that test_rope passes to ggml. ``n_dims`` is the one in the case's name. In mode
+    vision it is the head size, and ggml receives half of it."""
+    freq_scale, ext_factor, attn_factor = scaling
     sections = (0, 0, 0, 0)
     if mode is _VISION:
         sections, n_dims = (n_dims // 4, n_dims // 4, 0, 0), n_dims // 2
@@ -288,10 +295,10 @@ def _ggml_params(
     return RopeParams(
         n_dims,
         mode,
-        n_ctx_orig=1 if ef else 0,
-        freq_scale=fs,
-        ext_factor=ef,
-        attn_factor=af,
+        n_ctx_orig=1 if ext_factor else 0,
+        freq_scale=freq_scale,
+        ext_factor=ext_factor,
+        attn_factor=attn_factor,
         beta_fast=1.0,
         beta_slow=1.0,
         sections=sections,
@@ -299,38 +306,38 @@ def _ggml_params(
     )
 
 
-def _ggml(
+def _ggml_case(
     dtype: str,
-    ne: Ne,
+    shape: GgmlShape,
     n_dims: int,
     mode: RopeMode,
     scaling: tuple[float, float, float],
-    ff: bool,
-    v: int,
+    has_freq_factors: bool,
+    view: int,
     forward: bool,
     *,
     inplace: bool = False,
     n_offs: int = 0,
 ) -> RopeCase:
-    fs, ef, af = scaling
-    variables = (
-        f"type={SHORT[dtype]},ne_a=[{','.join(map(str, ne))}],n_dims={n_dims},mode={mode.value},"
-        f"n_ctx={GGML_N_CTX},fs={fs:.6f},ef={ef:.6f},af={af:.6f},ff={ff:d},v={v},"
-        f"inplace={inplace:d},n_offs={n_offs}"
+    freq_scale, ext_factor, attn_factor = scaling
+    case_text = (
+        f"type={SHORT[dtype]},ne_a=[{','.join(map(str, shape))}],n_dims={n_dims},mode={mode.value},"
+        f"n_ctx={GGML_N_CTX},fs={freq_scale:.6f},ef={ext_factor:.6f},af={attn_factor:.6f},"
+        f"ff={has_freq_factors:d},v={view},inplace={inplace:d},n_offs={n_offs}"
     )
     return RopeCase(
         suite="ggml",
-        name=f"{'ROPE' if forward else 'ROPE_BACK'}({variables})",
+        name=f"{'ROPE' if forward else 'ROPE_BACK'}({case_text})",
         dtype=dtype,
-        shape=(ne[3], ne[2], ne[1], ne[0]),
+        shape=(shape[3], shape[2], shape[1], shape[0]),
         params=_ggml_params(n_dims, mode, scaling, n_offs),
         ggml_n_ctx_orig=0,
         positions="random",
         source="ggml tests/test-backend-ops.cpp, test_rope",
-        factors="random" if ff else None,
+        factors="random" if has_freq_factors else None,
         forward=forward,
         inplace=inplace,
-        view=v,
+        view=view,
     )
 
 
@@ -341,36 +348,38 @@ def model_cases(models: tuple[PublishedRope, ...] = MODELS) -> Iterator[RopeCase
     """Yield for each model: prefill q in three dtypes and k in one, a decode batch in two, the gradient,
     and positions up to 4,194,303, the last one that a device supports.
     """
-    for m in models:
-        prefill = _model(m, "prefill", "prefill", "float32", (1, 128, m.n_heads, m.head_dim))
+    for model in models:
+        prefill = _model_case(model, "prefill", "prefill", "float32", (1, 128, model.n_heads, model.head_dim))
         yield prefill
         for dtype in ("float16", "bfloat16"):
-            yield _model(m, "prefill", "prefill", dtype, prefill.shape)
-        yield _model(m, "prefill-k", "prefill", "float32", (1, 128, m.n_kv_heads, m.head_dim))
-        yield _model(m, "decode", "decode", "float32", (8, 1, m.n_heads, m.head_dim))
-        yield _model(m, "decode", "decode", "bfloat16", (8, 1, m.n_heads, m.head_dim))
-        yield replace(_model(m, "back", "prefill", "float32", prefill.shape), forward=False)
-        yield _model(m, "far", "far", "float32", (1, 64, m.n_heads, m.head_dim))
+            yield _model_case(model, "prefill", "prefill", dtype, prefill.shape)
+        yield _model_case(
+            model, "prefill-k", "prefill", "float32", (1, 128, model.n_kv_heads, model.head_dim)
+        )
+        yield _model_case(model, "decode", "decode", "float32", (8, 1, model.n_heads, model.head_dim))
+        yield _model_case(model, "decode", "decode", "bfloat16", (8, 1, model.n_heads, model.head_dim))
+        yield replace(_model_case(model, "back", "prefill", "float32", prefill.shape), forward=False)
+        yield _model_case(model, "far", "far", "float32", (1, 64, model.n_heads, model.head_dim))
 
 
-def _model(
-    m: PublishedRope,
+def _model_case(
+    model: PublishedRope,
     kind: str,
     positions: Literal["prefill", "decode", "far"],
     dtype: str,
     shape: tuple[int, int, int, int],
 ) -> RopeCase:
-    p = m.params
-    described = f"{m.name}/{kind}(type={SHORT[dtype]},shape={list(shape)},mode={p.rope_mode.name.lower()}"
+    params = model.params
+    name = f"{model.name}/{kind}(type={SHORT[dtype]},shape={list(shape)},mode={params.rope_mode.name.lower()}"
     case = RopeCase(
         suite="models",
         name="",
         dtype=dtype,
         shape=shape,
-        params=p,
-        ggml_n_ctx_orig=p.n_ctx_orig,
+        params=params,
+        ggml_n_ctx_orig=params.n_ctx_orig,
         positions=positions,
-        source=m.source,
-        factors=m.freq_factors,
+        source=model.source,
+        factors=model.freq_factors,
     )
-    return replace(case, name=f"{described},pos<={case.last_position})".replace(" ", ""))
+    return replace(case, name=f"{name},pos<={case.last_position})".replace(" ", ""))

@@ -1,4 +1,4 @@
-"""The element types that a back end's chip lacks, and attributes rounded as a back end rounds them."""
+"""The dtypes that a back end's chip lacks, and the rounding of attributes by a back end."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from npu_rope.testing.bounds import is_device
 
 
 def soc_of(backend: str) -> str:
-    """Return the SoC, or chip, of a device back end; "an NPU" for hardware."""
+    """Return the name of a device back end's SoC or chip; "an NPU" for hardware."""
     if backend == "npu":
         return backends.simulated_soc() or "an NPU"
     return backend.partition(":")[2] or DEFAULT_SOC
@@ -27,13 +27,13 @@ def has_bfloat16(backend: str) -> bool:
 
 
 def lacks_type(backend: str, dtypes: Iterable[str]) -> str:
-    """Return in words which of these dtypes the back end's device lacks; empty if none."""
-    lacks = (chip_lacks(d, backend) for d in dtypes) if is_device(backend) else ()
-    return next(filter(None, lacks), "")
+    """Return why the back end's device lacks one of these dtypes; empty if it has all."""
+    reasons = (chip_lacks(dtype, backend) for dtype in dtypes) if is_device(backend) else ()
+    return next(filter(None, reasons), "")
 
 
 def chip_lacks(dtype: str, backend: str) -> str:
-    """Return in words that a device back end's SoC lacks the dtype; empty if it has the dtype."""
+    """Return why a device back end's SoC lacks the dtype; empty if it has the dtype."""
     if dtype == "float64":
         return "no Ascend vector core computes in float64"
     if dtype == "bfloat16" and not has_bfloat16(backend):
@@ -42,10 +42,10 @@ def chip_lacks(dtype: str, backend: str) -> str:
 
 
 def rounded_for(params: RopeParams, backend: str) -> RopeParams:
-    """Return the attributes as the back end receives them: a CANN operator's are rounded to float32."""
+    """Return the parameters as the back end receives them. CANN rounds float attributes to float32."""
     if not is_device(backend):
         return params
-    numbers = {f.name: getattr(params, f.name) for f in fields(params)}
+    numbers = {field.name: getattr(params, field.name) for field in fields(params)}
     narrow: dict[str, Any] = {
         name: float(np.float32(value)) for name, value in numbers.items() if isinstance(value, float)
     }

@@ -1,5 +1,7 @@
-"""The real ggml, called through its C interface: the search for a prebuilt library, and a separate
-process that runs it, because ggml calls ``abort()`` for unsupported calls.
+"""The real ggml, called through its C interface.
+
+This module finds a prebuilt library, and runs it in a separate process, because ggml calls ``abort()`` for
+unsupported calls.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ HOW_TO_GET = (
     "Get one with 'npm install --prefix .venv/ggml @node-llama-cpp/linux-x64@3.22.1' or"
     " 'pip install --no-deps pywhispercpp==1.5.1', or give --ggml-lib PATH."
 )
-# The library with the registry of backends: libggml.so, .so.0, .dylib, .b6673, as packages name it.
+# The names of the library with the registry of backends, such as libggml.so, libggml.so.0 or libggml.dylib.
 REGISTRY_NAME = re.compile(r"libggml(-[0-9a-f]{8})?\.(so|dylib|[bv][0-9])")
 
 
@@ -51,9 +53,9 @@ class GgmlRefused(RuntimeError):
     """The backend refuses a call in advance, by ``ggml_backend_supports_op``."""
 
 
-def _candidates(given: str | None) -> Iterator[Path]:
-    if given:
-        path = Path(given)
+def _candidates(given_folder: str | None) -> Iterator[Path]:
+    if given_folder:
+        path = Path(given_folder)
         yield path.parent if path.is_file() else path
         return
     yield Path(sys.prefix) / "ggml" / NODE_PACKAGE
@@ -81,23 +83,26 @@ def registry_library(folder: Path) -> Path | None:
     return min(found, key=lambda path: len(path.name), default=None)
 
 
-def find_library_dir(given: str | None = None, *, registry: bool = False) -> Path:
-    """Return the folder with ``libggml-base*`` and ``libggml-cpu*``. With ``registry``, the second is
-    ``libggml.so``. The folder is ``given`` (a folder or a library in it), else ``NPU_ROPE_GGML_LIB``, else
-    that of the npm package, else that of PyPI's pywhispercpp.
+def find_library_dir(given_folder: str | None = None, *, registry: bool = False) -> Path:
+    """Return the folder with ``libggml-base*`` and ``libggml-cpu*``, or with ``libggml.so`` instead of the
+    second one if ``registry`` is true.
+
+    The folder is ``given_folder`` (also a library in it), else ``NPU_ROPE_GGML_LIB``, else that of the npm
+    package, else that of PyPI's pywhispercpp.
 
     Raises:
         GgmlUnavailable: there is none.
     """
-    named = given or os.environ.get(ENVIRONMENT_VARIABLE)
-    for folder in _candidates(named):
-        second = registry_library(folder) if registry else next(folder.glob("libggml-cpu*"), None)
-        if second and any(folder.glob("libggml-base*")):
+    named_folder = given_folder or os.environ.get(ENVIRONMENT_VARIABLE)
+    for folder in _candidates(named_folder):
+        second_library = registry_library(folder) if registry else next(folder.glob("libggml-cpu*"), None)
+        if second_library and any(folder.glob("libggml-base*")):
             return folder
-    where = named or "neither the npm nor the PyPI package that carries one"
-    second_name = "libggml.so (the registry of devices)" if registry else "libggml-cpu*"
+    searched = named_folder or "neither the npm nor the PyPI package that carries one"
+    second_library_name = "libggml.so (the registry of devices)" if registry else "libggml-cpu*"
     raise GgmlUnavailable(
-        f"[ggml] library must be a folder with libggml-base* and {second_name} but got {where}.\n{HOW_TO_GET}"
+        f"[ggml] library must be a folder with libggml-base* and {second_library_name} but got {searched}."
+        f"\n{HOW_TO_GET}"
     )
 
 
@@ -128,10 +133,15 @@ class GgmlInfo:
 
 @dataclass
 class GgmlRope:
-    """One call. ``parent`` is the whole buffer in memory order ``[B,S,N,D]``; the rope's input is
-    the view of ``shape`` that starts ``offset`` elements into it. ``positions`` are flat, as ggml has
-    them: ``[S]``, or ``[4*S]`` in the modes with sections. With ``cache`` ``[R,N,D]`` and ``rows``
-    ``[S]`` the rotated tokens are then scattered into the cache's rows.
+    """One call of ggml's rope.
+
+    Attributes:
+        parent: the whole buffer, in memory order ``[B,S,N,D]``.
+        shape: the shape of the input, a view of the buffer.
+        offset: the first element of the view.
+        positions: ``[S]``, or ``[4*S]`` in the modes with sections.
+        rows, cache: ``[S]`` and ``[R,N,D]``. If they are given, the call scatters the rotated tokens into
+            these rows of the cache.
     """
 
     parent: npt.NDArray[Any]
@@ -147,8 +157,8 @@ class GgmlRope:
     cache: npt.NDArray[Any] | None = None
 
 
-# A call that distinguishes imrope from mrope: pair 1 rotates by height in one and by time in the other.
-_INTERLEAVED = GgmlRope(
+# A call that distinguishes imrope from mrope: pair 1 rotates by height in imrope and by time in mrope.
+_IMROPE_CALL = GgmlRope(
     np.ones((1, 1, 1, 12), np.float32),
     (1, 1, 1, 12),
     0,
@@ -181,7 +191,7 @@ class GgmlProcess:
         self.device = device
         self._child: subprocess.Popen[bytes] | None = None
         self._errors: IO[bytes] | None = None
-        self._interleaves: bool | None = None
+        self._imrope_found: bool | None = None
         try:
             self.info: GgmlInfo = self._call(("info",))
         except BaseException:
@@ -192,7 +202,7 @@ class GgmlProcess:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+        self, error_type: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
 
@@ -217,7 +227,7 @@ class GgmlProcess:
         return result
 
     def too_old_for(self, params: RopeParams, *, inplace: bool, set_rows: bool) -> str:
-        """Return in words what the call needs and this ggml does not have yet; empty if it has all."""
+        """Return the part of the call that this version of ggml does not have yet; empty if it has all."""
         needed = {
             "ggml_rope_set_offset": bool(params.n_offs),
             "ggml_rope_multi": params.rope_mode.has_sections,
@@ -233,16 +243,18 @@ class GgmlProcess:
 
     def _has_imrope(self) -> bool:
         # No symbol shows whether the mode exists. An older ggml treats 40 as mrope.
-        if self._interleaves is None:
+        if self._imrope_found is None:
             try:
-                got = self.rope(_INTERLEAVED)
-                as_mrope = replace(_INTERLEAVED.params, mode=RopeMode.MROPE)
-                self._interleaves = not np.array_equal(got, self.rope(replace(_INTERLEAVED, params=as_mrope)))
+                got = self.rope(_IMROPE_CALL)
+                as_mrope = replace(_IMROPE_CALL.params, mode=RopeMode.MROPE)
+                self._imrope_found = not np.array_equal(
+                    got, self.rope(replace(_IMROPE_CALL, params=as_mrope))
+                )
             except GgmlRefused:
-                self._interleaves = True  # the backend reports its support case by case
+                self._imrope_found = True  # the backend reports its support case by case
             except GgmlFailed:
-                self._interleaves = False
-        return self._interleaves
+                self._imrope_found = False
+        return self._imrope_found
 
     def _start(self) -> subprocess.Popen[bytes]:
         if self._errors is None:
@@ -276,14 +288,14 @@ class GgmlProcess:
         assert self._errors is not None
         self._child.stdin.close()  # type: ignore[union-attr]
         self._child.stdout.close()  # type: ignore[union-attr]
-        code = self._child.wait()
+        exit_code = self._child.wait()
         self._child = None
         self._errors.seek(0)
-        lines = [x for x in self._errors.read().decode(errors="replace").splitlines() if x.strip()]
+        lines = [line for line in self._errors.read().decode(errors="replace").splitlines() if line.strip()]
         self._errors.close()
         self._errors = None
-        how = signal.Signals(-code).name if code < 0 else f"exit status {code}"
-        return GgmlAborted(f"ggml ended with {how}: {lines[-1] if lines else 'without output'}")
+        end_text = signal.Signals(-exit_code).name if exit_code < 0 else f"exit status {exit_code}"
+        return GgmlAborted(f"ggml ended with {end_text}: {lines[-1] if lines else 'without output'}")
 
 
 def send(pipe: IO[bytes], message: Any) -> None:
@@ -296,10 +308,10 @@ def send(pipe: IO[bytes], message: Any) -> None:
 
 def receive(pipe: IO[bytes]) -> Any:
     """Return the next message; raise EOFError if the other end is closed."""
-    head = pipe.read(8)
-    if len(head) < 8:
+    length_bytes = pipe.read(8)
+    if len(length_bytes) < 8:
         raise EOFError
-    length = struct.unpack("<Q", head)[0]
+    length = struct.unpack("<Q", length_bytes)[0]
     body = pipe.read(length)
     if len(body) < length:
         raise EOFError

@@ -1,4 +1,4 @@
-"""ggml's tables: angles by ``rope_attributes.ggml_angles``, cos and sin by the C math library."""
+"""Tables as ggml computes them: angles by ``rope_attributes.ggml_angles``, cos and sin by C's libm."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ _cosf, _sinf = _libm_function("cosf"), _libm_function("sinf")
 
 
 def ggml_table(case: RopeCase, data: CaseData, *, fused: bool) -> tuple[Array, Array]:
-    """Return ggml's (cos, sin) for the case's positions, ``[..., pairs]``, float32 values in float64."""
+    """Return ggml's cos and sin for the case's positions, ``[..., pairs]``, as float64 with float32 values.
+    ``fused``: one multiply-add of the angle rounds once."""
     planes = reference.position_planes(data.positions, case.params)
     theta = ggml_angles(planes, case.params, data.freq_factors, fused=fused)
     mscale = np.float32(case.params.mscale("ggml"))
@@ -38,5 +39,5 @@ def ggml_table(case: RopeCase, data: CaseData, *, fused: bool) -> tuple[Array, A
         values: Array = (function(distinct) * mscale)[inverse]
         return values.reshape(theta.shape).astype(np.float64)
 
-    c, s = table(_cosf), table(_sinf)
-    return c, (s if case.forward else -s)
+    cos, sin = table(_cosf), table(_sinf)
+    return cos, (sin if case.forward else -sin)

@@ -2,9 +2,9 @@
 
     python -m npu_rope.testing.ggml_worker FOLDER THREADS [DEVICE]
 
-Without a DEVICE no backend loader is needed: libggml-base and one libggml-cpu are opened. With one,
-libggml's registry loads every backend of the folder, and the device of that name computes. Libraries
-are opened RTLD_LOCAL, so that a second ggml in the process cannot bind to this one's symbols.
+Without a DEVICE the process opens libggml-base and one libggml-cpu. With a DEVICE, libggml's registry loads
+every backend of the folder, and the device of this name computes. The process opens libraries RTLD_LOCAL, so
+that another ggml cannot bind to their symbols.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from npu_rope.testing.ggml import (
 GGML_TYPES = {"float32": 0, "float16": 1, "int32": 26, "int64": 27, "bfloat16": 30}
 CONTEXT_BYTES = 4 << 20  # for descriptions of tensors; the data are in the backend's buffer
 
-_P, _I, _F, _Z, _N = C.c_void_p, C.c_int, C.c_float, C.c_size_t, C.c_int64
+_POINTER, _INT, _FLOAT, _SIZE, _INT64 = C.c_void_p, C.c_int, C.c_float, C.c_size_t, C.c_int64
 
 
 class InitParams(C.Structure):
@@ -46,26 +46,29 @@ class InitParams(C.Structure):
     _fields_ = [("mem_size", C.c_size_t), ("mem_buffer", C.c_void_p), ("no_alloc", C.c_bool)]
 
 
-# Result and arguments of each function. Functions of later versions may be missing: see GgmlInfo.missing.
+# The types of each function's result and arguments. Older versions lack some functions (GgmlInfo.missing).
 BASE: dict[str, tuple[Any, list[Any]]] = {
-    "ggml_init": (_P, [InitParams]),
-    "ggml_free": (None, [_P]),
-    "ggml_new_tensor_4d": (_P, [_P, _I, _N, _N, _N, _N]),
-    "ggml_new_tensor_1d": (_P, [_P, _I, _N]),
-    "ggml_view_4d": (_P, [_P, _P, _N, _N, _N, _N, _Z, _Z, _Z, _Z]),
-    "ggml_view_2d": (_P, [_P, _P, _N, _N, _Z, _Z]),
-    "ggml_op_desc": (C.c_char_p, [_P]),
-    "ggml_new_graph": (_P, [_P]),
-    "ggml_build_forward_expand": (None, [_P, _P]),
-    "ggml_backend_alloc_ctx_tensors": (_P, [_P, _P]),
-    "ggml_backend_buffer_free": (None, [_P]),
-    "ggml_backend_tensor_set": (None, [_P, _P, _Z, _Z]),
-    "ggml_backend_tensor_get": (None, [_P, _P, _Z, _Z]),
-    "ggml_backend_supports_op": (C.c_bool, [_P, _P]),
-    "ggml_backend_graph_compute": (_I, [_P, _P]),
+    "ggml_init": (_POINTER, [InitParams]),
+    "ggml_free": (None, [_POINTER]),
+    "ggml_new_tensor_4d": (_POINTER, [_POINTER, _INT, _INT64, _INT64, _INT64, _INT64]),
+    "ggml_new_tensor_1d": (_POINTER, [_POINTER, _INT, _INT64]),
+    "ggml_view_4d": (_POINTER, [_POINTER, _POINTER, *[_INT64] * 4, *[_SIZE] * 4]),
+    "ggml_view_2d": (_POINTER, [_POINTER, _POINTER, _INT64, _INT64, _SIZE, _SIZE]),
+    "ggml_op_desc": (C.c_char_p, [_POINTER]),
+    "ggml_new_graph": (_POINTER, [_POINTER]),
+    "ggml_build_forward_expand": (None, [_POINTER, _POINTER]),
+    "ggml_backend_alloc_ctx_tensors": (_POINTER, [_POINTER, _POINTER]),
+    "ggml_backend_buffer_free": (None, [_POINTER]),
+    "ggml_backend_tensor_set": (None, [_POINTER, _POINTER, _SIZE, _SIZE]),
+    "ggml_backend_tensor_get": (None, [_POINTER, _POINTER, _SIZE, _SIZE]),
+    "ggml_backend_supports_op": (C.c_bool, [_POINTER, _POINTER]),
+    "ggml_backend_graph_compute": (_INT, [_POINTER, _POINTER]),
 }
-_ROPE = (_P, [_P, _P, _P, _P, _I, _I, _I, _F, _F, _F, _F, _F, _F])
-_MULTI = (_P, [_P, _P, _P, _P, _I, _P, _I, _I, _F, _F, _F, _F, _F, _F])
+_SCALING = [_FLOAT] * 6  # freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow
+# The context, x, the positions, freq_factors; n_dims, mode, n_ctx_orig.
+_ROPE = (_POINTER, [*[_POINTER] * 4, _INT, _INT, _INT, *_SCALING])
+# Also the sections, after n_dims.
+_MULTI = (_POINTER, [*[_POINTER] * 4, _INT, _POINTER, _INT, _INT, *_SCALING])
 ROPES: dict[str, tuple[Any, list[Any]]] = {
     "ggml_rope_ext": _ROPE,
     "ggml_rope_ext_inplace": _ROPE,
@@ -73,35 +76,38 @@ ROPES: dict[str, tuple[Any, list[Any]]] = {
     "ggml_rope_multi": _MULTI,
     "ggml_rope_multi_inplace": _MULTI,
     "ggml_rope_multi_back": _MULTI,
-    "ggml_rope_set_offset": (_P, [_P, _I]),
-    "ggml_set_rows": (_P, [_P, _P, _P, _P]),
+    "ggml_rope_set_offset": (_POINTER, [_POINTER, _INT]),
+    "ggml_set_rows": (_POINTER, [_POINTER, _POINTER, _POINTER, _POINTER]),
 }
 _CPU: dict[str, tuple[Any, list[Any]]] = {
     "ggml_cpu_init": (None, []),
-    "ggml_backend_cpu_init": (_P, []),
-    "ggml_backend_cpu_set_n_threads": (None, [_P, _I]),
+    "ggml_backend_cpu_init": (_POINTER, []),
+    "ggml_backend_cpu_set_n_threads": (None, [_POINTER, _INT]),
 }
 _DEVICES: dict[str, tuple[Any, list[Any]]] = {
     "ggml_backend_load_all_from_path": (None, [C.c_char_p]),
-    "ggml_backend_dev_count": (_Z, []),
-    "ggml_backend_dev_get": (_P, [_Z]),
-    "ggml_backend_dev_by_name": (_P, [C.c_char_p]),
-    "ggml_backend_dev_name": (C.c_char_p, [_P]),
-    "ggml_backend_dev_description": (C.c_char_p, [_P]),
-    "ggml_backend_dev_init": (_P, [_P, C.c_char_p]),
-    "ggml_backend_dev_backend_reg": (_P, [_P]),
-    "ggml_backend_reg_get_proc_address": (_P, [_P, C.c_char_p]),
+    "ggml_backend_dev_count": (_SIZE, []),
+    "ggml_backend_dev_get": (_POINTER, [_SIZE]),
+    "ggml_backend_dev_by_name": (_POINTER, [C.c_char_p]),
+    "ggml_backend_dev_name": (C.c_char_p, [_POINTER]),
+    "ggml_backend_dev_description": (C.c_char_p, [_POINTER]),
+    "ggml_backend_dev_init": (_POINTER, [_POINTER, C.c_char_p]),
+    "ggml_backend_dev_backend_reg": (_POINTER, [_POINTER]),
+    "ggml_backend_reg_get_proc_address": (_POINTER, [_POINTER, C.c_char_p]),
 }
 
 
 def open_base(folder: Path) -> C.CDLL:
     """Open libggml-base (the shortest name if there are several versions)."""
-    return C.CDLL(str(min(folder.glob("libggml-base*"), key=lambda p: len(p.name))))
+    return C.CDLL(str(min(folder.glob("libggml-base*"), key=lambda path: len(path.name))))
 
 
 def open_cpu(folder: Path) -> tuple[C.CDLL, str]:
-    """Open and initialise the CPU library with the best score on this machine: builds with one library per
-    micro-architecture have ``ggml_backend_score()``, which returns 0 if the library cannot run here."""
+    """Open and initialise the CPU library with the best score on this machine.
+
+    Builds with a library for each micro-architecture have ``ggml_backend_score()``, which returns 0 if the
+    library cannot run here.
+    """
     scored = []
     for path in sorted(folder.glob("libggml-cpu*")):
         library = C.CDLL(str(path))
@@ -117,7 +123,7 @@ def declare(functions: dict[str, tuple[Any, list[Any]]], *libraries: C.CDLL) -> 
     """Return the functions that one of the libraries has, with their signatures declared."""
     found = {}
     for name, (result, arguments) in functions.items():
-        function = next((getattr(lib, name) for lib in libraries if hasattr(lib, name)), None)
+        function = next((getattr(library, name) for library in libraries if hasattr(library, name)), None)
         if function is not None:
             function.restype, function.argtypes = result, arguments
             found[name] = function
@@ -142,7 +148,7 @@ class Devices:
     def names(self) -> list[str]:
         """Return the devices' names, in the registry's order."""
         devices = (self.call["ggml_backend_dev_get"](i) for i in range(self.call["ggml_backend_dev_count"]()))
-        return [self.call["ggml_backend_dev_name"](d).decode() for d in devices]
+        return [self.call["ggml_backend_dev_name"](device).decode() for device in devices]
 
     def start(self, name: str, threads: int) -> tuple[Any, str]:
         """Return a backend on the device, and the device's own description."""
@@ -203,13 +209,13 @@ class Ggml:
         graph = RopeGraph(self, call)
         try:
             if refused := graph.refused():
-                raise GgmlRefused(self._why(call, refused))
+                raise GgmlRefused(self._describe_refusal(call, refused))
             return graph.run()
         finally:
             graph.close()
 
-    def _why(self, call: GgmlRope, refused: str) -> str:
-        """Return the refused operation, and each single change that makes the call supported."""
+    def _describe_refusal(self, call: GgmlRope, refused: str) -> str:
+        """Describe the refused operation, and each single change of the call that makes it supported."""
         accepted = []
         for change, other in _changes(call):
             graph = RopeGraph(self, other)
@@ -222,21 +228,24 @@ class Ggml:
 
 def _changes(call: GgmlRope) -> Iterator[tuple[str, GgmlRope]]:
     """Yield copies of the call, each with one property made simpler."""
-    p, (_, s, _, d) = call.params, call.shape
+    params, (_, tokens, _, head_size) = call.params, call.shape
     if not call.forward:
         yield "forward", replace(call, forward=True)
-    if p.n_offs:
-        yield "with n_offs = 0", replace(call, params=replace(p, n_offs=0))
+    if params.n_offs:
+        yield "with n_offs = 0", replace(call, params=replace(params, n_offs=0))
     if call.parent.shape != call.shape:
         yield "contiguous", replace(call, parent=np.zeros(call.shape, call.parent.dtype), offset=0)
     if call.inplace:
         yield "not in place", replace(call, inplace=False)
-    if p.n_dims != d and not p.n_offs and p.rope_mode is not RopeMode.VISION:
-        full = replace(p, n_dims=d)
-        factors = None if call.freq_factors is None else np.ones(d // 2, np.float32)
-        yield f"with n_dims = {d}", replace(call, params=full, freq_factors=factors)
-    if p.rope_mode.has_sections:
-        yield "in mode neox", replace(call, params=_neox(p, d), positions=call.positions[:s])
+    if params.n_dims != head_size and not params.n_offs and params.rope_mode is not RopeMode.VISION:
+        full_params = replace(params, n_dims=head_size)
+        factors = None if call.freq_factors is None else np.ones(head_size // 2, np.float32)
+        yield f"with n_dims = {head_size}", replace(call, params=full_params, freq_factors=factors)
+    if params.rope_mode.has_sections:
+        yield (
+            "in mode neox",
+            replace(call, params=_neox(params, head_size), positions=call.positions[:tokens]),
+        )
     for dtype in ("float32", "float16"):
         if call.cache is not None and call.cache.dtype != dtype:
             yield f"with a {dtype} cache", replace(call, cache=np.zeros(call.cache.shape, dtype))
@@ -244,9 +253,9 @@ def _changes(call: GgmlRope) -> Iterator[tuple[str, GgmlRope]]:
             yield f"in {dtype}", replace(call, parent=np.zeros(call.parent.shape, dtype))
 
 
-def _neox(p: RopeParams, head: int) -> RopeParams:
-    n_dims = head if p.rope_mode is RopeMode.VISION else p.n_dims
-    return replace(p, mode=RopeMode.NEOX, sections=(0, 0, 0, 0), n_dims=n_dims)
+def _neox(params: RopeParams, head_size: int) -> RopeParams:
+    n_dims = head_size if params.rope_mode is RopeMode.VISION else params.n_dims
+    return replace(params, mode=RopeMode.NEOX, sections=(0, 0, 0, 0), n_dims=n_dims)
 
 
 class Graph:
@@ -292,17 +301,17 @@ class Graph:
 
     def _tensor(self, values: npt.NDArray[Any]) -> Any:
         """Return a tensor ``[B,S,N,D]`` or a vector that receives these values."""
-        values, kind = np.ascontiguousarray(values), GGML_TYPES[values.dtype.name]
+        values, ggml_type = np.ascontiguousarray(values), GGML_TYPES[values.dtype.name]
         if values.ndim == 1:
-            tensor = self.base["ggml_new_tensor_1d"](self.context, kind, values.size)
+            tensor = self.base["ggml_new_tensor_1d"](self.context, ggml_type, values.size)
         else:
-            tensor = self.base["ggml_new_tensor_4d"](self.context, kind, *reversed(values.shape))
+            tensor = self.base["ggml_new_tensor_4d"](self.context, ggml_type, *reversed(values.shape))
         self.inputs.append((tensor, values))
         return tensor
 
 
 class RopeGraph(Graph):
-    """rope. With a cache also the view that joins a token's heads, and set_rows."""
+    """The graph of rope. With a cache it also has the view that joins a token's heads, and set_rows."""
 
     def __init__(self, ggml: Ggml, call: GgmlRope) -> None:
         super().__init__(ggml)
@@ -336,36 +345,36 @@ class RopeGraph(Graph):
         if call.shape == parent.shape:
             return tensor, tensor
         b, s, n, d = call.shape
-        row, token, batch = parent.strides[2], parent.strides[1], parent.strides[0]
+        strides = parent.strides[2], parent.strides[1], parent.strides[0]  # of a head, a token, a sequence
         offset = call.offset * parent.itemsize
-        view = self.base["ggml_view_4d"](self.context, tensor, d, n, s, b, row, token, batch, offset)
-        return tensor, view
+        return tensor, self.base["ggml_view_4d"](self.context, tensor, d, n, s, b, *strides, offset)
 
     def _rope(self, x: Any) -> Any:
-        call, p = self.call, self.call.params
+        call, params = self.call, self.call.params
         positions = self._tensor(call.positions)
         factors = None
         if call.freq_factors is not None:
-            # ggml requires n_dims/2 factors but reads head_size/2, so pass head_size/2 of them.
+            # ggml requires n_dims/2 factors but reads head_size/2 of them, so pass head_size/2.
             padded = np.ones(max(call.shape[3] // 2, len(call.freq_factors)), np.float32)
             padded[: len(call.freq_factors)] = call.freq_factors
             factors = self._tensor(padded)
-        name = "ggml_rope_multi" if p.rope_mode.has_sections else "ggml_rope_ext"
+        name = "ggml_rope_multi" if params.rope_mode.has_sections else "ggml_rope_ext"
         name += "" if call.forward else "_back"
         name += "_inplace" if call.inplace else ""
-        sections = ((C.c_int * 4)(*p.sections),) if p.rope_mode.has_sections else ()
-        numbers = (p.freq_base, p.freq_scale, p.ext_factor, p.attn_factor, p.beta_fast, p.beta_slow)
-        arguments = (p.n_dims, *sections, int(p.rope_mode), call.n_ctx_orig, *numbers)
+        sections = ((C.c_int * 4)(*params.sections),) if params.rope_mode.has_sections else ()
+        scaling = params.freq_base, params.freq_scale, params.ext_factor, params.attn_factor
+        numbers = *scaling, params.beta_fast, params.beta_slow
+        arguments = (params.n_dims, *sections, int(params.rope_mode), call.n_ctx_orig, *numbers)
         node = self.ggml.ropes[name](self.context, x, positions, factors, *arguments)
-        return self.ggml.ropes["ggml_rope_set_offset"](node, p.n_offs) if p.n_offs else node
+        return self.ggml.ropes["ggml_rope_set_offset"](node, params.n_offs) if params.n_offs else node
 
     def _set_rows(self, rotated: Any) -> list[Any]:
         """Write rows of the cache ``[R, N*D]``: a row is a token's heads in order."""
         base, call = self.base, self.call
         assert call.cache is not None
         assert call.rows is not None
-        _, tokens, heads, head = call.shape
-        width = heads * head
+        _, tokens, heads, head_size = call.shape
+        width = heads * head_size
         token_bytes = width * call.parent.itemsize
         joined = base["ggml_view_2d"](self.context, rotated, width, tokens, token_bytes, 0)
         self.cache = self._tensor(call.cache.reshape(1, 1, -1, width))
@@ -392,7 +401,7 @@ def answer(ggml: Ggml, request: tuple[Any, ...]) -> tuple[str, Any]:
 
 def main() -> None:
     """Answer requests until the input ends."""
-    # ggml may print: keep its output off the pipe of the answers.
+    # ggml may print. Its output goes to standard error, so that the pipe has only answers.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     requests = sys.stdin.buffer

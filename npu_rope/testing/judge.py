@@ -1,22 +1,22 @@
-"""Run one case on every requested executor and judge each result.
+"""Run one case of rope on every requested executor and judge each result.
 
-The comparisons:
+An executor is a back end, ``cpu:ggml`` (back end cpu with policy ggml) or the real ggml. e_angle is the
+allowed error of cos and sin (bounds.py). The comparisons:
 
-- ``reference`` and ``cpu`` under policy exact: with the float64 reference, bound e_angle = 2^-23;
-- ``sim`` and ``npu``: with the float64 reference, bound e_angle = 2^-20, and for 16-bit types with
-  ``cpu``'s result: 99.5 % of the elements must be within one unit in the last place;
-- the float64 reference itself: a sample of its elements with the specification's formula in
-  scalar Python (spec.py), because a mistake that every executor shares would not show otherwise;
-- ``cpu`` under policy ggml, and the real ggml: with the float64 rotation by ggml's own float32
-  table (``ggml_tables.py``), bound e_angle = 0: the angles
-  must be ggml's bit for bit and only the rotation may round;
-- with YaRN on, the compiler of ggml may have fused one multiply-add of the angle: both tables are
-  computed, ggml must agree with one of them, and the report names it;
-- a device of ggml's registry (``--ggml-device``) need not follow that table: its bound is that of any
-  float32 angle (float32_angle_error in bounds.py), around the float64 reference;
-- in a case with a cache, the rows that received tokens are judged like a result of rope; every other
-  row must be unchanged;
-- the error of the real ggml against float64 is reported, not judged: its angles are float32.
+- ``reference`` and ``cpu``: with the float64 reference, e_angle = 2^-23.
+- ``sim`` and ``npu``: with the float64 reference, e_angle = 2^-20. In 16-bit types, 99.5 % of the elements
+  must also be within one unit in the last place of ``cpu``'s.
+- The float64 reference itself: some of its elements with the specification's formula in scalar Python
+  (spec.py). This detects a mistake that every executor shares.
+- ``cpu:ggml`` and the real ggml: with the float64 rotation by ggml's own float32 table (ggml_tables.py),
+  e_angle = 0. The angles must be ggml's bit for bit, and only the rotation may round.
+- ggml with YaRN: its compiler may have fused one multiply-add of the angle. ggml must agree with the table
+  with or without this fusion, and the report names the table.
+- A device of ggml's registry (``--ggml-device``): if it does not follow that table, with the float64
+  reference and the bound of any float32 angle (float32_angle_error in bounds.py).
+
+In a case with a cache, the rows that received tokens are judged like a result of rope. Every other row must
+be unchanged. The error of the real ggml against float64 is only reported, because its angles are float32.
 """
 
 from __future__ import annotations
@@ -65,10 +65,14 @@ from npu_rope.values import AnglePolicy
 Array = npt.NDArray[Any]
 
 
-def _expect(case: RopeCase, data: CaseData, c: Array, s: Array, e_angle: float | Array) -> Expectation:
-    c, s = c[..., None, :], s[..., None, :]
-    value = reference.rotate(data.x, c, s, case.params)
-    return Expectation(value, rotation_bound(data.x, c, s, value, case.params, case.result_dtype, e_angle))
+def _rotation_expectation(
+    case: RopeCase, data: CaseData, cos: Array, sin: Array, e_angle: float | Array
+) -> Expectation:
+    cos, sin = cos[..., None, :], sin[..., None, :]
+    value = reference.rotate(data.x, cos, sin, case.params)
+    return Expectation(
+        value, rotation_bound(data.x, cos, sin, value, case.params, case.result_dtype, e_angle)
+    )
 
 
 def token_positions(case: RopeCase, data: CaseData, b: int, s: int) -> list[int]:
@@ -82,15 +86,16 @@ def _text(positions: list[int]) -> str:
     return str(positions[0] if len(positions) == 1 else positions)
 
 
-# Elements of the reference that are compared with the specification's formula, case by case.
+# The number of the reference's elements that are compared with the specification's formula in each case.
 SPEC_SAMPLE = 48
 
 
 def reference_disagrees(case: RopeCase, data: CaseData, expected: Expectation) -> str:
-    """Return where the reference differs from the specification's formula by more than its bound, else ""."""
-    rng = np.random.default_rng(len(case.name))
-    for flat in rng.integers(0, data.x.size, SPEC_SAMPLE):
-        b, s, n, d = (int(i) for i in np.unravel_index(int(flat), data.x.shape))
+    """Return the first sampled element at which the reference differs from the specification's formula by
+    more than the bound; empty if there is none."""
+    generator = np.random.default_rng(len(case.name))
+    for flat_index in generator.integers(0, data.x.size, SPEC_SAMPLE):
+        b, s, n, d = (int(i) for i in np.unravel_index(int(flat_index), data.x.shape))
         position = token_positions(case, data, b, s)
         formula = spec.element(case.params, data.x[b, s, n], position, data.freq_factors, d, case.forward)
         got, bound = float(expected.value[b, s, n, d]), float(expected.bound[b, s, n, d])
@@ -105,27 +110,27 @@ def reference_disagrees(case: RopeCase, data: CaseData, expected: Expectation) -
 def exact_expectation(case: RopeCase, data: CaseData, e_angle: float | Array = E_ANGLE_HOST) -> Expectation:
     """Return the float64 reference and policy exact's bound (the host's, unless another is given)."""
     planes = reference.position_planes(data.positions, case.params)
-    c, s = reference.cos_sin(planes, case.params, data.freq_factors, forward=case.forward)
-    return _expect(case, data, c, s, e_angle)
+    cos, sin = reference.cos_sin(planes, case.params, data.freq_factors, forward=case.forward)
+    return _rotation_expectation(case, data, cos, sin, e_angle)
 
 
 # ---- executors -------------------------------------------------------------------------------------
 
 
 def as_received(case: RopeCase, backend: str) -> RopeCase:
-    """Return the case as the back end receives it: a CANN operator's attributes are rounded to float32."""
+    """Return the case as the back end receives it. CANN rounds an operator's attributes to float32."""
     return replace(case, params=rounded_for(case.params, backend))
 
 
 def execute(case: RopeCase, data: CaseData, backend: str, angle: AnglePolicy) -> Array:
-    """Run the case on one of npu_rope's back ends; return float values, in the case's layout."""
+    """Run the case on one of npu_rope's back ends. Return the result in the case's layout."""
     if case.cache_rows:
         return _execute_set_rows(case, data, backend, angle)
     if case.dtype == "bfloat16":
         return _execute_bfloat16(case, data, backend, angle)
     parent = data.parent.copy()
     x = view_of(parent, case)
-    y = npu_rope.rope(
+    rotated = npu_rope.rope(
         x,
         data.positions,
         case.params,
@@ -135,7 +140,7 @@ def execute(case: RopeCase, data: CaseData, backend: str, angle: AnglePolicy) ->
         forward=case.forward,
         angle=angle,
     )
-    result: Array = np.array(y)
+    result: Array = np.array(rotated)
     view_of(parent, case)[...] = data.x
     if not np.array_equal(parent, data.parent):
         raise AssertionError("memory outside the tensor was written")
@@ -167,7 +172,8 @@ def rotated_rows(case: RopeCase, data: CaseData, cache: Array) -> Array:
 
 
 def _execute_bfloat16(case: RopeCase, data: CaseData, backend: str, angle: AnglePolicy) -> Array:
-    """Run a bfloat16 case. NumPy has no bfloat16: native code receives the bits, the reference the values."""
+    """Run a bfloat16 case. NumPy has no bfloat16, so native code receives bits and the reference receives
+    float32 values."""
     if backend == "reference":
         wide = reference.rope(
             data.x.astype(np.float32),
@@ -180,8 +186,8 @@ def _execute_bfloat16(case: RopeCase, data: CaseData, backend: str, angle: Angle
         return bfloat16_values(bfloat16_bits(wide))
     x = bfloat16_bits(np.ascontiguousarray(data.x))
     out = np.zeros_like(x)
-    t: CallTensors[Array] = rope_tensors(x, data.positions, data.freq_factors, out)
-    run_on_bits(backend, t, RopeCallAttributes(case.params, case.forward, angle))
+    tensors: CallTensors[Array] = rope_tensors(x, data.positions, data.freq_factors, out)
+    run_on_bits(backend, tensors, RopeCallAttributes(case.params, case.forward, angle))
     return bfloat16_values(out)
 
 
@@ -221,14 +227,14 @@ def compare(case: RopeCase, data: CaseData, executor: str, got: Array, expected:
 
 def _add_angle(case: RopeCase, data: CaseData, worst: Worst) -> None:
     """Add the position, its axis and the angle to the description of the worst element."""
-    p, at = case.params, worst.index
-    positions = token_positions(case, data, *at[:2])
-    worst.position, inside = positions[0], at[3] - p.n_offs
-    if 0 <= inside < 2 * p.pairs:
-        pair = inside // 2 if p.rope_mode is RopeMode.NORMAL else inside % p.pairs
-        worst.position = positions[p.axes()[pair]]
-        worst.axis = AXIS_NAMES[p.axes()[pair]] if p.rope_mode.has_sections else ""
-        worst.angle = float(worst.position * p.frequencies("exact", data.freq_factors)[pair])
+    params, index = case.params, worst.index
+    positions = token_positions(case, data, *index[:2])
+    worst.position, inside = positions[0], index[3] - params.n_offs
+    if 0 <= inside < 2 * params.pairs:
+        pair = inside // 2 if params.rope_mode is RopeMode.NORMAL else inside % params.pairs
+        worst.position = positions[params.axes()[pair]]
+        worst.axis = AXIS_NAMES[params.axes()[pair]] if params.rope_mode.has_sections else ""
+        worst.angle = float(worst.position * params.frequencies("exact", data.freq_factors)[pair])
 
 
 def judge(case: RopeCase, backends: list[str], ggml: GgmlProcess | None) -> CaseResult:
@@ -237,23 +243,23 @@ def judge(case: RopeCase, backends: list[str], ggml: GgmlProcess | None) -> Case
     exact = exact_expectation(case, data)
     judge_exact = partial(_judge_exact, case, data, exact)
     result = judge_each(case, backends, lambda backend: lacks_type(backend, (case.dtype,)), judge_exact)
-    if "reference" in backends and (wrong := reference_disagrees(case, data, exact)):
+    if "reference" in backends and (disagreement := reference_disagrees(case, data, exact)):
         judgement = result.by("reference")
         assert judgement is not None
-        judgement.verdict, judgement.message = FAIL, wrong
+        judgement.verdict, judgement.message = FAIL, disagreement
     if "cpu" not in backends and ggml is None:
         return result
-    unfused = _expect(case, data, *ggml_table(case, data, fused=False), E_ANGLE_NONE)
-    on_cpu = None
+    unfused = _rotation_expectation(case, data, *ggml_table(case, data, fused=False), E_ANGLE_NONE)
+    cpu_result = None
     if "cpu" in backends:
         try:
             got = execute(case, data, "cpu", "ggml")
             result.judgements.append(compare(case, data, "cpu:ggml", got, unfused))
-            on_cpu = got if result.judgements[-1].verdict == OK else None
+            cpu_result = got if result.judgements[-1].verdict == OK else None
         except (ValueError, TypeError, AssertionError) as error:
             result.judgements.append(Judgement("cpu:ggml", FAIL, message=str(error)))
     if ggml is not None:
-        result.judgements.append(_judge_ggml(case, data, ggml, exact, unfused, on_cpu))
+        result.judgements.append(_judge_ggml(case, data, ggml, exact, unfused, cpu_result))
     return result
 
 
@@ -271,7 +277,8 @@ def _judge_exact(case: RopeCase, data: CaseData, exact: Expectation, backend: st
 
 
 def _ggml_cannot(case: RopeCase, ggml: GgmlProcess) -> str:
-    """Return the part of the case that ggml is known not to support, to avoid an abort of its process."""
+    """Return why ggml does not support the case, as far as it is known; empty otherwise. An unsupported call
+    would abort ggml's process."""
     if case.dtype not in ("float32", "float16"):
         return f"ggml's CPU backend has no {case.dtype} rope"
     return ggml.too_old_for(case.params, inplace=case.inplace, set_rows=bool(case.cache_rows))
@@ -288,10 +295,10 @@ def _judge_ggml(
     ggml: GgmlProcess,
     exact: Expectation,
     unfused: Expectation,
-    on_cpu: Array | None,
+    cpu_result: Array | None,
 ) -> Judgement:
-    if cannot := _ggml_cannot(case, ggml):
-        return Judgement("ggml", UNSUPPORTED, message=cannot)
+    if reason := _ggml_cannot(case, ggml):
+        return Judgement("ggml", UNSUPPORTED, message=reason)
     try:
         got = _run_ggml(case, data, ggml)
     except GgmlRefused as refused:
@@ -302,7 +309,7 @@ def _judge_ggml(
     nmse = _nmse(case, got, unfused)
     if case.params.ext_factor != 0:
         judgement.table = "plain" if judgement.verdict == OK else "neither"
-        fused = _expect(case, data, *ggml_table(case, data, fused=True), E_ANGLE_NONE)
+        fused = _rotation_expectation(case, data, *ggml_table(case, data, fused=True), E_ANGLE_NONE)
         other = compare(case, data, "ggml", got, fused)
         nmse = min(nmse, _nmse(case, got, fused))
         if judgement.verdict == FAIL and other.verdict == OK:
@@ -311,8 +318,8 @@ def _judge_ggml(
         judgement = _judge_device(case, data, got)
     judgement.nmse = nmse
     judgement.exact_error = float(np.abs(got.astype(np.float64) - exact.value).max(initial=0.0))
-    if on_cpu is not None:
-        judgement.bit_equal = float((on_cpu.astype(got.dtype) == got).mean()) if got.size else 1.0
+    if cpu_result is not None:
+        judgement.bit_equal = float((cpu_result.astype(got.dtype) == got).mean()) if got.size else 1.0
     return judgement
 
 

@@ -22,7 +22,7 @@ class PublishedRope:
         source: the origin of the numbers; after "read in", the copy they were read from.
         n_heads, n_kv_heads: heads of the query and of the key that rope rotates.
         head_dim: head size of these tensors (in DeepSeek's MLA: of the 64-wide rope part).
-        context: the longest position that the model is made for, plus 1, in tokens.
+        context: the number of tokens for which the model is made.
         params: the attributes. ``mode`` is the pairing of the model's transformers code. A GGUF may need
             another mode, because llama.cpp's converter permutes the Q and K weights of some models
             (Llama, Mistral: neox here, normal in a GGUF).
@@ -51,10 +51,10 @@ def llama3_freq_factors(
 ) -> tuple[float, ...]:
     """Return Llama 3.1's frequency scaling as divisors for ggml's rope (GGUF: ``rope_freqs.weight``).
 
-    With a pair's wavelength ``w = 2 pi base**(2i/head_dim)`` in tokens and ``n`` the original
-    context: 1 where ``w < n/high_freq_factor``, ``factor`` where ``w > n/low_freq_factor``, and
-    between them the frequency is blended linearly in ``n/w``. Formula: transformers' rope_type
-    "llama3" (``modeling_rope_utils``), which follows Meta's llama-models.
+    Pair i has the wavelength ``w = 2 pi base**(2i/head_dim)`` in tokens; ``n`` is the original context. The
+    divisor is 1 if ``w < n/high_freq_factor``, and ``factor`` if ``w > n/low_freq_factor``. Between them the
+    frequency is blended linearly in ``n/w``. This is the formula of transformers' rope_type "llama3"
+    (``modeling_rope_utils``), which follows Meta's llama-models.
 
     Args:
         head_dim: the number of lanes that rotate.

@@ -1,20 +1,21 @@
 """rms_norm_rope in long double: RMSNormalization's specification (``norm_spec.py``), then the rotation of
-``specs/ggml_rope_acltensor.txt``, and the bound of a result. Shares no code with the tested code.
+``specs/ggml_rope_acltensor.txt``, and the bound of a result. This file shares no code with the tested code.
 
-The bound. For a head of n = D elements let a = N * scale, with N = x / RMS exact, and u the unit roundoff of
-the computation's type (2^-24 for float32, 2^-53 for float64).
+The bound: let N = x / RMS be exact and a = N * scale. u is the unit roundoff of the computation's type (2^-24
+for float32, 2^-53 for float64). e_N is the largest relative error of N
+(:func:`npu_rope.testing.bounds.normalized_error`).
 
-Without intermediate rounding, the relative error of N is at most e_N
-(:func:`npu_rope.testing.bounds.normalized_error`), and its product with the scale rounds once: the error of a
-is at most ``(e_N + u) |a|``, up to squares of these (2^-44, which a factor of 1 + 2^-20 on the whole bound
-covers), or the smallest subnormal. A lane that does not rotate is rounded to the result's type once: for
-float32 and float64 that is the product's own rounding. A pair is rotated by ``y = a1 c - a2 s``: the errors
-of a1 and a2 are multiplied by c and s, and those of any rotation (``bounds.py``) are added:
-``2 u (|a1 c| + |a2 s|) + e_angle (|a1| + |a2|) + u_out |y| + tiny``.
+Without intermediate rounding, the product of N and scale rounds once. The error of a is thus at most
+``(e_N + u) |a|``, or the smallest subnormal. The squares of these errors (2^-44) are covered by a factor of
+1 + 2^-20 on the whole bound. A lane that does not rotate is rounded once to the result's type; for float32
+and float64 this is the rounding of the product.
 
-With intermediate rounding, a is a number of the tensors' type. Where an exact value is near the middle of two
-such numbers, a may be either: ``norm_spec.rms_norm`` returns their distance (d, else 0), and a result may
-differ by a further ``|d1 c| + |d2 s|``. A lane that does not rotate is a.
+A pair rotates by ``y = a1 c - a2 s``, which multiplies the errors of a1 and a2 by c and s. The errors of any
+rotation (``bounds.py``) are added: ``2 u (|a1 c| + |a2 s|) + e_angle (|a1| + |a2|) + u_out |y| + tiny``.
+
+With intermediate rounding, a is a number of the tensors' type. If an exact value is near the middle of two
+such numbers, a may be either. ``norm_spec.rms_norm`` returns their distance d, or 0 for other values. A
+result may then differ by a further ``|d1 c| + |d2 s|``. A lane that does not rotate has the value a.
 """
 
 from __future__ import annotations
@@ -28,16 +29,16 @@ import numpy.typing as npt
 from npu_rope.params import RopeParams
 from npu_rope.testing import norm_spec
 from npu_rope.testing.bounds import E_ANGLE_HOST, SMALLEST_SUBNORMAL, UNIT_ROUNDOFF, normalized_error
-from npu_rope.testing.spec import axis_and_power, corr_dim
+from npu_rope.testing.spec import HAS_SECTIONS, NORMAL, VISION, axis_and_power, corr_dim
 
 Array = npt.NDArray[Any]
 Long = npt.NDArray[np.longdouble]
-Table = tuple[Array, Array]
+CosSin = tuple[Array, Array]
 
 
 @dataclass(frozen=True)
 class NormRopeCall:
-    """The call for queries, or for keys: the arrays, the name of their type, and the attributes.
+    """A call for queries or for keys: the arrays, the name of their type, and the attributes.
 
     Attributes:
         x: ``[B,S,N,D]`` or ``[S,N,D]``.
@@ -55,7 +56,7 @@ class NormRopeCall:
     freq_factors: Array | None = None
     epsilon: float = 1e-5
     intermediate_rounding: bool = False
-    table: Table | None = None
+    table: CosSin | None = None
     e_angle: float = E_ANGLE_HOST
     error: float | None = None
 
@@ -65,38 +66,38 @@ class NormRopeCall:
         return "float64" if self.dtype == "float64" else "float32"
 
 
-def pair_lanes(p: RopeParams) -> tuple[Array, Array]:
-    """Section 7: return the lanes of every pair's two elements."""
-    width = p.n_dims if int(p.rope_mode) == 24 else p.n_dims // 2
+def pair_lanes(params: RopeParams) -> tuple[Array, Array]:
+    """Return the first lane and the second lane of every pair (section 7 of ggml's specification)."""
+    width = params.n_dims if int(params.rope_mode) == VISION else params.n_dims // 2
     pair = np.arange(width)
-    if int(p.rope_mode) == 0:
-        return p.n_offs + 2 * pair, p.n_offs + 2 * pair + 1
-    return p.n_offs + pair, p.n_offs + pair + width
+    if int(params.rope_mode) == NORMAL:
+        return params.n_offs + 2 * pair, params.n_offs + 2 * pair + 1
+    return params.n_offs + pair, params.n_offs + pair + width
 
 
-def frequencies(p: RopeParams, factors: Array | None) -> tuple[Long, float]:
-    """Section 5: return the radians per position of every pair, and the factor of cos and sin."""
+def frequencies(params: RopeParams, factors: Array | None) -> tuple[Long, float]:
+    """Return the radians per position of every pair, and the factor of cos and sin (section 5)."""
     one = np.longdouble(1)
-    count = len(pair_lanes(p)[0])
-    powers = np.array([axis_and_power(p, i)[1] for i in range(count)], np.longdouble)
-    frequency: Long = np.power(np.longdouble(p.freq_base), -2 * powers / p.n_dims)
+    count = len(pair_lanes(params)[0])
+    powers = np.array([axis_and_power(params, i)[1] for i in range(count)], np.longdouble)
+    frequency: Long = np.power(np.longdouble(params.freq_base), -2 * powers / params.n_dims)
     if factors is not None:
         frequency = frequency / factors[:count].astype(np.longdouble)
-    if p.ext_factor == 0:
-        return frequency * np.longdouble(p.freq_scale), p.attn_factor
-    low = max(0, np.floor(corr_dim(p, p.beta_fast)))
-    high = min(p.n_dims - 1, np.ceil(corr_dim(p, p.beta_slow)))
+    if params.ext_factor == 0:
+        return frequency * np.longdouble(params.freq_scale), params.attn_factor
+    low = max(0, np.floor(corr_dim(params, params.beta_fast)))
+    high = min(params.n_dims - 1, np.ceil(corr_dim(params, params.beta_slow)))
     ramp = one - np.clip((np.arange(count) - low) / max(0.001, high - low), 0, 1)
-    mix = ramp * np.longdouble(p.ext_factor)
-    blended: Long = frequency * np.longdouble(p.freq_scale) * (one - mix) + frequency * mix
-    return blended, float(p.attn_factor * (1 + 0.1 * np.log(1 / p.freq_scale)))
+    mix = ramp * np.longdouble(params.ext_factor)
+    blended: Long = frequency * np.longdouble(params.freq_scale) * (one - mix) + frequency * mix
+    return blended, float(params.attn_factor * (1 + 0.1 * np.log(1 / params.freq_scale)))
 
 
-def exact_table(positions: Array, p: RopeParams, factors: Array | None = None) -> tuple[Long, Long]:
+def exact_table(positions: Array, params: RopeParams, factors: Array | None = None) -> tuple[Long, Long]:
     """Return cos and sin of every token's pairs, ``[..., S, pairs]``."""
-    radians, scale = frequencies(p, factors)
-    if int(p.rope_mode) & 8:
-        axes = [axis_and_power(p, i)[0] for i in range(len(radians))]
+    radians, scale = frequencies(params, factors)
+    if int(params.rope_mode) & HAS_SECTIONS:
+        axes = [axis_and_power(params, i)[0] for i in range(len(radians))]
         planes = positions.reshape(4, -1) if positions.ndim == 1 else positions
         pair_positions = np.stack([planes[axis if axis < len(planes) else 0] for axis in axes], -1)
     else:
@@ -106,55 +107,57 @@ def exact_table(positions: Array, p: RopeParams, factors: Array | None = None) -
 
 
 def heads(call: NormRopeCall) -> tuple[Long, Long, Long]:
-    """Return Normalized times scale, the bound of its error, and the bound in lanes that do not rotate, which
-    are rounded to the result's type."""
+    """Return Normalized times scale, the bound of its error, and the bound for lanes that do not rotate. The
+    last bound includes the rounding to the result's type."""
     scale = call.scale.astype(np.longdouble)
+    # ONNX's numbers of float64 and float32.
     stash = 11 if call.dtype == "float64" and not call.intermediate_rounding else 1
     norm = norm_spec.NormCall(
         call.x, call.scale, call.dtype, call.dtype, epsilon=call.epsilon, stash_type=stash
     )
     if call.intermediate_rounding:
-        value, bound = (v.astype(np.longdouble) for v in norm_spec.rms_norm(norm, call.error))
+        value, bound = (array.astype(np.longdouble) for array in norm_spec.rms_norm(norm, call.error))
         return value, bound, bound
     with np.errstate(all="ignore"):
         value = norm.normalized(call.wide)[0] * scale
         u, subnormal = UNIT_ROUNDOFF[call.wide], SMALLEST_SUBNORMAL[call.wide]
         tiny = subnormal * (1 + np.abs(scale))
         error = normalized_error(norm.n, call.wide) if call.error is None else call.error
-        off = np.abs(value) * np.longdouble(error + u) + tiny
+        error_bound = np.abs(value) * np.longdouble(error + u) + tiny
         rounds_again = 0.0 if call.wide == call.dtype else UNIT_ROUNDOFF[call.dtype]
-        unrotated_bound = off + rounds_again * (np.abs(value) + off) + SMALLEST_SUBNORMAL[call.dtype]
-    return value, off, unrotated_bound
+        unrotated_bound = error_bound + rounds_again * (np.abs(value) + error_bound)
+        unrotated_bound += SMALLEST_SUBNORMAL[call.dtype]
+    return value, error_bound, unrotated_bound
 
 
 def rms_norm_rope(call: NormRopeCall) -> tuple[Array, Array]:
     """Return the result and the bound of another result's error, in float64."""
     if call.x.size == 0:
         return np.zeros(call.x.shape), np.zeros(call.x.shape)
-    a, off, unrotated_bound = heads(call)
-    table = call.table or exact_table(call.positions, call.params, call.freq_factors)
-    c, s = (t.astype(np.longdouble)[..., None, :] for t in table)
+    scaled, error_bound, unrotated_bound = heads(call)
+    cos_sin = call.table or exact_table(call.positions, call.params, call.freq_factors)
+    c, s = (table.astype(np.longdouble)[..., None, :] for table in cos_sin)
     first, second = pair_lanes(call.params)
-    value, bound = a.copy(), np.broadcast_to(unrotated_bound, a.shape).copy()
-    x1, x2, d1, d2 = a[..., first], a[..., second], off[..., first], off[..., second]
+    value, bound = scaled.copy(), np.broadcast_to(unrotated_bound, scaled.shape).copy()
+    x1, x2 = scaled[..., first], scaled[..., second]
+    d1, d2 = error_bound[..., first], error_bound[..., second]  # the errors of x1 and x2
     e_angle = call.e_angle * max(1.0, abs(frequencies(call.params, None)[1]))
     with np.errstate(all="ignore"):
         value[..., first], value[..., second] = x1 * c - x2 * s, x1 * s + x2 * c
-        ends = [np.abs(v) + d for v, d in ((x1, d1), (x2, d2))]
-        for lanes, (p, q) in ((first, (c, s)), (second, (s, c))):
-            p, q = np.abs(p), np.abs(q)
-            products = ends[0] * p + ends[1] * q
-            carried = d1 * p + d2 * q
-            rounded = 2 * UNIT_ROUNDOFF[call.wide] * products + e_angle * (ends[0] + ends[1]) + carried
-            size = np.abs(value[..., lanes]) + rounded
-            bound[..., lanes] = rounded + UNIT_ROUNDOFF[call.dtype] * size + SMALLEST_SUBNORMAL[call.dtype]
+        largest_x1, largest_x2 = np.abs(x1) + d1, np.abs(x2) + d2
+        for lanes, factor1, factor2 in ((first, np.abs(c), np.abs(s)), (second, np.abs(s), np.abs(c))):
+            products = largest_x1 * factor1 + largest_x2 * factor2
+            error = 2 * UNIT_ROUNDOFF[call.wide] * products + e_angle * (largest_x1 + largest_x2)
+            error += d1 * factor1 + d2 * factor2
+            size = np.abs(value[..., lanes]) + error
+            bound[..., lanes] = error + UNIT_ROUNDOFF[call.dtype] * size + SMALLEST_SUBNORMAL[call.dtype]
         if not call.intermediate_rounding:
             bound *= 1 + 2.0**-20
-        beyond = np.isinf(norm_spec.cast(value, call.dtype)) & ~np.isinf(value)
+        is_infinite = np.isinf(norm_spec.cast(value, call.dtype)) & ~np.isinf(value)
         # Values that may round to infinity or to the largest number.
-        edge = np.isfinite(value) & (np.abs(value) + bound >= norm_spec.FORMATS[call.dtype][2])
-        bound = np.where(edge, np.inf, bound)
-        value = np.where(beyond, np.copysign(np.inf, value), value)
+        may_be_infinite = np.isfinite(value) & (np.abs(value) + bound >= norm_spec.FORMATS[call.dtype][2])
+        bound = np.where(may_be_infinite, np.inf, bound)
+        value = np.where(is_infinite, np.copysign(np.inf, value), value)
     return value.astype(np.float64), bound.astype(np.float64)
 
 

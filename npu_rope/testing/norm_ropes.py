@@ -1,7 +1,7 @@
-"""rms_norm_rope's cases of ``npu-rope validate --suite norm``, against its specification in long double
-(``norm_rope_spec.py``).
+"""rms_norm_rope's cases of ``npu-rope validate --suite norm``.
 
-Values come from a generator seeded by the case's name.
+``norm_rope_spec.py`` computes its specification in long double. The case's name seeds the generator of its
+values. A form is a kind of call; each form has a case for each dtype.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from npu_rope.testing.outcomes import CaseResult, Expectation, Judgement, compar
 
 Array = npt.NDArray[Any]
 DTYPES = ("float32", "float16", "bfloat16")
-SPARE_ROWS = 5  # of a cache, beyond the tokens
+SPARE_ROWS = 5  # a cache has this number of rows more than there are tokens
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,9 @@ class NormRopeCase:
         shape: of q.
         keys: the number of k's heads.
         start: the first token's position.
-        values: "heads" of different sizes, "zeros" (every other head), "large" or "small" (at the ends of the
-            type), "far" (heads with an infinity and a NaN).
-        set_rows: k goes to rows of a cache; every third token is skipped.
+        values: "heads" of different magnitudes, "zeros" (about half of the heads are zero), "large" or
+            "small" (near the largest or the smallest number of the type), "far" (with an infinity and a NaN).
+        set_rows: k goes to rows of a cache. Every third token is skipped.
     """
 
     name: str
@@ -122,19 +122,19 @@ _FORMS: dict[str, dict[str, Any]] = {
     "set-rows": {"params": _NEOX, "set_rows": True},
     "set-rows-partial": {"params": RopeParams(48, "normal", n_offs=8), "shape": (9, 3, 80), "set_rows": True},
 }
-_DOUBLE = ("qwen3", "normal-partial", "large", "small-epsilon-0", "set-rows")
+_FLOAT64_FORMS = ("qwen3", "normal-partial", "large", "small-epsilon-0", "set-rows")
 
 
 def norm_rope_cases() -> Iterator[NormRopeCase]:
     """Yield every form in every dtype, some also in float64, without and with intermediate rounding."""
     for rounding in (False, True):
-        for form, differs in _FORMS.items():
-            for dtype in (*DTYPES, *(("float64",) if form in _DOUBLE else ())):
-                shape = differs.get("shape", (2, 9, 8, 128))
+        for form, differences in _FORMS.items():
+            for dtype in (*DTYPES, *(("float64",) if form in _FLOAT64_FORMS else ())):
+                shape = differences.get("shape", (2, 9, 8, 128))
                 sizes = str(list(shape)).replace(" ", "")
-                how = "rounded-between" if rounding else "rounded-once"
-                name = f"rms-norm-rope-{form}(type={SHORT.get(dtype, 'f64')},shape={sizes},{how})"
-                yield NormRopeCase(name, dtype, **differs, intermediate_rounding=rounding)
+                rounding_text = "rounded-between" if rounding else "rounded-once"
+                name = f"rms-norm-rope-{form}(type={SHORT.get(dtype, 'f64')},shape={sizes},{rounding_text})"
+                yield NormRopeCase(name, dtype, **differences, intermediate_rounding=rounding)
 
 
 # ---- data ----------------------------------------------------------------------------------------------
@@ -154,29 +154,31 @@ class NormRopeData:
 
 def make_data(case: NormRopeCase) -> NormRopeData:
     """Return the case's values, rounded to its type."""
-    rng = np.random.default_rng(zlib.crc32(f"{case.suite}/{case.name}".encode()))
-    *lead, heads, head = case.shape
-    xs = [_heads(case, rng, (*lead, n, head)) for n in (heads, case.keys)]
-    scales = [rounded(rng.uniform(-2, 2, head), case.dtype) for _ in xs]
-    tokens = lead[-1]
+    generator = np.random.default_rng(zlib.crc32(f"{case.suite}/{case.name}".encode()))
+    *leading_sizes, heads, head = case.shape
+    xs = [_heads(case, generator, (*leading_sizes, head_count, head)) for head_count in (heads, case.keys)]
+    scales = [rounded(generator.uniform(-2, 2, head), case.dtype) for _ in xs]
+    tokens = leading_sizes[-1]
     positions = case.start + np.arange(tokens)
     if case.params.rope_mode.has_sections:
-        positions = np.stack([positions, *rng.integers(0, 50, (3, tokens))])
-    factors = rng.uniform(0.5, 8, case.params.pairs).astype(np.float32) if case.freq_factors else None
+        positions = np.stack([positions, *generator.integers(0, 50, (3, tokens))])
+    factors = generator.uniform(0.5, 8, case.params.pairs).astype(np.float32) if case.freq_factors else None
     data = NormRopeData(xs, scales, positions, factors)
     if case.set_rows:
-        count = int(np.prod(lead))
-        data.rows = rng.permutation(count + SPARE_ROWS)[:count]
+        token_count = int(np.prod(leading_sizes))
+        data.rows = generator.permutation(token_count + SPARE_ROWS)[:token_count]
         data.rows[::3] = -1
-        data.rows = data.rows.reshape(lead)
-        data.cache = rounded(rng.standard_normal((count + SPARE_ROWS, case.keys, head)), case.dtype)
+        data.rows = data.rows.reshape(leading_sizes)
+        data.cache = rounded(
+            generator.standard_normal((token_count + SPARE_ROWS, case.keys, head)), case.dtype
+        )
     return data
 
 
-def _heads(case: NormRopeCase, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    sizes, largest = sizes_of(case.values, case.dtype, rng, (*shape[:-1], 1)), FORMATS[case.dtype][2]
+def _heads(case: NormRopeCase, generator: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    sizes, largest = sizes_of(case.values, case.dtype, generator, (*shape[:-1], 1)), FORMATS[case.dtype][2]
     with np.errstate(over="ignore"):
-        x = np.clip(rng.standard_normal(shape) * sizes, -largest, largest)
+        x = np.clip(generator.standard_normal(shape) * sizes, -largest, largest)
     if case.values == "far":
         x.flat[0], x.flat[-1] = np.inf, np.nan
     return rounded(x, case.dtype)
@@ -190,26 +192,26 @@ def expectation(case: NormRopeCase, data: NormRopeData, backend: str = "cpu") ->
 
 
 def expected_heads(
-    given: Iterable[tuple[Array, Array]],
+    heads_and_scales: Iterable[tuple[Array, Array]],
     positions: Array,
     freq_factors: Array | None,
     dtype: str,
-    a: RmsNormRopeAttributes,
+    attributes: RmsNormRopeAttributes,
     backend: str,
 ) -> list[Expectation]:
-    """Return the expectation for each tensor of heads. ``given``: the heads and the scale of each."""
+    """Return the expectation for each tensor of heads."""
     e_angle = E_ANGLE_DEVICE if is_device(backend) else E_ANGLE_HOST
     expected = []
-    for x, scale in given:
+    for x, scale in heads_and_scales:
         call = norm_rope_spec.NormRopeCall(
             x,
             scale,
             positions,
-            a.params,
+            attributes.params,
             dtype,
             freq_factors,
-            a.epsilon,
-            a.intermediate_rounding,
+            attributes.epsilon,
+            attributes.intermediate_rounding,
             e_angle=e_angle,
             error=normalized_error_on(backend, x.shape[-1]),
         )
@@ -220,9 +222,9 @@ def expected_heads(
 def in_rows(k: Expectation, rows: Array, cache: Array) -> Expectation:
     """Return the expectation of a cache that receives k; its other rows stay unchanged."""
     value, bound = cache.astype(np.float64), np.zeros(cache.shape)
-    kept, flat = rows.ravel() >= 0, (rows.size, *k.value.shape[-2:])
-    value[rows.ravel()[kept]] = k.value.reshape(flat)[kept]
-    bound[rows.ravel()[kept]] = k.bound.reshape(flat)[kept]
+    has_row, flat_shape = rows.ravel() >= 0, (rows.size, *k.value.shape[-2:])
+    value[rows.ravel()[has_row]] = k.value.reshape(flat_shape)[has_row]
+    bound[rows.ravel()[has_row]] = k.bound.reshape(flat_shape)[has_row]
     return Expectation(value, bound)
 
 
@@ -232,10 +234,10 @@ def in_rows(k: Expectation, rows: Array, cache: Array) -> Expectation:
 def judge_norm_ropes(case: NormRopeCase, backends: list[str], ggml: GgmlProcess | None = None) -> CaseResult:
     """Run and judge one case; ggml has no such operator."""
     data = make_data(case)
-    return judge_each(case, backends, partial(_lacks, case, data), partial(_judge, case, data))
+    return judge_each(case, backends, partial(_unsupported_reason, case, data), partial(_judge, case, data))
 
 
-def _lacks(case: NormRopeCase, data: NormRopeData, backend: str) -> str:
+def _unsupported_reason(case: NormRopeCase, data: NormRopeData, backend: str) -> str:
     """Return in words why the back end does not support the case; empty if it does."""
     return lacks_type(backend, (case.dtype,)) or _lacks_positions(backend, data.positions)
 
@@ -253,26 +255,28 @@ def _lacks_positions(backend: str, positions: Array) -> str:
 
 
 def _execute(case: NormRopeCase, data: NormRopeData, backend: str) -> list[Array]:
-    """Run a case. NumPy has no bfloat16: native code receives bits, the reference values and their type."""
-    bits = case.dtype == "bfloat16" and backend != "reference"
-    copy_of: Callable[[Array], Array] = bfloat16_bits if bits else np.copy
-    xs, scales = [copy_of(x) for x in data.xs], [copy_of(s) for s in data.scales]
+    """Run a case. NumPy has no bfloat16, so native code receives bits, and the reference receives float32
+    values and the name of their type."""
+    as_bits = case.dtype == "bfloat16" and backend != "reference"
+    copy_of: Callable[[Array], Array] = bfloat16_bits if as_bits else np.copy
+    xs, scales = [copy_of(x) for x in data.xs], [copy_of(scale) for scale in data.scales]
     cache = copy_of(data.cache)
     outs = np.empty_like(xs[0]), np.empty_like(xs[1]) if data.rows is None else cache
-    t: CallTensors[Array] = rms_norm_rope_tensors(
+    tensors: CallTensors[Array] = rms_norm_rope_tensors(
         xs[0], xs[1], scales[0], scales[1], data.positions, data.freq_factors, outs, data.rows
     )
     if backend == "reference":
-        return _on_reference(case, t)
-    with unwritten([*t.xs.values(), *t.other_inputs.values()]):
-        run_on_bits(backend, t, case.attributes)
-    return [bfloat16_values(y) if bits else y for y in outs]
+        return _on_reference(case, tensors)
+    with unwritten([*tensors.xs.values(), *tensors.other_inputs.values()]):
+        run_on_bits(backend, tensors, case.attributes)
+    return [bfloat16_values(result) if as_bits else result for result in outs]
 
 
-def _on_reference(case: NormRopeCase, t: CallTensors[Array]) -> list[Array]:
-    q, k = (rounded(y, case.dtype) for y in reference.rms_norm_rope(t, case.dtype, case.attributes))
-    if not t.scatters:
+def _on_reference(case: NormRopeCase, tensors: CallTensors[Array]) -> list[Array]:
+    results = reference.rms_norm_rope(tensors, case.dtype, case.attributes)
+    q, k = (rounded(result, case.dtype) for result in results)
+    if not tensors.scatters:
         return [q, k]
-    cache, rows = t.outs["cache"], t.other_inputs["rows"].ravel()
+    cache, rows = tensors.outs["cache"], tensors.other_inputs["rows"].ravel()
     cache[rows[rows >= 0]] = k.reshape(rows.size, *k.shape[-2:])[rows >= 0]
     return [q, cache]

@@ -1,12 +1,13 @@
-"""RMSNormalization, optionally of a sum (add_rms_norm), and the bound of a result, in long double. It follows
-``specs/onnx_rms_normalization_23.txt`` and ONNX's function for it operation by operation. Shares no code with
-the tested code.
+"""RMSNormalization, optionally of a sum (add_rms_norm), and the bound of a result, in long double.
+
+The code follows ``specs/onnx_rms_normalization_23.txt`` and ONNX's function for it operation by operation. It
+shares no code with the tested code. The specification's names are XU for x in the stash type, and Normalized
+for XU / RMS.
 
 The specification rounds in four places: x to the stash type, Normalized to the stash type and then to x's
-type, the product to scale's type. These roundings are applied to every Normalized with an error up to
-:func:`npu_rope.testing.bounds.normalized_error`, and all their results are allowed. If no value is near the
-middle of two numbers of its type, only the expected result is therefore allowed, bit for bit: a missing cast
-is an error.
+type, and the product to scale's type. A result is allowed if these roundings give it from a Normalized with
+an error up to :func:`npu_rope.testing.bounds.normalized_error`. If no value is near the middle of two numbers
+of its type, only one result is allowed, bit for bit. A missing cast is then an error.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ from npu_rope.testing.bounds import (
 Array = npt.NDArray[Any]
 Long = npt.NDArray[np.longdouble]
 
-# Significant bits, exponent of the smallest subnormal, largest number.
+# The number of significant bits, the exponent of the smallest subnormal, and the largest number.
 FORMATS = {
     "float32": (24, -149, (2 - 2.0**-23) * 2.0**127),
     "float16": (11, -24, 65504.0),
     "bfloat16": (8, -133, (2 - 2.0**-7) * 2.0**127),
     "float64": (53, -1074, float(np.finfo(np.float64).max)),
 }
-# ONNX's TensorProto.DataType.
+# The stash types, by their number in ONNX's TensorProto.DataType.
 STASH = {1: "float32", 10: "float16", 11: "float64", 16: "bfloat16"}
 
 
@@ -76,7 +77,7 @@ class NormCall:
     @property
     def n(self) -> int:
         """Elements of a row."""
-        return int(np.prod([self.x.shape[k] for k in self.axes], dtype=np.int64))
+        return int(np.prod([self.x.shape[dimension] for dimension in self.axes], dtype=np.int64))
 
     @property
     def all_rows_share_scale(self) -> bool:
@@ -93,15 +94,15 @@ class NormCall:
         return root
 
     def normalized(self, precision: str, error: float | None = None) -> tuple[Long, Long, Long]:
-        """Return XU / RMS, and its least and largest allowed values for a computation in ``precision``, with
-        npu_rope's relative error or the given one."""
+        """Return XU / RMS, and its least and largest allowed values for a computation in ``precision``.
+        ``error`` is the largest relative error; None selects npu_rope's."""
         error = normalized_error(self.n, precision) if error is None else error
         x = cast(self.x.astype(np.longdouble), self.stash)
         with np.errstate(all="ignore"):
             value = x / self.rms(x)
-            slack = np.abs(value) * np.longdouble(error)
-            slack += np.where(value != 0, np.longdouble(SMALLEST_SUBNORMAL[precision]), 0)
-        return value, value - slack, value + slack
+            allowed_error = np.abs(value) * np.longdouble(error)
+            allowed_error += np.where(value != 0, np.longdouble(SMALLEST_SUBNORMAL[precision]), 0)
+        return value, value - allowed_error, value + allowed_error
 
     def cast_to_x(self, normalized: Long) -> Long:
         """Round Normalized to the stash type and to x's type, as before the product with the scale."""
@@ -127,19 +128,20 @@ def rms_norm(call: NormCall, error: float | None = None) -> tuple[Array, Array]:
     if call.x.size == 0:
         return np.zeros(call.x.shape), np.zeros(call.x.shape)
     scale = call.scale.astype(np.longdouble)
-    # npu_rope rounds a product to float32 before 16 bits. For wider results only long double rounds here.
-    wide = call.scale_dtype in ("float32", "float64")
-    product_error = np.longdouble(2.0**-62 if wide else UNIT_ROUNDOFF["float32"])
+    # A product with a 16-bit result is first rounded to float32. A wider one is rounded only here, to long
+    # double.
+    is_wide = call.scale_dtype in ("float32", "float64")
+    product_error = np.longdouble(2.0**-62 if is_wide else UNIT_ROUNDOFF["float32"])
     precision = "float64" if call.stash == "float64" else "float32"
-    normalized = [call.cast_to_x(v) for v in call.normalized(precision, error)]
+    normalized = [call.cast_to_x(normalized_value) for normalized_value in call.normalized(precision, error)]
     with np.errstate(all="ignore"):
         value = cast(normalized[0] * scale, call.scale_dtype)
-        ends = [
-            cast(v * scale * (1 + sign * product_error), call.scale_dtype)
-            for v in normalized[1:]
+        extremes = [
+            cast(normalized_value * scale * (1 + sign * product_error), call.scale_dtype)
+            for normalized_value in normalized[1:]
             for sign in (-1, 1)
         ]
-        bound = np.max([np.abs(end - value) for end in ends], axis=0)
+        bound = np.max([np.abs(extreme - value) for extreme in extremes], axis=0)
     return value.astype(np.float64), np.asarray(bound, np.float64)
 
 
@@ -148,43 +150,46 @@ def rms_norm_backward(
 ) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
     """Return the gradients of x and scale, each with the bound of another result's error.
 
-    On the CPU all intermediate values are double. dx is a difference whose parts have errors of a few times
-    :func:`normalized_error` and the error of the mean of products, together less than ``(200 + 4 log2 n)
-    2^-53``. In dscale a Normalized may be rounded to the neighbouring number, and the rows' products are
-    added in double; each addition rounds once.
+    dx is the gradient of x, dscale that of scale. On the CPU all intermediate values are double. dx is a
+    difference of two terms. Their errors are a few times :func:`normalized_error`, plus the error of the mean
+    of products: together less than ``(200 + 4 log2 n) 2^-53``. In dscale, a Normalized may be rounded to the
+    neighbouring number, and each addition of a row's product rounds once.
 
-    On the device they are float32. The bound is :func:`device_gradient_error`, and for R rows R roundings of
-    dscale's terms; values below float32's smallest number are lost.
+    On the device all intermediate values are float32. The bound of dx is :func:`device_gradient_error`. A sum
+    of R rows in dscale has R roundings. Values below float32's smallest number are lost.
     """
     if call.x.size == 0:
         zeros = np.zeros(call.x.shape), np.zeros(call.scale.shape)
         return (zeros[0], zeros[0]), (zeros[1], zeros[1])
     precision = "float32" if on_device else "float64"
-    u, smallest = (np.longdouble(t[precision]) for t in (UNIT_ROUNDOFF, SMALLEST_SUBNORMAL))
+    u, smallest = (np.longdouble(table[precision]) for table in (UNIT_ROUNDOFF, SMALLEST_SUBNORMAL))
     rows_per_scale = call.x.size // max(call.scale.size, 1)
     x = cast(call.x.astype(np.longdouble), call.stash)
-    given, rms = grad.astype(np.longdouble), call.rms(x)
+    grad_long, rms = grad.astype(np.longdouble), call.rms(x)
     with np.errstate(all="ignore"):
-        g, normalized = given * call.scale.astype(np.longdouble), x / rms
+        g, normalized = grad_long * call.scale.astype(np.longdouble), x / rms
         mean = np.mean(g * normalized, axis=call.axes, keepdims=True)
         dx = (g - normalized * mean) / rms
         magnitude = np.mean(np.abs(g * normalized), axis=call.axes, keepdims=True)
-        parts = (np.abs(g) + np.abs(normalized) * magnitude) / rms
+        magnitude_sum = (np.abs(g) + np.abs(normalized) * magnitude) / rms
         error = device_gradient_error(call.n) if on_device else (200 + 4 * np.log2(call.n)) * u
-        dx_bound = error * parts
-        off = device_normalized_error(call.n) if on_device else None
+        dx_bound = error * magnitude_sum
+        normalized_error_bound = device_normalized_error(call.n) if on_device else None
         if on_device:
             dx_bound += smallest * (4 + np.abs(normalized)) * (4 + magnitude) / rms
-        value, low, high = (call.cast_to_x(v) for v in call.normalized(precision, off))
-        dscale = _summed(given * value, call.scale.shape)
-        flips = _summed(np.abs(given) * np.maximum(high - value, value - low), call.scale.shape)
-        roundings = rows_per_scale * u if on_device else (rows_per_scale + 16) * u
-        added = _summed(np.abs(given * value), call.scale.shape) * roundings
+        allowed_values = call.normalized(precision, normalized_error_bound)
+        value, low, high = (call.cast_to_x(normalized_value) for normalized_value in allowed_values)
+        dscale = _summed(grad_long * value, call.scale.shape)
+        normalized_dscale_bound = _summed(
+            np.abs(grad_long) * np.maximum(high - value, value - low), call.scale.shape
+        )
+        sum_error = rows_per_scale * u if on_device else (rows_per_scale + 16) * u
+        sum_dscale_bound = _summed(np.abs(grad_long * value), call.scale.shape) * sum_error
         if on_device:
-            added += smallest * rows_per_scale
+            sum_dscale_bound += smallest * rows_per_scale
     return (
         _rounded_expectation(dx, dx_bound, call.x_dtype),
-        _rounded_expectation(dscale, flips + added, call.scale_dtype),
+        _rounded_expectation(dscale, normalized_dscale_bound + sum_dscale_bound, call.scale_dtype),
     )
 
 
@@ -192,9 +197,9 @@ def _rounded_expectation(value: Long, bound: Long, dtype: str) -> tuple[Array, A
     """Return value and bound after rounding; values beyond the type's largest number become infinite."""
     with np.errstate(all="ignore"):
         rounded = bound + UNIT_ROUNDOFF[dtype] * (np.abs(value) + bound) + SMALLEST_SUBNORMAL[dtype]
-        beyond = np.isinf(cast(value, dtype))
+        is_infinite = np.isinf(cast(value, dtype))
         return (
-            np.asarray(np.where(beyond, np.copysign(np.inf, value), value), np.float64),
+            np.asarray(np.where(is_infinite, np.copysign(np.inf, value), value), np.float64),
             np.asarray(rounded * (1 + 2.0**-50), np.float64),
         )
 
@@ -203,7 +208,7 @@ def _summed(products: Long, shape: tuple[int, ...]) -> Long:
     """Sum over the dimensions along which a shape was broadcast."""
     while products.ndim > len(shape):
         products = products.sum(0)
-    for k, size in enumerate(shape):
+    for dimension, size in enumerate(shape):
         if size == 1:
-            products = products.sum(k, keepdims=True)
+            products = products.sum(dimension, keepdims=True)
     return products

@@ -1,7 +1,7 @@
-"""Suite ``norm`` of ``npu-rope validate``: rms_norm, rms_norm_backward and add_rms_norm against
-RMSNormalization's specification in long double (``norm_spec.py``).
+"""Suite ``norm`` of ``npu-rope validate``: rms_norm, rms_norm_backward and add_rms_norm.
 
-Values come from a generator seeded by the case's name.
+``norm_spec.py`` computes RMSNormalization's specification in long double. The case's name seeds the generator
+of its values. A form is a kind of call; each form has a case for each operator and dtype.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ class NormCase:
         name: unique within the suite.
         scale: the scale's shape; None: x's last dimension.
         scale_dtype: the scale's type; "": x's.
-        values: "rows" of different sizes, "zeros" (every other row), "large" or "small" (at the ends of x's
-            type), "far" (rows with an infinity and a NaN).
+        values: "rows" of different magnitudes, "zeros" (about half of the rows are zero), "large" or "small"
+            (near the largest or the smallest number of x's type), "far" (with an infinity and a NaN).
         backward: the case is rms_norm_backward.
-        add: the case is add_rms_norm: x and a residual are added before.
+        add: the case is add_rms_norm, which adds a residual to x first.
     """
 
     name: str
@@ -119,20 +119,21 @@ _GRADIENTS = (
 )  # fmt: skip
 
 
-_KINDS: dict[str, dict[str, Any]] = {"": {}, "backward-": {"backward": True}, "add-": {"add": True}}
+# The prefix of a case's name for each operator, and the fields that select the operator.
+_OPERATORS: dict[str, dict[str, Any]] = {"": {}, "backward-": {"backward": True}, "add-": {"add": True}}
 
 
 def norm_cases() -> Iterator[NormCase]:
     """Yield rms_norm of every form in every dtype, then gradients of some forms, then add_rms_norm of all."""
-    for kind, kind_fields in _KINDS.items():
-        for form, differs in _FORMS.items():
-            if "backward" in kind_fields and form not in _GRADIENTS:
+    for prefix, operator_fields in _OPERATORS.items():
+        for form, differences in _FORMS.items():
+            if "backward" in operator_fields and form not in _GRADIENTS:
                 continue
             for dtype in (*DTYPES, *(("float64",) if form.startswith(("stash", "odd")) else ())):
-                shape = differs.get("shape", (2, 9, 1024))
+                shape = differences.get("shape", (2, 9, 1024))
                 sizes = str(list(shape)).replace(" ", "")
                 name = f"{form}(type={SHORT.get(dtype, 'f64')},shape={sizes})"
-                yield NormCase(f"{kind}{name}", dtype, **{"shape": shape, **differs}, **kind_fields)
+                yield NormCase(f"{prefix}{name}", dtype, **{"shape": shape, **differences}, **operator_fields)
 
 
 # ---- data ----------------------------------------------------------------------------------------------
@@ -150,32 +151,32 @@ class NormData:
 
 def make_data(case: NormCase) -> NormData:
     """Return the case's values, rounded to its types."""
-    rng = np.random.default_rng(zlib.crc32(f"{case.suite}/{case.name}".encode()))
+    generator = np.random.default_rng(zlib.crc32(f"{case.suite}/{case.name}".encode()))
     axis = case.axis % len(case.shape)
     rows = (*case.shape[:axis], *[1] * (len(case.shape) - axis))
-    x = rng.standard_normal(case.shape) * sizes_of(case.values, case.dtype, rng, rows)
+    x = generator.standard_normal(case.shape) * sizes_of(case.values, case.dtype, generator, rows)
     if case.values == "far":
         x.flat[0], x.flat[-1] = np.inf, np.nan
-    scale = rng.uniform(-2, 2, case.shape[-1:] if case.scale is None else case.scale)
-    grad = rng.standard_normal(case.shape)
-    of_scale = [rounded(a, case.scale_type) for a in (scale, grad)]
-    residual = rng.standard_normal(case.shape) * sizes_of(case.values, case.dtype, rng, rows)
+    scale = generator.uniform(-2, 2, case.shape[-1:] if case.scale is None else case.scale)
+    grad = generator.standard_normal(case.shape)
+    scale_arrays = [rounded(array, case.scale_type) for array in (scale, grad)]
+    residual = generator.standard_normal(case.shape) * sizes_of(case.values, case.dtype, generator, rows)
     largest = norm_spec.FORMATS[case.dtype][2]
     with np.errstate(over="ignore"):
-        of_x = [rounded(np.clip(a, -largest, largest), case.dtype) for a in (x, residual)]
-    return NormData(of_x[0], of_scale[0], of_scale[1], of_x[1])
+        x_arrays = [rounded(np.clip(array, -largest, largest), case.dtype) for array in (x, residual)]
+    return NormData(x_arrays[0], scale_arrays[0], scale_arrays[1], x_arrays[1])
 
 
-def sizes_of(values: str, dtype: str, rng: np.random.Generator, rows: tuple[int, ...]) -> Array:
+def sizes_of(values: str, dtype: str, generator: np.random.Generator, rows: tuple[int, ...]) -> Array:
     """Return a factor for each row of a case with these ``values``."""
     _, smallest, largest = norm_spec.FORMATS[dtype]
     if values == "zeros":
-        return rng.integers(0, 2, rows).astype(np.float64)
+        return generator.integers(0, 2, rows).astype(np.float64)
     if values == "large":
         return np.full(rows, largest / 4)
     if values == "small":
         return np.full(rows, 2.0**smallest * 9)
-    sizes: Array = 10.0 ** rng.uniform(-2, 2, rows)
+    sizes: Array = 10.0 ** generator.uniform(-2, 2, rows)
     return sizes
 
 
@@ -191,8 +192,8 @@ def expectation(case: NormCase, data: NormData, backend: str = "cpu") -> list[Ex
     """Return the specification's results, each with the bound of the back end's error."""
     call = spec_call(case, data)
     if case.backward:
-        both = norm_spec.rms_norm_backward(call, data.grad, on_device=is_device(backend))
-        return [Expectation(*one) for one in both]
+        gradients = norm_spec.rms_norm_backward(call, data.grad, on_device=is_device(backend))
+        return [Expectation(*gradient) for gradient in gradients]
     expected = [Expectation(*norm_spec.rms_norm(call, normalized_error_on(backend, call.n)))]
     return [*expected, Expectation(call.x, np.zeros(call.x.shape))] if case.add else expected
 
@@ -203,15 +204,15 @@ def expectation(case: NormCase, data: NormData, backend: str = "cpu") -> list[Ex
 def judge_norms(case: NormCase, backends: list[str], ggml: GgmlProcess | None = None) -> CaseResult:
     """Run and judge one case; ggml's rms_norm has neither a scale nor another type than float32."""
     data = make_data(case)
-    return judge_each(case, backends, partial(_lacks, case, data), partial(_judge, case, data))
+    return judge_each(case, backends, partial(_unsupported_reason, case, data), partial(_judge, case, data))
 
 
-def _lacks(case: NormCase, data: NormData, backend: str) -> str:
+def _unsupported_reason(case: NormCase, data: NormData, backend: str) -> str:
     """Return in words why the back end does not support the case; empty if it does."""
-    lacks = lacks_type(backend, (case.dtype, case.scale_type, norm_spec.STASH[case.stash_type]))
-    if not lacks and case.backward and backend == "npu" and not spec_call(case, data).all_rows_share_scale:
+    reason = lacks_type(backend, (case.dtype, case.scale_type, norm_spec.STASH[case.stash_type]))
+    if not reason and case.backward and backend == "npu" and not spec_call(case, data).all_rows_share_scale:
         return "no kernel computes gradients of scales that differ between rows"
-    return lacks
+    return reason
 
 
 def _judge(case: NormCase, data: NormData, backend: str) -> Judgement:
@@ -220,17 +221,18 @@ def _judge(case: NormCase, data: NormData, backend: str) -> Judgement:
 
 
 def _execute(case: NormCase, data: NormData, backend: str) -> list[Array]:
-    """Run a case. NumPy has no bfloat16: native code receives the bits, the reference values and types."""
+    """Run a case. NumPy has no bfloat16, so native code receives bits, and the reference receives float32
+    values and the name of their type."""
     if backend == "reference":
         return _on_reference(case, data)
-    types = (case.dtype, case.scale_type, case.scale_type, case.dtype)
+    dtypes = (case.dtype, case.scale_type, case.scale_type, case.dtype)
     inputs = [
-        bfloat16_bits(a) if t == "bfloat16" else a.copy()
-        for a, t in zip((data.x, data.scale, data.grad, data.residual), types, strict=True)
+        bfloat16_bits(array) if dtype == "bfloat16" else array.copy()
+        for array, dtype in zip((data.x, data.scale, data.grad, data.residual), dtypes, strict=True)
     ]
     with unwritten(inputs):
         results = _on_bits(case, backend, *inputs)
-    return [bfloat16_values(y) if y.dtype == np.uint16 else y for y in results]
+    return [bfloat16_values(result) if result.dtype == np.uint16 else result for result in results]
 
 
 def call_of(case: NormCase, x: T, scale: T, grad: T, residual: T) -> CallTensors[T]:
@@ -242,14 +244,15 @@ def call_of(case: NormCase, x: T, scale: T, grad: T, residual: T) -> CallTensors
 
 def _on_reference(case: NormCase, data: NormData) -> list[Array]:
     dtypes = reference.NormDtypes(case.dtype, case.scale_type)
-    axis, a = case.axis % len(case.shape), case.attributes
+    axis, attributes = case.axis % len(case.shape), case.attributes
     if case.add:
-        y, total = add_rms_norm(data.x, data.residual, data.scale, dtypes, axis, a)
-        return [rounded(y, case.scale_type), rounded(total, case.dtype)]
+        result, total = add_rms_norm(data.x, data.residual, data.scale, dtypes, axis, attributes)
+        return [rounded(result, case.scale_type), rounded(total, case.dtype)]
     if not case.backward:
-        return [rounded(reference.rms_norm(data.x, data.scale, dtypes, axis, a), case.scale_type)]
-    dx, dscale = reference.rms_norm_backward(data.grad, data.x, data.scale, dtypes, axis, a)
-    return [rounded(dx, case.dtype), rounded(dscale, case.scale_type)]
+        result = reference.rms_norm(data.x, data.scale, dtypes, axis, attributes)
+        return [rounded(result, case.scale_type)]
+    gradients = reference.rms_norm_backward(data.grad, data.x, data.scale, dtypes, axis, attributes)
+    return [rounded(gradients[0], case.dtype), rounded(gradients[1], case.scale_type)]
 
 
 def _on_bits(
@@ -261,12 +264,12 @@ def _on_bits(
         results = np.empty_like(x), np.empty_like(scale)
     if case.add:
         results += (np.empty_like(x),)
-    t = call_of(case, x, scale, grad, residual)
+    tensors = call_of(case, x, scale, grad, residual)
     if case.backward and is_device(backend):
-        made = executors.run(backend, t.map(tensor_of_bits), case.attributes)
-        for result, y in zip(results, made, strict=True):
-            tensor_of_bits(result).copy_(y)
+        computed = executors.run(backend, tensors.map(tensor_of_bits), case.attributes)
+        for result, gradient in zip(results, computed, strict=True):
+            tensor_of_bits(result).copy_(gradient)
     else:
         outs = dict(zip(("out", "sum"), results, strict=False))
-        run_on_bits(backend, replace(t, outs=outs), case.attributes)
+        run_on_bits(backend, replace(tensors, outs=outs), case.attributes)
     return list(results)

@@ -1,5 +1,6 @@
-"""Judgements on the results of cases, and the functions that the judges of all suites share: they run a case
-on each back end, and compare its results with their expectations.
+"""Judgements on the results of cases, and the functions that the judges of all suites share.
+
+The functions run a case on each back end, and compare its results with the expectations.
 """
 
 from __future__ import annotations
@@ -55,15 +56,15 @@ class AnyCase(Protocol):
 
 @dataclass
 class Worst:
-    """The element furthest outside (or nearest to) its bound."""
+    """The element with the largest ratio of error to bound."""
 
     index: tuple[int, ...]
-    position: int | None  # None: tables were given
+    position: int | None  # None: the call has tables instead of positions
     angle: float
     got: float
     expected: float
-    axis: str = ""  # in the modes with sections: which of the token's positions rotates it
-    names: str = "(b, s, n, d)"  # of the index
+    axis: str = ""  # in the modes with sections: the axis of the position that rotates it
+    names: str = "(b, s, n, d)"  # the names of the index's dimensions
 
 
 @dataclass
@@ -73,13 +74,14 @@ class Judgement:
     executor: str  # a back end, "cpu:ggml" (policy ggml) or "ggml"
     verdict: str
     max_error: float = float("nan")
-    ratio: float = float("nan")  # error / bound; 1 or less is within
+    ratio: float = float("nan")  # largest error / bound; 1 or less is within
     worst: Worst | None = None
     message: str = ""
     bit_equal: float | None = None  # ggml: share of elements equal to cpu:ggml's
     exact_error: float | None = None  # ggml: max distance from the float64 reference
-    table: str = ""  # ggml with YaRN: "plain", "fused" or "neither"; a device's angles: "float32"
-    nmse: float | None = None  # ggml: the figure of test-backend-ops, against ggml's own angles
+    # The table with which ggml agrees. With YaRN: "plain", "fused" or "neither"; a device's own: "float32".
+    table: str = ""
+    nmse: float | None = None  # ggml: normalised mean squared error, as in test-backend-ops
     near_cpu: float | None = None  # sim and npu, 16-bit: share of elements within one ulp of cpu's
 
 
@@ -93,14 +95,14 @@ class CaseResult:
     @property
     def verdict(self) -> str:
         """``FAIL`` if any executor fails, ``UNSUPPORTED`` if none of them runs the case."""
-        verdicts = {j.verdict for j in self.judgements}
+        verdicts = {judgement.verdict for judgement in self.judgements}
         if FAIL in verdicts:
             return FAIL
         return UNSUPPORTED if verdicts == {UNSUPPORTED} else OK
 
     def by(self, executor: str) -> Judgement | None:
         """Return the judgement of one executor."""
-        return next((j for j in self.judgements if j.executor == executor), None)
+        return next((judgement for judgement in self.judgements if judgement.executor == executor), None)
 
 
 @dataclass
@@ -142,14 +144,16 @@ def compare_all(
 ) -> Judgement:
     """Compare a call's results with their expectations. ``names`` holds the names of the results' indices."""
     ratio, error, worst = 0.0, 0.0, None
-    for y, e, name in zip(got, expected, names, strict=True):
-        wide, value = np.atleast_1d(y).astype(np.float64), np.atleast_1d(e.value)
-        own, at = worst_ratio(wide, value, np.atleast_1d(e.bound))
+    for result, expectation, name in zip(got, expected, names, strict=True):
+        values, expected_values = np.atleast_1d(result).astype(np.float64), np.atleast_1d(expectation.value)
+        result_ratio, index = worst_ratio(values, expected_values, np.atleast_1d(expectation.bound))
         with np.errstate(invalid="ignore"):
-            error = max(error, float(np.nanmax(np.abs(wide - value), initial=0.0)))
-        if at and (worst is None or own > ratio):
-            worst = Worst(at, None, float("nan"), float(wide[at]), float(value[at]), names=name)
-        ratio = max(ratio, own)
+            error = max(error, float(np.nanmax(np.abs(values - expected_values), initial=0.0)))
+        if index and (worst is None or result_ratio > ratio):
+            worst = Worst(
+                index, None, float("nan"), float(values[index]), float(expected_values[index]), names=name
+            )
+        ratio = max(ratio, result_ratio)
     return Judgement(executor, OK if ratio <= 1 else FAIL, error, ratio, worst)
 
 
@@ -168,7 +172,7 @@ def require_near_cpu(judgement: Judgement, got: Array, on_cpu: Array, dtype: str
 def unwritten(inputs: Iterable[Array]) -> Iterator[None]:
     """Raise AssertionError if the block writes one of these arrays."""
     arrays = list(inputs)
-    before = [a.tobytes() for a in arrays]
+    before = [array.tobytes() for array in arrays]
     yield
-    if before != [a.tobytes() for a in arrays]:
+    if before != [array.tobytes() for array in arrays]:
         raise AssertionError("an input was written")

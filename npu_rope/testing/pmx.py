@@ -1,8 +1,8 @@
-"""Suite ``pmx`` of ``npu-rope validate``: PMX's RotaryPositionEmbedding, case by case, against the loop of
-its specification in float64.
+"""Suite ``pmx`` of ``npu-rope validate``: PMX's RotaryPositionEmbedding.
 
-The types are the specification's (float32, float16, int8). The forms are the specification's and those that
-PMX's Python operators add: scaling and packed sequences. The case's name seeds the generator of its values.
+``pmx_spec.py`` computes the specification's loop in float64. The types are the specification's (float32,
+float16, int8). The forms of calls are the specification's and those that PMX's Python operators add: scaling
+and packed sequences. The case's name seeds the generator of its values.
 """
 
 from __future__ import annotations
@@ -40,9 +40,10 @@ class PmxCase:
 
     Attributes:
         name: unique within the suite.
-        query: its shape: ``(B, S, Nq, D)``; packed: ``(T, Nq, D)``, where T is the sum of ``seqlens``.
+        query: the query's shape ``(B, S, Nq, D)``. For packed sequences, ``(T, Nq, D)``, where T is the sum
+            of ``seqlens``.
         key_heads: the number of the key's heads.
-        start_pos: the first position; packed: that of each sequence.
+        start_pos: the first position. For packed sequences, the first position of each one.
         pad_len: the padding of each batch, or None.
         seqlens: the lengths of packed sequences, or None.
         scaling: ``(scaling_type, scaling_factor, max_position_embeddings)``.
@@ -75,16 +76,18 @@ class PmxCase:
         """Return the first position and the length of each sequence."""
         if self.seqlens is not None:
             assert isinstance(self.start_pos, tuple)
-            return [pmx_spec.Sequence(*s) for s in zip(self.start_pos, self.seqlens, strict=True)]
+            return [
+                pmx_spec.Sequence(*sequence) for sequence in zip(self.start_pos, self.seqlens, strict=True)
+            ]
         assert isinstance(self.start_pos, int)
-        pads = self.pad_len or (0,) * self.query[0]
-        return [pmx_spec.Sequence(self.start_pos - pad, self.query[1]) for pad in pads]
+        paddings = self.pad_len or (0,) * self.query[0]
+        return [pmx_spec.Sequence(self.start_pos - pad, self.query[1]) for pad in paddings]
 
     def call(self, query: Array, key: Array, backend: str) -> tuple[Array, Array]:
         """Run the call on one of npu_rope's back ends."""
         starts = None if self.seqlens is None else np.cumsum((0, *self.seqlens))
         kind, factor, longest = self.scaling
-        y, z = npu_rope.rotary_position_embedding(
+        rotated_query, rotated_key = npu_rope.rotary_position_embedding(
             query,
             key,
             self.start_pos,
@@ -98,7 +101,7 @@ class PmxCase:
             seqstarts=starts,
             backend=backend,
         )
-        return y, z
+        return rotated_query, rotated_key
 
 
 # ---- the cases -------------------------------------------------------------------------------------
@@ -150,24 +153,24 @@ _FORMS: dict[str, dict[str, Any]] = {
 
 def pmx_cases() -> Iterator[PmxCase]:
     """Yield every form in every type."""
-    for form, differs in _FORMS.items():
-        query = differs.get("query", (1, 16, 32, 128))
+    for form, differences in _FORMS.items():
+        query = differences.get("query", (1, 16, 32, 128))
         for dtype in DTYPES:
-            given = {"key_heads": query[-2], **differs, "query": query}
-            case = PmxCase("", dtype, **given)
+            fields = {"key_heads": query[-2], **differences, "query": query}
+            case = PmxCase("", dtype, **fields)
             shape = f"{list(query)},key_heads={case.key_heads}".replace(" ", "")
             yield replace(case, name=f"{form}(type={SHORT[dtype]},shape={shape})")
 
 
 def make_data(case: PmxCase) -> tuple[Array, Array]:
     """Return query and key: uniform in [-1, 1), or any int8."""
-    rng = np.random.default_rng(zlib.crc32(f"{case.suite}/{case.name}".encode()))
+    generator = np.random.default_rng(zlib.crc32(f"{case.suite}/{case.name}".encode()))
 
     def values(heads: int) -> Array:
         shape = (*case.query[:-2], heads, case.query[-1])
         if case.dtype == "int8":
-            return rng.integers(-128, 128, shape, np.int8)
-        return rng.uniform(-1, 1, shape).astype(case.dtype)
+            return generator.integers(-128, 128, shape, np.int8)
+        return generator.uniform(-1, 1, shape).astype(case.dtype)
 
     return values(case.query[-2]), values(case.key_heads)
 
@@ -185,16 +188,17 @@ def angles_of(case: PmxCase, round_attribute: Callable[[float], float] = float) 
 def expectation(case: PmxCase, query: Array, key: Array, angles: Array, e_angle: float) -> Expectation:
     """Return the specification's result for query and key, concatenated along the heads, and the bound of an
     executor's error."""
-    c, s = np.cos(angles), np.sin(angles)
+    cos, sin = np.cos(angles), np.sin(angles)
     params = RopeParams(2 * angles.shape[-1], "normal")
     compute = "float32" if case.dtype == "int8" else case.dtype
-    parts = []
+    expectations = []
     for x, is_bypassed in ((query, False), (key, case.bypass_key)):
-        wide = x.astype(np.float64)
-        value = wide if is_bypassed else pmx_spec.rotate(wide, c, s)
-        bound = rotation_bound(wide, c, s, value, params, compute, e_angle)
-        parts.append(Expectation(value, np.zeros_like(value) if is_bypassed else bound))
-    value, bound = (np.concatenate([getattr(p, f) for p in parts], -2) for f in ("value", "bound"))
+        values = x.astype(np.float64)
+        value = values if is_bypassed else pmx_spec.rotate(values, cos, sin)
+        bound = rotation_bound(values, cos, sin, value, params, compute, e_angle)
+        expectations.append(Expectation(value, np.zeros_like(value) if is_bypassed else bound))
+    value = np.concatenate([part.value for part in expectations], -2)
+    bound = np.concatenate([part.bound for part in expectations], -2)
     return Expectation(*int8_expectation(value, bound)) if case.dtype == "int8" else Expectation(value, bound)
 
 
@@ -220,10 +224,10 @@ def judge_pmx(case: PmxCase, backends: list[str], ggml: GgmlProcess | None = Non
 def _execute(case: PmxCase, query: Array, key: Array, backend: str) -> Array:
     inputs = query.copy(), key.copy()
     with outcomes.unwritten(inputs):
-        y, z = case.call(*inputs, backend)
-    if case.bypass_key and z is not inputs[1]:
+        rotated_query, rotated_key = case.call(*inputs, backend)
+    if case.bypass_key and rotated_key is not inputs[1]:
         raise AssertionError("a key that is bypassed must be returned itself but another array was")
-    return np.concatenate([y, z], -2)
+    return np.concatenate([rotated_query, rotated_key], -2)
 
 
 def _in_float32(value: float) -> float:
@@ -231,13 +235,13 @@ def _in_float32(value: float) -> float:
 
 
 def _judge_backend(case: PmxCase, query: Array, key: Array, backend: str) -> Judgement:
-    device = is_device(backend)
+    on_device = is_device(backend)
     got = _execute(case, query, key, backend)
     # The attributes of a CANN operator are float32, so a device rounds a scaled theta.
-    angles = angles_of(case, _in_float32 if device else float)
-    expected = expectation(case, query, key, angles, E_ANGLE_DEVICE if device else E_ANGLE_HOST)
+    angles = angles_of(case, _in_float32 if on_device else float)
+    expected = expectation(case, query, key, angles, E_ANGLE_DEVICE if on_device else E_ANGLE_HOST)
     judgement = compare(case, backend, got, expected, angles)
     # The CPU does not round the theta of dynamic scaling, so its result may differ more.
-    if device and case.dtype == "float16" and case.scaling[0] != "dynamic":
+    if on_device and case.dtype == "float16" and case.scaling[0] != "dynamic":
         outcomes.require_near_cpu(judgement, got, _execute(case, query, key, "cpu"), case.dtype)
     return judgement

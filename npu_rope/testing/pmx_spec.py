@@ -1,6 +1,7 @@
-"""PMX's RotaryPositionEmbedding, written straight from ``specs/pmx_rotary_position_embedding.txt`` and, for
-scaling and packing, from PMX's Python operators: token by token and pair by pair, in float64. Shares no
-code with the tested code.
+"""PMX's RotaryPositionEmbedding, token by token and pair by pair, in float64.
+
+The code follows ``specs/pmx_rotary_position_embedding.txt``, and PMX's Python operators for scaling and
+packing. It shares no code with the tested code.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import numpy.typing as npt
 
 
 class Sequence(NamedTuple):
-    """Consecutive tokens: the first one's position (``start_pos - pad_len[b]``), and their number."""
+    """Consecutive tokens: the position of the first one (``start_pos - pad_len[b]``), and their number."""
 
     first: int
     length: int
@@ -21,7 +22,9 @@ class Sequence(NamedTuple):
 
 def positions(sequences: list[Sequence]) -> npt.NDArray[np.int64]:
     """Return every token's position, ``[tokens]``: start_pos + s - pad_len[b]."""
-    return np.array([q.first + s for q in sequences for s in range(q.length)], np.int64)
+    return np.array(
+        [sequence.first + index for sequence in sequences for index in range(sequence.length)], np.int64
+    )
 
 
 def angles(
@@ -31,25 +34,32 @@ def angles(
     scaling: tuple[str, float, int],
     round_attribute: Callable[[float], float] = float,
 ) -> npt.NDArray[np.float64]:
-    """Return ``m * theta ** (-2i / pivot)``, ``[tokens, pivot/2]``. ``round_attribute`` rounds a scaled theta
-    and the factor of positions to the back end's precision (a CANN operator's attributes are float32).
+    """Return the angles ``m * theta ** (-2i / pivot)`` of position m and pair i, ``[tokens, pivot/2]``.
+
+    Args:
+        pivot: the number of lanes that rotate.
+        scaling: the type of the scaling, its factor, and the largest position without scaling.
+        round_attribute: rounds a scaled theta and the factor of positions as the back end does. CANN rounds
+            an operator's attributes to float32.
     """
     kind, factor, longest = scaling
     rows = []
     for first, length in sequences:
-        base, end = theta, first + length
+        scaled_theta, end = theta, first + length
         if kind == "dynamic" and end > longest:
-            base = theta * ((factor * end / longest) - (factor - 1)) ** (pivot / (pivot - 2))
-        base = round_attribute(base)
-        for s in range(length):
-            offset = (first + s) * round_attribute(1.0 / factor) if kind == "linear" else float(first + s)
-            rows.append([offset * base ** (-2.0 * i / pivot) for i in range(pivot // 2)])
+            scaled_theta = theta * ((factor * end / longest) - (factor - 1)) ** (pivot / (pivot - 2))
+        scaled_theta = round_attribute(scaled_theta)
+        for index in range(length):
+            offset = (
+                (first + index) * round_attribute(1.0 / factor) if kind == "linear" else float(first + index)
+            )
+            rows.append([offset * scaled_theta ** (-2.0 * i / pivot) for i in range(pivot // 2)])
     return np.array(rows, np.float64).reshape(len(rows), pivot // 2)
 
 
 def rotate(x: npt.NDArray[Any], cos: npt.NDArray[Any], sin: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-    """Return ``f(q, m)``: each pair (a, b) = (x[2i], x[2i+1]) becomes (a cos - b sin, a sin + b cos). Lanes
-    from the pivot on are unchanged.
+    """Return the specification's ``f(q, m)``: each pair (a, b) = (x[2i], x[2i+1]) becomes
+    (a cos - b sin, a sin + b cos). Lanes from the pivot on are unchanged.
 
     Args:
         x: ``[..., N, D]``.

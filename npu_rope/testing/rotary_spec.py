@@ -1,5 +1,7 @@
-"""Rotation by given tables, following torch_npu's documentation (``x * cos + rotate(x) * sin``) and the
-algorithm of ``specs/onnx_rotary_embedding_23.txt``, in float64. Shares no code with the tested code.
+"""Rotation by given tables in float64.
+
+The code follows torch_npu's documentation (``x * cos + rotate(x) * sin``) and the algorithm of
+``specs/onnx_rotary_embedding_23.txt``. It shares no code with the tested code.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ def rotary_mul(
 
     Args:
         x: ``[..., S, N, D]``.
-        cos, sin: ``[S,W]`` or ``[..., S, W]`` or ``[..., S, 1, W]``.
+        cos, sin: ``[S,W]`` or ``[..., S, W]`` or ``[..., S, 1, W]``, where W is the number of pairs or lanes.
     """
     wide = x.astype(np.float64)
     width = rotary_dim or x.shape[-1]

@@ -1,8 +1,7 @@
-"""Suites ``onnx`` and ``torch_npu`` of ``npu-rope validate``: heads rotated by given tables, against ONNX's
-algorithm and torch_npu's formula in float64 (``rotary_spec.py``).
+"""Suites ``onnx`` and ``torch_npu`` of ``npu-rope validate``: heads that given tables rotate.
 
-The case's name seeds the generator of its values. Tables are cos and sin of angles, except in the forms whose
-scale is 0.
+``rotary_spec.py`` computes ONNX's algorithm and torch_npu's formula in float64. The case's name seeds the
+generator of its values. A form is a kind of call; each form has a case for each dtype.
 """
 
 from __future__ import annotations
@@ -50,12 +49,12 @@ class TableCase:
         name: unique within its suite.
         shape: the shape of X, x or q.
         keys: the number of k's heads; 0: no k.
-        table: the tables' shape without their last dimension; (): (rows,) or (B, S) for ONNX, (S,) for
-            torch_npu.
+        table: the tables' shape without their last dimension. The default () is (rows,) or (B, S) for ONNX,
+            and (S,) for torch_npu.
         full: tables have an entry for each lane; otherwise, for each pair.
         wide: tables are float32 for every dtype of x.
         rows: the number of table rows from which position_ids select; 0: no position_ids.
-        scale: the factor of cos and sin (YaRN's attention factor); 0: random tables.
+        scale: the factor of cos and sin (YaRN's attention factor); 0: random tables instead of cos and sin.
         start: the least position of a token; with rows, at most the last row.
     """
 
@@ -100,7 +99,7 @@ class TableCase:
 
 # ---- the cases -----------------------------------------------------------------------------------------
 
-# Names of forms, and their differences from a prefill of 16 tokens.
+# The name of each form, and its differences from a prefill of 16 tokens.
 _ONNX: dict[str, dict[str, Any]] = {
     "prefill": {"rows": 64},
     "decode": {"shape": (8, 32, 1, 128), "rows": 4096, "start": 4000},
@@ -148,9 +147,9 @@ _TORCH_NPU: dict[str, dict[str, Any]] = {
 
 
 def _cases(suite: str, forms: dict[str, dict[str, Any]], shape: tuple[int, ...]) -> Iterator[TableCase]:
-    for form, differs in forms.items():
+    for form, differences in forms.items():
         for dtype in DTYPES:
-            case = TableCase("", suite, dtype, **{"shape": shape, **differs})
+            case = TableCase("", suite, dtype, **{"shape": shape, **differences})
             if suite == "torch_npu" and not case.table:
                 case = replace(case, table=(case.shape[-3],))
             sizes = str(list(case.shape)).replace(" ", "")
@@ -182,24 +181,26 @@ class TableData:
 
 def make_data(case: TableCase) -> TableData:
     """Return the case's values, rounded to its types."""
-    rng = np.random.default_rng(zlib.crc32(f"{case.suite}/{case.name}".encode()))
+    generator = np.random.default_rng(zlib.crc32(f"{case.suite}/{case.name}".encode()))
     shapes = [case.shape] + ([(*case.shape[:-2], case.keys, case.shape[-1])] if case.keys else [])
-    xs = [rounded(rng.uniform(-1, 1, shape), case.dtype) for shape in shapes]
+    xs = [rounded(generator.uniform(-1, 1, shape), case.dtype) for shape in shapes]
     half = case.width // 2
     table_shape = case.table or ((case.rows,) if case.rows else _tokens(case))
-    positions = rng.integers(case.start, case.start + 50, table_shape).astype(np.float64)
+    positions = generator.integers(case.start, case.start + 50, table_shape).astype(np.float64)
     if case.rows:
         positions = np.arange(case.rows, dtype=np.float64)
     angles = positions[..., None] * 10000.0 ** (-np.arange(half) / half)
     if case.scale == 0:  # each lane has its own random value
-        tables = rng.uniform(-2, 2, (2, *table_shape, 2 * half))
+        tables = generator.uniform(-2, 2, (2, *table_shape, 2 * half))
     else:
         tables = case.scale * np.stack([np.cos(angles), np.sin(angles)])
         if case.full:
             tables = np.repeat(tables, 2, -1) if case.interleaved else np.concatenate((tables, tables), -1)
-    cos, sin = (rounded(t, "float32" if case.wide else case.dtype) for t in tables)
-    ids = rng.integers(min(case.start, case.rows - 1), case.rows, _tokens(case)) if case.rows else None
-    return TableData(xs, cos, sin, ids)
+    cos, sin = (rounded(table, "float32" if case.wide else case.dtype) for table in tables)
+    position_ids = None
+    if case.rows:
+        position_ids = generator.integers(min(case.start, case.rows - 1), case.rows, _tokens(case))
+    return TableData(xs, cos, sin, position_ids)
 
 
 def _tokens(case: TableCase) -> tuple[int, int]:
@@ -208,7 +209,7 @@ def _tokens(case: TableCase) -> tuple[int, int]:
 
 
 def expectation(case: TableCase, data: TableData) -> list[Expectation]:
-    """Return the formula's result for each of xs, and the bound of an executor's error."""
+    """Return the formula's result for each tensor of ``data.xs``, with the bound of an executor's error."""
     expected = []
     for x in data.xs:
         if case.suite == "onnx":
@@ -222,9 +223,9 @@ def expectation(case: TableCase, data: TableData) -> list[Expectation]:
                 rotary_embedding_dim=case.rotary_dim,
             )
         else:
-            how = {"rotary_dim": case.rotary_dim, "offset": case.offset}
+            window = {"rotary_dim": case.rotary_dim, "offset": case.offset}
             value, magnitude = rotary_spec.rotary_mul(
-                x, data.cos, data.sin, interleaved=case.interleaved, **how
+                x, data.cos, data.sin, interleaved=case.interleaved, **window
             )
         expected.append(Expectation(value, table_bound(magnitude, value, case.dtype)))
     return expected
@@ -237,10 +238,10 @@ def judge_tables(case: TableCase, backends: list[str], ggml: GgmlProcess | None 
     """Run and judge one case; ggml has no such operator."""
     data = make_data(case)
     judge = partial(_judge, case, data, expectation(case, data))
-    return outcomes.judge_each(case, backends, partial(_lacks, case), judge)
+    return outcomes.judge_each(case, backends, partial(_unsupported_reason, case), judge)
 
 
-def _lacks(case: TableCase, backend: str) -> str:
+def _unsupported_reason(case: TableCase, backend: str) -> str:
     """Return in words why the back end does not support the case; empty if it does."""
     return chip_lacks(case.dtype, backend) if is_device(backend) else ""
 
@@ -249,39 +250,43 @@ def _judge(case: TableCase, data: TableData, expected: list[Expectation], backen
     got = _execute(case, data, backend)
     judgement = outcomes.compare_all(backend, got, expected, [_index_names(case)] * len(got))
     if is_device(backend) and case.dtype != "float32":
-        flat, on_cpu = (np.concatenate([y.ravel() for y in ys]) for ys in (got, _execute(case, data, "cpu")))
+        both = (got, _execute(case, data, "cpu"))
+        flat, on_cpu = (np.concatenate([result.ravel() for result in results]) for results in both)
         outcomes.require_near_cpu(judgement, flat, on_cpu, case.dtype)
     return judgement
 
 
-def call_of(case: TableCase, xs: Sequence[T], cos: T, sin: T, ids: T | None, outs: Any) -> CallTensors[T]:
+def call_of(
+    case: TableCase, xs: Sequence[T], cos: T, sin: T, position_ids: T | None, outs: Any
+) -> CallTensors[T]:
     """Return the case's call with these tensors. ``outs``: a tensor for each result, or None."""
     if case.suite == "onnx":
-        return rotary_embedding_tensors(xs[0], cos, sin, ids, outs and outs[0])
+        return rotary_embedding_tensors(xs[0], cos, sin, position_ids, outs and outs[0])
     if case.keys:
         return rotary_mul_qk_tensors(xs[0], xs[1], cos, sin, outs)
     return rotary_mul_tensors(xs[0], cos, sin, outs and outs[0])
 
 
 def _execute(case: TableCase, data: TableData, backend: str) -> list[Array]:
-    """Run a case. NumPy has no bfloat16: the reference receives float32 values, native code receives bits."""
-    bits = case.dtype == "bfloat16" and backend != "reference"
-    copy_of = bfloat16_bits if bits else np.copy
+    """Run a case. NumPy has no bfloat16, so the reference receives float32 values and native code receives
+    bits."""
+    as_bits = case.dtype == "bfloat16" and backend != "reference"
+    copy_of = bfloat16_bits if as_bits else np.copy
     xs = [copy_of(x) for x in data.xs]
-    cos, sin = (t if case.wide else copy_of(t) for t in (data.cos, data.sin))
+    cos, sin = (table if case.wide else copy_of(table) for table in (data.cos, data.sin))
     # Without in_place the call must not write its inputs.
     outs = xs if case.in_place else [np.empty_like(x) for x in xs]
-    t = call_of(case, xs, cos, sin, data.position_ids, outs)
+    tensors = call_of(case, xs, cos, sin, data.position_ids, outs)
     with outcomes.unwritten([] if case.in_place else xs):
-        if bits:
-            run_on_bits(backend, t, case.attributes)
+        if as_bits:
+            run_on_bits(backend, tensors, case.attributes)
         else:
-            executors.run(backend, t, case.attributes)
-    results = list(t.outs.values())
-    if bits:
-        return [bfloat16_values(y) for y in results]
+            executors.run(backend, tensors, case.attributes)
+    results = list(tensors.outs.values())
+    if as_bits:
+        return [bfloat16_values(result) for result in results]
     if case.dtype == "bfloat16":
-        return [rounded(y.astype(np.float64), "bfloat16") for y in results]
+        return [rounded(result.astype(np.float64), "bfloat16") for result in results]
     return results
 
 

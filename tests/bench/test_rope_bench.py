@@ -276,7 +276,7 @@ def test_every_contestant_of_a_norm_row_is_correct(dtype, mode):
                 assert contestant.check(wrong) is not None, contestant.name
         ready.close()
     expected = {norm_rows.TORCH, norm_rows.HF, norm_rows.OUT[mode]}
-    assert expected | ({norm_rows.APART} if mode == "add_rms_norm" else set()) <= set(checked)
+    assert expected | ({norm_rows.SEPARATE_CALLS} if mode == "add_rms_norm" else set()) <= set(checked)
     if dtype == "f32":
         assert not refused
 

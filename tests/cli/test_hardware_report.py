@@ -144,7 +144,7 @@ def test_the_kernel_names_are_names_of_definitions():
 def test_an_error_of_three_bounds_is_found(operator):
     """The error is in the last element of each result."""
     (call, *_) = calls.timed_calls(operator, quick=True)
-    prepared = calls.make(call)
+    prepared = calls.prepare(call)
     outputs = calls.run(prepared.tensors, prepared.attributes)
     results = prepared.to_values(tuple(t.clone() for t in outputs))
     expected = prepared.expect()
@@ -255,7 +255,7 @@ def test_the_command_that_repeats_a_call_names_it_alone(faulty):
         words = call["repeat"].split()
         assert words[:2] == ["npu-rope", "hardware-report"]
         operator, text = (words[words.index(option) + 1] for option in ("--op", "--filter"))
-        assert [c.id for c in run.Plan(operators=[operator], text=text).calls()] == [id_]
+        assert [c.id for c in run.Plan(operators=[operator], name_part=text).calls()] == [id_]
         assert "--overwrite" in words
         assert words[words.index("--output") + 1] not in (".", "npu-rope-report")
 
@@ -330,8 +330,8 @@ def test_a_wrong_case_of_validate_has_its_repeat_command():
     assert failure["repeat"].startswith(
         f"npu-rope validate --backend npu --no-ggml --suite {case.suite} --op '"
     )
-    data = document.new({}) | {"validate": summary, "complete": True}
-    assert document.verdict(data)["status"] == "wrong"
+    data = document.new_document({}) | {"validate": summary, "complete": True}
+    assert document.verdict_summary(data)["status"] == "wrong"
     for lost in ({"lost": "its process ended with status 3"}, {"failed": "KeyError: 'x'"}):
         again = document.validate_summary([case], {id_: lost})
         assert again["correct"] == 0
@@ -438,7 +438,7 @@ def fail(error):
 @pytest.mark.parametrize("step", STEPS)
 def test_a_step_that_fails_is_named_and_the_next_ones_run(monkeypatch, step):
     report_run, written = run_with_steps(monkeypatch, **{step: fail(OSError("no such thing"))})
-    data = report_run.all()
+    data = report_run.run_steps()
     assert data["not_done"] == [{"what": STEPS[step], "why": "OSError: no such thing", "failed": True}]
     assert data["complete"] is True
     assert data["verdict"]["status"] == "wrong"
@@ -452,7 +452,7 @@ def test_an_interrupted_run_leaves_an_unfinished_report(monkeypatch):
 
     report_run, written = run_with_steps(monkeypatch, _validate=validate)
     with pytest.raises(KeyboardInterrupt):
-        report_run.all()
+        report_run.run_steps()
     last = written[-1]
     assert last["doctor"][0]["group"] == "g"
     assert last["complete"] is False
@@ -463,7 +463,7 @@ def test_an_interrupted_run_leaves_an_unfinished_report(monkeypatch):
 
 def test_a_run_that_checked_nothing_is_unfinished(monkeypatch):
     report_run, _ = run_with_steps(monkeypatch)
-    assert report_run.all()["verdict"] == {"status": "unfinished", "text": "nothing was checked"}
+    assert report_run.run_steps()["verdict"] == {"status": "unfinished", "text": "nothing was checked"}
 
 
 SLOW = """

@@ -304,7 +304,7 @@ def test_a_ggml_that_computes_imrope_as_mrope_has_no_imrope(ggml, monkeypatch):
         return original(dataclasses.replace(call, params=params))
 
     monkeypatch.setattr(ggml, "rope", older)
-    monkeypatch.setattr(ggml, "_interleaves", None)
+    monkeypatch.setattr(ggml, "_imrope_found", None)
     judgement = judge(case, [], ggml).by("ggml")
     assert judgement.verdict == UNSUPPORTED
     assert judgement.message == f"ggml {ggml.info.version} has no mode imrope"
