@@ -320,7 +320,7 @@ class OperatorSources:
         done = subprocess.run(command, capture_output=True, text=True, errors="replace")
         if done.returncode != 0:
             raise CompileFailed(self._layout.original(done.stderr))
-        found = template_arguments.declarations(done.stdout)
+        found = template_arguments.read_declarations(done.stdout)
         if found is None:
             raise bad_value(f"kernel must declare the arguments of {self.entry} (ASCENDC_TPL_ARGS_DECL).")
         return found
