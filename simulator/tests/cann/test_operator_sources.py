@@ -21,7 +21,7 @@ import pytest
 from ascend_sim import CompileFailed, KernelBroken, OperatorSources, Options, Tiling
 from ascend_sim.operator_definition import Definition, Parameter
 from ascend_sim.operator_host import HostCodeFailed
-from ascend_sim.operator_tensors import Launch, tensors_of
+from ascend_sim.operator_tensors import KernelArguments, tensors_of
 from ascend_sim.operator_types import copy_back, device_array
 from ascend_sim.package import Refused
 from ascend_sim.template_arguments import read_declarations
@@ -389,9 +389,9 @@ def test_int4_is_packed_with_the_first_element_in_the_low_bits():
 def test_int4_outputs_are_copied_back():
     definition = Definition("Some", "some", (), (Parameter("y", 2, (29,), (2,), False),), ())
     y = np.zeros((1, 3)).astype(ml_dtypes.int4)
-    launch = Launch(*tensors_of(definition, {}, {"y": y}), ())
-    launch.arguments[0].array[...] = [0xE1, 0x07]
-    launch.finish()
+    arguments = KernelArguments(*tensors_of(definition, {}, {"y": y}), ())
+    arguments.arguments[0].array[...] = [0xE1, 0x07]
+    arguments.unpack_results()
     assert y.astype(int).tolist() == [[1, -2, 7]]
 
 
