@@ -1,6 +1,6 @@
 """Run an operator of another project from its sources: definition, tiling and kernel.
 
-The operator's own definition gives the types of its kernels, its own tiling the tiling data, and its own
+The operator's definition determines the types of its kernels. Its tiling computes the tiling data, and its
 kernel runs on the simulated cores:
 
 >>> op = OperatorSources("rms_norm/op_kernel/rms_norm.cpp",

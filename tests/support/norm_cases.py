@@ -215,8 +215,8 @@ def judge_gradients(call, backend, guarded, seed=0, x=None):
 
 
 def has_contiguous_rows(call):
-    """Return whether a row is one contiguous dimension. With more than the four dimensions of the C interface,
-    all of x must be contiguous."""
+    """Return whether a row is one contiguous dimension. With more than the four dimensions of the C
+    interface, all of x must be contiguous."""
     rows_are_last = call.axis % len(call.shape) == len(call.shape) - 1
     layouts = ("contiguous", "gaps", "transposed") if len(call.shape) <= 4 else ("contiguous",)
     return call.layout in layouts and rows_are_last
