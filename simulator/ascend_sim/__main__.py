@@ -1,7 +1,7 @@
-"""``python -m ascend_sim``: the command ``ascend-sim``. With ``--cmake``: the folders for a CMake project.
+"""``python -m ascend_sim``: the command ``ascend-sim``.
 
-It prints the file that the project includes, then the folder of the libraries, which the project sets as
-``ASCEND_SIM_LIB``.
+With ``--cmake`` it prints two paths for a CMake project instead: the file to include, then the folder of the
+libraries, which the project sets as ``ASCEND_SIM_LIB``.
 """
 
 from __future__ import annotations

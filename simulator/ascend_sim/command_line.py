@@ -20,8 +20,9 @@ ErrorKind = TypeVar("ErrorKind", bound=BaseException)
 
 
 def main(program: str, run: Callable[[], None]) -> None:
-    """Run a program's commands. An interrupt or a closed pipe ends it with the shell's status, and
-    a full disk with an error.
+    """Run a program's commands.
+
+    After an interrupt or a closed pipe, exit with the status that a shell reports. A full disk is an error.
 
     Args:
         program: its name, for messages.

@@ -57,7 +57,7 @@ def compiler() -> str:
 
 
 def column_entry(kernel: str, soc: str, types: Mapping[str, str]) -> str:
-    """The name of a kernel's entry for one column of element types, as op_build generates it.
+    """Return the name of a kernel's entry for one column of element types, as op_build generates it.
 
     >>> column_entry("add", "ascend910b", {"X": "half", "Y": "half"})
     'add__ascend910b__half_half'
@@ -66,7 +66,7 @@ def column_entry(kernel: str, soc: str, types: Mapping[str, str]) -> str:
 
 
 def column_defines(kernel: str, soc: str, types: Mapping[str, str]) -> dict[str, str]:
-    """Macros for :func:`build` that CANN defines for one column of element types.
+    """Return macros for :func:`build` that CANN defines for one column of element types.
 
     Args:
         types: each argument's C type, in the kernel's order, such as ``{"X": "half", …}``.
@@ -78,7 +78,7 @@ def column_defines(kernel: str, soc: str, types: Mapping[str, str]) -> dict[str,
 
 
 def compile_soc(chip: str) -> str:
-    """The SoC that kernels for a chip are compiled for.
+    """Return the SoC that kernels for a chip are compiled for.
 
     >>> compile_soc("Ascend910B4")
     'ascend910b'
@@ -121,14 +121,14 @@ def build(
     """
     if soc.lower() not in AICORE:
         raise bad_value(f"soc must be one of {', '.join(AICORE)} but got {soc}.")
-    if must := unreadable(Path(source)):
-        raise bad_value(f"source {must}")
-    command, sim = kernel_command(soc, defines=defines, include=include, flags=flags), load()
-    # Without resolving links: a layout of links decides which files an include finds.
+    if fault := unreadable(Path(source)):
+        raise bad_value(f"source {fault}")
+    command, simulator = kernel_command(soc, defines=defines, include=include, flags=flags), load()
+    # Do not resolve links: an include is found beside the link, not beside the file that it names.
     source = Path(os.path.abspath(source))
     folder = own_temporary_folder() if folder is None else Path(folder)
     command += ["-iquote", str(source.parent), str(kernel_source(source, folder))]
-    command += [str(sim.path), f"-Wl,-rpath,{sim.path.parent}"]
+    command += [str(simulator.path), f"-Wl,-rpath,{simulator.path.parent}"]
     return compile_once(command, f"{source.stem}-{soc.lower()}", ".so", source, folder)
 
 
@@ -153,7 +153,7 @@ def compile_once(
     source: Path,
     folder: str | os.PathLike[str] | None = None,
 ) -> Path:
-    """Run a compiler unless the folder has its result for this command and these contents of all files.
+    """Run a compiler, or return its earlier result if neither the command nor any file has changed.
 
     Args:
         command: the compiler and its arguments, except those of the output.
@@ -174,9 +174,10 @@ def compile_once(
         if not result.is_file():
             unfinished = target / f"{stem}.tmp"
             outputs = ["-MD", "-MF", str(dependencies), "-MT", "library", "-o", str(unfinished)]
-            done = subprocess.run([*command, *outputs], capture_output=True, text=True, errors="replace")
-            if done.returncode != 0:
-                raise CompileFailed("\n".join([*_failed_assertions(done.stderr, source), done.stderr]))
+            completed = subprocess.run([*command, *outputs], capture_output=True, text=True, errors="replace")
+            if completed.returncode != 0:
+                errors = completed.stderr
+                raise CompileFailed("\n".join([*_failed_assertions(errors, source), errors]))
             result = target / f"{stem}-{_digest_of_files(dependencies)}{suffix}"
             unfinished.replace(result)
     return result
@@ -199,7 +200,7 @@ def entry_arguments(source: str | os.PathLike[str], entry: str) -> tuple[str, ..
 
 
 def _failed_assertions(errors: str, source: Path) -> list[str]:
-    """Messages of failed static assertions, each with the line of ``source`` that led to it."""
+    """Return the messages of failed static assertions, each with the line of ``source`` that caused it."""
     own_line = re.compile(rf"^(?:In file included from )?{re.escape(str(source))}:(\d+)")
     assertion = re.compile(r"static assertion failed(?: due to requirement '.*')?: \"?(.*?)\"?$")
     number, messages = "", []
@@ -212,17 +213,18 @@ def _failed_assertions(errors: str, source: Path) -> list[str]:
 
 
 def own_temporary_folder() -> Path:
-    """A folder that only this user may write, because code is loaded from it."""
+    """Return a folder that only this user may write. The folder holds code that is loaded."""
     folder = Path(tempfile.gettempdir()) / f"ascend_sim-{os.getuid()}"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
+    status = folder.lstat()
+    others_may_write = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or others_may_write:
         raise bad_value(f"{folder} must be a folder that only this user writes; pass folder=.")
     return folder
 
 
 def _digest_of_files(dependencies: Path) -> str:
-    """Digest of the contents of the files that a make rule lists, in its order."""
+    """Return a digest of the contents of the files that a make rule lists, in the order of the rule."""
     if not dependencies.is_file():
         return ""
     text = dependencies.read_text().split(":", 1)[1].replace("\\\n", " ")

@@ -104,11 +104,13 @@ ArrayArgument = In | Out | Part | InOut | Sum
 Argument = ArrayArgument | None
 
 
-class _Arg(C.Structure):
+class _CArgument(C.Structure):
+    """``ascend_sim_arg``: an offset in one of the launch's memories; -1 is a null pointer."""
+
     _fields_ = [("memory", C.c_int32), ("offset", C.c_int64)]
 
 
-_Placed = tuple[ArrayArgument, int]  # an argument and the index of its memory
+_PlacedArgument = tuple[ArrayArgument, int]  # an argument and the index of its memory
 
 
 class Kernel:
@@ -187,10 +189,10 @@ class Kernel:
         """Run every core and return the report. :meth:`run` explains the arguments.
 
         Args:
-            context: if it is not None, the entry is an ``ascend_sim_call`` (include/ascend_sim.h) that gets
-                its address.
+            context: if it is not None, the entry is an ``ascend_sim_call`` (include/ascend_sim.h), and
+                ``context`` becomes its argument.
         """
-        if not 0 <= block_dim < 2**32:  # a launch cannot hold it; SIM-CORE-05 reports the other bad numbers
+        if not 0 <= block_dim < 2**32:  # a uint32 in the launch; SIM-CORE-05 reports the other bad numbers
             raise bad_value(f"block_dim must be 1 .. 65535 but got {block_dim}.")
         for name, number, maximum in (
             ("tiling_key", tiling_key, 2**64 - 1),
@@ -205,7 +207,7 @@ class Kernel:
             tiling = bytes(memoryview(tiling))
         except TypeError:
             raise bad_type(f"tiling must be bytes but got {type(tiling).__name__}.") from None
-        memories, args = _memories_of(arguments)
+        memories, c_arguments = _memories_of(arguments)
         options = options or Options()
         soc = self.soc if options.soc is None else options.soc
         self._sim.check_options(options)
@@ -217,7 +219,9 @@ class Kernel:
         launch = options.as_launch()
         launch.soc, launch.block_dim, launch.workspace_bytes = soc.encode(), block_dim, workspace_bytes
         launch.tiling_key, launch.tiling, launch.tiling_bytes = tiling_key, tiling, len(tiling)
-        tensors = (Memory * len(memories))(*memories), len(memories), (_Arg * len(args))(*args), len(args)
+        c_memories = (Memory * len(memories))(*memories)
+        c_array = (_CArgument * len(c_arguments))(*c_arguments)
+        tensors = c_memories, len(memories), c_array, len(c_arguments)
         if context is None:
             self._sim.lib.ascend_sim_run(self._address, *tensors, C.byref(launch))
         else:
@@ -225,13 +229,13 @@ class Kernel:
         return Report.of(self._sim.report())
 
 
-def _memories_of(arguments: Sequence[Argument]) -> tuple[list[Memory], list[_Arg]]:
+def _memories_of(arguments: Sequence[Argument]) -> tuple[list[Memory], list[_CArgument]]:
     memories: list[Memory] = []
-    args: list[_Arg] = []
-    seen: list[_Placed] = []
+    c_arguments: list[_CArgument] = []
+    placed: list[_PlacedArgument] = []
     for index, argument in enumerate(arguments):
         if argument is None:
-            args.append(_Arg(-1, 0))
+            c_arguments.append(_CArgument(-1, 0))
             continue
         if not isinstance(argument, ArrayArgument):
             got = type(argument).__name__
@@ -243,20 +247,20 @@ def _memories_of(arguments: Sequence[Argument]) -> tuple[list[Memory], list[_Arg
             raise bad_value(f"argument {index} must be contiguous but got strides {array.strides}.")
         if argument.role and not array.flags.writeable:
             raise bad_value(f"argument {index} must be writeable but got a read-only array.")
-        memory = _shared_memory(argument, index, seen)
+        memory = _shared_memory(argument, index, placed)
         if memory is None:
             memory = len(memories)
             name = (argument.name or f"argument {index}").encode()
             memories.append(Memory(name, array.ctypes.data, array.nbytes, argument.role))
-        args.append(_Arg(memory, 0))
-        seen.append((argument, memory))
-    return memories, args
+        c_arguments.append(_CArgument(memory, 0))
+        placed.append((argument, memory))
+    return memories, c_arguments
 
 
-def _shared_memory(argument: ArrayArgument, index: int, seen: list[_Placed]) -> int | None:
-    """Return the index of an identical earlier argument's memory. Only inputs may overlap otherwise."""
+def _shared_memory(argument: ArrayArgument, index: int, placed: list[_PlacedArgument]) -> int | None:
+    """Return the memory of an earlier argument with the same array, or None. Only inputs may overlap."""
     array = argument.array
-    for other, memory in seen:
+    for other, memory in placed:
         if not (argument.role or other.role) or not np.may_share_memory(array, other.array):
             continue
         is_identical = (array.ctypes.data, array.nbytes) == (other.array.ctypes.data, other.array.nbytes)
@@ -269,13 +273,13 @@ def _shared_memory(argument: ArrayArgument, index: int, seen: list[_Placed]) -> 
 
 
 def _architectures() -> dict[str, int]:
-    """The value of ``__CCE_AICORE__`` by the name of each SoC and chip, in lower case."""
+    """Return the value of ``__CCE_AICORE__`` by the name of each SoC and chip, in lower case."""
     profiles = load().profiles()
     return {str(p[key]).lower(): int(p["arch"]) for p in profiles for key in ("name", "soc")}
 
 
 def _instruction_set(chip: str) -> str:
-    """The instruction set of an SoC or chip, as :meth:`Library.instructions` names it."""
+    """Return the instruction set of an SoC or chip, as :meth:`Library.instructions` names it."""
     known = _architectures() | AICORE
     if chip.lower() not in known:
         raise bad_value(f"soc must be one of {', '.join(sorted(known))} but got {chip}.")
@@ -283,7 +287,7 @@ def _instruction_set(chip: str) -> str:
 
 
 def instructions(soc: str = DEFAULT_SOC) -> dict[str, tuple[str, ...]]:
-    """The element types that each instruction takes on an SoC, or a chip such as ``"Ascend910B4"``.
+    """Return the element types that each instruction takes on an SoC, or a chip such as ``"Ascend910B4"``.
 
     A tuple is empty if the SoC lacks the instruction, and ``("any",)`` if the type does not matter. Every
     SoC supports the calls not listed (queues, flags, masks). docs/kernels.md has the table with sources.
@@ -302,7 +306,7 @@ def instructions(soc: str = DEFAULT_SOC) -> dict[str, tuple[str, ...]]:
 
 
 def conversions(soc: str = DEFAULT_SOC) -> dict[tuple[str, str], tuple[str, ...]]:
-    """The round modes that Cast has on an SoC or chip, from one element type to another.
+    """Return the round modes that Cast has on an SoC or chip, from one element type to another.
 
     A tuple is empty if the SoC does not convert these types.
 

@@ -12,13 +12,13 @@ from ascend_sim.files import digest
 
 __all__ = ["kernel_source", "line_directive", "rewritten"]
 
-# Comments, strings and characters: <<< inside them begins no launch.
-_SKIPPED = re.compile(
+# Comments, strings and characters. The text <<< inside them is no launch.
+_COMMENT_OR_STRING = re.compile(
     r'//[^\n]*|/\*.*?\*/|R"(?P<d>[^(\s]*)\(.*?\)(?P=d)"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'', re.DOTALL
 )
-# The end of a kernel's name, without its template arguments.
-_NAME = re.compile(r"(?:::)?[A-Za-z_]\w*(?:::[A-Za-z_]\w*)*\s*$")
-_OPENING, _CLOSING = "([{", ")]}"
+# A kernel's name, with namespaces and without template arguments, at the end of a text.
+_NAME_AT_END = re.compile(r"(?:::)?[A-Za-z_]\w*(?:::[A-Za-z_]\w*)*\s*$")
+_OPENING_BRACKETS, _CLOSING_BRACKETS = "([{", ")]}"
 
 
 def kernel_source(source: Path, folder: Path) -> Path:
@@ -38,9 +38,9 @@ def kernel_source(source: Path, folder: Path) -> Path:
     copy = folder / f"{source.stem}-{digest(calls.encode())}{source.suffix}"
     if not copy.is_file():
         folder.mkdir(parents=True, exist_ok=True)
-        draft = copy.with_suffix(f".{os.getpid()}")
-        draft.write_text(calls)
-        draft.replace(copy)
+        unfinished = copy.with_suffix(f".{os.getpid()}")
+        unfinished.write_text(calls)
+        unfinished.replace(copy)
     return copy
 
 
@@ -59,41 +59,43 @@ def rewritten(text: str, name: str = "source") -> str:
     >>> rewritten("scale<<<8, nullptr, s>>>(x, 2.0f);")
     '::ascend_sim::launch("scale", (8), (nullptr), (s), [=](auto... a) { scale(a...); }, x, 2.0f);'
     """
-    code = _SKIPPED.sub(lambda m: re.sub(r"[^\n]", " ", m[0]), text)  # the same length
-    parts, done = [], 0
-    for at in _launches(code):
-        where = f"{name}:{code.count(chr(10), 0, at) + 1}"
-        begin = _kernel_begin(code, at)
-        if begin is None or begin < done:
-            raise bad_value(f"launch must follow a kernel's name but does not at {where}.")
-        end = code.find(">>>", at)
-        options = [] if end < 0 else _split(code, at + 3, end)
-        opening = re.compile(r"\s*\(").match(code, end + 3) if end >= 0 else None
-        closing = _closing(code, opening.end() - 1) if opening else None
-        if len(options) not in (2, 3) or opening is None or closing is None:
-            raise bad_value(f"launch must be <<<blocks, l2ctrl, stream>>>(arguments) but is not at {where}.")
-        kernel = text[begin:at].rstrip()
-        plain = re.sub(r"<.*", "", kernel, flags=re.DOTALL).strip()
-        given = [f"({text[a:b].strip()})" for a, b in options]
-        given += ["(nullptr)"] * (3 - len(given))
+    # Blank comments and strings; every position stays the same.
+    code = _COMMENT_OR_STRING.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
+    pieces, copied_end = [], 0
+    for angles in _launch_positions(code):
+        place = f"{name}:{code.count(chr(10), 0, angles) + 1}"
+        begin = _kernel_begin(code, angles)
+        if begin is None or begin < copied_end:
+            raise bad_value(f"launch must follow a kernel's name but does not at {place}.")
+        angles_end = code.find(">>>", angles)
+        spans = [] if angles_end < 0 else _split_at_commas(code, angles + len("<<<"), angles_end)
+        opening = re.compile(r"\s*\(").match(code, angles_end + len(">>>")) if spans else None
+        closing = _closing_bracket(code, opening.end() - 1) if opening else None
+        if len(spans) not in (2, 3) or opening is None or closing is None:
+            raise bad_value(f"launch must be <<<blocks, l2ctrl, stream>>>(arguments) but is not at {place}.")
+        kernel = text[begin:angles].rstrip()
+        kernel_name = re.sub(r"<.*", "", kernel, flags=re.DOTALL).strip()
+        values = [f"({text[first:end].strip()})" for first, end in spans]
+        values += ["(nullptr)"] * (3 - len(values))  # the stream may be left out
         arguments = text[opening.end() : closing]
-        call = f'::ascend_sim::launch("{plain}", {", ".join(given)}, [=](auto... a) {{ {kernel}(a...); }}'
-        newlines = text.count("\n", begin, opening.end()) - call.count("\n")
-        parts += [text[done:begin], call, ", " if arguments.strip() else "", "\n" * newlines, arguments, ")"]
-        done = closing + 1
-    return "".join(parts) + text[done:]
+        launch = f'::ascend_sim::launch("{kernel_name}", {", ".join(values)}'
+        call = f"{launch}, [=](auto... a) {{ {kernel}(a...); }}"
+        newlines = "\n" * (text.count("\n", begin, opening.end()) - call.count("\n"))
+        pieces += [text[copied_end:begin], call, ", " if arguments.strip() else "", newlines, arguments, ")"]
+        copied_end = closing + 1
+    return "".join(pieces) + text[copied_end:]
 
 
-def _launches(code: str) -> Iterator[int]:
-    at = code.find("<<<")
-    while at >= 0:
-        yield at
-        at = code.find("<<<", at + 3)
+def _launch_positions(code: str) -> Iterator[int]:
+    position = code.find("<<<")
+    while position >= 0:
+        yield position
+        position = code.find("<<<", position + len("<<<"))
 
 
-def _kernel_begin(code: str, at: int) -> int | None:
-    """Where the kernel's name before ``<<<`` begins."""
-    end = len(code[:at].rstrip())
+def _kernel_begin(code: str, angles: int) -> int | None:
+    """Return the begin of the kernel's name before the ``<<<`` at position ``angles``."""
+    end = len(code[:angles].rstrip())
     if code[:end].endswith(">"):  # template arguments
         depth = 0
         while end > 0:
@@ -101,24 +103,25 @@ def _kernel_begin(code: str, at: int) -> int | None:
             depth += (code[end] == ">") - (code[end] == "<")
             if depth == 0:
                 break
-    found = _NAME.search(code, max(0, end - 400), end)
+    # No name is longer than 400 characters; the limit keeps the search fast.
+    found = _NAME_AT_END.search(code, max(0, end - 400), end)
     return found.start() if found and found.start() < found.end() else None
 
 
-def _closing(code: str, opening: int) -> int | None:
+def _closing_bracket(code: str, opening: int) -> int | None:
     depth = 0
     for i in range(opening, len(code)):
-        depth += (code[i] in _OPENING) - (code[i] in _CLOSING)
+        depth += (code[i] in _OPENING_BRACKETS) - (code[i] in _CLOSING_BRACKETS)
         if depth == 0:
             return i
     return None
 
 
-def _split(code: str, begin: int, end: int) -> list[tuple[int, int]]:
-    """The parts between commas that are in no brackets."""
+def _split_at_commas(code: str, begin: int, end: int) -> list[tuple[int, int]]:
+    """Return begin and end of each part between commas. A comma inside brackets does not separate."""
     parts, depth, first = [], 0, begin
     for i in range(begin, end):
-        depth += (code[i] in _OPENING) - (code[i] in _CLOSING)
+        depth += (code[i] in _OPENING_BRACKETS) - (code[i] in _CLOSING_BRACKETS)
         if code[i] == "," and depth == 0:
             parts.append((first, i))
             first = i + 1

@@ -17,8 +17,8 @@ from ascend_sim.errors import Unavailable, bad_value
 __all__ = ["DEFAULT_SOC", "Library", "Options", "figures_of", "load"]
 
 ABI_VERSION = 2
-# The ends of the names of a profile's figures.
-_FIGURES = ("_cycles", "_per_cycle", "_share", "overhead_bytes", "line_bytes")
+# The names of a profile's figures end so. A caller can replace figures, but no other value of a profile.
+_FIGURE_SUFFIXES = ("_cycles", "_per_cycle", "_share", "overhead_bytes", "line_bytes")
 DEFAULT_SOC = "ascend910b"
 
 
@@ -69,7 +69,7 @@ class Options:
 
 
 def figures_of(texts: Sequence[str]) -> dict[str, float]:
-    """The figures of texts such as ``read_latency_cycles=241``.
+    """Return figures from texts such as ``read_latency_cycles=241``.
 
     Raises:
         ValueError: a text has no number.
@@ -85,13 +85,13 @@ def figures_of(texts: Sequence[str]) -> dict[str, float]:
 
 
 class Memory(C.Structure):
-    """``ascend_sim_memory``."""
+    """The C struct ``ascend_sim_memory``."""
 
     _fields_ = [("name", C.c_char_p), ("data", C.c_void_p), ("bytes", C.c_uint64), ("role", C.c_int32)]
 
 
 class Launch(C.Structure):
-    """``ascend_sim_launch``."""
+    """The C struct ``ascend_sim_launch``."""
 
     _fields_ = [
         ("soc", C.c_char_p),
@@ -128,12 +128,12 @@ class Library:
         return rows
 
     def report(self) -> dict[str, Any]:
-        """Results of this thread's last launch: errors, warnings, summary; or the message of a bad call."""
+        """Return errors, warnings and summary of this thread's last launch, or the message of a bad call."""
         report: dict[str, Any] = json.loads(self.lib.ascend_sim_report() or "{}")
         return report
 
     def launches(self) -> int:
-        """Number of kernels that this thread has launched."""
+        """Return the number of kernels that this thread has launched."""
         return int(self.lib.ascend_sim_launches())
 
     def check_options(self, options: Options) -> None:
@@ -146,12 +146,12 @@ class Library:
         if unknown := [rule for rule in options.lenient if rule not in known]:
             raise bad_value(f"options.lenient must name rules or be all but got {unknown[0]}.")
         for name, value in options.figures.items():
-            figures = [n for n in self.profiles()[0] if n.endswith(_FIGURES)]
+            figures = [figure for figure in self.profiles()[0] if figure.endswith(_FIGURE_SUFFIXES)]
             if name not in figures:
                 raise bad_value(f"options.figures must name {', '.join(figures)} but got {name}.")
-            least = 1 if name.endswith(("_per_cycle", "line_bytes")) else 0
-            if not (math.isfinite(value) and value >= least):
-                raise bad_value(f"options.figures must have {name} of at least {least} but got {value}.")
+            minimum = 1 if name.endswith(("_per_cycle", "line_bytes")) else 0
+            if not (math.isfinite(value) and value >= minimum):
+                raise bad_value(f"options.figures must have {name} of at least {minimum} but got {value}.")
         if options.most_cores < 0:
             got = options.most_cores
             raise bad_value(f"options.most_cores must be 0 (all) or a number of cores but got {got}.")
@@ -160,7 +160,7 @@ class Library:
             raise bad_value(f"options.trace_path must be a file one may write but got {path}.")
 
     def rules(self) -> list[dict[str, Any]]:
-        """Every rule: ``rule``, ``severity``, ``text``, ``basis``."""
+        """Return every rule: ``rule``, ``severity``, ``text``, ``basis``."""
         return self._rows("rules")
 
     @cached_property
@@ -168,21 +168,21 @@ class Library:
         return self._rows("profiles")
 
     def profiles(self) -> list[dict[str, Any]]:
-        """Every simulated chip's sizes and rates."""
+        """Return every simulated chip's sizes and rates."""
         return self._profiles
 
     def instructions(self) -> list[dict[str, Any]]:
-        """Every instruction: ``instruction``, ``source``, and its element types by instruction set
+        """Return every instruction: ``instruction``, ``source``, and its element types by instruction set
         (``"220"``: Ascend910B and 910_93, ``"200"``: Ascend310P, ``"310"``: Ascend950)."""
         return self._rows("instructions")
 
     def conversions(self) -> list[dict[str, Any]]:
-        """Every conversion of Cast: ``from``, ``to``, and its round modes by instruction set."""
+        """Return every conversion of Cast: ``from``, ``to``, and its round modes by instruction set."""
         return self._rows("conversions")
 
 
 def load() -> Library:
-    """The library, loaded once.
+    """Return the library, which is loaded once.
 
     Raises:
         Unavailable: the library is missing or does not load; the message has the cause.

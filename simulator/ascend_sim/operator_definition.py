@@ -14,8 +14,8 @@ from ascend_sim.operator_host import OperatorHost
 from ascend_sim.operator_types import ND
 
 REQUIRED, DYNAMIC = 2, 3  # ops::Option
-# Values as the host program reads them: a bool as a number, a float as text.
-_CONVERT: dict[str, Callable[[Any], Any]] = {
+# The host program reads a bool as a number and a float as text.
+_TO_HOST_VALUE: dict[str, Callable[[Any], Any]] = {
     "int": int,
     "float": lambda value: repr(float(value)),
     "bool": lambda value: int(bool(value)),
@@ -24,7 +24,13 @@ _CONVERT: dict[str, Callable[[Any], Any]] = {
 
 @dataclass(frozen=True)
 class Parameter:
-    """An input or output of the definition for an SoC: one type and one format for each column."""
+    """An input or output of the definition for an SoC.
+
+    Attributes:
+        kind: REQUIRED, DYNAMIC (a list of tensors) or another value of ops::Option.
+        types, formats: numbers of ge::DataType and ge::Format, one for each column.
+        reads_values: whether the tiling reads the tensor's elements.
+    """
 
     name: str
     kind: int
@@ -74,26 +80,26 @@ class Definition:
 
     @property
     def columns(self) -> int:
-        """The number of columns of types: kernels."""
+        """The number of columns. Each column has its kernel."""
         return len(self.inputs[0].types) if self.inputs else 0
 
-    def attribute_values(self, named: Mapping[str, Any]) -> list[dict[str, Any]]:
+    def attribute_values(self, values_by_name: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Return the values of all attributes, as the host program reads them.
 
         Raises:
             ValueError, TypeError: an attribute is unknown, missing, or has another type.
         """
         known = {a.name: a for a in self.attributes}
-        if unknown := sorted(set(named) - set(known)):
+        if unknown := sorted(set(values_by_name) - set(known)):
             raise bad_value(f"attributes must be {', '.join(known) or 'none'} but got {unknown[0]}.")
         values = []
         for name, attribute in known.items():
-            value = named.get(name)
+            value = values_by_name.get(name)
             if value is None:
                 if attribute.default is None:
                     raise bad_value(f"{name} must be given but got nothing.")
                 value = _default_of(attribute)
-            values.append({"type": attribute.type, "value": _attribute_value(attribute, value)})
+            values.append({"type": attribute.type, "value": _host_value(attribute, value)})
         return values
 
 
@@ -114,14 +120,15 @@ def read_definition(host: OperatorHost, soc: str, operator: str | None) -> Defin
         socs = ", ".join(found["socs"])
         raise bad_value(f"soc must be one that {operator} is defined for, {socs}, but got {soc}.")
 
-    def parameter(p: Mapping[str, Any]) -> Parameter:
-        return Parameter(p["name"], p["kind"], tuple(p["types"]), tuple(p["formats"]), p["reads_values"])
+    def make_parameter(entry: Mapping[str, Any]) -> Parameter:
+        types, formats = tuple(entry["types"]), tuple(entry["formats"])
+        return Parameter(entry["name"], entry["kind"], types, formats, entry["reads_values"])
 
     return Definition(
         operator,
         found["kernel"],
-        tuple(map(parameter, found["inputs"])),
-        tuple(map(parameter, found["outputs"])),
+        tuple(map(make_parameter, found["inputs"])),
+        tuple(map(make_parameter, found["outputs"])),
         tuple(Attribute(a["name"], a["type"], a["required"], a["default"]) for a in found["attrs"]),
     )
 
@@ -131,21 +138,21 @@ def _default_of(attribute: Attribute) -> Any:
     return text if attribute.type == "str" else json.loads(text)
 
 
-def _attribute_value(attribute: Attribute, value: Any) -> Any:
+def _host_value(attribute: Attribute, value: Any) -> Any:
     kind, got = attribute.type, type(value).__name__
     if kind == "str":
         if not isinstance(value, str):
             raise bad_type(f"{attribute.name} must be a str but got {got}.")
         return value
-    convert = _CONVERT[kind.removeprefix("list").lower()]
+    convert = _TO_HOST_VALUE[kind.removeprefix("list").lower()]
     if kind.startswith("list"):
         if not isinstance(value, Sequence | np.ndarray) or isinstance(value, str):
             raise bad_type(f"{attribute.name} must be a list but got {got}.")
-        return [convert(_number(attribute, item)) for item in value]
-    return convert(_number(attribute, value))
+        return [convert(_checked_number(attribute, item)) for item in value]
+    return convert(_checked_number(attribute, value))
 
 
-def _number(attribute: Attribute, value: Any) -> Any:
+def _checked_number(attribute: Attribute, value: Any) -> Any:
     if not isinstance(value, int | float | np.number | np.bool_):
         raise bad_type(f"{attribute.name} must be a number but got {type(value).__name__}.")
     if attribute.type.lower().endswith("int") and not (-(2**63) <= value < 2**63 and value == int(value)):

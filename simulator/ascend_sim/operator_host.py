@@ -1,8 +1,8 @@
-"""An operator's definition and tiling, executed in a process of their own.
+"""Execute an operator's definition and tiling in a separate process.
 
-The process is a program that links the operator's host code with ``cann/host/op_sources.cpp``. It stays alive
-for further calls. A process, and not a library in this one, because the code belongs to others: if it crashes
-or exits, the caller gets an error, and two operators whose code has the same names do not meet.
+The process runs a program that links the operator's host code with ``cann/host/op_sources.cpp``. It stays
+alive for further calls. If the operator's code crashes or exits, the caller gets an error. Two operators may
+define the same function names, because each has its own process.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ascend_sim.compiler import CompileFailed, compile_once, compiler
 from ascend_sim.files import digest
 
 _FLAGS = ("-std=c++17", "-O0", "-fPIC", "-fno-strict-aliasing", "-w")
-_JOBS = 2
+_COMPILE_JOBS = 2
 
 
 class HostCodeFailed(RuntimeError):
@@ -37,33 +37,36 @@ def build_host(
         CompileFailed: a file does not compile, or a function is defined in none of them.
         Unavailable: the simulator is not installed.
     """
-    root = folders.root()
+    simulator_root = folders.root()
     common = [*compiler().split(), *_FLAGS, *flags]
 
-    def compiled(source: Path) -> Path:
-        # CANN's headers; the folders that the user names; and those of the simulator's that CANN's refer to.
-        roots = [root / "cann" / "include", *include, *_own_folders(source), root]
-        command = [*common, *(f"-I{r}" for r in roots), "-c", str(source)]
+    def compile_source(source: Path) -> Path:
+        # The last folder holds the simulator's headers that its copies of CANN's headers include.
+        cann_include = simulator_root / "cann" / "include"
+        include_folders = [cann_include, *include, *_own_folders(source), simulator_root]
+        command = [*common, *(f"-I{path}" for path in include_folders), "-c", str(source)]
         return compile_once(command, f"{source.stem}-host", ".o", source, folder)
 
-    with ThreadPoolExecutor(_JOBS) as pool:
-        objects = list(pool.map(compiled, sources))
+    with ThreadPoolExecutor(_COMPILE_JOBS) as pool:
+        objects = list(pool.map(compile_source, sources))
     libraries = [folders.archive(name) for name in ("ascend_sim_op_sources", "ascend_sim_host")]
     contents = digest(b"".join(library.read_bytes() for library in libraries))
+    # The unused macro LIBRARIES makes compile_once link again after a change of the libraries.
     command = [*common, *map(str, objects), *map(str, libraries), f"-DLIBRARIES={contents}"]
     try:
         return compile_once(command, f"{sources[0].stem}-host", "", sources[0], folder)
     except CompileFailed as error:
-        raise CompileFailed(_undefined(str(error))) from None
+        raise CompileFailed(_explain_undefined(str(error))) from None
 
 
 def _own_folders(source: Path) -> list[Path]:
-    """The folders that CANN's build adds for a file of ``<operator>/op_host`` (ops-nn cmake/func.cmake)."""
-    host = next((parent for parent in source.parents if parent.name == "op_host"), source.parent)
-    return [host, host.parent.parent]
+    """Return the folders that CANN's build adds for a file of ``op_host`` (ops-nn cmake/func.cmake)."""
+    op_host = next((parent for parent in source.parents if parent.name == "op_host"), source.parent)
+    return [op_host, op_host.parent.parent]
 
 
-def _undefined(text: str) -> str:
+def _explain_undefined(text: str) -> str:
+    """Return the linker's output, after an error that names the functions that no source defines."""
     names = dict.fromkeys(part.split("'")[0] for part in text.split("undefined reference to `")[1:])
     if not names:
         return text
@@ -103,7 +106,7 @@ class OperatorHost:
             line = process.stdout.readline()
         except BrokenPipeError:
             line = ""
-        except BaseException:  # an interrupt: the next reply would be that of this request
+        except BaseException:  # after an interrupt the next request would read the reply to this one
             process.kill()
             self._end()
             raise
@@ -121,7 +124,7 @@ class OperatorHost:
             self._end()
 
     def _end(self) -> str:
-        """Forget the process; return the message about its end."""
+        """Wait for the end of the process; return the message about it."""
         assert self._process is not None
         status = self._process.wait()
         for stream in (self._process.stdin, self._process.stdout):
@@ -131,13 +134,13 @@ class OperatorHost:
         printed = str(self._log.read()).strip()
         self._log.close()
         self._process = None
-        how = f"exit status {status}"
+        cause = f"exit status {status}"
         if status < 0:
             try:
-                how = f"signal {signal.Signals(-status).name}"
+                cause = f"signal {signal.Signals(-status).name}"
             except ValueError:
-                how = f"signal {-status}"
-        return f"[sim] tiling must return but ended its process with {how}." + (printed and "\n" + printed)
+                cause = f"signal {-status}"
+        return f"[sim] tiling must return but ended its process with {cause}." + (printed and "\n" + printed)
 
     def __del__(self) -> None:
         if self._process is not None:

@@ -1,6 +1,6 @@
 """Run an operator of another project from its sources: definition, tiling and kernel.
 
-The operator's own definition gives the types of its kernels, its own tiling the tiling data, and its own
+The operator's definition determines the types of its kernels. Its tiling computes the tiling data, and its
 kernel runs on the simulated cores:
 
 >>> op = OperatorSources("rms_norm/op_kernel/rms_norm.cpp",
@@ -39,15 +39,15 @@ from ascend_sim.launch_syntax import kernel_source
 from ascend_sim.library import DEFAULT_SOC, Options, load
 from ascend_sim.operator_definition import read_definition
 from ascend_sim.operator_host import OperatorHost, build_host
-from ascend_sim.operator_tensors import Launch, Tensors, column_of, described, tensors_of
+from ascend_sim.operator_tensors import KernelArguments, Tensors, column_of, describe_tensors, tensors_of
 from ascend_sim.operator_types import BY_NUMBER, FORMATS, name_of
 from ascend_sim.package import Refused
 from ascend_sim.source_layout import Layout, lay_out
 
 __all__ = ["OperatorReport", "OperatorSources", "Tiling"]
 
-_TILING_FAILED = 561002  # aclnn's status
-_ENTRY = "ascend_sim_entry"
+_TILING_FAILED = 561002  # aclnn's status for a call that the tiling refuses
+_WRAPPER = "ascend_sim_entry"  # a generated function that calls the kernel's entry
 _Path = str | os.PathLike[str]
 
 
@@ -129,8 +129,8 @@ class OperatorSources:
     ) -> None:
         for argument, files in (("kernel", [kernel]), ("definition", [definition]), ("tiling", tiling)):
             for file in files:
-                if must := unreadable(Path(file)):
-                    raise bad_value(f"{argument} {must}")
+                if fault := unreadable(Path(file)):
+                    raise bad_value(f"{argument} {fault}")
         self._chip, self.soc, self._auto_sync = soc, compile_soc(soc), auto_sync
         self._folder = own_temporary_folder() if folder is None else Path(os.path.abspath(folder))
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -162,9 +162,10 @@ class OperatorSources:
             Refused: the tiling refuses the call; the text is what it logged.
             HostCodeFailed: the tiling ended its process, or there is none.
         """
-        given, taken = tensors_of(self.definition, inputs, outputs)
-        column = column_of(self.definition, [*given, *taken], formats or {})
-        return self._tile(given, taken, column, {**(attributes or {}), **more}, options, deterministic)
+        input_tensors, output_tensors = tensors_of(self.definition, inputs, outputs)
+        column = column_of(self.definition, [*input_tensors, *output_tensors], formats or {})
+        values = {**(attributes or {}), **more}
+        return self._tile(input_tensors, output_tensors, column, values, options, deterministic)
 
     def run(
         self,
@@ -202,64 +203,65 @@ class OperatorSources:
             ValueError, TypeError: an argument is missing or unknown, or its type has no kernel.
         """
         options = options or Options()
-        given, taken = tensors_of(self.definition, inputs, outputs)
-        column = column_of(self.definition, [*given, *taken], formats or {})
+        input_tensors, output_tensors = tensors_of(self.definition, inputs, outputs)
+        column = column_of(self.definition, [*input_tensors, *output_tensors], formats or {})
         if tiling is None:
-            named = {**(attributes or {}), **more}
-            tiling = self._tile(given, taken, column, named, options, deterministic)
+            values = {**(attributes or {}), **more}
+            tiling = self._tile(input_tensors, output_tensors, column, values, options, deterministic)
         kernel = self._kernel(column, tiling.key)
-        launch = Launch(given, taken, sums)
+        arguments = KernelArguments(input_tensors, output_tensors, sums)
         auto_sync = self._auto_sync or options.auto_sync
-        used = replace(options, soc=options.soc or self._chip, auto_sync=auto_sync)
-        report = kernel.call(
-            launch.arguments,
-            launch.described(),
+        options = replace(options, soc=options.soc or self._chip, auto_sync=auto_sync)
+        launch_report = kernel.call(
+            arguments.arguments,
+            arguments.describe_lists(),
             block_dim=tiling.block_dim,
             tiling=tiling.data,
             tiling_key=tiling.key,
             workspace_bytes=tiling.workspace_bytes,
-            options=used,
+            options=options,
         )
-        launch.finish()
+        arguments.unpack_results()
         types = {p.name: name_of(p.types[column]) for p in self.definition.parameters}
-        full = OperatorReport(report.errors, report.warnings, report.summary, tiling, types)
-        if check and full.errors:
-            raise KernelBroken(full)
-        return full
+        errors, warnings, summary = launch_report.errors, launch_report.warnings, launch_report.summary
+        report = OperatorReport(errors, warnings, summary, tiling, types)
+        if check and errors:
+            raise KernelBroken(report)
+        return report
 
     # ---- the tiling ---------------------------------------------------------------------------------------
 
     def _tile(
         self,
-        given: Sequence[Tensors],
-        taken: Sequence[Tensors],
+        inputs: Sequence[Tensors],
+        outputs: Sequence[Tensors],
         column: int,
-        named: Mapping[str, Any],
+        attribute_values: Mapping[str, Any],
         options: Options | None,
         deterministic: bool,
     ) -> Tiling:
-        attributes = self.definition.attribute_values(named)
+        attributes = self.definition.attribute_values(attribute_values)
         profile = self._profile((options and options.soc) or self._chip)
-        most = options.most_cores if options else 0
+        most_cores = (options.most_cores if options else 0) or profile["cores"]
         reply = self._host.ask(
             do="tile",
             op=self.definition.name,
             chip=profile["name"],
-            cores=min(profile["cores"], most or profile["cores"]),
+            cores=min(profile["cores"], most_cores),
             deterministic=int(deterministic),
-            inputs=[described(t, column) for t in given],
-            outputs=[described(t, column) for t in taken],
+            inputs=[describe_tensors(tensors, column) for tensors in inputs],
+            outputs=[describe_tensors(tensors, column) for tensors in outputs],
             attrs=attributes,
         )
         if "refused" in reply:
             raise Refused(_TILING_FAILED, f"[{self.definition.name}] {reply['refused']}")
-        needed = sum(map(int, reply["workspaces"]))
-        library = int(reply["library_workspace"])
+        workspace_bytes = sum(map(int, reply["workspaces"]))
+        library_bytes = int(reply["library_workspace"])  # the part that CANN reserves for itself
         return Tiling(
             bytes.fromhex(reply["tiling"]),
             int(reply["tiling_key"]),
             int(reply["block_dim"]),
-            max(needed - library, 0),
+            max(workspace_bytes - library_bytes, 0),
             reply["schedule_mode"],
         )
 
@@ -275,17 +277,17 @@ class OperatorSources:
 
     @cached_property
     def _layout(self) -> Layout:
-        origin = digest(str(self._source).encode())
-        return lay_out(self._source, self._include, self._folder / f"layout-{origin}")
+        path_digest = digest(str(self._source).encode())
+        return lay_out(self._source, self._include, self._folder / f"layout-{path_digest}")
 
     def _kernel(self, column: int, tiling_key: int) -> Kernel:
-        """The kernel of a column, compiled for the tiling struct and the template arguments of the key."""
+        """Return the kernel of a column, compiled for the tiling struct and template arguments of the key."""
         header = self._host.ask(do="header", op=self.definition.name, tiling_key=str(tiling_key))["header"]
         arguments = self._template_arguments(column, tiling_key)
         key = (str(column), header, *arguments)
         if key not in self._kernels:
             library = self._build(column, header, arguments)
-            self._kernels[key] = Kernel(library, _ENTRY, self.soc)
+            self._kernels[key] = Kernel(library, _WRAPPER, self.soc)
         return self._kernels[key]
 
     def _command(self, column: int) -> list[str]:
@@ -295,35 +297,37 @@ class OperatorSources:
         return kernel_command(self.soc, defines=self._defines(column), include=include, flags=flags)
 
     def _defines(self, column: int) -> dict[str, str]:
-        """The macros of a column (asc-devkit ascendc_impl_build.py, get_dtype_fmt_options)."""
+        """Return the macros of a column (asc-devkit ascendc_impl_build.py, get_dtype_fmt_options)."""
         defines = {"DETERMINISTIC_MODE": "0"}
-        inputs = {p.name for p in self.definition.inputs}
+        input_names = {p.name for p in self.definition.inputs}
         for index, p in enumerate(self.definition.parameters):
-            is_reference = index >= len(self.definition.inputs) and p.name in inputs
+            # CANN adds _REF to the name of an output that is also an input.
+            is_reference = index >= len(self.definition.inputs) and p.name in input_names
             name = p.name.upper() + ("_REF" if is_reference else "")
-            kind = BY_NUMBER.get(p.types[column])
-            if kind is None:
+            element_type = BY_NUMBER.get(p.types[column])
+            if element_type is None:
                 raise bad_value(f"{p.name} must have a simulated type but got {name_of(p.types[column])}.")
-            text = FORMATS.get(p.format_in(column), "ND")
-            defines |= {f"DTYPE_{name}": kind.kernel, f"ORIG_DTYPE_{name}": kind.macro}
-            defines[f"FORMAT_{name}"] = f"FORMAT_{text}"
+            format_name = FORMATS.get(p.format_in(column), "ND")
+            defines[f"DTYPE_{name}"] = element_type.kernel_type
+            defines[f"ORIG_DTYPE_{name}"] = element_type.enumerator
+            defines[f"FORMAT_{name}"] = f"FORMAT_{format_name}"
         return defines
 
     def _template_arguments(self, column: int, tiling_key: int) -> tuple[str, ...]:
-        declared = self._declarations(column)
-        return () if declared is None else declared.decode(tiling_key).arguments
+        declarations = self._declarations(column)
+        return () if declarations is None else declarations.decode(tiling_key).arguments
 
     def _declarations(self, column: int) -> template_arguments.Declarations | None:
         if not self._is_template:
             return None
         command = [*self._command(column), "-DASCENDC_TPL_PRE", "-E", "-P", str(self._layout.source)]
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace")
-        if done.returncode != 0:
-            raise CompileFailed(self._layout.original(done.stderr))
-        found = template_arguments.declarations(done.stdout)
-        if found is None:
+        preprocessed = subprocess.run(command, capture_output=True, text=True, errors="replace")
+        if preprocessed.returncode != 0:
+            raise CompileFailed(self._layout.with_original_paths(preprocessed.stderr))
+        declarations = template_arguments.read_declarations(preprocessed.stdout)
+        if declarations is None:
             raise bad_value(f"kernel must declare the arguments of {self.entry} (ASCENDC_TPL_ARGS_DECL).")
-        return found
+        return declarations
 
     @cached_property
     def _is_template(self) -> bool:
@@ -333,31 +337,31 @@ class OperatorSources:
 
     def _build(self, column: int, header: str, arguments: Sequence[str]) -> Path:
         """Compile the kernel, with a function that calls its entry."""
-        formats = "".join(
+        format_macros = "".join(
             f"#ifndef FORMAT_{name}\n#define FORMAT_{name} {number}\n#endif\n"
             for number, name in FORMATS.items()
         )
         entry = self.entry + (f"<{', '.join(arguments)}>" if arguments else "")
-        count = len(self.definition.parameters) + 2
+        argument_count = len(self.definition.parameters) + 2  # workspace and tiling come last
         source = self._layout.source
         included = kernel_source(source, self._folder)
-        text = (
-            f'{formats}#include "ascend_sim_entry.h"\n{header}#include "{included}"\n'
-            f'extern "C" __attribute__((visibility("default"))) void {_ENTRY}('
+        wrapper_text = (
+            f'{format_macros}#include "ascend_sim_entry.h"\n{header}#include "{included}"\n'
+            f'extern "C" __attribute__((visibility("default"))) void {_WRAPPER}('
             "uint8_t* const* addresses, const void* described) {\n"
-            f"    ascend_sim::call_entry<{count}>(&{entry}, addresses, "
+            f"    ascend_sim::call_entry<{argument_count}>(&{entry}, addresses, "
             "static_cast<const int64_t*>(described));\n}\n"
         ).replace("#pragma once\n", "")
-        wrapper = self._folder / f"{self._source.stem}-{digest(text.encode())}.cpp"
+        wrapper = self._folder / f"{self._source.stem}-{digest(wrapper_text.encode())}.cpp"
         if not wrapper.is_file():
-            draft = wrapper.with_suffix(f".{os.getpid()}")
-            draft.write_text(text)
-            draft.replace(wrapper)
-        sim = load()
+            unfinished = wrapper.with_suffix(f".{os.getpid()}")
+            unfinished.write_text(wrapper_text)
+            unfinished.replace(wrapper)
+        simulator = load()
         command = [*self._command(column), "-iquote", str(source.parent), str(wrapper)]
-        command += [str(sim.path), f"-Wl,-rpath,{sim.path.parent}"]
+        command += [str(simulator.path), f"-Wl,-rpath,{simulator.path.parent}"]
         stem = f"{self._source.stem}-{self.soc}"
         try:
             return compile_once(command, stem, ".so", source, self._folder)
         except CompileFailed as error:
-            raise CompileFailed(self._layout.original(str(error))) from None
+            raise CompileFailed(self._layout.with_original_paths(str(error))) from None

@@ -1,4 +1,4 @@
-"""The arrays of a call of an operator, and how its tiling and its kernel get them."""
+"""The arrays of an operator's call, in the forms that its tiling and its kernel take."""
 
 from __future__ import annotations
 
@@ -32,21 +32,23 @@ def tensors_of(
     Raises:
         ValueError, TypeError: an argument is unknown, missing, or no array of a type that CANN has.
     """
-    known = {p.name for p in definition.inputs}
     in_place = definition.in_place
-    own_outputs = [p.name for p in definition.outputs if p.name not in in_place]
-    for kind, names, mapping in (("inputs", known, inputs), ("outputs", set(own_outputs), outputs)):
-        if unknown := sorted(set(mapping) - names):
+    input_names = {p.name for p in definition.inputs}
+    output_names = {p.name for p in definition.outputs} - in_place
+    for kind, names, arrays in (("inputs", input_names, inputs), ("outputs", output_names, outputs)):
+        if unknown := sorted(set(arrays) - names):
             listed = ", ".join(p.name for p in definition.parameters if p.name in names) or "none"
             raise bad_value(f"{kind} must be {listed} but got {unknown[0]}.")
-    given = [_arrays_of(p, inputs.get(p.name), written=p.name in in_place) for p in definition.inputs]
-    taken = []
+    input_tensors = [
+        _checked_tensors(p, inputs.get(p.name), is_written=p.name in in_place) for p in definition.inputs
+    ]
+    output_tensors = []
     for p in definition.outputs:
         if p.name in in_place:
-            taken.append(next(t for t in given if t.parameter.name == p.name))
+            output_tensors.append(next(t for t in input_tensors if t.parameter.name == p.name))
         else:
-            taken.append(_arrays_of(p, outputs.get(p.name), written=True))
-    return given, taken
+            output_tensors.append(_checked_tensors(p, outputs.get(p.name), is_written=True))
+    return input_tensors, output_tensors
 
 
 def column_of(definition: Definition, tensors: Sequence[Tensors], formats: Mapping[str, str]) -> int:
@@ -56,11 +58,11 @@ def column_of(definition: Definition, tensors: Sequence[Tensors], formats: Mappi
         ValueError: no column has them.
         TypeError: CANN lacks a type.
     """
-    numbers = {name: number for number, name in FORMATS.items()}
+    format_numbers = {name: number for number, name in FORMATS.items()}
     for name, text in formats.items():
-        if text not in numbers or name not in {p.name for p in definition.parameters}:
+        if text not in format_numbers or name not in {p.name for p in definition.parameters}:
             raise bad_value(
-                f"formats must name a tensor and one of {', '.join(numbers)} but got {name}={text}."
+                f"formats must name a tensor and one of {', '.join(format_numbers)} but got {name}={text}."
             )
     for column in range(definition.columns):
         if all(
@@ -68,7 +70,7 @@ def column_of(definition: Definition, tensors: Sequence[Tensors], formats: Mappi
             for t in tensors
             for array in t.arrays
         ) and all(
-            p.name not in formats or p.format_in(column) == numbers[formats[p.name]]
+            p.name not in formats or p.format_in(column) == format_numbers[formats[p.name]]
             for p in definition.parameters
         ):
             return column
@@ -81,33 +83,40 @@ def column_of(definition: Definition, tensors: Sequence[Tensors], formats: Mappi
     raise bad_value(f"tensors must have the types of one of the kernels {listed} but got {got}.")
 
 
-class Launch:
-    """The arguments of a kernel for a call."""
+class KernelArguments:
+    """The arguments of a kernel for a call.
 
-    def __init__(self, given: Sequence[Tensors], taken: Sequence[Tensors], sums: Sequence[str]) -> None:
-        self._copies: list[tuple[Array, Array]] = []  # int4 arrays and their bytes
-        self._tensors = [*given, *taken]
-        written = {t.parameter.name for t in taken}
+    Args:
+        inputs, outputs: their tensors, from :func:`tensors_of`.
+        sums: the names of outputs whose role is Sum.
+    """
+
+    def __init__(self, inputs: Sequence[Tensors], outputs: Sequence[Tensors], sums: Sequence[str]) -> None:
+        self._packed: list[tuple[Array, Array]] = []  # written int4 arrays, and their bytes on the device
+        self._tensors = [*inputs, *outputs]
+        written = {t.parameter.name for t in outputs}
         if unknown := sorted(set(sums) - written):
             raise bad_value(f"sums must be outputs but got {unknown[0]}.")
-        made: dict[str, list[Any]] = {}
+        arguments_by_name: dict[str, list[Any]] = {}
         self.arguments: list[Any] = []
         for t in self._tensors:
             name = t.parameter.name
-            if name not in made:
-                in_place = name in written and any(other is t for other in given)
-                role = Sum if name in sums else InOut if in_place else Out if name in written else In
-                made[name] = [role(self._device(array, name in written), name) for array in t.arrays]
-            self.arguments += made[name] if t.arrays or t.is_list else [None]
+            if name not in arguments_by_name:
+                is_written = name in written
+                in_place = is_written and any(other is t for other in inputs)
+                role = Sum if name in sums else InOut if in_place else Out if is_written else In
+                arrays = [self._device_array(array, is_written) for array in t.arrays]
+                arguments_by_name[name] = [role(array, name) for array in arrays]
+            self.arguments += arguments_by_name[name] if t.arrays or t.is_list else [None]
 
-    def _device(self, array: Array, written: bool) -> Array:
+    def _device_array(self, array: Array, is_written: bool) -> Array:
         device = device_array(array)
-        if device is not array and written:
-            self._copies.append((array, device))
+        if device is not array and is_written:
+            self._packed.append((array, device))
         return device
 
-    def described(self) -> Any:
-        """For each of the kernel's parameters -1, or a list's tensors (include/ascend_sim_entry.h)."""
+    def describe_lists(self) -> Any:
+        """Return -1 for a tensor, or the shapes of a list's tensors (include/ascend_sim_entry.h)."""
         numbers: list[int] = []
         for t in self._tensors:
             if not t.is_list:
@@ -118,13 +127,13 @@ class Launch:
                 numbers += [array.ndim, *array.shape]
         return (C.c_int64 * len(numbers))(*numbers)
 
-    def finish(self) -> None:
-        """Copy results of packed types to the caller's arrays."""
-        for array, device in self._copies:
+    def unpack_results(self) -> None:
+        """Copy results of type int4 to the caller's arrays."""
+        for array, device in self._packed:
             copy_back(array, device)
 
 
-def _arrays_of(parameter: Parameter, value: Any, *, written: bool) -> Tensors:
+def _checked_tensors(parameter: Parameter, value: Any, *, is_written: bool) -> Tensors:
     name = parameter.name
     if value is None:
         if parameter.kind == REQUIRED:
@@ -138,23 +147,23 @@ def _arrays_of(parameter: Parameter, value: Any, *, written: bool) -> Tensors:
     for array in value if is_list else [value]:
         if not isinstance(array, np.ndarray):
             raise bad_type(f"{name} must be an array but got {type(array).__name__}.")
-        type_of(name, array)
-        if written and not (array.flags.c_contiguous and array.flags.writeable):
+        type_of(name, array)  # raises TypeError for a type that CANN lacks
+        if is_written and not (array.flags.c_contiguous and array.flags.writeable):
             raise bad_value(f"{name} must be contiguous and writeable but got strides {array.strides}.")
         arrays.append(array if array.flags.c_contiguous else np.ascontiguousarray(array))
     return Tensors(parameter, tuple(arrays), is_list)
 
 
-def described(tensors: Tensors, column: int) -> list[dict[str, Any]]:
-    """The tensors of a parameter for the tiling."""
-    described = []
+def describe_tensors(tensors: Tensors, column: int) -> list[dict[str, Any]]:
+    """Return the tensors of a parameter as the tiling's process reads them."""
+    descriptions = []
     for array in tensors.arrays:
-        one: dict[str, Any] = {
+        description: dict[str, Any] = {
             "type": type_of(tensors.parameter.name, array).number,
             "format": tensors.parameter.format_in(column),
             "shape": list(array.shape),
         }
         if tensors.parameter.reads_values:
-            one["values"] = device_array(array).tobytes().hex()
-        described.append(one)
-    return described
+            description["values"] = device_array(array).tobytes().hex()
+        descriptions.append(description)
+    return descriptions

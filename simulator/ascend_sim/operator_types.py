@@ -13,19 +13,19 @@ from ascend_sim.errors import bad_type
 
 @dataclass(frozen=True)
 class ElementType:
-    """A type.
+    """An element type by its numbers and names.
 
     Attributes:
         number: of ge::DataType.
-        name: NumPy's, or that of ml_dtypes.
-        kernel: the value of ``DTYPE_X`` in a kernel.
-        macro: the value of ``ORIG_DTYPE_X``.
+        name: of NumPy or ml_dtypes.
+        kernel_type: the value of the kernel's macro ``DTYPE_X``.
+        enumerator: the value of the kernel's macro ``ORIG_DTYPE_X``.
     """
 
     number: int
     name: str
-    kernel: str
-    macro: str
+    kernel_type: str
+    enumerator: str
 
 
 # asc-devkit cmake/asc/fwk_modules/util/ascendc_impl_build.py, DTYPE_MAP.
@@ -47,6 +47,7 @@ TYPES = (
 )
 BY_NUMBER = {row.number: row for row in TYPES}
 _BY_NAME = {row.name: row for row in TYPES}
+# The names of ge::Format by number.
 FORMATS = {0: "NCHW", 1: "NHWC", 2: "ND", 3: "NC1HWC0", 27: "NDHWC", 29: "FRACTAL_NZ", 30: "NCDHW", 47: "NCL"}
 ND = 2
 
@@ -73,16 +74,15 @@ def device_array(array: Array) -> Array:
     """Return the bytes of an array as a device has them: two int4 in each byte, the first in the low bits."""
     if array.dtype.name != "int4":
         return array
-    bits = array.reshape(-1).astype(np.int8).view(np.uint8) & 15
-    bits = np.append(bits, np.zeros(bits.size % 2, np.uint8))
-    return bits[0::2] | (bits[1::2] << 4)
+    nibbles = array.reshape(-1).astype(np.int8).view(np.uint8) & 0xF
+    nibbles = np.append(nibbles, np.zeros(nibbles.size % 2, np.uint8))
+    return nibbles[0::2] | (nibbles[1::2] << 4)
 
 
 def copy_back(array: Array, device: Array) -> None:
     """Copy a device's bytes, made by :func:`device_array`, to the array that they came from."""
     if device is array:
         return
-    halves = np.stack([device & 15, device >> 4], axis=-1).reshape(-1)[: array.size].astype(np.int16)
-    array[...] = (
-        np.where(halves > 7, halves - 16, halves).astype(np.int8).astype(array.dtype).reshape(array.shape)
-    )
+    nibbles = np.stack([device & 0xF, device >> 4], axis=-1).reshape(-1)[: array.size].astype(np.int16)
+    numbers = np.where(nibbles > 7, nibbles - 16, nibbles)  # two's complement of 4 bits
+    array[...] = numbers.astype(np.int8).astype(array.dtype).reshape(array.shape)

@@ -26,7 +26,7 @@ from ascend_sim.library import DEFAULT_SOC, Launch, Library, Memory, Options, lo
 
 __all__ = ["Operator", "Package", "Refused", "Tensor"]
 
-# aclDataType and the bytes of an element, by NumPy's name of the type.
+# The number of aclDataType and the bytes of an element, by NumPy's name of the type.
 _TYPES = {
     "float32": (0, 4),
     "float16": (1, 2),
@@ -40,8 +40,8 @@ _TYPES = {
     "bfloat16": (27, 2),
 }
 _ND = 2  # aclFormat
-_OK = 0
-# The C types of attributes, by their types in a definition.
+_SUCCESS = 0  # aclnn's status
+# The C types of attributes by their types in a definition; for a list also the acl type.
 _SCALARS = {"int": C.c_int64, "float": C.c_double, "bool": C.c_bool}
 _LISTS: dict[str, tuple[str, Any]] = {
     "listInt": ("IntArray", C.c_int64),
@@ -80,11 +80,12 @@ class Tensor:
 
     @classmethod
     def of(cls, array: Any, dtype: str | None = None) -> Tensor:
-        """Return an array's tensor; the array must outlive it. dtype: another type of the same size."""
-        item, address = array.itemsize, array.__array_interface__["data"][0]
-        if any(s % item for s in array.strides):
+        """Return an array's tensor. The array must outlive it. dtype: another type of the same size."""
+        item_bytes, address = array.itemsize, array.__array_interface__["data"][0]
+        if any(stride % item_bytes for stride in array.strides):
             raise bad_value(f"array must have strides of whole elements but got {array.strides}.")
-        return cls(address, dtype or array.dtype.name, array.shape, tuple(s // item for s in array.strides))
+        strides = tuple(stride // item_bytes for stride in array.strides)
+        return cls(address, dtype or array.dtype.name, array.shape, strides)
 
     def is_contiguous(self) -> bool:
         """Whether the elements follow each other in order."""
@@ -98,12 +99,14 @@ class Tensor:
         return True
 
     def span(self) -> tuple[int, int]:
-        """The lowest address, and the number of bytes from the lowest element to the highest."""
+        """Return the lowest address, and the number of bytes from the lowest element to the highest."""
         if 0 in self.shape:
             return self.address, 0
-        extents = [(n - 1) * s for n, s in zip(self.shape, self.strides, strict=True)]
-        item, low = _TYPES[self.dtype][1], sum(r for r in extents if r < 0)
-        return self.address + low * item, (sum(r for r in extents if r > 0) - low + 1) * item
+        # The offset of each dimension's last element from its first.
+        offsets = [(size - 1) * stride for size, stride in zip(self.shape, self.strides, strict=True)]
+        lowest, highest = sum(min(n, 0) for n in offsets), sum(max(n, 0) for n in offsets)
+        _, item_bytes = _TYPES[self.dtype]
+        return self.address + lowest * item_bytes, (highest - lowest + 1) * item_bytes
 
 
 @dataclass(frozen=True)
@@ -124,16 +127,17 @@ class Operator:
         """Make the operator from its entry in ``aic-<soc>-ops-info.json``."""
 
         def tensors(kind: str) -> dict[str, tuple[str, ...]]:
-            parts = (p for key, p in described.items() if re.fullmatch(rf"{kind}\d+", key))
-            return {part["name"]: tuple(part["dtype"].split(",")) for part in parts}
+            entries = (entry for key, entry in described.items() if re.fullmatch(rf"{kind}\d+", key))
+            return {entry["name"]: tuple(entry["dtype"].split(",")) for entry in entries}
 
-        names = [n for n in described.get("attr", {}).get("list", "").split(",") if n]
+        names = [name for name in described.get("attr", {}).get("list", "").split(",") if name]
         types = {name: described[f"attr_{name}"]["type"] for name in names}
         return cls(tensors("input"), types, tensors("output"))
 
     def parameters(self) -> list[str]:
-        """The first phase's parameters, in order. An output that is also an input appears once."""
-        return [*self.inputs, *self.attributes, *(o for o in self.outputs if o not in self.inputs)]
+        """Return the first phase's parameters, in order. An output that is also an input appears once."""
+        outputs = [name for name in self.outputs if name not in self.inputs]
+        return [*self.inputs, *self.attributes, *outputs]
 
 
 _active = threading.local()
@@ -163,7 +167,7 @@ class HostCalls(C.Structure):
         self.memory_count = len(spans)
 
     def __enter__(self) -> None:
-        _active.calls = self  # C keeps the address, which must stay valid even if an interrupt skips the end
+        _active.calls = self  # the library keeps the address, also if an interrupt skips __exit__
         cann().lib.ascend_sim_begin_host_calls(C.byref(self))
 
     def __exit__(self, *_: object) -> None:
@@ -187,28 +191,28 @@ class Cann:
     def tensor(self, tensor: Tensor) -> C.c_void_p:
         """Create an aclTensor."""
         low, size = tensor.span()
-        (type_, item), dims = _TYPES[tensor.dtype], len(tensor.shape)
-        array_type = C.c_int64 * dims
+        (type_number, item_bytes), rank = _TYPES[tensor.dtype], len(tensor.shape)
+        array_type = C.c_int64 * rank
         sizes, strides = array_type(*tensor.shape), array_type(*tensor.strides)
-        offset, storage = C.c_int64((tensor.address - low) // item), C.c_int64(size // item)
-        view = sizes, C.c_uint64(dims), type_, strides, offset
-        memory = C.byref(storage), C.c_uint64(1), C.c_void_p(low)
+        offset, storage_elements = (C.c_int64(n // item_bytes) for n in (tensor.address - low, size))
+        view = sizes, C.c_uint64(rank), type_number, strides, offset
+        memory = C.byref(storage_elements), C.c_uint64(1), C.c_void_p(low)
         return C.c_void_p(self.lib.aclCreateTensor(*view, _ND, *memory))
 
-    def array(self, kind: str, item: Any, values: Sequence[Any]) -> C.c_void_p:
+    def array(self, kind: str, c_type: Any, values: Sequence[Any]) -> C.c_void_p:
         """Create an aclIntArray, aclFloatArray or aclBoolArray."""
-        given = (item * len(values))(*values)
-        return C.c_void_p(getattr(self.lib, f"aclCreate{kind}")(given, C.c_uint64(len(values))))
+        c_values = (c_type * len(values))(*values)
+        return C.c_void_p(getattr(self.lib, f"aclCreate{kind}")(c_values, C.c_uint64(len(values))))
 
-    def destroy(self, made: Sequence[tuple[str, C.c_void_p]]) -> None:
-        """Destroy the handles, given with their kinds."""
-        for kind, handle in made:
+    def destroy(self, handles: Sequence[tuple[str, C.c_void_p]]) -> None:
+        """Destroy handles, each given with its kind."""
+        for kind, handle in handles:
             getattr(self.lib, f"aclDestroy{kind}")(handle)
 
 
 @cache
 def cann() -> Cann:
-    """libascend_sim_cann, loaded once.
+    """Return libascend_sim_cann, which is loaded once.
 
     Raises:
         Unavailable: it is missing or does not load.
@@ -236,7 +240,7 @@ class Package:
             if not piece.exists():
                 raise Unavailable("operator package", f"{piece} was not found", remedy)
         try:
-            self._opapi = C.CDLL(str(interface))
+            self._interface = C.CDLL(str(interface))
         except OSError as cause:
             raise Unavailable("operator package", f"it does not load: {cause}", remedy) from None
         self._operators: dict[str, dict[str, Operator]] = {}
@@ -247,7 +251,7 @@ class Package:
         return tuple(sorted(folder.name for folder in self._descriptions().iterdir()))
 
     def operators(self, soc: str) -> Mapping[str, Operator]:
-        """The operators that are defined for an SoC, by their names.
+        """Return the operators that are defined for an SoC, by their names.
 
         Raises:
             ValueError: the package has none for it.
@@ -264,20 +268,20 @@ class Package:
         return self.folder / "op_impl" / "ai_core" / "tbe" / "config"
 
     def chip(self, soc: str | None) -> dict[str, Any]:
-        """The profile of a chip or SoC by its name; of Ascend910B1 for None.
+        """Return the profile of a chip or SoC by its name, or of Ascend910B1 for None.
 
         Raises:
             ValueError: there is no such chip, or the package has no operators for it.
         """
         wanted, known = (DEFAULT_SOC if soc is None else soc).lower(), self.simulator.profiles()
-        ours = [p for p in known if p["soc"] in self.socs]
+        supported = [p for p in known if p["soc"] in self.socs]
         for profile in known:
             if wanted in (str(profile["name"]).lower(), profile["soc"]):
-                if profile in ours:
+                if profile in supported:
                     return profile
                 soc = f"{soc}, for which the package has no operators"
                 break
-        names = ", ".join(str(p["name"]) for p in ours)
+        names = ", ".join(str(p["name"]) for p in supported)
         raise bad_value(f"soc must be one of {names} but got {soc}.")
 
     def call(self, op: str, given: Mapping[str, Any], options: Options | None = None) -> Report:
@@ -310,44 +314,45 @@ class Package:
         cores = min(profile["cores"], options.most_cores or profile["cores"])
         calls = HostCalls(str(profile["name"]), self.folder, cores, options)
         calls.set_memory([tensor.span() for tensor in tensors.values()])
-        before = self.simulator.launches()
+        launches_before = self.simulator.launches()
         with calls:
-            status = self._both_phases(op, operator, {**given, **tensors}, calls)
-        ran = self.simulator.launches() != before
-        report = Report.of(self.simulator.report()) if ran else Report()
+            status = self._run_phases(op, operator, {**given, **tensors}, calls)
+        has_launched = self.simulator.launches() != launches_before
+        report = Report.of(self.simulator.report()) if has_launched else Report()
         if report.errors:
             raise KernelBroken(report)
-        if status != _OK:
+        if status != _SUCCESS:
             raise Refused(status, calls.error)
         return report
 
-    def _both_phases(self, op: str, operator: Operator, given: Mapping[str, Any], calls: HostCalls) -> int:
+    def _run_phases(self, op: str, operator: Operator, given: Mapping[str, Any], calls: HostCalls) -> int:
         size, executor = C.c_uint64(), C.c_void_p()
-        made: list[tuple[str, C.c_void_p]] = []
+        handles: list[tuple[str, C.c_void_p]] = []
         try:
-            arguments = self._arguments(op, operator, given, made)
-            prepare = getattr(self._opapi, f"aclnn{op}GetWorkspaceSize")
+            arguments = self._arguments(op, operator, given, handles)
+            prepare = getattr(self._interface, f"aclnn{op}GetWorkspaceSize")
             status = int(prepare(*arguments, C.byref(size), C.byref(executor)))
         finally:
-            self._cann.destroy(made)  # the second phase does not need them
+            self._cann.destroy(handles)  # the second phase does not need them
         second_phase_began = False
         try:
-            if status == _OK:
+            if status == _SUCCESS:
                 workspace = np.empty(size.value, np.uint8)
                 address = workspace.ctypes.data if size.value else None
                 spans = [value.span() for value in given.values() if isinstance(value, Tensor)]
                 calls.set_memory([*spans, (address or 0, size.value)])
                 second_phase_began = True
-                status = int(getattr(self._opapi, f"aclnn{op}")(C.c_void_p(address), size, executor, None))
+                launch = getattr(self._interface, f"aclnn{op}")
+                status = int(launch(C.c_void_p(address), size, executor, None))
         finally:
             if not second_phase_began and executor.value:  # the second phase releases the executor itself
                 self._cann.lib.aclDestroyAclOpExecutor(executor)
         return status
 
     def _arguments(
-        self, op: str, operator: Operator, given: Mapping[str, Any], made: list[tuple[str, C.c_void_p]]
+        self, op: str, operator: Operator, given: Mapping[str, Any], handles: list[tuple[str, C.c_void_p]]
     ) -> list[Any]:
-        """The first phase's arguments, except the last two. ``made`` receives the handles to destroy."""
+        """Return the first phase's arguments but the last two. ``handles`` receives what to destroy later."""
         known = operator.parameters()
         if unknown := set(given) - set(known):
             raise bad_value(f"arguments of {op} must be {', '.join(known)} but got {sorted(unknown)[0]}.")
@@ -355,37 +360,37 @@ class Package:
         for name in known:
             if name not in given:
                 raise bad_value(f"arguments of {op} must have all of {', '.join(known)} but got no {name}.")
-            value, type_ = given[name], operator.attributes.get(name)
-            _check_kind(name, value, type_)
+            value, attribute_type = given[name], operator.attributes.get(name)
+            _check_python_type(name, value, attribute_type)
             if value is None:
                 arguments.append(None)
-            elif type_ is None:
-                made.append(("Tensor", self._cann.tensor(value)))
-                arguments.append(made[-1][1])
-            elif type_ in _LISTS:
-                kind, item = _LISTS[type_]
-                made.append((kind, self._cann.array(kind, item, value)))
-                arguments.append(made[-1][1])
-            elif type_ == "str":
+            elif attribute_type is None:
+                handles.append(("Tensor", self._cann.tensor(value)))
+                arguments.append(handles[-1][1])
+            elif attribute_type in _LISTS:
+                kind, c_type = _LISTS[attribute_type]
+                handles.append((kind, self._cann.array(kind, c_type, value)))
+                arguments.append(handles[-1][1])
+            elif attribute_type == "str":
                 arguments.append(C.c_char_p(str(value).encode()))
             else:
-                arguments.append(_SCALARS[type_](value))
+                arguments.append(_SCALARS[attribute_type](value))
         return arguments
 
 
-def _check_kind(name: str, value: Any, type_: str | None) -> None:
-    """Check the Python type of a parameter. ``type_`` is the type of an attribute, or None for a tensor."""
+def _check_python_type(name: str, value: Any, attribute_type: str | None) -> None:
+    """Check the Python type of an argument. ``attribute_type`` is None for a tensor."""
     got = type(value).__name__
-    if type_ is None:
+    if attribute_type is None:
         if value is not None and not isinstance(value, Tensor):
             raise bad_type(f"{name} must be an array, a Tensor or None but got {got}.")
-    elif type_ in _LISTS:
+    elif attribute_type in _LISTS:
         if value is not None and not isinstance(value, Sequence):
             raise bad_type(f"{name} must be a list or None but got {got}.")
-    elif type_ != "str":
+    elif attribute_type != "str":
         if not isinstance(value, int | float | np.number | np.bool_):
             raise bad_type(f"{name} must be a number but got {got}.")
-        if type_ == "int" and not -(2**63) <= value < 2**63:
+        if attribute_type == "int" and not -(2**63) <= value < 2**63:
             raise bad_value(f"{name} must be in the int64 range but got {value}.")
 
 

@@ -1,8 +1,8 @@
-"""The folders in which CANN's build compiles the kernels of an operator library.
+"""Make the folders in which CANN's build compiles the kernels of an operator library.
 
-CANN copies the folder ``op_kernel`` of each operator to a folder with the operator's name, all beside each
-other, and common files beside them: those of ``common/inc/op_kernel`` to ``inc``, those of hicann/opbase to
-``common`` (ops-nn cmake/gen_ops_info.cmake). Kernels include each other by these paths, such as
+CANN copies the folder ``op_kernel`` of each operator to a folder with the operator's name. Two folders beside
+these hold common files: ``inc`` those of ``common/inc/op_kernel``, and ``common`` those of hicann/opbase
+(ops-nn cmake/gen_ops_info.cmake). Kernels include each other by these paths, such as
 ``"../rms_norm/rms_norm_base.h"``. :func:`lay_out` makes these folders with links to the files.
 """
 
@@ -20,12 +20,12 @@ _INCLUDE = re.compile(r'^\s*#\s*include\s*"(?:\.\./)+(\w+)/', re.MULTILINE)
 
 @dataclass(frozen=True)
 class Layout:
-    """Where a kernel is compiled.
+    """The files and folders with which a kernel is compiled.
 
     Attributes:
         source: the kernel's file, or a link to it.
         include: folders of headers.
-        origins: folders with links, and the folders with the linked files.
+        origins: pairs of a folder with links and the folder with the linked files.
     """
 
     source: Path
@@ -34,10 +34,10 @@ class Layout:
 
     @property
     def flags(self) -> list[str]:
-        """Options of the compiler, so that reports name the library's own files."""
+        """Options with which the compiler writes the names of the library's own files into reports."""
         return [f"-ffile-prefix-map={folder}={origin}" for folder, origin in self.origins]
 
-    def original(self, text: str) -> str:
+    def with_original_paths(self, text: str) -> str:
         """Return the text of a message with the names of the library's own files."""
         for folder, origin in self.origins:
             text = text.replace(f"{folder}{os.sep}", f"{origin}{os.sep}")
@@ -57,19 +57,19 @@ def lay_out(source: Path, include: Sequence[Path], folder: Path) -> Layout:
         return Layout(source)
     operator = kernel_folder.parent
     origins = []
-    waiting, linked = [(operator.name, kernel_folder)], set()
-    while waiting:
-        name, origin = waiting.pop()
+    pending, linked = [(operator.name, kernel_folder)], set()
+    while pending:
+        name, origin = pending.pop()
         if name in linked:
             continue
         linked.add(name)
         files = _link_files(origin, folder / name)
         origins.append((folder / name, origin))
         for path in files:
-            for other in _INCLUDE.findall(path.read_text(errors="replace")):
-                found = _folder_of(other, operator)
-                if found is not None:
-                    waiting.append((other, found))
+            for included_name in _INCLUDE.findall(path.read_text(errors="replace")):
+                included_origin = _origin_of(included_name, operator)
+                if included_origin is not None:
+                    pending.append((included_name, included_origin))
     for root in include:
         for part in ("op_kernel", "atvoss"):
             if (root / "op_common" / part).is_dir():
@@ -79,8 +79,8 @@ def lay_out(source: Path, include: Sequence[Path], folder: Path) -> Layout:
     return Layout(target, (folder / "common",), tuple(origins))
 
 
-def _folder_of(name: str, operator: Path) -> Path | None:
-    """The folder whose files CANN's build copies to a folder of that name, as seen from an operator."""
+def _origin_of(name: str, operator: Path) -> Path | None:
+    """Return the folder whose files CANN's build copies to the folder ``name`` beside ``operator``."""
     category, library = operator.parent, operator.parent.parent
     candidates = [library / "common" / "inc" / "op_kernel"] if name == "inc" else []
     candidates += [category / name / "op_kernel", *sorted(library.glob(f"*/{name}/op_kernel"))]
@@ -91,10 +91,10 @@ def _link_files(origin: Path, target: Path) -> list[Path]:
     """Make ``target`` a folder with links to the files of ``origin``; return the files."""
     files = []
     for parent, _, names in os.walk(origin):
-        to = target / Path(parent).relative_to(origin)
-        to.mkdir(parents=True, exist_ok=True)
+        links = target / Path(parent).relative_to(origin)
+        links.mkdir(parents=True, exist_ok=True)
         for name in names:
             files.append(Path(parent) / name)
             with suppress(FileExistsError):
-                (to / name).symlink_to(files[-1])
+                (links / name).symlink_to(files[-1])
     return files

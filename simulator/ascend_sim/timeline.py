@@ -14,51 +14,52 @@ __all__ = ["NOT_HARDWARE", "show"]
 PIPES = ("S", "V", "MTE2", "MTE3")
 NOT_HARDWARE = "Simulated: a model of published rates, never fitted to hardware."
 
-# The required contents of a summary: its numbers, and the texts and numbers in a row of its two lists.
-NUMBERS = (
+# The numbers that a summary must have.
+SUMMARY_NUMBERS = (
     *("cycles", "microseconds", "bytes_read", "bytes_written", "roofline_share", "cores", "slowest_core"),
     *(f"busy_{pipe}" for pipe in PIPES),
     *(f"instructions_{pipe}" for pipe in PIPES),
 )
-INSTRUCTION = (("api", "pipe"), ("count", "repeats", "bytes", "cycles"))
-PART = (("api", "pipe", "what"), ("count", "cycles"))
+# The texts, then the numbers, that each row of the lists "apis" and "critical_path.parts" must have.
+INSTRUCTION_FIELDS = (("api", "pipe"), ("count", "repeats", "bytes", "cycles"))
+PART_FIELDS = (("api", "pipe", "what"), ("count", "cycles"))
 
 
 def missing_in(summary: dict[str, Any]) -> str | None:
     """Return the first value that a summary lacks for :func:`show`, such as ``"number cycles"``, or None."""
     path = summary.get("critical_path")
-    numbers = (*NUMBERS, "blocks") if "blocks" in summary else NUMBERS
+    numbers = (*SUMMARY_NUMBERS, "blocks") if "blocks" in summary else SUMMARY_NUMBERS
     return (
         _missing(summary, ("soc",), numbers)
-        or _missing_in_rows(summary, "apis", *INSTRUCTION)
+        or _missing_in_rows(summary, "apis", *INSTRUCTION_FIELDS)
         or (None if isinstance(path, dict) else "object critical_path")
         or _missing(path, (), ("cycles",), "critical_path.")
-        or _missing_in_rows(path, "parts", *PART, "critical_path.")
+        or _missing_in_rows(path, "parts", *PART_FIELDS, "critical_path.")
     )
 
 
 def _missing_in_rows(
-    found: Any, name: str, texts: tuple[str, ...], numbers: tuple[str, ...], prefix: str = ""
+    contents: Any, name: str, texts: tuple[str, ...], numbers: tuple[str, ...], prefix: str = ""
 ) -> str | None:
-    rows = found.get(name)
+    rows = contents.get(name)
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         return f"list {prefix}{name}"
     missing = (_missing(row, texts, numbers, f"{prefix}{name}.") for row in rows)
     return next((name for name in missing if name), None)
 
 
-def _missing(found: Any, texts: tuple[str, ...], numbers: tuple[str, ...], prefix: str = "") -> str | None:
+def _missing(contents: Any, texts: tuple[str, ...], numbers: tuple[str, ...], prefix: str = "") -> str | None:
     for name in texts:
-        if not isinstance(found.get(name), str):
+        if not isinstance(contents.get(name), str):
             return f"text {prefix}{name}"
-    return next((f"number {prefix}{name}" for name in numbers if not _is_number(found.get(name))), None)
+    return next((f"number {prefix}{name}" for name in numbers if not _is_number(contents.get(name))), None)
 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and abs(value) <= sys.float_info.max
 
 
-def _bandwidth(run: dict[str, Any]) -> str:
+def _format_bandwidth(run: dict[str, Any]) -> str:
     gigabytes = (run["bytes_read"] + run["bytes_written"]) / max(run["microseconds"], 1e-9) / 1e3
     return f"{gigabytes / 1e3:.2f} TB/s" if gigabytes >= 100 else f"{gigabytes:.2f} GB/s"
 
@@ -71,10 +72,10 @@ def show(run: dict[str, Any], least_bytes: int, console: Console) -> None:
         least_bytes: bytes that any kernel must move for this call.
         console: receives the text.
     """
-    moved = run["bytes_read"] + run["bytes_written"]
-    excess = moved / max(least_bytes, 1)
+    moved_bytes = run["bytes_read"] + run["bytes_written"]
+    excess = moved_bytes / max(least_bytes, 1)
     blocks, cores = f"{run.get('blocks', run['cores']):.0f}", f"{run['cores']:.0f}"
-    number = cores if blocks == cores else f"{cores}, which run {blocks} blocks"
+    core_text = cores if blocks == cores else f"{cores}, which run {blocks} blocks"
     kind = "core" if blocks == cores else "block"
     slowest = "" if blocks == "1" else f"; the slowest is {kind} {run['slowest_core']:.0f}, below"
     for line in (
@@ -82,26 +83,26 @@ def show(run: dict[str, Any], least_bytes: int, console: Console) -> None:
         f"[dim]{NOT_HARDWARE}[/]",
         "",
         f"time      {run['cycles']:,.0f} cycles = {run['microseconds']:.2f} us, without the launch itself",
-        f"memory    {moved:,.0f} bytes moved ({excess:.3f} x the least), {_bandwidth(run)}",
+        f"memory    {moved_bytes:,.0f} bytes moved ({excess:.3f} x the least), {_format_bandwidth(run)}",
         f"roofline  {run['roofline_share']:.1%} of what the memory allows",
-        f"cores     {number}{slowest}",
+        f"cores     {core_text}{slowest}",
         "",
     ):
         console.print(line, soft_wrap=True)
-    for table in (_pipes(run), _instructions(run), _critical_path(run)):
+    for table in (_pipe_table(run), _instruction_table(run), _critical_path_table(run)):
         console.print(table)
         console.print()
 
 
-def _table(*titles: str, left: tuple[str, ...]) -> Table:
+def _new_table(*titles: str, left: tuple[str, ...]) -> Table:
     table = Table(box=None, pad_edge=False)
     for title in titles:
         table.add_column(title, justify="left" if title in left else "right", no_wrap=True)
     return table
 
 
-def _pipes(run: dict[str, Any]) -> Table:
-    table = _table("pipe", "busy cycles", "share", "instructions of all cores", left=("pipe",))
+def _pipe_table(run: dict[str, Any]) -> Table:
+    table = _new_table("pipe", "busy cycles", "share", "instructions of all cores", left=("pipe",))
     for pipe in PIPES:
         busy = run[f"busy_{pipe}"]
         share = busy / max(run["cycles"], 1e-9)
@@ -109,24 +110,25 @@ def _pipes(run: dict[str, Any]) -> Table:
     return table
 
 
-LONGEST_PARTS = 12
+MAX_PRINTED_STEPS = 12
 
 
-def _critical_path(run: dict[str, Any]) -> Table:
+def _critical_path_table(run: dict[str, Any]) -> Table:
     """Return a table of the steps that delayed the slowest core's end, the longest first."""
-    table = _table("critical path", "pipe", "spent on", "steps", "cycles", "share", left=("critical path",))
+    titles = ("critical path", "pipe", "spent on", "steps", "cycles", "share")
+    table = _new_table(*titles, left=("critical path",))
     path = run["critical_path"]
-    for part in path["parts"][:LONGEST_PARTS]:
+    for part in path["parts"][:MAX_PRINTED_STEPS]:
         share = part["cycles"] / max(path["cycles"], 1e-9)
         numbers = [f"{part['count']:,.0f}", f"{part['cycles']:,.0f}", f"{share:.1%}"]
         table.add_row(part["api"], part["pipe"], part["what"], *numbers)
     return table
 
 
-def _instructions(run: dict[str, Any]) -> Table:
+def _instruction_table(run: dict[str, Any]) -> Table:
     titles = ("instruction", "pipe", "count", "repeats", "bytes", "cycles", "share")
-    table = _table(*titles, left=("instruction", "pipe"))
-    for api in sorted(run["apis"], key=lambda a: -float(a["cycles"])):
+    table = _new_table(*titles, left=("instruction", "pipe"))
+    for api in sorted(run["apis"], key=lambda api: -float(api["cycles"])):
         share = api["cycles"] / max(run["cycles"], 1e-9)
         numbers = [f"{api[name]:,.0f}" for name in ("count", "repeats", "bytes", "cycles")]
         table.add_row(api["api"], api["pipe"], *numbers, f"{share:.1%}")

@@ -13,9 +13,9 @@ SUFFIXES = (".png", ".svg", ".pdf")
 PIPES = ("S", "V", "MTE2", "MTE3")
 COLOURS = {"S": "#9a9a9a", "V": "#0b3c8c", "MTE2": "#2f8f5b", "MTE3": "#d9801a"}
 INK = "#1a1a1a"
-# The numbers of the trace's rows "MTE2 read latency" and "MTE3 write latency", and their pipes.
-ROWS_IN_PROGRESS = {5: "MTE2", 6: "MTE3"}
-PIXELS = 1500  # width of the plot; a pause below a pixel would appear as a seam or not at all
+# The pipes of the trace's rows 5, "MTE2 read latency", and 6, "MTE3 write latency".
+PIPE_OF_LATENCY_ROW = {5: "MTE2", 6: "MTE3"}
+PLOT_PIXELS = 1500  # the width; a pause shorter than a pixel is not drawn
 
 
 def refusal(path: Path) -> str | None:
@@ -39,11 +39,11 @@ def has_spans(contents: dict[str, Any]) -> bool:
     return bool(spans) and all(isinstance(number, int | float) for number in numbers)
 
 
-def _without_seams(spans: list[tuple[float, float]], shortest: float) -> list[tuple[float, float]]:
-    """Join the spans whose pause is less than ``shortest``."""
+def _join_spans(spans: list[tuple[float, float]], shortest_pause: float) -> list[tuple[float, float]]:
+    """Join the spans whose pause is less than ``shortest_pause``."""
     joined: list[tuple[float, float]] = []
     for begin, end in sorted(spans):
-        if joined and begin - joined[-1][1] < shortest:
+        if joined and begin - joined[-1][1] < shortest_pause:
             joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
         else:
             joined.append((begin, end))
@@ -51,7 +51,7 @@ def _without_seams(spans: list[tuple[float, float]], shortest: float) -> list[tu
 
 
 def title_of(run: dict[str, Any]) -> str:
-    """The plot's title, from a report's summary with the call as ``call``."""
+    """Return the plot's title, from a report's summary with the title of the call as ``call``."""
     return (
         f"{run['call']} on {run['soc']}, simulated:"
         f" {run['microseconds']:.1f} us, {run['roofline_share']:.1%} of the memory roofline"
@@ -72,9 +72,9 @@ def draw(spans: Path, title: str, microseconds: float, stream: IO[bytes], kind: 
     for axis, core in zip(axes[:, 0], cores, strict=True):
         for row, pipe in enumerate(PIPES):
             busy = [(e["ts"], e["ts"] + e["dur"]) for e in events if e["pid"] == core and e["tid"] == row]
-            bars = [(begin, end - begin) for begin, end in _without_seams(busy, microseconds / PIXELS)]
+            bars = [(begin, end - begin) for begin, end in _join_spans(busy, microseconds / PLOT_PIXELS)]
             axis.broken_barh(bars, (len(PIPES) - 1 - row - 0.4, 0.8), facecolors=COLOURS[pipe], linewidth=0)
-        for tid, pipe in ROWS_IN_PROGRESS.items():
+        for tid, pipe in PIPE_OF_LATENCY_ROW.items():
             transfers = [(e["ts"], e["dur"]) for e in events if e["pid"] == core and e["tid"] == tid]
             place = (len(PIPES) - 1 - PIPES.index(pipe) - 0.4, 0.8)
             axis.broken_barh(transfers, place, facecolors=COLOURS[pipe], alpha=0.3, linewidth=0, zorder=0)

@@ -274,6 +274,16 @@ void check_copies() {
         for (uint32_t i = 0; i < 64; ++i) want[b * 64 + i] = x[b * 48 + (i < 38 ? i : i % 2)];
     expect("DataCopyPad without padding", filled, want);
 
+    const auto by_register = bytes_after_copies("SetPadValue", 64, [](auto& from, auto& to, auto ub) {
+        SetPadValue(half(1.0f));
+        DataCopyPad(ub, from, DataCopyExtParams(1, 38, 0, 0, 0), DataCopyPadExtParams<half>(false, 2, 3, half(2.0f)));
+        PipeBarrier<PIPE_ALL>();
+        DataCopy(to, ub, 32);
+    });
+    want.assign(64, 0);
+    for (uint32_t i = 0; i < 64; ++i) want[i] = i < 4 || i >= 42 ? one[i % 2] : x[i - 4];
+    expect("SetPadValue", by_register, want);
+
     const auto older_form = bytes_after_copies("DataCopyPad, older form", 256, [](auto& from, auto& to, auto ub) {
         DataCopyPad(ub, from, DataCopyParams(2, 30, 2, 0), DataCopyPadParams(true, 0, 1, 0));
         PipeBarrier<PIPE_ALL>();

@@ -70,7 +70,7 @@ def test_every_fork_that_uses_the_npu_reports_its_own_work(simulated, parent_lau
     assert done.status == 0, done.stderr
     report = done.report
     assert report.processes == 4  # without the idle one
-    assert report.without_end == 1
+    assert report.processes_without_end == 1
     assert report.launches["NpuRope"] == 3 + parent_launches
     assert len(report.timeline) == 3 + parent_launches
     assert (

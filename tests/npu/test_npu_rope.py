@@ -89,8 +89,8 @@ def test_a_planted_race_is_reported_with_its_rule_and_line(simulated, changed_ke
     done = simulated.code(ONE_CALL, ASCEND_SIM_KERNELS=library, TASK_QUEUE_ENABLE="0")
     assert done.status == 1
     rule = r"SIM-HAZARD-02 \w+\.h:\d+, core 0, \w+: "
-    assert done.report.broken_launches == 1
-    (violation, *_) = done.report.violations
+    assert done.report.launches_with_violations == 1
+    (violation, *_) = done.report.rule_violations
     assert re.match("NpuRope: " + rule, violation), violation
     assert violation.removeprefix("NpuRope: ")[:40] in done.stderr  # also in Python's exception
     assert not done.report.is_clean
@@ -100,7 +100,7 @@ def test_a_kernel_that_writes_too_much_is_reported(simulated, changed_kernel):
     library = str(changed_kernel("element too many written"))
     done = simulated.code(ONE_CALL, ASCEND_SIM_KERNELS=library, TASK_QUEUE_ENABLE="0")
     assert done.status == 1
-    assert "SIM-BOUNDS" in done.report.violations[0]
+    assert "SIM-BOUNDS" in done.report.rule_violations[0]
 
 
 def test_the_race_fails_the_command_whatever_the_script_does(simulated, changed_kernel):

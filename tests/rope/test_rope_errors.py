@@ -18,8 +18,8 @@ from rope_bad_calls import (
     N,
     RopeCall,
     S,
+    overlapping_call,
     sentinels,
-    shared_in_part,
 )
 from rope_cases import to_torch
 from together import together
@@ -69,7 +69,7 @@ def test_a_valid_call_writes_every_output_element(path):
 
 @pytest.mark.parametrize("path", PATHS)
 def test_back_to_back_memory_is_no_overlap(path):
-    PATHS[path](shared_in_part(96, 0)())
+    PATHS[path](overlapping_call(96, 0)())
 
 
 # ---- errors that only C can raise ------------------------------------------------------------------

@@ -17,6 +17,7 @@ from source_edits import Edit
 KERNELS = Path(__file__).parents[2] / "op_kernel"
 KERNELS_VARIABLE = "ASCEND_SIM_KERNELS"
 SOC = "ascend910b"
+# Statements of op_kernel/ that the edits change.
 SINE = "AscendC::Mul(sin_, sin_, cos_, count);"
 COSINE = "AscendC::Adds(cos_, square, m, count);"
 SMALL_PART = "AscendC::Add(temp_[1], temp_[1], cos_, tokens * width_);"
@@ -24,7 +25,7 @@ HIGH = "AscendC::Muls(high, position, 1.0f / kHighUnit, count);"
 LANES_OUTSIDE = "AscendC::DataCopy(y, x, static_cast<uint32_t>(count_));"
 RUNS = "AscendC::DataCopyExtParams runs(static_cast<uint16_t>(count), RunBytes(plan)"
 
-# The edits by name. "nothing" compiles the unchanged kernel.
+# Edits by name. "nothing" compiles the unchanged kernel.
 CHANGES = {
     "nothing": None,
     "no order of vector instructions": Edit("AscendC::PipeBarrier<PIPE_V>();", ""),

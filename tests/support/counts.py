@@ -1,7 +1,7 @@
 """Count the cases that pass, by back end. conftest.py counts them in one run, ``main`` adds up several runs.
 A test that runs many cases (together.py) counts once for each case.
 
-usage: counts.py FILE...     each is the file that a run wrote to the path in NPU_ROPE_TEST_COUNTS
+usage: counts.py FILE...     the files of several runs, which NPU_ROPE_TEST_COUNTS named in each run
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def main(paths: list[str]) -> None:
         run = json.loads(path.read_text())
         total.update(run["by_backend"])
         onnx_total.update(run["node_tests"])
-        outcomes = ", ".join(f"{n:,} {kind}" for kind, n in run["outcomes"].items() if n)
+        outcomes = ", ".join(f"{count:,} {kind}" for kind, count in run["outcomes"].items() if count)
         print(f"{path.name}: {outcomes or 'no tests'} in {run['seconds']:.0f} s")
     print(line(total))
     if onnx_total:

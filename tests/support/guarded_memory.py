@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 GUARD_BYTES = 192
+ALIGNMENT = 64
 PATTERN = 0xA5
 
 
@@ -21,10 +22,15 @@ class GuardedMemory:
         dtype = np.dtype(dtype)
         if strides is None:
             strides = contiguous_strides(shape)
-        reach = [(n - 1) * s * dtype.itemsize if n else 0 for n, s in zip(shape, strides, strict=True)]
-        low, high = sum(r for r in reach if r < 0), sum(r for r in reach if r > 0) + dtype.itemsize
-        raw = np.full(high - low + 2 * GUARD_BYTES + 64, PATTERN, np.uint8)
-        start = GUARD_BYTES + (-(raw.ctypes.data + GUARD_BYTES)) % 64 + misalign - low
+        # The offset in bytes of each dimension's last element from its first.
+        offsets = [
+            (size - 1) * stride * dtype.itemsize if size else 0
+            for size, stride in zip(shape, strides, strict=True)
+        ]
+        low = sum(min(offset, 0) for offset in offsets)
+        high = sum(max(offset, 0) for offset in offsets) + dtype.itemsize
+        raw = np.full(high - low + 2 * GUARD_BYTES + ALIGNMENT, PATTERN, np.uint8)
+        start = GUARD_BYTES + (-(raw.ctypes.data + GUARD_BYTES)) % ALIGNMENT + misalign - low
         view = np.ndarray(
             shape, dtype, raw.data, offset=start, strides=tuple(s * dtype.itemsize for s in strides)
         )
@@ -50,9 +56,9 @@ class GuardedMemory:
 
 def contiguous_strides(shape):
     strides, step = [], 1
-    for n in reversed(shape):
+    for size in reversed(shape):
         strides.append(step)
-        step *= max(n, 1)
+        step *= max(size, 1)
     return tuple(reversed(strides))
 
 

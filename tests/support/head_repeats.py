@@ -1,4 +1,4 @@
-"""Vector repeats for each rotated head on the device, as the simulator counts them."""
+"""Count the vector repeats of each rotated head on the simulated device."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def params_of(mode, d, n_offs=0):
     """Return parameters that rotate the head except n_offs lanes at each end; sections cover all pairs."""
     n_dims = d // 2 if mode == "vision" else d - 2 * n_offs
     pairs = n_dims if mode == "vision" else n_dims // 2
-    width, rest = pairs // 3, pairs - 2 * (pairs // 3)
-    sections = (rest, width, width, 0) if mode in SECTIONS else None
+    third = pairs // 3
+    sections = (pairs - 2 * third, third, third, 0) if mode in SECTIONS else None
     return RopeParams(n_dims, mode, sections=sections, n_offs=n_offs)
 
 
@@ -39,7 +39,7 @@ def count_repeats(dtype, mode, heads, backend):
         backend=backend,
     )
     summary = simulator.load().report()["summary"]
-    return summary["vector_repeats"], Counter({a["api"]: a["repeats"] for a in summary["apis"]})
+    return summary["vector_repeats"], Counter({row["api"]: row["repeats"] for row in summary["apis"]})
 
 
 def repeats_by_instruction(dtype, mode, backend="sim"):
@@ -50,5 +50,6 @@ def repeats_by_instruction(dtype, mode, backend="sim"):
     fewer, fewer_by_api = count_repeats(dtype, mode, FEW_HEADS, backend)
     more, more_by_api = count_repeats(dtype, mode, MANY_HEADS, backend)
     per_head = (more - fewer) / (TOKENS * (MANY_HEADS - FEW_HEADS))
-    added = {api: n - fewer_by_api[api] for api, n in more_by_api.items() if n != fewer_by_api[api]}
-    return per_head, {api: per_head * n / sum(added.values()) for api, n in added.items()}
+    changes = {api: count - fewer_by_api[api] for api, count in more_by_api.items()}
+    added = {api: count for api, count in changes.items() if count}
+    return per_head, {api: per_head * count / sum(added.values()) for api, count in added.items()}

@@ -1,5 +1,4 @@
-"""Code that the tests of rms_norm share: a call as data, its arrays, and the judgement by the
-specification."""
+"""A description of a call of rms_norm, and the functions that run it and judge its result."""
 
 from __future__ import annotations
 
@@ -136,11 +135,11 @@ def converted(call, array):
     return to_torch(array) if call.framework == "torch" else array
 
 
-def assert_within(y, expected, dtype):
+def assert_within(result, expected, dtype):
     value, bound = expected
-    assert str(y.dtype).removeprefix("torch.") == dtype
-    assert tuple(y.shape) == value.shape
-    got = np.atleast_1d(values_of(y))
+    assert str(result.dtype).removeprefix("torch.") == dtype
+    assert tuple(result.shape) == value.shape
+    got = np.atleast_1d(values_of(result))
     ratio, at = worst_ratio(got, np.atleast_1d(value), np.atleast_1d(bound))
     assert ratio <= 1, f"error is {ratio:.3g} of its bound at {at}: {got[at]!r}"
 
@@ -153,24 +152,24 @@ def run_and_judge(call, backend, guarded, seed=0, x=None):
     expected = norm_spec.rms_norm(spec, normalized_error_on(backend, spec.n))
     x = converted(call, inputs.x)
     out = x if call.out == "in-place" else None if inputs.out is None else converted(call, inputs.out)
-    y = unless_refused(
+    result = unless_refused(
         backend,
         (call.dtype, call.scale_type, spec.stash),
         lambda: rms_norm(x, converted(call, inputs.scale), **call.attributes, out=out, backend=backend),
     )
     guarded.check()
-    if y is None:
+    if result is None:
         assert bytes_of(inputs.x) == bytes_of(before)
         return None
-    assert out is None or y is out
+    assert out is None or result is out
     if call.out != "in-place":
         assert bytes_of(inputs.x) == bytes_of(before)
-    assert_within(y, expected, call.scale_type)
-    return y
+    assert_within(result, expected, call.scale_type)
+    return result
 
 
 def is_by_torch(call, backend):
-    """Return whether torch's operations compute the gradients: on an NPU, if rows differ in their scale."""
+    """Return whether torch's operations compute the gradients: on an NPU, if rows have different scales."""
     scale = call.scale_shape()
     row_dimensions = call.axis % len(call.shape) - (len(call.shape) - len(scale))
     return backend == "npu" and any(size != 1 for size in scale[: max(row_dimensions, 0)])
@@ -180,12 +179,12 @@ def gradients_refusal(call, backend):
     """Return (class, message) of the error if the device does not support the backward, else None."""
     if not is_device(backend) or is_by_torch(call, backend):
         return None
-    chip, narrow = chip_of(backend), () if has_bfloat16(backend) else ("bfloat16",)
+    chip, lacking = chip_of(backend), () if has_bfloat16(backend) else ("bfloat16",)
     for name, dtype in (("x", call.dtype), ("scale", call.scale_type)):
-        if dtype in ("float64", *narrow):
-            rule = "float32 or float16" if narrow else "float32, float16 or bfloat16"
+        if dtype in ("float64", *lacking):
+            rule = "float32 or float16" if lacking else "float32, float16 or bfloat16"
             return TypeError, f"[rms_norm_backward] {name} must be {rule} on {chip} but got {dtype}."
-    if norm_spec.STASH[call.stash_type] in ("float64", *narrow):
+    if norm_spec.STASH[call.stash_type] in ("float64", *lacking):
         return ValueError, "[rms_norm_backward] stash_type must be 1 (float32)"
     return None
 
@@ -208,16 +207,16 @@ def judge_gradients(call, backend, guarded, seed=0, x=None):
     dx, dscale = rms_norm_backward(*arrays, **call.attributes, backend=backend)
     guarded.check()
     if is_by_torch(call, backend):  # computed in float32 for all types
-        for y, (value, _) in zip((dx, dscale), expected, strict=True):
-            np.testing.assert_allclose(values_of(y), value, rtol=2e-2, atol=2e-2)
+        for gradient, (value, _) in zip((dx, dscale), expected, strict=True):
+            np.testing.assert_allclose(values_of(gradient), value, rtol=2e-2, atol=2e-2)
         return
     assert_within(dx, expected[0], call.dtype)
     assert_within(dscale, expected[1], call.scale_type)
 
 
 def has_contiguous_rows(call):
-    """Return whether a row is one contiguous dimension. With more dimensions than the C interface has, all of
-    x must be contiguous."""
+    """Return whether a row is one contiguous dimension. With more than the four dimensions of the C
+    interface, all of x must be contiguous."""
     rows_are_last = call.axis % len(call.shape) == len(call.shape) - 1
     layouts = ("contiguous", "gaps", "transposed") if len(call.shape) <= 4 else ("contiguous",)
     return call.layout in layouts and rows_are_last

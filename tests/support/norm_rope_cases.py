@@ -1,5 +1,4 @@
-"""Code that the tests of rms_norm_rope share: a call as data, its arrays, and the judgement by the
-specification."""
+"""A description of a call of rms_norm_rope, and the functions that run it and judge its results."""
 
 from __future__ import annotations
 
@@ -76,7 +75,7 @@ FACTORS = {
 
 
 def possible(call):
-    """Return whether the factors can occur together."""
+    """Return whether the values of the factors can occur together."""
     if call.framework == "torch" and call.layout == "reversed":
         return False
     if call.out == "in-place" and call.layout in ("shared-batch", "non-unit"):
@@ -104,6 +103,7 @@ class NormRopeArrays:
 def numbers_of(call, rng, shape):
     x, per_head = rng.standard_normal(shape), (*shape[:-1], 1)
     limits = np.finfo(NUMPY_DTYPES[call.dtype]) if call.dtype != "bfloat16" else None
+    # NumPy has no limits of bfloat16.
     largest, smallest = (3.3e38, 2.0**-133) if limits is None else (limits.max, limits.smallest_subnormal)
     largest, smallest = float(largest), float(smallest)
     values = {
@@ -137,8 +137,8 @@ def make_inputs(call, guarded, seed=0):
     rng, dtype = np.random.default_rng(seed), NUMPY_DTYPES[call.dtype]
     params = params_of(call.rope)
     B, S, N, D = call.sizes
-    lead = (B, S) if call.rank == 4 else (S,)
-    shapes = [(*lead, n, D) for n in (N, call.keys)]
+    token_shape = (B, S) if call.rank == 4 else (S,)
+    shapes = [(*token_shape, heads, D) for heads in (N, call.keys)]
     xs = [filled(guarded, numbers_of(call, rng, shape), dtype, call.layout) for shape in shapes]
     scales = [guarded.input(rng.uniform(-2, 2, D).astype(dtype)) for _ in xs]
     if call.scale_layout == "gaps":
@@ -189,21 +189,21 @@ def expectations(call, inputs, backend, **changed):
     return expected
 
 
-def assert_within(y, expected, dtype):
-    assert str(y.dtype).removeprefix("torch.") == dtype
-    assert tuple(y.shape) == expected.value.shape
-    ratio, at = worst_ratio(values_of(y), expected.value, expected.bound)
-    assert ratio <= 1, f"error is {ratio:.3g} of its bound at {at}: {values_of(y)[at]!r}"
+def assert_within(result, expected, dtype):
+    assert str(result.dtype).removeprefix("torch.") == dtype
+    assert tuple(result.shape) == expected.value.shape
+    ratio, at = worst_ratio(values_of(result), expected.value, expected.bound)
+    assert ratio <= 1, f"error is {ratio:.3g} of its bound at {at}: {values_of(result)[at]!r}"
 
 
 def run_call(call, inputs, backend, **more):
     """Run a call on arrays or tensors. An array that is passed twice becomes one tensor."""
     tensors = {}
 
-    def convert(a):
-        if a is None or call.framework == "numpy":
-            return a
-        return tensors.setdefault(id(a), to_torch(a))
+    def convert(array):
+        if array is None or call.framework == "numpy":
+            return array
+        return tensors.setdefault(id(array), to_torch(array))
 
     xs, scales = [convert(x) for x in inputs.xs], [convert(s) for s in inputs.scales]
     outs = None if inputs.outs is None else tuple(convert(o) for o in inputs.outs)
@@ -236,9 +236,9 @@ def run_and_judge(call, backend, guarded, seed=0):
     guarded.check()
     if call.out != "in-place":
         after = [*inputs.xs, *inputs.scales]
-        assert [bytes_of(a) for a in after] == [bytes_of(b) for b in before]
-    for y, e in zip(results, expected, strict=True):
-        assert_within(y, e, call.dtype)
+        assert list(map(bytes_of, after)) == list(map(bytes_of, before))
+    for result, expectation in zip(results, expected, strict=True):
+        assert_within(result, expectation, call.dtype)
     return results
 
 

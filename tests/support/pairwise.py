@@ -11,8 +11,8 @@ TRIES = 1000  # a pair without a possible completion in this number of tries is 
 def pairwise(factors, make=dict, possible=lambda case: True, *, seed=0, candidates=30):
     """Return cases ``make(**row)`` that together hold every pair of values that some possible case has.
 
-    Each case starts from a pair that no case has yet. It is the one with the most new pairs of
-    ``candidates`` random completions that are possible.
+    Each case starts from a pair that no case has yet. The other values are drawn ``candidates`` times. The
+    possible draw with the most new pairs becomes the case.
 
     >>> cases = pairwise({"a": [1, 2], "b": [1, 2]}, possible=lambda case: case["a"] <= case["b"])
     >>> sorted((case["a"], case["b"]) for case in cases)

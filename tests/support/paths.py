@@ -1,5 +1,5 @@
-"""The paths, which are ways to call rope_qk and rope_set_rows, and bad calls of both. A bad call is a correct
-call with one wrong argument, the error that it must raise, and the paths that can express it.
+"""The paths, which are ways to call rope_qk and rope_set_rows, and bad calls of both. A bad call is a call
+with one wrong argument, the error that it must raise, and the paths that can express it.
 """
 
 from __future__ import annotations
@@ -107,15 +107,15 @@ def c_view(array):
 
 def c_arguments(call):
     """Return the tensors and the parameters of the C function by name: each a struct or None."""
-    a = call.attributes
+    sections = (C.c_int32 * 4)(*call.attributes["sections"])
     structs = {name: c_view(call.tensors[name]) for name in call.op.reads}
-    structs["params"] = CParams(**{**a, "sections": (C.c_int32 * 4)(*a["sections"])})
+    structs["params"] = CParams(**{**call.attributes, "sections": sections})
     return structs | {name: c_view(call.tensors[name]) for name in call.op.writes}
 
 
 def c_status(op, structs, angle=0):
     """Call the C function and return its status and error message. A struct that is None becomes NULL."""
-    pointers = {name: None if s is None else C.byref(s) for name, s in structs.items()}
+    pointers = {name: None if struct is None else C.byref(struct) for name, struct in structs.items()}
     read, written = (tuple(pointers[n] for n in names) for names in (op.reads, op.writes))
     arguments = (*read, pointers["params"], 1, angle, *written)
     library = native.load()
@@ -166,7 +166,7 @@ def bad_calls_of(call):
 
     def bad(name, text, *, kind=ValueError, paths=tuple(PATHS), operator="", **changed):
         def make():
-            return call(**{k: v() if callable(v) else v for k, v in changed.items()})
+            return call(**{name: v() if callable(v) else v for name, v in changed.items()})
 
         return BadCall(name, make, text, kind, paths, operator)
 

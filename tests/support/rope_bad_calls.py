@@ -1,5 +1,5 @@
-"""Bad calls of rope as a table. A bad call is a correct call with one wrong argument, the error that it must
-raise, and the paths (ways to call the operator) that can express it: a tensor cannot be read-only.
+"""Bad calls of rope as a table. A row has a call with one wrong argument, the error that it must raise, and
+the paths that can express it. A path is a way to call the operator. For example, no tensor is read-only.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def sentinels(shape, dtype=np.float32):
 
 @dataclass
 class RopeCall:
-    """A correct call, in which a bad call changes one argument."""
+    """A call of rope, by default a correct one."""
 
     x: np.ndarray = field(default_factory=lambda: np.ones((B, S, N, D), np.float32))
     positions: Any = field(default_factory=lambda: np.arange(S, dtype=np.int32))
@@ -77,7 +77,7 @@ def tensor_of(array):
 
 
 def as_schema(attributes):
-    """Return the arguments of RopeParams by the names of the operators' schemas."""
+    """Return the arguments of RopeParams by their names in the operators' schemas."""
     attributes = {**attributes, "sections": list(attributes["sections"])}
     attributes["rope_mode"] = attributes.pop("mode")
     return attributes
@@ -98,8 +98,8 @@ def c_view(array):
 
 
 def c_arguments(call):
-    a = call.attributes
-    params = CParams(**{**a, "sections": (C.c_int32 * 4)(*a["sections"])})
+    sections = (C.c_int32 * 4)(*call.attributes["sections"])
+    params = CParams(**{**call.attributes, "sections": sections})
     x, positions, out = (C.byref(c_view(t)) for t in (call.x, call.positions, call.out))
     factors = None if call.factors is None else C.byref(c_view(call.factors))
     return x, positions, factors, C.byref(params), 1, call.angle, out
@@ -142,11 +142,13 @@ class BadRope:
 
 
 def attribute(name, text, *, paths=tuple(PATHS), kind=ValueError, **changed):
+    """Return the row of a call with changed attributes."""
     return BadRope(name, lambda: RopeCall().with_attributes(**changed), text, kind, paths)
 
 
 def argument(name, text, *, paths=tuple(PATHS), kind=ValueError, **changed):
-    return BadRope(name, lambda: RopeCall(**{k: v() for k, v in changed.items()}), text, kind, paths)
+    """Return the row of a call with changed arguments. Each is a function that makes the argument."""
+    return BadRope(name, lambda: RopeCall(**{n: make() for n, make in changed.items()}), text, kind, paths)
 
 
 YARN = {"ext_factor": 1.0, "n_ctx_orig": 4096}
@@ -154,15 +156,15 @@ N_DIMS = "n_dims must be a positive even number but got"
 N_OFFS = "n_offs must be an even number >= 0 but got"
 MODES = "mode must be one of normal (0), neox (2), mrope (8), vision (24), imrope (40) but got"
 NO_SECTIONS = "sections must name time, height or width in mode"
-F_SHAPE = "freq_factors must have one dimension of at least n_dims/2 = 4 elements but got shape"
-F_VISION = "freq_factors must have one dimension of at least n_dims = 4 elements but got shape"
+FACTORS_SHAPE = "freq_factors must have one dimension of at least n_dims/2 = 4 elements but got shape"
+VISION_FACTORS_SHAPE = "freq_factors must have one dimension of at least n_dims = 4 elements but got shape"
 PLANES = (
     "positions must have shape [4,S] = [4, 3], [4*S], [3,S], [4,B,S] = [4, 2, 3], [3,B,S], [4,1,S] or [3,1,S]"
 )
 WITH_YARN = "when ext_factor is not 0"
 
 
-def sectioned(*shape, factors=None, mode=8, n_dims=8):
+def sectioned_call(*shape, factors=None, mode=8, n_dims=8):
     """Return a function that makes a call in a mode with sections, with positions of ``shape``."""
 
     def make():
@@ -173,8 +175,8 @@ def sectioned(*shape, factors=None, mode=8, n_dims=8):
     return make
 
 
-def far_plane():
-    call = sectioned(4, S)()
+def far_plane_call():
+    call = sectioned_call(4, S)()
     call.positions = np.ones((4, S), np.int64)
     call.positions[2, 1] = 2**31
     return call
@@ -217,15 +219,17 @@ ATTRIBUTES = [
         n_dims=4,
         n_offs=2,
     ),
-    BadRope("mrope-positions", sectioned(S), f"{PLANES} in mode mrope but got [3]."),
-    BadRope("mrope-positions-2", sectioned(2, S), f"{PLANES} in mode mrope but got [2, 3]."),
-    BadRope("mrope-positions-flat", sectioned(3 * S), f"{PLANES} in mode mrope but got [9]."),
-    BadRope("mrope-positions-batch", sectioned(4, 3, S), f"{PLANES} in mode mrope but got [4, 3, 3]."),
-    BadRope("mrope-positions-batch-2", sectioned(2, 1, S), f"{PLANES} in mode mrope but got [2, 1, 3]."),
-    BadRope("mrope-positions-one-plane", sectioned(1, S), f"{PLANES} in mode mrope but got [1, 3]."),
-    BadRope("mrope-factors", sectioned(4, S, factors=3), f"{F_SHAPE} [3]."),
-    BadRope("vision-factors", sectioned(4, S, factors=3, mode=24, n_dims=4), f"{F_VISION} [3]."),
-    BadRope("mrope-far", far_plane, "positions must be in the int32 range but got 2147483648."),
+    BadRope("mrope-positions", sectioned_call(S), f"{PLANES} in mode mrope but got [3]."),
+    BadRope("mrope-positions-2", sectioned_call(2, S), f"{PLANES} in mode mrope but got [2, 3]."),
+    BadRope("mrope-positions-flat", sectioned_call(3 * S), f"{PLANES} in mode mrope but got [9]."),
+    BadRope("mrope-positions-batch", sectioned_call(4, 3, S), f"{PLANES} in mode mrope but got [4, 3, 3]."),
+    BadRope("mrope-positions-batch-2", sectioned_call(2, 1, S), f"{PLANES} in mode mrope but got [2, 1, 3]."),
+    BadRope("mrope-positions-one-plane", sectioned_call(1, S), f"{PLANES} in mode mrope but got [1, 3]."),
+    BadRope("mrope-factors", sectioned_call(4, S, factors=3), f"{FACTORS_SHAPE} [3]."),
+    BadRope(
+        "vision-factors", sectioned_call(4, S, factors=3, mode=24, n_dims=4), f"{VISION_FACTORS_SHAPE} [3]."
+    ),
+    BadRope("mrope-far", far_plane_call, "positions must be in the int32 range but got 2147483648."),
     attribute("freq_base-zero", "freq_base must be positive and finite but got 0.", freq_base=0.0),
     attribute("freq_base-negative", "freq_base must be positive and finite but got -2.5.", freq_base=-2.5),
     attribute("freq_base-nan", "freq_base must be positive and finite but got nan.", freq_base=float("nan")),
@@ -283,14 +287,14 @@ ATTRIBUTES = [
 
 X_TYPE = "x must be float32, float16, bfloat16 or float64 but got"
 X_SHAPE = "x must have shape [B,S,N,D] or [S,N,D] but got"
-P_SHAPE = "positions must have shape [S] = [3], [B, S] = [2, 3] or [1, S] but got"
-P_TYPE = "positions must be int32 or int64 but got"
-P_RANGE = "positions must be in the int32 range but got"
-F_VALUE = "freq_factors must be positive and finite but got"
+POSITIONS_SHAPE = "positions must have shape [S] = [3], [B, S] = [2, 3] or [1, S] but got"
+POSITIONS_TYPE = "positions must be int32 or int64 but got"
+POSITIONS_RANGE = "positions must be in the int32 range but got"
+FACTORS_VALUE = "freq_factors must be positive and finite but got"
 NAMED = (*PYTHON, "torch-ops")  # paths whose errors name every dtype
 
 
-def factors(*values, dtype=np.float32):
+def make_factors(*values, dtype=np.float32):
     return lambda: np.array(values, dtype)
 
 
@@ -308,12 +312,20 @@ INPUTS = [
     argument(
         "x-5d", f"{X_SHAPE} [1, 2, 3, 2, 8].", x=lambda: np.ones((1, B, S, N, D), np.float32), paths=PYTHON
     ),
-    argument("positions-long", f"{P_SHAPE} [4].", positions=lambda: np.arange(4)),
-    argument("positions-transposed", f"{P_SHAPE} [3, 2].", positions=lambda: np.zeros((3, 2), np.int32)),
-    argument("positions-scalar", f"{P_SHAPE} [].", positions=lambda: np.array(1)),
-    argument("positions-other-batch", f"{P_SHAPE} [3, 3].", positions=lambda: np.zeros((3, 3), np.int32)),
-    argument("positions-no-batch", f"{P_SHAPE} [0, 3].", positions=lambda: np.zeros((0, 3), np.int32)),
-    argument("positions-3d", f"{P_SHAPE} [1, 2, 3].", positions=lambda: np.zeros((1, 2, 3), np.int64)),
+    argument("positions-long", f"{POSITIONS_SHAPE} [4].", positions=lambda: np.arange(4)),
+    argument(
+        "positions-transposed", f"{POSITIONS_SHAPE} [3, 2].", positions=lambda: np.zeros((3, 2), np.int32)
+    ),
+    argument("positions-scalar", f"{POSITIONS_SHAPE} [].", positions=lambda: np.array(1)),
+    argument(
+        "positions-other-batch", f"{POSITIONS_SHAPE} [3, 3].", positions=lambda: np.zeros((3, 3), np.int32)
+    ),
+    argument(
+        "positions-no-batch", f"{POSITIONS_SHAPE} [0, 3].", positions=lambda: np.zeros((0, 3), np.int32)
+    ),
+    argument(
+        "positions-3d", f"{POSITIONS_SHAPE} [1, 2, 3].", positions=lambda: np.zeros((1, 2, 3), np.int64)
+    ),
     argument(
         "positions-for-a-batch-of-one",
         "positions must have shape [S] = [3] or [B, S] = [1, 3] but got [4].",
@@ -336,45 +348,50 @@ INPUTS = [
         out=lambda: sentinels((S, N, D)),
     ),
     argument(
-        "positions-float", f"{P_TYPE} float32.", kind=TypeError, positions=lambda: np.zeros(3, np.float32)
+        "positions-float",
+        f"{POSITIONS_TYPE} float32.",
+        kind=TypeError,
+        positions=lambda: np.zeros(3, np.float32),
     ),
     argument(
         "positions-int16",
-        f"{P_TYPE} int16.",
+        f"{POSITIONS_TYPE} int16.",
         kind=TypeError,
         positions=lambda: np.zeros(3, np.int16),
         paths=NAMED,
     ),
-    argument("positions-above", f"{P_RANGE} 2147483648.", positions=lambda: np.array([0, 2**31, 5])),
-    argument("positions-below", f"{P_RANGE} -2147483649.", positions=lambda: np.array([0, 1, -(2**31) - 1])),
+    argument("positions-above", f"{POSITIONS_RANGE} 2147483648.", positions=lambda: np.array([0, 2**31, 5])),
+    argument(
+        "positions-below", f"{POSITIONS_RANGE} -2147483649.", positions=lambda: np.array([0, 1, -(2**31) - 1])
+    ),
     argument(
         "positions-on-meta",
         "positions must be on x's device cpu but got meta.",
         positions=meta_positions,
         paths=("torch-cpu", "torch-default", "torch-ops"),
     ),
-    argument("factors-short", f"{F_SHAPE} [3].", factors=factors(1, 1, 1)),
-    argument("factors-2d", f"{F_SHAPE} [1, 4].", factors=factors([1, 1, 1, 1])),
+    argument("factors-short", f"{FACTORS_SHAPE} [3].", factors=make_factors(1, 1, 1)),
+    argument("factors-2d", f"{FACTORS_SHAPE} [1, 4].", factors=make_factors([1, 1, 1, 1])),
     argument(
         "factors-float64",
         "freq_factors must be float32 but got float64.",
         kind=TypeError,
-        factors=factors(1, 1, 1, 1, dtype=np.float64),
+        factors=make_factors(1, 1, 1, 1, dtype=np.float64),
     ),
-    argument("factors-zero", f"{F_VALUE} 0 at index 2.", factors=factors(1, 1, 0, 1)),
-    argument("factors-nan", f"{F_VALUE} nan at index 0.", factors=factors(np.nan, 1, 0, 1)),
-    argument("factors-inf", f"{F_VALUE} inf at index 3.", factors=factors(1, 1, 1, np.inf, 0)),
-    argument("factors-negative", f"{F_VALUE} -2.5 at index 1.", factors=factors(1, -2.5, 1, 1)),
+    argument("factors-zero", f"{FACTORS_VALUE} 0 at index 2.", factors=make_factors(1, 1, 0, 1)),
+    argument("factors-nan", f"{FACTORS_VALUE} nan at index 0.", factors=make_factors(np.nan, 1, 0, 1)),
+    argument("factors-inf", f"{FACTORS_VALUE} inf at index 3.", factors=make_factors(1, 1, 1, np.inf, 0)),
+    argument("factors-negative", f"{FACTORS_VALUE} -2.5 at index 1.", factors=make_factors(1, -2.5, 1, 1)),
 ]
 
 
-def out_view(shape, strides):
+def strided_out(shape, strides):
     """Return a function that returns an array of sentinels with any strides (in elements)."""
     memory = sentinels(1000)
     return lambda: np.lib.stride_tricks.as_strided(memory, shape, [4 * s for s in strides])
 
 
-def shared_in_part(x_from, out_from):
+def overlapping_call(x_from, out_from):
     """Return a function that makes a call whose x and out begin at these elements of one array."""
 
     def make():
@@ -387,7 +404,7 @@ def shared_in_part(x_from, out_from):
     return make
 
 
-def out_over(name):
+def call_with_input_in_out(name):
     """Return a function that makes a call whose positions or factors lie in out."""
 
     def make():
@@ -404,18 +421,18 @@ def out_over(name):
     return make
 
 
-def read_only():
+def read_only_out():
     out = sentinels((B, S, N, D))
     out.flags.writeable = False
     return out
 
 
-def off_by_a_byte():
+def unaligned_out():
     raw = np.zeros(4 * B * S * N * D + 1, np.uint8)
     return raw[1:].view(np.float32).reshape(B, S, N, D)
 
 
-def spaced_in_place():
+def spaced_call():
     x = np.ones((B, S, N, 2 * D), np.float32)[..., ::2]
     return RopeCall(x=x, out=x)
 
@@ -440,34 +457,36 @@ OUTPUTS = [
         kind=TypeError,
         out=lambda: sentinels((B, S, N, D), np.float16),
     ),
-    argument("out-read-only", "out must be writeable but got a read-only array.", out=read_only, paths=NUMPY),
-    argument("out-spaced", f"out {UNIT_STRIDE} 2.", out=out_view((B, S, N, D), (96, 32, 16, 2))),
+    argument(
+        "out-read-only", "out must be writeable but got a read-only array.", out=read_only_out, paths=NUMPY
+    ),
+    argument("out-spaced", f"out {UNIT_STRIDE} 2.", out=strided_out((B, S, N, D), (96, 32, 16, 2))),
     argument(
         "out-backwards",
         f"out {UNIT_STRIDE} -1.",
         out=lambda: sentinels((B, S, N, D))[..., ::-1],
         paths=(*NUMPY, *C_PATHS),
     ),
-    argument("out-zero-stride", f"out {UNIT_STRIDE} 0.", out=out_view((B, S, N, D), (48, 16, 8, 0))),
+    argument("out-zero-stride", f"out {UNIT_STRIDE} 0.", out=strided_out((B, S, N, D), (48, 16, 8, 0))),
     argument(
         "out-folded-heads",
         "out must not overlap itself but got strides [48, 16, 4, 1].",
-        out=out_view((B, S, N, D), (48, 16, 4, 1)),
+        out=strided_out((B, S, N, D), (48, 16, 4, 1)),
     ),
     argument(
         "out-shared-batch",
         "out must not overlap itself but got strides [0, 16, 8, 1].",
-        out=out_view((B, S, N, D), (0, 16, 8, 1)),
+        out=strided_out((B, S, N, D), (0, 16, 8, 1)),
     ),
-    BadRope("out-overlaps-x-after", shared_in_part(0, 8), PARTIAL_OVERLAP),
-    BadRope("out-overlaps-x-before", shared_in_part(1, 0), PARTIAL_OVERLAP),
-    BadRope("out-overlaps-x-by-one", shared_in_part(95, 0), PARTIAL_OVERLAP),
-    BadRope("out-overlaps-positions", out_over("positions"), OVERLAP.format("positions")),
-    BadRope("out-overlaps-factors", out_over("freq_factors"), OVERLAP.format("freq_factors")),
+    BadRope("out-overlaps-x-after", overlapping_call(0, 8), PARTIAL_OVERLAP),
+    BadRope("out-overlaps-x-before", overlapping_call(1, 0), PARTIAL_OVERLAP),
+    BadRope("out-overlaps-x-by-one", overlapping_call(95, 0), PARTIAL_OVERLAP),
+    BadRope("out-overlaps-positions", call_with_input_in_out("positions"), OVERLAP.format("positions")),
+    BadRope("out-overlaps-factors", call_with_input_in_out("freq_factors"), OVERLAP.format("freq_factors")),
     argument(
         "out-unaligned",
         "out must be aligned to its 4-byte elements but got an address that is not.",
-        out=off_by_a_byte,
+        out=unaligned_out,
     ),
-    BadRope("x-spaced-in-place", spaced_in_place, f"x {UNIT_STRIDE} 2."),
+    BadRope("x-spaced-in-place", spaced_call, f"x {UNIT_STRIDE} 2."),
 ]

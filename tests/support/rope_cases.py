@@ -1,4 +1,4 @@
-"""A description of a call of rope, and the functions that run and judge it."""
+"""A description of a call of rope, and the functions that run it and judge its result."""
 
 from __future__ import annotations
 
@@ -152,7 +152,8 @@ def positions_of(case, rng):
     """Return the positions in the form that the call passes."""
     if case.mode in ("normal", "neox"):
         return plain_positions(case, rng)
-    planes = [plain_positions(case, rng) + (3 * k if case.positions != "extreme" else 0) for k in range(4)]
+    shifts = [3 * i if case.positions != "extreme" else 0 for i in range(4)]  # planes that differ
+    planes = [plain_positions(case, rng) + shift for shift in shifts]
     if case.positions == "strided":  # every second element of a larger array
         spread = np.zeros((4, 2 * planes[0].size), planes[0].dtype)[:, ::2]
         spread[...] = planes
@@ -210,9 +211,9 @@ def layout_strides(layout, shape):
         inner = (-N * D, -D, 1)
     else:
         inner = (N * D, D, 1)
-    outer = max([abs(s) * max(n, 1) for s, n in zip(inner, (S, N, D), strict=True)], default=1)
-    stride = 0 if layout == "shared-batch" else -outer if layout == "reversed" else outer
-    return ((stride,) if batch else ()) + inner
+    distance = max(abs(stride) * max(size, 1) for stride, size in zip(inner, (S, N, D), strict=True))
+    batch_stride = 0 if layout == "shared-batch" else -distance if layout == "reversed" else distance
+    return ((batch_stride,) if batch else ()) + inner
 
 
 def to_torch(array):
@@ -231,8 +232,8 @@ def values_of(result):
     return np.asarray(result).astype(np.float64)
 
 
-def dtype_name(t):
-    return str(t.dtype).removeprefix("torch.")
+def dtype_name(array):
+    return str(array.dtype).removeprefix("torch.")
 
 
 # ---- calls that a back end does not support ---------------------------------------------------------------
@@ -263,13 +264,15 @@ def refusal(backend, dtype="float32", *, positions=(), angle="exact", size=1, na
     return None
 
 
-def bytes_of(t):
-    return (values_of(t) if isinstance(t, torch.Tensor) else t).tobytes()
+def bytes_of(array):
+    return (values_of(array) if isinstance(array, torch.Tensor) else array).tobytes()
 
 
 def try_rope(x, positions, params, factors=None, *, backend, out=None, forward=True, angle="exact"):
-    """Return rope's result, or None if the back end does not support the call. In that case require the
-    error of refusal(), and that x and out are unchanged."""
+    """Return rope's result, or None if the back end does not support the call.
+
+    In that case require the error of refusal(), and unchanged x and out.
+    """
 
     def run():
         return rope(x, positions, params, factors, backend=backend, out=out, forward=forward, angle=angle)
@@ -278,12 +281,12 @@ def try_rope(x, positions, params, factors=None, *, backend, out=None, forward=T
     if refused is None:
         return run()
     error_class, message = refused
-    tensors = [t for t in (x, out) if t is not None]
-    before = [bytes_of(t) for t in tensors]
+    tensors = [tensor for tensor in (x, out) if tensor is not None]
+    before = list(map(bytes_of, tensors))
     with pytest.raises(error_class) as caught:
         run()
     assert str(caught.value) == message
-    assert [bytes_of(t) for t in tensors] == before
+    assert list(map(bytes_of, tensors)) == before
     return None
 
 
@@ -300,11 +303,11 @@ def expected_and_bound(
 ):
     """Return the float64 result and the bound of each element's error."""
     planes = reference.position_planes(positions, params)
-    c, s = reference.cos_sin(planes, params, factors, forward=forward, policy=angle)
-    c, s = c[..., None, :], s[..., None, :]
+    cos, sin = reference.cos_sin(planes, params, factors, forward=forward, policy=angle)
+    cos, sin = cos[..., None, :], sin[..., None, :]
     wide = np.asarray(x).astype(np.float64)
-    expected = reference.rotate(wide, c, s, params)
-    return expected, rotation_bound(wide, c, s, expected, params, dtype, e_angle)
+    expected = reference.rotate(wide, cos, sin, params)
+    return expected, rotation_bound(wide, cos, sin, expected, params, dtype, e_angle)
 
 
 def assert_within(
@@ -347,8 +350,8 @@ def make_inputs(case, guarded, seed=0):
     if case.out == "in-place":
         x = out = guarded.empty(shape, dtype, strides)
     elif case.out == "beside-x":  # the heads of x and out alternate in one buffer
-        *lead, N, D = shape
-        both = guarded.empty((*lead, N, 2, D), dtype)
+        *token_shape, N, D = shape
+        both = guarded.empty((*token_shape, N, 2, D), dtype)
         x, out = both[..., 0, :], both[..., 1, :]
     if x is None:
         x = guarded.input(values, strides)

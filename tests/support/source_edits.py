@@ -1,9 +1,9 @@
-"""Edits of a copy of the sources, with which the mutation tests break one place at a time.
+"""Edits of a copy of the sources. With one edit a mutation test breaks one place.
 
 An edit names the text to replace and no file. The text is searched in every source below the folders, and its
 white space matches any other white space. So an edit still applies after a function moves to another file or
-a line is wrapped. A text that is absent, or that occurs more than once, is an error:
-``tests/mutants/test_source_edits.py`` reports it in the default suite, as soon as the sources change.
+a line is wrapped. It is an error if the text is absent or occurs more than once.
+``tests/mutants/test_source_edits.py`` reports this in the default suite.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Edit(NamedTuple):
 
 @dataclass(frozen=True)
 class Place:
-    """Where an edit applies: ``text[begin:end]`` of a file."""
+    """The place that an edit replaces: ``text[begin:end]`` of a file."""
 
     path: Path
     begin: int
@@ -51,15 +51,16 @@ def find(edit: Edit, folders: Iterable[Path]) -> Place:
     """
     pattern = re.compile(r"\s+".join(map(re.escape, edit.old.split())))
     folders = list(folders)
-    files = sorted(p for folder in folders for p in folder.rglob("*") if p.suffix in SUFFIXES)
+    files = sorted(path for folder in folders for path in folder.rglob("*") if path.suffix in SUFFIXES)
     texts = {path: path.read_text() for path in files}
-    places = [Place(path, *m.span()) for path, text in texts.items() for m in pattern.finditer(text)]
+    places = [Place(path, *match.span()) for path, text in texts.items() for match in pattern.finditer(text)]
     if len(places) == 1:
         return places[0]
     names = ", ".join(f"{folder.name}/" for folder in folders)
-    lines = [f"{p.path}:{texts[p.path].count(chr(10), 0, p.begin) + 1}" for p in places] or ["nowhere"]
+    numbers = [texts[place.path].count("\n", 0, place.begin) + 1 for place in places]
+    lines = [f"{place.path}:{number}" for place, number in zip(places, numbers, strict=True)]
     raise CannotApply(
-        f"{names} must hold {edit.old!r} exactly once but got it at: {', '.join(lines)}.\n"
+        f"{names} must hold {edit.old!r} exactly once but got it at: {', '.join(lines or ['nowhere'])}.\n"
         "The sources have changed: replace the text in the edit's table entry by the current one."
     )
 

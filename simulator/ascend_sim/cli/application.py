@@ -13,21 +13,21 @@ __all__ = ["application", "usage_error"]
 USAGE_ERROR = 2
 
 
-def application(name: str, number: str, about: str) -> typer.Typer:
+def application(name: str, version_number: str, about: str) -> typer.Typer:
     """Return a program without commands, with the option ``--version``.
 
     Args:
         name: of the program.
-        number: its version.
-        about: what it is for, in ``--help``.
+        version_number: of the program.
+        about: its purpose, shown by ``--help``.
     """
     app = typer.Typer(
         name=name, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=about
     )
 
-    def print_version(wanted: bool) -> None:
-        if wanted:
-            print(f"{name} {number}")
+    def print_version(is_requested: bool) -> None:
+        if is_requested:
+            print(f"{name} {version_number}")
             raise typer.Exit
 
     @app.callback()

@@ -17,12 +17,13 @@ from ascend_sim.files import cause_of, replacing, unwritable
 from ascend_sim.kernels import Argument, In, InOut, Out, Part, Sum
 
 ROLES: dict[str, Any] = {"in": In, "out": Out, "part": Part, "inout": InOut, "sum": Sum}
-# The formats of `--tiling`, by their names in C.
-_FORMATS = {
+# Format characters of the module struct for the fields of `--tiling`, by C type.
+_STRUCT_FORMATS = {
     "int8_t": "b", "uint8_t": "B", "int16_t": "h", "uint16_t": "H", "int32_t": "i", "uint32_t": "I",
     "int64_t": "q", "uint64_t": "Q", "float": "f", "double": "d",
 }  # fmt: skip
-DTYPES = ("float16", "float32", "bfloat16", "bool", *(name[:-2] for name in _FORMATS if name.endswith("_t")))
+_INTEGERS = tuple(c_type.removesuffix("_t") for c_type in _STRUCT_FORMATS if c_type.endswith("_t"))
+DTYPES = ("float16", "float32", "bfloat16", "bool", *_INTEGERS)
 _NEW_ARRAY = re.compile(r"(\w+)\[([0-9,]*)\]")
 _NEGATIVE_SIZES = re.compile(r"\w+\[[-0-9, ]*-[-0-9, ]*\]")
 
@@ -49,10 +50,10 @@ def arguments_of(texts: Sequence[str], seed: int) -> list[KernelArgument]:
         ValueError: a text has another form, a file cannot be read or written, or a dtype is unknown.
     """
     random = np.random.default_rng(seed)
-    return [_argument(text, random) for text in texts]
+    return [_parse_argument(text, random) for text in texts]
 
 
-def _argument(text: str, random: np.random.Generator) -> KernelArgument:
+def _parse_argument(text: str, random: np.random.Generator) -> KernelArgument:
     if text == "null":
         return KernelArgument(text, None)
     role, colon, rest = text.partition(":")
@@ -62,21 +63,24 @@ def _argument(text: str, random: np.random.Generator) -> KernelArgument:
             f"{', '.join(ROLES)}, or null, but got {text}."
         )
     source, equals, file = rest.partition("=")
-    new = _NEW_ARRAY.fullmatch(source)
+    new_array_match = _NEW_ARRAY.fullmatch(source)
     if _NEGATIVE_SIZES.fullmatch(source):
         raise bad_value(f"argument must have sizes that are not negative but got {text}.")
-    values = None if role in ("out", "part") else random
-    array = new_array(new[1], new[2], values, text) if new else read_array(source)
+    if new_array_match:
+        dtype_name, sizes = new_array_match.groups()
+        array = new_array(dtype_name, sizes, None if role in ("out", "part") else random, text)
+    else:
+        array = read_array(source)
     target = Path(file) if equals else None
     if role == "in" and target is not None:
         raise bad_value(f"argument must be written to get a file but got {text}.")
-    if target is not None and (must := unwritable(target)):
-        raise bad_value(f"argument {must}")
+    if target is not None and (fault := unwritable(target)):
+        raise bad_value(f"argument {fault}")
     return KernelArgument(text, ROLES[role](array, text), target)
 
 
 def macros_of(texts: Sequence[str]) -> dict[str, str]:
-    """The macros of texts such as ``NAME=VALUE``."""
+    """Return macros from texts such as ``NAME=VALUE``."""
     return {name: value for name, _, value in (text.partition("=") for text in texts)}
 
 
@@ -94,18 +98,20 @@ def _dtype(name: str) -> Any:
     return np.dtype(name)
 
 
-def new_array(dtype: str, sizes: str, random: np.random.Generator | None, text: str) -> Any:
+def new_array(dtype_name: str, sizes: str, random: np.random.Generator | None, text: str) -> Any:
     """Return an array with random numbers, or zeros without a generator."""
-    kind = _dtype(dtype)
+    dtype = _dtype(dtype_name)
     shape = tuple(int(size) for size in sizes.split(",") if size)
-    if math.prod(shape) * kind.itemsize > 2**32:
+    if math.prod(shape) * dtype.itemsize > 2**32:
         raise bad_value(f"argument must have at most 4 GiB but got {text}.")
     if random is None:
-        return np.zeros(shape, kind)
+        return np.zeros(shape, dtype)
     values = random.standard_normal(shape, dtype=np.float32)
-    if kind.kind == "b":
+    if dtype.kind == "b":
         return values > 0
-    return values.astype(kind) if kind.kind in "fV" else (values * 100).astype(np.int64).astype(kind)
+    if dtype.kind in "fV":  # V is the kind of ml_dtypes' bfloat16
+        return values.astype(dtype)
+    return (values * 100).astype(np.int64).astype(dtype)  # integers of several digits
 
 
 def read_array(file: str) -> Any:
@@ -152,14 +158,15 @@ def tiling_of(text: str) -> bytes:
             ) from None
     formats, values = "", []
     for field in text.split(","):
-        kind, _, number = field.partition("=")
-        if kind not in _FORMATS:
-            raise bad_value(f"tiling must have fields of {', '.join(_FORMATS)} but got {field}.")
-        formats += _FORMATS[kind]
+        c_type, _, number = field.partition("=")
+        if c_type not in _STRUCT_FORMATS:
+            raise bad_value(f"tiling must have fields of {', '.join(_STRUCT_FORMATS)} but got {field}.")
+        formats += _STRUCT_FORMATS[c_type]
         try:
-            values.append(float(number) if kind in ("float", "double") else int(number, 0))
-            struct.pack(_FORMATS[kind], values[-1])
+            values.append(float(number) if c_type in ("float", "double") else int(number, 0))
+            struct.pack(_STRUCT_FORMATS[c_type], values[-1])
         except (ValueError, struct.error):
-            raise bad_value(f"tiling must have a {kind} but got {field}.") from None
-    largest = max(formats, key=struct.calcsize)
-    return struct.pack(f"{formats}0{largest}", *values)
+            raise bad_value(f"tiling must have a {c_type} but got {field}.") from None
+    # Zero elements of the largest type pad the end as in C.
+    largest_format = max(formats, key=struct.calcsize)
+    return struct.pack(f"{formats}0{largest_format}", *values)

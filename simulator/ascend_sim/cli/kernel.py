@@ -31,7 +31,7 @@ from ascend_sim.operator_sources import Tiling
 from ascend_sim.package import Refused
 
 FAILED = 1
-_OPERATOR = "An operator by its definition"
+_PANEL = "An operator by its definition"
 
 
 def kernel(
@@ -53,36 +53,36 @@ def kernel(
     ] = DEFAULT_SOC,
     definition: Annotated[
         Path | None,
-        typer.Option(help="The file with the operator's definition (OP_ADD).", rich_help_panel=_OPERATOR),
+        typer.Option(help="The file with the operator's definition (OP_ADD).", rich_help_panel=_PANEL),
     ] = None,
     operator: Annotated[
-        str, typer.Option(help="The operator, if the definition has several.", rich_help_panel=_OPERATOR)
+        str, typer.Option(help="The operator, if the definition has several.", rich_help_panel=_PANEL)
     ] = "",
     input_: Annotated[
         list[str] | None,
         typer.Option(
             "--input",
             help="NAME=FILE.npy or NAME=DTYPE:SIZES, an input of the definition.",
-            rich_help_panel=_OPERATOR,
+            rich_help_panel=_PANEL,
         ),
     ] = None,
     output: Annotated[
         list[str] | None,
         typer.Option(
             help="NAME=DTYPE:SIZES, NAME=DTYPE:SIZES=FILE.npy or NAME=FILE.npy, an output.",
-            rich_help_panel=_OPERATOR,
+            rich_help_panel=_PANEL,
         ),
     ] = None,
     attr: Annotated[
         list[str] | None,
-        typer.Option(help="NAME=VALUE, an attribute of the definition.", rich_help_panel=_OPERATOR),
+        typer.Option(help="NAME=VALUE, an attribute of the definition.", rich_help_panel=_PANEL),
     ] = None,
     sum_: Annotated[
         list[str] | None,
         typer.Option(
             "--sum",
             help="An output of sums by atomic copies, whose last bits depend on the cores.",
-            rich_help_panel=_OPERATOR,
+            rich_help_panel=_PANEL,
         ),
     ] = None,
     block_dim: Annotated[int, typer.Option(min=1, help="Number of blocks, each on one core.")] = 1,
@@ -131,20 +131,20 @@ def kernel(
     """Compile a kernel file, run a kernel on simulated cores, check every rule.
 
     An argument is ROLE:FILE.npy, ROLE:DTYPE[SIZES], ROLE:DTYPE[SIZES]=FILE.npy or
-    null. The role is in, out, part (an output of which the kernel leaves bytes
+    null. The role is in, out, part (an output that the kernel may leave partly
     unwritten), inout, or sum (sums of atomic copies, whose last bits depend on
-    the order of the cores). New arrays hold random numbers, those with role out
-    or part zeros; =FILE.npy writes the result. The reference gets the inputs in
+    the order of the cores). New arrays hold random numbers; with role out or part
+    they hold zeros. =FILE.npy writes the result. The reference gets the inputs in
     their order.
 
-    With --definition the kernel is that of an operator, and its own host code
-    gives the launch: the definition the types, the files of --tiling the blocks,
-    the key, the tiling data and the workspace. --input, --output and --attr use
-    the names of the definition; NAME=FILE.npy or NAME=DTYPE:SIZES, and =FILE.npy
-    behind an output writes it. Leave out optional inputs; repeat --input for a
-    list of tensors. The reference gets inputs and attributes by name and returns
-    a dict with an array for each output, or a pair: the array and the largest
-    permitted differences.
+    With --definition the kernel is that of an operator. The definition determines
+    the types. The files of --tiling determine the blocks, the key, the tiling data
+    and the workspace. --input, --output and --attr use the names of the
+    definition. A tensor is NAME=FILE.npy or NAME=DTYPE:SIZES; =FILE.npy after an
+    output writes it. Leave out optional inputs; repeat --input for a list of
+    tensors. The reference gets inputs and attributes by name. It returns a dict
+    with an array for each output, or a pair: the array and the largest permitted
+    differences.
 
     A launch on several cores runs twice: with the cores in ascending, then in
     descending order. Outputs and the timeline are written only if the kernel
@@ -168,21 +168,21 @@ def kernel(
       --tiling op_host/scaled_add_tiling.cpp --input x=float16:8,100 \\
       --input y=float16:8,100 --attr scale=0.5 --output z=float16:8,100=z.npy
     """
-    if must := unreadable(source):
-        raise usage_error(f"[sim] source {must}")
-    if trace is not None and (must := unwritable(trace)):
-        raise usage_error(f"[sim] trace {must}")
+    if fault := unreadable(source):
+        raise usage_error(f"[sim] source {fault}")
+    if trace is not None and (fault := unwritable(trace)):
+        raise usage_error(f"[sim] trace {fault}")
     try:
-        compare = _reference_of(reference)
-        given = Tiling(b"", tiling_key, block_dim, workspace)
+        reference_function = _reference_of(reference)
+        tiling_values = Tiling(b"", tiling_key, block_dim, workspace)
         with tempfile.TemporaryDirectory() as folder:
-            draft = Path(folder) / "trace.json"
+            unfinished_trace = Path(folder) / "trace.json"
             options = Options(
                 soc=soc,
                 lenient=tuple(rule for rule in lenient.split(",") if rule),
-                # CANN inserts it in the kernels of operators; a kernel that is compiled alone decides itself.
+                # As in CANN: on for an operator's kernel, off for a kernel without a definition.
                 auto_sync=definition is not None if auto_sync is None else auto_sync,
-                trace_path=None if trace is None else str(draft),
+                trace_path=None if trace is None else str(unfinished_trace),
                 trace_cores=cores,
                 figures=figures_of(figure or ()),
             )
@@ -194,11 +194,10 @@ def kernel(
                     )
                 files = OperatorFiles(source, entry, definition, operator, tiling or (), include or ())
                 call = CallTexts(input_ or (), output or (), attr or (), sum_ or (), seed)
-                outcome = run_operator(files, call, given, options, compare)
+                outcome = run_operator(files, call, tiling_values, options, reference_function)
             else:
-                if name := next(
-                    (n for n in (*(input_ or ()), *(output or ()), *(attr or ()), operator) if n), ""
-                ):
+                operator_texts = (*(input_ or ()), *(output or ()), *(attr or ()), operator)
+                if name := next(filter(None, operator_texts), ""):
                     raise bad_value(f"definition must be given for names of tensors but got only {name}.")
                 if not entry:
                     raise bad_value("entry must name the __global__ function but got nothing.")
@@ -209,11 +208,12 @@ def kernel(
                     defines=macros_of(define or ()),
                     include=include or (),
                 )
-                given = replace(given, data=struct_of(tiling or ()))
-                outcome = _run_entry(compiled, arguments_of(arguments or (), seed), given, options, compare)
+                tiling_values = replace(tiling_values, data=struct_of(tiling or ()))
+                kernel_arguments = arguments_of(arguments or (), seed)
+                outcome = _run_entry(compiled, kernel_arguments, tiling_values, options, reference_function)
                 outcome.call = f"{source.name}: {entry}"
             if trace is not None:
-                with draft.open("rb") as written, replacing(trace, "wb") as stream:
+                with unfinished_trace.open("rb") as written, replacing(trace, "wb") as stream:
                     shutil.copyfileobj(written, stream)
         for argument in outcome.arguments:
             argument.write()
@@ -234,12 +234,12 @@ def kernel(
     if difference is None:
         return
     if not json_:
-        equal = "equal to" if difference.largest == 0 else f"at most {difference.largest:g} from"
-        print(f"{equal} {reference}")
+        relation = "equal to" if difference.largest == 0 else f"at most {difference.largest:g} from"
+        print(f"{relation} {reference}")
     if not difference.is_within:
-        most = "within its tolerances" if outcome.has_tolerances else f"at most {within:g}"
+        rule = "within its tolerances" if outcome.has_tolerances else f"at most {within:g}"
         print(
-            f"[sim] difference from {reference} must be {most} but got {difference.largest:g}.",
+            f"[sim] difference from {reference} must be {rule} but got {difference.largest:g}.",
             file=sys.stderr,
         )
         raise typer.Exit(FAILED)
@@ -250,14 +250,16 @@ def _run_entry(
     arguments: list[KernelArgument],
     tiling: Tiling,
     options: Options,
-    compare: Callable[..., Any] | None,
+    reference_function: Callable[..., Any] | None,
 ) -> Outcome:
     """Run an entry with arguments in its order."""
     inputs = [
-        g.argument.array.copy() for g in arguments if g.argument and not isinstance(g.argument, Out | Part)
+        item.argument.array.copy()
+        for item in arguments
+        if item.argument and not isinstance(item.argument, Out | Part)
     ]
     report = kernel.run(
-        *[g.argument for g in arguments],
+        *[item.argument for item in arguments],
         block_dim=tiling.block_dim,
         tiling=tiling.data,
         tiling_key=tiling.key,
@@ -265,8 +267,8 @@ def _run_entry(
         options=options,
     )
     outcome = Outcome("", report, arguments)
-    if compare is not None:
-        expected = compare(*inputs)
+    if reference_function is not None:
+        expected = reference_function(*inputs)
         results = expected if isinstance(expected, tuple) else (expected,)
         if len(results) != len(outcome.written):
             raise bad_value(f"reference must return {len(outcome.written)} outputs but got {len(results)}.")

@@ -19,7 +19,7 @@ from ascend_sim.library import DEFAULT_SOC, Options
 from ascend_sim.operator_definition import Definition
 from ascend_sim.operator_sources import OperatorSources, Tiling
 
-_SOURCES = (".cpp", ".cc", ".cxx")
+_SOURCE_SUFFIXES = (".cpp", ".cc", ".cxx")
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class OperatorFiles:
     entry: str
     definition: Path
     operator: str
-    tiling: Sequence[str]  # files, or a struct
+    tiling: Sequence[str]  # source files, or the text of a tiling struct
     include: Sequence[Path]
 
 
@@ -48,18 +48,18 @@ class CallTexts:
 def run_operator(
     files: OperatorFiles,
     texts: CallTexts,
-    given: Tiling,
+    tiling_values: Tiling,
     options: Options,
-    compare: Callable[..., Any] | None,
+    reference_function: Callable[..., Any] | None,
 ) -> Outcome:
     """Compile an operator and run one call.
 
     Args:
         files: of the operator.
         texts: the call.
-        given: block count, key and workspace for a tiling struct that is given as text.
+        tiling_values: block count, key and workspace for a tiling struct that is given as text.
         options: of the run.
-        compare: the reference.
+        reference_function: computes the expected outputs.
 
     Raises:
         ValueError, TypeError: an option is wrong, or the reference returns something else.
@@ -68,11 +68,11 @@ def run_operator(
     for root in files.include:
         if not root.is_dir():
             raise bad_value(f"include must be a folder but got {root}.")
-    tilings = [text for text in files.tiling if Path(text).suffix in _SOURCES]
+    tilings = [text for text in files.tiling if Path(text).suffix in _SOURCE_SUFFIXES]
     structs = [text for text in files.tiling if text not in tilings]
     for name, file in (("definition", files.definition), *(("tiling", Path(text)) for text in tilings)):
-        if must := unreadable(file):
-            raise bad_value(f"{name} {must}")
+        if fault := unreadable(file):
+            raise bad_value(f"{name} {fault}")
     sources = OperatorSources(
         files.source,
         definition=files.definition,
@@ -81,40 +81,40 @@ def run_operator(
         soc=options.soc or DEFAULT_SOC,
         operator=files.operator or None,
         entry=files.entry or None,
-        auto_sync=False,  # options have it
+        auto_sync=False,  # options.auto_sync of the run decides
     )
     call = _call_of(sources.definition, texts)
-    inputs = {name: _copied(value) for name, value in call.inputs.items()}
+    inputs = {name: _copy_of(value) for name, value in call.inputs.items()}
     report = sources.run(
         call.inputs,
         call.outputs,
         attributes=call.attributes,
         options=options,
-        tiling=replace(given, data=struct_of(structs)) if structs else None,
+        tiling=replace(tiling_values, data=struct_of(structs)) if structs else None,
         sums=texts.sums,
     )
     used = report.tiling
-    more = {"blocks": used.block_dim, "tiling_key": used.key, "workspace_bytes": used.workspace_bytes}
-    outcome = Outcome(sources.definition.name, report, call.arguments, None, more)
-    if compare is not None:
-        names = [g.text for g in call.arguments if g.argument and g.argument.role]
-        outcome.expected = _expected(compare(**inputs, **call.attributes), names)
+    entries = {"blocks": used.block_dim, "tiling_key": used.key, "workspace_bytes": used.workspace_bytes}
+    outcome = Outcome(sources.definition.name, report, call.arguments, None, entries)
+    if reference_function is not None:
+        names = [item.text for item in call.arguments if item.argument and item.argument.role]
+        outcome.expected = _expected_results(reference_function(**inputs, **call.attributes), names)
     return outcome
 
 
-def _expected(found: Any, names: Sequence[str]) -> list[tuple[Any, Any]]:
-    """The reference's results in the order of the arguments."""
-    if not isinstance(found, dict) or set(found) != set(names):
+def _expected_results(results: Any, names: Sequence[str]) -> list[tuple[Any, Any]]:
+    """Return the reference's results, each with its tolerances or None, in the order of the arguments."""
+    if not isinstance(results, dict) or set(results) != set(names):
         got = (
-            (", ".join(map(str, found)) or "an empty one")
-            if isinstance(found, dict)
-            else type(found).__name__
+            (", ".join(map(str, results)) or "an empty one")
+            if isinstance(results, dict)
+            else type(results).__name__
         )
         raise bad_value(f"reference must return a dict of {', '.join(names)} but got {got}.")
-    return [found[name] if isinstance(found[name], tuple) else (found[name], None) for name in names]
+    return [results[name] if isinstance(results[name], tuple) else (results[name], None) for name in names]
 
 
-def _copied(value: Any) -> Any:
+def _copy_of(value: Any) -> Any:
     return [array.copy() for array in value] if isinstance(value, list) else value.copy()
 
 
@@ -131,38 +131,38 @@ class _Call:
 def _call_of(definition: Definition, texts: CallTexts) -> _Call:
     """Read the texts of a call. New inputs hold random numbers."""
     call, random = _Call(), np.random.default_rng(texts.seed)
-    in_place = {p.name for p in definition.outputs} & {p.name for p in definition.inputs}
-    lists = {p.name for p in (*definition.inputs, *definition.outputs) if p.is_list}
+    in_place = definition.in_place
+    lists = {p.name for p in definition.parameters if p.is_list}
     for text in texts.inputs:
-        name, source, file = _parts(text, "input")
+        name, source, file = _split_text(text, "input")
         if file is not None and name not in in_place:
             raise bad_value(f"input must be written in place to get a file but got {text}.")
-        array = _array(source, random, text)
+        array = _read_or_make_array(source, random, text)
         role: Any = Sum if name in texts.sums else InOut if name in in_place else In
         call.arguments.append(KernelArgument(name, role(array, name), file))
-        _add(call.inputs, name, array, is_list=name in lists)
+        _add_array(call.inputs, name, array, is_list=name in lists)
     for text in texts.outputs:
-        name, source, file = _parts(text, "output")
-        if Path(source).suffix == ".npy" and file is None:  # its shape and type, and the file of the result
-            array, file = np.zeros_like(_array(source, None, text)), Path(source)
-        else:
-            array = _array(source, None, text)
+        name, source, file = _split_text(text, "output")
+        array = _read_or_make_array(source, None, text)
+        if Path(source).suffix == ".npy" and file is None:
+            # The file gives the shape and the type, and receives the result.
+            array, file = np.zeros_like(array), Path(source)
         role = Sum if name in texts.sums else Out
         call.arguments.append(KernelArgument(name, role(array, name), file))
-        _add(call.outputs, name, array, is_list=name in lists)
+        _add_array(call.outputs, name, array, is_list=name in lists)
     for argument in call.arguments:
-        if argument.file is not None and (must := unwritable(argument.file)):
-            raise bad_value(f"argument {must}")
-    types = {a.name: a.type for a in definition.attributes}
+        if argument.file is not None and (fault := unwritable(argument.file)):
+            raise bad_value(f"argument {fault}")
+    attribute_types = {a.name: a.type for a in definition.attributes}
     for text in texts.attributes:
         name, equals, value = text.partition("=")
         if not equals:
             raise bad_value(f"attr must be NAME=VALUE but got {text}.")
-        call.attributes[name] = value if types.get(name) == "str" else _json(value, text)
+        call.attributes[name] = value if attribute_types.get(name) == "str" else _parse_json(value, text)
     return call
 
 
-def _add(arrays: dict[str, Any], name: str, array: Any, *, is_list: bool) -> None:
+def _add_array(arrays: dict[str, Any], name: str, array: Any, *, is_list: bool) -> None:
     if is_list:
         arrays.setdefault(name, []).append(array)
     elif name in arrays:
@@ -171,7 +171,7 @@ def _add(arrays: dict[str, Any], name: str, array: Any, *, is_list: bool) -> Non
         arrays[name] = array
 
 
-def _parts(text: str, kind: str) -> tuple[str, str, Path | None]:
+def _split_text(text: str, kind: str) -> tuple[str, str, Path | None]:
     """Split NAME=SOURCE or NAME=SOURCE=FILE."""
     name, equals, rest = text.partition("=")
     source, has_file, file = rest.partition("=")
@@ -182,19 +182,19 @@ def _parts(text: str, kind: str) -> tuple[str, str, Path | None]:
     return name, source, Path(file) if has_file else None
 
 
-def _array(source: str, random: np.random.Generator | None, text: str) -> Any:
+def _read_or_make_array(source: str, random: np.random.Generator | None, text: str) -> Any:
     dtype, colon, sizes = source.partition(":")
     if colon and Path(source).suffix != ".npy":
         if not all(part.isdigit() for part in sizes.split(",") if part):
             raise bad_value(f"sizes must be numbers such as 4,256 but got {text}.")
         return new_array(dtype, sizes, random, text)
     array = read_array(source)
-    if array.dtype == "V2":  # how NumPy writes the bfloat16 of ml_dtypes
+    if array.dtype == "V2":  # NumPy writes ml_dtypes' bfloat16 as two bytes without a type
         return array.view(new_array("bfloat16", "0", None, text).dtype)
     return array
 
 
-def _json(value: str, text: str) -> Any:
+def _parse_json(value: str, text: str) -> Any:
     try:
         return json.loads(value)
     except ValueError:

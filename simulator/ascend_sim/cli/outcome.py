@@ -34,26 +34,26 @@ class Outcome:
         call: the name of the kernel.
         report: of the run.
         arguments: all arrays.
-        expected: for each written array the reference's result and its tolerances, or None; None without a
-            reference.
-        more: further entries of the report.
+        expected: for each written array, a pair: the reference's result, and its tolerances or None. None
+            without a reference.
+        extras: further entries of the printed report.
     """
 
     call: str
     report: Report
     arguments: list[KernelArgument]
     expected: list[tuple[Any, Any]] | None = None
-    more: dict[str, Any] = field(default_factory=dict)
+    extras: dict[str, Any] = field(default_factory=dict)
 
     @property
     def written(self) -> list[Any]:
         """The arrays that the kernel has written."""
-        return [g.argument.array for g in self.arguments if g.argument and g.argument.role]
+        return [item.argument.array for item in self.arguments if item.argument and item.argument.role]
 
     @property
     def has_tolerances(self) -> bool:
         """Whether the reference gives the largest permitted differences."""
-        return any(most is not None for _, most in self.expected or ())
+        return any(tolerances is not None for _, tolerances in self.expected or ())
 
     def difference(self, within: float) -> Difference | None:
         """Compare with the reference.
@@ -67,15 +67,17 @@ class Outcome:
         if self.expected is None:
             return None
         largest, is_within = 0.0, True
-        for (result, most), output in zip(self.expected, self.written, strict=True):
-            a, b = np.asarray(result).astype(np.float64), output.astype(np.float64)
-            if a.shape != b.shape:
-                raise bad_value(f"reference must return shape {list(b.shape)} but got {list(a.shape)}.")
+        for (result, tolerances), output in zip(self.expected, self.written, strict=True):
+            expected, got = np.asarray(result).astype(np.float64), output.astype(np.float64)
+            if expected.shape != got.shape:
+                shapes = f"{list(got.shape)} but got {list(expected.shape)}"
+                raise bad_value(f"reference must return shape {shapes}.")
+            is_equal = (expected == got) | (np.isnan(expected) & np.isnan(got))
             with np.errstate(invalid="ignore"):  # inf - inf
-                differences = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b))
+                differences = np.where(is_equal, 0.0, np.abs(expected - got))
             differences = np.where(np.isnan(differences), np.inf, differences)
             largest = max(largest, float(differences.max(initial=0.0)))
-            limit = within if most is None else np.asarray(most, np.float64)
+            limit = within if tolerances is None else np.asarray(tolerances, np.float64)
             is_within = is_within and bool((differences <= limit).all())
         return Difference(largest, is_within)
 
@@ -88,19 +90,19 @@ class Outcome:
             **self.report.summary,
             "warnings": self.report.warnings,
             "difference": largest,
-            **self.more,
+            **self.extras,
         }
 
     def show(self) -> None:
         """Print the report."""
         for warning in self.report.warnings:
             print(f"warning: {warning['text']}")
-        moved = {In: 1, Out: 1, Part: 1, InOut: 2, Sum: 2}  # reads and writes
-        given = [g.argument for g in self.arguments if g.argument]
-        minimum_bytes = sum(argument.array.nbytes * moved[type(argument)] for argument in given)
+        transfers = {In: 1, Out: 1, Part: 1, InOut: 2, Sum: 2}  # a read, a write, or both
+        given = [item.argument for item in self.arguments if item.argument]
+        minimum_bytes = sum(argument.array.nbytes * transfers[type(argument)] for argument in given)
         timeline.show({**self.report.summary, "call": self.call}, minimum_bytes, Console(highlight=False))
-        if self.more:
-            print(", ".join(f"{name.replace('_', ' ')} {value}" for name, value in self.more.items()))
-        for written in self.arguments:
-            if written.file is not None:
-                print(f"{written.text.partition('=')[0]} written to {written.file}")
+        if self.extras:
+            print(", ".join(f"{name.replace('_', ' ')} {value}" for name, value in self.extras.items()))
+        for item in self.arguments:
+            if item.file is not None:
+                print(f"{item.text.partition('=')[0]} written to {item.file}")

@@ -86,8 +86,8 @@ def run(
         raise usage_error(f"[sim] streams must be one of {', '.join(session.STREAMS)} but got {streams}.")
     if seed < 0:
         raise usage_error(f"[sim] seed must be at least 0 but got {seed}.")
-    if report is not None and (must := unwritable(report)):
-        raise usage_error(f"[sim] report {must}")
+    if report is not None and (fault := unwritable(report)):
+        raise usage_error(f"[sim] report {fault}")
     try:
         if not session.is_simulated(soc):
             raise usage_error(
@@ -97,13 +97,13 @@ def run(
         with tempfile.TemporaryDirectory(prefix="ascend-sim-") as folder:
             environment = session.environment(command, soc, Path(folder), streams=streams, seed=seed)
             status = session.run(command, environment)
-            done = session.read_reports(Path(folder), soc)
+            session_report = session.read_reports(Path(folder), soc)
     except Unavailable as error:
         raise usage_error(str(error)) from None
-    session.print_report(done, lambda line: print(f"{program}: {line}", file=sys.stderr))
-    status = status or (0 if done.is_clean else NOT_CLEAN)
+    session.print_report(session_report, lambda line: print(f"{program}: {line}", file=sys.stderr))
+    status = status or (0 if session_report.is_clean else NOT_CLEAN)
     if report is not None:
         with replacing(report) as stream:
-            json.dump(done.as_json() | {"exit_status": status}, stream, indent=1)
+            json.dump(session_report.as_json() | {"exit_status": status}, stream, indent=1)
             stream.write("\n")
     raise typer.Exit(status)

@@ -34,8 +34,8 @@ def trace(
 
       ascend-sim trace gelu.json --plot gelu.png
     """
-    if plot is not None and (must := unwritable(plot) or timeline_plot.refusal(plot)):
-        raise usage_error(f"[trace] plot {must}")
+    if plot is not None and (fault := unwritable(plot) or timeline_plot.refusal(plot)):
+        raise usage_error(f"[trace] plot {fault}")
     try:
         contents = json.loads(file.read_text())
         summary = {"call": file.name, **_summary_of(contents)}
@@ -52,19 +52,19 @@ def trace(
     if json_:
         print(json.dumps(summary, indent=1))
         return
-    moved = int(summary["bytes_read"] + summary["bytes_written"])
-    timeline.show(summary, moved, Console(highlight=False))
+    moved_bytes = int(summary["bytes_read"] + summary["bytes_written"])
+    timeline.show(summary, moved_bytes, Console(highlight=False))
     if plot is not None:
         print(f"plot written to {plot}")
 
 
 def _summary_of(contents: Any) -> dict[str, Any]:
-    """Return the summary in a timeline's file."""
+    """Return the summary from the contents of a timeline's file."""
     for key in ("otherData", "summary"):
         if not isinstance(contents, dict) or not isinstance(contents.get(key), dict):
             raise ValueError(f"it has no {key}")
         contents = contents[key]
-    found: dict[str, Any] = contents
-    if missing := timeline.missing_in(found):
+    summary: dict[str, Any] = contents
+    if missing := timeline.missing_in(summary):
         raise ValueError(f"its summary has no {missing}")
-    return found
+    return summary

@@ -40,11 +40,11 @@ class TorchNpu:
     torch_folder: Path
 
     def libraries(self) -> list[Path]:
-        """torch_npu's own shared libraries."""
+        """Return torch_npu's own shared libraries."""
         return sorted(self.folder.rglob("*.so"))
 
     def other_libraries(self) -> list[Path]:
-        """Libraries that torch_npu finds without CANN: torch's, and those that its wheel bundles."""
+        """Return the libraries that torch_npu finds without CANN: torch's, and those of its wheel."""
         folders = [self.torch_folder / "lib", self.folder.parent / "torch_npu.libs"]
         return sorted(path for folder in folders if folder.is_dir() for path in folder.glob("*.so*"))
 
@@ -71,16 +71,16 @@ def python_of(command: list[str]) -> str:
 
 
 def torch_npu_of(python: str) -> TorchNpu:
-    """The torch_npu that this Python imports."""
+    """Return the torch_npu that this Python imports."""
     remedy = "Name another: ascend-sim run -- PATH …"
     try:
-        done = subprocess.run([python, "-c", _PROBE], capture_output=True, text=True, timeout=PROBE_SECONDS)
+        probe = subprocess.run([python, "-c", _PROBE], capture_output=True, text=True, timeout=PROBE_SECONDS)
     except (OSError, subprocess.TimeoutExpired):
         raise Unavailable("python", f"{python} does not run", remedy) from None
     try:
-        found = json.loads(done.stdout.splitlines()[-1])
+        found = json.loads(probe.stdout.splitlines()[-1])
     except (ValueError, IndexError):
-        cause = "".join(f": {line}" for line in done.stderr.splitlines()[-1:])
+        cause = "".join(f": {line}" for line in probe.stderr.splitlines()[-1:])
         raise Unavailable("python", f"{python} does not run a program{cause}", remedy) from None
     for name in ("torch", "torch_npu"):
         if found[name] is None:

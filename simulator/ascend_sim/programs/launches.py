@@ -1,4 +1,4 @@
-"""Programs that launch their own kernels: ``kernel<<<blocks, l2ctrl, stream>>>(arguments)``."""
+"""Compile programs that launch their own kernels: ``kernel<<<blocks, l2ctrl, stream>>>(arguments)``."""
 
 from __future__ import annotations
 
@@ -53,26 +53,21 @@ def build_program(
     output = Path(output)
     paths = [Path(source) for source in sources]
     for source in paths:
-        if must := unreadable(source):
-            raise bad_value(f"source {must}")
-    if must := unwritable(output):
-        raise bad_value(f"output {must}")
+        if fault := unreadable(source):
+            raise bad_value(f"source {fault}")
+    if fault := unwritable(output):
+        raise bad_value(f"output {fault}")
     aicore = AICORE[compile_soc(soc)]
     libraries = [folders.library(stem) for stem in ("ascend_sim", "ascend_sim_cann")]
     root = folders.root()
     command = [*shlex.split(compiler()), *_FLAGS, f"-D__CCE_AICORE__={aicore}", "-DASCEND_SIM_PROGRAM"]
     command += [f"-DASCEND_SIM_AUTO_SYNC={int(auto_sync)}"]
     command += [f"-D{name}={value}" for name, value in (defines or {}).items()]
-    own = dict.fromkeys(source.resolve().parent for source in paths)
-    command += [f"-I{f}" for f in (*own, *include, root / "cann/include", root / "include", root)]
-    command += [
-        "-include",
-        "tiling_prelude.h",
-        "-include",
-        "kernel_operator.h",
-        "-include",
-        "ascendc/launch.h",
-    ]
+    source_folders = dict.fromkeys(source.resolve().parent for source in paths)
+    include_folders = (*source_folders, *include, root / "cann/include", root / "include", root)
+    command += [f"-I{path}" for path in include_folders]
+    for header in ("tiling_prelude.h", "kernel_operator.h", "ascendc/launch.h"):
+        command += ["-include", header]
     command += flags
     with tempfile.TemporaryDirectory() as folder:
         for number, source in enumerate(paths):
@@ -84,7 +79,7 @@ def build_program(
         # The archive has the host functions of library functions, such as GetGeluMaxMinTmpSize.
         command += ["-o", str(output), str(folders.archive("ascend_sim_host")), *map(str, libraries)]
         command += [f"-Wl,-rpath,{libraries[0].parent}", "-pthread"]
-        done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode != 0:
-        raise CompileFailed(done.stderr)
+        completed = subprocess.run(command, capture_output=True, text=True)
+    if completed.returncode != 0:
+        raise CompileFailed(completed.stderr)
     return output

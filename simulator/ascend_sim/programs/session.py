@@ -26,21 +26,22 @@ DEFAULT_CHIP = "Ascend910B2"
 FAMILIES = {"Ascend910B": 24, "Ascend910_93": 24, "Ascend310P": 10}
 
 STARTUP = Path(__file__).parent / "startup"
+# The signals that are sent on to the command.
 FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 
 
 def chips() -> list[str]:
-    """The chips that programs run on, by CANN's names; the first is the default."""
+    """Return the chips that programs run on, by CANN's names; the first is the default."""
     named = [str(p["name"]) for p in load().profiles() if _family_of(str(p["name"]))]
     return sorted(dict.fromkeys(named), key=lambda name: name != DEFAULT_CHIP)
 
 
 def _family_of(chip: str) -> str | None:
-    return next((f for f in FAMILIES if re.match(re.escape(f) + "[0-9]", chip)), None)
+    return next((family for family in FAMILIES if re.match(re.escape(family) + "[0-9]", chip)), None)
 
 
 def is_simulated(soc: str) -> bool:
-    """Whether ``soc`` is one of :func:`chips`, or ``NAME:CORES`` with values that can be simulated.
+    """Return whether ``soc`` is one of :func:`chips`, or ``NAME:CORES`` with values that can be simulated.
 
     The second form is for future chips: a new name of a known family, and the number of AI cores.
     """
@@ -59,10 +60,10 @@ STREAMS = ("asynchronous", "immediate")  # the first is the default
 def environment(
     command: list[str], soc: str, reports: Path, *, streams: str = STREAMS[0], seed: int = 0
 ) -> dict[str, str]:
-    """The environment variables of the command.
+    """Return the environment variables of the command.
 
-    A program of ``ascend-sim program`` is linked with the simulated CANN. Any other one needs torch_npu; the
-    libraries with CANN's names are built if needed.
+    A program of ``ascend-sim program`` is linked with the simulated CANN. Any other command needs torch_npu.
+    Its libraries with CANN's names are built if they are missing.
     """
     library = folders.library("ascend_sim_cann")
     variables = dict(os.environ)
@@ -73,9 +74,8 @@ def environment(
         variables["PYTHONPATH"] = _path(STARTUP, variables.get("PYTHONPATH"))
         variables["ASCEND_HOME_PATH"] = str(folder / stubs.HOME)
         variables["ASCEND_OPP_PATH"] = str(folder / stubs.HOME / "opp")
-        variables.setdefault(
-            "PYTORCH_NO_NPU_MEMORY_CACHING", "0"
-        )  # use torch_npu's cache, as on real machines
+        # 0 turns torch_npu's cache on, as on real machines.
+        variables.setdefault("PYTORCH_NO_NPU_MEMORY_CACHING", "0")
         variables.pop("TORCH_DEVICE_BACKEND_AUTOLOAD", None)  # may be 0 on a machine without CANN
     variables["ASCEND_SIM_SOC"] = soc
     variables["ASCEND_SIM_REPORT_DIR"] = str(reports)
@@ -94,7 +94,7 @@ def _path(*parts: Path | str | None) -> str:
 
 
 def run(command: list[str], env: dict[str, str]) -> int:
-    """Run the command. Returns its exit status, or 128 plus the signal's number if a signal ended it."""
+    """Run the command. Return its exit status, or 128 plus the signal's number if a signal ended it."""
     try:
         child = subprocess.Popen(command, env=env)
     except OSError as error:
@@ -115,13 +115,13 @@ def _forwarding(child: subprocess.Popen[bytes]) -> Iterator[None]:
         if number not in from_terminal:
             child.send_signal(number)
 
-    before: dict[signal.Signals, Any] = {}
+    previous_handlers: dict[signal.Signals, Any] = {}
     try:
         for number in FORWARDED:
-            before[number] = signal.signal(number, forward)
+            previous_handlers[number] = signal.signal(number, forward)
         yield
     finally:
-        for number, handler in before.items():
+        for number, handler in previous_handlers.items():
             signal.signal(number, handler)
 
 
@@ -131,55 +131,44 @@ class SessionReport:
 
     soc: str
     processes: int = 0
-    without_end: int = 0  # killed, or ended by os._exit: last launches and fallbacks may be missing
+    processes_without_end: int = 0  # killed, or ended by os._exit: last launches and fallbacks may be missing
     launches: Counter[str] = field(default_factory=Counter)
     fallbacks: Counter[str] = field(default_factory=Counter)
     not_simulated: Counter[str] = field(default_factory=Counter)
     host_waits: Counter[str] = field(default_factory=Counter)
     timeline: list[dict[str, Any]] = field(default_factory=list)
-    broken_launches: int = 0  # launches that broke a rule
-    violations: list[str] = field(default_factory=list)
-    damage: list[str] = field(default_factory=list)
+    launches_with_violations: int = 0
+    rule_violations: list[str] = field(default_factory=list)
+    guard_damage: list[str] = field(default_factory=list)
     races: list[str] = field(default_factory=list)
     race_count: int = 0
-    freed: list[str] = field(default_factory=list)  # uses of freed memory
+    freed_memory: list[str] = field(default_factory=list)  # its uses
     bytes_not_freed: int = 0
     streams: str = STREAMS[0]
     seed: int = 0
 
     @property
     def is_clean(self) -> bool:
-        """Whether every call was simulated, without rule violations, damaged guard zones, races, or uses of
-        freed memory.
+        """Return whether every call was simulated, and no error was found.
 
         With torch_npu's queue, a call that is not simulated leaves undefined data and no error.
         """
-        wrong = (self.broken_launches, self.damage, self.race_count, self.freed, self.not_simulated)
-        return not any(wrong)
+        memory_errors = (self.guard_damage, self.race_count, self.freed_memory)
+        return not any((self.launches_with_violations, *memory_errors, self.not_simulated))
 
     def as_json(self) -> dict[str, Any]:
-        """The contents of the --report file."""
-        found = {
-            _JSON_NAMES.get(name, name): dict(value.most_common()) if isinstance(value, Counter) else value
+        """Return the contents of the --report file."""
+        contents = {
+            name: dict(value.most_common()) if isinstance(value, Counter) else value
             for name, value in vars(self).items()
         }
-        on_timeline = {run["operator"] for run in self.timeline}
-        left_off = sum(self.launches[name] for name in on_timeline) - len(self.timeline)
-        return {"simulated": True, **found, "timeline_left_off": left_off}
-
-
-# Attributes that have another name in the --report file.
-_JSON_NAMES = {
-    "without_end": "processes_without_end",
-    "broken_launches": "launches_with_violations",
-    "violations": "rule_violations",
-    "damage": "guard_damage",
-    "freed": "freed_memory",
-}
+        operators = {run["operator"] for run in self.timeline}
+        left_off = sum(self.launches[name] for name in operators) - len(self.timeline)
+        return {"simulated": True, **contents, "timeline_left_off": left_off}
 
 
 def read_reports(folder: Path, soc: str) -> SessionReport:
-    """The merged reports that the processes wrote to ``folder``."""
+    """Return one report for all reports that the processes wrote to ``folder``."""
     report = SessionReport(soc)
     for path in sorted(folder.glob("*.json")):
         found = json.loads(path.read_text())
@@ -187,7 +176,7 @@ def read_reports(folder: Path, soc: str) -> SessionReport:
             report.fallbacks.update(found["fallbacks"])
             continue
         report.processes += 1
-        report.without_end += not found["ended"]
+        report.processes_without_end += not found["ended"]
         report.launches.update(found["launches"])
         report.not_simulated.update(found["not_simulated"])
         report.host_waits.update(found["host_waits"])
@@ -195,15 +184,15 @@ def read_reports(folder: Path, soc: str) -> SessionReport:
         for run in found["kernel_runs"]:
             report.timeline.append({"process": report.processes, "begin": begin, **run})
             begin += run["microseconds"]
-        report.damage += found["damage"]
+        report.guard_damage += found["damage"]
         report.races += found["races"]
         report.race_count += found["race_count"]
-        report.freed += found["freed"]
+        report.freed_memory += found["freed"]
         report.streams, report.seed = found["streams"], found["seed"]
-        report.broken_launches += found["broken_launches"]
+        report.launches_with_violations += found["broken_launches"]
         report.bytes_not_freed += found["bytes_not_freed"]
         for broken in found["broken"]:
-            report.violations += [
+            report.rule_violations += [
                 f"{broken['operator']}: {error['text']}" for error in broken["report"]["errors"]
             ]
     return report
@@ -215,12 +204,12 @@ def print_report(report: SessionReport, print_line: Callable[[str], None]) -> No
     if not report.processes:
         print_line("no process used the simulated NPU.")
         return
-    if report.without_end:
-        print_line(f"{report.without_end} of {report.processes} processes ended without a final report.")
-    print_line(f"launches: {_counted(report.launches)}")
-    print_line(f"host fallbacks: {_counted(report.fallbacks)}")
+    if without_end := report.processes_without_end:
+        print_line(f"{without_end} of {report.processes} processes ended without a final report.")
+    print_line(f"launches: {_format_counts(report.launches)}")
+    print_line(f"host fallbacks: {_format_counts(report.fallbacks)}")
     if report.not_simulated:
-        print_line(f"calls that are not simulated: {_counted(report.not_simulated)}")
+        print_line(f"calls that are not simulated: {_format_counts(report.not_simulated)}")
         print_line(
             "  later results may be undefined; TASK_QUEUE_ENABLE=0 finds the call; add it to simulator/cann/"
         )
@@ -228,26 +217,27 @@ def print_report(report: SessionReport, print_line: Callable[[str], None]) -> No
         microseconds_of: Counter[str] = Counter()
         for run in report.timeline:
             microseconds_of[run["operator"]] += run["microseconds"]
-        each = ", ".join(f"{name} {us:.1f}" for name, us in microseconds_of.most_common())
-        print_line(f"simulated microseconds of kernels: {sum(microseconds_of.values()):.1f} ({each})")
+        by_operator = ", ".join(f"{name} {us:.1f}" for name, us in microseconds_of.most_common())
+        print_line(f"simulated microseconds of kernels: {sum(microseconds_of.values()):.1f} ({by_operator})")
     order = f", in a random order (--seed {report.seed})" if report.streams == STREAMS[0] else ""
+    broken, freed, damage = report.launches_with_violations, report.freed_memory, report.guard_damage
     for title, texts in (
-        (f"launches with rule violations: {report.broken_launches or 'none'}", report.violations),
+        (f"launches with rule violations: {broken or 'none'}", report.rule_violations),
         (f"streams: {report.streams}{order}; races: {report.race_count or 'none'}", report.races),
-        (f"uses of freed memory: {len(report.freed)}" if report.freed else "", report.freed),
-        (f"guard zones: {f'{len(report.damage)} overrun' if report.damage else 'intact'}", report.damage),
+        (f"uses of freed memory: {len(freed)}" if freed else "", freed),
+        (f"guard zones: {f'{len(damage)} overrun' if damage else 'intact'}", damage),
     ):
         for line in (title, *(f"  {text}" for text in texts)):
             if line:
                 print_line(line)
 
 
-SHOWN_NAMES = 6
+MAX_PRINTED_NAMES = 6
 
 
-def _counted(by_name: Counter[str]) -> str:
+def _format_counts(by_name: Counter[str]) -> str:
     if not by_name:
         return "none"
-    most = ", ".join(f"{name} {count}" for name, count in by_name.most_common(SHOWN_NAMES))
-    more = len(by_name) - SHOWN_NAMES
+    most = ", ".join(f"{name} {count}" for name, count in by_name.most_common(MAX_PRINTED_NAMES))
+    more = len(by_name) - MAX_PRINTED_NAMES
     return f"{by_name.total()} ({most}{f', and {more} more' if more > 0 else ''})"

@@ -1,9 +1,9 @@
-"""Libraries with the names of CANN's, for the installed torch_npu.
+"""Build libraries with the names of CANN's libraries, for the installed torch_npu.
 
-torch_npu's libraries list the shared libraries they need and their undefined symbols. Each function that
-libascend_sim_cann lacks becomes a stub that fails with an error when it is called. Each library of CANN
-becomes an empty library that links to both. The C++ compiler builds all of them once; they are cached below
-``$XDG_CACHE_HOME/ascend-sim``.
+torch_npu's libraries list the shared libraries that they need, and their undefined symbols. A symbol that
+libascend_sim_cann lacks becomes a stub: a function that fails with an error when it is called. Each library
+of CANN becomes an empty library that links to the stubs and to libascend_sim_cann. The C++ compiler builds
+all of them once; they are cached below ``$XDG_CACHE_HOME/ascend-sim``.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ LOADED_LATE = ("libopapi.so", "libnnopbase.so")
 _SYSTEM = re.compile(r"^(lib(c|m|dl|rt|pthread|util|gcc_s|stdc\+\+|gomp|z|python[\d.]+)\.so|ld-linux)")
 _PYTHON_SYMBOL = re.compile(r"^_?Py")
 _TORCH_SYMBOL = re.compile(r"^_ZNK?(2at|3c10|4c10d|5torch)")
+# Tables of virtual functions, VTTs, type information and its names.
 _DATA_SYMBOL = re.compile(r"^_ZT[VITS]")
 # C functions that return a status: their stubs return an error, and torch_npu raises it. Other stubs throw.
 _STATUS_SYMBOL = re.compile(r"^(acl(rt|mdl|op|prof|sys|dump)?(?!tdt)(?!Create|Get[A-Z]\w*Size)[A-Z]|Hccl)")
@@ -52,7 +53,7 @@ class Needs:
 
 
 def needs_of(npu: TorchNpu) -> Needs:
-    """The libraries and symbols of CANN that the libraries of ``npu`` list and do not define."""
+    """Return the libraries and symbols of CANN that the libraries of ``npu`` list and do not define."""
     own = [Elf.read(path) for path in npu.libraries()]
     others = [Elf.read(path) for path in npu.other_libraries()]
     defined = {name for elf in (*own, *others) for name in elf.defined}
@@ -61,14 +62,15 @@ def needs_of(npu: TorchNpu) -> Needs:
     symbols = {name for elf in own for name in elf.undefined if not _PYTHON_SYMBOL.match(name)} - defined
     system = _system_libraries(name for elf in own for name in elf.needed if _SYSTEM.match(name))
     symbols = {name for name in symbols if not any(hasattr(library, name) for library in system)}
-    if of_torch := sorted(filter(_TORCH_SYMBOL.match, symbols)):
-        missing = f"it lacks {len(of_torch)} symbols of torch_npu {npu.version}, such as {of_torch[0]}"
+    if torch_symbols := sorted(filter(_TORCH_SYMBOL.match, symbols)):
+        count, example = len(torch_symbols), torch_symbols[0]
+        missing = f"it lacks {count} symbols of torch_npu {npu.version}, such as {example}"
         raise Unavailable("torch", missing, "Install the same version of torch and torch_npu.")
     return Needs(tuple(sorted(sonames | set(LOADED_LATE))), tuple(sorted(symbols)))
 
 
 def _system_libraries(names: Iterable[str]) -> list[ctypes.CDLL]:
-    """The system's libraries of these names, opened, so that their symbols can be looked up."""
+    """Open the system's libraries of these names, for a search of their symbols."""
     opened = []
     for name in sorted(set(names)):
         with suppress(OSError):
@@ -108,7 +110,7 @@ class Elf:
 
 
 def source_of(symbols: Iterable[str]) -> str:
-    """The stubs of these symbols, as C++."""
+    """Return the stubs of these symbols, as C++. The stub of data is 32 zero words."""
     lines = [
         "#include <stdexcept>",
         "#include <string>",
@@ -129,13 +131,13 @@ def source_of(symbols: Iterable[str]) -> str:
 
 
 def cache_folder() -> Path:
-    """The folder below which the libraries are cached."""
+    """Return the folder below which the libraries are cached."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "ascend-sim"
 
 
 def key_of(npu: TorchNpu, library: Path) -> str:
-    """A cache key that depends on torch_npu, on libascend_sim_cann and on this file."""
+    """Return a cache key that depends on torch_npu, on libascend_sim_cann and on this file."""
     digest = hashlib.sha256()
     for path in (library, Path(__file__)):
         digest.update(hashlib.sha256(path.read_bytes()).digest())
@@ -145,24 +147,24 @@ def key_of(npu: TorchNpu, library: Path) -> str:
 
 
 def prepare(npu: TorchNpu, library: Path) -> Path:
-    """The folder with CANN's libraries for this torch_npu; builds them if the folder does not exist."""
+    """Return the folder with CANN's libraries for this torch_npu. Build them if the folder does not exist."""
     folder = cache_folder() / key_of(npu, library)
     if folder.is_dir():
         return folder
     needs = needs_of(npu)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        draft = Path(tempfile.mkdtemp(prefix=".draft-", dir=folder.parent))
+        unfinished = Path(tempfile.mkdtemp(prefix=".draft-", dir=folder.parent))
     except OSError as error:
         remedy = "Name a folder one may write in: XDG_CACHE_HOME=PATH."
         raise Unavailable("cache", f"{folder.parent}: {error.strerror}", remedy) from None
     try:
-        build(needs, library, draft)
-        draft.chmod(0o755)
+        build(needs, library, unfinished)
+        unfinished.chmod(0o755)
         with suppress(OSError):  # another process was there first; its libraries are the same
-            draft.rename(folder)
+            unfinished.rename(folder)
     finally:
-        shutil.rmtree(draft, ignore_errors=True)
+        shutil.rmtree(unfinished, ignore_errors=True)
     if not folder.is_dir():
         raise Unavailable("cache", f"{folder} cannot be made", "Name another folder: XDG_CACHE_HOME=PATH.")
     return folder
@@ -170,29 +172,30 @@ def prepare(npu: TorchNpu, library: Path) -> Path:
 
 def build(needs: Needs, library: Path, folder: Path) -> None:
     """Compile the stubs and the libraries that ``needs`` names into ``folder``."""
-    lacking = sorted(set(needs.symbols) - Elf.read(library).defined)
+    missing = sorted(set(needs.symbols) - Elf.read(library).defined)
     source = folder / "stubs.cpp"
-    source.write_text(source_of(lacking))
-    shared = [*compiler().split(), "-shared", "-fPIC", "-w"]
-    cann = [f"-L{library.parent}", "-Wl,--no-as-needed", f"-l:{library.name}"]
-    _compile([*shared, "-O1", str(source), f"-Wl,-soname,{STUBS}", *cann, "-o", str(folder / STUBS)])
+    source.write_text(source_of(missing))
+    compile_so = [*compiler().split(), "-shared", "-fPIC", "-w"]
+    cann_flags = [f"-L{library.parent}", "-Wl,--no-as-needed", f"-l:{library.name}"]
+    flags = ["-O1", f"-Wl,-soname,{STUBS}", *cann_flags]
+    _compile([*compile_so, str(source), *flags, "-o", str(folder / STUBS)])
     empty = folder / "empty.cpp"
     empty.write_text("")
     for soname in needs.sonames:
-        both = [*cann, f"-L{folder}", f"-l:{STUBS}"]
-        _compile([*shared, str(empty), f"-Wl,-soname,{soname}", *both, "-o", str(folder / soname)])
+        flags = [*cann_flags, f"-L{folder}", f"-l:{STUBS}"]
+        _compile([*compile_so, str(empty), f"-Wl,-soname,{soname}", *flags, "-o", str(folder / soname)])
     empty.unlink()
-    for part in HOME_FOLDERS:
-        (folder / HOME / part).mkdir(parents=True)
+    for name in HOME_FOLDERS:
+        (folder / HOME / name).mkdir(parents=True)
 
 
 def _compile(command: list[str]) -> None:
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=COMPILE_SECONDS)
+        completed = subprocess.run(command, capture_output=True, text=True, timeout=COMPILE_SECONDS)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Unavailable("C++ compiler", f"{command[0]} does not run: {error}", _COMPILER_REMEDY) from None
-    if done.returncode != 0:
-        errors = "\n".join(done.stderr.strip().splitlines()[:5])
+    if completed.returncode != 0:
+        errors = "\n".join(completed.stderr.strip().splitlines()[:5])
         raise Unavailable("C++ compiler", f"{command[0]} failed:\n{errors}", _COMPILER_REMEDY)
 
 

@@ -21,10 +21,10 @@ import pytest
 from ascend_sim import CompileFailed, KernelBroken, OperatorSources, Options, Tiling
 from ascend_sim.operator_definition import Definition, Parameter
 from ascend_sim.operator_host import HostCodeFailed
-from ascend_sim.operator_tensors import Launch, tensors_of
+from ascend_sim.operator_tensors import KernelArguments, tensors_of
 from ascend_sim.operator_types import copy_back, device_array
 from ascend_sim.package import Refused
-from ascend_sim.template_arguments import declarations
+from ascend_sim.template_arguments import read_declarations
 
 OPS = Path(__file__).resolve().parent / "sources" / "ops"
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "scaled_add"
@@ -153,7 +153,7 @@ DECLARED = """
     ],
 )
 def test_a_key_is_decoded_by_the_declaration(key, arguments, struct):
-    declared = declarations(DECLARED)
+    declared = read_declarations(DECLARED)
     if arguments is None:
         with pytest.raises(ValueError, match=f"tiling key must be one of ASCENDC_TPL_SEL but got {key}:"):
             declared.decode(key)
@@ -163,7 +163,7 @@ def test_a_key_is_decoded_by_the_declaration(key, arguments, struct):
 
 
 def test_a_kernel_without_declarations_has_none():
-    assert declarations("int x;") is None
+    assert read_declarations("int x;") is None
 
 
 # ---- kernels -------------------------------------------------------------------------------------------
@@ -405,9 +405,9 @@ def test_int4_is_packed_with_the_first_element_in_the_low_bits():
 def test_int4_outputs_are_copied_back():
     definition = Definition("Some", "some", (), (Parameter("y", 2, (29,), (2,), False),), ())
     y = np.zeros((1, 3)).astype(ml_dtypes.int4)
-    launch = Launch(*tensors_of(definition, {}, {"y": y}), ())
-    launch.arguments[0].array[...] = [0xE1, 0x07]
-    launch.finish()
+    arguments = KernelArguments(*tensors_of(definition, {}, {"y": y}), ())
+    arguments.arguments[0].array[...] = [0xE1, 0x07]
+    arguments.unpack_results()
     assert y.astype(int).tolist() == [[1, -2, 7]]
 
 

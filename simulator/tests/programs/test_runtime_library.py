@@ -465,4 +465,4 @@ def test_a_process_that_skips_its_exit_handlers_leaves_a_report_without_end(tmp_
     command = [sys.executable, "-c", source, str(folders.library("ascend_sim_cann"))]
     subprocess.run(command, env=environment, check=True)
     report = session.read_reports(tmp_path, "Ascend910B2")
-    assert (report.processes, report.without_end) == (1, 1)
+    assert (report.processes, report.processes_without_end) == (1, 1)

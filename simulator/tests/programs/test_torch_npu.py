@@ -69,7 +69,7 @@ def test_an_overrun_is_an_error_when_the_device_is_synchronized(simulated):
     message = "of 40 bytes had bytes 1 to 4 behind its last written"
     assert "RuntimeError" in done.stderr
     assert done.stderr.count(message) == 2  # when it is found, and in the exception
-    assert message in done.report.damage[0]
+    assert message in done.report.guard_damage[0]
     assert not done.report.is_clean
 
 
@@ -77,8 +77,8 @@ def test_an_overrun_is_an_error_when_the_device_is_synchronized(simulated):
 def test_an_overrun_without_a_later_check_is_reported_once(simulated, then):
     done = simulated.code(OVERRUN + then)
     assert done.status == 0  # no code can catch an exception at this point; ascend-sim run returns 1
-    assert len(done.report.damage) == 1
-    assert "of 40 bytes had bytes 1 to 4 behind its last written" in done.report.damage[0]
+    assert len(done.report.guard_damage) == 1
+    assert "of 40 bytes had bytes 1 to 4 behind its last written" in done.report.guard_damage[0]
 
 
 # ---- ascend-sim run ----------------------------------------------------------------------------------

@@ -112,6 +112,7 @@ void shift_right() { ShiftRight(ub<int32_t>(), ub<int32_t>(), int32_t(1), 16); }
 
 void pad_in() { DataCopyPad(ub<float>(), gm<float>(), {1, 4, 0, 0, 0}, {false, 0, 0, 0}); }  // not on ascend310p
 void pad_out() { DataCopyPad(gm<half>(), ub<half>(), {1, 4, 0, 0, 0}); }  // not on ascend310p
+void pad_value() { SetPadValue(1.0f); }  // not on ascend310p
 void pad_compact() { DataCopyPad<int32_t, PaddingMode::Compact>(gm<int32_t>(), ub<int32_t>(), DataCopyExtParams(1, 4, 0, 0, 0)); }  // not on ascend910b, ascend310p
 void copy_in_ub() { Copy(ub<float>(), ub<float>(), 64, 1, {1, 1, 8, 8}); }  // not on ascend310p
 void data_copy_in_ub() { DataCopy(ub<float>(), ub<float>(), 64); }

@@ -1,8 +1,8 @@
 """Host fallback: run on the host each operator of torch that has no stand-in.
 
 Simulated device memory is host memory, so torch's own CPU kernel can use an operator's tensors in place.
-:func:`install` replaces torch_npu's kernels in the dispatcher, except those of :data:`KEPT`, by torch's
-decomposition into other operators if there is one, else by a kernel that
+:func:`install` replaces torch_npu's kernels in the dispatcher, except those of :data:`KEPT`. The replacement
+is torch's decomposition into other operators if there is one, else a kernel that
 
 1. runs the earlier work of the current stream, and of other streams only what that work waits for,
 2. makes CPU tensors over the same memory, with the same storage, offset and strides, so that views and
@@ -46,7 +46,7 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-_FORMS = (".Tensor", ".Scalar", "_.Tensor", "_.Scalar")
+_OVERLOADS = (".Tensor", ".Scalar", "_.Tensor", "_.Scalar")
 
 # Operators whose torch_npu kernels work on the simulated runtime: those of memory and metadata, and those
 # whose aclnn functions libascend_sim_cann implements. A name without an overload includes all overloads.
@@ -60,11 +60,15 @@ KEPT = _words(
     neg neg_ arange arange.start arange.start_step arange.start_out
     """
 )
-KEPT |= {op + form for op in _words("add sub mul div") for form in (*_FORMS, ".out")}
-KEPT |= {op + form for op in _words("eq ne lt le gt ge") for form in (*_FORMS, ".Tensor_out", ".Scalar_out")}
+KEPT |= {op + overload for op in _words("add sub mul div") for overload in (*_OVERLOADS, ".out")}
+KEPT |= {
+    op + overload
+    for op in _words("eq ne lt le gt ge")
+    for overload in (*_OVERLOADS, ".Tensor_out", ".Scalar_out")
+}
 
 # Operators that accept CPU tensors beside tensors on the device.
-MIXED = _words(
+ACCEPT_CPU_TENSORS = _words(
     """
     index index_put index_put_ _index_put_impl_ _unsafe_index _unsafe_index_put _pack_padded_sequence
     _pad_packed_sequence _ctc_loss _ctc_loss_backward
@@ -74,6 +78,9 @@ MIXED = _words(
 _npu: Any = vars(torch).get("npu")  # torch_npu adds it
 _Library: Any = torch.library.Library
 RANDOM_STEP = 4  # a random operator advances the generator's offset by this; torch_npu needs multiples of 4
+# 2**64 over the golden ratio: consecutive operators get seeds that differ in many bits.
+SEED_STEP = 0x9E3779B97F4A7C15
+INT64_MAX = 2**63 - 1
 
 counts: collections.Counter[str] = collections.Counter()
 _libraries: list[Any] = []  # a Library removes its kernels when it is freed
@@ -93,9 +100,9 @@ class HostKernel:
         schema = op._schema
         self.arguments = schema.arguments
         self.by_name = {argument.name: argument for argument in schema.arguments}
-        self.may_mix = schema.name.split("::")[1] in MIXED
-        self.generator = next((a.name for a in schema.arguments if "Generator" in str(a.type)), None)
-        self.random = self.generator is not None or torch.Tag.nondeterministic_seeded in op.tags
+        self.accepts_cpu_tensors = schema.name.split("::")[1] in ACCEPT_CPU_TENSORS
+        self.generator_name = next((a.name for a in schema.arguments if "Generator" in str(a.type)), None)
+        self.is_random = self.generator_name is not None or torch.Tag.nondeterministic_seeded in op.tags
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the operator; the dispatcher passes positional arguments, then the keyword-only ones."""
@@ -110,7 +117,7 @@ class HostKernel:
         work.begin()
         with _counts_lock:
             counts[self.name] += 1
-        if self.random:
+        if self.is_random:
             results = self._run_random(host_args, host_kwargs, device)
         else:
             results = self.op(*host_args, **host_kwargs)
@@ -126,7 +133,7 @@ class HostKernel:
         """Make the operator a graph node. A run on copies of the arguments gives its results' shapes."""
         if {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output} & set(self.op.tags):
             work.begin()  # waits for the device, which fails in a capture
-        if self.random:
+        if self.is_random:
             raise RuntimeError(
                 f"{self.name} draws random numbers on the host: it cannot be captured (simulated)"
             )
@@ -150,19 +157,19 @@ class HostKernel:
 
     def _run_random(self, args: list[Any], kwargs: dict[str, Any], device: torch.device) -> Any:
         with _random_lock:
-            if self.generator is None:
+            if self.generator_name is None:
                 host_state = torch.get_rng_state()
                 try:
                     torch.default_generator.manual_seed(_next_seed(None, device))
                     return self.op(*args, **kwargs)
                 finally:
                     torch.set_rng_state(host_state)
-            position = next(i for i, a in enumerate(self.arguments) if a.name == self.generator)
+            position = next(i for i, a in enumerate(self.arguments) if a.name == self.generator_name)
             if position < len(args):
                 args = [*args]
                 args[position] = _host_generator(args[position], device)
             else:
-                kwargs[self.generator] = _host_generator(kwargs.get(self.generator), device)
+                kwargs[self.generator_name] = _host_generator(kwargs.get(self.generator_name), device)
             return self.op(*args, **kwargs)
 
 
@@ -207,7 +214,7 @@ class _Call:
         return view
 
     def check_devices(self) -> None:
-        if self.cpu_tensor is not None and self.device is not None and not self.kernel.may_mix:
+        if self.cpu_tensor is not None and self.device is not None and not self.kernel.accepts_cpu_tensors:
             raise RuntimeError(
                 f"Expected all tensors to be on the same device, but found at least two devices, "
                 f"{self.device} and cpu! (when checking arguments of {self.kernel.name}, simulated)"
@@ -260,7 +267,7 @@ class _Call:
         return any(tensor.untyped_storage().data_ptr() == address for tensor, _ in arguments)
 
     def to_device(self, result: Any, device: torch.device) -> Any:
-        """The operator's result on the device. A result that is an argument stays that argument."""
+        """Return the operator's result on the device. A result that is an argument stays that argument."""
         if isinstance(result, (list, tuple)):
             return type(result)(self.to_device(item, device) for item in result)
         if not isinstance(result, torch.Tensor):
@@ -284,9 +291,9 @@ class _Trial(NamedTuple):
 
 
 def _copy_of(view: torch.Tensor) -> torch.Tensor:
-    """A copy with the same strides, whose storage ends at the view's last element."""
-    reach = sum((size - 1) * stride for size, stride in zip(view.size(), view.stride(), strict=True))
-    memory = torch.zeros(view.storage_offset() + max(0, reach) + 1, dtype=view.dtype)
+    """Return a copy with the same strides. Its storage ends at the view's last element."""
+    last_offset = sum((size - 1) * stride for size, stride in zip(view.size(), view.stride(), strict=True))
+    memory = torch.zeros(view.storage_offset() + max(0, last_offset) + 1, dtype=view.dtype)
     copied = memory.as_strided(view.size(), view.stride(), view.storage_offset())
     if view.numel():
         copied.copy_(view.resolve_conj().resolve_neg())
@@ -298,17 +305,17 @@ def _tensors_of(results: Any) -> list[Any]:
 
 
 def _fixed_views(results: Any) -> list[torch.Tensor | None]:
-    """CPU views of the results' memory, which do not keep the results alive."""
+    """Return CPU views of the results' memory, which do not keep the results alive."""
     return [
-        host_view(one) if isinstance(one, torch.Tensor) and one.device.type == "npu" else None
-        for one in _tensors_of(results)
+        host_view(result) if isinstance(result, torch.Tensor) and result.device.type == "npu" else None
+        for result in _tensors_of(results)
     ]
 
 
-def _write_all(results: list[Any], places: list[torch.Tensor | None]) -> None:
-    for result, place in zip(results, places, strict=True):
-        if place is not None and result.data_ptr() != place.data_ptr():
-            place.copy_(result)
+def _write_all(results: list[Any], views: list[torch.Tensor | None]) -> None:
+    for result, view in zip(results, views, strict=True):
+        if view is not None and result.data_ptr() != view.data_ptr():
+            view.copy_(result)
 
 
 def _device_of(kwargs: dict[str, Any]) -> torch.device:
@@ -319,15 +326,15 @@ def _device_of(kwargs: dict[str, Any]) -> torch.device:
 
 
 def _next_seed(generator: torch.Generator | None, device: torch.device) -> int:
-    """A seed from the NPU generator's state; advances the state."""
+    """Return a seed from the NPU generator's state, and advance the state."""
     if generator is None:
         generator = _npu.default_generators[device.index or 0]
     state = generator.get_state()
-    words = state.view(torch.int64)
-    seed, offset = int(words[0]), int(words[1])
-    words[1] = offset + RANDOM_STEP
+    numbers = state.view(torch.int64)  # the seed, then the offset
+    seed, offset = int(numbers[0]), int(numbers[1])
+    numbers[1] = offset + RANDOM_STEP
     generator.set_state(state)
-    return (seed + offset // RANDOM_STEP * 0x9E3779B97F4A7C15) & 0x7FFF_FFFF_FFFF_FFFF
+    return (seed + offset // RANDOM_STEP * SEED_STEP) & INT64_MAX
 
 
 def _host_generator(generator: torch.Generator | None, device: torch.device) -> torch.Generator:
@@ -361,7 +368,7 @@ def _renorm(self: torch.Tensor, p: float, dim: int, maxnorm: float) -> torch.Ten
     return self * torch.where(norm > maxnorm, maxnorm / (norm + 1e-7), torch.ones_like(norm))
 
 
-# torch_npu computes the gradients of these with its own functions, which are not simulated.
+# torch_npu's gradients of these operators are not simulated. These compositions are differentiated by torch.
 DIFFERENTIABLE: dict[str, Callable[..., Any]] = {
     "binary_cross_entropy_with_logits": _binary_cross_entropy_with_logits,
     "renorm": _renorm,
@@ -369,14 +376,14 @@ DIFFERENTIABLE: dict[str, Callable[..., Any]] = {
 
 
 def _registered(key: str) -> Iterator[str]:
-    """Operators of torch that have a kernel for this dispatch key, as name.overload."""
+    """Yield the operators of torch that have a kernel for this dispatch key, as name.overload."""
     for name in torch._C._dispatch_get_registrations_for_dispatch_key(key):
         if name.startswith("aten::"):
             yield name.removeprefix("aten::")
 
 
 def overload_of(name: str) -> torch._ops.OpOverload | None:
-    """torch.ops.aten.<name>, or None if torch has no such operator."""
+    """Return torch.ops.aten.<name>, or None if torch has no such operator."""
     stem, _, overload = name.partition(".")
     try:
         return getattr(getattr(torch.ops.aten, stem), overload or "default")  # type: ignore[no-any-return]
@@ -400,8 +407,8 @@ def install() -> None:
         # An operator that torch_npu lacks uses torch's composite kernel if there is one. For the others,
         # torch_npu has a fallback that copies to the CPU and back without counting.
         for name in sorted(of_torch_npu | (on_cpu - explicit - composite)):
-            kept = name in KEPT or name.split(".")[0] in KEPT
-            op = None if kept else overload_of(name)
+            is_kept = name in KEPT or name.split(".")[0] in KEPT
+            op = None if is_kept else overload_of(name)
             if op is None:
                 continue
             if name in composite:
@@ -420,7 +427,7 @@ def install() -> None:
 
 
 def explanation(text: str) -> str | None:
-    """An explanation for torch_npu's error about a missing aclnn function; None for other errors."""
+    """Return an explanation of torch_npu's error about a missing aclnn function; None for other errors."""
     missing = re.search(r"(aclnn\w+) or \w+ not in libopapi\.so", text)
     if missing is None:
         return None

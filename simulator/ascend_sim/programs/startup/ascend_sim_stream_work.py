@@ -13,7 +13,7 @@ _npu: Any = vars(torch).get("npu")  # torch_npu adds it
 
 
 def host_view(tensor: torch.Tensor) -> torch.Tensor:
-    """A CPU tensor over the memory of a tensor on the simulated device."""
+    """Return a CPU tensor over the memory of a tensor on the simulated device."""
     storage = tensor.untyped_storage()
     memory = torch._C._construct_storage_from_data_pointer(storage.data_ptr(), CPU, storage.nbytes())
     view = torch.empty(0, dtype=tensor.dtype)
@@ -28,28 +28,29 @@ def host_view(tensor: torch.Tensor) -> torch.Tensor:
 def device_copy(result: torch.Tensor, device: torch.device, *, is_captured: bool = False) -> torch.Tensor:
     """Copy a CPU result to new device memory with the same strides. A capture only allocates the memory."""
     result = result.resolve_conj().resolve_neg()
-    moved = torch.empty_strided(result.size(), result.stride(), dtype=result.dtype, device=device)
+    copy = torch.empty_strided(result.size(), result.stride(), dtype=result.dtype, device=device)
     if result.numel() and not is_captured:
-        last = sum((size - 1) * stride for size, stride in zip(result.size(), result.stride(), strict=True))
-        ctypes.memmove(moved.data_ptr(), result.data_ptr(), (last + 1) * result.element_size())
-    return moved
+        sizes_and_strides = zip(result.size(), result.stride(), strict=True)
+        last_offset = sum((size - 1) * stride for size, stride in sizes_and_strides)
+        ctypes.memmove(copy.data_ptr(), result.data_ptr(), (last_offset + 1) * result.element_size())
+    return copy
 
 
-# Functions of graph nodes, by number. They are never removed, because a graph may be replayed at any time.
-_captured: list[Callable[[], None]] = []
+# The functions of graph nodes, by number. None is ever removed, because a graph may be replayed at any time.
+_node_functions: list[Callable[[], None]] = []
 
 
 def _run_node(number: int) -> int:
     try:
         with torch.no_grad():
-            _captured[number]()
+            _node_functions[number]()
     except Exception as error:
         StreamWork._cann.simulated_cann_set_error(str(error).encode())
         return 1
     return 0
 
 
-_run_captured = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int64)(_run_node)
+_c_run_node = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int64)(_run_node)
 
 
 class StreamWork:
@@ -59,15 +60,15 @@ class StreamWork:
 
     def __init__(self, name: str, device: torch.device) -> None:
         self.name = name.encode()
-        self.words: list[int] = []  # the accesses, in the format of simulated_cann_host_kernel_end
-        self.count = 0  # of accesses
+        self.access_words: list[int] = []  # the accesses, in the format of simulated_cann_host_kernel_end
+        self.access_count = 0
         if StreamWork._cann is None:
             StreamWork._cann = ctypes.CDLL("libascend_sim_cann.so")
             StreamWork._cann.aclGetRecentErrMsg.restype = ctypes.c_char_p
         self.stream = ctypes.c_void_p(_npu.current_stream(device).npu_stream)
 
     def is_captured(self) -> bool:
-        """Whether the current stream is being captured."""
+        """Return whether the current stream is being captured."""
         return bool(self._cann.simulated_cann_is_capturing(self.stream))
 
     def begin(self) -> None:
@@ -78,25 +79,25 @@ class StreamWork:
         """Record that the operator reads or writes this device tensor."""
         if tensor.numel() == 0:
             return
-        self.count += 1
-        self.words += (tensor.data_ptr(), tensor.element_size(), int(writes), tensor.dim())
-        self.words += tensor.size()
-        self.words += tensor.stride()
+        self.access_count += 1
+        self.access_words += (tensor.data_ptr(), tensor.element_size(), int(writes), tensor.dim())
+        self.access_words += tensor.size()
+        self.access_words += tensor.stride()
 
     def end(self) -> None:
         """Report the operator and its accesses to the runtime after it has run."""
-        words = (ctypes.c_int64 * max(1, len(self.words)))(*self.words)
-        count = ctypes.c_int64(self.count)
+        words = (ctypes.c_int64 * max(1, len(self.access_words)))(*self.access_words)
+        count = ctypes.c_int64(self.access_count)
         self._check(self._cann.simulated_cann_host_kernel_end(self.stream, self.name, words, count))
 
     def capture(self, run: Callable[[], None]) -> None:
         """Add ``run`` as a node to the graph being captured."""
-        words = (ctypes.c_int64 * max(1, len(self.words)))(*self.words)
-        _captured.append(run)
-        number = ctypes.c_int64(len(_captured) - 1)
-        count = ctypes.c_int64(self.count)
+        words = (ctypes.c_int64 * max(1, len(self.access_words)))(*self.access_words)
+        _node_functions.append(run)
+        number = ctypes.c_int64(len(_node_functions) - 1)
+        count = ctypes.c_int64(self.access_count)
         capture = self._cann.simulated_cann_host_kernel_capture
-        self._check(capture(self.stream, self.name, words, count, _run_captured, number))
+        self._check(capture(self.stream, self.name, words, count, _c_run_node, number))
 
     def _check(self, status: int) -> None:
         if status:
