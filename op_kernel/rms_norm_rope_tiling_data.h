@@ -7,18 +7,19 @@ struct HeadNormTiling {
     RowNormTiling norm;
     int32_t intermediate_rounding;  // 1: round the normalized head, and its product with the scale, to x's type
     int32_t scatters;               // 1: side 1 is stored into rows of a cache
-    int32_t swaps;                  // 1: the kernel also normalizes each head's partners
+    int32_t normalizes_partners;    // 1: the kernel also normalizes each head's partners
 
     // UB, in bytes.
-    int32_t scale_bytes;      // both sides' scales, float32; if swaps, also the scales with neighbours exchanged
+    int32_t
+        scale_bytes;  // both sides' scales, float32; if normalizes_partners, also the scales with neighbours exchanged
     int32_t scale_raw_bytes;  // the scales in their own type; 0: float32 needs no copy of them
     int32_t stats_bytes;
-    int32_t factor_bytes;  // if swaps: a float for each row
+    int32_t factor_bytes;  // if normalizes_partners: a float for each row
     int32_t unused[5];
 };
 
 struct RmsNormRopeTilingData {
-    RopeTilingHead head;
+    CommonTiling common;
     HeadNormTiling norm;
     RopeTurns turns;
 };

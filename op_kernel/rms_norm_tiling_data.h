@@ -15,9 +15,9 @@ constexpr int32_t kGradientStats = 10;      // further floats per row in rms_nor
 constexpr int32_t kDscaleExtraFloats = 16;  // floats after the sums of dscale: 8 of a DMA's last block, 8 offsets
 
 // The possible range of the squares of a row's elements.
-constexpr int32_t kSquaresStay = 0;      // within float32's range
-constexpr int32_t kSquaresOverflow = 1;  // may overflow
-constexpr int32_t kSquaresVanish = 2;    // may overflow or underflow; epsilon is too small to outweigh an underflow
+constexpr int32_t kSquaresInRange = 0;       // within float32's range
+constexpr int32_t kSquaresMayOverflow = 1;   // may overflow
+constexpr int32_t kSquaresMayUnderflow = 2;  // may overflow or underflow; epsilon is too small to outweigh an underflow
 
 // The stash type, to which x and the normalized rows are rounded.
 constexpr int32_t kStashFloat32 = 0;
@@ -34,13 +34,13 @@ struct RowNormTiling {
     float n_epsilon;           // term added to a row's sum of squares: epsilon times the number of its elements
     float root_n;              // root of the number of its elements
     int32_t epsilon_exponent;  // exponent of sqrt(epsilon) as a float32
-    int32_t square_range;      // possible range of the squares: kSquaresStay, ...
+    int32_t square_range;      // possible range of the squares: kSquaresInRange, ...
 };
 
 struct RmsNormTilingData {
     // Rows as [batch, token, head]; side 0 is x and out, side 1 the residual and the sum. Positions are unused.
     // rms_norm_backward: side 0 is x and dx, side 1 grad, whose row pitch is out_pitch.
-    RopeTilingHead head;
+    CommonTiling common;
     RowNormTiling norm;
 
     // In elements: strides of scale by batch, token and head, then inside a row.
@@ -55,8 +55,8 @@ struct RmsNormTilingData {
 
     // kRmsNormLong: elements of a chunk; the last chunk of a row may be shorter.
     int32_t chunk;
-    int32_t row_stays;    // 1: a row stays in UB between its two passes
-    int32_t scale_stays;  // 1: the scale stays in UB after its first load
+    int32_t keeps_row;    // 1: a row stays in UB between its two passes
+    int32_t keeps_scale;  // 1: the scale stays in UB after its first load
     int32_t levels;       // of the tree that adds the chunks; a sum of level k has 2^k of them
 
     // UB, in bytes.
@@ -68,7 +68,7 @@ struct RmsNormTilingData {
 
     // rms_norm_backward
     float inverse_n;           // inverse of the number of a row's elements
-    int32_t dscale_stays;      // kRmsNormLong: 1: UB holds a core's sums for all elements of a row; 0: for one chunk
+    int32_t keeps_dscale;      // kRmsNormLong: 1: UB holds a core's sums for all elements of a row; 0: for one chunk
     int32_t grad_queue_bytes;  // each of the two grad buffers
     int32_t g_offset_bytes;    // offset of grad * scale in the work buffer
     int32_t dscale_bytes;      // a core's sums, and kDscaleExtraFloats floats

@@ -35,23 +35,23 @@ struct RopeSideTiling {
     int64_t out_stride[3];  // batch, token, head; of a cache: unused, row, head
 };
 
-struct RopeTilingHead {
+struct CommonTiling {
     // Token row r is token r % seq of batch r / seq. Strides count elements.
     int64_t rows;
     int64_t seq;
     int64_t pos_stride[2];                 // batch, token
     int64_t plane_offset[kRopeMaxPlanes];  // of the first position of each plane
     RopeSideTiling side[2];
-    int64_t index_stride[2];  // of the row numbers of a cache or of given tables: batch, token
+    int64_t row_number_stride[2];  // of the row numbers of a cache or of given tables: batch, token
     int64_t cache_rows;
 
     int32_t heads;        // of both sides
-    int32_t first_heads;  // heads of side 0, which come first
+    int32_t side0_heads;  // heads of side 0, which come first
     int32_t head_size;
-    int32_t row_pitch;    // elements of a head in UB: head_size, rounded up to whole 32-byte blocks
-    int32_t out_pitch;    // row_pitch for out's type
-    int32_t planes;       // number of planes of positions; 1: all lanes have the same positions
-    int32_t index_words;  // 32-bit words of a row number
+    int32_t row_pitch;         // elements of a head in UB: head_size, rounded up to whole 32-byte blocks
+    int32_t out_pitch;         // row_pitch for out's type
+    int32_t planes;            // number of planes of positions; 1: all lanes have the same positions
+    int32_t row_number_words;  // 32-bit words of a row number
 
     // Lanes [n_offs, n_offs + n_dims) of a head are rotated.
     int32_t n_offs;
@@ -69,13 +69,13 @@ struct RopeTilingHead {
 
     // A unit is split into blocks, each with one table; a block is split into tiles.
     int32_t block_tokens;
-    int32_t token_slots;    // block_tokens, rounded up to 32
-    int32_t tile_tokens;    // of side 0's tiles
-    int32_t second_tokens;  // of side 1's tiles
+    int32_t token_slots;   // block_tokens, rounded up to 32
+    int32_t tile_tokens;   // of side 0's tiles
+    int32_t side1_tokens;  // of side 1's tiles
     int32_t tile_heads;
     int32_t tokens_inner;  // order of a tile's rows in UB: 0 token by token, 1 head by head
     int32_t io;
-    int32_t index_rows;   // head rows that one Gather moves; 0 without Gather
+    int32_t gather_rows;  // head rows that one Gather moves; 0 without Gather
     int32_t setup_lanes;  // lanes of the setup's widest vector
 
     // UB, in bytes.
@@ -87,7 +87,7 @@ struct RopeTilingHead {
     int32_t cos_offset_bytes;   // offset of cos in the table
     int32_t lane_bytes;         // by lane: the frequencies, or the offsets of a given table's entries
     int32_t source_bytes;       // source of a block's table: positions, or rows of given tables
-    int32_t index_bytes;        // 0 without Gather
+    int32_t gather_bytes;       // 0 without Gather
     int32_t unused[7];          // padding to whole blocks of 32 bytes
 };
 
@@ -103,7 +103,7 @@ struct RopeTurns {
 };
 
 struct RopeTilingData {
-    RopeTilingHead head;
+    CommonTiling common;
     RopeTurns turns;
 };
 

@@ -10,12 +10,12 @@ struct RotaryTableTiling {
     int64_t sin_stride[2];
     int64_t table_rows;  // with position_ids: rows of the tables
     int32_t has_ids;
-    int32_t row;       // entries of a token: n_dims/2, one per pair, or n_dims, one per lane
-    int32_t pitch;     // entries from a row to the next in UB, in whole 32-byte blocks
-    int32_t backward;  // 1: the transposed rotation
+    int32_t row_entries;  // entries of a token: n_dims/2, one per pair, or n_dims, one per lane
+    int32_t row_pitch;    // entries from a row to the next in UB, in whole 32-byte blocks
+    int32_t backward;     // 1: the transposed rotation
 };
 
 struct RotaryTilingData {
-    RopeTilingHead head;  // positions, frequencies and planes are unused
+    CommonTiling common;  // positions, frequencies and planes are unused
     RotaryTableTiling table;
 };

@@ -13,9 +13,9 @@ namespace memory {
 
 class CacheRows {
 public:
-    __aicore__ inline void Init(const RopeTilingHead* td, GM_ADDR indices) {
-        td_ = td;
-        rows_.Init(td, indices);
+    __aicore__ inline void Init(const CommonTiling* tiling, GM_ADDR indices) {
+        tiling_ = tiling;
+        rows_.Init(tiling, indices);
     }
 
     // mover: RowBursts or ScalarRows of the cache's type. rows holds the tile token by token.
@@ -26,13 +26,13 @@ public:
         row_tile.tokens = 1;
         for (int32_t t = 0; t < tile.tokens; ++t) {
             row_tile.token = rows_.Get(tile.batch, tile.token + t);
-            if (row_tile.token < 0 || row_tile.token >= td_->cache_rows) continue;
-            mover->Store(cache, rows[static_cast<uint32_t>(t * tile.heads * td_->out_pitch)], row_tile);
+            if (row_tile.token < 0 || row_tile.token >= tiling_->cache_rows) continue;
+            mover->Store(cache, rows[static_cast<uint32_t>(t * tile.heads * tiling_->out_pitch)], row_tile);
         }
     }
 
 private:
-    const RopeTilingHead* td_ = nullptr;
+    const CommonTiling* tiling_ = nullptr;
     RowNumbers rows_;
 };
 

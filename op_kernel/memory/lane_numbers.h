@@ -9,15 +9,15 @@ namespace memory {
 
 class LaneNumbers {
 public:
-    __aicore__ inline void Init(const RopeTilingHead* td, LocalTensor<float> scratch) {
-        count_ = td->setup_lanes;
-        Floats temps(scratch);
+    __aicore__ inline void Init(const CommonTiling* tiling, LocalTensor<float> scratch) {
+        count_ = tiling->setup_lanes;
+        FloatAllocator temps(scratch);
         for (int32_t k = 0; k < kRopeSetupLaneTemps; ++k) lane_[k] = temps.Take(count_);
         rest_ = scratch[kRopeSetupLaneTemps * count_];
     }
 
     // From CountLanes() to the end of the setup, Count() holds 0, 1, 2, ... up to setup_lanes - 1.
-    __aicore__ inline void CountLanes() { CountUp(lane_[0], count_); }
+    __aicore__ inline void CountLanes() { FillAscending(lane_[0], count_); }
     __aicore__ inline LocalTensor<float> Count() const { return lane_[0]; }
     __aicore__ inline LocalTensor<float> Temp(int32_t k) const { return lane_[1 + k]; }
     // Unused scratch memory.

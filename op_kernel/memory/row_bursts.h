@@ -21,14 +21,14 @@ template <typename T>
 class RowBursts {
 public:
     // row: elements of a row; pitch: elements from a row to the next in UB.
-    __aicore__ inline void Init(const RopeTilingHead* td, int32_t row, int32_t pitch) {
-        td_ = td;
+    __aicore__ inline void Init(const CommonTiling* tiling, int32_t row, int32_t pitch) {
+        tiling_ = tiling;
         pitch_ = pitch;
         padded_ = pitch != row;
     }
 
     __aicore__ inline void Load(LocalTensor<T> rows, GM_ADDR x, const Tile& tile) {
-        Move<true>(rows, x, tile, td_->side[tile.side].x_stride);
+        Move<true>(rows, x, tile, tiling_->side[tile.side].x_stride);
     }
 
     // Loads `count` rows of `row` elements at distances of `stride`, from element `first` on.
@@ -40,28 +40,28 @@ public:
     }
 
     __aicore__ inline void Store(GM_ADDR out, LocalTensor<T> rows, const Tile& tile) {
-        Move<false>(rows, out, tile, td_->side[tile.side].out_stride);
+        Move<false>(rows, out, tile, tiling_->side[tile.side].out_stride);
     }
 
 private:
     template <bool loads>
     __aicore__ inline void Move(LocalTensor<T> rows, GM_ADDR memory, const Tile& tile, const int64_t* stride) {
-        MovePlan<loads>(rows, memory, TileOffset(tile, stride), PlanRuns(td_, tile, stride, !padded_));
+        MovePlan<loads>(rows, memory, TileOffset(tile, stride), PlanRuns(tiling_, tile, stride, !padded_));
     }
 
     template <bool loads>
     __aicore__ inline void MovePlan(LocalTensor<T> rows, GM_ADDR memory, int64_t begin, const RunPlan& plan) {
         int64_t pitch = UbPitch(plan);
-        for (int64_t loop = 0; loop < plan.loops; ++loop) {
-            int64_t first = begin + loop * plan.loop_stride;
-            LocalTensor<T> part = rows[static_cast<uint32_t>(loop * plan.blocks * pitch)];
-            if (OneInstruction(plan)) {
-                MoveRuns<loads>(part, TensorAt<T>(memory, first), plan.blocks, plan);
+        for (int64_t loop = 0; loop < plan.outer_count; ++loop) {
+            int64_t first = begin + loop * plan.outer_stride;
+            LocalTensor<T> part = rows[static_cast<uint32_t>(loop * plan.inner_count * pitch)];
+            if (FitsOneInstruction(plan)) {
+                MoveRuns<loads>(part, TensorAt<T>(memory, first), plan.inner_count, plan);
                 continue;
             }
-            for (int64_t i = 0; i < plan.blocks; ++i)
+            for (int64_t i = 0; i < plan.inner_count; ++i)
                 MoveRuns<loads>(part[static_cast<uint32_t>(i * pitch)],
-                                TensorAt<T>(memory, first + i * plan.block_stride), 1, plan);
+                                TensorAt<T>(memory, first + i * plan.inner_stride), 1, plan);
         }
     }
 
@@ -69,12 +69,12 @@ private:
 
     // Bytes from the end of a run to the start of the next run.
     __aicore__ inline int64_t GapBytes(const RunPlan& plan) const {
-        return plan.blocks == 1 ? 0 : (plan.block_stride - plan.run) * kItemBytes;
+        return plan.inner_count == 1 ? 0 : (plan.inner_stride - plan.run_elements) * kItemBytes;
     }
 
     // Whether the gap fits its field of an instruction, which counts blocks in 16 bits or bytes in 32 bits.
 #if __CCE_AICORE__ == 200
-    __aicore__ inline bool OneInstruction(const RunPlan& plan) const {
+    __aicore__ inline bool FitsOneInstruction(const RunPlan& plan) const {
         auto blocks = static_cast<uint16_t>(GapBytes(plan) / kBlockBytes);
         return GapBytes(plan) == static_cast<int64_t>(blocks) * kBlockBytes;
     }
@@ -93,11 +93,11 @@ private:
                                                      int64_t dst_gap_bytes) const {
         if (count == 1) src_gap_bytes = dst_gap_bytes = 0;
         return AscendC::DataCopyParams(
-            static_cast<uint16_t>(count), static_cast<uint16_t>(plan.run * kItemBytes / kBlockBytes),
+            static_cast<uint16_t>(count), static_cast<uint16_t>(plan.run_elements * kItemBytes / kBlockBytes),
             static_cast<uint16_t>(src_gap_bytes / kBlockBytes), static_cast<uint16_t>(dst_gap_bytes / kBlockBytes));
     }
 #else
-    __aicore__ inline bool OneInstruction(const RunPlan& plan) const {
+    __aicore__ inline bool FitsOneInstruction(const RunPlan& plan) const {
         return GapBytes(plan) == static_cast<int64_t>(static_cast<uint32_t>(GapBytes(plan)));
     }
 
@@ -109,7 +109,7 @@ private:
             AscendC::DataCopyExtParams runs(static_cast<uint16_t>(count), RunBytes(plan), gap, 0, 0);
             AscendC::DataCopyPadExtParams<T> pad;
             pad.isPad = padded_;
-            pad.rightPadding = static_cast<uint8_t>(UbPitch(plan) - plan.run);
+            pad.rightPadding = static_cast<uint8_t>(UbPitch(plan) - plan.run_elements);
             AscendC::DataCopyPad(rows, memory, runs, pad);
         } else {
             AscendC::DataCopyExtParams runs(static_cast<uint16_t>(count), RunBytes(plan), 0, gap, 0);
@@ -118,13 +118,13 @@ private:
     }
 
     __aicore__ inline uint32_t RunBytes(const RunPlan& plan) const {
-        return static_cast<uint32_t>(plan.run * kItemBytes);
+        return static_cast<uint32_t>(plan.run_elements * kItemBytes);
     }
 #endif
 
     static constexpr int64_t kItemBytes = sizeof(T);
 
-    const RopeTilingHead* td_ = nullptr;
+    const CommonTiling* tiling_ = nullptr;
     int32_t pitch_ = 0;
     bool padded_ = false;
 };

@@ -20,8 +20,8 @@ public:
     }
 
     __aicore__ inline void BuildOffsets(LocalTensor<float> temp) {
-        CountUp(temp, kBlock);
-        ToOffsets(ascending_, temp, sizeof(T), kBlock);
+        FillAscending(temp, kBlockItems);
+        ToByteOffsets(ascending_, temp, sizeof(T), kBlockItems);
     }
 
     __aicore__ inline void Load(LocalTensor<T> dst, GM_ADDR memory, int64_t first, int32_t count) {
@@ -29,10 +29,11 @@ public:
 #if __CCE_AICORE__ == 200
         AscendC::DataCopy(dst, source, static_cast<uint32_t>(Aligned(count)));
         if (Rest(count) > 0)
-            AscendC::DataCopy(dst[tail_], TensorAt<T>(memory, first + count - kBlock), static_cast<uint32_t>(kBlock));
+            AscendC::DataCopy(dst[tail_], TensorAt<T>(memory, first + count - kBlockItems),
+                              static_cast<uint32_t>(kBlockItems));
 #else
         AscendC::DataCopyExtParams run(1, static_cast<uint32_t>(count) * sizeof(T), 0, 0, 0);
-        auto fill = static_cast<uint8_t>(RoundUp(count, kBlock) - count);
+        auto fill = static_cast<uint8_t>(RoundUp(count, kBlockItems) - count);
         AscendC::DataCopyPad(dst, source, run, AscendC::DataCopyPadExtParams<T>(true, 0, fill, static_cast<T>(0.0f)));
 #endif
     }
@@ -44,7 +45,8 @@ public:
         if (Rest(count) == 0) return;
         // Both DMAs write the same values where they overlap; the barrier keeps them from running at the same time.
         AscendC::PipeBarrier<PIPE_MTE3>();
-        AscendC::DataCopy(TensorAt<T>(memory, first + count - kBlock), src[tail_], static_cast<uint32_t>(kBlock));
+        AscendC::DataCopy(TensorAt<T>(memory, first + count - kBlockItems), src[tail_],
+                          static_cast<uint32_t>(kBlockItems));
 #else
         AscendC::DataCopyExtParams run(1, static_cast<uint32_t>(count) * sizeof(T), 0, 0, 0);
         AscendC::DataCopyPad(target, src, run);
@@ -75,10 +77,10 @@ public:
         } else {
             AscendC::Cast(wide, piece, AscendC::RoundMode::CAST_NONE, static_cast<uint32_t>(defined));
         }
-        OrderV();
+        VectorBarrier();
 #if __CCE_AICORE__ == 200
         // The DMA of this SoC does not pad.
-        ClearLanes(wide, 0, 1, Lanes{count, lanes});
+        ClearLanes(wide, 0, 1, LaneRange{count, lanes});
 #endif
     }
 
@@ -87,24 +89,25 @@ public:
     __aicore__ inline void CopyFromTail(LocalTensor<T> piece, int32_t count) {
 #if __CCE_AICORE__ == 200
         if (Rest(count) == 0) return;
-        AscendC::Gather(piece[Aligned(count)], piece[tail_], ascending_, Bytes(kBlock - Rest(count)),
+        AscendC::Gather(piece[Aligned(count)], piece[tail_], ascending_, Bytes(kBlockItems - Rest(count)),
                         static_cast<uint32_t>(Rest(count)));
-        OrderV();
+        VectorBarrier();
 #endif
     }
     __aicore__ inline void CopyToTail(LocalTensor<T> piece, int32_t count) {
 #if __CCE_AICORE__ == 200
         if (Rest(count) == 0) return;
-        OrderV();
-        AscendC::Gather(piece[tail_], piece, ascending_, Bytes(count - kBlock), static_cast<uint32_t>(kBlock));
+        VectorBarrier();
+        AscendC::Gather(piece[tail_], piece, ascending_, Bytes(count - kBlockItems),
+                        static_cast<uint32_t>(kBlockItems));
 #endif
     }
 
 private:
-    static constexpr int32_t kBlock = kBlockBytes / static_cast<int32_t>(sizeof(T));
+    static constexpr int32_t kBlockItems = kBlockBytes / static_cast<int32_t>(sizeof(T));
 
-    __aicore__ inline int32_t Aligned(int32_t count) const { return count / kBlock * kBlock; }
-    __aicore__ inline int32_t Rest(int32_t count) const { return count % kBlock; }
+    __aicore__ inline int32_t Aligned(int32_t count) const { return count / kBlockItems * kBlockItems; }
+    __aicore__ inline int32_t Rest(int32_t count) const { return count % kBlockItems; }
     __aicore__ inline uint32_t Bytes(int32_t elements) const { return static_cast<uint32_t>(elements) * sizeof(T); }
 
     LocalTensor<uint32_t> ascending_;

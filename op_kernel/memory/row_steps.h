@@ -25,18 +25,18 @@ __aicore__ inline void ApplyRowOp(LocalTensor<float> dst, LocalTensor<float> a, 
 }
 
 // Rows at distances of `pitch` floats; 0: one row for all.
-struct EvenRows {
+struct PitchedRows {
     LocalTensor<float> data;
     int32_t pitch;
-    bool spread;  // a row is one value, in all lanes of a block
+    bool is_broadcast;  // a row is one value, in all lanes of a block
 };
 
-__aicore__ inline bool RepeatReaches(int32_t pitch) {
+__aicore__ inline bool FitsRepeatStride(int32_t pitch) {
     return pitch / kBlockFloats == static_cast<uint8_t>(pitch / kBlockFloats);
 }
 
 // Distance from one repeat of an instruction to the next, in blocks; a single repeat takes no step.
-__aicore__ inline uint8_t RepeatStep(int32_t pitch, int32_t repeats) {
+__aicore__ inline uint8_t RepeatStride(int32_t pitch, int32_t repeats) {
     return repeats == 1 ? 0 : static_cast<uint8_t>(pitch / kBlockFloats);
 }
 
@@ -45,43 +45,45 @@ __aicore__ inline uint8_t RepeatStep(int32_t pitch, int32_t repeats) {
 __aicore__ inline bool RepeatOverRows(int32_t rows, int32_t width, int32_t longest_pitch) {
     int32_t chunks = (width + kRepeatFloats - 1) / kRepeatFloats;
     int32_t along = rows * (width % kRepeatFloats == 0 ? 1 : 2);
-    return (rows == 1 || RepeatReaches(longest_pitch)) && chunks * ((rows + kMaxRepeats - 1) / kMaxRepeats) <= along;
+    return (rows == 1 || FitsRepeatStride(longest_pitch)) && chunks * ((rows + kMaxRepeats - 1) / kMaxRepeats) <= along;
 }
 
 __aicore__ inline int32_t MaxOf(int32_t a, int32_t b) { return a > b ? a : b; }
 
 // dst = a op b in lanes [0, width) of every row; b may be spread. The caller orders the vector instructions.
 template <RowOp op>
-__aicore__ inline void EachRow(const EvenRows& dst, const EvenRows& a, const EvenRows& b, int32_t rows, int32_t width) {
-    uint8_t b_block_step = b.spread ? 0 : 1;
-    Lanes lanes{0, width};
+__aicore__ inline void ApplyPerRow(const PitchedRows& dst, const PitchedRows& a, const PitchedRows& b, int32_t rows,
+                                   int32_t width) {
+    uint8_t b_block_step = b.is_broadcast ? 0 : 1;
+    LaneRange lanes{0, width};
     if (RepeatOverRows(rows, width, MaxOf(dst.pitch, MaxOf(a.pitch, b.pitch)))) {
         for (int32_t row = 0; row < rows; row += kMaxRepeats) {
             int32_t repeats = MinOf(rows - row, kMaxRepeats);
-            AscendC::BinaryRepeatParams step(1, 1, b_block_step, RepeatStep(dst.pitch, repeats),
-                                             RepeatStep(a.pitch, repeats), RepeatStep(b.pitch, repeats));
+            AscendC::BinaryRepeatParams step(1, 1, b_block_step, RepeatStride(dst.pitch, repeats),
+                                             RepeatStride(a.pitch, repeats), RepeatStride(b.pitch, repeats));
             for (int32_t chunk = 0; chunk < width; chunk += kRepeatFloats) {
                 uint64_t mask[2] = {MaskOf(lanes, chunk), 0};
                 ApplyRowOp<op>(dst.data[row * dst.pitch + chunk], a.data[row * a.pitch + chunk],
-                               b.data[row * b.pitch + (b.spread ? 0 : chunk)], mask, repeats, step);
+                               b.data[row * b.pitch + (b.is_broadcast ? 0 : chunk)], mask, repeats, step);
             }
         }
         return;
     }
     constexpr uint8_t kNext = kRepeatFloats / kBlockFloats;
-    AscendC::BinaryRepeatParams step(1, 1, b_block_step, kNext, kNext, b.spread ? 0 : kNext);
+    AscendC::BinaryRepeatParams step(1, 1, b_block_step, kNext, kNext, b.is_broadcast ? 0 : kNext);
     int32_t repeats = width / kRepeatFloats;
     for (int32_t row = 0; row < rows; ++row) {
         LocalTensor<float> to = dst.data[row * dst.pitch], from = a.data[row * a.pitch], by = b.data[row * b.pitch];
         for (int32_t i = 0; i < repeats; i += kMaxRepeats) {
             uint64_t mask[2] = {~uint64_t{0}, 0};
             int32_t lane = i * kRepeatFloats;
-            ApplyRowOp<op>(to[lane], from[lane], by[b.spread ? 0 : lane], mask, MinOf(repeats - i, kMaxRepeats), step);
+            ApplyRowOp<op>(to[lane], from[lane], by[b.is_broadcast ? 0 : lane], mask, MinOf(repeats - i, kMaxRepeats),
+                           step);
         }
         int32_t rest = repeats * kRepeatFloats;
         if (rest == width) continue;
         uint64_t mask[2] = {MaskOf(lanes, rest), 0};
-        ApplyRowOp<op>(to[rest], from[rest], by[b.spread ? 0 : rest], mask, 1, step);
+        ApplyRowOp<op>(to[rest], from[rest], by[b.is_broadcast ? 0 : rest], mask, 1, step);
     }
 }
 
@@ -93,9 +95,9 @@ __aicore__ inline int32_t FoldRows(LocalTensor<float> rows, int32_t pitch, int32
     while (width > limit) {
         int32_t half = limit;
         while (2 * half < width) half *= 2;
-        EvenRows low{rows, pitch, false}, high{rows[half], pitch, false};
-        EachRow<op>(low, low, high, count, width - half);
-        OrderV();
+        PitchedRows low{rows, pitch, false}, high{rows[half], pitch, false};
+        ApplyPerRow<op>(low, low, high, count, width - half);
+        VectorBarrier();
         width = half;
     }
     return width;
@@ -115,31 +117,31 @@ __aicore__ inline void SumRows(LocalTensor<float> sums, LocalTensor<float> block
             AscendC::WholeReduceSum(sums[row], rows[row * pitch], width, repeats, 1, 1, step);
         }
     }
-    OrderV();
+    VectorBarrier();
     if (!full_repeat) return;
     AscendC::BlockReduceSum(sums, blocks, (count + kBlockFloats - 1) / kBlockFloats, kRepeatFloats, 1, 1,
                             kRepeatFloats / kBlockFloats);
-    OrderV();
+    VectorBarrier();
 }
 
 // Spreads each row's number to all lanes of one block.
-__aicore__ inline void SpreadRows(LocalTensor<float> blocks, LocalTensor<float> numbers, int32_t count) {
+__aicore__ inline void BroadcastRows(LocalTensor<float> blocks, LocalTensor<float> numbers, int32_t count) {
     AscendC::Brcb(blocks, numbers, static_cast<uint8_t>((count + kBlockFloats - 1) / kBlockFloats),
                   AscendC::BrcbRepeatParams(1, kBlockFloats));
-    OrderV();
+    VectorBarrier();
 }
 
 // Sets `lanes`, which are within one group of 64, to 0 in every row.
-__aicore__ inline void ClearLanes(LocalTensor<float> rows, int32_t pitch, int32_t count, const Lanes& lanes) {
+__aicore__ inline void ClearLanes(LocalTensor<float> rows, int32_t pitch, int32_t count, const LaneRange& lanes) {
     int32_t chunk = lanes.first / kRepeatFloats * kRepeatFloats;
     uint64_t mask[2] = {MaskOf(lanes, chunk), 0};
     if (mask[0] == 0) return;
     for (int32_t row = 0; row < count; row += kMaxRepeats) {
         int32_t repeats = MinOf(count - row, kMaxRepeats);
         AscendC::Duplicate(rows[row * pitch + chunk], 0.0f, mask, static_cast<uint8_t>(repeats), 1,
-                           RepeatStep(pitch, repeats));
+                           RepeatStride(pitch, repeats));
     }
-    OrderV();
+    VectorBarrier();
 }
 
 // The rounding mode from float32 to a 16-bit type: ties to even on every SoC.
@@ -165,9 +167,9 @@ __aicore__ inline void NarrowRows(LocalTensor<U> dst, int32_t dst_pitch, LocalTe
     for (int32_t row = 0; row < rows; row += kMaxRepeats) {
         int32_t repeats = MinOf(rows - row, kMaxRepeats);
         AscendC::UnaryRepeatParams step(1, 1, static_cast<uint8_t>(repeats == 1 ? 0 : dst_pitch / kBlockItems),
-                                        RepeatStep(src_pitch, repeats));
+                                        RepeatStride(src_pitch, repeats));
         for (int32_t chunk = 0; chunk < width; chunk += kRepeatFloats) {
-            uint64_t mask[2] = {MaskOf(Lanes{0, width}, chunk), 0};
+            uint64_t mask[2] = {MaskOf(LaneRange{0, width}, chunk), 0};
             AscendC::Cast(dst[row * dst_pitch + chunk], src[row * src_pitch + chunk], NarrowMode<U>(), mask,
                           static_cast<uint8_t>(repeats), step);
         }
@@ -179,7 +181,7 @@ template <typename R>
 __aicore__ inline void RoundTo(LocalTensor<float> rows, LocalTensor<float> temp, int32_t count) {
     LocalTensor<R> narrow = temp.ReinterpretCast<R>();
     AscendC::Cast(narrow, rows, NarrowMode<R>(), static_cast<uint32_t>(count));
-    OrderV();
+    VectorBarrier();
     ToFloats(rows, narrow, count);
 }
 

@@ -17,30 +17,31 @@ template <typename T>
 class ScalarRows {
 public:
     // pitch: elements of T from a row to the next in UB.
-    __aicore__ inline void Init(const RopeTilingHead* td, int32_t pitch) {
-        td_ = td;
+    __aicore__ inline void Init(const CommonTiling* tiling, int32_t pitch) {
+        tiling_ = tiling;
         pitch_ = pitch;
     }
 
     __aicore__ inline void Load(LocalTensor<T> dst, GM_ADDR x, const Tile& tile) {
-        HandOver<AscendC::HardEvent::V_S>();
+        SyncPipes<AscendC::HardEvent::V_S>();
         for (int32_t row = 0; row < tile.tokens * tile.heads; ++row) {
-            AscendC::GlobalTensor<T> source = TensorAt<T>(x, RowOffset(tile, td_->side[tile.side].x_stride, row));
+            AscendC::GlobalTensor<T> source = TensorAt<T>(x, RowOffset(tile, tiling_->side[tile.side].x_stride, row));
             for (int32_t i = 0; i < pitch_; ++i)
                 dst.SetValue(static_cast<uint32_t>(row * pitch_ + i),
-                             i < td_->head_size ? source.GetValue(static_cast<uint64_t>(i)) : static_cast<T>(0.0f));
+                             i < tiling_->head_size ? source.GetValue(static_cast<uint64_t>(i)) : static_cast<T>(0.0f));
         }
-        HandOver<AscendC::HardEvent::S_V>();
+        SyncPipes<AscendC::HardEvent::S_V>();
     }
 
     __aicore__ inline void Store(GM_ADDR out, LocalTensor<T> src, const Tile& tile) {
-        HandOver<AscendC::HardEvent::V_S>();
+        SyncPipes<AscendC::HardEvent::V_S>();
         for (int32_t row = 0; row < tile.tokens * tile.heads; ++row) {
-            AscendC::GlobalTensor<T> target = TensorAt<T>(out, RowOffset(tile, td_->side[tile.side].out_stride, row));
-            for (int32_t i = 0; i < td_->head_size; ++i)
+            AscendC::GlobalTensor<T> target =
+                TensorAt<T>(out, RowOffset(tile, tiling_->side[tile.side].out_stride, row));
+            for (int32_t i = 0; i < tiling_->head_size; ++i)
                 target.SetValue(static_cast<uint64_t>(i), src.GetValue(static_cast<uint32_t>(row * pitch_ + i)));
         }
-        HandOver<AscendC::HardEvent::S_V>();
+        SyncPipes<AscendC::HardEvent::S_V>();
     }
 
     // After the last tile: writes the scalar unit's cache back to GM.
@@ -50,13 +51,13 @@ public:
 
 private:
     __aicore__ inline int64_t RowOffset(const Tile& tile, const int64_t* stride, int32_t row) const {
-        int32_t inner = td_->tokens_inner != 0 ? tile.tokens : tile.heads;
-        int32_t token = td_->tokens_inner != 0 ? row % inner : row / inner;
-        int32_t head = td_->tokens_inner != 0 ? row / inner : row % inner;
+        int32_t inner = tiling_->tokens_inner != 0 ? tile.tokens : tile.heads;
+        int32_t token = tiling_->tokens_inner != 0 ? row % inner : row / inner;
+        int32_t head = tiling_->tokens_inner != 0 ? row / inner : row % inner;
         return TileOffset(tile, stride) + token * stride[1] + head * stride[2];
     }
 
-    const RopeTilingHead* td_ = nullptr;
+    const CommonTiling* tiling_ = nullptr;
     int32_t pitch_ = 0;
 };
 

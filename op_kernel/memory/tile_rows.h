@@ -17,28 +17,28 @@ template <typename T>
 class TileRows {
 public:
     // pitch: elements of T from a row to the next in UB.
-    __aicore__ inline void Init(const RopeTilingHead* td, int32_t pitch) {
-        td_ = td;
-        bursts_.Init(td, td->head_size, pitch);
+    __aicore__ inline void Init(const CommonTiling* tiling, int32_t pitch) {
+        tiling_ = tiling;
+        bursts_.Init(tiling, tiling->head_size, pitch);
 #if __CCE_AICORE__ == 200
-        scalars_.Init(td, pitch);
+        scalars_.Init(tiling, pitch);
 #endif
     }
 
     __aicore__ inline void Load(LocalTensor<T> rows, GM_ADDR memory, const Tile& tile) {
 #if __CCE_AICORE__ == 200
-        if (td_->io == kRopeIoPacked) packed_.Load(rows, memory, tile);
-        if (td_->io == kRopeIoScalar) scalars_.Load(rows, memory, tile);
-        if (td_->io == kRopeIoBurst)
+        if (tiling_->io == kRopeIoPacked) packed_.Load(rows, memory, tile);
+        if (tiling_->io == kRopeIoScalar) scalars_.Load(rows, memory, tile);
+        if (tiling_->io == kRopeIoBurst)
 #endif
             bursts_.Load(rows, memory, tile);
     }
 
     __aicore__ inline void Store(GM_ADDR memory, LocalTensor<T> rows, const Tile& tile) {
 #if __CCE_AICORE__ == 200
-        if (td_->io == kRopeIoPacked) packed_.Store(memory, rows, tile);
-        if (td_->io == kRopeIoScalar) scalars_.Store(memory, rows, tile);
-        if (td_->io == kRopeIoBurst)
+        if (tiling_->io == kRopeIoPacked) packed_.Store(memory, rows, tile);
+        if (tiling_->io == kRopeIoScalar) scalars_.Store(memory, rows, tile);
+        if (tiling_->io == kRopeIoBurst)
 #endif
             bursts_.Store(memory, rows, tile);
     }
@@ -46,7 +46,7 @@ public:
     // Called after the last store to this memory.
     __aicore__ inline void Finish(GM_ADDR memory) {
 #if __CCE_AICORE__ == 200
-        if (td_->io == kRopeIoScalar) scalars_.Finish(memory);
+        if (tiling_->io == kRopeIoScalar) scalars_.Finish(memory);
 #endif
     }
 
@@ -56,7 +56,7 @@ public:
 #endif
 
 private:
-    const RopeTilingHead* td_ = nullptr;
+    const CommonTiling* tiling_ = nullptr;
     RowBursts<T> bursts_;
 #if __CCE_AICORE__ == 200
     PackedRows<T> packed_;
@@ -70,28 +70,28 @@ private:
 class PackedOffsets {
 public:
     template <typename T, typename U>
-    __aicore__ inline void Init(AscendC::TPipe* pipe, const RopeTilingHead* td, TileRows<T>* a, TileRows<U>* b) {
-        td_ = td;
-        if (td->io != kRopeIoPacked) return;
-        pipe->InitBuffer(buffer_, static_cast<uint32_t>(td->index_bytes));
+    __aicore__ inline void Init(AscendC::TPipe* pipe, const CommonTiling* tiling, TileRows<T>* a, TileRows<U>* b) {
+        tiling_ = tiling;
+        if (tiling->io != kRopeIoPacked) return;
+        pipe->InitBuffer(buffer_, static_cast<uint32_t>(tiling->gather_bytes));
         LocalTensor<uint32_t> offsets = buffer_.Get<uint32_t>();
-        a->Packed().Init(td, offsets);
-        b->Packed().Init(td, offsets[static_cast<uint32_t>(td->index_bytes / 8)]);
+        a->Packed().Init(tiling, offsets);
+        b->Packed().Init(tiling, offsets[static_cast<uint32_t>(tiling->gather_bytes / 8)]);
     }
 
     // Called once per core. scratch: memory for LaneNumbers.
     template <typename T, typename U>
     __aicore__ inline void Build(LocalTensor<float> scratch, TileRows<T>* a, TileRows<U>* b) {
-        if (td_->io != kRopeIoPacked) return;
+        if (tiling_->io != kRopeIoPacked) return;
         LaneNumbers index;
-        index.Init(td_, scratch);
+        index.Init(tiling_, scratch);
         index.CountLanes();
         a->Packed().BuildOffsets(index);
         b->Packed().BuildOffsets(index);
     }
 
 private:
-    const RopeTilingHead* td_ = nullptr;
+    const CommonTiling* tiling_ = nullptr;
     AscendC::TBuf<AscendC::TPosition::VECCALC> buffer_;
 };
 

@@ -20,20 +20,20 @@ struct RopeSource {
     GM_ADDR turns;  // RopeTurns
 };
 
-// P: type of the positions. key: kRopeHalves, kRopeSwapByShifts or kRopeSwapByGather.
-template <typename P, int32_t key>
+// PositionT: type of the positions. key: kRopeHalves, kRopeSwapByShifts or kRopeSwapByGather.
+template <typename PositionT, int32_t key>
 class ComputedTable {
 public:
     using Source = RopeSource;
 
     // setup: scratch memory until BuildConstants() returns; scratch: scratch memory of every Build().
-    __aicore__ inline void Init(AscendC::TPipe* pipe, const RopeTilingHead* td, const Source& source,
+    __aicore__ inline void Init(AscendC::TPipe* pipe, const CommonTiling* tiling, const Source& source,
                                 LocalTensor<float> setup, LocalTensor<float> scratch) {
         pipe_ = pipe;
         source_ = source;
-        lanes_.Init(pipe, td, setup);
-        table_.Init(pipe, td, scratch, source.turns);
-        positions_.Init(pipe, td, source.positions);
+        lanes_.Init(pipe, tiling, setup);
+        table_.Init(pipe, tiling, scratch, source.turns);
+        positions_.Init(pipe, tiling, source.positions);
     }
 
     // Issues the copies that BuildConstants() waits for.
@@ -53,7 +53,7 @@ private:
     AscendC::TPipe* pipe_ = nullptr;
     Source source_{};
     LaneFrequencies lanes_;
-    Positions<P> positions_;
+    Positions<PositionT> positions_;
     SineTable table_;
 };
 
