@@ -1,5 +1,5 @@
-// Store a tile's tokens into the rows of a cache that their indices select. The host rejects invalid indices
-// where it can read them. The kernel skips a token whose index is outside the cache, so it never writes
+// Store a tile's tokens into rows of a cache. Each token has an index that selects its row. The host rejects invalid
+// indices where it can read them. The kernel skips a token with an index outside the cache, so it never writes
 // elsewhere.
 #pragma once
 
@@ -18,7 +18,7 @@ public:
         rows_.Init(tiling, indices);
     }
 
-    // mover: RowBursts or ScalarRows of the cache's type. rows holds the tile token by token.
+    // mover: a RowBursts or ScalarRows of the cache's type. rows: the tile, token by token.
     template <typename T, typename Mover>
     __aicore__ inline void Store(Mover* mover, GM_ADDR cache, LocalTensor<T> rows, const Tile& tile) {
         Tile row_tile = tile;

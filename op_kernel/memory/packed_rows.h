@@ -1,7 +1,9 @@
-// Copy tiles of rows between GM and UB where the DMA copies only whole 32-byte blocks and rows are not a multiple of
-// them. A queue's buffer holds the runs of GM unchanged, each on a 32-byte border. A second DMA copies the last 32
-// bytes of a run to or from the buffer's tail blocks. Gather converts runs to rows and rows to runs. No memory past a
-// run is read or written. Runs have 32 bytes or more.
+// Copy tiles of rows between GM and UB, for an SoC whose DMA copies only whole 32-byte blocks, and for row sizes that
+// are not a multiple of 32 bytes.
+//
+// A queue's buffer holds the runs of GM unchanged, each on a 32-byte border. A first DMA copies the whole blocks of a
+// run. If bytes are left, a second DMA copies the last 32 bytes of the run, through a tail block of the buffer. Gather
+// converts runs to rows and rows to runs. No memory past a run is read or written. A run has at least 32 bytes.
 #pragma once
 
 #include "../rope_tiling_data.h"
@@ -30,26 +32,27 @@ public:
 
     // Builds the byte offsets for one Gather of gather_rows rows, in both directions.
     __aicore__ inline void BuildOffsets(const LaneNumbers& lanes) {
-        LocalTensor<float> count = lanes.Count(), row = lanes.Temp(0), lane = lanes.Temp(1), temp = lanes.Temp(2);
-        // row, lane -> row * head_size + lane; padding repeats the row's last element
-        FloorDivide(row, count, tiling_->row_pitch, temp, lanes_);
-        Remainder(lane, count, row, tiling_->row_pitch, lanes_);
+        LocalTensor<float> numbers = lanes.Numbers(), row = lanes.Temp(0), lane = lanes.Temp(1), temp = lanes.Temp(2);
+        // For each lane of a row in UB: the place of its element in the run, row * head_size + lane. The padding of a
+        // row repeats the row's last element.
+        FloorDivide(row, numbers, tiling_->row_pitch, temp, lanes_);
+        Remainder(lane, numbers, row, tiling_->row_pitch, lanes_);
         AscendC::Mins(lane, lane, static_cast<float>(tiling_->head_size - 1), lanes_);
         AscendC::Muls(row, row, static_cast<float>(tiling_->head_size), lanes_);
         VectorBarrier();
         AscendC::Add(lane, lane, row, lanes_);
         VectorBarrier();
         ToByteOffsets(to_rows_, lane, sizeof(T), lanes_);
-        // element of a run -> row * row_pitch + lane
+        // For each element of a run: its place in the rows, row * row_pitch + lane.
         int32_t elements = RoundUp(tiling_->gather_rows * tiling_->head_size, kBlockFloats);
-        FloorDivide(row, count, tiling_->head_size, temp, elements);
-        Remainder(lane, count, row, tiling_->head_size, elements);
+        FloorDivide(row, numbers, tiling_->head_size, temp, elements);
+        Remainder(lane, numbers, row, tiling_->head_size, elements);
         AscendC::Muls(row, row, static_cast<float>(tiling_->row_pitch), elements);
         VectorBarrier();
         AscendC::Add(lane, lane, row, elements);
         VectorBarrier();
         ToByteOffsets(to_runs_, lane, sizeof(T), elements);
-        AscendC::Muls(lane, count, 1.0f, kBlockItems);
+        AscendC::Muls(lane, numbers, 1.0f, kBlockItems);
         VectorBarrier();
         ToByteOffsets(ascending_, lane, sizeof(T), kBlockItems);
     }

@@ -1,5 +1,5 @@
-// The number of each token's row in a cache or in given tables: int32 or int64 numbers in GM, which the scalar unit
-// reads.
+// The row numbers of tokens: each token has the number of its row in a cache or in given tables. The numbers are int32
+// or int64 and stay in GM; the scalar unit reads them.
 #pragma once
 
 #include "../rope_tiling_data.h"

@@ -1,5 +1,5 @@
-// One vector instruction on rows of float32, and steps that cover all of them: up to 64 lanes of up to 255 rows at
-// a time, or all lanes of one row, whichever needs fewer instructions.
+// Vector operations on rows of float32 in UB. An instruction covers up to 64 lanes of up to 255 rows, or all lanes of
+// one row. The helpers choose the way with fewer instructions.
 #pragma once
 
 #include "kernel_operator.h"
@@ -12,45 +12,47 @@ enum class RowOp { kMul, kAdd, kSub, kMax };
 template <RowOp op>
 __aicore__ inline void ApplyRowOp(LocalTensor<float> dst, LocalTensor<float> a, LocalTensor<float> b, uint64_t* mask,
                                   int32_t repeats, const AscendC::BinaryRepeatParams& step) {
-    auto times = static_cast<uint8_t>(repeats);
+    auto repeat_times = static_cast<uint8_t>(repeats);
     if constexpr (op == RowOp::kMul) {
-        AscendC::Mul(dst, a, b, mask, times, step);
+        AscendC::Mul(dst, a, b, mask, repeat_times, step);
     } else if constexpr (op == RowOp::kAdd) {
-        AscendC::Add(dst, a, b, mask, times, step);
+        AscendC::Add(dst, a, b, mask, repeat_times, step);
     } else if constexpr (op == RowOp::kSub) {
-        AscendC::Sub(dst, a, b, mask, times, step);
+        AscendC::Sub(dst, a, b, mask, repeat_times, step);
     } else {
-        AscendC::Max(dst, a, b, mask, times, step);
+        AscendC::Max(dst, a, b, mask, repeat_times, step);
     }
 }
 
-// Rows at distances of `pitch` floats; 0: one row for all.
+// Rows of float32. `pitch` is the distance from one row to the next, in floats; 0: all rows are the same row.
 struct PitchedRows {
     LocalTensor<float> data;
     int32_t pitch;
-    bool is_broadcast;  // a row is one value, in all lanes of a block
+    bool is_broadcast;  // a row is one value, which is stored in all 8 lanes of a block
 };
 
+// Whether an instruction's 8-bit repeat stride, in blocks, can be this pitch.
 __aicore__ inline bool FitsRepeatStride(int32_t pitch) {
     return pitch / kBlockFloats == static_cast<uint8_t>(pitch / kBlockFloats);
 }
 
-// Distance from one repeat of an instruction to the next, in blocks; a single repeat takes no step.
+// The repeat stride of an instruction, in blocks. A single repeat needs none.
 __aicore__ inline uint8_t RepeatStride(int32_t pitch, int32_t repeats) {
     return repeats == 1 ? 0 : static_cast<uint8_t>(pitch / kBlockFloats);
 }
 
-// Whether to repeat over rows instead of along each row: true where the step fits an instruction and this order needs
-// no more instructions.
+// Whether the repeats of an instruction go over rows instead of along a row: true if the pitch fits the repeat stride
+// and this way needs no more instructions.
 __aicore__ inline bool RepeatOverRows(int32_t rows, int32_t width, int32_t longest_pitch) {
     int32_t chunks = (width + kRepeatFloats - 1) / kRepeatFloats;
-    int32_t along = rows * (width % kRepeatFloats == 0 ? 1 : 2);
-    return (rows == 1 || FitsRepeatStride(longest_pitch)) && chunks * ((rows + kMaxRepeats - 1) / kMaxRepeats) <= along;
+    int32_t instructions_along = rows * (width % kRepeatFloats == 0 ? 1 : 2);
+    return (rows == 1 || FitsRepeatStride(longest_pitch)) &&
+           chunks * ((rows + kMaxRepeats - 1) / kMaxRepeats) <= instructions_along;
 }
 
 __aicore__ inline int32_t MaxOf(int32_t a, int32_t b) { return a > b ? a : b; }
 
-// dst = a op b in lanes [0, width) of every row; b may be spread. The caller orders the vector instructions.
+// dst = a op b in lanes [0, width) of every row; b may be a broadcast. The caller adds the vector barrier.
 template <RowOp op>
 __aicore__ inline void ApplyPerRow(const PitchedRows& dst, const PitchedRows& a, const PitchedRows& b, int32_t rows,
                                    int32_t width) {
@@ -69,8 +71,9 @@ __aicore__ inline void ApplyPerRow(const PitchedRows& dst, const PitchedRows& a,
         }
         return;
     }
-    constexpr uint8_t kNext = kRepeatFloats / kBlockFloats;
-    AscendC::BinaryRepeatParams step(1, 1, b_block_step, kNext, kNext, b.is_broadcast ? 0 : kNext);
+    constexpr uint8_t kRepeatBlocks = kRepeatFloats / kBlockFloats;
+    AscendC::BinaryRepeatParams step(1, 1, b_block_step, kRepeatBlocks, kRepeatBlocks,
+                                     b.is_broadcast ? 0 : kRepeatBlocks);
     int32_t repeats = width / kRepeatFloats;
     for (int32_t row = 0; row < rows; ++row) {
         LocalTensor<float> to = dst.data[row * dst.pitch], from = a.data[row * a.pitch], by = b.data[row * b.pitch];
@@ -87,8 +90,9 @@ __aicore__ inline void ApplyPerRow(const PitchedRows& dst, const PitchedRows& a,
     }
 }
 
-// Reduces each row by op to at most `limit` lanes, its first ones; limit is 8 times a power of two. Each step combines
-// two halves, so that a sum's error grows with the logarithm of its number of terms. Returns the number of lanes left.
+// Reduces each row by op to its first lanes, at most `limit` of them. limit is 8 times a power of two. Each step
+// combines two halves, so that the error of a sum grows with the logarithm of its number of terms. Returns the number
+// of lanes that are left.
 template <RowOp op>
 __aicore__ inline int32_t FoldRows(LocalTensor<float> rows, int32_t pitch, int32_t count, int32_t width,
                                    int32_t limit) {
@@ -103,8 +107,8 @@ __aicore__ inline int32_t FoldRows(LocalTensor<float> rows, int32_t pitch, int32
     return width;
 }
 
-// sums[row] = the sum of the row's first `width` lanes, at most 64. For 64 lanes, blocks are summed first, to 8 floats
-// per row; the caller has initialised `blocks` up to a multiple of 8 rows.
+// sums[row] = the sum of the row's first `width` lanes; width is at most 64. Rows of 64 lanes are first reduced to 8
+// sums each, in `blocks`. The caller has initialised `blocks` up to a multiple of 8 rows.
 __aicore__ inline void SumRows(LocalTensor<float> sums, LocalTensor<float> blocks, LocalTensor<float> rows,
                                int32_t pitch, int32_t width, int32_t count) {
     int32_t step = pitch / kBlockFloats;
@@ -124,14 +128,14 @@ __aicore__ inline void SumRows(LocalTensor<float> sums, LocalTensor<float> block
     VectorBarrier();
 }
 
-// Spreads each row's number to all lanes of one block.
+// Copies the number of each row to all lanes of one block.
 __aicore__ inline void BroadcastRows(LocalTensor<float> blocks, LocalTensor<float> numbers, int32_t count) {
     AscendC::Brcb(blocks, numbers, static_cast<uint8_t>((count + kBlockFloats - 1) / kBlockFloats),
                   AscendC::BrcbRepeatParams(1, kBlockFloats));
     VectorBarrier();
 }
 
-// Sets `lanes`, which are within one group of 64, to 0 in every row.
+// Sets `lanes` to 0 in every row. They must be in one group of 64 lanes.
 __aicore__ inline void ClearLanes(LocalTensor<float> rows, int32_t pitch, int32_t count, const LaneRange& lanes) {
     int32_t chunk = lanes.first / kRepeatFloats * kRepeatFloats;
     uint64_t mask[2] = {MaskOf(lanes, chunk), 0};
@@ -145,23 +149,23 @@ __aicore__ inline void ClearLanes(LocalTensor<float> rows, int32_t pitch, int32_
 }
 
 // The rounding mode from float32 to a 16-bit type: ties to even on every SoC.
-template <typename U>
+template <typename OutT>
 __aicore__ inline constexpr AscendC::RoundMode NarrowMode() {
-    return SameType<U, half>::value ? AscendC::RoundMode::CAST_NONE : AscendC::RoundMode::CAST_RINT;
+    return SameType<OutT, half>::value ? AscendC::RoundMode::CAST_NONE : AscendC::RoundMode::CAST_RINT;
 }
 
-// dst = src rounded, lanes [0, width) of every row. The caller orders the vector instructions.
-template <typename U>
-__aicore__ inline void NarrowRows(LocalTensor<U> dst, int32_t dst_pitch, LocalTensor<float> src, int32_t src_pitch,
+// dst = src rounded to OutT, in lanes [0, width) of every row. The caller adds the vector barrier.
+template <typename OutT>
+__aicore__ inline void NarrowRows(LocalTensor<OutT> dst, int32_t dst_pitch, LocalTensor<float> src, int32_t src_pitch,
                                   int32_t rows, int32_t width) {
-    constexpr int32_t kBlockItems = kBlockBytes / static_cast<int32_t>(sizeof(U));
+    constexpr int32_t kBlockItems = kBlockBytes / static_cast<int32_t>(sizeof(OutT));
     if (dst_pitch == src_pitch && width == src_pitch) {
-        AscendC::Cast(dst, src, NarrowMode<U>(), static_cast<uint32_t>(rows * width));
+        AscendC::Cast(dst, src, NarrowMode<OutT>(), static_cast<uint32_t>(rows * width));
         return;
     }
     if (!RepeatOverRows(rows, width, MaxOf(src_pitch, dst_pitch / 2))) {
         for (int32_t row = 0; row < rows; ++row)
-            AscendC::Cast(dst[row * dst_pitch], src[row * src_pitch], NarrowMode<U>(), static_cast<uint32_t>(width));
+            AscendC::Cast(dst[row * dst_pitch], src[row * src_pitch], NarrowMode<OutT>(), static_cast<uint32_t>(width));
         return;
     }
     for (int32_t row = 0; row < rows; row += kMaxRepeats) {
@@ -170,17 +174,18 @@ __aicore__ inline void NarrowRows(LocalTensor<U> dst, int32_t dst_pitch, LocalTe
                                         RepeatStride(src_pitch, repeats));
         for (int32_t chunk = 0; chunk < width; chunk += kRepeatFloats) {
             uint64_t mask[2] = {MaskOf(LaneRange{0, width}, chunk), 0};
-            AscendC::Cast(dst[row * dst_pitch + chunk], src[row * src_pitch + chunk], NarrowMode<U>(), mask,
+            AscendC::Cast(dst[row * dst_pitch + chunk], src[row * src_pitch + chunk], NarrowMode<OutT>(), mask,
                           static_cast<uint8_t>(repeats), step);
         }
     }
 }
 
-// Rounds rows to the nearest numbers of R and converts them back. Afterwards temp starts with the rows as R.
-template <typename R>
+// Rounds rows to the nearest numbers of RoundedT and converts them back to float32. Afterwards temp begins with the
+// rows as RoundedT.
+template <typename RoundedT>
 __aicore__ inline void RoundTo(LocalTensor<float> rows, LocalTensor<float> temp, int32_t count) {
-    LocalTensor<R> narrow = temp.ReinterpretCast<R>();
-    AscendC::Cast(narrow, rows, NarrowMode<R>(), static_cast<uint32_t>(count));
+    LocalTensor<RoundedT> narrow = temp.ReinterpretCast<RoundedT>();
+    AscendC::Cast(narrow, rows, NarrowMode<RoundedT>(), static_cast<uint32_t>(count));
     VectorBarrier();
     ToFloats(rows, narrow, count);
 }

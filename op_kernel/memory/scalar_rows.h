@@ -1,6 +1,8 @@
-// Copy tiles of rows between GM and UB by the scalar unit, where the SoC's DMA copies only whole 32-byte blocks and the
-// rows cannot be packed: runs are shorter, rows go to a cache, or packed tiles exceed UB. The scalar unit's
-// cache writes back whole 64-byte lines. One core therefore writes all of out: the tiling makes one unit of work.
+// Copy tiles of rows between GM and UB by the scalar unit. An SoC whose DMA copies only whole 32-byte blocks needs this
+// if the rows cannot be packed: runs are shorter than a block, rows go to a cache, or packed tiles exceed UB.
+//
+// The data cache of the scalar unit writes back whole lines of 64 bytes. Two cores must therefore not write to the same
+// tensor; the tiling gives all the work to one core.
 #pragma once
 
 #include "../rope_tiling_data.h"
@@ -16,7 +18,7 @@ namespace memory {
 template <typename T>
 class ScalarRows {
 public:
-    // pitch: elements of T from a row to the next in UB.
+    // pitch: distance from one row to the next in UB, in elements.
     __aicore__ inline void Init(const CommonTiling* tiling, int32_t pitch) {
         tiling_ = tiling;
         pitch_ = pitch;
@@ -44,7 +46,7 @@ public:
         SyncPipes<AscendC::HardEvent::S_V>();
     }
 
-    // After the last tile: writes the scalar unit's cache back to GM.
+    // Call after the last tile: writes the scalar unit's data cache back to GM.
     __aicore__ inline void Finish(GM_ADDR out) {
         AscendC::DataCacheCleanAndInvalid<T, AscendC::CacheLine::ENTIRE_DATA_CACHE>(TensorAt<T>(out, 0));
     }

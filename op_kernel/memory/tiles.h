@@ -1,5 +1,5 @@
-// The rows that a core processes, their order, and the layout of a tile's rows in GM. The code is integer arithmetic
-// only: the tests of the tilings run it on the host.
+// The tiles that a core processes, their order, and the layout of a tile's rows in GM. The code has only integer
+// arithmetic, so that the tests of the tilings can run it on the host.
 #pragma once
 
 #include "../rope_tiling_data.h"
@@ -33,9 +33,9 @@ struct Tile {
     int32_t side;  // index of the tensor
     int32_t head;  // the first one, inside its side
     int32_t heads;
-    int32_t table_row;     // of the first token
+    int32_t table_row;     // row of the block's table that belongs to the first token
     int32_t opens_block;   // 1: the first tile of a block, which needs a new table
-    int32_t block_tokens;  // of the tile's block
+    int32_t block_tokens;  // number of tokens in the tile's block
 };
 
 // Iterator over the tiles of a core.
@@ -50,7 +50,8 @@ public:
         side_ = 0;
     }
 
-    // A block yields all tokens of one side, then those of the other, because a tile has the heads of one side.
+    // Sets *tile to the next tile. Returns false if none is left. The tiles of side 0 of a block come before those of
+    // side 1, because a tile contains heads of only one side.
     __aicore__ inline bool Next(Tile* tile) {
         bool opens_block = false;
         if (head_ >= side_end_) {
@@ -87,7 +88,7 @@ private:
         return true;
     }
 
-    // Heads are numbered through both sides; those of side 0 come first.
+    // The heads of both sides have consecutive numbers; those of side 0 come first.
     __aicore__ inline bool NextSide() {
         if (side_ != 0 || heads_end_ <= tiling_->side0_heads) return false;
         EnterSide(1);
@@ -124,9 +125,10 @@ private:
     int32_t side_ = 0;
 };
 
-// A core's current tile, the one before it and the one after it. For each tile, the caller calls FindNext(), loads the
-// next tile if there is one, stores the previous one if there is one, and computes. Advance() returns whether a tile is
-// left. At the end the caller stores the last tile. Loads are issued before stores, because all other work needs them.
+// The previous, the current and the next tile of a core. For each tile the caller calls FindNext(), loads the next
+// tile, stores the previous tile and computes the current one, then calls Advance(), which returns whether a tile is
+// left. At the end the caller stores the last tile. Loads are issued before stores, because all other work waits for
+// them.
 class TileWindow {
 public:
     Tile previous{}, tile{}, next{};

@@ -23,7 +23,7 @@ public:
     // nearest lane inside.
     __aicore__ inline void FindPairs() {
         LocalTensor<float> lane = Temp(0), sign = Temp(1), pair = Temp(2);
-        ToWindowLanes(lane, Count(), tiling_->n_offs - tiling_->lane_first, tiling_->table_width);
+        ToWindowLanes(lane, Numbers(), tiling_->n_offs - tiling_->lane_first, tiling_->table_width);
         FindPlaceInPair(sign, pair, lane, Temp(3), tiling_->table_width);
         AscendC::Muls(sign, sign, 2.0f, tiling_->table_width);
         VectorBarrier();
@@ -39,8 +39,8 @@ public:
     __aicore__ inline void BuildPartnerOffsets(LocalTensor<uint32_t> offsets, int32_t rows) {
         int32_t count = rows * tiling_->row_pitch;
         LocalTensor<float> lane = Temp(0), row = Temp(1), second = Temp(2), temp = Temp(3);
-        FloorDivide(row, Count(), tiling_->row_pitch, temp, count);
-        Remainder(temp, Count(), row, tiling_->row_pitch, count);
+        FloorDivide(row, Numbers(), tiling_->row_pitch, temp, count);
+        Remainder(temp, Numbers(), row, tiling_->row_pitch, count);
         ToWindowLanes(lane, temp, tiling_->n_offs, count);
         FindPlaceInPair(second, Temp(4), lane, temp, count);
         // lane + step for a pair's first, lane - step for its second

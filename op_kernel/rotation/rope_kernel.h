@@ -96,7 +96,7 @@ private:
 
     // Called once per core. The index vectors come first because they need nothing from GM.
     __aicore__ inline void BuildConstants() {
-        if (key != kRopeHalves || tiling_->io == kRopeIoPacked) index_.CountLanes();
+        if (key != kRopeHalves || tiling_->io == kRopeIoPacked) index_.FillNumbers();
         if constexpr (key == kRopeSwapByGather) {
             partner_offsets_ = offsets_.template Get<uint32_t>();
             index_.BuildPartnerOffsets(partner_offsets_, tiling_->gather_rows);
