@@ -1,8 +1,8 @@
-// The table of a call that passes its cosines and sines. Each token has a row of its own in GM, or position_ids
-// select its row. Rows are widened to float32 and stored in the layout that the rotation reads.
+// The table of a call that passes cosines and sines. Each token has its own row of the tables in GM, or position_ids
+// select its row. The kernel converts the rows to float32 and stores them in the layout that the rotation reads.
 //
-// A row has one entry per pair or one entry per lane. With c1, s1 the entries of a pair's first lane and c2, s2
-// those of its second lane, (x1, x2) becomes (x1 c1 - x2 s1, x2 c2 + x1 s2). The backward rotation is the
+// A row has one entry for each pair or one entry for each lane. Let c1, s1 be the entries of a pair's first lane and
+// c2, s2 those of its second lane. Then (x1, x2) becomes (x1 c1 - x2 s1, x2 c2 + x1 s2). The backward rotation is the
 // transpose, (x1 c1 + x2 s2, x2 c2 - x1 s1).
 #pragma once
 
@@ -26,13 +26,13 @@ struct RotarySource {
     const RotaryTableTiling* tiling;
 };
 
-// EntryT: type of the tables. key: kRopeHalves, kRopeSwapByShifts or kRopeSwapByGather.
+// EntryT: type of the tables. key: the tiling key, kRopeHalves, kRopeSwapByShifts or kRopeSwapByGather.
 template <typename EntryT, int32_t key>
 class GivenTable {
 public:
     using Source = RotarySource;
 
-    // setup: unused; scratch: scratch memory of every Build().
+    // setup: unused. scratch: scratch memory of each call of Build().
     __aicore__ inline void Init(AscendC::TPipe* pipe, const CommonTiling* tiling, const Source& source,
                                 LocalTensor<float> setup, LocalTensor<float> scratch) {
         tiling_ = tiling;
@@ -57,7 +57,7 @@ public:
 
     __aicore__ inline void LoadConstants() {}
 
-    // For each table lane: the offsets of its cosine and its sine in a row, and the sine's sign.
+    // Computes for each table lane the offsets of its cosine and its sine in a row, and the sign of the sine.
     __aicore__ inline void BuildConstants(PairIndex* index) {
         if constexpr (key != kRopeHalves) {
             index->FindPairs();
@@ -65,7 +65,7 @@ public:
             AscendC::Muls(sign_, sign, IsBackward() ? -1.0f : 1.0f, width_);
             VectorBarrier();
             if (HasEntryPerLane() && IsBackward()) {
-                // The partner's entry: lane + step for a pair's first lane, lane - step for its second.
+                // The sine of the partner: entry lane + step for a pair's first lane, lane - step for its second lane.
                 AscendC::Muls(sign, sign, -static_cast<float>(index->PairStep()), width_);
                 VectorBarrier();
                 AscendC::Add(sign, sign, lane, width_);
@@ -77,16 +77,17 @@ public:
         }
     }
 
-    // Loads the rows of the block that starts with this tile, while the vector unit still rotates the block before.
+    // Starts to load the rows of a block, while the vector unit still rotates the previous block. tile: the first one
+    // of the block.
     __aicore__ inline void Load(const Tile& tile) {
         LocalTensor<EntryT> cos = row_queue_.template AllocTensor<EntryT>();
         LocalTensor<EntryT> sin = cos[SinOffset()];
-        bool one_by_one = table_tiling_->has_ids != 0;
+        bool loads_each_row = table_tiling_->has_ids != 0;
 #if __CCE_AICORE__ == 200
-        one_by_one = one_by_one || IsUnaligned();
+        loads_each_row = loads_each_row || IsUnaligned();
         if (IsUnaligned()) SyncPipes<AscendC::HardEvent::V_S>();
 #endif
-        if (one_by_one) {
+        if (loads_each_row) {
             for (int32_t t = 0; t < tile.block_tokens; ++t) {
                 RowPlace row = PlaceOf(tile, t);
                 LoadRow(cos[t * table_tiling_->row_pitch], source_.cos, OffsetOf(row, table_tiling_->cos_stride));
@@ -111,8 +112,8 @@ public:
         if constexpr (key == kRopeHalves) {
             BuildHalves(cos, sin, tokens);
         } else {
-            // With one entry per lane and a window of whole blocks, a row already has the layout that the rotation
-            // reads. Only the backward rotation needs the partner's sine.
+            // If a row has one entry for each lane and the window has whole blocks, the row already has the layout that
+            // the rotation reads. Only the backward rotation needs the sine of the partner.
             bool in_order = HasEntryPerLane() && width_ == tiling_->n_dims;
             if (in_order) Widen(cos_, cos, width_, tokens);
             if (in_order && !IsBackward()) Widen(sin_, sin, width_, tokens);
@@ -145,8 +146,8 @@ private:
         int64_t token;
     };
 
-    // The host rejects invalid position_ids where it can read them. The kernel clamps a number outside the table to
-    // the nearest row, so it never reads elsewhere.
+    // The host rejects invalid position_ids where it can read them. The kernel replaces a number outside the table by
+    // that of the nearest row, so it never reads elsewhere.
     __aicore__ inline RowPlace PlaceOf(const Tile& tile, int32_t t) {
         if (table_tiling_->has_ids == 0) return RowPlace{tile.batch, tile.token + t};
         int64_t row = row_numbers_.Get(tile.batch, tile.token + t);
@@ -190,12 +191,13 @@ private:
 
     // ---- in UB
 
-    // The caller orders the vector instructions.
+    // For kRopeHalves: a row of the table has the entries of the first lanes, then those of the second lanes. The
+    // caller adds the vector barrier.
     __aicore__ inline void BuildHalves(LocalTensor<EntryT> cos, LocalTensor<EntryT> sin, int32_t tokens) {
         int32_t half = tiling_->n_dims / 2;
         Widen(cos_, cos, width_, tokens);
         if (HasEntryPerLane() && !IsBackward()) {
-            // x1 is multiplied by s2, x2 by s1.
+            // MultiplyHalves() multiplies x1 by s2 and x2 by s1.
             Widen(sin_, sin[half], half, tokens);
             Widen(sin_[half], sin, half, tokens);
         } else {
@@ -206,7 +208,7 @@ private:
         AscendC::Muls(sin_, sin_, -1.0f, tokens * width_);
     }
 
-    // The first `entries` entries of every row as float32. The caller orders the vector instructions.
+    // Converts the first `entries` entries of each row to float32. The caller adds the vector barrier.
     __aicore__ inline void Widen(LocalTensor<float> dst, LocalTensor<EntryT> src, int32_t entries, int32_t tokens) {
         AscendC::UnaryRepeatParams step(1, 1, static_cast<uint8_t>(width_ / kBlockFloats),
                                         static_cast<uint8_t>(table_tiling_->row_pitch / kBlockItems));
@@ -221,9 +223,9 @@ private:
         }
     }
 
-    // Gathers the rows' entries in the order of the table's lanes.
+    // Copies the entries of each row to the lanes of the table, by Gather. offsets: for each lane, that of its entry.
     __aicore__ inline void GatherEntries(LocalTensor<float> dst, LocalTensor<EntryT> rows,
-                                         LocalTensor<uint32_t> entries, int32_t tokens) {
+                                         LocalTensor<uint32_t> offsets, int32_t tokens) {
         LocalTensor<float> wide = WidenAll(rows, tokens);
         for (int32_t t = 0; t < tokens; ++t)
             AscendC::Gather(dst[t * width_], wide, entries,
@@ -243,11 +245,11 @@ private:
         }
     }
 
-    // Negates the sines of each pair's first lane, so that the sine table contains the rotation's signs. The caller
-    // orders the vector instructions.
+    // Negates the sines of the first lanes of the pairs, so that the sines have the signs of the rotation. The caller
+    // adds the vector barrier.
     __aicore__ inline void ApplySigns(int32_t tokens) {
-        auto row = static_cast<uint8_t>(width_ / kBlockFloats);
-        AscendC::BinaryRepeatParams step(1, 1, 1, row, row, 0);
+        auto row_blocks = static_cast<uint8_t>(width_ / kBlockFloats);
+        AscendC::BinaryRepeatParams step(1, 1, 1, row_blocks, row_blocks, 0);
         for (int32_t chunk = 0; chunk < width_; chunk += kRepeatFloats) {
             uint64_t mask[2] = {MaskOf(LaneRange{0, width_}, chunk), 0};
             AscendC::Mul(sin_[chunk], sin_[chunk], sign_[chunk], mask, static_cast<uint8_t>(tokens), step);

@@ -1,9 +1,10 @@
-// The frequency of every table lane, computed once per core. The tiling's turns are divided by freq_factors, if the
-// call has them, then spread over the lanes and split for the table's products.
+// The frequency of each table lane, which each core computes once. It divides the tiling's turns by freq_factors, if
+// the call has them, copies the turns of each pair to its lanes and splits them for the products of sine_table.h.
 //
 // With w turns per position, a position p = 2048 high + low, |low| <= 1024, |high| <= 2048:
-//     p w = low w1 + high w2 (mod 1),   w1 = w,   w2 = 2048 w - its nearest integer,
-// Each w is hi + lo with hi a multiple of 2^-13, so that both hi products and their sum are exact in float32.
+//     p w = low w1 + high w2 (mod 1),   w1 = w,   w2 = 2048 w - round(2048 w).
+// w1 and w2 are each stored as hi + lo. hi is a multiple of 2^-13, so that the products with hi and their sum are exact
+// in float32.
 #pragma once
 
 #include "../memory/vector_steps.h"
@@ -15,10 +16,11 @@ namespace rotation {
 
 using namespace memory;
 
-constexpr float kHighUnit = 2048.0f;        // positions per unit of `high`
-constexpr float kGridPerTurn = 8192.0f;     // hi parts are multiples of 1/kGridPerTurn
-constexpr float kLargestFactor = 1e30f;     // a larger freq_factor would overflow when split; its pair does not rotate
-constexpr float kVeltkampFactor = 4097.0f;  // 2^12 + 1 splits float32 into halves of 12 bits
+constexpr float kHighUnit = 2048.0f;     // positions in one unit of `high`
+constexpr float kGridPerTurn = 8192.0f;  // hi parts are multiples of 1/kGridPerTurn
+constexpr float kLargestFactor =
+    1e30f;  // a larger freq_factor would overflow in SplitInHalves(); its pair does not rotate
+constexpr float kVeltkampFactor = 4097.0f;  // 2^12 + 1: Veltkamp's splitting of a float32 into halves of 12 bits
 
 class LaneFrequencies {
 public:
@@ -37,7 +39,7 @@ public:
         loaded_event_ = pipe->AllocEventID<AscendC::HardEvent::MTE2_V>();
     }
 
-    // Issues the copies that Build() waits for.
+    // Starts the copies that Build() waits for.
     __aicore__ inline void Load(GM_ADDR turns, GM_ADDR freq_factors) {
         LoadTurns(pair_temp_[0], turns + __builtin_offsetof(RopeTurns, hi));
         LoadTurns(pair_temp_[1], turns + __builtin_offsetof(RopeTurns, lo));
@@ -45,7 +47,7 @@ public:
         AscendC::SetFlag<AscendC::HardEvent::MTE2_V>(loaded_event_);
     }
 
-    // by_lane: table lanes are the lanes of a head's row; otherwise they are the pairs.
+    // by_lane: the table has one lane for each lane of a head's row; otherwise one for each pair.
     __aicore__ inline void Build(AscendC::TPipe* pipe, PairIndex* index, bool by_lane) {
         if (by_lane) FindPairs(index);
         AscendC::WaitFlag<AscendC::HardEvent::MTE2_V>(loaded_event_);
@@ -72,7 +74,7 @@ private:
         AscendC::DataCopy(dst, source, static_cast<uint32_t>(pairs_));
     }
 
-    // Only n_dims/2 factors are guaranteed to exist; the rest of the last block becomes 1.
+    // The caller guarantees only n_dims/2 factors. The rest of the last block becomes 1.
     __aicore__ inline void LoadFactors(LocalTensor<float> dst, GM_ADDR factors) {
         AscendC::GlobalTensor<float> source;
         source.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(factors));
@@ -89,9 +91,9 @@ private:
 #endif
     }
 
-    // Computes (hi + lo) / factor as a sum of two numbers, reduced by the nearest integer. The remainder of the
-    // first quotient is exact: Veltkamp's splitting and Dekker's product give the product's rounding error,
-    // because the vector unit has no fused multiply-add.
+    // Computes (hi + lo) / factor minus its nearest integer, as a sum of two numbers. The remainder of the first
+    // quotient must be exact, but the vector unit has no fused multiply-add. Veltkamp's splitting and Dekker's product
+    // therefore compute the rounding error of the product.
     __aicore__ inline void DivideByFactors() {
         LocalTensor<float> hi = pair_temp_[0], lo = pair_temp_[1], factor = pair_temp_[2], quotient = pair_temp_[3];
         LocalTensor<float> quotient_hi = pair_temp_[4], quotient_lo = pair_temp_[5], factor_hi = pair_temp_[6],
@@ -136,10 +138,10 @@ private:
         VectorBarrier();
         AscendC::Sub(hi, temp, hi, pairs_);
         VectorBarrier();
-        AscendC::Sub(lo, src, hi, pairs_);  // first read after the next VectorBarrier()
+        AscendC::Sub(lo, src, hi, pairs_);  // the caller's next VectorBarrier() comes before lo is read
     }
 
-    // dst += a * b. The product may overlap the last instruction that writes dst.
+    // dst += a * b. The previous instruction may still write dst: the barrier after the product waits for it as well.
     __aicore__ inline void AddProduct(LocalTensor<float> dst, LocalTensor<float> a, LocalTensor<float> b,
                                       LocalTensor<float> temp) {
         AscendC::Mul(temp, a, b, pairs_);
@@ -148,8 +150,8 @@ private:
         VectorBarrier();
     }
 
-    // For each table lane: the offset of its pair's turns in Temp(0) and their sign in Temp(1). The sign is minus for a
-    // pair's first lane, so that the sine table contains the rotation's signs.
+    // Sets Temp(0) to the offsets of the turns of each table lane's pair, and Temp(1) to their signs. The sign is minus
+    // for the first lane of a pair, so that the sines have the signs of the rotation.
     __aicore__ inline void FindPairs(PairIndex* index) {
         index->FindPairs();
         ToByteOffsets(index->Temp(0).ReinterpretCast<uint32_t>(), index->Temp(2), sizeof(float), width_);

@@ -1,5 +1,5 @@
-// The pair and the partner of each lane in a head's row, as vectors of numbers. They are computed once per core, in
-// scratch memory that only the setup uses.
+// The number of the pair and of the partner of each lane in a head's row, as vectors in UB. Each core computes them
+// once, in scratch memory that only the setup uses.
 #pragma once
 
 #include "../memory/lane_numbers.h"
@@ -18,9 +18,11 @@ public:
         LaneNumbers::Init(tiling, scratch);
     }
 
-    // For every table lane: its number, counted from the window's first lane, in Temp(0); -1 for a pair's first
-    // lane or +1 for its second in Temp(1); its pair in Temp(2). Lanes outside the window are clamped to the
-    // nearest lane inside.
+    // Computes for each table lane:
+    // - Temp(0): its number, counted from the first lane of the window,
+    // - Temp(1): -1 for the first lane of a pair, +1 for the second lane,
+    // - Temp(2): the number of its pair.
+    // A lane outside the window gets the values of the nearest lane inside.
     __aicore__ inline void FindPairs() {
         LocalTensor<float> lane = Temp(0), sign = Temp(1), pair = Temp(2);
         ToWindowLanes(lane, Numbers(), tiling_->n_offs - tiling_->lane_first, tiling_->table_width);
@@ -34,8 +36,8 @@ public:
     // Distance from a pair's first lane to its second.
     __aicore__ inline int32_t PairStep() const { return tiling_->halves != 0 ? tiling_->n_dims / 2 : 1; }
 
-    // Byte offsets of each lane's partner, in `rows` head rows of row_pitch float32. Lanes outside the window get
-    // offsets of lanes inside it, so that Gather reads no unwritten memory.
+    // Computes the byte offset of each lane's partner, in `rows` head rows of row_pitch float32. Lanes outside the
+    // window get offsets of lanes inside it, so that Gather reads no uninitialised memory.
     __aicore__ inline void BuildPartnerOffsets(LocalTensor<uint32_t> offsets, int32_t rows) {
         int32_t count = rows * tiling_->row_pitch;
         LocalTensor<float> lane = Temp(0), row = Temp(1), second = Temp(2), temp = Temp(3);
@@ -43,7 +45,7 @@ public:
         Remainder(temp, Numbers(), row, tiling_->row_pitch, count);
         ToWindowLanes(lane, temp, tiling_->n_offs, count);
         FindPlaceInPair(second, Temp(4), lane, temp, count);
-        // lane + step for a pair's first, lane - step for its second
+        // The partner is lane + step for the first lane of a pair, lane - step for the second one.
         auto step = static_cast<float>(PairStep());
         AscendC::Muls(second, second, -2.0f * step, count);
         AscendC::Muls(row, row, static_cast<float>(tiling_->row_pitch), count);
@@ -57,7 +59,7 @@ public:
     }
 
 private:
-    // Lane numbers counted from the window's first lane; lanes outside are clamped to the nearest lane inside.
+    // dst = src, counted from the first lane of the window. Lanes outside get the number of the nearest lane inside.
     __aicore__ inline void ToWindowLanes(LocalTensor<float> dst, LocalTensor<float> src, int32_t first, int32_t count) {
         AscendC::Adds(dst, src, -static_cast<float>(first), count);
         VectorBarrier();
@@ -67,7 +69,8 @@ private:
         VectorBarrier();
     }
 
-    // For each window lane: 0 if it is a pair's first lane, 1 if it is the second; and the pair's number.
+    // Computes for each lane of the window the number of its pair, and in `second` 0 for the first lane of the pair or
+    // 1 for the second one.
     __aicore__ inline void FindPlaceInPair(LocalTensor<float> second, LocalTensor<float> pair, LocalTensor<float> lane,
                                            LocalTensor<float> temp, int32_t count) {
         if (tiling_->halves != 0) {

@@ -1,4 +1,5 @@
-// Load the positions of a block of tokens to UB, plane by plane, while the vector unit still rotates the block before.
+// Load the positions of a block of tokens to UB, plane by plane, while the vector unit still rotates the previous
+// block.
 #pragma once
 
 #include "../memory/tiles.h"
@@ -39,17 +40,17 @@ public:
         AscendC::SetFlag<AscendC::HardEvent::MTE2_V>(loaded_event_);
     }
 
-    // WaitForLoad() is called before a block's first Convert(), ReleaseBuffer() after its last.
+    // Call WaitForLoad() before the first Convert() of a block and ReleaseBuffer() after the last one.
     __aicore__ inline void WaitForLoad() { AscendC::WaitFlag<AscendC::HardEvent::MTE2_V>(loaded_event_); }
     __aicore__ inline void ReleaseBuffer() { AscendC::SetFlag<AscendC::HardEvent::V_MTE2>(free_event_); }
 
-    // dst = the positions of a plane as float32, for whole blocks of 8 tokens.
+    // dst = the positions of a plane as float32. The number of tokens is rounded up to a multiple of 8.
     __aicore__ inline void Convert(LocalTensor<float> dst, LocalTensor<float> temp, int32_t plane, int32_t tokens) {
         LocalTensor<int32_t> raw = Plane(plane);
         if constexpr (sizeof(PositionT) == sizeof(int64_t)) {
-            // Take the low words, because one SoC has no Cast from int64.
-            constexpr uint8_t kEvenElements = 1;
-            constexpr int32_t kRepeatTokens = 32;
+            // Keep the low word of each int64, because Ascend310P has no Cast from int64.
+            constexpr uint8_t kEvenElements = 1;   // GatherMask's pattern 1
+            constexpr int32_t kRepeatTokens = 32;  // int64 in a repeat of 256 bytes
             AscendC::GatherMaskParams all(1, static_cast<uint16_t>((tokens + kRepeatTokens - 1) / kRepeatTokens), 8, 0);
             uint64_t kept = 0;
             AscendC::GatherMask(temp.ReinterpretCast<uint32_t>(), raw.ReinterpretCast<uint32_t>(), kEvenElements, false,
@@ -88,7 +89,7 @@ private:
 #endif
     }
 
-    // The scalar unit copies the positions after the vector unit has finished the block before.
+    // Copies the positions by the scalar unit, after the vector unit has finished the previous block.
     __aicore__ inline void LoadOneByOne(AscendC::GlobalTensor<PositionT> source, int32_t plane, int32_t first,
                                         int32_t last) {
         LocalTensor<int32_t> dst = Plane(plane);

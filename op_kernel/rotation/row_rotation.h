@@ -1,6 +1,6 @@
 // The rotation of rows of float32 in UB: (x1, x2) becomes (x1 c - x2 s, x1 s + x2 c).
-// An instruction covers up to 64 lanes of up to 255 rows; all heads of a token share one table row. Lanes outside the
-// window are masked and do not change.
+// An instruction covers up to 64 lanes of up to 255 rows. All heads of a token share one table row. Masks exclude the
+// lanes outside the window.
 #pragma once
 
 #include "../memory/row_steps.h"
@@ -13,7 +13,7 @@ namespace rotation {
 
 using namespace memory;
 
-// Rows in two levels: [outer, inner, lane] is at outer * outer_step + inner * inner_step + lane.
+// Rows with two indices. The element [outer, inner, lane] is at outer * outer_step + inner * inner_step + lane.
 struct NestedRows {
     LocalTensor<float> data;
     int32_t outer_step;
@@ -34,14 +34,14 @@ public:
         cos_ = cos;
     }
 
-    // First stage, without moving the halves: temp = (x1 s, x2 s), dst = (x1 c, x2 c). in_place: dst is src. With one
-    // table entry per lane: temp = (x1 s2, x2 s1), dst = (x1 c1, x2 c2).
+    // First stage of kRopeHalves: temp = (x1 s, x2 s), dst = (x1 c, x2 c). With one table entry for each lane:
+    // temp = (x1 s2, x2 s1), dst = (x1 c1, x2 c2). in_place: dst is src.
     __aicore__ inline void MultiplyHalves(LocalTensor<float> dst, LocalTensor<float> src, LocalTensor<float> temp,
                                           bool in_place) {
         int32_t half = tiling_->n_dims / 2;
         LaneRange lanes{0, tiling_->table_width};
-        // The table covers both halves or one. With one half, a row that consists of its two halves only is processed
-        // as two rows by one instruction.
+        // A table row covers both halves of a head or one half. If it covers one half and the head has no other lanes,
+        // one instruction processes the halves as two rows.
         bool covers_both = tiling_->table_width != half;
         bool halves_as_rows = !covers_both && tiling_->n_dims == tiling_->row_pitch && tiling_->tokens_inner == 0;
         int32_t instructions = covers_both || halves_as_rows ? 1 : 2, heads = halves_as_rows ? 2 * heads_ : heads_;
@@ -54,7 +54,7 @@ public:
         VectorBarrier();
     }
 
-    // Last stage: sums of the products.
+    // Last stage of kRopeHalves: dst = (dst1 - temp2, dst2 + temp1), where 1 and 2 are the halves.
     __aicore__ inline void AddHalves(LocalTensor<float> dst, LocalTensor<float> temp) {
         LaneRange lanes{0, tiling_->n_dims / 2};
         AccumulateRows<RowOp::kSub>(dst[HalfOffset(0)], temp[HalfOffset(1)], lanes);
@@ -62,7 +62,8 @@ public:
         VectorBarrier();
     }
 
-    // First stage with temp = swap(x), each lane's partner: dst = x c, temp = swap(x) s. The sine table has the signs.
+    // First stage of the other keys: dst = src c, temp = temp s. temp contains the partner of each lane before. The
+    // sines have the signs of the rotation.
     __aicore__ inline void MultiplySwapped(LocalTensor<float> dst, LocalTensor<float> src, LocalTensor<float> temp) {
         int32_t lane = tiling_->lane_first;
         MultiplyByTable(dst[lane], src[lane], cos_, heads_, head_step_, Window());
@@ -70,6 +71,7 @@ public:
         VectorBarrier();
     }
 
+    // Last stage of the other keys: dst += temp.
     __aicore__ inline void AddSwapped(LocalTensor<float> dst, LocalTensor<float> temp) {
         AccumulateRows<RowOp::kAdd>(dst[tiling_->lane_first], temp[tiling_->lane_first], Window());
         VectorBarrier();
@@ -82,9 +84,8 @@ private:
         return LaneRange{first, first + tiling_->n_dims};
     }
 
-    // dst = src * the token's table row, which all its heads share. An instruction repeats over tokens or over heads,
-    // and a loop runs over the other. RepeatsOverHeads() chooses the order with fewer instructions whose strides an
-    // instruction can encode.
+    // dst = src * the table row of the token. The repeats of an instruction go over heads and a loop goes over tokens,
+    // or the other way round.
     __aicore__ inline void MultiplyByTable(LocalTensor<float> dst, LocalTensor<float> src, LocalTensor<float> table,
                                            int32_t heads, int32_t head_step, const LaneRange& lanes) {
         int32_t width = tiling_->table_width;
@@ -97,6 +98,8 @@ private:
         }
     }
 
+    // Whether the repeats go over heads: true if only these strides fit an instruction, or if this way needs no more
+    // instructions.
     __aicore__ inline bool RepeatsOverHeads(int32_t heads, int32_t head_step) const {
         if (heads > 1 && !FitsRepeatStride(head_step)) return false;
         if (tokens_ > 1 && !FitsRepeatStride(token_step_)) return true;
@@ -105,7 +108,7 @@ private:
         return over_heads <= over_tokens;
     }
 
-    // dst += src or dst -= src. The tokens do not matter, because no table row is read.
+    // dst += src or dst -= src, in all rows of the tile.
     template <RowOp op>
     __aicore__ inline void AccumulateRows(LocalTensor<float> dst, LocalTensor<float> src, const LaneRange& lanes) {
         NestedRows sums{dst, 0, tiling_->row_pitch};

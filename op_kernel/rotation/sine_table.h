@@ -1,8 +1,8 @@
-// The table of a block of tokens, mscale * sin and mscale * cos of every lane, from its positions.
+// Compute the table of a block of tokens, mscale * sin and mscale * cos of each lane, from the positions.
 //
-// The angle is in turns, split as in lane_frequencies.h, and reduced to r in [-1/2, 1/2]. With s = sin(pi r) and
-// c2 = 2 cos(pi r) from polynomials.h, sin(2 pi r) = s c2 and cos(2 pi r) = 1 - 2 s^2: quadrants need no cases of their
-// own. The error is within 2^-20 for |position| < 2^22.
+// The angle is in turns, split as in lane_frequencies.h, and reduced to r in [-1/2, 1/2]. polynomials.h gives
+// s = sin(pi r) and c2 = 2 cos(pi r). Then sin(2 pi r) = s c2 and cos(2 pi r) = 1 - 2 s^2. These formulas hold in every
+// quadrant. The error is within 2^-20 for |position| < 2^22.
 #pragma once
 
 #include "../memory/vector_steps.h"
@@ -57,7 +57,7 @@ private:
     static constexpr int32_t kSlotVectors = 5;
     static_assert(kSlotVectors + 2 * kBlockFloats == kRopeTokenTemps, "the tiling reserves memory for them");
 
-    // position = 2048 high + low, each spread over a block of 8 floats for the products.
+    // Splits each position into 2048 high + low. low_ and high_ have a block of 8 equal floats for each token.
     __aicore__ inline void SplitPositions(int32_t count) {
         LocalTensor<float> position = slot_[0], high = slot_[2], low = slot_[3];
         AscendC::Muls(high, position, 1.0f / kHighUnit, count);
@@ -92,7 +92,7 @@ private:
         MultiplyLanes(cos_, high_, lanes.W2Lo(), plane, tokens);
     }
 
-    // Each repeat of an instruction processes one token.
+    // dst = positions * lanes in the lanes of a plane. Each repeat of an instruction processes one token.
     __aicore__ inline void MultiplyLanes(LocalTensor<float> dst, LocalTensor<float> positions, LocalTensor<float> lanes,
                                          int32_t plane, int32_t tokens) {
         AscendC::BinaryRepeatParams step(1, 0, 1, static_cast<uint8_t>(width_ / kBlockFloats), 1, 0);
@@ -104,7 +104,7 @@ private:
         }
     }
 
-    // Sets temp 0 to r, the turns minus their nearest integer.
+    // Sets temp_[0] to r, the turns minus their nearest integer.
     __aicore__ inline void ReduceToHalfTurn(int32_t count) {
         AscendC::Add(temp_[2], temp_[0], temp_[1], count);
         VectorBarrier();
@@ -115,7 +115,7 @@ private:
         VectorBarrier();
     }
 
-    // One step of both polynomials in z; neither polynomial depends on the other.
+    // One step of Horner's method for both polynomials in z.
     __aicore__ inline void HornerStep(float sin_coefficient, float cos_coefficient, LocalTensor<float> z,
                                       int32_t count) {
         AscendC::Adds(sin_, sin_, sin_coefficient, count);
@@ -126,7 +126,7 @@ private:
         VectorBarrier();
     }
 
-    // The coefficients of c2 include the factor mscale.
+    // Computes sin_ and cos_ from r. The coefficients of c2 include the factor mscale.
     __aicore__ inline void ComputeSinCos(int32_t count) {
         LocalTensor<float> r = temp_[0], z = temp_[1], square = temp_[2];
         float mscale = tiling_->mscale;
