@@ -140,7 +140,7 @@ private:
 
     // ---- from GM
 
-    // RowPlace of a row in a table: batch and token, or 0 and the row's number with position_ids.
+    // The place of a row in a table: batch and token; with position_ids, 0 and the number of the row.
     struct RowPlace {
         int64_t batch;
         int64_t token;
@@ -228,7 +228,7 @@ private:
                                          LocalTensor<uint32_t> offsets, int32_t tokens) {
         LocalTensor<float> wide = WidenAll(rows, tokens);
         for (int32_t t = 0; t < tokens; ++t)
-            AscendC::Gather(dst[t * width_], wide, entries,
+            AscendC::Gather(dst[t * width_], wide, offsets,
                             static_cast<uint32_t>(t * table_tiling_->row_pitch) * sizeof(float),
                             static_cast<uint32_t>(width_));
         VectorBarrier();
