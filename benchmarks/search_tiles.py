@@ -40,7 +40,7 @@ def alternatives(case: Case) -> Iterator[Preferences]:
     """Preferences whose tiles the search compares; those of the host are the empty ones."""
     yield {}
     for tile, table in itertools.product((2, 4, 8, 12, 24, 32, 48), (4, 8, 16, 64)):
-        yield {"tile_bytes": tile * KIB, "least_tile_bytes": min(tile, 4) * KIB, "block_tokens": table}
+        yield {"tile_bytes": tile * KIB, "min_tile_bytes": min(tile, 4) * KIB, "block_tokens": table}
     for table in (1, 2, 4, 8, 32, 64):
         yield {"block_tokens": table, "block_rows": 0}
     for tiles in (1, 2, 8):
@@ -48,7 +48,7 @@ def alternatives(case: Case) -> Iterator[Preferences]:
     if case.splits:
         return
     for core, heads, tiles in itertools.product((256, 1024, 2048, 4096, 8192), (1, 2, 4, 8, 16), (1, 4)):
-        yield {"least_core_bytes": core, "least_heads": heads, "tiles_per_core": tiles}
+        yield {"min_core_bytes": core, "min_heads": heads, "tiles_per_core": tiles}
 
 
 class Search:

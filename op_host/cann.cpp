@@ -159,7 +159,7 @@ static Check not_set_in_cann(const char* op, const char* what) {
     return internal_error(op, what, "be accepted by CANN's tiling context", "an error");
 }
 
-Check hand_to_cann(const char* op, gert::TilingContext* context, const void* data, size_t bytes, void* room,
+Check pass_to_cann(const char* op, gert::TilingContext* context, const void* data, size_t bytes, void* room,
                    const KernelLaunch& launch) {
     if (room == nullptr) {
         const gert::TilingData* tiling = context->GetRawTilingData();

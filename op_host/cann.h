@@ -125,14 +125,14 @@ ops::OpAICoreConfig& tile_at_run_time(ops::OpAICoreConfig* config);
 Check empty_tensor_error(const char* op, const char* name, const npu_rope_tensor& t);
 
 // Passes the result of a tiling to CANN. room: the memory for `data`.
-Check hand_to_cann(const char* op, gert::TilingContext* context, const void* data, size_t bytes, void* room,
+Check pass_to_cann(const char* op, gert::TilingContext* context, const void* data, size_t bytes, void* room,
                    const KernelLaunch& launch);
 
 template <typename Data>
-Check hand_to_cann(const char* op, gert::TilingContext* context, const TilingResult<Data>& tiled) {
+Check pass_to_cann(const char* op, gert::TilingContext* context, const TilingResult<Data>& tiled) {
     static_assert(std::is_trivially_copyable<Data>::value, "copied to the device as it is");
     void* room = context->GetTilingData<Data>();
-    return hand_to_cann(op, context, &tiled.data, sizeof tiled.data, room, tiled.launch);
+    return pass_to_cann(op, context, &tiled.data, sizeof tiled.data, room, tiled.launch);
 }
 
 // Returns the status that a tiling function must return for `check`. Writes a failed check to CANN's log.

@@ -33,7 +33,7 @@ Check tile_rms_norm(gert::TilingContext* context, const char* op, const Paramete
     TilingResult<RmsNormTilingData> tiled;
     if (Check c = check_and_tile_rms_norm(t, a, platform, &tiled); !c.ok()) return c;
     if (!tiled.has_elements()) return empty_tensor_error(op, "x", *t.x);
-    return hand_to_cann(op, context, tiled);
+    return pass_to_cann(op, context, tiled);
 }
 
 }  // namespace npu_rope

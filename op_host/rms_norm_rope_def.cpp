@@ -59,7 +59,7 @@ static Check tile(gert::TilingContext* context) {
     const Check tile = check_and_tile_rms_norm_rope(t, params, NPU_ROPE_ANGLE_EXACT, norm, platform, &tiled);
     if (!tile.ok()) return tile;
     if (!tiled.has_elements()) return empty_tensor_error(op, t.rope.x_name[0], *t.rope.x[0]);
-    return hand_to_cann(op, context, tiled);
+    return pass_to_cann(op, context, tiled);
 }
 
 static ge::graphStatus NpuRmsNormRopeTiling(gert::TilingContext* context) { return report_to_cann(tile(context)); }

@@ -7,18 +7,19 @@
 namespace npu_rope {
 namespace {
 
-constexpr int64_t kMostRows = 512;  // of a tile; each row needs memory for its statistics
-constexpr int64_t kMostChunk = 4096;
-constexpr int64_t kLeastChunk = 512;
-constexpr int64_t kChunkGranule = 16;  // elements: whole 32-byte blocks of every type
-constexpr int64_t kIndexLanes = 2048;  // most lanes of one Gather, except for longer rows
+constexpr int64_t kMaxRows = 512;  // of a tile; each row needs memory for its statistics
+constexpr int64_t kMaxChunk = 4096;
+constexpr int64_t kMinChunk = 512;
+constexpr int64_t kChunkGranule = 16;      // elements: whole 32-byte blocks of every type
+constexpr int64_t kMaxGatherLanes = 2048;  // most lanes of one Gather, except for longer rows
 
 RmsNormLayout layout_of_rows(const RmsNormTileCall& call, const RmsNormTile& tile) {
-    const RopeTilingHead& d = *call.head;
-    const bool packed = d.io == kRopeIoPacked, in_input = call.x_bytes == 4 && !packed;  // compute in the input buffer
-    const int64_t rows = tile.rows(), lanes = rows * d.row_pitch, out_lanes = rows * d.out_pitch;
+    const CommonTiling& common = *call.common;
+    const bool packed = common.io == kRopeIoPacked,
+               in_input = call.x_bytes == 4 && !packed;  // compute in the input buffer
+    const int64_t rows = tile.rows(), lanes = rows * common.row_pitch, out_lanes = rows * common.out_pitch;
     const int64_t x_bytes = lanes * call.x_bytes, out_bytes = out_lanes * call.out_bytes;
-    const int64_t widest = std::max(x_bytes, out_bytes), packed_bytes = widest + rows * kUbBlock;
+    const int64_t widest = std::max(x_bytes, out_bytes), packed_bytes = widest + rows * kUbBlockBytes;
     RmsNormLayout l;
     l.tile = tile;
     int64_t temp_bytes = 4 * lanes;
@@ -29,7 +30,7 @@ RmsNormLayout layout_of_rows(const RmsNormTileCall& call, const RmsNormTile& til
         l.g_offset = in_input ? 0 : conflict_free_offset(4 * lanes);
         l.temp_offset = conflict_free_offset(l.g_offset + 4 * out_lanes);
         if (packed && std::min(call.x_bytes, call.out_bytes) < 4) temp_bytes += 2 * lanes;
-        l.dscale.bytes = 4 * (d.row_pitch + kDscaleExtraFloats);
+        l.dscale.bytes = 4 * (common.row_pitch + kDscaleExtraFloats);
     } else {
         l.tail_offset = widest;
         l.inputs.bytes = l.outputs.bytes = 2 * (packed ? packed_bytes : widest);
@@ -38,10 +39,10 @@ RmsNormLayout layout_of_rows(const RmsNormTileCall& call, const RmsNormTile& til
         if (packed && call.x_bytes < 4) temp_bytes += x_bytes;
     }
     if (packed) {
-        l.index_rows = std::clamp<int64_t>(kIndexLanes / d.row_pitch, 1, rows);
-        const int64_t index_lanes = l.index_rows * d.row_pitch;
-        l.setup_lanes = round_up(std::max<int64_t>(index_lanes, 16), 8);
-        l.index.bytes = 2 * 4 * (2 * index_lanes + 16);
+        l.gather_rows = std::clamp<int64_t>(kMaxGatherLanes / common.row_pitch, 1, rows);
+        const int64_t gather_lanes = l.gather_rows * common.row_pitch;
+        l.setup_lanes = round_up(std::max<int64_t>(gather_lanes, 16), 8);
+        l.gather_offsets.bytes = 2 * 4 * (2 * gather_lanes + 16);
     }
     l.work.bytes = std::max(l.temp_offset + temp_bytes, 4 * kRopeSetupLaneTemps * l.setup_lanes);
     l.stats.bytes = 4 * (kRowNormStats + call.backward * kGradientStats) * round_up(rows, kRowNormSlots);
@@ -57,7 +58,7 @@ RmsNormLayout layout_of_chunk(const RmsNormTileCall& call, const RmsNormTile& ti
     l.tile = tile;
     l.levels = 1;
     while (chunks >> l.levels != 0) ++l.levels;
-    auto two_buffers = [&](int64_t item_bytes) { return 2 * (chunk * item_bytes + kUbBlock); };
+    auto two_buffers = [&](int64_t item_bytes) { return 2 * (chunk * item_bytes + kUbBlockBytes); };
     l.inputs.bytes = l.outputs.bytes =
         two_buffers(call.backward ? call.x_bytes : std::max(call.x_bytes, call.out_bytes));
     if (call.adds) l.residuals.bytes = l.sums.bytes = two_buffers(call.x_bytes);
@@ -82,16 +83,17 @@ std::optional<RmsNormLayout> layout_of(const RmsNormTileCall& call, const RmsNor
 }
 
 std::vector<RmsNormTile> row_tiles(const RmsNormTileCall& call) {
-    const RopeTilingHead& d = *call.head;
-    const int64_t unit_rows = ceil_div(d.rows, d.row_parts), most_heads = ceil_div(d.heads, d.head_parts);
-    const int64_t most_tokens = std::min(unit_rows, d.seq), row_bytes = d.row_pitch * call.x_bytes;
-    const int64_t target = tile_target(unit_rows, most_heads, row_bytes);
+    const CommonTiling& common = *call.common;
+    const int64_t unit_rows = ceil_div(common.rows, common.row_parts),
+                  max_heads = ceil_div(common.heads, common.head_parts);
+    const int64_t max_tokens = std::min(unit_rows, common.seq), row_bytes = common.row_pitch * call.x_bytes;
+    const int64_t target = target_tile_bytes(unit_rows, max_heads, row_bytes);
     std::vector<RmsNormTile> all;
-    int64_t rows = std::clamp<int64_t>(ceil_div(target, row_bytes), 1, kMostRows);
+    int64_t rows = std::clamp<int64_t>(ceil_div(target, row_bytes), 1, kMaxRows);
     for (; rows >= 1; rows = rows > 4 ? rows * 3 / 4 : rows - 1) {
         RmsNormTile tile;
-        tile.tokens = std::min(most_tokens, d.tokens_inner ? rows : rows / std::min(rows, most_heads));
-        tile.heads = std::min(most_heads, d.tokens_inner ? rows / tile.tokens : rows);
+        tile.tokens = std::min(max_tokens, common.tokens_inner ? rows : rows / std::min(rows, max_heads));
+        tile.heads = std::min(max_heads, common.tokens_inner ? rows / tile.tokens : rows);
         all.push_back(tile);
     }
     return all;
@@ -100,10 +102,10 @@ std::vector<RmsNormTile> row_tiles(const RmsNormTileCall& call) {
 std::vector<RmsNormTile> chunk_tiles(const RmsNormTileCall& call) {
     const bool may_keep_scale = call.backward || call.scale_shared;
     std::vector<RmsNormTile> all;
-    for (int64_t most = kMostChunk; most >= kLeastChunk; most /= 2) {
+    for (int64_t most = kMaxChunk; most >= kMinChunk; most /= 2) {
         // Take this size or slightly less, so that the last chunk of a row has at least the 32 bytes of a DMA.
         int64_t chunk = most;
-        while (call.n % chunk != 0 && call.n % chunk < kUbBlock / 2) chunk -= kChunkGranule;
+        while (call.n % chunk != 0 && call.n % chunk < kUbBlockBytes / 2) chunk -= kChunkGranule;
         if (may_keep_scale) all.push_back({1, 1, chunk, true, true});
         all.push_back({1, 1, chunk, true, false});
         all.push_back({1, 1, chunk, false, false});

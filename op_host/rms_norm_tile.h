@@ -14,7 +14,7 @@ namespace npu_rope {
 
 // The properties of a call on which its layouts depend.
 struct RmsNormTileCall {
-    const RopeTilingHead* head = nullptr;  // its tile and its layout of UB are not read
+    const CommonTiling* common = nullptr;  // its tile and its layout of UB are not read
     int64_t ub_bytes = 0;                  // what the kernel may allocate
     int64_t n = 0;                         // elements of a row
     int64_t x_bytes = 0, out_bytes = 0;    // of an element of x, and of scale and out or grad
@@ -36,13 +36,14 @@ struct RmsNormTile {
 // The layout of UB for a tile. RmsNormTilingData explains the names.
 struct RmsNormLayout {
     RmsNormTile tile;
-    int64_t levels = 0, index_rows = 0, setup_lanes = 0;
+    int64_t levels = 0, gather_rows = 0, setup_lanes = 0;
     int64_t tail_offset = 0, g_offset = 0, temp_offset = 0;  // in bytes, inside a buffer and work
     UbRegion inputs, outputs, residuals, sums, grads;        // two buffers each
-    UbRegion row, work, stats, dscale, scale, raw_scale, index;
+    UbRegion row, work, stats, dscale, scale, raw_scale, gather_offsets;
 
     std::array<UbRegion*, 12> regions() {
-        return {&inputs, &outputs, &residuals, &sums, &grads, &row, &work, &stats, &dscale, &scale, &raw_scale, &index};
+        return {&inputs, &outputs, &residuals, &sums,  &grads,     &row,
+                &work,   &stats,   &dscale,    &scale, &raw_scale, &gather_offsets};
     }
 };
 

@@ -18,16 +18,16 @@ constexpr int64_t kLongestWholeRow = 16384;
 // The dimensions before axis as [batch, token, head]. Adjacent dimensions that one stride covers are merged.
 class Dimensions {
 public:
-    Dimensions(const RmsNormTilingInput& in, RmsNormTilingData* d) : shape_(in.shape), d_(*d) {
-        RopeTilingHead& head = d->head;
-        tensors_ = {{shape_.x_stride, head.side[0].x_stride}, {shape_.out_stride, head.side[0].out_stride}};
+    Dimensions(const RmsNormTilingInput& in, RmsNormTilingData* data) : shape_(in.shape), data_(*data) {
+        CommonTiling& common = data->common;
+        tensors_ = {{shape_.x_stride, common.side[0].x_stride}, {shape_.out_stride, common.side[0].out_stride}};
         if (in.adds) {
-            tensors_.push_back({shape_.residual_stride, head.side[1].x_stride});
-            tensors_.push_back({shape_.sum_stride, head.side[1].out_stride});
+            tensors_.push_back({shape_.residual_stride, common.side[1].x_stride});
+            tensors_.push_back({shape_.sum_stride, common.side[1].out_stride});
         }
-        if (in.backward) tensors_.push_back({shape_.grad_stride, head.side[1].x_stride});
-        d->scale_shared = is_shared();
-        if (!d->scale_shared) tensors_.push_back({shape_.scale_stride, d->scale_stride});
+        if (in.backward) tensors_.push_back({shape_.grad_stride, common.side[1].x_stride});
+        data->scale_shared = is_shared();
+        if (!data->scale_shared) tensors_.push_back({shape_.scale_stride, data->scale_stride});
     }
 
     // Returns false if there are more heads than a launch can number.
@@ -41,9 +41,9 @@ public:
         for (size_t t = 0; t < tensors_.size(); ++t)
             for (size_t i = 0; i < sizes_.size(); ++i) tensors_[t].to[first + static_cast<int>(i)] = strides_[i][t];
         if (size[2] > INT32_MAX) return false;
-        d_.head.rows = size[0] * size[1];
-        d_.head.seq = size[1];
-        d_.head.heads = d_.head.first_heads = i32(size[2]);
+        data_.common.rows = size[0] * size[1];
+        data_.common.seq = size[1];
+        data_.common.heads = data_.common.side0_heads = to_int32(size[2]);
         return true;
     }
 
@@ -78,7 +78,7 @@ private:
     }
 
     const RmsNormShape& shape_;
-    RmsNormTilingData& d_;
+    RmsNormTilingData& data_;
     std::vector<Strides> tensors_;
     std::vector<int64_t> sizes_;
     std::vector<std::vector<int64_t>> strides_;
@@ -87,16 +87,16 @@ private:
 class Tiling {
 public:
     Tiling(const RmsNormTilingInput& in, const Platform& platform, RmsNormTilingData* data)
-        : in_(in), platform_(platform), d_(*data), head_(data->head), call_{&head_,
-                                                                            ub_budget_bytes(platform),
-                                                                            in.shape.n,
-                                                                            dtype_bytes(in.dtype),
-                                                                            dtype_bytes(in.scale_dtype),
-                                                                            in.adds,
-                                                                            in.backward} {}
+        : in_(in), platform_(platform), data_(*data), common_(data->common), call_{&common_,
+                                                                                   ub_budget_bytes(platform),
+                                                                                   in.shape.n,
+                                                                                   dtype_bytes(in.dtype),
+                                                                                   dtype_bytes(in.scale_dtype),
+                                                                                   in.adds,
+                                                                                   in.backward} {}
 
     Check run(KernelLaunch* launch) {
-        if (!Dimensions(in_, &d_).merge())
+        if (!Dimensions(in_, &data_).merge())
             return bad_value(in_.op, "x",
                              formatted("have at most %d rows in a dimension of its own on an NPU", INT32_MAX), "more");
         set_shape();
@@ -112,95 +112,95 @@ public:
         if (!layout) return internal_error(in_.op, "tile", "fit into UB", "none that does");
         set_layout(*layout);
         launch->tiling_key = layout->tile.chunk == 0 ? kRmsNormRows : kRmsNormLong;
-        launch->block_dim = static_cast<uint32_t>(head_.row_parts * head_.head_parts);
+        launch->block_dim = static_cast<uint32_t>(common_.row_parts * common_.head_parts);
         return {};
     }
 
 private:
     void set_shape() {
         const RmsNormShape& s = in_.shape;
-        d_.n = call_.n;
-        call_.scale_shared = d_.scale_shared;
-        std::copy(std::begin(s.inner), std::end(s.inner), d_.inner);
-        std::copy(std::begin(s.scale_inner_stride), std::end(s.scale_inner_stride), d_.inner_stride);
+        data_.n = call_.n;
+        call_.scale_shared = data_.scale_shared;
+        std::copy(std::begin(s.inner), std::end(s.inner), data_.inner);
+        std::copy(std::begin(s.scale_inner_stride), std::end(s.scale_inner_stride), data_.inner_stride);
         bool one = std::all_of(s.scale_inner_stride, s.scale_inner_stride + NPU_ROPE_MAX_NDIM,
                                [](int64_t stride) { return stride == 0; });
-        d_.scale_kind = s.scale_is_dense ? kScaleDense : one ? kScaleOne : kScaleScattered;
-        d_.stash = s.stash_dtype == NPU_ROPE_FLOAT16    ? kStashFloat16
-                   : s.stash_dtype == NPU_ROPE_BFLOAT16 ? kStashBfloat16
-                                                        : kStashFloat32;
-        d_.inverse_n = static_cast<float>(1.0 / static_cast<double>(call_.n));
-        d_.norm = row_norm_tiling(call_.n, s.epsilon, d_.stash, in_.dtype != NPU_ROPE_FLOAT16);
-        head_.row_granule = head_.row_parts = head_.head_parts = 1;
-        head_.index_words = 1;
-        head_.planes = 1;
+        data_.scale_kind = s.scale_is_dense ? kScaleDense : one ? kScaleOne : kScaleScattered;
+        data_.stash = s.stash_dtype == NPU_ROPE_FLOAT16    ? kStashFloat16
+                      : s.stash_dtype == NPU_ROPE_BFLOAT16 ? kStashBfloat16
+                                                           : kStashFloat32;
+        data_.inverse_n = static_cast<float>(1.0 / static_cast<double>(call_.n));
+        data_.norm = row_norm_tiling(call_.n, s.epsilon, data_.stash, in_.dtype != NPU_ROPE_FLOAT16);
+        common_.row_granule = common_.row_parts = common_.head_parts = 1;
+        common_.row_number_words = 1;
+        common_.planes = 1;
     }
 
     void split_rows() {
-        head_.head_size = i32(call_.n);
+        common_.head_size = to_int32(call_.n);
         set_io();
         split();
         // Order the rows in UB so that more neighbours are adjacent in GM.
-        const int64_t* stride = head_.side[0].x_stride;
-        head_.tokens_inner = head_.heads > 1 && stride[1] == call_.n && stride[2] != call_.n;
+        const int64_t* stride = common_.side[0].x_stride;
+        common_.tokens_inner = common_.heads > 1 && stride[1] == call_.n && stride[2] != call_.n;
     }
 
     void split_chunks() {
-        head_.io = kRopeIoBurst;
-        head_.tokens_inner = head_.head_size = 0;
+        common_.io = kRopeIoBurst;
+        common_.tokens_inner = common_.head_size = 0;
         split();
     }
 
     void set_io() {
         const int64_t n = call_.n, x_bytes = call_.x_bytes, out_bytes = call_.out_bytes;
-        bool whole_blocks = n * x_bytes % kUbBlock == 0 && n * out_bytes % kUbBlock == 0;
-        head_.io = kRopeIoBurst;
+        bool whole_blocks = n * x_bytes % kUbBlockBytes == 0 && n * out_bytes % kUbBlockBytes == 0;
+        common_.io = kRopeIoBurst;
         if (platform_.arch == kArch310p && !whole_blocks)
-            head_.io = n * std::min(x_bytes, out_bytes) < kUbBlock ? kRopeIoScalar : kRopeIoPacked;
-        int64_t of_x = kUbBlock / x_bytes, of_out = kUbBlock / out_bytes;
-        if (head_.io == kRopeIoPacked) of_x = of_out = std::max(of_x, of_out);
-        head_.row_pitch = i32(round_up(n, of_x));
-        head_.out_pitch = i32(round_up(n, of_out));
-        call_.scale_pitch = round_up(n, kUbBlock / out_bytes);
-        d_.scale_pitch = i32(call_.scale_pitch);
+            common_.io = n * std::min(x_bytes, out_bytes) < kUbBlockBytes ? kRopeIoScalar : kRopeIoPacked;
+        int64_t of_x = kUbBlockBytes / x_bytes, of_out = kUbBlockBytes / out_bytes;
+        if (common_.io == kRopeIoPacked) of_x = of_out = std::max(of_x, of_out);
+        common_.row_pitch = to_int32(round_up(n, of_x));
+        common_.out_pitch = to_int32(round_up(n, of_out));
+        call_.scale_pitch = round_up(n, kUbBlockBytes / out_bytes);
+        data_.scale_pitch = to_int32(call_.scale_pitch);
     }
 
     void split() {
         WorkSplit split;
-        if (head_.io != kRopeIoScalar)  // else one core: two must not write parts of one cache line
-            split = split_work(head_.rows, 1, head_.heads, call_.n * call_.x_bytes, platform_.cores, 1, 0);
-        head_.row_parts = i32(split.row_parts);
-        head_.head_parts = i32(split.head_parts);
+        if (common_.io != kRopeIoScalar)  // else one core: two must not write parts of one cache line
+            split = split_work(common_.rows, 1, common_.heads, call_.n * call_.x_bytes, platform_.cores, 1, 0);
+        common_.row_parts = to_int32(split.row_parts);
+        common_.head_parts = to_int32(split.head_parts);
     }
 
     void set_layout(const RmsNormLayout& l) {
-        head_.tile_tokens = head_.second_tokens = head_.block_tokens = i32(l.tile.tokens);
-        head_.tile_heads = i32(l.tile.heads);
-        head_.index_rows = i32(l.index_rows);
-        head_.setup_lanes = i32(l.setup_lanes);
-        head_.queue_bytes = i32(l.inputs.bytes / 2);
-        head_.tail_offset_bytes = i32(l.tail_offset);
-        head_.work_bytes = i32(l.work.bytes);
-        head_.temp_offset_bytes = i32(l.temp_offset);
-        head_.index_bytes = i32(l.index.bytes);
-        d_.chunk = i32(l.tile.chunk);
-        (in_.backward ? d_.dscale_stays : d_.row_stays) = l.tile.keeps_row;
-        d_.scale_stays = l.tile.keeps_scale;
-        d_.levels = i32(l.levels);
-        d_.scale_raw_bytes = i32(l.raw_scale.bytes);
-        d_.scale_bytes = i32(l.scale.bytes);
-        d_.stats_bytes = i32(l.stats.bytes);
-        d_.sum_queue_bytes = i32(l.residuals.bytes / 2);
-        d_.row_bytes = i32(l.row.bytes);
-        d_.grad_queue_bytes = i32(l.grads.bytes / 2);
-        d_.g_offset_bytes = i32(l.g_offset);
-        d_.dscale_bytes = i32(l.dscale.bytes);
+        common_.tile_tokens = common_.side1_tokens = common_.block_tokens = to_int32(l.tile.tokens);
+        common_.tile_heads = to_int32(l.tile.heads);
+        common_.gather_rows = to_int32(l.gather_rows);
+        common_.setup_lanes = to_int32(l.setup_lanes);
+        common_.queue_bytes = to_int32(l.inputs.bytes / 2);
+        common_.tail_offset_bytes = to_int32(l.tail_offset);
+        common_.work_bytes = to_int32(l.work.bytes);
+        common_.temp_offset_bytes = to_int32(l.temp_offset);
+        common_.gather_bytes = to_int32(l.gather_offsets.bytes);
+        data_.chunk = to_int32(l.tile.chunk);
+        (in_.backward ? data_.keeps_dscale : data_.keeps_row) = l.tile.keeps_row;
+        data_.keeps_scale = l.tile.keeps_scale;
+        data_.levels = to_int32(l.levels);
+        data_.scale_raw_bytes = to_int32(l.raw_scale.bytes);
+        data_.scale_bytes = to_int32(l.scale.bytes);
+        data_.stats_bytes = to_int32(l.stats.bytes);
+        data_.sum_queue_bytes = to_int32(l.residuals.bytes / 2);
+        data_.row_bytes = to_int32(l.row.bytes);
+        data_.grad_queue_bytes = to_int32(l.grads.bytes / 2);
+        data_.g_offset_bytes = to_int32(l.g_offset);
+        data_.dscale_bytes = to_int32(l.dscale.bytes);
     }
 
     const RmsNormTilingInput& in_;
     const Platform& platform_;
-    RmsNormTilingData& d_;
-    RopeTilingHead& head_;
+    RmsNormTilingData& data_;
+    CommonTiling& common_;
     RmsNormTileCall call_;
 };
 

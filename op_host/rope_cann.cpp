@@ -25,7 +25,7 @@ Check tile_rope(gert::TilingContext* context, const char* op, const Parameters& 
     TilingResult<RopeTilingData> tiled;
     if (Check c = check_and_tile_rope(t, params, NPU_ROPE_ANGLE_EXACT, forward, platform, &tiled); !c.ok()) return c;
     if (!tiled.has_elements()) return empty_tensor_error(op, t.x_name[0], *t.x[0]);
-    return hand_to_cann(op, context, tiled);
+    return pass_to_cann(op, context, tiled);
 }
 
 }  // namespace npu_rope

@@ -14,7 +14,7 @@ namespace npu_rope {
 
 // The properties of a call on which its layouts depend. A kernel computes tables from positions or loads given ones.
 struct RopeTileCall {
-    const RopeTilingHead* head = nullptr;  // its tile and its layout of UB are not read
+    const CommonTiling* common = nullptr;  // its tile and its layout of UB are not read
     int32_t sides = 1;                     // tensors that the call rotates
     int64_t ub_bytes = 0;                  // what the kernel may allocate
     int64_t item_bytes = 0, out_bytes = 0;
@@ -22,7 +22,7 @@ struct RopeTileCall {
     int64_t position_bytes = 0;                // of one token, for all planes
     int64_t entry_bytes = 0, entry_pitch = 0;  // of given tables: an entry, and entries from a row to the next
     bool normalizes = false;                   // each head is normalized before its rotation
-    bool swaps = false;                        // each head's partners are also normalized
+    bool normalizes_partners = false;          // each head's partners are also normalized
 };
 
 // A candidate.
@@ -33,18 +33,18 @@ struct RopeTile {
     int64_t rows() const { return tokens * heads; }
 };
 
-// The layout of UB for a tile. RopeTilingHead and HeadNormTiling explain the names.
+// The layout of UB for a tile. CommonTiling and HeadNormTiling explain the names.
 struct RopeLayout {
     RopeTile tile;
-    int64_t block_tokens = 0, token_slots = 0, second_tokens = 0, index_rows = 0, setup_lanes = 0;
+    int64_t block_tokens = 0, token_slots = 0, side1_tokens = 0, gather_rows = 0, setup_lanes = 0;
     int64_t tail_offset = 0, temp_offset = 0, cos_offset = 0;  // in bytes, inside a buffer, work and table
     UbRegion inputs, outputs;                                  // two buffers each
-    UbRegion work, index, frequencies, table, source, entry_offsets, stats, factors, scales, raw_scales;
+    UbRegion work, gather_offsets, frequencies, table, source, entry_offsets, stats, factors, scales, raw_scales;
 
     // In the order in which the kernels allocate them.
     std::array<UbRegion*, 12> regions() {
-        return {&inputs, &outputs,       &work,  &index,   &frequencies, &table,
-                &source, &entry_offsets, &stats, &factors, &scales,      &raw_scales};
+        return {&inputs, &outputs,       &work,  &gather_offsets, &frequencies, &table,
+                &source, &entry_offsets, &stats, &factors,        &scales,      &raw_scales};
     }
 };
 

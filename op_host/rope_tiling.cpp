@@ -36,43 +36,44 @@ bool follows(int64_t outer, int64_t size, int64_t inner) {
 }
 
 // Merges batches and tokens if one stride covers both, so that a block may have tokens of several batches.
-void merge_batches(const RopeTilingInput& in, RopeTilingHead* d, RotaryTableTiling* given) {
+void merge_batches(const RopeTilingInput& in, CommonTiling* common, RotaryTableTiling* given) {
     const RopeShape& s = in.shape;
-    d->rows = s.B * s.S;
+    common->rows = s.B * s.S;
     auto copy = [](auto& to, const auto& from) { std::copy(std::begin(from), std::end(from), std::begin(to)); };
-    copy(d->pos_stride, s.pos_stride);
-    copy(d->index_stride, s.row_stride);
-    std::vector<int64_t*> token_strides = {d->pos_stride, d->index_stride};  // strides of batch and token
+    copy(common->pos_stride, s.pos_stride);
+    copy(common->row_number_stride, s.row_stride);
+    std::vector<int64_t*> token_strides = {common->pos_stride,
+                                           common->row_number_stride};  // strides of batch and token
     if (given) {
         copy(given->cos_stride, in.tables.cos_stride);
         copy(given->sin_stride, in.tables.sin_stride);
         if (!in.tables.has_ids) token_strides.insert(token_strides.end(), {given->cos_stride, given->sin_stride});
     }
     for (int k = 0; k < s.sides; ++k) {
-        copy(d->side[k].x_stride, s.side[k].x_stride);
-        copy(d->side[k].out_stride, s.side[k].out_stride);
-        if (s.side[k].N == 1) d->side[k].x_stride[2] = d->side[k].out_stride[2] = s.D;
-        token_strides.push_back(d->side[k].x_stride);
-        if (!in.scatters_side(k)) token_strides.push_back(d->side[k].out_stride);
+        copy(common->side[k].x_stride, s.side[k].x_stride);
+        copy(common->side[k].out_stride, s.side[k].out_stride);
+        if (s.side[k].N == 1) common->side[k].x_stride[2] = common->side[k].out_stride[2] = s.D;
+        token_strides.push_back(common->side[k].x_stride);
+        if (!in.scatters_side(k)) token_strides.push_back(common->side[k].out_stride);
     }
     bool merged = s.B == 1 || s.S == 1 ||
                   std::all_of(token_strides.begin(), token_strides.end(),
                               [&](const int64_t* stride) { return follows(stride[0], s.S, stride[1]); });
-    d->seq = merged ? d->rows : s.S;
+    common->seq = merged ? common->rows : s.S;
     for (int64_t* stride : token_strides) {
-        stride[1] = d->seq == 1 ? 0 : stride[s.S == 1 ? 0 : 1];
+        stride[1] = common->seq == 1 ? 0 : stride[s.S == 1 ? 0 : 1];
         if (merged) stride[0] = 0;
     }
-    if (d->seq == 1) d->pos_stride[1] = 1;
+    if (common->seq == 1) common->pos_stride[1] = 1;
 }
 
 class Tiling {
 public:
     // computed, given: what the kernel needs for computed or for given tables; the other is NULL. norm: NULL for a call
     // that does not normalize.
-    Tiling(const RopeTilingInput& in, const Platform& platform, RopeTilingHead* head, RopeTurns* computed,
+    Tiling(const RopeTilingInput& in, const Platform& platform, CommonTiling* common, RopeTurns* computed,
            RotaryTableTiling* given, HeadNormTiling* norm = nullptr)
-        : in_(in), platform_(platform), d_(*head), computed_(computed), given_(given), norm_(norm) {}
+        : in_(in), platform_(platform), common_(*common), computed_(computed), given_(given), norm_(norm) {}
 
     Check run(KernelLaunch* launch) {
         const bool is_empty = shape_.empty();
@@ -82,19 +83,19 @@ public:
         if (norm_)
             if (Check c = check_device_epsilon("rms_norm_rope", in_.norm.epsilon, NPU_ROPE_FLOAT32); !c.ok()) return c;
         if (is_empty) return computed_ ? set_frequencies() : Check{};
-        merge_batches(in_, &d_, given_);
+        merge_batches(in_, &common_, given_);
         set_shape();
         set_io();
         split();
         std::optional<RopeLayout> layout = best_layout(call_, tile_candidates(call_));
-        if (!layout && d_.io == kRopeIoPacked) {
-            d_.io = kRopeIoScalar;
+        if (!layout && common_.io == kRopeIoPacked) {
+            common_.io = kRopeIoScalar;
             split();
             layout = best_layout(call_, tile_candidates(call_));
         }
         if (!layout) return internal_error(in_.op, "tile", "fit into UB", "none that does");
         set_layout(*layout);
-        launch->block_dim = static_cast<uint32_t>(d_.row_parts * d_.head_parts);
+        launch->block_dim = static_cast<uint32_t>(common_.row_parts * common_.head_parts);
         launch->tiling_key = static_cast<uint64_t>(call_.key);
         return computed_ ? set_frequencies() : Check{};
     }
@@ -104,43 +105,45 @@ private:
         const npu_rope_params& p = in_.params;
         int64_t pairs = rope_pairs(p);
         bool halves = p.mode != NPU_ROPE_MODE_NORMAL;
-        d_.heads = i32(shape_.heads());
-        d_.first_heads = i32(shape_.side[0].N);
-        d_.head_size = i32(shape_.D);
-        d_.row_pitch = i32(round_up(shape_.D, kUbBlock / call_.item_bytes));
-        d_.out_pitch = i32(round_up(shape_.D, kUbBlock / call_.out_bytes));
-        d_.n_offs = p.n_offs;
-        d_.n_dims = i32(2 * pairs);
-        d_.halves = halves;
-        d_.has_factors = in_.has_factors;
-        d_.cache_rows = shape_.cache_rows;
-        d_.index_words = in_.rows_int64 ? 2 : 1;
+        common_.heads = to_int32(shape_.heads());
+        common_.side0_heads = to_int32(shape_.side[0].N);
+        common_.head_size = to_int32(shape_.D);
+        common_.row_pitch = to_int32(round_up(shape_.D, kUbBlockBytes / call_.item_bytes));
+        common_.out_pitch = to_int32(round_up(shape_.D, kUbBlockBytes / call_.out_bytes));
+        common_.n_offs = p.n_offs;
+        common_.n_dims = to_int32(2 * pairs);
+        common_.halves = halves;
+        common_.has_factors = in_.has_factors;
+        common_.cache_rows = shape_.cache_rows;
+        common_.row_number_words = in_.rows_int64 ? 2 : 1;
         // With one entry per lane, each half of a table row must also start on a 32-byte border.
-        int64_t half_unit = given_ && in_.tables.entry_per_lane ? kUbBlock / dtype_bytes(in_.tables.dtype) : 8;
+        int64_t half_unit = given_ && in_.tables.entry_per_lane ? kUbBlockBytes / dtype_bytes(in_.tables.dtype) : 8;
         bool on_borders = halves && p.n_offs % 8 == 0 && pairs % half_unit == 0;
         bool shifts = !halves && call_.item_bytes == 2 && platform_.arch != kArch310p;
         call_.key = on_borders ? kRopeHalves : shifts ? kRopeSwapByShifts : kRopeSwapByGather;
-        d_.lane_first = call_.key == kRopeHalves ? 0 : p.n_offs / 8 * 8;
-        d_.table_width = call_.key == kRopeHalves ? i32(pairs) : i32(round_up(p.n_offs + d_.n_dims, 8)) - d_.lane_first;
+        common_.lane_first = call_.key == kRopeHalves ? 0 : p.n_offs / 8 * 8;
+        common_.table_width = call_.key == kRopeHalves
+                                  ? to_int32(pairs)
+                                  : to_int32(round_up(p.n_offs + common_.n_dims, 8)) - common_.lane_first;
         if (computed_) set_planes();
-        call_.position_bytes = d_.planes * (in_.positions_int64 ? 8 : 4);
+        call_.position_bytes = common_.planes * (in_.positions_int64 ? 8 : 4);
         if (given_) set_given_tables();
         if (norm_) {
             norm_->norm = row_norm_tiling(shape_.D, in_.norm.epsilon, kStashFloat32, in_.dtype != NPU_ROPE_FLOAT16);
             norm_->intermediate_rounding = in_.norm.intermediate_rounding;
-            norm_->swaps = call_.key == kRopeSwapByShifts && !in_.norm.intermediate_rounding;
+            norm_->normalizes_partners = call_.key == kRopeSwapByShifts && !in_.norm.intermediate_rounding;
             norm_->scatters = in_.scatters;
             call_.normalizes = true;
-            call_.swaps = norm_->swaps;
+            call_.normalizes_partners = norm_->normalizes_partners;
         }
         // Rows have the order in UB in which more of them are adjacent in GM. Rows of a cache are stored by tokens.
         int heads_adjacent = 0, tokens_adjacent = 0;
         for (int k = 0; k < shape_.sides; ++k)
-            for (const int64_t* stride : {d_.side[k].x_stride, d_.side[k].out_stride}) {
+            for (const int64_t* stride : {common_.side[k].x_stride, common_.side[k].out_stride}) {
                 heads_adjacent += stride[2] == shape_.D;
                 tokens_adjacent += stride[1] == shape_.D;
             }
-        d_.tokens_inner = !in_.scatters && tokens_adjacent > heads_adjacent;
+        common_.tokens_inner = !in_.scatters && tokens_adjacent > heads_adjacent;
         heads_adjacent_ = heads_adjacent == 2 * shape_.sides;
     }
 
@@ -148,105 +151,106 @@ private:
         const GivenTables& t = in_.tables;
         given_->table_rows = t.rows;
         given_->has_ids = t.has_ids;
-        given_->row = t.entry_per_lane ? d_.n_dims : d_.n_dims / 2;
+        given_->row_entries = t.entry_per_lane ? common_.n_dims : common_.n_dims / 2;
         call_.entry_bytes = dtype_bytes(t.dtype);
-        call_.entry_pitch = round_up(given_->row, kUbBlock / call_.entry_bytes);
-        given_->pitch = i32(call_.entry_pitch);
+        call_.entry_pitch = round_up(given_->row_entries, kUbBlockBytes / call_.entry_bytes);
+        given_->row_pitch = to_int32(call_.entry_pitch);
         given_->backward = !in_.forward;
-        if (call_.key == kRopeHalves) d_.table_width = given_->row;
+        if (call_.key == kRopeHalves) common_.table_width = given_->row_entries;
     }
 
     // Sets the planes of positions. Axes with the same positions share a plane; an axis that rotates no pair has none.
     void set_planes() {
-        d_.planes = 1;
+        common_.planes = 1;
         if (!rope_has_sections(in_.params.mode)) return;
         std::vector<RopePairAngle> rules = rope_pair_angles(in_.params);
         int plane_of[kRopeAxes];
-        d_.planes = 0;
+        common_.planes = 0;
         for (int axis = 0; axis < kRopeAxes; ++axis) {
             plane_of[axis] = -1;
             bool rotates =
                 std::any_of(rules.begin(), rules.end(), [&](const RopePairAngle& r) { return r.axis == axis; });
             if (!rotates) continue;
             int64_t offset = shape_.axis_offset[axis];
-            int64_t* plane = std::find(d_.plane_offset, d_.plane_offset + d_.planes, offset);
-            plane_of[axis] = static_cast<int>(plane - d_.plane_offset);
-            if (plane_of[axis] == d_.planes) d_.plane_offset[d_.planes++] = offset;
+            int64_t* plane = std::find(common_.plane_offset, common_.plane_offset + common_.planes, offset);
+            plane_of[axis] = static_cast<int>(plane - common_.plane_offset);
+            if (plane_of[axis] == common_.planes) common_.plane_offset[common_.planes++] = offset;
         }
-        for (int32_t lane = 0; lane < d_.table_width; ++lane)
+        for (int32_t lane = 0; lane < common_.table_width; ++lane)
             computed_->plane_lanes[plane_of[rules[pair_of_lane(lane)].axis]][lane / 64] |= uint64_t{1} << lane % 64;
     }
 
     // The pair of a table lane. Lanes outside the window are clamped to the nearest lane inside, as in the kernel.
     size_t pair_of_lane(int32_t lane) const {
         if (call_.key == kRopeHalves) return static_cast<size_t>(lane);
-        int32_t inside = std::clamp(lane + d_.lane_first - d_.n_offs, 0, d_.n_dims - 1);
-        return static_cast<size_t>(d_.halves ? inside % (d_.n_dims / 2) : inside / 2);
+        int32_t inside = std::clamp(lane + common_.lane_first - common_.n_offs, 0, common_.n_dims - 1);
+        return static_cast<size_t>(common_.halves ? inside % (common_.n_dims / 2) : inside / 2);
     }
 
     int64_t head_bytes() const { return shape_.D * call_.item_bytes; }
-    int64_t heads() const { return d_.heads; }
+    int64_t heads() const { return common_.heads; }
 
     void set_io() {
-        d_.io = kRopeIoBurst;
-        bool whole_blocks = head_bytes() % kUbBlock == 0 && shape_.D * call_.out_bytes % kUbBlock == 0;
+        common_.io = kRopeIoBurst;
+        bool whole_blocks = head_bytes() % kUbBlockBytes == 0 && shape_.D * call_.out_bytes % kUbBlockBytes == 0;
         if (platform_.arch != kArch310p || whole_blocks) return;
         // A run of a token's adjacent heads may be long enough for a DMA, even if one head is not.
         int64_t fewest = shape_.sides == 2 ? std::min(shape_.side[0].N, shape_.side[1].N) : shape_.side[0].N;
-        bool run_is_enough = head_bytes() >= kUbBlock || (heads_adjacent_ && fewest * head_bytes() >= kUbBlock);
-        d_.io = run_is_enough && !in_.scatters ? kRopeIoPacked : kRopeIoScalar;
-        if (head_bytes() < kUbBlock) d_.tokens_inner = 0;
+        bool run_is_enough =
+            head_bytes() >= kUbBlockBytes || (heads_adjacent_ && fewest * head_bytes() >= kUbBlockBytes);
+        common_.io = run_is_enough && !in_.scatters ? kRopeIoPacked : kRopeIoScalar;
+        if (head_bytes() < kUbBlockBytes) common_.tokens_inner = 0;
     }
 
     // The least number of adjacent rows of out whose total size is a multiple of 32 bytes; 1 if rows are not adjacent.
     int64_t granule() const {
         int64_t granule = 1;
-        for (int k = 0; k < shape_.sides && d_.io == kRopeIoPacked && heads_adjacent_; ++k) {
+        for (int k = 0; k < shape_.sides && common_.io == kRopeIoPacked && heads_adjacent_; ++k) {
             int64_t row = shape_.side[k].N * shape_.D;
-            if (d_.side[k].out_stride[1] == row)
-                granule = std::max(granule, kUbBlock / std::gcd(kUbBlock, row * call_.item_bytes));
+            if (common_.side[k].out_stride[1] == row)
+                granule = std::max(granule, kUbBlockBytes / std::gcd(kUbBlockBytes, row * call_.item_bytes));
         }
         return granule;
     }
 
     // Chooses the split with the least work for the busiest core; a token's table counts as some heads.
     void split() {
-        d_.row_granule = i32(granule());
+        common_.row_granule = to_int32(granule());
         WorkSplit split;
-        if (d_.io != kRopeIoScalar)  // else one core: two must not write parts of one cache line
-            split = split_work(d_.rows, d_.row_granule, heads(), head_bytes(), platform_.cores,
-                               d_.io == kRopeIoPacked ? heads() : tile_preferences().least_heads,
+        if (common_.io != kRopeIoScalar)  // else one core: two must not write parts of one cache line
+            split = split_work(common_.rows, common_.row_granule, heads(), head_bytes(), platform_.cores,
+                               common_.io == kRopeIoPacked ? heads() : tile_preferences().min_heads,
                                tile_preferences().table_heads);
-        d_.row_parts = i32(split.row_parts);
-        d_.head_parts = i32(split.head_parts);
+        common_.row_parts = to_int32(split.row_parts);
+        common_.head_parts = to_int32(split.head_parts);
     }
 
     void set_layout(const RopeLayout& l) {
-        d_.block_tokens = i32(l.block_tokens);
-        d_.token_slots = i32(l.token_slots);
-        d_.tile_tokens = i32(l.tile.tokens);
-        d_.second_tokens = i32(l.second_tokens);
-        d_.tile_heads = i32(l.tile.heads);
-        d_.index_rows = i32(l.index_rows);
-        d_.setup_lanes = i32(l.setup_lanes);
-        d_.queue_bytes = i32(l.inputs.bytes / 2);
-        d_.tail_offset_bytes = i32(l.tail_offset);
-        d_.work_bytes = i32(l.work.bytes);
-        d_.temp_offset_bytes = i32(l.temp_offset);
-        d_.table_bytes = i32(l.table.bytes);
-        d_.cos_offset_bytes = i32(l.cos_offset);
-        d_.lane_bytes = i32(l.frequencies.bytes + l.entry_offsets.bytes);
-        d_.source_bytes = i32(l.source.bytes);
-        d_.index_bytes = i32(l.index.bytes);
+        common_.block_tokens = to_int32(l.block_tokens);
+        common_.token_slots = to_int32(l.token_slots);
+        common_.tile_tokens = to_int32(l.tile.tokens);
+        common_.side1_tokens = to_int32(l.side1_tokens);
+        common_.tile_heads = to_int32(l.tile.heads);
+        common_.gather_rows = to_int32(l.gather_rows);
+        common_.setup_lanes = to_int32(l.setup_lanes);
+        common_.queue_bytes = to_int32(l.inputs.bytes / 2);
+        common_.tail_offset_bytes = to_int32(l.tail_offset);
+        common_.work_bytes = to_int32(l.work.bytes);
+        common_.temp_offset_bytes = to_int32(l.temp_offset);
+        common_.table_bytes = to_int32(l.table.bytes);
+        common_.cos_offset_bytes = to_int32(l.cos_offset);
+        common_.lane_bytes = to_int32(l.frequencies.bytes + l.entry_offsets.bytes);
+        common_.source_bytes = to_int32(l.source.bytes);
+        common_.gather_bytes = to_int32(l.gather_offsets.bytes);
         if (!norm_) return;
-        norm_->stats_bytes = i32(l.stats.bytes);
-        norm_->factor_bytes = i32(l.factors.bytes);
-        norm_->scale_bytes = i32(l.scales.bytes);
-        norm_->scale_raw_bytes = i32(l.raw_scales.bytes);
+        norm_->stats_bytes = to_int32(l.stats.bytes);
+        norm_->factor_bytes = to_int32(l.factors.bytes);
+        norm_->scale_bytes = to_int32(l.scales.bytes);
+        norm_->scale_raw_bytes = to_int32(l.raw_scales.bytes);
     }
 
     Check set_frequencies() {
-        d_.mscale = static_cast<float>(rope_mscale(in_.params));
+        common_.mscale = static_cast<float>(rope_mscale(in_.params));
         std::vector<long double> frequencies = rope_frequencies(in_.params, nullptr, 0);
         if (Check c = check_rope_frequencies(frequencies); !c.ok()) return c;
         for (size_t i = 0; i < frequencies.size(); ++i) {
@@ -262,13 +266,13 @@ private:
 
     const RopeTilingInput& in_;
     const Platform& platform_;
-    RopeTilingHead& d_;
+    CommonTiling& common_;
     RopeTurns* computed_;
     RotaryTableTiling* given_;
     HeadNormTiling* norm_;
     bool heads_adjacent_ = false;  // in GM, of every tensor
     const RopeShape& shape_ = in_.shape;
-    RopeTileCall call_{&d_, shape_.sides, ub_budget_bytes(platform_), dtype_bytes(in_.dtype),
+    RopeTileCall call_{&common_, shape_.sides, ub_budget_bytes(platform_), dtype_bytes(in_.dtype),
                        dtype_bytes(in_.out_dtype)};
 };
 
@@ -298,7 +302,7 @@ Check check_device_angle(const char* op, int32_t angle) {
 
 Check rope_tiling(const RopeTilingInput& in, const Platform& platform, RopeTilingData* data, KernelLaunch* launch) {
     *data = RopeTilingData{};
-    return Tiling(in, platform, &data->head, &data->turns, nullptr).run(launch);
+    return Tiling(in, platform, &data->common, &data->turns, nullptr).run(launch);
 }
 
 Check check_and_tile_rope(const RopeTensors& t, const npu_rope_params& params, int32_t angle, bool forward,
@@ -312,12 +316,12 @@ Check check_and_tile_rope(const RopeTensors& t, const npu_rope_params& params, i
 Check rms_norm_rope_tiling(const RopeTilingInput& in, const Platform& platform, RmsNormRopeTilingData* data,
                            KernelLaunch* launch) {
     *data = RmsNormRopeTilingData{};
-    return Tiling(in, platform, &data->head, &data->turns, nullptr, &data->norm).run(launch);
+    return Tiling(in, platform, &data->common, &data->turns, nullptr, &data->norm).run(launch);
 }
 
 Check rotary_tiling(const RopeTilingInput& in, const Platform& platform, RotaryTilingData* data, KernelLaunch* launch) {
     *data = RotaryTilingData{};
-    return Tiling(in, platform, &data->head, nullptr, &data->table).run(launch);
+    return Tiling(in, platform, &data->common, nullptr, &data->table).run(launch);
 }
 
 }  // namespace npu_rope

@@ -39,7 +39,7 @@ Check tile_rotary(gert::TilingContext* context, const char* op, const Parameters
     TilingResult<RotaryTilingData> tiled;
     if (Check c = check_and_tile_rotary(t, a, forward, platform, &shape, &tiled); !c.ok()) return c;
     if (!tiled.has_elements()) return empty_tensor_error(op, t.x_name[0], *t.x[0]);
-    return hand_to_cann(op, context, tiled);
+    return pass_to_cann(op, context, tiled);
 }
 
 }  // namespace npu_rope

@@ -35,7 +35,7 @@ inline RowNormTiling row_norm_tiling(int64_t n, double epsilon, int32_t stash, b
     t.n_epsilon = static_cast<float>(epsilon * static_cast<double>(n));
     t.root_n = static_cast<float>(std::sqrt(static_cast<double>(n)));
     t.epsilon_exponent = epsilon > 0 ? std::ilogb(std::sqrt(epsilon)) : -127;
-    t.square_range = !wide_range ? kSquaresStay : epsilon < 0x1p-100 ? kSquaresVanish : kSquaresOverflow;
+    t.square_range = !wide_range ? kSquaresInRange : epsilon < 0x1p-100 ? kSquaresMayUnderflow : kSquaresMayOverflow;
     return t;
 }
 

@@ -6,10 +6,10 @@
 extern "C" __global__ __aicore__ void npu_add_rms_norm(GM_ADDR x, GM_ADDR residual, GM_ADDR scale, GM_ADDR out,
                                                        GM_ADDR sum, GM_ADDR workspace, GM_ADDR tiling) {
     REGISTER_TILING_DEFAULT(RmsNormTilingData);
-    GET_TILING_DATA(td, tiling);
+    GET_TILING_DATA(tiling_data, tiling);
 #if __CCE_AICORE__ == 220
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
 #endif
     norm::RmsNormArguments arguments{x, residual, scale, out, sum};
-    norm::RunRmsNorm<DTYPE_X, DTYPE_SCALE, true>(&td, arguments);
+    norm::RunRmsNorm<DTYPE_X, DTYPE_SCALE, true>(&tiling_data, arguments);
 }

@@ -7,10 +7,10 @@
 extern "C" __global__ __aicore__ void npu_rms_norm(GM_ADDR x, GM_ADDR scale, GM_ADDR out, GM_ADDR workspace,
                                                    GM_ADDR tiling) {
     REGISTER_TILING_DEFAULT(RmsNormTilingData);
-    GET_TILING_DATA(td, tiling);
+    GET_TILING_DATA(tiling_data, tiling);
 #if __CCE_AICORE__ == 220
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
 #endif
     norm::RmsNormArguments arguments{x, nullptr, scale, out, nullptr};
-    norm::RunRmsNorm<DTYPE_X, DTYPE_SCALE, false>(&td, arguments);
+    norm::RunRmsNorm<DTYPE_X, DTYPE_SCALE, false>(&tiling_data, arguments);
 }

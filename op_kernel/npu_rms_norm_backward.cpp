@@ -7,11 +7,11 @@ extern "C" __global__ __aicore__ void npu_rms_norm_backward(GM_ADDR grad, GM_ADD
                                                             GM_ADDR dx, GM_ADDR dscale_out, GM_ADDR workspace,
                                                             GM_ADDR tiling) {
     REGISTER_TILING_DEFAULT(RmsNormTilingData);
-    GET_TILING_DATA(td, tiling);
+    GET_TILING_DATA(tiling_data, tiling);
 #if __CCE_AICORE__ == 220
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
 #endif
     // dscale is an input that the kernel writes: input and output have the same memory.
     norm::RmsNormBackwardArguments arguments{grad, x, scale, dx, dscale_out};
-    norm::RunRmsNormBackward<DTYPE_X, DTYPE_SCALE>(&td, arguments);
+    norm::RunRmsNormBackward<DTYPE_X, DTYPE_SCALE>(&tiling_data, arguments);
 }

@@ -10,14 +10,14 @@ extern "C" __global__ __aicore__ void npu_rms_norm_rope(GM_ADDR q, GM_ADDR k, GM
                                                         GM_ADDR cache, GM_ADDR q_out, GM_ADDR k_out, GM_ADDR workspace,
                                                         GM_ADDR tiling) {
     REGISTER_TILING_DEFAULT(RmsNormRopeTilingData);
-    GET_TILING_DATA_MEMBER(RmsNormRopeTilingData, head, td, tiling);
-    GET_TILING_DATA_MEMBER(RmsNormRopeTilingData, norm, norm_td, tiling);
+    GET_TILING_DATA_MEMBER(RmsNormRopeTilingData, common, tiling_data, tiling);
+    GET_TILING_DATA_MEMBER(RmsNormRopeTilingData, norm, norm_tiling_data, tiling);
 #if __CCE_AICORE__ == 220
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
 #endif
     // A cache is an input that the kernel writes: k_out has the same memory.
     rotation::RopeArguments arguments{{q, k}, {q_out, k_out}, rows};
     rotation::RopeSource source{positions, freq_factors, tiling + __builtin_offsetof(RmsNormRopeTilingData, turns)};
-    norm::HeadNormSource norm{{q_scale, k_scale}, &norm_td};
-    rotation::RunRmsNormRope<DTYPE_Q, DTYPE_POSITIONS>(&td, arguments, source, norm);
+    norm::HeadNormSource norm{{q_scale, k_scale}, &norm_tiling_data};
+    rotation::RunRmsNormRope<DTYPE_Q, DTYPE_POSITIONS>(&tiling_data, arguments, source, norm);
 }

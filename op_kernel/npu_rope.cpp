@@ -6,11 +6,11 @@
 extern "C" __global__ __aicore__ void npu_rope(GM_ADDR x, GM_ADDR positions, GM_ADDR freq_factors, GM_ADDR out,
                                                GM_ADDR workspace, GM_ADDR tiling) {
     REGISTER_TILING_DEFAULT(RopeTilingData);
-    GET_TILING_DATA_MEMBER(RopeTilingData, head, td, tiling);
+    GET_TILING_DATA_MEMBER(RopeTilingData, common, tiling_data, tiling);
 #if __CCE_AICORE__ == 220
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
 #endif
     rotation::RopeArguments arguments{{x, nullptr}, {out, nullptr}, nullptr};
     rotation::RopeSource source{positions, freq_factors, tiling + __builtin_offsetof(RopeTilingData, turns)};
-    rotation::RunRope<DTYPE_X, DTYPE_X, DTYPE_POSITIONS, false>(&td, arguments, source);
+    rotation::RunRope<DTYPE_X, DTYPE_X, DTYPE_POSITIONS, false>(&tiling_data, arguments, source);
 }

@@ -7,11 +7,11 @@
 extern "C" __global__ __aicore__ void npu_rotary_mul(GM_ADDR x, GM_ADDR cos, GM_ADDR sin, GM_ADDR position_ids,
                                                      GM_ADDR out, GM_ADDR workspace, GM_ADDR tiling) {
     REGISTER_TILING_DEFAULT(RotaryTilingData);
-    GET_TILING_DATA(td, tiling);
+    GET_TILING_DATA(tiling_data, tiling);
 #if __CCE_AICORE__ == 220
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
 #endif
     rotation::RopeArguments arguments{{x, nullptr}, {out, nullptr}, nullptr};
-    rotation::RotarySource source{cos, sin, position_ids, &td.table};
-    rotation::RunRotary<DTYPE_X, DTYPE_COS>(&td.head, arguments, source);
+    rotation::RotarySource source{cos, sin, position_ids, &tiling_data.table};
+    rotation::RunRotary<DTYPE_X, DTYPE_COS>(&tiling_data.common, arguments, source);
 }

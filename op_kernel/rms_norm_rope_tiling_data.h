@@ -1,24 +1,24 @@
-// The tiling data of rms_norm_rope: rope's, and the normalization of each head before its rotation.
+// The tiling data of rms_norm_rope: that of rope, and the parameters of the norm of each head.
 #pragma once
 
 #include "rms_norm_tiling_data.h"
 
 struct HeadNormTiling {
     RowNormTiling norm;
-    int32_t intermediate_rounding;  // 1: round the normalized head, and its product with the scale, to x's type
+    int32_t intermediate_rounding;  // 1: round the normalized head and its product with the scale to x's type
     int32_t scatters;               // 1: side 1 is stored into rows of a cache
-    int32_t swaps;                  // 1: the kernel also normalizes each head's partners
+    int32_t normalizes_partners;    // 1: the kernel also normalizes each head's partners
 
     // UB, in bytes.
-    int32_t scale_bytes;      // both sides' scales, float32; if swaps, also the scales with neighbours exchanged
-    int32_t scale_raw_bytes;  // the scales in their own type; 0: float32 needs no copy of them
-    int32_t stats_bytes;
-    int32_t factor_bytes;  // if swaps: a float for each row
-    int32_t unused[5];
+    int32_t scale_bytes;  // the scales of both sides as float32; if normalizes_partners, also with neighbours exchanged
+    int32_t scale_raw_bytes;  // the scales in their own type; 0 for float32, which needs no copy
+    int32_t stats_bytes;      // statistics of the rows, such as their sums of squares
+    int32_t factor_bytes;     // if normalizes_partners: a float for each row
+    int32_t unused[5];        // padding to whole blocks of 32 bytes
 };
 
 struct RmsNormRopeTilingData {
-    RopeTilingHead head;
+    CommonTiling common;
     HeadNormTiling norm;
     RopeTurns turns;
 };

@@ -1,5 +1,5 @@
-// Store a tile's tokens into the rows of a cache that their indices select. The host rejects invalid indices
-// where it can read them. The kernel skips a token whose index is outside the cache, so it never writes
+// Store a tile's tokens into rows of a cache. Each token has an index that selects its row. The host rejects invalid
+// indices where it can read them. The kernel skips a token with an index outside the cache, so it never writes
 // elsewhere.
 #pragma once
 
@@ -13,12 +13,12 @@ namespace memory {
 
 class CacheRows {
 public:
-    __aicore__ inline void Init(const RopeTilingHead* td, GM_ADDR indices) {
-        td_ = td;
-        rows_.Init(td, indices);
+    __aicore__ inline void Init(const CommonTiling* tiling, GM_ADDR indices) {
+        tiling_ = tiling;
+        rows_.Init(tiling, indices);
     }
 
-    // mover: RowBursts or ScalarRows of the cache's type. rows holds the tile token by token.
+    // mover: a RowBursts or ScalarRows of the cache's type. rows: the tile, token by token.
     template <typename T, typename Mover>
     __aicore__ inline void Store(Mover* mover, GM_ADDR cache, LocalTensor<T> rows, const Tile& tile) {
         Tile row_tile = tile;
@@ -26,13 +26,13 @@ public:
         row_tile.tokens = 1;
         for (int32_t t = 0; t < tile.tokens; ++t) {
             row_tile.token = rows_.Get(tile.batch, tile.token + t);
-            if (row_tile.token < 0 || row_tile.token >= td_->cache_rows) continue;
-            mover->Store(cache, rows[static_cast<uint32_t>(t * tile.heads * td_->out_pitch)], row_tile);
+            if (row_tile.token < 0 || row_tile.token >= tiling_->cache_rows) continue;
+            mover->Store(cache, rows[static_cast<uint32_t>(t * tile.heads * tiling_->out_pitch)], row_tile);
         }
     }
 
 private:
-    const RopeTilingHead* td_ = nullptr;
+    const CommonTiling* tiling_ = nullptr;
     RowNumbers rows_;
 };
 

@@ -1,6 +1,6 @@
-// Copy tiles of rows between GM and UB by DMA: one instruction for a whole tile where the strides
-// allow it, one instruction per row at worst. Rows whose size is not a multiple of 32 bytes are padded with
-// zeros in UB, on SoCs that have DataCopyPad.
+// Copy tiles of rows between GM and UB by DMA. One instruction copies a whole tile if the strides allow it; otherwise
+// each row needs an instruction of its own. On SoCs that have DataCopyPad, rows of any size are supported: they are
+// padded in UB with zeros to whole 32-byte blocks.
 #pragma once
 
 #include "../rope_tiling_data.h"
@@ -20,61 +20,64 @@ __aicore__ inline AscendC::GlobalTensor<T> TensorAt(GM_ADDR base, int64_t elemen
 template <typename T>
 class RowBursts {
 public:
-    // row: elements of a row; pitch: elements from a row to the next in UB.
-    __aicore__ inline void Init(const RopeTilingHead* td, int32_t row, int32_t pitch) {
-        td_ = td;
+    // pitch: distance from one row to the next in UB, in elements.
+    __aicore__ inline void Init(const CommonTiling* tiling, int32_t row_elements, int32_t pitch) {
+        tiling_ = tiling;
         pitch_ = pitch;
-        padded_ = pitch != row;
+        pads_rows_ = pitch != row_elements;
     }
 
     __aicore__ inline void Load(LocalTensor<T> rows, GM_ADDR x, const Tile& tile) {
-        Move<true>(rows, x, tile, td_->side[tile.side].x_stride);
+        Move<true>(rows, x, tile, tiling_->side[tile.side].x_stride);
     }
 
-    // Loads `count` rows of `row` elements at distances of `stride`, from element `first` on.
+    // Loads `count` rows of `row_elements` elements. The first row starts at element `first`; `stride` is the distance
+    // from one row to the next in GM.
     __aicore__ inline void LoadRows(LocalTensor<T> rows, GM_ADDR memory, int64_t first, int64_t count, int64_t stride,
-                                    int64_t row) {
-        bool fuse = stride == row && !padded_;
+                                    int64_t row_elements) {
+        bool merges_rows = stride == row_elements && !pads_rows_;
         MovePlan<true>(rows, memory, first,
-                       fuse ? RunPlan{1, 0, 1, 0, count * row, count} : RunPlan{1, 0, count, stride, row, 1});
+                       merges_rows ? RunPlan{1, 0, 1, 0, count * row_elements, count}
+                                   : RunPlan{1, 0, count, stride, row_elements, 1});
     }
 
     __aicore__ inline void Store(GM_ADDR out, LocalTensor<T> rows, const Tile& tile) {
-        Move<false>(rows, out, tile, td_->side[tile.side].out_stride);
+        Move<false>(rows, out, tile, tiling_->side[tile.side].out_stride);
     }
 
 private:
     template <bool loads>
     __aicore__ inline void Move(LocalTensor<T> rows, GM_ADDR memory, const Tile& tile, const int64_t* stride) {
-        MovePlan<loads>(rows, memory, TileOffset(tile, stride), PlanRuns(td_, tile, stride, !padded_));
+        MovePlan<loads>(rows, memory, TileOffset(tile, stride), PlanRuns(tiling_, tile, stride, !pads_rows_));
     }
 
     template <bool loads>
     __aicore__ inline void MovePlan(LocalTensor<T> rows, GM_ADDR memory, int64_t begin, const RunPlan& plan) {
         int64_t pitch = UbPitch(plan);
-        for (int64_t loop = 0; loop < plan.loops; ++loop) {
-            int64_t first = begin + loop * plan.loop_stride;
-            LocalTensor<T> part = rows[static_cast<uint32_t>(loop * plan.blocks * pitch)];
-            if (OneInstruction(plan)) {
-                MoveRuns<loads>(part, TensorAt<T>(memory, first), plan.blocks, plan);
+        for (int64_t outer = 0; outer < plan.outer_count; ++outer) {
+            int64_t first = begin + outer * plan.outer_stride;
+            LocalTensor<T> part = rows[static_cast<uint32_t>(outer * plan.inner_count * pitch)];
+            if (FitsOneInstruction(plan)) {
+                MoveRuns<loads>(part, TensorAt<T>(memory, first), plan.inner_count, plan);
                 continue;
             }
-            for (int64_t i = 0; i < plan.blocks; ++i)
+            for (int64_t i = 0; i < plan.inner_count; ++i)
                 MoveRuns<loads>(part[static_cast<uint32_t>(i * pitch)],
-                                TensorAt<T>(memory, first + i * plan.block_stride), 1, plan);
+                                TensorAt<T>(memory, first + i * plan.inner_stride), 1, plan);
         }
     }
 
     __aicore__ inline int64_t UbPitch(const RunPlan& plan) const { return plan.run_rows * pitch_; }
 
-    // Bytes from the end of a run to the start of the next run.
+    // Bytes in GM from the end of a run to the start of the next run.
     __aicore__ inline int64_t GapBytes(const RunPlan& plan) const {
-        return plan.blocks == 1 ? 0 : (plan.block_stride - plan.run) * kItemBytes;
+        return plan.inner_count == 1 ? 0 : (plan.inner_stride - plan.run_elements) * kItemBytes;
     }
 
-    // Whether the gap fits its field of an instruction, which counts blocks in 16 bits or bytes in 32 bits.
+    // Whether one instruction can encode the gap: its field is 16 bits wide and counts blocks, or it is 32 bits wide
+    // and counts bytes.
 #if __CCE_AICORE__ == 200
-    __aicore__ inline bool OneInstruction(const RunPlan& plan) const {
+    __aicore__ inline bool FitsOneInstruction(const RunPlan& plan) const {
         auto blocks = static_cast<uint16_t>(GapBytes(plan) / kBlockBytes);
         return GapBytes(plan) == static_cast<int64_t>(blocks) * kBlockBytes;
     }
@@ -93,11 +96,11 @@ private:
                                                      int64_t dst_gap_bytes) const {
         if (count == 1) src_gap_bytes = dst_gap_bytes = 0;
         return AscendC::DataCopyParams(
-            static_cast<uint16_t>(count), static_cast<uint16_t>(plan.run * kItemBytes / kBlockBytes),
+            static_cast<uint16_t>(count), static_cast<uint16_t>(plan.run_elements * kItemBytes / kBlockBytes),
             static_cast<uint16_t>(src_gap_bytes / kBlockBytes), static_cast<uint16_t>(dst_gap_bytes / kBlockBytes));
     }
 #else
-    __aicore__ inline bool OneInstruction(const RunPlan& plan) const {
+    __aicore__ inline bool FitsOneInstruction(const RunPlan& plan) const {
         return GapBytes(plan) == static_cast<int64_t>(static_cast<uint32_t>(GapBytes(plan)));
     }
 
@@ -108,8 +111,8 @@ private:
         if constexpr (loads) {
             AscendC::DataCopyExtParams runs(static_cast<uint16_t>(count), RunBytes(plan), gap, 0, 0);
             AscendC::DataCopyPadExtParams<T> pad;
-            pad.isPad = padded_;
-            pad.rightPadding = static_cast<uint8_t>(UbPitch(plan) - plan.run);
+            pad.isPad = pads_rows_;
+            pad.rightPadding = static_cast<uint8_t>(UbPitch(plan) - plan.run_elements);
             AscendC::DataCopyPad(rows, memory, runs, pad);
         } else {
             AscendC::DataCopyExtParams runs(static_cast<uint16_t>(count), RunBytes(plan), 0, gap, 0);
@@ -118,15 +121,15 @@ private:
     }
 
     __aicore__ inline uint32_t RunBytes(const RunPlan& plan) const {
-        return static_cast<uint32_t>(plan.run * kItemBytes);
+        return static_cast<uint32_t>(plan.run_elements * kItemBytes);
     }
 #endif
 
     static constexpr int64_t kItemBytes = sizeof(T);
 
-    const RopeTilingHead* td_ = nullptr;
+    const CommonTiling* tiling_ = nullptr;
     int32_t pitch_ = 0;
-    bool padded_ = false;
+    bool pads_rows_ = false;
 };
 
 }  // namespace memory

@@ -1,6 +1,8 @@
-// Copy tiles of rows between GM and UB by the scalar unit, where the SoC's DMA copies only whole 32-byte blocks and the
-// rows cannot be packed: runs are shorter, rows go to a cache, or packed tiles exceed UB. The scalar unit's
-// cache writes back whole 64-byte lines. One core therefore writes all of out: the tiling makes one unit of work.
+// Copy tiles of rows between GM and UB by the scalar unit. An SoC whose DMA copies only whole 32-byte blocks needs this
+// if the rows cannot be packed: runs are shorter than a block, rows go to a cache, or packed tiles exceed UB.
+//
+// The data cache of the scalar unit writes back whole lines of 64 bytes. Two cores must therefore not write to the same
+// tensor; the tiling gives all the work to one core.
 #pragma once
 
 #include "../rope_tiling_data.h"
@@ -16,47 +18,48 @@ namespace memory {
 template <typename T>
 class ScalarRows {
 public:
-    // pitch: elements of T from a row to the next in UB.
-    __aicore__ inline void Init(const RopeTilingHead* td, int32_t pitch) {
-        td_ = td;
+    // pitch: distance from one row to the next in UB, in elements.
+    __aicore__ inline void Init(const CommonTiling* tiling, int32_t pitch) {
+        tiling_ = tiling;
         pitch_ = pitch;
     }
 
     __aicore__ inline void Load(LocalTensor<T> dst, GM_ADDR x, const Tile& tile) {
-        HandOver<AscendC::HardEvent::V_S>();
+        SyncPipes<AscendC::HardEvent::V_S>();
         for (int32_t row = 0; row < tile.tokens * tile.heads; ++row) {
-            AscendC::GlobalTensor<T> source = TensorAt<T>(x, RowOffset(tile, td_->side[tile.side].x_stride, row));
+            AscendC::GlobalTensor<T> source = TensorAt<T>(x, RowOffset(tile, tiling_->side[tile.side].x_stride, row));
             for (int32_t i = 0; i < pitch_; ++i)
                 dst.SetValue(static_cast<uint32_t>(row * pitch_ + i),
-                             i < td_->head_size ? source.GetValue(static_cast<uint64_t>(i)) : static_cast<T>(0.0f));
+                             i < tiling_->head_size ? source.GetValue(static_cast<uint64_t>(i)) : static_cast<T>(0.0f));
         }
-        HandOver<AscendC::HardEvent::S_V>();
+        SyncPipes<AscendC::HardEvent::S_V>();
     }
 
     __aicore__ inline void Store(GM_ADDR out, LocalTensor<T> src, const Tile& tile) {
-        HandOver<AscendC::HardEvent::V_S>();
+        SyncPipes<AscendC::HardEvent::V_S>();
         for (int32_t row = 0; row < tile.tokens * tile.heads; ++row) {
-            AscendC::GlobalTensor<T> target = TensorAt<T>(out, RowOffset(tile, td_->side[tile.side].out_stride, row));
-            for (int32_t i = 0; i < td_->head_size; ++i)
+            AscendC::GlobalTensor<T> target =
+                TensorAt<T>(out, RowOffset(tile, tiling_->side[tile.side].out_stride, row));
+            for (int32_t i = 0; i < tiling_->head_size; ++i)
                 target.SetValue(static_cast<uint64_t>(i), src.GetValue(static_cast<uint32_t>(row * pitch_ + i)));
         }
-        HandOver<AscendC::HardEvent::S_V>();
+        SyncPipes<AscendC::HardEvent::S_V>();
     }
 
-    // After the last tile: writes the scalar unit's cache back to GM.
+    // Call after the last tile: writes the scalar unit's data cache back to GM.
     __aicore__ inline void Finish(GM_ADDR out) {
         AscendC::DataCacheCleanAndInvalid<T, AscendC::CacheLine::ENTIRE_DATA_CACHE>(TensorAt<T>(out, 0));
     }
 
 private:
     __aicore__ inline int64_t RowOffset(const Tile& tile, const int64_t* stride, int32_t row) const {
-        int32_t inner = td_->tokens_inner != 0 ? tile.tokens : tile.heads;
-        int32_t token = td_->tokens_inner != 0 ? row % inner : row / inner;
-        int32_t head = td_->tokens_inner != 0 ? row / inner : row % inner;
+        int32_t inner = tiling_->tokens_inner != 0 ? tile.tokens : tile.heads;
+        int32_t token = tiling_->tokens_inner != 0 ? row % inner : row / inner;
+        int32_t head = tiling_->tokens_inner != 0 ? row / inner : row % inner;
         return TileOffset(tile, stride) + token * stride[1] + head * stride[2];
     }
 
-    const RopeTilingHead* td_ = nullptr;
+    const CommonTiling* tiling_ = nullptr;
     int32_t pitch_ = 0;
 };
 

@@ -1,5 +1,5 @@
-// Copy tiles of rows between GM and UB in the way that the tiling chose: as in row_bursts.h or, on an SoC whose DMA
-// copies only whole blocks, as in packed_rows.h or scalar_rows.h.
+// Copy tiles of rows between GM and UB in the way that the tiling has chosen: by row_bursts.h or, if the SoC's DMA
+// copies only whole blocks, by packed_rows.h or scalar_rows.h.
 #pragma once
 
 #include "../rope_tiling_data.h"
@@ -16,47 +16,47 @@ namespace memory {
 template <typename T>
 class TileRows {
 public:
-    // pitch: elements of T from a row to the next in UB.
-    __aicore__ inline void Init(const RopeTilingHead* td, int32_t pitch) {
-        td_ = td;
-        bursts_.Init(td, td->head_size, pitch);
+    // pitch: distance from one row to the next in UB, in elements.
+    __aicore__ inline void Init(const CommonTiling* tiling, int32_t pitch) {
+        tiling_ = tiling;
+        bursts_.Init(tiling, tiling->head_size, pitch);
 #if __CCE_AICORE__ == 200
-        scalars_.Init(td, pitch);
+        scalars_.Init(tiling, pitch);
 #endif
     }
 
     __aicore__ inline void Load(LocalTensor<T> rows, GM_ADDR memory, const Tile& tile) {
 #if __CCE_AICORE__ == 200
-        if (td_->io == kRopeIoPacked) packed_.Load(rows, memory, tile);
-        if (td_->io == kRopeIoScalar) scalars_.Load(rows, memory, tile);
-        if (td_->io == kRopeIoBurst)
+        if (tiling_->io == kRopeIoPacked) packed_.Load(rows, memory, tile);
+        if (tiling_->io == kRopeIoScalar) scalars_.Load(rows, memory, tile);
+        if (tiling_->io == kRopeIoBurst)
 #endif
             bursts_.Load(rows, memory, tile);
     }
 
     __aicore__ inline void Store(GM_ADDR memory, LocalTensor<T> rows, const Tile& tile) {
 #if __CCE_AICORE__ == 200
-        if (td_->io == kRopeIoPacked) packed_.Store(memory, rows, tile);
-        if (td_->io == kRopeIoScalar) scalars_.Store(memory, rows, tile);
-        if (td_->io == kRopeIoBurst)
+        if (tiling_->io == kRopeIoPacked) packed_.Store(memory, rows, tile);
+        if (tiling_->io == kRopeIoScalar) scalars_.Store(memory, rows, tile);
+        if (tiling_->io == kRopeIoBurst)
 #endif
             bursts_.Store(memory, rows, tile);
     }
 
-    // Called after the last store to this memory.
+    // Call after the last store to this memory.
     __aicore__ inline void Finish(GM_ADDR memory) {
 #if __CCE_AICORE__ == 200
-        if (td_->io == kRopeIoScalar) scalars_.Finish(memory);
+        if (tiling_->io == kRopeIoScalar) scalars_.Finish(memory);
 #endif
     }
 
 #if __CCE_AICORE__ == 200
-    // Where rows are packed: converts between rows and the runs that are loaded and stored.
+    // For packed tiles: converts between rows and the runs that are loaded and stored.
     __aicore__ inline PackedRows<T>& Packed() { return packed_; }
 #endif
 
 private:
-    const RopeTilingHead* td_ = nullptr;
+    const CommonTiling* tiling_ = nullptr;
     RowBursts<T> bursts_;
 #if __CCE_AICORE__ == 200
     PackedRows<T> packed_;
@@ -66,38 +66,39 @@ private:
 
 #if __CCE_AICORE__ == 200
 
-// The offsets that pack and unpack rows of two types and one width.
+// The Gather offsets that pack and unpack the rows of two tensors with the same head size.
 class PackedOffsets {
 public:
-    template <typename T, typename U>
-    __aicore__ inline void Init(AscendC::TPipe* pipe, const RopeTilingHead* td, TileRows<T>* a, TileRows<U>* b) {
-        td_ = td;
-        if (td->io != kRopeIoPacked) return;
-        pipe->InitBuffer(buffer_, static_cast<uint32_t>(td->index_bytes));
+    template <typename T, typename OtherT>
+    __aicore__ inline void Init(AscendC::TPipe* pipe, const CommonTiling* tiling, TileRows<T>* rows,
+                                TileRows<OtherT>* other_rows) {
+        tiling_ = tiling;
+        if (tiling->io != kRopeIoPacked) return;
+        pipe->InitBuffer(buffer_, static_cast<uint32_t>(tiling->gather_bytes));
         LocalTensor<uint32_t> offsets = buffer_.Get<uint32_t>();
-        a->Packed().Init(td, offsets);
-        b->Packed().Init(td, offsets[static_cast<uint32_t>(td->index_bytes / 8)]);
+        rows->Packed().Init(tiling, offsets);
+        other_rows->Packed().Init(tiling, offsets[static_cast<uint32_t>(tiling->gather_bytes / 8)]);
     }
 
-    // Called once per core. scratch: memory for LaneNumbers.
-    template <typename T, typename U>
-    __aicore__ inline void Build(LocalTensor<float> scratch, TileRows<T>* a, TileRows<U>* b) {
-        if (td_->io != kRopeIoPacked) return;
-        LaneNumbers index;
-        index.Init(td_, scratch);
-        index.CountLanes();
-        a->Packed().BuildOffsets(index);
-        b->Packed().BuildOffsets(index);
+    // Call once per core. scratch: memory for LaneNumbers.
+    template <typename T, typename OtherT>
+    __aicore__ inline void Build(LocalTensor<float> scratch, TileRows<T>* rows, TileRows<OtherT>* other_rows) {
+        if (tiling_->io != kRopeIoPacked) return;
+        LaneNumbers lane_numbers;
+        lane_numbers.Init(tiling_, scratch);
+        lane_numbers.FillNumbers();
+        rows->Packed().BuildOffsets(lane_numbers);
+        other_rows->Packed().BuildOffsets(lane_numbers);
     }
 
 private:
-    const RopeTilingHead* td_ = nullptr;
+    const CommonTiling* tiling_ = nullptr;
     AscendC::TBuf<AscendC::TPosition::VECCALC> buffer_;
 };
 
 #endif
 
-// The tile with the same rows of side 1's tensors.
+// The tile with the same rows of the tensors of side 1.
 __aicore__ inline Tile OnSide1(const Tile& tile) {
     Tile side1_tile = tile;
     side1_tile.side = 1;

@@ -1,5 +1,5 @@
-// The rows that a core processes, their order, and the layout of a tile's rows in GM. The code is integer arithmetic
-// only: the tests of the tilings run it on the host.
+// The tiles that a core processes, their order, and the layout of a tile's rows in GM. The code has only integer
+// arithmetic, so that the tests of the tilings can run it on the host.
 #pragma once
 
 #include "../rope_tiling_data.h"
@@ -7,17 +7,19 @@
 
 namespace memory {
 
+// `count` items from number `first` on.
 struct Share {
     int64_t first;
     int64_t count;
 };
 
-// Share `index` of `parts` nearly equal shares of `total` items. The items of a group stay together.
+// Divides `total` items into `parts` nearly equal shares and returns share `index`. A share has whole groups of `group`
+// items; only the last group may be shorter. The first shares have one group more than the others.
 __aicore__ inline Share ShareOf(int64_t total, int64_t group, int64_t parts, int64_t index) {
     int64_t groups = (total + group - 1) / group;
-    int64_t each = groups / parts, longer = groups % parts;
-    int64_t first = (index * each + (index < longer ? index : longer)) * group;
-    int64_t end = first + (each + (index < longer ? 1 : 0)) * group;
+    int64_t share_groups = groups / parts, larger_shares = groups % parts;
+    int64_t first = (index * share_groups + (index < larger_shares ? index : larger_shares)) * group;
+    int64_t end = first + (share_groups + (index < larger_shares ? 1 : 0)) * group;
     first = first < total ? first : total;
     end = end < total ? end : total;
     return Share{first, end - first};
@@ -31,16 +33,16 @@ struct Tile {
     int32_t side;  // index of the tensor
     int32_t head;  // the first one, inside its side
     int32_t heads;
-    int32_t table_row;     // of the first token
+    int32_t table_row;     // row of the block's table that belongs to the first token
     int32_t opens_block;   // 1: the first tile of a block, which needs a new table
-    int32_t block_tokens;  // of the tile's block
+    int32_t block_tokens;  // number of tokens in the tile's block
 };
 
 // Iterator over the tiles of a core.
 class Tiles {
 public:
-    __aicore__ inline void Init(const RopeTilingHead* td, int64_t first_unit, int64_t unit_step) {
-        td_ = td;
+    __aicore__ inline void Init(const CommonTiling* tiling, int64_t first_unit, int64_t unit_step) {
+        tiling_ = tiling;
         unit_ = first_unit - unit_step;
         unit_step_ = unit_step;
         rows_end_ = block_row_ = block_tokens_ = tile_token_ = tile_tokens_ = 0;
@@ -48,7 +50,8 @@ public:
         side_ = 0;
     }
 
-    // A block yields all tokens of one side, then those of the other, because a tile has the heads of one side.
+    // Sets *tile to the next tile. Returns false if none is left. The tiles of side 0 of a block come before those of
+    // side 1, because a tile contains heads of only one side.
     __aicore__ inline bool Next(Tile* tile) {
         bool opens_block = false;
         if (head_ >= side_end_) {
@@ -60,12 +63,12 @@ public:
             }
         }
         int64_t tokens = block_tokens_ - tile_token_, heads = side_end_ - head_;
-        tile->batch = block_row_ / td_->seq;
-        tile->token = block_row_ % td_->seq + tile_token_;
+        tile->batch = block_row_ / tiling_->seq;
+        tile->token = block_row_ % tiling_->seq + tile_token_;
         tile->tokens = static_cast<int32_t>(tokens < tile_tokens_ ? tokens : tile_tokens_);
         tile->side = side_;
-        tile->head = static_cast<int32_t>(head_ - (side_ != 0 ? td_->first_heads : 0));
-        tile->heads = static_cast<int32_t>(heads < td_->tile_heads ? heads : td_->tile_heads);
+        tile->head = static_cast<int32_t>(head_ - (side_ != 0 ? tiling_->side0_heads : 0));
+        tile->heads = static_cast<int32_t>(heads < tiling_->tile_heads ? heads : tiling_->tile_heads);
         tile->table_row = static_cast<int32_t>(tile_token_);
         tile->opens_block = opens_block ? 1 : 0;
         tile->block_tokens = static_cast<int32_t>(block_tokens_);
@@ -78,35 +81,35 @@ private:
     __aicore__ inline bool NextBlock() {
         block_row_ += block_tokens_;
         if (block_row_ >= rows_end_ && !NextUnit()) return false;
-        int64_t left = rows_end_ - block_row_, in_batch = td_->seq - block_row_ % td_->seq;
+        int64_t left = rows_end_ - block_row_, in_batch = tiling_->seq - block_row_ % tiling_->seq;
         block_tokens_ = left < in_batch ? left : in_batch;
-        if (block_tokens_ > td_->block_tokens) block_tokens_ = td_->block_tokens;
-        EnterSide(heads_first_ < td_->first_heads ? 0 : 1);
+        if (block_tokens_ > tiling_->block_tokens) block_tokens_ = tiling_->block_tokens;
+        EnterSide(heads_first_ < tiling_->side0_heads ? 0 : 1);
         return true;
     }
 
-    // Heads are numbered through both sides; those of side 0 come first.
+    // The heads of both sides have consecutive numbers; those of side 0 come first.
     __aicore__ inline bool NextSide() {
-        if (side_ != 0 || heads_end_ <= td_->first_heads) return false;
+        if (side_ != 0 || heads_end_ <= tiling_->side0_heads) return false;
         EnterSide(1);
         return true;
     }
 
     __aicore__ inline void EnterSide(int32_t side) {
         side_ = side;
-        bool ends_within = side == 0 && heads_end_ > td_->first_heads;
-        side_first_ = side != 0 && heads_first_ < td_->first_heads ? td_->first_heads : heads_first_;
-        side_end_ = ends_within ? td_->first_heads : heads_end_;
-        tile_tokens_ = side != 0 ? td_->second_tokens : td_->tile_tokens;
+        bool ends_within = side == 0 && heads_end_ > tiling_->side0_heads;
+        side_first_ = side != 0 && heads_first_ < tiling_->side0_heads ? tiling_->side0_heads : heads_first_;
+        side_end_ = ends_within ? tiling_->side0_heads : heads_end_;
+        tile_tokens_ = side != 0 ? tiling_->side1_tokens : tiling_->tile_tokens;
         tile_token_ = 0;
         head_ = side_first_;
     }
 
     __aicore__ inline bool NextUnit() {
         unit_ += unit_step_;
-        if (unit_ >= static_cast<int64_t>(td_->row_parts) * td_->head_parts) return false;
-        Share rows = ShareOf(td_->rows, td_->row_granule, td_->row_parts, unit_ / td_->head_parts);
-        Share heads = ShareOf(td_->heads, 1, td_->head_parts, unit_ % td_->head_parts);
+        if (unit_ >= static_cast<int64_t>(tiling_->row_parts) * tiling_->head_parts) return false;
+        Share rows = ShareOf(tiling_->rows, tiling_->row_granule, tiling_->row_parts, unit_ / tiling_->head_parts);
+        Share heads = ShareOf(tiling_->heads, 1, tiling_->head_parts, unit_ % tiling_->head_parts);
         block_row_ = rows.first;
         rows_end_ = rows.first + rows.count;
         heads_first_ = heads.first;
@@ -114,7 +117,7 @@ private:
         return true;
     }
 
-    const RopeTilingHead* td_ = nullptr;
+    const CommonTiling* tiling_ = nullptr;
     int64_t unit_ = 0, unit_step_ = 1;
     int64_t rows_end_ = 0, heads_first_ = 0, heads_end_ = 0;
     int64_t block_row_ = 0, block_tokens_ = 0, tile_token_ = 0, tile_tokens_ = 0;
@@ -122,17 +125,18 @@ private:
     int32_t side_ = 0;
 };
 
-// A core's current tile, the one before it and the one after it. For each tile, the caller calls FindNext(), loads the
-// next tile if there is one, stores the previous one if there is one, and computes. Advance() returns whether a tile is
-// left. At the end the caller stores the last tile. Loads are issued before stores, because all other work needs them.
+// The previous, the current and the next tile of a core. For each tile the caller calls FindNext(), loads the next
+// tile, stores the previous tile and computes the current one, then calls Advance(), which returns whether a tile is
+// left. At the end the caller stores the last tile. Loads are issued before stores, because all other work waits for
+// them.
 class TileWindow {
 public:
     Tile previous{}, tile{}, next{};
     bool has_previous = false, has_next = false;
 
     // Returns whether the core has a tile.
-    __aicore__ inline bool Begin(const RopeTilingHead* td, int64_t first_unit, int64_t unit_step) {
-        tiles_.Init(td, first_unit, unit_step);
+    __aicore__ inline bool Begin(const CommonTiling* tiling, int64_t first_unit, int64_t unit_step) {
+        tiles_.Init(tiling, first_unit, unit_step);
         return tiles_.Next(&tile);
     }
 
@@ -149,23 +153,25 @@ private:
     Tiles tiles_;
 };
 
-// A tile's rows in GM, in their UB order: `loops` x `blocks` runs of `run` elements.
+// A tile's rows in GM, in their UB order: outer_count x inner_count runs of contiguous elements. Strides are in
+// elements.
 struct RunPlan {
-    int64_t loops;
-    int64_t loop_stride;
-    int64_t blocks;
-    int64_t block_stride;
-    int64_t run;
+    int64_t outer_count;
+    int64_t outer_stride;
+    int64_t inner_count;
+    int64_t inner_stride;
+    int64_t run_elements;
     int64_t run_rows;  // head rows in a run
 };
 
-// Adjacent rows become one run if `rows_fuse`. stride is {batch, token, head}.
-__aicore__ inline RunPlan PlanRuns(const RopeTilingHead* td, const Tile& tile, const int64_t* stride, bool rows_fuse) {
-    bool by_tokens = td->tokens_inner != 0;
+// Adjacent rows become one run if `may_merge_rows`. stride is {batch, token, head}.
+__aicore__ inline RunPlan PlanRuns(const CommonTiling* tiling, const Tile& tile, const int64_t* stride,
+                                   bool may_merge_rows) {
+    bool by_tokens = tiling->tokens_inner != 0;
     int64_t outer = by_tokens ? tile.heads : tile.tokens, inner = by_tokens ? tile.tokens : tile.heads;
     int64_t outer_stride = by_tokens ? stride[2] : stride[1], inner_stride = by_tokens ? stride[1] : stride[2];
-    int64_t run = td->head_size, run_rows = 1;
-    if (rows_fuse && (inner == 1 || inner_stride == run)) {
+    int64_t run = tiling->head_size, run_rows = 1;
+    if (may_merge_rows && (inner == 1 || inner_stride == run)) {
         run *= inner;
         run_rows = inner;
         inner = 1;

@@ -25,14 +25,14 @@ struct RmsNormBackwardArguments {
 // Runs the kernel of the launch's tiling key: rows that fit UB, or long ones. The keys are literals, because CANN's
 // build reads them from the preprocessed source.
 template <typename Rows, typename LongRows, typename Arguments>
-__aicore__ inline void RunByKey(const RmsNormTilingData* td, const Arguments& arguments) {
+__aicore__ inline void RunByKey(const RmsNormTilingData* tiling, const Arguments& arguments) {
     AscendC::TPipe pipe;
     if (TILING_KEY_IS(1)) {
         Rows kernel;
-        kernel.Run(&pipe, td, arguments);
+        kernel.Run(&pipe, tiling, arguments);
     } else if (TILING_KEY_IS(2)) {
         LongRows kernel;
-        kernel.Run(&pipe, td, arguments);
+        kernel.Run(&pipe, tiling, arguments);
     }
 }
 

@@ -23,12 +23,12 @@ struct RowChunks {
 };
 
 // Updates `largest`, 8 numbers that include the largest magnitude so far, by the magnitudes of `numbers`. temp: scratch
-// memory of `width` floats. The caller orders the vector instructions before each call and calls HandOver<V_S>() after
+// memory of `width` floats. The caller orders the vector instructions before each call and calls SyncPipes<V_S>() after
 // the last.
 __aicore__ inline void UpdateLargest(LocalTensor<float> largest, LocalTensor<float> numbers, LocalTensor<float> temp,
                                      int32_t width) {
     AscendC::Abs(temp, numbers, width);
-    OrderV();
+    VectorBarrier();
     FoldRows<RowOp::kMax>(temp, 0, 1, width, kBlockFloats);
     AscendC::Max(largest, largest, temp, kBlockFloats);
 }
@@ -43,26 +43,26 @@ public:
     // Adds chunk k's `width` numbers, in a buffer of 64 or more. Destroys the numbers.
     __aicore__ inline void Add(LocalTensor<float> numbers, int64_t k, int32_t width) {
         if (width < kRepeatFloats) AscendC::Duplicate(numbers[width], 0.0f, kRepeatFloats - width);
-        OrderV();
+        VectorBarrier();
         FoldRows<RowOp::kAdd>(numbers, 0, 1, width, kRepeatFloats);
         int32_t level = 0;
         for (int64_t bits = k; bits % 2 != 0; bits /= 2, ++level) {
             AscendC::Add(numbers, numbers, levels_[level * kRepeatFloats], kRepeatFloats);
-            OrderV();
+            VectorBarrier();
         }
         AscendC::DataCopy(levels_[level * kRepeatFloats], numbers, static_cast<uint32_t>(kRepeatFloats));
-        OrderV();
+        VectorBarrier();
     }
 
     // sums: the 64 sums of all chunks.
     __aicore__ inline void Total(LocalTensor<float> sums, int64_t chunks) {
         AscendC::Duplicate(sums, 0.0f, kRepeatFloats);
-        OrderV();
+        VectorBarrier();
         int32_t level = 0;
         for (int64_t bits = chunks; bits > 0; bits /= 2, ++level) {
             if (bits % 2 == 0) continue;
             AscendC::Add(sums, sums, levels_[level * kRepeatFloats], kRepeatFloats);
-            OrderV();
+            VectorBarrier();
         }
     }
 

@@ -15,7 +15,7 @@ class DscaleRows {
 public:
     // buffer: width + kDscaleExtraFloats floats, width a multiple of 8.
     __aicore__ inline void Init(LocalTensor<float> buffer, int32_t width) {
-        Floats parts(buffer);
+        FloatAllocator parts(buffer);
         sums_ = parts.Take(width);
         last_ = parts.Take(kBlockFloats);
         width_ = width;
@@ -40,7 +40,7 @@ public:
             int32_t half = 1;
             while (2 * half < count) half *= 2;
             AscendC::Add(rows, rows, rows[half * width_], (count - half) * width_);
-            OrderV();
+            VectorBarrier();
             count = half;
         }
         AscendC::Add(sums_, sums_, rows, width_);
@@ -55,11 +55,11 @@ public:
         }
         CopyLastBlockToTail(count);
 #endif
-        HandOver<AscendC::HardEvent::V_MTE3>();
+        SyncPipes<AscendC::HardEvent::V_MTE3>();
         AscendC::SetAtomicAdd<float>();
         pieces_.Store(dscale, sums_, first, count);
         AscendC::SetAtomicNone();
-        HandOver<AscendC::HardEvent::MTE3_V>();
+        SyncPipes<AscendC::HardEvent::MTE3_V>();
     }
 
 private:
@@ -67,14 +67,14 @@ private:
     // The last block overlaps the block before it. Its overlapping elements are 0, so that they are added only once.
     __aicore__ inline void CopyLastBlockToTail(int32_t count) {
         pieces_.CopyToTail(sums_, count);
-        OrderV();
+        VectorBarrier();
         if (count % kBlockFloats == 0) return;
         AscendC::Duplicate(last_, 0.0f, kBlockFloats - count % kBlockFloats);
     }
 
     // The scalar unit adds sums that are shorter than a DMA's 32 bytes. One core processes all rows of this size.
     __aicore__ inline void FlushShort(AscendC::GlobalTensor<float> target, int32_t count) {
-        HandOver<AscendC::HardEvent::V_S>();
+        SyncPipes<AscendC::HardEvent::V_S>();
         for (int32_t i = 0; i < count; ++i) {
             auto at = static_cast<uint32_t>(i);
             target.SetValue(at, target.GetValue(at) + sums_.GetValue(at));

@@ -38,10 +38,10 @@ public:
     __aicore__ inline void Init(RowNorm* norm, float inverse_n, LocalTensor<float> stats, int32_t slots) {
         norm_ = norm;
         inverse_n_ = inverse_n;
-        Floats parts(stats);
+        FloatAllocator parts(stats);
         mean_ = parts.Take(slots);
         factor_ = parts.Take(slots);
-        spread_ = parts.Take(slots * kBlockFloats);
+        mean_blocks_ = parts.Take(slots * kBlockFloats);
         norm->KeepFactors(factor_);
         // Instructions process full repeats; initialise the slots past the last row.
         AscendC::Duplicate(stats, 0.0f, slots * kGradientStats);
@@ -50,10 +50,10 @@ public:
     // Finds the mean of the first `width` products of each row [pitch]. Destroys the products.
     __aicore__ inline void FindMeans(LocalTensor<float> products, int32_t pitch, int32_t width, int32_t count) {
         width = FoldRows<RowOp::kAdd>(products, pitch, count, width, kRepeatFloats);
-        SumRows(mean_, spread_, products, pitch, width, count);
+        SumRows(mean_, mean_blocks_, products, pitch, width, count);
         AscendC::Muls(mean_, mean_, inverse_n_, count);
-        OrderV();
-        SpreadRows(spread_, mean_, count);
+        VectorBarrier();
+        BroadcastRows(mean_blocks_, mean_, count);
     }
 
     // Finds the mean of one row from its 64 sums.
@@ -62,33 +62,33 @@ public:
     // Finds the mean of one row from 64 sums of products of g and x, instead of g and N.
     __aicore__ inline void FindMeanOfUndivided(LocalTensor<float> sums) {
         FindMean(sums);
-        AscendC::Mul(spread_, spread_, norm_->Inverses().data, kBlockFloats);
+        AscendC::Mul(mean_blocks_, mean_blocks_, norm_->InverseRms().data, kBlockFloats);
     }
 
     // dx = (g - normalized * mean) * inverse. g's rows have their own pitch.
-    __aicore__ inline void Differentiate(const EvenRows& dx, const EvenRows& g, const EvenRows& normalized,
+    __aicore__ inline void Differentiate(const PitchedRows& dx, const PitchedRows& g, const PitchedRows& normalized,
                                          int32_t count, int32_t width) {
-        EachRow<RowOp::kMul>(dx, normalized, EvenRows{spread_, kBlockFloats, true}, count, width);
-        OrderV();
-        EachRow<RowOp::kSub>(dx, g, dx, count, width);
-        OrderV();
-        EachRow<RowOp::kMul>(dx, dx, norm_->Inverses(), count, width);
-        OrderV();
+        ApplyPerRow<RowOp::kMul>(dx, normalized, PitchedRows{mean_blocks_, kBlockFloats, true}, count, width);
+        VectorBarrier();
+        ApplyPerRow<RowOp::kSub>(dx, g, dx, count, width);
+        VectorBarrier();
+        ApplyPerRow<RowOp::kMul>(dx, dx, norm_->InverseRms(), count, width);
+        VectorBarrier();
     }
 
     // For rows that RowNorm has multiplied: multiplies their inverses by 2^15. Without it, Differentiate() could turn
     // a small g into a subnormal number whose product with the factor is normal. The caller orders later readers of the
     // inverses after this.
     __aicore__ inline void RaiseInverses(int32_t count) {
-        LocalTensor<float> inverses = norm_->Inverses().data;
+        LocalTensor<float> inverses = norm_->InverseRms().data;
         AscendC::Muls(inverses, inverses, kRaise, count * kBlockFloats);
     }
 
     // After RaiseInverses(): multiplies dx by the factors, which are at least 2^-111.
-    __aicore__ inline void Rescale(const EvenRows& dx, int32_t count, int32_t width) {
+    __aicore__ inline void Rescale(const PitchedRows& dx, int32_t count, int32_t width) {
         for (int32_t row = 0; row < count; ++row)
             RescaleRow(dx.data[row * dx.pitch], factor_.GetValue(static_cast<uint32_t>(row)), width);
-        OrderV();
+        VectorBarrier();
     }
 
     // Multiplies one row of dx, or a piece of it, by its factor.
@@ -100,7 +100,7 @@ public:
     __aicore__ inline void NormalizeRaisedPiece(LocalTensor<float> rows, int32_t count) {
         norm_->NormalizePiece(rows, rows, count);
         AscendC::Muls(rows, rows, kLower, count);
-        OrderV();
+        VectorBarrier();
     }
 
 private:
@@ -108,7 +108,7 @@ private:
 
     RowNorm* norm_ = nullptr;
     float inverse_n_ = 0.0f;
-    LocalTensor<float> mean_, factor_, spread_;
+    LocalTensor<float> mean_, factor_, mean_blocks_;
 };
 
 }  // namespace norm

@@ -21,76 +21,77 @@ namespace norm {
 
 using namespace memory;
 
-// T: type of x and dx; S: type of scale and grad.
-template <typename T, typename S>
+// T: type of x and dx; ScaleT: type of scale and grad.
+template <typename T, typename ScaleT>
 class LongRmsNormBackwardKernel {
 public:
-    __aicore__ inline void Run(AscendC::TPipe* pipe, const RmsNormTilingData* td,
+    __aicore__ inline void Run(AscendC::TPipe* pipe, const RmsNormTilingData* tiling,
                                const RmsNormBackwardArguments& arguments) {
-        tiles_.Init(&td->head, AscendC::GetBlockIdx(), AscendC::GetBlockNum());
+        tiles_.Init(&tiling->common, AscendC::GetBlockIdx(), AscendC::GetBlockNum());
         Tile row{};
         if (!tiles_.Next(&row)) return;
-        Init(pipe, td, arguments);
+        Init(pipe, tiling, arguments);
         do {
             DifferentiateRow(row);
         } while (tiles_.Next(&row));
-        if (td->dscale_stays != 0) dscale_.Flush(arguments.dscale, 0, static_cast<int32_t>(td->n));
+        if (tiling->keeps_dscale != 0) dscale_.Flush(arguments.dscale, 0, static_cast<int32_t>(tiling->n));
     }
 
 private:
     // The purpose of a pass over a row's chunks.
     enum class Pass { kSum, kLargest, kProducts, kWrite };
 
-    __aicore__ inline void Init(AscendC::TPipe* pipe, const RmsNormTilingData* td,
+    __aicore__ inline void Init(AscendC::TPipe* pipe, const RmsNormTilingData* tiling,
                                 const RmsNormBackwardArguments& arguments) {
-        td_ = td;
+        tiling_ = tiling;
         arguments_ = arguments;
-        chunks_ = RowChunks{td->n, td->chunk};
-        pipe->InitBuffer(in_, 2, static_cast<uint32_t>(td->head.queue_bytes));
-        pipe->InitBuffer(grad_, 2, static_cast<uint32_t>(td->grad_queue_bytes));
-        pipe->InitBuffer(out_, 2, static_cast<uint32_t>(td->head.queue_bytes));
-        pipe->InitBuffer(work_, static_cast<uint32_t>(td->head.work_bytes));
-        pipe->InitBuffer(stats_, static_cast<uint32_t>(td->stats_bytes));
-        pipe->InitBuffer(dscale_buffer_, static_cast<uint32_t>(td->dscale_bytes));
-        Floats work(work_.template Get<float>());
-        rows_ = work.Take(td->chunk);
-        g_ = work.Take(td->chunk);
-        temp_ = work.Take(td->chunk);
-        squares_.Init(work.Take(td->levels * kRepeatFloats));
-        products_.Init(work.Take(td->levels * kRepeatFloats));
+        chunks_ = RowChunks{tiling->n, tiling->chunk};
+        pipe->InitBuffer(in_, 2, static_cast<uint32_t>(tiling->common.queue_bytes));
+        pipe->InitBuffer(grad_, 2, static_cast<uint32_t>(tiling->grad_queue_bytes));
+        pipe->InitBuffer(out_, 2, static_cast<uint32_t>(tiling->common.queue_bytes));
+        pipe->InitBuffer(work_, static_cast<uint32_t>(tiling->common.work_bytes));
+        pipe->InitBuffer(stats_, static_cast<uint32_t>(tiling->stats_bytes));
+        pipe->InitBuffer(dscale_buffer_, static_cast<uint32_t>(tiling->dscale_bytes));
+        FloatAllocator work(work_.template Get<float>());
+        rows_ = work.Take(tiling->chunk);
+        g_ = work.Take(tiling->chunk);
+        temp_ = work.Take(tiling->chunk);
+        squares_.Init(work.Take(tiling->levels * kRepeatFloats));
+        products_.Init(work.Take(tiling->levels * kRepeatFloats));
         sums_ = work.Take(kRepeatFloats);
         largest_ = work.Take(kBlockFloats);
-        pieces_.Init(work.Take(kOffsets).template ReinterpretCast<uint32_t>(), td->chunk);
-        grad_pieces_.Init(work.Take(kOffsets).template ReinterpretCast<uint32_t>(), td->chunk);
+        pieces_.Init(work.Take(kOffsets).template ReinterpretCast<uint32_t>(), tiling->chunk);
+        grad_pieces_.Init(work.Take(kOffsets).template ReinterpretCast<uint32_t>(), tiling->chunk);
 #if __CCE_AICORE__ == 200
         pieces_.BuildOffsets(temp_);
         grad_pieces_.BuildOffsets(temp_);
 #endif
-        scale_rows_.Init(pipe, td->scale_bytes, td->scale_raw_bytes, ScaleLayout{kScaleDense, nullptr, nullptr});
-        stash_.Init(td->stash);
+        scale_rows_.Init(pipe, tiling->scale_bytes, tiling->scale_raw_bytes,
+                         ScaleLayout{kScaleDense, nullptr, nullptr});
+        stash_.Init(tiling->stash);
         LocalTensor<float> stats = stats_.template Get<float>();
-        norm_.Init(&td->norm, stats, kRowNormSlots);
-        gradient_.Init(&norm_, td->inverse_n, stats[kRowNormSlots * kRowNormStats], kRowNormSlots);
+        norm_.Init(&tiling->norm, stats, kRowNormSlots);
+        gradient_.Init(&norm_, tiling->inverse_n, stats[kRowNormSlots * kRowNormStats], kRowNormSlots);
         dscale_.Init(dscale_buffer_.template Get<float>(),
-                     td->dscale_bytes / static_cast<int32_t>(sizeof(float)) - kDscaleExtraFloats);
+                     tiling->dscale_bytes / static_cast<int32_t>(sizeof(float)) - kDscaleExtraFloats);
         dscale_.Prepare();
     }
 
     __aicore__ inline void DifferentiateRow(const Tile& row) {
-        x_offset_ = TileOffset(row, td_->head.side[0].x_stride);
-        dx_offset_ = TileOffset(row, td_->head.side[0].out_stride);
-        grad_offset_ = TileOffset(row, td_->head.side[1].x_stride);
+        x_offset_ = TileOffset(row, tiling_->common.side[0].x_stride);
+        dx_offset_ = TileOffset(row, tiling_->common.side[0].out_stride);
+        grad_offset_ = TileOffset(row, tiling_->common.side[1].x_stride);
         factor_ = 1.0f;
         RunPass(Pass::kSum);
         squares_.Total(sums_, chunks_.Count());
-        if (norm_.FindInverse(sums_, td_->norm.n_epsilon)) {
+        if (norm_.FindInverseRmsFromSums(sums_, tiling_->norm.n_epsilon)) {
             SumMultipliedRow();
         } else {
             products_.Total(sums_, chunks_.Count());
             gradient_.FindMeanOfUndivided(sums_);
         }
         RunPass(Pass::kWrite);
-        scale_rows_.EndRow(td_->scale_stays != 0);
+        scale_rows_.EndRow(tiling_->keeps_scale != 0);
     }
 
     // For a row whose squares leave float32's range: multiplies the row by a power of two and sums its squares again.
@@ -98,12 +99,13 @@ private:
     __aicore__ inline void SumMultipliedRow() {
         AscendC::Duplicate(largest_, 0.0f, kBlockFloats);
         RunPass(Pass::kLargest);
-        HandOver<AscendC::HardEvent::V_S>();
-        RowMultiplier multiplier = norm_.MultiplierFor(largest_);  // before FindInverse() calls HandOver<S_V>()
+        SyncPipes<AscendC::HardEvent::V_S>();
+        RowMultiplier multiplier =
+            norm_.MultiplierFor(largest_);  // before FindInverseRmsFromSums() calls SyncPipes<S_V>()
         factor_ = multiplier.factor;
         RunPass(Pass::kSum);
         squares_.Total(sums_, chunks_.Count());
-        norm_.FindInverse(sums_, multiplier.n_epsilon);
+        norm_.FindInverseRmsFromSums(sums_, multiplier.n_epsilon);
         gradient_.RaiseInverses(1);
         RunPass(Pass::kProducts);
         products_.Total(sums_, chunks_.Count());
@@ -117,7 +119,7 @@ private:
         for (int64_t k = 0; k < chunks_.Count(); ++k) {
             int32_t count = chunks_.CountOf(k), lanes = RoundUp(count, kBlockFloats);
             LocalTensor<T> x = in_.template DeQue<T>();
-            LocalTensor<S> grad = grad_.template DeQue<S>();
+            LocalTensor<ScaleT> grad = grad_.template DeQue<ScaleT>();
             if (k + 1 < chunks_.Count()) LoadChunk(k + 1);
             pieces_.Widen(rows_, x, count, lanes);
             in_.FreeTensor(x);
@@ -137,20 +139,21 @@ private:
     }
 
     __aicore__ inline void LoadChunk(int64_t k) {
-        int64_t at = k * td_->chunk;
+        int64_t at = k * tiling_->chunk;
         LocalTensor<T> x = in_.template AllocTensor<T>();
         pieces_.Load(x, arguments_.x, x_offset_ + at, chunks_.CountOf(k));
         in_.EnQue(x);
-        LocalTensor<S> grad = grad_.template AllocTensor<S>();
+        LocalTensor<ScaleT> grad = grad_.template AllocTensor<ScaleT>();
         grad_pieces_.Load(grad, arguments_.grad, grad_offset_ + at, chunks_.CountOf(k));
         grad_.EnQue(grad);
     }
 
     // g_ = grad * scale, for chunk k.
-    __aicore__ inline void FindG(LocalTensor<S> grad, int64_t k, int32_t count) {
+    __aicore__ inline void FindG(LocalTensor<ScaleT> grad, int64_t k, int32_t count) {
         int32_t lanes = RoundUp(count, kBlockFloats);
         grad_pieces_.Widen(g_, grad, count, lanes);
-        LocalTensor<float> scale = scale_rows_.Piece(arguments_.scale, 0, k * td_->chunk, count, td_->scale_stays != 0);
+        LocalTensor<float> scale =
+            scale_rows_.Piece(arguments_.scale, 0, k * tiling_->chunk, count, tiling_->keeps_scale != 0);
         AscendC::Mul(g_, g_, scale, lanes);
     }
 
@@ -170,7 +173,7 @@ private:
     // ---- results
 
     // Computes the normalized row's products with g, or the results.
-    __aicore__ inline void Divide(Pass pass, LocalTensor<S> grad, int64_t k, int32_t count) {
+    __aicore__ inline void Divide(Pass pass, LocalTensor<ScaleT> grad, int64_t k, int32_t count) {
         int32_t lanes = RoundUp(count, kBlockFloats);
         if (factor_ != 1.0f)
             gradient_.NormalizeRaisedPiece(rows_, lanes);
@@ -182,18 +185,18 @@ private:
             Write(grad, k, count);
     }
 
-    __aicore__ inline void Write(LocalTensor<S> grad, int64_t k, int32_t count) {
-        int64_t at = k * td_->chunk;
+    __aicore__ inline void Write(LocalTensor<ScaleT> grad, int64_t k, int32_t count) {
+        int64_t at = k * tiling_->chunk;
         int32_t lanes = RoundUp(count, kBlockFloats);
         WriteDx(at, count);
         stash_.template RoundBack<T>(rows_, temp_, lanes);
         grad_pieces_.Widen(g_, grad, count, lanes);
-        if (td_->dscale_stays != 0) {
+        if (tiling_->keeps_dscale != 0) {
             AscendC::Mul(rows_, rows_, g_, lanes);
-            OrderV();
+            VectorBarrier();
             LocalTensor<float> sums = dscale_.Sums()[static_cast<uint32_t>(at)];
             AscendC::Add(sums, sums, rows_, lanes);
-            OrderV();
+            VectorBarrier();
         } else {
             AscendC::Mul(dscale_.Sums(), rows_, g_, lanes);
             dscale_.Flush(arguments_.dscale, at, count);
@@ -202,24 +205,24 @@ private:
 
     __aicore__ inline void WriteDx(int64_t at, int32_t count) {
         int32_t lanes = RoundUp(count, kBlockFloats);
-        EvenRows wide{temp_, 0, false};
+        PitchedRows wide{temp_, 0, false};
         LocalTensor<T> dx = out_.template AllocTensor<T>();
         if constexpr (sizeof(T) == sizeof(float)) wide.data = dx;
-        gradient_.Differentiate(wide, EvenRows{g_, 0, false}, EvenRows{rows_, 0, false}, 1, lanes);
+        gradient_.Differentiate(wide, PitchedRows{g_, 0, false}, PitchedRows{rows_, 0, false}, 1, lanes);
         if (factor_ != 1.0f) {
             gradient_.RescaleRow(wide.data, factor_, lanes);
-            OrderV();
+            VectorBarrier();
         }
         if constexpr (sizeof(T) != sizeof(float))
             AscendC::Cast(dx, temp_, NarrowMode<T>(), static_cast<uint32_t>(lanes));
         pieces_.CopyToTail(dx, count);
-        OrderV();
+        VectorBarrier();
         pieces_.StoreQueued(arguments_.dx, &out_, dx, dx_offset_ + at, count);
     }
 
     static constexpr int32_t kOffsets = 16;
 
-    const RmsNormTilingData* td_ = nullptr;
+    const RmsNormTilingData* tiling_ = nullptr;
     RmsNormBackwardArguments arguments_{};
     Tiles tiles_;
     RowNorm norm_;
@@ -227,9 +230,9 @@ private:
     DscaleRows dscale_;
     StashRows stash_;
     ChunkSums squares_, products_;
-    ScaleRows<S> scale_rows_;
+    ScaleRows<ScaleT> scale_rows_;
     RowPieces<T> pieces_;
-    RowPieces<S> grad_pieces_;
+    RowPieces<ScaleT> grad_pieces_;
     AscendC::TQue<AscendC::TPosition::VECIN, 1> in_, grad_;
     AscendC::TQue<AscendC::TPosition::VECOUT, 1> out_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> work_, stats_, dscale_buffer_;

@@ -19,15 +19,16 @@ namespace norm {
 
 using namespace memory;
 
-// T: type of x, the residual and the sum; S: type of scale and out.
-template <typename T, typename S, bool adds>
+// T: type of x, the residual and the sum; ScaleT: type of scale and out.
+template <typename T, typename ScaleT, bool adds>
 class LongRmsNormKernel {
 public:
-    __aicore__ inline void Run(AscendC::TPipe* pipe, const RmsNormTilingData* td, const RmsNormArguments& arguments) {
-        tiles_.Init(&td->head, AscendC::GetBlockIdx(), AscendC::GetBlockNum());
+    __aicore__ inline void Run(AscendC::TPipe* pipe, const RmsNormTilingData* tiling,
+                               const RmsNormArguments& arguments) {
+        tiles_.Init(&tiling->common, AscendC::GetBlockIdx(), AscendC::GetBlockNum());
         Tile row{};
         if (!tiles_.Next(&row)) return;
-        Init(pipe, td, arguments);
+        Init(pipe, tiling, arguments);
         do {
             NormalizeRow(row);
         } while (tiles_.Next(&row));
@@ -35,64 +36,66 @@ public:
 
 private:
     static constexpr bool kIsFloat = sizeof(T) == sizeof(float);
-    static constexpr int32_t kPadding = kBlockBytes / static_cast<int32_t>(sizeof(T));
+    static constexpr int32_t kBlockItems = kBlockBytes / static_cast<int32_t>(sizeof(T));
 
     // The purpose of a pass over a row's chunks.
     enum class Pass { kSum, kLargest, kWrite };
 
-    __aicore__ inline void Init(AscendC::TPipe* pipe, const RmsNormTilingData* td, const RmsNormArguments& arguments) {
-        td_ = td;
+    __aicore__ inline void Init(AscendC::TPipe* pipe, const RmsNormTilingData* tiling,
+                                const RmsNormArguments& arguments) {
+        tiling_ = tiling;
         arguments_ = arguments;
-        chunks_ = RowChunks{td->n, td->chunk};
-        pipe->InitBuffer(in_, 2, static_cast<uint32_t>(td->head.queue_bytes));
-        pipe->InitBuffer(out_, 2, static_cast<uint32_t>(td->head.queue_bytes));
+        chunks_ = RowChunks{tiling->n, tiling->chunk};
+        pipe->InitBuffer(in_, 2, static_cast<uint32_t>(tiling->common.queue_bytes));
+        pipe->InitBuffer(out_, 2, static_cast<uint32_t>(tiling->common.queue_bytes));
         if constexpr (adds) {
-            pipe->InitBuffer(residual_, 2, static_cast<uint32_t>(td->sum_queue_bytes));
-            pipe->InitBuffer(sum_, 2, static_cast<uint32_t>(td->sum_queue_bytes));
+            pipe->InitBuffer(residual_, 2, static_cast<uint32_t>(tiling->sum_queue_bytes));
+            pipe->InitBuffer(sum_, 2, static_cast<uint32_t>(tiling->sum_queue_bytes));
         }
-        pipe->InitBuffer(row_buffer_, static_cast<uint32_t>(td->row_bytes));
-        pipe->InitBuffer(work_, static_cast<uint32_t>(td->head.work_bytes));
-        pipe->InitBuffer(stats_, static_cast<uint32_t>(td->stats_bytes));
+        pipe->InitBuffer(row_buffer_, static_cast<uint32_t>(tiling->row_bytes));
+        pipe->InitBuffer(work_, static_cast<uint32_t>(tiling->common.work_bytes));
+        pipe->InitBuffer(stats_, static_cast<uint32_t>(tiling->stats_bytes));
         row_ = row_buffer_.template Get<float>();
-        Floats work(work_.template Get<float>());
-        piece_ = work.Take(td->chunk);
-        temp_ = work.Take(td->chunk);
-        squares_.Init(work.Take(td->levels * kRepeatFloats));
+        FloatAllocator work(work_.template Get<float>());
+        piece_ = work.Take(tiling->chunk);
+        temp_ = work.Take(tiling->chunk);
+        squares_.Init(work.Take(tiling->levels * kRepeatFloats));
         sums_ = work.Take(kRepeatFloats);
         largest_ = work.Take(kBlockFloats);
-        pieces_.Init(work.Take(kOffsets).template ReinterpretCast<uint32_t>(), td->chunk);
-        out_pieces_.Init(work.Take(kOffsets).template ReinterpretCast<uint32_t>(), td->chunk);
+        pieces_.Init(work.Take(kOffsets).template ReinterpretCast<uint32_t>(), tiling->chunk);
+        out_pieces_.Init(work.Take(kOffsets).template ReinterpretCast<uint32_t>(), tiling->chunk);
 #if __CCE_AICORE__ == 200
         pieces_.BuildOffsets(temp_);
         out_pieces_.BuildOffsets(temp_);
 #endif
-        scale_rows_.Init(pipe, td->scale_bytes, td->scale_raw_bytes,
-                         ScaleLayout{td->scale_kind, td->inner, td->inner_stride});
-        stash_.Init(td->stash);
-        norm_.Init(&td->norm, stats_.template Get<float>(), kRowNormSlots);
+        scale_rows_.Init(pipe, tiling->scale_bytes, tiling->scale_raw_bytes,
+                         ScaleLayout{tiling->scale_kind, tiling->inner, tiling->inner_stride});
+        stash_.Init(tiling->stash);
+        norm_.Init(&tiling->norm, stats_.template Get<float>(), kRowNormSlots);
     }
 
     __aicore__ inline void NormalizeRow(const Tile& row) {
-        x_offset_ = TileOffset(row, td_->head.side[0].x_stride);
-        out_offset_ = TileOffset(row, td_->head.side[0].out_stride);
-        residual_offset_ = TileOffset(row, td_->head.side[1].x_stride);
-        sum_offset_ = TileOffset(row, td_->head.side[1].out_stride);
-        scale_offset_ = TileOffset(row, td_->scale_stride);
+        x_offset_ = TileOffset(row, tiling_->common.side[0].x_stride);
+        out_offset_ = TileOffset(row, tiling_->common.side[0].out_stride);
+        residual_offset_ = TileOffset(row, tiling_->common.side[1].x_stride);
+        sum_offset_ = TileOffset(row, tiling_->common.side[1].out_stride);
+        scale_offset_ = TileOffset(row, tiling_->scale_stride);
         row_is_in_ub_ = false;
         factor_ = 1.0f;
         RunPass(Pass::kSum);
-        if (norm_.FindInverse(Total(), td_->norm.n_epsilon)) {
+        if (norm_.FindInverseRmsFromSums(Total(), tiling_->norm.n_epsilon)) {
             // The squares leave float32's range: multiply the row by a power of two and sum its squares again.
             AscendC::Duplicate(largest_, 0.0f, kBlockFloats);
             RunPass(Pass::kLargest);
-            HandOver<AscendC::HardEvent::V_S>();
-            RowMultiplier multiplier = norm_.MultiplierFor(largest_);  // before FindInverse() calls HandOver<S_V>()
+            SyncPipes<AscendC::HardEvent::V_S>();
+            RowMultiplier multiplier =
+                norm_.MultiplierFor(largest_);  // before FindInverseRmsFromSums() calls SyncPipes<S_V>()
             factor_ = multiplier.factor;
             RunPass(Pass::kSum);
-            norm_.FindInverse(Total(), multiplier.n_epsilon);
+            norm_.FindInverseRmsFromSums(Total(), multiplier.n_epsilon);
         }
         RunPass(Pass::kWrite);
-        scale_rows_.EndRow(td_->scale_stays != 0);
+        scale_rows_.EndRow(tiling_->keeps_scale != 0);
     }
 
     // ---- a row's chunks, one after another
@@ -101,9 +104,9 @@ private:
         if (!row_is_in_ub_) LoadChunk(0);
         for (int64_t k = 0; k < chunks_.Count(); ++k) {
             int32_t count = chunks_.CountOf(k);
-            LocalTensor<float> chunk = td_->row_stays != 0 ? row_[static_cast<uint32_t>(k * td_->chunk)] : row_;
+            LocalTensor<float> chunk = tiling_->keeps_row != 0 ? row_[static_cast<uint32_t>(k * tiling_->chunk)] : row_;
             if (!row_is_in_ub_) WidenChunk(chunk, k, count);
-            int32_t padded = RoundUp(count, kPadding);
+            int32_t padded = RoundUp(count, kBlockItems);
             if (pass == Pass::kSum) {
                 AddSquares(chunk, k, padded);
             } else if (pass == Pass::kLargest) {
@@ -112,11 +115,11 @@ private:
                 Write(chunk, k, count);
             }
         }
-        row_is_in_ub_ = td_->row_stays != 0;
+        row_is_in_ub_ = tiling_->keeps_row != 0;
     }
 
     __aicore__ inline void LoadChunk(int64_t k) {
-        int64_t at = k * td_->chunk;
+        int64_t at = k * tiling_->chunk;
         LocalTensor<T> x = in_.template AllocTensor<T>();
         pieces_.Load(x, arguments_.x, x_offset_ + at, chunks_.CountOf(k));
         in_.EnQue(x);
@@ -133,14 +136,14 @@ private:
         LocalTensor<T> x = in_.template DeQue<T>(), residual;
         if constexpr (adds) residual = residual_.template DeQue<T>();
         if (k + 1 < chunks_.Count()) LoadChunk(k + 1);
-        int32_t padded = RoundUp(count, kPadding);
+        int32_t padded = RoundUp(count, kBlockItems);
         pieces_.Widen(chunk, x, count, padded);
         in_.FreeTensor(x);
         if constexpr (adds) {
             pieces_.Widen(piece_, residual, count, padded);
             residual_.FreeTensor(residual);
             AscendC::Add(chunk, chunk, piece_, padded);
-            OrderV();
+            VectorBarrier();
             if constexpr (!kIsFloat) RoundTo<T>(chunk, piece_, padded);
         }
     }
@@ -163,14 +166,14 @@ private:
         if (stash_.IsFloat32() && factor_ == 1.0f) return chunk;
         CopyToStash(chunk, padded);
         AscendC::Muls(piece_, piece_, factor_, padded);
-        OrderV();
+        VectorBarrier();
         return piece_;
     }
 
     // Copies the chunk into piece_, rounded to the stash type.
     __aicore__ inline void CopyToStash(LocalTensor<float> chunk, int32_t padded) {
         AscendC::DataCopy(piece_, chunk, static_cast<uint32_t>(padded));
-        OrderV();
+        VectorBarrier();
         stash_.Round(piece_, temp_, padded);
     }
 
@@ -182,28 +185,29 @@ private:
     // ---- the result
 
     __aicore__ inline void Write(LocalTensor<float> chunk, int64_t k, int32_t count) {
-        int64_t at = k * td_->chunk;
-        int32_t padded = RoundUp(count, kPadding);
+        int64_t at = k * tiling_->chunk;
+        int32_t padded = RoundUp(count, kBlockItems);
         if constexpr (adds) WriteSum(chunk, at, count);
         norm_.NormalizePiece(piece_, Prepared(chunk, padded), padded);
         stash_.template RoundBack<T>(piece_, temp_, padded);
-        LocalTensor<float> scale = scale_rows_.Piece(arguments_.scale, scale_offset_, at, count, td_->scale_stays != 0);
-        LocalTensor<S> y = out_.template AllocTensor<S>();
+        LocalTensor<float> scale =
+            scale_rows_.Piece(arguments_.scale, scale_offset_, at, count, tiling_->keeps_scale != 0);
+        LocalTensor<ScaleT> y = out_.template AllocTensor<ScaleT>();
         int32_t lanes = RoundUp(count, kBlockFloats);
-        if constexpr (sizeof(S) == sizeof(float)) {
+        if constexpr (sizeof(ScaleT) == sizeof(float)) {
             AscendC::Mul(y, piece_, scale, lanes);
         } else {
             AscendC::Mul(piece_, piece_, scale, lanes);
-            OrderV();
-            AscendC::Cast(y, piece_, NarrowMode<S>(), static_cast<uint32_t>(lanes));
+            VectorBarrier();
+            AscendC::Cast(y, piece_, NarrowMode<ScaleT>(), static_cast<uint32_t>(lanes));
         }
         out_pieces_.CopyToTail(y, count);
-        OrderV();
+        VectorBarrier();
         out_pieces_.StoreQueued(arguments_.out, &out_, y, out_offset_ + at, count);
     }
 
     __aicore__ inline void WriteSum(LocalTensor<float> chunk, int64_t at, int32_t count) {
-        auto lanes = static_cast<uint32_t>(RoundUp(count, kPadding));
+        auto lanes = static_cast<uint32_t>(RoundUp(count, kBlockItems));
         LocalTensor<T> sum = sum_.template AllocTensor<T>();
         if constexpr (kIsFloat) {
             AscendC::DataCopy(sum, chunk, lanes);
@@ -216,15 +220,15 @@ private:
 
     static constexpr int32_t kOffsets = 16;
 
-    const RmsNormTilingData* td_ = nullptr;
+    const RmsNormTilingData* tiling_ = nullptr;
     RmsNormArguments arguments_{};
     Tiles tiles_;
     RowNorm norm_;
     StashRows stash_;
     ChunkSums squares_;
-    ScaleRows<S> scale_rows_;
+    ScaleRows<ScaleT> scale_rows_;
     RowPieces<T> pieces_;
-    RowPieces<S> out_pieces_;
+    RowPieces<ScaleT> out_pieces_;
     AscendC::TQue<AscendC::TPosition::VECIN, 1> in_, residual_;
     AscendC::TQue<AscendC::TPosition::VECOUT, 1> out_, sum_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> row_buffer_, work_, stats_;

@@ -25,19 +25,19 @@ namespace norm {
 
 using namespace memory;
 
-// T: type of x and dx; S: type of scale and grad.
-template <typename T, typename S>
+// T: type of x and dx; ScaleT: type of scale and grad.
+template <typename T, typename ScaleT>
 class RmsNormBackwardKernel {
 public:
-    __aicore__ inline void Run(AscendC::TPipe* pipe, const RmsNormTilingData* td,
+    __aicore__ inline void Run(AscendC::TPipe* pipe, const RmsNormTilingData* tiling,
                                const RmsNormBackwardArguments& arguments) {
         TileWindow window;
-        if (!window.Begin(&td->head, AscendC::GetBlockIdx(), AscendC::GetBlockNum())) return;
-        Init(pipe, td, arguments);
+        if (!window.Begin(&tiling->common, AscendC::GetBlockIdx(), AscendC::GetBlockNum())) return;
+        Init(pipe, tiling, arguments);
         Prepare(window.tile);
         do {
             LocalTensor<T> x = in_.template DeQue<T>();
-            LocalTensor<S> grad = grad_.template DeQue<S>();
+            LocalTensor<ScaleT> grad = grad_.template DeQue<ScaleT>();
             window.FindNext();
             if (window.has_next) LoadTile(window.next);
             if (window.has_previous) StoreTile(window.previous);
@@ -45,35 +45,36 @@ public:
         } while (window.Advance());
         StoreTile(window.previous);
         x_rows_.Finish(arguments_.dx);
-        dscale_.Flush(arguments_.dscale, 0, head_->head_size);
+        dscale_.Flush(arguments_.dscale, 0, common_->head_size);
     }
 
 private:
     static constexpr bool kIsFloat = sizeof(T) == sizeof(float);
-    static constexpr bool kGradIsFloat = sizeof(S) == sizeof(float);
+    static constexpr bool kGradIsFloat = sizeof(ScaleT) == sizeof(float);
 
-    __aicore__ inline void Init(AscendC::TPipe* pipe, const RmsNormTilingData* td,
+    __aicore__ inline void Init(AscendC::TPipe* pipe, const RmsNormTilingData* tiling,
                                 const RmsNormBackwardArguments& arguments) {
-        td_ = td;
-        head_ = &td->head;
+        tiling_ = tiling;
+        common_ = &tiling->common;
         arguments_ = arguments;
-        lanes_ = RoundUp(head_->head_size, kBlockFloats);
-        pipe->InitBuffer(in_, 2, static_cast<uint32_t>(head_->queue_bytes));
-        pipe->InitBuffer(grad_, 2, static_cast<uint32_t>(td->grad_queue_bytes));
-        pipe->InitBuffer(out_, 2, static_cast<uint32_t>(head_->queue_bytes));
-        pipe->InitBuffer(work_, static_cast<uint32_t>(head_->work_bytes));
-        pipe->InitBuffer(stats_, static_cast<uint32_t>(td->stats_bytes));
-        pipe->InitBuffer(dscale_buffer_, static_cast<uint32_t>(td->dscale_bytes));
+        lanes_ = RoundUp(common_->head_size, kBlockFloats);
+        pipe->InitBuffer(in_, 2, static_cast<uint32_t>(common_->queue_bytes));
+        pipe->InitBuffer(grad_, 2, static_cast<uint32_t>(tiling->grad_queue_bytes));
+        pipe->InitBuffer(out_, 2, static_cast<uint32_t>(common_->queue_bytes));
+        pipe->InitBuffer(work_, static_cast<uint32_t>(common_->work_bytes));
+        pipe->InitBuffer(stats_, static_cast<uint32_t>(tiling->stats_bytes));
+        pipe->InitBuffer(dscale_buffer_, static_cast<uint32_t>(tiling->dscale_bytes));
         rows_ = work_.template Get<float>();
-        g_ = rows_[static_cast<uint32_t>(td->g_offset_bytes) / sizeof(float)];
-        temp_ = rows_[static_cast<uint32_t>(head_->temp_offset_bytes) / sizeof(float)];
-        scale_rows_.Init(pipe, td->scale_bytes, td->scale_raw_bytes, ScaleLayout{kScaleDense, nullptr, nullptr});
-        stash_.Init(td->stash);
-        dscale_.Init(dscale_buffer_.template Get<float>(), head_->row_pitch);
-        x_rows_.Init(head_, head_->row_pitch);
-        grad_rows_.Init(head_, head_->out_pitch);
+        g_ = rows_[static_cast<uint32_t>(tiling->g_offset_bytes) / sizeof(float)];
+        temp_ = rows_[static_cast<uint32_t>(common_->temp_offset_bytes) / sizeof(float)];
+        scale_rows_.Init(pipe, tiling->scale_bytes, tiling->scale_raw_bytes,
+                         ScaleLayout{kScaleDense, nullptr, nullptr});
+        stash_.Init(tiling->stash);
+        dscale_.Init(dscale_buffer_.template Get<float>(), common_->row_pitch);
+        x_rows_.Init(common_, common_->row_pitch);
+        grad_rows_.Init(common_, common_->out_pitch);
 #if __CCE_AICORE__ == 200
-        offsets_.Init(pipe, head_, &x_rows_, &grad_rows_);
+        offsets_.Init(pipe, common_, &x_rows_, &grad_rows_);
 #endif
     }
 
@@ -81,23 +82,23 @@ private:
     __aicore__ inline void Prepare(const Tile& first) {
         LoadTile(first);
         constexpr int32_t kStats = kRowNormStats + kGradientStats;
-        int32_t slots = td_->stats_bytes / (kStats * static_cast<int32_t>(sizeof(float)));
+        int32_t slots = tiling_->stats_bytes / (kStats * static_cast<int32_t>(sizeof(float)));
         LocalTensor<float> stats = stats_.template Get<float>();
-        norm_.Init(&td_->norm, stats, slots);
-        gradient_.Init(&norm_, td_->inverse_n, stats[slots * kRowNormStats], slots);
+        norm_.Init(&tiling_->norm, stats, slots);
+        gradient_.Init(&norm_, tiling_->inverse_n, stats[slots * kRowNormStats], slots);
         dscale_.Prepare();
 #if __CCE_AICORE__ == 200
         offsets_.Build(rows_, &x_rows_, &grad_rows_);
 #endif
-        scale_rows_.Load(arguments_.scale, 0, 0, head_->head_size, 0);
-        scale_rows_.Widen(0, 0, head_->head_size);
+        scale_rows_.Load(arguments_.scale, 0, 0, common_->head_size, 0);
+        scale_rows_.Widen(0, 0, common_->head_size);
     }
 
     // ---- between GM and UB
 
     __aicore__ inline void LoadTile(const Tile& tile) {
         LocalTensor<T> x = in_.template AllocTensor<T>();
-        LocalTensor<S> grad = grad_.template AllocTensor<S>();
+        LocalTensor<ScaleT> grad = grad_.template AllocTensor<ScaleT>();
         x_rows_.Load(x, arguments_.x, tile);
         grad_rows_.Load(grad, arguments_.grad, OnSide1(tile));
         in_.EnQue(x);
@@ -112,99 +113,100 @@ private:
 
     // ---- in UB
 
-    __aicore__ inline void DifferentiateTile(LocalTensor<T> x, LocalTensor<S> grad, const Tile& tile) {
+    __aicore__ inline void DifferentiateTile(LocalTensor<T> x, LocalTensor<ScaleT> grad, const Tile& tile) {
         row_count_ = tile.tokens * tile.heads;
-        count_ = row_count_ * head_->row_pitch;
+        element_count_ = row_count_ * common_->row_pitch;
         LocalTensor<float> rows = Widened(x, tile);
-        stash_.Round(rows, temp_, count_);
-        bool multiplied = norm_.FindInverses(rows, temp_, head_->row_pitch, row_count_);
-        norm_.Normalize(rows, head_->row_pitch, row_count_);
-        EvenRows normalized{rows, head_->row_pitch, false}, g{g_, head_->out_pitch, false};
-        EvenRows wide_grad{WidenedGrad(grad, OnSide1(tile)), head_->out_pitch, false};
+        stash_.Round(rows, temp_, element_count_);
+        bool multiplied = norm_.FindInverseRms(rows, temp_, common_->row_pitch, row_count_);
+        norm_.Normalize(rows, common_->row_pitch, row_count_);
+        PitchedRows normalized{rows, common_->row_pitch, false}, g{g_, common_->out_pitch, false};
+        PitchedRows wide_grad{WidenedGrad(grad, OnSide1(tile)), common_->out_pitch, false};
         LocalTensor<T> dx = out_.template AllocTensor<T>();
         AddToDscale(normalized, wide_grad, dx);
-        EachRow<RowOp::kMul>(g, wide_grad, EvenRows{scale_rows_.Wide(), 0, false}, row_count_, lanes_);
-        OrderV();
-        EachRow<RowOp::kMul>(EvenRows{temp_, head_->row_pitch, false}, normalized, g, row_count_, lanes_);
-        OrderV();
-        gradient_.FindMeans(temp_, head_->row_pitch, lanes_, row_count_);
+        ApplyPerRow<RowOp::kMul>(g, wide_grad, PitchedRows{scale_rows_.Wide(), 0, false}, row_count_, lanes_);
+        VectorBarrier();
+        ApplyPerRow<RowOp::kMul>(PitchedRows{temp_, common_->row_pitch, false}, normalized, g, row_count_, lanes_);
+        VectorBarrier();
+        gradient_.FindMeans(temp_, common_->row_pitch, lanes_, row_count_);
         grad_.FreeTensor(grad);
-        EmitDx(dx, normalized, g, multiplied, tile);
-        if (InPlace()) in_.FreeTensor(x);
+        QueueDx(dx, normalized, g, multiplied, tile);
+        if (IsInPlace()) in_.FreeTensor(x);
     }
 
     // Whether float32 rows stay in the input buffer.
-    __aicore__ inline bool InPlace() const { return kIsFloat && head_->io != kRopeIoPacked; }
-    __aicore__ inline bool GradInPlace() const { return kGradIsFloat && head_->io != kRopeIoPacked; }
+    __aicore__ inline bool IsInPlace() const { return kIsFloat && common_->io != kRopeIoPacked; }
+    __aicore__ inline bool IsGradInPlace() const { return kGradIsFloat && common_->io != kRopeIoPacked; }
 
     // Returns x as float32; lanes after a row's last are 0.
     __aicore__ inline LocalTensor<float> Widened(LocalTensor<T> x, const Tile& tile) {
         if constexpr (kIsFloat)
-            if (InPlace()) return x;
+            if (IsInPlace()) return x;
 #if __CCE_AICORE__ == 200
-        if (head_->io == kRopeIoPacked) {
+        if (common_->io == kRopeIoPacked) {
             Unpack(x_rows_.Packed(), rows_, x, tile);
             in_.FreeTensor(x);
             return rows_;
         }
 #endif
         if constexpr (!kIsFloat) {
-            ToFloats(rows_, x, count_);
+            ToFloats(rows_, x, element_count_);
         }
         in_.FreeTensor(x);
         return rows_;
     }
 
     // Returns grad as float32, in the input buffer or in g_.
-    __aicore__ inline LocalTensor<float> WidenedGrad(LocalTensor<S> grad, const Tile& grad_tile) {
+    __aicore__ inline LocalTensor<float> WidenedGrad(LocalTensor<ScaleT> grad, const Tile& grad_tile) {
         if constexpr (kGradIsFloat)
-            if (GradInPlace()) return grad;
+            if (IsGradInPlace()) return grad;
 #if __CCE_AICORE__ == 200
-        if (head_->io == kRopeIoPacked) {
+        if (common_->io == kRopeIoPacked) {
             Unpack(grad_rows_.Packed(), g_, grad, grad_tile);
             return g_;
         }
 #endif
         if constexpr (!kGradIsFloat) {
-            ToFloats(g_, grad, row_count_ * head_->out_pitch);
+            ToFloats(g_, grad, row_count_ * common_->out_pitch);
         }
         return g_;
     }
 
     // scratch: one element of T for each element of the rows.
-    __aicore__ inline void AddToDscale(const EvenRows& normalized, const EvenRows& wide_grad, LocalTensor<T> scratch) {
-        EvenRows product{temp_, head_->row_pitch, false};
+    __aicore__ inline void AddToDscale(const PitchedRows& normalized, const PitchedRows& wide_grad,
+                                       LocalTensor<T> scratch) {
+        PitchedRows product{temp_, common_->row_pitch, false};
         bool exact = kIsFloat && stash_.IsFloat32();
         if (!exact) Round(temp_, normalized.data, scratch);
         // AddRows() adds whole rows. The products therefore include the padding, if grad has it.
-        int32_t width = MinOf(head_->row_pitch, head_->out_pitch);
-        EachRow<RowOp::kMul>(product, exact ? normalized : product, wide_grad, row_count_, width);
-        OrderV();
+        int32_t width = MinOf(common_->row_pitch, common_->out_pitch);
+        ApplyPerRow<RowOp::kMul>(product, exact ? normalized : product, wide_grad, row_count_, width);
+        VectorBarrier();
         dscale_.AddRows(temp_, row_count_);
     }
 
     // Rounds the normalized rows as the forward pass does.
     __aicore__ inline void Round(LocalTensor<float> rounded, LocalTensor<float> rows, LocalTensor<T> scratch) {
-        auto count = static_cast<uint32_t>(count_);
+        auto count = static_cast<uint32_t>(element_count_);
         if constexpr (!kIsFloat) {
             if (stash_.IsFloat32()) {
                 AscendC::Cast(scratch, rows, NarrowMode<T>(), count);
-                OrderV();
+                VectorBarrier();
                 AscendC::Cast(rounded, scratch, AscendC::RoundMode::CAST_NONE, count);
-                OrderV();
+                VectorBarrier();
                 return;
             }
         }
         AscendC::DataCopy(rounded, rows, count);
-        OrderV();
-        stash_.template RoundBack<T>(rounded, scratch.template ReinterpretCast<float>(), count_);
+        VectorBarrier();
+        stash_.template RoundBack<T>(rounded, scratch.template ReinterpretCast<float>(), element_count_);
     }
 
-    __aicore__ inline void EmitDx(LocalTensor<T> dx, const EvenRows& normalized, const EvenRows& g, bool multiplied,
-                                  const Tile& tile) {
-        EvenRows wide{temp_, head_->row_pitch, false};
+    __aicore__ inline void QueueDx(LocalTensor<T> dx, const PitchedRows& normalized, const PitchedRows& g,
+                                   bool multiplied, const Tile& tile) {
+        PitchedRows wide{temp_, common_->row_pitch, false};
         if constexpr (kIsFloat)
-            if (InPlace()) wide.data = dx;
+            if (IsInPlace()) wide.data = dx;
         if (multiplied) gradient_.RaiseInverses(row_count_);
         gradient_.Differentiate(wide, g, normalized, row_count_, lanes_);
         if (multiplied) gradient_.Rescale(wide, row_count_, lanes_);
@@ -215,19 +217,19 @@ private:
     // Rounds temp_ to dx's type, where dx is not computed in place.
     __aicore__ inline void Narrow(LocalTensor<T> dx, const Tile& tile) {
 #if __CCE_AICORE__ == 200
-        if (head_->io == kRopeIoPacked) {
+        if (common_->io == kRopeIoPacked) {
             if constexpr (kIsFloat) {
                 x_rows_.Packed().Pack(dx, temp_, tile);
             } else {
                 LocalTensor<T> narrow = g_.template ReinterpretCast<T>();
-                NarrowRows(narrow, head_->row_pitch, temp_, head_->row_pitch, row_count_, lanes_);
-                OrderV();
+                NarrowRows(narrow, common_->row_pitch, temp_, common_->row_pitch, row_count_, lanes_);
+                VectorBarrier();
                 x_rows_.Packed().Pack(dx, narrow, tile);
             }
             return;
         }
 #endif
-        if constexpr (!kIsFloat) NarrowRows(dx, head_->row_pitch, temp_, head_->row_pitch, row_count_, lanes_);
+        if constexpr (!kIsFloat) NarrowRows(dx, common_->row_pitch, temp_, common_->row_pitch, row_count_, lanes_);
     }
 
 #if __CCE_AICORE__ == 200
@@ -238,26 +240,26 @@ private:
         if constexpr (sizeof(U) == sizeof(float)) {
             packed.Unpack(rows, runs, tile);
         } else {
-            LocalTensor<U> narrow = temp_[static_cast<uint32_t>(count_)].template ReinterpretCast<U>();
+            LocalTensor<U> narrow = temp_[static_cast<uint32_t>(element_count_)].template ReinterpretCast<U>();
             packed.Unpack(narrow, runs, tile);
-            AscendC::Cast(rows, narrow, AscendC::RoundMode::CAST_NONE, static_cast<uint32_t>(count_));
-            OrderV();
+            AscendC::Cast(rows, narrow, AscendC::RoundMode::CAST_NONE, static_cast<uint32_t>(element_count_));
+            VectorBarrier();
         }
         // Gather fills a row's padding with its last element.
-        ClearLanes(rows, head_->row_pitch, row_count_, Lanes{head_->head_size, head_->row_pitch});
+        ClearLanes(rows, common_->row_pitch, row_count_, LaneRange{common_->head_size, common_->row_pitch});
     }
 #endif
 
-    const RmsNormTilingData* td_ = nullptr;
-    const RopeTilingHead* head_ = nullptr;
+    const RmsNormTilingData* tiling_ = nullptr;
+    const CommonTiling* common_ = nullptr;
     RmsNormBackwardArguments arguments_{};
     RowNorm norm_;
     GradientRows gradient_;
     DscaleRows dscale_;
     StashRows stash_;
-    ScaleRows<S> scale_rows_;
+    ScaleRows<ScaleT> scale_rows_;
     TileRows<T> x_rows_;  // of x and dx
-    TileRows<S> grad_rows_;
+    TileRows<ScaleT> grad_rows_;
 #if __CCE_AICORE__ == 200
     PackedOffsets offsets_;
 #endif
@@ -265,13 +267,13 @@ private:
     AscendC::TQue<AscendC::TPosition::VECOUT, 1> out_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> work_, stats_, dscale_buffer_;
     LocalTensor<float> rows_, g_, temp_;
-    int32_t lanes_ = 0;                  // lanes of a row that instructions process
-    int32_t row_count_ = 0, count_ = 0;  // of the tile: rows, and x's elements with their padding
+    int32_t lanes_ = 0;                          // lanes of a row that instructions process
+    int32_t row_count_ = 0, element_count_ = 0;  // of the tile: rows, and x's elements with their padding
 };
 
-template <typename T, typename S>
-__aicore__ inline void RunRmsNormBackward(const RmsNormTilingData* td, const RmsNormBackwardArguments& arguments) {
-    RunByKey<RmsNormBackwardKernel<T, S>, LongRmsNormBackwardKernel<T, S>>(td, arguments);
+template <typename T, typename ScaleT>
+__aicore__ inline void RunRmsNormBackward(const RmsNormTilingData* tiling, const RmsNormBackwardArguments& arguments) {
+    RunByKey<RmsNormBackwardKernel<T, ScaleT>, LongRmsNormBackwardKernel<T, ScaleT>>(tiling, arguments);
 }
 
 }  // namespace norm

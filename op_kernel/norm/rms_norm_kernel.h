@@ -22,14 +22,15 @@ namespace norm {
 
 using namespace memory;
 
-// T: type of x, the residual and the sum; S: type of scale and out.
-template <typename T, typename S, bool adds>
+// T: type of x, the residual and the sum; ScaleT: type of scale and out.
+template <typename T, typename ScaleT, bool adds>
 class RmsNormKernel {
 public:
-    __aicore__ inline void Run(AscendC::TPipe* pipe, const RmsNormTilingData* td, const RmsNormArguments& arguments) {
+    __aicore__ inline void Run(AscendC::TPipe* pipe, const RmsNormTilingData* tiling,
+                               const RmsNormArguments& arguments) {
         TileWindow window;
-        if (!window.Begin(&td->head, AscendC::GetBlockIdx(), AscendC::GetBlockNum())) return;
-        Init(pipe, td, arguments);
+        if (!window.Begin(&tiling->common, AscendC::GetBlockIdx(), AscendC::GetBlockNum())) return;
+        Init(pipe, tiling, arguments);
         Prepare(window.tile);
         do {
             LocalTensor<T> x = in_.template DeQue<T>();
@@ -46,41 +47,42 @@ public:
 private:
     static constexpr bool kIsFloat = sizeof(T) == sizeof(float);
 
-    __aicore__ inline void Init(AscendC::TPipe* pipe, const RmsNormTilingData* td, const RmsNormArguments& arguments) {
-        td_ = td;
-        head_ = &td->head;
+    __aicore__ inline void Init(AscendC::TPipe* pipe, const RmsNormTilingData* tiling,
+                                const RmsNormArguments& arguments) {
+        tiling_ = tiling;
+        common_ = &tiling->common;
         arguments_ = arguments;
-        pipe->InitBuffer(in_, 2, static_cast<uint32_t>(head_->queue_bytes));
-        pipe->InitBuffer(out_, 2, static_cast<uint32_t>(head_->queue_bytes));
+        pipe->InitBuffer(in_, 2, static_cast<uint32_t>(common_->queue_bytes));
+        pipe->InitBuffer(out_, 2, static_cast<uint32_t>(common_->queue_bytes));
         if constexpr (adds) {
-            pipe->InitBuffer(residual_, 2, static_cast<uint32_t>(td->sum_queue_bytes));
-            pipe->InitBuffer(sum_, 2, static_cast<uint32_t>(td->sum_queue_bytes));
+            pipe->InitBuffer(residual_, 2, static_cast<uint32_t>(tiling->sum_queue_bytes));
+            pipe->InitBuffer(sum_, 2, static_cast<uint32_t>(tiling->sum_queue_bytes));
         }
-        pipe->InitBuffer(work_, static_cast<uint32_t>(head_->work_bytes));
-        pipe->InitBuffer(stats_, static_cast<uint32_t>(td->stats_bytes));
+        pipe->InitBuffer(work_, static_cast<uint32_t>(common_->work_bytes));
+        pipe->InitBuffer(stats_, static_cast<uint32_t>(tiling->stats_bytes));
         rows_ = work_.template Get<float>();
-        temp_ = rows_[static_cast<uint32_t>(head_->temp_offset_bytes) / sizeof(float)];
-        scale_rows_.Init(pipe, td->scale_bytes, td->scale_raw_bytes,
-                         ScaleLayout{td->scale_kind, td->inner, td->inner_stride});
-        stash_.Init(td->stash);
-        x_rows_.Init(head_, head_->row_pitch);
-        out_rows_.Init(head_, head_->out_pitch);
+        temp_ = rows_[static_cast<uint32_t>(common_->temp_offset_bytes) / sizeof(float)];
+        scale_rows_.Init(pipe, tiling->scale_bytes, tiling->scale_raw_bytes,
+                         ScaleLayout{tiling->scale_kind, tiling->inner, tiling->inner_stride});
+        stash_.Init(tiling->stash);
+        x_rows_.Init(common_, common_->row_pitch);
+        out_rows_.Init(common_, common_->out_pitch);
 #if __CCE_AICORE__ == 200
-        offsets_.Init(pipe, head_, &x_rows_, &out_rows_);
+        offsets_.Init(pipe, common_, &x_rows_, &out_rows_);
 #endif
     }
 
     // Called once per core: prepares constants while the first tile is loaded.
     __aicore__ inline void Prepare(const Tile& first) {
         LoadTile(first);
-        norm_.Init(&td_->norm, stats_.template Get<float>(),
-                   td_->stats_bytes / (kRowNormStats * static_cast<int32_t>(sizeof(float))));
+        norm_.Init(&tiling_->norm, stats_.template Get<float>(),
+                   tiling_->stats_bytes / (kRowNormStats * static_cast<int32_t>(sizeof(float))));
 #if __CCE_AICORE__ == 200
         offsets_.Build(rows_, &x_rows_, &out_rows_);
 #endif
-        if (td_->scale_shared == 0) return;
-        scale_rows_.Load(arguments_.scale, 0, 0, head_->head_size, 0);
-        scale_rows_.Widen(0, 0, head_->head_size);
+        if (tiling_->scale_shared == 0) return;
+        scale_rows_.Load(arguments_.scale, 0, 0, common_->head_size, 0);
+        scale_rows_.Widen(0, 0, common_->head_size);
     }
 
     // ---- between GM and UB
@@ -97,7 +99,7 @@ private:
     }
 
     __aicore__ inline void StoreTile(const Tile& tile) {
-        LocalTensor<S> y = out_.template DeQue<S>();
+        LocalTensor<ScaleT> y = out_.template DeQue<ScaleT>();
         out_rows_.Store(arguments_.out, y, tile);
         out_.FreeTensor(y);
         if constexpr (adds) {
@@ -111,51 +113,51 @@ private:
 
     __aicore__ inline void NormalizeTile(LocalTensor<T> x, const Tile& tile) {
         row_count_ = tile.tokens * tile.heads;
-        count_ = row_count_ * head_->row_pitch;
+        element_count_ = row_count_ * common_->row_pitch;
         LocalTensor<float> rows = Widened(x, tile);
-        stash_.Round(rows, temp_, count_);
-        norm_.FindInverses(rows, temp_, head_->row_pitch, row_count_);
-        norm_.Normalize(rows, head_->row_pitch, row_count_);
-        stash_.template RoundBack<T>(rows, temp_, count_);
-        if (td_->scale_shared == 0) LoadScales(tile);
-        LocalTensor<S> y = out_.template AllocTensor<S>();
-        TimesScale(y, rows, tile);
-        OrderV();
-        if (InPlace()) in_.FreeTensor(x);
+        stash_.Round(rows, temp_, element_count_);
+        norm_.FindInverseRms(rows, temp_, common_->row_pitch, row_count_);
+        norm_.Normalize(rows, common_->row_pitch, row_count_);
+        stash_.template RoundBack<T>(rows, temp_, element_count_);
+        if (tiling_->scale_shared == 0) LoadScales(tile);
+        LocalTensor<ScaleT> y = out_.template AllocTensor<ScaleT>();
+        MultiplyByScale(y, rows, tile);
+        VectorBarrier();
+        if (IsInPlace()) in_.FreeTensor(x);
         out_.EnQue(y);
     }
 
     // Whether float32 rows stay in the input buffer.
-    __aicore__ inline bool InPlace() const { return kIsFloat && head_->io != kRopeIoPacked; }
+    __aicore__ inline bool IsInPlace() const { return kIsFloat && common_->io != kRopeIoPacked; }
 
     // Returns x, or its sum with the residual, as float32; lanes after a row's last are 0.
     __aicore__ inline LocalTensor<float> Widened(LocalTensor<T> x, const Tile& tile) {
         LocalTensor<float> rows = rows_;
         if constexpr (kIsFloat)
-            if (InPlace()) rows = x;
+            if (IsInPlace()) rows = x;
         Widen(rows, x, tile);
-        if (!InPlace()) in_.FreeTensor(x);
+        if (!IsInPlace()) in_.FreeTensor(x);
         if constexpr (adds) {
             LocalTensor<float> residual_rows = temp_;
             if constexpr (kIsFloat)
-                if (InPlace()) residual_rows = tile_residual_;
+                if (IsInPlace()) residual_rows = tile_residual_;
             Widen(residual_rows, tile_residual_, OnSide1(tile));
-            AscendC::Add(rows, rows, residual_rows, count_);
-            OrderV();
+            AscendC::Add(rows, rows, residual_rows, element_count_);
+            VectorBarrier();
             residual_.FreeTensor(tile_residual_);
-            EmitSum(rows, OnSide1(tile));
+            QueueSum(rows, OnSide1(tile));
         }
         return rows;
     }
 
     __aicore__ inline void Widen(LocalTensor<float> rows, LocalTensor<T> x, const Tile& tile) {
 #if __CCE_AICORE__ == 200
-        if (head_->io == kRopeIoPacked) {
+        if (common_->io == kRopeIoPacked) {
             LocalTensor<T> narrow = NarrowMemory(rows);
             x_rows_.Packed().Unpack(narrow, x, tile);
             WidenFrom(rows, narrow);
             // Gather fills a row's padding with its last element.
-            ClearLanes(rows, head_->row_pitch, row_count_, Lanes{head_->head_size, head_->row_pitch});
+            ClearLanes(rows, common_->row_pitch, row_count_, LaneRange{common_->head_size, common_->row_pitch});
             return;
         }
 #endif
@@ -164,20 +166,20 @@ private:
 
     __aicore__ inline void WidenFrom(LocalTensor<float> rows, LocalTensor<T> x) {
         if constexpr (!kIsFloat) {
-            ToFloats(rows, x, count_);
+            ToFloats(rows, x, element_count_);
         }
     }
 
     // Rounds the sum to its type and queues it for the store; rows then holds the rounded values.
-    __aicore__ inline void EmitSum(LocalTensor<float> rows, const Tile& tile) {
+    __aicore__ inline void QueueSum(LocalTensor<float> rows, const Tile& tile) {
         LocalTensor<T> sum = sum_.template AllocTensor<T>();
 #if __CCE_AICORE__ == 200
-        if (head_->io == kRopeIoPacked) {
+        if (common_->io == kRopeIoPacked) {
             LocalTensor<T> narrow = NarrowMemory(rows);
             if constexpr (!kIsFloat) {
-                AscendC::Cast(narrow, rows, NarrowMode<T>(), static_cast<uint32_t>(count_));
-                OrderV();
-                AscendC::Cast(rows, narrow, AscendC::RoundMode::CAST_NONE, static_cast<uint32_t>(count_));
+                AscendC::Cast(narrow, rows, NarrowMode<T>(), static_cast<uint32_t>(element_count_));
+                VectorBarrier();
+                AscendC::Cast(rows, narrow, AscendC::RoundMode::CAST_NONE, static_cast<uint32_t>(element_count_));
             }
             x_rows_.Packed().Pack(sum, narrow, tile);  // also orders the rows
             sum_.EnQue(sum);
@@ -185,61 +187,62 @@ private:
         }
 #endif
         if constexpr (kIsFloat) {
-            AscendC::DataCopy(sum, rows, static_cast<uint32_t>(count_));
+            AscendC::DataCopy(sum, rows, static_cast<uint32_t>(element_count_));
         } else {
-            AscendC::Cast(sum, rows, NarrowMode<T>(), static_cast<uint32_t>(count_));
-            OrderV();
-            AscendC::Cast(rows, sum, AscendC::RoundMode::CAST_NONE, static_cast<uint32_t>(count_));
+            AscendC::Cast(sum, rows, NarrowMode<T>(), static_cast<uint32_t>(element_count_));
+            VectorBarrier();
+            AscendC::Cast(rows, sum, AscendC::RoundMode::CAST_NONE, static_cast<uint32_t>(element_count_));
         }
-        OrderV();
+        VectorBarrier();
         sum_.EnQue(sum);
     }
 
     // y = rows * scale, rounded to its type.
-    __aicore__ inline void TimesScale(LocalTensor<S> y, LocalTensor<float> rows, const Tile& tile) {
-        EvenRows scales{scale_rows_.Wide(), td_->scale_shared != 0 ? 0 : td_->scale_pitch, false};
-        EvenRows from{rows, head_->row_pitch, false};
-        int32_t lanes = RoundUp(head_->head_size, kBlockFloats);
-        if constexpr (sizeof(S) == sizeof(float)) {
+    __aicore__ inline void MultiplyByScale(LocalTensor<ScaleT> y, LocalTensor<float> rows, const Tile& tile) {
+        PitchedRows scales{scale_rows_.Wide(), tiling_->scale_shared != 0 ? 0 : tiling_->scale_pitch, false};
+        PitchedRows from{rows, common_->row_pitch, false};
+        int32_t lanes = RoundUp(common_->head_size, kBlockFloats);
+        if constexpr (sizeof(ScaleT) == sizeof(float)) {
 #if __CCE_AICORE__ == 200
-            if (head_->io == kRopeIoPacked) {
-                EachRow<RowOp::kMul>(from, from, scales, row_count_, lanes);
-                OrderV();
+            if (common_->io == kRopeIoPacked) {
+                ApplyPerRow<RowOp::kMul>(from, from, scales, row_count_, lanes);
+                VectorBarrier();
                 out_rows_.Packed().Pack(y, rows, tile);
                 return;
             }
 #endif
-            EachRow<RowOp::kMul>(EvenRows{y, head_->out_pitch, false}, from, scales, row_count_, lanes);
+            ApplyPerRow<RowOp::kMul>(PitchedRows{y, common_->out_pitch, false}, from, scales, row_count_, lanes);
         } else {
-            EachRow<RowOp::kMul>(from, from, scales, row_count_, lanes);
-            OrderV();
+            ApplyPerRow<RowOp::kMul>(from, from, scales, row_count_, lanes);
+            VectorBarrier();
 #if __CCE_AICORE__ == 200
-            if (head_->io == kRopeIoPacked) {
-                LocalTensor<S> narrow = temp_.template ReinterpretCast<S>();
-                NarrowRows(narrow, head_->row_pitch, rows, head_->row_pitch, row_count_, head_->row_pitch);
-                OrderV();
+            if (common_->io == kRopeIoPacked) {
+                LocalTensor<ScaleT> narrow = temp_.template ReinterpretCast<ScaleT>();
+                NarrowRows(narrow, common_->row_pitch, rows, common_->row_pitch, row_count_, common_->row_pitch);
+                VectorBarrier();
                 out_rows_.Packed().Pack(y, narrow, tile);
                 return;
             }
 #endif
-            bool same_pitch = head_->out_pitch == head_->row_pitch;
-            NarrowRows(y, head_->out_pitch, rows, head_->row_pitch, row_count_, same_pitch ? head_->row_pitch : lanes);
+            bool same_pitch = common_->out_pitch == common_->row_pitch;
+            NarrowRows(y, common_->out_pitch, rows, common_->row_pitch, row_count_,
+                       same_pitch ? common_->row_pitch : lanes);
         }
     }
 
     // Loads the tile's part of a scale that differs between rows.
     __aicore__ inline void LoadScales(const Tile& tile) {
-        int32_t inner = head_->tokens_inner != 0 ? tile.tokens : tile.heads;
+        int32_t inner = common_->tokens_inner != 0 ? tile.tokens : tile.heads;
         for (int32_t row = 0; row < row_count_; ++row) {
-            int32_t token = head_->tokens_inner != 0 ? row % inner : row / inner;
-            int32_t head = head_->tokens_inner != 0 ? row / inner : row % inner;
-            int64_t offset =
-                TileOffset(tile, td_->scale_stride) + token * td_->scale_stride[1] + head * td_->scale_stride[2];
-            scale_rows_.Load(arguments_.scale, offset, 0, head_->head_size, row * td_->scale_pitch);
+            int32_t token = common_->tokens_inner != 0 ? row % inner : row / inner;
+            int32_t head = common_->tokens_inner != 0 ? row / inner : row % inner;
+            int64_t offset = TileOffset(tile, tiling_->scale_stride) + token * tiling_->scale_stride[1] +
+                             head * tiling_->scale_stride[2];
+            scale_rows_.Load(arguments_.scale, offset, 0, common_->head_size, row * tiling_->scale_pitch);
         }
         for (int32_t row = 0; row < row_count_; ++row) {
-            int32_t at = row * td_->scale_pitch;
-            scale_rows_.Widen(at, at, head_->head_size);
+            int32_t at = row * tiling_->scale_pitch;
+            scale_rows_.Widen(at, at, common_->head_size);
         }
     }
 
@@ -249,19 +252,19 @@ private:
         if constexpr (kIsFloat) {
             return rows;
         } else {
-            return temp_[static_cast<uint32_t>(count_)].template ReinterpretCast<T>();
+            return temp_[static_cast<uint32_t>(element_count_)].template ReinterpretCast<T>();
         }
     }
 #endif
 
-    const RmsNormTilingData* td_ = nullptr;
-    const RopeTilingHead* head_ = nullptr;
+    const RmsNormTilingData* tiling_ = nullptr;
+    const CommonTiling* common_ = nullptr;
     RmsNormArguments arguments_{};
     RowNorm norm_;
     StashRows stash_;
-    ScaleRows<S> scale_rows_;
+    ScaleRows<ScaleT> scale_rows_;
     TileRows<T> x_rows_;  // of x, the residual and the sum
-    TileRows<S> out_rows_;
+    TileRows<ScaleT> out_rows_;
 #if __CCE_AICORE__ == 200
     PackedOffsets offsets_;
 #endif
@@ -269,13 +272,13 @@ private:
     AscendC::TQue<AscendC::TPosition::VECOUT, 1> out_, sum_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> work_, stats_;
     LocalTensor<float> rows_, temp_;
-    LocalTensor<T> tile_residual_;       // the tile's residual
-    int32_t row_count_ = 0, count_ = 0;  // of the tile: rows, and elements with their padding
+    LocalTensor<T> tile_residual_;               // the tile's residual
+    int32_t row_count_ = 0, element_count_ = 0;  // of the tile: rows, and elements with their padding
 };
 
-template <typename T, typename S, bool adds>
-__aicore__ inline void RunRmsNorm(const RmsNormTilingData* td, const RmsNormArguments& arguments) {
-    RunByKey<RmsNormKernel<T, S, adds>, LongRmsNormKernel<T, S, adds>>(td, arguments);
+template <typename T, typename ScaleT, bool adds>
+__aicore__ inline void RunRmsNorm(const RmsNormTilingData* tiling, const RmsNormArguments& arguments) {
+    RunByKey<RmsNormKernel<T, ScaleT, adds>, LongRmsNormKernel<T, ScaleT, adds>>(tiling, arguments);
 }
 
 }  // namespace norm

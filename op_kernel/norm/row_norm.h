@@ -41,16 +41,16 @@ struct RowMultiplier {
 class RowNorm {
 public:
     // stats: kRowNormStats * slots floats, for up to `slots` rows; slots is a multiple of kRowNormSlots.
-    __aicore__ inline void Init(const RowNormTiling* td, LocalTensor<float> stats, int32_t slots) {
-        td_ = td;
-        Floats parts(stats);
+    __aicore__ inline void Init(const RowNormTiling* tiling, LocalTensor<float> stats, int32_t slots) {
+        tiling_ = tiling;
+        FloatAllocator parts(stats);
         sum_ = parts.Take(slots);
-        inverse_ = parts.Take(slots);
+        inverse_rms_ = parts.Take(slots);
         root_n_ = parts.Take(slots);
         temp_ = parts.Take(slots);
-        spread_ = parts.Take(slots * kBlockFloats);
+        inverse_rms_blocks_ = parts.Take(slots * kBlockFloats);
         // Sets root_n_. Instructions process full repeats; this also initialises the slots past the last row.
-        AscendC::Duplicate(stats, td->root_n, slots * kRowNormStats);
+        AscendC::Duplicate(stats, tiling->root_n, slots * kRowNormStats);
     }
 
     // factors: one float per slot, for the factors of rows that are multiplied by a power of two.
@@ -62,40 +62,41 @@ public:
     // Finds 1 / RMS of each row [pitch], whose lanes from n on are 0. If squares leave float32's range, each row is
     // multiplied by a power of two of its own. Returns whether rows were multiplied; the inverses are then theirs.
     // squares: scratch memory of as many floats as the rows.
-    __aicore__ inline bool FindInverses(LocalTensor<float> rows, LocalTensor<float> squares, int32_t pitch,
-                                        int32_t count) {
+    __aicore__ inline bool FindInverseRms(LocalTensor<float> rows, LocalTensor<float> squares, int32_t pitch,
+                                          int32_t count) {
         SumSquares(rows, squares, pitch, count);
-        AscendC::Adds(sum_, sum_, td_->n_epsilon, count);
-        OrderV();
+        AscendC::Adds(sum_, sum_, tiling_->n_epsilon, count);
+        VectorBarrier();
         bool out_of_range = Invert(count);
-        if (out_of_range) FindMultipliedInverses(rows, squares, pitch, count);
+        if (out_of_range) FindMultipliedInverseRms(rows, squares, pitch, count);
         return out_of_range;
     }
 
     // The inverses, one block per row.
-    __aicore__ inline EvenRows Inverses() const { return EvenRows{spread_, kBlockFloats, true}; }
+    __aicore__ inline PitchedRows InverseRms() const { return PitchedRows{inverse_rms_blocks_, kBlockFloats, true}; }
 
     // Divides the rows by their RMS.
     __aicore__ inline void Normalize(LocalTensor<float> rows, int32_t pitch, int32_t count) {
-        EvenRows all{rows, pitch, false};
-        EachRow<RowOp::kMul>(all, all, Inverses(), count, pitch);
-        OrderV();
+        PitchedRows all{rows, pitch, false};
+        ApplyPerRow<RowOp::kMul>(all, all, InverseRms(), count, pitch);
+        VectorBarrier();
     }
 
     // ---- one row in pieces: each piece's 64 sums, then their sum, then the inverse
 
     // sums: 64 floats. Returns whether squares have left float32's range.
-    __aicore__ inline bool FindInverse(LocalTensor<float> sums, float n_epsilon) {
-        SumRows(sum_, spread_, sums, kRepeatFloats, kRepeatFloats, 1);
+    __aicore__ inline bool FindInverseRmsFromSums(LocalTensor<float> sums, float n_epsilon) {
+        SumRows(sum_, inverse_rms_blocks_, sums, kRepeatFloats, kRepeatFloats, 1);
         AscendC::Adds(sum_, sum_, n_epsilon, 1);
-        OrderV();
+        VectorBarrier();
         return Invert(1);
     }
 
     // dst may be src.
     __aicore__ inline void NormalizePiece(LocalTensor<float> dst, LocalTensor<float> src, int32_t count) {
-        EachRow<RowOp::kMul>(EvenRows{dst, 0, false}, EvenRows{src, 0, false}, EvenRows{spread_, 0, true}, 1, count);
-        OrderV();
+        ApplyPerRow<RowOp::kMul>(PitchedRows{dst, 0, false}, PitchedRows{src, 0, false},
+                                 PitchedRows{inverse_rms_blocks_, 0, true}, 1, count);
+        VectorBarrier();
     }
 
     // largest: 8 floats that include the row's largest magnitude and that the scalar unit may read.
@@ -108,9 +109,9 @@ public:
         }
         int32_t exponent = static_cast<int32_t>(largest_bits >> kMantissaBits) - kBias;
         // A smaller exponent would need a factor above float32's largest power of two.
-        exponent = MaxOf(MaxOf(exponent, td_->epsilon_exponent), kPeak - kBias);
+        exponent = MaxOf(MaxOf(exponent, tiling_->epsilon_exponent), kPeak - kBias);
         float factor = FloatOf(static_cast<uint32_t>(kBias + kPeak - exponent) << kMantissaBits);
-        return RowMultiplier{factor, td_->n_epsilon * factor * factor};
+        return RowMultiplier{factor, tiling_->n_epsilon * factor * factor};
     }
 
 private:
@@ -123,9 +124,9 @@ private:
     __aicore__ inline void SumSquares(LocalTensor<float> rows, LocalTensor<float> squares, int32_t pitch,
                                       int32_t count) {
         AscendC::Mul(squares, rows, rows, count * pitch);
-        OrderV();
+        VectorBarrier();
         int32_t width = FoldRows<RowOp::kAdd>(squares, pitch, count, pitch, kRepeatFloats);
-        SumRows(sum_, spread_, squares, pitch, width, count);
+        SumRows(sum_, inverse_rms_blocks_, squares, pitch, width, count);
     }
 
     // Computes the inverse roots of sum_ and spreads them to blocks. It takes a root and divides, because the
@@ -133,22 +134,22 @@ private:
     // checks this while the vector unit computes.
     __aicore__ inline bool Invert(int32_t count) {
         int32_t repeats = (count + kRepeatFloats - 1) / kRepeatFloats;
-        int32_t sums_ready = FreeEvent<AscendC::HardEvent::V_S>();
-        if (td_->square_range != kSquaresStay) {
+        int32_t sums_ready = FetchEvent<AscendC::HardEvent::V_S>();
+        if (tiling_->square_range != kSquaresInRange) {
             // Sums whole repeats. Slots past the last row hold sums of earlier rows; because of them, rows may
             // be multiplied without need.
             AscendC::WholeReduceSum(temp_, sum_, kRepeatFloats, repeats, 1, 1, kRepeatFloats / kBlockFloats);
             AscendC::SetFlag<AscendC::HardEvent::V_S>(sums_ready);
         }
-        AscendC::Sqrt(inverse_, sum_, count);
-        OrderV();
-        AscendC::Div(inverse_, root_n_, inverse_, count);
-        OrderV();
-        SpreadRows(spread_, inverse_, count);
-        if (td_->square_range == kSquaresStay) return false;
+        AscendC::Sqrt(inverse_rms_, sum_, count);
+        VectorBarrier();
+        AscendC::Div(inverse_rms_, root_n_, inverse_rms_, count);
+        VectorBarrier();
+        BroadcastRows(inverse_rms_blocks_, inverse_rms_, count);
+        if (tiling_->square_range == kSquaresInRange) return false;
         AscendC::WaitFlag<AscendC::HardEvent::V_S>(sums_ready);
         bool out_of_range = AnyOutOfRange(count, repeats);
-        HandOver<AscendC::HardEvent::S_V>();
+        SyncPipes<AscendC::HardEvent::S_V>();
         return out_of_range;
     }
 
@@ -158,33 +159,33 @@ private:
                               row_sums = sum_.ReinterpretCast<uint32_t>();
         for (int32_t i = 0; i < repeats; ++i)
             if (repeat_sums.GetValue(static_cast<uint32_t>(i)) >= kLargestSum) return true;
-        for (int32_t i = 0; i < count && td_->square_range == kSquaresVanish; ++i)
+        for (int32_t i = 0; i < count && tiling_->square_range == kSquaresMayUnderflow; ++i)
             if (row_sums.GetValue(static_cast<uint32_t>(i)) < kSmallestSum) return true;
         return false;
     }
 
-    __aicore__ inline void FindMultipliedInverses(LocalTensor<float> rows, LocalTensor<float> squares, int32_t pitch,
-                                                  int32_t count) {
+    __aicore__ inline void FindMultipliedInverseRms(LocalTensor<float> rows, LocalTensor<float> squares, int32_t pitch,
+                                                    int32_t count) {
         AscendC::Abs(squares, rows, count * pitch);
-        OrderV();
+        VectorBarrier();
         FoldRows<RowOp::kMax>(squares, pitch, count, pitch, kBlockFloats);
-        HandOver<AscendC::HardEvent::V_S>();
+        SyncPipes<AscendC::HardEvent::V_S>();
         for (int32_t row = 0; row < count; ++row) {
             RowMultiplier multiplier = MultiplierFor(squares[row * pitch]);
             temp_.SetValue(static_cast<uint32_t>(row), multiplier.n_epsilon);
             if (keeps_factors_) factors_.SetValue(static_cast<uint32_t>(row), multiplier.factor);
             AscendC::Muls(rows[row * pitch], rows[row * pitch], multiplier.factor, pitch);
         }
-        HandOver<AscendC::HardEvent::S_V>();
-        OrderV();
+        SyncPipes<AscendC::HardEvent::S_V>();
+        VectorBarrier();
         SumSquares(rows, squares, pitch, count);
         AscendC::Add(sum_, sum_, temp_, count);
-        OrderV();
+        VectorBarrier();
         Invert(count);
     }
 
-    const RowNormTiling* td_ = nullptr;
-    LocalTensor<float> sum_, inverse_, root_n_, temp_, spread_, factors_;
+    const RowNormTiling* tiling_ = nullptr;
+    LocalTensor<float> sum_, inverse_rms_, root_n_, temp_, inverse_rms_blocks_, factors_;
     bool keeps_factors_ = false;
 };
 

@@ -1,5 +1,5 @@
-// Load rows of a scale from GM to UB, as float32. S: type of the scale. A DMA copies contiguous elements. The scalar
-// unit copies the others, and those that do not fill a block where the DMA copies only whole blocks.
+// Load rows of a scale from GM to UB, as float32. ScaleT: type of the scale. A DMA copies contiguous elements. The
+// scalar unit copies the others, and those that do not fill a block where the DMA copies only whole blocks.
 #pragma once
 
 #include "../memory/vector_steps.h"
@@ -27,15 +27,15 @@ struct ScaleLayout {
     }
 };
 
-template <typename S>
+template <typename ScaleT>
 class ScaleRows {
 public:
-    // wide_bytes: size of the elements as float32; raw_bytes: size of them as S, 0 if S is float (no copy).
+    // wide_bytes: size of the elements as float32; raw_bytes: size of them as ScaleT, 0 if ScaleT is float (no copy).
     __aicore__ inline void Init(AscendC::TPipe* pipe, int32_t wide_bytes, int32_t raw_bytes,
                                 const ScaleLayout& layout) {
         pipe->InitBuffer(buffer_, static_cast<uint32_t>(wide_bytes + raw_bytes));
-        int32_t raw = raw_bytes > 0 ? wide_bytes / static_cast<int32_t>(sizeof(S)) : 0;
-        raw_ = buffer_.template Get<S>()[static_cast<uint32_t>(raw)];
+        int32_t raw = raw_bytes > 0 ? wide_bytes / static_cast<int32_t>(sizeof(ScaleT)) : 0;
+        raw_ = buffer_.template Get<ScaleT>()[static_cast<uint32_t>(raw)];
         wide_ = buffer_.template Get<float>();
         layout_ = layout;
     }
@@ -43,26 +43,27 @@ public:
     // Loads elements [first, first + count) of the row that starts `row` elements after `memory`, to raw element `at`
     // and those after it. Waits for earlier vector instructions on them. The caller must then call Widen().
     __aicore__ inline void Load(GM_ADDR memory, int64_t row, int64_t first, int32_t count, int32_t at) {
-        AscendC::GlobalTensor<S> source;
-        source.SetGlobalBuffer(reinterpret_cast<__gm__ S*>(memory) + row);
-        LocalTensor<S> dst = raw_[at];
-        int32_t padded = RoundUp(count, kBlock), loaded = 0;
+        AscendC::GlobalTensor<ScaleT> source;
+        source.SetGlobalBuffer(reinterpret_cast<__gm__ ScaleT*>(memory) + row);
+        LocalTensor<ScaleT> dst = raw_[at];
+        int32_t padded = RoundUp(count, kBlockItems), loaded = 0;
         if (layout_.kind == kScaleDense) loaded = LoadRun(dst, source, first, count);
         if (loaded >= count) return;
-        HandOver<AscendC::HardEvent::V_S>();
+        SyncPipes<AscendC::HardEvent::V_S>();
         for (int32_t i = loaded; i < padded; ++i) {
             int64_t element = i < count ? i : count - 1;  // padding: any finite number
             dst.SetValue(static_cast<uint32_t>(i),
                          source.GetValue(static_cast<uint64_t>(layout_.OffsetOf(first + element))));
         }
-        HandOver<AscendC::HardEvent::S_V>();
+        SyncPipes<AscendC::HardEvent::S_V>();
     }
 
-    // Converts `count` raw elements from `from` on to float32 from `to` on. If S is float, both are the same place.
+    // Converts `count` raw elements from `from` on to float32 from `to` on. If ScaleT is float, both are the same
+    // place.
     __aicore__ inline void Widen(int32_t to, int32_t from, int32_t count) {
-        HandOver<AscendC::HardEvent::MTE2_V>();
-        if constexpr (sizeof(S) != sizeof(float)) {
-            ToFloats(wide_[to], raw_[from], RoundUp(count, kBlock));
+        SyncPipes<AscendC::HardEvent::MTE2_V>();
+        if constexpr (sizeof(ScaleT) != sizeof(float)) {
+            ToFloats(wide_[to], raw_[from], RoundUp(count, kBlockItems));
         }
     }
 
@@ -71,7 +72,7 @@ public:
     __aicore__ inline LocalTensor<float> Piece(GM_ADDR memory, int64_t row, int64_t first, int32_t count, bool stays) {
         auto to = static_cast<int32_t>(stays ? first : 0);
         if (!is_loaded_) {
-            int32_t from = sizeof(S) == sizeof(float) ? to : 0;
+            int32_t from = sizeof(ScaleT) == sizeof(float) ? to : 0;
             Load(memory, row, first, count, from);
             Widen(to, from, count);
         }
@@ -81,8 +82,8 @@ public:
 
     // Exchanges neighbours among the first `count` raw elements, of 16 bits, and converts them to float32 from `to` on.
     __aicore__ inline void WidenSwapped(int32_t to, int32_t count) {
-        if constexpr (sizeof(S) != sizeof(float)) {
-            LocalTensor<S> up = wide_[to].template ReinterpretCast<S>();
+        if constexpr (sizeof(ScaleT) != sizeof(float)) {
+            LocalTensor<ScaleT> up = wide_[to].template ReinterpretCast<ScaleT>();
             SwapNeighbours(raw_, raw_, up, up[count], count);
             Widen(to, 0, count);
         }
@@ -91,27 +92,27 @@ public:
     __aicore__ inline LocalTensor<float> Wide() const { return wide_; }
 
 private:
-    static constexpr int32_t kBlock = kBlockBytes / static_cast<int32_t>(sizeof(S));
+    static constexpr int32_t kBlockItems = kBlockBytes / static_cast<int32_t>(sizeof(ScaleT));
 
     // Loads by DMA and returns the number of loaded elements.
-    __aicore__ inline int32_t LoadRun(LocalTensor<S> dst, AscendC::GlobalTensor<S> source, int64_t first,
+    __aicore__ inline int32_t LoadRun(LocalTensor<ScaleT> dst, AscendC::GlobalTensor<ScaleT> source, int64_t first,
                                       int32_t count) {
-        HandOver<AscendC::HardEvent::V_MTE2>();
+        SyncPipes<AscendC::HardEvent::V_MTE2>();
 #if __CCE_AICORE__ == 200
-        int32_t aligned = count / kBlock * kBlock;
+        int32_t aligned = count / kBlockItems * kBlockItems;
         if (aligned > 0) AscendC::DataCopy(dst, source[static_cast<uint64_t>(first)], static_cast<uint32_t>(aligned));
         return aligned;
 #else
-        AscendC::DataCopyExtParams run(1, static_cast<uint32_t>(count) * sizeof(S), 0, 0, 0);
-        auto fill = static_cast<uint8_t>(RoundUp(count, kBlock) - count);
+        AscendC::DataCopyExtParams run(1, static_cast<uint32_t>(count) * sizeof(ScaleT), 0, 0, 0);
+        auto fill = static_cast<uint8_t>(RoundUp(count, kBlockItems) - count);
         AscendC::DataCopyPad(dst, source[static_cast<uint64_t>(first)], run,
-                             AscendC::DataCopyPadExtParams<S>(true, 0, fill, static_cast<S>(0.0f)));
+                             AscendC::DataCopyPadExtParams<ScaleT>(true, 0, fill, static_cast<ScaleT>(0.0f)));
         return count;
 #endif
     }
 
     AscendC::TBuf<AscendC::TPosition::VECCALC> buffer_;
-    LocalTensor<S> raw_;
+    LocalTensor<ScaleT> raw_;
     LocalTensor<float> wide_;
     ScaleLayout layout_{};
     bool is_loaded_ = false;  // the whole scale is in UB

@@ -1,4 +1,5 @@
-// The table of a call that passes positions: frequencies from lane_frequencies.h, sines and cosines from sine_table.h.
+// The table of sines and cosines of a call that passes positions. lane_frequencies.h computes the frequencies, and
+// sine_table.h computes the sines and cosines.
 #pragma once
 
 #include "../memory/tiles.h"
@@ -20,27 +21,27 @@ struct RopeSource {
     GM_ADDR turns;  // RopeTurns
 };
 
-// P: type of the positions. key: kRopeHalves, kRopeSwapByShifts or kRopeSwapByGather.
-template <typename P, int32_t key>
+// PositionT: type of the positions. key: the tiling key, kRopeHalves, kRopeSwapByShifts or kRopeSwapByGather.
+template <typename PositionT, int32_t key>
 class ComputedTable {
 public:
     using Source = RopeSource;
 
-    // setup: scratch memory until BuildConstants() returns; scratch: scratch memory of every Build().
-    __aicore__ inline void Init(AscendC::TPipe* pipe, const RopeTilingHead* td, const Source& source,
+    // setup: scratch memory until BuildConstants() returns. scratch: scratch memory of each call of Build().
+    __aicore__ inline void Init(AscendC::TPipe* pipe, const CommonTiling* tiling, const Source& source,
                                 LocalTensor<float> setup, LocalTensor<float> scratch) {
         pipe_ = pipe;
         source_ = source;
-        lanes_.Init(pipe, td, setup);
-        table_.Init(pipe, td, scratch, source.turns);
-        positions_.Init(pipe, td, source.positions);
+        lanes_.Init(pipe, tiling, setup);
+        table_.Init(pipe, tiling, scratch, source.turns);
+        positions_.Init(pipe, tiling, source.positions);
     }
 
-    // Issues the copies that BuildConstants() waits for.
+    // Starts the copies that BuildConstants() needs.
     __aicore__ inline void LoadConstants() { lanes_.Load(source_.turns, source_.freq_factors); }
     __aicore__ inline void BuildConstants(PairIndex* index) { lanes_.Build(pipe_, index, key != kRopeHalves); }
 
-    // Issues the copy of the positions that Build() needs, for the block that starts with this tile.
+    // Starts the copy of the positions that Build() needs. tile: the first one of the block.
     __aicore__ inline void Load(const Tile& tile) { positions_.Load(tile); }
     __aicore__ inline void Build(int32_t tokens) { table_.Build(&positions_, lanes_, tokens); }
 
@@ -53,7 +54,7 @@ private:
     AscendC::TPipe* pipe_ = nullptr;
     Source source_{};
     LaneFrequencies lanes_;
-    Positions<P> positions_;
+    Positions<PositionT> positions_;
     SineTable table_;
 };
 

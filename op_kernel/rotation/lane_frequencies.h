@@ -1,9 +1,10 @@
-// The frequency of every table lane, computed once per core. The tiling's turns are divided by freq_factors, if the
-// call has them, then spread over the lanes and split for the table's products.
+// The frequency of each table lane, which each core computes once. It divides the tiling's turns by freq_factors, if
+// the call has them, copies the turns of each pair to its lanes and splits them for the products of sine_table.h.
 //
 // With w turns per position, a position p = 2048 high + low, |low| <= 1024, |high| <= 2048:
-//     p w = low w1 + high w2 (mod 1),   w1 = w,   w2 = 2048 w - its nearest integer,
-// Each w is hi + lo with hi a multiple of 2^-13, so that both hi products and their sum are exact in float32.
+//     p w = low w1 + high w2 (mod 1),   w1 = w,   w2 = 2048 w - round(2048 w).
+// w1 and w2 are each stored as hi + lo. hi is a multiple of 2^-13, so that the products with hi and their sum are exact
+// in float32.
 #pragma once
 
 #include "../memory/vector_steps.h"
@@ -15,48 +16,49 @@ namespace rotation {
 
 using namespace memory;
 
-constexpr float kHighUnit = 2048.0f;     // positions per unit of `high`
-constexpr float kGrid = 8192.0f;         // hi parts are multiples of 1/kGrid
-constexpr float kLargestFactor = 1e30f;  // a larger freq_factor would overflow when split; its pair does not rotate
-constexpr float kVeltkamp = 4097.0f;     // 2^12 + 1 splits float32 into halves of 12 bits
+constexpr float kHighUnit = 2048.0f;     // positions in one unit of `high`
+constexpr float kGridPerTurn = 8192.0f;  // hi parts are multiples of 1/kGridPerTurn
+constexpr float kLargestFactor =
+    1e30f;  // a larger freq_factor would overflow in SplitInHalves(); its pair does not rotate
+constexpr float kVeltkampFactor = 4097.0f;  // 2^12 + 1: Veltkamp's splitting of a float32 into halves of 12 bits
 
 class LaneFrequencies {
 public:
-    __aicore__ inline void Init(AscendC::TPipe* pipe, const RopeTilingHead* td, LocalTensor<float> scratch) {
-        td_ = td;
-        width_ = td->table_width;
-        pairs_ = RoundUp(td->n_dims / 2, kBlockFloats);
-        pipe->InitBuffer(buffer_, static_cast<uint32_t>(td->lane_bytes));
-        Floats lanes(buffer_.Get<float>());
+    __aicore__ inline void Init(AscendC::TPipe* pipe, const CommonTiling* tiling, LocalTensor<float> scratch) {
+        tiling_ = tiling;
+        width_ = tiling->table_width;
+        pairs_ = RoundUp(tiling->n_dims / 2, kBlockFloats);
+        pipe->InitBuffer(buffer_, static_cast<uint32_t>(tiling->lane_bytes));
+        FloatAllocator lanes(buffer_.Get<float>());
         w1_hi_ = lanes.Take(width_);
         w1_lo_ = lanes.Take(width_);
         w2_hi_ = lanes.Take(width_);
         w2_lo_ = lanes.Take(width_);
-        Floats temps(scratch);
-        for (int32_t k = 0; k < kRopeSetupPairTemps; ++k) pair_[k] = temps.Take(pairs_);
-        arrived_ = pipe->AllocEventID<AscendC::HardEvent::MTE2_V>();
+        FloatAllocator temps(scratch);
+        for (int32_t k = 0; k < kRopeSetupPairTemps; ++k) pair_temp_[k] = temps.Take(pairs_);
+        loaded_event_ = pipe->AllocEventID<AscendC::HardEvent::MTE2_V>();
     }
 
-    // Issues the copies that Build() waits for.
+    // Starts the copies that Build() waits for.
     __aicore__ inline void Load(GM_ADDR turns, GM_ADDR freq_factors) {
-        LoadTurns(pair_[0], turns + __builtin_offsetof(RopeTurns, hi));
-        LoadTurns(pair_[1], turns + __builtin_offsetof(RopeTurns, lo));
-        if (td_->has_factors != 0) LoadFactors(pair_[2], freq_factors);
-        AscendC::SetFlag<AscendC::HardEvent::MTE2_V>(arrived_);
+        LoadTurns(pair_temp_[0], turns + __builtin_offsetof(RopeTurns, hi));
+        LoadTurns(pair_temp_[1], turns + __builtin_offsetof(RopeTurns, lo));
+        if (tiling_->has_factors != 0) LoadFactors(pair_temp_[2], freq_factors);
+        AscendC::SetFlag<AscendC::HardEvent::MTE2_V>(loaded_event_);
     }
 
-    // spread: table lanes are the lanes of a head's row; otherwise they are the pairs.
-    __aicore__ inline void Build(AscendC::TPipe* pipe, PairIndex* index, bool spread) {
-        if (spread) FindPairs(index);
-        AscendC::WaitFlag<AscendC::HardEvent::MTE2_V>(arrived_);
-        pipe->ReleaseEventID<AscendC::HardEvent::MTE2_V>(arrived_);
-        if (td_->has_factors != 0) Divide();
-        if (spread) {
+    // by_lane: the table has one lane for each lane of a head's row; otherwise one for each pair.
+    __aicore__ inline void Build(AscendC::TPipe* pipe, PairIndex* index, bool by_lane) {
+        if (by_lane) FindPairs(index);
+        AscendC::WaitFlag<AscendC::HardEvent::MTE2_V>(loaded_event_);
+        pipe->ReleaseEventID<AscendC::HardEvent::MTE2_V>(loaded_event_);
+        if (tiling_->has_factors != 0) DivideByFactors();
+        if (by_lane) {
             LocalTensor<float> hi = index->Temp(3), lo = index->Temp(4);
-            Spread(hi, lo, *index);
-            Split(hi, lo, *index);
+            GatherTurns(hi, lo, *index);
+            SplitTurns(hi, lo, *index);
         } else {
-            Split(pair_[0], pair_[1], *index);
+            SplitTurns(pair_temp_[0], pair_temp_[1], *index);
         }
     }
 
@@ -72,16 +74,16 @@ private:
         AscendC::DataCopy(dst, source, static_cast<uint32_t>(pairs_));
     }
 
-    // Only n_dims/2 factors are guaranteed to exist; the rest of the last block becomes 1.
+    // The caller guarantees only n_dims/2 factors. The rest of the last block becomes 1.
     __aicore__ inline void LoadFactors(LocalTensor<float> dst, GM_ADDR factors) {
         AscendC::GlobalTensor<float> source;
         source.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(factors));
-        int32_t count = td_->n_dims / 2;
+        int32_t count = tiling_->n_dims / 2;
 #if __CCE_AICORE__ == 200
         int32_t aligned = count / kBlockFloats * kBlockFloats;
         if (aligned > 0) AscendC::DataCopy(dst, source, static_cast<uint32_t>(aligned));
         for (int32_t i = aligned; i < pairs_; ++i) dst.SetValue(i, i < count ? source.GetValue(i) : 1.0f);
-        HandOver<AscendC::HardEvent::S_V>();
+        SyncPipes<AscendC::HardEvent::S_V>();
 #else
         AscendC::DataCopyExtParams run(1, static_cast<uint32_t>(count) * sizeof(float), 0, 0, 0);
         AscendC::DataCopyPadExtParams<float> pad(true, 0, static_cast<uint8_t>(pairs_ - count), 1.0f);
@@ -89,114 +91,115 @@ private:
 #endif
     }
 
-    // Computes (hi + lo) / factor as a sum of two numbers, reduced by the nearest integer. The remainder of the
-    // first quotient is exact: Veltkamp's splitting and Dekker's product give the product's rounding error,
-    // because the vector unit has no fused multiply-add.
-    __aicore__ inline void Divide() {
-        LocalTensor<float> hi = pair_[0], lo = pair_[1], factor = pair_[2], quotient = pair_[3];
-        LocalTensor<float> quotient_hi = pair_[4], quotient_lo = pair_[5], factor_hi = pair_[6], factor_lo = pair_[7];
-        LocalTensor<float> product = pair_[8], error = pair_[9], temp = pair_[10];
+    // Computes (hi + lo) / factor minus its nearest integer, as a sum of two numbers. The remainder of the first
+    // quotient must be exact, but the vector unit has no fused multiply-add. Veltkamp's splitting and Dekker's product
+    // therefore compute the rounding error of the product.
+    __aicore__ inline void DivideByFactors() {
+        LocalTensor<float> hi = pair_temp_[0], lo = pair_temp_[1], factor = pair_temp_[2], quotient = pair_temp_[3];
+        LocalTensor<float> quotient_hi = pair_temp_[4], quotient_lo = pair_temp_[5], factor_hi = pair_temp_[6],
+                           factor_lo = pair_temp_[7];
+        LocalTensor<float> product = pair_temp_[8], error = pair_temp_[9], temp = pair_temp_[10];
         AscendC::Mins(factor, factor, kLargestFactor, pairs_);
-        OrderV();
+        VectorBarrier();
         AscendC::Div(quotient, hi, factor, pairs_);
-        OrderV();
+        VectorBarrier();
         SplitInHalves(quotient_hi, quotient_lo, quotient, temp);
         SplitInHalves(factor_hi, factor_lo, factor, temp);
         AscendC::Mul(product, quotient, factor, pairs_);
         AscendC::Mul(error, quotient_hi, factor_hi, pairs_);
-        OrderV();
+        VectorBarrier();
         AscendC::Sub(error, error, product, pairs_);
         AddProduct(error, quotient_hi, factor_lo, temp);
         AddProduct(error, quotient_lo, factor_hi, temp);
         AddProduct(error, quotient_lo, factor_lo, temp);
         AscendC::Sub(hi, hi, product, pairs_);
-        OrderV();
+        VectorBarrier();
         AscendC::Sub(hi, hi, error, pairs_);
-        OrderV();
+        VectorBarrier();
         AscendC::Add(hi, hi, lo, pairs_);
-        OrderV();
+        VectorBarrier();
         AscendC::Div(error, hi, factor, pairs_);  // the quotient's lower part
-        Round(temp, quotient, pair_[11], pairs_);
+        Round(temp, quotient, pair_temp_[11], pairs_);
         AscendC::Sub(quotient, quotient, temp, pairs_);
-        OrderV();
+        VectorBarrier();
         AscendC::Add(hi, quotient, error, pairs_);
-        OrderV();
+        VectorBarrier();
         AscendC::Sub(temp, hi, quotient, pairs_);
-        OrderV();
+        VectorBarrier();
         AscendC::Sub(lo, error, temp, pairs_);
-        OrderV();
+        VectorBarrier();
     }
 
     __aicore__ inline void SplitInHalves(LocalTensor<float> hi, LocalTensor<float> lo, LocalTensor<float> src,
                                          LocalTensor<float> temp) {
-        AscendC::Muls(temp, src, kVeltkamp, pairs_);
-        OrderV();
+        AscendC::Muls(temp, src, kVeltkampFactor, pairs_);
+        VectorBarrier();
         AscendC::Sub(hi, temp, src, pairs_);
-        OrderV();
+        VectorBarrier();
         AscendC::Sub(hi, temp, hi, pairs_);
-        OrderV();
-        AscendC::Sub(lo, src, hi, pairs_);  // first read after the next OrderV()
+        VectorBarrier();
+        AscendC::Sub(lo, src, hi, pairs_);  // the caller's next VectorBarrier() comes before lo is read
     }
 
-    // dst += a * b. The product may overlap the last instruction that writes dst.
+    // dst += a * b. The previous instruction may still write dst: the barrier after the product waits for it as well.
     __aicore__ inline void AddProduct(LocalTensor<float> dst, LocalTensor<float> a, LocalTensor<float> b,
                                       LocalTensor<float> temp) {
         AscendC::Mul(temp, a, b, pairs_);
-        OrderV();
+        VectorBarrier();
         AscendC::Add(dst, dst, temp, pairs_);
-        OrderV();
+        VectorBarrier();
     }
 
-    // For each table lane: the offset of its pair's turns in Temp(0) and their sign in Temp(1). The sign is minus for a
-    // pair's first lane, so that the sine table contains the rotation's signs.
+    // Sets Temp(0) to the offsets of the turns of each table lane's pair, and Temp(1) to their signs. The sign is minus
+    // for the first lane of a pair, so that the sines have the signs of the rotation.
     __aicore__ inline void FindPairs(PairIndex* index) {
         index->FindPairs();
-        ToOffsets(index->Temp(0).ReinterpretCast<uint32_t>(), index->Temp(2), sizeof(float), width_);
+        ToByteOffsets(index->Temp(0).ReinterpretCast<uint32_t>(), index->Temp(2), sizeof(float), width_);
     }
 
-    __aicore__ inline void Spread(LocalTensor<float> hi, LocalTensor<float> lo, const PairIndex& index) {
+    __aicore__ inline void GatherTurns(LocalTensor<float> hi, LocalTensor<float> lo, const PairIndex& index) {
         LocalTensor<uint32_t> offsets = index.Temp(0).ReinterpretCast<uint32_t>();
-        AscendC::Gather(hi, pair_[0], offsets, 0, static_cast<uint32_t>(width_));
-        AscendC::Gather(lo, pair_[1], offsets, 0, static_cast<uint32_t>(width_));
-        OrderV();
+        AscendC::Gather(hi, pair_temp_[0], offsets, 0, static_cast<uint32_t>(width_));
+        AscendC::Gather(lo, pair_temp_[1], offsets, 0, static_cast<uint32_t>(width_));
+        VectorBarrier();
         AscendC::Mul(hi, hi, index.Temp(1), width_);
         AscendC::Mul(lo, lo, index.Temp(1), width_);
-        OrderV();
+        VectorBarrier();
     }
 
-    __aicore__ inline void Split(LocalTensor<float> hi, LocalTensor<float> lo, const PairIndex& index) {
+    __aicore__ inline void SplitTurns(LocalTensor<float> hi, LocalTensor<float> lo, const PairIndex& index) {
         LocalTensor<float> rest = index.Temp(0), nearest = index.Temp(1), temp = index.Temp(2);
-        ToGrid(w1_hi_, hi, temp);
+        RoundToGrid(w1_hi_, hi, temp);
         AscendC::Sub(w1_lo_, hi, w1_hi_, width_);
         AscendC::Muls(rest, hi, kHighUnit, width_);
-        OrderV();
+        VectorBarrier();
         AscendC::Add(w1_lo_, w1_lo_, lo, width_);
         Round(nearest, rest, temp, width_);
         AscendC::Sub(rest, rest, nearest, width_);
-        OrderV();
-        ToGrid(w2_hi_, rest, temp);
+        VectorBarrier();
+        RoundToGrid(w2_hi_, rest, temp);
         AscendC::Sub(w2_lo_, rest, w2_hi_, width_);
         AscendC::Muls(nearest, lo, kHighUnit, width_);
-        OrderV();
+        VectorBarrier();
         AscendC::Add(w2_lo_, w2_lo_, nearest, width_);
-        OrderV();
+        VectorBarrier();
     }
 
-    __aicore__ inline void ToGrid(LocalTensor<float> dst, LocalTensor<float> src, LocalTensor<float> temp) {
-        AscendC::Muls(dst, src, kGrid, width_);
-        OrderV();
+    __aicore__ inline void RoundToGrid(LocalTensor<float> dst, LocalTensor<float> src, LocalTensor<float> temp) {
+        AscendC::Muls(dst, src, kGridPerTurn, width_);
+        VectorBarrier();
         Round(dst, dst, temp, width_);
-        AscendC::Muls(dst, dst, 1.0f / kGrid, width_);
-        OrderV();
+        AscendC::Muls(dst, dst, 1.0f / kGridPerTurn, width_);
+        VectorBarrier();
     }
 
-    const RopeTilingHead* td_ = nullptr;
+    const CommonTiling* tiling_ = nullptr;
     int32_t width_ = 0;
     int32_t pairs_ = 0;  // n_dims/2, rounded up to whole blocks
-    AscendC::TEventID arrived_ = 0;
+    AscendC::TEventID loaded_event_ = 0;
     AscendC::TBuf<AscendC::TPosition::VECCALC> buffer_;
     LocalTensor<float> w1_hi_, w1_lo_, w2_hi_, w2_lo_;
-    LocalTensor<float> pair_[kRopeSetupPairTemps];
+    LocalTensor<float> pair_temp_[kRopeSetupPairTemps];
 };
 
 }  // namespace rotation

@@ -1,4 +1,5 @@
-// Load the positions of a block of tokens to UB, plane by plane, while the vector unit still rotates the block before.
+// Load the positions of a block of tokens to UB, plane by plane, while the vector unit still rotates the previous
+// block.
 #pragma once
 
 #include "../memory/tiles.h"
@@ -10,98 +11,99 @@ namespace rotation {
 
 using namespace memory;
 
-template <typename P>
+template <typename PositionT>
 class Positions {
 public:
-    __aicore__ inline void Init(AscendC::TPipe* pipe, const RopeTilingHead* td, GM_ADDR positions) {
-        td_ = td;
-        source_ = reinterpret_cast<__gm__ P*>(positions);
-        pipe->InitBuffer(buffer_, static_cast<uint32_t>(td->source_bytes));
-        arrived_ = pipe->AllocEventID<AscendC::HardEvent::MTE2_V>();
-        free_ = pipe->AllocEventID<AscendC::HardEvent::V_MTE2>();
+    __aicore__ inline void Init(AscendC::TPipe* pipe, const CommonTiling* tiling, GM_ADDR positions) {
+        tiling_ = tiling;
+        source_ = reinterpret_cast<__gm__ PositionT*>(positions);
+        pipe->InitBuffer(buffer_, static_cast<uint32_t>(tiling->source_bytes));
+        loaded_event_ = pipe->AllocEventID<AscendC::HardEvent::MTE2_V>();
+        free_event_ = pipe->AllocEventID<AscendC::HardEvent::V_MTE2>();
         // Instructions process full repeats; initialise the slots past the last token.
-        AscendC::Duplicate(buffer_.Get<int32_t>(), 0, td->source_bytes / static_cast<int32_t>(sizeof(int32_t)));
-        AscendC::SetFlag<AscendC::HardEvent::V_MTE2>(free_);
+        AscendC::Duplicate(buffer_.Get<int32_t>(), 0, tiling->source_bytes / static_cast<int32_t>(sizeof(int32_t)));
+        AscendC::SetFlag<AscendC::HardEvent::V_MTE2>(free_event_);
     }
 
     __aicore__ inline void Load(const Tile& tile) {
-        int64_t first = tile.batch * td_->pos_stride[0] + tile.token * td_->pos_stride[1];
-        AscendC::WaitFlag<AscendC::HardEvent::V_MTE2>(free_);
-        for (int32_t plane = 0; plane < td_->planes; ++plane) {
-            AscendC::GlobalTensor<P> source;
-            source.SetGlobalBuffer(source_ + first + td_->plane_offset[plane]);
-            if (td_->pos_stride[1] == 1) {
+        int64_t first = tile.batch * tiling_->pos_stride[0] + tile.token * tiling_->pos_stride[1];
+        AscendC::WaitFlag<AscendC::HardEvent::V_MTE2>(free_event_);
+        for (int32_t plane = 0; plane < tiling_->planes; ++plane) {
+            AscendC::GlobalTensor<PositionT> source;
+            source.SetGlobalBuffer(source_ + first + tiling_->plane_offset[plane]);
+            if (tiling_->pos_stride[1] == 1) {
                 LoadRun(source, plane, tile.block_tokens);
             } else {
-                LoadEach(source, plane, 0, tile.block_tokens);
+                LoadOneByOne(source, plane, 0, tile.block_tokens);
             }
         }
-        AscendC::SetFlag<AscendC::HardEvent::MTE2_V>(arrived_);
+        AscendC::SetFlag<AscendC::HardEvent::MTE2_V>(loaded_event_);
     }
 
-    // Open() is called before a block's first Convert(), Close() after its last.
-    __aicore__ inline void Open() { AscendC::WaitFlag<AscendC::HardEvent::MTE2_V>(arrived_); }
-    __aicore__ inline void Close() { AscendC::SetFlag<AscendC::HardEvent::V_MTE2>(free_); }
+    // Call WaitForLoad() before the first Convert() of a block and ReleaseBuffer() after the last one.
+    __aicore__ inline void WaitForLoad() { AscendC::WaitFlag<AscendC::HardEvent::MTE2_V>(loaded_event_); }
+    __aicore__ inline void ReleaseBuffer() { AscendC::SetFlag<AscendC::HardEvent::V_MTE2>(free_event_); }
 
-    // dst = the positions of a plane as float32, for whole blocks of 8 tokens.
+    // dst = the positions of a plane as float32. The number of tokens is rounded up to a multiple of 8.
     __aicore__ inline void Convert(LocalTensor<float> dst, LocalTensor<float> temp, int32_t plane, int32_t tokens) {
         LocalTensor<int32_t> raw = Plane(plane);
-        if constexpr (sizeof(P) == sizeof(int64_t)) {
-            // Take the low words, because one SoC has no Cast from int64.
-            constexpr uint8_t kEvenElements = 1;
-            constexpr int32_t kRepeatTokens = 32;
+        if constexpr (sizeof(PositionT) == sizeof(int64_t)) {
+            // Keep the low word of each int64, because Ascend310P has no Cast from int64.
+            constexpr uint8_t kEvenElements = 1;   // GatherMask's pattern 1
+            constexpr int32_t kRepeatTokens = 32;  // int64 in a repeat of 256 bytes
             AscendC::GatherMaskParams all(1, static_cast<uint16_t>((tokens + kRepeatTokens - 1) / kRepeatTokens), 8, 0);
             uint64_t kept = 0;
             AscendC::GatherMask(temp.ReinterpretCast<uint32_t>(), raw.ReinterpretCast<uint32_t>(), kEvenElements, false,
                                 0, all, kept);
-            OrderV();
+            VectorBarrier();
             raw = temp.ReinterpretCast<int32_t>();
         }
         AscendC::Cast(dst, raw, kExactToFloat, static_cast<uint32_t>(RoundUp(tokens, kBlockFloats)));
-        OrderV();
+        VectorBarrier();
     }
 
     __aicore__ inline void Finish(AscendC::TPipe* pipe) {
-        AscendC::WaitFlag<AscendC::HardEvent::V_MTE2>(free_);
-        pipe->ReleaseEventID<AscendC::HardEvent::V_MTE2>(free_);
-        pipe->ReleaseEventID<AscendC::HardEvent::MTE2_V>(arrived_);
+        AscendC::WaitFlag<AscendC::HardEvent::V_MTE2>(free_event_);
+        pipe->ReleaseEventID<AscendC::HardEvent::V_MTE2>(free_event_);
+        pipe->ReleaseEventID<AscendC::HardEvent::MTE2_V>(loaded_event_);
     }
 
 private:
-    static constexpr int32_t kWords = sizeof(P) / sizeof(int32_t);
+    static constexpr int32_t kWords = sizeof(PositionT) / sizeof(int32_t);
 
     __aicore__ inline LocalTensor<int32_t> Plane(int32_t plane) {
-        return buffer_.Get<int32_t>()[static_cast<uint32_t>(plane * td_->token_slots * kWords)];
+        return buffer_.Get<int32_t>()[static_cast<uint32_t>(plane * tiling_->token_slots * kWords)];
     }
 
-    __aicore__ inline void LoadRun(AscendC::GlobalTensor<P> source, int32_t plane, int32_t count) {
-        constexpr int32_t kBlockItems = kBlockBytes / static_cast<int32_t>(sizeof(P));
-        LocalTensor<P> dst = Plane(plane).template ReinterpretCast<P>();
+    __aicore__ inline void LoadRun(AscendC::GlobalTensor<PositionT> source, int32_t plane, int32_t count) {
+        constexpr int32_t kBlockItems = kBlockBytes / static_cast<int32_t>(sizeof(PositionT));
+        LocalTensor<PositionT> dst = Plane(plane).template ReinterpretCast<PositionT>();
 #if __CCE_AICORE__ == 200
         int32_t aligned = count / kBlockItems * kBlockItems;
         if (aligned > 0) AscendC::DataCopy(dst, source, static_cast<uint32_t>(aligned));
-        if (aligned < count) LoadEach(source, plane, aligned, count);
+        if (aligned < count) LoadOneByOne(source, plane, aligned, count);
 #else
-        AscendC::DataCopyExtParams run(1, static_cast<uint32_t>(count) * sizeof(P), 0, 0, 0);
+        AscendC::DataCopyExtParams run(1, static_cast<uint32_t>(count) * sizeof(PositionT), 0, 0, 0);
         auto fill = static_cast<uint8_t>(RoundUp(count, kBlockItems) - count);
-        AscendC::DataCopyPad(dst, source, run, AscendC::DataCopyPadExtParams<P>(true, 0, fill, 0));
+        AscendC::DataCopyPad(dst, source, run, AscendC::DataCopyPadExtParams<PositionT>(true, 0, fill, 0));
 #endif
     }
 
-    // The scalar unit copies the positions after the vector unit has finished the block before.
-    __aicore__ inline void LoadEach(AscendC::GlobalTensor<P> source, int32_t plane, int32_t first, int32_t last) {
+    // Copies the positions by the scalar unit, after the vector unit has finished the previous block.
+    __aicore__ inline void LoadOneByOne(AscendC::GlobalTensor<PositionT> source, int32_t plane, int32_t first,
+                                        int32_t last) {
         LocalTensor<int32_t> dst = Plane(plane);
-        HandOver<AscendC::HardEvent::V_S>();
+        SyncPipes<AscendC::HardEvent::V_S>();
         for (int32_t i = first; i < last; ++i) {
-            P position = source.GetValue(static_cast<uint64_t>(i * td_->pos_stride[1]));
+            PositionT position = source.GetValue(static_cast<uint64_t>(i * tiling_->pos_stride[1]));
             dst.SetValue(static_cast<uint32_t>(i * kWords), static_cast<int32_t>(position));
         }
-        HandOver<AscendC::HardEvent::S_V>();
+        SyncPipes<AscendC::HardEvent::S_V>();
     }
 
-    const RopeTilingHead* td_ = nullptr;
-    __gm__ P* source_ = nullptr;
-    AscendC::TEventID arrived_ = 0, free_ = 0;
+    const CommonTiling* tiling_ = nullptr;
+    __gm__ PositionT* source_ = nullptr;
+    AscendC::TEventID loaded_event_ = 0, free_event_ = 0;
     AscendC::TBuf<AscendC::TPosition::VECCALC> buffer_;
 };
 

@@ -34,18 +34,18 @@ struct RopeArguments {
     GM_ADDR indices;  // in a scattering launch: each token's row in the cache
 };
 
-// T: type of x; U: type of out, T or, if T is float, a 16-bit type. Table: ComputedTable or GivenTable. key:
+// T: type of x; OutT: type of out, T or, if T is float, a 16-bit type. Table: ComputedTable or GivenTable. key:
 // kRopeHalves, kRopeSwapByShifts or kRopeSwapByGather. scatters: out is a cache. Norm: NoNorm or HeadNorm, which
 // decides whether the second side is stored in a cache.
-template <typename T, typename U, typename Table, int32_t key, bool scatters, typename Norm = NoNorm>
+template <typename T, typename OutT, typename Table, int32_t key, bool scatters, typename Norm = NoNorm>
 class RopeKernel {
 public:
-    __aicore__ inline void Run(AscendC::TPipe* pipe, const RopeTilingHead* td, const RopeArguments& arguments,
+    __aicore__ inline void Run(AscendC::TPipe* pipe, const CommonTiling* tiling, const RopeArguments& arguments,
                                const typename Table::Source& source, const typename Norm::Source& norm) {
         TileWindow window;
-        if (!window.Begin(td, AscendC::GetBlockIdx(), AscendC::GetBlockNum())) return;
-        Init(pipe, td, arguments, source);
-        norm_.Init(pipe, td, norm);
+        if (!window.Begin(tiling, AscendC::GetBlockIdx(), AscendC::GetBlockNum())) return;
+        Init(pipe, tiling, arguments, source);
+        norm_.Init(pipe, tiling, norm);
         table_.LoadConstants();
         table_.Load(window.tile);
         LoadTile(window.tile);
@@ -68,41 +68,41 @@ public:
 
 private:
     static constexpr bool kIsFloat = sizeof(T) == sizeof(float);
-    static constexpr bool kNarrows = sizeof(U) < sizeof(T);
-    static constexpr bool kMayScatter = scatters || Norm::kIsOn;
+    static constexpr bool kNarrows = sizeof(OutT) < sizeof(T);
+    static constexpr bool kMayScatter = scatters || Norm::kNormalizes;
 
-    __aicore__ inline void Init(AscendC::TPipe* pipe, const RopeTilingHead* td, const RopeArguments& arguments,
+    __aicore__ inline void Init(AscendC::TPipe* pipe, const CommonTiling* tiling, const RopeArguments& arguments,
                                 const typename Table::Source& source) {
-        td_ = td;
+        tiling_ = tiling;
         arguments_ = arguments;
-        pipe->InitBuffer(in_, 2, static_cast<uint32_t>(td->queue_bytes));
-        pipe->InitBuffer(out_, 2, static_cast<uint32_t>(td->queue_bytes));
-        pipe->InitBuffer(work_, static_cast<uint32_t>(td->work_bytes));
-        if (td->index_bytes > 0) pipe->InitBuffer(offsets_, static_cast<uint32_t>(td->index_bytes));
+        pipe->InitBuffer(in_, 2, static_cast<uint32_t>(tiling->queue_bytes));
+        pipe->InitBuffer(out_, 2, static_cast<uint32_t>(tiling->queue_bytes));
+        pipe->InitBuffer(work_, static_cast<uint32_t>(tiling->work_bytes));
+        if (tiling->gather_bytes > 0) pipe->InitBuffer(offsets_, static_cast<uint32_t>(tiling->gather_bytes));
         rows_ = work_.template Get<float>();
-        temp_ = rows_[static_cast<uint32_t>(td->temp_offset_bytes) / sizeof(float)];
-        index_.Init(td, rows_);
-        table_.Init(pipe, td, source, index_.Rest(), rows_);
-        rotation_.Init(td);
-        bursts_.Init(td, td->head_size, td->row_pitch);
-        out_bursts_.Init(td, td->head_size, td->out_pitch);
-        if constexpr (kMayScatter) cache_.Init(td, arguments.indices);
+        temp_ = rows_[static_cast<uint32_t>(tiling->temp_offset_bytes) / sizeof(float)];
+        index_.Init(tiling, rows_);
+        table_.Init(pipe, tiling, source, index_.Rest(), rows_);
+        rotation_.Init(tiling);
+        bursts_.Init(tiling, tiling->head_size, tiling->row_pitch);
+        out_bursts_.Init(tiling, tiling->head_size, tiling->out_pitch);
+        if constexpr (kMayScatter) cache_.Init(tiling, arguments.indices);
 #if __CCE_AICORE__ == 200
-        if (td->io == kRopeIoPacked) packed_.Init(td, RunOffsets());
-        scalars_.Init(td, td->row_pitch);
-        out_scalars_.Init(td, td->out_pitch);
+        if (tiling->io == kRopeIoPacked) packed_.Init(tiling, RunOffsets());
+        scalars_.Init(tiling, tiling->row_pitch);
+        out_scalars_.Init(tiling, tiling->out_pitch);
 #endif
     }
 
     // Called once per core. The index vectors come first because they need nothing from GM.
     __aicore__ inline void BuildConstants() {
-        if (key != kRopeHalves || td_->io == kRopeIoPacked) index_.CountLanes();
+        if (key != kRopeHalves || tiling_->io == kRopeIoPacked) index_.FillNumbers();
         if constexpr (key == kRopeSwapByGather) {
-            partners_ = offsets_.template Get<uint32_t>();
-            index_.BuildPartners(partners_, td_->index_rows);
+            partner_offsets_ = offsets_.template Get<uint32_t>();
+            index_.BuildPartnerOffsets(partner_offsets_, tiling_->gather_rows);
         }
 #if __CCE_AICORE__ == 200
-        if (td_->io == kRopeIoPacked) packed_.BuildOffsets(index_);
+        if (tiling_->io == kRopeIoPacked) packed_.BuildOffsets(index_);
 #endif
         table_.BuildConstants(&index_);
     }
@@ -111,29 +111,29 @@ private:
         LocalTensor<T> x = in_.template AllocTensor<T>();
         GM_ADDR memory = arguments_.x[tile.side];
 #if __CCE_AICORE__ == 200
-        if (td_->io == kRopeIoPacked) packed_.Load(x, memory, tile);
-        if (td_->io == kRopeIoScalar) scalars_.Load(x, memory, tile);
-        if (td_->io == kRopeIoBurst)
+        if (tiling_->io == kRopeIoPacked) packed_.Load(x, memory, tile);
+        if (tiling_->io == kRopeIoScalar) scalars_.Load(x, memory, tile);
+        if (tiling_->io == kRopeIoBurst)
 #endif
             bursts_.Load(x, memory, tile);
         in_.EnQue(x);
     }
 
     __aicore__ inline void StoreTile(const Tile& tile) {
-        LocalTensor<U> y = out_.template DeQue<U>();
+        LocalTensor<OutT> y = out_.template DeQue<OutT>();
         GM_ADDR memory = arguments_.out[tile.side];
 #if __CCE_AICORE__ == 200
         if constexpr (!scatters)
-            if (td_->io == kRopeIoPacked) packed_.Store(memory, y, tile);  // scattering launches are never packed
-        if (td_->io == kRopeIoScalar) Store(&out_scalars_, memory, y, tile);
-        if (td_->io == kRopeIoBurst)
+            if (tiling_->io == kRopeIoPacked) packed_.Store(memory, y, tile);  // scattering launches are never packed
+        if (tiling_->io == kRopeIoScalar) Store(&out_scalars_, memory, y, tile);
+        if (tiling_->io == kRopeIoBurst)
 #endif
             Store(&out_bursts_, memory, y, tile);
         out_.FreeTensor(y);
     }
 
     template <typename Mover>
-    __aicore__ inline void Store(Mover* mover, GM_ADDR memory, LocalTensor<U> y, const Tile& tile) {
+    __aicore__ inline void Store(Mover* mover, GM_ADDR memory, LocalTensor<OutT> y, const Tile& tile) {
         if constexpr (kMayScatter)
             if (scatters || norm_.Scatters(tile)) {
                 cache_.Store(mover, memory, y, tile);
@@ -145,17 +145,17 @@ private:
     __aicore__ inline void Finish() {
         table_.Finish();
 #if __CCE_AICORE__ == 200
-        if (td_->io == kRopeIoScalar) out_scalars_.Finish(arguments_.out[0]);
+        if (tiling_->io == kRopeIoScalar) out_scalars_.Finish(arguments_.out[0]);
 #endif
     }
 
     __aicore__ inline void RotateTile(LocalTensor<T> x, const Tile& tile) {
         rotation_.Begin(tile, table_.Sin(tile.table_row), table_.Cos(tile.table_row));
         row_count_ = tile.tokens * tile.heads;
-        count_ = row_count_ * td_->row_pitch;
+        element_count_ = row_count_ * tiling_->row_pitch;
 #if __CCE_AICORE__ == 200
         if constexpr (!scatters)
-            if (td_->io == kRopeIoPacked) {
+            if (tiling_->io == kRopeIoPacked) {
                 RotateRuns(x, tile);
                 return;
             }
@@ -171,51 +171,52 @@ private:
 
     // float32: directly from the input buffer to the output buffer.
     __aicore__ inline void RotateFloat32(LocalTensor<T> x, const Tile& tile) {
-        if constexpr (Norm::kIsOn) norm_.Apply(x, temp_, tile);
-        LocalTensor<U> y = out_.template AllocTensor<U>();
+        if constexpr (Norm::kNormalizes) norm_.Apply(x, temp_, tile);
+        LocalTensor<OutT> y = out_.template AllocTensor<OutT>();
         if (!RotatesAllLanes()) {
-            AscendC::DataCopy(y, x, static_cast<uint32_t>(count_));
-            OrderV();
+            AscendC::DataCopy(y, x, static_cast<uint32_t>(element_count_));
+            VectorBarrier();
         }
         if constexpr (key == kRopeHalves) {
-            rotation_.ProductsOfHalves(y, x, temp_, false);
+            rotation_.MultiplyHalves(y, x, temp_, false);
         } else {
             GatherPartners(x);
-            rotation_.ProductsOfSwapped(y, x, temp_);
+            rotation_.MultiplySwapped(y, x, temp_);
         }
         in_.FreeTensor(x);
-        Sum(y);
+        AddProducts(y);
         out_.EnQue(y);
     }
 
     // float32 in, 16 bits out: whole rows are rounded, also the lanes that are not rotated.
     __aicore__ inline void RotateFloat32To16Bit(LocalTensor<T> x) {
-        LocalTensor<U> y = out_.template AllocTensor<U>();
+        LocalTensor<OutT> y = out_.template AllocTensor<OutT>();
         if (!RotatesAllLanes()) {
-            AscendC::DataCopy(rows_, x, static_cast<uint32_t>(count_));
-            OrderV();
+            AscendC::DataCopy(rows_, x, static_cast<uint32_t>(element_count_));
+            VectorBarrier();
         }
         if constexpr (key == kRopeHalves) {
-            rotation_.ProductsOfHalves(rows_, x, temp_, false);
+            rotation_.MultiplyHalves(rows_, x, temp_, false);
         } else {
             GatherPartners(x);
-            rotation_.ProductsOfSwapped(rows_, x, temp_);
+            rotation_.MultiplySwapped(rows_, x, temp_);
         }
         in_.FreeTensor(x);
-        Sum(rows_);
-        if (td_->out_pitch == td_->row_pitch && (!RotatesAllLanes() || td_->row_pitch == td_->head_size)) {
-            AscendC::Cast(y, rows_, NarrowMode<U>(), static_cast<uint32_t>(count_));
+        AddProducts(rows_);
+        if (tiling_->out_pitch == tiling_->row_pitch &&
+            (!RotatesAllLanes() || tiling_->row_pitch == tiling_->head_size)) {
+            AscendC::Cast(y, rows_, NarrowMode<OutT>(), static_cast<uint32_t>(element_count_));
         } else {
-            NarrowLanes(y, 0, Lanes{0, td_->head_size});
+            NarrowLanes(y, 0, LaneRange{0, tiling_->head_size});
         }
-        OrderV();
+        VectorBarrier();
         out_.EnQue(y);
     }
 
     // 16 bits, through float32 rows in the work buffer.
     __aicore__ inline void Rotate16Bit(LocalTensor<T> x, const Tile& tile) {
-        if constexpr (Norm::kIsOn) {
-            ToFloats(rows_, x, count_);
+        if constexpr (Norm::kNormalizes) {
+            ToFloats(rows_, x, element_count_);
             if constexpr (key == kRopeSwapByShifts) {
                 norm_.ApplyWithPartners(rows_, temp_, x, tile);
                 in_.FreeTensor(x);
@@ -224,7 +225,7 @@ private:
                 norm_.Apply(rows_, temp_, tile);
             }
             RotateWorkRows();
-            LocalTensor<U> y = out_.template AllocTensor<U>();
+            LocalTensor<OutT> y = out_.template AllocTensor<OutT>();
             Narrow(y);
             out_.EnQue(y);
         } else {
@@ -233,16 +234,16 @@ private:
     }
 
     __aicore__ inline void Rotate16BitWithoutNorm(LocalTensor<T> x) {
-        LocalTensor<U> y = out_.template AllocTensor<U>();
-        if (!NarrowsAllLanes()) AscendC::DataCopy(y, x, static_cast<uint32_t>(count_));
+        LocalTensor<OutT> y = out_.template AllocTensor<OutT>();
+        if (!NarrowsAllLanes()) AscendC::DataCopy(y, x, static_cast<uint32_t>(element_count_));
         // Exchange the partners before widening them. The memory of the float32 rows, which are computed next, serves
         // as scratch.
         if constexpr (key == kRopeSwapByShifts) {
             LocalTensor<T> swapped = rows_.ReinterpretCast<T>();
-            SwapNeighbours(swapped, x, swapped, temp_.ReinterpretCast<T>(), count_);
-            ToFloats(temp_, swapped, count_);
+            SwapNeighbours(swapped, x, swapped, temp_.ReinterpretCast<T>(), element_count_);
+            ToFloats(temp_, swapped, element_count_);
         }
-        ToFloats(rows_, x, count_);
+        ToFloats(rows_, x, element_count_);
         in_.FreeTensor(x);
         RotateWorkRows();
         Narrow(y);
@@ -252,57 +253,57 @@ private:
     // Rotates the float32 rows in place.
     __aicore__ inline void RotateWorkRows() {
         if constexpr (key == kRopeHalves) {
-            rotation_.ProductsOfHalves(rows_, rows_, temp_, true);
+            rotation_.MultiplyHalves(rows_, rows_, temp_, true);
         } else {
             if constexpr (key == kRopeSwapByGather) GatherPartners(rows_);
-            rotation_.ProductsOfSwapped(rows_, rows_, temp_);
+            rotation_.MultiplySwapped(rows_, rows_, temp_);
         }
-        Sum(rows_);
+        AddProducts(rows_);
     }
 
-    __aicore__ inline void Sum(LocalTensor<float> rows) {
+    __aicore__ inline void AddProducts(LocalTensor<float> rows) {
         if constexpr (key == kRopeHalves) {
-            rotation_.SumsOfHalves(rows, temp_);
+            rotation_.AddHalves(rows, temp_);
         } else {
-            rotation_.SumsOfSwapped(rows, temp_);
+            rotation_.AddSwapped(rows, temp_);
         }
     }
 
     // temp = x with the lanes of each pair exchanged.
     __aicore__ inline void GatherPartners(LocalTensor<float> x) {
-        for (int32_t row = 0; row < row_count_; row += td_->index_rows) {
-            int32_t first = row * td_->row_pitch;
-            int32_t count = MinOf(td_->index_rows, row_count_ - row) * td_->row_pitch;
-            AscendC::Gather(temp_[first], x, partners_, static_cast<uint32_t>(first) * sizeof(float),
+        for (int32_t row = 0; row < row_count_; row += tiling_->gather_rows) {
+            int32_t first = row * tiling_->row_pitch;
+            int32_t count = MinOf(tiling_->gather_rows, row_count_ - row) * tiling_->row_pitch;
+            AscendC::Gather(temp_[first], x, partner_offsets_, static_cast<uint32_t>(first) * sizeof(float),
                             static_cast<uint32_t>(count));
         }
-        OrderV();
+        VectorBarrier();
     }
 
     // Rounds the float32 rows to T. For partly rotated rows, y already holds the other lanes, bit for bit: the
     // conversion through float32 would change a NaN's payload and, in saturating mode, an infinity.
-    __aicore__ inline void Narrow(LocalTensor<U> y) {
+    __aicore__ inline void Narrow(LocalTensor<OutT> y) {
         if (NarrowsAllLanes()) {
-            AscendC::Cast(y, rows_, NarrowMode<U>(), static_cast<uint32_t>(count_));
+            AscendC::Cast(y, rows_, NarrowMode<OutT>(), static_cast<uint32_t>(element_count_));
         } else {
-            constexpr int32_t kBlockItems = kBlockBytes / static_cast<int32_t>(sizeof(U));
-            int32_t first = td_->n_offs / kBlockItems * kBlockItems;
-            NarrowLanes(y, first, Lanes{td_->n_offs - first, td_->n_offs - first + td_->n_dims});
+            constexpr int32_t kBlockItems = kBlockBytes / static_cast<int32_t>(sizeof(OutT));
+            int32_t first = tiling_->n_offs / kBlockItems * kBlockItems;
+            NarrowLanes(y, first, LaneRange{tiling_->n_offs - first, tiling_->n_offs - first + tiling_->n_dims});
         }
-        OrderV();
+        VectorBarrier();
     }
 
     // Rounds only `lanes` of every row, which are counted from lane `first`.
-    __aicore__ inline void NarrowLanes(LocalTensor<U> y, int32_t first, const Lanes& lanes) {
-        constexpr int32_t kBlockItems = kBlockBytes / static_cast<int32_t>(sizeof(U));
-        AscendC::UnaryRepeatParams step(1, 1, static_cast<uint8_t>(td_->out_pitch / kBlockItems),
-                                        static_cast<uint8_t>(td_->row_pitch / kBlockFloats));
+    __aicore__ inline void NarrowLanes(LocalTensor<OutT> y, int32_t first, const LaneRange& lanes) {
+        constexpr int32_t kBlockItems = kBlockBytes / static_cast<int32_t>(sizeof(OutT));
+        AscendC::UnaryRepeatParams step(1, 1, static_cast<uint8_t>(tiling_->out_pitch / kBlockItems),
+                                        static_cast<uint8_t>(tiling_->row_pitch / kBlockFloats));
         for (int32_t row = 0; row < row_count_; row += kMaxRepeats) {
             auto repeats = static_cast<uint8_t>(MinOf(row_count_ - row, kMaxRepeats));
             for (int32_t chunk = 0; chunk < lanes.end; chunk += kRepeatFloats) {
                 uint64_t mask[2] = {MaskOf(lanes, chunk), 0};
-                AscendC::Cast(y[row * td_->out_pitch + first + chunk], rows_[row * td_->row_pitch + first + chunk],
-                              NarrowMode<U>(), mask, repeats, step);
+                AscendC::Cast(y[row * tiling_->out_pitch + first + chunk],
+                              rows_[row * tiling_->row_pitch + first + chunk], NarrowMode<OutT>(), mask, repeats, step);
             }
         }
     }
@@ -310,7 +311,7 @@ private:
 #if __CCE_AICORE__ == 200
     // The offsets follow those of the partners, if the kernel has these.
     __aicore__ inline LocalTensor<uint32_t> RunOffsets() {
-        int32_t before = key == kRopeSwapByGather ? td_->index_rows * td_->row_pitch : 0;
+        int32_t before = key == kRopeSwapByGather ? tiling_->gather_rows * tiling_->row_pitch : 0;
         return offsets_.template Get<uint32_t>()[static_cast<uint32_t>(before)];
     }
 
@@ -325,8 +326,8 @@ private:
         } else {
             LocalTensor<T> narrow = temp_.template ReinterpretCast<T>();
             packed_.Unpack(narrow, x, tile);
-            AscendC::Cast(rows_, narrow, AscendC::RoundMode::CAST_NONE, static_cast<uint32_t>(count_));
-            OrderV();
+            AscendC::Cast(rows_, narrow, AscendC::RoundMode::CAST_NONE, static_cast<uint32_t>(element_count_));
+            VectorBarrier();
             NormalizeUnpackedRows(tile);
             RotateWorkRows();
             if (!NarrowsAllLanes()) packed_.Unpack(narrow, x, tile);  // for the lanes that are not rotated
@@ -339,74 +340,77 @@ private:
 
     // Clears the padding first, which Gather fills with a row's last element.
     __aicore__ inline void NormalizeUnpackedRows(const Tile& tile) {
-        if constexpr (Norm::kIsOn) {
-            ClearLanes(rows_, td_->row_pitch, row_count_, Lanes{td_->head_size, td_->row_pitch});
+        if constexpr (Norm::kNormalizes) {
+            ClearLanes(rows_, tiling_->row_pitch, row_count_, LaneRange{tiling_->head_size, tiling_->row_pitch});
             norm_.Apply(rows_, temp_, tile);
         }
     }
 #endif
 
-    __aicore__ inline bool RotatesAllLanes() const { return td_->n_dims == td_->head_size; }
+    __aicore__ inline bool RotatesAllLanes() const { return tiling_->n_dims == tiling_->head_size; }
     // Whether every lane of the result is rounded from float32, because all lanes are rotated or normalized.
-    __aicore__ inline bool NarrowsAllLanes() const { return Norm::kIsOn || RotatesAllLanes(); }
+    __aicore__ inline bool NarrowsAllLanes() const { return Norm::kNormalizes || RotatesAllLanes(); }
 
-    const RopeTilingHead* td_ = nullptr;
+    const CommonTiling* tiling_ = nullptr;
     RopeArguments arguments_{};
     PairIndex index_;
     Table table_;
     Norm norm_;
     RowRotation rotation_;
     RowBursts<T> bursts_;
-    RowBursts<U> out_bursts_;
+    RowBursts<OutT> out_bursts_;
     CacheRows cache_;
 #if __CCE_AICORE__ == 200
     PackedRows<T> packed_;
     ScalarRows<T> scalars_;
-    ScalarRows<U> out_scalars_;
+    ScalarRows<OutT> out_scalars_;
 #endif
     AscendC::TQue<AscendC::TPosition::VECIN, 1> in_;
     AscendC::TQue<AscendC::TPosition::VECOUT, 1> out_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> work_, offsets_;
     LocalTensor<float> rows_, temp_;
-    LocalTensor<uint32_t> partners_;
-    int32_t row_count_ = 0, count_ = 0;  // of the tile: head rows, and elements with their padding
+    LocalTensor<uint32_t> partner_offsets_;
+    int32_t row_count_ = 0, element_count_ = 0;  // of the tile: head rows, and elements with their padding
 };
 
 // Runs the kernel of the launch's tiling key, which selects how the two lanes of a pair are combined. The keys are
-// literals, because CANN's build reads them from the preprocessed source. C: the type of positions, or of given tables.
-template <typename T, typename U, template <typename, int32_t> class Table, typename C, bool scatters, typename Norm>
-__aicore__ inline void RunByKey(const RopeTilingHead* td, const RopeArguments& arguments,
-                                const typename Table<C, kRopeHalves>::Source& source,
+// literals, because CANN's build reads them from the preprocessed source. SourceT: the type of positions, or of given
+// tables.
+template <typename T, typename OutT, template <typename, int32_t> class Table, typename SourceT, bool scatters,
+          typename Norm>
+__aicore__ inline void RunByKey(const CommonTiling* tiling, const RopeArguments& arguments,
+                                const typename Table<SourceT, kRopeHalves>::Source& source,
                                 const typename Norm::Source& norm) {
     AscendC::TPipe pipe;
     if (TILING_KEY_IS(1)) {
-        RopeKernel<T, U, Table<C, kRopeHalves>, kRopeHalves, scatters, Norm> kernel;
-        kernel.Run(&pipe, td, arguments, source, norm);
+        RopeKernel<T, OutT, Table<SourceT, kRopeHalves>, kRopeHalves, scatters, Norm> kernel;
+        kernel.Run(&pipe, tiling, arguments, source, norm);
     } else if (TILING_KEY_IS(2)) {
-        RopeKernel<T, U, Table<C, kRopeSwapByShifts>, kRopeSwapByShifts, scatters, Norm> kernel;
-        kernel.Run(&pipe, td, arguments, source, norm);
+        RopeKernel<T, OutT, Table<SourceT, kRopeSwapByShifts>, kRopeSwapByShifts, scatters, Norm> kernel;
+        kernel.Run(&pipe, tiling, arguments, source, norm);
     } else if (TILING_KEY_IS(3)) {
-        RopeKernel<T, U, Table<C, kRopeSwapByGather>, kRopeSwapByGather, scatters, Norm> kernel;
-        kernel.Run(&pipe, td, arguments, source, norm);
+        RopeKernel<T, OutT, Table<SourceT, kRopeSwapByGather>, kRopeSwapByGather, scatters, Norm> kernel;
+        kernel.Run(&pipe, tiling, arguments, source, norm);
     }
 }
 
 static_assert(kRopeHalves == 1 && kRopeSwapByShifts == 2 && kRopeSwapByGather == 3, "RunByKey has them as literals");
 
-template <typename T, typename U, typename P, bool scatters>
-__aicore__ inline void RunRope(const RopeTilingHead* td, const RopeArguments& arguments, const RopeSource& source) {
-    RunByKey<T, U, ComputedTable, P, scatters, NoNorm>(td, arguments, source, NoNorm::Source{});
+template <typename T, typename OutT, typename PositionT, bool scatters>
+__aicore__ inline void RunRope(const CommonTiling* tiling, const RopeArguments& arguments, const RopeSource& source) {
+    RunByKey<T, OutT, ComputedTable, PositionT, scatters, NoNorm>(tiling, arguments, source, NoNorm::Source{});
 }
 
-template <typename T, typename P>
-__aicore__ inline void RunRmsNormRope(const RopeTilingHead* td, const RopeArguments& arguments,
+template <typename T, typename PositionT>
+__aicore__ inline void RunRmsNormRope(const CommonTiling* tiling, const RopeArguments& arguments,
                                       const RopeSource& source, const HeadNormSource& norm) {
-    RunByKey<T, T, ComputedTable, P, false, HeadNorm<T>>(td, arguments, source, norm);
+    RunByKey<T, T, ComputedTable, PositionT, false, HeadNorm<T>>(tiling, arguments, source, norm);
 }
 
-template <typename T, typename C>
-__aicore__ inline void RunRotary(const RopeTilingHead* td, const RopeArguments& arguments, const RotarySource& source) {
-    RunByKey<T, T, GivenTable, C, false, NoNorm>(td, arguments, source, NoNorm::Source{});
+template <typename T, typename SourceT>
+__aicore__ inline void RunRotary(const CommonTiling* tiling, const RopeArguments& arguments,
+                                 const RotarySource& source) {
+    RunByKey<T, T, GivenTable, SourceT, false, NoNorm>(tiling, arguments, source, NoNorm::Source{});
 }
 
 }  // namespace rotation

@@ -19,23 +19,23 @@ KERNELS_VARIABLE = "ASCEND_SIM_KERNELS"
 SOC = "ascend910b"
 # Statements of op_kernel/ that the edits change.
 SINE = "AscendC::Mul(sin_, sin_, cos_, count);"
-COSINE = "AscendC::Adds(cos_, square, m, count);"
+COSINE = "AscendC::Adds(cos_, square, mscale, count);"
 SMALL_PART = "AscendC::Add(temp_[1], temp_[1], cos_, tokens * width_);"
 HIGH = "AscendC::Muls(high, position, 1.0f / kHighUnit, count);"
-LANES_OUTSIDE = "AscendC::DataCopy(y, x, static_cast<uint32_t>(count_));"
+LANES_OUTSIDE = "AscendC::DataCopy(y, x, static_cast<uint32_t>(element_count_));"
 RUNS = "AscendC::DataCopyExtParams runs(static_cast<uint16_t>(count), RunBytes(plan)"
 
 # Edits by name. "nothing" compiles the unchanged kernel.
 CHANGES = {
     "nothing": None,
     "no order of vector instructions": Edit("AscendC::PipeBarrier<PIPE_V>();", ""),
-    "sine's sign": Edit(SINE, SINE + " OrderV(); AscendC::Muls(sin_, sin_, -1.0f, count);"),
-    "mscale forgotten": Edit(COSINE, COSINE.replace("m, count", "1.0f, count")),
-    "one position off": Edit(HIGH, "AscendC::Adds(position, position, 1.0f, count); OrderV(); " + HIGH),
+    "sine's sign": Edit(SINE, SINE + " VectorBarrier(); AscendC::Muls(sin_, sin_, -1.0f, count);"),
+    "mscale forgotten": Edit(COSINE, COSINE.replace("mscale, count", "1.0f, count")),
+    "one position off": Edit(HIGH, "AscendC::Adds(position, position, 1.0f, count); VectorBarrier(); " + HIGH),
     "small part of the angle dropped": Edit(SMALL_PART, ""),
-    "freq_factors ignored": Edit("if (td_->has_factors != 0) Divide();", ""),
+    "freq_factors ignored": Edit("if (tiling_->has_factors != 0) DivideByFactors();", ""),
     "element too many written": Edit(RUNS + ", 0", RUNS + " + 4, 0"),
-    "lanes outside the window not copied": Edit(LANES_OUTSIDE + " OrderV();", ""),
+    "lanes outside the window not copied": Edit(LANES_OUTSIDE + " VectorBarrier();", ""),
 }  # fmt: skip
 
 

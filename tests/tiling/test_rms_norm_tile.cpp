@@ -39,7 +39,7 @@ private:
 // A random call of rms_norm, add_rms_norm or rms_norm_backward.
 struct Case {
     explicit Case(Random* r) {
-        call.head = &head;
+        call.common = &head;
         call.ub_bytes = r->of<int64_t>({184, 248, 248, 64}) * 1024;
         call.n = r->chance(2) ? r->in(1, 600) : r->in(600, r->of<int64_t>({17'000, 300'000}));
         call.x_bytes = r->of<int64_t>({2, 4});
@@ -76,7 +76,7 @@ struct Case {
     }
     std::vector<RmsNormTile> candidates(bool chunks) const { return chunks ? chunk_tiles(call) : row_tiles(call); }
 
-    RopeTilingHead head{};
+    CommonTiling head{};
     RmsNormTileCall call;
 };
 
@@ -145,7 +145,7 @@ void regions_are_as_large_as_the_kernels_need() {
         CHECK(c, tile, l.grads.bytes >= 2 * out_bytes * backward);
         CHECK(c, tile, !packed || l.inputs.bytes / 2 >= l.tail_offset + 32 * tile.rows());
         CHECK(c, tile, l.stats.bytes >= 4 * (12 + 10 * backward) * tile.rows());
-        CHECK(c, tile, (l.index.bytes > 0) == packed && (l.raw_scale.bytes > 0) == (c.call.out_bytes == 2));
+        CHECK(c, tile, (l.gather_offsets.bytes > 0) == packed && (l.raw_scale.bytes > 0) == (c.call.out_bytes == 2));
         if (chunked) {
             // A row's last chunk takes as much of UB as the others.
             const int64_t row = round_up(c.call.n, tile.chunk);

@@ -35,8 +35,8 @@ void describe(const Case& c) {
                  " %s to %s adds %d shared %d\n  key %d io %d parts %d x %d tile %d x %d inner %d chunk %d\n",
                  c.platform.arch, s.outer[0], s.outer[1], s.outer[2], s.n, dtype_name(c.in.dtype),
                  dtype_name(c.in.scale_dtype), c.in.adds, c.data.scale_shared, static_cast<int>(c.launch.tiling_key),
-                 c.data.head.io, c.data.head.row_parts, c.data.head.head_parts, c.data.head.tile_tokens,
-                 c.data.head.tile_heads, c.data.head.tokens_inner, c.data.chunk);
+                 c.data.common.io, c.data.common.row_parts, c.data.common.head_parts, c.data.common.tile_tokens,
+                 c.data.common.tile_heads, c.data.common.tokens_inner, c.data.chunk);
 }
 
 #define CHECK(c, condition)                                                      \
@@ -89,7 +89,7 @@ RmsNormTilingInput call(int64_t a, int64_t b, int64_t c, int64_t n, int32_t dtyp
 // Each row of x is read once, and the same row of out is written once.
 void check_cover(const Case& c) {
     const RmsNormShape& s = c.in.shape;
-    const RopeTilingHead& head = c.data.head;
+    const CommonTiling& head = c.data.common;
     std::set<std::pair<int64_t, int64_t>> expected, visited;
     for (int64_t i = 0; i < s.outer[0]; ++i)
         for (int64_t j = 0; j < s.outer[1]; ++j)
@@ -121,13 +121,13 @@ void check_cover(const Case& c) {
 
 // The kernels' buffers are large enough, and fit in UB together.
 void check_ub(const Case& c) {
-    const RopeTilingHead& h = c.data.head;
+    const CommonTiling& h = c.data.common;
     int64_t bytes = int64_t{4} * h.queue_bytes + int64_t{4} * c.data.sum_queue_bytes + h.work_bytes +
                     c.data.stats_bytes + c.data.scale_bytes + c.data.scale_raw_bytes;
     const int64_t x = dtype_bytes(c.in.dtype), out = dtype_bytes(c.in.scale_dtype), n = c.in.shape.n;
     if (c.launch.tiling_key == kRmsNormRows) {
         const int64_t rows = int64_t{h.tile_tokens} * h.tile_heads, lanes = rows * h.row_pitch;
-        bytes += h.index_bytes;
+        bytes += h.gather_bytes;
         CHECK(c, h.row_pitch >= n && h.out_pitch >= n && h.row_pitch * x % 32 == 0 && h.out_pitch * out % 32 == 0);
         CHECK(c, rows >= 1 && rows <= 512 && h.queue_bytes >= lanes * x && h.queue_bytes >= rows * h.out_pitch * out);
         CHECK(c, h.work_bytes >= h.temp_offset_bytes + 4 * lanes && h.temp_offset_bytes % 32 == 0);
@@ -139,8 +139,8 @@ void check_ub(const Case& c) {
         const int64_t chunks = (n + c.data.chunk - 1) / c.data.chunk, last = n - (chunks - 1) * c.data.chunk;
         CHECK(c, c.data.chunk % 16 == 0 && (last * x) >= 32 && last * out >= 32);
         CHECK(c, h.queue_bytes >= c.data.chunk * std::max(x, out) + 32);
-        CHECK(c, c.data.row_bytes >= 4 * (c.data.row_stays ? n : c.data.chunk));
-        CHECK(c, c.data.scale_bytes >= 4 * (c.data.scale_stays ? n : c.data.chunk));
+        CHECK(c, c.data.row_bytes >= 4 * (c.data.keeps_row ? n : c.data.chunk));
+        CHECK(c, c.data.scale_bytes >= 4 * (c.data.keeps_scale ? n : c.data.chunk));
         CHECK(c, chunks < int64_t{1} << c.data.levels);
     }
     CHECK(c, bytes <= ub_budget_bytes(c.platform));
@@ -169,7 +169,7 @@ void random_calls_have_sound_tilings() {
         const Case c = tile_call(input, chip);
         check_cover(c);
         if (input.backward) {  // test_rms_norm_tile.cpp checks its UB
-            const RopeSideTiling* side = c.data.head.side;
+            const RopeSideTiling* side = c.data.common.side;
             CHECK(c, c.data.scale_shared && std::equal(side[1].x_stride, side[1].x_stride + 3, side[0].out_stride));
             ++backward;
             continue;
@@ -177,10 +177,10 @@ void random_calls_have_sound_tilings() {
         check_ub(c);
         const bool rows = c.launch.tiling_key == kRmsNormRows;
         (rows ? in_rows : in_chunks)++;
-        rows_kept += !rows && c.data.row_stays;
-        inner += c.data.head.tokens_inner;
-        packed += rows && c.data.head.io == kRopeIoPacked;
-        scalar += c.data.head.io == kRopeIoScalar;
+        rows_kept += !rows && c.data.keeps_row;
+        inner += c.data.common.tokens_inner;
+        packed += rows && c.data.common.io == kRopeIoPacked;
+        scalar += c.data.common.io == kRopeIoScalar;
     }
     std::printf("%d in rows (%d packed, %d by the scalar unit), %d in chunks (%d kept in UB), %d tokens inner\n",
                 in_rows, packed, scalar, in_chunks, rows_kept, inner);
@@ -192,15 +192,15 @@ void random_calls_have_sound_tilings() {
 void common_shapes_use_cores_and_ub_well() {
     // A tile has several rows of a model's width; all cores work.
     Case c = tile_call(call(1, 1, 2048, 4096, NPU_ROPE_BFLOAT16, NPU_ROPE_BFLOAT16, false, 0), "Ascend910B1");
-    CHECK(c, c.launch.tiling_key == kRmsNormRows && c.launch.block_dim == 48 && c.data.head.tile_tokens >= 2);
+    CHECK(c, c.launch.tiling_key == kRmsNormRows && c.launch.block_dim == 48 && c.data.common.tile_tokens >= 2);
     // The heads of queries fill tiles of 16 KiB.
     c = tile_call(call(1, 4096, 32, 128, NPU_ROPE_BFLOAT16, NPU_ROPE_BFLOAT16, false, 0), "Ascend910B1");
-    CHECK(c, int64_t{c.data.head.tile_tokens} * c.data.head.tile_heads * 128 * 2 >= 16 * 1024);
+    CHECK(c, int64_t{c.data.common.tile_tokens} * c.data.common.tile_heads * 128 * 2 >= 16 * 1024);
     // A row of 16,384 stays in UB between its two passes, a row of a million does not.
     c = tile_call(call(1, 1, 64, 16384, NPU_ROPE_FLOAT32, NPU_ROPE_FLOAT32, false, 0), "Ascend910B1");
-    CHECK(c, c.launch.tiling_key == kRmsNormLong && c.data.row_stays && c.data.scale_stays);
+    CHECK(c, c.launch.tiling_key == kRmsNormLong && c.data.keeps_row && c.data.keeps_scale);
     c = tile_call(call(1, 1, 1, 1000003, NPU_ROPE_FLOAT32, NPU_ROPE_FLOAT32, false, 0), "Ascend910B1");
-    CHECK(c, c.launch.tiling_key == kRmsNormLong && !c.data.row_stays && c.launch.block_dim == 1);
+    CHECK(c, c.launch.tiling_key == kRmsNormLong && !c.data.keeps_row && c.launch.block_dim == 1);
 }
 
 }  // namespace

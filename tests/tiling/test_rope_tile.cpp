@@ -41,7 +41,7 @@ private:
 // A random call: computed or given tables, one or two sides, with or without a norm, and every way to copy tiles.
 struct Case {
     explicit Case(Random* r) {
-        call.head = &head;
+        call.common = &head;
         call.ub_bytes = r->of<int64_t>({184, 248, 248, 64}) * 1024;
         call.item_bytes = r->of<int64_t>({2, 2, 4});
         call.out_bytes = r->chance(4) ? 2 : call.item_bytes;
@@ -54,9 +54,9 @@ struct Case {
         int64_t lanes = call.key == kRopeHalves ? head.n_dims / 2 : head.n_dims;
         head.table_width = static_cast<int32_t>(round_up(lanes, 8));
         set_tables(r);
-        head.first_heads = r->of<int32_t>({1, 2, 8, 13, 32, 71, 128, 3000});
+        head.side0_heads = r->of<int32_t>({1, 2, 8, 13, 32, 71, 128, 3000});
         call.sides = call.normalizes || r->chance(3) ? 2 : 1;
-        head.heads = head.first_heads + (call.sides == 2 ? r->of<int32_t>({0, 1, 2, 8, 33}) : 0);
+        head.heads = head.side0_heads + (call.sides == 2 ? r->of<int32_t>({0, 1, 2, 8, 33}) : 0);
         head.head_parts = static_cast<int32_t>(r->chance(2) ? 1 : r->in(1, std::max(1, head.heads / 4)));
         head.seq = r->of<int64_t>({1, 2, 3, 16, 17, 100, 301, 5000});
         head.rows = head.seq * r->of<int64_t>({1, 1, 3});
@@ -73,14 +73,14 @@ struct Case {
         }
         call.position_bytes = r->in(1, 4) * r->of<int64_t>({4, 8});
         call.normalizes = r->chance(3);
-        call.swaps = call.normalizes && r->chance(2);
+        call.normalizes_partners = call.normalizes && r->chance(2);
     }
 
     int64_t row_bytes() const { return head.row_pitch * call.item_bytes; }
     int64_t unit_heads() const { return (head.heads + head.head_parts - 1) / head.head_parts; }
     // The largest number of heads of one side in a unit.
     int64_t max_heads() const {
-        return std::min<int64_t>(unit_heads(), std::max(head.first_heads, head.heads - head.first_heads));
+        return std::min<int64_t>(unit_heads(), std::max(head.side0_heads, head.heads - head.side0_heads));
     }
     RopeTile random_tile(Random* r) const {
         RopeTile tile;
@@ -91,7 +91,7 @@ struct Case {
         return tile;
     }
 
-    RopeTilingHead head{};
+    CommonTiling head{};
     RopeTileCall call;
 };
 
@@ -101,7 +101,7 @@ void check(bool holds, const char* condition, int line, const Case& c, const Rop
                  "%s:%d: %s: %s\n  tile %" PRId64 " x %" PRId64 " table %" PRId64 "; item %" PRId64
                  " key %d io %d inner %d head size %d heads %d of %d in %d parts, rows %" PRId64 ", seq %" PRId64 "\n",
                  __FILE__, line, g_test, condition, t.tokens, t.heads, t.table_tokens, c.call.item_bytes, c.call.key,
-                 c.head.io, c.head.tokens_inner, c.head.head_size, c.head.first_heads, c.head.heads, c.head.head_parts,
+                 c.head.io, c.head.tokens_inner, c.head.head_size, c.head.side0_heads, c.head.heads, c.head.head_parts,
                  c.head.rows, c.head.seq);
     if (++g_failures > 10) std::exit(1);
 }
@@ -162,16 +162,16 @@ void regions_are_as_large_as_the_kernels_need() {
         CHECK(c, tile, l.temp_offset >= 4 * lanes || (c.call.item_bytes == 4 && c.call.out_bytes == 4 && !packed));
         CHECK(c, tile, l.cos_offset % 32 == 0 && l.cos_offset >= table && l.table.bytes >= l.cos_offset + table);
         CHECK(c, tile, l.block_tokens % tile.tokens == 0 && l.block_tokens <= 248);
-        CHECK(c, tile, l.second_tokens >= 1 && l.second_tokens <= l.block_tokens);
-        int64_t second_heads = std::min<int64_t>(c.head.heads - c.head.first_heads, tile.heads);
-        CHECK(c, tile, l.second_tokens * second_heads <= tile.rows());
+        CHECK(c, tile, l.side1_tokens >= 1 && l.side1_tokens <= l.block_tokens);
+        int64_t second_heads = std::min<int64_t>(c.head.heads - c.head.side0_heads, tile.heads);
+        CHECK(c, tile, l.side1_tokens * second_heads <= tile.rows());
         const int64_t entries = l.block_tokens * c.call.entry_pitch * c.call.entry_bytes;
         CHECK(c, tile, l.source.bytes == (given ? 2 * entries : l.token_slots * c.call.position_bytes));
         CHECK(c, tile, (l.frequencies.bytes > 0) == !given);
         CHECK(c, tile, (l.entry_offsets.bytes > 0) == (given && c.call.key != kRopeHalves));
-        CHECK(c, tile, (l.index.bytes > 0) == (packed || c.call.key == kRopeSwapByGather));
+        CHECK(c, tile, (l.gather_offsets.bytes > 0) == (packed || c.call.key == kRopeSwapByGather));
         CHECK(c, tile, l.stats.bytes >= 48 * tile.rows() * c.call.normalizes);
-        CHECK(c, tile, l.factors.bytes >= 4 * tile.rows() * c.call.swaps);
+        CHECK(c, tile, l.factors.bytes >= 4 * tile.rows() * c.call.normalizes_partners);
         CHECK(c, tile, (l.scales.bytes + l.raw_scales.bytes + l.stats.bytes > 0) == c.call.normalizes);
     }
 }
@@ -195,7 +195,8 @@ void regions_grow_with_the_tile() {
                 CHECK(c, larger_tile,
                       larger.block_tokens < l.block_tokens || larger.regions()[i]->bytes >= l.regions()[i]->bytes);
             CHECK(c, larger_tile, larger.inputs.bytes > l.inputs.bytes || larger_tile.rows() == tile.rows());
-            CHECK(c, larger_tile, larger.outputs.bytes >= l.outputs.bytes && larger.index.bytes >= l.index.bytes);
+            CHECK(c, larger_tile,
+                  larger.outputs.bytes >= l.outputs.bytes && larger.gather_offsets.bytes >= l.gather_offsets.bytes);
             CHECK(c, larger_tile, larger.stats.bytes >= l.stats.bytes && larger.factors.bytes >= l.factors.bytes);
         }
     }
@@ -250,7 +251,7 @@ void candidates_are_within_the_unit_and_the_instructions() {
             CHECK(c, tile, tile.heads >= 1 && tile.heads <= c.max_heads() && tile.table_tokens >= 1);
             CHECK(c, tile, tile.rows() <= kMaxTileRows[c.call.normalizes]);
             // Runs of a packed tile have at least 32 bytes.
-            for (const int64_t heads : {int64_t(c.head.first_heads), int64_t(c.head.heads - c.head.first_heads)}) {
+            for (const int64_t heads : {int64_t(c.head.side0_heads), int64_t(c.head.heads - c.head.side0_heads)}) {
                 if (heads == 0) continue;
                 const int64_t last = (heads - 1) % tile.heads + 1;
                 CHECK(c, tile, c.head.io != kRopeIoPacked || last * c.head.head_size * c.call.item_bytes >= 32);

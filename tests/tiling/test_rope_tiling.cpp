@@ -36,7 +36,7 @@ struct Case {
     RopeTilingData data{};
     HeadNormTiling norm{};
     RotaryTilingData rotary{};
-    RopeTilingHead head{};  // of data or of rotary
+    CommonTiling head{};  // of data or of rotary
     KernelLaunch launch;
 };
 
@@ -108,7 +108,7 @@ RopeTilingInput call(int64_t B, int64_t S, int64_t N, int64_t D, int32_t dtype, 
 Check normed_tiling(Case* c) {
     RmsNormRopeTilingData data;
     Check check = rms_norm_rope_tiling(c->in, c->platform, &data, &c->launch);
-    c->data = RopeTilingData{data.head, data.turns};
+    c->data = RopeTilingData{data.common, data.turns};
     c->norm = data.norm;
     return check;
 }
@@ -127,7 +127,7 @@ Case tile_call(const RopeTilingInput& in, const char* chip, bool given = false, 
         describe(c);
         std::exit(1);
     }
-    c.head = given ? c.rotary.head : c.data.head;
+    c.head = given ? c.rotary.common : c.data.common;
     return c;
 }
 
@@ -251,7 +251,7 @@ constexpr const char* kChipNames[] = {"Ascend910B1", "Ascend910B3", "Ascend310P3
 // ---- properties of every call ---------------------------------------------------------------------
 
 int64_t round_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
-int64_t units_of(const RopeTilingHead& d) { return int64_t{d.row_parts} * d.head_parts; }
+int64_t units_of(const CommonTiling& d) { return int64_t{d.row_parts} * d.head_parts; }
 
 void check_launch(const Case& c) {
     CHECK(c, c.launch.block_dim >= 1 && c.launch.block_dim <= static_cast<uint32_t>(c.platform.cores));
@@ -263,16 +263,16 @@ void check_launch(const Case& c) {
 }
 
 void check_ub(const Case& c) {
-    const RopeTilingHead& d = c.head;
+    const CommonTiling& d = c.head;
     int64_t item = dtype_bytes(c.in.dtype), rows = int64_t{d.tile_tokens} * d.tile_heads, lanes = rows * d.row_pitch;
     int64_t out_item = dtype_bytes(c.in.out_dtype);
     bool packed = d.io == kRopeIoPacked, gathers = c.launch.tiling_key == kRopeSwapByGather;
     int64_t total = int64_t{4} * d.queue_bytes + d.work_bytes + d.table_bytes + d.lane_bytes + d.source_bytes +
-                    d.index_bytes + c.norm.stats_bytes + c.norm.factor_bytes + c.norm.scale_bytes +
+                    d.gather_bytes + c.norm.stats_bytes + c.norm.factor_bytes + c.norm.scale_bytes +
                     c.norm.scale_raw_bytes;
     CHECK(c, total <= (c.platform.arch == kArch910b ? 184 : 248) * 1024);
     for (int64_t bytes : {d.queue_bytes, d.tail_offset_bytes, d.work_bytes, d.temp_offset_bytes, d.table_bytes,
-                          d.cos_offset_bytes, d.lane_bytes, d.source_bytes, d.index_bytes})
+                          d.cos_offset_bytes, d.lane_bytes, d.source_bytes, d.gather_bytes})
         CHECK(c, bytes % 32 == 0 && bytes >= 0);
     CHECK(c, d.row_pitch * item % 32 == 0 && d.row_pitch >= d.head_size && (d.row_pitch - d.head_size) * item < 32);
     CHECK(c, d.out_pitch * out_item % 32 == 0 && d.out_pitch >= d.head_size);
@@ -288,28 +288,28 @@ void check_ub(const Case& c) {
     CHECK(c, c.given || d.lane_bytes == 16 * d.table_width);
     CHECK(c, c.given || d.source_bytes == d.planes * d.token_slots * (c.in.positions_int64 ? 8 : 4));
     CHECK(c, d.token_slots >= d.block_tokens && d.token_slots % 32 == 0);
-    int64_t index = int64_t{d.index_rows} * d.row_pitch * 4;
-    CHECK(c, d.index_bytes == (gathers ? index : 0) + (packed ? 2 * index + 64 : 0));
-    CHECK(c, !(gathers || packed) || (d.index_rows >= 1 && d.setup_lanes >= d.index_rows * d.row_pitch));
+    int64_t index = int64_t{d.gather_rows} * d.row_pitch * 4;
+    CHECK(c, d.gather_bytes == (gathers ? index : 0) + (packed ? 2 * index + 64 : 0));
+    CHECK(c, !(gathers || packed) || (d.gather_rows >= 1 && d.setup_lanes >= d.gather_rows * d.row_pitch));
     CHECK(c, d.setup_lanes >= d.table_width && d.setup_lanes % 8 == 0);
 }
 
 // The part of given tables that the kernel reads, and its layout in UB.
 void check_given(const Case& c) {
-    const RopeTilingHead& d = c.head;
+    const CommonTiling& d = c.head;
     const RotaryTableTiling& t = c.rotary.table;
     const GivenTables& in = c.in.tables;
     bool halves = c.launch.tiling_key == kRopeHalves;
-    int64_t item = dtype_bytes(in.dtype), entries = int64_t{d.block_tokens} * t.pitch;
-    CHECK(c, t.row == (in.entry_per_lane ? d.n_dims : d.n_dims / 2) && t.row * 2 >= d.n_dims);
-    CHECK(c,
-          t.pitch >= t.row && t.pitch * item % 32 == 0 && (t.pitch - t.row) * item < 32 && t.pitch * item / 32 <= 255);
+    int64_t item = dtype_bytes(in.dtype), entries = int64_t{d.block_tokens} * t.row_pitch;
+    CHECK(c, t.row_entries == (in.entry_per_lane ? d.n_dims : d.n_dims / 2) && t.row_entries * 2 >= d.n_dims);
+    CHECK(c, t.row_pitch >= t.row_entries && t.row_pitch * item % 32 == 0 &&
+                 (t.row_pitch - t.row_entries) * item < 32 && t.row_pitch * item / 32 <= 255);
     CHECK(c, d.source_bytes == 2 * entries * item && d.work_bytes >= 4 * entries);
     CHECK(c, d.lane_bytes == (halves ? 0 : 12 * d.table_width));
     CHECK(c, t.backward == !c.in.forward && t.has_ids == in.has_ids && t.table_rows == in.rows);
-    CHECK(c, d.index_words == (c.in.rows_int64 ? 2 : 1));
+    CHECK(c, d.row_number_words == (c.in.rows_int64 ? 2 : 1));
     // With one entry per lane, both halves of a row start on a 32-byte border.
-    CHECK(c, !halves || !in.entry_per_lane || t.row / 2 * item % 32 == 0);
+    CHECK(c, !halves || !in.entry_per_lane || t.row_entries / 2 * item % 32 == 0);
     for (int k = 0; k < 2 && in.has_ids; ++k)
         CHECK(c, t.cos_stride[k] == in.cos_stride[k] && t.sin_stride[k] == in.sin_stride[k]);
 }
@@ -320,7 +320,8 @@ void check_norm(const Case& c) {
     const HeadNormTiling& n = c.norm;
     int64_t rows = int64_t{c.head.tile_tokens} * c.head.tile_heads, item = dtype_bytes(c.in.dtype);
     bool swaps = c.launch.tiling_key == kRopeSwapByShifts && !c.in.norm.intermediate_rounding;
-    CHECK(c, n.swaps == swaps && n.intermediate_rounding == c.in.norm.intermediate_rounding && rows <= 512);
+    CHECK(c,
+          n.normalizes_partners == swaps && n.intermediate_rounding == c.in.norm.intermediate_rounding && rows <= 512);
     CHECK(c, n.stats_bytes >= 48 * rows && n.stats_bytes % (48 * 64) == 0);
     CHECK(c, n.factor_bytes >= 4 * rows * swaps && n.factor_bytes % 32 == 0);
     CHECK(c, n.scale_bytes == 4 * 2 * c.head.row_pitch * (swaps ? 2 : 1));
@@ -329,7 +330,7 @@ void check_norm(const Case& c) {
 
 // Limits of one instruction: repeats, strides, blocks.
 void check_instructions(const Case& c) {
-    const RopeTilingHead& d = c.head;
+    const CommonTiling& d = c.head;
     bool halves = c.launch.tiling_key == kRopeHalves;
     CHECK(c, d.block_tokens <= 248 && d.block_tokens % d.tile_tokens == 0);
     CHECK(c, d.table_width % 8 == 0 && d.table_width / 8 <= 255 && d.row_pitch / 8 <= 255);
@@ -354,22 +355,23 @@ void check_repeats(const Case& c, const Tile& tile) {
 
 // The runs of a tile are its rows in the order of UB, at the right addresses of x or out.
 void check_runs(const Case& c, const Tile& tile, const int64_t* merged, const int64_t* stride, bool fuse) {
-    const RopeTilingHead& d = c.head;
+    const CommonTiling& d = c.head;
     RunPlan plan = PlanRuns(&d, tile, merged, fuse);
     int64_t item = dtype_bytes(c.in.dtype), rows = int64_t{tile.tokens} * tile.heads;
-    CHECK(c, plan.loops * plan.blocks * plan.run_rows == rows && plan.run == plan.run_rows * d.head_size);
-    CHECK(c, plan.blocks <= 4095 && plan.run * item <= 2097151);
-    if (c.platform.arch == kArch310p && d.io == kRopeIoBurst) CHECK(c, plan.run * item % 32 == 0);
+    CHECK(c, plan.outer_count * plan.inner_count * plan.run_rows == rows &&
+                 plan.run_elements == plan.run_rows * d.head_size);
+    CHECK(c, plan.inner_count <= 4095 && plan.run_elements * item <= 2097151);
+    if (c.platform.arch == kArch310p && d.io == kRopeIoBurst) CHECK(c, plan.run_elements * item % 32 == 0);
     if (d.io == kRopeIoPacked) {
-        int64_t runs = plan.loops * plan.blocks;
-        CHECK(c, plan.run * item >= 32);
-        CHECK(c, runs * round_up(plan.run * item, 32) <= d.tail_offset_bytes);
+        int64_t runs = plan.outer_count * plan.inner_count;
+        CHECK(c, plan.run_elements * item >= 32);
+        CHECK(c, runs * round_up(plan.run_elements * item, 32) <= d.tail_offset_bytes);
         CHECK(c, d.tail_offset_bytes + runs * 32 <= d.queue_bytes);
     }
     for (int64_t row = 0; row < rows; ++row) {
         int64_t run = row / plan.run_rows;
-        int64_t at = TileOffset(tile, merged) + run / plan.blocks * plan.loop_stride +
-                     run % plan.blocks * plan.block_stride + row % plan.run_rows * d.head_size;
+        int64_t at = TileOffset(tile, merged) + run / plan.inner_count * plan.outer_stride +
+                     run % plan.inner_count * plan.inner_stride + row % plan.run_rows * d.head_size;
         int64_t inner = d.tokens_inner ? tile.tokens : tile.heads;
         int64_t token = d.tokens_inner ? row % inner : row / inner, head = d.tokens_inner ? row / inner : row % inner;
         // The tiling may merge batches and tokens: compute the caller's from the number of the token.
@@ -400,7 +402,7 @@ void check_positions(const Case& c, const Tile& tile) {
         }
         if (!c.in.scatters && !(c.given && c.in.tables.has_ids)) continue;
         int64_t index = flat / s.S * s.row_stride[0] + flat % s.S * s.row_stride[1];
-        int64_t tiled = tile.batch * c.head.index_stride[0] + (tile.token + token) * c.head.index_stride[1];
+        int64_t tiled = tile.batch * c.head.row_number_stride[0] + (tile.token + token) * c.head.row_number_stride[1];
         if (c.head.rows > 1) CHECK(c, tiled == index);
     }
 }
@@ -419,7 +421,7 @@ void check_memory(const Case& c, const Tile& tile, bool fuse) {
 
 // Each lane of the table rotates by one plane of positions, that of its axis.
 void check_planes(const Case& c) {
-    const RopeTilingHead& d = c.head;
+    const CommonTiling& d = c.head;
     if (!rope_has_sections(c.in.params.mode)) {
         CHECK(c, d.planes == 1 && d.plane_offset[0] == 0);
         return;
@@ -443,7 +445,7 @@ void check_planes(const Case& c) {
 
 // The tiles of all cores contain each row of each head once, and a tile that opens no block continues the last one.
 void check_cover(const Case& c, int64_t cores) {
-    const RopeTilingHead& d = c.head;
+    const CommonTiling& d = c.head;
     std::vector<uint8_t> visits(static_cast<size_t>(d.rows * d.heads), 0);
     for (int64_t core = 0; core < cores; ++core) {
         Tiles tiles;
@@ -451,7 +453,7 @@ void check_cover(const Case& c, int64_t cores) {
         Tile tile, previous{};
         previous.batch = -1;
         while (tiles.Next(&tile)) {
-            CHECK(c, tile.tokens >= 1 && tile.tokens <= (tile.side ? d.second_tokens : d.tile_tokens));
+            CHECK(c, tile.tokens >= 1 && tile.tokens <= (tile.side ? d.side1_tokens : d.tile_tokens));
             CHECK(c, tile.heads >= 1 && tile.heads <= d.tile_heads);
             CHECK(c, tile.tokens * tile.heads <= d.tile_tokens * d.tile_heads);
             CHECK(c, d.tile_heads <= std::max(c.in.shape.side[0].N, c.in.shape.side[1].N));
@@ -464,7 +466,7 @@ void check_cover(const Case& c, int64_t cores) {
             check_repeats(c, tile);
             check_positions(c, tile);
             check_memory(c, tile, d.io == kRopeIoPacked || d.row_pitch == d.head_size);
-            int64_t first = (tile.side ? d.first_heads : 0) + tile.head;
+            int64_t first = (tile.side ? d.side0_heads : 0) + tile.head;
             for (int64_t t = 0; t < tile.tokens; ++t)
                 for (int64_t h = 0; h < tile.heads; ++h)
                     ++visits[static_cast<size_t>((tile.batch * d.seq + tile.token + t) * d.heads + first + h)];
@@ -476,7 +478,7 @@ void check_cover(const Case& c, int64_t cores) {
 }
 
 void check_balance(const Case& c) {
-    const RopeTilingHead& d = c.head;
+    const CommonTiling& d = c.head;
     int64_t min_rows = INT64_MAX, max_rows = 0, min_heads = INT64_MAX, max_heads = 0, rows = 0, heads = 0;
     for (int64_t part = 0; part < d.row_parts; ++part) {
         Share share = ShareOf(d.rows, d.row_granule, d.row_parts, part);
@@ -622,7 +624,7 @@ void axes_with_the_same_positions_are_one_plane() {
 
 void two_tensors_share_a_cores_table() {
     Case decode = tile_call(call(1, 1, 32, 128, NPU_ROPE_BFLOAT16, NPU_ROPE_MODE_NEOX, 8), "Ascend910B1");
-    CHECK(decode, decode.head.heads == 40 && decode.head.first_heads == 32 && decode.head.head_parts >= 8);
+    CHECK(decode, decode.head.heads == 40 && decode.head.side0_heads == 32 && decode.head.head_parts >= 8);
     Case prefill = tile_call(call(1, 4096, 32, 128, NPU_ROPE_BFLOAT16, NPU_ROPE_MODE_NEOX, 8), "Ascend910B1");
     CHECK(prefill, prefill.launch.block_dim == 48 && prefill.head.head_parts == 1 && prefill.head.tile_heads == 32);
     // A tile has the heads of one side: 64 heads are 16 KiB, also if they are normalized in mode normal.
@@ -631,7 +633,7 @@ void two_tensors_share_a_cores_table() {
         normal.norm.intermediate_rounding = rounds;
         Case normed = tile_call(normal, "Ascend910B1", false, true);
         CHECK(normed, normed.launch.tiling_key == kRopeSwapByShifts);
-        CHECK(normed, normed.head.tile_tokens == 2 && normed.head.tile_heads == 32 && normed.head.second_tokens >= 6);
+        CHECK(normed, normed.head.tile_tokens == 2 && normed.head.tile_heads == 32 && normed.head.side1_tokens >= 6);
     }
 }
 
