@@ -16,7 +16,7 @@ import numpy.typing as npt
 from npu_rope.errors import bad_type, bad_value
 
 OP = "rope"  # the prefix of errors, the same as RopeParams'
-MOST_LANES = 65536  # the largest head size that is accepted, because the file may be damaged
+MAX_HEAD_SIZE = 65536  # the largest head size that is accepted, because the file may be damaged
 
 # Models whose code reads rotary_dim. The other classes of transformers ignore it, though files may have it.
 WITH_ROTARY_DIM = ("codegen", "gptj", "minimax_m2")
@@ -143,8 +143,8 @@ class Config:
             size = hidden // heads
         if not is_count(size):
             raise bad_value(OP, "head_dim", "be a positive integer", repr(size))
-        if size > MOST_LANES:
-            raise bad_value(OP, "head_dim", f"be at most {MOST_LANES}", size)
+        if size > MAX_HEAD_SIZE:
+            raise bad_value(OP, "head_dim", f"be at most {MAX_HEAD_SIZE}", size)
         return int(size)
 
     def rope(self) -> RopeEntry:

@@ -132,7 +132,7 @@ def _of_gguf(file: Path, layer: int | None, n_ctx: int | None) -> ModelFile:
         arguments += [f"n_ctx={n_ctx}"] if n_ctx else []
         call = f"RopeParams.from_gguf({', '.join(arguments)})"
         context = gguf.count("context_length")
-        trained = gguf.trained or None
+        trained = gguf.trained_context or None
         ropes.append(Rope(layers, call, ModelRope.of(model), gguf.theta(number), context, trained, n_ctx))
     name = gguf.values["general.name"]
     title = f"{name}, {gguf.architecture}" if isinstance(name, str) else gguf.architecture
