@@ -58,18 +58,11 @@ ARCHITECTURES_WITHOUT_ROPE = frozenset(
 
 # Each period of this many layers has one that attends to all tokens: the last one, or the first one for
 # FIRST_OF_PERIOD_HAS_FULL_ATTENTION. The other layers attend to the latest tokens only, a sliding window.
-SLIDING_WINDOW_PERIODS = {
-    **{"gemma2": 2, "gemma3": 6, "gemma-embedding": 6, "gemma3n": 5, "gemma4": 6, "gpt-oss": 2},
-    "cohere2": 4,
-    "cohere2moe": 4,
-    "llama4": 4,
-    "olmo2": 4,
-    "exaone4": 4,
-    "exaone-moe": 4,
-    "smallthinker": 4,
-    "afmoe": 4,
-    "modern-bert": 3,
-}
+ATTENTION_PERIODS = {"gemma3": 6, "gemma-embedding": 6, "gemma3n": 5, "gemma4": 6, "modern-bert": 3}
+ATTENTION_PERIODS |= dict.fromkeys(("gemma2", "gpt-oss"), 2)
+ATTENTION_PERIODS |= dict.fromkeys(
+    ("cohere2", "cohere2moe", "llama4", "olmo2", "exaone4", "exaone-moe", "smallthinker", "afmoe"), 4
+)
 FIRST_OF_PERIOD_HAS_FULL_ATTENTION = frozenset({"cohere2moe", "modern-bert", "smallthinker"})
 # These have sliding windows even if the file lacks attention.sliding_window.
 ALWAYS_HAS_SLIDING_WINDOWS = frozenset({"cohere2", "cohere2moe", "exaone-moe"})
@@ -251,9 +244,7 @@ class GgufFile:
         pattern = self.value("attention.sliding_window_pattern")
         if isinstance(pattern, list):
             return bool(self._layer_entry("attention.sliding_window_pattern", layer))
-        period = self.count("attention.sliding_window_pattern") or SLIDING_WINDOW_PERIODS.get(
-            self.architecture
-        )
+        period = self.count("attention.sliding_window_pattern") or ATTENTION_PERIODS.get(self.architecture)
         if period is None:
             return False
         if self.architecture in FIRST_OF_PERIOD_HAS_FULL_ATTENTION:
@@ -293,7 +284,7 @@ class GgufFile:
 
     def _checked_layer(self, layer: int | None) -> int | None:
         """Return the layer if it rotates. For None, return a layer that rotates, preferably one without a
-        window, or None if all layers rotate."""
+        sliding window; or None if all layers rotate."""
         layers = range(self.layers or 0)
         if layer is not None:
             if layers and layer not in layers:
@@ -345,11 +336,8 @@ class GgufFile:
             shape["sections"] = self.sections()
         factors = self._factors(width // 2, n_ctx)
         theta = self._theta(has_sliding_window)
-        if (
-            has_sliding_window
-            and self._has_own_theta()
-            and self.architecture not in SLIDING_LAYERS_ALWAYS_SCALED
-        ):
+        always_scaled = self.architecture in SLIDING_LAYERS_ALWAYS_SCALED
+        if has_sliding_window and self._has_own_theta() and not always_scaled:
             return FileRope(RopeAttributes(**shape, freq_base=theta))
         base = theta * self._alpha_factor(width)
         if has_sliding_window and self.architecture in SLIDING_LAYERS_NEVER_SCALED:
