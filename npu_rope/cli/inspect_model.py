@@ -112,7 +112,7 @@ def _of_config(file: Path, layer_type: str | None, n_ctx: int | None) -> ModelFi
                 RopeParams.from_hf(config, name, n_ctx),
                 info.theta,
                 info.context,
-                info.trained,
+                info.trained_context,
                 n_ctx,
             )
         )
