@@ -295,9 +295,9 @@ def available() -> list[str]:
     return [name for name, b in BACKENDS.items() if not b.same_as and b.missing() is None]
 
 
-def packed(op: str, a: object) -> bytes:
+def packed(op: str, attributes: object) -> bytes:
     """Return a call's attributes as the bytes of the uint8 tensor that the operator's packed schema takes."""
-    return native.packed(op, a)
+    return native.packed(op, attributes)
 
 
 def packed_call(params: RopeParams, forward: bool, angle: Angle, *, op: str = "rope") -> bytes:

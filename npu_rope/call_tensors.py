@@ -74,11 +74,13 @@ class CallTensors(Generic[T]):
         named = {**self.xs, **self.other_inputs}
         return {"grad": named.pop("grad"), **named} if "grad" in named else named
 
-    def map(self, see: Callable[[T], U]) -> CallTensors[U]:
-        """Return the call with ``see`` applied to each tensor."""
-        xs, other_inputs, outs = (
-            {name: see(t) for name, t in named.items()} for named in (self.xs, self.other_inputs, self.outs)
-        )
+    def map(self, convert: Callable[[T], U]) -> CallTensors[U]:
+        """Return the call with ``convert`` applied to each tensor."""
+
+        def converted(tensors: Mapping[str, T]) -> dict[str, U]:
+            return {name: convert(tensor) for name, tensor in tensors.items()}
+
+        xs, other_inputs, outs = map(converted, (self.xs, self.other_inputs, self.outs))
         return CallTensors(self.op, xs, other_inputs, outs, self.in_place)
 
     def differentiable(self) -> dict[str, T]:
@@ -90,7 +92,7 @@ class CallTensors(Generic[T]):
 
 def given(**tensors: Any) -> dict[str, Any]:
     """Return the tensors that are not None."""
-    return {name: t for name, t in tensors.items() if t is not None}
+    return {name: tensor for name, tensor in tensors.items() if tensor is not None}
 
 
 def named_outs(names: tuple[str, str], out: tuple[T, T] | None) -> dict[str, T]:

@@ -65,7 +65,8 @@ class GgufHeader:
             kinds.BOOL: "?",
         }
         # The block of a tensor type: elements and bytes.
-        self._tensor_types = {int(t): (t, *block) for t, block in gguf.GGML_QUANT_SIZES.items()}
+        block_sizes = gguf.GGML_QUANT_SIZES
+        self._tensor_types = {int(kind): (kind, *sizes) for kind, sizes in block_sizes.items()}
         self._float32 = gguf.GGMLQuantizationType.F32
 
         self._file = _Cursor(stream)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from npu_rope.errors import bad_type, bad_value
 from npu_rope.gguf_header import GgufHeader
-from npu_rope.hf_config import MOST_LANES
+from npu_rope.hf_config import MAX_HEAD_SIZE
 from npu_rope.rope_attributes import FileRope, RopeAttributes, RopeMode
 
 OP = "rope"
@@ -26,7 +26,7 @@ OP = "rope"
 # A file does not record its mode. It may differ from the mode of the same model in transformers: a converter
 # permutes the rows of Llama's queries and keys, so that halves there are neighbours here.
 
-NORMAL = frozenset(
+NORMAL_ARCHITECTURES = frozenset(
     """
     llama llama4 deci baichuan internlm2 minicpm xverse command-r cohere2 cohere2moe olmo
     arctic deepseek deepseek2 deepseek2-ocr deepseek32 deepseek4 plm chatglm granite granitemoe
@@ -34,7 +34,7 @@ NORMAL = frozenset(
     llama-embed maincoder glm-dsa eagle3 nanbeige llada
     """.split()  # noqa: SIM905
 )
-NEOX = frozenset(
+NEOX_ARCHITECTURES = frozenset(
     """
     falcon falcon-h1 grok dbrx jina-bert-v3 modern-bert nomic-bert nomic-bert-moe eurobert
     stablelm bitnet qwen qwen2 dream qwen2moe qwen3 qwen3moe llada-moe rnd1 olmo2 olmoe phi2 phi3
@@ -44,60 +44,55 @@ NEOX = frozenset(
     pangu-embedded afmoe qwen3next mimo2 step35
     """.split()  # noqa: SIM905
 )
-MROPE = frozenset({"qwen2vl", "paddleocr"})
-IMROPE = frozenset({"qwen3vl", "qwen3vlmoe", "qwen35", "qwen35moe", "qwen3tts"})
-# MROPE if the file has sections, else this mode.
-PERHAPS_MROPE = {"glm4": RopeMode.NORMAL, "glm4moe": RopeMode.NEOX, "hunyuan_vl": RopeMode.NEOX}
+MROPE_ARCHITECTURES = frozenset({"qwen2vl", "paddleocr"})
+IMROPE_ARCHITECTURES = frozenset({"qwen3vl", "qwen3vlmoe", "qwen35", "qwen35moe", "qwen3tts"})
+# The mode is mrope if the file has sections, else this one.
+MODE_WITHOUT_SECTIONS = {"glm4": RopeMode.NORMAL, "glm4moe": RopeMode.NEOX, "hunyuan_vl": RopeMode.NEOX}
 # Architectures without rope. llama.cpp has a mode for bert and starcoder but does not rotate their heads.
-NO_ROPE = frozenset(
+ARCHITECTURES_WITHOUT_ROPE = frozenset(
     """
     bert starcoder clip gpt2 gptj mpt refact bloom mamba mamba2 jamba jina-bert-v2 t5 t5encoder jais rwkv6
     rwkv6qwen2 rwkv7 arwkv7 wavtokenizer-dec nemotron_h nemotron_h_moe kimi-linear
     """.split()  # noqa: SIM905
 )
 
-# In each group of this many layers, one attends to all tokens: the last or (FIRST_IS_DENSE) the first. The
-# others attend to a window.
-WINDOW_PERIODS = {"gemma2": 2, "gemma3": 6, "gemma-embedding": 6, "gemma3n": 5, "gemma4": 6, "gpt-oss": 2}
-WINDOW_PERIODS |= {
-    "cohere2": 4,
-    "cohere2moe": 4,
-    "llama4": 4,
-    "olmo2": 4,
-    "exaone4": 4,
-    "exaone-moe": 4,
-    "smallthinker": 4,
-    "afmoe": 4,
-    "modern-bert": 3,
-}
-FIRST_IS_DENSE = frozenset({"cohere2moe", "modern-bert", "smallthinker"})
-HAS_WINDOWS = frozenset({"cohere2", "cohere2moe", "exaone-moe"})  # with or without the key in the file
+# Each period of this many layers has one that attends to all tokens: the last one, or the first one for
+# FIRST_OF_PERIOD_HAS_FULL_ATTENTION. The other layers attend to the latest tokens only, a sliding window.
+ATTENTION_PERIODS = {"gemma3": 6, "gemma-embedding": 6, "gemma3n": 5, "gemma4": 6, "modern-bert": 3}
+ATTENTION_PERIODS |= dict.fromkeys(("gemma2", "gpt-oss"), 2)
+ATTENTION_PERIODS |= dict.fromkeys(
+    ("cohere2", "cohere2moe", "llama4", "olmo2", "exaone4", "exaone-moe", "smallthinker", "afmoe"), 4
+)
+FIRST_OF_PERIOD_HAS_FULL_ATTENTION = frozenset({"cohere2moe", "modern-bert", "smallthinker"})
+# These have sliding windows even if the file lacks attention.sliding_window.
+ALWAYS_HAS_SLIDING_WINDOWS = frozenset({"cohere2", "cohere2moe", "exaone-moe"})
 
 # llama.cpp's graphs (src/models) have layers that do not rotate. In these architectures, only layers with a
-# window rotate:
-ROTATED_IN_WINDOWS = HAS_WINDOWS | {"exaone4"}
-# The layer of this number modulo four does not rotate:
-UNROTATED_LAYER_OF_FOUR = {"smallthinker": 0, "llama4": 3, "smollm3": 3, "afmoe": 3}
-# All layers but every n-th are recurrent and have no heads:
-RECURRENT_BETWEEN = frozenset({"qwen3next", "qwen35", "qwen35moe"})
+# sliding window rotate:
+ONLY_SLIDING_LAYERS_ROTATE = ALWAYS_HAS_SLIDING_WINDOWS | {"exaone4"}
+# A layer does not rotate if its number modulo four is this:
+UNROTATED_LAYER_MODULO_4 = {"smallthinker": 0, "llama4": 3, "smollm3": 3, "afmoe": 3}
+# Only every n-th layer has heads (n: full_attention_interval); the others are recurrent:
+HAS_RECURRENT_LAYERS = frozenset({"qwen3next", "qwen35", "qwen35moe"})
 # No layer rotates if this key is false:
-ROPE_SWITCH = "rope.scaling.finetuned"
-HAS_ROPE_SWITCH = frozenset({"granite", "granitemoe", "granitehybrid"})
-MOST_LAYERS = 1 << 12
+ROPE_ENABLED_KEY = "rope.scaling.finetuned"
+HAS_ROPE_ENABLED_KEY = frozenset({"granite", "granitemoe", "granitehybrid"})
+MAX_LAYERS = 1 << 12
 
-# theta of the layers with a window if the file has none for them; these layers are not scaled.
-WINDOW_THETA = dict.fromkeys(("gemma3", "gemma3n", "gemma-embedding", "gemma4", "modern-bert"), 10000.0)
-# Architectures whose layers with a window are not scaled, although they have the other layers' theta; and
-# architectures whose layers with a window are scaled, even if they have their own theta.
-PLAIN_IN_WINDOWS = frozenset({"olmo2"})
-SCALED_IN_WINDOWS = frozenset({"cohere2moe", "gpt-oss"})
-STRETCHED_BY_ALPHA = frozenset({"hunyuan-dense", "hunyuan_vl"})
-# For these architectures the converter writes a tenth of yarn_log_multiplier.
-WRITES_TENTH_OF_MULTIPLIER = frozenset({"deepseek2", "deepseek2-ocr", "deepseek32", "glm-dsa", "mistral4"})
+# theta of the layers with a sliding window if the file has none for them; these layers are not scaled.
+SLIDING_THETA = dict.fromkeys(("gemma3", "gemma3n", "gemma-embedding", "gemma4", "modern-bert"), 10000.0)
+# The layers with a sliding window are not scaled, although they have the theta of the other layers:
+SLIDING_LAYERS_NEVER_SCALED = frozenset({"olmo2"})
+# The layers with a sliding window are scaled, even if they have their own theta:
+SLIDING_LAYERS_ALWAYS_SCALED = frozenset({"cohere2moe", "gpt-oss"})
+# theta is multiplied by a power of rope.scaling.alpha:
+SCALES_THETA_BY_ALPHA = frozenset({"hunyuan-dense", "hunyuan_vl"})
+# The converter writes a tenth of yarn_log_multiplier:
+HAS_TENTH_OF_LOG_MULTIPLIER = frozenset({"deepseek2", "deepseek2-ocr", "deepseek32", "glm-dsa", "mistral4"})
 
-# The keys that are read from a file. In the file, KEYS have the architecture's name as their prefix.
-GENERAL = ("general.architecture", "general.name")
-KEYS = """
+# The keys that are read from a file. There the architecture's name precedes each of ARCHITECTURE_KEYS.
+GENERAL_KEYS = ("general.architecture", "general.name")
+ARCHITECTURE_KEYS = """
     block_count context_length embedding_length full_attention_interval leading_dense_block_count
     nextn_predict_layers attention.head_count attention.head_count_kv attention.key_length
     attention.key_length_swa attention.recurrent_layers attention.sliding_window
@@ -107,7 +102,8 @@ KEYS = """
     rope.scaling.yarn_attn_factor rope.scaling.yarn_beta_fast rope.scaling.yarn_beta_slow
     rope.scaling.yarn_ext_factor rope.scaling.yarn_log_multiplier
 """.split()  # noqa: SIM905
-FACTORS, LONG, SHORT = "rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight"
+FACTORS_TENSOR = "rope_freqs.weight"
+LONG_FACTORS_TENSOR, SHORT_FACTORS_TENSOR = "rope_factors_long.weight", "rope_factors_short.weight"
 
 
 def from_gguf(path: str | PathLike[str], layer: int | None = None, n_ctx: int | None = None) -> FileRope:
@@ -128,14 +124,14 @@ class GgufFile:
             raise bad_type(OP, "path", "be a file's name", type(path).__name__)
         self.path = Path(fspath(path))
         self.values, self.tensors = _read(self.path)
-        self.architecture = str(self._required("general.architecture", str))
+        self.architecture = str(self._required_value("general.architecture", str))
         if not self.architecture.isprintable():
             got = repr(self.architecture)
             raise bad_value(OP, "general.architecture", f"be a name in {self.path}", got)
 
-    # ---- its values
+    # ---- values
 
-    def _required(self, key: str, kind: type) -> Any:
+    def _required_value(self, key: str, kind: type) -> Any:
         value = self.values[key]
         if not isinstance(value, kind):
             got = "none" if value is None else repr(value)
@@ -143,7 +139,7 @@ class GgufFile:
         return value
 
     def value(self, key: str) -> Any:
-        """Return the value of one of KEYS; None if the file does not have it."""
+        """Return the value of one of ARCHITECTURE_KEYS; None if the file does not have it."""
         return self.values[f"{self.architecture}.{key}"]
 
     def number(self, key: str, default: float) -> float:
@@ -157,10 +153,13 @@ class GgufFile:
         return float(value)
 
     def count(self, key: str, layer: int | None = None) -> int | None:
-        """Return a positive integer or None. From a list, return the layer's entry or else the largest."""
+        """Return a positive integer, or None if it is missing.
+
+        From a list, return the layer's entry, or the largest one if the layer is None.
+        """
         value = self.value(key)
         if isinstance(value, list) and value:
-            value = max(value) if layer is None else self._of_layer(key, layer)
+            value = max(value) if layer is None else self._layer_entry(key, layer)
         if value is None:
             return None
         if isinstance(value, bool) or not isinstance(value, int) or value <= 0:
@@ -168,7 +167,7 @@ class GgufFile:
             raise bad_value(OP, key_in_file, f"be a positive integer in {self.path}", repr(value))
         return value
 
-    # ---- its rope
+    # ---- mode and sections
 
     def mode(self) -> RopeMode:
         """Return the mode, which selects the pairs.
@@ -177,17 +176,17 @@ class GgufFile:
             ValueError: the architecture does not rotate, or its pairs are not known.
         """
         name = self.architecture
-        if name in PERHAPS_MROPE:
-            return RopeMode.MROPE if any(self.sections()) else PERHAPS_MROPE[name]
+        if name in MODE_WITHOUT_SECTIONS:
+            return RopeMode.MROPE if any(self.sections()) else MODE_WITHOUT_SECTIONS[name]
         for names, mode in (
-            (NORMAL, RopeMode.NORMAL),
-            (NEOX, RopeMode.NEOX),
-            (MROPE, RopeMode.MROPE),
-            (IMROPE, RopeMode.IMROPE),
+            (NORMAL_ARCHITECTURES, RopeMode.NORMAL),
+            (NEOX_ARCHITECTURES, RopeMode.NEOX),
+            (MROPE_ARCHITECTURES, RopeMode.MROPE),
+            (IMROPE_ARCHITECTURES, RopeMode.IMROPE),
         ):
             if name in names:
                 return mode
-        if name in NO_ROPE:
+        if name in ARCHITECTURES_WITHOUT_ROPE:
             raise bad_value(OP, "general.architecture", "be one with rope", name)
         raise bad_value(
             OP,
@@ -205,10 +204,10 @@ class GgufFile:
             return (0, 0, 0, 0)
         if not (isinstance(value, list) and len(value) <= 4 and all(isinstance(n, int) for n in value)):
             raise bad_value(OP, "rope.dimension_sections", "be up to four integers", repr(value))
-        a, b, c, d = [*value, 0, 0, 0, 0][:4]
-        return (a, b, c, d)
+        attributes, b, c, d = [*value, 0, 0, 0, 0][:4]
+        return (attributes, b, c, d)
 
-    def _of_layer(self, key: str, layer: int) -> Any:
+    def _layer_entry(self, key: str, layer: int) -> Any:
         """Return the layer's entry of a list."""
         values = self.value(key)
         if layer >= len(values):
@@ -216,74 +215,76 @@ class GgufFile:
             raise bad_value(OP, key_in_file, f"have a value for layer {layer}", f"{len(values)} of them")
         return values[layer]
 
-    # ---- its layers
+    # ---- layers
 
     @property
     def layers(self) -> int | None:
         """The number of layers; None if the file does not have it."""
         layers = self.count("block_count")
-        if layers is not None and layers > MOST_LAYERS:
-            raise bad_value(OP, "block_count", f"be at most {MOST_LAYERS} in {self.path}", layers)
+        if layers is not None and layers > MAX_LAYERS:
+            raise bad_value(OP, "block_count", f"be at most {MAX_LAYERS} in {self.path}", layers)
         return layers
 
-    def _trunk(self) -> int | None:
-        """Return the number of layers without those that predict further tokens."""
+    def _main_layers(self) -> int | None:
+        """Return the number of layers, except those that predict further tokens; None if unknown."""
         return None if self.layers is None else self.layers - int(self.number("nextn_predict_layers", 0))
 
-    def _has_windows(self) -> bool:
-        name, window = self.architecture, self.value("attention.sliding_window")
+    def _has_sliding_windows(self) -> bool:
+        name, window_tokens = self.architecture, self.value("attention.sliding_window")
         if name == "exaone4":
-            return self._trunk() == 64  # the model of 32 billion parameters
-        return name in HAS_WINDOWS or window not in (None, 0) or (name == "llama4" and window is None)
+            return self._main_layers() == 64  # the model of 32 billion parameters
+        if name in ALWAYS_HAS_SLIDING_WINDOWS or (name == "llama4" and window_tokens is None):
+            return True
+        return window_tokens not in (None, 0)
 
     def attends_to_window(self, layer: int | None) -> bool:
-        """Return whether the layer attends only to a window of the tokens. A layer of None attends to all."""
-        if layer is None or not self._has_windows():
+        """Return whether the layer attends to a sliding window of the tokens only; False for None."""
+        if layer is None or not self._has_sliding_windows():
             return False
         pattern = self.value("attention.sliding_window_pattern")
         if isinstance(pattern, list):
-            return bool(self._of_layer("attention.sliding_window_pattern", layer))
-        period = self.count("attention.sliding_window_pattern") or WINDOW_PERIODS.get(self.architecture)
+            return bool(self._layer_entry("attention.sliding_window_pattern", layer))
+        period = self.count("attention.sliding_window_pattern") or ATTENTION_PERIODS.get(self.architecture)
         if period is None:
             return False
-        if self.architecture in FIRST_IS_DENSE:
+        if self.architecture in FIRST_OF_PERIOD_HAS_FULL_ATTENTION:
             return layer % period != 0
         return layer % period < period - 1
 
     def rotates(self, layer: int) -> bool:
         """Return whether the layer has heads and llama.cpp rotates them."""
         name, layers = self.architecture, self.layers
-        if name in HAS_ROPE_SWITCH and self.value(ROPE_SWITCH) is False:
+        if name in HAS_ROPE_ENABLED_KEY and self.value(ROPE_ENABLED_KEY) is False:
             return False
         if name == "baichuan" and layers not in (None, 32):  # the model of 13 billion parameters
             return False
-        if not self._attends(layer):
+        if not self._has_heads(layer):
             return False
-        if name in ROTATED_IN_WINDOWS and self._has_windows():
+        if name in ONLY_SLIDING_LAYERS_ROTATE and self._has_sliding_windows():
             leading = self.number("leading_dense_block_count", 0) if name == "cohere2moe" else 0
             return layer < leading or self.attends_to_window(layer)
-        if name == "llama4" and not self._has_windows():
+        if name == "llama4" and not self._has_sliding_windows():
             return layers is None or (layer + 1) % layers != 0
-        if name == "smallthinker" and (layers == 4 or not self._has_windows()):
+        if name == "smallthinker" and (layers == 4 or not self._has_sliding_windows()):
             return True
-        return layer % 4 != UNROTATED_LAYER_OF_FOUR.get(name)
+        return layer % 4 != UNROTATED_LAYER_MODULO_4.get(name)
 
-    def _attends(self, layer: int) -> bool:
-        """Return whether the layer has heads. Others are recurrent, convolve, or return their input."""
+    def _has_heads(self, layer: int) -> bool:
+        """Return whether the layer has heads. Other layers are recurrent, convolve, or do nothing."""
         for key in ("attention.head_count", "attention.head_count_kv"):
             heads = self.value(key)
-            if isinstance(heads, list) and heads and self._of_layer(key, layer) == 0:
+            if isinstance(heads, list) and heads and self._layer_entry(key, layer) == 0:
                 return False
-        if self.architecture not in RECURRENT_BETWEEN:
+        if self.architecture not in HAS_RECURRENT_LAYERS:
             return True
         if isinstance(self.value("attention.recurrent_layers"), list):
-            return not self._of_layer("attention.recurrent_layers", layer)
-        trunk, interval = self._trunk(), self.count("full_attention_interval") or 4
-        return (trunk is not None and layer >= trunk) or (layer + 1) % interval == 0
+            return not self._layer_entry("attention.recurrent_layers", layer)
+        main_layers, interval = self._main_layers(), self.count("full_attention_interval") or 4
+        return (main_layers is not None and layer >= main_layers) or (layer + 1) % interval == 0
 
-    def _rotating_layer(self, layer: int | None) -> int | None:
+    def _checked_layer(self, layer: int | None) -> int | None:
         """Return the layer if it rotates. For None, return a layer that rotates, preferably one without a
-        window, or None if all layers rotate."""
+        sliding window; or None if all layers rotate."""
         layers = range(self.layers or 0)
         if layer is not None:
             if layers and layer not in layers:
@@ -296,13 +297,13 @@ class GgufFile:
             return None
         if not rotating:
             raise bad_value(OP, f"{self.path}", "have a layer whose heads rotate", "none")
-        return min(rotating, key=self.attends_to_window)
+        return min(rotating, key=self.attends_to_window)  # False sorts first
 
-    # ---- its parameters
+    # ---- parameters
 
-    def width(self, window: bool, layer: int | None) -> int:
-        """Return the number of dimensions of a head that rotate."""
-        suffix = "_swa" if window else ""
+    def width(self, has_sliding_window: bool, layer: int | None) -> int:
+        """Return n_dims, the number of dimensions of a head that rotate."""
+        suffix = "_swa" if has_sliding_window else ""
         for key in (f"rope.dimension_count{suffix}", f"attention.key_length{suffix}", "rope.dimension_count"):
             if (found := self.count(key, layer)) is not None:
                 return found
@@ -319,45 +320,47 @@ class GgufFile:
         return embedding // heads
 
     @property
-    def trained(self) -> int:
+    def trained_context(self) -> int:
         """The context length before scaling; 0 if the file does not have it."""
         return self.count("rope.scaling.original_context_length") or self.count("context_length") or 0
 
     def rope(self, layer: int | None, n_ctx: int | None) -> FileRope:
         """Return the parameters of a layer for a session of ``n_ctx`` tokens."""
-        mode, layer = self.mode(), self._rotating_layer(layer)
-        window = self.attends_to_window(layer)
-        width = self.width(window, layer)
-        if width > MOST_LANES:
-            raise bad_value(OP, f"{self.path}", f"have heads of at most {MOST_LANES} lanes", width)
-        shape: dict[str, Any] = {"n_dims": width, "mode": mode, "n_ctx_orig": self.trained}
+        mode, layer = self.mode(), self._checked_layer(layer)
+        has_sliding_window = self.attends_to_window(layer)
+        width = self.width(has_sliding_window, layer)
+        if width > MAX_HEAD_SIZE:
+            raise bad_value(OP, f"{self.path}", f"have heads of at most {MAX_HEAD_SIZE} lanes", width)
+        shape: dict[str, Any] = {"n_dims": width, "mode": mode, "n_ctx_orig": self.trained_context}
         if mode.has_sections:
             shape["sections"] = self.sections()
         factors = self._factors(width // 2, n_ctx)
-        theta = self._theta(window)
-        if window and self._own_theta() and self.architecture not in SCALED_IN_WINDOWS:
+        theta = self._theta(has_sliding_window)
+        always_scaled = self.architecture in SLIDING_LAYERS_ALWAYS_SCALED
+        if has_sliding_window and self._has_own_theta() and not always_scaled:
             return FileRope(RopeAttributes(**shape, freq_base=theta))
-        base = theta * self._stretch(width)
-        if window and self.architecture in PLAIN_IN_WINDOWS:
+        base = theta * self._alpha_factor(width)
+        if has_sliding_window and self.architecture in SLIDING_LAYERS_NEVER_SCALED:
             return FileRope(RopeAttributes(**shape, freq_base=base))
         return FileRope(RopeAttributes(**shape, freq_base=base, **self._scaling()), factors)
 
     def theta(self, layer: int | None) -> float:
-        """Return the layer's theta from the file. A converter may have scaled it, which is not recorded."""
-        return self._theta(self.attends_to_window(self._rotating_layer(layer)))
+        """Return the layer's theta from the file. The file does not record whether a converter scaled it."""
+        return self._theta(self.attends_to_window(self._checked_layer(layer)))
 
-    def _own_theta(self) -> bool:
-        """Return whether layers with a window have their own theta."""
-        return self.value("rope.freq_base_swa") is not None or self.architecture in WINDOW_THETA
+    def _has_own_theta(self) -> bool:
+        """Return whether layers with a sliding window have their own theta."""
+        return self.value("rope.freq_base_swa") is not None or self.architecture in SLIDING_THETA
 
-    def _theta(self, window: bool) -> float:
-        if window and self._own_theta():
-            return self.number("rope.freq_base_swa", WINDOW_THETA.get(self.architecture, 10000.0))
+    def _theta(self, has_sliding_window: bool) -> float:
+        if has_sliding_window and self._has_own_theta():
+            return self.number("rope.freq_base_swa", SLIDING_THETA.get(self.architecture, 10000.0))
         return self.number("rope.freq_base", 10000.0)
 
-    def _stretch(self, width: int) -> float:
+    def _alpha_factor(self, width: int) -> float:
+        """Return the factor by which alpha multiplies theta."""
         alpha = self.number("rope.scaling.alpha", 0.0)
-        if alpha <= 0 or self.architecture not in STRETCHED_BY_ALPHA or width <= 2:
+        if alpha <= 0 or self.architecture not in SCALES_THETA_BY_ALPHA or width <= 2:
             return 1.0
         with np.errstate(over="ignore"):  # RopeParams rejects inf
             return float(np.float64(alpha) ** (width / (width - 2)))
@@ -370,41 +373,43 @@ class GgufFile:
         factor = self.number("rope.scaling.factor", self.number("rope.scale_linear", 0.0))
         if factor < 0:
             raise bad_value(OP, "rope.scaling.factor", "not be negative", f"{factor:g}")
-        scale = 1.0 if factor == 0 or kind == "none" else 1 / factor
-        extrapolated = self.number("rope.scaling.yarn_ext_factor", -1.0)
-        if extrapolated < 0:
-            extrapolated = 1.0 if kind == "yarn" else 0.0
-        attention = self.number("rope.scaling.yarn_attn_factor", 1.0)
-        if extrapolated != 0:  # YaRN ignores yarn_attn_factor
-            attention = self._yarn_attention(1 / scale)
+        freq_scale = 1.0 if factor == 0 or kind == "none" else 1 / factor
+        ext_factor = self.number("rope.scaling.yarn_ext_factor", -1.0)
+        if ext_factor < 0:
+            ext_factor = 1.0 if kind == "yarn" else 0.0
+        attn_factor = self.number("rope.scaling.yarn_attn_factor", 1.0)
+        if ext_factor != 0:  # YaRN ignores yarn_attn_factor
+            attn_factor = self._yarn_attention(1 / freq_scale)
         return {
-            "freq_scale": scale,
-            "ext_factor": extrapolated,
-            "attn_factor": attention * self.number("rope.scaling.attn_factor", 1.0),
+            "freq_scale": freq_scale,
+            "ext_factor": ext_factor,
+            "attn_factor": attn_factor * self.number("rope.scaling.attn_factor", 1.0),
             "beta_fast": self.number("rope.scaling.yarn_beta_fast", 32.0),
             "beta_slow": self.number("rope.scaling.yarn_beta_slow", 1.0),
         }
 
     def _yarn_attention(self, factor: float) -> float:
-        """Return the attention factor, divided by the one that ggml applies in addition."""
+        """Return the attention factor of YaRN, divided by the one that ggml applies in addition."""
 
-        def mscale(by: float) -> float:
-            return 1.0 if factor <= 1 else 0.1 * by * math.log(factor) + 1.0
+        def mscale(multiplier: float) -> float:
+            return 1.0 if factor <= 1 else 0.1 * multiplier * math.log(factor) + 1.0
 
-        log = self.number("rope.scaling.yarn_log_multiplier", 0.0)
-        if self.architecture in WRITES_TENTH_OF_MULTIPLIER:
-            log = float(np.float32(log) / np.float32(0.1))
-        attention = mscale(1.0)
-        if log != 0:
-            attention = mscale(log if self.architecture == "deepseek2" else 1.0) / mscale(log)
-        return attention / (1 + 0.1 * math.log(factor))
+        log_multiplier = self.number("rope.scaling.yarn_log_multiplier", 0.0)
+        if self.architecture in HAS_TENTH_OF_LOG_MULTIPLIER:
+            log_multiplier = float(np.float32(log_multiplier) / np.float32(0.1))
+        attn_factor = mscale(1.0)
+        if log_multiplier != 0:
+            numerator = log_multiplier if self.architecture == "deepseek2" else 1.0
+            attn_factor = mscale(numerator) / mscale(log_multiplier)
+        return attn_factor / (1 + 0.1 * math.log(factor))
 
     def _factors(self, pairs: int, n_ctx: int | None) -> npt.NDArray[np.float32] | None:
         """Return rope_freqs, or the long or the short factors, depending on the length of the session."""
-        name = FACTORS
-        if FACTORS not in self.tensors and (LONG in self.tensors or SHORT in self.tensors):
+        name = FACTORS_TENSOR
+        has_long_or_short = LONG_FACTORS_TENSOR in self.tensors or SHORT_FACTORS_TENSOR in self.tensors
+        if FACTORS_TENSOR not in self.tensors and has_long_or_short:
             session = n_ctx or self.count("context_length") or 0
-            name = LONG if session > self.trained else SHORT
+            name = LONG_FACTORS_TENSOR if session > self.trained_context else SHORT_FACTORS_TENSOR
             if name not in self.tensors:
                 raise bad_value(OP, f"{self.path}", f"have {name} for a context of {session}", "none")
         factors = self.tensors.get(name)
@@ -422,16 +427,17 @@ class GgufFile:
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, npt.NDArray[np.float32]]]:
-    """Return the values of GENERAL and KEYS by their full names, and the tensors of factors."""
+    """Return the values of GENERAL_KEYS and ARCHITECTURE_KEYS by their full names, and the factors."""
     try:
         if not path.is_file():
             raise ValueError("it is no file" if path.exists() else "there is none")
         with path.open("rb") as stream:
             header = GgufHeader(stream)
             architecture = header.value("general.architecture")
-            keys = [*GENERAL, *(f"{architecture}.{key}" for key in KEYS)]
+            keys = [*GENERAL_KEYS, *(f"{architecture}.{key}" for key in ARCHITECTURE_KEYS)]
             values = {key: header.value(key) for key in keys}
-            tensors = {name: t for name in (FACTORS, LONG, SHORT) if (t := header.floats(name)) is not None}
+            names = (FACTORS_TENSOR, LONG_FACTORS_TENSOR, SHORT_FACTORS_TENSOR)
+            tensors = {name: tensor for name in names if (tensor := header.floats(name)) is not None}
     except ImportError:
         text = "gguf must be installed to read a GGUF file but it is not.\nInstall it with: pip install gguf"
         raise ImportError(f"[{OP}] {text}") from None

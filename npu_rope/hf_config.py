@@ -16,16 +16,17 @@ import numpy.typing as npt
 from npu_rope.errors import bad_type, bad_value
 
 OP = "rope"  # the prefix of errors, the same as RopeParams'
-MOST_LANES = 65536  # the largest head size that is accepted, because the file may be damaged
+MAX_HEAD_SIZE = 65536  # the largest head size that is accepted, because the file may be damaged
 
 # Models whose code reads rotary_dim. The other classes of transformers ignore it, though files may have it.
-WITH_ROTARY_DIM = ("codegen", "gptj", "minimax_m2")
+READS_ROTARY_DIM = ("codegen", "gptj", "minimax_m2")
 
 # A model with one of these keys has rope.
 ROPE_KEYS = ("rope_theta", "global_rope_theta", "rotary_emb_base", "rotary_pct", "rotary_dim")
 ROPE_TYPES = ("default", "linear", "dynamic", "yarn", "longrope", "llama3", "proportional")
-OLD_TYPES = {"su": "longrope", "mrope": "default", "ntk": "dynamic"}  # names in older files
-TEXT_CONFIGS = ("text_config", "thinker_config", "llm_config", "language_config", "decoder")
+OLD_ROPE_TYPES = {"su": "longrope", "mrope": "default", "ntk": "dynamic"}  # names in older files
+# The keys of the language model's part in a configuration that has several parts.
+TEXT_CONFIG_KEYS = ("text_config", "thinker_config", "llm_config", "language_config", "decoder")
 
 
 def config_of(config: Any, layer_type: str | None) -> Config:
@@ -47,14 +48,14 @@ def read_file(config: Any) -> Any:
     if path.exists() and not path.is_file():
         raise bad_value(OP, "config", "be a readable file", f"{path} (it is no file)")
     try:
-        read = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise bad_value(OP, "config", "be a readable file", f"{path} ({error.strerror})") from None
     except (ValueError, RecursionError) as error:
         raise bad_value(OP, "config", "be a JSON file", f"{path} ({error})") from None
-    if not isinstance(read, dict):
-        raise bad_value(OP, "config", "hold a JSON object", f"{path} with a {type(read).__name__}")
-    return read
+    if not isinstance(content, dict):
+        raise bad_value(OP, "config", "hold a JSON object", f"{path} with a {type(content).__name__}")
+    return content
 
 
 def as_transformers(config: Any) -> Any:
@@ -71,14 +72,14 @@ def as_transformers(config: Any) -> Any:
     try:
         return CONFIG_MAPPING[config["model_type"]].from_dict(copy.deepcopy(dict(config)))
     except Exception as error:
-        why = " ".join(str(error).split()) or type(error).__name__
-        raise bad_value(OP, "config", "be one that transformers can read", why.rstrip(".")) from None
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise bad_value(OP, "config", "be one that transformers can read", reason.rstrip(".")) from None
 
 
 def text_config(config: Any) -> Any:
     """Return the language model's part of a configuration that has several parts."""
     if isinstance(config, Mapping):
-        for name in TEXT_CONFIGS:
+        for name in TEXT_CONFIG_KEYS:
             if isinstance(config.get(name), Mapping):
                 return text_config(config[name])
         return config
@@ -91,20 +92,20 @@ def text_config(config: Any) -> Any:
 
 
 class Config:
-    """A configuration, for one type of layer."""
+    """A configuration object or dict, with its entries for one type of layer."""
 
     def __init__(self, config: Any, layer_type: str | None) -> None:
         self.config, self.layer_type = config, layer_type
-        self.layer_config = self._of_layer()
+        self.layer_config = self._find_layer_config()
 
-    def _of_layer(self) -> Any:
+    def _find_layer_config(self) -> Any:
         """Return the configuration that takes precedence for this type of layer."""
         is_dict = isinstance(self.config, Mapping)
-        by_layer = None if is_dict else getattr(self.config, "per_layer_config", None)
-        if self.layer_type is None or by_layer is None:
+        per_layer = None if is_dict else getattr(self.config, "per_layer_config", None)
+        if self.layer_type is None or per_layer is None:
             return self.config
         try:
-            return by_layer[self.layer_type]
+            return per_layer[self.layer_type]
         except (KeyError, ValueError, TypeError, IndexError):
             return self.config
 
@@ -129,10 +130,8 @@ class Config:
             if self.layer_type == "full_attention":
                 size = self.get("global_head_dim", size)
         if size is None:
-            hidden, heads = (
-                self.get("hidden_size", self.get("n_embd")),
-                self.get("num_attention_heads", self.get("n_head")),
-            )
+            hidden = self.get("hidden_size", self.get("n_embd"))
+            heads = self.get("num_attention_heads", self.get("n_head"))
             if not (is_count(hidden) and is_count(heads)):
                 raise bad_value(
                     OP,
@@ -143,8 +142,8 @@ class Config:
             size = hidden // heads
         if not is_count(size):
             raise bad_value(OP, "head_dim", "be a positive integer", repr(size))
-        if size > MOST_LANES:
-            raise bad_value(OP, "head_dim", f"be at most {MOST_LANES}", size)
+        if size > MAX_HEAD_SIZE:
+            raise bad_value(OP, "head_dim", f"be at most {MAX_HEAD_SIZE}", size)
         return int(size)
 
     def rope(self) -> RopeEntry:
@@ -174,8 +173,8 @@ class Config:
 
     def _require_rope(self, given: Mapping[str, Any]) -> None:
         """Require a key that indicates rope, and a layer type that the configuration has."""
-        named = isinstance(self.config, Mapping) and "rope_scaling" in self.config
-        if not given and not named and all(self.get(name) is None for name in ROPE_KEYS):
+        has_rope_scaling = isinstance(self.config, Mapping) and "rope_scaling" in self.config
+        if not given and not has_rope_scaling and all(self.get(name) is None for name in ROPE_KEYS):
             model = self.model_type or "none of these"
             raise bad_value(OP, "config", "have rope_parameters, or rope_theta,", model)
         known = self.get("layer_types") or ()
@@ -186,35 +185,39 @@ class Config:
     def _nested(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return the entries by type of layer; empty if all layers have the same entries."""
         labels = self.get("_rope_type_labels") or self.get("layer_types") or ()
-        found = {k: v for k, v in given.items() if isinstance(v, Mapping) or (v is None and k in labels)}
-        if found:
-            return found
-        # Configurations older than rope_parameters have a separate base for sliding-window layers.
-        local = self.get("rope_local_base_freq", self.get("local_rope_theta"))
-        if local is None or isinstance(self.get("rope_parameters"), Mapping):
+        by_layer_type = {
+            name: value
+            for name, value in given.items()
+            if isinstance(value, Mapping) or (value is None and name in labels)
+        }
+        if by_layer_type:
+            return by_layer_type
+        # Configurations older than rope_parameters have a separate theta for sliding-window layers.
+        sliding_theta = self.get("rope_local_base_freq", self.get("local_rope_theta"))
+        if sliding_theta is None or isinstance(self.get("rope_parameters"), Mapping):
             return {}
-        sliding = {"rope_type": "default", "rope_theta": local}
+        sliding = {"rope_type": "default", "rope_theta": sliding_theta}
         return {"sliding_attention": sliding, "full_attention": dict(given)}
 
     def _with_defaults(self, entries: dict[str, Any]) -> dict[str, Any]:
-        def first(*names: str) -> Any:
-            return next((v for name in names if (v := self.get(name)) is not None), None)
+        def first_present(*names: str) -> Any:
+            return next((value for name in names if (value := self.get(name)) is not None), None)
 
         entries = {name: value for name, value in entries.items() if value is not None}
         if "rope_theta" not in entries:
-            theta = first("rope_theta", "global_rope_theta", "rotary_emb_base", "default_theta")
+            theta = first_present("rope_theta", "global_rope_theta", "rotary_emb_base", "default_theta")
             entries["rope_theta"] = 10000.0 if theta is None else theta
         if "partial_rotary_factor" not in entries:
-            partial = first("partial_rotary_factor", "rotary_pct")
-            if partial is None and self._has_rotary_dim() and first("rotary_dim") is not None:
-                entries["rotary_dim"] = first("rotary_dim")
+            partial = first_present("partial_rotary_factor", "rotary_pct")
+            if partial is None and self._has_rotary_dim() and first_present("rotary_dim") is not None:
+                entries["rotary_dim"] = first_present("rotary_dim")
             entries["partial_rotary_factor"] = 1.0 if partial is None else partial
         return entries
 
     def _has_rotary_dim(self) -> bool:
         """Return whether the model's code reads rotary_dim. An unknown model is assumed to read it."""
         known = self.is_of_known_class() or self.model_type.startswith("minimax")
-        return not known or self.model_type in WITH_ROTARY_DIM
+        return not known or self.model_type in READS_ROTARY_DIM
 
     def is_of_known_class(self) -> bool:
         """Return whether the class is one of transformers, whose code ignores the keys of other models."""
@@ -235,16 +238,16 @@ def is_count(value: Any) -> bool:
 
 
 class RopeEntry:
-    """The entries of one rope, each checked when it is read."""
+    """The entries of one rope_parameters dict. Each entry is checked when it is read."""
 
     def __init__(self, entries: dict[str, Any], all_entries: Mapping[str, Any], nested: bool) -> None:
         self.entries, self.nested = entries, nested
-        # In a configuration with several ropes, truncate is next to them, not inside.
+        # If rope_parameters has a dict for each type of layer, truncate is beside these dicts.
         self.truncate = bool(all_entries.get("truncate", True))
-        kind = str(entries.get("rope_type", entries.get("type", "default")))
-        self.kind = OLD_TYPES.get(kind, kind)
-        if self.kind not in ROPE_TYPES:
-            raise bad_value(OP, "rope_type", f"be one of {', '.join(ROPE_TYPES)}", kind)
+        rope_type = str(entries.get("rope_type", entries.get("type", "default")))
+        self.rope_type = OLD_ROPE_TYPES.get(rope_type, rope_type)
+        if self.rope_type not in ROPE_TYPES:
+            raise bad_value(OP, "rope_type", f"be one of {', '.join(ROPE_TYPES)}", rope_type)
 
     def number(self, name: str, default: float | None = None) -> float:
         """Return a positive number; the entry is required if there is no default."""
@@ -253,7 +256,7 @@ class RopeEntry:
             raise bad_value(
                 OP,
                 "rope_parameters",
-                f"have {name} for rope_type {self.kind}",
+                f"have {name} for rope_type {self.rope_type}",
                 ", ".join(sorted(self.entries)),
             )
         if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
@@ -266,7 +269,7 @@ class RopeEntry:
         """Return a positive number for each pair."""
         value = self.entries.get(name)
         if value is None:
-            raise bad_value(OP, "rope_parameters", f"have {name} for rope_type {self.kind}", "none")
+            raise bad_value(OP, "rope_parameters", f"have {name} for rope_type {self.rope_type}", "none")
         try:
             factors = np.asarray(value, np.float32)
         except (TypeError, ValueError):

@@ -157,9 +157,9 @@ ENTRIES: dict[str, tuple[int, tuple[str, ...], int]] = {
 }
 
 
-def attribute_values(op: str, a: Any) -> list[Any]:
+def attribute_values(op: str, attributes: Any) -> list[Any]:
     """Return the attributes of an object as the C function takes them."""
-    given = [getattr(a, name) for name in ENTRIES[op][1]]
+    given = [getattr(attributes, name) for name in ENTRIES[op][1]]
     if given[0].__class__ is RopeParams:
         given[0], given[-1] = c_params(given[0]), ANGLE_POLICIES.index(given[-1])
     return given
@@ -172,9 +172,9 @@ def packed_type(op: str) -> type[C.Structure]:
     return type("PackedCall", (C.Structure,), {"_fields_": [(name, types[name]) for name in ENTRIES[op][1]]})
 
 
-def packed(op: str, a: Any) -> bytes:
+def packed(op: str, attributes: Any) -> bytes:
     """Return the attributes as the operator's packed schema reads them."""
-    return bytes(packed_type(op)(*attribute_values(op, a)))
+    return bytes(packed_type(op)(*attribute_values(op, attributes)))
 
 
 class CCall(C.Structure):
@@ -269,17 +269,17 @@ class Native:
         if status != 0:
             raise self.last_error().as_exception()
 
-    def call(self, op: str, inputs: Sequence[CTensor], a: Any, outputs: Sequence[CTensor]) -> None:
+    def call(self, op: str, inputs: Sequence[CTensor], attributes: Any, outputs: Sequence[CTensor]) -> None:
         """Call ``npu_rope_<op>``; a nonzero status is raised as ValueError, TypeError or RuntimeError.
 
         Args:
             op: a key of :data:`ENTRIES`.
             inputs: in the order of the function's arguments. The last ones, if optional, may be left out.
-            a: the object whose attributes have the names in :data:`ENTRIES`.
+            attributes: an object with attributes of the names in :data:`ENTRIES`.
             outputs: in the order of the function's arguments.
         """
         absent = [None] * (ENTRIES[op][0] - len(inputs))
-        self._entries[op](*inputs, *absent, *attribute_values(op, a), *outputs)
+        self._entries[op](*inputs, *absent, *attribute_values(op, attributes), *outputs)
 
     def version(self) -> str:
         """Return the library's version."""
@@ -365,15 +365,15 @@ def _load() -> Native | BackendUnavailable:
 # ---- arrays -------------------------------------------------------------------------------------------
 
 
-def describe(a: Any) -> CTensor:
+def describe(array: Any) -> CTensor:
     """Return the C struct of a NumPy array (also of ml_dtypes' bfloat16). The strides must be multiples of
     the element size."""
-    size = a.dtype.itemsize or 1
+    size = array.dtype.itemsize or 1
     try:
-        address = C.addressof(C.c_char.from_buffer(a))  # takes a third of the time of __array_interface__
+        address = C.addressof(C.c_char.from_buffer(array))  # takes a third of the time of __array_interface__
     except (TypeError, ValueError):  # read-only, strided, empty or of a dtype without buffers
-        address = a.__array_interface__["data"][0]
-    return c_tensor(address, dtype_name(a.dtype), a.shape, tuple([s // size for s in a.strides]))
+        address = array.__array_interface__["data"][0]
+    return c_tensor(address, dtype_name(array.dtype), array.shape, tuple([s // size for s in array.strides]))
 
 
 @cache

@@ -88,24 +88,24 @@ def attributes_of(op: str, axis: Any, epsilon: Any, stash_type: Any) -> RmsNormA
 # ---- more dimensions than the C interface has ------------------------------------------------------------
 
 
-def check_many_sizes(t: CallTensors[TensorSpec], a: RmsNormAttributes) -> None:
+def check_many_sizes(call: CallTensors[TensorSpec], attributes: RmsNormAttributes) -> None:
     """Check the rules that need all sizes, for a call with more dimensions than the C interface allows.
 
     This function and :func:`joined_sizes` repeat ``csrc/core/rms_norm_dims.h``, because arrays reach C
     code only through that interface.
     """
-    x, scale = t.x, t.scale
+    x, scale = call.x, call.scale
     ndim = len(x.shape)
-    if not -ndim <= a.axis < ndim:
-        raise bad_value(t.op, "axis", f"be in [{-ndim}, {ndim - 1}]", a.axis)
+    if not -ndim <= attributes.axis < ndim:
+        raise bad_value(call.op, "axis", f"be in [{-ndim}, {ndim - 1}]", attributes.axis)
     if not broadcasts(scale.shape, x.shape):
-        raise bad_value(t.op, "scale", f"be broadcastable to x's shape {x.text()}", scale.text())
-    for name, tensor in {**t.xs, **t.outs}.items():
+        raise bad_value(call.op, "scale", f"be broadcastable to x's shape {x.text()}", scale.text())
+    for name, tensor in {**call.xs, **call.outs}.items():
         if tensor.shape != x.shape:
-            raise bad_value(t.op, name, f"have x's shape {x.text()}", tensor.text())
-    for name, out in t.outs.items():
+            raise bad_value(call.op, name, f"have x's shape {x.text()}", tensor.text())
+    for name, out in call.outs.items():
         if not is_dense_from(0, out):
-            raise bad_value(t.op, name, "be contiguous", f"strides {list(out.strides)}")
+            raise bad_value(call.op, name, "be contiguous", f"strides {list(out.strides)}")
 
 
 def broadcasts(scale: tuple[int, ...], x: tuple[int, ...]) -> bool:
@@ -115,11 +115,11 @@ def broadcasts(scale: tuple[int, ...], x: tuple[int, ...]) -> bool:
     )
 
 
-def is_dense_from(axis: int, t: TensorSpec) -> bool:
+def is_dense_from(axis: int, tensor: TensorSpec) -> bool:
     """Return whether the dimensions from axis on are contiguous in memory."""
     expected = 1
-    for size, stride in zip(reversed(t.shape[axis:]), reversed(t.strides[axis:]), strict=True):
-        if size > 1 and stride != expected and 0 not in t.shape:
+    for size, stride in zip(reversed(tensor.shape[axis:]), reversed(tensor.strides[axis:]), strict=True):
+        if size > 1 and stride != expected and 0 not in tensor.shape:
             return False
         expected *= size
     return True

@@ -32,9 +32,9 @@ def rms_norm_rope_tensors(
     return call_of(OP, {"q": q, "k": k}, other_inputs, outs)
 
 
-def scales_of(t: CallTensors[T]) -> tuple[T, T]:
+def scales_of(call: CallTensors[T]) -> tuple[T, T]:
     """Return q_scale and k_scale, the factors of the normalized heads."""
-    return t.other_inputs["q_scale"], t.other_inputs["k_scale"]
+    return call.other_inputs["q_scale"], call.other_inputs["k_scale"]
 
 
 @dataclass(frozen=True, slots=True)

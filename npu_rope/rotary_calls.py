@@ -34,14 +34,14 @@ def rotary_embedding_tensors(
     return call_of("rotary_embedding", {"X": x}, other_inputs, given(Y=out))
 
 
-def is_onnx(t: CallTensors[Any]) -> bool:
+def is_onnx(call: CallTensors[Any]) -> bool:
     """Return whether the call has ONNX's layouts and rules."""
-    return t.op == "rotary_embedding"
+    return call.op == "rotary_embedding"
 
 
-def tables_of(t: CallTensors[T]) -> dict[str, T]:
+def tables_of(call: CallTensors[T]) -> dict[str, T]:
     """Return cos and sin, by their names in the call."""
-    return {name: table for name, table in t.other_inputs.items() if name != "position_ids"}
+    return {name: table for name, table in call.other_inputs.items() if name != "position_ids"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,17 +114,18 @@ def _is_bit(value: Any) -> bool:
 # ---- layouts, of arrays and tensors alike ----------------------------------------------------------------
 
 
-def sizes_of(t: CallTensors[Any], a: RotaryAttributes) -> RotarySizes:
+def sizes_of(call: CallTensors[Any], attributes: RotaryAttributes) -> RotarySizes:
     """Return the sizes of a checked call."""
-    _, x = t.first
-    if not is_onnx(t):
+    _, x = call.first
+    if not is_onnx(call):
         batch, (tokens, heads, head) = x.shape[0] if x.ndim == 4 else 1, x.shape[-3:]
     elif x.ndim == 4:
         batch, heads, tokens, head = x.shape
     else:
-        batch, tokens, heads, head = x.shape[0], x.shape[1], a.num_heads, x.shape[2] // a.num_heads
-    width = a.rotary_dim or head
-    full = not is_onnx(t) and next(iter(t.other_inputs.values())).shape[-1] != width // 2
+        (batch, tokens, hidden), heads = x.shape, attributes.num_heads
+        head = hidden // heads
+    width = attributes.rotary_dim or head
+    full = not is_onnx(call) and next(iter(call.other_inputs.values())).shape[-1] != width // 2
     return RotarySizes(batch, tokens, heads, head, width, full)
 
 
@@ -135,15 +136,15 @@ def lanes(width: int, interleaved: bool) -> tuple[slice, slice]:
     return slice(0, width // 2), slice(width // 2, width)
 
 
-def as_heads(t: CallTensors[Any], x: Any, sizes: RotarySizes) -> Any:
+def as_heads(call: CallTensors[Any], x: Any, sizes: RotarySizes) -> Any:
     """Return a view ``[B,S,N,D]`` of a rotated tensor in any of the supported layouts."""
-    if not is_onnx(t):
+    if not is_onnx(call):
         return x if x.ndim == 4 else x[None]
     if x.ndim == 4:
         return x.swapaxes(1, 2)
     return x.reshape(sizes.batch, sizes.tokens, sizes.heads, sizes.head)
 
 
-def serves_all_batches(t: CallTensors[Any], table: Any, sizes: RotarySizes) -> bool:
+def serves_all_batches(call: CallTensors[Any], table: Any, sizes: RotarySizes) -> bool:
     """Return whether all batches share a table of rotary_mul."""
-    return bool(table.ndim == 2 or table.shape[0] != sizes.batch or t.first[1].ndim == 3)
+    return bool(table.ndim == 2 or table.shape[0] != sizes.batch or call.first[1].ndim == 3)

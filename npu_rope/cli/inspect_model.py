@@ -112,7 +112,7 @@ def _of_config(file: Path, layer_type: str | None, n_ctx: int | None) -> ModelFi
                 RopeParams.from_hf(config, name, n_ctx),
                 info.theta,
                 info.context,
-                info.trained,
+                info.trained_context,
                 n_ctx,
             )
         )
@@ -132,7 +132,7 @@ def _of_gguf(file: Path, layer: int | None, n_ctx: int | None) -> ModelFile:
         arguments += [f"n_ctx={n_ctx}"] if n_ctx else []
         call = f"RopeParams.from_gguf({', '.join(arguments)})"
         context = gguf.count("context_length")
-        trained = gguf.trained or None
+        trained = gguf.trained_context or None
         ropes.append(
             LayerRope(layers, call, ModelRope.of(model), gguf.theta(number), context, trained, n_ctx)
         )

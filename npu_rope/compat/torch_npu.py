@@ -83,10 +83,10 @@ def npu_apply_rotary_pos_emb(
     if layout not in layouts:
         raise bad_value(op, "layout", f"be one of {', '.join(layouts)}", repr(layout))
     order = layouts[layout]
-    for name, t in (("query", query), ("key", key), ("cos", cos), ("sin", sin)):
-        if t.dim() != len(order):
-            raise bad_value(op, name, f"have {len(order)} dimensions in layout {layout}", t.dim())
-    q, k, c, s = (t.permute(order) for t in (query, key, cos, sin))
+    for name, tensor in (("query", query), ("key", key), ("cos", cos), ("sin", sin)):
+        if tensor.dim() != len(order):
+            raise bad_value(op, name, f"have {len(order)} dimensions in layout {layout}", tensor.dim())
+    q, k, c, s = (tensor.permute(order) for tensor in (query, key, cos, sin))
     for part in _rotated_parts(c.shape[-1], rotary_mode):
         rotary_mul_qk(q, k, c[..., part.tables], s[..., part.tables], **part.attributes, out=(q, k))
     return query, key
@@ -162,8 +162,8 @@ def npu_mrope(
     cos, sin = rows.chunk(2, dim=-1)
     if any(sections):
         kinds = torch.tensor(_kinds(width // 2, sections, cache_mode), device=rows.device)
-        cos, sin = (t.gather(0, kinds.expand(1, t.shape[1], -1))[0] for t in (cos, sin))
-    q, k = (t.unflatten(-1, (-1, head_size)) for t in (query, key))
+        cos, sin = (tensor.gather(0, kinds.expand(1, tensor.shape[1], -1))[0] for tensor in (cos, sin))
+    q, k = (tensor.unflatten(-1, (-1, head_size)) for tensor in (query, key))
     y, z = rotary_mul_qk(q, k, cos, sin, rotary_dim=width, interleaved=rotary_mode != "half")
     return y.flatten(-2), z.flatten(-2)
 
@@ -227,7 +227,7 @@ def npu_add_rms_norm(x1: Any, x2: Any, gamma: Any, epsilon: float = 1e-6) -> tup
     axis = _check_gamma(op, gamma, "x1", x1)
     _require_tensors(op, x2=x2)
     if x2.shape != x1.shape or x2.dtype != x1.dtype:
-        wanted, got = (f"{list(t.shape)} of {str(t.dtype)[6:]}" for t in (x1, x2))
+        wanted, got = (f"{list(tensor.shape)} of {str(tensor.dtype)[6:]}" for tensor in (x1, x2))
         raise bad_value(op, "x2", f"be {wanted} like x1", got)
     y, x = add_rms_norm(x1, x2, gamma, axis=axis, epsilon=epsilon, stash_type=_stash_type(x1.dtype))
     return y.to(x1.dtype), _rstd(x, axis, epsilon), x
@@ -277,10 +277,10 @@ def _check_rotate(op: str, rotate: Any, D: int, mode: str) -> None:
 
 
 def _require_tensors(op: str, **named: Any) -> None:
-    for name, t in named.items():
-        if torch is None or not isinstance(t, torch.Tensor):
-            raise bad_type(op, name, "be a torch tensor", type(t).__name__)
-        require_dense(op, name, t)
+    for name, tensor in named.items():
+        if torch is None or not isinstance(tensor, torch.Tensor):
+            raise bad_type(op, name, "be a torch tensor", type(tensor).__name__)
+        require_dense(op, name, tensor)
 
 
 class _RotatedPart:
@@ -312,10 +312,11 @@ def _as_tokens(op: str, name: str, x: Any, cos: Any, sin: Any) -> tuple[Any, Any
     rule = f"{name}'s shape {list(x.shape)} with 1 where they are broadcast"
     if x.dim() not in (3, 4):
         raise bad_value(op, name, "have three or four dimensions", list(x.shape))
-    for table_name, t in (("r1", cos), ("r2", sin)):
-        pairs = zip(t.shape, x.shape, strict=False)
-        if t.dim() != x.dim() or t.shape[-1] != x.shape[-1] or any(n not in (1, m) for n, m in pairs):
-            raise bad_value(op, table_name, f"have {rule}", list(t.shape))
+    for table_name, tensor in (("r1", cos), ("r2", sin)):
+        sizes, x_sizes = tuple(tensor.shape), tuple(x.shape)
+        fits = all(size in (1, x_size) for size, x_size in zip(sizes, x_sizes, strict=False))
+        if len(sizes) != len(x_sizes) or sizes[-1] != x_sizes[-1] or not fits:
+            raise bad_value(op, table_name, f"have {rule}", list(sizes))
     if sin.shape != cos.shape:
         raise bad_value(op, "r2", f"have r1's shape {list(cos.shape)}", list(sin.shape))
     own = [d for d in range(x.dim() - 1) if cos.shape[d] != 1]
@@ -325,7 +326,7 @@ def _as_tokens(op: str, name: str, x: Any, cos: Any, sin: Any) -> tuple[Any, Any
         return flat, cos.reshape(1, -1), sin.reshape(1, -1), lambda y: y.reshape(x.shape)
     if not shared:  # each head has its own row
         flat = x.reshape(-1, 1, x.shape[-1])
-        tables = (t.reshape(-1, x.shape[-1]) for t in (cos, sin))
+        tables = (tensor.reshape(-1, x.shape[-1]) for tensor in (cos, sin))
         return flat, *tables, lambda y: y.reshape(x.shape)
     # Tokens are the last dimension in which the tables have rows, heads the last one without, batch the rest.
     order = (
@@ -335,7 +336,7 @@ def _as_tokens(op: str, name: str, x: Any, cos: Any, sin: Any) -> tuple[Any, Any
         x.dim() - 1,
     )
     back = [order.index(d) for d in range(x.dim())]
-    return *(t.permute(order) for t in (x, cos, sin)), lambda y: y.permute(back)
+    return *(tensor.permute(order) for tensor in (x, cos, sin)), lambda y: y.permute(back)
 
 
 def _kinds(pairs: int, sections: Sequence[int], cache_mode: str) -> list[list[list[int]]]:
@@ -351,9 +352,9 @@ def _check_mrope(
 ) -> None:
     if positions.dtype not in (torch.int32, torch.int64):
         raise bad_type(op, "positions", "be int32 or int64", str(positions.dtype)[6:])
-    for name, t in (("query", query), ("key", key)):
-        if t.dim() != 2 or head_size <= 0 or t.shape[1] % head_size:
-            raise bad_value(op, name, f"have shape [T, N*{head_size}]", list(t.shape))
+    for name, tensor in (("query", query), ("key", key)):
+        if tensor.dim() != 2 or head_size <= 0 or tensor.shape[1] % head_size:
+            raise bad_value(op, name, f"have shape [T, N*{head_size}]", list(tensor.shape))
     if cache.dim() != 2 or cache.shape[1] % 2 or cache.shape[1] > head_size:
         rule = f"[rows, W] with an even W up to the head size {head_size}"
         raise bad_value(op, "cos_sin_cache", f"have shape {rule}", list(cache.shape))

@@ -82,10 +82,10 @@ def rotary_embedding(
 
 
 def _require_tensors(**tensors: Any) -> None:
-    for name, t in tensors.items():
-        if torch is None or not isinstance(t, torch.Tensor):
-            raise bad_type(OP, name, "be a torch tensor", type(t).__name__)
-        require_dense(OP, name, t)
+    for name, tensor in tensors.items():
+        if torch is None or not isinstance(tensor, torch.Tensor):
+            raise bad_type(OP, name, "be a torch tensor", type(tensor).__name__)
+        require_dense(OP, name, tensor)
 
 
 def _check_like_query(query: Any, **others: Any) -> None:
@@ -93,11 +93,11 @@ def _check_like_query(query: Any, **others: Any) -> None:
     if query.dtype not in (torch.float32, torch.float16, torch.bfloat16, torch.float64):
         rule = "float32, float16, bfloat16 or float64"
         raise bad_type(OP, "query", f"be {rule}", query.dtype)
-    for name, t in others.items():
-        if t.device != query.device:
-            raise bad_value(OP, name, f"be on query's device {query.device}", t.device)
-        if name == "key" and t.dtype != query.dtype:
-            raise bad_type(OP, "key", f"have query's dtype {query.dtype}", t.dtype)
+    for name, tensor in others.items():
+        if tensor.device != query.device:
+            raise bad_value(OP, name, f"be on query's device {query.device}", tensor.device)
+        if name == "key" and tensor.dtype != query.dtype:
+            raise bad_type(OP, "key", f"have query's dtype {query.dtype}", tensor.dtype)
 
 
 def _check_positions(positions: Any, query: Any, cache: Any) -> None:

@@ -26,7 +26,7 @@ Call = CallTensors[Any]
 
 
 def run(
-    t: Call,
+    call: Call,
     check: Callable[[Call], object],
     launch: Callable[[dict[str, Any], dict[str, Any], list[Any]], None],
     *,
@@ -45,39 +45,39 @@ def run(
         new_results: allocates the results of a call without outs; by default they are like xs.
     """
     load_torch_npu()
-    tensors = is_tensor(t.first[1])
+    tensors = is_tensor(call.first[1])
     if tensors:
-        check_tensors("npu", t)
+        check_tensors("npu", call)
     else:
-        t = as_arrays(t)
-        check_whole_elements(t)
-    check(t)
-    make = new_results or (lambda t: tuple(empty_like(x) for x in t.xs.values()))
-    results = tuple(t.outs.values()) or make(t)
-    sources = {name: to_device(x) for name, x in t.xs.items()}
-    other_inputs = {name: to_device(b) for name, b in t.other_inputs.items()}
+        call = as_arrays(call)
+        check_whole_elements(call)
+    check(call)
+    make = new_results or (lambda call: tuple(empty_like(x) for x in call.xs.values()))
+    results = tuple(call.outs.values()) or make(call)
+    sources = {name: to_device(x) for name, x in call.xs.items()}
+    other_inputs = {name: to_device(value) for name, value in call.other_inputs.items()}
     # An input that the call writes in place has one copy on the NPU, not one as input and one as output.
-    copies = {id(x): sources[name] for name, x in t.xs.items() if written_whole}
-    written = [copies.get(id(result), None) for result in results]
-    written = [to_device(r) if w is None else w for r, w in zip(results, written, strict=True)]
+    copies = {id(x): sources[name] for name, x in call.xs.items() if written_whole}
+    written = [copies.get(id(result)) for result in results]
+    written = [to_device(r) if copy is None else copy for r, copy in zip(results, written, strict=True)]
     try:
         launch(sources, other_inputs, written)
     except (ValueError, TypeError, RuntimeError) as error:
         raise backends.raised_by_torch(str(error)) or error from error.__cause__
-    for result, device in zip(results, written, strict=True):
-        copy_back(device, result)
-    if tensors and t.outs:
+    for result, on_device in zip(results, written, strict=True):
+        copy_back(on_device, result)
+    if tensors and call.outs:
         torch.autograd.graph.increment_version(results)
     return results
 
 
-def to_device(t: Any) -> Any:
+def to_device(tensor: Any) -> Any:
     """Return an NPU tensor with the shape, strides and values of an array or a CPU tensor."""
-    t = t.detach().resolve_neg() if is_tensor(t) else tensor_of(t)
-    if t.numel() == 0:
-        return torch.empty(t.shape, dtype=t.dtype, device=DEVICE)
-    last = sum((size - 1) * stride for size, stride in zip(t.shape, t.stride(), strict=True))
-    return t.as_strided((last + 1,), (1,)).to(DEVICE).as_strided(t.shape, t.stride())
+    tensor = tensor.detach().resolve_neg() if is_tensor(tensor) else tensor_of(tensor)
+    if tensor.numel() == 0:
+        return torch.empty(tensor.shape, dtype=tensor.dtype, device=DEVICE)
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return tensor.as_strided((last + 1,), (1,)).to(DEVICE).as_strided(tensor.shape, tensor.stride())
 
 
 def copy_back(result: Any, out: Any) -> None:
@@ -91,10 +91,11 @@ def copy_back(result: Any, out: Any) -> None:
         out[...] = result.numpy()
 
 
-def tensor_of(a: Array) -> Any:
+def tensor_of(array: Array) -> Any:
     """Return an array as a CPU tensor on its memory, or on a copy if torch cannot represent that memory."""
-    if any(s < 0 or s % a.itemsize for s in a.strides) or not a.flags.writeable or not a.dtype.isnative:
-        a = np.array(a, a.dtype.newbyteorder("="), order="C")
-    if a.dtype.name == "bfloat16":
-        return torch.from_numpy(a.view(np.int16)).view(torch.bfloat16)
-    return torch.from_numpy(a)
+    torch_supports_strides = all(step >= 0 and step % array.itemsize == 0 for step in array.strides)
+    if not (torch_supports_strides and array.flags.writeable and array.dtype.isnative):
+        array = np.array(array, array.dtype.newbyteorder("="), order="C")
+    if array.dtype.name == "bfloat16":
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(array)

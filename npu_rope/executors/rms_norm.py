@@ -45,160 +45,168 @@ Tensors = CallTensors[Any]
 Results = tuple[Any, ...]
 
 
-def check(t: Tensors, a: RmsNormAttributes) -> int:
+def check(call: Tensors, attributes: RmsNormAttributes) -> int:
     """Check every rule. Return axis, counted from the front."""
-    ndim = len(t.x.shape)
-    axis = a.axis % max(ndim, 1)
+    ndim = len(call.x.shape)
+    axis = attributes.axis % max(ndim, 1)
     if ndim <= MAX_NATIVE_NDIM:
-        rules.check(t, a.arguments, lambda t: _readable_inputs(t, axis))
+        rules.check(call, attributes.arguments, lambda call: _readable_inputs(call, axis))
         return axis
-    check_layout(t.map(spec_of), a)
-    if t.outs:
-        sources, written, first = _in_four_dimensions(joinable_call(t, axis), tuple(t.outs.values()), axis)
-        xs, outs = dict(zip(t.xs, sources, strict=False)), dict(zip(t.outs, written, strict=True))
+    check_layout(call.map(spec_of), attributes)
+    if call.outs:
+        joinable, results = joinable_call(call, axis), tuple(call.outs.values())
+        sources, written, first = _in_four_dimensions(joinable, results, axis)
+        xs, outs = dict(zip(call.xs, sources, strict=False)), dict(zip(call.outs, written, strict=True))
         rules.check(
-            CallTensors(t.op, xs, {"scale": sources[-1]}, outs, t.in_place), {**a.arguments, "axis": first}
+            CallTensors(call.op, xs, {"scale": sources[-1]}, outs, call.in_place),
+            {**attributes.arguments, "axis": first},
         )
     return axis
 
 
-def check_layout(t: CallTensors[TensorSpec], a: RmsNormAttributes) -> None:
+def check_layout(call: CallTensors[TensorSpec], attributes: RmsNormAttributes) -> None:
     """Check the rules that need neither an element's value nor an address."""
-    if len(t.x.shape) <= MAX_NATIVE_NDIM:
-        rules.check_layout(t, a.arguments)
-    elif not rules.is_open(t):
-        check_many_sizes(t, a)
-        check_types_and_attributes(t, a)
+    if len(call.x.shape) <= MAX_NATIVE_NDIM:
+        rules.check_layout(call, attributes.arguments)
+    elif not rules.is_open(call):
+        check_many_sizes(call, attributes)
+        check_types_and_attributes(call, attributes)
 
 
 def check_types_and_attributes(
-    t: CallTensors[TensorSpec], a: RmsNormAttributes, chip: str | None = None
+    call: CallTensors[TensorSpec], attributes: RmsNormAttributes, chip: str | None = None
 ) -> None:
     """Check the rules that do not depend on the sizes. ``chip`` as in :func:`.rules.check`."""
-    of_one = t.map(lambda spec: TensorSpec(spec.dtype, (1,), (1,)))
-    rules.check_layout(of_one, {**a.arguments, "axis": 0}, chip)
+    of_one = call.map(lambda spec: TensorSpec(spec.dtype, (1,), (1,)))
+    rules.check_layout(of_one, {**attributes.arguments, "axis": 0}, chip)
 
 
 # ---- reference -----------------------------------------------------------------------------------------
 
 
-def on_reference(t: Tensors, a: RmsNormAttributes) -> Results:
+def on_reference(call: Tensors, attributes: RmsNormAttributes) -> Results:
     """Run NumPy in float64 and round where the specification rounds."""
-    t = accepted_call("reference", t)
-    axis = check(t, a)
-    arrays, specs = t.map(array_of), t.map(spec_of)
+    call = accepted_call("reference", call)
+    axis = check(call, attributes)
+    arrays, specs = call.map(array_of), call.map(spec_of)
     dtypes = NormDtypes(specs.x.dtype, specs.scale.dtype)
-    if t.op == BACKWARD:
-        both = reference.rms_norm_backward(arrays.xs["grad"], arrays.x, arrays.scale, dtypes, axis, a)
-        return round_to(both[0], t.x), round_to(both[1], t.scale)
+    if call.op == BACKWARD:
+        grad = arrays.xs["grad"]
+        dx, dscale = reference.rms_norm_backward(grad, arrays.x, arrays.scale, dtypes, axis, attributes)
+        return round_to(dx, call.x), round_to(dscale, call.scale)
     results: Results
-    if t.op == ADD:
-        y, total = add_rms_norm(arrays.x, arrays.xs["residual"], arrays.scale, dtypes, axis, a)
-        results = round_to(y, t.scale), round_to(total, t.x)
+    if call.op == ADD:
+        y, total = add_rms_norm(arrays.x, arrays.xs["residual"], arrays.scale, dtypes, axis, attributes)
+        results = round_to(y, call.scale), round_to(total, call.x)
     else:
-        results = (round_to(reference.rms_norm(arrays.x, arrays.scale, dtypes, axis, a), t.scale),)
-    for out, y in zip(t.outs.values(), results, strict=False):
+        y = reference.rms_norm(arrays.x, arrays.scale, dtypes, axis, attributes)
+        results = (round_to(y, call.scale),)
+    for out, y in zip(call.outs.values(), results, strict=False):
         assign(out, y)
-    return tuple(t.outs.values()) or results
+    return tuple(call.outs.values()) or results
 
 
 # ---- the C library -------------------------------------------------------------------------------------
 
 
-def _readable(t: Any, axis: int) -> Any:
+def _readable(tensor: Any, axis: int) -> Any:
     """Return the tensor itself, or a copy if its rows are not contiguous."""
-    if is_tensor(t):
-        t = t.detach().resolve_neg()
-        return t if is_dense_from(axis, spec_of(t)) else t.contiguous()
-    if not t.dtype.isnative:
-        return t.astype(t.dtype.newbyteorder("="), order="C")
-    if t.flags.c_contiguous:
-        return t if t.flags.aligned else t.copy()
-    return t if in_whole_elements(t) and is_dense_from(axis, spec_of(t)) else t.copy()
+    if is_tensor(tensor):
+        tensor = tensor.detach().resolve_neg()
+        return tensor if is_dense_from(axis, spec_of(tensor)) else tensor.contiguous()
+    if not tensor.dtype.isnative:
+        return tensor.astype(tensor.dtype.newbyteorder("="), order="C")
+    if tensor.flags.c_contiguous:
+        return tensor if tensor.flags.aligned else tensor.copy()
+    return tensor if in_whole_elements(tensor) and is_dense_from(axis, spec_of(tensor)) else tensor.copy()
 
 
-def _readable_inputs(t: Tensors, axis: int) -> dict[str, Any]:
+def _readable_inputs(call: Tensors, axis: int) -> dict[str, Any]:
     """Return the inputs of a call, by name, copied where their rows are not contiguous."""
     return {
-        name: v if name in t.in_place else _readable(v, v.ndim if name == "scale" else axis)
-        for name, v in t.inputs().items()
+        name: v if name in call.in_place else _readable(v, v.ndim if name == "scale" else axis)
+        for name, v in call.inputs().items()
     }
 
 
-def joinable_call(t: Tensors, axis: int) -> Tensors:
+def joinable_call(call: Tensors, axis: int) -> Tensors:
     """Return the call if its dimensions join to four or fewer. If not, expand the scale to x's shape; in the
     backward also widen scale and grad to float64, because the scale's gradient must still be summed."""
-    shape = tuple(t.x.shape)
+    shape = tuple(call.x.shape)
     if (
         len(shape) <= MAX_NATIVE_NDIM
-        or len(joined_sizes(shape, tuple(t.scale.shape), axis)[0]) <= MAX_NATIVE_NDIM
+        or len(joined_sizes(shape, tuple(call.scale.shape), axis)[0]) <= MAX_NATIVE_NDIM
     ):
-        return t
-    scale: Any = t.scale.expand(shape) if is_tensor(t.scale) else np.broadcast_to(t.scale, shape)
-    if t.op != BACKWARD:
-        return replace(t, other_inputs={"scale": scale})
-    scale, grad = (v.double() if is_tensor(v) else v.astype(np.float64) for v in (scale, t.xs["grad"]))
-    return rms_norm_backward_tensors(grad, t.x, scale)
+        return call
+    scale: Any = call.scale.expand(shape) if is_tensor(call.scale) else np.broadcast_to(call.scale, shape)
+    if call.op != BACKWARD:
+        return replace(call, other_inputs={"scale": scale})
+    scale, grad = (v.double() if is_tensor(v) else v.astype(np.float64) for v in (scale, call.xs["grad"]))
+    return rms_norm_backward_tensors(grad, call.x, scale)
 
 
 def launch(
-    t: Tensors,
+    call: Tensors,
     results: Results,
-    a: RmsNormAttributes,
+    attributes: RmsNormAttributes,
     axis: int,
     as_c: Callable[[Any], native.CTensor] | None = None,
 ) -> None:
     """Call the library's entry of the operator, on copies of the inputs that it cannot read in place.
 
     Args:
-        t, results, a: the call, its results (allocated) and its attributes.
+        call, results, attributes: the call, its allocated results and its attributes.
         axis: counted from the front.
         as_c: makes the C struct of an array or tensor; by default it describes the array or tensor unchanged.
     """
-    as_c = as_c or (c_tensor if is_tensor(t.x) else native.describe)
-    sources, written, axis = _in_four_dimensions(t, results, axis)  # keeps the copies until the call ends
+    as_c = as_c or (c_tensor if is_tensor(call.x) else native.describe)
+    sources, written, axis = _in_four_dimensions(call, results, axis)  # keeps the copies until the call ends
     outs = [as_c(result) for result in written]
-    native.load().call(t.op, [as_c(source) for source in sources], replace(a, axis=axis), outs)
+    native.load().call(call.op, [as_c(source) for source in sources], replace(attributes, axis=axis), outs)
 
 
-def _in_four_dimensions(t: Tensors, results: Results, axis: int) -> tuple[list[Any], list[Any], int]:
+def _in_four_dimensions(call: Tensors, results: Results, axis: int) -> tuple[list[Any], list[Any], int]:
     """Return the inputs as the kernels read them, views of the results, and axis.
 
     More than four dimensions are joined to four or fewer (:func:`npu_rope.rms_norm_calls.joined_sizes`).
     Joined inputs must be contiguous.
     """
-    rows = [t.xs["grad"], t.x] if t.op == BACKWARD else list(t.xs.values())
-    if len(t.x.shape) <= MAX_NATIVE_NDIM:
-        return [_readable(v, axis) for v in rows] + [_readable(t.scale, t.scale.ndim)], list(results), axis
-    x_sizes, scale_sizes, first = joined_sizes(tuple(t.x.shape), tuple(t.scale.shape), axis)
-    sources = [_readable(v, 0).reshape(x_sizes) for v in rows] + [_readable(t.scale, 0).reshape(scale_sizes)]
-    shapes = (x_sizes, scale_sizes) if t.op == BACKWARD else (x_sizes,) * len(results)
+    rows = [call.xs["grad"], call.x] if call.op == BACKWARD else list(call.xs.values())
+    if len(call.x.shape) <= MAX_NATIVE_NDIM:
+        sources = [*(_readable(x, axis) for x in rows), _readable(call.scale, call.scale.ndim)]
+        return sources, list(results), axis
+    x_sizes, scale_sizes, first = joined_sizes(tuple(call.x.shape), tuple(call.scale.shape), axis)
+    sources = [_readable(x, 0).reshape(x_sizes) for x in rows]
+    sources.append(_readable(call.scale, 0).reshape(scale_sizes))
+    shapes = (x_sizes, scale_sizes) if call.op == BACKWARD else (x_sizes,) * len(results)
     return sources, [r.reshape(s) for r, s in zip(results, shapes, strict=True)], first
 
 
-def _new_results(t: Tensors) -> Results:
-    if t.op == BACKWARD:
-        return empty_like(t.x), empty_like(t.scale)
-    of_sum = (empty_like(t.x),) if t.op == ADD else ()
-    if is_tensor(t.x):
-        return t.x.new_empty(t.x.shape, dtype=t.scale.dtype), *of_sum
-    return np.empty(t.x.shape, t.scale.dtype.newbyteorder("=")), *of_sum
+def _new_results(call: Tensors) -> Results:
+    if call.op == BACKWARD:
+        return empty_like(call.x), empty_like(call.scale)
+    of_sum = (empty_like(call.x),) if call.op == ADD else ()
+    if is_tensor(call.x):
+        return call.x.new_empty(call.x.shape, dtype=call.scale.dtype), *of_sum
+    return np.empty(call.x.shape, call.scale.dtype.newbyteorder("=")), *of_sum
 
 
-def on_cpu(t: Tensors, a: RmsNormAttributes) -> Results:
+def on_cpu(call: Tensors, attributes: RmsNormAttributes) -> Results:
     """Run the C library on arrays."""
-    t = as_arrays(t)
-    check_whole_elements(t)
-    return on_cpu_tensors(t, a)
+    call = as_arrays(call)
+    check_whole_elements(call)
+    return on_cpu_tensors(call, attributes)
 
 
-def on_cpu_tensors(t: Tensors, a: RmsNormAttributes) -> Results:
+def on_cpu_tensors(call: Tensors, attributes: RmsNormAttributes) -> Results:
     """Run the C library on arrays or tensors, into outs or new ones."""
-    axis = check(t, a)
-    joinable = joinable_call(t, axis)
-    results = tuple(t.outs.values()) or _new_results(joinable)
-    launch(joinable, results, a, axis)
-    return results if t.op != BACKWARD or joinable is t else (results[0], _summed(results[1], t.scale))
+    axis = check(call, attributes)
+    joinable = joinable_call(call, axis)
+    results = tuple(call.outs.values()) or _new_results(joinable)
+    launch(joinable, results, attributes, axis)
+    if call.op != BACKWARD or joinable is call:
+        return results
+    return results[0], _summed(results[1], call.scale)
 
 
 def _summed(dscale: Any, scale: Any) -> Any:
@@ -208,23 +216,23 @@ def _summed(dscale: Any, scale: Any) -> Any:
     return round_to(summed_to(dscale, scale.shape), scale)
 
 
-def on_sim(options: Options, t: Tensors, a: RmsNormAttributes) -> Results:
+def on_sim(options: Options, call: Tensors, attributes: RmsNormAttributes) -> Results:
     """Run the AscendC kernel on simulated cores."""
 
-    def run(t: Tensors, results: Results) -> None:
-        axis = check(t, a)
-        if t.op == BACKWARD:
-            _differentiate_on_sim(options, t, results, a, axis)
+    def run(call: Tensors, results: Results) -> None:
+        axis = check(call, attributes)
+        if call.op == BACKWARD:
+            _differentiate_on_sim(options, call, results, attributes, axis)
         else:
-            launch_on_sim(options, joinable_call(t, axis), results, a, axis)
+            launch_on_sim(options, joinable_call(call, axis), results, attributes, axis)
 
-    def check_for_sim(t: Tensors) -> None:
-        check(t, a)
-        check_types_and_attributes(t.map(spec_of), a, sim.chip_of(options))
+    def check_for_sim(call: Tensors) -> None:
+        check(call, attributes)
+        check_types_and_attributes(call.map(spec_of), attributes, sim.chip_of(options))
 
-    allocate = _new_sums if t.op == BACKWARD else _new_results
-    results = sim.run(options, t, check_for_sim, run, allocate)
-    return results if t.op != BACKWARD else (results[0], _rounded_sums(results[1], t.scale))
+    allocate = _new_sums if call.op == BACKWARD else _new_results
+    results = sim.run(options, call, check_for_sim, run, allocate)
+    return results if call.op != BACKWARD else (results[0], _rounded_sums(results[1], call.scale))
 
 
 # The kernels' tensors in the definitions' order, except that the backward's dscale, an input, is last.
@@ -235,42 +243,44 @@ _PARAMETERS: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def launch_on_sim(options: Options, t: Tensors, results: Results, a: RmsNormAttributes, axis: int) -> None:
+def launch_on_sim(
+    options: Options, call: Tensors, results: Results, attributes: RmsNormAttributes, axis: int
+) -> None:
     """Launch the kernel for a call whose values were checked. A uint16 array holds bfloat16's bits.
 
     Raises:
         InvalidValue, InvalidType: the chip does not support the call; nothing was written.
     """
-    sources, written, axis = _in_four_dimensions(t, results, axis)
-    tensors = dict(zip(_PARAMETERS[t.op], (*sources, *written), strict=True))
-    if t.op == BACKWARD:
+    sources, written, axis = _in_four_dimensions(call, results, axis)
+    tensors = dict(zip(_PARAMETERS[call.op], (*sources, *written), strict=True))
+    if call.op == BACKWARD:
         tensors["dx"] = tensors.pop("dx")  # to the end, behind dscale
-    attributes = {"axis": axis, "epsilon": a.epsilon, "stash_type": a.stash_type}
+    arguments = {"axis": axis, "epsilon": attributes.epsilon, "stash_type": attributes.stash_type}
     specs = {name: sim.spec_of_launch(tensor) for name, tensor in tensors.items()}
-    launched = CallTensors(t.op, {name: specs[name] for name in t.xs}, {"scale": specs["scale"]})
-    rules.check_layout(launched, {**a.arguments, "axis": axis}, sim.chip_of(options))
-    sim.launch(options, t.op, t.op, tensors, attributes)
+    launched = CallTensors(call.op, {name: specs[name] for name in call.xs}, {"scale": specs["scale"]})
+    rules.check_layout(launched, {**attributes.arguments, "axis": axis}, sim.chip_of(options))
+    sim.launch(options, call.op, call.op, tensors, arguments)
 
 
 def _differentiate_on_sim(
-    options: Options, t: Tensors, results: Results, a: RmsNormAttributes, axis: int
+    options: Options, call: Tensors, results: Results, attributes: RmsNormAttributes, axis: int
 ) -> None:
     """Run the backward on simulated cores. The kernel takes one row of scale for all rows of x. If the scale
     has several rows, launch it once for each of them. Expand a row of scale that lacks elements."""
-    shape = tuple(t.x.shape)
+    shape = tuple(call.x.shape)
     dx, sums = results
 
     def differentiate(grad: Any, x: Any, scale: Any) -> Results:
         part = rms_norm_backward_tensors(grad, x, scale)
         made = _new_sums(part)
-        launch_on_sim(options, part, made, a, axis)
+        launch_on_sim(options, part, made, attributes, axis)
         return made
 
-    aligned = (1,) * (len(shape) - t.scale.ndim) + tuple(t.scale.shape)
-    scales, sums = t.scale.reshape(aligned), sums.reshape(aligned)
+    aligned = (1,) * (len(shape) - call.scale.ndim) + tuple(call.scale.shape)
+    scales, sums = call.scale.reshape(aligned), sums.reshape(aligned)
     for index in np.ndindex(aligned[:axis]):
         rows = tuple(slice(k, k + 1) if n > 1 else slice(None) for k, n in zip(index, aligned, strict=False))
-        made = differentiate(t.xs["grad"][rows], t.x[rows], _expanded(scales[index], shape[axis:]))
+        made = differentiate(call.xs["grad"][rows], call.x[rows], _expanded(scales[index], shape[axis:]))
         dx[rows], sums[index] = made[0], _summed(made[1], sums[index])
 
 
@@ -280,29 +290,30 @@ def _expanded(scale: Any, shape: tuple[int, ...]) -> Any:
     return np.ascontiguousarray(np.broadcast_to(scale, shape))
 
 
-def _new_sums(t: Tensors) -> Results:
+def _new_sums(call: Tensors) -> Results:
     """Allocate the backward's results; the kernel adds the scale's gradient to float32 zeros."""
-    if is_tensor(t.x):
-        return empty_like(t.x), t.scale.new_zeros(t.scale.shape, dtype=torch.float32)
-    return empty_like(t.x), np.zeros(t.scale.shape, np.float32)
+    if is_tensor(call.x):
+        return empty_like(call.x), call.scale.new_zeros(call.scale.shape, dtype=torch.float32)
+    return empty_like(call.x), np.zeros(call.scale.shape, np.float32)
 
 
 def _rounded_sums(sums: Any, scale: Any) -> Any:
     return sums.to(scale.dtype) if is_tensor(sums) else round_to(sums.astype(np.float64), np.asarray(scale))
 
 
-def on_npu(t: Tensors, a: RmsNormAttributes) -> Results:
+def on_npu(call: Tensors, attributes: RmsNormAttributes) -> Results:
     """Run the call on the NPU for arrays, or for CPU torch tensors without a gradient."""
 
     def run(xs: dict[str, Any], other_inputs: dict[str, Any], written: list[Any]) -> None:
-        if t.op == BACKWARD:
-            given = xs["grad"], xs["x"], other_inputs["scale"], a.axis, a.epsilon, a.stash_type
+        values = attributes.axis, attributes.epsilon, attributes.stash_type
+        if call.op == BACKWARD:
+            given = xs["grad"], xs["x"], other_inputs["scale"], *values
             written[:] = torch.ops.npu_rope.rms_norm_backward.default(*given)
             return
-        operator = getattr(torch.ops.npu_rope, f"{t.op}_out").default
-        operator(*xs.values(), *other_inputs.values(), *written, a.axis, a.epsilon, a.stash_type)
+        operator = getattr(torch.ops.npu_rope, f"{call.op}_out").default
+        operator(*xs.values(), *other_inputs.values(), *written, *values)
 
-    return npu.run(t, lambda t: check(t, a), run, new_results=_new_results)
+    return npu.run(call, lambda call: check(call, attributes), run, new_results=_new_results)
 
 
 run = sim.by_backend(on_reference, on_cpu, on_npu, on_sim)

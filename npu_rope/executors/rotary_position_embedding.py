@@ -274,24 +274,24 @@ def _as_tensor(value: Any) -> Any:
 
 def _token_indices(tokens: Any, *others: Any) -> Any:
     """Return 0, 1, 2, ... on the device of the first tensor in ``others``."""
-    device = next((t.device for t in others if is_tensor(t)), None)
+    device = next((tensor.device for tensor in others if is_tensor(tensor)), None)
     return torch.arange(tokens, dtype=torch.int64, device=device)
 
 
 # ---- int8, and parts -------------------------------------------------------------------------------
 
 
-def widened(t: Any, backend: str | None) -> Any:
+def widened(tensor: Any, backend: str | None) -> Any:
     """Convert int8 to float32; for the reference to float64, so that its result is rounded once."""
     wide = "float64" if backend == "reference" else "float32"
-    return t.to(getattr(torch, wide)) if is_tensor(t) else t.astype(wide)
+    return tensor.to(getattr(torch, wide)) if is_tensor(tensor) else tensor.astype(wide)
 
 
-def narrowed(t: Any) -> Any:
+def narrowed(tensor: Any) -> Any:
     """Convert to int8: round half to even and saturate."""
-    if is_tensor(t):
-        return t.round().clamp(*_INT8).to(torch.int8)
-    return np.clip(np.rint(t), *_INT8).astype(np.int8)
+    if is_tensor(tensor):
+        return tensor.round().clamp(*_INT8).to(torch.int8)
+    return np.clip(np.rint(tensor), *_INT8).astype(np.int8)
 
 
 def joined(parts: Sequence[Any]) -> Any:

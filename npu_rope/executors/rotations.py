@@ -53,9 +53,9 @@ OUTS: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def check(t: Tensors, a: Attributes, chip: str | None = None) -> None:
+def check(call: Tensors, attributes: Attributes, chip: str | None = None) -> None:
     """Check every rule. ``chip`` as in :func:`.rules.check`."""
-    rules.check(t, a.arguments, chip=chip)
+    rules.check(call, attributes.arguments, chip=chip)
 
 
 def new_q_out(q: Any) -> Any:
@@ -70,59 +70,63 @@ def new_q_out(q: Any) -> Any:
 # ---- reference ------------------------------------------------------------------------------------
 
 
-def on_reference(t: Tensors, a: Attributes) -> Results:
+def on_reference(call: Tensors, attributes: Attributes) -> Results:
     """Run NumPy in float64. Round the results once; with ``intermediate_rounding``, after each step."""
-    t = accepted_call("reference", t)
-    check(t, a)
-    arrays = t.map(array_of)
-    if isinstance(a, RotaryAttributes):
-        return rounded(t, rotary_reference.rotary(arrays, a))
-    if isinstance(a, RmsNormRopeAttributes):
-        return rounded(t, norm_rope_reference.rms_norm_rope(arrays, spec_of(t.first[1]).dtype, a))
-    how: dict[str, Any] = {"forward": a.forward, "angle": a.angle}
-    return rounded(t, tuple(rope_reference.rotated(x, arrays, a.params, **how) for x in arrays.xs.values()))
+    call = accepted_call("reference", call)
+    check(call, attributes)
+    arrays = call.map(array_of)
+    if isinstance(attributes, RotaryAttributes):
+        return rounded(call, rotary_reference.rotary(arrays, attributes))
+    if isinstance(attributes, RmsNormRopeAttributes):
+        dtype = spec_of(call.first[1]).dtype
+        return rounded(call, norm_rope_reference.rms_norm_rope(arrays, dtype, attributes))
+    options: dict[str, Any] = {"forward": attributes.forward, "angle": attributes.angle}
+    xs = arrays.xs.values()
+    return rounded(call, tuple(rope_reference.rotated(x, arrays, attributes.params, **options) for x in xs))
 
 
-def table_gradients(t: Tensors, grads: Results, a: RotaryAttributes) -> tuple[Any, Any]:
+def table_gradients(call: Tensors, grads: Results, attributes: RotaryAttributes) -> tuple[Any, Any]:
     """Return the tables' gradients of a call on arrays, summed in float64 and rounded once to their type."""
-    wide = rotary_reference.table_gradients(t.map(array_of), tuple(array_of(g) for g in grads), a)
-    cos, sin = (round_to(w, table) for w, table in zip(wide, tables_of(t).values(), strict=True))
+    wide = rotary_reference.table_gradients(call.map(array_of), tuple(array_of(g) for g in grads), attributes)
+    cos, sin = (round_to(w, table) for w, table in zip(wide, tables_of(call).values(), strict=True))
     return cos, sin
 
 
 # ---- cpu -------------------------------------------------------------------------------------------
 
 
-def launch(t: Tensors, results: Results, a: Any, as_c: Callable[[Any], native.CTensor] | None = None) -> None:
+def launch(
+    call: Tensors, results: Results, attributes: Any, as_c: Callable[[Any], native.CTensor] | None = None
+) -> None:
     """Call the library's entry of the operator, on copies of the inputs that it cannot read in place.
 
     Args:
-        t, results, a: the call, its results and its attributes.
+        call, results, attributes: the call, its results and its attributes.
         as_c: makes the C struct of an array or tensor; by default it describes the array or tensor unchanged.
     """
-    as_c = as_c or (c_tensor if is_tensor(t.first[1]) else native.describe)
-    sources = readable_inputs(t)  # keeps the copies until the call ends
+    as_c = as_c or (c_tensor if is_tensor(call.first[1]) else native.describe)
+    sources = readable_inputs(call)  # keeps the copies until the call ends
     outs = [as_c(result) for result in results]
-    native.load().call(t.entry, [as_c(source) for source in sources.values()], a, outs)
+    native.load().call(call.entry, [as_c(source) for source in sources.values()], attributes, outs)
 
 
-def on_cpu(t: Tensors, a: Attributes) -> Results:
+def on_cpu(call: Tensors, attributes: Attributes) -> Results:
     """Run the C library on arrays. (For tensors: csrc/torch, or :func:`on_cpu_tensors`.)"""
-    return on_arrays(t, lambda t, results: launch(t, results, a))
+    return on_arrays(call, lambda call, results: launch(call, results, attributes))
 
 
-def on_cpu_tensors(t: Tensors, a: Any) -> None:
+def on_cpu_tensors(call: Tensors, attributes: Any) -> None:
     """Run the C library on torch tensors, into outs. For builds without the C++ registration."""
-    launch(t, tuple(t.outs.values()), a)
+    launch(call, tuple(call.outs.values()), attributes)
 
 
-def on_cpu_packed(t: Tensors, packed: Any) -> None:
+def on_cpu_packed(call: Tensors, packed: Any) -> None:
     """Run :func:`on_cpu_tensors` with the attributes in a tensor, made by :func:`npu_rope.native.packed`."""
-    attribute_bytes, struct = packed.numpy().tobytes(), native.packed_type(t.entry)
+    attribute_bytes, struct = packed.numpy().tobytes(), native.packed_type(call.entry)
     size = C.sizeof(struct)
     if packed.dim() != 1 or len(attribute_bytes) != size:
-        raise bad_value(t.op, "packed", f"be the {size} contiguous bytes of packed_call", "another tensor")
-    on_cpu_tensors(t, struct.from_buffer_copy(attribute_bytes))
+        raise bad_value(call.op, "packed", f"be the {size} contiguous bytes of packed_call", "another tensor")
+    on_cpu_tensors(call, struct.from_buffer_copy(attribute_bytes))
 
 
 # ---- sim -------------------------------------------------------------------------------------------
@@ -135,48 +139,51 @@ _OPTIONAL: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def on_sim(options: Options, t: Tensors, a: Attributes) -> Results:
+def on_sim(options: Options, call: Tensors, attributes: Attributes) -> Results:
     """Run the AscendC kernel on simulated cores, for arrays or CPU torch tensors without a gradient."""
 
-    def check_all(t: Tensors) -> None:
-        check(t, a, sim.chip_of(options))
-        check_device_positions(t, a)
+    def check_all(call: Tensors) -> None:
+        check(call, attributes, sim.chip_of(options))
+        check_device_positions(call, attributes)
 
-    return sim.run(options, t, check_all, lambda t, results: launch_on_sim(options, t, results, a))
+    def launch_kernel(call: Tensors, results: Results) -> None:
+        launch_on_sim(options, call, results, attributes)
+
+    return sim.run(options, call, check_all, launch_kernel)
 
 
-def launch_on_sim(options: Options, t: Tensors, results: Results, a: Attributes) -> None:
+def launch_on_sim(options: Options, call: Tensors, results: Results, attributes: Attributes) -> None:
     """Launch the kernel for a call whose values were checked. A uint16 array holds bfloat16's bits.
 
     Raises:
         InvalidValue, InvalidType: the chip does not support the call; nothing was written.
     """
-    rules.check_layout(t.map(sim.spec_of_launch), a.arguments, sim.chip_of(options))
-    tensors: dict[str, Any] = readable_inputs(t)
+    rules.check_layout(call.map(sim.spec_of_launch), attributes.arguments, sim.chip_of(options))
+    tensors: dict[str, Any] = readable_inputs(call)
     for name in ("rows", "position_ids"):
         if name in tensors:
             tensors[name] = sim.int64_of(tensors[name])
-    written = dict(zip(OUTS[t.op], results, strict=True))
-    if isinstance(a, RotaryAttributes) and is_onnx(t):
-        _launch_rotary_mul(options, t.op, tensors, written["Y"], a)
+    written = dict(zip(OUTS[call.op], results, strict=True))
+    if isinstance(attributes, RotaryAttributes) and is_onnx(call):
+        _launch_rotary_mul(options, call.op, tensors, written["Y"], attributes)
         return
-    if t.scatters and t.op == "rms_norm_rope":
+    if call.scatters and call.op == "rms_norm_rope":
         tensors["cache"] = written["k_out"]
-    for name in _OPTIONAL.get(t.op, ()):
+    for name in _OPTIONAL.get(call.op, ()):
         tensors.setdefault(name, None)
-    sim.launch(options, t.op, t.op, {**tensors, **written}, a.as_aclnn())
+    sim.launch(options, call.op, call.op, {**tensors, **written}, attributes.as_aclnn())
 
 
 def _launch_rotary_mul(
-    options: Options, op: str, tensors: Mapping[str, Any], y: Any, a: RotaryAttributes
+    options: Options, op: str, tensors: Mapping[str, Any], y: Any, attributes: RotaryAttributes
 ) -> None:
     """Launch rotary_mul for rotary_embedding, on views: heads in their own dimension, and the entries that
     the rotation reads."""
-    x, y = (_with_heads(v, a.num_heads) for v in (tensors["X"], y))
-    half = (a.rotary_dim or x.shape[-1]) // 2
+    x, y = (_with_heads(v, attributes.num_heads) for v in (tensors["X"], y))
+    half = (attributes.rotary_dim or x.shape[-1]) // 2
     cos, sin = (tensors[name][..., :half] for name in ("cos_cache", "sin_cache"))
     named = {"x": x, "cos": cos, "sin": sin, "position_ids": tensors.get("position_ids"), "out": y}
-    sim.launch(options, op, "rotary_mul", named, a.as_aclnn())
+    sim.launch(options, op, "rotary_mul", named, attributes.as_aclnn())
 
 
 def _with_heads(x: Any, num_heads: int) -> Any:
@@ -193,45 +200,46 @@ def _with_heads(x: Any, num_heads: int) -> Any:
 DEVICE_POSITIONS = 2**22
 
 
-def check_device_positions(t: Tensors, a: Any) -> None:
+def check_device_positions(call: Tensors, attributes: Any) -> None:
     """Check that the device can rotate by the positions of a checked call, if it has any. The binding has no
     such check, because it cannot read the elements of NPU tensors."""
-    if "positions" not in t.other_inputs:
+    if "positions" not in call.other_inputs:
         return
-    positions: Array = array_of(t.other_inputs["positions"])
+    positions: Array = array_of(call.other_inputs["positions"])
     far = positions[np.abs(positions.astype(np.int64)) >= DEVICE_POSITIONS]
     # An unsupported dtype or angle policy is the error of a later check.
-    is_supported = spec_of(t.first[1]).dtype != "float64" and a.angle == "exact"
-    if far.size and is_supported and any(0 not in x.shape for x in t.xs.values()):
+    is_supported = spec_of(call.first[1]).dtype != "float64" and attributes.angle == "exact"
+    if far.size and is_supported and any(0 not in x.shape for x in call.xs.values()):
         limit = DEVICE_POSITIONS - 1
-        raise bad_value(t.op, "positions", f"be between -{limit} and {limit} on the device", far.flat[0])
+        raise bad_value(call.op, "positions", f"be between -{limit} and {limit} on the device", far.flat[0])
 
 
-def on_npu(t: Tensors, a: Attributes) -> Results:
+def on_npu(call: Tensors, attributes: Attributes) -> Results:
     """Run the call on the NPU for arrays, or for CPU torch tensors without a gradient."""
 
-    def check_all(t: Tensors) -> None:
-        check(t, a)
-        check_device_positions(t, a)
+    def check_all(call: Tensors) -> None:
+        check(call, attributes)
+        check_device_positions(call, attributes)
 
     def run_operator(xs: dict[str, Any], other_inputs: dict[str, Any], written: list[Any]) -> None:
-        if is_onnx(t):
+        if is_onnx(call):
             other_inputs.setdefault("position_ids", None)
-        named = dict(zip(t.outs or OUTS[t.op], written, strict=True))
-        name = t.op if t.op == "rope_set_rows" else f"{t.entry}_out"
-        getattr(torch.ops.npu_rope, name).default(**xs, **other_inputs, **named, **schema_attributes(t, a))
+        named = dict(zip(call.outs or OUTS[call.op], written, strict=True))
+        name = call.op if call.op == "rope_set_rows" else f"{call.entry}_out"
+        arguments = {**xs, **other_inputs, **named, **schema_attributes(call, attributes)}
+        getattr(torch.ops.npu_rope, name).default(**arguments)
 
-    return npu.run(t, check_all, run_operator, written_whole=not t.scatters)
+    return npu.run(call, check_all, run_operator, written_whole=not call.scatters)
 
 
-def schema_attributes(t: Tensors, a: Attributes) -> dict[str, Any]:
+def schema_attributes(call: Tensors, attributes: Attributes) -> dict[str, Any]:
     """Return the attributes by their names in torch's schemas."""
-    if not isinstance(a, RotaryAttributes):
-        return a.as_schema()
-    named: dict[str, Any] = {"interleaved": a.interleaved, "forward": a.forward}
-    if is_onnx(t):
-        return {**named, "num_heads": a.num_heads, "rotary_embedding_dim": a.rotary_dim}
-    return {**named, "rotary_dim": a.rotary_dim, "offset": a.offset}
+    if not isinstance(attributes, RotaryAttributes):
+        return attributes.as_schema()
+    named: dict[str, Any] = {"interleaved": attributes.interleaved, "forward": attributes.forward}
+    if is_onnx(call):
+        return {**named, "num_heads": attributes.num_heads, "rotary_embedding_dim": attributes.rotary_dim}
+    return {**named, "rotary_dim": attributes.rotary_dim, "offset": attributes.offset}
 
 
 run = sim.by_backend(on_reference, on_cpu, on_npu, on_sim)

@@ -19,7 +19,7 @@ from npu_rope.executors.tensors import (
 
 
 def check(
-    t: CallTensors[Any],
+    call: CallTensors[Any],
     arguments: Mapping[str, Any],
     read: Callable[[CallTensors[Any]], dict[str, Any]] | None = None,
     chip: str | None = None,
@@ -27,7 +27,7 @@ def check(
     """Check every rule of a call on arrays or CPU tensors.
 
     Args:
-        t: the call. Outputs that it lacks are not checked.
+        call: the call. Outputs that it lacks are not checked.
         arguments: the other arguments that have rules, as :meth:`npu_rope.native.Native.check` takes them.
         read: returns the inputs as the kernels read them, by name; by default :func:`.readable_inputs`.
         chip: CANN's name of a chip whose kernels must support the call; None: any back end.
@@ -35,36 +35,38 @@ def check(
     Raises:
         InvalidValue, InvalidType: an argument breaks its rule.
     """
-    tensors = is_tensor(t.first[1])
+    tensors = is_tensor(call.first[1])
     if not tensors:
-        check_whole_elements(t)
+        check_whole_elements(call)
     as_c = c_tensor if tensors else native.describe
-    sources = readable_inputs(t) if read is None else read(t)  # keeps the copies until the check ends
-    inputs, outs = [as_c(source) for source in sources.values()], [as_c(out) for out in t.outs.values()]
-    _check_by_c(t.entry, lambda: t.map(spec_of), "values", inputs, outs, {**arguments, "chip": chip})
+    sources = readable_inputs(call) if read is None else read(call)  # keeps the copies until the check ends
+    inputs, outs = [as_c(source) for source in sources.values()], [as_c(out) for out in call.outs.values()]
+    _check_by_c(call.entry, lambda: call.map(spec_of), "values", inputs, outs, {**arguments, "chip": chip})
 
 
-def check_layout(t: CallTensors[TensorSpec], arguments: Mapping[str, Any], chip: str | None = None) -> None:
+def check_layout(
+    call: CallTensors[TensorSpec], arguments: Mapping[str, Any], chip: str | None = None
+) -> None:
     """Check the rules that need neither an element's value nor an address. A call with a size that a trace
     keeps open is not checked: the operator checks it when it runs. ``chip`` as in :func:`check`.
 
     Raises:
         InvalidValue, InvalidType: an argument breaks its rule.
     """
-    if is_open(t):
+    if is_open(call):
         return
     # Only an in-place input keeps its strides: the kernels can read any other one from a contiguous copy.
     read = [
-        _without_memory(spec, spec.strides if name in t.in_place else contiguous(spec.shape))
-        for name, spec in t.inputs().items()
+        _without_memory(spec, spec.strides if name in call.in_place else contiguous(spec.shape))
+        for name, spec in call.inputs().items()
     ]
-    outs = [_without_memory(out, out.strides) for out in t.outs.values()]
-    _check_by_c(t.entry, lambda: t, "layout", read, outs, {**arguments, "chip": chip})
+    outs = [_without_memory(out, out.strides) for out in call.outs.values()]
+    _check_by_c(call.entry, lambda: call, "layout", read, outs, {**arguments, "chip": chip})
 
 
-def is_open(t: CallTensors[TensorSpec]) -> bool:
+def is_open(call: CallTensors[TensorSpec]) -> bool:
     """Return whether a trace keeps a size or a stride of the call open."""
-    specs = *t.inputs().values(), *t.outs.values()
+    specs = *call.inputs().values(), *call.outs.values()
     return not all(type(n) is int for spec in specs for n in (*spec.shape, *spec.strides))
 
 

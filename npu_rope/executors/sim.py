@@ -43,21 +43,21 @@ def by_backend(
         **{f"sim:{soc}": partial(on_sim, Options(soc)) for soc in backends.SIMULATED_SOCS},
     }
 
-    def run(backend: str, t: Call, a: Any) -> Results:
+    def run(backend: str, call: Call, attributes: Any) -> Results:
         """Run a call with its attributes on the back end of that name. Return the written tensors.
 
         Raises:
             ValueError, TypeError: an argument breaks its rule; nothing was written.
             BackendUnavailable: the back end is unavailable or lacks this operator.
         """
-        return backends.executor_of(t.op, executors, backend)(t, a)
+        return backends.executor_of(call.op, executors, backend)(call, attributes)
 
     return run
 
 
 def run(
     options: Options,
-    t: Call,
+    call: Call,
     check: Callable[[Call], None],
     launch: Callable[[Call, Results], None],
     new_results: Callable[[Call], Results] | None = None,
@@ -70,40 +70,40 @@ def run(
         new_results: allocates the results of a call without outs; by default they are like xs.
     """
     simulated_package.load()
-    tensors = is_tensor(t.first[1])
+    tensors = is_tensor(call.first[1])
     if tensors:
-        check_tensors("sim" if options.soc is None else f"sim:{options.soc}", t)
-        for name, out in t.outs.items():
+        check_tensors("sim" if options.soc is None else f"sim:{options.soc}", call)
+        for name, out in call.outs.items():
             if out.is_neg():
-                raise bad_value(t.op, name, "hold its own values", "a view that negates them")
+                raise bad_value(call.op, name, "hold its own values", "a view that negates them")
     else:
-        t = as_arrays(t)
-        check_whole_elements(t)
-    check(t)
-    launched = t if tensors else _with_positive_strides(t)
-    allocate = new_results or (lambda t: tuple(empty_like(x) for x in t.xs.values()))
-    results = tuple(launched.outs.values()) or allocate(t)
+        call = as_arrays(call)
+        check_whole_elements(call)
+    check(call)
+    launched = call if tensors else _with_positive_strides(call)
+    allocate = new_results or (lambda call: tuple(empty_like(x) for x in call.xs.values()))
+    results = tuple(launched.outs.values()) or allocate(call)
     if any(0 not in x.shape for x in launched.xs.values()):
         launch(launched, results)
-    for out, result in zip(t.outs.values(), results, strict=False):
+    for out, result in zip(call.outs.values(), results, strict=False):
         if out is not result:
             assign(out, result)
-    if tensors and t.outs:
+    if tensors and call.outs:
         # Autograd must detect a write to a tensor that it saved for a gradient.
         torch.autograd.graph.increment_version(results)
-    return tuple(t.outs.values()) or results
+    return tuple(call.outs.values()) or results
 
 
-def _with_positive_strides(t: Call) -> Call:
+def _with_positive_strides(call: Call) -> Call:
     """Return the call with copies of arrays that have negative strides, which aclnn does not document."""
     copies: dict[int, Any] = {}
 
-    def copy_if_negative(a: Any) -> Any:
-        if all(step >= 0 for step in a.strides):
-            return a
-        return copies.setdefault(id(a), a.copy(order="C"))
+    def copy_if_negative(array: Any) -> Any:
+        if all(step >= 0 for step in array.strides):
+            return array
+        return copies.setdefault(id(array), array.copy(order="C"))
 
-    return t.map(copy_if_negative)
+    return call.map(copy_if_negative)
 
 
 # The inputs that aclnn makes contiguous (AutoContiguous() in op_host/); `strides` does not list theirs.
@@ -131,7 +131,7 @@ def launch(
         InternalError: the operator refused the call, or the kernel broke a rule of the simulator.
     """
     package = simulated_package.load()
-    given = {name: None if t is None else described(t) for name, t in tensors.items()}
+    given = {name: None if tensor is None else described(tensor) for name, tensor in tensors.items()}
     views = [v for name, v in given.items() if v is not None and name not in _CONTIGUOUS]
     try:
         package.call(type_of(kernel), {**given, **attributes, "strides": _strides_of(views)}, options)
@@ -156,17 +156,17 @@ def type_of(kernel: str) -> str:
     return "Npu" + "".join(word.capitalize() for word in kernel.split("_"))
 
 
-def described(t: Any) -> Tensor:
+def described(tensor: Any) -> Tensor:
     """Describe the memory of an array or a tensor to aclnn; a uint16 array holds bfloat16's bits."""
-    if is_tensor(t):
-        spec = spec_of(t)
-        return Tensor(t.data_ptr(), spec.dtype, spec.shape, spec.strides)
-    return Tensor.of(t, dtype="bfloat16" if t.dtype == np.uint16 else None)
+    if is_tensor(tensor):
+        spec = spec_of(tensor)
+        return Tensor(tensor.data_ptr(), spec.dtype, spec.shape, spec.strides)
+    return Tensor.of(tensor, dtype="bfloat16" if tensor.dtype == np.uint16 else None)
 
 
-def spec_of_launch(t: Any) -> TensorSpec:
+def spec_of_launch(tensor: Any) -> TensorSpec:
     """Return the spec of an array or a tensor as :func:`launch` takes it: a uint16 array is bfloat16."""
-    launched = described(t)
+    launched = described(tensor)
     return TensorSpec(launched.dtype, tuple(launched.shape), tuple(launched.strides))
 
 

@@ -22,9 +22,9 @@ Array = npt.NDArray[Any]
 Call = CallTensors[Any]
 
 
-def is_tensor(t: Any) -> bool:
+def is_tensor(value: Any) -> bool:
     """Return whether t is a torch tensor."""
-    return torch is not None and isinstance(t, torch.Tensor)
+    return torch is not None and isinstance(value, torch.Tensor)
 
 
 def require_tensor_like(op: str, name: str, value: Any) -> None:
@@ -43,18 +43,19 @@ def require_dense(op: str, name: str, tensor: Any) -> None:
 # ---- specs for the rules ---------------------------------------------------------------------------
 
 
-def spec_of(t: Any) -> TensorSpec:
+def spec_of(tensor: Any) -> TensorSpec:
     """Return the dtype, shape and strides of an array or a tensor, perhaps a fake one, for the rules."""
-    if is_tensor(t):
-        return TensorSpec(str(t.dtype).removeprefix("torch."), tuple(t.shape), tuple(t.stride()))
-    size = max(t.dtype.itemsize, 1)
-    return TensorSpec(native.dtype_name(t.dtype), t.shape, tuple(s // size for s in t.strides))
+    if is_tensor(tensor):
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        return TensorSpec(dtype, tuple(tensor.shape), tuple(tensor.stride()))
+    size = max(tensor.dtype.itemsize, 1)
+    return TensorSpec(native.dtype_name(tensor.dtype), tensor.shape, tuple(s // size for s in tensor.strides))
 
 
-def with_actual_value(error: BrokenRule, t: CallTensors[TensorSpec]) -> BrokenRule:
+def with_actual_value(error: BrokenRule, call: CallTensors[TensorSpec]) -> BrokenRule:
     """Return an error of the C library. If its argument is a tensor with a dtype or a number of dimensions
     that the C struct cannot represent, the error's value becomes the actual dtype or shape."""
-    spec = {**t.inputs(), **t.outs}.get(error.argument)
+    spec = {**call.inputs(), **call.outs}.get(error.argument)
     if spec is None:
         return error
     if isinstance(error, InvalidType) and spec.dtype not in native.DTYPES:
@@ -64,35 +65,36 @@ def with_actual_value(error: BrokenRule, t: CallTensors[TensorSpec]) -> BrokenRu
     return error
 
 
-def c_tensor(t: Any) -> native.CTensor:
+def c_tensor(tensor: Any) -> native.CTensor:
     """Return the C struct of a torch tensor. (For an array: :func:`npu_rope.native.describe`.)"""
-    spec = spec_of(t)
-    return native.c_tensor(t.data_ptr(), spec.dtype, spec.shape, spec.strides)
+    spec = spec_of(tensor)
+    return native.c_tensor(tensor.data_ptr(), spec.dtype, spec.shape, spec.strides)
 
 
 # ---- accepted inputs -------------------------------------------------------------------------------
 
 
-def as_arrays(t: Call) -> Call:
+def as_arrays(call: Call) -> Call:
     """Return a call whose inputs are all arrays. Inputs other than xs are converted if NumPy can do so.
 
     Raises:
         TypeError, ValueError: one of xs or outs is not an array, an input cannot become one, or an output is
             read-only or not in the machine's byte order.
     """
-    for named in (t.xs, t.outs):
+    for named in (call.xs, call.outs):
         for name, array in named.items():
             if not isinstance(array, np.ndarray):
-                like = "" if name == t.first[0] else f" like {t.first[0]}"
-                raise bad_type(t.op, name, f"be a NumPy array{like}", type(array).__name__)
-    for name, out in t.outs.items():
+                like = "" if name == call.first[0] else f" like {call.first[0]}"
+                raise bad_type(call.op, name, f"be a NumPy array{like}", type(array).__name__)
+    for name, out in call.outs.items():
         if not out.flags.writeable:
-            raise bad_value(t.op, name, "be writeable", "a read-only array")
+            raise bad_value(call.op, name, "be writeable", "a read-only array")
         if not out.dtype.isnative:
-            raise bad_type(t.op, name, "be in the machine's byte order", out.dtype.str)
-    if all(isinstance(value, np.ndarray) for value in t.other_inputs.values()):
-        return t
-    return replace(t, other_inputs={name: _as_array(t.op, name, b) for name, b in t.other_inputs.items()})
+            raise bad_type(call.op, name, "be in the machine's byte order", out.dtype.str)
+    if all(isinstance(value, np.ndarray) for value in call.other_inputs.values()):
+        return call
+    arrays = {name: _as_array(call.op, name, value) for name, value in call.other_inputs.items()}
+    return replace(call, other_inputs=arrays)
 
 
 def _as_array(op: str, name: str, value: Any) -> Array:
@@ -105,99 +107,101 @@ def _as_array(op: str, name: str, value: Any) -> Array:
         raise bad_type(op, name, "be something NumPy makes an array of", got) from None
 
 
-def accepted_call(backend: str, t: Call) -> Call:
+def accepted_call(backend: str, call: Call) -> Call:
     """Check and return a call on CPU torch tensors without a gradient, or a call on arrays."""
-    if not is_tensor(t.first[1]):
-        return as_arrays(t)
-    check_tensors(backend, t)
-    return t
+    if not is_tensor(call.first[1]):
+        return as_arrays(call)
+    check_tensors(backend, call)
+    return call
 
 
-def check_tensors(backend: str, t: Call) -> None:
+def check_tensors(backend: str, call: Call) -> None:
     """Check that all tensors of a call are dense CPU torch tensors and that no gradient flows through
     them."""
-    first, _ = t.first
+    first, _ = call.first
     if torch._C._functorch.peek_interpreter_stack() is not None:
-        raise bad_value(t.op, first, f"be outside torch.func for backend {backend}", "one of its transforms")
-    for name, tensor in t.differentiable().items():
+        rule = f"be outside torch.func for backend {backend}"
+        raise bad_value(call.op, first, rule, "one of its transforms")
+    for name, tensor in call.differentiable().items():
         if torch.is_grad_enabled() and is_tensor(tensor) and tensor.requires_grad:
-            raise bad_value(t.op, name, f"not need a gradient for backend {backend}", "requires_grad")
+            raise bad_value(call.op, name, f"not need a gradient for backend {backend}", "requires_grad")
     if torch.autograd.forward_ad._current_level >= 0:
-        raise bad_value(t.op, first, f"be outside a dual level for backend {backend}", "one inside")
-    for name, tensor in {**t.xs, **t.other_inputs, **t.outs}.items():
+        raise bad_value(call.op, first, f"be outside a dual level for backend {backend}", "one inside")
+    for name, tensor in {**call.xs, **call.other_inputs, **call.outs}.items():
         if not is_tensor(tensor):
-            raise bad_type(t.op, name, f"be a torch tensor like {first}", type(tensor).__name__)
-        require_dense(t.op, name, tensor)
+            raise bad_type(call.op, name, f"be a torch tensor like {first}", type(tensor).__name__)
+        require_dense(call.op, name, tensor)
         if tensor.device.type != "cpu":
-            raise bad_value(t.op, name, "be on device cpu for this backend", tensor.device)
+            raise bad_value(call.op, name, "be on device cpu for this backend", tensor.device)
 
 
 # ---- inputs and results of kernels -----------------------------------------------------------------
 
 
-def in_whole_elements(a: Array) -> bool:
+def in_whole_elements(array: Array) -> bool:
     """Return whether an array is aligned and its strides are multiples of the element's size."""
-    if a.flags.c_contiguous:
-        return bool(a.flags.aligned)
-    item = a.dtype.itemsize or 1
-    return a.flags.aligned and all(s % item == 0 for s in a.strides)
+    if array.flags.c_contiguous:
+        return bool(array.flags.aligned)
+    item = array.dtype.itemsize or 1
+    return array.flags.aligned and all(s % item == 0 for s in array.strides)
 
 
-def check_whole_elements(t: CallTensors[Array]) -> None:
+def check_whole_elements(call: CallTensors[Array]) -> None:
     """Check the outputs: the C interface represents only strides that are multiples of the element's size."""
-    for name, out in t.outs.items():
+    for name, out in call.outs.items():
         if out.size and not in_whole_elements(out):
             rule = f"be aligned to its {out.itemsize}-byte elements"
-            raise bad_value(t.op, name, rule, "an address that is not")
+            raise bad_value(call.op, name, rule, "an address that is not")
 
 
-def readable_array(a: Array, *, unit_stride: bool = True) -> Array:
+def readable_array(array: Array, *, unit_stride: bool = True) -> Array:
     """Return the array itself, or a copy if the kernels cannot read it in place."""
-    if not a.dtype.isnative:
-        return a.astype(a.dtype.newbyteorder("="), order="C")
-    if a.flags.c_contiguous:
-        return a if a.flags.aligned else a.copy()
-    unit = not unit_stride or a.ndim == 0 or a.shape[-1] <= 1 or a.strides[-1] == a.dtype.itemsize
-    return a if unit and in_whole_elements(a) else a.copy()
+    if not array.dtype.isnative:
+        return array.astype(array.dtype.newbyteorder("="), order="C")
+    if array.flags.c_contiguous:
+        return array if array.flags.aligned else array.copy()
+    needs_unit_stride = unit_stride and array.ndim > 0 and array.shape[-1] > 1
+    is_readable = not needs_unit_stride or array.strides[-1] == array.dtype.itemsize
+    return array if is_readable and in_whole_elements(array) else array.copy()
 
 
-def readable_tensor(t: Any, *, unit_stride: bool = True) -> Any:
+def readable_tensor(tensor: Any, *, unit_stride: bool = True) -> Any:
     """Return the tensor itself, or a copy if the kernels cannot read it in place."""
-    t = t.detach().resolve_neg()
-    unit = not unit_stride or t.dim() == 0 or t.shape[-1] <= 1 or t.stride(-1) == 1
-    return t if unit else t.contiguous()
+    tensor = tensor.detach().resolve_neg()
+    unit = not unit_stride or tensor.dim() == 0 or tensor.shape[-1] <= 1 or tensor.stride(-1) == 1
+    return tensor if unit else tensor.contiguous()
 
 
 # Inputs whose last stride need not be 1.
 _ANY_STRIDE = ("positions", "rows", "freq_factors", "position_ids")
 
 
-def readable_inputs(t: Call) -> dict[str, Any]:
+def readable_inputs(call: Call) -> dict[str, Any]:
     """Return all inputs of a call, by name, copied where the kernels cannot read them in place."""
-    readable = readable_tensor if is_tensor(t.first[1]) else readable_array
+    readable = readable_tensor if is_tensor(call.first[1]) else readable_array
     return {
-        name: x if name in t.in_place else readable(x, unit_stride=name not in _ANY_STRIDE)
-        for name, x in t.inputs().items()
+        name: x if name in call.in_place else readable(x, unit_stride=name not in _ANY_STRIDE)
+        for name, x in call.inputs().items()
     }
 
 
-def empty_like(t: Any) -> Any:
+def empty_like(tensor: Any) -> Any:
     """Return a contiguous array or tensor of the same shape and dtype."""
-    if is_tensor(t):
-        return torch.empty_like(t, memory_format=torch.contiguous_format)
-    return np.empty(t.shape, t.dtype.newbyteorder("="))
+    if is_tensor(tensor):
+        return torch.empty_like(tensor, memory_format=torch.contiguous_format)
+    return np.empty(tensor.shape, tensor.dtype.newbyteorder("="))
 
 
-def array_of(t: Any) -> Array:
+def array_of(tensor: Any) -> Array:
     """Return a torch tensor's memory as an array; for bfloat16, an array of its float32 values."""
-    if not is_tensor(t):
-        array: Array = np.asarray(t)  # t may be a numpy.matrix
+    if not is_tensor(tensor):
+        array: Array = np.asarray(tensor)  # t may be a numpy.matrix
         return array
-    t = t.detach().resolve_neg()
-    if t.dtype == torch.bfloat16:
-        bits: npt.NDArray[np.uint16] = t.contiguous().view(torch.int16).numpy().view(np.uint16)
+    tensor = tensor.detach().resolve_neg()
+    if tensor.dtype == torch.bfloat16:
+        bits: npt.NDArray[np.uint16] = tensor.contiguous().view(torch.int16).numpy().view(np.uint16)
         return bfloat16_values(bits)
-    array = t.numpy()
+    array = tensor.numpy()
     return array
 
 
@@ -226,17 +230,17 @@ def writing(out: Any) -> AbstractContextManager[Any]:
     return torch.inference_mode() if is_tensor(out) and out.is_inference() else nullcontext()
 
 
-def rounded(t: Call, wide: tuple[npt.NDArray[np.float64], ...]) -> tuple[Any, ...]:
+def rounded(call: Call, wide: tuple[npt.NDArray[np.float64], ...]) -> tuple[Any, ...]:
     """Round the reference's results to the dtypes of xs or a cache. Write them into outs if there are any."""
-    if not t.outs:
-        return tuple(round_to(y, x) for y, x in zip(wide, t.xs.values(), strict=True))
-    for (name, out), y, x in zip(t.outs.items(), wide, t.xs.values(), strict=True):
+    if not call.outs:
+        return tuple(round_to(y, x) for y, x in zip(wide, call.xs.values(), strict=True))
+    for (name, out), y, x in zip(call.outs.items(), wide, call.xs.values(), strict=True):
         if name == "cache":
-            rows = array_of(t.other_inputs["rows"]).ravel()
+            rows = array_of(call.other_inputs["rows"]).ravel()
             _write_rows(out, rows, y.reshape(rows.size, *y.shape[-2:]))
         else:
             assign(out, round_to(y, x))
-    return tuple(t.outs.values())
+    return tuple(call.outs.values())
 
 
 def _write_rows(cache: Any, rows: Array, tokens: Array) -> None:
@@ -250,13 +254,13 @@ def _write_rows(cache: Any, rows: Array, tokens: Array) -> None:
 # ---- native code on arrays ------------------------------------------------------------------------------
 
 
-def on_arrays(t: Call, launch: Callable[[Call, tuple[Any, ...]], None]) -> tuple[Any, ...]:
+def on_arrays(call: Call, launch: Callable[[Call, tuple[Any, ...]], None]) -> tuple[Any, ...]:
     """Run the C library on arrays, into outs or new arrays. ``launch`` calls it; it checks the call first."""
-    t = as_arrays(t)
-    check_whole_elements(t)
-    results = tuple(t.outs.values()) or tuple(empty_like(x) for x in t.xs.values())
+    call = as_arrays(call)
+    check_whole_elements(call)
+    results = tuple(call.outs.values()) or tuple(empty_like(x) for x in call.xs.values())
     try:
-        launch(t, results)
+        launch(call, results)
     except BrokenRule as error:
-        raise with_actual_value(error, t.map(spec_of)) from None
+        raise with_actual_value(error, call.map(spec_of)) from None
     return results

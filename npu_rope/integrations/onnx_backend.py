@@ -45,7 +45,7 @@ OPERATORS: Mapping[str, Callable[[Sequence[Any], Mapping[str, Any], str | None],
 
 
 def _attributes(node: onnx.NodeProto) -> dict[str, Any]:
-    return {a.name: helper.get_attribute_value(a) for a in node.attribute}
+    return {argument.name: helper.get_attribute_value(argument) for argument in node.attribute}
 
 
 def _is_supported(node: onnx.NodeProto) -> bool:
@@ -58,7 +58,7 @@ def _kind(node: onnx.NodeProto) -> str:
 
 def _unsupported(model: onnx.ModelProto) -> str | None:
     """Return the part of a model that npu_rope does not support, as an error's value, or None."""
-    versions = {o.domain or "ai.onnx": o.version for o in model.opset_import}
+    versions = {opset.domain or "ai.onnx": opset.version for opset in model.opset_import}
     if versions.get("ai.onnx", 0) < OPSET:
         return f"opset {versions.get('ai.onnx', 0)}"
     for node in model.graph.node:
@@ -77,8 +77,9 @@ class NpuRopeModel(BackendRep):
 
     def __init__(self, model: onnx.ModelProto, backend: str | None = None) -> None:
         self._graph, self._backend = model.graph, backend
-        self._initialisers = {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}
-        self._all_inputs = [i.name for i in model.graph.input]
+        initialisers = self._graph.initializer
+        self._initialisers = {tensor.name: numpy_helper.to_array(tensor) for tensor in initialisers}
+        self._all_inputs = [value.name for value in model.graph.input]
         self._inputs = [name for name in self._all_inputs if name not in self._initialisers]
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Array, ...]:
@@ -101,12 +102,13 @@ class NpuRopeModel(BackendRep):
         if unknown := [name for name in inputs if name not in self._all_inputs]:
             known = ", ".join(self._all_inputs)
             raise ValueError(f"[onnx_backend] inputs must be the graph's {known} but got {unknown[0]}.")
-        values: dict[str, Any] = {**self._initialisers, **{n: np.asarray(v) for n, v in inputs.items()}}
+        values: dict[str, Any] = dict(self._initialisers)
+        values.update({name: np.asarray(value) for name, value in inputs.items()})
         for node in self._graph.node:
             given = [values[name] if name else None for name in node.input]
             results = OPERATORS[node.op_type](given, _attributes(node), self._backend)
             values.update(zip(node.output, results, strict=False))
-        return tuple(values[o.name] for o in self._graph.output)
+        return tuple(values[output.name] for output in self._graph.output)
 
 
 class NpuRopeBackend(Backend):

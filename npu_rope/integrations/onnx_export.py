@@ -258,14 +258,14 @@ def _rotary_mul_all(
             " (RotaryEmbedding has no tables with one entry per lane)."
         )
     wide = _DOUBLE if xs[0].dtype == _DOUBLE else _FLOAT
-    c, s = (_as_table(t, width // 2, _rank(xs[0]) == 4, wide) for t in (cos, sin))
+    c, s = (_as_table(tensor, width // 2, _rank(xs[0]) == 4, wide) for tensor in (cos, sin))
     return tuple(_rotated(x, c, _signed(s, forward), _Window(interleaved, width, offset)) for x in xs)
 
 
-def _as_table(t: Any, half: int, batched: bool, wide: int) -> Any:
+def _as_table(tensor: Any, half: int, batched: bool, wide: int) -> Any:
     """Return a table as ``[B or 1, S, half]``."""
-    by_batch = batched and _rank(t) > 2
-    return op.Reshape(op.Cast(t, to=wide), _ints([0, 0, half] if by_batch else [1, -1, half]))
+    by_batch = batched and _rank(tensor) > 2
+    return op.Reshape(op.Cast(tensor, to=wide), _ints([0, 0, half] if by_batch else [1, -1, half]))
 
 
 def _rotary_embedding(
@@ -283,7 +283,7 @@ def _rotary_embedding(
     half = (rotary_embedding_dim or _static("the head size", head)) // 2
     sin_cache = _signed(sin_cache, forward)
     if cos_cache.shape[-1] != half:
-        cos_cache, sin_cache = (_slice(t, 0, half) for t in (cos_cache, sin_cache))
+        cos_cache, sin_cache = (_slice(tensor, 0, half) for tensor in (cos_cache, sin_cache))
     if position_ids is not None and position_ids.dtype != INT64.dtype:
         position_ids = op.Cast(position_ids, to=INT64.dtype)
     if X.dtype == _FLOAT:
@@ -298,9 +298,9 @@ def _rotary_embedding(
         )
     # Rotate other dtypes as [B,S,N,D], by gathered rows of the tables.
     wide = _DOUBLE if X.dtype == _DOUBLE else _FLOAT
-    tables = [op.Cast(t, to=wide) for t in (cos_cache, sin_cache)]
+    tables = [op.Cast(tensor, to=wide) for tensor in (cos_cache, sin_cache)]
     if position_ids is not None:
-        tables = [op.Gather(t, position_ids, axis=0) for t in tables]
+        tables = [op.Gather(tensor, position_ids, axis=0) for tensor in tables]
     flat = _rank(X) == 3
     x = op.Reshape(X, _ints([0, 0, num_heads, head])) if flat else op.Transpose(X, perm=[0, 2, 1, 3])
     sizes = True, num_heads if flat else _static("the number of heads", X.shape[1]), head
@@ -321,22 +321,22 @@ def _add_rms_norm(x: Any, residual: Any, scale: Any, *attributes: Any) -> tuple[
     return _normalized(total, x, scale, RmsNormAttributes(*attributes)), total
 
 
-def _normalized(x: Any, like: Any, scale: Any, a: RmsNormAttributes) -> Any:
+def _normalized(x: Any, like: Any, scale: Any, attributes: RmsNormAttributes) -> Any:
     """Return the RMSNormalization of x, which has the dtype and shape of ``like``.
 
     One node is enough if all dtypes are float32, or all double. Otherwise explicit nodes around it do the
     specification's casts: runtimes omit them, ignore ``stash_type``, or have no kernel for 16 bits.
     """
-    wide, dtype = _wide(a.stash_type), like.dtype
-    axis = a.axis % _rank(like)
-    attributes = {"axis": axis, "epsilon": a.stashed_epsilon, "stash_type": int(wide)}
-    if dtype == scale.dtype == wide == a.stash_type and tuple(scale.shape) == tuple(like.shape[axis:]):
-        return op.RMSNormalization(x, scale, **attributes)
-    stashed = _cast(_cast(x, dtype, a.stash_type), a.stash_type, wide)
+    wide, dtype, stash_type = _wide(attributes.stash_type), like.dtype, attributes.stash_type
+    axis = attributes.axis % _rank(like)
+    node_attributes = {"axis": axis, "epsilon": attributes.stashed_epsilon, "stash_type": int(wide)}
+    if dtype == scale.dtype == wide == stash_type and tuple(scale.shape) == tuple(like.shape[axis:]):
+        return op.RMSNormalization(x, scale, **node_attributes)
+    stashed = _cast(_cast(x, dtype, stash_type), stash_type, wide)
     ones = np.ones([_static("a normalized size", n) for n in like.shape[axis:]])
     unit_scale = op.Constant(value=_tensor(ones.astype(np.float64 if wide == _DOUBLE else np.float32)))
-    normalized = op.RMSNormalization(stashed, unit_scale, **attributes)
-    normalized = _cast(_cast(normalized, wide, a.stash_type), a.stash_type, dtype)
+    normalized = op.RMSNormalization(stashed, unit_scale, **node_attributes)
+    normalized = _cast(_cast(normalized, wide, stash_type), stash_type, dtype)
     product = max(_wide(dtype), _wide(scale.dtype))
     return _cast(
         op.Mul(_cast(normalized, dtype, product), _cast(scale, scale.dtype, product)), product, scale.dtype

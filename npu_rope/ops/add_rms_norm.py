@@ -101,8 +101,9 @@ def _call_out(x: Any, residual: Any, scale: Any, out: Any, total: Any, *given: A
     return add_rms_norm_tensors(x, residual, scale, (out, total)), RmsNormAttributes(*given)
 
 
-def _results(t: norm.Tensors) -> dict[str, Any]:
-    return {"out": t.x.new_empty(t.x.shape, dtype=t.scale.dtype), "sum": t.x.new_empty(t.x.shape)}
+def _results(call: norm.Tensors) -> dict[str, Any]:
+    x, scale = call.x, call.scale
+    return {"out": x.new_empty(x.shape, dtype=scale.dtype), "sum": x.new_empty(x.shape)}
 
 
 _TENSORS = "Tensor x, Tensor residual, Tensor scale"

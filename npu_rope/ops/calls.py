@@ -59,7 +59,9 @@ def attributes_of_schema(op: str, attributes: dict[str, Any]) -> RopeCallAttribu
 def params_of_schema(attributes: dict[str, Any]) -> RopeParams:
     """Return the parameters of a schema's call. An error names ``rope_mode``, as the schema does."""
     try:
-        return RopeParams(**{"mode" if name == "rope_mode" else name: a for name, a in attributes.items()})
+        return RopeParams(
+            **{"mode" if name == "rope_mode" else name: value for name, value in attributes.items()}
+        )
     except BrokenRule as error:
         if error.argument != "mode":
             raise
@@ -96,33 +98,33 @@ def is_plain(x: Any) -> bool:
 # ---- rules of tensors, real or fake ----------------------------------------------------------------
 
 
-def check_devices(t: CallTensors[Any]) -> None:
+def check_devices(call: CallTensors[Any]) -> None:
     """Check that all tensors are torch tensors on one device."""
-    first_name, first = t.first
-    for name, tensor in {**t.xs, **t.other_inputs, **t.outs}.items():
+    first_name, first = call.first
+    for name, tensor in {**call.xs, **call.other_inputs, **call.outs}.items():
         if not isinstance(tensor, torch.Tensor):
-            raise bad_type(t.op, name, f"be a torch tensor like {first_name}", type(tensor).__name__)
-        require_dense(t.op, name, tensor)
+            raise bad_type(call.op, name, f"be a torch tensor like {first_name}", type(tensor).__name__)
+        require_dense(call.op, name, tensor)
         if tensor.device != first.device:
-            raise bad_value(t.op, name, f"be on {first_name}'s device {first.device}", tensor.device)
+            raise bad_value(call.op, name, f"be on {first_name}'s device {first.device}", tensor.device)
 
 
-def check(t: CallTensors[Any], a: Any) -> None:
+def check(call: CallTensors[Any], attributes: Any) -> None:
     """Check every rule that needs neither an element's value nor an address. Tensors may be fake; a call with
     symbolic sizes is checked when it runs."""
-    check_devices(t)
-    rules.check_layout(t.map(spec_of), a.arguments)
+    check_devices(call)
+    rules.check_layout(call.map(spec_of), attributes.arguments)
 
 
-def check_traced(t: CallTensors[Any], attributes: dict[str, Any]) -> None:
+def check_traced(call: CallTensors[Any], attributes: dict[str, Any]) -> None:
     """Run :func:`check` for a schema's call of rope, rope_qk or rope_set_rows."""
-    check(t, attributes_of_schema(t.op, attributes))
+    check(call, attributes_of_schema(call.op, attributes))
 
 
-def check_packed(t: CallTensors[Any], packed: Any) -> None:
+def check_packed(call: CallTensors[Any], packed: Any) -> None:
     """Check types and devices only. The attributes are the contents of ``packed``, which may be a fake tensor
     without contents."""
-    check_devices(t)
+    check_devices(call)
 
 
 def error_of_call(error: Exception, check: Callable[[], object]) -> Exception:
@@ -141,10 +143,10 @@ def error_of_call(error: Exception, check: Callable[[], object]) -> Exception:
     return backends.raised_by_torch(str(error)) or error
 
 
-def error_of_rope(error: Exception, t: CallTensors[Any], params: Any, angle: Angle) -> Exception:
+def error_of_rope(error: Exception, call: CallTensors[Any], params: Any, angle: Angle) -> Exception:
     """Return :func:`error_of_call` for rope, rope_qk and rope_set_rows."""
-    require_params(t.op, params)
-    return error_of_call(error, lambda: check(t, attributes_of(t.op, params, True, angle)))
+    require_params(call.op, params)
+    return error_of_call(error, lambda: check(call, attributes_of(call.op, params, True, angle)))
 
 
 def require_pair(op: str, out: Any, names: str = "(q_out, k_out)") -> None:
@@ -160,30 +162,30 @@ def require_pair(op: str, out: Any, names: str = "(q_out, k_out)") -> None:
 Execute = Callable[[str, CallTensors[Any], Any], tuple[Any, ...]]
 
 
-def run_named(backend: str | None, t: CallTensors[Any], a: Any, run: Execute) -> tuple[Any, ...]:
+def run_named(backend: str | None, call: CallTensors[Any], attributes: Any, run: Execute) -> tuple[Any, ...]:
     """Run a call on arrays, or on tensors by a named back end. torch.compile cannot trace the executors, so
     it breaks the graph here.
 
     Args:
         backend: its name; None: ``NPU_ROPE_BACKEND``, else ``cpu`` for arrays.
-        t, a: the call's tensors and attributes.
-        run: runs a call on a back end: ``run(backend, t, a)``.
+        call, attributes: the call's tensors and attributes.
+        run: runs a call on a back end: ``run(backend, call, attributes)``.
     """
     chosen = backend or backends.default_backend
-    name, x = t.first
+    name, x = call.first
     if not is_tensor(x):
-        require_tensor_like(t.op, name, x)
-        return run(chosen or "cpu", t, a)
+        require_tensor_like(call.op, name, x)
+        return run(chosen or "cpu", call, attributes)
     assert chosen is not None  # otherwise the tensors' own device runs the call
     if chosen == "cpu":
-        raise bad_value(t.op, name, "be on device cpu for backend cpu", x.device)
+        raise bad_value(call.op, name, "be on device cpu for backend cpu", x.device)
     if torch.compiler.is_compiling():
         torch._dynamo.graph_break(
             "npu_rope runs backend= outside torch: remove backend= from npu_rope's call"
         )
-        ys: tuple[Any, ...] = _uncompiled(run, chosen, t, a)
+        ys: tuple[Any, ...] = _uncompiled(run, chosen, call, attributes)
         return ys
-    return run(chosen, t, a)
+    return run(chosen, call, attributes)
 
 
 # ---- hot path --------------------------------------------------------------------------------------
@@ -214,8 +216,8 @@ def call_below_autograd(
     if torch is None or torch.compiler.is_compiling() or backends.default_backend not in (None, "cpu"):
         return NotImplemented
     grad_enabled, ordinary = torch.is_grad_enabled(), ORDINARY
-    for t in tensors:
-        if type(t) not in ordinary or (grad_enabled and t.requires_grad):
+    for tensor in tensors:
+        if type(tensor) not in ordinary or (grad_enabled and tensor.requires_grad):
             return NotImplemented
     if not is_plain(tensors[0]):
         return NotImplemented
@@ -233,9 +235,9 @@ def call_below_autograd(
 # ---- registration ----------------------------------------------------------------------------------
 
 
-def on_cpu(t: CallTensors[Any], attributes: dict[str, Any]) -> None:
+def on_cpu(call: CallTensors[Any], attributes: dict[str, Any]) -> None:
     """Run a schema's call through ctypes, into the call's outs."""
-    executors.on_cpu_tensors(t, attributes_of_schema(t.op, attributes))
+    executors.on_cpu_tensors(call, attributes_of_schema(call.op, attributes))
 
 
 # Make a TorchOperator of rope, rope_qk or rope_set_rows.
@@ -312,4 +314,6 @@ if torch is not None:
     _below = torch._C._AutoDispatchBelowAutograd
     _increment_version = torch._C._increment_version
     # torch.compiler.disable would import the compiler with npu_rope.
-    _uncompiled: Any = torch._disable_dynamo(lambda run, backend, t, a: run(backend, t, a))
+    _uncompiled: Any = torch._disable_dynamo(
+        lambda run, backend, call, attributes: run(backend, call, attributes)
+    )

@@ -100,52 +100,52 @@ def refuse_in_place(x: Any) -> None:
 # ---- Autograd kernels of rope and rope_qk ----------------------------------------------------------
 
 
-def rotate(t: CallTensors[Any], attributes: dict[str, Any]) -> tuple[Any, ...]:
+def rotate(call: CallTensors[Any], attributes: dict[str, Any]) -> tuple[Any, ...]:
     """Autograd kernel of rope and rope_qk. Return a result for each of xs."""
-    differentiated = [differentiates(t.op, name, x) for name, x in t.xs.items()]
+    differentiated = [differentiates(call.op, name, x) for name, x in call.xs.items()]
     if any(differentiated):
         with _allowed():
-            rest = *_angles(t), attributes, differentiated, torch.is_grad_enabled()
-            ys: tuple[Any, ...] = _Rotation.apply(*t.xs.values(), *rest)
+            rest = *_angles(call), attributes, differentiated, torch.is_grad_enabled()
+            ys: tuple[Any, ...] = _Rotation.apply(*call.xs.values(), *rest)
         return ys
     with _below():
-        return run_rope(tuple(t.xs.values()), *_angles(t), **attributes)
+        return run_rope(tuple(call.xs.values()), *_angles(call), **attributes)
 
 
-def _angles(t: CallTensors[Any]) -> tuple[Any, Any]:
+def _angles(call: CallTensors[Any]) -> tuple[Any, Any]:
     """Return positions, and freq_factors or None."""
-    return t.other_inputs["positions"], t.other_inputs.get("freq_factors")
+    return call.other_inputs["positions"], call.other_inputs.get("freq_factors")
 
 
-def rotate_in_place(t: CallTensors[Any], attributes: dict[str, Any]) -> tuple[()]:
+def rotate_in_place(call: CallTensors[Any], attributes: dict[str, Any]) -> tuple[()]:
     """Autograd kernel of rope and rope_qk in place. One call rotates both tensors, but each gets its own
     gradient function: queries and keys may be views, which torch supports only for functions of one
     result."""
-    tensors = tuple(t.xs.values())
-    differentiated = [x for name, x in t.xs.items() if differentiates(t.op, name, x)]
+    tensors = tuple(call.xs.values())
+    differentiated = [x for name, x in call.xs.items() if differentiates(call.op, name, x)]
     for x in differentiated:
         if torch.is_grad_enabled():
             refuse_in_place(x)
     with _below():
-        run_rope_in_place(tensors, *_angles(t), **attributes)
+        run_rope_in_place(tensors, *_angles(call), **attributes)
     for x in differentiated:
         with _allowed():
-            _RotatedInPlace.apply(x, *_angles(t), attributes)
+            _RotatedInPlace.apply(x, *_angles(call), attributes)
     # autograd must detect that tensors it saved for a gradient have changed.
     _increment_version(tensors)
     return ()
 
 
-def write(t: CallTensors[Any], error: tuple[str | None, str, str], run: Callable[[], Any]) -> Any:
+def write(call: CallTensors[Any], error: tuple[str | None, str, str], run: Callable[[], Any]) -> Any:
     """Autograd kernel of an operator that writes without a gradient, to other memory or to a cache. ``run``
     calls the operator; its result is returned."""
-    for name, tensor in t.differentiable().items():
-        if differentiates(t.op, name, tensor):
+    for name, tensor in call.differentiable().items():
+        if differentiates(call.op, name, tensor):
             argument, rule, value = error
-            raise broken(GradientRefused, t.op, argument or name, rule, value)
+            raise broken(GradientRefused, call.op, argument or name, rule, value)
     with _below():
         result = run()
-    _increment_version(tuple(t.outs.values()))
+    _increment_version(tuple(call.outs.values()))
     return result
 
 
@@ -170,9 +170,9 @@ def _make_functions(function: Any) -> tuple[Any, Any]:
 
     def rotate_given(ctx: Any, tensors: Sequence[Any], **attributes: Any) -> Iterator[Any]:
         """Rotate the tensors that are not None: only queries or only keys may have a gradient."""
-        given = [t for t in tensors if t is not None]
+        given = [tensor for tensor in tensors if tensor is not None]
         ys = iter(run_rope(given, *ctx.saved_tensors, **attributes) if given else ())
-        return (None if t is None else next(ys) for t in tensors)
+        return (None if tensor is None else next(ys) for tensor in tensors)
 
     def rotate_back(ctx: Any, gradients: Sequence[Any]) -> Iterator[Any]:
         back = not ctx.attributes.get("forward", True)
@@ -249,9 +249,9 @@ def differentiable(operator: Any, gradient: Gradient) -> Callable[..., Any]:
     """Return the Autograd kernel of an operator with this gradient. Unlike torch.library.register_autograd
     it supports torch.func.grad and rejects tangents."""
     op = operator._schema.name.partition("::")[2]
-    defaults = {a.name: a.default_value for a in operator._schema.arguments}
+    defaults = {argument.name: argument.default_value for argument in operator._schema.arguments}
     names, count = list(defaults), len(defaults)
-    positional = sum(not a.kwarg_only for a in operator._schema.arguments)
+    positional = sum(not argument.kwarg_only for argument in operator._schema.arguments)
 
     class OperatorFunction(_function):  # type: ignore[misc,valid-type]
         """The operator's function: apply(*arguments, grad_mode), with grad_mode as in Rotation."""
@@ -289,24 +289,24 @@ def differentiable(operator: Any, gradient: Gradient) -> Callable[..., Any]:
 # ---- named back ends -------------------------------------------------------------------------------
 
 
-def run_named(backend: str, t: CallTensors[Any], a: RopeCallAttributes) -> tuple[Any, ...]:
+def run_named(backend: str, call: CallTensors[Any], attributes: RopeCallAttributes) -> tuple[Any, ...]:
     """Run a call of rope, rope_qk or rope_set_rows on the back end of that name. Outside torch.func,
     gradients flow through results that the call allocates."""
-    x = t.first[1]
-    if t.outs or not isinstance(x, _Tensor) or not torch.is_grad_enabled():
-        return executors.run(backend, t, a)
-    needs_gradient = any(isinstance(x, _Tensor) and x.requires_grad for x in t.xs.values())
+    x = call.first[1]
+    if call.outs or not isinstance(x, _Tensor) or not torch.is_grad_enabled():
+        return executors.run(backend, call, attributes)
+    needs_gradient = any(isinstance(x, _Tensor) and x.requires_grad for x in call.xs.values())
     if not needs_gradient or torch._C._functorch.peek_interpreter_stack() is not None:
-        return executors.run(backend, t, a)
+        return executors.run(backend, call, attributes)
 
     def run(xs: Sequence[Any], positions: Any, freq_factors: Any, forward: bool) -> tuple[Any, ...]:
         # If only queries or only keys have a gradient, rope rotates it.
-        op, names = (t.op, tuple(t.xs)) if len(xs) == len(t.xs) else ("rope", ("x",))
+        op, names = (call.op, tuple(call.xs)) if len(xs) == len(call.xs) else ("rope", ("x",))
         other_inputs = {"positions": positions, **given(freq_factors=freq_factors)}
         part = CallTensors(op, dict(zip(names, xs, strict=True)), other_inputs)
-        return executors.run(backend, part, replace(a, forward=forward))
+        return executors.run(backend, part, replace(attributes, forward=forward))
 
-    ys: tuple[Any, ...] = _RotationNamed.apply(*t.xs.values(), *_angles(t), run, a.forward)
+    ys: tuple[Any, ...] = _RotationNamed.apply(*call.xs.values(), *_angles(call), run, attributes.forward)
     return ys
 
 
@@ -355,9 +355,10 @@ def trace_as(operator: Any, functional: str) -> None:
     has_subclass: Any = has_user_subclass
     ours = (FakeTensor, functional_tensors.FunctionalTensor)
     arguments = operator._schema.arguments
-    names = [a.name for a in arguments]
-    written = [a.name for a in arguments if a.alias_info is not None and a.alias_info.is_write]
-    outs = [a.name for a in arguments if a.kwarg_only and a.name in written]
+    names = [argument.name for argument in arguments]
+    aliases = {argument.name: argument.alias_info for argument in arguments}
+    written = [name for name, alias in aliases.items() if alias is not None and alias.is_write]
+    outs = [argument.name for argument in arguments if argument.kwarg_only and argument.name in written]
 
     def traced(active: Any, *args: Any, **attributes: Any) -> Any:
         if has_subclass((args, attributes), allowed_subclasses=ours):

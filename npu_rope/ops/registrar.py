@@ -50,7 +50,7 @@ class TorchOperator:
     call: Callable[..., Call]
     check: Callable[[Any, Any], Any]
     on_cpu: Callable[[Any, Any], Any]
-    results: Callable[[Any], Results] = lambda t: {}
+    results: Callable[[Any], Results] = lambda call: {}
     autograd: Callable[[Any, Any], Any] | None = None
     gradient: gradients.Gradient | None = None
     no_gradient: NoGradient = (None, "not need a gradient where memory is given", "one that does")
@@ -69,7 +69,7 @@ registered: dict[str, TorchOperator] = {}  # by name
 
 def like_xs(*names: str) -> Callable[[Any], Results]:
     """Return ``TorchOperator.results`` for outputs of these names, with the shapes and dtypes of xs."""
-    return lambda t: {name: x.new_empty(x.shape) for name, x in zip(names, t.xs.values(), strict=False)}
+    return lambda call: {name: x.new_empty(x.shape) for name, x in zip(names, call.xs.values(), strict=False)}
 
 
 def schema_of_inputs(names: tuple[str, ...]) -> str:
@@ -131,9 +131,9 @@ def _kernel(o: TorchOperator, run: Callable[[Any, Any], Any]) -> Callable[..., A
     """Return a kernel that allocates the results and passes the whole call to ``run``."""
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
-        t, attributes = o.call(*args, **kwargs)
-        results = o.results(t)
-        run(replace(t, outs={**results, **t.outs}) if results else t, attributes)
+        call, attributes = o.call(*args, **kwargs)
+        results = o.results(call)
+        run(replace(call, outs={**results, **call.outs}) if results else call, attributes)
         return _returned(tuple(results.values()))
 
     return kernel
@@ -144,10 +144,10 @@ def _autograd(o: TorchOperator, operator: Any) -> Callable[..., Any]:
         return gradients.differentiable(operator, o.gradient)
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
-        t, attributes = o.call(*args, **kwargs)
+        call, attributes = o.call(*args, **kwargs)
         if o.autograd is not None:
-            return _returned(o.autograd(t, attributes))
-        return gradients.write(t, o.no_gradient, partial(operator, *args, **kwargs))
+            return _returned(o.autograd(call, attributes))
+        return gradients.write(call, o.no_gradient, partial(operator, *args, **kwargs))
 
     return kernel
 

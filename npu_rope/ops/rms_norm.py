@@ -120,39 +120,39 @@ def rms_norm_backward(
 # ---- dispatch ------------------------------------------------------------------------------------------
 
 
-def run(backend: str | None, t: Tensors, a: RmsNormAttributes) -> tuple[Any, ...]:
+def run(backend: str | None, call: Tensors, attributes: RmsNormAttributes) -> tuple[Any, ...]:
     """Run a call on the back end of that name, by default on the device of its tensors."""
     chosen = backend or backends.default_backend
-    if is_tensor(t.x):
-        if t.op != BACKWARD:
-            gradients.refuse_tangents(t.op, {**t.xs, "scale": t.scale})
-        if chosen is None or chosen == t.x.device.type:
+    if is_tensor(call.x):
+        if call.op != BACKWARD:
+            gradients.refuse_tangents(call.op, {**call.xs, "scale": call.scale})
+        if chosen is None or chosen == call.x.device.type:
             try:
-                return _dispatched(t, a)
+                return _dispatched(call, attributes)
             except (RuntimeError, ValueError, TypeError, IndexError, AttributeError) as error:
-                raise calls.error_of_call(error, partial(check, t, a)) from error.__cause__
-    return calls.run_named(chosen, t, a, executors.run)
+                raise calls.error_of_call(error, partial(check, call, attributes)) from error.__cause__
+    return calls.run_named(chosen, call, attributes, executors.run)
 
 
-def _dispatched(t: Tensors, a: RmsNormAttributes) -> tuple[Any, ...]:
+def _dispatched(call: Tensors, attributes: RmsNormAttributes) -> tuple[Any, ...]:
     """Run torch's operator. Write its results into outs if the call has any."""
-    given = a.axis, a.epsilon, a.stash_type
-    read = (t.xs["grad"], t.x) if t.op == BACKWARD else tuple(t.xs.values())
-    outs = tuple(t.outs.values())
+    given = attributes.axis, attributes.epsilon, attributes.stash_type
+    read = (call.xs["grad"], call.x) if call.op == BACKWARD else tuple(call.xs.values())
+    outs = tuple(call.outs.values())
     if not outs:
-        return _as_tuple(getattr(_operators, t.op).default(*read, t.scale, *given))
-    if not (torch.is_grad_enabled() and any(v.requires_grad for v in (*read, t.scale))):
-        getattr(_operators, f"{t.op}_out").default(*read, t.scale, *outs, *given)
+        return _as_tuple(getattr(_operators, call.op).default(*read, call.scale, *given))
+    if not (torch.is_grad_enabled() and any(v.requires_grad for v in (*read, call.scale))):
+        getattr(_operators, f"{call.op}_out").default(*read, call.scale, *outs, *given)
         return outs
     if not torch.compiler.is_compiling():  # else the operator's fake and the copies raise the errors
-        check(t, a)
+        check(call, attributes)
         for out in outs:
             gradients.refuse_in_place(out)
-        if calls.is_plain(t.x):
-            executors.check(t, a)
-    if t.op == FORWARD and (t.in_place or _share_address(outs[0], t.x)):
-        read = (t.x.clone(),)  # the gradient needs the original x
-    results = _as_tuple(getattr(_operators, t.op).default(*read, t.scale, *given))
+        if calls.is_plain(call.x):
+            executors.check(call, attributes)
+    if call.op == FORWARD and (call.in_place or _share_address(outs[0], call.x)):
+        read = (call.x.clone(),)  # the gradient needs the original x
+    results = _as_tuple(getattr(_operators, call.op).default(*read, call.scale, *given))
     for out, y in zip(outs, results, strict=True):
         out.copy_(y)
     return outs
@@ -168,10 +168,10 @@ def _as_tuple(results: Any) -> tuple[Any, ...]:
     return results if isinstance(results, tuple) else (results,)
 
 
-def check(t: Tensors, a: RmsNormAttributes) -> None:
+def check(call: Tensors, attributes: RmsNormAttributes) -> None:
     """Check every rule that needs neither an element's value nor an address. Tensors may be fake."""
-    calls.check_devices(t)
-    executors.check_layout(t.map(spec_of), a)
+    calls.check_devices(call)
+    executors.check_layout(call.map(spec_of), attributes)
 
 
 # ---- gradients -----------------------------------------------------------------------------------------
@@ -187,17 +187,17 @@ def _backward(ctx: Any, grad: Any) -> tuple[Any, ...]:
     return both
 
 
-def _differentiable(t: Tensors, a: RmsNormAttributes) -> tuple[Any, Any]:
+def _differentiable(call: Tensors, attributes: RmsNormAttributes) -> tuple[Any, Any]:
     """Autograd kernel of rms_norm_backward. It runs torch's operations if an input needs a gradient or has a
     tangent, or if the rows have different scales on an NPU."""
-    tensors = grad, x, scale = t.xs["grad"], t.x, t.scale
+    tensors = grad, x, scale = call.xs["grad"], call.x, call.scale
     differentiated = torch.is_grad_enabled() and any(v.requires_grad for v in tensors)
     differentiated = differentiated or any(map(gradients.has_tangent, tensors))
-    if differentiated or (x.device.type == "npu" and _scale_varies(x, scale, a.axis)):
-        check(t, a)
-        return differentiable_backward(grad, x, scale, a)
+    if differentiated or (x.device.type == "npu" and _scale_varies(x, scale, attributes.axis)):
+        check(call, attributes)
+        return differentiable_backward(grad, x, scale, attributes)
     with torch._C._AutoDispatchBelowAutograd():
-        given = a.axis, a.epsilon, a.stash_type
+        given = attributes.axis, attributes.epsilon, attributes.stash_type
         both: tuple[Any, Any] = _operators.rms_norm_backward.default(grad, x, scale, *given)
         return both
 
@@ -208,15 +208,15 @@ def _scale_varies(x: Any, scale: Any, axis: int) -> bool:
     return any(size != 1 for size in scale.shape[: max(scale.dim() - row_ndim, 0)])
 
 
-def differentiable_backward(grad: Any, x: Any, scale: Any, a: RmsNormAttributes) -> tuple[Any, Any]:
+def differentiable_backward(grad: Any, x: Any, scale: Any, attributes: RmsNormAttributes) -> tuple[Any, Any]:
     """Compute rms_norm_backward with torch's operations in float64, or on an NPU in float32 except for a
     float64 stash type (formula: ``reference/rms_norm.py``)."""
-    stash = getattr(torch, a.stash_dtype)
+    stash = getattr(torch, attributes.stash_dtype)
     wide = torch.float32 if x.device.type == "npu" and stash != torch.float64 else torch.float64
-    axes = tuple(range(a.axis % x.dim(), x.dim()))
+    axes = tuple(range(attributes.axis % x.dim(), x.dim()))
     stashed = _rounded(x.to(wide), stash)
-    epsilon = torch.tensor(a.epsilon, dtype=torch.float32).to(stash).to(wide)
-    power = _power_of_rows(stashed, axes, a.epsilon) if stash == torch.float64 else None
+    epsilon = torch.tensor(attributes.epsilon, dtype=torch.float32).to(stash).to(wide)
+    power = _power_of_rows(stashed, axes, attributes.epsilon) if stash == torch.float64 else None
     if power is not None:
         stashed, epsilon = stashed * power, epsilon * power * power
     inverse = (stashed.square().mean(axes, keepdim=True) + epsilon).rsqrt()
@@ -266,22 +266,22 @@ def _call_backward(grad: Any, x: Any, scale: Any, *given: Any) -> Call:
     return rms_norm_backward_tensors(grad, x, scale), RmsNormAttributes(*given)
 
 
-def _results(t: Tensors) -> dict[str, Any]:
-    return {"out": t.x.new_empty(t.x.shape, dtype=t.scale.dtype)}
+def _results(call: Tensors) -> dict[str, Any]:
+    return {"out": call.x.new_empty(call.x.shape, dtype=call.scale.dtype)}
 
 
-def _results_backward(t: Tensors) -> dict[str, Any]:
-    return {"dx": t.x.new_empty(t.x.shape), "dscale": t.scale.new_empty(t.scale.shape)}
+def _results_backward(call: Tensors) -> dict[str, Any]:
+    return {"dx": call.x.new_empty(call.x.shape), "dscale": call.scale.new_empty(call.scale.shape)}
 
 
-def _check_backward(t: Tensors, a: RmsNormAttributes) -> None:
-    check(replace(t, outs={}), a)
+def _check_backward(call: Tensors, attributes: RmsNormAttributes) -> None:
+    check(replace(call, outs={}), attributes)
 
 
-def _backward_on_cpu(t: Tensors, a: RmsNormAttributes) -> None:
+def _backward_on_cpu(call: Tensors, attributes: RmsNormAttributes) -> None:
     """Run rms_norm_backward through ctypes. Copy the executor's results to the call's outs."""
-    results = executors.on_cpu_tensors(replace(t, outs={}), a)
-    for out, y in zip(t.outs.values(), results, strict=True):
+    results = executors.on_cpu_tensors(replace(call, outs={}), attributes)
+    for out, y in zip(call.outs.values(), results, strict=True):
         out.copy_(y)
 
 

@@ -104,11 +104,11 @@ def rms_norm_rope(
         )
     require_tensor_like(OP, "q", q)
     calls.require_params(OP, params)
-    a = attributes_of(params, epsilon, intermediate_rounding, angle)
+    attributes = attributes_of(params, epsilon, intermediate_rounding, angle)
     if written is not None and written[0] is None:
         written = executors.new_q_out(q), cache
-    t = rms_norm_rope_tensors(q, k, q_scale, k_scale, positions, freq_factors, written, rows)
-    y, z = calls.run_named(chosen, t, a, executors.run)
+    call = rms_norm_rope_tensors(q, k, q_scale, k_scale, positions, freq_factors, written, rows)
+    y, z = calls.run_named(chosen, call, attributes, executors.run)
     return y, z
 
 
@@ -169,7 +169,7 @@ def _on_own_device(tensors: tuple[Any, ...], given: tuple[Any, ...]) -> tuple[An
 
 
 def _require_grad(tensors: tuple[Any, ...]) -> bool:
-    return any(t is not None and t.requires_grad for t in tensors)
+    return any(tensor is not None and tensor.requires_grad for tensor in tensors)
 
 
 def _hot_path(tensors: tuple[Any, ...], given: tuple[Any, ...]) -> tuple[Any, Any]:
@@ -204,11 +204,11 @@ def _hot_path(tensors: tuple[Any, ...], given: tuple[Any, ...]) -> tuple[Any, An
 def _packed_of(params: Any, epsilon: Any, rounding: Any, angle: Any) -> Any:
     """Return the attributes as one uint8 tensor, cached in params."""
     calls.require_params(OP, params)
-    a = attributes_of(params, epsilon, rounding, angle)
+    attributes = attributes_of(params, epsilon, rounding, angle)
     cached = params.__dict__.setdefault("_packed_norm", {})
-    key = a.epsilon, a.intermediate_rounding, a.angle
+    key = attributes.epsilon, attributes.intermediate_rounding, attributes.angle
     if key not in cached:
-        cached[key] = torch.frombuffer(bytearray(backends.packed(OP, a)), dtype=torch.uint8)
+        cached[key] = torch.frombuffer(bytearray(backends.packed(OP, attributes)), dtype=torch.uint8)
     return cached[key]
 
 
@@ -218,8 +218,8 @@ def _check_call(tensors: tuple[Any, ...], given: tuple[Any, ...]) -> None:
     if written is not None and written[0] is None:
         written = executors.new_q_out(q), written[1]
     calls.require_params(OP, given[0])
-    t = rms_norm_rope_tensors(q, k, q_scale, k_scale, positions, freq_factors, written, rows)
-    calls.check(t, attributes_of(*given))
+    call = rms_norm_rope_tensors(q, k, q_scale, k_scale, positions, freq_factors, written, rows)
+    calls.check(call, attributes_of(*given))
 
 
 # ---- attributes ------------------------------------------------------------------------------------
@@ -253,15 +253,15 @@ def _setup_context(ctx: Any, arguments: dict[str, Any], output: Any) -> None:
 def _backward(ctx: Any, q_gradient: Any, k_gradient: Any) -> tuple[Any, ...]:
     """Differentiate through rope_qk, then through rms_norm. The gradient of a rounding is the identity."""
     q, k, q_scale, k_scale, positions, freq_factors = ctx.saved_tensors
-    a = _attributes(ctx.attributes)
-    named = RopeCallAttributes(a.params, False, a.angle).as_schema()
+    attributes = _attributes(ctx.attributes)
+    named = RopeCallAttributes(attributes.params, False, attributes.angle).as_schema()
     rotated_back = _operators.rope_qk.default(q_gradient, k_gradient, positions, freq_factors, **named)
     needed = ctx.needs_input_grad
-    stash = a.norm_stash_type(spec_of(q).dtype)
+    stash = attributes.norm_stash_type(spec_of(q).dtype)
     gradients_of: list[Any] = [None] * 4
     for side, (gradient, x, scale) in enumerate(zip(rotated_back, (q, k), (q_scale, k_scale), strict=True)):
         if needed[side] or needed[2 + side]:
-            both = _operators.rms_norm_backward.default(gradient, x, scale, -1, a.epsilon, stash)
+            both = _operators.rms_norm_backward.default(gradient, x, scale, -1, attributes.epsilon, stash)
             gradients_of[side], gradients_of[2 + side] = both
     return tuple(gradients_of)
 
@@ -277,10 +277,10 @@ def _call(*read: Any, q_out: Any = None, k_out: Any = None, **attributes: Any) -
 
 def _call_set_rows(*read: Any, q_out: Any = None, **attributes: Any) -> Call:
     q, k, q_scale, k_scale, positions, rows, cache, factors = (*read, None)[:8]
-    t = rms_norm_rope_tensors(q, k, q_scale, k_scale, positions, factors, (q_out, cache), rows)
+    call = rms_norm_rope_tensors(q, k, q_scale, k_scale, positions, factors, (q_out, cache), rows)
     if q_out is None:  # the operator allocates and returns it
-        t = replace(t, outs={"cache": cache})
-    return t, attributes
+        call = replace(call, outs={"cache": cache})
+    return call, attributes
 
 
 def _call_packed(q_out: Any, k_out: Any, q: Any, k: Any, *rest: Any) -> Call:
@@ -289,12 +289,12 @@ def _call_packed(q_out: Any, k_out: Any, q: Any, k: Any, *rest: Any) -> Call:
     return rms_norm_rope_tensors(q, k, q_scale, k_scale, positions, factors, outs, rows), packed
 
 
-def _check_traced(t: Tensors, attributes: dict[str, Any]) -> None:
-    calls.check(t, _attributes(attributes))
+def _check_traced(call: Tensors, attributes: dict[str, Any]) -> None:
+    calls.check(call, _attributes(attributes))
 
 
-def _on_cpu(t: Tensors, attributes: dict[str, Any]) -> None:
-    executors.on_cpu_tensors(t, _attributes(attributes))
+def _on_cpu(call: Tensors, attributes: dict[str, Any]) -> None:
+    executors.on_cpu_tensors(call, _attributes(attributes))
 
 
 _INPUTS = "Tensor q, Tensor k, Tensor q_scale, Tensor k_scale, Tensor positions"

@@ -68,9 +68,9 @@ def rope(
     chosen = backend or backends.default_backend
     if isinstance(x, _Tensor) and (chosen is None or chosen == x.device.type):
         return _on_own_device(x, positions, params, freq_factors, out, forward, angle)
-    a = calls.attributes_of("rope", params, forward, angle)
+    attributes = calls.attributes_of("rope", params, forward, angle)
     tensors = rope_tensors(x, positions, freq_factors, out)
-    return calls.run_named(chosen, tensors, a, gradients.run_named)[0]
+    return calls.run_named(chosen, tensors, attributes, gradients.run_named)[0]
 
 
 def rope_(

@@ -70,9 +70,9 @@ def rope_qk(
     chosen = backend or backends.default_backend
     if isinstance(q, _Tensor) and (chosen is None or chosen == q.device.type):
         return _on_own_device(q, k, positions, params, freq_factors, out, forward, angle)
-    a = calls.attributes_of("rope_qk", params, forward, angle)
+    attributes = calls.attributes_of("rope_qk", params, forward, angle)
     tensors = rope_qk_tensors(q, k, positions, freq_factors, out)
-    rotated_q, rotated_k = calls.run_named(chosen, tensors, a, gradients.run_named)
+    rotated_q, rotated_k = calls.run_named(chosen, tensors, attributes, gradients.run_named)
     return rotated_q, rotated_k
 
 

@@ -75,9 +75,9 @@ def rope_set_rows(
     chosen = backend or backends.default_backend
     if isinstance(x, _Tensor) and (chosen is None or chosen == x.device.type):
         return _on_own_device(x, positions, rows, cache, params, freq_factors, forward, angle)
-    a = calls.attributes_of("rope_set_rows", params, forward, angle)
+    attributes = calls.attributes_of("rope_set_rows", params, forward, angle)
     tensors = rope_set_rows_tensors(x, positions, rows, freq_factors, cache)
-    return calls.run_named(chosen, tensors, a, gradients.run_named)[0]
+    return calls.run_named(chosen, tensors, attributes, gradients.run_named)[0]
 
 
 # ---- torch tensors on their own device -------------------------------------------------------------
@@ -95,8 +95,8 @@ def _on_own_device(
 ) -> Any:
     try:
         if torch.is_grad_enabled():
-            for name, t in (("x", x), ("cache", cache)):
-                if t.requires_grad:
+            for name, tensor in (("x", x), ("cache", cache)):
+                if tensor.requires_grad:
                     raise bad_value("rope_set_rows", name, *_NO_GRADIENT)
         if not torch.compiler.is_compiling() and calls.is_plain(x) and type(cache) in calls.ORDINARY:
             # Hot path: call the kernel without checks in Python. The C++ checks report every error.

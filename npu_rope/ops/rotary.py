@@ -35,12 +35,12 @@ from npu_rope.rotary_calls import (
 Tensors = CallTensors[Any]
 
 
-def run(backend: str | None, t: Tensors, a: RotaryAttributes) -> tuple[Any, ...]:
+def run(backend: str | None, call: Tensors, attributes: RotaryAttributes) -> tuple[Any, ...]:
     """Run a call on the back end of that name, by default on its tensors' device. Return the results."""
-    chosen, x = backend or backends.default_backend, t.first[1]
+    chosen, x = backend or backends.default_backend, call.first[1]
     if is_tensor(x) and (chosen is None or chosen == x.device.type):
-        return _on_own_device(t, a)
-    return calls.run_named(chosen, t, a, executors.run)
+        return _on_own_device(call, attributes)
+    return calls.run_named(chosen, call, attributes, executors.run)
 
 
 # ---- torch tensors on their own device ---------------------------------------------------------------
@@ -51,117 +51,123 @@ def have_schema_types(interleaved: Any, first: Any, second: Any) -> bool:
     return type(interleaved) is bool and type(first) is int and type(second) is int
 
 
-def _on_own_device(t: Tensors, a: RotaryAttributes) -> tuple[Any, ...]:
-    gradients.refuse_tangents(t.op, {**t.xs, **tables_of(t)})
+def _on_own_device(call: Tensors, attributes: RotaryAttributes) -> tuple[Any, ...]:
+    gradients.refuse_tangents(call.op, {**call.xs, **tables_of(call)})
     try:
-        if torch.compiler.is_compiling() or _needs_gradient(t) or not calls.is_plain(t.first[1]):
-            return _dispatched(t, a)
+        if torch.compiler.is_compiling() or _needs_gradient(call) or not calls.is_plain(call.first[1]):
+            return _dispatched(call, attributes)
         with _below():  # without a gradient, skip the Autograd kernel
-            return _dispatched(t, a)
+            return _dispatched(call, attributes)
     except (RuntimeError, ValueError, TypeError, IndexError, AttributeError) as error:
-        raise calls.error_of_call(error, partial(calls.check, t, a)) from error.__cause__
+        raise calls.error_of_call(error, partial(calls.check, call, attributes)) from error.__cause__
 
 
-def _dispatched(t: Tensors, a: RotaryAttributes) -> tuple[Any, ...]:
+def _dispatched(call: Tensors, attributes: RotaryAttributes) -> tuple[Any, ...]:
     """Run torch's operator. Write its results into outs if the call has any."""
-    xs, outs = tuple(t.xs.values()), tuple(t.outs.values())
-    other_inputs, attributes = _other_inputs(t), _attributes(t, a)
+    xs, outs = tuple(call.xs.values()), tuple(call.outs.values())
+    other_inputs, values = _other_inputs(call), _attributes_in_schema_order(call, attributes)
     # A compiled rotary_embedding copies its result to out: out may be X, and no schema declares that alias.
-    operator_writes = not (is_onnx(t) and torch.compiler.is_compiling())
-    if outs and operator_writes and not _needs_gradient(t):
-        if len(t.in_place) == len(xs) and not is_onnx(t):
-            getattr(_operators, f"{t.op}_").default(*xs, *other_inputs, *attributes)
+    operator_writes = not (is_onnx(call) and torch.compiler.is_compiling())
+    if outs and operator_writes and not _needs_gradient(call):
+        if len(call.in_place) == len(xs) and not is_onnx(call):
+            getattr(_operators, f"{call.op}_").default(*xs, *other_inputs, *values)
         else:
-            getattr(_operators, f"{t.op}_out").default(*xs, *other_inputs, *outs, *attributes)
+            getattr(_operators, f"{call.op}_out").default(*xs, *other_inputs, *outs, *values)
         _increment_version(outs)
         return outs
     if outs:
-        _check_outs(t, a)
-        if torch.is_grad_enabled() and any(table.requires_grad for table in tables_of(t).values()):
+        _check_outs(call, attributes)
+        if torch.is_grad_enabled() and any(table.requires_grad for table in tables_of(call).values()):
             # The tables' gradients need the original inputs.
-            xs = tuple(x.clone() if name in t.in_place else x for name, x in t.xs.items())
-    ys = getattr(_operators, t.op).default(*xs, *other_inputs, *attributes)
+            xs = tuple(x.clone() if name in call.in_place else x for name, x in call.xs.items())
+    ys = getattr(_operators, call.op).default(*xs, *other_inputs, *values)
     ys = ys if isinstance(ys, tuple) else (ys,)
     for out, y in zip(outs, ys, strict=False):
         out.copy_(y)
     return outs or ys
 
 
-def _other_inputs(t: Tensors) -> tuple[Any, ...]:
+def _other_inputs(call: Tensors) -> tuple[Any, ...]:
     """Return the tensors after xs in the schemas."""
-    return (*tables_of(t).values(), *([t.other_inputs.get("position_ids")] if is_onnx(t) else []))
+    return (*tables_of(call).values(), *([call.other_inputs.get("position_ids")] if is_onnx(call) else []))
 
 
-def _attributes(t: Tensors, a: RotaryAttributes) -> tuple[Any, ...]:
-    """Return the attributes in the schemas' order."""
-    sizes = (a.num_heads, a.rotary_dim) if is_onnx(t) else (a.rotary_dim, a.offset)
-    return a.interleaved, *sizes, a.forward
+def _attributes_in_schema_order(call: Tensors, attributes: RotaryAttributes) -> tuple[Any, ...]:
+    """Return the values of the attributes in the order of the schemas' arguments."""
+    interleaved, width, forward = attributes.interleaved, attributes.rotary_dim, attributes.forward
+    if is_onnx(call):
+        return interleaved, attributes.num_heads, width, forward
+    return interleaved, width, attributes.offset, forward
 
 
-def _needs_gradient(t: Tensors) -> bool:
-    return torch.is_grad_enabled() and any(v.requires_grad for v in (*t.xs.values(), *tables_of(t).values()))
+def _needs_gradient(call: Tensors) -> bool:
+    tensors = *call.xs.values(), *tables_of(call).values()
+    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
 
 
-def _check_outs(t: Tensors, a: RotaryAttributes) -> None:
+def _check_outs(call: Tensors, attributes: RotaryAttributes) -> None:
     """Check the rules of the outputs, before anything is computed."""
     if torch.compiler.is_compiling():
         # The functional operator's fake checks the other arguments. A copy would convert and broadcast.
-        for (name, out), (x_name, x) in zip(t.outs.items(), t.xs.items(), strict=True):
+        for (name, out), (x_name, x) in zip(call.outs.items(), call.xs.items(), strict=True):
             if out.dtype != x.dtype:
                 rule = f"have {x_name}'s dtype {spec_of(x).dtype}"
-                raise bad_type(t.op, name, rule, spec_of(out).dtype)
+                raise bad_type(call.op, name, rule, spec_of(out).dtype)
             if out.shape != x.shape:
-                raise bad_value(t.op, name, f"have {x_name}'s shape {list(x.shape)}", list(out.shape))
+                raise bad_value(call.op, name, f"have {x_name}'s shape {list(x.shape)}", list(out.shape))
         return
-    calls.check(t, a)
+    calls.check(call, attributes)
     if torch.is_grad_enabled():
-        for out in t.outs.values():
+        for out in call.outs.values():
             gradients.refuse_in_place(out)
-    if calls.is_plain(t.first[1]):
-        executors.check(t, a)
+    if calls.is_plain(call.first[1]):
+        executors.check(call, attributes)
 
 
 # ---- gradients -----------------------------------------------------------------------------------------
 
 
 def table_gradients(
-    t: Tensors, grads: Sequence[Any], a: RotaryAttributes, sizes: RotarySizes
+    call: Tensors, grads: Sequence[Any], attributes: RotaryAttributes, sizes: RotarySizes
 ) -> tuple[Any, Any]:
     """Return the gradients of cos and sin in the tables' shapes and dtypes (formula:
     ``reference/rotary.py``). They are summed over heads, and over batches and tokens that share an entry, in
     float32, or in float64 for float64 xs. The results are differentiable."""
-    sums = [_lanewise(t, x, g, a, sizes) for x, g in zip(t.xs.values(), grads, strict=True)]
+    sums = [_lanewise(call, x, g, attributes, sizes) for x, g in zip(call.xs.values(), grads, strict=True)]
     of_cos, of_sin = (sum(parts[1:], parts[0]) for parts in zip(*sums, strict=True))
-    cos, sin = (
-        _as_table(t, *pair, a, sizes) for pair in zip((of_cos, of_sin), tables_of(t).values(), strict=True)
-    )
-    return cos, sin
+    cos, sin = tables_of(call).values()
+    cos_gradient = _as_table(call, of_cos, cos, attributes, sizes)
+    return cos_gradient, _as_table(call, of_sin, sin, attributes, sizes)
 
 
-def _lanewise(t: Tensors, x: Any, grad: Any, a: RotaryAttributes, sizes: RotarySizes) -> tuple[Any, Any]:
+def _lanewise(
+    call: Tensors, x: Any, grad: Any, attributes: RotaryAttributes, sizes: RotarySizes
+) -> tuple[Any, Any]:
     """Return the contribution of one of xs to the gradient of each lane's cos and sin, ``[B,S,width]``."""
     wide = torch.float64 if x.dtype == torch.float64 else torch.float32
-    window = slice(a.offset, a.offset + sizes.width)
-    x, g = (as_heads(t, v, sizes)[..., window].to(wide) for v in (x, grad))
-    first, second = lanes(sizes.width, a.interleaved)
+    window = slice(attributes.offset, attributes.offset + sizes.width)
+    x, g = (as_heads(call, v, sizes)[..., window].to(wide) for v in (x, grad))
+    first, second = lanes(sizes.width, attributes.interleaved)
     x1, x2, g1, g2 = x[..., first], x[..., second], g[..., first], g[..., second]
-    s1, s2 = (-g1 * x2, g2 * x1) if a.forward else (-g2 * x1, g1 * x2)
-    sin = torch.stack((s1, s2), -1).flatten(-2) if a.interleaved else torch.cat((s1, s2), -1)
+    s1, s2 = (-g1 * x2, g2 * x1) if attributes.forward else (-g2 * x1, g1 * x2)
+    sin = torch.stack((s1, s2), -1).flatten(-2) if attributes.interleaved else torch.cat((s1, s2), -1)
     return (g * x).sum(-2), sin.sum(-2)
 
 
-def _as_table(t: Tensors, lanewise: Any, table: Any, a: RotaryAttributes, sizes: RotarySizes) -> Any:
+def _as_table(
+    call: Tensors, lanewise: Any, table: Any, attributes: RotaryAttributes, sizes: RotarySizes
+) -> Any:
     if not sizes.full:
-        first, second = lanes(sizes.width, a.interleaved)
+        first, second = lanes(sizes.width, attributes.interleaved)
         lanewise = lanewise[..., first] + lanewise[..., second]
-    if is_onnx(t):
+    if is_onnx(call):
         lanewise = torch.nn.functional.pad(lanewise, (0, table.shape[-1] - lanewise.shape[-1]))
-        if (ids := t.other_inputs.get("position_ids")) is not None:
+        if (ids := call.other_inputs.get("position_ids")) is not None:
             rows = torch.zeros(table.shape, dtype=lanewise.dtype, device=lanewise.device)
             # Clamp ids as the kernel does on a device: an id outside the table reads the nearest row.
             ids = ids.flatten().clamp(0, max(table.shape[0] - 1, 0))
             lanewise = rows.index_add(0, ids, lanewise.flatten(0, 1))
-    elif serves_all_batches(t, table, sizes):
+    elif serves_all_batches(call, table, sizes):
         lanewise = lanewise.sum(0)
     return lanewise.reshape(table.shape).to(table.dtype)
 
@@ -182,15 +188,16 @@ def _gradient_of(make: Callable[..., Call], n_xs: int, n_tensors: int) -> Gradie
         ctx.attributes = given[n_tensors:]
 
     def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
-        t, a = make(*(() if ctx.saves_xs else grads), *ctx.saved_tensors, *ctx.attributes)
+        call, attributes = make(*(() if ctx.saves_xs else grads), *ctx.saved_tensors, *ctx.attributes)
         of_xs: tuple[Any, ...] = (None,) * n_xs
         if any(ctx.needs_input_grad[:n_xs]):
-            attributes = _attributes(t, replace(a, forward=not a.forward))
-            of_xs = getattr(_operators, t.op).default(*grads, *_other_inputs(t), *attributes)
+            backward_attributes = replace(attributes, forward=not attributes.forward)
+            values = _attributes_in_schema_order(call, backward_attributes)
+            of_xs = getattr(_operators, call.op).default(*grads, *_other_inputs(call), *values)
             of_xs = of_xs if isinstance(of_xs, tuple) else (of_xs,)
         if not ctx.saves_xs:
             return of_xs
-        return *of_xs, *table_gradients(t, grads, a, sizes_of(t, a))
+        return *of_xs, *table_gradients(call, grads, attributes, sizes_of(call, attributes))
 
     return Gradient(backward, setup_context, ((0, 2, 3), (1, 2, 3)) if n_xs == 2 else ())
 

@@ -198,10 +198,10 @@ def rotary_mul_backward(
     """
     for name, value in (("grad", grad), ("x", x)):
         require_tensor_like("rotary_mul", name, value)
-    a = attributes_of("rotary_mul", interleaved, rotary_dim, offset)
-    t = rotary_mul_tensors(x, cos, sin, None)
+    attributes = attributes_of("rotary_mul", interleaved, rotary_dim, offset)
+    call = rotary_mul_tensors(x, cos, sin, None)
     back = attributes_of("rotary_mul", interleaved, rotary_dim, offset, forward=False)
-    check_layout(t.map(spec_of), a.arguments)
+    check_layout(call.map(spec_of), attributes.arguments)
     grad_spec, x_spec = spec_of(grad), spec_of(x)
     if grad_spec.dtype != x_spec.dtype:
         raise bad_type("rotary_mul", "grad", f"have x's dtype {x_spec.dtype}", grad_spec.dtype)
@@ -210,8 +210,8 @@ def rotary_mul_backward(
     dx = rotary.run(backend, rotary_mul_tensors(grad, cos, sin, None), back)[0]
     if is_tensor(x):
         with torch.no_grad():
-            return dx, *rotary.table_gradients(t, (grad,), a, sizes_of(t, a))
-    return dx, *table_gradients(t, (grad,), a)
+            return dx, *rotary.table_gradients(call, (grad,), attributes, sizes_of(call, attributes))
+    return dx, *table_gradients(call, (grad,), attributes)
 
 
 __all__ = ["rotary_mul", "rotary_mul_", "rotary_mul_backward", "rotary_mul_qk", "rotary_mul_qk_"]

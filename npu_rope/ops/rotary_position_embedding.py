@@ -131,7 +131,7 @@ def _rotate(
 ) -> tuple[Any, Any]:
     is_int8 = spec_of(query).dtype == "int8"
     chosen = backend or backends.default_backend
-    q, k = (plan.widened(t, chosen) if is_int8 else t for t in (query, key))
+    q, k = (plan.widened(tensor, chosen) if is_int8 else tensor for tensor in (query, key))
     if bypass_key:
         y = rope(q, positions, params, backend=backend)
         return plan.narrowed(y) if is_int8 else y, key
@@ -169,7 +169,8 @@ _SCHEMA = (
 def _composite(*tensors: Any, **attributes: Any) -> tuple[Any, Any]:
     """Run the composite operator as calls of rope's operators. Its results are always new tensors."""
     schema = torch.ops.npu_rope.rotary_position_embedding.default._schema
-    scaling = {a.name: a.default_value for a in schema.arguments if a.kwarg_only} | attributes
+    keywords = (argument for argument in schema.arguments if argument.kwarg_only)
+    scaling = {keyword.name: keyword.default_value for keyword in keywords} | attributes
     bypass_key = scaling.pop("bypass_key")
     query, key, start_pos, pad_len, seqstarts = (*tensors, None, None)[:5]
     y, z = _rotary_position_embedding(query, key, start_pos, pad_len, seqstarts, bypass_key, None, scaling)

@@ -17,14 +17,14 @@ from npu_rope.rms_norm_calls import RmsNormAttributes
 
 
 def add_rms_norm(
-    x: Array, residual: Array, scale: Array, dtypes: NormDtypes, axis: int, a: RmsNormAttributes
+    x: Array, residual: Array, scale: Array, dtypes: NormDtypes, axis: int, attributes: RmsNormAttributes
 ) -> tuple[Wide, Wide]:
     """Return Y before it is rounded to scale's type, and Sum.
 
     Args:
         x, residual: any shape.
-        scale, dtypes, axis, a: as for :func:`npu_rope.reference.rms_norm.rms_norm`.
+        scale, dtypes, axis, attributes: as for :func:`npu_rope.reference.rms_norm.rms_norm`.
     """
     with np.errstate(all="ignore"):  # infinities
         total = rounded_to(x.astype(np.float64) + residual.astype(np.float64), dtypes.x)
-    return rms_norm(total, scale, dtypes, axis, a), total
+    return rms_norm(total, scale, dtypes, axis, attributes), total

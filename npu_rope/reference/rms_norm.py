@@ -51,16 +51,16 @@ def reciprocal_rms(stashed: Wide, axis: int, epsilon: float) -> tuple[Wide, Wide
         return power, 1 / np.sqrt(mean + epsilon * power * power)
 
 
-def normalized(x: Wide, axis: int, a: RmsNormAttributes) -> tuple[Wide, Wide, Wide]:
+def normalized(x: Wide, axis: int, attributes: RmsNormAttributes) -> tuple[Wide, Wide, Wide]:
     """Return XU / RMS before it is rounded, and the two factors of 1 / RMS from reciprocal_rms."""
-    stashed = rounded_to(x, a.stash_dtype)
-    epsilon = a.stashed_epsilon
+    stashed = rounded_to(x, attributes.stash_dtype)
+    epsilon = attributes.stashed_epsilon
     power, inverse = reciprocal_rms(stashed, axis, epsilon)
     with np.errstate(all="ignore"):  # zero rows without epsilon, and infinities
         return stashed * power * inverse, power, inverse
 
 
-def rms_norm(x: Array, scale: Array, dtypes: NormDtypes, axis: int, a: RmsNormAttributes) -> Wide:
+def rms_norm(x: Array, scale: Array, dtypes: NormDtypes, axis: int, attributes: RmsNormAttributes) -> Wide:
     """Return Y before it is rounded to scale's type.
 
     Args:
@@ -68,17 +68,17 @@ def rms_norm(x: Array, scale: Array, dtypes: NormDtypes, axis: int, a: RmsNormAt
         scale: broadcastable to x's shape.
         dtypes: the dtypes of x and scale in the call.
         axis: the first normalized dimension, counted from the front.
-        a: the attributes; ``axis`` replaces ``a.axis``.
+        attributes: the attributes; ``axis`` replaces ``attributes.axis``.
     """
     if x.size == 0:
         return np.zeros(x.shape)
-    unrounded, _, _ = normalized(x.astype(np.float64), axis, a)
+    unrounded, _, _ = normalized(x.astype(np.float64), axis, attributes)
     with np.errstate(all="ignore"):
-        return rounded_to(rounded_to(unrounded, a.stash_dtype), dtypes.x) * scale.astype(np.float64)
+        return rounded_to(rounded_to(unrounded, attributes.stash_dtype), dtypes.x) * scale.astype(np.float64)
 
 
 def rms_norm_backward(
-    grad: Array, x: Array, scale: Array, dtypes: NormDtypes, axis: int, a: RmsNormAttributes
+    grad: Array, x: Array, scale: Array, dtypes: NormDtypes, axis: int, attributes: RmsNormAttributes
 ) -> tuple[Wide, Wide]:
     """Return the gradients of x and scale before they are rounded. Gradients pass unchanged through the
     roundings of the forward pass. With N = XU / RMS and g = grad * scale::
@@ -88,11 +88,11 @@ def rms_norm_backward(
 
     Args:
         grad: Y's gradient.
-        x, scale, dtypes, axis, a: the arguments of :func:`rms_norm`.
+        x, scale, dtypes, axis, attributes: the arguments of :func:`rms_norm`.
     """
     if x.size == 0:
         return np.zeros(x.shape), np.zeros(scale.shape)
-    unrounded, power, inverse = normalized(x.astype(np.float64), axis, a)
+    unrounded, power, inverse = normalized(x.astype(np.float64), axis, attributes)
     # A scaled row's inverse is about 2^-PEAK. Shift it to about 1: its product with a small gradient could
     # otherwise be subnormal.
     shift = np.where(power == 1, 1, 2.0**PEAK)
@@ -102,7 +102,7 @@ def rms_norm_backward(
         g = wide_grad * scale.astype(np.float64)
         axes = tuple(range(axis, x.ndim))
         dx = (g - unrounded * np.mean(g * unrounded, axis=axes, keepdims=True)) * inverse * power
-        products = wide_grad * rounded_to(rounded_to(unrounded, a.stash_dtype), dtypes.x)
+        products = wide_grad * rounded_to(rounded_to(unrounded, attributes.stash_dtype), dtypes.x)
     return dx, summed_to(products, scale.shape)
 
 

@@ -26,7 +26,7 @@ Array = npt.NDArray[Any]
 Wide = npt.NDArray[np.float64]
 
 
-def normalized_heads(x: Array, scale: Array, dtype: str, a: RmsNormRopeAttributes) -> Wide:
+def normalized_heads(x: Array, scale: Array, dtype: str, attributes: RmsNormRopeAttributes) -> Wide:
     """Return Normalized times scale.
 
     Args:
@@ -34,8 +34,8 @@ def normalized_heads(x: Array, scale: Array, dtype: str, a: RmsNormRopeAttribute
         scale: ``[D]``.
         dtype: the name of x's type; bfloat16 values may be held in an array of another dtype.
     """
-    norm = RmsNormAttributes(-1, a.epsilon, a.norm_stash_type(dtype))
-    if a.intermediate_rounding:
+    norm = RmsNormAttributes(-1, attributes.epsilon, attributes.norm_stash_type(dtype))
+    if attributes.intermediate_rounding:
         rounded = rms_norm.rms_norm(x, scale, NormDtypes(dtype, dtype), x.ndim - 1, norm)
         return rounded_to(rounded, dtype)
     if x.size == 0:
@@ -46,15 +46,17 @@ def normalized_heads(x: Array, scale: Array, dtype: str, a: RmsNormRopeAttribute
     return product
 
 
-def rms_norm_rope(t: CallTensors[Array], dtype: str, a: RmsNormRopeAttributes) -> tuple[Wide, Wide]:
+def rms_norm_rope(
+    call: CallTensors[Array], dtype: str, attributes: RmsNormRopeAttributes
+) -> tuple[Wide, Wide]:
     """Return queries and keys before they are rounded, for all tokens, including those that rows skips.
 
     Args:
-        t: the call's arrays.
+        call: the call's arrays.
         dtype: the name of q's and k's type; bfloat16 values may be held in arrays of another dtype.
-        a: the attributes.
+        attributes: the call's attributes.
     """
-    sides = zip(t.xs.values(), scales_of(t), strict=True)
-    heads = (normalized_heads(x, scale, dtype, a) for x, scale in sides)
-    q, k = (rotated(h, t, a.params, forward=True, angle=a.angle) for h in heads)
+    sides = zip(call.xs.values(), scales_of(call), strict=True)
+    heads = (normalized_heads(x, scale, dtype, attributes) for x, scale in sides)
+    q, k = (rotated(h, call, attributes.params, forward=True, angle=attributes.angle) for h in heads)
     return q, k

@@ -81,7 +81,7 @@ def cos_sin(
     mscale = params.mscale(policy)
     if policy == "ggml":
         f = np.float32
-        c, s = ((t.astype(f) * f(mscale)).astype(np.float64) for t in (c, s))
+        c, s = ((tensor.astype(f) * f(mscale)).astype(np.float64) for tensor in (c, s))
     else:
         c, s = c * mscale, s * mscale
     return c, (s if forward else -s)
@@ -125,15 +125,16 @@ def rope(
     array([[[0.5403, 0.8415]]])
     """
     factors = None if freq_factors is None else np.asarray(freq_factors)
-    t = rope_tensors(np.asarray(x), np.asarray(positions), factors, None)
-    return rotated(t.xs["x"], t, params, forward=forward, angle=angle)
+    call = rope_tensors(np.asarray(x), np.asarray(positions), factors, None)
+    return rotated(call.xs["x"], call, params, forward=forward, angle=angle)
 
 
 def rotated(
-    x: Array, t: CallTensors[Array], params: RopeParams, *, forward: bool, angle: Angle
+    x: Array, call: CallTensors[Array], params: RopeParams, *, forward: bool, angle: Angle
 ) -> npt.NDArray[np.float64]:
     """Return x rotated by the positions of a call."""
-    planes, forward = position_planes(t.other_inputs["positions"], params), flag(t.op, "forward", forward)
-    policy = angle_policy(t.op, angle)
-    c, s = cos_sin(planes, params, t.other_inputs.get("freq_factors"), forward=forward, policy=policy)
-    return rotate(x, c[..., None, :], s[..., None, :], params)
+    planes = position_planes(call.other_inputs["positions"], params)
+    forward, policy = flag(call.op, "forward", forward), angle_policy(call.op, angle)
+    factors = call.other_inputs.get("freq_factors")
+    cos, sin = cos_sin(planes, params, factors, forward=forward, policy=policy)
+    return rotate(x, cos[..., None, :], sin[..., None, :], params)

@@ -32,12 +32,14 @@ Array = npt.NDArray[Any]
 Wide = npt.NDArray[np.float64]
 
 
-def token_table(t: CallTensors[Array], given: Array, a: RotaryAttributes, sizes: RotarySizes) -> Wide:
+def token_table(
+    call: CallTensors[Array], given: Array, attributes: RotaryAttributes, sizes: RotarySizes
+) -> Wide:
     """Return cos or sin of every token as ``[B or 1, S, 1, width]``, an entry for each lane."""
     table = given.astype(np.float64)
-    if is_onnx(t):
+    if is_onnx(call):
         table = table[..., : sizes.width // 2]
-        if (ids := t.other_inputs.get("position_ids")) is not None:
+        if (ids := call.other_inputs.get("position_ids")) is not None:
             table = table[ids]
     table = (
         table.reshape(-1, sizes.tokens, 1, table.shape[-1])
@@ -46,78 +48,81 @@ def token_table(t: CallTensors[Array], given: Array, a: RotaryAttributes, sizes:
     )
     if sizes.full:
         return table
-    first, second = lanes(sizes.width, a.interleaved)
+    first, second = lanes(sizes.width, attributes.interleaved)
     wide = np.empty((*table.shape[:-1], sizes.width))
     wide[..., first] = wide[..., second] = table
     return wide
 
 
-def rotate(x: Array, cos: Wide, sin: Wide, a: RotaryAttributes) -> Wide:
+def rotate(x: Array, cos: Wide, sin: Wide, attributes: RotaryAttributes) -> Wide:
     """Rotate ``[B,S,N,D]`` by tables of ``[B or 1, S, 1, width]``."""
     width = cos.shape[-1]
-    first, second = lanes(width, a.interleaved)
+    first, second = lanes(width, attributes.interleaved)
     c1, c2, s1, s2 = cos[..., first], cos[..., second], sin[..., first], sin[..., second]
-    if not a.forward:
+    if not attributes.forward:
         s1, s2 = -s2, -s1
     y = x.astype(np.float64)
-    window = y[..., a.offset : a.offset + width]
+    window = y[..., attributes.offset : attributes.offset + width]
     x1, x2 = window[..., first].copy(), window[..., second].copy()
     window[..., first] = x1 * c1 - x2 * s1
     window[..., second] = x2 * c2 + x1 * s2
     return y
 
 
-def as_given(t: CallTensors[Array], y: Wide, like: Array) -> Wide:
+def as_given(call: CallTensors[Array], y: Wide, like: Array) -> Wide:
     """Return y in the layout of ``like``."""
-    return y.swapaxes(1, 2) if is_onnx(t) and like.ndim == 4 else y.reshape(like.shape)
+    return y.swapaxes(1, 2) if is_onnx(call) and like.ndim == 4 else y.reshape(like.shape)
 
 
-def rotary(t: CallTensors[Array], a: RotaryAttributes) -> tuple[Wide, ...]:
+def rotary(call: CallTensors[Array], attributes: RotaryAttributes) -> tuple[Wide, ...]:
     """Return the results of a call on arrays in float64, before any rounding, one for each of xs."""
-    sizes = sizes_of(t, a)
-    cos, sin = (token_table(t, table, a, sizes) for table in tables_of(t).values())
-    return tuple(as_given(t, rotate(as_heads(t, x, sizes), cos, sin, a), x) for x in t.xs.values())
+    sizes = sizes_of(call, attributes)
+    cos, sin = (token_table(call, table, attributes, sizes) for table in tables_of(call).values())
+    heads = {name: as_heads(call, x, sizes) for name, x in call.xs.items()}
+    return tuple(as_given(call, rotate(heads[name], cos, sin, attributes), x) for name, x in call.xs.items())
 
 
 def table_gradients(
-    t: CallTensors[Array], grads: tuple[Array, ...], a: RotaryAttributes
+    call: CallTensors[Array], grads: tuple[Array, ...], attributes: RotaryAttributes
 ) -> tuple[Wide, Wide]:
     """Return the gradients of cos and sin in float64, in the tables' shapes: summed over the heads of all xs,
     over the batches that share a table, and over the tokens that share a row of it.
 
     Args:
-        t: the forward call.
+        call: the forward call.
         grads: the gradients of its results.
     """
-    sizes = sizes_of(t, a)
+    sizes = sizes_of(call, attributes)
     shape = (sizes.batch, sizes.tokens, sizes.width)
     of_cos, of_sin = np.zeros(shape), np.zeros(shape)
-    first, second = lanes(sizes.width, a.interleaved)
-    for x, grad in zip(t.xs.values(), grads, strict=True):
-        window = slice(a.offset, a.offset + sizes.width)
-        heads, g = (as_heads(t, v, sizes)[..., window].astype(np.float64) for v in (x, grad))
+    first, second = lanes(sizes.width, attributes.interleaved)
+    for x, grad in zip(call.xs.values(), grads, strict=True):
+        window = slice(attributes.offset, attributes.offset + sizes.width)
+        heads, g = (as_heads(call, v, sizes)[..., window].astype(np.float64) for v in (x, grad))
         of_cos += (g * heads).sum(-2)
         x1, x2, g1, g2 = heads[..., first], heads[..., second], g[..., first], g[..., second]
         by_sin = np.empty_like(g)
-        by_sin[..., first], by_sin[..., second] = (-g1 * x2, g2 * x1) if a.forward else (-g2 * x1, g1 * x2)
+        if not attributes.forward:  # the transposed rotation
+            x1, x2, g1, g2 = x2, x1, g2, g1
+        by_sin[..., first], by_sin[..., second] = -g1 * x2, g2 * x1
         of_sin += by_sin.sum(-2)
-    cos, sin = tables_of(t).values()
-    return _as_table(t, of_cos, cos, a, sizes), _as_table(t, of_sin, sin, a, sizes)
+    cos, sin = tables_of(call).values()
+    return _as_table(call, of_cos, cos, attributes, sizes), _as_table(call, of_sin, sin, attributes, sizes)
 
 
 def _as_table(
-    t: CallTensors[Array], lanewise: Wide, table: Array, a: RotaryAttributes, sizes: RotarySizes
+    call: CallTensors[Array], lanewise: Wide, table: Array, attributes: RotaryAttributes, sizes: RotarySizes
 ) -> Wide:
     """Sum ``[B,S,width]``, with an entry for each lane, to the table's shape."""
     if not sizes.full:
-        first, second = lanes(sizes.width, a.interleaved)
+        first, second = lanes(sizes.width, attributes.interleaved)
         lanewise = lanewise[..., first] + lanewise[..., second]
     summed = np.zeros(table.shape)
-    if (ids := t.other_inputs.get("position_ids")) is not None:
+    if (ids := call.other_inputs.get("position_ids")) is not None:
         np.add.at(summed, ids, np.pad(lanewise, ((0, 0), (0, 0), (0, table.shape[-1] - lanewise.shape[-1]))))
-    elif is_onnx(t):
+    elif is_onnx(call):
         summed[..., : lanewise.shape[-1]] = lanewise
     else:
-        shared = serves_all_batches(t, table, sizes)
+        shared = serves_all_batches(call, table, sizes)
         summed += (lanewise.sum(0) if shared else lanewise).reshape(table.shape)
     return summed

@@ -18,9 +18,8 @@ import transformers
 from gguf_files import LLAMA, write
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
-from npu_rope import RopeMode, RopeParams, rope
+from npu_rope import RopeMode, RopeParams, gguf_params, rope
 from npu_rope.gguf_header import GgufHeader
-from npu_rope.gguf_params import IMROPE, MROPE, NEOX, NO_ROPE, NORMAL, PERHAPS_MROPE
 
 
 @pytest.fixture
@@ -262,7 +261,14 @@ def test_sections_and_their_modes_follow_from_the_architecture(gguf_file):
 
 
 def test_every_architecture_is_in_one_group(gguf_file):
-    groups = [NORMAL, NEOX, MROPE, IMROPE, frozenset(PERHAPS_MROPE), NO_ROPE]
+    groups = [
+        gguf_params.NORMAL_ARCHITECTURES,
+        gguf_params.NEOX_ARCHITECTURES,
+        gguf_params.MROPE_ARCHITECTURES,
+        gguf_params.IMROPE_ARCHITECTURES,
+        frozenset(gguf_params.MODE_WITHOUT_SECTIONS),
+        gguf_params.ARCHITECTURES_WITHOUT_ROPE,
+    ]
     assert sum(map(len, groups)) == len(frozenset().union(*groups))
     known = set(gguf.MODEL_ARCH_NAMES.values())
     placed = frozenset().union(*groups)
