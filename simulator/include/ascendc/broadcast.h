@@ -25,7 +25,8 @@ void Brcb(const LocalTensor<T>& dst, const LocalTensor<T>& src, const ascend_sim
     const ascend_sim::Range read{src.view().addr, int64_t(src.view().addr + scalars * sizeof(T))};
     ascend_sim::reads("src", src.view(), &read, scalars ? 1 : 0);
     const uint32_t at = dst.view().addr;
-    if (scalars) ascend_sim::check_apart("dst", {at, uint32_t(at + ascend_sim::extent_of(lanes, layout))}, "src", read);
+    if (scalars)
+        ascend_sim::check_disjoint("dst", {at, uint32_t(at + ascend_sim::extent_of(lanes, layout))}, "src", read);
     ascend_sim::check_destination(to, lanes);
     for (uint32_t i = 0; i < scalars; ++i) {
         const uint32_t offset = layout.offset(i / 8, i % 8 * kInBlock);

@@ -35,12 +35,12 @@ void compare_op(const AscendC::LocalTensor<U>& dst, const Operand<T>& src0, cons
     check_aligned("dst", to);
     const Range written{to, to + lanes.repeats() * bytes_per_repeat};
     const auto& read = ranges_of(lanes, layout_of(src0, lanes), src0.tensor.view().addr);
-    if (!read.empty()) check_apart("dst", written, "src0", {read.front().begin, read.back().end});
+    if (!read.empty()) check_disjoint("dst", written, "src0", {read.front().begin, read.back().end});
     writes("dst", dst.view(), &written, lanes.repeats() ? 1 : 0);
     const Layout layout = layout_of(src0, lanes);
     constexpr uint32_t kInBlock = kBlockBytes / sizeof(T);
     for (uint32_t r = 0; r < lanes.repeats(); ++r)
-        lanes.for_each_stretch(r, kInBlock, [&](uint32_t lane, uint32_t n) {
+        lanes.for_each_active_group(r, kInBlock, [&](uint32_t lane, uint32_t n) {
             const T* const x = src0.tensor.data() + layout.offset(r, lane) / sizeof(T);
             for (uint32_t i = 0; i < n; ++i) {
                 uint8_t& byte = ub()[to + r * bytes_per_repeat + (lane + i) / 8];

@@ -48,7 +48,7 @@ struct SelectOperands {
         reads("selMask", bits, &r, lanes.empty() ? 0 : 1);
         const int64_t begin = dst.tensor.view().addr;
         if (!lanes.empty())
-            check_apart("dst", {begin, begin + int64_t(extent_of(lanes, layout_of(dst, lanes)))}, "selMask", r);
+            check_disjoint("dst", {begin, begin + int64_t(extent_of(lanes, layout_of(dst, lanes)))}, "selMask", r);
         return r;
     }
 };
@@ -72,7 +72,7 @@ void Compare(const LocalTensor<T>& src0, const LocalTensor<T>& src1, CMPMODE cmp
     const Layout from = layout_of(a), other = layout_of(b);
     CompareRegister result;
     result.is_set = true;
-    lanes.for_each_stretch(0, kBlockBytes / sizeof(T), [&](uint32_t lane, uint32_t n) {
+    lanes.for_each_active_group(0, kBlockBytes / sizeof(T), [&](uint32_t lane, uint32_t n) {
         const T* const x = src0.data() + from.offset(0, lane) / sizeof(T);
         const T* const y = src1.data() + other.offset(0, lane) / sizeof(T);
         for (uint32_t i = 0; i < n; ++i)

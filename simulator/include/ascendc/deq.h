@@ -36,13 +36,13 @@ namespace ascend_sim {
 inline uint64_t deq_bits(float scale, int16_t offset, bool sign_mode) {
     if (offset < -256 || offset > 255)
         broken(Rule::Mode01, "an offset has nine bits, -256 .. 255, but got %d.", int(offset));
-    return bits<uint32_t>(scale) | (uint64_t(offset) & 0x1ff) << 37 | uint64_t(sign_mode) << 46;
+    return bit_cast<uint32_t>(scale) | (uint64_t(offset) & 0x1ff) << 37 | uint64_t(sign_mode) << 46;
 }
 
 // A set of parameters, from its bits. The unit reads ten bits of the scale's mantissa.
 struct DeqParameters {
     explicit DeqParameters(uint64_t raw)
-        : scale(bits<float>(uint32_t(raw) & 0xffffe000)),
+        : scale(bit_cast<float>(uint32_t(raw) & 0xffffe000)),
           offset(int32_t(raw >> 37 & 0x1ff) - int32_t(raw >> 45 & 1) * 512),
           is_signed(raw >> 46 & 1) {}
     float scale;

@@ -54,7 +54,7 @@ void cast_dequant(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor
     std::vector<std::vector<Range>> read(lanes.repeats()), written(lanes.repeats());
     std::vector<Range> all;
     for (uint32_t r = 0; r < lanes.repeats(); ++r)
-        lanes.for_each_stretch(r, kInBlock, [&](uint32_t lane, uint32_t n) {
+        lanes.for_each_active_group(r, kInBlock, [&](uint32_t lane, uint32_t n) {
             const int64_t begin = place(r, lane), origin = src.view().addr + source.offset(r, lane);
             read[r].push_back({origin, origin + n * 2});
             written[r].push_back({begin, begin + n});
@@ -63,7 +63,7 @@ void cast_dequant(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor
     check_reduce_overlap(read, written);
     writes("dst", dst.view(), all.data(), all.size());
     for (uint32_t r = 0; r < lanes.repeats(); ++r)
-        lanes.for_each_stretch(r, kInBlock, [&](uint32_t lane, uint32_t n) {
+        lanes.for_each_active_group(r, kInBlock, [&](uint32_t lane, uint32_t n) {
             const int16_t* const x = src.data() + source.offset(r, lane) / 2;
             for (uint32_t i = 0; i < n; ++i) {
                 const DeqParameters& q = parameters[kVector ? (lane + i) % kInBlock : 0];

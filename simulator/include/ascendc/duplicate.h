@@ -18,9 +18,9 @@ void duplicate_lanes(const LocalTensor<T>& dst, T value, const ascend_sim::Lanes
     ascend_sim::check_destination(to, lanes);
     const ascend_sim::Layout layouts[1] = {ascend_sim::layout_of(to, lanes)};
     T* const base = dst.data();
-    ascend_sim::for_each_run(lanes, layouts, [&](const uint32_t (&o)[1], uint32_t n) {
+    ascend_sim::for_each_contiguous_part(lanes, layouts, [&](const uint32_t (&o)[1], uint32_t n) {
         T* const lane = base + o[0] / sizeof(T);
-        ascend_sim::each_lane(n, [=](size_t i) { lane[i] = value; });
+        ascend_sim::for_each_lane(n, [=](size_t i) { lane[i] = value; });
     });
     ascend_sim::finish_vector(lanes.repeats(), ascend_sim::cycles_of(ascend_sim::Cost::Repeat), lanes.has_tail());
 }

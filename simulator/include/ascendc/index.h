@@ -54,13 +54,13 @@ void progression_op(const char* api, const Operand<T>& dst, const Progression<T>
     const Layout layout = layout_of(dst, lanes);
     const uint32_t at = dst.tensor.view().addr, stored = stores_repeat ? P::kInRepeat : P::kInBlock;
     std::vector<Range> stores;
-    lanes.for_each_stretch(0, P::kInBlock, [&](uint32_t lane, uint32_t n) {
+    lanes.for_each_active_group(0, P::kInBlock, [&](uint32_t lane, uint32_t n) {
         const uint32_t begin = at + layout.offset(0, lane);
         if (lane < stored) stores.push_back({begin, begin + n * uint32_t(sizeof(T))});
     });
     writes("dst", dst.tensor.view(), stores.data(), stores.size());
     finish_scalar(cycles_of(Cost::IndexStore) * (stores_repeat ? P::kInRepeat : P::kInBlock));
-    hand_over(Pipe::S, Pipe::V, api, site);
+    order_pipes_by_event(Pipe::S, Pipe::V, api, site);
 
     start(Pipe::V, api, site);
     check_destination(dst, lanes);
@@ -68,7 +68,7 @@ void progression_op(const char* api, const Operand<T>& dst, const Progression<T>
     for (uint64_t i = 0; i < v.size(); ++i) v[i] = p.at(v, i, stored);
     T* const base = dst.tensor.data();
     for (uint32_t r = 0; r < lanes.repeats(); ++r)
-        lanes.for_each_stretch(r, P::kInBlock, [&](uint32_t lane, uint32_t n) {
+        lanes.for_each_active_group(r, P::kInBlock, [&](uint32_t lane, uint32_t n) {
             std::memcpy(base + layout.offset(r, lane) / sizeof(T), &v[uint64_t(r) * P::kInRepeat + lane],
                         n * sizeof(T));
         });
@@ -113,7 +113,7 @@ void ArithProgression(const LocalTensor<T>& dst, const T firstValue, const T dif
     if (written > kInBlock)
         written = (written + kInBlock - 1) / kInBlock * kInBlock;
     else
-        ascend_sim::hand_over(ascend_sim::Pipe::V, ascend_sim::Pipe::S, "ArithProgression", site);
+        ascend_sim::order_pipes_by_event(ascend_sim::Pipe::V, ascend_sim::Pipe::S, "ArithProgression", site);
     ascend_sim::set_own_mask("ArithProgression");
     ascend_sim::progression_op("ArithProgression", ascend_sim::Operand<T>{"dst", dst},
                                ascend_sim::Progression<T>(firstValue, diffValue, false),

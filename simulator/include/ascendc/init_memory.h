@@ -67,7 +67,7 @@ void init_memory(const AscendC::GlobalTensor<T>& dst, uint64_t size, T value, ui
     if (!round) stuck_at(Rule::Buffer02, api, site, "the buffers left nothing of UB.");
     const AscendC::LocalTensor<T> rest(view);
     fill_rest(rest, value, round, site);
-    hand_over(Pipe::V, Pipe::MTE3, api, site);
+    order_pipes_by_event(Pipe::V, Pipe::MTE3, api, site);
     for (uint64_t done = 0; done < size; done += round)
         copy_value(dst[done], rest, std::min<uint64_t>(round, size - done), site);
 }

@@ -33,8 +33,8 @@ Range range_of(decltype(reads)& accesses, const char* name, const AscendC::Local
 inline void check_two_apart(const Range (&dst)[2], std::initializer_list<std::pair<const char*, Range>> sources) {
     constexpr const char* kNames[2] = {"dst0", "dst1"};
     for (int d = 0; d < 2; ++d)
-        for (const auto& [name, range] : sources) check_apart(kNames[d], dst[d], name, range);
-    check_apart(kNames[0], dst[0], kNames[1], dst[1]);
+        for (const auto& [name, range] : sources) check_disjoint(kNames[d], dst[d], name, range);
+    check_disjoint(kNames[0], dst[0], kNames[1], dst[1]);
 }
 
 // n elements of each tensor.

@@ -36,7 +36,7 @@ void pad_lanes(const Operand<T>& dst, const Operand<T>& src, uint8_t mode, bool 
     reads(src.name, src.tensor.view(), blocks.data(), blocks.size());
     std::vector<T> results;
     for (uint32_t r = 0; r < lanes.repeats(); ++r)
-        lanes.for_each_stretch(r, kInBlock, [&](uint32_t lane, uint32_t n) {
+        lanes.for_each_active_group(r, kInBlock, [&](uint32_t lane, uint32_t n) {
             const uint32_t offset = from.offset(r, lane / kInBlock * kInBlock);
             for (uint32_t i = 0; i < n; ++i)
                 results.push_back(
@@ -46,7 +46,7 @@ void pad_lanes(const Operand<T>& dst, const Operand<T>& src, uint8_t mode, bool 
     check_destination(dst, lanes);
     auto next = results.begin();
     for (uint32_t r = 0; r < lanes.repeats(); ++r)
-        lanes.for_each_stretch(r, kInBlock, [&](uint32_t lane, uint32_t n) {
+        lanes.for_each_active_group(r, kInBlock, [&](uint32_t lane, uint32_t n) {
             for (uint32_t i = 0; i < n; ++i) dst.tensor.data()[to.offset(r, lane) / sizeof(T) + i] = *next++;
         });
     finish_vector(lanes.repeats(), cycles_of(Cost::Repeat), lanes.has_tail());

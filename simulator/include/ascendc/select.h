@@ -21,7 +21,7 @@ void select_lanes(const Operand<T>& dst, const Operand<T>& src0, const Lanes& la
     const Layout to = layout_of(dst, lanes), from = layout_of(src0, lanes);
     for (uint32_t r = 0; r < lanes.repeats(); ++r) {
         const uint8_t* const selected = bits(r);
-        lanes.for_each_stretch(r, kBlockBytes / sizeof(T), [&](uint32_t lane, uint32_t n) {
+        lanes.for_each_active_group(r, kBlockBytes / sizeof(T), [&](uint32_t lane, uint32_t n) {
             T* const d = dst.tensor.data() + to.offset(r, lane) / sizeof(T);
             const T* const s = src0.tensor.data() + from.offset(r, lane) / sizeof(T);
             for (uint32_t i = 0; i < n; ++i)
@@ -46,7 +46,7 @@ void select_op(const Operand<T>& dst, const AscendC::LocalTensor<U>& mask, const
     const Range read{bits_at, bits_at + bytes};
     reads("selMask", mask.view(), &read, lanes.empty() ? 0 : 1);
     const int64_t end = int64_t(dst.tensor.view().addr) + extent_of(lanes, layout_of(dst, lanes));
-    if (!lanes.empty()) check_apart("dst", {dst.tensor.view().addr, end}, "selMask", read);
+    if (!lanes.empty()) check_disjoint("dst", {dst.tensor.view().addr, end}, "selMask", read);
     select_lanes(
         dst, src0, lanes, [=](uint32_t r) { return ub() + bits_at + (shared_bits ? 0 : r * bytes_per_repeat); }, other);
 }

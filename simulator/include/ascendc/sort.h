@@ -127,7 +127,7 @@ void merge(const char* api, const AscendC::LocalTensor<T>& dst, const AscendC::M
     check_aligned("dst", dst.view().addr, dst_alignment);
     const Range to{dst.view().addr, int64_t(dst.view().addr + out.size())};
     for (int i = 0; i < n && p.repeatTimes; ++i)
-        if (from[i].begin < from[i].end) check_apart("dst", to, kNames[i], from[i]);
+        if (from[i].begin < from[i].end) check_disjoint("dst", to, kNames[i], from[i]);
     writes("dst", dst.view(), &to, out.empty() ? 0 : 1);
     std::copy(out.begin(), out.end(), ub() + to.begin);
     set_merge_register(p.ifExhaustedSuspension ? &taken : nullptr);
@@ -164,7 +164,7 @@ void proposal_fields(bool into_proposals, const AscendC::LocalTensor<T>& dst, co
         reads(name, proposals.view(), fields.data(), n);
         elements = checked_range(writes, "dst", dst, n * sizeof(T));
     }
-    if (n) check_apart("dst", {fields[0].begin - int64_t(mode * sizeof(T)), fields.back().end}, "src", elements);
+    if (n) check_disjoint("dst", {fields[0].begin - int64_t(mode * sizeof(T)), fields.back().end}, "src", elements);
     for (uint32_t i = 0; i < n; ++i) copy(i * kProposalElements + mode, i);
     finish_vector(repeats, cycles_of(Cost::Repeat));
 }
@@ -187,8 +187,8 @@ void Sort32(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTe
     const Range scores = ascend_sim::checked_range(ascend_sim::reads, "src0", src0, n * sizeof(T));
     const Range indices = ascend_sim::checked_range(ascend_sim::reads, "src1", src1, n * sizeof(uint32_t));
     const Range to = ascend_sim::checked_range(ascend_sim::writes, "dst", dst, n * ascend_sim::kPairBytes);
-    ascend_sim::check_apart("dst", to, "src0", scores);
-    ascend_sim::check_apart("dst", to, "src1", indices);
+    ascend_sim::check_disjoint("dst", to, "src0", scores);
+    ascend_sim::check_disjoint("dst", to, "src1", indices);
     uint8_t* const out = ascend_sim::ub() + to.begin;
     for (uint32_t first = 0; first < n; first += kEntries) {
         uint32_t order[kEntries];
@@ -246,7 +246,7 @@ void RpSort16(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_
     reads("src", src.view(), scores.data(), scores.size());
     const int64_t from = src.view().addr;
     const Range to = checked_range(writes, "dst", dst, repeats * uint64_t(kRepeat));
-    if (to.begin != from) check_apart("dst", to, "src", {from, from + int64_t(repeats) * kRepeat});
+    if (to.begin != from) check_disjoint("dst", to, "src", {from, from + int64_t(repeats) * kRepeat});
     for (uint32_t r = 0; r < repeats; ++r) {
         std::vector<uint8_t> in(ub() + from + r * kRepeat, ub() + from + (r + 1) * kRepeat);
         uint32_t order[kProposals];

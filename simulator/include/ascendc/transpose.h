@@ -162,7 +162,7 @@ void transpose_16(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor
     const Range from = checked_range(reads, "src", src, kBytes);
     const bool same = dst.view().addr == src.view().addr;
     const Range to = checked_range(writes, "dst", dst, kBytes);
-    if (!same) check_apart("dst", to, "src", from);
+    if (!same) check_disjoint("dst", to, "src", from);
     transpose_matrices(dst.data(), src.data(), 1, kListed, kListed);
     finish_vector(kBytes / kRepeatBytes, cycles_of(Cost::Repeat));
 }
@@ -178,15 +178,15 @@ void transpose_nchw(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTens
     const uint64_t bytes = uint64_t(p.nSize) * p.cSize * plane * sizeof(T);
     if (bytes == 0) return finish_vector(0, 0);
     const Range from = checked_range(reads, "src", src, bytes), to = checked_range(writes, "dst", dst, bytes);
-    check_apart("dst", to, "src", from);
+    check_disjoint("dst", to, "src", from);
     if (!kIs310p) {
         const uint32_t rows = to_nhwc ? p.cSize + 2u : p.cSize * 2u + 1;
         const uint32_t need = rows * (sizeof(T) == 1 ? 32 : 16) * kBlockBytes;
         if (work.view().bytes < need)
             broken(Rule::Work01, "`sharedTmpBuffer` must have %u bytes but has %u.", need, work.view().bytes);
         const Range used = checked_range(writes, "sharedTmpBuffer", work, need);
-        check_apart("sharedTmpBuffer", used, "src", from);
-        check_apart("sharedTmpBuffer", used, "dst", to);
+        check_disjoint("sharedTmpBuffer", used, "src", from);
+        check_disjoint("sharedTmpBuffer", used, "dst", to);
         poison(used);
     }
     transpose_matrices(dst.data(), src.data(), p.nSize, to_nhwc ? p.cSize : plane, to_nhwc ? plane : p.cSize);

@@ -18,9 +18,9 @@ namespace ascend_sim {
 template <int kBits>
 inline float leading_bits(float f) {
     constexpr int kDropped = 24 - kBits;
-    const uint32_t u = bits<uint32_t>(f);
+    const uint32_t u = bit_cast<uint32_t>(f);
     if ((u & 0x7f800000) == 0x7f800000) return f;
-    return bits<float>((u + (1u << (kDropped - 1))) & ~((1u << kDropped) - 1));
+    return bit_cast<float>((u + (1u << (kDropped - 1))) & ~((1u << kDropped) - 1));
 }
 template <class T>
 inline float approximately(float f) {
