@@ -22,7 +22,7 @@ namespace AscendC {
 template <class T>
 void TransDataTo5HDImpl(T* dstList[NCHW_CONV_ADDR_LIST_SIZE], T* srcList[NCHW_CONV_ADDR_LIST_SIZE],
                         const TransDataTo5HDParams& transDataTo5HDParams, ASCEND_SIM_SITE) {
-    ascend_sim::trans_data<T>(
+    ascend_sim::trans_data_to_5hd<T>(
         [&](bool is_dst, int i) { return ascend_sim::view_at(uintptr_t((is_dst ? dstList : srcList)[i])); },
         transDataTo5HDParams, site);
 }

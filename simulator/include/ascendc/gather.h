@@ -2,11 +2,11 @@
 // elements of dst at byte offsets.
 //
 // Rules: offsets (with the base) are multiples of the element size (of 32 bytes for Gatherb) and stay inside the tensor
-// that they index; they are consumed in order. dst, src and offsets are disjoint. A gather's dst is aligned to 32
-// bytes, on Ascend310P to an element. Types by SoC; Gatherb is not on Ascend310P, Scatter not on Ascend910B. Scatter's
-// offsets differ from each other. Gatherb takes a destination's block stride of 0 as 1. Meaning: dst[i] = *(src + base
-// + offset[i]), all in bytes. A whole repeat is read before it is written. Cost: one access per element; Gatherb a
-// plain repeat.
+// that they index. dst, src and offsets are disjoint. A gather's dst is aligned to 32 bytes, on Ascend310P to an
+// element. Types by SoC; Gatherb is not on Ascend310P, Scatter not on Ascend910B. Scatter's offsets differ from each
+// other. Gatherb takes a destination's block stride of 0 as 1.
+// Meaning: dst[i] = *(src + base + offset[i]), all in bytes. A whole repeat is read before it is written.
+// Cost: one access per element; Gatherb a plain repeat.
 #pragma once
 
 #include <algorithm>

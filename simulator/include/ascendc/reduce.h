@@ -4,12 +4,13 @@
 // to 32 bytes for pairs. dst is disjoint from the data that a later repeat reads. An overlap of dst with the data of
 // its own repeat only warns: the page of overlaps allows only the same memory, which no reduction can satisfy.
 // ReduceSum's work tensor holds one element per repeat, rounded up to 32 bytes; a sum without a second tree does not
-// use it. Meaning: a block or a repeat is added as a binary tree of neighbours, ((e0 + e1) + (e2 + e3)) + ...; half
-// rounds each sum. Masked lanes are skipped. A result without active lanes leaves dst unchanged (on Ascend950 a block
-// or pair becomes 0). ReduceSum then adds the repeats: sequentially (count form on Ascend910B), by a second tree, or
-// lane by lane before the tree (Ascend950, count form of 256 .. 1024 bytes). Cost: a whole repeat's reduction, less for
-// blocks and pairs. ReduceSum's count form on Ascend910B waits for the vector unit, and the scalar unit stores its
-// result.
+// use it.
+// Meaning: the sum of a block or a repeat is a binary tree of neighbours, ((e0 + e1) + (e2 + e3)) + ...; half rounds
+// each sum. Masked lanes are skipped. A result without active lanes leaves dst unchanged; on Ascend950 a block or pair
+// becomes 0. ReduceSum then adds the repeats: sequentially (count form on Ascend910B), by a second tree, or lane by
+// lane before the tree (Ascend950, count form of 256 .. 1024 bytes).
+// Cost: a whole repeat's reduction, less for blocks and pairs. ReduceSum's count form on Ascend910B waits for the
+// vector unit, and the scalar unit stores its result.
 #pragma once
 
 #include "ascendc/arithmetic.h"
