@@ -92,7 +92,7 @@ void check_other_softmax_of(const Shape& s) {
     const auto tmp = b.space<uint8_t>(all_bytes);
     const auto plain = ascend_sim::softmax_tiling(s.m, s.k, sizeof(T), all_bytes);
     const auto grad = ascend_sim::softmax_tiling(s.m, s.k, sizeof(T), all_bytes, ascend_sim::SoftmaxKind::Grad);
-    const auto log_tiling = ascend_sim::bit_cast<LogSoftMaxTiling>(plain);
+    const auto log_tiling = ascend_sim::bits<LogSoftMaxTiling>(plain);
     expect_rule("softmaxes " + what, b.run([&] {
         LogSoftMax(b(sl), b(sums), b(maxima), b(sx), b(tmp), log_tiling, info);
         SimpleSoftMax<T>(b(ss), b(sums), b(maxima), b(sx), b(tmp), plain, info);

@@ -124,7 +124,7 @@ Lanes pair_lanes(ConstMask mask, uint64_t repeats) {
     const uint64_t* bits = mask.bits;
     if (!isSetMask) {
         (void)Lanes::from_register(sizeof(half), repeats);  // checks the register
-        if (register_mask.counter) return Lanes::counter_mode(sizeof(HalfPair), register_mask.low / 2);
+        if (register_mask.counter) return Lanes::limited(sizeof(HalfPair), register_mask.low / 2);
         bits = from_register;
     } else {
         (void)repeat_lanes<true>("Cast", sizeof(half), mask, repeats);  // checks the mask

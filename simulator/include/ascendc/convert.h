@@ -31,7 +31,7 @@ inline uint64_t round_units(uint64_t units, uint64_t remainder, uint64_t half_un
 // float to binary16 bits. Overflow gives infinity or the largest value, depending on the mode. Of half, 0x7c00 is
 // infinity, 0x7e00 a NaN and 0x7bff the largest value.
 inline uint16_t float_to_half(float value, RoundMode mode) {
-    const uint32_t raw = bit_cast<uint32_t>(value), magnitude = raw & 0x7fffffff;
+    const uint32_t raw = bits<uint32_t>(value), magnitude = raw & 0x7fffffff;
     const bool negative = raw >> 31;
     const uint16_t sign = negative ? 0x8000 : 0;
     if (magnitude > 0x7f800000) return sign | 0x7e00;
@@ -52,7 +52,7 @@ inline uint16_t float_to_half(float value, RoundMode mode) {
 }
 
 inline uint16_t float_to_bfloat16(float value, RoundMode mode) {
-    const uint32_t raw = bit_cast<uint32_t>(value), magnitude = raw & 0x7fffffff;
+    const uint32_t raw = bits<uint32_t>(value), magnitude = raw & 0x7fffffff;
     const uint16_t sign = uint16_t(raw >> 16 & 0x8000);
     if (magnitude > 0x7f800000) return uint16_t(raw >> 16 | 0x40);
     return sign | uint16_t(round_units(magnitude >> 16, magnitude & 0xffff, 0x8000, raw >> 31, mode));
@@ -75,11 +75,11 @@ inline float int_to_float(int64_t value, RoundMode mode) {
 // to nearest even; the other modes correct this result by 1.
 template <RoundMode mode>
 inline float round_float(float value) {
-    const int32_t raw = bit_cast<int32_t>(value), sign = int32_t(uint32_t(raw) & 0x80000000u);
-    const float magnitude = bit_cast<float>(raw & 0x7fffffff);
+    const int32_t raw = bits<int32_t>(value), sign = int32_t(uint32_t(raw) & 0x80000000u);
+    const float magnitude = bits<float>(raw & 0x7fffffff);
     const float nearest = (magnitude + 0x1p23f) - 0x1p23f;
     // 1.0f (0x3f800000) if the condition holds, else 0.
-    auto one_if = [](bool condition) { return bit_cast<float>(0x3f800000 & -int32_t(condition)); };
+    auto one_if = [](bool condition) { return bits<float>(0x3f800000 & -int32_t(condition)); };
     float rounded = nearest;
     if constexpr (mode == RoundMode::CAST_TRUNC || mode == RoundMode::CAST_ROUND) {
         rounded -= one_if(nearest > magnitude);
@@ -90,7 +90,7 @@ inline float round_float(float value) {
         rounded += one_if((raw >= 0) & (nearest < magnitude)) - one_if((raw < 0) & (nearest > magnitude));
     }
     // Larger values are integers already; infinities and NaN stay.
-    return bit_cast<float>(pick(magnitude < 0x1p23f, bit_cast<int32_t>(rounded), raw & 0x7fffffff) | sign);
+    return bits<float>(pick(magnitude < 0x1p23f, bits<int32_t>(rounded), raw & 0x7fffffff) | sign);
 }
 
 // Converts an integral float to an integer: values outside its range are clamped, NaN gives 0.
@@ -100,7 +100,7 @@ inline Integer clamp_to(float value) {
     constexpr float kTooLarge = sizeof(Integer) == 8 ? 0x1p63f : float(uint64_t(Limits::max()) + 1);
     constexpr float kLowest = float(Limits::min());
     const bool is_too_large = value >= kTooLarge, is_inside = (value >= kLowest) & (value < kTooLarge);
-    const float inside_or_zero = bit_cast<float>(bit_cast<int32_t>(value) & -int32_t(is_inside));
+    const float inside_or_zero = bits<float>(bits<int32_t>(value) & -int32_t(is_inside));
     if constexpr (sizeof(Integer) == 8) {
         const Integer low_or_nan = value < kLowest ? Limits::min() : Integer(inside_or_zero);
         return is_too_large ? Limits::max() : low_or_nan;

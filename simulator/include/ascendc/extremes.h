@@ -202,12 +202,12 @@ void extreme_of_all(const char* api, const AscendC::LocalTensor<T>& dst, const A
     finish_vector(lanes.repeats() + (lanes.repeats() > 1), cycles_of(Cost::WholeReduce), lanes.has_tail(),
                   Cost::WholeReduce);
     if (vector_stores) return;
-    order_pipes_by_event(Pipe::V, Pipe::S, api, site);
+    hand_over(Pipe::V, Pipe::S, api, site);
     start(Pipe::S, api, site);
     store();
     finish_scalar(cycles_of(Cost::ScalarUb));
-    order_pipes_by_event(Pipe::S, Pipe::V, api, site);
-    order_pipes_by_event(Pipe::S, Pipe::MTE3, api, site);
+    hand_over(Pipe::S, Pipe::V, api, site);
+    hand_over(Pipe::S, Pipe::MTE3, api, site);
 }
 
 }  // namespace ascend_sim

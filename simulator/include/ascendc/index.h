@@ -64,7 +64,7 @@ void progression_op(const char* api, const Operand<T>& dst, const Progression<T>
     writes("dst", dst.tensor.view(), stores.data(), stores.size());
     finish_scalar(cycles_of(Cost::IndexStore) *
                   (stores_repeat ? Sequence::kElementsPerRepeat : Sequence::kElementsPerBlock));
-    order_pipes_by_event(Pipe::S, Pipe::V, api, site);
+    hand_over(Pipe::S, Pipe::V, api, site);
 
     start(Pipe::V, api, site);
     check_destination(dst, lanes);
@@ -117,7 +117,7 @@ void ArithProgression(const LocalTensor<T>& dst, const T firstValue, const T dif
     if (written > kElementsPerBlock)
         written = (written + kElementsPerBlock - 1) / kElementsPerBlock * kElementsPerBlock;
     else
-        ascend_sim::order_pipes_by_event(ascend_sim::Pipe::V, ascend_sim::Pipe::S, "ArithProgression", site);
+        ascend_sim::hand_over(ascend_sim::Pipe::V, ascend_sim::Pipe::S, "ArithProgression", site);
     ascend_sim::set_own_mask("ArithProgression");
     ascend_sim::progression_op("ArithProgression", ascend_sim::Operand<T>{"dst", dst},
                                ascend_sim::Progression<T>(firstValue, diffValue, false),

@@ -27,12 +27,12 @@ class Lanes {
 public:
     // Count form: `count` contiguous elements.
     static Lanes counted(uint32_t widest_bytes, uint64_t count) {
-        Lanes lanes = counter_mode(widest_bytes, count);
+        Lanes lanes = limited(widest_bytes, count);
         lanes.count_form_ = true;
         return lanes;
     }
     // Counter mode: the first `count` lanes, in as many repeats as necessary, with strides.
-    static Lanes counter_mode(uint32_t widest_bytes, uint64_t count) {
+    static Lanes limited(uint32_t widest_bytes, uint64_t count) {
         Lanes lanes(widest_bytes);
         lanes.count_ = count;
         lanes.repeats_ = uint32_t((count + lanes.per_repeat_ - 1) / lanes.per_repeat_);
@@ -75,7 +75,7 @@ public:
         if (mask.left_by)
             broken(Rule::Mask03, "the mask register still holds the mask of %s: SetVectorMask missing.", mask.left_by);
         if (mask.counter && mask.low > kMaxLanes) broken(Rule::Mask01, "the mask counts more elements than UB holds.");
-        if (mask.counter) return counter_mode(widest_bytes, mask.low < kMaxLanes ? mask.low : kMaxLanes);
+        if (mask.counter) return limited(widest_bytes, mask.low < kMaxLanes ? mask.low : kMaxLanes);
         const uint64_t words[2] = {widest_bytes == 8 ? mask.low & 0xffffffffu : mask.low, mask.high};
         return from_mask_bits(widest_bytes, words, repeats);
     }

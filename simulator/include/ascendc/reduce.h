@@ -260,13 +260,13 @@ void reduce_sum(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T
     }
     if (order == RepeatOrder::Sequential) {  // the sum is in a register, so the scalar unit stores it
         finish_vector(lanes.repeats(), cycles, lanes.has_tail(), Cost::WholeReduce);
-        order_pipes_by_event(Pipe::V, Pipe::S, "ReduceSum", site);
+        hand_over(Pipe::V, Pipe::S, "ReduceSum", site);
         start(Pipe::S, "ReduceSum", site);
         writes("dst", dst.view(), &result, 1);
         std::memcpy(ub() + result.begin, &sum, sizeof sum);
         finish_scalar(cycles_of(Cost::ScalarUb));
-        order_pipes_by_event(Pipe::S, Pipe::V, "ReduceSum", site);
-        order_pipes_by_event(Pipe::S, Pipe::MTE3, "ReduceSum", site);
+        hand_over(Pipe::S, Pipe::V, "ReduceSum", site);
+        hand_over(Pipe::S, Pipe::MTE3, "ReduceSum", site);
         return;
     }
     writes("dst", dst.view(), &result, 1);

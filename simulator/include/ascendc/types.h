@@ -31,8 +31,9 @@ constexpr bool kIsOneOf = (std::is_same_v<T, Allowed> || ...);
 
 // ---- binary16 and bfloat16, bit by bit --------------------------------------------------------
 
+// The bits of a value as another type.
 template <class To, class From>
-constexpr To bit_cast(From from) {
+constexpr To bits(From from) {
     static_assert(sizeof(To) == sizeof(From));
     return __builtin_bit_cast(To, from);
 }
@@ -48,30 +49,30 @@ constexpr int32_t pick(bool condition, int32_t if_true, int32_t if_false) {
 // of float has 13 bits more than half's, and its exponent's bias is larger by 112.
 constexpr float half_to_float(uint16_t raw) {
     const int32_t magnitude = int32_t(raw & 0x7fff) << 13;
-    const float scaled = bit_cast<float>(magnitude) * 0x1p112f;  // exact, also for subnormals
-    const int32_t special = pick(magnitude >= (0x7c00 << 13), magnitude | 0x7f800000, bit_cast<int32_t>(scaled));
-    return bit_cast<float>(special | int32_t(uint32_t(raw & 0x8000) << 16));
+    const float scaled = bits<float>(magnitude) * 0x1p112f;  // exact, also for subnormals
+    const int32_t special = pick(magnitude >= (0x7c00 << 13), magnitude | 0x7f800000, bits<int32_t>(scaled));
+    return bits<float>(special | int32_t(uint32_t(raw & 0x8000) << 16));
 }
 
 // Round to nearest even; overflow to infinity, NaN stays NaN.
 constexpr uint16_t float_to_half(float value) {
-    const int32_t raw = bit_cast<int32_t>(value), magnitude = raw & 0x7fffffff;
+    const int32_t raw = bits<int32_t>(value), magnitude = raw & 0x7fffffff;
     // Scaling up and down turns values that are too large for half into infinity.
-    const float scaled = (bit_cast<float>(magnitude) * 0x1p112f) * 0x1p-110f;
+    const float scaled = (bits<float>(magnitude) * 0x1p112f) * 0x1p-110f;
     const int32_t exponent = magnitude & 0x7f800000;
     // The addition of a larger power of two rounds: ten bits of the mantissa are left, or, below 2^-14 (0x38800000),
     // the bits down to 2^-24.
     const int32_t large = pick(exponent > 0x38800000, exponent, 0x38800000) + 0x07800000;  // times 2^15
-    const int32_t sum = bit_cast<int32_t>(scaled + bit_cast<float>(large));
+    const int32_t sum = bits<int32_t>(scaled + bits<float>(large));
     const int32_t rounded = (sum >> 13 & 0x7c00) + (sum & 0xfff);
     return uint16_t(pick(magnitude > 0x7f800000, 0x7e00, rounded) | (raw >> 16 & 0x8000));
 }
 
-constexpr float bfloat16_to_float(uint16_t raw) { return bit_cast<float>(uint32_t(raw) << 16); }
+constexpr float bfloat16_to_float(uint16_t raw) { return bits<float>(uint32_t(raw) << 16); }
 
 // Round to nearest even; a NaN gets the quiet bit, 0x40.
 constexpr uint16_t float_to_bfloat16(float value) {
-    const uint32_t raw = bit_cast<uint32_t>(value);
+    const uint32_t raw = bits<uint32_t>(value);
     const uint32_t rounded = (raw + 0x7fff + (raw >> 16 & 1)) >> 16;
     return uint16_t(pick(int32_t(raw & 0x7fffffff) > 0x7f800000, int32_t(raw >> 16 | 0x40), int32_t(rounded)));
 }

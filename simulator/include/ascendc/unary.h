@@ -16,9 +16,9 @@ namespace ascend_sim {
 template <int kBits>
 inline float leading_bits(float value) {
     constexpr int kDropped = 24 - kBits;
-    const uint32_t raw = bit_cast<uint32_t>(value);
+    const uint32_t raw = bits<uint32_t>(value);
     if ((raw & 0x7f800000) == 0x7f800000) return value;  // infinite or NaN
-    return bit_cast<float>((raw + (1u << (kDropped - 1))) & ~((1u << kDropped) - 1));
+    return bits<float>((raw + (1u << (kDropped - 1))) & ~((1u << kDropped) - 1));
 }
 template <class T>
 inline float approximately(float value) {

@@ -29,13 +29,13 @@ void scale_back(NormSteps& m, const Tensor<C>& x, const Tensor<C>* offsets, cons
         return;
     }
     if constexpr (kTransposed) {
-        order_pipes_by_event(Pipe::V, Pipe::S, "GetValue", m.site());
+        hand_over(Pipe::V, Pipe::S, "GetValue", m.site());
         std::vector<C> add, multiply;
         for (uint32_t r = 0; r < rows; ++r) {
             add.push_back(offsets ? offsets->GetValue(r, m.site()) : C(0.0f));
             multiply.push_back(scales->GetValue(r, m.site()));
         }
-        order_pipes_by_event(Pipe::S, Pipe::V, "GetValue", m.site());
+        hand_over(Pipe::S, Pipe::V, "GetValue", m.site());
         m.count(columns);
         for (uint32_t r = 0; r < rows; ++r) {
             if (has_offset) m.adds(x[r * columns], x[r * columns], add[r]);

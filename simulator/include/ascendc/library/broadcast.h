@@ -84,9 +84,9 @@ void broadcast(const Call& call, const AscendC::LocalTensor<T>& dst, const Ascen
     };
     if (!s.repeats_row && !s.repeats_column) return in_one(kIs310p ? "DataCopy" : "Copy", repeats_of(bytes));
     if (s.source_elements() == 1) {
-        order_pipes_by_event(Pipe::V, Pipe::S, "Broadcast", site);
+        hand_over(Pipe::V, Pipe::S, "Broadcast", site);
         const T value = src.GetValue(0, site);
-        order_pipes_by_event(Pipe::S, Pipe::V, "Broadcast", site);
+        hand_over(Pipe::S, Pipe::V, "Broadcast", site);
         return move_elements("Duplicate", site, to, {"srcLocal", src.view(), {0, 0}}, repeats_of(bytes), Cost::Repeat,
                              [&] {
                                  for (uint64_t i = 0; i < n; ++i) dst.data()[i] = value;

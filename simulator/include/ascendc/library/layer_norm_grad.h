@@ -47,7 +47,7 @@ struct GradArrays {
 inline void layer_norm_grad_rows(NormSteps& m, const GradArrays& t, const Floats& pd_x, const Floats& res,
                                  const Floats& variance, const LayerNormGradTiling& tiling, float epsilon, uint32_t n) {
     const uint32_t h = tiling.hLength, size = n * h;
-    const float back = bit_cast<float>(tiling.lastDimValueBack), twice = bit_cast<float>(tiling.lastDimValueBackMulTwo);
+    const float back = bits<float>(tiling.lastDimValueBack), twice = bits<float>(tiling.lastDimValueBackMulTwo);
     auto deviation = [&](bool cubed) {
         m.count(n);
         m.adds(t.rows, variance, epsilon);
@@ -135,7 +135,7 @@ void layer_norm_grad_in_ub(NormSteps& m, const GradCall<T>& p, const Floats& tmp
 template <class T>
 void layer_norm_grad_in_registers(const GradCall<T>& p, const LayerNormGradTiling& tiling, Site site) {
     const uint32_t h = tiling.hLength, rows = tiling.bLength * tiling.sLength;
-    const float back = bit_cast<float>(tiling.lastDimValueBack), twice = bit_cast<float>(tiling.lastDimValueBackMulTwo);
+    const float back = bits<float>(tiling.lastDimValueBack), twice = bits<float>(tiling.lastDimValueBackMulTwo);
     start(Pipe::V, "registers", site);
     const Lanes all = Lanes::counted(sizeof(T), rows * h), by_row = Lanes::counted(sizeof(T), rows);
     check_source(Operand<T>{"inputDy", p.dy}, all);

@@ -50,10 +50,10 @@ public:
     }
     // The scalar unit reads n values.
     std::vector<float> scalars(const Floats& s, uint32_t n) const {
-        order_pipes_by_event(Pipe::V, Pipe::S, "GetValue", site_);
+        hand_over(Pipe::V, Pipe::S, "GetValue", site_);
         std::vector<float> values(n);
         for (uint32_t i = 0; i < n; ++i) values[i] = s.GetValue(i, site_);
-        order_pipes_by_event(Pipe::S, Pipe::V, "GetValue", site_);
+        hand_over(Pipe::S, Pipe::V, "GetValue", site_);
         return values;
     }
     void copy(const Floats& d, const Floats& s, uint32_t n) {

@@ -103,7 +103,7 @@ public:
     template <class T>
     void compare(const Reg<T>& d, const Reg<T>& a, T s, CMPMODE mode) {
         start(Pipe::V, "CompareScalar", site_);
-        compare_op(d.template ReinterpretCast<uint8_t>(), Operand<T>{"src0", a}, Lanes::counter_mode(sizeof(T), count_),
+        compare_op(d.template ReinterpretCast<uint8_t>(), Operand<T>{"src0", a}, Lanes::limited(sizeof(T), count_),
                    mode, [=](uint32_t, uint32_t) { return s; });
         done();
     }
@@ -111,7 +111,7 @@ public:
     template <class T, class B>
     void select(const Reg<T>& d, const Reg<T>& bits, const Reg<T>& a, const B& b) {
         start(Pipe::V, "Select", site_);
-        const Lanes lanes = Lanes::counter_mode(sizeof(T), count_);
+        const Lanes lanes = Lanes::limited(sizeof(T), count_);
         const Range chosen{bits.view().addr, int64_t(bits.view().addr) + (count_ + 7) / 8};
         reads("selMask", bits.view(), &chosen, 1);
         check_source(Operand<T>{"src0", a}, lanes);

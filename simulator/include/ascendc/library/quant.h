@@ -250,7 +250,7 @@ void dequantize(const Call& call, const Tensor<D>& dst, const Tensor<int32_t>& s
             reads("deqScale", scales->view(), &range, 1);
             for (uint32_t i = 0; i < p.calCount; ++i) {
                 if constexpr (sizeof(S) == 8)
-                    values[i] = bit_cast<float>(uint32_t(scales->data()[i]));
+                    values[i] = bits<float>(uint32_t(scales->data()[i]));
                 else
                     values[i] = float(scales->data()[i]);
             }

@@ -270,7 +270,7 @@ void LogSoftMax(const LocalTensor<T>& dst, const LocalTensor<T>& sum, const Loca
     using S = T;
     ASCEND_SIM_SOFTMAX_CHECKS(LogSoftMax);
     ascend_sim::softmax<true, SOFTMAX_DEFAULT_CFG>(ascend_sim::Call("LogSoftMax", site), dst, &sum, &max, src,
-                                                   &sharedTmpBuffer, ascend_sim::bit_cast<SoftMaxTiling>(tiling),
+                                                   &sharedTmpBuffer, ascend_sim::bits<SoftMaxTiling>(tiling),
                                                    softmaxShapeInfo);
 }
 
@@ -303,15 +303,14 @@ bool AdjustSoftMaxRes(const LocalTensor<T1>& softMaxRes, const LocalTensor<T2>& 
     const uint32_t step = stepSizeMode ? 1 : ascend_sim::kBlockBytes / sizeof(T2), m = softmaxShapeInfo.srcM;
     call.operand("softMaxRes", softMaxRes, uint64_t(m) * softmaxShapeInfo.srcK);
     call.operand("maxTensor", maxTensor, uint64_t(m) * step);
-    ascend_sim::order_pipes_by_event(ascend_sim::Pipe::V, ascend_sim::Pipe::S, "AdjustSoftMaxRes", site);
+    ascend_sim::hand_over(ascend_sim::Pipe::V, ascend_sim::Pipe::S, "AdjustSoftMaxRes", site);
     bool found = false;
     for (uint32_t r = 0; r < m; ++r) {
         const T2 value = maxTensor.GetValue(r * step, site);
         uint32_t bits = 0;
         std::memcpy(&bits, &value, sizeof value);
         if (bits != from) continue;
-        if (!found)
-            ascend_sim::order_pipes_by_event(ascend_sim::Pipe::S, ascend_sim::Pipe::V, "AdjustSoftMaxRes", site);
+        if (!found) ascend_sim::hand_over(ascend_sim::Pipe::S, ascend_sim::Pipe::V, "AdjustSoftMaxRes", site);
         found = true;
         Duplicate(softMaxRes[r * softmaxShapeInfo.srcK], to, int32_t(softmaxShapeInfo.srcK), site);
     }
