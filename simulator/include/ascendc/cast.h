@@ -16,10 +16,10 @@
 namespace ascend_sim {
 
 constexpr uint32_t mode_bit(RoundMode mode) { return 1u << uint32_t(mode); }
-static_assert(kCastNone == mode_bit(RoundMode::CAST_NONE) && kRint == mode_bit(RoundMode::CAST_RINT) &&
+static_assert(kCastNone == mode_bit(RoundMode::CAST_NONE) && kCastRint == mode_bit(RoundMode::CAST_RINT) &&
               kFloorToTrunc == (mode_bit(RoundMode::CAST_FLOOR) | mode_bit(RoundMode::CAST_CEIL) |
                                 mode_bit(RoundMode::CAST_ROUND) | mode_bit(RoundMode::CAST_TRUNC)) &&
-              kOdd == mode_bit(RoundMode::CAST_ODD));
+              kCastOdd == mode_bit(RoundMode::CAST_ODD));
 
 // The round modes of a conversion: an OR of mode_bit().
 template <class To, class From>

@@ -2,7 +2,7 @@
 //
 // Rules: the scalar Cast converts float to half (CAST_ODD) and to int32 (CAST_ROUND, CAST_CEIL, CAST_FLOOR, CAST_RINT),
 // and, except on Ascend310P, float to bfloat16 (to nearest even) and back. NumericLimits is Ascend950's.
-// Cost: none, as all of the scalar unit's own code.
+// Cost: none, like all code of the scalar unit itself.
 // Sources: the pages of the section on scalar computation, NumericLimits.
 #pragma once
 
