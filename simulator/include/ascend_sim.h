@@ -1,7 +1,7 @@
 /* The simulator's C interface: run a compiled kernel on a simulated Ascend chip, core by core.
  *
- * A launch copies its memory into 512-byte aligned arenas with guard zones, runs all cores in ascending order
- * and again in descending order, compares the results, and copies outputs back if no rule was broken.
+ * A launch copies its memory into arenas: 512-byte aligned copies with guard zones. It runs all cores in ascending
+ * order and again in descending order, compares the results, and copies outputs back if no rule was broken.
  * ascend_sim_report() returns the violations and the timeline's summary as JSON. */
 #ifndef ASCEND_SIM_H
 #define ASCEND_SIM_H
@@ -22,16 +22,16 @@ ASCEND_SIM_EXPORT int32_t ascend_sim_abi_version(void);
 
 typedef enum ascend_sim_status {
     ASCEND_SIM_OK = 0,
-    ASCEND_SIM_BROKEN_RULE = 1, /* ascend_sim_report() names the rule and the place in the kernel */
-    ASCEND_SIM_BAD_CALL = 2     /* unknown SoC, rule or figure, too many arguments, no access to trace_path */
+    ASCEND_SIM_BROKEN_RULE = 1, /* ascend_sim_report() has the rule and the line of the kernel */
+    ASCEND_SIM_BAD_CALL = 2     /* unknown SoC, rule or figure; too many arguments; trace_path not writable */
 } ascend_sim_status;
 
 typedef enum ascend_sim_role {
     ASCEND_SIM_IN = 0,
     ASCEND_SIM_OUT = 1,
     ASCEND_SIM_INOUT = 2,
-    ASCEND_SIM_SUM = 3, /* as INOUT, but sums of atomic copies may depend on the order of the cores */
-    ASCEND_SIM_PART = 4 /* as OUT, but the kernel may leave bytes of it unwritten, such as gaps between rows */
+    ASCEND_SIM_SUM = 3, /* like INOUT, but sums of atomic copies may depend on the order of the cores */
+    ASCEND_SIM_PART = 4 /* like OUT, but the kernel may leave bytes unwritten, such as gaps between rows */
 } ascend_sim_role;
 
 typedef struct ascend_sim_memory {
@@ -41,7 +41,7 @@ typedef struct ascend_sim_memory {
     int32_t role; /* ascend_sim_role */
 } ascend_sim_memory;
 
-/* One GM_ADDR argument: a place in a memory, or memory -1 for a null pointer. */
+/* One GM_ADDR argument: the index of a memory and an offset in bytes. memory -1: a null pointer. */
 typedef struct ascend_sim_arg {
     int32_t memory;
     int64_t offset;
@@ -55,31 +55,32 @@ typedef struct ascend_sim_launch {
     uint64_t tiling_bytes;
     uint64_t workspace_bytes;
     const char* lenient;    /* rules that only warn: "SIM-COUNT-01,SIM-EVENT-05", "all", NULL for none */
-    int32_t auto_sync;      /* non-zero: insert V-V and scalar order, as bisheng's --cce-auto-sync */
-    int32_t saturate;       /* non-zero: half overflow clamps */
-    int32_t one_order;      /* non-zero: ascending only */
+    int32_t auto_sync;      /* non-zero: order vector instructions and scalar accesses, as --cce-auto-sync does */
+    int32_t saturate;       /* non-zero: half clamps to its largest value instead of infinity */
+    int32_t one_order;      /* non-zero: run the cores in ascending order only */
     const char* trace_path; /* write the timeline as Chrome trace JSON; NULL: none */
     int32_t trace_cores;    /* number of cores in the timeline, from the first; 0: all */
-    const char* figures; /* replaces figures of the chip's profile: "read_latency_cycles=570,flag_cycles=1", or NULL */
+    const char* figures;    /* replaces figures of the profile: "read_latency_cycles=570,flag_cycles=1"; NULL: none */
 } ascend_sim_launch;
 
-/* Runs the kernel `entry`, which takes the arguments, then workspace and tiling, as GM addresses. Returns an
+/* Runs the kernel `entry`, whose parameters are GM addresses: the arguments, then workspace and tiling. Returns an
  * ascend_sim_status. */
 ASCEND_SIM_EXPORT int32_t ascend_sim_run(void* entry, const ascend_sim_memory* memories, int32_t memory_count,
                                          const ascend_sim_arg* args, int32_t arg_count,
                                          const ascend_sim_launch* launch);
 
-/* Calls a kernel whose parameters are not all GM addresses. `addresses` has those of the arguments, of the workspace
- * and of the tiling; `context` is that of ascend_sim_run_call. It is called once for each block and order of cores, on
- * two threads at once, and must not throw. */
+/* Calls a kernel whose parameters are not all GM addresses. `addresses` has the GM addresses of the arguments, of the
+ * workspace and of the tiling; `context` is the argument of ascend_sim_run_call. The function is called once for each
+ * block and each order of the cores, from two threads at the same time. It must not throw. */
 typedef void (*ascend_sim_call)(uint8_t* const* addresses, const void* context);
 ASCEND_SIM_EXPORT int32_t ascend_sim_run_call(ascend_sim_call call, const void* context,
                                               const ascend_sim_memory* memories, int32_t memory_count,
                                               const ascend_sim_arg* args, int32_t arg_count,
                                               const ascend_sim_launch* launch);
 
-/* A compiled kernel by its entry's name, <kernel>__<soc>__<types>: from the libraries in ASCEND_SIM_KERNELS, else from
- * <folder>/<soc>.so. NULL if not found, or if one of the libraries does not load; dlerror() has the reason. */
+/* Returns a compiled kernel by its entry's name, <kernel>__<soc>__<types>. It searches the libraries in the environment
+ * variable ASCEND_SIM_KERNELS, then <folder>/<soc>.so. NULL: there is no such entry, or a library does not load;
+ * dlerror() has the reason. */
 ASCEND_SIM_EXPORT void* ascend_sim_find_kernel(const char* folder, const char* entry);
 
 /* The number of kernels that this thread has launched. */
@@ -88,18 +89,19 @@ ASCEND_SIM_EXPORT uint64_t ascend_sim_launches(void);
 /* JSON of this thread's last launch; valid until the thread's next launch. */
 ASCEND_SIM_EXPORT const char* ascend_sim_report(void);
 
-/* The report's first message: of the broken rule or the bad call; "" if there was no error. */
+/* The first message of the report, about a broken rule or a bad call; "" if there was no error. */
 ASCEND_SIM_EXPORT const char* ascend_sim_message(void);
 
-/* Non-zero if a trace can be written to this path. Leaves no new file. */
+/* Returns non-zero if a trace can be written to this path. Leaves no new file. */
 ASCEND_SIM_EXPORT int32_t ascend_sim_may_write(const char* path);
 
 /* The rules and the SoC profiles as JSON. */
 ASCEND_SIM_EXPORT const char* ascend_sim_rules(void);
 ASCEND_SIM_EXPORT const char* ascend_sim_profiles(void);
 
-/* JSON of the element types of each instruction and the round modes of each conversion, by instruction set (220,
- * 200, 310, as "arch" in the profiles). ["any"]: the type does not matter; []: the instruction set lacks it. */
+/* JSON of the element types of each instruction and of the round modes of each conversion, by instruction set (220, 200
+ * or 310, "arch" in the profiles). ["any"]: the type does not matter. []: the instruction set lacks the instruction or
+ * conversion. */
 ASCEND_SIM_EXPORT const char* ascend_sim_instructions(void);
 ASCEND_SIM_EXPORT const char* ascend_sim_conversions(void);
 

@@ -1,6 +1,8 @@
-// Definitions that CANN's kernel compiler puts before a kernel: tiling macros, data type numbers, kernel types. Include
-// it by force (-include tiling_prelude.h). GET_TILING_DATA takes the struct of REGISTER_TILING_DEFAULT, else the one
-// that the operator's host code registered (AscendSimDefaultTiling, which the header generated from that code defines).
+// Definitions that CANN's kernel compiler puts before a kernel: tiling macros, numbers of data types, kernel types. The
+// compiler's option -include tiling_prelude.h includes this header.
+//
+// GET_TILING_DATA reads the struct of REGISTER_TILING_DEFAULT. Without it, it reads AscendSimDefaultTiling, which a
+// header generated from the operator's host code defines as the struct that the host registered.
 #pragma once
 
 #include <cstddef>
@@ -60,22 +62,22 @@
 
 namespace ascend_sim {
 
-// Reads the tiling struct. Reports a pointer that is not the launch's tiling argument.
+// Copies the tiling struct. Reports a pointer that is not the launch's tiling argument.
 template <class S>
 S read_tiling(const void* gm, Site site) {
     static_assert(check_tiling_struct<S>());
     expect_tiling(sizeof(S), site);
-    S s;
-    copy_tiling(&s, gm, sizeof s, site);
-    return s;
+    S tiling;
+    copy_tiling(&tiling, gm, sizeof tiling, site);
+    return tiling;
 }
-template <class S, class M>
-M read_tiling_member(const void* gm, uint64_t offset, Site site) {
+template <class S, class Member>
+Member read_tiling_member(const void* gm, uint64_t offset, Site site) {
     static_assert(check_tiling_struct<S>());
     expect_tiling(sizeof(S), site);
-    M m;
-    copy_tiling(&m, static_cast<const uint8_t*>(gm) + offset, sizeof m, site);
-    return m;
+    Member member;
+    copy_tiling(&member, static_cast<const uint8_t*>(gm) + offset, sizeof member, site);
+    return member;
 }
 template <class S>
 const S* tiling_pointer(const void* gm, Site site) {
@@ -83,16 +85,17 @@ const S* tiling_pointer(const void* gm, Site site) {
     expect_tiling(sizeof(S), site);
     return static_cast<const S*>(tiling_data(gm, sizeof(S), site));
 }
-// A struct inside the tiling data.
+// Copies a struct inside the tiling data.
 template <class S>
 S read_tiling_part(const void* gm, Site site) {
     static_assert(check_tiling_struct<S>());
-    S s;
-    copy_tiling(&s, gm, sizeof s, site);
-    return s;
+    S part;
+    copy_tiling(&part, gm, sizeof part, site);
+    return part;
 }
 
-// TILING_KEY_IS takes a literal: CANN's tools read it from the source.
+// Whether a tiling key begins with a digit. TILING_KEY_IS takes a literal, because CANN's tools read it from the
+// source.
 constexpr bool starts_with_digit(const char* text) {
     while (*text == '(' || *text == ' ') ++text;
     return *text >= '0' && *text <= '9';
@@ -103,7 +106,7 @@ constexpr bool starts_with_digit(const char* text) {
 #define ASCEND_SIM_TEXT_OF(x) #x
 #define ASCEND_SIM_TEXT(x) ASCEND_SIM_TEXT_OF(x)
 
-// Names S for a later GET_TILING_DATA in the same function.
+// Selects S for a later GET_TILING_DATA in the same function.
 #define REGISTER_TILING_DEFAULT(S)                                   \
     using AscendSimDefaultTiling [[maybe_unused]] = S;               \
     static_assert(::ascend_sim::check_tiling_struct<S>(), "tiling"); \
@@ -120,7 +123,7 @@ constexpr bool starts_with_digit(const char* text) {
 #define GET_TILING_DATA_MEMBER(S, member, name, tiling)                                          \
     auto name = ::ascend_sim::read_tiling_member<S, decltype(static_cast<S*>(nullptr)->member)>( \
         tiling, offsetof(S, member), ::ascend_sim::Site::here())
-// A pointer to the tiling data, and a copy of a struct inside it.
+// Declare a pointer to the tiling data, and a pointer to a copy of a struct inside it.
 #define GET_TILING_DATA_PTR_WITH_STRUCT(S, name, tiling) \
     const S* name = ::ascend_sim::tiling_pointer<S>(tiling, ::ascend_sim::Site::here())
 #define COPY_TILING_WITH_STRUCT(S, source, name)                                                 \
@@ -152,17 +155,17 @@ enum KernelMetaType : int {
 
 namespace ascend_sim {
 
-// The simulator runs AI cores on Ascend310P, vector cores on the other SoCs.
+// The simulator runs AI cores on Ascend310P and vector cores on the other SoCs.
 constexpr bool needs_cube_cores(KernelMetaType type) {
     return type == KERNEL_TYPE_AIC_ONLY || type == KERNEL_TYPE_MIX_AIC_1_0 || type == KERNEL_TYPE_MIX_AIC_1_1 ||
            type == KERNEL_TYPE_MIX_AIC_1_2;
 }
-// The types that the page 设置Kernel类型 lists for the SoC.
+// Whether the page 设置Kernel类型 lists the type for the SoC.
 constexpr bool is_documented(KernelMetaType type) {
     return __CCE_AICORE__ == 200 ? type == KERNEL_TYPE_AICORE || type == KERNEL_TYPE_MIX_VECTOR_CORE
                                  : type == KERNEL_TYPE_AIV_ONLY || type == KERNEL_TYPE_MIX_AIV_1_0;
 }
-// The page of CrossCoreSetFlag names the types that do not start the scheduler between cores.
+// Whether the type starts the scheduler between cores. Source: the page of CrossCoreSetFlag.
 constexpr bool starts_scheduler(KernelMetaType type) { return type != KERNEL_TYPE_AIV_ONLY; }
 
 }  // namespace ascend_sim

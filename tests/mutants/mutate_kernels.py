@@ -196,7 +196,7 @@ def _names_swapped(code: str, make) -> Iterator[Mutant]:
         for a, b in ((one, other), (other, one)):
             for m in re.finditer(rf"\b{a}\b", code):
                 line = code[code.rfind("\n", 0, m.start()) + 1 : code.find("\n", m.end())]
-                if not re.search(r"^\s*(?:LocalTensor|NestedRows|enum|float)\b", line):  # declarations only rename
+                if not re.search(r"^\s*(?:LocalTensor|NestedRows|enum|float)\b", line):  # no declaration
                     yield make(f"{a} becomes {b}", m.start(), m.end(), b)
 
 

@@ -31,7 +31,9 @@ CHANGES = {
     "no order of vector instructions": Edit("AscendC::PipeBarrier<PIPE_V>();", ""),
     "sine's sign": Edit(SINE, SINE + " VectorBarrier(); AscendC::Muls(sin_, sin_, -1.0f, count);"),
     "mscale forgotten": Edit(COSINE, COSINE.replace("mscale, count", "1.0f, count")),
-    "one position off": Edit(HIGH, "AscendC::Adds(position, position, 1.0f, count); VectorBarrier(); " + HIGH),
+    "one position off": Edit(
+        HIGH, "AscendC::Adds(position, position, 1.0f, count); VectorBarrier(); " + HIGH
+    ),
     "small part of the angle dropped": Edit(SMALL_PART, ""),
     "freq_factors ignored": Edit("if (tiling_->has_factors != 0) DivideByFactors();", ""),
     "element too many written": Edit(RUNS + ", 0", RUNS + " + 4, 0"),

@@ -1,9 +1,10 @@
-// Names of the APIs that the simulator lacks because it has vector cores only: cube cores, and the registers of
-// Ascend950. A use does not compile, and the message names the API, at the kernel's line.
+// Names of the APIs that the simulator lacks because it has vector cores only: those of cube cores, and those of
+// Ascend950's registers. A use does not compile; the message names the API and the kernel's line.
 #pragma once
 
 namespace ascend_sim {
 
+// False, in a form that is evaluated only when a template is used.
 template <class...>
 constexpr bool kNever = false;
 
@@ -12,10 +13,10 @@ constexpr bool kNever = false;
 #define ASCEND_SIM_NO_CUBE "an API of cube cores, but the simulator has vector cores only"
 #define ASCEND_SIM_NO_REGISTERS "the register API of Ascend950, but the simulator has vector cores with UB only"
 
-// An error where a macro is used.
+// An error at the line that uses a macro.
 #define ASCEND_SIM_ERROR(text) _Pragma(text)
 
-// Functions that a kernel calls with any arguments, and up to three types in angle brackets.
+// A function that a kernel calls with any arguments, and with up to three types in angle brackets.
 #define ASCEND_SIM_ABSENT_FUNCTION(Name, why)                               \
     template <class... A>                                                   \
     void Name(const A&...) {                                                \
@@ -34,7 +35,7 @@ constexpr bool kNever = false;
         static_assert(::ascend_sim::kNever<T, U, V, A...>, #Name ": " why); \
     }
 
-// A type without parameters.
+// A type that is no template.
 #define ASCEND_SIM_ABSENT_TYPE(Name, why)                       \
     template <class T>                                          \
     struct AscendSimNo##Name {                                  \
@@ -42,7 +43,7 @@ constexpr bool kNever = false;
     };                                                          \
     using Name = AscendSimNo##Name<void>;
 
-// A template of types.
+// A type that is a template.
 #define ASCEND_SIM_ABSENT_TEMPLATE(Name, why)                      \
     template <class... T>                                          \
     struct Name {                                                  \
@@ -133,18 +134,18 @@ namespace MicroAPI = Reg;
 
 }  // namespace AscendC
 
-#define ASCEND_SIM_NO_VF \
-    ASCEND_SIM_ERROR(    \
+#define ASCEND_SIM_NO_VECTOR_FUNCTION \
+    ASCEND_SIM_ERROR(                 \
         "GCC error \"a function of registers of Ascend950, but the simulator has vector cores with UB only\"")
-#define __VEC_SCOPE__ ASCEND_SIM_NO_VF
-#define __simd_vf__ ASCEND_SIM_NO_VF
-#define __simd_callee__ ASCEND_SIM_NO_VF
-#define __simt_vf__ ASCEND_SIM_NO_VF
-#define __simt_callee__ ASCEND_SIM_NO_VF
-#define asc_vf_call ASCEND_SIM_NO_VF ::ascend_sim::no_vf
-#define VF_CALL ASCEND_SIM_NO_VF ::ascend_sim::no_vf
+#define __VEC_SCOPE__ ASCEND_SIM_NO_VECTOR_FUNCTION
+#define __simd_vf__ ASCEND_SIM_NO_VECTOR_FUNCTION
+#define __simd_callee__ ASCEND_SIM_NO_VECTOR_FUNCTION
+#define __simt_vf__ ASCEND_SIM_NO_VECTOR_FUNCTION
+#define __simt_callee__ ASCEND_SIM_NO_VECTOR_FUNCTION
+#define asc_vf_call ASCEND_SIM_NO_VECTOR_FUNCTION ::ascend_sim::absent_vector_function
+#define VF_CALL ASCEND_SIM_NO_VECTOR_FUNCTION ::ascend_sim::absent_vector_function
 
 namespace ascend_sim {
 template <auto function, class... A>
-void no_vf(const A&...) {}
+void absent_vector_function(const A&...) {}
 }  // namespace ascend_sim

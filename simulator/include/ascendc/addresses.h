@@ -1,7 +1,8 @@
-// Functions of CANN's own headers that take addresses instead of tensors, because kernels call them:
-// TransDataTo5HDImpl, DuplicateImpl, DataCopyUB2GMImpl.
+// Functions of CANN's internal headers that take addresses instead of tensors: TransDataTo5HDImpl, DuplicateImpl,
+// DataCopyUB2GMImpl. Some kernels call them.
 //
-// An address belongs to the newest buffer that contains it; the instruction is that of the function for tensors.
+// An address belongs to the newest buffer that contains it. The instruction is the same as that of the function for
+// tensors.
 // Source: asc-devkit impl/basic_api/dav_c220 and dav_m200.
 #pragma once
 
@@ -22,7 +23,7 @@ namespace AscendC {
 template <class T>
 void TransDataTo5HDImpl(T* dstList[NCHW_CONV_ADDR_LIST_SIZE], T* srcList[NCHW_CONV_ADDR_LIST_SIZE],
                         const TransDataTo5HDParams& transDataTo5HDParams, ASCEND_SIM_SITE) {
-    ascend_sim::trans_data<T>(
+    ascend_sim::trans_data_to_5hd<T>(
         [&](bool is_dst, int i) { return ascend_sim::view_at(uintptr_t((is_dst ? dstList : srcList)[i])); },
         transDataTo5HDParams, site);
 }

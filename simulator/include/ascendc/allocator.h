@@ -1,10 +1,10 @@
-// LocalMemAllocator: tensors of UB at successive addresses, for kernels without a TPipe. PopStackBuffer: the rest of
-// UB after a TPipe's buffers.
+// LocalMemAllocator: tensors of UB at successive addresses, for kernels without a TPipe. PopStackBuffer: the UB that a
+// TPipe's buffers leave free.
 //
-// Rules: a kernel has either a TPipe or such tensors, and one LocalMemAllocator. It calls InitSocState first and
-// PipeBarrier<PIPE_ALL> last. Tensors begin on 32 bytes.
-// Sources: the pages of LocalMemAllocator; the guide's page 静态Tensor编程; PopStackBuffer has no page, so asc-devkit
-// impl/basic_api/kernel_pop_stack_buffer.h.
+// Rules: a kernel has either a TPipe or tensors at addresses, and at most one LocalMemAllocator. Without a TPipe, it
+// calls InitSocState first and PipeBarrier<PIPE_ALL> last. Tensors are aligned to 32 bytes.
+// Sources: the pages of LocalMemAllocator; the guide's page 静态Tensor编程. PopStackBuffer has no page; its source is
+// asc-devkit impl/basic_api/kernel_pop_stack_buffer.h.
 #pragma once
 
 #include "ascendc/tensor.h"
@@ -17,12 +17,13 @@ class LocalMemAllocator {
 
 public:
     explicit LocalMemAllocator(ASCEND_SIM_SITE) { ascend_sim::static_allocator_created(site); }
-    uint32_t GetCurAddr() const { return next_; }
+    uint32_t GetCurAddr() const { return next_address_; }
 
     template <TPosition pos, class T>
     LocalTensor<T> Alloc(uint32_t tileSize, ASCEND_SIM_SITE) {
-        const LocalTensor<T> tensor(pos, next_, tileSize, site);
-        next_ = ascend_sim::ub_address(int64_t(next_) + (ascend_sim::bytes_of<T>(tileSize) + 31) / 32 * 32);
+        const LocalTensor<T> tensor(pos, next_address_, tileSize, site);
+        next_address_ =
+            ascend_sim::ub_address(int64_t(next_address_) + (ascend_sim::bytes_of<T>(tileSize) + 31) / 32 * 32);
         return tensor;
     }
     template <class T>
@@ -39,7 +40,7 @@ public:
     }
 
 private:
-    uint32_t next_ = 0;
+    uint32_t next_address_ = 0;
 };
 
 template <class T, TPosition pos>

@@ -1,8 +1,9 @@
-// SetAtomicAdd, SetAtomicMax, SetAtomicMin, SetAtomicType, SetAtomicNone, DisableDmaAtomic: UB to GM copies combine
-// their data with what GM holds.
+// SetAtomicAdd, SetAtomicMax, SetAtomicMin, SetAtomicType, SetAtomicNone, DisableDmaAtomic: copies from UB to GM
+// combine their data with the contents of GM.
 //
-// Rules: int8, int16, half, bfloat16, int32, float; int16, half, float on Ascend310P, which has only sums. While the
-// mode is on, copies have the same type. The mode is off before the kernel ends.   Cost: issuing an instruction.
+// Rules: int8, int16, half, bfloat16, int32, float. Ascend310P has only sums, of int16, half and float. While the mode
+// is on, copies have its type. The mode is off before the kernel ends.
+// Cost: issuing an instruction.
 #pragma once
 
 #include "ascendc/copy.h"

@@ -1,15 +1,15 @@
-// Table of the element types that each instruction takes on each SoC: one row per instruction; an empty cell
-// if the SoC lacks the instruction. The headers' static_asserts use the table, docs/kernels.md lists it, and a
-// test compiles every instruction with every type on every SoC. A second table has the round modes of conversions.
+// Table of the element types that each instruction takes on each SoC: one row per instruction; an empty cell if the SoC
+// lacks the instruction. The headers' static_asserts use the table, docs/kernels.md lists it, and a test compiles every
+// instruction with every type on every SoC. A second table has the round modes of conversions.
 //
-// The table omits calls that every SoC supports for every type (queues, flags, barriers, masks, scalar accesses).
-// On Ascend910B, 910_93 and 310P a cell has the types of the vendor's page, except types that C++ lacks (an 8-bit
-// float) and except bfloat16 on Ascend310P, whose compiler lacks it even if a page lists it (Duplicate). On
-// Ascend950, a cell has the types that both the SoC and the simulator support; the pages list more (8- and 64-bit
-// types in count forms, integers of Div, Abs and sums).
+// The table omits calls that every SoC supports for every type (queues, flags, barriers, masks, scalar accesses). On
+// Ascend910B, 910_93 and 310P a cell has the types of the vendor's page, with two exceptions. Types that C++ lacks (an
+// 8-bit float) are omitted, and so is bfloat16 on Ascend310P, whose compiler lacks it even if a page lists it
+// (Duplicate). On Ascend950, a cell has the types that both the SoC and the simulator support. The pages list more: 8-
+// and 64-bit types in count forms, integers of Div, Abs and sums.
 //
-// Sources: the named page of the vendor's API reference; "support" is a page's list of products, "notes" a
-// section of the project's notes on the architecture.
+// Sources: the named page of the vendor's API reference. "support" is a page's list of products, "notes" a section of
+// the project's notes on the architecture.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +40,7 @@ constexpr const char* kElementNames[] = {"bool",   "int8",  "uint8", "int16",  "
 constexpr int kElements = sizeof kElementNames / sizeof *kElementNames;
 
 using Elements = uint32_t;  // a set of Element
-constexpr Elements set_of(Element e) { return 1u << uint32_t(e); }
+constexpr Elements set_of(Element element) { return 1u << uint32_t(element); }
 
 namespace cell {
 constexpr Elements kNone = 0, kAny = (1u << kElements) - 1;  // kAny: any type, or no type
@@ -212,15 +212,17 @@ constexpr bool takes(Api api, Core core, Element type) {
 
 // ---- conversions ---------------------------------------------------------------------------------------
 
-// Sets of RoundMode: one bit per mode, in its order.
+// Sets of RoundMode: one bit per mode, in its order. kFloorToTrunc has CAST_FLOOR, CAST_CEIL, CAST_ROUND and
+// CAST_TRUNC.
 constexpr const char* kRoundModeNames[] = {"CAST_NONE",  "CAST_RINT",  "CAST_FLOOR", "CAST_CEIL",
                                            "CAST_ROUND", "CAST_TRUNC", "CAST_ODD",   "CAST_HYBRID"};
 constexpr int kRoundModes = sizeof kRoundModeNames / sizeof *kRoundModeNames;
-constexpr uint32_t kCastNone = 1 << 0, kRint = 1 << 1, kFloorToTrunc = 0x3c, kFive = kRint | kFloorToTrunc,
-                   kOdd = 1 << 6, kAllModes = kCastNone | kFive | kOdd;
+constexpr uint32_t kCastNone = 1 << 0, kCastRint = 1 << 1, kFloorToTrunc = 0x3c,
+                   kRintToTrunc = kCastRint | kFloorToTrunc, kCastOdd = 1 << 6,
+                   kAllModes = kCastNone | kRintToTrunc | kCastOdd;
 
-// Source type, target type, and the modes; no mode means that the SoC lacks the conversion. The mode of int32 to half,
-// which SetDeqScale's scale multiplies, has no effect. Source: the tables of Cast's page; asc-devkit
+// Source type, target type, and the round modes on each SoC; 0 means that the SoC lacks the conversion. Of int32 to
+// half, which multiplies by SetDeqScale's scale, the mode has no effect. Sources: the tables of Cast's page; asc-devkit
 // impl/basic_api/dav_m200 for conversions of Ascend310P that the page lacks.
 struct Conversion {
     Element from, to;
@@ -228,31 +230,33 @@ struct Conversion {
 };
 constexpr Conversion kConversions[] = {
     {Element::Half, Element::Float, {kCastNone, kCastNone, kCastNone}},
-    {Element::Float, Element::Half, {kFive | kOdd | kCastNone, kOdd | kCastNone, kFive | kOdd | kCastNone}},
+    {Element::Float,
+     Element::Half,
+     {kRintToTrunc | kCastOdd | kCastNone, kCastOdd | kCastNone, kRintToTrunc | kCastOdd | kCastNone}},
     {Element::Bfloat16, Element::Float, {kCastNone, 0, kCastNone}},
-    {Element::Float, Element::Bfloat16, {kFive, 0, kFive}},
-    {Element::Float, Element::Float, {kFive, 0, kFive}},
-    {Element::Float, Element::Int16, {kFive, 0, kFive}},
-    {Element::Float, Element::Int32, {kFive, kFive, kFive}},
-    {Element::Float, Element::Int64, {kFive, 0, kFive}},
+    {Element::Float, Element::Bfloat16, {kRintToTrunc, 0, kRintToTrunc}},
+    {Element::Float, Element::Float, {kRintToTrunc, 0, kRintToTrunc}},
+    {Element::Float, Element::Int16, {kRintToTrunc, 0, kRintToTrunc}},
+    {Element::Float, Element::Int32, {kRintToTrunc, kRintToTrunc, kRintToTrunc}},
+    {Element::Float, Element::Int64, {kRintToTrunc, 0, kRintToTrunc}},
     {Element::Int16, Element::Float, {kCastNone, 0, kCastNone}},
-    {Element::Int32, Element::Float, {kFive | kCastNone, kCastNone, kFive}},
-    {Element::Int64, Element::Float, {kFive, 0, kFive}},
-    {Element::Half, Element::Int8, {kFive | kCastNone, kFloorToTrunc | kCastNone, kFive}},
-    {Element::Half, Element::Uint8, {kFive | kCastNone, kFloorToTrunc | kCastNone, kFive}},
-    {Element::Half, Element::Int16, {kFive, kRint, kFive}},
-    {Element::Half, Element::Int32, {kFive, kFive, kFive}},
+    {Element::Int32, Element::Float, {kRintToTrunc | kCastNone, kCastNone, kRintToTrunc}},
+    {Element::Int64, Element::Float, {kRintToTrunc, 0, kRintToTrunc}},
+    {Element::Half, Element::Int8, {kRintToTrunc | kCastNone, kFloorToTrunc | kCastNone, kRintToTrunc}},
+    {Element::Half, Element::Uint8, {kRintToTrunc | kCastNone, kFloorToTrunc | kCastNone, kRintToTrunc}},
+    {Element::Half, Element::Int16, {kRintToTrunc, kCastRint, kRintToTrunc}},
+    {Element::Half, Element::Int32, {kRintToTrunc, kRintToTrunc, kRintToTrunc}},
     {Element::Int8, Element::Half, {kCastNone, kCastNone, kCastNone}},
     {Element::Uint8, Element::Half, {kCastNone, kCastNone, kCastNone}},
-    {Element::Int16, Element::Half, {kFive | kCastNone, kCastNone, kFive}},
-    {Element::Bfloat16, Element::Int32, {kFive, 0, kFive}},
-    {Element::Bfloat16, Element::Half, {0, 0, kFive}},
-    {Element::Half, Element::Bfloat16, {0, 0, kFive}},
+    {Element::Int16, Element::Half, {kRintToTrunc | kCastNone, kCastNone, kRintToTrunc}},
+    {Element::Bfloat16, Element::Int32, {kRintToTrunc, 0, kRintToTrunc}},
+    {Element::Bfloat16, Element::Half, {0, 0, kRintToTrunc}},
+    {Element::Half, Element::Bfloat16, {0, 0, kRintToTrunc}},
     {Element::Int32, Element::Int16, {kCastNone, kCastNone, kCastNone}},
     {Element::Int32, Element::Int64, {kCastNone, 0, kCastNone}},
     {Element::Int64, Element::Int32, {kCastNone, 0, kCastNone}},
     {Element::Int32, Element::Half, {kAllModes, kAllModes, kAllModes}},
-    {Element::Half, Element::Int4, {kFive | kCastNone, kCastNone, kFive}},
+    {Element::Half, Element::Int4, {kRintToTrunc | kCastNone, kCastNone, kRintToTrunc}},
     {Element::Int4, Element::Half, {kCastNone, 0, kCastNone}},
 };
 

@@ -1,10 +1,10 @@
 // Add, Sub, Mul, Div, Max, Min, And, Or: two tensors into one, lane by lane.
 //
-// Rules: operands on 32-byte boundaries, strides in their fields, destination and a source identical or
-// disjoint (Add, Sub, Mul, Max and Min may accumulate over repeat stride 0), types by SoC.
-// Pointers: official kernels pass these functions as pointers of the types that CANN's declarations have. A template
-// whose result type only such a pointer's type determines is the function, and no call chooses it. Reports then have
-// no line.
+// Rules: operands are aligned to 32 bytes, and strides fit their fields. Destination and a source are the same memory
+// or disjoint; Add, Sub, Mul, Max and Min may accumulate over repeat stride 0. Types by SoC.
+// Pointers: official kernels take the addresses of these functions, with the types of CANN's declarations. A template
+// with the result type Void serves such a pointer: only the pointer's type determines Void, so no call chooses the
+// template. Reports then have no line.
 // Cost: a plain repeat, Div a division.
 #pragma once
 
@@ -12,17 +12,18 @@
 
 namespace AscendC {
 
-// The call forms of a binary operation, and its functions for pointers. expr is an expression of a and b.
+// The call forms of a binary operation, and its templates for pointers. expr is an expression of a and b, lanes of the
+// sources.
 #define ASCEND_SIM_BINARY(Name, aliasing, cost, expr)                                                                  \
     namespace sim_detail {                                                                                             \
     template <class T>                                                                                                 \
     void Name##Lanes(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1,                \
-                     const ascend_sim::Lanes& lanes, const BinaryRepeatParams& p = {}) {                               \
+                     const ascend_sim::Lanes& lanes, const BinaryRepeatParams& params = {}) {                          \
         ASCEND_SIM_NEEDS(Name, T);                                                                                     \
-        ascend_sim::binary_op<false>(ascend_sim::Operand<T>{"dst", dst, p.dstBlkStride, p.dstRepStride},               \
-                                     ascend_sim::Operand<T>{"src0", src0, p.src0BlkStride, p.src0RepStride},           \
-                                     ascend_sim::Operand<T>{"src1", src1, p.src1BlkStride, p.src1RepStride}, lanes,    \
-                                     ascend_sim::Aliasing::aliasing, ascend_sim::Cost::cost,                           \
+        ascend_sim::binary_op<false>(ascend_sim::Operand<T>{"dst", dst, params.dstBlkStride, params.dstRepStride},     \
+                                     ascend_sim::Operand<T>{"src0", src0, params.src0BlkStride, params.src0RepStride}, \
+                                     ascend_sim::Operand<T>{"src1", src1, params.src1BlkStride, params.src1RepStride}, \
+                                     lanes, ascend_sim::Aliasing::aliasing, ascend_sim::Cost::cost,                    \
                                      [](auto a, auto b) { return decltype(a)(expr); });                                \
     }                                                                                                                  \
     }                                                                                                                  \

@@ -1,10 +1,10 @@
 // Compare: two tensors; Compares, CompareScalar: a tensor and a scalar. The result has one bit per lane.
 //
-// Rules: types by SoC, below Ascend950 integers with EQ only; the result is of int8 or uint8.
-// The count form takes whole repeats: count * sizeof(T) is a multiple of 256. The repeat forms' mask has no
-// effect below Ascend950: whole repeats are read and compared.
-// Meaning: bit i % 8 of byte i / 8 is set if the comparison of lane i holds; the bits of consecutive repeats
-// are adjacent.
+// Rules: types by SoC; below Ascend950, integers with EQ only. The result is of int8 or uint8. The count form takes
+// whole repeats: count * sizeof(T) is a multiple of 256. In repeat forms the mask has no effect below Ascend950: whole
+// repeats are read and compared.
+// Meaning: bit i % 8 of byte i / 8 is set if the comparison of lane i holds; the bits of consecutive repeats are
+// adjacent.
 // Cost: a plain repeat.
 #pragma once
 
@@ -14,9 +14,9 @@ namespace ascend_sim {
 
 using AscendC::CMPMODE;
 
-template <class W>
-bool holds(CMPMODE mode, W a, W b) {
-    const bool results[] = {a<b, a> b, a == b, a <= b, a >= b, a != b};
+template <class Wide>
+bool holds(CMPMODE mode, Wide left, Wide right) {
+    const bool results[] = {left<right, left> right, left == right, left <= right, left >= right, left != right};
     return results[int(mode) < 5 ? int(mode) : 5];
 }
 
@@ -27,26 +27,28 @@ void check_compare(CMPMODE mode) {
         broken(Rule::Mode01, "%s is compared with CMPMODE::EQ only.", kElementNames[int(element_of<T>())]);
 }
 
-// value(repeat, lane): the second operand of each lane.
+// second_operand(repeat, lane): the value that the lane of src0 is compared with.
 template <class T, class U, class F>
-void compare_op(const AscendC::LocalTensor<U>& dst, const Operand<T>& src0, const Lanes& lanes, CMPMODE mode, F value) {
+void compare_op(const AscendC::LocalTensor<U>& dst, const Operand<T>& src0, const Lanes& lanes, CMPMODE mode,
+                F second_operand) {
     check_source(src0, lanes);
-    const uint32_t to = dst.view().addr, bytes_per_repeat = lanes.per_repeat() / 8;
-    check_aligned("dst", to);
-    const Range written{to, to + lanes.repeats() * bytes_per_repeat};
+    const uint32_t dst_addr = dst.view().addr, bytes_per_repeat = lanes.per_repeat() / 8;
+    check_aligned("dst", dst_addr);
+    const Range written{dst_addr, dst_addr + lanes.repeats() * bytes_per_repeat};
     const auto& read = ranges_of(lanes, layout_of(src0, lanes), src0.tensor.view().addr);
-    if (!read.empty()) check_apart("dst", written, "src0", {read.front().begin, read.back().end});
+    if (!read.empty()) check_disjoint("dst", written, "src0", {read.front().begin, read.back().end});
     writes("dst", dst.view(), &written, lanes.repeats() ? 1 : 0);
     const Layout layout = layout_of(src0, lanes);
-    constexpr uint32_t kInBlock = kBlockBytes / sizeof(T);
-    for (uint32_t r = 0; r < lanes.repeats(); ++r)
-        lanes.for_each_stretch(r, kInBlock, [&](uint32_t lane, uint32_t n) {
-            const T* const x = src0.tensor.data() + layout.offset(r, lane) / sizeof(T);
-            for (uint32_t i = 0; i < n; ++i) {
-                uint8_t& byte = ub()[to + r * bytes_per_repeat + (lane + i) / 8];
+    constexpr uint32_t kElementsPerBlock = kBlockBytes / sizeof(T);
+    for (uint32_t repeat = 0; repeat < lanes.repeats(); ++repeat)
+        lanes.for_each_active_group(repeat, kElementsPerBlock, [&](uint32_t lane, uint32_t lane_count) {
+            const T* const src0_data = src0.tensor.data() + layout.offset(repeat, lane) / sizeof(T);
+            for (uint32_t i = 0; i < lane_count; ++i) {
+                uint8_t& byte = ub()[dst_addr + repeat * bytes_per_repeat + (lane + i) / 8];
                 const uint8_t bit = uint8_t(1u << (lane + i) % 8);
-                const bool set = holds(mode, Arithmetic<T>::widen(x[i]), Arithmetic<T>::widen(value(r, lane + i)));
-                byte = uint8_t(set ? byte | bit : byte & ~bit);
+                const bool is_set = holds(mode, Arithmetic<T>::widen(src0_data[i]),
+                                          Arithmetic<T>::widen(second_operand(repeat, lane + i)));
+                byte = uint8_t(is_set ? byte | bit : byte & ~bit);
             }
         });
     finish_vector(lanes.repeats(), cycles_of(Cost::Repeat), lanes.has_tail());
@@ -59,8 +61,9 @@ void compare_tensors(const AscendC::LocalTensor<U>& dst, const Operand<T>& src0,
     check_compare<T, U>(mode);
     check_source(src1, lanes);
     const Layout layout = layout_of(src1, lanes);
-    compare_op(dst, src0, lanes, mode,
-               [&](uint32_t r, uint32_t lane) { return src1.tensor.data()[layout.offset(r, lane) / sizeof(T)]; });
+    compare_op(dst, src0, lanes, mode, [&](uint32_t repeat, uint32_t lane) {
+        return src1.tensor.data()[layout.offset(repeat, lane) / sizeof(T)];
+    });
 }
 
 template <class T>
@@ -91,34 +94,34 @@ void Compare(const LocalTensor<U>& dst, const LocalTensor<T>& src0, const LocalT
 }
 template <class T, class U, bool isSetMask = true>
 void Compare(const LocalTensor<U>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1, CMPMODE cmpMode,
-             ascend_sim::ConstMask mask, ascend_sim::RepeatTime repeatTime, const BinaryRepeatParams& p,
+             ascend_sim::ConstMask mask, ascend_sim::RepeatTime repeatTime, const BinaryRepeatParams& params,
              ASCEND_SIM_SITE) {
     ascend_sim::start(ascend_sim::Pipe::V, "Compare", site);
-    ascend_sim::compare_tensors(dst, ascend_sim::Operand<T>{"src0", src0, p.src0BlkStride, p.src0RepStride},
-                                ascend_sim::Operand<T>{"src1", src1, p.src1BlkStride, p.src1RepStride},
+    ascend_sim::compare_tensors(dst, ascend_sim::Operand<T>{"src0", src0, params.src0BlkStride, params.src0RepStride},
+                                ascend_sim::Operand<T>{"src1", src1, params.src1BlkStride, params.src1RepStride},
                                 ascend_sim::compare_lanes<T>("Compare", mask, repeatTime), cmpMode);
 }
 
-#define ASCEND_SIM_COMPARE_SCALAR(Name)                                                                        \
-    template <class T, class U>                                                                                \
-    void Name(const LocalTensor<U>& dst, const LocalTensor<T>& src0, const T src1Scalar, CMPMODE cmpMode,      \
-              uint32_t count, ASCEND_SIM_SITE) {                                                               \
-        ascend_sim::start(ascend_sim::Pipe::V, #Name, site);                                                   \
-        ASCEND_SIM_NEEDS(Name, T);                                                                             \
-        ascend_sim::check_compare<T, U>(cmpMode);                                                              \
-        ascend_sim::compare_op(dst, ascend_sim::Operand<T>{"src0", src0}, ascend_sim::compare_count<T>(count), \
-                               cmpMode, [=](uint32_t, uint32_t) { return src1Scalar; });                       \
-    }                                                                                                          \
-    template <class T, class U, bool isSetMask = true>                                                         \
-    void Name(const LocalTensor<U>& dst, const LocalTensor<T>& src0, const T src1Scalar, CMPMODE cmpMode,      \
-              ascend_sim::ConstMask mask, ascend_sim::RepeatTime repeatTime, const UnaryRepeatParams& p,       \
-              ASCEND_SIM_SITE) {                                                                               \
-        ascend_sim::start(ascend_sim::Pipe::V, #Name, site);                                                   \
-        ASCEND_SIM_NEEDS(Name, T);                                                                             \
-        ascend_sim::check_compare<T, U>(cmpMode);                                                              \
-        ascend_sim::compare_op(dst, ascend_sim::Operand<T>{"src0", src0, p.srcBlkStride, p.srcRepStride},      \
-                               ascend_sim::compare_lanes<T>(#Name, mask, repeatTime), cmpMode,                 \
-                               [=](uint32_t, uint32_t) { return src1Scalar; });                                \
+#define ASCEND_SIM_COMPARE_SCALAR(Name)                                                                             \
+    template <class T, class U>                                                                                     \
+    void Name(const LocalTensor<U>& dst, const LocalTensor<T>& src0, const T src1Scalar, CMPMODE cmpMode,           \
+              uint32_t count, ASCEND_SIM_SITE) {                                                                    \
+        ascend_sim::start(ascend_sim::Pipe::V, #Name, site);                                                        \
+        ASCEND_SIM_NEEDS(Name, T);                                                                                  \
+        ascend_sim::check_compare<T, U>(cmpMode);                                                                   \
+        ascend_sim::compare_op(dst, ascend_sim::Operand<T>{"src0", src0}, ascend_sim::compare_count<T>(count),      \
+                               cmpMode, [=](uint32_t, uint32_t) { return src1Scalar; });                            \
+    }                                                                                                               \
+    template <class T, class U, bool isSetMask = true>                                                              \
+    void Name(const LocalTensor<U>& dst, const LocalTensor<T>& src0, const T src1Scalar, CMPMODE cmpMode,           \
+              ascend_sim::ConstMask mask, ascend_sim::RepeatTime repeatTime, const UnaryRepeatParams& params,       \
+              ASCEND_SIM_SITE) {                                                                                    \
+        ascend_sim::start(ascend_sim::Pipe::V, #Name, site);                                                        \
+        ASCEND_SIM_NEEDS(Name, T);                                                                                  \
+        ascend_sim::check_compare<T, U>(cmpMode);                                                                   \
+        ascend_sim::compare_op(dst, ascend_sim::Operand<T>{"src0", src0, params.srcBlkStride, params.srcRepStride}, \
+                               ascend_sim::compare_lanes<T>(#Name, mask, repeatTime), cmpMode,                      \
+                               [=](uint32_t, uint32_t) { return src1Scalar; });                                     \
     }
 
 ASCEND_SIM_COMPARE_SCALAR(Compares)

@@ -1,14 +1,14 @@
 // DataCopyPad: copies of any length between GM and UB; each block of UB is filled up to 32 bytes.
 //
-// Rules: not on Ascend310P. blockCount 0 .. 4095, blockLen 0 .. 2097151 bytes in whole elements; padding
-// at most 32 bytes a side, its value 0 for 64-bit elements and DataCopyPadParams. UB blocks start on 32 bytes.
-// Meaning: GM to UB writes left padding, the bytes and right padding, and fills up to 32 bytes. If there is padding,
-// the padding and the filler have the padding value if isPad is set, else the value of SetPadValue, else undefined
-// values. A copy with isPad replaces SetPadValue's value, which is undefined after it. If there is no padding, the
-// filler has the value of the block's first element. UB to GM writes the bytes only. Gaps: bytes in GM, 32-byte blocks
-// in UB. Compact (Ascend950): bursts are adjacent in UB; only the last is filled up (without padding and with several
-// blocks, with undefined values: the page does not say which block's element it is). Cost: the transfer's bytes and
-// bursts; SetPadValue as another write of a register.
+// Rules: not on Ascend310P. blockCount 0 .. 4095, blockLen 0 .. 2097151 bytes in whole elements; padding at most 32
+// bytes a side. The padding value is 0 for 64-bit elements and for DataCopyPadParams. UB blocks start on 32 bytes.
+// Meaning: GM to UB writes left padding, the bytes and right padding, and then filler up to 32 bytes. With padding,
+// padding and filler have the padding value if isPad is set, else the value of SetPadValue, else undefined values. A
+// copy with isPad replaces SetPadValue's value, which is undefined after it. Without padding, the filler has the value
+// of the block's first element. UB to GM writes the bytes only. Gaps are bytes in GM, 32-byte blocks in UB.
+// PaddingMode::Compact (Ascend950): bursts are adjacent in UB, and filler follows only the last one. Without padding
+// and with several blocks this filler is undefined, because the page does not say which block's first element it has.
+// Cost: the transfer's bytes and bursts; SetPadValue as another write of a register.
 // Sources: the pages DataCopyPad and SetPadValue; asc-devkit impl/basic_api/dav_c220/kernel_operator_data_copy_impl.h:
 // isPad writes the register of SetPadValue.
 #pragma once
@@ -28,13 +28,13 @@ struct Padding {
 
 constexpr uint64_t kMaxPadLength = 2097151;
 
-// A gap of `blocks` blocks in bytes, limited so that sums of 4,095 gaps do not overflow; the limit is far beyond UB.
+// A gap of `blocks` blocks in bytes. The limit prevents an overflow in sums of 4,095 gaps; it is far beyond UB's size.
 constexpr int64_t gap_bytes(int64_t blocks) {
-    constexpr int64_t kMost = int64_t(1) << 44;
-    return (blocks > kMost ? kMost : blocks < -kMost ? -kMost : blocks) * int64_t(kBlockBytes);
+    constexpr int64_t kMaxBlocks = int64_t(1) << 44;
+    return (blocks > kMaxBlocks ? kMaxBlocks : blocks < -kMaxBlocks ? -kMaxBlocks : blocks) * int64_t(kBlockBytes);
 }
 
-constexpr uint64_t up_to_block(uint64_t bytes) { return (bytes + kBlockBytes - 1) / kBlockBytes * kBlockBytes; }
+constexpr uint64_t round_up_to_block(uint64_t bytes) { return (bytes + kBlockBytes - 1) / kBlockBytes * kBlockBytes; }
 
 template <class T>
 void check_pad_copy(uint64_t count, uint64_t length) {
@@ -53,8 +53,8 @@ void check_padding(const Padding& pad, bool value_is_zero) {
     if (sizeof(T) == 8 && pad.is_pad && !value_is_zero) broken(Rule::Pad01, "the value must be 0 for 64-bit elements.");
 }
 
-// Fills bytes [begin, end) of UB, which the running copy writes, with the element `value` or, for null, with undefined
-// data.
+// Fills the bytes [begin, end) of UB, a part of the running copy's destination, with the element `value`; null: with
+// undefined data.
 template <class T>
 void fill(uint64_t begin, uint64_t end, const void* value) {
     if (begin >= end) return;
@@ -65,7 +65,7 @@ void fill(uint64_t begin, uint64_t end, const void* value) {
     }
     T element;
     std::memcpy(&element, value, sizeof element);
-    if constexpr (kIsInt4<T>) element.storage = uint8_t((element.storage & 15) * 17);
+    if constexpr (kIsInt4<T>) element.storage = uint8_t((element.storage & 15) * 17);  // in both halves of the byte
     for (uint64_t at = begin; at + sizeof(T) <= end; at += sizeof(T)) std::memcpy(ub() + at, &element, sizeof(T));
 }
 
@@ -85,43 +85,48 @@ const void* padding_value(bool is_pad, const T& value) {
 }
 
 template <class T>
-void pad_in(const AscendC::LocalTensor<T>& dst, const AscendC::GlobalTensor<T>& src, uint64_t count, uint64_t length,
-            int64_t gm_gap, int64_t ub_gap, const Padding& pad, T value, bool compact = false) {
+void copy_in_padded(const AscendC::LocalTensor<T>& dst, const AscendC::GlobalTensor<T>& src, uint64_t count,
+                    uint64_t length, int64_t gm_gap, int64_t ub_gap, const Padding& pad, T value,
+                    bool compact = false) {
     check_pad_copy<T>(count, length);
     T zero{};
     check_padding<T>(pad, std::memcmp(&value, &zero, sizeof(T)) == 0);
     const uint64_t left = compact ? 0 : pad.left;
-    const uint64_t block = compact ? length : up_to_block(left + length + pad.right);
-    const Bursts b{count, length, int64_t(length) + gm_gap, int64_t(block) + (compact ? 0 : gap_bytes(ub_gap))};
-    const uint32_t base = dst.view().addr;
-    check_aligned("dst", base);
-    if (!b.empty()) {
-        for_each_gm(uintptr_t(src.data()), b, [&](uintptr_t a, uint64_t n) { reads_gm("src", a, n, src.view()); });
-        const auto& ranges =
-            compact ? ub_ranges(base, 1, up_to_block(count * length), 0) : ub_ranges(base, count, block, b.ub_step);
+    const uint64_t block_bytes = compact ? length : round_up_to_block(left + length + pad.right);
+    const Bursts bursts{count, length, int64_t(length) + gm_gap,
+                        int64_t(block_bytes) + (compact ? 0 : gap_bytes(ub_gap))};
+    const uint32_t dst_addr = dst.view().addr;
+    check_aligned("dst", dst_addr);
+    if (!bursts.empty()) {
+        for_each_gm_part(uintptr_t(src.data()), bursts,
+                         [&](uintptr_t address, uint64_t bytes) { reads_gm("src", address, bytes, src.view()); });
+        const auto& ranges = compact ? ub_ranges(dst_addr, 1, round_up_to_block(count * length), 0)
+                                     : ub_ranges(dst_addr, count, block_bytes, bursts.ub_step);
         writes("dst", dst.view(), ranges.data(), ranges.size());
         const bool is_padded = pad.left + pad.right > 0;
         const void* const padding = is_padded ? padding_value(pad.is_pad, value) : nullptr;
         for (uint64_t i = 0; i < count; ++i) {
-            const uint64_t at = uint64_t(base + int64_t(i) * b.ub_step), begin = at + left, end = begin + length;
-            std::memcpy(ub() + begin, reinterpret_cast<const uint8_t*>(src.data()) + int64_t(i) * b.gm_step, length);
-            fill<T>(at, begin, padding);
-            if (!compact) fill<T>(end, at + block, is_padded ? padding : ub() + begin);
+            const uint64_t block_begin = uint64_t(dst_addr + int64_t(i) * bursts.ub_step), begin = block_begin + left,
+                           end = begin + length;
+            std::memcpy(ub() + begin, reinterpret_cast<const uint8_t*>(src.data()) + int64_t(i) * bursts.gm_step,
+                        length);
+            fill<T>(block_begin, begin, padding);
+            if (!compact) fill<T>(end, block_begin + block_bytes, is_padded ? padding : ub() + begin);
         }
         if (compact)
-            fill<T>(base + count * length, base + up_to_block(count * length),
-                    is_padded || count > 1 ? padding : ub() + base);
+            fill<T>(dst_addr + count * length, dst_addr + round_up_to_block(count * length),
+                    is_padded || count > 1 ? padding : ub() + dst_addr);
     }
     finish_copy(count * length, uint32_t(count), uintptr_t(src.data()));
 }
 
 template <class T>
-void pad_out(const AscendC::GlobalTensor<T>& dst, const AscendC::LocalTensor<T>& src, uint64_t count, uint64_t length,
-             int64_t gm_gap, int64_t ub_gap, bool compact = false) {
+void copy_out_unpadded(const AscendC::GlobalTensor<T>& dst, const AscendC::LocalTensor<T>& src, uint64_t count,
+                       uint64_t length, int64_t gm_gap, int64_t ub_gap, bool compact = false) {
     check_pad_copy<T>(count, length);
-    const Bursts b{count, length, int64_t(length) + gm_gap,
-                   compact ? int64_t(length) : int64_t(up_to_block(length)) + gap_bytes(ub_gap)};
-    write_bursts(dst, src, b);
+    const Bursts bursts{count, length, int64_t(length) + gm_gap,
+                        compact ? int64_t(length) : int64_t(round_up_to_block(length)) + gap_bytes(ub_gap)};
+    write_bursts(dst, src, bursts);
     finish_copy(count * length, uint32_t(count), uintptr_t(dst.data()));
 }
 
@@ -147,11 +152,11 @@ void DataCopyPad(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const Da
     static_assert(mode == PaddingMode::Normal || ascend_sim::kTakes<T, ascend_sim::Api::DataCopyPadCompact>,
                   "DataCopyPad: this SoC does not have PaddingMode::Compact");
     ascend_sim::start(ascend_sim::Pipe::MTE2, "DataCopyPad", site);
-    const auto& p = dataCopyParams;
-    ascend_sim::pad_in(dst, src, p.blockCount, p.blockLen, int64_t(p.srcStride), int64_t(p.dstStride),
-                       {padParams.isPad, ascend_sim::bytes_of<T>(padParams.leftPadding),
-                        ascend_sim::bytes_of<T>(padParams.rightPadding)},
-                       padParams.paddingValue, mode == PaddingMode::Compact);
+    ascend_sim::copy_in_padded(dst, src, dataCopyParams.blockCount, dataCopyParams.blockLen,
+                               int64_t(dataCopyParams.srcStride), int64_t(dataCopyParams.dstStride),
+                               {padParams.isPad, ascend_sim::bytes_of<T>(padParams.leftPadding),
+                                ascend_sim::bytes_of<T>(padParams.rightPadding)},
+                               padParams.paddingValue, mode == PaddingMode::Compact);
 }
 template <class T>
 void DataCopyPad(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const DataCopyParams& dataCopyParams,
@@ -160,12 +165,12 @@ void DataCopyPad(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const Da
     if (padParams.paddingValue)
         ascend_sim::broken(ascend_sim::Rule::Pad01, "DataCopyPadParams pads with 0 but got %llu.",
                            static_cast<unsigned long long>(padParams.paddingValue));
-    const auto& p = dataCopyParams;
     T zero{};
-    ascend_sim::pad_in(dst, src, p.blockCount, p.blockLen, p.srcStride, p.dstStride,
-                       {padParams.isPad, ascend_sim::bytes_of<T>(padParams.leftPadding),
-                        ascend_sim::bytes_of<T>(padParams.rightPadding)},
-                       zero);
+    ascend_sim::copy_in_padded(dst, src, dataCopyParams.blockCount, dataCopyParams.blockLen, dataCopyParams.srcStride,
+                               dataCopyParams.dstStride,
+                               {padParams.isPad, ascend_sim::bytes_of<T>(padParams.leftPadding),
+                                ascend_sim::bytes_of<T>(padParams.rightPadding)},
+                               zero);
 }
 template <class T, PaddingMode mode = PaddingMode::Normal>
 void DataCopyPad(const GlobalTensor<T>& dst, const LocalTensor<T>& src, const DataCopyExtParams& dataCopyParams,
@@ -173,16 +178,16 @@ void DataCopyPad(const GlobalTensor<T>& dst, const LocalTensor<T>& src, const Da
     static_assert(mode == PaddingMode::Normal || ascend_sim::kTakes<T, ascend_sim::Api::DataCopyPadCompact>,
                   "DataCopyPad: this SoC does not have PaddingMode::Compact");
     ascend_sim::start(ascend_sim::Pipe::MTE3, "DataCopyPad", site);
-    const auto& p = dataCopyParams;
-    ascend_sim::pad_out(dst, src, p.blockCount, p.blockLen, int64_t(p.dstStride), int64_t(p.srcStride),
-                        mode == PaddingMode::Compact);
+    ascend_sim::copy_out_unpadded(dst, src, dataCopyParams.blockCount, dataCopyParams.blockLen,
+                                  int64_t(dataCopyParams.dstStride), int64_t(dataCopyParams.srcStride),
+                                  mode == PaddingMode::Compact);
 }
 template <class T>
 void DataCopyPad(const GlobalTensor<T>& dst, const LocalTensor<T>& src, const DataCopyParams& dataCopyParams,
                  ASCEND_SIM_SITE) {
     ascend_sim::start(ascend_sim::Pipe::MTE3, "DataCopyPad", site);
-    const auto& p = dataCopyParams;
-    ascend_sim::pad_out(dst, src, p.blockCount, p.blockLen, p.dstStride, p.srcStride);
+    ascend_sim::copy_out_unpadded(dst, src, dataCopyParams.blockCount, dataCopyParams.blockLen,
+                                  dataCopyParams.dstStride, dataCopyParams.srcStride);
 }
 
 }  // namespace AscendC

@@ -2,12 +2,13 @@
 // IBWait, and the cores' order by WaitPreBlock and NotifyNextBlock.
 //
 // Rules: every core that a core waits for raises its signal (SIM-SYNC-01: the launch would hang), and there are at most
-// as many blocks as cores (SIM-SYNC-02). Flags between cores need a kernel type with the scheduler between cores
-// (SIM-SYNC-03), ids 0 .. 15, at most 15 signals that were not waited for (SIM-SYNC-04), and a wait for each signal
-// (SIM-SYNC-05). A software form's memory in GM is 0 before its first use (SIM-SYNC-06).
-// Meaning: what a core did before its signal, on the pipe of the signal or on all pipes, is complete for a core that
-// has waited for it. Caches of the scalar unit are not cleaned. Cost: the profile's core_signal_cycles after the last
-// core's signal. Pages: 同步控制/核间同步 of the vendor's API reference; asc-devkit
+// as many blocks as cores (SIM-SYNC-02). Flags between cores need a kernel type that starts the scheduler between cores
+// (SIM-SYNC-03), ids 0 .. 15, at most 15 outstanding signals (SIM-SYNC-04), and a wait for each signal (SIM-SYNC-05).
+// The forms with workspaces use memory in GM, which is 0 before its first use (SIM-SYNC-06).
+// Meaning: the work of a core before its signal, on the signal's pipe or on all pipes, is complete for a core that has
+// waited for the signal. The scalar unit's cache is not cleaned.
+// Cost: the profile's core_signal_cycles after the last core's signal.
+// Sources: the pages 同步控制/核间同步 of the vendor's API reference; asc-devkit
 // impl/basic_api/dav_c220/kernel_operator_sync_impl.h.
 #pragma once
 
@@ -16,7 +17,7 @@
 
 namespace ascend_sim {
 
-// Checks the memory of a software form and marks the part in UB as written.
+// Checks the workspaces of a form with workspaces, and marks the one in UB as written.
 inline void use_signal_memory(const AscendC::GlobalTensor<int32_t>& gm, const AscendC::LocalTensor<int32_t>& ub,
                               uint64_t gm_bytes, uint64_t ub_bytes, bool starts_at_zero, const char* api, Site site) {
     barrier(kAllPipes, site);
@@ -55,7 +56,7 @@ void SyncAll(ASCEND_SIM_SITE) {
     ascend_sim::wait_for_signals(ascend_sim::kSyncAllKey, 0, ascend_sim::block_count(), "SyncAll", site);
 }
 
-// Ascend950: with the pipes that raise the signal and that wait.
+// Ascend950: with the pipe that raises the signal and the pipe that waits for it.
 template <bool isAIVOnly, const SyncAllConfig& config>
 void SyncAll(ASCEND_SIM_SITE) {
     static_assert(ascend_sim::kIs950 && isAIVOnly,
@@ -105,7 +106,7 @@ void CrossCoreWaitFlag(uint16_t flagId, ASCEND_SIM_SITE) {
     ascend_sim::wait_for_signals(flagId & 15, 0, ascend_sim::block_count(), "CrossCoreWaitFlag", site);
 }
 
-// A signal of the core blockIdx, in a 32-byte block of gmWorkspace for each core and event.
+// IBSet and IBWait: a signal of the core blockIdx. gmWorkspace has a 32-byte block for each core and event.
 template <bool isAIVOnly = true>
 void IBSet(const GlobalTensor<int32_t>& gmWorkspace, const LocalTensor<int32_t>& ubWorkspace, int32_t blockIdx,
            int32_t eventID, ASCEND_SIM_SITE) {
@@ -123,7 +124,7 @@ void IBWait(const GlobalTensor<int32_t>& gmWorkspace, const LocalTensor<int32_t>
     ascend_sim::wait_for_pair_signal(uintptr_t(block.data()), site);
 }
 
-// The cores run the parts between WaitPreBlock and NotifyNextBlock in ascending order, again and again.
+// The cores run the code between WaitPreBlock and NotifyNextBlock in ascending order. This may be repeated.
 inline void InitDetermineComputeWorkspace(GlobalTensor<int32_t>& gmWorkspace, LocalTensor<int32_t>& ubWorkspace,
                                           ASCEND_SIM_SITE) {
     const uint64_t bytes = uint64_t(GetBlockNum()) * ascend_sim::kBlockBytes;

@@ -1,9 +1,9 @@
 // Assertions, Trap, and functions that print.
 //
-// Rules: an assertion holds, and Trap is not reached: either ends the core, even if the launch is lenient.
+// Rules: assertions hold, and the kernel does not reach Trap. A violation ends the core, even if the launch is lenient.
 // Meaning: ASSERT, assert, ascendc_assert and ASCENDC_ASSERT evaluate their condition once. printf, PRINTF, DumpTensor
-// and DumpAccChkPoint have no effect; their arguments have types that CANN's functions print.
-// Cost: none, as all of the scalar unit's own code.
+// and DumpAccChkPoint have no effect; an argument of a type that CANN's functions do not print does not compile.
+// Cost: none, like all code of the scalar unit itself.
 // Sources: the pages assert, ascendc_assert, Trap, printf, DumpTensor; asc-devkit impl/basic_api/kernel_log.h.
 #pragma once
 
@@ -34,7 +34,7 @@ constexpr bool kPrints = std::is_arithmetic_v<T> || std::is_enum_v<T> || std::is
 // A format and its values may follow the condition.
 #define assert(condition, ...) ASCEND_SIM_ASSERT("assert", condition)
 #define ascendc_assert(condition, ...) ASCEND_SIM_ASSERT("ascendc_assert", condition)
-// A block for a condition that does not hold follows it.
+// The other arguments are statements, which run if the condition does not hold.
 #define ASCENDC_ASSERT(condition, ...)                                                                             \
     do {                                                                                                           \
         const bool ascend_sim_holds = bool(condition);                                                             \

@@ -2,8 +2,8 @@
 //
 // Rules: a conversion needs the form of SetDeqScale that its page names (SIM-STATE-04). The tensor of the vector form
 // has 128 bytes, aligned to 32. An offset has nine bits. On Ascend950, TPipe and InitSocState set the scale to 1.
-// Meaning: the vector form stores 16 parameters in the tensor: bits 0 .. 31 the scale, 37 .. 45 the offset, 46 the sign
-// mode; its scalar stores are ordered before later vector work, as the page's example shows.
+// Meaning: the vector form stores 16 parameters in the tensor. Of each, bits 0 .. 31 are the scale, bits 37 .. 45 the
+// offset, bit 46 the sign mode. Its scalar stores are ordered before later vector work, as the page's example shows.
 // Cost: a scalar cycle; a scalar store for each of the 16 parameters.
 // Sources: the pages SetDeqScale, InitSocState; asc-devkit impl/basic_api/dav_3510/kernel_operator_vec_vconv_impl.h for
 // the steps of int32 to half.
@@ -33,13 +33,13 @@ struct VdeqInfo {
 
 namespace ascend_sim {
 
-inline uint64_t deq_bits(float scale, int16_t offset, bool sign_mode) {
+inline uint64_t pack_deq_parameters(float scale, int16_t offset, bool sign_mode) {
     if (offset < -256 || offset > 255)
         broken(Rule::Mode01, "an offset has nine bits, -256 .. 255, but got %d.", int(offset));
     return bits<uint32_t>(scale) | (uint64_t(offset) & 0x1ff) << 37 | uint64_t(sign_mode) << 46;
 }
 
-// A set of parameters, from its bits. The unit reads ten bits of the scale's mantissa.
+// The parameters of a conversion, from their bits. The unit reads ten bits of the scale's mantissa.
 struct DeqParameters {
     explicit DeqParameters(uint64_t raw)
         : scale(bits<float>(uint32_t(raw) & 0xffffe000)),
@@ -50,31 +50,31 @@ struct DeqParameters {
     bool is_signed;
 };
 
-// Checks the form of the last SetDeqScale and returns the register.
-inline const DeqRegister& needs_deq(DeqForm form, const char* call) {
-    const DeqRegister& r = deq_register();
-    if (r.form != form)
+// Checks that the last SetDeqScale had this form, and returns the register. `call` is the form in messages.
+inline const DeqRegister& check_deq_form(DeqForm form, const char* call) {
+    const DeqRegister& contents = deq_register();
+    if (contents.form != form)
         broken(Rule::State04, "the instruction needs %s before it, %s.", call,
-               r.form == DeqForm::Unset ? "which is missing" : "but the last call has another form");
-    return r;
+               contents.form == DeqForm::Unset ? "which is missing" : "but the last call has another form");
+    return contents;
 }
 
-// int32 to half: the scaled product in float, rounded once more to half.
+// Converts int32 to half: the scaled product is rounded to float and then to half.
 class Dequantizer {
 public:
     Dequantizer() {
-        half h;
-        h.raw = uint16_t(needs_deq(DeqForm::Half, "SetDeqScale(half scale)").bits);
-        scale_ = half_to_float(h.raw);
+        half scale;
+        scale.raw = uint16_t(check_deq_form(DeqForm::Half, "SetDeqScale(half scale)").bits);
+        scale_ = half_to_float(scale.raw);
     }
-    half operator()(int32_t v) const { return type_.narrow(float(v) * 0x1p-17f * scale_ * 0x1p17f); }
+    half operator()(int32_t value) const { return type_.narrow(float(value) * 0x1p-17f * scale_ * 0x1p17f); }
 
 private:
     float scale_;
     Arithmetic<half> type_;
 };
 
-inline void set_deq(const DeqRegister& value, Site site) {
+inline void set_deq_register(const DeqRegister& value, Site site) {
     start(Pipe::S, "SetDeqScale", site);
     deq_register() = value;
     finish_scalar(cycles_of(Cost::Mask));
@@ -85,10 +85,11 @@ inline void set_deq(const DeqRegister& value, Site site) {
 namespace AscendC {
 
 inline void SetDeqScale(half scale, ASCEND_SIM_SITE) {
-    ascend_sim::set_deq({ascend_sim::DeqForm::Half, scale.raw, {}}, site);
+    ascend_sim::set_deq_register({ascend_sim::DeqForm::Half, scale.raw, {}}, site);
 }
 inline void SetDeqScale(float scale, int16_t offset, bool signMode, ASCEND_SIM_SITE) {
-    ascend_sim::set_deq({ascend_sim::DeqForm::Tensor, ascend_sim::deq_bits(scale, offset, signMode), {}}, site);
+    ascend_sim::set_deq_register(
+        {ascend_sim::DeqForm::Tensor, ascend_sim::pack_deq_parameters(scale, offset, signMode), {}}, site);
 }
 template <class T>
 void SetDeqScale(const LocalTensor<T>& vdeq, const VdeqInfo& vdeqInfo, ASCEND_SIM_SITE) {
@@ -99,10 +100,11 @@ void SetDeqScale(const LocalTensor<T>& vdeq, const VdeqInfo& vdeqInfo, ASCEND_SI
     if (vdeq.view().bytes < kBytes)
         ascend_sim::broken(ascend_sim::Rule::Work01, "`vdeq` must have %u bytes but has %u.", kBytes,
                            vdeq.view().bytes);
-    const ascend_sim::Range r{vdeq.view().addr, int64_t(vdeq.view().addr) + kBytes};
-    ascend_sim::writes("vdeq", vdeq.view(), &r, 1);
+    const ascend_sim::Range range{vdeq.view().addr, int64_t(vdeq.view().addr) + kBytes};
+    ascend_sim::writes("vdeq", vdeq.view(), &range, 1);
     for (int i = 0; i < VdeqInfo::kParameters; ++i)
-        vdeq.data()[i] = ascend_sim::deq_bits(vdeqInfo.vdeqScale[i], vdeqInfo.vdeqOffset[i], vdeqInfo.vdeqSignMode[i]);
+        vdeq.data()[i] =
+            ascend_sim::pack_deq_parameters(vdeqInfo.vdeqScale[i], vdeqInfo.vdeqOffset[i], vdeqInfo.vdeqSignMode[i]);
     ascend_sim::deq_register() = {ascend_sim::DeqForm::Vector, vdeq.view().addr, vdeq.view()};
     ascend_sim::finish_scalar(VdeqInfo::kParameters * ascend_sim::cycles_of(ascend_sim::Cost::ScalarUb));
     ascend_sim::order_pipes(ascend_sim::Pipe::S, ascend_sim::Pipe::V);

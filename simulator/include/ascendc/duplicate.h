@@ -1,7 +1,8 @@
 // Duplicate: write one value to all lanes.
 //
-// Rules: 16- and 32-bit types (also 8- and 64-bit ones on Ascend950), dst on a 32-byte boundary.
-// Meaning: dst[i] = value.   Cost: one cycle a repeat.
+// Rules: 16- and 32-bit types (also 8- and 64-bit ones on Ascend950); dst is aligned to 32 bytes.
+// Meaning: dst[i] = value.
+// Cost: one cycle a repeat.
 #pragma once
 
 #include "ascendc/arithmetic.h"
@@ -14,13 +15,13 @@ template <class T>
 void duplicate_lanes(const LocalTensor<T>& dst, T value, const ascend_sim::Lanes& lanes, uint32_t block_stride,
                      uint32_t repeat_stride) {
     ASCEND_SIM_NEEDS(Duplicate, T);
-    const ascend_sim::Operand<T> to{"dst", dst, block_stride, repeat_stride};
-    ascend_sim::check_destination(to, lanes);
-    const ascend_sim::Layout layouts[1] = {ascend_sim::layout_of(to, lanes)};
-    T* const base = dst.data();
-    ascend_sim::for_each_run(lanes, layouts, [&](const uint32_t (&o)[1], uint32_t n) {
-        T* const lane = base + o[0] / sizeof(T);
-        ascend_sim::each_lane(n, [=](size_t i) { lane[i] = value; });
+    const ascend_sim::Operand<T> operand{"dst", dst, block_stride, repeat_stride};
+    ascend_sim::check_destination(operand, lanes);
+    const ascend_sim::Layout layouts[1] = {ascend_sim::layout_of(operand, lanes)};
+    T* const dst_data = dst.data();
+    ascend_sim::for_each_contiguous_part(lanes, layouts, [&](const uint32_t (&offsets)[1], uint32_t lane_count) {
+        T* const to = dst_data + offsets[0] / sizeof(T);
+        ascend_sim::for_each_lane(lane_count, [=](size_t i) { to[i] = value; });
     });
     ascend_sim::finish_vector(lanes.repeats(), ascend_sim::cycles_of(ascend_sim::Cost::Repeat), lanes.has_tail());
 }

@@ -1,20 +1,22 @@
-// WholeReduceMax, WholeReduceMin, BlockReduceMax, BlockReduceMin, ReduceMax, ReduceMin: the largest or smallest of
+// WholeReduceMax, WholeReduceMin, BlockReduceMax, BlockReduceMin, ReduceMax, ReduceMin: the maximum or minimum of
 // lanes. Also the newer names of the reductions of repeats, blocks and pairs: ReduceRepeat, ReduceDataBlock,
-// ReducePairElem.
+// ReducePairElem. "ReduceMax" below includes ReduceMin.
 //
 // Rules: types by SoC. src is aligned to 32 bytes; dst of whole repeats and of ReduceMax to its result, of blocks to
-// eight elements. dst is disjoint from the data that the same or a later repeat reads; for count forms the pages do not
-// say so, which only warns. ReduceMax's work tensor holds the pairs of each round, aligned to 32 bytes; it may be dst
-// or src, and is not used on Ascend950. An index of half is at most 65535. Ascend310P has no order with one part only.
-// Meaning: value and index, in the order's order; the index has the type's bits, ORDER_ONLY_INDEX a uint32. Equal
-// values give the smallest index. A NaN wins; where half saturates, infinities count as the largest value, NaN as 0. A
-// repeat without active lanes leaves dst unchanged, and so does a block; on Ascend950 a block becomes infinite.
-// ReduceMax's work tensor is undefined afterwards. The registers of GetReduceRepeatMaxMinSpr hold the extremum of all
-// repeats and its index, if they are contiguous; after ReduceMax, the index is undefined.
-// Cost: as the sums. Except on Ascend950, and for the index of a single repeat, ReduceMax waits for the vector unit,
-// and the scalar unit stores its result; the index of a single repeat needs no work tensor. Sources: the pages
-// ReduceRepeat, ReduceDataBlock, ReduceMax, ReduceMin, GetReduceRepeatMaxMinSpr, the table of boundary values;
-// asc-devkit impl/basic_api/dav_c220/kernel_operator_vec_reduce_impl.h for the pipes of ReduceMax.
+// eight elements. dst is disjoint from the data that the same or a later repeat reads. In count forms an overlap only
+// warns, because their pages do not forbid it. ReduceMax's work tensor holds the pairs of each round, aligned to 32
+// bytes; it may be dst or src, and Ascend950 does not use it. An index of half is at most 65535. Ascend310P has neither
+// ORDER_ONLY_VALUE nor ORDER_ONLY_INDEX.
+// Meaning: ReduceOrder selects value, index or both. The index has as many bits as the value, with ORDER_ONLY_INDEX 32.
+// Of equal values, the smallest index is the result. A NaN is both maximum and minimum; where half saturates,
+// infinities count as the largest value, NaN as 0. A repeat or block without active lanes leaves dst unchanged; on
+// Ascend950 such a block becomes infinite. ReduceMax leaves its work tensor undefined. If the repeats are contiguous,
+// the registers of GetReduceRepeatMaxMinSpr hold the extremum of all repeats and its index; after ReduceMax, the index
+// is undefined.
+// Cost: as the sums. ReduceMax waits for the vector unit, and the scalar unit stores its result. On Ascend950, and for
+// the index of a single repeat, the vector unit stores it. The index of a single repeat does not use the work tensor.
+// Sources: the pages ReduceRepeat, ReduceDataBlock, ReduceMax, ReduceMin, GetReduceRepeatMaxMinSpr, the table of
+// boundary values; asc-devkit impl/basic_api/dav_c220/kernel_operator_vec_reduce_impl.h for the pipes of ReduceMax.
 #pragma once
 
 #include <limits>
@@ -30,27 +32,27 @@ namespace ascend_sim {
 
 using AscendC::ReduceOrder;
 
-// An unsigned integer as wide as T.
+// The unsigned integer with the size of T.
 template <class T>
-using IndexOf = std::conditional_t<sizeof(T) == 2, uint16_t, std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>>;
+using UnsignedOf = std::conditional_t<sizeof(T) == 2, uint16_t, std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>>;
 
 template <class T, bool kMax>
 class Extremum {
 public:
-    // Offers the next value; a later one must be better.
-    void offer(T v, uint64_t index) {
-        if constexpr (std::is_same_v<T, half>) v.raw = clamp_half(v.raw, type_.saturate);
-        if (any_ && !is_better(type_.widen(v), type_.widen(value_))) return;
-        value_ = v;
+    // Takes the next value into account. Of equal values, the first one remains.
+    void add(T value, uint64_t index) {
+        if constexpr (std::is_same_v<T, half>) value.raw = clamp_half(value.raw, type_.saturate);
+        if (has_value_ && !is_better(type_.widen(value), type_.widen(value_))) return;
+        value_ = value;
         index_ = index;
-        any_ = true;
+        has_value_ = true;
     }
-    bool any() const { return any_; }
+    bool has_value() const { return has_value_; }
     T value() const { return value_; }
     uint64_t index() const { return index_; }
 
-    // The value of no lanes, on Ascend950.
-    static T of_nothing() {
+    // The result without active lanes, on Ascend950.
+    static T of_no_lanes() {
         if constexpr (std::is_integral_v<T>)
             return kMax ? std::numeric_limits<T>::lowest() : std::numeric_limits<T>::max();
         else
@@ -58,145 +60,148 @@ public:
     }
 
 private:
-    template <class W>
-    static bool is_better(W v, W than) {
-        if (than != than) return false;
-        return v != v || (kMax ? v > than : v < than);
+    template <class Wide>
+    static bool is_better(Wide value, Wide best) {
+        if (best != best) return false;  // NaN
+        return value != value || (kMax ? value > best : value < best);
     }
     Arithmetic<T> type_;
-    bool any_ = false;
+    bool has_value_ = false;
     T value_{};
     uint64_t index_ = 0;
 };
 
 template <class T>
-void note_extremum(T value, uint64_t index) {
-    ExtremumRegister r{0, index};
-    std::memcpy(&r.value, &value, sizeof value);
-    set_extremum_register(&r);
+void store_extremum_register(T value, uint64_t index) {
+    ExtremumRegister contents{0, index};
+    std::memcpy(&contents.value, &value, sizeof value);
+    set_extremum_register(&contents);
 }
 
-// Bytes of a result.
+// The bytes of a result.
 template <class T>
-uint32_t unit_of(ReduceOrder order) {
+uint32_t result_bytes(ReduceOrder order) {
     if (order == ReduceOrder::ORDER_ONLY_VALUE) return sizeof(T);
     return order == ReduceOrder::ORDER_ONLY_INDEX ? 4 : 2 * sizeof(T);
 }
 
 template <class T>
 void store_extremum(uint8_t* to, ReduceOrder order, T value, uint64_t index) {
-    const IndexOf<T> in_type = IndexOf<T>(index);
-    const uint32_t alone = uint32_t(index);
-    if (order == ReduceOrder::ORDER_ONLY_INDEX) return void(std::memcpy(to, &alone, sizeof alone));
+    const UnsignedOf<T> index_of_type = UnsignedOf<T>(index);
+    const uint32_t index_alone = uint32_t(index);
+    if (order == ReduceOrder::ORDER_ONLY_INDEX) return void(std::memcpy(to, &index_alone, sizeof index_alone));
     const bool index_first = order == ReduceOrder::ORDER_INDEX_VALUE;
     std::memcpy(to + (index_first ? sizeof(T) : 0), &value, sizeof value);
     if (order != ReduceOrder::ORDER_ONLY_VALUE)
-        std::memcpy(to + (index_first ? 0 : sizeof(T)), &in_type, sizeof in_type);
+        std::memcpy(to + (index_first ? 0 : sizeof(T)), &index_of_type, sizeof index_of_type);
 }
 
 template <Group group, bool kMax, class T>
 void extreme_groups(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& src, const Lanes& lanes,
-                    int64_t dst_stride, int64_t src_block, int64_t src_repeat, ReduceOrder order) {
-    constexpr bool kWhole = group == Group::Repeat;
-    constexpr uint32_t kGroup = kGroupLanes<T, group>;
-    if (uint32_t(order) > 3 || (kIs310p && kWhole && order > ReduceOrder::ORDER_INDEX_VALUE))
+                    int64_t dst_repeat_stride, int64_t src_block_stride, int64_t src_repeat_stride, ReduceOrder order) {
+    constexpr bool kIsRepeat = group == Group::Repeat;
+    constexpr uint32_t kGroupSize = kGroupLanes<T, group>;
+    if (uint32_t(order) > 3 || (kIs310p && kIsRepeat && order > ReduceOrder::ORDER_INDEX_VALUE))
         broken(Rule::Mode01, "ReduceOrder %d is none of this SoC's.", int(order));
-    Extremum<T, kMax> all;
+    Extremum<T, kMax> all_repeats;
     uint64_t groups = 0;
-    reduce_groups<group>(dst, src, lanes, dst_stride, src_block, src_repeat, kWhole ? unit_of<T>(order) : sizeof(T),
-                         [&](const T* values, auto is_active, uint8_t* to) {
-                             Extremum<T, kMax> found;
-                             for (uint32_t i = 0; i < kGroup; ++i)
-                                 if (is_active(i)) found.offer(values[i], i);
-                             const T value = found.any() ? found.value() : Extremum<T, kMax>::of_nothing();
-                             store_extremum(to, kWhole ? order : ReduceOrder::ORDER_ONLY_VALUE, value, found.index());
-                             if (found.any()) all.offer(value, groups * kGroup + found.index());
-                             ++groups;
-                         });
-    if (!kWhole) return;
-    if (all.any() && src_block == 1 && src_repeat == 8 && !mask_register().counter)
-        note_extremum(all.value(), all.index());
+    reduce_groups<group>(
+        dst, src, lanes, dst_repeat_stride, src_block_stride, src_repeat_stride,
+        kIsRepeat ? result_bytes<T>(order) : sizeof(T), [&](const T* values, auto is_active, uint8_t* to) {
+            Extremum<T, kMax> found;
+            for (uint32_t i = 0; i < kGroupSize; ++i)
+                if (is_active(i)) found.add(values[i], i);
+            const T value = found.has_value() ? found.value() : Extremum<T, kMax>::of_no_lanes();
+            store_extremum(to, kIsRepeat ? order : ReduceOrder::ORDER_ONLY_VALUE, value, found.index());
+            if (found.has_value()) all_repeats.add(value, groups * kGroupSize + found.index());
+            ++groups;
+        });
+    if (!kIsRepeat) return;
+    if (all_repeats.has_value() && src_block_stride == 1 && src_repeat_stride == 8 && !mask_register().counter)
+        store_extremum_register(all_repeats.value(), all_repeats.index());
     else
         set_extremum_register(nullptr);
 }
 
 // ---- ReduceMax, ReduceMin ------------------------------------------------------------------------------
 
-// The elements of ReduceMax's work tensor for this number of repeats.
+// The number of elements of ReduceMax's work tensor for this number of repeats.
 template <class T>
-uint32_t extremum_work(uint32_t repeats, bool with_index) {
-    constexpr uint32_t kInBlock = kBlockBytes / sizeof(T), kLanes = kRepeatBytes / sizeof(T);
-    auto aligned = [](uint32_t n) { return (n + kInBlock - 1) / kInBlock * kInBlock; };
-    uint32_t output = 2 * repeats, elements = aligned(output);
-    if (!with_index) return elements;
-    do {  // a further round, at least one
-        output = (output + kLanes - 1) / kLanes * 2;
-        elements += aligned(output);
-    } while (output > 2);
+uint32_t extremum_work(uint32_t repeats, bool has_index) {
+    constexpr uint32_t kElementsPerBlock = kBlockBytes / sizeof(T), kLanes = kRepeatBytes / sizeof(T);
+    auto whole_blocks = [](uint32_t count) {
+        return (count + kElementsPerBlock - 1) / kElementsPerBlock * kElementsPerBlock;
+    };
+    uint32_t round_output = 2 * repeats, elements = whole_blocks(round_output);
+    if (!has_index) return elements;
+    do {  // at least one further round
+        round_output = (round_output + kLanes - 1) / kLanes * 2;
+        elements += whole_blocks(round_output);
+    } while (round_output > 2);
     return elements;
 }
 
-// The repeats of the body, which the page's sizes of the work tensor use: whole ones of a count form.
-inline uint32_t body_repeats(const Lanes& lanes) {
+// The number of repeats in the page's formula for the work tensor: only whole ones of a count form, but at least one.
+inline uint32_t whole_repeats(const Lanes& lanes) {
     const uint64_t whole = lanes.is_count_form() ? lanes.count() / lanes.per_repeat() : lanes.repeats();
     return whole ? uint32_t(whole) : 1;
 }
 
 template <class T>
-void check_extremum_work(const AscendC::LocalTensor<T>& work, const Lanes& lanes, bool with_index, bool is_used) {
-    const uint32_t at = work.view().addr;
-    const uint32_t needed = extremum_work<T>(body_repeats(lanes), with_index) * uint32_t(sizeof(T));
-    check_aligned("sharedTmpBuffer", at);
+void check_extremum_work(const AscendC::LocalTensor<T>& work, const Lanes& lanes, bool has_index, bool is_used) {
+    const uint32_t work_addr = work.view().addr;
+    const uint32_t needed = extremum_work<T>(whole_repeats(lanes), has_index) * uint32_t(sizeof(T));
+    check_aligned("sharedTmpBuffer", work_addr);
     if (work.view().bytes < needed)
         broken(Rule::Work01, "`sharedTmpBuffer` must have %u bytes but has %u.", needed, work.view().bytes);
     if (!is_used) return;
-    const Range used{at, int64_t(at) + (needed < work.view().bytes ? needed : work.view().bytes)};
+    const Range used{work_addr, int64_t(work_addr) + (needed < work.view().bytes ? needed : work.view().bytes)};
     writes("sharedTmpBuffer", work.view(), &used, 1);
     poison(used);
 }
 
 template <bool kMax, class T>
 void extreme_of_all(const char* api, const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& src,
-                    const AscendC::LocalTensor<T>& work, const Lanes& lanes, uint32_t src_repeat, bool with_index,
+                    const AscendC::LocalTensor<T>& work, const Lanes& lanes, uint32_t src_repeat_stride, bool has_index,
                     Site site) {
-    const uint32_t at = dst.view().addr, unit = uint32_t(sizeof(T)) * (with_index ? 2 : 1);
-    check_aligned("dst", at, unit, Rule::Align02);
-    const Operand<T> from{"src", src, 1, src_repeat};
+    const uint32_t dst_addr = dst.view().addr, dst_bytes = uint32_t(sizeof(T)) * (has_index ? 2 : 1);
+    check_aligned("dst", dst_addr, dst_bytes, Rule::Align02);
+    const Operand<T> from{"src", src, 1, src_repeat_stride};
     check_source(from, lanes);
     if (lanes.empty()) return finish_vector(0, 0);
     const Layout layout = layout_of(from, lanes);
     const auto& read = ranges_of(lanes, layout, src.view().addr);
-    const Range result{at, int64_t(at) + unit}, all{read.front().begin, read.back().end};
+    const Range result{dst_addr, int64_t(dst_addr) + dst_bytes}, read_range{read.front().begin, read.back().end};
     if (!lanes.is_count_form())
-        check_apart("dst", result, "src", all);
-    else if (result.begin < all.end && all.begin < result.end)
+        check_disjoint("dst", result, "src", read_range);
+    else if (result.begin < read_range.end && read_range.begin < result.end)
         broken(Rule::Overlap03, "`dst` (UB bytes [%u, %u)) overlaps `src`.", unsigned(result.begin),
                unsigned(result.end));
     Extremum<T, kMax> found;
-    for (uint32_t r = 0; r < lanes.repeats(); ++r)
-        lanes.for_each_stretch(r, kBlockBytes / sizeof(T), [&](uint32_t lane, uint32_t n) {
-            const uint32_t first = layout.offset(r, lane) / uint32_t(sizeof(T));
-            for (uint32_t i = 0; i < n; ++i) found.offer(src.data()[first + i], first + i);
+    for (uint32_t repeat = 0; repeat < lanes.repeats(); ++repeat)
+        lanes.for_each_active_group(repeat, kBlockBytes / sizeof(T), [&](uint32_t lane, uint32_t lane_count) {
+            const uint32_t first_element = layout.offset(repeat, lane) / uint32_t(sizeof(T));
+            for (uint32_t i = 0; i < lane_count; ++i) found.add(src.data()[first_element + i], first_element + i);
         });
-    if (std::is_same_v<T, half> && with_index && found.index() > 65535)
+    if (std::is_same_v<T, half> && has_index && found.index() > 65535)
         broken(Rule::Count04, "an index of half is at most 65535 but this one is %llu.",
                static_cast<unsigned long long>(found.index()));
-    const bool contiguous = src_repeat == 8 && !mask_register().counter;
-    const bool by_vector = kIs950 || (with_index && lanes.repeats() == 1);
-    if (!kIs950) check_extremum_work(work, lanes, with_index, !by_vector);
+    const bool contiguous = src_repeat_stride == 8 && !mask_register().counter;
+    const bool vector_stores = kIs950 || (has_index && lanes.repeats() == 1);
+    if (!kIs950) check_extremum_work(work, lanes, has_index, !vector_stores);
     if (kIs950 || !contiguous)
         set_extremum_register(nullptr);
     else
-        note_extremum(found.value(), ~0ull);
+        store_extremum_register(found.value(), ~0ull);
     const auto store = [&] {
         writes("dst", dst.view(), &result, 1);
-        store_extremum(ub() + at, with_index ? ReduceOrder::ORDER_VALUE_INDEX : ReduceOrder::ORDER_ONLY_VALUE,
+        store_extremum(ub() + dst_addr, has_index ? ReduceOrder::ORDER_VALUE_INDEX : ReduceOrder::ORDER_ONLY_VALUE,
                        found.value(), found.index());
     };
-    if (by_vector) store();
+    if (vector_stores) store();
     finish_vector(lanes.repeats() + (lanes.repeats() > 1), cycles_of(Cost::WholeReduce), lanes.has_tail(),
                   Cost::WholeReduce);
-    if (by_vector) return;
+    if (vector_stores) return;
     hand_over(Pipe::V, Pipe::S, api, site);
     start(Pipe::S, api, site);
     store();
@@ -245,12 +250,12 @@ namespace AscendC {
                       bool calIndex = false, ASCEND_SIM_SITE) {                                                        \
         static_assert(sizeof(T) < 8 && ascend_sim::kTakes<T, ascend_sim::Api::Reduce##Kind>,                           \
                       "Reduce" #Kind ": this SoC does not have it for this type");                                     \
-        constexpr uint64_t kMostRepeats = 0x7fffffff; /* it splits more than 255 repeats itself */                     \
+        constexpr uint64_t kMaxRepeats = 0x7fffffff; /* it splits more than 255 repeats itself */                      \
         ascend_sim::start(ascend_sim::Pipe::V, "Reduce" #Kind, site);                                                  \
         ascend_sim::check_int_stride("srcRepStride", srcRepStride);                                                    \
         ascend_sim::extreme_of_all<kMax>(                                                                              \
             "Reduce" #Kind, dst, src, sharedTmpBuffer,                                                                 \
-            ascend_sim::repeat_lanes<true>("Reduce" #Kind, sizeof(T), mask, uint64_t(repeatTime), kMostRepeats),       \
+            ascend_sim::repeat_lanes<true>("Reduce" #Kind, sizeof(T), mask, uint64_t(repeatTime), kMaxRepeats),        \
             uint32_t(srcRepStride), calIndex, site);                                                                   \
     }
 

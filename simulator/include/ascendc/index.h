@@ -1,11 +1,12 @@
-// CreateVecIndex: first, first + 1, ...; ArithProgression and Arange: first, first + step, ...
+// CreateVecIndex: first, first + 1, ... ArithProgression and Arange: first, first + step, ...
 //
-// Rules: types by SoC; dst on 32 bytes. Scalar stores write the first block (the first repeat, with a bit
-// mask): earlier vector work on dst must have ended (V_S event); the instruction sets the S_V event after the
-// stores and waits for it.
-// Meaning: scalars write the first block; each further block adds to the previous block, each further repeat to
-// the previous repeat. The result differs from first + i * step only where a sum rounds, such as half above 2048.
-// Cost: one scalar store per element that scalars write, then eight additions and one per further repeat, each as
+// Rules: types by SoC; dst is aligned to 32 bytes. Scalar stores write the first block (with a bit mask, the first
+// repeat). Earlier vector work on dst must have ended (V_S event). After its scalar stores, the instruction itself sets
+// an S_V event and waits for it.
+// Meaning: scalars write the first block. Each further block is the previous block plus a constant, each further repeat
+// the previous repeat plus a constant. The result differs from first + i * step only where a sum rounds, such as half
+// above 2048.
+// Cost: one scalar store per element that scalars write. Then eight additions and one per further repeat; each takes as
 // long as an instruction.
 #pragma once
 
@@ -19,16 +20,17 @@ template <class T>
 class Progression {
 public:
     Progression(T first, T step, bool is_index) : first_(first), step_(step), is_index_(is_index) {}
-    // v[i] from the elements before it; the first `stored` ones are scalar stores.
-    T at(const std::vector<T>& v, uint64_t i, uint32_t stored) const {
+    // values[i], from the elements before it. The first `stored` elements are scalar stores.
+    T at(const std::vector<T>& values, uint64_t i, uint32_t stored) const {
         if (i < stored) return store(i);
-        const uint32_t back = i < kInRepeat ? kInBlock : kInRepeat;
+        const uint32_t distance = i < kElementsPerRepeat ? kElementsPerBlock : kElementsPerRepeat;
         if constexpr (std::is_integral_v<T>)
-            return T(v[i - back] + T(step_ * T(back)));
+            return T(values[i - distance] + T(step_ * T(distance)));
         else
-            return type_.narrow(type_.widen(v[i - back]) + type_.widen(T(float(step_) * float(back))));
+            return type_.narrow(type_.widen(values[i - distance]) + type_.widen(T(float(step_) * float(distance))));
     }
-    static constexpr uint32_t kInBlock = kBlockBytes / sizeof(T), kInRepeat = kRepeatBytes / sizeof(T);
+    static constexpr uint32_t kElementsPerBlock = kBlockBytes / sizeof(T),
+                              kElementsPerRepeat = kRepeatBytes / sizeof(T);
 
 private:
     T store(uint64_t i) const {
@@ -44,33 +46,35 @@ private:
     Arithmetic<T> type_;
 };
 
-// stores_repeat: scalars write the whole first repeat, not only the first block.
+// stores_repeat: scalars write the whole first repeat instead of only the first block.
 template <class T>
-void progression_op(const char* api, const Operand<T>& dst, const Progression<T>& p, const Lanes& lanes,
+void progression_op(const char* api, const Operand<T>& dst, const Progression<T>& progression, const Lanes& lanes,
                     bool stores_repeat, Site site) {
-    using P = Progression<T>;
+    using Sequence = Progression<T>;
     check_aligned("dst", dst.tensor.view().addr);
     if (lanes.empty()) return finish_scalar(0);
     const Layout layout = layout_of(dst, lanes);
-    const uint32_t at = dst.tensor.view().addr, stored = stores_repeat ? P::kInRepeat : P::kInBlock;
+    const uint32_t dst_addr = dst.tensor.view().addr,
+                   stored = stores_repeat ? Sequence::kElementsPerRepeat : Sequence::kElementsPerBlock;
     std::vector<Range> stores;
-    lanes.for_each_stretch(0, P::kInBlock, [&](uint32_t lane, uint32_t n) {
-        const uint32_t begin = at + layout.offset(0, lane);
-        if (lane < stored) stores.push_back({begin, begin + n * uint32_t(sizeof(T))});
+    lanes.for_each_active_group(0, Sequence::kElementsPerBlock, [&](uint32_t lane, uint32_t lane_count) {
+        const uint32_t begin = dst_addr + layout.offset(0, lane);
+        if (lane < stored) stores.push_back({begin, begin + lane_count * uint32_t(sizeof(T))});
     });
     writes("dst", dst.tensor.view(), stores.data(), stores.size());
-    finish_scalar(cycles_of(Cost::IndexStore) * (stores_repeat ? P::kInRepeat : P::kInBlock));
+    finish_scalar(cycles_of(Cost::IndexStore) *
+                  (stores_repeat ? Sequence::kElementsPerRepeat : Sequence::kElementsPerBlock));
     hand_over(Pipe::S, Pipe::V, api, site);
 
     start(Pipe::V, api, site);
     check_destination(dst, lanes);
-    std::vector<T> v(uint64_t(lanes.repeats()) * P::kInRepeat);
-    for (uint64_t i = 0; i < v.size(); ++i) v[i] = p.at(v, i, stored);
-    T* const base = dst.tensor.data();
-    for (uint32_t r = 0; r < lanes.repeats(); ++r)
-        lanes.for_each_stretch(r, P::kInBlock, [&](uint32_t lane, uint32_t n) {
-            std::memcpy(base + layout.offset(r, lane) / sizeof(T), &v[uint64_t(r) * P::kInRepeat + lane],
-                        n * sizeof(T));
+    std::vector<T> values(uint64_t(lanes.repeats()) * Sequence::kElementsPerRepeat);
+    for (uint64_t i = 0; i < values.size(); ++i) values[i] = progression.at(values, i, stored);
+    T* const dst_data = dst.tensor.data();
+    for (uint32_t repeat = 0; repeat < lanes.repeats(); ++repeat)
+        lanes.for_each_active_group(repeat, Sequence::kElementsPerBlock, [&](uint32_t lane, uint32_t lane_count) {
+            std::memcpy(dst_data + layout.offset(repeat, lane) / sizeof(T),
+                        &values[uint64_t(repeat) * Sequence::kElementsPerRepeat + lane], lane_count * sizeof(T));
         });
     finish_vector(lanes.repeats() + 7, cycles_of(Cost::IndexAddition));
 }
@@ -107,11 +111,11 @@ void ArithProgression(const LocalTensor<T>& dst, const T firstValue, const T dif
     ascend_sim::start(ascend_sim::Pipe::S, "ArithProgression", site);
     if (count <= 0) ascend_sim::broken(ascend_sim::Rule::Count04, "count must be > 0 but got %d.", count);
     if (diffValue < T(0)) ascend_sim::broken(ascend_sim::Rule::Mode01, "the difference must be >= 0.");
-    constexpr uint32_t kInBlock = ascend_sim::Progression<T>::kInBlock;
+    constexpr uint32_t kElementsPerBlock = ascend_sim::Progression<T>::kElementsPerBlock;
     uint32_t written = count > 0 ? uint32_t(count) : 0;
     // Short progressions consist of scalar stores, which wait for the vector unit; longer ones fill whole blocks.
-    if (written > kInBlock)
-        written = (written + kInBlock - 1) / kInBlock * kInBlock;
+    if (written > kElementsPerBlock)
+        written = (written + kElementsPerBlock - 1) / kElementsPerBlock * kElementsPerBlock;
     else
         ascend_sim::hand_over(ascend_sim::Pipe::V, ascend_sim::Pipe::S, "ArithProgression", site);
     ascend_sim::set_own_mask("ArithProgression");

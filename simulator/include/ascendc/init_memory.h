@@ -1,12 +1,12 @@
-// Fill, InitGlobalMemory, InitOutput: write one value to a part of GM, through the rest of UB after the TPipe's
-// buffers.
+// Fill, InitGlobalMemory, InitOutput: write one value to a part of GM, through the UB that the TPipe's buffers leave
+// free.
 //
-// Rules: Fill and InitGlobalMemory (its former name) come before InitBuffer; a call with another value needs an
+// Rules: Fill and InitGlobalMemory (the former name of Fill) come before InitBuffer. A call with another value needs an
 // MTE3_V event before it, and copies to UB need an MTE3_MTE2 event after it. Cores are not synchronised. InitOutput has
 // no page.
-// Meaning: a composition of Duplicate, a V_MTE3 event and copies of at most 255 * 256 bytes (InitOutput: 255 * 32).
-// Ascend310P copies whole blocks, and the scalar unit stores the rest.
-// Cost: that of the instructions.
+// Meaning: a Duplicate, a V_MTE3 event and copies of at most 255 * 256 bytes (InitOutput: 255 * 32). Ascend310P copies
+// whole blocks, and the scalar unit stores the remaining elements.
+// Cost: the sum of these instructions' costs.
 // Sources: the page Fill of 高阶API; asc-devkit impl/adv_api/detail/utils/init_global_memory and
 // impl/basic_api/kernel_operator_common_intf_impl.h for the steps.
 #pragma once
@@ -18,16 +18,17 @@
 
 namespace ascend_sim {
 
-// Duplicate. A second one that stores the same bits to the same memory needs no event, as the page says.
+// Duplicates the value to free UB. If UB has the same bits already, the instruction stores nothing and needs no event,
+// as the page says.
 template <class T>
-void fill_rest(const AscendC::LocalTensor<T>& rest, T value, uint32_t elements, Site site) {
+void fill_free_ub(const AscendC::LocalTensor<T>& free_ub, T value, uint32_t elements, Site site) {
     const auto bytes = int32_t(elements * sizeof(T));
-    bool is_same = user_tag(rest.view()) == bytes;
+    bool is_same = user_tag(free_ub.view()) == bytes;
     for (uint32_t i = 0; is_same && i < elements; ++i)
-        is_same = std::memcmp(rest.data() + i, &value, sizeof value) == 0;
+        is_same = std::memcmp(free_ub.data() + i, &value, sizeof value) == 0;
     if (!is_same) {
-        AscendC::Duplicate(rest, value, int32_t(elements), site);
-        set_user_tag(rest.view(), bytes);
+        AscendC::Duplicate(free_ub, value, int32_t(elements), site);
+        set_user_tag(free_ub.view(), bytes);
         return;
     }
     start(Pipe::V, "Duplicate", site);
@@ -36,40 +37,40 @@ void fill_rest(const AscendC::LocalTensor<T>& rest, T value, uint32_t elements, 
 }
 
 template <class T>
-void copy_value(const AscendC::GlobalTensor<T>& dst, const AscendC::LocalTensor<T>& value, uint64_t elements,
+void copy_to_gm(const AscendC::GlobalTensor<T>& dst, const AscendC::LocalTensor<T>& value, uint64_t elements,
                 Site site) {
     if constexpr (kIs310p) {
         const uint64_t blocks = elements * sizeof(T) / kBlockBytes;
-        AscendC::DataCopyParams p;
-        p.blockCount = 1;
-        p.blockLen = uint16_t(blocks);
-        if (blocks) AscendC::DataCopy(dst, value, p, site);
+        AscendC::DataCopyParams params;
+        params.blockCount = 1;
+        params.blockLen = uint16_t(blocks);
+        if (blocks) AscendC::DataCopy(dst, value, params, site);
         for (uint64_t i = blocks * kBlockBytes / sizeof(T); i < elements; ++i) {
-            T last;
-            std::memcpy(&last, value.data(), sizeof last);
-            dst.SetValue(i, last, site);
-            clean_cache(uintptr_t(dst.data() + i), false, site);  // at the latest the TPipe's end does so
+            T element;
+            std::memcpy(&element, value.data(), sizeof element);
+            dst.SetValue(i, element, site);
+            clean_cache(uintptr_t(dst.data() + i), false, site);  // CANN cleans it at the TPipe's end at the latest
         }
     } else {
-        AscendC::DataCopyExtParams p;
-        p.blockCount = 1;
-        p.blockLen = uint32_t(elements * sizeof(T));
-        AscendC::DataCopyPad(dst, value, p, site);
+        AscendC::DataCopyExtParams params;
+        params.blockCount = 1;
+        params.blockLen = uint32_t(elements * sizeof(T));
+        AscendC::DataCopyPad(dst, value, params, site);
     }
 }
 
-// Copies the value in rounds of at most `most` bytes.
+// Copies the value to `size` elements, in rounds of at most max_bytes bytes.
 template <class T>
-void init_memory(const AscendC::GlobalTensor<T>& dst, uint64_t size, T value, uint32_t most, const char* api,
+void init_memory(const AscendC::GlobalTensor<T>& dst, uint64_t size, T value, uint32_t max_bytes, const char* api,
                  Site site) {
     const UbView view = rest_of_ub(api, site);
-    const uint32_t round = std::min<uint32_t>(view.bytes, most) / sizeof(T);
-    if (!round) stuck_at(Rule::Buffer02, api, site, "the buffers left nothing of UB.");
-    const AscendC::LocalTensor<T> rest(view);
-    fill_rest(rest, value, round, site);
+    const uint32_t round_elements = std::min<uint32_t>(view.bytes, max_bytes) / sizeof(T);
+    if (!round_elements) stuck_at(Rule::Buffer02, api, site, "the buffers left nothing of UB.");
+    const AscendC::LocalTensor<T> free_ub(view);
+    fill_free_ub(free_ub, value, round_elements, site);
     hand_over(Pipe::V, Pipe::MTE3, api, site);
-    for (uint64_t done = 0; done < size; done += round)
-        copy_value(dst[done], rest, std::min<uint64_t>(round, size - done), site);
+    for (uint64_t done = 0; done < size; done += round_elements)
+        copy_to_gm(dst[done], free_ub, std::min<uint64_t>(round_elements, size - done), site);
 }
 
 template <class T>

@@ -1,8 +1,9 @@
 // Interleave: alternate the elements of two tensors. DeInterleave: the inverse.
 //
-// Rules: Ascend950 only. count is even; operands aligned to 32 bytes, destinations disjoint from all others.
-// Meaning: with s = src0[0], src1[0], src0[1], src1[1], ...: dst0 is the first count elements of s, dst1 the
-// next. DeInterleave: of the concatenation of src0 and src1 (or of src) dst0 gets the even elements, dst1 the
+// Rules: Ascend950 only. count is even; operands are aligned to 32 bytes. The destinations are disjoint from each other
+// and from the sources.
+// Meaning: with s = src0[0], src1[0], src0[1], src1[1], ...: dst0 is the first count elements of s, dst1 the next count
+// elements. DeInterleave: with s = src0 followed by src1 (or src alone), dst0 gets the even elements of s, dst1 the
 // odd ones.
 // Cost: a plain repeat per 256 bytes written.
 #pragma once
@@ -14,39 +15,42 @@
 
 namespace ascend_sim {
 
+// Checks that a count is even and not negative, and returns it.
 inline uint64_t check_even(int32_t count) {
-    const uint64_t n = checked_count(count);
-    if (n % 2) broken(Rule::Count04, "count must be even but got %d.", count);
-    return n;
+    const uint64_t checked = checked_count(count);
+    if (checked % 2) broken(Rule::Count04, "count must be even but got %d.", count);
+    return checked;
 }
 
-// Checks the instruction's access to the first n elements of an operand; returns their bytes.
+// Checks the access to the first `count` elements of an operand, and returns their range.
 template <class T>
-Range range_of(decltype(reads)& accesses, const char* name, const AscendC::LocalTensor<T>& t, uint64_t n) {
-    check_aligned(name, t.view().addr);
-    const Range r = view_range(t.view(), n * sizeof(T));
-    accesses(name, t.view(), &r, n ? 1 : 0);
-    return r;
+Range check_operand(decltype(reads)& accesses, const char* name, const AscendC::LocalTensor<T>& tensor,
+                    uint64_t count) {
+    check_aligned(name, tensor.view().addr);
+    const Range range = view_range(tensor.view(), count * sizeof(T));
+    accesses(name, tensor.view(), &range, count ? 1 : 0);
+    return range;
 }
 
 // Checks that both destinations are disjoint from the sources and from each other.
-inline void check_two_apart(const Range (&dst)[2], std::initializer_list<std::pair<const char*, Range>> sources) {
+inline void check_two_disjoint(const Range (&dst)[2], std::initializer_list<std::pair<const char*, Range>> sources) {
     constexpr const char* kNames[2] = {"dst0", "dst1"};
-    for (int d = 0; d < 2; ++d)
-        for (const auto& [name, range] : sources) check_apart(kNames[d], dst[d], name, range);
-    check_apart(kNames[0], dst[0], kNames[1], dst[1]);
+    for (int i = 0; i < 2; ++i)
+        for (const auto& [name, range] : sources) check_disjoint(kNames[i], dst[i], name, range);
+    check_disjoint(kNames[0], dst[0], kNames[1], dst[1]);
 }
 
-// n elements of each tensor.
+// Checks the accesses to the first `count` elements of each tensor.
 template <class T>
-void check_two_to_two(const AscendC::LocalTensor<T>& dst0, const AscendC::LocalTensor<T>& dst1,
-                      const AscendC::LocalTensor<T>& src0, const AscendC::LocalTensor<T>& src1, uint64_t n) {
-    const Range a = range_of(reads, "src0", src0, n), b = range_of(reads, "src1", src1, n);
-    const Range to[2] = {range_of(writes, "dst0", dst0, n), range_of(writes, "dst1", dst1, n)};
-    check_two_apart(to, {{"src0", a}, {"src1", b}});
+void check_four_operands(const AscendC::LocalTensor<T>& dst0, const AscendC::LocalTensor<T>& dst1,
+                         const AscendC::LocalTensor<T>& src0, const AscendC::LocalTensor<T>& src1, uint64_t count) {
+    const Range range0 = check_operand(reads, "src0", src0, count), range1 = check_operand(reads, "src1", src1, count);
+    const Range dst_ranges[2] = {check_operand(writes, "dst0", dst0, count),
+                                 check_operand(writes, "dst1", dst1, count)};
+    check_two_disjoint(dst_ranges, {{"src0", range0}, {"src1", range1}});
 }
 
-inline void finish_two(uint64_t bytes) {
+inline void finish_two_results(uint64_t bytes) {
     finish_vector(uint32_t((bytes + kRepeatBytes - 1) / kRepeatBytes), cycles_of(Cost::Repeat),
                   bytes % kRepeatBytes != 0);
 }
@@ -57,7 +61,7 @@ void deinterleave(const AscendC::LocalTensor<T>& dst0, const AscendC::LocalTenso
         dst0.data()[i] = s[2 * i];
         dst1.data()[i] = s[2 * i + 1];
     }
-    finish_two(s.size() * sizeof(T));
+    finish_two_results(s.size() * sizeof(T));
 }
 
 }  // namespace ascend_sim
@@ -69,10 +73,11 @@ void Interleave(const LocalTensor<T>& dst0, const LocalTensor<T>& dst1, const Lo
                 const LocalTensor<T>& src1, const int32_t count, ASCEND_SIM_SITE) {
     ASCEND_SIM_NEEDS(Interleave, T);
     ascend_sim::start(ascend_sim::Pipe::V, "Interleave", site);
-    const uint64_t n = ascend_sim::check_even(count);
-    ascend_sim::check_two_to_two(dst0, dst1, src0, src1, n);
-    for (uint64_t i = 0; i < 2 * n; ++i) (i < n ? dst0 : dst1).data()[i % n] = (i % 2 ? src1 : src0).data()[i / 2];
-    ascend_sim::finish_two(2 * n * sizeof(T));
+    const uint64_t elements = ascend_sim::check_even(count);
+    ascend_sim::check_four_operands(dst0, dst1, src0, src1, elements);
+    for (uint64_t i = 0; i < 2 * elements; ++i)
+        (i < elements ? dst0 : dst1).data()[i % elements] = (i % 2 ? src1 : src0).data()[i / 2];
+    ascend_sim::finish_two_results(2 * elements * sizeof(T));
 }
 
 template <class T>
@@ -80,10 +85,10 @@ void DeInterleave(const LocalTensor<T>& dst0, const LocalTensor<T>& dst1, const 
                   const LocalTensor<T>& src1, const int32_t count, ASCEND_SIM_SITE) {
     ASCEND_SIM_NEEDS(DeInterleave, T);
     ascend_sim::start(ascend_sim::Pipe::V, "DeInterleave", site);
-    const uint64_t n = ascend_sim::check_even(count);
-    ascend_sim::check_two_to_two(dst0, dst1, src0, src1, n);
-    std::vector<T> s(src0.data(), src0.data() + n);
-    s.insert(s.end(), src1.data(), src1.data() + n);
+    const uint64_t elements = ascend_sim::check_even(count);
+    ascend_sim::check_four_operands(dst0, dst1, src0, src1, elements);
+    std::vector<T> s(src0.data(), src0.data() + elements);
+    s.insert(s.end(), src1.data(), src1.data() + elements);
     ascend_sim::deinterleave(dst0, dst1, s);
 }
 
@@ -92,12 +97,12 @@ void DeInterleave(const LocalTensor<T>& dst0, const LocalTensor<T>& dst1, const 
                   const int32_t srcCount, ASCEND_SIM_SITE) {
     ASCEND_SIM_NEEDS(DeInterleave, T);
     ascend_sim::start(ascend_sim::Pipe::V, "DeInterleave", site);
-    const uint64_t n = ascend_sim::check_even(srcCount);
-    const ascend_sim::Range a = ascend_sim::range_of(ascend_sim::reads, "src", src, n);
-    const ascend_sim::Range to[2] = {ascend_sim::range_of(ascend_sim::writes, "dst0", dst0, n / 2),
-                                     ascend_sim::range_of(ascend_sim::writes, "dst1", dst1, n / 2)};
-    ascend_sim::check_two_apart(to, {{"src", a}});
-    ascend_sim::deinterleave(dst0, dst1, std::vector<T>(src.data(), src.data() + n));
+    const uint64_t elements = ascend_sim::check_even(srcCount);
+    const ascend_sim::Range src_range = ascend_sim::check_operand(ascend_sim::reads, "src", src, elements);
+    const ascend_sim::Range dst_ranges[2] = {ascend_sim::check_operand(ascend_sim::writes, "dst0", dst0, elements / 2),
+                                             ascend_sim::check_operand(ascend_sim::writes, "dst1", dst1, elements / 2)};
+    ascend_sim::check_two_disjoint(dst_ranges, {{"src", src_range}});
+    ascend_sim::deinterleave(dst0, dst1, std::vector<T>(src.data(), src.data() + elements));
 }
 
 }  // namespace AscendC

@@ -1,5 +1,5 @@
-// The active lanes of a vector instruction's repeats, for each of the three call forms, and the places of an
-// operand's lanes in UB.
+// The active lanes of a vector instruction in each of its three call forms (a count, a mask, the mask register), and
+// the places of an operand's lanes in UB.
 #pragma once
 
 #include <vector>
@@ -10,7 +10,7 @@
 namespace ascend_sim {
 
 constexpr uint32_t kBlockBytes = 32, kRepeatBytes = 256, kBlocksPerRepeat = 8;
-constexpr uint32_t kMostLanes = 1 << 19;  // more than any UB holds
+constexpr uint32_t kMaxLanes = 1 << 19;  // more than any UB holds
 
 // An operand: its tensor and strides.
 template <class T>
@@ -27,80 +27,85 @@ class Lanes {
 public:
     // Count form: `count` contiguous elements.
     static Lanes counted(uint32_t widest_bytes, uint64_t count) {
-        Lanes l = limited(widest_bytes, count);
-        l.count_form_ = true;
-        return l;
+        Lanes lanes = limited(widest_bytes, count);
+        lanes.count_form_ = true;
+        return lanes;
     }
     // Counter mode: the first `count` lanes, in as many repeats as necessary, with strides.
     static Lanes limited(uint32_t widest_bytes, uint64_t count) {
-        Lanes l(widest_bytes);
-        l.total_ = count;
-        l.repeats_ = uint32_t((count + l.per_repeat_ - 1) / l.per_repeat_);
-        l.limited_ = true;
-        return l;
+        Lanes lanes(widest_bytes);
+        lanes.count_ = count;
+        lanes.repeats_ = uint32_t((count + lanes.per_repeat_ - 1) / lanes.per_repeat_);
+        lanes.counter_mode_ = true;
+        return lanes;
     }
     // The first `mask` lanes of each repeat.
-    static Lanes first(uint32_t widest_bytes, uint64_t mask, uint64_t repeats, uint64_t most_repeats = 255) {
-        Lanes l(widest_bytes);
-        if (mask > l.per_repeat_ || (mask == 0 && kIs310p)) {
-            broken(Rule::Mask01, "mask must be %d .. %u but got %lld.", kIs310p ? 1 : 0, l.per_repeat_,
+    static Lanes first(uint32_t widest_bytes, uint64_t mask, uint64_t repeats, uint64_t max_repeats = 255) {
+        Lanes lanes(widest_bytes);
+        if (mask > lanes.per_repeat_ || (mask == 0 && kIs310p)) {
+            broken(Rule::Mask01, "mask must be %d .. %u but got %lld.", kIs310p ? 1 : 0, lanes.per_repeat_,
                    static_cast<long long>(mask));
-            mask = l.per_repeat_;
+            mask = lanes.per_repeat_;
         }
-        l.prefix_ = uint32_t(mask);
-        l.low_ = ones(mask < 64 ? mask : 64);
-        l.high_ = mask <= 64 ? 0 : ones(mask - 64);
-        l.set_repeats(repeats, most_repeats);
-        return l;
+        lanes.leading_lanes_ = uint32_t(mask);
+        lanes.low_mask_ = low_ones(mask < 64 ? mask : 64);
+        lanes.high_mask_ = mask <= 64 ? 0 : low_ones(mask - 64);
+        lanes.set_repeats(repeats, max_repeats);
+        return lanes;
     }
     // The lanes whose bits are set: {lanes 0-63, lanes 64-127}.
-    static Lanes bits_of(uint32_t widest_bytes, const uint64_t mask[], uint64_t repeats, uint64_t most_repeats = 255) {
-        Lanes l(widest_bytes);
-        l.low_ = mask[0];
-        l.high_ = widest_bytes >= 4 ? 0 : mask[1];
+    static Lanes from_mask_bits(uint32_t widest_bytes, const uint64_t mask[], uint64_t repeats,
+                                uint64_t max_repeats = 255) {
+        Lanes lanes(widest_bytes);
+        lanes.low_mask_ = mask[0];
+        lanes.high_mask_ = widest_bytes >= 4 ? 0 : mask[1];
         if (widest_bytes == 8 && mask[0] >> 32) broken(Rule::Mask02, "a 64-bit type has 32 lanes a repeat.");
-        const uint32_t lanes = uint32_t(__builtin_popcountll(l.low_) + __builtin_popcountll(l.high_));
-        if (l.low_ == ones(lanes < 64 ? lanes : 64) && l.high_ == ones(lanes < 64 ? 0 : lanes - 64)) l.prefix_ = lanes;
-        if (kIs310p && !l.low_ && !l.high_) broken(Rule::Mask01, "the mask selects no lane.");
-        l.set_repeats(repeats, most_repeats);
-        return l;
+        const uint32_t lane_count =
+            uint32_t(__builtin_popcountll(lanes.low_mask_) + __builtin_popcountll(lanes.high_mask_));
+        if (lanes.low_mask_ == low_ones(lane_count < 64 ? lane_count : 64) &&
+            lanes.high_mask_ == low_ones(lane_count < 64 ? 0 : lane_count - 64))
+            lanes.leading_lanes_ = lane_count;
+        if (kIs310p && !lanes.low_mask_ && !lanes.high_mask_) broken(Rule::Mask01, "the mask selects no lane.");
+        lanes.set_repeats(repeats, max_repeats);
+        return lanes;
     }
     // The lanes of the mask register (isSetMask = false).
     static Lanes from_register(uint32_t widest_bytes, uint64_t repeats) {
-        const MaskRegister& m = mask_register();
-        if (m.left_by)
-            broken(Rule::Mask03, "the mask register still holds the mask of %s: SetVectorMask missing.", m.left_by);
-        if (m.counter && m.low > kMostLanes) broken(Rule::Mask01, "the mask counts more elements than UB holds.");
-        if (m.counter) return limited(widest_bytes, m.low < kMostLanes ? m.low : kMostLanes);
-        const uint64_t both[2] = {widest_bytes == 8 ? m.low & 0xffffffffu : m.low, m.high};
-        return bits_of(widest_bytes, both, repeats);
+        const MaskRegister& mask = mask_register();
+        if (mask.left_by)
+            broken(Rule::Mask03, "the mask register still holds the mask of %s: SetVectorMask missing.", mask.left_by);
+        if (mask.counter && mask.low > kMaxLanes) broken(Rule::Mask01, "the mask counts more elements than UB holds.");
+        if (mask.counter) return limited(widest_bytes, mask.low < kMaxLanes ? mask.low : kMaxLanes);
+        const uint64_t words[2] = {widest_bytes == 8 ? mask.low & 0xffffffffu : mask.low, mask.high};
+        return from_mask_bits(widest_bytes, words, repeats);
     }
 
     uint32_t repeats() const { return repeats_; }
     uint32_t per_repeat() const { return per_repeat_; }
     bool is_count_form() const { return count_form_; }
-    uint64_t count() const { return total_; }  // count form only
-    bool has_tail() const { return count_form_ && total_ % per_repeat_ != 0; }
+    uint64_t count() const { return count_; }  // count form only
+    bool has_tail() const { return count_form_ && count_ % per_repeat_ != 0; }
     // Whether the active lanes are contiguous: all lanes of all repeats, or the first `count` lanes.
-    bool is_dense() const { return limited_ || prefix_ == per_repeat_; }
-    uint64_t dense_lanes() const { return limited_ ? total_ : uint64_t(repeats_) * per_repeat_; }
+    bool is_dense() const { return counter_mode_ || leading_lanes_ == per_repeat_; }
+    uint64_t dense_lanes() const { return counter_mode_ ? count_ : uint64_t(repeats_) * per_repeat_; }
     bool is_active(uint32_t repeat, uint32_t lane) const {
-        if (limited_) return uint64_t(repeat) * per_repeat_ + lane < total_;
-        return ((lane < 64 ? low_ >> lane : high_ >> (lane - 64)) & 1) != 0;
+        if (counter_mode_) return uint64_t(repeat) * per_repeat_ + lane < count_;
+        return ((lane < 64 ? low_mask_ >> lane : high_mask_ >> (lane - 64)) & 1) != 0;
     }
-    bool empty() const { return repeats_ == 0 || (!limited_ && !low_ && !high_); }
+    bool empty() const { return repeats_ == 0 || (!counter_mode_ && !low_mask_ && !high_mask_); }
 
-    // Calls f(first lane, number of lanes) for each stretch of active lanes of a repeat inside one unit
-    // of `unit` lanes.
+    // Calls use(first lane, number of lanes) for each contiguous group of active lanes of a repeat. A group does not
+    // cross a multiple of `unit` lanes.
     template <class F>
-    void for_each_stretch(uint32_t repeat, uint32_t unit, F f) const {
-        if (limited_ || prefix_ != kScattered) {
-            uint32_t n = prefix_;
-            if (limited_) {
-                const uint64_t left = total_ - uint64_t(repeat) * per_repeat_;
-                n = left < per_repeat_ ? uint32_t(left) : per_repeat_;
+    void for_each_active_group(uint32_t repeat, uint32_t unit, F use) const {
+        if (counter_mode_ || leading_lanes_ != kHasGaps) {
+            uint32_t lane_count = leading_lanes_;
+            if (counter_mode_) {
+                const uint64_t remaining = count_ - uint64_t(repeat) * per_repeat_;
+                lane_count = remaining < per_repeat_ ? uint32_t(remaining) : per_repeat_;
             }
-            for (uint32_t lane = 0; lane < n; lane += unit) f(lane, lane + unit < n ? unit : n - lane);
+            for (uint32_t lane = 0; lane < lane_count; lane += unit)
+                use(lane, lane + unit < lane_count ? unit : lane_count - lane);
             return;
         }
         for (uint32_t lane = 0; lane < per_repeat_;) {
@@ -108,64 +113,66 @@ public:
                 ++lane;
                 continue;
             }
-            const uint32_t begin = lane, stop = (lane / unit + 1) * unit;
-            while (lane < per_repeat_ && lane < stop && is_active(repeat, lane)) ++lane;
-            f(begin, lane - begin);
+            const uint32_t begin = lane, end = (lane / unit + 1) * unit;
+            while (lane < per_repeat_ && lane < end && is_active(repeat, lane)) ++lane;
+            use(begin, lane - begin);
         }
     }
 
 private:
-    static constexpr uint32_t kScattered = ~0u;  // the mask has gaps
-    static constexpr uint64_t ones(uint64_t n) { return n >= 64 ? ~0ull : (1ull << n) - 1; }
+    static constexpr uint32_t kHasGaps = ~0u;  // instead of leading_lanes_
+    static constexpr uint64_t low_ones(uint64_t bit_count) { return bit_count >= 64 ? ~0ull : (1ull << bit_count) - 1; }
     explicit Lanes(uint32_t widest_bytes) : per_repeat_(kRepeatBytes / widest_bytes) {}
-    void set_repeats(uint64_t repeats, uint64_t most) {
-        if (repeats > most)
-            broken(Rule::Repeat01, "repeatTime must be 0 .. %llu but got %lld.", static_cast<unsigned long long>(most),
-                   static_cast<long long>(repeats));
-        repeats_ = uint32_t(repeats > most ? most : repeats);
-        if (!kIs310p && repeats_ && !low_ && !high_) broken(Rule::Count05, "its mask selects no lane.");
+    void set_repeats(uint64_t repeats, uint64_t max_repeats) {
+        if (repeats > max_repeats)
+            broken(Rule::Repeat01, "repeatTime must be 0 .. %llu but got %lld.",
+                   static_cast<unsigned long long>(max_repeats), static_cast<long long>(repeats));
+        repeats_ = uint32_t(repeats > max_repeats ? max_repeats : repeats);
+        if (!kIs310p && repeats_ && !low_mask_ && !high_mask_) broken(Rule::Count05, "its mask selects no lane.");
     }
-    uint32_t per_repeat_, repeats_ = 0, prefix_ = kScattered;
-    uint64_t low_ = 0, high_ = 0, total_ = 0;
-    bool count_form_ = false, limited_ = false;
+    uint32_t per_repeat_, repeats_ = 0, leading_lanes_ = kHasGaps;
+    uint64_t low_mask_ = 0, high_mask_ = 0, count_ = 0;
+    bool count_form_ = false, counter_mode_ = false;
 };
 
-// Strides of an operand in bytes.
+// Element size and strides of an operand, in bytes.
 struct Layout {
-    uint32_t element, block, repeat;  // element size, block stride, repeat stride
-    uint32_t offset(uint32_t r, uint32_t lane) const {
-        const uint32_t lanes_in_block = kBlockBytes / element;
-        return r * repeat + lane / lanes_in_block * block + lane % lanes_in_block * element;
+    uint32_t element_bytes, block_stride, repeat_stride;
+    uint32_t offset(uint32_t repeat, uint32_t lane) const {
+        const uint32_t lanes_in_block = kBlockBytes / element_bytes;
+        return repeat * repeat_stride + lane / lanes_in_block * block_stride + lane % lanes_in_block * element_bytes;
     }
     // Whether all repeats of `per_repeat` lanes are contiguous.
-    bool contiguous(uint32_t per_repeat) const { return block == kBlockBytes && repeat == per_repeat * element; }
+    bool is_contiguous(uint32_t per_repeat) const {
+        return block_stride == kBlockBytes && repeat_stride == per_repeat * element_bytes;
+    }
 };
 
-// Calls f(byte offsets of the operands, number of lanes) for stretches that are contiguous in every operand.
-template <size_t K, class F>
-void for_each_run(const Lanes& lanes, const Layout (&layouts)[K], F f) {
-    uint32_t offsets[K];
+// Calls use(byte offsets of the operands, number of lanes) for the parts that are contiguous in every operand.
+template <size_t kOperands, class F>
+void for_each_contiguous_part(const Lanes& lanes, const Layout (&layouts)[kOperands], F use) {
+    uint32_t offsets[kOperands];
     bool all_contiguous = lanes.is_dense(), blocks_adjacent = true;
-    uint32_t widest = 1;
-    for (const Layout& l : layouts) {
-        all_contiguous = all_contiguous && l.contiguous(lanes.per_repeat());
-        blocks_adjacent = blocks_adjacent && l.block == kBlockBytes;
-        widest = l.element > widest ? l.element : widest;
+    uint32_t widest_bytes = 1;
+    for (const Layout& layout : layouts) {
+        all_contiguous = all_contiguous && layout.is_contiguous(lanes.per_repeat());
+        blocks_adjacent = blocks_adjacent && layout.block_stride == kBlockBytes;
+        widest_bytes = layout.element_bytes > widest_bytes ? layout.element_bytes : widest_bytes;
     }
     if (all_contiguous) {
-        for (size_t k = 0; k < K; ++k) offsets[k] = 0;
-        if (lanes.dense_lanes()) f(offsets, uint32_t(lanes.dense_lanes()));
+        for (size_t i = 0; i < kOperands; ++i) offsets[i] = 0;
+        if (lanes.dense_lanes()) use(offsets, uint32_t(lanes.dense_lanes()));
         return;
     }
-    const uint32_t unit = blocks_adjacent ? lanes.per_repeat() : kBlockBytes / widest;
-    for (uint32_t r = 0; r < lanes.repeats(); ++r)
-        lanes.for_each_stretch(r, unit, [&](uint32_t lane, uint32_t n) {
-            for (size_t k = 0; k < K; ++k) offsets[k] = layouts[k].offset(r, lane);
-            f(offsets, n);
+    const uint32_t unit = blocks_adjacent ? lanes.per_repeat() : kBlockBytes / widest_bytes;
+    for (uint32_t repeat = 0; repeat < lanes.repeats(); ++repeat)
+        lanes.for_each_active_group(repeat, unit, [&](uint32_t lane, uint32_t lane_count) {
+            for (size_t i = 0; i < kOperands; ++i) offsets[i] = layouts[i].offset(repeat, lane);
+            use(offsets, lane_count);
         });
 }
 
-// Calls f(i) for i in [0, n), in a form that compilers vectorise: lanes do not depend on each other.
+// Calls use(i) for i in [0, count), in a form that compilers vectorise. The calls must not depend on each other.
 #if defined(__clang__)
 #define ASCEND_SIM_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
 #define ASCEND_SIM_OPTIMIZED
@@ -180,41 +187,41 @@ void for_each_run(const Lanes& lanes, const Layout (&layouts)[K], F f) {
 #endif
 #endif
 template <class F>
-ASCEND_SIM_OPTIMIZED __attribute__((noinline, flatten)) void each_lane(size_t n, F f) {
+ASCEND_SIM_OPTIMIZED __attribute__((noinline, flatten)) void for_each_lane(size_t count, F use) {
     constexpr size_t kChunk = 64;  // -O2 vectorises only loops with a constant trip count
     size_t i = 0;
-    for (; i + kChunk <= n; i += kChunk) {
+    for (; i + kChunk <= count; i += kChunk) {
         ASCEND_SIM_INDEPENDENT
-        for (size_t k = 0; k < kChunk; ++k) f(i + k);
+        for (size_t k = 0; k < kChunk; ++k) use(i + k);
     }
-    for (; i < n; ++i) f(i);
+    for (; i < count; ++i) use(i);
 }
 
-// The bytes that an operand covers, as merged stretches.
+// The bytes that an operand covers, as ranges. Adjacent ranges are merged.
 inline const std::vector<Range>& ranges_of(const Lanes& lanes, const Layout& layout, uint32_t addr) {
     static thread_local std::vector<Range> ranges;
     ranges.clear();
-    const Layout only[1] = {layout};
-    for_each_run(lanes, only, [&](const uint32_t (&offset)[1], uint32_t n) {
+    const Layout layouts[1] = {layout};
+    for_each_contiguous_part(lanes, layouts, [&](const uint32_t (&offset)[1], uint32_t lane_count) {
         const int64_t begin = int64_t(addr) + offset[0];
-        const Range r{begin, begin + int64_t(n) * layout.element};
-        if (!ranges.empty() && ranges.back().end == r.begin)
-            ranges.back().end = r.end;
-        else if (ranges.empty() || ranges.back().begin != r.begin || ranges.back().end != r.end)
-            ranges.push_back(r);
+        const Range range{begin, begin + int64_t(lane_count) * layout.element_bytes};
+        if (!ranges.empty() && ranges.back().end == range.begin)
+            ranges.back().end = range.end;
+        else if (ranges.empty() || ranges.back().begin != range.begin || ranges.back().end != range.end)
+            ranges.push_back(range);
     });
     return ranges;
 }
 
 template <class T>
-Layout layout_of(const Operand<T>& o) {
-    return {uint32_t(sizeof(T)), o.block_stride * kBlockBytes, o.repeat_stride * kBlockBytes};
+Layout layout_of(const Operand<T>& operand) {
+    return {uint32_t(sizeof(T)), operand.block_stride * kBlockBytes, operand.repeat_stride * kBlockBytes};
 }
 
 // A count form's operands are contiguous for every width.
 template <class T>
-Layout layout_of(const Operand<T>& o, const Lanes& lanes) {
-    if (!lanes.is_count_form()) return layout_of(o);
+Layout layout_of(const Operand<T>& operand, const Lanes& lanes) {
+    if (!lanes.is_count_form()) return layout_of(operand);
     return {uint32_t(sizeof(T)), kBlockBytes, lanes.per_repeat() * uint32_t(sizeof(T))};
 }
 
@@ -224,85 +231,99 @@ inline void check_aligned(const char* name, uint32_t addr, uint32_t alignment = 
 }
 
 template <class T>
-void check_source(const Operand<T>& o, const Lanes& lanes) {
-    check_aligned(o.name, o.tensor.view().addr);
-    const auto& r = ranges_of(lanes, layout_of(o, lanes), o.tensor.view().addr);
-    reads(o.name, o.tensor.view(), r.data(), r.size());
+void check_source(const Operand<T>& operand, const Lanes& lanes) {
+    check_aligned(operand.name, operand.tensor.view().addr);
+    const auto& ranges = ranges_of(lanes, layout_of(operand, lanes), operand.tensor.view().addr);
+    reads(operand.name, operand.tensor.view(), ranges.data(), ranges.size());
 }
 
 template <class T>
-void check_destination(const Operand<T>& o, const Lanes& lanes) {
-    check_aligned(o.name, o.tensor.view().addr);
-    if (o.block_stride == 0 && !lanes.is_count_form()) broken(Rule::Stride02, "`%s` has block stride 0.", o.name);
-    const auto& r = ranges_of(lanes, layout_of(o, lanes), o.tensor.view().addr);
-    writes(o.name, o.tensor.view(), r.data(), r.size());
+void check_destination(const Operand<T>& operand, const Lanes& lanes) {
+    check_aligned(operand.name, operand.tensor.view().addr);
+    if (operand.block_stride == 0 && !lanes.is_count_form())
+        broken(Rule::Stride02, "`%s` has block stride 0.", operand.name);
+    const auto& ranges = ranges_of(lanes, layout_of(operand, lanes), operand.tensor.view().addr);
+    writes(operand.name, operand.tensor.view(), ranges.data(), ranges.size());
 }
 
-// Upper bound of the bytes from the operand's first byte to its end.
+// An upper bound of the number of bytes from the operand's first byte to its last.
 inline uint64_t extent_of(const Lanes& lanes, const Layout& layout) {
     if (lanes.empty()) return 0;
-    if (lanes.is_count_form()) return lanes.count() * layout.element;
-    return uint64_t(lanes.repeats() - 1) * layout.repeat + layout.offset(0, lanes.per_repeat() - 1) + layout.element;
+    if (lanes.is_count_form()) return lanes.count() * layout.element_bytes;
+    return uint64_t(lanes.repeats() - 1) * layout.repeat_stride + layout.offset(0, lanes.per_repeat() - 1) +
+           layout.element_bytes;
 }
 
-// Checks that destination and source are the same bytes at each step, or that no repeat writes bytes that it or a
-// later repeat reads. may_accumulate allows dst == src with repeat stride 0: Add and similar operations over repeats.
-// may_narrow: a narrower result at its source's address only warns.
+// Checks that destination and source are the same bytes in each repeat, or that no repeat writes bytes that it or a
+// later repeat reads. may_accumulate allows dst == src with repeat stride 0, as in a sum over repeats by Add. With
+// may_narrow, a narrower result at its source's address only warns.
 template <class T, class U>
 void check_overlap(const Operand<T>& dst, const Operand<U>& src, const Lanes& lanes, bool may_accumulate = false,
                    bool may_narrow = false) {
-    const Layout to = layout_of(dst, lanes), from = layout_of(src, lanes);
-    const uint32_t at = dst.tensor.view().addr, source = src.tensor.view().addr;
-    if (at == source && to.element == from.element && to.block == from.block && to.repeat == from.repeat) {
-        if (to.repeat != 0 || lanes.repeats() <= 1 || may_accumulate) return;
-    } else if (may_accumulate && at == source && to.block == from.block && (to.repeat == 0 || from.repeat == 0)) {
+    const Layout dst_layout = layout_of(dst, lanes), src_layout = layout_of(src, lanes);
+    const uint32_t dst_addr = dst.tensor.view().addr, src_addr = src.tensor.view().addr;
+    if (dst_addr == src_addr && dst_layout.element_bytes == src_layout.element_bytes &&
+        dst_layout.block_stride == src_layout.block_stride && dst_layout.repeat_stride == src_layout.repeat_stride) {
+        if (dst_layout.repeat_stride != 0 || lanes.repeats() <= 1 || may_accumulate) return;
+    } else if (may_accumulate && dst_addr == src_addr && dst_layout.block_stride == src_layout.block_stride &&
+               (dst_layout.repeat_stride == 0 || src_layout.repeat_stride == 0)) {
         return;
     }
-    if (source + extent_of(lanes, from) <= at || at + extent_of(lanes, to) <= source) return;
-    const auto ranges = ranges_of(lanes, from, source);  // a copy, because ranges_of reuses one list
-    const auto& written = ranges_of(lanes, to, at);
-    if (ranges.empty() || written.empty()) return;
-    int64_t low = INT64_MAX, high = 0, wlow = INT64_MAX, whigh = 0;
-    for (const Range& r : ranges) low = r.begin < low ? r.begin : low, high = r.end > high ? r.end : high;
-    for (const Range& r : written) wlow = r.begin < wlow ? r.begin : wlow, whigh = r.end > whigh ? r.end : whigh;
-    if (high <= wlow || whigh <= low) return;
-    // The ranges may overlap, so compare repeat by repeat. last_write[byte - wlow]: 1 + the first repeat that wrote it.
-    static thread_local std::vector<uint32_t> last_write;
-    last_write.assign(whigh - wlow, 0);
-    const Layout both[2] = {to, from};
-    const uint32_t unit = kBlockBytes / (to.element > from.element ? to.element : from.element);
-    const bool narrows = may_narrow && at == source && to.element < from.element;
+    if (src_addr + extent_of(lanes, src_layout) <= dst_addr || dst_addr + extent_of(lanes, dst_layout) <= src_addr)
+        return;
+    const auto read = ranges_of(lanes, src_layout, src_addr);  // a copy, because ranges_of reuses one list
+    const auto& written = ranges_of(lanes, dst_layout, dst_addr);
+    if (read.empty() || written.empty()) return;
+    int64_t read_begin = INT64_MAX, read_end = 0, written_begin = INT64_MAX, written_end = 0;
+    for (const Range& range : read) {
+        read_begin = range.begin < read_begin ? range.begin : read_begin;
+        read_end = range.end > read_end ? range.end : read_end;
+    }
+    for (const Range& range : written) {
+        written_begin = range.begin < written_begin ? range.begin : written_begin;
+        written_end = range.end > written_end ? range.end : written_end;
+    }
+    if (read_end <= written_begin || written_end <= read_begin) return;
+    // The ranges may overlap, so compare repeat by repeat.
+    // first_writer[byte - written_begin]: 1 + the first repeat that writes the byte; 0 if no repeat does.
+    static thread_local std::vector<uint32_t> first_writer;
+    first_writer.assign(written_end - written_begin, 0);
+    const uint32_t unit =
+        kBlockBytes /
+        (dst_layout.element_bytes > src_layout.element_bytes ? dst_layout.element_bytes : src_layout.element_bytes);
+    const bool narrows = may_narrow && dst_addr == src_addr && dst_layout.element_bytes < src_layout.element_bytes;
     bool warns = false;
-    for (uint32_t r = 0; r < lanes.repeats(); ++r)
-        lanes.for_each_stretch(r, unit, [&](uint32_t lane, uint32_t n) {
-            const int64_t begin = at + both[0].offset(r, lane) - wlow;
-            for (int64_t b = begin; b < begin + n * to.element; ++b)
-                if (!last_write[b]) last_write[b] = r + 1;
+    for (uint32_t repeat = 0; repeat < lanes.repeats(); ++repeat)
+        lanes.for_each_active_group(repeat, unit, [&](uint32_t lane, uint32_t lane_count) {
+            const int64_t begin = dst_addr + dst_layout.offset(repeat, lane) - written_begin;
+            for (int64_t byte = begin; byte < begin + lane_count * dst_layout.element_bytes; ++byte)
+                if (!first_writer[byte]) first_writer[byte] = repeat + 1;
         });
-    for (uint32_t r = 0; r < lanes.repeats(); ++r)
-        lanes.for_each_stretch(r, unit, [&](uint32_t lane, uint32_t n) {
-            const uint32_t begin = source + both[1].offset(r, lane);
-            const bool same = begin == at + both[0].offset(r, lane) && to.element == from.element;
-            for (uint32_t b = begin; b < begin + n * from.element; ++b) {
-                if (b < wlow || b >= whigh || !last_write[b - wlow]) continue;
-                const uint32_t writer = last_write[b - wlow] - 1;
-                if (writer < r)
+    for (uint32_t repeat = 0; repeat < lanes.repeats(); ++repeat)
+        lanes.for_each_active_group(repeat, unit, [&](uint32_t lane, uint32_t lane_count) {
+            const uint32_t begin = src_addr + src_layout.offset(repeat, lane);
+            const bool same = begin == dst_addr + dst_layout.offset(repeat, lane) &&
+                              dst_layout.element_bytes == src_layout.element_bytes;
+            for (uint32_t byte = begin; byte < begin + lane_count * src_layout.element_bytes; ++byte) {
+                if (byte < written_begin || byte >= written_end || !first_writer[byte - written_begin]) continue;
+                const uint32_t writer = first_writer[byte - written_begin] - 1;
+                if (writer < repeat)
                     return broken(Rule::Overlap02, "repeat %u reads UB byte %u of `%s`, which repeat %u wrote as `%s`.",
-                                  r, b, src.name, writer, dst.name);
-                if (writer == r && narrows)
+                                  repeat, byte, src.name, writer, dst.name);
+                if (writer == repeat && narrows)
                     warns = true;
-                else if (writer == r && !same)
+                else if (writer == repeat && !same)
                     return broken(Rule::Overlap01,
                                   "`%s` and `%s` overlap in repeat %u (UB byte %u) without being the "
                                   "same memory.",
-                                  dst.name, src.name, r, b);
+                                  dst.name, src.name, repeat, byte);
             }
         });
     if (warns) broken(Rule::Overlap03, "the narrower `%s` overlaps a part of `%s`.", dst.name, src.name);
 }
 
 // For APIs that allow no overlap.
-inline void check_apart(const char* dst, Range to, const char* src, Range from) {
+inline void check_disjoint(const char* dst, Range to, const char* src, Range from) {
     if (to.begin < from.end && from.begin < to.end)
         broken(Rule::Overlap01, "`%s` (UB bytes [%u, %u)) and `%s` ([%u, %u)) must not overlap.", dst,
                unsigned(to.begin), unsigned(to.end), src, unsigned(from.begin), unsigned(from.end));

@@ -1,8 +1,9 @@
 // Copy: copy lanes within UB, on pipe V.
 //
-// Rules: types by SoC; not on Ascend310P. Block strides up to 65535, repeat strides up to 4095, in
-// 32-byte blocks; destination and source identical or disjoint.
-// Meaning: dst[lane] = src[lane].   Cost: one cycle a repeat.
+// Rules: types by SoC; not on Ascend310P. Block strides are at most 65535, repeat strides at most 4095, in 32-byte
+// blocks. Destination and source are the same memory or disjoint.
+// Meaning: dst[lane] = src[lane].
+// Cost: one cycle a repeat.
 #pragma once
 
 #include "ascendc/cast.h"
@@ -12,18 +13,18 @@ namespace sim_detail {
 
 template <class T>
 void copy_lanes(const LocalTensor<T>& dst, const LocalTensor<T>& src, const ascend_sim::Lanes& lanes,
-                const CopyRepeatParams& p) {
+                const CopyRepeatParams& params) {
     ASCEND_SIM_NEEDS(Copy, T);
     constexpr uint32_t kMaxRepeatStride = 4095;
-    if (p.dstRepeatSize > kMaxRepeatStride || p.srcRepeatSize > kMaxRepeatStride)
+    if (params.dstRepeatSize > kMaxRepeatStride || params.srcRepeatSize > kMaxRepeatStride)
         ascend_sim::broken(ascend_sim::Rule::Stride01, "repeat strides must be 0 .. 4095 but got %u and %u.",
-                           unsigned(p.dstRepeatSize), unsigned(p.srcRepeatSize));
-    const ascend_sim::Operand<T> to{"dst", dst, p.dstStride, p.dstRepeatSize};
-    const ascend_sim::Operand<T> from{"src", src, p.srcStride, p.srcRepeatSize};
+                           unsigned(params.dstRepeatSize), unsigned(params.srcRepeatSize));
+    const ascend_sim::Operand<T> to{"dst", dst, params.dstStride, params.dstRepeatSize};
+    const ascend_sim::Operand<T> from{"src", src, params.srcStride, params.srcRepeatSize};
     ascend_sim::check_source(from, lanes);
     ascend_sim::check_overlap(to, from, lanes);
     ascend_sim::check_destination(to, lanes);
-    ascend_sim::convert_lanes(to, from, lanes, [](T v) { return v; });
+    ascend_sim::convert_lanes(to, from, lanes, [](T value) { return value; });
     ascend_sim::finish_vector(lanes.repeats(), ascend_sim::cycles_of(ascend_sim::Cost::Repeat));
 }
 

@@ -1,10 +1,10 @@
-// SetMaskCount, SetMaskNorm, SetVectorMask, ResetMask, and AscendCUtils of CANN's headers: the mask register of forms
-// with isSetMask = false.
+// SetMaskCount, SetMaskNorm, SetVectorMask, ResetMask, and AscendCUtils of CANN's headers: the mask register, which
+// forms with isSetMask = false use.
 //
-// Rules: the kernel resets the register to normal mode and all ones before it ends. It does not rely on a mask
-// that another instruction left (SIM-MASK-03).
-// Meaning: normal mode: a bit for each lane, high before low. Counter mode: low is the number of elements of the
-// whole instruction.
+// Rules: the kernel resets the register to normal mode and all ones before it ends. It does not rely on a mask that
+// another instruction left (SIM-MASK-03).
+// Meaning: in normal mode the register has a bit for each lane, high before low. In counter mode, low is the number of
+// elements of the whole instruction.
 // Cost: one scalar cycle.
 #pragma once
 
@@ -24,23 +24,23 @@ inline void set_mask(const char* api, Site site, const MaskRegister& value) {
 namespace AscendC {
 
 inline void SetMaskCount(ASCEND_SIM_SITE) {
-    ascend_sim::MaskRegister m = ascend_sim::mask_register();
-    m.counter = true;
-    ascend_sim::set_mask("SetMaskCount", site, m);
+    ascend_sim::MaskRegister mask = ascend_sim::mask_register();
+    mask.counter = true;
+    ascend_sim::set_mask("SetMaskCount", site, mask);
 }
 inline void SetMaskNorm(ASCEND_SIM_SITE) {
-    ascend_sim::MaskRegister m = ascend_sim::mask_register();
-    m.counter = false;
-    ascend_sim::set_mask("SetMaskNorm", site, m);
+    ascend_sim::MaskRegister mask = ascend_sim::mask_register();
+    mask.counter = false;
+    ascend_sim::set_mask("SetMaskNorm", site, mask);
 }
 inline void ResetMask(ASCEND_SIM_SITE) {
-    ascend_sim::MaskRegister m;
-    m.counter = ascend_sim::mask_register().counter;
-    ascend_sim::set_mask("ResetMask", site, m);
+    ascend_sim::MaskRegister mask;
+    mask.counter = ascend_sim::mask_register().counter;
+    ascend_sim::set_mask("ResetMask", site, mask);
 }
 
 namespace sim_detail {
-// fits: the mask is one of the register's mode.
+// fits: whether the mask is valid in the register's mode.
 inline void set_vector_mask(uint64_t high, uint64_t low, bool fits, ascend_sim::Site site) {
     const bool counter = ascend_sim::mask_register().counter;
     ascend_sim::set_mask("SetVectorMask", site, {counter, low, high});
@@ -51,8 +51,8 @@ inline void set_vector_mask(uint64_t high, uint64_t low, bool fits, ascend_sim::
 }
 }  // namespace sim_detail
 
-// Two numbers set the register as it is: in counter mode maskLow is the number of elements, also without the template's
-// mode, and maskHigh must be 0. Page: SetVectorMask.
+// Two numbers set the register without a conversion. In counter mode maskLow is the number of elements, even if the
+// template's mode is NORMAL, and maskHigh must be 0. Page: SetVectorMask.
 template <class T, MaskMode mode = MaskMode::NORMAL>
 void SetVectorMask(const uint64_t maskHigh, const uint64_t maskLow, ASCEND_SIM_SITE) {
     const bool counter = ascend_sim::mask_register().counter;
@@ -65,8 +65,8 @@ void SetVectorMask(int32_t len, ASCEND_SIM_SITE) {
     if (len < 1 || len > kLanes)
         ascend_sim::broken_at(ascend_sim::Rule::Mask01, "SetVectorMask", site, "the mask must be 1 .. %d but got %d.",
                               kLanes, len);
-    auto ones = [](int32_t n) { return n <= 0 ? 0 : n >= 64 ? ~0ull : (1ull << n) - 1; };
-    sim_detail::set_vector_mask(ones(len - 64), ones(len), !ascend_sim::mask_register().counter, site);
+    auto low_ones = [](int32_t count) { return count <= 0 ? 0 : count >= 64 ? ~0ull : (1ull << count) - 1; };
+    sim_detail::set_vector_mask(low_ones(len - 64), low_ones(len), !ascend_sim::mask_register().counter, site);
 }
 
 // A class of CANN's headers that kernels use. Source: asc-devkit impl/basic_api/kernel_utils_base.h.
@@ -76,15 +76,16 @@ public:
     static void SetMask(const uint64_t& maskHigh, const uint64_t& maskLow, ASCEND_SIM_SITE) {
         if (isSetMask) ascend_sim::set_mask("SetMask", site, {ascend_sim::mask_register().counter, maskLow, maskHigh});
     }
-    // The first len lanes; all lanes if there are no more than len.
+    // Selects the first len lanes, or all lanes if there are not more.
     template <class T, bool isSetMask = true>
     static void SetMask(int32_t len, ASCEND_SIM_SITE) {
         if (len < 0) ascend_sim::broken_at(ascend_sim::Rule::Mask01, "SetMask", site, "the mask must be >= 0.");
-        const bool all = len >= FULL_MASK_LEN || len == int32_t(ascend_sim::kRepeatBytes / sizeof(T));
-        auto ones = [](int32_t n) { return n <= 0 ? 0 : n >= 64 ? ~0ull : (1ull << n) - 1; };
-        // 64 lanes are the low half also for types of 32 bits, whose register has no more lanes.
+        const bool all_lanes = len >= FULL_MASK_LEN || len == int32_t(ascend_sim::kRepeatBytes / sizeof(T));
+        auto low_ones = [](int32_t count) { return count <= 0 ? 0 : count >= 64 ? ~0ull : (1ull << count) - 1; };
+        // For 64 lanes, CANN sets the low half only, even for 32-bit types, which have no more than 64 lanes.
         const bool low_half = len == HALF_MASK_LEN;
-        SetMask<T, isSetMask>(all && !low_half ? FULL_MASK : ones(len - 64), all ? FULL_MASK : ones(len), site);
+        SetMask<T, isSetMask>(all_lanes && !low_half ? FULL_MASK : low_ones(len - 64),
+                              all_lanes ? FULL_MASK : low_ones(len), site);
     }
     template <class T>
     static void SetMaskCount(ASCEND_SIM_SITE) {
@@ -98,7 +99,7 @@ public:
     static void ResetMask(ASCEND_SIM_SITE) {
         if (isSetMask) AscendC::ResetMask(site);
     }
-    // 0: half and bfloat16 saturate.
+    // ctrlValue 0: half and bfloat16 saturate.
     static void SetOverflow(uint64_t ctrlValue, ASCEND_SIM_SITE) {
         ascend_sim::set_saturation(ctrlValue != 1, "SetOverflow", site);
     }

@@ -1,4 +1,4 @@
-// The parameter structs of AscendC, with fields that report values that do not fit them.
+// The parameter structs of AscendC. Their fields report values that do not fit them.
 #pragma once
 
 #include <limits>
@@ -7,103 +7,103 @@
 
 namespace ascend_sim {
 
-template <class I, Rule rule>
+template <class Integer, Rule rule>
 class Field;
 
-// A value to assign to a field. A value that does not fit is reported with the line of the assignment, instead of
-// being truncated silently.
-template <class I, Rule rule>
-class Fitting {
+// A value to assign to a field of type Integer. If it does not fit, this is reported with the line of the assignment;
+// the hardware would truncate it silently.
+template <class Integer, Rule rule>
+class FieldValue {
 public:
-    template <class V, class = std::enable_if_t<std::is_integral_v<V>>>
-    constexpr Fitting(V value, ASCEND_SIM_SITE) : value_(I(value)) {
+    template <class Value, class = std::enable_if_t<std::is_integral_v<Value>>>
+    constexpr FieldValue(Value value, ASCEND_SIM_SITE) : value_(Integer(value)) {
         if (!fits(value))
             broken_at(rule, "a parameter struct", site, "a field must be %lld .. %llu but got %lld.",
-                      static_cast<long long>(std::numeric_limits<I>::min()),
-                      static_cast<unsigned long long>(std::numeric_limits<I>::max()), static_cast<long long>(value));
+                      static_cast<long long>(std::numeric_limits<Integer>::min()),
+                      static_cast<unsigned long long>(std::numeric_limits<Integer>::max()),
+                      static_cast<long long>(value));
     }
-    template <class J, Rule other>
-    constexpr Fitting(const Field<J, other>& value, ASCEND_SIM_SITE) : Fitting(J(value), site) {}
-    constexpr operator I() const { return value_; }
+    template <class Other, Rule other_rule>
+    constexpr FieldValue(const Field<Other, other_rule>& value, ASCEND_SIM_SITE) : FieldValue(Other(value), site) {}
+    constexpr operator Integer() const { return value_; }
 
 private:
-    template <class V>
-    static constexpr bool fits(V value) {
-        using Limits = std::numeric_limits<I>;
-        if constexpr (std::is_signed_v<V> && std::is_unsigned_v<I>)
+    template <class Value>
+    static constexpr bool fits(Value value) {
+        using Limits = std::numeric_limits<Integer>;
+        if constexpr (std::is_signed_v<Value> && std::is_unsigned_v<Integer>)
             return value >= 0 && static_cast<unsigned long long>(value) <= Limits::max();
-        else if constexpr (std::is_unsigned_v<V>)
+        else if constexpr (std::is_unsigned_v<Value>)
             return value <= static_cast<unsigned long long>(Limits::max());
         else
             return value >= Limits::min() && value <= Limits::max();
     }
-    I value_;
+    Integer value_;
 };
 
-// The right operand of += and similar operators, which may be negative, with its site.
-struct Amount {
-    template <class V, class = std::enable_if_t<std::is_integral_v<V>>>
-    constexpr Amount(V v, ASCEND_SIM_SITE) : value(int64_t(v)), site(site) {}
-    template <class J, Rule other>
-    constexpr Amount(const Field<J, other>& field, ASCEND_SIM_SITE) : Amount(J(field), site) {}
+// The right operand of += and similar operators of a field. It may be negative, and has the line of the operation.
+struct FieldOperand {
+    template <class Value, class = std::enable_if_t<std::is_integral_v<Value>>>
+    constexpr FieldOperand(Value operand, ASCEND_SIM_SITE) : value(int64_t(operand)), site(site) {}
+    template <class Other, Rule other_rule>
+    constexpr FieldOperand(const Field<Other, other_rule>& field, ASCEND_SIM_SITE) : FieldOperand(Other(field), site) {}
     int64_t value;
     Site site;
 };
 
-// A field: an integer that is assigned through Fitting.
-template <class I, Rule rule>
+// A field of a parameter struct: an integer that is assigned through FieldValue.
+template <class Integer, Rule rule>
 class Field {
 public:
     constexpr Field() = default;
-    constexpr explicit Field(const Fitting<I, rule>& value) : value_(value) {}
-    constexpr Field& operator=(const Fitting<I, rule>& value) {
+    constexpr explicit Field(const FieldValue<Integer, rule>& value) : value_(value) {}
+    constexpr Field& operator=(const FieldValue<Integer, rule>& value) {
         value_ = value;
         return *this;
     }
-    constexpr operator I() const { return value_; }
+    constexpr operator Integer() const { return value_; }
 
-    constexpr Field& operator+=(const Amount& b) { return put(wide() + b.value, b.site); }
-    constexpr Field& operator-=(const Amount& b) { return put(wide() - b.value, b.site); }
-    constexpr Field& operator*=(const Amount& b) { return put(wide() * b.value, b.site); }
-    constexpr Field& operator/=(const Amount& b) { return put(wide() / b.value, b.site); }
-    constexpr Field& operator%=(const Amount& b) { return put(wide() % b.value, b.site); }
-    constexpr Field& operator<<=(const Amount& b) { return put(wide() << b.value, b.site); }
-    constexpr Field& operator>>=(const Amount& b) { return put(wide() >> b.value, b.site); }
-    constexpr Field& operator|=(const Amount& b) { return put(wide() | b.value, b.site); }
-    constexpr Field& operator&=(const Amount& b) { return put(wide() & b.value, b.site); }
-    constexpr Field& operator^=(const Amount& b) { return put(wide() ^ b.value, b.site); }
-    // These operators have no argument that holds the caller's line.
-    constexpr Field& operator++() { return put(wide() + 1, kNowhere); }
-    constexpr Field& operator--() { return put(wide() - 1, kNowhere); }
-    constexpr I operator++(int) {
-        const I before = value_;
+    constexpr Field& operator+=(const FieldOperand& right) { return assign(as_int64() + right.value, right.site); }
+    constexpr Field& operator-=(const FieldOperand& right) { return assign(as_int64() - right.value, right.site); }
+    constexpr Field& operator*=(const FieldOperand& right) { return assign(as_int64() * right.value, right.site); }
+    constexpr Field& operator/=(const FieldOperand& right) { return assign(as_int64() / right.value, right.site); }
+    constexpr Field& operator%=(const FieldOperand& right) { return assign(as_int64() % right.value, right.site); }
+    constexpr Field& operator<<=(const FieldOperand& right) { return assign(as_int64() << right.value, right.site); }
+    constexpr Field& operator>>=(const FieldOperand& right) { return assign(as_int64() >> right.value, right.site); }
+    constexpr Field& operator|=(const FieldOperand& right) { return assign(as_int64() | right.value, right.site); }
+    constexpr Field& operator&=(const FieldOperand& right) { return assign(as_int64() & right.value, right.site); }
+    constexpr Field& operator^=(const FieldOperand& right) { return assign(as_int64() ^ right.value, right.site); }
+    // These operators have no parameter for the caller's line.
+    constexpr Field& operator++() { return assign(as_int64() + 1, kUnknownSite); }
+    constexpr Field& operator--() { return assign(as_int64() - 1, kUnknownSite); }
+    constexpr Integer operator++(int) {
+        const Integer before = value_;
         ++*this;
         return before;
     }
-    constexpr I operator--(int) {
-        const I before = value_;
+    constexpr Integer operator--(int) {
+        const Integer before = value_;
         --*this;
         return before;
     }
 
 private:
-    static constexpr Site kNowhere{"kernel", 0};
-    constexpr int64_t wide() const { return int64_t(value_); }
-    constexpr Field& put(int64_t value, Site site) { return *this = Fitting<I, rule>(value, site); }
-    I value_ = 0;
+    constexpr int64_t as_int64() const { return int64_t(value_); }
+    constexpr Field& assign(int64_t value, Site site) { return *this = FieldValue<Integer, rule>(value, site); }
+    Integer value_ = 0;
 };
 
 template <class I>
-using Stride = Fitting<I, Rule::Stride01>;
+using Stride = FieldValue<I, Rule::Stride01>;
 template <class I>
 using StrideField = Field<I, Rule::Stride01>;
 template <class I>
-using CopySize = Fitting<I, Rule::Count03>;
+using CopySize = FieldValue<I, Rule::Count03>;
 template <class I>
 using CopySizeField = Field<I, Rule::Count03>;
 
-// A repeatTime argument before it is narrowed to the hardware's 8 bits, so that 256 is reported instead of
-// silently becoming 0.
+// A repeatTime argument before the conversion to the 8 bits of the hardware, so that 256 is reported instead of
+// becoming 0.
 class RepeatTime {
 public:
     template <class I, class = std::enable_if_t<std::is_integral_v<I>>>
@@ -116,7 +116,8 @@ private:
     uint64_t value_;
 };
 
-// The mask argument of a repeat form: a number of lanes, or the bits of lanes. Word is const where CANN's array is.
+// The mask argument of a repeat form: a number of lanes, or an array with a bit for each lane. Word is const if CANN's
+// parameter is an array of const.
 template <class Word>
 struct MaskOf {
     MaskOf(uint64_t lanes) : count(lanes) {}
@@ -134,7 +135,7 @@ using ConstMask = MaskOf<const uint64_t>;
 
 namespace AscendC {
 
-// ---- vector instructions: block and repeat strides in 32-byte blocks, from start to start -----------
+// ---- vector instructions: strides are from start to start, in 32-byte blocks -----------------------
 
 struct BinaryRepeatParams {
     BinaryRepeatParams() = default;
@@ -206,9 +207,9 @@ struct GatherMaskParams {
     ascend_sim::StrideField<uint8_t> src1RepeatStride{8};
 };
 
-// ---- copies: strides are gaps, from end to start ----------------------------------------------------
+// ---- copies: strides are gaps, from the end of a burst to the start of the next ---------------------
 
-// blockLen and gaps in 32-byte blocks; for DataCopyPad, blockLen and the gap in GM in bytes.
+// blockLen and gaps are in 32-byte blocks. For DataCopyPad, blockLen and the gap in GM are in bytes.
 struct DataCopyParams {
     DataCopyParams() {}  // a defaulted constructor would be deleted, because the unions' members have constructors
     DataCopyParams(ascend_sim::CopySize<uint16_t> count, ascend_sim::CopySize<uint16_t> len,
@@ -234,7 +235,7 @@ struct DataCopyPadParams {
     uint64_t paddingValue = 0;
 };
 
-// blockLen and the gap in GM in bytes, the gap in UB in 32-byte blocks. Ascend950: gaps may be negative.
+// blockLen and the gap in GM are in bytes, the gap in UB in 32-byte blocks. On Ascend950 gaps may be negative.
 struct DataCopyExtParams {
     using GapInteger = std::conditional_t<ascend_sim::kIs950, int64_t, uint32_t>;
     using Gap = ascend_sim::CopySize<GapInteger>;

@@ -1,7 +1,8 @@
 // TPipe, TQue, TQueBind, TBuf, TBufPool: the allocation of UB, and the events that queues set and wait for.
 //
-// Source: the pages of 基础API/资源管理. A TBuf has no queue: its AllocTensor is Get, and FreeTensor does nothing, as
-// in CANN's class, while EnQue and DeQue are errors. TBufPool divides a part of UB; another pool may share its memory.
+// A TBuf has no queue. As in CANN's class, its AllocTensor is Get, and FreeTensor does nothing; EnQue and DeQue are
+// errors. A TBufPool divides a part of UB; another pool may share its memory.
+// Source: the pages of 基础API/资源管理.
 #pragma once
 
 #include "ascendc/sync.h"
@@ -13,7 +14,7 @@ namespace AscendC {
 using TBufHandle = uint8_t*;
 using TBuffAddr = ascend_sim::UbView;
 
-// Settings of a queue, as its template argument `mask`. The settings for other memory than UB have no effect.
+// Settings of a queue, for its template argument `mask`. Settings for other memory than UB have no effect.
 struct TQueConfig {
     bool nd2nz = false, nz2nd = false, scmBlockGroup = false;
     uint32_t bufferLen = 0, bufferNumber = 0, consumerSize = 0;
@@ -25,15 +26,15 @@ namespace sim_detail {
 
 struct Allocation;
 
-// An event of EnQue and DeQue between the pipes of a data path.
+// The pipes of the event that EnQue and DeQue use for a data path.
 struct PathPipes {
     ascend_sim::Pipe from, to;
 };
 template <TPosition src, TPosition dst>
 constexpr PathPipes path_pipes() {
     using ascend_sim::Pipe;
-    constexpr auto kIsVector = [](TPosition p) {
-        return p == TPosition::VECIN || p == TPosition::VECOUT || p == TPosition::VECCALC;
+    constexpr auto kIsVector = [](TPosition position) {
+        return position == TPosition::VECIN || position == TPosition::VECOUT || position == TPosition::VECCALC;
     };
     constexpr bool kIn = src == TPosition::GM && kIsVector(dst), kOut = kIsVector(src) && dst == TPosition::GM;
     constexpr bool kThrough = src == TPosition::VECIN && dst == TPosition::VECOUT;
@@ -41,6 +42,7 @@ constexpr PathPipes path_pipes() {
     return {kOut ? Pipe::V : Pipe::MTE2, kIn ? Pipe::V : Pipe::MTE3};
 }
 
+// A handle is the buffer's number plus 1, so that no handle is null.
 inline TBufHandle handle_of(const ascend_sim::UbView& view) {
     return reinterpret_cast<TBufHandle>(uintptr_t(view.buffer) + 1);
 }
@@ -131,8 +133,9 @@ private:
 };
 
 namespace sim_detail {
-constexpr TPosition source_of(TPosition p) { return p == TPosition::VECIN ? TPosition::GM : p; }
-constexpr TPosition target_of(TPosition p) { return p == TPosition::VECIN ? p : TPosition::GM; }
+// The ends of the data path of a TQue.
+constexpr TPosition source_of(TPosition position) { return position == TPosition::VECIN ? TPosition::GM : position; }
+constexpr TPosition target_of(TPosition position) { return position == TPosition::VECIN ? position : TPosition::GM; }
 }  // namespace sim_detail
 
 template <TPosition pos, int32_t depth, auto mask = 0>
@@ -150,16 +153,16 @@ public:
     }
     template <class T>
     LocalTensor<T> Get(uint32_t elements, ASCEND_SIM_SITE) {
-        LocalTensor<T> t = Get<T>(site);
-        t.SetSize(elements);
-        return t;
+        LocalTensor<T> tensor = Get<T>(site);
+        tensor.SetSize(elements);
+        return tensor;
     }
     template <class T>
     LocalTensor<T> GetWithOffset(uint32_t elements, uint32_t offset_bytes, ASCEND_SIM_SITE) {
-        ascend_sim::UbView v = ascend_sim::buffer_view(buffer_, site);
-        v.addr = ascend_sim::ub_address(int64_t(v.addr) + offset_bytes);
-        v.bytes = ascend_sim::saturated(ascend_sim::bytes_of<T>(elements));
-        return LocalTensor<T>(v, pos);
+        ascend_sim::UbView view = ascend_sim::buffer_view(buffer_, site);
+        view.addr = ascend_sim::ub_address(int64_t(view.addr) + offset_bytes);
+        view.bytes = ascend_sim::saturated(ascend_sim::bytes_of<T>(elements));
+        return LocalTensor<T>(view, pos);
     }
     template <class T>
     LocalTensor<T> AllocTensor(ASCEND_SIM_SITE) {
@@ -189,30 +192,30 @@ class TBufPool;
 
 namespace sim_detail {
 
-constexpr int32_t kOfPipe = -1, kUnset = -2;  // instead of a pool's number
+constexpr int32_t kPoolOfPipe = -1, kNoPool = -2;  // instead of the number of a pool
 
-// InitBuffer and InitBufPool of TPipe (`from` is kOfPipe) and of TBufPool.
+// InitBuffer and InitBufPool of TPipe (`parent` is kPoolOfPipe) and of TBufPool.
 struct Allocation {
     template <TPosition src, TPosition dst, int32_t depth, auto mask>
-    static bool init(TQueBind<src, dst, depth, mask>& queue, uint8_t num, uint32_t len, int32_t from,
+    static bool init(TQueBind<src, dst, depth, mask>& queue, uint8_t num, uint32_t len, int32_t parent,
                      ascend_sim::Site site) {
-        queue.queue_ = ascend_sim::init_queue(queue.kind(), num, len, from, queue.queue_, site);
+        queue.queue_ = ascend_sim::init_queue(queue.kind(), num, len, parent, queue.queue_, site);
         return true;
     }
     template <TPosition pos>
-    static bool init(TBuf<pos>& buffer, uint32_t len, int32_t from, ascend_sim::Site site) {
-        buffer.buffer_ = ascend_sim::init_buffer(len, from, buffer.buffer_, site);
+    static bool init(TBuf<pos>& buffer, uint32_t len, int32_t parent, ascend_sim::Site site) {
+        buffer.buffer_ = ascend_sim::init_buffer(len, parent, buffer.buffer_, site);
         return true;
     }
-    template <TPosition pos, uint32_t most>
-    static bool init(TBufPool<pos, most>& pool, uint32_t len, int32_t from, ascend_sim::Site site) {
-        pool.pool_ = ascend_sim::init_pool(len, most, from, kOfPipe, site);
+    template <TPosition pos, uint32_t max_buffers>
+    static bool init(TBufPool<pos, max_buffers>& pool, uint32_t len, int32_t parent, ascend_sim::Site site) {
+        pool.pool_ = ascend_sim::init_pool(len, max_buffers, parent, kPoolOfPipe, site);
         return true;
     }
-    template <TPosition pos, uint32_t most, TPosition other, uint32_t others>
-    static bool init(TBufPool<pos, most>& pool, uint32_t len, TBufPool<other, others>& shared, int32_t from,
-                     ascend_sim::Site site) {
-        pool.pool_ = ascend_sim::init_pool(len, most, from, shared.pool_, site);
+    template <TPosition pos, uint32_t max_buffers, TPosition shared_pos, uint32_t shared_max_buffers>
+    static bool init(TBufPool<pos, max_buffers>& pool, uint32_t len, TBufPool<shared_pos, shared_max_buffers>& shared,
+                     int32_t parent, ascend_sim::Site site) {
+        pool.pool_ = ascend_sim::init_pool(len, max_buffers, parent, shared.pool_, site);
         return true;
     }
 };
@@ -246,7 +249,7 @@ public:
 
 private:
     friend struct sim_detail::Allocation;
-    int32_t pool_ = sim_detail::kUnset;
+    int32_t pool_ = sim_detail::kNoPool;
 };
 
 class TPipe {
@@ -260,19 +263,19 @@ public:
     void Init(ASCEND_SIM_SITE) { ascend_sim::pipe_created(this, site); }
     template <TPosition src, TPosition dst, int32_t depth, auto mask>
     bool InitBuffer(TQueBind<src, dst, depth, mask>& queue, uint8_t num, uint32_t len, ASCEND_SIM_SITE) {
-        return sim_detail::Allocation::init(queue, num, len, sim_detail::kOfPipe, site);
+        return sim_detail::Allocation::init(queue, num, len, sim_detail::kPoolOfPipe, site);
     }
     template <TPosition pos>
     bool InitBuffer(TBuf<pos>& buffer, uint32_t len, ASCEND_SIM_SITE) {
-        return sim_detail::Allocation::init(buffer, len, sim_detail::kOfPipe, site);
+        return sim_detail::Allocation::init(buffer, len, sim_detail::kPoolOfPipe, site);
     }
     template <class Pool>
     bool InitBufPool(Pool& pool, uint32_t len, ASCEND_SIM_SITE) {
-        return sim_detail::Allocation::init(pool, len, sim_detail::kOfPipe, site);
+        return sim_detail::Allocation::init(pool, len, sim_detail::kPoolOfPipe, site);
     }
     template <class Pool, class Shared>
     bool InitBufPool(Pool& pool, uint32_t len, Shared& shared, ASCEND_SIM_SITE) {
-        return sim_detail::Allocation::init(pool, len, shared, sim_detail::kOfPipe, site);
+        return sim_detail::Allocation::init(pool, len, shared, sim_detail::kPoolOfPipe, site);
     }
     void Reset(ASCEND_SIM_SITE) { ascend_sim::pipe_reset(site); }
     // Ends the TPipe before its scope does, after all instructions.

@@ -1,12 +1,12 @@
 // Relu after other operations: AddRelu, SubRelu, MulAddRelu (FusedMulAddRelu: dst = relu(src0 * dst + src1)), and, with
-// a conversion, AddReluCast, SubReluCast; MulCast, a product with a conversion; LeakyRelu.
+// a conversion, AddReluCast, SubReluCast. Also MulCast, a product with a conversion, LeakyRelu, and Truncate.
 //
 // Rules: as in binary.h; AddRelu and SubRelu may accumulate over repeat stride 0. Types by SoC. The lanes of a
 // conversion follow the wider type; each operand has its own strides.
-// Meaning: relu(x) is the larger one of x and 0, and NaN of NaN. Half is rounded after each step, as the compositions
-// of instructions are; MulAddRelu rounds the product, as FusedMulAdd. A half becomes an integer to nearest even,
-// clamped; sums and differences of int16 before a conversion are clamped to int16. LeakyRelu multiplies values below 0
-// and -0 by the scalar.
+// Meaning: relu(x) is the larger one of x and 0; relu(NaN) is NaN. Half is rounded after each step, as in the
+// equivalent sequence of instructions; MulAddRelu rounds the product, as FusedMulAdd does. A half becomes an integer by
+// rounding to nearest even, clamped. Sums and differences of int16 before a conversion are clamped to int16. LeakyRelu
+// multiplies values below 0 and -0 by the scalar.
 // Cost: a plain repeat; MulAddRelu as FusedMulAdd.
 // Sources: the instructions' pages and the table of boundary values.
 #pragma once
@@ -18,27 +18,28 @@
 
 namespace ascend_sim {
 
-template <class W>
-W relu(W v) {
-    return v > W(0) || v != v ? v : W(0);
+template <class Wide>
+Wide relu(Wide value) {
+    return value > Wide(0) || value != value ? value : Wide(0);
 }
 
-// The result of a half or int16 intermediate in D.
-template <class D, class S, class W>
-D converted(W v) {
-    if constexpr (std::is_integral_v<S>)
-        return clamp_integer<D>(v);
+// Converts a half (in float) or int16 intermediate result to an integer type.
+template <class To, class Src, class Wide>
+To converted(Wide value) {
+    if constexpr (std::is_integral_v<Src>)
+        return clamp_integer<To>(value);
     else
-        return clamp_to<D>(round_float<RoundMode::CAST_RINT>(v));
+        return clamp_to<To>(round_float<RoundMode::CAST_RINT>(value));
 }
 
-// The sum, difference or product of two lanes in the type of the sources.
-template <class S, class F>
-auto intermediate(S, F f) {
-    const Arithmetic<S> type;
+// Returns the function f(a, b), a sum, difference or product of two lanes, with its result rounded or clamped to the
+// type of the sources.
+template <class Src, class F>
+auto intermediate(Src, F f) {
+    const Arithmetic<Src> type;
     return [=](auto a, auto b) {
-        if constexpr (std::is_integral_v<S>)
-            return clamp_integer<S>(f(int32_t(a), int32_t(b)));
+        if constexpr (std::is_integral_v<Src>)
+            return clamp_integer<Src>(f(int32_t(a), int32_t(b)));
         else
             return type.widen(type.narrow(f(a, b)));
     };
@@ -56,32 +57,32 @@ namespace sim_detail {
 
 template <class T>
 void mul_add_relu(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1,
-                  const ascend_sim::Lanes& lanes, const BinaryRepeatParams& p = {}) {
+                  const ascend_sim::Lanes& lanes, const BinaryRepeatParams& params = {}) {
     const ascend_sim::Arithmetic<T> type;
     ascend_sim::binary_op<true>(
-        ascend_sim::Operand<T>{"dst", dst, p.dstBlkStride, p.dstRepStride},
-        ascend_sim::Operand<T>{"src0", src0, p.src0BlkStride, p.src0RepStride},
-        ascend_sim::Operand<T>{"src1", src1, p.src1BlkStride, p.src1RepStride}, lanes, ascend_sim::Aliasing::Exact,
-        three_read_cost(dst, src0, src1), [=](float a, float b, float d) {
-            return ascend_sim::relu(type.widen(type.narrow(type.widen(type.narrow(a * d)) + b)));
+        ascend_sim::Operand<T>{"dst", dst, params.dstBlkStride, params.dstRepStride},
+        ascend_sim::Operand<T>{"src0", src0, params.src0BlkStride, params.src0RepStride},
+        ascend_sim::Operand<T>{"src1", src1, params.src1BlkStride, params.src1RepStride}, lanes,
+        ascend_sim::Aliasing::Exact, three_read_cost(dst, src0, src1), [=](float x0, float x1, float old_dst) {
+            return ascend_sim::relu(type.widen(type.narrow(type.widen(type.narrow(x0 * old_dst)) + x1)));
         });
 }
 
-// dst = convert(f(src0, src1)), with relu between them if kRelu.
+// dst = convert(f(src0, src1)); with kRelu, dst = convert(relu(f(src0, src1))).
 template <bool kRelu, class T, class U, class F>
 void cast_lanes(const LocalTensor<T>& dst, const LocalTensor<U>& src0, const LocalTensor<U>& src1,
-                const ascend_sim::Lanes& lanes, const BinaryRepeatParams& p, F f) {
-    const auto middle = ascend_sim::intermediate(U(0), f);
-    ascend_sim::binary_op<false>(ascend_sim::Operand<T>{"dst", dst, p.dstBlkStride, p.dstRepStride},
-                                 ascend_sim::Operand<U>{"src0", src0, p.src0BlkStride, p.src0RepStride},
-                                 ascend_sim::Operand<U>{"src1", src1, p.src1BlkStride, p.src1RepStride}, lanes,
-                                 ascend_sim::Aliasing::Exact, ascend_sim::Cost::Repeat, [=](auto a, auto b) {
-                                     const auto m = middle(a, b);
-                                     const auto v = kRelu ? ascend_sim::relu(m) : m;
+                const ascend_sim::Lanes& lanes, const BinaryRepeatParams& params, F f) {
+    const auto rounded_f = ascend_sim::intermediate(U(0), f);
+    ascend_sim::binary_op<false>(ascend_sim::Operand<T>{"dst", dst, params.dstBlkStride, params.dstRepStride},
+                                 ascend_sim::Operand<U>{"src0", src0, params.src0BlkStride, params.src0RepStride},
+                                 ascend_sim::Operand<U>{"src1", src1, params.src1BlkStride, params.src1RepStride},
+                                 lanes, ascend_sim::Aliasing::Exact, ascend_sim::Cost::Repeat, [=](auto a, auto b) {
+                                     const auto result = rounded_f(a, b);
+                                     const auto value = kRelu ? ascend_sim::relu(result) : result;
                                      if constexpr (std::is_integral_v<T>)
-                                         return ascend_sim::converted<T, U>(v);
+                                         return ascend_sim::converted<T, U>(value);
                                      else
-                                         return v;
+                                         return value;
                                  });
 }
 
@@ -108,7 +109,7 @@ void cast_lanes(const LocalTensor<T>& dst, const LocalTensor<U>& src0, const Loc
 ASCEND_SIM_MUL_ADD_RELU(MulAddRelu)
 ASCEND_SIM_MUL_ADD_RELU(FusedMulAddRelu)
 
-// condition: whether the SoC has the instruction for T and U. expr: of the lanes a and b.
+// condition: whether the SoC has the instruction for T and U. expr: an expression of the lanes a and b.
 #define ASCEND_SIM_OPERATION_CAST(Name, has_relu, condition, expr)                                                     \
     template <class T, class U>                                                                                        \
     void Name(const LocalTensor<T>& dst, const LocalTensor<U>& src0, const LocalTensor<U>& src1, const uint32_t count, \

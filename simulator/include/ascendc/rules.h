@@ -1,12 +1,12 @@
-// Every rule that the simulator checks: identifier, requirement, and basis: CANN's page, header
-// or check of its CPU debug library that has the rule. docs/kernels.md lists the same table (a
-// test compares them), and each rule has a test that breaks it. Advice only warns, about code that is legal but
-// seldom intended.
+// The rules that the simulator checks: identifier, requirement and basis. The basis is a page or header of CANN, or a
+// check of its CPU debug library. "project rule" is the basis of a rule that has no source in CANN. docs/kernels.md
+// lists the same table, which a test compares. Each rule has a test that breaks it. Advice only warns, about code that
+// is legal but seldom intended.
 #pragma once
 
 namespace ascend_sim {
 
-// RULE(name, identifier, requirement, basis), ADVICE likewise
+// RULE(name, identifier, requirement, basis); ADVICE has the same parameters.
 #define ASCEND_SIM_RULES(RULE, ADVICE)                                                                                 \
     RULE(Align01, "SIM-ALIGN-01", "a UB operand starts on a 32-byte boundary", "CPU debug checks")                     \
     RULE(Align02, "SIM-ALIGN-02", "a reduction's or gather's UB operand has the alignment that its API demands",       \

@@ -1,9 +1,11 @@
 // SetSaturationFlag, GetSaturationFlag, SetCtrlSpr, GetCtrlSpr: whether half and bfloat16 saturate.
 //
-// Rules: the flags are on Ascend910B only, the control register also on Ascend950; of this, the simulator has bit 48.
-// Meaning: FLOAT: overflow and NaN become the largest value and 0, or stay; the launch's `saturate` is the value at the
-// kernel's start. CAST: conversions to integers saturate; the simulator has no other conversions, so the flag cannot be
-// turned off. Bit 48 of the control register is the opposite of FLOAT.
+// Rules: the flags are on Ascend910B only, the control register also on Ascend950. Of this register, the simulator has
+// only bit 48.
+// Meaning of FLOAT: true turns overflow into the largest value and NaN into 0; false leaves both. The launch's
+// `saturate` is the value at the kernel's start. Bit 48 of the control register is the opposite of FLOAT.
+// Meaning of CAST: conversions to integers saturate. The simulator has no other conversions, so a kernel cannot turn
+// this flag off.
 // Cost: issuing an instruction.
 // Sources: the pages SetSaturationFlag(ISASI), GetSaturationFlag(ISASI), SetCtrlSpr(ISASI), GetCtrlSpr(ISASI).
 #pragma once

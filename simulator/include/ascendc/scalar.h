@@ -2,7 +2,7 @@
 //
 // Rules: the scalar Cast converts float to half (CAST_ODD) and to int32 (CAST_ROUND, CAST_CEIL, CAST_FLOOR, CAST_RINT),
 // and, except on Ascend310P, float to bfloat16 (to nearest even) and back. NumericLimits is Ascend950's.
-// Cost: none, as all of the scalar unit's own code.
+// Cost: none, like all code of the scalar unit itself.
 // Sources: the pages of the section on scalar computation, NumericLimits.
 #pragma once
 
@@ -20,7 +20,7 @@ U Cast(T valueIn) {
     static_assert(std::is_same_v<T, float> && (kToHalf || kToInt),
                   "Cast of a scalar: float to half with CAST_ODD, to int32_t with CAST_ROUND, CEIL, FLOOR or RINT");
     if constexpr (kToHalf)
-        return ascend_sim::from_raw<half>(ascend_sim::float_to_half(valueIn, roundMode));
+        return ascend_sim::from_raw_bits<half>(ascend_sim::float_to_half(valueIn, roundMode));
     else
         return ascend_sim::clamp_to<int32_t>(ascend_sim::round_float<roundMode>(valueIn));
 }
@@ -45,11 +45,11 @@ constexpr int64_t GetBitCount(uint64_t valueIn) {
     return __builtin_popcountll(countValue ? valueIn : ~valueIn);
 }
 constexpr int64_t CountLeadingZero(uint64_t valueIn) { return valueIn ? __builtin_clzll(valueIn) : 64; }
-// The bits after the sign that equal it; -1 for 0 and -1.
+// The number of bits after the sign bit that equal it; -1 for the values 0 and -1.
 constexpr int64_t CountBitsCntSameAsSignBit(int64_t valueIn) {
     return valueIn == 0 || valueIn == -1 ? -1 : __builtin_clrsbll(valueIn);
 }
-// The position of the lowest such bit, or -1.
+// The position of the lowest bit that equals countValue, or -1.
 template <int countValue>
 constexpr int64_t GetSFFValue(uint64_t valueIn) {
     static_assert(countValue == 0 || countValue == 1, "GetSFFValue looks for a zero or a one");
@@ -71,16 +71,21 @@ constexpr int64_t ScalarGetSFFValue(uint64_t valueIn) {
 
 namespace ascend_sim {
 
-// A type's special values, by their bits: largest, lowest, smallest normal (integers: the lowest), infinity, quiet and
-// signalling NaN, smallest subnormal.
-template <class T, class Bits, Bits infinity, Bits quiet>
+// The limits of a floating-point type, from the bits of its infinity and its quiet NaN. `min` is the smallest normal
+// number.
+template <class T, class Bits, Bits infinity_bits, Bits quiet_nan_bits>
 struct FloatLimits {
-    static constexpr T of(Bits raw) { return __builtin_bit_cast(T, raw); }
-    static constexpr Bits kSign = Bits(Bits(1) << (8 * sizeof(Bits) - 1)), kQuietBit = Bits(quiet ^ infinity);
-    static constexpr T max = of(Bits(infinity - 1)), lowest = of(Bits((infinity - 1) | kSign)),
-                       min = of(Bits(kQuietBit << 1)), infinite = of(infinity), negative = of(Bits(infinity | kSign)),
-                       quiet_nan = of(quiet), signaling_nan = of(Bits(infinity | kQuietBit >> 1)), denormal = of(1);
+    static constexpr T from_bits(Bits raw) { return __builtin_bit_cast(T, raw); }
+    static constexpr Bits kSign = Bits(Bits(1) << (8 * sizeof(Bits) - 1)),
+                          kQuietBit = Bits(quiet_nan_bits ^ infinity_bits);
+    static constexpr T max = from_bits(Bits(infinity_bits - 1)), lowest = from_bits(Bits((infinity_bits - 1) | kSign)),
+                       min = from_bits(Bits(kQuietBit << 1)), infinity = from_bits(infinity_bits),
+                       negative_infinity = from_bits(Bits(infinity_bits | kSign)),
+                       quiet_nan = from_bits(quiet_nan_bits),
+                       signaling_nan = from_bits(Bits(infinity_bits | kQuietBit >> 1)),
+                       smallest_subnormal = from_bits(1);
 };
+// The limits of an integer type.
 template <class T>
 struct Limits {
     static constexpr T max = std::numeric_limits<T>::max(), lowest = std::numeric_limits<T>::lowest(),
@@ -99,7 +104,7 @@ struct Limits<bfloat16_t> : FloatLimits<bfloat16_t, uint16_t, 0x7f80, 0x7fc0> {}
 
 namespace AscendC {
 
-// Each limit as a value, and as a Duplicate of it.
+// Each limit as a value, and as a function that duplicates the value to a tensor.
 #define ASCEND_SIM_LIMIT(Name, member)                                             \
     static constexpr T Name() { return ascend_sim::Limits<T>::member; }            \
     static void Name(const LocalTensor<T>& dst, uint32_t count, ASCEND_SIM_SITE) { \
@@ -113,11 +118,11 @@ public:
     ASCEND_SIM_LIMIT(Max, max)
     ASCEND_SIM_LIMIT(Lowest, lowest)
     ASCEND_SIM_LIMIT(Min, min)
-    ASCEND_SIM_LIMIT(Infinity, infinite)
-    ASCEND_SIM_LIMIT(NegativeInfinity, negative)
+    ASCEND_SIM_LIMIT(Infinity, infinity)
+    ASCEND_SIM_LIMIT(NegativeInfinity, negative_infinity)
     ASCEND_SIM_LIMIT(QuietNaN, quiet_nan)
     ASCEND_SIM_LIMIT(SignalingNaN, signaling_nan)
-    ASCEND_SIM_LIMIT(DeNormMin, denormal)
+    ASCEND_SIM_LIMIT(DeNormMin, smallest_subnormal)
 };
 
 }  // namespace AscendC

@@ -1,6 +1,6 @@
 // Adds, Muls, Maxs, Mins: a tensor and a scalar into a tensor. Axpy: dst += scalar * src.
 //
-// Rules: as in binary.h. Axpy also takes a float destination with a half source (64 lanes a repeat, own strides
+// Rules: as in binary.h. Axpy also takes a float destination with a half source (64 lanes a repeat, separate strides
 // for each operand).
 // Meaning: half is computed in float and rounded once. Axpy rounds the product and then the sum; with a float
 // destination, the product of half stays in float.
@@ -11,17 +11,17 @@
 
 namespace AscendC {
 
-// The three call forms. expr is an expression of a (a lane) and s (the scalar).
+// The three call forms. expr is an expression of a (a lane of the source) and s (the scalar).
 #define ASCEND_SIM_SCALAR(Name, expr)                                                                                \
     namespace sim_detail {                                                                                           \
     template <class T>                                                                                               \
     void Name##Lanes(const LocalTensor<T>& dst, const LocalTensor<T>& src, T scalar, const ascend_sim::Lanes& lanes, \
-                     const UnaryRepeatParams& p = {}) {                                                              \
+                     const UnaryRepeatParams& params = {}) {                                                         \
         ASCEND_SIM_NEEDS(Name, T);                                                                                   \
         const auto s = ascend_sim::Arithmetic<T>::widen(scalar);                                                     \
-        ascend_sim::unary_op<false>(ascend_sim::Operand<T>{"dst", dst, p.dstBlkStride, p.dstRepStride},              \
-                                    ascend_sim::Operand<T>{"src", src, p.srcBlkStride, p.srcRepStride}, lanes,       \
-                                    ascend_sim::Cost::Repeat, [s](auto a) { return decltype(a)(expr); });            \
+        ascend_sim::unary_op<false>(ascend_sim::Operand<T>{"dst", dst, params.dstBlkStride, params.dstRepStride},    \
+                                    ascend_sim::Operand<T>{"src", src, params.srcBlkStride, params.srcRepStride},    \
+                                    lanes, ascend_sim::Cost::Repeat, [s](auto a) { return decltype(a)(expr); });     \
     }                                                                                                                \
     }                                                                                                                \
     template <class T, bool isSetMask = true>                                                                        \
@@ -47,16 +47,16 @@ namespace sim_detail {
 
 template <class T, class U>
 void AxpyLanes(const LocalTensor<T>& dst, const LocalTensor<U>& src, U scalar, const ascend_sim::Lanes& lanes,
-               const UnaryRepeatParams& p) {
+               const UnaryRepeatParams& params) {
     static_assert((std::is_same_v<T, U> && ascend_sim::kTakes<U, ascend_sim::Api::Axpy>) ||
                       (std::is_same_v<T, float> && ascend_sim::kTakes<U, ascend_sim::Api::AxpyToFloat>),
                   "Axpy: this SoC does not have it for these types");
-    const float s = ascend_sim::Arithmetic<U>::widen(scalar);
+    const float factor = ascend_sim::Arithmetic<U>::widen(scalar);
     const ascend_sim::Arithmetic<T> type;
-    ascend_sim::unary_op<true>(ascend_sim::Operand<T>{"dst", dst, p.dstBlkStride, p.dstRepStride},
-                               ascend_sim::Operand<U>{"src", src, p.srcBlkStride, p.srcRepStride}, lanes,
+    ascend_sim::unary_op<true>(ascend_sim::Operand<T>{"dst", dst, params.dstBlkStride, params.dstRepStride},
+                               ascend_sim::Operand<U>{"src", src, params.srcBlkStride, params.srcRepStride}, lanes,
                                ascend_sim::Cost::ThreeReads,
-                               [=](float a, float d) { return type.widen(type.narrow(a * s)) + d; });
+                               [=](float x, float old_dst) { return type.widen(type.narrow(x * factor)) + old_dst; });
 }
 
 }  // namespace sim_detail

@@ -13,7 +13,7 @@ namespace sim_detail {
 
 template <bool kLeft, class T>
 void shift_lanes(const LocalTensor<T>& dst, const LocalTensor<T>& src, T scalar, const ascend_sim::Lanes& lanes,
-                 const UnaryRepeatParams& p) {
+                 const UnaryRepeatParams& params) {
     static_assert(!kLeft || ascend_sim::kTakes<T, ascend_sim::Api::ShiftLeft>,
                   "ShiftLeft: this SoC does not have it for this type");
     static_assert(kLeft || ascend_sim::kTakes<T, ascend_sim::Api::ShiftRight>,
@@ -22,12 +22,12 @@ void shift_lanes(const LocalTensor<T>& dst, const LocalTensor<T>& src, T scalar,
     if (int64_t(scalar) < 0 || int64_t(scalar) > kBits)
         ascend_sim::broken(ascend_sim::Rule::Mode01, "the shift must be 0 .. %lld but got %lld.",
                            static_cast<long long>(kBits), static_cast<long long>(scalar));
-    const int by = int(scalar);
-    ascend_sim::unary_op<false>(ascend_sim::Operand<T>{"dst", dst, p.dstBlkStride, p.dstRepStride},
-                                ascend_sim::Operand<T>{"src", src, p.srcBlkStride, p.srcRepStride}, lanes,
-                                ascend_sim::Cost::Repeat, [by](T a) {
+    const int shift = int(scalar);
+    ascend_sim::unary_op<false>(ascend_sim::Operand<T>{"dst", dst, params.dstBlkStride, params.dstRepStride},
+                                ascend_sim::Operand<T>{"src", src, params.srcBlkStride, params.srcRepStride}, lanes,
+                                ascend_sim::Cost::Repeat, [shift](T value) {
                                     // In 64 bits, so that a shift by all bits is defined.
-                                    return kLeft ? T(uint64_t(a) << by) : T(int64_t(a) >> by);
+                                    return kLeft ? T(uint64_t(value) << shift) : T(int64_t(value) >> shift);
                                 });
 }
 

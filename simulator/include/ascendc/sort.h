@@ -1,14 +1,16 @@
-// Sort32, MrgSort: sort pairs of score and index by descending score; MrgSort4, RpSort16, ProposalConcat and
+// Sort32, MrgSort: sort pairs of score and index by descending score. MrgSort4, RpSort16, ProposalConcat and
 // ProposalExtract: the same for the region proposals of Ascend310P. GetMrgSortResult: the counts of a merge.
 //
-// Rules: half and float. Sort32: sources on 32 elements, the destination on 256 bytes. Merges: 2 to 4 lists of 0 ..
-// 4095 entries, which do not overlap the destination; several repeats need four adjacent lists of equal length and no
-// suspension. Proposals on 32 bytes, a merge's half ones on 16.
-// Meaning: the greatest score first; of equal scores, the earlier entry, or that of the earlier list. An entry of
-// Sort32 is 8 bytes, the score and then the index; a proposal is eight elements, the fifth of which is the score. With
-// ifExhaustedSuspension a merge stops when a list has been used up. The pages do not order NaN: it sorts as the
-// greatest here. Cost: 2 entries a cycle (附录, Vector指令理论性能汇总). ProposalConcat and ProposalExtract: a plain
-// repeat for 16. Sources: the pages of 排序组合（ISASI）.
+// Rules: half and float. Sort32's sources are aligned to 32 elements, its destination to 256 bytes. A merge takes 2 to
+// 4 lists of 0 .. 4095 entries, which do not overlap the destination. Several repeats need four adjacent lists of equal
+// length and no suspension. Proposals are aligned to 32 bytes, those of half in a merge to 16.
+// Meaning: the order is by descending score. Of equal scores, the earlier entry or the entry of the earlier list is
+// first. An entry of Sort32 is 8 bytes, the score and then the index. A proposal is eight elements; the fifth is the
+// score. With ifExhaustedSuspension a merge stops at the end of any list. The pages do not define an order of NaN: here
+// NaN is the greatest score.
+// Cost: 2 entries a cycle (附录, Vector指令理论性能汇总). ProposalConcat and ProposalExtract: a plain repeat for 16
+// proposals.
+// Sources: the pages of 排序组合（ISASI）.
 #pragma once
 
 #include <algorithm>
@@ -43,13 +45,15 @@ struct MrgSortSrcList {
 
 namespace ascend_sim {
 
-constexpr uint32_t kPairBytes = 8, kProposalElements = 8, kProposals = 16, kScore = 4;
+constexpr uint32_t kPairBytes = 8;  // a score and an index
+// A region proposal, and the number of proposals in a repeat.
+constexpr uint32_t kProposalElements = 8, kScoreElement = 4, kProposalsPerRepeat = 16;
 
-// Whether a goes before b: a strict order in which NaN is the greatest.
+// Whether the first score goes before the second: a strict order in which NaN is the greatest.
 template <class T>
-bool goes_first(T a, T b) {
-    const float x = float(a), y = float(b);
-    return x > y || (x != x && y == y);
+bool goes_first(T first, T second) {
+    const float first_value = float(first), second_value = float(second);
+    return first_value > second_value || (first_value != first_value && second_value == second_value);
 }
 
 inline uint32_t checked_repeats(int32_t repeats) {
@@ -57,7 +61,7 @@ inline uint32_t checked_repeats(int32_t repeats) {
     return uint32_t(repeats < 0 ? 0 : repeats > 255 ? 255 : repeats);
 }
 
-// An entry of `bytes` bytes, in whichever type it is, and its score.
+// The score of an entry; it begins `offset` bytes after the entry.
 template <class T>
 T score_at(const uint8_t* entry, uint32_t offset) {
     T score;
@@ -65,73 +69,74 @@ T score_at(const uint8_t* entry, uint32_t offset) {
     return score;
 }
 
-// Merges four lists of entries, whose scores are `score` bytes after the entries' begin.
+// Merges two to four lists of entries of entry_bytes bytes. A score begins score_offset bytes after its entry.
 template <class T>
 void merge(const char* api, const AscendC::LocalTensor<T>& dst, const AscendC::MrgSortSrcList<T>& src,
-           const AscendC::MrgSort4Info& p, uint32_t bytes, uint32_t score, uint32_t src_alignment,
+           const AscendC::MrgSort4Info& params, uint32_t entry_bytes, uint32_t score_offset, uint32_t src_alignment,
            uint32_t dst_alignment, Site site) {
     start(Pipe::V, api, site);
     const AscendC::LocalTensor<T>* const lists[4] = {&src.src1, &src.src2, &src.src3, &src.src4};
-    if (p.validBit != 3 && p.validBit != 7 && p.validBit != 15)
-        broken(Rule::Mode01, "validBit must be 3, 7 or 15 but got %u.", p.validBit);
-    const int n = p.validBit == 3 ? 2 : p.validBit == 7 ? 3 : 4;
-    bool repeats_apply = n == 4 && !p.ifExhaustedSuspension;
+    if (params.validBit != 3 && params.validBit != 7 && params.validBit != 15)
+        broken(Rule::Mode01, "validBit must be 3, 7 or 15 but got %u.", params.validBit);
+    const int list_count = params.validBit == 3 ? 2 : params.validBit == 7 ? 3 : 4;
+    bool repeats_apply = list_count == 4 && !params.ifExhaustedSuspension;
     uint64_t total = 0;
-    for (int i = 0; i < n; ++i) {
-        if (p.elementLengths[i] > 4095)
-            broken(Rule::Count04, "a list has 0 .. 4095 entries but list %d has %u.", i + 1, p.elementLengths[i]);
-        repeats_apply = repeats_apply && p.elementLengths[i] == p.elementLengths[0] &&
-                        lists[i]->view().addr == lists[0]->view().addr + i * p.elementLengths[0] * bytes;
-        total += p.elementLengths[i];
+    for (int i = 0; i < list_count; ++i) {
+        if (params.elementLengths[i] > 4095)
+            broken(Rule::Count04, "a list has 0 .. 4095 entries but list %d has %u.", i + 1, params.elementLengths[i]);
+        repeats_apply = repeats_apply && params.elementLengths[i] == params.elementLengths[0] &&
+                        lists[i]->view().addr == lists[0]->view().addr + i * params.elementLengths[0] * entry_bytes;
+        total += params.elementLengths[i];
     }
-    if (p.repeatTimes == 0 && kIs310p) broken(Rule::Repeat01, "repeatTimes must be 1 .. 255 but got 0.");
-    if (p.repeatTimes > 1 && !repeats_apply)
+    if (params.repeatTimes == 0 && kIs310p) broken(Rule::Repeat01, "repeatTimes must be 1 .. 255 but got 0.");
+    if (params.repeatTimes > 1 && !repeats_apply)
         broken(Rule::Repeat01,
                "several repeats need four adjacent lists of equal length and no suspension but repeatTimes is %u.",
-               p.repeatTimes);
-    const uint64_t advance = total * bytes;
-    std::vector<uint8_t> out;
+               params.repeatTimes);
+    const uint64_t repeat_bytes = total * entry_bytes;
+    std::vector<uint8_t> merged;
     MergeRegister taken = {};
-    Range from[4];
+    Range source_ranges[4];
     static constexpr const char* kNames[4] = {"src1", "src2", "src3", "src4"};
-    for (int i = 0; i < n && p.repeatTimes; ++i) {
+    for (int i = 0; i < list_count && params.repeatTimes; ++i) {
         const AscendC::LocalTensor<T>& list = *lists[i];
         check_aligned(kNames[i], list.view().addr, src_alignment);
-        const uint64_t length = p.elementLengths[i] * uint64_t(bytes);
+        const uint64_t list_bytes = params.elementLengths[i] * uint64_t(entry_bytes);
         std::vector<Range> ranges;
-        for (uint32_t r = 0; r < p.repeatTimes; ++r)
-            ranges.push_back(
-                {int64_t(list.view().addr + r * advance), int64_t(list.view().addr + r * advance + length)});
-        from[i] = {ranges.front().begin, ranges.back().end};
-        reads(kNames[i], list.view(), ranges.data(), length ? ranges.size() : 0);
+        for (uint32_t repeat = 0; repeat < params.repeatTimes; ++repeat)
+            ranges.push_back({int64_t(list.view().addr + repeat * repeat_bytes),
+                              int64_t(list.view().addr + repeat * repeat_bytes + list_bytes)});
+        source_ranges[i] = {ranges.front().begin, ranges.back().end};
+        reads(kNames[i], list.view(), ranges.data(), list_bytes ? ranges.size() : 0);
     }
-    for (uint32_t r = 0; r < p.repeatTimes; ++r) {
+    for (uint32_t repeat = 0; repeat < params.repeatTimes; ++repeat) {
         taken = {};
         for (;;) {
             int best = -1;
             bool exhausted = false;
             const auto entry = [&](int i) {
-                return ub() + lists[i]->view().addr + r * advance + taken.taken[i] * uint64_t(bytes);
+                return ub() + lists[i]->view().addr + repeat * repeat_bytes + taken.taken[i] * uint64_t(entry_bytes);
             };
-            for (int i = 0; i < n; ++i) {
-                if (taken.taken[i] == p.elementLengths[i])
+            for (int i = 0; i < list_count; ++i) {
+                if (taken.taken[i] == params.elementLengths[i])
                     exhausted = true;
-                else if (best < 0 || goes_first(score_at<T>(entry(i), score), score_at<T>(entry(best), score)))
+                else if (best < 0 ||
+                         goes_first(score_at<T>(entry(i), score_offset), score_at<T>(entry(best), score_offset)))
                     best = i;
             }
-            if (best < 0 || (exhausted && p.ifExhaustedSuspension)) break;
-            out.insert(out.end(), entry(best), entry(best) + bytes);
+            if (best < 0 || (exhausted && params.ifExhaustedSuspension)) break;
+            merged.insert(merged.end(), entry(best), entry(best) + entry_bytes);
             ++taken.taken[best];
         }
     }
     check_aligned("dst", dst.view().addr, dst_alignment);
-    const Range to{dst.view().addr, int64_t(dst.view().addr + out.size())};
-    for (int i = 0; i < n && p.repeatTimes; ++i)
-        if (from[i].begin < from[i].end) check_apart("dst", to, kNames[i], from[i]);
-    writes("dst", dst.view(), &to, out.empty() ? 0 : 1);
-    std::copy(out.begin(), out.end(), ub() + to.begin);
-    set_merge_register(p.ifExhaustedSuspension ? &taken : nullptr);
-    finish_vector(uint32_t(out.size() / bytes), cycles_of(Cost::SortedElement));
+    const Range written{dst.view().addr, int64_t(dst.view().addr + merged.size())};
+    for (int i = 0; i < list_count && params.repeatTimes; ++i)
+        if (source_ranges[i].begin < source_ranges[i].end) check_disjoint("dst", written, kNames[i], source_ranges[i]);
+    writes("dst", dst.view(), &written, merged.empty() ? 0 : 1);
+    std::copy(merged.begin(), merged.end(), ub() + written.begin);
+    set_merge_register(params.ifExhaustedSuspension ? &taken : nullptr);
+    finish_vector(uint32_t(merged.size() / entry_bytes), cycles_of(Cost::SortedElement));
 }
 
 // A tensor holds whole proposals, even if an instruction uses one field of each.
@@ -141,31 +146,32 @@ inline void check_proposals(const char* name, const UbView& view, uint64_t bytes
                static_cast<unsigned long long>(bytes), view.bytes);
 }
 
-// Between elements and one field of the proposals, which a lambda copies: copy(proposal's element, element).
+// Copies between elements and one field of the proposals: copy(index of the field's element, index of the element).
 template <class T, class F>
 void proposal_fields(bool into_proposals, const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& src,
-                     int32_t repeat, int32_t mode, F copy) {
-    const uint32_t repeats = checked_repeats(repeat), n = repeats * kProposals;
-    if (mode < 0 || mode > 5) broken(Rule::Mode01, "modeNumber must be 0 .. 5 but got %d.", mode);
+                     int32_t repeat_count, int32_t field, F copy) {
+    const uint32_t repeats = checked_repeats(repeat_count), count = repeats * kProposalsPerRepeat;
+    if (field < 0 || field > 5) broken(Rule::Mode01, "modeNumber must be 0 .. 5 but got %d.", field);
     const auto& proposals = into_proposals ? dst : src;
     const char* const name = into_proposals ? "dst" : "src";
     check_aligned(name, proposals.view().addr);
-    check_proposals(name, proposals.view(), n * uint64_t(kProposalElements) * sizeof(T));
+    check_proposals(name, proposals.view(), count * uint64_t(kProposalElements) * sizeof(T));
     std::vector<Range> fields;
-    for (uint32_t i = 0; i < n; ++i) {
-        const int64_t at = proposals.view().addr + int64_t((i * kProposalElements + mode) * sizeof(T));
+    for (uint32_t i = 0; i < count; ++i) {
+        const int64_t at = proposals.view().addr + int64_t((i * kProposalElements + field) * sizeof(T));
         fields.push_back({at, at + int64_t(sizeof(T))});
     }
     Range elements;
     if (into_proposals) {
-        elements = checked_range(reads, "src", src, n * sizeof(T));
-        writes(name, proposals.view(), fields.data(), n);
+        elements = check_access(reads, "src", src, count * sizeof(T));
+        writes(name, proposals.view(), fields.data(), count);
     } else {
-        reads(name, proposals.view(), fields.data(), n);
-        elements = checked_range(writes, "dst", dst, n * sizeof(T));
+        reads(name, proposals.view(), fields.data(), count);
+        elements = check_access(writes, "dst", dst, count * sizeof(T));
     }
-    if (n) check_apart("dst", {fields[0].begin - int64_t(mode * sizeof(T)), fields.back().end}, "src", elements);
-    for (uint32_t i = 0; i < n; ++i) copy(i * kProposalElements + mode, i);
+    if (count)
+        check_disjoint("dst", {fields[0].begin - int64_t(field * sizeof(T)), fields.back().end}, "src", elements);
+    for (uint32_t i = 0; i < count; ++i) copy(i * kProposalElements + field, i);
     finish_vector(repeats, cycles_of(Cost::Repeat));
 }
 
@@ -179,31 +185,31 @@ void Sort32(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTe
     ASCEND_SIM_NEEDS(Sort32, T);
     ascend_sim::start(ascend_sim::Pipe::V, "Sort32", site);
     constexpr uint32_t kEntries = 32;
-    const uint32_t n = ascend_sim::checked_repeats(repeatTime) * kEntries;
+    const uint32_t count = ascend_sim::checked_repeats(repeatTime) * kEntries;
     ascend_sim::check_aligned("src0", src0.view().addr, kEntries * sizeof(T));
     ascend_sim::check_aligned("src1", src1.view().addr, kEntries * sizeof(uint32_t));
     ascend_sim::check_aligned("dst", dst.view().addr, kEntries * ascend_sim::kPairBytes);
     using ascend_sim::Range;
-    const Range scores = ascend_sim::checked_range(ascend_sim::reads, "src0", src0, n * sizeof(T));
-    const Range indices = ascend_sim::checked_range(ascend_sim::reads, "src1", src1, n * sizeof(uint32_t));
-    const Range to = ascend_sim::checked_range(ascend_sim::writes, "dst", dst, n * ascend_sim::kPairBytes);
-    ascend_sim::check_apart("dst", to, "src0", scores);
-    ascend_sim::check_apart("dst", to, "src1", indices);
-    uint8_t* const out = ascend_sim::ub() + to.begin;
-    for (uint32_t first = 0; first < n; first += kEntries) {
+    const Range scores = ascend_sim::check_access(ascend_sim::reads, "src0", src0, count * sizeof(T));
+    const Range indices = ascend_sim::check_access(ascend_sim::reads, "src1", src1, count * sizeof(uint32_t));
+    const Range sorted = ascend_sim::check_access(ascend_sim::writes, "dst", dst, count * ascend_sim::kPairBytes);
+    ascend_sim::check_disjoint("dst", sorted, "src0", scores);
+    ascend_sim::check_disjoint("dst", sorted, "src1", indices);
+    uint8_t* const sorted_bytes = ascend_sim::ub() + sorted.begin;
+    for (uint32_t first = 0; first < count; first += kEntries) {
         uint32_t order[kEntries];
         for (uint32_t i = 0; i < kEntries; ++i) order[i] = first + i;
-        std::stable_sort(order, order + kEntries, [&](uint32_t a, uint32_t b) {
-            return ascend_sim::goes_first(src0.data()[a], src0.data()[b]);
+        std::stable_sort(order, order + kEntries, [&](uint32_t left, uint32_t right) {
+            return ascend_sim::goes_first(src0.data()[left], src0.data()[right]);
         });
         for (uint32_t i = 0; i < kEntries; ++i) {
             uint8_t entry[ascend_sim::kPairBytes] = {};
             std::memcpy(entry, src0.data() + order[i], sizeof(T));
             std::memcpy(entry + 4, src1.data() + order[i], sizeof(uint32_t));
-            std::memcpy(out + (first + i) * sizeof entry, entry, sizeof entry);
+            std::memcpy(sorted_bytes + (first + i) * sizeof entry, entry, sizeof entry);
         }
     }
-    ascend_sim::finish_vector(n, ascend_sim::cycles_of(ascend_sim::Cost::SortedElement));
+    ascend_sim::finish_vector(count, ascend_sim::cycles_of(ascend_sim::Cost::SortedElement));
 }
 
 template <class T>
@@ -216,16 +222,17 @@ template <class T>
 void MrgSort4(const LocalTensor<T>& dst, const MrgSortSrcList<T>& src, const MrgSort4Info& params, ASCEND_SIM_SITE) {
     ASCEND_SIM_NEEDS(MrgSort4, T);
     constexpr uint32_t kBytes = ascend_sim::kProposalElements * sizeof(T);
-    ascend_sim::merge("MrgSort4", dst, src, params, kBytes, ascend_sim::kScore * sizeof(T), kBytes, kBytes, site);
+    ascend_sim::merge("MrgSort4", dst, src, params, kBytes, ascend_sim::kScoreElement * sizeof(T), kBytes, kBytes,
+                      site);
 }
 
 inline void GetMrgSortResult(uint16_t& mrgSortList1, uint16_t& mrgSortList2, uint16_t& mrgSortList3,
                              uint16_t& mrgSortList4, ASCEND_SIM_SITE) {
-    const ascend_sim::MergeRegister r = ascend_sim::merge_register("GetMrgSortResult", site);
-    mrgSortList1 = r.taken[0];
-    mrgSortList2 = r.taken[1];
-    mrgSortList3 = r.taken[2];
-    mrgSortList4 = r.taken[3];
+    const ascend_sim::MergeRegister contents = ascend_sim::merge_register("GetMrgSortResult", site);
+    mrgSortList1 = contents.taken[0];
+    mrgSortList2 = contents.taken[1];
+    mrgSortList3 = contents.taken[2];
+    mrgSortList4 = contents.taken[3];
 }
 
 // Reads the scores only: a kernel may leave the other fields unwritten, as the page's example does.
@@ -234,30 +241,35 @@ void RpSort16(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_
     ASCEND_SIM_NEEDS(RpSort16, T);
     using namespace ascend_sim;
     start(Pipe::V, "RpSort16", site);
-    constexpr uint32_t kBytes = kProposalElements * sizeof(T), kRepeat = kProposals * kBytes;
+    constexpr uint32_t kBytes = kProposalElements * sizeof(T), kRepeatSize = kProposalsPerRepeat * kBytes;
     const uint32_t repeats = checked_repeats(repeatTime);
     check_aligned("src", src.view().addr);
-    check_proposals("src", src.view(), repeats * uint64_t(kRepeat));
+    check_proposals("src", src.view(), repeats * uint64_t(kRepeatSize));
     std::vector<Range> scores;
-    for (uint32_t i = 0; i < repeats * kProposals; ++i) {
-        const int64_t at = src.view().addr + int64_t(i * kBytes + kScore * sizeof(T));
+    for (uint32_t i = 0; i < repeats * kProposalsPerRepeat; ++i) {
+        const int64_t at = src.view().addr + int64_t(i * kBytes + kScoreElement * sizeof(T));
         scores.push_back({at, at + int64_t(sizeof(T))});
     }
     reads("src", src.view(), scores.data(), scores.size());
-    const int64_t from = src.view().addr;
-    const Range to = checked_range(writes, "dst", dst, repeats * uint64_t(kRepeat));
-    if (to.begin != from) check_apart("dst", to, "src", {from, from + int64_t(repeats) * kRepeat});
-    for (uint32_t r = 0; r < repeats; ++r) {
-        std::vector<uint8_t> in(ub() + from + r * kRepeat, ub() + from + (r + 1) * kRepeat);
-        uint32_t order[kProposals];
-        for (uint32_t i = 0; i < kProposals; ++i) order[i] = i;
-        const auto score = [&](uint32_t i) { return score_at<T>(in.data() + i * kBytes, kScore * sizeof(T)); };
-        std::stable_sort(order, order + kProposals,
-                         [&](uint32_t a, uint32_t b) { return goes_first(score(a), score(b)); });
-        for (uint32_t i = 0; i < kProposals; ++i)
-            std::copy_n(in.data() + order[i] * kBytes, kBytes, ub() + to.begin + r * kRepeat + i * kBytes);
+    const int64_t src_addr = src.view().addr;
+    const Range written = check_access(writes, "dst", dst, repeats * uint64_t(kRepeatSize));
+    if (written.begin != src_addr)
+        check_disjoint("dst", written, "src", {src_addr, src_addr + int64_t(repeats) * kRepeatSize});
+    for (uint32_t repeat = 0; repeat < repeats; ++repeat) {
+        std::vector<uint8_t> proposals(ub() + src_addr + repeat * kRepeatSize,
+                                       ub() + src_addr + (repeat + 1) * kRepeatSize);
+        uint32_t order[kProposalsPerRepeat];
+        for (uint32_t i = 0; i < kProposalsPerRepeat; ++i) order[i] = i;
+        const auto score = [&](uint32_t i) {
+            return score_at<T>(proposals.data() + i * kBytes, kScoreElement * sizeof(T));
+        };
+        std::stable_sort(order, order + kProposalsPerRepeat,
+                         [&](uint32_t left, uint32_t right) { return goes_first(score(left), score(right)); });
+        for (uint32_t i = 0; i < kProposalsPerRepeat; ++i)
+            std::copy_n(proposals.data() + order[i] * kBytes, kBytes,
+                        ub() + written.begin + repeat * kRepeatSize + i * kBytes);
     }
-    finish_vector(repeats * kProposals, cycles_of(Cost::SortedElement));
+    finish_vector(repeats * kProposalsPerRepeat, cycles_of(Cost::SortedElement));
 }
 
 // modeNumber: the field x1, y1, x2, y2, score or label.

@@ -5,7 +5,7 @@
 
 namespace ascend_sim {
 
-// An event that an instruction fetches, sets and waits for itself.
+// Lets the pipe `to` wait for the earlier work of the pipe `from`, by an event that the instruction fetches itself.
 inline void hand_over(Pipe from, Pipe to, const char* api, Site site) {
     if (!current_pipe()) broken_at(Rule::Buffer04, api, site, "there is no TPipe, whose events it needs.");
     const int32_t event = fetch_event(from, to, site);
@@ -17,18 +17,19 @@ inline void hand_over(Pipe from, Pipe to, const char* api, Site site) {
 
 namespace AscendC {
 
-constexpr ascend_sim::Pipe source_pipe(HardEvent e) {
+// The two pipes of an event, in the order of HardEvent.
+constexpr ascend_sim::Pipe source_pipe(HardEvent event) {
     using ascend_sim::Pipe;
     constexpr Pipe kFrom[] = {Pipe::S,    Pipe::S,    Pipe::S,    Pipe::V,    Pipe::V,    Pipe::V,
                               Pipe::MTE2, Pipe::MTE2, Pipe::MTE2, Pipe::MTE3, Pipe::MTE3, Pipe::MTE3};
-    return kFrom[int(e)];
+    return kFrom[int(event)];
 }
 
-constexpr ascend_sim::Pipe target_pipe(HardEvent e) {
+constexpr ascend_sim::Pipe target_pipe(HardEvent event) {
     using ascend_sim::Pipe;
     constexpr Pipe kTo[] = {Pipe::V, Pipe::MTE2, Pipe::MTE3, Pipe::S, Pipe::MTE2, Pipe::MTE3,
                             Pipe::S, Pipe::V,    Pipe::MTE3, Pipe::S, Pipe::V,    Pipe::MTE2};
-    return kTo[int(e)];
+    return kTo[int(event)];
 }
 
 // Raises a flag on the source pipe after all its earlier work.
@@ -43,7 +44,7 @@ void WaitFlag(int32_t id, ASCEND_SIM_SITE) {
     ascend_sim::wait_flag(source_pipe(event), target_pipe(event), id, "WaitFlag", site);
 }
 
-// Completes the pipe's earlier work before later work starts; PIPE_ALL: of all pipes.
+// Completes the pipe's earlier work before its later work starts; with PIPE_ALL, the work of all pipes.
 template <pipe_t pipe>
 void PipeBarrier(ASCEND_SIM_SITE) {
     static_assert(pipe == PIPE_V || pipe == PIPE_MTE2 || pipe == PIPE_MTE3 || pipe == PIPE_ALL,
@@ -60,6 +61,6 @@ void DataSyncBarrier() {
 
 inline int64_t GetBlockIdx() { return ascend_sim::block_index(); }
 inline int64_t GetBlockNum() { return ascend_sim::block_count(); }
-inline int64_t GetSubBlockIdx() { return 0; }  // only vector cores, so none is the second of a pair
+inline int64_t GetSubBlockIdx() { return 0; }  // the simulator has no pairs of vector cores
 
 }  // namespace AscendC

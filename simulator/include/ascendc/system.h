@@ -1,12 +1,13 @@
-// The kind of the core, the numbers of cores and their state, in CANN's names; and the compiler's lower-case names of
-// events, barriers and masks.
+// The kind of the core, the numbers of cores and the core's state, under CANN's names. Also the lower-case names of
+// events, barriers and masks that CANN's compiler defines.
 //
 // Rules: a kernel without a TPipe calls InitSocState before it uses UB. GetSubBlockNum and GetSystemCycle are not on
 // Ascend310P.
-// Meaning: the simulator has vector cores, on Ascend310P AI cores; a launch has no cube cores, so the ratio of the
-// kinds and the number of a pair's cores are 1. InitSocState turns atomic copies off and, except on Ascend310P, resets
-// the mask register. GetSystemCycle counts at 50 MHz, on Ascend950 at 1 GHz, from the core's start.
-// Cost: the registers' own cost; a read of the counter as an issue.
+// Meaning: the simulator has vector cores, on Ascend310P AI cores. A launch has no cube cores, so GetTaskRatio and
+// GetSubBlockNum return 1. InitSocState turns atomic copies off and, except on Ascend310P, resets the mask register.
+// GetSystemCycle counts from the core's start, at 50 MHz, on Ascend950 at 1 GHz.
+// Cost: a write of a register costs as in the other headers; a read of the counter costs as much as issuing an
+// instruction.
 // Sources: the pages InitSocState, GetSystemCycle, GetSubBlockNum, GetTaskRatio, GetDataBlockSizeInBytes,
 // GetUBSizeInBytes, GetRuntimeUBSize, Async; asc-devkit impl/utils/sys_macros.h.
 #pragma once
@@ -64,7 +65,7 @@ uint32_t GetRuntimeUBSize() {
 }
 
 enum class EngineType : int32_t { AIC = AscendC::AIC, AIV = AscendC::AIV };
-// Calls the function on cores of the kind.
+// Calls the function if the core is of this kind.
 template <EngineType engine, auto funPtr, class... Args>
 void Async(Args... args) {
     if constexpr (int32_t(engine) == g_coreType) funPtr(args...);
@@ -78,7 +79,7 @@ namespace ascend_sim {
 struct BlockIndex {
     operator int64_t() const { return block_index(); }
 };
-// A pipe without a counterpart here is reported as an event between no two pipes.
+// A pipe that the simulator lacks becomes S: an event between S and S is reported.
 inline Pipe pipe_of(pipe_t pipe) { return pipe <= PIPE_MTE3 ? Pipe(pipe) : Pipe::S; }
 }  // namespace ascend_sim
 
@@ -97,7 +98,7 @@ inline void wait_flag(pipe_t from, pipe_t to, int32_t id, ASCEND_SIM_SITE) {
     ascend_sim::wait_flag(ascend_sim::pipe_of(from), ascend_sim::pipe_of(to), id, "wait_flag", site);
 }
 namespace AscendC {
-// An event of the kernel between two pipes.   Source: the page TQueSync模板参数.
+// An event between two pipes, with an id that the kernel chooses. Source: the page TQueSync模板参数.
 template <pipe_t src, pipe_t dst>
 class TQueSync {
     static_assert(src <= PIPE_MTE3 && dst <= PIPE_MTE3 && src != dst,

@@ -7,7 +7,7 @@
 
 namespace ascend_sim {
 
-// A tensor's shape; its copies share it.
+// A tensor's shape. Copies of the tensor share it.
 class TensorShape {
 public:
     void set(const AscendC::ShapeInfo& shape) { shape_ = std::make_shared<const AscendC::ShapeInfo>(shape); }
@@ -22,21 +22,21 @@ private:
     std::shared_ptr<const AscendC::ShapeInfo> shape_;
 };
 
-// Elements of half a byte begin and end with a byte.
+// Checks that an offset in elements is a whole number of bytes, also for elements of half a byte.
 template <class T>
 void check_whole_bytes(uint64_t offset) {
     if (kIsInt4<T> && offset % 2)
-        broken_at(Rule::Count04, "operator[]", {"kernel", 0}, "an offset of int4b_t must be even but got %llu.",
+        broken_at(Rule::Count04, "operator[]", kUnknownSite, "an offset of int4b_t must be even but got %llu.",
                   static_cast<unsigned long long>(offset));
 }
 
-// A signed number of elements in bytes.
+// The bytes of a signed number of elements.
 template <class T>
 constexpr int64_t signed_bytes(int64_t elements) {
     return kIsInt4<T> ? elements / 2 : elements * int64_t(sizeof(T));
 }
 
-// The element of a byte, which holds two of int4b_t.
+// The element at `index`, from its byte. A byte holds two elements of int4b_t.
 template <class T>
 T element_in(const uint8_t* byte, uint64_t index) {
     T value;
@@ -71,15 +71,15 @@ public:
     }
 
     LocalTensor operator[](uint32_t offset) const {
-        // The view keeps its end; a negative offset arrives as a large number. A view that begins past the end
-        // or before UB's first byte has no bytes, so any use of it is reported.
-        LocalTensor t = *this;
+        // The result ends where this tensor ends. A negative offset arrives as a large number. A result that begins
+        // past the end or before UB's first byte has no bytes, so any use of it is reported.
+        LocalTensor result = *this;
         const int64_t end = int64_t(view_.addr) + view_.bytes;
         ascend_sim::check_whole_bytes<T>(offset);
         const int64_t begin = view_.addr + ascend_sim::signed_bytes<T>(int32_t(offset));
-        t.view_.addr = ascend_sim::ub_address(begin);
-        t.view_.bytes = begin < 0 || begin > end ? 0 : uint32_t(end - begin);
-        return t;
+        result.view_.addr = ascend_sim::ub_address(begin);
+        result.view_.bytes = begin < 0 || begin > end ? 0 : uint32_t(end - begin);
+        return result;
     }
     template <class U>
     LocalTensor<U> ReinterpretCast() const {
@@ -106,26 +106,26 @@ public:
 
     T GetValue(uint32_t index, ASCEND_SIM_SITE) const {
         ascend_sim::start(ascend_sim::Pipe::S, "GetValue", site);
-        const ascend_sim::Range r = range_of(index);
-        ascend_sim::reads("tensor", view_, &r, 1);
-        const T value = ascend_sim::element_in<T>(ascend_sim::ub() + r.begin, index);
+        const ascend_sim::Range range = range_of(index);
+        ascend_sim::reads("tensor", view_, &range, 1);
+        const T value = ascend_sim::element_in<T>(ascend_sim::ub() + range.begin, index);
         ascend_sim::finish_scalar(ascend_sim::cycles_of(ascend_sim::Cost::ScalarUb));
         return value;
     }
     template <class U>
     void SetValue(uint32_t index, U value, ASCEND_SIM_SITE) const {
         ascend_sim::start(ascend_sim::Pipe::S, "SetValue", site);
-        const ascend_sim::Range r = range_of(index);
-        ascend_sim::writes("tensor", view_, &r, 1);
-        ascend_sim::store_element(ascend_sim::ub() + r.begin, index, T(value));
+        const ascend_sim::Range range = range_of(index);
+        ascend_sim::writes("tensor", view_, &range, 1);
+        ascend_sim::store_element(ascend_sim::ub() + range.begin, index, T(value));
         ascend_sim::finish_scalar(ascend_sim::cycles_of(ascend_sim::Cost::ScalarUb));
     }
-    // A reference. Before the next instruction, the core compares bits to detect a write.
+    // Returns a reference. Before the next instruction, the core compares bits to detect a write.
     T& operator()(uint32_t index, ASCEND_SIM_SITE) const {
         static_assert(!ascend_sim::kIsInt4<T>, "LocalTensor(): an element of half a byte has no reference");
-        const ascend_sim::Range r = range_of(index);
-        ascend_sim::scalar_reference(view_, r, site);
-        return *reinterpret_cast<T*>(ascend_sim::ub() + r.begin);
+        const ascend_sim::Range range = range_of(index);
+        ascend_sim::scalar_reference(view_, range, site);
+        return *reinterpret_cast<T*>(ascend_sim::ub() + range.begin);
     }
 
     // Used by the simulator only.
@@ -157,11 +157,11 @@ public:
     T* GetPhyAddr(uint64_t offset) const { return at(offset); }
     uint64_t GetSize() const { return elements_; }
     GlobalTensor operator[](uint64_t offset) const {
-        GlobalTensor t = *this;
+        GlobalTensor result = *this;
         ascend_sim::check_whole_bytes<T>(offset);
-        t.address_ = at(offset);
-        t.elements_ = elements_ > offset ? elements_ - offset : 0;
-        return t;
+        result.address_ = at(offset);
+        result.elements_ = elements_ > offset ? elements_ - offset : 0;
+        return result;
     }
     void SetShapeInfo(const ShapeInfo& shape) { shape_.set(shape); }
     ShapeInfo GetShapeInfo(ASCEND_SIM_SITE) const { return shape_.get(site); }
@@ -177,7 +177,7 @@ public:
         ascend_sim::finish_scalar(ascend_sim::scalar_gm_cycles());
         return value;
     }
-    // A reference, as in LocalTensor.
+    // Returns a reference, as LocalTensor does.
     T& operator()(uint64_t offset, ASCEND_SIM_SITE) const {
         static_assert(ascend_sim::kTakes<T, ascend_sim::Api::GmReference>, "GlobalTensor(): this SoC does not have it");
         ascend_sim::gm_reference(uintptr_t(at(offset)), sizeof(T), view_, site);

@@ -1,8 +1,8 @@
 // Checks that a tiling struct is plain data with the same layout in the host's compiler and in CANN's.
 //
-// The fields are found by aggregate initialisation: the struct is initialised from the maximum number of objects
-// that convert to any type, and each conversion records its field's size and alignment. This does not work for structs
-// that have constructors.
+// Aggregate initialisation finds the fields: the struct is initialised from as many objects as it takes, and each
+// object converts to any type. The conversion records the size and alignment of the field. A struct with constructors
+// hides its fields.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace ascend_sim {
 
-// The bytes of the fields added so far, if each is aligned to its size.
+// The layout of the fields added so far, if each field is aligned to its size.
 struct FieldLayout {
     uint64_t end = 0, alignment = 1;
     bool has_pointer = false;
@@ -28,6 +28,7 @@ struct FieldLayout {
 template <class S>
 constexpr FieldLayout field_layout();
 
+// An object that converts to the type of any field.
 struct AnyField {
     FieldLayout* layout = nullptr;
     template <class T>
@@ -44,38 +45,39 @@ struct AnyField {
     }
 };
 
+// Whether S takes as many initialisers as the sequence has.
 template <class S, size_t... I>
-constexpr auto takes(std::index_sequence<I...>) -> decltype(S{(void(I), AnyField())...}, true) {
+constexpr auto takes_initialisers(std::index_sequence<I...>) -> decltype(S{(void(I), AnyField())...}, true) {
     return true;
 }
 template <class S, size_t... I>
-constexpr bool takes(...) {
+constexpr bool takes_initialisers(...) {
     return false;
 }
 
-// The largest number of initialisers that S takes. It is at least `low` and less than `high`.
+// The largest number of initialisers that S takes, by bisection. It is at least `low` and less than `high`.
 template <class S, size_t low, size_t high>
-constexpr size_t initialisers() {
+constexpr size_t max_initialisers() {
     if constexpr (low + 1 == high)
         return low;
-    else if constexpr (takes<S>(std::make_index_sequence<(low + high) / 2>()))
-        return initialisers<S, (low + high) / 2, high>();
+    else if constexpr (takes_initialisers<S>(std::make_index_sequence<(low + high) / 2>()))
+        return max_initialisers<S, (low + high) / 2, high>();
     else
-        return initialisers<S, low, (low + high) / 2>();
+        return max_initialisers<S, low, (low + high) / 2>();
 }
 
 template <class S, size_t... I>
 constexpr FieldLayout layout_of_fields(std::index_sequence<I...>) {
     FieldLayout layout;
-    const S made{(void(I), AnyField{&layout})...};
-    (void)made;
+    const S initialised{(void(I), AnyField{&layout})...};
+    (void)initialised;
     return layout;
 }
 
 template <class S>
 constexpr FieldLayout field_layout() {
     if constexpr (std::is_aggregate_v<S>)
-        return layout_of_fields<S>(std::make_index_sequence<initialisers<S, 0, sizeof(S) + 1>()>());
+        return layout_of_fields<S>(std::make_index_sequence<max_initialisers<S, 0, sizeof(S) + 1>()>());
     else
         return {sizeof(S), alignof(S), false};
 }

@@ -1,13 +1,15 @@
-// Transpose, TransDataTo5HD: blocks of a matrix, transposed.
+// Transpose, TransDataTo5HD: transpose blocks of a matrix.
 //
-// Rules: operands on 32 bytes. The destination is the source's memory, or no repeat writes what it or a later one
-// reads. Transpose with TransposeParamsExt between NCHW and NHWC takes a temporary buffer (not on Ascend310P), which
-// is undefined afterwards, and no overlap; a plane's rows are whole blocks; sizes of 0 do nothing.
-// Meaning of TransDataTo5HD, for the sixteen blocks of a repeat: dst[i][j] = src[j][i]; of 32-bit types, dst[2 i] and
-// dst[2 i + 1] get element i of the first and of the last eight sources; of 8-bit types, half blocks are read and
-// written. One repeat alone begins a stride after the lists' addresses.
-// Cost: 256 bytes a cycle (附录, Vector指令理论性能汇总); for the conversions of the extended form, which move data
-// twice besides, three times as much. Sources: the pages Transpose and TransDataTo5HD.
+// Rules: operands are aligned to 32 bytes. Either the destination is the source's memory, or no repeat writes bytes
+// that it or a later repeat reads. Transpose with TransposeParamsExt between NCHW and NHWC allows no overlap; a plane's
+// rows are whole blocks, and a size of 0 does nothing. Except on Ascend310P, it takes a temporary buffer, which is
+// undefined afterwards.
+// Meaning of TransDataTo5HD, for the sixteen blocks of a repeat: dst[i][j] = src[j][i]. With 32-bit types, dst[2 i] and
+// dst[2 i + 1] get element i of the first and of the last eight sources. With 8-bit types, half blocks are read and
+// written. If there is only one repeat, it begins one repeat stride after the addresses in the lists.
+// Cost: 256 bytes a cycle (附录, Vector指令理论性能汇总). The conversions between NCHW and NHWC cost three times as
+// much, because they move the data two more times.
+// Sources: the pages Transpose and TransDataTo5HD.
 #pragma once
 
 #include "ascendc/constants.h"
@@ -58,138 +60,147 @@ struct TransposeParamsExt {
 
 namespace ascend_sim {
 
-constexpr int kListed = AscendC::NCHW_CONV_ADDR_LIST_SIZE;
+constexpr int kListLength = AscendC::NCHW_CONV_ADDR_LIST_SIZE;
 
-// The sixteen blocks of TransDataTo5HD's source or destination, and the bytes that it uses of each.
+// The sixteen blocks of TransDataTo5HD's source or destination, and the part of each block that the instruction uses.
 struct BlockList {
     const char* name;
-    UbView views[kListed];
-    uint32_t stride, offset, bytes;  // offset: of the first repeat's bytes from the views' begin
+    UbView views[kListLength];
+    uint32_t repeat_stride, offset, bytes;  // offset: from the begin of a view to the bytes of the first repeat
 
-    int64_t at(uint32_t repeat, int i) const { return int64_t(views[i].addr) + offset + int64_t(repeat) * stride; }
-    std::vector<Range> of_repeat(uint32_t repeat) const {
+    int64_t address_of(uint32_t repeat, int i) const {
+        return int64_t(views[i].addr) + offset + int64_t(repeat) * repeat_stride;
+    }
+    std::vector<Range> ranges_of_repeat(uint32_t repeat) const {
         std::vector<Range> ranges;
-        for (int i = 0; i < kListed; ++i) ranges.push_back({at(repeat, i), at(repeat, i) + bytes});
+        for (int i = 0; i < kListLength; ++i) ranges.push_back({address_of(repeat, i), address_of(repeat, i) + bytes});
         return ranges;
     }
     void check(decltype(reads)& accesses, uint32_t repeats) const {
-        for (int i = 0; i < kListed; ++i) {
+        for (int i = 0; i < kListLength; ++i) {
             check_aligned(name, views[i].addr);
             std::vector<Range> ranges;
-            for (uint32_t r = 0; r < repeats; ++r) ranges.push_back({at(r, i), at(r, i) + bytes});
+            for (uint32_t repeat = 0; repeat < repeats; ++repeat)
+                ranges.push_back({address_of(repeat, i), address_of(repeat, i) + bytes});
             accesses(name, views[i], ranges.data(), ranges.size());
         }
     }
-    Range span(uint32_t repeats) const {
+    Range covering_range(uint32_t repeats) const {
         Range all{INT64_MAX, 0};
-        for (int i = 0; i < kListed; ++i) {
-            all.begin = std::min(all.begin, at(0, i));
-            all.end = std::max(all.end, at(repeats - 1, i) + bytes);
+        for (int i = 0; i < kListLength; ++i) {
+            all.begin = std::min(all.begin, address_of(0, i));
+            all.end = std::max(all.end, address_of(repeats - 1, i) + bytes);
         }
         return all;
     }
 };
 
-inline void check_transposed(const BlockList& dst, const BlockList& src, uint32_t repeats) {
-    const Range to = dst.span(repeats), from = src.span(repeats);
+inline void check_lists_overlap(const BlockList& dst, const BlockList& src, uint32_t repeats) {
+    const Range to = dst.covering_range(repeats), from = src.covering_range(repeats);
     if (to.end <= from.begin || from.end <= to.begin) return;
-    bool same = dst.stride == src.stride && dst.offset == src.offset && (dst.stride || repeats == 1);
-    for (int i = 0; i < kListed; ++i) same = same && dst.views[i].addr == src.views[i].addr;
-    if (same) return;
+    bool is_same_memory =
+        dst.repeat_stride == src.repeat_stride && dst.offset == src.offset && (dst.repeat_stride || repeats == 1);
+    for (int i = 0; i < kListLength; ++i) is_same_memory = is_same_memory && dst.views[i].addr == src.views[i].addr;
+    if (is_same_memory) return;
     std::vector<std::vector<Range>> read, written;
-    for (uint32_t r = 0; r < repeats; ++r) {
-        read.push_back(src.of_repeat(r));
-        written.push_back(dst.of_repeat(r));
+    for (uint32_t repeat = 0; repeat < repeats; ++repeat) {
+        read.push_back(src.ranges_of_repeat(repeat));
+        written.push_back(dst.ranges_of_repeat(repeat));
     }
     check_reduce_overlap(read, written);
 }
 
+// view_of(is_dst, i): the i-th block of the destination or the source.
 template <class T, class F>
-void trans_data(F view_of, const AscendC::TransDataTo5HDParams& p, Site site) {
+void trans_data_to_5hd(F view_of, const AscendC::TransDataTo5HDParams& params, Site site) {
     ASCEND_SIM_NEEDS(TransDataTo5HD, T);
     start(Pipe::V, "TransDataTo5HD", site);
-    constexpr bool kHalves = sizeof(T) == 1;
-    constexpr uint32_t kBytes = kHalves ? kBlockBytes / 2 : kBlockBytes;
-    const auto list = [&](const char* name, bool is_dst, uint32_t stride, bool high) {
-        BlockList l{name, {}, stride * kBlockBytes, kHalves && high ? kBytes : 0, kBytes};
-        if (p.repeatTimes == 1) l.offset += l.stride;
-        for (int i = 0; i < kListed; ++i) l.views[i] = view_of(is_dst, i);
-        return l;
+    constexpr bool kUsesHalfBlocks = sizeof(T) == 1;
+    constexpr uint32_t kBytes = kUsesHalfBlocks ? kBlockBytes / 2 : kBlockBytes;
+    const auto list = [&](const char* name, bool is_dst, uint32_t stride_blocks, bool uses_high_half) {
+        BlockList blocks{name, {}, stride_blocks * kBlockBytes, kUsesHalfBlocks && uses_high_half ? kBytes : 0, kBytes};
+        if (params.repeatTimes == 1) blocks.offset += blocks.repeat_stride;
+        for (int i = 0; i < kListLength; ++i) blocks.views[i] = view_of(is_dst, i);
+        return blocks;
     };
-    const BlockList to = list("dstList", true, p.dstRepStride, p.dstHighHalf);
-    const BlockList from = list("srcList", false, p.srcRepStride, p.srcHighHalf);
-    if (p.repeatTimes) {
-        from.check(reads, p.repeatTimes);
-        check_transposed(to, from, p.repeatTimes);
-        to.check(writes, p.repeatTimes);
+    const BlockList to = list("dstList", true, params.dstRepStride, params.dstHighHalf);
+    const BlockList from = list("srcList", false, params.srcRepStride, params.srcHighHalf);
+    if (params.repeatTimes) {
+        from.check(reads, params.repeatTimes);
+        check_lists_overlap(to, from, params.repeatTimes);
+        to.check(writes, params.repeatTimes);
     }
     constexpr int kLanes = int(kBytes / sizeof(T));
-    for (uint32_t r = 0; r < p.repeatTimes; ++r) {
-        T blocks[kListed][kLanes];
-        for (int j = 0; j < kListed; ++j) std::memcpy(blocks[j], ub() + from.at(r, j), kBytes);
-        for (int i = 0; i < kListed; ++i) {
-            T out[kLanes];
-            // Sixteen sources fill one block, or a pair of blocks if a block has eight lanes.
+    for (uint32_t repeat = 0; repeat < params.repeatTimes; ++repeat) {
+        T sources[kListLength][kLanes];
+        for (int j = 0; j < kListLength; ++j) std::memcpy(sources[j], ub() + from.address_of(repeat, j), kBytes);
+        for (int i = 0; i < kListLength; ++i) {
+            T transposed[kLanes];
+            // Sixteen sources fill one block, or two blocks if a block has eight lanes.
             for (int lane = 0; lane < kLanes; ++lane)
-                out[lane] = kLanes == 8 ? blocks[i % 2 * 8 + lane][i / 2] : blocks[lane][i];
-            std::memcpy(ub() + to.at(r, i), out, kBytes);
+                transposed[lane] = kLanes == 8 ? sources[i % 2 * 8 + lane][i / 2] : sources[lane][i];
+            std::memcpy(ub() + to.address_of(repeat, i), transposed, kBytes);
         }
     }
-    finish_vector(p.repeatTimes, kListed * kBlockBytes / kRepeatBytes * cycles_of(Cost::Repeat));
+    finish_vector(params.repeatTimes, kListLength * kBlockBytes / kRepeatBytes * cycles_of(Cost::Repeat));
 }
 
-// The first `bytes` bytes of a tensor.
+// Checks the access to the first `bytes` bytes of a tensor, and returns their range.
 template <class T>
-Range checked_range(decltype(reads)& accesses, const char* name, const AscendC::LocalTensor<T>& t, uint64_t bytes) {
-    check_aligned(name, t.view().addr);
-    const Range r{t.view().addr, int64_t(t.view().addr + bytes)};
-    accesses(name, t.view(), &r, bytes ? 1 : 0);
-    return r;
+Range check_access(decltype(reads)& accesses, const char* name, const AscendC::LocalTensor<T>& tensor, uint64_t bytes) {
+    check_aligned(name, tensor.view().addr);
+    const Range range{tensor.view().addr, int64_t(tensor.view().addr + bytes)};
+    accesses(name, tensor.view(), &range, bytes ? 1 : 0);
+    return range;
 }
 
 // Transposes `count` matrices of rows x columns.
 template <class T>
 void transpose_matrices(T* to, const T* from, size_t count, size_t rows, size_t columns) {
     const std::vector<T> copy(from, from + count * rows * columns);
-    for (size_t n = 0; n < count; ++n)
-        for (size_t i = 0; i < rows; ++i)
-            for (size_t k = 0; k < columns; ++k) to[(n * columns + k) * rows + i] = copy[(n * rows + i) * columns + k];
+    for (size_t matrix = 0; matrix < count; ++matrix)
+        for (size_t row = 0; row < rows; ++row)
+            for (size_t column = 0; column < columns; ++column)
+                to[(matrix * columns + column) * rows + row] = copy[(matrix * rows + row) * columns + column];
 }
 
+// Transposes a matrix of 16 x 16 elements.
 template <class T>
 void transpose_16(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& src) {
-    constexpr uint32_t kBytes = kListed * kListed * sizeof(T);
-    const Range from = checked_range(reads, "src", src, kBytes);
-    const bool same = dst.view().addr == src.view().addr;
-    const Range to = checked_range(writes, "dst", dst, kBytes);
-    if (!same) check_apart("dst", to, "src", from);
-    transpose_matrices(dst.data(), src.data(), 1, kListed, kListed);
+    constexpr uint32_t kBytes = kListLength * kListLength * sizeof(T);
+    const Range from = check_access(reads, "src", src, kBytes);
+    const bool is_same_memory = dst.view().addr == src.view().addr;
+    const Range to = check_access(writes, "dst", dst, kBytes);
+    if (!is_same_memory) check_disjoint("dst", to, "src", from);
+    transpose_matrices(dst.data(), src.data(), 1, kListLength, kListLength);
     finish_vector(kBytes / kRepeatBytes, cycles_of(Cost::Repeat));
 }
 
+// Converts between NCHW and NHWC.
 template <class T>
 void transpose_nchw(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& src,
-                    const AscendC::LocalTensor<uint8_t>& work, const AscendC::TransposeParamsExt& p) {
-    const bool to_nhwc = p.transposeType == AscendC::TransposeType::TRANSPOSE_NCHW2NHWC;
-    const uint32_t plane = uint32_t(p.hSize) * p.wSize;
-    if (p.cSize > 4095 || plane > 4095 || plane * sizeof(T) % kBlockBytes)
+                    const AscendC::LocalTensor<uint8_t>& work, const AscendC::TransposeParamsExt& params) {
+    const bool to_nhwc = params.transposeType == AscendC::TransposeType::TRANSPOSE_NCHW2NHWC;
+    const uint32_t plane = uint32_t(params.hSize) * params.wSize;
+    if (params.cSize > 4095 || plane > 4095 || plane * sizeof(T) % kBlockBytes)
         broken(Rule::Count04, "cSize must be 0 .. 4095 and hSize * wSize 0 .. 4095 in whole blocks but got %u and %u.",
-               p.cSize, plane);
-    const uint64_t bytes = uint64_t(p.nSize) * p.cSize * plane * sizeof(T);
+               params.cSize, plane);
+    const uint64_t bytes = uint64_t(params.nSize) * params.cSize * plane * sizeof(T);
     if (bytes == 0) return finish_vector(0, 0);
-    const Range from = checked_range(reads, "src", src, bytes), to = checked_range(writes, "dst", dst, bytes);
-    check_apart("dst", to, "src", from);
+    const Range from = check_access(reads, "src", src, bytes), to = check_access(writes, "dst", dst, bytes);
+    check_disjoint("dst", to, "src", from);
     if (!kIs310p) {
-        const uint32_t rows = to_nhwc ? p.cSize + 2u : p.cSize * 2u + 1;
-        const uint32_t need = rows * (sizeof(T) == 1 ? 32 : 16) * kBlockBytes;
-        if (work.view().bytes < need)
-            broken(Rule::Work01, "`sharedTmpBuffer` must have %u bytes but has %u.", need, work.view().bytes);
-        const Range used = checked_range(writes, "sharedTmpBuffer", work, need);
-        check_apart("sharedTmpBuffer", used, "src", from);
-        check_apart("sharedTmpBuffer", used, "dst", to);
-        poison(used);
+        const uint32_t rows = to_nhwc ? params.cSize + 2u : params.cSize * 2u + 1;
+        const uint32_t needed = rows * (sizeof(T) == 1 ? 32 : 16) * kBlockBytes;
+        if (work.view().bytes < needed)
+            broken(Rule::Work01, "`sharedTmpBuffer` must have %u bytes but has %u.", needed, work.view().bytes);
+        const Range work_range = check_access(writes, "sharedTmpBuffer", work, needed);
+        check_disjoint("sharedTmpBuffer", work_range, "src", from);
+        check_disjoint("sharedTmpBuffer", work_range, "dst", to);
+        poison(work_range);
     }
-    transpose_matrices(dst.data(), src.data(), p.nSize, to_nhwc ? p.cSize : plane, to_nhwc ? plane : p.cSize);
+    transpose_matrices(dst.data(), src.data(), params.nSize, to_nhwc ? params.cSize : plane,
+                       to_nhwc ? plane : params.cSize);
     finish_vector(uint32_t((bytes + kRepeatBytes - 1) / kRepeatBytes), 3 * cycles_of(Cost::Repeat));
 }
 
@@ -229,27 +240,27 @@ template <class T>
 void TransDataTo5HD(const LocalTensor<T> (&dstList)[NCHW_CONV_ADDR_LIST_SIZE],
                     const LocalTensor<T> (&srcList)[NCHW_CONV_ADDR_LIST_SIZE],
                     const TransDataTo5HDParams& nchwconvParams, ASCEND_SIM_SITE) {
-    ascend_sim::trans_data<T>([&](bool is_dst, int i) { return (is_dst ? dstList : srcList)[i].view(); },
-                              nchwconvParams, site);
+    ascend_sim::trans_data_to_5hd<T>([&](bool is_dst, int i) { return (is_dst ? dstList : srcList)[i].view(); },
+                                     nchwconvParams, site);
 }
 // Lists of addresses from GetPhyAddr.
 template <class T>
 void TransDataTo5HD(uint64_t dstList[NCHW_CONV_ADDR_LIST_SIZE], uint64_t srcList[NCHW_CONV_ADDR_LIST_SIZE],
                     const TransDataTo5HDParams& nchwconvParams, ASCEND_SIM_SITE) {
-    ascend_sim::trans_data<T>([&](bool is_dst, int i) { return ascend_sim::view_at((is_dst ? dstList : srcList)[i]); },
-                              nchwconvParams, site);
+    ascend_sim::trans_data_to_5hd<T>(
+        [&](bool is_dst, int i) { return ascend_sim::view_at((is_dst ? dstList : srcList)[i]); }, nchwconvParams, site);
 }
 // Tensors of addresses, which the instruction reads.
 template <class T>
 void TransDataTo5HD(const LocalTensor<uint64_t>& dst, const LocalTensor<uint64_t>& src,
                     const TransDataTo5HDParams& nchwconvParams, ASCEND_SIM_SITE) {
     bool is_checked = false;
-    ascend_sim::trans_data<T>(
+    ascend_sim::trans_data_to_5hd<T>(
         [&](bool is_dst, int i) {
             constexpr uint64_t kBytes = NCHW_CONV_ADDR_LIST_SIZE * sizeof(uint64_t);
             if (!is_checked) {
-                ascend_sim::checked_range(ascend_sim::reads, "dst", dst, kBytes);
-                ascend_sim::checked_range(ascend_sim::reads, "src", src, kBytes);
+                ascend_sim::check_access(ascend_sim::reads, "dst", dst, kBytes);
+                ascend_sim::check_access(ascend_sim::reads, "src", src, kBytes);
             }
             is_checked = true;
             return ascend_sim::view_at((is_dst ? dst : src).data()[i]);

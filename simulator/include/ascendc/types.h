@@ -31,55 +31,60 @@ constexpr bool kIsOneOf = (std::is_same_v<T, Allowed> || ...);
 
 // ---- binary16 and bfloat16, bit by bit --------------------------------------------------------
 
+// The bits of a value as another type.
 template <class To, class From>
 constexpr To bits(From from) {
     static_assert(sizeof(To) == sizeof(From));
     return __builtin_bit_cast(To, from);
 }
 
-// condition ? a : b without a branch, so that loops over it are vectorised. Conditions here compare signed
-// integers or floats, which every vector unit supports.
-constexpr int32_t pick(bool condition, int32_t a, int32_t b) {
-    const int32_t all = -int32_t(condition);
-    return (a & all) | (b & ~all);
+// condition ? if_true : if_false without a branch, so that compilers vectorise loops over it. The callers' conditions
+// compare signed integers or floats, which every vector unit supports.
+constexpr int32_t pick(bool condition, int32_t if_true, int32_t if_false) {
+    const int32_t all_ones_if_true = -int32_t(condition);
+    return (if_true & all_ones_if_true) | (if_false & ~all_ones_if_true);
 }
 
-constexpr float half_to_float(uint16_t h) {
-    const int32_t magnitude = int32_t(h & 0x7fff) << 13;
+// In these conversions 0x7f800000 is float's infinity, 0x7c00 half's; 0x8000 is the sign bit of 16 bits. The mantissa
+// of float has 13 bits more than half's, and its exponent's bias is larger by 112.
+constexpr float half_to_float(uint16_t raw) {
+    const int32_t magnitude = int32_t(raw & 0x7fff) << 13;
     const float scaled = bits<float>(magnitude) * 0x1p112f;  // exact, also for subnormals
     const int32_t special = pick(magnitude >= (0x7c00 << 13), magnitude | 0x7f800000, bits<int32_t>(scaled));
-    return bits<float>(special | int32_t(uint32_t(h & 0x8000) << 16));
+    return bits<float>(special | int32_t(uint32_t(raw & 0x8000) << 16));
 }
 
 // Round to nearest even; overflow to infinity, NaN stays NaN.
-constexpr uint16_t float_to_half(float f) {
-    const int32_t u = bits<int32_t>(f), magnitude = u & 0x7fffffff;
-    // Scaling up and down turns values that are too large into infinity. Then the addition of a larger number
-    // rounds: ten bits of the mantissa are left, or the last bit has the value 2^-24.
+constexpr uint16_t float_to_half(float value) {
+    const int32_t raw = bits<int32_t>(value), magnitude = raw & 0x7fffffff;
+    // Scaling up and down turns values that are too large for half into infinity.
     const float scaled = (bits<float>(magnitude) * 0x1p112f) * 0x1p-110f;
     const int32_t exponent = magnitude & 0x7f800000;
-    const int32_t large = pick(exponent > 0x38800000, exponent, 0x38800000) + 0x07800000;
+    // The addition of a larger power of two rounds: ten bits of the mantissa are left, or, below 2^-14 (0x38800000),
+    // the bits down to 2^-24.
+    const int32_t large = pick(exponent > 0x38800000, exponent, 0x38800000) + 0x07800000;  // times 2^15
     const int32_t sum = bits<int32_t>(scaled + bits<float>(large));
-    const int32_t h = (sum >> 13 & 0x7c00) + (sum & 0xfff);
-    return uint16_t(pick(magnitude > 0x7f800000, 0x7e00, h) | (u >> 16 & 0x8000));
+    const int32_t rounded = (sum >> 13 & 0x7c00) + (sum & 0xfff);
+    return uint16_t(pick(magnitude > 0x7f800000, 0x7e00, rounded) | (raw >> 16 & 0x8000));
 }
 
-constexpr float bfloat16_to_float(uint16_t b) { return bits<float>(uint32_t(b) << 16); }
+constexpr float bfloat16_to_float(uint16_t raw) { return bits<float>(uint32_t(raw) << 16); }
 
-constexpr uint16_t float_to_bfloat16(float f) {
-    const uint32_t u = bits<uint32_t>(f);
-    const uint32_t rounded = (u + 0x7fff + (u >> 16 & 1)) >> 16;
-    return uint16_t(pick(int32_t(u & 0x7fffffff) > 0x7f800000, int32_t(u >> 16 | 0x40), int32_t(rounded)));
+// Round to nearest even; a NaN gets the quiet bit, 0x40.
+constexpr uint16_t float_to_bfloat16(float value) {
+    const uint32_t raw = bits<uint32_t>(value);
+    const uint32_t rounded = (raw + 0x7fff + (raw >> 16 & 1)) >> 16;
+    return uint16_t(pick(int32_t(raw & 0x7fffffff) > 0x7f800000, int32_t(raw >> 16 | 0x40), int32_t(rounded)));
 }
 
 }  // namespace ascend_sim
 
-// Storage with conversions: every operation computes in float and rounds once.
+// The bits of a half, with conversions: every operation computes in float and rounds once.
 struct half {
     uint16_t raw;
     half() = default;
-    template <class A, class = std::enable_if_t<std::is_arithmetic_v<A>>>
-    constexpr half(A value) : raw(ascend_sim::float_to_half(float(value))) {}
+    template <class Number, class = std::enable_if_t<std::is_arithmetic_v<Number>>>
+    constexpr half(Number value) : raw(ascend_sim::float_to_half(float(value))) {}
     constexpr operator float() const { return ascend_sim::half_to_float(raw); }
 };
 static_assert(sizeof(half) == 2 && std::is_trivially_copyable_v<half>);
@@ -88,20 +93,20 @@ static_assert(sizeof(half) == 2 && std::is_trivially_copyable_v<half>);
 struct bfloat16_t {
     uint16_t raw;
     bfloat16_t() = default;
-    template <class A, class = std::enable_if_t<std::is_arithmetic_v<A>>>
-    constexpr bfloat16_t(A value) : raw(ascend_sim::float_to_bfloat16(float(value))) {}
+    template <class Number, class = std::enable_if_t<std::is_arithmetic_v<Number>>>
+    constexpr bfloat16_t(Number value) : raw(ascend_sim::float_to_bfloat16(float(value))) {}
     constexpr operator float() const { return ascend_sim::bfloat16_to_float(raw); }
 };
 static_assert(sizeof(bfloat16_t) == 2);
 #endif
 
-// Half a byte. A tensor of it has two elements in a byte, the first one in the low bits.
+// A signed integer of four bits. A tensor has two elements in a byte, the first one in the low bits.
 struct int4b_t {
     uint8_t storage;
     int4b_t() = default;
-    template <class A, class = std::enable_if_t<std::is_integral_v<A>>>
-    constexpr int4b_t(A value) : storage(uint8_t(value) & 15) {}
-    constexpr operator int8_t() const { return int8_t((storage ^ 8) - 8); }
+    template <class Integer, class = std::enable_if_t<std::is_integral_v<Integer>>>
+    constexpr int4b_t(Integer value) : storage(uint8_t(value) & 15) {}
+    constexpr operator int8_t() const { return int8_t((storage ^ 8) - 8); }  // extends the sign
 };
 
 namespace ascend_sim {
@@ -143,7 +148,7 @@ constexpr Element element_of() {
     return std::is_signed_v<T> ? kSigned[kSize] : kUnsigned[kSize];
 }
 
-// Whether this SoC has the instruction for that type. If the type does not matter, every type matches.
+// Whether this SoC has the instruction for the type. If the type does not matter, every type matches.
 template <class T, Api api>
 constexpr bool kTakes = takes(api, kCore, element_of<T>());
 }  // namespace ascend_sim

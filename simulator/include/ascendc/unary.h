@@ -1,11 +1,9 @@
 // Abs, Exp, Ln, Sqrt, Rsqrt, Reciprocal, Relu, Not, Neg: one tensor into one, lane by lane.
 //
-// Rules: as in binary.h. half and float; Relu also int32; Not integers; Neg
-// on Ascend950 only, also int16 and int32.
-// Meaning: in float (Exp and Ln in double), rounded once. Rsqrt and Reciprocal are approximations: the
-// documents guarantee only about 1e-4 in float, 1e-3 in half, so results have 13 and 10 bits here.
-// Cost: a plain repeat; for Exp, Ln and Sqrt the cost of a function, for Rsqrt and Reciprocal that of
-// an estimate.
+// Rules: as in binary.h. half and float; Relu also int32; Not integers; Neg on Ascend950 only, also int16 and int32.
+// Meaning: in float (Exp and Ln in double), rounded once. Rsqrt and Reciprocal are approximations: the documents
+// guarantee errors of about 1e-4 in float and 1e-3 in half, so the results here have 13 and 10 bits.
+// Cost: a plain repeat; for Exp, Ln and Sqrt the cost of a function, for Rsqrt and Reciprocal that of an estimate.
 #pragma once
 
 #include <cmath>
@@ -14,33 +12,33 @@
 
 namespace ascend_sim {
 
-// f rounded to its kBits leading bits.
+// Rounds a value to kBits bits of its mantissa, the leading 1 included.
 template <int kBits>
-inline float leading_bits(float f) {
+inline float leading_bits(float value) {
     constexpr int kDropped = 24 - kBits;
-    const uint32_t u = bits<uint32_t>(f);
-    if ((u & 0x7f800000) == 0x7f800000) return f;
-    return bits<float>((u + (1u << (kDropped - 1))) & ~((1u << kDropped) - 1));
+    const uint32_t raw = bits<uint32_t>(value);
+    if ((raw & 0x7f800000) == 0x7f800000) return value;  // infinite or NaN
+    return bits<float>((raw + (1u << (kDropped - 1))) & ~((1u << kDropped) - 1));
 }
 template <class T>
-inline float approximately(float f) {
-    return std::is_same_v<T, half> ? leading_bits<10>(f) : leading_bits<13>(f);
+inline float approximately(float value) {
+    return std::is_same_v<T, half> ? leading_bits<10>(value) : leading_bits<13>(value);
 }
 
 }  // namespace ascend_sim
 
 namespace AscendC {
 
-// The three call forms. expr is an expression of a.
+// The three call forms. expr is an expression of a, a lane of the source.
 #define ASCEND_SIM_UNARY(Name, cost, expr)                                                                         \
     namespace sim_detail {                                                                                         \
     template <class T>                                                                                             \
     void Name##Lanes(const LocalTensor<T>& dst, const LocalTensor<T>& src, const ascend_sim::Lanes& lanes,         \
-                     const UnaryRepeatParams& p = {}) {                                                            \
+                     const UnaryRepeatParams& params = {}) {                                                       \
         ASCEND_SIM_NEEDS(Name, T);                                                                                 \
-        ascend_sim::unary_op<false>(ascend_sim::Operand<T>{"dst", dst, p.dstBlkStride, p.dstRepStride},            \
-                                    ascend_sim::Operand<T>{"src", src, p.srcBlkStride, p.srcRepStride}, lanes,     \
-                                    ascend_sim::Cost::cost, [](auto a) { return decltype(a)(expr); });             \
+        ascend_sim::unary_op<false>(ascend_sim::Operand<T>{"dst", dst, params.dstBlkStride, params.dstRepStride},  \
+                                    ascend_sim::Operand<T>{"src", src, params.srcBlkStride, params.srcRepStride},  \
+                                    lanes, ascend_sim::Cost::cost, [](auto a) { return decltype(a)(expr); });      \
     }                                                                                                              \
     }                                                                                                              \
     template <class T>                                                                                             \

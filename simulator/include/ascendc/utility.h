@@ -1,7 +1,7 @@
 // Helpers of CANN's kernel headers: branch hints, divisions that round up, comparisons of types.
 //
-// Sources: asc-devkit impl/basic_api/utils/kernel_utils_macros.h, kernel_utils_ceil_oom_que.h; CeilDivision's page: 0
-// if the divisor is 0.
+// Sources: asc-devkit impl/basic_api/utils/kernel_utils_macros.h, kernel_utils_ceil_oom_que.h. CeilDivision's page
+// gives 0 for the divisor 0.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,7 @@ using FalseType = BoolInst<false>;
 template <class T, class U>
 struct IsSameType : BoolInst<std::is_same_v<T, U>> {};
 
-// Whether T is one of the types, and whether it has one of the sizes.
+// SupportType: whether T is one of the types. SupportBytes: whether it has one of the sizes.
 template <class T, class... Types>
 constexpr bool SupportType() {
     return (std::is_same_v<T, Types> || ...);

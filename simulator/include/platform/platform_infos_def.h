@@ -1,2 +1,2 @@
-// A header of the host that some kernels include. They use nothing of it.
+// A header of the host that some kernels include without using it.
 #pragma once

@@ -1,4 +1,4 @@
-// The host's header for tiling structs, so that a kernel can include the host's file of structs.
+// The host's header of tiling structs. A kernel needs it to include a file of the host that defines such structs.
 #pragma once
 
 #include "ascendc/tiling_class.h"
