@@ -40,12 +40,12 @@ const npu_rope_tensor *x, double epsilon, const npu_rope_tensor *out);
 
 """
 CHECK_AND_TILE = """\
-Check check_call(const Call& c, @Op@Tensors t) {
-    t.known = known_of(c);
+Check check_call(const Call& call, @Op@Tensors t) {
+    t.known = known_of(call);
     t.out_may_be_null = true;
-    if (!c.chip) return check_@op@(t, c.epsilon);
+    if (!call.chip) return check_@op@(t, call.epsilon);
     TilingResult<@Op@TilingData> tiled;
-    return check_and_tile_@op@(t, c.epsilon, *c.chip, &tiled);
+    return check_and_tile_@op@(t, call.epsilon, *call.chip, &tiled);
 }
 
 """
@@ -181,20 +181,20 @@ def add_to_package(text: str, name: str) -> str:
 
 def add_rules(text: str, rule: str, header: str) -> str:
     """Add the row by which npu_rope_check() checks the operator, and an include."""
-    text = insert_before(text, "};\n\nCheck check_call(const npu_rope_call* c", wrapped(rule))
+    text = insert_before(text, "};\n\nCheck check_call(const npu_rope_call* call", wrapped(rule))
     return insert_in_order(text, r'^#include "([^"]+)"\n', f'#include "{header}"\n')
 
 
 def add_check(text: str, name: str) -> str:
     """Add an operator without a kernel to npu_rope_check()."""
-    rule = f"check_{name}({{in[0], out[0], known_of(c), true}}, c.epsilon)"
+    rule = f"check_{name}({{in[0], out[0], known_of(call), true}}, call.epsilon)"
     return add_rules(text, f'    NPU_ROPE_RULES("{name}", {rule}),\n', f"csrc/core/{name}_check.h")
 
 
 def add_check_and_tile(text: str, name: str) -> str:
     """Like :func:`check`, for an operator with a kernel."""
-    text = insert_before(text, "struct OperatorRules {", filled(CHECK_AND_TILE, name, True))
-    row = filled('    NPU_ROPE_RULES("@op@", check_call(c, @Op@Tensors{in[0], out[0]})),\n', name, True)
+    text = insert_before(text, "// An operator and the check", filled(CHECK_AND_TILE, name, True))
+    row = filled('    NPU_ROPE_RULES("@op@", check_call(call, @Op@Tensors{in[0], out[0]})),\n', name, True)
     return add_rules(text, row, f"op_host/{name}_tiling.h")
 
 

@@ -1,4 +1,4 @@
-// C function of add_rms_norm.
+// Define the C function that runs add_rms_norm on the CPU.
 #include "csrc/capi/common.h"
 #include "csrc/cpu/rms_norm.h"
 

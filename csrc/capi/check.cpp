@@ -1,4 +1,4 @@
-// npu_rope_check and npu_rope_check_on_chip: the rules of any operator, without its computation.
+// Define npu_rope_check and npu_rope_check_on_chip, which check a call of any operator and compute nothing.
 #include "csrc/capi/common.h"
 #include "csrc/core/rms_norm_check.h"
 #include "csrc/core/rms_norm_rope_check.h"
@@ -13,101 +13,105 @@ namespace npu_rope {
 namespace {
 
 struct Call : npu_rope_call {
-    const Platform* chip;  // NULL: check only the rules of the operator
+    const Platform* chip;  // NULL, or the chip on which the kernels must support the call
 };
 
-Known known_of(const Call& c) {
-    if (c.known == NPU_ROPE_KNOWN_VALUES) return Known::kValues;
-    return c.known == NPU_ROPE_KNOWN_ADDRESSES ? Known::kAddresses : Known::kLayout;
+Known known_of(const Call& call) {
+    if (call.known == NPU_ROPE_KNOWN_VALUES) return Known::kValues;
+    return call.known == NPU_ROPE_KNOWN_ADDRESSES ? Known::kAddresses : Known::kLayout;
 }
 
-// The frequencies follow from the parameters and from the values of the factors, which may be unknown.
-Check check_frequencies(const Call& c, const npu_rope_tensor* factors) {
-    if (factors && known_of(c) != Known::kValues) return {};
+// Checks the frequencies, unless they depend on the values of factors that are unknown.
+Check check_frequencies(const Call& call, const npu_rope_tensor* factors) {
+    if (factors && known_of(call) != Known::kValues) return {};
     const auto* values = factors ? static_cast<const float*>(factors->data) : nullptr;
-    return check_rope_frequencies(rope_frequencies(*c.params, values, factors ? factors->stride[0] : 1));
+    return check_rope_frequencies(rope_frequencies(*call.params, values, factors ? factors->stride[0] : 1));
 }
 
-Check check_call(const Call& c, RopeTensors t) {
+Check check_call(const Call& call, RopeTensors t) {
     RopeShape shape;
-    t.known = known_of(c);
+    t.known = known_of(call);
     t.out_may_be_null = true;
-    if (Check result = check_rope(t, c.params, c.angle, &shape); !result.ok()) return result;
-    if (Check result = check_frequencies(c, t.freq_factors); !result.ok() || !c.chip) return result;
+    if (Check result = check_rope(t, call.params, call.angle, &shape); !result.ok()) return result;
+    if (Check result = check_frequencies(call, t.freq_factors); !result.ok() || !call.chip) return result;
     TilingResult<RopeTilingData> tiled;
-    return check_and_tile_rope(t, *c.params, c.angle, /*forward=*/true, *c.chip, &tiled);
+    return check_and_tile_rope(t, *call.params, call.angle, /*forward=*/true, *call.chip, &tiled);
 }
 
-Check check_call(const Call& c, RmsNormRopeTensors t) {
+Check check_call(const Call& call, RmsNormRopeTensors t) {
     RopeShape shape;
-    t.rope.known = known_of(c);
+    t.rope.known = known_of(call);
     t.rope.out_may_be_null = true;
-    if (Check result = check_rms_norm_rope(t, c.params, c.epsilon, c.angle, &shape); !result.ok()) return result;
-    if (Check result = check_frequencies(c, t.rope.freq_factors); !result.ok() || !c.chip) return result;
+    if (Check result = check_rms_norm_rope(t, call.params, call.epsilon, call.angle, &shape); !result.ok())
+        return result;
+    if (Check result = check_frequencies(call, t.rope.freq_factors); !result.ok() || !call.chip) return result;
     TilingResult<RmsNormRopeTilingData> tiled;
-    return check_and_tile_rms_norm_rope(t, *c.params, c.angle, {c.epsilon, /*intermediate_rounding=*/false}, *c.chip,
-                                        &tiled);
+    return check_and_tile_rms_norm_rope(t, *call.params, call.angle, {call.epsilon, /*intermediate_rounding=*/false},
+                                        *call.chip, &tiled);
 }
 
-Check check_call(const Call& c, RotaryTensors t) {
+Check check_call(const Call& call, RotaryTensors t) {
     RotaryShape shape;
-    t.known = known_of(c);
+    t.known = known_of(call);
     t.out_may_be_null = true;
-    const RotaryAttributes a{/*interleaved=*/false, c.rotary_dim, c.offset, c.num_heads};
-    if (!c.chip) return check_rotary(t, a, &shape);
+    const RotaryAttributes attributes{/*interleaved=*/false, call.rotary_dim, call.offset, call.num_heads};
+    if (!call.chip) return check_rotary(t, attributes, &shape);
     TilingResult<RotaryTilingData> tiled;
-    return check_and_tile_rotary(t, a, /*forward=*/true, *c.chip, &shape, &tiled);
+    return check_and_tile_rotary(t, attributes, /*forward=*/true, *call.chip, &shape, &tiled);
 }
 
-Check check_call(const Call& c, RmsNormTensors t) {
+Check check_call(const Call& call, RmsNormTensors t) {
     RmsNormShape shape;
-    t.known = known_of(c);
+    t.known = known_of(call);
     t.out_may_be_null = true;
-    const RmsNormAttributes a{c.axis, c.epsilon, c.stash_type};
-    if (!c.chip) return check_rms_norm(t, a, &shape);
+    const RmsNormAttributes attributes{call.axis, call.epsilon, call.stash_type};
+    if (!call.chip) return check_rms_norm(t, attributes, &shape);
     TilingResult<RmsNormTilingData> tiled;
-    return check_and_tile_rms_norm(t, a, *c.chip, &tiled);
+    return check_and_tile_rms_norm(t, attributes, *call.chip, &tiled);
 }
 
+// An operator and the check of its calls, from the inputs and outputs of npu_rope_call.
 struct OperatorRules {
     const char* op;
-    Check (*check)(const Call& c, const npu_rope_tensor* const* in, const npu_rope_tensor* const* out);
+    Check (*check)(const Call& call, const npu_rope_tensor* const* in, const npu_rope_tensor* const* out);
 };
 
-#define NPU_ROPE_RULES(op, expression)                                                  \
-    OperatorRules {                                                                     \
-        op, [](const Call& c, auto* const* in, auto* const* out) { return expression; } \
+#define NPU_ROPE_RULES(op, expression)                                                     \
+    OperatorRules {                                                                        \
+        op, [](const Call& call, auto* const* in, auto* const* out) { return expression; } \
     }
 
 const OperatorRules kOperators[] = {
-    NPU_ROPE_RULES("rope", check_call(c, rope_tensors(in[0], in[1], in[2], out[0]))),
-    NPU_ROPE_RULES("rope_qk", check_call(c, rope_qk_tensors(in[0], in[1], in[2], in[3], out[0], out[1]))),
-    NPU_ROPE_RULES("rope_set_rows", check_call(c, rope_set_rows_tensors(in[0], in[1], in[2], in[3], out[0]))),
-    NPU_ROPE_RULES("rotary_mul", check_call(c, rotary_mul_tensors(in[0], in[1], in[2], out[0]))),
-    NPU_ROPE_RULES("rotary_mul_qk", check_call(c, rotary_mul_qk_tensors(in[0], in[1], in[2], in[3], out[0], out[1]))),
-    NPU_ROPE_RULES("rotary_embedding", check_call(c, rotary_embedding_tensors(in[0], in[1], in[2], in[3], out[0]))),
-    NPU_ROPE_RULES("rms_norm", check_call(c, rms_norm_tensors(in[0], in[1], out[0]))),
-    NPU_ROPE_RULES("rms_norm_backward", check_call(c, rms_norm_backward_tensors(in[0], in[1], in[2], out[0], out[1]))),
-    NPU_ROPE_RULES("add_rms_norm", check_call(c, add_rms_norm_tensors(in[0], in[1], in[2], out[0], out[1]))),
+    NPU_ROPE_RULES("rope", check_call(call, rope_tensors(in[0], in[1], in[2], out[0]))),
+    NPU_ROPE_RULES("rope_qk", check_call(call, rope_qk_tensors(in[0], in[1], in[2], in[3], out[0], out[1]))),
+    NPU_ROPE_RULES("rope_set_rows", check_call(call, rope_set_rows_tensors(in[0], in[1], in[2], in[3], out[0]))),
+    NPU_ROPE_RULES("rotary_mul", check_call(call, rotary_mul_tensors(in[0], in[1], in[2], out[0]))),
+    NPU_ROPE_RULES("rotary_mul_qk",
+                   check_call(call, rotary_mul_qk_tensors(in[0], in[1], in[2], in[3], out[0], out[1]))),
+    NPU_ROPE_RULES("rotary_embedding", check_call(call, rotary_embedding_tensors(in[0], in[1], in[2], in[3], out[0]))),
+    NPU_ROPE_RULES("rms_norm", check_call(call, rms_norm_tensors(in[0], in[1], out[0]))),
+    NPU_ROPE_RULES("rms_norm_backward",
+                   check_call(call, rms_norm_backward_tensors(in[0], in[1], in[2], out[0], out[1]))),
+    NPU_ROPE_RULES("add_rms_norm", check_call(call, add_rms_norm_tensors(in[0], in[1], in[2], out[0], out[1]))),
     NPU_ROPE_RULES("rms_norm_rope",
-                   check_call(c, rms_norm_rope_tensors(in[0], in[1], in[2], in[3], in[4], in[5], out[0], out[1]))),
-    NPU_ROPE_RULES(
-        "rms_norm_rope_set_rows",
-        check_call(c, rms_norm_rope_set_rows_tensors(in[0], in[1], in[2], in[3], in[4], in[5], in[6], out[0], out[1]))),
+                   check_call(call, rms_norm_rope_tensors(in[0], in[1], in[2], in[3], in[4], in[5], out[0], out[1]))),
+    NPU_ROPE_RULES("rms_norm_rope_set_rows",
+                   check_call(call, rms_norm_rope_set_rows_tensors(in[0], in[1], in[2], in[3], in[4], in[5], in[6],
+                                                                   out[0], out[1]))),
 };
 
-Check check_call(const npu_rope_call* c, const Platform* chip) {
-    if (!c || !c->op) return bad_value("check", "call", "name its operator", "NULL");
+Check check_call(const npu_rope_call* call, const Platform* chip) {
+    if (!call || !call->op) return bad_value("check", "call", "name its operator", "NULL");
     for (const OperatorRules& rules : kOperators)
-        if (rules.op == std::string(c->op)) return rules.check({*c, chip}, c->inputs, c->outputs);
-    return bad_value("check", "op", "be an operator of npu_rope.h", c->op);
+        if (rules.op == std::string(call->op)) return rules.check({*call, chip}, call->inputs, call->outputs);
+    return bad_value("check", "op", "be an operator of npu_rope.h", call->op);
 }
 
-Check check_on_chip(const npu_rope_call* c, const char* chip) {
+Check check_on_chip(const npu_rope_call* call, const char* chip) {
     const std::optional<Platform> platform = chip ? find_platform(chip) : std::nullopt;
     if (!platform)
         return bad_value("check", "chip", "be CANN's name of a chip that docs/npu.md lists", chip ? chip : "NULL");
-    return check_call(c, &*platform);
+    return check_call(call, &*platform);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Shared parts of all C functions: the thread's last error, and the conversion of exceptions to errors.
+// Shared parts of all C functions: keep the thread's last error, and convert exceptions to errors.
 #pragma once
 
 #include <exception>
@@ -9,9 +9,10 @@
 
 namespace npu_rope {
 
-// Stores a failed check as the thread's last error; returns the status of any check.
+// Stores a failed check as the thread's last error. Returns the status of any check.
 npu_rope_status report(const Check& check);
 
+// Runs body(), which returns a Check, and returns its status. An exception becomes an internal error of `op`.
 template <typename F>
 npu_rope_status guarded(const char* op, F body) noexcept {
     try {

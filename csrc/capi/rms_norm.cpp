@@ -1,4 +1,4 @@
-// C function of rms_norm.
+// Define the C function that runs rms_norm on the CPU.
 #include "csrc/cpu/rms_norm.h"
 
 #include "csrc/capi/common.h"

@@ -1,4 +1,4 @@
-// C function of rms_norm_backward.
+// Define the C function that runs rms_norm_backward on the CPU.
 #include "csrc/capi/common.h"
 #include "csrc/cpu/rms_norm.h"
 

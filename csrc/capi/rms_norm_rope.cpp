@@ -1,4 +1,4 @@
-// C functions of rms_norm_rope.
+// Define the C functions that run rms_norm_rope on the CPU, without and with a cache for the keys.
 #include "csrc/cpu/rms_norm_rope.h"
 
 #include "csrc/capi/common.h"
@@ -13,8 +13,8 @@ npu_rope_status npu_rope_rms_norm_rope(const npu_rope_tensor* q, const npu_rope_
                                        const npu_rope_tensor* k_out) {
     using namespace npu_rope;
     return guarded("rms_norm_rope", [&] {
-        const auto t = rms_norm_rope_tensors(q, k, q_scale, k_scale, positions, freq_factors, q_out, k_out);
-        return run_rms_norm_rope_cpu(t, params, epsilon, intermediate_rounding != 0, angle);
+        const auto tensors = rms_norm_rope_tensors(q, k, q_scale, k_scale, positions, freq_factors, q_out, k_out);
+        return run_rms_norm_rope_cpu(tensors, params, epsilon, intermediate_rounding != 0, angle);
     });
 }
 
@@ -26,9 +26,9 @@ npu_rope_status npu_rope_rms_norm_rope_set_rows(const npu_rope_tensor* q, const 
                                                 const npu_rope_tensor* q_out, const npu_rope_tensor* cache) {
     using namespace npu_rope;
     return guarded("rms_norm_rope", [&] {
-        const auto t =
+        const auto tensors =
             rms_norm_rope_set_rows_tensors(q, k, q_scale, k_scale, positions, rows, freq_factors, q_out, cache);
-        return run_rms_norm_rope_cpu(t, params, epsilon, intermediate_rounding != 0, angle);
+        return run_rms_norm_rope_cpu(tensors, params, epsilon, intermediate_rounding != 0, angle);
     });
 }
 

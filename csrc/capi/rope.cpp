@@ -1,4 +1,4 @@
-// C functions of rope.
+// Define the C functions that run rope on the CPU and return its default parameters.
 #include "csrc/cpu/rope.h"
 
 #include "csrc/capi/common.h"
@@ -6,15 +6,15 @@
 extern "C" {
 
 npu_rope_params npu_rope_default_params(int32_t n_dims, npu_rope_mode mode) {
-    npu_rope_params p = {};
-    p.n_dims = n_dims;
-    p.mode = mode;
-    p.freq_base = 10000.0;
-    p.freq_scale = 1.0;
-    p.attn_factor = 1.0;
-    p.beta_fast = 32.0;
-    p.beta_slow = 1.0;
-    return p;
+    npu_rope_params params = {};
+    params.n_dims = n_dims;
+    params.mode = mode;
+    params.freq_base = 10000.0;
+    params.freq_scale = 1.0;
+    params.attn_factor = 1.0;
+    params.beta_fast = 32.0;
+    params.beta_slow = 1.0;
+    return params;
 }
 
 npu_rope_status npu_rope_rope(const npu_rope_tensor* x, const npu_rope_tensor* positions,

@@ -1,4 +1,4 @@
-// C function of rope_qk.
+// Define the C function that runs rope_qk on the CPU.
 #include "csrc/capi/common.h"
 #include "csrc/cpu/rope.h"
 

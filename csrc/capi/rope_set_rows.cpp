@@ -1,4 +1,4 @@
-// C function of rope_set_rows.
+// Define the C function that runs rope_set_rows on the CPU.
 #include "csrc/capi/common.h"
 #include "csrc/cpu/rope.h"
 

@@ -1,4 +1,4 @@
-// C function of rotary_mul_qk.
+// Define the C function that runs rotary_mul_qk on the CPU.
 #include "csrc/capi/common.h"
 #include "csrc/cpu/rotary.h"
 
@@ -8,8 +8,8 @@ extern "C" npu_rope_status npu_rope_rotary_mul_qk(const npu_rope_tensor* q, cons
                                                   int32_t forward, const npu_rope_tensor* q_out,
                                                   const npu_rope_tensor* k_out) {
     using namespace npu_rope;
-    RotaryAttributes a{interleaved != 0, rotary_dim, offset, /*num_heads=*/0};
+    RotaryAttributes attributes{interleaved != 0, rotary_dim, offset, /*num_heads=*/0};
     return guarded("rotary_mul_qk", [&] {
-        return run_rotary_cpu(rotary_mul_qk_tensors(q, k, cos, sin, q_out, k_out), a, forward != 0);
+        return run_rotary_cpu(rotary_mul_qk_tensors(q, k, cos, sin, q_out, k_out), attributes, forward != 0);
     });
 }

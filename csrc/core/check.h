@@ -1,5 +1,5 @@
-// Results of the argument checks. An error keeps its parts; its message is "[op] argument must RULE but got VALUE."
-// Header only and without other libraries, for the tilings, the C library, the registration and the binding.
+// Results of the argument checks. An error's message is "[op] argument must RULE but got VALUE.", and the error keeps
+// these parts. Header only, because the tilings, the C library, the registration and the binding all use it.
 #pragma once
 
 #include <cstdarg>
@@ -13,7 +13,7 @@
 
 namespace npu_rope {
 
-// The parts of an error, and its message.
+// An error: the parts of its message, and the message.
 struct BrokenRule {
     std::string op, argument, rule, value, message;
     BrokenRule(std::string op, std::string argument, std::string rule, std::string value)
@@ -22,7 +22,7 @@ struct BrokenRule {
     }
 };
 
-// The result of a check: an error, or kOk. Kinds match the C ABI's status codes.
+// The result of a check: an error, or kOk. The kinds have the values of npu_rope_status.
 struct Check {
     enum Kind { kOk = 0, kValue = 1, kType = 2, kInternal = 3 };
     Kind kind = kOk;
@@ -31,7 +31,7 @@ struct Check {
     std::string message() const { return broken ? broken->message : std::string(); }
 };
 
-// `cold` moves the code that makes errors away from the code that a correct call executes.
+// The attribute `cold` moves the code that makes errors away from the code that a correct call executes.
 [[gnu::cold, gnu::noinline]] inline Check bad_value(std::string op, std::string argument, std::string rule,
                                                     std::string value) {
     return {Check::kValue,
@@ -51,14 +51,14 @@ struct Check {
             std::make_shared<BrokenRule>(std::move(op), std::move(argument), std::move(rule), std::move(value))};
 }
 
-// The error of an operator of torch: its schema calls the parameter `mode` rope_mode.
+// Renames the argument `mode` to rope_mode, its name in the schemas of torch's operators.
 inline Check named_as_in_schema(const Check& c) {
     if (!c.broken || c.broken->argument != "mode") return c;
     const BrokenRule& b = *c.broken;
     return {c.kind, std::make_shared<BrokenRule>(b.op, "rope_mode", b.rule, b.value)};
 }
 
-// The error as the C interface returns it. Its strings belong to the check.
+// Returns an error as the C interface does. Its strings belong to the check.
 inline npu_rope_error parts_of(const Check& c) {
     if (!c.broken) return {NPU_ROPE_OK, "", "", "", "", ""};
     const BrokenRule& b = *c.broken;
@@ -83,20 +83,20 @@ inline npu_rope_error parts_of(const Check& c) {
 
 // Formats a shape as Python prints a list: "[2, 3]".
 [[gnu::cold, gnu::noinline]] inline std::string shape_text(const int64_t* shape, int ndim) {
-    std::string s = "[";
+    std::string text = "[";
     for (int i = 0; i < ndim; ++i) {
-        if (i) s += ", ";
-        s += std::to_string(shape[i]);
+        if (i) text += ", ";
+        text += std::to_string(shape[i]);
     }
-    return s + "]";
+    return text + "]";
 }
 
 // The product of the sizes, or -1 if a partial product does not fit int64.
 inline int64_t checked_product(const int64_t* shape, int ndim) {
-    int64_t n = 1;
+    int64_t product = 1;
     for (int i = 0; i < ndim; ++i)
-        if (__builtin_mul_overflow(n, shape[i], &n)) return -1;
-    return n;
+        if (__builtin_mul_overflow(product, shape[i], &product)) return -1;
+    return product;
 }
 
 }  // namespace npu_rope

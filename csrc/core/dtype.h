@@ -1,4 +1,4 @@
-// Names and sizes of the element types, for checks and kernels of every operator.
+// Names and sizes of the element types, for the checks and the CPU's kernels of every operator.
 #pragma once
 
 #include <cstdint>
@@ -7,28 +7,28 @@
 
 namespace npu_rope {
 
-struct DtypeRow {
+struct DtypeInfo {
     const char* name;
     int64_t bytes;
 };
 
 // Indexed by npu_rope_dtype.
-constexpr DtypeRow kDtypes[] = {{"float32", 4}, {"float16", 2}, {"bfloat16", 2},
-                                {"float64", 8}, {"int32", 4},   {"int64", 8}};
+constexpr DtypeInfo kDtypes[] = {{"float32", 4}, {"float16", 2}, {"bfloat16", 2},
+                                 {"float64", 8}, {"int32", 4},   {"int64", 8}};
 
 // Types that no operator takes; NPU_ROPE_INT8 is the first. Messages name them.
-constexpr const char* kForeignDtypes[] = {"int8", "int16", "uint8", "bool", "complex64", "complex128"};
+constexpr const char* kUnsupportedDtypes[] = {"int8", "int16", "uint8", "bool", "complex64", "complex128"};
 
-constexpr bool known_dtype(int32_t d) { return d >= 0 && d < int32_t(sizeof kDtypes / sizeof *kDtypes); }
+constexpr bool is_known_dtype(int32_t d) { return d >= 0 && d < int32_t(sizeof kDtypes / sizeof *kDtypes); }
 constexpr const char* dtype_name(int32_t d) {
-    const int32_t foreign = d - NPU_ROPE_INT8;
-    if (foreign >= 0 && foreign < int32_t(sizeof kForeignDtypes / sizeof *kForeignDtypes))
-        return kForeignDtypes[foreign];
-    return known_dtype(d) ? kDtypes[d].name : "an unknown dtype";
+    const int32_t unsupported = d - NPU_ROPE_INT8;
+    if (unsupported >= 0 && unsupported < int32_t(sizeof kUnsupportedDtypes / sizeof *kUnsupportedDtypes))
+        return kUnsupportedDtypes[unsupported];
+    return is_known_dtype(d) ? kDtypes[d].name : "an unknown dtype";
 }
-constexpr int64_t dtype_bytes(int32_t d) { return known_dtype(d) ? kDtypes[d].bytes : 0; }
+constexpr int64_t dtype_bytes(int32_t d) { return is_known_dtype(d) ? kDtypes[d].bytes : 0; }
 
-// The element at an offset in positions, rows or position_ids, which are int64 or int32.
+// Returns the element at offset `at` of positions, rows or position_ids, which are int64 or int32.
 inline int64_t index_at(const void* data, bool is_int64, int64_t at) {
     return is_int64 ? static_cast<const int64_t*>(data)[at] : static_cast<const int32_t*>(data)[at];
 }

@@ -9,23 +9,26 @@ namespace {
 class Rules : TensorRules {
 public:
     Rules(const RmsNormTensors& t, const RmsNormAttributes& a, RmsNormShape* s)
-        : TensorRules(t.op, t.known), t_(t), a_(a), s_(*s) {}
+        : TensorRules(t.op, t.known), tensors_(t), attributes_(a), shape_(*s) {}
 
-    Check all() {
-        const int32_t x_dtype = t_.x->dtype, scale_dtype = t_.scale->dtype;
-        if (Check c = check_x_and_scale(*t_.x, *t_.scale); !c.ok()) return c;
-        if (t_.adds)
-            if (Check c = check_tensor("residual", *t_.residual, "x", x_dtype, s_.residual_stride); !c.ok()) return c;
-        if (t_.backward)
-            if (Check c = check_tensor("grad", *t_.grad, "scale", scale_dtype, s_.grad_stride); !c.ok()) return c;
-        const char* like = t_.backward ? "x" : "scale";
-        const int32_t out_dtype = t_.backward ? x_dtype : scale_dtype;
-        if (t_.out)
-            if (Check c = check_output(t_.out_name(), *t_.out, like, out_dtype, s_.out_stride); !c.ok()) return c;
-        if (t_.sum)
-            if (Check c = check_output("sum", *t_.sum, "x", x_dtype, s_.sum_stride); !c.ok()) return c;
-        if (t_.dscale)
-            if (Check c = check_dscale(*t_.dscale); !c.ok()) return c;
+    Check check_all() {
+        const int32_t x_dtype = tensors_.x->dtype, scale_dtype = tensors_.scale->dtype;
+        if (Check c = check_x_and_scale(*tensors_.x, *tensors_.scale); !c.ok()) return c;
+        if (tensors_.adds)
+            if (Check c = check_tensor("residual", *tensors_.residual, "x", x_dtype, shape_.residual_stride); !c.ok())
+                return c;
+        if (tensors_.backward)
+            if (Check c = check_tensor("grad", *tensors_.grad, "scale", scale_dtype, shape_.grad_stride); !c.ok())
+                return c;
+        const char* like = tensors_.backward ? "x" : "scale";
+        const int32_t out_dtype = tensors_.backward ? x_dtype : scale_dtype;
+        if (tensors_.out)
+            if (Check c = check_output(tensors_.out_name(), *tensors_.out, like, out_dtype, shape_.out_stride); !c.ok())
+                return c;
+        if (tensors_.sum)
+            if (Check c = check_output("sum", *tensors_.sum, "x", x_dtype, shape_.sum_stride); !c.ok()) return c;
+        if (tensors_.dscale)
+            if (Check c = check_dscale(*tensors_.dscale); !c.ok()) return c;
         return known_ == Known::kLayout ? Check{} : check_overlap();
     }
 
@@ -50,19 +53,21 @@ private:
     }
 
     Check check_attributes(int ndim) {
-        if (a_.axis < -ndim || a_.axis >= ndim)
-            return bad_value(op_, "axis", formatted("be in [%d, %d]", -ndim, ndim - 1), std::to_string(a_.axis));
-        axis_ = static_cast<int>(a_.axis < 0 ? a_.axis + ndim : a_.axis);
-        if (Check c = check_epsilon(a_.epsilon); !c.ok()) return c;
-        s_.epsilon = static_cast<double>(static_cast<float>(a_.epsilon));
-        s_.stash_dtype = rms_norm_stash_dtype(a_.stash_type);
-        if (s_.stash_dtype < 0)
+        if (attributes_.axis < -ndim || attributes_.axis >= ndim)
+            return bad_value(op_, "axis", formatted("be in [%d, %d]", -ndim, ndim - 1),
+                             std::to_string(attributes_.axis));
+        axis_ = static_cast<int>(attributes_.axis < 0 ? attributes_.axis + ndim : attributes_.axis);
+        if (Check c = check_epsilon(attributes_.epsilon); !c.ok()) return c;
+        shape_.epsilon = static_cast<double>(static_cast<float>(attributes_.epsilon));
+        shape_.stash_dtype = rms_norm_stash_dtype(attributes_.stash_type);
+        if (shape_.stash_dtype < 0)
             return bad_value(op_, "stash_type", "be 1 (float32), 10 (float16), 11 (float64) or 16 (bfloat16)",
-                             std::to_string(a_.stash_type));
+                             std::to_string(attributes_.stash_type));
         return {};
     }
 
-    // Whether scale broadcasts to x's shape: with the last dimensions aligned, each size of scale is 1 or x's size.
+    // Whether scale broadcasts to x's shape. With the last dimensions aligned, each size of scale must be 1 or x's
+    // size.
     static bool broadcasts(const npu_rope_tensor& scale, const npu_rope_tensor& x) {
         if (scale.ndim < 0 || scale.ndim > x.ndim) return false;
         const int64_t* aligned = x.shape + (x.ndim - scale.ndim);
@@ -84,7 +89,7 @@ private:
 
     // Checks a tensor of x's shape with the dtype of the tensor `like`, and fills its strides.
     Check check_tensor(const char* name, const npu_rope_tensor& t, const char* like, int32_t dtype, int64_t* stride) {
-        const npu_rope_tensor& x = *t_.x;
+        const npu_rope_tensor& x = *tensors_.x;
         if (t.dtype != dtype)
             return bad_type(op_, name, formatted("have %s's dtype %s", like, dtype_name(dtype)), dtype_name(t.dtype));
         if (t.ndim < 0 || t.ndim > NPU_ROPE_MAX_NDIM || !same_shape(t, x))
@@ -102,11 +107,11 @@ private:
     }
 
     Check check_dscale(npu_rope_tensor dscale) {
-        if (t_.adds_to_float32_dscale && dscale.dtype != NPU_ROPE_FLOAT32)
+        if (tensors_.adds_to_float32_dscale && dscale.dtype != NPU_ROPE_FLOAT32)
             return bad_type(op_, "dscale", "be float32", dtype_name(dscale.dtype));
-        if (t_.adds_to_float32_dscale) dscale.dtype = t_.scale->dtype;  // compare only the shape below
-        if (Check c = check_like("dscale", dscale, "scale", *t_.scale); !c.ok()) return c;
-        if (Check c = check_memory("dscale", *t_.dscale); !c.ok()) return c;
+        if (tensors_.adds_to_float32_dscale) dscale.dtype = tensors_.scale->dtype;  // compare only the shape below
+        if (Check c = check_like("dscale", dscale, "scale", *tensors_.scale); !c.ok()) return c;
+        if (Check c = check_memory("dscale", *tensors_.dscale); !c.ok()) return c;
         if (is_dense_from(0, dscale)) return {};
         return bad_value(op_, "dscale", "be contiguous", "strides " + shape_text(dscale.stride, dscale.ndim));
     }
@@ -114,20 +119,25 @@ private:
     // Outputs must share no memory with each other or with inputs. An output of a forward operator may be x itself or
     // the residual itself.
     Check check_overlap() {
-        const char* alternative = t_.backward ? "" : t_.adds ? "be x or residual itself or " : "be x itself or ";
-        for (const NamedTensor& out : {NamedTensor{t_.out_name(), t_.out}, {"sum", t_.sum}, {"dscale", t_.dscale}}) {
+        const char* alternative = tensors_.backward ? ""
+                                  : tensors_.adds   ? "be x or residual itself or "
+                                                    : "be x itself or ";
+        for (const NamedTensor& out :
+             {NamedTensor{tensors_.out_name(), tensors_.out}, {"sum", tensors_.sum}, {"dscale", tensors_.dscale}}) {
             if (!out.tensor) continue;
-            for (const NamedTensor& in : {NamedTensor{"grad", t_.grad}, {"x", t_.x}, {"residual", t_.residual}})
-                if (in.tensor && (t_.backward || !is_same_view(view_of(*out.tensor), view_of(*in.tensor))))
-                    if (Check c = check_apart(out, alternative, in); !c.ok()) return c;
-            if (Check c = check_apart(out, "", {"scale", t_.scale}); !c.ok()) return c;
+            for (const NamedTensor& in :
+                 {NamedTensor{"grad", tensors_.grad}, {"x", tensors_.x}, {"residual", tensors_.residual}})
+                if (in.tensor && (tensors_.backward || !is_same_view(view_of(*out.tensor), view_of(*in.tensor))))
+                    if (Check c = check_disjoint(out, alternative, in); !c.ok()) return c;
+            if (Check c = check_disjoint(out, "", {"scale", tensors_.scale}); !c.ok()) return c;
         }
-        if (t_.out && t_.sum) return check_apart({"out", t_.out}, "", {"sum", t_.sum});
-        return t_.out && t_.dscale ? check_apart({"dscale", t_.dscale}, "", {"dx", t_.out}) : Check{};
+        if (tensors_.out && tensors_.sum) return check_disjoint({"out", tensors_.out}, "", {"sum", tensors_.sum});
+        return tensors_.out && tensors_.dscale ? check_disjoint({"dscale", tensors_.dscale}, "", {"dx", tensors_.out})
+                                               : Check{};
     }
 
-    // alternative: the start of the rule, such as "be x itself or ". Empty if the output may not be an input.
-    Check check_apart(const NamedTensor& out, const char* alternative, const NamedTensor& other) {
+    // alternative: the start of the message's rule, such as "be x itself or "; empty if the output may not be an input.
+    Check check_disjoint(const NamedTensor& out, const char* alternative, const NamedTensor& other) {
         if (!may_share_memory(view_of(*out.tensor), view_of(*other.tensor))) return {};
         return bad_value(op_, out.name, formatted("%sshare no memory with %s", alternative, other.name),
                          "memory that they share");
@@ -136,44 +146,44 @@ private:
     // ---- strides
 
     void fill_sizes(const npu_rope_tensor& x) {
-        for (int64_t& size : s_.outer) size = 1;
-        for (int64_t& size : s_.inner) size = 1;
-        s_.rows = s_.n = 1;
-        for (int k = 0; k < axis_; ++k) s_.rows *= s_.outer[kMaxOuterDims - axis_ + k] = x.shape[k];
-        for (int k = axis_; k < x.ndim; ++k) s_.n *= s_.inner[NPU_ROPE_MAX_NDIM - x.ndim + k] = x.shape[k];
-        fill_outer(x, s_.x_stride);
+        for (int64_t& size : shape_.outer) size = 1;
+        for (int64_t& size : shape_.inner) size = 1;
+        shape_.rows = shape_.n = 1;
+        for (int k = 0; k < axis_; ++k) shape_.rows *= shape_.outer[kMaxOuterDims - axis_ + k] = x.shape[k];
+        for (int k = axis_; k < x.ndim; ++k) shape_.n *= shape_.inner[NPU_ROPE_MAX_NDIM - x.ndim + k] = x.shape[k];
+        fill_outer(x, shape_.x_stride);
     }
 
     void fill_outer(const npu_rope_tensor& t, int64_t* stride) const {
         for (int k = 0; k < kMaxOuterDims; ++k) stride[k] = 0;
-        for (int k = 0; k < axis_; ++k) stride[kMaxOuterDims - axis_ + k] = stride_that_matters(t, k);
+        for (int k = 0; k < axis_; ++k) stride[kMaxOuterDims - axis_ + k] = used_stride(t, k);
     }
 
     // Aligns the scale with x's last dimensions. Rows share the scale along a dimension that it lacks or where its size
     // is 1.
     void fill_scale(const npu_rope_tensor& scale, int ndim) {
         const int missing_dims = ndim - scale.ndim;
-        for (bool& shared : s_.scale_is_shared) shared = true;
-        for (bool& shared : s_.scale_inner_is_shared) shared = true;
+        for (bool& shared : shape_.scale_is_shared) shared = true;
+        for (bool& shared : shape_.scale_inner_is_shared) shared = true;
         for (int k = missing_dims; k < axis_; ++k) {
-            s_.scale_stride[kMaxOuterDims - axis_ + k] = stride_that_matters(scale, k - missing_dims);
-            s_.scale_is_shared[kMaxOuterDims - axis_ + k] = scale.shape[k - missing_dims] == 1;
+            shape_.scale_stride[kMaxOuterDims - axis_ + k] = used_stride(scale, k - missing_dims);
+            shape_.scale_is_shared[kMaxOuterDims - axis_ + k] = scale.shape[k - missing_dims] == 1;
         }
         for (int k = std::max(axis_, missing_dims); k < ndim; ++k) {
-            s_.scale_inner_stride[NPU_ROPE_MAX_NDIM - ndim + k] = stride_that_matters(scale, k - missing_dims);
-            s_.scale_inner_is_shared[NPU_ROPE_MAX_NDIM - ndim + k] = scale.shape[k - missing_dims] == 1;
+            shape_.scale_inner_stride[NPU_ROPE_MAX_NDIM - ndim + k] = used_stride(scale, k - missing_dims);
+            shape_.scale_inner_is_shared[NPU_ROPE_MAX_NDIM - ndim + k] = scale.shape[k - missing_dims] == 1;
         }
         int64_t expected = 1;
-        s_.scale_is_dense = true;
+        shape_.scale_is_dense = true;
         for (int k = NPU_ROPE_MAX_NDIM - 1; k >= 0; --k) {
-            if (s_.inner[k] > 1 && s_.scale_inner_stride[k] != expected) s_.scale_is_dense = false;
-            expected *= s_.inner[k];
+            if (shape_.inner[k] > 1 && shape_.scale_inner_stride[k] != expected) shape_.scale_is_dense = false;
+            expected *= shape_.inner[k];
         }
     }
 
-    const RmsNormTensors& t_;
-    const RmsNormAttributes& a_;
-    RmsNormShape& s_;
+    const RmsNormTensors& tensors_;
+    const RmsNormAttributes& attributes_;
+    RmsNormShape& shape_;
     int axis_ = 0;
 };
 
@@ -215,7 +225,7 @@ Check check_rms_norm(const RmsNormTensors& t, const RmsNormAttributes& a, RmsNor
     for (const auto& [named, required] : all)
         if (required && !named.tensor) return bad_value(t.op, named.name, "be a tensor", "NULL");
     *shape = RmsNormShape{};
-    return Rules(t, a, shape).all();
+    return Rules(t, a, shape).check_all();
 }
 
 }  // namespace npu_rope

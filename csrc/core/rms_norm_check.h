@@ -1,4 +1,4 @@
-// Every rule of the arguments of rms_norm, rms_norm_backward and add_rms_norm, for all paths.
+// Check the arguments of rms_norm, rms_norm_backward and add_rms_norm by every rule, for all back ends.
 #pragma once
 
 #include <cstdint>
@@ -9,16 +9,16 @@
 
 namespace npu_rope {
 
-// The tensors of a call as the caller passes them. Those that the operator does not have are NULL.
+// The tensors of a call as the caller passes them. A tensor that the operator does not have is NULL.
 struct RmsNormTensors {
     const char* op;
     const npu_rope_tensor* x;
     const npu_rope_tensor* scale;
-    const npu_rope_tensor* out;             // of the backward: dx
+    const npu_rope_tensor* out;             // dx in the backward
     const npu_rope_tensor *residual, *sum;  // of add_rms_norm: sum = x + residual, out = rms_norm of sum
     const npu_rope_tensor *grad, *dscale;   // of the backward
     bool adds = false, backward = false;    // the operator is add_rms_norm, or rms_norm_backward
-    bool adds_to_float32_dscale = false;    // dscale is float32 memory to which a kernel adds its sums
+    bool adds_to_float32_dscale = false;    // dscale is float32, and a kernel adds its sums to its elements
     Known known = Known::kValues;
     bool out_may_be_null = false;  // not allocated yet
     const char* out_name() const { return backward ? "dx" : "out"; }
@@ -40,14 +40,15 @@ struct RmsNormAttributes {
 
 constexpr int kMaxOuterDims = NPU_ROPE_MAX_NDIM - 1;
 
-// A checked call: rows of n contiguous elements, each normalized separately. Row numbers run through the dimensions
-// before axis. These dimensions, and those inside a row, are at the end of their arrays, after dimensions of size 1.
+// The sizes of a checked call: rows of n contiguous elements, each normalized separately. The dimensions before axis
+// (outer) number the rows, and the others (inner) are inside a row. In each array they come last, after dimensions of
+// size 1.
 struct RmsNormShape {
     int64_t rows, n;
     int64_t outer[kMaxOuterDims];
     // Strides by the dimensions before axis, in elements.
     int64_t x_stride[kMaxOuterDims], scale_stride[kMaxOuterDims], out_stride[kMaxOuterDims];
-    int64_t grad_stride[kMaxOuterDims];                                 // of the backward, whose out is dx
+    int64_t grad_stride[kMaxOuterDims];                                 // of the backward, where out is dx
     int64_t residual_stride[kMaxOuterDims], sum_stride[kMaxOuterDims];  // of add_rms_norm
     bool scale_is_shared[kMaxOuterDims];                                // all indices of this dimension have one scale
     int64_t inner[NPU_ROPE_MAX_NDIM], scale_inner_stride[NPU_ROPE_MAX_NDIM];
@@ -57,7 +58,7 @@ struct RmsNormShape {
     double epsilon;       // rounded to float32, not yet to the stash type
 };
 
-// npu_rope_dtype of ONNX's number, or -1 for a type that the operator does not allow.
+// Returns the npu_rope_dtype of ONNX's number of a type, or -1 for a type that the operator does not allow.
 int32_t rms_norm_stash_dtype(int64_t stash_type);
 
 // Checks NULLs, attributes, shapes, dtypes, strides and overlap, and fills *shape.

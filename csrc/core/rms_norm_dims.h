@@ -1,5 +1,5 @@
-// Norms of tensors with more dimensions than the C interface allows: rules that need all dimensions, and the joining
-// to fewer dimensions. Header only, for registration and binding. npu_rope/rms_norm_calls.py repeats both for arrays.
+// Normalize tensors with more dimensions than the C interface allows: check the rules that need all dimensions, and
+// join dimensions. Header only, for registration and binding. npu_rope/rms_norm_calls.py repeats both for arrays.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace npu_rope {
 
-// The sizes and strides of a tensor, which owns both arrays.
+// The sizes and strides of a tensor. The tensor owns both arrays.
 struct Dims {
     int64_t ndim = 0;
     const int64_t *size = nullptr, *stride = nullptr;
@@ -27,7 +27,8 @@ struct Dims {
     }
 };
 
-// A call's joined dimensions. There are more than four only if the scale varies along alternate dimensions of x.
+// The joined dimensions of a call. There are more than four only if the scale is broadcast along some dimensions of x
+// that lie between others.
 struct JoinedDims {
     int64_t axis = 0;
     std::vector<int64_t> x, scale;
@@ -40,10 +41,10 @@ inline Check join_norm_dims(const char* op, const Dims& x, const Dims& scale, in
     if (axis < -x.ndim || axis >= x.ndim)
         return bad_value(op, "axis", "be in [-" + std::to_string(x.ndim) + ", " + std::to_string(x.ndim - 1) + "]",
                          std::to_string(axis));
-    bool broadcasts = missing_dims >= 0;
-    for (int64_t k = 0; broadcasts && k < scale.ndim; ++k)
-        broadcasts = scale.size[k] == 1 || scale.size[k] == x.size[missing_dims + k];
-    if (!broadcasts) return bad_value(op, "scale", "be broadcastable to x's shape " + x.shape(), scale.shape());
+    bool is_broadcastable = missing_dims >= 0;
+    for (int64_t k = 0; is_broadcastable && k < scale.ndim; ++k)
+        is_broadcastable = scale.size[k] == 1 || scale.size[k] == x.size[missing_dims + k];
+    if (!is_broadcastable) return bad_value(op, "scale", "be broadcastable to x's shape " + x.shape(), scale.shape());
 
     *joined = {};
     if (axis < 0) axis += x.ndim;

@@ -10,19 +10,19 @@ constexpr const char* kScaleName[2] = {"q_scale", "k_scale"};
 // The rules that rope_qk does not have: those of epsilon and of the scales.
 class Rules : TensorRules {
 public:
-    Rules(const RmsNormRopeTensors& t, int64_t D) : TensorRules(t.rope.op, t.rope.known), t_(t), D_(D) {}
+    Rules(const RmsNormRopeTensors& t, int64_t D) : TensorRules(t.rope.op, t.rope.known), tensors_(t), D_(D) {}
 
-    Check all(double epsilon) {
+    Check check_all(double epsilon) {
         if (Check c = check_epsilon(epsilon); !c.ok()) return c;
-        for (int side = 0; side < t_.rope.sides; ++side)
+        for (int side = 0; side < tensors_.rope.sides; ++side)
             if (Check c = check_scale(side); !c.ok()) return c;
-        return known_ == Known::kLayout ? Check{} : check_apart();
+        return known_ == Known::kLayout ? Check{} : check_disjoint();
     }
 
 private:
     Check check_scale(int side) {
-        const npu_rope_tensor &scale = *t_.scale[side], &x = *t_.rope.x[side];
-        const char *name = kScaleName[side], *x_name = t_.rope.x_name[side];
+        const npu_rope_tensor &scale = *tensors_.scale[side], &x = *tensors_.rope.x[side];
+        const char *name = kScaleName[side], *x_name = tensors_.rope.x_name[side];
         if (scale.dtype != x.dtype)
             return bad_type(op_, name, formatted("have %s's dtype %s", x_name, dtype_name(x.dtype)),
                             dtype_name(scale.dtype));
@@ -34,16 +34,16 @@ private:
     }
 
     // The outputs must share no memory with a scale.
-    Check check_apart() {
-        const RopeTensors& r = t_.rope;
-        for (int side = 0; side < r.sides; ++side)
-            for (int other = 0; other < r.sides; ++other)
-                if (r.out[side] && may_share_memory(view_of(*r.out[side]), view_of(*t_.scale[other])))
-                    return shares_memory(r.out_name[side], kScaleName[other], false);
+    Check check_disjoint() {
+        const RopeTensors& rope = tensors_.rope;
+        for (int side = 0; side < rope.sides; ++side)
+            for (int other = 0; other < rope.sides; ++other)
+                if (rope.out[side] && may_share_memory(view_of(*rope.out[side]), view_of(*tensors_.scale[other])))
+                    return shared_memory_error(rope.out_name[side], kScaleName[other], false);
         return {};
     }
 
-    const RmsNormRopeTensors& t_;
+    const RmsNormRopeTensors& tensors_;
     const int64_t D_;
 };
 
@@ -76,7 +76,7 @@ Check check_rms_norm_rope(const RmsNormRopeTensors& t, const npu_rope_params* pa
     for (int side = 0; side < t.rope.sides; ++side)
         if (!t.scale[side]) return bad_value(t.rope.op, kScaleName[side], "be a tensor", "NULL");
     if (Check c = check_rope(t.rope, params, angle, shape); !c.ok()) return c;
-    return Rules(t, shape->D).all(epsilon);
+    return Rules(t, shape->D).check_all(epsilon);
 }
 
 }  // namespace npu_rope

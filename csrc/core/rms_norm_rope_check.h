@@ -1,4 +1,5 @@
-// Checks rms_norm_rope's arguments, for all paths: rope_qk's rules (rope_check.h), and those of the scales and epsilon.
+// Check the arguments of rms_norm_rope for all back ends: by rope_qk's rules (rope_check.h), and by the rules of the
+// scales and epsilon.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,7 @@ namespace npu_rope {
 
 // The tensors of a call as the caller passes them.
 struct RmsNormRopeTensors {
-    RopeTensors rope;                 // q, k and their outputs: two outs, or an out and a cache
+    RopeTensors rope;                 // q, k and their outputs, of which the second may be a cache
     const npu_rope_tensor* scale[2];  // of q and of k: [D]
 };
 
@@ -19,14 +20,14 @@ RmsNormRopeTensors rms_norm_rope_tensors(const npu_rope_tensor* q, const npu_rop
                                          const npu_rope_tensor* q_scale, const npu_rope_tensor* k_scale,
                                          const npu_rope_tensor* positions, const npu_rope_tensor* freq_factors,
                                          const npu_rope_tensor* q_out, const npu_rope_tensor* k_out);
-// Keys are stored into rows of a cache: side 1 of the shape is filled like the one side of rope_set_rows.
+// The keys, side 1, are stored into rows of a cache, like side 0 of rope_set_rows.
 RmsNormRopeTensors rms_norm_rope_set_rows_tensors(const npu_rope_tensor* q, const npu_rope_tensor* k,
                                                   const npu_rope_tensor* q_scale, const npu_rope_tensor* k_scale,
                                                   const npu_rope_tensor* positions, const npu_rope_tensor* rows,
                                                   const npu_rope_tensor* freq_factors, const npu_rope_tensor* q_out,
                                                   const npu_rope_tensor* cache);
 
-// Checks everything except the frequencies that follow from the parameters. Fills *shape as check_rope does: sides 0
+// Checks everything except the frequencies that follow from the parameters. Fills *shape as check_rope does. Sides 0
 // and 1 are q and k.
 Check check_rms_norm_rope(const RmsNormRopeTensors& t, const npu_rope_params* params, double epsilon, int32_t angle,
                           RopeShape* shape);

@@ -9,31 +9,31 @@
 namespace npu_rope {
 namespace {
 
-constexpr const char* kParamsOp = "rope";  // in errors of parameters, whose checks do not depend on the operator
+constexpr const char* kParamsOp = "rope";  // the operator in errors of parameters, which have the same rules everywhere
 
 // ggml and CANN keep attributes in float32, so a value that is zero or infinite in float32 breaks these rules.
 Check check_positive(const char* name, double v, const char* when = "") {
     float f = static_cast<float>(v);
     if (std::isfinite(f) && f > 0) return {};
-    return bad_value(kParamsOp, name, std::string("be positive and finite") + when, Number(v).text);
+    return bad_value(kParamsOp, name, std::string("be positive and finite") + when, NumberText(v).text);
 }
 
 Check check_finite(const char* name, double v) {
     if (std::isfinite(static_cast<float>(v))) return {};
-    return bad_value(kParamsOp, name, "be finite", Number(v).text);
+    return bad_value(kParamsOp, name, "be finite", NumberText(v).text);
 }
 
 Check check_sections(const npu_rope_params& p) {
-    bool negative = false, any = false;
-    for (int32_t s : p.sections) {
-        negative |= s < 0;
-        any |= s != 0;
+    bool has_negative = false, has_nonzero = false;
+    for (int32_t section : p.sections) {
+        has_negative |= section < 0;
+        has_nonzero |= section != 0;
     }
     const int32_t* s = p.sections;
-    if (negative)
+    if (has_negative)
         return bad_value(kParamsOp, "sections", "be four numbers >= 0",
                          formatted("[%d, %d, %d, %d]", s[0], s[1], s[2], s[3]));
-    if (any && !rope_has_sections(p.mode))
+    if (has_nonzero && !rope_has_sections(p.mode))
         return bad_value(kParamsOp, "sections", formatted("be [0, 0, 0, 0] in mode %s", mode_name(p.mode)),
                          formatted("[%d, %d, %d, %d]", s[0], s[1], s[2], s[3]));
     if (rope_has_sections(p.mode) && s[0] == 0 && s[1] == 0 && s[2] == 0)
@@ -52,59 +52,60 @@ Check check_yarn(const npu_rope_params& p) {
     return check_positive("beta_slow", p.beta_slow, when);
 }
 
-// The rules of one call's tensors. Every message begins with the operator's name.
+// Checks the tensors of one call. Every message begins with the operator's name.
 class Rules : TensorRules {
 public:
     Rules(const RopeTensors& t, const npu_rope_params& p, RopeShape* s)
-        : TensorRules(t.op, t.known), t_(t), p_(p), s_(*s) {}
+        : TensorRules(t.op, t.known), tensors_(t), params_(p), shape_(*s) {}
 
-    Check all() {
-        if (Check c = check_xs(); !c.ok()) return c;
-        if (Check c = check_positions(*t_.positions); !c.ok()) return c;
-        if (t_.rows)
-            if (Check c = check_rows(*t_.rows); !c.ok()) return c;
-        if (t_.freq_factors)
-            if (Check c = check_freq_factors(*t_.freq_factors); !c.ok()) return c;
-        for (int k = 0; k < t_.sides; ++k)
-            if (t_.out[k])
-                if (Check c = t_.to_cache(k) ? check_cache(k) : check_out(k); !c.ok()) return c;
+    Check check_all() {
+        if (Check c = check_rotated_tensors(); !c.ok()) return c;
+        if (Check c = check_positions(*tensors_.positions); !c.ok()) return c;
+        if (tensors_.rows)
+            if (Check c = check_rows(*tensors_.rows); !c.ok()) return c;
+        if (tensors_.freq_factors)
+            if (Check c = check_freq_factors(*tensors_.freq_factors); !c.ok()) return c;
+        for (int k = 0; k < tensors_.sides; ++k)
+            if (tensors_.out[k])
+                if (Check c = tensors_.out_is_cache(k) ? check_cache(k) : check_out(k); !c.ok()) return c;
         return {};
     }
 
 private:
-    Check check_xs() {
-        for (int k = 0; k < t_.sides; ++k)
+    Check check_rotated_tensors() {
+        for (int k = 0; k < tensors_.sides; ++k)
             if (Check c = check_x(k); !c.ok()) return c;
         return {};
     }
 
     Check check_x(int side) {
-        const npu_rope_tensor& x = *t_.x[side];
-        const char* name = t_.x_name[side];
-        const npu_rope_tensor* like = side > 0 ? t_.x[0] : nullptr;
-        if (Check c = check_rotated(name, x, "[B,S,N,D] or [S,N,D]", t_.x_name[0], like); !c.ok()) return c;
-        bool batched = x.ndim == 4;
-        s_.B = batched ? x.shape[0] : 1;
-        s_.S = x.shape[batched + 0];
-        s_.D = x.shape[batched + 2];
-        s_.side[side].N = x.shape[batched + 1];
-        fill_strides(x, s_.side[side].x_stride);
+        const npu_rope_tensor& x = *tensors_.x[side];
+        const char* name = tensors_.x_name[side];
+        const npu_rope_tensor* like = side > 0 ? tensors_.x[0] : nullptr;
+        if (Check c = check_rotated(name, x, "[B,S,N,D] or [S,N,D]", tensors_.x_name[0], like); !c.ok()) return c;
+        bool is_batched = x.ndim == 4;
+        shape_.B = is_batched ? x.shape[0] : 1;
+        shape_.S = x.shape[is_batched + 0];
+        shape_.D = x.shape[is_batched + 2];
+        shape_.side[side].N = x.shape[is_batched + 1];
+        fill_strides(x, shape_.side[side].x_stride);
         if (Check c = check_window(); !c.ok()) return c;
         return check_unit_stride(name, x);
     }
 
     // The rotated window and the sections must fit a head.
     Check check_window() {
-        auto D = static_cast<long long>(s_.D);
-        if (p_.n_dims > D)
-            return bad_value(op_, "n_dims", formatted("be at most the head size %lld", D), std::to_string(p_.n_dims));
-        if (int64_t{p_.n_offs} + p_.n_dims > D)
+        auto D = static_cast<long long>(shape_.D);
+        if (params_.n_dims > D)
+            return bad_value(op_, "n_dims", formatted("be at most the head size %lld", D),
+                             std::to_string(params_.n_dims));
+        if (int64_t{params_.n_offs} + params_.n_dims > D)
             return bad_value(op_, "n_offs + n_dims", formatted("be at most the head size %lld", D),
-                             std::to_string(static_cast<long long>(p_.n_offs) + p_.n_dims));
-        if (p_.mode == NPU_ROPE_MODE_VISION && int64_t{2} * p_.n_dims != D)
+                             std::to_string(static_cast<long long>(params_.n_offs) + params_.n_dims));
+        if (params_.mode == NPU_ROPE_MODE_VISION && int64_t{2} * params_.n_dims != D)
             return bad_value(op_, "n_dims", "be half the head size in mode vision",
-                             formatted("%d of %lld", p_.n_dims, D));
-        const int32_t* s = p_.sections;
+                             formatted("%d of %lld", params_.n_dims, D));
+        const int32_t* s = params_.sections;
         if (int64_t{s[0]} + s[1] + s[2] + s[3] > D)
             return bad_value(op_, "sections", formatted("add up to at most the head size %lld", D),
                              formatted("[%d, %d, %d, %d]", s[0], s[1], s[2], s[3]));
@@ -112,9 +113,9 @@ private:
     }
 
     Check check_position_values(const npu_rope_tensor& t) {
-        constexpr int kMostDims = 3;
-        int64_t size[kMostDims] = {1, 1, 1}, stride[kMostDims] = {};
-        for (int k = 0, at = kMostDims - t.ndim; k < t.ndim && at >= 0; ++k, ++at) {
+        constexpr int kMaxPositionDims = 3;
+        int64_t size[kMaxPositionDims] = {1, 1, 1}, stride[kMaxPositionDims] = {};
+        for (int k = 0, at = kMaxPositionDims - t.ndim; k < t.ndim && at >= 0; ++k, ++at) {
             size[at] = t.shape[k];
             stride[at] = t.stride[k];
         }
@@ -130,54 +131,59 @@ private:
 
     Check check_positions(const npu_rope_tensor& t) {
         if (!is_index(t.dtype)) return bad_type(op_, "positions", "be int32 or int64", dtype_name(t.dtype));
-        if (Check c = rope_has_sections(p_.mode) ? check_four_positions_shape(t) : check_position_shape(t); !c.ok())
+        if (Check c = rope_has_sections(params_.mode) ? check_shape_of_four_positions(t) : check_position_shape(t);
+            !c.ok())
             return c;
         return t.dtype == NPU_ROPE_INT64 && known_ == Known::kValues ? check_position_values(t) : Check{};
     }
 
     Check check_position_shape(const npu_rope_tensor& t) {
-        bool batched = t_.x[0]->ndim == 4, by_batch = batched && has_shape(t, {s_.B, s_.S});
-        bool for_all = batched && has_shape(t, {1, s_.S});
-        if (!has_shape(t, {s_.S}) && !by_batch && !for_all) return wrong_positions(t, batched);
+        bool is_batched = tensors_.x[0]->ndim == 4, is_per_batch = is_batched && has_shape(t, {shape_.B, shape_.S});
+        bool is_for_all_batches = is_batched && has_shape(t, {1, shape_.S});
+        if (!has_shape(t, {shape_.S}) && !is_per_batch && !is_for_all_batches)
+            return position_shape_error(t, is_batched);
         if (Check c = check_memory("positions", t); !c.ok()) return c;
-        s_.pos_stride[0] = by_batch && s_.B > 1 ? t.stride[0] : 0;
-        s_.pos_stride[1] = s_.S > 1 ? t.stride[t.ndim - 1] : 0;
+        shape_.pos_stride[0] = is_per_batch && shape_.B > 1 ? t.stride[0] : 0;
+        shape_.pos_stride[1] = shape_.S > 1 ? t.stride[t.ndim - 1] : 0;
         return {};
     }
 
-    // A token has four positions, or three; then the first one is also the fourth.
-    Check check_four_positions_shape(const npu_rope_tensor& t) {
-        bool batched = t_.x[0]->ndim == 4;
-        bool flat = has_shape(t, {4 * s_.S});
-        bool by_token = has_shape(t, {4, s_.S}) || has_shape(t, {3, s_.S});
-        bool by_batch = batched && (has_shape(t, {4, s_.B, s_.S}) || has_shape(t, {3, s_.B, s_.S}));
-        bool for_all = batched && (has_shape(t, {4, 1, s_.S}) || has_shape(t, {3, 1, s_.S}));
-        if (!flat && !by_token && !by_batch && !for_all) {
-            auto S = static_cast<long long>(s_.S), B = static_cast<long long>(s_.B);
+    // A token has four positions or three. If it has three, the first one is also the fourth.
+    Check check_shape_of_four_positions(const npu_rope_tensor& t) {
+        bool is_batched = tensors_.x[0]->ndim == 4;
+        bool is_flat = has_shape(t, {4 * shape_.S});
+        bool is_per_token = has_shape(t, {4, shape_.S}) || has_shape(t, {3, shape_.S});
+        bool is_per_batch =
+            is_batched && (has_shape(t, {4, shape_.B, shape_.S}) || has_shape(t, {3, shape_.B, shape_.S}));
+        bool is_for_all_batches = is_batched && (has_shape(t, {4, 1, shape_.S}) || has_shape(t, {3, 1, shape_.S}));
+        if (!is_flat && !is_per_token && !is_per_batch && !is_for_all_batches) {
+            auto S = static_cast<long long>(shape_.S), B = static_cast<long long>(shape_.B);
             std::string got = got_shape(t);
-            if (!batched)
+            if (!is_batched)
                 return bad_value(
                     op_, "positions",
-                    formatted("have shape [4,S] = [4, %lld], [4*S] or [3,S] in mode %s", S, mode_name(p_.mode)), got);
+                    formatted("have shape [4,S] = [4, %lld], [4*S] or [3,S] in mode %s", S, mode_name(params_.mode)),
+                    got);
             return bad_value(
                 op_, "positions",
                 formatted("have shape [4,S] = [4, %lld], [4*S], [3,S], [4,B,S] = [4, %lld, %lld]%s in "
                           "mode %s",
-                          S, B, S, B == 1 ? " or [3,B,S]" : ", [3,B,S], [4,1,S] or [3,1,S]", mode_name(p_.mode)),
+                          S, B, S, B == 1 ? " or [3,B,S]" : ", [3,B,S], [4,1,S] or [3,1,S]", mode_name(params_.mode)),
                 got);
         }
         if (Check c = check_memory("positions", t); !c.ok()) return c;
-        s_.pos_stride[0] = by_batch && s_.B > 1 ? t.stride[1] : 0;
-        s_.pos_stride[1] = s_.S > 1 ? t.stride[t.ndim - 1] : 0;
-        int64_t step = flat ? s_.S * t.stride[0] : t.stride[0];
-        for (int axis = 0; axis < kRopeAxes; ++axis) s_.axis_offset[axis] = flat || axis < t.shape[0] ? axis * step : 0;
+        shape_.pos_stride[0] = is_per_batch && shape_.B > 1 ? t.stride[1] : 0;
+        shape_.pos_stride[1] = shape_.S > 1 ? t.stride[t.ndim - 1] : 0;
+        int64_t step = is_flat ? shape_.S * t.stride[0] : t.stride[0];
+        for (int axis = 0; axis < kRopeAxes; ++axis)
+            shape_.axis_offset[axis] = is_flat || axis < t.shape[0] ? axis * step : 0;
         return {};
     }
 
-    Check wrong_positions(const npu_rope_tensor& t, bool batched) {
-        auto S = static_cast<long long>(s_.S), B = static_cast<long long>(s_.B);
+    Check position_shape_error(const npu_rope_tensor& t, bool is_batched) {
+        auto S = static_cast<long long>(shape_.S), B = static_cast<long long>(shape_.B);
         std::string got = got_shape(t);
-        if (!batched) return bad_value(op_, "positions", formatted("have shape [S] = [%lld]", S), got);
+        if (!is_batched) return bad_value(op_, "positions", formatted("have shape [S] = [%lld]", S), got);
         const char* shapes = B == 1 ? "have shape [S] = [%lld] or [B, S] = [%lld, %lld]"
                                     : "have shape [S] = [%lld], [B, S] = [%lld, %lld] or [1, S]";
         return bad_value(op_, "positions", formatted(shapes, S, B, S), got);
@@ -185,11 +191,11 @@ private:
 
     Check check_freq_factors(const npu_rope_tensor& t) {
         if (t.dtype != NPU_ROPE_FLOAT32) return bad_type(op_, "freq_factors", "be float32", dtype_name(t.dtype));
-        int pairs = rope_pairs(p_);
+        int pairs = rope_pairs(params_);
         if (t.ndim != 1 || t.shape[0] < pairs)
             return bad_value(op_, "freq_factors",
                              formatted("have one dimension of at least n_dims%s = %d elements",
-                                       pairs == p_.n_dims ? "" : "/2", pairs),
+                                       pairs == params_.n_dims ? "" : "/2", pairs),
                              "shape " + got_shape(t));
         if (Check c = check_memory("freq_factors", t); !c.ok() || known_ != Known::kValues) return c;
         auto* f = static_cast<const float*>(t.data);
@@ -197,86 +203,87 @@ private:
             double v = f[i * t.stride[0]];
             if (!(std::isfinite(v) && v > 0))
                 return bad_value(op_, "freq_factors", "be positive and finite",
-                                 formatted("%s at index %d", Number(v).text, i));
+                                 formatted("%s at index %d", NumberText(v).text, i));
         }
         return {};
     }
 
     Check check_out(int side) {
-        const npu_rope_tensor &out = *t_.out[side], &x = *t_.x[side];
-        const char* name = t_.out_name[side];
-        if (Check c = check_like(name, out, t_.x_name[side], x); !c.ok()) return c;
+        const npu_rope_tensor &out = *tensors_.out[side], &x = *tensors_.x[side];
+        const char* name = tensors_.out_name[side];
+        if (Check c = check_like(name, out, tensors_.x_name[side], x); !c.ok()) return c;
         if (Check c = check_written(name, out); !c.ok()) return c;
-        fill_strides(out, s_.side[side].out_stride);
-        s_.side[side].in_place = known_ != Known::kLayout && is_same_view(view_of(out), view_of(x));
-        return check_apart(side);
+        fill_strides(out, shape_.side[side].out_stride);
+        shape_.side[side].in_place = known_ != Known::kLayout && is_same_view(view_of(out), view_of(x));
+        return check_disjoint(side);
     }
 
-    // An output is its own input, or shares no memory with any input or other output.
-    Check check_apart(int side) {
+    // An output must be its own input, or share no memory with any input or other output.
+    Check check_disjoint(int side) {
         if (known_ == Known::kLayout) return {};
-        const char* name =
-            shared_with(t_, side, s_.side[side].in_place,
-                        {{"positions", t_.positions}, {"rows", t_.rows}, {"freq_factors", t_.freq_factors}});
+        const char* name = find_shared_tensor(
+            tensors_, side, shape_.side[side].in_place,
+            {{"positions", tensors_.positions}, {"rows", tensors_.rows}, {"freq_factors", tensors_.freq_factors}});
         if (!name) return {};
-        const bool is_own_input = name == t_.x_name[side];
-        return shares_memory(t_.out_name[side], name, is_own_input && !t_.to_cache(side));
+        const bool is_own_input = name == tensors_.x_name[side];
+        return shared_memory_error(tensors_.out_name[side], name, is_own_input && !tensors_.out_is_cache(side));
     }
 
-    // rows: each token's row in the cache, or -1 for a token that is not stored.
+    // rows has each token's row in the cache, or -1 for a token that is not stored.
     Check check_rows(const npu_rope_tensor& t) {
         if (!is_index(t.dtype)) return bad_type(op_, "rows", "be int32 or int64", dtype_name(t.dtype));
-        bool batched = t_.x[0]->ndim == 4, by_batch = batched && has_shape(t, {s_.B, s_.S});
-        if (!(has_shape(t, {s_.S}) && s_.B == 1) && !by_batch) {
-            auto S = static_cast<long long>(s_.S), B = static_cast<long long>(s_.B);
-            if (!batched) return bad_value(op_, "rows", formatted("have shape [S] = [%lld]", S), got_shape(t));
+        bool is_batched = tensors_.x[0]->ndim == 4, is_per_batch = is_batched && has_shape(t, {shape_.B, shape_.S});
+        if (!(has_shape(t, {shape_.S}) && shape_.B == 1) && !is_per_batch) {
+            auto S = static_cast<long long>(shape_.S), B = static_cast<long long>(shape_.B);
+            if (!is_batched) return bad_value(op_, "rows", formatted("have shape [S] = [%lld]", S), got_shape(t));
             if (B == 1)
                 return bad_value(op_, "rows", formatted("have shape [B, S] = [1, %lld] or [S] = [%lld]", S, S),
                                  got_shape(t));
             return bad_value(op_, "rows", formatted("have shape [B, S] = [%lld, %lld]", B, S), got_shape(t));
         }
         if (Check c = check_memory("rows", t); !c.ok()) return c;
-        s_.row_stride[0] = by_batch && s_.B > 1 ? t.stride[0] : 0;
-        s_.row_stride[1] = s_.S > 1 ? t.stride[t.ndim - 1] : 0;
+        shape_.row_stride[0] = is_per_batch && shape_.B > 1 ? t.stride[0] : 0;
+        shape_.row_stride[1] = shape_.S > 1 ? t.stride[t.ndim - 1] : 0;
         return {};
     }
 
     Check check_cache(int side) {
-        const npu_rope_tensor &cache = *t_.out[side], &x = *t_.x[side];
-        RopeSide& in_cache = s_.side[side];
-        bool may_narrow = t_.narrows && x.dtype == NPU_ROPE_FLOAT32;
+        const npu_rope_tensor &cache = *tensors_.out[side], &x = *tensors_.x[side];
+        RopeSide& side_of_cache = shape_.side[side];
+        bool may_narrow = tensors_.narrows && x.dtype == NPU_ROPE_FLOAT32;
         bool narrows = may_narrow && (cache.dtype == NPU_ROPE_FLOAT16 || cache.dtype == NPU_ROPE_BFLOAT16);
         if (cache.dtype != x.dtype && !narrows)
             return bad_type(op_, "cache",
-                            formatted("have %s's dtype %s%s", t_.x_name[side], dtype_name(x.dtype),
+                            formatted("have %s's dtype %s%s", tensors_.x_name[side], dtype_name(x.dtype),
                                       may_narrow ? ", float16 or bfloat16" : ""),
                             dtype_name(cache.dtype));
-        auto N = static_cast<long long>(in_cache.N), D = static_cast<long long>(s_.D);
+        auto N = static_cast<long long>(side_of_cache.N), D = static_cast<long long>(shape_.D);
         if (cache.ndim != 3 || cache.shape[1] != N || cache.shape[2] != D)
             return bad_value(op_, "cache", formatted("have shape [R,N,D] = [R, %lld, %lld]", N, D), got_shape(cache));
         if (Check c = check_written("cache", cache); !c.ok()) return c;
-        s_.cache_rows = cache.shape[0];
-        in_cache.out_stride[0] = 0;
-        in_cache.out_stride[1] = stride_that_matters(cache, 0);
-        in_cache.out_stride[2] = stride_that_matters(cache, 1);
-        if (Check c = check_apart(side); !c.ok()) return c;
+        shape_.cache_rows = cache.shape[0];
+        side_of_cache.out_stride[0] = 0;
+        side_of_cache.out_stride[1] = used_stride(cache, 0);
+        side_of_cache.out_stride[2] = used_stride(cache, 1);
+        if (Check c = check_disjoint(side); !c.ok()) return c;
         return check_row_values();
     }
 
+    // Each row must be in the cache, and no two tokens may have the same row.
     Check check_row_values() {
         if (known_ != Known::kValues) return {};
-        const npu_rope_tensor& t = *t_.rows;
+        const npu_rope_tensor& t = *tensors_.rows;
         std::vector<int64_t> seen;
-        seen.reserve(static_cast<size_t>(s_.B * s_.S));
+        seen.reserve(static_cast<size_t>(shape_.B * shape_.S));
         bool rising = true;
-        for (int64_t b = 0; b < s_.B; ++b)
-            for (int64_t i = 0; i < s_.S; ++i) {
-                int64_t at = b * s_.row_stride[0] + i * s_.row_stride[1];
+        for (int64_t b = 0; b < shape_.B; ++b)
+            for (int64_t i = 0; i < shape_.S; ++i) {
+                int64_t at = b * shape_.row_stride[0] + i * shape_.row_stride[1];
                 int64_t row = index_at(t.data, t.dtype == NPU_ROPE_INT64, at);
-                if (row < -1 || row >= s_.cache_rows)
+                if (row < -1 || row >= shape_.cache_rows)
                     return bad_value(
                         op_, "rows",
-                        formatted("be -1 or a row of the cache's %lld", static_cast<long long>(s_.cache_rows)),
+                        formatted("be -1 or a row of the cache's %lld", static_cast<long long>(shape_.cache_rows)),
                         std::to_string(row));
                 if (row < 0) continue;
                 rising = rising && (seen.empty() || seen.back() < row);
@@ -290,9 +297,9 @@ private:
                          formatted("%lld twice", static_cast<long long>(*repeated)));
     }
 
-    const RopeTensors& t_;
-    const npu_rope_params& p_;
-    RopeShape& s_;
+    const RopeTensors& tensors_;
+    const npu_rope_params& params_;
+    RopeShape& shape_;
 };
 
 }  // namespace
@@ -337,7 +344,7 @@ Check check_rope_frequencies(const std::vector<long double>& frequencies) {
         double radians = std::fabs(static_cast<double>(frequencies[i]));
         if (radians <= kMaxFrequency) continue;
         return bad_value(kParamsOp, "frequencies", "be at most 1e+09 radians per position",
-                         formatted("%s for pair %lld", Number(radians).text, static_cast<long long>(i)));
+                         formatted("%s for pair %lld", NumberText(radians).text, static_cast<long long>(i)));
     }
     return {};
 }
@@ -368,7 +375,7 @@ Check check_rope(const RopeTensors& t, const npu_rope_params* p, int32_t angle, 
         return bad_value(t.op, "angle", "be exact (0), f32 (1) or ggml (2)", std::to_string(angle));
     *shape = RopeShape{};
     shape->sides = t.sides;
-    return Rules(t, *p, shape).all();
+    return Rules(t, *p, shape).check_all();
 }
 
 }  // namespace npu_rope

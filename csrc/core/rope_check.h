@@ -1,4 +1,4 @@
-// Every rule of the arguments of rope, rope_qk and rope_set_rows, for all paths.
+// Check the arguments of rope, rope_qk and rope_set_rows by every rule, for all back ends.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace npu_rope {
 struct RopeSide {
     int64_t N = 0;
     int64_t x_stride[3] = {};    // B, S, N
-    int64_t out_stride[3] = {};  // B, S, N; of a cache: unused, row, N
+    int64_t out_stride[3] = {};  // B, S, N; for a cache: unused, row, N
     bool in_place = false;
 };
 
@@ -34,12 +34,12 @@ struct RopeShape {
 
 struct RopeTensors : RotatedTensors {
     const npu_rope_tensor* positions;
-    const npu_rope_tensor* freq_factors;  // may be NULL
-    bool scatters = false;                // the last out is a cache, of which `rows` selects the rows
-    const npu_rope_tensor* rows = nullptr;
-    bool narrows = true;  // float32 heads may be rounded to a cache of float16 or bfloat16
-    // Whether the output of this side is the cache. Only that of the last side can be.
-    bool to_cache(int side) const { return scatters && side == sides - 1; }
+    const npu_rope_tensor* freq_factors;    // may be NULL
+    bool scatters = false;                  // the last output is a cache
+    const npu_rope_tensor* rows = nullptr;  // the row of the cache for each token
+    bool narrows = true;                    // a cache for float32 heads may be float16 or bfloat16
+    // Whether the output of this side is the cache. Only the last side can have one.
+    bool out_is_cache(int side) const { return scatters && side == sides - 1; }
 };
 
 RopeTensors rope_tensors(const npu_rope_tensor* x, const npu_rope_tensor* positions,

@@ -1,4 +1,4 @@
-// Every rule of the arguments of rotary_mul, rotary_mul_qk and rotary_embedding, for all paths.
+// Check the arguments of rotary_mul, rotary_mul_qk and rotary_embedding by every rule, for all back ends.
 #pragma once
 
 #include <cstdint>
@@ -12,15 +12,15 @@ struct RotaryTensors : RotatedTensors {
     const npu_rope_tensor* cos;
     const char* sin_name;
     const npu_rope_tensor* sin;
-    const npu_rope_tensor* position_ids = nullptr;  // each token's row of the tables; ONNX and aclnn only
-    bool onnx = false;                              // rotary_embedding: ONNX's layouts, half-width tables
+    const npu_rope_tensor* position_ids = nullptr;  // each token's row of the tables; only with ONNX and aclnn
+    bool onnx = false;                              // rotary_embedding: ONNX's layouts, and one entry per pair
 };
 
 struct RotaryAttributes {
     bool interleaved;
     int64_t rotary_dim;  // 0: the whole head
     int64_t offset;
-    int64_t num_heads;  // rotary_embedding with x [B,S,hidden]
+    int64_t num_heads;  // of rotary_embedding with x [B,S,hidden]
 };
 
 // The sizes of a call besides RopeShape's. Strides in elements.

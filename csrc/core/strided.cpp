@@ -9,23 +9,24 @@ struct Dim {
     int64_t size, stride;
 };
 
-// Fills dims with the dimensions of more than one element, widest stride first. Strides become positive: *low, which is
-// <= 0, is the offset of the lowest element from the base.
-int widest_first(const StridedView& v, Dim* dims, int64_t* low) {
+// Fills dims with the dimensions of more than one element, widest stride first, and returns their number. The strides
+// in dims are positive. *low, which is <= 0, is the offset in bytes from the base to the element with the lowest
+// address.
+int sort_dims(const StridedView& v, Dim* dims, int64_t* low) {
     int n = 0;
     *low = 0;
     for (int k = 0; k < v.ndim; ++k) {
         if (v.size[k] <= 1) continue;
-        int64_t s = v.stride_bytes[k];
-        if (s < 0) *low += (v.size[k] - 1) * s;
-        dims[n++] = {v.size[k], s < 0 ? -s : s};
+        int64_t stride = v.stride_bytes[k];
+        if (stride < 0) *low += (v.size[k] - 1) * stride;
+        dims[n++] = {v.size[k], stride < 0 ? -stride : stride};
     }
     std::sort(dims, dims + n, [](const Dim& a, const Dim& b) { return a.stride > b.stride; });
     return n;
 }
 
-// Whether each stride is at least the extent of the dimensions inside it.
-bool nested(const Dim* dims, int n, int64_t item_bytes) {
+// Whether each stride is at least the extent in bytes of the dimensions after it, which have smaller strides.
+bool is_nested(const Dim* dims, int n, int64_t item_bytes) {
     int64_t inner = item_bytes;
     for (int k = n - 1; k >= 0; --k) {
         if (dims[k].stride < inner) return false;
@@ -34,23 +35,24 @@ bool nested(const Dim* dims, int n, int64_t item_bytes) {
     return true;
 }
 
-int64_t extent(const Dim* dims, int n, int64_t item_bytes) {
-    int64_t e = item_bytes;
-    for (int k = 0; k < n; ++k) e += (dims[k].size - 1) * dims[k].stride;
-    return e;
+int64_t extent_bytes(const Dim* dims, int n, int64_t item_bytes) {
+    int64_t bytes = item_bytes;
+    for (int k = 0; k < n; ++k) bytes += (dims[k].size - 1) * dims[k].stride;
+    return bytes;
 }
 
-// A stride that one or both of two views have, and each view's size along it; 1 if the view lacks it.
-struct SharedDim {
+// A stride that at least one of views a and b has, and the size of each view along it, which is 1 if the view does not
+// have the stride.
+struct MergedDim {
     int64_t stride, size_a, size_b;
 };
 
-// Merges the strides of two views, widest first.
-int merge(const Dim* a, int na, const Dim* b, int nb, SharedDim* both) {
+// Merges the strides of two views, widest first, and returns their number.
+int merge(const Dim* a, int count_a, const Dim* b, int count_b, MergedDim* both) {
     int n = 0;
-    for (int i = 0, j = 0; i < na || j < nb;) {
-        const bool from_a = i < na && (j >= nb || a[i].stride >= b[j].stride);
-        const bool from_b = j < nb && (i >= na || b[j].stride >= a[i].stride);
+    for (int i = 0, j = 0; i < count_a || j < count_b;) {
+        const bool from_a = i < count_a && (j >= count_b || a[i].stride >= b[j].stride);
+        const bool from_b = j < count_b && (i >= count_a || b[j].stride >= a[i].stride);
         both[n++] = {from_a ? a[i].stride : b[j].stride, from_a ? a[i].size : 1, from_b ? b[j].size : 1};
         i += from_a;
         j += from_b;
@@ -58,17 +60,17 @@ int merge(const Dim* a, int na, const Dim* b, int nb, SharedDim* both) {
     return n;
 }
 
-// Whether an element of a and an element of b have a byte in common. delta is the first byte of b minus that of a.
-// d[k], the index in a minus the index in b, satisfies -size_b < d[k] < size_a. Such elements exist if
-// |delta - sum d[k]*stride[k]| < item_bytes for some d. With nested strides, only the two multiples next to delta are
-// possible at each level.
-bool reachable(const SharedDim* dims, int n, int64_t delta, int64_t item_bytes) {
-    if (n == 0) return delta > -item_bytes && delta < item_bytes;
-    int64_t q = delta / dims[0].stride;
-    if (delta % dims[0].stride < 0) --q;
-    for (int64_t d = q; d <= q + 1; ++d) {
+// Whether an element of a and an element of b have a byte in common. distance: from the first byte of a to that of b.
+// Let d[k] be an element's index in a minus the other's index in b, so that -size_b < d[k] < size_a. Two such elements
+// exist if |distance - sum of d[k] * stride[k]| < item_bytes for some d. With nested strides, only the two multiples of
+// the widest stride that are next to the distance are possible, so the function tries both and recurses.
+bool have_common_byte(const MergedDim* dims, int n, int64_t distance, int64_t item_bytes) {
+    if (n == 0) return distance > -item_bytes && distance < item_bytes;
+    int64_t quotient = distance / dims[0].stride;
+    if (distance % dims[0].stride < 0) --quotient;
+    for (int64_t d = quotient; d <= quotient + 1; ++d) {
         if (d <= -dims[0].size_b || d >= dims[0].size_a) continue;
-        if (reachable(dims + 1, n - 1, delta - d * dims[0].stride, item_bytes)) return true;
+        if (have_common_byte(dims + 1, n - 1, distance - d * dims[0].stride, item_bytes)) return true;
     }
     return false;
 }
@@ -85,25 +87,25 @@ bool is_injective(const StridedView& v) {
     if (v.empty()) return true;
     Dim dims[kMaxDims];
     int64_t low;
-    int n = widest_first(v, dims, &low);
-    return nested(dims, n, v.item_bytes);
+    int n = sort_dims(v, dims, &low);
+    return is_nested(dims, n, v.item_bytes);
 }
 
 bool may_share_memory(const StridedView& a, const StridedView& b) {
     if (a.empty() || b.empty()) return false;
-    Dim da[kMaxDims], db[kMaxDims];
+    Dim dims_a[kMaxDims], dims_b[kMaxDims];
     int64_t low_a, low_b;
-    int na = widest_first(a, da, &low_a), nb = widest_first(b, db, &low_b);
+    int count_a = sort_dims(a, dims_a, &low_a), count_b = sort_dims(b, dims_b, &low_b);
     auto first_a = static_cast<int64_t>(a.base) + low_a, first_b = static_cast<int64_t>(b.base) + low_b;
-    if (first_a + extent(da, na, a.item_bytes) <= first_b) return false;
-    if (first_b + extent(db, nb, b.item_bytes) <= first_a) return false;
+    if (first_a + extent_bytes(dims_a, count_a, a.item_bytes) <= first_b) return false;
+    if (first_b + extent_bytes(dims_b, count_b, b.item_bytes) <= first_a) return false;
     if (a.item_bytes != b.item_bytes) return true;
-    SharedDim both[2 * kMaxDims];
+    MergedDim both[2 * kMaxDims];
     Dim widest[2 * kMaxDims];
-    int n = merge(da, na, db, nb, both);
+    int n = merge(dims_a, count_a, dims_b, count_b, both);
     for (int k = 0; k < n; ++k) widest[k] = {std::max(both[k].size_a, both[k].size_b), both[k].stride};
-    if (!nested(widest, n, a.item_bytes)) return true;
-    return reachable(both, n, first_b - first_a, a.item_bytes);
+    if (!is_nested(widest, n, a.item_bytes)) return true;
+    return have_common_byte(both, n, first_b - first_a, a.item_bytes);
 }
 
 bool is_same_view(const StridedView& a, const StridedView& b) {

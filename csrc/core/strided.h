@@ -1,4 +1,4 @@
-// The bytes of a strided view, for the in-place and overlap rules.
+// Find out whether strided views share memory, for the rules about calls in place and about overlap.
 #pragma once
 
 #include <cstdint>
@@ -27,16 +27,17 @@ inline bool is_dense_from(int64_t first, int64_t ndim, const int64_t* size, cons
     return true;
 }
 
-// Whether different index tuples of the view always refer to different bytes. The result is exact for views whose
-// strides nest (each is at least the extent of the smaller ones). Other views, as expand and as_strided make them,
-// count as overlapping.
+// Whether all elements of the view have different bytes. The result is exact for nested strides: each stride is at
+// least the extent of the dimensions with smaller strides. Other views, as torch's expand and as_strided make them,
+// give false.
 bool is_injective(const StridedView& v);
 
-// Whether a and b may have a byte in common. The result is exact if their elements have one size and the strides of
-// both together nest, as those of slices of one buffer do. Otherwise it depends on the address ranges only.
+// Whether a and b may have a byte in common. The result is exact if their elements have the same size and the strides
+// of both views together are nested, as those of slices of one buffer are. Otherwise the result depends on the address
+// ranges only.
 bool may_share_memory(const StridedView& a, const StridedView& b);
 
-// Whether a and b have the same memory for each element.
+// Whether each element of a has the same memory as the element of b with the same indices.
 bool is_same_view(const StridedView& a, const StridedView& b);
 
 }  // namespace npu_rope

@@ -1,4 +1,5 @@
-// Shared parts of the operators' rules: properties of tensors, and the rules for any tensor. Header only, like check.h.
+// Shared parts of the operators' checks: properties of tensors, and rules that hold for any tensor. Header only, like
+// check.h.
 #pragma once
 
 #include <algorithm>
@@ -15,17 +16,20 @@
 
 namespace npu_rope {
 
-// The checks may read, besides sizes, types and strides: addresses and values, addresses only, or neither. The host
-// cannot read the values of a device's tensors nor, during tiling, their addresses; it then skips their checks.
-enum class Known { kValues, kAddresses, kLayout };
+// The data of tensors that the checks may read. They skip the rules that need other data.
+enum class Known {
+    kValues,     // sizes, types, strides, addresses and values
+    kAddresses,  // all except values, which the host cannot read in a device's memory
+    kLayout      // only sizes, types and strides, as during tiling
+};
 
 inline bool is_float(int32_t d) { return d >= NPU_ROPE_FLOAT32 && d <= NPU_ROPE_FLOAT64; }
 inline bool is_index(int32_t d) { return d == NPU_ROPE_INT32 || d == NPU_ROPE_INT64; }
 
 // Formats a number as Python's "%g" does: printf's would write "-nan" for a negative NaN.
-struct Number {
+struct NumberText {
     char text[32];
-    explicit Number(double v) {
+    explicit NumberText(double v) {
         if (std::isnan(v)) v = std::nan("");
         std::snprintf(text, sizeof text, "%g", v);
     }
@@ -37,14 +41,14 @@ inline bool is_empty(const npu_rope_tensor& t) {
     return false;
 }
 
-// The stride of dimension k, or 0 where the stride is unused and may be any number. empty: is_empty(t), for callers
-// that ask for all dimensions.
-inline int64_t stride_that_matters(const npu_rope_tensor& t, int k, bool empty) {
+// Returns the stride of dimension k, or 0 if the stride is unused and may be any number. empty: is_empty(t), which a
+// caller for all dimensions computes once.
+inline int64_t used_stride(const npu_rope_tensor& t, int k, bool empty) {
     return t.shape[k] > 1 && !empty ? t.stride[k] : 0;
 }
-inline int64_t stride_that_matters(const npu_rope_tensor& t, int k) { return stride_that_matters(t, k, is_empty(t)); }
+inline int64_t used_stride(const npu_rope_tensor& t, int k) { return used_stride(t, k, is_empty(t)); }
 
-// Formats a tensor's shape, or only the number of dimensions if the struct cannot hold them.
+// Formats a tensor's shape for an error, or only the number of dimensions if the struct cannot hold the shape.
 inline std::string got_shape(const npu_rope_tensor& t) {
     if (t.ndim >= 0 && t.ndim <= NPU_ROPE_MAX_NDIM) return shape_text(t.shape, t.ndim);
     return std::to_string(t.ndim) + " dimensions";
@@ -58,7 +62,7 @@ inline StridedView view_of(const npu_rope_tensor& t) {
     const bool empty = is_empty(t);
     for (int k = 0; k < t.ndim; ++k) {
         v.size[k] = t.shape[k];
-        v.stride_bytes[k] = stride_that_matters(t, k, empty) * v.item_bytes;
+        v.stride_bytes[k] = used_stride(t, k, empty) * v.item_bytes;
     }
     return v;
 }
@@ -71,22 +75,22 @@ inline bool same_shape(const npu_rope_tensor& a, const npu_rope_tensor& b) {
 }
 
 // Whether the view's size and extent in bytes fit int64.
-inline bool fits(const npu_rope_tensor& t) {
-    int64_t bytes = checked_product(t.shape, t.ndim), reach = 0, span;
+inline bool fits_int64(const npu_rope_tensor& t) {
+    int64_t bytes = checked_product(t.shape, t.ndim), extent = 0, span;
     if (bytes < 0 || __builtin_mul_overflow(bytes, kDtypes[t.dtype].bytes, &bytes)) return false;
     if (is_empty(t)) return true;  // its strides are unused
     for (int k = 0; k < t.ndim; ++k) {
-        const int64_t stride = stride_that_matters(t, k, false);
+        const int64_t stride = used_stride(t, k, false);
         if (stride == INT64_MIN) return false;
         if (stride == 0) continue;
         if (__builtin_mul_overflow(t.shape[k] - 1, stride < 0 ? -stride : stride, &span)) return false;
-        if (__builtin_add_overflow(reach, span, &reach)) return false;
+        if (__builtin_add_overflow(extent, span, &extent)) return false;
     }
-    return !__builtin_mul_overflow(reach, kDtypes[t.dtype].bytes, &reach);
+    return !__builtin_mul_overflow(extent, kDtypes[t.dtype].bytes, &extent);
 }
 
-// Whether all sizes are equal, except the last but one, the number of heads.
-inline bool same_but_heads(const npu_rope_tensor& a, const npu_rope_tensor& b) {
+// Whether all sizes are equal, except possibly the number of heads, which is the last but one.
+inline bool same_shape_except_heads(const npu_rope_tensor& a, const npu_rope_tensor& b) {
     if (a.ndim != b.ndim) return false;
     for (int k = 0; k < a.ndim; ++k)
         if (k != a.ndim - 2 && a.shape[k] != b.shape[k]) return false;
@@ -97,11 +101,12 @@ inline bool has_shape(const npu_rope_tensor& t, std::initializer_list<int64_t> s
     return t.ndim == static_cast<int32_t>(shape.size()) && std::equal(shape.begin(), shape.end(), t.shape);
 }
 
+// Fills stride with the strides of B, S and N of a [B,S,N,D] or [S,N,D] tensor.
 inline void fill_strides(const npu_rope_tensor& t, int64_t* stride) {
-    bool batched = t.ndim == 4;
-    stride[0] = batched ? stride_that_matters(t, 0) : 0;
-    stride[1] = stride_that_matters(t, batched + 0);
-    stride[2] = stride_that_matters(t, batched + 1);
+    const bool is_batched = t.ndim == 4;
+    stride[0] = is_batched ? used_stride(t, 0) : 0;
+    stride[1] = used_stride(t, is_batched + 0);
+    stride[2] = used_stride(t, is_batched + 1);
 }
 
 struct NamedTensor {
@@ -109,7 +114,7 @@ struct NamedTensor {
     const npu_rope_tensor* tensor;  // may be NULL
 };
 
-// The rotated tensors of a call as the caller passes them, with their names in messages.
+// The rotated tensors of a call as the caller passes them, with their names in error messages.
 struct RotatedTensors {
     const char* op;
     int sides;  // 2: queries and keys
@@ -121,19 +126,19 @@ struct RotatedTensors {
     bool out_may_be_null = false;  // not allocated yet
 };
 
-// Rejects a call that lacks an input, a tensor of `required` or an output, and names the first one in this order.
+// Returns an error if an input, a tensor of `required` or an output is NULL. It names the first one in this order.
 inline Check check_given(const RotatedTensors& t, std::initializer_list<NamedTensor> required) {
     auto missing = [&](const char* name) { return bad_value(t.op, name, "be a tensor", "NULL"); };
     for (int k = 0; k < t.sides; ++k)
         if (!t.x[k]) return missing(t.x_name[k]);
-    for (const NamedTensor& r : required)
-        if (!r.tensor) return missing(r.name);
+    for (const NamedTensor& other : required)
+        if (!other.tensor) return missing(other.name);
     for (int k = 0; k < t.sides; ++k)
         if (!t.out[k] && !t.out_may_be_null) return missing(t.out_name[k]);
     return {};
 }
 
-// Rules for any tensor of a call. Every message begins with the operator's name.
+// Rules for any tensor of a call. Each check returns an error that names the operator and the tensor `name`.
 class TensorRules {
 public:
     TensorRules(const char* op, Known known) : op_(op), known_(known) {}
@@ -141,7 +146,8 @@ public:
     Check check_memory(const char* name, const npu_rope_tensor& t) {
         for (int k = 0; k < t.ndim; ++k)
             if (t.shape[k] < 0) return bad_value(op_, name, "have sizes >= 0", shape_text(t.shape, t.ndim));
-        if (!fits(t)) return bad_value(op_, name, "have fewer than 2^63 bytes", "shape " + shape_text(t.shape, t.ndim));
+        if (!fits_int64(t))
+            return bad_value(op_, name, "have fewer than 2^63 bytes", "shape " + shape_text(t.shape, t.ndim));
         if (known_ == Known::kLayout || is_empty(t)) return {};
         if (t.data == nullptr) return bad_value(op_, name, "have data", "NULL");
         int64_t bytes = kDtypes[t.dtype].bytes;
@@ -157,8 +163,8 @@ public:
         return bad_value(op_, name, "have unit stride in its last dimension", std::to_string(t.stride[t.ndim - 1]));
     }
 
-    // A rotated tensor must be a float tensor of three or four dimensions. Its sizes must be those of `like` (or NULL),
-    // except the number of heads.
+    // A rotated tensor must be a float tensor of three or four dimensions. If `like` is not NULL, the tensor must have
+    // the sizes of `like`, except the number of heads. shapes: the allowed shapes for the message.
     Check check_rotated(const char* name, const npu_rope_tensor& x, const char* shapes, const char* like_name,
                         const npu_rope_tensor* like) {
         if (!is_float(x.dtype))
@@ -167,7 +173,7 @@ public:
         if (like && x.dtype != like->dtype)
             return bad_type(op_, name, formatted("have %s's dtype %s", like_name, dtype_name(like->dtype)),
                             dtype_name(x.dtype));
-        if (like && !same_but_heads(x, *like))
+        if (like && !same_shape_except_heads(x, *like))
             return bad_value(op_, name,
                              formatted("have %s's shape %s except for the heads", like_name,
                                        shape_text(like->shape, like->ndim).c_str()),
@@ -175,10 +181,11 @@ public:
         return check_memory(name, x);
     }
 
-    // Returns the name of the first tensor that shares memory with an output against the rules, or NULL. Checks
-    // the side's own input if not in place, the other side's input, outputs before this one, and `others`.
-    static const char* shared_with(const RotatedTensors& t, int side, bool in_place,
-                                   std::initializer_list<NamedTensor> others) {
+    // Returns the name of the first tensor that shares memory with the output of `side` against the rules, or NULL. The
+    // candidates are the side's own input unless the call is in place, the other side's input, the outputs of earlier
+    // sides, and `others`.
+    static const char* find_shared_tensor(const RotatedTensors& t, int side, bool in_place,
+                                          std::initializer_list<NamedTensor> others) {
         const StridedView out = view_of(*t.out[side]);
         auto shares = [&](const npu_rope_tensor* other) { return other && may_share_memory(out, view_of(*other)); };
         if (!in_place && shares(t.x[side])) return t.x_name[side];
@@ -191,8 +198,8 @@ public:
         return nullptr;
     }
 
-    // The error of an output that shares memory with `other`. may_be_other: whether the output may be `other` itself.
-    Check shares_memory(const char* name, const char* other, bool may_be_other) {
+    // Returns the error of an output that shares memory with `other`. may_be_other: whether it may be `other` itself.
+    Check shared_memory_error(const char* name, const char* other, bool may_be_other) {
         std::string rule = std::string("share no memory with ") + other;
         if (may_be_other) rule = formatted("be %s itself or ", other) + rule;
         return bad_value(op_, name, rule, "memory that they share");
@@ -202,7 +209,7 @@ public:
     Check check_epsilon(double epsilon) {
         const float in_float32 = static_cast<float>(epsilon);
         if (in_float32 >= 0 && !std::isinf(in_float32)) return {};
-        return bad_value(op_, "epsilon", "be >= 0 and finite in float32", Number(epsilon).text);
+        return bad_value(op_, "epsilon", "be >= 0 and finite in float32", NumberText(epsilon).text);
     }
 
     // An output must have x's dtype and shape.
@@ -216,6 +223,7 @@ public:
         return {};
     }
 
+    // Checks memory and strides of an output.
     Check check_written(const char* name, const npu_rope_tensor& out) {
         if (Check c = check_memory(name, out); !c.ok()) return c;
         if (Check c = check_unit_stride(name, out); !c.ok()) return c;

@@ -1,4 +1,4 @@
-// rms_norm_rope on the CPU.
+// Run rms_norm_rope on the CPU.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace npu_rope {
 
-// Checks the call and computes it; writes nothing if a check fails.
+// Checks the call and computes it. Writes nothing if a check fails.
 Check run_rms_norm_rope_cpu(const RmsNormRopeTensors& t, const npu_rope_params* params, double epsilon,
                             bool intermediate_rounding, int32_t angle);
 

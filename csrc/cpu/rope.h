@@ -1,4 +1,4 @@
-// rope, rope_qk and rope_set_rows on the CPU.
+// Run rope, rope_qk and rope_set_rows on the CPU.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace npu_rope {
 
-// Checks the call and computes it; writes nothing if a check fails.
+// Checks the call and computes it. Writes nothing if a check fails. forward: 0 rotates by minus the angle.
 Check run_rope_cpu(const RopeTensors& t, const npu_rope_params* params, int32_t forward, int32_t angle);
 
 }  // namespace npu_rope
