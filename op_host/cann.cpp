@@ -4,14 +4,14 @@
 
 #include "tiling/platform/platform_ascendc.h"
 
-// Declared in CANN's base/alog_pub.h, also as a weak symbol: NULL if CANN's log library is absent.
+// CANN's base/alog_pub.h has the same declaration. The symbol is weak: it is NULL if CANN's log library is absent.
 extern "C" __attribute__((weak, format(printf, 4, 5))) int32_t AlogRecord(uint32_t module, uint32_t log_type,
                                                                           int32_t level, const char* format, ...);
 
 namespace npu_rope {
 
 int32_t dtype_from_cann(ge::DataType type) {
-    // In the order of npu_rope_dtype.
+    // The types have the order of npu_rope_dtype.
     constexpr ge::DataType kTypes[] = {ge::DT_FLOAT,  ge::DT_FLOAT16, ge::DT_BF16,
                                        ge::DT_DOUBLE, ge::DT_INT32,   ge::DT_INT64};
     const auto* found = std::find(std::begin(kTypes), std::end(kTypes), type);
@@ -38,26 +38,26 @@ CannCall::CannCall(const char* op, gert::TilingContext* context)
     if (attrs_ == nullptr) check_ = missing_from_cann(op_, "attributes");
 }
 
-void CannCall::keep(Check check) {
+void CannCall::keep_first_error(Check check) {
     if (check_.ok()) check_ = std::move(check);
 }
 
 template <typename T, typename Value>
 void CannCall::read(const char* name, Value* value) {
     const T* given = attrs_ == nullptr ? nullptr : attrs_->GetAttrPointer<T>(attribute_++);
-    if (given == nullptr) return keep(missing_from_cann(op_, name, "be an attribute of the node"));
+    if (given == nullptr) return keep_first_error(missing_from_cann(op_, name, "be an attribute of the node"));
     *value = *given;
 }
 
-void CannCall::narrow(const char* name, int64_t wide, int32_t* value) {
+void CannCall::set_int32(const char* name, int64_t wide, int32_t* value) {
     *value = static_cast<int32_t>(wide);
-    if (*value != wide) keep(bad_value(op_, name, "be in the int32 range", std::to_string(wide)));
+    if (*value != wide) keep_first_error(bad_value(op_, name, "be in the int32 range", std::to_string(wide)));
 }
 
 void CannCall::required(const char* name, int32_t* value) {
     int64_t wide = *value;
     read<int64_t>(name, &wide);
-    narrow(name, wide, value);
+    set_int32(name, wide, value);
 }
 
 void CannCall::optional(const char* name, int64_t* value) { read<int64_t>(name, value); }
@@ -68,12 +68,12 @@ void CannCall::optional(const char* name, int32_t (*value)[4]) {
     const auto* list = attrs_ == nullptr ? nullptr : attrs_->GetListInt(attribute_++);
     const size_t count = list == nullptr ? 0 : list->GetSize();
     if (count != 0 && count != 4)
-        return keep(bad_value(op_, name, "be four numbers >= 0", formatted("%zu numbers", count)));
-    for (size_t i = 0; i < count; ++i) narrow(name, list->GetData()[i], &(*value)[i]);
+        return keep_first_error(bad_value(op_, name, "be four numbers >= 0", formatted("%zu numbers", count)));
+    for (size_t i = 0; i < count; ++i) set_int32(name, list->GetData()[i], &(*value)[i]);
 }
 
-// One 0, the default, means that every tensor is contiguous. An empty list, which a graph may pass, means the same. One
-// 0 cannot be the strides of a call, because every operator has at least two tensors with at least one dimension each.
+// The default [0] means that every tensor is contiguous. So does an empty list, which a graph may pass. The strides of
+// a call are never a single number, because every operator has at least two tensors with at least one dimension each.
 void CannCall::strides() {
     const auto* strides = attrs_ == nullptr ? nullptr : attrs_->GetListInt(attribute_++);
     const size_t count = strides == nullptr ? 0 : strides->GetSize();
@@ -85,7 +85,7 @@ Check CannCall::tensors(const Parameters& parameters, Tensors* tensors) {
     if (attrs_ == nullptr) return check_;
     size_t inputs = 0, outputs = 0;
     for (const Parameter& p : parameters) {
-        // An output with the name of an input is that input.
+        // An output with the name of an input is the same tensor as the input.
         auto is_same_input = [&](const Parameter& q) { return &q < &p && std::strcmp(q.name, p.name) == 0; };
         if (std::any_of(parameters.begin(), parameters.end(), is_same_input)) continue;
         const bool is_optional = p.kind == kOptionalInput || p.kind == kOptionalContiguousInput;
@@ -103,9 +103,9 @@ Check CannCall::tensors(const Parameters& parameters, Tensors* tensors) {
         tensors->back() = t;
         if (p.kind != kContiguousInput && p.kind != kOptionalContiguousInput) read_strides(t);
     }
-    if (check_.ok() && !strides_.empty() && strides_at_ != strides_.size())
+    if (check_.ok() && !strides_.empty() && next_stride_ != strides_.size())
         return bad_value(op_, "strides",
-                         formatted("be empty, [0] or the strides of all %zu dimensions of the tensors", strides_at_),
+                         formatted("be empty, [0] or the strides of all %zu dimensions of the tensors", next_stride_),
                          formatted("%zu numbers", strides_.size()));
     return check_;
 }
@@ -113,9 +113,9 @@ Check CannCall::tensors(const Parameters& parameters, Tensors* tensors) {
 void CannCall::read_strides(npu_rope_tensor* t) {
     if (strides_.empty()) return;
     const auto dims = static_cast<size_t>(t->ndim);
-    for (size_t d = 0; d < dims && d < NPU_ROPE_MAX_NDIM && strides_at_ + d < strides_.size(); ++d)
-        t->stride[d] = strides_[strides_at_ + d];
-    strides_at_ += dims;
+    for (size_t d = 0; d < dims && d < NPU_ROPE_MAX_NDIM && next_stride_ + d < strides_.size(); ++d)
+        t->stride[d] = strides_[next_stride_ + d];
+    next_stride_ += dims;
 }
 
 Check platform_from_cann(const char* op, const gert::TilingContext& context, Platform* platform) {
@@ -159,15 +159,15 @@ static Check not_set_in_cann(const char* op, const char* what) {
     return internal_error(op, what, "be accepted by CANN's tiling context", "an error");
 }
 
-Check pass_to_cann(const char* op, gert::TilingContext* context, const void* data, size_t bytes, void* room,
+Check pass_to_cann(const char* op, gert::TilingContext* context, const void* data, size_t bytes, void* tiling_memory,
                    const KernelLaunch& launch) {
-    if (room == nullptr) {
+    if (tiling_memory == nullptr) {
         const gert::TilingData* tiling = context->GetRawTilingData();
         const size_t capacity = tiling == nullptr ? 0 : tiling->GetCapacity();
         return internal_error(op, "the capacity of CANN's tiling data", formatted("be at least %zu bytes", bytes),
                               formatted("%zu", capacity));
     }
-    std::memcpy(room, data, bytes);
+    std::memcpy(tiling_memory, data, bytes);
     size_t* workspaces = context->GetWorkspaceSizes(1);
     if (workspaces == nullptr) return missing_from_cann(op, "a workspace");
     platform_ascendc::PlatformAscendC chip(context->GetPlatformInfo());

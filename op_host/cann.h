@@ -1,4 +1,4 @@
-// For all operators: make CANN's definitions, read CANN's contexts, and return results to CANN.
+// Functions for all operators: make their definitions in CANN, read CANN's contexts, and return results to CANN.
 #pragma once
 
 #include <cstring>
@@ -15,36 +15,38 @@
 
 namespace npu_rope {
 
-// The npu_rope_dtype; -1 for a type that no operator takes.
+// Returns the npu_rope_dtype, or -1 for a type that no operator takes.
 int32_t dtype_from_cann(ge::DataType type);
 
-// A contiguous tensor in the form that the checks take. Its sizes are those of the origin shape, the user's view; the
-// storage shape covers all of the view's memory. It has no data pointer, because the host cannot read device memory.
+// Returns a contiguous tensor in the form that the checks take. Its sizes are those of the origin shape, which is the
+// user's view; the storage shape describes all memory of the view. The tensor has no data pointer, because the host
+// cannot read device memory.
 npu_rope_tensor tensor_from_cann(const gert::StorageShape& shape, const gert::CompileTimeTensorDesc& desc);
 
-// The kinds of a definition's parameters. CANN makes a kContiguousInput or kOptionalContiguousInput contiguous.
+// The kinds of a definition's parameters. CANN copies a kContiguousInput or kOptionalContiguousInput that has gaps, so
+// that the kernel gets a contiguous tensor.
 enum ParameterKind { kInput, kContiguousInput, kOptionalInput, kOptionalContiguousInput, kOutput };
 
-// The types of a parameter, one for each column.
+// The types of a parameter, one for each column. A column has one type for each parameter.
 using Types = std::vector<ge::DataType>;
 
-// A parameter of a definition. A column is the types of all parameters at one index.
+// A parameter of a definition.
 struct Parameter {
     const char* name;
     ParameterKind kind;
     Types types;
 };
 
-// The parameters of a definition, inputs first. An output with the name of an input is that input, which the kernel
-// writes.
+// The parameters of a definition, inputs first. If the kernel writes an input, the definition also has an output with
+// the name of this input.
 using Parameters = std::vector<Parameter>;
 
 // The tensors of a call, in the order of the parameters.
 using Tensors = std::vector<const npu_rope_tensor*>;
 
-// Each family of operators has a template function that lists its attributes. It calls required(), optional() or
-// strides() once for each, in the definition's order. Given an AttributeAdder, it adds them to a definition; *value is
-// the default of an optional one.
+// Adds attributes to a definition. Each family of operators has a template function that lists its attributes: it calls
+// required(), optional() or strides() once for each attribute, in the order of the definition. With an AttributeAdder,
+// this function adds them; *value is the default of an optional attribute. With a CannCall, it reads them.
 class AttributeAdder {
 public:
     explicit AttributeAdder(ops::OpDef* def) : def_(def) {}
@@ -59,17 +61,16 @@ public:
     void optional(const char* name, int32_t (*value)[4]) {
         def_->Attr(name).AttrType(ops::OPTIONAL).ListInt({std::begin(*value), std::end(*value)});
     }
-    // The attribute `strides`, which every operator has. Its default, one 0, means that every tensor is contiguous. It
-    // must not be empty: aclnn's runtime rejects a list without elements (561103), and the code that CANN generates
-    // for an empty default passes one element of undefined memory.
+    // The attribute `strides`, which every operator has. Its default [0] means that every tensor is contiguous. The
+    // default must not be empty: aclnn rejects a list without elements (status 561103), and the code that CANN
+    // generates for an empty default passes one element of uninitialised memory.
     void strides() { def_->Attr("strides").AttrType(ops::OPTIONAL).ListInt({0}); }
 
 private:
     ops::OpDef* def_;
 };
 
-// A call as CANN passes it to a tiling function. Given a CannCall, the function that lists the attributes reads them.
-// Then call tensors(), which also returns the first error of an attribute.
+// A call as CANN passes it to a tiling function. Read the attributes first, then the tensors.
 class CannCall {
 public:
     CannCall(const char* op, gert::TilingContext* context);
@@ -82,17 +83,18 @@ public:
     void optional(const char* name, int32_t (*value)[4]);
     void strides();
 
-    // Fills *tensors in the definition's order, with NULL for an optional one that the call does not have. The strides
-    // are those of the attribute `strides` (docs/npu.md): one 0, or no elements, if every tensor is contiguous, else
-    // the strides of every given tensor that may be a view, inputs first.
+    // Fills *tensors in the order of the definition; a tensor that the call does not have is NULL. Returns the first
+    // error of an attribute or a tensor. The strides come from the attribute `strides` (docs/npu.md). It is [0] or
+    // empty if every tensor is contiguous. Otherwise it has the strides of each given tensor that may be a view, inputs
+    // first.
     Check tensors(const Parameters& parameters, Tensors* tensors);
 
 private:
-    // Reads the next attribute, which has type T in CANN.
+    // Reads the next attribute. T: its type in CANN.
     template <typename T, typename Value>
     void read(const char* name, Value* value);
-    void narrow(const char* name, int64_t wide, int32_t* value);
-    void keep(Check check);
+    void set_int32(const char* name, int64_t wide, int32_t* value);
+    void keep_first_error(Check check);
     void read_strides(npu_rope_tensor* t);
 
     const char* op_;
@@ -101,44 +103,45 @@ private:
     size_t attribute_ = 0;  // index of the next attribute
     Check check_;           // the first error of an attribute
     std::vector<int64_t> strides_;
-    size_t strides_at_ = 0;
+    size_t next_stride_ = 0;       // index in strides_
     npu_rope_tensor tensors_[12];  // no operator has more
 };
 
 // Fills *platform with the chip of the call.
 Check platform_from_cann(const char* op, const gert::TilingContext& context, Platform* platform);
 
-// The error for a part of the call that the framework did not pass.
+// Returns the error for a part of the call that CANN has not passed.
 Check missing_from_cann(const char* op, const char* what, const char* rule = "be in CANN's tiling context");
 
-// Adds the parameters, the attributes that `attributes` adds, and the SoCs to a definition, with its tiling function.
-// Ascend310P has no bfloat16: its configuration leaves out the columns that contain it.
+// Completes a definition: adds its parameters, its attributes, its tiling function and the SoCs. attributes: a function
+// that adds the attributes. The configuration of Ascend310P omits the columns with bfloat16, which this SoC does not
+// have.
 void define(ops::OpDef* def, const Parameters& parameters, void (*attributes)(AttributeAdder*),
             gert::OpImplRegisterV2::TilingKernelFunc tiling);
 
-// Configures an SoC so that CANN runs the tiling at each call, for every shape. Kernels need this, because they read
-// their tiling data from GM. AddConfig(soc) without a configuration allows CANN to compile for static shapes, with the
-// tiling data as constants of the kernel.
+// Configures an SoC so that CANN runs the tiling at each call, for every shape. The kernels need this, because they
+// read their tiling data from GM. Without such a configuration, CANN may compile a kernel for one shape, with the
+// tiling data as constants.
 ops::OpAICoreConfig& tile_at_run_time(ops::OpAICoreConfig* config);
 
-// The error for a tensor without elements. aclnn does not tile a call whose outputs are empty; a graph may.
+// Returns the error for a tensor without elements. aclnn does not tile a call with empty outputs, but a graph may.
 Check empty_tensor_error(const char* op, const char* name, const npu_rope_tensor& t);
 
-// Passes the result of a tiling to CANN. room: the memory for `data`.
-Check pass_to_cann(const char* op, gert::TilingContext* context, const void* data, size_t bytes, void* room,
+// Passes the result of a tiling to CANN. tiling_memory: CANN's memory for `data`; NULL if CANN has too little.
+Check pass_to_cann(const char* op, gert::TilingContext* context, const void* data, size_t bytes, void* tiling_memory,
                    const KernelLaunch& launch);
 
 template <typename Data>
 Check pass_to_cann(const char* op, gert::TilingContext* context, const TilingResult<Data>& tiled) {
     static_assert(std::is_trivially_copyable<Data>::value, "copied to the device as it is");
-    void* room = context->GetTilingData<Data>();
-    return pass_to_cann(op, context, &tiled.data, sizeof tiled.data, room, tiled.launch);
+    void* tiling_memory = context->GetTilingData<Data>();
+    return pass_to_cann(op, context, &tiled.data, sizeof tiled.data, tiling_memory, tiled.launch);
 }
 
 // Returns the status that a tiling function must return for `check`. Writes a failed check to CANN's log.
 ge::graphStatus report_to_cann(const Check& check);
 
-// Sets the shape, or the type, of output k to that of the definition's input inputs[k].
+// Sets the shapes, or the types, of the outputs: output k gets that of input inputs[k] of the definition.
 ge::graphStatus infer_shapes(gert::InferShapeContext* context, const std::vector<size_t>& inputs);
 ge::graphStatus infer_types(gert::InferDataTypeContext* context, const std::vector<size_t>& inputs);
 

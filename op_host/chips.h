@@ -1,6 +1,6 @@
-// The chips by CANN's names, for the tilings and the binding. Ascend950 is here for the tilings and their tests: the
-// definitions omit it, and the binding rejects it. npu_rope/chips.py repeats the names, except Ascend950's; a test
-// compares both with the simulator's chips.
+// The chips by CANN's names, for the tilings and the binding. Only the tilings and their tests support Ascend950: the
+// definitions omit it, and the binding rejects it. npu_rope/chips.py repeats all names except that of Ascend950. A test
+// compares both lists with the simulator's chips.
 //
 // Source: CANN's platform_config/<name>.ini (CANN 8.1's toolkit; hicann/runtime
 // src/platform/platform_config/cann, which adds Ascend910_9363).
@@ -18,20 +18,20 @@ constexpr int32_t kArch950 = 310;
 
 constexpr bool has_bfloat16(int32_t arch) { return arch != kArch310p; }
 
-// A family of chips, whose names begin with the prefix and a digit. ("Ascend910B" without a digit is a chip of the
-// Ascend910 family, without vector cores.)
+// A family of chips. Their names begin with the prefix and a digit. The chip "Ascend910B" without a digit does not
+// belong to this family: it has no vector cores.
 struct Family {
     const char* prefix;
     int32_t arch;
-    int64_t ub_bytes;  // ub_size of the chip; the platform reports up to 256 bytes less
+    int64_t ub_bytes;  // ub_size in the .ini file; CANN's platform reports up to 256 bytes less
 };
 constexpr Family kFamilies[] = {{"Ascend910B", kArch910b, 196608},
                                 {"Ascend910_93", kArch910b, 196608},
                                 {"Ascend310P", kArch310p, 262144},
                                 {"Ascend950PR_", kArch950, 253952}};
 
-// cores: those that execute the kernels. They are vector_core_cnt; on Ascend310P ai_core_cnt, because its vector cores
-// are separate cores, which the kernels do not use.
+// cores: the number of cores that execute the kernels. It is vector_core_cnt in the .ini file. On Ascend310P it is
+// ai_core_cnt, because the kernels do not use the separate vector cores of this SoC.
 struct Chip {
     const char* name;
     int32_t cores;
@@ -44,7 +44,7 @@ constexpr Chip kChips[] = {
     {"Ascend310P7", 8},     {"Ascend950PR_9599", 64},
 };
 
-// The family of a chip, which need not be in the table; NULL if it belongs to none.
+// Returns the family of a chip, or NULL. The chip need not be in kChips.
 inline const Family* family_of(const char* chip) {
     for (const Family& family : kFamilies) {
         const size_t length = std::strlen(family.prefix);

@@ -12,13 +12,13 @@
 namespace npu_rope {
 
 struct Platform {
-    const char* soc;  // the chip's name; in a tiling that CANN calls its family's, where Ascend910_93 is Ascend910B
+    const char* soc;  // from find_platform: the name of the chip; from platform_from_cann: Ascend910B or Ascend310P
     int32_t arch;
     int32_t cores;     // vector cores, or AI cores that execute vector instructions
-    int64_t ub_bytes;  // find_platform: of the chip; platform_from_cann: as CANN reports, up to 256 bytes less
+    int64_t ub_bytes;  // from find_platform: as in chips.h; from platform_from_cann: up to 256 bytes less
 };
 
-// The platform of the chip of that name; nothing if the table does not have it.
+// Returns the platform of the chip with this name, or nothing if kChips does not have it.
 inline std::optional<Platform> find_platform(const char* name) {
     const Family* family = family_of(name);
     for (const Chip& chip : kChips)
@@ -27,11 +27,11 @@ inline std::optional<Platform> find_platform(const char* name) {
     return std::nullopt;
 }
 
-// Bytes of UB that a kernel may allocate. On Ascend910B and 310P the last 8 KiB are scratch memory of the API; on
-// Ascend950 the platform reports UB without them.
+// Returns the bytes of UB that a kernel may allocate. On Ascend910B and Ascend310P, AscendC uses the last 8 KiB as
+// scratch memory. On Ascend950 the reported size does not include them.
 inline int64_t ub_budget_bytes(const Platform& p) {
-    int64_t most = p.arch == kArch910b ? 184 * 1024 : 248 * 1024;
-    return std::min(most, p.ub_bytes / 32 * 32);
+    int64_t max_bytes = p.arch == kArch910b ? 184 * 1024 : 248 * 1024;
+    return std::min(max_bytes, p.ub_bytes / 32 * 32);
 }
 
 // Checks that the chip supports a float type as an element type.

@@ -21,12 +21,12 @@ RmsNormAttributes rms_norm_attributes(A* visitor) {
 void declare_rms_norm_attributes(AttributeAdder* adder) { rms_norm_attributes(adder); }
 
 Check tile_rms_norm(gert::TilingContext* context, const char* op, const Parameters& parameters,
-                    RmsNormTensors (*make)(const Tensors&)) {
+                    RmsNormTensors (*make_tensors)(const Tensors&)) {
     CannCall call(op, context);
     const RmsNormAttributes a = rms_norm_attributes(&call);
-    Tensors given;
-    if (Check c = call.tensors(parameters, &given); !c.ok()) return c;
-    RmsNormTensors t = make(given);
+    Tensors tensors;
+    if (Check c = call.tensors(parameters, &tensors); !c.ok()) return c;
+    RmsNormTensors t = make_tensors(tensors);
     t.known = Known::kLayout;
     Platform platform = {};
     if (Check c = platform_from_cann(op, *context, &platform); !c.ok()) return c;

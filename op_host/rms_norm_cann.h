@@ -19,8 +19,8 @@ inline Types scale_types() {
 // Adds axis, epsilon, stash_type and strides, in this order.
 void declare_rms_norm_attributes(AttributeAdder* adder);
 
-// Tiles a call. make: converts the definition's tensors to the call's.
+// Tiles a call. make_tensors: converts the tensors of the definition to those of the call.
 Check tile_rms_norm(gert::TilingContext* context, const char* op, const Parameters& parameters,
-                    RmsNormTensors (*make)(const Tensors&));
+                    RmsNormTensors (*make_tensors)(const Tensors&));
 
 }  // namespace npu_rope

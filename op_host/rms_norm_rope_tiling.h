@@ -1,4 +1,4 @@
-// The tiling of rms_norm_rope: rope_qk's tiling with room for each head's norm. See rope_tiling.h for the rest.
+// The tiling of rms_norm_rope: that of rope_qk, with UB memory for the norm of each head. See also rope_tiling.h.
 #pragma once
 
 #include "csrc/core/rms_norm_rope_check.h"
@@ -6,7 +6,7 @@
 
 namespace npu_rope {
 
-// The tiling's input for a call that check_rms_norm_rope has accepted; shape: as that check filled it.
+// Returns the tiling's input for a call that check_rms_norm_rope has accepted. shape: the result of this check.
 RopeTilingInput rms_norm_rope_tiling_input(const RmsNormRopeTensors& t, const RopeShape& shape,
                                            const npu_rope_params& params, const HeadNorm& norm);
 

@@ -1,5 +1,5 @@
-// The tile of a norm's kernel, whole rows or a chunk of one row: the layout of UB for a tile, and the tiles among which
-// best_layout() chooses. Pure functions.
+// The tiles of the norms' kernels. A tile is whole rows or a chunk of one row. layout_of() returns the layout of UB for
+// a tile; row_tiles() and chunk_tiles() return the tiles from which best_layout() chooses. Pure functions.
 #pragma once
 
 #include <array>
@@ -14,20 +14,20 @@ namespace npu_rope {
 
 // The properties of a call on which its layouts depend.
 struct RmsNormTileCall {
-    const CommonTiling* common = nullptr;  // its tile and its layout of UB are not read
-    int64_t ub_bytes = 0;                  // what the kernel may allocate
+    const CommonTiling* common = nullptr;  // layout_of() does not read its tile sizes and UB sizes
+    int64_t ub_bytes = 0;                  // bytes that the kernel may allocate
     int64_t n = 0;                         // elements of a row
-    int64_t x_bytes = 0, out_bytes = 0;    // of an element of x, and of scale and out or grad
+    int64_t x_bytes = 0, out_bytes = 0;    // bytes of an element of x; of scale and out or grad
     bool adds = false, backward = false;   // add_rms_norm, rms_norm_backward
     bool scale_shared = true;              // all rows have one scale
-    int64_t scale_pitch = 0;               // elements from a row of scale to the next in UB
+    int64_t scale_pitch = 0;               // distance in UB from the scale of a row to the next one, in elements
 };
 
-// A candidate: whole rows, or a chunk of one row.
+// A tile: whole rows, or a chunk of one row.
 struct RmsNormTile {
     int64_t tokens = 1, heads = 1;
     int64_t chunk = 0;         // elements; 0: whole rows
-    bool keeps_row = false;    // UB keeps a row between the passes over it; backward: the sums of dscale
+    bool keeps_row = false;    // UB keeps a row between its passes; in rms_norm_backward: the sums of dscale
     bool keeps_scale = false;  // UB keeps the scale after its first load
 
     int64_t rows() const { return tokens * heads; }
@@ -37,7 +37,7 @@ struct RmsNormTile {
 struct RmsNormLayout {
     RmsNormTile tile;
     int64_t levels = 0, gather_rows = 0, setup_lanes = 0;
-    int64_t tail_offset = 0, g_offset = 0, temp_offset = 0;  // in bytes, inside a buffer and work
+    int64_t tail_offset = 0, g_offset = 0, temp_offset = 0;  // in bytes: in an input or output buffer, in work, in work
     UbRegion inputs, outputs, residuals, sums, grads;        // two buffers each
     UbRegion row, work, stats, dscale, scale, raw_scale, gather_offsets;
 
@@ -50,7 +50,7 @@ struct RmsNormLayout {
 // Returns nothing if the layout exceeds UB.
 std::optional<RmsNormLayout> layout_of(const RmsNormTileCall& call, const RmsNormTile& tile);
 
-// Tiles of whole rows, and chunks, whether or not their layouts fit.
+// Return tiles of whole rows, or chunks. Their layouts may exceed UB.
 std::vector<RmsNormTile> row_tiles(const RmsNormTileCall& call);
 std::vector<RmsNormTile> chunk_tiles(const RmsNormTileCall& call);
 

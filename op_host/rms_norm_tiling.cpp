@@ -12,10 +12,10 @@
 namespace npu_rope {
 namespace {
 
-// Elements. Longer rows, and rows for which no layout fits, are processed in chunks.
+// In elements. The kernels process longer rows in chunks, and also rows for which no layout fits UB.
 constexpr int64_t kLongestWholeRow = 16384;
 
-// The dimensions before axis as [batch, token, head]. Adjacent dimensions that one stride covers are merged.
+// The dimensions before `axis` as [batch, token, head]. Adjacent dimensions are merged if one stride covers both.
 class Dimensions {
 public:
     Dimensions(const RmsNormTilingInput& in, RmsNormTilingData* data) : shape_(in.shape), data_(*data) {
@@ -30,7 +30,7 @@ public:
         if (!data->scale_shared) tensors_.push_back({shape_.scale_stride, data->scale_stride});
     }
 
-    // Returns false if there are more heads than a launch can number.
+    // Merges dimensions and sets the sizes and strides. Returns false if the number of heads exceeds int32.
     bool merge() {
         for (int k = 0; k < kMaxOuterDims; ++k)
             if (shape_.outer[k] > 1) merge_with_last(k);
@@ -48,9 +48,10 @@ public:
     }
 
 private:
-    struct Strides {  // of one tensor: in the call, and in the kernel's struct
-        const int64_t* from;
-        int64_t* to;
+    // The strides of one tensor.
+    struct Strides {
+        const int64_t* from;  // in the call
+        int64_t* to;          // in the tiling data
     };
 
     bool is_shared() const {
@@ -59,7 +60,7 @@ private:
         return true;
     }
 
-    // Merges dimension k with those before it if their strides allow it.
+    // Merges dimension k with the previous one if their strides allow it.
     void merge_with_last(int k) {
         std::vector<int64_t> strides;
         for (const Strides& t : tensors_) strides.push_back(t.from[k]);
@@ -140,7 +141,7 @@ private:
         common_.head_size = to_int32(call_.n);
         set_io();
         split();
-        // Order the rows in UB so that more neighbours are adjacent in GM.
+        // Choose the order in UB in which more rows are adjacent in GM.
         const int64_t* stride = common_.side[0].x_stride;
         common_.tokens_inner = common_.heads > 1 && stride[1] == call_.n && stride[2] != call_.n;
     }
@@ -167,34 +168,34 @@ private:
 
     void split() {
         WorkSplit split;
-        if (common_.io != kRopeIoScalar)  // else one core: two must not write parts of one cache line
+        if (common_.io != kRopeIoScalar)  // else one core, because two cores must not write to one cache line
             split = split_work(common_.rows, 1, common_.heads, call_.n * call_.x_bytes, platform_.cores, 1, 0);
         common_.row_parts = to_int32(split.row_parts);
         common_.head_parts = to_int32(split.head_parts);
     }
 
-    void set_layout(const RmsNormLayout& l) {
-        common_.tile_tokens = common_.side1_tokens = common_.block_tokens = to_int32(l.tile.tokens);
-        common_.tile_heads = to_int32(l.tile.heads);
-        common_.gather_rows = to_int32(l.gather_rows);
-        common_.setup_lanes = to_int32(l.setup_lanes);
-        common_.queue_bytes = to_int32(l.inputs.bytes / 2);
-        common_.tail_offset_bytes = to_int32(l.tail_offset);
-        common_.work_bytes = to_int32(l.work.bytes);
-        common_.temp_offset_bytes = to_int32(l.temp_offset);
-        common_.gather_bytes = to_int32(l.gather_offsets.bytes);
-        data_.chunk = to_int32(l.tile.chunk);
-        (in_.backward ? data_.keeps_dscale : data_.keeps_row) = l.tile.keeps_row;
-        data_.keeps_scale = l.tile.keeps_scale;
-        data_.levels = to_int32(l.levels);
-        data_.scale_raw_bytes = to_int32(l.raw_scale.bytes);
-        data_.scale_bytes = to_int32(l.scale.bytes);
-        data_.stats_bytes = to_int32(l.stats.bytes);
-        data_.sum_queue_bytes = to_int32(l.residuals.bytes / 2);
-        data_.row_bytes = to_int32(l.row.bytes);
-        data_.grad_queue_bytes = to_int32(l.grads.bytes / 2);
-        data_.g_offset_bytes = to_int32(l.g_offset);
-        data_.dscale_bytes = to_int32(l.dscale.bytes);
+    void set_layout(const RmsNormLayout& layout) {
+        common_.tile_tokens = common_.side1_tokens = common_.block_tokens = to_int32(layout.tile.tokens);
+        common_.tile_heads = to_int32(layout.tile.heads);
+        common_.gather_rows = to_int32(layout.gather_rows);
+        common_.setup_lanes = to_int32(layout.setup_lanes);
+        common_.queue_bytes = to_int32(layout.inputs.bytes / 2);
+        common_.tail_offset_bytes = to_int32(layout.tail_offset);
+        common_.work_bytes = to_int32(layout.work.bytes);
+        common_.temp_offset_bytes = to_int32(layout.temp_offset);
+        common_.gather_bytes = to_int32(layout.gather_offsets.bytes);
+        data_.chunk = to_int32(layout.tile.chunk);
+        (in_.backward ? data_.keeps_dscale : data_.keeps_row) = layout.tile.keeps_row;
+        data_.keeps_scale = layout.tile.keeps_scale;
+        data_.levels = to_int32(layout.levels);
+        data_.scale_raw_bytes = to_int32(layout.raw_scale.bytes);
+        data_.scale_bytes = to_int32(layout.scale.bytes);
+        data_.stats_bytes = to_int32(layout.stats.bytes);
+        data_.sum_queue_bytes = to_int32(layout.residuals.bytes / 2);
+        data_.row_bytes = to_int32(layout.row.bytes);
+        data_.grad_queue_bytes = to_int32(layout.grads.bytes / 2);
+        data_.g_offset_bytes = to_int32(layout.g_offset);
+        data_.dscale_bytes = to_int32(layout.dscale.bytes);
     }
 
     const RmsNormTilingInput& in_;
@@ -204,7 +205,7 @@ private:
     RmsNormTileCall call_;
 };
 
-// Whether the scale has one element for each element of a row and all rows share it.
+// Whether all rows share the scale and it has an element for each element of a row.
 bool all_rows_share_scale(const RmsNormShape& s) {
     for (int k = 0; k < kMaxOuterDims; ++k)
         if (s.outer[k] > 1 && !s.scale_is_shared[k]) return false;

@@ -1,6 +1,6 @@
-// The tiling of rms_norm, add_rms_norm and rms_norm_backward: splits a call of the kernels
-// op_kernel/norm/rms_norm_kernel.h and rms_norm_backward_kernel.h among cores and UB. A pure function of sizes,
-// strides and the chip, which returns the kernel's struct and the launch.
+// The tiling of rms_norm, add_rms_norm and rms_norm_backward. It splits a call of op_kernel/norm/rms_norm_kernel.h or
+// rms_norm_backward_kernel.h among cores and UB. It is a pure function of the sizes, the strides and the chip, and
+// returns the tiling data and the launch.
 #pragma once
 
 #include <cstdint>
@@ -18,18 +18,18 @@ struct RmsNormTilingInput {
     const char* op = "rms_norm";
     RmsNormShape shape = {};
     int32_t dtype = NPU_ROPE_FLOAT16;        // of x
-    int32_t scale_dtype = NPU_ROPE_FLOAT16;  // of scale and of out or grad
-    bool adds = false;
-    bool backward = false;
+    int32_t scale_dtype = NPU_ROPE_FLOAT16;  // of scale, and of out or grad
+    bool adds = false;                       // add_rms_norm
+    bool backward = false;                   // rms_norm_backward
 };
 
-// The tiling's input for a call that check_rms_norm has accepted; shape: as that check filled it.
+// Returns the tiling's input for a call that check_rms_norm has accepted. shape: the result of this check.
 inline RmsNormTilingInput rms_norm_tiling_input(const RmsNormTensors& t, const RmsNormShape& shape) {
     return {t.op, shape, t.x->dtype, t.scale->dtype, t.adds, t.backward};
 }
 
-// Checks that the kernels on this chip support the call: its element types, stash type and epsilon and, in the
-// backward, a scale that has one element for each element of a row and is shared by all rows.
+// Checks that the kernels on this chip support the element types, the stash type and epsilon. rms_norm_backward also
+// needs a scale that all rows share and that has an element for each element of a row.
 Check check_rms_norm_on_chip(const RmsNormTilingInput& in, const Platform& platform);
 
 // Fills *data and *launch, or returns the error of an argument that the NPU does not support.

@@ -11,14 +11,14 @@ void declare_rope_attributes(AttributeAdder* adder) {
 }
 
 Check tile_rope(gert::TilingContext* context, const char* op, const Parameters& parameters,
-                RopeTensors (*make)(const Tensors&)) {
+                RopeTensors (*make_tensors)(const Tensors&)) {
     CannCall call(op, context);
     npu_rope_params params;
     bool forward = true;
     rope_attributes(&call, &params, &forward);
-    Tensors given;
-    if (Check c = call.tensors(parameters, &given); !c.ok()) return c;
-    RopeTensors t = make(given);
+    Tensors tensors;
+    if (Check c = call.tensors(parameters, &tensors); !c.ok()) return c;
+    RopeTensors t = make_tensors(tensors);
     t.known = Known::kLayout;
     Platform platform = {};
     if (Check c = platform_from_cann(op, *context, &platform); !c.ok()) return c;

@@ -40,8 +40,8 @@ void rope_attributes(A* a, npu_rope_params* params, bool* forward) {
 
 void declare_rope_attributes(AttributeAdder* adder);
 
-// Tiles a call. make: converts the definition's tensors to the call's.
+// Tiles a call. make_tensors: converts the tensors of the definition to those of the call.
 Check tile_rope(gert::TilingContext* context, const char* op, const Parameters& parameters,
-                RopeTensors (*make)(const Tensors&));
+                RopeTensors (*make_tensors)(const Tensors&));
 
 }  // namespace npu_rope

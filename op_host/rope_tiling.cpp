@@ -117,8 +117,8 @@ private:
         common_.cache_rows = shape_.cache_rows;
         common_.row_number_words = in_.rows_int64 ? 2 : 1;
         // With one entry per lane, each half of a table row must also start on a 32-byte border.
-        int64_t half_unit = given_ && in_.tables.entry_per_lane ? kUbBlockBytes / dtype_bytes(in_.tables.dtype) : 8;
-        bool on_borders = halves && p.n_offs % 8 == 0 && pairs % half_unit == 0;
+        int64_t half_multiple = given_ && in_.tables.entry_per_lane ? kUbBlockBytes / dtype_bytes(in_.tables.dtype) : 8;
+        bool on_borders = halves && p.n_offs % 8 == 0 && pairs % half_multiple == 0;
         bool shifts = !halves && call_.item_bytes == 2 && platform_.arch != kArch310p;
         call_.key = on_borders ? kRopeHalves : shifts ? kRopeSwapByShifts : kRopeSwapByGather;
         common_.lane_first = call_.key == kRopeHalves ? 0 : p.n_offs / 8 * 8;
@@ -195,9 +195,9 @@ private:
         bool whole_blocks = head_bytes() % kUbBlockBytes == 0 && shape_.D * call_.out_bytes % kUbBlockBytes == 0;
         if (platform_.arch != kArch310p || whole_blocks) return;
         // A run of a token's adjacent heads may be long enough for a DMA, even if one head is not.
-        int64_t fewest = shape_.sides == 2 ? std::min(shape_.side[0].N, shape_.side[1].N) : shape_.side[0].N;
+        int64_t min_heads = shape_.sides == 2 ? std::min(shape_.side[0].N, shape_.side[1].N) : shape_.side[0].N;
         bool run_is_enough =
-            head_bytes() >= kUbBlockBytes || (heads_adjacent_ && fewest * head_bytes() >= kUbBlockBytes);
+            head_bytes() >= kUbBlockBytes || (heads_adjacent_ && min_heads * head_bytes() >= kUbBlockBytes);
         common_.io = run_is_enough && !in_.scatters ? kRopeIoPacked : kRopeIoScalar;
         if (head_bytes() < kUbBlockBytes) common_.tokens_inner = 0;
     }
@@ -225,28 +225,28 @@ private:
         common_.head_parts = to_int32(split.head_parts);
     }
 
-    void set_layout(const RopeLayout& l) {
-        common_.block_tokens = to_int32(l.block_tokens);
-        common_.token_slots = to_int32(l.token_slots);
-        common_.tile_tokens = to_int32(l.tile.tokens);
-        common_.side1_tokens = to_int32(l.side1_tokens);
-        common_.tile_heads = to_int32(l.tile.heads);
-        common_.gather_rows = to_int32(l.gather_rows);
-        common_.setup_lanes = to_int32(l.setup_lanes);
-        common_.queue_bytes = to_int32(l.inputs.bytes / 2);
-        common_.tail_offset_bytes = to_int32(l.tail_offset);
-        common_.work_bytes = to_int32(l.work.bytes);
-        common_.temp_offset_bytes = to_int32(l.temp_offset);
-        common_.table_bytes = to_int32(l.table.bytes);
-        common_.cos_offset_bytes = to_int32(l.cos_offset);
-        common_.lane_bytes = to_int32(l.frequencies.bytes + l.entry_offsets.bytes);
-        common_.source_bytes = to_int32(l.source.bytes);
-        common_.gather_bytes = to_int32(l.gather_offsets.bytes);
+    void set_layout(const RopeLayout& layout) {
+        common_.block_tokens = to_int32(layout.block_tokens);
+        common_.token_slots = to_int32(layout.token_slots);
+        common_.tile_tokens = to_int32(layout.tile.tokens);
+        common_.side1_tokens = to_int32(layout.side1_tokens);
+        common_.tile_heads = to_int32(layout.tile.heads);
+        common_.gather_rows = to_int32(layout.gather_rows);
+        common_.setup_lanes = to_int32(layout.setup_lanes);
+        common_.queue_bytes = to_int32(layout.inputs.bytes / 2);
+        common_.tail_offset_bytes = to_int32(layout.tail_offset);
+        common_.work_bytes = to_int32(layout.work.bytes);
+        common_.temp_offset_bytes = to_int32(layout.temp_offset);
+        common_.table_bytes = to_int32(layout.table.bytes);
+        common_.cos_offset_bytes = to_int32(layout.cos_offset);
+        common_.lane_bytes = to_int32(layout.frequencies.bytes + layout.entry_offsets.bytes);
+        common_.source_bytes = to_int32(layout.source.bytes);
+        common_.gather_bytes = to_int32(layout.gather_offsets.bytes);
         if (!norm_) return;
-        norm_->stats_bytes = to_int32(l.stats.bytes);
-        norm_->factor_bytes = to_int32(l.factors.bytes);
-        norm_->scale_bytes = to_int32(l.scales.bytes);
-        norm_->scale_raw_bytes = to_int32(l.raw_scales.bytes);
+        norm_->stats_bytes = to_int32(layout.stats.bytes);
+        norm_->factor_bytes = to_int32(layout.factors.bytes);
+        norm_->scale_bytes = to_int32(layout.scales.bytes);
+        norm_->scale_raw_bytes = to_int32(layout.raw_scales.bytes);
     }
 
     Check set_frequencies() {

@@ -51,7 +51,7 @@ struct RopeTilingInput {
     bool scatters_side(int side) const { return scatters && side == shape.sides - 1; }
 };
 
-// The tiling's input for a call that check_rope has accepted; shape: as that check filled it.
+// Returns the tiling's input for a call that check_rope has accepted. shape: the result of this check.
 RopeTilingInput rope_tiling_input(const RopeTensors& t, const RopeShape& shape, const npu_rope_params& params,
                                   bool forward);
 

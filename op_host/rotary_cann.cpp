@@ -24,14 +24,14 @@ void declare_rotary_attributes(AttributeAdder* adder) {
 }
 
 Check tile_rotary(gert::TilingContext* context, const char* op, const Parameters& parameters,
-                  RotaryTensors (*make)(const Tensors&)) {
+                  RotaryTensors (*make_tensors)(const Tensors&)) {
     CannCall call(op, context);
     RotaryAttributes a = {};
     bool forward = true;
     rotary_attributes(&call, &a, &forward);
-    Tensors given;
-    if (Check c = call.tensors(parameters, &given); !c.ok()) return c;
-    RotaryTensors t = make(given);
+    Tensors tensors;
+    if (Check c = call.tensors(parameters, &tensors); !c.ok()) return c;
+    RotaryTensors t = make_tensors(tensors);
     t.known = Known::kLayout;
     Platform platform = {};
     if (Check c = platform_from_cann(op, *context, &platform); !c.ok()) return c;

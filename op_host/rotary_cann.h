@@ -13,8 +13,8 @@ inline Types table_types() { return {ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT, 
 // Adds the attributes of rotary_mul in its order, then the strides.
 void declare_rotary_attributes(AttributeAdder* adder);
 
-// Tiles a call. make: converts the definition's tensors to the call's.
+// Tiles a call. make_tensors: converts the tensors of the definition to those of the call.
 Check tile_rotary(gert::TilingContext* context, const char* op, const Parameters& parameters,
-                  RotaryTensors (*make)(const Tensors&));
+                  RotaryTensors (*make_tensors)(const Tensors&));
 
 }  // namespace npu_rope

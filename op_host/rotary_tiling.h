@@ -7,7 +7,7 @@
 
 namespace npu_rope {
 
-// The tiling's input for a call that check_rotary has accepted; shape: as that check filled it.
+// Returns the tiling's input for a call that check_rotary has accepted. shape: the result of this check.
 RopeTilingInput rotary_tiling_input(const RotaryTensors& t, const RotaryAttributes& a, const RotaryShape& shape,
                                     bool forward);
 

@@ -37,18 +37,18 @@ struct WorkSplit {
 inline WorkSplit split_work(int64_t rows, int64_t granule, int64_t heads, int64_t head_bytes, int64_t cores,
                             int64_t min_heads, int64_t token_heads) {
     const double bytes = static_cast<double>(rows) * static_cast<double>(heads) * static_cast<double>(head_bytes);
-    const auto least_bytes = static_cast<double>(tile_preferences().min_core_bytes);
-    const auto parts = static_cast<int64_t>(std::clamp(bytes / least_bytes, 1.0, static_cast<double>(cores)));
+    const auto min_bytes = static_cast<double>(tile_preferences().min_core_bytes);
+    const auto parts = static_cast<int64_t>(std::clamp(bytes / min_bytes, 1.0, static_cast<double>(cores)));
     const int64_t max_head_parts = std::max<int64_t>(1, std::min(parts, heads / min_heads));
     WorkSplit best;
     const int64_t groups = ceil_div(rows, granule);
-    double least = 0;
+    double min_work = 0;
     for (int64_t head_parts = 1; head_parts <= max_head_parts; ++head_parts) {
         int64_t row_parts = std::min(groups, parts / head_parts);
         double work = static_cast<double>(ceil_div(groups, row_parts) * granule) *
                       static_cast<double>(ceil_div(heads, head_parts) + token_heads);
-        if (head_parts > 1 && work >= least) continue;
-        least = work;
+        if (head_parts > 1 && work >= min_work) continue;
+        min_work = work;
         best = {row_parts, head_parts};
     }
     return best;

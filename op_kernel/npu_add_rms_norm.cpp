@@ -11,5 +11,5 @@ extern "C" __global__ __aicore__ void npu_add_rms_norm(GM_ADDR x, GM_ADDR residu
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
 #endif
     norm::RmsNormArguments arguments{x, residual, scale, out, sum};
-    norm::RunRmsNorm<DTYPE_X, DTYPE_SCALE, true>(&tiling_data, arguments);
+    norm::RunRmsNorm<DTYPE_X, DTYPE_SCALE, /*adds=*/true>(&tiling_data, arguments);
 }

@@ -12,5 +12,5 @@ extern "C" __global__ __aicore__ void npu_rms_norm(GM_ADDR x, GM_ADDR scale, GM_
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
 #endif
     norm::RmsNormArguments arguments{x, nullptr, scale, out, nullptr};
-    norm::RunRmsNorm<DTYPE_X, DTYPE_SCALE, false>(&tiling_data, arguments);
+    norm::RunRmsNorm<DTYPE_X, DTYPE_SCALE, /*adds=*/false>(&tiling_data, arguments);
 }

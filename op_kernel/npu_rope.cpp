@@ -12,5 +12,5 @@ extern "C" __global__ __aicore__ void npu_rope(GM_ADDR x, GM_ADDR positions, GM_
 #endif
     rotation::RopeArguments arguments{{x, nullptr}, {out, nullptr}, nullptr};
     rotation::RopeSource source{positions, freq_factors, tiling + __builtin_offsetof(RopeTilingData, turns)};
-    rotation::RunRope<DTYPE_X, DTYPE_X, DTYPE_POSITIONS, false>(&tiling_data, arguments, source);
+    rotation::RunRope<DTYPE_X, DTYPE_X, DTYPE_POSITIONS, /*scatters=*/false>(&tiling_data, arguments, source);
 }

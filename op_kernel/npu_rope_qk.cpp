@@ -13,5 +13,5 @@ extern "C" __global__ __aicore__ void npu_rope_qk(GM_ADDR q, GM_ADDR k, GM_ADDR 
 #endif
     rotation::RopeArguments arguments{{q, k}, {q_out, k_out}, nullptr};
     rotation::RopeSource source{positions, freq_factors, tiling + __builtin_offsetof(RopeTilingData, turns)};
-    rotation::RunRope<DTYPE_Q, DTYPE_Q, DTYPE_POSITIONS, false>(&tiling_data, arguments, source);
+    rotation::RunRope<DTYPE_Q, DTYPE_Q, DTYPE_POSITIONS, /*scatters=*/false>(&tiling_data, arguments, source);
 }

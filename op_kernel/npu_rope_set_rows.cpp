@@ -14,5 +14,5 @@ extern "C" __global__ __aicore__ void npu_rope_set_rows(GM_ADDR x, GM_ADDR posit
     // The cache is an input that the kernel writes: input and output have the same memory.
     rotation::RopeArguments arguments{{x, nullptr}, {cache_out, nullptr}, rows};
     rotation::RopeSource source{positions, freq_factors, tiling + __builtin_offsetof(RopeTilingData, turns)};
-    rotation::RunRope<DTYPE_X, DTYPE_CACHE, DTYPE_POSITIONS, true>(&tiling_data, arguments, source);
+    rotation::RunRope<DTYPE_X, DTYPE_CACHE, DTYPE_POSITIONS, /*scatters=*/true>(&tiling_data, arguments, source);
 }

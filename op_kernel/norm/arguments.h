@@ -1,4 +1,5 @@
-// The addresses in GM of the arguments of rms_norm, add_rms_norm and rms_norm_backward, and the start of their kernels.
+// The GM addresses of the arguments of rms_norm, add_rms_norm and rms_norm_backward, and the function that runs their
+// kernels.
 #pragma once
 
 #include "../rms_norm_tiling_data.h"
@@ -8,10 +9,10 @@ namespace norm {
 
 struct RmsNormArguments {
     GM_ADDR x;
-    GM_ADDR residual;  // residual and sum: add_rms_norm only
+    GM_ADDR residual;  // add_rms_norm only
     GM_ADDR scale;
     GM_ADDR out;
-    GM_ADDR sum;
+    GM_ADDR sum;  // add_rms_norm only
 };
 
 struct RmsNormBackwardArguments {
@@ -22,8 +23,8 @@ struct RmsNormBackwardArguments {
     GM_ADDR dscale;
 };
 
-// Runs the kernel of the launch's tiling key: rows that fit UB, or long ones. The keys are literals, because CANN's
-// build reads them from the preprocessed source.
+// Runs the kernel for the launch's tiling key. Rows: kernel for rows that fit UB. LongRows: kernel for other rows. The
+// keys are literals, because CANN's build reads them from the preprocessed source.
 template <typename Rows, typename LongRows, typename Arguments>
 __aicore__ inline void RunByKey(const RmsNormTilingData* tiling, const Arguments& arguments) {
     AscendC::TPipe pipe;

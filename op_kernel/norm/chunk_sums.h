@@ -1,4 +1,4 @@
-// The chunks of a long row, and two reductions over all of them: to 64 sums, and to the largest magnitude.
+// The chunks of a long row, and two reductions over all chunks: to 64 partial sums, and to the largest magnitude.
 #pragma once
 
 #include "../memory/row_steps.h"
@@ -10,8 +10,8 @@ namespace norm {
 using namespace memory;
 
 struct RowChunks {
-    int64_t elements;  // of the row
-    int64_t chunk;     // elements of each chunk but the last
+    int64_t elements;  // elements of the row
+    int64_t chunk;     // elements of a chunk; the last chunk may have fewer
 
     __aicore__ inline int64_t Count() const { return (elements + chunk - 1) / chunk; }
 
@@ -22,9 +22,9 @@ struct RowChunks {
     }
 };
 
-// Updates `largest`, 8 numbers that include the largest magnitude so far, by the magnitudes of `numbers`. temp: scratch
-// memory of `width` floats. The caller orders the vector instructions before each call and calls SyncPipes<V_S>() after
-// the last.
+// Updates `largest` by the magnitudes of `numbers`. The maximum of the 8 elements of `largest` is the largest magnitude
+// so far. temp: scratch memory of `width` floats. The caller adds a vector barrier before each call and
+// SyncPipes<V_S>() after the last call.
 __aicore__ inline void UpdateLargest(LocalTensor<float> largest, LocalTensor<float> numbers, LocalTensor<float> temp,
                                      int32_t width) {
     AscendC::Abs(temp, numbers, width);
@@ -33,14 +33,14 @@ __aicore__ inline void UpdateLargest(LocalTensor<float> largest, LocalTensor<flo
     AscendC::Max(largest, largest, temp, kBlockFloats);
 }
 
-// levels_[level] is the sum of 2^level chunks if bit `level` of the number of chunks is set. The number of additions of
-// a term therefore grows with the logarithm of the number of chunks.
+// Adds chunks in a binary tree. Level `level` of levels_ holds the sum of 2^level chunks if bit `level` of the number
+// of chunks is set. The number of additions that a term goes through grows with the logarithm of the number of chunks.
 class ChunkSums {
 public:
     // levels: 64 floats per level.
     __aicore__ inline void Init(LocalTensor<float> levels) { levels_ = levels; }
 
-    // Adds chunk k's `width` numbers, in a buffer of 64 or more. Destroys the numbers.
+    // Adds the `width` numbers of chunk k. Their buffer has at least 64 floats. Destroys the numbers.
     __aicore__ inline void Add(LocalTensor<float> numbers, int64_t k, int32_t width) {
         if (width < kRepeatFloats) AscendC::Duplicate(numbers[width], 0.0f, kRepeatFloats - width);
         VectorBarrier();
@@ -54,7 +54,7 @@ public:
         VectorBarrier();
     }
 
-    // sums: the 64 sums of all chunks.
+    // sums: receives 64 partial sums of all chunks.
     __aicore__ inline void Total(LocalTensor<float> sums, int64_t chunks) {
         AscendC::Duplicate(sums, 0.0f, kRepeatFloats);
         VectorBarrier();

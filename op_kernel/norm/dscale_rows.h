@@ -1,5 +1,5 @@
-// The gradient of a scale that all rows share. A core sums its rows in UB, then adds the sums to those of the other
-// cores in GM by atomic DMAs.
+// The gradient of a scale that all rows share. Each core adds its rows in UB. Atomic DMAs then add the sums of all
+// cores in GM.
 #pragma once
 
 #include "../memory/row_bursts.h"
@@ -22,7 +22,7 @@ public:
         pieces_.Init(parts.Take(kBlockFloats).ReinterpretCast<uint32_t>(), width);
     }
 
-    // Called once per core, before the first row.
+    // Call once per core, before the first row.
     __aicore__ inline void Prepare() {
 #if __CCE_AICORE__ == 200
         pieces_.BuildOffsets(last_);
@@ -33,8 +33,8 @@ public:
     // One sum for each element of a row.
     __aicore__ inline LocalTensor<float> Sums() const { return sums_; }
 
-    // Adds `count` consecutive rows [width]: first pairwise among themselves, by halving, then to the sums. Destroys
-    // the rows.
+    // Adds `count` consecutive rows [width] to the sums. Each step adds the second half of the rows to the first half.
+    // Destroys the rows.
     __aicore__ inline void AddRows(LocalTensor<float> rows, int32_t count) {
         while (count > 1) {
             int32_t half = 1;
@@ -64,7 +64,8 @@ public:
 
 private:
 #if __CCE_AICORE__ == 200
-    // The last block overlaps the block before it. Its overlapping elements are 0, so that they are added only once.
+    // The tail block overlaps the previous block in GM. The overlapping elements of the tail are set to 0, so that they
+    // are added only once.
     __aicore__ inline void CopyLastBlockToTail(int32_t count) {
         pieces_.CopyToTail(sums_, count);
         VectorBarrier();
@@ -72,7 +73,8 @@ private:
         AscendC::Duplicate(last_, 0.0f, kBlockFloats - count % kBlockFloats);
     }
 
-    // The scalar unit adds sums that are shorter than a DMA's 32 bytes. One core processes all rows of this size.
+    // Adds fewer than 8 sums by the scalar unit, because a DMA copies at least 32 bytes. One core processes all rows of
+    // this size.
     __aicore__ inline void FlushShort(AscendC::GlobalTensor<float> target, int32_t count) {
         SyncPipes<AscendC::HardEvent::V_S>();
         for (int32_t i = 0; i < count; ++i) {

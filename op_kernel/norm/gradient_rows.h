@@ -4,20 +4,22 @@
 //   dscale = sum over rows of grad * (N as the forward pass rounds it)
 //
 // The error of dx. Let u = 2^-24 and l = log2 n. N is within (7 + l/2) u and r within (6 + l/2) u (row_norm.h). g and
-// its product with N round once each. A tree adds the n products in at most l + 3 levels, two of them only for
-// long rows, as for squares. Each addition is within u of its operands' magnitudes. 1/n and the product with it round
-// once each. Hence m is within (7 + l/2 + 2 + l + 3 + 2) u = (14 + 3l/2) u of the mean M of |g N|. The product N m is
-// within (14 + 3l/2 + 7 + l/2 + 1) u |N| M. The difference rounds once, within u (|g| + |N| M). Its product with r adds
-// (6 + l/2 + 1) u. The total is less than (32 + 5l/2) u r (|g| + |N| M), second order terms included. For a long row m
-// is mean(g x) times r, which has no more roundings. For a long row that is multiplied by a power of two, m is
-// mean(g N), as for other rows.
+// its product with N round once each. A tree adds the n products in at most l + 3 levels; two of the levels exist only
+// for long rows. Each addition is within u of its operands' magnitudes. 1/n and the product with it round once each.
+// Hence m is within (7 + l/2 + 2 + l + 3 + 2) u = (14 + 3l/2) u of the mean M of |g N|. The product N m is within (14 +
+// 3l/2 + 7 + l/2 + 1) u |N| M. The difference rounds once, within u (|g| + |N| M). Its product with r adds (6 + l/2 +
+// 1) u. The total is less than (32 + 5l/2) u r (|g| + |N| M), second order terms included.
 //
-// The error of dscale. A product rounds once. Each of the R rows' products goes through at most R - 1 additions, in any
-// order of tiles and cores. The error is R u times the sum of |grad * N|, plus the error that
-// N's own error causes in the rounded N.
+// For a long row, m is mean(g x) times r, which has no more roundings. For a long row that is multiplied by a power of
+// two, m is mean(g N), as for other rows.
 //
-// Rows whose squares leave float32's range are first multiplied by a power of two f. The formulas then use r / f for
-// r, N is unchanged, and dx is multiplied by f at the end: exactly, except for subnormal numbers (RaiseInverses).
+// The error of dscale. A product rounds once. With R rows, each product goes through at most R - 1 additions, in any
+// order of tiles and cores. The error is R u times the sum of |grad * N|, plus the error that the error of N causes in
+// the rounded N.
+//
+// If squares leave the range of float32, the row is first multiplied by a power of two f. The formulas then use r / f
+// instead of r. N is unchanged. dx is multiplied by f at the end, which is exact except for subnormal numbers
+// (RaiseInverses).
 //
 // npu_rope/testing/bounds.py uses these bounds.
 #pragma once
@@ -34,7 +36,7 @@ using namespace memory;
 
 class GradientRows {
 public:
-    // stats: kGradientStats * slots floats, with RowNorm's number of slots.
+    // stats: kGradientStats * slots floats. slots: as in RowNorm::Init().
     __aicore__ inline void Init(RowNorm* norm, float inverse_n, LocalTensor<float> stats, int32_t slots) {
         norm_ = norm;
         inverse_n_ = inverse_n;
@@ -47,7 +49,8 @@ public:
         AscendC::Duplicate(stats, 0.0f, slots * kGradientStats);
     }
 
-    // Finds the mean of the first `width` products of each row [pitch]. Destroys the products.
+    // Computes the mean m of each row from the row's products of g and N, in its first `width` lanes. Destroys the
+    // products.
     __aicore__ inline void FindMeans(LocalTensor<float> products, int32_t pitch, int32_t width, int32_t count) {
         width = FoldRows<RowOp::kAdd>(products, pitch, count, width, kRepeatFloats);
         SumRows(mean_, mean_blocks_, products, pitch, width, count);
@@ -56,16 +59,16 @@ public:
         BroadcastRows(mean_blocks_, mean_, count);
     }
 
-    // Finds the mean of one row from its 64 sums.
+    // Computes the mean of one row from its 64 partial sums.
     __aicore__ inline void FindMean(LocalTensor<float> sums) { FindMeans(sums, kRepeatFloats, kRepeatFloats, 1); }
 
-    // Finds the mean of one row from 64 sums of products of g and x, instead of g and N.
+    // Computes the mean of one row from 64 partial sums of products of g and x, instead of g and N.
     __aicore__ inline void FindMeanOfUndivided(LocalTensor<float> sums) {
         FindMean(sums);
         AscendC::Mul(mean_blocks_, mean_blocks_, norm_->InverseRms().data, kBlockFloats);
     }
 
-    // dx = (g - normalized * mean) * inverse. g's rows have their own pitch.
+    // dx = (g - normalized * mean) * inverse RMS.
     __aicore__ inline void Differentiate(const PitchedRows& dx, const PitchedRows& g, const PitchedRows& normalized,
                                          int32_t count, int32_t width) {
         ApplyPerRow<RowOp::kMul>(dx, normalized, PitchedRows{mean_blocks_, kBlockFloats, true}, count, width);
@@ -76,27 +79,27 @@ public:
         VectorBarrier();
     }
 
-    // For rows that RowNorm has multiplied: multiplies their inverses by 2^15. Without it, Differentiate() could turn
-    // a small g into a subnormal number whose product with the factor is normal. The caller orders later readers of the
-    // inverses after this.
+    // For rows that RowNorm has multiplied by a factor: multiplies their inverse RMS by 2^15. Without this, the result
+    // of Differentiate() for a small g could be subnormal and lose bits, although its product with the factor is
+    // normal. The caller adds the vector barrier.
     __aicore__ inline void RaiseInverses(int32_t count) {
         LocalTensor<float> inverses = norm_->InverseRms().data;
         AscendC::Muls(inverses, inverses, kRaise, count * kBlockFloats);
     }
 
-    // After RaiseInverses(): multiplies dx by the factors, which are at least 2^-111.
+    // Call after RaiseInverses(). Multiplies dx by the factors, which are at least 2^-111, and by 2^-15.
     __aicore__ inline void Rescale(const PitchedRows& dx, int32_t count, int32_t width) {
         for (int32_t row = 0; row < count; ++row)
             RescaleRow(dx.data[row * dx.pitch], factor_.GetValue(static_cast<uint32_t>(row)), width);
         VectorBarrier();
     }
 
-    // Multiplies one row of dx, or a piece of it, by its factor.
+    // Multiplies one row of dx, or a piece of it, by its factor and by 2^-15.
     __aicore__ inline void RescaleRow(LocalTensor<float> dx, float factor, int32_t width) {
         AscendC::Muls(dx, dx, factor * kLower, width);
     }
 
-    // After RaiseInverses(): divides a piece of one row by the row's RMS.
+    // Call after RaiseInverses(). Divides a piece of one row by the RMS of the row.
     __aicore__ inline void NormalizeRaisedPiece(LocalTensor<float> rows, int32_t count) {
         norm_->NormalizePiece(rows, rows, count);
         AscendC::Muls(rows, rows, kLower, count);
@@ -104,7 +107,7 @@ public:
     }
 
 private:
-    static constexpr float kRaise = 32768.0f, kLower = 1.0f / 32768.0f;
+    static constexpr float kRaise = 32768.0f, kLower = 1.0f / 32768.0f;  // 2^15, 2^-15
 
     RowNorm* norm_ = nullptr;
     float inverse_n_ = 0.0f;

@@ -1,5 +1,5 @@
-// The step of the rope kernel before the rotation of a tile's float32 rows: none, or rms_norm_rope's
-// normalization of each head.
+// The step of the rope kernel before it rotates the float32 rows of a tile: nothing, or the normalization of each head
+// in rms_norm_rope.
 #pragma once
 
 #include "../memory/row_steps.h"
@@ -48,7 +48,7 @@ public:
                      ScaleLayout{kScaleDense, nullptr, nullptr});
     }
 
-    // Called once per core, before the first tile.
+    // Call once per core, before the first tile.
     __aicore__ inline void Prepare() {
         int32_t slots = source_.tiling->stats_bytes / (kRowNormStats * static_cast<int32_t>(sizeof(float)));
         norm_.Init(&source_.tiling->norm, stats_.template Get<float>(), slots);
@@ -64,8 +64,8 @@ public:
 
     __aicore__ inline bool RoundsIntermediates() const { return source_.tiling->intermediate_rounding != 0; }
 
-    // Divides each of the tile's heads [row_pitch] by its RMS and multiplies it by its side's scale. The heads'
-    // padding is 0. temp: the same number of floats.
+    // Divides each head [row_pitch] of the tile by its RMS and multiplies it by the scale of its side. The padding of
+    // the heads must be 0. temp: scratch memory of the same size as rows.
     __aicore__ inline void Apply(LocalTensor<float> rows, LocalTensor<float> temp, const Tile& tile) {
         int32_t pitch = tiling_->row_pitch, count = tile.tokens * tile.heads;
         norm_.FindInverseRms(rows, temp, pitch, count);
@@ -75,15 +75,15 @@ public:
         Round(rows, temp, count * pitch);
     }
 
-    // Does what Apply() does and sets temp to the resulting rows with neighbours exchanged. x: the rows as they were
-    // loaded; their memory serves as scratch.
+    // As Apply(), and also sets temp to the resulting rows with neighbours exchanged. x: the rows in their own type;
+    // they are overwritten.
     __aicore__ inline void ApplyWithPartners(LocalTensor<float> rows, LocalTensor<float> temp, LocalTensor<T> x,
                                              const Tile& tile) {
         int32_t pitch = tiling_->row_pitch, count = tile.tokens * tile.heads, all = count * pitch;
         LocalTensor<T> narrow = temp.template ReinterpretCast<T>();
         if (RoundsIntermediates()) {
             Apply(rows, temp, tile);
-            // Round() has left the rows as T in temp.
+            // Round() has stored the rows as T in temp.
             SwapNeighbours(x, narrow, x, narrow[all], all);
             ToFloats(temp, x, all);
             return;
@@ -93,7 +93,7 @@ public:
         ToFloats(temp, x, all);
         for (int32_t row = 0; row < count && multiplied; ++row)
             AscendC::Muls(temp[row * pitch], temp[row * pitch], factors_.GetValue(static_cast<uint32_t>(row)), pitch);
-        norm_.Normalize(rows, pitch, count);  // also orders temp's multiplications before the next instructions
+        norm_.Normalize(rows, pitch, count);  // its barrier also covers the multiplications of temp
         norm_.Normalize(temp, pitch, count);
         MultiplyByScale(rows, count, tile.side * pitch);
         MultiplyByScale(temp, count, (2 + tile.side) * pitch);
@@ -102,7 +102,7 @@ public:
     __aicore__ inline bool Scatters(const Tile& tile) const { return source_.tiling->scatters != 0 && tile.side == 1; }
 
 private:
-    // scale_offset: the offset of the scale's first element.
+    // scale_offset: offset of the scale in scales_, in elements.
     __aicore__ inline void MultiplyByScale(LocalTensor<float> rows, int32_t count, int32_t scale_offset) {
         PitchedRows all{rows, tiling_->row_pitch, false};
         ApplyPerRow<RowOp::kMul>(all, all, PitchedRows{scales_.Wide()[scale_offset], 0, false}, count,
@@ -110,7 +110,7 @@ private:
         VectorBarrier();
     }
 
-    // Rounds to T, as rms_norm rounds its result before rope reads it.
+    // Rounds to T if the call rounds intermediates: rms_norm rounds its result in the same way before rope reads it.
     __aicore__ inline void Round(LocalTensor<float> rows, LocalTensor<float> temp, int32_t count) {
         if constexpr (sizeof(T) != sizeof(float))
             if (RoundsIntermediates()) RoundTo<T>(rows, temp, count);

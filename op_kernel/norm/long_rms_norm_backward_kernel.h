@@ -1,6 +1,7 @@
-// rms_norm_backward of rows that are too long for UB. The kernel processes a row chunk by chunk, in one pass for the
-// sums of its squares and of its products with g = grad * scale, and one for its results; more if squares leave
-// float32's range. The sums of dscale stay in UB where they fit; otherwise each chunk of each row is added to GM.
+// The kernel of rms_norm_backward for rows that are too long for UB. It processes a row chunk by chunk, in two passes.
+// The first pass adds the squares of the row and its products with g = grad * scale. The second pass computes the
+// results. If squares leave the range of float32, the row needs more passes. The sums of dscale stay in UB if they fit;
+// otherwise each chunk of each row is added to GM.
 #pragma once
 
 #include "../memory/row_pieces.h"
@@ -94,14 +95,15 @@ private:
         scale_rows_.EndRow(tiling_->keeps_scale != 0);
     }
 
-    // For a row whose squares leave float32's range: multiplies the row by a power of two and sums its squares again.
-    // The products with the multiplied row could leave the range; they are therefore summed from the normalized row.
+    // For a row with squares outside the range of float32: multiplies the row by a power of two and adds its squares
+    // again. The products of g with the multiplied row could leave the range, so the kernel adds those with the
+    // normalized row.
     __aicore__ inline void SumMultipliedRow() {
         AscendC::Duplicate(largest_, 0.0f, kBlockFloats);
         RunPass(Pass::kLargest);
         SyncPipes<AscendC::HardEvent::V_S>();
         RowMultiplier multiplier =
-            norm_.MultiplierFor(largest_);  // before FindInverseRmsFromSums() calls SyncPipes<S_V>()
+            norm_.MultiplierFor(largest_);  // read by the scalar unit before the next SyncPipes<S_V>()
         factor_ = multiplier.factor;
         RunPass(Pass::kSum);
         squares_.Total(sums_, chunks_.Count());
@@ -128,11 +130,11 @@ private:
                 UpdateLargest(largest_, rows_, temp_, lanes);
             } else {
                 if (factor_ != 1.0f) AscendC::Muls(rows_, rows_, factor_, lanes);
-                FindG(grad, k, count);  // also orders the rows
+                FindG(grad, k, count);  // its barrier also covers the rows
                 if (pass == Pass::kSum)
                     AddSums(k, lanes);
                 else
-                    Divide(pass, grad, k, count);
+                    NormalizeChunk(pass, grad, k, count);
             }
             grad_.FreeTensor(grad);
         }
@@ -172,8 +174,8 @@ private:
 
     // ---- results
 
-    // Computes the normalized row's products with g, or the results.
-    __aicore__ inline void Divide(Pass pass, LocalTensor<ScaleT> grad, int64_t k, int32_t count) {
+    // Normalizes chunk k. Then adds its products with g, or writes the results.
+    __aicore__ inline void NormalizeChunk(Pass pass, LocalTensor<ScaleT> grad, int64_t k, int32_t count) {
         int32_t lanes = RoundUp(count, kBlockFloats);
         if (factor_ != 1.0f)
             gradient_.NormalizeRaisedPiece(rows_, lanes);
@@ -182,10 +184,10 @@ private:
         if (pass == Pass::kProducts)
             AddProducts(k, lanes);
         else
-            Write(grad, k, count);
+            WriteResults(grad, k, count);
     }
 
-    __aicore__ inline void Write(LocalTensor<ScaleT> grad, int64_t k, int32_t count) {
+    __aicore__ inline void WriteResults(LocalTensor<ScaleT> grad, int64_t k, int32_t count) {
         int64_t at = k * tiling_->chunk;
         int32_t lanes = RoundUp(count, kBlockFloats);
         WriteDx(at, count);
@@ -220,7 +222,7 @@ private:
         pieces_.StoreQueued(arguments_.dx, &out_, dx, dx_offset_ + at, count);
     }
 
-    static constexpr int32_t kOffsets = 16;
+    static constexpr int32_t kOffsets = 16;  // Gather offsets of the elements of a 32-byte block
 
     const RmsNormTilingData* tiling_ = nullptr;
     RmsNormBackwardArguments arguments_{};

@@ -1,6 +1,7 @@
-// rms_norm and add_rms_norm of rows that do not fit UB together with their results. The kernel processes a row chunk
-// by chunk, in one pass for its sum of squares and one for its result; more if squares leave float32's range. A row
-// that fits stays in UB between the passes, as float32; other rows are read in each pass.
+// The kernel of rms_norm and add_rms_norm for rows that do not fit UB together with their results. It processes a row
+// chunk by chunk, in two passes. The first pass adds the squares and the second one computes the result. If squares
+// leave the range of float32, the row needs more passes. A row that fits UB as float32 stays there between the passes.
+// Longer rows are loaded in each pass.
 #pragma once
 
 #include "../memory/row_pieces.h"
@@ -84,12 +85,12 @@ private:
         factor_ = 1.0f;
         RunPass(Pass::kSum);
         if (norm_.FindInverseRmsFromSums(Total(), tiling_->norm.n_epsilon)) {
-            // The squares leave float32's range: multiply the row by a power of two and sum its squares again.
+            // The squares leave the range of float32: multiply the row by a power of two and add its squares again.
             AscendC::Duplicate(largest_, 0.0f, kBlockFloats);
             RunPass(Pass::kLargest);
             SyncPipes<AscendC::HardEvent::V_S>();
             RowMultiplier multiplier =
-                norm_.MultiplierFor(largest_);  // before FindInverseRmsFromSums() calls SyncPipes<S_V>()
+                norm_.MultiplierFor(largest_);  // read by the scalar unit before the next SyncPipes<S_V>()
             factor_ = multiplier.factor;
             RunPass(Pass::kSum);
             norm_.FindInverseRmsFromSums(Total(), multiplier.n_epsilon);
@@ -130,8 +131,8 @@ private:
         }
     }
 
-    // Issues the load of the next chunk. Converts chunk k to float32, adds the residual and rounds the sum. Lanes after
-    // the chunk's last are 0.
+    // Converts chunk k to float32, adds the residual and rounds the sum. The padding after the chunk becomes 0. Also
+    // starts to load the next chunk.
     __aicore__ inline void WidenChunk(LocalTensor<float> chunk, int64_t k, int32_t count) {
         LocalTensor<T> x = in_.template DeQue<T>(), residual;
         if constexpr (adds) residual = residual_.template DeQue<T>();
@@ -151,7 +152,7 @@ private:
     // ---- the sum of squares
 
     __aicore__ inline void AddSquares(LocalTensor<float> chunk, int64_t k, int32_t padded) {
-        LocalTensor<float> values = Prepared(chunk, padded);
+        LocalTensor<float> values = StashedChunk(chunk, padded);
         AscendC::Mul(temp_, values, values, padded);
         squares_.Add(temp_, k, padded);
     }
@@ -161,8 +162,8 @@ private:
         return sums_;
     }
 
-    // Returns the chunk rounded to the stash type, times the row's factor.
-    __aicore__ inline LocalTensor<float> Prepared(LocalTensor<float> chunk, int32_t padded) {
+    // Returns the chunk, rounded to the stash type and multiplied by the factor of the row.
+    __aicore__ inline LocalTensor<float> StashedChunk(LocalTensor<float> chunk, int32_t padded) {
         if (stash_.IsFloat32() && factor_ == 1.0f) return chunk;
         CopyToStash(chunk, padded);
         AscendC::Muls(piece_, piece_, factor_, padded);
@@ -188,7 +189,7 @@ private:
         int64_t at = k * tiling_->chunk;
         int32_t padded = RoundUp(count, kBlockItems);
         if constexpr (adds) WriteSum(chunk, at, count);
-        norm_.NormalizePiece(piece_, Prepared(chunk, padded), padded);
+        norm_.NormalizePiece(piece_, StashedChunk(chunk, padded), padded);
         stash_.template RoundBack<T>(piece_, temp_, padded);
         LocalTensor<float> scale =
             scale_rows_.Piece(arguments_.scale, scale_offset_, at, count, tiling_->keeps_scale != 0);
@@ -218,7 +219,7 @@ private:
         pieces_.StoreQueued(arguments_.sum, &sum_, sum, sum_offset_ + at, count);
     }
 
-    static constexpr int32_t kOffsets = 16;
+    static constexpr int32_t kOffsets = 16;  // Gather offsets of the elements of a 32-byte block
 
     const RmsNormTilingData* tiling_ = nullptr;
     RmsNormArguments arguments_{};
@@ -235,7 +236,7 @@ private:
     LocalTensor<float> row_, piece_, temp_, sums_, largest_;
     RowChunks chunks_{};
     int64_t x_offset_ = 0, out_offset_ = 0, residual_offset_ = 0, sum_offset_ = 0, scale_offset_ = 0;
-    float factor_ = 1.0f;
+    float factor_ = 1.0f;  // the power of two by which the row is multiplied
     bool row_is_in_ub_ = false;
 };
 

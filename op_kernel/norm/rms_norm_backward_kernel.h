@@ -1,8 +1,6 @@
 // The kernel of rms_norm_backward: the gradients of RMS normalization for x and for a scale that all rows share. The
-// formula is in gradient_rows.h.
-//
-// Rows that fit UB are processed in tiles of many rows, as in rms_norm_kernel.h; long rows one at a time
-// (long_rms_norm_backward_kernel.h).
+// formulas are in gradient_rows.h. This kernel processes tiles of rows that fit UB. long_rms_norm_backward_kernel.h
+// processes longer rows.
 #pragma once
 
 #include "../memory/packed_rows.h"
@@ -78,7 +76,7 @@ private:
 #endif
     }
 
-    // Called once per core: prepares constants while the first tile is loaded.
+    // Call once per core: computes constants while the first tile is loaded.
     __aicore__ inline void Prepare(const Tile& first) {
         LoadTile(first);
         constexpr int32_t kStats = kRowNormStats + kGradientStats;
@@ -138,7 +136,7 @@ private:
     __aicore__ inline bool IsInPlace() const { return kIsFloat && common_->io != kRopeIoPacked; }
     __aicore__ inline bool IsGradInPlace() const { return kGradIsFloat && common_->io != kRopeIoPacked; }
 
-    // Returns x as float32; lanes after a row's last are 0.
+    // Returns x as float32. The padding of the rows is 0.
     __aicore__ inline LocalTensor<float> Widened(LocalTensor<T> x, const Tile& tile) {
         if constexpr (kIsFloat)
             if (IsInPlace()) return x;
@@ -172,13 +170,14 @@ private:
         return g_;
     }
 
-    // scratch: one element of T for each element of the rows.
+    // Adds the products of grad and the rounded normalized rows to the sums of dscale. scratch: as large as the rows in
+    // T.
     __aicore__ inline void AddToDscale(const PitchedRows& normalized, const PitchedRows& wide_grad,
                                        LocalTensor<T> scratch) {
         PitchedRows product{temp_, common_->row_pitch, false};
         bool exact = kIsFloat && stash_.IsFloat32();
         if (!exact) Round(temp_, normalized.data, scratch);
-        // AddRows() adds whole rows. The products therefore include the padding, if grad has it.
+        // AddRows() adds whole rows. The product therefore covers their padding, unless grad has a smaller pitch.
         int32_t width = MinOf(common_->row_pitch, common_->out_pitch);
         ApplyPerRow<RowOp::kMul>(product, exact ? normalized : product, wide_grad, row_count_, width);
         VectorBarrier();
@@ -214,7 +213,7 @@ private:
         out_.EnQue(dx);
     }
 
-    // Rounds temp_ to dx's type, where dx is not computed in place.
+    // Rounds temp_ to the type of dx, unless dx has been computed in place.
     __aicore__ inline void Narrow(LocalTensor<T> dx, const Tile& tile) {
 #if __CCE_AICORE__ == 200
         if (common_->io == kRopeIoPacked) {
@@ -245,7 +244,7 @@ private:
             AscendC::Cast(rows, narrow, AscendC::RoundMode::CAST_NONE, static_cast<uint32_t>(element_count_));
             VectorBarrier();
         }
-        // Gather fills a row's padding with its last element.
+        // Gather has filled the padding of each row with its last element.
         ClearLanes(rows, common_->row_pitch, row_count_, LaneRange{common_->head_size, common_->row_pitch});
     }
 #endif
@@ -268,7 +267,7 @@ private:
     AscendC::TBuf<AscendC::TPosition::VECCALC> work_, stats_, dscale_buffer_;
     LocalTensor<float> rows_, g_, temp_;
     int32_t lanes_ = 0;                          // lanes of a row that instructions process
-    int32_t row_count_ = 0, element_count_ = 0;  // of the tile: rows, and x's elements with their padding
+    int32_t row_count_ = 0, element_count_ = 0;  // rows of the tile, and elements of x in it with the rows' padding
 };
 
 template <typename T, typename ScaleT>

@@ -1,8 +1,6 @@
 // The kernel of rms_norm and add_rms_norm, RMS normalization: divides each row [n] of x, or of the sum of x and a
-// residual, by the root of its mean square, rounds it to x's type and multiplies it by a scale.
-//
-// Rows that fit UB are processed in tiles of many rows, as in rope_kernel.h; long rows one at a time
-// (long_rms_norm_kernel.h).
+// residual, by the root of its mean square, rounds it to x's type and multiplies it by a scale. This kernel processes
+// tiles of rows that fit UB. long_rms_norm_kernel.h processes longer rows.
 #pragma once
 
 #include "../memory/row_steps.h"
@@ -72,7 +70,7 @@ private:
 #endif
     }
 
-    // Called once per core: prepares constants while the first tile is loaded.
+    // Call once per core: computes constants while the first tile is loaded.
     __aicore__ inline void Prepare(const Tile& first) {
         LoadTile(first);
         norm_.Init(&tiling_->norm, stats_.template Get<float>(),
@@ -130,7 +128,7 @@ private:
     // Whether float32 rows stay in the input buffer.
     __aicore__ inline bool IsInPlace() const { return kIsFloat && common_->io != kRopeIoPacked; }
 
-    // Returns x, or its sum with the residual, as float32; lanes after a row's last are 0.
+    // Returns x, or its sum with the residual, as float32. The padding of the rows is 0.
     __aicore__ inline LocalTensor<float> Widened(LocalTensor<T> x, const Tile& tile) {
         LocalTensor<float> rows = rows_;
         if constexpr (kIsFloat)
@@ -156,7 +154,7 @@ private:
             LocalTensor<T> narrow = NarrowMemory(rows);
             x_rows_.Packed().Unpack(narrow, x, tile);
             WidenFrom(rows, narrow);
-            // Gather fills a row's padding with its last element.
+            // Gather has filled the padding of each row with its last element.
             ClearLanes(rows, common_->row_pitch, row_count_, LaneRange{common_->head_size, common_->row_pitch});
             return;
         }
@@ -170,7 +168,7 @@ private:
         }
     }
 
-    // Rounds the sum to its type and queues it for the store; rows then holds the rounded values.
+    // Rounds the sum to its type and queues it for the store. Afterwards rows contains the rounded values as float32.
     __aicore__ inline void QueueSum(LocalTensor<float> rows, const Tile& tile) {
         LocalTensor<T> sum = sum_.template AllocTensor<T>();
 #if __CCE_AICORE__ == 200
@@ -181,7 +179,7 @@ private:
                 VectorBarrier();
                 AscendC::Cast(rows, narrow, AscendC::RoundMode::CAST_NONE, static_cast<uint32_t>(element_count_));
             }
-            x_rows_.Packed().Pack(sum, narrow, tile);  // also orders the rows
+            x_rows_.Packed().Pack(sum, narrow, tile);  // its barrier also covers the rows
             sum_.EnQue(sum);
             return;
         }
@@ -197,7 +195,7 @@ private:
         sum_.EnQue(sum);
     }
 
-    // y = rows * scale, rounded to its type.
+    // y = rows * scale, rounded to the type of y.
     __aicore__ inline void MultiplyByScale(LocalTensor<ScaleT> y, LocalTensor<float> rows, const Tile& tile) {
         PitchedRows scales{scale_rows_.Wide(), tiling_->scale_shared != 0 ? 0 : tiling_->scale_pitch, false};
         PitchedRows from{rows, common_->row_pitch, false};
@@ -230,7 +228,7 @@ private:
         }
     }
 
-    // Loads the tile's part of a scale that differs between rows.
+    // Loads the scale of each row of the tile, for scales that differ between rows.
     __aicore__ inline void LoadScales(const Tile& tile) {
         int32_t inner = common_->tokens_inner != 0 ? tile.tokens : tile.heads;
         for (int32_t row = 0; row < row_count_; ++row) {
@@ -272,8 +270,8 @@ private:
     AscendC::TQue<AscendC::TPosition::VECOUT, 1> out_, sum_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> work_, stats_;
     LocalTensor<float> rows_, temp_;
-    LocalTensor<T> tile_residual_;               // the tile's residual
-    int32_t row_count_ = 0, element_count_ = 0;  // of the tile: rows, and elements with their padding
+    LocalTensor<T> tile_residual_;
+    int32_t row_count_ = 0, element_count_ = 0;  // rows of the tile, and its elements with the rows' padding
 };
 
 template <typename T, typename ScaleT, bool adds>

@@ -1,14 +1,17 @@
 // Divide rows of float32 in UB by the root of their mean square.
 //
-// x / sqrt(mean(x^2) + epsilon) is computed as x (sqrt(n) / sqrt(sum(x^2) + n epsilon)). The error, with u = 2^-24: a
-// square rounds once. A tree adds the n squares in ceil(log2 n) levels, and each addition rounds once. Long rows need
-// two more levels, because a second tree adds their chunks. No term of the sum is negative, so its relative error is
-// within (3 + log2 n + 1) u. n epsilon and the sum with it round once each. The root halves the error and rounds;
-// sqrt(n), the quotient and the product with x round once each: (6 + log2 n) u / 2 + 4 u = (7 + log2(n) / 2) u. This
-// holds while squares neither overflow nor vanish. Where they might (kLargestSum, kSmallestSum), a row is first
-// multiplied by a power of two that brings its largest element near 2^16; the formula stays the same. The result is at
-// most sqrt(n) 2^-16 times the multiplied element. If the result is a normal number, the multiplied element is one as
-// well, and the multiplication is exact.
+// x / sqrt(mean(x^2) + epsilon) is computed as x (sqrt(n) / sqrt(sum(x^2) + n epsilon)).
+//
+// The error, with u = 2^-24: A square rounds once. A tree adds the n squares in ceil(log2 n) levels, and each addition
+// rounds once. Long rows need two more levels, because a second tree adds their chunks. No term of the sum is negative,
+// so its relative error is within (3 + log2 n + 1) u. n epsilon and the sum with it round once each. The root halves
+// the error and rounds. sqrt(n), the quotient and the product with x round once each. The total is (6 + log2 n) u / 2 +
+// 4 u = (7 + log2(n) / 2) u.
+//
+// This holds if squares neither overflow nor underflow. If they might (kLargestSum, kSmallestSum), the row is first
+// multiplied by a power of two that brings its largest element near 2^16. The formula stays the same. The result is at
+// most sqrt(n) 2^-16 times the multiplied element. If the result is a normal number, the multiplied element is also
+// normal, and the multiplication is exact.
 //
 // npu_rope/testing/bounds.py uses this bound.
 #pragma once
@@ -22,7 +25,7 @@ namespace norm {
 
 using namespace memory;
 
-// The float32 with these bits.
+// Returns the float32 with these bits.
 __aicore__ inline float FloatOf(uint32_t bits) {
     union {
         uint32_t bits;
@@ -40,7 +43,7 @@ struct RowMultiplier {
 
 class RowNorm {
 public:
-    // stats: kRowNormStats * slots floats, for up to `slots` rows; slots is a multiple of kRowNormSlots.
+    // stats: kRowNormStats * slots floats. slots: the largest number of rows, a multiple of kRowNormSlots.
     __aicore__ inline void Init(const RowNormTiling* tiling, LocalTensor<float> stats, int32_t slots) {
         tiling_ = tiling;
         FloatAllocator parts(stats);
@@ -53,15 +56,15 @@ public:
         AscendC::Duplicate(stats, tiling->root_n, slots * kRowNormStats);
     }
 
-    // factors: one float per slot, for the factors of rows that are multiplied by a power of two.
+    // Keeps the factors of rows that are multiplied by a power of two. factors: memory of one float for each slot.
     __aicore__ inline void KeepFactors(LocalTensor<float> factors) {
         factors_ = factors;
         keeps_factors_ = true;
     }
 
-    // Finds 1 / RMS of each row [pitch], whose lanes from n on are 0. If squares leave float32's range, each row is
-    // multiplied by a power of two of its own. Returns whether rows were multiplied; the inverses are then theirs.
-    // squares: scratch memory of as many floats as the rows.
+    // Computes 1 / RMS of each row [pitch]. The padding of the rows must be 0. If squares leave the range of float32,
+    // each row is multiplied by its own power of two and 1 / RMS is that of the multiplied row. Returns whether rows
+    // were multiplied. squares: scratch memory of the same size as rows.
     __aicore__ inline bool FindInverseRms(LocalTensor<float> rows, LocalTensor<float> squares, int32_t pitch,
                                           int32_t count) {
         SumSquares(rows, squares, pitch, count);
@@ -72,7 +75,7 @@ public:
         return out_of_range;
     }
 
-    // The inverses, one block per row.
+    // 1 / RMS of each row, in all lanes of one block.
     __aicore__ inline PitchedRows InverseRms() const { return PitchedRows{inverse_rms_blocks_, kBlockFloats, true}; }
 
     // Divides the rows by their RMS.
@@ -82,9 +85,10 @@ public:
         VectorBarrier();
     }
 
-    // ---- one row in pieces: each piece's 64 sums, then their sum, then the inverse
+    // ---- one row in pieces
 
-    // sums: 64 floats. Returns whether squares have left float32's range.
+    // Computes 1 / RMS of one row from 64 partial sums of its squares. Returns whether squares have left the range of
+    // float32.
     __aicore__ inline bool FindInverseRmsFromSums(LocalTensor<float> sums, float n_epsilon) {
         SumRows(sum_, inverse_rms_blocks_, sums, kRepeatFloats, kRepeatFloats, 1);
         AscendC::Adds(sum_, sum_, n_epsilon, 1);
@@ -92,19 +96,20 @@ public:
         return Invert(1);
     }
 
-    // dst may be src.
+    // Divides a piece of one row by the RMS of the row. dst may be src.
     __aicore__ inline void NormalizePiece(LocalTensor<float> dst, LocalTensor<float> src, int32_t count) {
         ApplyPerRow<RowOp::kMul>(PitchedRows{dst, 0, false}, PitchedRows{src, 0, false},
                                  PitchedRows{inverse_rms_blocks_, 0, true}, 1, count);
         VectorBarrier();
     }
 
-    // largest: 8 floats that include the row's largest magnitude and that the scalar unit may read.
+    // Returns the multiplier of a row. largest: 8 floats; their maximum is the row's largest magnitude. The caller has
+    // called SyncPipes<V_S>().
     __aicore__ inline RowMultiplier MultiplierFor(LocalTensor<float> largest) {
         LocalTensor<uint32_t> bits = largest.ReinterpretCast<uint32_t>();
         uint32_t largest_bits = 0;
         for (uint32_t i = 0; i < kBlockFloats; ++i) {
-            uint32_t magnitude_bits = bits.GetValue(i);  // numbers that are not negative have the order of their bits
+            uint32_t magnitude_bits = bits.GetValue(i);  // non-negative floats compare like their bits
             if (magnitude_bits > largest_bits) largest_bits = magnitude_bits;
         }
         int32_t exponent = static_cast<int32_t>(largest_bits >> kMantissaBits) - kBias;
@@ -116,7 +121,7 @@ public:
 
 private:
     static constexpr int32_t kMantissaBits = 23, kBias = 127, kPeak = 16;
-    // The range of sums of squares that float32 holds without loss.
+    // The range in which a sum of squares has lost nothing by overflow or underflow.
     static constexpr uint32_t kSmallestSum = static_cast<uint32_t>(kBias - 100) << kMantissaBits;  // 2^-100
     static constexpr uint32_t kLargestSum = static_cast<uint32_t>(kBias + 126) << kMantissaBits;   // 2^126
 
@@ -129,15 +134,15 @@ private:
         SumRows(sum_, inverse_rms_blocks_, squares, pitch, width, count);
     }
 
-    // Computes the inverse roots of sum_ and spreads them to blocks. It takes a root and divides, because the
-    // instruction for the inverse root is an approximation. Returns whether a sum is outside the range; the scalar unit
-    // checks this while the vector unit computes.
+    // Computes sqrt(n) / sqrt(sum_) and copies each result to a block. It uses Sqrt and Div, because Rsqrt is only an
+    // approximation. Returns whether a sum is outside the range; the scalar unit checks this while the vector unit
+    // computes.
     __aicore__ inline bool Invert(int32_t count) {
         int32_t repeats = (count + kRepeatFloats - 1) / kRepeatFloats;
         int32_t sums_ready = FetchEvent<AscendC::HardEvent::V_S>();
         if (tiling_->square_range != kSquaresInRange) {
-            // Sums whole repeats. Slots past the last row hold sums of earlier rows; because of them, rows may
-            // be multiplied without need.
+            // Add whole repeats. Slots past the last row have sums of earlier rows. Because of them, rows may be
+            // multiplied although they need not be.
             AscendC::WholeReduceSum(temp_, sum_, kRepeatFloats, repeats, 1, 1, kRepeatFloats / kBlockFloats);
             AscendC::SetFlag<AscendC::HardEvent::V_S>(sums_ready);
         }
@@ -153,7 +158,7 @@ private:
         return out_of_range;
     }
 
-    // Sums are not negative, so their bits order as the numbers do; the bits of a NaN are larger than kLargestSum.
+    // Sums are not negative, so their bits compare like the numbers. The bits of a NaN are larger than kLargestSum.
     __aicore__ inline bool AnyOutOfRange(int32_t count, int32_t repeats) const {
         LocalTensor<uint32_t> repeat_sums = temp_.ReinterpretCast<uint32_t>(),
                               row_sums = sum_.ReinterpretCast<uint32_t>();

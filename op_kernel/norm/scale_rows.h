@@ -1,5 +1,5 @@
-// Load rows of a scale from GM to UB, as float32. ScaleT: type of the scale. A DMA copies contiguous elements. The
-// scalar unit copies the others, and those that do not fill a block where the DMA copies only whole blocks.
+// Load rows of a scale from GM to UB and convert them to float32. A DMA copies contiguous elements. The scalar unit
+// copies elements with gaps and, if the DMA copies only whole blocks, the rest of the last block.
 #pragma once
 
 #include "../memory/vector_steps.h"
@@ -10,7 +10,7 @@ namespace norm {
 
 using namespace memory;
 
-// The place of each element of a row's scale.
+// The layout of a row's scale in GM.
 struct ScaleLayout {
     int32_t kind;  // kScaleDense, ...
     const int64_t* inner;
@@ -27,10 +27,11 @@ struct ScaleLayout {
     }
 };
 
+// ScaleT: type of the scale.
 template <typename ScaleT>
 class ScaleRows {
 public:
-    // wide_bytes: size of the elements as float32; raw_bytes: size of them as ScaleT, 0 if ScaleT is float (no copy).
+    // wide_bytes: size of the elements as float32. raw_bytes: their size as ScaleT; 0 if ScaleT is float.
     __aicore__ inline void Init(AscendC::TPipe* pipe, int32_t wide_bytes, int32_t raw_bytes,
                                 const ScaleLayout& layout) {
         pipe->InitBuffer(buffer_, static_cast<uint32_t>(wide_bytes + raw_bytes));
@@ -40,8 +41,8 @@ public:
         layout_ = layout;
     }
 
-    // Loads elements [first, first + count) of the row that starts `row` elements after `memory`, to raw element `at`
-    // and those after it. Waits for earlier vector instructions on them. The caller must then call Widen().
+    // Loads elements [first, first + count) of a row to raw elements [at, at + count). row: offset of the row in
+    // `memory`, in elements. Waits for earlier vector instructions. The caller must then call Widen().
     __aicore__ inline void Load(GM_ADDR memory, int64_t row, int64_t first, int32_t count, int32_t at) {
         AscendC::GlobalTensor<ScaleT> source;
         source.SetGlobalBuffer(reinterpret_cast<__gm__ ScaleT*>(memory) + row);
@@ -51,15 +52,15 @@ public:
         if (loaded >= count) return;
         SyncPipes<AscendC::HardEvent::V_S>();
         for (int32_t i = loaded; i < padded; ++i) {
-            int64_t element = i < count ? i : count - 1;  // padding: any finite number
+            int64_t element = i < count ? i : count - 1;  // the padding may be any finite number
             dst.SetValue(static_cast<uint32_t>(i),
                          source.GetValue(static_cast<uint64_t>(layout_.OffsetOf(first + element))));
         }
         SyncPipes<AscendC::HardEvent::S_V>();
     }
 
-    // Converts `count` raw elements from `from` on to float32 from `to` on. If ScaleT is float, both are the same
-    // place.
+    // Converts raw elements [from, from + count) to float32 elements [to, to + count). If ScaleT is float, both are the
+    // same memory.
     __aicore__ inline void Widen(int32_t to, int32_t from, int32_t count) {
         SyncPipes<AscendC::HardEvent::MTE2_V>();
         if constexpr (sizeof(ScaleT) != sizeof(float)) {
@@ -67,10 +68,11 @@ public:
         }
     }
 
-    // Returns elements [first, first + count) of a long row's scale, as float32. With `stays`, the buffer holds a whole
-    // scale that all rows share, and only the first row loads it. Call EndRow() after each row.
-    __aicore__ inline LocalTensor<float> Piece(GM_ADDR memory, int64_t row, int64_t first, int32_t count, bool stays) {
-        auto to = static_cast<int32_t>(stays ? first : 0);
+    // Returns elements [first, first + count) of a long row's scale, as float32. keeps_scale: all rows share the scale,
+    // the buffer holds all of it, and only the first row loads it. Call EndRow() after each row.
+    __aicore__ inline LocalTensor<float> Piece(GM_ADDR memory, int64_t row, int64_t first, int32_t count,
+                                               bool keeps_scale) {
+        auto to = static_cast<int32_t>(keeps_scale ? first : 0);
         if (!is_loaded_) {
             int32_t from = sizeof(ScaleT) == sizeof(float) ? to : 0;
             Load(memory, row, first, count, from);
@@ -78,9 +80,10 @@ public:
         }
         return wide_[static_cast<uint32_t>(to)];
     }
-    __aicore__ inline void EndRow(bool stays) { is_loaded_ = stays; }
+    __aicore__ inline void EndRow(bool keeps_scale) { is_loaded_ = keeps_scale; }
 
-    // Exchanges neighbours among the first `count` raw elements, of 16 bits, and converts them to float32 from `to` on.
+    // Exchanges neighbours among the first `count` raw elements of 16 bits and converts them to float32 elements
+    // [to, to + count).
     __aicore__ inline void WidenSwapped(int32_t to, int32_t count) {
         if constexpr (sizeof(ScaleT) != sizeof(float)) {
             LocalTensor<ScaleT> up = wide_[to].template ReinterpretCast<ScaleT>();
@@ -94,7 +97,7 @@ public:
 private:
     static constexpr int32_t kBlockItems = kBlockBytes / static_cast<int32_t>(sizeof(ScaleT));
 
-    // Loads by DMA and returns the number of loaded elements.
+    // Loads contiguous elements by DMA. Returns the number of loaded elements.
     __aicore__ inline int32_t LoadRun(LocalTensor<ScaleT> dst, AscendC::GlobalTensor<ScaleT> source, int64_t first,
                                       int32_t count) {
         SyncPipes<AscendC::HardEvent::V_MTE2>();

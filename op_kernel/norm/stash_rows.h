@@ -1,4 +1,4 @@
-// Round to the stash type, in which ONNX's RMSNormalization computes, and from it to x's type.
+// Round rows to the stash type, in which ONNX's RMSNormalization computes, and from it to the type of x.
 #pragma once
 
 #include "../memory/row_steps.h"

@@ -1,11 +1,12 @@
 // Rotary position embedding: the kernel of rope, rope_qk, rope_set_rows, rotary_mul and rotary_mul_qk, and of
-// rms_norm_rope, which normalizes the heads first. It rotates rows [B,S,N,D] of one or two tensors by positions, whose
-// angles it computes, or by tables that the call passes. It writes tensors of the same sizes or rows of a cache.
+// rms_norm_rope, which normalizes the heads first. It rotates rows [B,S,N,D] of one or two tensors. It computes the
+// sines and cosines from positions, or the call passes tables of them. It writes tensors of the same sizes or rows of a
+// cache.
 //
-// A core processes units of token rows x heads. It splits the tokens of a unit into blocks. The positions of a block,
-// or its rows of the passed tables, give one table of sines and cosines, which all heads share. A block is split into
-// tiles of at most one UB buffer. While one tile is rotated, the next one is loaded and the one before it is stored.
-// 16-bit rows are rotated in float32 and rounded once.
+// A core processes units of token rows x heads. It splits the tokens of a unit into blocks. Each block has one table of
+// sines and cosines in UB, which all heads share. A block is split into tiles, each of at most one UB buffer. While one
+// tile is rotated, the next one is loaded and the previous one is stored. 16-bit rows are rotated in float32 and
+// rounded once.
 #pragma once
 
 #include "../memory/cache_rows.h"
@@ -30,13 +31,13 @@ using namespace norm;
 
 struct RopeArguments {
     GM_ADDR x[2];     // one for each side
-    GM_ADDR out[2];   // one for each side; in a scattering launch: the cache
-    GM_ADDR indices;  // in a scattering launch: each token's row in the cache
+    GM_ADDR out[2];   // one for each side; the cache if the launch scatters
+    GM_ADDR indices;  // if the launch scatters: the number of each token's row in the cache
 };
 
-// T: type of x; OutT: type of out, T or, if T is float, a 16-bit type. Table: ComputedTable or GivenTable. key:
-// kRopeHalves, kRopeSwapByShifts or kRopeSwapByGather. scatters: out is a cache. Norm: NoNorm or HeadNorm, which
-// decides whether the second side is stored in a cache.
+// T: type of x. OutT: type of out, which is T or, if T is float, a 16-bit type. Table: ComputedTable or GivenTable.
+// key: the tiling key, kRopeHalves, kRopeSwapByShifts or kRopeSwapByGather. scatters: out is a cache. Norm: NoNorm or
+// HeadNorm; with HeadNorm, the tiling decides whether side 1 is stored in a cache.
 template <typename T, typename OutT, typename Table, int32_t key, bool scatters, typename Norm = NoNorm>
 class RopeKernel {
 public:
@@ -94,7 +95,7 @@ private:
 #endif
     }
 
-    // Called once per core. The index vectors come first because they need nothing from GM.
+    // Call once per core. Computes the Gather offsets first, because they need nothing from GM.
     __aicore__ inline void BuildConstants() {
         if (key != kRopeHalves || tiling_->io == kRopeIoPacked) index_.FillNumbers();
         if constexpr (key == kRopeSwapByGather) {
@@ -124,7 +125,7 @@ private:
         GM_ADDR memory = arguments_.out[tile.side];
 #if __CCE_AICORE__ == 200
         if constexpr (!scatters)
-            if (tiling_->io == kRopeIoPacked) packed_.Store(memory, y, tile);  // scattering launches are never packed
+            if (tiling_->io == kRopeIoPacked) packed_.Store(memory, y, tile);  // a launch that scatters is never packed
         if (tiling_->io == kRopeIoScalar) Store(&out_scalars_, memory, y, tile);
         if (tiling_->io == kRopeIoBurst)
 #endif
@@ -169,7 +170,7 @@ private:
         }
     }
 
-    // float32: directly from the input buffer to the output buffer.
+    // float32: rotates from the input buffer to the output buffer, without the work buffer.
     __aicore__ inline void RotateFloat32(LocalTensor<T> x, const Tile& tile) {
         if constexpr (Norm::kNormalizes) norm_.Apply(x, temp_, tile);
         LocalTensor<OutT> y = out_.template AllocTensor<OutT>();
@@ -188,7 +189,7 @@ private:
         out_.EnQue(y);
     }
 
-    // float32 in, 16 bits out: whole rows are rounded, also the lanes that are not rotated.
+    // float32 in, 16 bits out: also rounds the lanes that are not rotated.
     __aicore__ inline void RotateFloat32To16Bit(LocalTensor<T> x) {
         LocalTensor<OutT> y = out_.template AllocTensor<OutT>();
         if (!RotatesAllLanes()) {
@@ -213,7 +214,7 @@ private:
         out_.EnQue(y);
     }
 
-    // 16 bits, through float32 rows in the work buffer.
+    // 16 bits: rotates float32 rows in the work buffer.
     __aicore__ inline void Rotate16Bit(LocalTensor<T> x, const Tile& tile) {
         if constexpr (Norm::kNormalizes) {
             ToFloats(rows_, x, element_count_);
@@ -236,8 +237,8 @@ private:
     __aicore__ inline void Rotate16BitWithoutNorm(LocalTensor<T> x) {
         LocalTensor<OutT> y = out_.template AllocTensor<OutT>();
         if (!NarrowsAllLanes()) AscendC::DataCopy(y, x, static_cast<uint32_t>(element_count_));
-        // Exchange the partners before widening them. The memory of the float32 rows, which are computed next, serves
-        // as scratch.
+        // Exchange the partners as 16-bit elements, then convert them. The memory of the float32 rows is scratch memory
+        // until ToFloats() below writes them.
         if constexpr (key == kRopeSwapByShifts) {
             LocalTensor<T> swapped = rows_.ReinterpretCast<T>();
             SwapNeighbours(swapped, x, swapped, temp_.ReinterpretCast<T>(), element_count_);
@@ -269,7 +270,7 @@ private:
         }
     }
 
-    // temp = x with the lanes of each pair exchanged.
+    // temp_ = x with the lanes of each pair exchanged.
     __aicore__ inline void GatherPartners(LocalTensor<float> x) {
         for (int32_t row = 0; row < row_count_; row += tiling_->gather_rows) {
             int32_t first = row * tiling_->row_pitch;
@@ -280,8 +281,8 @@ private:
         VectorBarrier();
     }
 
-    // Rounds the float32 rows to T. For partly rotated rows, y already holds the other lanes, bit for bit: the
-    // conversion through float32 would change a NaN's payload and, in saturating mode, an infinity.
+    // Rounds the rotated lanes to OutT. y already contains the bits of the other lanes: a conversion through float32
+    // would change the payload of a NaN and, in saturating mode, an infinity.
     __aicore__ inline void Narrow(LocalTensor<OutT> y) {
         if (NarrowsAllLanes()) {
             AscendC::Cast(y, rows_, NarrowMode<OutT>(), static_cast<uint32_t>(element_count_));
@@ -309,7 +310,7 @@ private:
     }
 
 #if __CCE_AICORE__ == 200
-    // The offsets follow those of the partners, if the kernel has these.
+    // Memory for the offsets of packed_. It follows the offsets of the partners, if the kernel has them.
     __aicore__ inline LocalTensor<uint32_t> RunOffsets() {
         int32_t before = key == kRopeSwapByGather ? tiling_->gather_rows * tiling_->row_pitch : 0;
         return offsets_.template Get<uint32_t>()[static_cast<uint32_t>(before)];
@@ -330,7 +331,7 @@ private:
             VectorBarrier();
             NormalizeUnpackedRows(tile);
             RotateWorkRows();
-            if (!NarrowsAllLanes()) packed_.Unpack(narrow, x, tile);  // for the lanes that are not rotated
+            if (!NarrowsAllLanes()) packed_.Unpack(narrow, x, tile);  // again, for the lanes that are not rotated
             in_.FreeTensor(x);
             Narrow(narrow);
             packed_.Pack(y, narrow, tile);
@@ -338,7 +339,7 @@ private:
         out_.EnQue(y);
     }
 
-    // Clears the padding first, which Gather fills with a row's last element.
+    // Clears the padding first, because Gather has filled it with the row's last element.
     __aicore__ inline void NormalizeUnpackedRows(const Tile& tile) {
         if constexpr (Norm::kNormalizes) {
             ClearLanes(rows_, tiling_->row_pitch, row_count_, LaneRange{tiling_->head_size, tiling_->row_pitch});
@@ -370,12 +371,11 @@ private:
     AscendC::TBuf<AscendC::TPosition::VECCALC> work_, offsets_;
     LocalTensor<float> rows_, temp_;
     LocalTensor<uint32_t> partner_offsets_;
-    int32_t row_count_ = 0, element_count_ = 0;  // of the tile: head rows, and elements with their padding
+    int32_t row_count_ = 0, element_count_ = 0;  // head rows of the tile, and its elements with the rows' padding
 };
 
-// Runs the kernel of the launch's tiling key, which selects how the two lanes of a pair are combined. The keys are
-// literals, because CANN's build reads them from the preprocessed source. SourceT: the type of positions, or of given
-// tables.
+// Runs the kernel for the launch's tiling key. The keys are literals, because CANN's build reads them from the
+// preprocessed source. SourceT: type of the positions or of the given tables.
 template <typename T, typename OutT, template <typename, int32_t> class Table, typename SourceT, bool scatters,
           typename Norm>
 __aicore__ inline void RunByKey(const CommonTiling* tiling, const RopeArguments& arguments,

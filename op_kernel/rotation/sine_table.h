@@ -82,9 +82,8 @@ private:
                 plane_lanes_[plane][chunk] = source.GetValue(static_cast<uint64_t>(plane * kRopeMaxChunks + chunk));
     }
 
-    // The four products of low w1 + high w2 in the plane's lanes: temp 0 and sin_ hold the exact parts, temp 1 and cos_
-    // the small ones. MultiplyLanes and sums are separate instructions because the rounding of MulAddDst is not
-    // documented.
+    // Computes the four products of low w1 + high w2 in the lanes of a plane: the exact ones in temp_[0] and sin_, the
+    // small ones in temp_[1] and cos_. MulAddDst is not used, because its rounding is not documented.
     __aicore__ inline void MultiplyTurns(const LaneFrequencies& lanes, int32_t plane, int32_t tokens) {
         MultiplyLanes(temp_[0], low_, lanes.W1Hi(), plane, tokens);
         MultiplyLanes(temp_[1], low_, lanes.W1Lo(), plane, tokens);

@@ -84,7 +84,7 @@ EQUIVALENT: dict[str, str] = {
     "chunk_sums.h | comparison | if (width{ < }kRepeatFloats) AscendC::Duplicate(numbers[width], 0.0f, kRepeatFloats - width);": "an instruction of no lanes",
     "row_norm.h | count or repeat + 1 | AscendC::Adds(sum_, sum_, tiling_->n_epsilon, {count});": "a slot of no row",
     "row_norm.h | count or repeat + 1 | AscendC::Add(sum_, sum_, temp_, {count});": "a slot of no row",
-    "row_norm.h | a number + 1 | uint32_t magnitude_bits = {bits.GetValue(i)}; // numbers that are not negative have the order of their bits": "one bit of a magnitude; only its exponent is used",
+    "row_norm.h | a number + 1 | uint32_t magnitude_bits = {bits.GetValue(i)}; // non-negative floats compare like their bits": "one bit of a magnitude; only its exponent is used",
     "row_norm.h | a number + 1 | int32_t exponent = {static_cast<int32_t>(largest_bits >> kMantissaBits) - kBias};": "a power of two more or less: squares have room for it",
     "row_norm.h | a number - 1 | int32_t exponent = {static_cast<int32_t>(largest_bits >> kMantissaBits) - kBias};": "a power of two more or less: squares have room for it",
     "row_norm.h | comparison | if (repeat_sums.GetValue(static_cast<uint32_t>(i)){ >= }kLargestSum) return true;": "one value at a threshold that has room on both sides",
