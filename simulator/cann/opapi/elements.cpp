@@ -326,7 +326,7 @@ MemoryAccess write_access(const char* argument_name, const Operand& operand) {
 
 aclError finish_first_phase(const char* name, std::vector<MemoryAccess> accesses, std::function<void()> body,
                             uint64_t* workspace_bytes, aclOpExecutor** executor) {
-    if (!workspace_bytes || !executor) return failed(kAclnnNullptr, std::string(name) + ": executor must not be null.");
+    if (!workspace_bytes || !executor) return fail(kAclnnNullptr, std::string(name) + ": executor must not be null.");
     *workspace_bytes = 0;
     auto run = [body = std::move(body)](void*, uint64_t) {
         body();
@@ -342,7 +342,7 @@ aclError refuse(const char* name, const std::string& reason) {
     const std::string ending = kMustNotBeNull;
     const bool is_null =
         reason.size() > ending.size() && reason.compare(reason.size() - ending.size(), ending.size(), ending) == 0;
-    return failed(is_null ? kAclnnNullptr : kAclnnInvalidParam, std::string(name) + ": " + reason);
+    return fail(is_null ? kAclnnNullptr : kAclnnInvalidParam, std::string(name) + ": " + reason);
 }
 
 }  // namespace simulated_cann

@@ -58,40 +58,41 @@ constexpr aclError kStreamSyncTimeout = 507046;
 constexpr aclError kCaptureInvalidated = 507903;
 constexpr aclError kDeviceMemoryError = 507053;
 
-// Sets aclGetRecentErrMsg's text and returns the status: `return failed(kInvalidParam, "...")`.
-aclError failed(aclError status, const std::string& text);
-// As above, with the text "CALL: RULE", and for a refused value "CALL: RULE but got VALUE.".
-inline aclError failed(aclError status, const std::string& call, const std::string& rule) {
-    return failed(status, call + ": " + rule);
+// Errors. fail() sets the text of aclGetRecentErrMsg and returns the status. A function refuse_... always does this and
+// returns an error. A function check_... does it if a rule is broken, and otherwise returns kSuccess.
+aclError fail(aclError status, const std::string& text);
+// As above, with the text "CALL: RULE", or with a value "CALL: RULE but got VALUE.".
+inline aclError fail(aclError status, const std::string& call, const std::string& rule) {
+    return fail(status, call + ": " + rule);
 }
 template <class T>
-aclError failed(aclError status, const std::string& call, const std::string& rule, T got) {
-    return failed(status, call, rule + " but got " + std::to_string(got) + ".");
+aclError fail(aclError status, const std::string& call, const std::string& rule, T got) {
+    return fail(status, call, rule + " but got " + std::to_string(got) + ".");
 }
 
-// The text that was set last; does not clear it.
+// Returns the text that was set last, and does not clear it.
 std::string recent_error_text();
 
-// kContextNull if no device is set on this thread (hicann/runtime src/runtime/core/src/runtime.cc,
+// Returns kContextNull if no device is set on this thread (hicann/runtime src/runtime/core/src/runtime.cc,
 // Runtime::CurrentContext). Most calls check this. Exceptions are DevFree, HostFree, PointerGetAttributes, GetStreamId
 // of a stream that is not null, and waits and queries of events by the host (src/runtime/api/impl/api_impl.cc).
-aclError no_context(const char* call);
+aclError check_context(const char* call);
 
-// kInvalidHandle, for a handle that is not null and belongs to no object of its kind: the object was destroyed, or has
-// another kind. The runtime checks every handle before the context (hicann/runtime
-// src/runtime/api/api_handle_guard.cc, ValidateEventHandleForApi and its neighbours).
-aclError no_object(const char* call, const char* argument);
+// Returns kInvalidHandle. For a handle that is not null, if no object of the expected kind has it: the object was
+// destroyed, or has another kind. The runtime checks every handle before the context (hicann/runtime
+// src/runtime/api/api_handle_guard.cc, ValidateEventHandleForApi and the functions after it).
+aclError refuse_unknown_handle(const char* call, const char* argument);
 
 bool is_ascend310p();
 
-// The status of a kernel's failure on this chip: that of a vector core, or of an AI core that contains the vector unit.
+// Returns the status of a kernel that failed on this chip: the status of a vector core, or on Ascend310P of an AI core.
 aclError kernel_exception();
 
-// The status, with its text, of a second phase of aclnn without an executor.
-aclError no_executor();
+// For a second phase of aclnn without an executor.
+aclError refuse_null_executor();
 
-// Queues a stand-in of libopapi on the stream, as launch() of objects.h does, but without a check of the guard zones:
-// stand-ins check their own bounds, and a training step calls many of them.
+// Queues a stand-in of libopapi on the stream, like launch() of objects.h but without a check of the guard zones.
+// Stand-ins check their own bounds, and a training step calls many of them.
 int32_t launch_stand_in(aclOpExecutor* executor, void* stream);
 
 }  // namespace simulated_cann

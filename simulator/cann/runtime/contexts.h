@@ -1,13 +1,13 @@
-// The devices of this process; contexts.cpp has their contexts.
+// The simulated device, number 0. contexts.cpp has its contexts.
 #pragma once
 
 #include "cann/runtime/api.h"
 
 namespace simulated_cann {
 
-constexpr uint32_t kDevices = 1;
+constexpr uint32_t kDeviceCount = 1;
 
-// kRtInvalidDevice, with a message, for any device but the one that is simulated.
-aclError refuse_device(const char* call, int32_t device);
+// Returns kRtInvalidDevice for every device except the simulated one.
+aclError check_device(const char* call, int32_t device);
 
 }  // namespace simulated_cann

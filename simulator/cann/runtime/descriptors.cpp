@@ -1,5 +1,5 @@
-// aclop's descriptors and attributes, which torch_npu creates for operators that it runs without aclnn. Running such an
-// operator is not simulated, so only what a call returns is stored.
+// aclop's descriptors and attributes. torch_npu creates them for operators that it runs without aclnn. Such operators
+// are not simulated, so the descriptors store only the values that a call returns.
 #include "cann/runtime/api.h"
 #include "cann/runtime/report.h"
 
@@ -22,28 +22,28 @@ NPU_CANN_API aclTensorDesc* aclCreateTensorDesc(int32_t dtype, int dims, const i
 NPU_CANN_API void aclDestroyTensorDesc(const aclTensorDesc* desc) { delete desc; }
 NPU_CANN_API void aclSetTensorDescName(aclTensorDesc* /*desc*/, const char* /*name*/) {}
 NPU_CANN_API aclError aclSetTensorFormat(aclTensorDesc* desc, int32_t format) {
-    if (!desc) return failed(kInvalidParam, __func__, "desc must not be null.");
+    if (!desc) return fail(kInvalidParam, __func__, "desc must not be null.");
     desc->format = format;
     return kSuccess;
 }
 NPU_CANN_API aclError aclSetTensorShape(aclTensorDesc* desc, int dims, const int64_t* shape) {
     if (!desc || dims < 0 || (dims > 0 && !shape))
-        return failed(kInvalidParam, __func__, "desc and dims must not be null, numDims not negative.");
+        return fail(kInvalidParam, __func__, "desc and dims must not be null, numDims not negative.");
     desc->shape.assign(shape, shape + dims);
     return kSuccess;
 }
 NPU_CANN_API aclError aclSetTensorPlaceMent(aclTensorDesc* desc, int32_t /*placement*/) {
-    return desc ? kSuccess : failed(kInvalidParam, __func__, "desc must not be null.");
+    return desc ? kSuccess : fail(kInvalidParam, __func__, "desc must not be null.");
 }
 NPU_CANN_API aclError aclSetTensorConst(aclTensorDesc* desc, void* /*data*/, size_t /*bytes*/) {
-    return desc ? kSuccess : failed(kInvalidParam, __func__, "desc must not be null.");
+    return desc ? kSuccess : fail(kInvalidParam, __func__, "desc must not be null.");
 }
 NPU_CANN_API int32_t aclGetTensorDescType(const aclTensorDesc* desc) { return desc ? desc->dtype : -1; }
 NPU_CANN_API int32_t aclGetTensorDescFormat(const aclTensorDesc* desc) { return desc ? desc->format : -1; }
 NPU_CANN_API size_t aclGetTensorDescNumDims(const aclTensorDesc* desc) { return desc ? desc->shape.size() : 0; }
 NPU_CANN_API aclError aclGetTensorDescDimV2(const aclTensorDesc* desc, size_t index, int64_t* size) {
     if (!desc || !size || index >= desc->shape.size())
-        return failed(kInvalidParam, __func__, "index must be less than the number of dimensions.");
+        return fail(kInvalidParam, __func__, "index must be less than the number of dimensions.");
     *size = desc->shape[index];
     return kSuccess;
 }
@@ -57,10 +57,10 @@ NPU_CANN_API aclError aclDestroyDataBuffer(const aclDataBuffer* buffer) {
 NPU_CANN_API aclopAttr* aclopCreateAttr() { return new aclopAttr; }
 NPU_CANN_API void aclopDestroyAttr(const aclopAttr* attr) { delete attr; }
 
-#define NPU_CANN_SET_ATTR(call, ...)                                                         \
-    NPU_CANN_API aclError call(aclopAttr* attr, const char* name, __VA_ARGS__) {             \
-        if (attr && name) return kSuccess;                                                   \
-        return failed(kInvalidParam, "aclopSetAttr", "attr and attrName must not be null."); \
+#define NPU_CANN_SET_ATTR(call, ...)                                                       \
+    NPU_CANN_API aclError call(aclopAttr* attr, const char* name, __VA_ARGS__) {           \
+        if (attr && name) return kSuccess;                                                 \
+        return fail(kInvalidParam, "aclopSetAttr", "attr and attrName must not be null."); \
     }
 NPU_CANN_SET_ATTR(aclopSetAttrBool, uint8_t)
 NPU_CANN_SET_ATTR(aclopSetAttrInt, int64_t)
@@ -79,7 +79,7 @@ aclError refuse_operator(const char* name) {
                        " is not simulated: aclop operators have no stand-in. An aclnn stand-in goes into a file of "
                        "simulator/cann/opapi/, by subject.";
     count_not_simulated(std::string("aclop ") + (name ? name : ""));
-    return failed(kNotSupported, text);
+    return fail(kNotSupported, text);
 }
 }  // namespace
 

@@ -14,20 +14,20 @@
 namespace simulated_cann {
 namespace {
 
-// One message for the process, not one per thread: an operator fails on the thread of torch_npu's queue, and the
-// calling thread reads the message.
+// The message of the process. It is not stored per thread, because an operator fails on the thread of torch_npu's
+// queue, and the calling thread reads the message.
 struct RecentError {
     std::string text;
 };
 
-// The lowest level that is printed: ASCEND_GLOBAL_LOG_LEVEL, from 0 (debug) to 3 (error). Without
-// ASCEND_SLOG_PRINT_TO_STDOUT=1 it is 4, which prints nothing.
+// Returns the lowest level that is printed: ASCEND_GLOBAL_LOG_LEVEL, from 0 (debug) to 3 (error). Returns 4, which
+// prints nothing, unless ASCEND_SLOG_PRINT_TO_STDOUT is 1.
 int log_level() {
     static const int level = [] {
-        const char* wanted = std::getenv("ASCEND_GLOBAL_LOG_LEVEL");
-        const char* printed = std::getenv("ASCEND_SLOG_PRINT_TO_STDOUT");
-        if (!printed || std::string(printed) != "1") return 4;
-        return wanted ? std::atoi(wanted) : 3;
+        const char* level_text = std::getenv("ASCEND_GLOBAL_LOG_LEVEL");
+        const char* print_setting = std::getenv("ASCEND_SLOG_PRINT_TO_STDOUT");
+        if (!print_setting || std::string(print_setting) != "1") return 4;
+        return level_text ? std::atoi(level_text) : 3;
     }();
     return level;
 }
@@ -39,28 +39,28 @@ void set_error(const std::string& text) {
     Locked<RecentError>()->text = text;
 }
 
-// A caller without an executor has probably ignored a failed first phase. Repeats the message of that phase.
-aclError no_executor() {
+// A caller without an executor has probably ignored a failed first phase. So the text repeats the earlier message.
+aclError refuse_null_executor() {
     Locked<RecentError> recent;
-    const std::string before = recent->text.empty() ? "" : " The error before: " + recent->text;
-    recent->text = "simulated CANN: executor must not be null." + before;
+    const std::string earlier_error = recent->text.empty() ? "" : " The error before: " + recent->text;
+    recent->text = "simulated CANN: executor must not be null." + earlier_error;
     return kAclnnNullptr;
 }
 
 std::string recent_error_text() { return Locked<RecentError>()->text; }
 
-aclError no_object(const char* call, const char* argument) {
-    return failed(kInvalidHandle, call, std::string(argument) + " must be one that exists.");
+aclError refuse_unknown_handle(const char* call, const char* argument) {
+    return fail(kInvalidHandle, call, std::string(argument) + " must be one that exists.");
 }
 
-aclError failed(aclError status, const std::string& text) {
+aclError fail(aclError status, const std::string& text) {
     set_error("simulated CANN: " + text);
     return status;
 }
 
 }  // namespace simulated_cann
 
-// Clears the message, as CANN does; the pointer is valid until the same thread calls this again.
+// As in CANN, clears the message. The pointer is valid until the same thread calls this function again.
 NPU_CANN_API const char* aclGetRecentErrMsg() {
     thread_local std::string text;
     text = std::exchange(simulated_cann::Locked<simulated_cann::RecentError>()->text, {});
@@ -91,5 +91,5 @@ NPU_CANN_API aclError simulated_cann_not_simulated(const char* symbol) {
                        "for its subject.";
     simulated_cann::count_not_simulated(call);
     std::fprintf(stderr, "simulated CANN: %s\n", text.c_str());
-    return simulated_cann::failed(simulated_cann::kNotSupported, text);
+    return simulated_cann::fail(simulated_cann::kNotSupported, text);
 }

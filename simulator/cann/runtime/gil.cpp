@@ -6,51 +6,53 @@ namespace simulated_cann {
 namespace {
 
 // Python's functions, if the process contains Python.
-struct Python {
+struct PythonFunctions {
     int (*is_initialized)() = nullptr;
     int (*has_gil)() = nullptr;
     void* (*save_thread)() = nullptr;
     void (*restore_thread)(void*) = nullptr;
 };
 
-template <class F>
-void find(const char* name, F* function) {
-    *function = reinterpret_cast<F>(dlsym(RTLD_DEFAULT, name));
+template <class Function>
+void find_function(const char* name, Function* function) {
+    *function = reinterpret_cast<Function>(dlsym(RTLD_DEFAULT, name));
 }
 
-const Python& python() {
-    static const Python found = [] {
-        Python p;
-        find("Py_IsInitialized", &p.is_initialized);
-        find("PyGILState_Check", &p.has_gil);
-        find("PyEval_SaveThread", &p.save_thread);
-        find("PyEval_RestoreThread", &p.restore_thread);
-        return p;
+const PythonFunctions& python_functions() {
+    static const PythonFunctions loaded = [] {
+        PythonFunctions functions;
+        find_function("Py_IsInitialized", &functions.is_initialized);
+        find_function("PyGILState_Check", &functions.has_gil);
+        find_function("PyEval_SaveThread", &functions.save_thread);
+        find_function("PyEval_RestoreThread", &functions.restore_thread);
+        return functions;
     }();
-    return found;
+    return loaded;
 }
 
 }  // namespace
 
-InterpreterPause::InterpreterPause() {
-    const Python& p = python();
-    if (p.is_initialized && p.has_gil && p.save_thread && p.restore_thread && p.is_initialized() && p.has_gil())
-        thread_ = p.save_thread();
+GilRelease::GilRelease() {
+    const PythonFunctions& functions = python_functions();
+    if (functions.is_initialized && functions.has_gil && functions.save_thread && functions.restore_thread &&
+        functions.is_initialized() && functions.has_gil())
+        thread_state_ = functions.save_thread();
 }
 
-InterpreterPause::~InterpreterPause() {
-    if (thread_) python().restore_thread(thread_);
+GilRelease::~GilRelease() {
+    if (thread_state_) python_functions().restore_thread(thread_state_);
 }
 
-// There is no deadlock when `pause` takes the GIL back: its holder releases the GIL before it waits for the mutex.
-RunningLock::RunningLock(std::recursive_mutex* mutex, How how) : mutex_(mutex), is_held_(mutex->try_lock()) {
-    if (is_held_ || how == kTry) return;
-    InterpreterPause pause;
+// The destructor of `release` takes the GIL back. There is no deadlock: the thread that holds the GIL releases it
+// before it waits for the mutex.
+RunLock::RunLock(std::recursive_mutex* mutex, Mode mode) : mutex_(mutex), is_held_(mutex->try_lock()) {
+    if (is_held_ || mode == kTry) return;
+    GilRelease release;
     mutex_->lock();
     is_held_ = true;
 }
 
-RunningLock::~RunningLock() {
+RunLock::~RunLock() {
     if (is_held_) mutex_->unlock();
 }
 

@@ -1,5 +1,5 @@
-// The lock of the thread that runs work, for threads that may hold Python's global interpreter lock (GIL). Work can
-// be a Python function, so a thread releases the GIL while it waits for the lock.
+// A lock for the thread that runs queued work. The work can be a Python function, which needs Python's global
+// interpreter lock (GIL). So a thread that waits for this lock releases the GIL.
 #pragma once
 
 #include <mutex>
@@ -7,24 +7,25 @@
 namespace simulated_cann {
 
 // Releases the GIL until the end of the scope if this thread holds it.
-class InterpreterPause {
+class GilRelease {
 public:
-    InterpreterPause();
-    ~InterpreterPause();
-    InterpreterPause(const InterpreterPause&) = delete;
-    InterpreterPause& operator=(const InterpreterPause&) = delete;
+    GilRelease();
+    ~GilRelease();
+    GilRelease(const GilRelease&) = delete;
+    GilRelease& operator=(const GilRelease&) = delete;
 
 private:
-    void* thread_ = nullptr;
+    void* thread_state_ = nullptr;
 };
 
-class RunningLock {
+// Holds the mutex until the end of the scope. With kTry it may fail to get the mutex; see is_held().
+class RunLock {
 public:
-    enum How { kWait, kTry };
-    RunningLock(std::recursive_mutex* mutex, How how);
-    ~RunningLock();
-    RunningLock(const RunningLock&) = delete;
-    RunningLock& operator=(const RunningLock&) = delete;
+    enum Mode { kWait, kTry };
+    RunLock(std::recursive_mutex* mutex, Mode mode);
+    ~RunLock();
+    RunLock(const RunLock&) = delete;
+    RunLock& operator=(const RunLock&) = delete;
     bool is_held() const { return is_held_; }
 
 private:

@@ -36,17 +36,17 @@ using namespace simulated_cann;
 // Runs the stream's earlier work, and the work of other streams that it waits for.
 NPU_CANN_API aclError simulated_cann_host_kernel_begin(void* handle, const char* name) {
     StreamPtr stream;
-    Target target;
+    StreamPosition target;
     {
         auto lock = lock_streams();
         stream = stream_of(handle);
-        if (!stream) return no_stream(name);
+        if (!stream) return refuse_unknown_stream(name);
         if (is_capturing(*stream)) return refuse_captured_stream(*stream, name);
         if (aclError error = context_error()) return error;
-        target = {stream, stream->queued};
+        target = {stream, stream->last_queued};
     }
     if (!run_until({target}))
-        return failed(kStreamSyncTimeout, name, "the stream waits for an event that nothing records.");
+        return fail(kStreamSyncTimeout, name, "the stream waits for an event that nothing records.");
     auto lock = lock_streams();
     return context_error();
 }
@@ -55,7 +55,7 @@ NPU_CANN_API aclError simulated_cann_host_kernel_begin(void* handle, const char*
 NPU_CANN_API aclError simulated_cann_host_kernel_end(void* handle, const char* name, const int64_t* words,
                                                      int64_t count) {
     StreamPtr stream = find_stream(handle);
-    if (!stream) return no_stream(name);
+    if (!stream) return refuse_unknown_stream(name);
     Work work(Work::Kind::kDevice, name);
     work.accesses = accesses_of(words, count);
     return submit(stream, std::move(work));
@@ -74,8 +74,8 @@ NPU_CANN_API aclError simulated_cann_host_kernel_capture(void* handle, const cha
                                                          int64_t count, int32_t (*run)(int64_t), int64_t argument) {
     auto lock = lock_streams();
     StreamPtr stream = stream_of(handle);
-    if (!stream) return no_stream(name);
-    if (!is_capturing(*stream)) return failed(kStreamNotCaptured, name, "stream must be in a capture.");
+    if (!stream) return refuse_unknown_stream(name);
+    if (!is_capturing(*stream)) return fail(kStreamNotCaptured, name, "stream must be in a capture.");
     Work work(Work::Kind::kDevice, name);  // not host code: on a device it writes no host memory
     work.accesses = accesses_of(words, count);
     work.run = [run, argument] { return run(argument) == 0 ? int32_t(kSuccess) : int32_t(kernel_exception()); };

@@ -1,5 +1,4 @@
-// Host memory that copies access: pinned memory, or any other memory of the process. read_host, write_host and
-// hash_host fail on unmapped memory instead of ending the process.
+// Host memory that copies access: pinned memory, or any other memory of the process.
 #pragma once
 
 #include <cstddef>
@@ -15,12 +14,13 @@ bool free_host(void* first);
 bool is_pinned(const void* address, size_t bytes);
 // Size of the pinned allocation that starts at `first`, or 0.
 size_t pinned_bytes(const void* first);
-// Sets the number of the pinned allocation that holds the address; no device allocation has it. False if none does.
+// Sets the number of the pinned allocation that contains the address. No device allocation has the same number. Returns
+// false if no pinned allocation contains the address.
 bool number_of_pinned(const void* address, uint64_t* number);
-// "byte 16 of 4096 bytes of pinned memory"; "" if the address is not pinned.
+// Returns "byte 16 of 4096 bytes of pinned memory", or "" if the address is not pinned.
 std::string describe_pinned(const void* address);
 
-// Return false if the host memory is unmapped.
+// Return false if the host memory is unmapped, instead of ending the process.
 bool read_host(void* to, const void* from, size_t bytes);
 bool write_host(void* to, const void* from, size_t bytes);
 bool hash_host(const void* first, size_t bytes, uint64_t* hash);

@@ -10,9 +10,9 @@
 namespace simulated_cann {
 namespace {
 
-// Converts an executor's failure to the status of a kernel exception, which a later wait for the stream returns.
-// Immediate streams keep the executor's status, for which the launch returns kLaunchRefused.
-int32_t status_of_kernel(int32_t status) {
+// Converts the error of an executor to the status of a kernel exception. A later wait for the stream returns it. With
+// immediate streams, the error stays as it is, and the launch returns kLaunchRefused.
+int32_t to_kernel_status(int32_t status) {
     return status == kSuccess || stream_order() == Order::kImmediate ? status : kernel_exception();
 }
 
@@ -20,43 +20,44 @@ int32_t run_executor(const aclOpExecutor& executor, void* workspace, uint64_t wo
     try {
         return executor.run(workspace, workspace_bytes);
     } catch (const std::exception& error) {
-        return failed(kInternalError, executor.name + ": " + error.what());
+        return fail(kInternalError, executor.name + ": " + error.what());
     }
 }
 
 int32_t run_on_stream(const aclOpExecutor& executor, void* workspace, uint64_t workspace_bytes) {
-    return status_of_kernel(run_executor(executor, workspace, workspace_bytes));
+    return to_kernel_status(run_executor(executor, workspace, workspace_bytes));
 }
 
-// Checks the guard zones before and after the executor, so that damage found afterwards was caused by it.
+// Checks the guard zones before and after the executor runs. So damage that is found afterwards is caused by the
+// executor.
 int32_t run_guarded(const aclOpExecutor& executor, void* workspace, uint64_t workspace_bytes) {
     check_guards("before " + executor.name + " was launched", GuardCheck::kFull);
     int32_t status = run_on_stream(executor, workspace, workspace_bytes);
     if (status != kSuccess) return status;
     std::string damage = check_guards("after " + executor.name + " had run", GuardCheck::kFull);
-    return damage.empty() ? kSuccess : failed(kDeviceMemoryError, executor.name + ": " + damage);
+    return damage.empty() ? kSuccess : fail(kDeviceMemoryError, executor.name + ": " + damage);
 }
 
 MemoryAccess workspace_access(void* workspace, uint64_t bytes) {
     return {kWorkspace, static_cast<char*>(workspace), {int64_t(bytes)}, {1}, 1, true, true};
 }
 
-// aclnn has one status for every launch that the runtime refuses. In CANN the runtime's own code is only in the text
+// aclnn's status for every launch that the runtime refuses. In CANN, only the text contains the code of the runtime
 // (hicann/opbase src/nnopbase/individual_op/executor/indv_executor.cpp, NnopbaseExecutorRunWithWorkspace;
 // src/nnopbase/composite_op/aclnn_engine/rts_arg.cpp, RtsArg::LaunchKernel).
 constexpr int32_t kLaunchRefused = 361001;
 
 int32_t submit_to(void* handle, Work work) {
     StreamPtr stream = find_stream(handle);
-    if (!stream) return failed(kLaunchRefused, work.name, "stream must be one that exists.");
-    if (no_context(work.name.c_str())) return kLaunchRefused;
+    if (!stream) return fail(kLaunchRefused, work.name, "stream must be one that exists.");
+    if (check_context(work.name.c_str())) return kLaunchRefused;
     return submit(stream, std::move(work)) == kSuccess ? kSuccess : kLaunchRefused;
 }
 
 }  // namespace
 
 int32_t launch(void* workspace, uint64_t workspace_bytes, aclOpExecutor* executor, void* stream) {
-    if (!executor) return no_executor();
+    if (!executor) return refuse_null_executor();
     std::shared_ptr<const aclOpExecutor> owned(executor);
     // Host calls run immediately, without streams.
     if (host_calls()) return run_executor(*owned, workspace, workspace_bytes);
@@ -68,11 +69,11 @@ int32_t launch(void* workspace, uint64_t workspace_bytes, aclOpExecutor* executo
 }
 
 int32_t launch_stand_in(aclOpExecutor* executor, void* stream) {
-    if (!executor) return no_executor();
+    if (!executor) return refuse_null_executor();
     // CANN's own operators search the packages for static kernels, and the first search reads the packages
     // (hicann/opbase src/nnopbase/composite_op/aclnn_engine/op_kernel.h, SelectStaticBin; individual_op_api.cpp,
-    // NnopbaseFindStaticKernel). The installed CANN determines which operators search; here every one does.
-    operator_packages();  // reads the packages on its first call
+    // NnopbaseFindStaticKernel). In CANN, only some operators search; here every stand-in does.
+    operator_packages();
     std::shared_ptr<const aclOpExecutor> owned(executor);
     Work work(Work::Kind::kDevice, owned->name);
     work.accesses = owned->accesses;

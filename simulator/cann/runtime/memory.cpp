@@ -1,6 +1,6 @@
-// aclrt's memory calls. Device memory is host memory (allocations.h). A copy to or from it must stay inside the
-// allocation; CANN checks only destMax. The calls without Async in their name do not wait for a stream
-// (hicann/runtime src/runtime/api/impl/api_impl.cc, MemCopySync: the driver copies).
+// aclrt's calls for memory. Simulated device memory is host memory (allocations.h). A copy must stay inside the
+// allocation; CANN checks only destMax. Calls without Async in their name do not wait for a stream, because the driver
+// copies (hicann/runtime src/runtime/api/impl/api_impl.cc, MemCopySync).
 #include <cstdlib>
 #include <cstring>
 
@@ -17,42 +17,43 @@ namespace {
 
 // aclrtMemcpyKind: 0 host to host, 1 host to device, 2 device to host, 3 device to device, 4 selected by the addresses,
 // 5 host to device through a buffer.
-constexpr int kInHost = 0, kDeviceToHost = 2, kInDevice = 3, kByAddress = 4, kLastKind = 5;
-constexpr size_t kMostBytes = size_t(1) << 50;
+constexpr int kHostToHost = 0, kDeviceToHost = 2, kDeviceToDevice = 3, kByAddress = 4, kLastKind = 5;
+constexpr size_t kMaxBytes = size_t(1) << 50;
 
 // Without its cache, torch_npu allocates 32 bytes more than a tensor needs, for kernels that write whole 32-byte
 // blocks. The simulated kernels must not write this padding, so it belongs to the guard zone.
 size_t torch_padding(size_t bytes) {
-    static const bool uncached = [] {
+    static const bool is_cache_off = [] {
         const char* value = std::getenv("PYTORCH_NO_NPU_MEMORY_CACHING");
         return value && *value && std::strcmp(value, "0") != 0;
     }();
-    return uncached && bytes > 32 ? 32 : 0;
+    return is_cache_off && bytes > 32 ? 32 : 0;
 }
 
 aclError allocate(void** out, size_t bytes, size_t padding, const char* call) {
-    if (!out) return failed(kInvalidParam, call, "devPtr must not be null.");
-    if (bytes == 0) return failed(kInvalidParam, call, "size must be greater than 0.");
-    if (aclError refused = no_context(call)) return refused;
-    if (bytes > kMostBytes) return failed(kRtInvalid, call, "size must be at most 2^50", bytes);
+    if (!out) return fail(kInvalidParam, call, "devPtr must not be null.");
+    if (bytes == 0) return fail(kInvalidParam, call, "size must be greater than 0.");
+    if (aclError error = check_context(call)) return error;
+    if (bytes > kMaxBytes) return fail(kRtInvalid, call, "size must be at most 2^50", bytes);
     *out = allocate_device(bytes - padding, padding);
     if (*out) return kSuccess;
     // The only status that torch_npu treats as a lack of memory: it frees its cache, tries again, and then raises
     // OutOfMemoryError (Ascend/pytorch torch_npu/csrc/core/npu/NPUCachingAllocator.cpp, alloc_block).
-    return failed(kRtOutOfMemory, call,
-                  "no memory left for " + std::to_string(bytes) + " bytes; " + std::to_string(device_bytes_in_use()) +
-                      " are in use.");
+    return fail(kRtOutOfMemory, call,
+                "no memory left for " + std::to_string(bytes) + " bytes; " + std::to_string(device_bytes_in_use()) +
+                    " are in use.");
 }
 
-// "" or the error that device memory at the address has fewer bytes; host memory is not checked.
-std::string allocation_error(const char* call, const char* what, const void* address, size_t bytes) {
+// Returns "" or the error that the device memory at the address has fewer bytes. Host memory is not checked.
+std::string allocation_error(const char* call, const char* argument, const void* address, size_t bytes) {
     void* first = nullptr;
     uint64_t allocation_bytes = 0;
     if (!find_allocation(address, &first, &allocation_bytes)) return "";
     auto offset = uint64_t(static_cast<const char*>(address) - static_cast<const char*>(first));
     if (bytes <= allocation_bytes - offset) return "";
-    return std::string(call) + ": " + what + " must stay inside its allocation of " + std::to_string(allocation_bytes) +
-           " bytes but got " + std::to_string(bytes) + " bytes from byte " + std::to_string(offset) + ".";
+    return std::string(call) + ": " + argument + " must stay inside its allocation of " +
+           std::to_string(allocation_bytes) + " bytes but got " + std::to_string(bytes) + " bytes from byte " +
+           std::to_string(offset) + ".";
 }
 
 struct Copy {
@@ -62,29 +63,29 @@ struct Copy {
     size_t bytes;
 };
 
-// Checks in CANN's order: hicann/runtime src/acl/aclrt_impl/memory.cpp, aclrtMemcpyImpl and
+// The order of the checks is CANN's: hicann/runtime src/acl/aclrt_impl/memory.cpp, aclrtMemcpyImpl and
 // MemcpyKindTranslate; then src/runtime/api/impl/api_error.cc, ApiErrorDecorator::MemCopySync and ::MemcpyAsync.
-aclError refuse_copy(const char* call, const Copy& c, int kind) {
-    if (!c.to || !c.from) return failed(kInvalidParam, call, "dst and src must not be null.");
-    if (kind < 0 || kind > kLastKind) return failed(kInvalidParam, call, "kind must be 0 to 5", kind);
-    if (c.bytes > c.to_bytes)
-        return failed(kRtInvalid, call, "count must be at most destMax " + std::to_string(c.to_bytes), c.bytes);
-    if (aclError refused = no_context(call)) return refused;
-    std::string error = allocation_error(call, "dst", c.to, c.bytes);
-    if (error.empty()) error = allocation_error(call, "src", c.from, c.bytes);
-    return error.empty() ? kSuccess : failed(kInvalidParam, error);
+aclError check_copy(const char* call, const Copy& copy, int kind) {
+    if (!copy.to || !copy.from) return fail(kInvalidParam, call, "dst and src must not be null.");
+    if (kind < 0 || kind > kLastKind) return fail(kInvalidParam, call, "kind must be 0 to 5", kind);
+    if (copy.bytes > copy.to_bytes)
+        return fail(kRtInvalid, call, "count must be at most destMax " + std::to_string(copy.to_bytes), copy.bytes);
+    if (aclError error = check_context(call)) return error;
+    std::string error = allocation_error(call, "dst", copy.to, copy.bytes);
+    if (error.empty()) error = allocation_error(call, "src", copy.from, copy.bytes);
+    return error.empty() ? kSuccess : fail(kInvalidParam, error);
 }
 
-aclError refuse_fill(const char* call, void* to, size_t to_bytes, size_t bytes) {
-    if (!to) return failed(kInvalidParam, call, "devPtr must not be null.");
+aclError check_fill(const char* call, void* to, size_t to_bytes, size_t bytes) {
+    if (!to) return fail(kInvalidParam, call, "devPtr must not be null.");
     if (bytes > to_bytes)
-        return failed(kRtInvalid, call, "count must be at most maxCount " + std::to_string(to_bytes), bytes);
-    if (aclError refused = no_context(call)) return refused;
+        return fail(kRtInvalid, call, "count must be at most maxCount " + std::to_string(to_bytes), bytes);
+    if (aclError error = check_context(call)) return error;
     const std::string error = allocation_error(call, "devPtr", to, bytes);
-    return error.empty() ? kSuccess : failed(kInvalidParam, error);
+    return error.empty() ? kSuccess : fail(kInvalidParam, error);
 }
 
-bool is_device(const void* address) {
+bool is_device_memory(const void* address) {
     void* first = nullptr;
     uint64_t bytes = 0;
     return find_allocation(address, &first, &bytes);
@@ -94,68 +95,69 @@ MemoryAccess access_of(const char* argument, const void* first, size_t bytes, bo
     return {argument, static_cast<char*>(const_cast<void*>(first)), {int64_t(bytes)}, {1}, 1, !writes, writes};
 }
 
-// The runtime corrects the kind of an asynchronous copy by the addresses (hicann/runtime
-// src/runtime/api/impl/api_error.cc, ApiErrorDecorator::MemcpyKindAutoUpdate). It passes the kind of a synchronous copy
-// to the driver. How the driver treats a wrong kind is unknown, so such a kind is refused.
-aclError refuse_other_kind(const char* call, const Copy& c, int kind) {
+// Checks the kind of a synchronous copy. The runtime passes this kind to the driver. The driver's treatment of a wrong
+// kind is unknown, so a wrong kind is refused. For an asynchronous copy, the runtime corrects the kind by the addresses
+// (hicann/runtime src/runtime/api/impl/api_error.cc, ApiErrorDecorator::MemcpyKindAutoUpdate).
+aclError check_copy_kind(const char* call, const Copy& copy, int kind) {
     if (kind == kByAddress) return kSuccess;
-    const bool from_device = kind == kDeviceToHost || kind == kInDevice;
-    const bool to_device = kind != kDeviceToHost && kind != kInHost;
-    if (is_device(c.from) == from_device && is_device(c.to) == to_device) return kSuccess;
-    return failed(kInvalidParam, call, "kind must match the memory of dst and src", kind);
+    const bool from_device = kind == kDeviceToHost || kind == kDeviceToDevice;
+    const bool to_device = kind != kDeviceToHost && kind != kHostToHost;
+    if (is_device_memory(copy.from) == from_device && is_device_memory(copy.to) == to_device) return kSuccess;
+    return fail(kInvalidParam, call, "kind must match the memory of dst and src", kind);
 }
 
-aclError copy_now(const char* call, const Copy& c) {
+aclError copy_synchronously(const char* call, const Copy& copy) {
     auto lock = lock_streams();
-    if (aclError refused = refuse_while_capturing(call)) return refused;
-    note_host_access(call, c.from, c.bytes, false);
-    note_host_access(call, c.to, c.bytes, true);
-    std::memmove(c.to, c.from, c.bytes);
+    if (aclError error = check_capture_mode(call)) return error;
+    note_host_access(call, copy.from, copy.bytes, false);
+    note_host_access(call, copy.to, copy.bytes, true);
+    std::memmove(copy.to, copy.from, copy.bytes);
     return kSuccess;
 }
 
-// The work of an asynchronous copy. Host memory is accessed by a call of the operating system, which refuses
-// unmapped memory.
-Work copy_work(const char* call, const Copy& c) {
-    const bool to_device = is_device(c.to), from_device = is_device(c.from);
+// Returns the work of an asynchronous copy. It accesses host memory by a system call, which refuses unmapped memory.
+Work make_copy_work(const char* call, const Copy& copy) {
+    const bool to_device = is_device_memory(copy.to), from_device = is_device_memory(copy.from);
     Work work(Work::Kind::kDevice, call);
     if (from_device)
-        work.accesses.push_back(access_of("src", c.from, c.bytes, false));
+        work.accesses.push_back(access_of("src", copy.from, copy.bytes, false));
     else
-        work.source = {c.from, c.bytes};
+        work.host_source = {copy.from, copy.bytes};
     if (to_device)
-        work.accesses.push_back(access_of("dst", c.to, c.bytes, true));
+        work.accesses.push_back(access_of("dst", copy.to, copy.bytes, true));
     else
-        work.target = {c.to, c.bytes};
+        work.host_target = {copy.to, copy.bytes};
     const std::string name = call;
-    work.run = [c, name, to_device, from_device]() -> int32_t {
+    work.run = [copy, name, to_device, from_device]() -> int32_t {
         if (to_device == from_device) {
-            std::memmove(c.to, c.from, c.bytes);
+            std::memmove(copy.to, copy.from, copy.bytes);
             return kSuccess;
         }
-        if (to_device ? read_host(c.to, c.from, c.bytes) : write_host(c.to, c.from, c.bytes)) return kSuccess;
+        if (to_device ? read_host(copy.to, copy.from, copy.bytes) : write_host(copy.to, copy.from, copy.bytes))
+            return kSuccess;
         const std::string text = name + ": the host's memory was freed before the copy ran.";
         report_freed(text);
-        return failed(kCopyEngine, text);
+        return fail(kCopyEngine, text);
     };
     return work;
 }
 
-// Drops the recorded accesses to memory that is freed. No work uses the memory any more: user_of_host returned "".
-void forget_pinned(const void* first) {
+// Drops the recorded accesses to pinned memory that is freed. No work uses the memory any more.
+void forget_pinned_accesses(const void* first) {
     uint64_t number = 0;
     auto lock = lock_streams();
-    if (number_of_pinned(first, &number)) note_free(number, nullptr);
+    if (number_of_pinned(first, &number)) forget_accesses(number, nullptr);
 }
 
-// hicann/runtime src/runtime/api/impl/api_error.cc, MemcpyAsync: a graph cannot contain a copy of pageable memory. On
-// a stream that is not captured, CANN makes the copy synchronous, which the mode of a capture may forbid.
-aclError refuse_pageable(const char* call, const StreamPtr& stream, const Copy& c) {
+// Checks whether a capture allows a copy of pageable host memory. A graph cannot contain such a copy. On a stream that
+// is not captured, CANN makes the copy synchronous, which the mode of another capture may forbid (hicann/runtime
+// src/runtime/api/impl/api_error.cc, MemcpyAsync).
+aclError check_host_memory(const char* call, const StreamPtr& stream, const Copy& copy) {
     auto lock = lock_streams();
-    for (const void* side : {static_cast<const void*>(c.to), c.from}) {
-        if (is_device(side) || is_pinned(side, c.bytes)) continue;
-        if (!is_capturing(*stream)) return refuse_while_capturing(call, kCaptureModeRefusesAsync);
-        return failed(kRtInvalid, call, "host memory must be of aclrtMallocHost during a capture.");
+    for (const void* address : {static_cast<const void*>(copy.to), copy.from}) {
+        if (is_device_memory(address) || is_pinned(address, copy.bytes)) continue;
+        if (!is_capturing(*stream)) return check_capture_mode(call, kCaptureModeRefusesAsync);
+        return fail(kRtInvalid, call, "host memory must be of aclrtMallocHost during a capture.");
     }
     return kSuccess;
 }
@@ -175,39 +177,39 @@ NPU_CANN_API aclError aclrtMallocCached(void** out, size_t bytes, int /*policy*/
     return allocate(out, bytes, 0, __func__);
 }
 
-// Damage is reported but does not fail the call, because the caller is often a destructor. The call does not wait for
-// stream work that uses the memory.
+// If a guard zone is damaged, this is reported, but the call succeeds, because the caller is often a destructor. The
+// call does not wait for stream work that uses the memory.
 NPU_CANN_API aclError aclrtFree(void* first) {
-    Freed freed;
-    if (!find_start(first, &freed))
-        return failed(kInvalidParam, __func__, "devPtr must be an allocation of aclrtMalloc and not be freed twice.");
+    FreedAllocation freed;
+    if (!find_allocation_start(first, &freed))
+        return fail(kInvalidParam, __func__, "devPtr must be an allocation of aclrtMalloc and not be freed twice.");
     {
         auto lock = lock_streams();
-        note_freed(freed.number, freed.is_padded);
+        note_device_free(freed.number, freed.is_padded);
     }
     if (!free_device(first, &freed))
-        return failed(kInvalidParam, __func__, "devPtr must be an allocation of aclrtMalloc and not be freed twice.");
+        return fail(kInvalidParam, __func__, "devPtr must be an allocation of aclrtMalloc and not be freed twice.");
     if (!freed.damage.empty()) report_damage(freed.damage, "when it was freed");
     return kSuccess;
 }
 
 NPU_CANN_API aclError aclrtMallocHost(void** out, size_t bytes) {
-    if (!out || bytes == 0) return failed(kInvalidParam, __func__, "hostPtr must not be null, size not 0.");
-    if (aclError refused = no_context(__func__)) return refused;
+    if (!out || bytes == 0) return fail(kInvalidParam, __func__, "hostPtr must not be null, size not 0.");
+    if (aclError error = check_context(__func__)) return error;
     *out = allocate_host(bytes);
-    return *out ? kSuccess : failed(kRtOutOfMemory, __func__, "no memory left.");
+    return *out ? kSuccess : fail(kRtOutOfMemory, __func__, "no memory left.");
 }
 NPU_CANN_API aclError aclrtFreeHost(void* first) {
-    if (!first) return failed(kInvalidParam, __func__, "hostPtr must not be null.");
+    if (!first) return fail(kInvalidParam, __func__, "hostPtr must not be null.");
     const size_t bytes = pinned_bytes(first);
-    if (bytes == 0) return failed(kInvalidParam, __func__, "hostPtr must be an allocation of aclrtMallocHost.");
+    if (bytes == 0) return fail(kInvalidParam, __func__, "hostPtr must be an allocation of aclrtMallocHost.");
     std::string user;
     {
         auto lock = lock_streams();
-        user = user_of_host({first, bytes});
+        user = find_user_of_host_memory({first, bytes});
     }
     if (user.empty()) {
-        forget_pinned(first);
+        forget_pinned_accesses(first);
         free_host(first);
         return kSuccess;
     }
@@ -219,38 +221,38 @@ NPU_CANN_API aclError aclrtFreeHost(void* first) {
 NPU_CANN_API aclError aclrtMemcpy(void* to, size_t to_bytes, const void* from, size_t bytes, int kind) {
     if (kind == kDeviceToHost) count_host_wait("aclrtMemcpy to the host");
     if (bytes == 0) return kSuccess;
-    const Copy c{to, to_bytes, from, bytes};
-    if (aclError refused = refuse_copy(__func__, c, kind)) return refused;
-    if (aclError refused = refuse_other_kind(__func__, c, kind)) return refused;
-    return copy_now(__func__, c);
+    const Copy copy{to, to_bytes, from, bytes};
+    if (aclError error = check_copy(__func__, copy, kind)) return error;
+    if (aclError error = check_copy_kind(__func__, copy, kind)) return error;
+    return copy_synchronously(__func__, copy);
 }
 NPU_CANN_API aclError aclrtMemcpyAsync(void* to, size_t to_bytes, const void* from, size_t bytes, int kind,
                                        void* handle) {
     if (kind == kDeviceToHost) count_host_wait("aclrtMemcpyAsync to the host");
     if (bytes == 0) return kSuccess;
-    const Copy c{to, to_bytes, from, bytes};
-    if (aclError refused = refuse_copy(__func__, c, kind)) return refused;
-    if (!is_device(to) && !is_device(from))
-        return failed(kRtNotSupported, __func__, "dst or src must be device memory but got host memory for both.");
+    const Copy copy{to, to_bytes, from, bytes};
+    if (aclError error = check_copy(__func__, copy, kind)) return error;
+    if (!is_device_memory(to) && !is_device_memory(from))
+        return fail(kRtNotSupported, __func__, "dst or src must be device memory but got host memory for both.");
     StreamPtr stream = find_stream(handle);
-    if (!stream) return no_stream(__func__);
-    if (aclError refused = refuse_pageable(__func__, stream, c)) return refused;
-    return submit(stream, copy_work(__func__, c));
+    if (!stream) return refuse_unknown_stream(__func__);
+    if (aclError error = check_host_memory(__func__, stream, copy)) return error;
+    return submit(stream, make_copy_work(__func__, copy));
 }
 NPU_CANN_API aclError aclrtMemset(void* to, size_t to_bytes, int32_t value, size_t bytes) {
     if (bytes == 0) return kSuccess;
-    if (aclError refused = refuse_fill(__func__, to, to_bytes, bytes)) return refused;
+    if (aclError error = check_fill(__func__, to, to_bytes, bytes)) return error;
     auto lock = lock_streams();
-    if (aclError refused = refuse_while_capturing(__func__)) return refused;
+    if (aclError error = check_capture_mode(__func__)) return error;
     note_host_access(__func__, to, bytes, true);
     std::memset(to, value, bytes);
     return kSuccess;
 }
 NPU_CANN_API aclError aclrtMemsetAsync(void* to, size_t to_bytes, int32_t value, size_t bytes, void* handle) {
     if (bytes == 0) return kSuccess;
-    if (aclError refused = refuse_fill(__func__, to, to_bytes, bytes)) return refused;
+    if (aclError error = check_fill(__func__, to, to_bytes, bytes)) return error;
     StreamPtr stream = find_stream(handle);
-    if (!stream) return no_stream(__func__);
+    if (!stream) return refuse_unknown_stream(__func__);
     Work work(Work::Kind::kDevice, __func__);
     work.accesses.push_back(access_of("devPtr", to, bytes, true));
     work.run = [to, value, bytes] {
@@ -263,10 +265,10 @@ NPU_CANN_API aclError aclrtMemsetAsync(void* to, size_t to_bytes, int32_t value,
 // Kinds of memory: hicann/runtime src/runtime/api/impl/api_error.cc, MemGetInfoEx; pkg_inc/runtime/runtime/mem.h.
 NPU_CANN_API aclError aclrtGetMemInfo(int attribute, size_t* free_bytes, size_t* total) {
     constexpr int kKindsOfMemory = 18;
-    if (!free_bytes || !total) return failed(kInvalidParam, __func__, "free and total must not be null.");
+    if (!free_bytes || !total) return fail(kInvalidParam, __func__, "free and total must not be null.");
     if (attribute < 0 || attribute >= kKindsOfMemory)
-        return failed(kInvalidMemoryType, __func__, "attr must be 0 to 17", attribute);
-    if (aclError refused = no_context(__func__)) return refused;
+        return fail(kInvalidMemoryType, __func__, "attr must be 0 to 17", attribute);
+    if (aclError error = check_context(__func__)) return error;
     *total = kDeviceBytes;
     *free_bytes = kDeviceBytes - device_bytes_in_use();
     return kSuccess;
@@ -280,7 +282,7 @@ struct PointerAttributes {
     uint32_t reserved[4];
 };
 NPU_CANN_API aclError aclrtPointerGetAttributes(const void* address, PointerAttributes* out) {
-    if (!out || !address) return failed(kInvalidParam, __func__, "ptr and attributes must not be null.");
+    if (!out || !address) return fail(kInvalidParam, __func__, "ptr and attributes must not be null.");
     void* first = nullptr;
     uint64_t bytes = 0;
     *out = PointerAttributes{};

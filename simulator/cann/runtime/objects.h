@@ -54,7 +54,7 @@ public:
 
 // Memory that a piece of stream work reads or writes: a view, with strides in elements.
 struct MemoryAccess {
-    std::string argument;  // the operator's name for it
+    std::string argument;  // name of the operator's argument
     char* first = nullptr;
     std::vector<int64_t> shape, strides;
     int64_t item_bytes = 1;
@@ -63,10 +63,10 @@ struct MemoryAccess {
 
 }  // namespace simulated_cann
 
-// A call that GetWorkspaceSize prepared. The second phase of a stand-in queues it on the stream, which then owns it.
-// The stream calls `run` when it reaches this work, and at each replay if a graph captured it. `run` receives the
-// workspace and returns aclnn's status, 0 for success. `accesses` lists the memory that `run` accesses. A generated
-// operator's executor has only `name` and `pooled`, and its second phase queues another executor.
+// A call that the first phase prepared. The second phase of a stand-in queues it on the stream, which then owns it. The
+// stream calls `run` when it reaches this work, and at each replay if a graph captured the work. `run` receives the
+// workspace and returns aclnn's status, 0 for success. `accesses` lists the memory that `run` accesses. The executor of
+// a generated operator has only `name` and `pooled`; its second phase queues another executor.
 struct aclOpExecutor {
     std::string name;
     std::function<int32_t(void* workspace, uint64_t workspace_bytes)> run;
@@ -77,30 +77,30 @@ struct aclOpExecutor {
 #pragma GCC visibility push(default)
 namespace simulated_cann {
 
-// Queues the executor's work on the stream, and takes ownership of the executor. Returns the status of queueing; a
-// later wait returns the work's error. In host calls, runs the work and returns its status.
+// Takes ownership of the executor and queues its work on the stream. Returns the status of queueing; a later wait
+// returns an error of the work. In host calls, runs the work and returns its status.
 int32_t launch(void* workspace, uint64_t workspace_bytes, aclOpExecutor* executor, void* stream);
 
-// Sets the text of aclGetRecentErrMsg, in host calls that of ascend_sim_end_host_calls.
+// Sets the text of aclGetRecentErrMsg, or in host calls the text of ascend_sim_end_host_calls.
 void set_error(const std::string& text);
 
-// First byte and size of the device allocation that holds this address; false if none does. In host calls
-// (include/ascend_sim_cann.h), searches their memory instead.
+// Sets the first byte and the size of the device allocation that contains the address. Returns false if none contains
+// it. In host calls (include/ascend_sim_cann.h), searches the memory of the calls instead.
 bool find_allocation(const void* address, void** first, uint64_t* bytes);
 
 // The chip of this process, or of this thread's host calls, such as "Ascend910B2".
 const char* soc_name();
 
-// The operator packages that CANN has read, including CANN's own: those in the environment at the first call that
-// found any package. CANN does not support operators of other packages.
+// The operator packages that CANN has read. CANN reads the environment at each call until a call finds a package. It
+// does not support operators of other packages.
 struct OperatorPackages {
     std::vector<std::string> folders;
-    std::vector<std::string> named;  // the folders as CANN keeps them: links are not resolved
+    std::vector<std::string> named;  // the same folders as the environment names them: links are not resolved
     bool has_built_in = false;       // whether CANN's own operators are also a package, after the folders
 };
 const OperatorPackages& operator_packages();
 
-// Number of the chip's cores among which tilings divide a kernel's work.
+// Number of cores of the chip among which a tiling divides the work of a kernel.
 int32_t soc_kernel_cores();
 
 // The options of this thread's kernels; null for the default ones.

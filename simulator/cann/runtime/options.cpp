@@ -19,7 +19,7 @@ struct Options {
 using namespace simulated_cann;
 
 NPU_CANN_API aclError aclSetCompileopt(int option, const char* value) {
-    if (!value) return failed(kInvalidParam, __func__, "value must not be null.");
+    if (!value) return fail(kInvalidParam, __func__, "value must not be null.");
     Locked<Options>()->texts[option] = value;
     return kSuccess;
 }
@@ -28,7 +28,7 @@ NPU_CANN_API aclError aclGetCompileopt(int option, char* value, size_t bytes) {
     Locked<Options> options;
     const std::string& text = options->texts[option];
     if (!value || bytes < text.size() + 1)
-        return failed(kInvalidParam, __func__, "length must be at least aclGetCompileoptSize's.");
+        return fail(kInvalidParam, __func__, "length must be at least aclGetCompileoptSize's.");
     std::memcpy(value, text.c_str(), text.size() + 1);
     return kSuccess;
 }

@@ -1,4 +1,4 @@
-// Kernels that a program launches itself, with <<<blocks, l2ctrl, stream>>>.
+// Kernels that a program launches with <<<blocks, l2ctrl, stream>>> instead of aclnn.
 #include <memory>
 #include <vector>
 
@@ -11,23 +11,23 @@ namespace simulated_cann {
 namespace {
 
 // hicann/runtime src/runtime/api/impl/api_error.cc, the checks of a kernel's launch: 1 .. 65535 blocks.
-constexpr int64_t kMostBlocks = 65535;
+constexpr int64_t kMaxBlocks = 65535;
 
 struct Allocation {
     char* first = nullptr;
     uint64_t bytes = 0;
 };
 
-// The launch's own copy of the kernel's description.
-struct OwnKernel {
-    explicit OwnKernel(const ascend_sim_kernel& k)
-        : name(k.name),
-          arch(k.arch),
-          auto_sync(k.auto_sync),
-          blocks(k.blocks),
-          call(k.call),
-          context(k.context, k.release),
-          pointers(k.pointers, k.pointers + k.pointer_count) {}
+// A copy of a kernel's description, which lives until the launch has run.
+struct LaunchedKernel {
+    explicit LaunchedKernel(const ascend_sim_kernel& description)
+        : name(description.name),
+          arch(description.arch),
+          auto_sync(description.auto_sync),
+          blocks(description.blocks),
+          call(description.call),
+          context(description.context, description.release),
+          pointers(description.pointers, description.pointers + description.pointer_count) {}
 
     int32_t run() const;
 
@@ -39,8 +39,8 @@ struct OwnKernel {
     std::vector<void*> pointers;
 };
 
-// One memory for each allocation. Every allocation may be written, also by sums of several cores.
-int32_t OwnKernel::run() const {
+// Passes one memory for each allocation. Its role is SUM: the kernel may write it, and several cores may add to it.
+int32_t LaunchedKernel::run() const {
     std::vector<Allocation> allocations;
     std::vector<ascend_sim_arg> arguments;
     for (void* pointer : pointers) {
@@ -56,19 +56,19 @@ int32_t OwnKernel::run() const {
             const std::string error = ascend_sim::Json().field("rule", "SIM-BOUNDS-03").field("text", text).done();
             record_launch(name,
                           ascend_sim::Json().field("status", "broken rule").raw("errors", "[" + error + "]").done());
-            return failed(kVectorCoreException, text);
+            return fail(kVectorCoreException, text);
         }
-        size_t i = 0;
-        while (i < allocations.size() && allocations[i].first != first) ++i;
-        if (i == allocations.size()) allocations.push_back({static_cast<char*>(first), bytes});
-        arguments.push_back({static_cast<int32_t>(i), static_cast<char*>(pointer) - allocations[i].first});
+        size_t index = 0;
+        while (index < allocations.size() && allocations[index].first != first) ++index;
+        if (index == allocations.size()) allocations.push_back({static_cast<char*>(first), bytes});
+        arguments.push_back({static_cast<int32_t>(index), static_cast<char*>(pointer) - allocations[index].first});
     }
     std::vector<std::string> names;
     names.reserve(allocations.size());
     std::vector<ascend_sim_memory> memories;
-    for (const Allocation& a : allocations) {
+    for (const Allocation& allocation : allocations) {
         names.push_back("allocation of pointer " + std::to_string(memories.size() + 1));
-        memories.push_back({names.back().c_str(), a.first, a.bytes, ASCEND_SIM_SUM});
+        memories.push_back({names.back().c_str(), allocation.first, allocation.bytes, ASCEND_SIM_SUM});
     }
     const ascend_sim_launch* const options = launch_options();
     ascend_sim_launch launch = options ? *options : ascend_sim_launch{};
@@ -80,8 +80,8 @@ int32_t OwnKernel::run() const {
                             arguments.data(), static_cast<int32_t>(arguments.size()), &launch);
     record_launch(name, ascend_sim_report());
     if (status == ASCEND_SIM_OK) return kSuccess;
-    return failed(kVectorCoreException,
-                  name + ": kernel must keep the simulator's rules but got " + ascend_sim_message());
+    return fail(kVectorCoreException,
+                name + ": kernel must keep the simulator's rules but got " + ascend_sim_message());
 }
 
 }  // namespace
@@ -90,15 +90,15 @@ int32_t OwnKernel::run() const {
 using namespace simulated_cann;
 
 int32_t ascend_sim_launch_kernel(const ascend_sim_kernel* kernel) {
-    auto own = std::make_shared<const OwnKernel>(*kernel);
+    auto launched = std::make_shared<const LaunchedKernel>(*kernel);
     const ascend_sim::Family* family = ascend_sim::find_family(soc_name());
-    if (!family || family->arch != own->arch)
-        return failed(kRtInvalid, own->name + ": the kernel must be compiled for " + soc_name() +
-                                      " but was not (ascend-sim program --soc).");
-    if (own->blocks < 1 || own->blocks > kMostBlocks)
-        return failed(kRtInvalid, own->name, "numBlocks must be 1 to 65535", own->blocks);
-    auto* executor = new aclOpExecutor{own->name, [own](void*, uint64_t) { return own->run(); }};
-    for (void* pointer : own->pointers) {
+    if (!family || family->arch != launched->arch)
+        return fail(kRtInvalid, launched->name + ": the kernel must be compiled for " + soc_name() +
+                                    " but was not (ascend-sim program --soc).");
+    if (launched->blocks < 1 || launched->blocks > kMaxBlocks)
+        return fail(kRtInvalid, launched->name, "numBlocks must be 1 to 65535", launched->blocks);
+    auto* executor = new aclOpExecutor{launched->name, [launched](void*, uint64_t) { return launched->run(); }};
+    for (void* pointer : launched->pointers) {
         void* first = nullptr;
         uint64_t bytes = 0;
         if (pointer && find_allocation(pointer, &first, &bytes))

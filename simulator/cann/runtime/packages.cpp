@@ -1,5 +1,5 @@
-// The operator packages that CANN reads. CANN reads them once in a process, when the first operator of a package is
-// called (hicann/opbase src/nnopbase/individual_op/api/individual_op_api.cpp, NnopbaseInit;
+// The operator packages that CANN reads. It reads them once in a process, at the first call of an operator of a package
+// (hicann/opbase src/nnopbase/individual_op/api/individual_op_api.cpp, NnopbaseInit;
 // src/nnopbase/individual_op/executor/indv_collector.cpp, NnopbaseGetCustomOppPath and NnopbaseGetOppPath).
 #include <cstdlib>
 #include <filesystem>
@@ -21,14 +21,14 @@ std::vector<std::string> split(const std::string& text, char separator) {
     return parts;
 }
 
-std::string environment(const char* name) {
+std::string read_environment(const char* name) {
     const char* value = std::getenv(name);
     return value == nullptr ? "" : value;
 }
 
-// The names in the first line that contains "priority" and is not a comment (indv_collector.cpp,
-// NnopbaseReadConfigFile). A line without "=" has no names.
-std::vector<std::string> prioritized(std::istream& config) {
+// Returns the vendors in config.ini: the names after "=" in the first line that contains "priority" and is not a
+// comment (indv_collector.cpp, NnopbaseReadConfigFile).
+std::vector<std::string> read_vendor_names(std::istream& config) {
     for (std::string line; std::getline(config, line);) {
         if (!line.empty() && line.back() == '\r') line.pop_back();
         if (line.rfind('#', 0) == 0 || line.find("priority") == std::string::npos) continue;
@@ -39,10 +39,10 @@ std::vector<std::string> prioritized(std::istream& config) {
 }
 
 OperatorPackages read_packages() {
-    std::vector<std::string> candidates = split(environment("ASCEND_CUSTOM_OPP_PATH"), ':');
-    const std::string opp = environment("ASCEND_OPP_PATH"), vendors = opp + "/vendors";
+    std::vector<std::string> candidates = split(read_environment("ASCEND_CUSTOM_OPP_PATH"), ':');
+    const std::string opp = read_environment("ASCEND_OPP_PATH"), vendors = opp + "/vendors";
     std::ifstream config(vendors + "/config.ini");
-    for (const std::string& name : prioritized(config)) candidates.push_back(vendors + "/" + name);
+    for (const std::string& name : read_vendor_names(config)) candidates.push_back(vendors + "/" + name);
     OperatorPackages packages;
     packages.has_built_in = !opp.empty();
     for (const std::string& folder : candidates) {
@@ -60,10 +60,10 @@ OperatorPackages read_packages() {
 const OperatorPackages& operator_packages() {
     if (host_calls()) return host_packages();
     static std::mutex mutex;
-    static OperatorPackages read;
+    static OperatorPackages packages;
     std::lock_guard<std::mutex> lock(mutex);
-    if (read.folders.empty() && !read.has_built_in) read = read_packages();
-    return read;
+    if (packages.folders.empty() && !packages.has_built_in) packages = read_packages();
+    return packages;
 }
 
 }  // namespace simulated_cann

@@ -13,14 +13,14 @@
 namespace simulated_cann {
 namespace {
 
-constexpr size_t kPruneAt = 4096;   // accesses of one actor to one allocation
-constexpr size_t kMaxKept = 65536;  // at this number, all of the actor's accesses are dropped
+constexpr size_t kPruneAt = 4096;       // prune() runs at each multiple of this number of stored accesses
+constexpr size_t kMaxAccesses = 65536;  // at this number, all stored accesses of an actor to an allocation are dropped
 
 struct Access {
     Region region;
     uint64_t step;
     bool writes;
-    std::shared_ptr<const Accessor> who;
+    std::shared_ptr<const Accessor> accessor;
 };
 
 // Accesses of one actor to one allocation, by the region's first byte.
@@ -37,66 +37,69 @@ std::unordered_map<uint64_t, History>& histories() {
     return *all;
 }
 
-std::string place_of(const void* address) {
+std::string describe_memory(const void* address) {
     const std::string pinned = describe_pinned(address);
     return pinned.empty() ? describe_address(address) : pinned;
 }
 
 std::string verb(bool writes) { return writes ? "writes" : "reads"; }
 
-std::string name_of(const Accessor& a) {
-    if (!a.node) return a.place + "'s " + a.operation;
-    return a.operation + ", which graph " + std::to_string(a.node->graph) + " captured on " + a.node->source +
-           " and replays on " + a.place + ",";
+std::string describe_accessor(const Accessor& accessor) {
+    if (!accessor.branch_replay) return accessor.place + "'s " + accessor.operation;
+    return accessor.operation + ", which graph " + std::to_string(accessor.branch_replay->graph_id) + " captured on " +
+           accessor.branch_replay->captured_stream + " and replays on " + accessor.place + ",";
 }
 
-void report(const Access& before, const Region& region, bool writes, const Accessor& who) {
+void report_conflict(const Access& earlier_access, const Region& region, bool writes, const Accessor& accessor) {
     static auto* reported = new std::set<std::string>;
-    const Accessor& first = *before.who;
-    std::string text = name_of(who) + " " + verb(writes) + " memory that " + name_of(first) + " " +
-                       verb(before.writes) + ", and nothing orders them: ";
-    if (who.actor == kHost)
-        text += "synchronize " + first.place + " first.";
-    else if (who.node && first.node && who.node->replay == first.node->replay)
-        text += "while they are captured, record an event on " + first.node->source + " after " + first.operation +
-                " and let " + who.node->source + " wait for it.";
+    const Accessor& earlier = *earlier_access.accessor;
+    std::string text = describe_accessor(accessor) + " " + verb(writes) + " memory that " + describe_accessor(earlier) +
+                       " " + verb(earlier_access.writes) + ", and nothing orders them: ";
+    if (accessor.actor == kHost)
+        text += "synchronize " + earlier.place + " first.";
+    else if (accessor.branch_replay && earlier.branch_replay &&
+             accessor.branch_replay->replay_number == earlier.branch_replay->replay_number)
+        text += "while they are captured, record an event on " + earlier.branch_replay->captured_stream + " after " +
+                earlier.operation + " and let " + accessor.branch_replay->captured_stream + " wait for it.";
     else
-        text += "record an event on " + first.place + " after " + (first.node ? "the replay" : first.operation) +
-                " and let " + who.place + " wait for it" + (who.node ? " before the replay." : ".");
+        text += "record an event on " + earlier.place + " after " +
+                (earlier.branch_replay ? "the replay" : earlier.operation) + " and let " + accessor.place +
+                " wait for it" + (accessor.branch_replay ? " before the replay." : ".");
     const bool is_new = reported->insert(text).second;
-    const uintptr_t low = std::max(before.region.low, region.low);
-    const uintptr_t high = std::min(before.region.high, region.high);
+    const uintptr_t low = std::max(earlier_access.region.low, region.low);
+    const uintptr_t high = std::min(earlier_access.region.high, region.high);
     report_race(text,
                 is_new ? " (within " + std::to_string(high - low) + " bytes from " +
-                             place_of(reinterpret_cast<const void*>(low)) + ")"
+                             describe_memory(reinterpret_cast<const void*>(low)) + ")"
                        : "",
                 is_new);
 }
 
 void report_early_free(const ActorAccesses& accesses) {
-    const Access* last = nullptr;
+    const Access* latest = nullptr;
     for (const auto& [low, list] : accesses.by_low)
-        for (const Access& one : list)
-            if (!last || one.step > last->step) last = &one;
-    if (!last) return;
-    report_race("aclrtFree frees memory that " + name_of(*last->who) + " " + verb(last->writes) +
-                    ", and the host has not waited for it: synchronize " + last->who->place + " first.",
+        for (const Access& access : list)
+            if (!latest || access.step > latest->step) latest = &access;
+    if (!latest) return;
+    report_race("aclrtFree frees memory that " + describe_accessor(*latest->accessor) + " " + verb(latest->writes) +
+                    ", and the host has not waited for it: synchronize " + latest->accessor->place + " first.",
                 "", true);
 }
 
-// Drops accesses that the host has waited for: every later step of any actor comes after them.
+// Drops accesses that the host has waited for. They precede every later step of every actor.
 void prune(ActorAccesses* accesses, uint64_t host_step) {
-    for (auto at = accesses->by_low.begin(); at != accesses->by_low.end();) {
-        auto& list = at->second;
-        const size_t before = list.size();
-        list.erase(std::remove_if(list.begin(), list.end(), [&](const Access& a) { return a.step <= host_step; }),
-                   list.end());
-        accesses->count -= before - list.size();
-        at = list.empty() ? accesses->by_low.erase(at) : std::next(at);
+    for (auto next = accesses->by_low.begin(); next != accesses->by_low.end();) {
+        auto& list = next->second;
+        const size_t count_before = list.size();
+        list.erase(
+            std::remove_if(list.begin(), list.end(), [&](const Access& access) { return access.step <= host_step; }),
+            list.end());
+        accesses->count -= count_before - list.size();
+        next = list.empty() ? accesses->by_low.erase(next) : std::next(next);
     }
 }
 
-void keep(ActorAccesses* accesses, Access access) {
+void store_access(ActorAccesses* accesses, Access access) {
     auto& list = accesses->by_low[access.region.low];
     for (Access& old : list)
         if (old.region == access.region && (access.writes || !old.writes)) {
@@ -109,34 +112,34 @@ void keep(ActorAccesses* accesses, Access access) {
 
 }  // namespace
 
-void note_access(uint64_t allocation, const Region& region, bool writes, const std::shared_ptr<const Accessor>& who,
-                 const Clock& clock, const Clock& host) {
+void note_access(uint64_t allocation, const Region& region, bool writes,
+                 const std::shared_ptr<const Accessor>& accessor, const Clock& clock, const Clock& host) {
     if (region.empty()) return;
     History& history = histories()[allocation];
     for (auto& [actor, accesses] : history) {
-        const uint64_t known = clock.at(actor);
-        if (actor == who->actor || (writes ? accesses.last_step : accesses.last_write) <= known) continue;
-        bool found = false;
+        const uint64_t known_step = clock.at(actor);
+        if (actor == accessor->actor || (writes ? accesses.last_step : accesses.last_write) <= known_step) continue;
+        bool is_reported = false;
         for (const auto& [low, list] : accesses.by_low) {
-            if (low >= region.high || found) break;
+            if (low >= region.high || is_reported) break;
             for (const Access& old : list) {
-                if (old.step <= known || !(writes || old.writes) || !overlap(old.region, region)) continue;
-                report(old, region, writes, *who);
-                found = true;  // report one race per access and actor
+                if (old.step <= known_step || !(writes || old.writes) || !overlap(old.region, region)) continue;
+                report_conflict(old, region, writes, *accessor);
+                is_reported = true;  // report one race per access and actor
                 break;
             }
         }
     }
-    if (who->actor == kHost) return;  // all work queued later comes after the host's access
-    ActorAccesses& own = history[who->actor];
-    if (own.count >= kPruneAt && own.count % kPruneAt == 0) prune(&own, host.at(who->actor));
-    if (own.count >= kMaxKept) own = ActorAccesses();
-    keep(&own, {region, who->step, writes, who});
-    own.last_step = who->step;
-    if (writes) own.last_write = who->step;
+    if (accessor->actor == kHost) return;  // all work queued later comes after the host's access
+    ActorAccesses& own = history[accessor->actor];
+    if (own.count >= kPruneAt && own.count % kPruneAt == 0) prune(&own, host.at(accessor->actor));
+    if (own.count >= kMaxAccesses) own = ActorAccesses();
+    store_access(&own, {region, accessor->step, writes, accessor});
+    own.last_step = accessor->step;
+    if (writes) own.last_write = accessor->step;
 }
 
-void note_free(uint64_t allocation, const Clock* host) {
+void forget_accesses(uint64_t allocation, const Clock* host) {
     auto found = histories().find(allocation);
     if (found == histories().end()) return;
     for (const auto& [actor, accesses] : found->second)

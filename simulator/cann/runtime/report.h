@@ -1,5 +1,5 @@
-// Report of a process's work on the simulated device: JSON in <pid>.runtime.json of the folder that
-// ASCEND_SIM_REPORT_DIR names. Loading the library creates the file; a normal end of the process completes it.
+// Report of a process's work on the simulated device: the JSON file <pid>.runtime.json in the folder
+// ASCEND_SIM_REPORT_DIR. Loading the library creates the file. A normal end of the process completes it.
 #pragma once
 
 #include <string>
@@ -14,8 +14,8 @@ std::string check_guards(const std::string& when, GuardCheck check);
 // Prints the damage and adds it to the report; `when` is a phrase such as "when it was freed".
 void report_damage(const std::string& damage, const std::string& when);
 
-// Reports a race between streams, or between a stream and the host. `detail` is printed but not stored. A race that
-// is not new, or that exceeds the report's limit of races, is only counted.
+// Reports a race between streams, or between a stream and the host. `detail` is printed but not stored. If the race is
+// not new, or if the report has its largest number of races, the race is only counted.
 void report_race(const std::string& text, const std::string& detail, bool is_new);
 
 // Reports memory that was freed although queued work still uses it.

@@ -1,7 +1,7 @@
-// Queues of streams, and the time at which their work runs. Queued work is forced to run when the host waits for a
-// stream, an event or the device, or when a queue is full. A query by the host forces at most three pieces of work.
-// Forced heads of queues run in a random order, which a seed determines. It keeps only the order within a stream, and
-// an event's record before its waits. Work that is not forced stays queued or runs early, as the seed determines.
+// Queues of streams, and the order in which their work runs. Queued work must run when the host waits for a stream, an
+// event or the device, or when a queue is full. A query by the host runs at most three pieces of work. The order is
+// random and depends on a seed. It keeps only the order within a stream, and an event's record before its waits. The
+// seed also determines whether other work runs early or stays queued.
 #pragma once
 
 #include <pthread.h>
@@ -21,13 +21,13 @@
 namespace simulated_cann {
 
 struct Stream;
-struct Capture;
+struct Graph;
 
-// One aclrtRecordEvent: its position in its stream, and whether it has happened.
+// One call of aclrtRecordEvent: its position in its stream, and whether it has happened.
 struct Record {
     std::weak_ptr<Stream> stream;
     uint64_t position = 0;  // in its stream; 0 if not recorded yet
-    bool done = false;
+    bool is_done = false;
     int64_t nanoseconds = 0;  // when it happened
     Clock clock;
 };
@@ -38,12 +38,12 @@ struct HostRange {
     uint64_t bytes = 0;
 };
 
-// One branch of a graph in one replay. Messages name the stream that was captured and the stream that replays, because
-// the program did not create the graph's own streams.
-struct ReplayedAs {
-    uint64_t replay;  // number of the replay
-    uint32_t graph;
-    std::string source, on;  // the places of the two streams
+// One branch of a graph in one replay. Messages name the captured stream and the stream of aclmdlRIExecuteAsync,
+// because the program does not know the graph's own streams.
+struct BranchReplay {
+    uint64_t replay_number;
+    uint32_t graph_id;
+    std::string captured_stream, replaying_stream;  // places, such as "stream 2"
 };
 
 struct Work {
@@ -58,69 +58,72 @@ struct Work {
     std::vector<MemoryAccess> accesses;
     std::function<int32_t()> run;    // returns 0, or calls set_error and returns an error code
     std::shared_ptr<Record> record;  // of kRecord and kWait
-    HostRange source;                // of a copy to the device
-    HostRange target;                // of a copy to the host
-    // Whether this thread may run the work now; empty if every thread may. For callbacks that block (callbacks.cpp).
+    HostRange host_source;           // of a copy to the device
+    HostRange host_target;           // of a copy to the host
+    // Whether the calling thread may run the work now; empty if every thread may. Used by callbacks that block
+    // (callbacks.cpp).
     std::function<bool()> may_run;
-    std::shared_ptr<const ReplayedAs> replayed_as;
+    std::shared_ptr<const BranchReplay> branch_replay;
 
     Work(Kind kind, std::string name) : kind(kind), name(std::move(name)) {}
 };
 
-// Update of a captured group: launches on the stream replace the group's tasks (aclmdlRICaptureTaskUpdateBegin).
+// Update of a group of captured tasks: launches on the stream replace the tasks (aclmdlRICaptureTaskUpdateBegin).
 struct TaskUpdate {
-    std::shared_ptr<Capture> graph;
+    std::shared_ptr<Graph> graph;
     void* group;
-    size_t done;  // number of replaced tasks
+    size_t replaced_count;
 };
 
 struct Stream {
     int32_t id = 0;
-    size_t actor = 0;
+    size_t actor = 0;  // index in clocks (clocks.h)
     std::deque<Work> queue;
-    uint64_t queued = 0, finished = 0;  // positions of the last queued and finished work, from 1
+    uint64_t last_queued = 0, last_finished = 0;  // positions of the last queued and finished work, from 1
     bool is_running = false;
     Clock clock;
-    uint64_t waits_for_unrecorded = 0;  // number of waits without a record; `clock` lacks their records
+    uint64_t unrecorded_waits = 0;  // number of queued waits whose record is not queued; `clock` does not include them
     int32_t error = 0;
     std::string error_text;
     bool stops_on_failure = false, is_aborted = false;
-    std::shared_ptr<Capture> capture;
-    size_t branch = 0;  // of the capture
-    std::shared_ptr<TaskUpdate> update;
-    std::string place() const;
+    std::shared_ptr<Graph> capture;           // the graph that records the stream; null if none does
+    size_t branch = 0;                        // index of the stream's branch in the graph
+    std::shared_ptr<TaskUpdate> task_update;  // null unless launches replace captured tasks
+    std::string place() const;                // such as "stream 2"
 };
 
 // hicann/runtime pkg_inc/runtime/runtime/event.h, RT_EVENT_DDSYNC_NS and its neighbours.
 enum EventFlag : uint32_t {
     kEventSync = 0x1,
     kEventProgress = 0x2,
-    kEventSyncOfDevices = 0x4,
+    kEventDeviceSync = 0x4,
     kEventTimeLine = 0x8,
-    kEventOfDevice = 0x10,
+    kEventDeviceUseOnly = 0x10,
     kEventExternal = 0x20,
-    kEventOfProcesses = 0x40,
+    kEventIpc = 0x40,
 };
 
 struct Event {
     int32_t id = 0;
     bool is_extended = false;  // of aclrtCreateEventExWithFlag
     uint32_t flags = 0;        // an OR of EventFlag
-    std::shared_ptr<Record> latest;
-    // The next record, if waits for it are already queued, and the streams of these waits; unused for extended events.
-    std::shared_ptr<Record> expected;
-    std::vector<std::shared_ptr<Stream>> waiting;
+    std::shared_ptr<Record> latest_record;
+    // The next record, if waits for it are already queued, and the streams of these waits. Extended events do not use
+    // it.
+    std::shared_ptr<Record> next_record;
+    std::vector<std::shared_ptr<Stream>> waiting_streams;
     // The capture and its node that records the event; null if no capture does.
-    std::shared_ptr<Capture> capture;
+    std::shared_ptr<Graph> capture;
     size_t node = 0;
 };
 
-// The opposite of hicann/runtime src/runtime/core/inc/event/event.hpp, Event::IsEventWithoutWaitTask.
+// Whether streams can wait for the event: the opposite of Event::IsEventWithoutWaitTask (hicann/runtime
+// src/runtime/core/inc/event/event.hpp).
 inline bool can_be_waited_for(const Event& event) {
-    return event.flags & (kEventSync | kEventSyncOfDevices | kEventExternal | kEventOfProcesses);
+    return event.flags & (kEventSync | kEventDeviceSync | kEventExternal | kEventIpc);
 }
 
-enum class Order { kDrawn, kImmediate };
+enum class Order { kRandom, kImmediate };
 Order stream_order();    // ASCEND_SIM_STREAMS: asynchronous (the default) or immediate
 uint64_t stream_seed();  // ASCEND_SIM_SEED
 
@@ -142,7 +145,8 @@ StreamPtr default_stream();
 StreamPtr stream_of(void* handle);
 void forget_stream(void* handle);
 
-// Queues work after the stream's earlier work; a captured stream records it. If the context has an error, returns it.
+// Queues work after the earlier work of the stream. A captured stream records the work instead. Returns the error of
+// the context if it has one.
 int32_t enqueue(const StreamPtr& stream, Work work);
 // Queue a record of an event, or a wait for it.
 int32_t enqueue_record(const StreamPtr& stream, const std::shared_ptr<Record>& record);
@@ -151,43 +155,47 @@ int32_t enqueue_wait(const StreamPtr& stream, const std::shared_ptr<Record>& rec
 // aclrtSetStreamFailureMode.
 void set_failure_mode(const StreamPtr& stream, bool stops);
 
-// Reports races of queued work with an access of the host to device memory, which happens now, without a stream.
+// For an access of the host to device memory now, without a stream: reports its races with queued work.
 void note_host_access(const char* call, const void* first, uint64_t bytes, bool writes);
 // Records that the host has waited for the work before this clock of a stream or a record.
 void note_host_wait(const Clock& clock);
-// "" or the stream work that uses this host memory and that the host has not waited for.
-std::string user_of_host(const HostRange& memory);
-// Records that device memory is freed. `is_torchs_own`: torch_npu synchronized the device in order to free it.
-void note_freed(uint64_t allocation, bool is_torchs_own);
+// Returns "" or the stream work that uses this host memory and for which the host has not waited.
+std::string find_user_of_host_memory(const HostRange& memory);
+// Handles a free of device memory. `is_by_torch_npu`: torch_npu itself synchronized the device before this free.
+void note_device_free(uint64_t allocation, bool is_by_torch_npu);
 
 // ---- without the lock --------------------------------------------------------------------------------
 
 // Takes the lock and calls stream_of.
 StreamPtr find_stream(void* handle);
 
-// Calls enqueue, then run_early. run_early runs at most a few heads of queues, or half of this stream's full queue.
+// submit() calls enqueue() and run_early(). run_early() runs at most a few heads of queues. If the queue of this stream
+// is full, it runs half of it.
 int32_t submit(const StreamPtr& stream, Work work);
 void run_early(const StreamPtr& stream);
 
-struct Target {
+// A piece of work of a stream, by its position.
+struct StreamPosition {
     StreamPtr stream;
     uint64_t position;
 };
-// Runs the work up to these positions of streams, its dependencies, and perhaps more. Returns false if that requires
-// work that is not queued or that this thread may not run.
-bool run_until(const std::vector<Target>& targets);
+// Runs the work of streams up to these positions, and the work on which it depends. It may also run other work. Returns
+// false if work is missing in the queues, or if this thread may not run it.
+bool run_until(const std::vector<StreamPosition>& targets);
 
-// Run up to three heads of queues: those that a query's targets need, and for aclrtProcessReport those of all streams.
-void run_some(const std::vector<Target>& targets);
+// Run at most three heads of queues. run_some() runs work that the targets of a query need. run_some_of_all(), for
+// aclrtProcessReport, runs work of all streams.
+void run_some(const std::vector<StreamPosition>& targets);
 void run_some_of_all();
 
 // Wait for a stream, or for all streams. Return the status of `call`, and set its text if it fails.
 int32_t synchronize(const StreamPtr& stream, const char* call);
 int32_t synchronize_all(const char* call);
 
-// The context's error, whose text it sets, or 0. After an error, all calls that queue, query or wait return it.
+// Returns the error of the context and sets its text; 0 if there is none. After an error, all calls that queue, query
+// or wait return it.
 int32_t context_error();
-// Ends the device's context and discards the queued work.
+// Clears the error of the device's context and discards the queued work.
 void reset_context();
 
 // Ends the subscription of a destroyed stream (callbacks.cpp).

@@ -12,24 +12,26 @@
 namespace simulated_cann {
 
 // Random numbers by SplitMix64.
-class Draw {
+class RandomNumbers {
 public:
-    explicit Draw(uint64_t seed) : state_(seed * 0x9E3779B97F4A7C15u + 1) {}
+    explicit RandomNumbers(uint64_t seed) : state_(seed * 0x9E3779B97F4A7C15u + 1) {}
     uint64_t next() {
-        uint64_t z = (state_ += 0x9E3779B97F4A7C15u);
-        z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-        z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-        return z ^ (z >> 31);
+        uint64_t mixed = (state_ += 0x9E3779B97F4A7C15u);
+        mixed = (mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9u;
+        mixed = (mixed ^ (mixed >> 27)) * 0x94D049BB133111EBu;
+        return mixed ^ (mixed >> 31);
     }
     size_t below(size_t count) { return size_t(next() % count); }
-    bool chance(double p) { return double(next() >> 11) * 0x1.0p-53 < p; }
+    // Returns true with this probability.
+    bool is_true(double probability) { return double(next() >> 11) * 0x1.0p-53 < probability; }
 
 private:
     uint64_t state_;
 };
 
-// Host memory that a copy to the device reads. The host must wait for the copy before it changes this memory.
-struct Source {
+// Host memory that a queued copy to the device reads, with a hash of its contents. The host must wait for the copy
+// before it changes this memory.
+struct CopySource {
     HostRange memory;
     uint64_t hash;
     size_t actor;
@@ -38,7 +40,7 @@ struct Source {
 };
 
 // Never destroyed, because calls may use it while the process ends.
-struct State {
+struct SchedulerState {
     std::mutex mutex;              // protects all members but `running`, and the fields of streams and events
     std::recursive_mutex running;  // held by the thread that runs work; taken before `mutex`
     std::unordered_map<void*, StreamPtr> streams;
@@ -46,30 +48,31 @@ struct State {
     size_t actors = kHost + 1;
     int32_t stream_ids = 0;
     Clock host;
-    Clock device_wait;  // of a synchronization of the device, see join_device_wait()
+    Clock device_wait;  // of the last synchronization of the device, see join_device_wait()
     bool has_device_wait = false;
-    std::vector<Source> sources;
+    std::vector<CopySource> copy_sources;
     bool stops_on_failure = false;  // true once a stream stops on failure
     int32_t failure = 0;
     std::string failure_text;
-    Draw draw{stream_seed()};
-    // Probabilities that queueing runs work early, and that a forced step selects among all ready queues instead of the
-    // needed ones. Ten consecutive seeds cover late, early and mixed orders.
+    RandomNumbers random{stream_seed()};
+    // early_chance: probability that queueing runs work early. stray_chance: probability that a step of a wait selects
+    // among all ready queues instead of the needed ones. Ten consecutive seeds cover late, early and mixed orders.
     double early_chance = std::vector<double>{0.0, 0.3, 0.05, 0.7, 0.0, 1.0}[stream_seed() % 6];
     double stray_chance = std::vector<double>{0.0, 0.5, 0.2, 0.5, 0.5}[stream_seed() % 5];
 };
-State& state();
+SchedulerState& scheduler_state();
 
 // ---- host_clock.cpp, with the lock held --------------------------------------------------------------
 
 bool detects_races();
 // Joins the clock of the last device synchronization to the host's clock.
 void join_device_wait();
-// Drops the sources of copies that happened before this clock, and reports sources that the host has changed.
-void check_sources(const Clock& clock);
+// Drops the sources of the copies that happened before this clock. Reports sources that the host has changed.
+void check_copy_sources(const Clock& clock);
 // Advances the stream's clock by one step, for this work. Checks the work's accesses for races and records them.
 void note_work(const StreamPtr& s, const Work& work);
-// Fills host memory that a copy will write, if no queued work uses it: an early read gives NaN, not old values.
-void fill_target(const Work& work);
+// Fills host memory that a copy will write, unless queued work uses it. So an early read gives NaN instead of old
+// values.
+void fill_host_target(const Work& work);
 
 }  // namespace simulated_cann

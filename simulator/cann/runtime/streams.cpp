@@ -1,4 +1,4 @@
-// aclrt's calls for streams and device synchronization. scheduler.h describes when queued work runs.
+// aclrt's calls for streams and for the synchronization of the device. scheduler.h describes when queued work runs.
 #include <cstring>
 
 #include "cann/runtime/allocations.h"
@@ -13,29 +13,29 @@ namespace {
 constexpr int32_t kNoTimeout = -1;
 constexpr int32_t kComplete = 0, kNotReady = 1;  // aclrtStreamStatus
 constexpr uint64_t kContinueOnFailure = 0, kStopOnFailure = 1;
-enum Attribute { kFailureMode = 1, kOverflowSwitch, kCustomTag, kCacheOpInfo, kPriority };  // aclrtStreamAttr
+enum StreamAttribute { kFailureMode = 1, kOverflowSwitch, kCustomTag, kCacheOpInfo, kPriority };  // aclrtStreamAttr
 
 aclError make_stream(void** out, const char* call) {
-    if (!out) return failed(kInvalidParam, call, "stream must not be null.");
-    if (aclError refused = no_context(call)) return refused;
+    if (!out) return fail(kInvalidParam, call, "stream must not be null.");
+    if (aclError error = check_context(call)) return error;
     auto lock = lock_streams();
     *out = new_stream().get();
     return kSuccess;
 }
 
-aclError destroy(void* handle, bool waits, const char* call) {
-    if (!handle) return failed(kInvalidParam, call, "stream must not be null.");
+aclError destroy_stream(void* handle, bool waits_for_work, const char* call) {
+    if (!handle) return fail(kInvalidParam, call, "stream must not be null.");
     StreamPtr stream = find_stream(handle);
-    if (!stream) return no_stream(call);
-    if (aclError refused = no_context(call)) return refused;
-    Target target{stream, 0};
+    if (!stream) return refuse_unknown_stream(call);
+    if (aclError error = check_context(call)) return error;
+    StreamPosition target{stream, 0};
     {
         // hicann/runtime src/runtime/api/impl/api_error.cc, StreamDestroy.
         auto lock = lock_streams();
         if (is_capturing(*stream)) return refuse_stream_change(*stream, call);
-        target.position = stream->queued;
+        target.position = stream->last_queued;
     }
-    if (waits) run_until({target});
+    if (waits_for_work) run_until({target});
     end_reports(*stream);
     auto lock = lock_streams();
     forget_stream(handle);
@@ -47,10 +47,10 @@ aclError destroy(void* handle, bool waits, const char* call) {
 aclError wait_for(void* handle, int32_t timeout_ms, const char* call) {
     count_host_wait("aclrtSynchronizeStream");
     if (timeout_ms < kNoTimeout || timeout_ms == 0)
-        return failed(kRtInvalid, call, "timeout must be -1 or greater than 0", timeout_ms);
+        return fail(kRtInvalid, call, "timeout must be -1 or greater than 0", timeout_ms);
     StreamPtr stream = find_stream(handle);
-    if (!stream) return no_stream(call);
-    if (aclError refused = no_context(call)) return refused;
+    if (!stream) return refuse_unknown_stream(call);
+    if (aclError error = check_context(call)) return error;
     {
         auto lock = lock_streams();
         if (is_capturing(*stream)) return refuse_captured_stream(*stream, call);
@@ -59,48 +59,50 @@ aclError wait_for(void* handle, int32_t timeout_ms, const char* call) {
 }
 
 // hicann/runtime src/runtime/core/src/context/context.cc, Synchronize: no stream of the context may be captured.
-// With its cache off, torch_npu calls this before it frees a tensor, so the check of guard zones is partial.
+// If its cache is off, torch_npu calls this before it frees a tensor. So the check of guard zones must be fast:
+// kPartial.
 aclError wait_for_device(const char* call) {
     count_host_wait("aclrtSynchronizeDevice");
-    if (aclError refused = no_context(call)) return refused;
+    if (aclError error = check_context(call)) return error;
     {
         auto lock = lock_streams();
         if (StreamPtr captured = any_captured_stream()) return refuse_captured_stream(*captured, call);
     }
     if (int32_t status = synchronize_all(call)) return status;
     std::string damage = check_guards("when the device was synchronized", GuardCheck::kPartial);
-    return damage.empty() ? kSuccess : failed(kDeviceMemoryError, damage);
+    return damage.empty() ? kSuccess : fail(kDeviceMemoryError, damage);
 }
 
 // hicann/runtime src/runtime/api/impl/api_impl.cc, StreamSetMode: mode 1 cannot be changed back to 0.
-aclError set_mode(void* handle, uint64_t mode, const char* call) {
+aclError change_failure_mode(void* handle, uint64_t mode, const char* call) {
     StreamPtr stream = find_stream(handle);
-    if (!stream) return no_stream(call);
-    if (mode > kStopOnFailure) return failed(kRtInvalid, call, "mode must be 0 or 1", mode);
-    if (aclError refused = no_context(call)) return refused;
+    if (!stream) return refuse_unknown_stream(call);
+    if (mode > kStopOnFailure) return fail(kRtInvalid, call, "mode must be 0 or 1", mode);
+    if (aclError error = check_context(call)) return error;
     auto lock = lock_streams();
     if (mode == kContinueOnFailure && stream->stops_on_failure)
-        return failed(kRtNotSupported, call, "mode must stay 1 once it is 1 but got 0.");
+        return fail(kRtNotSupported, call, "mode must stay 1 once it is 1 but got 0.");
     set_failure_mode(stream, mode == kStopOnFailure);
     return kSuccess;
 }
 
-// Checks a value of the stream whose effect is not simulated. hicann/runtime src/runtime/api/impl/api_error.cc,
-// ApiErrorDecorator::SetStreamOverflowSwitch and ::SetStreamTag: the stream must not be captured.
-aclError set_without_effect(void* handle, uint32_t largest, uint32_t value, const char* call) {
+// Checks a value that a call sets for the stream. Its effect is not simulated. hicann/runtime
+// src/runtime/api/impl/api_error.cc, ApiErrorDecorator::SetStreamOverflowSwitch and ::SetStreamTag: the stream must not
+// be captured.
+aclError check_ignored_value(void* handle, uint32_t max_value, uint32_t value, const char* call) {
     StreamPtr stream = find_stream(handle);
-    if (!stream) return no_stream(call);
-    if (value > largest) return failed(kRtInvalid, call, "value must be at most " + std::to_string(largest), value);
+    if (!stream) return refuse_unknown_stream(call);
+    if (value > max_value) return fail(kRtInvalid, call, "value must be at most " + std::to_string(max_value), value);
     {
         auto lock = lock_streams();
         if (handle && is_capturing(*stream)) return refuse_stream_change(*stream, call);
     }
-    return no_context(call);
+    return check_context(call);
 }
 
 }  // namespace
 
-aclError no_stream(const char* call) { return no_object(call, "stream"); }
+aclError refuse_unknown_stream(const char* call) { return refuse_unknown_handle(call, "stream"); }
 
 }  // namespace simulated_cann
 
@@ -110,78 +112,78 @@ NPU_CANN_API aclError aclrtCreateStream(void** out) { return make_stream(out, __
 NPU_CANN_API aclError aclrtCreateStreamWithConfig(void** out, uint32_t /*priority*/, uint32_t /*flag*/) {
     return make_stream(out, __func__);
 }
-NPU_CANN_API aclError aclrtDestroyStream(void* stream) { return destroy(stream, true, __func__); }
-NPU_CANN_API aclError aclrtDestroyStreamForce(void* stream) { return destroy(stream, false, __func__); }
+NPU_CANN_API aclError aclrtDestroyStream(void* stream) { return destroy_stream(stream, true, __func__); }
+NPU_CANN_API aclError aclrtDestroyStreamForce(void* stream) { return destroy_stream(stream, false, __func__); }
 NPU_CANN_API aclError aclrtStreamGetId(void* handle, int32_t* id) {
-    if (!id) return failed(kInvalidParam, __func__, "streamId must not be null.");
+    if (!id) return fail(kInvalidParam, __func__, "streamId must not be null.");
     StreamPtr stream = find_stream(handle);
-    if (!stream) return no_stream(__func__);
+    if (!stream) return refuse_unknown_stream(__func__);
     // hicann/runtime src/runtime/api/impl/api_impl.cc, GetStreamId: the default stream is the context's.
     if (!handle)
-        if (aclError refused = no_context(__func__)) return refused;
+        if (aclError error = check_context(__func__)) return error;
     *id = stream->id;
     return kSuccess;
 }
 
 NPU_CANN_API aclError aclrtStreamQuery(void* handle, int32_t* status) {
-    if (!status) return failed(kInvalidParam, __func__, "status must not be null.");
+    if (!status) return fail(kInvalidParam, __func__, "status must not be null.");
     StreamPtr stream = find_stream(handle);
-    if (!stream) return no_stream(__func__);
-    if (aclError refused = no_context(__func__)) return refused;
-    Target target{stream, 0};
+    if (!stream) return refuse_unknown_stream(__func__);
+    if (aclError error = check_context(__func__)) return error;
+    StreamPosition target{stream, 0};
     {
         auto lock = lock_streams();
         if (is_capturing(*stream)) return refuse_captured_stream(*stream, __func__);
         if (int32_t error = context_error()) return error;
-        target.position = stream->queued;
+        target.position = stream->last_queued;
     }
     run_some({target});
     auto lock = lock_streams();
-    *status = stream->finished >= target.position ? kComplete : kNotReady;
+    *status = stream->last_finished >= target.position ? kComplete : kNotReady;
     if (*status == kComplete) note_host_wait(stream->clock);
     return kSuccess;
 }
 
 NPU_CANN_API aclError aclrtSetStreamFailureMode(void* handle, uint64_t mode) {
-    if (!handle) return failed(kInvalidParam, __func__, "stream must not be null.");
-    return set_mode(handle, mode, __func__);
+    if (!handle) return fail(kInvalidParam, __func__, "stream must not be null.");
+    return change_failure_mode(handle, mode, __func__);
 }
 // hicann/runtime src/acl/aclrt_impl/stream.cpp. The value is not stored: the effect of the switch is not simulated.
 NPU_CANN_API aclError aclrtSetStreamOverflowSwitch(void* handle, uint32_t flag) {
-    if (flag > 1) return failed(kInvalidParam, __func__, "flag must be 0 or 1", flag);
-    return set_without_effect(handle, 1, flag, __func__);
+    if (flag > 1) return fail(kInvalidParam, __func__, "flag must be 0 or 1", flag);
+    return check_ignored_value(handle, 1, flag, __func__);
 }
 
 // hicann/runtime src/runtime/api/api_c_stream.cc, rtsStreamSetAttribute. Only the failure mode has an effect; the
 // values of the other attributes are not stored.
-NPU_CANN_API aclError aclrtSetStreamAttribute(void* handle, int kind, void* value) {
-    if (!value) return failed(kInvalidParam, __func__, "value must not be null.");
-    uint32_t word = 0;
-    std::memcpy(&word, value, sizeof(word));
-    switch (kind) {
+NPU_CANN_API aclError aclrtSetStreamAttribute(void* handle, int attribute, void* value) {
+    if (!value) return fail(kInvalidParam, __func__, "value must not be null.");
+    uint32_t value32 = 0;
+    std::memcpy(&value32, value, sizeof(value32));
+    switch (attribute) {
         case kFailureMode: {
             uint64_t mode = 0;
             std::memcpy(&mode, value, sizeof(mode));
-            return set_mode(handle, mode, __func__);
+            return change_failure_mode(handle, mode, __func__);
         }
         case kOverflowSwitch:
-            return set_without_effect(handle, 1, word, __func__);
+            return check_ignored_value(handle, 1, value32, __func__);
         case kCustomTag:
-            return set_without_effect(handle, UINT32_MAX, word, __func__);
+            return check_ignored_value(handle, UINT32_MAX, value32, __func__);
         case kCacheOpInfo:
-            if (word > 1) return failed(kRtInvalid, __func__, "value must be 0 or 1", word);
-            return find_stream(handle) ? no_context(__func__) : no_stream(__func__);
+            if (value32 > 1) return fail(kRtInvalid, __func__, "value must be 0 or 1", value32);
+            return find_stream(handle) ? check_context(__func__) : refuse_unknown_stream(__func__);
         case kPriority:
-            return find_stream(handle) ? no_context(__func__) : no_stream(__func__);
+            return find_stream(handle) ? check_context(__func__) : refuse_unknown_stream(__func__);
         default:
-            if (!find_stream(handle)) return no_stream(__func__);
-            return failed(kRtInvalid, __func__, "stmAttrType must be 1 to 5", kind);
+            if (!find_stream(handle)) return refuse_unknown_stream(__func__);
+            return fail(kRtInvalid, __func__, "stmAttrType must be 1 to 5", attribute);
     }
 }
 NPU_CANN_API aclError aclrtGetStreamOverflowSwitch(void* stream, uint32_t* flag) {
-    if (!flag) return failed(kInvalidParam, __func__, "flag must not be null.");
+    if (!flag) return fail(kInvalidParam, __func__, "flag must not be null.");
     *flag = 0;
-    return find_stream(stream) ? no_context(__func__) : no_stream(__func__);
+    return find_stream(stream) ? check_context(__func__) : refuse_unknown_stream(__func__);
 }
 
 NPU_CANN_API aclError aclrtSynchronizeStream(void* stream) { return wait_for(stream, kNoTimeout, __func__); }
@@ -191,6 +193,6 @@ NPU_CANN_API aclError aclrtSynchronizeStreamWithTimeout(void* stream, int32_t ti
 NPU_CANN_API aclError aclrtSynchronizeDevice() { return wait_for_device(__func__); }
 NPU_CANN_API aclError aclrtSynchronizeDeviceWithTimeout(int32_t timeout_ms) {
     if (timeout_ms < kNoTimeout || timeout_ms == 0)
-        return failed(kRtInvalid, __func__, "timeout must be -1 or greater than 0", timeout_ms);
+        return fail(kRtInvalid, __func__, "timeout must be -1 or greater than 0", timeout_ms);
     return wait_for_device(__func__);
 }

@@ -1,5 +1,5 @@
-// aclnn's handles, which CANN's libnnopbase creates, returns and destroys. objects.h has their structs.
-// Null cases and statuses: hicann/opbase src/nnopbase/common/api/acl_op_api.cpp.
+// Functions of CANN's libnnopbase that create, read and destroy aclnn's handles. objects.h has the structs of the
+// handles. Source of the checks for NULL and of the statuses: hicann/opbase src/nnopbase/common/api/acl_op_api.cpp.
 #include <cstring>
 #include <map>
 
@@ -22,7 +22,7 @@ size_t value_bytes(int32_t dtype) {
 
 constexpr aclError kAclnnInner = 561000, kAclnnInnerNullptr = 561103;
 
-aclError copy_out(const std::vector<int64_t>& values, int64_t** out, uint64_t* count) {
+aclError copy_values(const std::vector<int64_t>& values, int64_t** out, uint64_t* count) {
     if (!out || !count) return kAclnnNullptr;
     *out = new int64_t[values.size() + 1];
     if (!values.empty()) std::memcpy(*out, values.data(), values.size() * sizeof(int64_t));
@@ -31,7 +31,7 @@ aclError copy_out(const std::vector<int64_t>& values, int64_t** out, uint64_t* c
 }
 
 template <class T>
-aclError destroy(const T* object) {
+aclError destroy_handle(const T* object) {
     delete object;
     return kSuccess;
 }
@@ -41,7 +41,7 @@ template <class List>
 aclError destroy_list(const List* list) {
     if (list)
         for (const auto* item : list->values) delete item;
-    return destroy(list);
+    return destroy_handle(list);
 }
 
 // NULL gives an empty list for every count (hicann/opbase common_types.cpp, aclArray and aclTensorList).
@@ -51,26 +51,26 @@ List* create_list(const T* values, uint64_t count) {
 }
 
 template <class List>
-aclError count_of(const List* list, uint64_t* count) {
+aclError get_count(const List* list, uint64_t* count) {
     if (!list || !count) return kAclnnNullptr;
     *count = list->values.size();
     return kSuccess;
 }
 
-// Sets the executor's tensor to the address of the view's first element. Sets the aclTensor to the storage's address,
-// also if the executor refuses the call.
+// Sets the address of a tensor: in the executor, of the view's first element; in the aclTensor, of the storage. The
+// aclTensor changes even if the executor refuses the call.
 aclError set_address(aclOpExecutor* executor, PooledExecutor::Side side, size_t index, aclTensor* tensor,
                      void* address) {
-    if (!tensor) return failed(kAclnnInnerNullptr, "aclSetTensorAddr", "tensor must not be null.");
+    if (!tensor) return fail(kAclnnInnerNullptr, "aclSetTensorAddr", "tensor must not be null.");
     tensor->data = address;
-    if (!executor) return failed(kAclnnInnerNullptr, "aclSetTensorAddr", "executor must not be null.");
-    if (!executor->pooled) return failed(kAclnnInner, "aclSetTensorAddr", executor->name + " has no addresses.");
+    if (!executor) return fail(kAclnnInnerNullptr, "aclSetTensorAddr", "executor must not be null.");
+    if (!executor->pooled) return fail(kAclnnInner, "aclSetTensorAddr", executor->name + " has no addresses.");
     char* first = static_cast<char*>(address) + tensor->offset * static_cast<int64_t>(value_bytes(tensor->dtype));
     return executor->pooled->set_address(side, index, first);
 }
 
-aclError refuse_dynamic(const char* call) {
-    return failed(kAclnnInner, std::string(call) + " is not simulated: operators with lists of tensors are not.");
+aclError refuse_dynamic_tensor(const char* call) {
+    return fail(kAclnnInner, std::string(call) + " is not simulated: operators with lists of tensors are not.");
 }
 
 }  // namespace
@@ -130,24 +130,24 @@ NPU_CANN_API aclScalarList* aclCreateScalarList(const aclScalar* const* values, 
     return create_list<aclScalarList>(values, count);
 }
 
-NPU_CANN_API aclError aclDestroyTensor(const aclTensor* tensor) { return destroy(tensor); }
-NPU_CANN_API aclError aclDestroyScalar(const aclScalar* scalar) { return destroy(scalar); }
-NPU_CANN_API aclError aclDestroyIntArray(const aclIntArray* array) { return destroy(array); }
-NPU_CANN_API aclError aclDestroyFloatArray(const aclFloatArray* array) { return destroy(array); }
-NPU_CANN_API aclError aclDestroyBoolArray(const aclBoolArray* array) { return destroy(array); }
+NPU_CANN_API aclError aclDestroyTensor(const aclTensor* tensor) { return destroy_handle(tensor); }
+NPU_CANN_API aclError aclDestroyScalar(const aclScalar* scalar) { return destroy_handle(scalar); }
+NPU_CANN_API aclError aclDestroyIntArray(const aclIntArray* array) { return destroy_handle(array); }
+NPU_CANN_API aclError aclDestroyFloatArray(const aclFloatArray* array) { return destroy_handle(array); }
+NPU_CANN_API aclError aclDestroyBoolArray(const aclBoolArray* array) { return destroy_handle(array); }
 NPU_CANN_API aclError aclDestroyTensorList(const aclTensorList* list) { return destroy_list(list); }
 NPU_CANN_API aclError aclDestroyScalarList(const aclScalarList* list) { return destroy_list(list); }
 
-// Executors: hicann/opbase src/nnopbase/common/api/acl_op_api.cpp. Deletes a stand-in's executor, which no second phase
-// may have run; returns a generated operator's executor to its pool.
+// Deletes the executor of a stand-in; no second phase may have run it. Returns the executor of a generated operator to
+// its pool. Source: hicann/opbase src/nnopbase/common/api/acl_op_api.cpp.
 NPU_CANN_API aclError aclDestroyAclOpExecutor(aclOpExecutor* executor) {
-    if (!executor) return failed(kAclnnInnerNullptr, __func__, "executor must not be null.");
-    return executor->pooled ? executor->pooled->release() : destroy(executor);
+    if (!executor) return fail(kAclnnInnerNullptr, __func__, "executor must not be null.");
+    return executor->pooled ? executor->pooled->release() : destroy_handle(executor);
 }
 NPU_CANN_API aclError aclSetAclOpExecutorRepeatable(aclOpExecutor* executor) {
-    if (!executor) return failed(kAclnnInnerNullptr, __func__, "executor must not be null.");
+    if (!executor) return fail(kAclnnInnerNullptr, __func__, "executor must not be null.");
     if (!executor->pooled)
-        return failed(kAclnnInner, "aclSetAclOpExecutorRepeatable is not simulated for " + executor->name + ".");
+        return fail(kAclnnInner, "aclSetAclOpExecutorRepeatable is not simulated for " + executor->name + ".");
     return executor->pooled->set_repeatable();
 }
 NPU_CANN_API aclError aclSetTensorAddr(aclOpExecutor* executor, size_t index, aclTensor* tensor, void* address) {
@@ -170,24 +170,24 @@ NPU_CANN_API aclError AclSetOutputTensorAddr(aclOpExecutor* executor, size_t ind
     return aclSetOutputTensorAddr(executor, index, tensor, address);
 }
 NPU_CANN_API aclError aclSetDynamicTensorAddr(aclOpExecutor*, size_t, size_t, aclTensorList*, void*) {
-    return refuse_dynamic(__func__);
+    return refuse_dynamic_tensor(__func__);
 }
 NPU_CANN_API aclError aclSetDynamicInputTensorAddr(aclOpExecutor*, size_t, size_t, aclTensorList*, void*) {
-    return refuse_dynamic(__func__);
+    return refuse_dynamic_tensor(__func__);
 }
 NPU_CANN_API aclError aclSetDynamicOutputTensorAddr(aclOpExecutor*, size_t, size_t, aclTensorList*, void*) {
-    return refuse_dynamic(__func__);
+    return refuse_dynamic_tensor(__func__);
 }
 
 // The caller frees the results with delete[], as CANN documents.
 NPU_CANN_API aclError aclGetViewShape(const aclTensor* tensor, int64_t** dims, uint64_t* count) {
-    return tensor ? copy_out(tensor->shape, dims, count) : kAclnnNullptr;
+    return tensor ? copy_values(tensor->shape, dims, count) : kAclnnNullptr;
 }
 NPU_CANN_API aclError aclGetViewStrides(const aclTensor* tensor, int64_t** strides, uint64_t* count) {
-    return tensor ? copy_out(tensor->strides, strides, count) : kAclnnNullptr;
+    return tensor ? copy_values(tensor->strides, strides, count) : kAclnnNullptr;
 }
 NPU_CANN_API aclError aclGetStorageShape(const aclTensor* tensor, int64_t** dims, uint64_t* count) {
-    return tensor ? copy_out(tensor->storage_shape, dims, count) : kAclnnNullptr;
+    return tensor ? copy_values(tensor->storage_shape, dims, count) : kAclnnNullptr;
 }
 NPU_CANN_API aclError aclGetViewOffset(const aclTensor* tensor, int64_t* offset) {
     if (!tensor || !offset) return kAclnnNullptr;
@@ -215,10 +215,16 @@ NPU_CANN_API aclError aclSetRawTensorAddr(aclTensor* tensor, void* address) {
     tensor->data = address;
     return kSuccess;
 }
-NPU_CANN_API aclError aclGetIntArraySize(const aclIntArray* array, uint64_t* count) { return count_of(array, count); }
+NPU_CANN_API aclError aclGetIntArraySize(const aclIntArray* array, uint64_t* count) { return get_count(array, count); }
 NPU_CANN_API aclError aclGetFloatArraySize(const aclFloatArray* array, uint64_t* count) {
-    return count_of(array, count);
+    return get_count(array, count);
 }
-NPU_CANN_API aclError aclGetBoolArraySize(const aclBoolArray* array, uint64_t* count) { return count_of(array, count); }
-NPU_CANN_API aclError aclGetTensorListSize(const aclTensorList* list, uint64_t* count) { return count_of(list, count); }
-NPU_CANN_API aclError aclGetScalarListSize(const aclScalarList* list, uint64_t* count) { return count_of(list, count); }
+NPU_CANN_API aclError aclGetBoolArraySize(const aclBoolArray* array, uint64_t* count) {
+    return get_count(array, count);
+}
+NPU_CANN_API aclError aclGetTensorListSize(const aclTensorList* list, uint64_t* count) {
+    return get_count(list, count);
+}
+NPU_CANN_API aclError aclGetScalarListSize(const aclScalarList* list, uint64_t* count) {
+    return get_count(list, count);
+}
