@@ -5,8 +5,8 @@
 
 namespace npu_rope {
 
-// Checks the call and computes it. Writes nothing if a check fails. If forward is false, x is the gradient of the output,
-// and the function computes the gradient of the input.
+// Checks the call and computes it. Writes nothing if a check fails. If forward is false, x is the gradient of the
+// output, and the function computes the gradient of the input.
 Check run_rotary_cpu(const RotaryTensors& t, const RotaryAttributes& a, bool forward);
 
 }  // namespace npu_rope
