@@ -220,7 +220,7 @@ def test_the_plot_has_bars_of_every_pipe_that_works(tmp_path):
 
 def test_gaps_below_a_pixel_are_not_drawn():
     spans = [(5.0, 6.0), (0.0, 1.0), (1.0001, 2.0), (3.0, 4.0), (3.5, 3.7)]
-    assert timeline_plot._without_seams(spans, 0.01) == [(0.0, 2.0), (3.0, 4.0), (5.0, 6.0)]
+    assert timeline_plot._join_spans(spans, 0.01) == [(0.0, 2.0), (3.0, 4.0), (5.0, 6.0)]
 
 
 def test_timeline_and_plot_can_be_written_together(tmp_path):

@@ -228,7 +228,7 @@ ALTERNATING_EMBEDDINGS = {
 @pytest.mark.parametrize("model_type", ALTERNATING_EMBEDDINGS)
 def test_alternating_sections_give_each_pair_the_axis_of_transformers(model_type):
     """With [time, height, width, time] as positions each pair rotates by the same axis as in transformers."""
-    assert model_type.startswith(hf_params.ALTERNATING)
+    assert model_type.startswith(hf_params.ALTERNATING_SECTIONS)
     module = importlib.import_module(f"transformers.models.{model_type}.modeling_{model_type}")
     recomposed = getattr(module, ALTERNATING_EMBEDDINGS[model_type]).recomposition_frequencies
     layer_type = ("any",) if "layer_type" in inspect.signature(recomposed).parameters else ()

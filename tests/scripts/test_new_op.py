@@ -124,7 +124,7 @@ def test_every_layer_has_a_file_of_the_operator(generated: Path) -> None:
 )  # the import before rotary_norm has several lines
 def test_its_import_is_in_alphabetical_order(monkeypatch, name: str) -> None:
     monkeypatch.syspath_prepend(ROOT / "scripts")
-    text = importlib.import_module("new_op").package((ROOT / "npu_rope/__init__.py").read_text(), name)
+    text = importlib.import_module("new_op").add_to_package((ROOT / "npu_rope/__init__.py").read_text(), name)
     imported = [
         n.module for n in ast.parse(text).body if isinstance(n, ast.ImportFrom) and "ops" in str(n.module)
     ]
