@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-__all__ = ["cause_of", "digest", "replacing", "stream_to", "unwritable"]
+__all__ = ["cause_of", "replacing", "stream_to", "unwritable"]
 
 
 def cause_of(error: Exception) -> str:

@@ -10,8 +10,6 @@ from pathlib import Path
 from ascend_sim.errors import bad_value
 from ascend_sim.files import digest
 
-__all__ = ["kernel_source", "line_directive", "rewritten"]
-
 # Comments, strings and characters. The text <<< inside them is no launch.
 _COMMENT_OR_STRING = re.compile(
     r'//[^\n]*|/\*.*?\*/|R"(?P<d>[^(\s]*)\(.*?\)(?P=d)"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'', re.DOTALL

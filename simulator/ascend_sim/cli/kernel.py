@@ -138,8 +138,8 @@ def kernel(
     their order.
 
     With --definition the kernel is that of an operator. The definition determines
-    the types. The files of --tiling determine the blocks, the key, the tiling data
-    and the workspace. --input, --output and --attr use the names of the
+    the types. The files of --tiling determine the blocks, the key, the tiling
+    data and the workspace. --input, --output and --attr use the names of the
     definition. A tensor is NAME=FILE.npy or NAME=DTYPE:SIZES; =FILE.npy after an
     output writes it. Leave out optional inputs; repeat --input for a list of
     tensors. The reference gets inputs and attributes by name. It returns a dict
