@@ -72,11 +72,8 @@ void fill(uint64_t begin, uint64_t end, const void* value) {
 // Returns the value of padding and filler of a copy with padding, or null if it is undefined.
 template <class T>
 const void* padding_value(bool is_pad, const T& value) {
-    PadRegister& from_kernel = pad_register();
-    if (is_pad) {
-        from_kernel.element_bytes = 0;
-        return &value;
-    }
+    if (is_pad) return &value;
+    const PadRegister& from_kernel = pad_register();
     if (from_kernel.element_bytes == 0) return nullptr;
     if (from_kernel.element_bytes != sizeof(T))
         broken(Rule::Pad01, "the value of SetPadValue must have the copy's type, %zu bytes, but has %u.", sizeof(T),
@@ -91,6 +88,7 @@ void copy_in_padded(const AscendC::LocalTensor<T>& dst, const AscendC::GlobalTen
     check_pad_copy<T>(count, length);
     T zero{};
     check_padding<T>(pad, std::memcmp(&value, &zero, sizeof(T)) == 0);
+    if (pad.is_pad) pad_register().element_bytes = 0;  // also without padding
     const uint64_t left = compact ? 0 : pad.left;
     const uint64_t block_bytes = compact ? length : round_up_to_block(left + length + pad.right);
     const Bursts bursts{count, length, int64_t(length) + gm_gap,

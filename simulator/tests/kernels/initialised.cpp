@@ -127,6 +127,19 @@ KERNEL(filler_after_a_copy_that_replaced_the_padding_value) {
     DataCopy(global<float>(y), t[32], 8);
 }
 
+// isPad replaces the value even if the copy has no padding.
+KERNEL(filler_after_an_unpadded_copy_that_replaced_the_padding_value) {
+    Ub ub(512);
+    LocalTensor<float> t = ub.at<float>(0, 64);
+    SetPadValue(2.0f);
+    DataCopyPad(t[16], global<float>(x), {1, 32, 0, 0, 0}, {true, 0, 0, 3.0f});
+    DataCopyPad(t, global<float>(x), {1, 12, 0, 0, 0}, {false, 0, 1, 0});
+    order<HardEvent::MTE2_V>();
+    Add(t[32], t, t, 8);  // breaks SIM-INIT-01: filler that a copy left undefined
+    PipeBarrier<PIPE_ALL>();
+    DataCopy(global<float>(y), t[32], 8);
+}
+
 KERNEL(filler_of_a_copy_without_padding) {
     Ub ub(512);
     LocalTensor<float> t = ub.at<float>(0, 64);
