@@ -175,15 +175,8 @@ private:
     }
 
     void set_layout(const RmsNormLayout& layout) {
-        common_.tile_tokens = common_.side1_tokens = common_.block_tokens = to_int32(layout.tile.tokens);
-        common_.tile_heads = to_int32(layout.tile.heads);
-        common_.gather_rows = to_int32(layout.gather_rows);
-        common_.setup_lanes = to_int32(layout.setup_lanes);
-        common_.queue_bytes = to_int32(layout.inputs.bytes / 2);
-        common_.tail_offset_bytes = to_int32(layout.tail_offset);
-        common_.work_bytes = to_int32(layout.work.bytes);
-        common_.temp_offset_bytes = to_int32(layout.temp_offset);
-        common_.gather_bytes = to_int32(layout.gather_offsets.bytes);
+        set_common_layout(common_, layout);
+        common_.side1_tokens = common_.block_tokens = to_int32(layout.tile.tokens);
         data_.chunk = to_int32(layout.tile.chunk);
         (in_.backward ? data_.keeps_dscale : data_.keeps_row) = layout.tile.keeps_row;
         data_.keeps_scale = layout.tile.keeps_scale;

@@ -226,22 +226,14 @@ private:
     }
 
     void set_layout(const RopeLayout& layout) {
+        set_common_layout(common_, layout);
         common_.block_tokens = to_int32(layout.block_tokens);
         common_.token_slots = to_int32(layout.token_slots);
-        common_.tile_tokens = to_int32(layout.tile.tokens);
         common_.side1_tokens = to_int32(layout.side1_tokens);
-        common_.tile_heads = to_int32(layout.tile.heads);
-        common_.gather_rows = to_int32(layout.gather_rows);
-        common_.setup_lanes = to_int32(layout.setup_lanes);
-        common_.queue_bytes = to_int32(layout.inputs.bytes / 2);
-        common_.tail_offset_bytes = to_int32(layout.tail_offset);
-        common_.work_bytes = to_int32(layout.work.bytes);
-        common_.temp_offset_bytes = to_int32(layout.temp_offset);
         common_.table_bytes = to_int32(layout.table.bytes);
         common_.cos_offset_bytes = to_int32(layout.cos_offset);
         common_.lane_bytes = to_int32(layout.frequencies.bytes + layout.entry_offsets.bytes);
         common_.source_bytes = to_int32(layout.source.bytes);
-        common_.gather_bytes = to_int32(layout.gather_offsets.bytes);
         if (!norm_) return;
         norm_->stats_bytes = to_int32(layout.stats.bytes);
         norm_->factor_bytes = to_int32(layout.factors.bytes);

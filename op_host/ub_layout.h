@@ -6,6 +6,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "op_host/work_split.h"
+#include "op_kernel/rope_tiling_data.h"
+
 namespace npu_rope {
 
 struct UbRegion {
@@ -21,6 +24,20 @@ int64_t place_regions(const std::array<UbRegion*, n>& regions) {
         end += region->bytes;
     }
     return end;
+}
+
+// Sets the fields of the tiling that all layouts determine in the same way.
+template <typename Layout>
+void set_common_layout(CommonTiling& common, const Layout& layout) {
+    common.tile_tokens = to_int32(layout.tile.tokens);
+    common.tile_heads = to_int32(layout.tile.heads);
+    common.gather_rows = to_int32(layout.gather_rows);
+    common.setup_lanes = to_int32(layout.setup_lanes);
+    common.queue_bytes = to_int32(layout.inputs.bytes / 2);
+    common.tail_offset_bytes = to_int32(layout.tail_offset);
+    common.work_bytes = to_int32(layout.work.bytes);
+    common.temp_offset_bytes = to_int32(layout.temp_offset);
+    common.gather_bytes = to_int32(layout.gather_offsets.bytes);
 }
 
 // The layout (std::optional) of the cheapest tile that fits; nothing if none fits.

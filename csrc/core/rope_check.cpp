@@ -83,12 +83,7 @@ private:
         const char* name = tensors_.x_name[side];
         const npu_rope_tensor* like = side > 0 ? tensors_.x[0] : nullptr;
         if (Check c = check_rotated(name, x, "[B,S,N,D] or [S,N,D]", tensors_.x_name[0], like); !c.ok()) return c;
-        bool is_batched = x.ndim == 4;
-        shape_.B = is_batched ? x.shape[0] : 1;
-        shape_.S = x.shape[is_batched + 0];
-        shape_.D = x.shape[is_batched + 2];
-        shape_.side[side].N = x.shape[is_batched + 1];
-        fill_strides(x, shape_.side[side].x_stride);
+        fill_sizes(shape_, x, side);
         if (Check c = check_window(); !c.ok()) return c;
         return check_unit_stride(name, x);
     }

@@ -32,6 +32,16 @@ struct RopeShape {
     bool empty() const { return B * S * heads() * D == 0; }
 };
 
+// Sets the sizes of the shape, and N and the strides of one side, from a [B,S,N,D] or [S,N,D] tensor.
+inline void fill_sizes(RopeShape& shape, const npu_rope_tensor& x, int side) {
+    const bool is_batched = x.ndim == 4;
+    shape.B = is_batched ? x.shape[0] : 1;
+    shape.S = x.shape[is_batched + 0];
+    shape.D = x.shape[is_batched + 2];
+    shape.side[side].N = x.shape[is_batched + 1];
+    fill_strides(x, shape.side[side].x_stride);
+}
+
 struct RopeTensors : RotatedTensors {
     const npu_rope_tensor* positions;
     const npu_rope_tensor* freq_factors;    // may be NULL

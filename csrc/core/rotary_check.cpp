@@ -32,19 +32,12 @@ private:
         const npu_rope_tensor* like = side > 0 ? tensors_.x[0] : nullptr;
         const char* shapes = tensors_.onnx ? "[B,N,S,D] or [B,S,hidden]" : "[B,S,N,D] or [S,N,D]";
         if (Check c = check_rotated(name, x, shapes, tensors_.x_name[0], like); !c.ok()) return c;
-        if (Check c = tensors_.onnx ? fill_onnx_sizes(x) : fill_sizes(x, side); !c.ok()) return c;
+        if (!tensors_.onnx)
+            fill_sizes(rope_shape_, x, side);
+        else if (Check c = fill_onnx_sizes(x); !c.ok())
+            return c;
         if (Check c = check_window(); !c.ok()) return c;
         return check_unit_stride(name, x);
-    }
-
-    Check fill_sizes(const npu_rope_tensor& x, int side) {
-        bool is_batched = x.ndim == 4;
-        rope_shape_.B = is_batched ? x.shape[0] : 1;
-        rope_shape_.S = x.shape[is_batched + 0];
-        rope_shape_.D = x.shape[is_batched + 2];
-        rope_shape_.side[side].N = x.shape[is_batched + 1];
-        fill_strides(x, rope_shape_.side[side].x_stride);
-        return {};
     }
 
     Check fill_onnx_sizes(const npu_rope_tensor& x) {

@@ -272,6 +272,11 @@ _TITLES = {
 }
 
 
+def _share_of_elements(cases: list[tuple[int, float]]) -> float:
+    """Return the mean of the cases' shares, weighted by their numbers of elements."""
+    return sum(n * share for n, share in cases) / sum(n for n, _ in cases)
+
+
 def _summary_line(executor: str, results: list[CaseResult], device: str = "") -> str:
     judged = [(result, judgement) for result in results if (judgement := result.by(executor)) is not None]
     unsupported = [judgement for _, judgement in judged if judgement.verdict == UNSUPPORTED]
@@ -295,8 +300,7 @@ def _summary_line(executor: str, results: list[CaseResult], device: str = "") ->
         if judgement.bit_equal is not None
     ]
     if compared:
-        share = sum(n * equal for n, equal in compared) / sum(n for n, _ in compared)
-        text += f"; bit-equal to policy ggml: {100 * share:.3f}% of elements"
+        text += f"; bit-equal to policy ggml: {100 * _share_of_elements(compared):.3f}% of elements"
     own_angles = sum(judgement.table == "float32" and judgement.verdict == OK for _, judgement in ran)
     if own_angles:
         text += f"; {own_angles} with float32 angles of its own"
@@ -313,7 +317,7 @@ def _summary_line(executor: str, results: list[CaseResult], device: str = "") ->
         if judgement.near_cpu is not None
     ]
     if near_cpu_counts:
-        share = sum(n * part for n, part in near_cpu_counts) / sum(n for n, _ in near_cpu_counts)
+        share = _share_of_elements(near_cpu_counts)
         text += f"; {100 * share:.3f}% of 16-bit elements within one ulp of cpu's"
         text += f" (least in a case {100 * min(part for _, part in near_cpu_counts):.2f}%)"
     if unsupported:

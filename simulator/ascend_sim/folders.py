@@ -48,11 +48,7 @@ def library(stem: str) -> Path:
     Raises:
         Unavailable: it was not built.
     """
-    for folder in library_folders():
-        if (folder / f"lib{stem}.so").is_file():
-            return folder / f"lib{stem}.so"
-    searched = ", ".join(map(str, library_folders()))
-    raise Unavailable(f"lib{stem}.so", f"it was not found in {searched}", _REMEDY)
+    return _find(f"lib{stem}.so")
 
 
 def archive(stem: str) -> Path:
@@ -61,11 +57,15 @@ def archive(stem: str) -> Path:
     Raises:
         Unavailable: it was not built.
     """
+    return _find(f"lib{stem}.a")
+
+
+def _find(name: str) -> Path:
     for folder in library_folders():
-        if (folder / f"lib{stem}.a").is_file():
-            return folder / f"lib{stem}.a"
+        if (folder / name).is_file():
+            return folder / name
     searched = ", ".join(map(str, library_folders()))
-    raise Unavailable(f"lib{stem}.a", f"it was not found in {searched}", _REMEDY)
+    raise Unavailable(name, f"it was not found in {searched}", _REMEDY)
 
 
 def _installed() -> Iterator[Path]:

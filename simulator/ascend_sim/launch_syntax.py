@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 from ascend_sim.errors import bad_value
-from ascend_sim.files import digest
+from ascend_sim.files import digest, replacing
 
 # Comments, strings and characters. The text <<< inside them is no launch.
 _COMMENT_OR_STRING = re.compile(
@@ -30,15 +29,14 @@ def kernel_source(source: Path, folder: Path) -> Path:
         folder: receives the copy.
     """
     text = source.read_text(errors="replace")
-    if (calls := rewritten(text, source.name)) == text:
+    if "<<<" not in text or (calls := rewritten(text, source.name)) == text:
         return source
     calls = f'#include "ascendc/launch_in_kernel.h"\n{line_directive(source)}{calls}'
     copy = folder / f"{source.stem}-{digest(calls.encode())}{source.suffix}"
     if not copy.is_file():
         folder.mkdir(parents=True, exist_ok=True)
-        unfinished = copy.with_suffix(f".{os.getpid()}")
-        unfinished.write_text(calls)
-        unfinished.replace(copy)
+        with replacing(copy) as stream:
+            stream.write(calls)
     return copy
 
 

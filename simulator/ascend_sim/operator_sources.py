@@ -33,7 +33,7 @@ from ascend_sim.compiler import (
     own_temporary_folder,
 )
 from ascend_sim.errors import bad_value
-from ascend_sim.files import digest, unreadable
+from ascend_sim.files import digest, replacing, unreadable
 from ascend_sim.kernels import Kernel, KernelBroken, Report
 from ascend_sim.launch_syntax import kernel_source
 from ascend_sim.library import DEFAULT_SOC, Options, load
@@ -354,9 +354,8 @@ class OperatorSources:
         ).replace("#pragma once\n", "")
         wrapper = self._folder / f"{self._source.stem}-{digest(wrapper_text.encode())}.cpp"
         if not wrapper.is_file():
-            unfinished = wrapper.with_suffix(f".{os.getpid()}")
-            unfinished.write_text(wrapper_text)
-            unfinished.replace(wrapper)
+            with replacing(wrapper) as stream:
+                stream.write(wrapper_text)
         simulator = load()
         command = [*self._command(column), "-iquote", str(source.parent), str(wrapper)]
         command += [str(simulator.path), f"-Wl,-rpath,{simulator.path.parent}"]
