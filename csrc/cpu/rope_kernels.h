@@ -8,7 +8,7 @@
 
 namespace npu_rope {
 
-// Which lanes of a window of n pairs form a pair.
+// The lanes that form pair i in a window of n pairs.
 enum Pairing : int {
     kHalfApart = 0,    // lanes i and i + n: mode neox
     kInterleaved = 1,  // lanes 2i and 2i + 1: mode normal

@@ -1,5 +1,5 @@
-// Sizes that decide whether to store output past the caches. Such a store does not read the output's cache lines first,
-// which saves time if the caches are too small to keep them.
+// Sizes that decide whether to store output past the caches. A store past the caches does not read the output's cache
+// lines first. This saves time if the caches are too small to keep the output.
 #pragma once
 
 #include <cstdint>

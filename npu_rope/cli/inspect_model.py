@@ -172,8 +172,8 @@ def _kinds_of_layers(gguf: GgufFile, n_ctx: int | None) -> dict[str, int | None]
 
 
 def ranges(numbers: list[int]) -> str:
-    """Return the numbers as ranges, such as 0-4, 6-10. Of more than four ranges, return the first three and
-    the last."""
+    """Return the numbers as ranges, such as 0-4, 6-10. If there are more than four ranges, return the first
+    three and the last."""
     runs: list[list[int]] = []
     for n in numbers:
         if runs and n == runs[-1][1] + 1:

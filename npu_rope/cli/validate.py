@@ -142,7 +142,7 @@ def validate(
     try:
         detail = Detail.EVERY_CASE if verbose else Detail.QUIET if quiet else Detail.SUMMARY
         with write_report(format_.value, output, report, detail) as add:
-            # The same console prints the lines and the progress bar, so that they do not mix.
+            # One console prints both the lines and the progress bar. Two consoles would mix them.
             for result in _run(cases, names, ggml_process, report.terminal or errors):
                 report.results.append(result)
                 add(result)

@@ -1,5 +1,5 @@
-// aclop's descriptors and attributes. torch_npu creates them for operators that it runs without aclnn. Such operators
-// are not simulated, so the descriptors store only the values that a call returns.
+// aclop's descriptors and attributes. torch_npu creates them for operators that it runs without aclnn. The
+// simulator does not run these operators. The descriptors store only the values that a call returns.
 #include "cann/runtime/api.h"
 #include "cann/runtime/report.h"
 

@@ -160,8 +160,8 @@ aclError refuse_stream_change(const Stream& stream, const std::string& call) {
                 stream.place() + " must not be in a capture: its work is recorded and does not run.");
 }
 
-// Such a call is illegal in every mode (hicann/runtime docs/zh/dev_guide/04-01_single_stream_capture.md), and the
-// capture fails (docs/zh/FAQ/ACLGraph*.md).
+// Refuses a call that is illegal on a captured stream in every mode, and ends the capture with an error. Sources:
+// hicann/runtime docs/zh/dev_guide/04-01_single_stream_capture.md and docs/zh/FAQ/ACLGraph*.md.
 aclError refuse_captured_stream(const Stream& stream, const std::string& call) {
     invalidate(stream.capture);
     return refuse_stream_change(stream, call);

@@ -221,9 +221,9 @@ constexpr uint32_t kCastNone = 1 << 0, kCastRint = 1 << 1, kFloorToTrunc = 0x3c,
                    kRintToTrunc = kCastRint | kFloorToTrunc, kCastOdd = 1 << 6,
                    kAllModes = kCastNone | kRintToTrunc | kCastOdd;
 
-// Source type, target type, and the round modes on each SoC; 0 means that the SoC lacks the conversion. Of int32 to
-// half, which multiplies by SetDeqScale's scale, the mode has no effect. Sources: the tables of Cast's page; asc-devkit
-// impl/basic_api/dav_m200 for conversions of Ascend310P that the page lacks.
+// Source type, target type, and the round modes on each SoC; 0 means that the SoC lacks the conversion. The conversion
+// of int32 to half multiplies by SetDeqScale's scale and ignores the mode. Sources: the tables of Cast's page;
+// asc-devkit impl/basic_api/dav_m200 for conversions of Ascend310P that the page lacks.
 struct Conversion {
     Element from, to;
     uint32_t modes[kCores];

@@ -28,8 +28,8 @@ inline uint64_t round_units(uint64_t units, uint64_t remainder, uint64_t half_un
     }
 }
 
-// float to binary16 bits. Overflow gives infinity or the largest value, depending on the mode. Of half, 0x7c00 is
-// infinity, 0x7e00 a NaN and 0x7bff the largest value.
+// float to binary16 bits. Overflow gives infinity or the largest value, depending on the mode. The bits
+// 0x7c00 are infinity, 0x7e00 a NaN and 0x7bff the largest value.
 inline uint16_t float_to_half(float value, RoundMode mode) {
     const uint32_t raw = bits<uint32_t>(value), magnitude = raw & 0x7fffffff;
     const bool negative = raw >> 31;

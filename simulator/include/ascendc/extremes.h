@@ -8,7 +8,7 @@
 // bytes; it may be dst or src, and Ascend950 does not use it. An index of half is at most 65535. Ascend310P has neither
 // ORDER_ONLY_VALUE nor ORDER_ONLY_INDEX.
 // Meaning: ReduceOrder selects value, index or both. The index has as many bits as the value, with ORDER_ONLY_INDEX 32.
-// Of equal values, the smallest index is the result. A NaN is both maximum and minimum; where half saturates,
+// If values are equal, the smallest index is the result. A NaN is both maximum and minimum; where half saturates,
 // infinities count as the largest value, NaN as 0. A repeat or block without active lanes leaves dst unchanged; on
 // Ascend950 such a block becomes infinite. ReduceMax leaves its work tensor undefined. If the repeats are contiguous,
 // the registers of GetReduceRepeatMaxMinSpr hold the extremum of all repeats and its index; after ReduceMax, the index
@@ -39,7 +39,7 @@ using UnsignedOf = std::conditional_t<sizeof(T) == 2, uint16_t, std::conditional
 template <class T, bool kMax>
 class Extremum {
 public:
-    // Takes the next value into account. Of equal values, the first one remains.
+    // Takes the next value into account. The first of equal values remains.
     void add(T value, uint64_t index) {
         if constexpr (std::is_same_v<T, half>) value.raw = clamp_half(value.raw, type_.saturate);
         if (has_value_ && !is_better(type_.widen(value), type_.widen(value_))) return;

@@ -4,10 +4,10 @@
 // Rules: half and float. Sort32's sources are aligned to 32 elements, its destination to 256 bytes. A merge takes 2 to
 // 4 lists of 0 .. 4095 entries, which do not overlap the destination. Several repeats need four adjacent lists of equal
 // length and no suspension. Proposals are aligned to 32 bytes, those of half in a merge to 16.
-// Meaning: the order is by descending score. Of equal scores, the earlier entry or the entry of the earlier list is
-// first. An entry of Sort32 is 8 bytes, the score and then the index. A proposal is eight elements; the fifth is the
-// score. With ifExhaustedSuspension a merge stops at the end of any list. The pages do not define an order of NaN: here
-// NaN is the greatest score.
+// Meaning: the order is by descending score. If scores are equal, the earlier entry is first; in a merge, the entry of
+// the earlier list. An entry of Sort32 is 8 bytes, the score and then the index. A proposal is eight elements; the
+// fifth is the score. With ifExhaustedSuspension a merge stops at the end of any list. The pages do not define an order
+// of NaN: here NaN is the greatest score.
 // Cost: 2 entries a cycle (附录, Vector指令理论性能汇总). ProposalConcat and ProposalExtract: a plain repeat for 16
 // proposals.
 // Sources: the pages of 排序组合（ISASI）.

@@ -43,7 +43,7 @@ public:
                    static_cast<long long>(bytes0.begin), static_cast<long long>(bytes0.end), name1,
                    static_cast<long long>(bytes1.begin), static_cast<long long>(bytes1.end));
     }
-    // The same for operands that may be the same memory.
+    // Checks that two operands start at the same address or do not overlap.
     void check_same_or_apart(const char* name0, Range bytes0, const char* name1, Range bytes1) const {
         if (bytes0.begin != bytes1.begin) check_apart(name0, bytes0, name1, bytes1);
     }
