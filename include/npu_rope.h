@@ -57,7 +57,7 @@ typedef struct npu_rope_tensor {
     int64_t stride[NPU_ROPE_MAX_NDIM];
 } npu_rope_tensor;
 
-/* ggml's numbers. */
+/* Modes, with ggml's numbers. A mode determines the pairs of a head and the position by which each pair rotates. */
 typedef enum npu_rope_mode {
     NPU_ROPE_MODE_NORMAL = 0,  /* pairs (x[2i], x[2i+1]) */
     NPU_ROPE_MODE_NEOX = 2,    /* pairs (x[i], x[i + n_dims/2]) */
@@ -86,7 +86,7 @@ typedef struct npu_rope_params {
     double beta_fast;   /* YaRN ramp limits, in rotations over n_ctx_orig */
     double beta_slow;
     int32_t sections[4]; /* MROPE, VISION, IMROPE: numbers of pairs that rotate by time, height, width and an extra
-                            position, repeated over all pairs; one of the first three > 0 */
+                            position, repeated over all pairs; at least one of the first three > 0 */
 } npu_rope_params;
 
 /* The NPU_ROPE_ABI_VERSION with which the library was built. */
@@ -127,7 +127,7 @@ typedef void (*npu_rope_run_fn)(int64_t n, int32_t threads, npu_rope_range_fn bo
 typedef int32_t (*npu_rope_num_threads_fn)(void);
 NPU_ROPE_API void npu_rope_set_thread_pool(npu_rope_run_fn run, npu_rope_num_threads_fn num_threads);
 
-/* Return parameters with these values of n_dims and mode, and with ggml's defaults of the others: freq_base 10000,
+/* Return parameters with these values of n_dims and mode, and with ggml's defaults for the others: freq_base 10000,
  * freq_scale 1, no YaRN, attn_factor 1, beta_fast 32, beta_slow 1. */
 NPU_ROPE_API npu_rope_params npu_rope_default_params(int32_t n_dims, npu_rope_mode mode);
 
@@ -138,7 +138,8 @@ NPU_ROPE_API npu_rope_params npu_rope_default_params(int32_t n_dims, npu_rope_mo
  *   positions     [S] or [B,S]; int32 or int64, values of the int32 range, negative ones included;
  *                 MROPE, VISION, IMROPE: time, height, width and extra as [4,S], flat [4*S] or
  *                 [4,B,S]; or the first three, [3,S] or [3,B,S]; the fourth then equals the first.
- *                 Shapes with B require an x with B; size 1 there applies to all batches
+ *                 Shapes with B require an x with B; with size 1 instead of B, all batches share
+ *                 the positions
  *   freq_factors  NULL, or [F] float32, F >= the number of pairs, positive and finite: pair i's frequency
  *                 is divided by freq_factors[i]
  *   forward       non-zero: by the angle; zero: by minus the angle (the gradient)
@@ -161,8 +162,8 @@ NPU_ROPE_API npu_rope_status npu_rope_rope_qk(const npu_rope_tensor *q, const np
 
 /* rope into rows of a cache: the rotated heads of token t become cache[rows[t]].
  *
- *   rows    [S] (where B is 1) or [B,S]; int32 or int64; each is a row of the cache, which no other token has, or
- *           -1: the token is skipped
+ *   rows    [S] (where B is 1) or [B,S]; int32 or int64; for each token a row of the cache that no other token
+ *           has, or -1 to skip the token
  *   cache   [R,N,D], unit stride in D; x's dtype, or float16 or bfloat16 for float32 x; does not overlap itself.
  *           Other rows do not change. Shares no memory with the inputs. */
 NPU_ROPE_API npu_rope_status npu_rope_rope_set_rows(const npu_rope_tensor *x, const npu_rope_tensor *positions,
@@ -179,7 +180,7 @@ NPU_ROPE_API npu_rope_status npu_rope_rope_set_rows(const npu_rope_tensor *x, co
  *                pair; W = rotary_dim: one entry per lane
  *   interleaved  zero: pairs (x[i], x[i + rotary_dim/2]); non-zero: pairs (x[2i], x[2i+1])
  *   rotary_dim   rotated width: even, at most D; 0: D
- *   offset       of the rotated window in a head: even, 0 .. D - rotary_dim
+ *   offset       first lane of the rotated window in a head: even, 0 .. D - rotary_dim
  *   forward      non-zero: by the tables; zero: the transposed rotation, the gradient for x
  *   out          as npu_rope_rope's; shares no memory with cos and sin
  *
@@ -200,11 +201,11 @@ NPU_ROPE_API npu_rope_status npu_rope_rotary_mul_qk(const npu_rope_tensor *q, co
 /* ONNX's RotaryEmbedding (opset 23).
  *
  *   X             [B,N,S,D], or [B,S,hidden] with num_heads; types and strides as rotary_mul's x
- *   cos_cache,    with position_ids [rows,W], without [B,S,W]; W >= rotary_embedding_dim/2, of which the
- *   sin_cache     first rotary_embedding_dim/2 are read; X's dtype or float32, the same for both
+ *   cos_cache,    with position_ids [rows,W], without [B,S,W]; W >= rotary_embedding_dim/2. Only the first
+ *   sin_cache     rotary_embedding_dim/2 entries of a row are read. X's dtype or float32, the same for both
  *   position_ids  NULL, or [B,S] int64 or int32: rows of the caches
  *   interleaved, rotary_embedding_dim  as rotary_mul's; the window begins at lane 0
- *   num_heads     of [B,S,hidden]; ignored otherwise
+ *   num_heads     number of heads of an X [B,S,hidden]; ignored for [B,N,S,D]
  *   forward       as rotary_mul's
  *   Y             as rotary_mul's out */
 NPU_ROPE_API npu_rope_status npu_rope_rotary_embedding(const npu_rope_tensor *X, const npu_rope_tensor *cos_cache,
@@ -213,8 +214,8 @@ NPU_ROPE_API npu_rope_status npu_rope_rotary_embedding(const npu_rope_tensor *X,
                                                        int64_t num_heads, int64_t rotary_embedding_dim, int32_t forward,
                                                        const npu_rope_tensor *Y);
 
-/* ONNX's RMSNormalization (opset 23): divide each row (the dimensions from axis on) by the root of its mean square
- * plus epsilon, round it to x's type and multiply it by scale.
+/* ONNX's RMSNormalization (opset 23): divide each row (the dimensions from axis on) by sqrt(m + epsilon), where m is
+ * the mean of its squares. Round the quotient to x's type and multiply it by scale.
  *
  *   x           any shape of 1 to 4 dimensions; float32, float16, bfloat16 or float64; contiguous in the
  *               dimensions from axis on, any strides in those before
@@ -222,8 +223,8 @@ NPU_ROPE_API npu_rope_status npu_rope_rotary_embedding(const npu_rope_tensor *X,
  *               and any strides
  *   axis        the first dimension to be normalized, -ndim .. ndim-1; negative ones count from the end
  *   epsilon     added to the mean square: >= 0; rounded to float32, as ONNX stores it
- *   stash_type  the type that x is rounded to first, and the precision of the division, by ONNX's number: 1
- *               float32, 10 float16, 11 float64, 16 bfloat16. Squares are summed in float64, after
+ *   stash_type  a type by ONNX's number: 1 float32, 10 float16, 11 float64, 16 bfloat16. x is rounded to it
+ *               first, and the division has its precision. Squares are summed in float64, after
  *               short sums in float32 where these are precise enough
  *   out         x's shape, scale's dtype; contiguous like x; does not overlap itself. Either x itself or memory
  *               that x does not touch; shares no memory with scale */
@@ -241,9 +242,9 @@ NPU_ROPE_API npu_rope_status npu_rope_rms_norm_backward(const npu_rope_tensor *g
                                                         int64_t stash_type, const npu_rope_tensor *dx,
                                                         const npu_rope_tensor *dscale);
 
-/* The norm of queries and keys in models with QK-norm, and rope_qk, in one pass: divide each head of q and k by the
- * root of its mean square plus epsilon, multiply it by q_scale or k_scale, and rotate it by its token's positions.
- * Lanes outside the rotated window are only normalized and scaled.
+/* The norm of queries and keys in models with QK-norm, and rope_qk, in one pass: divide each head of q and k by
+ * sqrt(m + epsilon), where m is the mean of its squares. Multiply it by q_scale or k_scale, and rotate it by its
+ * token's positions. Lanes outside the rotated window are only normalized and scaled.
  *
  *   q, k, positions, freq_factors, q_out, k_out  as npu_rope_rope_qk's; the outs share no memory with the scales
  *   q_scale, k_scale       [D], of q's dtype, unit stride
@@ -280,7 +281,7 @@ NPU_ROPE_API npu_rope_status npu_rope_add_rms_norm(const npu_rope_tensor *x, con
                                                    int64_t stash_type, const npu_rope_tensor *out,
                                                    const npu_rope_tensor *sum);
 
-/* What a check may read of a call's tensors besides sizes, types and strides. It skips rules that need more. */
+/* The data that a check may read besides the tensors' sizes, types and strides. It skips rules that need other data. */
 typedef enum npu_rope_known {
     NPU_ROPE_KNOWN_VALUES = 0,    /* addresses and elements: memory of this process */
     NPU_ROPE_KNOWN_ADDRESSES = 1, /* addresses: memory of a device */

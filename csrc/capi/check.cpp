@@ -21,7 +21,7 @@ Known known_of(const Call& call) {
     return call.known == NPU_ROPE_KNOWN_ADDRESSES ? Known::kAddresses : Known::kLayout;
 }
 
-// Checks the frequencies, unless they depend on the values of factors that are unknown.
+// Checks the frequencies, unless they depend on freq_factors whose values are unknown.
 Check check_frequencies(const Call& call, const npu_rope_tensor* factors) {
     if (factors && known_of(call) != Known::kValues) return {};
     const auto* values = factors ? static_cast<const float*>(factors->data) : nullptr;

@@ -58,7 +58,7 @@ inline Check named_as_in_schema(const Check& c) {
     return {c.kind, std::make_shared<BrokenRule>(b.op, "rope_mode", b.rule, b.value)};
 }
 
-// Returns an error as the C interface does. Its strings belong to the check.
+// Returns a check's error as a struct of the C interface. The check owns the strings.
 inline npu_rope_error parts_of(const Check& c) {
     if (!c.broken) return {NPU_ROPE_OK, "", "", "", "", ""};
     const BrokenRule& b = *c.broken;

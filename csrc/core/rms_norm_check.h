@@ -18,7 +18,7 @@ struct RmsNormTensors {
     const npu_rope_tensor *residual, *sum;  // of add_rms_norm: sum = x + residual, out = rms_norm of sum
     const npu_rope_tensor *grad, *dscale;   // of the backward
     bool adds = false, backward = false;    // the operator is add_rms_norm, or rms_norm_backward
-    bool adds_to_float32_dscale = false;    // dscale is float32, and a kernel adds its sums to its elements
+    bool adds_to_float32_dscale = false;    // dscale is float32, and the kernel adds to the values in it
     Known known = Known::kValues;
     bool out_may_be_null = false;  // not allocated yet
     const char* out_name() const { return backward ? "dx" : "out"; }
@@ -41,16 +41,16 @@ struct RmsNormAttributes {
 constexpr int kMaxOuterDims = NPU_ROPE_MAX_NDIM - 1;
 
 // The sizes of a checked call: rows of n contiguous elements, each normalized separately. The dimensions before axis
-// (outer) number the rows, and the others (inner) are inside a row. In each array they come last, after dimensions of
-// size 1.
+// (outer) number the rows, and the others (inner) are inside a row. A call with fewer dimensions uses the last entries
+// of an array. The entries before them have size 1.
 struct RmsNormShape {
     int64_t rows, n;
     int64_t outer[kMaxOuterDims];
-    // Strides by the dimensions before axis, in elements.
+    // Strides of the outer dimensions, in elements.
     int64_t x_stride[kMaxOuterDims], scale_stride[kMaxOuterDims], out_stride[kMaxOuterDims];
     int64_t grad_stride[kMaxOuterDims];                                 // of the backward, where out is dx
     int64_t residual_stride[kMaxOuterDims], sum_stride[kMaxOuterDims];  // of add_rms_norm
-    bool scale_is_shared[kMaxOuterDims];                                // all indices of this dimension have one scale
+    bool scale_is_shared[kMaxOuterDims];                                // all rows along this dimension have one scale
     int64_t inner[NPU_ROPE_MAX_NDIM], scale_inner_stride[NPU_ROPE_MAX_NDIM];
     bool scale_inner_is_shared[NPU_ROPE_MAX_NDIM];
     bool scale_is_dense;  // the n elements of a row's scale are contiguous

@@ -1,5 +1,6 @@
 // Normalize tensors with more dimensions than the C interface allows: check the rules that need all dimensions, and
-// join dimensions. Header only, for registration and binding. npu_rope/rms_norm_calls.py repeats both for arrays.
+// join dimensions. Header only, for registration and binding. npu_rope/rms_norm_calls.py has the same functions for
+// arrays.
 #pragma once
 
 #include <algorithm>

@@ -55,7 +55,7 @@ RmsNormRopeTensors rms_norm_rope_tensors(const npu_rope_tensor* q, const npu_rop
                                          const npu_rope_tensor* q_out, const npu_rope_tensor* k_out) {
     RmsNormRopeTensors t{rope_qk_tensors(q, k, positions, freq_factors, q_out, k_out), {q_scale, k_scale}};
     t.rope.op = "rms_norm_rope";
-    t.rope.narrows = false;
+    t.rope.cache_may_be_narrower = false;
     return t;
 }
 

@@ -9,7 +9,8 @@
 namespace npu_rope {
 namespace {
 
-constexpr const char* kParamsOp = "rope";  // the operator in errors of parameters, which have the same rules everywhere
+// The operator that errors of parameters name. The rules of parameters are the same for all operators.
+constexpr const char* kParamsOp = "rope";
 
 // ggml and CANN keep attributes in float32, so a value that is zero or infinite in float32 breaks these rules.
 Check check_positive(const char* name, double v, const char* when = "") {
@@ -245,7 +246,7 @@ private:
     Check check_cache(int side) {
         const npu_rope_tensor &cache = *tensors_.out[side], &x = *tensors_.x[side];
         RopeSide& side_of_cache = shape_.side[side];
-        bool may_narrow = tensors_.narrows && x.dtype == NPU_ROPE_FLOAT32;
+        bool may_narrow = tensors_.cache_may_be_narrower && x.dtype == NPU_ROPE_FLOAT32;
         bool narrows = may_narrow && (cache.dtype == NPU_ROPE_FLOAT16 || cache.dtype == NPU_ROPE_BFLOAT16);
         if (cache.dtype != x.dtype && !narrows)
             return bad_type(op_, "cache",

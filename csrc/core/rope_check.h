@@ -47,7 +47,7 @@ struct RopeTensors : RotatedTensors {
     const npu_rope_tensor* freq_factors;    // may be NULL
     bool scatters = false;                  // the last output is a cache
     const npu_rope_tensor* rows = nullptr;  // the row of the cache for each token
-    bool narrows = true;                    // a cache for float32 heads may be float16 or bfloat16
+    bool cache_may_be_narrower = true;      // a cache for float32 heads may be float16 or bfloat16
     // Whether the output of this side is the cache. Only the last side can have one.
     bool out_is_cache(int side) const { return scatters && side == sides - 1; }
 };

@@ -22,9 +22,9 @@ inline bool rope_has_sections(int32_t mode) { return (mode & NPU_ROPE_MODE_MROPE
 // Number of rotated pairs of a head.
 inline int32_t rope_pairs(const npu_rope_params& p) { return p.mode == NPU_ROPE_MODE_VISION ? p.n_dims : p.n_dims / 2; }
 
-// A pair's angle is its position on `axis`, times theta_scale^power with theta_scale = freq_base^(-2/n_dims), times
-// factors that are the same for all pairs. Source: ggml_mrope_cache_init in the specification's CPU code; mode imrope
-// follows the current ggml.
+// Without freq_factors and scaling, a pair's angle is its position on `axis` times theta_scale^power, where theta_scale
+// is freq_base^(-2/n_dims). Source: ggml_mrope_cache_init in the specification's CPU code; mode imrope follows the
+// current ggml.
 struct RopePairAngle {
     int32_t axis;
     int32_t power;

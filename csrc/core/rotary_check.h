@@ -23,7 +23,7 @@ struct RotaryAttributes {
     int64_t num_heads;  // of rotary_embedding with x [B,S,hidden]
 };
 
-// The sizes of a call besides RopeShape's. Strides in elements.
+// The sizes of a call: those of RopeShape, and those of the tables. Strides in elements.
 struct RotaryShape {
     RopeShape rope;                        // with position_ids: pos_stride holds their strides
     int64_t rotary_dim;                    // never 0

@@ -41,8 +41,8 @@ inline bool is_empty(const npu_rope_tensor& t) {
     return false;
 }
 
-// Returns the stride of dimension k, or 0 if the stride is unused and may be any number. empty: is_empty(t), which a
-// caller for all dimensions computes once.
+// Returns the stride of dimension k, or 0 if the stride is unused and may be any number. empty: the result of
+// is_empty(t), which a loop over the dimensions computes only once.
 inline int64_t used_stride(const npu_rope_tensor& t, int k, bool empty) {
     return t.shape[k] > 1 && !empty ? t.stride[k] : 0;
 }

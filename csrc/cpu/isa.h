@@ -1,6 +1,6 @@
-// Select the instruction set of this process's kernels. CMake functions each csrc/cpu/*_kernels.cpp once per
-// instruction set. NPU_ROPE_ISA is the name of the instruction set, and NPU_ROPE_VECTOR_FLOATS the number of floats of
-// its vectors.
+// Select the instruction set of this process's kernels. CMake compiles each csrc/cpu/*_kernels.cpp once per instruction
+// set, with two macros: NPU_ROPE_ISA is the name of the instruction set, and NPU_ROPE_VECTOR_FLOATS the number of
+// floats of its vectors.
 #pragma once
 
 namespace npu_rope {
@@ -16,7 +16,7 @@ bool force_isa(const char* name);
 // Returns "avx512_bf16", "avx512", "avx2", "baseline" or "neon".
 const char* isa_name(Isa isa);
 
-// The name of a function, such as rope_kernels_avx2. It returns the set of kernels `name` for one instruction set.
+// The name of the function that returns the set of kernels `name` for one instruction set, such as rope_kernels_avx2.
 #define NPU_ROPE_OF_ISA(name, isa) NPU_ROPE_JOINED(name, isa)
 #define NPU_ROPE_JOINED(name, isa) name##_##isa
 

@@ -11,9 +11,9 @@ namespace npu_rope {
 void set_thread_pool(npu_rope_run_fn run, npu_rope_num_threads_fn num_threads);
 int num_threads();
 
-// Returns the number of threads for a call on this number of elements. Each thread gets at least 32 Ki elements,
-// because a thread for fewer costs more than it saves: to start and join threads takes a few microseconds, and in this
-// time one core rotates about 64 Ki elements.
+// Returns the number of threads for a call on this number of elements. Each thread gets at least 32 Ki elements. A
+// thread for fewer costs more than it saves: one core rotates about 64 Ki elements in the few microseconds that it
+// takes to start and join threads.
 int threads_for(int64_t elements);
 
 // Calls body(begin, end, ctx) for disjoint ranges that cover [0, n). Uses only the calling thread if threads or n

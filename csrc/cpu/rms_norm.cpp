@@ -158,8 +158,8 @@ private:
     double mean_square_plus_epsilon_ = 0;
 };
 
-// Prefetch distance from the start of the next row that has not been read yet, if rows are contiguous. Measurements
-// show that reads and arithmetic do not overlap without prefetches.
+// Distance of a prefetch from the start of the first row that has not been read yet. It assumes contiguous rows.
+// Measurements show that reads and arithmetic do not overlap without prefetches.
 constexpr int64_t kPrefetchBytes = int64_t{6} << 10;
 // Longest row whose mean square is computed before the previous row is written. The processor then overlaps the root of
 // one row with the sum of the next. The L1 cache does not hold two longer rows, the prefetched bytes and the scale.
@@ -260,7 +260,7 @@ struct BackwardJob {
     std::vector<double> sums;  // [scales, groups, n]; empty if there is one group
 };
 
-// The offsets of a row from the index of its scale and its index among the rows that share this scale.
+// The offsets of a row. They are computed from the index of its scale and its index among the rows with this scale.
 struct BackwardOffsets {
     int64_t x = 0, grad = 0, scale = 0, dx = 0;
     BackwardOffsets(const RmsNormShape& s, int64_t scale_index, int64_t row_of_scale) {
@@ -289,7 +289,7 @@ public:
         scale_ = scales_.at(offsets.scale);
         factors_ = double_row_.factors_of(x_);
         // dx is multiplied by inverse, then by power. `headroom` keeps a small gradient normal after the first product.
-        // The second product divides by it.
+        // The second factor is divided by it.
         const double headroom = factors_.power == 1 ? 1 : std::ldexp(1.0, kPeakExponent);
         const double mean = mean_product();
         char* dx = job_.out + offsets.dx * job_.format.x_bytes;
@@ -334,8 +334,8 @@ private:
     double *grad_block_ = blocks_[0], *scaled_grad_ = blocks_[1], *dx_block_ = blocks_[2], *normalized_ = blocks_[3];
 };
 
-// Writes the gradient of one scale from `sums`, one for each element of a row. If elements of a row share an element of
-// the scale, their sums are added. The results are rounded.
+// Writes the gradient of one scale, rounded. `sums` has one sum for each element of a row. If elements of a row share
+// an element of the scale, their sums are added.
 void write_dscale(const BackwardJob& backward, int64_t scale_index, const double* sums) {
     const RmsNormShape& shape = backward.job.shape;
     int64_t stride[NPU_ROPE_MAX_NDIM], step = 1;

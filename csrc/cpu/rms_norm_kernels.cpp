@@ -1,5 +1,6 @@
-// The kernels of rms_norm for vectors of W = NPU_ROPE_VECTOR_FLOATS floats. Sums of products use fused multiply-adds if
-// the instruction set has them, which round once less. The error bounds in rms_norm_kernels.h hold in both cases.
+// The kernels of rms_norm for vectors of W = NPU_ROPE_VECTOR_FLOATS floats. If the instruction set has fused
+// multiply-adds, sums of products use them, and each product rounds once less. The error bounds in rms_norm_kernels.h
+// hold in both cases.
 #include "csrc/cpu/rms_norm_kernels.h"
 
 #include <cstring>
@@ -220,9 +221,9 @@ int64_t sum_groups(const typename Element::T* p, int64_t count, GroupSums* sums)
     return i;
 }
 
-// bfloat16: each 32-bit word of a vector holds two elements.
+// Adds a group of kVectors vectors. Each 32-bit word of a vector holds two elements.
 template <int kVectors>
-inline void add_pairs(const uint16_t* p, GroupSums* sums) {
+inline void add_bf16_group(const uint16_t* p, GroupSums* sums) {
     FloatVec accumulators[4] = {};
     for (int k = 0; k < kVectors; ++k) {
         Uint32Vec words = load<Uint32Vec>(p + k * 2 * W);
@@ -241,8 +242,8 @@ inline void add_pairs(const uint16_t* p, GroupSums* sums) {
 template <>
 int64_t sum_groups<Bf16>(const uint16_t* p, int64_t count, GroupSums* sums) {
     int64_t i = 0;
-    for (; i + 16 * W <= count; i += 16 * W) add_pairs<8>(p + i, sums);
-    for (; i + 8 * W <= count; i += 8 * W) add_pairs<4>(p + i, sums);  // for example, a head of 128
+    for (; i + 16 * W <= count; i += 16 * W) add_bf16_group<8>(p + i, sums);
+    for (; i + 8 * W <= count; i += 8 * W) add_bf16_group<4>(p + i, sums);  // for example, a head of 128
     return i;
 }
 

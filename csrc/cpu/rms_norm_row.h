@@ -1,5 +1,5 @@
-// Normalize one row, for rms_norm and rms_norm_rope. rms_norm.cpp has the formula with the name Normalized, and its
-// error.
+// Normalize one row, for rms_norm and rms_norm_rope. The comment at the top of rms_norm.cpp gives the formula,
+// defines Normalized, and derives its error.
 #pragma once
 
 #include <algorithm>
@@ -80,8 +80,8 @@ class DoubleRow {
 public:
     explicit DoubleRow(const RowFormat& format) : format_(format), kernels_(format.kernels) {}
 
-    // Writes `count` elements of the row x from element `at`, rounded to the stash type and multiplied by `power`, a
-    // power of two.
+    // Reads `count` elements of the row x from element `at`. Writes them to `to`, rounded to the stash type and
+    // multiplied by `power`, a power of two.
     void read(const char* x, double power, int64_t at, int64_t count, double* to) const {
         kernels_.widen[format_.x_dtype](x + at * format_.x_bytes, to, count);
         round_to(kernels_, format_.stash_dtype, to, count);
@@ -102,12 +102,12 @@ public:
     // Returns the factors with which Normalized is computed from the row x.
     RowFactors factors_of(const char* x) const {
         const double epsilon = format_.epsilon, mean = mean_square(x, 1);
-        // Only float64 has elements whose squares overflow, or underflow to a relevant loss.
+        // Only float64 has elements whose squares overflow, or lose relevant bits by underflow.
         const bool overflows = std::isinf(mean), underflows = epsilon == 0 && mean < 0x1p-900;
         if (format_.stash_dtype == NPU_ROPE_FLOAT64 && (overflows || underflows)) {
             const double peak = peak_of(x);
             if (std::isfinite(peak) && peak > 0) {
-                // The smallest exponent is -1074, so the limit 2^1000, which is finite, is sufficient.
+                // For the smallest exponent, -1074, the power would be infinite. The limit 2^1000 is sufficient.
                 const double power = std::ldexp(1.0, std::min(kPeakExponent - std::ilogb(peak), 1000));
                 return {power, 1 / std::sqrt(mean_square(x, power) + epsilon * power * power)};
             }

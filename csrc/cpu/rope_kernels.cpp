@@ -14,6 +14,7 @@ namespace {
 
 // ---- cos and sin of a fractional turn ---------------------------------------------------------
 //
+// cos_sin() computes them for m * (hi + lo) turns: m is TableJob's multiplier, hi and lo are its turns_hi and turns_lo.
 // m * hi is exact (rope_angle.h), and so is its difference from the nearest integer. The code adds m * lo to this
 // difference. The sum r in [-1/2, 1/2] is split as r = q/4 + z with |z| <= 1/8. Both series are evaluated for the angle
 // 2 pi z in [-pi/4, pi/4], and q selects the series and its sign. Coefficients: Taylor's (2 pi)^k / k!.
@@ -87,8 +88,8 @@ void step_table(const StepJob& job, float* cos_table, float* sin_table) {
     }
 }
 
-// Tables are padded to whole vectors. For kEvenOdd, the pairs after the last group of 2 W stay in natural
-// order.
+// Converts tables from natural order to another order. They are padded to whole vectors. For kEvenOdd, the pairs after
+// the last group of 2 W stay in natural order.
 void reorder(TableOrder order, int pairs, const float* cos, const float* sin, float* cos_out, float* sin_out) {
     if (order == kCrossed) {
         for (int i = 0; i < pairs; i += W) {
@@ -222,7 +223,7 @@ struct OutsideWindow {
 };
 
 // Rotates windows that kRotators rotators cover. Their table entries stay in registers for all heads. With
-// kExtraVector, W pairs more remain: half of the pairs of a bfloat16 rotator.
+// kExtraVector, W more pairs remain: half of the pairs of a bfloat16 rotator.
 template <typename Element, typename Rotator, int kRotators, bool kStream, bool kExtraVector = false>
 void rotate_fixed(const HeadsJob& job) {
     using T = typename Element::T;

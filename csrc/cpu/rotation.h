@@ -40,9 +40,9 @@ constexpr int64_t kTokensPerSegment = 64;
 // almost equal work.
 constexpr int64_t kMinSegmentsPerThread = 4;
 
-// A TableSource has what the tables of all tokens are made from. Its class Table makes and holds the tables of one
-// token. Each thread constructs a Table from the source, the call and the kernels. Functions of Table:
-//   begin_segment()             must be called before a segment's first token
+// A TableSource holds the data from which the tables of all tokens are computed. Its class Table computes and holds the
+// tables of one token. Each thread constructs a Table from the source, the call and the kernels. Functions of Table:
+//   begin_segment()             begins a segment; it is called before the segment's first token
 //   fill(b, s)                  computes the tables of token s of batch b
 //   cos_table(), sin_table()    return the tables, in the order that their kernel reads
 //   entry_per_lane()            returns whether the tables have one entry per lane
