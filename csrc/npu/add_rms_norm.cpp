@@ -16,13 +16,14 @@ void launch(const at::Tensor& given_x, const at::Tensor& given_residual, const a
     const at::Tensor scale = norm.scale(), out = norm.written("out", given_out), sum = norm.written("sum", given_sum);
     LaunchTensors tensors("add_rms_norm",
                           {{"x", &x}, {"residual", &residual}, {"scale", &scale}, {"out", &out}, {"sum", &sum}});
-    const RmsNormAttributes& of = norm.attributes();
+    const RmsNormAttributes& attributes = norm.attributes();
     if (!accepts_rms_norm(
             add_rms_norm_tensors(tensors.view(0), tensors.view(1), tensors.view(2), tensors.view(3), tensors.view(4)),
-            of))
+            attributes))
         return;
     const at::IntArrayRef strides = tensors.strides();
-    NPU_ROPE_LAUNCH(aclnnNpuAddRmsNorm, x, residual, scale, of.axis, of.epsilon, of.stash_type, strides, out, sum);
+    NPU_ROPE_LAUNCH(aclnnNpuAddRmsNorm, x, residual, scale, attributes.axis, attributes.epsilon, attributes.stash_type,
+                    strides, out, sum);
 }
 
 std::tuple<at::Tensor, at::Tensor> add_rms_norm(const at::Tensor& x, const at::Tensor& residual,

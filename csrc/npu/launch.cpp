@@ -58,9 +58,10 @@ npu_rope_tensor view_as_is(const at::Tensor& t) {
 
 // The view of the contiguous copy of t that copy_inputs() will make, at an address that no other tensor has.
 npu_rope_tensor view_of_copy(const at::Tensor& t, size_t number) {
-    constexpr uintptr_t kElsewhere = uintptr_t(1) << 62, kApart = uintptr_t(1) << 58;  // no address of a process
+    // Addresses that no process has, so far apart that copies do not overlap.
+    constexpr uintptr_t kFirstCopyAddress = uintptr_t(1) << 62, kCopyDistance = uintptr_t(1) << 58;
     npu_rope_tensor view = view_as_is(t);
-    if (view.data != nullptr) view.data = reinterpret_cast<void*>(kElsewhere + number * kApart);
+    if (view.data != nullptr) view.data = reinterpret_cast<void*>(kFirstCopyAddress + number * kCopyDistance);
     int64_t stride = 1;
     for (int32_t k = std::min<int32_t>(view.ndim, NPU_ROPE_MAX_NDIM) - 1; k >= 0; --k) {
         view.stride[k] = stride;
@@ -81,7 +82,7 @@ void raise_on(const Check& c) {
 
 namespace {
 
-// A number of cores of this device from CANN's platform files; 0 if CANN does not return it.
+// Returns the number of cores of this kind on this device, from CANN's platform files, or 0 if CANN does not return it.
 int32_t cores_of_device(aclDeviceInfo kind) {
     int32_t device = 0;
     int64_t cores = 0;
@@ -90,7 +91,7 @@ int32_t cores_of_device(aclDeviceInfo kind) {
     return int32_t(std::clamp<int64_t>(cores, 0, 1 << 16));
 }
 
-// Finds the chip of this process. For a chip that is not in the table, CANN returns the number of cores.
+// Finds the chip of this process. If find_platform() does not know the chip, the number of cores comes from CANN.
 Check find_this_platform(const char* op, Platform* found) {
     static const std::string name = [] {
         const char* soc = aclrtGetSocName();

@@ -24,13 +24,17 @@ const Platform& platform(const char* op);
 
 // A tensor of a launch.
 struct LaunchTensor {
-    // How the kernel reads the tensor: as it is; as it is if its last dimension has unit stride; contiguous; as int64.
-    // The operator package supports int64 row numbers only, which halves the number of its kernels.
-    enum Form { kAsIs, kUnitStride, kContiguous, kInt64 };
+    // How the kernel reads the tensor. copy_inputs() copies a tensor that does not have this form.
+    enum Form {
+        kAsIs,        // in its own layout
+        kUnitStride,  // in its own layout, with unit stride in the last dimension
+        kContiguous,
+        kInt64  // as int64: the package supports row numbers of this type only, which halves the number of its kernels
+    };
     const char* name;          // in messages
     const at::Tensor* tensor;  // NULL: the call has none
     Form form = kAsIs;
-    const at::Tensor* out = nullptr;  // for kUnitStride: an output; if it is `tensor`, there is no copy
+    const at::Tensor* out = nullptr;  // for kUnitStride: an output; if it is `tensor`, `tensor` is not copied
 };
 
 inline const at::Tensor* given(const OptionalTensor& t) { return t.has_value() ? &*t : nullptr; }

@@ -1,4 +1,4 @@
-// Launches operators of the package that CANN finds, which may not be the one that torch_npu found when it was loaded.
+// Launch operators of the package that CANN finds. torch_npu may have found another package when it was loaded.
 //
 // torch_npu reads ASCEND_CUSTOM_OPP_PATH once, while libtorch_npu.so is loaded (op-plugin
 // op_plugin/utils/op_api_common.cpp, g_custom_lib_path). `import torch` already loads that library, before npu_rope can

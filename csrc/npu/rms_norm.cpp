@@ -56,10 +56,11 @@ void launch(const at::Tensor& given, const at::Tensor& given_scale, const RmsNor
     const at::Tensor out = norm.written("out", given_out);
     const at::Tensor x = given.is_same(given_out) ? out : norm.read("x", given), scale = norm.scale();
     LaunchTensors tensors("rms_norm", {{"x", &x}, {"scale", &scale}, {"out", &out}});
-    const RmsNormAttributes& of = norm.attributes();
-    if (!accepts_rms_norm(rms_norm_tensors(tensors.view(0), tensors.view(1), tensors.view(2)), of)) return;
+    const RmsNormAttributes& attributes = norm.attributes();
+    if (!accepts_rms_norm(rms_norm_tensors(tensors.view(0), tensors.view(1), tensors.view(2)), attributes)) return;
     const at::IntArrayRef strides = tensors.strides();
-    NPU_ROPE_LAUNCH(aclnnNpuRmsNorm, x, scale, of.axis, of.epsilon, of.stash_type, strides, out);
+    NPU_ROPE_LAUNCH(aclnnNpuRmsNorm, x, scale, attributes.axis, attributes.epsilon, attributes.stash_type, strides,
+                    out);
 }
 
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& scale, int64_t axis, double epsilon, int64_t stash_type) {

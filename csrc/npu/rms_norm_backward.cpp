@@ -30,25 +30,26 @@ void launch(const NormCall& norm, const at::Tensor& grad, const at::Tensor& x, c
             const at::Tensor& sums) {
     const at::Tensor& scale = norm.scale();
     LaunchTensors tensors(kOp, {{"grad", &grad}, {"x", &x}, {"scale", &scale}, {"dscale", &sums}, {"dx", &dx}});
-    const RmsNormAttributes& of = norm.attributes();
+    const RmsNormAttributes& attributes = norm.attributes();
     if (!accepts_rms_norm(rms_norm_backward_tensors(tensors.view(0), tensors.view(1), tensors.view(2), tensors.view(4),
                                                     tensors.view(3), /*adds_to_float32_dscale=*/true),
-                          of))
+                          attributes))
         return;
     const at::IntArrayRef strides = tensors.strides();
-    NPU_ROPE_LAUNCH(aclnnNpuRmsNormBackward, grad, x, scale, sums, of.axis, of.epsilon, of.stash_type, strides, dx);
+    NPU_ROPE_LAUNCH(aclnnNpuRmsNormBackward, grad, x, scale, sums, attributes.axis, attributes.epsilon,
+                    attributes.stash_type, strides, dx);
 }
 
 std::tuple<at::Tensor, at::Tensor> rms_norm_backward(const at::Tensor& grad, const at::Tensor& x,
                                                      const at::Tensor& scale, int64_t axis, double epsilon,
                                                      int64_t stash_type) {
-    const at::Tensor of_row = scale_of_row(x, scale, axis);
-    const NormCall norm(kOp, x, of_row, {axis, epsilon, stash_type});
+    const at::Tensor row_scale = scale_of_row(x, scale, axis);
+    const NormCall norm(kOp, x, row_scale, {axis, epsilon, stash_type});
     const at::Tensor dx = at::empty(x.sizes(), x.options());
     const at::Tensor sums = at::zeros(norm.scale().sizes(), scale.options().dtype(at::kFloat));
     launch(norm, norm.read("grad", grad), norm.read("x", x), norm.written("dx", dx), sums);
     const at::Tensor summed =
-        sums.numel() == scale.numel() ? sums : sums.view(of_row.sizes()).sum_to_size(scale.sizes());
+        sums.numel() == scale.numel() ? sums : sums.view(row_scale.sizes()).sum_to_size(scale.sizes());
     return {dx, summed.reshape(scale.sizes()).to(scale.scalar_type())};
 }
 

@@ -10,7 +10,7 @@ namespace npu_rope {
 // A call's tensors as the kernels read them. If x has more dimensions than the checks support, they are joined.
 class NormCall {
 public:
-    // Raises an error for joined dimensions whose axis or scale breaks its rule.
+    // If dimensions are joined, raises an error for an axis or a scale that breaks its rule.
     NormCall(const char* op, const at::Tensor& x, const at::Tensor& scale, const RmsNormAttributes& a);
 
     // "int axis, float epsilon, int stash_type", the last arguments of the schemas.

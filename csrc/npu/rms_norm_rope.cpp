@@ -74,7 +74,7 @@ void launch(const Sides& s, const at::Tensor& positions, const at::Tensor* rows,
 #define NPU_ROPE_CALL \
     Call { NPU_ROPE_ATTRIBUTES, epsilon, intermediate_rounding }
 
-constexpr bool forward = true;  // in NPU_ROPE_ATTRIBUTES: the operator has no other direction
+constexpr bool forward = true;  // NPU_ROPE_ATTRIBUTES uses this name; the operator has no other direction
 
 std::tuple<at::Tensor, at::Tensor> rms_norm_rope(const at::Tensor& q, const at::Tensor& k, const at::Tensor& q_scale,
                                                  const at::Tensor& k_scale, const at::Tensor& positions,

@@ -24,12 +24,13 @@ void launch(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin, c
                         rotary, &shape))
         return;
     const int64_t heads = rotary.attributes.num_heads, width = shape.rotary_dim / 2;
-    RotaryCall of_heads = rotary;
-    of_heads.attributes.num_heads = 0;
+    RotaryCall rotary_mul_call = rotary;
+    rotary_mul_call.attributes.num_heads = 0;
     tensors.copy_inputs();
     const at::Tensor narrow_cos = tensors[1].narrow(-1, 0, width);
     const at::Tensor narrow_sin = tensors[2].narrow(-1, 0, width);
-    launch_rotary_mul(as_heads(tensors[0], heads), {narrow_cos, narrow_sin}, ids, of_heads, as_heads(out, heads));
+    launch_rotary_mul(as_heads(tensors[0], heads), {narrow_cos, narrow_sin}, ids, rotary_mul_call,
+                      as_heads(out, heads));
 }
 
 at::Tensor rotary_embedding(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin,

@@ -1,5 +1,5 @@
 // add_rms_norm for CPU tensors, through torch's stable ABI. Schemas, fakes and gradients are in
-// npu_rope/ops/add_rms_norm.py; these are the kernels.
+// npu_rope/ops/add_rms_norm.py; this file has the kernels.
 #include "csrc/torch/rms_norm_call.h"
 
 namespace {
@@ -9,9 +9,11 @@ using namespace npu_rope;
 void run(AtenTensorHandle x, AtenTensorHandle residual, AtenTensorHandle scale, const NormAttributes& a,
          AtenTensorHandle out, AtenTensorHandle sum) {
     NormCall call("add_rms_norm", x, scale, a.axis);
-    const npu_rope_tensor from = call.read("x", x), other = call.read("residual", residual), factors = call.scale();
-    const npu_rope_tensor to = call.written("out", out), to_sum = call.written("sum", sum);
-    raise_on(npu_rope_add_rms_norm(&from, &other, &factors, call.axis(), a.epsilon, a.stash_type, &to, &to_sum));
+    const npu_rope_tensor x_view = call.read("x", x), residual_view = call.read("residual", residual);
+    const npu_rope_tensor scale_view = call.scale();
+    const npu_rope_tensor out_view = call.written("out", out), sum_view = call.written("sum", sum);
+    raise_on(npu_rope_add_rms_norm(&x_view, &residual_view, &scale_view, call.axis(), a.epsilon, a.stash_type,
+                                   &out_view, &sum_view));
 }
 
 // add_rms_norm(x, residual, scale, attributes)

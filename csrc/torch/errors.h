@@ -1,4 +1,4 @@
-// Raises the registration's errors. Torch passes on only the message, in a RuntimeError; this library keeps the parts.
+// Raise the registration's errors. Torch passes on only the message, in a RuntimeError; this library keeps the parts.
 #pragma once
 
 #include <memory>

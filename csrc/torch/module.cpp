@@ -1,5 +1,5 @@
-// Lets the CPU library use torch's thread pool, with torch's number of threads. Also returns the registration's last
-// error in parts.
+// Let the CPU library use torch's thread pool, with torch's number of threads. Return the registration's last error in
+// parts.
 #include <torch/csrc/stable/ops.h>
 
 #include "csrc/torch/errors.h"

@@ -1,5 +1,5 @@
 // rms_norm for CPU tensors, through torch's stable ABI. Schemas, fakes and gradients are in
-// npu_rope/ops/rms_norm.py; these are the kernels.
+// npu_rope/ops/rms_norm.py; this file has the kernels.
 #include "csrc/torch/rms_norm_call.h"
 
 namespace {
@@ -8,8 +8,8 @@ using namespace npu_rope;
 
 void run(AtenTensorHandle x, AtenTensorHandle scale, const NormAttributes& a, AtenTensorHandle out) {
     NormCall call("rms_norm", x, scale, a.axis);
-    const npu_rope_tensor to = call.written("out", out), from = call.read("x", x), factors = call.scale();
-    raise_on(npu_rope_rms_norm(&from, &factors, call.axis(), a.epsilon, a.stash_type, &to));
+    const npu_rope_tensor out_view = call.written("out", out), x_view = call.read("x", x), scale_view = call.scale();
+    raise_on(npu_rope_rms_norm(&x_view, &scale_view, call.axis(), a.epsilon, a.stash_type, &out_view));
 }
 
 // rms_norm(x, scale, attributes)
@@ -44,11 +44,11 @@ void rms_norm_backward(StableIValue* stack, uint64_t, uint64_t) {
     const Tensor grad_read = call.widened_if_expanded(grad.get());
     const AtenTensorHandle scale_read = call.scale_tensor().get();
     Owned dx = empty_of(x.get(), x.get()), dscale = empty_of(call.is_expanded() ? scale_read : scale.get(), scale_read);
-    const npu_rope_tensor from_grad = call.read("grad", grad_read.get()), from_x = call.read("x", x.get());
-    const npu_rope_tensor factors = call.scale();
-    const npu_rope_tensor to_x = call.written("dx", dx.get()), to_scale = call.of_scale(dscale.get());
-    raise_on(npu_rope_rms_norm_backward(&from_grad, &from_x, &factors, call.axis(), a.epsilon, a.stash_type, &to_x,
-                                        &to_scale));
+    const npu_rope_tensor grad_view = call.read("grad", grad_read.get()), x_view = call.read("x", x.get());
+    const npu_rope_tensor scale_view = call.scale();
+    const npu_rope_tensor dx_view = call.written("dx", dx.get()), dscale_view = call.view_like_scale(dscale.get());
+    raise_on(npu_rope_rms_norm_backward(&grad_view, &x_view, &scale_view, call.axis(), a.epsilon, a.stash_type,
+                                        &dx_view, &dscale_view));
     stack[0] = torch::stable::detail::from(dx.release());
     if (!call.is_expanded()) {
         stack[1] = torch::stable::detail::from(dscale.release());

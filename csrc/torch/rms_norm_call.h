@@ -54,7 +54,8 @@ public:
     }
 
     int64_t axis() const { return axis_; }
-    // Whether the scale is expanded to x's sizes. The backward then sums its gradient, with scale and grad in double.
+    // Whether the scale is expanded to x's sizes. The backward then sums the scale's gradient, with scale and grad in
+    // double.
     bool is_expanded() const { return is_expanded_; }
     Tensor widened_if_expanded(AtenTensorHandle h) const {
         return is_expanded_ ? as_doubles(reference_to(h)) : reference_to(h);
@@ -64,8 +65,9 @@ public:
     }
     // The scale as the library reads it.
     const Tensor& scale_tensor() const { return scale_; }
-    npu_rope_tensor scale() const { return of_scale(scale_.get()); }
-    npu_rope_tensor of_scale(AtenTensorHandle h) const {
+    npu_rope_tensor scale() const { return view_like_scale(scale_.get()); }
+    // A view of a tensor of the scale's sizes, such as its gradient.
+    npu_rope_tensor view_like_scale(AtenTensorHandle h) const {
         return is_joined() ? viewed_as(joined_.scale, view_of(h)) : view_of(h);
     }
 

@@ -1,5 +1,5 @@
 // rms_norm_rope for CPU tensors, through torch's stable ABI. The schemas, fakes and gradients are in
-// npu_rope/ops/rms_norm_rope.py; these are the kernels.
+// npu_rope/ops/rms_norm_rope.py; this file has the kernels.
 #include "csrc/torch/rope_call.h"
 
 namespace {
@@ -40,13 +40,14 @@ struct Others {
 
 void run(const Side& q, const Side& k, const Others& others, const Optional& factors, const NormRopeAttributes& a) {
     const Readable q_scale(others.q_scale, q.out_handle), k_scale(others.k_scale, k.out_handle);
-    const npu_rope_tensor tp = view_of(others.positions);
+    const npu_rope_tensor positions = view_of(others.positions);
     const OptionalView given(factors);
     if (!others.rows)
-        return raise_on(npu_rope_rms_norm_rope(q.x(), k.x(), q_scale.get(), k_scale.get(), &tp, given.get(), &a.params,
-                                               a.epsilon, a.intermediate_rounding, a.angle, q.out(), k.out()));
-    const npu_rope_tensor tr = view_of(others.rows);
-    raise_on(npu_rope_rms_norm_rope_set_rows(q.x(), k.x(), q_scale.get(), k_scale.get(), &tp, &tr, given.get(),
+        return raise_on(npu_rope_rms_norm_rope(q.x(), k.x(), q_scale.get(), k_scale.get(), &positions, given.get(),
+                                               &a.params, a.epsilon, a.intermediate_rounding, a.angle, q.out(),
+                                               k.out()));
+    const npu_rope_tensor rows = view_of(others.rows);
+    raise_on(npu_rope_rms_norm_rope_set_rows(q.x(), k.x(), q_scale.get(), k_scale.get(), &positions, &rows, given.get(),
                                              &a.params, a.epsilon, a.intermediate_rounding, a.angle, q.out(), k.out()));
 }
 

@@ -1,5 +1,5 @@
 // rope for CPU tensors, through torch's stable ABI. npu_rope/ops/rope.py registers the schemas, fakes and gradients;
-// these are the kernels.
+// this file has the kernels.
 #include "csrc/torch/rope_call.h"
 
 namespace {
@@ -9,8 +9,9 @@ using namespace npu_rope;
 void run(AtenTensorHandle x, AtenTensorHandle positions, const Optional& factors, const Attributes& a,
          AtenTensorHandle out) {
     const Side side(x, out);
-    const npu_rope_tensor tp = view_of(positions);
-    raise_on(npu_rope_rope(side.x(), &tp, OptionalView(factors).get(), &a.params, a.forward, a.angle, side.out()));
+    const npu_rope_tensor position_view = view_of(positions);
+    raise_on(npu_rope_rope(side.x(), &position_view, OptionalView(factors).get(), &a.params, a.forward, a.angle,
+                           side.out()));
 }
 
 // rope(x, positions, freq_factors, attributes)
@@ -27,7 +28,7 @@ struct RopeCall {
 };
 
 // rope_packed_(out, x, positions, packed, freq_factors)
-// Without x the call is in place: torch would take a tenth of a decode-sized call to pass the tensor twice.
+// Without x the call is in place. Torch would need a tenth of the time of a decode-sized call to pass the tensor twice.
 void rope_packed(StableIValue* stack, uint64_t, uint64_t) {
     Owned out(stack[0]), positions(stack[2]), packed(stack[3]);
     Optional x(stack[1]), factors(stack[4]);

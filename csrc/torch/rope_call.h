@@ -24,7 +24,8 @@ struct Attributes {
     bool forward;
     npu_rope_angle angle;
 };
-constexpr int kParams = 11, kAttributes = 13;
+// Numbers of arguments in a schema: those of `params`, and all attributes.
+constexpr int kParams = 11, kAttributes = kParams + 2;
 
 // An argument of type Tensor?.
 class Optional {
@@ -125,22 +126,22 @@ inline Attributes unpack(const char* op, AtenTensorHandle packed) {
     return {p.params, p.forward != 0, static_cast<npu_rope_angle>(p.angle)};
 }
 
-// A tensor in the form that the C interface reads: the tensor itself, or a copy if its last dimension has no unit
-// stride, the only layout that the kernels do not read. A tensor at the output's address is not copied; the C library
-// checks its layout.
+// A tensor in the form that the C interface reads. The kernels read any layout with unit stride in the last dimension;
+// a tensor with another layout is copied. A tensor at the output's address is not copied; the C library checks its
+// layout.
 class Readable {
 public:
     Readable(AtenTensorHandle x, AtenTensorHandle out) : view_(view_of(x)) {
-        if (x == out || !has_gaps() || view_.data == data_of(out)) return;
+        if (x == out || has_unit_stride() || view_.data == data_of(out)) return;
         copy_ = torch::stable::contiguous(reference_to(x));
         view_ = view_of(copy_->get());
     }
     const npu_rope_tensor* get() const { return &view_; }
 
 private:
-    bool has_gaps() const {
+    bool has_unit_stride() const {
         int32_t last = view_.ndim - 1;
-        return last >= 0 && last < NPU_ROPE_MAX_NDIM && view_.shape[last] > 1 && view_.stride[last] != 1;
+        return last < 0 || last >= NPU_ROPE_MAX_NDIM || view_.shape[last] <= 1 || view_.stride[last] == 1;
     }
 
     npu_rope_tensor view_;

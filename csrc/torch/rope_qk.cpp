@@ -1,5 +1,5 @@
 // rope_qk for CPU tensors, through torch's stable ABI. npu_rope/ops/rope_qk.py registers the schemas, fakes and
-// gradients; these are the kernels.
+// gradients; this file has the kernels.
 #include "csrc/torch/rope_call.h"
 
 namespace {
@@ -7,9 +7,9 @@ namespace {
 using namespace npu_rope;
 
 void run(const Side& q, const Side& k, AtenTensorHandle positions, const Optional& factors, const Attributes& a) {
-    const npu_rope_tensor tp = view_of(positions);
-    raise_on(npu_rope_rope_qk(q.x(), k.x(), &tp, OptionalView(factors).get(), &a.params, a.forward, a.angle, q.out(),
-                              k.out()));
+    const npu_rope_tensor position_view = view_of(positions);
+    raise_on(npu_rope_rope_qk(q.x(), k.x(), &position_view, OptionalView(factors).get(), &a.params, a.forward, a.angle,
+                              q.out(), k.out()));
 }
 
 // rope_qk(q, k, positions, freq_factors, attributes)

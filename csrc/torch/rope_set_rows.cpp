@@ -1,5 +1,5 @@
 // rope_set_rows for CPU tensors, through torch's stable ABI. The schemas and fakes are in
-// npu_rope/ops/rope_set_rows.py; these are the kernels.
+// npu_rope/ops/rope_set_rows.py; this file has the kernels.
 #include "csrc/torch/rope_call.h"
 
 namespace {

@@ -1,5 +1,5 @@
 // rotary_embedding for CPU tensors, through torch's stable ABI. The schemas, fakes and gradients are in
-// npu_rope/ops/rotary.py; these are the kernels.
+// npu_rope/ops/rotary.py; this file has the kernels.
 #include "csrc/torch/rotary_call.h"
 
 namespace {
@@ -16,10 +16,10 @@ struct RotaryEmbeddingCall {
     RotaryEmbeddingCall(StableIValue* s, StableIValue* a)
         : x{Owned(s[0])}, cos(s[1]), sin(s[2]), position_ids(s[3]), a(a) {}
     void run(AtenTensorHandle out) const {
-        const Readable tx(x[0].get(), out), c(cos.get(), out), s(sin.get(), out);
-        const npu_rope_tensor to = view_of(out);
-        raise_on(npu_rope_rotary_embedding(tx.get(), c.get(), s.get(), OptionalView(position_ids).get(), a.interleaved,
-                                           a.first, a.second, a.forward, &to));
+        const Readable x_read(x[0].get(), out), c(cos.get(), out), s(sin.get(), out);
+        const npu_rope_tensor y = view_of(out);
+        raise_on(npu_rope_rotary_embedding(x_read.get(), c.get(), s.get(), OptionalView(position_ids).get(),
+                                           a.interleaved, a.first, a.second, a.forward, &y));
     }
 };
 

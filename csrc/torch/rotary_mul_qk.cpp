@@ -1,5 +1,5 @@
 // rotary_mul_qk for CPU tensors, through torch's stable ABI. The schemas, fakes and gradients are in
-// npu_rope/ops/rotary.py; these are the kernels.
+// npu_rope/ops/rotary.py; this file has the kernels.
 #include "csrc/torch/rotary_call.h"
 
 namespace {
