@@ -46,10 +46,10 @@ struct Job {
     RowFormat format;
     const char *x, *scale, *grad;
     char* out;
-    Storing storing;
+    Storing storing;                 // of out
     const char* residual = nullptr;  // residual and sum: of add_rms_norm only
     char* sum = nullptr;
-    bool stream_sum = false;
+    bool stream_sum = false;  // store sum past the caches
 };
 
 // Calls f(j, offset) for each element j of a row. offset is the element's offset with these strides of the dimensions
@@ -289,7 +289,7 @@ public:
         scale_ = scales_.at(offsets.scale);
         factors_ = double_row_.factors_of(x_);
         // dx is multiplied by inverse, then by power. `headroom` keeps a small gradient normal after the first product.
-        // The second factor is divided by it.
+        // The second factor is therefore divided by it.
         const double headroom = factors_.power == 1 ? 1 : std::ldexp(1.0, kPeakExponent);
         const double mean = mean_product();
         char* dx = job_.out + offsets.dx * job_.format.x_bytes;

@@ -50,11 +50,11 @@ namespace {
 
 using namespace npu_rope;
 
-void launch(const at::Tensor& given, const at::Tensor& given_scale, const RmsNormAttributes& a,
+void launch(const at::Tensor& given_x, const at::Tensor& given_scale, const RmsNormAttributes& a,
             const at::Tensor& given_out) {
-    const NormCall norm("rms_norm", given, given_scale, a);
+    const NormCall norm("rms_norm", given_x, given_scale, a);
     const at::Tensor out = norm.written("out", given_out);
-    const at::Tensor x = given.is_same(given_out) ? out : norm.read("x", given), scale = norm.scale();
+    const at::Tensor x = given_x.is_same(given_out) ? out : norm.read("x", given_x), scale = norm.scale();
     LaunchTensors tensors("rms_norm", {{"x", &x}, {"scale", &scale}, {"out", &out}});
     const RmsNormAttributes& attributes = norm.attributes();
     if (!accepts_rms_norm(rms_norm_tensors(tensors.view(0), tensors.view(1), tensors.view(2)), attributes)) return;

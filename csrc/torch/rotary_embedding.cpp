@@ -19,7 +19,8 @@ struct RotaryEmbeddingCall {
         const Readable x_read(x[0].get(), out), c(cos.get(), out), s(sin.get(), out);
         const npu_rope_tensor y = view_of(out);
         raise_on(npu_rope_rotary_embedding(x_read.get(), c.get(), s.get(), OptionalView(position_ids).get(),
-                                           a.interleaved, a.first, a.second, a.forward, &y));
+                                           a.interleaved, /*num_heads=*/a.first, /*rotary_embedding_dim=*/a.second,
+                                           a.forward, &y));
     }
 };
 

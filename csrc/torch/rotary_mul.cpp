@@ -17,8 +17,8 @@ struct RotaryMulCall {
     void run(AtenTensorHandle out) const {
         const Side side(x[0].get(), out);
         const Readable c(cos.get(), out), s(sin.get(), out);
-        raise_on(
-            npu_rope_rotary_mul(side.x(), c.get(), s.get(), a.interleaved, a.first, a.second, a.forward, side.out()));
+        raise_on(npu_rope_rotary_mul(side.x(), c.get(), s.get(), a.interleaved, /*rotary_dim=*/a.first,
+                                     /*offset=*/a.second, a.forward, side.out()));
     }
 };
 

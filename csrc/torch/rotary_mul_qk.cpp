@@ -17,8 +17,8 @@ struct RotaryMulQkCall {
     void run(AtenTensorHandle q_out, AtenTensorHandle k_out) const {
         const Side q(x[0].get(), q_out), k(x[1].get(), k_out);
         const Readable c(cos.get(), q_out), s(sin.get(), q_out);
-        raise_on(npu_rope_rotary_mul_qk(q.x(), k.x(), c.get(), s.get(), a.interleaved, a.first, a.second, a.forward,
-                                        q.out(), k.out()));
+        raise_on(npu_rope_rotary_mul_qk(q.x(), k.x(), c.get(), s.get(), a.interleaved, /*rotary_dim=*/a.first,
+                                        /*offset=*/a.second, a.forward, q.out(), k.out()));
     }
 };
 
