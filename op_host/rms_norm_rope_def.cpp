@@ -20,7 +20,7 @@ static const Parameters kRmsNormRopeParameters = {
     {"k_out", kOutput, rope_types()},
 };
 
-// Rope's attributes, then those of the norm. A: AttributeAdder or CannCall.
+// Lists rope's attributes, then those of the norm. A: AttributeAdder or CannCall.
 template <typename A>
 static void attributes(A* a, npu_rope_params* params, bool* forward, HeadNorm* norm) {
     rope_attributes(a, params, forward);

@@ -65,9 +65,9 @@ RmsNormLayout layout_of_chunk(const RmsNormTileCall& call, const RmsNormTile& ti
     if (call.backward) layout.grads.bytes = two_buffers(call.out_bytes);
     // Numbers of floats: Gather offsets of 16 elements for two types, a block for the largest magnitude, a vector of
     // sums.
-    constexpr int64_t kOffsets = 2 * 16, kLargest = 8, kSums = 64;
-    const int64_t sums = ((1 + call.backward) * layout.levels + 1) * kSums;
-    layout.work.bytes = 4 * ((2 + call.backward) * chunk + sums + kLargest + kOffsets);
+    constexpr int64_t kOffsetFloats = 2 * 16, kLargestFloats = 8, kSumFloats = 64;
+    const int64_t sums = ((1 + call.backward) * layout.levels + 1) * kSumFloats;
+    layout.work.bytes = 4 * ((2 + call.backward) * chunk + sums + kLargestFloats + kOffsetFloats);
     const int64_t row = tile.keeps_row ? chunks * chunk : chunk;
     (call.backward ? layout.dscale : layout.row).bytes = 4 * (row + call.backward * kDscaleExtraFloats);
     layout.stats.bytes = 4 * (kRowNormStats + call.backward * kGradientStats) * kRowNormSlots;

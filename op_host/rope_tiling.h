@@ -28,7 +28,7 @@ struct GivenTables {
 // The attributes of rms_norm_rope's norm.
 struct HeadNorm {
     double epsilon = 0;
-    bool intermediate_rounding = false;  // round as a call of rms_norm and then rope does
+    bool intermediate_rounding = false;  // round as a call of rms_norm and a call of rope do
 };
 
 // A call whose arguments check_rope, check_rms_norm_rope or check_rotary has accepted. One of two sides may have no
@@ -45,7 +45,7 @@ struct RopeTilingInput {
     bool rows_int64 = false;
     bool forward = true;
     npu_rope_params params = {};
-    GivenTables tables;  // rotary_tiling only, for which params define the window and the pairs and nothing else
+    GivenTables tables;  // rotary_tiling only; there params define only the window and the pairs
     HeadNorm norm;       // rms_norm_rope_tiling only
 
     bool scatters_side(int side) const { return scatters && side == shape.sides - 1; }
