@@ -1,9 +1,9 @@
 // The tiling data of rope: one plain struct with the same bytes on host and device.
 //
-// It contains the frequencies, as turns. A separate table in GM would need an allocation, a copy and a cache for each
-// set of parameters, and an argument that the specification does not have. At its start the kernel copies only the
-// member `common`. A DMA copies the two vectors of turns from GM to UB, so their offsets and the size are multiples of
-// 32 bytes.
+// It contains the frequencies, in turns per position. A separate table in GM would need an allocation, a copy and a
+// cache for each set of parameters, and an argument that the specification does not have. At its start the kernel
+// copies only the member `common`. A DMA copies the two vectors of turns from GM to UB, so their offsets and the size
+// are multiples of 32 bytes.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,7 @@ struct RopeSideTiling {
     int64_t out_stride[3];  // batch, token, head; of a cache: unused, row, head
 };
 
-// The part of the tiling data that all kernels have.
+// The part of the tiling data that is the same struct for all kernels.
 struct CommonTiling {
     // Token row r is token r % seq of batch r / seq. Strides are in elements.
     int64_t rows;
@@ -64,7 +64,7 @@ struct CommonTiling {
     int32_t has_factors;
     float mscale;  // multiplies cos and sin
 
-    // Number of units of work, row_parts x head_parts, which the cores take in turn.
+    // The work has row_parts x head_parts units, which the cores take in turn.
     int32_t row_parts;
     int32_t row_granule;  // this number of consecutive rows is never split between units
     int32_t head_parts;

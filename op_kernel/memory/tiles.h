@@ -125,13 +125,15 @@ private:
     int32_t side_ = 0;
 };
 
-// The previous, the current and the next tile of a core. For each tile the caller calls FindNext(), loads the next
-// tile, stores the previous tile and computes the current one, then calls Advance(), which returns whether a tile is
-// left. At the end the caller stores the last tile. Loads are issued before stores, because all other work waits for
-// them.
+// The previous, the current and the next tile of a core. For each tile the caller:
+// - calls FindNext(),
+// - loads the next tile, then stores the previous one: all other work waits for the loads,
+// - computes the current tile,
+// - calls Advance(), which returns whether a tile is left.
+// At the end the caller stores the last tile.
 class TileWindow {
 public:
-    Tile previous{}, tile{}, next{};
+    Tile previous{}, tile{}, next{};  // tile: the current one
     bool has_previous = false, has_next = false;
 
     // Returns whether the core has a tile.

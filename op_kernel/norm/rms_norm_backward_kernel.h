@@ -170,8 +170,8 @@ private:
         return g_;
     }
 
-    // Adds the products of grad and the rounded normalized rows to the sums of dscale. scratch: as large as the rows in
-    // T.
+    // Adds the products of grad and the rounded normalized rows to the sums of dscale. scratch: memory for
+    // the rows as T.
     __aicore__ inline void AddToDscale(const PitchedRows& normalized, const PitchedRows& wide_grad,
                                        LocalTensor<T> scratch) {
         PitchedRows product{temp_, common_->row_pitch, false};

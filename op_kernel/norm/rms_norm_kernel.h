@@ -1,5 +1,5 @@
-// The kernel of rms_norm and add_rms_norm, RMS normalization: divides each row [n] of x, or of the sum of x and a
-// residual, by the root of its mean square, rounds it to x's type and multiplies it by a scale. This kernel processes
+// The kernel of rms_norm and add_rms_norm. It divides each row [n] of x, or of the sum of x and a residual, by the root
+// of the row's mean square. Then it rounds the row to x's type and multiplies it by a scale. This kernel processes
 // tiles of rows that fit UB. long_rms_norm_kernel.h processes longer rows.
 #pragma once
 
