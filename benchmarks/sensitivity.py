@@ -40,8 +40,8 @@ class Case:
     """A launch. ``make(tokens)`` returns it for a number of tokens or rows.
 
     Attributes:
-        tokens: of the whole launch.
-        splits: each core has a part of the tokens, and all parts are equal except for one token.
+        tokens: the number of tokens or rows of the whole launch.
+        splits: whether each core has a part of the tokens; the parts differ by at most one token.
     """
 
     name: str

@@ -6,8 +6,7 @@
 # - csrc/npu/<stem>.cpp if the binding of torch_npu is built,
 # - csrc/cpu/<name>.cpp for each name in CPU,
 # - csrc/cpu/<name>.cpp for each name in KERNELS, compiled once for each instruction set.
-# cmake/NpuRopeSim.cmake and cmake/NpuRopeNpu.cmake find the
-# CANN definitions and the AscendC kernels by themselves.
+# cmake/NpuRopeSim.cmake and cmake/NpuRopeNpu.cmake find the CANN definitions and the AscendC kernels by themselves.
 function(npu_rope_add_op stem)
   cmake_parse_arguments(op "" "" "CPU;KERNELS" ${ARGN})
   target_sources(npu_rope PRIVATE csrc/capi/${stem}.cpp)

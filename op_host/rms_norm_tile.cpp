@@ -22,7 +22,7 @@ RmsNormLayout layout_of_rows(const RmsNormTileCall& call, const RmsNormTile& til
     const int64_t widest = std::max(x_bytes, out_bytes), packed_bytes = widest + rows * kUbBlockBytes;
     RmsNormLayout layout;
     layout.tile = tile;
-    int64_t temp_bytes = 4 * lanes;
+    int64_t temp_bytes = 4 * lanes;  // packed rows of 16 bits also need memory for the rows in their own type
     if (call.backward) {
         layout.tail_offset = packed ? widest : 0;
         layout.inputs.bytes = layout.outputs.bytes = 2 * (packed ? packed_bytes : x_bytes);
@@ -42,6 +42,7 @@ RmsNormLayout layout_of_rows(const RmsNormTileCall& call, const RmsNormTile& til
         layout.gather_rows = std::clamp<int64_t>(kMaxGatherLanes / common.row_pitch, 1, rows);
         const int64_t gather_lanes = layout.gather_rows * common.row_pitch;
         layout.setup_lanes = round_up(std::max<int64_t>(gather_lanes, 16), 8);
+        // For two types: offsets in both directions, and those of a block's elements.
         layout.gather_offsets.bytes = 2 * 4 * (2 * gather_lanes + 16);
     }
     layout.work.bytes = std::max(layout.temp_offset + temp_bytes, 4 * kRopeSetupLaneTemps * layout.setup_lanes);

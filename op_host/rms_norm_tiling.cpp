@@ -34,7 +34,7 @@ public:
     bool merge() {
         for (int k = 0; k < kMaxOuterDims; ++k)
             if (shape_.outer[k] > 1) add_dimension(k);
-        // One dimension is tokens, two are tokens and heads.
+        // A single dimension becomes tokens. Two dimensions become tokens and heads.
         int64_t size[kMaxOuterDims] = {1, 1, 1};
         const int first = sizes_.size() == 3 ? 0 : 1;
         for (size_t i = 0; i < sizes_.size(); ++i) size[first + static_cast<int>(i)] = sizes_[i];
@@ -198,7 +198,7 @@ private:
     RmsNormTileCall call_;
 };
 
-// Whether all rows share the scale and it has an element for each element of a row.
+// Whether all rows share the scale and the scale has an element for each element of a row.
 bool all_rows_share_scale(const RmsNormShape& s) {
     for (int k = 0; k < kMaxOuterDims; ++k)
         if (s.outer[k] > 1 && !s.scale_is_shared[k]) return false;

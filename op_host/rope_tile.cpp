@@ -108,16 +108,18 @@ std::optional<RopeLayout> layout_of(const RopeTileCall& call, const RopeTile& ti
     const int64_t max_gather_lanes = common.row_pitch <= 256 ? 2048 : 1024;
     layout.gather_rows = gathers || packed ? std::clamp<int64_t>(max_gather_lanes / common.row_pitch, 1, rows) : 0;
     const int64_t gather_lanes = layout.gather_rows * common.row_pitch;
+    // Offsets of the partners. For packed rows: offsets in both directions, and those of a block's elements.
     layout.gather_offsets.bytes = 4 * (gather_lanes * (gathers + 2 * packed) + (packed ? 16 : 0));
 
     layout.setup_lanes = round_up(std::max({gather_lanes, width, int64_t{16}}), 8);
     int64_t setup_temps = kRopeSetupLaneTemps * layout.setup_lanes,
             table_temps = layout.block_tokens * call.entry_pitch;
     if (call.entry_bytes > 0) {
+        // For each lane: the sign of the sine, and the offsets of the cosine and the sine.
         layout.entry_offsets.bytes = call.key == kRopeHalves ? 0 : 3 * width * 4;
         layout.source.bytes = 2 * table_temps * call.entry_bytes;
     } else {
-        layout.frequencies.bytes = 4 * width * 4;
+        layout.frequencies.bytes = 4 * width * 4;  // for each lane: four parts (lane_frequencies.h)
         layout.source.bytes = layout.token_slots * call.position_bytes;
         setup_temps += kRopeSetupPairTemps * round_up(common.n_dims / 2, 8);
         table_temps = kRopeTableTemps * layout.block_tokens * width + kRopeTokenTemps * layout.token_slots;

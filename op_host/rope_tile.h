@@ -18,9 +18,9 @@ struct RopeTileCall {
     const CommonTiling* common = nullptr;      // layout_of() does not read its tile sizes and UB sizes
     int32_t sides = 1;                         // tensors that the call rotates
     int64_t ub_bytes = 0;                      // bytes that the kernel may allocate
-    int64_t item_bytes = 0, out_bytes = 0;     // of an element of x, and of out
-    int32_t key = 0;                           // kRopeHalves, ...
-    int64_t position_bytes = 0;                // of one token, for all planes
+    int64_t item_bytes = 0, out_bytes = 0;     // bytes of an element of x, and of out
+    int32_t key = 0;                           // the tiling key: kRopeHalves, ...
+    int64_t position_bytes = 0;                // bytes of a token's positions on all planes
     int64_t entry_bytes = 0, entry_pitch = 0;  // given tables: bytes of an entry; entries from one row to the next
     bool normalizes = false;                   // each head is normalized before its rotation
     bool normalizes_partners = false;          // each head's partners are also normalized

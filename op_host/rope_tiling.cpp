@@ -64,6 +64,7 @@ void merge_batches(const RopeTilingInput& in, CommonTiling* common, RotaryTableT
         stride[1] = common->seq == 1 ? 0 : stride[s.S == 1 ? 0 : 1];
         if (merged) stride[0] = 0;
     }
+    // A single token has no stride. With stride 1 the kernel loads its position by DMA.
     if (common->seq == 1) common->pos_stride[1] = 1;
 }
 
@@ -118,9 +119,9 @@ private:
         common_.row_number_words = in_.rows_int64 ? 2 : 1;
         // With one entry per lane, each half of a table row must also start on a 32-byte border.
         int64_t half_multiple = given_ && in_.tables.entry_per_lane ? kUbBlockBytes / dtype_bytes(in_.tables.dtype) : 8;
-        bool on_borders = halves && p.n_offs % 8 == 0 && pairs % half_multiple == 0;
-        bool shifts = !halves && call_.item_bytes == 2 && platform_.arch != kArch310p;
-        call_.key = on_borders ? kRopeHalves : shifts ? kRopeSwapByShifts : kRopeSwapByGather;
+        bool halves_on_borders = halves && p.n_offs % 8 == 0 && pairs % half_multiple == 0;
+        bool can_swap_by_shifts = !halves && call_.item_bytes == 2 && platform_.arch != kArch310p;
+        call_.key = halves_on_borders ? kRopeHalves : can_swap_by_shifts ? kRopeSwapByShifts : kRopeSwapByGather;
         common_.lane_first = call_.key == kRopeHalves ? 0 : p.n_offs / 8 * 8;
         common_.table_width = call_.key == kRopeHalves
                                   ? to_int32(pairs)
@@ -136,15 +137,15 @@ private:
             call_.normalizes = true;
             call_.normalizes_partners = norm_->normalizes_partners;
         }
-        // Rows have the order in UB in which more of them are adjacent in GM. Rows of a cache are stored by tokens.
-        int heads_adjacent = 0, tokens_adjacent = 0;
+        // Choose the order in UB in which more rows are adjacent in GM. Rows of a cache are stored by tokens.
+        int adjacent_heads_count = 0, adjacent_tokens_count = 0;  // numbers of tensors with them
         for (int k = 0; k < shape_.sides; ++k)
             for (const int64_t* stride : {common_.side[k].x_stride, common_.side[k].out_stride}) {
-                heads_adjacent += stride[2] == shape_.D;
-                tokens_adjacent += stride[1] == shape_.D;
+                adjacent_heads_count += stride[2] == shape_.D;
+                adjacent_tokens_count += stride[1] == shape_.D;
             }
-        common_.tokens_inner = !in_.scatters && tokens_adjacent > heads_adjacent;
-        heads_adjacent_ = heads_adjacent == 2 * shape_.sides;
+        common_.tokens_inner = !in_.scatters && adjacent_tokens_count > adjacent_heads_count;
+        heads_adjacent_ = adjacent_heads_count == 2 * shape_.sides;
     }
 
     void set_given_tables() {

@@ -58,8 +58,9 @@ struct CommonTiling {
     // Lanes [n_offs, n_offs + n_dims) of a head are rotated.
     int32_t n_offs;
     int32_t n_dims;
-    int32_t halves;       // 0: pairs (2i, 2i+1); 1: pairs (i, i + n_dims/2)
-    int32_t lane_first;   // table lane 0 belongs to this lane of a head (kRopeHalves: to pair 0)
+    int32_t halves;  // 0: pairs (2i, 2i+1); 1: pairs (i, i + n_dims/2)
+    // The lane of a head to which table lane 0 belongs. With kRopeHalves it is 0, and table lane 0 belongs to pair 0.
+    int32_t lane_first;
     int32_t table_width;  // lanes of one token's table, a multiple of 8
     int32_t has_factors;
     float mscale;  // multiplies cos and sin

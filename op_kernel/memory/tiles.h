@@ -133,20 +133,20 @@ private:
 // At the end the caller stores the last tile.
 class TileWindow {
 public:
-    Tile previous{}, tile{}, next{};  // tile: the current one
+    Tile previous{}, current{}, next{};
     bool has_previous = false, has_next = false;
 
     // Returns whether the core has a tile.
     __aicore__ inline bool Begin(const CommonTiling* tiling, int64_t first_unit, int64_t unit_step) {
         tiles_.Init(tiling, first_unit, unit_step);
-        return tiles_.Next(&tile);
+        return tiles_.Next(&current);
     }
 
     __aicore__ inline void FindNext() { has_next = tiles_.Next(&next); }
 
     __aicore__ inline bool Advance() {
-        previous = tile;
-        tile = next;
+        previous = current;
+        current = next;
         has_previous = true;
         return has_next;
     }

@@ -32,14 +32,14 @@ public:
         TileWindow window;
         if (!window.Begin(&tiling->common, AscendC::GetBlockIdx(), AscendC::GetBlockNum())) return;
         Init(pipe, tiling, arguments);
-        Prepare(window.tile);
+        Prepare(window.current);
         do {
             LocalTensor<T> x = in_.template DeQue<T>();
             LocalTensor<ScaleT> grad = grad_.template DeQue<ScaleT>();
             window.FindNext();
             if (window.has_next) LoadTile(window.next);
             if (window.has_previous) StoreTile(window.previous);
-            DifferentiateTile(x, grad, window.tile);
+            DifferentiateTile(x, grad, window.current);
         } while (window.Advance());
         StoreTile(window.previous);
         x_rows_.Finish(arguments_.dx);

@@ -29,14 +29,14 @@ public:
         TileWindow window;
         if (!window.Begin(&tiling->common, AscendC::GetBlockIdx(), AscendC::GetBlockNum())) return;
         Init(pipe, tiling, arguments);
-        Prepare(window.tile);
+        Prepare(window.current);
         do {
             LocalTensor<T> x = in_.template DeQue<T>();
             if constexpr (adds) tile_residual_ = residual_.template DeQue<T>();
             window.FindNext();
             if (window.has_next) LoadTile(window.next);
             if (window.has_previous) StoreTile(window.previous);
-            NormalizeTile(x, window.tile);
+            NormalizeTile(x, window.current);
         } while (window.Advance());
         StoreTile(window.previous);
         out_rows_.Finish(arguments_.out);

@@ -19,6 +19,7 @@ namespace rotation {
 
 using namespace memory;
 
+// The tables that the call passes, in GM.
 struct RotarySource {
     GM_ADDR cos;
     GM_ADDR sin;
