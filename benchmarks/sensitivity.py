@@ -1,8 +1,8 @@
 """Run the kernels with the lowest and the highest published value of each figure of the timeline.
 
-simulator/docs/figures.md has the values. A prefill's cores do equal work, so one core with its part of the
-tokens and of the memory's bandwidth takes the cycles of the whole launch. Each case is also run in full, to
-check this.
+simulator/docs/figures.md has the values. A prefill's cores do equal work. One core with its part of the
+tokens and of the memory's bandwidth therefore takes the cycles of the whole launch. Each case is also run in
+full, to check this.
 
 usage: sensitivity.py [--markdown docs/sensitivity.md]   (write the tables into this page)
 """

@@ -105,7 +105,7 @@ std::vector<RmsNormTile> chunk_tiles(const RmsNormTileCall& call) {
     const bool may_keep_scale = call.backward || call.scale_shared;
     std::vector<RmsNormTile> tiles;
     for (int64_t max_chunk = kMaxChunk; max_chunk >= kMinChunk; max_chunk /= 2) {
-        // Take this size or a little less, so that the last chunk of a row has at least 32 bytes, the least size of a
+        // Take this size or a little less. The last chunk of a row must have at least 32 bytes, the least size of a
         // DMA.
         int64_t chunk = max_chunk;
         while (call.n % chunk != 0 && call.n % chunk < kUbBlockBytes / 2) chunk -= kChunkGranule;

@@ -138,7 +138,8 @@ private:
             call_.normalizes_partners = norm_->normalizes_partners;
         }
         // Choose the order in UB in which more rows are adjacent in GM. Rows of a cache are stored by tokens.
-        int adjacent_heads_count = 0, adjacent_tokens_count = 0;  // numbers of tensors with them
+        // Numbers of tensors in which the heads of a token, or the tokens of a head, are adjacent.
+        int adjacent_heads_count = 0, adjacent_tokens_count = 0;
         for (int k = 0; k < shape_.sides; ++k)
             for (const int64_t* stride : {common_.side[k].x_stride, common_.side[k].out_stride}) {
                 adjacent_heads_count += stride[2] == shape_.D;

@@ -1,9 +1,9 @@
 // The tiling data of rope: one plain struct with the same bytes on host and device.
 //
-// It contains the frequencies, in turns per position. A separate table in GM would need an allocation, a copy and a
-// cache for each set of parameters, and an argument that the specification does not have. At its start the kernel
-// copies only the member `common`. A DMA copies the two vectors of turns from GM to UB, so their offsets and the size
-// are multiples of 32 bytes.
+// It contains the frequencies, in turns per position. A separate table in GM would need an argument that the
+// specification does not have. It would also need an allocation, a copy and a cache for each set of parameters. At its
+// start the kernel copies only the member `common`. A DMA copies the two vectors of turns from GM to UB, so their
+// offsets and the size are multiples of 32 bytes.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Copy tiles of rows between GM and UB, for an SoC whose DMA copies only whole 32-byte blocks, and for row sizes that
-// are not a multiple of 32 bytes.
+// Copy tiles of rows between GM and UB, for rows whose size is not a multiple of 32 bytes. The DMA of the SoC copies
+// only whole 32-byte blocks.
 //
 // A queue's buffer holds the runs of GM unchanged, each on a 32-byte border. A first DMA copies the whole blocks of a
 // run. If bytes are left, a second DMA copies the last 32 bytes of the run, through a tail block of the buffer. Gather

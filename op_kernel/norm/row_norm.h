@@ -63,7 +63,7 @@ public:
     }
 
     // Computes 1 / RMS of each row [pitch]. The padding of the rows must be 0. If squares leave the range of float32,
-    // each row is multiplied by its own power of two and 1 / RMS is that of the multiplied row. Returns whether rows
+    // each row is multiplied by its own power of two. 1 / RMS is then that of the multiplied row. Returns whether rows
     // were multiplied. squares: scratch memory of the same size as rows.
     __aicore__ inline bool FindInverseRms(LocalTensor<float> rows, LocalTensor<float> squares, int32_t pitch,
                                           int32_t count) {

@@ -281,8 +281,8 @@ private:
         VectorBarrier();
     }
 
-    // Rounds the rotated lanes to OutT. y already contains the bits of the other lanes, because a conversion
-    // through float32 would change the payload of a NaN and, in saturating mode, an infinity.
+    // Rounds the rotated lanes to OutT. y already contains the bits of the other lanes. Their conversion through
+    // float32 would change the payload of a NaN and, in saturating mode, an infinity.
     __aicore__ inline void Narrow(LocalTensor<OutT> y) {
         if (NarrowsAllLanes()) {
             AscendC::Cast(y, rows_, NarrowMode<OutT>(), static_cast<uint32_t>(element_count_));

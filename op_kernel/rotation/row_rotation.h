@@ -84,8 +84,8 @@ private:
         return LaneRange{first, first + tiling_->n_dims};
     }
 
-    // dst = src * the table row of the token. Either the repeats of an instruction go over heads and a loop goes over
-    // tokens, or the repeats go over tokens and the loop goes over heads.
+    // dst = src * the table row of the token. Either the repeats of an instruction go over heads and a loop over
+    // tokens, or the repeats go over tokens and the loop over heads.
     __aicore__ inline void MultiplyByTable(LocalTensor<float> dst, LocalTensor<float> src, LocalTensor<float> table,
                                            int32_t heads, int32_t head_step, const LaneRange& lanes) {
         int32_t width = tiling_->table_width;
