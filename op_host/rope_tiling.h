@@ -1,5 +1,5 @@
-// Rope's tiling: splits a call of the kernel op_kernel/rotation/rope_kernel.h, with computed or given tables, among
-// cores and UB. A pure function of sizes, strides and the chip, which returns the kernel's struct and the launch.
+// The tiling of rope. It splits a call of op_kernel/rotation/rope_kernel.h, with computed or given tables, among cores
+// and UB. It is a pure function of the sizes, the strides and the chip, and returns the tiling data and the launch.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@
 
 namespace npu_rope {
 
-// Given tables. Strides in elements: batch, token; with position_ids: unused, row. The strides of position_ids are in
-// RopeShape's row_stride.
+// Given tables. The strides are those of batch and token, in elements. With position_ids, the first stride is unused
+// and the second one is that of the tables' rows. The strides of position_ids are in RopeShape's row_stride.
 struct GivenTables {
     int32_t dtype = NPU_ROPE_FLOAT32;
     bool entry_per_lane = false;

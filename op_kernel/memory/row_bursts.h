@@ -10,6 +10,7 @@
 
 namespace memory {
 
+// Returns the tensor in GM that starts at this element of `base`.
 template <typename T>
 __aicore__ inline AscendC::GlobalTensor<T> TensorAt(GM_ADDR base, int64_t element) {
     AscendC::GlobalTensor<T> tensor;
