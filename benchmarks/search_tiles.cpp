@@ -1,4 +1,4 @@
-// Preferences of the tilings that search_tiles.py sets, in place of op_host/tile_preferences.cpp.
+// The preferences of the tilings, in place of op_host/tile_preferences.cpp. search_tiles.py sets them.
 #include <cstring>
 
 #include "op_host/tile_preferences.h"
@@ -11,7 +11,7 @@ npu_rope::TilePreferences g_preferences;
 
 const npu_rope::TilePreferences& npu_rope::tile_preferences() { return g_preferences; }
 
-// Sets the preference of this index in the struct; -1: all to their defaults.
+// Sets member `index` of TilePreferences. -1: resets all members to their defaults.
 extern "C" __attribute__((visibility("default"))) void npu_rope_prefer(int index, int64_t value) {
     if (index < 0) {
         g_preferences = {};

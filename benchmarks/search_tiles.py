@@ -1,8 +1,8 @@
 """Compare the tiles that the host chooses with others, over the published ranges of the chip's figures.
 
-The cases and settings are those of sensitivity.py. Settings that change a launch by less than a hundredth are
-left out. The script links the tilings of an editable build with preferences that it can change, into a copy
-of the simulated package; the kernels are the same.
+The cases and settings are those of sensitivity.py. Settings that change a launch by less than 1 % are left
+out. The script copies the simulated package of an editable build. In the copy it links the tilings with
+preferences that it can change. The kernels are the same.
 
 usage: search_tiles.py [--markdown docs/sensitivity.md]   (write the table into this page)
 """
@@ -28,21 +28,21 @@ from sensitivity import CASES, CHIPS, Case, Figures, settings
 from npu_rope import simulated_package
 
 ROOT = Path(__file__).resolve().parents[1]
-MASTER = Path("op_impl/ai_core/tbe/op_tiling/lib/linux/x86_64/libcust_opmaster_rt2.0.so")
+TILING_LIBRARY = Path("op_impl/ai_core/tbe/op_tiling/lib/linux/x86_64/libcust_opmaster_rt2.0.so")
 # The members of TilePreferences.
-NAMES = re.findall(r"int64_t (\w+) =", (ROOT / "op_host" / "tile_preferences.h").read_text())
+PREFERENCE_NAMES = re.findall(r"int64_t (\w+) =", (ROOT / "op_host" / "tile_preferences.h").read_text())
 Preferences = dict[str, int]
 KIB = 1024
-SMALL_EFFECT = 0.01  # of a setting, as a share of a launch's cycles
+SMALL_EFFECT = 0.01  # share of a launch's cycles; settings that change less are left out
 
 
 def alternatives(case: Case) -> Iterator[Preferences]:
-    """Preferences whose tiles the search compares; those of the host are the empty ones."""
+    """Yield the preferences whose tiles are compared. Empty preferences are the host's own."""
     yield {}
-    for tile, table in itertools.product((2, 4, 8, 12, 24, 32, 48), (4, 8, 16, 64)):
-        yield {"tile_bytes": tile * KIB, "min_tile_bytes": min(tile, 4) * KIB, "block_tokens": table}
-    for table in (1, 2, 4, 8, 32, 64):
-        yield {"block_tokens": table, "block_rows": 0}
+    for tile_kib, tokens in itertools.product((2, 4, 8, 12, 24, 32, 48), (4, 8, 16, 64)):
+        yield {"tile_bytes": tile_kib * KIB, "min_tile_bytes": min(tile_kib, 4) * KIB, "block_tokens": tokens}
+    for tokens in (1, 2, 4, 8, 32, 64):
+        yield {"block_tokens": tokens, "block_rows": 0}
     for tiles in (1, 2, 8):
         yield {"tiles_per_core": tiles}
     if case.splits:
@@ -56,7 +56,7 @@ class Search:
 
     def __init__(self, build: Path, folder: Path) -> None:
         shutil.copytree(build / "simulated_package", folder, dirs_exist_ok=True)
-        rule = (build / "build.ninja").read_text().partition(f"build simulated_package/{MASTER}: ")[2]
+        rule = (build / "build.ninja").read_text().partition(f"build simulated_package/{TILING_LIBRARY}: ")[2]
         objects = rule.split(" | ")[0].split()[1:]
         libraries = re.search(r"LINK_LIBRARIES = (.*)", rule)
         assert libraries
@@ -69,18 +69,18 @@ class Search:
             "-Wl,-u,simulated_cann_tiling_library",
         ]
         command += ["-fvisibility=hidden", str(ROOT / "benchmarks" / "search_tiles.cpp"), *objects]
-        command += [*libraries[1].split(), "-o", str(folder / MASTER)]
+        command += [*libraries[1].split(), "-o", str(folder / TILING_LIBRARY)]
         subprocess.run(command, check=True, cwd=build)
         os.environ["ACLNN_CACHE_LIMIT"] = "0"  # else a tiling runs once for each call
         package = Package(folder)
         simulated_package._load.cache_clear()
         simulated_package.load = lambda: package
-        self.library = ctypes.CDLL(str(folder / MASTER))
+        self.library = ctypes.CDLL(str(folder / TILING_LIBRARY))
 
     def prefer(self, preferences: Preferences) -> None:
         self.library.npu_rope_prefer(-1, ctypes.c_int64(0))
         for name, value in preferences.items():
-            self.library.npu_rope_prefer(NAMES.index(name), ctypes.c_int64(value))
+            self.library.npu_rope_prefer(PREFERENCE_NAMES.index(name), ctypes.c_int64(value))
 
     def cycles(self, case: Case, preferences: Preferences, figures: Figures) -> float:
         self.prefer(preferences)
@@ -88,7 +88,7 @@ class Search:
 
 
 def rows_of(search: Search, case: Case) -> Iterator[tuple[float, str, Preferences, float, float]]:
-    """For each setting: host's cycles / best cycles, the setting, the best preferences, both cycles."""
+    """Yield for each setting: host's cycles / best cycles, the setting, the best preferences, both cycles."""
     distinct: dict[float, Preferences] = {}  # by their cycles with the profile's figures
     for preferences in alternatives(case):
         distinct.setdefault(search.cycles(case, preferences, {}), preferences)

@@ -1,8 +1,8 @@
 """Run the kernels with the lowest and the highest published value of each figure of the timeline.
 
-simulator/docs/figures.md has the values. A prefill's cores do equal work, so one core with its part of the
-tokens and of the memory's bandwidth takes the cycles of the whole launch. Each case is also run in full, to
-check this.
+simulator/docs/figures.md has the values. A prefill's cores do equal work. One core with its part of the
+tokens and of the memory's bandwidth therefore takes the cycles of the whole launch. Each case is also run in
+full, to check this.
 
 usage: sensitivity.py [--markdown docs/sensitivity.md]   (write the tables into this page)
 """
@@ -26,13 +26,13 @@ from npu_rope.cli.trace import Dtype, Launch, MemoryOrder, Mode
 
 FIGURES_PAGE = Path(__file__).resolve().parents[1] / "simulator" / "docs" / "figures.md"
 A2, P310 = "Ascend910B1", "Ascend310P3"
-CHIPS = {A2: "Ascend910B and Ascend910_93", P310: "Ascend310P"}  # to the headings of their tables
+CHIPS = {A2: "Ascend910B and Ascend910_93", P310: "Ascend310P"}  # chip to the heading of its table
 Figures = dict[str, float]
 # Shares of a launch's cycles.
 UNCHANGED = 0.0005  # a setting without effect
-OF_A_PART = 0.002  # the most by which one core's part may differ from the launch
+MAX_PART_DIFFERENCE = 0.002  # the most by which one core's part may differ from the launch
 # Rates of a core and latencies of a read that give the same time for the published copies.
-PAIRS = ((24, 20), (32, 170), (64, 430), (128, 560))
+RATES_AND_LATENCIES = ((24, 20), (32, 170), (64, 430), (128, 560))
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ class Case:
     """A launch. ``make(tokens)`` returns it for a number of tokens or rows.
 
     Attributes:
-        tokens: of the whole launch.
-        splits: each core has a part of the tokens, and all parts are equal except for one token.
+        tokens: the number of tokens or rows of the whole launch.
+        splits: whether each core has a part of the tokens; the parts differ by at most one token.
     """
 
     name: str
@@ -80,14 +80,14 @@ class Case:
         return cycles
 
     def share(self, cycles: float, figures: Figures) -> float:
-        """The share of the memory's roofline."""
+        """The share of the memory's roofline that a launch with these cycles reaches."""
         share: float = self.whole["least_bytes"] / self.bandwidth(figures) / cycles
         return share
 
     def check(self) -> None:
         """Compare the whole launch with the part of one core."""
         whole, part = self.whole["cycles"], self.cycles({})
-        if abs(part / whole - 1) > OF_A_PART:
+        if abs(part / whole - 1) > MAX_PART_DIFFERENCE:
             sys.exit(f"{self.name}: one core takes {part:,.0f} cycles, but the launch {whole:,.0f}")
 
 
@@ -146,14 +146,14 @@ def ranges(chip: str) -> dict[str, tuple[float, float]]:
 
 
 def settings(chip: str) -> Iterator[tuple[str, Figures]]:
-    """The profile's own figures, then each figure at each end of its range, with a name for the table."""
+    """Yield settings with their names: the profile's figures, then each figure at each end of its range."""
     profile = next(p for p in library.load().profiles() if p["name"] == chip)
     yield "the profile's figures", {}
     for name, (low, high) in ranges(chip).items():
         for value in dict.fromkeys((low, high)):
             if f"{value:.3g}" != f"{profile[name]:.3g}":
                 yield f"`{name}` {value:g}", {name: value}
-    for rate, latency in PAIRS if chip == A2 else ():
+    for rate, latency in RATES_AND_LATENCIES if chip == A2 else ():
         yield (
             f"`core_gm_bytes_per_cycle` {rate}, `read_latency_cycles` {latency}",
             {"core_gm_bytes_per_cycle": rate, "read_latency_cycles": latency},
@@ -161,7 +161,7 @@ def settings(chip: str) -> Iterator[tuple[str, Figures]]:
 
 
 def table(chip: str) -> str:
-    """Rows of settings, columns of cases: the share of the roofline, and the cycles."""
+    """Return a row for each setting and a column for each case: share of the roofline, cycles."""
     cases = [case for case in CASES if case.chip == chip]
     for case in cases:
         case.check()
@@ -172,13 +172,14 @@ def table(chip: str) -> str:
         print(f"\r{chip} {text:70}", end="", file=sys.stderr)
         cycles = [case.cycles(figures) for case in cases]
         own = own if figures else cycles
-        if figures and all(abs(c / o - 1) < UNCHANGED for c, o in zip(cycles, own, strict=True)):
+        if figures and all(abs(new / old - 1) < UNCHANGED for new, old in zip(cycles, own, strict=True)):
             unchanged.append(text)
             continue
-        cells = (f"{k.share(c, figures):.1%} {c:,.0f}" for k, c in zip(cases, cycles, strict=True))
+        cells = (f"{case.share(c, figures):.1%} {c:,.0f}" for case, c in zip(cases, cycles, strict=True))
         rows.append(f"| {text} | {' | '.join(cells)} |")
     print(file=sys.stderr)
-    return "\n".join(rows) + f"\n\nLess than 0.05 % of every launch: {', '.join(unchanged)}.\n"
+    note = f"Settings that change each launch by less than 0.05 %: {', '.join(unchanged)}."
+    return "\n".join(rows) + f"\n\n{note}\n"
 
 
 def main() -> None:

@@ -1,9 +1,12 @@
 # npu_rope_add_op(<stem> [CPU stems...] [KERNELS stems...])
 #
-# Adds one operator to every target: csrc/capi/<stem>.cpp always, csrc/torch/<stem>.cpp and csrc/npu/<stem>.cpp if
-# torch's registration and torch_npu's binding are built, csrc/cpu/<c>.cpp for each CPU, and one compile of
-# csrc/cpu/<k>.cpp per instruction set for each KERNELS k. cmake/NpuRopeSim.cmake and cmake/NpuRopeNpu.cmake find the
-# CANN definitions and the AscendC kernels by themselves.
+# Add the sources of one operator to the targets:
+# - csrc/capi/<stem>.cpp,
+# - csrc/torch/<stem>.cpp if the registration of torch is built,
+# - csrc/npu/<stem>.cpp if the binding of torch_npu is built,
+# - csrc/cpu/<name>.cpp for each name in CPU,
+# - csrc/cpu/<name>.cpp for each name in KERNELS, compiled once for each instruction set.
+# cmake/NpuRopeSim.cmake and cmake/NpuRopeNpu.cmake find the CANN definitions and the AscendC kernels by themselves.
 function(npu_rope_add_op stem)
   cmake_parse_arguments(op "" "" "CPU;KERNELS" ${ARGN})
   target_sources(npu_rope PRIVATE csrc/capi/${stem}.cpp)

@@ -1,13 +1,13 @@
 # The operators on the simulator, ascend_sim: their kernels, compiled for it, and the simulated operator package with
 # libcust_opapi.so. cmake/NpuRopeNpu.cmake builds the real package.
 option(NPU_ROPE_SIM "Build the kernels and the operator package for the simulator" ON)
-# The package's interfaces are written by a program of this build, so it must run on this machine.
+# A program of this build writes the package's interfaces, so the program must run on this machine.
 if(NOT NPU_ROPE_SIM OR (CMAKE_CROSSCOMPILING AND NOT CMAKE_CROSSCOMPILING_EMULATOR))
   return()
 endif()
 
-# A Python package is built with the installed ascend_sim. Any other build compiles the folder simulator/, and so does
-# pip if its build isolation hides the installed ascend_sim.
+# A Python package is built with the installed ascend_sim. Any other build compiles the folder simulator/. A build by
+# pip also compiles it if pip's build isolation hides the installed ascend_sim.
 set(ascend_sim "")
 if(SKBUILD)
   find_package(Python COMPONENTS Interpreter QUIET)

@@ -1,4 +1,4 @@
-# The torch registration: torch's stable-ABI headers only, so one binary serves torch 2.10 and up.
+# The torch registration. It uses only the headers of torch's stable ABI, so one binary works with torch 2.10 and later.
 set(NPU_ROPE_TORCH_TARGET_VERSION 0x020a000000000000)
 
 if(NPU_ROPE_TORCH STREQUAL "OFF")
@@ -38,7 +38,7 @@ target_compile_features(npu_rope_torch PRIVATE cxx_std_20)
 target_compile_options(npu_rope_torch PRIVATE -O2)
 # Compile all files as one, because torch's headers take most of the compile time.
 set_target_properties(npu_rope_torch PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
-# torch is loaded before this library, so its libraries are found by name: no path is recorded.
+# torch is loaded before this library, so the loader finds torch's libraries by name. No path is recorded.
 target_link_directories(npu_rope_torch PRIVATE "${NPU_ROPE_TORCH_DIR}/lib")
 target_link_libraries(npu_rope_torch PRIVATE npu_rope npu_rope_options -ltorch_cpu)
 set_target_properties(npu_rope_torch PROPERTIES INSTALL_RPATH "\$ORIGIN")

@@ -1,4 +1,4 @@
-# The binding of torch_npu, libnpu_rope_torch_npu: built with torch's registration if torch_npu is installed. It
+# The binding of torch_npu, libnpu_rope_torch_npu. It is built with torch's registration if torch_npu is installed. It
 # needs no CANN. It uses the headers of ATen and torch_npu, so it works only with the versions with which it was built.
 set(NPU_ROPE_TORCH_NPU "AUTO" CACHE STRING "Build the binding of torch_npu: AUTO, ON or OFF")
 set(NPU_ROPE_TORCH_NPU_DIR "" CACHE PATH "torch_npu's package folder (default: ask Python)")
@@ -40,7 +40,7 @@ target_include_directories(npu_rope_torch_npu SYSTEM PRIVATE
   "${torch_npu_headers}" "${torch_npu_headers}/third_party/acl/inc" "${torch_npu_headers}/third_party/hccl/inc"
   "${torch_npu_headers}/third_party/op-plugin" "${torch_headers}" "${torch_headers}/torch/csrc/api/include"
   "${python_headers}")
-# The same definitions as torch_npu's own extensions.
+# torch_npu's own extensions use the same definitions.
 target_compile_definitions(npu_rope_torch_npu PRIVATE WITH_EXEC_CMD CURRENT_VERSION=${torch_npu_version})
 target_compile_features(npu_rope_torch_npu PRIVATE cxx_std_20)
 target_compile_options(npu_rope_torch_npu PRIVATE -O2)

@@ -1,4 +1,5 @@
-# Copy the installer that CANN's template packed from FROM to TO. The template names it after the system.
+# Copy the installer from the folder FROM to the folder TO. CANN's template has packed the installer and has named it
+# after the operating system.
 file(GLOB installers "${FROM}/custom_opp_*.run")
 list(LENGTH installers count)
 if(NOT count EQUAL 1)

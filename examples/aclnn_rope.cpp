@@ -1,4 +1,4 @@
-// Rotates one tensor on an NPU without torch: CANN's acl and the operator's own interface.
+// Rotates one tensor on an NPU without torch. Uses CANN's acl and the operator's aclnn interface.
 //
 // With CANN and the operator package installed (scripts/build_npu.sh, docs/npu.md):
 //
@@ -51,7 +51,7 @@ aclTensor* upload(const std::vector<T>& values, const std::vector<int64_t>& shap
                            shape.size(), *memory);
 }
 
-// Runs both phases and waits for the device.
+// Runs both phases of the aclnn call and waits for the device.
 int rotate(const aclTensor* x, const aclTensor* positions, const aclTensor* out, aclrtStream stream) {
     uint64_t workspace_bytes = 0;
     aclOpExecutor* executor = nullptr;

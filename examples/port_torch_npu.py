@@ -1,4 +1,4 @@
-"""A torch_npu script, ported by one import: CPU tensors work too, and NPU tensors use npu_rope's kernels.
+"""Port a torch_npu script by one import. It then also takes CPU tensors; NPU tensors use npu_rope's kernels.
 
 Before:  import torch_npu
 After:   import npu_rope.compat.torch_npu as torch_npu

@@ -1,6 +1,6 @@
-"""Train a small Llama with npu_rope's rotations and norms. It learns to repeat a sequence.
+"""Train a small Llama with npu_rope's rotations and norms. The model learns to repeat a sequence.
 
-Needs torch and transformers. The model is made here; nothing is downloaded.
+Needs torch and transformers. The script makes the model and downloads nothing.
 """
 
 import torch

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Validate a ggml library's rope against float64, case by case. Without options, npu-rope validate uses the prebuilt
-# library that npu_rope's scripts fetch; --ggml-lib FOLDER selects another, --ggml-device CANN0 ggml's CANN backend.
+# library that npu_rope's scripts fetch. --ggml-lib FOLDER selects another library. --ggml-device CANN0 selects ggml's
+# CANN backend.
 set -euo pipefail
 command -v npu-rope >/dev/null || { echo "npu-rope is not on the PATH: source .venv/bin/activate" >&2 && exit 2; }
 npu-rope validate --suite ggml --backend cpu --filter 'n_dims=64,mode=2,n_ctx=512' --format csv |

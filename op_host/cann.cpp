@@ -72,8 +72,9 @@ void CannCall::optional(const char* name, int32_t (*value)[4]) {
     for (size_t i = 0; i < count; ++i) set_int32(name, list->GetData()[i], &(*value)[i]);
 }
 
-// The default [0] means that every tensor is contiguous. So does an empty list, which a graph may pass. The strides of
-// a call are never a single number, because every operator has at least two tensors with at least one dimension each.
+// The default [0] means that every tensor is contiguous. An empty list, which a graph may pass, means the same. The
+// strides of a call are never a single number, because every operator has at least two tensors with at least one
+// dimension each.
 void CannCall::strides() {
     const auto* strides = attrs_ == nullptr ? nullptr : attrs_->GetListInt(attribute_++);
     const size_t count = strides == nullptr ? 0 : strides->GetSize();

@@ -20,7 +20,7 @@ static const Parameters kRmsNormRopeParameters = {
     {"k_out", kOutput, rope_types()},
 };
 
-// Rope's attributes, then those of the norm. A: AttributeAdder or CannCall.
+// Lists rope's attributes, then those of the norm. A: AttributeAdder or CannCall.
 template <typename A>
 static void attributes(A* a, npu_rope_params* params, bool* forward, HeadNorm* norm) {
     rope_attributes(a, params, forward);
@@ -56,8 +56,8 @@ static Check tile(gert::TilingContext* context) {
     Platform platform = {};
     if (Check c = platform_from_cann(op, *context, &platform); !c.ok()) return c;
     TilingResult<RmsNormRopeTilingData> tiled;
-    const Check tile = check_and_tile_rms_norm_rope(t, params, NPU_ROPE_ANGLE_EXACT, norm, platform, &tiled);
-    if (!tile.ok()) return tile;
+    const Check check = check_and_tile_rms_norm_rope(t, params, NPU_ROPE_ANGLE_EXACT, norm, platform, &tiled);
+    if (!check.ok()) return check;
     if (!tiled.has_elements()) return empty_tensor_error(op, t.rope.x_name[0], *t.rope.x[0]);
     return pass_to_cann(op, context, tiled);
 }

@@ -22,7 +22,7 @@ RmsNormLayout layout_of_rows(const RmsNormTileCall& call, const RmsNormTile& til
     const int64_t widest = std::max(x_bytes, out_bytes), packed_bytes = widest + rows * kUbBlockBytes;
     RmsNormLayout layout;
     layout.tile = tile;
-    int64_t temp_bytes = 4 * lanes;
+    int64_t temp_bytes = 4 * lanes;  // packed rows of 16 bits also need memory for the rows in their own type
     if (call.backward) {
         layout.tail_offset = packed ? widest : 0;
         layout.inputs.bytes = layout.outputs.bytes = 2 * (packed ? packed_bytes : x_bytes);
@@ -42,6 +42,7 @@ RmsNormLayout layout_of_rows(const RmsNormTileCall& call, const RmsNormTile& til
         layout.gather_rows = std::clamp<int64_t>(kMaxGatherLanes / common.row_pitch, 1, rows);
         const int64_t gather_lanes = layout.gather_rows * common.row_pitch;
         layout.setup_lanes = round_up(std::max<int64_t>(gather_lanes, 16), 8);
+        // For two types: offsets in both directions, and those of a block's elements.
         layout.gather_offsets.bytes = 2 * 4 * (2 * gather_lanes + 16);
     }
     layout.work.bytes = std::max(layout.temp_offset + temp_bytes, 4 * kRopeSetupLaneTemps * layout.setup_lanes);
@@ -65,9 +66,9 @@ RmsNormLayout layout_of_chunk(const RmsNormTileCall& call, const RmsNormTile& ti
     if (call.backward) layout.grads.bytes = two_buffers(call.out_bytes);
     // Numbers of floats: Gather offsets of 16 elements for two types, a block for the largest magnitude, a vector of
     // sums.
-    constexpr int64_t kOffsets = 2 * 16, kLargest = 8, kSums = 64;
-    const int64_t sums = ((1 + call.backward) * layout.levels + 1) * kSums;
-    layout.work.bytes = 4 * ((2 + call.backward) * chunk + sums + kLargest + kOffsets);
+    constexpr int64_t kOffsetFloats = 2 * 16, kLargestFloats = 8, kSumFloats = 64;
+    const int64_t sums = ((1 + call.backward) * layout.levels + 1) * kSumFloats;
+    layout.work.bytes = 4 * ((2 + call.backward) * chunk + sums + kLargestFloats + kOffsetFloats);
     const int64_t row = tile.keeps_row ? chunks * chunk : chunk;
     (call.backward ? layout.dscale : layout.row).bytes = 4 * (row + call.backward * kDscaleExtraFloats);
     layout.stats.bytes = 4 * (kRowNormStats + call.backward * kGradientStats) * kRowNormSlots;
@@ -104,7 +105,7 @@ std::vector<RmsNormTile> chunk_tiles(const RmsNormTileCall& call) {
     const bool may_keep_scale = call.backward || call.scale_shared;
     std::vector<RmsNormTile> tiles;
     for (int64_t max_chunk = kMaxChunk; max_chunk >= kMinChunk; max_chunk /= 2) {
-        // Take this size or a little less, so that the last chunk of a row has at least 32 bytes, the least size of a
+        // Take this size or a little less. The last chunk of a row must have at least 32 bytes, the least size of a
         // DMA.
         int64_t chunk = max_chunk;
         while (call.n % chunk != 0 && call.n % chunk < kUbBlockBytes / 2) chunk -= kChunkGranule;

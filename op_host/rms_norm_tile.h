@@ -1,5 +1,6 @@
 // The tiles of the norms' kernels. A tile is whole rows or a chunk of one row. layout_of() returns the layout of UB for
-// a tile; row_tiles() and chunk_tiles() return the tiles from which best_layout() chooses. Pure functions.
+// a tile; row_tiles() and chunk_tiles() return the tiles from which best_layout() chooses. All are pure
+// functions.
 #pragma once
 
 #include <array>
@@ -17,7 +18,7 @@ struct RmsNormTileCall {
     const CommonTiling* common = nullptr;  // layout_of() does not read its tile sizes and UB sizes
     int64_t ub_bytes = 0;                  // bytes that the kernel may allocate
     int64_t n = 0;                         // elements of a row
-    int64_t x_bytes = 0, out_bytes = 0;    // bytes of an element of x; of scale and out or grad
+    int64_t x_bytes = 0, out_bytes = 0;    // bytes of an element of x; of scale, out and grad
     bool adds = false, backward = false;   // add_rms_norm, rms_norm_backward
     bool scale_shared = true;              // all rows have one scale
     int64_t scale_pitch = 0;               // distance in UB from the scale of a row to the next one, in elements
@@ -37,8 +38,9 @@ struct RmsNormTile {
 struct RmsNormLayout {
     RmsNormTile tile;
     int64_t levels = 0, gather_rows = 0, setup_lanes = 0;
-    int64_t tail_offset = 0, g_offset = 0, temp_offset = 0;  // in bytes: in an input or output buffer, in work, in work
-    UbRegion inputs, outputs, residuals, sums, grads;        // two buffers each
+    int64_t tail_offset = 0;                           // in an input or output buffer, in bytes
+    int64_t g_offset = 0, temp_offset = 0;             // in `work`, in bytes
+    UbRegion inputs, outputs, residuals, sums, grads;  // two buffers each
     UbRegion row, work, stats, dscale, scale, raw_scale, gather_offsets;
 
     std::array<UbRegion*, 12> regions() {

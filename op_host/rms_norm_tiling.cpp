@@ -33,8 +33,8 @@ public:
     // Merges dimensions and sets the sizes and strides. Returns false if the number of heads exceeds int32.
     bool merge() {
         for (int k = 0; k < kMaxOuterDims; ++k)
-            if (shape_.outer[k] > 1) merge_with_last(k);
-        // One dimension is tokens, two are tokens and heads.
+            if (shape_.outer[k] > 1) add_dimension(k);
+        // A single dimension becomes tokens. Two dimensions become tokens and heads.
         int64_t size[kMaxOuterDims] = {1, 1, 1};
         const int first = sizes_.size() == 3 ? 0 : 1;
         for (size_t i = 0; i < sizes_.size(); ++i) size[first + static_cast<int>(i)] = sizes_[i];
@@ -60,16 +60,16 @@ private:
         return true;
     }
 
-    // Merges dimension k with the previous one if their strides allow it.
-    void merge_with_last(int k) {
+    // Adds dimension k. Merges it with the previous dimension if one stride covers both in every tensor.
+    void add_dimension(int k) {
         std::vector<int64_t> strides;
         for (const Strides& t : tensors_) strides.push_back(t.from[k]);
-        bool follows = !sizes_.empty();
-        for (size_t t = 0; follows && t < strides.size(); ++t) {
+        bool can_merge = !sizes_.empty();
+        for (size_t t = 0; can_merge && t < strides.size(); ++t) {
             int64_t reach;
-            follows = !__builtin_mul_overflow(shape_.outer[k], strides[t], &reach) && reach == strides_.back()[t];
+            can_merge = !__builtin_mul_overflow(shape_.outer[k], strides[t], &reach) && reach == strides_.back()[t];
         }
-        if (follows) {
+        if (can_merge) {
             sizes_.back() *= shape_.outer[k];
             strides_.back() = strides;
         } else {
@@ -124,9 +124,9 @@ private:
         call_.scale_shared = data_.scale_shared;
         std::copy(std::begin(s.inner), std::end(s.inner), data_.inner);
         std::copy(std::begin(s.scale_inner_stride), std::end(s.scale_inner_stride), data_.inner_stride);
-        bool one = std::all_of(s.scale_inner_stride, s.scale_inner_stride + NPU_ROPE_MAX_NDIM,
-                               [](int64_t stride) { return stride == 0; });
-        data_.scale_kind = s.scale_is_dense ? kScaleDense : one ? kScaleOne : kScaleScattered;
+        bool is_one_element = std::all_of(s.scale_inner_stride, s.scale_inner_stride + NPU_ROPE_MAX_NDIM,
+                                          [](int64_t stride) { return stride == 0; });
+        data_.scale_kind = s.scale_is_dense ? kScaleDense : is_one_element ? kScaleOne : kScaleScattered;
         data_.stash = s.stash_dtype == NPU_ROPE_FLOAT16    ? kStashFloat16
                       : s.stash_dtype == NPU_ROPE_BFLOAT16 ? kStashBfloat16
                                                            : kStashFloat32;
@@ -158,10 +158,10 @@ private:
         common_.io = kRopeIoBurst;
         if (platform_.arch == kArch310p && !whole_blocks)
             common_.io = n * std::min(x_bytes, out_bytes) < kUbBlockBytes ? kRopeIoScalar : kRopeIoPacked;
-        int64_t of_x = kUbBlockBytes / x_bytes, of_out = kUbBlockBytes / out_bytes;
-        if (common_.io == kRopeIoPacked) of_x = of_out = std::max(of_x, of_out);
-        common_.row_pitch = to_int32(round_up(n, of_x));
-        common_.out_pitch = to_int32(round_up(n, of_out));
+        int64_t x_block_items = kUbBlockBytes / x_bytes, out_block_items = kUbBlockBytes / out_bytes;
+        if (common_.io == kRopeIoPacked) x_block_items = out_block_items = std::max(x_block_items, out_block_items);
+        common_.row_pitch = to_int32(round_up(n, x_block_items));
+        common_.out_pitch = to_int32(round_up(n, out_block_items));
         call_.scale_pitch = round_up(n, kUbBlockBytes / out_bytes);
         data_.scale_pitch = to_int32(call_.scale_pitch);
     }
@@ -198,7 +198,7 @@ private:
     RmsNormTileCall call_;
 };
 
-// Whether all rows share the scale and it has an element for each element of a row.
+// Whether all rows share the scale and the scale has an element for each element of a row.
 bool all_rows_share_scale(const RmsNormShape& s) {
     for (int k = 0; k < kMaxOuterDims; ++k)
         if (s.outer[k] > 1 && !s.scale_is_shared[k]) return false;

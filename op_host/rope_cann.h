@@ -1,5 +1,5 @@
-// Shared parts of the CANN definitions of rope, rope_qk and rope_set_rows, some also of rms_norm_rope: types,
-// attributes and the tiling function.
+// Shared parts of the CANN definitions of rope, rope_qk and rope_set_rows: types, attributes and the tiling function.
+// rms_norm_rope uses the types and the attributes.
 #pragma once
 
 #include "csrc/core/rope_check.h"
@@ -15,8 +15,8 @@ inline Types position_types() {
     return {ge::DT_INT32, ge::DT_INT32, ge::DT_INT32, ge::DT_INT64, ge::DT_INT64, ge::DT_INT64};
 }
 
-// The attributes of specs/ggml_rope_acltensor.txt in its order and types, then n_offs of the current ggml, then the
-// strides. A: AttributeAdder or CannCall.
+// Lists the attributes of specs/ggml_rope_acltensor.txt with its order and types, then n_offs of the current ggml, then
+// the strides. A: AttributeAdder or CannCall.
 template <typename A>
 void rope_attributes(A* a, npu_rope_params* params, bool* forward) {
     *params = npu_rope_params{};

@@ -9,8 +9,9 @@ namespace npu_rope {
 namespace {
 
 constexpr int64_t kRunBytes = 8 * 1024;  // preferred bytes of a run of one head's tokens, if they are adjacent in GM
-constexpr int64_t kMaxTokens =
-    248;  // of a block: an instruction has one repeat for each token, at most 255; a multiple of 8
+// Largest number of tokens of a block: a multiple of 8, and at most 255, because an instruction has one repeat for each
+// token and at most 255 repeats.
+constexpr int64_t kMaxTokens = 248;
 constexpr int64_t kMaxRows = 4095;     // of a tile: a DMA instruction copies at most 4095 rows
 constexpr int64_t kMaxNormRows = 512;  // of a tile with a norm: each row needs memory for its statistics
 
@@ -75,8 +76,9 @@ void add_token_runs(const Unit& unit, int64_t table_tokens, int64_t min_bytes, s
     }
 }
 
-// Distance of the two products of a lane that the kernel adds, modulo the period of the bank groups. With halves the
-// second product is that of the partner, half the rotated lanes away.
+// Returns the distance from the rotated rows to the temporaries, modulo the period of the bank groups. At this distance
+// the two products that the kernel adds for a lane are half the bank groups apart. With kRopeHalves the second product
+// is that of the partner, which is half of the rotated lanes away.
 int64_t product_distance_bytes(const RopeTileCall& call) {
     const int64_t half_bytes = call.key == kRopeHalves ? call.common->n_dims / 2 * 4 : 0;
     return half_bytes % kUbBankPeriodBytes == kUbBankPeriodBytes / 2 ? 0 : kUbBankPeriodBytes / 2;
@@ -106,16 +108,18 @@ std::optional<RopeLayout> layout_of(const RopeTileCall& call, const RopeTile& ti
     const int64_t max_gather_lanes = common.row_pitch <= 256 ? 2048 : 1024;
     layout.gather_rows = gathers || packed ? std::clamp<int64_t>(max_gather_lanes / common.row_pitch, 1, rows) : 0;
     const int64_t gather_lanes = layout.gather_rows * common.row_pitch;
+    // Offsets of the partners. For packed rows: offsets in both directions, and those of a block's elements.
     layout.gather_offsets.bytes = 4 * (gather_lanes * (gathers + 2 * packed) + (packed ? 16 : 0));
 
     layout.setup_lanes = round_up(std::max({gather_lanes, width, int64_t{16}}), 8);
     int64_t setup_temps = kRopeSetupLaneTemps * layout.setup_lanes,
             table_temps = layout.block_tokens * call.entry_pitch;
     if (call.entry_bytes > 0) {
+        // For each lane: the sign of the sine, and the offsets of the cosine and the sine.
         layout.entry_offsets.bytes = call.key == kRopeHalves ? 0 : 3 * width * 4;
         layout.source.bytes = 2 * table_temps * call.entry_bytes;
     } else {
-        layout.frequencies.bytes = 4 * width * 4;
+        layout.frequencies.bytes = 4 * width * 4;  // for each lane: four parts (lane_frequencies.h)
         layout.source.bytes = layout.token_slots * call.position_bytes;
         setup_temps += kRopeSetupPairTemps * round_up(common.n_dims / 2, 8);
         table_temps = kRopeTableTemps * layout.block_tokens * width + kRopeTokenTemps * layout.token_slots;
@@ -146,10 +150,10 @@ std::optional<RopeLayout> layout_of(const RopeTileCall& call, const RopeTile& ti
 std::vector<RopeTile> tile_candidates(const RopeTileCall& call) {
     const Unit unit(call);
     const bool token_runs = call.common->tokens_inner != 0;
-    // With few heads, the table takes much of the time. A table with more tokens has longer instructions and takes less
-    // time for each token. A table row is twice as wide without kRopeHalves. If the vector unit takes longer than the
-    // memory, twice as many tokens save more time. Otherwise they only delay the first rows, which wait for their
-    // table.
+    // With few heads, building the tables takes much of the time. A table with more tokens takes less time for each
+    // token, because its instructions are longer. A table row is twice as wide without kRopeHalves. If the vector unit
+    // takes longer than the memory, a table with twice as many tokens saves more time. Otherwise the additional tokens
+    // only delay the first rows, which wait for their table.
     const TilePreferences& p = tile_preferences();
     const bool vector_bound = call.normalizes || call.key == kRopeSwapByGather;
     const int64_t block_tokens = p.block_tokens * (vector_bound ? 2 : 1);

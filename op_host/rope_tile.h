@@ -1,5 +1,5 @@
 // The tiles of the rotation kernels. layout_of() returns the layout of UB for a tile; tile_candidates() returns the
-// tiles from which best_layout() chooses. Pure functions.
+// tiles from which best_layout() chooses. Both are pure functions.
 #pragma once
 
 #include <array>
@@ -18,9 +18,9 @@ struct RopeTileCall {
     const CommonTiling* common = nullptr;      // layout_of() does not read its tile sizes and UB sizes
     int32_t sides = 1;                         // tensors that the call rotates
     int64_t ub_bytes = 0;                      // bytes that the kernel may allocate
-    int64_t item_bytes = 0, out_bytes = 0;     // of an element of x, and of out
-    int32_t key = 0;                           // kRopeHalves, ...
-    int64_t position_bytes = 0;                // of one token, for all planes
+    int64_t item_bytes = 0, out_bytes = 0;     // bytes of an element of x, and of out
+    int32_t key = 0;                           // the tiling key: kRopeHalves, ...
+    int64_t position_bytes = 0;                // bytes of a token's positions on all planes
     int64_t entry_bytes = 0, entry_pitch = 0;  // given tables: bytes of an entry; entries from one row to the next
     bool normalizes = false;                   // each head is normalized before its rotation
     bool normalizes_partners = false;          // each head's partners are also normalized
@@ -29,7 +29,7 @@ struct RopeTileCall {
 // A tile, and the size of its table.
 struct RopeTile {
     int64_t tokens = 0, heads = 0;  // of a tile of side 0
-    int64_t table_tokens = 0;       // minimum number of tokens of one table, if a unit has as many
+    int64_t table_tokens = 0;       // minimum number of tokens of one table, unless a unit has fewer
 
     int64_t rows() const { return tokens * heads; }
 };
@@ -38,8 +38,9 @@ struct RopeTile {
 struct RopeLayout {
     RopeTile tile;
     int64_t block_tokens = 0, token_slots = 0, side1_tokens = 0, gather_rows = 0, setup_lanes = 0;
-    int64_t tail_offset = 0, temp_offset = 0,
-            cos_offset = 0;    // in bytes: in an input or output buffer, in work, in table
+    int64_t tail_offset = 0;   // in an input or output buffer, in bytes
+    int64_t temp_offset = 0;   // in `work`, in bytes
+    int64_t cos_offset = 0;    // in `table`, in bytes
     UbRegion inputs, outputs;  // two buffers each
     UbRegion work, gather_offsets, frequencies, table, source, entry_offsets, stats, factors, scales, raw_scales;
 

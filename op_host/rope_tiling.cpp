@@ -29,10 +29,10 @@ Check check_sizes(const RopeTilingInput& in) {
     return {};
 }
 
-// Whether `size` steps of `inner` are one step of `outer`.
-bool follows(int64_t outer, int64_t size, int64_t inner) {
+// Whether one stride covers two dimensions: `inner_size` steps of the inner one are one step of the outer one.
+bool can_merge(int64_t outer_stride, int64_t inner_size, int64_t inner_stride) {
     int64_t reach;
-    return !__builtin_mul_overflow(size, inner, &reach) && reach == outer;
+    return !__builtin_mul_overflow(inner_size, inner_stride, &reach) && reach == outer_stride;
 }
 
 // Merges batches and tokens if one stride covers both, so that a block may have tokens of several batches.
@@ -42,8 +42,8 @@ void merge_batches(const RopeTilingInput& in, CommonTiling* common, RotaryTableT
     auto copy = [](auto& to, const auto& from) { std::copy(std::begin(from), std::end(from), std::begin(to)); };
     copy(common->pos_stride, s.pos_stride);
     copy(common->row_number_stride, s.row_stride);
-    std::vector<int64_t*> token_strides = {common->pos_stride,
-                                           common->row_number_stride};  // strides of batch and token
+    // Strides of batch and token.
+    std::vector<int64_t*> token_strides = {common->pos_stride, common->row_number_stride};
     if (given) {
         copy(given->cos_stride, in.tables.cos_stride);
         copy(given->sin_stride, in.tables.sin_stride);
@@ -58,19 +58,20 @@ void merge_batches(const RopeTilingInput& in, CommonTiling* common, RotaryTableT
     }
     bool merged = s.B == 1 || s.S == 1 ||
                   std::all_of(token_strides.begin(), token_strides.end(),
-                              [&](const int64_t* stride) { return follows(stride[0], s.S, stride[1]); });
+                              [&](const int64_t* stride) { return can_merge(stride[0], s.S, stride[1]); });
     common->seq = merged ? common->rows : s.S;
     for (int64_t* stride : token_strides) {
         stride[1] = common->seq == 1 ? 0 : stride[s.S == 1 ? 0 : 1];
         if (merged) stride[0] = 0;
     }
+    // A single token has no stride. With stride 1 the kernel loads its position by DMA.
     if (common->seq == 1) common->pos_stride[1] = 1;
 }
 
 class Tiling {
 public:
-    // computed, given: what the kernel needs for computed or for given tables; the other is NULL. norm: NULL for a call
-    // that does not normalize.
+    // computed, given: the tiling data of computed tables or of given tables; the other pointer is NULL. norm: NULL for
+    // a call that does not normalize.
     Tiling(const RopeTilingInput& in, const Platform& platform, CommonTiling* common, RopeTurns* computed,
            RotaryTableTiling* given, HeadNormTiling* norm = nullptr)
         : in_(in), platform_(platform), common_(*common), computed_(computed), given_(given), norm_(norm) {}
@@ -118,9 +119,9 @@ private:
         common_.row_number_words = in_.rows_int64 ? 2 : 1;
         // With one entry per lane, each half of a table row must also start on a 32-byte border.
         int64_t half_multiple = given_ && in_.tables.entry_per_lane ? kUbBlockBytes / dtype_bytes(in_.tables.dtype) : 8;
-        bool on_borders = halves && p.n_offs % 8 == 0 && pairs % half_multiple == 0;
-        bool shifts = !halves && call_.item_bytes == 2 && platform_.arch != kArch310p;
-        call_.key = on_borders ? kRopeHalves : shifts ? kRopeSwapByShifts : kRopeSwapByGather;
+        bool halves_on_borders = halves && p.n_offs % 8 == 0 && pairs % half_multiple == 0;
+        bool can_swap_by_shifts = !halves && call_.item_bytes == 2 && platform_.arch != kArch310p;
+        call_.key = halves_on_borders ? kRopeHalves : can_swap_by_shifts ? kRopeSwapByShifts : kRopeSwapByGather;
         common_.lane_first = call_.key == kRopeHalves ? 0 : p.n_offs / 8 * 8;
         common_.table_width = call_.key == kRopeHalves
                                   ? to_int32(pairs)
@@ -136,15 +137,16 @@ private:
             call_.normalizes = true;
             call_.normalizes_partners = norm_->normalizes_partners;
         }
-        // Rows have the order in UB in which more of them are adjacent in GM. Rows of a cache are stored by tokens.
-        int heads_adjacent = 0, tokens_adjacent = 0;
+        // Choose the order in UB in which more rows are adjacent in GM. Rows of a cache are stored by tokens.
+        // Numbers of tensors in which the heads of a token, or the tokens of a head, are adjacent.
+        int adjacent_heads_count = 0, adjacent_tokens_count = 0;
         for (int k = 0; k < shape_.sides; ++k)
             for (const int64_t* stride : {common_.side[k].x_stride, common_.side[k].out_stride}) {
-                heads_adjacent += stride[2] == shape_.D;
-                tokens_adjacent += stride[1] == shape_.D;
+                adjacent_heads_count += stride[2] == shape_.D;
+                adjacent_tokens_count += stride[1] == shape_.D;
             }
-        common_.tokens_inner = !in_.scatters && tokens_adjacent > heads_adjacent;
-        heads_adjacent_ = heads_adjacent == 2 * shape_.sides;
+        common_.tokens_inner = !in_.scatters && adjacent_tokens_count > adjacent_heads_count;
+        heads_adjacent_ = adjacent_heads_count == 2 * shape_.sides;
     }
 
     void set_given_tables() {
@@ -163,21 +165,23 @@ private:
     void set_planes() {
         common_.planes = 1;
         if (!rope_has_sections(in_.params.mode)) return;
-        std::vector<RopePairAngle> rules = rope_pair_angles(in_.params);
+        std::vector<RopePairAngle> pair_angles = rope_pair_angles(in_.params);
         int plane_of[kRopeAxes];
         common_.planes = 0;
         for (int axis = 0; axis < kRopeAxes; ++axis) {
             plane_of[axis] = -1;
-            bool rotates =
-                std::any_of(rules.begin(), rules.end(), [&](const RopePairAngle& r) { return r.axis == axis; });
+            bool rotates = std::any_of(pair_angles.begin(), pair_angles.end(),
+                                       [&](const RopePairAngle& p) { return p.axis == axis; });
             if (!rotates) continue;
             int64_t offset = shape_.axis_offset[axis];
             int64_t* plane = std::find(common_.plane_offset, common_.plane_offset + common_.planes, offset);
             plane_of[axis] = static_cast<int>(plane - common_.plane_offset);
             if (plane_of[axis] == common_.planes) common_.plane_offset[common_.planes++] = offset;
         }
-        for (int32_t lane = 0; lane < common_.table_width; ++lane)
-            computed_->plane_lanes[plane_of[rules[pair_of_lane(lane)].axis]][lane / 64] |= uint64_t{1} << lane % 64;
+        for (int32_t lane = 0; lane < common_.table_width; ++lane) {
+            const auto axis = pair_angles[pair_of_lane(lane)].axis;
+            computed_->plane_lanes[plane_of[axis]][lane / 64] |= uint64_t{1} << lane % 64;
+        }
     }
 
     // The pair of a table lane. Lanes outside the window are clamped to the nearest lane inside, as in the kernel.
@@ -213,11 +217,12 @@ private:
         return granule;
     }
 
-    // Chooses the split with the least work for the busiest core; a token's table counts as some heads.
+    // Chooses the split with the least work for the busiest core. The cost of a token's table counts as that of
+    // table_heads heads.
     void split() {
         common_.row_granule = to_int32(granule());
         WorkSplit split;
-        if (common_.io != kRopeIoScalar)  // else one core: two must not write parts of one cache line
+        if (common_.io != kRopeIoScalar)  // else one core, because two cores must not write to one cache line
             split = split_work(common_.rows, common_.row_granule, heads(), head_bytes(), platform_.cores,
                                common_.io == kRopeIoPacked ? heads() : tile_preferences().min_heads,
                                tile_preferences().table_heads);
@@ -262,7 +267,7 @@ private:
     RopeTurns* computed_;
     RotaryTableTiling* given_;
     HeadNormTiling* norm_;
-    bool heads_adjacent_ = false;  // in GM, of every tensor
+    bool heads_adjacent_ = false;  // in every tensor, the heads of a token are adjacent in GM
     const RopeShape& shape_ = in_.shape;
     RopeTileCall call_{&common_, shape_.sides, ub_budget_bytes(platform_), dtype_bytes(in_.dtype),
                        dtype_bytes(in_.out_dtype)};

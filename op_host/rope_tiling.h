@@ -1,5 +1,5 @@
-// Rope's tiling: splits a call of the kernel op_kernel/rotation/rope_kernel.h, with computed or given tables, among
-// cores and UB. A pure function of sizes, strides and the chip, which returns the kernel's struct and the launch.
+// The tiling of rope. It splits a call of op_kernel/rotation/rope_kernel.h, with computed or given tables, among cores
+// and UB. It is a pure function of the sizes, the strides and the chip, and returns the tiling data and the launch.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@
 
 namespace npu_rope {
 
-// Given tables. Strides in elements: batch, token; with position_ids: unused, row. The strides of position_ids are in
-// RopeShape's row_stride.
+// Given tables. The strides are those of batch and token, in elements. With position_ids, the first stride is unused
+// and the second one is that of the tables' rows. The strides of position_ids are in RopeShape's row_stride.
 struct GivenTables {
     int32_t dtype = NPU_ROPE_FLOAT32;
     bool entry_per_lane = false;
@@ -28,7 +28,7 @@ struct GivenTables {
 // The attributes of rms_norm_rope's norm.
 struct HeadNorm {
     double epsilon = 0;
-    bool intermediate_rounding = false;  // round as a call of rms_norm and then rope does
+    bool intermediate_rounding = false;  // round as a call of rms_norm and a call of rope do
 };
 
 // A call whose arguments check_rope, check_rms_norm_rope or check_rotary has accepted. One of two sides may have no
@@ -45,7 +45,7 @@ struct RopeTilingInput {
     bool rows_int64 = false;
     bool forward = true;
     npu_rope_params params = {};
-    GivenTables tables;  // rotary_tiling only, for which params define the window and the pairs and nothing else
+    GivenTables tables;  // rotary_tiling only; there params define only the window and the pairs
     HeadNorm norm;       // rms_norm_rope_tiling only
 
     bool scatters_side(int side) const { return scatters && side == shape.sides - 1; }

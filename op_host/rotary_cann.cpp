@@ -5,7 +5,7 @@
 namespace npu_rope {
 namespace {
 
-// A: AttributeAdder or CannCall.
+// Lists the attributes. A: AttributeAdder or CannCall.
 template <typename A>
 void rotary_attributes(A* a, RotaryAttributes* attributes, bool* forward) {
     a->optional("interleaved", &attributes->interleaved);

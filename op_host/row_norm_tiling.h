@@ -1,4 +1,4 @@
-// The tiling's parameters of the norm of a row of n elements, for all operators that normalize.
+// The parameters of the norm of a row in the tiling data, for all operators that normalize.
 #pragma once
 
 #include <algorithm>
@@ -11,10 +11,10 @@
 
 namespace npu_rope {
 
-// Rounds to `bits` significant bits, ties to even. The last bit is at least 2^lowest.
-inline double rounded_to(double value, int bits, int lowest) {
+// Rounds to `bits` significant bits, ties to even. The last bit is at least 2^min_exponent.
+inline double rounded_to(double value, int bits, int min_exponent) {
     if (value == 0) return 0;
-    int exponent = std::max(std::ilogb(value) + 1 - bits, lowest);
+    int exponent = std::max(std::ilogb(value) + 1 - bits, min_exponent);
     return std::ldexp(std::nearbyint(std::ldexp(value, -exponent)), exponent);
 }
 
@@ -27,7 +27,8 @@ inline Check check_device_epsilon(const char* op, double epsilon, int32_t stash_
     return {};
 }
 
-// The parameters, with epsilon rounded to the stash type. wide_range: the elements' squares may leave float32's range.
+// Returns the parameters for a row of n elements, with epsilon rounded to the stash type. wide_range: the squares of
+// the elements may leave the range of float32.
 inline RowNormTiling row_norm_tiling(int64_t n, double epsilon, int32_t stash, bool wide_range) {
     if (stash == kStashFloat16) epsilon = rounded_to(epsilon, 11, -24);
     if (stash == kStashBfloat16) epsilon = rounded_to(epsilon, 8, -133);

@@ -8,7 +8,7 @@ namespace npu_rope {
 struct KernelLaunch {
     uint32_t block_dim = 0;
     uint64_t tiling_key = 0;
-    int64_t workspace_bytes = 0;  // of the kernel; the library's bytes are added to it
+    int64_t workspace_bytes = 0;  // for the kernel; pass_to_cann() adds the bytes of CANN's library
 };
 
 // The tiling of a call. A call without elements needs no launch.

@@ -40,7 +40,7 @@ void set_common_layout(CommonTiling& common, const Layout& layout) {
     common.gather_bytes = to_int32(layout.gather_offsets.bytes);
 }
 
-// The layout (std::optional) of the cheapest tile that fits; nothing if none fits.
+// Returns the layout of the cheapest tile that fits UB, or std::nullopt if no tile fits.
 template <typename Call, typename Tile>
 auto best_layout(const Call& call, const std::vector<Tile>& candidates) -> decltype(layout_of(call, Tile{})) {
     decltype(layout_of(call, Tile{})) best;

@@ -13,7 +13,8 @@ constexpr int64_t kUbBankPeriodBytes = 512;  // period of UB's bank groups, in b
 
 inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 inline int64_t round_up(int64_t n, int64_t multiple) { return ceil_div(n, multiple) * multiple; }
-// Offset of an operand behind `bytes` of another one: half the bank groups away, to avoid bank conflicts.
+// Returns an offset for an operand that follows `bytes` bytes of another operand. The two begin half the bank groups
+// apart, to avoid bank conflicts.
 inline int64_t conflict_free_offset(int64_t bytes) {
     return round_up(bytes, kUbBankPeriodBytes) + kUbBankPeriodBytes / 2;
 }
@@ -32,10 +33,10 @@ struct WorkSplit {
 };
 
 // Splits token rows x heads among as many cores as their bytes justify, with the least work for the busiest core.
-// granule: this number of consecutive rows is not split. min_heads: the fewest heads of a part. token_heads: the cost
-// of a token besides its heads, as a number of heads.
+// granule: this number of consecutive rows is not split. min_heads: the fewest heads of a part. token_cost: the cost of
+// a token in addition to its heads, as a number of heads.
 inline WorkSplit split_work(int64_t rows, int64_t granule, int64_t heads, int64_t head_bytes, int64_t cores,
-                            int64_t min_heads, int64_t token_heads) {
+                            int64_t min_heads, int64_t token_cost) {
     const double bytes = static_cast<double>(rows) * static_cast<double>(heads) * static_cast<double>(head_bytes);
     const auto min_bytes = static_cast<double>(tile_preferences().min_core_bytes);
     const auto parts = static_cast<int64_t>(std::clamp(bytes / min_bytes, 1.0, static_cast<double>(cores)));
@@ -46,7 +47,7 @@ inline WorkSplit split_work(int64_t rows, int64_t granule, int64_t heads, int64_
     for (int64_t head_parts = 1; head_parts <= max_head_parts; ++head_parts) {
         int64_t row_parts = std::min(groups, parts / head_parts);
         double work = static_cast<double>(ceil_div(groups, row_parts) * granule) *
-                      static_cast<double>(ceil_div(heads, head_parts) + token_heads);
+                      static_cast<double>(ceil_div(heads, head_parts) + token_cost);
         if (head_parts > 1 && work >= min_work) continue;
         min_work = work;
         best = {row_parts, head_parts};

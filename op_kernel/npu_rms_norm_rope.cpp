@@ -1,6 +1,6 @@
-// Divide each head of queries [B,S,Nq,D] and keys [B,S,Nk,D] by the root of its mean square, multiply it by its scale
-// [D] and rotate it by its token's position, in one launch with one table of sines and cosines for both. Keys may be
-// stored into rows of a cache [R,Nk,D]: token t's into row rows[t].
+// Divide each head of queries [B,S,Nq,D] and keys [B,S,Nk,D] by the root of its mean square and multiply it by its
+// scale [D]. Then rotate it by its token's position. One launch and one table of sines and cosines serve both tensors.
+// Keys may be stored into rows of a cache [R,Nk,D]: those of token t into row rows[t].
 #include "kernel_operator.h"
 #include "rms_norm_rope_tiling_data.h"
 #include "rotation/rope_kernel.h"

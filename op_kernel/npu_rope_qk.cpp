@@ -1,5 +1,5 @@
-// Rotary position embedding of queries [B,S,Nq,D] and keys [B,S,Nk,D] by the same positions, in one
-// launch with one table of sines and cosines for both.
+// Rotary position embedding of queries [B,S,Nq,D] and keys [B,S,Nk,D] by the same positions. One launch and one table
+// of sines and cosines serve both tensors.
 #include "kernel_operator.h"
 #include "rope_tiling_data.h"
 #include "rotation/rope_kernel.h"

@@ -13,8 +13,8 @@ constexpr int32_t kRowNormSlots = 64;       // the number of rows with statistic
 constexpr int32_t kGradientStats = 10;      // more floats of statistics for each row in rms_norm_backward
 constexpr int32_t kDscaleExtraFloats = 16;  // floats after the sums of dscale: a tail block of 8, and 8 Gather offsets
 
-// The range in which the squares of a row's elements can be.
-constexpr int32_t kSquaresInRange = 0;       // within the range of float32
+// Whether the squares of a row's elements can leave the range of float32.
+constexpr int32_t kSquaresInRange = 0;       // always in the range
 constexpr int32_t kSquaresMayOverflow = 1;   // may overflow
 constexpr int32_t kSquaresMayUnderflow = 2;  // may overflow or underflow; epsilon is too small to hide an underflow
 
@@ -30,8 +30,8 @@ constexpr int32_t kScaleScattered = 2;  // any strides
 
 // Parameters of the division of rows by their root mean square.
 struct RowNormTiling {
-    float n_epsilon;           // term added to a row's sum of squares: epsilon times the number of its elements
-    float root_n;              // root of the number of its elements
+    float n_epsilon;           // added to a row's sum of squares: epsilon times the number of a row's elements
+    float root_n;              // square root of the number of a row's elements
     int32_t epsilon_exponent;  // exponent of sqrt(epsilon) as a float32
     int32_t square_range;      // possible range of the squares: kSquaresInRange, ...
 };

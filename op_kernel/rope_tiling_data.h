@@ -1,9 +1,9 @@
 // The tiling data of rope: one plain struct with the same bytes on host and device.
 //
-// It contains the frequencies, as turns. A separate table in GM would need an allocation, a copy and a cache for each
-// set of parameters, and an argument that the specification does not have. At its start the kernel copies only the
-// member `common`. A DMA copies the two vectors of turns from GM to UB, so their offsets and the size are multiples of
-// 32 bytes.
+// It contains the frequencies, in turns per position. A separate table in GM would need an argument that the
+// specification does not have. It would also need an allocation, a copy and a cache for each set of parameters. At its
+// start the kernel copies only the member `common`. A DMA copies the two vectors of turns from GM to UB, so their
+// offsets and the size are multiples of 32 bytes.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,7 @@ struct RopeSideTiling {
     int64_t out_stride[3];  // batch, token, head; of a cache: unused, row, head
 };
 
-// The part of the tiling data that all kernels have.
+// The part of the tiling data that is the same struct for all kernels.
 struct CommonTiling {
     // Token row r is token r % seq of batch r / seq. Strides are in elements.
     int64_t rows;
@@ -58,13 +58,14 @@ struct CommonTiling {
     // Lanes [n_offs, n_offs + n_dims) of a head are rotated.
     int32_t n_offs;
     int32_t n_dims;
-    int32_t halves;       // 0: pairs (2i, 2i+1); 1: pairs (i, i + n_dims/2)
-    int32_t lane_first;   // table lane 0 belongs to this lane of a head (kRopeHalves: to pair 0)
+    int32_t halves;  // 0: pairs (2i, 2i+1); 1: pairs (i, i + n_dims/2)
+    // The lane of a head to which table lane 0 belongs. With kRopeHalves it is 0, and table lane 0 belongs to pair 0.
+    int32_t lane_first;
     int32_t table_width;  // lanes of one token's table, a multiple of 8
     int32_t has_factors;
     float mscale;  // multiplies cos and sin
 
-    // Number of units of work, row_parts x head_parts, which the cores take in turn.
+    // The work has row_parts x head_parts units, which the cores take in turn.
     int32_t row_parts;
     int32_t row_granule;  // this number of consecutive rows is never split between units
     int32_t head_parts;

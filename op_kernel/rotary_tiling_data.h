@@ -5,8 +5,8 @@
 #include "rope_tiling_data.h"
 
 struct RotaryTableTiling {
-    // Strides in elements by batch and token. With position_ids, the second one is the stride of the tables' rows and
-    // the first one is unused.
+    // Strides by batch and token, in elements. With position_ids, the second stride is that of the tables' rows, and
+    // the first stride is unused.
     int64_t cos_stride[2];
     int64_t sin_stride[2];
     int64_t table_rows;  // with position_ids: rows of the tables

@@ -65,7 +65,7 @@ bool is_dense(const ggml_tensor& t) {
 }
 
 // Whether each row is contiguous and all strides are multiples of the element size.
-bool has_rows(const ggml_tensor& t) {
+bool has_contiguous_rows(const ggml_tensor& t) {
     const size_t item = item_bytes(t.type);
     if (t.ne[0] != 1 && t.nb[0] != item) return false;
     for (int d = 1; d < kDims; ++d)
@@ -89,7 +89,7 @@ int supports(const ggml_tensor* node, int has_bfloat16, char* why, size_t why_by
         return refuse("positions are not contiguous 32-bit integers");
     for (int d = 0; d < kDims; ++d)
         if (x->ne[d] != node->ne[d]) return refuse("x and the result have different shapes");
-    if (!has_rows(*x) || !has_rows(*node)) return refuse("a head's elements are not contiguous");
+    if (!has_contiguous_rows(*x) || !has_contiguous_rows(*node)) return refuse("a head's elements are not contiguous");
     const Params p(*node);
     if (!p.is_known()) return refuse("the node's mode is not known");
     const int64_t planes = p.has_sections() ? 4 : 1;
@@ -167,9 +167,9 @@ private:
     std::vector<int64_t> strides_;
 };
 
-int failed(const char* what, int status, char* why, size_t why_bytes) {
+int report_acl_error(const char* function, int status, char* why, size_t why_bytes) {
     const char* text = aclGetRecentErrMsg();
-    return report(NPU_ROPE_GGML_FAILED, why, why_bytes, "%s: status %d: %s", what, status, text ? text : "");
+    return report(NPU_ROPE_GGML_FAILED, why, why_bytes, "%s: status %d: %s", function, status, text ? text : "");
 }
 
 int compute(const ggml_tensor* node, void* stream, npu_rope_ggml_allocate allocate, void* context, char* why,
@@ -192,11 +192,11 @@ int compute(const ggml_tensor* node, void* stream, npu_rope_ggml_allocate alloca
                                               static_cast<double>(p.ext_factor), static_cast<double>(p.attn_factor),
                                               static_cast<double>(p.beta_fast), static_cast<double>(p.beta_slow),
                                               sections, forward, p.n_offs, strides, out, &bytes, &executor);
-    if (status != ACL_SUCCESS) return failed("aclnnNpuRopeGetWorkspaceSize", status, why, why_bytes);
+    if (status != ACL_SUCCESS) return report_acl_error("aclnnNpuRopeGetWorkspaceSize", status, why, why_bytes);
     void* workspace = bytes > 0 ? allocate(context, bytes) : nullptr;
     if (bytes > 0 && !workspace) return report(NPU_ROPE_GGML_FAILED, why, why_bytes, "no memory for a workspace");
     status = aclnnNpuRope(workspace, bytes, executor, static_cast<aclrtStream>(stream));
-    if (status != ACL_SUCCESS) return failed("aclnnNpuRope", status, why, why_bytes);
+    if (status != ACL_SUCCESS) return report_acl_error("aclnnNpuRope", status, why, why_bytes);
     return report(NPU_ROPE_GGML_OK, why, why_bytes, "%s", "");
 }
 

@@ -22,9 +22,10 @@ enum npu_rope_ggml_status {
  * the call. `context` is the argument of npu_rope_ggml_compute. */
 typedef void* (*npu_rope_ggml_allocate)(void* context, uint64_t bytes);
 
-/* Return NPU_ROPE_GGML_OK if the node can be computed, otherwise another npu_rope_ggml_status. Call it in supports_op:
- * it reads no data. The node is a GGML_OP_ROPE or GGML_OP_ROPE_BACK with its sources. Pass `has_bfloat16` 0 on
- * Ascend310P, otherwise 1. `why` receives the reason as a string of at most `why_bytes` bytes; it may be NULL. */
+/* Return NPU_ROPE_GGML_OK if the node can be computed, otherwise another npu_rope_ggml_status. supports_op can call
+ * this function, because it reads no data. The node is a GGML_OP_ROPE or GGML_OP_ROPE_BACK with its sources. Pass
+ * `has_bfloat16` 0 on Ascend310P, otherwise 1. `why` receives the reason as a string of at most `why_bytes` bytes; it
+ * may be NULL. */
 int npu_rope_ggml_supports(const struct ggml_tensor* node, int has_bfloat16, char* why, size_t why_bytes);
 
 /* Launch the node in the stream (an aclrtStream). Return an npu_rope_ggml_status. The node's data and its sources' data

@@ -15,7 +15,7 @@ class CacheRows {
 public:
     __aicore__ inline void Init(const CommonTiling* tiling, GM_ADDR indices) {
         tiling_ = tiling;
-        rows_.Init(tiling, indices);
+        row_numbers_.Init(tiling, indices);
     }
 
     // mover: a RowBursts or ScalarRows of the cache's type. rows: the tile, token by token.
@@ -25,7 +25,7 @@ public:
         row_tile.batch = 0;
         row_tile.tokens = 1;
         for (int32_t t = 0; t < tile.tokens; ++t) {
-            row_tile.token = rows_.Get(tile.batch, tile.token + t);
+            row_tile.token = row_numbers_.Get(tile.batch, tile.token + t);
             if (row_tile.token < 0 || row_tile.token >= tiling_->cache_rows) continue;
             mover->Store(cache, rows[static_cast<uint32_t>(t * tile.heads * tiling_->out_pitch)], row_tile);
         }
@@ -33,7 +33,7 @@ public:
 
 private:
     const CommonTiling* tiling_ = nullptr;
-    RowNumbers rows_;
+    RowNumbers row_numbers_;
 };
 
 }  // namespace memory

@@ -1,5 +1,5 @@
-// Copy tiles of rows between GM and UB, for an SoC whose DMA copies only whole 32-byte blocks, and for row sizes that
-// are not a multiple of 32 bytes.
+// Copy tiles of rows between GM and UB, for rows whose size is not a multiple of 32 bytes. The DMA of the SoC copies
+// only whole 32-byte blocks.
 //
 // A queue's buffer holds the runs of GM unchanged, each on a 32-byte border. A first DMA copies the whole blocks of a
 // run. If bytes are left, a second DMA copies the last 32 bytes of the run, through a tail block of the buffer. Gather
@@ -60,7 +60,7 @@ public:
     __aicore__ inline void Load(LocalTensor<T> dst, GM_ADDR x, const Tile& tile) {
         RunPlan plan = PlanRuns(tiling_, tile, tiling_->side[tile.side].x_stride, true);
         int32_t aligned = Aligned(plan), pitch = Pitch(plan);
-        for (int32_t i = 0; i < Runs(plan); ++i) {
+        for (int32_t i = 0; i < RunCount(plan); ++i) {
             int64_t first = RunOffset(tile, tiling_->side[tile.side].x_stride, plan, i);
             AscendC::DataCopy(dst[i * pitch], TensorAt<T>(x, first), static_cast<uint32_t>(aligned));
             if (aligned < plan.run_elements)
@@ -72,13 +72,13 @@ public:
     __aicore__ inline void Store(GM_ADDR out, LocalTensor<T> src, const Tile& tile) {
         RunPlan plan = PlanRuns(tiling_, tile, tiling_->side[tile.side].out_stride, true);
         int32_t aligned = Aligned(plan), pitch = Pitch(plan);
-        for (int32_t i = 0; i < Runs(plan); ++i)
+        for (int32_t i = 0; i < RunCount(plan); ++i)
             AscendC::DataCopy(TensorAt<T>(out, RunOffset(tile, tiling_->side[tile.side].out_stride, plan, i)),
                               src[i * pitch], static_cast<uint32_t>(aligned));
         if (aligned == plan.run_elements) return;
         // Both DMAs write the same values where they overlap; the barrier keeps them from running at the same time.
         AscendC::PipeBarrier<PIPE_MTE3>();
-        for (int32_t i = 0; i < Runs(plan); ++i)
+        for (int32_t i = 0; i < RunCount(plan); ++i)
             AscendC::DataCopy(TensorAt<T>(out, RunOffset(tile, tiling_->side[tile.side].out_stride, plan, i) +
                                                    plan.run_elements - kBlockItems),
                               src[tail_ + i * kBlockItems], kBlockItems);
@@ -89,13 +89,13 @@ public:
         RunPlan plan = PlanRuns(tiling_, tile, tiling_->side[tile.side].x_stride, true);
         int32_t aligned = Aligned(plan), pitch = Pitch(plan), rest = static_cast<int32_t>(plan.run_elements) - aligned;
         if (rest > 0) {
-            for (int32_t i = 0; i < Runs(plan); ++i)
+            for (int32_t i = 0; i < RunCount(plan); ++i)
                 AscendC::Gather(runs[i * pitch + aligned], runs[tail_], ascending_, Bytes((i + 1) * kBlockItems - rest),
                                 static_cast<uint32_t>(rest));
             VectorBarrier();
         }
         int32_t run_rows = static_cast<int32_t>(plan.run_rows);
-        for (int32_t i = 0; i < Runs(plan); ++i) {
+        for (int32_t i = 0; i < RunCount(plan); ++i) {
             for (int32_t row = 0; row < run_rows; row += tiling_->gather_rows) {
                 int32_t count = MinOf(tiling_->gather_rows, run_rows - row);
                 AscendC::Gather(rows[(i * run_rows + row) * tiling_->row_pitch], runs, to_rows_,
@@ -110,7 +110,7 @@ public:
     __aicore__ inline void Pack(LocalTensor<T> runs, LocalTensor<T> rows, const Tile& tile) {
         RunPlan plan = PlanRuns(tiling_, tile, tiling_->side[tile.side].out_stride, true);
         int32_t run_rows = static_cast<int32_t>(plan.run_rows), pitch = Pitch(plan);
-        for (int32_t i = 0; i < Runs(plan); ++i) {
+        for (int32_t i = 0; i < RunCount(plan); ++i) {
             for (int32_t row = 0; row < run_rows; row += tiling_->gather_rows) {
                 int32_t count = MinOf(tiling_->gather_rows, run_rows - row);
                 AscendC::Gather(runs[i * pitch + row * tiling_->head_size], rows, to_runs_,
@@ -121,7 +121,7 @@ public:
         VectorBarrier();
         if (Aligned(plan) == plan.run_elements) return;
         int32_t last_block = static_cast<int32_t>(plan.run_elements) - kBlockItems;
-        for (int32_t i = 0; i < Runs(plan); ++i)
+        for (int32_t i = 0; i < RunCount(plan); ++i)
             AscendC::Gather(runs[tail_ + i * kBlockItems], runs, ascending_, Bytes(i * pitch + last_block),
                             kBlockItems);
     }
@@ -129,25 +129,29 @@ public:
 private:
     static constexpr int32_t kBlockItems = kBlockBytes / static_cast<int32_t>(sizeof(T));  // elements of 32 bytes
 
-    __aicore__ inline int32_t Runs(const RunPlan& plan) const {
+    __aicore__ inline int32_t RunCount(const RunPlan& plan) const {
         return static_cast<int32_t>(plan.outer_count * plan.inner_count);
     }
+    // Elements of a run that are in whole blocks.
     __aicore__ inline int32_t Aligned(const RunPlan& plan) const {
         return static_cast<int32_t>(plan.run_elements) / kBlockItems * kBlockItems;
     }
+    // Distance from one run to the next in a queue's buffer, in elements.
     __aicore__ inline int32_t Pitch(const RunPlan& plan) const {
         return RoundUp(static_cast<int32_t>(plan.run_elements), kBlockItems);
     }
     __aicore__ inline uint32_t Bytes(int32_t elements) const { return static_cast<uint32_t>(elements) * sizeof(T); }
+    // Offset of run i in GM, in elements.
     __aicore__ inline int64_t RunOffset(const Tile& tile, const int64_t* stride, const RunPlan& plan, int64_t i) const {
         return TileOffset(tile, stride) + i / plan.inner_count * plan.outer_stride +
                i % plan.inner_count * plan.inner_stride;
     }
 
     const CommonTiling* tiling_ = nullptr;
-    int32_t lanes_ = 0;
-    int32_t tail_ = 0;
-    LocalTensor<uint32_t> to_rows_, to_runs_, ascending_;
+    int32_t lanes_ = 0;  // lanes of one Gather of gather_rows rows
+    int32_t tail_ = 0;   // offset of the tail blocks in a queue's buffer, in elements
+    LocalTensor<uint32_t> to_rows_, to_runs_;
+    LocalTensor<uint32_t> ascending_;  // the byte offset of each element of a block
 };
 
 }  // namespace memory

@@ -10,6 +10,7 @@
 
 namespace memory {
 
+// Returns the tensor in GM that starts at this element of `base`.
 template <typename T>
 __aicore__ inline AscendC::GlobalTensor<T> TensorAt(GM_ADDR base, int64_t element) {
     AscendC::GlobalTensor<T> tensor;
@@ -36,9 +37,9 @@ public:
     __aicore__ inline void LoadRows(LocalTensor<T> rows, GM_ADDR memory, int64_t first, int64_t count, int64_t stride,
                                     int64_t row_elements) {
         bool merges_rows = stride == row_elements && !pads_rows_;
-        MovePlan<true>(rows, memory, first,
-                       merges_rows ? RunPlan{1, 0, 1, 0, count * row_elements, count}
-                                   : RunPlan{1, 0, count, stride, row_elements, 1});
+        MoveByPlan<true>(rows, memory, first,
+                         merges_rows ? RunPlan{1, 0, 1, 0, count * row_elements, count}
+                                     : RunPlan{1, 0, count, stride, row_elements, 1});
     }
 
     __aicore__ inline void Store(GM_ADDR out, LocalTensor<T> rows, const Tile& tile) {
@@ -48,11 +49,11 @@ public:
 private:
     template <bool loads>
     __aicore__ inline void Move(LocalTensor<T> rows, GM_ADDR memory, const Tile& tile, const int64_t* stride) {
-        MovePlan<loads>(rows, memory, TileOffset(tile, stride), PlanRuns(tiling_, tile, stride, !pads_rows_));
+        MoveByPlan<loads>(rows, memory, TileOffset(tile, stride), PlanRuns(tiling_, tile, stride, !pads_rows_));
     }
 
     template <bool loads>
-    __aicore__ inline void MovePlan(LocalTensor<T> rows, GM_ADDR memory, int64_t begin, const RunPlan& plan) {
+    __aicore__ inline void MoveByPlan(LocalTensor<T> rows, GM_ADDR memory, int64_t begin, const RunPlan& plan) {
         int64_t pitch = UbPitch(plan);
         for (int64_t outer = 0; outer < plan.outer_count; ++outer) {
             int64_t first = begin + outer * plan.outer_stride;
@@ -74,8 +75,8 @@ private:
         return plan.inner_count == 1 ? 0 : (plan.inner_stride - plan.run_elements) * kItemBytes;
     }
 
-    // Whether one instruction can encode the gap: its field is 16 bits wide and counts blocks, or it is 32 bits wide
-    // and counts bytes.
+    // Whether one instruction can encode the gap. The field for it is 16 bits wide and counts blocks on Ascend310P. On
+    // other SoCs it is 32 bits wide and counts bytes.
 #if __CCE_AICORE__ == 200
     __aicore__ inline bool FitsOneInstruction(const RunPlan& plan) const {
         auto blocks = static_cast<uint16_t>(GapBytes(plan) / kBlockBytes);

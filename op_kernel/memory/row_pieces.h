@@ -108,12 +108,13 @@ public:
 private:
     static constexpr int32_t kBlockItems = kBlockBytes / static_cast<int32_t>(sizeof(T));
 
+    // Elements of a piece in whole blocks, and after the whole blocks.
     __aicore__ inline int32_t Aligned(int32_t count) const { return count / kBlockItems * kBlockItems; }
     __aicore__ inline int32_t Rest(int32_t count) const { return count % kBlockItems; }
     __aicore__ inline uint32_t Bytes(int32_t elements) const { return static_cast<uint32_t>(elements) * sizeof(T); }
 
-    LocalTensor<uint32_t> ascending_;
-    uint32_t tail_ = 0;
+    LocalTensor<uint32_t> ascending_;  // the byte offset of each element of a block
+    uint32_t tail_ = 0;                // offset of the tail block in a piece's buffer, in elements
 };
 
 }  // namespace memory

@@ -43,7 +43,7 @@ __aicore__ inline uint8_t RepeatStride(int32_t pitch, int32_t repeats) {
 
 // Whether the repeats of an instruction go over rows instead of along a row: true if the pitch fits the repeat stride
 // and this way needs no more instructions.
-__aicore__ inline bool RepeatOverRows(int32_t rows, int32_t width, int32_t longest_pitch) {
+__aicore__ inline bool RepeatsOverRows(int32_t rows, int32_t width, int32_t longest_pitch) {
     int32_t chunks = (width + kRepeatFloats - 1) / kRepeatFloats;
     int32_t instructions_along = rows * (width % kRepeatFloats == 0 ? 1 : 2);
     return (rows == 1 || FitsRepeatStride(longest_pitch)) &&
@@ -58,7 +58,7 @@ __aicore__ inline void ApplyPerRow(const PitchedRows& dst, const PitchedRows& a,
                                    int32_t width) {
     uint8_t b_block_step = b.is_broadcast ? 0 : 1;
     LaneRange lanes{0, width};
-    if (RepeatOverRows(rows, width, MaxOf(dst.pitch, MaxOf(a.pitch, b.pitch)))) {
+    if (RepeatsOverRows(rows, width, MaxOf(dst.pitch, MaxOf(a.pitch, b.pitch)))) {
         for (int32_t row = 0; row < rows; row += kMaxRepeats) {
             int32_t repeats = MinOf(rows - row, kMaxRepeats);
             AscendC::BinaryRepeatParams step(1, 1, b_block_step, RepeatStride(dst.pitch, repeats),
@@ -163,7 +163,7 @@ __aicore__ inline void NarrowRows(LocalTensor<OutT> dst, int32_t dst_pitch, Loca
         AscendC::Cast(dst, src, NarrowMode<OutT>(), static_cast<uint32_t>(rows * width));
         return;
     }
-    if (!RepeatOverRows(rows, width, MaxOf(src_pitch, dst_pitch / 2))) {
+    if (!RepeatsOverRows(rows, width, MaxOf(src_pitch, dst_pitch / 2))) {
         for (int32_t row = 0; row < rows; ++row)
             AscendC::Cast(dst[row * dst_pitch], src[row * src_pitch], NarrowMode<OutT>(), static_cast<uint32_t>(width));
         return;

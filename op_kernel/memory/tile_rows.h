@@ -98,7 +98,7 @@ private:
 
 #endif
 
-// The tile with the same rows of the tensors of side 1.
+// Returns the tile with the same rows in the tensors of side 1.
 __aicore__ inline Tile OnSide1(const Tile& tile) {
     Tile side1_tile = tile;
     side1_tile.side = 1;

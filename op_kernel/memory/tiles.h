@@ -125,26 +125,28 @@ private:
     int32_t side_ = 0;
 };
 
-// The previous, the current and the next tile of a core. For each tile the caller calls FindNext(), loads the next
-// tile, stores the previous tile and computes the current one, then calls Advance(), which returns whether a tile is
-// left. At the end the caller stores the last tile. Loads are issued before stores, because all other work waits for
-// them.
+// The previous, the current and the next tile of a core. For each tile the caller:
+// - calls FindNext(),
+// - loads the next tile, then stores the previous one: all other work waits for the loads,
+// - computes the current tile,
+// - calls Advance(), which returns whether a tile is left.
+// At the end the caller stores the last tile.
 class TileWindow {
 public:
-    Tile previous{}, tile{}, next{};
+    Tile previous{}, current{}, next{};
     bool has_previous = false, has_next = false;
 
     // Returns whether the core has a tile.
     __aicore__ inline bool Begin(const CommonTiling* tiling, int64_t first_unit, int64_t unit_step) {
         tiles_.Init(tiling, first_unit, unit_step);
-        return tiles_.Next(&tile);
+        return tiles_.Next(&current);
     }
 
     __aicore__ inline void FindNext() { has_next = tiles_.Next(&next); }
 
     __aicore__ inline bool Advance() {
-        previous = tile;
-        tile = next;
+        previous = current;
+        current = next;
         has_previous = true;
         return has_next;
     }

@@ -16,7 +16,7 @@ struct RowChunks {
     __aicore__ inline int64_t Count() const { return (elements + chunk - 1) / chunk; }
 
     // The number of elements of chunk k.
-    __aicore__ inline int32_t CountOf(int64_t k) const {
+    __aicore__ inline int32_t ElementsOf(int64_t k) const {
         int64_t left = elements - k * chunk;
         return static_cast<int32_t>(left < chunk ? left : chunk);
     }

@@ -17,7 +17,7 @@ public:
     __aicore__ inline void Init(LocalTensor<float> buffer, int32_t width) {
         FloatAllocator parts(buffer);
         sums_ = parts.Take(width);
-        last_ = parts.Take(kBlockFloats);
+        tail_block_ = parts.Take(kBlockFloats);
         width_ = width;
         pieces_.Init(parts.Take(kBlockFloats).ReinterpretCast<uint32_t>(), width);
     }
@@ -25,7 +25,7 @@ public:
     // Call once per core, before the first row.
     __aicore__ inline void Prepare() {
 #if __CCE_AICORE__ == 200
-        pieces_.BuildOffsets(last_);
+        pieces_.BuildOffsets(tail_block_);
 #endif
         AscendC::Duplicate(sums_, 0.0f, width_);
     }
@@ -70,7 +70,7 @@ private:
         pieces_.CopyToTail(sums_, count);
         VectorBarrier();
         if (count % kBlockFloats == 0) return;
-        AscendC::Duplicate(last_, 0.0f, kBlockFloats - count % kBlockFloats);
+        AscendC::Duplicate(tail_block_, 0.0f, kBlockFloats - count % kBlockFloats);
     }
 
     // Adds fewer than 8 sums by the scalar unit, because a DMA copies at least 32 bytes. One core processes all rows of
@@ -85,7 +85,7 @@ private:
     }
 #endif
 
-    LocalTensor<float> sums_, last_;
+    LocalTensor<float> sums_, tail_block_;
     RowPieces<float> pieces_;
     int32_t width_ = 0;
 };

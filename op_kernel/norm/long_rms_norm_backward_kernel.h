@@ -1,7 +1,7 @@
 // The kernel of rms_norm_backward for rows that are too long for UB. It processes a row chunk by chunk, in two passes.
 // The first pass adds the squares of the row and its products with g = grad * scale. The second pass computes the
-// results. If squares leave the range of float32, the row needs more passes. The sums of dscale stay in UB if they fit;
-// otherwise each chunk of each row is added to GM.
+// results. If squares leave the range of float32, the row needs more passes. The sums of dscale stay in UB if they fit.
+// Otherwise the kernel adds the products of each chunk of each row to dscale in GM.
 #pragma once
 
 #include "../memory/row_pieces.h"
@@ -96,14 +96,14 @@ private:
     }
 
     // For a row with squares outside the range of float32: multiplies the row by a power of two and adds its squares
-    // again. The products of g with the multiplied row could leave the range, so the kernel adds those with the
-    // normalized row.
+    // again. The products of g with the multiplied row could leave the range, so the kernel adds the products of g with
+    // the normalized row.
     __aicore__ inline void SumMultipliedRow() {
         AscendC::Duplicate(largest_, 0.0f, kBlockFloats);
         RunPass(Pass::kLargest);
         SyncPipes<AscendC::HardEvent::V_S>();
-        RowMultiplier multiplier =
-            norm_.MultiplierFor(largest_);  // read by the scalar unit before the next SyncPipes<S_V>()
+        // The scalar unit reads largest_ here, before the next SyncPipes<S_V>().
+        RowMultiplier multiplier = norm_.MultiplierFor(largest_);
         factor_ = multiplier.factor;
         RunPass(Pass::kSum);
         squares_.Total(sums_, chunks_.Count());
@@ -119,7 +119,7 @@ private:
     __aicore__ inline void RunPass(Pass pass) {
         LoadChunk(0);
         for (int64_t k = 0; k < chunks_.Count(); ++k) {
-            int32_t count = chunks_.CountOf(k), lanes = RoundUp(count, kBlockFloats);
+            int32_t count = chunks_.ElementsOf(k), lanes = RoundUp(count, kBlockFloats);
             LocalTensor<T> x = in_.template DeQue<T>();
             LocalTensor<ScaleT> grad = grad_.template DeQue<ScaleT>();
             if (k + 1 < chunks_.Count()) LoadChunk(k + 1);
@@ -143,10 +143,10 @@ private:
     __aicore__ inline void LoadChunk(int64_t k) {
         int64_t at = k * tiling_->chunk;
         LocalTensor<T> x = in_.template AllocTensor<T>();
-        pieces_.Load(x, arguments_.x, x_offset_ + at, chunks_.CountOf(k));
+        pieces_.Load(x, arguments_.x, x_offset_ + at, chunks_.ElementsOf(k));
         in_.EnQue(x);
         LocalTensor<ScaleT> grad = grad_.template AllocTensor<ScaleT>();
-        grad_pieces_.Load(grad, arguments_.grad, grad_offset_ + at, chunks_.CountOf(k));
+        grad_pieces_.Load(grad, arguments_.grad, grad_offset_ + at, chunks_.ElementsOf(k));
         grad_.EnQue(grad);
     }
 
@@ -174,7 +174,7 @@ private:
 
     // ---- results
 
-    // Normalizes chunk k. Then adds its products with g, or writes the results.
+    // Normalizes chunk k. Then adds the products of the chunk with g, or writes the results.
     __aicore__ inline void NormalizeChunk(Pass pass, LocalTensor<ScaleT> grad, int64_t k, int32_t count) {
         int32_t lanes = RoundUp(count, kBlockFloats);
         if (factor_ != 1.0f)

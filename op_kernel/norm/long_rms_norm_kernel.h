@@ -89,8 +89,8 @@ private:
             AscendC::Duplicate(largest_, 0.0f, kBlockFloats);
             RunPass(Pass::kLargest);
             SyncPipes<AscendC::HardEvent::V_S>();
-            RowMultiplier multiplier =
-                norm_.MultiplierFor(largest_);  // read by the scalar unit before the next SyncPipes<S_V>()
+            // The scalar unit reads largest_ here, before the next SyncPipes<S_V>().
+            RowMultiplier multiplier = norm_.MultiplierFor(largest_);
             factor_ = multiplier.factor;
             RunPass(Pass::kSum);
             norm_.FindInverseRmsFromSums(Total(), multiplier.n_epsilon);
@@ -104,7 +104,7 @@ private:
     __aicore__ inline void RunPass(Pass pass) {
         if (!row_is_in_ub_) LoadChunk(0);
         for (int64_t k = 0; k < chunks_.Count(); ++k) {
-            int32_t count = chunks_.CountOf(k);
+            int32_t count = chunks_.ElementsOf(k);
             LocalTensor<float> chunk = tiling_->keeps_row != 0 ? row_[static_cast<uint32_t>(k * tiling_->chunk)] : row_;
             if (!row_is_in_ub_) WidenChunk(chunk, k, count);
             int32_t padded = RoundUp(count, kBlockItems);
@@ -122,11 +122,11 @@ private:
     __aicore__ inline void LoadChunk(int64_t k) {
         int64_t at = k * tiling_->chunk;
         LocalTensor<T> x = in_.template AllocTensor<T>();
-        pieces_.Load(x, arguments_.x, x_offset_ + at, chunks_.CountOf(k));
+        pieces_.Load(x, arguments_.x, x_offset_ + at, chunks_.ElementsOf(k));
         in_.EnQue(x);
         if constexpr (adds) {
             LocalTensor<T> residual = residual_.template AllocTensor<T>();
-            pieces_.Load(residual, arguments_.residual, residual_offset_ + at, chunks_.CountOf(k));
+            pieces_.Load(residual, arguments_.residual, residual_offset_ + at, chunks_.ElementsOf(k));
             residual_.EnQue(residual);
         }
     }

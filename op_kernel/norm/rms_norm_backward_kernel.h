@@ -32,14 +32,14 @@ public:
         TileWindow window;
         if (!window.Begin(&tiling->common, AscendC::GetBlockIdx(), AscendC::GetBlockNum())) return;
         Init(pipe, tiling, arguments);
-        Prepare(window.tile);
+        Prepare(window.current);
         do {
             LocalTensor<T> x = in_.template DeQue<T>();
             LocalTensor<ScaleT> grad = grad_.template DeQue<ScaleT>();
             window.FindNext();
             if (window.has_next) LoadTile(window.next);
             if (window.has_previous) StoreTile(window.previous);
-            DifferentiateTile(x, grad, window.tile);
+            DifferentiateTile(x, grad, window.current);
         } while (window.Advance());
         StoreTile(window.previous);
         x_rows_.Finish(arguments_.dx);
@@ -170,8 +170,8 @@ private:
         return g_;
     }
 
-    // Adds the products of grad and the rounded normalized rows to the sums of dscale. scratch: as large as the rows in
-    // T.
+    // Adds the products of grad and the rounded normalized rows to the sums of dscale. scratch: memory for
+    // the rows as T.
     __aicore__ inline void AddToDscale(const PitchedRows& normalized, const PitchedRows& wide_grad,
                                        LocalTensor<T> scratch) {
         PitchedRows product{temp_, common_->row_pitch, false};

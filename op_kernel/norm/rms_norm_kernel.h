@@ -1,5 +1,5 @@
-// The kernel of rms_norm and add_rms_norm, RMS normalization: divides each row [n] of x, or of the sum of x and a
-// residual, by the root of its mean square, rounds it to x's type and multiplies it by a scale. This kernel processes
+// The kernel of rms_norm and add_rms_norm. It divides each row [n] of x, or of the sum of x and a residual, by the root
+// of the row's mean square. Then it rounds the row to x's type and multiplies it by a scale. This kernel processes
 // tiles of rows that fit UB. long_rms_norm_kernel.h processes longer rows.
 #pragma once
 
@@ -29,14 +29,14 @@ public:
         TileWindow window;
         if (!window.Begin(&tiling->common, AscendC::GetBlockIdx(), AscendC::GetBlockNum())) return;
         Init(pipe, tiling, arguments);
-        Prepare(window.tile);
+        Prepare(window.current);
         do {
             LocalTensor<T> x = in_.template DeQue<T>();
             if constexpr (adds) tile_residual_ = residual_.template DeQue<T>();
             window.FindNext();
             if (window.has_next) LoadTile(window.next);
             if (window.has_previous) StoreTile(window.previous);
-            NormalizeTile(x, window.tile);
+            NormalizeTile(x, window.current);
         } while (window.Advance());
         StoreTile(window.previous);
         out_rows_.Finish(arguments_.out);

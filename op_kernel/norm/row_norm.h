@@ -63,7 +63,7 @@ public:
     }
 
     // Computes 1 / RMS of each row [pitch]. The padding of the rows must be 0. If squares leave the range of float32,
-    // each row is multiplied by its own power of two and 1 / RMS is that of the multiplied row. Returns whether rows
+    // each row is multiplied by its own power of two. 1 / RMS is then that of the multiplied row. Returns whether rows
     // were multiplied. squares: scratch memory of the same size as rows.
     __aicore__ inline bool FindInverseRms(LocalTensor<float> rows, LocalTensor<float> squares, int32_t pitch,
                                           int32_t count) {
@@ -114,13 +114,13 @@ public:
         }
         int32_t exponent = static_cast<int32_t>(largest_bits >> kMantissaBits) - kBias;
         // A smaller exponent would need a factor above float32's largest power of two.
-        exponent = MaxOf(MaxOf(exponent, tiling_->epsilon_exponent), kPeak - kBias);
-        float factor = FloatOf(static_cast<uint32_t>(kBias + kPeak - exponent) << kMantissaBits);
+        exponent = MaxOf(MaxOf(exponent, tiling_->epsilon_exponent), kPeakExponent - kBias);
+        float factor = FloatOf(static_cast<uint32_t>(kBias + kPeakExponent - exponent) << kMantissaBits);
         return RowMultiplier{factor, tiling_->n_epsilon * factor * factor};
     }
 
 private:
-    static constexpr int32_t kMantissaBits = 23, kBias = 127, kPeak = 16;
+    static constexpr int32_t kMantissaBits = 23, kBias = 127, kPeakExponent = 16;
     // The range in which a sum of squares has lost nothing by overflow or underflow.
     static constexpr uint32_t kSmallestSum = static_cast<uint32_t>(kBias - 100) << kMantissaBits;  // 2^-100
     static constexpr uint32_t kLargestSum = static_cast<uint32_t>(kBias + 126) << kMantissaBits;   // 2^126
@@ -141,8 +141,8 @@ private:
         int32_t repeats = (count + kRepeatFloats - 1) / kRepeatFloats;
         int32_t sums_ready = FetchEvent<AscendC::HardEvent::V_S>();
         if (tiling_->square_range != kSquaresInRange) {
-            // Add whole repeats. Slots past the last row have sums of earlier rows. Because of them, rows may be
-            // multiplied although they need not be.
+            // Add whole repeats. Slots past the last row have sums of earlier rows. Because of these sums, rows may be
+            // multiplied by a power of two although this is not necessary.
             AscendC::WholeReduceSum(temp_, sum_, kRepeatFloats, repeats, 1, 1, kRepeatFloats / kBlockFloats);
             AscendC::SetFlag<AscendC::HardEvent::V_S>(sums_ready);
         }

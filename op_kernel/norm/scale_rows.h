@@ -41,11 +41,11 @@ public:
         layout_ = layout;
     }
 
-    // Loads elements [first, first + count) of a row to raw elements [at, at + count). row: offset of the row in
-    // `memory`, in elements. Waits for earlier vector instructions. The caller must then call Widen().
-    __aicore__ inline void Load(GM_ADDR memory, int64_t row, int64_t first, int32_t count, int32_t at) {
+    // Loads elements [first, first + count) of a row to raw elements [at, at + count). row_offset: offset of the
+    // row in `memory`, in elements. Waits for earlier vector instructions. The caller must then call Widen().
+    __aicore__ inline void Load(GM_ADDR memory, int64_t row_offset, int64_t first, int32_t count, int32_t at) {
         AscendC::GlobalTensor<ScaleT> source;
-        source.SetGlobalBuffer(reinterpret_cast<__gm__ ScaleT*>(memory) + row);
+        source.SetGlobalBuffer(reinterpret_cast<__gm__ ScaleT*>(memory) + row_offset);
         LocalTensor<ScaleT> dst = raw_[at];
         int32_t padded = RoundUp(count, kBlockItems), loaded = 0;
         if (layout_.kind == kScaleDense) loaded = LoadRun(dst, source, first, count);
@@ -70,12 +70,12 @@ public:
 
     // Returns elements [first, first + count) of a long row's scale, as float32. keeps_scale: all rows share the scale,
     // the buffer holds all of it, and only the first row loads it. Call EndRow() after each row.
-    __aicore__ inline LocalTensor<float> Piece(GM_ADDR memory, int64_t row, int64_t first, int32_t count,
+    __aicore__ inline LocalTensor<float> Piece(GM_ADDR memory, int64_t row_offset, int64_t first, int32_t count,
                                                bool keeps_scale) {
         auto to = static_cast<int32_t>(keeps_scale ? first : 0);
         if (!is_loaded_) {
             int32_t from = sizeof(ScaleT) == sizeof(float) ? to : 0;
-            Load(memory, row, first, count, from);
+            Load(memory, row_offset, first, count, from);
             Widen(to, from, count);
         }
         return wide_[static_cast<uint32_t>(to)];

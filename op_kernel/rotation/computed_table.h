@@ -15,6 +15,7 @@ namespace rotation {
 
 using namespace memory;
 
+// The data in GM from which a table is computed.
 struct RopeSource {
     GM_ADDR positions;
     GM_ADDR freq_factors;

@@ -19,6 +19,7 @@ namespace rotation {
 
 using namespace memory;
 
+// The tables that the call passes, in GM.
 struct RotarySource {
     GM_ADDR cos;
     GM_ADDR sin;
@@ -223,7 +224,8 @@ private:
         }
     }
 
-    // Copies the entries of each row to the lanes of the table, by Gather. offsets: for each lane, that of its entry.
+    // Copies the entries of each row to the lanes of the table, by Gather. offsets: the byte offset of each
+    // lane's entry.
     __aicore__ inline void GatherEntries(LocalTensor<float> dst, LocalTensor<EntryT> rows,
                                          LocalTensor<uint32_t> offsets, int32_t tokens) {
         LocalTensor<float> wide = WidenAll(rows, tokens);

@@ -1,7 +1,8 @@
-// The frequency of each table lane, which each core computes once. It divides the tiling's turns by freq_factors, if
-// the call has them, copies the turns of each pair to its lanes and splits them for the products of sine_table.h.
+// The frequency of each table lane, which each core computes once. A core divides the tiling's turns by freq_factors,
+// if the call has them. It copies the turns of each pair to the lanes of the pair and splits them for the products of
+// sine_table.h.
 //
-// With w turns per position, a position p = 2048 high + low, |low| <= 1024, |high| <= 2048:
+// Let w be the turns per position, and p = 2048 high + low a position with |low| <= 1024 and |high| <= 2048. Then
 //     p w = low w1 + high w2 (mod 1),   w1 = w,   w2 = 2048 w - round(2048 w).
 // w1 and w2 are each stored as hi + lo. hi is a multiple of 2^-13, so that the products with hi and their sum are exact
 // in float32.
@@ -18,8 +19,8 @@ using namespace memory;
 
 constexpr float kHighUnit = 2048.0f;     // positions in one unit of `high`
 constexpr float kGridPerTurn = 8192.0f;  // hi parts are multiples of 1/kGridPerTurn
-constexpr float kLargestFactor =
-    1e30f;  // a larger freq_factor would overflow in SplitInHalves(); its pair does not rotate
+// A larger freq_factor would overflow in SplitInHalves(). The pair of a factor of this size does not rotate.
+constexpr float kLargestFactor = 1e30f;
 constexpr float kVeltkampFactor = 4097.0f;  // 2^12 + 1: Veltkamp's splitting of a float32 into halves of 12 bits
 
 class LaneFrequencies {
@@ -91,7 +92,7 @@ private:
 #endif
     }
 
-    // Computes (hi + lo) / factor minus its nearest integer, as a sum of two numbers. The remainder of the first
+    // Computes (hi + lo) / factor minus the nearest integer, as a sum of two numbers. The remainder of the first
     // quotient must be exact, but the vector unit has no fused multiply-add. Veltkamp's splitting and Dekker's product
     // therefore compute the rounding error of the product.
     __aicore__ inline void DivideByFactors() {

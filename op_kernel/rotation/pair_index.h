@@ -69,8 +69,9 @@ private:
         VectorBarrier();
     }
 
-    // Computes for each lane of the window the number of its pair, and in `second` 0 for the first lane of the pair or
-    // 1 for the second one.
+    // Computes for each lane of the window:
+    // - pair: the number of its pair,
+    // - second: 0 for the first lane of the pair, 1 for the second lane.
     __aicore__ inline void FindPlaceInPair(LocalTensor<float> second, LocalTensor<float> pair, LocalTensor<float> lane,
                                            LocalTensor<float> temp, int32_t count) {
         if (tiling_->halves != 0) {

@@ -89,12 +89,12 @@ private:
 #endif
     }
 
-    // Copies the positions by the scalar unit, after the vector unit has finished the previous block.
+    // Copies positions [first, end) by the scalar unit, after the vector unit has finished the previous block.
     __aicore__ inline void LoadOneByOne(AscendC::GlobalTensor<PositionT> source, int32_t plane, int32_t first,
-                                        int32_t last) {
+                                        int32_t end) {
         LocalTensor<int32_t> dst = Plane(plane);
         SyncPipes<AscendC::HardEvent::V_S>();
-        for (int32_t i = first; i < last; ++i) {
+        for (int32_t i = first; i < end; ++i) {
             PositionT position = source.GetValue(static_cast<uint64_t>(i * tiling_->pos_stride[1]));
             dst.SetValue(static_cast<uint32_t>(i * kWords), static_cast<int32_t>(position));
         }

@@ -48,10 +48,10 @@ public:
         Init(pipe, tiling, arguments, source);
         norm_.Init(pipe, tiling, norm);
         table_.LoadConstants();
-        table_.Load(window.tile);
-        LoadTile(window.tile);
+        table_.Load(window.current);
+        LoadTile(window.current);
         BuildConstants();
-        table_.Build(window.tile.block_tokens);
+        table_.Build(window.current.block_tokens);
         norm_.Prepare();
         do {
             LocalTensor<T> x = in_.template DeQue<T>();
@@ -60,7 +60,7 @@ public:
             if (opens_block) table_.Load(window.next);
             if (window.has_next) LoadTile(window.next);
             if (window.has_previous) StoreTile(window.previous);
-            RotateTile(x, window.tile);
+            RotateTile(x, window.current);
             if (opens_block) table_.Build(window.next.block_tokens);
         } while (window.Advance());
         StoreTile(window.previous);
@@ -281,8 +281,8 @@ private:
         VectorBarrier();
     }
 
-    // Rounds the rotated lanes to OutT. y already contains the bits of the other lanes: a conversion through float32
-    // would change the payload of a NaN and, in saturating mode, an infinity.
+    // Rounds the rotated lanes to OutT. y already contains the bits of the other lanes. Their conversion through
+    // float32 would change the payload of a NaN and, in saturating mode, an infinity.
     __aicore__ inline void Narrow(LocalTensor<OutT> y) {
         if (NarrowsAllLanes()) {
             AscendC::Cast(y, rows_, NarrowMode<OutT>(), static_cast<uint32_t>(element_count_));

@@ -62,8 +62,8 @@ public:
         VectorBarrier();
     }
 
-    // First stage of the other keys: dst = src c, temp = temp s. temp contains the partner of each lane before. The
-    // sines have the signs of the rotation.
+    // First stage of the other keys: dst = src c, temp = temp s. Before the call, temp contains the partner of each
+    // lane. The sines have the signs of the rotation.
     __aicore__ inline void MultiplySwapped(LocalTensor<float> dst, LocalTensor<float> src, LocalTensor<float> temp) {
         int32_t lane = tiling_->lane_first;
         MultiplyByTable(dst[lane], src[lane], cos_, heads_, head_step_, Window());
@@ -84,8 +84,8 @@ private:
         return LaneRange{first, first + tiling_->n_dims};
     }
 
-    // dst = src * the table row of the token. The repeats of an instruction go over heads and a loop goes over tokens,
-    // or the other way round.
+    // dst = src * the table row of the token. Either the repeats of an instruction go over heads and a loop over
+    // tokens, or the repeats go over tokens and the loop over heads.
     __aicore__ inline void MultiplyByTable(LocalTensor<float> dst, LocalTensor<float> src, LocalTensor<float> table,
                                            int32_t heads, int32_t head_step, const LaneRange& lanes) {
         int32_t width = tiling_->table_width;

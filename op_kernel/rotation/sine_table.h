@@ -159,7 +159,8 @@ private:
     int32_t width_ = 0;
     AscendC::TBuf<AscendC::TPosition::VECCALC> buffer_;
     LocalTensor<float> sin_, cos_, low_, high_;
-    LocalTensor<float> temp_[kRopeTableTemps], slot_[kSlotVectors];
+    LocalTensor<float> temp_[kRopeTableTemps];
+    LocalTensor<float> slot_[kSlotVectors];  // vectors with one float for each token slot
     uint64_t plane_lanes_[kRopeMaxPlanes][kRopeMaxChunks];
 };
 
