@@ -95,8 +95,8 @@ void reduce_groups(const AscendC::LocalTensor<Result>& dst, const AscendC::Local
     check_int_stride("dstRepStride", dst_repeat_stride);
     check_int_stride("srcBlkStride", src_block_stride);
     check_int_stride("srcRepStride", src_repeat_stride);
-    const uint32_t to = dst.view().addr;
-    check_aligned("dst", to,
+    const uint32_t dst_addr = dst.view().addr;
+    check_aligned("dst", dst_addr,
                   kIsRepeat  ? result_bytes
                   : kIsBlock ? 8 * uint32_t(sizeof(T))
                              : kBlockBytes,
@@ -113,7 +113,7 @@ void reduce_groups(const AscendC::LocalTensor<Result>& dst, const AscendC::Local
         return false;
     };
     auto address_of = [&](uint32_t repeat, uint32_t group_index) {
-        return to + uint32_t((repeat * dst_repeat_stride * kGroups + group_index) * result_bytes);
+        return dst_addr + uint32_t((repeat * dst_repeat_stride * kGroups + group_index) * result_bytes);
     };
     std::vector<std::vector<Range>> read(lanes.repeats()), written(lanes.repeats());
     std::vector<Range> all_written;
@@ -167,7 +167,7 @@ void sum_groups(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T
 
 enum class RepeatOrder { Sequential, Tree, LaneByLane };
 
-// The sum of each repeat; if lane_by_lane, the repeats are first added lane by lane into one.
+// The sum of each repeat. With lane_by_lane, the repeats are first added lane by lane into one repeat.
 template <class T>
 std::vector<T> repeat_sums(const AscendC::LocalTensor<T>& src, const Layout& layout, const Lanes& lanes,
                            bool lane_by_lane) {
@@ -205,7 +205,8 @@ T from_bits(uint64_t bits) {
     return value;
 }
 
-// Adds the sums of the repeats, sequentially or as a tree. A repeat of them gives one sum of the next level.
+// Adds the sums of the repeats, sequentially or as a tree. In the tree, as many sums as a repeat has lanes give one sum
+// of the next level.
 template <class T>
 T sum_of_sums(std::vector<T> sums, bool sequential) {
     constexpr uint32_t kLanes = kRepeatBytes / sizeof(T);
