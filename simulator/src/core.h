@@ -1,5 +1,5 @@
 // The state of one pass over a launch's cores, and of the running core. A pass runs one core at a time on one thread,
-// up to the core's end or to a wait for other cores; passes on different threads share no state.
+// up to the core's end or to a wait for other cores. Passes on different threads share no state.
 #pragma once
 
 #include <array>

@@ -215,18 +215,18 @@ void reads_gm(const char* operand, uintptr_t address, uint64_t bytes, const GmVi
     if (m.current.pipe != Pipe::S) check_clean(operand, address, bytes);
     const bool starts_empty = t->role != Role::InOut;
     for_each_page(address - t->base, bytes, [&](uint64_t page, uint64_t begin, uint64_t end) {
-        const uint64_t at = page * kPageBytes;
-        for_each_stretch(page_of(t->writer, page), begin, end, [&](uint64_t first, uint64_t last, uint32_t w) {
-            const GmBytes touched{*t, at + first, at + last};
-            if (!w) {
+        const uint64_t page_begin = page * kPageBytes;
+        for_each_stretch(page_of(t->writer, page), begin, end, [&](uint64_t first, uint64_t last, uint32_t before) {
+            const GmBytes touched{*t, page_begin + first, page_begin + last};
+            if (!before) {
                 if (starts_empty)
                     report_access(Rule::Init02, operand, "reads", touched, " before anything was written there");
-            } else if (!m.owns(w)) {
-                check_read_of_other(operand, touched, w);
-            } else if (!m.is_ordered(w)) {
-                report_unordered("read", touched, operand, w, "write");
+            } else if (!m.owns(before)) {
+                check_read_of_other(operand, touched, before);
+            } else if (!m.is_ordered(before)) {
+                report_unordered("read", touched, operand, before, "write");
             } else if (m.current.pipe == Pipe::S) {
-                check_fresh(*t, at + first, w);
+                check_fresh(*t, page_begin + first, before);
             }
         });
         uint32_t* reader = page_of(m.current.pipe == Pipe::S ? t->scalar_reader : t->copy_reader, page);
@@ -252,30 +252,30 @@ void writes_gm(const char* operand, uintptr_t address, uint64_t bytes, const GmV
     const bool starts_empty = t->role != Role::InOut;
     m.records.back().is_atomic = m.gm_accesses.back().record.is_atomic = is_atomic;
     for_each_page(address - t->base, bytes, [&](uint64_t page, uint64_t begin, uint64_t end) {
-        const uint64_t at = page * kPageBytes;
+        const uint64_t page_begin = page * kPageBytes;
         uint32_t* writer = page_of(t->writer, page);
-        for_each_stretch(writer, begin, end, [&](uint64_t first, uint64_t last, uint32_t w) {
-            const GmBytes touched{*t, at + first, at + last};
-            if (!w) {
+        for_each_stretch(writer, begin, end, [&](uint64_t first, uint64_t last, uint32_t before) {
+            const GmBytes touched{*t, page_begin + first, page_begin + last};
+            if (!before) {
                 if (is_atomic && starts_empty)
                     report_access(Rule::Init02, operand, "adds to", touched, " before anything was written there");
                 return;
             }
-            if (is_atomic && (!m.owns(w) || m.record(w).is_atomic)) return;  // atomic copies need no order
-            if (!m.owns(w))
-                check_write_after_other(operand, touched, w, "wrote");
-            else if (!m.is_ordered(w))
-                report_unordered("write", touched, operand, w, "write");
+            if (is_atomic && (!m.owns(before) || m.record(before).is_atomic)) return;  // atomic copies need no order
+            if (!m.owns(before))
+                check_write_after_other(operand, touched, before, "wrote");
+            else if (!m.is_ordered(before))
+                report_unordered("write", touched, operand, before, "write");
         });
         for (const auto* readers : {&t->copy_reader, &t->scalar_reader}) {
             if (!(*readers)[page]) continue;
-            for_each_stretch((*readers)[page].get(), begin, end, [&](uint64_t first, uint64_t last, uint32_t r) {
-                const GmBytes touched{*t, at + first, at + last};
-                if (!r) return;
-                if (!m.owns(r))
-                    check_write_after_other(operand, touched, r, "read");
-                else if (!m.is_ordered(r))
-                    report_unordered("write", touched, operand, r, "read");
+            for_each_stretch((*readers)[page].get(), begin, end, [&](uint64_t first, uint64_t last, uint32_t before) {
+                const GmBytes touched{*t, page_begin + first, page_begin + last};
+                if (!before) return;
+                if (!m.owns(before))
+                    check_write_after_other(operand, touched, before, "read");
+                else if (!m.is_ordered(before))
+                    report_unordered("write", touched, operand, before, "read");
             });
         }
         std::fill(writer + begin, writer + end, m.number);

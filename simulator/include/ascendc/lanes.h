@@ -1,5 +1,5 @@
-// The active lanes of a vector instruction in each of its three call forms (a count, a mask, the mask register), and
-// the places of an operand's lanes in UB.
+// The active lanes of a vector instruction, and the places of an operand's lanes in UB. An instruction has three call
+// forms: with a count, with a mask, and with the mask register.
 #pragma once
 
 #include <vector>

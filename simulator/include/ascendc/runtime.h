@@ -1,5 +1,5 @@
 // Interface of the simulated AI core for the headers of the instructions: memory, order, rules and time. src/
-// implements it; a kernel uses it only through AscendC's functions.
+// implements the interface. A kernel uses it only through AscendC's functions.
 #pragma once
 
 #include <cstddef>
