@@ -27,7 +27,7 @@ public:
             std::memset(base_, fill, bytes);
     }
     uint8_t* base() const { return base_; }
-    // Offset of the changed guard byte that is nearest to the tensor, or INT64_MIN.
+    // Offset of the changed guard byte that is nearest to the tensor; INT64_MIN if no guard byte has changed.
     int64_t broken_guard() const {
         for (uint64_t i = 0; i < kGuardBytes; ++i) {
             if (base_[bytes_ + i] != kGuard) return int64_t(bytes_ + i);

@@ -18,7 +18,7 @@ constexpr uint32_t kBankLineBytes = 32, kBankGroups = 16;
 
 bool is_dense(const UbLines& lines) { return lines.block_stride <= kBankLineBytes; }
 
-// The accesses of one direction in a repeat.
+// The accesses of one direction in a repeat, counted for each group of banks. A set of groups has a bit for each group.
 class Accesses {
 public:
     void add(const UbLines& lines, uint32_t repeat) {
@@ -32,28 +32,29 @@ public:
                 add_once(1u << (first + b * lines.block_stride / kBankLineBytes) % kBankGroups);
         }
     }
-    uint32_t most() const { return most_; }  // accesses of the group that has most
+    uint32_t max_count() const { return max_count_; }  // accesses of the busiest group
 
 private:
+    // Adds one access to each group of the set.
     void add_once(uint32_t groups) {
         for (uint32_t n = 0; groups; ++n) {
-            if (n == most_) at_least_[most_++] = 0;
-            const uint32_t both = at_least_[n] & groups;
-            at_least_[n] |= groups;
+            if (n == max_count_) more_than_[max_count_++] = 0;
+            const uint32_t both = more_than_[n] & groups;
+            more_than_[n] |= groups;
             groups = both;
         }
     }
-    std::array<uint32_t, 24> at_least_;  // the groups with more than n accesses
-    uint32_t most_ = 0;
+    std::array<uint32_t, 24> more_than_;  // more_than_[n]: the set of the groups with more than n accesses
+    uint32_t max_count_ = 0;
 };
 
-// Cycles in which the banks serve a repeat, if a line takes one.
+// Cycles in which the banks serve a repeat, if one line takes one cycle.
 uint32_t cycles_of_repeat(const UbLines* sources, size_t n, const UbLines& destination, uint32_t repeat) {
     Accesses reads, writes;
     for (size_t k = 0; k < n; ++k)
         if (repeat == 0 || sources[k].repeat_stride != 0) reads.add(sources[k], repeat);
     if (!is_dense(destination)) writes.add(destination, repeat);
-    return std::max({reads.most(), writes.most(), 1u});
+    return std::max({reads.max_count(), writes.max_count(), 1u});
 }
 
 }  // namespace

@@ -17,8 +17,8 @@ inline Moment later(const Moment& a, const Moment& b) { return b.time > a.time ?
 // A transfer begins when it is ready and the memory is idle. It may begin before a transfer that was issued earlier
 // but is ready later. It is not interrupted. If it overlaps an earlier booking, both run at the full rate, and the
 // memory stays in use longer by the length of the overlap. At most two transfers overlap, one in each direction. Over
-// a launch the transfers stay within the rate. (Bookings one at a time in the order of readiness are not possible
-// while the kernel runs, because a transfer that is issued later may be ready earlier.)
+// a launch the transfers stay within the rate. (The transfers cannot be booked in the order in which they are ready: a
+// transfer that is issued later may be ready earlier, and the kernel is still running.)
 class Bookings {
 public:
     struct Slot {

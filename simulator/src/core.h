@@ -1,5 +1,5 @@
 // The state of one pass over a launch's cores, and of the running core. A pass runs one core at a time on one thread,
-// up to the core's end or to a wait for other cores; passes on different threads share no state.
+// up to the core's end or to a wait for other cores. Passes on different threads share no state.
 #pragma once
 
 #include <array>
@@ -86,7 +86,7 @@ struct Record {
     uint32_t seq;  // within its pipe
     const char* api;
     Site site;
-    bool adds = false;  // an atomic copy
+    bool is_atomic = false;  // a copy while an atomic mode is on
 };
 
 // Rows of a core in the trace, after those of its pipes.
@@ -134,11 +134,12 @@ struct Pool {
     Site used_at{"", 0};
 };
 
-// The last copy from GM of a line of the kernel to a place in UB.
+// The last copy from GM to a place in UB by one line of the kernel.
 struct CopyPlace {
     Site site;
-    int64_t begin, end, longest_end;  // of this copy, and of all its earlier ones
-    uint32_t number;
+    int64_t begin, end;
+    int64_t longest_end;  // the largest end of the line's copies to this place
+    uint32_t number;      // of the last copy
 };
 
 struct Queue {
@@ -186,10 +187,10 @@ const GmAccess* find_access(const std::vector<GmAccess>& all, uint32_t number);
 
 // ---- signals between cores -----------------------------------------------------------------------
 
-// A core's state when it raised a signal: what a core that waits for it knows afterwards.
+// A core's state when it raised a signal. A core that has waited for the signal knows that this work is complete.
 struct CoreSignal {
     Clock complete;             // this core's instructions
-    std::vector<Clock> others;  // those of other cores that it knows, by core
+    std::vector<Clock> others;  // other cores' instructions that this core knows to be complete, by core
     double raised = 0;
     Site site{nullptr, 0};
 };
@@ -205,13 +206,13 @@ private:
     std::map<std::pair<uint64_t, int64_t>, size_t> waits_;
 };
 
-// A call of the kernel.
+// A call that the kernel makes.
 struct Call {
     const char* api = nullptr;
     Site site{nullptr, 0};
 };
 
-// A core that waits for others: a core whose signal is missing, or -1 when the wait is over.
+// A core's wait for others. missing() returns a core whose signal is missing, or -1 when the wait is over.
 struct CoreWait {
     std::function<int64_t()> missing;
     const char* api;
@@ -244,8 +245,8 @@ struct RegisteredTiling {
 // The data that a pass overwrites, to find out whether a result depends on them.
 struct Spoiling {
     bool leftovers = false;      // overwrite the data that copies left behind, with kSpoiled
-    int fill = -1;               // of undefined bytes that a vector instruction reads; negative: nothing
-    Site only_site{nullptr, 0};  // if it has a file: of this instruction's reads only
+    int fill = -1;               // overwrites undefined bytes that a vector instruction reads; negative: none
+    Site only_site{nullptr, 0};  // if it has a file: overwrite only bytes that the instruction there reads
 };
 constexpr int kSpoiled = 0xFF;  // NaN in half, bfloat16 and float; -1 in integers
 
@@ -286,9 +287,10 @@ struct LaunchState {
     std::unordered_map<uint64_t, uint32_t> scalar_lines;  // 64-byte line -> its last scalar write
     std::unordered_set<uint64_t> unclean_lines;           // 64-byte lines with scalar writes that are still in a cache
     CoreSignals signals;
-    std::set<uint64_t> signal_memory, ordered_cores;  // addresses of memory that cores poll
-    std::function<void(const CoreWait&)> pause;       // of the running core; throws Stop if the wait cannot end
-    std::vector<WriteOfTwoCores> doubtful_writes;     // of the running instruction
+    std::set<uint64_t> signal_memory;              // addresses of memory that cores poll
+    std::set<uint64_t> core_order_keys;            // keys of begin_core_order()
+    std::function<void(const CoreWait&)> pause;    // of the running core; throws Stop if the wait cannot end
+    std::vector<WriteOfTwoCores> doubtful_writes;  // of the running instruction
     std::vector<Report> errors, warnings;
     std::vector<Span> spans;
     std::vector<Totals> per_core;
@@ -319,7 +321,7 @@ struct CoreState {
     bool ends_with_barrier = false;  // PipeBarrier<PIPE_ALL> after all instructions
     uint32_t ub_used = 0, ub_peak = 0;
     size_t live_buffers = 0;
-    const char* reserved_user = nullptr;
+    const char* reserved_user = nullptr;  // the API that uses the top 8 KiB of UB
     Site reserved_site{nullptr, 0};
     Atomic atomic = Atomic::None;
     int32_t atomic_type = 0;
@@ -343,11 +345,12 @@ struct CoreState {
     std::unordered_map<uint64_t, uint32_t> loaded_lines;   // line in the cache -> the access that loaded it
     std::unordered_map<uint64_t, uint32_t> cleaned_lines;  // line -> instruction that invalidated it
     uint32_t cleaned_all = 0;
-    bool missed_cache = false;                    // the running scalar access loaded a line
-    double bank_wait = 0;                         // cycles of the running vector instruction
-    Moment pipe_free[kPipes], pipe_done[kPipes];  // may issue its next instruction; has completed all earlier ones
-    Moment port_free[kPipes];                     // MTE2, MTE3: the bytes of the earlier copies have moved
-    Span latency[kPipes] = {};                    // of the last copy; the trace shows it up to the next copy's end
+    bool missed_cache = false;  // the running scalar access loaded a line
+    double bank_wait = 0;       // cycles of the running vector instruction
+    Moment pipe_free[kPipes];   // when the pipe may issue its next instruction
+    Moment pipe_done[kPipes];   // when the pipe has completed its earlier instructions
+    Moment port_free[kPipes];   // MTE2, MTE3: the bytes of the earlier copies have moved
+    Span latency[kPipes] = {};  // of the last copy; the trace shows it up to the next copy's end
     Totals totals;
 
     // The last reference that the scalar unit took to an element of UB or GM, and the element's earlier bits.
@@ -369,13 +372,14 @@ struct CoreState {
     bool uses_sync_all = false;
     const char* kernel_type = nullptr;
     bool starts_scheduler = true, has_type_of_key = false;
-    uint32_t number = 0;
+    uint32_t number = 0;  // of the running instruction; the cores and passes of a thread share the count
     Moment issue;
 
-    // The numbers of the core's instructions: those since it last began to run, and those before its earlier waits.
+    // The numbers of the core's instructions. They form several intervals, because other cores run while the core
+    // waits: one from resumed_first on since its last wait, and those in earlier_numbers.
     struct Numbers {
         uint32_t first, end;
-        size_t record;  // of the first one
+        size_t record;  // the index in `records` of the first instruction
     };
     uint32_t resumed_first = 1;
     size_t resumed_record = 0;
@@ -384,7 +388,7 @@ struct CoreState {
     std::vector<Clock> others;
 };
 
-// Memory of a core, which a core that begins takes over from one that has ended.
+// Memory of a core. A core that begins takes it over from a core that has ended.
 struct CoreMemory {
     struct AlignedDelete {
         void operator()(uint8_t* p) const { ::operator delete[](p, std::align_val_t(64)); }
@@ -424,8 +428,9 @@ struct Machine : LaunchState, CoreContext {
     void check_event_at_end(Pipe from, Pipe to, int id) const;
     void end_time();
     void check_static_end() const;
-    // Whether the instruction is one of this core; and its record.
+    // Whether the instruction is one of this core.
     bool owns(uint32_t instruction) const { return instruction >= resumed_first || find_earlier(instruction); }
+    // The record of an instruction of this core.
     const Record& record(uint32_t instruction) const {
         if (instruction >= resumed_first) return records[resumed_record + (instruction - resumed_first)];
         const Numbers* numbers = find_earlier(instruction);
@@ -453,8 +458,9 @@ void keep_span(Pipe pipe, const char* api, Site site, double begin, double end, 
 void spend_scalar(const char* api, Site site, double cycles, StepKind kind = StepKind::Work);
 std::string critical_path_json(const std::vector<Step>& path, int64_t core);
 
-// Checks an access to GM: returns its tensor, or null after a report; and its place in the kernel's view of it.
+// Returns the tensor in GM that contains these bytes, or null after a report.
 GmTensor* require_gm(const char* operand, uintptr_t address, uint64_t bytes);
+// Checks that an access to `t` lies in the memory that the kernel passed to SetGlobalBuffer.
 void check_view(const char* operand, const GmView& view, const GmTensor& t, uintptr_t address, uint64_t bytes);
 void check_flags_between_cores();
 

@@ -1,4 +1,5 @@
-// Signals between the cores of a launch: what a core that waits for others knows afterwards, and when it continues.
+// Signals between the cores of a launch. A signal determines which work is complete for a core that has waited for it,
+// and when that core continues.
 #include <algorithm>
 
 #include "src/core.h"
@@ -10,7 +11,7 @@ namespace {
 constexpr uint32_t kFirstReservedFlag = 11, kLastReservedFlag = 14;
 constexpr uint64_t kCoreFlags = 16, kLargestCount = 15;  // flags between cores, and the largest value of their counters
 
-// What the running core knows after the earlier work of `pipe`, or of all pipes.
+// The signal that the running core raises after the earlier work of `pipe`, or of all pipes.
 CoreSignal signal_after(int32_t pipe, Site site) {
     Machine& m = machine();
     CoreSignal signal;
@@ -25,6 +26,7 @@ CoreSignal signal_after(int32_t pipe, Site site) {
     return signal;
 }
 
+// Marks the work before the signal as complete for the running core.
 void learn_from(const CoreSignal& signal, int64_t core) {
     Machine& m = machine();
     m.others.resize(size_t(m.blocks));
@@ -32,8 +34,7 @@ void learn_from(const CoreSignal& signal, int64_t core) {
     for (size_t c = 0; c < signal.others.size(); ++c) m.others[c].join(signal.others[c]);
 }
 
-// Stops the running core until `missing` returns no core, then continues the scalar unit at the time of the last
-// signal.
+// Stops the running core until missing() returns -1.
 void wait_until(const std::function<int64_t()>& missing, const char* api, Site site) {
     Machine& m = machine();
     m.settle_reference();
@@ -43,7 +44,8 @@ void wait_until(const std::function<int64_t()>& missing, const char* api, Site s
     if (missing() >= 0) m.pause({missing, api, site});
 }
 
-// The scalar unit's wait begins at its own last step: a step of another core is no part of this core's chain.
+// Continues the scalar unit after the last signal was raised. Its wait begins at its own last step, because a core's
+// chain of steps has no steps of other cores.
 void continue_at(double raised, const char* api, Site site) {
     Machine& m = machine();
     Moment& free = m.pipe_free[int(Pipe::S)];
@@ -109,7 +111,7 @@ void wait_for_signals(uint64_t key, int64_t first, int64_t end, const char* api,
     wait_for(key, first, end, machine().signals.waits(key, machine().core)++, api, site);
 }
 
-// The signals of a pair are kept as those of core 0. A signal is raised after the earlier one was waited for.
+// The signals of a pair are stored as signals of core 0. A core raises one only after the wait for the one before it.
 void raise_pair_signal(uint64_t key, Site site) {
     Machine& m = machine();
     wait_until(
@@ -127,12 +129,12 @@ void wait_for_pair_signal(uint64_t key, Site site) {
     machine().signals.waits(key, 0)++;
 }
 
-void begin_core_order(uint64_t key) { machine().ordered_cores.insert(key); }
+void begin_core_order(uint64_t key) { machine().core_order_keys.insert(key); }
 
-// Core 0 begins a round after the last core's turn of the round before.
+// In each round, core 0 takes its turn after the last core's turn of the round before.
 void wait_for_turn(uint64_t key, Site site) {
     Machine& m = machine();
-    if (!m.ordered_cores.count(key))
+    if (!m.core_order_keys.count(key))
         stuck_at(Rule::Sync06, "WaitPreBlock", site,
                  "InitDetermineComputeWorkspace was not called for this workspace.");
     const size_t turn = m.signals.waits(key, m.core)++;

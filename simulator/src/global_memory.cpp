@@ -14,7 +14,7 @@ uint32_t* page_of(std::vector<std::unique_ptr<uint32_t[]>>& pages, uint64_t inde
     return pages[index].get();
 }
 
-// Calls f(page, first byte in the page, past the last) for each page of [offset, offset + bytes).
+// Calls f(index of the page, first byte in the page, byte after the last) for each page of [offset, offset + bytes).
 template <class F>
 void for_each_page(uint64_t offset, uint64_t bytes, F f) {
     for (uint64_t end = offset + bytes; offset < end;) {
@@ -31,6 +31,7 @@ struct GmBytes {
     uint64_t begin, end;
 };
 
+// Reports an access that is not ordered after this core's earlier access `before` to the same bytes.
 void report_unordered(const char* verb, const GmBytes& bytes, const char* operand, uint32_t before,
                       const char* verb_before) {
     Machine& m = machine();
@@ -47,7 +48,7 @@ void report_unordered(const char* verb, const GmBytes& bytes, const char* operan
            where(old.site).c_str(), missing.c_str());
 }
 
-// Reports a violation by the operand's access to bytes of GM, with words such as "which core 0 wrote".
+// Reports a violation by the operand's access to bytes of GM. `words` follow the tensor's name: ", which core 0 wrote".
 void report_access(Rule rule, const char* operand, const char* verb, const GmBytes& bytes, const std::string& words) {
     broken(rule, "`%s` %s bytes [%llu, %llu) of GM `%s`%s.", operand, verb,
            static_cast<unsigned long long>(bytes.begin), static_cast<unsigned long long>(bytes.end),
@@ -65,7 +66,7 @@ void note_access() {
     if (m.gm_accesses.empty() || m.gm_accesses.back().number != m.number)
         m.gm_accesses.push_back({m.number, m.core, m.current});
 }
-// An earlier access to GM by any core, from its number in the shadow: "core 0 wrote by DataCopy at npu_add.cpp:12".
+// Describes an earlier access to GM by any core, for example "core 0 wrote by DataCopy at npu_add.cpp:12".
 std::string describe_access(uint32_t number, const char* verb) {
     const GmAccess& a = *find_access(machine().gm_accesses, number);
     return "core " + std::to_string(a.core) + " " + verb + " by " + a.record.api + " at " + where(a.record.site);
@@ -139,8 +140,8 @@ bool is_in_memory(uint32_t writer, uint64_t line) {
     return m.has_seen(a) && (a.record.pipe != Pipe::S || !m.unclean_lines.count(line));
 }
 
-// Reports a read of what another core wrote, unless that core signalled it and it has left that core's cache. A scalar
-// load also needs a line that was loaded after it.
+// Reports a read of data that another core wrote, unless a signal orders the write before it and the data have left
+// that core's cache. A scalar load also needs a cache line that was loaded after the write.
 void check_read_of_other(const char* operand, const GmBytes& touched, uint32_t writer) {
     Machine& m = machine();
     const uint64_t line = (touched.tensor.base + touched.begin) / kLineBytes;
@@ -158,7 +159,7 @@ void check_read_of_other(const char* operand, const GmBytes& touched, uint32_t w
                           " after this core loaded the line: DataCacheCleanAndInvalid missing before this read");
 }
 
-// Reports a write to bytes that another core read or wrote, unless that core signalled it.
+// Reports a write to bytes that another core read or wrote, unless a signal orders that access before it.
 void check_write_after_other(const char* operand, const GmBytes& touched, uint32_t before, const char* verb_before) {
     Machine& m = machine();
     if (m.has_seen(*find_access(m.gm_accesses, before))) return;
@@ -171,6 +172,7 @@ void check_write_after_other(const char* operand, const GmBytes& touched, uint32
         {operand, &touched.tensor, touched.begin, touched.end, words, {bytes + touched.begin, bytes + touched.end}});
 }
 
+// Reports a write into a line of GM that another core's cache may still write back.
 void check_line_owner(uintptr_t address, uint64_t bytes) {
     Machine& m = machine();
     if (m.scalar_lines.empty()) return;
@@ -213,18 +215,18 @@ void reads_gm(const char* operand, uintptr_t address, uint64_t bytes, const GmVi
     if (m.current.pipe != Pipe::S) check_clean(operand, address, bytes);
     const bool starts_empty = t->role != Role::InOut;
     for_each_page(address - t->base, bytes, [&](uint64_t page, uint64_t begin, uint64_t end) {
-        const uint64_t at = page * kPageBytes;
-        for_each_stretch(page_of(t->writer, page), begin, end, [&](uint64_t first, uint64_t last, uint32_t w) {
-            const GmBytes touched{*t, at + first, at + last};
-            if (!w) {
+        const uint64_t page_begin = page * kPageBytes;
+        for_each_stretch(page_of(t->writer, page), begin, end, [&](uint64_t first, uint64_t last, uint32_t before) {
+            const GmBytes touched{*t, page_begin + first, page_begin + last};
+            if (!before) {
                 if (starts_empty)
                     report_access(Rule::Init02, operand, "reads", touched, " before anything was written there");
-            } else if (!m.owns(w)) {
-                check_read_of_other(operand, touched, w);
-            } else if (!m.is_ordered(w)) {
-                report_unordered("read", touched, operand, w, "write");
+            } else if (!m.owns(before)) {
+                check_read_of_other(operand, touched, before);
+            } else if (!m.is_ordered(before)) {
+                report_unordered("read", touched, operand, before, "write");
             } else if (m.current.pipe == Pipe::S) {
-                check_fresh(*t, at + first, w);
+                check_fresh(*t, page_begin + first, before);
             }
         });
         uint32_t* reader = page_of(m.current.pipe == Pipe::S ? t->scalar_reader : t->copy_reader, page);
@@ -246,34 +248,34 @@ void writes_gm(const char* operand, uintptr_t address, uint64_t bytes, const GmV
     }
     note_access();
     check_line_owner(address, bytes);
-    const bool adds = m.atomic != Atomic::None && m.current.pipe == Pipe::MTE3;
+    const bool is_atomic = m.atomic != Atomic::None && m.current.pipe == Pipe::MTE3;
     const bool starts_empty = t->role != Role::InOut;
-    m.records.back().adds = m.gm_accesses.back().record.adds = adds;
+    m.records.back().is_atomic = m.gm_accesses.back().record.is_atomic = is_atomic;
     for_each_page(address - t->base, bytes, [&](uint64_t page, uint64_t begin, uint64_t end) {
-        const uint64_t at = page * kPageBytes;
+        const uint64_t page_begin = page * kPageBytes;
         uint32_t* writer = page_of(t->writer, page);
-        for_each_stretch(writer, begin, end, [&](uint64_t first, uint64_t last, uint32_t w) {
-            const GmBytes touched{*t, at + first, at + last};
-            if (!w) {
-                if (adds && starts_empty)
+        for_each_stretch(writer, begin, end, [&](uint64_t first, uint64_t last, uint32_t before) {
+            const GmBytes touched{*t, page_begin + first, page_begin + last};
+            if (!before) {
+                if (is_atomic && starts_empty)
                     report_access(Rule::Init02, operand, "adds to", touched, " before anything was written there");
                 return;
             }
-            if (adds && (!m.owns(w) || m.record(w).adds)) return;  // atomic sums need no order
-            if (!m.owns(w))
-                check_write_after_other(operand, touched, w, "wrote");
-            else if (!m.is_ordered(w))
-                report_unordered("write", touched, operand, w, "write");
+            if (is_atomic && (!m.owns(before) || m.record(before).is_atomic)) return;  // atomic copies need no order
+            if (!m.owns(before))
+                check_write_after_other(operand, touched, before, "wrote");
+            else if (!m.is_ordered(before))
+                report_unordered("write", touched, operand, before, "write");
         });
         for (const auto* readers : {&t->copy_reader, &t->scalar_reader}) {
             if (!(*readers)[page]) continue;
-            for_each_stretch((*readers)[page].get(), begin, end, [&](uint64_t first, uint64_t last, uint32_t r) {
-                const GmBytes touched{*t, at + first, at + last};
-                if (!r) return;
-                if (!m.owns(r))
-                    check_write_after_other(operand, touched, r, "read");
-                else if (!m.is_ordered(r))
-                    report_unordered("write", touched, operand, r, "read");
+            for_each_stretch((*readers)[page].get(), begin, end, [&](uint64_t first, uint64_t last, uint32_t before) {
+                const GmBytes touched{*t, page_begin + first, page_begin + last};
+                if (!before) return;
+                if (!m.owns(before))
+                    check_write_after_other(operand, touched, before, "read");
+                else if (!m.is_ordered(before))
+                    report_unordered("write", touched, operand, before, "read");
             });
         }
         std::fill(writer + begin, writer + end, m.number);

@@ -27,10 +27,11 @@ bool make_global() {
 // Prints at the end of the process that the named libraries replaced no kernel.
 struct Replacements {
     std::mutex mutex;
-    std::string libraries, missing;  // of the first kernel that they lack
-    bool any = false;
+    std::string libraries;
+    std::string missing;  // the first entry that the libraries lack
+    bool replaced_any = false;
     ~Replacements() {
-        if (!any && !missing.empty())
+        if (!replaced_any && !missing.empty())
             std::fprintf(stderr, "[sim] %s must have a kernel that this process ran, such as %s, but got %s.\n",
                          kOverride, missing.c_str(), libraries.c_str());
     }
@@ -52,7 +53,7 @@ bool find_override(const char* entry, void** found) {
         *found = dlsym(library, entry);
     }
     const std::lock_guard<std::mutex> lock(replacements.mutex);
-    replacements.any = replacements.any || *found;
+    replacements.replaced_any = replacements.replaced_any || *found;
     if (!*found && replacements.missing.empty()) {
         replacements.libraries = list;
         replacements.missing = entry;

@@ -1,4 +1,4 @@
-// One launch: every core in two orders, the results.
+// One launch: it runs all cores in two orders, compares the results and returns them.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -20,7 +20,7 @@ thread_local uint64_t g_launches = 0;
 bool may_differ(const ascend_sim_memory& mem, const Pass& pass, int32_t i, uint64_t byte) {
     if (mem.role != ASCEND_SIM_SUM) return false;
     const GmAccess* last = pass.writer_of(i, byte);
-    return last && last->record.adds;
+    return last && last->record.is_atomic;
 }
 
 void compare_orders(const Job& job, Pass& ascending, const Pass& descending) {
@@ -45,14 +45,14 @@ void compare_orders(const Job& job, Pass& ascending, const Pass& descending) {
         const GmAccess* last = ascending.writer_of(i, at);
         const Report report = last ? report_of(Rule::Core04, last->record.api, last->record.site, last->core, text)
                                    : Report{Rule::Core04, std::string(rule_id(Rule::Core04)) + " " + text, "", 0, -1};
-        const bool warns = is_lenient(split_rules(job.launch->lenient), Rule::Core04);
+        const bool warns = is_lenient(split_list(job.launch->lenient), Rule::Core04);
         (warns ? ascending.warnings : ascending.errors).push_back(report);
         return;
     }
 }
 
-// Whether a result depends on what the pass with this spoiling overwrites.
-bool matters(const Job& job, const Pass& ascending, const Spoiling& spoiling) {
+// Whether a result depends on the data that a pass with this spoiling overwrites.
+bool changes_result(const Job& job, const Pass& ascending, const Spoiling& spoiling) {
     Pass spoiled(job, PassKind::Spoiled, spoiling);
     spoiled.run();
     bool differs = !spoiled.errors.empty();
@@ -65,27 +65,27 @@ bool matters(const Job& job, const Pass& ascending, const Spoiling& spoiling) {
 void check_leftovers(const Job& job, Pass& ascending) {
     Spoiling spoiling;
     spoiling.leftovers = true;
-    if (!matters(job, ascending, spoiling)) return;
+    if (!changes_result(job, ascending, spoiling)) return;
     const LeftoverRead& read = ascending.leftover_read;
     const std::string text = "reads what the copy at " + where(read.copy) +
                              " left behind at an earlier, longer execution, and a result depends on it.";
     ascending.warnings.push_back(report_of(Rule::Init04, read.api, read.site, read.core, text.c_str()));
 }
 
-// Reports vector instructions that read undefined bytes: an error for those on which a result depends, a warning for
-// the others. Two fills, because an instruction such as Max may hide one.
+// Reports vector instructions that read undefined bytes: an error if a result depends on the bytes, else a warning. It
+// tries two values for the bytes, because an instruction such as Max may hide one of them.
 void check_undefined_reads(const Job& job, Pass& ascending) {
     constexpr int kFills[] = {kSpoiled, 0x7F};
     Spoiling spoiling;
     for (int fill : kFills) {
         spoiling.fill = fill;
-        if (matters(job, ascending, spoiling)) break;
+        if (changes_result(job, ascending, spoiling)) break;
         spoiling.fill = -1;
     }
     const bool any = spoiling.fill >= 0, is_single = ascending.undefined_reads.size() == 1;
     const auto is_at_fault = [&](const UndefinedRead& read) {
         spoiling.only_site = read.site;
-        return any && (is_single || matters(job, ascending, spoiling));
+        return any && (is_single || changes_result(job, ascending, spoiling));
     };
     std::vector<Report> faults, harmless;
     const auto fault_of = [](const UndefinedRead& r) {
@@ -97,9 +97,9 @@ void check_undefined_reads(const Job& job, Pass& ascending) {
         else
             harmless.push_back(report_of(Rule::Init06, r.api, r.site, r.core, (r.text + ".").c_str()));
     }
-    // Only several of them together change a result.
+    // No single instruction changes a result, only several together: report the first.
     if (any && faults.empty()) faults.push_back(fault_of(ascending.undefined_reads.front()));
-    const bool warns = is_lenient(split_rules(job.launch->lenient), Rule::Init01);
+    const bool warns = is_lenient(split_list(job.launch->lenient), Rule::Init01);
     for (const Report& r : faults) (warns ? ascending.warnings : ascending.errors).push_back(r);
     for (const Report& r : harmless) ascending.warnings.push_back(r);
 }
@@ -199,9 +199,10 @@ int32_t run(const Job& job) {
     return store_report(ascending.errors, ascending.warnings, summary);
 }
 
-// Replaces the figures in a list such as "read_latency_cycles=570,flag_cycles=1". Returns the first item that is none.
+// Replaces the figures in a list such as "read_latency_cycles=570,flag_cycles=1". Returns an item that is not a valid
+// figure, or "".
 std::string replace_figures(const char* list, Profile* profile) {
-    for (const std::string& item : split_rules(list)) {
+    for (const std::string& item : split_list(list)) {
         const size_t equals = item.find('=');
         const std::string name = item.substr(0, equals);
         const auto figure =
@@ -225,7 +226,7 @@ int32_t launch_job(Job job) {
         return bad_call("no figure " + bad);
     job.profile = &replaced;
     if (job.arg_count < 0 || job.arg_count > kMaxArgs - 2) return bad_call("too many arguments");
-    for (const std::string& id : split_rules(launch.lenient))
+    for (const std::string& id : split_list(launch.lenient))
         if (id != "all" && !is_rule(id)) return bad_call("no rule " + id);
     if (launch.block_dim < 1 || launch.block_dim > 65535) {
         const std::string text = std::string(rule_id(Rule::Core05)) + " the block count must be 1 .. 65535 but got " +
@@ -250,7 +251,8 @@ void Machine::begin_core(int64_t index) {
     reads.clear();
 }
 
-// Checks the size of the registered structs if no macro read the tiling data: a raw pointer may have.
+// Checks the size of the registered structs if no macro read the tiling data. The kernel may have read it through a raw
+// pointer.
 void Machine::check_registered_tiling() const {
     if (tiling_read || registered_tilings.empty()) return;
     const uint64_t passed = gm.back().bytes;

@@ -51,8 +51,8 @@ void report(const char* verb, const char* operand, const UbView& view, const Con
            missing_synchronisation(now, old.pipe, view).c_str());
 }
 
-// Reports conflicts with other pipes first, the latest one first, because their repair may resolve more conflicts: an
-// event from a pipe that had waited for this pipe also orders this pipe's own accesses. This pipe's barrier never
+// Reports conflicts with other pipes first, the latest one first, because their repair may resolve more conflicts. An
+// event from a pipe that had waited for this pipe also orders this pipe's own accesses. A barrier of this pipe never
 // orders accesses of another pipe.
 void report_all(const char* verb, const char* operand, const UbView& view, std::vector<Conflict>& conflicts) {
     Machine& m = machine();

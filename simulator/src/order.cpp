@@ -66,7 +66,7 @@ void keep_latency(Pipe pipe, double end, double done) {
         int32_t(m.core), uint8_t(row), reads ? "read latency" : "write latency", m.current.site, end, done, 0, 0};
 }
 
-// "Sigmoid (Exp)". The names are kept, because records hold pointers.
+// Returns a name such as "Sigmoid (Exp)". The names are kept, because records hold pointers to them.
 const char* name_inside(const char* function, const char* api) {
     static thread_local std::map<std::pair<const char*, const char*>, const char*> names;
     const char*& name = names[{function, api}];
@@ -129,7 +129,7 @@ void start(Pipe pipe, const char* api, Site site) {
     m.records.push_back(m.current);
     m.running = true;
     m.ends_with_barrier = false;
-    m.clock[p].join(m.clock[int(Pipe::S)]);  // the scalar unit issues it, so it inherits the scalar unit's waits
+    m.clock[p].join(m.clock[int(Pipe::S)]);  // the scalar unit issues the instruction after its own waits
     spend_scalar("issue", site, m.profile->scalar_cycles, StepKind::Issue);
     m.issue = m.pipe_free[int(Pipe::S)];
 }
@@ -195,7 +195,7 @@ void finish_copy(uint64_t bytes, uint32_t bursts, uintptr_t gm_address) {
     const Moment end = later(add_step(StepKind::Transfer, slot.begin, slot.begin.time + charged_bytes / port), moved);
     m.pipe_free[p] = ready;
     m.port_free[p] = end;
-    // The measured rate of a core's reads contains the wait for their data, so the latency is a least duration.
+    // The measured rate of a core's reads contains the wait for their data, so a read lasts at least the latency.
     m.pipe_done[p] = reads ? later(end, add_step(StepKind::Latency, ready, ready.time + profile.read_latency_cycles))
                            : add_step(StepKind::Latency, end, end.time + profile.write_latency_cycles);
     keep_latency(pipe, end.time, m.pipe_done[p].time);
@@ -289,8 +289,8 @@ void order_pipes(Pipe from, Pipe to) {
     complete = std::max(complete, m.issued[int(from)]);
 }
 
-// Orders the running instruction after the earlier work of `before`, as the compiler's own barrier or event would, at
-// the same cost as one of the kernel.
+// Orders the running instruction after the earlier work of `before`, as the compiler's own barrier or event would. The
+// cost is that of a barrier or event of the kernel.
 void Machine::insert_synchronisation(Pipe before) {
     constexpr const char* kApi = "auto_sync";
     const int now = int(current.pipe), from = int(before);
@@ -308,7 +308,7 @@ void Machine::insert_synchronisation(Pipe before) {
         pipe_free[now] =
             step(current.pipe, StepKind::Event, kApi, current.site, both, both.time + profile->flag_cycles);
     }
-    // The instruction's own issue, which start() has charged already, was that of the barrier or event.
+    // start() has charged one issue, which counts as that of the barrier or event. This is the instruction's own.
     spend_scalar(kApi, current.site, profile->scalar_cycles, StepKind::Issue);
     issue = pipe_free[int(Pipe::S)];
 }

@@ -14,16 +14,17 @@ constexpr uint32_t kLargestNumber = 1u << 30;  // beyond it, the next pass numbe
 thread_local Machine* g_machine = nullptr;
 
 template <size_t... I>
-void call_with(void* entry, uint8_t* const* a, std::index_sequence<I...>) {
+void call_with(void* entry, uint8_t* const* addresses, std::index_sequence<I...>) {
     using Address = uint8_t*;
-    reinterpret_cast<void (*)(decltype((void)I, Address())...)>(entry)(a[I]...);
+    reinterpret_cast<void (*)(decltype((void)I, Address())...)>(entry)(addresses[I]...);
 }
 
+// Calls the entry with `count` addresses. N: the number of parameters that this instance tries, from 2 on.
 template <int N>
-void call_entry(void* entry, uint8_t* const* a, int n) {
+void call_entry(void* entry, uint8_t* const* addresses, int count) {
     if constexpr (N <= kMaxArgs) {
-        if (n == N) return call_with(entry, a, std::make_index_sequence<N>());
-        call_entry<N + 1>(entry, a, n);
+        if (count == N) return call_with(entry, addresses, std::make_index_sequence<N>());
+        call_entry<N + 1>(entry, addresses, count);
     }
 }
 
@@ -38,7 +39,7 @@ void renew_memory(CoreMemory* memory) {
 
 Machine& machine() { return *g_machine; }
 
-std::set<std::string> split_rules(const char* list) {
+std::set<std::string> split_list(const char* list) {
     std::set<std::string> out;
     for (const char* p = list ? list : ""; *p;) {
         const size_t n = std::strcspn(p, ", ");
@@ -64,7 +65,7 @@ void Pass::run() {
     warnings = std::move(m.warnings);
     leftover_read = m.leftover_read;
     undefined_reads = std::move(m.undefined_reads);
-    // Cores that waited for each other have their spans in turns.
+    // The spans of cores that waited for each other are interleaved.
     std::stable_sort(m.spans.begin(), m.spans.end(), [](const Span& a, const Span& b) { return a.core < b.core; });
     timeline = {std::move(m.spans), std::move(m.per_core), std::move(m.critical_path), m.critical_core};
     gm_ = std::move(m.gm);
@@ -91,7 +92,7 @@ Machine& Pass::prepare() {
     m.options.keeps_steps = kind_ == PassKind::Ascending;
     m.options.spoiling = spoiling_;
     m.options.traced_cores = traced;
-    m.options.lenient = split_rules(l.lenient);
+    m.options.lenient = split_list(l.lenient);
     m.blocks = l.block_dim;
     m.tiling_key = l.tiling_key;
     m.per_core.resize(size_t(m.blocks));

@@ -27,8 +27,8 @@ struct Job {
     const Profile* profile;
 };
 
-// The rules in a list such as "SIM-COUNT-01,SIM-EVENT-05".
-std::set<std::string> split_rules(const char* list);
+// The items of a list such as "SIM-COUNT-01,SIM-EVENT-05".
+std::set<std::string> split_list(const char* list);
 
 // The order of the cores. Spoiled: ascending, with garbage for data that no result may depend on.
 enum class PassKind { Ascending, Descending, Spoiled };

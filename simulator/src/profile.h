@@ -34,7 +34,7 @@ struct Profile {
     double flag_cycles;         // a WaitFlag, in the pipe that waits
     double scalar_cycles;       // issuing an instruction, setting a flag
     double mask_cycles;         // setting the mask register
-    double count_form_cycles;   // extra cost of a count form whose size is no multiple of a repeat
+    double count_form_cycles;   // extra cost of a count form whose size is not a multiple of a repeat
     double scalar_ub_cycles;    // GetValue or SetValue, in UB or of a line of GM in the cache
     double scalar_miss_cycles;  // the first access to a 64-byte line of GM
     double core_signal_cycles;  // from the last core's signal to a waiting core

@@ -83,7 +83,7 @@ Profile ascend310p(const Chip& chip) {
     p.core_gm_bytes_per_cycle = 17;         // E: ddr, one AI core
     p.mte3_bytes_per_cycle = 17;            // E: ub_to_ddr_rate
     p.vector_issue_cycles = 20;             // measurements of a kernel's author, barrier included
-    p.bank_cycles = 0;                      // D: there are conflicts, but nothing of the banks is published
+    p.bank_cycles = 0;                      // D: there are conflicts, but the layout of the banks is not published
     p.index_addition_cycles = p.vector_issue_cycles + p.repeat_cycles;
     return p;
 }

@@ -9,16 +9,17 @@ namespace ascend_sim {
 namespace {
 
 constexpr size_t kMaxBuffers = 64;
-constexpr int32_t kOfPipe = -1;  // instead of a pool's number
+constexpr int32_t kPoolOfPipe = -1;  // in place of a pool's number
 
 const char* state_name(BufferState s) {
     constexpr const char* kNames[] = {"free", "allocated", "enqueued", "dequeued"};
     return kNames[int(s)];
 }
 
+// Rounds up to whole 32-byte blocks.
 uint64_t whole_blocks(uint64_t bytes) { return (bytes + 31) / 32 * 32; }
 
-// Takes whole blocks from the pool, or from UB. False, if they do not fit.
+// Takes whole blocks from the pool, or from UB. Returns false if they do not fit.
 bool take_memory(int32_t pool, uint64_t bytes, uint32_t* address, Site site) {
     Machine& m = machine();
     const uint32_t used = pool < 0 ? m.ub_used : m.pools[pool].used;
@@ -58,7 +59,7 @@ void use_pool(int32_t pool, const char* api, Site site) {
 }
 
 void require_pool(int32_t pool, const char* api, Site site) {
-    if (pool != kOfPipe && (pool < 0 || machine().pools[pool].released))
+    if (pool != kPoolOfPipe && (pool < 0 || machine().pools[pool].released))
         stuck_at(Rule::Buffer01, api, site, "the pool has no memory: InitBufPool missing.");
 }
 

@@ -1,7 +1,7 @@
-// A map from every byte of UB to a 32-bit word with the number of an instruction: in one map the instruction that last
-// wrote the byte, in others the instruction of a pipe that last read it. CoreMemory (core.h) defines the word's bits.
-// Nearly every access covers whole 32-byte blocks. Therefore a block whose bytes share one word stores it once; the
-// first partial access gives the block a word for each byte.
+// A map from every byte of UB to a 32-bit word with the number of an instruction. One map has the instruction that last
+// wrote the byte, the others have the instruction of a pipe that last read it. CoreMemory (core.h) defines the word's
+// bits. Nearly every access covers whole 32-byte blocks. Therefore a block whose bytes share one word stores it once.
+// The first access to a part of the block gives it a word for each byte.
 #pragma once
 
 #include <algorithm>

@@ -35,7 +35,7 @@ constexpr bool kNever = false;
         static_assert(::ascend_sim::kNever<T, U, V, A...>, #Name ": " why); \
     }
 
-// A type that is no template.
+// A type that is not a template.
 #define ASCEND_SIM_ABSENT_TYPE(Name, why)                       \
     template <class T>                                          \
     struct AscendSimNo##Name {                                  \

@@ -1,8 +1,8 @@
 // SetAtomicAdd, SetAtomicMax, SetAtomicMin, SetAtomicType, SetAtomicNone, DisableDmaAtomic: copies from UB to GM
 // combine their data with the contents of GM.
 //
-// Rules: int8, int16, half, bfloat16, int32, float. Ascend310P has only sums, of int16, half and float. While the mode
-// is on, copies have its type. The mode is off before the kernel ends.
+// Rules: the types are int8, int16, half, bfloat16, int32 and float. Ascend310P has only sums, of int16, half and
+// float. While the mode is on, the elements of copies have its type. The kernel turns the mode off before it ends.
 // Cost: issuing an instruction.
 #pragma once
 

@@ -4,8 +4,8 @@
 // or disjoint; Add, Sub, Mul, Max and Min may accumulate over repeat stride 0. Types by SoC.
 // Pointers: official kernels take the addresses of these functions, with the types of CANN's declarations. A template
 // with the result type Void serves such a pointer: only the pointer's type determines Void, so no call chooses the
-// template. Reports then have no line.
-// Cost: a plain repeat, Div a division.
+// template. A report about a call through such a pointer has no line.
+// Cost: a plain repeat; for Div the cost of a division.
 #pragma once
 
 #include "ascendc/arithmetic.h"

@@ -1,7 +1,7 @@
 // Brcb: each of eight scalars per repeat becomes a 32-byte block.
 //
-// Rules: src and dst are aligned to 32 bytes and disjoint; 16- and 32-bit types. 8 * repeatTime elements are read,
-// whole blocks are written. Ascend310P uses the top 8 KiB of UB.
+// Rules: src and dst are aligned to 32 bytes and disjoint; 16- and 32-bit types. The instruction reads 8 * repeatTime
+// elements and writes whole blocks. Ascend310P uses the top 8 KiB of UB.
 // Meaning: block j of repeat r holds src[8 * r + j] in every element.
 // Cost: one cycle a repeat.
 #pragma once

@@ -8,7 +8,7 @@
 // Meaning: CAST_NONE rounds inexact results to nearest even. Integers clamp, NaN gives 0. half and bfloat16 beyond the
 // largest value clamp if the core saturates; otherwise the mode makes them infinite or the largest value.
 // int32 to half is a product with SetDeqScale's scale (deq.h) in every mode.
-// Cost: a plain repeat, of the wider type.
+// Cost: a plain repeat of the wider type.
 #pragma once
 
 #include "ascendc/deq.h"

@@ -1,8 +1,8 @@
 // Compare: two tensors; Compares, CompareScalar: a tensor and a scalar. The result has one bit per lane.
 //
-// Rules: types by SoC; below Ascend950, integers with EQ only. The result is of int8 or uint8. The count form takes
-// whole repeats: count * sizeof(T) is a multiple of 256. In repeat forms the mask has no effect below Ascend950: whole
-// repeats are read and compared.
+// Rules: types by SoC; except on Ascend950, integers with EQ only. The result is of int8 or uint8. The count form takes
+// whole repeats: count * sizeof(T) is a multiple of 256. The mask of a repeat form has an effect on Ascend950 only; the
+// other SoCs read and compare whole repeats.
 // Meaning: bit i % 8 of byte i / 8 is set if the comparison of lane i holds; the bits of consecutive repeats are
 // adjacent.
 // Cost: a plain repeat.
@@ -74,7 +74,7 @@ Lanes compare_count(uint32_t count) {
     return count_lanes<true>(sizeof(T), count);
 }
 
-// Below Ascend950 the mask has no effect.
+// The lanes of a repeat form. The mask has an effect on Ascend950 only.
 template <class T>
 Lanes compare_lanes(const char* api, ConstMask mask, uint64_t repeats) {
     if (kIs950) return repeat_lanes<true>(api, sizeof(T), mask, repeats);

@@ -1,8 +1,8 @@
 // Compare into the register of comparisons, GetCmpMask, SetCmpMask, and the forms of Select that read this register.
 //
 // Rules: Compare takes half and float, one repeat. GetCmpMask's tensor has 128 bytes; its address and SetCmpMask's are
-// multiples of 16. The register is set before it is read. Select takes its lanes from the mask register; its modes 1
-// and 2 use the top 8 KiB of UB, on Ascend950 also mode 0 and Compare.
+// multiples of 16. The register is set before it is read. Select takes its lanes from the mask register. Its modes 1
+// and 2 use the top 8 KiB of UB; on Ascend950, mode 0 and Compare use them as well.
 // Meaning: bit i of the register is the result for lane i. Lanes outside the mask give 0, which the page does not
 // define. In Select's mode 0 the register has the bits, which all repeats use. In mode 1 it has the scalar src1, in
 // mode 2 the address of the bits in UB.
@@ -33,7 +33,7 @@ Range register_range(const char* name, const AscendC::LocalTensor<T>& tensor) {
     return {tensor.view().addr, int64_t(tensor.view().addr + sizeof(CompareRegister::bytes))};
 }
 
-// The destination and the first source of a Select whose lanes the mask register has.
+// The destination, the first source and the lanes of a Select that takes its lanes from the mask register.
 template <class T>
 struct SelectOperands {
     Operand<T> dst, src0;
@@ -93,7 +93,7 @@ void GetCmpMask(const LocalTensor<T>& dst, ASCEND_SIM_SITE) {
     constexpr uint32_t kBytes = 128;
     if (dst.view().bytes < kBytes)
         broken(Rule::Work01, "`dst` must have %u bytes but has %u.", kBytes, dst.view().bytes);
-    compare_register_as<uint8_t>();
+    compare_register_as<uint8_t>();  // checks that the register is set
     const Range range = register_range("dst", dst);
     writes("dst", dst.view(), &range, 1);
     std::memcpy(ub() + range.begin, compare_register().bytes, sizeof(CompareRegister::bytes));
@@ -128,7 +128,7 @@ void Select(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTe
         return src1.data()[layout1.offset(repeat, lane) / sizeof(T)];
     };
     if constexpr (selMode == SELMODE::VSEL_CMPMASK_SPR) {
-        compare_register_as<uint8_t>();
+        compare_register_as<uint8_t>();  // checks that the register is set
         select_lanes(
             operands.dst, operands.src0, operands.lanes, [](uint32_t) { return compare_register().bytes; }, value);
     } else {

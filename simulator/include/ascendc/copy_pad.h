@@ -1,11 +1,13 @@
 // DataCopyPad: copies of any length between GM and UB; each block of UB is filled up to 32 bytes.
 //
 // Rules: not on Ascend310P. blockCount 0 .. 4095, blockLen 0 .. 2097151 bytes in whole elements; padding at most 32
-// bytes a side. The padding value is 0 for 64-bit elements and for DataCopyPadParams. UB blocks start on 32 bytes.
-// Meaning: GM to UB writes left padding, the bytes and right padding, and then filler up to 32 bytes. With padding,
-// padding and filler have the padding value if isPad is set, else the value of SetPadValue, else undefined values. A
-// copy with isPad replaces SetPadValue's value, which is undefined after it. Without padding, the filler has the value
-// of the block's first element. UB to GM writes the bytes only. Gaps are bytes in GM, 32-byte blocks in UB.
+// bytes a side. The padding value is 0 for 64-bit elements and for DataCopyPadParams. The tensor in UB is aligned to 32
+// bytes.
+// Meaning: a copy to UB writes left padding, the bytes, right padding, and then filler up to 32 bytes. In a copy with
+// padding, padding and filler have paddingValue if isPad is set. Otherwise they have SetPadValue's value, or undefined
+// values if it is not set. A copy with isPad replaces SetPadValue's value, which is undefined afterwards. In a copy
+// without padding, the filler has the value of the block's first element. A copy to GM writes the bytes only. Gaps are
+// in bytes in GM, in 32-byte blocks in UB.
 // PaddingMode::Compact (Ascend950): bursts are adjacent in UB, and filler follows only the last one. Without padding
 // and with several blocks this filler is undefined, because the page does not say which block's first element it has.
 // Cost: the transfer's bytes and bursts; SetPadValue as another write of a register.

@@ -3,10 +3,10 @@
 //
 // Rules: every core that a core waits for raises its signal (SIM-SYNC-01: the launch would hang), and there are at most
 // as many blocks as cores (SIM-SYNC-02). Flags between cores need a kernel type that starts the scheduler between cores
-// (SIM-SYNC-03), ids 0 .. 15, at most 15 outstanding signals (SIM-SYNC-04), and a wait for each signal (SIM-SYNC-05).
-// The forms with workspaces use memory in GM, which is 0 before its first use (SIM-SYNC-06).
-// Meaning: the work of a core before its signal, on the signal's pipe or on all pipes, is complete for a core that has
-// waited for the signal. The scalar unit's cache is not cleaned.
+// (SIM-SYNC-03). Their ids are 0 .. 15, at most 15 signals are outstanding (SIM-SYNC-04), and each signal is waited for
+// (SIM-SYNC-05). The forms with workspaces use memory in GM, which is 0 before its first use (SIM-SYNC-06).
+// Meaning: for a core that has waited for a signal, the work before the signal is complete: that of the signal's pipe,
+// or of all pipes. The scalar unit's cache is not cleaned.
 // Cost: the profile's core_signal_cycles after the last core's signal.
 // Sources: the pages 同步控制/核间同步 of the vendor's API reference; asc-devkit
 // impl/basic_api/dav_c220/kernel_operator_sync_impl.h.

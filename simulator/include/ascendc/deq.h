@@ -2,9 +2,10 @@
 //
 // Rules: a conversion needs the form of SetDeqScale that its page names (SIM-STATE-04). The tensor of the vector form
 // has 128 bytes, aligned to 32. An offset has nine bits. On Ascend950, TPipe and InitSocState set the scale to 1.
-// Meaning: the vector form stores 16 parameters in the tensor. Of each, bits 0 .. 31 are the scale, bits 37 .. 45 the
-// offset, bit 46 the sign mode. Its scalar stores are ordered before later vector work, as the page's example shows.
-// Cost: a scalar cycle; a scalar store for each of the 16 parameters.
+// Meaning: the vector form stores 16 parameters in the tensor. In a parameter, bits 0 .. 31 are the scale, bits
+// 37 .. 45 the offset, and bit 46 is the sign mode. The form's scalar stores are ordered before later vector work, as
+// the page's example shows.
+// Cost: a scalar cycle; for the vector form, a scalar store for each of the 16 parameters.
 // Sources: the pages SetDeqScale, InitSocState; asc-devkit impl/basic_api/dav_3510/kernel_operator_vec_vconv_impl.h for
 // the steps of int32 to half.
 #pragma once

@@ -3,13 +3,13 @@
 //
 // Rules: types by SoC; each operand has its own strides. The conversion needs its form of SetDeqScale. The sign mode is
 // that of the result's type. AddDeqRelu uses the top 8 KiB of UB.
-// Meaning of int16 to 8 bits: the product with the scale is rounded to nearest even (the page does not define the
-// rounding) and clamped to nine bits. Then the offset is added, and the sum is clamped. A block of 16 elements gives 16
-// bytes, in the upper half of the destination's block with halfBlock, else in the lower half. The other half is not
-// written. With isVecDeq, element i of each block has parameter i.
+// Meaning of int16 to 8 bits: the product with the scale is rounded to nearest even and clamped to nine bits. (The page
+// does not define the rounding.) Then the offset is added, and the sum is clamped. A block of 16 elements gives 16
+// bytes. With halfBlock they are in the upper half of the destination's block, else in the lower half. The other half
+// is not written. With isVecDeq, element i of each block has parameter i.
 // Meaning of the others: int32 to half is as in Cast. AddDeqRelu adds in int32, converts, and takes the larger one of
 // the result and 0.
-// Cost: a plain repeat; AddDeqRelu three, one for each step.
+// Cost: a plain repeat; for AddDeqRelu three repeats, one for each step.
 // Sources: the pages CastDequant, AddDeqRelu, SetDeqScale; asc-devkit
 // impl/basic_api/dav_3510/kernel_operator_vec_vconv_impl.h for the nine bits.
 #pragma once

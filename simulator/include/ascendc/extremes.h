@@ -2,19 +2,19 @@
 // lanes. Also the newer names of the reductions of repeats, blocks and pairs: ReduceRepeat, ReduceDataBlock,
 // ReducePairElem. "ReduceMax" below includes ReduceMin.
 //
-// Rules: types by SoC. src is aligned to 32 bytes; dst of whole repeats and of ReduceMax to its result, of blocks to
-// eight elements. dst is disjoint from the data that the same or a later repeat reads. In count forms an overlap only
-// warns, because their pages do not forbid it. ReduceMax's work tensor holds the pairs of each round, aligned to 32
-// bytes; it may be dst or src, and Ascend950 does not use it. An index of half is at most 65535. Ascend310P has neither
-// ORDER_ONLY_VALUE nor ORDER_ONLY_INDEX.
+// Rules: types by SoC. src is aligned to 32 bytes. In reductions of repeats and in ReduceMax, dst is aligned to the
+// size of a result; in reductions of blocks, to eight elements. dst is disjoint from the data that the same or a later
+// repeat reads. In count forms an overlap only warns, because their pages do not forbid it. ReduceMax's work tensor
+// holds the pairs of each round, aligned to 32 bytes; it may be dst or src, and Ascend950 does not use it. An index of
+// half is at most 65535. Ascend310P has neither ORDER_ONLY_VALUE nor ORDER_ONLY_INDEX.
 // Meaning: ReduceOrder selects value, index or both. The index has as many bits as the value, with ORDER_ONLY_INDEX 32.
 // If values are equal, the smallest index is the result. A NaN is both maximum and minimum; where half saturates,
 // infinities count as the largest value, NaN as 0. A repeat or block without active lanes leaves dst unchanged; on
 // Ascend950 such a block becomes infinite. ReduceMax leaves its work tensor undefined. If the repeats are contiguous,
 // the registers of GetReduceRepeatMaxMinSpr hold the extremum of all repeats and its index; after ReduceMax, the index
 // is undefined.
-// Cost: as the sums. ReduceMax waits for the vector unit, and the scalar unit stores its result. On Ascend950, and for
-// the index of a single repeat, the vector unit stores it. The index of a single repeat does not use the work tensor.
+// Cost: that of the sums. ReduceMax waits for the vector unit, and the scalar unit stores the result. The vector unit
+// stores it on Ascend950, and if the result has the index of a single repeat; in that case the work tensor is not used.
 // Sources: the pages ReduceRepeat, ReduceDataBlock, ReduceMax, ReduceMin, GetReduceRepeatMaxMinSpr, the table of
 // boundary values; asc-devkit impl/basic_api/dav_c220/kernel_operator_vec_reduce_impl.h for the pipes of ReduceMax.
 #pragma once
@@ -87,13 +87,13 @@ uint32_t result_bytes(ReduceOrder order) {
 
 template <class T>
 void store_extremum(uint8_t* to, ReduceOrder order, T value, uint64_t index) {
-    const UnsignedOf<T> index_of_type = UnsignedOf<T>(index);
+    const UnsignedOf<T> index_beside_value = UnsignedOf<T>(index);
     const uint32_t index_alone = uint32_t(index);
     if (order == ReduceOrder::ORDER_ONLY_INDEX) return void(std::memcpy(to, &index_alone, sizeof index_alone));
     const bool index_first = order == ReduceOrder::ORDER_INDEX_VALUE;
     std::memcpy(to + (index_first ? sizeof(T) : 0), &value, sizeof value);
     if (order != ReduceOrder::ORDER_ONLY_VALUE)
-        std::memcpy(to + (index_first ? 0 : sizeof(T)), &index_of_type, sizeof index_of_type);
+        std::memcpy(to + (index_first ? 0 : sizeof(T)), &index_beside_value, sizeof index_beside_value);
 }
 
 template <Group group, bool kMax, class T>
@@ -102,7 +102,7 @@ void extreme_groups(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTens
     constexpr bool kIsRepeat = group == Group::Repeat;
     constexpr uint32_t kGroupSize = kGroupLanes<T, group>;
     if (uint32_t(order) > 3 || (kIs310p && kIsRepeat && order > ReduceOrder::ORDER_INDEX_VALUE))
-        broken(Rule::Mode01, "ReduceOrder %d is none of this SoC's.", int(order));
+        broken(Rule::Mode01, "this SoC does not have ReduceOrder %d.", int(order));
     Extremum<T, kMax> all_repeats;
     uint64_t groups = 0;
     reduce_groups<group>(
@@ -250,7 +250,7 @@ namespace AscendC {
                       bool calIndex = false, ASCEND_SIM_SITE) {                                                        \
         static_assert(sizeof(T) < 8 && ascend_sim::kTakes<T, ascend_sim::Api::Reduce##Kind>,                           \
                       "Reduce" #Kind ": this SoC does not have it for this type");                                     \
-        constexpr uint64_t kMaxRepeats = 0x7fffffff; /* it splits more than 255 repeats itself */                      \
+        constexpr uint64_t kMaxRepeats = 0x7fffffff; /* the API splits more than 255 repeats itself */                 \
         ascend_sim::start(ascend_sim::Pipe::V, "Reduce" #Kind, site);                                                  \
         ascend_sim::check_int_stride("srcRepStride", srcRepStride);                                                    \
         ascend_sim::extreme_of_all<kMax>(                                                                              \
@@ -305,9 +305,9 @@ ASCEND_SIM_REDUCE_ALIAS(ReducePairElem, Pair,
     template <class T>                                                                            \
     void Name(T& maxMinValue, T& maxMinIndex, ASCEND_SIM_SITE) {                                  \
         ASCEND_SIM_NEEDS(GetExtremumAndIndex, T);                                                 \
-        const ascend_sim::ExtremumRegister r = ascend_sim::extremum_register(#Name, site);        \
-        maxMinValue = ascend_sim::from_bits<T>(r.value);                                          \
-        maxMinIndex = ascend_sim::from_bits<T>(r.index);                                          \
+        const ascend_sim::ExtremumRegister contents = ascend_sim::extremum_register(#Name, site); \
+        maxMinValue = ascend_sim::from_bits<T>(contents.value);                                   \
+        maxMinIndex = ascend_sim::from_bits<T>(contents.index);                                   \
     }                                                                                             \
     template <class T>                                                                            \
     void Name(T& maxMinValue, ASCEND_SIM_SITE) {                                                  \

@@ -67,7 +67,7 @@ void gather_or_scatter(const Operand<T>& by_lane, const AscendC::LocalTensor<T>&
     reads("offsets", offsets.view(), read.data(), read.size());
 
     const Layout layouts[2] = {layout_of(by_lane, lanes), layout_of(indices, lanes)};
-    // Whether an offset points at an element. The ranges follow in ascending order.
+    // Whether an offset points at the element. The elements' ranges are then made from it in ascending order.
     static thread_local std::vector<uint8_t> is_indexed;
     const uint64_t elements = by_offset.view().bytes / sizeof(T);
     is_indexed.assign(elements + 1, 0);
@@ -114,7 +114,7 @@ void gather_or_scatter(const Operand<T>& by_lane, const AscendC::LocalTensor<T>&
     };
     for (uint32_t repeat = 0; repeat < lanes.repeats(); ++repeat) {
         T values[kRepeatBytes / sizeof(T)];
-        // The elements of a repeat that an offset points at, and their lanes.
+        // Calls use(lane, address) for each lane whose offset points at an element.
         const auto for_each_element = [&](auto use) {
             lanes.for_each_active_group(repeat, lanes.per_repeat(), [&](uint32_t lane, uint32_t lane_count) {
                 const uint32_t* const offset = offsets_of(repeat, lane);

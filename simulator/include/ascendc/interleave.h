@@ -22,13 +22,13 @@ inline uint64_t check_even(int32_t count) {
     return checked;
 }
 
-// Checks the access to the first `count` elements of an operand, and returns their range.
+// Checks the access to the first `count` elements of an operand by reads() or writes(), and returns their range.
 template <class T>
-Range check_operand(decltype(reads)& accesses, const char* name, const AscendC::LocalTensor<T>& tensor,
+Range check_operand(decltype(reads)& reads_or_writes, const char* name, const AscendC::LocalTensor<T>& tensor,
                     uint64_t count) {
     check_aligned(name, tensor.view().addr);
     const Range range = view_range(tensor.view(), count * sizeof(T));
-    accesses(name, tensor.view(), &range, count ? 1 : 0);
+    reads_or_writes(name, tensor.view(), &range, count ? 1 : 0);
     return range;
 }
 

@@ -1,5 +1,5 @@
-// The active lanes of a vector instruction in each of its three call forms (a count, a mask, the mask register), and
-// the places of an operand's lanes in UB.
+// The active lanes of a vector instruction, and the places of an operand's lanes in UB. An instruction has three call
+// forms: with a count, with a mask, and with the mask register.
 #pragma once
 
 #include <vector>
@@ -120,7 +120,7 @@ public:
     }
 
 private:
-    static constexpr uint32_t kHasGaps = ~0u;  // instead of leading_lanes_
+    static constexpr uint32_t kHasGaps = ~0u;  // of leading_lanes_: the active lanes are not the first ones
     static constexpr uint64_t low_ones(uint64_t bit_count) { return bit_count >= 64 ? ~0ull : (1ull << bit_count) - 1; }
     explicit Lanes(uint32_t widest_bytes) : per_repeat_(kRepeatBytes / widest_bytes) {}
     void set_repeats(uint64_t repeats, uint64_t max_repeats) {
@@ -178,8 +178,8 @@ void for_each_contiguous_part(const Lanes& lanes, const Layout (&layouts)[kOpera
 #define ASCEND_SIM_OPTIMIZED
 #else
 #define ASCEND_SIM_INDEPENDENT _Pragma("GCC ivdep")
-// These loops take most of a kernel's time. The attribute repeats the options of the compile, because some releases of
-// GCC replace them by it.
+// These loops take most of a kernel's time. The attribute repeats the options of the command line, because in some
+// releases of GCC the attribute replaces them.
 #ifdef __OPTIMIZE__
 #define ASCEND_SIM_OPTIMIZED __attribute__((optimize("O3", "fp-contract=off", "wrapv", "no-strict-aliasing")))
 #else

@@ -3,8 +3,8 @@
 // Rules: Ascend310P only; 16- and 32-bit types. padMode is 0, 1 or 2. The mask selects the elements that are written;
 // whole blocks of the source are read.
 // Meaning, for a block a, b, .., o, p of the source: mode 0 repeats the nearest element, a or p. Mode 1 mirrors the
-// block: p, o, .., b, a. Mode 2 mirrors it without the nearest element and has 0 at the far end: 0, p, .., b on the
-// left side, o, .., a, 0 on the right.
+// block: p, o, .., b, a. Mode 2 mirrors it without the nearest element and has 0 at the far end. This gives 0, p, .., b
+// on the left side and o, .., a, 0 on the right side.
 // Cost: a plain repeat.
 // Source: the page VectorPadding(ISASI).
 #pragma once

@@ -192,7 +192,7 @@ class TBufPool;
 
 namespace sim_detail {
 
-constexpr int32_t kPoolOfPipe = -1, kNoPool = -2;  // instead of the number of a pool
+constexpr int32_t kPoolOfPipe = -1, kNoPool = -2;  // values in place of a pool's number
 
 // InitBuffer and InitBufPool of TPipe (`parent` is kPoolOfPipe) and of TBufPool.
 struct Allocation {

@@ -1,14 +1,15 @@
 // WholeReduceSum, BlockReduceSum, PairReduceSum, RepeatReduceSum, ReduceSum: sums of lanes.
 //
-// Rules: half and float. src is aligned to 32 bytes; dst to an element for whole repeats, to eight elements for blocks,
-// to 32 bytes for pairs. dst is disjoint from the data that a later repeat reads. An overlap of dst with the data of
-// its own repeat only warns: the page of overlaps allows only the same memory, which no reduction can satisfy.
-// ReduceSum's work tensor holds one element per repeat, rounded up to 32 bytes; a sum without a second tree does not
-// use it.
-// Meaning: the sum of a block or a repeat is a binary tree of neighbours, ((e0 + e1) + (e2 + e3)) + ...; half rounds
-// each sum. Masked lanes are skipped. A result without active lanes leaves dst unchanged; on Ascend950 a block or pair
-// becomes 0. ReduceSum then adds the repeats: sequentially (count form on Ascend910B), by a second tree, or lane by
-// lane before the tree (Ascend950, count form of 256 .. 1024 bytes).
+// Rules: the types are half and float. src is aligned to 32 bytes. dst is aligned to an element in sums of repeats, to
+// eight elements in sums of blocks, and to 32 bytes in sums of pairs. dst is disjoint from the data that a later repeat
+// reads. An overlap of dst with the data of its own repeat only warns: the page of overlaps allows only the same
+// memory, which a reduction can never have. ReduceSum's work tensor holds one element per repeat, rounded up to 32
+// bytes; a sum without a second tree does not use it.
+// Meaning: the sum of a block or a repeat is a binary tree of neighbours, ((e0 + e1) + (e2 + e3)) + ...; in half, each
+// of these sums is rounded. Inactive lanes are skipped. A group without active lanes leaves dst unchanged; on Ascend950
+// a block or pair without active lanes gives 0. ReduceSum then adds the sums of the repeats, in one of three orders. On
+// Ascend910B, the count form adds them sequentially. On Ascend950, the count form of 256 .. 1024 bytes adds the repeats
+// lane by lane before the tree. All other forms add the sums by a second tree.
 // Cost: a whole repeat's reduction, less for blocks and pairs. ReduceSum's count form on Ascend910B waits for the
 // vector unit, and the scalar unit stores its result.
 #pragma once
@@ -54,8 +55,8 @@ inline void check_int_stride(const char* name, int64_t value) {
         broken(Rule::Stride01, "%s must be 0 .. 65535 but got %lld.", name, static_cast<long long>(value));
 }
 
-// Checks that no repeat writes bytes that it or a later repeat reads, from the ranges that each repeat reads and
-// writes. own_repeat_warns: a repeat that writes bytes of its own source only warns.
+// Checks that no repeat writes bytes that it or a later repeat reads. read[i] and written[i] have the ranges of repeat
+// i. With own_repeat_warns, a repeat that writes bytes of its own source only warns.
 inline void check_reduce_overlap(const std::vector<std::vector<Range>>& read,
                                  const std::vector<std::vector<Range>>& written, bool own_repeat_warns = false) {
     bool warns = false;
@@ -95,8 +96,8 @@ void reduce_groups(const AscendC::LocalTensor<Result>& dst, const AscendC::Local
     check_int_stride("dstRepStride", dst_repeat_stride);
     check_int_stride("srcBlkStride", src_block_stride);
     check_int_stride("srcRepStride", src_repeat_stride);
-    const uint32_t to = dst.view().addr;
-    check_aligned("dst", to,
+    const uint32_t dst_addr = dst.view().addr;
+    check_aligned("dst", dst_addr,
                   kIsRepeat  ? result_bytes
                   : kIsBlock ? 8 * uint32_t(sizeof(T))
                              : kBlockBytes,
@@ -113,7 +114,7 @@ void reduce_groups(const AscendC::LocalTensor<Result>& dst, const AscendC::Local
         return false;
     };
     auto address_of = [&](uint32_t repeat, uint32_t group_index) {
-        return to + uint32_t((repeat * dst_repeat_stride * kGroups + group_index) * result_bytes);
+        return dst_addr + uint32_t((repeat * dst_repeat_stride * kGroups + group_index) * result_bytes);
     };
     std::vector<std::vector<Range>> read(lanes.repeats()), written(lanes.repeats());
     std::vector<Range> all_written;
@@ -167,7 +168,7 @@ void sum_groups(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T
 
 enum class RepeatOrder { Sequential, Tree, LaneByLane };
 
-// The sum of each repeat; if lane_by_lane, the repeats are first added lane by lane into one.
+// The sum of each repeat. With lane_by_lane, the repeats are first added lane by lane into one repeat.
 template <class T>
 std::vector<T> repeat_sums(const AscendC::LocalTensor<T>& src, const Layout& layout, const Lanes& lanes,
                            bool lane_by_lane) {
@@ -205,7 +206,8 @@ T from_bits(uint64_t bits) {
     return value;
 }
 
-// Adds the sums of the repeats, sequentially or as a tree. A repeat of them gives one sum of the next level.
+// Adds the sums of the repeats, sequentially or as a tree. In the tree, as many sums as a repeat has lanes give one sum
+// of the next level.
 template <class T>
 T sum_of_sums(std::vector<T> sums, bool sequential) {
     constexpr uint32_t kLanes = kRepeatBytes / sizeof(T);

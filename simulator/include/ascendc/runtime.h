@@ -1,5 +1,5 @@
 // Interface of the simulated AI core for the headers of the instructions: memory, order, rules and time. src/
-// implements it; a kernel uses it only through AscendC's functions.
+// implements the interface. A kernel uses it only through AscendC's functions.
 #pragma once
 
 #include <cstddef>
@@ -56,7 +56,7 @@ struct UbView {
     uint32_t addr = 0;  // of its first byte in UB
     uint32_t bytes = 0;
     int32_t buffer = -1;      // the number of its buffer; -1: none
-    uint32_t generation = 0;  // of the buffer when the tensor was taken from it; a later use of the buffer has another
+    uint32_t generation = 0;  // of the buffer when the tensor was taken from it; a later use has another one
 };
 
 // The memory [begin, end) passed to SetGlobalBuffer; end is 0 if no size was passed.
@@ -102,7 +102,7 @@ enum class Cost : uint8_t {
 };
 // The cycles of a repeat or an element. element_bytes matters for Division and Function only.
 ASCEND_SIM_API double cycles_of(Cost cost, uint32_t element_bytes = 4);
-ASCEND_SIM_API double scalar_gm_cycles();  // of the running scalar access to GM
+ASCEND_SIM_API double scalar_gm_cycles();  // the cycles of the running scalar access to GM
 
 // The 32-byte blocks that an operand of a vector instruction accesses in UB. Addresses and strides are in bytes.
 struct UbLines {
@@ -163,7 +163,7 @@ struct QueueKind {
 ASCEND_SIM_API int32_t init_queue(const QueueKind& kind, uint32_t buffers, uint64_t bytes, int32_t pool, int32_t former,
                                   Site site);
 ASCEND_SIM_API int32_t init_buffer(uint64_t bytes, int32_t pool, int32_t former, Site site);
-// Takes a pool of at most `buffers` buffers from the pool `parent`, or at the begin of the pool `shared`.
+// Takes a pool of at most `buffers` buffers from the pool `parent`, or at the start of the pool `shared`.
 ASCEND_SIM_API int32_t init_pool(uint64_t bytes, uint32_t buffers, int32_t parent, int32_t shared, Site site);
 ASCEND_SIM_API void pool_reset(int32_t pool, Site site);
 // The UB after the TPipe's buffers; no bytes if nothing is left.
@@ -183,7 +183,7 @@ ASCEND_SIM_API void free_all_events(int32_t queue, Site site);
 ASCEND_SIM_API int32_t queued(int32_t queue);        // tensors between EnQue and DeQue
 ASCEND_SIM_API int32_t idle_buffers(int32_t queue);  // number of free buffers
 ASCEND_SIM_API UbView buffer_view(int32_t buffer, Site site);
-// The part of the newest buffer that contains the address, from there to the end. Its `buffer` is -1 if no buffer does.
+// The newest buffer that contains the address, from the address to the buffer's end. `buffer` is -1 if there is none.
 ASCEND_SIM_API UbView view_at(uint64_t address);
 ASCEND_SIM_API void set_user_tag(const UbView& view, int32_t tag);
 ASCEND_SIM_API int32_t user_tag(const UbView& view);
@@ -269,21 +269,21 @@ ASCEND_SIM_API void wait_for_pair_signal(uint64_t key, Site site);
 ASCEND_SIM_API void begin_core_order(uint64_t key);
 ASCEND_SIM_API void wait_for_turn(uint64_t key, Site site);
 ASCEND_SIM_API void check_core_flag(const char* api, uint32_t id, Site site);
-// The kernel needs a type that starts the scheduler between cores.
+// Notes that the kernel needs a type that starts the scheduler between cores.
 ASCEND_SIM_API void needs_scheduler(const char* api, Site site);
 ASCEND_SIM_API void set_kernel_type(const char* name, bool is_documented, bool starts_scheduler, Site site);
 // The type of one tiling key, which replaces the default.
 ASCEND_SIM_API void set_kernel_type_of_key(uint64_t key, const char* name, bool needs_cube_cores, bool is_documented,
                                            bool starts_scheduler, Site site);
-// Checks memory in GM that cores poll. It lies inside one tensor of the launch, which is no input, and is 0 before its
-// first use if starts_at_zero.
+// Checks memory in GM that cores poll. The memory must lie inside one tensor of the launch that is not an input. With
+// starts_at_zero, its bytes must be 0 before its first use.
 ASCEND_SIM_API void check_signal_memory(const char* operand, uintptr_t address, uint64_t bytes, const GmView& view,
                                         bool starts_at_zero);
 
 // ---- caches -----------------------------------------------------------------------------------
 
 ASCEND_SIM_API void clean_cache(uintptr_t address, bool whole, Site site);
-ASCEND_SIM_API void write_to_cache(uintptr_t address, uint64_t bytes);  // inside a scalar GM write
+ASCEND_SIM_API void write_to_cache(uintptr_t address, uint64_t bytes);  // call it inside a scalar write to GM
 
 // ---- tiling -----------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 // SetSaturationFlag, GetSaturationFlag, SetCtrlSpr, GetCtrlSpr: whether half and bfloat16 saturate.
 //
-// Rules: the flags are on Ascend910B only, the control register also on Ascend950. Of this register, the simulator has
-// only bit 48.
+// Rules: the flags are on Ascend910B only, the control register also on Ascend950. The simulator has only bit 48 of
+// this register.
 // Meaning of FLOAT: true turns overflow into the largest value and NaN into 0; false leaves both. The launch's
 // `saturate` is the value at the kernel's start. Bit 48 of the control register is the opposite of FLOAT.
 // Meaning of CAST: conversions to integers saturate. The simulator has no other conversions, so a kernel cannot turn

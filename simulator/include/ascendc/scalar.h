@@ -1,7 +1,8 @@
 // Functions of the scalar unit: conversions of one value, counts of bits, and the limits of types.
 //
-// Rules: the scalar Cast converts float to half (CAST_ODD) and to int32 (CAST_ROUND, CAST_CEIL, CAST_FLOOR, CAST_RINT),
-// and, except on Ascend310P, float to bfloat16 (to nearest even) and back. NumericLimits is Ascend950's.
+// Rules: the scalar Cast converts float to half (CAST_ODD) and to int32 (CAST_ROUND, CAST_CEIL, CAST_FLOOR, CAST_RINT).
+// Except on Ascend310P, it also converts float to bfloat16 (to nearest even) and back. NumericLimits is on Ascend950
+// only.
 // Cost: none, like all code of the scalar unit itself.
 // Sources: the pages of the section on scalar computation, NumericLimits.
 #pragma once

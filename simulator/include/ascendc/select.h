@@ -2,7 +2,9 @@
 //
 // Rules: types by SoC; operands are aligned to 32 bytes. Modes: 0 (tensors; every repeat uses the first repeat's bits),
 // 1 (scalar) and 2 (tensors), with one contiguous bit per lane. Modes 1 and 2 use the top 8 KiB of UB, but not on
-// Ascend950. Meaning: dst[i] = bit i ? src0[i] : src1[i]. Cost: a plain repeat.
+// Ascend950.
+// Meaning: dst[i] = bit i ? src0[i] : src1[i].
+// Cost: a plain repeat.
 #pragma once
 
 #include "ascendc/arithmetic.h"

@@ -1,6 +1,7 @@
 // ShapeInfo: a tensor's shape, which kernels pass to library functions.
 //
-// Rules: at most eight dimensions.   Source: the page ShapeInfo.
+// Rules: at most eight dimensions.
+// Source: the page ShapeInfo.
 #pragma once
 
 #include "ascendc/types.h"

@@ -139,7 +139,7 @@ void merge(const char* api, const AscendC::LocalTensor<T>& dst, const AscendC::M
     finish_vector(uint32_t(merged.size() / entry_bytes), cycles_of(Cost::SortedElement));
 }
 
-// A tensor holds whole proposals, even if an instruction uses one field of each.
+// Checks that a tensor holds whole proposals, even if the instruction uses only one field of each.
 inline void check_proposals(const char* name, const UbView& view, uint64_t bytes) {
     if (view.bytes < bytes)
         broken(Rule::Bounds01, "`%s` must hold %llu bytes of Region Proposals but has %u.", name,

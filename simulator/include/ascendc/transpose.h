@@ -66,7 +66,7 @@ constexpr int kListLength = AscendC::NCHW_CONV_ADDR_LIST_SIZE;
 struct BlockList {
     const char* name;
     UbView views[kListLength];
-    uint32_t repeat_stride, offset, bytes;  // offset: from the begin of a view to the bytes of the first repeat
+    uint32_t repeat_stride, offset, bytes;  // offset: from the start of a view to the bytes of the first repeat
 
     int64_t address_of(uint32_t repeat, int i) const {
         return int64_t(views[i].addr) + offset + int64_t(repeat) * repeat_stride;
@@ -76,13 +76,13 @@ struct BlockList {
         for (int i = 0; i < kListLength; ++i) ranges.push_back({address_of(repeat, i), address_of(repeat, i) + bytes});
         return ranges;
     }
-    void check(decltype(reads)& accesses, uint32_t repeats) const {
+    void check(decltype(reads)& reads_or_writes, uint32_t repeats) const {
         for (int i = 0; i < kListLength; ++i) {
             check_aligned(name, views[i].addr);
             std::vector<Range> ranges;
             for (uint32_t repeat = 0; repeat < repeats; ++repeat)
                 ranges.push_back({address_of(repeat, i), address_of(repeat, i) + bytes});
-            accesses(name, views[i], ranges.data(), ranges.size());
+            reads_or_writes(name, views[i], ranges.data(), ranges.size());
         }
     }
     Range covering_range(uint32_t repeats) const {
@@ -145,12 +145,13 @@ void trans_data_to_5hd(F view_of, const AscendC::TransDataTo5HDParams& params, S
     finish_vector(params.repeatTimes, kListLength * kBlockBytes / kRepeatBytes * cycles_of(Cost::Repeat));
 }
 
-// Checks the access to the first `bytes` bytes of a tensor, and returns their range.
+// Checks the access to the first `bytes` bytes of a tensor by reads() or writes(), and returns their range.
 template <class T>
-Range check_access(decltype(reads)& accesses, const char* name, const AscendC::LocalTensor<T>& tensor, uint64_t bytes) {
+Range check_access(decltype(reads)& reads_or_writes, const char* name, const AscendC::LocalTensor<T>& tensor,
+                   uint64_t bytes) {
     check_aligned(name, tensor.view().addr);
     const Range range{tensor.view().addr, int64_t(tensor.view().addr + bytes)};
-    accesses(name, tensor.view(), &range, bytes ? 1 : 0);
+    reads_or_writes(name, tensor.view(), &range, bytes ? 1 : 0);
     return range;
 }
 

@@ -1,8 +1,10 @@
 // Abs, Exp, Ln, Sqrt, Rsqrt, Reciprocal, Relu, Not, Neg: one tensor into one, lane by lane.
 //
-// Rules: as in binary.h. half and float; Relu also int32; Not integers; Neg on Ascend950 only, also int16 and int32.
-// Meaning: in float (Exp and Ln in double), rounded once. Rsqrt and Reciprocal are approximations: the documents
-// guarantee errors of about 1e-4 in float and 1e-3 in half, so the results here have 13 and 10 bits.
+// Rules: as in binary.h. The types are half and float, for Relu also int32, for Neg also int16 and int32. Neg is on
+// Ascend950 only. The instruction Not takes integers only.
+// Meaning: the result is computed in float (Exp and Ln: in double) and rounded once. Rsqrt and Reciprocal are
+// approximations: the documents guarantee errors of about 1e-4 in float and 1e-3 in half, so the results here have 13
+// and 10 bits.
 // Cost: a plain repeat; for Exp, Ln and Sqrt the cost of a function, for Rsqrt and Reciprocal that of an estimate.
 #pragma once
 
