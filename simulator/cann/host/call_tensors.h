@@ -38,7 +38,7 @@ public:
 
     const OpRecord& def() const { return def_; }
     const std::vector<Item>& items() const { return items_; }
-    size_t inputs() const { return def_.inputs.size(); }
+    size_t input_count() const { return def_.inputs.size(); }
     // The index in items() of one of the definition's outputs.
     size_t item_of_output(size_t output) const;
     // Whether the item, if it is not contiguous, is copied to contiguous memory before the kernel reads it.

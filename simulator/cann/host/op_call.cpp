@@ -238,7 +238,7 @@ std::string OpCall::Implementation::cache_key() const {
         else
             key.add_no_tensor();
     };
-    for (size_t i = 0; i < tensors->inputs(); ++i) add_tensor(tensors->items()[i]);
+    for (size_t i = 0; i < tensors->input_count(); ++i) add_tensor(tensors->items()[i]);
     key.add_separator();
     for (size_t i = 0; i < def().attrs.size(); ++i) {
         const AttrRecord& attr = def().attrs[i];
@@ -264,7 +264,7 @@ void OpCall::Implementation::fill_node() {
         return item.is_given ? Node::tensor(static_cast<ge::DataType>(item.dtype), item.view.shape) : Node::Tensor();
     };
     // For an absent input, the parameter has no tensor. For an absent output, it has one empty description.
-    for (size_t i = 0; i < tensors->inputs(); ++i) {
+    for (size_t i = 0; i < tensors->input_count(); ++i) {
         const CallTensors::Item& item = tensors->items()[i];
         node.inputs.push_back(item.is_given ? Node::Parameter{describe(item)} : Node::Parameter());
     }
