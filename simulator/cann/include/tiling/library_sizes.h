@@ -11,8 +11,8 @@
 
 namespace ascend_sim::host {
 
-// Sets the two results of a function Get...TmpBufferFactorSize(): the temporary memory as a multiple of the input, and
-// the bytes that do not depend on the input, which are 0.
+// Sets the two results of a function Get...TmpBufferFactorSize(). The first is the temporary memory as a multiple of
+// the input. The second, the bytes that do not depend on the input, is 0.
 inline void give_factor(uint32_t arrays, uint32_t& arrays_out, uint32_t& extra_out) {
     arrays_out = arrays;
     extra_out = 0;
