@@ -5,8 +5,8 @@
 
 namespace simulated_cann {
 
-// The process's one T, with its lock held. It is never destroyed, because torch_npu frees memory and calls operators
-// while the process ends.
+// Access to the process's only T, with its lock held. The T is never destroyed, because torch_npu frees memory and
+// calls operators while the process ends.
 template <class T>
 class Locked {
 public:

@@ -9,8 +9,9 @@
 
 namespace ascend_sim {
 
-// A list of tensors, as CANN passes it to a kernel: first the offset of the addresses in bytes. Then for each tensor
-// its number of dimensions, with the index of the tensor in the high half, and its sizes. Then the addresses.
+// Returns a list of tensors, as CANN passes it to a kernel, and moves both arguments past the tensors. The list begins
+// with the offset of the addresses in bytes. For each tensor, a word with its number of dimensions in the low half and
+// its index in the high half follows, and then its sizes. The addresses come last.
 // Source: asc-devkit impl/basic_api/dav_c220/kernel_operator_list_tensor_impl.h, ListTensorDecode.
 inline std::vector<uint64_t> make_tensor_list(const int64_t*& descriptions, uint8_t* const*& addresses) {
     std::vector<uint64_t> list{0}, tensor_addresses;

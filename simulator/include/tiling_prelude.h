@@ -1,8 +1,9 @@
 // Definitions that CANN's kernel compiler puts before a kernel: tiling macros, numbers of data types, kernel types. The
 // compiler's option -include tiling_prelude.h includes this header.
 //
-// GET_TILING_DATA reads the struct of REGISTER_TILING_DEFAULT. Without it, it reads AscendSimDefaultTiling, which a
-// header generated from the operator's host code defines as the struct that the host registered.
+// GET_TILING_DATA reads the struct of REGISTER_TILING_DEFAULT. Without REGISTER_TILING_DEFAULT, it reads the struct
+// AscendSimDefaultTiling. A header that is generated from the operator's host code defines it as the struct that the
+// host registered.
 #pragma once
 
 #include <cstddef>

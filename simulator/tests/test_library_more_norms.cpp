@@ -121,7 +121,7 @@ void check_group_norm(uint32_t n, uint32_t c, uint32_t hw, uint32_t groups) {
 #if __CCE_AICORE__ != 200
     const std::string what = numbered("GroupNorm " + type_name<T>(), {n, c, hw, groups});
     const ascend_sim::GroupShape shape{n, c, hw, groups, sizeof(T)};
-    const uint32_t channel = shape.channel(), d = c / groups, rows = shape.rows();
+    const uint32_t channel = shape.channel_elements(), d = c / groups, rows = shape.rows();
     auto x = numbers<T>(n * c * channel, -3, 4);
     for (uint32_t i = 0; i < x.size(); ++i)
         if (i % channel >= hw) x[i] = T(0.0f);
@@ -139,8 +139,10 @@ void check_group_norm(uint32_t n, uint32_t c, uint32_t hw, uint32_t groups) {
     }
     auto sizes = ascend_sim::group_norm_sizes(shape, kReuse);
     if (sizeof(T) == 2)
-        sizes.least = std::max(
-            sizes.least, (3 * ((c + shape.group()) / shape.group() * shape.group()) + 2 * ((rows + 7) / 8 * 8)) * 4);
+        sizes.least = std::max(sizes.least,
+                               (3 * ((c + shape.group_elements()) / shape.group_elements() * shape.group_elements()) +
+                                2 * ((rows + 7) / 8 * 8)) *
+                                   4);
     for (uint32_t bytes : amounts(sizes)) {
         Bench b;
         const auto sx = b.put(x), sg = b.put(gamma), sb = b.put(beta), sd = b.space<T>(n * c * channel);

@@ -59,13 +59,13 @@ using Parameters = std::vector<Node::Parameter>;
 
 // Adds a parameter with one tensor, and one without a tensor.
 inline void add_tensor(Parameters* to, const npu_rope_tensor& t) {
-    to->push_back({Node::tensor(ge_type(t.dtype), shape_of(t))});
+    to->push_back({Node::make_tensor(ge_type(t.dtype), shape_of(t))});
 }
 inline void add_none(Parameters* to) { to->emplace_back(); }
 
 // Forgets what the tensors of the parameters are.
 inline void clear(Parameters* parameters) {
-    for (Node::Parameter& p : *parameters) p = {Node::tensor(ge::DT_UNDEFINED, {})};
+    for (Node::Parameter& p : *parameters) p = {Node::make_tensor(ge::DT_UNDEFINED, {})};
 }
 
 // Adds the attribute `strides`: the strides of all tensors if they are passed, else in turn the two values of a

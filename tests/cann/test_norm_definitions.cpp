@@ -316,8 +316,9 @@ void refusals_have_the_operators_messages() {
     f.forward = false;
     check_text(refusal(f, "NpuRmsNormRope"), "[rms_norm_rope] forward must be true but got false.");
     f = plain_fused();
-    check_text(refusal(f, "NpuRmsNormRope", [](Node* node) { node->inputs[5] = {Node::tensor(ge::DT_INT64, {2, 3})}; }),
-               "[rms_norm_rope] cache must be given with rows but got one of the two.");
+    check_text(
+        refusal(f, "NpuRmsNormRope", [](Node* node) { node->inputs[5] = {Node::make_tensor(ge::DT_INT64, {2, 3})}; }),
+        "[rms_norm_rope] cache must be given with rows but got one of the two.");
     check_text(refusal(f, "NpuRmsNormRope", [](Node* node) { node->attrs.resize(13); }),
                "[rms_norm_rope] epsilon must be an attribute of the node but got none.");
 }

@@ -125,7 +125,7 @@ void CallTensors::set_arguments(OpLaunch* launch) const {
         memory_indices[item] = static_cast<int>(launch->memories.size());
         launch->memories.push_back({tensor.view, role, !tensor.view.is_contiguous() && is_packed(tensor)});
     };
-    for (size_t i = 0; i < inputs(); ++i) {
+    for (size_t i = 0; i < input_count(); ++i) {
         if (items_[i].is_given) add_memory(i, ASCEND_SIM_IN);
         launch->arguments.push_back(memory_indices[i]);
     }
@@ -134,7 +134,7 @@ void CallTensors::set_arguments(OpLaunch* launch) const {
         int input = def_.input_of_output(output);
         // A definition does not say whether cores add atomically to an input that is written; the role SUM allows it.
         const ascend_sim_role role = input < 0 ? ASCEND_SIM_INOUT : ASCEND_SIM_SUM;
-        for (size_t i = 0; i < inputs() && input < 0 && items_[item].is_given; ++i)
+        for (size_t i = 0; i < input_count() && input < 0 && items_[item].is_given; ++i)
             if (items_[i].is_given && items_[item].view.is_same_as(items_[i].view)) input = static_cast<int>(i);
         if (input < 0 && items_[item].is_given) {
             add_memory(item, ASCEND_SIM_OUT);

@@ -38,7 +38,7 @@ public:
 
     const OpRecord& def() const { return def_; }
     const std::vector<Item>& items() const { return items_; }
-    size_t inputs() const { return def_.inputs.size(); }
+    size_t input_count() const { return def_.inputs.size(); }
     // The index in items() of one of the definition's outputs.
     size_t item_of_output(size_t output) const;
     // Whether the item, if it is not contiguous, is copied to contiguous memory before the kernel reads it.
@@ -48,8 +48,8 @@ public:
     // Returns the name of the first input that is not contiguous although its definition requires it; "" if none is.
     std::string find_refused_view() const;
 
-    // Finds the bytes of each view. Refuses types that are not simulated, memory outside one allocation, and a written
-    // tensor that shares memory with another tensor, unless the two are the same input and output.
+    // Finds the bytes of each view. Refuses types that are not simulated, and memory outside one allocation. Refuses a
+    // written tensor that shares memory with another tensor, unless an output is the same view as an input.
     void check_memory();
     // Sets the members `arguments` and `memories` of the launch.
     void set_arguments(OpLaunch* launch) const;

@@ -39,7 +39,7 @@ Node::Node(size_t tiling_capacity) : tiling_bytes(tiling_capacity) {
     tiling.Init(tiling_bytes.size(), tiling_bytes.data());
 }
 
-Node::Tensor Node::tensor(ge::DataType type, const std::vector<int64_t>& shape, ge::Format format) {
+Node::Tensor Node::make_tensor(ge::DataType type, const std::vector<int64_t>& shape, ge::Format format) {
     Tensor tensor;
     tensor.present = true;
     for (int64_t size : shape) {
@@ -69,7 +69,7 @@ const Node::Tensor* Node::input_of(size_t ir_index, size_t relative_index) const
     const bool exists = ir_index < inputs.size() && relative_index < inputs[ir_index].size();
     return exists ? &inputs[ir_index][relative_index] : nullptr;
 }
-size_t Node::number_of(const std::vector<Parameter>& parameters) const {
+size_t Node::count_tensors(const std::vector<Parameter>& parameters) const {
     size_t count = 0;
     for (const Parameter& parameter : parameters) count += parameter.size();
     return count;
@@ -123,8 +123,8 @@ const ge::char_t* ComputeNodeInfo::GetNodeType() const { return node_->type.c_st
 const ge::char_t* ComputeNodeInfo::GetNodeName() const { return node_->type.c_str(); }
 size_t ComputeNodeInfo::GetIrInputsNum() const { return node_->inputs.size(); }
 size_t ComputeNodeInfo::GetIrOutputsNum() const { return node_->outputs.size(); }
-size_t ComputeNodeInfo::GetInputsNum() const { return node_->number_of(node_->inputs); }
-size_t ComputeNodeInfo::GetOutputsNum() const { return node_->number_of(node_->outputs); }
+size_t ComputeNodeInfo::GetInputsNum() const { return node_->count_tensors(node_->inputs); }
+size_t ComputeNodeInfo::GetOutputsNum() const { return node_->count_tensors(node_->outputs); }
 const AnchorInstanceInfo* ComputeNodeInfo::GetInputInstanceInfo(size_t index) const {
     return node_->input_instances(index);
 }
@@ -147,8 +147,8 @@ const AnchorInstanceInfo* ExtendedKernelContext::GetIrInputInstanceInfo(size_t i
 const AnchorInstanceInfo* ExtendedKernelContext::GetIrOutputInstanceInfo(size_t ir_index) const {
     return node_->output_instances(ir_index);
 }
-size_t ExtendedKernelContext::GetComputeNodeInputNum() const { return node_->number_of(node_->inputs); }
-size_t ExtendedKernelContext::GetComputeNodeOutputNum() const { return node_->number_of(node_->outputs); }
+size_t ExtendedKernelContext::GetComputeNodeInputNum() const { return node_->count_tensors(node_->inputs); }
+size_t ExtendedKernelContext::GetComputeNodeOutputNum() const { return node_->count_tensors(node_->outputs); }
 const RuntimeAttrs* ExtendedKernelContext::GetAttrs() const { return node_->runtime_attrs(); }
 const ge::char_t* ExtendedKernelContext::GetNodeType() const { return node_->type.c_str(); }
 const ge::char_t* ExtendedKernelContext::GetNodeName() const { return node_->type.c_str(); }

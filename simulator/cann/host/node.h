@@ -51,7 +51,7 @@ struct Node {
     Node& operator=(const Node&) = delete;
 
     // Returns a tensor's description for a host function. It does not show whether the tensor is a view.
-    static Tensor tensor(ge::DataType type, const std::vector<int64_t>& shape, ge::Format format = ge::FORMAT_ND);
+    static Tensor make_tensor(ge::DataType type, const std::vector<int64_t>& shape, ge::Format format = ge::FORMAT_ND);
     // Makes the values readable for host functions.
     static void set_values(Tensor* tensor, const void* values, size_t bytes);
 
@@ -81,7 +81,7 @@ struct Node {
     const Tensor* output(size_t index) const;
     // The tensor at position `relative_index` of the parameter `ir_index`; null if there are fewer.
     const Tensor* input_of(size_t ir_index, size_t relative_index) const;
-    size_t number_of(const std::vector<Parameter>& parameters) const;
+    size_t count_tensors(const std::vector<Parameter>& parameters) const;
     const gert::RuntimeAttrs* runtime_attrs() const { return &runtime_attrs_; }
     const gert::ComputeNodeInfo* compute_node_info() const { return &compute_node_info_; }
     const gert::AnchorInstanceInfo* input_instances(size_t ir_index) const;

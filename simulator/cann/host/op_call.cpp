@@ -238,7 +238,7 @@ std::string OpCall::Implementation::cache_key() const {
         else
             key.add_no_tensor();
     };
-    for (size_t i = 0; i < tensors->inputs(); ++i) add_tensor(tensors->items()[i]);
+    for (size_t i = 0; i < tensors->input_count(); ++i) add_tensor(tensors->items()[i]);
     key.add_separator();
     for (size_t i = 0; i < def().attrs.size(); ++i) {
         const AttrRecord& attr = def().attrs[i];
@@ -261,10 +261,11 @@ void OpCall::Implementation::fill_node() {
     node.type = type;
     node.platform.profile = soc.profile;
     auto describe = [](const CallTensors::Item& item) {
-        return item.is_given ? Node::tensor(static_cast<ge::DataType>(item.dtype), item.view.shape) : Node::Tensor();
+        return item.is_given ? Node::make_tensor(static_cast<ge::DataType>(item.dtype), item.view.shape)
+                             : Node::Tensor();
     };
     // For an absent input, the parameter has no tensor. For an absent output, it has one empty description.
-    for (size_t i = 0; i < tensors->inputs(); ++i) {
+    for (size_t i = 0; i < tensors->input_count(); ++i) {
         const CallTensors::Item& item = tensors->items()[i];
         node.inputs.push_back(item.is_given ? Node::Parameter{describe(item)} : Node::Parameter());
     }
@@ -309,7 +310,7 @@ void OpCall::Implementation::check_inferred_outputs() {
     if (!functions.infer_shape || !functions.infer_data_type)
         refuse(kInferShapeFailed, "shape and type of the outputs must be registered but got none.");
     std::vector<Node::Parameter> given_outputs = node.outputs;
-    for (Node::Parameter& parameter : node.outputs) parameter = {Node::tensor(ge::DT_UNDEFINED, {})};
+    for (Node::Parameter& parameter : node.outputs) parameter = {Node::make_tensor(ge::DT_UNDEFINED, {})};
     bool is_inferred = node.infer_shape(functions.infer_shape) == ge::GRAPH_SUCCESS &&
                        node.infer_data_type(functions.infer_data_type) == ge::GRAPH_SUCCESS;
     if (!is_inferred)
@@ -330,9 +331,9 @@ void OpCall::Implementation::check_inferred_outputs() {
     node.outputs = std::move(given_outputs);
 }
 
-// Checks that the attribute `strides`, if the operator has it, lists the strides of the tensors: those of each input
-// that may be a view, then those of each output that is not an input. A single 0 means that all of them are contiguous.
-// CANN does not check this.
+// Checks the attribute `strides` if the operator has it. The attribute must list the strides of each input that may be
+// a view, then those of each output that is not an input. A single 0 means that all these tensors are contiguous. CANN
+// does not check this.
 void OpCall::Implementation::check_stride_attributes() const {
     for (size_t attr_index = 0; attr_index < def().attrs.size(); ++attr_index) {
         const AttrRecord& attr = def().attrs[attr_index];

@@ -127,8 +127,8 @@ std::vector<Node::Parameter> read_parameters(const std::vector<JsonValue>& liste
             std::vector<int64_t> shape;
             for (const JsonValue& size : list_of(tensor, "shape"))
                 shape.push_back(std::strtoll(size.text.c_str(), nullptr, 10));
-            parameters.back().push_back(Node::tensor(static_cast<ge::DataType>(number_of(tensor, "type")), shape,
-                                                     static_cast<ge::Format>(number_of(tensor, "format"))));
+            parameters.back().push_back(Node::make_tensor(static_cast<ge::DataType>(number_of(tensor, "type")), shape,
+                                                          static_cast<ge::Format>(number_of(tensor, "format"))));
             const JsonValue* given = tensor.find("values", Kind::kString);
             if (!given) continue;
             values->push_back(from_hex(given->text));

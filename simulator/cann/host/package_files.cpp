@@ -49,7 +49,7 @@ std::string configured_package() {
     const std::string own = resolved_package();
     const OperatorPackages& packages = operator_packages();
     const auto found = std::find(packages.folders.begin(), packages.folders.end(), own);
-    return found == packages.folders.end() ? own : packages.named.at(found - packages.folders.begin());
+    return found == packages.folders.end() ? own : packages.configured_paths.at(found - packages.folders.begin());
 }
 
 // Skips an entry that lacks a key, a core type or a path; CANN also logs a warning. If two entries have the same key,

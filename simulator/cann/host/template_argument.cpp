@@ -7,7 +7,7 @@
 
 namespace {
 
-constexpr int32_t kModule = OP, kError = DLOG_ERROR;  // of CANN's log
+constexpr int32_t kModule = OP, kError = DLOG_ERROR;  // arguments of CANN's log
 
 // Returns the values that a declaration of an unsigned argument allows. The first element is the kind of the
 // declaration. After ASCENDC_TPL_UI_LIST, the values follow. Otherwise the number of ranges and both ends of each range

@@ -7,7 +7,8 @@
 
 namespace simulated_cann {
 
-// The second argument of a call: a tensor or a scalar, and alpha. The other pointer is null. Without alpha, 1 is used.
+// The second argument of a call, and alpha. The argument is a tensor or a scalar; the other pointer is null. If `alpha`
+// is null, alpha is 1.
 struct SecondArgument {
     const aclTensor* tensor = nullptr;
     const aclScalar* scalar = nullptr;

@@ -18,7 +18,7 @@ void find_extent(const Operand& operand, const char** begin, const char** end) {
     }
 }
 
-// Converts elements through the type C.
+// Converts elements through the type Compute.
 template <class Compute>
 void convert(const Operand& out, const Operand& from) {
     Compute run[kMaxRunElements];

@@ -34,8 +34,8 @@ bool number_of_allocation(const void* address, uint64_t* number);
 // Returns "byte 16 of allocation 7", or "an address that is not allocated".
 std::string describe_address(const void* address);
 
-// kFull checks the complete guard zones of every allocation. kPartial is for frequent checks: it reads a few bytes next
-// to some hundreds of allocations, and the next call continues with the next allocations.
+// kFull checks the complete guard zones of every allocation. kPartial is for frequent checks. It reads a few bytes next
+// to some hundreds of allocations, and the next call continues with the allocations after them.
 enum class GuardCheck { kFull, kPartial };
 
 // Checks guard zones. Returns "" or one message per damaged allocation. Each allocation is reported at most once.

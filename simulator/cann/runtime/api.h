@@ -78,8 +78,8 @@ std::string recent_error_text();
 // of a stream that is not null, and waits and queries of events by the host (src/runtime/api/impl/api_impl.cc).
 aclError check_context(const char* call);
 
-// Returns kInvalidHandle. For a handle that is not null, if no object of the expected kind has it: the object was
-// destroyed, or has another kind. The runtime checks every handle before the context (hicann/runtime
+// Refuses a handle that is not null and that no object of the expected kind has: the object was destroyed, or has
+// another kind. Returns kInvalidHandle. The runtime checks every handle before the context (hicann/runtime
 // src/runtime/api/api_handle_guard.cc, ValidateEventHandleForApi and the functions after it).
 aclError refuse_unknown_handle(const char* call, const char* argument);
 
@@ -88,7 +88,7 @@ bool is_ascend310p();
 // Returns the status of a kernel that failed on this chip: the status of a vector core, or on Ascend310P of an AI core.
 aclError kernel_exception();
 
-// For a second phase of aclnn without an executor.
+// Refuses a call of a second phase of aclnn whose executor is NULL.
 aclError refuse_null_executor();
 
 // Queues a stand-in of libopapi on the stream, like launch() of objects.h but without a check of the guard zones.

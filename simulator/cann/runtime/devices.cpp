@@ -1,4 +1,4 @@
-// The device, 0, and the chip's capabilities.
+// The simulated device, number 0, and the capabilities of its chip.
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>

@@ -53,10 +53,10 @@ bool is_capturing(const Stream& stream);
 bool is_capturing(const Event& event);
 StreamPtr any_captured_stream();
 
-// For a call that waits for captured work or queries it. Invalidate the capture. Return 107027, for events 107028.
+// Refuse a call that waits for captured work or queries it. Invalidate the capture. Return 107027, for events 107028.
 aclError refuse_captured_stream(const Stream& stream, const std::string& call);
 aclError refuse_captured_event(const Event& event, const std::string& call);
-// For any other call that a captured stream refuses. The capture stays valid. Returns 107027.
+// Refuses any other call that is illegal on a captured stream. The capture stays valid. Returns 107027.
 aclError refuse_stream_change(const Stream& stream, const std::string& call);
 // Checks that the modes of the current captures allow the call in this thread. Otherwise invalidates the captures and
 // returns `status`.

@@ -1,6 +1,6 @@
 // Host fallbacks: operators that run on the host (ascend_sim/programs/startup/ascend_sim_fallback.py). A fallback
-// counts as work of its stream: it begins when the stream's earlier work is done, and its memory accesses are
-// compared with those of other streams. A fallback is no synchronization: later accesses of the host still need one.
+// counts as work of its stream. It begins when the stream's earlier work is done, and its memory accesses are compared
+// with those of other streams. A fallback is no synchronization: later accesses of the host still need one.
 #include "cann/runtime/api.h"
 #include "cann/runtime/graphs.h"
 #include "cann/runtime/scheduler.h"

@@ -11,7 +11,7 @@ namespace simulated_cann {
 namespace {
 
 // Converts the error of an executor to the status of a kernel exception. A later wait for the stream returns it. With
-// immediate streams, the error stays as it is, and the launch returns kLaunchRefused.
+// immediate streams, the error is not converted, and the launch returns kLaunchRefused.
 int32_t to_kernel_status(int32_t status) {
     return status == kSuccess || stream_order() == Order::kImmediate ? status : kernel_exception();
 }

@@ -95,8 +95,9 @@ const char* soc_name();
 // does not support operators of other packages.
 struct OperatorPackages {
     std::vector<std::string> folders;
-    std::vector<std::string> named;  // the same folders as the environment names them: links are not resolved
-    bool has_built_in = false;       // whether CANN's own operators are also a package, after the folders
+    // The same folders, with the paths that the environment or vendors/config.ini gives: links are not resolved.
+    std::vector<std::string> configured_paths;
+    bool has_built_in = false;  // whether CANN's own operators are also a package, after the folders
 };
 const OperatorPackages& operator_packages();
 

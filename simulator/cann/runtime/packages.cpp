@@ -50,7 +50,7 @@ OperatorPackages read_packages() {
         const auto resolved = std::filesystem::canonical(folder, error);
         if (error || !std::filesystem::is_directory(resolved)) continue;
         packages.folders.push_back(resolved.string());
-        packages.named.push_back(folder);
+        packages.configured_paths.push_back(folder);
     }
     return packages;
 }

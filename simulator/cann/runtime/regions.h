@@ -29,7 +29,7 @@ struct Region {
 Region region_of(const MemoryAccess& access);
 Region dense_region(const void* first, uint64_t bytes);
 
-// Whether the regions share a byte. The number of steps is bounded: interleaved regions that exceed it count as
+// Whether the regions share a byte. The number of steps is bounded: interleaved regions that need more steps count as
 // disjoint.
 bool overlap(const Region& a, const Region& b);
 

@@ -70,7 +70,7 @@ void join_device_wait();
 // Drops the sources of the copies that happened before this clock. Reports sources that the host has changed.
 void check_copy_sources(const Clock& clock);
 // Advances the stream's clock by one step, for this work. Checks the work's accesses for races and records them.
-void note_work(const StreamPtr& s, const Work& work);
+void note_work(const StreamPtr& stream, const Work& work);
 // Fills host memory that a copy will write, unless queued work uses it. So an early read gives NaN instead of old
 // values.
 void fill_host_target(const Work& work);

@@ -1,5 +1,5 @@
-// CANN generates a kernel's tiling structs in this header. Here, the host's macros define them. The structs of library
-// functions are CANN's own.
+// CANN generates a kernel's tiling structs in this header. Here, the host's macros define them. As in CANN, the header
+// also has the tiling structs of library functions.
 #pragma once
 
 #include "ascendc/absent.h"

@@ -35,7 +35,7 @@ struct MatmulType {
     static_assert(ascend_sim::kNever<T>, "MatmulType: " ASCEND_SIM_NO_CUBE);
 };
 
-// The types of a product's operands, and anything else.
+// The classes take the types of a product's operands, and any configuration.
 #define ASCEND_SIM_MATMUL(Name)                                                          \
     template <class A, class B, class C = A, class Bias = C, const auto&... config>      \
     class Name {                                                                         \

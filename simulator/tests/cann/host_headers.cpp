@@ -68,7 +68,7 @@ void shapes() {
 void fill(Node& node) {
     static const int64_t values[] = {7, 9};
     node.type = "Some";
-    const auto tensor = [](ge::DataType type, int64_t size) { return Node::tensor(type, {size}, ge::FORMAT_ND); };
+    const auto tensor = [](ge::DataType type, int64_t size) { return Node::make_tensor(type, {size}, ge::FORMAT_ND); };
     node.inputs = {
         {tensor(ge::DT_FLOAT16, 2)}, {}, {tensor(ge::DT_FLOAT, 3), tensor(ge::DT_FLOAT, 4)}, {tensor(ge::DT_INT64, 2)}};
     node.outputs = {{tensor(ge::DT_FLOAT, 5)}};

@@ -1,4 +1,4 @@
-// CANN's log for applications (hicann/runtime include/dfx/base/alog_pub.h), of which errors are recorded.
+// CANN's log for applications (hicann/runtime include/dfx/base/alog_pub.h). Only errors are recorded.
 #pragma once
 
 #include <cstdint>

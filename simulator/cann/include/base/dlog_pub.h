@@ -1,4 +1,4 @@
-// CANN's log (hicann/runtime pkg_inc/base/dlog_pub.h), of which errors are recorded.
+// CANN's log (hicann/runtime pkg_inc/base/dlog_pub.h). Only errors are recorded.
 #pragma once
 
 #include <cstdint>

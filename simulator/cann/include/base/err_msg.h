@@ -1,5 +1,5 @@
-// CANN's error messages for the user (hicann/runtime include/dfx/base/err_msg.h). Here they are lines of the log.
-// Headers of operator libraries rely on it for the number of their module.
+// CANN's error messages for the user (hicann/runtime include/dfx/base/err_msg.h). cann/host/log.cpp records them.
+// Headers of operator libraries get the number of their module from this header.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +27,8 @@ namespace error_message {
 
 constexpr size_t const LIMIT_PER_MSG = 1024U;
 
-// The texts of predefined messages, as JSON. They are not kept: a predefined message shows its values by their keys.
+// Receives the texts of predefined messages, as JSON, and ignores them. So a predefined message shows only its keys and
+// values.
 int32_t RegisterFormatErrorMessage(const char* error_msg, size_t error_msg_len);
 int32_t ReportInnerErrMsg(const char* file_name, const char* func, uint32_t line, const char* error_code,
                           const char* format, ...) __attribute__((format(printf, 5, 6)));

@@ -1,4 +1,4 @@
-// The sizes that the host's functions of library calls take.
+// A tensor's sizes, as the tiling functions of library functions take them (tiling/tiling_api.h).
 #pragma once
 
 #include <cstdint>

@@ -30,12 +30,13 @@ enum DataType {
 };
 // clang-format on
 
-// Added to the bits of an element that is no whole number of bytes.
+// GetSizeByDataType() adds this number to an element's bits if the element is not a whole number of bytes.
 constexpr int32_t kDataTypeSizeBitOffset = 1000;
 
-// The bytes of an element, or kDataTypeSizeBitOffset and its bits; -1 if the type has no fixed size.
+// Returns the bytes of an element, or kDataTypeSizeBitOffset plus its bits; -1 if the type has no fixed size.
 int GetSizeByDataType(DataType data_type);
-// The bytes of that many elements, rounded up; -1 if there is no such number.
+// Returns the bytes of `element_count` elements, rounded up. Returns -1 if the count is negative, the type has no fixed
+// size, or the result overflows.
 int64_t GetSizeInBytes(int64_t element_count, DataType data_type);
 
 // clang-format off
@@ -70,7 +71,7 @@ enum Format {
 };
 // clang-format on
 
-// A format has the primary format in its first byte, a sub-format in the next two, and C0 in four bits after them.
+// The number of a format has the primary format in bits 0 to 7, a sub-format in bits 8 to 23, and C0 in bits 24 to 27.
 constexpr int32_t GetPrimaryFormat(int32_t format) { return format & 0xff; }
 constexpr int32_t GetSubFormat(int32_t format) { return (format & 0xffff00) >> 8; }
 constexpr bool HasSubFormat(int32_t format) { return GetSubFormat(format) > 0; }

@@ -22,8 +22,8 @@ class PlatFormInfos {
 public:
     explicit PlatFormInfos(const ascend_sim::Profile* chip) : profile(chip) {}
 
-    // Return false, as CANN does, if the chip's file has no such label or key. End the process with a message if the
-    // file has it and the simulator lacks it (the labels with the types of instructions).
+    // Return false, as CANN does, if the chip's file has no such label or key. If the file has it but the simulator
+    // lacks it, such as the labels with the types of instructions, end the process with a message.
     bool GetPlatformRes(const std::string& label, const std::string& key, std::string& val);
     bool GetPlatformRes(const std::string& label, std::map<std::string, std::string>& res);
     bool GetPlatformResWithLock(const std::string& label, const std::string& key, std::string& val) {

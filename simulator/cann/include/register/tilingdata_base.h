@@ -1,7 +1,7 @@
-// The classes of tiling data that an operator's host code defines by macros. A class knows its fields, so that the
-// struct of its kernel can be written. Source: hicann/metadef inc/external/register/tilingdata_base.h, base/asc/
-// tilingdata_base_impl.cc: a field is aligned to its type, a struct inside another one and the end of a struct to 8
-// bytes; each gap is a field of its own.
+// The classes of tiling data that an operator's host code defines by macros. A class lists its fields; the kernel's
+// struct is generated from this list. A field is aligned to its type. A struct inside another one, and the end of a
+// struct, are aligned to 8 bytes. Each gap is a field of its own. Source: hicann/metadef
+// inc/external/register/tilingdata_base.h, base/asc/tilingdata_base_impl.cc.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // Shapes, the simulated SoC, and the classes of tiling data, for the tiling functions of library functions. The layout
 // of the classes is that of the kernel's structs.
 //
-// A function that CANN leaves with an error message and without a result leaves its results unchanged here.
+// Where CANN's function only logs an error and sets no result, the function here leaves its results unchanged.
 #pragma once
 
 #include <cstddef>
@@ -62,18 +62,19 @@ inline bool is_950() {
 inline uint32_t size_of(const ge::Shape& shape, size_t i) { return static_cast<uint32_t>(shape.GetDim(i)); }
 inline uint32_t elements_of(const ge::Shape& shape) { return static_cast<uint32_t>(shape.GetShapeSize()); }
 
-// A shape as rows of its last dimension.
+// A shape as m rows of k elements; k is the last dimension.
 struct Rows {
     uint32_t m = 0, k = 0;
 };
 inline Rows rows_of(const ge::Shape& shape) {
-    Rows r;
-    if (shape.GetDimNum() == 0) return r;
-    r.k = size_of(shape, shape.GetDimNum() - 1);
-    r.m = r.k ? elements_of(shape) / r.k : 0;
-    return r;
+    Rows rows;
+    if (shape.GetDimNum() == 0) return rows;
+    rows.k = size_of(shape, shape.GetDimNum() - 1);
+    rows.m = rows.k ? elements_of(shape) / rows.k : 0;
+    return rows;
 }
 
+// Sets the two results of a function Get...MaxMinTmpSize().
 template <class S>
 void give(const S& sizes, uint32_t& most, uint32_t& least) {
     most = sizes.most;

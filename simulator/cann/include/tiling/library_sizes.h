@@ -11,7 +11,8 @@
 
 namespace ascend_sim::host {
 
-// The temporary memory for each further byte of input, and the part that does not depend on the input.
+// Sets the two results of a function Get...TmpBufferFactorSize(). The first is the temporary memory as a multiple of
+// the input. The second, the bytes that do not depend on the input, is 0.
 inline void give_factor(uint32_t arrays, uint32_t& arrays_out, uint32_t& extra_out) {
     arrays_out = arrays;
     extra_out = 0;
@@ -172,9 +173,9 @@ inline void GetPowerTmpBufferFactorSize(const bool baseIsTensor, const bool expI
                                         const uint32_t typeSize, uint32_t& maxLiveNodeCount, uint32_t& extraBuffer) {
     const bool both = baseIsTensor && expIsTensor, is310p = ascend_sim::host::is_310p(),
                is950 = ascend_sim::host::is_950();
-    const uint32_t of_floats = is950 ? 3 : ascend_sim::power_array_count(both, typeSize == 4 ? 4 : 2, is310p);
-    const uint32_t of_ints = is950 ? 0 : ascend_sim::int_power_array_count(both, is310p);
-    maxLiveNodeCount = typeIsInt ? of_ints : typeSize == 4 ? of_floats : 2 * of_floats;
+    const uint32_t float_arrays = is950 ? 3 : ascend_sim::power_array_count(both, typeSize == 4 ? 4 : 2, is310p);
+    const uint32_t int_arrays = is950 ? 0 : ascend_sim::int_power_array_count(both, is310p);
+    maxLiveNodeCount = typeIsInt ? int_arrays : typeSize == 4 ? float_arrays : 2 * float_arrays;
     extraBuffer = typeIsInt || is950 ? 0 : ascend_sim::kPowerConstantBytes;
 }
 

@@ -1,7 +1,7 @@
-// The tilings of library functions and their temporary memory: SoftMaxTilingFunc(), GetLayerNormNDTilingInfo() and the
-// like, for the class of optiling and for the kernel's struct.
+// The tilings of library functions, such as SoftMaxTilingFunc() and GetLayerNormNDTilingInfo(), and their temporary
+// memory. A tiling function fills the class of optiling or the kernel's struct.
 //
-// Source: the pages SoftMax/SimpleSoftMax Tiling, LayerNorm Tiling and the like; the figures are in
+// Source: the pages of the tilings, such as SoftMax/SimpleSoftMax Tiling and LayerNorm Tiling; the figures are in
 // include/ascendc/library/softmax_tiling.h, norm_tiling.h, group_norm_tiling.h and pad_tiling.h.
 #pragma once
 
@@ -14,15 +14,16 @@
 
 namespace ascend_sim::host {
 
-// SoftMax and its kin take half and float; a function returns 0 for other types.
+// SoftMax and the functions related to it take half and float. For other types, the functions below return 0.
 inline bool is_softmax_type(uint32_t type_bytes) { return type_bytes == 2 || type_bytes == 4; }
 
 // {0, 0} for types that softmax lacks.
 inline TmpSizes flash_v2_sizes(const AscendC::TensorShape& shape, uint32_t type_bytes, uint32_t result_bytes,
-                               bool update, bool basic_block, bool broadcasts) {
+                               bool update, bool basic_block, bool without_broadcast) {
     if (!is_softmax_type(type_bytes) || !is_softmax_type(result_bytes)) return {0, 0};
-    const auto r = rows_of(shape);
-    return softmax_flash_v2_sizes(r.m, r.k, type_bytes, result_bytes, update, basic_block, broadcasts, is_950());
+    const auto rows = rows_of(shape);
+    return softmax_flash_v2_sizes(rows.m, rows.k, type_bytes, result_bytes, update, basic_block, without_broadcast,
+                                  is_950());
 }
 
 }  // namespace ascend_sim::host
@@ -31,26 +32,26 @@ namespace AscendC {
 
 // ---- softmax --------------------------------------------------------------------------------------------------------
 
-#define ASCEND_SIM_SOFTMAX_SIZE(Name, Shape, size)                                               \
-    inline uint32_t Name(Shape srcShape, const uint32_t dataTypeSize, const bool) {              \
-        if (!ascend_sim::host::is_softmax_type(dataTypeSize)) return 0;                          \
-        const auto r = ascend_sim::host::rows_of(srcShape);                                      \
-        return ascend_sim::softmax_sizes(ascend_sim::SoftmaxKind::Plain, r.m, r.k, dataTypeSize, \
-                                         ascend_sim::host::is_950())                             \
-            .size;                                                                               \
+#define ASCEND_SIM_SOFTMAX_SIZE(Name, Shape, size)                                                     \
+    inline uint32_t Name(Shape srcShape, const uint32_t dataTypeSize, const bool) {                    \
+        if (!ascend_sim::host::is_softmax_type(dataTypeSize)) return 0;                                \
+        const auto rows = ascend_sim::host::rows_of(srcShape);                                         \
+        return ascend_sim::softmax_sizes(ascend_sim::SoftmaxKind::Plain, rows.m, rows.k, dataTypeSize, \
+                                         ascend_sim::host::is_950())                                   \
+            .size;                                                                                     \
     }
 ASCEND_SIM_SOFTMAX_SIZE(GetSoftMaxMaxTmpSize, const TensorShape&, most)
 ASCEND_SIM_SOFTMAX_SIZE(GetSoftMaxMinTmpSize, const TensorShape&, least)
 ASCEND_SIM_SOFTMAX_SIZE(GetLogSoftMaxMaxTmpSize, const TensorShape, most)
 ASCEND_SIM_SOFTMAX_SIZE(GetLogSoftMaxMinTmpSize, const TensorShape, least)
 #undef ASCEND_SIM_SOFTMAX_SIZE
-#define ASCEND_SIM_SOFTMAX_SIZE(Name, on, off, size)                                                                  \
-    inline uint32_t Name(const TensorShape& srcShape, const uint32_t dataTypeSize, const bool flag, const bool) {     \
-        if (!ascend_sim::host::is_softmax_type(dataTypeSize)) return 0;                                               \
-        const auto r = ascend_sim::host::rows_of(srcShape);                                                           \
-        return ascend_sim::softmax_sizes(flag ? ascend_sim::SoftmaxKind::on : ascend_sim::SoftmaxKind::off, r.m, r.k, \
-                                         dataTypeSize, ascend_sim::host::is_950())                                    \
-            .size;                                                                                                    \
+#define ASCEND_SIM_SOFTMAX_SIZE(Name, on, off, size)                                                                \
+    inline uint32_t Name(const TensorShape& srcShape, const uint32_t dataTypeSize, const bool flag, const bool) {   \
+        if (!ascend_sim::host::is_softmax_type(dataTypeSize)) return 0;                                             \
+        const auto rows = ascend_sim::host::rows_of(srcShape);                                                      \
+        return ascend_sim::softmax_sizes(flag ? ascend_sim::SoftmaxKind::on : ascend_sim::SoftmaxKind::off, rows.m, \
+                                         rows.k, dataTypeSize, ascend_sim::host::is_950())                          \
+            .size;                                                                                                  \
     }
 ASCEND_SIM_SOFTMAX_SIZE(GetSoftMaxFlashMaxTmpSize, FlashUpdate, Plain, most)
 ASCEND_SIM_SOFTMAX_SIZE(GetSoftMaxFlashMinTmpSize, FlashUpdate, Plain, least)
@@ -88,14 +89,14 @@ inline bool is_basic_softmax(const AscendC::tiling::SoftMaxTiling& t, uint32_t t
 
 template <class S>
 void softmax_tiling_of(const ge::Shape& shape, uint32_t type_bytes, uint32_t bytes, SoftmaxKind kind, S& to) {
-    const Rows r = rows_of(shape);
-    if (r.m && is_softmax_type(type_bytes)) assign(to, softmax_tiling(r.m, r.k, type_bytes, bytes, kind));
+    const Rows rows = rows_of(shape);
+    if (rows.m && is_softmax_type(type_bytes)) assign(to, softmax_tiling(rows.m, rows.k, type_bytes, bytes, kind));
 }
 template <class S>
 void log_softmax_tiling_of(const ge::Shape& shape, uint32_t type_bytes, uint32_t bytes, S& to) {
-    const Rows r = rows_of(shape);
-    if (r.m == 0 || !is_softmax_type(type_bytes)) return;
-    const AscendC::tiling::SoftMaxTiling plain = softmax_tiling(r.m, r.k, type_bytes, bytes);
+    const Rows rows = rows_of(shape);
+    if (rows.m == 0 || !is_softmax_type(type_bytes)) return;
+    const AscendC::tiling::SoftMaxTiling plain = softmax_tiling(rows.m, rows.k, type_bytes, bytes);
     AscendC::tiling::LogSoftMaxTiling same;
     static_assert(sizeof same == sizeof plain);
     std::memcpy(static_cast<void*>(&same), &plain, sizeof same);
@@ -104,9 +105,10 @@ void log_softmax_tiling_of(const ge::Shape& shape, uint32_t type_bytes, uint32_t
 template <class S>
 void softmax_flash_v2_tiling_of(const ge::Shape& shape, uint32_t type_bytes, uint32_t result_bytes, uint32_t bytes,
                                 bool basic_block, bool without_broadcast, S& to) {
-    const Rows r = rows_of(shape);
-    if (r.m && is_softmax_type(type_bytes) && is_softmax_type(result_bytes))
-        assign(to, softmax_flash_v2_tiling(r.m, r.k, type_bytes, result_bytes, bytes, basic_block, without_broadcast));
+    const Rows rows = rows_of(shape);
+    if (rows.m && is_softmax_type(type_bytes) && is_softmax_type(result_bytes))
+        assign(to, softmax_flash_v2_tiling(rows.m, rows.k, type_bytes, result_bytes, bytes, basic_block,
+                                           without_broadcast));
 }
 
 }  // namespace ascend_sim::host
@@ -152,8 +154,9 @@ ASCEND_SIM_SOFTMAX_TILINGS(optiling)
 ASCEND_SIM_SOFTMAX_TILINGS(AscendC::tiling)
 #undef ASCEND_SIM_SOFTMAX_TILINGS
 
-// ---- norms: shapes are [B, S, H] and more, [A, R]
-// --------------------------------------------------------------------
+// ---- norms ----------------------------------------------------------------------------------------------------------
+//
+// A shape is [B, S, H], [B, S, H, original H], [N, C, H, W] or [A, R].
 
 inline void GetLayerNormMaxMinTmpSize(const TensorShape& srcShape, const uint32_t typeSize, const bool isReuseSource,
                                       uint32_t& maxValue, uint32_t& minValue) {
@@ -263,7 +266,7 @@ inline bool has_same_rows(const ge::Shape& shape, const ge::Shape& original) {
     return shape.GetDimNum() == 3 && original.GetDimNum() == 3 && shape.GetDim(0) == original.GetDim(0) &&
            shape.GetDim(1) == original.GetDim(1) && original.GetDim(2) > 0 && original.GetDim(2) <= shape.GetDim(2);
 }
-// A struct whose round is empty is not assigned.
+// Assigns a tiling if its rounds are not empty. They are empty if the memory is too small.
 template <class S, class T>
 bool assign_if(bool has_round, S& to, const T& from) {
     if (has_round) assign(to, from);

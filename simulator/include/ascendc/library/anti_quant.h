@@ -7,8 +7,8 @@
 
 namespace ascend_sim {
 
-// The operands of one call. `scales` is null if `scale` is the value for all elements; `offsets` likewise, and if there
-// is no offset.
+// The operands of one call. `scales` is null if `scale` is the value for all elements. `offsets` is null if `offset` is
+// the value for all elements, or if there is no offset.
 template <class D, class S>
 struct AntiQuantCall {
     Tensor<D> dst;
@@ -64,7 +64,8 @@ void anti_quantize_to_half(NormSteps& steps, const AntiQuantCall<half, S>& opera
                               operands.has_offset, rows, columns);
 }
 
-// Computes in float. The memory of n floats first holds n halves in its upper half.
+// Computes in float. The elements are first cast to half, into the second half of the memory of the floats, and then to
+// float in place.
 template <bool kTransposed, class D, class S>
 void anti_quantize_to_bfloat16(NormSteps& steps, const AntiQuantCall<D, S>& operands, const Floats& tmp) {
     const uint32_t rows = kTransposed ? operands.n : operands.k, columns = kTransposed ? operands.k : operands.n;

@@ -1,13 +1,14 @@
 // Broadcast, BroadCast: a tensor of one or two dimensions to a larger one.
 //
-// Rules: int8, uint8, half, float. dim is 1 or 2, axis 0 or 1. The other dimension of source and destination is equal.
-// A row that is repeated (axis 0) has whole 32-byte blocks. On Ascend310P a column that is repeated (axis 1) has them
-// too. Destination and source do not overlap. Meaning: dst[i][j] = src[i][j], with index 0 in the dimension that is
-// repeated. Cost on Ascend910B: to repeat a column, Brcb makes a block of each element, the block is copied along the
-// row, and rows without whole blocks are gathered. Or repeats a row, eight times in one instruction. 8-bit elements are
-// cast to half and back. On Ascend310P a column is repeated like a row and then transposed. On Ascend950 it is one
-// instruction. Pages: Broadcast, GetBroadCastMaxMinTmpSize. The steps are those of asc-devkit's
-// impl/adv_api/detail/pad.
+// Rules: int8, uint8, half, float. dim is 1 or 2, axis 0 or 1. Source and destination have the same size in the other
+// dimension. A row that is repeated (axis 0) has whole 32-byte blocks. On Ascend310P a column that is repeated (axis 1)
+// also has whole blocks. Destination and source do not overlap.
+// Meaning: dst[i][j] = src[i][j], with index 0 in the dimension that is repeated.
+// Cost on Ascend910B: to repeat a column, Brcb makes a block of each element, Copy repeats the block along the row, and
+// GatherMask packs rows without whole blocks. To repeat a row, one Or writes eight copies of it. 8-bit elements are
+// cast to half and back. On Ascend310P a column is repeated like a row and then transposed. On Ascend950 a call is one
+// instruction.
+// Pages: Broadcast, GetBroadCastMaxMinTmpSize. The steps are those of asc-devkit's impl/adv_api/detail/pad.
 #pragma once
 
 #include "ascendc/cast.h"
@@ -43,7 +44,7 @@ void broadcast_column(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTe
     const uint64_t row_pitch = round_up_64(shape.columns, kElementsInBlock);
     const bool is_aligned = row_pitch == shape.columns;
     const uint64_t group_elements = uint64_t(kElementsInBlock) * kElementsInBlock +
-                                    (is_aligned ? 0 : kElementsInBlock * row_pitch);  // memory of as many rows
+                                    (is_aligned ? 0 : kElementsInBlock * row_pitch);  // for kElementsInBlock rows
     const uint32_t chunk = uint32_t(tmp.GetSize() / group_elements * kElementsInBlock);
     for (uint32_t first = 0; chunk && first < shape.rows; first += chunk) {
         const uint32_t rows = shape.rows - first < chunk ? shape.rows - first : chunk;

@@ -5,12 +5,14 @@
 // (S * H) have whole 32-byte blocks. GroupNorm's channels are filled to whole blocks.
 // With isBasicBlock, H or S * H is a multiple of 64, and the number of rows a multiple of 8.
 // DeepNorm's dst may be src if isReuseSrc is true. BatchNorm's output may be inputX. No other operands overlap.
-// The struct of the host's tiling function tells how many elements sharedTmpBuffer holds.
+// The struct of the host's tiling function gives the number of elements that sharedTmpBuffer holds.
 // Meaning: computed in float, with the steps of LayerNorm. BatchNorm: mean and variance of each column over B; gamma
 // and beta have B elements; the factor is exp(-0.5 * ln(variance + epsilon)). DeepNorm writes the variance to
 // rstdLocal, although its page names a reciprocal; CANN's own sample does the same. GroupNorm's mean includes the
-// filling, its variance does not. Cost: the sum of the instructions for shapes without basic blocks. Pages: DeepNorm,
-// BatchNorm, GroupNorm and their Tiling. The steps are those of asc-devkit's impl/adv_api/detail/normalization.
+// filling, its variance does not.
+// Cost: the sum of the instructions for shapes without basic blocks.
+// Pages: DeepNorm, BatchNorm, GroupNorm and their Tiling. The steps are those of asc-devkit's
+// impl/adv_api/detail/normalization.
 #pragma once
 
 #include "ascendc/library/group_norm_tiling.h"
@@ -138,7 +140,7 @@ struct NormCall {
     float epsilon;
 };
 
-// Checks the operands: `size` elements of x and output, `results` means and variances, `factors` of gamma and beta.
+// Checks the operands. x and output have `size` elements, mean and variance `results`, gamma and beta `factors`.
 template <class T>
 void check_norm(const Call& call, const NormCall<T>& norm, uint64_t size, uint32_t results, uint32_t factors,
                 const Floats& tmp, bool in_place) {

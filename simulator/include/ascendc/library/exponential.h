@@ -112,21 +112,21 @@ struct PowerScalarProgram : ProgramTraits {
     }
 };
 
-template <class P, class T, size_t N>
-void power_function(const Call& call, const P& program, const AscendC::LocalTensor<T>& dst,
+template <class Program, class T, size_t N>
+void power_function(const Call& call, const Program& program, const AscendC::LocalTensor<T>& dst,
                     const std::array<AscendC::LocalTensor<T>, N>& src, const AscendC::LocalTensor<uint8_t>* tmp,
                     uint32_t count) {
     static constexpr const char* kNames[2] = {"src0Tensor", "src1Tensor"};
     const TmpSizes sizes = power_sizes(count, N == 2, sizeof(T), kIs310p, kIs950);
     const AscendC::LocalTensor<uint8_t> memory = call.temporary_memory(tmp, sizes);
-    const Range to = call.check_operand("dstTensor", dst, count), used = range_of(memory);
-    call.check_apart("sharedTmpBuffer", used, "dstTensor", to);
+    const Range dst_bytes = call.check_operand("dstTensor", dst, count), tmp_bytes = range_of(memory);
+    call.check_apart("sharedTmpBuffer", tmp_bytes, "dstTensor", dst_bytes);
     const char* names[N];
     for (size_t k = 0; k < N; ++k) {
         names[k] = kNames[k];
-        const Range from = call.check_operand(names[k], src[k], count);
-        call.check_apart("dstTensor", to, names[k], from);
-        call.check_apart("sharedTmpBuffer", used, names[k], from);
+        const Range src_bytes = call.check_operand(names[k], src[k], count);
+        call.check_apart("dstTensor", dst_bytes, names[k], src_bytes);
+        call.check_apart("sharedTmpBuffer", tmp_bytes, names[k], src_bytes);
     }
     if constexpr (kIs950)
         run_in_registers(program, dst, src, names, count, call.site());

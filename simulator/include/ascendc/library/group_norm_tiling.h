@@ -1,5 +1,5 @@
-// The tiling of GroupNorm, BatchNorm, LayerNormGrad and LayerNormGradBeta, and their temporary memory; as
-// norm_tiling.h.
+// The tiling and the temporary memory of GroupNorm, BatchNorm, LayerNormGrad and LayerNormGradBeta. Like norm_tiling.h,
+// plain C++ for host and kernel.
 //
 // Source: the pages GroupNorm Tiling, BatchNorm Tiling, LayerNormGrad Tiling, LayerNormGradBeta Tiling; the figures are
 // those of asc-devkit's impl/adv_api/tiling/normalization.
@@ -11,48 +11,49 @@
 
 namespace ascend_sim {
 
-// ---- GroupNorm: [N, C, H, W], whose channels are filled to whole blocks -------------------------
+// ---- GroupNorm: [N, C, H, W], whose channels are filled to whole blocks ---------------------------------------------
 
 struct GroupShape {
     uint32_t n, c, hw, groups, type_bytes;
-    constexpr uint32_t channel() const { return round_up(hw * type_bytes, 32) / type_bytes; }  // elements
-    constexpr uint32_t group() const { return c / groups * channel(); }
-    constexpr uint32_t rows() const { return n * groups; }
+    // With the filling.
+    constexpr uint32_t channel_elements() const { return round_up(hw * type_bytes, 32) / type_bytes; }
+    constexpr uint32_t group_elements() const { return c / groups * channel_elements(); }
+    constexpr uint32_t rows() const { return n * groups; }  // a row is a group of one batch
 };
 
 constexpr TmpSizes group_norm_sizes(const GroupShape& s, bool reuse) {
     const uint32_t arrays = overwrites_source(s.type_bytes, reuse) ? 2 : 3, means = 2 * round_up(s.rows() * 4, 32);
-    return {arrays * s.n * s.c * s.channel() * 4 + means, arrays * s.group() * 4 + means};
+    return {arrays * s.n * s.c * s.channel_elements() * 4 + means, arrays * s.group_elements() * 4 + means};
 }
-// The lanes of a repeat that divide a group: at most 64.
+// Returns the largest number of lanes that divides a group; it is a multiple of 8 and at most 64.
 constexpr uint32_t group_lanes(uint32_t group) {
     uint32_t lanes = group < 64 ? group : 64;
     while (lanes > 8 && group % lanes) lanes -= 8;
     return lanes;
 }
 constexpr GroupNormTiling group_norm_tiling(const GroupShape& s, uint32_t bytes, bool reuse) {
-    const uint32_t group = s.group(), rows = s.rows(), means = s.type_bytes == 4 ? 0 : 2 * round_up(rows, 8);
+    const uint32_t group = s.group_elements(), rows = s.rows(), means = s.type_bytes == 4 ? 0 : 2 * round_up(rows, 8);
     const uint32_t arrays = overwrites_source(s.type_bytes, reuse) ? 2 : 3, floats = bytes / 32 * 8;
-    uint32_t k = 8;
-    while (group / 8 % k) --k;
-    const bool is_small = s.channel() <= 64 && group <= 64 * k;
-    uint32_t round = (floats - means) / arrays / group;
+    uint32_t repeat_blocks = 8;  // a divisor of the group's blocks
+    while (group / 8 % repeat_blocks) --repeat_blocks;
+    const bool is_small = s.channel_elements() <= 64 && group <= 64 * repeat_blocks;
+    uint32_t round_rows = (floats - means) / arrays / group;
     if (is_small) {
         const uint32_t most = 255 / (group / group_lanes(group)) / 8 * 8;
-        if (most < round) round = most;
+        if (most < round_rows) round_rows = most;
     }
     GroupNormTiling t{};
-    if (floats < means || round == 0 || (s.type_bytes == 2 && round * group < s.c)) return t;
-    if (round > rows) round = rows;
+    if (floats < means || round_rows == 0 || (s.type_bytes == 2 && round_rows * group < s.c)) return t;
+    if (round_rows > rows) round_rows = rows;
     t.n = s.n;
     t.c = s.c;
     t.hw = s.hw;
     t.g = s.groups;
     t.d = s.c / s.groups;
-    t.hwAlignSize = s.channel();
+    t.hwAlignSize = s.channel_elements();
     t.dhwAlignSize = group;
     t.tmpBufSize = floats;
-    set_rounds(&t, rows, group, round, arrays, means);
+    set_rounds(&t, rows, group, round_rows, arrays, means);
     t.factor = 1.0f / float(t.d * s.hw);
     t.smallShape = is_small;
     return t;
@@ -63,8 +64,8 @@ constexpr GroupNormTiling group_norm_tiling(const GroupShape& s, uint32_t bytes,
 constexpr bool is_batch_norm_basic_block(uint32_t b, uint32_t sh) { return sh % 64 == 0 && b % 8 == 0; }
 
 constexpr TmpSizes batch_norm_sizes(uint32_t b, uint32_t sh, uint32_t type_bytes, bool basic_block) {
-    const uint32_t means = 2 * round_up(sh * 4, 32), column = basic_block ? 256 : type_bytes == 2 ? 64 : 32;
-    return {3 * round_up(b * sh * 4, 32) + means, 3 * b * column + means};
+    const uint32_t means = 2 * round_up(sh * 4, 32), least_row_bytes = basic_block ? 256 : type_bytes == 2 ? 64 : 32;
+    return {3 * round_up(b * sh * 4, 32) + means, 3 * b * least_row_bytes + means};
 }
 constexpr BatchNormTiling batch_norm_tiling(uint32_t b, uint32_t sh, uint32_t bytes, uint32_t type_bytes,
                                             bool basic_block) {
@@ -72,25 +73,25 @@ constexpr BatchNormTiling batch_norm_tiling(uint32_t b, uint32_t sh, uint32_t by
     const uint32_t unit = b * (type_bytes == 4 ? 8 : 16);
     BatchNormTiling t{};
     if (unit == 0 || bytes / 4 < means) return t;
-    uint32_t one = (bytes / 4 - means) / 3 / unit * unit;
-    if (one > size) one = size;
-    if (one == 0) return t;
-    uint32_t columns = one / b;
+    uint32_t round_elements = (bytes / 4 - means) / 3 / unit * unit;
+    if (round_elements > size) round_elements = size;
+    if (round_elements == 0) return t;
+    uint32_t columns = round_elements / b;
     if (basic_block && columns % 64) {
         columns = columns / 64 * 64;
-        one = columns * b;
+        round_elements = columns * b;
     }
-    if (one == 0) return t;
+    if (round_elements == 0) return t;
     t.originalBLength = b;
     t.meanVarSize = sh;
     t.varianceTmpTensorPos = array;
     t.tmpBufSize = bytes / 4;
-    t.oneTmpSize = t.bshCurLength = one;
+    t.oneTmpSize = t.bshCurLength = round_elements;
     t.firstTmpStartPos = means;
-    t.secondTmpStartPos = means + one;
-    t.thirdTmpStartPos = means + 2 * one;
-    t.loopRound = size / one;
-    t.inputTailSize = size % one;
+    t.secondTmpStartPos = means + round_elements;
+    t.thirdTmpStartPos = means + 2 * round_elements;
+    t.loopRound = size / round_elements;
+    t.inputTailSize = size % round_elements;
     t.inputTailPos = (size - t.inputTailSize) / b;
     t.meanVarTailSize = t.inputTailSize / b;
     t.meanVarTailPos = sh - t.meanVarTailSize;
@@ -120,41 +121,41 @@ inline LayerNormGradTiling layer_norm_grad_tiling(uint32_t b, uint32_t s, uint32
                                                   uint32_t bytes, uint32_t type_bytes, bool reuse, bool is950) {
     const uint32_t size = b * s * h;
     LayerNormGradTiling t{};
-    uint32_t one = 1, rows = 1;
+    uint32_t round_elements = 1, rows = 1;
     if (!is950) {
         rows = round_up(bytes / 4 / layer_norm_grad_arrays(type_bytes, reuse) / h, 32 / type_bytes);
-        one = rows * h;
-        if (one == 0) return t;
+        round_elements = rows * h;
+        if (round_elements == 0) return t;
     }
-    uint32_t at = one;  // after the array at 0
-    auto next = [&] {
-        const uint32_t position = at;
-        at += one;
+    uint32_t next_position = round_elements;  // the array tmpTensorBSH is at 0
+    auto add_array = [&] {
+        const uint32_t position = next_position;
+        next_position += round_elements;
         return position;
     };
-    t.pdVarTensorPos = next();
-    t.pdMeanTensorPos = next();
+    t.pdVarTensorPos = add_array();
+    t.pdMeanTensorPos = add_array();
     if (!overwrites_source(type_bytes, reuse)) {
-        t.x1TensorPos = next();
-        t.x2TensorPos = next();
+        t.x1TensorPos = add_array();
+        t.x2TensorPos = add_array();
     }
-    t.x3TensorPos = next();
+    t.x3TensorPos = add_array();
     if (type_bytes == 2) {
-        t.tmpTensorPos = next();
-        t.tmpTensor1Pos = next();
-        t.tmpTensor2Pos = next();
+        t.tmpTensorPos = add_array();
+        t.tmpTensor1Pos = add_array();
+        t.tmpTensor2Pos = add_array();
     }
-    t.tmpTensorBSHSize = t.pdVarTensorSize = t.pdMeanTensorSize = t.x1TensorSize = t.x2TensorSize = one;
-    t.x3TensorSize = t.tmpTensorSize = t.tmpTensor1Size = t.tmpTensor2Size = one;
+    t.tmpTensorBSHSize = t.pdVarTensorSize = t.pdMeanTensorSize = t.x1TensorSize = t.x2TensorSize = round_elements;
+    t.x3TensorSize = t.tmpTensorSize = t.tmpTensor1Size = t.tmpTensor2Size = round_elements;
     t.stackBufferSize = bytes;
     t.bLength = b;
     t.sLength = s;
     t.hLength = h;
     t.originalHLength = original_h;
-    t.oneCalSize = one;
+    t.oneCalSize = round_elements;
     t.nohCalSize = rows;
-    t.loopNum = size / one;
-    t.tailSize = size % one;
+    t.loopNum = size / round_elements;
+    t.tailSize = size % round_elements;
     t.nohTailSize = t.tailSize / h;
     const float back = 1.0f / float(original_h), twice = 2.0f / float(original_h);
     std::memcpy(&t.lastDimValueBack, &back, sizeof back);
@@ -171,9 +172,9 @@ constexpr LayerNormGradBetaTiling layer_norm_grad_beta_tiling(uint32_t b, uint32
     const uint32_t rows = b * s, size = rows * h, floats = bytes / 4;
     LayerNormGradBetaTiling t{};
     if (h == 0 || floats < 2 * h) return t;
-    uint32_t one = (type_bytes == 2 ? (floats - 2 * h) / 2 : floats) / h * h;
-    if (one > size) one = size;
-    if (one == 0) return t;
+    uint32_t round_elements = (type_bytes == 2 ? (floats - 2 * h) / 2 : floats) / h * h;
+    if (round_elements > size) round_elements = size;
+    if (round_elements == 0) return t;
     t.stackBufferSize = floats;
     t.bLength = b;
     t.sLength = s;
@@ -181,17 +182,17 @@ constexpr LayerNormGradBetaTiling layer_norm_grad_beta_tiling(uint32_t b, uint32
     t.originalHLength = original_h;
     t.bshLength = size;
     t.bsLength = rows;
-    t.oneCalSize = t.bshCurLength = one;
+    t.oneCalSize = t.bshCurLength = round_elements;
     t.numberOfTmpBuf = type_bytes == 2 ? 2 : 1;
-    t.loopRound = size / one;
-    t.inputTailSize = size % one;
+    t.loopRound = size / round_elements;
+    t.inputTailSize = size % round_elements;
     t.inputTailPos = size - t.inputTailSize;
     t.bsTailSize = t.inputTailSize / h;
-    t.bsCurLength = one / h;
+    t.bsCurLength = round_elements / h;
     if (type_bytes == 2) {
         t.betaTempTensorPos = h;
         t.inputDyTmpTensorPos = 2 * h;
-        t.resForGammaTmpTensorPos = 2 * h + one;
+        t.resForGammaTmpTensorPos = 2 * h + round_elements;
     }
     return t;
 }

@@ -2,7 +2,7 @@
 //
 // Rules: half and float. With half (and bfloat16 on Ascend950), Normalize and LayerNorm with rstd also take float gamma
 // and beta. Rows have whole 32-byte blocks. In LayerNorm of [B, S, H], output may be inputX; no other operands overlap.
-// The struct of the host's tiling function tells how many rows sharedTmpBuffer holds.
+// The struct of the host's tiling function gives the number of rows that sharedTmpBuffer holds.
 // Meaning: computed in float. y = (x - mean) * (1 / sqrt(variance + epsilon)) * gamma + beta.
 //   LayerNorm of [B, S, H]: mean = sum(x / H), variance = sum((x - mean)^2 / H). H is the original length of a row, but
 //   the sums include the filling behind it.

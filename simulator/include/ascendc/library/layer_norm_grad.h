@@ -1,7 +1,7 @@
 // LayerNormGrad, LayerNormGradBeta: the gradients of LayerNorm for x, gamma and beta.
 //
 // Rules: half and float. Rows have whole 32-byte blocks. LayerNormGrad's results may be inputDy or inputX; no other
-// operands overlap. The struct of the host's tiling function tells how many rows sharedTmpBuffer holds.
+// operands overlap. The struct of the host's tiling function gives the number of rows that sharedTmpBuffer holds.
 // Meaning: computed in float. The formulas use d = x - mean, r = 1 / sqrt(variance + epsilon) and g = dy * gamma.
 //   LayerNormGrad: pd_variance = sum(g * d * -0.5 * r^3), pd_mean = sum(-g * r) + pd_variance * sum(-2 * d) / H,
 //   pd_x = g * r + pd_variance * 2 / H * d + pd_mean / H, resForGamma = d * r. The sums include the filling.
@@ -224,8 +224,9 @@ void layer_norm_grad_beta(const Call& call, const AscendC::LocalTensor<T>& pd_ga
                           const LayerNormGradBetaTiling& tiling) {
     constexpr bool kIsHalf = sizeof(T) == 2, kSourceIsTmp = kReusesSource && !kIsHalf;
     const uint32_t h = tiling.hLength, columns = tiling.originalHLength, rows = tiling.bsLength;
-    const uint32_t round = tiling.bsCurLength;
-    if (round == 0) call.report(Rule::Count04, "the tiling has no round. Fill it by GetLayerNormGradBetaNDTilingInfo.");
+    const uint32_t rows_per_round = tiling.bsCurLength;
+    if (rows_per_round == 0)
+        call.report(Rule::Count04, "the tiling has no round. Fill it by GetLayerNormGradBetaNDTilingInfo.");
     check_pitch(call, h, columns, sizeof(T));
     const uint32_t bytes = kSourceIsTmp ? 0 : (tiling.resForGammaTmpTensorPos + tiling.oneCalSize) * 4;
     const auto memory = call.temporary_memory(shared, {bytes, bytes});
@@ -237,8 +238,8 @@ void layer_norm_grad_beta(const Call& call, const AscendC::LocalTensor<T>& pd_ga
     operands.add("outputPdBeta", pd_beta, columns);
     const Floats tmp = memory.template ReinterpretCast<float>();
     NormSteps steps(call.site());
-    for (uint32_t first_row = 0; first_row < rows; first_row += round) {
-        const uint32_t round_rows = std::min<uint32_t>(rows - first_row, round), offset = first_row * h;
+    for (uint32_t first_row = 0; first_row < rows; first_row += rows_per_round) {
+        const uint32_t round_rows = std::min<uint32_t>(rows - first_row, rows_per_round), offset = first_row * h;
         Floats products = tmp[tiling.resForGammaTmpTensorPos], dy_floats, gamma, beta;
         steps.set_count(round_rows * h);
         if constexpr (kIsHalf) {

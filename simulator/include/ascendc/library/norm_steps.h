@@ -113,7 +113,7 @@ public:
             });
     }
     // sums[r] = the sum of the first n elements of row r. Overwrites src. A row's repeats are summed until one value is
-    // left. aligned_sums receives the same sums; its memory starts at a 32-byte border, that of `sums` need not.
+    // left. aligned_sums receives the same sums. It starts at a 32-byte border; `sums` need not.
     void sum_rows_by_repeats(const Floats& sums, const Floats& src, uint32_t rows, uint32_t h, uint32_t n,
                              const Floats* aligned_sums = nullptr) {
         for (uint32_t r = 0; r < rows; ++r) {
@@ -124,8 +124,8 @@ public:
             reduce_repeats(sums[r], row, total);
         }
     }
-    // Like sum_rows_by_repeats, for rows of h elements that all count, where h is a multiple of 64. One instruction
-    // adds a repeat of every row; then the resulting repeat of each row is summed.
+    // Like sum_rows_by_repeats, but all h elements of a row count, and h is a multiple of 64. Each instruction adds one
+    // repeat of every row to the row's first repeat. At the end, the first repeat of each row is summed.
     void sum_basic_block_rows(const Floats& sums, const Floats& src, uint32_t rows, uint32_t h,
                               const Floats* aligned_sums = nullptr) {
         const int32_t stride = int32_t(h / 8);

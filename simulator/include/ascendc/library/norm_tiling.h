@@ -1,5 +1,5 @@
-// The tiling of norms, and their temporary memory: for the host's functions and for the checks of the kernel's. Plain
-// C++.
+// The tiling and the temporary memory of norms. The host's functions return them, and the kernel's functions check
+// them. Plain C++.
 //
 // Source: the pages LayerNorm Tiling, RmsNorm Tiling, Normalize Tiling, WelfordUpdate Tiling, WelfordFinalize Tiling,
 // DeepNorm Tiling, GroupNorm Tiling, BatchNorm Tiling, LayerNormGrad Tiling, LayerNormGradBeta Tiling; the figures are
@@ -15,50 +15,51 @@ namespace ascend_sim {
 
 constexpr bool overwrites_source(uint32_t type_bytes, bool reuse) { return reuse && type_bytes == 4; }
 
-// Arrays of the input's size in float, and two of means and variances.
+// Arrays of float with the input's size, and two arrays for means and variances.
 constexpr TmpSizes layer_norm_sizes(uint32_t rows, uint32_t h, uint32_t type_bytes, bool reuse) {
     const uint32_t arrays = overwrites_source(type_bytes, reuse) ? 2 : 3, means = 2 * round_up(rows * 4, 32);
     return {arrays * round_up(rows * h * 4, 32) + means, arrays * round_up(h * 4, 32) + means};
 }
 
-// Sets how the temporary memory holds rows of h elements, `round` of them at once, in `arrays` arrays behind `means`
-// floats.
+// Sets the fields for rounds of `round_rows` rows with h elements each. The temporary memory has `means` floats for
+// means and variances, and then `arrays` arrays, each for the rows of one round.
 template <class S>
-constexpr void set_rounds(S* t, uint32_t rows, uint32_t h, uint32_t round, uint32_t arrays, uint32_t means) {
-    const uint32_t one = round * h, size = rows * h;
+constexpr void set_rounds(S* t, uint32_t rows, uint32_t h, uint32_t round_rows, uint32_t arrays, uint32_t means) {
+    const uint32_t round_elements = round_rows * h, size = rows * h;
     t->inputXSize = size;
     t->meanVarSize = rows;
     t->numberOfTmpBuf = arrays;
     t->meanTmpTensorSize = t->varianceTmpTensorPos = t->varianceTmpTensorSize = round_up(rows, 8);
-    t->oneTmpSize = t->inputRoundSize = t->bshCurLength = one;
+    t->oneTmpSize = t->inputRoundSize = t->bshCurLength = round_elements;
     t->firstTmpStartPos = means;
-    t->secondTmpStartPos = means + one;
-    t->thirdTmpStartPos = means + 2 * one;
-    t->loopRound = size / one;
-    t->inputTailSize = size % one;
+    t->secondTmpStartPos = means + round_elements;
+    t->thirdTmpStartPos = means + 2 * round_elements;
+    t->loopRound = size / round_elements;
+    t->inputTailSize = size % round_elements;
     t->inputTailPos = size - t->inputTailSize;
-    t->meanVarRoundSize = t->bsCurLength = round;
+    t->meanVarRoundSize = t->bsCurLength = round_rows;
     t->meanVarTailSize = t->inputTailSize / h;
     t->meanVarTailPos = rows - t->meanVarTailSize;
 }
 
-// Returns a struct with oneTmpSize 0 if not one row fits. DeepNorm takes whole groups of 8 rows in basic blocks.
+// Returns a struct with oneTmpSize 0 if the memory is too small for one row. For basic blocks, which only DeepNorm has,
+// a round of more than 8 rows has whole groups of 8.
 template <class S = LayerNormTiling>
 constexpr S layer_norm_tiling(uint32_t b, uint32_t s, uint32_t h, uint32_t original_h, uint32_t bytes,
                               uint32_t type_bytes, bool reuse, bool basic_block = false) {
     const uint32_t rows = b * s, size = rows * h, means = type_bytes == 4 ? 0 : 2 * round_up(rows, 8);
     const uint32_t arrays = overwrites_source(type_bytes, reuse) ? 2 : 3;
-    uint32_t one = h ? (bytes / 4 - means) / arrays / h * h : 0;
-    if (one > size) one = size;
-    if (basic_block && one >= 8 * h) one = one / (8 * h) * (8 * h);
+    uint32_t round_elements = h ? (bytes / 4 - means) / arrays / h * h : 0;
+    if (round_elements > size) round_elements = size;
+    if (basic_block && round_elements >= 8 * h) round_elements = round_elements / (8 * h) * (8 * h);
     S t{};
-    if (one == 0 || bytes / 4 < means) return t;
+    if (round_elements == 0 || bytes / 4 < means) return t;
     t.bLength = b;
     t.sLength = s;
     t.hLength = h;
     t.originalHLength = original_h;
     t.tmpBufSize = bytes / 4;
-    set_rounds(&t, rows, h, one / h, arrays, means);
+    set_rounds(&t, rows, h, round_elements / h, arrays, means);
     t.lastDimValueBack = 1.0f / float(original_h);
     return t;
 }
@@ -77,7 +78,7 @@ constexpr TmpSizes layer_norm_separate_sizes(uint32_t a, uint32_t r, uint32_t ty
     const uint32_t most = 2 * round_up(a * pitch * 4, 32), least = 2 * round_up(pitch * 4, 32);
     return {(most > norm.most ? most : norm.most) + variances, (least > norm.least ? least : norm.least) + variances};
 }
-// On Ascend950: sums by halves, and variances.
+// On Ascend950: memory for partial sums, and for variances.
 constexpr TmpSizes layer_norm_separate_sizes_950(uint32_t a, uint32_t r, bool rstd) {
     const uint32_t bytes = (round_up((r + 63) / 64, 128) + (rstd ? 1 : 2) * a) * 4;
     return {bytes, bytes};
@@ -86,10 +87,10 @@ constexpr TmpSizes layer_norm_separate_sizes_950(uint32_t a, uint32_t r, bool rs
 constexpr LayerNormSeparateTiling layer_norm_separate_tiling(uint32_t a, uint32_t r, uint32_t bytes,
                                                              uint32_t type_bytes) {
     const uint32_t pitch = round_up(r, 32 / type_bytes), size = a * pitch, variances = round_up(a, 8);
-    uint32_t one = pitch ? (bytes / 4 - variances) / 2 / pitch * pitch : 0;
-    if (one > size) one = size;
+    uint32_t round_elements = pitch ? (bytes / 4 - variances) / 2 / pitch * pitch : 0;
+    if (round_elements > size) round_elements = size;
     LayerNormSeparateTiling t{};
-    if (one == 0 || bytes / 4 < variances) return t;
+    if (round_elements == 0 || bytes / 4 < variances) return t;
     t.aLength = a;
     t.rLength = r;
     t.inputXSize = size;
@@ -97,18 +98,19 @@ constexpr LayerNormSeparateTiling layer_norm_separate_tiling(uint32_t a, uint32_
     t.numberOfTmpBuf = 2;
     t.varianceTmpTensorSize = t.firstTmpStartPos = variances;
     t.tmpBufSize = bytes / 4;
-    t.oneTmpSize = t.inputRoundSize = t.arCurLength = one;
-    t.secondTmpStartPos = variances + one;
-    t.loopRound = size / one;
-    t.inputTailSize = size % one;
+    t.oneTmpSize = t.inputRoundSize = t.arCurLength = round_elements;
+    t.secondTmpStartPos = variances + round_elements;
+    t.loopRound = size / round_elements;
+    t.inputTailSize = size % round_elements;
     t.inputTailPos = size - t.inputTailSize;
-    t.meanVarRoundSize = t.aCurLength = one / pitch;
+    t.meanVarRoundSize = t.aCurLength = round_elements / pitch;
     t.meanVarTailSize = t.inputTailSize / pitch;
     t.meanVarTailPos = a - t.meanVarTailSize;
     t.rValueBack = 1.0f / float(r);
     return t;
 }
-// On Ascend950: the largest power of two, at least 64, at most r; sums are first scaled by a power of two not below r.
+// On Ascend950: rHeadLength is the largest power of two that is at most r, and at least 64. oneTmpSize is its exponent.
+// Sums are first scaled by k2Rec: 1 divided by a power of two that is not below r. k2RRec is that power divided by r.
 constexpr LayerNormSeparateTiling layer_norm_separate_tiling_950(uint32_t r) {
     LayerNormSeparateTiling t{};
     uint32_t head = 64, power = 6;

@@ -6,9 +6,11 @@
 // isReuseSource the function overwrites the source and needs no temporary memory.
 // Meaning, with P the largest power of two that is at most the number of rows or columns:
 //   RA: rows from P on are combined with the first rows. Then the second half of the rows is combined with the first
-//   half, until one row is left. AR, sums: in a row of at most one repeat, neighbours are added in pairs until one
-//   value is left. In a longer row, the elements from P on are added to the first ones before. AR, others: the second
-//   half of a row is combined with the first half, until one value is left. ReduceMean multiplies the sum by 1 / n.
+//   half, until one row is left.
+//   AR, sums: in a row of at most one repeat, neighbours are added in pairs until one value is left. In a longer row,
+//   the elements from P on are added to the first elements before that.
+//   AR, others: the second half of a row is combined with the first half, until one value is left.
+//   ReduceMean multiplies the sum by 1 / n.
 // Cost: the sum of the instructions; on Ascend950 one instruction.
 // Pages: ReduceSum, ReduceMean and so on. The steps are those of asc-devkit's impl/adv_api/detail/reduce.
 #pragma once
@@ -63,7 +65,7 @@ T fold_lanes(T a, T b) {
         return fold_as_floats<kFold>(a, b);
 }
 
-// Returns the reduction of a row of n elements. Overwrites x.
+// Returns the reduction of the `columns` elements of a row. Overwrites x.
 template <Fold kFold, class T>
 T fold_row(T* x, uint32_t columns) {
     constexpr bool kIsSum = kFold == Fold::Sum || kFold == Fold::Mean;
@@ -133,7 +135,8 @@ uint32_t add_costs_of_rows(const Matrix& matrix, bool reuse, Site site) {
     } else {
         if (columns <= kElementsInBlock) return groups;
         const char* const instruction = kFold == Fold::Max || kFold == Fold::Any ? "Max" : "Min";
-        const bool by_block = columns<kElementsInRepeat, is_long = columns> kMaxRepeats * kElementsInBlock;
+        const bool by_block = columns < kElementsInRepeat;
+        const bool is_long = columns > kMaxRepeats * kElementsInBlock;
         const uint32_t unit_elements = by_block ? kElementsInBlock : kElementsInRepeat, parts = columns / unit_elements;
         const uint32_t calls = is_long ? rows : 1, repeats_per_call = repeats(uint64_t(rows) * unit_elements) / calls;
         for (uint32_t i = 0; i < calls; ++i) {
@@ -221,26 +224,26 @@ void reduce_columns(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTens
     UbSteps steps(site);
     uint32_t rows = largest_power_of_two(matrix.rows);
     const uint32_t rest = matrix.rows - rows;
-    const AscendC::LocalTensor<T> sums = reuse ? src : tmp;
+    const AscendC::LocalTensor<T> partials = reuse ? src : tmp;
     if (rest) {
         if (!reuse) {
             steps.set_count(rows * matrix.pitch);
-            steps.adds(sums, src, T(0.0f));
+            steps.adds(partials, src, T(0.0f));
         }
         steps.set_count(rest * matrix.pitch);
-        fold_step<kFold>(steps, sums, sums, src[rows * matrix.pitch]);
+        fold_step<kFold>(steps, partials, partials, src[rows * matrix.pitch]);
     } else if (!reuse && rows > 1) {
         rows /= 2;
         steps.set_count(rows * matrix.pitch);
-        fold_step<kFold>(steps, sums, src, src[rows * matrix.pitch]);
+        fold_step<kFold>(steps, partials, src, src[rows * matrix.pitch]);
     }
     while (rows > 1) {
         rows /= 2;
         steps.set_count(rows * matrix.pitch);
-        fold_step<kFold>(steps, sums, sums, sums[rows * matrix.pitch]);
+        fold_step<kFold>(steps, partials, partials, partials[rows * matrix.pitch]);
     }
     steps.set_count(matrix.columns);
-    steps.adds(dst, matrix.rows == 1 ? src : sums, T(0.0f));
+    steps.adds(dst, matrix.rows == 1 ? src : partials, T(0.0f));
     steps.finish();
 }
 

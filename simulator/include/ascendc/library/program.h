@@ -214,8 +214,8 @@ private:
     static auto widen(T value) {
         return Arithmetic<T>::widen(value);
     }
-    template <class T, class Operation, class... DisjointOperands>
-    static T compute(Operation operation, DisjointOperands... operands) {
+    template <class T, class Operation, class... Operands>
+    static T compute(Operation operation, Operands... operands) {
         return Arithmetic<T>().narrow(decltype(widen(T{}))(operation(operands...)));
     }
     template <class T, class Function>

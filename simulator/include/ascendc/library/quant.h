@@ -84,7 +84,8 @@ Tensor<half> as_halves(NormSteps& steps, const Tensor<T>& t, uint32_t n) {
     return halves;
 }
 
-// scales: `columns` scales, or null if all elements have the value `scale`. offsets: likewise.
+// Quantizes n elements. `scales` has a scale for each of `columns` columns; null if `scale` is that of all elements.
+// `offsets` has an offset for each column; null if `offset` is that of all elements.
 template <class T>
 void quantize(const Call& call, const Tensor<int8_t>& dst, const Tensor<T>& src, const Tensor<uint8_t>* shared,
               const Tensor<T>* scales, float scale, const Tensor<T>* offsets, float offset, uint32_t columns,
@@ -229,7 +230,8 @@ void dequantize_in_registers(const Tensor<D>& dst, const Tensor<int32_t>& src, c
                     });
 }
 
-// scales: null if all elements have the scale `scale`.
+// Dequantizes m * n elements, or the first `elements` if that is not 0. `scales` is null if `scale` is that of all
+// elements.
 template <bool kSingleRow, class D, class Scale>
 void dequantize(const Call& call, const Tensor<D>& dst, const Tensor<int32_t>& src, const Tensor<Scale>* scales,
                 float scale, const Tensor<uint8_t>* shared, AscendC::DequantParams params, uint32_t elements) {

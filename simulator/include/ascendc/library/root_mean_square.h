@@ -1,10 +1,11 @@
 // RmsNorm: rows divided by their root mean square, scaled by gamma.
 //
 // Rules: half and float. Rows have whole 32-byte blocks. dstLocal may be srcLocal, but not gammaLocal. isBasicBlock
-// needs H a multiple of 64 less than 2048, and B * S a multiple of 8. The struct of the host's tiling function tells
-// how many rows sharedTmpBuffer holds. Meaning: y = x * exp(-0.5 * ln(sum(x * x) / H + epsilon)) * gamma, computed in
-// float. The sum has the original H elements. Pages: RmsNorm, RmsNorm Tiling. The steps are those of asc-devkit's
-// impl/adv_api/detail/normalization/rmsnorm.
+// needs H a multiple of 64 less than 2048, and B * S a multiple of 8. The struct of the host's tiling function gives
+// the number of rows that sharedTmpBuffer holds.
+// Meaning: y = x * exp(-0.5 * ln(sum(x * x) / H + epsilon)) * gamma, computed in float. The sum has the original H
+// elements.
+// Pages: RmsNorm, RmsNorm Tiling. The steps are those of asc-devkit's impl/adv_api/detail/normalization/rmsnorm.
 #pragma once
 
 #include "ascendc/broadcast.h"
@@ -41,7 +42,7 @@ inline void scale_rows(NormSteps& steps, const Floats& dst, const Floats& src, c
     });
 }
 
-// Each row of dst = that of src * row. Runs one instruction for each row, or for each repeat in a row.
+// Row r of dst = row r of src * row. Runs one instruction for each row, or for each repeat in a row.
 inline void mul_each_row(NormSteps& steps, const Floats& dst, const Floats& src, const Floats& row, uint32_t rows,
                          uint32_t h) {
     constexpr uint32_t kLanes = NormSteps::kLanes;
@@ -70,8 +71,8 @@ void normalize_rms(const Call& call, const AscendC::LocalTensor<T>& dst, const A
                    const AscendC::LocalTensor<T>& gamma, const AscendC::LocalTensor<uint8_t>* shared, T epsilon,
                    const RmsNormTiling& tiling) {
     constexpr bool kIsHalf = sizeof(T) == 2;
-    const uint32_t h = tiling.hLength, rows = tiling.bLength * tiling.sLength, round = tiling.mainBsLength;
-    if (round == 0)
+    const uint32_t h = tiling.hLength, rows = tiling.bLength * tiling.sLength, rows_per_round = tiling.mainBsLength;
+    if (rows_per_round == 0)
         call.report(Rule::Count04, "the tiling has no round: mainBsLength is 0. Fill it by GetRmsNormTilingInfo.");
     check_pitch(call, h, tiling.originalHLength, sizeof(T));
     if (kBasicBlock && !is_rms_norm_basic_block(rows, h))
@@ -90,8 +91,8 @@ void normalize_rms(const Call& call, const AscendC::LocalTensor<T>& dst, const A
 
     const Floats sums = memory.template ReinterpretCast<float>(), products = sums[tiling.mainBsLengthAlign];
     NormSteps steps(call.site());
-    for (uint32_t first_row = 0; first_row < rows; first_row += round) {
-        const uint32_t round_rows = std::min<uint32_t>(rows - first_row, round), offset = first_row * h;
+    for (uint32_t first_row = 0; first_row < rows; first_row += rows_per_round) {
+        const uint32_t round_rows = std::min<uint32_t>(rows - first_row, rows_per_round), offset = first_row * h;
         Floats x;
         steps.set_count(round_rows * h);
         if constexpr (kIsHalf) {

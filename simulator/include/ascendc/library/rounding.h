@@ -1,8 +1,10 @@
 // Ceil, Floor, Round, Trunc, Frac, Fmod, Sign, ClampMax, ClampMin, Xor.
 //
 // Rules: half and float (Xor: int16, uint16). Trunc and Round also work in place. Ascend310P rounds through int32, so
-// the inputs must fit int32 there. Meaning: Round rounds ties to even. Frac = x - Trunc(x). Fmod = x - Trunc(x / y) *
-// y. Functions of half compute in float. Pages: Ceil, Floor, Round, Trunc, Frac, Fmod, Sign, ClampMax, ClampMin, Xor.
+// the inputs must fit int32 there.
+// Meaning: Round rounds ties to even. Frac = x - Trunc(x). Fmod = x - Trunc(x / y) * y. Functions of half compute in
+// float.
+// Pages: Ceil, Floor, Round, Trunc, Frac, Fmod, Sign, ClampMax, ClampMin, Xor.
 #pragma once
 
 #include "ascendc/library/program.h"
@@ -12,7 +14,7 @@ namespace ascend_sim {
 template <RoundMode mode, bool kMayOverlap = false>
 struct RoundProgram {
     template <class T, bool>
-    struct Of : ProgramTraits {
+    struct ForType : ProgramTraits {
         static constexpr bool kAllowsInPlace = kMayOverlap;
         template <class Steps, class Register>
         void operator()(Steps& steps, Register& y, Register (&x)[1], Register*) const {
@@ -21,13 +23,13 @@ struct RoundProgram {
     };
 };
 template <class T, bool reuse>
-using CeilProgram = RoundProgram<RoundMode::CAST_CEIL>::Of<T, reuse>;
+using CeilProgram = RoundProgram<RoundMode::CAST_CEIL>::ForType<T, reuse>;
 template <class T, bool reuse>
-using FloorProgram = RoundProgram<RoundMode::CAST_FLOOR>::Of<T, reuse>;
+using FloorProgram = RoundProgram<RoundMode::CAST_FLOOR>::ForType<T, reuse>;
 template <class T, bool reuse>
-using NearestProgram = RoundProgram<RoundMode::CAST_RINT, true>::Of<T, reuse>;
+using NearestProgram = RoundProgram<RoundMode::CAST_RINT, true>::ForType<T, reuse>;
 template <class T, bool reuse>
-using TruncProgram = RoundProgram<RoundMode::CAST_TRUNC, true>::Of<T, reuse>;
+using TruncProgram = RoundProgram<RoundMode::CAST_TRUNC, true>::ForType<T, reuse>;
 
 template <class T, bool>
 struct FracProgram : ProgramTraits {

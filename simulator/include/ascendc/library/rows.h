@@ -3,8 +3,8 @@
 // A matrix has `rows` rows of `pitch` elements, a multiple of 8. The first `columns` elements of a row hold data.
 // Blocks hold one value for each row. Each block repeats its value 8 times, or 16 times for results that become half.
 // Meaning: the 64-element chunks of a longer row are first combined lane by lane. Two BlockReduce instructions then
-// reduce the 64 lanes to one value. One WholeReduce instruction reduces a row of less than 64 elements. Cost: the sum
-// of the instructions. They are the instructions of asc-devkit's impl/adv_api/detail/activation/softmax.
+// reduce the 64 lanes to one value. One WholeReduce instruction reduces a row of less than 64 elements.
+// Cost: the sum of the instructions, which are those of asc-devkit's impl/adv_api/detail/activation/softmax.
 #pragma once
 
 #include <algorithm>

@@ -3,11 +3,13 @@
 // Rules: half and float; half also with float sums and maxima. A row has whole 32-byte blocks. sumTensor and maxTensor
 // have a block for each row. dst may be src, except in LogSoftMax. The shape is softmaxShapeInfo, or else the tensor's
 // ShapeInfo. If it is not the shape of the tiling, the function computes a new tiling. sharedTmpBuffer holds the rows
-// of one tile. Meaning, computed in float for each row: SoftMax = exp(x - max) / sum(exp(x - max)), LogSoftMax =
-// log10(SoftMax). The caller gives max and sum to SimpleSoftMax. Elements past the original columns do not count for
-// max and sum, but the function overwrites them. AdjustSoftMaxRes fills each row whose maximum has the bits `from`, and
-// returns whether there was one. The scalar unit reads the maxima. Not simulated: the NZ format. Pages: SoftMax,
-// LogSoftMax, SimpleSoftMax, AdjustSoftMaxRes, SoftMax/SimpleSoftMax Tiling.
+// of one tile.
+// Meaning, computed in float for each row: SoftMax = exp(x - max) / sum(exp(x - max)), LogSoftMax = log10(SoftMax).
+// The caller gives max and sum to SimpleSoftMax. Elements past the original columns do not count for max and sum, but
+// the function overwrites them. AdjustSoftMaxRes fills each row whose maximum has the bits `from`, and returns whether
+// there was one. The scalar unit reads the maxima.
+// Not simulated: the NZ format.
+// Pages: SoftMax, LogSoftMax, SimpleSoftMax, AdjustSoftMaxRes, SoftMax/SimpleSoftMax Tiling.
 #pragma once
 
 #include <initializer_list>

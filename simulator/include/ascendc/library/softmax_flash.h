@@ -69,14 +69,14 @@ void flash_tile(const RowSteps& steps, const FlashOperands<T, S>& operands, cons
                    block_elements = tile_rows * kBlockElements, block_offset = first_row * kBlockElements;
     const auto rows_of_tile = tile.rows_at(steps, operands.dst, operands.src, offset, elements);
     const Floats &x = rows_of_tile.first, &y = rows_of_tile.second;
-    auto load_blocks = [&](const AscendC::LocalTensor<S>& blocks, const Floats& dst_bytes) {
-        return Tile::as_floats(steps, blocks[block_offset], block_elements, dst_bytes);
+    auto load_blocks = [&](const AscendC::LocalTensor<S>& blocks, const Floats& copy) {
+        return Tile::as_floats(steps, blocks[block_offset], block_elements, copy);
     };
-    auto store_blocks = [&](const AscendC::LocalTensor<S>& blocks, const Floats& src_bytes) {
+    auto store_blocks = [&](const AscendC::LocalTensor<S>& blocks, const Floats& values) {
         if constexpr (Tile::kHasHalfBlocks)
-            steps.cast(blocks[block_offset], src_bytes, block_elements);
+            steps.cast(blocks[block_offset], values, block_elements);
         else
-            steps.copy(blocks[block_offset], src_bytes, block_elements);
+            steps.copy(blocks[block_offset], values, block_elements);
     };
     const Floats& result = tile.blocks[0];
     const Floats factor = [&] {  // floats use the memory of expMax, which is written last
@@ -100,7 +100,7 @@ void flash_tile(const RowSteps& steps, const FlashOperands<T, S>& operands, cons
         steps.cast(operands.dst[offset], y, elements);  // now the matrix is free for other values
     if constexpr (kUpdates) {
         const Floats& spare = kIsV2 && Tile::kIsHalf ? tile.matrices[0] : tile.blocks[kIsV2 && !Tile::kIsHalf ? 1 : 2];
-        auto give_factor = [&] {
+        auto store_factor = [&] {
             if constexpr (Tile::kIsHalf &&
                           kFactorElements != kBlockElements) {  // blocks of floats become blocks of halves
                 steps.double_blocks(spare, factor, tile_rows);
@@ -109,12 +109,12 @@ void flash_tile(const RowSteps& steps, const FlashOperands<T, S>& operands, cons
                 steps.cast(operands.exp_max[first_row * kFactorElements], factor, block_elements);
             }
         };
-        if constexpr (kIsV2) give_factor();
+        if constexpr (kIsV2) store_factor();
         steps.mul(spare, factor, load_blocks(operands.in_sum, spare), block_elements);
         steps.add(result, result, spare, block_elements);
         if constexpr (!kIsV2) {
             steps.div(factor, spare, result, block_elements);
-            give_factor();
+            store_factor();
         }
     }
     store_blocks(operands.sum, result);
@@ -158,12 +158,12 @@ void softmax_grad_in_registers(const Call& call, bool front, const AscendC::Loca
     reads("gradTensor", grad.view(), &gradients, 1);
     writes("dstTensor", dst.view(), &dst_bytes, 1);
     const Arithmetic<T> type;
-    for (uint32_t untiled_rows = 0; untiled_rows < rows.count; ++untiled_rows) {
-        const T *const x = src.data() + untiled_rows * rows.pitch, *const g = grad.data() + untiled_rows * rows.pitch;
+    for (uint32_t row = 0; row < rows.count; ++row) {
+        const T *const x = src.data() + row * rows.pitch, *const g = grad.data() + row * rows.pitch;
         float sum = 0;
         for (uint32_t i = 0; i < rows.columns; ++i) sum += type.widen(g[i]) * type.widen(x[i]);
         for (uint32_t i = 0; i < (front ? kBlockElements : rows.pitch); ++i)
-            dst.data()[untiled_rows * (front ? kBlockElements : rows.pitch) + i] =
+            dst.data()[row * (front ? kBlockElements : rows.pitch) + i] =
                 type.narrow(front ? sum : (type.widen(g[i]) - sum) * type.widen(x[i]));
     }
     const uint32_t chunks = (rows.pitch + kRepeatFloats - 1) / kRepeatFloats;
@@ -177,10 +177,12 @@ void softmax_grad(const Call& call, bool front, const AscendC::LocalTensor<T>& d
                   const SoftMaxTiling& tiling, const AscendC::SoftMaxShapeInfo& info) {
     using Tile = SoftmaxTile<T, T>;
     constexpr uint32_t kBlockElements = Tile::kBlockElements;
-    const Rows rows = rows_of_call<T, AscendC::SOFTMAX_DEFAULT_CFG>(call, src, tiling, info, [&](const Rows& r) {
-        return softmax_tiling(r.count, r.pitch, sizeof(T), call.temporary_memory(shared, {UINT32_MAX, 0}).GetLength(),
-                              front ? SoftmaxKind::GradFront : SoftmaxKind::Grad);
-    });
+    const Rows rows =
+        rows_of_call<T, AscendC::SOFTMAX_DEFAULT_CFG>(call, src, tiling, info, [&](const Rows& untiled_rows) {
+            return softmax_tiling(untiled_rows.count, untiled_rows.pitch, sizeof(T),
+                                  call.temporary_memory(shared, {UINT32_MAX, 0}).GetLength(),
+                                  front ? SoftmaxKind::GradFront : SoftmaxKind::Grad);
+        });
     const Tile tile(call, rows, shared, kIs950 ? 0 : Tile::kIsHalf ? 3 : 1, kIs950 ? 0 : 1);
     const uint64_t total_elements = uint64_t(rows.count) * rows.pitch;
     const Range dst_bytes =
@@ -263,13 +265,14 @@ void SoftmaxFlashV2(const LocalTensor<T>& dstTensor, const LocalTensor<S>& expSu
 
 namespace sim_detail {
 template <class T, class S>
-void SoftmaxFlashCall(const ascend_sim::FlashOperands<T, S>& o, const LocalTensor<uint8_t>* tmp,
+void SoftmaxFlashCall(const ascend_sim::FlashOperands<T, S>& operands, const LocalTensor<uint8_t>* tmp,
                       const SoftMaxTiling& tiling, bool isUpdate, const SoftMaxShapeInfo& info, ascend_sim::Site site) {
     const ascend_sim::Call call("SoftmaxFlash", site);
     if (isUpdate)
-        ascend_sim::softmax_flash<false, true, SOFTMAX_DEFAULT_CFG>(call, o, tmp, tiling, info, false);
+        ascend_sim::softmax_flash<false, true, SOFTMAX_DEFAULT_CFG>(call, operands, tmp, tiling, info, false);
     else
-        ascend_sim::softmax<false, SOFTMAX_DEFAULT_CFG>(call, o.dst, &o.sum, &o.max, o.src, tmp, tiling, info);
+        ascend_sim::softmax<false, SOFTMAX_DEFAULT_CFG>(call, operands.dst, &operands.sum, &operands.max, operands.src,
+                                                        tmp, tiling, info);
 }
 }  // namespace sim_detail
 

@@ -1,5 +1,5 @@
-// The tiling of SoftMax and its kin, and their temporary memory: for the host's functions, and for a kernel's function
-// whose shape is not the tiling's. Plain C++.
+// The tiling and the temporary memory of SoftMax and the functions related to it. The host's functions use it, and so
+// does a kernel's function whose shape is not the tiling's. Plain C++.
 //
 // Source: the pages SoftMax/SimpleSoftMax Tiling, SoftmaxFlash Tiling, SoftmaxFlashV2 Tiling, SoftmaxGrad Tiling,
 // LogSoftMax Tiling; the figures are those of asc-devkit's impl/adv_api/tiling/activation/softmax_tiling.cpp.
@@ -10,9 +10,11 @@
 
 namespace ascend_sim {
 
-// Floats of temporary memory for each row. Blocks are those of the results' type.
+// The functions that differ in their temporary memory. Plain: SoftMax, LogSoftMax, SimpleSoftMax, and SoftmaxFlash
+// without isUpdate.
 enum class SoftmaxKind : uint8_t { Plain, FlashUpdate, FlashV2, Grad, GradFront };
 
+// Returns the floats of temporary memory for each row of k elements. A block has 32 bytes of the results' type.
 constexpr uint32_t softmax_floats(SoftmaxKind kind, uint32_t k, uint32_t type_bytes, uint32_t result_bytes,
                                   bool basic_block = false) {
     constexpr uint32_t kFold = 64, kLongBasicBlock = 1024;
@@ -75,7 +77,7 @@ constexpr TmpSizes softmax_flash_v2_sizes(uint32_t m, uint32_t k, uint32_t type_
     return {m * (wide + (is_half ? k : 0) + 64) * 4, least * 4};
 }
 
-// Fills a tiling struct; get and set of the host's classes are the fields of the kernel's structs.
+// Returns a filled tiling struct. `rows` is the number of rows of a tile.
 template <class S>
 constexpr S softmax_split(uint32_t m, uint32_t k, uint32_t result_bytes, uint32_t rows) {
     const uint32_t block = 32 / result_bytes;
@@ -95,7 +97,9 @@ constexpr S softmax_split(uint32_t m, uint32_t k, uint32_t result_bytes, uint32_
     return t;
 }
 
-// The rows of a tile: multiples of 8; if rows have whole repeats, a divisor of m whose elements fit 255 repeats.
+// Returns the number of rows of a tile if the temporary memory holds `fit` rows. If the number is more than 8 but less
+// than m, it is rounded down to a multiple of 8. If m is a multiple of 8 and a row has whole repeats, it divides m, and
+// the tile has at most 255 repeats.
 constexpr uint32_t softmax_rows(uint32_t m, uint32_t k, uint32_t fit, bool only_basic_block = false) {
     constexpr uint32_t kTile = 8, kRepeat = 64, kMost = 64 * 256;
     uint32_t rows = fit < m ? fit : m;

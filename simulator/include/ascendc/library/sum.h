@@ -1,11 +1,11 @@
 // Sum, Mean: sums and means of rows.
 //
-// Rules: half and float; Mean of half may add in float (accType). There are `outter` rows. The sum of a row has its
-// first n elements; `inner`, the distance of rows, is n rounded up to 32 bytes. Destination and source do not overlap.
+// Rules: half and float; Mean of half may add in float (accType). There are `outter` rows. The first n elements of each
+// row are added. `inner`, the distance of rows, is n rounded up to 32 bytes. Destination and source do not overlap.
 // Meaning: the elements of a repeat are added in pairs, then the pairs' sums in pairs, until one is left. The sums of
-// the repeats are added in the same way. Mean multiplies by 1 / n in T, or in accType if that is float. Pages: Sum,
-// Mean, GetSumMaxMinTmpSize, GetMeanMaxMinTmpSize. The steps are those of asc-devkit's impl/adv_api/detail/reduce/sum
-// and mean.
+// the repeats are added in the same way. Mean multiplies by 1 / n in T, or in accType if that is float.
+// Pages: Sum, Mean, GetSumMaxMinTmpSize, GetMeanMaxMinTmpSize. The steps are those of asc-devkit's
+// impl/adv_api/detail/reduce/sum and mean.
 #pragma once
 
 #include "ascendc/library/norm_steps.h"

@@ -1,5 +1,6 @@
-// The tiling structs of library functions, as a kernel sees them: SoftMaxTiling, LayerNormTiling and the like. They are
-// plain C++, because the host's functions use them. Headers that both use include each other by their folder.
+// The tiling structs of library functions as a kernel sees them, such as SoftMaxTiling and LayerNormTiling. They are
+// plain C++, because the host's functions also use them. The headers that both use include each other by file name,
+// without a folder.
 #pragma once
 
 #include <cstdint>

@@ -16,17 +16,17 @@ struct TmpSizes {
 };
 
 // The number of arrays of the input's size that the temporary memory holds: for 16-bit input, for 32-bit input, and for
-// 32-bit input that the function may overwrite (isReuseSource). With `floats`, 16-bit input has arrays of float too.
+// 32-bit input that the function may overwrite (isReuseSource). `all_are_float`: 16-bit input also has arrays of float.
 struct TmpArrays {
     uint32_t half_arrays, float_arrays, reuse_arrays;
-    bool floats;
+    bool all_are_float;
 
     constexpr uint32_t arrays(uint32_t type_bytes, bool reuse) const {
         return type_bytes == 2 ? half_arrays : reuse ? reuse_arrays : float_arrays;
     }
     constexpr TmpSizes sizes(uint64_t elements, uint32_t type_bytes, bool reuse) const {
         constexpr uint32_t kLeast = 256;
-        const uint64_t bytes = elements * (floats ? 4 : type_bytes), count = arrays(type_bytes, reuse);
+        const uint64_t bytes = elements * (all_are_float ? 4 : type_bytes), count = arrays(type_bytes, reuse);
         return {uint32_t(count * (bytes > kLeast ? bytes : kLeast)), uint32_t(count * kLeast)};
     }
 };
@@ -67,7 +67,8 @@ struct TmpArrays {
     ROW(Xor, 1, 1, 1, false)
 
 namespace tmp_sizes {
-#define ASCEND_SIM_TMP_SIZE(Name, half, single, reuse, floats) constexpr TmpArrays k##Name{half, single, reuse, floats};
+#define ASCEND_SIM_TMP_SIZE(Name, half, single, reuse, all_are_float) \
+    constexpr TmpArrays k##Name{half, single, reuse, all_are_float};
 ASCEND_SIM_TMP_SIZES(ASCEND_SIM_TMP_SIZE)
 #undef ASCEND_SIM_TMP_SIZE
 constexpr TmpArrays kNone{0, 0, 0, false};

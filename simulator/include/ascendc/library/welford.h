@@ -1,10 +1,10 @@
 // WelfordUpdate, WelfordFinalize: mean and variance of data that comes in parts.
 //
 // Rules of WelfordUpdate: x is half or float (also bfloat16 on Ascend950), means and variances are float. rnLength is
-// 1, abLength has whole 32-byte blocks of x, abComputeLength is at least 1. Rules of WelfordFinalize: float. abLength
-// is a multiple of 8, and the sum of headCountLength and tailCountLength. tailCountLength is 0 if tailCount is 0 (not
-// on Ascend950). The operands of both functions do not overlap. Meaning: m2 is the sum of squared deviations, which
-// CANN's parameters call variance.
+// 1, abLength has whole 32-byte blocks of x, abComputeLength is at least 1.
+// Rules of WelfordFinalize: float. abLength is a multiple of 8, and the sum of headCountLength and tailCountLength.
+// tailCountLength is 0 if tailCount is 0 (not on Ascend950). The operands of both functions do not overlap.
+// Meaning: m2 is the sum of squared deviations, which CANN's parameters call variance.
 //   WelfordUpdate: mean' = mean + (x - mean) * nRec; m2' = m2 + (x - mean) * (x - mean'). With isInplace, elements past
 //   abComputeLength are copied; else they stay as they were.
 //   WelfordFinalize: mean = sum(mean_i * count_i) * rRec, variance = sum(m2_i + count_i * (mean_i - mean)^2) * rRec, in

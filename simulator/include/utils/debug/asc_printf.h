@@ -1,4 +1,5 @@
-// A header of CANN that kernels include. printf without AscendC:: is the host's, which prints.
+// A header of CANN that kernels include. AscendC::printf prints nothing. printf without AscendC:: is the host's
+// function, which prints.
 #pragma once
 
 #include <cstdio>

@@ -1,4 +1,4 @@
-// The rule by which a shape gets more dimensions for a format. The simulated calls have none.
+// The rule by which a shape gets more dimensions for a format. The simulated calls have no such rule.
 #pragma once
 
 #include "exe_graph/runtime/shape.h"

@@ -44,7 +44,7 @@ public:
     int64_t GetDim(const size_t index) const { return index < kMaxDimNum ? dims_[index] : kInvalidDimValue; }
     const int64_t& operator[](const size_t index) const { return dims_[index]; }
     int64_t& operator[](const size_t index) { return dims_[index]; }
-    // Extends a shorter shape to `index` dimensions, which leaves the new size outside, as in CANN.
+    // Sets a size. As in CANN, a shorter shape is extended to only `index` dimensions, so it does not include the size.
     void SetDim(size_t index, const int64_t size) {
         if (index >= kMaxDimNum) return;
         dims_[index] = size;

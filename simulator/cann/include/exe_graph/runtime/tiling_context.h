@@ -1,6 +1,6 @@
-// Data that a tiling reads and sets. A tiling reads shapes, types and attributes; values only of inputs that are
-// declared for that (runtime_tensor.h); addresses never. Strides are absent on purpose: newer releases have them
-// (hicann/metadef tiling_context.h), but CANN's documentation reserves them.
+// Data that a tiling reads and sets. A tiling reads shapes, types and attributes. It reads the values of an input only
+// if the operator declares that (runtime_tensor.h), and never an address. Strides are absent on purpose: newer releases
+// have them (hicann/metadef tiling_context.h), but CANN's documentation reserves them.
 #pragma once
 
 #include "exe_graph/runtime/extended_kernel_context.h"
@@ -56,7 +56,7 @@ public:
         data->SetDataSize(sizeof(T));
         return static_cast<T*>(data->GetData());
     }
-    // An array for the sizes of `workspace_count` workspaces; null for more than CANN has room for.
+    // An array for the sizes of `workspace_count` workspaces; null if CANN allows fewer.
     size_t* GetWorkspaceSizes(const size_t workspace_count);
     size_t GetWorkspaceNum() const;
     fe::PlatFormInfos* GetPlatformInfo() const;

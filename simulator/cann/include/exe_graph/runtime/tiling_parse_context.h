@@ -10,7 +10,7 @@ class PlatFormInfos;
 
 namespace gert {
 
-// It knows the operator's type, but no call: numbers of tensors are 0.
+// The context has the operator's type, but no call, so the numbers of tensors are 0.
 class TilingParseContext : public ExtendedKernelContext {
 public:
     // The compile information of a kernel that a Python operator compiled; AscendC kernels have none.

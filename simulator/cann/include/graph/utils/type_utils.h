@@ -16,7 +16,7 @@ public:
     // "NCHW"; "RESERVED" for a number that is no format. The sub-format follows after a colon.
     static std::string FormatToSerialString(const Format format);
     static AscendString FormatToAscendString(const Format& format);
-    // The bytes of an element, as GetSizeByDataType(); false for a type without a size.
+    // Sets `length` to the result of GetSizeByDataType(). Returns false for a type without a fixed size.
     static bool GetDataTypeLength(const DataType data_type, uint32_t& length);
 };
 

@@ -1,5 +1,5 @@
-// The kernel's side of tiling keys by template arguments. The host encodes and decodes the declarations. Here they are
-// empty, because a kernel is compiled for the arguments of one key.
+// The kernel's side of tiling keys by template arguments. The host encodes and decodes keys by the declarations. Here
+// the declarations are empty, because a kernel is compiled for the arguments of one key.
 // Sources: asc-devkit include/utils/tiling/template_argument.h; page 模板参数定义.
 #pragma once
 

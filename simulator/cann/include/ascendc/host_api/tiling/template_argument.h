@@ -1,6 +1,6 @@
-// The host's side of tiling keys by template arguments: a tiling encodes the arguments that it chooses into the key.
-// Source: asc-devkit include/utils/tiling/template_argument.h; page 模板参数定义. The combinations that a kernel is
-// compiled for (ASCENDC_TPL_SEL) have no meaning here, as in CANN's release builds.
+// The host's side of tiling keys by template arguments: a tiling chooses the arguments and encodes them into the key.
+// ASCENDC_TPL_SEL lists the combinations that a kernel is compiled for. As in CANN's release builds, it does nothing
+// here. Source: asc-devkit include/utils/tiling/template_argument.h; page 模板参数定义.
 #pragma once
 
 #include <algorithm>
@@ -43,7 +43,8 @@ constexpr uint32_t ASCENDC_TPL_SHARED_KERNEL_TYPE = 6;
 
 constexpr uint64_t INVALID_TILING_KEY = ~0ull;
 
-// One template argument: its bits in the key, and the values of an unsigned number, whose index is encoded.
+// One template argument: its number of bits in the key and its values. For an unsigned number, the key holds the index
+// of the value.
 struct ParamStruct {
     const char* name;
     uint32_t paramType;
@@ -58,7 +59,8 @@ using TilingSelectParams = std::vector<std::vector<ParamStruct>>;
 
 namespace AscendC {
 
-// Returns INVALID_TILING_KEY, and logs an error, for a number that is not declared and for more than 64 bits.
+// Encodes the arguments into a key. If an unsigned number is not declared or the key has more than 64 bits, logs an
+// error and returns INVALID_TILING_KEY.
 uint64_t FastEncodeTilingKeyDirect(const TilingDeclareParams& declared, std::initializer_list<uint64_t> arguments);
 
 }  // namespace AscendC
