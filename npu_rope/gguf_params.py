@@ -204,8 +204,8 @@ class GgufFile:
             return (0, 0, 0, 0)
         if not (isinstance(value, list) and len(value) <= 4 and all(isinstance(n, int) for n in value)):
             raise bad_value(OP, "rope.dimension_sections", "be up to four integers", repr(value))
-        attributes, b, c, d = [*value, 0, 0, 0, 0][:4]
-        return (attributes, b, c, d)
+        time, height, width, extra = [*value, 0, 0, 0, 0][:4]
+        return (time, height, width, extra)
 
     def _layer_entry(self, key: str, layer: int) -> Any:
         """Return the layer's entry of a list."""

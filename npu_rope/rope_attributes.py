@@ -268,15 +268,15 @@ class RopeAttributes:
         """
         wide, pairs = np.longdouble, self.pairs
         with np.errstate(over="ignore"):
-            own = wide(self.freq_base) ** (wide(-2) * self.exponents() / self.n_dims)
+            unscaled = wide(self.freq_base) ** (wide(-2) * self.exponents() / self.n_dims)
         if freq_factors is not None:
-            own = own / np.asarray(freq_factors, wide)[:pairs]
-        frequency = own * wide(self.freq_scale)
+            unscaled = unscaled / np.asarray(freq_factors, wide)[:pairs]
+        frequency = unscaled * wide(self.freq_scale)
         if self.ext_factor != 0:
             low, high = self.corr_dims()
             ramp = 1 - np.clip((np.arange(pairs) - low) / max(0.001, high - low), 0, 1)
             mix = (ramp * self.ext_factor).astype(wide)
-            frequency = frequency * (1 - mix) + own * mix
+            frequency = frequency * (1 - mix) + unscaled * mix
         return frequency
 
     def __getstate__(self) -> dict[str, Any]:

@@ -77,8 +77,8 @@ def check_types_and_attributes(
     call: CallTensors[TensorSpec], attributes: RmsNormAttributes, chip: str | None = None
 ) -> None:
     """Check the rules that do not depend on the sizes. ``chip`` as in :func:`.rules.check`."""
-    of_one = call.map(lambda spec: TensorSpec(spec.dtype, (1,), (1,)))
-    rules.check_layout(of_one, {**attributes.arguments, "axis": 0}, chip)
+    single_elements = call.map(lambda spec: TensorSpec(spec.dtype, (1,), (1,)))
+    rules.check_layout(single_elements, {**attributes.arguments, "axis": 0}, chip)
 
 
 # ---- reference -----------------------------------------------------------------------------------------
@@ -160,7 +160,8 @@ def launch(
         as_c: makes the C struct of an array or tensor; by default it describes the array or tensor unchanged.
     """
     as_c = as_c or (c_tensor if is_tensor(call.x) else native.describe)
-    sources, written, axis = _in_four_dimensions(call, results, axis)  # keeps the copies until the call ends
+    # `sources` keeps the copies in memory until the call ends.
+    sources, written, axis = _in_four_dimensions(call, results, axis)
     outs = [as_c(result) for result in written]
     native.load().call(call.op, [as_c(source) for source in sources], replace(attributes, axis=axis), outs)
 
@@ -185,10 +186,10 @@ def _in_four_dimensions(call: Tensors, results: Results, axis: int) -> tuple[lis
 def _new_results(call: Tensors) -> Results:
     if call.op == BACKWARD:
         return empty_like(call.x), empty_like(call.scale)
-    of_sum = (empty_like(call.x),) if call.op == ADD else ()
+    sum_result = (empty_like(call.x),) if call.op == ADD else ()
     if is_tensor(call.x):
-        return call.x.new_empty(call.x.shape, dtype=call.scale.dtype), *of_sum
-    return np.empty(call.x.shape, call.scale.dtype.newbyteorder("=")), *of_sum
+        return call.x.new_empty(call.x.shape, dtype=call.scale.dtype), *sum_result
+    return np.empty(call.x.shape, call.scale.dtype.newbyteorder("=")), *sum_result
 
 
 def on_cpu(call: Tensors, attributes: RmsNormAttributes) -> Results:

@@ -180,8 +180,8 @@ def _tables(positions: Any, factors: Any, params: RopeParams, wide: int) -> tupl
     by_pair = _positions_of_pairs(positions, params)
     angle = op.Mul(op.Cast(by_pair, to=_DOUBLE), op.Constant(value=_tensor(turns)))
     if factors is not None:
-        pairs = op.Cast(op.Slice(factors, _ints([0]), _ints([params.pairs]), _ints([0])), to=_DOUBLE)
-        angle = op.Div(angle, pairs)
+        divisors = op.Cast(op.Slice(factors, _ints([0]), _ints([params.pairs]), _ints([0])), to=_DOUBLE)
+        angle = op.Div(angle, divisors)
     angle = op.Sub(angle, op.Floor(op.Add(angle, op.Constant(value=_tensor(np.float64(0.5))))))
     angle = op.Cast(op.Mul(angle, op.Constant(value=_tensor(np.float64(2 * math.pi)))), to=_FLOAT)
     cos, sin = op.Cos(angle), op.Sin(angle)

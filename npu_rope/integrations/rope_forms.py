@@ -43,7 +43,7 @@ class Form:
         tokens_first: heads are ``[B,S,N,D]`` or ``[S,N,D]``.
         flat_axis: where tables ``[S,W]`` get an axis for the heads, HEADS_FIRST or TOKENS_FIRST; None: not
             supported. ``cos[:, None]`` inserts it before the tokens of ``[B,S,W]``, after those of ``[S,W]``.
-        usual_dim: the default of unsqueeze_dim.
+        default_unsqueeze_dim: the default of unsqueeze_dim.
     """
 
     pairs: str
@@ -53,7 +53,7 @@ class Form:
     promotes: bool = False
     tokens_first: bool = False
     flat_axis: int | None = None
-    usual_dim: int | None = None
+    default_unsqueeze_dim: int | None = None
 
     def __str__(self) -> str:
         where = "" if self.place is None else f", the {self.place} of the head"
@@ -123,15 +123,16 @@ def _classified(function: Callable[..., Any]) -> Form:
     for tokens_first in (False, True):
         found, error = _matches(function, single, tokens_first)
         errors.append(error)
-        of_whole_heads = [key for key, places in found.items() if "" in places]
-        if len(of_whole_heads) == 1:
-            (key,) = of_whole_heads
+        whole_head_keys = [key for key, places in found.items() if "" in places]
+        if len(whole_head_keys) == 1:
+            (key,) = whole_head_keys
             places = found[key] - {""}
             place = places.pop() if len(places) == 1 else None
             form = _with_promotion(function, Form(*key, place, single, tokens_first=tokens_first))
             _require_everywhere(function, form)
             unsqueeze_dim = _signature(function).parameters.get("unsqueeze_dim")
-            form = replace(form, usual_dim=unsqueeze_dim.default if unsqueeze_dim is not None else None)
+            if unsqueeze_dim is not None:
+                form = replace(form, default_unsqueeze_dim=unsqueeze_dim.default)
             form = replace(form, flat_axis=_flat_axis(function, form))
             _require_parameters(function, form)
             return form
@@ -155,7 +156,7 @@ def _matches(
             passed = [h.transpose(1, 2) for h in heads] if tokens_first else heads
             try:
                 results = _called(function, passed, encoded.cos(), encoded.sin())
-                if tokens_first:  # a batch alone must give the same
+                if tokens_first:  # heads without the batch dimension must give the same results
                     alone = _called(function, [h[0] for h in passed], encoded[0].cos(), encoded[0].sin())
                     if not all(_is_same(a, r[0]) for a, r in zip(alone, results, strict=True)):
                         continue
@@ -386,12 +387,12 @@ def with_parameters(
     # A short way for models that pass only heads, cos and sin, by position: no arguments have to be bound.
     usual_count = len(tensors) + 2
     may_be_usual = by_position >= usual_count and all(name in defaults for name in names[usual_count:])
-    usual_dim = defaults.get("unsqueeze_dim")
+    default_unsqueeze_dim = defaults.get("unsqueeze_dim")
 
     def with_same_parameters(*given: Any, **named: Any) -> Any:
         if may_be_usual and len(given) == usual_count and not named:
             *heads, cos, sin = given
-            dim = usual_dim
+            dim = default_unsqueeze_dim
         else:
             values = {**defaults, **dict(zip(names, given, strict=False)), **named}
             if len(given) > by_position or len(values) != len(names):
@@ -412,7 +413,7 @@ _UNSQUEEZED = {1: HEADS_FIRST, 2: TOKENS_FIRST}
 def heads_axis(form: Form, unsqueeze_dim: int | None, dims: int) -> int | None:
     """Return where tables of ``dims`` dimensions get an axis for the heads. None: not supported."""
     if dims == 2:
-        return form.flat_axis if unsqueeze_dim == form.usual_dim else None
+        return form.flat_axis if unsqueeze_dim == form.default_unsqueeze_dim else None
     if unsqueeze_dim is None:
         return TOKENS_FIRST if form.tokens_first else HEADS_FIRST
     return _UNSQUEEZED.get(unsqueeze_dim)

@@ -22,9 +22,8 @@ from npu_rope.rope_attributes import RopeMode
 # Positions 0 to 31 are compared, where rounding a model's angles to float32 changes them by less than 4e-6.
 PROBED_POSITIONS = 32
 SAME_TABLE = 2e-5
-# Relative tolerance of float32 frequencies, which transformers rounds at every step, and the absolute one: a
-# frequency below it does not rotate.
-SAME_FREQUENCY, ZERO_FREQUENCY = 1e-5, 1e-20
+SAME_FREQUENCY = 1e-5  # relative tolerance of float32 frequencies, which transformers rounds at every step
+ZERO_FREQUENCY = 1e-20  # absolute tolerance of frequencies: a lower frequency does not rotate
 
 
 def forward_of(module: torch.nn.Module) -> types.FunctionType:

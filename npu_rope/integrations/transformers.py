@@ -267,7 +267,8 @@ class _Rotations:
 
 
 def _rotations_of(function: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
-    """Yield name and value of the globals named like a rotation that a function, or one it wraps, calls."""
+    """Yield the name and the value of each global that the function calls and that is named like a rotation.
+    The function's decorators are searched as well."""
     for inner in _layers_of(function):
         for name in _names(inner.__code__):
             called = inner.__globals__.get(name)
@@ -290,7 +291,8 @@ def _names(code: types.CodeType) -> Iterator[str]:
 
 
 def _with_globals(function: types.FunctionType, ours: dict[str, Callable[..., Any]]) -> types.FunctionType:
-    """Copy the function with ours under these names in its globals; keep its decorators around the copy."""
+    """Copy the function. The copy's globals have the functions in ``ours`` under their names there. Keep the
+    function's decorators around the copy."""
     global_names = {**function.__globals__, **ours}
     # With a __name__, torch.compile looks the globals up in the module of that name, not in this dict.
     global_names.pop("__name__", None)
