@@ -142,8 +142,8 @@ class ForeignCpu:
 
 
 def wait_for_quiet(budget_seconds: float) -> float:
-    """Sleep until other processes use less than 15 % of a core, or for about the budget. Return the
-    approximate time."""
+    """Sleep until other processes use less than 15 % of a core, or for about the budget. Return
+    approximately how many seconds it took."""
     start = time.perf_counter()
     while (spent := time.perf_counter() - start) < budget_seconds:
         meter = ForeignCpu()
