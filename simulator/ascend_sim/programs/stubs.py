@@ -161,7 +161,7 @@ def prepare(npu: TorchNpu, library: Path) -> Path:
     try:
         build(needs, library, unfinished)
         unfinished.chmod(0o755)
-        with suppress(OSError):  # another process was there first; its libraries are the same
+        with suppress(OSError):  # another process has made the folder; its libraries are the same
             unfinished.rename(folder)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
