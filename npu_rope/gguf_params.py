@@ -1,7 +1,7 @@
 """A GGUF file's rope, as llama.cpp reads it.
 
-Sources: the keys are ``gguf.Keys``. Their meaning, their defaults, the mode of each architecture and the
-rules of the factors at call time come from llama.cpp's loaders and its context (ggml 0.25 of 2026).
+Sources: the keys are ``gguf.Keys``. llama.cpp's loaders and its context (ggml 0.25 of 2026) give the meaning
+and the default of each key, the mode of each architecture, and the rules of the factors at call time.
 """
 
 from __future__ import annotations

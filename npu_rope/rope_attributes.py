@@ -325,20 +325,20 @@ def check_freq_factor_values(factors: npt.NDArray[np.float32], params: RopeAttri
     used = np.asarray(factors[: params.pairs], np.float64)
     wrong = np.flatnonzero(~(np.isfinite(used) & (used > 0)))
     if wrong.size:
-        at = int(wrong[0])
-        raise bad_value("rope", "freq_factors", "be positive and finite", f"{used[at]:g} at index {at}")
+        index = int(wrong[0])
+        raise bad_value("rope", "freq_factors", "be positive and finite", f"{used[index]:g} at index {index}")
 
 
 def check_frequencies(frequencies: npt.NDArray[np.float64]) -> None:
     """Check that each pair's frequency is at most ``MAX_FREQUENCY``, beyond which its angle is inaccurate."""
     wrong = np.flatnonzero(~(np.abs(frequencies) <= MAX_FREQUENCY))
     if wrong.size:
-        at = int(wrong[0])
+        pair = int(wrong[0])
         raise bad_value(
             "rope",
             "frequencies",
             "be at most 1e+09 radians per position",
-            f"{abs(frequencies[at]):g} for pair {at}",
+            f"{abs(frequencies[pair]):g} for pair {pair}",
         )
 
 

@@ -63,7 +63,7 @@ PAIRS = (
     head(16, "neox in a window: the halves of the window", 8, "neox", n_offs=4),
 )
 SECTIONS = (
-    head(24, "mrope: lanes as in neox, sections one after the other", 24, "mrope", (4, 4, 4, 0)),
+    head(24, "mrope: lanes as in neox, sections in order", 24, "mrope", (4, 4, 4, 0)),
     head(24, "imrope: lanes as in neox, the axes alternate", 24, "imrope", (4, 4, 4, 0)),
     head(
         24, "vision: n_dims = D/2 pairs; the powers start again with each section", 12, "vision", (6, 6, 0, 0)

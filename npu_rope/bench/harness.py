@@ -4,8 +4,8 @@ A batch begins with untimed calls, which bring the caches to the state of repeat
 ``BATCH_SECONDS``; there are at least ``LEAST_TIMED_CALLS``. Long calls have fewer calls of both kinds, at
 least one each. In one round every contestant gets one sample: the mean time per call of its batch.
 
-The memory floor is in every round. A contestant's ratio is the median over rounds of its sample divided by
-the floor's sample of the same round, because a disturbance of the machine slows both samples.
+The memory floor is in every round. In each round, a contestant's sample is divided by the floor's sample,
+because a disturbance of the machine slows both. A contestant's ratio is the median of these quotients.
 """
 
 from __future__ import annotations

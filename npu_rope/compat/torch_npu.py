@@ -6,11 +6,15 @@ A port changes one import:
 
     query = torch_npu.npu_rotary_mul(query, cos, sin)
 
-Unlike torch_npu's, the functions support any even head size, any number of heads, gradients, float32 tables
-with 16-bit tensors, cos and sin beyond [-1, 1], every layout in every mode, and norms of any number of
-dimensions. Formulas: the documentation of torch_npu and of aclnnRotaryPositionEmbedding,
-aclnnApplyRotaryPosEmbV2, aclnnInterleaveRope, aclnnRopeWithSinCosCache, aclnnRmsNorm, aclnnGemmaRmsNorm and
-aclnnAddRmsNorm.
+Unlike torch_npu's, the functions support
+
+- any even head size, any number of heads, and every layout in every mode,
+- gradients,
+- float32 tables with 16-bit tensors, and cos and sin beyond [-1, 1],
+- norms of any number of dimensions.
+
+Formulas: the documentation of torch_npu and of aclnnRotaryPositionEmbedding, aclnnApplyRotaryPosEmbV2,
+aclnnInterleaveRope, aclnnRopeWithSinCosCache, aclnnRmsNorm, aclnnGemmaRmsNorm and aclnnAddRmsNorm.
 """
 
 from __future__ import annotations
@@ -164,8 +168,9 @@ def npu_mrope(
         kinds = torch.tensor(_kinds(width // 2, sections, cache_mode), device=rows.device)
         cos, sin = (tensor.gather(0, kinds.expand(1, tensor.shape[1], -1))[0] for tensor in (cos, sin))
     q, k = (tensor.unflatten(-1, (-1, head_size)) for tensor in (query, key))
-    y, z = rotary_mul_qk(q, k, cos, sin, rotary_dim=width, interleaved=rotary_mode != "half")
-    return y.flatten(-2), z.flatten(-2)
+    attributes: dict[str, Any] = {"rotary_dim": width, "interleaved": rotary_mode != "half"}
+    rotated_q, rotated_k = rotary_mul_qk(q, k, cos, sin, **attributes)
+    return rotated_q.flatten(-2), rotated_k.flatten(-2)
 
 
 # ---- norms ---------------------------------------------------------------------------------------------

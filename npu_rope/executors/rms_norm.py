@@ -273,16 +273,17 @@ def _differentiate_on_sim(
 
     def differentiate(grad: Any, x: Any, scale: Any) -> Results:
         part = rms_norm_backward_tensors(grad, x, scale)
-        made = _new_sums(part)
-        launch_on_sim(options, part, made, attributes, axis)
-        return made
+        part_results = _new_sums(part)
+        launch_on_sim(options, part, part_results, attributes, axis)
+        return part_results
 
     aligned = (1,) * (len(shape) - call.scale.ndim) + tuple(call.scale.shape)
     scales, sums = call.scale.reshape(aligned), sums.reshape(aligned)
     for index in np.ndindex(aligned[:axis]):
         rows = tuple(slice(k, k + 1) if n > 1 else slice(None) for k, n in zip(index, aligned, strict=False))
-        made = differentiate(call.xs["grad"][rows], call.x[rows], _expanded(scales[index], shape[axis:]))
-        dx[rows], sums[index] = made[0], _summed(made[1], sums[index])
+        part_scale = _expanded(scales[index], shape[axis:])
+        dx[rows], part_sums = differentiate(call.xs["grad"][rows], call.x[rows], part_scale)
+        sums[index] = _summed(part_sums, sums[index])
 
 
 def _expanded(scale: Any, shape: tuple[int, ...]) -> Any:

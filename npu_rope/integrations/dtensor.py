@@ -1,12 +1,17 @@
 """Sharding rules for torch's DTensor: the placements of arguments and results that npu_rope's operators
 support directly. Importing this module registers them.
 
-Sharding is possible along heads (tensor parallel), along tokens together with their positions or table rows
-(sequence and context parallel), along batches, and along a norm's rows, but not inside a head or a row.
-rope_set_rows can be sharded along heads only. DTensor gathers arguments with any other placement first. An
-operator that writes is refused with other placements, because its argument would be a gathered copy. The
-gradient of a scale or a table is a partial sum on each rank. rotary_position_embedding computes positions as
-tensors that are not distributed: call it inside torch's implicit_replication().
+Sharding is possible
+
+- along heads (tensor parallel),
+- along tokens together with their positions or table rows (sequence and context parallel),
+- along batches, and along a norm's rows,
+
+but not inside a head or a row. rope_set_rows can be sharded along heads only. DTensor gathers arguments with
+any other placement first. An operator that writes is refused with other placements, because its argument
+would be a gathered copy. The gradient of a scale or a table is a partial sum on each rank.
+rotary_position_embedding computes positions as tensors that are not distributed: call it inside torch's
+implicit_replication().
 """
 
 from __future__ import annotations

@@ -212,7 +212,7 @@ def _require_parameters(function: Callable[..., Any], form: Form) -> None:
     encoded = dict(encodings(angles))[form.tables]
     shapes = [(BATCH, n, TOKENS, WIDTH) for n in (HEADS, KEY_HEADS)][: 1 if form.single else 2]
     heads = [torch.randn(shape, generator=generator) for shape in shapes]
-    by_tokens = [h.transpose(1, 2) for h in heads]
+    tokens_first_heads = [h.transpose(1, 2) for h in heads]
 
     def differs(heads: list[torch.Tensor], angles: torch.Tensor, **more: Any) -> bool:
         results = _called(function, heads, angles.cos(), angles.sin(), **more)
@@ -224,7 +224,7 @@ def _require_parameters(function: Callable[..., Any], form: Form) -> None:
 
     for dim in (1, 2) if "unsqueeze_dim" in names else ():
         try:
-            if not differs(heads if dim == 1 else by_tokens, encoded, unsqueeze_dim=dim):
+            if not differs(heads if dim == 1 else tokens_first_heads, encoded, unsqueeze_dim=dim):
                 continue
         except Exception:  # shapes that do not broadcast
             pass
@@ -233,7 +233,9 @@ def _require_parameters(function: Callable[..., Any], form: Form) -> None:
     for position_ids in (ids, ids.expand(BATCH, -1)) if "position_ids" in names else ():
         for table in (encoded, encoded[0]):
             try:
-                if not differs(by_tokens if form.tokens_first else heads, table, position_ids=position_ids):
+                if not differs(
+                    tokens_first_heads if form.tokens_first else heads, table, position_ids=position_ids
+                ):
                     continue
             except Exception:
                 if table is not encoded:  # the function takes no tables without batches
@@ -267,12 +269,12 @@ def _with_promotion(function: Callable[..., Any], form: Form) -> Form:
     shape = (1, 2, 1, WIDTH) if form.tokens_first else (1, 1, 2, WIDTH)
     heads = [torch.ones(shape, dtype=torch.bfloat16)] * (1 if form.single else 2)
     angles = torch.ones(1, 2, WIDTH // (2 if form.tables == ONCE else 1))
-    by_float32 = _called(function, heads, angles.cos(), angles.sin())[0].dtype
-    by_bfloat16 = _called(function, heads, angles.cos().bfloat16(), angles.sin().bfloat16())[0].dtype
-    for dtype in (by_float32, by_bfloat16):
-        if dtype not in (torch.bfloat16, torch.float32) or by_bfloat16 != torch.bfloat16:
+    dtype_with_float32 = _called(function, heads, angles.cos(), angles.sin())[0].dtype
+    dtype_with_bfloat16 = _called(function, heads, angles.cos().bfloat16(), angles.sin().bfloat16())[0].dtype
+    for dtype in (dtype_with_float32, dtype_with_bfloat16):
+        if dtype not in (torch.bfloat16, torch.float32) or dtype_with_bfloat16 != torch.bfloat16:
             raise NotKnown(f"bfloat16 heads become {str(dtype).removeprefix('torch.')}")
-    return replace(form, promotes=by_float32 == torch.float32)
+    return replace(form, promotes=dtype_with_float32 == torch.float32)
 
 
 def encodings(angles: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]:
@@ -316,9 +318,10 @@ def _is_same(given: torch.Tensor, expected: torch.Tensor) -> bool:
 
 
 def replacement(function: Callable[..., Any], form: Form, uses: Uses | None = None) -> Callable[..., Any]:
-    """Return a function that computes the same rotation by npu_rope, with the same parameters. It calls the
-    original function if there are no keys, and for shapes that the recognition did not cover, such as tables
-    narrower than the heads where ``form.place`` is None.
+    """Return a function that computes the same rotation by npu_rope, with the same parameters.
+
+    It calls the original function if there are no keys. It also calls it for shapes that the recognition did
+    not cover, such as tables narrower than the heads where ``form.place`` is None.
 
     Args:
         function: a model's function.
@@ -368,7 +371,7 @@ def replacement(function: Callable[..., Any], form: Form, uses: Uses | None = No
     def rotate_and_record(*given: Any) -> Any:
         results = rotate(*given)
         if results is NotImplemented and uses is not None:
-            uses.by_tables = "the model's own function rotates heads and tables of these shapes and types"
+            uses.tables_reason = "the model's own function rotates heads and tables of these shapes and types"
         return results
 
     return with_parameters(rotate if uses is None else rotate_and_record, function, form)
@@ -382,11 +385,11 @@ def with_parameters(
     parameters = _signature(function).parameters
     names = tuple(parameters)
     defaults = {name: p.default for name, p in parameters.items() if p.default is not p.empty}
-    by_position = sum(p.kind is not p.KEYWORD_ONLY for p in parameters.values())
+    positional_count = sum(p.kind is not p.KEYWORD_ONLY for p in parameters.values())
     tensors = names[: 1 if form.single else 2]
     # A short way for models that pass only heads, cos and sin, by position: no arguments have to be bound.
     usual_count = len(tensors) + 2
-    may_be_usual = by_position >= usual_count and all(name in defaults for name in names[usual_count:])
+    may_be_usual = positional_count >= usual_count and all(name in defaults for name in names[usual_count:])
     default_unsqueeze_dim = defaults.get("unsqueeze_dim")
 
     def with_same_parameters(*given: Any, **named: Any) -> Any:
@@ -395,7 +398,7 @@ def with_parameters(
             dim = default_unsqueeze_dim
         else:
             values = {**defaults, **dict(zip(names, given, strict=False)), **named}
-            if len(given) > by_position or len(values) != len(names):
+            if len(given) > positional_count or len(values) != len(names):
                 got = ", ".join((*names[: len(given)], *named))
                 raise bad_type(OP, "a rotation", f"be given {', '.join(names)}", got)
             heads, dim = [values[name] for name in tensors], values.get("unsqueeze_dim")

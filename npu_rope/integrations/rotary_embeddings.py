@@ -65,7 +65,8 @@ class _Rope:
             half, neighbours = (_with_mode(params, mode) for mode in (RopeMode.NEOX, RopeMode.NORMAL))
             by_pairs = {rope_forms.HALF: half, rope_forms.TO_HALVES: half}
             by_pairs[rope_forms.INTERLEAVED] = neighbours
-        forms = {(pairs, layout, at): p for pairs, p in by_pairs.items() for at in (None, rope_forms.FIRST)}
+        places = (None, rope_forms.FIRST)
+        forms = {(pairs, layout, place): p for pairs, p in by_pairs.items() for place in places}
         factors = self.model.freq_factors
         self.angles = Angles(forms, None if factors is None else torch.from_numpy(factors), layout)
         # For each module: its state at the last comparison of its tables, and the result.

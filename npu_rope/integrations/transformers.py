@@ -113,11 +113,11 @@ def apply_npu_rope(
     """Replace the rotations and RMS norms of this instance of a model by npu_rope's. No other instance, class
     or Python module changes, and neither do parameters, buffers and saved states.
 
-    Candidates are the functions with "rotary" or "rope" in their name that a module's forward calls, and the
-    modules whose class is named like a norm, except LayerNorm. They are recognized by the results of trial
-    calls, not by their names. The report lists those that are not recognized; they stay. The patched model
-    works with generate(), training, gradient checkpointing, torch.compile and deepcopy. Pickling and loading
-    a model removes the patch: apply it again.
+    Two kinds of candidates are tried: functions with "rotary" or "rope" in their name that a module's forward
+    calls, and modules whose class is named like a norm, except LayerNorm. They are recognized by the results
+    of trial calls, not by their names. The report lists those that are not recognized; they stay. The patched
+    model works with generate(), training, gradient checkpointing, torch.compile and deepcopy. Pickling and
+    loading a model removes the patch: apply it again.
 
     Args:
         model: a transformers model, or any module that contains one.
@@ -125,10 +125,10 @@ def apply_npu_rope(
         rms_norm: replace the RMS norms.
         level: ``"tables"``: :func:`npu_rope.rotary_mul_qk` rotates by the model's own cos and sin.
             ``"positions"``: :func:`npu_rope.rope_qk` rotates by the positions, with the same accuracy at all
-            positions of a long context, also in 16 bits. This requires that a rotation gets the same tensors
-            cos and sin that a rotary embedding returned, without writes to them, and that these follow from
-            the model's configuration. The model's tables are used in every other case, and under
-            torch.compile. Writes that torch does not record (``cos.data``, ``cos.numpy()``) are not detected.
+            positions of a long context, also in 16 bits. The rotation must get the same tensors cos and sin
+            that a rotary embedding returned, without writes to them. The tables must follow from the model's
+            configuration. The model's tables are used in every other case, and under torch.compile. Writes
+            that torch does not record (``cos.data``, ``cos.numpy()``) are not detected.
 
     Returns:
         The entries that were replaced, and those that were left with the reasons.

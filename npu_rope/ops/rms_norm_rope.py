@@ -108,8 +108,8 @@ def rms_norm_rope(
     if written is not None and written[0] is None:
         written = executors.new_q_out(q), cache
     call = rms_norm_rope_tensors(q, k, q_scale, k_scale, positions, freq_factors, written, rows)
-    y, z = calls.run_named(chosen, call, attributes, executors.run)
-    return y, z
+    rotated_q, rotated_k = calls.run_named(chosen, call, attributes, executors.run)
+    return rotated_q, rotated_k
 
 
 def _given_outputs(rows: Any, cache: Any, out: Any) -> tuple[Any, Any] | None:

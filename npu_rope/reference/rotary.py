@@ -101,11 +101,11 @@ def table_gradients(
         heads, g = (as_heads(call, v, sizes)[..., window].astype(np.float64) for v in (x, grad))
         lanewise_cos += (g * heads).sum(-2)
         x1, x2, g1, g2 = heads[..., first], heads[..., second], g[..., first], g[..., second]
-        by_sin = np.empty_like(g)
+        sin_products = np.empty_like(g)
         if not attributes.forward:  # the transposed rotation
             x1, x2, g1, g2 = x2, x1, g2, g1
-        by_sin[..., first], by_sin[..., second] = -g1 * x2, g2 * x1
-        lanewise_sin += by_sin.sum(-2)
+        sin_products[..., first], sin_products[..., second] = -g1 * x2, g2 * x1
+        lanewise_sin += sin_products.sum(-2)
     cos, sin = tables_of(call).values()
     cos_gradient = _as_table(call, lanewise_cos, cos, attributes, sizes)
     return cos_gradient, _as_table(call, lanewise_sin, sin, attributes, sizes)

@@ -44,7 +44,7 @@ OURS = (E_ANGLE_HOST, 0)
 # Float32 tables for positions up to 2047. ggml's running product has an error of 2e-4 at position 511, which
 # grows in proportion; one float32 product has 8e-5. Both are within 2e-3.
 PEER_FLOAT32_TABLE = (2e-3, 0)
-# The same, if a table entry, two products and their sum are also rounded to the tensor's dtype.
+# As PEER_FLOAT32_TABLE. Also, a table entry, two products and their sum are rounded to the tensor's dtype.
 PEER_HALF_FORMULA = (2e-3, 4)
 
 
