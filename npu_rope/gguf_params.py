@@ -1,7 +1,7 @@
 """A GGUF file's rope, as llama.cpp reads it.
 
-Sources: the keys are ``gguf.Keys``. Their meaning, their defaults, the mode of each architecture and the
-rules of the factors at call time come from llama.cpp's loaders and its context (ggml 0.25 of 2026).
+Sources: the keys are ``gguf.Keys``. llama.cpp's loaders and its context (ggml 0.25 of 2026) give the meaning
+and the default of each key, the mode of each architecture, and the rules of the factors at call time.
 """
 
 from __future__ import annotations
@@ -204,8 +204,8 @@ class GgufFile:
             return (0, 0, 0, 0)
         if not (isinstance(value, list) and len(value) <= 4 and all(isinstance(n, int) for n in value)):
             raise bad_value(OP, "rope.dimension_sections", "be up to four integers", repr(value))
-        attributes, b, c, d = [*value, 0, 0, 0, 0][:4]
-        return (attributes, b, c, d)
+        time, height, width, extra = [*value, 0, 0, 0, 0][:4]
+        return (time, height, width, extra)
 
     def _layer_entry(self, key: str, layer: int) -> Any:
         """Return the layer's entry of a list."""

@@ -70,19 +70,19 @@ class CError(C.Structure):
         return errors.broken(errors.BY_STATUS[self.status], *[part.decode() for part in parts])
 
 
-def c_params(p: RopeParams) -> CParams:
-    """Return ``p`` as a C struct, which ``p`` caches."""
+def c_params(params: RopeParams) -> CParams:
+    """Return the parameters as a C struct, cached in ``params``."""
     try:
-        cached: CParams = p.__dict__["_c_params"]
+        cached: CParams = params.__dict__["_c_params"]
     except KeyError:
-        cached = p.__dict__["_c_params"] = _make_c_params(p)
+        cached = params.__dict__["_c_params"] = _make_c_params(params)
     return cached
 
 
-def _make_c_params(p: RopeParams) -> CParams:
-    converted = {"mode": int(p.rope_mode), "sections": p.sections}
+def _make_c_params(params: RopeParams) -> CParams:
+    converted = {"mode": int(params.rope_mode), "sections": params.sections}
     return CParams(
-        *[converted[name] if name in converted else getattr(p, name) for name, *_ in CParams._fields_]
+        *[converted[name] if name in converted else getattr(params, name) for name, *_ in CParams._fields_]
     )
 
 
@@ -344,7 +344,7 @@ Loaded = TypeVar("Loaded")
 
 
 def available(loaded: Loaded | BackendUnavailable) -> Loaded:
-    """Return what was loaded, or raise the error of the load."""
+    """Return the loaded object, or raise the error of the load."""
     if isinstance(loaded, BackendUnavailable):
         raise loaded.with_traceback(None)
     return loaded

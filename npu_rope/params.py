@@ -102,10 +102,10 @@ class RopeParams(RopeAttributes):
     def from_hf(cls, config: Any, layer_type: str | None = None, seq_len: int | None = None) -> ModelRope:
         """Return the rope of a transformers configuration.
 
-        It may have any rope_type of transformers 5.24 (default, linear, dynamic, yarn, longrope, llama3,
-        proportional), in ``rope_parameters``, flat or by type of layer, or in the older ``rope_scaling`` and
-        ``rope_theta``. Types that ggml's parameters can express become parameters. ggml lacks llama3,
-        longrope, proportional, and yarn with ``truncate=False``; they become frequency factors.
+        It may have any rope_type of transformers 5.24: default, linear, dynamic, yarn, longrope, llama3,
+        proportional. The type is in ``rope_parameters``, flat or by type of layer, or in the older
+        ``rope_scaling`` and ``rope_theta``. Types that ggml's parameters can express become parameters. ggml
+        lacks llama3, longrope, proportional, and yarn with ``truncate=False``; they become frequency factors.
 
         Args:
             config: the configuration object, a dict, or the path of a config.json or of its folder. A model

@@ -268,15 +268,15 @@ class RopeAttributes:
         """
         wide, pairs = np.longdouble, self.pairs
         with np.errstate(over="ignore"):
-            own = wide(self.freq_base) ** (wide(-2) * self.exponents() / self.n_dims)
+            unscaled = wide(self.freq_base) ** (wide(-2) * self.exponents() / self.n_dims)
         if freq_factors is not None:
-            own = own / np.asarray(freq_factors, wide)[:pairs]
-        frequency = own * wide(self.freq_scale)
+            unscaled = unscaled / np.asarray(freq_factors, wide)[:pairs]
+        frequency = unscaled * wide(self.freq_scale)
         if self.ext_factor != 0:
             low, high = self.corr_dims()
             ramp = 1 - np.clip((np.arange(pairs) - low) / max(0.001, high - low), 0, 1)
             mix = (ramp * self.ext_factor).astype(wide)
-            frequency = frequency * (1 - mix) + own * mix
+            frequency = frequency * (1 - mix) + unscaled * mix
         return frequency
 
     def __getstate__(self) -> dict[str, Any]:
@@ -325,20 +325,20 @@ def check_freq_factor_values(factors: npt.NDArray[np.float32], params: RopeAttri
     used = np.asarray(factors[: params.pairs], np.float64)
     wrong = np.flatnonzero(~(np.isfinite(used) & (used > 0)))
     if wrong.size:
-        at = int(wrong[0])
-        raise bad_value("rope", "freq_factors", "be positive and finite", f"{used[at]:g} at index {at}")
+        index = int(wrong[0])
+        raise bad_value("rope", "freq_factors", "be positive and finite", f"{used[index]:g} at index {index}")
 
 
 def check_frequencies(frequencies: npt.NDArray[np.float64]) -> None:
     """Check that each pair's frequency is at most ``MAX_FREQUENCY``, beyond which its angle is inaccurate."""
     wrong = np.flatnonzero(~(np.abs(frequencies) <= MAX_FREQUENCY))
     if wrong.size:
-        at = int(wrong[0])
+        pair = int(wrong[0])
         raise bad_value(
             "rope",
             "frequencies",
             "be at most 1e+09 radians per position",
-            f"{abs(frequencies[at]):g} for pair {at}",
+            f"{abs(frequencies[pair]):g} for pair {pair}",
         )
 
 

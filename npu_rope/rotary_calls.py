@@ -80,9 +80,9 @@ class RotarySizes:
     batch: int
     tokens: int
     heads: int  # of x or q
-    head: int
+    head_size: int
     width: int  # rotated
-    full: bool  # the tables have an entry for each lane
+    has_entry_per_lane: bool  # of the tables; otherwise they have an entry for each pair
 
 
 # ---- attributes ----------------------------------------------------------------------------------------
@@ -125,8 +125,9 @@ def sizes_of(call: CallTensors[Any], attributes: RotaryAttributes) -> RotarySize
         (batch, tokens, hidden), heads = x.shape, attributes.num_heads
         head = hidden // heads
     width = attributes.rotary_dim or head
-    full = not is_onnx(call) and next(iter(call.other_inputs.values())).shape[-1] != width // 2
-    return RotarySizes(batch, tokens, heads, head, width, full)
+    table_width = next(iter(call.other_inputs.values())).shape[-1]
+    has_entry_per_lane = not is_onnx(call) and table_width != width // 2
+    return RotarySizes(batch, tokens, heads, head, width, has_entry_per_lane)
 
 
 def lanes(width: int, interleaved: bool) -> tuple[slice, slice]:
@@ -142,7 +143,7 @@ def as_heads(call: CallTensors[Any], x: Any, sizes: RotarySizes) -> Any:
         return x if x.ndim == 4 else x[None]
     if x.ndim == 4:
         return x.swapaxes(1, 2)
-    return x.reshape(sizes.batch, sizes.tokens, sizes.heads, sizes.head)
+    return x.reshape(sizes.batch, sizes.tokens, sizes.heads, sizes.head_size)
 
 
 def serves_all_batches(call: CallTensors[Any], table: Any, sizes: RotarySizes) -> bool:

@@ -230,7 +230,7 @@ esac
 if [ -n "$all" ]; then
   read -ra socs <<<"$SOCS"
 elif [ ${#socs[@]} -eq 0 ] && [ -n "$python3" ]; then
-  say "Waiting for npu-smi, for at most 30 s a command."
+  say "Waiting for npu-smi, for at most 30 s for each command."
   found="$(python3 -I "$ROOT/npu_rope/chips.py")" && status=0 || status=$?
   chip="${found%%$'\n'*}"
   case "$status" in

@@ -200,10 +200,10 @@ def check_python_file(file: str, text: str) -> Iterator[Violation]:
         return
     nodes_in_functions = inside_functions(tree) if layer.functions_may_import else set()
     for node, name in imported(tree, file):
-        allowed_late = node in nodes_in_functions and any(
+        allowed_in_function = node in nodes_in_functions and any(
             fnmatch(name, pattern) for pattern in layer.functions_may_import
         )
-        if not may_import(layer, name) and not allowed_late:
+        if not may_import(layer, name) and not allowed_in_function:
             yield Violation(file, getattr(node, "lineno", 1), refusal_text(layer, file, name))
 
 

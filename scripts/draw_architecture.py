@@ -44,7 +44,7 @@ BOXES = (
     Box(1, 0, "reference", "NumPy, float64", "npu_rope/reference/*"),
     Box(1, 1, "executors", "arrays and tensors, by back end", "npu_rope/executors/*"),
     Box(
-        *(1, 2, "backends, native", "what is there; ctypes"),
+        *(1, 2, "backends, native", "list of back ends; ctypes"),
         "npu_rope/backends.py npu_rope/native.py npu_rope/simulated_package.py",
     ),
     Box(
@@ -58,7 +58,7 @@ BOXES = (
     Box(2, 3, "simulator/ascend_sim", "Python: run, kernel, trace", "simulator/ascend_sim/*"),
     Box(3, 1, "csrc/cpu", "SIMD, threads", "csrc/cpu/*"),
     Box(3, 3, "simulator/cann", "CANN: runtime, aclnn, host", "simulator/cann/*"),
-    Box(4, 1, "csrc/core", "what arguments mean", "csrc/core/*"),
+    Box(4, 1, "csrc/core", "rules, frequencies, types", "csrc/core/*"),
     Box(4, 2, "op_host", "definitions and tilings", "op_host/*"),
     Box(4, 3, "simulator/src", "the cores: order, time", "simulator/src/*"),
     Box(5, 2, "op_kernel", "AscendC kernels", "op_kernel/*"),
@@ -81,7 +81,7 @@ CALLS = (
     ("op_kernel", "simulator/include", "AscendC"),
 )
 WIDTH, HEIGHT, GAP_X, GAP_Y, LEFT, TOP = 200, 48, 64, 70, 36, 46
-PORT, LANE = 16, 11  # distance between the arrows of a box, and between parallel lines
+PORT, TRACK = 16, 11  # distance between the arrows of a box, and between parallel lines
 BEND = 6  # radius of a bend
 STYLE = (
     "text{font:13px sans-serif;fill:#1a1a1a}.about{font-size:11px;fill:#555}.how{font-size:11px;fill:#a35a05}"
@@ -176,7 +176,7 @@ def lines(pairs: list[tuple[str, str]]) -> Iterator[list[Point]]:
     boxes = {box.title: box for box in BOXES}
     ends = [sorted((boxes[start], boxes[end]), key=lambda box: box.row) for start, end in pairs]
     ports: Counter[tuple[Box, bool, int]] = Counter()
-    lanes: dict[str, list[list[Point]]] = {}  # the spans of the lines in each lane of a gap
+    tracks: dict[str, list[list[Point]]] = {}  # the spans of the lines in each track of a gap
 
     def port(box: Box, other: Box, is_straight: bool) -> Point:
         """Return the next free point at a box's side. Points at upper and lower sides differ in x."""
@@ -187,28 +187,28 @@ def lines(pairs: list[tuple[str, str]]) -> Iterator[list[Point]]:
         ports[box, below, way] += 1
         return x + WIDTH / 2 + way * PORT * (ports[box, below, way] + 0.5 * (not below)), y + HEIGHT * below
 
-    def lane(gap: str, start: float, end: float) -> float:
-        """Return the coordinate of the first lane of a gap that is free from start to end."""
-        low, high = min(start, end) - LANE, max(start, end) + LANE
-        spans = lanes.setdefault(gap, [])
+    def track(gap: str, start: float, end: float) -> float:
+        """Return the coordinate of the first track of a gap that is free from start to end."""
+        low, high = min(start, end) - TRACK, max(start, end) + TRACK
+        spans = tracks.setdefault(gap, [])
         free = (n for n, span in enumerate(spans) if all(high < x or y < low for x, y in span))
         number = next(free, len(spans))
         if number == len(spans):
             spans.append([])
         spans[number].append((low, high))
         x, y = corner(int(gap[1:]), int(gap[1:]))
-        return y - 24 - LANE * number if gap[0] == "y" else x - GAP_X + 12 + LANE * number
+        return y - 24 - TRACK * number if gap[0] == "y" else x - GAP_X + 12 + TRACK * number
 
     starts = [port(upper, lower, not gaps(upper, lower)) for upper, lower in ends]
     stops = [port(lower, upper, not gaps(upper, lower)) for upper, lower in reversed(ends)][::-1]
     for pair, (upper, lower), (x1, y1), (x2, y2) in zip(pairs, ends, starts, stops, strict=True):
         line, via = [(x1, y1), (x2, y2)], gaps(upper, lower)
-        x = lane(via[1], y1, y2) if len(via) > 1 else x2
+        x = track(via[1], y1, y2) if len(via) > 1 else x2
         if via:
-            y = lane(via[0], x1, x)
+            y = track(via[0], x1, x)
             line[1:1] = [(x1, y), (x, y)]
         if len(via) > 1:
-            y = lane(via[2], x, x2)
+            y = track(via[2], x, x2)
             line[3:3] = [(x, y), (x2, y)]
         yield line if pair[0] == upper.title else line[::-1]
 

@@ -57,20 +57,20 @@ def head(
 
 
 PAIRS = (
-    head(16, "normal: neighbours pair up", 16, "normal"),
-    head(16, "neox: the halves pair up", 16, "neox"),
-    head(16, "normal in a window: the other lanes pass through", 8, "normal", n_offs=4),
-    head(16, "neox in a window: the halves are the window's", 8, "neox", n_offs=4),
+    head(16, "normal: neighbours form pairs", 16, "normal"),
+    head(16, "neox: lanes of the two halves form pairs", 16, "neox"),
+    head(16, "normal in a window: the other lanes are copied", 8, "normal", n_offs=4),
+    head(16, "neox in a window: the halves of the window", 8, "neox", n_offs=4),
 )
 SECTIONS = (
-    head(24, "mrope: lanes as in neox, sections one after the other", 24, "mrope", (4, 4, 4, 0)),
-    head(24, "imrope: lanes as in neox, the axes take turns", 24, "imrope", (4, 4, 4, 0)),
+    head(24, "mrope: lanes as in neox, sections in order", 24, "mrope", (4, 4, 4, 0)),
+    head(24, "imrope: lanes as in neox, the axes alternate", 24, "imrope", (4, 4, 4, 0)),
     head(
         24, "vision: n_dims = D/2 pairs; the powers start again with each section", 12, "vision", (6, 6, 0, 0)
     ),
-    head(24, "mrope in a window: the other lanes pass through", 12, "mrope", (2, 2, 2, 0), 8),
+    head(24, "mrope in a window: the other lanes are copied", 12, "mrope", (2, 2, 2, 0), 8),
 )
-_EXTRA_REPLACES = "from pair 3*20 on, e stands in for h and w"
+_EXTRA_REPLACES = "from pair 3*20 on, e replaces h and w"
 MODELS = (
     head(128, "mrope (16, 24, 24, 0), n_dims 128: Qwen2-VL", 128, "mrope", (16, 24, 24, 0)),
     head(
@@ -88,7 +88,7 @@ MODELS = (
         (20, 20, 0, 0),
     ),
 )
-_EMPTY = "vision {}: the empty {} begins where {} does and is what starts again; {}'s powers go on"
+_EMPTY = "vision {0}: the empty {1} begins at the same pair as {2}; only the powers of {1} start again there"
 EDGES = (
     head(48, "mrope (6, 0, 0, 0): one axis rotates every pair, as in neox", 48, "mrope", (6, 0, 0, 0)),
     head(
@@ -105,7 +105,9 @@ EDGES = (
         "mrope",
         (16, 16, 16, 0),
     ),
-    head(48, "imrope (8, 2, 6, 0): where an axis is used up, e stands in for it", 48, "imrope", (8, 2, 6, 0)),
+    head(
+        48, "imrope (8, 2, 6, 0): after the last pair of an axis, e replaces it", 48, "imrope", (8, 2, 6, 0)
+    ),
     head(
         48,
         "vision (4, 4, 4, 0) over 24 pairs: repeated, and the powers start again each time",
@@ -113,8 +115,8 @@ EDGES = (
         "vision",
         (4, 4, 4, 0),
     ),
-    head(48, _EMPTY.format("(10, 0, 10, 0)", "h", "w", "w"), 24, "vision", (10, 0, 10, 0)),
-    head(48, _EMPTY.format("(0, 8, 4, 0)", "t", "h", "h"), 24, "vision", (0, 8, 4, 0)),
+    head(48, _EMPTY.format("(10, 0, 10, 0)", "h", "w"), 24, "vision", (10, 0, 10, 0)),
+    head(48, _EMPTY.format("(0, 8, 4, 0)", "t", "h"), 24, "vision", (0, 8, 4, 0)),
 )
 
 
@@ -297,10 +299,13 @@ def main() -> None:
         PAIRS,
         "an arc joins the two lanes of a pair; dark: rotates fast, light: slowly, grey: not at all",
     )
-    draw_strips(folder / "rope_sections.png", SECTIONS, "the letter says which of a token's four positions")
-    draw_rows(folder / "rope_models.png", MODELS, "one box a pair", 0.2)
+    draw_strips(folder / "rope_sections.png", SECTIONS, "the letter: the position that rotates the pair")
+    draw_rows(folder / "rope_models.png", MODELS, "one box for each pair", 0.2)
     draw_rows(
-        folder / "rope_section_edges.png", EDGES, "one box a pair; a line where the sections repeat", 0.4
+        folder / "rope_section_edges.png",
+        EDGES,
+        "one box for each pair; a line where the sections repeat",
+        0.4,
     )
 
 

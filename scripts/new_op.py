@@ -192,7 +192,7 @@ def add_check(text: str, name: str) -> str:
 
 
 def add_check_and_tile(text: str, name: str) -> str:
-    """Like :func:`check`, for an operator with a kernel."""
+    """Do the same as :func:`add_check` for an operator with a kernel."""
     text = insert_before(text, "// An operator and the check", filled(CHECK_AND_TILE, name, True))
     row = filled('    NPU_ROPE_RULES("@op@", check_call(call, @Op@Tensors{in[0], out[0]})),\n', name, True)
     return add_rules(text, row, f"op_host/{name}_tiling.h")

@@ -1,7 +1,8 @@
 """rope's modes and forms compared with NeoX on the same bytes.
 
-There is one row for each dtype, of prefill's size. A text has the positions 0..S-1. An image, in modes with
-sections, has the positions of its pixels row by row. Its axes therefore advance at different tokens.
+There is one row for each dtype, with the size of a prefill. A text has the positions 0..S-1. An image, in
+modes with sections, has the positions of its pixels row by row. Its axes therefore advance at different
+tokens.
 """
 
 from __future__ import annotations

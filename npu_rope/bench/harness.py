@@ -4,8 +4,8 @@ A batch begins with untimed calls, which bring the caches to the state of repeat
 ``BATCH_SECONDS``; there are at least ``LEAST_TIMED_CALLS``. Long calls have fewer calls of both kinds, at
 least one each. In one round every contestant gets one sample: the mean time per call of its batch.
 
-The memory floor is in every round. A contestant's ratio is the median over rounds of its sample divided by
-the floor's sample of the same round, because a disturbance of the machine slows both samples.
+The memory floor is in every round. In each round, a contestant's sample is divided by the floor's sample,
+because a disturbance of the machine slows both. A contestant's ratio is the median of these quotients.
 """
 
 from __future__ import annotations
@@ -142,8 +142,8 @@ class ForeignCpu:
 
 
 def wait_for_quiet(budget_seconds: float) -> float:
-    """Sleep until other processes use less than 15 % of a core, or for about the budget. Return the
-    approximate time."""
+    """Sleep until other processes use less than 15 % of a core, or for about the budget. Return
+    approximately how many seconds it took."""
     start = time.perf_counter()
     while (spent := time.perf_counter() - start) < budget_seconds:
         meter = ForeignCpu()

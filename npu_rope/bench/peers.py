@@ -1,8 +1,8 @@
 """Peers in Python: ONNX Runtime, transformers and the formula vLLM uses, eager and compiled.
 
-Each is called as its users call it. Those with ``tables given`` or ``table given`` in their names receive
-cos and sin; those with ``incl. tables`` and ggml compute them. ONNX Runtime and ggml write into kept
-buffers; eager and compiled torch code makes a new tensor.
+Each is called as its users call it. A peer with ``tables given`` or ``table given`` in its name receives cos
+and sin. ggml, and a peer with ``incl. tables`` in its name, compute them. ONNX Runtime and ggml write into
+kept buffers; eager and compiled torch code makes a new tensor.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def session_call(
     for name, value in results:
         binding.bind_ortvalue_output(name, value)
 
-    # kept: the call keeps the arrays, whose memory the values use.
+    # `kept` keeps the arrays as long as the call, because the values use the arrays' memory.
     def call(kept: Any = (feeds, outs, values, results)) -> None:
         session.run_with_iobinding(binding)
 

@@ -260,16 +260,17 @@ def _npu_chip(found: dict[str, str | None]) -> list[Finding]:
 
 def _package_remedy(folder: str) -> str:
     """Return the remedy for a faulty package. CANN loads another program's package instead of npu_rope's."""
-    own = backends.bundled_package()
-    if folder == own and operator_package.path_fault_of(folder) is not None:
+    bundled = backends.bundled_package()
+    if folder == bundled and operator_package.path_fault_of(folder) is not None:
         return "Install npu_rope in an environment whose path does not contain .o"
-    if folder == own:
+    if folder == bundled:
         if backends.simulated_soc() is not None:  # an install of npu_rope builds that package
             return f"Install npu_rope again: {INSTALL_AGAIN}"
         return f"Build it again: {BUILD_PACKAGE}"
     named = folder in os.environ.get(backends.CUSTOM_OPP, "").split(os.pathsep)
     removal = f"Take {folder} out of {backends.CUSTOM_OPP}" if named else f"Remove {folder}"
-    next_step = f"npu_rope then uses its own package, {own}" if own else f"Then build it: {BUILD_PACKAGE}"
+    build = f"Then build it: {BUILD_PACKAGE}"
+    next_step = f"npu_rope then uses its own package, {bundled}" if bundled else build
     return f"{removal}: CANN takes it before npu_rope's own package. {next_step}"
 
 

@@ -85,10 +85,10 @@ def read(file: Path, layer_type: str | None, layer: int | None, n_ctx: int | Non
     if _is_gguf(file):
         if layer_type is not None:
             raise ValueError(f"[inspect] layer-type must be of a config.json but got {file}; see --layer.")
-        return _of_gguf(file, layer, n_ctx)
+        return _read_gguf(file, layer, n_ctx)
     if layer is not None:
         raise ValueError(f"[inspect] layer must be of a GGUF file but got {file}; see --layer-type.")
-    return _of_config(file, layer_type, n_ctx)
+    return _read_config(file, layer_type, n_ctx)
 
 
 def _is_gguf(file: Path) -> bool:
@@ -98,7 +98,7 @@ def _is_gguf(file: Path) -> bool:
         return stream.read(len(MAGIC)) == MAGIC
 
 
-def _of_config(file: Path, layer_type: str | None, n_ctx: int | None) -> ModelFile:
+def _read_config(file: Path, layer_type: str | None, n_ctx: int | None) -> ModelFile:
     ropes, model_type, config = [], "", hf_config.read(file)
     for name in [layer_type] if layer_type is not None else hf_params.layer_types(config):
         info = hf_params.model_info(config, name)
@@ -119,7 +119,7 @@ def _of_config(file: Path, layer_type: str | None, n_ctx: int | None) -> ModelFi
     return ModelFile("transformers configuration", printable(model_type or str(file)), ropes)
 
 
-def _of_gguf(file: Path, layer: int | None, n_ctx: int | None) -> ModelFile:
+def _read_gguf(file: Path, layer: int | None, n_ctx: int | None) -> ModelFile:
     gguf = GgufFile(file)
     if layer is not None:
         wanted: dict[str, int | None] = {f"layer {layer}": layer}

@@ -202,10 +202,10 @@ def rope(
 ) -> Launch:
     """Run rope's kernel once and show the use of its cycles.
 
-    The kernel and its tiling are the real ones; the time comes from a model:
-    each instruction costs its issue and its repeats or bytes, the four pipes of
-    a core overlap as far as the kernel's events allow, and the cores share the
-    bandwidth of global memory. It has not been compared with hardware.
+    The kernel and its tiling are the real ones; the time comes from a model.
+    Each instruction costs its issue and its repeats or bytes. The four pipes of
+    a core overlap as far as the kernel's events allow. The cores share the
+    bandwidth of global memory. The model has not been compared with hardware.
 
     Exit status: 0 success; 1 the kernel broke a rule of the simulator; 2 bad
     usage.

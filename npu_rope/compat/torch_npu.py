@@ -6,11 +6,15 @@ A port changes one import:
 
     query = torch_npu.npu_rotary_mul(query, cos, sin)
 
-Unlike torch_npu's, the functions support any even head size, any number of heads, gradients, float32 tables
-with 16-bit tensors, cos and sin beyond [-1, 1], every layout in every mode, and norms of any number of
-dimensions. Formulas: the documentation of torch_npu and of aclnnRotaryPositionEmbedding,
-aclnnApplyRotaryPosEmbV2, aclnnInterleaveRope, aclnnRopeWithSinCosCache, aclnnRmsNorm, aclnnGemmaRmsNorm and
-aclnnAddRmsNorm.
+Unlike torch_npu's, the functions support
+
+- any even head size, any number of heads, and every layout in every mode,
+- gradients,
+- float32 tables with 16-bit tensors, and cos and sin beyond [-1, 1],
+- norms of any number of dimensions.
+
+Formulas: the documentation of torch_npu and of aclnnRotaryPositionEmbedding, aclnnApplyRotaryPosEmbV2,
+aclnnInterleaveRope, aclnnRopeWithSinCosCache, aclnnRmsNorm, aclnnGemmaRmsNorm and aclnnAddRmsNorm.
 """
 
 from __future__ import annotations
@@ -164,8 +168,9 @@ def npu_mrope(
         kinds = torch.tensor(_kinds(width // 2, sections, cache_mode), device=rows.device)
         cos, sin = (tensor.gather(0, kinds.expand(1, tensor.shape[1], -1))[0] for tensor in (cos, sin))
     q, k = (tensor.unflatten(-1, (-1, head_size)) for tensor in (query, key))
-    y, z = rotary_mul_qk(q, k, cos, sin, rotary_dim=width, interleaved=rotary_mode != "half")
-    return y.flatten(-2), z.flatten(-2)
+    attributes: dict[str, Any] = {"rotary_dim": width, "interleaved": rotary_mode != "half"}
+    rotated_q, rotated_k = rotary_mul_qk(q, k, cos, sin, **attributes)
+    return rotated_q.flatten(-2), rotated_k.flatten(-2)
 
 
 # ---- norms ---------------------------------------------------------------------------------------------
@@ -300,7 +305,7 @@ def _rotated_parts(width: int, mode: str) -> list[_RotatedPart]:
 def _rotated(x: Any, cos: Any, sin: Any, mode: str) -> Any:
     y = x
     for part in _rotated_parts(cos.shape[-1], mode):
-        # A y that the first part made may be overwritten.
+        # The first part makes a new tensor, which the second part may overwrite.
         rotate = rotary_mul if y is x or torch.is_grad_enabled() else rotary_mul_
         y = rotate(y, cos[..., part.tables], sin[..., part.tables], **part.attributes)
     return y
@@ -319,22 +324,20 @@ def _as_tokens(op: str, name: str, x: Any, cos: Any, sin: Any) -> tuple[Any, Any
             raise bad_value(op, table_name, f"have {rule}", list(sizes))
     if sin.shape != cos.shape:
         raise bad_value(op, "r2", f"have r1's shape {list(cos.shape)}", list(sin.shape))
-    own = [d for d in range(x.dim() - 1) if cos.shape[d] != 1]
-    shared = [d for d in range(x.dim() - 1) if d not in own]
-    if not own:  # all heads share one row of the tables
+    row_dims = [d for d in range(x.dim() - 1) if cos.shape[d] != 1]
+    broadcast_dims = [d for d in range(x.dim() - 1) if d not in row_dims]
+    if not row_dims:  # all heads share one row of the tables
         flat = x.reshape(1, -1, x.shape[-1])
         return flat, cos.reshape(1, -1), sin.reshape(1, -1), lambda y: y.reshape(x.shape)
-    if not shared:  # each head has its own row
+    if not broadcast_dims:  # each head has its own row
         flat = x.reshape(-1, 1, x.shape[-1])
         tables = (tensor.reshape(-1, x.shape[-1]) for tensor in (cos, sin))
         return flat, *tables, lambda y: y.reshape(x.shape)
-    # Tokens are the last dimension in which the tables have rows, heads the last one without, batch the rest.
-    order = (
-        *[d for d in range(x.dim() - 1) if d not in (own[-1], shared[-1])],
-        own[-1],
-        shared[-1],
-        x.dim() - 1,
-    )
+    # The tokens are the last dimension in which the tables have rows. The heads are the last dimension in
+    # which the tables are broadcast. Any other dimension is the batch.
+    tokens, heads = row_dims[-1], broadcast_dims[-1]
+    batch = [d for d in range(x.dim() - 1) if d not in (tokens, heads)]
+    order = (*batch, tokens, heads, x.dim() - 1)
     back = [order.index(d) for d in range(x.dim())]
     return *(tensor.permute(order) for tensor in (x, cos, sin)), lambda y: y.permute(back)
 

@@ -77,8 +77,8 @@ def check_types_and_attributes(
     call: CallTensors[TensorSpec], attributes: RmsNormAttributes, chip: str | None = None
 ) -> None:
     """Check the rules that do not depend on the sizes. ``chip`` as in :func:`.rules.check`."""
-    of_one = call.map(lambda spec: TensorSpec(spec.dtype, (1,), (1,)))
-    rules.check_layout(of_one, {**attributes.arguments, "axis": 0}, chip)
+    single_elements = call.map(lambda spec: TensorSpec(spec.dtype, (1,), (1,)))
+    rules.check_layout(single_elements, {**attributes.arguments, "axis": 0}, chip)
 
 
 # ---- reference -----------------------------------------------------------------------------------------
@@ -160,7 +160,8 @@ def launch(
         as_c: makes the C struct of an array or tensor; by default it describes the array or tensor unchanged.
     """
     as_c = as_c or (c_tensor if is_tensor(call.x) else native.describe)
-    sources, written, axis = _in_four_dimensions(call, results, axis)  # keeps the copies until the call ends
+    # `sources` keeps the copies in memory until the call ends.
+    sources, written, axis = _in_four_dimensions(call, results, axis)
     outs = [as_c(result) for result in written]
     native.load().call(call.op, [as_c(source) for source in sources], replace(attributes, axis=axis), outs)
 
@@ -185,10 +186,10 @@ def _in_four_dimensions(call: Tensors, results: Results, axis: int) -> tuple[lis
 def _new_results(call: Tensors) -> Results:
     if call.op == BACKWARD:
         return empty_like(call.x), empty_like(call.scale)
-    of_sum = (empty_like(call.x),) if call.op == ADD else ()
+    sum_result = (empty_like(call.x),) if call.op == ADD else ()
     if is_tensor(call.x):
-        return call.x.new_empty(call.x.shape, dtype=call.scale.dtype), *of_sum
-    return np.empty(call.x.shape, call.scale.dtype.newbyteorder("=")), *of_sum
+        return call.x.new_empty(call.x.shape, dtype=call.scale.dtype), *sum_result
+    return np.empty(call.x.shape, call.scale.dtype.newbyteorder("=")), *sum_result
 
 
 def on_cpu(call: Tensors, attributes: RmsNormAttributes) -> Results:
@@ -272,16 +273,17 @@ def _differentiate_on_sim(
 
     def differentiate(grad: Any, x: Any, scale: Any) -> Results:
         part = rms_norm_backward_tensors(grad, x, scale)
-        made = _new_sums(part)
-        launch_on_sim(options, part, made, attributes, axis)
-        return made
+        part_results = _new_sums(part)
+        launch_on_sim(options, part, part_results, attributes, axis)
+        return part_results
 
     aligned = (1,) * (len(shape) - call.scale.ndim) + tuple(call.scale.shape)
     scales, sums = call.scale.reshape(aligned), sums.reshape(aligned)
     for index in np.ndindex(aligned[:axis]):
         rows = tuple(slice(k, k + 1) if n > 1 else slice(None) for k, n in zip(index, aligned, strict=False))
-        made = differentiate(call.xs["grad"][rows], call.x[rows], _expanded(scales[index], shape[axis:]))
-        dx[rows], sums[index] = made[0], _summed(made[1], sums[index])
+        part_scale = _expanded(scales[index], shape[axis:])
+        dx[rows], part_sums = differentiate(call.xs["grad"][rows], call.x[rows], part_scale)
+        sums[index] = _summed(part_sums, sums[index])
 
 
 def _expanded(scale: Any, shape: tuple[int, ...]) -> Any:

@@ -105,7 +105,7 @@ def launch(
         as_c: makes the C struct of an array or tensor; by default it describes the array or tensor unchanged.
     """
     as_c = as_c or (c_tensor if is_tensor(call.first[1]) else native.describe)
-    sources = readable_inputs(call)  # keeps the copies until the call ends
+    sources = readable_inputs(call)  # keeps the copies in memory until the call ends
     outs = [as_c(result) for result in results]
     native.load().call(call.entry, [as_c(source) for source in sources.values()], attributes, outs)
 

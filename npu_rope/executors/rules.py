@@ -39,7 +39,8 @@ def check(
     if not tensors:
         check_whole_elements(call)
     as_c = c_tensor if tensors else native.describe
-    sources = readable_inputs(call) if read is None else read(call)  # keeps the copies until the check ends
+    # `sources` keeps the copies in memory until the check ends.
+    sources = readable_inputs(call) if read is None else read(call)
     inputs, outs = [as_c(source) for source in sources.values()], [as_c(out) for out in call.outs.values()]
     _check_by_c(call.entry, lambda: call.map(spec_of), "values", inputs, outs, {**arguments, "chip": chip})
 

@@ -34,7 +34,8 @@ Execute = Callable[[Call, Any], Results]
 def by_backend(
     on_reference: Execute, on_cpu: Execute, on_npu: Execute, on_sim: Callable[[Options, Call, Any], Results]
 ) -> Callable[[str, Call, Any], Results]:
-    """Return a function ``run(backend, t, a)`` that chooses an operator's executor by the back end's name."""
+    """Return a function ``run(backend, call, attributes)`` that chooses an operator's executor by the back
+    end's name."""
     executors: Mapping[str, Execute] = {
         "reference": on_reference,
         "cpu": on_cpu,
@@ -106,7 +107,8 @@ def _with_positive_strides(call: Call) -> Call:
     return call.map(copy_if_negative)
 
 
-# The inputs that aclnn makes contiguous (AutoContiguous() in op_host/); `strides` does not list theirs.
+# The inputs that aclnn makes contiguous (AutoContiguous() in op_host/). The attribute `strides` does not list
+# their strides.
 _CONTIGUOUS = ("q_scale", "k_scale", "freq_factors")
 
 

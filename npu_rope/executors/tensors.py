@@ -23,7 +23,7 @@ Call = CallTensors[Any]
 
 
 def is_tensor(value: Any) -> bool:
-    """Return whether t is a torch tensor."""
+    """Return whether the value is a torch tensor."""
     return torch is not None and isinstance(value, torch.Tensor)
 
 
@@ -195,7 +195,7 @@ def empty_like(tensor: Any) -> Any:
 def array_of(tensor: Any) -> Array:
     """Return a torch tensor's memory as an array; for bfloat16, an array of its float32 values."""
     if not is_tensor(tensor):
-        array: Array = np.asarray(tensor)  # t may be a numpy.matrix
+        array: Array = np.asarray(tensor)  # the argument may be a numpy.matrix
         return array
     tensor = tensor.detach().resolve_neg()
     if tensor.dtype == torch.bfloat16:

@@ -1,7 +1,7 @@
 """The calls that ``npu-rope hardware-report`` checks, times and predicts: about a dozen of every operator.
 
-The tensors, float64 results and bounds of a call come from the cases of ``npu_rope.testing``, so that the
-report judges by the same bounds as ``npu-rope validate``.
+The tensors, float64 results and bounds of a call come from the cases of ``npu_rope.testing``. The report thus
+judges by the same bounds as ``npu-rope validate``.
 """
 
 from __future__ import annotations

@@ -115,7 +115,8 @@ def find_kernels(folder: Path) -> list[KernelRun]:
 
 
 def durations_of(runs: Sequence[KernelRun], kernel: str, launches: Sequence[int]) -> list[list[float]]:
-    """Return the durations of each call, in microseconds: launches[i] of call i, in the order of the calls.
+    """Return the durations of each call in microseconds, in the order of the calls. Call i has
+    ``launches[i]`` of them.
 
     Raises:
         NoKernelTimes: the profiler lists another number of launches, which cannot be attributed to the calls.

@@ -39,7 +39,7 @@ _FIRMWARE = Path("/usr/local/Ascend/firmware/version.info")
 
 
 def facts(device: Any) -> dict[str, Any]:
-    """Return all facts. The device's own facts come first; those that it does not report are missing."""
+    """Return all facts. The device's own facts come first; a fact that it does not report is missing."""
     simulated = bool(device.simulated)
     return {
         **device.facts(),

@@ -130,10 +130,10 @@ class Worker:
             with tempfile.TemporaryDirectory(prefix="npu-rope-profile-") as folder:
                 arguments = (kernel, runs, LAUNCHES, device.synchronize)
                 durations = kernel_times.profile(profiler, Path(folder), *arguments)
-            return [summary_of(of_call, kernel_times.BY_PROFILER) for of_call in durations], ""
+            return [summary_of(call_durations, kernel_times.BY_PROFILER) for call_durations in durations], ""
         except NoKernelTimes as error:
             durations = [[device.event_us(run, LAUNCHES) for _ in range(EVENT_SAMPLES)] for run in runs]
-            times = [summary_of(of_call, kernel_times.BY_EVENTS) for of_call in durations]
+            times = [summary_of(call_durations, kernel_times.BY_EVENTS) for call_durations in durations]
             return [{**time, "launches": EVENT_SAMPLES * LAUNCHES} for time in times], str(error)
 
     def predict(self, unit: str) -> dict[str, Any]:

@@ -1,12 +1,17 @@
 """Sharding rules for torch's DTensor: the placements of arguments and results that npu_rope's operators
 support directly. Importing this module registers them.
 
-Sharding is possible along heads (tensor parallel), along tokens together with their positions or table rows
-(sequence and context parallel), along batches, and along a norm's rows, but not inside a head or a row.
-rope_set_rows can be sharded along heads only. DTensor gathers arguments with any other placement first. An
-operator that writes is refused with other placements, because its argument would be a gathered copy. The
-gradient of a scale or a table is a partial sum on each rank. rotary_position_embedding makes positions of its
-own: call it inside torch's implicit_replication().
+Sharding is possible
+
+- along heads (tensor parallel),
+- along tokens together with their positions or table rows (sequence and context parallel),
+- along batches, and along a norm's rows,
+
+but not inside a head or a row. rope_set_rows can be sharded along heads only. DTensor gathers arguments with
+any other placement first. An operator that writes is refused with other placements, because its argument
+would be a gathered copy. The gradient of a scale or a table is a partial sum on each rank.
+rotary_position_embedding computes positions as tensors that are not distributed: call it inside torch's
+implicit_replication().
 """
 
 from __future__ import annotations
@@ -130,8 +135,10 @@ def _place_onnx_tables(given: Given, dimension: str) -> Placements | None:
     """Place caches [rows,W] with position_ids [B,S], or caches [B,S,W]."""
     if dimension == HEADS:
         return {}
-    by = Shard(1 if dimension == TOKENS else 0)
-    return {"position_ids": by} if given["position_ids"] is not None else {"cos_cache": by, "sin_cache": by}
+    shard = Shard(1 if dimension == TOKENS else 0)
+    if given["position_ids"] is not None:
+        return {"position_ids": shard}
+    return {"cos_cache": shard, "sin_cache": shard}
 
 
 # ---- norms -------------------------------------------------------------------------------------------
@@ -154,19 +161,19 @@ def _register_norm(op: Any, n_xs: int, results: tuple[bool, ...]) -> None:
         rest = [Replicate() if hasattr(a, "tensor_meta") else None for a in after_scale]
         if not results:
             allowed: list[Placements] = [{}]
-            for dim, of_scale in _rows_of(x, scale, given["axis"] % rank):
-                allowed.append({**dict.fromkeys(tensors, Shard(dim)), "scale": of_scale})
+            for dim, scale_placement in _row_dimensions(x, scale, given["axis"] % rank):
+                allowed.append({**dict.fromkeys(tensors, Shard(dim)), "scale": scale_placement})
             _require_one_of(op, allowed, tensors)
         found: list[Rule] = [([Replicate()] * len(results), [Replicate()] * (n_xs + 1) + rest)]
-        for dim, of_scale in _rows_of(x, scale, given["axis"] % rank):
-            of_gradient = of_scale if isinstance(of_scale, Shard) else Partial()
-            of_results = [Shard(dim) if like_x else of_gradient for like_x in results]
+        for dim, scale_placement in _row_dimensions(x, scale, given["axis"] % rank):
+            gradient_placement = scale_placement if isinstance(scale_placement, Shard) else Partial()
+            result_placements = [Shard(dim) if like_x else gradient_placement for like_x in results]
             written = [Shard(dim) if isinstance(r, Replicate) else r for r in rest]
-            found.append((of_results, [Shard(dim)] * n_xs + [of_scale, *written]))
+            found.append((result_placements, [Shard(dim)] * n_xs + [scale_placement, *written]))
         return found
 
 
-def _rows_of(x: Any, scale: Any, axis: int) -> Iterator[tuple[int, Any]]:
+def _row_dimensions(x: Any, scale: Any, axis: int) -> Iterator[tuple[int, Any]]:
     """Yield each dimension before a norm's axis, with the scale's placement if x is sharded along it."""
     missing = len(x.shape) - len(scale.shape)
     for dim in range(axis):

@@ -32,15 +32,15 @@ class NormForm:
         offset: number added to the weight.
         order: when the result is rounded to x's dtype.
         epsilon: name of epsilon's attribute.
-        mixes: whether the form holds for x of another dtype than the weight's. If not, the module's own
-            forward handles such x.
+        holds_for_mixed_dtypes: whether the form holds for x of another dtype than the weight's. If not, the
+            module's own forward handles such x.
     """
 
     weight: str | None
     offset: float
     order: str
     epsilon: str
-    mixes: bool = True
+    holds_for_mixed_dtypes: bool = True
 
     def __str__(self) -> str:
         weight = (
@@ -96,7 +96,8 @@ def _classified(module: torch.nn.Module) -> NormForm:
         for order in (ROUND_FIRST, ROUND_LAST):
             form = NormForm(weight, offset, order, epsilon)
             if _is_same(probe, form, x):
-                return replace(form, mixes=weight is None or _mixes(probe, form, x))
+                mixed = weight is None or _holds_for_mixed_dtypes(probe, form, x)
+                return replace(form, holds_for_mixed_dtypes=mixed)
     raise NotKnown("what it computes is no RMS normalization known here")
 
 
@@ -116,7 +117,7 @@ def _is_same(probe: torch.nn.Module, form: NormForm, x: torch.Tensor) -> bool:
     return wanted.dtype == got.dtype and bool((wanted != got).float().mean() < MOST_DIFFERENT)
 
 
-def _mixes(probe: torch.nn.Module, form: NormForm, x: torch.Tensor) -> bool:
+def _holds_for_mixed_dtypes(probe: torch.nn.Module, form: NormForm, x: torch.Tensor) -> bool:
     """Return whether the form also holds if x and the weight have different dtypes."""
     narrow = copy.deepcopy(probe).to(torch.bfloat16)
     with torch.no_grad():
@@ -168,7 +169,7 @@ def replacement(form: NormForm) -> Callable[..., Any]:
     """Return a function for modules of this form. Its name is ``forward``: pickle finds methods by name."""
 
     def forward(self: Any, hidden_states: Any) -> Any:
-        if not form.mixes and hidden_states.dtype != getattr(self, str(form.weight)).dtype:
+        if not form.holds_for_mixed_dtypes and hidden_states.dtype != getattr(self, str(form.weight)).dtype:
             return type(self).forward(self, hidden_states)
         return normalized(form, self, hidden_states)
 

@@ -174,14 +174,14 @@ def _params(attributes: Mapping[str, Any]) -> tuple[RopeParams, bool]:
 
 
 def _tables(positions: Any, factors: Any, params: RopeParams, wide: int) -> tuple[Any, Any]:
-    """Return cos and sin, ``[B or 1, S, pairs]``. Angles are computed in double, in turns, and reduced to at
-    most half a turn, so that cos and sin in float32 are accurate at far positions."""
+    """Return cos and sin, ``[B or 1, S, pairs]``. Angles are computed in double, in turns. They are reduced
+    to at most half a turn, so that cos and sin in float32 are accurate at far positions."""
     turns = params.frequencies("exact") / (2 * math.pi)
     by_pair = _positions_of_pairs(positions, params)
     angle = op.Mul(op.Cast(by_pair, to=_DOUBLE), op.Constant(value=_tensor(turns)))
     if factors is not None:
-        pairs = op.Cast(op.Slice(factors, _ints([0]), _ints([params.pairs]), _ints([0])), to=_DOUBLE)
-        angle = op.Div(angle, pairs)
+        divisors = op.Cast(op.Slice(factors, _ints([0]), _ints([params.pairs]), _ints([0])), to=_DOUBLE)
+        angle = op.Div(angle, divisors)
     angle = op.Sub(angle, op.Floor(op.Add(angle, op.Constant(value=_tensor(np.float64(0.5))))))
     angle = op.Cast(op.Mul(angle, op.Constant(value=_tensor(np.float64(2 * math.pi)))), to=_FLOAT)
     cos, sin = op.Cos(angle), op.Sin(angle)

@@ -43,7 +43,7 @@ class Form:
         tokens_first: heads are ``[B,S,N,D]`` or ``[S,N,D]``.
         flat_axis: where tables ``[S,W]`` get an axis for the heads, HEADS_FIRST or TOKENS_FIRST; None: not
             supported. ``cos[:, None]`` inserts it before the tokens of ``[B,S,W]``, after those of ``[S,W]``.
-        usual_dim: the default of unsqueeze_dim.
+        default_unsqueeze_dim: the default of unsqueeze_dim.
     """
 
     pairs: str
@@ -53,7 +53,7 @@ class Form:
     promotes: bool = False
     tokens_first: bool = False
     flat_axis: int | None = None
-    usual_dim: int | None = None
+    default_unsqueeze_dim: int | None = None
 
     def __str__(self) -> str:
         where = "" if self.place is None else f", the {self.place} of the head"
@@ -123,15 +123,16 @@ def _classified(function: Callable[..., Any]) -> Form:
     for tokens_first in (False, True):
         found, error = _matches(function, single, tokens_first)
         errors.append(error)
-        of_whole_heads = [key for key, places in found.items() if "" in places]
-        if len(of_whole_heads) == 1:
-            (key,) = of_whole_heads
+        whole_head_keys = [key for key, places in found.items() if "" in places]
+        if len(whole_head_keys) == 1:
+            (key,) = whole_head_keys
             places = found[key] - {""}
             place = places.pop() if len(places) == 1 else None
             form = _with_promotion(function, Form(*key, place, single, tokens_first=tokens_first))
             _require_everywhere(function, form)
             unsqueeze_dim = _signature(function).parameters.get("unsqueeze_dim")
-            form = replace(form, usual_dim=unsqueeze_dim.default if unsqueeze_dim is not None else None)
+            if unsqueeze_dim is not None:
+                form = replace(form, default_unsqueeze_dim=unsqueeze_dim.default)
             form = replace(form, flat_axis=_flat_axis(function, form))
             _require_parameters(function, form)
             return form
@@ -155,7 +156,7 @@ def _matches(
             passed = [h.transpose(1, 2) for h in heads] if tokens_first else heads
             try:
                 results = _called(function, passed, encoded.cos(), encoded.sin())
-                if tokens_first:  # a batch alone must give the same
+                if tokens_first:  # heads without the batch dimension must give the same results
                     alone = _called(function, [h[0] for h in passed], encoded[0].cos(), encoded[0].sin())
                     if not all(_is_same(a, r[0]) for a, r in zip(alone, results, strict=True)):
                         continue
@@ -211,7 +212,7 @@ def _require_parameters(function: Callable[..., Any], form: Form) -> None:
     encoded = dict(encodings(angles))[form.tables]
     shapes = [(BATCH, n, TOKENS, WIDTH) for n in (HEADS, KEY_HEADS)][: 1 if form.single else 2]
     heads = [torch.randn(shape, generator=generator) for shape in shapes]
-    by_tokens = [h.transpose(1, 2) for h in heads]
+    tokens_first_heads = [h.transpose(1, 2) for h in heads]
 
     def differs(heads: list[torch.Tensor], angles: torch.Tensor, **more: Any) -> bool:
         results = _called(function, heads, angles.cos(), angles.sin(), **more)
@@ -223,7 +224,7 @@ def _require_parameters(function: Callable[..., Any], form: Form) -> None:
 
     for dim in (1, 2) if "unsqueeze_dim" in names else ():
         try:
-            if not differs(heads if dim == 1 else by_tokens, encoded, unsqueeze_dim=dim):
+            if not differs(heads if dim == 1 else tokens_first_heads, encoded, unsqueeze_dim=dim):
                 continue
         except Exception:  # shapes that do not broadcast
             pass
@@ -232,7 +233,9 @@ def _require_parameters(function: Callable[..., Any], form: Form) -> None:
     for position_ids in (ids, ids.expand(BATCH, -1)) if "position_ids" in names else ():
         for table in (encoded, encoded[0]):
             try:
-                if not differs(by_tokens if form.tokens_first else heads, table, position_ids=position_ids):
+                if not differs(
+                    tokens_first_heads if form.tokens_first else heads, table, position_ids=position_ids
+                ):
                     continue
             except Exception:
                 if table is not encoded:  # the function takes no tables without batches
@@ -266,12 +269,12 @@ def _with_promotion(function: Callable[..., Any], form: Form) -> Form:
     shape = (1, 2, 1, WIDTH) if form.tokens_first else (1, 1, 2, WIDTH)
     heads = [torch.ones(shape, dtype=torch.bfloat16)] * (1 if form.single else 2)
     angles = torch.ones(1, 2, WIDTH // (2 if form.tables == ONCE else 1))
-    by_float32 = _called(function, heads, angles.cos(), angles.sin())[0].dtype
-    by_bfloat16 = _called(function, heads, angles.cos().bfloat16(), angles.sin().bfloat16())[0].dtype
-    for dtype in (by_float32, by_bfloat16):
-        if dtype not in (torch.bfloat16, torch.float32) or by_bfloat16 != torch.bfloat16:
+    dtype_with_float32 = _called(function, heads, angles.cos(), angles.sin())[0].dtype
+    dtype_with_bfloat16 = _called(function, heads, angles.cos().bfloat16(), angles.sin().bfloat16())[0].dtype
+    for dtype in (dtype_with_float32, dtype_with_bfloat16):
+        if dtype not in (torch.bfloat16, torch.float32) or dtype_with_bfloat16 != torch.bfloat16:
             raise NotKnown(f"bfloat16 heads become {str(dtype).removeprefix('torch.')}")
-    return replace(form, promotes=by_float32 == torch.float32)
+    return replace(form, promotes=dtype_with_float32 == torch.float32)
 
 
 def encodings(angles: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]:
@@ -315,9 +318,10 @@ def _is_same(given: torch.Tensor, expected: torch.Tensor) -> bool:
 
 
 def replacement(function: Callable[..., Any], form: Form, uses: Uses | None = None) -> Callable[..., Any]:
-    """Return a function that computes the same rotation by npu_rope, with the same parameters. It calls the
-    original function if there are no keys, and for shapes that the recognition did not cover, such as tables
-    narrower than the heads where ``form.place`` is None.
+    """Return a function that computes the same rotation by npu_rope, with the same parameters.
+
+    It calls the original function if there are no keys. It also calls it for shapes that the recognition did
+    not cover, such as tables narrower than the heads where ``form.place`` is None.
 
     Args:
         function: a model's function.
@@ -367,7 +371,7 @@ def replacement(function: Callable[..., Any], form: Form, uses: Uses | None = No
     def rotate_and_record(*given: Any) -> Any:
         results = rotate(*given)
         if results is NotImplemented and uses is not None:
-            uses.by_tables = "the model's own function rotates heads and tables of these shapes and types"
+            uses.tables_reason = "the model's own function rotates heads and tables of these shapes and types"
         return results
 
     return with_parameters(rotate if uses is None else rotate_and_record, function, form)
@@ -381,20 +385,20 @@ def with_parameters(
     parameters = _signature(function).parameters
     names = tuple(parameters)
     defaults = {name: p.default for name, p in parameters.items() if p.default is not p.empty}
-    by_position = sum(p.kind is not p.KEYWORD_ONLY for p in parameters.values())
+    positional_count = sum(p.kind is not p.KEYWORD_ONLY for p in parameters.values())
     tensors = names[: 1 if form.single else 2]
     # A short way for models that pass only heads, cos and sin, by position: no arguments have to be bound.
     usual_count = len(tensors) + 2
-    may_be_usual = by_position >= usual_count and all(name in defaults for name in names[usual_count:])
-    usual_dim = defaults.get("unsqueeze_dim")
+    may_be_usual = positional_count >= usual_count and all(name in defaults for name in names[usual_count:])
+    default_unsqueeze_dim = defaults.get("unsqueeze_dim")
 
     def with_same_parameters(*given: Any, **named: Any) -> Any:
         if may_be_usual and len(given) == usual_count and not named:
             *heads, cos, sin = given
-            dim = usual_dim
+            dim = default_unsqueeze_dim
         else:
             values = {**defaults, **dict(zip(names, given, strict=False)), **named}
-            if len(given) > by_position or len(values) != len(names):
+            if len(given) > positional_count or len(values) != len(names):
                 got = ", ".join((*names[: len(given)], *named))
                 raise bad_type(OP, "a rotation", f"be given {', '.join(names)}", got)
             heads, dim = [values[name] for name in tensors], values.get("unsqueeze_dim")
@@ -412,7 +416,7 @@ _UNSQUEEZED = {1: HEADS_FIRST, 2: TOKENS_FIRST}
 def heads_axis(form: Form, unsqueeze_dim: int | None, dims: int) -> int | None:
     """Return where tables of ``dims`` dimensions get an axis for the heads. None: not supported."""
     if dims == 2:
-        return form.flat_axis if unsqueeze_dim == form.usual_dim else None
+        return form.flat_axis if unsqueeze_dim == form.default_unsqueeze_dim else None
     if unsqueeze_dim is None:
         return TOKENS_FIRST if form.tokens_first else HEADS_FIRST
     return _UNSQUEEZED.get(unsqueeze_dim)

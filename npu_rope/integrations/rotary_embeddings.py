@@ -22,9 +22,8 @@ from npu_rope.rope_attributes import RopeMode
 # Positions 0 to 31 are compared, where rounding a model's angles to float32 changes them by less than 4e-6.
 PROBED_POSITIONS = 32
 SAME_TABLE = 2e-5
-# Relative tolerance of float32 frequencies, which transformers rounds at every step, and the absolute one: a
-# frequency below it does not rotate.
-SAME_FREQUENCY, ZERO_FREQUENCY = 1e-5, 1e-20
+SAME_FREQUENCY = 1e-5  # relative tolerance of float32 frequencies, which transformers rounds at every step
+ZERO_FREQUENCY = 1e-20  # absolute tolerance of frequencies: a lower frequency does not rotate
 
 
 def forward_of(module: torch.nn.Module) -> types.FunctionType:
@@ -66,7 +65,8 @@ class _Rope:
             half, neighbours = (_with_mode(params, mode) for mode in (RopeMode.NEOX, RopeMode.NORMAL))
             by_pairs = {rope_forms.HALF: half, rope_forms.TO_HALVES: half}
             by_pairs[rope_forms.INTERLEAVED] = neighbours
-        forms = {(pairs, layout, at): p for pairs, p in by_pairs.items() for at in (None, rope_forms.FIRST)}
+        places = (None, rope_forms.FIRST)
+        forms = {(pairs, layout, place): p for pairs, p in by_pairs.items() for place in places}
         factors = self.model.freq_factors
         self.angles = Angles(forms, None if factors is None else torch.from_numpy(factors), layout)
         # For each module: its state at the last comparison of its tables, and the result.

@@ -65,16 +65,16 @@ class Uses:
 
     Attributes:
         by_positions: a call was rotated by positions.
-        by_tables: the reason why the last call that used the model's tables did so; empty if none did.
+        tables_reason: the reason why the last call that used the model's tables did so; empty if none did.
     """
 
     by_positions: bool = False
-    by_tables: str = ""
+    tables_reason: str = ""
 
     def __str__(self) -> str:
-        if not self.by_tables:
+        if not self.tables_reason:
             return "by positions" if self.by_positions else "not called yet"
-        return f"by {'positions, and by ' * self.by_positions}tables: {self.by_tables}"
+        return f"by {'positions, and by ' * self.by_positions}tables: {self.tables_reason}"
 
     def find(
         self, cos: torch.Tensor, sin: torch.Tensor, form: FormKey
@@ -82,15 +82,15 @@ class Uses:
         """Return the positions, parameters and frequency factors that replace these tables in a rotation of
         that form, or None if the tables must be used. Record which of the two it is."""
         if torch.compiler.is_compiling():
-            self.by_tables = "torch.compile does not keep the identity of tables"
+            self.tables_reason = "torch.compile does not keep the identity of tables"
             return None
         origin: _Origin | None = getattr(cos, _ATTRIBUTE, None)
         if origin is None or origin.cos() is not cos or origin.sin() is not sin:
-            self.by_tables = "they are not the tensors that a verified rotary embedding made"
+            self.tables_reason = "they are not the tensors that a verified rotary embedding made"
         elif origin.versions != (cos._version, sin._version):
-            self.by_tables = "they were written to after the rotary embedding made them"
+            self.tables_reason = "they were written to after the rotary embedding made them"
         elif form not in origin.params:
-            self.by_tables = "rope has no such rotation by the positions of these tables"
+            self.tables_reason = "rope has no such rotation by the positions of these tables"
         else:
             self.by_positions = True
             return origin.positions, origin.params[form], origin.freq_factors

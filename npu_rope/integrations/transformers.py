@@ -113,11 +113,11 @@ def apply_npu_rope(
     """Replace the rotations and RMS norms of this instance of a model by npu_rope's. No other instance, class
     or Python module changes, and neither do parameters, buffers and saved states.
 
-    Candidates are the functions with "rotary" or "rope" in their name that a module's forward calls, and the
-    modules whose class is named like a norm, except LayerNorm. They are recognized by the results of trial
-    calls, not by their names. The report lists those that are not recognized; they stay. The patched model
-    works with generate(), training, gradient checkpointing, torch.compile and deepcopy. Pickling and loading
-    a model removes the patch: apply it again.
+    Two kinds of candidates are tried: functions with "rotary" or "rope" in their name that a module's forward
+    calls, and modules whose class is named like a norm, except LayerNorm. They are recognized by the results
+    of trial calls, not by their names. The report lists those that are not recognized; they stay. The patched
+    model works with generate(), training, gradient checkpointing, torch.compile and deepcopy. Pickling and
+    loading a model removes the patch: apply it again.
 
     Args:
         model: a transformers model, or any module that contains one.
@@ -125,10 +125,10 @@ def apply_npu_rope(
         rms_norm: replace the RMS norms.
         level: ``"tables"``: :func:`npu_rope.rotary_mul_qk` rotates by the model's own cos and sin.
             ``"positions"``: :func:`npu_rope.rope_qk` rotates by the positions, with the same accuracy at all
-            positions of a long context, also in 16 bits. This requires that a rotation gets the same tensors
-            cos and sin that a rotary embedding returned, without writes to them, and that these follow from
-            the model's configuration. The model's tables are used in every other case, and under
-            torch.compile. Writes that torch does not record (``cos.data``, ``cos.numpy()``) are not detected.
+            positions of a long context, also in 16 bits. The rotation must get the same tensors cos and sin
+            that a rotary embedding returned, without writes to them. The tables must follow from the model's
+            configuration. The model's tables are used in every other case, and under torch.compile. Writes
+            that torch does not record (``cos.data``, ``cos.numpy()``) are not detected.
 
     Returns:
         The entries that were replaced, and those that were left with the reasons.
@@ -267,7 +267,8 @@ class _Rotations:
 
 
 def _rotations_of(function: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
-    """Yield name and value of the globals named like a rotation that a function, or one it wraps, calls."""
+    """Yield the name and the value of each global that the function calls and that is named like a rotation.
+    The function's decorators are searched as well."""
     for inner in _layers_of(function):
         for name in _names(inner.__code__):
             called = inner.__globals__.get(name)
@@ -290,7 +291,8 @@ def _names(code: types.CodeType) -> Iterator[str]:
 
 
 def _with_globals(function: types.FunctionType, ours: dict[str, Callable[..., Any]]) -> types.FunctionType:
-    """Copy the function with ours under these names in its globals; keep its decorators around the copy."""
+    """Copy the function. The copy's globals have the functions in ``ours`` under their names there. Keep the
+    function's decorators around the copy."""
     global_names = {**function.__globals__, **ours}
     # With a __name__, torch.compile looks the globals up in the module of that name, not in this dict.
     global_names.pop("__name__", None)

@@ -271,7 +271,7 @@ def register_rotation(
 
     def call_packed(*given: Any) -> Call:
         out, (positions, packed, *factors) = given[:n], given[2 * n :]
-        read = (o if x is None else x for o, x in zip(out, given[n:], strict=False))
+        read = (written if x is None else x for written, x in zip(out, given[n:], strict=False))
         return make(*read, positions, factors[0] if factors else None, registrar.one_or_all(out)), packed
 
     read, angles = registrar.schema_of_inputs(xs), "Tensor positions, Tensor? freq_factors=None"

@@ -344,7 +344,7 @@ def trace_as(operator: Any, functional: str) -> None:
     then replace the written arguments by its results.
 
     torch's own replacement of a write has no translation to ONNX. A torch version without the modules below
-    keeps torch's own.
+    keeps its own replacement.
     """
     try:
         from torch._higher_order_ops.utils import has_user_subclass

@@ -94,22 +94,23 @@ def register(*operators: TorchOperator) -> None:
     path = backends.torch_registration()
     by_ctypes = path is None or not _load_registration(path)
     needs_placeholders = not _try_binding()
-    for o in operators:
-        registered[o.name] = o
-        _library.define(o.schema, tags=(torch.Tag.pt2_compliant_tag,))
-        operator = getattr(torch.ops.npu_rope, o.name).default
+    for operator in operators:
+        name = operator.name
+        registered[name] = operator
+        _library.define(operator.schema, tags=(torch.Tag.pt2_compliant_tag,))
+        overload = getattr(torch.ops.npu_rope, name).default
         # The fake runs if any tensor is a meta or fake tensor.
-        torch.library.register_fake(f"npu_rope::{o.name}", _kernel(o, o.check), lib=_library)
+        torch.library.register_fake(f"npu_rope::{name}", _kernel(operator, operator.check), lib=_library)
         if by_ctypes:
-            _library.impl(o.name, _kernel(o, o.on_cpu), "CPU")
-        if not o.hot_path:
-            _library.impl(o.name, _autograd(o, operator), "Autograd")
-        if o.functional is not None:
-            gradients.trace_as(operator, o.functional)
-        if not o.on_npu:
-            _library.impl(o.name, _npu_refusal(o.name), "PrivateUse1")
+            _library.impl(name, _kernel(operator, operator.on_cpu), "CPU")
+        if not operator.hot_path:
+            _library.impl(name, _autograd(operator, overload), "Autograd")
+        if operator.functional is not None:
+            gradients.trace_as(overload, operator.functional)
+        if not operator.on_npu:
+            _library.impl(name, _npu_refusal(name), "PrivateUse1")
         elif needs_placeholders:
-            _placeholders.impl(o.name, _placeholder(o.name), "PrivateUse1")
+            _placeholders.impl(name, _placeholder(name), "PrivateUse1")
 
 
 def register_composite(schema: str, kernel: Callable[..., Any]) -> None:
@@ -127,27 +128,27 @@ def _returned(results: tuple[Any, ...]) -> Any:
     return results if len(results) > 1 else results[0] if results else None
 
 
-def _kernel(o: TorchOperator, run: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+def _kernel(operator: TorchOperator, run: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     """Return a kernel that allocates the results and passes the whole call to ``run``."""
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
-        call, attributes = o.call(*args, **kwargs)
-        results = o.results(call)
+        call, attributes = operator.call(*args, **kwargs)
+        results = operator.results(call)
         run(replace(call, outs={**results, **call.outs}) if results else call, attributes)
         return _returned(tuple(results.values()))
 
     return kernel
 
 
-def _autograd(o: TorchOperator, operator: Any) -> Callable[..., Any]:
-    if o.gradient is not None:
-        return gradients.differentiable(operator, o.gradient)
+def _autograd(operator: TorchOperator, overload: Any) -> Callable[..., Any]:
+    if operator.gradient is not None:
+        return gradients.differentiable(overload, operator.gradient)
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
-        call, attributes = o.call(*args, **kwargs)
-        if o.autograd is not None:
-            return _returned(o.autograd(call, attributes))
-        return gradients.write(call, o.no_gradient, partial(operator, *args, **kwargs))
+        call, attributes = operator.call(*args, **kwargs)
+        if operator.autograd is not None:
+            return _returned(operator.autograd(call, attributes))
+        return gradients.write(call, operator.no_gradient, partial(overload, *args, **kwargs))
 
     return kernel
 

@@ -51,7 +51,8 @@ def rms_norm(
             from the end.
         epsilon: added to the mean square: >= 0. Rounded to float32, as ONNX stores it.
         stash_type: the type to which x is rounded before the division, and the division's precision, by
-            ONNX's number: 1 float32, 10 float16, 11 float64, 16 bfloat16. The squares overflow in none.
+            ONNX's number: 1 float32, 10 float16, 11 float64, 16 bfloat16. The squares overflow in none of
+            these types.
         out: where to write: x's shape, scale's dtype, contiguous rows; may be x itself (in place).
         backend: ``"reference"``, ``"cpu"``, ``"sim"``, ``"sim:<soc>"`` or ``"npu"``; None:
             ``NPU_ROPE_BACKEND``, else by x's device.
@@ -242,9 +243,9 @@ _PEAK = 16  # exponent of a row's largest element after scaling, as in reference
 
 
 def _power_of_rows(rows: Any, axes: tuple[int, ...], epsilon: float) -> Any:
-    """Return a power of two for each float64 row. Scaling by it keeps squares in range, and in gradients of
-    gradients the third and fifth powers of 1 / RMS. A positive epsilon bounds 1 / RMS, so then only large
-    rows are scaled."""
+    """Return a power of two for each float64 row. Scaling the row by it keeps the squares in range. In
+    gradients of gradients it also keeps the third and fifth powers of 1 / RMS in range. A positive epsilon
+    bounds 1 / RMS, so then only large rows are scaled."""
     peak = rows.detach().abs().amax(axes, keepdim=True) if rows.numel() else rows.new_ones(())
     one = torch.ones_like(peak)
     exponent = torch.frexp(torch.where(peak.isfinite() & (peak > 0), peak, one))[1]

@@ -108,8 +108,8 @@ def rms_norm_rope(
     if written is not None and written[0] is None:
         written = executors.new_q_out(q), cache
     call = rms_norm_rope_tensors(q, k, q_scale, k_scale, positions, freq_factors, written, rows)
-    y, z = calls.run_named(chosen, call, attributes, executors.run)
-    return y, z
+    rotated_q, rotated_k = calls.run_named(chosen, call, attributes, executors.run)
+    return rotated_q, rotated_k
 
 
 def _given_outputs(rows: Any, cache: Any, out: Any) -> tuple[Any, Any] | None:
@@ -258,12 +258,12 @@ def _backward(ctx: Any, q_gradient: Any, k_gradient: Any) -> tuple[Any, ...]:
     rotated_back = _operators.rope_qk.default(q_gradient, k_gradient, positions, freq_factors, **named)
     needed = ctx.needs_input_grad
     stash = attributes.norm_stash_type(spec_of(q).dtype)
-    gradients_of: list[Any] = [None] * 4
+    input_gradients: list[Any] = [None] * 4
     for side, (gradient, x, scale) in enumerate(zip(rotated_back, (q, k), (q_scale, k_scale), strict=True)):
         if needed[side] or needed[2 + side]:
             both = _operators.rms_norm_backward.default(gradient, x, scale, -1, attributes.epsilon, stash)
-            gradients_of[side], gradients_of[2 + side] = both
-    return tuple(gradients_of)
+            input_gradients[side], input_gradients[2 + side] = both
+    return tuple(input_gradients)
 
 
 # ---- registration ----------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """rope_qk: the Python functions, and the registration with torch.
 
-Queries and keys rotate by the same angles, so one call computes one table of cos and sin for both, with one
+Queries and keys rotate by the same angles. One call computes one table of cos and sin for both, with one
 dispatch and one launch. ``calls.py`` and ``gradients.py`` hold the code that it shares with rope.
 """
 

@@ -134,10 +134,10 @@ def table_gradients(
     ``reference/rotary.py``). They are summed over heads, and over batches and tokens that share an entry, in
     float32, or in float64 for float64 xs. The results are differentiable."""
     sums = [_lanewise(call, x, g, attributes, sizes) for x, g in zip(call.xs.values(), grads, strict=True)]
-    of_cos, of_sin = (sum(parts[1:], parts[0]) for parts in zip(*sums, strict=True))
+    lanewise_cos, lanewise_sin = (sum(parts[1:], parts[0]) for parts in zip(*sums, strict=True))
     cos, sin = tables_of(call).values()
-    cos_gradient = _as_table(call, of_cos, cos, attributes, sizes)
-    return cos_gradient, _as_table(call, of_sin, sin, attributes, sizes)
+    cos_gradient = _as_table(call, lanewise_cos, cos, attributes, sizes)
+    return cos_gradient, _as_table(call, lanewise_sin, sin, attributes, sizes)
 
 
 def _lanewise(
@@ -157,7 +157,7 @@ def _lanewise(
 def _as_table(
     call: Tensors, lanewise: Any, table: Any, attributes: RotaryAttributes, sizes: RotarySizes
 ) -> Any:
-    if not sizes.full:
+    if not sizes.has_entry_per_lane:
         first, second = lanes(sizes.width, attributes.interleaved)
         lanewise = lanewise[..., first] + lanewise[..., second]
     if is_onnx(call):
@@ -189,15 +189,15 @@ def _gradient_of(make: Callable[..., Call], n_xs: int, n_tensors: int) -> Gradie
 
     def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
         call, attributes = make(*(() if ctx.saves_xs else grads), *ctx.saved_tensors, *ctx.attributes)
-        of_xs: tuple[Any, ...] = (None,) * n_xs
+        x_gradients: tuple[Any, ...] = (None,) * n_xs
         if any(ctx.needs_input_grad[:n_xs]):
             backward_attributes = replace(attributes, forward=not attributes.forward)
             values = _attributes_in_schema_order(call, backward_attributes)
-            of_xs = getattr(_operators, call.op).default(*grads, *_other_inputs(call), *values)
-            of_xs = of_xs if isinstance(of_xs, tuple) else (of_xs,)
+            x_gradients = getattr(_operators, call.op).default(*grads, *_other_inputs(call), *values)
+            x_gradients = x_gradients if isinstance(x_gradients, tuple) else (x_gradients,)
         if not ctx.saves_xs:
-            return of_xs
-        return *of_xs, *table_gradients(call, grads, attributes, sizes_of(call, attributes))
+            return x_gradients
+        return *x_gradients, *table_gradients(call, grads, attributes, sizes_of(call, attributes))
 
     return Gradient(backward, setup_context, ((0, 2, 3), (1, 2, 3)) if n_xs == 2 else ())
 

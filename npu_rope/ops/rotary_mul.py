@@ -137,8 +137,8 @@ def rotary_mul_qk(
     require_tensor_like("rotary_mul_qk", "q", q)
     require_tensor_like("rotary_mul_qk", "k", k)
     attributes = attributes_of("rotary_mul_qk", interleaved, rotary_dim, offset)
-    y, z = rotary.run(backend, rotary_mul_qk_tensors(q, k, cos, sin, out), attributes)
-    return y, z
+    rotated_q, rotated_k = rotary.run(backend, rotary_mul_qk_tensors(q, k, cos, sin, out), attributes)
+    return rotated_q, rotated_k
 
 
 def rotary_mul_qk_(

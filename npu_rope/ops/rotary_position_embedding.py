@@ -58,8 +58,8 @@ def rotary_position_embedding(
         bypass_key: return ``key`` itself, the same object on the same memory.
         max_position_embeddings, scaling_type, scaling_factor: as for :meth:`npu_rope.RopeParams.from_pmx`;
             the type is ``""``, ``"linear"`` or ``"dynamic"``. With ``"dynamic"`` theta depends on each
-            sequence's end. Sequences with different ends beyond the maximum then need a launch each, and the
-            host reads ``start_pos``, ``pad_len`` and ``seqstarts`` (it waits for a device that holds them).
+            sequence's end. Sequences with different ends beyond the maximum then need a launch each. The host
+            then reads ``start_pos``, ``pad_len`` and ``seqstarts``, and waits for a device that holds them.
         seqstarts: ``[B+1]`` integers: the first token of each sequence, and T.
         backend: ``"reference"``, ``"cpu"``, ``"sim"``, ``"sim:<soc>"`` or ``"npu"``; None:
             ``NPU_ROPE_BACKEND``, else by the query's device.
@@ -133,10 +133,10 @@ def _rotate(
     chosen = backend or backends.default_backend
     q, k = (plan.widened(tensor, chosen) if is_int8 else tensor for tensor in (query, key))
     if bypass_key:
-        y = rope(q, positions, params, backend=backend)
-        return plan.narrowed(y) if is_int8 else y, key
-    y, z = rope_qk(q, k, positions, params, backend=backend)
-    return (plan.narrowed(y), plan.narrowed(z)) if is_int8 else (y, z)
+        rotated_q = rope(q, positions, params, backend=backend)
+        return plan.narrowed(rotated_q) if is_int8 else rotated_q, key
+    rotated = rope_qk(q, k, positions, params, backend=backend)
+    return (plan.narrowed(rotated[0]), plan.narrowed(rotated[1])) if is_int8 else rotated
 
 
 # This operator's names for the arguments of rope and rope_qk.
@@ -173,8 +173,9 @@ def _composite(*tensors: Any, **attributes: Any) -> tuple[Any, Any]:
     scaling = {keyword.name: keyword.default_value for keyword in keywords} | attributes
     bypass_key = scaling.pop("bypass_key")
     query, key, start_pos, pad_len, seqstarts = (*tensors, None, None)[:5]
-    y, z = _rotary_position_embedding(query, key, start_pos, pad_len, seqstarts, bypass_key, None, scaling)
-    return y, z.clone() if bypass_key else z
+    arguments = query, key, start_pos, pad_len, seqstarts, bypass_key, None, scaling
+    rotated_query, rotated_key = _rotary_position_embedding(*arguments)
+    return rotated_query, rotated_key.clone() if bypass_key else rotated_key
 
 
 def _compiled(
@@ -189,8 +190,9 @@ def _compiled(
     if not is_tensor(start_pos):
         start_pos = torch.full((), start_pos, dtype=torch.int64)
     operator = torch.ops.npu_rope.rotary_position_embedding.default
-    y, z = operator(query, key, start_pos, pad_len, seqstarts, bypass_key=bypass_key, **scaling)
-    return y, key if bypass_key else z
+    tensors = query, key, start_pos, pad_len, seqstarts
+    rotated_query, rotated_key = operator(*tensors, bypass_key=bypass_key, **scaling)
+    return rotated_query, key if bypass_key else rotated_key
 
 
 register_composite(_SCHEMA, _composite)

@@ -33,5 +33,5 @@ def rope_qk(
     ([[[0.5403, 0.8415], [-0.8415, 0.5403]]], [[[-0.3012, 1.3818]]])
     """
     options: dict[str, Any] = {"forward": forward, "angle": angle}
-    y, z = (rope(x, positions, params, freq_factors, **options) for x in (q, k))
-    return y, z
+    rotated_q, rotated_k = (rope(x, positions, params, freq_factors, **options) for x in (q, k))
+    return rotated_q, rotated_k

@@ -46,7 +46,7 @@ def token_table(
         if table.size
         else np.zeros((1, sizes.tokens, 1, table.shape[-1]))
     )
-    if sizes.full:
+    if sizes.has_entry_per_lane:
         return table
     first, second = lanes(sizes.width, attributes.interleaved)
     wide = np.empty((*table.shape[:-1], sizes.width))
@@ -94,27 +94,28 @@ def table_gradients(
     """
     sizes = sizes_of(call, attributes)
     shape = (sizes.batch, sizes.tokens, sizes.width)
-    of_cos, of_sin = np.zeros(shape), np.zeros(shape)
+    lanewise_cos, lanewise_sin = np.zeros(shape), np.zeros(shape)
     first, second = lanes(sizes.width, attributes.interleaved)
     for x, grad in zip(call.xs.values(), grads, strict=True):
         window = slice(attributes.offset, attributes.offset + sizes.width)
         heads, g = (as_heads(call, v, sizes)[..., window].astype(np.float64) for v in (x, grad))
-        of_cos += (g * heads).sum(-2)
+        lanewise_cos += (g * heads).sum(-2)
         x1, x2, g1, g2 = heads[..., first], heads[..., second], g[..., first], g[..., second]
-        by_sin = np.empty_like(g)
+        sin_products = np.empty_like(g)
         if not attributes.forward:  # the transposed rotation
             x1, x2, g1, g2 = x2, x1, g2, g1
-        by_sin[..., first], by_sin[..., second] = -g1 * x2, g2 * x1
-        of_sin += by_sin.sum(-2)
+        sin_products[..., first], sin_products[..., second] = -g1 * x2, g2 * x1
+        lanewise_sin += sin_products.sum(-2)
     cos, sin = tables_of(call).values()
-    return _as_table(call, of_cos, cos, attributes, sizes), _as_table(call, of_sin, sin, attributes, sizes)
+    cos_gradient = _as_table(call, lanewise_cos, cos, attributes, sizes)
+    return cos_gradient, _as_table(call, lanewise_sin, sin, attributes, sizes)
 
 
 def _as_table(
     call: CallTensors[Array], lanewise: Wide, table: Array, attributes: RotaryAttributes, sizes: RotarySizes
 ) -> Wide:
     """Sum ``[B,S,width]``, with an entry for each lane, to the table's shape."""
-    if not sizes.full:
+    if not sizes.has_entry_per_lane:
         first, second = lanes(sizes.width, attributes.interleaved)
         lanewise = lanewise[..., first] + lanewise[..., second]
     summed = np.zeros(table.shape)

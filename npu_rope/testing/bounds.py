@@ -26,7 +26,7 @@ from npu_rope.params import RopeParams
 UNIT_ROUNDOFF = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8, "float64": 2.0**-53}
 SMALLEST_SUBNORMAL = {"float32": 2.0**-149, "float16": 2.0**-24, "bfloat16": 2.0**-133, "float64": 2.0**-1074}
 
-# e_angle is the largest error of cos and of sin. This is that of policy exact on back ends reference and cpu.
+# e_angle is the largest error of cos and of sin. For policy exact on back ends reference and cpu:
 E_ANGLE_HOST = 2.0**-23
 # e_angle of the device's kernels, for positions below 2^22.
 E_ANGLE_DEVICE = 2.0**-20
@@ -44,7 +44,7 @@ OURS = (E_ANGLE_HOST, 0)
 # Float32 tables for positions up to 2047. ggml's running product has an error of 2e-4 at position 511, which
 # grows in proportion; one float32 product has 8e-5. Both are within 2e-3.
 PEER_FLOAT32_TABLE = (2e-3, 0)
-# PEER_FLOAT32_TABLE, if table entry, two products and their sum are also rounded to the tensor's dtype.
+# As PEER_FLOAT32_TABLE. Also, a table entry, two products and their sum are rounded to the tensor's dtype.
 PEER_HALF_FORMULA = (2e-3, 4)
 
 

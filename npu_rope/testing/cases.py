@@ -225,8 +225,8 @@ def ggml_cases() -> Iterator[RopeCase]:
     """Yield test_rope_set_rows and test_rope of ggml's tests/test-backend-ops.cpp (ggml d99724f).
 
     ggml passes n_ctx_orig = 0 and beta_fast = beta_slow = 1. With log(0) = -inf, the limits of YaRN's ramp
-    clamp so that only pair 0 is extrapolated. npu_rope refuses 0 with YaRN and therefore receives 1. Its
-    d(beta) is negative for every n_dims, so the limits clamp to the same values.
+    clamp so that only pair 0 is extrapolated. npu_rope refuses 0 with YaRN and therefore receives 1. Before
+    they are clamped, its limits are negative for every n_dims, so they clamp to the same values.
     """
     yield from _ggml_set_rows_cases()
     scales = itertools.product((1.0, 1.4245), (0.0, 0.7465), (1.0, 1.4245))

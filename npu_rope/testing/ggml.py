@@ -172,7 +172,7 @@ _IMROPE_CALL = GgmlRope(
 
 
 class GgmlProcess:
-    """ggml in a child process. After an abort the next call starts another.
+    """ggml in a child process. After an abort the next call starts another process.
 
     Use as a context manager. ``rope()`` raises :class:`GgmlAborted` if ggml aborts.
 

@@ -54,7 +54,7 @@ def cast(values: Long, dtype: str) -> Long:
 
 @dataclass(frozen=True)
 class NormCall:
-    """A call: the arrays, in float64 or the types that are named, and the attributes."""
+    """A call: the arrays, in float64 or in the named types, and the attributes."""
 
     x: Array
     scale: Array

@@ -116,19 +116,19 @@ class Expectation:
 def judge_each(
     case: AnyCase,
     backends: Iterable[str],
-    lacks: Callable[[str], str],
+    unsupported_reason: Callable[[str], str],
     judge: Callable[[str], Judgement],
 ) -> CaseResult:
     """Judge a case on each back end.
 
     Args:
-        lacks: returns why a back end does not support the case; empty if it does.
+        unsupported_reason: returns why a back end does not support the case; empty if it does.
         judge: runs the case on a back end. Its errors are failures, except that of an absent back end.
     """
     result = CaseResult(case)
     for backend in backends:
-        if missing := lacks(backend):
-            result.judgements.append(Judgement(backend, UNSUPPORTED, message=missing))
+        if reason := unsupported_reason(backend):
+            result.judgements.append(Judgement(backend, UNSUPPORTED, message=reason))
             continue
         try:
             result.judgements.append(judge(backend))

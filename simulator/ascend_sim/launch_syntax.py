@@ -1,4 +1,4 @@
-"""The launches in a source text: ``kernel<<<blocks, l2ctrl, stream>>>(arguments)``."""
+"""Replace the launches in a source text by calls: ``kernel<<<blocks, l2ctrl, stream>>>(arguments)``."""
 
 from __future__ import annotations
 
@@ -58,18 +58,18 @@ def rewritten(text: str, name: str = "source") -> str:
     # Blank comments and strings; every position stays the same.
     code = _COMMENT_OR_STRING.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
     pieces, copied_end = [], 0
-    for angles in _launch_positions(code):
-        place = f"{name}:{code.count(chr(10), 0, angles) + 1}"
-        begin = _kernel_begin(code, angles)
+    for config_begin in _launch_positions(code):
+        place = f"{name}:{code.count(chr(10), 0, config_begin) + 1}"
+        begin = _kernel_begin(code, config_begin)
         if begin is None or begin < copied_end:
             raise bad_value(f"launch must follow a kernel's name but does not at {place}.")
-        angles_end = code.find(">>>", angles)
-        spans = [] if angles_end < 0 else _split_at_commas(code, angles + len("<<<"), angles_end)
-        opening = re.compile(r"\s*\(").match(code, angles_end + len(">>>")) if spans else None
+        config_end = code.find(">>>", config_begin)
+        spans = [] if config_end < 0 else _split_at_commas(code, config_begin + len("<<<"), config_end)
+        opening = re.compile(r"\s*\(").match(code, config_end + len(">>>")) if spans else None
         closing = _closing_bracket(code, opening.end() - 1) if opening else None
         if len(spans) not in (2, 3) or opening is None or closing is None:
             raise bad_value(f"launch must be <<<blocks, l2ctrl, stream>>>(arguments) but is not at {place}.")
-        kernel = text[begin:angles].rstrip()
+        kernel = text[begin:config_begin].rstrip()
         kernel_name = re.sub(r"<.*", "", kernel, flags=re.DOTALL).strip()
         values = [f"({text[first:end].strip()})" for first, end in spans]
         values += ["(nullptr)"] * (3 - len(values))  # the stream may be left out
@@ -89,9 +89,9 @@ def _launch_positions(code: str) -> Iterator[int]:
         position = code.find("<<<", position + len("<<<"))
 
 
-def _kernel_begin(code: str, angles: int) -> int | None:
-    """Return the begin of the kernel's name before the ``<<<`` at position ``angles``."""
-    end = len(code[:angles].rstrip())
+def _kernel_begin(code: str, config_begin: int) -> int | None:
+    """Return the begin of the kernel's name before the ``<<<`` at position ``config_begin``."""
+    end = len(code[:config_begin].rstrip())
     if code[:end].endswith(">"):  # template arguments
         depth = 0
         while end > 0:

@@ -17,7 +17,7 @@ from ascend_sim.errors import Unavailable, bad_value
 __all__ = ["DEFAULT_SOC", "Library", "Options", "figures_of", "load"]
 
 ABI_VERSION = 2
-# The names of a profile's figures end so. A caller can replace figures, but no other value of a profile.
+# The ends of the names of a profile's figures. A caller can replace figures, but no other value of a profile.
 _FIGURE_SUFFIXES = ("_cycles", "_per_cycle", "_share", "overhead_bytes", "line_bytes")
 DEFAULT_SOC = "ascend910b"
 

@@ -44,7 +44,7 @@ class Parameter:
         return self.kind == DYNAMIC
 
     def format_in(self, column: int) -> int:
-        """The format in a column."""
+        """Return the parameter's format in a column."""
         return self.formats[column] if column < len(self.formats) else ND
 
 

@@ -80,7 +80,11 @@ class Tensor:
 
     @classmethod
     def of(cls, array: Any, dtype: str | None = None) -> Tensor:
-        """Return an array's tensor. The array must outlive it. dtype: another type of the same size."""
+        """Return an array's tensor. The array must outlive the tensor.
+
+        Args:
+            dtype: another type of the same size.
+        """
         item_bytes, address = array.itemsize, array.__array_interface__["data"][0]
         if any(stride % item_bytes for stride in array.strides):
             raise bad_value(f"array must have strides of whole elements but got {array.strides}.")
@@ -88,7 +92,7 @@ class Tensor:
         return cls(address, dtype or array.dtype.name, array.shape, strides)
 
     def is_contiguous(self) -> bool:
-        """Whether the elements follow each other in order."""
+        """Return whether the elements follow each other in order."""
         if 0 in self.shape:
             return True
         step = 1
@@ -352,7 +356,8 @@ class Package:
     def _arguments(
         self, op: str, operator: Operator, given: Mapping[str, Any], handles: list[tuple[str, C.c_void_p]]
     ) -> list[Any]:
-        """Return the first phase's arguments but the last two. ``handles`` receives what to destroy later."""
+        """Return the first phase's arguments except the last two. ``handles`` receives the acl objects that
+        the caller must destroy."""
         known = operator.parameters()
         if unknown := set(given) - set(known):
             raise bad_value(f"arguments of {op} must be {', '.join(known)} but got {sorted(unknown)[0]}.")

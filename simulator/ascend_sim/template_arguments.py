@@ -137,8 +137,8 @@ def _read_entries(text: str) -> list[TemplateEntry]:
 def _permitted_values(kind: str, numbers: list[int]) -> list[int]:
     """Return the values that a parameter may have.
 
-    UINT has a mode, then the values (mode list), or the number of ranges, the first and last value of each
-    range, and further values (mode mixed).
+    The first number of UINT is a mode. In mode list, the values follow. In the other modes, the number of
+    ranges follows, then the first and the last value of each range. Mode mixed then has further values.
     """
     if kind != "UINT":
         return [number for number in numbers if number < _FIRST_TENSOR_REFERENCE]

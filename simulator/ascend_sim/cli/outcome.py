@@ -17,13 +17,10 @@ from ascend_sim.kernels import In, InOut, Out, Part, Report, Sum
 
 @dataclass(frozen=True)
 class Difference:
-    """The largest absolute difference from the reference, infinite if only one is NaN.
-
-    ``is_within`` tells whether each difference is permitted.
-    """
+    """The largest absolute difference from the reference, infinite if only one is NaN."""
 
     largest: float
-    is_within: bool
+    is_within: bool  # each difference is permitted
 
 
 @dataclass
@@ -82,7 +79,7 @@ class Outcome:
         return Difference(largest, is_within)
 
     def as_json(self, difference: Difference | None) -> dict[str, Any]:
-        """The report for ``--json``; JSON has no infinity."""
+        """Return the report for ``--json``. An infinity becomes a text, because JSON has no infinity."""
         largest: Any = None if difference is None else difference.largest
         if largest is not None and not math.isfinite(largest):
             largest = "infinite"

@@ -21,10 +21,10 @@ def trace(
 ) -> None:
     """Show how a launch spent its cycles: pipes, instructions, critical path.
 
-    The time comes from a model: each instruction costs its issue and its repeats
-    or bytes, the four pipes of a core overlap as far as the kernel's events
-    allow, and the cores share the bandwidth of global memory. The model has not
-    been compared with hardware.
+    The time comes from a model. Each instruction costs its issue and its repeats
+    or bytes. The four pipes of a core overlap as far as the kernel's events
+    allow. The cores share the bandwidth of global memory. The model has not been
+    compared with hardware.
 
     Exit status: 0; 2 bad usage.
 

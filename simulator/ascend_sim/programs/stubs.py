@@ -54,13 +54,13 @@ class Needs:
 
 def needs_of(npu: TorchNpu) -> Needs:
     """Return the libraries and symbols of CANN that the libraries of ``npu`` list and do not define."""
-    own = [Elf.read(path) for path in npu.libraries()]
-    others = [Elf.read(path) for path in npu.other_libraries()]
-    defined = {name for elf in (*own, *others) for name in elf.defined}
-    available = {elf.path.name for elf in (*own, *others)}
-    sonames = {name for elf in own for name in elf.needed if not _SYSTEM.match(name)} - available
-    symbols = {name for elf in own for name in elf.undefined if not _PYTHON_SYMBOL.match(name)} - defined
-    system = _system_libraries(name for elf in own for name in elf.needed if _SYSTEM.match(name))
+    npu_elfs = [Elf.read(path) for path in npu.libraries()]
+    all_elfs = [*npu_elfs, *(Elf.read(path) for path in npu.other_libraries())]
+    defined = {name for elf in all_elfs for name in elf.defined}
+    available = {elf.path.name for elf in all_elfs}
+    sonames = {name for elf in npu_elfs for name in elf.needed if not _SYSTEM.match(name)} - available
+    symbols = {name for elf in npu_elfs for name in elf.undefined if not _PYTHON_SYMBOL.match(name)} - defined
+    system = _system_libraries(name for elf in npu_elfs for name in elf.needed if _SYSTEM.match(name))
     symbols = {name for name in symbols if not any(hasattr(library, name) for library in system)}
     if torch_symbols := sorted(filter(_TORCH_SYMBOL.match, symbols)):
         count, example = len(torch_symbols), torch_symbols[0]
@@ -161,7 +161,7 @@ def prepare(npu: TorchNpu, library: Path) -> Path:
     try:
         build(needs, library, unfinished)
         unfinished.chmod(0o755)
-        with suppress(OSError):  # another process was there first; its libraries are the same
+        with suppress(OSError):  # another process has made the folder; its libraries are the same
             unfinished.rename(folder)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)

@@ -400,13 +400,13 @@ def install() -> None:
     composite = set(_registered("CompositeImplicitAutograd"))
     on_cpu = set(_registered("CPU"))
     with_gradient = set(_registered("AutogradPrivateUse1"))
-    of_torch_npu = set(_registered("PrivateUse1"))
+    torch_npu_kernels = set(_registered("PrivateUse1"))
     library = _Library("aten", "IMPL")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch warns that kernels are overridden, which is intended here
         # An operator that torch_npu lacks uses torch's composite kernel if there is one. For the others,
         # torch_npu has a fallback that copies to the CPU and back without counting.
-        for name in sorted(of_torch_npu | (on_cpu - explicit - composite)):
+        for name in sorted(torch_npu_kernels | (on_cpu - explicit - composite)):
             is_kept = name in KEPT or name.split(".")[0] in KEPT
             op = None if is_kept else overload_of(name)
             if op is None:
