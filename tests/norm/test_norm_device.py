@@ -51,8 +51,8 @@ def test_the_fused_launch_moves_each_byte_once_and_is_faster_than_its_parts(dtyp
         )
     ]
     assert moved <= 1.01
-    # In mode normal the kernel normalizes 16-bit heads and their partners separately: pipe V is the limit,
-    # which also waits for banks of UB.
+    # In mode normal the kernel normalizes 16-bit heads and their partners separately, so pipe V is the limit.
+    # Pipe V also waits for banks of UB.
     assert fused <= (0.85 if mode == "normal" and dtype != torch.float32 else 0.6) * sum(parts)
 
 

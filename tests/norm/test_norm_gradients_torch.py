@@ -1,5 +1,5 @@
-"""How torch differentiates the norms, rms_norm_rope and rotary_mul: second gradients, for rows of any
-magnitude; torch.func; tangents of gradients; given memory; refusals by a named back end."""
+"""Torch's gradients of the norms, rms_norm_rope and rotary_mul: second gradients for rows of any magnitude,
+torch.func, tangents of gradients, results in given memory, and refusals by a named back end."""
 
 from __future__ import annotations
 

@@ -53,13 +53,13 @@ FACTORS = {
 }
 
 
-def is_call(call):
+def is_valid(call):
     rank = len(call.shape)
     return -rank <= call.axis < rank and possible(call)
 
 
 def for_each_valid(setups):
-    return together("call", [c for c in setups if is_call(c)])
+    return together("call", [c for c in setups if is_valid(c)])
 
 
 BASES = [
@@ -78,7 +78,7 @@ def test_one_factor_changed_meets_the_bound(call, backend, guarded):
     run_and_judge(call, backend, guarded)
 
 
-@for_each_valid(pairwise(FACTORS, NormSetup, is_call))
+@for_each_valid(pairwise(FACTORS, NormSetup, is_valid))
 def test_every_pair_of_factors_meets_the_bound(call, backend, guarded):
     run_and_judge(call, backend, guarded)
 
@@ -92,7 +92,7 @@ def test_every_pair_of_factors_meets_the_bound(call, backend, guarded):
 def test_any_call_meets_the_bound(call, n, seed, backend):
     call = replace(call, shape=(*call.shape[:-1], n))
     run_and_judge(
-        call if is_call(call) else replace(call, axis=-1, out="new", layout="gaps"),
+        call if is_valid(call) else replace(call, axis=-1, out="new", layout="gaps"),
         backend,
         GuardedMemory(),
         seed,
