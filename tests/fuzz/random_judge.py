@@ -247,8 +247,8 @@ class _BufferMaker:
         spare, dtype, index = call.cache
         rows = self.rng.permutation(count + spare)[:count].reshape(shape)
         rows[self.rng.random(shape) < (0.2 if spare else 0.0)] = -1
-        room = (1, count + spare, call.heads[0], call.head_size)
-        cache = self.tensor("cache", room, call.out_layouts[0], dtype, written=True)[0]
+        cache_shape = (1, count + spare, call.heads[0], call.head_size)
+        cache = self.tensor("cache", cache_shape, call.out_layouts[0], dtype, written=True)[0]
         return self.values_with_step("rows", rows, index, call.position_step or 1), cache
 
 

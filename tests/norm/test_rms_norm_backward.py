@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from norm_cases import (
     NUMPY_DTYPES,
     NormSetup,
-    hosts,
     judge_gradients,
     make_inputs,
+    on_hosts,
     possible,
     spec_call,
     to_torch,
@@ -241,7 +241,7 @@ def test_gradients_of_rescaled_rows_meet_the_bound(size, grad_size, epsilon, n, 
     judge_rescaled(backend, "float32", 1, n, size, grad_size, epsilon)
 
 
-@hosts
+@on_hosts
 @pytest.mark.parametrize(("size", "grad_size"), [(1e-160, 2e-307), (1e-200, 1e-306), (1e200, 1e100)])
 def test_gradients_of_rescaled_float64_rows_meet_the_bound(size, grad_size, backend):
     judge_rescaled(backend, "float64", 11, 64, size, grad_size, 0.0)

@@ -16,7 +16,7 @@ from npu_rope.testing.chip_types import lacks_type
 from npu_rope.testing.norm_spec import NormCall
 
 # Back ends with float64, which Ascend cores lack.
-hosts = pytest.mark.parametrize("backend", ["reference", "cpu"])
+on_hosts = pytest.mark.parametrize("backend", ["reference", "cpu"])
 
 
 def unless_refused(backend, dtypes, run):
@@ -240,9 +240,9 @@ __all__ = [
     "converted",
     "filled",
     "has_contiguous_rows",
-    "hosts",
     "judge_gradients",
     "make_inputs",
+    "on_hosts",
     "possible",
     "run_and_judge",
     "spec_call",
