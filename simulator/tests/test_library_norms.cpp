@@ -36,7 +36,7 @@ std::vector<T> rows_of(const Shape& s, float low, float high) {
     return x;
 }
 
-constexpr float kSmall = 0.0009765625f;  // epsilon of the norms; a half
+constexpr float kSmall = 0.0009765625f;  // epsilon of the norms; exact in half
 
 struct Norm {
     Doubles y, mean, variance, rstd;
