@@ -15,7 +15,7 @@ std::string type_name() {
     return std::is_same_v<T, float> ? "float" : "half";
 }
 
-// |got - want| <= epsilon * (relative * |want| + absolute), for each element; a NaN in want: any value.
+// |got - want| <= epsilon * (relative * |want| + absolute), for each element. A NaN in want allows any value.
 template <class T>
 void near(const std::string& what, const std::vector<T>& got, const std::vector<double>& want, double relative,
           double absolute = 0, double extra = 0) {

@@ -178,6 +178,7 @@ UNTYPED |= {
 }
 AT_RUN_TIME = {"comparisons other than EQ"}
 
+# In the calls above, t is a tensor in UB, g a tensor in GM, v a value, l a variable.
 HEAD = """#include "kernel_operator.h"
 using namespace AscendC;
 struct Other { uint32_t a, b; };

@@ -218,7 +218,7 @@ void check_scales() {
         }
 }
 
-// The value of 16 bits: ten bits of the scale's mantissa, nine bits of the product.
+// The dequantized value of 16 bits. The scale keeps ten bits of its mantissa, the product nine bits.
 int dequantized(int16_t v, float scale, int offset, bool is_signed) {
     uint32_t u;
     std::memcpy(&u, &scale, sizeof u);

@@ -95,7 +95,7 @@ void check_repeat_forms() {
         for (uint32_t l = 0; l < 61; ++l) want[offset(r, l, 2, 17)] = x[offset(r, l, 1, 8)] + y[offset(r, l, 0, 1)];
     expect("Add's strides", b.get(sd), want);
 
-    // By pointers of the types that CANN's functions have.
+    // Calls by function pointers of the types that CANN's functions have.
     using Floats = LocalTensor<float>;
     void (*const repeats)(const Floats&, const Floats&, const Floats&, uint64_t, uint8_t, const BinaryRepeatParams&) =
         Add;

@@ -25,7 +25,7 @@ struct Interval {
     float low, high;
 };
 
-// Errors of all calls of a function, for ASCEND_SIM_SHOW_ERRORS.
+// Prints the largest errors of a function if the variable ASCEND_SIM_SHOW_ERRORS is set.
 void show(const std::string& what, double absolute, double relative) {
     if (std::getenv("ASCEND_SIM_SHOW_ERRORS")) std::printf("%-24s %9.2e %9.2e\n", what.c_str(), absolute, relative);
 }

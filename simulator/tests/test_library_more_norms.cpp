@@ -7,7 +7,7 @@ using namespace bench;
 namespace {
 
 constexpr bool kIs950 = ascend_sim::kIs950;
-constexpr float kSmall = 0.0009765625f;  // epsilon of the norms; a half
+constexpr float kSmall = 0.0009765625f;  // epsilon of the norms; exact in half
 
 using Doubles = std::vector<double>;
 
@@ -133,8 +133,9 @@ void check_group_norm(uint32_t n, uint32_t c, uint32_t hw, uint32_t groups) {
         mean.push_back(m.mean);
         variance.push_back(m.variance);
         for (uint32_t i = 0; i < d * hw; ++i) {
-            const uint32_t of = (r * d + i / hw) % c;
-            y[position(i)] = (at(x, position(i)) - m.mean) * m.rstd * at(gamma, of) + at(beta, of);
+            const uint32_t channel_index = (r * d + i / hw) % c;
+            y[position(i)] =
+                (at(x, position(i)) - m.mean) * m.rstd * at(gamma, channel_index) + at(beta, channel_index);
         }
     }
     auto sizes = ascend_sim::group_norm_sizes(shape, kReuse);

@@ -21,7 +21,7 @@ std::string shape_name(const std::string& what, uint32_t rows, uint32_t h, uint3
 }
 
 struct Shape {
-    uint32_t b, s, h, original;  // original: the elements of a row that count
+    uint32_t b, s, h, original;  // original: the elements of a row without its filling
     uint32_t rows() const { return b * s; }
 };
 const Shape kShapes[] = {{1, 1, 16, 16},   {1, 3, 32, 30},   {3, 3, 64, 64},     {1, 5, 80, 70}, {2, 8, 128, 128},
@@ -36,7 +36,7 @@ std::vector<T> rows_of(const Shape& s, float low, float high) {
     return x;
 }
 
-constexpr float kSmall = 0.0009765625f;  // epsilon of the norms; a half
+constexpr float kSmall = 0.0009765625f;  // epsilon of the norms; exact in half
 
 struct Norm {
     Doubles y, mean, variance, rstd;

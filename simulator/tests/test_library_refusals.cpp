@@ -20,7 +20,7 @@ void check_elements() {
     expect_rule("Erf: count", b.run([&] { Erf(b(d), b(x), b(tmp), n + 8); }), "SIM-BOUNDS-01");
     expect_rule("Erf: alignment", b.run([&] { Erf(b(d), b(x)[1], b(tmp), 64); }), "SIM-ALIGN-01");
     expect_rule("Tanh: overlap", b.run([&] { Tanh(b(x)[64], b(x), b(tmp), 128); }), "SIM-OVERLAP-01");
-    if (kIs950) return;  // its functions need no memory, or less
+    if (kIs950) return;  // its functions need less temporary memory, or none
     auto little = [&](uint32_t bytes) {
         auto t = b(tmp);
         t.SetSize(bytes);
@@ -34,7 +34,7 @@ void check_elements() {
     expect_rule("Power: memory", b.run([&] { Power(b(d), b(x), b(x), little(1024), 64); }), "SIM-WORK-01");
 }
 
-// ---- SoftMax and its kin ----------------------------------------------------------------------------------
+// ---- SoftMax and related functions ------------------------------------------------------------------------
 
 void check_softmax() {
     Bench b;

@@ -9,7 +9,7 @@ using namespace bench;
 namespace {
 
 struct Shape {
-    uint32_t m, k, original;  // rows, columns, columns that count
+    uint32_t m, k, original;  // rows, columns, columns without the filling
 };
 const Shape kShapes[] = {{1, 16, 16},   {3, 32, 30},   {9, 64, 64},     {5, 80, 70}, {16, 128, 128},
                          {4, 208, 200}, {7, 512, 511}, {2, 2112, 2112}, {40, 16, 16}};

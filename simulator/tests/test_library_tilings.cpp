@@ -36,7 +36,7 @@ void expect(const std::string& what, const Values& got, const Values& want) {
 constexpr uint32_t kUnchanged = 7;
 // The two results of a function, and what it returns.
 template <class F>
-Values two(const F& function) {
+Values two_results(const F& function) {
     uint32_t first = kUnchanged, second = kUnchanged;
     if constexpr (std::is_same_v<decltype(function(first, second)), bool>) {
         const bool is_valid = function(first, second);
@@ -46,7 +46,7 @@ Values two(const F& function) {
         return {first, second};
     }
 }
-#define TWO(call) two([&](uint32_t& a, uint32_t& b) { return call; })
+#define TWO(call) two_results([&](uint32_t& a, uint32_t& b) { return call; })
 const Values kRefused = {kUnchanged, kUnchanged};
 
 ge::Shape shape(std::vector<int64_t> sizes) { return ge::Shape(std::move(sizes)); }
@@ -141,7 +141,7 @@ void check_reductions() {
     expect("Mean of floats in half", TWO(GetMeanMaxMinTmpSize(100, 4, 2, false, a, b)), kRefused);
     const ge::Shape s = shape({5, 200}), power = shape({8, 64}), cube = shape({2, 2, 8});
     auto of = [&](auto function, const ge::Shape& s, ge::DataType type, P pattern, bool reuse = false) {
-        return two([&](uint32_t& a, uint32_t& b) { function(s, type, pattern, true, reuse, a, b); });
+        return two_results([&](uint32_t& a, uint32_t& b) { function(s, type, pattern, true, reuse, a, b); });
     };
     expect("ReduceSum of rows", of(GetReduceSumMaxMinTmpSize, s, ge::DT_FLOAT, P::AR), {5 * 128 * 4, 5 * 128 * 4});
     expect("ReduceSum of columns", of(GetReduceSumMaxMinTmpSize, power, ge::DT_FLOAT, P::RA), {4 * 256, 4 * 256});

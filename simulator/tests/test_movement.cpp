@@ -33,7 +33,7 @@ void check_gather_of(const std::string& type) {
     expect("Gather's repeats " + type, b.get(sr), repeats);
 }
 
-// The page forbids it. If the rule only warns, each repeat is read before it is written.
+// The page forbids a gather in place. If the rule only warns, each repeat is read before it is written.
 void check_gather_in_place() {
     const auto x = numbers<float>(128, 0, 30000);
     std::vector<uint32_t> reversed(128);  // within each repeat of 64 elements

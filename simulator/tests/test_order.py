@@ -21,7 +21,7 @@ PIPE = {COPY_IN: MTE2, VECTOR: V, COPY_OUT: MTE3, STORE: S, LOAD: S}
 
 
 def random_program(seed):
-    """Steps in which every wait has its set, and every set has its wait."""
+    """Return steps in which every WAIT follows its SET, and every SET has a WAIT."""
     rng = random.Random(seed)
     steps, set_events = [], set()
     blocks = rng.choice([2, 3, 8])

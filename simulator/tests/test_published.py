@@ -61,7 +61,7 @@ def copy(case, text, microseconds, rows, row_bytes, soc="ascend910b", unaligned=
     return Loop(COPIES, case, text, "copies", cycles, 0.03, soc, cores, sizes)
 
 
-def total(case, text, microseconds, tolerance, cores, count, soc="ascend910b"):
+def sum_of_tensors(case, text, microseconds, tolerance, cores, count, soc="ascend910b"):
     """z = x + y for 67 million halves, in tiles of ``count``."""
     megahertz, apart = (1850, 32768) if soc == "ascend910b" else (1650, 43680)
     cycles = microseconds * megahertz / (MATRIX_SUMS / cores / count)
@@ -81,16 +81,16 @@ LOOPS = (
     copy(2, "copies of 64 rows of 128 B", 220.772, 64, 128),
     copy(3, "copies of 64 rows of 2 KiB", 202.657, 64, 2048),
     copy(4, "copies of 64 rows of 2 KiB, not aligned", 259.047, 64, 2048, unaligned=True),
-    total(1, "x + y, one core, 8 KiB copies", 6909.14, 0.03, 1, 4096),
-    total(2, "x + y, all cores, 8 KiB copies", 297.14, 0.03, 48, 4096),
-    total(3, "x + y, all cores, 32 KiB copies", 261.5, 0.1, 48, 16384),
+    sum_of_tensors(1, "x + y, one core, 8 KiB copies", 6909.14, 0.03, 1, 4096),
+    sum_of_tensors(2, "x + y, all cores, 8 KiB copies", 297.14, 0.03, 48, 4096),
+    sum_of_tensors(3, "x + y, all cores, 32 KiB copies", 261.5, 0.1, 48, 16384),
     copy(1, "copies of 128 B", 881.13, 1, 128, "ascend950"),
     copy(2, "copies of 64 rows of 128 B", 205.99, 64, 128, "ascend950"),
     copy(3, "copies of 64 rows of 2 KiB", 185.66, 64, 2048, "ascend950"),
     copy(4, "copies of 64 rows of 2 KiB, not aligned", 189.16, 64, 2048, "ascend950", unaligned=True),
-    total(1, "x + y, one core, 8 KiB copies", 8924.021, 0.04, 1, 4096, "ascend950"),
-    total(2, "x + y, all cores, 8 KiB copies", 310.489, 0.13, 64, 4096, "ascend950"),
-    total(3, "x + y, all cores, 43 KiB copies", 251.684, 0.04, 64, 21760, "ascend950"),
+    sum_of_tensors(1, "x + y, one core, 8 KiB copies", 8924.021, 0.04, 1, 4096, "ascend950"),
+    sum_of_tensors(2, "x + y, all cores, 8 KiB copies", 310.489, 0.13, 64, 4096, "ascend950"),
+    sum_of_tensors(3, "x + y, all cores, 43 KiB copies", 251.684, 0.04, 64, 21760, "ascend950"),
 )
 
 

@@ -18,7 +18,7 @@ T index_bits(uint64_t index) {
     return t;
 }
 
-// The first largest or smallest of v[0, n); NaN first.
+// The index of the first NaN in v[0, n), or else of the first largest or smallest element.
 template <class T>
 uint32_t extreme(const T* v, uint32_t n, bool max) {
     for (uint32_t i = 0; i < n; ++i)

@@ -314,8 +314,7 @@ void check_compare_register(const std::string& type) {
     expect("Select of two tensors " + type, b.get(d2), two);
 }
 
-// ---- saturation
-// ------------------------------------------------------------------------------------------------------
+// ---- saturation ------------------------------------------------------------------------------------------------
 
 void check_saturation() {
     const std::vector<half> x(128, half(60000.0f));

@@ -57,7 +57,7 @@ void check_nchw(const std::string& type, TransposeType kind, uint16_t n, uint16_
     expect_bits(what, b.get(d), want);
 }
 
-// The blocks of TransDataTo5HD: 16 + 16 blocks of each repeat, at strides of `step` blocks from list entry to entry.
+// TransDataTo5HD, whose lists have 16 source and 16 destination addresses. Neighbouring entries are kStep blocks apart.
 template <class T>
 void check_5hd(const std::string& type, int form, uint8_t repeats, uint16_t dst_stride, uint16_t src_stride,
                bool dst_high = false, bool src_high = false) {

@@ -63,13 +63,13 @@ inline void add_tensor(Parameters* to, const npu_rope_tensor& t) {
 }
 inline void add_none(Parameters* to) { to->emplace_back(); }
 
-// Forgets what the tensors of the parameters are.
+// Replaces the tensors of the parameters by tensors without shape and type.
 inline void clear(Parameters* parameters) {
     for (Node::Parameter& p : *parameters) p = {Node::make_tensor(ge::DT_UNDEFINED, {})};
 }
 
-// Adds the attribute `strides`: the strides of all tensors if they are passed, else in turn the two values of a
-// contiguous call: one 0 (aclnn) or an empty list (a graph).
+// Adds the attribute `strides`. It holds the strides of all tensors if the call passes them. A contiguous call has one
+// 0 (from aclnn) or an empty list (from a graph); the calls of this function alternate between the two.
 inline void add_strides(Node* node, const std::vector<int64_t>& strides, bool passed) {
     static const int64_t zero = 0;
     static bool alternate = false;

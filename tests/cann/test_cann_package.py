@@ -60,7 +60,7 @@ def interface(stem: str) -> list[tuple[str, str]]:
     """Return the names and types of the first phase's arguments."""
     header = PACKAGE / "op_api" / "include" / f"aclnn_npu_{stem}.h"
     parameters = aclnn.parameters_of(header.read_text(), f"aclnn{op_type(stem)}GetWorkspaceSize")
-    return [(re.sub(r"_(optional|ref)$", "", aclnn.snake(p.name)), p.type) for p in parameters]
+    return [(re.sub(r"_(optional|ref)$", "", aclnn.snake_case(p.name)), p.type) for p in parameters]
 
 
 def description(soc: str) -> dict[str, dict[str, dict[str, str]]]:

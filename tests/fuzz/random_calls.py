@@ -30,8 +30,8 @@ class Limits:
     """The limits of a back end, and its precision.
 
     Attributes:
-        dtypes: of x.
-        position_limit: exclusive bound of the positions' magnitude; -2^31 is drawn also.
+        dtypes: the dtypes of x.
+        position_limit: exclusive bound of the positions' magnitude; -2^31 is also drawn.
         fastest: frequency up to which the bound is guaranteed.
         angles: the policies, the usual one first.
         e_angle: largest error of cos and sin.
@@ -89,13 +89,16 @@ class RandomCall:
     Attributes:
         batch: B; 0 for tensors without that axis.
         heads: N of x, or of q and k.
-        layouts: of x, or of q and k. ``fused``: k's heads follow q's in one buffer with q's layout.
-        out: a new array; x itself; a given array with ``out_layouts``; or alternating, head by head, with x.
-        positions: their shape, as the documentation names it; ``position_step`` along S, in elements;
-            ``planes_shared``: all batches and axes share the same S positions, with strides of 0.
-        factors: limits of freq_factors, which are uniform on a logarithmic scale.
-        scale: of the values.
-        cache: of rope_set_rows: number of spare rows, dtype, dtype of the indices.
+        layouts: the layout of x, or those of q and k.
+        fused: whether k's heads follow q's in one buffer with q's layout.
+        out: a new array ("new"), x itself ("in place"), or an array that the call gets. That array has
+            ``out_layouts`` ("given"), or its heads alternate with those of x in one buffer ("alternating").
+        positions: the shape of the positions, as the documentation names it.
+        position_step: the stride of the positions along S, in elements.
+        planes_shared: whether all batches and axes share the same S positions, with strides of 0.
+        factors: the limits of freq_factors, which are uniform on a logarithmic scale.
+        scale: the factor of the values.
+        cache: the number of spare rows, the dtype and the dtype of the indices in a call of rope_set_rows.
     """
 
     seed: tuple[int, int]
@@ -105,7 +108,7 @@ class RandomCall:
     batch: int
     tokens: int
     heads: tuple[int, ...]
-    head: int
+    head_size: int
     params: RopeParams
     layouts: tuple[Layout, ...]
     fused: bool = False
@@ -129,7 +132,7 @@ class RandomCall:
         return self.cache[1] or self.dtype
 
     def __str__(self) -> str:
-        shapes = [[*([self.batch] if self.batch else []), self.tokens, n, self.head] for n in self.heads]
+        shapes = [[*([self.batch] if self.batch else []), self.tokens, n, self.head_size] for n in self.heads]
         words = [f"{self.op} {' and '.join(map(str, shapes))} {self.dtype}, {self.params}"]
         words += [f"layout {layout}" for layout in self.layouts if layout != PLAIN]
         words += ["fused"] if self.fused else []
@@ -149,8 +152,8 @@ class RandomCall:
 
 # ---- drawing ---------------------------------------------------------------------------------------
 
-HEADS = (2, 4, 6, 8, 12, 16, 20, 32, 36, 48, 64, 80, 96, 112, 128)
-WIDE_HEADS = (160, 192, 256, 320, 512, 576, 1024)
+HEAD_SIZES = (2, 4, 6, 8, 12, 16, 20, 32, 36, 48, 64, 80, 96, 112, 128)
+WIDE_HEAD_SIZES = (160, 192, 256, 320, 512, 576, 1024)
 
 
 def draw(
@@ -170,8 +173,8 @@ def draw(
     """
     rng = random.Random(f"{seed}/{index}")
     op, arrays, mode = rng.choice(operators), rng.choice(kinds), rng.choice(list(RopeMode))
-    head = _head(rng, mode)
-    batch, tokens, heads = _sizes(rng, op, head, limits.elements)
+    head_size = _head_size(rng, mode)
+    batch, tokens, heads = _sizes(rng, op, head_size, limits.elements)
     backwards = arrays == "numpy"  # torch has no negative strides
     call = RandomCall(
         seed=(seed, index),
@@ -181,8 +184,8 @@ def draw(
         batch=batch,
         tokens=tokens,
         heads=heads,
-        head=head,
-        params=_params(rng, mode, head),
+        head_size=head_size,
+        params=_params(rng, mode, head_size),
         layouts=tuple(_layout(rng, written=False, backwards=backwards) for _ in heads),
         positions=rng.choice(_position_shapes(mode, batch)),
         position_values=rng.choice(("run", "random", "negative", "far", "equal")),
@@ -204,17 +207,17 @@ def draw(
     return _with_out(rng, call, backwards)
 
 
-def _head(rng: random.Random, mode: RopeMode) -> int:
-    head = rng.choice(HEADS) if rng.random() < 0.7 else rng.randint(2, 130)
-    head = rng.choice(WIDE_HEADS) if rng.random() < 0.08 else head
-    return max(4, head // 4 * 4) if mode is RopeMode.VISION else head
+def _head_size(rng: random.Random, mode: RopeMode) -> int:
+    head_size = rng.choice(HEAD_SIZES) if rng.random() < 0.7 else rng.randint(2, 130)
+    head_size = rng.choice(WIDE_HEAD_SIZES) if rng.random() < 0.08 else head_size
+    return max(4, head_size // 4 * 4) if mode is RopeMode.VISION else head_size
 
 
-def _sizes(rng: random.Random, op: str, head: int, most: int) -> tuple[int, int, tuple[int, ...]]:
+def _sizes(rng: random.Random, op: str, head_size: int, most: int) -> tuple[int, int, tuple[int, ...]]:
     """Return B (0: no such axis), S and the heads, with at most ``most`` elements. A few draws have many more
     elements, so that all threads and cores run several rounds."""
     most *= rng.choices((1, 16, 128), (970, 20, 10))[0]
-    room = max(1, most // head)
+    room = max(1, most // head_size)
     sides = 2 if op == "rope_qk" else 1
     heads = tuple(min(room, rng.choice((1, 1, 2, 3, 4, 7, 8, 16, 64))) for _ in range(sides))
     room = max(1, room // max(heads))
@@ -223,11 +226,11 @@ def _sizes(rng: random.Random, op: str, head: int, most: int) -> tuple[int, int,
     return batch, min(room, rng.choice((1, 2, rng.randint(1, 9), rng.randint(1, room)))), heads
 
 
-def _params(rng: random.Random, mode: RopeMode, head: int) -> RopeParams:
-    n_dims, n_offs = head // 2, 0
+def _params(rng: random.Random, mode: RopeMode, head_size: int) -> RopeParams:
+    n_dims, n_offs = head_size // 2, 0
     if mode is not RopeMode.VISION:
-        n_dims = rng.choice((head // 2 * 2, head // 2 * 2, 2 * rng.randint(1, head // 2)))
-        n_offs = 2 * rng.randint(0, (head - n_dims) // 2)
+        n_dims = rng.choice((head_size // 2 * 2, head_size // 2 * 2, 2 * rng.randint(1, head_size // 2)))
+        n_offs = 2 * rng.randint(0, (head_size - n_dims) // 2)
     pairs = n_dims if mode is RopeMode.VISION else n_dims // 2
     numbers: dict[str, Any] = {"freq_base": rng.choice((1e4, 5e5, 1e6, 1e7, 160.0, 1.5, 0.5))}
     if rng.random() < 0.3:
@@ -239,13 +242,14 @@ def _params(rng: random.Random, mode: RopeMode, head: int) -> RopeParams:
         numbers["beta_fast"], numbers["beta_slow"] = rng.choice(betas)
     if rng.random() < 0.3:
         numbers["attn_factor"] = rng.choice((1.4245, 0.5, -0.7, 0.0))
-    sections = _sections(rng, pairs, head) if mode.has_sections else (0, 0, 0, 0)
+    sections = _sections(rng, pairs, head_size) if mode.has_sections else (0, 0, 0, 0)
     return RopeParams(n_dims, mode, sections=sections, n_offs=n_offs, **numbers)
 
 
-def _sections(rng: random.Random, pairs: int, head: int) -> tuple[int, int, int, int]:
-    """Return widths that cover the pairs, or are too short or too long. Some are empty, the fourth often."""
-    total = rng.choice((pairs, pairs, rng.randint(1, pairs), rng.randint(1, head)))
+def _sections(rng: random.Random, pairs: int, head_size: int) -> tuple[int, int, int, int]:
+    """Return the widths of four sections. Together they have as many pairs as the window, fewer or more. Some
+    sections are empty, most often the fourth."""
+    total = rng.choice((pairs, pairs, rng.randint(1, pairs), rng.randint(1, head_size)))
     cuts = sorted(rng.randint(0, total) for _ in range(3))
     widths = [cuts[0], cuts[1] - cuts[0], cuts[2] - cuts[1], total - cuts[2]]
     if rng.random() < 0.6 or not any(widths[:3]):  # no fourth section, as in most models

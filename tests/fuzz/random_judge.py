@@ -161,7 +161,7 @@ class _BufferMaker:
 
     def xs_and_outs(self) -> tuple[list[Array], list[Array | None]]:
         call = self.call
-        shapes = [(max(1, call.batch), call.tokens, n, call.head) for n in call.heads]
+        shapes = [(max(1, call.batch), call.tokens, n, call.head_size) for n in call.heads]
         in_place = call.out == "in place"
         if call.fused:  # one buffer: q's heads, then k's
             (b, s, nq, d), (_, _, nk, _) = shapes
@@ -247,8 +247,8 @@ class _BufferMaker:
         spare, dtype, index = call.cache
         rows = self.rng.permutation(count + spare)[:count].reshape(shape)
         rows[self.rng.random(shape) < (0.2 if spare else 0.0)] = -1
-        room = (1, count + spare, call.heads[0], call.head)
-        cache = self.tensor("cache", room, call.out_layouts[0], dtype, written=True)[0]
+        cache_shape = (1, count + spare, call.heads[0], call.head_size)
+        cache = self.tensor("cache", cache_shape, call.out_layouts[0], dtype, written=True)[0]
         return self.values_with_step("rows", rows, index, call.position_step or 1), cache
 
 
@@ -348,7 +348,7 @@ def _expectation(call: RandomCall, data: Data, x: Array, limits: Limits) -> Expe
     value = reference.rotate(wide, c, s, params)
     bound = rotation_bound(wide, c, s, value, params, call.result_dtype, limits.e_angle)
     if call.result_dtype != call.dtype:  # the lanes outside the window are rounded also
-        copied = np.ones(call.head, bool)
+        copied = np.ones(call.head_size, bool)
         for lanes in params.pair_lanes():
             copied[lanes] = False
         with np.errstate(under="ignore"):

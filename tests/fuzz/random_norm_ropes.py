@@ -33,7 +33,7 @@ Array = npt.NDArray[Any]
 DTYPES = tuple(FORMATS)
 SECTIONED = ("mrope", "imrope", "vision")
 MODES = ("normal", "neox", *SECTIONED)
-HEADS = (2, 4, 6, 16, 30, 32, 34, 62, 64, 66, 80, 96, 128, 130, 192, 256)
+HEAD_SIZES = (2, 4, 6, 16, 30, 32, 34, 62, 64, 66, 80, 96, 128, 130, 192, 256)
 STARTS = (0, 1, -5, 1000, 131_072, 1_000_000, 2**31 - 100, -(2**31))
 
 
@@ -51,14 +51,14 @@ def draw(seed: int, index: int, dtypes: tuple[str, ...] = DTYPES) -> NormRopeDra
     """Return the call that the seed and the index select."""
     rng = random.Random(f"norm-rope/{seed}/{index}")
     values = np.random.default_rng(rng.getrandbits(63))
-    dtype, mode, head = rng.choice(dtypes), rng.choice(MODES), rng.choice(HEADS)
+    dtype, mode, head_size = rng.choice(dtypes), rng.choice(MODES), rng.choice(HEAD_SIZES)
     if mode in SECTIONED:  # four sections of 1 need D >= 4; vision needs an even D / 2
-        head = max(4, head // 4 * 4)
-    params = _params(rng, mode, head)
+        head_size = max(4, head_size // 4 * 4)
+    params = _params(rng, mode, head_size)
     batch, tokens = rng.choice((0, 1, 1, 2, 3)), rng.choice((0, 1, 2, 5, 70))  # batch 0: no batch dimension
     lead = (batch, tokens) if batch else (tokens,)
-    xs = [_heads(rng, values, (*lead, rng.choice((1, 2, 3, 9, 17)), head), dtype) for _ in range(2)]
-    scales = [rounded(values.uniform(-2, 2, head), dtype) for _ in xs]
+    xs = [_heads(rng, values, (*lead, rng.choice((1, 2, 3, 9, 17)), head_size), dtype) for _ in range(2)]
+    scales = [rounded(values.uniform(-2, 2, head_size), dtype) for _ in xs]
     a = RmsNormRopeAttributes(params, rng.choice(EPSILONS), rng.random() < 0.5)
     positions = _positions(rng, values, params, lead)
     factors = values.uniform(0.5, 4, params.pairs).astype(np.float32) if rng.random() < 0.2 else None
@@ -71,13 +71,13 @@ def draw(seed: int, index: int, dtypes: tuple[str, ...] = DTYPES) -> NormRopeDra
     return NormRopeDraw(text, t, dtype, a)
 
 
-def _params(rng: random.Random, mode: str, head: int) -> RopeParams:
-    n_dims, n_offs = head // 2 * 2, 0
+def _params(rng: random.Random, mode: str, head_size: int) -> RopeParams:
+    n_dims, n_offs = head_size // 2 * 2, 0
     if mode == "vision":
-        n_dims = head // 2
+        n_dims = head_size // 2
     elif rng.random() < 0.5:
         n_dims = rng.randrange(2, n_dims + 1, 2)
-        n_offs = rng.randrange(0, head - n_dims + 1, 2)
+        n_offs = rng.randrange(0, head_size - n_dims + 1, 2)
     pairs = n_dims if mode == "vision" else n_dims // 2
     sections = None
     if mode in SECTIONED:

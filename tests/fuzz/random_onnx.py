@@ -90,18 +90,18 @@ def draw(seed: int, index: int, dtypes: tuple[str, ...] = ("float32", "float16",
     rng = random.Random(f"{seed}/{index}")
     dtype = rng.choice(dtypes)
     batch, tokens, heads = rng.randint(1, 3), rng.randint(1, 9), rng.randint(1, 6)
-    head = 2 * rng.choice([rng.randint(1, 8), rng.randint(1, 70), 16, 32, 40, 64])
-    width = rng.choice([0, 0, head, 2 * rng.randint(1, head // 2)])
+    head_size = 2 * rng.choice([rng.randint(1, 8), rng.randint(1, 70), 16, 32, 40, 64])
+    width = rng.choice([0, 0, head_size, 2 * rng.randint(1, head_size // 2)])
     attributes = {"interleaved": rng.randint(0, 1)} if rng.random() < 0.8 else {}
     flat = rng.random() < 0.5
     if flat or rng.random() < 0.3:  # ignored for four dimensions
         attributes["num_heads"] = heads
     if width:
         attributes["rotary_embedding_dim"] = width
-    rows, half = rng.randint(1, 40), (width or head) // 2
+    rows, half = rng.randint(1, 40), (width or head_size) // 2
     by_row = rng.random() < 0.6
     shapes = {
-        "X": (batch, tokens, heads * head) if flat else (batch, heads, tokens, head),
+        "X": (batch, tokens, heads * head_size) if flat else (batch, heads, tokens, head_size),
         "cos_cache": (rows, half) if by_row else (batch, tokens, half),
         "sin_cache": (rows, half) if by_row else (batch, tokens, half),
     }

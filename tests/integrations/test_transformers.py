@@ -611,6 +611,8 @@ def test_a_replacement_refuses_other_calls():
 
 
 class GivenNorm(torch.nn.Module):
+    """A module that computes a given function of itself and x."""
+
     def __init__(self, compute, weight=True):
         super().__init__()
         self.compute, self.eps = compute, 1e-5
@@ -684,7 +686,7 @@ def test_a_module_that_is_no_rms_norm_is_left(what):
 # ---- errors, types and shapes -----------------------------------------------------------------------
 
 
-def picky(q, k, cos, sin, unsqueeze_dim=1):
+def raises_for_some_heads(q, k, cos, sin, unsqueeze_dim=1):
     if q.dtype == torch.bfloat16 or q.shape[-1] > 64:
         raise RuntimeError("not these\nat all")
     return rotated(q, cos, sin, unsqueeze_dim), rotated(k, cos, sin, unsqueeze_dim)
@@ -714,7 +716,9 @@ class RaisingNorm(torch.nn.Module):
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_a_module_that_raises_in_the_classification_is_left(level, monkeypatch):
-    monkeypatch.setattr("transformers.models.llama.modeling_llama.apply_rotary_pos_emb", picky)
+    monkeypatch.setattr(
+        "transformers.models.llama.modeling_llama.apply_rotary_pos_emb", raises_for_some_heads
+    )
     model = make("llama")
     model.model.norm = torch.nn.Sequential(model.model.norm)
     model.model.norm.RaisingNorm = RaisingNorm()
@@ -786,7 +790,7 @@ def drops_lanes(q, k, cos, sin, unsqueeze_dim=1):
     return rotated(q[..., :w], cos, sin, unsqueeze_dim), rotated(k[..., :w], cos, sin, unsqueeze_dim)
 
 
-def trims(q, k, cos, sin):
+def trims_tables(q, k, cos, sin):
     cos, sin = cos[:, -q.shape[-2] :], sin[:, -q.shape[-2] :]
     return rotated(q, cos, sin), rotated(k, cos, sin)
 
@@ -805,13 +809,13 @@ def with_batches_first(q, k, cos, sin, unsqueeze_dim=1):
     return rotated(q, cos, sin, unsqueeze_dim), rotated(k, cos, sin, unsqueeze_dim)
 
 
-def of_two_dims(q, k, cos, sin, unsqueeze_dim=1):
+def with_two_axes(q, k, cos, sin, unsqueeze_dim=1):
     axis = 1 if unsqueeze_dim == 1 else 2
     return rotated(q, cos, sin, axis), rotated(k, cos, sin, axis)
 
 
 @pytest.mark.parametrize("dim", [-4, -3, -2, -1, 0, 1, 2, 3])
-@pytest.mark.parametrize("function", [with_batches_first, of_two_dims, by_keyword])
+@pytest.mark.parametrize("function", [with_batches_first, with_two_axes, by_keyword])
 @pytest.mark.parametrize(
     ("heads", "table"),
     [
@@ -832,9 +836,9 @@ def test_unsqueeze_dim_has_the_functions_meaning(function, heads, table, dim):
             with pytest.raises(type(error)):
                 ours(q, k, cos, sin, **named)
             continue
-        for given, wanted in zip(ours(q, k, cos, sin, **named), expected, strict=True):
-            assert given.shape == wanted.shape
-            assert torch.allclose(given, wanted, atol=1e-6)
+        for got, wanted in zip(ours(q, k, cos, sin, **named), expected, strict=True):
+            assert got.shape == wanted.shape
+            assert torch.allclose(got, wanted, atol=1e-6)
 
 
 def as_the_tables(q, k, cos, sin):
@@ -854,10 +858,10 @@ def test_heads_and_tables_of_mixed_types_give_the_functions_type(function):
         q, k = torch.randn(2, 3, 5, 16).to(q_type), torch.randn(2, 3, 5, 16).to(k_type)
         angles = torch.rand(2, 5, 8).repeat(1, 1, 2)
         cos, sin = angles.cos().to(cos_type), angles.sin().to(sin_type)
-        for given, wanted in zip(ours(q, k, cos, sin), function(q, k, cos, sin), strict=True):
-            assert given.dtype == wanted.dtype
+        for got, wanted in zip(ours(q, k, cos, sin), function(q, k, cos, sin), strict=True):
+            assert got.dtype == wanted.dtype
             eps = torch.finfo(min((wanted.dtype, cos_type, sin_type), key=lambda t: torch.finfo(t).bits)).eps
-            assert (given - wanted).abs().max() <= 4 * eps * wanted.abs().max()
+            assert (got - wanted).abs().max() <= 4 * eps * wanted.abs().max()
 
 
 def test_a_function_that_always_gives_float32_is_refused():
@@ -891,23 +895,28 @@ def test_the_axis_of_heads_is_the_functions(function, heads, table):
         with pytest.raises((RuntimeError, TypeError)):
             ours(q, k, cos, sin)
         return
-    for given, wanted in zip(ours(q, k, cos, sin), expected, strict=True):
-        assert torch.allclose(given, wanted, atol=1e-6)
+    for got, wanted in zip(ours(q, k, cos, sin), expected, strict=True):
+        assert torch.allclose(got, wanted, atol=1e-6)
 
 
 @pytest.mark.parametrize(
     ("function", "table"),
-    [(drops_lanes, (1, 5, 8)), (trims, (1, 9, 16)), (drops_lanes, (1, 1, 16)), (drops_lanes, (3, 5, 16))],
+    [
+        (drops_lanes, (1, 5, 8)),
+        (trims_tables, (1, 9, 16)),
+        (drops_lanes, (1, 1, 16)),
+        (drops_lanes, (3, 5, 16)),
+    ],
     ids=["narrow", "long", "one row", "more batches"],
 )
 def test_tables_of_other_shapes_are_passed_to_the_original_function(function, table):
     ours = rope_forms.replacement(function, rope_forms.classify(function))
     q, k, cos, sin = torch.randn(1, 2, 5, 16), torch.randn(1, 1, 5, 16), torch.rand(table), torch.rand(table)
-    for given, expected in zip(ours(q, k, cos, sin), function(q, k, cos, sin), strict=True):
-        assert torch.equal(given, expected)
+    for got, expected in zip(ours(q, k, cos, sin), function(q, k, cos, sin), strict=True):
+        assert torch.equal(got, expected)
     table = torch.rand(1, 5, 16)
-    for given, expected in zip(ours(q, k, table, table), function(q, k, table, table), strict=True):
-        assert torch.allclose(given, expected, atol=1e-6)
+    for got, expected in zip(ours(q, k, table, table), function(q, k, table, table), strict=True):
+        assert torch.allclose(got, expected, atol=1e-6)
 
 
 # ---- the positions of tables ------------------------------------------------------------------------
@@ -953,8 +962,8 @@ def assert_same(got, expected):
     [
         (drops_lanes, 16, 5, OTHER_SIZES),
         (drops_lanes, 8, 5, "by positions"),
-        (trims, 8, 9, OTHER_SIZES),
-        (trims, 8, 1, OTHER_SIZES),
+        (trims_tables, 8, 9, OTHER_SIZES),
+        (trims_tables, 8, 1, OTHER_SIZES),
         (optional_keys, 8, 5, "by positions"),
     ],
     ids=["more lanes", "as many", "more positions", "one position", "optional keys"],
@@ -967,8 +976,8 @@ def test_at_level_positions_other_shapes_are_passed_to_the_original_function(
     (q, k), ids = heads(width=head), 7 + torch.arange(ids)[None]
     expected = model(q, k, ids)
     report = apply_npu_rope(model, level="positions")
-    for given, wanted in zip(model(q, k, ids), expected, strict=True):
-        assert torch.allclose(given, wanted, atol=1e-6)
+    for got, wanted in zip(model(q, k, ids), expected, strict=True):
+        assert torch.allclose(got, wanted, atol=1e-6)
     assert uses_of(report) == [uses]
     assert not report.notes
 
@@ -1044,10 +1053,10 @@ def test_at_level_positions_compiled_models_use_the_tables(change):
     model, (q, k), ids = Rotation({**CHANGES, **WRITES}[change]), heads(), torch.arange(5)[None]
     expected = model(q, k, ids)
     report = apply_npu_rope(model, level="positions")
-    for given, wanted in zip(
+    for got, wanted in zip(
         torch.compile(model, fullgraph=True, backend="aot_eager")(q, k, ids), expected, strict=True
     ):
-        assert worst(given, wanted) <= 1e-6
+        assert worst(got, wanted) <= 1e-6
     assert uses_of(report) == [NOT_KEPT]
     torch._dynamo.reset()
 
@@ -1127,9 +1136,9 @@ def test_positions_may_have_other_integer_types():
     model, (q, k) = Rotation(), heads()
     expected = model(q, k, torch.arange(5)[None])
     for dtype in (torch.int16, torch.uint8, torch.int32, torch.int64):
-        got = by_positions(model, q, k, torch.arange(5)[None].to(dtype))
-        for given, wanted in zip(got, expected, strict=True):
-            assert torch.allclose(given, wanted, atol=1e-6)
+        results = by_positions(model, q, k, torch.arange(5)[None].to(dtype))
+        for got, wanted in zip(results, expected, strict=True):
+            assert torch.allclose(got, wanted, atol=1e-6)
     report = apply_npu_rope(model, level="positions")
     assert_same(model(q, k, torch.arange(5.0)[None]), expected)
     assert uses_of(report) == [NOT_MADE]
@@ -1145,22 +1154,22 @@ class KeepsTables(Rotation):
 
 def test_tables_of_an_earlier_call_rotate_by_its_positions():
     model, (q, k) = KeepsTables(), heads(dtype=torch.bfloat16)
-    places = [torch.arange(5)[None] + far for far in (0, 1000, 200_000)]
-    expected = [by_positions(Rotation(), q, k, ids) for ids in places]
+    all_positions = [torch.arange(5)[None] + far for far in (0, 1000, 200_000)]
+    expected = [by_positions(Rotation(), q, k, ids) for ids in all_positions]
     report = apply_npu_rope(model, level="positions")
-    for count, ids in enumerate(places, 1):
+    for count, ids in enumerate(all_positions, 1):
         for got, wanted in zip(model(q, k, ids), expected[:count], strict=True):
             assert_same(got, wanted)
     assert uses_of(report) == ["by positions"]
     # Use cos of one call and sin of another.
     report = apply_npu_rope(module := Rotation(), level="positions")
-    module.change = lambda cos, sin: (cos, module.rotary_emb(q, places[1])[1])
+    module.change = lambda cos, sin: (cos, module.rotary_emb(q, all_positions[1])[1])
     cos, sin = (
-        tables_of_class(module.rotary_emb, q, places[0])[0],
-        tables_of_class(module.rotary_emb, q, places[1])[1],
+        tables_of_class(module.rotary_emb, q, all_positions[0])[0],
+        tables_of_class(module.rotary_emb, q, all_positions[1])[1],
     )
     plain_rotation = rope_forms.replacement(rotary_of_heads, rope_forms.classify(rotary_of_heads))
-    assert_same(module(q, k, places[0]), plain_rotation(q, k, cos, sin))
+    assert_same(module(q, k, all_positions[0]), plain_rotation(q, k, cos, sin))
     assert uses_of(report) == [NOT_MADE]
 
 
@@ -1243,19 +1252,19 @@ def test_learned_frequencies_keep_their_gradient():
 def test_each_thread_rotates_by_its_own_positions():
     """Two models share functions, and threads share a model. Each thread has its own positions."""
     models, (q, k) = [Rotation(), Rotation()], heads(dtype=torch.bfloat16)
-    places = [torch.arange(5)[None] + 10_007 * n for n in range(8)]
-    expected = [by_positions(models[0], q, k, ids) for ids in places]
+    all_positions = [torch.arange(5)[None] + 10_007 * n for n in range(8)]
+    expected = [by_positions(models[0], q, k, ids) for ids in all_positions]
     reports = [apply_npu_rope(model, level="positions") for model in models]
-    barrier, wrong = threading.Barrier(len(places)), []
+    barrier, wrong = threading.Barrier(len(all_positions)), []
 
     def work(n):
         barrier.wait()
         for _ in range(50):
-            got = models[n % 2](q, k, places[n])
+            got = models[n % 2](q, k, all_positions[n])
             if not all(map(torch.equal, got, expected[n])):
                 wrong.append(n)
 
-    threads = [threading.Thread(target=work, args=(n,)) for n in range(len(places))]
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(len(all_positions))]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -12,7 +12,7 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
-from mutation_rope_calls import BF16, F16, F32, POSITION_DTYPES, judge_all, last_warning
+from mutation_rope_calls import BF16, F16, F32, POSITION_DTYPES, SOC_310P, SOC_910B, judge_all, last_warning
 
 # Import these after the module above, which prevents the import of torch.
 import numpy as np  # isort: skip
@@ -27,7 +27,6 @@ import random_norm_ropes  # isort: skip
 import random_norms  # isort: skip
 from random_norms import rounded  # isort: skip
 
-SOC_910B, SOC_310P = "ascend910b", "ascend310p"
 BACKENDS = {SOC_910B: "sim", SOC_310P: "sim:ascend310p"}
 # The compiled columns: the dtypes of x and the scale; of backward, those of the gradient and x.
 OTHER_DTYPES = {

@@ -175,7 +175,7 @@ EQUIVALENT: dict[str, str] = {
     "tiles.h | comparison | side_first_ = side != 0 && heads_first_{ < }tiling_->side0_heads ? tiling_->side0_heads : heads_first_;": "at equality both are the same",
     "row_rotation.h | comparison | if (heads{ > }1 && !FitsRepeatStride(head_step)) return false;": "with one head, one of the two steps is a row's, which an instruction reaches",
     "row_rotation.h | comparison | if (tokens_{ > }1 && !FitsRepeatStride(token_step_)) return true;": "with one token, repeating over heads takes no more instructions",
-    "cache_rows.h | comparison | if (row_tile.token < 0 || row_tile.token{ >= }tiling_->cache_rows) continue;": "the host refuses such rows; tests/tiling/test_unseen_rows.cpp, which has no host checks, catches it",
+    "cache_rows.h | comparison | if (row_tile.token < 0 || row_tile.token{ >= }tiling_->cache_rows) continue;": "the host refuses such rows; tests/tiling/test_unchecked_rows.cpp, which has no host checks, catches it",
     "vector_steps.h | count or repeat - 1 | down.template ReinterpretCast<uint16_t>(), {count});": "the last half word is already correct where dst is up",
     "vector_steps.h | comparison | int32_t from = lanes.first{ > }chunk ? lanes.first - chunk : 0;": "at equality the difference is 0",
     "sine_table.h | sin_ becomes cos_ | Round(temp_[2], temp_[2], {sin_}, count);": "a temporary, and neither of the two has contents yet",
@@ -186,7 +186,7 @@ EQUIVALENT: dict[str, str] = {
     "positions.h | comparison | if (aligned{ < }count) LoadOneByOne(source, plane, aligned, count);": "one more handover, of no positions, while the core waits for its loads",
     "given_table.h | cos becomes sin | row_queue_.EnQue({cos});": "both are parts of one buffer, and the queue takes any part as the buffer",
     "given_table.h | cos becomes sin | row_queue_.FreeTensor({cos});": "both are parts of one buffer, and the queue takes any part as the buffer",
-    "given_table.h | comparison | if (row{ >= }table_tiling_->table_rows) row = table_tiling_->table_rows - 1;": "the host refuses such a row; tests/tiling/test_unseen_rows.cpp, which has no host checks, catches it",
+    "given_table.h | comparison | if (row{ >= }table_tiling_->table_rows) row = table_tiling_->table_rows - 1;": "the host refuses such a row; tests/tiling/test_unchecked_rows.cpp, which has no host checks, catches it",
     "scalar_rows.h | remove SyncPipes | } {SyncPipes<AscendC::HardEvent::S_V>()};": "redundant after loads: the following store or setup also hands over",
     "lane_frequencies.h | remove SyncPipes | for (int32_t i = aligned; i < pairs_; ++i) dst.SetValue(i, i < count ? source.GetValue(i) : 1.0f); {SyncPipes<AscendC::HardEvent::S_V>()};": "redundant: the lanes' index, which the scalar unit begins, is computed after it and ordered before the vector instructions",
 }

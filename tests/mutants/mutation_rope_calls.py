@@ -36,11 +36,12 @@ from npu_rope.rope_calls import (  # noqa: E402
 )
 from npu_rope.testing.bounds import E_ANGLE_DEVICE, rotation_bound, worst_ratio  # noqa: E402
 
+SOC_910B, SOC_310P = "ascend910b", "ascend310p"
 BF16, F16, F32 = "bfloat16", "float16", "float32"
 # The compiled columns of rope and rms_norm_rope: the dtypes of x and the positions.
 POSITION_DTYPES = {
-    "ascend910b": {BF16: np.int32, F16: np.int64, F32: np.int32},
-    "ascend310p": {F16: np.int32, F32: np.int64},
+    SOC_910B: {BF16: np.int32, F16: np.int64, F32: np.int32},
+    SOC_310P: {F16: np.int32, F32: np.int64},
 }
 MAX_TIME_RATIO = 1.005  # a call that takes more than this times the unchanged kernel's cycles is a problem
 CHECKED_PAD = 2**20  # number of elements after a row, and before the next, that are checked
@@ -82,88 +83,117 @@ def sectioned(n_dims: int, mode: str, *sections: int, n_offs: int = 0) -> RopePa
 
 
 def calls() -> list[RopeRun]:
-    a, p = "ascend910b", "ascend310p"
     return [
         # Whole rows: aligned halves, shifts, gather.
-        RopeRun(a, BF16, (1, 70, 8, 128), RopeParams(128, "neox"), far=4_000_000),
-        RopeRun(a, F16, (2, 33, 4, 64), RopeParams(64, "normal"), far=-4_000_000, batch_positions=True),
-        RopeRun(a, F32, (1, 40, 6, 128), yarn(128, "neox")),
-        RopeRun(a, F32, (2, 9, 5, 96), yarn(96, "normal"), forward=False),
-        RopeRun(a, BF16, (1, 19, 3, 128), yarn(128, "normal"), in_place=True, far=100_000),
-        # Few tokens: heads are split. One row. More tokens than a block.
-        RopeRun(a, BF16, (1, 1, 32, 128), RopeParams(128, "neox"), far=1_000_000),
-        RopeRun(a, F32, (1, 1, 1, 2), RopeParams(2, "normal"), far=77),
-        RopeRun(a, F16, (1, 6000, 1, 32), RopeParams(32, "neox"), far=12345),
-        RopeRun(p, F32, (1, 3, 2, 16), RopeParams(16, "normal"), far=77),
-        # Windows, unaligned halves, ragged rows.
-        RopeRun(a, F16, (1, 21, 3, 80), RopeParams(20, "neox", n_offs=6), far=5000),
-        RopeRun(a, BF16, (2, 11, 3, 36), RopeParams(36, "neox"), far=9000),
-        RopeRun(a, BF16, (1, 50, 4, 96), RopeParams(64, "neox", n_offs=16), far=9000),
-        RopeRun(a, BF16, (1, 17, 2, 70), RopeParams(30, "normal", n_offs=10), far=600),
-        RopeRun(a, BF16, (1, 17, 2, 128), RopeParams(64, "neox", n_offs=48), far=600),
-        RopeRun(a, F32, (1, 13, 2, 200), RopeParams(150, "neox", n_offs=2), far=300),
-        RopeRun(a, F32, (1, 300, 2, 576), RopeParams(64, "neox", n_offs=512), far=300),
-        # Strides: heads before tokens, rows with gaps, factors on the device.
-        RopeRun(a, BF16, (2, 130, 4, 64), RopeParams(64, "neox"), order="BNS", factors=True, far=20_000),
+        RopeRun(SOC_910B, BF16, (1, 70, 8, 128), RopeParams(128, "neox"), far=4_000_000),
         RopeRun(
-            a, F16, (1, 45, 3, 64), RopeParams(64, "normal"), pad=24, factors=True, in_place=True, far=20_000
+            SOC_910B, F16, (2, 33, 4, 64), RopeParams(64, "normal"), far=-4_000_000, batch_positions=True
+        ),
+        RopeRun(SOC_910B, F32, (1, 40, 6, 128), yarn(128, "neox")),
+        RopeRun(SOC_910B, F32, (2, 9, 5, 96), yarn(96, "normal"), forward=False),
+        RopeRun(SOC_910B, BF16, (1, 19, 3, 128), yarn(128, "normal"), in_place=True, far=100_000),
+        # Few tokens: heads are split. One row. More tokens than a block.
+        RopeRun(SOC_910B, BF16, (1, 1, 32, 128), RopeParams(128, "neox"), far=1_000_000),
+        RopeRun(SOC_910B, F32, (1, 1, 1, 2), RopeParams(2, "normal"), far=77),
+        RopeRun(SOC_910B, F16, (1, 6000, 1, 32), RopeParams(32, "neox"), far=12345),
+        RopeRun(SOC_310P, F32, (1, 3, 2, 16), RopeParams(16, "normal"), far=77),
+        # Windows, unaligned halves, ragged rows.
+        RopeRun(SOC_910B, F16, (1, 21, 3, 80), RopeParams(20, "neox", n_offs=6), far=5000),
+        RopeRun(SOC_910B, BF16, (2, 11, 3, 36), RopeParams(36, "neox"), far=9000),
+        RopeRun(SOC_910B, BF16, (1, 50, 4, 96), RopeParams(64, "neox", n_offs=16), far=9000),
+        RopeRun(SOC_910B, BF16, (1, 17, 2, 70), RopeParams(30, "normal", n_offs=10), far=600),
+        RopeRun(SOC_910B, BF16, (1, 17, 2, 128), RopeParams(64, "neox", n_offs=48), far=600),
+        RopeRun(SOC_910B, F32, (1, 13, 2, 200), RopeParams(150, "neox", n_offs=2), far=300),
+        RopeRun(SOC_910B, F32, (1, 300, 2, 576), RopeParams(64, "neox", n_offs=512), far=300),
+        # Strides: heads before tokens, rows with gaps, factors on the device.
+        RopeRun(
+            SOC_910B, BF16, (2, 130, 4, 64), RopeParams(64, "neox"), order="BNS", factors=True, far=20_000
         ),
         RopeRun(
-            a, F32, (3, 7, 2, 64), RopeParams(64, "normal"), order="SBN", pad=3, positions_step=2, far=64
+            SOC_910B,
+            F16,
+            (1, 45, 3, 64),
+            RopeParams(64, "normal"),
+            pad=24,
+            factors=True,
+            in_place=True,
+            far=20_000,
+        ),
+        RopeRun(
+            SOC_910B,
+            F32,
+            (3, 7, 2, 64),
+            RopeParams(64, "normal"),
+            order="SBN",
+            pad=3,
+            positions_step=2,
+            far=64,
         ),
         # No padding DMA: rows of whole blocks, repacked rows, element by element.
-        RopeRun(p, F16, (1, 70, 8, 128), RopeParams(128, "neox"), far=4_000_000),
-        RopeRun(p, F32, (2, 9, 5, 96), yarn(96, "normal"), forward=False, batch_positions=True),
-        RopeRun(p, F16, (1, 33, 3, 36), RopeParams(36, "neox"), far=9000),
-        RopeRun(p, F16, (1, 41, 5, 70), RopeParams(30, "normal", n_offs=10), in_place=True, far=600),
-        RopeRun(p, F32, (1, 19, 3, 50), RopeParams(50, "neox"), factors=True, far=6000),
-        RopeRun(p, F32, (1, 9, 3, 8), RopeParams(8, "neox"), factors=True, far=6000),
-        RopeRun(p, F16, (1, 9, 2, 50), RopeParams(40, "normal"), pad=7, far=50),
-        RopeRun(p, F16, (1, 3, 2, 6), RopeParams(6, "neox"), pad=3, far=50),
-        RopeRun(p, F16, (2, 70, 4, 64), RopeParams(64, "normal"), order="BNS", far=70_000),
-        # Large factors' rests, several turns a position; strides beyond an instruction's, and the largest.
-        RopeRun(a, F32, (1, 9, 2, 64), RopeParams(64, "neox", freq_scale=9.0), factors=True, far=4_000_000),
-        RopeRun(a, F16, (60, 2, 16, 1024), RopeParams(1024, "neox"), order="BNS", far=50),
-        RopeRun(a, F16, (1, 200, 2, 1024), RopeParams(512, "neox"), far=50),
-        RopeRun(p, F16, (1, 200, 2, 1024), RopeParams(512, "neox"), far=50),
-        RopeRun(p, F32, (1, 3, 1, 128), RopeParams(128, "neox"), pad=524_288, far=50),
-        RopeRun(p, F32, (1, 3, 1, 128), RopeParams(128, "neox"), pad=524_280, far=50),
-        RopeRun(a, F16, (48, 3, 4, 680), RopeParams(680, "neox"), order="BNS", far=50),
-        RopeRun(a, F16, (1, 240, 3, 680), RopeParams(680, "neox"), far=50),
-        RopeRun(a, F16, (1, 144, 3, 680), RopeParams(680, "neox"), far=50),
+        RopeRun(SOC_310P, F16, (1, 70, 8, 128), RopeParams(128, "neox"), far=4_000_000),
+        RopeRun(SOC_310P, F32, (2, 9, 5, 96), yarn(96, "normal"), forward=False, batch_positions=True),
+        RopeRun(SOC_310P, F16, (1, 33, 3, 36), RopeParams(36, "neox"), far=9000),
+        RopeRun(SOC_310P, F16, (1, 41, 5, 70), RopeParams(30, "normal", n_offs=10), in_place=True, far=600),
+        RopeRun(SOC_310P, F32, (1, 19, 3, 50), RopeParams(50, "neox"), factors=True, far=6000),
+        RopeRun(SOC_310P, F32, (1, 9, 3, 8), RopeParams(8, "neox"), factors=True, far=6000),
+        RopeRun(SOC_310P, F16, (1, 9, 2, 50), RopeParams(40, "normal"), pad=7, far=50),
+        RopeRun(SOC_310P, F16, (1, 3, 2, 6), RopeParams(6, "neox"), pad=3, far=50),
+        RopeRun(SOC_310P, F16, (2, 70, 4, 64), RopeParams(64, "normal"), order="BNS", far=70_000),
+        # Large remainders after the division by factors, several turns per position; strides that an
+        # instruction cannot encode, and the largest that it can.
+        RopeRun(
+            SOC_910B, F32, (1, 9, 2, 64), RopeParams(64, "neox", freq_scale=9.0), factors=True, far=4_000_000
+        ),
+        RopeRun(SOC_910B, F16, (60, 2, 16, 1024), RopeParams(1024, "neox"), order="BNS", far=50),
+        RopeRun(SOC_910B, F16, (1, 200, 2, 1024), RopeParams(512, "neox"), far=50),
+        RopeRun(SOC_310P, F16, (1, 200, 2, 1024), RopeParams(512, "neox"), far=50),
+        RopeRun(SOC_310P, F32, (1, 3, 1, 128), RopeParams(128, "neox"), pad=524_288, far=50),
+        RopeRun(SOC_310P, F32, (1, 3, 1, 128), RopeParams(128, "neox"), pad=524_280, far=50),
+        RopeRun(SOC_910B, F16, (48, 3, 4, 680), RopeParams(680, "neox"), order="BNS", far=50),
+        RopeRun(SOC_910B, F16, (1, 240, 3, 680), RopeParams(680, "neox"), far=50),
+        RopeRun(SOC_910B, F16, (1, 144, 3, 680), RopeParams(680, "neox"), far=50),
         # One tile per core, where each instruction adds to the time.
-        RopeRun(a, BF16, (1, 144, 2, 128), RopeParams(128, "neox"), far=50),
-        RopeRun(a, F32, (1, 144, 2, 128), RopeParams(128, "neox"), cache=F16, far=50),
-        RopeRun(p, F16, (1, 64, 2, 128), RopeParams(128, "neox"), far=50),
-        RopeRun(a, BF16, (1, 48, 255, 32), RopeParams(32, "neox"), far=50),
-        RopeRun(a, BF16, (1, 48, 255, 16), RopeParams(8, "neox"), far=50),
-        RopeRun(a, BF16, (1, 144, 2, 128), RopeParams(64, "neox"), far=50),
+        RopeRun(SOC_910B, BF16, (1, 144, 2, 128), RopeParams(128, "neox"), far=50),
+        RopeRun(SOC_910B, F32, (1, 144, 2, 128), RopeParams(128, "neox"), cache=F16, far=50),
+        RopeRun(SOC_310P, F16, (1, 64, 2, 128), RopeParams(128, "neox"), far=50),
+        RopeRun(SOC_910B, BF16, (1, 48, 255, 32), RopeParams(32, "neox"), far=50),
+        RopeRun(SOC_910B, BF16, (1, 48, 255, 16), RopeParams(8, "neox"), far=50),
+        RopeRun(SOC_910B, BF16, (1, 144, 2, 128), RopeParams(64, "neox"), far=50),
         # Planes of positions: halves, swapped lanes, both widths of positions.
-        RopeRun(a, BF16, (2, 19, 3, 128), sectioned(128, "mrope", 16, 24, 24, 0), far=90_000),
-        RopeRun(a, F16, (1, 70, 2, 100), sectioned(84, "imrope", 9, 7, 5, 2, n_offs=6), far=90_000),
-        RopeRun(a, F32, (1, 20, 2, 512), sectioned(256, "vision", 100, 0, 60, 3), far=90_000),
-        RopeRun(p, F16, (1, 21, 2, 72), sectioned(36, "vision", 10, 10, 0, 0), far=90_000),
-        RopeRun(p, F32, (2, 9, 2, 64), sectioned(64, "imrope", 12, 10, 10, 0), batch_positions=True, far=900),
+        RopeRun(SOC_910B, BF16, (2, 19, 3, 128), sectioned(128, "mrope", 16, 24, 24, 0), far=90_000),
+        RopeRun(SOC_910B, F16, (1, 70, 2, 100), sectioned(84, "imrope", 9, 7, 5, 2, n_offs=6), far=90_000),
+        RopeRun(SOC_910B, F32, (1, 20, 2, 512), sectioned(256, "vision", 100, 0, 60, 3), far=90_000),
+        RopeRun(SOC_310P, F16, (1, 21, 2, 72), sectioned(36, "vision", 10, 10, 0, 0), far=90_000),
+        RopeRun(
+            SOC_310P,
+            F32,
+            (2, 9, 2, 64),
+            sectioned(64, "imrope", 12, 10, 10, 0),
+            batch_positions=True,
+            far=900,
+        ),
         # Two tensors; tiles of the first and the second, whole and split by heads.
-        RopeRun(a, F16, (1, 37, 12, 64), RopeParams(64, "neox"), keys=3, far=90_000),
-        RopeRun(a, F16, (2, 1, 32, 128), RopeParams(128, "normal"), keys=8, far=90_000, in_place=True),
-        RopeRun(a, F16, (1, 2400, 8, 128), RopeParams(128, "neox"), keys=1, far=900),
-        RopeRun(a, F16, (1, 300, 3, 80), sectioned(40, "mrope", 4, 4, 4, 2), keys=5, far=900, order="BNS"),
+        RopeRun(SOC_910B, F16, (1, 37, 12, 64), RopeParams(64, "neox"), keys=3, far=90_000),
+        RopeRun(SOC_910B, F16, (2, 1, 32, 128), RopeParams(128, "normal"), keys=8, far=90_000, in_place=True),
+        RopeRun(SOC_910B, F16, (1, 2400, 8, 128), RopeParams(128, "neox"), keys=1, far=900),
+        RopeRun(
+            SOC_910B, F16, (1, 300, 3, 80), sectioned(40, "mrope", 4, 4, 4, 2), keys=5, far=900, order="BNS"
+        ),
         # Into a cache: rounded on the way, rows of other pitches, partly rotated; by scalars.
-        RopeRun(a, F32, (2, 33, 4, 64), RopeParams(64, "neox"), cache=F16, far=90_000),
-        RopeRun(a, F32, (1, 41, 3, 72), RopeParams(40, "normal", n_offs=6), cache=F16, far=900),
-        RopeRun(a, F32, (1, 5, 2, 40), RopeParams(40, "neox"), cache=F16, far=900),
-        RopeRun(a, F32, (1, 20, 2, 128), RopeParams(64, "neox"), cache=F16, far=900),
-        RopeRun(a, F32, (1, 600, 16, 128), RopeParams(128, "neox"), cache=F16, far=900),
-        RopeRun(a, F32, (1, 9, 2, 44), RopeParams(44, "neox"), cache=F16, far=900),
-        RopeRun(p, F16, (1, 40, 4, 64), RopeParams(64, "neox"), cache=F16, far=90_000),
-        RopeRun(p, F16, (1, 7, 2, 36), RopeParams(36, "normal"), cache=F16, far=900),
+        RopeRun(SOC_910B, F32, (2, 33, 4, 64), RopeParams(64, "neox"), cache=F16, far=90_000),
+        RopeRun(SOC_910B, F32, (1, 41, 3, 72), RopeParams(40, "normal", n_offs=6), cache=F16, far=900),
+        RopeRun(SOC_910B, F32, (1, 5, 2, 40), RopeParams(40, "neox"), cache=F16, far=900),
+        RopeRun(SOC_910B, F32, (1, 20, 2, 128), RopeParams(64, "neox"), cache=F16, far=900),
+        RopeRun(SOC_910B, F32, (1, 600, 16, 128), RopeParams(128, "neox"), cache=F16, far=900),
+        RopeRun(SOC_910B, F32, (1, 9, 2, 44), RopeParams(44, "neox"), cache=F16, far=900),
+        RopeRun(SOC_310P, F16, (1, 40, 4, 64), RopeParams(64, "neox"), cache=F16, far=90_000),
+        RopeRun(SOC_310P, F16, (1, 7, 2, 36), RopeParams(36, "normal"), cache=F16, far=900),
         # Many tiles per core.
-        RopeRun(a, BF16, (1, 1024, 16, 128), RopeParams(128, "neox"), far=1000),
-        RopeRun(a, F16, (1, 1024, 16, 128), RopeParams(128, "normal"), far=1000),
-        RopeRun(a, F32, (1, 1024, 16, 128), RopeParams(64, "neox"), far=1000),
-        RopeRun(p, F16, (1, 256, 16, 128), RopeParams(128, "neox"), far=1000),
-        RopeRun(p, F32, (1, 256, 16, 100), RopeParams(64, "neox"), far=1000),
+        RopeRun(SOC_910B, BF16, (1, 1024, 16, 128), RopeParams(128, "neox"), far=1000),
+        RopeRun(SOC_910B, F16, (1, 1024, 16, 128), RopeParams(128, "normal"), far=1000),
+        RopeRun(SOC_910B, F32, (1, 1024, 16, 128), RopeParams(64, "neox"), far=1000),
+        RopeRun(SOC_310P, F16, (1, 256, 16, 128), RopeParams(128, "neox"), far=1000),
+        RopeRun(SOC_310P, F32, (1, 256, 16, 100), RopeParams(64, "neox"), far=1000),
     ]
 
 
@@ -288,7 +318,7 @@ class Times:
             self.known = json.loads(self.path.read_text())
 
     def slower(self, call: Any) -> str:
-        """The problem if the last launch, of this call, was too slow; otherwise an empty string."""
+        """The problem if the last launch, that of this call, took too long; otherwise an empty string."""
         cycles = simulator.load().report()["summary"]["cycles"]
         if not self.compares:
             self.known[str(call)] = cycles

@@ -11,7 +11,7 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
-from mutation_rope_calls import BF16, F16, F32, judge_all, laid_out, last_warning
+from mutation_rope_calls import BF16, F16, F32, SOC_310P, SOC_910B, judge_all, laid_out, last_warning
 
 # Import these after the module above, which prevents the import of torch.
 import numpy as np  # isort: skip
@@ -66,10 +66,15 @@ class TableRun:
 
 
 def calls() -> list[TableRun]:
-    a, p = "ascend910b", "ascend310p"
     both = [
         TableRun(soc, dtype, (2, 21, 3, d), full, interleaved, forward=forward)
-        for soc, dtype in ((a, BF16), (a, F16), (a, F32), (p, F16), (p, F32))
+        for soc, dtype in (
+            (SOC_910B, BF16),
+            (SOC_910B, F16),
+            (SOC_910B, F32),
+            (SOC_310P, F16),
+            (SOC_310P, F32),
+        )
         for full in (False, True)
         for interleaved in (False, True)
         for forward in (True, False)
@@ -78,38 +83,38 @@ def calls() -> list[TableRun]:
     return [
         *both,
         # Windows from 32-byte borders on and from others on; more lanes than a repeat.
-        TableRun(a, BF16, (1, 19, 2, 96), True, False, 64, 16),
-        TableRun(a, BF16, (1, 19, 2, 96), True, True, 64, 16),
-        TableRun(a, F16, (1, 19, 2, 70), False, True, 30, 10),
-        TableRun(a, F16, (1, 19, 2, 70), True, False, 44, 6, forward=False),
-        TableRun(a, F32, (1, 300, 2, 1024), True, False),
-        TableRun(a, F32, (1, 30, 2, 200), False, False, 150, 2),
-        TableRun(p, F16, (1, 19, 3, 50), True, True, 36, 10),
-        TableRun(p, F32, (1, 9, 3, 6), False, False),
-        TableRun(p, F16, (1, 70, 2, 10), False, False),
+        TableRun(SOC_910B, BF16, (1, 19, 2, 96), True, False, 64, 16),
+        TableRun(SOC_910B, BF16, (1, 19, 2, 96), True, True, 64, 16),
+        TableRun(SOC_910B, F16, (1, 19, 2, 70), False, True, 30, 10),
+        TableRun(SOC_910B, F16, (1, 19, 2, 70), True, False, 44, 6, forward=False),
+        TableRun(SOC_910B, F32, (1, 300, 2, 1024), True, False),
+        TableRun(SOC_910B, F32, (1, 30, 2, 200), False, False, 150, 2),
+        TableRun(SOC_310P, F16, (1, 19, 3, 50), True, True, 36, 10),
+        TableRun(SOC_310P, F32, (1, 9, 3, 6), False, False),
+        TableRun(SOC_310P, F16, (1, 70, 2, 10), False, False),
         # Tables of several strides; more tokens than a block; heads before tokens; in place; one token.
-        TableRun(a, F16, (2, 130, 4, 64), order="BNS", table_step=3, by_batch=True),
-        TableRun(a, F32, (2, 9, 2, 64), True, table_step=-1, in_place=True),
-        TableRun(a, BF16, (1, 40, 2, 128), table_step=0),
-        TableRun(p, F16, (2, 40, 2, 128), table_step=2, by_batch=True),
-        TableRun(p, F32, (2, 40, 2, 128), table_step=0),
-        TableRun(a, BF16, (1, 1, 32, 128), True),
-        TableRun(a, F16, (1, 6000, 1, 32)),
+        TableRun(SOC_910B, F16, (2, 130, 4, 64), order="BNS", table_step=3, by_batch=True),
+        TableRun(SOC_910B, F32, (2, 9, 2, 64), True, table_step=-1, in_place=True),
+        TableRun(SOC_910B, BF16, (1, 40, 2, 128), table_step=0),
+        TableRun(SOC_310P, F16, (2, 40, 2, 128), table_step=2, by_batch=True),
+        TableRun(SOC_310P, F32, (2, 40, 2, 128), table_step=0),
+        TableRun(SOC_910B, BF16, (1, 1, 32, 128), True),
+        TableRun(SOC_910B, F16, (1, 6000, 1, 32)),
         # Rows that ids of 32 or 64 bits select: with gaps, and of fewer lanes than a head.
-        TableRun(a, BF16, (2, 21, 3, 64), rows=40),
-        TableRun(a, F16, (1, 70, 3, 64), rows=9, interleaved=True, narrow_ids=True),
-        TableRun(a, F32, (2, 9, 2, 80), rows=1000, rotary_dim=36, table_step=2, forward=False),
-        TableRun(p, F16, (2, 21, 3, 64), rows=40, narrow_ids=True),
-        TableRun(p, F32, (1, 9, 2, 80), rows=12, rotary_dim=36),
+        TableRun(SOC_910B, BF16, (2, 21, 3, 64), rows=40),
+        TableRun(SOC_910B, F16, (1, 70, 3, 64), rows=9, interleaved=True, narrow_ids=True),
+        TableRun(SOC_910B, F32, (2, 9, 2, 80), rows=1000, rotary_dim=36, table_step=2, forward=False),
+        TableRun(SOC_310P, F16, (2, 21, 3, 64), rows=40, narrow_ids=True),
+        TableRun(SOC_310P, F32, (1, 9, 2, 80), rows=12, rotary_dim=36),
         # Queries and keys.
-        TableRun(a, F16, (1, 37, 12, 64), True, keys=3),
-        TableRun(a, F16, (2, 9, 4, 80), False, True, 40, 8, keys=2, by_batch=True),
-        TableRun(a, F16, (2, 1, 32, 128), True, keys=8, in_place=True),
+        TableRun(SOC_910B, F16, (1, 37, 12, 64), True, keys=3),
+        TableRun(SOC_910B, F16, (2, 9, 4, 80), False, True, 40, 8, keys=2, by_batch=True),
+        TableRun(SOC_910B, F16, (2, 1, 32, 128), True, keys=8, in_place=True),
         # Many tiles per core: calls that are slower on the timeline are problems.
-        TableRun(a, BF16, (1, 1024, 16, 128), True),
-        TableRun(a, F16, (1, 1024, 16, 128), False, True),
-        TableRun(a, F32, (1, 1024, 16, 128), True, True),
-        TableRun(p, F16, (1, 256, 16, 128), True),
+        TableRun(SOC_910B, BF16, (1, 1024, 16, 128), True),
+        TableRun(SOC_910B, F16, (1, 1024, 16, 128), False, True),
+        TableRun(SOC_910B, F32, (1, 1024, 16, 128), True, True),
+        TableRun(SOC_310P, F16, (1, 256, 16, 128), True),
     ]
 
 

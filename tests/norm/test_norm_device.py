@@ -12,7 +12,7 @@ from npu_rope import RopeParams, add_rms_norm, rms_norm, rms_norm_backward, rms_
 from npu_rope.executors import rms_norm as executors
 from npu_rope.rms_norm_calls import RmsNormAttributes, rms_norm_tensors
 
-DEVICES = pytest.mark.parametrize("device", ["sim", "sim:ascend310p"])
+on_each_device = pytest.mark.parametrize("device", ["sim", "sim:ascend310p"])
 D = 128
 
 
@@ -51,8 +51,8 @@ def test_the_fused_launch_moves_each_byte_once_and_is_faster_than_its_parts(dtyp
         )
     ]
     assert moved <= 1.01
-    # In mode normal the kernel normalizes 16-bit heads and their partners separately: pipe V is the limit,
-    # which also waits for banks of UB.
+    # In mode normal the kernel normalizes 16-bit heads and their partners separately, so pipe V is the limit.
+    # Pipe V also waits for banks of UB.
     assert fused <= (0.85 if mode == "normal" and dtype != torch.float32 else 0.6) * sum(parts)
 
 
@@ -91,7 +91,7 @@ def test_add_rms_norm_moves_each_byte_once():
 # ---- values ------------------------------------------------------------------------------------------
 
 
-@DEVICES
+@on_each_device
 @pytest.mark.parametrize("saturate", [False, True])
 def test_no_float16_overflow_makes_a_nan(device, saturate):
     soc = "ascend310p" if device.endswith("310p") else "ascend910b"
@@ -101,7 +101,7 @@ def test_no_float16_overflow_makes_a_nan(device, saturate):
     assert np.all(y == 1)
 
 
-@DEVICES
+@on_each_device
 @pytest.mark.parametrize("cores", [1, 3])
 @pytest.mark.parametrize("shape", [(37, 48), (5, 6, 7, 40), (3, 20_000)])
 def test_the_split_among_cores_changes_no_bit(device, cores, shape):
@@ -127,14 +127,14 @@ def test_stash_types_that_a_chip_lacks_are_refused(device, stash_type, text):
     assert str(caught.value) == f"[rms_norm] stash_type must be {text}."
 
 
-@DEVICES
+@on_each_device
 def test_float64_is_refused(device):
     x = np.ones((2, 8))
     with pytest.raises(TypeError, match=r"\[rms_norm\] x must be float32.* but got float64"):
         rms_norm(x, x[0], backend=device)
 
 
-@DEVICES
+@on_each_device
 def test_a_scale_that_must_be_expanded_has_a_gradient_of_its_shape(device):
     """The dimensions form five groups, of which two are broadcast; a launch supports fewer."""
     rng = np.random.default_rng(0)

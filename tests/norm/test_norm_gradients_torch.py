@@ -1,5 +1,5 @@
-"""How torch differentiates the norms, rms_norm_rope and rotary_mul: second gradients, for rows of any
-magnitude; torch.func; tangents of gradients; given memory; refusals by a named back end."""
+"""Torch's gradients of the norms, rms_norm_rope and rotary_mul: second gradients for rows of any magnitude,
+torch.func, tangents of gradients, results in given memory, and refusals by a named back end."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CALLS = {
     "rms_norm_rope": lambda x: rms_norm_rope(x[:, None], OTHER[:, None], SCALE, SCALE, POSITIONS, PARAMS)[0],
     "rotary_mul": lambda x: rotary_mul(x.view(1, 3, 1, 8), OTHER[:, :4].cos(), OTHER[:, :4].sin()),
 }
-EACH_CALL = pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+with_each_call = pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 
 
 def sum_of_squares(call):
@@ -124,7 +124,7 @@ def test_results_that_do_not_depend_on_a_leaf_need_no_gradient():
 # ---- torch.func -------------------------------------------------------------------------------------------
 
 
-@EACH_CALL
+@with_each_call
 def test_torch_func_gives_the_gradients_of_autograd(call):
     x = SCALE if call is CALLS["scale"] else X
     leaf = x.clone().requires_grad_()
@@ -142,14 +142,14 @@ def test_torch_func_differentiates_each_element_of_a_batch():
     torch.testing.assert_close(jacobian, expected)
 
 
-@EACH_CALL
+@with_each_call
 def test_nested_transforms_are_refused(call):
     x = SCALE if call is CALLS["scale"] else X
     with pytest.raises(NotImplementedError, match=r"must be under one torch\.func gradient transform"):
         torch.func.grad(lambda a: torch.func.grad(sum_of_squares(call))(a).sum())(x)
 
 
-@EACH_CALL
+@with_each_call
 def test_an_outer_gradient_passes_through_torch_func_grad(call):
     """A gradient penalty needs this. The value that grad_and_value returns also has its gradient."""
     x, weight = (SCALE if call is CALLS["scale"] else X), torch.linspace(-1, 2, 8).requires_grad_()

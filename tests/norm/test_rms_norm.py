@@ -16,7 +16,7 @@ from norm_cases import (
     NUMPY_DTYPES,
     NormSetup,
     bytes_of,
-    hosts,
+    on_hosts,
     possible,
     run_and_judge,
     strides_of,
@@ -53,13 +53,13 @@ FACTORS = {
 }
 
 
-def is_call(call):
+def is_valid(call):
     rank = len(call.shape)
     return -rank <= call.axis < rank and possible(call)
 
 
 def for_each_valid(setups):
-    return together("call", [c for c in setups if is_call(c)])
+    return together("call", [c for c in setups if is_valid(c)])
 
 
 BASES = [
@@ -78,7 +78,7 @@ def test_one_factor_changed_meets_the_bound(call, backend, guarded):
     run_and_judge(call, backend, guarded)
 
 
-@for_each_valid(pairwise(FACTORS, NormSetup, is_call))
+@for_each_valid(pairwise(FACTORS, NormSetup, is_valid))
 def test_every_pair_of_factors_meets_the_bound(call, backend, guarded):
     run_and_judge(call, backend, guarded)
 
@@ -92,7 +92,7 @@ def test_every_pair_of_factors_meets_the_bound(call, backend, guarded):
 def test_any_call_meets_the_bound(call, n, seed, backend):
     call = replace(call, shape=(*call.shape[:-1], n))
     run_and_judge(
-        call if is_call(call) else replace(call, axis=-1, out="new", layout="gaps"),
+        call if is_valid(call) else replace(call, axis=-1, out="new", layout="gaps"),
         backend,
         GuardedMemory(),
         seed,
@@ -268,7 +268,7 @@ def test_infinities_and_nans_stay_in_their_rows(dtype, stash_type, backend, guar
     assert np.all(np.isfinite(y[[0, 3]]))
 
 
-@hosts
+@on_hosts
 def test_numbers_beyond_the_stash_type_become_infinite(backend):
     """x is cast first: 1e300 is infinite in float32, 70000 in float16."""
     for x, stash_type in ((1e300, 1), (70000.0, 10)):
@@ -286,7 +286,7 @@ def test_nan_payloads_do_not_become_numbers(backend):
     assert y is None or np.all(np.isnan(y[1].astype(np.float32)))
 
 
-@hosts
+@on_hosts
 def test_epsilon_is_rounded_to_float32_as_in_onnx(backend):
     x = np.full((1, 1), 1e-9)
     y = rms_norm(x, np.float64(1), epsilon=1e-5, stash_type=11, backend=backend)
@@ -301,7 +301,7 @@ def test_the_normalized_x_is_rounded_to_the_type_of_x(backend):
     assert np.array_equal(y, y.astype(np.float16))
 
 
-@hosts
+@on_hosts
 def test_the_scale_may_be_a_list_if_x_is_an_array(backend):
     y = rms_norm(np.float32([[2, 2]]), [1.0, 3.0], epsilon=0, backend=backend)
     assert y.tolist() == [[1, 3]]

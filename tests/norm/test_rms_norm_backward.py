@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from norm_cases import (
     NUMPY_DTYPES,
     NormSetup,
-    hosts,
     judge_gradients,
     make_inputs,
+    on_hosts,
     possible,
     spec_call,
     to_torch,
@@ -43,12 +43,12 @@ FACTORS = {
 }
 
 
-def is_call(call):
+def is_valid(call):
     return -len(call.shape) <= call.axis and possible(call)
 
 
 def for_each_valid(setups):
-    return together("call", [c for c in setups if is_call(c)])
+    return together("call", [c for c in setups if is_valid(c)])
 
 
 BASES = [
@@ -66,7 +66,7 @@ def test_one_factor_changed_meets_the_bound(call, backend, guarded):
     judge_gradients(call, backend, guarded)
 
 
-@for_each_valid(pairwise(FACTORS, NormSetup, is_call))
+@for_each_valid(pairwise(FACTORS, NormSetup, is_valid))
 def test_every_pair_of_factors_meets_the_bound(call, backend, guarded):
     judge_gradients(call, backend, guarded)
 
@@ -79,7 +79,7 @@ def test_every_pair_of_factors_meets_the_bound(call, backend, guarded):
 )
 def test_any_call_meets_the_bound(call, n, seed, backend):
     call = replace(call, shape=(*call.shape[:-1], n))
-    call = call if is_call(call) else replace(call, axis=-1, layout="gaps")
+    call = call if is_valid(call) else replace(call, axis=-1, layout="gaps")
     judge_gradients(call, backend, GuardedMemory(), seed)
 
 
@@ -241,7 +241,7 @@ def test_gradients_of_rescaled_rows_meet_the_bound(size, grad_size, epsilon, n, 
     judge_rescaled(backend, "float32", 1, n, size, grad_size, epsilon)
 
 
-@hosts
+@on_hosts
 @pytest.mark.parametrize(("size", "grad_size"), [(1e-160, 2e-307), (1e-200, 1e-306), (1e200, 1e100)])
 def test_gradients_of_rescaled_float64_rows_meet_the_bound(size, grad_size, backend):
     judge_rescaled(backend, "float64", 11, 64, size, grad_size, 0.0)

@@ -11,7 +11,7 @@ import torch
 from guarded_memory import GuardedMemory
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from norm_cases import NUMPY_DTYPES, bytes_of, hosts, unless_refused
+from norm_cases import NUMPY_DTYPES, bytes_of, on_hosts, unless_refused
 from norm_rope_cases import (
     FACTORS,
     NormRopeSetup,
@@ -185,7 +185,7 @@ def test_a_cache_gets_the_rows_of_normalized_and_rotated_keys(dtype, backend, gu
 # ---- angles ----------------------------------------------------------------------------------------------
 
 
-@hosts
+@on_hosts
 @pytest.mark.parametrize("angle", ["f32", "ggml"])
 @pytest.mark.parametrize("rounding", ROUNDINGS)
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from norm_cases import hosts, to_torch
+from norm_cases import on_hosts, to_torch
 from together import together
 
 from npu_rope import RopeParams, native, rms_norm_rope
@@ -256,7 +256,7 @@ def in_torch(named):
     return {name: convert(a) for name, a in named.items()}
 
 
-@hosts
+@on_hosts
 @together("case, framework", [(c, f) for c in BAD for f in ("numpy", "torch") if c.only in ("", "python", f)])
 def test_a_bad_call_is_refused_with_the_same_message(case, framework, backend):
     named = {**correct(), **case.changed}

@@ -26,7 +26,7 @@ def default_backend(request, monkeypatch):
         monkeypatch.setattr(backends, "default_backend", request.getfixturevalue("backend"))
 
 
-def or_refused(test):
+def refused_without_its_dtype(test):
     """Make the test expect a refusal if the back end lacks its dtype."""
 
     @functools.wraps(test)
@@ -83,7 +83,7 @@ LAYOUTS = {
 @pytest.mark.parametrize("mode", torch_npu.ROTARY_MODES)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("wide_tables", [False, True])
-@or_refused
+@refused_without_its_dtype
 def test_rotary_mul_equals_the_formula(layout, mode, dtype, wide_tables, backend):
     shape, table = LAYOUTS[layout]
     x = randn(*shape, dtype=dtype)
@@ -126,7 +126,7 @@ APPLY = {
 @pytest.mark.parametrize("mode", torch_npu.ROTARY_MODES)
 @together("width", [64, 32])
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@or_refused
+@refused_without_its_dtype
 def test_apply_rotary_pos_emb_rotates_queries_and_keys_in_place(layout, mode, width, dtype, backend):
     q_shape, k_shape, table = APPLY[layout]
     query, key = randn(*q_shape, dtype=dtype), randn(*k_shape, dtype=dtype, seed=3)
@@ -143,7 +143,7 @@ def test_apply_rotary_pos_emb_rotates_queries_and_keys_in_place(layout, mode, wi
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("head", [64, 8])
 @pytest.mark.parametrize("table", [(2, 1, 5), (1, 1, 5), (2, 1, 1)], ids=str)
-@or_refused
+@refused_without_its_dtype
 def test_interleave_rope_separates_neighbours(dtype, head, table, backend):
     x = randn(2, 3, 5, head, dtype=dtype)
     cos, sin = (randn(*table, head, dtype=dtype, seed=n) for n in (1, 2))
@@ -177,7 +177,7 @@ def mrope_tables(positions, cache, sections, cache_mode):
 @pytest.mark.parametrize("cache_mode", ["default", "interleave"])
 @pytest.mark.parametrize("mode", ["half", "interleave"])
 @pytest.mark.parametrize("dtype", DTYPES[:3], ids=str)
-@or_refused
+@refused_without_its_dtype
 def test_mrope_equals_the_formula(sections, cache_mode, mode, dtype, backend):
     if cache_mode == "interleave" and sections in ([4, 14, 14], [16, 8, 4, 4]):
         # Sections that fit into alternating lanes.

@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 import torch
-from norm_cases import assert_within, hosts, values_of
+from norm_cases import assert_within, on_hosts, values_of
 
 from npu_rope import backends
 from npu_rope.compat import torch_npu
@@ -52,7 +52,7 @@ def spec_of(x, gamma, epsilon):
     )
 
 
-@hosts
+@on_hosts
 @pytest.mark.parametrize("shapes", SHAPES, ids=str)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_rms_norm_meets_the_specification(dtype, shapes, backend):
@@ -62,7 +62,7 @@ def test_rms_norm_meets_the_specification(dtype, shapes, backend):
     assert_rstd(rstd, x, gamma, 1e-5)
 
 
-@hosts
+@on_hosts
 @pytest.mark.parametrize("shapes", SHAPES, ids=str)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_add_rms_norm_meets_the_specification(dtype, shapes, backend):
@@ -73,7 +73,7 @@ def test_add_rms_norm_meets_the_specification(dtype, shapes, backend):
     assert_rstd(rstd, x, gamma, 1e-6)
 
 
-@hosts
+@on_hosts
 @pytest.mark.parametrize("gamma_dtype", ["own", "float32"])
 @pytest.mark.parametrize("shapes", SHAPES, ids=str)
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -86,7 +86,7 @@ def test_gemma_rms_norm_is_rounded_once(dtype, shapes, gamma_dtype, backend):
     assert_rstd(rstd, x, gamma, 1e-6)
 
 
-@hosts
+@on_hosts
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_gemma_rms_norm_nearly_always_has_transformers_bits(dtype, backend):
     """Gemma rounds no intermediate value; rounding x * rstd, as Llama does, gives other results."""
@@ -102,7 +102,7 @@ def test_gemma_rms_norm_nearly_always_has_transformers_bits(dtype, backend):
     assert (rounded == theirs).float().mean() < 0.9
 
 
-@hosts
+@on_hosts
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_gamma_may_be_float32(dtype, backend):
     x1, x2, gamma = sample(SHAPES[0], dtype, "float32")

@@ -284,7 +284,7 @@ def test_in_place_gives_the_gradient_of_two_ropes(views, grads):
 
 @pytest.mark.parametrize("which", [0, 1])
 @pytest.mark.parametrize("kind", ["leaf", "view of a leaf", "one of several views"])
-def test_in_place_where_torch_allows_none_raises_torchs_own_error_and_writes_nothing(kind, which):
+def test_in_place_where_torch_forbids_it_raises_torchs_own_error_and_writes_nothing(kind, which):
     tensors = list(qk_of())
     x = tensors[which]
     tensors[which] = {

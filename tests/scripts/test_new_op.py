@@ -274,9 +274,9 @@ def test_bad_names_are_refused_and_nothing_is_written(copy: Path, name: str) -> 
     assert {path: path.stat().st_mtime_ns for path in copy.rglob("*") if path.is_file()} == before
 
 
-CASE = "be snake case (a-z, 0-9, single _) but got "
+SNAKE_CASE = "be snake case (a-z, 0-9, single _) but got "
 TAKEN = {
-    **{name: f"{CASE}{name!r}" for name in ("RmsNorm", "2d", "a__b", "", "scale_", "_scale")},
+    **{name: f"{SNAKE_CASE}{name!r}" for name in ("RmsNorm", "2d", "a__b", "", "scale_", "_scale")},
     **{f: f"be free but include/npu_rope.h has npu_rope_{f}" for f in ("rms_norm_rope_set_rows", "check")},
     "rms_norm_out": "be free but include/npu_rope.h has npu_rope_rms_norm",
     **{word: f"be free but Python or C uses {word!r}" for word in ("class", "int", "abs", "sum", "exp")},

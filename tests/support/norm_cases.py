@@ -16,7 +16,7 @@ from npu_rope.testing.chip_types import lacks_type
 from npu_rope.testing.norm_spec import NormCall
 
 # Back ends with float64, which Ascend cores lack.
-hosts = pytest.mark.parametrize("backend", ["reference", "cpu"])
+on_hosts = pytest.mark.parametrize("backend", ["reference", "cpu"])
 
 
 def unless_refused(backend, dtypes, run):
@@ -168,8 +168,9 @@ def run_and_judge(call, backend, guarded, seed=0, x=None):
     return result
 
 
-def is_by_torch(call, backend):
-    """Return whether torch's operations compute the gradients: on an NPU, if rows have different scales."""
+def torch_computes_gradients(call, backend):
+    """Return whether torch's operations, not the kernel, compute the gradients: on an NPU, if rows have
+    different scales."""
     scale = call.scale_shape()
     row_dimensions = call.axis % len(call.shape) - (len(call.shape) - len(scale))
     return backend == "npu" and any(size != 1 for size in scale[: max(row_dimensions, 0)])
@@ -177,7 +178,7 @@ def is_by_torch(call, backend):
 
 def gradients_refusal(call, backend):
     """Return (class, message) of the error if the device does not support the backward, else None."""
-    if not is_device(backend) or is_by_torch(call, backend):
+    if not is_device(backend) or torch_computes_gradients(call, backend):
         return None
     chip, lacking = chip_of(backend), () if has_bfloat16(backend) else ("bfloat16",)
     for name, dtype in (("x", call.dtype), ("scale", call.scale_type)):
@@ -206,7 +207,7 @@ def judge_gradients(call, backend, guarded, seed=0, x=None):
     )
     dx, dscale = rms_norm_backward(*arrays, **call.attributes, backend=backend)
     guarded.check()
-    if is_by_torch(call, backend):  # computed in float32 for all types
+    if torch_computes_gradients(call, backend):  # computed in float32 for all types
         for gradient, (value, _) in zip((dx, dscale), expected, strict=True):
             np.testing.assert_allclose(values_of(gradient), value, rtol=2e-2, atol=2e-2)
         return
@@ -239,9 +240,9 @@ __all__ = [
     "converted",
     "filled",
     "has_contiguous_rows",
-    "hosts",
     "judge_gradients",
     "make_inputs",
+    "on_hosts",
     "possible",
     "run_and_judge",
     "spec_call",

@@ -87,8 +87,8 @@ def possible(call):
 class NormRopeArrays:
     """The arguments of a call. ``rows`` is None without a cache.
 
-    ``outs`` is None if the call makes both results. Else it has the given arrays of q and k; if there are
-    rows, q's (or None) and the cache.
+    ``outs`` is None if the call makes both results. Otherwise it has the arrays that the caller gives for q
+    and k. In a call with rows these are q's array, which may be None, and the cache.
     """
 
     params: object

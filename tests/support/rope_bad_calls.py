@@ -1,5 +1,6 @@
-"""Bad calls of rope as a table. A row has a call with one wrong argument, the error that it must raise, and
-the paths that can express it. A path is a way to call the operator. For example, no tensor is read-only.
+"""Bad calls of rope as a table. A path is a way to call the operator. A row has a call with one wrong
+argument, the error that it must raise, and the paths that can express the call. For example, paths that take
+tensors cannot express a read-only output, because no tensor is read-only.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ public:
     int64_t in(int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(engine_); }
     bool chance(int one_in) { return in(1, one_in) == 1; }
     template <typename T>
-    T of(std::initializer_list<T> all) {
+    T one_of(std::initializer_list<T> all) {
         return all.begin()[in(0, static_cast<int64_t>(all.size()) - 1)];
     }
     template <typename T>
@@ -39,26 +39,26 @@ private:
 // A random call of rms_norm, add_rms_norm or rms_norm_backward.
 struct Case {
     explicit Case(Random* r) {
-        call.common = &head;
-        call.ub_bytes = r->of<int64_t>({184, 248, 248, 64}) * 1024;
-        call.n = r->chance(2) ? r->in(1, 600) : r->in(600, r->of<int64_t>({17'000, 300'000}));
-        call.x_bytes = r->of<int64_t>({2, 4});
-        call.out_bytes = r->of<int64_t>({2, 4});
+        call.common = &common;
+        call.ub_bytes = r->one_of<int64_t>({184, 248, 248, 64}) * 1024;
+        call.n = r->chance(2) ? r->in(1, 600) : r->in(600, r->one_of<int64_t>({17'000, 300'000}));
+        call.x_bytes = r->one_of<int64_t>({2, 4});
+        call.out_bytes = r->one_of<int64_t>({2, 4});
         call.backward = r->chance(3);
         call.adds = !call.backward && r->chance(2);
         call.scale_shared = call.backward || !r->chance(4);
         call.scale_pitch = round_up(call.n, 32 / call.out_bytes);
-        head.io = r->of<int32_t>({kRopeIoBurst, kRopeIoBurst, kRopeIoPacked, kRopeIoScalar});
+        common.io = r->one_of<int32_t>({kRopeIoBurst, kRopeIoBurst, kRopeIoPacked, kRopeIoScalar});
         const int64_t narrower = std::min(call.x_bytes, call.out_bytes);
-        const bool packed = head.io == kRopeIoPacked;
-        head.row_pitch = static_cast<int32_t>(round_up(call.n, 32 / (packed ? narrower : call.x_bytes)));
-        head.out_pitch = static_cast<int32_t>(round_up(call.n, 32 / (packed ? narrower : call.out_bytes)));
-        head.tokens_inner = r->chance(3);
-        head.heads = static_cast<int32_t>(r->in(1, r->of<int64_t>({1, 9, 3000})));
-        head.seq = r->in(1, r->of<int64_t>({1, 9, 3000}));
-        head.rows = head.seq * r->in(1, 3);
-        head.row_parts = static_cast<int32_t>(r->in(1, std::min<int64_t>(48, head.rows)));
-        head.head_parts = static_cast<int32_t>(r->in(1, std::min<int64_t>(4, head.heads)));
+        const bool packed = common.io == kRopeIoPacked;
+        common.row_pitch = static_cast<int32_t>(round_up(call.n, 32 / (packed ? narrower : call.x_bytes)));
+        common.out_pitch = static_cast<int32_t>(round_up(call.n, 32 / (packed ? narrower : call.out_bytes)));
+        common.tokens_inner = r->chance(3);
+        common.heads = static_cast<int32_t>(r->in(1, r->one_of<int64_t>({1, 9, 3000})));
+        common.seq = r->in(1, r->one_of<int64_t>({1, 9, 3000}));
+        common.rows = common.seq * r->in(1, 3);
+        common.row_parts = static_cast<int32_t>(r->in(1, std::min<int64_t>(48, common.rows)));
+        common.head_parts = static_cast<int32_t>(r->in(1, std::min<int64_t>(4, common.heads)));
     }
     Case(const Case&) = delete;
 
@@ -70,13 +70,13 @@ struct Case {
             tile.keeps_scale = tile.keeps_row && (call.backward || call.scale_shared) && r->chance(2);
             return tile;
         }
-        tile.heads = r->in(1, std::min<int64_t>(head.heads, 512));
+        tile.heads = r->in(1, std::min<int64_t>(common.heads, 512));
         tile.tokens = r->in(1, std::clamp<int64_t>(20'000 / (call.n * tile.heads), 1, 512 / tile.heads));
         return tile;
     }
     std::vector<RmsNormTile> candidates(bool chunks) const { return chunks ? chunk_tiles(call) : row_tiles(call); }
 
-    CommonTiling head{};
+    CommonTiling common{};
     RmsNormTileCall call;
 };
 
@@ -86,7 +86,8 @@ void check(bool holds, const char* condition, int line, const Case& c, const Rms
                  "%s:%d: %s: %s\n  tile %" PRId64 " x %" PRId64 " chunk %" PRId64 " keeps %d %d; n %" PRId64
                  " bytes %" PRId64 " and %" PRId64 " io %d adds %d backward %d rows %" PRId64 " heads %d\n",
                  __FILE__, line, g_test, condition, t.tokens, t.heads, t.chunk, t.keeps_row, t.keeps_scale, c.call.n,
-                 c.call.x_bytes, c.call.out_bytes, c.head.io, c.call.adds, c.call.backward, c.head.rows, c.head.heads);
+                 c.call.x_bytes, c.call.out_bytes, c.common.io, c.call.adds, c.call.backward, c.common.rows,
+                 c.common.heads);
     if (++g_failures > 10) std::exit(1);
 }
 #define CHECK(c, tile, condition) check(condition, #condition, __LINE__, c, tile)
@@ -134,10 +135,10 @@ void regions_are_as_large_as_the_kernels_need() {
         const Case c(&random);
         const RmsNormTile tile = c.random_tile(&random);
         const RmsNormLayout l = unlimited_layout(c, tile);
-        const bool chunked = tile.chunk > 0, packed = !chunked && c.head.io == kRopeIoPacked;
+        const bool chunked = tile.chunk > 0, packed = !chunked && c.common.io == kRopeIoPacked;
         const bool backward = c.call.backward;
-        const int64_t lanes = chunked ? tile.chunk : tile.rows() * c.head.row_pitch;
-        const int64_t out_lanes = chunked ? tile.chunk : tile.rows() * c.head.out_pitch;
+        const int64_t lanes = chunked ? tile.chunk : tile.rows() * c.common.row_pitch;
+        const int64_t out_lanes = chunked ? tile.chunk : tile.rows() * c.common.out_pitch;
         const int64_t x_bytes = lanes * c.call.x_bytes, out_bytes = out_lanes * c.call.out_bytes;
         CHECK(c, tile, l.inputs.bytes >= 2 * x_bytes && l.outputs.bytes >= 2 * (backward ? x_bytes : out_bytes));
         CHECK(c, tile, l.sums.bytes == l.residuals.bytes && l.sums.bytes >= 2 * x_bytes * c.call.adds);
@@ -203,10 +204,10 @@ void candidates_are_within_the_unit_and_the_instructions() {
     Random random;
     for (int k = 0; k < kCalls; ++k) {
         const Case c(&random);
-        const int64_t unit_rows = (c.head.rows + c.head.row_parts - 1) / c.head.row_parts;
-        const int64_t unit_heads = (c.head.heads + c.head.head_parts - 1) / c.head.head_parts;
+        const int64_t unit_rows = (c.common.rows + c.common.row_parts - 1) / c.common.row_parts;
+        const int64_t unit_heads = (c.common.heads + c.common.head_parts - 1) / c.common.head_parts;
         for (const RmsNormTile& tile : c.candidates(false)) {
-            CHECK(c, tile, tile.tokens >= 1 && tile.tokens <= std::min(unit_rows, c.head.seq));
+            CHECK(c, tile, tile.tokens >= 1 && tile.tokens <= std::min(unit_rows, c.common.seq));
             CHECK(c, tile, tile.heads >= 1 && tile.heads <= unit_heads && tile.rows() <= 512 && tile.chunk == 0);
         }
         if (c.call.n < 16) continue;  // such rows are never split

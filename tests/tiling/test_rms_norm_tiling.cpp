@@ -62,8 +62,8 @@ Case tile_call(const RmsNormTilingInput& in, const char* chip) {
 }
 
 // Rows [a,b,c,n]. The rows of x have `gap` elements between them, and may be in memory as [a,c,b,n].
-RmsNormTilingInput call(int64_t a, int64_t b, int64_t c, int64_t n, int32_t dtype, int32_t scale_dtype, bool exchanged,
-                        int64_t gap) {
+RmsNormTilingInput make_call(int64_t a, int64_t b, int64_t c, int64_t n, int32_t dtype, int32_t scale_dtype,
+                             bool exchanged, int64_t gap) {
     RmsNormTilingInput in{};
     RmsNormShape& s = in.shape;
     const int64_t outer[] = {a, b, c};
@@ -89,7 +89,7 @@ RmsNormTilingInput call(int64_t a, int64_t b, int64_t c, int64_t n, int32_t dtyp
 // Each row of x is read once, and the same row of out is written once.
 void check_cover(const Case& c) {
     const RmsNormShape& s = c.in.shape;
-    const CommonTiling& head = c.data.common;
+    const CommonTiling& common = c.data.common;
     std::set<std::pair<int64_t, int64_t>> expected, visited;
     for (int64_t i = 0; i < s.outer[0]; ++i)
         for (int64_t j = 0; j < s.outer[1]; ++j)
@@ -98,19 +98,19 @@ void check_cover(const Case& c) {
                                  i * s.out_stride[0] + j * s.out_stride[1] + k * s.out_stride[2]});
     for (uint32_t block = 0; block < c.launch.block_dim; ++block) {
         Tiles tiles;
-        tiles.Init(&head, block, c.launch.block_dim);
+        tiles.Init(&common, block, c.launch.block_dim);
         bool has_tiles = false;
         for (Tile tile; tiles.Next(&tile); has_tiles = true) {
-            CHECK(c, tile.side == 0 && tile.tokens <= head.tile_tokens && tile.heads <= head.tile_heads);
+            CHECK(c, tile.side == 0 && tile.tokens <= common.tile_tokens && tile.heads <= common.tile_heads);
             for (int32_t t = 0; t < tile.tokens; ++t)
                 for (int32_t h = 0; h < tile.heads; ++h) {
                     Tile row = tile;
                     row.token += t;
                     row.head += h;
-                    bool is_new =
-                        visited
-                            .insert({TileOffset(row, head.side[0].x_stride), TileOffset(row, head.side[0].out_stride)})
-                            .second;
+                    bool is_new = visited
+                                      .insert({TileOffset(row, common.side[0].x_stride),
+                                               TileOffset(row, common.side[0].out_stride)})
+                                      .second;
                     CHECK(c, is_new);
                 }
         }
@@ -160,8 +160,8 @@ void random_calls_have_sound_tilings() {
         if (in(0, 1)) n = std::max<int64_t>(64, n / 64 * 64);
         const int64_t max_size = n > 4000 ? 3 : 9;
         RmsNormTilingInput input =
-            call(in(1, max_size), in(1, max_size), in(1, max_size), n, types[in(0, is_310p ? 1 : 2)],
-                 types[in(0, is_310p ? 1 : 2)], in(0, 1), in(0, 2) ? 0 : in(1, 40));
+            make_call(in(1, max_size), in(1, max_size), in(1, max_size), n, types[in(0, is_310p ? 1 : 2)],
+                      types[in(0, is_310p ? 1 : 2)], in(0, 1), in(0, 2) ? 0 : in(1, 40));
         input.adds = in(0, 2) == 0;
         if (in(0, 3) == 0) input.shape.scale_stride[2] = n;
         input.backward = !input.adds && input.shape.scale_stride[2] == 0 && in(0, 1);
@@ -191,15 +191,15 @@ void random_calls_have_sound_tilings() {
 
 void common_shapes_use_cores_and_ub_well() {
     // A tile has several rows of a model's width; all cores work.
-    Case c = tile_call(call(1, 1, 2048, 4096, NPU_ROPE_BFLOAT16, NPU_ROPE_BFLOAT16, false, 0), "Ascend910B1");
+    Case c = tile_call(make_call(1, 1, 2048, 4096, NPU_ROPE_BFLOAT16, NPU_ROPE_BFLOAT16, false, 0), "Ascend910B1");
     CHECK(c, c.launch.tiling_key == kRmsNormRows && c.launch.block_dim == 48 && c.data.common.tile_tokens >= 2);
     // The heads of queries fill tiles of 16 KiB.
-    c = tile_call(call(1, 4096, 32, 128, NPU_ROPE_BFLOAT16, NPU_ROPE_BFLOAT16, false, 0), "Ascend910B1");
+    c = tile_call(make_call(1, 4096, 32, 128, NPU_ROPE_BFLOAT16, NPU_ROPE_BFLOAT16, false, 0), "Ascend910B1");
     CHECK(c, int64_t{c.data.common.tile_tokens} * c.data.common.tile_heads * 128 * 2 >= 16 * 1024);
     // A row of 16,384 stays in UB between its two passes, a row of a million does not.
-    c = tile_call(call(1, 1, 64, 16384, NPU_ROPE_FLOAT32, NPU_ROPE_FLOAT32, false, 0), "Ascend910B1");
+    c = tile_call(make_call(1, 1, 64, 16384, NPU_ROPE_FLOAT32, NPU_ROPE_FLOAT32, false, 0), "Ascend910B1");
     CHECK(c, c.launch.tiling_key == kRmsNormLong && c.data.keeps_row && c.data.keeps_scale);
-    c = tile_call(call(1, 1, 1, 1000003, NPU_ROPE_FLOAT32, NPU_ROPE_FLOAT32, false, 0), "Ascend910B1");
+    c = tile_call(make_call(1, 1, 1, 1000003, NPU_ROPE_FLOAT32, NPU_ROPE_FLOAT32, false, 0), "Ascend910B1");
     CHECK(c, c.launch.tiling_key == kRmsNormLong && !c.data.keeps_row && c.launch.block_dim == 1);
 }
 

@@ -25,7 +25,7 @@ public:
     int64_t in(int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(engine_); }
     bool chance(int one_in) { return in(1, one_in) == 1; }
     template <typename T>
-    T of(std::initializer_list<T> all) {
+    T one_of(std::initializer_list<T> all) {
         return all.begin()[in(0, static_cast<int64_t>(all.size()) - 1)];
     }
 
@@ -41,57 +41,58 @@ private:
 // A random call: computed or given tables, one or two sides, with or without a norm, and every way to copy tiles.
 struct Case {
     explicit Case(Random* r) {
-        call.common = &head;
-        call.ub_bytes = r->of<int64_t>({184, 248, 248, 64}) * 1024;
-        call.item_bytes = r->of<int64_t>({2, 2, 4});
+        call.common = &common;
+        call.ub_bytes = r->one_of<int64_t>({184, 248, 248, 64}) * 1024;
+        call.item_bytes = r->one_of<int64_t>({2, 2, 4});
         call.out_bytes = r->chance(4) ? 2 : call.item_bytes;
-        call.key = r->of<int32_t>({kRopeHalves, kRopeSwapByShifts, kRopeSwapByGather});
-        head.io = r->of<int32_t>({kRopeIoBurst, kRopeIoBurst, kRopeIoPacked, kRopeIoScalar});
-        head.tokens_inner = r->chance(4);
-        head.head_size = static_cast<int32_t>(r->chance(2) ? 64 * r->in(1, 16) : r->in(2, r->of<int64_t>({40, 1024})));
-        head.row_pitch = static_cast<int32_t>(round_up(head.head_size, 32 / call.item_bytes));
-        head.n_dims = static_cast<int32_t>(2 * r->in(1, head.head_size / 2));
-        int64_t lanes = call.key == kRopeHalves ? head.n_dims / 2 : head.n_dims;
-        head.table_width = static_cast<int32_t>(round_up(lanes, 8));
+        call.key = r->one_of<int32_t>({kRopeHalves, kRopeSwapByShifts, kRopeSwapByGather});
+        common.io = r->one_of<int32_t>({kRopeIoBurst, kRopeIoBurst, kRopeIoPacked, kRopeIoScalar});
+        common.tokens_inner = r->chance(4);
+        common.head_size =
+            static_cast<int32_t>(r->chance(2) ? 64 * r->in(1, 16) : r->in(2, r->one_of<int64_t>({40, 1024})));
+        common.row_pitch = static_cast<int32_t>(round_up(common.head_size, 32 / call.item_bytes));
+        common.n_dims = static_cast<int32_t>(2 * r->in(1, common.head_size / 2));
+        int64_t lanes = call.key == kRopeHalves ? common.n_dims / 2 : common.n_dims;
+        common.table_width = static_cast<int32_t>(round_up(lanes, 8));
         set_tables(r);
-        head.side0_heads = r->of<int32_t>({1, 2, 8, 13, 32, 71, 128, 3000});
+        common.side0_heads = r->one_of<int32_t>({1, 2, 8, 13, 32, 71, 128, 3000});
         call.sides = call.normalizes || r->chance(3) ? 2 : 1;
-        head.heads = head.side0_heads + (call.sides == 2 ? r->of<int32_t>({0, 1, 2, 8, 33}) : 0);
-        head.head_parts = static_cast<int32_t>(r->chance(2) ? 1 : r->in(1, std::max(1, head.heads / 4)));
-        head.seq = r->of<int64_t>({1, 2, 3, 16, 17, 100, 301, 5000});
-        head.rows = head.seq * r->of<int64_t>({1, 1, 3});
-        head.row_granule = head.io == kRopeIoPacked ? r->of<int32_t>({1, 2, 16}) : 1;
-        head.row_parts = static_cast<int32_t>(r->in(1, std::min<int64_t>(48, round_up(head.rows, 16) / 16)));
+        common.heads = common.side0_heads + (call.sides == 2 ? r->one_of<int32_t>({0, 1, 2, 8, 33}) : 0);
+        common.head_parts = static_cast<int32_t>(r->chance(2) ? 1 : r->in(1, std::max(1, common.heads / 4)));
+        common.seq = r->one_of<int64_t>({1, 2, 3, 16, 17, 100, 301, 5000});
+        common.rows = common.seq * r->one_of<int64_t>({1, 1, 3});
+        common.row_granule = common.io == kRopeIoPacked ? r->one_of<int32_t>({1, 2, 16}) : 1;
+        common.row_parts = static_cast<int32_t>(r->in(1, std::min<int64_t>(48, round_up(common.rows, 16) / 16)));
     }
     Case(const Case&) = delete;
 
     void set_tables(Random* r) {
         if (r->chance(3)) {
-            call.entry_bytes = r->of<int64_t>({2, 4});
-            call.entry_pitch = round_up(r->chance(2) ? head.n_dims : head.n_dims / 2, 32 / call.entry_bytes);
+            call.entry_bytes = r->one_of<int64_t>({2, 4});
+            call.entry_pitch = round_up(r->chance(2) ? common.n_dims : common.n_dims / 2, 32 / call.entry_bytes);
             return;
         }
-        call.position_bytes = r->in(1, 4) * r->of<int64_t>({4, 8});
+        call.position_bytes = r->in(1, 4) * r->one_of<int64_t>({4, 8});
         call.normalizes = r->chance(3);
         call.normalizes_partners = call.normalizes && r->chance(2);
     }
 
-    int64_t row_bytes() const { return head.row_pitch * call.item_bytes; }
-    int64_t unit_heads() const { return (head.heads + head.head_parts - 1) / head.head_parts; }
+    int64_t row_bytes() const { return common.row_pitch * call.item_bytes; }
+    int64_t unit_heads() const { return (common.heads + common.head_parts - 1) / common.head_parts; }
     // The largest number of heads of one side in a unit.
     int64_t max_heads() const {
-        return std::min<int64_t>(unit_heads(), std::max(head.side0_heads, head.heads - head.side0_heads));
+        return std::min<int64_t>(unit_heads(), std::max(common.side0_heads, common.heads - common.side0_heads));
     }
     RopeTile random_tile(Random* r) const {
         RopeTile tile;
         tile.heads = r->in(1, std::min<int64_t>(max_heads(), 512));
         tile.tokens =
             r->in(1, std::clamp<int64_t>(kMaxTileRows[call.normalizes] / tile.heads, 1, r->chance(2) ? 248 : 8));
-        tile.table_tokens = r->of<int64_t>({1, 2, 4, 8, 16, 32, 64, 128});
+        tile.table_tokens = r->one_of<int64_t>({1, 2, 4, 8, 16, 32, 64, 128});
         return tile;
     }
 
-    CommonTiling head{};
+    CommonTiling common{};
     RopeTileCall call;
 };
 
@@ -101,8 +102,8 @@ void check(bool holds, const char* condition, int line, const Case& c, const Rop
                  "%s:%d: %s: %s\n  tile %" PRId64 " x %" PRId64 " table %" PRId64 "; item %" PRId64
                  " key %d io %d inner %d head size %d heads %d of %d in %d parts, rows %" PRId64 ", seq %" PRId64 "\n",
                  __FILE__, line, g_test, condition, t.tokens, t.heads, t.table_tokens, c.call.item_bytes, c.call.key,
-                 c.head.io, c.head.tokens_inner, c.head.head_size, c.head.side0_heads, c.head.heads, c.head.head_parts,
-                 c.head.rows, c.head.seq);
+                 c.common.io, c.common.tokens_inner, c.common.head_size, c.common.side0_heads, c.common.heads,
+                 c.common.head_parts, c.common.rows, c.common.seq);
     if (++g_failures > 10) std::exit(1);
 }
 #define CHECK(c, tile, condition) check(condition, #condition, __LINE__, c, tile)
@@ -153,8 +154,8 @@ void regions_are_as_large_as_the_kernels_need() {
         const Case c(&random);
         const RopeTile tile = c.random_tile(&random);
         const RopeLayout l = unlimited_layout(c, tile);
-        const int64_t lanes = tile.rows() * c.head.row_pitch, table = 4 * l.block_tokens * c.head.table_width;
-        const bool packed = c.head.io == kRopeIoPacked, given = c.call.entry_bytes > 0;
+        const int64_t lanes = tile.rows() * c.common.row_pitch, table = 4 * l.block_tokens * c.common.table_width;
+        const bool packed = c.common.io == kRopeIoPacked, given = c.call.entry_bytes > 0;
         CHECK(c, tile, l.inputs.bytes >= 2 * lanes * c.call.item_bytes && l.outputs.bytes == l.inputs.bytes);
         CHECK(c, tile, !packed || l.inputs.bytes / 2 >= l.tail_offset + 32 * tile.rows());
         // The work buffer: float32 rows, then the temporaries. Unpacked float32 rows stay in the queue.
@@ -163,7 +164,7 @@ void regions_are_as_large_as_the_kernels_need() {
         CHECK(c, tile, l.cos_offset % 32 == 0 && l.cos_offset >= table && l.table.bytes >= l.cos_offset + table);
         CHECK(c, tile, l.block_tokens % tile.tokens == 0 && l.block_tokens <= 248);
         CHECK(c, tile, l.side1_tokens >= 1 && l.side1_tokens <= l.block_tokens);
-        int64_t second_heads = std::min<int64_t>(c.head.heads - c.head.side0_heads, tile.heads);
+        int64_t second_heads = std::min<int64_t>(c.common.heads - c.common.side0_heads, tile.heads);
         CHECK(c, tile, l.side1_tokens * second_heads <= tile.rows());
         const int64_t entries = l.block_tokens * c.call.entry_pitch * c.call.entry_bytes;
         CHECK(c, tile, l.source.bytes == (given ? 2 * entries : l.token_slots * c.call.position_bytes));
@@ -247,18 +248,19 @@ void candidates_are_within_the_unit_and_the_instructions() {
         int64_t max_rows = 0;
         for (const RopeTile& tile : all) max_rows = std::max(max_rows, tile.rows());
         for (const RopeTile& tile : all) {
-            CHECK(c, tile, tile.tokens >= 1 && tile.tokens <= std::min<int64_t>(248, c.head.seq));
+            CHECK(c, tile, tile.tokens >= 1 && tile.tokens <= std::min<int64_t>(248, c.common.seq));
             CHECK(c, tile, tile.heads >= 1 && tile.heads <= c.max_heads() && tile.table_tokens >= 1);
             CHECK(c, tile, tile.rows() <= kMaxTileRows[c.call.normalizes]);
             // Runs of a packed tile have at least 32 bytes.
-            for (const int64_t heads : {int64_t(c.head.side0_heads), int64_t(c.head.heads - c.head.side0_heads)}) {
+            for (const int64_t heads :
+                 {int64_t(c.common.side0_heads), int64_t(c.common.heads - c.common.side0_heads)}) {
                 if (heads == 0) continue;
                 const int64_t last = (heads - 1) % tile.heads + 1;
-                CHECK(c, tile, c.head.io != kRopeIoPacked || last * c.head.head_size * c.call.item_bytes >= 32);
+                CHECK(c, tile, c.common.io != kRopeIoPacked || last * c.common.head_size * c.call.item_bytes >= 32);
             }
             // Small tiles have the smallest table, unless the unit has no larger tiles. With tokens_inner the number of
             // heads is rounded down, so a tile may have little more than half of its candidate's rows.
-            const int64_t small = c.head.tokens_inner ? 2048 : 4096;
+            const int64_t small = c.common.tokens_inner ? 2048 : 4096;
             CHECK(c, tile, tile.table_tokens == 1 || tile.rows() * c.row_bytes() >= small || tile.rows() == max_rows);
         }
     }
@@ -266,11 +268,11 @@ void candidates_are_within_the_unit_and_the_instructions() {
 
 // With the smallest table, each division of a token's heads into equal parts (rounded up) gives a candidate, from 16
 // KiB down to a single head.
-void candidates_have_every_even_part_of_a_tokens_heads() {
+void candidates_have_every_equal_part_of_a_tokens_heads() {
     Random random;
     for (int k = 0; k < kCalls; ++k) {
         const Case c(&random);
-        if (c.head.io == kRopeIoPacked || c.head.tokens_inner || c.head.heads > 200) continue;
+        if (c.common.io == kRopeIoPacked || c.common.tokens_inner || c.common.heads > 200) continue;
         const std::vector<RopeTile> all = tile_candidates(c.call);
         for (int64_t heads = 1; heads <= c.max_heads(); ++heads) {
             const int64_t parts = (c.max_heads() + heads - 1) / heads;
@@ -293,7 +295,7 @@ constexpr Test kTests[] = {
     TEST(regions_grow_with_the_tile),
     TEST(no_candidate_that_fits_is_better),
     TEST(candidates_are_within_the_unit_and_the_instructions),
-    TEST(candidates_have_every_even_part_of_a_tokens_heads),
+    TEST(candidates_have_every_equal_part_of_a_tokens_heads),
 };
 
 }  // namespace

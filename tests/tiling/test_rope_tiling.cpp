@@ -36,7 +36,7 @@ struct Case {
     RopeTilingData data{};
     HeadNormTiling norm{};
     RotaryTilingData rotary{};
-    CommonTiling head{};  // of data or of rotary
+    CommonTiling common{};  // of data or of rotary
     KernelLaunch launch;
 };
 
@@ -51,9 +51,9 @@ void describe(const Case& c) {
                  c.platform.arch, c.platform.cores, i.shape.B, i.shape.S, s.N, i.shape.side[1].N, i.shape.D,
                  dtype_name(i.dtype), dtype_name(i.out_dtype), i.params.mode, i.params.n_dims, i.params.n_offs,
                  s.x_stride[0], s.x_stride[1], s.x_stride[2], s.out_stride[0], s.out_stride[1], s.out_stride[2],
-                 static_cast<int>(c.launch.tiling_key), c.head.io, c.head.row_parts, c.head.head_parts,
-                 c.head.row_granule, c.head.tile_tokens, c.head.tile_heads, c.head.block_tokens, c.head.tokens_inner,
-                 c.head.work_bytes, c.head.queue_bytes);
+                 static_cast<int>(c.launch.tiling_key), c.common.io, c.common.row_parts, c.common.head_parts,
+                 c.common.row_granule, c.common.tile_tokens, c.common.tile_heads, c.common.block_tokens,
+                 c.common.tokens_inner, c.common.work_bytes, c.common.queue_bytes);
 }
 
 #define CHECK(c, condition)                                                                  \
@@ -88,7 +88,7 @@ void set_mode(RopeTilingInput* in, int32_t mode) {
     for (int axis = 0; axis < 4; ++axis) s.axis_offset[axis] = axis * s.S;
 }
 
-RopeTilingInput call(int64_t B, int64_t S, int64_t N, int64_t D, int32_t dtype, int32_t mode, int64_t keys = 0) {
+RopeTilingInput make_call(int64_t B, int64_t S, int64_t N, int64_t D, int32_t dtype, int32_t mode, int64_t keys = 0) {
     RopeTilingInput in;
     in.shape.B = B, in.shape.S = S, in.shape.D = D;
     in.shape.sides = keys > 0 ? 2 : 1;
@@ -127,7 +127,7 @@ Case tile_call(const RopeTilingInput& in, const char* chip, bool given = false, 
         describe(c);
         std::exit(1);
     }
-    c.head = given ? c.rotary.common : c.data.common;
+    c.common = given ? c.rotary.common : c.data.common;
     return c;
 }
 
@@ -136,7 +136,7 @@ public:
     int64_t up_to(int64_t max) { return std::uniform_int_distribution<int64_t>(0, max)(engine_); }
     bool chance(int one_in) { return up_to(one_in - 1) == 0; }
     template <typename T>
-    T of(std::initializer_list<T> all) {
+    T one_of(std::initializer_list<T> all) {
         return all.begin()[up_to(static_cast<int64_t>(all.size()) - 1)];
     }
 
@@ -167,7 +167,7 @@ void random_sections(Random* r, RopeTilingInput* in) {
         sections[axis] = r->chance(4) ? 0 : static_cast<int32_t>(r->up_to(std::min<int64_t>(s.D / 4, 40)));
     if (sections[0] + sections[1] + sections[2] == 0) sections[r->up_to(2)] = 1;
     // Four or three planes, in any order of memory.
-    int64_t step = r->of<int64_t>({s.S, s.B * s.S, -s.S, 1000});
+    int64_t step = r->one_of<int64_t>({s.S, s.B * s.S, -s.S, 1000});
     bool three = r->chance(3);
     for (int axis = 0; axis < 4; ++axis) s.axis_offset[axis] = three && axis == 3 ? 0 : axis * step;
 }
@@ -183,7 +183,7 @@ void make_scattering(Random* r, RopeTilingInput* in) {
     side.out_stride[1] = side.N * head_step + (r->chance(3) ? r->up_to(40) : 0);
     side.out_stride[2] = head_step;
     s.row_stride[0] = r->chance(2) ? s.S : 0;
-    s.row_stride[1] = r->of<int64_t>({1, 1, 2, -1});
+    s.row_stride[1] = r->one_of<int64_t>({1, 1, 2, -1});
     in->rows_int64 = r->chance(2);
     if (in->dtype == NPU_ROPE_FLOAT32 && r->chance(2)) in->out_dtype = NPU_ROPE_FLOAT16;
 }
@@ -201,29 +201,30 @@ void make_given(Random* r, RopeTilingInput* in) {
     t.rows = t.has_ids ? 1 + r->up_to(50) : 0;
     int64_t row = in->params.n_dims / (t.entry_per_lane ? 1 : 2);
     for (int64_t* stride : {t.cos_stride, t.sin_stride}) {
-        stride[1] = r->of<int64_t>({row, row, row + 7, 0, -row, 5});
+        stride[1] = r->one_of<int64_t>({row, row, row + 7, 0, -row, 5});
         stride[0] = t.has_ids || r->chance(2) ? 0 : s.S * stride[1];
     }
     s.pos_stride[0] = s.pos_stride[1] = 0;
     s.row_stride[0] = t.has_ids && r->chance(2) ? s.S : 0;
-    s.row_stride[1] = t.has_ids ? r->of<int64_t>({1, 1, 2, -1, 0}) : 0;
+    s.row_stride[1] = t.has_ids ? r->one_of<int64_t>({1, 1, 2, -1, 0}) : 0;
     in->rows_int64 = t.has_ids && r->chance(2);
 }
 
 RopeTilingInput random_call(Random* r, int32_t arch) {
     int64_t D =
-        r->chance(2) ? r->of<int64_t>({64, 80, 96, 128, 192, 256, 576}) : 2 + r->up_to(r->chance(4) ? 1022 : 70);
-    int64_t N = r->of<int64_t>({1, 1, 2, 3, 8, 12, 32, 40, 71, 128, 300});
-    int64_t S = r->of<int64_t>({1, 2, 3, 15, 16, 17, 48, 100, 301});
-    int64_t B = r->of<int64_t>({1, 1, 2, 3, 7});
+        r->chance(2) ? r->one_of<int64_t>({64, 80, 96, 128, 192, 256, 576}) : 2 + r->up_to(r->chance(4) ? 1022 : 70);
+    int64_t N = r->one_of<int64_t>({1, 1, 2, 3, 8, 12, 32, 40, 71, 128, 300});
+    int64_t S = r->one_of<int64_t>({1, 2, 3, 15, 16, 17, 48, 100, 301});
+    int64_t B = r->one_of<int64_t>({1, 1, 2, 3, 7});
     if (r->chance(20)) S = 5000, N = std::min<int64_t>(N, 8), B = 1;
-    int32_t dtype = r->of<int32_t>({NPU_ROPE_FLOAT32, NPU_ROPE_FLOAT16, NPU_ROPE_BFLOAT16});
+    int32_t dtype = r->one_of<int32_t>({NPU_ROPE_FLOAT32, NPU_ROPE_FLOAT16, NPU_ROPE_BFLOAT16});
     if (arch == kArch310p && dtype == NPU_ROPE_BFLOAT16) dtype = NPU_ROPE_FLOAT16;
-    int32_t mode = r->of<int32_t>({NPU_ROPE_MODE_NORMAL, NPU_ROPE_MODE_NORMAL, NPU_ROPE_MODE_NEOX, NPU_ROPE_MODE_NEOX,
-                                   NPU_ROPE_MODE_MROPE, NPU_ROPE_MODE_IMROPE, NPU_ROPE_MODE_VISION});
+    int32_t mode =
+        r->one_of<int32_t>({NPU_ROPE_MODE_NORMAL, NPU_ROPE_MODE_NORMAL, NPU_ROPE_MODE_NEOX, NPU_ROPE_MODE_NEOX,
+                            NPU_ROPE_MODE_MROPE, NPU_ROPE_MODE_IMROPE, NPU_ROPE_MODE_VISION});
     if (mode == NPU_ROPE_MODE_VISION) D = (D + 3) / 4 * 4;
-    int64_t keys = r->chance(3) ? r->of<int64_t>({1, 2, 8, 33}) : 0;
-    RopeTilingInput in = call(B, S, N, D, dtype, mode, keys);
+    int64_t keys = r->chance(3) ? r->one_of<int64_t>({1, 2, 8, 33}) : 0;
+    RopeTilingInput in = make_call(B, S, N, D, dtype, mode, keys);
     RopeShape& s = in.shape;
     for (int k = 0; k < s.sides; ++k)
         if (r->chance(2)) {
@@ -237,7 +238,7 @@ RopeTilingInput random_call(Random* r, int32_t arch) {
         if (r->chance(2)) in.params.n_offs = 0;
     }
     if (rope_has_sections(mode)) random_sections(r, &in);
-    s.pos_stride[1] = r->of<int64_t>({1, 1, 2, 0, -1});
+    s.pos_stride[1] = r->one_of<int64_t>({1, 1, 2, 0, -1});
     if (r->chance(2)) s.pos_stride[0] = S;
     if (keys == 0 && r->chance(5)) make_scattering(r, &in);
     in.positions_int64 = r->chance(2);
@@ -255,15 +256,15 @@ int64_t units_of(const CommonTiling& d) { return int64_t{d.row_parts} * d.head_p
 
 void check_launch(const Case& c) {
     CHECK(c, c.launch.block_dim >= 1 && c.launch.block_dim <= static_cast<uint32_t>(c.platform.cores));
-    CHECK(c, c.launch.block_dim == units_of(c.head));
+    CHECK(c, c.launch.block_dim == units_of(c.common));
     CHECK(c, c.launch.tiling_key >= 1 && c.launch.tiling_key <= 3);
     CHECK(c, c.launch.workspace_bytes == 0);
-    CHECK(c, c.head.io == kRopeIoBurst || c.platform.arch == kArch310p);
-    CHECK(c, c.head.io != kRopeIoScalar || c.launch.block_dim == 1);
+    CHECK(c, c.common.io == kRopeIoBurst || c.platform.arch == kArch310p);
+    CHECK(c, c.common.io != kRopeIoScalar || c.launch.block_dim == 1);
 }
 
 void check_ub(const Case& c) {
-    const CommonTiling& d = c.head;
+    const CommonTiling& d = c.common;
     int64_t item = dtype_bytes(c.in.dtype), rows = int64_t{d.tile_tokens} * d.tile_heads, lanes = rows * d.row_pitch;
     int64_t out_item = dtype_bytes(c.in.out_dtype);
     bool packed = d.io == kRopeIoPacked, gathers = c.launch.tiling_key == kRopeSwapByGather;
@@ -296,7 +297,7 @@ void check_ub(const Case& c) {
 
 // The part of given tables that the kernel reads, and its layout in UB.
 void check_given(const Case& c) {
-    const CommonTiling& d = c.head;
+    const CommonTiling& d = c.common;
     const RotaryTableTiling& t = c.rotary.table;
     const GivenTables& in = c.in.tables;
     bool halves = c.launch.tiling_key == kRopeHalves;
@@ -318,19 +319,19 @@ void check_given(const Case& c) {
 // neighbours if the kernel also normalizes each head's partners.
 void check_norm(const Case& c) {
     const HeadNormTiling& n = c.norm;
-    int64_t rows = int64_t{c.head.tile_tokens} * c.head.tile_heads, item = dtype_bytes(c.in.dtype);
+    int64_t rows = int64_t{c.common.tile_tokens} * c.common.tile_heads, item = dtype_bytes(c.in.dtype);
     bool swaps = c.launch.tiling_key == kRopeSwapByShifts && !c.in.norm.intermediate_rounding;
     CHECK(c,
           n.normalizes_partners == swaps && n.intermediate_rounding == c.in.norm.intermediate_rounding && rows <= 512);
     CHECK(c, n.stats_bytes >= 48 * rows && n.stats_bytes % (48 * 64) == 0);
     CHECK(c, n.factor_bytes >= 4 * rows * swaps && n.factor_bytes % 32 == 0);
-    CHECK(c, n.scale_bytes == 4 * 2 * c.head.row_pitch * (swaps ? 2 : 1));
-    CHECK(c, n.scale_raw_bytes == (item == 4 ? 0 : item * 2 * c.head.row_pitch));
+    CHECK(c, n.scale_bytes == 4 * 2 * c.common.row_pitch * (swaps ? 2 : 1));
+    CHECK(c, n.scale_raw_bytes == (item == 4 ? 0 : item * 2 * c.common.row_pitch));
 }
 
 // Limits of one instruction: repeats, strides, blocks.
 void check_instructions(const Case& c) {
-    const CommonTiling& d = c.head;
+    const CommonTiling& d = c.common;
     bool halves = c.launch.tiling_key == kRopeHalves;
     CHECK(c, d.block_tokens <= 248 && d.block_tokens % d.tile_tokens == 0);
     CHECK(c, d.table_width % 8 == 0 && d.table_width / 8 <= 255 && d.row_pitch / 8 <= 255);
@@ -347,15 +348,15 @@ void check_instructions(const Case& c) {
 
 // An instruction can repeat over the heads or over the tokens of a tile.
 void check_repeats(const Case& c, const Tile& tile) {
-    int64_t token_step = int64_t{c.head.tokens_inner ? 1 : tile.heads} * c.head.row_pitch / 8;
-    int64_t head_step = int64_t{c.head.tokens_inner ? tile.tokens : 1} * c.head.row_pitch / 8;
+    int64_t token_step = int64_t{c.common.tokens_inner ? 1 : tile.heads} * c.common.row_pitch / 8;
+    int64_t head_step = int64_t{c.common.tokens_inner ? tile.tokens : 1} * c.common.row_pitch / 8;
     CHECK(c, tile.heads == 1 || head_step <= 255 || tile.tokens == 1 || token_step <= 255);
     CHECK(c, tile.tokens <= 255);
 }
 
 // The runs of a tile are its rows in the order of UB, at the right addresses of x or out.
 void check_runs(const Case& c, const Tile& tile, const int64_t* merged, const int64_t* stride, bool fuse) {
-    const CommonTiling& d = c.head;
+    const CommonTiling& d = c.common;
     RunPlan plan = PlanRuns(&d, tile, merged, fuse);
     int64_t item = dtype_bytes(c.in.dtype), rows = int64_t{tile.tokens} * tile.heads;
     CHECK(c, plan.outer_count * plan.inner_count * plan.run_rows == rows &&
@@ -374,7 +375,7 @@ void check_runs(const Case& c, const Tile& tile, const int64_t* merged, const in
                      run % plan.inner_count * plan.inner_stride + row % plan.run_rows * d.head_size;
         int64_t inner = d.tokens_inner ? tile.tokens : tile.heads;
         int64_t token = d.tokens_inner ? row % inner : row / inner, head = d.tokens_inner ? row / inner : row % inner;
-        // The tiling may merge batches and tokens: compute the caller's from the number of the token.
+        // The tiling may merge batches and tokens, so compute the batch and the token of x from the token's number.
         int64_t flat = tile.batch * d.seq + tile.token + token;
         int64_t S = c.in.shape.S;
         int64_t expected = flat / S * stride[0] + flat % S * stride[1] + (tile.head + head) * stride[2];
@@ -387,41 +388,42 @@ void check_runs(const Case& c, const Tile& tile, const int64_t* merged, const in
 
 void check_positions(const Case& c, const Tile& tile) {
     for (int64_t token = 0; token < tile.tokens; ++token) {
-        int64_t flat = tile.batch * c.head.seq + tile.token + token;
+        int64_t flat = tile.batch * c.common.seq + tile.token + token;
         const RopeShape& s = c.in.shape;
         int64_t expected = flat / s.S * s.pos_stride[0] + flat % s.S * s.pos_stride[1];
         int64_t block_token = tile.token - tile.table_row;  // token of the block's first position
-        int64_t at = tile.batch * c.head.pos_stride[0] + block_token * c.head.pos_stride[1] +
-                     (tile.table_row + token) * c.head.pos_stride[1];
-        if (c.head.rows > 1) CHECK(c, at == expected);
+        int64_t at = tile.batch * c.common.pos_stride[0] + block_token * c.common.pos_stride[1] +
+                     (tile.table_row + token) * c.common.pos_stride[1];
+        if (c.common.rows > 1) CHECK(c, at == expected);
         for (int k = 0; c.given && !c.in.tables.has_ids && k < 2; ++k) {
             const int64_t* tiled = k ? c.rotary.table.sin_stride : c.rotary.table.cos_stride;
             const int64_t* passed = k ? c.in.tables.sin_stride : c.in.tables.cos_stride;
             int64_t row = tile.batch * tiled[0] + (tile.token + token) * tiled[1];
-            if (c.head.rows > 1) CHECK(c, row == flat / s.S * passed[0] + flat % s.S * passed[1]);
+            if (c.common.rows > 1) CHECK(c, row == flat / s.S * passed[0] + flat % s.S * passed[1]);
         }
         if (!c.in.scatters && !(c.given && c.in.tables.has_ids)) continue;
         int64_t index = flat / s.S * s.row_stride[0] + flat % s.S * s.row_stride[1];
-        int64_t tiled = tile.batch * c.head.row_number_stride[0] + (tile.token + token) * c.head.row_number_stride[1];
-        if (c.head.rows > 1) CHECK(c, tiled == index);
+        int64_t tiled =
+            tile.batch * c.common.row_number_stride[0] + (tile.token + token) * c.common.row_number_stride[1];
+        if (c.common.rows > 1) CHECK(c, tiled == index);
     }
 }
 
 // The source of a tile's rows and, unless they are scattered, their destination.
 void check_memory(const Case& c, const Tile& tile, bool fuse) {
     const RopeSide& side = c.in.shape.side[tile.side];
-    const RopeSideTiling& d = c.head.side[tile.side];
+    const RopeSideTiling& d = c.common.side[tile.side];
     CHECK(c, tile.side < c.in.shape.sides && tile.head + tile.heads <= side.N);
     check_runs(c, tile, d.x_stride, side.x_stride, fuse);
     if (!c.in.scatters) return check_runs(c, tile, d.out_stride, side.out_stride, fuse);
-    CHECK(c, !c.head.tokens_inner && c.head.io != kRopeIoPacked && c.head.cache_rows == c.in.shape.cache_rows);
+    CHECK(c, !c.common.tokens_inner && c.common.io != kRopeIoPacked && c.common.cache_rows == c.in.shape.cache_rows);
     CHECK(c, d.out_stride[1] == side.out_stride[1]);
     CHECK(c, d.out_stride[2] == side.out_stride[2] || side.N == 1);
 }
 
 // Each lane of the table rotates by one plane of positions, that of its axis.
 void check_planes(const Case& c) {
-    const CommonTiling& d = c.head;
+    const CommonTiling& d = c.common;
     if (!rope_has_sections(c.in.params.mode)) {
         CHECK(c, d.planes == 1 && d.plane_offset[0] == 0);
         return;
@@ -445,7 +447,7 @@ void check_planes(const Case& c) {
 
 // The tiles of all cores contain each row of each head once, and a tile that opens no block continues the last one.
 void check_cover(const Case& c, int64_t cores) {
-    const CommonTiling& d = c.head;
+    const CommonTiling& d = c.common;
     std::vector<uint8_t> visits(static_cast<size_t>(d.rows * d.heads), 0);
     for (int64_t core = 0; core < cores; ++core) {
         Tiles tiles;
@@ -478,7 +480,7 @@ void check_cover(const Case& c, int64_t cores) {
 }
 
 void check_balance(const Case& c) {
-    const CommonTiling& d = c.head;
+    const CommonTiling& d = c.common;
     int64_t min_rows = INT64_MAX, max_rows = 0, min_heads = INT64_MAX, max_heads = 0, rows = 0, heads = 0;
     for (int64_t part = 0; part < d.row_parts; ++part) {
         Share share = ShareOf(d.rows, d.row_granule, d.row_parts, part);
@@ -535,25 +537,25 @@ void random_calls_have_sound_tilings() {
 void prefill_uses_every_core_and_long_bursts() {
     for (int32_t mode : {NPU_ROPE_MODE_NORMAL, NPU_ROPE_MODE_NEOX})
         for (int64_t heads : {8, 32, 40, 64}) {
-            Case c = tile_call(call(1, 4096, heads, 128, NPU_ROPE_BFLOAT16, mode), "Ascend910B1");
-            int64_t burst = int64_t{c.head.tile_tokens} * c.head.tile_heads * 128 * 2;
-            CHECK(c, c.launch.block_dim == 48 && c.head.head_parts == 1);
+            Case c = tile_call(make_call(1, 4096, heads, 128, NPU_ROPE_BFLOAT16, mode), "Ascend910B1");
+            int64_t burst = int64_t{c.common.tile_tokens} * c.common.tile_heads * 128 * 2;
+            CHECK(c, c.launch.block_dim == 48 && c.common.head_parts == 1);
             CHECK(c, burst >= (heads >= 32 ? 16 : 12) * 1024 || heads == 40);  // 40 heads: a row of 10 KiB
             CHECK(c, burst >= 10 * 1024);
-            CHECK(c, c.head.block_tokens >= 8);
+            CHECK(c, c.common.block_tokens >= 8);
         }
 }
 
-void decode_shares_heads_but_not_below_four() {
-    Case one = tile_call(call(1, 1, 32, 128, NPU_ROPE_BFLOAT16, NPU_ROPE_MODE_NEOX), "Ascend910B1");
-    CHECK(one, one.launch.block_dim == 8 && one.head.head_parts == 8);
-    Case four_tokens = tile_call(call(4, 1, 32, 128, NPU_ROPE_BFLOAT16, NPU_ROPE_MODE_NEOX), "Ascend910B1");
+void decode_splits_heads_into_parts_of_at_least_four() {
+    Case one = tile_call(make_call(1, 1, 32, 128, NPU_ROPE_BFLOAT16, NPU_ROPE_MODE_NEOX), "Ascend910B1");
+    CHECK(one, one.launch.block_dim == 8 && one.common.head_parts == 8);
+    Case four_tokens = tile_call(make_call(4, 1, 32, 128, NPU_ROPE_BFLOAT16, NPU_ROPE_MODE_NEOX), "Ascend910B1");
     CHECK(four_tokens, four_tokens.launch.block_dim >= 24);
-    Case four_heads = tile_call(call(1, 1, 4, 128, NPU_ROPE_BFLOAT16, NPU_ROPE_MODE_NEOX), "Ascend910B1");
+    Case four_heads = tile_call(make_call(1, 1, 4, 128, NPU_ROPE_BFLOAT16, NPU_ROPE_MODE_NEOX), "Ascend910B1");
     CHECK(four_heads, four_heads.launch.block_dim == 1);
     // A batch of single tokens is split like one sequence.
-    Case batch = tile_call(call(256, 1, 32, 128, NPU_ROPE_BFLOAT16, NPU_ROPE_MODE_NEOX), "Ascend910B1");
-    CHECK(batch, batch.head.seq == 256 && batch.launch.block_dim == 48);
+    Case batch = tile_call(make_call(256, 1, 32, 128, NPU_ROPE_BFLOAT16, NPU_ROPE_MODE_NEOX), "Ascend910B1");
+    CHECK(batch, batch.common.seq == 256 && batch.launch.block_dim == 48);
 }
 
 void check_large(const Case& c) {
@@ -562,9 +564,9 @@ void check_large(const Case& c) {
     check_instructions(c);
     check_balance(c);
     // Check the addresses of the first 40 tiles of each unit.
-    for (int64_t unit = 0; unit < units_of(c.head); ++unit) {
+    for (int64_t unit = 0; unit < units_of(c.common); ++unit) {
         Tiles tiles;
-        tiles.Init(&c.head, unit, units_of(c.head));
+        tiles.Init(&c.common, unit, units_of(c.common));
         Tile tile;
         for (int k = 0; k < 40 && tiles.Next(&tile); ++k) check_memory(c, tile, true);
     }
@@ -573,24 +575,24 @@ void check_large(const Case& c) {
 void sizes_beyond_2_to_31_keep_their_offsets() {
     for (const char* chip : {"Ascend910B1", "Ascend310P3"})
         for (int32_t mode : {NPU_ROPE_MODE_NORMAL, NPU_ROPE_MODE_NEOX, NPU_ROPE_MODE_IMROPE}) {
-            Case contiguous = tile_call(call(1, 1048576, 512, 1024, NPU_ROPE_FLOAT16, mode), chip);
+            Case contiguous = tile_call(make_call(1, 1048576, 512, 1024, NPU_ROPE_FLOAT16, mode), chip);
             check_large(contiguous);
             RopeTilingInput in = contiguous.in;
             in.shape.side[0].x_stride[1] = in.shape.D;
             in.shape.side[0].x_stride[2] = in.shape.S * in.shape.D;
             check_large(tile_call(in, chip));  // transposed
         }
-    check_large(tile_call(call(1, 1048576, 64, 128, NPU_ROPE_BFLOAT16, NPU_ROPE_MODE_MROPE, 8), "Ascend910B1"));
-    Case tokens = tile_call(call(1, 1048576, 1, 64, NPU_ROPE_FLOAT16, NPU_ROPE_MODE_NEOX), "Ascend910B1");
+    check_large(tile_call(make_call(1, 1048576, 64, 128, NPU_ROPE_BFLOAT16, NPU_ROPE_MODE_MROPE, 8), "Ascend910B1"));
+    Case tokens = tile_call(make_call(1, 1048576, 1, 64, NPU_ROPE_FLOAT16, NPU_ROPE_MODE_NEOX), "Ascend910B1");
     check_cover(tokens, tokens.launch.block_dim);
 }
 
 void one_row_is_one_tile() {
     for (const char* chip : kChipNames)
         for (int64_t D : {2, 3, 16, 100, 1024}) {
-            Case c = tile_call(call(1, 1, 1, D, NPU_ROPE_FLOAT16, NPU_ROPE_MODE_NORMAL), chip);
+            Case c = tile_call(make_call(1, 1, 1, D, NPU_ROPE_FLOAT16, NPU_ROPE_MODE_NORMAL), chip);
             Tiles tiles;
-            tiles.Init(&c.head, 0, 1);
+            tiles.Init(&c.common, 0, 1);
             Tile tile;
             CHECK(c, tiles.Next(&tile) && tile.tokens == 1 && tile.heads == 1 && !tiles.Next(&tile));
             check_ub(c);
@@ -598,47 +600,48 @@ void one_row_is_one_tile() {
 }
 
 void unaligned_rows_of_310p_are_packed_and_split_at_32_bytes() {
-    Case c = tile_call(call(1, 5000, 3, 100, NPU_ROPE_FLOAT16, NPU_ROPE_MODE_NEOX), "Ascend310P3");
-    CHECK(c, c.head.io == kRopeIoPacked && c.launch.block_dim == 8);
-    for (int64_t part = 1; part < c.head.row_parts; ++part)
-        CHECK(c, ShareOf(c.head.rows, c.head.row_granule, c.head.row_parts, part).first * 3 * 100 * 2 % 32 == 0);
-    Case tiny = tile_call(call(1, 7, 1, 10, NPU_ROPE_FLOAT16, NPU_ROPE_MODE_NEOX), "Ascend310P3");
-    CHECK(tiny, tiny.head.io == kRopeIoScalar);
-    Case small_tokens = tile_call(call(1, 7, 4, 10, NPU_ROPE_FLOAT16, NPU_ROPE_MODE_NEOX), "Ascend310P3");
-    CHECK(small_tokens, small_tokens.head.io == kRopeIoPacked && small_tokens.head.tile_heads == 4);
+    Case c = tile_call(make_call(1, 5000, 3, 100, NPU_ROPE_FLOAT16, NPU_ROPE_MODE_NEOX), "Ascend310P3");
+    CHECK(c, c.common.io == kRopeIoPacked && c.launch.block_dim == 8);
+    for (int64_t part = 1; part < c.common.row_parts; ++part)
+        CHECK(c, ShareOf(c.common.rows, c.common.row_granule, c.common.row_parts, part).first * 3 * 100 * 2 % 32 == 0);
+    Case tiny = tile_call(make_call(1, 7, 1, 10, NPU_ROPE_FLOAT16, NPU_ROPE_MODE_NEOX), "Ascend310P3");
+    CHECK(tiny, tiny.common.io == kRopeIoScalar);
+    Case small_tokens = tile_call(make_call(1, 7, 4, 10, NPU_ROPE_FLOAT16, NPU_ROPE_MODE_NEOX), "Ascend310P3");
+    CHECK(small_tokens, small_tokens.common.io == kRopeIoPacked && small_tokens.common.tile_heads == 4);
 }
 
 void axes_with_the_same_positions_are_one_plane() {
-    RopeTilingInput in = call(1, 5, 2, 64, NPU_ROPE_FLOAT16, NPU_ROPE_MODE_MROPE);  // sections 2, 1, 1, 0
+    RopeTilingInput in = make_call(1, 5, 2, 64, NPU_ROPE_FLOAT16, NPU_ROPE_MODE_MROPE);  // sections 2, 1, 1, 0
     Case three = tile_call(in, "Ascend910B1");
-    CHECK(three, three.head.planes == 3 && three.data.turns.plane_lanes[0][0] == 0x33333333);
+    CHECK(three, three.common.planes == 3 && three.data.turns.plane_lanes[0][0] == 0x33333333);
     CHECK(three, three.data.turns.plane_lanes[1][0] == 0x44444444 && three.data.turns.plane_lanes[2][0] == 0x88888888);
     in.params.sections[3] = 4;
     in.shape.axis_offset[3] = 0;  // the positions of time
     Case same = tile_call(in, "Ascend910B1");
-    CHECK(same, same.head.planes == 3 && same.data.turns.plane_lanes[0][0] == 0xf3f3f3f3);
+    CHECK(same, same.common.planes == 3 && same.data.turns.plane_lanes[0][0] == 0xf3f3f3f3);
     in.params.sections[1] = in.params.sections[2] = 0;
     Case one = tile_call(in, "Ascend910B1");
-    CHECK(one, one.head.planes == 1 && one.data.turns.plane_lanes[0][0] == 0xffffffff);
+    CHECK(one, one.common.planes == 1 && one.data.turns.plane_lanes[0][0] == 0xffffffff);
 }
 
 void two_tensors_share_a_cores_table() {
-    Case decode = tile_call(call(1, 1, 32, 128, NPU_ROPE_BFLOAT16, NPU_ROPE_MODE_NEOX, 8), "Ascend910B1");
-    CHECK(decode, decode.head.heads == 40 && decode.head.side0_heads == 32 && decode.head.head_parts >= 8);
-    Case prefill = tile_call(call(1, 4096, 32, 128, NPU_ROPE_BFLOAT16, NPU_ROPE_MODE_NEOX, 8), "Ascend910B1");
-    CHECK(prefill, prefill.launch.block_dim == 48 && prefill.head.head_parts == 1 && prefill.head.tile_heads == 32);
+    Case decode = tile_call(make_call(1, 1, 32, 128, NPU_ROPE_BFLOAT16, NPU_ROPE_MODE_NEOX, 8), "Ascend910B1");
+    CHECK(decode, decode.common.heads == 40 && decode.common.side0_heads == 32 && decode.common.head_parts >= 8);
+    Case prefill = tile_call(make_call(1, 4096, 32, 128, NPU_ROPE_BFLOAT16, NPU_ROPE_MODE_NEOX, 8), "Ascend910B1");
+    CHECK(prefill, prefill.launch.block_dim == 48 && prefill.common.head_parts == 1 && prefill.common.tile_heads == 32);
     // A tile has the heads of one side: 64 heads are 16 KiB, also if they are normalized in mode normal.
-    RopeTilingInput normal = call(1, 4096, 32, 128, NPU_ROPE_BFLOAT16, NPU_ROPE_MODE_NORMAL, 8);
+    RopeTilingInput normal = make_call(1, 4096, 32, 128, NPU_ROPE_BFLOAT16, NPU_ROPE_MODE_NORMAL, 8);
     for (bool rounds : {false, true}) {
         normal.norm.intermediate_rounding = rounds;
         Case normed = tile_call(normal, "Ascend910B1", false, true);
         CHECK(normed, normed.launch.tiling_key == kRopeSwapByShifts);
-        CHECK(normed, normed.head.tile_tokens == 2 && normed.head.tile_heads == 32 && normed.head.side1_tokens >= 6);
+        CHECK(normed,
+              normed.common.tile_tokens == 2 && normed.common.tile_heads == 32 && normed.common.side1_tokens >= 6);
     }
 }
 
 void turns_are_the_frequencies_over_2_pi() {
-    RopeTilingInput in = call(1, 4, 2, 128, NPU_ROPE_FLOAT16, NPU_ROPE_MODE_NEOX);
+    RopeTilingInput in = make_call(1, 4, 2, 128, NPU_ROPE_FLOAT16, NPU_ROPE_MODE_NEOX);
     in.params.freq_base = 500000.0;
     in.params.ext_factor = 1.0;
     in.params.freq_scale = 0.25;
@@ -653,17 +656,17 @@ void turns_are_the_frequencies_over_2_pi() {
         CHECK(back, back.data.turns.hi[i] == -c.data.turns.hi[i] && back.data.turns.lo[i] == -c.data.turns.lo[i]);
     }
     CHECK(c, c.data.turns.hi[64] == 0 && c.data.turns.lo[64] == 0);
-    CHECK(c, std::fabs(c.head.mscale - (1 + 0.1 * std::log(4.0))) < 1e-6);
+    CHECK(c, std::fabs(c.common.mscale - (1 + 0.1 * std::log(4.0))) < 1e-6);
 }
 
 void integer_turns_are_removed_unless_factors_divide_them() {
-    RopeTilingInput in = call(1, 4, 2, 4, NPU_ROPE_FLOAT16, NPU_ROPE_MODE_NEOX);
+    RopeTilingInput in = make_call(1, 4, 2, 4, NPU_ROPE_FLOAT16, NPU_ROPE_MODE_NEOX);
     in.params.freq_scale = 100.0;
     Case c = tile_call(in, "Ascend910B1");
     CHECK(c, std::fabs(c.data.turns.hi[0]) <= 0.5f);
     in.has_factors = true;
     Case factors = tile_call(in, "Ascend910B1");
-    CHECK(factors, std::fabs(factors.data.turns.hi[0] - 100 / 6.2831853f) < 1e-5f && factors.head.has_factors == 1);
+    CHECK(factors, std::fabs(factors.data.turns.hi[0] - 100 / 6.2831853f) < 1e-5f && factors.common.has_factors == 1);
 }
 
 void expect_error(const RopeTilingInput& in, const char* chip, const char* message) {
@@ -675,13 +678,13 @@ void expect_error(const RopeTilingInput& in, const char* chip, const char* messa
 }
 
 void calls_that_an_npu_does_not_support_are_refused() {
-    expect_error(call(1, 4, 2, 64, NPU_ROPE_BFLOAT16, 0), "Ascend310P3",
+    expect_error(make_call(1, 4, 2, 64, NPU_ROPE_BFLOAT16, 0), "Ascend310P3",
                  "[rope] x must be float32 or float16 on Ascend310P3 but got bfloat16.");
-    expect_error(call(1, 4, 2, 64, NPU_ROPE_FLOAT64, 0), "Ascend910B1",
+    expect_error(make_call(1, 4, 2, 64, NPU_ROPE_FLOAT64, 0), "Ascend910B1",
                  "[rope] x must be float32, float16 or bfloat16 on Ascend910B1 but got float64.");
-    expect_error(call(1, 4, 2, 2048, NPU_ROPE_FLOAT16, 0), "Ascend910B1",
+    expect_error(make_call(1, 4, 2, 2048, NPU_ROPE_FLOAT16, 0), "Ascend910B1",
                  "[rope] x must have a head size of at most 1024 on an NPU but got 2048.");
-    RopeTilingInput fast = call(1, 4, 2, 64, NPU_ROPE_FLOAT16, 0);
+    RopeTilingInput fast = make_call(1, 4, 2, 64, NPU_ROPE_FLOAT16, 0);
     fast.params.freq_scale = 1e10;
     expect_error(fast, "Ascend910B1",
                  "[rope] frequencies must be at most 1e+09 radians per position but got 1e+10 for pair 0.");
@@ -696,7 +699,7 @@ struct Test {
 constexpr Test kTests[] = {
     TEST(random_calls_have_sound_tilings),
     TEST(prefill_uses_every_core_and_long_bursts),
-    TEST(decode_shares_heads_but_not_below_four),
+    TEST(decode_splits_heads_into_parts_of_at_least_four),
     TEST(sizes_beyond_2_to_31_keep_their_offsets),
     TEST(one_row_is_one_tile),
     TEST(unaligned_rows_of_310p_are_packed_and_split_at_32_bytes),

@@ -26,7 +26,8 @@ def ratio_of(y, call):
 
 
 def by_hand(call, *, epsilon=None, casts=True, mean=np.mean):
-    """Return the formula in float64, correct or with one error. `casts` are the formula's inner ones."""
+    """Return the formula in float64, correct or with one error. Without `casts`, no intermediate value is
+    rounded to its type."""
     x = rounded_to(call.x.astype(np.float64), call.stash)
     squares = mean(np.square(x), axis=-1, keepdims=True)
     normalized = x / np.sqrt(squares + float(np.float32(call.epsilon if epsilon is None else epsilon)))

@@ -72,12 +72,12 @@ def facts(call):
         ("out", call.op, call.out),
         ("angle", call.angle),
         ("arrays", call.arrays),
-        ("head", call.head),
+        ("head", call.head_size),
     )
     yield from (("forward", call.forward), ("factors", call.factors is None), ("fused", call.fused))
     yield from (("cache", call.dtype, call.cache[1]), ("no batch", call.batch == 0))
     yield from (
-        ("odd head", call.head % 2),
+        ("odd head", call.head_size % 2),
         ("offset", mode, params.n_offs > 0),
         ("yarn", params.ext_factor != 0),
     )
@@ -142,7 +142,7 @@ def call_of(op="rope", mode="mrope", **changed):
     given = op == "rope_set_rows"
     return replace(
         RandomCall(
-            seed=(5, 5), op=op, arrays="numpy", dtype="float32", batch=2, tokens=5, heads=heads, head=32,
+            seed=(5, 5), op=op, arrays="numpy", dtype="float32", batch=2, tokens=5, heads=heads, head_size=32,
             params=RopeParams(n_dims, mode, sections=sections, n_offs=n_offs),
             layouts=tuple(Layout(trail=(0, 0, 1, 3)) for _ in heads),
             positions="[4,B,S]" if mode not in ("normal", "neox") else "[B,S]", position_values="random",

@@ -45,7 +45,7 @@ def parameters_of(header: str, function: str) -> list[Parameter]:
     return parameters
 
 
-def snake(name: str) -> str:
+def snake_case(name: str) -> str:
     return re.sub(r"(?<=.)([A-Z])", r"_\1", name).lower()
 
 
@@ -161,7 +161,7 @@ class Device:
         arguments: list[Any] = []
         created: list[tuple[str, C.c_void_p]] = []
         for p in self.parameters(op):
-            name = re.sub(r"_(optional|ref)$", "", snake(p.name))
+            name = re.sub(r"_(optional|ref)$", "", snake_case(p.name))
             if name == "workspace_size":
                 arguments.append(None if name in null else C.byref(size))
             elif name == "executor":

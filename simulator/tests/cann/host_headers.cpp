@@ -57,7 +57,7 @@ void shapes() {
     const gert::StorageFormat format(ge::FORMAT_NCHW, ge::FORMAT_NC1HWC0, {});
     EXPECT(format.GetOriginFormat() == ge::FORMAT_NCHW && format.GetStorageFormat() == ge::FORMAT_NC1HWC0);
     EXPECT(format != gert::StorageFormat(ge::FORMAT_NCHW, ge::FORMAT_NCHW, {}));
-    // ge::Shape (inc/external/graph/tensor.h): no sizes are no elements, an unknown size is -1.
+    // ge::Shape (inc/external/graph/tensor.h): a shape without sizes has no elements, an unknown size gives -1.
     EXPECT(ge::Shape().GetShapeSize() == 0 && ge::Shape({2, -1}).GetShapeSize() == -1);
     EXPECT(ge::Shape({2, 3}).GetShapeSize() == 6 && ge::Shape({2, 3}).GetDim(5) == 0);
 }
@@ -75,7 +75,7 @@ void fill(Node& node) {
     Node::set_values(&node.inputs[3][0], values, sizeof values);
 }
 
-uint32_t look_at_inputs(gert::TilingContext* context) {
+uint32_t check_inputs(gert::TilingContext* context) {
     // An index without "Ir" counts the tensors that the call has.
     EXPECT(context->GetComputeNodeInputNum() == 4 && context->GetComputeNodeOutputNum() == 1);
     EXPECT(context->GetInputShape(1)->GetStorageShape().GetDim(0) == 3);
@@ -95,7 +95,7 @@ uint32_t look_at_inputs(gert::TilingContext* context) {
     EXPECT(info->GetIrInputsNum() == 4 && info->GetInputsNum() == 4 && info->GetOutputsNum() == 1);
     EXPECT(info->GetInputInstanceInfo(3)->GetInstanceStart() == 3 && info->GetInputTdInfo(7) == nullptr);
     EXPECT(std::string(context->GetNodeType()) == "Some");
-    // Values are those of the inputs whose values the tiling declares; others have none.
+    // Only inputs whose values the tiling declares have values.
     EXPECT(context->GetInputTensor(3)->GetData<int64_t>()[1] == 9 && context->GetInputTensor(3)->GetSize() == 16);
     EXPECT(context->GetInputTensor(0)->GetData<uint16_t>() == nullptr);
     EXPECT(context->GetInputTensor(0)->GetPlacement() == gert::kOnDeviceHbm);
@@ -141,7 +141,7 @@ uint32_t parse(gert::TilingParseContext* context) {
 void contexts() {
     Node node;
     fill(node);
-    EXPECT(node.tile(look_at_inputs) == ge::GRAPH_SUCCESS);
+    EXPECT(node.tile(check_inputs) == ge::GRAPH_SUCCESS);
     Node other(64);
     other.deterministic = 1;
     EXPECT(other.tile(set_results) == ge::GRAPH_FAILED);
@@ -238,7 +238,7 @@ void tiling_data() {
     data.SaveToBuffer(&saved, sizeof saved);
     EXPECT(sizeof saved == 40 && saved.one == 5 && saved.four == 0.5f && saved.list[2] == 3 && saved.half == 6 &&
            saved.eight == -7);
-    // With the caller's memory, a class changes it in place and saves nothing.
+    // A class on the caller's memory changes that memory in place, so SaveToBuffer() saves nothing.
     Outer same(&saved);
     same.set_eight(8);
     EXPECT(saved.eight == 8 && same.inner.get_half() == 6);
@@ -248,7 +248,7 @@ void tiling_data() {
     auto& factory = optiling::CTilingDataClassFactory::GetInstance();
     EXPECT(factory.CreateTilingDataInstance("Tested")->GetDataSize() == 40);
     EXPECT(factory.CreateTilingDataInstance("None") == nullptr);
-    // The structs of library functions have names that tell the builder that a kernel has them already.
+    // Structs of library functions have names of their own, by which the builder knows that a kernel has them already.
     EXPECT(factory.CreateTilingDataInstance("SoftMaxTilingOpApi") != nullptr);
 }
 
@@ -297,7 +297,7 @@ void logs() {
     AlogRecord(OP, 0, DLOG_ERROR, "error %s", "three");
     EXPECT((take_logged_errors() == Lines{"error 2", "error three"}));
     EXPECT(take_logged_errors().empty());
-    // Reports repeat the log; they count only without one.
+    // A report repeats a logged error, so it is used only if no error was logged.
     REPORT_INNER_ERR_MSG("EZ0001", "size %d", 4);
     ge::ReportPredefinedErrMsg("EZ0002", {"name", "value"}, {"x", "5"});
     EXPECT((take_logged_errors() == Lines{"EZ0001: size 4", "EZ0002: name x, value 5"}));
@@ -315,7 +315,7 @@ ASCENDC_TPL_ARGS_DECL(Tested, ASCENDC_TPL_DTYPE_DECL(type, C_DT_FLOAT, C_DT_FLOA
                       ASCENDC_TPL_BOOL_DECL(flag, 0, 1));
 
 void template_arguments() {
-    // A type is encoded itself, a number by its index; the first argument has the lowest bits.
+    // A type is encoded by its value, a number by its index; the first argument has the lowest bits.
     EXPECT(GET_TPL_TILING_KEY(C_DT_FLOAT16, 12, 1, 0, 0) == (1u | 1u << 8));
     EXPECT(GET_TPL_TILING_KEY(C_DT_FLOAT, 9, 9, 7, 1) == (2u << 8 | 4u << 12 | 3u << 20 | 1u << 24));
     EXPECT(take_logged_errors().empty());

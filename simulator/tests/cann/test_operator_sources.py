@@ -1,6 +1,6 @@
 """Operators from their sources: their own definition and tiling run on the host, their kernel on the cores.
 
-The operators are of our own, in the style of CANN's libraries:
+The operators belong to this project and have the style of CANN's libraries:
 
 - ScaledAdd of the examples has a class of tiling data, and an optional input.
 - PickedRow has a tiling that reads a value and chooses template arguments, and its kernel includes a file of

@@ -1,4 +1,4 @@
-"""When CANN reads the files of an operator package, and the effects of damaged files."""
+"""The calls at which CANN reads the files of an operator package, and the effects of damaged files."""
 
 import os
 import shutil

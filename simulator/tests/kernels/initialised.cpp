@@ -24,7 +24,7 @@ KERNEL(add_of_unwritten_memory) {
     DataCopy(global<float>(y), t, 64);
 }
 
-// Max hides an undefined number that is small, so the bytes are overwritten twice.
+// Max hides a small undefined number, so the simulator fills undefined bytes with two values in turn.
 KERNEL(maximum_of_unwritten_memory) {
     Ub ub(1024);
     LocalTensor<int32_t> t = ub.at<int32_t>(0, 64);

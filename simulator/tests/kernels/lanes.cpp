@@ -139,7 +139,7 @@ KERNEL(mask_register_after_another_mask) {
     ResetMask();
 }
 
-// With two numbers the register's mode decides what they mean.
+// The register's mode decides the meaning of SetVectorMask's two numbers.
 KERNEL(counter_mode_without_its_name) {
     Ub ub(2048);
     LocalTensor<float> t = ub.at<float>(0, 512);

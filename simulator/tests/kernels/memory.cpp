@@ -54,7 +54,7 @@ KERNEL(pipe_that_ends_without_a_barrier) {
     DataCopy(buffer.Get<float>(), global<float>(x), 64);  // breaks SIM-HAZARD-01: Duplicate
 }
 
-// The end of its scope is Destroy.
+// The end of a TPipe's scope has the effect of Destroy.
 KERNEL(write_to_gm_after_a_pipe) {
     {
         Ub ub(256);

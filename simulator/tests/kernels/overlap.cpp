@@ -25,7 +25,7 @@ KERNEL(widen_in_place) {
     Cast(ub.at<float>(0, 512), ub.at<half>(0, 512), RoundMode::CAST_NONE, 512);  // breaks SIM-OVERLAP-01: `dst` and `src`
 }
 
-// The other way round, no result lies in data that is read later.
+// From a wide to a narrow type in place, no result lies in data that is read later.
 KERNEL(narrow_in_place) {
     Ub ub(4096);
     Cast(ub.at<half>(0, 512), ub.at<float>(0, 512), RoundMode::CAST_RINT, 512);  // warns SIM-OVERLAP-03: the narrower `dst` overlaps a part of `src`
@@ -103,7 +103,7 @@ KERNEL(quotient_in_place) {
     Div(t, t[512], t, 64, 4, {1, 1, 1, 0, 8, 0});  // breaks SIM-OVERLAP-02: `src1`
 }
 
-// The result of a count form in its source.
+// The result of a count form may not lie in its source.
 KERNEL(largest_beside_its_source) {
     Ub ub(1024);
     ReduceMax(ub.at<float>(512, 8), ub.at<float>(0, 100), ub.at<float>(768, 8), 100);  // keeps SIM-OVERLAP-03

@@ -38,7 +38,7 @@ __aicore__ inline GlobalTensor<int32_t> signals(GM_ADDR y) { return global<int32
 
 }  // namespace
 
-// ---- what a core knows of the others -------------------------------------------------------------------
+// ---- order between the accesses of two cores -----------------------------------------------------------
 
 KERNEL(read_after_sync_all) {
     write_part(y);

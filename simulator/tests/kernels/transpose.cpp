@@ -1,4 +1,4 @@
-// Transpose, TransDataTo5HD, sorting and the register of comparisons. Fields of a Ub hold floats of 1.
+// Transpose, TransDataTo5HD, sorting and the register of comparisons. All floats of a Ub are 1.
 #include "mini.h"
 
 KERNEL(transpose_in_place) {

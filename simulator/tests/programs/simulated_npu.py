@@ -117,8 +117,10 @@ class Simulated:
             report = session.read_reports(Path(reports), soc)
         return Run(done.returncode, done.stdout, done.stderr, report)
 
-    def _start(self, *arguments, **how):
-        return subprocess.run([self.python, *arguments], **how, capture_output=True, text=True, check=False)
+    def _start(self, *arguments, **options):
+        return subprocess.run(
+            [self.python, *arguments], **options, capture_output=True, text=True, check=False
+        )
 
     def _server(self, soc):
         """The server of a chip: the runtime reads the chip when it is loaded, so each chip needs a server."""
@@ -132,9 +134,9 @@ class Simulated:
         while self.servers:
             self.servers.popitem()[1].close()
 
-    def code(self, source, *arguments, **how):
+    def code(self, source, *arguments, **options):
         """Run Python source."""
-        return self.run("-c", source, *arguments, **how)
+        return self.run("-c", source, *arguments, **options)
 
     def checks(self, script, soc=session.DEFAULT_CHIP, queue="1", cached=False):
         """The result of every check of a script, by name. A script runs once for each configuration.

@@ -42,7 +42,7 @@ class GgmlTensor(C.Structure):
 adapter_path, cann_path, opapi_path = sys.argv[1:]
 folder = ggml.find_library_dir()
 base = C.CDLL(str(min(folder.glob("libggml-base*"), key=lambda p: len(p.name))), C.RTLD_GLOBAL)
-call = declare({**BASE, **ROPES}, base)
+functions = declare({**BASE, **ROPES}, base)
 cann = C.CDLL(cann_path, C.RTLD_GLOBAL)
 opapi = C.CDLL(opapi_path, C.RTLD_GLOBAL)
 adapter = C.CDLL(adapter_path)
@@ -71,19 +71,19 @@ acl("aclrtCreateStream", C.byref(stream))
 memories = []
 
 
-def on_device(size):
+def allocate(size):
     memory = POINTER()
     acl("aclrtMalloc", C.byref(memory), C.c_size_t(max(size, 1)), 0)
     memories.append(memory)
     return memory
 
 
-workspaces = ALLOCATE(lambda _, size: on_device(size).value)
+workspaces = ALLOCATE(lambda _, size: allocate(size).value)
 
 
-def place(pointer, values):
+def copy_to_device(pointer, values):
     """Copy a leaf's data to device memory, as a backend does."""
-    memory = on_device(values.nbytes)
+    memory = allocate(values.nbytes)
     acl(
         "aclrtMemcpy",
         memory,
@@ -139,12 +139,12 @@ class GraphCase:
         """Return 0 and the largest error in units of the bound, or the adapter's status and its reason."""
         p, (b, s, n, d) = self.params, self.shape
         rng = np.random.default_rng(d + s)
-        context = call["ggml_init"](InitParams(1 << 20, None, True))
+        context = functions["ggml_init"](InitParams(1 << 20, None, True))
         kind = GGML_TYPES[self.dtype]
         extra = {"": (0, 0), "padded": (8, 0), "second half": (d, d)}.get(self.view, (0, 0))
         memory = np.zeros((b, s, n, d + extra[0]) if self.view != "heads first" else (b, n, s, d), self.dtype)
         memory[...] = rng.standard_normal(memory.shape).astype(self.dtype)
-        leaf = call["ggml_new_tensor_4d"](context, kind, *memory.shape[::-1])
+        leaf = functions["ggml_new_tensor_4d"](context, kind, *memory.shape[::-1])
         x, array, item = leaf, memory, memory.itemsize
         if self.view == "heads first":
             array = memory.transpose(0, 2, 1, 3)
@@ -152,24 +152,24 @@ class GraphCase:
             array = memory[..., extra[1] : extra[1] + d]
         if self.view:
             strides = array.strides[2::-1]
-            x = call["ggml_view_4d"](context, leaf, d, n, s, b, *strides, extra[1] * item)
+            x = functions["ggml_view_4d"](context, leaf, d, n, s, b, *strides, extra[1] * item)
         planes = 4 if p.rope_mode.has_sections else 1
         positions = rng.integers(0, 5000, planes * s).astype(np.int32)
-        positions_tensor = call["ggml_new_tensor_1d"](context, GGML_TYPES["int32"], planes * s)
+        positions_tensor = functions["ggml_new_tensor_1d"](context, GGML_TYPES["int32"], planes * s)
         factors = rng.uniform(0.5, 4, p.pairs).astype(np.float32) if self.factors else None
         freq_factors = (
-            call["ggml_new_tensor_1d"](context, GGML_TYPES["float32"], p.pairs) if self.factors else None
+            functions["ggml_new_tensor_1d"](context, GGML_TYPES["float32"], p.pairs) if self.factors else None
         )
         node = self.node(context, x, positions_tensor, freq_factors)
-        device = place(leaf, memory)
-        place(positions_tensor, positions)
+        device = copy_to_device(leaf, memory)
+        copy_to_device(positions_tensor, positions)
         if self.factors:
-            place(freq_factors, factors)
+            copy_to_device(freq_factors, factors)
         for view in (x, node):
             fields = GgmlTensor.from_address(view)
             if fields.view_src:
                 fields.data = GgmlTensor.from_address(fields.view_src).data + fields.view_offs
-        result = None if self.in_place else place(node, np.full(self.shape, 7, self.dtype))
+        result = None if self.in_place else copy_to_device(node, np.full(self.shape, 7, self.dtype))
         why = C.create_string_buffer(WHY_BYTES)
         status = adapter.npu_rope_ggml_supports(node, 1, why, WHY_BYTES)
         if status == 0:
@@ -202,15 +202,15 @@ class GraphCase:
         numbers = p.freq_base, p.freq_scale, p.ext_factor, p.attn_factor, p.beta_fast, p.beta_slow
         if p.rope_mode.has_sections:
             sections = (C.c_int * 4)(*p.sections)
-            make = call[f"ggml_rope_multi{kind}"]
+            make = functions[f"ggml_rope_multi{kind}"]
             return make(
                 context, x, positions, factors, p.n_dims, sections, int(p.rope_mode), p.n_ctx_orig, *numbers
             )
-        node = call[f"ggml_rope_ext{kind}"](
+        node = functions[f"ggml_rope_ext{kind}"](
             context, x, positions, factors, p.n_dims, int(p.rope_mode), p.n_ctx_orig, *numbers
         )
         if p.n_offs:
-            call["ggml_rope_set_offset"](node, p.n_offs)
+            functions["ggml_rope_set_offset"](node, p.n_offs)
         return node
 
 
@@ -226,7 +226,7 @@ def cases():
         RopeParams(16, "neox", n_ctx_orig=4096, freq_scale=0.25, ext_factor=1.0, attn_factor=1.2),
         RopeParams(16, "normal", freq_base=500000.0, freq_scale=0.5, attn_factor=0.7),
     ]
-    if "ggml_rope_set_offset" in call:
+    if "ggml_rope_set_offset" in functions:
         modes.append(RopeParams(8, "neox", n_offs=4))
     for params, dtype in itertools.product(modes, ("float32", "float16")):
         yield GraphCase(params, dtype)
@@ -247,10 +247,10 @@ for case in cases():
     worst, ran = max(worst, found), ran + 1
 
 # The adapter refuses nodes that another backend must compute, and gives the reason.
-context = call["ggml_init"](InitParams(1 << 20, None, True))
-x = call["ggml_new_tensor_4d"](context, 0, 16, 3, 5, 2)
-positions_tensor = call["ggml_new_tensor_1d"](context, GGML_TYPES["int32"], 5)
-node = call["ggml_rope_ext"](context, x, positions_tensor, None, 16, 2, 0, 1e4, 1.0, 0.0, 1.0, 32.0, 1.0)
+context = functions["ggml_init"](InitParams(1 << 20, None, True))
+x = functions["ggml_new_tensor_4d"](context, 0, 16, 3, 5, 2)
+positions_tensor = functions["ggml_new_tensor_1d"](context, GGML_TYPES["int32"], 5)
+node = functions["ggml_rope_ext"](context, x, positions_tensor, None, 16, 2, 0, 1e4, 1.0, 0.0, 1.0, 32.0, 1.0)
 why = C.create_string_buffer(WHY_BYTES)
 
 

@@ -41,7 +41,7 @@ from npu_rope.integrations.transformers import apply_npu_rope
 ALL, BATCH, TOKENS, HEADS = Replicate(), Shard(0), Shard(1), Shard(2)
 PARAMS = RopeParams(16, "neox")
 SECTIONS = RopeParams(16, "mrope", sections=(3, 3, 2, 0))
-done = 0
+case_count = 0
 
 
 def shard(t, placement):
@@ -55,7 +55,7 @@ def assert_close(got, expected, what):
 
 def compare(what, run, tensors, placements, expected_placement, constant=()):
     """Compare results, their placement and gradients. The placement shows whether tensors were gathered."""
-    global done
+    global case_count
     full = [
         t.clone().requires_grad_(t.is_floating_point() and i not in constant) for i, t in enumerate(tensors)
     ]
@@ -73,23 +73,23 @@ def compare(what, run, tensors, placements, expected_placement, constant=()):
     for w, s in zip(full, sharded, strict=True):
         if w.requires_grad:
             assert_close(s.grad, w.grad, f"{what}, gradient")
-    done += 1
+    case_count += 1
 
 
 def compare_in_place(what, run, tensors, placements, written):
-    global done
+    global case_count
     full, sharded = (
         [t.clone() for t in tensors],
         [shard(t, p) for t, p in zip(tensors, placements, strict=True)],
     )
     run(*full), run(*sharded)
     assert_close(sharded[written], full[written], what)
-    done += 1
+    case_count += 1
 
 
 def expect_error(what, run, tensors, placements):
     """Check that an output tensor with an unsupported placement is refused."""
-    global done
+    global case_count
     sharded = [shard(t, p) for t, p in zip(tensors, placements, strict=True)]
     message = ""
     try:
@@ -97,7 +97,7 @@ def expect_error(what, run, tensors, placements):
     except ValueError as error:
         message = str(error)
     assert "placements must be one of (" in message, f"{what} was accepted: {message}"
-    done += 1
+    case_count += 1
 
 
 def operators():
@@ -118,8 +118,8 @@ def operators():
         rotate_qk = lambda a, b, p: rope_qk(a, b, p, PARAMS)  # noqa: E731
         compare("rope_qk", rotate_qk, (q, k, positions), (x_placement, x_placement, p_placement), x_placement)
         norm_rope = lambda a, b, s, t, p: rms_norm_rope(a, b, s, t, p, PARAMS)  # noqa: E731
-        places = (x_placement, x_placement, ALL, ALL, p_placement)
-        compare("rms_norm_rope", norm_rope, (q, k, scale, scale + 1, positions), places, x_placement)
+        placements = (x_placement, x_placement, ALL, ALL, p_placement)
+        compare("rms_norm_rope", norm_rope, (q, k, scale, scale + 1, positions), placements, x_placement)
         compare("rotary_mul", rotary_mul, (q, cos, sin), (x_placement, p_placement, p_placement), x_placement)
         compare(
             "rotary_mul_qk",
@@ -145,12 +145,12 @@ def operators():
     compare("lanes are gathered", rotate, (q, positions), (Shard(3), ALL), ALL)
     heads_first, ids = q.transpose(1, 2).contiguous(), torch.randint(0, 6, (2, 6))
     for x_placement, ids_placement in ((Shard(1), ALL), (Shard(2), Shard(1)), (Shard(0), Shard(0))):
-        places = (x_placement, ALL, ALL, ids_placement)
+        placements = (x_placement, ALL, ALL, ids_placement)
         compare(
             "rotary_embedding",
             rotary_embedding,
             (heads_first, cos, sin, ids),
-            places,
+            placements,
             x_placement,
             constant=(1, 2),
         )
@@ -190,7 +190,7 @@ def gather_tokens(_, outputs, mesh):
 def llama():
     """Shard a model's heads with parallelize_module, and the tokens of its layers' norms. The loss and the
     gradients equal those of the full model."""
-    global done
+    global case_count
     config = transformers.LlamaConfig(
         vocab_size=64,
         hidden_size=32,
@@ -231,16 +231,16 @@ def llama():
             )
             worst = (gradient - full_parameters[name].grad).abs().max()
             assert worst <= 1e-4 * full_parameters[name].grad.abs().max() + 1e-7, (level, name, worst)
-        done += 1
+        case_count += 1
 
 
 dist.init_process_group("gloo")
 MESH = init_device_mesh("cpu", (dist.get_world_size(),))
 for what in sys.argv[1:]:
-    done = 0
+    case_count = 0
     {"operators": operators, "llama": llama}[what]()
     if dist.get_rank() == 0:
-        print(f"{what}: {done} cases, {dist.get_world_size()} processes")
+        print(f"{what}: {case_count} cases, {dist.get_world_size()} processes")
 dist.destroy_process_group()
 # DTensor's caches keep the mesh and its group, so gloo's threads run after the interpreter has ended. They
 # may then request its lock, which aborts the process (pytorch/pytorch#179291). All checks have passed at

@@ -1,5 +1,5 @@
-"""COUNT rounds of calls that a graph could capture: they write to existing memory, and the script does not
-wait between them.
+"""Run COUNT rounds of calls that a graph could capture. They write to existing memory, and the script does
+not wait between them.
 
 usage: captured.py COUNT
 """

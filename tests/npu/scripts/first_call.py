@@ -1,4 +1,5 @@
-"""Every operator of the namespace npu_rope as the first call of a process, without a variable for packages.
+"""Call every operator of the namespace npu_rope as the first call of a process. No environment variable names
+an operator package.
 
 usage: first_call.py ORDER FOLDER
 

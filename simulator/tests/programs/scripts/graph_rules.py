@@ -1,5 +1,5 @@
 """Check the calls that a capture refuses, with the codes of hicann/runtime. torch_npu's task queue is off,
-because it raises errors later, and they persist."""
+because with it errors appear later and persist."""
 
 import ctypes
 import threading

@@ -3,7 +3,8 @@
 usage: races.py NAME        the program with the race
        races.py with-waits  every program with the missing wait
 
-Prints JSON: whether the result equals that with the wait; for every program, a dictionary by name.
+Prints JSON: whether the result equals that of the program with the wait. For with-waits this is a dictionary
+by the programs' names.
 """
 
 from __future__ import annotations

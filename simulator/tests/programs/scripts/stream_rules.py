@@ -34,14 +34,14 @@ def size(count=COUNT):
     return C.c_size_t(count)
 
 
-def stream(mode=CONTINUE):
+def make_stream(mode=CONTINUE):
     made = C.c_void_p()
     assert CANN.aclrtCreateStream(C.byref(made)) == OK
     assert CANN.aclrtSetStreamFailureMode(made, mode) == OK
     return made
 
 
-def event(is_extended=True, flags=SYNC):
+def make_event(is_extended=True, flags=SYNC):
     """Create an extended event or, by the older function, an older one."""
     made = C.c_void_p()
     create = CANN.aclrtCreateEventExWithFlag if is_extended else CANN.aclrtCreateEventWithFlag
@@ -49,7 +49,7 @@ def event(is_extended=True, flags=SYNC):
     return made
 
 
-def memory(count=COUNT, value=None):
+def make_memory(count=COUNT, value=None):
     made = C.c_void_p()
     assert CANN.aclrtMalloc(C.byref(made), size(count), 0) == OK
     if value is not None:
@@ -74,14 +74,14 @@ def error_text():
     return (CANN.aclGetRecentErrMsg() or b"").decode()
 
 
-def query(of):
+def event_status(event):
     status = C.c_int32(-1)
-    return CANN.aclrtQueryEventStatus(of, C.byref(status)), status.value
+    return CANN.aclrtQueryEventStatus(event, C.byref(status)), status.value
 
 
 def fail_on(on):
-    """Queue work that fails when it runs, because its memory has been freed."""
-    gone, target = memory(), memory()
+    """Queue work on the stream that fails when it runs, because its memory has been freed."""
+    gone, target = make_memory(), make_memory()
     assert copy(target, gone, on) == OK
     assert CANN.aclrtFree(gone) == OK
 
@@ -90,7 +90,7 @@ def fail_on(on):
 
 
 def check_work_waits_until_something_forces_it():
-    one, at = stream(), memory(value=1)
+    one, at = make_stream(), make_memory(value=1)
     assert fill(at, 2, one) == OK
     assert content(at) == {1}
     assert CANN.aclrtSynchronizeStream(one) == OK
@@ -98,8 +98,8 @@ def check_work_waits_until_something_forces_it():
 
 
 def check_synchronizing_one_stream_need_not_run_another():
-    one, two = stream(), stream()
-    a, b = memory(value=1), memory(value=1)
+    one, two = make_stream(), make_stream()
+    a, b = make_memory(value=1), make_memory(value=1)
     fill(a, 2, one)
     fill(b, 2, two)
     assert CANN.aclrtSynchronizeStream(one) == OK
@@ -107,7 +107,7 @@ def check_synchronizing_one_stream_need_not_run_another():
 
 
 def check_a_stream_keeps_its_order():
-    one, at = stream(), memory(value=0)
+    one, at = make_stream(), make_memory(value=0)
     for value in range(1, 100):
         fill(at, value, one)
     assert CANN.aclrtSynchronizeDevice() == OK
@@ -115,7 +115,7 @@ def check_a_stream_keeps_its_order():
 
 
 def check_a_full_queue_waits_for_the_device():
-    one, at = stream(), memory(value=0)
+    one, at = make_stream(), make_memory(value=0)
     for _ in range(1023):
         fill(at, 7, one)
     assert content(at) == {0}
@@ -124,14 +124,14 @@ def check_a_full_queue_waits_for_the_device():
 
 
 def check_a_synchronous_copy_waits_for_no_stream():
-    one, at, host = stream(), memory(value=1), C.create_string_buffer(COUNT)
+    one, at, host = make_stream(), make_memory(value=1), C.create_string_buffer(COUNT)
     fill(at, 2, one)
     assert CANN.aclrtMemcpy(host, size(), at, size(), TO_HOST) == OK
     assert set(host.raw) == {1}
 
 
 def check_a_wait_passes_where_nothing_was_recorded():
-    one, at, early = stream(), memory(value=1), event()
+    one, at, early = make_stream(), make_memory(value=1), make_event()
     assert CANN.aclrtStreamWaitEvent(one, early) == OK
     fill(at, 2, one)
     assert CANN.aclrtSynchronizeStream(one) == OK
@@ -139,7 +139,8 @@ def check_a_wait_passes_where_nothing_was_recorded():
 
 
 def check_a_wait_for_an_older_event_waits_for_the_next_record():
-    one, two, at, copied, older = stream(), stream(), memory(value=1), memory(value=0), event(False)
+    one, two, older = make_stream(), make_stream(), make_event(False)
+    at, copied = make_memory(value=1), make_memory(value=0)
     assert CANN.aclrtStreamWaitEvent(two, older) == OK
     copy(copied, at, two)
     fill(at, 2, one)
@@ -149,14 +150,15 @@ def check_a_wait_for_an_older_event_waits_for_the_next_record():
 
 
 def check_an_older_event_that_nothing_records_never_ends():
-    one, older = stream(), event(False)
+    one, older = make_stream(), make_event(False)
     assert CANN.aclrtStreamWaitEvent(one, older) == OK
     assert CANN.aclrtSynchronizeStream(one) == 507046
     assert "an event that nothing records" in error_text()
 
 
 def check_a_wait_binds_to_the_record_before_it():
-    one, two, at, copied, again = stream(), stream(), memory(value=1), memory(value=0), event()
+    one, two, again = make_stream(), make_stream(), make_event()
+    at, copied = make_memory(value=1), make_memory(value=0)
     CANN.aclrtRecordEvent(again, one)
     CANN.aclrtStreamWaitEvent(two, again)
     fill(at, 2, one)
@@ -167,16 +169,16 @@ def check_a_wait_binds_to_the_record_before_it():
 
 
 def check_synchronizing_an_event_runs_what_is_before_it():
-    one, at, behind, now = stream(), memory(value=1), memory(value=1), event()
+    one, at, behind, event = make_stream(), make_memory(value=1), make_memory(value=1), make_event()
     fill(at, 2, one)
-    CANN.aclrtRecordEvent(now, one)
+    CANN.aclrtRecordEvent(event, one)
     fill(behind, 2, one)
-    assert CANN.aclrtSynchronizeEvent(now) == OK
+    assert CANN.aclrtSynchronizeEvent(event) == OK
     assert (content(at), content(behind)) == ({2}, {1})
 
 
 def check_the_time_between_events_needs_both():
-    one, start, end = stream(), event(flags=TIME_LINE), event(flags=TIME_LINE | SYNC)
+    one, start, end = make_stream(), make_event(flags=TIME_LINE), make_event(flags=TIME_LINE | SYNC)
     elapsed = C.c_float()
     times = (C.byref(elapsed), start, end)
     assert CANN.aclrtEventElapsedTime(*times) == 507000
@@ -190,7 +192,7 @@ def check_the_time_between_events_needs_both():
 
 def check_an_event_without_the_flag_of_times_has_none():
     for flags in ((SYNC, TIME_LINE), (TIME_LINE, SYNC)):
-        one, times = stream(), [event(flags=one_flag) for one_flag in flags]
+        one, times = make_stream(), [make_event(flags=one_flag) for one_flag in flags]
         for each in times:
             CANN.aclrtRecordEvent(each, one)
         assert CANN.aclrtSynchronizeStream(one) == OK
@@ -204,18 +206,18 @@ def check_an_event_without_the_flag_of_times_has_none():
 
 
 def check_the_status_of_an_event_that_nothing_recorded():
-    assert query(event(True)) == (OK, 1)
-    assert query(event(False)) == (OK, 0)
+    assert event_status(make_event(True)) == (OK, 1)
+    assert event_status(make_event(False)) == (OK, 0)
 
 
 def check_queries_come_to_an_end():
-    one, at, now = stream(), memory(value=1), event()
+    one, at, event = make_stream(), make_memory(value=1), make_event()
     fill(at, 2, one)
-    CANN.aclrtRecordEvent(now, one)
+    CANN.aclrtRecordEvent(event, one)
     for _ in range(100):
-        if query(now) == (OK, 1):
+        if event_status(event) == (OK, 1):
             break
-    assert query(now) == (OK, 1)
+    assert event_status(event) == (OK, 1)
     assert content(at) == {2}
     status = C.c_int32()
     assert CANN.aclrtStreamQuery(one, C.byref(status)) == OK
@@ -223,20 +225,20 @@ def check_queries_come_to_an_end():
 
 
 def check_an_extended_event_is_not_reset():
-    one = stream()
-    assert CANN.aclrtResetEvent(event(True), one) == 207000
-    assert CANN.aclrtResetEvent(event(False), one) == OK
+    one = make_stream()
+    assert CANN.aclrtResetEvent(make_event(True), one) == 207000
+    assert CANN.aclrtResetEvent(make_event(False), one) == OK
 
 
 def check_a_timeout_of_zero_is_refused():
-    assert CANN.aclrtSynchronizeStreamWithTimeout(stream(), 0) == RT_INVALID
-    assert CANN.aclrtSynchronizeStreamWithTimeout(stream(), -2) == RT_INVALID
+    assert CANN.aclrtSynchronizeStreamWithTimeout(make_stream(), 0) == RT_INVALID
+    assert CANN.aclrtSynchronizeStreamWithTimeout(make_stream(), -2) == RT_INVALID
     assert CANN.aclrtSynchronizeDeviceWithTimeout(0) == RT_INVALID
-    assert CANN.aclrtSynchronizeStreamWithTimeout(stream(), -1) == OK
+    assert CANN.aclrtSynchronizeStreamWithTimeout(make_stream(), -1) == OK
 
 
 def calls_of_a_stream(one):
-    at, now, made, number = memory(), event(), C.c_void_p(), C.c_uint32()
+    at, event, made, number = make_memory(), make_event(), C.c_void_p(), C.c_uint32()
     function = FUNCTION(lambda _: None)
     yield "aclrtSynchronizeStream", (one,)
     yield "aclrtSynchronizeStreamWithTimeout", (one, 100)
@@ -248,9 +250,9 @@ def calls_of_a_stream(one):
     yield "aclrtGetStreamOverflowSwitch", (one, C.byref(number))
     yield "aclrtGetStreamResLimit", (one, 0, C.byref(number))
     yield "aclrtMemsetAsync", (at, size(), 1, size(), one)
-    yield "aclrtRecordEvent", (now, one)
-    yield "aclrtStreamWaitEvent", (one, now)
-    yield "aclrtResetEvent", (event(False), one)
+    yield "aclrtRecordEvent", (event, one)
+    yield "aclrtStreamWaitEvent", (one, event)
+    yield "aclrtResetEvent", (make_event(False), one)
     yield "aclrtLaunchHostFunc", (one, function, None)
     yield "aclrtLaunchCallback", (function, None, 1, one)
     yield "aclrtSubscribeReport", (C.c_uint64(1), one)
@@ -263,45 +265,45 @@ def calls_of_a_stream(one):
 
 
 def check_a_stream_that_does_not_exist_is_refused():
-    gone = stream()
+    gone = make_stream()
     assert CANN.aclrtDestroyStream(gone) == OK
     statuses = {name: getattr(CANN, name)(*arguments) for name, arguments in calls_of_a_stream(gone)}
     assert statuses == dict.fromkeys(statuses, NO_HANDLE), statuses
-    assert CANN.aclrtSynchronizeStream(event()) == NO_HANDLE
+    assert CANN.aclrtSynchronizeStream(make_event()) == NO_HANDLE
     assert error_text() == "simulated CANN: aclrtSynchronizeStream: stream must be one that exists."
 
 
-def calls_of_an_event(now):
-    one, number, time = stream(), C.c_uint32(), C.c_uint64()
-    yield "aclrtRecordEvent", (now, one)
-    yield "aclrtStreamWaitEvent", (one, now)
-    yield "aclrtResetEvent", (now, one)
-    yield "aclrtSynchronizeEvent", (now,)
-    yield "aclrtQueryEventStatus", (now, C.byref(number))
-    yield "aclrtQueryEventWaitStatus", (now, C.byref(number))
-    yield "aclrtEventElapsedTime", (C.byref(C.c_float()), now, event())
-    yield "aclrtEventElapsedTime", (C.byref(C.c_float()), event(), now)
-    yield "aclrtEventGetTimestamp", (now, C.byref(time))
-    yield "aclrtDestroyEvent", (now,)
+def calls_of_an_event(event):
+    one, number, time = make_stream(), C.c_uint32(), C.c_uint64()
+    yield "aclrtRecordEvent", (event, one)
+    yield "aclrtStreamWaitEvent", (one, event)
+    yield "aclrtResetEvent", (event, one)
+    yield "aclrtSynchronizeEvent", (event,)
+    yield "aclrtQueryEventStatus", (event, C.byref(number))
+    yield "aclrtQueryEventWaitStatus", (event, C.byref(number))
+    yield "aclrtEventElapsedTime", (C.byref(C.c_float()), event, make_event())
+    yield "aclrtEventElapsedTime", (C.byref(C.c_float()), make_event(), event)
+    yield "aclrtEventGetTimestamp", (event, C.byref(time))
+    yield "aclrtDestroyEvent", (event,)
 
 
 def check_an_event_that_does_not_exist_is_refused():
     """Destroyed events, streams, and memory that was never an event."""
     junk = C.create_string_buffer(256)
-    for destroyed, is_extended in ((event(), True), (event(False), False)):
-        CANN.aclrtRecordEvent(destroyed, stream())
+    for destroyed, is_extended in ((make_event(), True), (make_event(False), False)):
+        CANN.aclrtRecordEvent(destroyed, make_stream())
         assert CANN.aclrtDestroyEvent(destroyed) == OK, is_extended
-    for handle in (destroyed, stream(), C.cast(junk, C.c_void_p)):
+    for handle in (destroyed, make_stream(), C.cast(junk, C.c_void_p)):
         statuses = [getattr(CANN, name)(*arguments) for name, arguments in calls_of_an_event(handle)]
         assert set(statuses) == {NO_HANDLE}, statuses
     assert error_text() == "simulated CANN: aclrtDestroyEvent: event must be one that exists."
 
 
 def check_a_graph_that_does_not_exist_is_refused():
-    one, graph, number = stream(), C.c_void_p(), C.c_uint32()
+    one, graph, number = make_stream(), C.c_void_p(), C.c_uint32()
     assert CANN.aclmdlRICaptureBegin(one, 0) == OK
     assert CANN.aclmdlRICaptureGetInfo(one, None, C.byref(graph)) == OK
-    assert CANN.aclmdlRIExecuteAsync(graph, stream()) == 107026
+    assert CANN.aclmdlRIExecuteAsync(graph, make_stream()) == 107026
     assert CANN.aclmdlRIDestroy(graph) == 107026
     assert CANN.aclmdlRICaptureEnd(one, C.byref(graph)) == OK
     assert CANN.aclmdlRIExecuteAsync(graph, one) == OK
@@ -317,7 +319,8 @@ def check_a_graph_that_does_not_exist_is_refused():
 
 def check_a_graph_that_runs_is_not_destroyed():
     """The call waits for the replays, as far as queued work can end them."""
-    one, two, at, graph, late = stream(), stream(), memory(value=1), C.c_void_p(), event(False)
+    one, two, late = make_stream(), make_stream(), make_event(False)
+    at, graph = make_memory(value=1), C.c_void_p()
     for is_blocked in (False, True):
         assert CANN.aclmdlRICaptureBegin(one, 0) == OK
         assert fill(at, 3 if is_blocked else 2, one) == OK
@@ -337,31 +340,32 @@ def check_a_graph_that_runs_is_not_destroyed():
     assert content(at) == {3}
 
 
-def statuses_of(now, on):
+def statuses_of(event, on):
     """Record the event, wait for it and reset it on the stream."""
-    recorded = CANN.aclrtRecordEvent(now, on)
-    return recorded, CANN.aclrtStreamWaitEvent(on, now), CANN.aclrtResetEvent(now, on)
+    recorded = CANN.aclrtRecordEvent(event, on)
+    return recorded, CANN.aclrtStreamWaitEvent(on, event), CANN.aclrtResetEvent(event, on)
 
 
 def check_flags_that_allow_no_wait():
-    one = stream()
+    one = make_stream()
     for flags in (TIME_LINE, PROGRESS, TIME_LINE | PROGRESS):
-        assert statuses_of(event(True, flags), one) == (OK, NOT_SUPPORTED, NOT_SUPPORTED), flags
-        assert statuses_of(event(False, flags), one) == (OK, NOT_SUPPORTED, NOT_SUPPORTED), flags
+        assert statuses_of(make_event(True, flags), one) == (OK, NOT_SUPPORTED, NOT_SUPPORTED), flags
+        assert statuses_of(make_event(False, flags), one) == (OK, NOT_SUPPORTED, NOT_SUPPORTED), flags
         assert f"event must have the flag 1, ACL_EVENT_SYNC, but got {flags}." in error_text()
-        assert statuses_of(event(True, flags | SYNC), one) == (OK, OK, NOT_SUPPORTED), flags
-        assert statuses_of(event(False, flags | 4), one) == (OK, OK, OK), flags
+        assert statuses_of(make_event(True, flags | SYNC), one) == (OK, OK, NOT_SUPPORTED), flags
+        assert statuses_of(make_event(False, flags | 4), one) == (OK, OK, OK), flags
     assert CANN.aclrtSynchronizeStream(one) == OK
 
 
 def check_events_that_are_only_for_the_device():
-    assert statuses_of(event(False, DEVICE_USE_ONLY), stream()) == (RT_INVALID, RT_INVALID, RT_INVALID)
+    statuses = statuses_of(make_event(False, DEVICE_USE_ONLY), make_stream())
+    assert statuses == (RT_INVALID, RT_INVALID, RT_INVALID)
     assert "event must not have the flag 16, ACL_EVENT_DEVICE_USE_ONLY." in error_text()
 
 
 def check_events_between_processes_and_external_ones():
-    one, time, status = stream(), C.c_uint64(), C.c_int32()
-    ipc, external, plain = event(True, IPC), event(False, EXTERNAL), event(True, TIME_LINE)
+    one, time, status = make_stream(), C.c_uint64(), C.c_int32()
+    ipc, external, plain = make_event(True, IPC), make_event(False, EXTERNAL), make_event(True, TIME_LINE)
     for each in (ipc, external, plain):
         assert CANN.aclrtRecordEvent(each, one) == OK
     assert CANN.aclrtSynchronizeStream(one) == OK
@@ -370,28 +374,28 @@ def check_events_between_processes_and_external_ones():
         assert CANN.aclrtEventElapsedTime(C.byref(C.c_float()), plain, each) == NOT_SUPPORTED
         assert CANN.aclrtEventElapsedTime(C.byref(C.c_float()), each, plain) == NOT_SUPPORTED
     assert CANN.aclrtSynchronizeEvent(external) == NOT_SUPPORTED
-    assert query(external)[0] == NOT_SUPPORTED
+    assert event_status(external)[0] == NOT_SUPPORTED
     assert CANN.aclrtQueryEventWaitStatus(external, C.byref(status)) == NOT_SUPPORTED
     assert CANN.aclrtSynchronizeEvent(ipc) == OK
-    assert query(ipc) == (OK, 1)
+    assert event_status(ipc) == (OK, 1)
 
 
 def check_flags_of_events_in_a_capture():
     """The record of an event that nothing can wait for succeeds and is not captured."""
-    one, graph = stream(), C.c_void_p()
-    ipc, times = event(True, IPC), event(True, TIME_LINE)
+    one, graph = make_stream(), C.c_void_p()
+    ipc, times = make_event(True, IPC), make_event(True, TIME_LINE)
     assert CANN.aclmdlRICaptureBegin(one, 0) == OK
     assert CANN.aclrtRecordEvent(ipc, one) == NOT_SUPPORTED
     assert CANN.aclrtStreamWaitEvent(one, ipc) == NOT_SUPPORTED
     assert CANN.aclrtRecordEvent(times, one) == OK
-    assert query(times) == (OK, 1)
-    assert CANN.aclrtResetEvent(event(False), one) == NOT_SUPPORTED
-    assert CANN.aclrtResetEvent(event(False, EXTERNAL), one) == OK
+    assert event_status(times) == (OK, 1)
+    assert CANN.aclrtResetEvent(make_event(False), one) == NOT_SUPPORTED
+    assert CANN.aclrtResetEvent(make_event(False, EXTERNAL), one) == OK
     assert CANN.aclmdlRICaptureEnd(one, C.byref(graph)) == OK
 
 
 def check_a_host_function_keeps_the_streams_order():
-    one, at, seen = stream(), memory(value=1), []
+    one, at, seen = make_stream(), make_memory(value=1), []
     function = FUNCTION(lambda _: seen.append(content(at)))
     fill(at, 2, one)
     assert CANN.aclrtLaunchHostFunc(one, function, None) == OK
@@ -402,7 +406,7 @@ def check_a_host_function_keeps_the_streams_order():
 
 
 def check_a_callback_runs_on_the_thread_that_subscribed():
-    one, threads = stream(), []
+    one, threads = make_stream(), []
     function = FUNCTION(lambda _: threads.append(threading.get_ident()))
     assert CANN.aclrtLaunchCallback(function, None, 1, one) == NOT_SUBSCRIBED
     ready, done = threading.Event(), threading.Event()
@@ -429,7 +433,7 @@ def this_thread():
 
 def check_a_callback_runs_only_in_the_report():
     """If this thread subscribed, another call of it that waits for a blocking callback never ends."""
-    one, two, at, seen = stream(), stream(), memory(value=1), []
+    one, two, at, seen = make_stream(), make_stream(), make_memory(value=1), []
     function = FUNCTION(lambda _: seen.append(content(at)))
     assert CANN.aclrtSubscribeReport(this_thread(), one) == OK
     fill(at, 2, one)
@@ -438,7 +442,7 @@ def check_a_callback_runs_only_in_the_report():
     for wait in (lambda: CANN.aclrtSynchronizeStream(one), CANN.aclrtSynchronizeDevice):
         assert wait() == REPORT_TIMEOUT
         assert "it must call aclrtProcessReport first, in this thread." in error_text()
-    assert fill(memory(), 1, two) == OK
+    assert fill(make_memory(), 1, two) == OK
     assert CANN.aclrtSynchronizeStream(two) == OK
     assert not seen
     assert CANN.aclrtProcessReport(1000) == OK
@@ -449,7 +453,7 @@ def check_a_callback_runs_only_in_the_report():
 
 
 def check_a_callback_that_does_not_block_lets_its_stream_continue():
-    one, at, seen = stream(), memory(value=1), []
+    one, at, seen = make_stream(), make_memory(value=1), []
     function = FUNCTION(lambda _: seen.append(content(at)))
     assert CANN.aclrtSubscribeReport(this_thread(), one) == OK
     assert CANN.aclrtLaunchCallback(function, None, 0, one) == OK
@@ -461,7 +465,7 @@ def check_a_callback_that_does_not_block_lets_its_stream_continue():
 
 
 def check_a_stream_is_subscribed_once():
-    one, other = stream(), C.c_uint64(threading.get_ident() + 1)
+    one, other = make_stream(), C.c_uint64(threading.get_ident() + 1)
     assert CANN.aclrtProcessReport(5) == THREAD_SUBSCRIBE
     assert CANN.aclrtUnSubscribeReport(this_thread(), one) == STREAM_SUBSCRIBE
     assert CANN.aclrtSubscribeReport(this_thread(), one) == OK
@@ -477,7 +481,7 @@ def check_a_stream_is_subscribed_once():
 
 def check_host_functions_and_callbacks_need_streams_of_their_own():
     function = FUNCTION(lambda _: None)
-    one, two = stream(), stream()
+    one, two = make_stream(), make_stream()
     assert CANN.aclrtSubscribeReport(this_thread(), one) == OK
     assert CANN.aclrtLaunchHostFunc(one, function, None) == STREAM_SUBSCRIBE
     assert CANN.aclrtUnSubscribeReport(this_thread(), one) == OK
@@ -494,23 +498,23 @@ def check_host_functions_and_callbacks_need_streams_of_their_own():
 
 
 def check_freed_memory_is_overwritten():
-    at = memory(value=1)
+    at = make_memory(value=1)
     assert CANN.aclrtFree(at) == OK
     assert content(at) == {FREED}
 
 
 def check_freed_memory_is_not_reused_soon():
-    at = memory()
+    at = make_memory()
     CANN.aclrtFree(at)
-    assert at.value not in [memory().value for _ in range(50)]
+    assert at.value not in [make_memory().value for _ in range(50)]
 
 
 def check_fresh_memory_differs_from_freed_memory():
-    assert content(memory()) == {FRESH}
+    assert content(make_memory()) == {FRESH}
 
 
 def check_work_on_freed_memory_fails_and_is_named():
-    one = stream()
+    one = make_stream()
     fail_on(one)
     assert CANN.aclrtSynchronizeStream(one) == KERNEL
     assert (
@@ -519,8 +523,8 @@ def check_work_on_freed_memory_fails_and_is_named():
     )
 
 
-def ones(at, on):
-    """Call aclnn on four floats and return the status of the second phase."""
+def set_to_one(at, on):
+    """Set four floats to 1 by aclnn and return the status of the second phase."""
     dims, steps = (C.c_int64 * 1)(4), (C.c_int64 * 1)(1)
     one_dim = C.c_uint64(1)
     tensor = CANN.aclCreateTensor(dims, one_dim, 0, steps, C.c_int64(0), 2, dims, one_dim, at)
@@ -531,8 +535,8 @@ def ones(at, on):
 
 
 def check_a_stand_in_on_freed_memory_fails():
-    one, at = stream(), memory(16, value=0)
-    assert ones(at, one) == OK
+    one, at = make_stream(), make_memory(16, value=0)
+    assert set_to_one(at, one) == OK
     CANN.aclrtFree(at)
     assert CANN.aclrtSynchronizeStream(one) == KERNEL
     assert "aclnnInplaceOne: self is written to memory that was freed" in error_text()
@@ -542,7 +546,7 @@ def check_a_stand_in_on_freed_memory_fails():
 def check_unmapped_host_memory_fails():
     import mmap
 
-    one, at = stream(), memory(value=1)
+    one, at = make_stream(), make_memory(value=1)
     host = mmap.mmap(-1, 4096)
     first = C.c_char.from_buffer(host)
     assert copy(at, C.c_void_p(C.addressof(first)), one, TO_DEVICE) == OK
@@ -556,7 +560,7 @@ def check_only_memory_of_the_call_is_freed():
     host = C.c_void_p()
     assert CANN.aclrtMallocHost(C.byref(host), size()) == OK
     assert CANN.aclrtFree(host) == INVALID
-    assert CANN.aclrtFreeHost(memory()) == INVALID
+    assert CANN.aclrtFreeHost(make_memory()) == INVALID
     assert CANN.aclrtFreeHost(host) == OK
     assert CANN.aclrtFreeHost(host) == INVALID
 
@@ -565,7 +569,7 @@ def check_pinned_memory_is_of_kind_host():
     host, attributes = C.c_void_p(), (C.c_uint32 * 7)()
     CANN.aclrtMallocHost(C.byref(host), size())
     kinds = []
-    for address in (host, memory(), C.c_void_p(C.addressof(attributes))):
+    for address in (host, make_memory(), C.c_void_p(C.addressof(attributes))):
         assert CANN.aclrtPointerGetAttributes(address, attributes) == OK
         kinds.append(attributes[1])
     assert kinds == [0, 1, 2]  # host, device, unregistered
@@ -575,14 +579,14 @@ def check_pinned_memory_is_of_kind_host():
 
 
 def check_the_next_synchronization_returns_the_error():
-    one = stream()
+    one = make_stream()
     fail_on(one)
-    assert fill(memory(), 1, one) == OK
+    assert fill(make_memory(), 1, one) == OK
     assert CANN.aclrtSynchronizeStream(one) == KERNEL
 
 
 def check_a_stream_that_continues_returns_its_error_once():
-    one, at = stream(CONTINUE), memory(value=1)
+    one, at = make_stream(CONTINUE), make_memory(value=1)
     fail_on(one)
     fill(at, 2, one)
     assert CANN.aclrtSynchronizeStream(one) == KERNEL
@@ -591,7 +595,7 @@ def check_a_stream_that_continues_returns_its_error_once():
 
 
 def check_a_stream_that_stops_runs_nothing_more():
-    one, at = stream(STOP), memory(value=1)
+    one, at = make_stream(STOP), make_memory(value=1)
     fail_on(one)
     fill(at, 2, one)
     assert CANN.aclrtSynchronizeStream(one) == KERNEL
@@ -600,15 +604,15 @@ def check_a_stream_that_stops_runs_nothing_more():
 
 
 def check_an_error_stops_the_streams_of_the_context():
-    one, two, at, now = stream(STOP), stream(STOP), memory(value=1), event()
-    CANN.aclrtRecordEvent(now, two)
+    one, two, at, event = make_stream(STOP), make_stream(STOP), make_memory(value=1), make_event()
+    CANN.aclrtRecordEvent(event, two)
     fail_on(one)
     assert CANN.aclrtSynchronizeStream(one) == KERNEL
     assert fill(at, 2, two) == KERNEL
-    assert CANN.aclrtRecordEvent(now, two) == KERNEL
+    assert CANN.aclrtRecordEvent(event, two) == KERNEL
     assert CANN.aclrtSynchronizeStream(two) == KERNEL
-    assert CANN.aclrtSynchronizeEvent(now) == KERNEL
-    assert query(now)[0] == KERNEL
+    assert CANN.aclrtSynchronizeEvent(event) == KERNEL
+    assert event_status(event)[0] == KERNEL
     assert CANN.aclrtSynchronizeDevice() == KERNEL
     assert "was freed before it ran" in error_text()
     assert CANN.aclrtMemset(at, size(), 3, size()) == OK  # the driver fills, whatever failed before
@@ -617,41 +621,41 @@ def check_an_error_stops_the_streams_of_the_context():
 
 def check_a_launch_that_the_runtime_refuses():
     """aclnn has its own status for it, independent of the runtime's."""
-    gone, one, at = stream(), stream(STOP), memory(16, value=0)
+    gone, one, at = make_stream(), make_stream(STOP), make_memory(16, value=0)
     assert CANN.aclrtDestroyStream(gone) == OK
-    assert ones(at, gone) == LAUNCH_REFUSED
+    assert set_to_one(at, gone) == LAUNCH_REFUSED
     assert "aclnnInplaceOne: stream must be one that exists." in error_text()
     fail_on(one)
     assert CANN.aclrtSynchronizeStream(one) == KERNEL
-    assert ones(at, one) == LAUNCH_REFUSED
+    assert set_to_one(at, one) == LAUNCH_REFUSED
     assert fill(at, 1, one, 16) == KERNEL
     assert content(at, 16) == {0}
 
 
 def check_records_behind_an_error_do_not_happen():
-    one, two, at, now = stream(STOP), stream(STOP), memory(value=1), event()
+    one, two, at, event = make_stream(STOP), make_stream(STOP), make_memory(value=1), make_event()
     fail_on(one)
-    CANN.aclrtRecordEvent(now, one)
-    CANN.aclrtStreamWaitEvent(two, now)
+    CANN.aclrtRecordEvent(event, one)
+    CANN.aclrtStreamWaitEvent(two, event)
     fill(at, 2, two)
     assert CANN.aclrtSynchronizeStream(two) == KERNEL
     assert content(at) == {1}
     assert CANN.aclrtSynchronizeDevice() == KERNEL
-    assert CANN.aclrtSynchronizeEvent(now) == KERNEL
+    assert CANN.aclrtSynchronizeEvent(event) == KERNEL
 
 
 def check_a_reset_of_the_device_ends_the_error():
-    one = stream(STOP)
+    one = make_stream(STOP)
     fail_on(one)
     assert CANN.aclrtSynchronizeStream(one) == KERNEL
     assert CANN.aclrtResetDevice(0) == OK
     assert CANN.aclrtSetDevice(0) == OK
-    assert CANN.aclrtSynchronizeStream(stream()) == OK
+    assert CANN.aclrtSynchronizeStream(make_stream()) == OK
 
 
 def check_a_device_is_reset_as_often_as_it_is_set():
     """Calls of all threads count. A thread that sets and resets the device ends no work of another thread."""
-    one, at = stream(), memory(value=1)
+    one, at = make_stream(), make_memory(value=1)
     assert fill(at, 7, one) == OK
     found = []
 
@@ -674,7 +678,7 @@ def check_a_device_is_reset_as_often_as_it_is_set():
 
 
 def check_the_failure_mode_does_not_return_to_continue():
-    one = stream(STOP)
+    one = make_stream(STOP)
     assert CANN.aclrtSetStreamFailureMode(one, CONTINUE) == 207000
     assert CANN.aclrtSetStreamFailureMode(None, STOP) == INVALID
     assert CANN.aclrtSetStreamFailureMode(one, 2) == RT_INVALID
@@ -685,7 +689,7 @@ def check_the_failure_mode_does_not_return_to_continue():
 
 def check_every_thread_sets_its_device():
     """Calls that work on the memory, streams and events of a device need the thread's context."""
-    one, at, now, graph = stream(), memory(16, value=1), event(), C.c_void_p()
+    one, at, event, graph = make_stream(), make_memory(16, value=1), make_event(), C.c_void_p()
     assert CANN.aclmdlRICaptureBegin(one, 0) == OK
     assert CANN.aclmdlRICaptureEnd(one, C.byref(graph)) == OK
     host, made, status = C.create_string_buffer(16), C.c_void_p(), C.c_int32()
@@ -712,8 +716,8 @@ def check_every_thread_sets_its_device():
         "aclrtCreateEvent": (C.byref(made),),
         "aclrtCreateEventWithFlag": (C.byref(made), SYNC),
         "aclrtCreateEventExWithFlag": (C.byref(made), SYNC),
-        "aclrtRecordEvent": (now, one),
-        "aclrtStreamWaitEvent": (one, now),
+        "aclrtRecordEvent": (event, one),
+        "aclrtStreamWaitEvent": (one, event),
         "aclrtLaunchHostFunc": (one, function, None),
         "aclmdlRICaptureBegin": (one, 0),
         "aclmdlRICaptureEnd": (one, C.byref(made)),
@@ -724,16 +728,16 @@ def check_every_thread_sets_its_device():
         "aclrtDestroyStream": (one,),
     }
     calls_without_context = {
-        "aclrtSynchronizeEvent": (now,),
-        "aclrtQueryEventStatus": (now, C.byref(status)),
+        "aclrtSynchronizeEvent": (event,),
+        "aclrtQueryEventStatus": (event, C.byref(status)),
         "aclrtStreamGetId": (one, C.byref(number)),
         "aclrtPointerGetAttributes": (at, (C.c_uint32 * 7)()),
         "aclrtFree": (at,),
     }
-    found, other = {}, memory(16, value=1)
+    found, other = {}, make_memory(16, value=1)
 
     def without_a_device():
-        found["aclnn"] = ones(other, one)
+        found["aclnn"] = set_to_one(other, one)
         found["default stream"] = CANN.aclrtStreamGetId(None, C.byref(number))
         for name, arguments in (calls_with_context | calls_without_context).items():
             found[name] = getattr(CANN, name)(*arguments)
@@ -751,7 +755,7 @@ def check_every_thread_sets_its_device():
 
 def check_arguments_that_are_refused():
     """Statuses of the outer layer, acl, and of the runtime below it."""
-    one, at, there = stream(), memory(16, value=1), memory(16, value=1)
+    one, at, there = make_stream(), make_memory(16, value=1), make_memory(16, value=1)
     host, made = C.create_string_buffer(16), C.c_void_p()
     function = FUNCTION(lambda _: None)
     for call, more in ((CANN.aclrtMemcpy, ()), (CANN.aclrtMemcpyAsync, (one,))):
@@ -860,7 +864,7 @@ def check_kinds_of_memory():
 
 
 def check_attributes_of_a_stream():
-    one, captured, graph = stream(), stream(), C.c_void_p()
+    one, captured, graph = make_stream(), make_stream(), C.c_void_p()
     assert CANN.aclmdlRICaptureBegin(captured, 0) == OK
 
     def set_to(kind, value, on=one):
@@ -900,8 +904,8 @@ def result_in_child(check):
         os.write(writer, text.encode())
         os._exit(0)
     os.close(writer)
-    with os.fdopen(reader) as stream:
-        text = stream.read()
+    with os.fdopen(reader) as file:
+        text = file.read()
     os.wait()
     return text
 
