@@ -55,8 +55,8 @@ class RmsNormAttributes:
     stash_type: int = 1
 
     @property
-    def arguments(self) -> dict[str, Any]:
-        """The arguments that have rules."""
+    def checked(self) -> dict[str, Any]:
+        """The attributes that csrc/core checks, by name."""
         return {"axis": self.axis, "epsilon": self.epsilon, "stash_type": self.stash_type}
 
     @property

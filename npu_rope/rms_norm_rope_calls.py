@@ -54,8 +54,8 @@ class RmsNormRopeAttributes:
     angle: AnglePolicy = "exact"
 
     @property
-    def arguments(self) -> dict[str, Any]:
-        """The arguments that have rules."""
+    def checked(self) -> dict[str, Any]:
+        """The attributes that csrc/core checks, by name."""
         return {"params": self.params, "epsilon": self.epsilon, "angle": self.angle}
 
     def as_schema(self) -> dict[str, Any]:

@@ -49,8 +49,8 @@ class RopeCallAttributes:
     angle: AnglePolicy = "exact"
 
     @property
-    def arguments(self) -> dict[str, Any]:
-        """The arguments that have rules."""
+    def checked(self) -> dict[str, Any]:
+        """The attributes that csrc/core checks, by name."""
         return {"params": self.params, "angle": self.angle}
 
     def as_schema(self) -> dict[str, Any]:

@@ -63,8 +63,8 @@ class RotaryAttributes:
     forward: bool = True
 
     @property
-    def arguments(self) -> dict[str, int]:
-        """The arguments that have rules."""
+    def checked(self) -> dict[str, int]:
+        """The attributes that csrc/core checks, by name."""
         return {"rotary_dim": self.rotary_dim, "offset": self.offset, "num_heads": self.num_heads}
 
     def as_aclnn(self) -> dict[str, Any]:

@@ -165,13 +165,13 @@ private:
     void set_planes() {
         common_.planes = 1;
         if (!rope_has_sections(in_.params.mode)) return;
-        std::vector<RopePairAngle> pair_angles = rope_pair_angles(in_.params);
+        std::vector<RopePairTerms> pair_terms = rope_pair_terms(in_.params);
         int plane_of[kRopeAxes];
         common_.planes = 0;
         for (int axis = 0; axis < kRopeAxes; ++axis) {
             plane_of[axis] = -1;
-            bool rotates = std::any_of(pair_angles.begin(), pair_angles.end(),
-                                       [&](const RopePairAngle& p) { return p.axis == axis; });
+            bool rotates = std::any_of(pair_terms.begin(), pair_terms.end(),
+                                       [&](const RopePairTerms& p) { return p.axis == axis; });
             if (!rotates) continue;
             int64_t offset = shape_.axis_offset[axis];
             int64_t* plane = std::find(common_.plane_offset, common_.plane_offset + common_.planes, offset);
@@ -179,7 +179,7 @@ private:
             if (plane_of[axis] == common_.planes) common_.plane_offset[common_.planes++] = offset;
         }
         for (int32_t lane = 0; lane < common_.table_width; ++lane) {
-            const auto axis = pair_angles[pair_of_lane(lane)].axis;
+            const auto axis = pair_terms[pair_of_lane(lane)].axis;
             computed_->plane_lanes[plane_of[axis]][lane / 64] |= uint64_t{1} << lane % 64;
         }
     }

@@ -26,9 +26,9 @@ int32_t axis_that_begins(const npu_rope_params& p, int32_t sector) {
 
 }  // namespace
 
-std::vector<RopePairAngle> rope_pair_angles(const npu_rope_params& p) {
+std::vector<RopePairTerms> rope_pair_terms(const npu_rope_params& p) {
     int32_t count = rope_pairs(p);
-    std::vector<RopePairAngle> pairs(static_cast<size_t>(count));
+    std::vector<RopePairTerms> pairs(static_cast<size_t>(count));
     int64_t sector_count = 0;
     for (int32_t section : p.sections) sector_count += section;
     int32_t power[kRopeAxes] = {};
@@ -50,7 +50,7 @@ std::vector<RopePairAngle> rope_pair_angles(const npu_rope_params& p) {
 std::vector<long double> rope_frequencies(const npu_rope_params& p, const float* freq_factors, int64_t factor_stride) {
     double low = 0, high = 0;
     if (p.ext_factor != 0) find_yarn_ramp(p, &low, &high);
-    std::vector<RopePairAngle> pairs = rope_pair_angles(p);
+    std::vector<RopePairTerms> pairs = rope_pair_terms(p);
     std::vector<long double> frequencies(pairs.size());
     for (int i = 0; i < static_cast<int>(pairs.size()); ++i) {
         long double unscaled = powl(p.freq_base, -2.0L * pairs[i].power / p.n_dims);

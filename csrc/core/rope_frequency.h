@@ -25,12 +25,12 @@ inline int32_t rope_pairs(const npu_rope_params& p) { return p.mode == NPU_ROPE_
 // Without freq_factors and scaling, a pair's angle is its position on `axis` times theta_scale^power, where theta_scale
 // is freq_base^(-2/n_dims). Source: ggml_mrope_cache_init in the specification's CPU code; mode imrope follows the
 // current ggml.
-struct RopePairAngle {
+struct RopePairTerms {
     int32_t axis;
     int32_t power;
     int32_t restarted_axis;  // mode vision: the axis whose powers restart at 0 at this pair, or -1
 };
-std::vector<RopePairAngle> rope_pair_angles(const npu_rope_params& p);
+std::vector<RopePairTerms> rope_pair_terms(const npu_rope_params& p);
 
 // Radians per position of every pair. freq_factors may be NULL. factor_stride: its stride in elements.
 std::vector<long double> rope_frequencies(const npu_rope_params& p, const float* freq_factors, int64_t factor_stride);

@@ -71,7 +71,7 @@ Check make_angle_constants(const npu_rope_params& p, const float* freq_factors, 
     *constants = AngleConstants{};
     constants->policy = policy;
     constants->pairs = rope_pairs(p);
-    constants->pair_angles = rope_pair_angles(p);
+    constants->pair_terms = rope_pair_terms(p);
     constants->mscale = rope_mscale(p);
 
     std::vector<long double> frequencies = rope_frequencies(p, freq_factors, factor_stride);
@@ -121,7 +121,7 @@ void ggml_cos_sin(const AngleConstants& constants, const int64_t* positions, flo
     float position[kRopeAxes], theta[kRopeAxes];
     for (int k = 0; k < kRopeAxes; ++k) theta[k] = position[k] = static_cast<float>(positions[k]);
     for (int i = 0; i < constants.pairs; ++i) {
-        const RopePairAngle& pair = constants.pair_angles[i];
+        const RopePairTerms& pair = constants.pair_terms[i];
         if (pair.restarted_axis >= 0) theta[pair.restarted_axis] = position[pair.restarted_axis];
         float extrapolated = theta[pair.axis] / constants.freq_factors[i];
         float angle = constants.freq_scale * extrapolated;

@@ -11,13 +11,13 @@
 
 namespace npu_rope {
 
-// turns_hi + turns_lo is a pair's frequency in turns per position. Under policy f32 it is 1 / (2 pi), which converts
-// radians to turns. turns_hi has 22 significant bits, so that its product with any int32 position or float32 angle is
-// exact in a double.
+// turns_hi + turns_lo is the factor that gives turns. Under policy exact it multiplies a position: it is the pair's
+// frequency / (2 pi). Under policy f32 it multiplies an angle in radians: it is 1 / (2 pi). turns_hi has 22 significant
+// bits, so that its product with any int32 position or float32 angle is exact in a double.
 struct AngleConstants {
     int32_t policy = NPU_ROPE_ANGLE_EXACT;
     int pairs = 0;
-    std::vector<RopePairAngle> pair_angles;
+    std::vector<RopePairTerms> pair_terms;
     double mscale = 1;  // rope_mscale()
 
     std::vector<double> turns_hi, turns_lo;  // padded with zeros to a multiple of kPairPadding

@@ -122,7 +122,7 @@ private:
         bool is_f32 = constants_.policy == NPU_ROPE_ANGLE_F32;
         if (!is_f32 && !rope_has_sections(source_.mode)) return job;
         for (int i = 0; i < constants_.pairs; ++i) {
-            int64_t pair_position = position.on_axis[constants_.pair_angles[i].axis];
+            int64_t pair_position = position.on_axis[constants_.pair_terms[i].axis];
             pair_multipliers_[i] = is_f32 ? double(static_cast<float>(pair_position) * constants_.freq_f32[i])
                                           : static_cast<double>(pair_position);
         }

@@ -1,7 +1,7 @@
 """rms_norm_rope compared with a copy of the same bytes, its parts as separate calls, and transformers' Qwen3.
 
 There is one row for each dtype: the queries and keys of a prefill of 2048 tokens. npu_rope's calls write into
-kept buffers. The code of transformers makes new tensors and receives cos and sin, as in its models.
+preallocated buffers. The code of transformers makes new tensors and receives cos and sin, as in its models.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import npu_rope
 from npu_rope.bench.harness import Contestant, Ready
 from npu_rope.bench.peers import is_wanted, require
-from npu_rope.bench.rope_rows import DTYPES, HEAD_DIM, Row, floor, in_order, ready
+from npu_rope.bench.rope_rows import DTYPES, HEAD_DIM, Row, floor, in_order, ready_from_writes
 from npu_rope.bench.verify import as_float64
 from npu_rope.optional_torch import torch
 from npu_rope.params import RopeParams
@@ -88,7 +88,7 @@ def contestants(bench_row: Row, pattern: str | None) -> Iterator[Contestant]:
     arrays = q, k, *scales, inputs.positions, inputs.params
     for name, rounding in ((OUT, False), (ROUNDED, True)):
         call = partial(npu_rope.rms_norm_rope, *arrays, epsilon=EPSILON, intermediate_rounding=rounding)
-        prepare = partial(ready, [partial(call, out=inputs.outs)], lambda: inputs.outs)
+        prepare = partial(ready_from_writes, [partial(call, out=inputs.outs)], lambda: inputs.outs)
         yield Contestant(name, "ours", prepare, inputs.check(0, rounding))
     yield Contestant(PARTS, "ours", partial(_parts, inputs), inputs.check(0, True))
     if is_wanted(TRANSFORMERS, pattern):
@@ -104,7 +104,7 @@ def _parts(inputs: NormRopeInputs) -> Ready:
     ]
     q, k = normalized
     rotate = partial(npu_rope.rope_qk, q, k, inputs.positions, inputs.params, out=inputs.outs)
-    return ready([in_order(norms), rotate], lambda: inputs.outs)
+    return ready_from_writes([in_order(norms), rotate], lambda: inputs.outs)
 
 
 def _transformers(inputs: NormRopeInputs) -> Ready:

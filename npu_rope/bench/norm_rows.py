@@ -1,8 +1,9 @@
 """rms_norm and add_rms_norm compared with a copy of the same bytes and with other libraries.
 
 The tensors have 2048 rows as in prefill, or 32 rows or one row as in decoding. A row has 4096 elements; the
-scale has the same dtype. ONNX Runtime, ggml and npu_rope with out= write into kept buffers. The functions of
-torch and transformers make new tensors. The peers have no add_rms_norm, so they add the residual first.
+scale has the same dtype. ONNX Runtime, ggml and npu_rope with out= write into preallocated buffers. The
+functions of torch and transformers make new tensors. The peers have no add_rms_norm, so they add the residual
+first.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import npu_rope
 from npu_rope.bench.harness import Contestant, Ready, Unsupported
 from npu_rope.bench.peers import is_wanted, onnx_model, require, session_call
 from npu_rope.bench.peers_ggml import GgmlGraph, ggml_library
-from npu_rope.bench.rope_rows import DTYPES, Row, floor, ready
+from npu_rope.bench.rope_rows import DTYPES, Row, floor, ready_from_writes
 from npu_rope.bench.verify import as_float64
 from npu_rope.optional_torch import torch
 from npu_rope.testing.bounds import peer_norm_bound, worst_ratio
@@ -28,7 +29,7 @@ from npu_rope.testing.norm_spec import NormCall, add, rms_norm
 
 GROUP, MODES = "norm", ("rms_norm", "add_rms_norm")
 ROWS, WIDTH, EPSILON = (2048, 32, 1), 4096, 1e-5
-# The name of npu_rope's contestant that writes into kept buffers, by mode. The targets judge it.
+# The name of npu_rope's contestant that writes into preallocated buffers, by mode. The targets judge it.
 OUT = {mode: f"npu_rope.{mode}(out=)" for mode in MODES}
 SEPARATE_CALLS = "torch.add(out=), npu_rope.rms_norm(out=)"
 TORCH, HF = "torch.nn.functional.rms_norm", "transformers LlamaRMSNorm, eager"
@@ -43,7 +44,7 @@ class NormRow(Row):
     @property
     def rows(self) -> int:
         """The number of rows of the tensor."""
-        return self.heads[0][1]
+        return self.sizes_bsn[0][1]
 
     @property
     def shape(self) -> str:
@@ -141,7 +142,7 @@ def _separate_calls(inputs: NormInputs) -> Ready:
     y, total = inputs.outs()
     add_residual = partial(torch.add, *inputs.read_tensors, out=total)
     norm = partial(npu_rope.rms_norm, total, inputs.scale, epsilon=EPSILON, out=y)
-    return ready([add_residual, norm], lambda: (y, total))
+    return ready_from_writes([add_residual, norm], lambda: (y, total))
 
 
 # ---- peers -----------------------------------------------------------------------------------------------
@@ -184,7 +185,7 @@ def _onnxruntime(inputs: NormInputs) -> Ready:
     normalized = "sum" if nodes else "x"
     nodes.append(helper.make_node("RMSNormalization", [normalized, "scale"], ["y"], epsilon=EPSILON))
     call = session_call(onnx_model(nodes, feeds, outs), feeds, outs, inputs.threads)
-    return ready([call], lambda: [torch.from_numpy(out) for out in outs.values()])
+    return ready_from_writes([call], lambda: [torch.from_numpy(out) for out in outs.values()])
 
 
 def _ggml(inputs: NormInputs, *, given_folder: str | None) -> Ready:

@@ -1,8 +1,8 @@
-"""Peers in Python: ONNX Runtime, transformers and the formula vLLM uses, eager and compiled.
+"""Peers of rope: ggml, ONNX Runtime, transformers (eager and compiled) and the formula of vLLM (compiled).
 
 Each is called as its users call it. A peer with ``tables given`` or ``table given`` in its name receives cos
-and sin. ggml, and a peer with ``incl. tables`` in its name, compute them. ONNX Runtime and ggml write into
-kept buffers; eager and compiled torch code makes a new tensor.
+and sin. ggml, and peers with ``incl. tables`` in their names, compute them in the call. ONNX Runtime and ggml
+write into preallocated buffers, the same ones in each call. Torch code allocates a new tensor in each call.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import Any
 
 from npu_rope.bench.harness import Contestant, NotInstalled, Ready, Unsupported
 from npu_rope.bench.peers_ggml import GGML, prepare_ggml
-from npu_rope.bench.rope_rows import HEAD_DIM, RopeInputs, ready
+from npu_rope.bench.rope_rows import HEAD_DIM, RopeInputs, ready_from_writes
 from npu_rope.optional_torch import torch
-from npu_rope.testing.bounds import PEER_FLOAT32_TABLE, PEER_HALF_FORMULA
+from npu_rope.testing.bounds import PEER_FLOAT32_TABLE, PEER_ROUNDED_STEPS
 
 ORT = "ONNX Runtime RotaryEmbedding-23, tables given"
-HF, HF_TABLES = "transformers eager, tables given", "transformers eager, incl. tables"
+HF, HF_COMPUTED_TABLES = "transformers eager, tables given", "transformers eager, incl. tables"
 HF_COMPILED = "transformers torch.compile, tables given"
-HF_COMPILED_TABLES = "transformers torch.compile, incl. tables"
+HF_COMPILED_COMPUTED_TABLES = "transformers torch.compile, incl. tables"
 VLLM_COMPILED = "vLLM's formula, torch.compile, table given"
 
 
@@ -31,12 +31,20 @@ def peers(inputs: RopeInputs, pattern: str | None, ggml_lib: str | None) -> Iter
     """Yield the peers whose name matches the pattern, in a fixed order; ``none`` matches no peer."""
     all_peers: list[tuple[str, Callable[[RopeInputs], Ready], tuple[float, int]]] = [
         (GGML, partial(prepare_ggml, given_folder=ggml_lib), PEER_FLOAT32_TABLE),
-        (ORT, _onnxruntime, PEER_HALF_FORMULA),
-        (HF, partial(_transformers, with_tables=False, compiled=False), PEER_HALF_FORMULA),
-        (HF_TABLES, partial(_transformers, with_tables=True, compiled=False), PEER_HALF_FORMULA),
-        (HF_COMPILED, partial(_transformers, with_tables=False, compiled=True), PEER_HALF_FORMULA),
-        (HF_COMPILED_TABLES, partial(_transformers, with_tables=True, compiled=True), PEER_HALF_FORMULA),
-        (VLLM_COMPILED, _vllm_formula, PEER_HALF_FORMULA),
+        (ORT, _onnxruntime, PEER_ROUNDED_STEPS),
+        (HF, partial(_transformers, computes_tables=False, compiled=False), PEER_ROUNDED_STEPS),
+        (
+            HF_COMPUTED_TABLES,
+            partial(_transformers, computes_tables=True, compiled=False),
+            PEER_ROUNDED_STEPS,
+        ),
+        (HF_COMPILED, partial(_transformers, computes_tables=False, compiled=True), PEER_ROUNDED_STEPS),
+        (
+            HF_COMPILED_COMPUTED_TABLES,
+            partial(_transformers, computes_tables=True, compiled=True),
+            PEER_ROUNDED_STEPS,
+        ),
+        (VLLM_COMPILED, _vllm_formula, PEER_ROUNDED_STEPS),
     ]
     for name, prepare, bound in all_peers:
         if is_wanted(name, pattern):
@@ -81,11 +89,11 @@ def _onnxruntime(inputs: RopeInputs) -> Ready:
         helper.make_node(
             "RotaryEmbedding", [f"x{i}", "cos", "sin", "positions"], [f"y{i}"], num_heads=heads, **attributes
         )
-        for i, (_, _, heads) in enumerate(inputs.row.heads)
+        for i, (_, _, heads) in enumerate(inputs.row.sizes_bsn)
     ]
     call = session_call(onnx_model(nodes, feeds, outs), feeds, outs, inputs.row.threads)
     written = [torch.from_numpy(outs[f"y{i}"]).view(x.shape) for i, x in enumerate(inputs.xs)]
-    return ready([call], lambda: written)
+    return ready_from_writes([call], lambda: written)
 
 
 def session_call(
@@ -105,7 +113,8 @@ def session_call(
     for name, value in results:
         binding.bind_ortvalue_output(name, value)
 
-    # `kept` keeps the arrays as long as the call, because the values use the arrays' memory.
+    # The default argument holds the arrays and OrtValues. The session uses their memory, so they must live as
+    # long as the function.
     def call(kept: Any = (feeds, outs, values, results)) -> None:
         session.run_with_iobinding(binding)
 
@@ -135,7 +144,7 @@ def onnx_model(nodes: list[Any], feeds: dict[str, Any], outs: dict[str, Any]) ->
 _MODELS = {"neox": ("llama", "Llama", False), "normal": ("cohere", "Cohere", True)}
 
 
-def _transformers(inputs: RopeInputs, *, with_tables: bool, compiled: bool) -> Ready:
+def _transformers(inputs: RopeInputs, *, computes_tables: bool, compiled: bool) -> Ready:
     require("transformers")
     folder, stem, is_float32 = _MODELS[inputs.row.mode]
     model: Any = importlib.import_module(f"transformers.models.{folder}.modeling_{folder}")
@@ -161,7 +170,7 @@ def _transformers(inputs: RopeInputs, *, with_tables: bool, compiled: bool) -> R
         return rotate(*qk, *tables(qk[0], positions))
 
     function, arguments = rotate, (*xs, *tables(xs[0], inputs.positions))
-    if with_tables:
+    if computes_tables:
         function, arguments = rotate_from_positions, (*xs, inputs.positions)
     if compiled:
         function = torch.compile(function, dynamic=False)
@@ -194,7 +203,7 @@ def _vllm_formula(inputs: RopeInputs) -> Ready:
     xs = [x.flatten(0, 1) for x in inputs.xs]
     compiled = torch.compile(rotate, dynamic=False)
     arguments = (table, inputs.positions.reshape(-1), *xs)
-    batch, length, _ = inputs.row.heads[0]
+    batch, length, _ = inputs.row.sizes_bsn[0]
     return _formula(compiled, arguments, lambda y: y.unflatten(0, (batch, length)))
 
 

@@ -40,7 +40,7 @@ class Row:
     """One row of the benchmark: the rotated tensors, the dtype, the mode and the number of threads."""
 
     group: str
-    heads: tuple[tuple[int, int, int], ...]  # B, S and N of each tensor
+    sizes_bsn: tuple[tuple[int, int, int], ...]  # B, S and N of each tensor
     dtype: str
     mode: str
     threads: int
@@ -48,7 +48,7 @@ class Row:
     @property
     def shape(self) -> str:
         """``[B,S,N,D]``, or q and k."""
-        shapes = [f"[{b},{s},{n},{HEAD_DIM}]" for b, s, n in self.heads]
+        shapes = [f"[{b},{s},{n},{HEAD_DIM}]" for b, s, n in self.sizes_bsn]
         return shapes[0] if len(shapes) == 1 else f"q{shapes[0]} k{shapes[1]}"
 
     @property
@@ -81,8 +81,8 @@ class RopeInputs:
         self.row = row
         generator = torch.Generator().manual_seed(20)
         dtype = getattr(torch, DTYPES[row.dtype])
-        self.xs = [torch.randn(b, s, n, HEAD_DIM, generator=generator).to(dtype) for b, s, n in row.heads]
-        batch, length, _ = row.heads[0]
+        self.xs = [torch.randn(b, s, n, HEAD_DIM, generator=generator).to(dtype) for b, s, n in row.sizes_bsn]
+        batch, length, _ = row.sizes_bsn[0]
         if row.is_decode:
             first_position = FIRST_DECODE_POSITION
             self.positions = torch.arange(first_position, first_position + batch).view(batch, 1)
@@ -95,12 +95,12 @@ class RopeInputs:
         """The expected result of every contestant, per tensor."""
         return [ExpectedRotation(x, self.positions, self.params, DTYPES[self.row.dtype]) for x in self.xs]
 
-    def check(self, e_angle: float, rounding_steps: int) -> Callable[[Any], str | None]:
+    def check(self, table_error: float, rounding_steps: int) -> Callable[[Any], str | None]:
         """Return a contestant's check, which returns None or the error of the result."""
 
         def check(results: Any) -> str | None:
             for expectation, result in zip(self.expected, results, strict=True):
-                if fault := expectation.fault_of(result, e_angle, rounding_steps):
+                if fault := expectation.fault_of(result, table_error, rounding_steps):
                     return fault
             return None
 
@@ -120,7 +120,9 @@ def in_order(calls: Sequence[Callable[[], object]]) -> Callable[[], object]:
     return call_both
 
 
-def ready(calls: Sequence[Callable[[], object]], result: Callable[[], Any], **options: Any) -> Ready:
+def ready_from_writes(
+    calls: Sequence[Callable[[], object]], result: Callable[[], Any], **options: Any
+) -> Ready:
     """Prepare one or two calls that run in order. ``result`` returns the written tensors; ``options`` are
     other fields of Ready."""
     call = in_order(calls)
@@ -136,10 +138,10 @@ def ready(calls: Sequence[Callable[[], object]], result: Callable[[], Any], **op
 
 
 def floor(xs: Sequence[Any]) -> Contestant:
-    """Return the memory floor: torch copies the same bytes into a kept buffer, with the same threads."""
+    """Return the memory floor: torch copies the same bytes into preallocated memory on the same threads."""
 
     def prepare() -> Ready:
-        return ready([partial(torch.empty_like(x).copy_, x) for x in xs], lambda: None)
+        return ready_from_writes([partial(torch.empty_like(x).copy_, x) for x in xs], lambda: None)
 
     return Contestant("memory floor: torch copy_", "floor", prepare)
 
@@ -148,7 +150,7 @@ def empty_call(inputs: RopeInputs) -> Contestant:
     """Return the call floor: a C++ torch operator that computes almost nothing."""
 
     def prepare() -> Ready:
-        return ready([partial(torch.empty_like, x) for x in inputs.xs], lambda: None)
+        return ready_from_writes([partial(torch.empty_like, x) for x in inputs.xs], lambda: None)
 
     return Contestant("call floor: torch.empty_like", "call", prepare)
 
@@ -163,10 +165,10 @@ def _prepare_calls(
     in_place: bool = False,
     **options: Any,
 ) -> Ready:
-    """Prepare a call for each tensor. It writes into a kept buffer, or in place into a copy of the tensor."""
+    """Prepare a call for each tensor, which writes into preallocated memory or in place into a copy."""
     outs = [x.clone() if in_place else torch.empty_like(x) for x in inputs.xs]
     pairs = zip(outs if in_place else inputs.xs, outs, strict=True)
-    return ready([call_of(x, out) for x, out in pairs], lambda: outs, **options)
+    return ready_from_writes([call_of(x, out) for x, out in pairs], lambda: outs, **options)
 
 
 def _rope(inputs: RopeInputs, *, in_place: bool = False) -> Ready:
@@ -205,7 +207,7 @@ def _numpy(inputs: RopeInputs) -> Ready:
     calls = [
         partial(npu_rope.rope, x, positions, inputs.params, out=out) for x, out in zip(xs, outs, strict=True)
     ]
-    return ready(calls, lambda: [torch.from_numpy(out) for out in outs])
+    return ready_from_writes(calls, lambda: [torch.from_numpy(out) for out in outs])
 
 
 def _given_tables(inputs: RopeInputs) -> Ready:
@@ -220,7 +222,7 @@ def _given_tables(inputs: RopeInputs) -> Ready:
         call = partial(npu_rope.rotary_mul_qk, q, k, cos, sin, **options, out=(outs[0], outs[1]))
     else:
         call = partial(npu_rope.rotary_mul, inputs.xs[0], cos, sin, **options, out=outs[0])
-    return ready([call], lambda: outs)
+    return ready_from_writes([call], lambda: outs)
 
 
 # Names of the contestants.

@@ -1,9 +1,9 @@
 """The speed targets of ``npu-rope bench``, judged by the figures of one run.
 
 In the prefill and peer targets, rope's time is the smaller one of ``npu_rope.rope(out=)`` and
-``rope_packed_``, the operator that it calls. Both write into a kept buffer, as the memory floor (a copy of
-the same bytes), ggml and ONNX Runtime do. In the decode target, rope's time is the smaller one of
-``rope_packed_`` into a kept buffer and in place.
+``rope_packed_``, the operator that it calls. Both write into a preallocated buffer, as the memory floor (a
+copy of the same bytes), ggml and ONNX Runtime do. In the decode target, rope's time is the smaller one of
+``rope_packed_`` into a preallocated buffer and in place.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Compare a contestant's result with the float64 reference before its time is measured.
 
 The bound is :func:`npu_rope.testing.bounds.rotation_bound`. Peers have coarser angles, and some of them round
-their tables and every product to the tensor's dtype. Their bound therefore has a larger ``e_angle`` and more
-roundings (npu_rope/testing/bounds.py). A wrong sign, pairing or position exceeds both bounds by far.
+their tables and every product to the tensor's dtype. Their bound therefore has a larger ``table_error`` and
+more roundings (npu_rope/testing/bounds.py). A wrong sign, pairing or position exceeds both bounds by far.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ class ExpectedRotation:
         self.y = reference.rotate(self.x, self.c, self.s, params)
         self._bounds: dict[tuple[float, int], npt.NDArray[np.float64]] = {}
 
-    def _bound(self, e_angle: float, roundings: int) -> npt.NDArray[np.float64]:
-        key = (e_angle, roundings)
+    def _bound(self, table_error: float, roundings: int) -> npt.NDArray[np.float64]:
+        key = (table_error, roundings)
         if key not in self._bounds:
-            widened_e_angle = e_angle + roundings * UNIT_ROUNDOFF[self.dtype]
+            widened_table_error = table_error + roundings * UNIT_ROUNDOFF[self.dtype]
             self._bounds[key] = rotation_bound(
-                self.x, self.c, self.s, self.y, self.params, self.dtype, widened_e_angle
+                self.x, self.c, self.s, self.y, self.params, self.dtype, widened_table_error
             )
         return self._bounds[key]
 
-    def fault_of(self, result: Any, e_angle: float, roundings: int) -> str | None:
+    def fault_of(self, result: Any, table_error: float, roundings: int) -> str | None:
         """Return None if the result is within its bound, else its error in words."""
         got = as_float64(result)
         if got.shape != self.y.shape:
             return f"result has shape {list(got.shape)} instead of {list(self.y.shape)}"
-        ratio, worst_index = worst_ratio(got, self.y, self._bound(e_angle, roundings))
+        ratio, worst_index = worst_ratio(got, self.y, self._bound(table_error, roundings))
         if ratio <= 1.0:
             return None
         error = float(np.nanmax(np.abs(got - self.y))) if not np.isnan(got).all() else float("nan")

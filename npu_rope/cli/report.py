@@ -177,7 +177,8 @@ class ConsolePrinter:
         if cases < len(results):
             text += f"; {len(results) - cases} not run: unsupported"
         if device:
-            text += f"; {escape(device)}: {ran} of {ran + refused} run, {refused} refused"
+            on_device = f"{escape(device)}: {ran} of {ran + refused} run, {refused} refused"
+            text = f"{text}; {on_device}" if ran else f"{on_device}; other back ends: {text}"
         self.console.print(f"{verdict}: {text}", soft_wrap=True)
 
     def _table(self, executors: list[str]) -> None:
@@ -344,8 +345,8 @@ def explain(judgement: Judgement) -> str:
         text += f" at {worst.names} = {worst.index}{place}"
         text += f": got {worst.got:.9g}, expected {worst.expected:.9g}"
     if judgement.nmse is not None:
-        allowed = "within" if judgement.nmse <= TEST_BACKEND_OPS_NMSE else "over"
-        text += f"; NMSE {judgement.nmse:.3g}, {allowed} test-backend-ops' {TEST_BACKEND_OPS_NMSE:g}"
+        allowed = "within" if judgement.nmse <= TEST_BACKEND_OPS_NMSE else "above"
+        text += f"; NMSE {judgement.nmse:.3g}, {allowed} test-backend-ops' limit of {TEST_BACKEND_OPS_NMSE:g}"
     return text
 
 

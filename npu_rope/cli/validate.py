@@ -135,7 +135,7 @@ def validate(
     errors = Console(stderr=True, highlight=False)
     ggml_process, missing_reason = _open_ggml(ggml, ggml_lib, ggml_device)
     if missing_reason and ggml:
-        errors.print(f"[yellow]ggml is not among the columns:[/] {escape(missing_reason)}", soft_wrap=True)
+        errors.print(f"[yellow]ggml is not compared:[/] {escape(missing_reason)}", soft_wrap=True)
     report = ValidationReport(
         names, ggml_process.info if ggml_process else None, missing_reason, ggml_lib or ""
     )

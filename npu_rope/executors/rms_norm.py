@@ -50,7 +50,7 @@ def check(call: Tensors, attributes: RmsNormAttributes) -> int:
     ndim = len(call.x.shape)
     axis = attributes.axis % max(ndim, 1)
     if ndim <= MAX_NATIVE_NDIM:
-        rules.check(call, attributes.arguments, lambda call: _readable_inputs(call, axis))
+        rules.check(call, attributes.checked, lambda call: _readable_inputs(call, axis))
         return axis
     check_layout(call.map(spec_of), attributes)
     if call.outs:
@@ -59,7 +59,7 @@ def check(call: Tensors, attributes: RmsNormAttributes) -> int:
         xs, outs = dict(zip(call.xs, sources, strict=False)), dict(zip(call.outs, written, strict=True))
         rules.check(
             CallTensors(call.op, xs, {"scale": sources[-1]}, outs, call.in_place),
-            {**attributes.arguments, "axis": first},
+            {**attributes.checked, "axis": first},
         )
     return axis
 
@@ -67,7 +67,7 @@ def check(call: Tensors, attributes: RmsNormAttributes) -> int:
 def check_layout(call: CallTensors[TensorSpec], attributes: RmsNormAttributes) -> None:
     """Check the rules that need neither an element's value nor an address."""
     if len(call.x.shape) <= MAX_NATIVE_NDIM:
-        rules.check_layout(call, attributes.arguments)
+        rules.check_layout(call, attributes.checked)
     elif not rules.is_open(call):
         check_many_sizes(call, attributes)
         check_types_and_attributes(call, attributes)
@@ -78,7 +78,7 @@ def check_types_and_attributes(
 ) -> None:
     """Check the rules that do not depend on the sizes. ``chip`` as in :func:`.rules.check`."""
     single_elements = call.map(lambda spec: TensorSpec(spec.dtype, (1,), (1,)))
-    rules.check_layout(single_elements, {**attributes.arguments, "axis": 0}, chip)
+    rules.check_layout(single_elements, {**attributes.checked, "axis": 0}, chip)
 
 
 # ---- reference -----------------------------------------------------------------------------------------
@@ -259,7 +259,7 @@ def launch_on_sim(
     arguments = {"axis": axis, "epsilon": attributes.epsilon, "stash_type": attributes.stash_type}
     specs = {name: sim.spec_of_launch(tensor) for name, tensor in tensors.items()}
     launched = CallTensors(call.op, {name: specs[name] for name in call.xs}, {"scale": specs["scale"]})
-    rules.check_layout(launched, {**attributes.arguments, "axis": axis}, sim.chip_of(options))
+    rules.check_layout(launched, {**attributes.checked, "axis": axis}, sim.chip_of(options))
     sim.launch(options, call.op, call.op, tensors, arguments)
 
 

@@ -55,7 +55,7 @@ OUTS: Mapping[str, tuple[str, ...]] = {
 
 def check(call: Tensors, attributes: Attributes, chip: str | None = None) -> None:
     """Check every rule. ``chip`` as in :func:`.rules.check`."""
-    rules.check(call, attributes.arguments, chip=chip)
+    rules.check(call, attributes.checked, chip=chip)
 
 
 def new_q_out(q: Any) -> Any:
@@ -158,7 +158,7 @@ def launch_on_sim(options: Options, call: Tensors, results: Results, attributes:
     Raises:
         InvalidValue, InvalidType: the chip does not support the call; nothing was written.
     """
-    rules.check_layout(call.map(sim.spec_of_launch), attributes.arguments, sim.chip_of(options))
+    rules.check_layout(call.map(sim.spec_of_launch), attributes.checked, sim.chip_of(options))
     tensors: dict[str, Any] = readable_inputs(call)
     for name in ("rows", "position_ids"):
         if name in tensors:

@@ -28,7 +28,7 @@ def check(
 
     Args:
         call: the call. Outputs that it lacks are not checked.
-        arguments: the other arguments that have rules, as :meth:`npu_rope.native.Native.check` takes them.
+        arguments: the attributes that csrc/core checks, by name (:meth:`npu_rope.native.Native.check`).
         read: returns the inputs as the kernels read them, by name; by default :func:`.readable_inputs`.
         chip: CANN's name of a chip whose kernels must support the call; None: any back end.
 

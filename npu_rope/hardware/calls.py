@@ -27,7 +27,7 @@ from npu_rope.rms_norm_rope_calls import RmsNormRopeAttributes, rms_norm_rope_te
 from npu_rope.rope_calls import RopeCallAttributes, rope_qk_tensors, rope_set_rows_tensors, rope_tensors
 from npu_rope.rotary_calls import RotaryAttributes
 from npu_rope.testing import cases, judge, norm_ropes, norms, tables
-from npu_rope.testing.bounds import E_ANGLE_DEVICE, worst_ratio
+from npu_rope.testing.bounds import TABLE_ERROR_DEVICE, worst_ratio
 from npu_rope.testing.cases import SHORT, CaseData, RopeCase
 from npu_rope.testing.outcomes import Expectation
 
@@ -229,7 +229,7 @@ def _rope_call(call: TimedCall, options: dict[str, Any]) -> PreparedCall:
     x, positions = _tensor(data.x, case.dtype), torch.from_numpy(data.positions)
 
     def expect() -> list[Expectation]:
-        return [judge.exact_expectation(received, data, E_ANGLE_DEVICE)]
+        return [judge.exact_expectation(received, data, TABLE_ERROR_DEVICE)]
 
     if call.operator == "rope":
         return PreparedCall(rope_tensors(x, positions, None, None), attributes, expect, _values)
@@ -253,8 +253,8 @@ def _with_keys(case: RopeCase, data: CaseData, attributes: RopeCallAttributes) -
 
     def expect() -> list[Expectation]:
         q_case, k_case = (judge.as_received(each, "npu") for each in (case, key_case))
-        q = judge.exact_expectation(q_case, data, E_ANGLE_DEVICE)
-        return [q, judge.exact_expectation(k_case, key_data, E_ANGLE_DEVICE)]
+        q = judge.exact_expectation(q_case, data, TABLE_ERROR_DEVICE)
+        return [q, judge.exact_expectation(k_case, key_data, TABLE_ERROR_DEVICE)]
 
     tensors = rope_qk_tensors(xs[0], xs[1], torch.from_numpy(data.positions), None, None)
     return PreparedCall(tensors, attributes, expect, _values)

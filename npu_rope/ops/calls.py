@@ -113,7 +113,7 @@ def check(call: CallTensors[Any], attributes: Any) -> None:
     """Check every rule that needs neither an element's value nor an address. Tensors may be fake; a call with
     symbolic sizes is checked when it runs."""
     check_devices(call)
-    rules.check_layout(call.map(spec_of), attributes.arguments)
+    rules.check_layout(call.map(spec_of), attributes.checked)
 
 
 def check_traced(call: CallTensors[Any], attributes: dict[str, Any]) -> None:

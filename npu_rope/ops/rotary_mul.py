@@ -201,7 +201,7 @@ def rotary_mul_backward(
     attributes = attributes_of("rotary_mul", interleaved, rotary_dim, offset)
     call = rotary_mul_tensors(x, cos, sin, None)
     back = attributes_of("rotary_mul", interleaved, rotary_dim, offset, forward=False)
-    check_layout(call.map(spec_of), attributes.arguments)
+    check_layout(call.map(spec_of), attributes.checked)
     grad_spec, x_spec = spec_of(grad), spec_of(x)
     if grad_spec.dtype != x_spec.dtype:
         raise bad_type("rotary_mul", "grad", f"have x's dtype {x_spec.dtype}", grad_spec.dtype)

@@ -5,8 +5,8 @@ type of unit roundoff u_c and rounded to an output type of unit roundoff u_out. 
 
 - The roundings of two products and of their sum: ``2 u_c (|x1 c| + |x2 s|)``. A fused multiply-add saves one
   of these roundings.
-- The errors of c and s, up to ``e_angle`` each: ``e_angle (|x1| + |x2|)``. An mscale above 1 multiplies this
-  term, because a table entry is mscale*cos.
+- The errors of c and s, up to ``table_error`` each: ``table_error (|x1| + |x2|)``. An mscale above 1
+  multiplies this term, because a table entry is mscale*cos.
 - The rounding to the output type: ``u_out |y|``, plus the smallest subnormal.
 
 A constant relative or absolute tolerance would be wrong. Where x1 c and x2 s cancel, y is small and its error
@@ -26,26 +26,26 @@ from npu_rope.params import RopeParams
 UNIT_ROUNDOFF = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8, "float64": 2.0**-53}
 SMALLEST_SUBNORMAL = {"float32": 2.0**-149, "float16": 2.0**-24, "bfloat16": 2.0**-133, "float64": 2.0**-1074}
 
-# e_angle is the largest error of cos and of sin. For policy exact on back ends reference and cpu:
-E_ANGLE_HOST = 2.0**-23
-# e_angle of the device's kernels, for positions below 2^22.
-E_ANGLE_DEVICE = 2.0**-20
+# table_error is the largest error of cos and of sin. For policy exact on back ends reference and cpu:
+TABLE_ERROR_HOST = 2.0**-23
+# table_error of the device's kernels, for positions below 2^22.
+TABLE_ERROR_DEVICE = 2.0**-20
 # 16-bit results of the device: this share of elements must be within one unit in the last place of cpu's.
 DEVICE_NEAR_CPU = 0.995
-# e_angle for a comparison with ggml's own table: the angles must be the same bit for bit.
-E_ANGLE_NONE = 0.0
+# table_error for a comparison with ggml's own table: the angles must be the same bit for bit.
+TABLE_ERROR_NONE = 0.0
 
 # The largest normalised mean squared error that ggml's test-backend-ops accepts; reported, not used to judge.
 TEST_BACKEND_OPS_NMSE = 1e-7
 
-# Before a benchmark times npu_rope and its peers, it checks their results with these limits: e_angle, and the
-# number of roundings to the tensor's dtype in the computation of one output.
-OURS = (E_ANGLE_HOST, 0)
+# Before a benchmark times npu_rope and its peers, it checks their results with these limits: table_error, and
+# the number of roundings to the tensor's dtype in the computation of one output.
+OURS = (TABLE_ERROR_HOST, 0)
 # Float32 tables for positions up to 2047. ggml's running product has an error of 2e-4 at position 511, which
 # grows in proportion; one float32 product has 8e-5. Both are within 2e-3.
 PEER_FLOAT32_TABLE = (2e-3, 0)
 # As PEER_FLOAT32_TABLE. Also, a table entry, two products and their sum are rounded to the tensor's dtype.
-PEER_HALF_FORMULA = (2e-3, 4)
+PEER_ROUNDED_STEPS = (2e-3, 4)
 
 
 def rotation_bound(
@@ -55,7 +55,7 @@ def rotation_bound(
     expected: npt.NDArray[np.float64],
     params: RopeParams,
     dtype: str,
-    e_angle: float | npt.NDArray[np.float64],
+    table_error: float | npt.NDArray[np.float64],
 ) -> npt.NDArray[np.float64]:
     """Return the largest allowed ``|got - expected|``, element by element.
 
@@ -65,14 +65,14 @@ def rotation_bound(
         expected: the reference's float64 result, x's shape.
         params: the parameters of the rotation.
         dtype: name of the result's dtype.
-        e_angle: the policy's cos/sin error; one number, or one for every c and s.
+        table_error: the policy's cos/sin error; one number, or one for every c and s.
 
     Returns:
         The bounds, in x's shape. They are zero outside the rotated window, where the input stays unchanged.
     """
     u_out = UNIT_ROUNDOFF[dtype]
     u_compute = UNIT_ROUNDOFF["float64" if dtype == "float64" else "float32"]
-    e_angle = e_angle * max(1.0, abs(params.mscale()))
+    table_error = table_error * max(1.0, abs(params.mscale()))
     first, second = params.pair_lanes()
     wide = np.abs(x.astype(np.float64))
     x1, x2, c, s = wide[..., first], wide[..., second], np.abs(c), np.abs(s)
@@ -80,7 +80,7 @@ def rotation_bound(
     for part, products in ((first, x1 * c + x2 * s), (second, x1 * s + x2 * c)):
         bound[..., part] = (
             2 * u_compute * products
-            + e_angle * (x1 + x2)
+            + table_error * (x1 + x2)
             + u_out * np.abs(expected[..., part])
             + SMALLEST_SUBNORMAL[dtype]
         )

@@ -223,34 +223,34 @@ class Ggml:
                 accepted.append(change)
             graph.close()
         text = f"{self.device or 'ggml'} refuses {refused}"
-        return f"{text}, but takes it {' or '.join(accepted)}" if accepted else text
+        return f"{text}, but supports the call if it {' or '.join(accepted)}" if accepted else text
 
 
 def _changes(call: GgmlRope) -> Iterator[tuple[str, GgmlRope]]:
-    """Yield copies of the call, each with one property made simpler."""
+    """Yield copies of the call, each with one property made simpler, and say in words which one."""
     params, (_, tokens, _, head_size) = call.params, call.shape
     if not call.forward:
-        yield "forward", replace(call, forward=True)
+        yield "is forward", replace(call, forward=True)
     if params.n_offs:
-        yield "with n_offs = 0", replace(call, params=replace(params, n_offs=0))
+        yield "has n_offs = 0", replace(call, params=replace(params, n_offs=0))
     if call.parent.shape != call.shape:
-        yield "contiguous", replace(call, parent=np.zeros(call.shape, call.parent.dtype), offset=0)
+        yield "is contiguous", replace(call, parent=np.zeros(call.shape, call.parent.dtype), offset=0)
     if call.inplace:
-        yield "not in place", replace(call, inplace=False)
+        yield "is not in place", replace(call, inplace=False)
     if params.n_dims != head_size and not params.n_offs and params.rope_mode is not RopeMode.VISION:
         full_params = replace(params, n_dims=head_size)
         factors = None if call.freq_factors is None else np.ones(head_size // 2, np.float32)
-        yield f"with n_dims = {head_size}", replace(call, params=full_params, freq_factors=factors)
+        yield f"has n_dims = {head_size}", replace(call, params=full_params, freq_factors=factors)
     if params.rope_mode.has_sections:
         yield (
-            "in mode neox",
+            "is in mode neox",
             replace(call, params=_neox(params, head_size), positions=call.positions[:tokens]),
         )
     for dtype in ("float32", "float16"):
         if call.cache is not None and call.cache.dtype != dtype:
-            yield f"with a {dtype} cache", replace(call, cache=np.zeros(call.cache.shape, dtype))
+            yield f"has a {dtype} cache", replace(call, cache=np.zeros(call.cache.shape, dtype))
         elif call.cache is None and call.parent.dtype != dtype:
-            yield f"in {dtype}", replace(call, parent=np.zeros(call.parent.shape, dtype))
+            yield f"is in {dtype}", replace(call, parent=np.zeros(call.parent.shape, dtype))
 
 
 def _neox(params: RopeParams, head_size: int) -> RopeParams:

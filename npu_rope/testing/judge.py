@@ -1,15 +1,15 @@
 """Run one case of rope on every requested executor and judge each result.
 
-An executor is a back end, ``cpu:ggml`` (back end cpu with policy ggml) or the real ggml. e_angle is the
+An executor is a back end, ``cpu:ggml`` (back end cpu with policy ggml) or the real ggml. table_error is the
 allowed error of cos and sin (bounds.py). The comparisons:
 
-- ``reference`` and ``cpu``: with the float64 reference, e_angle = 2^-23.
-- ``sim`` and ``npu``: with the float64 reference, e_angle = 2^-20. In 16-bit types, 99.5 % of the elements
-  must also be within one unit in the last place of ``cpu``'s.
+- ``reference`` and ``cpu``: with the float64 reference, table_error = 2^-23.
+- ``sim`` and ``npu``: with the float64 reference, table_error = 2^-20. In 16-bit types, 99.5 % of the
+  elements must also be within one unit in the last place of ``cpu``'s.
 - The float64 reference itself: some of its elements with the specification's formula in scalar Python
   (spec.py). This detects a mistake that every executor shares.
 - ``cpu:ggml`` and the real ggml: with the float64 rotation by ggml's own float32 table (ggml_tables.py),
-  e_angle = 0. The angles must be ggml's bit for bit, and only the rotation may round.
+  table_error = 0. The angles must be ggml's bit for bit, and only the rotation may round.
 - ggml with YaRN: its compiler may have fused one multiply-add of the angle. ggml must agree with the table
   with or without this fusion, and the report names the table.
 - A device of ggml's registry (``--ggml-device``): if it does not follow that table, with the float64
@@ -37,9 +37,9 @@ from npu_rope.rope_calls import RopeCallAttributes, rope_tensors
 from npu_rope.testing import spec
 from npu_rope.testing.bits import run_on_bits
 from npu_rope.testing.bounds import (
-    E_ANGLE_DEVICE,
-    E_ANGLE_HOST,
-    E_ANGLE_NONE,
+    TABLE_ERROR_DEVICE,
+    TABLE_ERROR_HOST,
+    TABLE_ERROR_NONE,
     float32_angle_error,
     is_device,
     rotation_bound,
@@ -66,12 +66,12 @@ Array = npt.NDArray[Any]
 
 
 def _rotation_expectation(
-    case: RopeCase, data: CaseData, cos: Array, sin: Array, e_angle: float | Array
+    case: RopeCase, data: CaseData, cos: Array, sin: Array, table_error: float | Array
 ) -> Expectation:
     cos, sin = cos[..., None, :], sin[..., None, :]
     value = reference.rotate(data.x, cos, sin, case.params)
     return Expectation(
-        value, rotation_bound(data.x, cos, sin, value, case.params, case.result_dtype, e_angle)
+        value, rotation_bound(data.x, cos, sin, value, case.params, case.result_dtype, table_error)
     )
 
 
@@ -107,11 +107,13 @@ def reference_disagrees(case: RopeCase, data: CaseData, expected: Expectation) -
     return ""
 
 
-def exact_expectation(case: RopeCase, data: CaseData, e_angle: float | Array = E_ANGLE_HOST) -> Expectation:
+def exact_expectation(
+    case: RopeCase, data: CaseData, table_error: float | Array = TABLE_ERROR_HOST
+) -> Expectation:
     """Return the float64 reference and policy exact's bound (the host's, unless another is given)."""
     planes = reference.position_planes(data.positions, case.params)
     cos, sin = reference.cos_sin(planes, case.params, data.freq_factors, forward=case.forward)
-    return _rotation_expectation(case, data, cos, sin, e_angle)
+    return _rotation_expectation(case, data, cos, sin, table_error)
 
 
 # ---- executors -------------------------------------------------------------------------------------
@@ -249,7 +251,7 @@ def judge(case: RopeCase, backends: list[str], ggml: GgmlProcess | None) -> Case
         judgement.verdict, judgement.message = FAIL, disagreement
     if "cpu" not in backends and ggml is None:
         return result
-    unfused = _rotation_expectation(case, data, *ggml_table(case, data, fused=False), E_ANGLE_NONE)
+    unfused = _rotation_expectation(case, data, *ggml_table(case, data, fused=False), TABLE_ERROR_NONE)
     cpu_result = None
     if "cpu" in backends:
         try:
@@ -268,7 +270,7 @@ def _judge_exact(case: RopeCase, data: CaseData, exact: Expectation, backend: st
     on_device = is_device(backend)
     if on_device:
         case = as_received(case, backend)
-        exact = exact_expectation(case, data, E_ANGLE_DEVICE)
+        exact = exact_expectation(case, data, TABLE_ERROR_DEVICE)
     got = execute(case, data, backend, "exact")
     judgement = compare(case, data, backend, got, exact)
     if on_device and case.result_dtype in ("float16", "bfloat16"):
@@ -309,7 +311,7 @@ def _judge_ggml(
     nmse = _nmse(case, got, unfused)
     if case.params.ext_factor != 0:
         judgement.table = "plain" if judgement.verdict == OK else "neither"
-        fused = _rotation_expectation(case, data, *ggml_table(case, data, fused=True), E_ANGLE_NONE)
+        fused = _rotation_expectation(case, data, *ggml_table(case, data, fused=True), TABLE_ERROR_NONE)
         other = compare(case, data, "ggml", got, fused)
         nmse = min(nmse, _nmse(case, got, fused))
         if judgement.verdict == FAIL and other.verdict == OK:
@@ -327,8 +329,8 @@ def _judge_device(case: RopeCase, data: CaseData, got: Array) -> Judgement:
     """Judge a ggml device, whose float32 angles may differ from those of ggml's CPU."""
     planes = reference.position_planes(data.positions, case.params)
     positions = reference.pair_positions(planes, case.params)
-    e_angle = float32_angle_error(positions, case.params, data.freq_factors)[..., None, :]
-    judgement = compare(case, data, "ggml", got, exact_expectation(case, data, e_angle))
+    table_error = float32_angle_error(positions, case.params, data.freq_factors)[..., None, :]
+    judgement = compare(case, data, "ggml", got, exact_expectation(case, data, table_error))
     judgement.table = "float32"
     return judgement
 

@@ -11,7 +11,7 @@ Without intermediate rounding, the product of N and scale rounds once. The error
 and float64 this is the rounding of the product.
 
 A pair rotates by ``y = a1 c - a2 s``, which multiplies the errors of a1 and a2 by c and s. The errors of any
-rotation (``bounds.py``) are added: ``2 u (|a1 c| + |a2 s|) + e_angle (|a1| + |a2|) + u_out |y| + tiny``.
+rotation (``bounds.py``) are added: ``2 u (|a1 c| + |a2 s|) + table_error (|a1| + |a2|) + u_out |y| + tiny``.
 
 With intermediate rounding, a is a number of the tensors' type. If an exact value is near the middle of two
 such numbers, a may be either. ``norm_spec.rms_norm`` returns their distance d, or 0 for other values. A
@@ -28,7 +28,7 @@ import numpy.typing as npt
 
 from npu_rope.params import RopeParams
 from npu_rope.testing import norm_spec
-from npu_rope.testing.bounds import E_ANGLE_HOST, SMALLEST_SUBNORMAL, UNIT_ROUNDOFF, normalized_error
+from npu_rope.testing.bounds import SMALLEST_SUBNORMAL, TABLE_ERROR_HOST, UNIT_ROUNDOFF, normalized_error
 from npu_rope.testing.spec import HAS_SECTIONS, NORMAL, VISION, axis_and_power, corr_dim
 
 Array = npt.NDArray[Any]
@@ -57,7 +57,7 @@ class NormRopeCall:
     epsilon: float = 1e-5
     intermediate_rounding: bool = False
     table: CosSin | None = None
-    e_angle: float = E_ANGLE_HOST
+    table_error: float = TABLE_ERROR_HOST
     error: float | None = None
 
     @property
@@ -141,13 +141,13 @@ def rms_norm_rope(call: NormRopeCall) -> tuple[Array, Array]:
     value, bound = scaled.copy(), np.broadcast_to(unrotated_bound, scaled.shape).copy()
     x1, x2 = scaled[..., first], scaled[..., second]
     d1, d2 = error_bound[..., first], error_bound[..., second]  # the errors of x1 and x2
-    e_angle = call.e_angle * max(1.0, abs(frequencies(call.params, None)[1]))
+    table_error = call.table_error * max(1.0, abs(frequencies(call.params, None)[1]))
     with np.errstate(all="ignore"):
         value[..., first], value[..., second] = x1 * c - x2 * s, x1 * s + x2 * c
         largest_x1, largest_x2 = np.abs(x1) + d1, np.abs(x2) + d2
         for lanes, factor1, factor2 in ((first, np.abs(c), np.abs(s)), (second, np.abs(s), np.abs(c))):
             products = largest_x1 * factor1 + largest_x2 * factor2
-            error = 2 * UNIT_ROUNDOFF[call.wide] * products + e_angle * (largest_x1 + largest_x2)
+            error = 2 * UNIT_ROUNDOFF[call.wide] * products + table_error * (largest_x1 + largest_x2)
             error += d1 * factor1 + d2 * factor2
             size = np.abs(value[..., lanes]) + error
             bound[..., lanes] = error + UNIT_ROUNDOFF[call.dtype] * size + SMALLEST_SUBNORMAL[call.dtype]

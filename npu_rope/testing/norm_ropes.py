@@ -23,8 +23,8 @@ from npu_rope.rms_norm_rope_calls import RmsNormRopeAttributes, rms_norm_rope_te
 from npu_rope.testing import norm_rope_spec
 from npu_rope.testing.bits import run_on_bits
 from npu_rope.testing.bounds import (
-    E_ANGLE_DEVICE,
-    E_ANGLE_HOST,
+    TABLE_ERROR_DEVICE,
+    TABLE_ERROR_HOST,
     is_device,
     normalized_error_on,
 )
@@ -200,7 +200,7 @@ def expected_heads(
     backend: str,
 ) -> list[Expectation]:
     """Return the expectation for each tensor of heads."""
-    e_angle = E_ANGLE_DEVICE if is_device(backend) else E_ANGLE_HOST
+    table_error = TABLE_ERROR_DEVICE if is_device(backend) else TABLE_ERROR_HOST
     expected = []
     for x, scale in heads_and_scales:
         call = norm_rope_spec.NormRopeCall(
@@ -212,7 +212,7 @@ def expected_heads(
             freq_factors,
             attributes.epsilon,
             attributes.intermediate_rounding,
-            e_angle=e_angle,
+            table_error=table_error,
             error=normalized_error_on(backend, x.shape[-1]),
         )
         expected.append(Expectation(*norm_rope_spec.rms_norm_rope(call)))

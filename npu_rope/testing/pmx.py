@@ -20,8 +20,8 @@ import npu_rope
 from npu_rope.params import RopeParams
 from npu_rope.testing import outcomes, pmx_spec
 from npu_rope.testing.bounds import (
-    E_ANGLE_DEVICE,
-    E_ANGLE_HOST,
+    TABLE_ERROR_DEVICE,
+    TABLE_ERROR_HOST,
     int8_expectation,
     is_device,
     rotation_bound,
@@ -185,7 +185,7 @@ def angles_of(case: PmxCase, round_attribute: Callable[[float], float] = float) 
     return angles.reshape((*case.query[:-2], 1, pivot // 2))
 
 
-def expectation(case: PmxCase, query: Array, key: Array, angles: Array, e_angle: float) -> Expectation:
+def expectation(case: PmxCase, query: Array, key: Array, angles: Array, table_error: float) -> Expectation:
     """Return the specification's result for query and key, concatenated along the heads, and the bound of an
     executor's error."""
     cos, sin = np.cos(angles), np.sin(angles)
@@ -195,7 +195,7 @@ def expectation(case: PmxCase, query: Array, key: Array, angles: Array, e_angle:
     for x, is_bypassed in ((query, False), (key, case.bypass_key)):
         values = x.astype(np.float64)
         value = values if is_bypassed else pmx_spec.rotate(values, cos, sin)
-        bound = rotation_bound(values, cos, sin, value, params, compute, e_angle)
+        bound = rotation_bound(values, cos, sin, value, params, compute, table_error)
         expectations.append(Expectation(value, np.zeros_like(value) if is_bypassed else bound))
     value = np.concatenate([part.value for part in expectations], -2)
     bound = np.concatenate([part.bound for part in expectations], -2)
@@ -239,7 +239,7 @@ def _judge_backend(case: PmxCase, query: Array, key: Array, backend: str) -> Jud
     got = _execute(case, query, key, backend)
     # The attributes of a CANN operator are float32, so a device rounds a scaled theta.
     angles = angles_of(case, _in_float32 if on_device else float)
-    expected = expectation(case, query, key, angles, E_ANGLE_DEVICE if on_device else E_ANGLE_HOST)
+    expected = expectation(case, query, key, angles, TABLE_ERROR_DEVICE if on_device else TABLE_ERROR_HOST)
     judgement = compare(case, backend, got, expected, angles)
     # The CPU does not round the theta of dynamic scaling, so its result may differ more.
     if on_device and case.dtype == "float16" and case.scaling[0] != "dynamic":

@@ -39,7 +39,7 @@ void wait_until(const std::function<int64_t()>& missing, const char* api, Site s
     Machine& m = machine();
     m.settle_reference();
     if (m.profile->cores < m.blocks)
-        stuck_at(Rule::Sync02, api, site, "%lld blocks wait for each other on %d cores: the launch would hang.",
+        fatal_at(Rule::Sync02, api, site, "%lld blocks wait for each other on %d cores: the launch would hang.",
                  static_cast<long long>(m.blocks), m.profile->cores);
     if (missing() >= 0) m.pause({missing, api, site});
 }
@@ -135,7 +135,7 @@ void begin_core_order(uint64_t key) { machine().core_order_keys.insert(key); }
 void wait_for_turn(uint64_t key, Site site) {
     Machine& m = machine();
     if (!m.core_order_keys.count(key))
-        stuck_at(Rule::Sync06, "WaitPreBlock", site,
+        fatal_at(Rule::Sync06, "WaitPreBlock", site,
                  "InitDetermineComputeWorkspace was not called for this workspace.");
     const size_t turn = m.signals.waits(key, m.core)++;
     const int64_t before = m.core ? m.core - 1 : m.blocks - 1;
@@ -163,7 +163,7 @@ void set_kernel_type_of_key(uint64_t key, const char* name, bool needs_cube_core
     Machine& m = machine();
     if (key != m.tiling_key) return;
     if (needs_cube_cores)
-        stuck_at(Rule::Mode01, "KERNEL_TASK_TYPE", site,
+        fatal_at(Rule::Mode01, "KERNEL_TASK_TYPE", site,
                  "tiling key %llu needs cube cores (%s): the simulator has vector cores only.",
                  static_cast<unsigned long long>(key), name);
     m.has_type_of_key = false;

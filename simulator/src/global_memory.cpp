@@ -97,7 +97,7 @@ GmTensor* require_gm(const char* operand, uintptr_t address, uint64_t bytes) {
     for (const GmTensor& g : m.gm)
         if (distance_of(g, address, bytes) < (near ? distance_of(*near, address, bytes) : kFar)) near = &g;
     if (!near)
-        stuck_at(Rule::Bounds03, m.current.api, m.current.site,
+        fatal_at(Rule::Bounds03, m.current.api, m.current.site,
                  "`%s` touches %llu bytes of GM that belong to no tensor of the launch.", operand,
                  static_cast<unsigned long long>(bytes));
     const auto from = static_cast<long long>(address - near->base);
@@ -106,7 +106,7 @@ GmTensor* require_gm(const char* operand, uintptr_t address, uint64_t bytes) {
     constexpr const char* kText = "`%s` touches bytes [%lld, %lld) of GM tensor `%s`, which has %llu.";
     constexpr auto kGuard = static_cast<long long>(kGuardBytes);
     if (from < -kGuard || to > static_cast<long long>(near->bytes) + kGuard)  // outside the arena
-        stuck_at(Rule::Bounds03, m.current.api, m.current.site, kText, operand, from, to, near->name.c_str(), size);
+        fatal_at(Rule::Bounds03, m.current.api, m.current.site, kText, operand, from, to, near->name.c_str(), size);
     broken(Rule::Bounds03, kText, operand, from, to, near->name.c_str(), size);
     return nullptr;
 }

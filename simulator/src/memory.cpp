@@ -67,7 +67,7 @@ void report_all(const char* verb, const char* operand, const UbView& view, std::
 void check_ranges(const char* operand, const UbView& view, const Range* ranges, size_t n) {
     Machine& m = machine();
     if (view.buffer < 0 || view.buffer >= int32_t(m.buffers.size()))
-        stuck_at(Rule::Bounds02, m.current.api, m.current.site, "`%s` is no tensor of this core's buffers.", operand);
+        fatal_at(Rule::Bounds02, m.current.api, m.current.site, "`%s` is no tensor of this core's buffers.", operand);
     const Buffer& b = m.buffers[view.buffer];
     if (b.released && !m.pipe) broken(Rule::Buffer04, "`%s` is used after its TPipe was destroyed.", operand);
     if (view.generation != b.generation) broken(Rule::Queue06, "`%s` was freed before this use.", operand);
@@ -75,9 +75,13 @@ void check_ranges(const char* operand, const UbView& view, const Range* ranges, 
     if (view.addr < b.addr || end > int64_t(b.addr) + b.bytes) {
         const bool before = view.addr > UINT32_MAX / 2;  // a negative offset
         const int64_t shift = before ? int64_t(UINT32_MAX) + 1 : 0;
-        broken(Rule::Bounds02, "`%s` covers UB bytes [%lld, %lld) but its buffer is [%u, %u).", operand,
-               static_cast<long long>(view.addr - shift), static_cast<long long>(end - shift), b.addr,
-               b.addr + b.bytes);
+        const long long first = view.addr - shift, last = end - shift;
+        if (first == last)  // a result of operator[] that begins outside its tensor
+            broken(Rule::Bounds02, "`%s` begins at UB byte %lld but its buffer is [%u, %u).", operand, first, b.addr,
+                   b.addr + b.bytes);
+        else
+            broken(Rule::Bounds02, "`%s` covers UB bytes [%lld, %lld) but its buffer is [%u, %u).", operand, first,
+                   last, b.addr, b.addr + b.bytes);
     }
     for (size_t i = 0; i < n; ++i) {
         const Range& r = ranges[i];
@@ -89,7 +93,7 @@ void check_ranges(const char* operand, const UbView& view, const Range* ranges, 
                       static_cast<long long>(r.end > end ? r.end - end : view.addr - r.begin),
                       r.end > end ? "too far" : "before its start");
         if (r.end > int64_t(m.profile->ub_bytes) || r.begin < 0)  // outside UB
-            stuck_at(Rule::Bounds01, m.current.api, m.current.site, "`%s` is %s.", operand, text);
+            fatal_at(Rule::Bounds01, m.current.api, m.current.site, "`%s` is %s.", operand, text);
         broken(Rule::Bounds01, "`%s` is %s.", operand, text);
     }
 }

@@ -222,7 +222,7 @@ void Pass::report_missing_signal(Machine& m, RunningCore& core, const Waiting& w
     try {
         m.core = core.index;
         m.running = false;
-        stuck_at(Rule::Sync01, core.wait.api, core.wait.site,
+        fatal_at(Rule::Sync01, core.wait.api, core.wait.site,
                  "the signal of core %lld is missing, %s: the launch would hang.", static_cast<long long>(missing),
                  state.c_str());
     } catch (const Stop&) {

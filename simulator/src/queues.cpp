@@ -60,7 +60,7 @@ void use_pool(int32_t pool, const char* api, Site site) {
 
 void require_pool(int32_t pool, const char* api, Site site) {
     if (pool != kPoolOfPipe && (pool < 0 || machine().pools[pool].released))
-        stuck_at(Rule::Buffer01, api, site, "the pool has no memory: InitBufPool missing.");
+        fatal_at(Rule::Buffer01, api, site, "the pool has no memory: InitBufPool missing.");
 }
 
 Buffer& push_buffer(int32_t queue, uint32_t address, uint64_t bytes, Site site) {
@@ -113,7 +113,7 @@ bool has_memory(int32_t buffer) {
 
 Queue& require_queue(int32_t queue, const char* api, Site site) {
     Machine& m = machine();
-    if (!has_buffers(queue)) stuck_at(Rule::Buffer01, api, site, "the queue has no buffers: InitBuffer missing.");
+    if (!has_buffers(queue)) fatal_at(Rule::Buffer01, api, site, "the queue has no buffers: InitBuffer missing.");
     return m.queues[queue];
 }
 
@@ -321,7 +321,7 @@ UbView alloc_tensor(int32_t queue, Site site) {
         b.allocated_at = site;
         return view_of(index);
     }
-    stuck_at(Rule::Queue03, "AllocTensor", site,
+    fatal_at(Rule::Queue03, "AllocTensor", site,
              "all %zu buffers are taken, one since %s: FreeTensor missing, the core would wait for ever.",
              q.buffers.size(), q.buffers.empty() ? "?" : where(m.buffers[q.buffers[0]].allocated_at).c_str());
 }
@@ -350,7 +350,7 @@ void enqueue(int32_t queue, const UbView& view, Site site) {
 UbView dequeue(int32_t queue, Pipe from, Pipe to, Site site) {
     Machine& m = machine();
     Queue& q = require_queue(queue, "DeQue", site);
-    if (q.enqueued.empty()) stuck_at(Rule::Queue01, "DeQue", site, "the queue is empty: EnQue missing.");
+    if (q.enqueued.empty()) fatal_at(Rule::Queue01, "DeQue", site, "the queue is empty: EnQue missing.");
     const int32_t index = q.enqueued.front();
     q.enqueued.erase(q.enqueued.begin());
     Buffer& b = m.buffers[index];
@@ -402,11 +402,11 @@ int32_t idle_buffers(int32_t queue) {
 UbView free_memory(const char* api, Site site) {
     Machine& m = machine();
     m.settle_reference();
-    if (!m.pipe) stuck_at(Rule::Buffer04, api, site, "there is no TPipe.");
+    if (!m.pipe) fatal_at(Rule::Buffer04, api, site, "there is no TPipe.");
     // On Ascend910B the last 256 bytes are for messages (GetCoreMemSize).
     const uint32_t end = m.profile->ub_bytes - (m.profile->arch == kArch910b ? 256 : 0);
     if (m.ub_used >= end)
-        stuck_at(Rule::Work01, api, site, "its temporary memory is above the TPipe's buffers, but they fill UB.");
+        fatal_at(Rule::Work01, api, site, "its temporary memory is above the TPipe's buffers, but they fill UB.");
     if (m.free_memory < 0 || m.buffers[m.free_memory].addr != m.ub_used) {
         m.free_memory = int32_t(m.buffers.size());
         m.buffers.push_back({});
@@ -421,7 +421,7 @@ UbView free_memory(const char* api, Site site) {
 }
 
 UbView buffer_view(int32_t buffer, Site site) {
-    if (!has_memory(buffer)) stuck_at(Rule::Buffer01, "Get", site, "the TBuf has no memory: InitBuffer missing.");
+    if (!has_memory(buffer)) fatal_at(Rule::Buffer01, "Get", site, "the TBuf has no memory: InitBuffer missing.");
     return view_of(buffer);
 }
 

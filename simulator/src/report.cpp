@@ -78,7 +78,7 @@ void broken_at(Rule rule, const char* api, Site site, const char* format, ...) {
     va_end(args);
 }
 
-void stuck_at(Rule rule, const char* api, Site site, const char* format, ...) {
+void fatal_at(Rule rule, const char* api, Site site, const char* format, ...) {
     va_list args;
     va_start(args, format);
     add_report(rule, api, site, false, format, args);

@@ -18,7 +18,7 @@ from npu_rope.bench.rope_rows import OUT, PACKED, RopeInputs, Row, ours, rows  #
 from npu_rope.bench.run import BenchOptions, Results  # noqa: E402
 from npu_rope.bench.targets import verdicts  # noqa: E402
 from npu_rope.cli.app import app  # noqa: E402
-from npu_rope.testing.bounds import OURS, PEER_HALF_FORMULA  # noqa: E402
+from npu_rope.testing.bounds import OURS, PEER_ROUNDED_STEPS  # noqa: E402
 
 SMALL = ((1, 3, 2),)  # batch, tokens and heads of one tensor
 
@@ -100,7 +100,7 @@ def test_the_filter_none_gives_no_peers():
     assert list(peers(RopeInputs(Row("prefill", SMALL, "f32", "neox", 1)), "none", None)) == []
 
 
-@pytest.mark.parametrize("bound", [OURS, PEER_HALF_FORMULA], ids=["ours", "peer"])
+@pytest.mark.parametrize("bound", [OURS, PEER_ROUNDED_STEPS], ids=["ours", "peer"])
 @pytest.mark.parametrize("wrong", ["sign", "pairing", "position", "unrotated", "nan", "shape"])
 def test_a_wrong_rotation_is_caught_by_either_bound(wrong, bound):
     import npu_rope

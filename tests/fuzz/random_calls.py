@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from npu_rope.params import RopeParams
 from npu_rope.rope_attributes import RopeMode
-from npu_rope.testing.bounds import E_ANGLE_DEVICE, E_ANGLE_HOST, is_device
+from npu_rope.testing.bounds import TABLE_ERROR_DEVICE, TABLE_ERROR_HOST, is_device
 from npu_rope.testing.chip_types import has_bfloat16
 from npu_rope.values import AnglePolicy
 
@@ -34,7 +34,7 @@ class Limits:
         position_limit: exclusive bound of the positions' magnitude; -2^31 is also drawn.
         fastest: frequency up to which the bound is guaranteed.
         angles: the policies, the usual one first.
-        e_angle: largest error of cos and sin.
+        table_error: largest error of cos and sin.
         elements: approximate largest size of a tensor.
     """
 
@@ -42,16 +42,16 @@ class Limits:
     position_limit: int
     fastest: float
     angles: tuple[AnglePolicy, ...]
-    e_angle: float
+    table_error: float
     elements: int
 
 
 def limits_of(backend: str) -> Limits:
     """Return the limits of a back end."""
     if not is_device(backend):
-        return Limits(DTYPES, 2**31, 64.0, ("exact", "f32", "ggml"), E_ANGLE_HOST, 16384)
+        return Limits(DTYPES, 2**31, 64.0, ("exact", "f32", "ggml"), TABLE_ERROR_HOST, 16384)
     dtypes = ("float32", "float16", "bfloat16") if has_bfloat16(backend) else ("float32", "float16")
-    return Limits(dtypes, 2**22, 16.0, ("exact",), E_ANGLE_DEVICE, 8192)
+    return Limits(dtypes, 2**22, 16.0, ("exact",), TABLE_ERROR_DEVICE, 8192)
 
 
 # ---- parts of a call -------------------------------------------------------------------------------

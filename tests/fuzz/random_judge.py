@@ -346,7 +346,7 @@ def _expectation(call: RandomCall, data: Data, x: Array, limits: Limits) -> Expe
     c, s = c[..., None, :], s[..., None, :]
     wide = x.astype(np.float64)
     value = reference.rotate(wide, c, s, params)
-    bound = rotation_bound(wide, c, s, value, params, call.result_dtype, limits.e_angle)
+    bound = rotation_bound(wide, c, s, value, params, call.result_dtype, limits.table_error)
     if call.result_dtype != call.dtype:  # the lanes outside the window are rounded also
         copied = np.ones(call.head_size, bool)
         for lanes in params.pair_lanes():

@@ -34,7 +34,7 @@ from npu_rope.rope_calls import (  # noqa: E402
     rope_set_rows_tensors,
     rope_tensors,
 )
-from npu_rope.testing.bounds import E_ANGLE_DEVICE, rotation_bound, worst_ratio  # noqa: E402
+from npu_rope.testing.bounds import TABLE_ERROR_DEVICE, rotation_bound, worst_ratio  # noqa: E402
 
 SOC_910B, SOC_310P = "ascend910b", "ascend310p"
 BF16, F16, F32 = "bfloat16", "float16", "float32"
@@ -222,7 +222,7 @@ class Side:
     def problem(self, got: np.ndarray, cosine: np.ndarray, sine: np.ndarray, dtype: str) -> str:
         call = self.call
         expected = reference.rotate(self.exact, cosine, sine, call.params)
-        bound = rotation_bound(self.exact, cosine, sine, expected, call.params, dtype, E_ANGLE_DEVICE)
+        bound = rotation_bound(self.exact, cosine, sine, expected, call.params, dtype, TABLE_ERROR_DEVICE)
         if dtype != call.dtype:  # lanes that are not rotated are also rounded
             bound = np.maximum(bound, np.abs(expected) * 2.0**-11 + 2.0**-24)
         ratio, at = worst_ratio(got, expected, bound)

@@ -13,7 +13,7 @@ from norm_cases import values_of
 
 from npu_rope import RopeParams, rms_norm, rms_norm_rope, rope_qk
 from npu_rope.testing import norm_rope_spec
-from npu_rope.testing.bounds import PEER_FLOAT32_TABLE, PEER_HALF_FORMULA, UNIT_ROUNDOFF, worst_ratio
+from npu_rope.testing.bounds import PEER_FLOAT32_TABLE, PEER_ROUNDED_STEPS, UNIT_ROUNDOFF, worst_ratio
 from npu_rope.testing.norm_rope_spec import NormRopeCall
 
 pytestmark = pytest.mark.peer
@@ -80,9 +80,9 @@ def test_results_are_near_transformers_attention(model, dtype, rounding):
         value, bound = norm_rope_spec.rms_norm_rope(call)
         assert worst_ratio(values_of(a), value, bound)[0] <= 1
         # Roundings besides the angles': normalization, product, table entries, two products and a sum.
-        e_angle = (PEER_FLOAT32_TABLE if dtype == torch.float32 else PEER_HALF_FORMULA)[0]
+        table_error = (PEER_FLOAT32_TABLE if dtype == torch.float32 else PEER_ROUNDED_STEPS)[0]
         magnitude = np.abs(value).max(-1, keepdims=True)
-        peer_error = (e_angle + 8 * UNIT_ROUNDOFF[type_name]) * magnitude
+        peer_error = (table_error + 8 * UNIT_ROUNDOFF[type_name]) * magnitude
         assert worst_ratio(values_of(b), value, peer_error + bound)[0] <= 1
         share = np.mean(np.abs(values_of(a) - values_of(b)) <= 4 * UNIT_ROUNDOFF[type_name] * magnitude)
         assert share > 0.95

@@ -16,10 +16,10 @@ from rope_cases import (
     NUMPY_DTYPES,
     Case,
     assert_within,
-    e_angle_of,
     expected_and_bound,
     possible,
     run_and_judge,
+    table_error_of,
     to_torch,
     try_rope,
     values_of,
@@ -179,7 +179,7 @@ def test_each_mode_rotates_the_pairs_of_its_definition(mode, pairs, backend):
     x, params = np.array([[[1.0, 2.0, 3.0, 4.0, 5.0]]]), RopeParams(4, mode)
     expected = np.array([[[*by_hand(x[0, 0, :4], *pairs), 5.0]]])
     for dtype in DTYPES:
-        bound = rotation_bound(x, COS, SIN, expected, params, dtype, e_angle_of(backend))
+        bound = rotation_bound(x, COS, SIN, expected, params, dtype, table_error_of(backend))
         y = try_rope(x.astype(NUMPY_DTYPES[dtype]), np.array([2]), params, backend=backend)
         assert y is None or worst_ratio(y, expected, bound)[0] <= 1
 
@@ -200,7 +200,7 @@ def test_a_mode_with_sections_rotates_each_pair_by_its_axis(backend):
         params = RopeParams(n_dims, mode, sections=sections, freq_base=1.0)
         y = try_rope(x, positions, params, backend=backend)
         expected = np.concatenate([np.cos(angles), np.sin(angles)])
-        assert np.abs(y[0, 0] - expected).max() <= 2 * e_angle_of(backend)
+        assert np.abs(y[0, 0] - expected).max() <= 2 * table_error_of(backend)
 
 
 def test_vision_restarts_its_frequencies_at_each_section(backend):
@@ -220,7 +220,7 @@ def test_vision_restarts_its_frequencies_at_each_section(backend):
         y = try_rope(x, positions, params, backend=backend)
         angles = 0.01 ** np.array(powers, float)
         expected = np.concatenate([np.cos(angles), np.sin(angles)])
-        assert np.abs(y[0, 0] - expected).max() <= 2 * e_angle_of(backend)
+        assert np.abs(y[0, 0] - expected).max() <= 2 * table_error_of(backend)
 
 
 @pytest.mark.parametrize("mode", SECTIONED)
@@ -262,7 +262,7 @@ def test_forward_then_backward_gives_x_back(dtype, mode, backend):
     if y is None:
         return
     back = try_rope(y, positions, params, backend=backend, forward=False)
-    options = {"dtype": dtype, "e_angle": e_angle_of(backend)}
+    options = {"dtype": dtype, "table_error": table_error_of(backend)}
     _, first_bound = expected_and_bound(x, positions, params, None, **options)
     _, second_bound = expected_and_bound(y, positions, params, None, forward=False, **options)
     # Each component of a rotated error (e1, e2) is at most |e1| + |e2|.

@@ -19,7 +19,6 @@ from rope_cases import (
     Case,
     bytes_of,
     dtype_name,
-    e_angle_of,
     element_strides,
     expected_and_bound,
     factors_of,
@@ -27,6 +26,7 @@ from rope_cases import (
     params_of,
     positions_of,
     shape_of,
+    table_error_of,
     to_torch,
     values_of,
 )
@@ -190,7 +190,7 @@ def run_and_judge(case, backend, guarded, seed=0):
         dtype=cache_dtype(case).name,
         forward=case.forward,
         angle=case.angle,
-        e_angle=e_angle_of(backend),
+        table_error=table_error_of(backend),
     )
     outside = np.ones(inputs.x.shape[-1], bool)  # lanes outside the window are only rounded
     for lanes in inputs.params.pair_lanes():

@@ -15,8 +15,8 @@ from rope_cases import (
     NUMPY_DTYPES,
     bytes_of,
     chip_of,
-    e_angle_of,
     layout_strides,
+    table_error_of,
     to_torch,
     values_of,
 )
@@ -180,7 +180,7 @@ def run_and_judge(call, backend, seed=0):
     assert (got[1] is args[1]) == call.bypass_key
     inputs = [np.asarray(values_of(x)).astype(DTYPES[call.dtype]) for x in args[:2]]
     angles = angles_of(call.case, rounding_of(backend))
-    expected = expectation(call.case, *inputs, angles, e_angle_of(backend))
+    expected = expectation(call.case, *inputs, angles, table_error_of(backend))
     result = np.concatenate([values_of(y) for y in got], -2)
     ratio, at = worst_ratio(result, expected.value, expected.bound)
     assert ratio <= 1, f"error is {ratio:.3g} of its bound at {at}"

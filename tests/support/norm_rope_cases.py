@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from norm_cases import NUMPY_DTYPES, bytes_of, to_torch, values_of
 from rope_cases import Case as RopeCase
-from rope_cases import e_angle_of, factors_of, layout_strides, params_of, positions_of, refusal
+from rope_cases import factors_of, layout_strides, params_of, positions_of, refusal, table_error_of
 
 from npu_rope import rms_norm, rms_norm_rope, rope_qk
 from npu_rope.testing import norm_rope_spec
@@ -176,7 +176,7 @@ def expectations(call, inputs, backend, **changed):
                     inputs.factors,
                     call.epsilon,
                     call.rounding,
-                    e_angle=e_angle_of(backend),
+                    table_error=table_error_of(backend),
                     error=normalized_error_on(backend, x.shape[-1]),
                     **changed,
                 )

@@ -11,7 +11,13 @@ import torch
 
 from npu_rope import RopeParams, backends, rope, simulated_package
 from npu_rope.reference import rope as reference
-from npu_rope.testing.bounds import E_ANGLE_DEVICE, E_ANGLE_HOST, is_device, rotation_bound, worst_ratio
+from npu_rope.testing.bounds import (
+    TABLE_ERROR_DEVICE,
+    TABLE_ERROR_HOST,
+    is_device,
+    rotation_bound,
+    worst_ratio,
+)
 from npu_rope.testing.chip_types import has_bfloat16, soc_of
 
 NUMPY_DTYPES = {
@@ -293,13 +299,13 @@ def try_rope(x, positions, params, factors=None, *, backend, out=None, forward=T
 # ---- judgements of results -------------------------------------------------------------------------
 
 
-def e_angle_of(backend):
+def table_error_of(backend):
     """Return the bound of the errors of cos and sin on a back end."""
-    return E_ANGLE_DEVICE if is_device(backend) else E_ANGLE_HOST
+    return TABLE_ERROR_DEVICE if is_device(backend) else TABLE_ERROR_HOST
 
 
 def expected_and_bound(
-    x, positions, params, factors, *, dtype, forward=True, angle="exact", e_angle=E_ANGLE_HOST
+    x, positions, params, factors, *, dtype, forward=True, angle="exact", table_error=TABLE_ERROR_HOST
 ):
     """Return the float64 result and the bound of each element's error."""
     planes = reference.position_planes(positions, params)
@@ -307,16 +313,16 @@ def expected_and_bound(
     cos, sin = cos[..., None, :], sin[..., None, :]
     wide = np.asarray(x).astype(np.float64)
     expected = reference.rotate(wide, cos, sin, params)
-    return expected, rotation_bound(wide, cos, sin, expected, params, dtype, e_angle)
+    return expected, rotation_bound(wide, cos, sin, expected, params, dtype, table_error)
 
 
 def assert_within(
     got, x, positions, params, factors=None, *, dtype, forward=True, angle="exact", backend="cpu"
 ):
     """Require a back end's result to meet the bounds."""
-    e_angle = e_angle_of(backend)
+    table_error = table_error_of(backend)
     expected, bound = expected_and_bound(
-        x, positions, params, factors, dtype=dtype, forward=forward, angle=angle, e_angle=e_angle
+        x, positions, params, factors, dtype=dtype, forward=forward, angle=angle, table_error=table_error
     )
     ratio, at = worst_ratio(values_of(got), expected, bound)
     assert ratio <= 1, f"error is {ratio:.3g} of its bound at {at}"

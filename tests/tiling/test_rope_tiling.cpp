@@ -428,7 +428,7 @@ void check_planes(const Case& c) {
         CHECK(c, d.planes == 1 && d.plane_offset[0] == 0);
         return;
     }
-    std::vector<RopePairAngle> rules = rope_pair_angles(c.in.params);
+    std::vector<RopePairTerms> rules = rope_pair_terms(c.in.params);
     CHECK(c, d.planes >= 1 && d.planes <= 4 && rules.size() == static_cast<size_t>(d.n_dims / 2));
     bool halves = c.launch.tiling_key == kRopeHalves;
     for (int32_t lane = 0; lane < d.table_width; ++lane) {

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from npu_rope import RopeParams, rope
 from npu_rope.reference import rope as reference
 from npu_rope.testing.bounds import (
-    E_ANGLE_DEVICE,
-    E_ANGLE_HOST,
-    E_ANGLE_NONE,
     SMALLEST_SUBNORMAL,
+    TABLE_ERROR_DEVICE,
+    TABLE_ERROR_HOST,
+    TABLE_ERROR_NONE,
     UNIT_ROUNDOFF,
     float32_angle_error,
     int8_expectation,
@@ -41,12 +41,12 @@ def data(dtype, shape=(8, 3, 80), seed=0):
     return np.random.default_rng(seed).standard_normal(shape).astype(DTYPES[dtype])
 
 
-def ratio_of(got, x, params, dtype, *, factors=None, positions=POSITIONS, e_angle=E_ANGLE_HOST):
+def ratio_of(got, x, params, dtype, *, factors=None, positions=POSITIONS, table_error=TABLE_ERROR_HOST):
     """Return the largest error of got, as a multiple of the bound."""
     c, s = reference.cos_sin(positions, params, factors)
     c, s = c[..., None, :], s[..., None, :]
     expected = reference.rotate(x, c, s, params)
-    bound = rotation_bound(x, c, s, expected, params, dtype, e_angle)
+    bound = rotation_bound(x, c, s, expected, params, dtype, table_error)
     return worst_ratio(got, expected, bound)[0]
 
 
@@ -90,7 +90,7 @@ def test_the_bound_without_angle_error_holds_for_a_million_pairs(dtype):
         expected.astype(np.float64),
         params,
         dtype,
-        E_ANGLE_NONE,
+        TABLE_ERROR_NONE,
     )
     error = np.abs(y.astype(extended) - expected)
     worst = float((error / bound).max())
@@ -177,8 +177,8 @@ def test_the_correct_result_is_accepted(dtype, backend):
     if is_device(backend) and dtype in ("float64", "bfloat16"):
         return  # not every device has the type; tests/rope runs those that have it
     y = rope(x, POSITIONS, YARN, FACTORS, backend=backend)
-    e_angle = E_ANGLE_DEVICE if is_device(backend) else E_ANGLE_HOST
-    assert ratio_of(y, x, YARN, dtype, factors=FACTORS, e_angle=e_angle) <= 1
+    table_error = TABLE_ERROR_DEVICE if is_device(backend) else TABLE_ERROR_HOST
+    assert ratio_of(y, x, YARN, dtype, factors=FACTORS, table_error=table_error) <= 1
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -196,7 +196,7 @@ def test_one_ulp_beyond_the_bound_is_rejected_at_every_element(dtype):
     c, s = reference.cos_sin(positions, params)
     c, s = c[..., None, :], s[..., None, :]
     expected = reference.rotate(x, c, s, params)
-    bound = rotation_bound(x, c, s, expected, params, dtype, E_ANGLE_NONE)
+    bound = rotation_bound(x, c, s, expected, params, dtype, TABLE_ERROR_NONE)
     for sign in (1, -1):
         edge = expected + sign * bound
         past = np.array(edge, DTYPES[dtype])

@@ -377,22 +377,23 @@ def _cases_by_message(process):
 
 def test_a_refusal_names_a_similar_node_that_the_device_accepts(device):
     cases = _cases_by_message(device("CANN0"))
-    assert set(cases) == {"", "CANN0 refuses ROPE_BACK, but takes it forward"}
+    assert set(cases) == {"", "CANN0 refuses ROPE_BACK, but supports the call if it is forward"}
     assert {c.op for c in cases[""]} == {"ROPE", "ROPE_SET_ROWS"}
     cases = _cases_by_message(device("CANN310P"))
     assert set(cases) == {
         "",
         "CANN310P refuses ROPE",
-        "CANN310P refuses ROPE, but takes it contiguous",
-        "CANN310P refuses ROPE, but takes it in mode neox",
-        "CANN310P refuses ROPE, but takes it with n_dims = 80",
-        "CANN310P refuses ROPE, but takes it with n_dims = 128",
+        "CANN310P refuses ROPE, but supports the call if it is contiguous",
+        "CANN310P refuses ROPE, but supports the call if it is in mode neox",
+        "CANN310P refuses ROPE, but supports the call if it has n_dims = 80",
+        "CANN310P refuses ROPE, but supports the call if it has n_dims = 128",
         "CANN310P refuses ROPE_BACK",
-        "CANN310P refuses ROPE_BACK, but takes it forward",
+        "CANN310P refuses ROPE_BACK, but supports the call if it is forward",
     }
-    assert {c.params.rope_mode for c in cases["CANN310P refuses ROPE, but takes it in mode neox"]} == {
-        RopeMode.VISION
-    }
+    assert {
+        c.params.rope_mode
+        for c in cases["CANN310P refuses ROPE, but supports the call if it is in mode neox"]
+    } == {RopeMode.VISION}
 
 
 def test_a_refusal_raises_ggml_refused(device):

@@ -37,7 +37,10 @@ def _with_params(**changes):
 
 
 def _wrong(change_params=lambda p: p, change_positions=lambda q: q, change_factors=lambda f: f, flip=False):
-    """Return a replacement of npu_rope.rope with a mistake on the back end ``target``, its first argument."""
+    """Return a replacement of npu_rope.rope that makes a mistake on one back end.
+
+    Its extra first argument, ``target``, names that back end.
+    """
 
     def rope(target, x, positions, params, factors=None, *, backend, out=None, forward=True, angle="exact"):
         if backend == target:
@@ -52,7 +55,8 @@ def _wrong(change_params=lambda p: p, change_positions=lambda q: q, change_facto
     return rope
 
 
-# The wrong mode for each mode. Vision keeps its own: with its n_dims, the others have half as many pairs.
+# The wrong mode for each mode. Vision keeps its mode: for the same n_dims, every other mode has half as many
+# pairs.
 OTHER_MODES = {"NORMAL": "neox", "NEOX": "normal", "MROPE": "imrope", "IMROPE": "mrope", "VISION": "vision"}
 
 
@@ -69,7 +73,8 @@ def _swapped_axes(positions):
     return positions[[1, 0, 2, 3]] if positions.ndim > 1 and len(positions) == 4 else positions
 
 
-# No attribute changes the direction of YaRN's ramp; a mutant of tests/mutants does.
+# A reversed YaRN ramp is not in this table, because no attribute reverses it. A mutant of tests/mutants tests
+# it.
 MISTAKES = {
     "sin sign": _wrong(flip=True),
     "pairing": _wrong(_with_params(mode=_other_mode)),
@@ -222,13 +227,13 @@ WITHOUT_MSCALE = [c for c in CASES if c.params.mscale() == 1]
 
 
 @pytest.mark.parametrize(
-    ("e_angle", "on_device", "on_host"),
+    ("table_error", "on_device", "on_host"),
     [(2.0**-25, OK, OK), (2.0**-21, OK, FAIL), (0.95 * 2.0**-20, OK, FAIL), (2.0**-18, FAIL, FAIL)],
 )
 def test_a_device_may_have_a_coarser_table_than_the_host_within_its_bound(
-    monkeypatch, e_angle, on_device, on_host
+    monkeypatch, table_error, on_device, on_host
 ):
-    monkeypatch.setattr(npu_rope, "rope", _with_cosine_error(e_angle))
+    monkeypatch.setattr(npu_rope, "rope", _with_cosine_error(table_error))
     for name, expected in {"sim": on_device, "sim:ascend310p": on_device, "cpu": on_host}.items():
         verdicts = {c.name: judge(c, [name], None).by(name).verdict for c in WITHOUT_MSCALE}
         assert set(verdicts.values()) == {expected}

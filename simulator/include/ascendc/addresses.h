@@ -1,8 +1,8 @@
 // Functions of CANN's internal headers that take addresses instead of tensors: TransDataTo5HDImpl, DuplicateImpl,
 // DataCopyUB2GMImpl. Some kernels call them.
 //
-// An address belongs to the newest buffer that contains it. The instruction is the same as that of the function for
-// tensors.
+// An address belongs to the newest buffer that contains it. Each function executes the same instruction as the function
+// that takes tensors: DuplicateImpl executes that of Duplicate. ASCEND_SIM_SITE declares the parameter `site`.
 // Source: asc-devkit impl/basic_api/dav_c220 and dav_m200.
 #pragma once
 

@@ -1,8 +1,9 @@
 // LocalMemAllocator: tensors of UB at successive addresses, for kernels without a TPipe. PopStackBuffer: the UB that a
 // TPipe's buffers leave free.
 //
-// Rules: a kernel has either a TPipe or tensors at addresses, and at most one LocalMemAllocator. Without a TPipe, it
-// calls InitSocState first and PipeBarrier<PIPE_ALL> last. Tensors are aligned to 32 bytes.
+// Rules: a kernel uses either a TPipe or static tensors, whose UB addresses it chooses. It has at most one
+// LocalMemAllocator. Without a TPipe, it calls InitSocState first and PipeBarrier<PIPE_ALL> last. Tensors are aligned
+// to 32 bytes.
 // Sources: the pages of LocalMemAllocator; the guide's page 静态Tensor编程. PopStackBuffer has no page; its source is
 // asc-devkit impl/basic_api/kernel_pop_stack_buffer.h.
 #pragma once
@@ -47,7 +48,7 @@ template <class T, TPosition pos>
 bool PopStackBuffer(LocalTensor<T>& pop, ASCEND_SIM_SITE) {
     const ascend_sim::UbView view = ascend_sim::rest_of_ub("PopStackBuffer", site);
     if (!view.bytes)
-        ascend_sim::stuck_at(ascend_sim::Rule::Buffer02, "PopStackBuffer", site, "the buffers left nothing of UB.");
+        ascend_sim::fatal_at(ascend_sim::Rule::Buffer02, "PopStackBuffer", site, "the buffers left nothing of UB.");
     pop = LocalTensor<T>(view, pos);
     return true;
 }

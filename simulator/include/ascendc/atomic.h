@@ -2,7 +2,8 @@
 // combine their data with the contents of GM.
 //
 // Rules: the types are int8, int16, half, bfloat16, int32 and float. Ascend310P has only sums, of int16, half and
-// float. While the mode is on, the elements of copies have its type. The kernel turns the mode off before it ends.
+// float. While an atomic mode is on, each copy from UB to GM must have the type given to SetAtomicAdd, SetAtomicMax,
+// SetAtomicMin or SetAtomicType. The kernel turns the mode off before it ends.
 // Cost: issuing an instruction.
 #pragma once
 

@@ -2,12 +2,13 @@
 //
 // Rules: the SoC determines the pairs of types (availability.h; an unsupported pair does not compile) and the
 // round modes of each pair. Mask, lanes and repeats follow the wider type; each operand has its own strides.
-// If dst and src have the same address, a wider result is an error. A narrower result only warns: Cast's page forbids
-// only the wider one, but the page of overlaps allows only the same memory. A count or mask of int4b_t is even, and the
-// bits of its bit mask are equal in pairs.
-// Meaning: CAST_NONE rounds inexact results to nearest even. Integers clamp, NaN gives 0. half and bfloat16 beyond the
-// largest value clamp if the core saturates; otherwise the mode makes them infinite or the largest value.
-// int32 to half is a product with SetDeqScale's scale (deq.h) in every mode.
+// If dst and src have the same address, a wider result is an error. A narrower result gives a warning, because the
+// documents disagree: Cast's page forbids the wider one only; the page of overlaps requires that both cover the same
+// bytes. With int4b_t, a count or a mask given as a number must be even. In a bit mask, bits 2i and 2i + 1 must be
+// equal.
+// Meaning: CAST_NONE rounds inexact results to nearest even. Integers clamp, NaN gives 0. If the core saturates, a
+// result beyond the largest half or bfloat16 becomes that value. Otherwise the round mode decides between infinity and
+// that value. int32 to half is a product with SetDeqScale's scale (deq.h) in every mode.
 // Cost: a plain repeat of the wider type.
 #pragma once
 
@@ -140,7 +141,7 @@ Lanes pair_lanes(ConstMask mask, uint64_t repeats) {
         equal_in_pairs = equal_in_pairs && (pair == 0 || pair == 3);
         pairs[0] |= uint64_t(pair != 0) << i;
     }
-    if (!equal_in_pairs) broken(Rule::Count04, "the bits of a mask of int4b_t are equal in pairs.");
+    if (!equal_in_pairs) broken(Rule::Count04, "bits 2i and 2i + 1 of a bit mask of int4b_t must be equal.");
     return Lanes::from_mask_bits(sizeof(HalfPair), pairs, repeats);
 }
 template <bool isSetMask>

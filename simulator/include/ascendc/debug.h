@@ -16,7 +16,7 @@
 namespace ascend_sim {
 
 inline void check_assertion(bool holds, const char* macro, const char* condition, Site site) {
-    if (!holds) stuck_at(Rule::Assert01, macro, site, "`%s` does not hold.", condition);
+    if (!holds) fatal_at(Rule::Assert01, macro, site, "`%s` does not hold.", condition);
 }
 
 // Whether CANN's functions print values of this type.
@@ -47,7 +47,7 @@ constexpr bool kPrints = std::is_arithmetic_v<T> || std::is_enum_v<T> || std::is
 namespace AscendC {
 
 inline void Trap(ASCEND_SIM_SITE) {
-    ascend_sim::stuck_at(ascend_sim::Rule::Assert01, "Trap", site, "the kernel stops itself here.");
+    ascend_sim::fatal_at(ascend_sim::Rule::Assert01, "Trap", site, "the kernel stops itself here.");
 }
 
 template <class... Args>

@@ -65,7 +65,7 @@ void init_memory(const AscendC::GlobalTensor<T>& dst, uint64_t size, T value, ui
                  Site site) {
     const UbView view = rest_of_ub(api, site);
     const uint32_t round_elements = std::min<uint32_t>(view.bytes, max_bytes) / sizeof(T);
-    if (!round_elements) stuck_at(Rule::Buffer02, api, site, "the buffers left nothing of UB.");
+    if (!round_elements) fatal_at(Rule::Buffer02, api, site, "the buffers left nothing of UB.");
     const AscendC::LocalTensor<T> free_ub(view);
     fill_free_ub(free_ub, value, round_elements, site);
     hand_over(Pipe::V, Pipe::MTE3, api, site);

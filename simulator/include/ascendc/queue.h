@@ -309,7 +309,7 @@ private:
 // In the global namespace, as CANN has it.
 inline AscendC::TPipe* GetTPipePtr(ASCEND_SIM_SITE) {
     if (!ascend_sim::current_pipe())
-        ascend_sim::stuck_at(ascend_sim::Rule::Buffer04, "GetTPipePtr", site, "there is no TPipe.");
+        ascend_sim::fatal_at(ascend_sim::Rule::Buffer04, "GetTPipePtr", site, "there is no TPipe.");
     return static_cast<AscendC::TPipe*>(ascend_sim::current_pipe());
 }
 

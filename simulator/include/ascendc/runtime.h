@@ -131,7 +131,7 @@ ASCEND_SIM_API void broken(Rule rule, const char* format, ...) __attribute__((fo
 ASCEND_SIM_API void broken_at(Rule rule, const char* api, Site site, const char* format, ...)
     __attribute__((format(printf, 4, 5)));
 // Like broken_at(), for a core that cannot continue: an error even if the launch is lenient.
-[[noreturn]] ASCEND_SIM_API void stuck_at(Rule rule, const char* api, Site site, const char* format, ...)
+[[noreturn]] ASCEND_SIM_API void fatal_at(Rule rule, const char* api, Site site, const char* format, ...)
     __attribute__((format(printf, 4, 5)));
 
 // ---- order ------------------------------------------------------------------------------------

@@ -65,7 +65,7 @@ public:
     // Memory at an address of UB, for kernels without a TPipe. Source: the page LocalTensor构造函数.
     LocalTensor(TPosition position, uint32_t address, uint32_t elements, ASCEND_SIM_SITE) : position_(position) {
         if (position != TPosition::VECIN && position != TPosition::VECOUT && position != TPosition::VECCALC)
-            ascend_sim::stuck_at(ascend_sim::Rule::Bounds02, "LocalTensor", site,
+            ascend_sim::fatal_at(ascend_sim::Rule::Bounds02, "LocalTensor", site,
                                  "the position is no memory of a vector core, and the simulator has no other cores.");
         view_ = ascend_sim::static_memory("LocalTensor", address, ascend_sim::bytes_of<T>(elements), site);
     }

@@ -217,7 +217,7 @@ KERNEL(tensor_before_its_buffer) {
 KERNEL(offset_before_the_first_byte) {
     Ub ub(256);
     LocalTensor<float> t = ub.at<float>(0, 64);
-    Muls(t[-8], t, 2.0f, 16);  // breaks SIM-BOUNDS-02: covers UB bytes [-32, -32) but its buffer is [0, 256).
+    Muls(t[-8], t, 2.0f, 16);  // breaks SIM-BOUNDS-02: `dst` begins at UB byte -32 but its buffer is [0, 256).
 }
 
 KERNEL(gap_in_ub_that_wraps) {
