@@ -364,6 +364,13 @@ struct CoreState {
         uint64_t bytes = 0;
     } reference;
 
+    // Results of physical_address() without those that view_at() got.
+    struct Address {
+        uint32_t offset;
+        Site site;
+    };
+    std::vector<Address> unchecked_addresses;
+
     // The running instruction.
     Record current{Pipe::S, 0, "kernel", {"kernel", 0}};
     bool running = false;
@@ -390,10 +397,11 @@ struct CoreState {
 
 // Memory of a core. A core that begins takes it over from a core that has ended.
 struct CoreMemory {
-    struct AlignedDelete {
-        void operator()(uint8_t* p) const { ::operator delete[](p, std::align_val_t(64)); }
+    // The address is a multiple of 4 GiB, so that its low 32 bits are the offset in UB (physical_address()).
+    struct Unmap {
+        void operator()(uint8_t* p) const;
     };
-    std::unique_ptr<uint8_t[], AlignedDelete> ub;
+    std::unique_ptr<uint8_t[], Unmap> ub;
     Shadow writer;                      // number << 1 | poisoned; numbers below core_first belong to earlier cores
     std::array<Shadow, kPipes> reader;  // number
 

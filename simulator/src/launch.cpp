@@ -300,6 +300,9 @@ void Machine::end_core() {
         broken_at(Rule::State01, "kernel end", atomic_site,
                   "atomic mode, set here, is still on: SetAtomicNone missing.");
     check_scheduler();
+    if (!unchecked_addresses.empty())
+        broken_at(Rule::Bounds06, "GetPhyAddr", unchecked_addresses.front().site,
+                  "the simulator does not check what the kernel reads and writes through this address.");
     if (reserved_user && ub_peak > profile->reserved_from)
         broken_at(Rule::Buffer05, reserved_user, reserved_site,
                   "uses UB from byte %u on as scratch but buffers take %u bytes.", profile->reserved_from, ub_peak);

@@ -1,7 +1,10 @@
 #include "src/pass.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 #include "src/fiber.h"
 #include "src/stretches.h"
@@ -28,14 +31,35 @@ void call_entry(void* entry, uint8_t* const* addresses, int count) {
     }
 }
 
+constexpr size_t kLargestUb = 262144;
+
+// Memory of a core's UB, at a multiple of 4 GiB.
+uint8_t* map_ub() {
+    constexpr size_t kAlignment = size_t(1) << 32;
+    void* reserved =
+        mmap(nullptr, kAlignment + kLargestUb, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (reserved == MAP_FAILED) throw std::bad_alloc();
+    const uintptr_t begin = uintptr_t(reserved);
+    const uintptr_t aligned = (begin + kAlignment - 1) / kAlignment * kAlignment;
+    uint8_t* const ub = reinterpret_cast<uint8_t*>(aligned);
+    if (aligned > begin) munmap(reserved, aligned - begin);
+    if (begin + kAlignment > aligned) munmap(ub + kLargestUb, begin + kAlignment - aligned);
+    if (mprotect(ub, kLargestUb, PROT_READ | PROT_WRITE) != 0) {
+        munmap(ub, kLargestUb);
+        throw std::bad_alloc();
+    }
+    return ub;
+}
+
 void renew_memory(CoreMemory* memory) {
-    constexpr size_t kLargestUb = 262144;
-    memory->ub.reset(static_cast<uint8_t*>(::operator new[](kLargestUb, std::align_val_t(64))));
+    memory->ub.reset(map_ub());
     memory->writer.reset(kLargestUb);
     for (Shadow& r : memory->reader) r.reset(kLargestUb);
 }
 
 }  // namespace
+
+void CoreMemory::Unmap::operator()(uint8_t* p) const { munmap(p, kLargestUb); }
 
 Machine& machine() { return *g_machine; }
 

@@ -425,13 +425,23 @@ UbView buffer_view(int32_t buffer, Site site) {
     return view_of(buffer);
 }
 
+uint64_t physical_address(uint64_t offset, Site site) {
+    Machine& m = machine();
+    m.unchecked_addresses.push_back({uint32_t(offset), site});
+    return uintptr_t(m.ub.get()) + uint32_t(offset);
+}
+
 UbView view_at(uint64_t address) {
-    const Machine& m = machine();
+    Machine& m = machine();
+    const uint32_t offset = uint32_t(address);
     for (auto b = m.buffers.rbegin(); b != m.buffers.rend(); ++b)
-        if (!b->released && address >= b->addr && address < uint64_t(b->addr) + b->bytes)
-            return {uint32_t(address), uint32_t(b->addr + b->bytes - address), int32_t(&*b - m.buffers.data()),
-                    b->generation};
-    return {ub_address(int64_t(address)), 0, -1, 0};
+        if (!b->released && offset >= b->addr && offset < uint64_t(b->addr) + b->bytes) {
+            auto is_in_buffer = [&](const auto& a) { return a.offset >= b->addr && a.offset - b->addr < b->bytes; };
+            auto& unchecked = m.unchecked_addresses;
+            unchecked.erase(std::remove_if(unchecked.begin(), unchecked.end(), is_in_buffer), unchecked.end());
+            return {offset, b->addr + b->bytes - offset, int32_t(&*b - m.buffers.data()), b->generation};
+        }
+    return {offset, 0, -1, 0};
 }
 void set_user_tag(const UbView& view, int32_t tag) {
     if (view.buffer >= 0) machine().buffers[view.buffer].user_tag = tag;

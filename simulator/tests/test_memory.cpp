@@ -145,18 +145,18 @@ void check_pools() {
         pipe.InitBufPool(second, 2 * kBytes + 32, first);
         first.InitBuffer(in, 2, kBytes);
         LocalTensor<float> a = in.AllocTensor<float>();
-        check(a.GetPhyAddr() == 64 + 3 * kBytes, "the address of a pool's buffer");
+        check(uint32_t(a.GetPhyAddr()) == 64 + 3 * kBytes, "the address of a pool's buffer");
         DataCopy(a, global<float>(x), kN);
         in.EnQue(a);
         a = in.DeQue<float>();
         LocalTensor<float> sum = kept.Get<float>();
-        check(sum.GetPhyAddr() == 64, "the address of the outer pool's buffer");
+        check(uint32_t(sum.GetPhyAddr()) == 64, "the address of the outer pool's buffer");
         Add(sum, a, a, kN);
         in.FreeTensor(a);
         first.Reset();
         second.InitBuffer(out, 1, kBytes);
         LocalTensor<float> b = out.AllocTensor<float>();
-        check(b.GetPhyAddr() == 64 + 3 * kBytes, "the address of the other pool's buffer");
+        check(uint32_t(b.GetPhyAddr()) == 64 + 3 * kBytes, "the address of the other pool's buffer");
         PipeBarrier<PIPE_V>();
         DataCopy(b, sum, kN);
         out.EnQue(b);
@@ -170,7 +170,7 @@ void check_pools() {
         first.Reset();
         first.InitBuffer(in, 1, 2 * kBytes);
         a = in.AllocTensor<float>();
-        check(a.GetPhyAddr() == 64 + 3 * kBytes && a.GetSize() == 2 * kN, "a pool's memory divided again");
+        check(uint32_t(a.GetPhyAddr()) == 64 + 3 * kBytes && a.GetSize() == 2 * kN, "a pool's memory divided again");
         in.FreeTensor(a);
     });
 }
@@ -184,9 +184,10 @@ void check_addresses() {
         const auto a = allocator.Alloc<float, kN>();
         const auto odd = allocator.Alloc<TPosition::VECIN, uint8_t, 33>();
         const auto b = allocator.Alloc<TPosition::VECOUT, float>(kN);
-        check(a.GetPhyAddr() == 0 && a.GetSize() == kN, "the first tensor");
-        check(odd.GetPhyAddr() == 4 * kN && odd.GetPosition() == int32_t(TPosition::VECIN), "the second tensor");
-        check(b.GetPhyAddr() == 4 * kN + 64 && allocator.GetCurAddr() == 8 * kN + 64, "the third tensor");
+        check(uint32_t(a.GetPhyAddr()) == 0 && a.GetSize() == kN, "the first tensor");
+        check(uint32_t(odd.GetPhyAddr()) == 4 * kN && odd.GetPosition() == int32_t(TPosition::VECIN),
+              "the second tensor");
+        check(uint32_t(b.GetPhyAddr()) == 4 * kN + 64 && allocator.GetCurAddr() == 8 * kN + 64, "the third tensor");
         const LocalTensor<float> c(TPosition::VECCALC, 4096, kN);
         DataCopy(a, global<float>(x), kN);
         SetFlag<HardEvent::MTE2_V>(EVENT_ID3);
@@ -210,7 +211,7 @@ void check_tensors() {
         LocalTensor<float> t = buffer.Get<float>();
         LocalTensor<half> h;
         h.SetAddrWithOffset(t, 16);
-        check(h.GetPhyAddr() == 64 && h.GetSize() == (4096 - 64) / 2, "SetAddrWithOffset");
+        check(uint32_t(h.GetPhyAddr()) == 64 && h.GetSize() == (4096 - 64) / 2, "SetAddrWithOffset");
         h.SetBufferLen(100);
         check(h.GetSize() == 50 && h.GetLength() == 100, "SetBufferLen");
         const uint32_t shape[] = {4, 32};
@@ -223,10 +224,23 @@ void check_tensors() {
         LocalTensor<uint8_t> rest;
         check(PopStackBuffer<uint8_t, TPosition::LCM>(rest), "PopStackBuffer");
         const uint32_t ub = (ascend_sim::kIs910b ? 192 * 1024 - 64 : ascend_sim::kIs310p ? 256 * 1024 : 248 * 1024);
-        check(rest.GetPhyAddr() == 4096 && rest.GetSize() == ub - 4096, "the rest of UB");
+        check(uint32_t(rest.GetPhyAddr()) == 4096 && rest.GetSize() == ub - 4096, "the rest of UB");
         DataCopy(t, gm, kN);
         PipeBarrier<PIPE_ALL>();
         Add(t, t, t, kN);
+        PipeBarrier<PIPE_ALL>();
+        DataCopy(global<float>(y), t, kN);
+    });
+    check_doubling("pointers made of addresses", [](GM_ADDR x, GM_ADDR y) {
+        TPipe pipe;
+        TBuf<> buffer;
+        pipe.InitBuffer(buffer, 4096 + kN * sizeof(float));
+        LocalTensor<float> t = buffer.GetWithOffset<float>(kN, 4096);
+        DataCopy(t, global<float>(x), kN);
+        PipeBarrier<PIPE_ALL>();
+        check(t.GetPhyAddr(3) == t.GetPhyAddr() + 12, "GetPhyAddr of an element");
+        __ubuf__ float* pointer = (__ubuf__ float*)t.GetPhyAddr();
+        for (uint32_t i = 0; i < kN; ++i) pointer[i] += *reinterpret_cast<__ubuf__ float*>(t.GetPhyAddr(i));
         PipeBarrier<PIPE_ALL>();
         DataCopy(global<float>(y), t, kN);
     });

@@ -183,7 +183,12 @@ ASCEND_SIM_API void free_all_events(int32_t queue, Site site);
 ASCEND_SIM_API int32_t queued(int32_t queue);        // tensors between EnQue and DeQue
 ASCEND_SIM_API int32_t idle_buffers(int32_t queue);  // number of free buffers
 ASCEND_SIM_API UbView buffer_view(int32_t buffer, Site site);
-// The newest buffer that contains the address, from the address to the buffer's end. `buffer` is -1 if there is none.
+// The address of a byte of UB for the scalar unit. Its low 32 bits are the byte's offset in UB. The core remembers the
+// address until view_at() gets it: what the kernel does with it otherwise is not checked, and the core says so at its
+// end (SIM-BOUNDS-06).
+ASCEND_SIM_API uint64_t physical_address(uint64_t offset, Site site);
+// The newest buffer that contains the byte at the address, from there to the buffer's end. `buffer` is -1 if there is
+// none. Only the low 32 bits of the address count.
 ASCEND_SIM_API UbView view_at(uint64_t address);
 ASCEND_SIM_API void set_user_tag(const UbView& view, int32_t tag);
 ASCEND_SIM_API int32_t user_tag(const UbView& view);

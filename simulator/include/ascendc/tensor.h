@@ -101,8 +101,11 @@ public:
     ShapeInfo GetShapeInfo(ASCEND_SIM_SITE) const { return shape_.get(site); }
     const ascend_sim::TensorShape& shape() const { return shape_; }
     int32_t GetPosition() const { return int32_t(position_); }
-    uint64_t GetPhyAddr() const { return view_.addr; }
-    uint64_t GetPhyAddr(uint32_t offset) const { return view_.addr + ascend_sim::bytes_of<T>(offset); }
+    // The address of the memory that holds the tensor: a pointer to it can be used as one of the scalar unit.
+    uint64_t GetPhyAddr(ASCEND_SIM_SITE) const { return ascend_sim::physical_address(view_.addr, site); }
+    uint64_t GetPhyAddr(uint32_t offset, ASCEND_SIM_SITE) const {
+        return ascend_sim::physical_address(view_.addr + ascend_sim::bytes_of<T>(offset), site);
+    }
 
     T GetValue(uint32_t index, ASCEND_SIM_SITE) const {
         ascend_sim::start(ascend_sim::Pipe::S, "GetValue", site);

@@ -226,6 +226,19 @@ KERNEL(gap_in_ub_that_wraps) {
     DataCopyPad(ub.at<float>(0, 64), global<float>(x), {2, 32, 0, pitch - used, 0}, {false, 0, 0, 0.0f});  // breaks SIM-BOUNDS-01: UB bytes [137438953472
 }
 
+KERNEL(pointer_into_ub) {
+    Ub ub(256);
+    LocalTensor<float> t = ub.at<float>(0, 64);
+    const float value = *(__ubuf__ float*)t.GetPhyAddr();  // warns SIM-BOUNDS-06: the simulator does not check
+    Adds(t, t, value, 64);
+}
+
+KERNEL(address_for_an_instruction) {
+    Ub ub(256);
+    LocalTensor<float> t = ub.at<float>(0, 64);
+    DuplicateImpl((__ubuf__ float*)t.GetPhyAddr(), 1.0f, 64);  // keeps SIM-BOUNDS-06
+}
+
 KERNEL(offset_back_into_the_tensor) {
     Ub ub(1024);
     LocalTensor<float> t = ub.at<float>(0, 64);
