@@ -1,8 +1,9 @@
 // GatherMask: the selected lanes of all repeats, written contiguously.
 //
 // Rules: dst and src0 are aligned to 32 bytes and disjoint: otherwise a later repeat would read data that an earlier
-// one wrote. Types by SoC. The pattern is 1 .. 7, on Ascend310P 1 .. 6, or a tensor of unsigned integers as wide as the
-// elements. mask is at least 1 if reduceMode is true.
+// one wrote. A selection in place gives a warning if no repeat reads what an earlier one wrote: the page of overlaps
+// forbids it, but asc-devkit's sample `gather` does it. Types by SoC. The pattern is 1 .. 7, on Ascend310P 1 .. 6, or a
+// tensor of unsigned integers as wide as the elements. mask is at least 1 if reduceMode is true.
 // Meaning: with reduceMode false, repeatTimes repeats of 256 bytes; with true, repeatTimes repeats of `mask` elements,
 // on Ascend310P `mask` elements in total. A built-in pattern begins again at each repeat. A user's pattern has one bit
 // per element, and its repeats are src1RepeatStride apart. rsvdCnt is the number of selected elements. The mask mode is
@@ -69,7 +70,15 @@ void gather_mask(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<
         }
     const Range written{dst_addr, int64_t(dst_addr + count * sizeof(T))};
     reads("src0", src.view(), read.ranges.data(), read.ranges.size());
-    if (count) check_disjoint("dst", written, "src0", read.all);
+    // The write position never passes the read position if each repeat begins after the end of the one before.
+    const bool repeats_ascend =
+        block_stride >= int64_t(kBlockBytes) &&
+        (elements.size() <= 1 ||
+         repeat_stride >= int64_t((elements[0] + kElementsPerBlock - 1) / kElementsPerBlock) * block_stride);
+    if (count && dst_addr == src_addr && repeats_ascend)
+        broken(Rule::Overlap03, "`dst` overlaps `src0`.");
+    else if (count)
+        check_disjoint("dst", written, "src0", read.all);
     writes("dst", dst.view(), &written, count ? 1 : 0);
     T* out = dst.data();
     uint32_t repeats = 0;

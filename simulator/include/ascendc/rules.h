@@ -45,7 +45,7 @@ namespace ascend_sim {
     RULE(Overlap02, "SIM-OVERLAP-02", "a repeat does not read what an earlier repeat wrote",                           \
          "address overlap constraints")                                                                                \
     ADVICE(Overlap03, "SIM-OVERLAP-03",                                                                                \
-           "the result of a reduction or narrowing does not overlap a part of its source",                             \
+           "the result of a reduction, narrowing or selection does not overlap its source",                            \
            "address overlap constraints, which are silent on it")                                                      \
     RULE(Round01, "SIM-ROUND-01", "the SoC has this round mode for this conversion", "Cast tables")                    \
     RULE(Mode01, "SIM-MODE-01", "a mode, pattern or scalar is one that the SoC's instruction supports", "per API")     \

@@ -109,6 +109,30 @@ KERNEL(largest_beside_its_source) {
     ReduceMax(ub.at<float>(512, 8), ub.at<float>(0, 100), ub.at<float>(768, 8), 100);  // keeps SIM-OVERLAP-03
 }
 
+KERNEL(selection_in_place) {
+    Ub ub(1024);
+    uint64_t count;
+    GatherMask(ub.at<float>(0, 128), ub.at<float>(0, 128), 1, false, 0, {1, 2, 8, 0}, count);  // warns SIM-OVERLAP-03: `dst` overlaps `src0`
+}
+
+KERNEL(selection_beside_its_source) {
+    Ub ub(1024);
+    uint64_t count;
+    GatherMask(ub.at<float>(512, 128), ub.at<float>(0, 128), 1, false, 0, {1, 2, 8, 0}, count);  // keeps SIM-OVERLAP-03
+}
+
+KERNEL(selection_in_place_from_equal_repeats) {
+    Ub ub(1024);
+    uint64_t count;
+    GatherMask(ub.at<float>(0, 128), ub.at<float>(0, 128), 1, false, 0, {1, 2, 0, 0}, count);  // breaks SIM-OVERLAP-01: `dst`
+}
+
+KERNEL(selection_behind_the_start_of_its_source) {
+    Ub ub(1024);
+    uint64_t count;
+    GatherMask(ub.at<float>(32, 128), ub.at<float>(0, 128), 1, false, 0, {1, 2, 8, 0}, count);  // breaks SIM-OVERLAP-01: `dst`
+}
+
 KERNEL(largest_in_its_source) {
     Ub ub(1024);
     ReduceMax(ub.at<float>(0, 8), ub.at<float>(0, 100), ub.at<float>(768, 8), 100);  // warns SIM-OVERLAP-03: `dst` (UB
