@@ -29,7 +29,7 @@ public:
         TileWindow window;
         if (!window.Begin(&tiling->common, AscendC::GetBlockIdx(), AscendC::GetBlockNum())) return;
         Init(pipe, tiling, arguments);
-        Prepare(window.current);
+        Prepare(pipe, window.current);
         do {
             LocalTensor<T> x = in_.template DeQue<T>();
             if constexpr (adds) tile_residual_ = residual_.template DeQue<T>();
@@ -71,7 +71,7 @@ private:
     }
 
     // Call once per core: computes constants while the first tile is loaded.
-    __aicore__ inline void Prepare(const Tile& first) {
+    __aicore__ inline void Prepare(AscendC::TPipe* pipe, const Tile& first) {
         LoadTile(first);
         norm_.Init(&tiling_->norm, stats_.template Get<float>(),
                    tiling_->stats_bytes / (kRowNormStats * static_cast<int32_t>(sizeof(float))));
@@ -80,7 +80,8 @@ private:
 #endif
         if (tiling_->scale_shared == 0) return;
         scale_rows_.Load(arguments_.scale, 0, 0, common_->head_size, 0);
-        scale_rows_.Widen(0, 0, common_->head_size);
+        scale_rows_.MarkLoads(pipe);
+        scale_is_raw_ = true;
     }
 
     // ---- between GM and UB
@@ -117,7 +118,7 @@ private:
         norm_.FindInverseRms(rows, temp_, common_->row_pitch, row_count_);
         norm_.Normalize(rows, common_->row_pitch, row_count_);
         stash_.template RoundBack<T>(rows, temp_, element_count_);
-        if (tiling_->scale_shared == 0) LoadScales(tile);
+        PrepareScales(tile);
         LocalTensor<ScaleT> y = out_.template AllocTensor<ScaleT>();
         MultiplyByScale(y, rows, tile);
         VectorBarrier();
@@ -228,6 +229,13 @@ private:
         }
     }
 
+    // The first tile converts a scale that all rows share here, so that its norm does not wait for the scale's load.
+    __aicore__ inline void PrepareScales(const Tile& tile) {
+        if (tiling_->scale_shared == 0) LoadScales(tile);
+        if (scale_is_raw_) scale_rows_.WidenMarked(common_->head_size);
+        scale_is_raw_ = false;
+    }
+
     // Loads the scale of each row of the tile, for scales that differ between rows.
     __aicore__ inline void LoadScales(const Tile& tile) {
         int32_t inner = common_->tokens_inner != 0 ? tile.tokens : tile.heads;
@@ -271,6 +279,7 @@ private:
     AscendC::TBuf<AscendC::TPosition::VECCALC> work_, stats_;
     LocalTensor<float> rows_, temp_;
     LocalTensor<T> tile_residual_;
+    bool scale_is_raw_ = false;                  // the shared scale is being loaded and not converted yet
     int32_t row_count_ = 0, element_count_ = 0;  // rows of the tile, and its elements with the rows' padding
 };
 

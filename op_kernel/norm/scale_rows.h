@@ -42,7 +42,8 @@ public:
     }
 
     // Loads elements [first, first + count) of a row to raw elements [at, at + count). row_offset: offset of the
-    // row in `memory`, in elements. Waits for earlier vector instructions. The caller must then call Widen().
+    // row in `memory`, in elements. Waits for earlier vector instructions. The caller must then call Widen(), or
+    // MarkLoads() and WidenMarked().
     __aicore__ inline void Load(GM_ADDR memory, int64_t row_offset, int64_t first, int32_t count, int32_t at) {
         AscendC::GlobalTensor<ScaleT> source;
         source.SetGlobalBuffer(reinterpret_cast<__gm__ ScaleT*>(memory) + row_offset);
@@ -63,9 +64,21 @@ public:
     // same memory.
     __aicore__ inline void Widen(int32_t to, int32_t from, int32_t count) {
         SyncPipes<AscendC::HardEvent::MTE2_V>();
-        if constexpr (sizeof(ScaleT) != sizeof(float)) {
-            ToFloats(wide_[to], raw_[from], RoundUp(count, kBlockItems));
-        }
+        ToFloat32(to, from, count);
+    }
+
+    // Marks the end of the loads so far. WidenMarked() waits for these loads, but not for later ones.
+    __aicore__ inline void MarkLoads(AscendC::TPipe* pipe) {
+        pipe_ = pipe;
+        loaded_event_ = pipe_->AllocEventID<AscendC::HardEvent::MTE2_V>();
+        AscendC::SetFlag<AscendC::HardEvent::MTE2_V>(loaded_event_);
+    }
+
+    // Converts the first `count` raw elements to float32, after MarkLoads().
+    __aicore__ inline void WidenMarked(int32_t count) {
+        AscendC::WaitFlag<AscendC::HardEvent::MTE2_V>(loaded_event_);
+        pipe_->ReleaseEventID<AscendC::HardEvent::MTE2_V>(loaded_event_);
+        ToFloat32(0, 0, count);
     }
 
     // Returns elements [first, first + count) of a long row's scale, as float32. keeps_scale: all rows share the scale,
@@ -97,6 +110,12 @@ public:
 private:
     static constexpr int32_t kBlockItems = kBlockBytes / static_cast<int32_t>(sizeof(ScaleT));
 
+    __aicore__ inline void ToFloat32(int32_t to, int32_t from, int32_t count) {
+        if constexpr (sizeof(ScaleT) != sizeof(float)) {
+            ToFloats(wide_[to], raw_[from], RoundUp(count, kBlockItems));
+        }
+    }
+
     // Loads contiguous elements by DMA. Returns the number of loaded elements.
     __aicore__ inline int32_t LoadRun(LocalTensor<ScaleT> dst, AscendC::GlobalTensor<ScaleT> source, int64_t first,
                                       int32_t count) {
@@ -119,6 +138,8 @@ private:
     LocalTensor<float> wide_;
     ScaleLayout layout_{};
     bool is_loaded_ = false;  // the whole scale is in UB
+    AscendC::TPipe* pipe_ = nullptr;
+    AscendC::TEventID loaded_event_ = 0;  // of MarkLoads()
 };
 
 }  // namespace norm
