@@ -1,0 +1,105 @@
+"""Compare the speed of two installations of the simulator: launches a second and compile times.
+
+usage: launches.py PYTHON_BEFORE [PYTHON_AFTER]
+
+Each interpreter has ascend_sim and npu_rope installed; PYTHON_AFTER is by default the one that runs this
+script. They take turns, round by round, so that both meet the same load of the machine. The table has the
+median of the rounds and their ratio, after by before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROUNDS = 5
+SECONDS = 1.5  # of each launch in a round
+KERNEL = Path(__file__).resolve().parents[1] / "simulator" / "examples" / "add_custom.cpp"
+
+
+def launches() -> dict[str, Callable[[Any], Any]]:
+    """Return the launches by name; each takes the options."""
+    from npu_rope.cli import trace, trace_norm
+    from npu_rope.cli.trace import Dtype, Mode
+
+    bf16 = Dtype.BF16
+    return {
+        "rope neox bf16 [1,1,32,128]": trace.rope(shape="1,1,32,128", dtype=bf16),
+        "rope neox bf16 [1,256,32,128]": trace.rope(shape="1,256,32,128", dtype=bf16),
+        "rope normal bf16 [1,256,32,128]": trace.rope(shape="1,256,32,128", dtype=bf16, mode=Mode.NORMAL),
+        "rotary_mul f32 [1,256,32,128]": trace.rotary_mul(shape="1,256,32,128", dtype=Dtype.F32),
+        "rms_norm bf16 [256,4096]": trace_norm.rms_norm(shape="256,4096", dtype=bf16),
+        "add_rms_norm bf16 [256,4096]": trace_norm.add_rms_norm(shape="256,4096", dtype=bf16),
+        "rms_norm_backward bf16 [256,4096]": trace_norm.rms_norm_backward(shape="256,4096", dtype=bf16),
+        "rms_norm_rope bf16 [1,256,32,128], 8 heads of k": trace_norm.rms_norm_rope(
+            shape="1,256,32,128", keys=8, dtype=bf16
+        ),
+    }
+
+
+def measure() -> dict[str, float]:
+    """Return the launches a second of each launch, and the seconds of a compilation."""
+    from ascend_sim import Options, build
+
+    options = Options(soc="Ascend910B1")
+    rates = {}
+    for name, launch in launches().items():
+        launch(options)
+        begin, count = time.perf_counter(), 0
+        while (elapsed := time.perf_counter() - begin) < SECONDS or count < 2:
+            launch(options)
+            count += 1
+        rates[name] = count / elapsed
+    with tempfile.TemporaryDirectory() as folder:
+        begin = time.perf_counter()
+        build(KERNEL, folder=folder)
+        return {**rates, COMPILATION: time.perf_counter() - begin}
+
+
+COMPILATION = "seconds to compile add_custom.cpp"
+
+
+def run(python: str) -> dict[str, float]:
+    """Return what an interpreter measures."""
+    command = [python, __file__, "--measure"]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+    if done.returncode:
+        sys.exit(f"{python} must have ascend_sim and npu_rope installed but ended with {done.returncode}.")
+    rates: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return rates
+
+
+def main() -> None:
+    """Measure with both interpreters and print the table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("before", nargs="?", help="interpreter with the installation before the change")
+    parser.add_argument("after", nargs="?", default=sys.executable, help="interpreter with the one after it")
+    parser.add_argument("--measure", action="store_true", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.measure:
+        print(json.dumps(measure()))
+        return
+    if given.before is None:
+        parser.error("PYTHON_BEFORE is missing")
+    rounds: list[tuple[dict[str, float], dict[str, float]]] = []
+    for i in range(ROUNDS):
+        print(f"round {i + 1} of {ROUNDS}", file=sys.stderr, flush=True)
+        rounds.append((run(given.before), run(given.after)))
+    print("| launches a second | before | after | ratio |\n|---|---:|---:|---:|")
+    for name in rounds[0][1]:
+        before, after = (statistics.median(pair[i][name] for pair in rounds) for i in range(2))
+        print(f"| {name} | {before:.3g} | {after:.3g} | {after / before:.2f} |")
+
+
+if __name__ == "__main__":
+    main()
