@@ -31,6 +31,8 @@ void check_constants() {
     EXPECT(AscendCUtils::GetBitSize(2) == 16 && AscendCUtils::GetC0Size() == 32 && AscendCUtils::GetC0Count(2) == 16);
     EXPECT(DivCeil(65, 32) == 3 && AlignUp(65, 32) == 96 && AlignUp(64, 32) == 64 && CeilDivision(7, 0) == 0);
     EXPECT(likely(1) && !unlikely(0));
+    static_assert(IsSameType<Conditional<true, half, float>::type, half>::value);
+    static_assert(IsSameType<Conditional<false, half, float>::type, float>::value);
     static_assert(IsSameType<half, half>::value && !IsSameType<half, float>::value);
     static_assert(SupportType<half, float, half>() && !SupportType<int8_t, float, half>());
     EXPECT(Std::max(2, 3) == 3 && Std::min(2.5f, -1.0f) == -1.0f);

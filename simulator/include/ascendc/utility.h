@@ -38,6 +38,12 @@ using FalseType = BoolInst<false>;
 template <class T, class U>
 struct IsSameType : BoolInst<std::is_same_v<T, U>> {};
 
+// `type` is T if the condition holds, and U otherwise.
+template <bool condition, class T, class U>
+struct Conditional {
+    using type = std::conditional_t<condition, T, U>;
+};
+
 // SupportType: whether T is one of the types. SupportBytes: whether it has one of the sizes.
 template <class T, class... Types>
 constexpr bool SupportType() {
