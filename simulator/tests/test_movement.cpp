@@ -302,6 +302,32 @@ void check_copies() {
     for (uint32_t r = 0; r < 5; ++r)
         for (uint32_t l = 0; l < 64; ++l) moved[r * 64 + l] = v[r * 192 + l / 8 * 16 + l % 8];
     expect("Copy", b.get(sd), moved);
+
+    // In counter mode, each repeat copies as many elements as the mask register says.
+    struct Counted {
+        uint32_t elements;
+        uint8_t repeats;
+        CopyRepeatParams params;  // strides of blocks and repeats: dst, src, dst, src
+    };
+    for (const Counted& call : {Counted{144, 1, {1, 7, 8, 8}}, Counted{100, 3, {1, 1, 13, 0}},
+                                Counted{20, 6, {1, 0, 3, 1}}, Counted{72, 2, {2, 3, 20, 30}}}) {
+        const auto dst = b.put(std::vector<float>(1024, 0.5f));
+        const std::string what = "Copy of " + std::to_string(call.elements) + " elements a repeat in counter mode";
+        expect_rule(what, b.run([&] {
+            SetMaskCount();
+            SetVectorMask<float, MaskMode::COUNTER>(call.elements);
+            Copy<float, false>(b(dst), b(sv), MASK_PLACEHOLDER, call.repeats, call.params);
+            SetMaskNorm();
+            ResetMask();
+        }),
+                    "");
+        moved.assign(1024, 0.5f);
+        for (uint32_t r = 0; r < call.repeats; ++r)
+            for (uint32_t i = 0; i < call.elements; ++i)
+                moved[(r * call.params.dstRepeatSize + i / 8 * call.params.dstStride) * 8 + i % 8] =
+                    v[(r * call.params.srcRepeatSize + i / 8 * call.params.srcStride) * 8 + i % 8];
+        expect(what, b.get(dst), moved);
+    }
 #endif
 
     std::vector<uint8_t> in(256), out(256);
