@@ -58,7 +58,7 @@ def positions_of(params: RopeParams, is_image: bool, tokens: int) -> Any:
 
 def contestants(bench_row: Row) -> Iterator[Contestant]:
     """Yield the floor, and each form. All calls write into one output buffer."""
-    batch, tokens, heads = bench_row.heads[0]
+    batch, tokens, heads = bench_row.sizes_bsn[0]
     x = torch.randn(batch, tokens, heads, HEAD_DIM, generator=torch.Generator().manual_seed(21))
     x = x.to(getattr(torch, DTYPES[bench_row.dtype]))
     out = torch.empty_like(x)

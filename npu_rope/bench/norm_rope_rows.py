@@ -81,7 +81,7 @@ def contestants(bench_row: Row, pattern: str | None) -> Iterator[Contestant]:
     """Yield the floor, npu_rope's own, and the peers whose name matches the pattern."""
     generator = torch.Generator().manual_seed(23)
     dtype = getattr(torch, DTYPES[bench_row.dtype])
-    shapes = [*((b, s, n, HEAD_DIM) for b, s, n in bench_row.heads), (HEAD_DIM,), (HEAD_DIM,)]
+    shapes = [*((b, s, n, HEAD_DIM) for b, s, n in bench_row.sizes_bsn), (HEAD_DIM,), (HEAD_DIM,)]
     q, k, *scales = (torch.randn(shape, generator=generator).to(dtype) for shape in shapes)
     inputs = NormRopeInputs((q, k), (scales[0], scales[1]), torch.arange(TOKENS), DTYPES[bench_row.dtype])
     yield floor(inputs.xs)
