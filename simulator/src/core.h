@@ -319,7 +319,8 @@ struct CoreState {
     Site pipe_created_at{nullptr, 0};
     bool barrier_is_due = false;     // a TPipe has ended; at the kernel's end its barrier costs nothing
     bool ends_with_barrier = false;  // PipeBarrier<PIPE_ALL> after all instructions
-    uint32_t ub_used = 0, ub_peak = 0;
+    uint32_t ub_used = 0;
+    int64_t touched_end = 0;  // the end of the bytes of UB that the kernel's tensors have touched
     size_t live_buffers = 0;
     const char* reserved_user = nullptr;  // the API that uses the top 8 KiB of UB
     Site reserved_site{nullptr, 0};

@@ -303,9 +303,10 @@ void Machine::end_core() {
     if (!unchecked_addresses.empty())
         broken_at(Rule::Bounds06, "GetPhyAddr", unchecked_addresses.front().site,
                   "the simulator does not check what the kernel reads and writes through this address.");
-    if (reserved_user && ub_peak > profile->reserved_from)
+    if (reserved_user && touched_end > int64_t(profile->reserved_from))
         broken_at(Rule::Buffer05, reserved_user, reserved_site,
-                  "uses UB from byte %u on as scratch but buffers take %u bytes.", profile->reserved_from, ub_peak);
+                  "uses UB from byte %u on as scratch but tensors use it up to byte %lld.", profile->reserved_from,
+                  static_cast<long long>(touched_end));
     end_time();
 }
 

@@ -85,6 +85,7 @@ void check_ranges(const char* operand, const UbView& view, const Range* ranges, 
     }
     for (size_t i = 0; i < n; ++i) {
         const Range& r = ranges[i];
+        if (view.buffer != m.free_memory) m.touched_end = std::max(m.touched_end, r.end);
         if (r.begin >= view.addr && r.end <= end && r.end <= int64_t(m.profile->ub_bytes)) continue;
         char text[200];
         std::snprintf(text, sizeof text, "touched at UB bytes [%lld, %lld) but covers [%u, %lld): %lld bytes %s",

@@ -31,7 +31,6 @@ bool take_memory(int32_t pool, uint64_t bytes, uint32_t* address, Site site) {
     }
     *address = used + (pool < 0 ? 0 : m.pools[pool].addr);
     (pool < 0 ? m.ub_used : m.pools[pool].used) += uint32_t(whole_blocks(bytes));
-    m.ub_peak = std::max(m.ub_peak, m.ub_used);
     return true;
 }
 

@@ -318,6 +318,22 @@ void check_strides() {
     for (uint32_t r = 0; r < 2; ++r)
         for (uint32_t lane : {0u, 2u, 9u, 11u, 63u}) want[r * 64 + lane] = float(x[r * 64 + lane]);
     expect("Cast's bit mask", c.get(target), want);
+
+    // A repeat is read before its results are written over its source.
+    for (uint32_t begin : {16u, 48u, 64u}) {  // the source's first element in the memory of the result
+        Bench d;
+        std::vector<half> memory(256);
+        for (uint32_t i = 0; i < 64; ++i) memory[begin + i] = x[i + 5];
+        const auto both = d.put(memory);
+        const std::string what = "Cast from element " + std::to_string(begin) + " of its result";
+        d.run([&] {
+            AscendC::Cast(d(both).template ReinterpretCast<float>(), d(both)[begin], RoundMode::CAST_NONE, 64);
+        });
+        std::vector<half> result = d.get(both);
+        float values[64];
+        std::memcpy(values, result.data(), sizeof values);
+        for (uint32_t i = 0; i < 64; ++i) check(values[i] == float(x[i + 5]), what);
+    }
 }
 
 }  // namespace

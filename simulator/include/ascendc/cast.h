@@ -4,8 +4,9 @@
 // round modes of each pair. Mask, lanes and repeats follow the wider type; each operand has its own strides.
 // If dst and src have the same address, a wider result is an error. A narrower result gives a warning, because the
 // documents disagree: Cast's page forbids the wider one only; the page of overlaps requires that both cover the same
-// bytes. With int4b_t, a count or a mask given as a number must be even. In a bit mask, bits 2i and 2i + 1 must be
-// equal.
+// bytes. A wider result of a count form that overlaps its source within the same repeat also gives a warning: Cast's page
+// says that it may be wrong, and the page of overlaps is about the forms with repeats.
+// With int4b_t, a count or a mask given as a number must be even. In a bit mask, bits 2i and 2i + 1 must be equal.
 // Meaning: CAST_NONE rounds inexact results to nearest even. Integers clamp, NaN gives 0. If the core saturates, a
 // result beyond the largest half or bfloat16 becomes that value. Otherwise the round mode decides between infinity and
 // that value. int32 to half is a product with SetDeqScale's scale (deq.h) in every mode.
@@ -34,7 +35,16 @@ template <class T, class U, class F>
 void convert_lanes(const Operand<T>& dst, const Operand<U>& src, const Lanes& lanes, F convert) {
     const Layout layouts[2] = {layout_of(dst, lanes), layout_of(src, lanes)};
     T* const dst_data = dst.tensor.data();
-    const U* const src_data = src.tensor.data();
+    const U* src_data = src.tensor.data();
+    // A repeat is read before it is written. If operands overlap partially, the source is copied first.
+    const uint64_t src_bytes = extent_of(lanes, layouts[1]);
+    const int64_t distance = int64_t(dst.tensor.view().addr) - src.tensor.view().addr;
+    std::vector<uint8_t> source;
+    if (distance != 0 && distance < int64_t(src_bytes) && -distance < int64_t(extent_of(lanes, layouts[0]))) {
+        const uint8_t* const begin = reinterpret_cast<const uint8_t*>(src_data);
+        source.assign(begin, begin + src_bytes);
+        src_data = reinterpret_cast<const U*>(source.data());
+    }
     for_each_contiguous_part(lanes, layouts, [&](const uint32_t (&offsets)[2], uint32_t lane_count) {
         T* const to = dst_data + offsets[0] / sizeof(T);
         const U* const from = src_data + offsets[1] / sizeof(U);

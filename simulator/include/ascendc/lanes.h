@@ -255,11 +255,12 @@ inline uint64_t extent_of(const Lanes& lanes, const Layout& layout) {
 }
 
 // Checks that destination and source are the same bytes in each repeat, or that no repeat writes bytes that it or a
-// later repeat reads. may_accumulate allows dst == src with repeat stride 0, as in a sum over repeats by Add. With
-// may_narrow, a narrower result at its source's address only warns.
+// later repeat reads. may_accumulate allows dst == src with repeat stride 0, as in a sum over repeats by Add. converts:
+// a narrower result at its source's address gives a warning, and so does a wider result of a count form that overlaps
+// its source within the same repeat.
 template <class T, class U>
 void check_overlap(const Operand<T>& dst, const Operand<U>& src, const Lanes& lanes, bool may_accumulate = false,
-                   bool may_narrow = false) {
+                   bool converts = false) {
     const Layout dst_layout = layout_of(dst, lanes), src_layout = layout_of(src, lanes);
     const uint32_t dst_addr = dst.tensor.view().addr, src_addr = src.tensor.view().addr;
     if (dst_addr == src_addr && dst_layout.element_bytes == src_layout.element_bytes &&
@@ -291,7 +292,9 @@ void check_overlap(const Operand<T>& dst, const Operand<U>& src, const Lanes& la
     const uint32_t unit =
         kBlockBytes /
         (dst_layout.element_bytes > src_layout.element_bytes ? dst_layout.element_bytes : src_layout.element_bytes);
-    const bool narrows = may_narrow && dst_addr == src_addr && dst_layout.element_bytes < src_layout.element_bytes;
+    const bool narrows = converts && dst_addr == src_addr && dst_layout.element_bytes < src_layout.element_bytes;
+    const bool widens_in_own_repeat = converts && dst_addr != src_addr && lanes.is_count_form() &&
+                                      dst_layout.element_bytes > src_layout.element_bytes;
     bool warns = false;
     for (uint32_t repeat = 0; repeat < lanes.repeats(); ++repeat)
         lanes.for_each_active_group(repeat, unit, [&](uint32_t lane, uint32_t lane_count) {
@@ -310,7 +313,7 @@ void check_overlap(const Operand<T>& dst, const Operand<U>& src, const Lanes& la
                 if (writer < repeat)
                     return broken(Rule::Overlap02, "repeat %u reads UB byte %u of `%s`, which repeat %u wrote as `%s`.",
                                   repeat, byte, src.name, writer, dst.name);
-                if (writer == repeat && narrows)
+                if (writer == repeat && (narrows || widens_in_own_repeat))
                     warns = true;
                 else if (writer == repeat && !same)
                     return broken(Rule::Overlap01,
@@ -319,7 +322,9 @@ void check_overlap(const Operand<T>& dst, const Operand<U>& src, const Lanes& la
                                   dst.name, src.name, repeat, byte);
             }
         });
-    if (warns) broken(Rule::Overlap03, "the narrower `%s` overlaps a part of `%s`.", dst.name, src.name);
+    if (warns)
+        broken(Rule::Overlap03, "the %s `%s` overlaps a part of `%s`.", narrows ? "narrower" : "wider", dst.name,
+               src.name);
 }
 
 // For APIs that allow no overlap.

@@ -45,7 +45,7 @@ namespace ascend_sim {
     RULE(Overlap02, "SIM-OVERLAP-02", "a repeat does not read what an earlier repeat wrote",                           \
          "address overlap constraints")                                                                                \
     ADVICE(Overlap03, "SIM-OVERLAP-03",                                                                                \
-           "the result of a reduction, narrowing or selection does not overlap its source",                            \
+           "the result of a reduction, conversion or selection does not overlap its source",                           \
            "address overlap constraints, which are silent on it")                                                      \
     RULE(Round01, "SIM-ROUND-01", "the SoC has this round mode for this conversion", "Cast tables")                    \
     RULE(Mode01, "SIM-MODE-01", "a mode, pattern or scalar is one that the SoC's instruction supports", "per API")     \
@@ -71,7 +71,8 @@ namespace ascend_sim {
     RULE(Buffer02, "SIM-BUFFER-02", "all buffers together fit UB", "InitBuffer")                                       \
     RULE(Buffer03, "SIM-BUFFER-03", "a TPipe holds at most 64 buffers", "InitBuffer")                                  \
     RULE(Buffer04, "SIM-BUFFER-04", "there is one TPipe at a time, and it is used only while it exists", "TPipe")      \
-    RULE(Buffer05, "SIM-BUFFER-05", "buffers leave the top 8 KiB free if an API uses it as scratch", "TMP_UB_OFFSET")  \
+    RULE(Buffer05, "SIM-BUFFER-05", "no tensor uses the top 8 KiB of UB if an API uses it as scratch",                 \
+         "TMP_UB_OFFSET")                                                                                              \
     RULE(Buffer06, "SIM-BUFFER-06", "pools that share memory are used in turn, with Reset between them", "TBufPool")   \
     RULE(Buffer07, "SIM-BUFFER-07", "Fill of a GlobalTensor comes before any InitBuffer", "Fill")                      \
     RULE(Buffer08, "SIM-BUFFER-08",                                                                                    \

@@ -137,9 +137,21 @@ KERNEL(select_below_the_scratch) {
     Select(t[256], bits, t, 0.0f, SELMODE::VSEL_TENSOR_SCALAR_MODE, 64);  // keeps SIM-BUFFER-05
 }
 
+KERNEL(select_with_an_unused_buffer_over_the_scratch) {
+    Ub ub(128);
+    TPipe& pipe = *GetTPipePtr();
+    TBuf<> buffer;
+    pipe.InitBuffer(buffer, 188416);
+    LocalTensor<float> t = buffer.Get<float>();
+    LocalTensor<uint8_t> bits = buffer.GetWithOffset<uint8_t>(32, 16384);
+    Duplicate(t, 1.0f, 8192);
+    PipeBarrier<PIPE_V>();
+    Select(t[256], bits, t, 0.0f, SELMODE::VSEL_TENSOR_SCALAR_MODE, 64);  // keeps SIM-BUFFER-05
+}
+
 KERNEL(select_over_the_scratch) {
     Ub ub(188448);
     LocalTensor<float> t = ub.at<float>(0, 4096);
     LocalTensor<uint8_t> bits = ub.at<uint8_t>(16384, 32);
-    Select(t[256], bits, t, 0.0f, SELMODE::VSEL_TENSOR_SCALAR_MODE, 64);  // breaks SIM-BUFFER-05: Select: uses UB from byte 188416 on as scratch but buffers take 188448 bytes
+    Select(t[256], bits, t, 0.0f, SELMODE::VSEL_TENSOR_SCALAR_MODE, 64);  // breaks SIM-BUFFER-05: Select: uses UB from byte 188416 on as scratch but tensors use it up to byte 188448
 }

@@ -25,6 +25,22 @@ KERNEL(widen_in_place) {
     Cast(ub.at<float>(0, 512), ub.at<half>(0, 512), RoundMode::CAST_NONE, 512);  // breaks SIM-OVERLAP-01: `dst` and `src`
 }
 
+// The source is the upper half of the result: only the last repeat's result overlaps its own source.
+KERNEL(widen_from_the_upper_half) {
+    Ub ub(4096);
+    Cast(ub.at<float>(0, 512), ub.at<half>(1024, 512), RoundMode::CAST_NONE, 512);  // warns SIM-OVERLAP-03: the wider `dst` overlaps a part of `src`
+}
+
+KERNEL(widen_from_the_upper_half_by_repeats) {
+    Ub ub(4096);
+    Cast(ub.at<float>(0, 512), ub.at<half>(1024, 512), RoundMode::CAST_NONE, 64, 8, {1, 1, 8, 4});  // breaks SIM-OVERLAP-01: `dst` and `src`
+}
+
+KERNEL(widen_into_a_later_source) {
+    Ub ub(4096);
+    Cast(ub.at<float>(0, 512), ub.at<half>(512, 512), RoundMode::CAST_NONE, 512);  // breaks SIM-OVERLAP-02: which repeat
+}
+
 // From a wide to a narrow type in place, no result lies in data that is read later.
 KERNEL(narrow_in_place) {
     Ub ub(4096);
