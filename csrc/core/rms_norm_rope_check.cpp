@@ -71,11 +71,11 @@ RmsNormRopeTensors rms_norm_rope_set_rows_tensors(const npu_rope_tensor* q, cons
     return t;
 }
 
-Check check_rms_norm_rope(const RmsNormRopeTensors& t, const npu_rope_params* params, double epsilon, int32_t angle,
-                          RopeShape* shape) {
+Check check_rms_norm_rope(const RmsNormRopeTensors& t, const npu_rope_params* params, double epsilon,
+                          int32_t angle_policy, RopeShape* shape) {
     for (int side = 0; side < t.rope.sides; ++side)
         if (!t.scale[side]) return bad_value(t.rope.op, kScaleName[side], "be a tensor", "NULL");
-    if (Check c = check_rope(t.rope, params, angle, shape); !c.ok()) return c;
+    if (Check c = check_rope(t.rope, params, angle_policy, shape); !c.ok()) return c;
     return Rules(t, shape->D).check_all(epsilon);
 }
 

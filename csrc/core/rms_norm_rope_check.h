@@ -29,7 +29,7 @@ RmsNormRopeTensors rms_norm_rope_set_rows_tensors(const npu_rope_tensor* q, cons
 
 // Checks everything except the frequencies that follow from the parameters. Fills *shape as check_rope does. Sides 0
 // and 1 are q and k.
-Check check_rms_norm_rope(const RmsNormRopeTensors& t, const npu_rope_params* params, double epsilon, int32_t angle,
-                          RopeShape* shape);
+Check check_rms_norm_rope(const RmsNormRopeTensors& t, const npu_rope_params* params, double epsilon,
+                          int32_t angle_policy, RopeShape* shape);
 
 }  // namespace npu_rope

@@ -362,13 +362,13 @@ RopeTensors rope_set_rows_tensors(const npu_rope_tensor* x, const npu_rope_tenso
     return {{"rope_set_rows", 1, {"x"}, {x}, {"cache"}, {cache}}, positions, freq_factors, true, rows};
 }
 
-Check check_rope(const RopeTensors& t, const npu_rope_params* p, int32_t angle, RopeShape* shape) {
+Check check_rope(const RopeTensors& t, const npu_rope_params* p, int32_t angle_policy, RopeShape* shape) {
     const npu_rope_tensor* rows = t.scatters ? t.rows : t.positions;
     if (Check c = check_given(t, {{"positions", t.positions}, {"rows", rows}}); !c.ok()) return c;
     if (!p) return bad_value(t.op, "params", "be a struct", "NULL");
     if (Check c = check_rope_params(*p); !c.ok()) return c;
-    if (angle < NPU_ROPE_ANGLE_EXACT || angle > NPU_ROPE_ANGLE_GGML)
-        return bad_value(t.op, "angle", "be exact (0), f32 (1) or ggml (2)", std::to_string(angle));
+    if (angle_policy < NPU_ROPE_ANGLE_EXACT || angle_policy > NPU_ROPE_ANGLE_GGML)
+        return bad_value(t.op, "angle", "be exact (0), f32 (1) or ggml (2)", std::to_string(angle_policy));
     *shape = RopeShape{};
     shape->sides = t.sides;
     return Rules(t, *p, shape).check_all();

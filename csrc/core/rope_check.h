@@ -68,7 +68,7 @@ Check check_rope_params(const npu_rope_params& p);
 
 // Checks NULLs, parameters, shapes, dtypes, strides, overlap and the values of positions, rows and freq_factors, as far
 // as t.known allows, and fills *shape. It does not check frequencies: check_rope_frequencies() does.
-Check check_rope(const RopeTensors& t, const npu_rope_params* p, int32_t angle, RopeShape* shape);
+Check check_rope(const RopeTensors& t, const npu_rope_params* p, int32_t angle_policy, RopeShape* shape);
 
 // frequencies: radians per position, divided by freq_factors.
 Check check_rope_frequencies(const std::vector<long double>& frequencies);

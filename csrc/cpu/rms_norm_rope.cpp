@@ -148,9 +148,9 @@ struct RotateHeads<NormAndTables> {
 }  // namespace rotation
 
 Check run_rms_norm_rope_cpu(const RmsNormRopeTensors& t, const npu_rope_params* params, double epsilon,
-                            bool intermediate_rounding, int32_t angle) {
+                            bool intermediate_rounding, int32_t angle_policy) {
     RotationCall call;
-    if (Check c = check_rms_norm_rope(t, params, epsilon, angle, &call.shape); !c.ok()) return c;
+    if (Check c = check_rms_norm_rope(t, params, epsilon, angle_policy, &call.shape); !c.ok()) return c;
     const int32_t dtype = t.rope.x[0]->dtype;
     const bool is_float64 = dtype == NPU_ROPE_FLOAT64, is_16_bits = !is_float64 && dtype != NPU_ROPE_FLOAT32;
     const int32_t stash = is_float64 && !intermediate_rounding ? NPU_ROPE_FLOAT64 : NPU_ROPE_FLOAT32;
@@ -158,7 +158,8 @@ Check run_rms_norm_rope_cpu(const RmsNormRopeTensors& t, const npu_rope_params* 
     NormAndTables source(row_format(call.shape.D, dtype, dtype, stash, epsilon_f32),
                          is_16_bits && !intermediate_rounding);
     for (int side = 0; side < 2; ++side) source.scale[side] = static_cast<const char*>(t.scale[side]->data);
-    if (Check c = rope_table::fill_call(t.rope, *params, /*forward=*/1, angle, &source, &call); !c.ok()) return c;
+    if (Check c = rope_table::fill_call(t.rope, *params, /*forward=*/1, angle_policy, &source, &call); !c.ok())
+        return c;
     rotate_all(source, call);
     return {};
 }

@@ -8,6 +8,6 @@
 namespace npu_rope {
 
 // Checks the call and computes it. Writes nothing if a check fails. forward: 0 rotates by minus the angle.
-Check run_rope_cpu(const RopeTensors& t, const npu_rope_params* params, int32_t forward, int32_t angle);
+Check run_rope_cpu(const RopeTensors& t, const npu_rope_params* params, int32_t forward, int32_t angle_policy);
 
 }  // namespace npu_rope

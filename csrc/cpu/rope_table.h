@@ -198,11 +198,12 @@ private:
 };
 
 // Fills *call and *source from the tensors and parameters of a call whose arguments were checked.
-inline Check fill_call(const RopeTensors& t, const npu_rope_params& params, int32_t forward, int32_t angle,
+inline Check fill_call(const RopeTensors& t, const npu_rope_params& params, int32_t forward, int32_t angle_policy,
                        ComputedTables* source, RotationCall* call) {
     const float* factors = t.freq_factors ? static_cast<const float*>(t.freq_factors->data) : nullptr;
     const int64_t factor_stride = t.freq_factors ? t.freq_factors->stride[0] : 0;
-    if (Check c = cached_angle_constants(params, factors, factor_stride, angle, &source->constants); !c.ok()) return c;
+    if (Check c = cached_angle_constants(params, factors, factor_stride, angle_policy, &source->constants); !c.ok())
+        return c;
     for (int k = 0; k < t.sides; ++k) {
         call->x[k] = t.x[k]->data;
         call->out[k] = t.out[k]->data;

@@ -1,8 +1,9 @@
-/* Calls of the simulated CANN on the host's own memory: the part of libascend_sim_cann's C interface that CANN lacks.
+/* The part of libascend_sim_cann's C interface that CANN lacks: aclnn calls on the host's own memory, and launches of a
+ * program's own kernels.
  *
- * ascend_sim_begin_host_calls() selects a chip, an operator package, memory and options for the calling thread. Until
- * ascend_sim_end_host_calls(), both phases of an aclnn call of a generated operator use them. A kernel runs
- * immediately, in the second phase. There is no device, no stream, no guarded device memory and no entry in the
+ * Host calls: ascend_sim_begin_host_calls() selects a chip, an operator package, memory and options for the calling
+ * thread. Until ascend_sim_end_host_calls(), both phases of an aclnn call of a generated operator use them. A kernel
+ * runs immediately, in the second phase. There is no device, no stream, no guarded device memory and no entry in the
  * process's report. Other threads are not affected. Argument checks, definitions, tilings and kernels are the same as
  * in other calls. */
 #ifndef ASCEND_SIM_CANN_H
@@ -16,11 +17,11 @@ extern "C" {
 
 typedef struct ascend_sim_host_calls {
     const char* chip;                  /* "Ascend910B3": one of ascend_sim_profiles() */
-    const char* package;               /* the operator package's folder, without links */
+    const char* package;               /* the path of the operator package's folder, with symbolic links resolved */
     int32_t cores;                     /* number of the chip's cores that a tiling may use */
     const ascend_sim_memory* memories; /* all that the calls may access, with workspaces; roles and names are unused */
     int32_t memory_count;
-    const ascend_sim_launch* options; /* lenient, auto_sync, saturate, one_order, trace_path, trace_cores */
+    const ascend_sim_launch* options; /* the fields from `lenient` on are used; the call sets the others */
 } ascend_sim_host_calls;
 
 /* The struct and the data behind its pointers must remain valid until ascend_sim_end_host_calls(). They may change
@@ -38,10 +39,10 @@ typedef struct ascend_sim_kernel {
     int32_t auto_sync; /* non-zero: the compiler inserts synchronisation, see ascend_sim_launch */
     int64_t blocks;
     void* stream;
-    ascend_sim_call call; /* with the context */
+    ascend_sim_call call; /* gets `context` as its last argument */
     void* context;
     void (*release)(void* context); /* called once, after the launch or if it fails */
-    void* const* pointers;          /* the kernel's pointer arguments; `call` gets their addresses on the cores */
+    void* const* pointers;          /* the kernel's pointers; `call` gets the GM addresses for them */
     int32_t pointer_count;
 } ascend_sim_kernel;
 

@@ -1,4 +1,5 @@
-// Calls of a kernel's entry with the addresses of a launch, for entries with any parameter types. The source that
+// Functions that call a kernel's entry with the addresses of a launch. They convert each address to the parameter's
+// type. The source that
 // ascend_sim/operator_sources.py generates includes this header and passes the call to ascend_sim_run_call
 // (ascend_sim.h).
 #pragma once

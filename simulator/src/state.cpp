@@ -170,7 +170,7 @@ const char* ascend_sim_instructions(void) {
         Json json;
         json.field("instruction", row.name).field("source", row.source);
         for (int32_t arch : kArchs) {
-            const Elements types = row.types[int(core_of(arch))];
+            const Elements types = row.types[int(soc_column_of(arch))];
             json.raw(std::to_string(arch),
                      types == cell::kAny ? "[\"any\"]" : names_of(types, kElementNames, kElements));
         }
@@ -185,7 +185,7 @@ const char* ascend_sim_conversions(void) {
         Json json;
         json.field("from", kElementNames[int(row.from)]).field("to", kElementNames[int(row.to)]);
         for (int32_t arch : kArchs)
-            json.raw(std::to_string(arch), names_of(row.modes[int(core_of(arch))], kRoundModeNames, kRoundModes));
+            json.raw(std::to_string(arch), names_of(row.modes[int(soc_column_of(arch))], kRoundModeNames, kRoundModes));
         return json.done();
     });
     return text.c_str();

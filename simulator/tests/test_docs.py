@@ -28,7 +28,7 @@ def rules():
 
 
 def instructions():
-    """Adjacent instructions with the same types share a row; the source is listed if it is another page."""
+    """Adjacent instructions with the same types and source share a row. The last cell names the source."""
     shared = []
     for row in library.load().instructions():
         name, cells = row["instruction"], [row[arch] for arch in ARCHS]
@@ -70,7 +70,7 @@ def figures_of(heading):
 
 
 def value_and_range(row):
-    """The numbers of a row. Without published values, the range is the value."""
+    """The numbers of a row. The value replaces the last two cells if they are "—" (nothing is published)."""
     cells = row.split(" | ")
     return [float(cells[0] if cell == "—" else cell) for cell in cells]
 

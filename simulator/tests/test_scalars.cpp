@@ -22,7 +22,7 @@ void check_constants() {
     static_assert(is<int32_t>(ONE_REPEAT_BYTE_SIZE) && is<int32_t>(MAX_REPEAT_TIMES) && is<uint64_t>(FULL_MASK));
     static_assert(is<uint32_t>(TOTAL_UB_SIZE) && is<uint32_t>(TMP_UB_OFFSET) && is<uint8_t>(B16_BYTE_SIZE));
     const uint32_t ub[] = {196608, 262144, 253952}, scratch[] = {188416, 253952, 253952};
-    const int core = int(ascend_sim::kCore);
+    const int core = int(ascend_sim::kSocColumn);
     EXPECT(TOTAL_UB_SIZE == ub[core] && TMP_UB_OFFSET == scratch[core]);
     EXPECT(ONE_BLK_FLOAT_NUM == 8 && ONE_REPEAT_HALF_SIZE == 128 && MAX_REPEAT_FLOAT_SIZE == 16320);
     static_assert(DT_FLOAT16 == 1 && DT_INT4 == 29 && DT_FLOAT8_E4M3FN == 36);

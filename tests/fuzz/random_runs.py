@@ -1,4 +1,4 @@
-"""Functions for random_norm.py, random_onnx.py and random_rope.py: options, and the list of violations."""
+"""Options of the programs random_*.py, and the list of failures that they print."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def parse(
 
 
 def show_failures(failures: Sequence[str], show: Callable[[str], None]) -> None:
-    """Show the first violations, and the number of the others."""
+    """Show the first failures and the number of the others."""
     for line in failures[:MOST_SHOWN]:
         show(line)
     if len(failures) > MOST_SHOWN:

@@ -418,7 +418,9 @@ def test_waiting_for_npu_smi_is_reported(machine):
     assert running.poll() is None
     os.killpg(running.pid, signal.SIGKILL)
     running.communicate(timeout=60)
-    assert line == f"[build_npu] Waiting for npu-smi, for at most {chips.NPU_SMI_SECONDS} s for each command.\n"
+    assert (
+        line == f"[build_npu] Waiting for npu-smi, for at most {chips.NPU_SMI_SECONDS} s for each command.\n"
+    )
 
 
 @pytest.mark.parametrize("chip", ["310B1", "910A", "910B"])

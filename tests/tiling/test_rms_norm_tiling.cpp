@@ -182,8 +182,10 @@ void random_calls_have_sound_tilings() {
         packed += rows && c.data.common.io == kRopeIoPacked;
         scalar += c.data.common.io == kRopeIoScalar;
     }
-    std::printf("%d in rows (%d packed, %d by the scalar unit), %d in chunks (%d kept in UB), %d tokens inner\n",
-                in_rows, packed, scalar, in_chunks, rows_kept, inner);
+    std::printf(
+        "calls: %d with whole rows (%d packed, %d by the scalar unit), %d in chunks (%d keep the row in UB), %d head "
+        "by head\n",
+        in_rows, packed, scalar, in_chunks, rows_kept, inner);
     if (!(in_rows > 2000 && in_chunks > 300 && rows_kept > 60 && packed > 100 && scalar > 30 && inner > 60 &&
           backward > 1000))
         ++g_failures;

@@ -188,13 +188,15 @@ enum class Api : uint8_t {
 #undef ASCEND_SIM_INSTRUCTION
 };
 
-enum class Core : uint8_t { A910b, A310p, A950 };
-constexpr int kCores = 3;
-constexpr Core core_of(int32_t arch) { return arch == 220 ? Core::A910b : arch == 200 ? Core::A310p : Core::A950; }
+enum class SocColumn : uint8_t { A910b, A310p, A950 };
+constexpr int kSocColumns = 3;
+constexpr SocColumn soc_column_of(int32_t arch) {
+    return arch == 220 ? SocColumn::A910b : arch == 200 ? SocColumn::A310p : SocColumn::A950;
+}
 
 struct Instruction {
     const char* name;
-    Elements types[kCores];
+    Elements types[kSocColumns];
     const char* source;
 };
 namespace cell {
@@ -206,8 +208,8 @@ constexpr Instruction kRows[] = {
 }  // namespace cell
 constexpr auto& kInstructions = cell::kRows;
 
-constexpr bool takes(Api api, Core core, Element type) {
-    return kInstructions[int(api)].types[int(core)] & set_of(type);
+constexpr bool takes(Api api, SocColumn column, Element type) {
+    return kInstructions[int(api)].types[int(column)] & set_of(type);
 }
 
 // ---- conversions ---------------------------------------------------------------------------------------
@@ -226,7 +228,7 @@ constexpr uint32_t kCastNone = 1 << 0, kCastRint = 1 << 1, kFloorToTrunc = 0x3c,
 // asc-devkit impl/basic_api/dav_m200 for conversions of Ascend310P that the page lacks.
 struct Conversion {
     Element from, to;
-    uint32_t modes[kCores];
+    uint32_t modes[kSocColumns];
 };
 constexpr Conversion kConversions[] = {
     {Element::Half, Element::Float, {kCastNone, kCastNone, kCastNone}},
@@ -260,9 +262,9 @@ constexpr Conversion kConversions[] = {
     {Element::Int4, Element::Half, {kCastNone, 0, kCastNone}},
 };
 
-constexpr uint32_t modes_of(Core core, Element from, Element to) {
+constexpr uint32_t modes_of(SocColumn column, Element from, Element to) {
     for (const Conversion& row : kConversions)
-        if (row.from == from && row.to == to) return row.modes[int(core)];
+        if (row.from == from && row.to == to) return row.modes[int(column)];
     return 0;
 }
 

@@ -26,7 +26,7 @@ static_assert(kCastNone == mode_bit(RoundMode::CAST_NONE) && kCastRint == mode_b
 // The round modes of a conversion: an OR of mode_bit().
 template <class To, class From>
 constexpr uint32_t round_modes() {
-    return modes_of(kCore, element_of<From>(), element_of<To>());
+    return modes_of(kSocColumn, element_of<From>(), element_of<To>());
 }
 
 inline const char* mode_name(RoundMode mode) { return int(mode) < kRoundModes ? kRoundModeNames[int(mode)] : "?"; }

@@ -16,8 +16,8 @@ namespace ascend_sim {
     RULE(Bounds02, "SIM-BOUNDS-02", "a tensor lies inside the buffer it was taken from", "CPU debug checks")           \
     RULE(Bounds03, "SIM-BOUNDS-03", "GM bytes touched lie inside one tensor of the launch", "GmAlloc's guard page")    \
     RULE(Bounds04, "SIM-BOUNDS-04", "the guard zones around GM tensors stay as they were", "GmAlloc's guard page")     \
-    RULE(Bounds05, "SIM-BOUNDS-05", "GM bytes touched lie inside the size passed to SetGlobalBuffer, if any",          \
-         "GlobalTensor's size checks")                                                                                 \
+    ADVICE(Bounds05, "SIM-BOUNDS-05", "GM bytes touched lie inside the size passed to SetGlobalBuffer, if any",        \
+           "GlobalTensor's size checks")                                                                               \
     ADVICE(Bounds06, "SIM-BOUNDS-06", "UB is accessed through tensors; accesses through an address are not checked",   \
            "project rule")                                                                                             \
     RULE(Count01, "SIM-COUNT-01", "the size of a plain DataCopy is a multiple of 32 bytes (a rest would be dropped)",  \

@@ -57,11 +57,11 @@ constexpr float half_to_float(uint16_t raw) {
 // Round to nearest even; overflow to infinity, NaN stays NaN.
 constexpr uint16_t float_to_half(float value) {
     const int32_t raw = bits<int32_t>(value), magnitude = raw & 0x7fffffff;
-    // Scaling up and down turns values that are too large for half into infinity.
+    // The first product is infinity if the value is too large for half. The second one is 4 times the value.
     const float scaled = (bits<float>(magnitude) * 0x1p112f) * 0x1p-110f;
     const int32_t exponent = magnitude & 0x7f800000;
-    // The addition of a larger power of two rounds: ten bits of the mantissa are left, or, below 2^-14 (0x38800000),
-    // the bits down to 2^-24.
+    // Adding 2^15 times the value's power of two rounds the sum to a float. This keeps ten bits of the mantissa. Below
+    // 2^-14, whose bits are 0x38800000, it keeps the bits down to 2^-24.
     const int32_t large = pick(exponent > 0x38800000, exponent, 0x38800000) + 0x07800000;  // times 2^15
     const int32_t sum = bits<int32_t>(scaled + bits<float>(large));
     const int32_t rounded = (sum >> 13 & 0x7c00) + (sum & 0xfff);
@@ -131,7 +131,7 @@ inline constexpr bool kIsBfloat16<bfloat16_t> = true;
 #endif
 
 // The SoC that the kernel is compiled for, as in availability.h.
-constexpr Core kCore = core_of(kArch);
+constexpr SocColumn kSocColumn = soc_column_of(kArch);
 
 template <class T>
 constexpr Element element_of() {
@@ -150,7 +150,7 @@ constexpr Element element_of() {
 
 // Whether this SoC has the instruction for the type. If the type does not matter, every type matches.
 template <class T, Api api>
-constexpr bool kTakes = takes(api, kCore, element_of<T>());
+constexpr bool kTakes = takes(api, kSocColumn, element_of<T>());
 }  // namespace ascend_sim
 
 #define ASCEND_SIM_NEEDS(Name, T) \

@@ -144,21 +144,21 @@ KERNEL(copies_inside_what_the_buffer_was_given) {
 KERNEL(copies_past_what_the_buffer_was_given) {
     Ub ub(1024);
     GlobalTensor<float> z = global<float>(y, 16);
-    for (int32_t i = 0; i < 2; ++i) DataCopy(z[i * 256], ub.at<float>(0, 256), 256);  // breaks SIM-BOUNDS-05: `dst` touches bytes [0, 1024) of GM `y` but SetGlobalBuffer was given [0, 64).
+    for (int32_t i = 0; i < 2; ++i) DataCopy(z[i * 256], ub.at<float>(0, 256), 256);  // warns SIM-BOUNDS-05: `dst` touches bytes [0, 1024) of GM `y` but SetGlobalBuffer was given [0, 64).
 }
 
 KERNEL(copy_in_before_what_the_buffer_was_given) {
     Ub ub(1024);
-    DataCopy(ub.at<float>(0, 64), global<float>(x + 256, 64)[-8], 16);  // breaks SIM-BOUNDS-05: `src` touches bytes [224, 288) of GM `x` but SetGlobalBuffer was given [256, 512).
+    DataCopy(ub.at<float>(0, 64), global<float>(x + 256, 64)[-8], 16);  // warns SIM-BOUNDS-05: `src` touches bytes [224, 288) of GM `x` but SetGlobalBuffer was given [256, 512).
 }
 
 KERNEL(padded_copy_past_what_the_buffer_was_given) {
     Ub ub(1024);
-    DataCopyPad(ub.at<float>(0, 64), global<float>(x, 6), {1, 28, 0, 0, 0}, {false, 0, 0, 0});  // breaks SIM-BOUNDS-05: [0, 28)
+    DataCopyPad(ub.at<float>(0, 64), global<float>(x, 6), {1, 28, 0, 0, 0}, {false, 0, 0, 0});  // warns SIM-BOUNDS-05: [0, 28)
 }
 
 KERNEL(scalar_past_what_the_buffer_was_given) {
-    float value = global<float>(x, 6).GetValue(6);  // breaks SIM-BOUNDS-05: [24, 28)
+    float value = global<float>(x, 6).GetValue(6);  // warns SIM-BOUNDS-05: [24, 28)
     (void)value;
 }
 
