@@ -189,6 +189,7 @@ void check_addresses() {
               "the second tensor");
         check(uint32_t(b.GetPhyAddr()) == 4 * kN + 64 && allocator.GetCurAddr() == 8 * kN + 64, "the third tensor");
         const LocalTensor<float> c(TPosition::VECCALC, 4096, kN);
+        WaitPreTaskEnd();  // without effect outside a SuperKernel, like SetNextTaskStart
         DataCopy(a, global<float>(x), kN);
         SetFlag<HardEvent::MTE2_V>(EVENT_ID3);
         WaitFlag<HardEvent::MTE2_V>(EVENT_ID3);
@@ -199,6 +200,7 @@ void check_addresses() {
         event.SetFlag(EVENT_ID0);
         event.WaitFlag(EVENT_ID0);
         DataCopy(global<float>(y), b, kN);
+        SetNextTaskStart();
         PipeBarrier<PIPE_ALL>();
     });
 }

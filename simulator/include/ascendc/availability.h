@@ -206,7 +206,7 @@ constexpr Instruction kRows[] = {
 #undef ASCEND_SIM_INSTRUCTION
 };
 }  // namespace cell
-constexpr auto& kInstructions = cell::kRows;
+inline constexpr auto& kInstructions = cell::kRows;
 
 constexpr bool takes(Api api, SocColumn column, Element type) {
     return kInstructions[int(api)].types[int(column)] & set_of(type);

@@ -5,11 +5,12 @@
 // Ascend310P.
 // Meaning: the simulator has vector cores, on Ascend310P AI cores. A launch has no cube cores, so GetTaskRatio and
 // GetSubBlockNum return 1. InitSocState turns atomic copies off and, except on Ascend310P, resets the mask register.
-// GetSystemCycle counts from the core's start, at 50 MHz, on Ascend950 at 1 GHz.
+// GetSystemCycle counts from the core's start, at 50 MHz, on Ascend950 at 1 GHz. WaitPreTaskEnd and SetNextTaskStart do
+// nothing: they order the kernels of a SuperKernel, and the simulator has none.
 // Cost: a write of a register costs as in the other headers; a read of the counter costs as much as issuing an
 // instruction.
 // Sources: the pages InitSocState, GetSystemCycle, GetSubBlockNum, GetTaskRatio, GetDataBlockSizeInBytes,
-// GetUBSizeInBytes, GetRuntimeUBSize, Async; asc-devkit impl/utils/sys_macros.h.
+// GetUBSizeInBytes, GetRuntimeUBSize, Async, WaitPreTaskEnd, SetNextTaskStart; asc-devkit impl/utils/sys_macros.h.
 #pragma once
 
 #include "ascendc/atomic.h"
@@ -30,6 +31,11 @@ constexpr int32_t g_coreType = ascend_sim::kIs310p ? AscendC::MIX : AscendC::AIV
 // ---- CANN's functions ----------------------------------------------------------------------------------
 
 namespace AscendC {
+
+template <bool FORCE = false>
+inline void WaitPreTaskEnd() {}
+template <pipe_t AIV_PIPE = PIPE_MTE3, pipe_t AIC_PIPE = PIPE_MTE3, bool FORCE = false>
+inline void SetNextTaskStart() {}
 
 inline void InitSocState(ASCEND_SIM_SITE) {
     SetAtomicNone(site);

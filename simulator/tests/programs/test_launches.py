@@ -53,6 +53,17 @@ def test_a_program_launches_its_kernel(scale, streams):
     assert "scale" in done.stderr
 
 
+def test_a_program_of_two_files_with_kernels_runs(folder):
+    other = folder / "other.asc"
+    other.write_text(
+        '#include "kernel_operator.h"\n'
+        "__global__ __aicore__ void nothing(GM_ADDR x) { KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY); }\n"
+    )
+    done = run("run", "--", build_program([SCALE, other], folder / "two_files"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout == "8192 products are right.\n"
+
+
 def test_a_broken_rule_is_reported_with_its_line_when_the_program_waits(folder):
     program = changed(folder, "broken", ("a = queue_in.DeQue<T>();", ""))
     done = run("run", "--", program)
