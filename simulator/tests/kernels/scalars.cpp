@@ -165,6 +165,7 @@ KERNEL(global_reference_beyond_the_tensor) {
     GlobalTensor<float> out;
     out.SetGlobalBuffer((__gm__ float*)y, 8);
     out(8) = 1.0f;  // warns SIM-BOUNDS-05: touches bytes [32, 36)
+    DataCacheCleanAndInvalid<float, CacheLine::ENTIRE_DATA_CACHE>(global<float>(y));
 }
 
 KERNEL(input_written_by_reference) {
