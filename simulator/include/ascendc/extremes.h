@@ -172,11 +172,7 @@ void extreme_of_all(const char* api, const AscendC::LocalTensor<T>& dst, const A
     const Layout layout = layout_of(from, lanes);
     const auto& read = ranges_of(lanes, layout, src.view().addr);
     const Range result{dst_addr, int64_t(dst_addr) + dst_bytes}, read_range{read.front().begin, read.back().end};
-    if (!lanes.is_count_form())
-        check_disjoint("dst", result, "src", read_range);
-    else if (result.begin < read_range.end && read_range.begin < result.end)
-        broken(Rule::Overlap03, "`dst` (UB bytes [%u, %u)) overlaps `src`.", unsigned(result.begin),
-               unsigned(result.end));
+    check_reduced(result, read_range, lanes);
     Extremum<T, kMax> found;
     for (uint32_t repeat = 0; repeat < lanes.repeats(); ++repeat)
         lanes.for_each_active_group(repeat, kBlockBytes / sizeof(T), [&](uint32_t lane, uint32_t lane_count) {

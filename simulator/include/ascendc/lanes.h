@@ -333,5 +333,14 @@ inline void check_disjoint(const char* dst, Range to, const char* src, Range fro
         broken(Rule::Overlap01, "`%s` (UB bytes [%u, %u)) and `%s` ([%u, %u)) must not overlap.", dst,
                unsigned(to.begin), unsigned(to.end), src, unsigned(from.begin), unsigned(from.end));
 }
+// For the result of a reduction to one element. The page of overlaps forbids an overlap for the forms with repeats
+// only.
+inline void check_reduced(Range result, Range source, const Lanes& lanes) {
+    if (!lanes.is_count_form())
+        check_disjoint("dst", result, "src", source);
+    else if (result.begin < source.end && source.begin < result.end)
+        broken(Rule::Overlap03, "`dst` (UB bytes [%u, %u)) overlaps `src`.", unsigned(result.begin),
+               unsigned(result.end));
+}
 
 }  // namespace ascend_sim

@@ -3,7 +3,8 @@
 // Rules: the types are half and float. src is aligned to 32 bytes. dst is aligned to an element in sums of repeats, to
 // eight elements in sums of blocks, and to 32 bytes in sums of pairs. dst is disjoint from the data that a later repeat
 // reads. An overlap of dst with the data of its own repeat only warns: the page of overlaps allows only the same
-// memory, which a reduction can never have. ReduceSum's work tensor holds one element per repeat, rounded up to 32
+// memory, which a reduction can never have. It also only warns if the result of ReduceSum's count form overlaps src:
+// the page is about the forms with repeats. ReduceSum's work tensor holds one element per repeat, rounded up to 32
 // bytes; a sum without a second tree does not use it.
 // Meaning: the sum of a block or a repeat is a binary tree of neighbours, ((e0 + e1) + (e2 + e3)) + ...; in half, each
 // of these sums is rounded. Inactive lanes are skipped. A group without active lanes leaves dst unchanged; on Ascend950
@@ -242,7 +243,7 @@ void reduce_sum(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T
     if (lanes.empty()) return finish_vector(0, 0);
     const auto& read = ranges_of(lanes, layout_of(from, lanes), src.view().addr);
     const Range read_range{read.front().begin, read.back().end};
-    check_disjoint("dst", result, "src", read_range);
+    check_reduced(result, read_range, lanes);
     if (uses_work) {
         const uint32_t needed = (lanes.repeats() * uint32_t(sizeof(T)) + kBlockBytes - 1) / kBlockBytes * kBlockBytes;
         check_aligned("sharedTmpBuffer", work.view().addr);

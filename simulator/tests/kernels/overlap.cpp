@@ -149,6 +149,16 @@ KERNEL(selection_behind_the_start_of_its_source) {
     GatherMask(ub.at<float>(32, 128), ub.at<float>(0, 128), 1, false, 0, {1, 2, 8, 0}, count);  // breaks SIM-OVERLAP-01: `dst`
 }
 
+KERNEL(total_in_its_source) {
+    Ub ub(1024);
+    ReduceSum(ub.at<float>(0, 8), ub.at<float>(0, 100), ub.at<float>(768, 8), 100);  // warns SIM-OVERLAP-03: `dst` (UB
+}
+
+KERNEL(total_in_its_source_by_repeats) {
+    Ub ub(1024);
+    ReduceSum(ub.at<float>(0, 8), ub.at<float>(0, 128), ub.at<float>(768, 8), 64, 2, 8);  // breaks SIM-OVERLAP-01: `dst` (UB
+}
+
 KERNEL(largest_in_its_source) {
     Ub ub(1024);
     ReduceMax(ub.at<float>(0, 8), ub.at<float>(0, 100), ub.at<float>(768, 8), 100);  // warns SIM-OVERLAP-03: `dst` (UB
