@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,37 +26,41 @@ SECONDS = 1.5  # of each launch in a round
 KERNEL = Path(__file__).resolve().parents[1] / "simulator" / "examples" / "add_custom.cpp"
 
 
-def launches() -> dict[str, Callable[[Any], Any]]:
-    """Return the launches by name; each takes the options."""
-    from npu_rope.cli import trace, trace_norm
-    from npu_rope.cli.trace import Dtype, Mode
+def launches() -> dict[str, Callable[[], Any]]:
+    """Return calls of back end sim by name."""
+    import numpy as np
 
-    bf16 = Dtype.BF16
+    import npu_rope
+
+    def values(*shape: int, dtype: str = "float16") -> Any:
+        return np.random.default_rng(0).standard_normal(shape).astype(dtype)
+
+    def rope(tokens: int, mode: str) -> Callable[[], Any]:
+        x, positions = values(1, tokens, 32, 128), np.arange(tokens, dtype=np.int32)
+        return partial(npu_rope.rope, x, positions, npu_rope.RopeParams(n_dims=128, mode=mode), backend="sim")
+
+    x, scale, table = values(256, 4096), values(4096), values(256, 128, dtype="float32")
+    rotated = values(1, 256, 32, 128, dtype="float32")
     return {
-        "rope neox bf16 [1,1,32,128]": trace.rope(shape="1,1,32,128", dtype=bf16),
-        "rope neox bf16 [1,256,32,128]": trace.rope(shape="1,256,32,128", dtype=bf16),
-        "rope normal bf16 [1,256,32,128]": trace.rope(shape="1,256,32,128", dtype=bf16, mode=Mode.NORMAL),
-        "rotary_mul f32 [1,256,32,128]": trace.rotary_mul(shape="1,256,32,128", dtype=Dtype.F32),
-        "rms_norm bf16 [256,4096]": trace_norm.rms_norm(shape="256,4096", dtype=bf16),
-        "add_rms_norm bf16 [256,4096]": trace_norm.add_rms_norm(shape="256,4096", dtype=bf16),
-        "rms_norm_backward bf16 [256,4096]": trace_norm.rms_norm_backward(shape="256,4096", dtype=bf16),
-        "rms_norm_rope bf16 [1,256,32,128], 8 heads of k": trace_norm.rms_norm_rope(
-            shape="1,256,32,128", keys=8, dtype=bf16
-        ),
+        "rope neox f16 [1,1,32,128]": rope(1, "neox"),
+        "rope neox f16 [1,256,32,128]": rope(256, "neox"),
+        "rope normal f16 [1,256,32,128]": rope(256, "normal"),
+        "rotary_mul f32 [1,256,32,128]": partial(npu_rope.rotary_mul, rotated, table, table, backend="sim"),
+        "rms_norm f16 [256,4096]": partial(npu_rope.rms_norm, x, scale, backend="sim"),
+        "add_rms_norm f16 [256,4096]": partial(npu_rope.add_rms_norm, x, x.copy(), scale, backend="sim"),
     }
 
 
 def measure() -> dict[str, float]:
     """Return the launches a second of each launch, and the seconds of a compilation."""
-    from ascend_sim import Options, build
+    from ascend_sim import build
 
-    options = Options(soc="Ascend910B1")
     rates = {}
     for name, launch in launches().items():
-        launch(options)
+        launch()
         begin, count = time.perf_counter(), 0
         while (elapsed := time.perf_counter() - begin) < SECONDS or count < 2:
-            launch(options)
+            launch()
             count += 1
         rates[name] = count / elapsed
     with tempfile.TemporaryDirectory() as folder:
