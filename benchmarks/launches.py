@@ -23,6 +23,7 @@ from typing import Any
 
 ROUNDS = 5
 SECONDS = 1.5  # of each launch in a round
+COMPILATION = "seconds to compile add_custom.cpp"
 KERNEL = Path(__file__).resolve().parents[1] / "simulator" / "examples" / "add_custom.cpp"
 
 
@@ -67,9 +68,6 @@ def measure() -> dict[str, float]:
         begin = time.perf_counter()
         build(KERNEL, folder=folder)
         return {**rates, COMPILATION: time.perf_counter() - begin}
-
-
-COMPILATION = "seconds to compile add_custom.cpp"
 
 
 def run(python: str) -> dict[str, float]:
