@@ -93,8 +93,8 @@ class OperatorSources:
     Args:
         kernel: the file with the kernel's entry.
         definition: the file with the operator's definition (``OP_ADD``).
-        tiling: the files that define and register its tiling, and the files that these need to link. If there
-            are none, the definition's file must have the tiling, or the caller passes it to :meth:`run`.
+        tiling: the files that define and register its tiling, and the files that these need to link. Without
+            these files, the definition's file must contain the tiling, or :meth:`run` must get it.
         include: folders of headers for definition and tiling: those of the operator's library, and those of
             hicann/opbase (``include``, ``include/op_common``, …). CANN's own headers are the simulator's.
         soc: an SoC such as ``ascend910b``, or a chip such as ``Ascend910B4``.

@@ -30,7 +30,7 @@ typedef enum ascend_sim_role {
     ASCEND_SIM_IN = 0,
     ASCEND_SIM_OUT = 1,
     ASCEND_SIM_INOUT = 2,
-    ASCEND_SIM_SUM = 3, /* like INOUT, but sums of atomic copies may depend on the order of the cores */
+    ASCEND_SIM_SUM = 3, /* like INOUT, but no error if sums of atomic copies depend on the order of the cores */
     ASCEND_SIM_PART = 4 /* like OUT, but the kernel may leave bytes unwritten, such as gaps between rows */
 } ascend_sim_role;
 
@@ -71,7 +71,8 @@ ASCEND_SIM_EXPORT int32_t ascend_sim_run(void* entry, const ascend_sim_memory* m
 
 /* Calls a kernel whose parameters are not all GM addresses. `addresses` has the GM addresses of the arguments, of the
  * workspace and of the tiling; `context` is the argument of ascend_sim_run_call. The function is called once for each
- * block and each order of the cores, from two threads at the same time. It must not throw. */
+ * core in each order of the cores. The two orders may run at the same time, each on its own thread. It must not throw.
+ */
 typedef void (*ascend_sim_call)(uint8_t* const* addresses, const void* context);
 ASCEND_SIM_EXPORT int32_t ascend_sim_run_call(ascend_sim_call call, const void* context,
                                               const ascend_sim_memory* memories, int32_t memory_count,
@@ -99,10 +100,10 @@ ASCEND_SIM_EXPORT int32_t ascend_sim_may_write(const char* path);
 ASCEND_SIM_EXPORT const char* ascend_sim_rules(void);
 ASCEND_SIM_EXPORT const char* ascend_sim_profiles(void);
 
-/* JSON of the element types of each instruction and of the round modes of each conversion, by instruction set (220, 200
- * or 310, "arch" in the profiles). ["any"]: the type does not matter. []: the instruction set lacks the instruction or
- * conversion. */
+/* JSON: the element types of each instruction for each instruction set (220, 200 or 310, "arch" in the profiles).
+ * ["any"]: the type does not matter. []: the instruction set lacks the instruction. */
 ASCEND_SIM_EXPORT const char* ascend_sim_instructions(void);
+/* JSON: likewise, the round modes of each conversion. []: the instruction set lacks the conversion. */
 ASCEND_SIM_EXPORT const char* ascend_sim_conversions(void);
 
 #if defined(__cplusplus)

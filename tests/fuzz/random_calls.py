@@ -91,8 +91,8 @@ class RandomCall:
         heads: N of x, or of q and k.
         layouts: the layout of x, or those of q and k.
         fused: whether k's heads follow q's in one buffer with q's layout.
-        out: a new array ("new"), x itself ("in place"), or an array that the call gets. That array has
-            ``out_layouts`` ("given"), or its heads alternate with those of x in one buffer ("alternating").
+        out: a new array ("new"), x itself ("in place"), an array with the layout
+            ``out_layouts`` ("given"), or one whose heads alternate with those of x ("alternating").
         positions: the shape of the positions, as the documentation names it.
         position_step: the stride of the positions along S, in elements.
         planes_shared: whether all batches and axes share the same S positions, with strides of 0.

@@ -21,12 +21,14 @@ from rich.console import Console
 from rich.progress import track
 
 HELP = """\
-Draw random calls of rms_norm, rms_norm_backward and add_rms_norm: any rank and axis, scales of any broadcast
-and type, strides, stash types, epsilons, rows of 1 to 1,000,003 elements and of any magnitude of their type.
-Each result is compared with the specification in long double, with the specification's roundings.
+Draw random calls of rms_norm, rms_norm_backward and add_rms_norm. They vary the rank, the axis, the strides,
+the stash type and epsilon. The scale has any type and any shape that broadcasts. A row has 1 to 1,000,003
+elements, with values from the full range of their type. Each result is compared with an expected value, which
+follows the specification in long double and rounds only where the specification rounds.
 
---op rms_norm_rope draws calls of rms_norm_rope, in every mode and window, with caches and both roundings.
-With intermediate rounding and without a cache, the results must have the bits of rms_norm, then rope_qk.
+--op rms_norm_rope draws calls of rms_norm_rope in every mode and window, with and without caches, with and
+without intermediate rounding. With intermediate rounding and without a cache, the results must be equal, bit
+for bit, to those of rms_norm followed by rope_qk.
 """
 EXAMPLES = """\
 examples:

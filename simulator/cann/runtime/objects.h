@@ -95,7 +95,7 @@ const char* soc_name();
 // does not support operators of other packages.
 struct OperatorPackages {
     std::vector<std::string> folders;
-    // The same folders, with the paths that the environment or vendors/config.ini gives: links are not resolved.
+    // The paths of the same folders in the environment or in vendors/config.ini. Links are not resolved.
     std::vector<std::string> configured_paths;
     bool has_built_in = false;  // whether CANN's own operators are also a package, after the folders
 };

@@ -54,7 +54,7 @@ constexpr bool kNever = false;
 
 #define __cube__ \
     ASCEND_SIM_ERROR("GCC error \"__cube__: a kernel of cube cores, but the simulator has vector cores only\"")
-// __mix__(cube cores, vector cores of each)
+// __mix__(c, v): the ratio of cube cores to vector cores. Only __mix__(0, 1) compiles: vector cores alone.
 #define __mix__(cube, vector) ASCEND_SIM_MIX_##cube##_##vector
 #define ASCEND_SIM_MIX_0_1
 #define ASCEND_SIM_MIX_1_0 ASCEND_SIM_MIXED

@@ -184,8 +184,8 @@ ASCEND_SIM_API int32_t queued(int32_t queue);        // tensors between EnQue an
 ASCEND_SIM_API int32_t idle_buffers(int32_t queue);  // number of free buffers
 ASCEND_SIM_API UbView buffer_view(int32_t buffer, Site site);
 // The address of a byte of UB for the scalar unit. Its low 32 bits are the byte's offset in UB. The core remembers the
-// address until view_at() gets it: what the kernel does with it otherwise is not checked, and the core says so at its
-// end (SIM-BOUNDS-06).
+// address until view_at() gets it. At its end, the core warns of the addresses that view_at() did not get, because the
+// simulator does not check accesses through them (SIM-BOUNDS-06).
 ASCEND_SIM_API uint64_t physical_address(uint64_t offset, Site site);
 // The newest buffer that contains the byte at the address, from there to the buffer's end. `buffer` is -1 if there is
 // none. Only the low 32 bits of the address count.

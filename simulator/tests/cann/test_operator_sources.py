@@ -99,7 +99,7 @@ def test_the_tiling_of_a_call_is_that_of_the_sources(scaled_add):
     x, y = vectors(np.float16)
     tiling = scaled_add.tile({"x": x, "y": y}, {"z": np.empty_like(x)}, scale=0.5)
     fields = np.dtype([("elements", "<i8"), ("tile", "<u4"), ("scale", "<f4")])
-    # 800 elements on 48 cores: 17 each, in whole blocks of 32.
+    # 800 elements on 48 cores are 17 for each core. The tiling rounds this up to 32 elements.
     assert np.frombuffer(tiling.data, fields).tolist() == [(800, 32, 0.5)]
     assert (tiling.key, tiling.block_dim, tiling.workspace_bytes, tiling.schedule_mode) == (0, 25, 0, 0)
 
@@ -125,7 +125,7 @@ def test_the_tiling_gets_values_of_inputs_and_the_compile_information_is_parsed_
 
 
 def test_template_arguments_are_encoded_by_their_index(picked_row):
-    """plus is 3 or 7 in four bits, doubled one bit above them."""
+    """The index of the template argument ``plus`` is in bits 0 to 3 of the key; ``doubled`` is bit 4."""
     call = {"x": rows(), "row": np.array([2])}, {"y": np.empty(7, np.float32)}
     assert [picked_row.tile(*call, plus=p, doubled=d).key for p in (0, 5) for d in (False, True)] == [
         0, 16, 1, 17,
@@ -203,7 +203,7 @@ def test_an_input_that_is_also_an_output_is_written_in_place(folder):
 
 
 def test_a_kernel_file_may_hold_a_function_that_launches_the_kernel(folder, tmp_path):
-    """Two kernels of hicann/ops-nn do. The simulator never calls it; reports name the kernel's own lines."""
+    """Two files of hicann/ops-nn do. The simulator never calls it. Reports name the kernel file's lines."""
     kernel = tmp_path / "negated.cpp"
     text = (OPS / "negated/op_kernel/negated.cpp").read_text()
     launcher = (
@@ -264,7 +264,7 @@ def test_a_kernel_that_does_not_compile_names_its_own_file(folder, tmp_path):
 
 
 def test_an_error_in_the_kernel_names_its_own_file(folder, tmp_path):
-    """CANN's build compiles links to the files in other folders."""
+    """The compiler gets a symbolic link, as in CANN's build. The error must name the file."""
     kernel = tmp_path / "ops/negated/op_kernel/negated.cpp"
     kernel.parent.mkdir(parents=True)
     kernel.write_text((OPS / "negated/op_kernel/negated.cpp").read_text() + "nonsense;\n")
@@ -314,7 +314,7 @@ def test_what_the_tiling_prints_is_no_reply(picked_row):
     assert fail(picked_row, "output") == fail(picked_row, "")
 
 
-def test_an_operator_without_a_tiling_needs_one(folder):
+def test_an_operator_without_a_tiling_function_needs_the_argument_tiling(folder):
     with pytest.raises(HostCodeFailed, match="operator Negated must have a tiling but registers none"):
         negated(folder).run({"x": np.ones(16, np.float32)}, {})
 
@@ -370,20 +370,20 @@ def test_an_argument_that_does_not_fit_is_named(scaled_add, changed, message):
         ([2**63], "axes must be an integer in the int64 range but got 9223372036854775808."),
     ],
 )
-def test_a_required_list_must_be_one(folder, axes, message):
+def test_a_required_list_attribute_must_be_given_as_a_list(folder, axes, message):
     operator = negated(folder, operator="Untouched")
     with pytest.raises((ValueError, TypeError), match=re.escape(message)):
         operator.tile({"parts": [X, X]}, {"y": np.zeros(2, np.float32)}, axes=axes)
 
 
-def test_a_list_of_tensors_must_be_one(folder):
+def test_a_dynamic_input_must_be_given_as_a_list_of_arrays(folder):
     operator = negated(folder, operator="Untouched")
     with pytest.raises(TypeError, match="parts must be a list of arrays but got ndarray"):
         operator.tile({"parts": X}, {"y": np.zeros(2, np.float32)}, axes=[0])
 
 
 @pytest.mark.parametrize("operator", [None, "Other"])
-def test_an_operator_is_named_if_there_are_several(folder, operator):
+def test_the_caller_must_choose_an_operator_if_there_are_several(folder, operator):
     with pytest.raises(ValueError, match=f"operator must be one of Negated, Untouched but got {operator}"):
         negated(folder, operator=operator)
 
