@@ -281,14 +281,17 @@ class OperatorSources:
         return lay_out(self._source, self._include, self._folder / f"layout-{path_digest}")
 
     def _kernel(self, column: int, tiling_key: int) -> Kernel:
-        """Return the kernel of a column, compiled for the tiling struct and template arguments of the key."""
-        header = self._host.ask(do="header", op=self.definition.name, tiling_key=str(tiling_key))["header"]
+        """Return the kernel of a column, compiled for the template arguments of the key."""
         arguments = self._template_arguments(column, tiling_key)
-        key = (str(column), header, *arguments)
+        key = (str(column), *arguments)
         if key not in self._kernels:
-            library = self._build(column, header, arguments)
-            self._kernels[key] = Kernel(library, _WRAPPER, self.soc)
+            self._kernels[key] = Kernel(self._build(column, arguments), _WRAPPER, self.soc)
         return self._kernels[key]
+
+    @cached_property
+    def _tiling_structs(self) -> str:
+        """The text of a header with the tiling structs that the host code registers."""
+        return self._host.ask(do="header", op=self.definition.name)["header"]
 
     def _command(self, column: int) -> list[str]:
         layout = self._layout
@@ -335,7 +338,7 @@ class OperatorSources:
         entry = rf"\btemplate\s*<[^;{{}}]*>[^;{{}}]*\b__global__\b[^;{{}}()]*\b{re.escape(self.entry)}\s*\("
         return re.search(entry, text) is not None
 
-    def _build(self, column: int, header: str, arguments: Sequence[str]) -> Path:
+    def _build(self, column: int, arguments: Sequence[str]) -> Path:
         """Compile the kernel, with a function that calls its entry."""
         format_macros = "".join(
             f"#ifndef FORMAT_{name}\n#define FORMAT_{name} {number}\n#endif\n"
@@ -346,7 +349,7 @@ class OperatorSources:
         source = self._layout.source
         included = kernel_source(source, self._folder)
         wrapper_text = (
-            f'{format_macros}#include "ascend_sim_entry.h"\n{header}#include "{included}"\n'
+            f'{format_macros}#include "ascend_sim_entry.h"\n{self._tiling_structs}#include "{included}"\n'
             f'extern "C" __attribute__((visibility("default"))) void {_WRAPPER}('
             "uint8_t* const* addresses, const void* described) {\n"
             f"    ascend_sim::call_entry<{argument_count}>(&{entry}, addresses, "

@@ -365,12 +365,8 @@ struct CoreState {
         uint64_t bytes = 0;
     } reference;
 
-    // Results of physical_address() without those that view_at() got.
-    struct Address {
-        uint32_t offset;
-        Site site;
-    };
-    std::vector<Address> unchecked_addresses;
+    // Results of physical_address() without those that view_at() got: the offset in UB, and the first call.
+    std::map<uint32_t, Site> unchecked_addresses;
 
     // The running instruction.
     Record current{Pipe::S, 0, "kernel", {"kernel", 0}};

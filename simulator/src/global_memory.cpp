@@ -165,7 +165,7 @@ void check_write_after_other(const char* operand, const GmBytes& touched, uint32
     if (m.has_seen(*find_access(m.gm_accesses, before))) return;
     const std::string words = ", which " + describe_access(before, verb_before);
     if (verb_before[0] == 'r') return report_access(Rule::Core02, operand, "writes", touched, words);
-    // A store through a reference is noticed by its new value.
+    // A store through a reference is noticed by its new value, so the two values are known to differ.
     if (m.reference.open) return report_access(Rule::Core01, operand, "writes", touched, words);
     const auto* bytes = reinterpret_cast<const uint8_t*>(touched.tensor.base);
     m.doubtful_writes.push_back(
@@ -325,7 +325,7 @@ void Machine::settle_gm_reference() {
         if (reference.is_new) std::memcpy(element, reference.output, bytes);
         ascend_sim::reads_gm("tensor", reference.address, bytes, reference.gm_view);
     }
-    running = false;
+    running = reference.open = false;
 }
 
 void write_to_cache(uintptr_t address, uint64_t bytes) {

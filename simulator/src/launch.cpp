@@ -301,7 +301,7 @@ void Machine::end_core() {
                   "atomic mode, set here, is still on: SetAtomicNone missing.");
     check_scheduler();
     if (!unchecked_addresses.empty())
-        broken_at(Rule::Bounds06, "GetPhyAddr", unchecked_addresses.front().site,
+        broken_at(Rule::Bounds06, "GetPhyAddr", unchecked_addresses.begin()->second,
                   "the simulator does not check what the kernel reads and writes through this address.");
     if (reserved_user && touched_end > int64_t(profile->reserved_from))
         broken_at(Rule::Buffer05, reserved_user, reserved_site,

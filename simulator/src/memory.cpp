@@ -191,8 +191,8 @@ void Machine::settle_reference() {
         barrier(kAllPipes, pipe_created_at);
     }
     if (!reference.open) return;
-    reference.open = false;
     if (reference.is_gm) return settle_gm_reference();
+    reference.open = false;
     const Range r = reference.range;
     running = true;
     if (std::memcmp(reference.before, ub.get() + r.begin, r.end - r.begin))

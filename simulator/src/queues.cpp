@@ -426,7 +426,7 @@ UbView buffer_view(int32_t buffer, Site site) {
 
 uint64_t physical_address(uint64_t offset, Site site) {
     Machine& m = machine();
-    m.unchecked_addresses.push_back({uint32_t(offset), site});
+    m.unchecked_addresses.emplace(uint32_t(offset), site);
     return uintptr_t(m.ub.get()) + uint32_t(offset);
 }
 
@@ -435,9 +435,8 @@ UbView view_at(uint64_t address) {
     const uint32_t offset = uint32_t(address);
     for (auto b = m.buffers.rbegin(); b != m.buffers.rend(); ++b)
         if (!b->released && offset >= b->addr && offset < uint64_t(b->addr) + b->bytes) {
-            auto is_in_buffer = [&](const auto& a) { return a.offset >= b->addr && a.offset - b->addr < b->bytes; };
             auto& unchecked = m.unchecked_addresses;
-            unchecked.erase(std::remove_if(unchecked.begin(), unchecked.end(), is_in_buffer), unchecked.end());
+            unchecked.erase(unchecked.lower_bound(b->addr), unchecked.lower_bound(b->addr + b->bytes));
             return {offset, b->addr + b->bytes - offset, int32_t(&*b - m.buffers.data()), b->generation};
         }
     return {offset, 0, -1, 0};

@@ -37,6 +37,7 @@ LAUNCHES = {
     "scalars_of_two_cores_in_two_lines": {"block_dim": 2},
     "scalars_of_two_cores_in_one_line": {"block_dim": 2},
     "scalar_beside_a_copy_of_another_core": {"block_dim": 2},
+    "store_through_a_reference_over_a_copy_of_another_core": {"block_dim": 2},
     "float_sum_of_three_cores": {"block_dim": 3, "y": InOut},
     "exact_sum_of_three_cores": {"block_dim": 3, "y": InOut},
     "as_many_cores_as_there_may_be": {"block_dim": 65535},

@@ -54,24 +54,19 @@ bool is_number(const std::string& text) {
 
 }  // namespace
 
-std::string kernel_header(const std::string& op_type, const std::string& tiling_key) {
+std::string kernel_header(const std::string& op_type) {
     auto& factory = optiling::CTilingDataClassFactory::GetInstance();
     const std::shared_ptr<TilingDef> default_def = factory.CreateTilingDataInstance(op_type.c_str());
     if (!default_def) return "";
     StructWriter writer;
     writer.add(*default_def);
-    std::string chosen = default_def->GetTilingClassName();
     for (const std::string& name : factory.names()) {
         if (name.compare(0, op_type.size() + 1, op_type + "_") != 0) continue;
-        const std::string key = name.substr(op_type.size() + 1);
-        if (!is_number(key)) continue;
-        const auto def = factory.CreateTilingDataInstance(name.c_str());
-        writer.add(*def);
-        if (key == tiling_key) chosen = def->GetTilingClassName();
+        if (is_number(name.substr(op_type.size() + 1))) writer.add(*factory.CreateTilingDataInstance(name.c_str()));
     }
     return "// Generated from the classes of tiling data of " + op_type +
            "'s host code.\n#pragma once\n#include \"kernel_tiling/kernel_tiling.h\"\n" + writer.text() +
-           "using AscendSimDefaultTiling = " + chosen + ";\n";
+           "using AscendSimDefaultTiling = " + default_def->GetTilingClassName() + ";\n";
 }
 
 }  // namespace simulated_cann

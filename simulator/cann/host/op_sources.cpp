@@ -4,7 +4,7 @@
 // It reads requests from standard input and writes replies to standard output, one JSON object a line:
 //   {"do": "describe", "soc": "ascend910b"}   the definitions of the library's operators for an SoC
 //   {"do": "tile", "op": "RmsNorm", ...}      the tiling of a call, see tile()
-//   {"do": "header", "op": "RmsNorm", "tiling_key": "10"}   the kernel's tiling structs
+//   {"do": "header", "op": "RmsNorm"}         the kernel's tiling structs
 // Output of the operator's own code goes to standard error. If a request fails, the reply has the member "error".
 #include <unistd.h>
 
@@ -252,7 +252,7 @@ std::string reply_to(const std::string& line) {
         if (action == "tile") return tile(*request);
         if (action == "header")
             return Json()
-                .field("header", kernel_header(text_of(*request, "op"), text_of(*request, "tiling_key")))
+                .field("header", kernel_header(text_of(*request, "op")))
                 .done();
         throw std::runtime_error("request must be describe, tile or header but got " + action);
     } catch (const std::exception& e) {

@@ -218,6 +218,28 @@ def test_a_kernel_file_may_hold_a_function_that_launches_the_kernel(folder, tmp_
         negated(folder, kernel=kernel).run({"x": x}, {}, tiling=Tiling(np.uint32(24).tobytes(), key=5))
 
 
+def test_get_tiling_data_reads_the_default_struct_for_a_key_with_its_own_struct(folder, tmp_path):
+    """The page GET_TILING_DATA: with several registered structs, the macro returns the default struct."""
+    kernel, host = tmp_path / "negated.cpp", tmp_path / "negated_tiling.cpp"
+    text = (OPS / "negated/op_kernel/negated.cpp").read_text()
+    kernel.write_text(
+        text.replace("    REGISTER_TILING_DEFAULT(NegatedTilingData);\n", "").replace(
+            "struct NegatedTilingData {\n    uint32_t count;\n};\n", ""
+        )
+    )
+    host.write_text(
+        '#include "register/tilingdata_base.h"\nnamespace optiling {\n'
+        "BEGIN_TILING_DATA_DEF(ByDefault)\nTILING_DATA_FIELD_DEF(uint64_t, count);\nEND_TILING_DATA_DEF;\n"
+        "REGISTER_TILING_DATA_CLASS(Negated, ByDefault)\n"
+        "BEGIN_TILING_DATA_DEF(OfKey)\nTILING_DATA_FIELD_DEF_ARR(uint64_t, 2, rows);\nEND_TILING_DATA_DEF;\n"
+        "REGISTER_TILING_DATA_CLASS(Negated_5, OfKey)\n}\n"
+    )
+    x = np.arange(16, dtype=np.float32)
+    operator = negated(folder, kernel=kernel, tiling=[host])
+    operator.run({"x": x}, {}, tiling=Tiling(np.uint64(16).tobytes(), key=5))
+    assert np.array_equal(x, -np.arange(16))
+
+
 def test_a_chip_of_another_soc_needs_a_definition_for_it(folder):
     assert negated(folder, soc="ascend910_93").soc == "ascend910_93"
     with pytest.raises(

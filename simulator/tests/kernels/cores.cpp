@@ -98,6 +98,19 @@ KERNEL(scalar_beside_a_copy_of_another_core) {
     }
 }
 
+KERNEL(store_through_a_reference_over_a_copy_of_another_core) {
+    Ub ub(256);
+    GlobalTensor<float> out = global<float>(y);
+    if (GetBlockIdx() == 0) {
+        Duplicate(ub.at<float>(0, 8), 2.0f, 8);
+        order<HardEvent::V_MTE3>();
+        DataCopy(out, ub.at<float>(0, 8), 8);
+    } else {
+        out(0) = 1.0f;  // breaks SIM-CORE-01: `tensor` writes bytes [0, 4) of GM `y`, which core 0 wrote by DataCopy at @-2.
+        DataCacheCleanAndInvalid<float, CacheLine::SINGLE_CACHE_LINE>(out);
+    }
+}
+
 // In float, (1e8 - 1e8) + 1 is 1 and (1 - 1e8) + 1e8 is 0.
 KERNEL(float_sum_of_three_cores) {
     const float part[3] = {1e8f, -1e8f, 1.0f};
