@@ -144,6 +144,11 @@ CALLS = {
     "Transpose with TransposeParamsExt": "Transpose(t<{T}>(), t<{T}>(), t<uint8_t>(), TransposeParamsExt())",
     "TransDataTo5HD": "uint64_t a[16]; TransDataTo5HD<{T}>(a, a, TransDataTo5HDParams())",
     "Sort32": "Sort32<{T}>(t<{T}>(), t<{T}>(), t<uint32_t>(), 1)",
+    "Sort": "Sort(t<{T}>(), t<{T}>(), t<uint32_t>(), l<LocalTensor<{T}>>(), 1)",
+    "MrgSort of counted lists": "MrgSort<{T}>(t<{T}>(), MrgSortSrcList<{T}>(), "
+    "l<const uint16_t[4]>(), l<uint32_t[4]>(), 15, 1)",
+    "Concat": "Concat(l<LocalTensor<{T}>>(), t<{T}>(), t<{T}>(), 1)",
+    "Extract": "Extract(t<{T}>(), t<uint32_t>(), t<{T}>(), 1)",
     **dict.fromkeys(("MrgSort", "MrgSort4"), "{name}<{T}>(t<{T}>(), MrgSortSrcList<{T}>(), MrgSort4Info())"),
     "RpSort16": "RpSort16<{T}>(t<{T}>(), t<{T}>(), 1)",
     **dict.fromkeys(("ProposalConcat", "ProposalExtract"), "{name}<{T}>(t<{T}>(), t<{T}>(), 1, 4)"),

@@ -293,8 +293,8 @@ void check_overlap(const Operand<T>& dst, const Operand<U>& src, const Lanes& la
         kBlockBytes /
         (dst_layout.element_bytes > src_layout.element_bytes ? dst_layout.element_bytes : src_layout.element_bytes);
     const bool narrows = converts && dst_addr == src_addr && dst_layout.element_bytes < src_layout.element_bytes;
-    const bool widens_in_own_repeat = converts && dst_addr != src_addr && lanes.is_count_form() &&
-                                      dst_layout.element_bytes > src_layout.element_bytes;
+    const bool widens_in_own_repeat =
+        converts && lanes.is_count_form() && dst_layout.element_bytes > src_layout.element_bytes;
     bool warns = false;
     for (uint32_t repeat = 0; repeat < lanes.repeats(); ++repeat)
         lanes.for_each_active_group(repeat, unit, [&](uint32_t lane, uint32_t lane_count) {

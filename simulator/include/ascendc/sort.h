@@ -139,6 +139,39 @@ void merge(const char* api, const AscendC::LocalTensor<T>& dst, const AscendC::M
     finish_vector(uint32_t(merged.size() / entry_bytes), cycles_of(Cost::SortedElement));
 }
 
+constexpr uint32_t kPairsPerRepeat = 32;
+
+// Sorts the pairs of each repeat. aligns_repeats: the operands start where Sort32's page requires it.
+template <class T>
+void sort_pairs(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& src0,
+                const AscendC::LocalTensor<uint32_t>& src1, int32_t repeat_count, bool aligns_repeats, Site site) {
+    start(Pipe::V, "Sort32", site);
+    const uint32_t count = checked_repeats(repeat_count) * kPairsPerRepeat;
+    check_aligned("src0", src0.view().addr, aligns_repeats ? kPairsPerRepeat * sizeof(T) : kBlockBytes);
+    check_aligned("src1", src1.view().addr, aligns_repeats ? kPairsPerRepeat * sizeof(uint32_t) : kBlockBytes);
+    check_aligned("dst", dst.view().addr, aligns_repeats ? kPairsPerRepeat * kPairBytes : kBlockBytes);
+    const Range scores = check_access(reads, "src0", src0, count * sizeof(T));
+    const Range indices = check_access(reads, "src1", src1, count * sizeof(uint32_t));
+    const Range sorted = check_access(writes, "dst", dst, count * kPairBytes);
+    check_disjoint("dst", sorted, "src0", scores);
+    check_disjoint("dst", sorted, "src1", indices);
+    uint8_t* const sorted_bytes = ub() + sorted.begin;
+    for (uint32_t first = 0; first < count; first += kPairsPerRepeat) {
+        uint32_t order[kPairsPerRepeat];
+        for (uint32_t i = 0; i < kPairsPerRepeat; ++i) order[i] = first + i;
+        std::stable_sort(order, order + kPairsPerRepeat, [&](uint32_t left, uint32_t right) {
+            return goes_first(src0.data()[left], src0.data()[right]);
+        });
+        for (uint32_t i = 0; i < kPairsPerRepeat; ++i) {
+            uint8_t entry[kPairBytes] = {};
+            std::memcpy(entry, src0.data() + order[i], sizeof(T));
+            std::memcpy(entry + 4, src1.data() + order[i], sizeof(uint32_t));
+            std::memcpy(sorted_bytes + (first + i) * sizeof entry, entry, sizeof entry);
+        }
+    }
+    finish_vector(count, cycles_of(Cost::SortedElement));
+}
+
 // Checks that a tensor holds whole proposals, even if the instruction uses only one field of each.
 inline void check_proposals(const char* name, const UbView& view, uint64_t bytes) {
     if (view.bytes < bytes)
@@ -183,33 +216,7 @@ template <class T>
 void Sort32(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<uint32_t>& src1,
             const int32_t repeatTime, ASCEND_SIM_SITE) {
     ASCEND_SIM_NEEDS(Sort32, T);
-    ascend_sim::start(ascend_sim::Pipe::V, "Sort32", site);
-    constexpr uint32_t kEntries = 32;
-    const uint32_t count = ascend_sim::checked_repeats(repeatTime) * kEntries;
-    ascend_sim::check_aligned("src0", src0.view().addr, kEntries * sizeof(T));
-    ascend_sim::check_aligned("src1", src1.view().addr, kEntries * sizeof(uint32_t));
-    ascend_sim::check_aligned("dst", dst.view().addr, kEntries * ascend_sim::kPairBytes);
-    using ascend_sim::Range;
-    const Range scores = ascend_sim::check_access(ascend_sim::reads, "src0", src0, count * sizeof(T));
-    const Range indices = ascend_sim::check_access(ascend_sim::reads, "src1", src1, count * sizeof(uint32_t));
-    const Range sorted = ascend_sim::check_access(ascend_sim::writes, "dst", dst, count * ascend_sim::kPairBytes);
-    ascend_sim::check_disjoint("dst", sorted, "src0", scores);
-    ascend_sim::check_disjoint("dst", sorted, "src1", indices);
-    uint8_t* const sorted_bytes = ascend_sim::ub() + sorted.begin;
-    for (uint32_t first = 0; first < count; first += kEntries) {
-        uint32_t order[kEntries];
-        for (uint32_t i = 0; i < kEntries; ++i) order[i] = first + i;
-        std::stable_sort(order, order + kEntries, [&](uint32_t left, uint32_t right) {
-            return ascend_sim::goes_first(src0.data()[left], src0.data()[right]);
-        });
-        for (uint32_t i = 0; i < kEntries; ++i) {
-            uint8_t entry[ascend_sim::kPairBytes] = {};
-            std::memcpy(entry, src0.data() + order[i], sizeof(T));
-            std::memcpy(entry + 4, src1.data() + order[i], sizeof(uint32_t));
-            std::memcpy(sorted_bytes + (first + i) * sizeof entry, entry, sizeof entry);
-        }
-    }
-    ascend_sim::finish_vector(count, ascend_sim::cycles_of(ascend_sim::Cost::SortedElement));
+    ascend_sim::sort_pairs(dst, src0, src1, repeatTime, true, site);
 }
 
 template <class T>

@@ -54,6 +54,38 @@ void store_element(uint8_t* byte, uint64_t index, T value) {
 }  // namespace ascend_sim
 
 namespace AscendC {
+template <class T>
+class LocalTensor;
+}
+
+namespace ascend_sim {
+
+// The right source of an operator between tensors, with the line of the operator.
+template <class T>
+struct RightOperand {
+    RightOperand(const AscendC::LocalTensor<T>& tensor, ASCEND_SIM_SITE) : tensor(tensor), site(site) {}
+    const AscendC::LocalTensor<T>& tensor;
+    Site site;
+};
+
+// The operation of an operator between tensors. tensor_operators.h defines the operations.
+template <class T, class Operation>
+struct TensorExpression {
+    const AscendC::LocalTensor<T>& left;
+    RightOperand<T> right;
+};
+struct AddOperation;
+struct SubOperation;
+struct MulOperation;
+struct DivOperation;
+struct AndOperation;
+struct OrOperation;
+template <AscendC::CMPMODE mode>
+struct CompareOperation;
+
+}  // namespace ascend_sim
+
+namespace AscendC {
 
 template <class T>
 class LocalTensor {
@@ -129,6 +161,29 @@ public:
         const ascend_sim::Range range = range_of(index);
         ascend_sim::scalar_reference(view_, range, site);
         return *reinterpret_cast<T*>(ascend_sim::ub() + range.begin);
+    }
+
+#define ASCEND_SIM_TENSOR_OPERATOR(symbol, ...)                                      \
+    friend ascend_sim::TensorExpression<T, ascend_sim::__VA_ARGS__> operator symbol( \
+        const LocalTensor& src0, const ascend_sim::RightOperand<T>& src1) {          \
+        return {src0, src1};                                                         \
+    }
+    ASCEND_SIM_TENSOR_OPERATOR(+, AddOperation)
+    ASCEND_SIM_TENSOR_OPERATOR(-, SubOperation)
+    ASCEND_SIM_TENSOR_OPERATOR(*, MulOperation)
+    ASCEND_SIM_TENSOR_OPERATOR(/, DivOperation)
+    ASCEND_SIM_TENSOR_OPERATOR(&, AndOperation)
+    ASCEND_SIM_TENSOR_OPERATOR(|, OrOperation)
+    ASCEND_SIM_TENSOR_OPERATOR(<, CompareOperation<CMPMODE::LT>)
+    ASCEND_SIM_TENSOR_OPERATOR(>, CompareOperation<CMPMODE::GT>)
+    ASCEND_SIM_TENSOR_OPERATOR(==, CompareOperation<CMPMODE::EQ>)
+    ASCEND_SIM_TENSOR_OPERATOR(<=, CompareOperation<CMPMODE::LE>)
+    ASCEND_SIM_TENSOR_OPERATOR(>=, CompareOperation<CMPMODE::GE>)
+    ASCEND_SIM_TENSOR_OPERATOR(!=, CompareOperation<CMPMODE::NE>)
+#undef ASCEND_SIM_TENSOR_OPERATOR
+    template <class Source, class Operation>
+    void operator=(const ascend_sim::TensorExpression<Source, Operation>& expression) {
+        Operation::run(*this, expression.left, expression.right.tensor, expression.right.site);
     }
 
     // Used by the simulator only.

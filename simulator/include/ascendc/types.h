@@ -89,6 +89,8 @@ struct half {
 };
 static_assert(sizeof(half) == 2 && std::is_trivially_copyable_v<half>);
 
+using float32_t = float;  // source: asc-tools cpudebug/include/stub_def.h
+
 #if __CCE_AICORE__ != 200  // Ascend310P has no bfloat16: its use is a compile error, as with CANN's compiler
 struct bfloat16_t {
     uint16_t raw;

@@ -19,10 +19,20 @@ KERNEL(add_to_the_lanes_after_its_source) {
     Add(t[64], t, t[512], 64, 1, {1, 1, 1, 8, 8, 8});  // keeps SIM-OVERLAP-01
 }
 
-// From a narrow to a wide type in place, a repeat's results overlap its own sources.
+// From a narrow to a wide type in place, a repeat's results overlap its own sources and those of the next repeat.
 KERNEL(widen_in_place) {
     Ub ub(4096);
-    Cast(ub.at<float>(0, 512), ub.at<half>(0, 512), RoundMode::CAST_NONE, 512);  // breaks SIM-OVERLAP-01: `dst` and `src`
+    Cast(ub.at<float>(0, 512), ub.at<half>(0, 512), RoundMode::CAST_NONE, 512);  // breaks SIM-OVERLAP-02: repeat 1 reads UB byte 128 of `src`, which repeat 0 wrote
+}
+
+KERNEL(widen_one_repeat_in_place) {
+    Ub ub(4096);
+    Cast(ub.at<float>(0, 64), ub.at<half>(0, 64), RoundMode::CAST_NONE, 64);  // warns SIM-OVERLAP-03: the wider `dst` overlaps a part of `src`
+}
+
+KERNEL(widen_one_repeat_in_place_by_repeats) {
+    Ub ub(4096);
+    Cast(ub.at<float>(0, 64), ub.at<half>(0, 64), RoundMode::CAST_NONE, 64, 1, {1, 1, 8, 4});  // breaks SIM-OVERLAP-01: `dst` and `src`
 }
 
 // The source is the upper half of the result: only the last repeat's result overlaps its own source.

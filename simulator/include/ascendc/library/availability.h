@@ -73,4 +73,8 @@
     ROW(Mean, "Mean", kFloating, kFloating, kFloating, "Mean")                                                       \
     ROW(AscendQuant, "AscendQuant", kFloating, kFloating, kFloating, "AscendQuant")                                  \
     ROW(AscendDequant, "AscendDequant to", kFloating | kBfloat16, kFloating, kFloating | kBfloat16, "AscendDequant") \
-    ROW(AscendAntiQuant, "AscendAntiQuant to", kHalf | kBfloat16, kHalf, kHalf | kBfloat16, "AscendAntiQuant")
+    ROW(AscendAntiQuant, "AscendAntiQuant to", kHalf | kBfloat16, kHalf, kHalf | kBfloat16, "AscendAntiQuant")       \
+    ROW(Sort, "Sort", kFloating, kFloating, kFloating, "Sort")                                                       \
+    ROW(MrgSortLists, "MrgSort of counted lists", kFloating, kFloating, kFloating, "MrgSort-93")                     \
+    ROW(Concat, "Concat", kFloating, kFloating, kFloating, "Concat")                                                 \
+    ROW(Extract, "Extract", kFloating, kFloating, kFloating, "Extract")
