@@ -156,12 +156,19 @@ enum class Role : int32_t { In, Out, InOut, Workspace, Tiling };
 constexpr uint64_t kPageBytes = 4096, kLineBytes = 64;
 constexpr uint64_t kGuardBytes = 4096;  // around each tensor of GM
 
+// A call that the kernel makes.
+struct Call {
+    const char* api = nullptr;
+    Site site{nullptr, 0};
+};
+
 struct GmTensor {
     std::string name;
     uintptr_t base = 0;
     uint64_t bytes = 0;
     Role role = Role::In;
     bool is_whole = false;                                   // every byte must be written
+    Call taken_by;                                           // the first SetGlobalBuffer with an address in it
     using Pages = std::vector<std::unique_ptr<uint32_t[]>>;  // an instruction's number for each byte of each page
     Pages writer, copy_reader, scalar_reader;
 };
@@ -204,12 +211,6 @@ public:
 private:
     std::map<std::pair<uint64_t, int64_t>, std::vector<CoreSignal>> raised_;
     std::map<std::pair<uint64_t, int64_t>, size_t> waits_;
-};
-
-// A call that the kernel makes.
-struct Call {
-    const char* api = nullptr;
-    Site site{nullptr, 0};
 };
 
 // A core's wait for others. missing() returns a core whose signal is missing, or -1 when the wait is over.
@@ -365,8 +366,12 @@ struct CoreState {
         uint64_t bytes = 0;
     } reference;
 
-    // Results of physical_address() without those that view_at() got: the offset in UB, and the first call.
-    std::map<uint32_t, Site> unchecked_addresses;
+    // Results of physical_address() without those that view_at() got, by the offset in UB.
+    struct UncheckedAddress {
+        Site site;  // of the first call
+        bool was_written;
+    };
+    std::map<uint32_t, UncheckedAddress> unchecked_addresses;
 
     // The running instruction.
     Record current{Pipe::S, 0, "kernel", {"kernel", 0}};
@@ -446,6 +451,8 @@ struct Machine : LaunchState, CoreContext {
     bool has_seen(const GmAccess& access) const;
     // Whether the instruction's work is known to be complete when the running one starts.
     bool is_ordered(uint32_t instruction) const;
+    // Whether instructions have written all bytes of the range, which belongs to the buffer.
+    bool is_written(const Range& range, int32_t buffer) const;
     GmTensor* find_gm(uintptr_t address, uint64_t bytes);
 };
 

@@ -235,6 +235,11 @@ void reads_gm(const char* operand, uintptr_t address, uint64_t bytes, const GmVi
     if (m.current.pipe == Pipe::S) note_loaded_lines(address, bytes);
 }
 
+void take_gm(uintptr_t address, Site site) {
+    GmTensor* t = machine().find_gm(address, 1);
+    if (t && !t->taken_by.api) t->taken_by = {"SetGlobalBuffer", site};
+}
+
 void writes_gm(const char* operand, uintptr_t address, uint64_t bytes, const GmView& view) {
     if (!bytes) return;
     Machine& m = machine();

@@ -300,9 +300,12 @@ void Machine::end_core() {
         broken_at(Rule::State01, "kernel end", atomic_site,
                   "atomic mode, set here, is still on: SetAtomicNone missing.");
     check_scheduler();
-    if (!unchecked_addresses.empty())
-        broken_at(Rule::Bounds06, "GetPhyAddr", unchecked_addresses.begin()->second,
-                  "the simulator does not check what the kernel reads and writes through this address.");
+    for (const bool was_written : {false, true})
+        for (const auto& [offset, address] : unchecked_addresses)
+            if (address.was_written == was_written)
+                broken_at(Rule::Bounds06, "GetPhyAddr", address.site,
+                          "the simulator does not check what the kernel reads and writes through this address%s.",
+                          was_written ? "" : "; its element had not been written");
     if (reserved_user && touched_end > int64_t(profile->reserved_from))
         broken_at(Rule::Buffer05, reserved_user, reserved_site,
                   "uses UB from byte %u on as scratch but tensors use it up to byte %lld.", profile->reserved_from,

@@ -109,6 +109,15 @@ bool Machine::is_ordered(uint32_t instruction) const {
     return clock[int(current.pipe)].complete[int(old.pipe)] >= old.seq;
 }
 
+bool Machine::is_written(const Range& range, int32_t buffer) const {
+    const uint32_t valid_from = buffers[buffer].valid_from;
+    bool all = true;
+    writer.for_each(range.begin, range.end, [&](uint32_t, uint32_t, uint32_t word) {
+        all = all && (word >> 1) >= valid_from && !(word & kPoisoned);
+    });
+    return all;
+}
+
 void Machine::mark_reads() {
     for (const Range& r : reads) reader[int(current.pipe)].fill(r.begin, r.end, number);
     reads.clear();

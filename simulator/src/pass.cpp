@@ -253,8 +253,9 @@ void Pass::report_missing_signal(Machine& m, RunningCore& core, const Waiting& w
     }
 }
 
-// The report names the first stretch of bytes that no core wrote, and the last write before it.
-void Pass::check_unwritten(const Machine& m) const {
+// The report names the first stretch of bytes that no core wrote. Its line is that of the last write before them, or else
+// the line that took the output's address.
+void Pass::check_unwritten(Machine& m) const {
     for (const GmTensor& t : m.gm) {
         if (!t.is_whole) continue;
         uint64_t unwritten = 0, first = 0, end = 0;
@@ -277,8 +278,11 @@ void Pass::check_unwritten(const Machine& m) const {
         }
         if (!unwritten) continue;
         const GmAccess* last = find_access(m.gm_accesses, before);
-        const Site site = last ? last->record.site : Site{"kernel", 0};
-        broken_at(Rule::Init03, last ? last->record.api : "kernel end", site,
+        const Call place = last              ? Call{last->record.api, last->record.site}
+                           : t.taken_by.api ? t.taken_by
+                                            : Call{"kernel end", {"kernel", 0}};
+        m.core = last ? last->core : 0;
+        broken_at(Rule::Init03, place.api, place.site,
                   "%llu of the %llu bytes of GM `%s`, an output, were not written, first [%llu, %llu)%s.",
                   static_cast<unsigned long long>(unwritten), static_cast<unsigned long long>(t.bytes), t.name.c_str(),
                   static_cast<unsigned long long>(first), static_cast<unsigned long long>(end),

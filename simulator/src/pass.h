@@ -65,7 +65,7 @@ private:
     void report_missing_signal(Machine& m, RunningCore& core, const Waiting& waiting);
     void call_kernel();
     void check_launch(Machine& m);
-    void check_unwritten(const Machine& m) const;
+    void check_unwritten(Machine& m) const;
 
     const Job& job_;
     PassKind kind_;

@@ -424,9 +424,12 @@ UbView buffer_view(int32_t buffer, Site site) {
     return view_of(buffer);
 }
 
-uint64_t physical_address(uint64_t offset, Site site) {
+uint64_t physical_address(const UbView& view, uint64_t offset, uint32_t bytes, Site site) {
     Machine& m = machine();
-    m.unchecked_addresses.emplace(uint32_t(offset), site);
+    const Range element{int64_t(uint32_t(offset)), int64_t(uint32_t(offset)) + bytes};
+    const bool is_in_buffer = view.buffer >= 0 && element.end <= int64_t(m.profile->ub_bytes);
+    m.unchecked_addresses.try_emplace(
+        uint32_t(offset), Machine::UncheckedAddress{site, is_in_buffer && m.is_written(element, view.buffer)});
     return uintptr_t(m.ub.get()) + uint32_t(offset);
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from concurrent.futures import ThreadPoolExecutor
 
@@ -82,6 +83,19 @@ def test_unwritten_elements_of_an_output_keep_their_values(compiled):
     y = floats(7)
     compiled("reports", "number_of_each_core").run(In(floats()), Out(y))
     assert y[:9].tolist() == [1] * 8 + [7]
+
+
+def test_each_output_with_unwritten_bytes_is_reported(compiled):
+    """One line may have written the last bytes of several outputs."""
+    report = compiled("initialised", "part_of_two_outputs").run(Out(floats(), "x"), Out(floats(), "y"))
+    assert [re.search(r"GM `(\w)`", w["text"])[1] for w in report.warnings] == ["x", "y"]
+    assert {(w["rule"], w["core"]) for w in report.warnings} == {("SIM-INIT-03", 0)}
+
+
+def test_a_gap_in_an_output_names_the_core_that_wrote_before_it(compiled):
+    y = floats(count=8 * 40)
+    report = compiled("initialised", "gap_of_one_core").run(In(floats()), Out(y, "y"), block_dim=3)
+    assert [(w["rule"], w["core"]) for w in report.warnings] == [("SIM-INIT-03", 1)]
 
 
 def test_inputs_do_not_change(compiled):

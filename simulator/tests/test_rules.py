@@ -56,6 +56,7 @@ LAUNCHES = {
     "most_blocks": {"bytes": 131072},
     "output_with_every_byte_written": {"y": Out},
     "output_with_a_gap": {"y": Out},
+    "output_that_no_core_writes": {"y": Out},
     **{
         entry: {"block_dim": 2, "y": InOut}
         for entry in (

@@ -42,6 +42,8 @@ extern "C" {
 
 int32_t CheckLogLevel(int32_t, int32_t level) { return level >= kError; }
 
+int32_t AlogCheckDebugLevel(uint32_t, int32_t level) { return level >= kError; }
+
 int32_t AlogRecord(uint32_t, uint32_t, int32_t level, const char* format, ...) {
     if (level < kError) return 0;
     va_list arguments;

@@ -2,11 +2,11 @@
 //
 // Rules: the SoC determines the pairs of types (availability.h; an unsupported pair does not compile) and the
 // round modes of each pair. Mask, lanes and repeats follow the wider type; each operand has its own strides.
-// A result that overlaps its source is an error if a later repeat reads what an earlier one wrote. Within one repeat, a
-// wider result is an error in the forms with repeats. In a count form it gives a warning: Cast's page says that it may
-// be wrong, and the page of overlaps is about the forms with repeats. A narrower result at its source's address gives a
-// warning, because the documents disagree: Cast's page forbids the wider one only; the page of overlaps requires that
-// both cover the same bytes.
+// A result that overlaps its source is an error if a later repeat reads what an earlier one wrote. Within one repeat, an
+// overlap is an error in the forms with repeats and gives a warning in a count form: Cast's page says that a wider
+// result may be wrong, and the page of overlaps is about the forms with repeats. A narrower result at its source's
+// address gives a warning in both, because the documents disagree: Cast's page forbids the wider one only; the page of
+// overlaps requires that both cover the same bytes.
 // With int4b_t, a count or a mask given as a number must be even. In a bit mask, bits 2i and 2i + 1 must be equal.
 // Meaning: CAST_NONE rounds inexact results to nearest even. Integers clamp, NaN gives 0. If the core saturates, a
 // result beyond the largest half or bfloat16 becomes that value. Otherwise the round mode decides between infinity and

@@ -256,8 +256,7 @@ inline uint64_t extent_of(const Lanes& lanes, const Layout& layout) {
 
 // Checks that destination and source are the same bytes in each repeat, or that no repeat writes bytes that it or a
 // later repeat reads. may_accumulate allows dst == src with repeat stride 0, as in a sum over repeats by Add. converts:
-// a narrower result at its source's address gives a warning, and so does a wider result of a count form that overlaps
-// its source within the same repeat.
+// within one repeat, a narrower result at its source's address gives a warning, and so does any overlap in a count form.
 template <class T, class U>
 void check_overlap(const Operand<T>& dst, const Operand<U>& src, const Lanes& lanes, bool may_accumulate = false,
                    bool converts = false) {
@@ -292,7 +291,8 @@ void check_overlap(const Operand<T>& dst, const Operand<U>& src, const Lanes& la
     const uint32_t unit =
         kBlockBytes /
         (dst_layout.element_bytes > src_layout.element_bytes ? dst_layout.element_bytes : src_layout.element_bytes);
-    const bool narrows = converts && dst_addr == src_addr && dst_layout.element_bytes < src_layout.element_bytes;
+    const bool narrows = converts && dst_layout.element_bytes < src_layout.element_bytes &&
+                         (dst_addr == src_addr || lanes.is_count_form());
     const bool widens_in_own_repeat =
         converts && lanes.is_count_form() && dst_layout.element_bytes > src_layout.element_bytes;
     bool warns = false;

@@ -72,6 +72,8 @@ ASCEND_SIM_API const char* set_library_function(const char* name);
 // The instruction accesses these bytes of the operand. Checks bounds, initialisation and order.
 ASCEND_SIM_API void reads(const char* operand, const UbView& view, const Range* ranges, size_t n);
 ASCEND_SIM_API void writes(const char* operand, const UbView& view, const Range* ranges, size_t n);
+// A kernel takes the address of global memory.
+ASCEND_SIM_API void take_gm(uintptr_t address, Site site);
 // As above, for global memory.
 ASCEND_SIM_API void reads_gm(const char* operand, uintptr_t address, uint64_t bytes, const GmView& view);
 ASCEND_SIM_API void writes_gm(const char* operand, uintptr_t address, uint64_t bytes, const GmView& view);
@@ -183,10 +185,11 @@ ASCEND_SIM_API void free_all_events(int32_t queue, Site site);
 ASCEND_SIM_API int32_t queued(int32_t queue);        // tensors between EnQue and DeQue
 ASCEND_SIM_API int32_t idle_buffers(int32_t queue);  // number of free buffers
 ASCEND_SIM_API UbView buffer_view(int32_t buffer, Site site);
-// The address of a byte of UB for the scalar unit. Its low 32 bits are the byte's offset in UB. The core remembers the
-// address until view_at() gets it. At its end, the core warns of the addresses that view_at() did not get, because the
-// simulator does not check accesses through them (SIM-BOUNDS-06).
-ASCEND_SIM_API uint64_t physical_address(uint64_t offset, Site site);
+// The address of a tensor's element in UB for the scalar unit. Its low 32 bits are the element's offset in UB. The core
+// remembers the address until view_at() gets it. At its end, the core warns of the addresses that view_at() did not get,
+// because the simulator does not check accesses through them (SIM-BOUNDS-06). The warning says if the element's bytes
+// were not written when the kernel took its address.
+ASCEND_SIM_API uint64_t physical_address(const UbView& view, uint64_t offset, uint32_t bytes, Site site);
 // The newest buffer that contains the byte at the address, from there to the buffer's end. `buffer` is -1 if there is
 // none. Only the low 32 bits of the address count.
 ASCEND_SIM_API UbView view_at(uint64_t address);

@@ -134,9 +134,9 @@ public:
     const ascend_sim::TensorShape& shape() const { return shape_; }
     int32_t GetPosition() const { return int32_t(position_); }
     // The address of the memory that holds the tensor: a pointer to it can be used as one of the scalar unit.
-    uint64_t GetPhyAddr(ASCEND_SIM_SITE) const { return ascend_sim::physical_address(view_.addr, site); }
+    uint64_t GetPhyAddr(ASCEND_SIM_SITE) const { return GetPhyAddr(0, site); }
     uint64_t GetPhyAddr(uint32_t offset, ASCEND_SIM_SITE) const {
-        return ascend_sim::physical_address(view_.addr + ascend_sim::bytes_of<T>(offset), site);
+        return ascend_sim::physical_address(view_, view_.addr + ascend_sim::bytes_of<T>(offset), sizeof(T), site);
     }
 
     T GetValue(uint32_t index, ASCEND_SIM_SITE) const {
@@ -205,12 +205,13 @@ template <class T>
 class GlobalTensor {
 public:
     using PrimType = T;
-    void SetGlobalBuffer(T* address, uint64_t elements) {
+    void SetGlobalBuffer(T* address, uint64_t elements, ASCEND_SIM_SITE) {
+        ascend_sim::take_gm(uintptr_t(address), site);
         address_ = address;
         elements_ = elements;
         view_ = {uintptr_t(address), elements ? uintptr_t(address) + ascend_sim::bytes_of<T>(elements) : 0};
     }
-    void SetGlobalBuffer(T* address) { SetGlobalBuffer(address, 0); }
+    void SetGlobalBuffer(T* address, ASCEND_SIM_SITE) { SetGlobalBuffer(address, 0, site); }
     const T* GetPhyAddr() const { return address_; }
     T* GetPhyAddr(uint64_t offset) const { return at(offset); }
     uint64_t GetSize() const { return elements_; }

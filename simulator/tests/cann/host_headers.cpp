@@ -293,8 +293,9 @@ void logs() {
     EXPECT(CheckLogLevel(OP, DLOG_ERROR) == 1 && CheckLogLevel(OP, DLOG_WARN) == 0);
     DlogRecord(OP, DLOG_WARN, "warning %d", 1);
     DlogRecord(OP, DLOG_ERROR, "error %d", 2);
-    AlogRecord(OP, 0, DLOG_INFO, "information");
-    AlogRecord(OP, 0, DLOG_ERROR, "error %s", "three");
+    EXPECT(AlogCheckDebugLevel(OP, DLOG_ERROR) == 1 && AlogCheckDebugLevel(OP, DLOG_WARN) == 0);
+    AlogRecord(OP, DLOG_TYPE_DEBUG, DLOG_INFO, "information");
+    AlogRecord(OP, DLOG_TYPE_RUN, DLOG_ERROR, "error %s", "three");
     EXPECT((take_logged_errors() == Lines{"error 2", "error three"}));
     EXPECT(take_logged_errors().empty());
     // A report repeats a logged error, so it is used only if no error was logged.

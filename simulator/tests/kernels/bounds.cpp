@@ -229,8 +229,16 @@ KERNEL(gap_in_ub_that_wraps) {
 KERNEL(pointer_into_ub) {
     Ub ub(256);
     LocalTensor<float> t = ub.at<float>(0, 64);
-    const float value = *(__ubuf__ float*)t.GetPhyAddr();  // warns SIM-BOUNDS-06: the simulator does not check
+    const float value = *(__ubuf__ float*)t.GetPhyAddr();  // warns SIM-BOUNDS-06: the simulator does not check what the kernel reads and writes through this address.
     Adds(t, t, value, 64);
+}
+
+KERNEL(pointer_to_an_element_that_was_not_written) {
+    TPipe pipe;
+    TBuf<> buffer;
+    pipe.InitBuffer(buffer, 256);
+    volatile float value = *(__ubuf__ float*)buffer.Get<float>().GetPhyAddr();  // warns SIM-BOUNDS-06: through this address; its element had not been written.
+    (void)value;
 }
 
 KERNEL(address_for_an_instruction) {

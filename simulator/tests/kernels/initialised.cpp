@@ -219,6 +219,23 @@ KERNEL(output_with_a_gap) {
     DataCopy(global<float>(y)[80], ub.at<float>(0, kBytes / 4), kBytes / 4 - 80);
 }
 
+KERNEL(output_that_no_core_writes) {
+    GlobalTensor<float> out;
+    out.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(y));  // warns SIM-INIT-03: 16384 of the 16384 bytes of GM `y`, an output, were not written, first [0, 16384).
+}
+// Core 1 writes 96 of its 128 floats.
+KERNEL(gap_of_one_core) {
+    Ub ub(kBytes);
+    const uint32_t core = uint32_t(GetBlockIdx()), first[] = {0, 128, 256, 320};
+    DataCopy(global<float>(y)[first[core]], ub.at<float>(0, 128), core == 1 ? 96 : first[core + 1] - first[core]);
+}
+
+// x and y are outputs.
+KERNEL(part_of_two_outputs) {
+    Ub ub(kBytes);
+    for (GM_ADDR out : {x, y}) DataCopy(global<float>(out), ub.at<float>(0, 64), 64);
+}
+
 // A tile of 64 floats and one of 40; both sums cover 64. Of the second sum, 40 elements are results.
 KERNEL(leftovers_that_are_dropped) {
     Ub ub(1024);

@@ -59,7 +59,12 @@ KERNEL(narrow_in_place) {
 
 KERNEL(narrow_beside_the_source) {
     Ub ub(4096);
-    Cast(ub.at<half>(64, 512), ub.at<float>(0, 512), RoundMode::CAST_RINT, 512);  // breaks SIM-OVERLAP-01: `dst` and `src`
+    Cast(ub.at<half>(64, 512), ub.at<float>(0, 512), RoundMode::CAST_RINT, 512);  // warns SIM-OVERLAP-03: the narrower `dst` overlaps a part of `src`
+}
+
+KERNEL(narrow_beside_the_source_by_repeats) {
+    Ub ub(4096);
+    Cast(ub.at<half>(64, 512), ub.at<float>(0, 512), RoundMode::CAST_RINT, 64, 8, {1, 1, 4, 8});  // breaks SIM-OVERLAP-01: `dst` and `src`
 }
 
 KERNEL(narrow_into_a_later_source) {

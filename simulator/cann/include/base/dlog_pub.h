@@ -5,19 +5,6 @@
 
 #include "base/log_types.h"
 
-#ifndef DLOG_DEBUG
-#define DLOG_DEBUG 0
-#endif
-#ifndef DLOG_INFO
-#define DLOG_INFO 1
-#endif
-#ifndef DLOG_WARN
-#define DLOG_WARN 2
-#endif
-#ifndef DLOG_ERROR
-#define DLOG_ERROR 3
-#endif
-
 extern "C" {
 int32_t CheckLogLevel(int32_t moduleId, int32_t logLevel);
 void DlogRecord(int32_t moduleId, int32_t level, const char* fmt, ...) __attribute__((format(printf, 3, 4)));
