@@ -102,6 +102,10 @@ class OperatorSources:
         entry: the kernel's function; by default the operator's name in snake case, as in CANN.
         auto_sync: insert synchronisation, as CANN's build does unless the operator's build file says
             ``AUTO_SYNC false``. The options of :meth:`run` can insert it for one call.
+        generated_aclnn: calls come from the aclnn function that CANN generates for the operator (``ACLNNTYPE
+            aclnn`` in its build file). Then an absent optional input keeps its index in ``GetInputShape`` and
+            similar functions of the tiling. In calls of an aclnn function written by hand, and in a graph, the
+            following inputs move up.
         kernel_include: folders of headers for the kernel.
         flags, host_flags: for the compiler of the kernel, and of definition and tiling.
         folder: where compiled files go; by default this user's folder in the system's temporary folder.
@@ -122,6 +126,7 @@ class OperatorSources:
         operator: str | None = None,
         entry: str | None = None,
         auto_sync: bool = True,
+        generated_aclnn: bool = False,
         kernel_include: Sequence[_Path] = (),
         flags: Sequence[str] = ("-Og",),
         host_flags: Sequence[str] = (),
@@ -132,6 +137,7 @@ class OperatorSources:
                 if fault := unreadable(Path(file)):
                     raise bad_value(f"{argument} {fault}")
         self._chip, self.soc, self._auto_sync = soc, compile_soc(soc), auto_sync
+        self._generated_aclnn = generated_aclnn
         self._folder = own_temporary_folder() if folder is None else Path(os.path.abspath(folder))
         self._folder.mkdir(parents=True, exist_ok=True)
         self._include = [Path(os.path.abspath(root)) for root in include]
@@ -178,6 +184,7 @@ class OperatorSources:
         options: Options | None = None,
         deterministic: bool = False,
         sums: Sequence[str] = (),
+        written_inputs: Sequence[str] = (),
         check: bool = True,
         **more: Any,
     ) -> OperatorReport:
@@ -193,6 +200,7 @@ class OperatorSources:
             options: chip, lenient rules, trace, number of cores.
             deterministic: the process asks for results that do not depend on the order of sums.
             sums: outputs whose sums of atomic copies may depend on the order of the cores.
+            written_inputs: inputs that the kernel writes although the definition does not list them as outputs.
             check: raise if a rule was broken; otherwise the report lists the violations.
 
         Raises:
@@ -209,7 +217,7 @@ class OperatorSources:
             values = {**(attributes or {}), **more}
             tiling = self._tile(input_tensors, output_tensors, column, values, options, deterministic)
         kernel = self._kernel(column, tiling.key)
-        arguments = KernelArguments(input_tensors, output_tensors, sums)
+        arguments = KernelArguments(input_tensors, output_tensors, sums, written_inputs)
         auto_sync = self._auto_sync or options.auto_sync
         options = replace(options, soc=options.soc or self._chip, auto_sync=auto_sync)
         launch_report = kernel.call(
@@ -249,6 +257,7 @@ class OperatorSources:
             chip=profile["name"],
             cores=min(profile["cores"], most_cores),
             deterministic=int(deterministic),
+            generated_aclnn=int(self._generated_aclnn),
             inputs=[describe_tensors(tensors, column) for tensors in inputs],
             outputs=[describe_tensors(tensors, column) for tensors in outputs],
             attrs=attributes,

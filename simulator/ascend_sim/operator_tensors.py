@@ -89,14 +89,28 @@ class KernelArguments:
     Args:
         inputs, outputs: their tensors, from :func:`tensors_of`.
         sums: the names of outputs whose role is Sum.
+        written_inputs: the names of inputs that the kernel writes, besides those that are also outputs.
     """
 
-    def __init__(self, inputs: Sequence[Tensors], outputs: Sequence[Tensors], sums: Sequence[str]) -> None:
+    def __init__(
+        self,
+        inputs: Sequence[Tensors],
+        outputs: Sequence[Tensors],
+        sums: Sequence[str] = (),
+        written_inputs: Sequence[str] = (),
+    ) -> None:
         self._packed: list[tuple[Array, Array]] = []  # written int4 arrays, and their bytes on the device
         self._tensors = [*inputs, *outputs]
         written = {t.parameter.name for t in outputs}
         if unknown := sorted(set(sums) - written):
             raise bad_value(f"sums must be outputs but got {unknown[0]}.")
+        for name in written_inputs:
+            matching = [t for t in inputs if t.parameter.name == name]
+            if not matching:
+                raise bad_value(f"written_inputs must be inputs but got {name}.")
+            for array in matching[0].arrays:
+                check_can_be_written(name, array)
+            written.add(name)
         arguments_by_name: dict[str, list[Any]] = {}
         self.arguments: list[Any] = []
         for t in self._tensors:
@@ -133,6 +147,12 @@ class KernelArguments:
             copy_back(array, device)
 
 
+def check_can_be_written(name: str, array: Array) -> None:
+    """Raise ValueError if the array is not contiguous and writeable."""
+    if not (array.flags.c_contiguous and array.flags.writeable):
+        raise bad_value(f"{name} must be contiguous and writeable but got strides {array.strides}.")
+
+
 def _checked_tensors(parameter: Parameter, value: Any, *, is_written: bool) -> Tensors:
     name = parameter.name
     if value is None:
@@ -148,8 +168,8 @@ def _checked_tensors(parameter: Parameter, value: Any, *, is_written: bool) -> T
         if not isinstance(array, np.ndarray):
             raise bad_type(f"{name} must be an array but got {type(array).__name__}.")
         type_of(name, array)  # raises TypeError for a type that CANN lacks
-        if is_written and not (array.flags.c_contiguous and array.flags.writeable):
-            raise bad_value(f"{name} must be contiguous and writeable but got strides {array.strides}.")
+        if is_written:
+            check_can_be_written(name, array)
         arrays.append(array if array.flags.c_contiguous else np.ascontiguousarray(array))
     return Tensors(parameter, tuple(arrays), is_list)
 

@@ -73,9 +73,9 @@ void check_leftovers(const Job& job, Pass& ascending) {
 }
 
 // Reports vector instructions that read undefined bytes: an error if a result depends on the bytes, else a warning. It
-// tries two values for the bytes, because an instruction such as Max may hide one of them.
+// tries NaN or -1, a large number and a small negative one, because an instruction such as Max may hide some of them.
 void check_undefined_reads(const Job& job, Pass& ascending) {
-    constexpr int kFills[] = {kSpoiled, 0x7F};
+    constexpr int kFills[] = {kSpoiled, 0x7F, 0xBC};
     Spoiling spoiling;
     for (int fill : kFills) {
         spoiling.fill = fill;

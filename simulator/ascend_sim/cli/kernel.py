@@ -109,6 +109,13 @@ def kernel(
             show_default=False,
         ),
     ] = None,
+    generated_aclnn: Annotated[
+        bool,
+        typer.Option(
+            help="With --definition: CANN generates the operator's aclnn function (ACLNNTYPE aclnn), so that an "
+            "absent optional input keeps its index in the tiling."
+        ),
+    ] = False,
     figure: Annotated[
         list[str] | None,
         typer.Option(
@@ -192,7 +199,9 @@ def kernel(
                         "definition must replace arguments and macros but got "
                         f"{(arguments or define or [''])[0]}: name tensors with --input and --output."
                     )
-                files = OperatorFiles(source, entry, definition, operator, tiling or (), include or ())
+                files = OperatorFiles(
+                    source, entry, definition, operator, tiling or (), include or (), generated_aclnn
+                )
                 call = CallTexts(input_ or (), output or (), attr or (), sum_ or (), seed)
                 outcome = run_operator(files, call, tiling_values, options, reference_function)
             else:

@@ -32,6 +32,7 @@ class OperatorFiles:
     operator: str
     tiling: Sequence[str]  # source files, or the text of a tiling struct
     include: Sequence[Path]
+    generated_aclnn: bool
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,7 @@ def run_operator(
         operator=files.operator or None,
         entry=files.entry or None,
         auto_sync=False,  # options.auto_sync of the run decides
+        generated_aclnn=files.generated_aclnn,
     )
     call = _call_of(sources.definition, texts)
     inputs = {name: _copy_of(value) for name, value in call.inputs.items()}

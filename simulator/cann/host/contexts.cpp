@@ -13,20 +13,22 @@ struct Context : Base {
     explicit Context(Node* node) { this->node_ = node; }
 };
 
-const Node::Tensor* tensor_at(const std::vector<Node::Parameter>& parameters, size_t index) {
+const Node::Tensor* tensor_at(const Node& node, const std::vector<Node::Parameter>& parameters, size_t index) {
     for (const Node::Parameter& parameter : parameters) {
-        if (index < parameter.size()) return &parameter[index];
-        index -= parameter.size();
+        const size_t slots = node.slots_of(parameter);
+        if (index < slots) return parameter.empty() ? nullptr : &parameter[index];
+        index -= slots;
     }
     return nullptr;
 }
 
-std::vector<gert::AnchorInstanceInfo> count_instances(const std::vector<Node::Parameter>& parameters) {
+std::vector<gert::AnchorInstanceInfo> count_instances(const Node& node,
+                                                      const std::vector<Node::Parameter>& parameters) {
     std::vector<gert::AnchorInstanceInfo> instances;
     uint32_t start = 0;
     for (const Node::Parameter& parameter : parameters) {
         instances.emplace_back(start, static_cast<uint32_t>(parameter.size()));
-        start += static_cast<uint32_t>(parameter.size());
+        start += static_cast<uint32_t>(node.slots_of(parameter));
     }
     return instances;
 }
@@ -63,15 +65,18 @@ void Node::set_data_type(Tensor* tensor, ge::DataType type) {
     tensor->value.SetDataType(type);
 }
 
-const Node::Tensor* Node::input(size_t index) const { return tensor_at(inputs, index); }
-const Node::Tensor* Node::output(size_t index) const { return tensor_at(outputs, index); }
+const Node::Tensor* Node::input(size_t index) const { return tensor_at(*this, inputs, index); }
+const Node::Tensor* Node::output(size_t index) const { return tensor_at(*this, outputs, index); }
 const Node::Tensor* Node::input_of(size_t ir_index, size_t relative_index) const {
     const bool exists = ir_index < inputs.size() && relative_index < inputs[ir_index].size();
     return exists ? &inputs[ir_index][relative_index] : nullptr;
 }
-size_t Node::count_tensors(const std::vector<Parameter>& parameters) const {
+size_t Node::slots_of(const Parameter& parameter) const {
+    return parameter.empty() && absent_has_slot ? 1 : parameter.size();
+}
+size_t Node::count_slots(const std::vector<Parameter>& parameters) const {
     size_t count = 0;
-    for (const Parameter& parameter : parameters) count += parameter.size();
+    for (const Parameter& parameter : parameters) count += slots_of(parameter);
     return count;
 }
 const gert::AnchorInstanceInfo* Node::input_instances(size_t ir_index) const {
@@ -83,8 +88,8 @@ const gert::AnchorInstanceInfo* Node::output_instances(size_t ir_index) const {
 
 template <typename Base>
 uint32_t Node::run(uint32_t (*function)(Base*)) {
-    input_instances_ = count_instances(inputs);
-    output_instances_ = count_instances(outputs);
+    input_instances_ = count_instances(*this, inputs);
+    output_instances_ = count_instances(*this, outputs);
     Context<Base> context(this);
     return function(&context);
 }
@@ -123,8 +128,8 @@ const ge::char_t* ComputeNodeInfo::GetNodeType() const { return node_->type.c_st
 const ge::char_t* ComputeNodeInfo::GetNodeName() const { return node_->type.c_str(); }
 size_t ComputeNodeInfo::GetIrInputsNum() const { return node_->inputs.size(); }
 size_t ComputeNodeInfo::GetIrOutputsNum() const { return node_->outputs.size(); }
-size_t ComputeNodeInfo::GetInputsNum() const { return node_->count_tensors(node_->inputs); }
-size_t ComputeNodeInfo::GetOutputsNum() const { return node_->count_tensors(node_->outputs); }
+size_t ComputeNodeInfo::GetInputsNum() const { return node_->count_slots(node_->inputs); }
+size_t ComputeNodeInfo::GetOutputsNum() const { return node_->count_slots(node_->outputs); }
 const AnchorInstanceInfo* ComputeNodeInfo::GetInputInstanceInfo(size_t index) const {
     return node_->input_instances(index);
 }
@@ -147,8 +152,8 @@ const AnchorInstanceInfo* ExtendedKernelContext::GetIrInputInstanceInfo(size_t i
 const AnchorInstanceInfo* ExtendedKernelContext::GetIrOutputInstanceInfo(size_t ir_index) const {
     return node_->output_instances(ir_index);
 }
-size_t ExtendedKernelContext::GetComputeNodeInputNum() const { return node_->count_tensors(node_->inputs); }
-size_t ExtendedKernelContext::GetComputeNodeOutputNum() const { return node_->count_tensors(node_->outputs); }
+size_t ExtendedKernelContext::GetComputeNodeInputNum() const { return node_->count_slots(node_->inputs); }
+size_t ExtendedKernelContext::GetComputeNodeOutputNum() const { return node_->count_slots(node_->outputs); }
 const RuntimeAttrs* ExtendedKernelContext::GetAttrs() const { return node_->runtime_attrs(); }
 const ge::char_t* ExtendedKernelContext::GetNodeType() const { return node_->type.c_str(); }
 const ge::char_t* ExtendedKernelContext::GetNodeName() const { return node_->type.c_str(); }

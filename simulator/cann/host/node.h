@@ -36,6 +36,8 @@ struct Node {
     fe::PlatFormInfos platform{nullptr};
     void* compile_info = nullptr;
     int32_t deterministic = 0;
+    // Whether an absent input has a slot of its own among the indices that count the call's tensors.
+    bool absent_has_slot = false;
 
     // Set by a tiling.
     uint64_t tiling_key = 0;
@@ -77,11 +79,16 @@ struct Node {
     }
 
     // The tensor at position `index` among the call's inputs or outputs; null if there are fewer.
+    // The tensor at an index that counts the call's tensors. An absent input has a slot if the call comes from a
+    // function that CANN generated (opbase src/nnopbase/individual_op/executor/indv_tilingcontext_builder.cpp,
+    // indv_executor_ext.cpp). It has none in a graph (page GetInputShape) and in a call of a function written by hand
+    // (opbase src/nnopbase/composite_op/aclnn_engine/kernel_context_holder.cpp).
     const Tensor* input(size_t index) const;
     const Tensor* output(size_t index) const;
     // The tensor at position `relative_index` of the parameter `ir_index`; null if there are fewer.
     const Tensor* input_of(size_t ir_index, size_t relative_index) const;
-    size_t count_tensors(const std::vector<Parameter>& parameters) const;
+    size_t slots_of(const Parameter& parameter) const;
+    size_t count_slots(const std::vector<Parameter>& parameters) const;
     const gert::RuntimeAttrs* runtime_attrs() const { return &runtime_attrs_; }
     const gert::ComputeNodeInfo* compute_node_info() const { return &compute_node_info_; }
     const gert::AnchorInstanceInfo* input_instances(size_t ir_index) const;

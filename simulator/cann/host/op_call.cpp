@@ -264,6 +264,7 @@ void OpCall::Implementation::fill_node() {
         return item.is_given ? Node::make_tensor(static_cast<ge::DataType>(item.dtype), item.view.shape)
                              : Node::Tensor();
     };
+    node.absent_has_slot = true;  // every call of this class comes from a generated function
     // For an absent input, the parameter has no tensor. For an absent output, it has one empty description.
     for (size_t i = 0; i < tensors->input_count(); ++i) {
         const CallTensors::Item& item = tensors->items()[i];

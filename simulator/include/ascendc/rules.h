@@ -12,6 +12,8 @@ namespace ascend_sim {
     RULE(Align02, "SIM-ALIGN-02", "a reduction's or gather's UB operand has the alignment that its API demands",       \
          "CPU debug checks")                                                                                           \
     RULE(Align03, "SIM-ALIGN-03", "a GM address is a multiple of the element's size", "DataCopy")                      \
+    ADVICE(Align04, "SIM-ALIGN-04", "Sort32's operands have the alignment of its repeats",                            \
+           "Sort32, which also says 32 bytes")                                                                        \
     RULE(Bounds01, "SIM-BOUNDS-01", "UB bytes touched lie inside the operand's tensor", "CPU debug checks")            \
     RULE(Bounds02, "SIM-BOUNDS-02", "a tensor lies inside the buffer it was taken from", "CPU debug checks")           \
     RULE(Bounds03, "SIM-BOUNDS-03", "GM bytes touched lie inside one tensor of the launch", "GmAlloc's guard page")    \

@@ -1,9 +1,11 @@
 // Sort32, MrgSort: sort pairs of score and index by descending score. MrgSort4, RpSort16, ProposalConcat and
 // ProposalExtract: the same for the region proposals of Ascend310P. GetMrgSortResult: the counts of a merge.
 //
-// Rules: half and float. Sort32's sources are aligned to 32 elements, its destination to 256 bytes. A merge takes 2 to
-// 4 lists of 0 .. 4095 entries, which do not overlap the destination. Several repeats need four adjacent lists of equal
-// length and no suspension. Proposals are aligned to 32 bytes, those of half in a merge to 16.
+// Rules: half and float. Sort32's operands are aligned to 32 bytes. A source that is not aligned to 32 elements, or a
+// destination not aligned to 256 bytes, gives a warning: Sort32's page requires both alignments, the page of Sort, which
+// uses Sort32, requires 32 bytes only, and official kernels align to 32 bytes. A merge takes 2 to 4 lists of 0 .. 4095
+// entries, which do not overlap the destination. Several repeats need four adjacent lists of equal length and no
+// suspension. Proposals are aligned to 32 bytes, those of half in a merge to 16.
 // Meaning: the order is by descending score. If scores are equal, the earlier entry is first; in a merge, the entry of
 // the earlier list. An entry of Sort32 is 8 bytes, the score and then the index. A proposal is eight elements; the
 // fifth is the score. With ifExhaustedSuspension a merge stops at the end of any list. The pages do not define an order
@@ -141,15 +143,22 @@ void merge(const char* api, const AscendC::LocalTensor<T>& dst, const AscendC::M
 
 constexpr uint32_t kPairsPerRepeat = 32;
 
-// Sorts the pairs of each repeat. aligns_repeats: the operands start where Sort32's page requires it.
+// An operand starts at a 32-byte border. Sort32's page also requires the alignment of a repeat, `bytes`.
+inline void check_sort_alignment(const char* name, uint32_t address, uint32_t bytes) {
+    check_aligned(name, address);
+    if (address % bytes)
+        broken(Rule::Align04, "`%s` starts at UB byte %u, which is no multiple of %u.", name, address, bytes);
+}
+
+// Sorts the pairs of each repeat. warns_of_repeats: warns if the operands do not have the alignment of a repeat.
 template <class T>
 void sort_pairs(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& src0,
-                const AscendC::LocalTensor<uint32_t>& src1, int32_t repeat_count, bool aligns_repeats, Site site) {
+                const AscendC::LocalTensor<uint32_t>& src1, int32_t repeat_count, bool warns_of_repeats, Site site) {
     start(Pipe::V, "Sort32", site);
     const uint32_t count = checked_repeats(repeat_count) * kPairsPerRepeat;
-    check_aligned("src0", src0.view().addr, aligns_repeats ? kPairsPerRepeat * sizeof(T) : kBlockBytes);
-    check_aligned("src1", src1.view().addr, aligns_repeats ? kPairsPerRepeat * sizeof(uint32_t) : kBlockBytes);
-    check_aligned("dst", dst.view().addr, aligns_repeats ? kPairsPerRepeat * kPairBytes : kBlockBytes);
+    check_sort_alignment("src0", src0.view().addr, warns_of_repeats ? kPairsPerRepeat * sizeof(T) : 1);
+    check_sort_alignment("src1", src1.view().addr, warns_of_repeats ? kPairsPerRepeat * sizeof(uint32_t) : 1);
+    check_sort_alignment("dst", dst.view().addr, warns_of_repeats ? kPairsPerRepeat * kPairBytes : 1);
     const Range scores = check_access(reads, "src0", src0, count * sizeof(T));
     const Range indices = check_access(reads, "src1", src1, count * sizeof(uint32_t));
     const Range sorted = check_access(writes, "dst", dst, count * kPairBytes);

@@ -75,22 +75,26 @@ void fill(Node& node) {
     Node::set_values(&node.inputs[3][0], values, sizeof values);
 }
 
-uint32_t check_inputs(gert::TilingContext* context) {
-    // An index without "Ir" counts the tensors that the call has.
-    EXPECT(context->GetComputeNodeInputNum() == 4 && context->GetComputeNodeOutputNum() == 1);
-    EXPECT(context->GetInputShape(1)->GetStorageShape().GetDim(0) == 3);
-    EXPECT(context->GetInputDesc(3)->GetDataType() == ge::DT_INT64 && context->GetInputDesc(4) == nullptr);
-    EXPECT(context->GetInputShape(4) == nullptr && context->GetInputTensor(4) == nullptr);
-    // The others count the parameters of the definition.
+// An index with "Ir" counts the parameters of the definition.
+void check_parameters(gert::TilingContext* context, uint32_t first_of_list) {
     EXPECT(context->GetOptionalInputShape(1) == nullptr && context->GetOptionalInputDesc(1) == nullptr);
     EXPECT(context->GetOptionalInputTensor(1) == nullptr);
     EXPECT(context->GetDynamicInputShape(2, 1)->GetStorageShape().GetDim(0) == 4);
     EXPECT(context->GetDynamicInputShape(2, 2) == nullptr && context->GetDynamicInputTensor(9, 0) == nullptr);
     EXPECT(context->GetRequiredInputTensor(3)->GetStorageShape().GetDim(0) == 2);
     const auto* list = context->GetIrInputInstanceInfo(2);
-    EXPECT(list->GetInstanceNum() == 2 && list->GetInstanceStart() == 1);
+    EXPECT(list->GetInstanceNum() == 2 && list->GetInstanceStart() == first_of_list);
     EXPECT(context->GetIrInputInstanceInfo(1)->GetInstanceNum() == 0);
     EXPECT(context->GetIrInputInstanceInfo(4) == nullptr);
+}
+
+uint32_t check_inputs(gert::TilingContext* context) {
+    // An index without "Ir" counts the tensors that the call has.
+    EXPECT(context->GetComputeNodeInputNum() == 4 && context->GetComputeNodeOutputNum() == 1);
+    EXPECT(context->GetInputShape(1)->GetStorageShape().GetDim(0) == 3);
+    EXPECT(context->GetInputDesc(3)->GetDataType() == ge::DT_INT64 && context->GetInputDesc(4) == nullptr);
+    EXPECT(context->GetInputShape(4) == nullptr && context->GetInputTensor(4) == nullptr);
+    check_parameters(context, 1);
     const auto* info = context->GetComputeNodeInfo();
     EXPECT(info->GetIrInputsNum() == 4 && info->GetInputsNum() == 4 && info->GetOutputsNum() == 1);
     EXPECT(info->GetInputInstanceInfo(3)->GetInstanceStart() == 3 && info->GetInputTdInfo(7) == nullptr);
@@ -99,6 +103,16 @@ uint32_t check_inputs(gert::TilingContext* context) {
     EXPECT(context->GetInputTensor(3)->GetData<int64_t>()[1] == 9 && context->GetInputTensor(3)->GetSize() == 16);
     EXPECT(context->GetInputTensor(0)->GetData<uint16_t>() == nullptr);
     EXPECT(context->GetInputTensor(0)->GetPlacement() == gert::kOnDeviceHbm);
+    return ge::GRAPH_SUCCESS;
+}
+
+// In a call of a function that CANN generated, the absent input has a slot.
+uint32_t check_inputs_of_a_generated_function(gert::TilingContext* context) {
+    EXPECT(context->GetComputeNodeInputNum() == 5);
+    EXPECT(context->GetInputShape(1) == nullptr && context->GetInputDesc(1) == nullptr);
+    EXPECT(context->GetInputShape(2)->GetStorageShape().GetDim(0) == 3);
+    EXPECT(context->GetInputDesc(4)->GetDataType() == ge::DT_INT64 && context->GetInputDesc(5) == nullptr);
+    check_parameters(context, 2);
     return ge::GRAPH_SUCCESS;
 }
 
@@ -142,6 +156,9 @@ void contexts() {
     Node node;
     fill(node);
     EXPECT(node.tile(check_inputs) == ge::GRAPH_SUCCESS);
+    node.absent_has_slot = true;
+    EXPECT(node.tile(check_inputs_of_a_generated_function) == ge::GRAPH_SUCCESS);
+    node.absent_has_slot = false;
     Node other(64);
     other.deterministic = 1;
     EXPECT(other.tile(set_results) == ge::GRAPH_FAILED);

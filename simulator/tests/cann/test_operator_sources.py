@@ -124,6 +124,42 @@ def test_the_tiling_gets_values_of_inputs_and_the_compile_information_is_parsed_
     assert tiling.workspace_bytes == 4096  # without CANN's own 16 MiB
 
 
+DEFINITION_WITH_AN_OPTIONAL_INPUT = """
+#include "register/op_def_registry.h"
+#include "register/op_impl_registry.h"
+namespace optiling {
+static ge::graphStatus tiling_of(gert::TilingContext* context) {
+    context->SetBlockDim(1);
+    context->SetTilingKey(context->GetInputShape(1) == nullptr ? 1 : 2);
+    return ge::GRAPH_SUCCESS;
+}
+IMPL_OP_OPTILING(Second).Tiling(tiling_of);
+}
+namespace ops {
+class Second : public OpDef {
+public:
+    explicit Second(const char* name) : OpDef(name) {
+        this->Input("first").ParamType(OPTIONAL).DataType({ge::DT_FLOAT}).Format({ge::FORMAT_ND});
+        this->Input("x").ParamType(REQUIRED).DataType({ge::DT_FLOAT}).Format({ge::FORMAT_ND});
+        this->Output("y").ParamType(REQUIRED).DataType({ge::DT_FLOAT}).Format({ge::FORMAT_ND});
+        this->AICore().AddConfig("ascend910b");
+    }
+};
+OP_ADD(Second);
+}
+"""
+
+
+@pytest.mark.parametrize(("generated", "key"), [(False, 1), (True, 2)])
+def test_an_absent_input_keeps_its_index_in_a_call_of_a_generated_function(folder, tmp_path, generated, key):
+    definition = tmp_path / "second_def.cpp"
+    definition.write_text(DEFINITION_WITH_AN_OPTIONAL_INPUT)
+    kernel = OPS / "negated/op_kernel/negated.cpp"  # this test does not run it
+    operator = OperatorSources(kernel, definition=definition, folder=folder, generated_aclnn=generated)
+    assert operator.tile({"x": X}, {"y": np.zeros_like(X)}).key == key
+    assert operator.tile({"first": X, "x": X}, {"y": np.zeros_like(X)}).key == 2
+
+
 def test_template_arguments_are_encoded_by_their_index(picked_row):
     """The index of the template argument ``plus`` is in bits 0 to 3 of the key; ``doubled`` is bit 4."""
     call = {"x": rows(), "row": np.array([2])}, {"y": np.empty(7, np.float32)}
@@ -200,6 +236,37 @@ def test_an_input_that_is_also_an_output_is_written_in_place(folder):
     tiling = np.array([(16,)], [("count", "<u4")])[0]
     negated(folder).run({"x": x}, {}, tiling=Tiling(tiling, key=5))
     assert np.array_equal(x, expected)
+
+
+def written_input(folder, tmp_path):
+    """Negated without the output that is also its input: the kernel writes its input all the same."""
+    definition = tmp_path / "negated_def.cpp"
+    text = (OPS / "negated/op_host/negated_def.cpp").read_text()
+    output = text.index('        this->Output("x")')
+    end = text.index("\n", output) + 1
+    other = '        this->Output("y").ParamType(REQUIRED).DataType({ge::DT_FLOAT}).Format({ge::FORMAT_ND});\n'
+    definition.write_text(text[:output] + other + text[end:])
+    kernel = tmp_path / "negated.cpp"
+    text = (OPS / "negated/op_kernel/negated.cpp").read_text()
+    kernel.write_text(
+        text.replace("GM_ADDR x_ref", "GM_ADDR y").replace("x_ref", "x").replace("X_REF", "X")
+    )
+    return OperatorSources(kernel, definition=definition, operator="Negated", folder=folder)
+
+
+def test_an_input_that_the_kernel_writes_must_be_named(folder, tmp_path):
+    operator = written_input(folder, tmp_path)
+    x, y = np.arange(16, dtype=np.float32), np.zeros(16, np.float32)
+    call = {"inputs": {"x": x}, "outputs": {"y": y}, "tiling": Tiling(np.uint32(16).tobytes(), key=5)}
+    with pytest.raises(KernelBroken, match="SIM-GM-01"):
+        operator.run(**call)
+    operator.run(**call, written_inputs=["x"])
+    assert np.array_equal(x, -np.arange(16))
+    with pytest.raises(ValueError, match=r"written_inputs must be inputs but got z\."):
+        operator.run(**call, written_inputs=["z"])
+    x.flags.writeable = False
+    with pytest.raises(ValueError, match="x must be contiguous and writeable"):
+        operator.run(**call, written_inputs=["x"])
 
 
 def test_a_kernel_file_may_hold_a_function_that_launches_the_kernel(folder, tmp_path):

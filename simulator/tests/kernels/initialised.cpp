@@ -24,7 +24,8 @@ KERNEL(add_of_unwritten_memory) {
     DataCopy(global<float>(y), t, 64);
 }
 
-// Max hides a small undefined number, so the simulator fills undefined bytes with two values in turn.
+// Max hides a small undefined number, and a clamp hides large ones too, so the simulator fills undefined bytes with three
+// values in turn.
 KERNEL(maximum_of_unwritten_memory) {
     Ub ub(1024);
     LocalTensor<int32_t> t = ub.at<int32_t>(0, 64);
@@ -34,6 +35,16 @@ KERNEL(maximum_of_unwritten_memory) {
     Max(t, t, buffer.Get<int32_t>(), 64);  // breaks SIM-INIT-01: `src1`
     PipeBarrier<PIPE_ALL>();
     DataCopy(global<int32_t>(y), t, 64);
+}
+
+KERNEL(minimum_of_unwritten_memory_and_a_number) {
+    TPipe pipe;
+    TBuf<> buffer;
+    pipe.InitBuffer(buffer, 256);
+    LocalTensor<float> t = buffer.Get<float>();
+    Mins(t, t, 0.8f, 64);  // breaks SIM-INIT-01: `src`
+    PipeBarrier<PIPE_ALL>();
+    DataCopy(global<float>(y), t, 64);
 }
 
 // 64 lanes are added, 8 are results.

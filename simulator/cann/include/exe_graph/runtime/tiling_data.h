@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "graph/ge_error_codes.h"
+#include "securec.h"
 
 namespace gert {
 
