@@ -366,6 +366,13 @@ struct CoreState {
         uint64_t bytes = 0;
     } reference;
 
+    // Bytes of GM that a copy, the last one of that kind, read although no instruction had written them.
+    struct UnwrittenGm {
+        uint32_t instruction;
+        uintptr_t begin, end;
+    };
+    std::vector<UnwrittenGm> unwritten_gm;
+
     // Results of physical_address() without those that view_at() got, by the offset in UB.
     struct UncheckedAddress {
         Site site;  // of the first call
@@ -451,6 +458,7 @@ struct Machine : LaunchState, CoreContext {
     bool has_seen(const GmAccess& access) const;
     // Whether the instruction's work is known to be complete when the running one starts.
     bool is_ordered(uint32_t instruction) const;
+    void note_unwritten_gm(uintptr_t begin, uintptr_t end);
     // Whether instructions have written all bytes of the range, which belongs to the buffer.
     bool is_written(const Range& range, int32_t buffer) const;
     GmTensor* find_gm(uintptr_t address, uint64_t bytes);

@@ -200,6 +200,11 @@ GmTensor* Machine::find_gm(uintptr_t address, uint64_t bytes) {
     return nullptr;
 }
 
+void Machine::note_unwritten_gm(uintptr_t begin, uintptr_t end) {
+    if (!unwritten_gm.empty() && unwritten_gm.front().instruction != number) unwritten_gm.clear();
+    unwritten_gm.push_back({number, begin, end});
+}
+
 void reads_gm(const char* operand, uintptr_t address, uint64_t bytes, const GmView& view) {
     if (!bytes) return;
     Machine& m = machine();
@@ -219,8 +224,11 @@ void reads_gm(const char* operand, uintptr_t address, uint64_t bytes, const GmVi
         for_each_stretch(page_of(t->writer, page), begin, end, [&](uint64_t first, uint64_t last, uint32_t before) {
             const GmBytes touched{*t, page_begin + first, page_begin + last};
             if (!before) {
-                if (starts_empty)
-                    report_access(Rule::Init02, operand, "reads", touched, " before anything was written there");
+                if (!starts_empty) return;
+                const bool is_copy = m.current.pipe != Pipe::S;
+                if (is_copy) m.note_unwritten_gm(t->base + touched.begin, t->base + touched.end);
+                report_access(is_copy ? Rule::Init07 : Rule::Init02, operand, "reads", touched,
+                              " before anything was written there");
             } else if (!m.owns(before)) {
                 check_read_of_other(operand, touched, before);
             } else if (!m.is_ordered(before)) {

@@ -87,6 +87,14 @@ void check_ranges(const char* operand, const UbView& view, const Range* ranges, 
         const Range& r = ranges[i];
         if (view.buffer != m.free_memory) m.touched_end = std::max(m.touched_end, r.end);
         if (r.begin >= view.addr && r.end <= end && r.end <= int64_t(m.profile->ub_bytes)) continue;
+        const bool is_copy = m.current.pipe == Pipe::MTE2 || m.current.pipe == Pipe::MTE3;
+        const int64_t end_of_block = (end + 31) / 32 * 32;
+        if (is_copy && r.begin >= view.addr && r.end <= std::min(end_of_block, int64_t(b.addr) + b.bytes)) {
+            broken(Rule::Bounds07, "`%s` is touched at UB bytes [%lld, %lld) but covers [%u, %lld).", operand,
+                   static_cast<long long>(r.begin), static_cast<long long>(r.end), view.addr,
+                   static_cast<long long>(end));
+            continue;
+        }
         char text[200];
         std::snprintf(text, sizeof text, "touched at UB bytes [%lld, %lld) but covers [%u, %lld): %lld bytes %s",
                       static_cast<long long>(r.begin), static_cast<long long>(r.end), view.addr,
@@ -136,7 +144,7 @@ void reads(const char* operand, const UbView& view, const Range* ranges, size_t 
                     operand, first, end, static_cast<long long>(first) - view.addr,
                     (word >> 1) < valid_from              ? "not written since the buffer was allocated"
                     : m.record(word >> 1).pipe == Pipe::V ? "work space that a vector instruction left undefined"
-                                                          : "filler that a copy left undefined");
+                                                          : "bytes that a copy left undefined");
                 if (m.current.pipe == Pipe::V)
                     m.note_undefined_read({first, end}, text);
                 else
@@ -214,6 +222,16 @@ void Machine::settle_reference() {
 void poison(const Range& range) {
     Machine& m = machine();
     m.writer.fill(range.begin, range.end, m.number << 1 | kPoisoned);
+}
+
+void poison_unwritten(uintptr_t gm, uint64_t bytes, int64_t to) {
+    Machine& m = machine();
+    if (m.unwritten_gm.empty()) return;
+    if (m.unwritten_gm.front().instruction != m.number) return m.unwritten_gm.clear();
+    for (const auto& unwritten : m.unwritten_gm) {
+        const uintptr_t begin = std::max(gm, unwritten.begin), end = std::min(gm + bytes, unwritten.end);
+        if (begin < end) poison({to + int64_t(begin - gm), to + int64_t(end - gm)});
+    }
 }
 
 uint8_t* ub() { return machine().ub.get(); }

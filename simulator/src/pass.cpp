@@ -253,8 +253,8 @@ void Pass::report_missing_signal(Machine& m, RunningCore& core, const Waiting& w
     }
 }
 
-// The report names the first stretch of bytes that no core wrote. Its line is that of the last write before them, or else
-// the line that took the output's address.
+// The report names the first stretch of bytes that no core wrote. Its line is that of the last write before them, or
+// else the line that took the output's address.
 void Pass::check_unwritten(Machine& m) const {
     for (const GmTensor& t : m.gm) {
         if (!t.is_whole) continue;
@@ -278,7 +278,7 @@ void Pass::check_unwritten(Machine& m) const {
         }
         if (!unwritten) continue;
         const GmAccess* last = find_access(m.gm_accesses, before);
-        const Call place = last              ? Call{last->record.api, last->record.site}
+        const Call place = last             ? Call{last->record.api, last->record.site}
                            : t.taken_by.api ? t.taken_by
                                             : Call{"kernel end", {"kernel", 0}};
         m.core = last ? last->core : 0;

@@ -58,7 +58,7 @@ MESSAGES = {
         core 0 wrote by DataCopy at cores.cpp:{line}.""",
     "filler_of_a_padded_copy": """
         SIM-INIT-01 initialised.cpp:{line}, core 0, Add: `src0` is read at UB bytes [12, 32) (from byte 12
-        of the tensor on): filler that a copy left undefined, and a result depends on it.""",
+        of the tensor on): bytes that a copy left undefined, and a result depends on it.""",
 }
 
 

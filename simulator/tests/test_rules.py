@@ -23,6 +23,7 @@ OTHER_WARNINGS = {
     "zero_elements": {"SIM-COUNT-05"},
     "no_repeat": {"SIM-COUNT-05"},
     "no_block": {"SIM-COUNT-05"},
+    "sum_of_unwritten_workspace_that_is_dropped": {"SIM-INIT-06", "SIM-INIT-07"},
 }
 
 # Entries with other launches than one core with an input x and an output y of BYTES bytes.

@@ -251,10 +251,7 @@ std::string reply_to(const std::string& line) {
         const std::string action = text_of(*request, "do");
         if (action == "describe") return describe_operators(*request);
         if (action == "tile") return tile(*request);
-        if (action == "header")
-            return Json()
-                .field("header", kernel_header(text_of(*request, "op")))
-                .done();
+        if (action == "header") return Json().field("header", kernel_header(text_of(*request, "op"))).done();
         throw std::runtime_error("request must be describe, tile or header but got " + action);
     } catch (const std::exception& e) {
         return Json().field("error", e.what()).done();

@@ -2,8 +2,8 @@
 //
 // Rules: the SoC determines the pairs of types (availability.h; an unsupported pair does not compile) and the
 // round modes of each pair. Mask, lanes and repeats follow the wider type; each operand has its own strides.
-// A result that overlaps its source is an error if a later repeat reads what an earlier one wrote. Within one repeat, an
-// overlap is an error in the forms with repeats and gives a warning in a count form: Cast's page says that a wider
+// A result that overlaps its source is an error if a later repeat reads what an earlier one wrote. Within one repeat,
+// an overlap is an error in the forms with repeats and gives a warning in a count form: Cast's page says that a wider
 // result may be wrong, and the page of overlaps is about the forms with repeats. A narrower result at its source's
 // address gives a warning in both, because the documents disagree: Cast's page forbids the wider one only; the page of
 // overlaps requires that both cover the same bytes.

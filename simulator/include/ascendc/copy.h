@@ -74,6 +74,11 @@ void check_gm_aligned(const char* operand, const T* address) {
         broken(Rule::Align03, "`%s` starts at a GM address that is no multiple of %zu.", operand, sizeof(T));
 }
 
+inline void copy_burst(const uint8_t* from, uint64_t bytes, int64_t to) {
+    std::memcpy(ub() + to, from, bytes);
+    poison_unwritten(uintptr_t(from), bytes, to);
+}
+
 template <class T>
 void read_bursts(const AscendC::LocalTensor<T>& dst, const AscendC::GlobalTensor<T>& src, const Bursts& bursts) {
     const uint32_t dst_addr = dst.view().addr;
@@ -84,8 +89,8 @@ void read_bursts(const AscendC::LocalTensor<T>& dst, const AscendC::GlobalTensor
     const auto& ranges = ub_ranges(dst_addr, bursts.count, bursts.bytes, bursts.ub_step);
     writes("dst", dst.view(), ranges.data(), ranges.size());
     for (uint64_t i = 0; i < bursts.count; ++i)
-        std::memcpy(ub() + dst_addr + int64_t(i) * bursts.ub_step,
-                    reinterpret_cast<const uint8_t*>(src.data()) + int64_t(i) * bursts.gm_step, bursts.bytes);
+        copy_burst(reinterpret_cast<const uint8_t*>(src.data()) + int64_t(i) * bursts.gm_step, bursts.bytes,
+                   dst_addr + int64_t(i) * bursts.ub_step);
 }
 
 // Combines each element of `to` with that of `from`, as an atomic copy does. If one of two elements is NaN, their

@@ -108,8 +108,8 @@ void copy_in_padded(const AscendC::LocalTensor<T>& dst, const AscendC::GlobalTen
         for (uint64_t i = 0; i < count; ++i) {
             const uint64_t block_begin = uint64_t(dst_addr + int64_t(i) * bursts.ub_step), begin = block_begin + left,
                            end = begin + length;
-            std::memcpy(ub() + begin, reinterpret_cast<const uint8_t*>(src.data()) + int64_t(i) * bursts.gm_step,
-                        length);
+            copy_burst(reinterpret_cast<const uint8_t*>(src.data()) + int64_t(i) * bursts.gm_step, length,
+                       int64_t(begin));
             fill<T>(block_begin, begin, padding);
             if (!compact) fill<T>(end, block_begin + block_bytes, is_padded ? padding : ub() + begin);
         }

@@ -256,7 +256,8 @@ inline uint64_t extent_of(const Lanes& lanes, const Layout& layout) {
 
 // Checks that destination and source are the same bytes in each repeat, or that no repeat writes bytes that it or a
 // later repeat reads. may_accumulate allows dst == src with repeat stride 0, as in a sum over repeats by Add. converts:
-// within one repeat, a narrower result at its source's address gives a warning, and so does any overlap in a count form.
+// within one repeat, a narrower result at its source's address gives a warning, and so does any overlap in a count
+// form.
 template <class T, class U>
 void check_overlap(const Operand<T>& dst, const Operand<U>& src, const Lanes& lanes, bool may_accumulate = false,
                    bool converts = false) {

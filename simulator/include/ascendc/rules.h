@@ -12,8 +12,8 @@ namespace ascend_sim {
     RULE(Align02, "SIM-ALIGN-02", "a reduction's or gather's UB operand has the alignment that its API demands",       \
          "CPU debug checks")                                                                                           \
     RULE(Align03, "SIM-ALIGN-03", "a GM address is a multiple of the element's size", "DataCopy")                      \
-    ADVICE(Align04, "SIM-ALIGN-04", "Sort32's operands have the alignment of its repeats",                            \
-           "Sort32, which also says 32 bytes")                                                                        \
+    ADVICE(Align04, "SIM-ALIGN-04", "Sort32's operands have the alignment of its repeats",                             \
+           "Sort32, which also says 32 bytes")                                                                         \
     RULE(Bounds01, "SIM-BOUNDS-01", "UB bytes touched lie inside the operand's tensor", "CPU debug checks")            \
     RULE(Bounds02, "SIM-BOUNDS-02", "a tensor lies inside the buffer it was taken from", "CPU debug checks")           \
     RULE(Bounds03, "SIM-BOUNDS-03", "GM bytes touched lie inside one tensor of the launch", "GmAlloc's guard page")    \
@@ -22,6 +22,8 @@ namespace ascend_sim {
            "GlobalTensor's size checks")                                                                               \
     ADVICE(Bounds06, "SIM-BOUNDS-06", "UB is accessed through tensors; accesses through an address are not checked",   \
            "project rule")                                                                                             \
+    ADVICE(Bounds07, "SIM-BOUNDS-07",                                                                                  \
+           "the last block that a copy touches lies inside the tensor, not just the buffer", "CPU debug checks")       \
     RULE(Count01, "SIM-COUNT-01", "the size of a plain DataCopy is a multiple of 32 bytes (a rest would be dropped)",  \
          "DataCopy")                                                                                                   \
     RULE(Count02, "SIM-COUNT-02", "on Ascend310P, a copy's count, blockCount and blockLen are not zero",               \
@@ -83,12 +85,15 @@ namespace ascend_sim {
     RULE(Init01, "SIM-INIT-01",                                                                                        \
          "UB bytes are written before a copy or the scalar unit reads them, or a result depends on them",              \
          "ErrorRead2")                                                                                                 \
-    RULE(Init02, "SIM-INIT-02", "an output is not read before it was written", "project rule")                         \
+    RULE(Init02, "SIM-INIT-02", "a sum of atomic copies and the scalar unit read no unwritten bytes of GM",            \
+         "ErrorRead2")                                                                                                 \
     ADVICE(Init03, "SIM-INIT-03", "every byte of an output is written", "project rule")                                \
     ADVICE(Init04, "SIM-INIT-04", "no result depends on data that an earlier, longer copy left behind a shorter one",  \
            "project rule")                                                                                             \
     RULE(Init05, "SIM-INIT-05", "a shape is set before it is read", "GetShapeInfo")                                    \
     ADVICE(Init06, "SIM-INIT-06", "a vector instruction reads no undefined bytes, even if no result depends on them",  \
+           "ErrorRead2")                                                                                               \
+    ADVICE(Init07, "SIM-INIT-07", "a copy reads no bytes of an output or workspace that were never written",           \
            "ErrorRead2")                                                                                               \
     RULE(Hazard01, "SIM-HAZARD-01", "two pipes that touch the same UB bytes are ordered", "ErrorSync1, ErrorSync2")    \
     RULE(Hazard02, "SIM-HAZARD-02", "two vector instructions on the same UB bytes have a barrier between them",        \

@@ -84,6 +84,8 @@ ASCEND_SIM_API void scalar_reference(const UbView& view, Range range, Site site)
 ASCEND_SIM_API void gm_reference(uintptr_t address, uint64_t bytes, const GmView& view, Site site);
 // Marks bytes that the instruction has just written as undefined, such as the filler of a copy or work space.
 ASCEND_SIM_API void poison(const Range& range);
+// The running copy brought the bytes of GM to the byte `to` of UB. Those that no instruction had written are undefined.
+ASCEND_SIM_API void poison_unwritten(uintptr_t gm, uint64_t bytes, int64_t to);
 
 // Kinds of work; the SoC's profile has the cost of each.
 enum class Cost : uint8_t {
@@ -186,9 +188,9 @@ ASCEND_SIM_API int32_t queued(int32_t queue);        // tensors between EnQue an
 ASCEND_SIM_API int32_t idle_buffers(int32_t queue);  // number of free buffers
 ASCEND_SIM_API UbView buffer_view(int32_t buffer, Site site);
 // The address of a tensor's element in UB for the scalar unit. Its low 32 bits are the element's offset in UB. The core
-// remembers the address until view_at() gets it. At its end, the core warns of the addresses that view_at() did not get,
-// because the simulator does not check accesses through them (SIM-BOUNDS-06). The warning says if the element's bytes
-// were not written when the kernel took its address.
+// remembers the address until view_at() gets it. At its end, the core warns of the addresses that view_at() did not
+// get, because the simulator does not check accesses through them (SIM-BOUNDS-06). The warning says if the element's
+// bytes were not written when the kernel took its address.
 ASCEND_SIM_API uint64_t physical_address(const UbView& view, uint64_t offset, uint32_t bytes, Site site);
 // The newest buffer that contains the byte at the address, from there to the buffer's end. `buffer` is -1 if there is
 // none. Only the low 32 bits of the address count.

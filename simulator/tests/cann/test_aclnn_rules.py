@@ -541,4 +541,4 @@ def test_a_kernel_that_reads_a_fresh_workspace_is_reported(device, tmp_path, mon
     given = call()
     failure = refused(lambda: device.call(OP, given))
     assert failure.status == KERNEL_FAILED
-    assert "SIM-INIT-02" in str(failure)
+    assert "SIM-INIT-01" in str(failure)

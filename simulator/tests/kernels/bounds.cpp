@@ -31,6 +31,16 @@ KERNEL(copy_past_the_tensors_end) {
     DataCopy(ub.at<float>(0, 64), global<float>(x), 72);  // breaks SIM-BOUNDS-01: `dst`
 }
 
+KERNEL(copy_of_a_block_that_the_tensor_ends_in) {
+    Ub ub(1024);
+    DataCopyPad(ub.at<float>(0, 12), global<float>(x), {1, 48, 0, 0, 0}, {false, 0, 0, 0.0f});  // warns SIM-BOUNDS-07: `dst` is touched at UB bytes [0, 64) but covers [0, 48).
+}
+
+KERNEL(copy_of_whole_blocks_of_the_tensor) {
+    Ub ub(1024);
+    DataCopyPad(ub.at<float>(0, 16), global<float>(x), {1, 48, 0, 0, 0}, {false, 0, 0, 0.0f});  // keeps SIM-BOUNDS-07
+}
+
 KERNEL(scalar_at_the_tensors_end) {
     Ub ub(1024);
     ub.at<float>(0, 64).SetValue(63, 1.0f);  // keeps SIM-BOUNDS-01

@@ -1,5 +1,5 @@
-// SIM-INIT-01 and -06: reads of unwritten UB. SIM-INIT-02: reads of unwritten outputs or workspace. SIM-INIT-03: outputs that
-// stay unwritten. SIM-INIT-04: results that depend on what a copy left behind.
+// SIM-INIT-01 and -06: reads of unwritten UB. SIM-INIT-02 and -07: reads of unwritten outputs or workspace.
+// SIM-INIT-03: outputs that stay unwritten. SIM-INIT-04: results that depend on what a copy left behind.
 #include "mini.h"
 
 KERNEL(add_of_written_memory) {
@@ -121,7 +121,7 @@ KERNEL(filler_of_a_padded_copy) {
     LocalTensor<float> t = ub.at<float>(0, 64);
     DataCopyPad(t, global<float>(x), {1, 12, 0, 0, 0}, {false, 0, 1, 0});
     order<HardEvent::MTE2_V>();
-    Add(t[32], t, t, 8);  // breaks SIM-INIT-01: UB bytes [12, 32) (from byte 12 of the tensor on): filler that a copy left undefined
+    Add(t[32], t, t, 8);  // breaks SIM-INIT-01: UB bytes [12, 32) (from byte 12 of the tensor on): bytes that a copy left undefined
     PipeBarrier<PIPE_ALL>();
     DataCopy(global<float>(y), t[32], 8);
 }
@@ -133,7 +133,7 @@ KERNEL(filler_after_a_copy_that_replaced_the_padding_value) {
     DataCopyPad(t[16], global<float>(x), {1, 12, 0, 0, 0}, {true, 0, 1, 3.0f});
     DataCopyPad(t, global<float>(x), {1, 12, 0, 0, 0}, {false, 0, 1, 0});
     order<HardEvent::MTE2_V>();
-    Add(t[32], t, t, 8);  // breaks SIM-INIT-01: filler that a copy left undefined
+    Add(t[32], t, t, 8);  // breaks SIM-INIT-01: bytes that a copy left undefined
     PipeBarrier<PIPE_ALL>();
     DataCopy(global<float>(y), t[32], 8);
 }
@@ -146,7 +146,7 @@ KERNEL(filler_after_an_unpadded_copy_that_replaced_the_padding_value) {
     DataCopyPad(t[16], global<float>(x), {1, 32, 0, 0, 0}, {true, 0, 0, 3.0f});
     DataCopyPad(t, global<float>(x), {1, 12, 0, 0, 0}, {false, 0, 1, 0});
     order<HardEvent::MTE2_V>();
-    Add(t[32], t, t, 8);  // breaks SIM-INIT-01: filler that a copy left undefined
+    Add(t[32], t, t, 8);  // breaks SIM-INIT-01: bytes that a copy left undefined
     PipeBarrier<PIPE_ALL>();
     DataCopy(global<float>(y), t[32], 8);
 }
@@ -180,17 +180,43 @@ KERNEL(output_read_after_its_write) {
     Ub ub(512);
     DataCopy(global<float>(y), ub.at<float>(0, 8), 8);
     order<HardEvent::MTE3_MTE2>();
-    DataCopy(ub.at<float>(256, 8), global<float>(y), 8);  // keeps SIM-INIT-02
+    DataCopy(ub.at<float>(256, 8), global<float>(y), 8);  // keeps SIM-INIT-07
 }
 
 KERNEL(output_read_before_its_write) {
     Ub ub(512);
-    DataCopy(ub.at<float>(256, 8), global<float>(y), 8);  // breaks SIM-INIT-02: `src` reads bytes [0, 32) of GM `y` before anything was written there
+    DataCopy(ub.at<float>(256, 8), global<float>(y), 8);  // warns SIM-INIT-07: `src` reads bytes [0, 32) of GM `y` before anything was written there
 }
 
 KERNEL(workspace_read_before_its_write) {
     Ub ub(512);
-    DataCopy(ub.at<float>(256, 8), global<float>(workspace), 8);  // breaks SIM-INIT-02: bytes [0, 32) of GM `workspace`
+    DataCopy(ub.at<float>(256, 8), global<float>(workspace), 8);  // warns SIM-INIT-07: bytes [0, 32) of GM `workspace`
+}
+
+// Eight floats of sixteen were written. The copy warns, and the sum that depends on the others is an error.
+KERNEL(sum_of_unwritten_workspace) {
+    Ub ub(512);
+    LocalTensor<float> t = ub.at<float>(256, 64);
+    DataCopy(global<float>(workspace), ub.at<float>(0, 8), 8);
+    order<HardEvent::MTE3_MTE2>();
+    DataCopy(t, global<float>(workspace), 16);
+    order<HardEvent::MTE2_V>();
+    Adds(t, t, 1.0f, 16);  // breaks SIM-INIT-01: UB bytes [288, 320) (from byte 32 of the tensor on): bytes that a copy left undefined, and a result depends on it.
+    order<HardEvent::V_MTE3>();
+    DataCopy(global<float>(y), t, 16);
+}
+
+// As above, but the sum of unwritten bytes is no result.
+KERNEL(sum_of_unwritten_workspace_that_is_dropped) {
+    Ub ub(512);
+    LocalTensor<float> t = ub.at<float>(256, 64);
+    DataCopy(global<float>(workspace), ub.at<float>(0, 8), 8);
+    order<HardEvent::MTE3_MTE2>();
+    DataCopyPad(t, global<float>(workspace), {1, 64, 0, 0, 0}, {false, 0, 0, 0.0f});
+    order<HardEvent::MTE2_V>();
+    Adds(t, t, 1.0f, 16);  // keeps SIM-INIT-01
+    order<HardEvent::V_MTE3>();
+    DataCopy(global<float>(y), t, 8);
 }
 
 // An atomic sum reads its destination.

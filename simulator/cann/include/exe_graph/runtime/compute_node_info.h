@@ -1,8 +1,8 @@
 // A call's types, formats and numbers of tensors, which are known before the sizes.
 //
-// `index` counts the tensors of this call, and each tensor of a list counts. An absent optional input is left out, or has
-// a slot without a tensor if the call comes from a function that CANN generated (Node::input). An
-// `ir_index` counts the parameters of the definition; its instances are the tensors of the call that belong to it.
+// `index` counts the tensors of this call, and each tensor of a list counts. An absent optional input is left out, or
+// has a slot without a tensor if the call comes from a function that CANN generated (Node::input). An `ir_index` counts
+// the parameters of the definition; its instances are the tensors of the call that belong to it.
 #pragma once
 
 #include <cstddef>
