@@ -9,8 +9,8 @@ from ascend_sim import In, Part
 from mini_kernels import claims
 from test_rules import launch
 
-# Errors after which the core cannot continue, such as memory that does not exist, a wait without end, or a
-# failed assertion.
+# Entries with an error after which the core cannot continue, such as memory that does not exist, a wait
+# without end, or a failed assertion.
 CANNOT_CONTINUE = {
     "assertion_that_fails",
     "assertion_with_a_format_that_fails",
@@ -46,7 +46,7 @@ CANNOT_CONTINUE = {
     "upper_case_assertion_that_fails",
     "wait_without_a_signal",
 }
-# If all rules are lenient, the core then uses memory that does not exist.
+# Entries whose core goes on to memory that does not exist if all rules are lenient.
 LEAVES_ITS_MEMORY = {
     "gathered_mask_that_wraps",
     "mask_count_that_wraps",

@@ -253,7 +253,7 @@ KERNEL(queues_with_two_buffers) {
     }
 }
 
-KERNEL(queue_through_without_the_vector_unit) {
+KERNEL(queue_from_mte2_to_mte3) {
     TPipe pipe;
     TQueBind<TPosition::VECIN, TPosition::VECOUT, 1> q;
     pipe.InitBuffer(q, 2, 256);
