@@ -203,9 +203,9 @@ void check_compare_select() {
         }
         expect(what, b.get(bits), wb);
         expect(what + " scalar", b.get(scalar_bits), ws);
-        expect(what + " Select 2", b.get(st), wt);
-        expect(what + " Select 1", b.get(ss), wscalar);
-        expect(what + " Select 0", b.get(s0), w0);
+        expect(what + " Select, mode 2", b.get(st), wt);
+        expect(what + " Select, mode 1", b.get(ss), wscalar);
+        expect(what + " Select, mode 0", b.get(s0), w0);
     }
 }
 
