@@ -46,7 +46,7 @@ CANNOT_CONTINUE = {
     "upper_case_assertion_that_fails",
     "wait_without_a_signal",
 }
-# Entries whose core goes on to memory that does not exist if all rules are lenient.
+# Entries whose core continues if all rules are lenient, and then uses memory that does not exist.
 LEAVES_ITS_MEMORY = {
     "gathered_mask_that_wraps",
     "mask_count_that_wraps",

@@ -17,7 +17,7 @@ BEGIN, END = "<!-- published: begin -->\n", "<!-- published: end -->"
 # asc-devkit's folders of samples, examples/01_simd_cpp_api/05_best_practices/...
 BANKS, COPIES, SUMS = "bank_conflict_ub", "data_copy", "add_high_performance"
 SIZES = ("rows", "row_bytes", "pitch_bytes", "count", "first", "second", "result")
-MATRIX_BYTES, MATRIX_SUMS = 12288 * 12288 * 2, 8192 * 8192  # the copied bytes; the sums, in halves
+MATRIX_BYTES, MATRIX_SUMS = 12288 * 12288 * 2, 8192 * 8192  # bytes to copy; number of sums of halves
 
 
 @dataclass(frozen=True)
@@ -62,10 +62,10 @@ def copy(case, text, microseconds, rows, row_bytes, soc="ascend910b", unaligned=
 
 
 def sum_of_tensors(case, text, microseconds, tolerance, cores, count, soc="ascend910b"):
-    """z = x + y for 67 million halves, in tiles of ``count``. ``apart``: bytes between the buffers in UB."""
-    megahertz, apart = (1850, 32768) if soc == "ascend910b" else (1650, 43680)
+    """z = x + y for 67 million halves, in tiles of ``count``."""
+    megahertz, buffer_distance = (1850, 32768) if soc == "ascend910b" else (1650, 43680)
     cycles = microseconds * megahertz / (MATRIX_SUMS / cores / count)
-    sizes = {"count": count, "second": apart, "result": 2 * apart}
+    sizes = {"count": count, "second": buffer_distance, "result": 2 * buffer_distance}
     return Loop(SUMS, case, text, "sums", cycles, tolerance, soc, cores, sizes)
 
 

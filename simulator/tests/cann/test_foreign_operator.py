@@ -1,5 +1,7 @@
-"""Definition, interface and calls of WeightedAdd, which is not one of npu_rope's operators. It checks only
-what CANN requires; npu_rope's operators check more."""
+"""Definition, interface and calls of WeightedAdd, which is not one of npu_rope's operators.
+
+WeightedAdd checks only what CANN requires; npu_rope's operators check more.
+"""
 
 from __future__ import annotations
 

@@ -11,8 +11,9 @@ from ascend_sim import compiler, folders
 from ascend_sim.errors import Unavailable
 from ascend_sim.programs import find_torch_npu, stubs
 
-# Links libascendcl and libatb. Its undefined symbols are functions of CANN in C and C++, of the C library, of
-# Python, of torch and of the wheel's libraries, and a weak symbol that no library has.
+# The source of a library that links libascendcl and libatb. Its undefined symbols are functions of CANN in C
+# and C++, of the C library, of Python, of torch and of the wheel's libraries, and a weak symbol that no
+# library has.
 TORCH_NPU = """
 extern "C" {
 int aclrtMadeUp(int); int aclrtMalloc(void**, unsigned long, int); void* acltdtCreateMadeUp();
