@@ -77,6 +77,7 @@ inline std::string launch(std::vector<uint8_t>& x, std::vector<uint8_t>& y, cons
 
 // ---- vectors in UB --------------------------------------------------------------------------------------
 
+// A vector in UB: its first byte and its number of elements.
 template <class T>
 struct Slot {
     uint32_t byte, elements;

@@ -49,7 +49,7 @@ def test_an_elementwise_sum_on_any_number_of_cores(compiled, length, block_dim):
 
 
 @pytest.mark.parametrize("block_dim", [1, 3])
-def test_sums_of_rows(compiled, block_dim):
+def test_sums_of_nine_rows_computed_by_hand(compiled, block_dim):
     # Nine rows of seventy columns: one more than a unit of rows, six more than a repeat of floats.
     x = np.zeros((9, 70), np.float16)
     x[0] = np.arange(1, 71)  # 70 * 71 / 2
@@ -120,7 +120,7 @@ def test_the_filler_behind_the_table_is_its_first_element(compiled):
 
 
 def variants(stem):
-    """The numbers of the lines that synchronise, and a source with copies that lack one each."""
+    """The numbers of the lines that synchronise, and a source with copies that each lack one of them."""
     lines = mini_kernels.source(stem).read_text().splitlines()
     body_start = next(n for n, line in enumerate(lines) if line.startswith("using namespace")) + 1
     places = [n for n, line in enumerate(lines) if SYNCHRONISATION.match(line)]

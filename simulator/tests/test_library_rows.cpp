@@ -1,4 +1,4 @@
-// Library functions of rows with tiling structs: softmax and norms, compared with formulas in double.
+// Softmax functions of rows, with their tiling structs, compared with formulas in double.
 #include <algorithm>
 
 #include "library_bench.h"

@@ -303,7 +303,7 @@ void check_copies() {
         for (uint32_t l = 0; l < 64; ++l) moved[r * 64 + l] = v[r * 192 + l / 8 * 16 + l % 8];
     expect("Copy", b.get(sd), moved);
 
-    // In counter mode, each repeat copies as many elements as the mask register says.
+    // In counter mode, each repeat copies as many elements as the mask register gives.
     struct Counted {
         uint32_t elements;
         uint8_t repeats;

@@ -14,7 +14,7 @@ from ascend_sim import In, Part
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "figures.md"
 BEGIN, END = "<!-- published: begin -->\n", "<!-- published: end -->"
-# asc-devkit's folders of samples, examples/01_simd_cpp_api/05_best_practices/...
+# The folders of asc-devkit's samples, below examples/01_simd_cpp_api/05_best_practices/.
 BANKS, COPIES, SUMS = "bank_conflict_ub", "data_copy", "add_high_performance"
 SIZES = ("rows", "row_bytes", "pitch_bytes", "count", "first", "second", "result")
 MATRIX_BYTES, MATRIX_SUMS = 12288 * 12288 * 2, 8192 * 8192  # bytes to copy; number of sums of halves

@@ -130,7 +130,7 @@ def test_any_other_stub_throws(torch_npu, library, cache, symbol, message):
     source = f"import ctypes; ctypes.CDLL({str(stub)!r}).{symbol}()"
     environment = {**os.environ, "LD_LIBRARY_PATH": str(library.parent)}
     done = subprocess.run([sys.executable, "-c", source], env=environment, capture_output=True, text=True)
-    assert done.returncode == -6  # by an uncaught exception; torch converts it to a Python exception
+    assert done.returncode == -6  # an uncaught exception; torch would make it a Python exception
     assert f"{message} is not simulated" in done.stderr
 
 

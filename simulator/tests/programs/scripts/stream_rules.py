@@ -131,7 +131,7 @@ def check_a_synchronous_copy_waits_for_no_stream():
     assert set(host.raw) == {1}
 
 
-def check_a_wait_passes_where_nothing_was_recorded():
+def check_a_wait_for_an_event_that_nothing_recorded_passes():
     one, at, early = make_stream(), make_memory(value=1), make_event()
     assert CANN.aclrtStreamWaitEvent(one, early) == OK
     fill(at, 2, one)
@@ -191,7 +191,7 @@ def check_the_time_between_events_needs_both():
     assert elapsed.value >= 0
 
 
-def check_an_event_without_the_flag_of_times_has_none():
+def check_an_event_without_the_time_line_flag_has_no_time():
     for flags in ((SYNC, TIME_LINE), (TIME_LINE, SYNC)):
         one, times = make_stream(), [make_event(flags=one_flag) for one_flag in flags]
         for each in times:
