@@ -127,7 +127,7 @@ void check_row_norm(const std::string& name, const Shape& s, const ascend_sim::T
 
 template <class U, class T>
 void check_rstd_norms(const Shape& s) {
-    if (s.h - s.original >= 32 / sizeof(T)) return;  // the filling is less than a block
+    if (s.h - s.original >= 32 / sizeof(T)) return;  // these norms allow a filling of less than a block
     const LayerNormPara para{s.rows(), s.original, s.h};
     const auto sizes = kIs950 ? ascend_sim::layer_norm_separate_sizes_950(s.rows(), s.original, true)
                               : ascend_sim::layer_norm_separate_sizes(s.rows(), s.original, sizeof(T));

@@ -206,7 +206,7 @@ def test_totals_are_exact(compiled):
     assert summary["bytes_read"] == summary["bytes_written"] == 4 * 3 * 248 * 4
     # The scalar unit reads the tiling data. For each tile it issues three instructions and sets four flags.
     assert [summary[f"instructions_{pipe}"] for pipe in PIPES] == [4 * (1 + 3 * (3 + 4)), 12, 12, 12]
-    # busy_S is the time of one core. Its reads of the tiling data are two, one for each 64-bit word.
+    # busy_S is the time of one core, which reads two 64-bit words of tiling data.
     assert summary["busy_S"] == pytest.approx((2 + 3 * (3 + 4)) * ISSUE)
     assert summary["vector_repeats"] == 4 * 3 * 4
     assert summary["cores"] == 4
@@ -383,7 +383,7 @@ def test_a_repeat_costs_the_profile_s_cycles(compiled, entry, api, fixed, figure
 
 
 def test_a_repeat_of_half_costs_twice_the_cycles_of_functions_of_float(compiled):
-    """It has twice the elements."""
+    """A repeat of half has twice the elements."""
     cycles = cycles_of(run(compiled, "half_root_repeats", count=32), "Sqrt")
     assert cycles == pytest.approx(FUNCTION + 32 * 2 * profile()["function_cycles"])
 
