@@ -19,7 +19,7 @@ def kernel_folder(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def compiled(kernel_folder):
-    """A function that returns an entry of the file of a stem and compiles it on first use."""
+    """A function that returns an entry of the mini kernels' file with a given stem, compiled on first use."""
 
     @cache
     def library_of(stem, soc):

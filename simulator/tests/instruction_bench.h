@@ -23,9 +23,9 @@ inline void check(bool holds, const std::string& what) {
     std::printf("FAILED: %s\n", what.c_str());
 }
 
-// Different bits in each element.
+// Returns elements whose bits have no pattern. The bits depend only on the element's number.
 template <class T>
-std::vector<T> ascending(uint32_t n) {
+std::vector<T> varied_bits(uint32_t n) {
     std::vector<T> v(n);
     for (uint32_t i = 0; i < n; ++i) {
         const auto bits = uint64_t(i) * 0x9e3779b97f4a7c15ull >> 17;
@@ -34,7 +34,7 @@ std::vector<T> ascending(uint32_t n) {
     return v;
 }
 
-// Compares bits, because the elements are arbitrary.
+// Compares bits, because the elements may be NaN.
 template <class T>
 void expect_bits(const std::string& what, const std::vector<T>& got, const std::vector<T>& want) {
     check(got.size() == want.size() && !std::memcmp(got.data(), want.data(), got.size() * sizeof(T)), what);
@@ -77,6 +77,7 @@ inline std::string launch(std::vector<uint8_t>& x, std::vector<uint8_t>& y, cons
 
 // ---- vectors in UB --------------------------------------------------------------------------------------
 
+// A vector in UB: its first byte and its number of elements.
 template <class T>
 struct Slot {
     uint32_t byte, elements;
@@ -175,7 +176,7 @@ inline int finish(const char* name) {
     return failures ? 1 : 0;
 }
 
-// A generator of the same numbers on every platform.
+// Generates the same numbers on every platform.
 class Random {
 public:
     uint32_t bits() {

@@ -1,4 +1,4 @@
-// Comparison of library functions' results with formulas in double.
+// Compares results of library functions with formulas in double.
 #pragma once
 
 #include <algorithm>
@@ -9,13 +9,14 @@
 namespace bench {
 
 template <class T>
-constexpr double kEpsilon = std::is_same_v<T, float> ? 0x1p-24 : 0x1p-11;  // of a rounding to nearest
+constexpr double kEpsilon = std::is_same_v<T, float> ? 0x1p-24 : 0x1p-11;  // relative error of a rounding to nearest
 template <class T>
 std::string type_name() {
     return std::is_same_v<T, float> ? "float" : "half";
 }
 
-// |got - want| <= epsilon * (relative * |want| + absolute), for each element. A NaN in want allows any value.
+// Checks for each element that |got - want| <= epsilon * (relative * |want| + absolute) + extra. A NaN in want allows
+// any value.
 template <class T>
 void near(const std::string& what, const std::vector<T>& got, const std::vector<double>& want, double relative,
           double absolute = 0, double extra = 0) {

@@ -15,7 +15,7 @@ from pathlib import Path
 
 FOLDER = Path(__file__).with_name("kernels")
 EXAMPLES = Path(__file__).parents[1] / "examples"
-SOCS = {"ascend310p": "ascend310p", "ascend950": "ascend950"}  # by stem; others: ascend910b
+SOCS = {"ascend310p": "ascend310p", "ascend950": "ascend950"}  # by stem; the other files use ascend910b
 
 ENTRY = re.compile(r"^KERNEL\((\w+)\)")
 CLAIM = re.compile(r"// (breaks|warns|keeps) (SIM-\w+-\d+)( \(no line\))?(?:: (.*))?$")
@@ -24,13 +24,13 @@ PLACE = re.compile(r"@([-+]\d+)?")
 
 @dataclass(frozen=True)
 class Claim:
-    """The claim of one marked line of an entry."""
+    """The claim of one marked line of an entry. ``line`` is 0 if the report cannot name a line."""
 
     stem: str
     entry: str
     verb: str
     rule: str
-    line: int  # 0: the report cannot name one
+    line: int
     words: str
 
     @property

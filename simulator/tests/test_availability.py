@@ -164,7 +164,7 @@ CALLS = {
 }
 # With float, these calls are a plain Axpy and a plain MulAddDst.
 PLAIN_FORMS = {("Axpy into float, of", "float"), ("MulAddDst into float, of", "float")}
-# Instructions without an element type, and errors that are found at run time (SIM-MODE-01).
+# Instructions without an element type.
 UNTYPED = {
     "DataSyncBarrier": "DataSyncBarrier<MemDsbT::DDR>()",
     "SyncAll()": "SyncAll()",
@@ -181,6 +181,7 @@ UNTYPED |= {
     "SetCtrlSpr": "SetCtrlSpr<48, 48>(0)",
     "GetCtrlSpr": "GetCtrlSpr<48, 48>()",
 }
+# Rows of the table that the compiler cannot check. The simulator reports them at run time (SIM-MODE-01).
 AT_RUN_TIME = {"comparisons other than EQ"}
 
 # In the calls above, t is a tensor in UB, g a tensor in GM, v a value, l a variable.
@@ -195,7 +196,7 @@ template <class T> auto& scales() { return t<std::conditional_t<std::is_same_v<T
 extern const uint32_t shape[2];
 """
 
-# The text in refusals.cpp of an instruction that is not called by its plain name.
+# Patterns that find an instruction in refusals.cpp where the row's name alone does not identify the call.
 CALL_PATTERNS = {
     "DataCopyPad with PaddingMode::Compact": r"PaddingMode::Compact",
     "DataCacheCleanAndInvalid with DcciDst": r"DcciDst::",
@@ -220,7 +221,7 @@ def types_of(soc):
 
 
 def compiles(soc, calls, tmp_path):
-    """Whether each call compiles, from one pass of the compiler over one line per call."""
+    """Return whether each call compiles. One run of the compiler covers all calls, each on its own line."""
     source = tmp_path / "calls.cpp"
     lines = [f"void f{i}() {{ {call}; }}" for i, call in enumerate(calls)]
     source.write_text(HEAD + "\n".join(lines) + "\n")
@@ -294,6 +295,6 @@ def test_chips_of_an_soc_have_its_instructions_and_conversions():
     assert ascend_sim.conversions("Ascend310P3") == ascend_sim.conversions("ascend310p")
 
 
-def test_an_soc_that_is_not_known_is_refused():
+def test_an_unknown_soc_is_refused():
     with pytest.raises(ValueError, match=r"\[sim\] soc must be one of .* but got ascend310b\."):
         ascend_sim.instructions("ascend310b")

@@ -1,4 +1,4 @@
-"""The table "Behaviours of the real CANN" of docs/programs.md: each row has source and test."""
+"""The table "Behaviours of the real CANN" of docs/programs.md: each row has a source and a test."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+# Whether the whole repository is here. A copy of simulator/ alone lacks the tests under ../tests.
 IS_IN_REPOSITORY = (ROOT.parent / "tests").is_dir()
 CATEGORIES = {
     "argument checks", "null and zero-length", "read once", "literals in generated code", "object lifetimes",

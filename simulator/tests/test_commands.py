@@ -157,7 +157,7 @@ def test_results_are_written_and_the_report_is_json():
     assert files() == ["x.npy", "y.npy", "z.npy"]
 
 
-def test_another_result_than_the_reference_s_ends_with_1():
+def test_a_result_unlike_the_reference_gives_exit_status_1():
     done = add(*VECTORS, *TILING, "--reference", "numpy:subtract")
     assert done.exit_code == 1
     assert re.fullmatch(
@@ -165,7 +165,7 @@ def test_another_result_than_the_reference_s_ends_with_1():
     )
 
 
-def test_a_broken_rule_ends_with_1_and_writes_nothing():
+def test_a_broken_rule_gives_exit_status_1_and_writes_nothing():
     Path("broken.cpp").write_text(re.sub(r"\w+\.FreeTensor\(\w+\);", "", ADD.read_text()))
     arguments = (*VECTORS[:2], "out:float32[1003]=z.npy", *TILING, "--trace", "t.json")
     done = ascend_sim_command("kernel", "broken.cpp", "add_custom", *arguments)
@@ -174,7 +174,7 @@ def test_a_broken_rule_ends_with_1_and_writes_nothing():
     assert files() == ["broken.cpp"]
 
 
-def test_a_file_that_does_not_compile_ends_with_1_and_the_compiler_s_message():
+def test_a_compile_error_gives_exit_status_1_and_the_compiler_s_message():
     Path("wrong.cpp").write_text("int f() { return nosuch; }\n")
     done = ascend_sim_command("kernel", "wrong.cpp", "f")
     assert (done.exit_code, done.stdout) == (1, "")
@@ -258,7 +258,7 @@ def test_a_bad_option_is_refused_and_nothing_is_written(name):
 
 
 @pytest.mark.parametrize("count", [0, 1, 5])
-def test_another_number_of_arguments_than_the_entry_s_is_refused(count):
+def test_a_wrong_number_of_arguments_is_refused(count):
     done = add(*[VECTORS[0]] * count, *TILING)
     assert (done.exit_code, done.stdout) == (2, "")
     assert done.stderr == f"[sim] arguments must be 3 (x, y, z) but got {count}.\n"
@@ -382,7 +382,7 @@ def test_a_plot_that_cannot_be_written_is_refused(timeline, plot, message):
     assert files() == []
 
 
-# ---- run: programs/test_run_command.py has more ------------------------------------------------------
+# ---- run (programs/test_run_command.py has more tests of it) -----------------------------------------
 
 
 def test_a_program_that_does_not_exist_is_refused():
@@ -405,7 +405,7 @@ def test_doctor_lists_the_installed_pieces():
     assert "missing" not in found["compiler"]
 
 
-def test_doctor_ends_with_1_without_a_compiler_and_prints_how_to_get_one():
+def test_doctor_without_a_compiler_gives_exit_status_1_and_prints_how_to_get_one():
     done = ascend_sim_command("doctor", PATH="/nonexistent", CXX="")
     assert (done.exit_code, done.stderr) == (1, "")
     assert "compiler        missing: none was found as $CXX, g++, clang++ or c++" in done.stdout

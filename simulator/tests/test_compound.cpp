@@ -313,8 +313,8 @@ void check_dequantization_rules() {
                     SetDeqScale(v, VdeqInfo());
                 }),
                 "SIM-WORK-01");
-    expect_rule("a tensor beside a block", run([](auto, auto, auto, auto, auto v) { SetDeqScale(v[1], VdeqInfo()); }),
-                "SIM-ALIGN-01");
+    expect_rule("a tensor that begins inside a block",
+                run([](auto, auto, auto, auto, auto v) { SetDeqScale(v[1], VdeqInfo()); }), "SIM-ALIGN-01");
     expect_rule("16 bits in place", run([](auto, auto s, auto, auto, auto) {
                     SetDeqScale(1.0f, int16_t(0), true);
                     CastDequant<int8_t, int16_t, false>(s.template ReinterpretCast<int8_t>(), s, 64);

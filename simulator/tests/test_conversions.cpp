@@ -22,7 +22,7 @@ double magnitude_of(uint32_t u, int mantissa_bits, int bias) {
 struct Format {
     int mantissa_bits, bias;
     uint16_t infinity, nan;
-    std::vector<double> magnitudes;  // by bits, from 0 to infinity's
+    std::vector<double> magnitudes;  // indexed by bits, from 0 to those of infinity
     Format(int bits, int b, uint16_t inf) : mantissa_bits(bits), bias(b), infinity(inf), nan(inf | 1) {
         for (uint32_t u = 0; u <= inf; ++u) magnitudes.push_back(magnitude_of(u, bits, b));
     }
@@ -35,7 +35,7 @@ struct Format {
 
 const Format kHalf(10, 15, 0x7c00), kBfloat16(7, 127, 0x7f80);
 
-// Returns index if x rounds to the magnitude low, index + 1 if it rounds to high.
+// Returns index if x rounds to the magnitude low, or index + 1 if it rounds to the magnitude high.
 uint32_t choose(double x, double low, double high, uint32_t index, RoundMode mode) {
     const double m = std::fabs(x);
     if (m == low) return index;
@@ -64,7 +64,8 @@ uint16_t rounded(float f, const Format& format, RoundMode mode, bool saturate) {
         const double m = std::fabs(double(f));
         const auto above = std::upper_bound(format.magnitudes.begin(), format.magnitudes.end(), m);
         index = uint32_t(above - format.magnitudes.begin()) - 1;
-        if (index >= format.infinity)  // as a number that lies nearer to infinity's magnitude than to the largest
+        // A number beyond the largest one rounds as 3 between 2 (the largest) and 3.5 (infinity): infinity is nearer.
+        if (index >= format.infinity)
             index = choose(sign ? -3 : 3, 2, 3.5, format.infinity - 1u, mode);
         else
             index = choose(f, format.magnitudes[index], format.magnitudes[index + 1], index, mode);
@@ -150,7 +151,7 @@ std::vector<float> interesting_floats() {
 }
 
 template <class T>
-std::vector<T> all_raw() {
+std::vector<T> all_bit_patterns() {
     std::vector<T> v(65536);
     for (uint32_t u = 0; u < 65536; ++u) v[u].raw = uint16_t(u);
     return v;
@@ -177,7 +178,8 @@ std::vector<int64_t> interesting_integers() {
 const RoundMode kModes[] = {RoundMode::CAST_NONE,  RoundMode::CAST_RINT,  RoundMode::CAST_FLOOR, RoundMode::CAST_CEIL,
                             RoundMode::CAST_ROUND, RoundMode::CAST_TRUNC, RoundMode::CAST_ODD};
 
-// Checks that every mode of this SoC gives reference(value, mode, saturate), and the others break SIM-ROUND-01.
+// Checks that every mode that this SoC has gives reference(value, mode, saturate), and that every other mode breaks
+// SIM-ROUND-01.
 template <class To, class From, class F>
 void check_cast(const char* name, const std::vector<From>& values, F reference) {
     if constexpr (ascend_sim::round_modes<To, From>() != 0) {
@@ -228,7 +230,7 @@ std::vector<I> narrowed(const std::vector<int64_t>& values) {
 }
 
 void check_half(const std::vector<float>& floats) {
-    const auto halves = all_raw<half>();
+    const auto halves = all_bit_patterns<half>();
     for (const half h : halves) check(same(float(h), float(kHalf.value(h.raw))), "float(half) of " + bits_of(h.raw));
     check_cast<float, half>("half to float", halves, [](half h, RoundMode, bool) { return float(kHalf.value(h.raw)); });
     check_cast<half, float>("float to half", floats,
@@ -241,7 +243,7 @@ void check_half(const std::vector<float>& floats) {
 
 #if __CCE_AICORE__ != 200
 void check_bfloat16(const std::vector<float>& floats) {
-    const auto all = all_raw<bfloat16_t>();
+    const auto all = all_bit_patterns<bfloat16_t>();
     check_cast<float, bfloat16_t>("bfloat16 to float", all,
                                   [](bfloat16_t b, RoundMode, bool) { return float(kBfloat16.value(b.raw)); });
     check_cast<bfloat16_t, float>("float to bfloat16", floats, [](float f, RoundMode m, bool s) {
@@ -251,7 +253,7 @@ void check_bfloat16(const std::vector<float>& floats) {
     check_cast<half, bfloat16_t>("bfloat16 to half", all, [](bfloat16_t b, RoundMode m, bool s) {
         return raw_value<half>(rounded(float(kBfloat16.value(b.raw)), kHalf, m, s));
     });
-    check_cast<bfloat16_t, half>("half to bfloat16", all_raw<half>(), [](half h, RoundMode m, bool s) {
+    check_cast<bfloat16_t, half>("half to bfloat16", all_bit_patterns<half>(), [](half h, RoundMode m, bool s) {
         return raw_value<bfloat16_t>(rounded(float(kHalf.value(h.raw)), kBfloat16, m, s));
     });
 }

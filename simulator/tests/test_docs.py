@@ -14,7 +14,7 @@ from ascend_sim import library
 
 README = Path(__file__).resolve().parents[1] / "README.md"
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "kernels.md"
-NOT_FIGURES = {"name", "soc", "arch", "cores", "clock_ghz", "ub_bytes", "reserved_from"}  # of a profile
+NOT_FIGURES = {"name", "soc", "arch", "cores", "clock_ghz", "ub_bytes", "reserved_from"}  # keys of a profile
 FIGURES = PAGE.with_name("figures.md")
 ARCHS = {"220": "Ascend910B, 910_93", "200": "Ascend310P", "310": "Ascend950"}
 
@@ -80,7 +80,7 @@ def test_every_figure_of_a_profile_has_a_row_with_its_value(heading):
     rows = figures_of("Ascend910B and Ascend910_93") | figures_of(heading)
     soc = heading.partition(" ")[0].lower()
     profile = next(p for p in library.load().profiles() if p["soc"] == soc)
-    bandwidths = {"gm_bytes_per_cycle"}  # of each chip, in a table of their own
+    bandwidths = {"gm_bytes_per_cycle"}  # each chip has its own; they are in a separate table
     assert set(rows) == set(profile) - NOT_FIGURES
     for name in set(rows) - bandwidths:
         value, lowest, highest = value_and_range(rows[name])
@@ -108,7 +108,7 @@ def public_interface():
 
 
 def modules():
-    """The modules of the package, and the names of their ``__all__``, without an import of the modules."""
+    """Yield each module of the package with the names of its ``__all__``, read without an import."""
     package = Path(ascend_sim.__file__).parent
     for path in package.rglob("*.py"):
         name = ".".join(path.relative_to(package.parent).with_suffix("").parts).removesuffix(".__init__")

@@ -1,5 +1,5 @@
 """Kernels in the style of AscendC's public samples, written from its API documentation: expected results
-computed by hand, and the simulator's reports if one of their synchronisations is missing."""
+computed by hand, and the simulator's reports on kernels that lack one statement of synchronisation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from ascend_sim import In, Out
 
-# Statements that synchronise; the simulator must report the absence of each.
+# Statements that synchronise. The simulator must report a kernel that lacks one of them.
 SYNCHRONISATION = re.compile(r"^ *(\w+\.(EnQue|FreeTensor)[<(]|PipeBarrier<|SetFlag<|WaitFlag<).*;$")
 
 
@@ -49,7 +49,7 @@ def test_an_elementwise_sum_on_any_number_of_cores(compiled, length, block_dim):
 
 
 @pytest.mark.parametrize("block_dim", [1, 3])
-def test_sums_of_rows(compiled, block_dim):
+def test_sums_of_nine_rows_computed_by_hand(compiled, block_dim):
     # Nine rows of seventy columns: one more than a unit of rows, six more than a repeat of floats.
     x = np.zeros((9, 70), np.float16)
     x[0] = np.arange(1, 71)  # 70 * 71 / 2
@@ -77,7 +77,7 @@ def test_sums_of_rows_of_any_length(compiled, rows, columns):
 
 
 @pytest.mark.parametrize("block_dim", [1, 2])
-def test_a_gather(compiled, block_dim):
+def test_a_gather_of_eleven_indices(compiled, block_dim):
     table = np.array([0, 1, 4, 9, 16, 25, 36, 49, 64, 81], np.float32)
     index = np.array([9, 0, 0, 3, 5, 5, 8, 1, 2, 7, 4], np.int32)
     y = np.full(11, np.nan, np.float32)
@@ -106,7 +106,7 @@ def test_an_index_outside_the_table_is_caught(compiled, index):
 
 
 def test_the_filler_behind_the_table_is_its_first_element(compiled):
-    """DataCopyPad without padding defines it, so this index past the table's end is no violation."""
+    """DataCopyPad without padding defines the filler, so this index past the table's end is no violation."""
     table, indices, y = (
         np.arange(7, 17, dtype=np.float32),
         np.array([3, 10], np.int32),
@@ -120,7 +120,7 @@ def test_the_filler_behind_the_table_is_its_first_element(compiled):
 
 
 def variants(stem):
-    """The lines that synchronise, and a file with a copy of the kernel without each of them."""
+    """The numbers of the lines that synchronise, and a source with copies that each lack one of them."""
     lines = mini_kernels.source(stem).read_text().splitlines()
     body_start = next(n for n, line in enumerate(lines) if line.startswith("using namespace")) + 1
     places = [n for n, line in enumerate(lines) if SYNCHRONISATION.match(line)]

@@ -278,7 +278,7 @@ void check_filling() {
         wh[i] = i < 16 ? half(float(i)) : half(float(wh[i - (i < 128 ? 16 : 128)]) + (i < 128 ? 16.0f : 128.0f));
     expect("CreateVecIndex half", b.get(sh), wh);
     std::vector<float> wa(200);
-    for (uint32_t i = 0; i < 200; ++i) wa[i] = 0.5f + 0.25f * float(i);  // to the end of the last 32-byte block
+    for (uint32_t i = 0; i < 200; ++i) wa[i] = 0.5f + 0.25f * float(i);  // the last 32-byte block is filled to its end
     expect("ArithProgression", b.get(sa), wa);
     std::vector<float> wb(256, 0.0f);
     for (uint32_t i = 0; i < 24; ++i) std::fill_n(wb.begin() + i * 8, 8, b.get(scalars)[i]);
@@ -337,22 +337,23 @@ void check_sums_of(const std::string& type) {
         ReduceSum(b(reduce_sum_repeats), b(sx), b(work), int32_t(kLanes), 19, 8);
     }),
                 "");
-    std::vector<T> sums(20), ww(32, T(0)), wb(64, T(0)), wp(kLanes * 2, T(0)), wn(16, T(0)), wr(16, T(0)), wa(16, T(0)),
-        war(16, T(0));
+    std::vector<T> sums(20), want_whole(32, T(0)), want_block(64, T(0)), want_pair(kLanes * 2, T(0)),
+        want_reduce_repeat(16, T(0)), want_repeat_reduce(16, T(0)), want_sum(16, T(0)), want_sum_repeats(16, T(0));
     for (uint32_t r = 0; r < 20; ++r) sums[r] = tree(&x[r * kLanes], kLanes);
-    for (uint32_t r = 0; r < 4; ++r) ww[r * 2] = sums[r];
+    for (uint32_t r = 0; r < 4; ++r) want_whole[r * 2] = sums[r];
     for (uint32_t r = 0; r < 3; ++r)
-        for (uint32_t g = 0; g < 8; ++g) wb[r * 16 + g] = tree(&x[r * kLanes + g * kInBlock], kInBlock);
+        for (uint32_t g = 0; g < 8; ++g) want_block[r * 16 + g] = tree(&x[r * kLanes + g * kInBlock], kInBlock);
     for (uint32_t r = 0; r < 2; ++r)
-        for (uint32_t i = 0; i < kLanes / 2; ++i) wp[r * kLanes + i] = tree(&x[r * kLanes + 2 * i], 2);
-    std::copy_n(sums.begin(), 3, wn.begin());
-    std::copy_n(sums.begin(), 2, wr.begin());
-    expect("WholeReduceSum " + type, b.get(whole_reduce), ww);
-    expect("BlockReduceSum " + type, b.get(block_reduce), wb);
-    expect("PairReduceSum " + type, b.get(pair_reduce), wp);
-    expect("ReduceRepeat " + type, b.get(reduce_repeat), wn);
-    expect("RepeatReduceSum " + type, b.get(repeat_reduce), wr);
-    // The sum of the repeats' sums: a tree whose last pair may be incomplete, or sequential.
+        for (uint32_t i = 0; i < kLanes / 2; ++i) want_pair[r * kLanes + i] = tree(&x[r * kLanes + 2 * i], 2);
+    std::copy_n(sums.begin(), 3, want_reduce_repeat.begin());
+    std::copy_n(sums.begin(), 2, want_repeat_reduce.begin());
+    expect("WholeReduceSum " + type, b.get(whole_reduce), want_whole);
+    expect("BlockReduceSum " + type, b.get(block_reduce), want_block);
+    expect("PairReduceSum " + type, b.get(pair_reduce), want_pair);
+    expect("ReduceRepeat " + type, b.get(reduce_repeat), want_reduce_repeat);
+    expect("RepeatReduceSum " + type, b.get(repeat_reduce), want_repeat_reduce);
+    // The sum of the repeats' sums, by a tree whose last pair may be incomplete. On Ascend910B, the count form adds
+    // them one after another instead.
     auto second_tree = [&](uint32_t n) {
         std::vector<T> level(sums.begin(), sums.begin() + n);
         while (level.size() > 1) {
@@ -364,12 +365,12 @@ void check_sums_of(const std::string& type) {
         }
         return level[0];
     };
-    wa[0] = sums[0];
-    for (uint32_t r = 1; r < 18; ++r) wa[0] = narrow<T>(double(float(wa[0])) + float(sums[r]));
-    if (!ascend_sim::kIs910b) wa[0] = second_tree(18);
-    war[0] = second_tree(19);
-    expect("ReduceSum " + type, b.get(reduce_sum), wa);
-    expect("ReduceSum's repeats " + type, b.get(reduce_sum_repeats), war);
+    want_sum[0] = sums[0];
+    for (uint32_t r = 1; r < 18; ++r) want_sum[0] = narrow<T>(double(float(want_sum[0])) + float(sums[r]));
+    if (!ascend_sim::kIs910b) want_sum[0] = second_tree(18);
+    want_sum_repeats[0] = second_tree(19);
+    expect("ReduceSum " + type, b.get(reduce_sum), want_sum);
+    expect("ReduceSum's repeats " + type, b.get(reduce_sum_repeats), want_sum_repeats);
 }
 
 void check_masked_sums() {
@@ -382,16 +383,16 @@ void check_masked_sums() {
         BlockReduceSum(b(block_reduce), b(sx), 2, mask, 1, 1, 8);
     }),
                 "");
-    std::vector<float> ww(8, 0.0f), wb(16, ascend_sim::kIs950 ? 0.0f : -1.0f);
+    std::vector<float> want_whole(8, 0.0f), want_block(16, ascend_sim::kIs950 ? 0.0f : -1.0f);
     for (uint32_t r = 0; r < 2; ++r) {
-        ww[r] = tree(&x[r * 64], 8);
+        want_whole[r] = tree(&x[r * 64], 8);
         const float* const v = &x[r * 64];
-        wb[r * 8] = v[0] + v[2] + v[4];
-        wb[r * 8 + 1] = tree(v + 8, 8);
-        wb[r * 8 + 6] = tree(v + 48, 8);
+        want_block[r * 8] = v[0] + v[2] + v[4];
+        want_block[r * 8 + 1] = tree(v + 8, 8);
+        want_block[r * 8 + 6] = tree(v + 48, 8);
     }
-    expect("WholeReduceSum of 8 lanes", b.get(whole_reduce), ww);
-    expect("BlockReduceSum of some lanes", b.get(block_reduce), wb);
+    expect("WholeReduceSum of 8 lanes", b.get(whole_reduce), want_whole);
+    expect("BlockReduceSum of some lanes", b.get(block_reduce), want_block);
 }
 
 }  // namespace

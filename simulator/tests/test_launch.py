@@ -38,7 +38,7 @@ def test_one_order_does_not_detect_that_the_result_depends_on_it(compiled):
         kernel.run(In(floats()), InOut(y), block_dim=3)
 
 
-def test_a_sum_may_depend_on_the_order_and_a_copy_may_not(compiled):
+def test_a_sum_may_depend_on_the_order_of_cores_and_a_copy_may_not(compiled):
     y = floats()
     compiled("cores", "float_sum_of_three_cores").run(In(floats()), Sum(y), block_dim=3)
     assert (y[:9] == [1] * 8 + [0]).all()  # as in ascending order
@@ -117,7 +117,7 @@ def test_the_kernel_reads_the_tiling_struct(compiled):
 
 
 @pytest.mark.parametrize("passed", [0, 15, 17, 64])
-def test_a_tiling_struct_is_neither_shorter_nor_longer_than_what_the_host_passed(compiled, passed):
+def test_a_tiling_struct_must_have_the_size_that_the_host_passed(compiled, passed):
     with pytest.raises(
         KernelBroken, match=rf"SIM-TILING-01 .* the struct has 16 bytes but the host passed {passed}\."
     ):
@@ -135,20 +135,20 @@ def test_the_workspace_has_the_size_of_the_launch(compiled):
         kernel.run(In(floats()), Out(y), block_dim=4, workspace_bytes=96)
 
 
-def test_scalars_read_and_write_elements_by_reference(compiled):
+def test_elements_of_ub_are_read_and_written_by_reference(compiled):
     y = floats()
     compiled("scalars", "scalars_of_all_sorts").run(In(floats()), Out(y), workspace_bytes=64)
     assert y[:8].tolist() == [1, 2, 0, 3, 1.5, 24, 0, 1]
 
 
-def test_global_elements_are_read_and_written_by_reference(compiled):
+def test_elements_of_gm_are_read_and_written_by_reference(compiled):
     y, x = floats(), np.arange(1, 1 + floats().size, dtype=np.float32)
     compiled("scalars", "global_elements_by_reference").run(In(x), Out(y), workspace_bytes=64)
     assert y[:10].tolist() == [*(2 * x[:8]).tolist(), 64, 1]
     assert y[10:11].view(np.float16).tolist() == [3, 0]
 
 
-def test_a_store_by_reference_counts_whatever_the_element_held(compiled):
+def test_a_store_by_reference_of_the_value_that_the_element_already_has_is_a_write(compiled):
     y = np.zeros(64, np.int32)
     compiled("scalars", "references_to_fresh_elements").run(In(floats()), Out(y))
     assert y[:9].tolist() == [0] * 9

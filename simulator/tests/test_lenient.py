@@ -9,8 +9,8 @@ from ascend_sim import In, Part
 from mini_kernels import claims
 from test_rules import launch
 
-# Errors after which the core cannot continue, such as memory that does not exist, a wait without end, or a
-# failed assertion.
+# Entries with an error after which the core cannot continue, such as memory that does not exist, a wait
+# without end, or a failed assertion.
 CANNOT_CONTINUE = {
     "assertion_that_fails",
     "assertion_with_a_format_that_fails",
@@ -46,7 +46,7 @@ CANNOT_CONTINUE = {
     "upper_case_assertion_that_fails",
     "wait_without_a_signal",
 }
-# If all rules are lenient, the core then uses memory that does not exist.
+# Entries whose core continues if all rules are lenient, and then uses memory that does not exist.
 LEAVES_ITS_MEMORY = {
     "gathered_mask_that_wraps",
     "mask_count_that_wraps",
@@ -82,7 +82,7 @@ def test_if_all_rules_are_lenient_only_fatal_errors_remain(compiled, claim):
     assert claim.rule in {e["rule"] for e in report.errors + report.warnings}
 
 
-def test_another_rule_stays_an_error(compiled):
+def test_a_rule_that_is_not_lenient_stays_an_error(compiled):
     claim = next(c for c in BROKEN if c.entry == "v_reads_what_v_writes")
     report = launch(compiled, claim, options=options(claim, "SIM-HAZARD-01", "SIM-HAZARD-03"))
     assert [e["rule"] for e in report.errors] == ["SIM-HAZARD-02"]
@@ -100,7 +100,7 @@ def test_results_of_a_lenient_launch_are_written(compiled):
     x, y = np.arange(4096, dtype=np.float32), np.zeros(4096, np.float32)
     kernel = compiled("reports", "copy_with_a_tail")
     kernel.run(In(x), Part(y), options=ascend_sim.Options(lenient=("SIM-COUNT-01",)))
-    # The hardware copies whole blocks: of twelve floats, eight.
+    # The hardware copies whole blocks: eight of the twelve floats.
     assert np.array_equal(y[:8], x[:8])
     assert not y[8:].any()
 

@@ -12,7 +12,7 @@ using namespace bench;
 namespace {
 
 template <class T>
-constexpr double kEpsilon = std::is_same_v<T, float> ? 0x1p-24 : 0x1p-11;  // of a rounding to nearest
+constexpr double kEpsilon = std::is_same_v<T, float> ? 0x1p-24 : 0x1p-11;  // relative error of a rounding to nearest
 template <class T>
 constexpr const char* kTypeName = std::is_same_v<T, float> ? "float" : "half";
 
@@ -99,11 +99,11 @@ void check_unary(const std::string& name, Interval a, const ascend_sim::TmpArray
         check<half>();    \
     } while (false)
 
-// Memory for every function; Power takes 12 bytes an element on Ascend950.
-constexpr ascend_sim::TmpArrays kMuch =
+// Temporary memory that is enough for every function. Power takes 12 bytes for each element on Ascend950.
+constexpr ascend_sim::TmpArrays kEnoughMemory =
     ascend_sim::kIs950 ? ascend_sim::TmpArrays{48, 48, 48, false} : ascend_sim::TmpArrays{16, 8, 8, false};
 
-// A function with sharedTmpBuffer and count.
+// Tests a function with sharedTmpBuffer and count, on both types.
 #define UNARY(Name, low, high, formula, ...)                                                         \
     do {                                                                                             \
         const auto want = [](double x) { return double(formula); };                                  \
@@ -114,16 +114,16 @@ constexpr ascend_sim::TmpArrays kMuch =
             #Name, {low, high}, ascend_sim::tmp_sizes::k##Name,                                      \
             [](auto d, auto x, auto t, uint32_t n) { Name(d, x, t, n); }, want, Bounds __VA_ARGS__); \
     } while (false)
-// A test of a function without temporary memory, by the given call.
-#define UNARY_CALL(name, low, high, call, formula, ...)                              \
-    do {                                                                             \
-        const auto want = [](double x) { return double(formula); };                  \
-        const auto run = [](auto d, auto x, auto t, uint32_t n) {                    \
-            (void)t;                                                                 \
-            call;                                                                    \
-        };                                                                           \
-        check_unary<float>(name, {low, high}, kMuch, run, want, Bounds __VA_ARGS__); \
-        check_unary<half>(name, {low, high}, kMuch, run, want, Bounds __VA_ARGS__);  \
+// Tests a function of another form, by the given call, on both types.
+#define UNARY_CALL(name, low, high, call, formula, ...)                                      \
+    do {                                                                                     \
+        const auto want = [](double x) { return double(formula); };                          \
+        const auto run = [](auto d, auto x, auto t, uint32_t n) {                            \
+            (void)t;                                                                         \
+            call;                                                                            \
+        };                                                                                   \
+        check_unary<float>(name, {low, high}, kEnoughMemory, run, want, Bounds __VA_ARGS__); \
+        check_unary<half>(name, {low, high}, kEnoughMemory, run, want, Bounds __VA_ARGS__);  \
     } while (false)
 
 double gelu(double x) { return x / (1 + std::exp(-1.5957691216057308 * (x + 0.044715 * x * x * x))); }
@@ -191,7 +191,7 @@ void check_trigonometry() {
 
 template <class T>
 void check_two_sources_of() {
-    const uint32_t least = kMuch.sizes(1, sizeof(T), false).least;
+    const uint32_t least = kEnoughMemory.sizes(1, sizeof(T), false).least;
     const Interval a{-6, 6}, c{0.5f, 3};
     check_lengths<T>(
         "SwiGLU", a, a, least, [](auto d, auto x, auto y, auto t, uint32_t n) { SwiGLU(d, x, y, 1.5f, t, n); },

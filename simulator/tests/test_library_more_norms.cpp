@@ -7,7 +7,7 @@ using namespace bench;
 namespace {
 
 constexpr bool kIs950 = ascend_sim::kIs950;
-constexpr float kSmall = 0.0009765625f;  // epsilon of the norms; exact in half
+constexpr float kNormEpsilon = 0.0009765625f;  // exact in half
 
 using Doubles = std::vector<double>;
 
@@ -21,7 +21,7 @@ template <class T>
 double at(const std::vector<T>& v, uint32_t i) {
     return double(float(v[i]));
 }
-std::string numbered(const std::string& what, std::initializer_list<uint32_t> sizes) {
+std::string with_sizes(const std::string& what, std::initializer_list<uint32_t> sizes) {
     std::string name = what;
     for (uint32_t n : sizes) name += " " + std::to_string(n);
     return name;
@@ -34,7 +34,7 @@ Moments moments_of(uint32_t n, F value) {
     Moments m;
     for (uint32_t i = 0; i < n; ++i) m.mean += value(i) / n;
     for (uint32_t i = 0; i < n; ++i) m.variance += (value(i) - m.mean) * (value(i) - m.mean) / n;
-    m.rstd = 1 / std::sqrt(m.variance + kSmall);
+    m.rstd = 1 / std::sqrt(m.variance + kNormEpsilon);
     return m;
 }
 
@@ -42,13 +42,13 @@ Moments moments_of(uint32_t n, F value) {
 
 template <class T, bool kReuse, bool kBasicBlock>
 void check_deep_norm(uint32_t rows, uint32_t h, uint32_t k) {
-    const std::string what = numbered("DeepNorm " + type_name<T>(), {rows, h, k});
+    const std::string what = with_sizes("DeepNorm " + type_name<T>(), {rows, h, k});
     constexpr double kAlpha = 0.75;
     auto x = numbers<T>(rows * h, -3, 4);
     for (uint32_t i = 0; i < x.size(); ++i)
         if (i % h >= k) x[i] = T(0.0f);
     auto gx = x;
-    for (uint32_t i = 0; i < x.size(); ++i) gx[i] = x[x.size() / h * h - h + i % h];  // the last row
+    for (uint32_t i = 0; i < x.size(); ++i) gx[i] = x[x.size() / h * h - h + i % h];  // every row is x's last row
     const auto gamma = numbers<T>(h, -2, 2), beta = numbers<T>(h, -1, 1);
     Doubles y, mean, variance;
     for (uint32_t r = 0; r < rows; ++r) {
@@ -69,7 +69,7 @@ void check_deep_norm(uint32_t rows, uint32_t h, uint32_t k) {
         DeepNormTiling tiling = t;
         expect_rule(what, b.run([&] {
             DeepNorm<T, kReuse, kBasicBlock>(b(sd), b(sm), b(sv), b(sx), b(sgx), b(sb), b(sg), b(tmp), T(float(kAlpha)),
-                                             T(kSmall), tiling);
+                                             T(kNormEpsilon), tiling);
         }),
                     "");
         const double bound = std::is_same_v<T, float> ? 80 + h / 8.0 : 2;
@@ -83,7 +83,7 @@ void check_deep_norm(uint32_t rows, uint32_t h, uint32_t k) {
 
 template <class T, bool kBasicBlock>
 void check_batch_norm(uint32_t batches, uint32_t columns) {
-    const std::string what = numbered("BatchNorm " + type_name<T>(), {batches, columns});
+    const std::string what = with_sizes("BatchNorm " + type_name<T>(), {batches, columns});
     const auto x = numbers<T>(batches * columns, -3, 4);
     const auto gamma = numbers<T>(batches, -2, 2), beta = numbers<T>(batches, -1, 1);
     Doubles y(x.size()), mean, variance;
@@ -102,8 +102,8 @@ void check_batch_norm(uint32_t batches, uint32_t columns) {
         const auto tmp = b.space<uint8_t>(bytes);
         BatchNormTiling tiling = ascend_sim::batch_norm_tiling(batches, columns, bytes, sizeof(T), kBasicBlock);
         expect_rule(what, b.run([&] {
-            BatchNorm<T, false, kBasicBlock>(b(sd), b(sm), b(sv), b(sx), b(sg), b(sb), b(tmp), T(kSmall), tiling);
-            BatchNorm<T, false, kBasicBlock>(b(sx), b(sm), b(sv), b(sx), b(sg), b(sb), b(tmp), T(kSmall), tiling);
+            BatchNorm<T, false, kBasicBlock>(b(sd), b(sm), b(sv), b(sx), b(sg), b(sb), b(tmp), T(kNormEpsilon), tiling);
+            BatchNorm<T, false, kBasicBlock>(b(sx), b(sm), b(sv), b(sx), b(sg), b(sb), b(tmp), T(kNormEpsilon), tiling);
         }),
                     "");
         const double bound = std::is_same_v<T, float> ? 40 + batches : 2, relative = std::is_same_v<T, float> ? 12 : 2;
@@ -119,7 +119,7 @@ void check_batch_norm(uint32_t batches, uint32_t columns) {
 template <class T, bool kReuse>
 void check_group_norm(uint32_t n, uint32_t c, uint32_t hw, uint32_t groups) {
 #if __CCE_AICORE__ != 200
-    const std::string what = numbered("GroupNorm " + type_name<T>(), {n, c, hw, groups});
+    const std::string what = with_sizes("GroupNorm " + type_name<T>(), {n, c, hw, groups});
     const ascend_sim::GroupShape shape{n, c, hw, groups, sizeof(T)};
     const uint32_t channel = shape.channel_elements(), d = c / groups, rows = shape.rows();
     auto x = numbers<T>(n * c * channel, -3, 4);
@@ -151,7 +151,7 @@ void check_group_norm(uint32_t n, uint32_t c, uint32_t hw, uint32_t groups) {
         const auto tmp = b.space<uint8_t>(bytes);
         GroupNormTiling tiling = ascend_sim::group_norm_tiling(shape, bytes, kReuse);
         expect_rule(what, b.run([&] {
-            GroupNorm<T, kReuse>(b(sd), b(sm), b(sv), b(sx), b(sg), b(sb), b(tmp), T(kSmall), tiling);
+            GroupNorm<T, kReuse>(b(sd), b(sm), b(sv), b(sx), b(sg), b(sb), b(tmp), T(kNormEpsilon), tiling);
         }),
                     "");
         const double bound = std::is_same_v<T, float> ? 80 + d * hw / 8.0 : 2;
@@ -166,7 +166,7 @@ void check_group_norm(uint32_t n, uint32_t c, uint32_t hw, uint32_t groups) {
 
 template <class T, bool kReuse, bool kInPlace>
 void check_welford_update(uint32_t length, uint32_t computed) {
-    const std::string what = numbered("WelfordUpdate " + type_name<T>(), {length, computed});
+    const std::string what = with_sizes("WelfordUpdate " + type_name<T>(), {length, computed});
     const auto x = numbers<T>(length, -3, 4);
     const auto mean = numbers<float>(length, -1, 1), m2 = numbers<float>(length, 0, 5);
     const float rec = 0.25f;
@@ -199,7 +199,7 @@ void check_welford_update(uint32_t length, uint32_t computed) {
 
 void check_welford_finalize(uint32_t length, uint32_t head, uint32_t head_count, uint32_t tail_count, bool counts) {
     const std::string what =
-        numbered(counts ? "WelfordFinalize with counts" : "WelfordFinalize", {length, head, head_count, tail_count});
+        with_sizes(counts ? "WelfordFinalize with counts" : "WelfordFinalize", {length, head, head_count, tail_count});
     const auto mean = numbers<float>(length, -1, 1), m2 = numbers<float>(length, 0, 5);
     std::vector<int32_t> number(length);
     double total = 0, want_mean = 0, want_variance = 0;
@@ -237,7 +237,7 @@ void check_welford_finalize(uint32_t length, uint32_t head, uint32_t head_count,
 
 template <class T, bool kReuse>
 void check_grad(uint32_t rows, uint32_t h) {
-    const std::string what = numbered("LayerNormGrad " + type_name<T>(), {rows, h});
+    const std::string what = with_sizes("LayerNormGrad " + type_name<T>(), {rows, h});
     const auto x = numbers<T>(rows * h, -3, 4), gamma = numbers<T>(h, -2, 2);
     auto dy = numbers<T>(rows * h + 9, -1, 1);
     dy.erase(dy.begin(), dy.begin() + 9);
@@ -247,7 +247,7 @@ void check_grad(uint32_t rows, uint32_t h) {
         const Moments m = moments_of(h, [&](uint32_t i) { return at(x, r * h + i); });
         mean.push_back(T(float(m.mean)));
         variance.push_back(T(float(m.variance)));
-        const double mu = at(mean, r), rstd = 1 / std::sqrt(at(variance, r) + kSmall);
+        const double mu = at(mean, r), rstd = 1 / std::sqrt(at(variance, r) + kNormEpsilon);
         double pd_variance = 0, pd_mean = 0, sum = 0;
         for (uint32_t i = 0; i < h; ++i) {
             const double g = at(dy, r * h + i) * at(gamma, i), d = at(x, r * h + i) - mu;
@@ -276,7 +276,7 @@ void check_grad(uint32_t rows, uint32_t h) {
             ascend_sim::layer_norm_grad_tiling(1, rows, h, h, bytes, sizeof(T), kReuse, kIs950);
         expect_rule(what, b.run([&] {
             auto t = b(tmp);
-            LayerNormGrad<T, kReuse>(b(dx), b(res), b(sdy), b(sx), b(sv), b(sm), b(sg), t, T(kSmall), tiling);
+            LayerNormGrad<T, kReuse>(b(dx), b(res), b(sdy), b(sx), b(sv), b(sm), b(sg), t, T(kNormEpsilon), tiling);
         }),
                     "");
         const double bound = std::is_same_v<T, float> ? 64 + h / 16.0 : 1.5;
@@ -287,7 +287,7 @@ void check_grad(uint32_t rows, uint32_t h) {
 
 template <class T, bool kReuse>
 void check_grad_beta(uint32_t rows, uint32_t h, uint32_t k) {
-    const std::string what = numbered("LayerNormGradBeta " + type_name<T>(), {rows, h, k});
+    const std::string what = with_sizes("LayerNormGradBeta " + type_name<T>(), {rows, h, k});
     const auto res = numbers<T>(rows * h, -2, 2);
     auto dy = numbers<T>(rows * h + 9, -1, 1);
     dy.erase(dy.begin(), dy.begin() + 9);

@@ -11,7 +11,7 @@ namespace {
 constexpr bool kIs310p = ascend_sim::kIs310p;
 
 template <class T>
-std::vector<T> counted(uint32_t n) {
+std::vector<T> counting_values(uint32_t n) {
     std::vector<T> v(n);
     for (uint32_t i = 0; i < n; ++i) v[i] = T(float(i % 119) - (std::is_unsigned_v<T> ? 0 : 50));
     return v;
@@ -28,7 +28,7 @@ void check_broadcast(Matrix to, Matrix from) {
     const std::string what = "Broadcast " + std::to_string(sizeof(T)) + " bytes, " + std::to_string(from.rows) + " x " +
                              std::to_string(from.columns) + " to " + std::to_string(to.rows) + " x " +
                              std::to_string(to.columns);
-    const auto x = counted<T>(from.rows * from.columns);
+    const auto x = counting_values<T>(from.rows * from.columns);
     std::vector<T> want(to.rows * to.columns + 5, T(99.0f));
     for (uint32_t i = 0; i < to.rows; ++i)
         for (uint32_t j = 0; j < to.columns; ++j)
@@ -64,7 +64,7 @@ void check_broadcasts() {
 
 void check_broadcast_rules() {
     Bench b;
-    const auto x = b.put(counted<float>(256)), d = b.put(counted<float>(256));
+    const auto x = b.put(counting_values<float>(256)), d = b.put(counting_values<float>(256));
     const auto tmp = b.space<uint8_t>(1024);
     const uint32_t to[] = {16, 8}, column[] = {16, 1}, row[] = {1, 8}, narrow[] = {16, 4};
     auto call = [&](auto axis, uint32_t first, const uint32_t* to_shape, const uint32_t* from_shape) {

@@ -36,7 +36,7 @@ std::vector<T> rows_of(const Shape& s, float low, float high) {
     return x;
 }
 
-constexpr float kSmall = 0.0009765625f;  // epsilon of the norms; exact in half
+constexpr float kNormEpsilon = 0.0009765625f;  // exact in half
 
 struct Norm {
     Doubles y, mean, variance, rstd;
@@ -49,7 +49,7 @@ Norm norm_of(const Doubles& x, uint32_t rows, uint32_t pitch, uint32_t k, uint32
         double mean = 0, variance = 0;
         for (uint32_t i = 0; i < k; ++i) mean += x[r * pitch + i] / k;
         for (uint32_t i = 0; i < counted; ++i) variance += (x[r * pitch + i] - mean) * (x[r * pitch + i] - mean) / k;
-        const double rstd = 1 / std::sqrt(variance + kSmall);
+        const double rstd = 1 / std::sqrt(variance + kNormEpsilon);
         n.mean.push_back(mean);
         n.variance.push_back(variance);
         n.rstd.push_back(rstd);
@@ -59,7 +59,8 @@ Norm norm_of(const Doubles& x, uint32_t rows, uint32_t pitch, uint32_t k, uint32
     return n;
 }
 
-// Values up to 4 and their sums: a mean of h values has about h / 64 + 8 roundings.
+// Error bound in units of the type's epsilon. Values are at most 4, and a mean of h values has about h / 64 + 8
+// roundings.
 double roundings(uint32_t h) { return 4 * (h / 64.0 + 12); }
 
 // Three amounts of temporary memory: the least, one in between, and the most, if it fits.
@@ -83,7 +84,7 @@ void check_layer_norm(const Shape& s) {
         const auto tmp = b.space<uint8_t>(bytes);
         LayerNormTiling tiling = ascend_sim::layer_norm_tiling(s.b, s.s, s.h, s.original, bytes, sizeof(T), kReuse);
         expect_rule(what, b.run([&] {
-            LayerNorm<T, kReuse>(b(sd), b(mean), b(variance), b(sx), b(sg), b(sb), b(tmp), T(kSmall), tiling);
+            LayerNorm<T, kReuse>(b(sd), b(mean), b(variance), b(sx), b(sg), b(sb), b(tmp), T(kNormEpsilon), tiling);
         }),
                     "");
         const double bound = std::is_same_v<T, float> ? roundings(s.h) : 2;
@@ -126,7 +127,7 @@ void check_row_norm(const std::string& name, const Shape& s, const ascend_sim::T
 
 template <class U, class T>
 void check_rstd_norms(const Shape& s) {
-    if (s.h - s.original >= 32 / sizeof(T)) return;  // the filling is less than a block
+    if (s.h - s.original >= 32 / sizeof(T)) return;  // these norms allow a filling of less than a block
     const LayerNormPara para{s.rows(), s.original, s.h};
     const auto sizes = kIs950 ? ascend_sim::layer_norm_separate_sizes_950(s.rows(), s.original, true)
                               : ascend_sim::layer_norm_separate_sizes(s.rows(), s.original, sizeof(T));
@@ -135,21 +136,21 @@ void check_rstd_norms(const Shape& s) {
                              const auto tiling = kIs950 ? ascend_sim::layer_norm_separate_tiling_950(s.original)
                                                         : ascend_sim::layer_norm_separate_tiling(s.rows(), s.original,
                                                                                                  bytes, sizeof(T));
-                             LayerNorm<U, T>(d, mean, rstd, x, g, be, kSmall, tmp, para, tiling);
+                             LayerNorm<U, T>(d, mean, rstd, x, g, be, kNormEpsilon, tmp, para, tiling);
                          });
     const auto norm_sizes =
         kIs950 ? ascend_sim::TmpSizes{32, 32} : ascend_sim::normalize_sizes(s.rows(), s.original, sizeof(U), sizeof(T));
     check_row_norm<U, T>("Normalize", s, norm_sizes, true, true,
                          [&](auto d, auto mean, auto rstd, auto v, auto x, auto g, auto be, auto tmp, uint32_t) {
-                             Normalize<U, T>(d, rstd, mean, v, x, g, be, tmp, kSmall, para);
+                             Normalize<U, T>(d, rstd, mean, v, x, g, be, tmp, kNormEpsilon, para);
                          });
     check_row_norm<U, T>("Normalize without gamma", s, norm_sizes, false, true,
                          [&](auto d, auto mean, auto rstd, auto v, auto x, auto g, auto be, auto tmp, uint32_t) {
-                             Normalize<U, T, false, NLCFG_NOGAMMA>(d, rstd, mean, v, x, g, be, tmp, kSmall, para);
+                             Normalize<U, T, false, NLCFG_NOGAMMA>(d, rstd, mean, v, x, g, be, tmp, kNormEpsilon, para);
                          });
     check_row_norm<U, T>("Normalize without beta", s, norm_sizes, true, false,
                          [&](auto d, auto mean, auto rstd, auto v, auto x, auto g, auto be, auto tmp, uint32_t) {
-                             Normalize<U, T, false, NLCFG_NOBETA>(d, rstd, mean, v, x, g, be, tmp, kSmall, para);
+                             Normalize<U, T, false, NLCFG_NOBETA>(d, rstd, mean, v, x, g, be, tmp, kNormEpsilon, para);
                          });
 }
 
@@ -163,7 +164,7 @@ void check_rms_norm(const Shape& s) {
         double sum = 0;
         for (uint32_t i = 0; i < s.h; ++i) sum += double(float(x[r * s.h + i])) * double(float(x[r * s.h + i]));
         for (uint32_t i = 0; i < s.h; ++i)
-            want.push_back(double(float(x[r * s.h + i])) / std::sqrt(sum / s.original + kSmall) *
+            want.push_back(double(float(x[r * s.h + i])) / std::sqrt(sum / s.original + kNormEpsilon) *
                            double(float(gamma[i])));
     }
     for (uint32_t bytes : amounts(ascend_sim::rms_norm_sizes(s.rows(), s.h, sizeof(T)))) {
@@ -172,8 +173,8 @@ void check_rms_norm(const Shape& s) {
         const auto tmp = b.space<uint8_t>(bytes);
         const auto tiling = ascend_sim::rms_norm_tiling(s.b, s.s, s.h, s.original, bytes, sizeof(T), kBasicBlock);
         expect_rule(what, b.run([&] {
-            RmsNorm<T, kBasicBlock>(b(sd), b(sx), b(sg), b(tmp), T(kSmall), tiling);
-            RmsNorm<T, kBasicBlock>(b(sx), b(sx), b(sg), b(tmp), T(kSmall), tiling);
+            RmsNorm<T, kBasicBlock>(b(sd), b(sx), b(sg), b(tmp), T(kNormEpsilon), tiling);
+            RmsNorm<T, kBasicBlock>(b(sx), b(sx), b(sg), b(tmp), T(kNormEpsilon), tiling);
         }),
                     "");
         const double bound = std::is_same_v<T, float> ? 24 : 1.1, tiny = std::is_same_v<T, half> ? 0x1p-25 : 0;

@@ -1,4 +1,5 @@
-// AscendQuant, AscendDequant and AscendAntiQuant, compared bit by bit with their formulas, rounded as the pages say.
+// AscendQuant, AscendDequant and AscendAntiQuant, compared bit by bit with their formulas. Each step rounds as the
+// function's page says.
 #include "library_bench.h"
 
 using namespace AscendC;
@@ -8,7 +9,7 @@ namespace {
 
 constexpr bool kIs950 = ascend_sim::kIs950;
 
-std::string numbered(const std::string& what, std::initializer_list<uint32_t> sizes) {
+std::string with_sizes(const std::string& what, std::initializer_list<uint32_t> sizes) {
     std::string name = what;
     for (uint32_t n : sizes) name += " " + std::to_string(n);
     return name;
@@ -22,7 +23,7 @@ half plus(half a, half b) { return half(float(a) + float(b)); }
 
 template <class T>
 void check_quant(uint32_t rows, uint32_t columns) {
-    const std::string what = numbered("AscendQuant " + type_name<T>(), {rows, columns});
+    const std::string what = with_sizes("AscendQuant " + type_name<T>(), {rows, columns});
     const uint32_t n = rows * columns;
     const auto x = numbers<T>(n, -40, 40), scales = numbers<T>(columns, 0.5f, 3.5f),
                offsets = numbers<T>(columns, -9, 9);
@@ -60,7 +61,7 @@ D result_of(float v) {
 template <class D, class S>
 void check_dequant(uint32_t m, uint32_t n, uint32_t count) {
     const std::string what =
-        numbered("AscendDequant " + std::to_string(sizeof(D)) + "," + std::to_string(sizeof(S)), {m, n, count});
+        with_sizes("AscendDequant " + std::to_string(sizeof(D)) + "," + std::to_string(sizeof(S)), {m, n, count});
     const uint32_t in_block = 32 / sizeof(D), pitch = (n + in_block - 1) / in_block * in_block;
     const auto x = numbers<int32_t>(m * n, -900, 900);
     const auto values = numbers<float>(n, 0.01f, 0.9f);
@@ -99,7 +100,7 @@ void check_dequant(uint32_t m, uint32_t n, uint32_t count) {
 }
 
 void check_dequant_forms() {
-    // One row of 64 with 16 scales is 4 rows of 16; with a mode of rows it is not.
+    // AscendDequant takes a row of 64 elements with 16 scales as 4 rows of 16. DEQUANT_WITH_MULTI_ROW keeps the row.
     const auto x = numbers<int32_t>(64, -900, 900);
     const auto scales = numbers<float>(64, 0.01f, 0.9f);
     std::vector<float> rows(64), row(64), scalar(64);
@@ -122,8 +123,8 @@ void check_dequant_forms() {
         AscendDequant(b(part), b(sx), sixteen, b(tmp), 40u);
     }),
                 "");
-    expect("AscendDequant of one row", b.get(d1), rows);
-    expect("AscendDequant of rows", b.get(d2), row);
+    expect("AscendDequant of one row, taken as four", b.get(d1), rows);
+    expect("AscendDequant of one row with DEQUANT_WITH_MULTI_ROW", b.get(d2), row);
     expect("AscendDequant by a scalar", b.get(d3), scalar);
     for (uint32_t i = 40; i < 64; ++i) rows[i] = 5;
     expect("AscendDequant of 40 elements", b.get(part), rows);
@@ -131,7 +132,7 @@ void check_dequant_forms() {
 
 template <class D, bool kTransposed>
 void check_anti_quant(uint32_t k, uint32_t n) {
-    const std::string what = numbered(kTransposed ? "AscendAntiQuant transposed" : "AscendAntiQuant", {k, n});
+    const std::string what = with_sizes(kTransposed ? "AscendAntiQuant transposed" : "AscendAntiQuant", {k, n});
     constexpr bool kIsHalf = std::is_same_v<D, half>;
     const uint32_t size = k * n;
     const auto x = numbers<int8_t>(size, -128, 128);

@@ -9,7 +9,7 @@ namespace {
 using ascend_sim::Fold;
 constexpr bool kIs950 = ascend_sim::kIs950;
 
-std::string numbered(const std::string& what, std::initializer_list<uint32_t> sizes) {
+std::string with_sizes(const std::string& what, std::initializer_list<uint32_t> sizes) {
     std::string name = what;
     for (uint32_t n : sizes) name += " " + std::to_string(n);
     return name;
@@ -38,10 +38,10 @@ void clear(const LocalTensor<T>& t) {
 // `call` is a reduction of the form with sharedTmpBuffer.
 template <class T, bool kByRow, class F>
 void check_pattern(const char* name, Fold kind, uint32_t rows, uint32_t columns, bool reuse, F call) {
-    const std::string what = numbered(std::string(name) + (kByRow ? " AR " : " RA ") + std::to_string(sizeof(T)),
-                                      {rows, columns, uint32_t(reuse)});
-    const bool follows = kIs950 && (kind == Fold::Sum || kind == Fold::Max || kind == Fold::Min);
-    const uint32_t pitch = follows ? columns : ascend_sim::round_up(columns, 32 / sizeof(T));
+    const std::string what = with_sizes(std::string(name) + (kByRow ? " AR " : " RA ") + std::to_string(sizeof(T)),
+                                        {rows, columns, uint32_t(reuse)});
+    const bool rows_are_adjacent = kIs950 && (kind == Fold::Sum || kind == Fold::Max || kind == Fold::Min);
+    const uint32_t pitch = rows_are_adjacent ? columns : ascend_sim::round_up(columns, 32 / sizeof(T));
     auto x = kind == Fold::Prod ? numbers<T>(rows * pitch, 0.8f, 1.25f) : numbers<T>(rows * pitch, -4, 4);
     if (kind == Fold::Any || kind == Fold::All)
         for (uint32_t i = 0; i < x.size(); ++i) x[i] = T(float(i * i % 7 % 2));
@@ -69,7 +69,7 @@ void check_pattern(const char* name, Fold kind, uint32_t rows, uint32_t columns,
     }),
                 "");
     auto got = b.get(sd);
-    for (uint32_t i = 0; i < 3; ++i)  // an odd number of bytes may write one more
+    for (uint32_t i = 0; i < 3; ++i)  // an odd number of byte results may write one byte more
         check(float(got[results + i]) == 99.0f || (sizeof(T) == 1 && i == 0), what + ": past the end");
     got.resize(results);
     const bool is_exact = kind != Fold::Sum && kind != Fold::Mean && kind != Fold::Prod;
@@ -110,7 +110,7 @@ void check_patterns_of(uint32_t rows, uint32_t columns) {
 
 template <class T, class A>
 void check_sum_of(uint32_t rows, uint32_t n) {
-    const std::string what = numbered("Sum " + type_name<T>() + "," + type_name<A>(), {rows, n});
+    const std::string what = with_sizes("Sum " + type_name<T>() + "," + type_name<A>(), {rows, n});
     const uint32_t inner = ascend_sim::round_up(n * sizeof(T), 32) / sizeof(T);
     const auto x = numbers<T>(rows * inner, -4, 4);
     std::vector<double> sums, means;

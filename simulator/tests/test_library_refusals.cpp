@@ -1,4 +1,4 @@
-// Each rule of library functions of elements, rows and norms, broken once.
+// Library functions of elements, rows and norms: each case breaks one of their rules.
 #include "library_bench.h"
 
 using namespace AscendC;
@@ -7,7 +7,7 @@ using namespace bench;
 namespace {
 
 constexpr bool kIs950 = ascend_sim::kIs950;
-constexpr float kSmall = 0.0009765625f;
+constexpr float kNormEpsilon = 0.0009765625f;
 
 // ---- functions of elements --------------------------------------------------------------------------------
 
@@ -88,7 +88,7 @@ void check_layer_norm() {
         return b.run([&] {
             auto tiling = t;
             LayerNorm<float, false>(b(d), b(p.mean), b(p.variance), b(p.x), b(p.gamma), b(p.beta), b(p.tmp)[from],
-                                    kSmall, tiling);
+                                    kNormEpsilon, tiling);
         });
     };
     const auto good = ascend_sim::layer_norm_tiling(2, 3, 64, 60, 16384, 4, false);
@@ -104,8 +104,8 @@ void check_layer_norm() {
     expect_rule("LayerNorm: memory", call(good, p.d, 16000), "SIM-WORK-01");
     expect_rule("LayerNorm: result in gamma", b.run([&] {
         auto tiling = good;
-        LayerNorm<float, false>(b(p.d), b(p.gamma), b(p.variance), b(p.x), b(p.gamma), b(p.beta), b(p.tmp), kSmall,
-                                tiling);
+        LayerNorm<float, false>(b(p.d), b(p.gamma), b(p.variance), b(p.x), b(p.gamma), b(p.beta), b(p.tmp),
+                                kNormEpsilon, tiling);
     }),
                 "SIM-OVERLAP-01");
 }
@@ -114,8 +114,9 @@ void check_rms_norm() {
     Bench b;
     const Parts p = parts_of(b, 8, 64);
     auto call = [&](auto basic, const RmsNormTiling& t, uint32_t from = 0) {
-        return b.run(
-            [&] { RmsNorm<float, decltype(basic)::value>(b(p.d), b(p.x), b(p.gamma), b(p.tmp)[from], kSmall, t); });
+        return b.run([&] {
+            RmsNorm<float, decltype(basic)::value>(b(p.d), b(p.x), b(p.gamma), b(p.tmp)[from], kNormEpsilon, t);
+        });
     };
     const std::false_type plain;
     const std::true_type basic;
@@ -136,7 +137,7 @@ void check_other_norms() {
     auto deep = [&](auto basic, DeepNormTiling t) {
         return b.run([&] {
             DeepNorm<float, false, decltype(basic)::value>(b(p.d), b(p.mean), b(p.variance), b(p.x), b(p.x), b(p.beta),
-                                                           b(p.gamma), b(p.tmp), 0.5f, kSmall, t);
+                                                           b(p.gamma), b(p.tmp), 0.5f, kNormEpsilon, t);
         });
     };
     auto tiling = [](uint32_t rows, uint32_t h, uint32_t original) {
@@ -153,7 +154,7 @@ void check_other_norms() {
     auto batch = [&](auto basic, BatchNormTiling t) {
         return b.run([&] {
             BatchNorm<float, false, decltype(basic)::value>(b(p.d), b(p.mean), b(p.variance), b(p.x), b(p.gamma),
-                                                            b(p.beta), b(p.tmp), kSmall, t);
+                                                            b(p.beta), b(p.tmp), kNormEpsilon, t);
         });
     };
     expect_rule("BatchNorm: no round", batch(plain, BatchNormTiling()), "SIM-COUNT-04");
@@ -164,7 +165,7 @@ void check_other_norms() {
 #if __CCE_AICORE__ != 200
     GroupNormTiling no_groups;
     expect_rule("GroupNorm: no round", b.run([&] {
-        GroupNorm<float, false>(b(p.d), b(p.mean), b(p.variance), b(p.x), b(p.gamma), b(p.beta), b(p.tmp), kSmall,
+        GroupNorm<float, false>(b(p.d), b(p.mean), b(p.variance), b(p.x), b(p.gamma), b(p.beta), b(p.tmp), kNormEpsilon,
                                 no_groups);
     }),
                 "SIM-COUNT-04");
@@ -172,8 +173,8 @@ void check_other_norms() {
     expect_rule("LayerNormGrad: no round", b.run([&] {
         auto t = b(p.tmp);
         LayerNormGradTiling none;
-        LayerNormGrad<float, false>(b(p.d), b(p.d), b(p.x), b(p.x), b(p.variance), b(p.mean), b(p.gamma), t, kSmall,
-                                    none);
+        LayerNormGrad<float, false>(b(p.d), b(p.d), b(p.x), b(p.x), b(p.variance), b(p.mean), b(p.gamma), t,
+                                    kNormEpsilon, none);
     }),
                 "SIM-COUNT-04");
     expect_rule("LayerNormGradBeta: no round", b.run([&] {

@@ -1,4 +1,4 @@
-// Library functions of rows with tiling structs: softmax and norms, compared with formulas in double.
+// Softmax functions of rows, with their tiling structs, compared with formulas in double.
 #include <algorithm>
 
 #include "library_bench.h"
@@ -14,26 +14,26 @@ struct Shape {
 const Shape kShapes[] = {{1, 16, 16},   {3, 32, 30},   {9, 64, 64},     {5, 80, 70}, {16, 128, 128},
                          {4, 208, 200}, {7, 512, 511}, {2, 2112, 2112}, {40, 16, 16}};
 
-// A matrix of doubles, by rows.
-struct Rows {
-    std::vector<double> x, max, sum, exp;
+// The softmax of a matrix in double: `quotient` and `exp` have a value for each element, `max` and `sum` for each row.
+struct Softmax {
+    std::vector<double> quotient, max, sum, exp;
 };
 template <class T>
-Rows softmax_of(const std::vector<T>& x, const Shape& s) {
-    Rows r;
+Softmax softmax_of(const std::vector<T>& x, const Shape& s) {
+    Softmax result;
     for (uint32_t i = 0; i < s.m; ++i) {
         double most = -INFINITY, sum = 0;
         for (uint32_t j = 0; j < s.original; ++j) most = std::max(most, double(float(x[i * s.k + j])));
         for (uint32_t j = 0; j < s.original; ++j) sum += std::exp(double(float(x[i * s.k + j])) - most);
-        r.max.push_back(most);
-        r.sum.push_back(sum);
+        result.max.push_back(most);
+        result.sum.push_back(sum);
         for (uint32_t j = 0; j < s.k; ++j) {
             const double e = std::exp(double(float(x[i * s.k + j])) - most);
-            r.exp.push_back(j < s.original ? e : NAN);
-            r.x.push_back(j < s.original ? e / sum : NAN);
+            result.exp.push_back(j < s.original ? e : NAN);
+            result.quotient.push_back(j < s.original ? e / sum : NAN);
         }
     }
-    return r;
+    return result;
 }
 std::vector<double> in_blocks(const std::vector<double>& values, uint32_t block) {
     std::vector<double> all;
@@ -53,7 +53,7 @@ void check_softmax_of(const Shape& s) {
     const std::string what = "SoftMax " + type_name<T>() + "," + type_name<S>() + " " + std::to_string(s.m) + " x " +
                              std::to_string(s.original) + " of " + std::to_string(s.k);
     const auto x = numbers<T>(s.m * s.k, -6, 6);
-    const Rows want = softmax_of(x, s);
+    const Softmax want = softmax_of(x, s);
     const uint32_t least = ascend_sim::softmax_floats(ascend_sim::SoftmaxKind::Plain, s.k, sizeof(T), sizeof(T)) * 4;
     for (uint32_t bytes : {least * (ascend_sim::kIs950 ? s.m : 1), 3 * least + 64, s.m * least}) {
         Bench b;
@@ -64,12 +64,13 @@ void check_softmax_of(const Shape& s) {
         const SoftMaxShapeInfo info{s.m, s.k, s.m, s.original};
         expect_rule(what, b.run([&] {
             SoftMax<T>(b(sd), b(sums), b(maxima), b(sx), b(tmp), tiling, info);
-            SoftMax<T>(b(si), b(si), b(tmp), SoftMaxTiling(), info);  // in place; tiles again
+            // In place. SoftMax replaces the empty tiling by its own.
+            SoftMax<T>(b(si), b(si), b(tmp), SoftMaxTiling(), info);
         }),
                     "");
         const double bound = softmax_bound<T>(s), tiny = std::is_same_v<T, half> ? 0x1p-25 : 0;
-        near(what, b.get(sd), want.x, bound, 0, tiny);
-        near(what + " in place", b.get(si), want.x, bound, 0, tiny);
+        near(what, b.get(sd), want.quotient, bound, 0, tiny);
+        near(what + " in place", b.get(si), want.quotient, bound, 0, tiny);
         near(what + ": maxima", b.get(maxima), in_blocks(want.max, kBlock), 0);
         near(what + ": sums", b.get(sums), in_blocks(want.sum, kBlock), softmax_bound<S>(s));
     }
@@ -81,7 +82,7 @@ void check_other_softmax_of(const Shape& s) {
     const std::string what =
         type_name<T>() + " " + std::to_string(s.m) + " x " + std::to_string(s.original) + " of " + std::to_string(s.k);
     const auto x = numbers<T>(s.m * s.k, -6, 6), g = numbers<T>(s.m * s.k, -1, 1);
-    const Rows want = softmax_of(x, s);
+    const Softmax want = softmax_of(x, s);
     const uint32_t bytes =
         ascend_sim::softmax_floats(ascend_sim::SoftmaxKind::Grad, s.k, sizeof(T), sizeof(T)) * 4 * std::min(s.m, 3u);
     const uint32_t all_bytes = bytes * (ascend_sim::kIs950 ? s.m : 1);
@@ -109,7 +110,7 @@ void check_other_softmax_of(const Shape& s) {
         for (uint32_t j = 0; j < s.k; ++j) {
             const size_t at = i * s.k + j;
             const bool counts = j < s.original;
-            log.push_back(std::log10(want.x[at]));
+            log.push_back(std::log10(want.quotient[at]));
             simple.push_back(counts ? std::exp(double(float(x[at])) - most) / sum : NAN);
             gradients.push_back(counts ? (double(float(g[at])) - d) * double(float(x[at])) : NAN);
         }
@@ -144,11 +145,11 @@ void check_flash_of(const Shape& s) {
     expect_rule("flash " + what, b.run([&] {
         SoftmaxFlashV2<T, false>(b(d0), b(sum0), b(max0), b(sx), b(factor), b(sum0), b(max0), b(tmp), v2, info);
         SoftmaxFlash<T>(b(e1), b(sum1), b(max1), b(sy), b(factor1), b(sum0), b(max0), b(tmp), v1, true, info);
-        // In the memory of the earlier results.
+        // Its sums and maxima replace the earlier ones in the same memory.
         SoftmaxFlashV2<T, true>(b(d1), b(sum0), b(max0), b(sy), b(factor), b(sum0), b(max0), b(tmp), v2, info);
     }),
                 "");
-    const Rows first = softmax_of(x, s), second = softmax_of(y, s);
+    const Softmax first = softmax_of(x, s), second = softmax_of(y, s);
     std::vector<double> max, sum, factors, factors_v1, exp, quotient;
     for (uint32_t i = 0; i < s.m; ++i) {
         const double most = std::max(first.max[i], second.max[i]), f = std::exp(first.max[i] - most);

@@ -394,7 +394,7 @@ uint32_t check_all(gert::TilingContext*) {
 }  // namespace
 
 int main() {
-    // Outside a tiling of a call there is no chip in a program without CANN's runtime.
+    // Outside the tiling of a call, a program without CANN's runtime has no chip.
     expect("chip outside a tiling", {platform_ascendc::PlatformAscendCManager::GetInstance() != nullptr}, {false});
     for (const char* name : {"ascend910b", "ascend310p", "ascend950"}) {
         soc = name;

@@ -203,9 +203,9 @@ void check_compare_select() {
         }
         expect(what, b.get(bits), wb);
         expect(what + " scalar", b.get(scalar_bits), ws);
-        expect(what + " Select 2", b.get(st), wt);
-        expect(what + " Select 1", b.get(ss), wscalar);
-        expect(what + " Select 0", b.get(s0), w0);
+        expect(what + " Select, mode 2", b.get(st), wt);
+        expect(what + " Select, mode 1", b.get(ss), wscalar);
+        expect(what + " Select, mode 0", b.get(s0), w0);
     }
 }
 
@@ -303,7 +303,7 @@ void check_copies() {
         for (uint32_t l = 0; l < 64; ++l) moved[r * 64 + l] = v[r * 192 + l / 8 * 16 + l % 8];
     expect("Copy", b.get(sd), moved);
 
-    // In counter mode, each repeat copies as many elements as the mask register says.
+    // In counter mode, each repeat copies as many elements as the mask register gives.
     struct Counted {
         uint32_t elements;
         uint8_t repeats;

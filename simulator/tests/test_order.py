@@ -148,7 +148,7 @@ def test_the_simulator_finds_the_first_unordered_step_of_the_graph(compiled):
         ([(VECTOR, 1, 0), (VECTOR, 2, 1)], 1),
         ([(VECTOR, 1, 0), (BARRIER, 1, 0), (VECTOR, 2, 1)], None),
         ([(STORE, 0, 0), (COPY_OUT, 0, 0)], 1),
-        # Through V and back to S, which then issues the copy.
+        # S signals V, V signals S, and then S issues the copy.
         ([(STORE, 0, 0), (SET, 0, 0), (WAIT, 0, 0), (SET, 3, 0), (WAIT, 3, 0), (COPY_OUT, 0, 0)], None),
     ],
 )

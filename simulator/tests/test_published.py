@@ -14,10 +14,10 @@ from ascend_sim import In, Part
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "figures.md"
 BEGIN, END = "<!-- published: begin -->\n", "<!-- published: end -->"
-# asc-devkit's folders of samples, examples/01_simd_cpp_api/05_best_practices/...
+# The folders of asc-devkit's samples, below examples/01_simd_cpp_api/05_best_practices/.
 BANKS, COPIES, SUMS = "bank_conflict_ub", "data_copy", "add_high_performance"
 SIZES = ("rows", "row_bytes", "pitch_bytes", "count", "first", "second", "result")
-MATRIX_BYTES, MATRIX_SUMS = 12288 * 12288 * 2, 8192 * 8192  # copied; summed, in halves
+MATRIX_BYTES, MATRIX_SUMS = 12288 * 12288 * 2, 8192 * 8192  # bytes to copy; number of sums of halves
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Loop:
     Attributes:
         cycles: measured, of one round of the loop.
         tolerance: largest difference of the model, as a share of the measured cycles.
-        sizes: those of the struct in published.cpp that are not 0.
+        sizes: the fields of the struct in published.cpp that are not 0.
     """
 
     sample: str
@@ -63,9 +63,9 @@ def copy(case, text, microseconds, rows, row_bytes, soc="ascend910b", unaligned=
 
 def sum_of_tensors(case, text, microseconds, tolerance, cores, count, soc="ascend910b"):
     """z = x + y for 67 million halves, in tiles of ``count``."""
-    megahertz, apart = (1850, 32768) if soc == "ascend910b" else (1650, 43680)
+    megahertz, buffer_distance = (1850, 32768) if soc == "ascend910b" else (1650, 43680)
     cycles = microseconds * megahertz / (MATRIX_SUMS / cores / count)
-    sizes = {"count": count, "second": apart, "result": 2 * apart}
+    sizes = {"count": count, "second": buffer_distance, "result": 2 * buffer_distance}
     return Loop(SUMS, case, text, "sums", cycles, tolerance, soc, cores, sizes)
 
 
@@ -95,7 +95,7 @@ LOOPS = (
 
 
 def cycles_of_a_round(compiled, loop):
-    """The cycles in the model: the difference of two numbers of rounds."""
+    """The model's cycles for a round, from the difference between launches of 8 and of 4 rounds."""
     cycles = []
     for times in (4, 8):
         sizes = [loop.sizes.get(name, 0) for name in SIZES]

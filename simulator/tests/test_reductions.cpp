@@ -186,9 +186,9 @@ void check_all_of(const std::string& type) {
         const auto work = b.space<T>(1024);
         expect_rule(what, b.run([&] {
             ReduceMax(b(smax), b(sx), b(work), int32_t(n), true);
-            ReduceMin(b(smin), b(sx), b(work), int32_t(n));  // the events of ReduceMax order it after
+            ReduceMin(b(smin), b(sx), b(work), int32_t(n));  // ReduceMax's events order it after ReduceMax
             PipeBarrier<PIPE_V>();
-            Duplicate(b(work), T(0), 1024);  // it is undefined
+            Duplicate(b(work), T(0), 1024);  // the work tensor is undefined now
         }),
                     "");
         std::vector<T> wmax(16, T(7)), wmin(16, T(7));
@@ -258,12 +258,13 @@ void check_rules() {
             Duplicate(b(sx), 0.0f, 256);
         });
     };
-    expect_rule("an index beside its pair", run([](auto d, auto x, auto) { WholeReduceMax(d[1], x, 64, 1, 1, 1, 8); }),
+    expect_rule("a pair at an odd element", run([](auto d, auto x, auto) { WholeReduceMax(d[1], x, 64, 1, 1, 1, 8); }),
                 "SIM-ALIGN-02");
-    expect_rule("a value beside a pair", run([](auto d, auto x, auto w) { ReduceMax(d[1], x, w, 64); }), "");
-    expect_rule("a pair beside a pair", run([](auto d, auto x, auto w) { ReduceMax(d[1], x, w, 64, true); }),
-                "SIM-ALIGN-02");
-    expect_rule("work beside a block", run([](auto d, auto x, auto w) { ReduceMax(d, x, w[4], 64); }),
+    expect_rule("ReduceMax of a value at an odd element",
+                run([](auto d, auto x, auto w) { ReduceMax(d[1], x, w, 64); }), "");
+    expect_rule("ReduceMax of a pair at an odd element",
+                run([](auto d, auto x, auto w) { ReduceMax(d[1], x, w, 64, true); }), "SIM-ALIGN-02");
+    expect_rule("work that begins inside a block", run([](auto d, auto x, auto w) { ReduceMax(d, x, w[4], 64); }),
                 ascend_sim::kIs950 ? "" : "SIM-ALIGN-01");
     expect_rule("in place", run([](auto, auto x, auto) { WholeReduceMax(x, x, 64, 2, 1, 1, 8); }), "");
     expect_rule("in a later source", run([](auto, auto x, auto) { WholeReduceMax(x[64], x, 64, 2, 1, 1, 8); }),

@@ -12,7 +12,8 @@ from ascend_sim import In, InOut, Out, Part, library
 from mini_kernels import claims
 
 BYTES = 16384
-# The rule, then, if the report can name a line: the place, the core and the instruction. A sentence follows.
+# A message has the rule and a sentence. Between them it has the place, the core and the instruction, if the
+# report can name a line.
 MESSAGE = re.compile(
     r"(?P<rule>SIM-[A-Z]+-\d\d) (?:(?P<place>\w+\.cpp:\d+), core \d+, [~\w:(). ]+: )?\S.*[^ .]\."
 )
@@ -26,7 +27,7 @@ OTHER_WARNINGS = {
     "sum_of_unwritten_workspace_that_is_dropped": {"SIM-INIT-06", "SIM-INIT-07"},
 }
 
-# Entries with other launches than one core with an input x and an output y of BYTES bytes.
+# The launches that differ from the default: one core, an input x and an output y, each of BYTES bytes.
 LAUNCHES = {
     "each_core_writes_its_own": {"block_dim": 2},
     "cores_write_over_each_other": {"block_dim": 2},

@@ -153,7 +153,7 @@ def ones():
     return np.ones(64, np.float32)
 
 
-def test_arrays_go_in_and_come_out(scale):
+def test_a_kernel_reads_an_input_array_and_writes_an_output_array(scale):
     x, y = np.arange(64, dtype=np.float32), np.zeros(64, np.float32)
     scale.run(In(x), Out(y))
     assert np.array_equal(y, 2 * x)

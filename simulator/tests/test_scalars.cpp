@@ -120,7 +120,7 @@ void check_state() {
         for (int i = 0; i < 1000; ++i) pipe_barrier(PIPE_ALL);
         end = GetSystemCycle();
 #endif
-        int64_t block_idx = 7;  // a variable of this name
+        int64_t block_idx = 7;  // a kernel may have a variable of this name
         index += block_idx - 7;
         AscendCUtils::SetMask<float>(20);
         Adds<float, false>(b(d), b(s), 1.0f, MASK_PLACEHOLDER, 1, {1, 1, 8, 8});
@@ -140,7 +140,8 @@ void check_state() {
     }),
                 "");
     EXPECT(index == 0 && count == 3 && GetDataBlockSizeInBytes() == 32);
-    // 1000 barriers take some 3000 cycles of 1 / 1.8 or 1.65 GHz; the counter has 50 MHz, on Ascend950 1 GHz.
+    // 1000 barriers take about 3000 cycles at 1.8 GHz, on Ascend950 at 1.65 GHz. The counter has 50 MHz, on Ascend950
+    // 1 GHz.
     const int64_t ticks = end - begin;
     EXPECT(ascend_sim::kIs310p || (ascend_sim::kIs950 ? ticks > 1000 && ticks < 4000 : ticks > 50 && ticks < 150));
     std::vector<float> want(64, 5.0f);

@@ -14,6 +14,7 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 // ---- sorting ---------------------------------------------------------------------------------------------------
 
+// Whether a comes before b. The order is descending, with NaN first.
 template <class T>
 bool before(T a, T b) {
     if (float(a) != float(a)) return float(b) == float(b);
@@ -70,7 +71,8 @@ void check_sort32(const std::string& type) {
                 b.run([&] { Sort32<T>(b(d).template ReinterpretCast<T>(), b(s), b(i)[1], 1); }), "SIM-ALIGN-01");
 }
 
-// Merges lists of the lengths, and compares with a sort of all entries, from which a suspended merge takes the first.
+// Merges lists of the lengths and compares the result with a sort of all entries. A suspended merge stops when one list
+// is exhausted, so its result is the beginning of that sort.
 template <class T>
 void check_merge(const std::string& type, std::vector<uint16_t> lengths, bool suspends) {
     const std::string what = "MrgSort " + type + " of " + std::to_string(lengths.size()) + " lists";
@@ -214,7 +216,7 @@ template <class T>
 void check_padding(const std::string& type) {
     constexpr int kLanes = 32 / sizeof(T);
     constexpr uint32_t kN = 3 * kLanes;
-    const auto x = ascending<T>(kN);
+    const auto x = varied_bits<T>(kN);
     for (uint8_t mode = 0; mode < 3; ++mode)
         for (bool right : {false, true}) {
             std::vector<T> want(kN, T(1));
@@ -288,7 +290,7 @@ void check_compare_register(const std::string& type) {
         expect("GetCmpMask " + type, b.get(bits), want);
         expect("Select by the register " + type, b.get(d), selected);
     }
-    // Mode 1 with a scalar, mode 2 with the bits' address.
+    // SetCmpMask sets the scalar of mode 1, and the address of the bits of mode 2.
     std::vector<uint8_t> bits(64);
     Random random;
     for (uint8_t& v : bits) v = uint8_t(random.bits());

@@ -22,17 +22,20 @@ PIPES = ("S", "V", "MTE2", "MTE3")
 CRITICAL, READS_IN_PROGRESS, WRITES_IN_PROGRESS = 4, 5, 6  # rows of the trace after the pipes
 
 
-def run(compiled, entry, *, count, tiles=1, buffers=1, skipped=0, block_dim=1, soc="ascend910b", **options):
-    """Run an entry of kernels/timeline.cpp and return the summary of its report."""
+def run(compiled, entry, *, count, tiles=1, buffers=1, setting=0, block_dim=1, soc="ascend910b", **options):
+    """Run an entry of kernels/timeline.cpp and return the summary of its report.
+
+    setting: a number whose meaning depends on the entry; see the comments in timeline.cpp.
+    """
     kernel = compiled("timeline", entry, soc)
     report = kernel.run(
         In(np.ones(FLOATS, np.float32), "x"),
         Part(np.zeros(FLOATS, np.float32), "y"),
-        tiling=struct.pack("<4I", count, tiles, buffers, skipped),
+        tiling=struct.pack("<4I", count, tiles, buffers, setting),
         block_dim=block_dim,
         options=ascend_sim.Options(soc=soc, **options),
     )
-    # Tests may use more blocks than cores (CORE-06) and instructions without elements (COUNT-05).
+    # Tests may use more blocks than cores (SIM-CORE-06) and instructions without elements (SIM-COUNT-05).
     assert {w["rule"] for w in report.warnings} <= {"SIM-CORE-06", "SIM-COUNT-05"}
     return report.summary
 
@@ -51,7 +54,7 @@ def cycles_of(summary, api):
 
 def test_inserted_synchronisation_costs_what_the_kernel_s_own_costs(compiled):
     own = run(compiled, "sums_and_scalar", count=4096)
-    inserted = run(compiled, "sums_and_scalar", count=4096, skipped=1, auto_sync=True)
+    inserted = run(compiled, "sums_and_scalar", count=4096, setting=1, auto_sync=True)
     assert inserted["cycles"] == own["cycles"]
     assert [t for t in inserted["apis"] if t["api"] == "auto_sync"]
 
@@ -107,7 +110,8 @@ def test_a_copy_costs_its_bytes_over_the_core_s_port(compiled):
 @pytest.mark.parametrize("count", [8, 1024, 8192])
 def test_a_copy_is_done_after_its_latency_and_its_transfer_whichever_is_longer(compiled, count):
     summary = run(compiled, "copy_in", count=count)
-    after = ISSUE * 3 + max(COPY + READ_LATENCY, summary["busy_MTE2"])  # the tiling data and the copy's issue
+    # The scalar unit first reads the two words of the tiling data and issues the copy.
+    after = ISSUE * 3 + max(COPY + READ_LATENCY, summary["busy_MTE2"])
     assert summary["cycles"] == pytest.approx(after)
 
 
@@ -121,7 +125,7 @@ def test_short_bursts_cost_more_than_one_long_one(compiled):
 
 def test_an_address_that_is_not_512_byte_aligned_costs_more(compiled):
     aligned, unaligned, next_aligned = (
-        run(compiled, "copy_in", count=4096, skipped=n)["busy_MTE2"] for n in (0, 8, 128)
+        run(compiled, "copy_in", count=4096, setting=n)["busy_MTE2"] for n in (0, 8, 128)
     )
     assert unaligned > aligned == next_aligned
 
@@ -151,7 +155,7 @@ def test_the_same_copy_takes_longer_on_ascend310p(compiled):
 @pytest.mark.parametrize("between", ["nothing", "an Adds", "a barrier"])
 def test_a_write_waits_for_a_read_through_v_also_without_an_instruction_of_v(compiled, between):
     """V waits for the read and signals the write, with or without an instruction in between."""
-    summary = run(compiled, "relay", count=512, skipped=["nothing", "an Adds", "a barrier"].index(between))
+    summary = run(compiled, "relay", count=512, setting=["nothing", "an Adds", "a barrier"].index(between))
     read = max(summary["busy_MTE2"], COPY + READ_LATENCY)
     floor = read + summary["busy_MTE3"] + WRITE_LATENCY
     assert floor < summary["cycles"] < floor + 60
@@ -188,7 +192,7 @@ def test_a_copy_that_has_begun_is_not_delayed_by_one_that_was_issued_earlier(com
     """In this loop a write is ready after the next tile's read has ended. If the write delayed that read,
     which is issued later, more work would shorten the loop. (Other loops: simulator/docs/kernels.md.)"""
     amounts = {"count": 768, "tiles": 5, "buffers": 2, "block_dim": 48}
-    cycles = [run(compiled, "add_tiles", skipped=n, **amounts)["cycles"] for n in range(16)]
+    cycles = [run(compiled, "add_tiles", setting=n, **amounts)["cycles"] for n in range(16)]
     assert cycles == sorted(cycles)
 
 
@@ -202,9 +206,8 @@ def test_totals_are_exact(compiled):
     assert summary["bytes_read"] == summary["bytes_written"] == 4 * 3 * 248 * 4
     # The scalar unit reads the tiling data. For each tile it issues three instructions and sets four flags.
     assert [summary[f"instructions_{pipe}"] for pipe in PIPES] == [4 * (1 + 3 * (3 + 4)), 12, 12, 12]
-    assert summary["busy_S"] == pytest.approx(
-        (2 + 3 * (3 + 4)) * ISSUE
-    )  # of one core; the tiling is two 64-bit words
+    # busy_S is the time of one core, which reads two 64-bit words of tiling data.
+    assert summary["busy_S"] == pytest.approx((2 + 3 * (3 + 4)) * ISSUE)
     assert summary["vector_repeats"] == 4 * 3 * 4
     assert summary["cores"] == 4
     assert summary["memory_roofline_cycles"] == 2 * 4 * 3 * 248 * 4 / profile()["gm_bytes_per_cycle"]
@@ -283,12 +286,12 @@ def traced(compiled, tmp_path, **options):
     return summary, spans
 
 
-def test_a_trace_has_every_instruction_and_those_of_a_pipe_one_after_another(compiled, tmp_path):
+def test_a_trace_has_every_instruction_and_those_of_one_pipe_do_not_overlap(compiled, tmp_path):
     summary, spans = traced(compiled, tmp_path, buffers=2, block_dim=3)
     for row, pipe in enumerate(PIPES):
         assert sum(len(spans[core, row]) for core in range(3)) == summary[f"instructions_{pipe}"]
     assert all(len(spans[core, row]) == 5 for core in range(3) for row in (1, 2, 3))
-    rounding = 1e-9  # of the sum in float64; ts and dur as printed add up exactly
+    rounding = 1e-9  # of the sum in float64; the printed values of ts and dur add up exactly
     for pipe_spans in spans.values():
         for before, after in itertools.pairwise(pipe_spans):
             assert after["ts"] >= before["ts"] + before["dur"] - rounding
@@ -380,7 +383,7 @@ def test_a_repeat_costs_the_profile_s_cycles(compiled, entry, api, fixed, figure
 
 
 def test_a_repeat_of_half_costs_twice_the_cycles_of_functions_of_float(compiled):
-    """It has twice the elements."""
+    """A repeat of half has twice the elements."""
     cycles = cycles_of(run(compiled, "half_root_repeats", count=32), "Sqrt")
     assert cycles == pytest.approx(FUNCTION + 32 * 2 * profile()["function_cycles"])
 

@@ -14,7 +14,7 @@ namespace {
 
 template <class T>
 void check_transpose(const std::string& type) {
-    const auto x = ascending<T>(256);
+    const auto x = varied_bits<T>(256);
     std::vector<T> want(256);
     for (int i = 0; i < 16; ++i)
         for (int k = 0; k < 16; ++k) want[k * 16 + i] = x[i * 16 + k];
@@ -30,16 +30,16 @@ template <class T>
 void check_nchw(const std::string& type, TransposeType kind, uint16_t n, uint16_t c, uint16_t h, uint16_t w) {
     const std::string what = "Transpose of NCHW and NHWC, " + type + " " + std::to_string(int(kind));
     const uint32_t total = uint32_t(n) * c * h * w, plane = uint32_t(h) * w;
-    const auto x = ascending<T>(total);
+    const auto x = varied_bits<T>(total);
     std::vector<T> want(total);
-    const bool forth = kind == TransposeType::TRANSPOSE_NCHW2NHWC;
+    const bool to_nhwc = kind == TransposeType::TRANSPOSE_NCHW2NHWC;
     for (uint32_t i = 0; i < n; ++i)
         for (uint32_t j = 0; j < c; ++j)
             for (uint32_t k = 0; k < plane; ++k) {
                 const uint32_t chw = (i * c + j) * plane + k, hwc = (i * plane + k) * c + j;
-                (forth ? want[hwc] : want[chw]) = x[forth ? chw : hwc];
+                (to_nhwc ? want[hwc] : want[chw]) = x[to_nhwc ? chw : hwc];
             }
-    const uint32_t bytes = (forth ? c + 2 : 2 * c + 1) * (sizeof(T) == 1 ? 32 : 16) * 32;
+    const uint32_t bytes = (to_nhwc ? c + 2 : 2 * c + 1) * (sizeof(T) == 1 ? 32 : 16) * 32;
     Bench b;
     const auto s = b.put(x), d = b.space<T>(total);
     const auto work = b.space<uint8_t>(bytes);
@@ -65,13 +65,14 @@ void check_5hd(const std::string& type, int form, uint8_t repeats, uint16_t dst_
         "TransDataTo5HD " + type + ", form " + std::to_string(form) + ", " + std::to_string(repeats) + " repeats";
     constexpr uint32_t kLanes = 32 / sizeof(T), kStep = 5;
     constexpr uint32_t kSize = kLanes * (16 * kStep + 16 * 4);
-    const auto x = ascending<T>(kSize);
+    const auto x = varied_bits<T>(kSize);
     std::vector<T> want(kSize, T(1));
     const uint32_t first_dst = repeats == 1 ? dst_stride : 0, first_src = repeats == 1 ? src_stride : 0;
     for (uint32_t r = 0; r < repeats; ++r)
         for (uint32_t i = 0; i < 16; ++i)
             for (uint32_t j = 0; j < 16; ++j) {
-                // Element i of source j is element j of destination i; 32-bit types have eight of each.
+                // Element i of source j becomes element j of destination i. A block has eight 32-bit elements, so for a
+                // 32-bit type two blocks make up such a destination.
                 uint32_t block = i, lane = j, of_source = i;
                 if (sizeof(T) == 4) {
                     if (i >= 8) continue;

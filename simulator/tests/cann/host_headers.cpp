@@ -265,7 +265,7 @@ void tiling_data() {
     auto& factory = optiling::CTilingDataClassFactory::GetInstance();
     EXPECT(factory.CreateTilingDataInstance("Tested")->GetDataSize() == 40);
     EXPECT(factory.CreateTilingDataInstance("None") == nullptr);
-    // Structs of library functions have names of their own, by which the builder knows that a kernel has them already.
+    // Structs of library functions have their own names, which tell the builder that a kernel already has them.
     EXPECT(factory.CreateTilingDataInstance("SoftMaxTilingOpApi") != nullptr);
 }
 

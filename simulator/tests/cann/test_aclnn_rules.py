@@ -147,7 +147,7 @@ def test_a_call_whose_outputs_are_empty_is_neither_tiled_nor_launched(device):
     assert (tiling_runs(device), device.launches()) == (before, launches)
 
 
-def test_a_view_fails_in_the_second_phase_also_where_the_outputs_are_empty(device):
+def test_a_view_fails_in_the_second_phase_even_if_the_outputs_are_empty(device):
     empty = np.zeros((0, 7), np.float32)
     given = call(x=np.ones((7, 3), np.float32).T, y=empty, out=empty.copy())
     _, executor = device.prepare(OP, given)

@@ -1,5 +1,7 @@
-"""Definition, interface and calls of WeightedAdd, which is not one of npu_rope's operators. It checks only
-what CANN requires; npu_rope's operators check more."""
+"""Definition, interface and calls of WeightedAdd, which is not one of npu_rope's operators.
+
+WeightedAdd checks only what CANN requires; npu_rope's operators check more.
+"""
 
 from __future__ import annotations
 
@@ -229,7 +231,7 @@ def test_the_source_of_kernels_compiles_to_an_entry_for_each_column(package, tmp
 
 
 def test_files_that_would_not_change_are_left_as_they_are(tmp_path):
-    """A build does not compile them again."""
+    """A build does not compile unchanged files again."""
     folder = generate(DEFINITION, tmp_path)
     before = {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
     subprocess.run([folder / "op_build", folder], check=True)

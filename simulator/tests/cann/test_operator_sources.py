@@ -63,7 +63,7 @@ def picked_row(folder):
     )
 
 
-def negated(folder, **changed):
+def negated_sources(folder, **changed):
     settings = {
         "kernel": OPS / "negated/op_kernel/negated.cpp",
         "definition": OPS / "negated/op_host/negated_def.cpp",
@@ -234,7 +234,7 @@ def test_a_combination_that_the_kernel_does_not_select_has_no_kernel(picked_row)
 def test_an_input_that_is_also_an_output_is_written_in_place(folder):
     x, expected = rows()[:, :8].copy().ravel()[:16].copy(), -rows().ravel()[:16]
     tiling = np.array([(16,)], [("count", "<u4")])[0]
-    negated(folder).run({"x": x}, {}, tiling=Tiling(tiling, key=5))
+    negated_sources(folder).run({"x": x}, {}, tiling=Tiling(tiling, key=5))
     assert np.array_equal(x, expected)
 
 
@@ -278,11 +278,13 @@ def test_a_kernel_file_may_hold_a_function_that_launches_the_kernel(folder, tmp_
     )
     kernel.write_text(text + launcher)
     x = np.arange(16, dtype=np.float32)
-    negated(folder, kernel=kernel).run({"x": x}, {}, tiling=Tiling(np.uint32(16).tobytes(), key=5))
+    negated_sources(folder, kernel=kernel).run({"x": x}, {}, tiling=Tiling(np.uint32(16).tobytes(), key=5))
     assert np.array_equal(x, -np.arange(16))
     line = text.splitlines().index("    DataCopy(tile, from, td.count);") + 1
     with pytest.raises(KernelBroken, match=rf"\bnegated\.cpp:{line}\b"):
-        negated(folder, kernel=kernel).run({"x": x}, {}, tiling=Tiling(np.uint32(24).tobytes(), key=5))
+        negated_sources(folder, kernel=kernel).run(
+            {"x": x}, {}, tiling=Tiling(np.uint32(24).tobytes(), key=5)
+        )
 
 
 def test_get_tiling_data_reads_the_default_struct_for_a_key_with_its_own_struct(folder, tmp_path):
@@ -302,25 +304,25 @@ def test_get_tiling_data_reads_the_default_struct_for_a_key_with_its_own_struct(
         "REGISTER_TILING_DATA_CLASS(Negated_5, OfKey)\n}\n"
     )
     x = np.arange(16, dtype=np.float32)
-    operator = negated(folder, kernel=kernel, tiling=[host])
+    operator = negated_sources(folder, kernel=kernel, tiling=[host])
     operator.run({"x": x}, {}, tiling=Tiling(np.uint64(16).tobytes(), key=5))
     assert np.array_equal(x, -np.arange(16))
 
 
 def test_a_chip_of_another_soc_needs_a_definition_for_it(folder):
-    assert negated(folder, soc="ascend910_93").soc == "ascend910_93"
+    assert negated_sources(folder, soc="ascend910_93").soc == "ascend910_93"
     with pytest.raises(
         ValueError, match=r"soc must be one that Negated is defined for, ascend910_93, ascend910b,"
     ):
-        negated(folder, soc="ascend310p")
+        negated_sources(folder, soc="ascend310p")
 
 
 def test_a_violation_names_the_line_of_the_kernel(folder):
     x = np.ones(16, np.float32)
     tiling = Tiling(np.uint32(24).tobytes(), key=5)
     with pytest.raises(KernelBroken, match=r"negated\.cpp:\d+"):
-        negated(folder).run({"x": x}, {}, tiling=tiling)
-    report = negated(folder).run({"x": x}, {}, tiling=tiling, check=False)
+        negated_sources(folder).run({"x": x}, {}, tiling=tiling)
+    report = negated_sources(folder).run({"x": x}, {}, tiling=tiling, check=False)
     assert report.errors[0]["rule"] == "SIM-BOUNDS-03"
 
 
@@ -358,14 +360,14 @@ def test_an_error_in_the_kernel_names_its_own_file(folder, tmp_path):
     kernel.parent.mkdir(parents=True)
     kernel.write_text((OPS / "negated/op_kernel/negated.cpp").read_text() + "nonsense;\n")
     with pytest.raises(CompileFailed, match="nonsense") as caught:
-        negated(folder, kernel=kernel).run({"x": X}, {}, tiling=Tiling(bytes(4)))
+        negated_sources(folder, kernel=kernel).run({"x": X}, {}, tiling=Tiling(bytes(4)))
     assert f"{kernel}:" in str(caught.value)
 
 
 # ---- host code that fails ------------------------------------------------------------------------------
 
 
-def fail(picked_row, how):
+def tile_with_failure(picked_row, how):
     y = np.zeros(7, np.float32)
     return picked_row.tile({"x": rows(), "row": np.array([1])}, {"y": y}, fails=how)
 
@@ -380,7 +382,7 @@ def fail(picked_row, how):
 )
 def test_a_refusal_has_the_lines_that_the_tiling_logged(picked_row, how, message):
     with pytest.raises(Refused) as caught:
-        fail(picked_row, how)
+        tile_with_failure(picked_row, how)
     assert (caught.value.status, str(caught.value)) == (561002, message)
 
 
@@ -394,18 +396,18 @@ def test_a_refusal_has_the_lines_that_the_tiling_logged(picked_row, how, message
 )
 def test_a_tiling_that_does_not_return_is_an_error_and_the_next_call_runs(picked_row, how, message):
     with pytest.raises(HostCodeFailed) as caught:
-        fail(picked_row, how)
+        tile_with_failure(picked_row, how)
     assert str(caught.value) == message
-    assert fail(picked_row, "").block_dim == 1
+    assert tile_with_failure(picked_row, "").block_dim == 1
 
 
 def test_what_the_tiling_prints_is_no_reply(picked_row):
-    assert fail(picked_row, "output") == fail(picked_row, "")
+    assert tile_with_failure(picked_row, "output") == tile_with_failure(picked_row, "")
 
 
 def test_an_operator_without_a_tiling_function_needs_the_argument_tiling(folder):
     with pytest.raises(HostCodeFailed, match="operator Negated must have a tiling but registers none"):
-        negated(folder).run({"x": np.ones(16, np.float32)}, {})
+        negated_sources(folder).run({"x": np.ones(16, np.float32)}, {})
 
 
 def test_host_code_must_be_complete(folder):
@@ -460,13 +462,13 @@ def test_an_argument_that_does_not_fit_is_named(scaled_add, changed, message):
     ],
 )
 def test_a_required_list_attribute_must_be_given_as_a_list(folder, axes, message):
-    operator = negated(folder, operator="Untouched")
+    operator = negated_sources(folder, operator="Untouched")
     with pytest.raises((ValueError, TypeError), match=re.escape(message)):
         operator.tile({"parts": [X, X]}, {"y": np.zeros(2, np.float32)}, axes=axes)
 
 
 def test_a_dynamic_input_must_be_given_as_a_list_of_arrays(folder):
-    operator = negated(folder, operator="Untouched")
+    operator = negated_sources(folder, operator="Untouched")
     with pytest.raises(TypeError, match="parts must be a list of arrays but got ndarray"):
         operator.tile({"parts": X}, {"y": np.zeros(2, np.float32)}, axes=[0])
 
@@ -474,12 +476,12 @@ def test_a_dynamic_input_must_be_given_as_a_list_of_arrays(folder):
 @pytest.mark.parametrize("operator", [None, "Other"])
 def test_the_caller_must_choose_an_operator_if_there_are_several(folder, operator):
     with pytest.raises(ValueError, match=f"operator must be one of Negated, Untouched but got {operator}"):
-        negated(folder, operator=operator)
+        negated_sources(folder, operator=operator)
 
 
 def test_a_file_that_is_not_there_is_named(folder):
     with pytest.raises(ValueError, match=r"definition must be a file that can be read but got .*none.cpp"):
-        negated(folder, definition=OPS / "none.cpp")
+        negated_sources(folder, definition=OPS / "none.cpp")
 
 
 def test_int4_is_packed_with_the_first_element_in_the_low_bits():

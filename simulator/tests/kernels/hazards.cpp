@@ -253,7 +253,7 @@ KERNEL(queues_with_two_buffers) {
     }
 }
 
-KERNEL(queue_through_without_the_vector_unit) {
+KERNEL(queue_from_mte2_to_mte3) {
     TPipe pipe;
     TQueBind<TPosition::VECIN, TPosition::VECOUT, 1> q;
     pipe.InitBuffer(q, 2, 256);
@@ -275,7 +275,7 @@ KERNEL(tensor_used_without_a_queue_step) {
     q.in.FreeTensor(a);
 }
 
-// EnQue before the instruction that fills the tensor.
+// EnQue comes before the instruction that fills the tensor.
 KERNEL(enqueued_too_early) {
     Queues<> q;
     LocalTensor<float> a = q.in.AllocTensor<float>();
@@ -286,7 +286,7 @@ KERNEL(enqueued_too_early) {
     q.in.FreeTensor(b);
 }
 
-// FreeTensor before the last instruction that uses the buffer.
+// FreeTensor comes before the last instruction that uses the buffer.
 KERNEL(freed_too_early) {
     Queues<> q(1);
     TBuf<> buffer;
@@ -302,7 +302,7 @@ KERNEL(freed_too_early) {
     }
 }
 
-// The wrong queue: MTE2 fills the buffer again without a wait for MTE3.
+// The queue of MTE2 and V orders no copy of MTE3, so MTE2 fills the buffer again without a wait for MTE3.
 KERNEL(out_through_the_in_queue) {
     Queues<> q(1);
     for (int32_t i = 0; i < 2; ++i) {

@@ -1,5 +1,5 @@
 // SIM-INIT-01 and -06: reads of unwritten UB. SIM-INIT-02 and -07: reads of unwritten outputs or workspace.
-// SIM-INIT-03: outputs that stay unwritten. SIM-INIT-04: results that depend on what a copy left behind.
+// SIM-INIT-03: outputs that stay unwritten. SIM-INIT-04: results that depend on data that an earlier copy left in UB.
 #include "mini.h"
 
 KERNEL(add_of_written_memory) {

@@ -82,7 +82,7 @@ KERNEL(negative_mask) {
     Add(t[256], t, t[64], left, 1, {1, 1, 1, 8, 8, 8});  // breaks SIM-MASK-01: mask must be 0 .. 64 but got -4.
 }
 
-KERNEL(mask_of_a_half_repeat) {
+KERNEL(mask_of_a_repeat_of_half) {
     Ub ub(2048);
     LocalTensor<half> t = ub.at<half>(0, 1024);
     Add(t[512], t, t[128], 128, 1, {1, 1, 1, 8, 8, 8});  // keeps SIM-MASK-01
@@ -94,20 +94,20 @@ KERNEL(mask_of_a_wider_source) {
     Cast(ub.at<half>(1024, 512), ub.at<float>(0, 256), RoundMode::CAST_RINT, 128, 1, {1, 1, 8, 8});  // breaks SIM-MASK-01: 128
 }
 
-KERNEL(lanes_of_64_bits) {
+KERNEL(bit_mask_of_64_bit_lanes) {
     Ub ub(2048);
     uint64_t mask[2] = {0xffffffff, 0};
     Cast(ub.at<float>(1024, 64), ub.at<int64_t>(0, 32), RoundMode::CAST_RINT, mask, 1, {1, 1, 4, 8});  // keeps SIM-MASK-02
 }
 
-KERNEL(lanes_beyond_64_bits) {
+KERNEL(bit_mask_beyond_the_64_bit_lanes) {
     Ub ub(2048);
     uint64_t mask[2] = {0x1ffffffff, 0};
     Cast(ub.at<float>(1024, 64), ub.at<int64_t>(0, 32), RoundMode::CAST_RINT, mask, 1, {1, 1, 4, 8});  // breaks SIM-MASK-02
 }
 
 // The mask of a 32-bit type may have one word, because a second word is not read.
-KERNEL(lanes_of_32_bits) {
+KERNEL(bit_mask_of_32_bit_lanes) {
     Ub ub(2048);
     LocalTensor<float> t = ub.at<float>(0, 512);
     uint64_t mask[1] = {0xffffffffffffffff};

@@ -1,4 +1,4 @@
-// Loops whose times on chips are published (test_published.py). The tiling data hold the sizes. As in the measured
+// Loops whose durations on chips are published (test_published.py). The tiling data hold the sizes. As in the measured
 // kernels, nothing orders instructions that write the same bytes.
 #include "mini.h"
 
@@ -6,8 +6,8 @@ struct Loop {
     uint32_t times;
     uint32_t rows, row_bytes, pitch_bytes;     // copies
     uint32_t count;                            // sums: halves of a tile
-    uint32_t first, second, result;            // addresses in UB of an Add's operands
-    uint32_t block_stride, repeat_stride;      // of its first operand
+    uint32_t first, second, result;            // addresses in UB of an Add's operands; in copies, `first` is in GM
+    uint32_t block_stride, repeat_stride;      // of the Add's first operand
 };
 
 #define READ_LOOP                  \
@@ -26,7 +26,7 @@ KERNEL(sums_in_ub) {
     }
 }
 
-// `times` copies of rows from GM, from `pitch_bytes` apart.
+// `times` copies of rows from GM. The rows begin `pitch_bytes` apart; the first begins at byte `first`.
 KERNEL(copies) {
     READ_LOOP;
     TPipe pipe;
@@ -39,7 +39,7 @@ KERNEL(copies) {
     }
 }
 
-// z = x + y in tiles of `count` halves, one buffer for each.
+// z = x + y in tiles of `count` halves, with one buffer for each of x, y and z.
 KERNEL(sums) {
     READ_LOOP;
     Ub ub(176 * 1024);

@@ -73,7 +73,7 @@ KERNEL(no_sum_in_the_register) {
     (void)bits;
 }
 
-// y[0, 8): values that references and the register give, from sixteen ones.
+// y[0, 8): results that references and the register of ReduceSum give for sixteen ones.
 KERNEL(scalars_of_all_sorts) {
     Ub ub(1024);
     LocalTensor<float> t = ub.at<float>(0, 16);

@@ -1,4 +1,4 @@
-// Several cores that wait for each other. Two cores, unless a comment gives another number.
+// Several cores that wait for each other. A launch has two cores, unless a comment gives another number.
 #include "mini.h"
 
 namespace {
@@ -149,7 +149,7 @@ KERNEL(type_without_the_scheduler) {
     SyncAll();  // breaks SIM-SYNC-03: a kernel of type KERNEL_TYPE_AIV_ONLY does not start the scheduler between cores
 }
 
-// With tiling key 2.
+// The launch has tiling key 2.
 KERNEL(type_of_the_key_without_the_scheduler) {
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_MIX_AIV_1_0);
     KERNEL_TASK_TYPE(1, KERNEL_TYPE_MIX_AIV_1_0);

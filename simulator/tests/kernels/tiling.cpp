@@ -41,7 +41,7 @@ KERNEL(member_of_the_struct_that_fits) {
     (void)factor;
 }
 
-// With 24 bytes: the host's classes align the struct's end.
+// The launch passes 24 bytes, because the host's classes fill the struct up to a multiple of 8 bytes.
 KERNEL(struct_of_the_hosts_macros) {
     REGISTER_TILING_DEFAULT(ByMacros);
     GET_TILING_DATA(data, tiling);  // keeps SIM-TILING-01
@@ -54,7 +54,7 @@ KERNEL(struct_longer_than_the_data) {
     (void)data;
 }
 
-// With 64 bytes.
+// The launch passes 64 bytes.
 KERNEL(struct_shorter_than_the_data) {
     REGISTER_TILING_DEFAULT(Small);
     GET_TILING_DATA(data, tiling);  // breaks SIM-TILING-01: the struct has 16 bytes but the host passed 64.
@@ -72,7 +72,7 @@ KERNEL(member_of_another_struct) {
     (void)number;
 }
 
-// With 64 bytes. No macro reads the data.
+// The launch passes 64 bytes. No macro reads the data.
 KERNEL(struct_read_by_a_pointer_of_its_own) {
     REGISTER_TILING_DEFAULT(Small);  // breaks SIM-TILING-01: REGISTER_TILING_DEFAULT: the struct has 16 bytes but the host passed 64.
     (void)reinterpret_cast<__gm__ Small*>(tiling)->rows;
@@ -85,7 +85,7 @@ KERNEL(one_of_the_registered_structs) {
     (void)data;
 }
 
-// With 32 bytes, as the next kernel.
+// The launch passes 32 bytes, also to the next kernel.
 KERNEL(part_of_the_data_by_a_copy) {
     GET_TILING_DATA_PTR_WITH_STRUCT(Parts, parts, tiling);
     COPY_TILING_WITH_STRUCT(Small, &parts->second, second);  // keeps SIM-TILING-01

@@ -5,20 +5,20 @@ struct Amounts {
     uint32_t count;    // floats of a tile, or repeats
     uint32_t tiles;
     uint32_t buffers;  // of each queue
-    uint32_t skipped;  // floats of GM before the first; in relay and add_tiles as described there
+    uint32_t setting;  // in copy_in, relay, add_tiles and sums_and_scalar; their comments give its meaning
 };
 
 #define READ_AMOUNTS                  \
     REGISTER_TILING_DEFAULT(Amounts); \
     GET_TILING_DATA(amounts, tiling)
 
-// One copy of `count` floats.
+// One copy of `count` floats, from float `setting` of GM on.
 KERNEL(copy_in) {
     READ_AMOUNTS;
     TPipe pipe;
     TBuf<> buffer;
     pipe.InitBuffer(buffer, amounts.count * 4);
-    DataCopy(buffer.Get<float>(), global<float>(x, 1 << 20)[amounts.skipped], amounts.count);
+    DataCopy(buffer.Get<float>(), global<float>(x, 1 << 20)[amounts.setting], amounts.count);
 }
 
 // `tiles` bursts of `count` floats in one copy.
@@ -74,7 +74,8 @@ KERNEL(add_count) {
     Adds(t, t, 1.0f, int32_t(amounts.count));
 }
 
-// One MulAddDst, which also reads its destination, of `count` repeats. Two of the three share groups of UB's banks.
+// One MulAddDst, which also reads its destination, of `count` repeats. Two of its three operands share
+// bank groups of UB.
 KERNEL(multiply_and_add_repeats) {
     READ_AMOUNTS;
     Ub ub(65536);
@@ -143,7 +144,7 @@ KERNEL(scalar_accesses) {
     (void)sum;
 }
 
-// Copies in and out with V in between. V only waits if `skipped` is 0, adds if it is 1, and has a barrier if it is 2.
+// Copies in and out with V in between. V only waits if `setting` is 0, adds if it is 1, and has a barrier if it is 2.
 KERNEL(relay) {
     READ_AMOUNTS;
     TPipe pipe;
@@ -154,8 +155,8 @@ KERNEL(relay) {
     auto arrived = pipe.FetchEventID(HardEvent::MTE2_V);
     SetFlag<HardEvent::MTE2_V>(arrived);
     WaitFlag<HardEvent::MTE2_V>(arrived);
-    if (amounts.skipped == 1) Adds(t, t, 1.0f, int32_t(amounts.count));
-    if (amounts.skipped == 2) PipeBarrier<PIPE_V>();
+    if (amounts.setting == 1) Adds(t, t, 1.0f, int32_t(amounts.count));
+    if (amounts.setting == 2) PipeBarrier<PIPE_V>();
     auto ready = pipe.FetchEventID(HardEvent::V_MTE3);
     SetFlag<HardEvent::V_MTE3>(ready);
     WaitFlag<HardEvent::V_MTE3>(ready);
@@ -172,7 +173,7 @@ KERNEL(out_and_in) {
     DataCopy(other, global<float>(x, 1 << 20)[at], amounts.count);
 }
 
-// Every core: y = x + 1 in `tiles` tiles of `count` floats through queues of `buffers` buffers; `skipped` more Adds
+// Every core: y = x + 1 in `tiles` tiles of `count` floats through queues of `buffers` buffers; `setting` more Adds
 // per tile.
 KERNEL(add_tiles) {
     READ_AMOUNTS;
@@ -189,7 +190,7 @@ KERNEL(add_tiles) {
         LocalTensor<float> b = in.DeQue<float>();
         LocalTensor<float> c = out.AllocTensor<float>();
         Adds(c, b, 1.0f, int32_t(amounts.count));
-        for (uint32_t more = 0; more < amounts.skipped; ++more) {
+        for (uint32_t more = 0; more < amounts.setting; ++more) {
             PipeBarrier<PIPE_V>();
             Adds(c, c, 1.0f, int32_t(amounts.count));
         }
@@ -201,14 +202,14 @@ KERNEL(add_tiles) {
     }
 }
 
-// Two dependent sums and a scalar read of the result. `skipped` is 1 if the kernel leaves the order to the compiler.
+// Two dependent sums and a scalar read of the result. `setting` is 1 if the kernel leaves the order to the compiler.
 KERNEL(sums_and_scalar) {
     READ_AMOUNTS;
     Ub ub(65536);
     LocalTensor<float> t = ub.at<float>(0, 16384);
     Adds(t, t, 1.0f, int32_t(amounts.count));
-    if (!amounts.skipped) PipeBarrier<PIPE_V>();
+    if (!amounts.setting) PipeBarrier<PIPE_V>();
     Adds(t, t, 1.0f, int32_t(amounts.count));
-    if (!amounts.skipped) order<HardEvent::V_S>();
+    if (!amounts.setting) order<HardEvent::V_S>();
     (void)t.GetValue(0);
 }

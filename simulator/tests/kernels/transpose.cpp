@@ -52,39 +52,40 @@ KERNEL(extended_transpose_in_place) {
     Transpose(ub.at<half>(0, 256), ub.at<half>(0, 256), ub.at<uint8_t>(1024, 4096), TransposeParamsExt(1, 3, 2, 8, TransposeType::TRANSPOSE_NCHW2NHWC));  // breaks SIM-OVERLAP-01: `dst`
 }
 
+// Writes the addresses of the first sixteen 32-byte blocks of t to list.
 template <class T>
-__aicore__ inline void lists_of(const LocalTensor<T>& t, uint64_t (&list)[16]) {
+__aicore__ inline void set_block_addresses(const LocalTensor<T>& t, uint64_t (&list)[16]) {
     for (uint32_t i = 0; i < 16; ++i) list[i] = uint64_t(t[i * 32 / sizeof(T)].GetPhyAddr());
 }
 
 KERNEL(blocks_in_place) {
     Ub ub(1024);
     uint64_t list[16];
-    lists_of(ub.at<half>(0, 256), list);
+    set_block_addresses(ub.at<half>(0, 256), list);
     TransDataTo5HD<half>(list, list, {false, false, 1, 0, 0});  // keeps SIM-OVERLAP-01
 }
 
 KERNEL(blocks_over_their_source) {
     Ub ub(2048);
     uint64_t to[16], from[16];
-    lists_of(ub.at<half>(32, 256), to);
-    lists_of(ub.at<half>(0, 256), from);
+    set_block_addresses(ub.at<half>(32, 256), to);
+    set_block_addresses(ub.at<half>(0, 256), from);
     TransDataTo5HD<half>(to, from, {false, false, 1, 0, 0});  // breaks SIM-OVERLAP-01: repeat 0 writes UB bytes
 }
 
 KERNEL(blocks_over_a_later_source) {
     Ub ub(2048);
     uint64_t to[16], from[16];
-    lists_of(ub.at<half>(512, 256), to);
-    lists_of(ub.at<half>(0, 256), from);
+    set_block_addresses(ub.at<half>(512, 256), to);
+    set_block_addresses(ub.at<half>(0, 256), from);
     TransDataTo5HD<half>(to, from, {false, false, 2, 16, 16});  // breaks SIM-OVERLAP-02: which repeat 1 reads as `src`
 }
 
 KERNEL(blocks_of_no_buffer) {
     Ub ub(1024);
     uint64_t to[16], from[16];
-    lists_of(ub.at<half>(0, 256), to);
-    lists_of(ub.at<half>(512, 256), from);
+    set_block_addresses(ub.at<half>(0, 256), to);
+    set_block_addresses(ub.at<half>(512, 256), from);
     to[15] = 4096;
     TransDataTo5HD<half>(to, from, {false, false, 1, 0, 0});  // breaks SIM-BOUNDS-02: `dstList` is no tensor of this core's buffers
 }
@@ -92,8 +93,8 @@ KERNEL(blocks_of_no_buffer) {
 KERNEL(blocks_past_their_buffer) {
     Ub ub(1024);
     uint64_t to[16], from[16];
-    lists_of(ub.at<half>(0, 256), to);
-    lists_of(ub.at<half>(512, 256), from);
+    set_block_addresses(ub.at<half>(0, 256), to);
+    set_block_addresses(ub.at<half>(512, 256), from);
     TransDataTo5HD<half>(to, from, {false, false, 1, 0, 1});  // breaks SIM-BOUNDS-01: `srcList`
 }
 
@@ -123,7 +124,7 @@ __aicore__ inline MrgSortSrcList<float> four_lists(Ub& ub, uint32_t bytes) {
     return {ub.at<float>(0, 64), ub.at<float>(bytes, 64), ub.at<float>(2 * bytes, 64), ub.at<float>(3 * bytes, 64)};
 }
 
-KERNEL(merge_of_three_bits) {
+KERNEL(merge_of_a_first_and_a_third_list) {
     Ub ub(4096);
     const uint16_t counts[4] = {8, 8, 8, 8};
     MrgSort<float>(ub.at<float>(2048, 64), four_lists(ub, 64), MrgSort4Info(counts, false, 5, 1));  // breaks SIM-MODE-01: validBit must be 3, 7 or 15 but got 5

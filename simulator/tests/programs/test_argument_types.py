@@ -48,8 +48,9 @@ LISTS = {
     "Zero": (NUMBER | UINT16, NUMBER | UINT16),
 }
 TAKEN = {name: lists for names, lists in LISTS.items() for name in names.split()}
-ONLY_310P = {"EqTensor": UINT32_64, "Copy": BFLOAT16, "Zero": BFLOAT16}
-ONLY_910B = {
+# The types that a function takes in addition, on Ascend310P and on the other SoCs.
+MORE_ON_310P = {"EqTensor": UINT32_64, "Copy": BFLOAT16, "Zero": BFLOAT16}
+MORE_ON_910B = {
     name: {"Complex": types(""), "FillScalar": WIDE | BFLOAT16}.get(name, BFLOAT16) for name in TAKEN
 }
 BOOL, INTEGER, FRACTION, COMPLEX_NUMBER = range(4)
@@ -70,7 +71,7 @@ def row_of(function):
 def taken(function, soc):
     """The types of inputs and the types of outputs."""
     base = row_of(function)
-    soc_types = (ONLY_310P if soc.startswith("Ascend310P") else ONLY_910B).get(base, frozenset())
+    soc_types = (MORE_ON_310P if soc.startswith("Ascend310P") else MORE_ON_910B).get(base, frozenset())
     inputs, outputs = TAKEN[base]
     return inputs | soc_types, outputs | soc_types
 
@@ -78,7 +79,8 @@ def taken(function, soc):
 def result_converts(function, self, other, out):
     """Whether arithmetic on these types may have an output of that type, as CanCast of hicann/opbase.
 
-    A type converts to types of its kind and of higher kinds.
+    A type converts to types of its kind and of higher kinds. The kinds are, from low to high, BOOL, INTEGER,
+    FRACTION and COMPLEX_NUMBER.
     """
     base = row_of(function)
     kind = KINDS[self] if base in ("Divs", "Neg") else max(KINDS[self], KINDS[other])
@@ -111,7 +113,10 @@ def arguments_of(function):
 
 
 def call(function, types=None, ranks=None):
-    """A call that is valid but for the given types and ranks by argument; "inputs" selects all inputs."""
+    """A call that is valid except for the given types and ranks.
+
+    Each has an entry for an argument unlike the default. The key "inputs" of types means all inputs.
+    """
     types, ranks = types or {}, ranks or {}
     base = row_of(function)
     default_out = "bool" if base.endswith(("Tensor", "Scalar")) and not base.startswith("Fill") else "float32"

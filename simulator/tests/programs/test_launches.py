@@ -34,8 +34,8 @@ def scale(folder):
     return folder / "scale"
 
 
-def changed(folder, name, *changes):
-    """The example with changes of its text, compiled."""
+def build_changed(folder, name, *changes):
+    """Compile the example after changes of its text; return the program."""
     text = SCALE.read_text()
     for old, new in changes:
         assert text.count(old) == 1
@@ -65,7 +65,7 @@ def test_a_program_of_two_files_with_kernels_runs(folder):
 
 
 def test_a_broken_rule_is_reported_with_its_line_when_the_program_waits(folder):
-    program = changed(folder, "broken", ("a = queue_in.DeQue<T>();", ""))
+    program = build_changed(folder, "broken", ("a = queue_in.DeQue<T>();", ""))
     done = run("run", "--", program)
     assert done.returncode == 1
     assert done.stdout == "aclrtSynchronizeStream: 507035\n"
@@ -91,7 +91,7 @@ def test_synchronisation_is_inserted_unless_the_program_forbids_it(folder, auto_
 
 
 def test_the_host_s_memory_is_no_argument(folder):
-    program = changed(folder, "host", ("(GM_ADDR)device_x, (GM_ADDR)", "(GM_ADDR)x.data(), (GM_ADDR)"))
+    program = build_changed(folder, "host", ("(GM_ADDR)device_x, (GM_ADDR)", "(GM_ADDR)x.data(), (GM_ADDR)"))
     done = run("run", "--", program)
     assert done.returncode == 1
     assert "pointer 1 of the kernel's arguments points to no device memory" in done.stderr
@@ -104,7 +104,7 @@ def test_a_program_runs_on_chips_of_its_soc_only(scale):
 
 
 def test_a_launch_without_blocks_is_refused(folder):
-    done = run("run", "--", changed(folder, "no_blocks", ("<<<kCores, nullptr", "<<<0, nullptr")))
+    done = run("run", "--", build_changed(folder, "no_blocks", ("<<<kCores, nullptr", "<<<0, nullptr")))
     assert done.returncode == 1
 
 

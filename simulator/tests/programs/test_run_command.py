@@ -70,7 +70,7 @@ def test_a_program_that_does_not_exist_is_refused():
 
 
 def made_up_python(folder, found):
-    """A program python-made-up that prints `found` as JSON."""
+    """Write a program python-made-up that prints `found` as JSON, the answer that find_torch_npu expects."""
     path = folder / "python-made-up"
     path.write_text(f"#!/bin/sh\necho '{json.dumps(found)}'\n")
     path.chmod(0o755)

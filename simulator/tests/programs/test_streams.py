@@ -25,7 +25,7 @@ def results_of_seed_0():
 
 
 @pytest.mark.parametrize("check", checks_of(SCRIPTS / "stream_rules.py"))
-def test_rule(results_of_seed_0, check):
+def test_rule_of_streams_events_and_memory(results_of_seed_0, check):
     assert results_of_seed_0[check] == "ok"
 
 

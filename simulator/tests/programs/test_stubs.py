@@ -11,8 +11,9 @@ from ascend_sim import compiler, folders
 from ascend_sim.errors import Unavailable
 from ascend_sim.programs import find_torch_npu, stubs
 
-# Links libascendcl and libatb. Its undefined symbols are functions of CANN in C and C++, of the C library, of
-# Python, of torch and of the wheel's libraries, and a weak symbol that no library has.
+# The source of a library that links libascendcl and libatb. Its undefined symbols are functions of CANN in C
+# and C++, of the C library, of Python, of torch and of the wheel's libraries, and a weak symbol that no
+# library has.
 TORCH_NPU = """
 extern "C" {
 int aclrtMadeUp(int); int aclrtMalloc(void**, unsigned long, int); void* acltdtCreateMadeUp();
@@ -129,7 +130,7 @@ def test_any_other_stub_throws(torch_npu, library, cache, symbol, message):
     source = f"import ctypes; ctypes.CDLL({str(stub)!r}).{symbol}()"
     environment = {**os.environ, "LD_LIBRARY_PATH": str(library.parent)}
     done = subprocess.run([sys.executable, "-c", source], env=environment, capture_output=True, text=True)
-    assert done.returncode == -6  # by an uncaught exception; torch converts it to a Python exception
+    assert done.returncode == -6  # an uncaught exception; torch would make it a Python exception
     assert f"{message} is not simulated" in done.stderr
 
 

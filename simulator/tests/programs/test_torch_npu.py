@@ -68,7 +68,7 @@ def test_an_overrun_is_an_error_when_the_device_is_synchronized(simulated):
     assert done.status == 1
     message = "of 40 bytes had bytes 1 to 4 behind its last written"
     assert "RuntimeError" in done.stderr
-    assert done.stderr.count(message) == 2  # when it is found, and in the exception
+    assert done.stderr.count(message) == 2  # once when the damage is found, once in the exception
     assert message in done.report.guard_damage[0]
     assert not done.report.is_clean
 
@@ -181,7 +181,7 @@ except torch.OutOfMemoryError as error:
 """
 
 
-def test_too_much_memory_is_torch_s_own_error_where_it_caches(simulated):
+def test_too_much_memory_is_torch_s_own_error_if_its_cache_is_on(simulated):
     done = simulated.code(OUT_OF_MEMORY, PYTORCH_NO_NPU_MEMORY_CACHING="0")
     assert done.status == 0, done.stderr
     assert done.stdout.startswith("NPU out of memory. Tried to allocate 32768.00 GiB")

@@ -1,5 +1,6 @@
-// Calls that an SoC or all SoCs lack, one per function. A line marked `not on` must not compile on these SoCs; the
-// words after a colon are in the compiler's message. All other lines must compile on every SoC. No code runs.
+// Calls that an SoC or all SoCs lack, and similar calls that every SoC has; one per function. A line marked `not on`
+// must not compile on these SoCs. The words after a colon are in the compiler's message. All other lines must compile
+// on every SoC. No code runs.
 #include "kernel_operator.h"
 // Headers that CANN's kernels include; each must exist:
 #include "basic_api/kernel_operator_intf.h"

@@ -1,3 +1,4 @@
+// The kernel of WeightedAdd, the operator that weighted_add_def.cpp defines.
 #include "kernel_operator.h"
 #include "weighted_add_tiling.h"
 

@@ -1,5 +1,6 @@
-// An operator that is not one of npu_rope's: z = alpha * x + weight * y with weight = copies * weights[axes[0]], or 0
-// unless flags[0] and adds. It has every type of attribute, one with an empty default, and no policy for views.
+// An operator that is not one of npu_rope's: z = alpha * x + weight * y. The weight is copies * weights[axes[0]] if
+// flags[0] and adds are true, else 0. The operator has every type of attribute, one of them with an empty default, and
+// no policy for views.
 #include <cstring>
 
 #include "register/op_def_registry.h"

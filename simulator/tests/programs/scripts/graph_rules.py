@@ -40,7 +40,7 @@ def require_refusal(work, code):
     assert (torch.ones(3).npu() + 1).cpu().tolist() == [2.0, 2.0, 2.0]  # the device still works
 
 
-def check_item():
+def check_reading_an_item():
     x = torch.ones(1).npu()
     require_refusal(lambda: (x * 2).item(), 107027)
 
@@ -85,7 +85,7 @@ def check_querying_an_event():
     require_refusal(work, 107028)
 
 
-def check_the_default_stream():
+def check_a_capture_of_the_default_stream():
     graph = torch.npu.NPUGraph()
     assert "non-default stream" in refusal(graph.capture_begin)
 
@@ -111,7 +111,7 @@ def check_a_stream_that_does_not_join_again():
     assert "error code is 107025" in Capture(work).end_error
 
 
-def check_pageable_memory():
+def check_a_copy_from_pageable_memory():
     x, host = torch.ones(4).npu(), torch.ones(4)
     capture = Capture(lambda: refusal(lambda: x.copy_(host, non_blocking=True)))
     assert "error code is 107000" in capture.error, capture.error
@@ -133,7 +133,7 @@ def copy_on_another_stream(mode):
     return Capture(work, mode=mode), x
 
 
-def check_pageable_memory_on_another_stream():
+def check_a_copy_from_pageable_memory_on_another_stream():
     for mode in ("global", "thread_local"):
         capture, _ = copy_on_another_stream(mode)
         assert "error code is 107041" in capture.error, capture.error
@@ -171,7 +171,7 @@ def in_another_thread(work):
     return results[0]
 
 
-def check_modes():
+def check_the_modes_of_a_capture():
     """Check the status of a synchronous call in this thread and in another one, and of the capture's end."""
     memory = torch.ones(16).npu()
     torch.npu.synchronize()

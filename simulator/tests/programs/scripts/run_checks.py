@@ -1,4 +1,4 @@
-"""Run the check_* functions of a module and print the results as JSON. Also helpers of the checks."""
+"""Run the check_* functions of a module and print the results as JSON. It also has helpers of checks."""
 
 import json
 import traceback

@@ -101,7 +101,7 @@ def check_too_much_memory_is_refused():
     assert "no memory left" in message, message
 
 
-def check_events_without_times():
+def check_the_time_between_events_without_timing():
     events = [torch.npu.Event() for _ in range(2)]
     for event in events:
         event.record()

@@ -23,7 +23,8 @@ STREAM_SUBSCRIBE, THREAD_SUBSCRIBE, NOT_SUBSCRIBED = 107011, 107012, 107015
 TO_DEVICE, TO_HOST, IN_DEVICE = 1, 2, 3
 CONTINUE, STOP = 0, 1
 SYNC, PROGRESS, TIME_LINE, DEVICE_USE_ONLY, EXTERNAL, IPC = 1, 2, 8, 16, 32, 64
-# The exception of a kernel: of the vector core if the chip has separate vector cores, else of the AI core.
+# The status of a kernel's exception: that of the vector core if the chip has separate vector cores, else that
+# of the AI core.
 KERNEL = 507015 if os.environ.get("ASCEND_SIM_SOC", "").startswith("Ascend310P") else 507035
 FREED, FRESH = 0xFB, 0xFF
 COUNT = 64
@@ -62,12 +63,12 @@ def content(address, count=COUNT):
     return set(C.string_at(address, count))
 
 
-def fill(address, value, on, count=COUNT):
-    return CANN.aclrtMemsetAsync(address, size(count), value, size(count), on)
+def fill(address, value, stream, count=COUNT):
+    return CANN.aclrtMemsetAsync(address, size(count), value, size(count), stream)
 
 
-def copy(to, source, on, kind=IN_DEVICE):
-    return CANN.aclrtMemcpyAsync(to, size(), source, size(), kind, on)
+def copy(to, source, stream, kind=IN_DEVICE):
+    return CANN.aclrtMemcpyAsync(to, size(), source, size(), kind, stream)
 
 
 def error_text():
@@ -79,10 +80,10 @@ def event_status(event):
     return CANN.aclrtQueryEventStatus(event, C.byref(status)), status.value
 
 
-def fail_on(on):
+def fail_on(stream):
     """Queue work on the stream that fails when it runs, because its memory has been freed."""
     gone, target = make_memory(), make_memory()
-    assert copy(target, gone, on) == OK
+    assert copy(target, gone, stream) == OK
     assert CANN.aclrtFree(gone) == OK
 
 
@@ -130,7 +131,7 @@ def check_a_synchronous_copy_waits_for_no_stream():
     assert set(host.raw) == {1}
 
 
-def check_a_wait_passes_where_nothing_was_recorded():
+def check_a_wait_for_an_event_that_nothing_recorded_passes():
     one, at, early = make_stream(), make_memory(value=1), make_event()
     assert CANN.aclrtStreamWaitEvent(one, early) == OK
     fill(at, 2, one)
@@ -190,7 +191,7 @@ def check_the_time_between_events_needs_both():
     assert elapsed.value >= 0
 
 
-def check_an_event_without_the_flag_of_times_has_none():
+def check_an_event_without_the_time_line_flag_has_no_time():
     for flags in ((SYNC, TIME_LINE), (TIME_LINE, SYNC)):
         one, times = make_stream(), [make_event(flags=one_flag) for one_flag in flags]
         for each in times:
@@ -238,6 +239,7 @@ def check_a_timeout_of_zero_is_refused():
 
 
 def calls_of_a_stream(one):
+    """The name and the arguments of each call that takes a stream."""
     at, event, made, number = make_memory(), make_event(), C.c_void_p(), C.c_uint32()
     function = FUNCTION(lambda _: None)
     yield "aclrtSynchronizeStream", (one,)
@@ -274,6 +276,7 @@ def check_a_stream_that_does_not_exist_is_refused():
 
 
 def calls_of_an_event(event):
+    """The name and the arguments of each call that takes an event."""
     one, number, time = make_stream(), C.c_uint32(), C.c_uint64()
     yield "aclrtRecordEvent", (event, one)
     yield "aclrtStreamWaitEvent", (one, event)
@@ -288,7 +291,7 @@ def calls_of_an_event(event):
 
 
 def check_an_event_that_does_not_exist_is_refused():
-    """Destroyed events, streams, and memory that was never an event."""
+    """The handles are those of destroyed events, of a stream, and of memory that was never an event."""
     junk = C.create_string_buffer(256)
     for destroyed, is_extended in ((make_event(), True), (make_event(False), False)):
         CANN.aclrtRecordEvent(destroyed, make_stream())
@@ -318,7 +321,7 @@ def check_a_graph_that_does_not_exist_is_refused():
 
 
 def check_a_graph_that_runs_is_not_destroyed():
-    """The call waits for the replays, as far as queued work can end them."""
+    """aclmdlRIDestroy waits for replays that queued work can end, and refuses if one cannot end."""
     one, two, late = make_stream(), make_stream(), make_event(False)
     at, graph = make_memory(value=1), C.c_void_p()
     for is_blocked in (False, True):
@@ -340,10 +343,11 @@ def check_a_graph_that_runs_is_not_destroyed():
     assert content(at) == {3}
 
 
-def statuses_of(event, on):
-    """Record the event, wait for it and reset it on the stream."""
-    recorded = CANN.aclrtRecordEvent(event, on)
-    return recorded, CANN.aclrtStreamWaitEvent(on, event), CANN.aclrtResetEvent(event, on)
+def statuses_of(event, stream):
+    """Record the event, wait for it and reset it on the stream; return the three statuses."""
+    recorded = CANN.aclrtRecordEvent(event, stream)
+    waited = CANN.aclrtStreamWaitEvent(stream, event)
+    return recorded, waited, CANN.aclrtResetEvent(event, stream)
 
 
 def check_flags_that_allow_no_wait():
@@ -523,7 +527,7 @@ def check_work_on_freed_memory_fails_and_is_named():
     )
 
 
-def set_to_one(at, on):
+def set_to_one(at, stream):
     """Set four floats to 1 by aclnn and return the status of the second phase."""
     dims, steps = (C.c_int64 * 1)(4), (C.c_int64 * 1)(1)
     one_dim = C.c_uint64(1)
@@ -531,7 +535,7 @@ def set_to_one(at, on):
     workspace, executor = C.c_uint64(), C.c_void_p()
     prepare = CANN.aclnnInplaceOneGetWorkspaceSize
     assert prepare(C.c_void_p(tensor), C.byref(workspace), C.byref(executor)) == OK
-    return CANN.aclnnInplaceOne(None, C.c_uint64(0), executor, on)
+    return CANN.aclnnInplaceOne(None, C.c_uint64(0), executor, stream)
 
 
 def check_a_stand_in_on_freed_memory_fails():
@@ -615,12 +619,12 @@ def check_an_error_stops_the_streams_of_the_context():
     assert event_status(event)[0] == KERNEL
     assert CANN.aclrtSynchronizeDevice() == KERNEL
     assert "was freed before it ran" in error_text()
-    assert CANN.aclrtMemset(at, size(), 3, size()) == OK  # the driver fills, whatever failed before
+    assert CANN.aclrtMemset(at, size(), 3, size()) == OK  # the driver fills the memory even after an error
     assert CANN.aclrtFree(at) == OK
 
 
 def check_a_launch_that_the_runtime_refuses():
-    """aclnn has its own status for it, independent of the runtime's."""
+    """aclnn returns its own status for a refused launch, independent of the runtime's status."""
     gone, one, at = make_stream(), make_stream(STOP), make_memory(16, value=0)
     assert CANN.aclrtDestroyStream(gone) == OK
     assert set_to_one(at, gone) == LAUNCH_REFUSED
@@ -867,8 +871,8 @@ def check_attributes_of_a_stream():
     one, captured, graph = make_stream(), make_stream(), C.c_void_p()
     assert CANN.aclmdlRICaptureBegin(captured, 0) == OK
 
-    def set_to(kind, value, on=one):
-        return CANN.aclrtSetStreamAttribute(on, kind, (C.c_uint32 * 4)(value))
+    def set_to(kind, value, stream=one):
+        return CANN.aclrtSetStreamAttribute(stream, kind, (C.c_uint32 * 4)(value))
 
     assert [set_to(kind, 1) for kind in (0, 6, 99)] == [RT_INVALID] * 3
     assert [set_to(kind, 1) for kind in (1, 2, 3, 4, 5)] == [OK] * 5

@@ -5,6 +5,7 @@
 
 namespace optiling {
 
+// Fails in the given way, or returns true if the text is empty or "output".
 bool Succeeds(const gert::TilingContext* context, const char* how_it_fails);
 
 }  // namespace optiling

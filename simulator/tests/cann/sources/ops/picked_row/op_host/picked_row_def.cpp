@@ -1,4 +1,5 @@
-// PickedRow, for the tests of OperatorSources: y is row row[0] of x, doubled or not, plus a number or not.
+// PickedRow, an operator for the tests of OperatorSources: y is the row of x with the number row[0], times 2 if
+// `doubled`, plus `plus`.
 #include "register/op_def_registry.h"
 
 namespace ops {

@@ -1,4 +1,5 @@
-// y = row td.row of x, doubled or not, plus a number or not; by way of the workspace.
+// y is row td.row of x, times 2 if `doubled`, plus td.plus if `plus` is PLUS_NUMBER. The row passes through the
+// workspace.
 #include "../row_copy/row_copy.h"
 #include "kernel_operator.h"
 #include "picked_row_key.h"
