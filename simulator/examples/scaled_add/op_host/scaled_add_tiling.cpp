@@ -37,7 +37,7 @@ static ge::graphStatus TilingForScaledAdd(gert::TilingContext* context) {
     const uint32_t tensors = hasBias ? 4 : 3;
     const uint64_t tileBytes = info->ubBytes / (tensors * kBuffers) / kAlignment * kAlignment;
     const int64_t elements = x.GetShapeSize();
-    // At least a tile for each core, of whole blocks.
+    // Divide the elements among all cores. A tile has a multiple of 32 elements and fits into UB.
     int64_t tile = (elements + info->cores - 1) / info->cores;
     tile = (tile + kAlignment - 1) / kAlignment * kAlignment;
     tile = std::min<int64_t>(tile, static_cast<int64_t>(tileBytes / typeBytes) / kAlignment * kAlignment);
