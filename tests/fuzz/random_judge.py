@@ -79,8 +79,8 @@ class Data:
 
 
 def _view(flat: Array, start: int, shape: tuple[int, int, int, int], layout: Layout) -> Array:
-    """Return a view ``[B,S,N,D]`` of a flat buffer. Its parent, the array that the layout's ``lead`` and
-    ``trail`` extend, begins at ``start``."""
+    """Return a view ``[B,S,N,D]`` of a flat buffer. Its parent is the array that also has the elements of the
+    layout's ``lead`` and ``trail``. The parent begins at ``start``."""
     sizes = _parent_sizes(shape, layout)
     axes = [*("BSN".index(axis) for axis in layout.order), 3]
     stride, strides = 1, [0, 0, 0, 1]
@@ -357,8 +357,8 @@ def _expectation(call: RandomCall, data: Data, x: Array, limits: Limits) -> Expe
 
 
 def _reference_problem(call: RandomCall, data: Data, expected: list[Expectation]) -> str:
-    """Compare one element of each reference with the specification's formula, if the angles are exact, the
-    positions at most SPEC_POSITION_LIMIT and the result has the type of x."""
+    """Compare one element of each reference with the specification's formula. This needs exact angles,
+    positions of at most SPEC_POSITION_LIMIT and results in the type of x."""
     if call.angle != "exact" or np.abs(data.positions.astype(np.int64)).max() > SPEC_POSITION_LIMIT:
         return ""
     rng = random.Random(f"{call.seed}")

@@ -1,10 +1,14 @@
 """Break a kernel in one place at a time and check that the simulator or a result detects it.
 
 Every mutant is the kernel with one statement removed or one number, operand, operation or mode changed. It
-is compiled for one column of element types after another, and run on a list of calls. It is caught if it
-breaks a rule of the simulator, if a result exceeds its bound, if a call becomes slower on the timeline, or if
-it crashes or does not end. Every mutant that is not caught must have an entry in EQUIVALENT, which explains
-why it computes the same.
+is compiled for one column of element types after another, and run on a list of calls. It is caught if
+
+* it breaks a rule of the simulator,
+* a result exceeds its bound,
+* a call becomes slower on the timeline, or
+* it crashes or does not end.
+
+Every mutant that is not caught must have an entry in EQUIVALENT, which explains why it computes the same.
 
 A run takes hours. It updates the file of --json after every mutant; with --resume it skips the mutants
 that the file lists as caught or not compiled, unless the kernels have changed.
@@ -227,7 +231,7 @@ PRELUDE = """
 """
 
 
-def change(mutant: Mutant | None, folder: Path) -> None:
+def write_sources(mutant: Mutant | None, folder: Path) -> None:
     """Write the kernels' sources with the mutant's change below ``folder``."""
     shutil.copytree(ROOT / "op_kernel", folder / "op_kernel")
     (folder / "mutant.h").write_text(PRELUDE)
@@ -241,9 +245,11 @@ def change(mutant: Mutant | None, folder: Path) -> None:
 
 
 def try_column(kernel, column, folder: Path, unchanged: Path) -> tuple[str, str]:
-    """Compile one column of element types and run its calls; return the state and the reason. unchanged: the
-    folder with the unchanged kernel's library and its calls' cycles, which the first run writes. If the
-    mutant's library has the same bytes, the column does not compile the changed code."""
+    """Compile one column of element types and run its calls; return the state and the reason.
+
+    The folder ``unchanged`` holds the unchanged kernel's library and its calls' cycles, which the first run
+    writes. If the mutant's library has the same bytes, the column does not compile the changed code.
+    """
     try:
         library = kernel.build(column, folder)
     except CompileFailed as refused:
@@ -256,7 +262,7 @@ def try_column(kernel, column, folder: Path, unchanged: Path) -> tuple[str, str]
     environment = {**os.environ, "ASCEND_SIM_KERNELS": str(library), "OMP_NUM_THREADS": "1"}
     environment["NPU_ROPE_MUTATION_CYCLES"] = str(unchanged / f"{column.symbol}.json")
     environment["PYTHONPATH"] = str(ROOT / "tests/fuzz")  # for mutation_norm_calls.py
-    script = str(Path(__file__).resolve().parent / kernel.judge_of(column))
+    script = str(Path(__file__).resolve().parent / kernel.script_of(column))
     command = [sys.executable, script, column.op, column.soc, column.name]
     try:
         done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=RUN_SECONDS)
@@ -273,7 +279,7 @@ def try_column(kernel, column, folder: Path, unchanged: Path) -> tuple[str, str]
 def judge(kernel, mutant: Mutant, unchanged: Path) -> Outcome:
     """Try the columns in order until one catches the mutant or does not compile it."""
     with tempfile.TemporaryDirectory() as name:
-        change(mutant, Path(name))
+        write_sources(mutant, Path(name))
         for column in kernel.columns_for(mutant.file):
             state, by = try_column(kernel, column, Path(name), unchanged)
             if state != SURVIVED:
@@ -287,7 +293,7 @@ def unchanged_is_clean(kernel, unchanged: Path, pool: ThreadPoolExecutor) -> boo
 
     def passes(column) -> bool:
         with tempfile.TemporaryDirectory() as name:
-            change(None, Path(name))
+            write_sources(None, Path(name))
             state, by = try_column(kernel, column, Path(name), unchanged)
         if state != SURVIVED:
             print(f"the unchanged kernel is not clean ({column.symbol}): {by}", file=sys.stderr)

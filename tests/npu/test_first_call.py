@@ -235,7 +235,7 @@ def test_a_damaged_part_of_a_package_is_explained_at_the_call(simulated, package
 def test_a_path_with_the_ending_of_a_kernel_is_explained_at_the_call(
     simulated, package, tmp_path, name, queue
 ):
-    """hicann/opbase indv_bininfo.cpp, NnopbaseGetKernelJsonPath cuts the path as it is named."""
+    """hicann/opbase indv_bininfo.cpp, NnopbaseGetKernelJsonPath cuts the given path and resolves no links."""
     moved = tmp_path / name
     if name == "link.o":
         moved.symlink_to(package)
@@ -252,7 +252,7 @@ def test_a_path_with_the_ending_of_a_kernel_is_explained_at_the_call(
 
 
 def test_a_link_hides_a_folder_whose_name_has_the_ending_of_a_kernel(simulated, package, tmp_path):
-    """hicann/opbase indv_collector.cpp, NnopbaseGetCustomOppPath does not resolve the folder."""
+    """hicann/opbase indv_collector.cpp, NnopbaseGetCustomOppPath does not resolve links."""
     moved = shutil.copytree(package.parent, tmp_path / "my.org", symlinks=True)
     (tmp_path / "link").symlink_to(moved / package.name)
     done = simulated.code(ONE_CALL, ASCEND_CUSTOM_OPP_PATH=str(tmp_path / "link"))
@@ -269,8 +269,8 @@ def test_a_chip_that_the_package_has_no_list_for_is_explained_at_the_call(simula
 
 
 def test_without_any_list_cann_does_not_begin(simulated, package, tmp_path):
-    """hicann/opbase indv_collector.cpp, NnopbaseCollectorWork: 561108, which NnopbaseCreateExecutorSpace
-    turns into 361001."""
+    """hicann/opbase indv_collector.cpp, NnopbaseCollectorWork returns 561108. NnopbaseCreateExecutorSpace
+    turns it into 361001."""
     broken = tmp_path / "broken"
     shutil.copytree(package, broken)
     (broken / LIST).unlink()

@@ -60,7 +60,7 @@ def test_a_number_always_draws_the_same_call_and_the_same_tensors():
             assert buffer.flat.tobytes() == other.buffers[name].flat.tobytes()
 
 
-def facts(call):
+def properties_of(call):
     """Yield the properties of a call."""
     params, mode = call.params, call.params.rope_mode
     yield from (("operator", call.op, mode), ("dtype", call.dtype), ("positions", call.positions))
@@ -91,7 +91,7 @@ def facts(call):
 
 
 def test_every_property_of_the_operators_calls_is_drawn():
-    drawn_facts = {fact for call in drawn("cpu", 3000) for fact in facts(call)}
+    drawn_properties = {p for call in drawn("cpu", 3000) for p in properties_of(call)}
     sectioned = [m for m in RopeMode if m.has_sections]
     shapes = ("[S]", "[B,S]", "[1,S]", "[4,S]", "[4*S]", "[3,S]")
     shapes += ("[4,B,S]", "[3,B,S]", "[4,1,S]", "[3,1,S]")
@@ -110,7 +110,7 @@ def test_every_property_of_the_operators_calls_is_drawn():
     wanted |= {("offset", m, True) for m in RopeMode if m is not RopeMode.VISION}
     names = ("forward", "factors", "fused", "no batch", "yarn", "extra", "odd head", "unaligned")
     wanted |= {(name, value) for name in names for value in (False, True)}
-    assert wanted - drawn_facts == set()
+    assert wanted - drawn_properties == set()
 
 
 @pytest.mark.parametrize("backend", ["cpu", "sim"])
@@ -229,7 +229,7 @@ WRONG = {
     "imrope for mrope": (with_params(mode="imrope"), ("mrope",)),
     "halves for neighbours": (with_params(mode="neox"), ("normal",)),
     "neighbours for halves": (with_params(mode="normal"), ("neox",)),
-    "a window two lanes on": (with_params(n_offs=6), ("normal", "neox", "mrope", "imrope")),
+    "a window two lanes later": (with_params(n_offs=6), ("normal", "neox", "mrope", "imrope")),
     "a pair too few": (with_params(n_dims=22), ("normal", "neox")),
     "no freq_factors": (with_data(factors=lambda f: None), ALL),
     "factors of the previous pair": (with_data(factors=lambda f: np.roll(f, 1)), ALL),
