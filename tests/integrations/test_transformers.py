@@ -501,8 +501,8 @@ REFUSED = {
     "negated sin": lambda q, k, cos, sin: (rotated(q, cos, -sin), rotated(k, cos, -sin)),
     "swapped order": lambda q, k, cos, sin: (rotated(k, cos, sin), rotated(q, cos, sin)),
     "rotation of v": lambda q, k, v, cos, sin: tuple(rotated(x, cos, sin) for x in (q, k, v)),
-    "cos and sin swapped": lambda q, k, sin, cos: (rotated(q, cos, sin), rotated(k, cos, sin)),
-    "cos for sin": lambda q, k, cos, sin: (rotated(q, sin, cos), rotated(k, sin, cos)),
+    "arguments cos and sin swapped": lambda q, k, sin, cos: (rotated(q, cos, sin), rotated(k, cos, sin)),
+    "cos used as sin": lambda q, k, cos, sin: (rotated(q, sin, cos), rotated(k, sin, cos)),
     "keys only": lambda q, k, cos, sin: (q, rotated(k, cos, sin)),
     "scaled": lambda q, k, cos, sin: (rotated(q, cos, sin) * 1.01, rotated(k, cos, sin)),
     "a window in the middle": lambda q, k, cos, sin: tuple(
@@ -642,10 +642,12 @@ NORMS = {
     "no weight; rounded, then times the weight": lambda s, x: normed(s, x).to(x.dtype),
 }
 NO_NORMS = {
-    "mean taken out": lambda s, x: s.weight * normed(s, x - x.mean(-1, keepdim=True)).to(x.dtype),
+    "mean subtracted": lambda s, x: s.weight * normed(s, x - x.mean(-1, keepdim=True)).to(x.dtype),
     "sum, not mean": lambda s, x: s.weight * x / (x.pow(2).sum(-1, keepdim=True) + s.eps).sqrt(),
-    "epsilon outside the root": lambda s, x: s.weight * x / (x.pow(2).mean(-1, keepdim=True).sqrt() + 0.01),
-    "epsilon of its own": lambda s, x: (
+    "a constant outside the root": lambda s, x: s.weight
+    * x
+    / (x.pow(2).mean(-1, keepdim=True).sqrt() + 0.01),
+    "epsilon outside the root": lambda s, x: (
         s.weight * (x.float() / (x.float().pow(2).mean(-1, keepdim=True).sqrt() + s.eps)).to(x.dtype)
     ),
     "epsilon as a floor": lambda s, x: (
@@ -1012,7 +1014,7 @@ CHANGES = {
         torch.where(ROTATED_TOKENS, sin, torch.zeros_like(sin)),
     ),
     "tokens of sin rolled": lambda cos, sin: (cos, sin.roll(1, 1)),
-    "tokens chosen": lambda cos, sin: tuple(torch.cat((t[:, 3:], t[:, :3]), 1) for t in (cos, sin)),
+    "tokens in another order": lambda cos, sin: tuple(torch.cat((t[:, 3:], t[:, :3]), 1) for t in (cos, sin)),
     "no sin": lambda cos, sin: (cos, torch.zeros_like(sin)),
     "lanes flipped": lambda cos, sin: (cos.flip(-1), sin.flip(-1)),
     "copied": lambda cos, sin: (cos.clone(), sin.clone()),
@@ -1074,7 +1076,7 @@ def test_compiled_layers_after_an_eager_rotary_embedding_use_its_tables():
 
 EDITS_OF_TOKENS = {
     "rolled": lambda t: torch.cat((t[:, 1:], t[:, :1]), 1),
-    "the first for all": lambda t: t[:, :1].expand(-1, t.shape[1], -1).contiguous(),
+    "the first token for all": lambda t: t[:, :1].expand(-1, t.shape[1], -1).contiguous(),
     "cloned": lambda t: t.clone(),
     "fewer lanes": lambda t: t[..., :4],
     "unchanged": lambda t: t,
