@@ -100,7 +100,7 @@ def library():
 def changed_kernel(tmp_path_factory):
     """Return a function that compiles rope's kernel with a change of changed_kernel.CHANGES and returns the
     library. Each library is compiled once."""
-    base = tmp_path_factory.getbasetemp()  # under xdist each worker's, in a parent that all share
+    base = tmp_path_factory.getbasetemp()  # with xdist, one folder per worker; all workers share its parent
     folder = (base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base) / "changed-kernels"
     folder.mkdir(exist_ok=True)
     return lambda name: changed.build(folder, name)

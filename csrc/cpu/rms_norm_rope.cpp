@@ -23,7 +23,7 @@ namespace {
 constexpr int64_t kHeadsPerBlock = 8;
 
 // The data of a checked call for its norm and for its tables: a TableSource of rotation.h.
-struct NormAndTables : rope_table::ComputedTables {
+struct NormAndTables : rope_table::ComputedTableSource {
     NormAndTables(const RowFormat& rows, bool rounds_once)
         : format(rows),
           normalizer(format),

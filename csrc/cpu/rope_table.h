@@ -15,7 +15,7 @@ namespace rope_table {
 class ComputedTokenTable;
 
 // The data from which the tables of a checked call are computed: a TableSource of rotation.h.
-struct ComputedTables {
+struct ComputedTableSource {
     using Table = ComputedTokenTable;
     const void* positions;
     bool positions_are_int64;
@@ -56,7 +56,7 @@ struct Scratch {
     std::vector<float> floats;
 };
 
-inline TokenPosition position_of(const ComputedTables& source, const RopeShape& shape, int64_t b, int64_t s) {
+inline TokenPosition position_of(const ComputedTableSource& source, const RopeShape& shape, int64_t b, int64_t s) {
     int64_t at = b * shape.pos_stride[0] + s * shape.pos_stride[1];
     TokenPosition position;
     position.on_axis[0] = index_at(source.positions, source.positions_are_int64, at);
@@ -71,7 +71,7 @@ inline TokenPosition position_of(const ComputedTables& source, const RopeShape& 
 // A token's tables, in the order that its kernel reads.
 class ComputedTokenTable {
 public:
-    ComputedTokenTable(const ComputedTables& source, const RotationCall& call, const RopeKernels& kernels)
+    ComputedTokenTable(const ComputedTableSource& source, const RotationCall& call, const RopeKernels& kernels)
         : source_(source), call_(call), kernels_(kernels), constants_(*source.constants) {
         thread_local Scratch scratch;
         const size_t size = static_cast<size_t>(table_floats(constants_.pairs));
@@ -185,7 +185,7 @@ private:
         std::copy(natural_sin_, natural_sin_ + constants_.pairs, double_sin_);
     }
 
-    const ComputedTables& source_;
+    const ComputedTableSource& source_;
     const RotationCall& call_;
     const RopeKernels& kernels_;
     const AngleConstants& constants_;
@@ -199,7 +199,7 @@ private:
 
 // Fills *call and *source from the tensors and parameters of a call whose arguments were checked.
 inline Check fill_call(const RopeTensors& t, const npu_rope_params& params, int32_t forward, int32_t angle_policy,
-                       ComputedTables* source, RotationCall* call) {
+                       ComputedTableSource* source, RotationCall* call) {
     const float* factors = t.freq_factors ? static_cast<const float*>(t.freq_factors->data) : nullptr;
     const int64_t factor_stride = t.freq_factors ? t.freq_factors->stride[0] : 0;
     if (Check c = cached_angle_constants(params, factors, factor_stride, angle_policy, &source->constants); !c.ok())

@@ -57,14 +57,14 @@ inline npu_rope_tensor tensor(int32_t dtype, std::vector<int64_t> shape) {
 
 using Parameters = std::vector<Node::Parameter>;
 
-// Adds a parameter with one tensor, and one without a tensor.
+// add_tensor adds a parameter with one tensor, add_none a parameter without a tensor.
 inline void add_tensor(Parameters* to, const npu_rope_tensor& t) {
     to->push_back({Node::make_tensor(ge_type(t.dtype), shape_of(t))});
 }
 inline void add_none(Parameters* to) { to->emplace_back(); }
 
 // Replaces the tensors of the parameters by tensors without shape and type.
-inline void clear(Parameters* parameters) {
+inline void clear_shapes_and_types(Parameters* parameters) {
     for (Node::Parameter& p : *parameters) p = {Node::make_tensor(ge::DT_UNDEFINED, {})};
 }
 

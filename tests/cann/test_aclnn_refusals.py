@@ -21,8 +21,8 @@ NULL_POINTER, BAD_ARGUMENT, KERNEL_FAILED, TILING_FAILED, NO_KERNEL = 161001, 16
 INNER_NULL_POINTER = 561103
 PARAMS = RopeParams(n_dims=D, mode="neox")
 
-# Bad calls whose error depends on values or addresses, which the host cannot read, and an angle policy,
-# which is no argument of aclnn.
+# Bad calls that are left out here. Their errors depend on values or addresses, which the host cannot read, or
+# on the angle policy, which is no argument of aclnn.
 NOT_FOUND_BY_THE_HOST = {
     "mrope-far", "positions-above", "positions-below", "factors-zero", "factors-nan", "factors-inf",
     "factors-negative", "out-unaligned", "angle-unknown",
@@ -87,7 +87,7 @@ def test_bad_calls_raise_the_same_error_as_on_other_paths(device, bad):
         assert (status, message) == (TILING_FAILED, f"[rope] {bad.text}")
 
 
-def test_the_table_of_bad_calls_has_those_that_are_left_out_here():
+def test_the_bad_calls_that_are_left_out_here_are_in_the_table():
     assert {bad.name for bad in BAD_CALLS} >= NOT_FOUND_BY_THE_HOST
     assert len(BAD_CALLS) > 60
 

@@ -196,7 +196,7 @@ void test_outputs_have_the_shapes_and_types_of_their_inputs() {
             if (c.scatters()) c.out[0].dtype = NPU_ROPE_BFLOAT16;
             Node node;
             fill_node(c, &node);
-            clear(&node.outputs);
+            clear_shapes_and_types(&node.outputs);
             CHECK(node.infer_shape(simulated_cann::find_functions(type).infer_shape) == ge::GRAPH_SUCCESS);
             CHECK(node.infer_data_type(simulated_cann::find_functions(type).infer_data_type) == ge::GRAPH_SUCCESS);
             CHECK(static_cast<int>(node.outputs.size()) == c.sides());

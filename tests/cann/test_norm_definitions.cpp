@@ -262,7 +262,7 @@ void shapes_and_types_of_results_are_inferred() {
         CHECK((DefReader::socs(c.type()) == std::vector<std::string>{"ascend310p", "ascend910_93", "ascend910b"}));
         Node node;
         fill_node(c, &node);
-        clear(&node.outputs);
+        clear_shapes_and_types(&node.outputs);
         CHECK(node.infer_shape(f.infer_shape) == ge::GRAPH_SUCCESS);
         CHECK(node.infer_data_type(f.infer_data_type) == ge::GRAPH_SUCCESS);
         CHECK(node.output(0)->value.GetOriginShape().GetDim(1) == 3);
@@ -276,7 +276,7 @@ void shapes_and_types_of_results_are_inferred() {
         const simulated_cann::OpFunctions& f = simulated_cann::find_functions("NpuRmsNormRope");
         Node node;
         fill_node(c, &node);
-        clear(&node.outputs);
+        clear_shapes_and_types(&node.outputs);
         CHECK(node.infer_shape(f.infer_shape) == ge::GRAPH_SUCCESS);
         CHECK(node.infer_data_type(f.infer_data_type) == ge::GRAPH_SUCCESS);
         CHECK(node.output(0)->value.GetOriginShape().GetDim(2) == 4);

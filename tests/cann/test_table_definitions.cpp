@@ -138,7 +138,7 @@ void each_operator_registers_functions_that_infer_its_results() {
         CHECK((DefReader::socs(c.type()) == std::vector<std::string>{"ascend310p", "ascend910_93", "ascend910b"}));
         Node node;
         fill_node(c, &node);
-        clear(&node.outputs);
+        clear_shapes_and_types(&node.outputs);
         CHECK(node.infer_shape(f.infer_shape) == ge::GRAPH_SUCCESS);
         CHECK(node.infer_data_type(f.infer_data_type) == ge::GRAPH_SUCCESS);
         CHECK(static_cast<int>(node.outputs.size()) == sides);

@@ -122,9 +122,9 @@ static void test_embedding(void) {
     for (int i = 0; i < COUNT; ++i) {
         int token = i / (N * D), lane = i % D, pair = lane % (D / 2), row = (int)ids[token];
         const float* head = c.x_data + i - lane;
-        float co = c.cos_data[row * (D / 2) + pair], si = c.sin_data[row * (D / 2) + pair];
-        float reference =
-            lane < D / 2 ? head[pair] * co - head[pair + D / 2] * si : head[pair] * si + head[pair + D / 2] * co;
+        float cosine = c.cos_data[row * (D / 2) + pair], sine = c.sin_data[row * (D / 2) + pair];
+        float reference = lane < D / 2 ? head[pair] * cosine - head[pair + D / 2] * sine
+                                       : head[pair] * sine + head[pair + D / 2] * cosine;
         CHECK(c.out_data[GUARD + i] == reference, "lane %d: %g, not %g", i, c.out_data[GUARD + i], reference);
     }
     correct(&c);

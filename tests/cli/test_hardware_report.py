@@ -141,7 +141,7 @@ def test_the_kernel_names_are_names_of_definitions():
 
 
 @pytest.mark.parametrize("operator", calls.OPERATORS)
-def test_an_error_of_three_bounds_is_found(operator):
+def test_an_error_of_three_times_the_bound_is_found(operator):
     """The error is in the last element of each result."""
     (call, *_) = calls.timed_calls(operator, quick=True)
     prepared = calls.prepare(call)
@@ -210,7 +210,7 @@ def test_a_call_has_the_times_of_its_own_launches(good):
         assert [call["measured"]["min_us"] for call in operator["calls"]] == [9.5, 19.5, 29.5]
 
 
-def test_a_prediction_equals_traces_figures_of_the_same_call(good, npu_rope_command):
+def test_a_prediction_equals_the_figures_of_trace_for_the_same_call(good, npu_rope_command):
     options = "--shape 1,128,32,128 --dtype f16 --mode neox --soc Ascend910B2 --json"
     traced = json.loads(npu_rope_command("trace", "rope", *options.split()).stdout)
     predicted = good.calls["rope/prefill-1x128x32x128-f16"]["predicted"]
@@ -610,7 +610,7 @@ def test_the_page_is_light_and_dark_and_fits_a_phone(good):
     assert 'name="viewport" content="width=device-width' in good.page
 
 
-def test_texts_of_others_are_escaped_on_the_page(good):
+def test_markup_in_messages_and_facts_is_escaped_on_the_page(good):
     data = json.loads(json.dumps(good.data))
     call = document.all_calls(data)[0]
     call["correct"], call["message"] = False, "<script>alert(1)</script>"
@@ -631,7 +631,7 @@ def test_the_page_has_each_calls_numbers(good):
 # ---- nothing private ---------------------------------------------------------------------------------------
 
 
-def test_paths_of_others_do_not_get_into_the_files(faulty):
+def test_paths_in_error_messages_do_not_get_into_the_files(faulty):
     for text in (faulty.page, json.dumps(faulty.data), faulty.printed.replace("\n", "")):
         assert "somebody" not in text
     lost = faulty.calls["add_rms_norm/decode-1x4096-bf16"]["message"]
@@ -705,7 +705,7 @@ CHIPS = [{"name": name} for name in PROFILES]
         ("Ascend910A", None, "the simulator has no profile of Ascend910A"),
     ],
 )
-def test_a_chip_gets_the_nearest_profile_with_a_note_if_it_is_another_chips(chip, profile, note):
+def test_the_nearest_profile_is_found_with_a_note_if_it_is_another_chips(chip, profile, note):
     found, message = machine.nearest_profile(chip, CHIPS)
     assert found == profile
     assert note in message

@@ -26,7 +26,7 @@ def test_version_prints_the_packages_version(module):
 
 
 def commands_of(group, *names):
-    """Yield the names of a command and its description, of all commands."""
+    """Yield a pair for each command: the words of its name, and the command."""
     yield names, group
     for name, command in getattr(group, "commands", {}).items():
         yield from commands_of(command, *names, name)

@@ -337,11 +337,8 @@ def test_a_rebuilt_unchanged_kernel_gives_the_same_summary(changed_kernel, monke
 # ---- the norms -----------------------------------------------------------------------------------------
 
 ROWS, N = 96, 256
-ROW_TENSORS = {
-    "rms_norm": 2,
-    "add_rms_norm": 4,
-    "rms_norm_backward": 3,
-}  # inputs and outputs with all the rows
+# The number of inputs and outputs that have all the rows.
+ROW_TENSORS = {"rms_norm": 2, "add_rms_norm": 4, "rms_norm_backward": 3}
 
 
 @pytest.mark.parametrize(("dtype", "size"), [("bf16", 2), ("f32", 4)])

@@ -175,7 +175,7 @@ def draw(
     op, arrays, mode = rng.choice(operators), rng.choice(kinds), rng.choice(list(RopeMode))
     head_size = _head_size(rng, mode)
     batch, tokens, heads = _sizes(rng, op, head_size, limits.elements)
-    backwards = arrays == "numpy"  # torch has no negative strides
+    may_reverse = arrays == "numpy"  # torch has no negative strides
     call = RandomCall(
         seed=(seed, index),
         op=op,
@@ -186,14 +186,14 @@ def draw(
         heads=heads,
         head_size=head_size,
         params=_params(rng, mode, head_size),
-        layouts=tuple(_layout(rng, written=False, backwards=backwards) for _ in heads),
+        layouts=tuple(_layout(rng, written=False, may_reverse=may_reverse) for _ in heads),
         positions=rng.choice(_position_shapes(mode, batch)),
         position_values=rng.choice(("run", "random", "negative", "far", "equal")),
         position_dtype=rng.choice(("int32", "int64")),
-        position_step=rng.choice((1, 1, 1, 0, 2, -1 if backwards else 2)),
+        position_step=rng.choice((1, 1, 1, 0, 2, -1 if may_reverse else 2)),
         planes_shared=rng.random() < 0.15,
         factors=rng.choice((None, None, (0.9, 1.1), (FASTEST_DRAWN / limits.fastest, 64.0), (1.0, 3e38))),
-        factor_step=rng.choice((1, 1, 3, -1 if backwards else 0)),
+        factor_step=rng.choice((1, 1, 3, -1 if may_reverse else 0)),
         forward=rng.random() < 0.7,
         angle=rng.choice(limits.angles) if rng.random() < 0.2 else limits.angles[0],
         scale=rng.choice((1.0, 1.0, 1.0, 100.0, 1e-3, 1e-6)),
@@ -202,9 +202,9 @@ def draw(
         narrower = [d for d in ("float16", "bfloat16") if call.dtype == "float32" and d in limits.dtypes]
         dtype = rng.choice([call.dtype, *narrower])
         cache = (rng.choice((0, 1, 5)), dtype, rng.choice(("int32", "int64")))
-        out_layouts = (_layout(rng, written=True, backwards=backwards),)
+        out_layouts = (_layout(rng, written=True, may_reverse=may_reverse),)
         return replace(call, cache=cache, out="given", out_layouts=out_layouts)
-    return _with_out(rng, call, backwards)
+    return _with_out(rng, call, may_reverse)
 
 
 def _head_size(rng: random.Random, mode: RopeMode) -> int:
@@ -262,13 +262,13 @@ def _sections(rng: random.Random, pairs: int, head_size: int) -> tuple[int, int,
     return (widths[0], widths[1], widths[2], widths[3])
 
 
-def _layout(rng: random.Random, *, written: bool, backwards: bool) -> Layout:
+def _layout(rng: random.Random, *, written: bool, may_reverse: bool) -> Layout:
     """Return a contiguous layout, or that of a view: transposed, corners, parts of rows at any offset, slices
     of fused projections, every second element, reversed; for inputs also stride 0, and lanes with a step."""
     if rng.random() < 0.4:
         return PLAIN
     order = rng.choice(("BSN", "BSN", "BNS", "SBN", "NSB"))
-    kinds = ("transposed", "corner", "part of a row", "fused", "every other", "shared", "backwards")
+    kinds = ("transposed", "corner", "part of a row", "fused", "every other", "shared", "reversed")
     kind = rng.choice((*kinds, "not of unit stride"))
     if kind == "corner":
         most = (2, 2, 2, 40)
@@ -285,8 +285,8 @@ def _layout(rng: random.Random, *, written: bool, backwards: bool) -> Layout:
     elif kind == "shared" and not written:
         b, s, n = rng.choice(((0, 1, 1), (0, 1, 1), (1, 0, 1), (1, 1, 0)))
     elif kind == "not of unit stride" and not written:
-        d = rng.choice((2, 2, 3, -1 if backwards else 0))
-    elif kind == "backwards" and backwards:
+        d = rng.choice((2, 2, 3, -1 if may_reverse else 0))
+    elif kind == "reversed" and may_reverse:
         b, s, n = (rng.choice((1, -1)) for _ in range(3))
     return Layout(order, step=(b, s, n, d))
 
@@ -298,12 +298,12 @@ def _position_shapes(mode: RopeMode, batch: int) -> list[str]:
     return ["[4,S]", "[4*S]", "[3,S]"] + (by_batch if batch else [])
 
 
-def _with_out(rng: random.Random, call: RandomCall, backwards: bool) -> RandomCall:
+def _with_out(rng: random.Random, call: RandomCall, may_reverse: bool) -> RandomCall:
     """Return the call with the output of rope or rope_qk."""
     out = rng.choice(("new", "new", "in place", "given", "alternating"))
     if out == "new":
         return replace(call, fused=call.op == "rope_qk" and rng.random() < 0.3)
-    written = tuple(_layout(rng, written=True, backwards=backwards) for _ in call.heads)
+    written = tuple(_layout(rng, written=True, may_reverse=may_reverse) for _ in call.heads)
     if out == "in place":
         return replace(
             call, out="in place", layouts=written, fused=call.op == "rope_qk" and rng.random() < 0.3

@@ -79,8 +79,8 @@ class Data:
 
 
 def _view(flat: Array, start: int, shape: tuple[int, int, int, int], layout: Layout) -> Array:
-    """Return a view ``[B,S,N,D]`` of a flat buffer. Its parent, the array that the layout's ``lead`` and
-    ``trail`` extend, begins at ``start``."""
+    """Return a view ``[B,S,N,D]`` of a flat buffer. Its parent is the array that also has the elements of the
+    layout's ``lead`` and ``trail``. The parent begins at ``start``."""
     sizes = _parent_sizes(shape, layout)
     axes = [*("BSN".index(axis) for axis in layout.order), 3]
     stride, strides = 1, [0, 0, 0, 1]
@@ -108,8 +108,10 @@ class _BufferMaker:
         self.rng = np.random.default_rng(call.seed)
         self.buffers: dict[str, Buffer] = {}
 
-    def floats(self, name: str, shape: tuple[int, int, int, int], layout: Layout, dtype: str) -> int:
-        """Make a buffer for the tensor's parent, and return where the parent begins."""
+    def make_parent_buffer(
+        self, name: str, shape: tuple[int, int, int, int], layout: Layout, dtype: str
+    ) -> int:
+        """Make a buffer of random numbers for a tensor's parent, and return where the parent begins."""
         start = int(self.rng.integers(0, GUARD + 1))
         size = start + int(np.prod(_parent_sizes(shape, layout))) + GUARD
         numbers = self.rng.standard_normal(size, np.float32) * np.float32(self.call.scale)
@@ -122,10 +124,11 @@ class _BufferMaker:
         self, name: str, shape: tuple[int, int, int, int], layout: Layout, dtype: str, *, written: bool
     ) -> Array:
         """Return a tensor in a separate buffer."""
-        start = self.floats(name, shape, layout, dtype)
+        start = self.make_parent_buffer(name, shape, layout, dtype)
         return self.part(name, lambda flat: _view(flat, start, shape, layout), written=written)
 
     def part(self, name: str, view: Callable[[Array], Array], *, written: bool) -> Array:
+        """Return a view of a buffer. If the call writes it, add it to the buffer's views."""
         buffer = self.buffers[name]
         if written:
             buffer.views.append(view)
@@ -165,7 +168,7 @@ class _BufferMaker:
         in_place = call.out == "in place"
         if call.fused:  # one buffer: q's heads, then k's
             (b, s, nq, d), (_, _, nk, _) = shapes
-            start = self.floats("q and k", (b, s, nq + nk, d), call.layouts[0], call.dtype)
+            start = self.make_parent_buffer("q and k", (b, s, nq + nk, d), call.layouts[0], call.dtype)
 
             def both(flat: Array) -> Array:
                 return _view(flat, start, (b, s, nq + nk, d), call.layouts[0])
@@ -176,7 +179,7 @@ class _BufferMaker:
             ]
         elif call.out == "alternating":  # the heads of x and of out in one buffer
             (b, s, n, d), layout = shapes[0], replace(call.layouts[0], step=(*call.layouts[0].step[:2], 1, 1))
-            start = self.floats("x and out", (b, s, 2 * n, d), layout, call.dtype)
+            start = self.make_parent_buffer("x and out", (b, s, 2 * n, d), layout, call.dtype)
 
             def pair(flat: Array) -> Array:
                 return _view(flat, start, (b, s, 2 * n, d), layout)
@@ -357,8 +360,8 @@ def _expectation(call: RandomCall, data: Data, x: Array, limits: Limits) -> Expe
 
 
 def _reference_problem(call: RandomCall, data: Data, expected: list[Expectation]) -> str:
-    """Compare one element of each reference with the specification's formula, if the angles are exact, the
-    positions at most SPEC_POSITION_LIMIT and the result has the type of x."""
+    """Compare one element of each reference with the specification's formula. This needs exact angles,
+    positions of at most SPEC_POSITION_LIMIT and results in the type of x."""
     if call.angle != "exact" or np.abs(data.positions.astype(np.int64)).max() > SPEC_POSITION_LIMIT:
         return ""
     rng = random.Random(f"{call.seed}")

@@ -170,6 +170,7 @@ def _with_layout(a: Array, layout: str) -> Array:
 
 
 def _outs(rng: random.Random, x: Array, scale: Array, axis: int) -> tuple[tuple[Array, ...], str]:
+    """Return the array for the result, in a tuple that is empty if the call makes it, and its description."""
     out_kind = rng.choice(OUTS)
     last = axis == x.ndim - 1 and x.ndim <= 4
     if out_kind == "in place" and x.dtype == scale.dtype and x.flags.c_contiguous:

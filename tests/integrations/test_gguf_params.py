@@ -387,10 +387,12 @@ def test_damaged_files_raise_only_documented_errors(tmp_path, gguf_file):
 
 
 def text(value: str) -> bytes:
+    """Return a string as GGUF stores it."""
     return struct.pack("<Q", len(value)) + value.encode()
 
 
 def header_bytes(keys=(), tensors=(), n_keys=None, n_tensors=None) -> bytes:
+    """Return the header of a file with these keys and tensors. It may claim other numbers of them."""
     numbers = n_tensors or len(tensors), n_keys or len(keys) + 2
     architecture = text("general.architecture") + struct.pack("<I", 8) + text("llama")
     width = text("llama.rope.dimension_count") + struct.pack("<II", 4, 128)
@@ -398,6 +400,7 @@ def header_bytes(keys=(), tensors=(), n_keys=None, n_tensors=None) -> bytes:
 
 
 def string_list(key: str, count: int, body: bytes = b"") -> bytes:
+    """Return a key whose value is a list of ``count`` strings."""
     return text(key) + struct.pack("<IIQ", 9, 8, count) + body
 
 
@@ -427,6 +430,7 @@ HUGE_NUMBERS = {
 
 
 def bools(count: int) -> list[bytes]:
+    """Return keys with Boolean values."""
     return [text(f"k{i}") + struct.pack("<IB", 7, 1) for i in range(count)]
 
 

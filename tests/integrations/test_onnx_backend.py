@@ -176,9 +176,12 @@ def test_cpu_is_the_only_device():
         onnx_backend.prepare(model_of(), "CUDA")
 
 
-def norm_model(T, V, **attributes):
-    x = helper.make_tensor_value_info("X", T, [2, 3, 4])
-    scale, y = (helper.make_tensor_value_info(n, V, shape) for n, shape in (("S", [4]), ("Y", [2, 3, 4])))
+def norm_model(x_type, scale_type, **attributes):
+    """Return a model of one RMSNormalization. The result has the type of the scale."""
+    x = helper.make_tensor_value_info("X", x_type, [2, 3, 4])
+    scale, y = (
+        helper.make_tensor_value_info(n, scale_type, shape) for n, shape in (("S", [4]), ("Y", [2, 3, 4]))
+    )
     node = helper.make_node("RMSNormalization", ["X", "S"], ["Y"], **attributes)
     graph = helper.make_graph([node], "g", [x, scale], [y])
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=10)

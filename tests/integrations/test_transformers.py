@@ -501,24 +501,24 @@ REFUSED = {
     "negated sin": lambda q, k, cos, sin: (rotated(q, cos, -sin), rotated(k, cos, -sin)),
     "swapped order": lambda q, k, cos, sin: (rotated(k, cos, sin), rotated(q, cos, sin)),
     "rotation of v": lambda q, k, v, cos, sin: tuple(rotated(x, cos, sin) for x in (q, k, v)),
-    "cos and sin swapped": lambda q, k, sin, cos: (rotated(q, cos, sin), rotated(k, cos, sin)),
-    "cos for sin": lambda q, k, cos, sin: (rotated(q, sin, cos), rotated(k, sin, cos)),
-    "keys alone": lambda q, k, cos, sin: (q, rotated(k, cos, sin)),
+    "arguments cos and sin swapped": lambda q, k, sin, cos: (rotated(q, cos, sin), rotated(k, cos, sin)),
+    "cos used as sin": lambda q, k, cos, sin: (rotated(q, sin, cos), rotated(k, sin, cos)),
+    "keys only": lambda q, k, cos, sin: (q, rotated(k, cos, sin)),
     "scaled": lambda q, k, cos, sin: (rotated(q, cos, sin) * 1.01, rotated(k, cos, sin)),
     "a window in the middle": lambda q, k, cos, sin: tuple(
         torch.cat((x[..., :2], rotated(x[..., 2:-2], cos[..., 2:-2], sin[..., 2:-2]), x[..., -2:]), -1)
         for x in (q, k)
     ),
-    "one token on": lambda q, k, cos, sin: (rotated(q, cos.roll(1, 1), sin), rotated(k, cos, sin)),
-    "an argument too many": lambda q, k, cos, sin, seqlens: (rotated(q, cos, sin), rotated(k, cos, sin)),
-    "heads of 16 alone": lambda q, k, cos, sin: (
+    "cos moved by one token": lambda q, k, cos, sin: (rotated(q, cos.roll(1, 1), sin), rotated(k, cos, sin)),
+    "an additional argument": lambda q, k, cos, sin, seqlens: (rotated(q, cos, sin), rotated(k, cos, sin)),
+    "only heads of 16 lanes": lambda q, k, cos, sin: (
         (rotated(q, cos, sin), rotated(k, cos, sin)) if q.shape[-1] == 16 else (q, k)
     ),
-    "tables made anew": lambda q, k, cos, sin: tuple(
+    "normalized tables": lambda q, k, cos, sin: tuple(
         rotated(x, cos / (cos**2 + sin**2).sqrt(), sin / (cos**2 + sin**2).sqrt()) for x in (q, k)
     ),
     "in place": lambda q, k, cos, sin: (q.copy_(rotated(q, cos, sin)), k.copy_(rotated(k, cos, sin))),
-    "the same for all heads": lambda q, k, cos, sin: (
+    "one head for all": lambda q, k, cos, sin: (
         rotated(q, cos, sin)[:, :1].expand_as(q),
         rotated(k, cos, sin),
     ),
@@ -642,10 +642,12 @@ NORMS = {
     "no weight; rounded, then times the weight": lambda s, x: normed(s, x).to(x.dtype),
 }
 NO_NORMS = {
-    "mean taken out": lambda s, x: s.weight * normed(s, x - x.mean(-1, keepdim=True)).to(x.dtype),
+    "mean subtracted": lambda s, x: s.weight * normed(s, x - x.mean(-1, keepdim=True)).to(x.dtype),
     "sum, not mean": lambda s, x: s.weight * x / (x.pow(2).sum(-1, keepdim=True) + s.eps).sqrt(),
-    "epsilon outside the root": lambda s, x: s.weight * x / (x.pow(2).mean(-1, keepdim=True).sqrt() + 0.01),
-    "epsilon of its own": lambda s, x: (
+    "a constant outside the root": lambda s, x: s.weight
+    * x
+    / (x.pow(2).mean(-1, keepdim=True).sqrt() + 0.01),
+    "epsilon outside the root": lambda s, x: (
         s.weight * (x.float() / (x.float().pow(2).mean(-1, keepdim=True).sqrt() + s.eps)).to(x.dtype)
     ),
     "epsilon as a floor": lambda s, x: (
@@ -825,7 +827,7 @@ def with_two_axes(q, k, cos, sin, unsqueeze_dim=1):
         ((1, 4, 4, 16), (1, 4, 16)),
     ],
 )
-def test_unsqueeze_dim_has_the_functions_meaning(function, heads, table, dim):
+def test_unsqueeze_dim_means_the_same_as_in_the_function(function, heads, table, dim):
     ours = rope_forms.replacement(function, rope_forms.classify(function))
     q, k = torch.randn(heads), torch.randn(heads)
     cos, sin = (torch.cat((t, t), -1) for t in torch.rand(2, *table[:-1], 8))
@@ -841,7 +843,7 @@ def test_unsqueeze_dim_has_the_functions_meaning(function, heads, table, dim):
             assert torch.allclose(got, wanted, atol=1e-6)
 
 
-def as_the_tables(q, k, cos, sin):
+def in_the_tables_dtype(q, k, cos, sin):
     q, k = q.to(cos.dtype), k.to(cos.dtype)
     return rotated(q, cos, sin), rotated(k, cos, sin)
 
@@ -850,7 +852,7 @@ def plain(q, k, cos, sin):
     return rotated(q, cos, sin), rotated(k, cos, sin)
 
 
-@pytest.mark.parametrize("function", [as_the_tables, plain])
+@pytest.mark.parametrize("function", [in_the_tables_dtype, plain])
 def test_heads_and_tables_of_mixed_types_give_the_functions_type(function):
     ours = rope_forms.replacement(function, rope_forms.classify(function))
     kinds = torch.float16, torch.bfloat16, torch.float32, torch.float64
@@ -884,7 +886,7 @@ def test_a_function_that_always_gives_float32_is_refused():
         ((3, 2, 4, 4, 16), (4, 16)),
     ],
 )
-def test_the_axis_of_heads_is_the_functions(function, heads, table):
+def test_the_axis_of_heads_is_that_of_the_function(function, heads, table):
     """The numbers of tokens and heads are equal, so sizes do not identify the axes."""
     ours = rope_forms.replacement(function, rope_forms.classify(function))
     q, k = torch.randn(heads), torch.randn(heads)
@@ -1001,18 +1003,18 @@ def written_in_a_view(table):
     return table
 
 
-ROTATES = torch.tensor([[True, False, True, True, False]])[..., None]
+ROTATED_TOKENS = torch.tensor([[True, False, True, True, False]])[..., None]
 CHANGES = {
     "backward": lambda cos, sin: (cos, -sin),
     "swapped": lambda cos, sin: (sin, cos),
     "cos twice": lambda cos, sin: (cos, cos),
     "cos twice as large": lambda cos, sin: (cos * 2, sin),
     "some tokens do not rotate": lambda cos, sin: (
-        torch.where(ROTATES, cos, torch.ones_like(cos)),
-        torch.where(ROTATES, sin, torch.zeros_like(sin)),
+        torch.where(ROTATED_TOKENS, cos, torch.ones_like(cos)),
+        torch.where(ROTATED_TOKENS, sin, torch.zeros_like(sin)),
     ),
     "tokens of sin rolled": lambda cos, sin: (cos, sin.roll(1, 1)),
-    "tokens chosen": lambda cos, sin: tuple(torch.cat((t[:, 3:], t[:, :3]), 1) for t in (cos, sin)),
+    "tokens in another order": lambda cos, sin: tuple(torch.cat((t[:, 3:], t[:, :3]), 1) for t in (cos, sin)),
     "no sin": lambda cos, sin: (cos, torch.zeros_like(sin)),
     "lanes flipped": lambda cos, sin: (cos.flip(-1), sin.flip(-1)),
     "copied": lambda cos, sin: (cos.clone(), sin.clone()),
@@ -1074,7 +1076,7 @@ def test_compiled_layers_after_an_eager_rotary_embedding_use_its_tables():
 
 EDITS_OF_TOKENS = {
     "rolled": lambda t: torch.cat((t[:, 1:], t[:, :1]), 1),
-    "the first for all": lambda t: t[:, :1].expand(-1, t.shape[1], -1).contiguous(),
+    "the first token for all": lambda t: t[:, :1].expand(-1, t.shape[1], -1).contiguous(),
     "cloned": lambda t: t.clone(),
     "fewer lanes": lambda t: t[..., :4],
     "unchanged": lambda t: t,
@@ -1301,11 +1303,11 @@ def test_generation_with_a_cache_rotates_by_positions(cache):
 
 
 def test_a_rotation_of_the_last_lanes_uses_the_tables(monkeypatch):
-    def of_the_last(q, k, cos, sin):
+    def rotate_last_lanes(q, k, cos, sin):
         w = cos.shape[-1]
         return tuple(torch.cat((x[..., :-w], rotated(x[..., -w:], cos, sin)), -1) for x in (q, k))
 
-    monkeypatch.setitem(globals(), "rotary_of_heads", of_the_last)
+    monkeypatch.setitem(globals(), "rotary_of_heads", rotate_last_lanes)
     model, (q, k), ids = Rotation(), heads(width=16), torch.arange(5)[None]
     expected = model(q, k, ids)
     report = apply_npu_rope(model, level="positions")

@@ -1,10 +1,14 @@
 """Break a kernel in one place at a time and check that the simulator or a result detects it.
 
 Every mutant is the kernel with one statement removed or one number, operand, operation or mode changed. It
-is compiled for one column of element types after another, and run on a list of calls. It is caught if it
-breaks a rule of the simulator, if a result exceeds its bound, if a call becomes slower on the timeline, or if
-it crashes or does not end. Every mutant that is not caught must have an entry in EQUIVALENT, which explains
-why it computes the same.
+is compiled for one column of element types after another, and run on a list of calls. It is caught if
+
+* it breaks a rule of the simulator,
+* a result exceeds its bound,
+* a call becomes slower on the timeline, or
+* it crashes or does not end.
+
+Every mutant that is not caught must have an entry in EQUIVALENT, which explains why it computes the same.
 
 A run takes hours. It updates the file of --json after every mutant; with --resume it skips the mutants
 that the file lists as caught or not compiled, unless the kernels have changed.
@@ -99,7 +103,7 @@ def arguments(text: str, opened: int) -> list[tuple[int, int]]:
     return [(b + len(text[b:e]) - len(text[b:e].lstrip()), e) for b, e in spans if text[b:e].strip()]
 
 
-def first_of_list(text: str, begin: int, end: int) -> int:
+def end_of_first_declarator(text: str, begin: int, end: int) -> int:
     """Return the offset of the end of the first of several declarators in text[begin:end]."""
     depth = 0
     for i in range(begin, end):
@@ -111,24 +115,26 @@ def first_of_list(text: str, begin: int, end: int) -> int:
 
 # ---- changes ----------------------------------------------------------------------------------------
 
-REMOVED = (
+REMOVED_CALLS = (
     r"\b(EnQue|FreeTensor|SetFlag|WaitFlag|PipeBarrier|DataCacheCleanAndInvalid|VectorBarrier|ReleaseEventID|"
     r"SyncPipes|SetAtomicAdd|SetAtomicNone)\b"
 )
-STATEMENT = re.compile(r"[^;{}]*?" + REMOVED + r"(?:<[^;{}()]*>)?\([^;{}]*;")
+STATEMENT = re.compile(r"[^;{}]*?" + REMOVED_CALLS + r"(?:<[^;{}()]*>)?\([^;{}]*;")
 VECTOR_CALL = re.compile(
     r"\b(?:AscendC::)?(Add|Sub|Mul|Div|Adds|Muls|Maxs|Mins|Axpy|MulAddDst|FusedMulAdd|And|Or|ShiftLeft|ShiftRight|"
     r"Cast|Abs|Max|Sqrt|WholeReduceSum|BlockReduceSum|Gather|GatherMask|Brcb|Duplicate|CreateVecIndex|DataCopy|DataCopyPad|Copy)(?:<[^;(){}]*>)?\("
 )
 OTHER_COMPARISON = {" < ": " <= ", " <= ": " < ", " > ": " >= ", " >= ": " > "}
 OTHER_COMPARISON |= {" == ": " != ", " != ": " == "}
-ROUNDS = {
+OTHER_ROUNDINGS = {
     "CAST_RINT": ("CAST_TRUNC", "CAST_CEIL"),
     "CAST_FLOOR": ("CAST_CEIL", "CAST_RINT"),
     "CAST_NONE": ("CAST_TRUNC",),
     "CAST_ROUND": ("CAST_TRUNC",),
 }
-NUMBERS = re.compile(r"\b(?:const(?:expr)?\s+)?(?:auto|u?int(?:8|16|32|64)_t)\s+\w+\s*=\s*([^;{}]+);")
+NUMBER_DEFINITION = re.compile(
+    r"\b(?:const(?:expr)?\s+)?(?:auto|u?int(?:8|16|32|64)_t)\s+\w+\s*=\s*([^;{}]+);"
+)
 
 
 def mutants_of(path: Path) -> Iterator[Mutant]:
@@ -142,27 +148,27 @@ def mutants_of(path: Path) -> Iterator[Mutant]:
     for m in STATEMENT.finditer(code):
         begin = m.start() + len(m.group()) - len(m.group().lstrip())
         if "__aicore__" in m.group() or re.match(r"(?:if|for|while)\b", m.group().strip()):
-            inner = re.search(r"[\w.:>-]*" + REMOVED, m.group())
+            inner = re.search(r"[\w.:>-]*" + REMOVED_CALLS, m.group())
             begin = m.start() + inner.start()
         yield make(f"remove {m.group(1)}", begin, m.end() - 1, "")
     for m in re.finditer(r"\bDeQue\b", code):
         yield make("DeQue becomes AllocTensor", m.start(), m.end(), "AllocTensor")
     for m in re.finditer(r"InitBuffer\(\w+, (2)\b", code):
         yield make("one buffer instead of two", m.start(1), m.end(1), "1")
-    for name, others in ROUNDS.items():
+    for name, others in OTHER_ROUNDINGS.items():
         for m in re.finditer(rf"\b{name}\b", code):
             for other in others:
                 yield make("rounding mode", m.start(), m.end(), other)
     for m in VECTOR_CALL.finditer(code):
         yield from _call_mutants(code, m, make)
-    for m in NUMBERS.finditer(code):
-        begin, end = m.start(1), first_of_list(code, *m.span(1))
+    for m in NUMBER_DEFINITION.finditer(code):
+        begin, end = m.start(1), end_of_first_declarator(code, *m.span(1))
         if re.fullmatch(r"\d+", code[begin:end]) or "InitBuffer" in m.group():
             continue
         for step in ("+ 1", "- 1"):
             yield make(f"a number {step}", begin, end, f"({text[begin:end]}) {step}")
-    yield from _names_swapped(code, make)
-    yield from _operators(code, make)
+    yield from _name_mutants(code, make)
+    yield from _operator_mutants(code, make)
 
 
 def _call_mutants(code: str, m: re.Match[str], make) -> Iterator[Mutant]:
@@ -190,7 +196,7 @@ def _call_mutants(code: str, m: re.Match[str], make) -> Iterator[Mutant]:
         yield make("operation", m.start(1), m.end(1), swapped[name])
 
 
-def _names_swapped(code: str, make) -> Iterator[Mutant]:
+def _name_mutants(code: str, make) -> Iterator[Mutant]:
     pairs = [("sin_", "cos_"), ("sin", "cos"), ("Sin", "Cos"), ("kAdd", "kSub"), ("hi", "lo")]
     for one, other in pairs:
         for a, b in ((one, other), (other, one)):
@@ -200,18 +206,18 @@ def _names_swapped(code: str, make) -> Iterator[Mutant]:
                     yield make(f"{a} becomes {b}", m.start(), m.end(), b)
 
 
-def _operators(code: str, make) -> Iterator[Mutant]:
+def _operator_mutants(code: str, make) -> Iterator[Mutant]:
     conditions = [(m.end(), closing(code, m.end() - 1)) for m in re.finditer(r"(?:if|while|for)\s*\(", code)]
     conditions += [m.span(1) for m in re.finditer(r" = ([^;{}?]+) \? ", code)]
     # A minimum or maximum of two values does not depend on the comparison at equality.
     minimum_or_maximum = (
         r"([\w.>-]+) [<>]=? ([\w.>-]+) \? \1 : \2|if \((\w+) [<>]=? ([\w.>-]+)\) (?:\3 = \4|\4 = \3);"
     )
-    same = {i for m in re.finditer(minimum_or_maximum, code) for i in range(*m.span())}
+    in_minimum_or_maximum = {i for m in re.finditer(minimum_or_maximum, code) for i in range(*m.span())}
     for begin, end in conditions:
         for op, new in OTHER_COMPARISON.items():
             for hit in re.finditer(re.escape(op), code[begin:end]):
-                if begin + hit.start() not in same:
+                if begin + hit.start() not in in_minimum_or_maximum:
                     yield make("comparison", begin + hit.start(), begin + hit.end(), new)
     for m in re.finditer(r"\? ([\w.()>-]+) : ([\w.()>-]+);", code):
         yield make("choice swapped", m.start(1), m.end(2), f"{m.group(2)} : {m.group(1)}")
@@ -227,7 +233,7 @@ PRELUDE = """
 """
 
 
-def change(mutant: Mutant | None, folder: Path) -> None:
+def write_sources(mutant: Mutant | None, folder: Path) -> None:
     """Write the kernels' sources with the mutant's change below ``folder``."""
     shutil.copytree(ROOT / "op_kernel", folder / "op_kernel")
     (folder / "mutant.h").write_text(PRELUDE)
@@ -241,9 +247,11 @@ def change(mutant: Mutant | None, folder: Path) -> None:
 
 
 def try_column(kernel, column, folder: Path, unchanged: Path) -> tuple[str, str]:
-    """Compile one column of element types and run its calls; return the state and the reason. unchanged: the
-    folder with the unchanged kernel's library and its calls' cycles, which the first run writes. If the
-    mutant's library has the same bytes, the column does not compile the changed code."""
+    """Compile one column of element types and run its calls; return the state and the reason.
+
+    The folder ``unchanged`` holds the unchanged kernel's library and its calls' cycles, which the first run
+    writes. If the mutant's library has the same bytes, the column does not compile the changed code.
+    """
     try:
         library = kernel.build(column, folder)
     except CompileFailed as refused:
@@ -256,7 +264,7 @@ def try_column(kernel, column, folder: Path, unchanged: Path) -> tuple[str, str]
     environment = {**os.environ, "ASCEND_SIM_KERNELS": str(library), "OMP_NUM_THREADS": "1"}
     environment["NPU_ROPE_MUTATION_CYCLES"] = str(unchanged / f"{column.symbol}.json")
     environment["PYTHONPATH"] = str(ROOT / "tests/fuzz")  # for mutation_norm_calls.py
-    script = str(Path(__file__).resolve().parent / kernel.judge_of(column))
+    script = str(Path(__file__).resolve().parent / kernel.script_of(column))
     command = [sys.executable, script, column.op, column.soc, column.name]
     try:
         done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=RUN_SECONDS)
@@ -273,7 +281,7 @@ def try_column(kernel, column, folder: Path, unchanged: Path) -> tuple[str, str]
 def judge(kernel, mutant: Mutant, unchanged: Path) -> Outcome:
     """Try the columns in order until one catches the mutant or does not compile it."""
     with tempfile.TemporaryDirectory() as name:
-        change(mutant, Path(name))
+        write_sources(mutant, Path(name))
         for column in kernel.columns_for(mutant.file):
             state, by = try_column(kernel, column, Path(name), unchanged)
             if state != SURVIVED:
@@ -287,7 +295,7 @@ def unchanged_is_clean(kernel, unchanged: Path, pool: ThreadPoolExecutor) -> boo
 
     def passes(column) -> bool:
         with tempfile.TemporaryDirectory() as name:
-            change(None, Path(name))
+            write_sources(None, Path(name))
             state, by = try_column(kernel, column, Path(name), unchanged)
         if state != SURVIVED:
             print(f"the unchanged kernel is not clean ({column.symbol}): {by}", file=sys.stderr)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from mutation_rope import NORM_HEADERS, ROOT, Column, build, rms_norm_rope
 
-__all__ = ["EQUIVALENT", "build", "columns", "columns_for", "judge_of", "sources"]
+__all__ = ["EQUIVALENT", "build", "columns", "columns_for", "script_of", "sources"]
 
 SOC_910B, SOC_310P = "ascend910b", "ascend310p"
 BF16, F16, F32 = "bfloat16_t", "half", "float"
@@ -50,7 +50,7 @@ columns = (
 )
 
 
-def judge_of(_: Column) -> str:
+def script_of(_: Column) -> str:
     """The script whose calls a column must compute correctly."""
     return "mutation_norm_calls.py"
 
@@ -69,27 +69,27 @@ def sources() -> list[Path]:
     return [*(ROOT / "op_kernel" / name for name in NORM_HEADERS), *entries]
 
 
-# The reasons why mutants compute the same, by mutate_kernels.key_of.
+# For each mutant, named as by mutate_kernels.key_of: why it computes the same.
 EQUIVALENT: dict[str, str] = {
     "head_norm.h | a number - 1 | int32_t slots = {source_.tiling->stats_bytes / (kRowNormStats * static_cast<int32_t>(sizeof(float)))};": "each part of the statistics is rounded up to as many slots, and all slots that are read were written",
-    "row_norm.h | a number + 1 | static constexpr uint32_t kSmallestSum = {static_cast<uint32_t>(kBias - 100) << kMantissaBits}; // 2^-100": "one bit of a threshold that has room on both sides",
-    "row_norm.h | a number - 1 | static constexpr uint32_t kSmallestSum = {static_cast<uint32_t>(kBias - 100) << kMantissaBits}; // 2^-100": "one bit of a threshold that has room on both sides",
-    "row_norm.h | a number + 1 | static constexpr uint32_t kLargestSum = {static_cast<uint32_t>(kBias + 126) << kMantissaBits}; // 2^126": "one bit of a threshold that has room on both sides",
-    "row_norm.h | a number - 1 | static constexpr uint32_t kLargestSum = {static_cast<uint32_t>(kBias + 126) << kMantissaBits}; // 2^126": "one bit of a threshold that has room on both sides",
+    "row_norm.h | a number + 1 | static constexpr uint32_t kSmallestSum = {static_cast<uint32_t>(kBias - 100) << kMantissaBits}; // 2^-100": "changes a threshold by one bit; near it, both ways are correct",
+    "row_norm.h | a number - 1 | static constexpr uint32_t kSmallestSum = {static_cast<uint32_t>(kBias - 100) << kMantissaBits}; // 2^-100": "changes a threshold by one bit; near it, both ways are correct",
+    "row_norm.h | a number + 1 | static constexpr uint32_t kLargestSum = {static_cast<uint32_t>(kBias + 126) << kMantissaBits}; // 2^126": "changes a threshold by one bit; near it, both ways are correct",
+    "row_norm.h | a number - 1 | static constexpr uint32_t kLargestSum = {static_cast<uint32_t>(kBias + 126) << kMantissaBits}; // 2^126": "changes a threshold by one bit; near it, both ways are correct",
     "rms_norm_kernel.h | count or repeat + 1 | AscendC::Cast(narrow, rows, NarrowMode<T>(), {static_cast<uint32_t>(element_count_)});": "a lane after the rows, which is not read",
     "rms_norm_kernel.h | count or repeat + 1 | AscendC::Cast(rows, narrow, AscendC::RoundMode::CAST_NONE, {static_cast<uint32_t>(element_count_)});": "a lane after the rows, which is not read",
     "rms_norm_kernel.h | count or repeat - 1 | AscendC::Cast(rows, narrow, AscendC::RoundMode::CAST_NONE, {static_cast<uint32_t>(element_count_)});": "the last lane is a row's padding, 0 either way",
     "long_rms_norm_kernel.h | count or repeat + 1 | AscendC::Cast(y, piece_, NarrowMode<ScaleT>(), {static_cast<uint32_t>(lanes)});": "a lane after the piece, which is not stored",
     "row_pieces.h | a number + 1 | auto fill = {static_cast<uint8_t>(RoundUp(count, kBlockItems) - count)};": "a zero after the piece, where padding follows or lanes that are cleared",
-    "chunk_sums.h | comparison | if (width{ < }kRepeatFloats) AscendC::Duplicate(numbers[width], 0.0f, kRepeatFloats - width);": "an instruction of no lanes",
-    "row_norm.h | count or repeat + 1 | AscendC::Adds(sum_, sum_, tiling_->n_epsilon, {count});": "a slot of no row",
-    "row_norm.h | count or repeat + 1 | AscendC::Add(sum_, sum_, temp_, {count});": "a slot of no row",
+    "chunk_sums.h | comparison | if (width{ < }kRepeatFloats) AscendC::Duplicate(numbers[width], 0.0f, kRepeatFloats - width);": "an instruction without lanes",
+    "row_norm.h | count or repeat + 1 | AscendC::Adds(sum_, sum_, tiling_->n_epsilon, {count});": "a slot that belongs to no row",
+    "row_norm.h | count or repeat + 1 | AscendC::Add(sum_, sum_, temp_, {count});": "a slot that belongs to no row",
     "row_norm.h | a number + 1 | uint32_t magnitude_bits = {bits.GetValue(i)}; // non-negative floats compare like their bits": "one bit of a magnitude; only its exponent is used",
-    "row_norm.h | a number + 1 | int32_t exponent = {static_cast<int32_t>(largest_bits >> kMantissaBits) - kBias};": "a power of two more or less: squares have room for it",
-    "row_norm.h | a number - 1 | int32_t exponent = {static_cast<int32_t>(largest_bits >> kMantissaBits) - kBias};": "a power of two more or less: squares have room for it",
-    "row_norm.h | comparison | if (repeat_sums.GetValue(static_cast<uint32_t>(i)){ >= }kLargestSum) return true;": "one value at a threshold that has room on both sides",
-    "row_norm.h | comparison | if (row_sums.GetValue(static_cast<uint32_t>(i)){ < }kSmallestSum) return true;": "one value at a threshold that has room on both sides",
-    "row_steps.h | count or repeat + 1 | AscendC::BlockReduceSum(sums, blocks, {(count + kBlockFloats - 1) / kBlockFloats}, kRepeatFloats, 1, 1,": "sums in slots of no row",
+    "row_norm.h | a number + 1 | int32_t exponent = {static_cast<int32_t>(largest_bits >> kMantissaBits) - kBias};": "scales by a factor of two more or less; the squares stay in range",
+    "row_norm.h | a number - 1 | int32_t exponent = {static_cast<int32_t>(largest_bits >> kMantissaBits) - kBias};": "scales by a factor of two more or less; the squares stay in range",
+    "row_norm.h | comparison | if (repeat_sums.GetValue(static_cast<uint32_t>(i)){ >= }kLargestSum) return true;": "affects one value at a threshold; there, both ways are correct",
+    "row_norm.h | comparison | if (row_sums.GetValue(static_cast<uint32_t>(i)){ < }kSmallestSum) return true;": "affects one value at a threshold; there, both ways are correct",
+    "row_steps.h | count or repeat + 1 | AscendC::BlockReduceSum(sums, blocks, {(count + kBlockFloats - 1) / kBlockFloats}, kRepeatFloats, 1, 1,": "sums in slots that belong to no row",
     "row_steps.h | count or repeat + 1 | AscendC::Duplicate(rows[row * pitch + chunk], 0.0f, mask, {static_cast<uint8_t>(repeats)}, 1,": "the padding of a row after those of the tile, which is not read",
     "row_steps.h | count or repeat + 1 | AscendC::Cast(dst[row * dst_pitch], src[row * src_pitch], NarrowMode<OutT>(), {static_cast<uint32_t>(width)});": "a lane after the row: the next row overwrites it, or it is not read",
     "row_steps.h | mask off by a lane | AscendC::Cast(dst[row * dst_pitch + chunk], src[row * src_pitch + chunk], NarrowMode<OutT>(), {mask},": "a lane after the row, which is padding",
@@ -100,13 +100,13 @@ EQUIVALENT: dict[str, str] = {
     "row_steps.h | comparison | for (int32_t chunk = 0; chunk{ < }width; chunk += kRepeatFloats) {": "a row of whole repeats does not come here, because its pitches are equal",
     "rms_norm_backward_kernel.h | count or repeat + 1 | AscendC::Cast(rows, narrow, AscendC::RoundMode::CAST_NONE, {static_cast<uint32_t>(element_count_)});": "a lane after the rows, which is not read",
     "rms_norm_backward_kernel.h | count or repeat - 1 | AscendC::Cast(rows, narrow, AscendC::RoundMode::CAST_NONE, {static_cast<uint32_t>(element_count_)});": "the last lane is a row's padding, which is cleared next",
-    "gradient_rows.h | count or repeat + 1 | AscendC::Muls(mean_, mean_, inverse_n_, {count});": "a slot of no row",
-    "gradient_rows.h | count or repeat + 1 | AscendC::Muls(inverses, inverses, kRaise, {count * kBlockFloats});": "a slot of no row",
+    "gradient_rows.h | count or repeat + 1 | AscendC::Muls(mean_, mean_, inverse_n_, {count});": "a slot that belongs to no row",
+    "gradient_rows.h | count or repeat + 1 | AscendC::Muls(inverses, inverses, kRaise, {count * kBlockFloats});": "a slot that belongs to no row",
     "dscale_rows.h | remove SyncPipes | __aicore__ inline void FlushShort(AscendC::GlobalTensor<float> target, int32_t count) { {SyncPipes<AscendC::HardEvent::V_S>()};": "redundant: the scalar store of the last tile has waited for the vectors",
     "long_rms_norm_backward_kernel.h | count or repeat + 1 | AscendC::Cast(dx, temp_, NarrowMode<T>(), {static_cast<uint32_t>(lanes)});": "a lane after the piece, which is not stored",
-    "row_norm.h | count or repeat - 1 | AscendC::Abs(squares, rows, {count * pitch});": "that slot contains the last lane's square, which is as large where it matters",
-    "row_steps.h | comparison | for (int32_t row = 0; row{ < }rows; row += kMaxRepeats) {": "an instruction of no repeats",
-    "row_steps.h | comparison | for (int32_t i = 0; i{ < }repeats; i += kMaxRepeats) {": "an instruction of no repeats",
-    "row_steps.h | comparison | for (int32_t row = 0; row{ < }count; row += kMaxRepeats) {": "an instruction of no repeats",
+    "row_norm.h | count or repeat - 1 | AscendC::Abs(squares, rows, {count * pitch});": "the last slot still contains a square, which is as large where it matters",
+    "row_steps.h | comparison | for (int32_t row = 0; row{ < }rows; row += kMaxRepeats) {": "an instruction without repeats",
+    "row_steps.h | comparison | for (int32_t i = 0; i{ < }repeats; i += kMaxRepeats) {": "an instruction without repeats",
+    "row_steps.h | comparison | for (int32_t row = 0; row{ < }count; row += kMaxRepeats) {": "an instruction without repeats",
     "long_rms_norm_backward_kernel.h | one buffer instead of two | pipe->InitBuffer(out_, {2}, static_cast<uint32_t>(tiling->common.queue_bytes));": "the vector instructions take longer than a store: the timeline changes by less than half a percent",
 }

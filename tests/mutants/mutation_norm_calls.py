@@ -41,11 +41,16 @@ OTHER_DTYPES = {
 
 @dataclass(frozen=True)
 class NormRun:
-    """A call of rms_norm, add_rms_norm or rms_norm_backward; ``dtype`` is its first tensor's.
+    """A call of rms_norm, add_rms_norm or rms_norm_backward.
 
-    ``pad``: elements after each row; ``powers``: x's rows in turn are multiplied by 2 to these powers;
-    ``scale``: the scale's shape, empty for that of a row; ``cores``: number of cores, 0 for all;
-    ``spike``: if not 0, each row's last element is made negative and multiplied by 2 to this power."""
+    Attributes:
+        dtype: that of the call's first tensor.
+        pad: elements after each row.
+        scale: the scale's shape; empty for that of a row.
+        powers: x's rows in turn are multiplied by 2 to these powers.
+        cores: number of cores; 0 for all.
+        spike: if not 0, each row's last element is made negative and multiplied by 2 to this power.
+    """
 
     op: str
     soc: str
@@ -64,8 +69,12 @@ class NormRun:
 
 @dataclass(frozen=True)
 class NormRopeRun:
-    """A call of rms_norm_rope; ``heads``: the numbers of heads of queries and keys; ``far``: the positions'
-    limit. Other fields are as in NormRun."""
+    """A call of rms_norm_rope. Fields without a description are as in NormRun.
+
+    Attributes:
+        heads: the numbers of heads of queries and keys.
+        far: the limit of the positions.
+    """
 
     soc: str
     dtype: str
@@ -185,7 +194,7 @@ def _norm_rope_calls(soc: str, dtype: str) -> list[NormRun | NormRopeRun]:
 def random_rows(
     rng: np.random.Generator, shape: tuple[int, ...], powers: tuple[int, ...], dtype: str, spike: int = 0
 ) -> Any:
-    """Rows around 2 to these powers in turn; every fortieth row, from the eleventh on, is zero."""
+    """Rows around 2 to these powers in turn. From the eleventh row on, every fortieth row is zero."""
     values = rng.standard_normal(shape).reshape(-1, shape[-1])
     for at, power in enumerate(powers):
         values[at :: len(powers)] *= 2.0**power

@@ -109,7 +109,7 @@ columns = (
 )
 
 
-def judge_of(column: Column) -> str:
+def script_of(column: Column) -> str:
     """The script whose calls a column must compute correctly."""
     if column in (SHORT_ROWS, NORMED):
         return "mutation_norm_calls.py"
@@ -160,13 +160,13 @@ def build(column: Column, folder: Path) -> Path:
     )
 
 
-# The reasons why mutants compute the same or which test catches them, by mutate_kernels.key_of.
+# For each mutant, named as by mutate_kernels.key_of: why it computes the same, or which test catches it.
 EQUIVALENT: dict[str, str] = {
     "rope_kernel.h | count or repeat + 1 | AscendC::Cast(rows_, narrow, AscendC::RoundMode::CAST_NONE, {static_cast<uint32_t>(element_count_)});": "a lane after the rows, which is not read",
     "rope_kernel.h | count or repeat - 1 | AscendC::Cast(rows_, narrow, AscendC::RoundMode::CAST_NONE, {static_cast<uint32_t>(element_count_)});": "the last lane is a row's padding",
     "packed_rows.h | count or repeat - 1 | {static_cast<uint32_t>(count * tiling_->row_pitch)});": "the last lane is a row's padding",
     "packed_rows.h | a number + 1 | int32_t elements = {RoundUp(tiling_->gather_rows * tiling_->head_size, kBlockFloats)};": "an offset that no Gather uses",
-    "packed_rows.h | comparison | if (aligned{ < }plan.run_elements)": "32 more bytes, which are not read, in the time of the vector instructions",
+    "packed_rows.h | comparison | if (aligned{ < }plan.run_elements)": "copies 32 more bytes, which are not read, while the vector instructions run",
     "lane_frequencies.h | operation | AscendC::{Add}(hi, quotient, error, pairs_);": "lo is computed from hi, so that hi + lo is the same sum",
     "pair_index.h | count or repeat - 1 | AscendC::Maxs(dst, dst, 0.0f, {count});": "the last lane is not before the window",
     "lane_frequencies.h | comparison | for (int32_t i = aligned; i{ < }pairs_; ++i) dst.SetValue(i, i < count ? source.GetValue(i) : 1.0f);": "a 1 where a temporary begins",
@@ -183,10 +183,10 @@ EQUIVALENT: dict[str, str] = {
     "row_rotation.h | a number - 1 | int32_t over_tokens = {heads * ((tokens_ + kMaxRepeats - 1) / kMaxRepeats)};": "another order of the same number of instructions",
     "vector_steps.h | rounding mode | constexpr AscendC::RoundMode kExactToFloat = AscendC::RoundMode::{CAST_RINT};": "float32 holds every one of these integers",
     "vector_steps.h | rounding mode | AscendC::Cast(dst.ReinterpretCast<int32_t>(), numbers, AscendC::RoundMode::{CAST_RINT}, static_cast<uint32_t>(count));": "the floats are whole numbers",
-    "positions.h | comparison | if (aligned{ < }count) LoadOneByOne(source, plane, aligned, count);": "one more handover, of no positions, while the core waits for its loads",
+    "positions.h | comparison | if (aligned{ < }count) LoadOneByOne(source, plane, aligned, count);": "one more synchronization, for no positions, while the core waits for its loads",
     "given_table.h | cos becomes sin | row_queue_.EnQue({cos});": "both are parts of one buffer, and the queue takes any part as the buffer",
     "given_table.h | cos becomes sin | row_queue_.FreeTensor({cos});": "both are parts of one buffer, and the queue takes any part as the buffer",
     "given_table.h | comparison | if (row{ >= }table_tiling_->table_rows) row = table_tiling_->table_rows - 1;": "the host refuses such a row; tests/tiling/test_unchecked_rows.cpp, which has no host checks, catches it",
-    "scalar_rows.h | remove SyncPipes | } {SyncPipes<AscendC::HardEvent::S_V>()};": "redundant after loads: the following store or setup also hands over",
+    "scalar_rows.h | remove SyncPipes | } {SyncPipes<AscendC::HardEvent::S_V>()};": "redundant after loads: the following store or setup also synchronizes the pipes",
     "lane_frequencies.h | remove SyncPipes | for (int32_t i = aligned; i < pairs_; ++i) dst.SetValue(i, i < count ? source.GetValue(i) : 1.0f); {SyncPipes<AscendC::HardEvent::S_V>()};": "redundant: the lanes' index, which the scalar unit begins, is computed after it and ordered before the vector instructions",
 }

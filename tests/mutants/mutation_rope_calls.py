@@ -1,7 +1,12 @@
 """Calls that a mutant of rope's kernel must compute correctly. They cover the paths of the kernel.
 
-Exit status 0 if every result is within its bound, no rule of the simulator is broken and no call takes longer
-than with the unchanged kernel on the simulated timeline; otherwise 1, and one line with the detected problem.
+The exit status is 0 if
+
+* every result is within its bound,
+* no rule of the simulator is broken, and
+* no call takes longer than with the unchanged kernel on the simulated timeline.
+
+Otherwise it is 1, and one line has the detected problem.
 
 usage: python tests/mutants/mutation_rope_calls.py [OP SOC DTYPE]
 """
@@ -49,9 +54,14 @@ CHECKED_PAD = 2**20  # number of elements after a row, and before the next, that
 
 @dataclass(frozen=True)
 class RopeRun:
-    """One call; ``order`` is the order of B, S, N in memory, ``pad`` extra elements at the end of each row,
-    ``far`` the position furthest from 0. ``keys``, the number of a second tensor's heads, makes it a call of
-    rope_qk; ``cache``, the dtype of a cache, makes it a call of rope_set_rows.
+    """A call of rope, rope_qk or rope_set_rows.
+
+    Attributes:
+        order: the order of B, S, N in memory.
+        pad: extra elements at the end of each row.
+        far: the position furthest from 0.
+        keys: in a call of rope_qk, the number of k's heads; otherwise 0.
+        cache: in a call of rope_set_rows, the dtype of the cache; otherwise empty.
     """
 
     soc: str
@@ -312,17 +322,17 @@ class Times:
     def __init__(self) -> None:
         name = os.environ.get("NPU_ROPE_MUTATION_CYCLES")
         self.path = Path(name) if name else None
-        self.known: dict[str, float] = {}
+        self.cycles_by_call: dict[str, float] = {}
         self.compares = self.path is not None and self.path.is_file()
         if self.path is not None and self.compares:
-            self.known = json.loads(self.path.read_text())
+            self.cycles_by_call = json.loads(self.path.read_text())
 
-    def slower(self, call: Any) -> str:
+    def slowdown(self, call: Any) -> str:
         """The problem if the last launch, that of this call, took too long; otherwise an empty string."""
         cycles = simulator.load().report()["summary"]["cycles"]
         if not self.compares:
-            self.known[str(call)] = cycles
-        unchanged = self.known[str(call)]
+            self.cycles_by_call[str(call)] = cycles
+        unchanged = self.cycles_by_call[str(call)]
         return (
             f"{cycles:.0f} cycles instead of {unchanged:.0f} of {call}"
             if cycles > MAX_TIME_RATIO * unchanged
@@ -331,7 +341,7 @@ class Times:
 
     def write(self) -> None:
         if self.path is not None and not self.compares:
-            self.path.write_text(json.dumps(self.known))
+            self.path.write_text(json.dumps(self.cycles_by_call))
 
 
 def judge_all(calls: Iterable[Any], check: Callable[[Any], str], op: str, soc: str, dtype: str) -> int:
@@ -341,7 +351,7 @@ def judge_all(calls: Iterable[Any], check: Callable[[Any], str], op: str, soc: s
         if op not in ("", call.op) or soc not in ("", call.soc) or dtype not in ("", call.dtype):
             continue
         try:
-            problem = check(call) or times.slower(call)
+            problem = check(call) or times.slowdown(call)
         except (RuntimeError, ValueError, TypeError) as error:
             problem = str(error).splitlines()[0]
         if problem:

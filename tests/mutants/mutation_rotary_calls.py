@@ -35,9 +35,15 @@ TABLE_DTYPES = {BF16: F32, F16: F16, F32: F32}  # of the compiled columns, by th
 
 @dataclass(frozen=True)
 class TableRun:
-    """One call; ``order`` and ``pad`` are as in mutation_rope_calls. ``full``: tables have a number for each
-    lane, not for each pair; ``rows``: rows of tables with position_ids (rotary_embedding's layouts);
-    ``table_step``: distance, in rows, between the rows of neighbouring tokens."""
+    """A call of rotary_mul, rotary_mul_qk or rotary_embedding.
+
+    Attributes:
+        full: whether the tables have an entry for each lane, not for each pair.
+        rows: in a call with position_ids (rotary_embedding's layouts), the rows of the tables; otherwise 0.
+        keys: in a call of rotary_mul_qk, the number of k's heads; otherwise 0.
+        order, pad: as in mutation_rope_calls.
+        table_step: the distance between the rows of neighbouring tokens, in rows.
+    """
 
     soc: str
     dtype: str
@@ -119,7 +125,7 @@ def calls() -> list[TableRun]:
 
 
 def rounded(values: np.ndarray, dtype: str) -> tuple[np.ndarray, np.ndarray]:
-    """(contents of memory, values); for bfloat16, the contents are the bits."""
+    """The values rounded to a type: as they are stored (for bfloat16, the bits), and as numbers."""
     if dtype == BF16:
         bits = bfloat16_bits(values)
         return bits, bfloat16_values(bits)
@@ -128,7 +134,7 @@ def rounded(values: np.ndarray, dtype: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def tables_of(call: TableRun, rng: np.random.Generator) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """cos and sin as views of memory, and their values, ``[B or 1, S, W]`` or ``[rows, W]``."""
+    """The stored cos and sin, and their values. The shapes are ``[B or 1, S, W]`` or ``[rows, W]``."""
     b, s, _, _ = call.shape
     batches = (b if call.by_batch else 1,)
     lead = (call.rows,) if call.rows else (*batches, s)
@@ -166,7 +172,7 @@ class Rotated:
 
 
 def expected(call: TableRun, x: np.ndarray, tables: list[np.ndarray]) -> tuple[Any, Any]:
-    """The formula's result and magnitudes; backward is forward with a pair's sines exchanged and negated."""
+    """The formula's result and magnitudes. Backward, a pair's sines are exchanged and negated."""
     cos, sin = tables
     if not call.forward:
         sin = -(partners(sin, call.interleaved) if call.full else sin)

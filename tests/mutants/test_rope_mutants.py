@@ -90,6 +90,7 @@ CAUGHT_BY_OPERATOR_TESTS = tuple(MUTANTS)[:7]
 
 
 def _validate(library: Path, *arguments: str) -> int:
+    """Return the exit status of npu-rope validate with the library."""
     command = [
         sys.executable,
         "-m",
@@ -117,6 +118,7 @@ FILTER = [
 
 
 def _operator_tests(library: Path) -> int:
+    """Return the exit status of the tests of one changed factor with the library."""
     options = ["-k", "one_factor and not reference", "-x", "-q", "-p", "no:cacheprovider"]
     environment = {**os.environ, "NPU_ROPE_LIB_DIR": str(library), "NPU_ROPE_TEST_BACKEND": "cpu"}
     command = [sys.executable, "-m", "pytest", str(ROOT / "tests/rope/test_rope.py"), *options]

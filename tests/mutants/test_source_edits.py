@@ -1,7 +1,7 @@
 """Every edit of the mutation tests applies to the current sources.
 
-The mutation tests are slow and run late. These tests read the sources only and run in the default suite, so
-a change of a line that a mutation test edits fails at once, with the text and the places where it occurs.
+The mutation tests are slow and run late. These tests only read the sources and run in the default suite. If a
+line that a mutation test edits has changed, they fail at once. The message has the text and its places.
 """
 
 import importlib

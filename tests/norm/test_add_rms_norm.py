@@ -1,5 +1,5 @@
-"""add_rms_norm: the sum is correctly rounded, and y differs from the specification by at most its bound, for
-every type, rank, broadcast and layout, and in place. On the CPU, sum and y equal the results of an addition
+"""add_rms_norm for every type, rank, broadcast and layout, and in place. The sum is correctly rounded, and y
+differs from the specification by at most its bound. On the CPU, sum and y equal the results of an addition
 and rms_norm bit for bit.
 """
 

@@ -17,8 +17,12 @@ D = 128
 
 
 def measure(run, least=0):
-    """Return the cycles of run's only launch, the bytes that it moves relative to ``least``, and the share of
-    the cycles in which the memory can move ``least`` bytes."""
+    """Run a call of one launch. ``least`` is the number of bytes that it must move.
+
+    Returns:
+        The cycles of the launch; the moved bytes divided by ``least``; the share of the cycles in which the
+        memory can move ``least`` bytes.
+    """
     library = simulator.load()
     before = library.launches()
     run()

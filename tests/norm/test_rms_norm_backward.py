@@ -220,6 +220,7 @@ def test_the_judge_rejects_slightly_wrong_gradients(on_device, units):
 
 
 def judge_rescaled(backend, dtype, stash_type, n, size, grad_size, epsilon):
+    """Require gradients within their bounds for an x and a gradient of y of these magnitudes."""
     rng = np.random.default_rng(0)
     x = (rng.uniform(1, 2, (2, n)) * size).astype(dtype)
     grad, scale = (rng.standard_normal((2, n)) * grad_size).astype(dtype), np.ones(n, dtype)

@@ -23,6 +23,7 @@ NAMES = ("q", "k", "q_scale", "k_scale")
 
 
 def inputs_of(dtype=torch.float32, needs_grad=False, shape=(2, 5, 3, 24), keys=2):
+    """Return q, k and their scales. ``shape`` is that of q; k has ``keys`` heads."""
     generator = torch.Generator().manual_seed(0)
     shapes = shape, (*shape[:-2], keys, shape[-1]), shape[-1:], shape[-1:]
     tensors = [torch.randn(s, generator=generator, dtype=torch.float64).to(dtype) for s in shapes]

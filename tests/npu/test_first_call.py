@@ -191,8 +191,18 @@ DAMAGES = {
     "no op_impl": ("op_impl", remove, 161001, f"{LIST}, which is absent or no JSON."),
     "another chip's package": (f"{TBE}/kernel/*/ascend910b", remove, 161001, f"{LIST}, which is absent"),
     "list cut": (LIST, cut(100), 161001, f"{LIST}, which is absent or no JSON."),
-    "list of nothing": (LIST, lambda f: f.write_text("{}"), 161001, f"{LIST}, which lists none of them."),
-    "list of another type": (LIST, lambda f: f.write_text("[1]"), 161001, f"{LIST}, which is absent or no"),
+    "list without kernels": (
+        LIST,
+        lambda f: f.write_text("{}"),
+        161001,
+        f"{LIST}, which lists none of them.",
+    ),
+    "list of another JSON type": (
+        LIST,
+        lambda f: f.write_text("[1]"),
+        161001,
+        f"{LIST}, which is absent or no",
+    ),
     "no tilings": (TILINGS, remove, 561002, "libcust_opmaster_rt2.0.so, which is absent or truncated."),
     "tilings cut": (TILINGS, half, 561002, "libcust_opmaster_rt2.0.so, which is absent or truncated."),
     "no kernels": (f"{KERNELS}.o", remove, 561113, ".o, which is absent."),
@@ -235,7 +245,7 @@ def test_a_damaged_part_of_a_package_is_explained_at_the_call(simulated, package
 def test_a_path_with_the_ending_of_a_kernel_is_explained_at_the_call(
     simulated, package, tmp_path, name, queue
 ):
-    """hicann/opbase indv_bininfo.cpp, NnopbaseGetKernelJsonPath cuts the path as it is named."""
+    """hicann/opbase indv_bininfo.cpp, NnopbaseGetKernelJsonPath cuts the given path and resolves no links."""
     moved = tmp_path / name
     if name == "link.o":
         moved.symlink_to(package)
@@ -252,7 +262,7 @@ def test_a_path_with_the_ending_of_a_kernel_is_explained_at_the_call(
 
 
 def test_a_link_hides_a_folder_whose_name_has_the_ending_of_a_kernel(simulated, package, tmp_path):
-    """hicann/opbase indv_collector.cpp, NnopbaseGetCustomOppPath does not resolve the folder."""
+    """hicann/opbase indv_collector.cpp, NnopbaseGetCustomOppPath does not resolve links."""
     moved = shutil.copytree(package.parent, tmp_path / "my.org", symlinks=True)
     (tmp_path / "link").symlink_to(moved / package.name)
     done = simulated.code(ONE_CALL, ASCEND_CUSTOM_OPP_PATH=str(tmp_path / "link"))
@@ -269,8 +279,8 @@ def test_a_chip_that_the_package_has_no_list_for_is_explained_at_the_call(simula
 
 
 def test_without_any_list_cann_does_not_begin(simulated, package, tmp_path):
-    """hicann/opbase indv_collector.cpp, NnopbaseCollectorWork: 561108, which NnopbaseCreateExecutorSpace
-    turns into 361001."""
+    """hicann/opbase indv_collector.cpp, NnopbaseCollectorWork returns 561108. NnopbaseCreateExecutorSpace
+    turns it into 361001."""
     broken = tmp_path / "broken"
     shutil.copytree(package, broken)
     (broken / LIST).unlink()

@@ -55,6 +55,7 @@ def table(positions, params, backend, dtype=np.float32, angle="exact", factors=N
 
 
 def true_frequencies(params, factors=None):
+    """Return the specification's frequencies, computed with 120 bits."""
     with mpmath.workprec(BITS):
         base = mpmath.mpf(params.freq_base)
         return [
@@ -72,6 +73,7 @@ def exact_cos_sin(positions, frequencies):
 
 
 def errors_of_table(positions, params, backend, dtype=np.float32, factors=None):
+    """Return the larger of the errors of cos and sin; None if the back end does not support the call."""
     computed = table(positions, params, backend, dtype, factors=factors)
     if computed is None:
         return None
@@ -81,6 +83,7 @@ def errors_of_table(positions, params, backend, dtype=np.float32, factors=None):
 
 
 def far_positions(n, seed, backend):
+    """Return the ends of the back end's range, positions around 2^22, 2^24 and 0, and n random ones."""
     rng, limit = np.random.default_rng(seed), reach(backend)
     edges = [-(2**31), 2**31 - 1, 2**31 - 2, 2**24, 2**24 + 1, -(2**24), 2**22 - 1, 1 - 2**22, 0, 1, -1]
     edges = [p for p in edges if abs(p) < limit or limit == 2**31]
@@ -251,6 +254,7 @@ def test_f32_differs_from_exact_at_a_far_position(backend):
 
 
 def libm(name):
+    """Return a function that applies libm's function of this name to each element."""
     function = getattr(ctypes.CDLL(ctypes.util.find_library("m")), name)
     function.restype = ctypes.c_float
     function.argtypes = [ctypes.c_float]

@@ -41,8 +41,12 @@ REACH = "[rope] positions must be between -4194303 and 4194303 on the device but
 POLICY = "[rope] angle must be exact (0) on an NPU but got"
 # name: the changed arguments, the error's class, its message, the devices that refuse the call
 REFUSALS = {
-    "position above": ({"positions": np.int32([0, 1, 2**22])}, ValueError, f"{REACH} 4194304.", DEVICES),
-    "position below": ({"positions": np.int32([0, -(2**22), 9])}, ValueError, f"{REACH} -4194304.", DEVICES),
+    "position above the limit": (
+        {"positions": np.int32([0, 1, 2**22])}, ValueError, f"{REACH} 4194304.", DEVICES,
+    ),
+    "position below the limit": (
+        {"positions": np.int32([0, -(2**22), 9])}, ValueError, f"{REACH} -4194304.", DEVICES,
+    ),
     "int64 position": (
         {"positions": np.int64([2**31 - 1, 0, 0])}, ValueError, f"{REACH} 2147483647.", DEVICES,
     ),

@@ -26,6 +26,8 @@ from head_repeats import (
 from npu_rope import rope, rope_qk, rope_qk_, rope_set_rows
 
 HALVES = ("neox", *SECTIONS)
+# The repeats of a head by instruction, for each way to rotate: by halves, or with partners that shifts or
+# Gather exchange. Heads that are widened to float32, and those that are shifted, have 16-bit types.
 HALVES_WIDENED = {"Cast": 4, "Mul": 4, "Sub": 1, "Add": 1}
 HALVES_FLOAT32 = {"Mul": 4, "Sub": 1, "Add": 1}
 SHIFTED = {"Cast": 6, "Mul": 4, "Add": 2, "ShiftLeft": 1, "ShiftRight": 1, "Or": 1}

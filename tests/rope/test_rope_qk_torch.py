@@ -23,6 +23,7 @@ every_choice_of_grads = pytest.mark.parametrize("grads", list(product([False, Tr
 
 
 def qk_of(shape=(2, 5, 3, 24), dtype=torch.float32, grads=(False, False), keys=2):
+    """Return q and k. ``shape`` is that of q; k has ``keys`` heads. ``grads``: which need a gradient."""
     generator = torch.Generator().manual_seed(0)
     shapes = shape, (*shape[:-2], keys, shape[-1])
     values = [torch.randn(s, generator=generator, dtype=torch.float64).to(dtype) for s in shapes]

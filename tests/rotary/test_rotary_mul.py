@@ -323,6 +323,7 @@ TABLES = ["S", "BS", "1S", "BS1", "1S1"]
 
 
 def gradient_case(interleaved, width, table, rank=4):
+    """Return a float64 call with a window, and its tensors, which need gradients."""
     call = RotaryMulCall(
         "float64", sizes=(2, 3, 2, 14), window=(8, 4), interleaved=interleaved, width=width, table=table
     )

@@ -128,9 +128,9 @@ VIOLATIONS = {
     "tiling that uses CANN through another header": ("op_host/rope_tiling.cpp", '#include "cann.h"'),
     "C++ file in no layer": ("csrc/extra/x.cpp", "int x;"),
     "header of the simulator in no layer": ("simulator/x.h", "int x;"),
-    "core that includes the next header": ("csrc/core/rope_check.cpp", "#include_next <register/op_def.h>"),
+    "core that uses #include_next": ("csrc/core/rope_check.cpp", "#include_next <register/op_def.h>"),
     "core that includes a macro": ("csrc/core/rope_check.cpp", "#include HEADER"),
-    "core's file of another suffix": ("csrc/core/x.inc", '#include "register/op_def_registry.h"'),
+    "core file with another suffix": ("csrc/core/x.inc", '#include "register/op_def_registry.h"'),
     "benchmark that uses a private name of ascend_sim": (
         "benchmarks/x.py",
         "from ascend_sim.kernels import _private",
@@ -183,7 +183,7 @@ VIOLATIONS = {
         "simulator/examples/late.py",
         "def f():\n    import npu_rope.cli",
     ),
-    "simulator that uses npu_rope late": (
+    "simulator that uses npu_rope in a function": (
         "simulator/ascend_sim/cli/run.py",
         "def f():\n    from npu_rope import backends",
     ),
@@ -201,7 +201,7 @@ VIOLATIONS = {
         "npu_rope/executors/sim.py",
         "from ascend_sim.package import HostCalls",
     ),
-    "library that imports a private name of ascend_sim late": (
+    "library that imports a private name of ascend_sim in a function": (
         "npu_rope/cli/doctor.py",
         "def f():\n    from ascend_sim.programs import session",
     ),
@@ -214,7 +214,7 @@ VIOLATIONS = {
     "reference that uses ctypes": ("npu_rope/reference/rope.py", "import ctypes"),
     "op that uses ctypes": ("npu_rope/ops/rope.py", "from ctypes import c_int"),
     "op that uses the reference": ("npu_rope/ops/rope.py", "from npu_rope.reference.rope import rope as r"),
-    "op that imports the reference late": (
+    "op that imports the reference in a function": (
         "npu_rope/ops/rope.py",
         "def f():\n    from npu_rope.reference import rope",
     ),
@@ -224,8 +224,8 @@ VIOLATIONS = {
         "import_module('npu_rope.reference.rope')",
     ),
     "op that imports torch itself": ("npu_rope/ops/rope.py", "import torch as t"),
-    "op that imports a part of torch at once": ("npu_rope/ops/rope.py", "from torch import nn"),
-    "op that imports torch late": ("npu_rope/ops/rope.py", "def f():\n    import torch"),
+    "op that imports a part of torch at module level": ("npu_rope/ops/rope.py", "from torch import nn"),
+    "op that imports torch in a function": ("npu_rope/ops/rope.py", "def f():\n    import torch"),
     "parameters that use torch": ("npu_rope/params.py", "import torch"),
     "library that uses the tests": ("npu_rope/backends.py", "from npu_rope.testing import bounds"),
     "module in no layer": ("npu_rope/elsewhere.py", "x = 1"),
@@ -265,7 +265,10 @@ ALLOWED = {
         '#include "planted_tiling_data.h"',
     ),
     "op definition that uses CANN": ("op_host/x_def.cpp", '#include "register/op_def_registry.h"'),
-    "op that imports a part of torch late": ("npu_rope/ops/rope.py", "def f():\n    from torch import nn"),
+    "op that imports a part of torch in a function": (
+        "npu_rope/ops/rope.py",
+        "def f():\n    from torch import nn",
+    ),
     "tolerance in npu_rope/testing": ("npu_rope/testing/bounds.py", "def f(rtol=1e-3): ..."),
     "standard header in a CPU kernel": ("csrc/cpu/rope.cpp", "#include <vector>"),
 }

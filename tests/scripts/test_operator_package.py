@@ -144,7 +144,7 @@ def test_other_paths_are_no_fault(package, tmp_path, name):
 
 
 def test_a_link_hides_the_folder_from_cann(package, tmp_path):
-    """hicann/opbase indv_collector.cpp, NnopbaseGetCustomOppPath does not resolve the named folder."""
+    """hicann/opbase indv_collector.cpp, NnopbaseGetCustomOppPath does not resolve links."""
     moved = package.rename(tmp_path / "my.org")
     (tmp_path / "link").symlink_to(moved)
     (tmp_path / "link.o").symlink_to(tmp_path / "link")

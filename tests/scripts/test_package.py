@@ -230,6 +230,7 @@ def numpy_only(unpacked, tmp_path_factory):
 
 
 def run_in(python, code, folder):
+    """Run code with this Python in a folder, and return its output."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("NPU_ROPE_", "PYTHON"))}
     environment["TMPDIR"] = str(folder)
     done = subprocess.run(

@@ -32,9 +32,14 @@ def unless_refused(backend, dtypes, run):
 class NormSetup:
     """A call of rms_norm.
 
-    ``scale`` names the shape of the scale. It has these dimensions of x: "normalized" those from axis on,
-    "last" the last, "one" none, "own" all, "tokens" the first and the last (with size 1 between them),
-    "inner-one" those from axis on, with size 1 for the last.
+    ``scale`` names the dimensions of x that the scale has:
+
+    * "normalized": those from axis on
+    * "last": the last
+    * "one": none
+    * "own": all
+    * "tokens": the first and the last, with size 1 between them
+    * "inner-one": those from axis on, with size 1 for the last
     """
 
     dtype: str = "float32"
@@ -69,9 +74,13 @@ class NormSetup:
 
 
 def strides_of(layout, shape):
-    """Return the strides of a layout, in elements. "gaps" are between rows, "non-unit" has gaps in the last
-    dimension, "reversed" has negative strides except in the last, "transposed" exchanges the first two
-    dimensions in memory."""
+    """Return the strides of a layout, in elements.
+
+    * "gaps" has gaps between rows.
+    * "non-unit" has gaps in the last dimension.
+    * "reversed" has negative strides except in the last dimension.
+    * "transposed" exchanges the first two dimensions in memory.
+    """
     strides = list(contiguous_strides(shape))
     if layout == "gaps" and len(shape) > 1:
         row = shape[-1] + 3

@@ -101,6 +101,7 @@ class NormRopeArrays:
 
 
 def numbers_of(call, rng, shape):
+    """Return values of q or k, of the kind that the call's ``numbers`` names."""
     x, per_head = rng.standard_normal(shape), (*shape[:-1], 1)
     limits = np.finfo(NUMPY_DTYPES[call.dtype]) if call.dtype != "bfloat16" else None
     # NumPy has no limits of bfloat16.

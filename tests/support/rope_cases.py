@@ -169,6 +169,7 @@ def positions_of(case, rng):
 
 
 def plain_positions(case, rng):
+    """Return the positions of one axis."""
     B, S = case.sizes[:2]
     ascending = np.arange(S, dtype=np.int32) + 1000
     batched = case.rank == 4

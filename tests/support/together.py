@@ -22,8 +22,9 @@ class CasesFailed(AssertionError):
 
 
 def together(names, rows, ids=str):
-    """Like pytest.mark.parametrize, but one test runs all rows and reports each that fails. If the test takes
-    ``guarded``, every row gets its own. NPU_ROPE_TEST_CASES=apart makes every row a separate test.
+    """Parametrize a test like pytest.mark.parametrize, but run all rows as one test, which reports each row
+    that fails. If the test takes ``guarded``, every row gets its own guarded memory. With
+    NPU_ROPE_TEST_CASES=apart, every row is a separate test.
     """
     rows = list(rows)
     if SEPARATE_TESTS:

@@ -188,8 +188,8 @@ void make_scattering(Random* r, RopeTilingInput* in) {
     if (in->dtype == NPU_ROPE_FLOAT32 && r->chance(2)) in->out_dtype = NPU_ROPE_FLOAT16;
 }
 
-// Gives the call tables of random type and strides, with one row per token or with rows that ids select.
-void make_given(Random* r, RopeTilingInput* in) {
+// Makes the call one with given tables, of random type and strides, with a row per token or rows that ids select.
+void add_given_tables(Random* r, RopeTilingInput* in) {
     RopeShape& s = in->shape;
     GivenTables& t = in->tables;
     in->params.mode = in->params.mode == NPU_ROPE_MODE_NORMAL ? NPU_ROPE_MODE_NORMAL : NPU_ROPE_MODE_NEOX;
@@ -515,7 +515,7 @@ void random_calls_have_sound_tilings() {
         const int64_t* x = s.side[0].x_stride;
         if (!in.scatters && x[1] == s.side[0].N * s.D && x[2] == s.D) make_contiguous(&s);
         bool given = !in.scatters && random.chance(3);
-        if (given) make_given(&random, &in);
+        if (given) add_given_tables(&random, &in);
         bool normed = !given && !in.scatters && s.sides == 2 && random.chance(2);
         in.norm.epsilon = 1e-6;
         in.norm.intermediate_rounding = random.chance(2);

@@ -84,7 +84,8 @@ def test_each_rounding_is_rejected_where_the_other_is_required(dtype):
 
 
 def test_lanes_outside_the_window_are_rounded_only_once():
-    """The bound is the error of one rounding: almost half of the nearest results, one step up, exceed it."""
+    """Their bound is the error of one rounding. Almost half of the results one step above the nearest float16
+    exceed it."""
     call = call_of("float16", False)
     value, bound = norm_rope_spec.rms_norm_rope(call)
     nearest = value.astype(np.float16)

@@ -60,7 +60,7 @@ def test_a_number_always_draws_the_same_call_and_the_same_tensors():
             assert buffer.flat.tobytes() == other.buffers[name].flat.tobytes()
 
 
-def facts(call):
+def properties_of(call):
     """Yield the properties of a call."""
     params, mode = call.params, call.params.rope_mode
     yield from (("operator", call.op, mode), ("dtype", call.dtype), ("positions", call.positions))
@@ -91,7 +91,7 @@ def facts(call):
 
 
 def test_every_property_of_the_operators_calls_is_drawn():
-    drawn_facts = {fact for call in drawn("cpu", 3000) for fact in facts(call)}
+    drawn_properties = {p for call in drawn("cpu", 3000) for p in properties_of(call)}
     sectioned = [m for m in RopeMode if m.has_sections]
     shapes = ("[S]", "[B,S]", "[1,S]", "[4,S]", "[4*S]", "[3,S]")
     shapes += ("[4,B,S]", "[3,B,S]", "[4,1,S]", "[3,1,S]")
@@ -110,7 +110,7 @@ def test_every_property_of_the_operators_calls_is_drawn():
     wanted |= {("offset", m, True) for m in RopeMode if m is not RopeMode.VISION}
     names = ("forward", "factors", "fused", "no batch", "yarn", "extra", "odd head", "unaligned")
     wanted |= {(name, value) for name in names for value in (False, True)}
-    assert wanted - drawn_facts == set()
+    assert wanted - drawn_properties == set()
 
 
 @pytest.mark.parametrize("backend", ["cpu", "sim"])
@@ -220,17 +220,17 @@ SECTIONED, ALL = ("mrope", "imrope", "vision"), ("normal", "neox", "mrope", "imr
 # name of the error: (executor with the error, modes in which the result changes)
 WRONG = {
     "sign of the sine": (with_call(forward=False), ALL),
-    "one token a position off": (with_data(positions=last_token_moved), ALL),
+    "one token moved by a position": (with_data(positions=last_token_moved), ALL),
     "time and height exchanged": (with_data(positions=lambda p: p[[1, 0, 2, 3]]), SECTIONED),
     "time instead of extra": (with_data(positions=lambda p: p[[0, 1, 2, 0]]), SECTIONED),
-    "a pair of height by time": (with_params(sections=(5, 2, 2, 1)), SECTIONED),
+    "a pair of height rotated by time": (with_params(sections=(5, 2, 2, 1)), SECTIONED),
     "sections that do not repeat": (with_params(sections=(4, 3, 2, 20)), ("mrope", "vision")),
-    "mrope for imrope": (with_params(mode="mrope"), ("imrope",)),
-    "imrope for mrope": (with_params(mode="imrope"), ("mrope",)),
-    "halves for neighbours": (with_params(mode="neox"), ("normal",)),
-    "neighbours for halves": (with_params(mode="normal"), ("neox",)),
-    "a window two lanes on": (with_params(n_offs=6), ("normal", "neox", "mrope", "imrope")),
-    "a pair too few": (with_params(n_dims=22), ("normal", "neox")),
+    "mrope instead of imrope": (with_params(mode="mrope"), ("imrope",)),
+    "imrope instead of mrope": (with_params(mode="imrope"), ("mrope",)),
+    "halves instead of neighbours": (with_params(mode="neox"), ("normal",)),
+    "neighbours instead of halves": (with_params(mode="normal"), ("neox",)),
+    "a window two lanes later": (with_params(n_offs=6), ("normal", "neox", "mrope", "imrope")),
+    "one pair too few": (with_params(n_dims=22), ("normal", "neox")),
     "no freq_factors": (with_data(factors=lambda f: None), ALL),
     "factors of the previous pair": (with_data(factors=lambda f: np.roll(f, 1)), ALL),
     "another base": (with_params(freq_base=10001.0), ALL),

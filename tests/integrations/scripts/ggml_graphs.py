@@ -141,18 +141,21 @@ class GraphCase:
         rng = np.random.default_rng(d + s)
         context = functions["ggml_init"](InitParams(1 << 20, None, True))
         kind = GGML_TYPES[self.dtype]
-        extra = {"": (0, 0), "padded": (8, 0), "second half": (d, d)}.get(self.view, (0, 0))
-        memory = np.zeros((b, s, n, d + extra[0]) if self.view != "heads first" else (b, n, s, d), self.dtype)
+        # Lanes of the memory besides those of x, and the first lane of x.
+        other_lanes, first = {"padded": (8, 0), "second half": (d, d)}.get(self.view, (0, 0))
+        memory = np.zeros(
+            (b, s, n, d + other_lanes) if self.view != "heads first" else (b, n, s, d), self.dtype
+        )
         memory[...] = rng.standard_normal(memory.shape).astype(self.dtype)
         leaf = functions["ggml_new_tensor_4d"](context, kind, *memory.shape[::-1])
         x, array, item = leaf, memory, memory.itemsize
         if self.view == "heads first":
             array = memory.transpose(0, 2, 1, 3)
         elif self.view:
-            array = memory[..., extra[1] : extra[1] + d]
+            array = memory[..., first : first + d]
         if self.view:
             strides = array.strides[2::-1]
-            x = functions["ggml_view_4d"](context, leaf, d, n, s, b, *strides, extra[1] * item)
+            x = functions["ggml_view_4d"](context, leaf, d, n, s, b, *strides, first * item)
         planes = 4 if p.rope_mode.has_sections else 1
         positions = rng.integers(0, 5000, planes * s).astype(np.int32)
         positions_tensor = functions["ggml_new_tensor_1d"](context, GGML_TYPES["int32"], planes * s)
@@ -181,14 +184,10 @@ class GraphCase:
         expected = rope(np.ascontiguousarray(array), given, p, factors, forward=self.forward, backend="cpu")
         if self.in_place:
             after = fetch(device, memory)
-            got = (
-                after[..., extra[1] : extra[1] + d]
-                if self.view != "heads first"
-                else after.transpose(0, 2, 1, 3)
-            )
-            if extra[0]:  # the lanes outside the view
-                rest = np.delete(after, np.s_[extra[1] : extra[1] + d], -1)
-                assert np.array_equal(rest, np.delete(memory, np.s_[extra[1] : extra[1] + d], -1)), str(self)
+            got = after[..., first : first + d] if self.view != "heads first" else after.transpose(0, 2, 1, 3)
+            if other_lanes:  # the lanes outside the view
+                rest = np.delete(after, np.s_[first : first + d], -1)
+                assert np.array_equal(rest, np.delete(memory, np.s_[first : first + d], -1)), str(self)
         else:
             got = fetch(result, np.empty(self.shape, self.dtype))
         size = np.abs(expected.astype(np.float64)).max()
