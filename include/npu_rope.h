@@ -21,7 +21,7 @@ extern "C" {
 /* Increases when a struct or a signature below changes. Compare it with npu_rope_abi_version(). */
 #define NPU_ROPE_ABI_VERSION 1
 
-/* The result of every operator. Its message: npu_rope_last_error(). */
+/* The result of every operator. npu_rope_last_error() returns the message of an error. */
 typedef enum npu_rope_status {
     NPU_ROPE_OK = 0,
     NPU_ROPE_INVALID_VALUE = 1, /* a value breaks its rule */
