@@ -82,8 +82,8 @@ private:
     const RmsNormShape& shape_;
     RmsNormTilingData& data_;
     std::vector<Strides> tensors_;
-    std::vector<int64_t> sizes_;
-    std::vector<std::vector<int64_t>> strides_;
+    std::vector<int64_t> sizes_;                 // of the merged dimensions
+    std::vector<std::vector<int64_t>> strides_;  // [merged dimension][tensor of tensors_], in elements
 };
 
 class Tiling {
