@@ -21,7 +21,7 @@ extern "C" {
 /* Increases when a struct or a signature below changes. Compare it with npu_rope_abi_version(). */
 #define NPU_ROPE_ABI_VERSION 1
 
-/* The result of every operator. Its message: npu_rope_last_error(). */
+/* The result of every operator. npu_rope_last_error() returns the message of an error. */
 typedef enum npu_rope_status {
     NPU_ROPE_OK = 0,
     NPU_ROPE_INVALID_VALUE = 1, /* a value breaks its rule */
@@ -135,11 +135,11 @@ NPU_ROPE_API npu_rope_params npu_rope_default_params(int32_t n_dims, npu_rope_mo
  *
  *   x             [B,S,N,D] or [S,N,D]; float32, float16, bfloat16 or float64; any strides in
  *                 B, S and N, unit stride in D
- *   positions     [S] or [B,S]; int32 or int64, values of the int32 range, negative ones included;
- *                 MROPE, VISION, IMROPE: time, height, width and extra as [4,S], flat [4*S] or
- *                 [4,B,S]; or the first three, [3,S] or [3,B,S]; the fourth then equals the first.
- *                 Shapes with B require an x with B; with size 1 instead of B, all batches share
- *                 the positions
+ *   positions     int32 or int64, values of the int32 range, negative ones included. Modes NORMAL and
+ *                 NEOX: [S] or [B,S]. MROPE, VISION and IMROPE: time, height, width and extra as [4,S],
+ *                 flat [4*S] or [4,B,S]; or only the first three as [3,S] or [3,B,S], and extra then
+ *                 equals time. Shapes with B require an x with B. If such a shape has size 1 instead of
+ *                 B, all batches share the positions
  *   freq_factors  NULL, or [F] float32, F >= the number of pairs, positive and finite: pair i's frequency
  *                 is divided by freq_factors[i]
  *   forward       non-zero: by the angle; zero: by minus the angle (the gradient)

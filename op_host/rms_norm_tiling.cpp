@@ -12,7 +12,8 @@
 namespace npu_rope {
 namespace {
 
-// In elements. The kernels process longer rows in chunks, and also rows for which no layout fits UB.
+// Longest row, in elements, that a kernel may process as a whole. Longer rows, and rows for which no layout fits UB,
+// are processed in chunks.
 constexpr int64_t kLongestWholeRow = 16384;
 
 // The dimensions before `axis` as [batch, token, head]. Adjacent dimensions are merged if one stride covers both.
@@ -81,8 +82,8 @@ private:
     const RmsNormShape& shape_;
     RmsNormTilingData& data_;
     std::vector<Strides> tensors_;
-    std::vector<int64_t> sizes_;
-    std::vector<std::vector<int64_t>> strides_;
+    std::vector<int64_t> sizes_;                 // of the merged dimensions
+    std::vector<std::vector<int64_t>> strides_;  // [merged dimension][tensor of tensors_], in elements
 };
 
 class Tiling {
@@ -98,8 +99,11 @@ public:
 
     Check run(KernelLaunch* launch) {
         if (!Dimensions(in_, &data_).merge())
-            return bad_value(in_.op, "x",
-                             formatted("have at most %d rows in a dimension of its own on an NPU", INT32_MAX), "more");
+            return bad_value(
+                in_.op, "x",
+                formatted("have at most %d rows in a dimension that cannot be merged with another on an NPU",
+                          INT32_MAX),
+                "more");
         set_shape();
         std::optional<RmsNormLayout> layout;
         if (in_.shape.n <= kLongestWholeRow) {

@@ -7,19 +7,19 @@ namespace optiling {
 using namespace npu_rope;
 
 // The types by column. CANN compiles the kernel for each column.
-static const Types x = {ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT, ge::DT_FLOAT, ge::DT_FLOAT,
-                        ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT, ge::DT_FLOAT, ge::DT_FLOAT};
-static const Types positions = {ge::DT_INT32, ge::DT_INT32, ge::DT_INT32, ge::DT_INT32, ge::DT_INT32,
-                                ge::DT_INT64, ge::DT_INT64, ge::DT_INT64, ge::DT_INT64, ge::DT_INT64};
-static const Types cache = {ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_BF16,
-                            ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_BF16};
+static const Types kXTypes = {ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT, ge::DT_FLOAT, ge::DT_FLOAT,
+                              ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT, ge::DT_FLOAT, ge::DT_FLOAT};
+static const Types kPositionTypes = {ge::DT_INT32, ge::DT_INT32, ge::DT_INT32, ge::DT_INT32, ge::DT_INT32,
+                                     ge::DT_INT64, ge::DT_INT64, ge::DT_INT64, ge::DT_INT64, ge::DT_INT64};
+static const Types kCacheTypes = {ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_BF16,
+                                  ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_BF16};
 static const Parameters kRopeSetRowsParameters = {
-    {"x", kInput, x},
-    {"positions", kInput, positions},
-    {"rows", kInput, Types(x.size(), ge::DT_INT64)},
-    {"freq_factors", kOptionalContiguousInput, Types(x.size(), ge::DT_FLOAT)},
-    {"cache", kInput, cache},
-    {"cache", kOutput, cache},
+    {"x", kInput, kXTypes},
+    {"positions", kInput, kPositionTypes},
+    {"rows", kInput, Types(kXTypes.size(), ge::DT_INT64)},
+    {"freq_factors", kOptionalContiguousInput, Types(kXTypes.size(), ge::DT_FLOAT)},
+    {"cache", kInput, kCacheTypes},
+    {"cache", kOutput, kCacheTypes},
 };
 
 static ge::graphStatus NpuRopeSetRowsTiling(gert::TilingContext* context) {

@@ -34,7 +34,7 @@ struct Unit {
 
     int64_t heads, max_tokens, max_heads;
     int64_t row_bytes, target_bytes;  // one head's row in UB; a tile of the preferred size
-    int64_t full_token_rows;          // token rows with all their heads that fill a tile of the preferred size
+    int64_t full_token_rows;          // number of token rows, with all heads, that fill a tile of the preferred size
 };
 
 // Whether the kernel's instructions can process the tile. A run of a packed tile must have at least 32 bytes.

@@ -137,8 +137,8 @@ private:
             call_.normalizes = true;
             call_.normalizes_partners = norm_->normalizes_partners;
         }
-        // Choose the order in UB in which more rows are adjacent in GM. Rows of a cache are stored by tokens.
-        // Numbers of tensors in which the heads of a token, or the tokens of a head, are adjacent.
+        // Choose the order in UB in which more rows are adjacent in GM. The counts are the numbers of tensors in which
+        // the heads of a token, or the tokens of a head, are adjacent. Rows of a cache are stored token by token.
         int adjacent_heads_count = 0, adjacent_tokens_count = 0;
         for (int k = 0; k < shape_.sides; ++k)
             for (const int64_t* stride : {common_.side[k].x_stride, common_.side[k].out_stride}) {

@@ -32,9 +32,10 @@ struct WorkSplit {
     int64_t row_parts = 1, head_parts = 1;
 };
 
-// Splits token rows x heads among as many cores as their bytes justify, with the least work for the busiest core.
-// granule: this number of consecutive rows is not split. min_heads: the fewest heads of a part. token_cost: the cost of
-// a token in addition to its heads, as a number of heads.
+// Splits the heads of token rows among as many cores as their bytes justify, with the least work for the busiest core:
+// the rows into row_parts parts, the heads of each row into head_parts parts. rows: the number of token rows. granule:
+// this number of consecutive rows is not split. min_heads: the fewest heads of a part. token_cost: the cost of a token
+// in addition to its heads, as a number of heads.
 inline WorkSplit split_work(int64_t rows, int64_t granule, int64_t heads, int64_t head_bytes, int64_t cores,
                             int64_t min_heads, int64_t token_cost) {
     const double bytes = static_cast<double>(rows) * static_cast<double>(heads) * static_cast<double>(head_bytes);

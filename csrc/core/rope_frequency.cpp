@@ -3,7 +3,7 @@
 namespace npu_rope {
 namespace {
 
-// Returns the axis of a pair. sector: the pair's index modulo the sum of the sections, ggml's name.
+// Returns the axis of a pair. sector: ggml's name for the pair's index modulo the sum of the sections.
 int32_t axis_of(const npu_rope_params& p, int32_t sector) {
     const int32_t* s = p.sections;
     if (p.mode == NPU_ROPE_MODE_IMROPE) {

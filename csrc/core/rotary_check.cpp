@@ -119,16 +119,17 @@ private:
                                         has_shape(t, {rope_shape_.B, rope_shape_.S, 1, W}));
         if (!valid_width || !(is_per_batch || is_for_all_batches)) {
             auto S = static_cast<LongLong>(rope_shape_.S), B = static_cast<LongLong>(rope_shape_.B),
-                 w = static_cast<LongLong>(half);
+                 pairs = static_cast<LongLong>(half);
             std::string got = got_shape(t);
             if (!is_batched)
                 return bad_value(
-                    op_, name, formatted("have shape [S,W] or [S,1,W] with S = %lld and W = %lld or %lld", S, w, 2 * w),
+                    op_, name,
+                    formatted("have shape [S,W] or [S,1,W] with S = %lld and W = %lld or %lld", S, pairs, 2 * pairs),
                     got);
             return bad_value(
                 op_, name,
                 formatted("have shape [S,W], [B,S,W] or [B,S,1,W] with S = %lld, B = %lld%s and W = %lld or %lld", S, B,
-                          B == 1 ? "" : " or 1", w, 2 * w),
+                          B == 1 ? "" : " or 1", pairs, 2 * pairs),
                 got);
         }
         shape_.entry_per_lane = W != half;
@@ -156,22 +157,22 @@ private:
     // are read.
     Check check_onnx_table_shape(const char* name, const npu_rope_tensor& t, int64_t* stride) {
         auto S = static_cast<LongLong>(rope_shape_.S), B = static_cast<LongLong>(rope_shape_.B),
-             w = static_cast<LongLong>(shape_.rotary_dim / 2);
+             pairs = static_cast<LongLong>(shape_.rotary_dim / 2);
         shape_.entry_per_lane = false;
         if (tensors_.position_ids) {
-            if (t.ndim != 2 || t.shape[1] < w)
+            if (t.ndim != 2 || t.shape[1] < pairs)
                 return bad_value(op_, name,
-                                 formatted("have shape [rows, W] with W >= %lld where position_ids is given", w),
+                                 formatted("have shape [rows, W] with W >= %lld where position_ids is given", pairs),
                                  got_shape(t));
             stride[0] = 0;
             stride[1] = used_stride(t, 0);
             return {};
         }
-        if (t.ndim != 3 || t.shape[0] != rope_shape_.B || t.shape[1] != rope_shape_.S || t.shape[2] < w)
+        if (t.ndim != 3 || t.shape[0] != rope_shape_.B || t.shape[1] != rope_shape_.S || t.shape[2] < pairs)
             return bad_value(
                 op_, name,
                 formatted("have shape [B,S,W] = [%lld, %lld, W] with W >= %lld where position_ids is not given", B, S,
-                          w),
+                          pairs),
                 got_shape(t));
         stride[0] = used_stride(t, 0);
         stride[1] = used_stride(t, 1);

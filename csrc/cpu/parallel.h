@@ -12,8 +12,8 @@ void set_thread_pool(npu_rope_run_fn run, npu_rope_num_threads_fn num_threads);
 int num_threads();
 
 // Returns the number of threads for a call on this number of elements. Each thread gets at least 32 Ki elements. A
-// thread for fewer costs more than it saves: one core rotates about 64 Ki elements in the few microseconds that it
-// takes to start and join threads.
+// thread for fewer elements costs more time than it saves: one core rotates about 64 Ki elements in the few
+// microseconds that it takes to start and join threads.
 int threads_for(int64_t elements);
 
 // Calls body(begin, end, ctx) for disjoint ranges that cover [0, n). Uses only the calling thread if threads or n

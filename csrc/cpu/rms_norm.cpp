@@ -158,8 +158,8 @@ private:
     double mean_square_plus_epsilon_ = 0;
 };
 
-// Distance of a prefetch from the start of the first row that has not been read yet. It assumes contiguous rows.
-// Measurements show that reads and arithmetic do not overlap without prefetches.
+// Distance of a prefetch from the start of the first row that has not been read yet. The prefetch assumes that rows are
+// contiguous. Measurements show that reads and arithmetic do not overlap without prefetches.
 constexpr int64_t kPrefetchBytes = int64_t{6} << 10;
 // Longest row whose mean square is computed before the previous row is written. The processor then overlaps the root of
 // one row with the sum of the next. The L1 cache does not hold two longer rows, the prefetched bytes and the scale.
@@ -197,8 +197,9 @@ void normalize_rows(int64_t begin, int64_t end, void* ctx) {
 
 // Total size of a call's tensors above which stores are not plain. One thread then stores past the caches. Several
 // threads do so from kStreamAboveBytes on; below it they prefetch the lines that they will write. An unaligned output
-// is always prefetched. Measured together with a reader of the result, with a last-level cache of 32 MiB: one thread is
-// faster with stores past the caches from half the cache's size on, several threads from its full size on.
+// is always prefetched. These limits come from measurements that also read the result, with a last-level cache of
+// 32 MiB. There, stores past the caches make one thread faster from half the cache's size on, and several threads from
+// its full size on.
 constexpr int64_t kLargeAboveBytes = kStreamAboveBytes / 2;
 
 // Selects how to store an output with these strides, whose elements have item_bytes. An output in place has plain

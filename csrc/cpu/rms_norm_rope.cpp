@@ -66,12 +66,12 @@ void normalize_then_rotate_blocks(const Job& job, const rope_table::ComputedToke
     for (int64_t first = 0; first < heads.count; first += kHeadsPerBlock) {
         const int64_t count = std::min(kHeadsPerBlock, heads.count - first);
         const char* x = heads.x + first * step;
-        double mean_square_plus_epsilon[kHeadsPerBlock];
+        double mean_squares_plus_epsilon[kHeadsPerBlock];
         for (int64_t h = 0; h < count; ++h)
-            mean_square_plus_epsilon[h] = source.normalizer.mean_square_plus_epsilon(x + h * step);
+            mean_squares_plus_epsilon[h] = source.normalizer.mean_square_plus_epsilon(x + h * step);
         for (int64_t h = 0; h < count; ++h) {
             prefetch_head(x + (h + kHeadsPerBlock) * step, D * job.item_bytes);
-            source.normalizer.write(x + h * step, mean_square_plus_epsilon[h], source.scale[side],
+            source.normalizer.write(x + h * step, mean_squares_plus_epsilon[h], source.scale[side],
                                     block + h * D * job.item_bytes, Storing::kPlain,
                                     /*prefetch: nothing new, x is in the caches*/ {x, x});
         }
@@ -102,8 +102,8 @@ void normalize_and_rotate_heads(const Job& job, const rope_table::ComputedTokenT
                                 const Heads& heads, bool stream) {
     const NormAndTables& source = job.source;
     const RotationCall& call = job.call;
-    const int64_t item = job.item_bytes, offset = call.offset * item;
-    char* rescaled = block_of_heads(source.format.n * item);
+    const int64_t item_bytes = job.item_bytes, offset = call.offset * item_bytes;
+    char* rescaled = block_of_heads(source.format.n * item_bytes);
     NormRopeJob head;
     head.scale = source.scale[side] + offset;
     head.elements_before = call.offset;
@@ -115,18 +115,18 @@ void normalize_and_rotate_heads(const Job& job, const rope_table::ComputedTokenT
     const auto rotate = source.kernels.rotate[call.pairing][call.dtype];
     for (int64_t first = 0; first < heads.count; first += kHeadsPerBlock) {
         const int64_t end = std::min(first + kHeadsPerBlock, heads.count);
-        double mean_square_plus_epsilon[kHeadsPerBlock];
-        auto x_of = [&](int64_t h) { return heads.x + h * heads.x_stride * item; };
+        double mean_squares_plus_epsilon[kHeadsPerBlock];
+        auto x_of = [&](int64_t h) { return heads.x + h * heads.x_stride * item_bytes; };
         for (int64_t h = first; h < end; ++h)
-            mean_square_plus_epsilon[h - first] = mean_square_plus_epsilon_in_floats(source.format, x_of(h));
+            mean_squares_plus_epsilon[h - first] = mean_square_plus_epsilon_in_floats(source.format, x_of(h));
         for (int64_t h = first; h < end; ++h) {
-            prefetch_head(x_of(h + kHeadsPerBlock), source.format.n * item);
-            const double square = mean_square_plus_epsilon[h - first];
-            const bool fits = fits_floats(square);
-            head.inverse = fits ? static_cast<float>(1 / std::sqrt(square))
+            prefetch_head(x_of(h + kHeadsPerBlock), source.format.n * item_bytes);
+            const double mean_square_plus_epsilon = mean_squares_plus_epsilon[h - first];
+            const bool fits = fits_floats(mean_square_plus_epsilon);
+            head.inverse = fits ? static_cast<float>(1 / std::sqrt(mean_square_plus_epsilon))
                                 : rescale(source.format, source.double_row, x_of(h), rescaled);
             head.x = (fits ? x_of(h) : rescaled) + offset;
-            head.y = heads.y + h * heads.y_stride * item + offset;
+            head.y = heads.y + h * heads.y_stride * item_bytes + offset;
             rotate(head);
         }
     }

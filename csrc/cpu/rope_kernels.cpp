@@ -222,8 +222,8 @@ struct OutsideWindow {
     }
 };
 
-// Rotates windows that kRotators rotators cover. Their table entries stay in registers for all heads. With
-// kExtraVector, W more pairs remain: half of the pairs of a bfloat16 rotator.
+// Rotates windows whose pairs exactly fill kRotators rotators. The rotators keep their table entries in registers for
+// all heads. With kExtraVector, the windows have W more pairs, which is half the number of a bfloat16 rotator.
 template <typename Element, typename Rotator, int kRotators, bool kStream, bool kExtraVector = false>
 void rotate_fixed(const HeadsJob& job) {
     using T = typename Element::T;

@@ -194,7 +194,10 @@ private:
     double *double_cos_, *double_sin_, *step_cos_, *step_sin_;         // in natural order
     double* pair_multipliers_;
     TokenPosition position_ = {}, step_ = {};
-    bool is_filled_ = false, may_step_ = false, is_stepping_ = false, has_step_ = false;
+    bool is_filled_ = false;    // the tables are those of position_
+    bool may_step_ = false;     // position_ is the position of an earlier token of this segment
+    bool is_stepping_ = false;  // the tables were computed by a step
+    bool has_step_ = false;     // step_cos_ and step_sin_ are those of step_
 };
 
 // Fills *call and *source from the tensors and parameters of a call whose arguments were checked.

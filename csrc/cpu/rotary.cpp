@@ -49,9 +49,9 @@ public:
                          b * shape.rope.pos_stride[0] + s * shape.rope.pos_stride[1]);
             b = 0;
         }
-        int64_t item = dtype_bytes(given_.dtype);
-        const char* cos = given_.cos + (b * shape.cos_stride[0] + s * shape.cos_stride[1]) * item;
-        const char* sin = given_.sin + (b * shape.sin_stride[0] + s * shape.sin_stride[1]) * item;
+        int64_t item_bytes = dtype_bytes(given_.dtype);
+        const char* cos = given_.cos + (b * shape.cos_stride[0] + s * shape.cos_stride[1]) * item_bytes;
+        const char* sin = given_.sin + (b * shape.sin_stride[0] + s * shape.sin_stride[1]) * item_bytes;
         if (cos == last_cos_ && sin == last_sin_) return;
         last_cos_ = cos;
         last_sin_ = sin;

@@ -117,8 +117,8 @@ inline DoubleVec round_to_even(DoubleVec t) {
 #elif defined(__aarch64__)
     return (DoubleVec)vrndnq_f64((float64x2_t)t);
 #else
-    // The sum of t and 2^52 with t's sign is an integer, because the last bit of its significand has the value 1. If
-    // |t| >= 2^52, t itself is an integer.
+    // magic is 2^52 or, if t is negative, -2^52. The last bit of the significand of t + magic has the value 1, so the
+    // addition rounds t to an integer. If |t| >= 2^52, t itself is an integer.
     Int64Vec magic_bits = ((Int64Vec)t & INT64_MIN) | (Int64Vec)(DoubleVec{} + 0x1p52);
     DoubleVec magic = (DoubleVec)magic_bits;
     DoubleVec rounded = (t + magic) - magic;

@@ -87,8 +87,8 @@ Package open_package() {
     }
     TORCH_CHECK(false,
                 "[npu] operator package must be in ASCEND_CUSTOM_OPP_PATH or installed into CANN but got none. "
-                "Importing npu_rope adds the package that it brings to the variable: a program that sets the variable "
-                "later must keep that folder. If npu_rope brings none:\n",
+                "Importing npu_rope adds the package inside npu_rope, if there is one, to the variable: "
+                "a program that sets the variable later must keep that folder. If there is no package in npu_rope:\n",
                 kBuild);
 }
 

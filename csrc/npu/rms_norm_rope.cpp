@@ -49,7 +49,8 @@ void launch(const Sides& s, const at::Tensor& positions, const at::Tensor* rows,
                       : rms_norm_rope_tensors(v(0), v(1), v(2), v(3), v(4), v(6), v(8), v(9)),
                  norm_call))
         return;
-    // aclnn takes no tensor without elements: the other side replaces it, and its second result is discarded.
+    // aclnn takes no tensor without elements. If one side is empty, the launch has the other side twice, and one of the
+    // two results is discarded.
     if (s.q.numel() == 0) {
         const Sides keys{s.k, s.k, s.k_scale, s.k_scale};
         return launch(keys, positions, rows, factors, norm_call, at::empty_like(s.k), k_out);

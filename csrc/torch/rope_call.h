@@ -1,5 +1,6 @@
 // Shared parts of all registrations: rope's attributes, as in a schema or packed, and tensors in any layout. The
-// kernels are boxed and unpack each argument themselves, because a decode-sized call is mostly argument handling.
+// kernels are boxed and unpack each argument themselves, because a decode-sized call spends most of its time on the
+// handling of its arguments.
 #pragma once
 
 #include <torch/csrc/stable/library.h>

@@ -12,15 +12,15 @@ struct RotaryEmbeddingCall {
     static constexpr int kSides = 1, kInputs = 4, kOutsAt = kInputs;
     Owned x[1], cos, sin;
     Optional position_ids;
-    RotaryAttributes a;
+    RotaryAttributes attributes;
     RotaryEmbeddingCall(StableIValue* s, StableIValue* a)
-        : x{Owned(s[0])}, cos(s[1]), sin(s[2]), position_ids(s[3]), a(a) {}
+        : x{Owned(s[0])}, cos(s[1]), sin(s[2]), position_ids(s[3]), attributes(a) {}
     void run(AtenTensorHandle out) const {
         const Readable x_read(x[0].get(), out), c(cos.get(), out), s(sin.get(), out);
         const npu_rope_tensor y = view_of(out);
         raise_on(npu_rope_rotary_embedding(x_read.get(), c.get(), s.get(), OptionalView(position_ids).get(),
-                                           a.interleaved, /*num_heads=*/a.first, /*rotary_embedding_dim=*/a.second,
-                                           a.forward, &y));
+                                           attributes.interleaved, /*num_heads=*/attributes.first_integer,
+                                           /*rotary_embedding_dim=*/attributes.second_integer, attributes.forward, &y));
     }
 };
 

@@ -11,7 +11,7 @@
 namespace npu_rope {
 
 inline void check(AOTITorchError code) {
-    if (code != 0) raise_on(internal_error("torch", "C interface", "answer", "an error"));
+    if (code != 0) raise_on(internal_error("torch", "C interface", "succeed", "an error"));
 }
 
 // A tensor that the call owns: an argument or a new tensor. The destructor deletes its handle.

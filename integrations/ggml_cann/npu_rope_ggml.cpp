@@ -1,7 +1,7 @@
 // Converts a ggml rope node's op_params, sources and strides to the arguments of aclnnNpuRope.
 //
-// ggml's dimensions have the reverse order: ne = [D, N, S, B] is [B, S, N, D] here. There is one position for
-// each token, or with sections four planes of them. Source of the places in op_params: ggml's rope (specs/, ggml.h).
+// ggml's dimensions have the reverse order: ne = [D, N, S, B] is [B, S, N, D] here. Each token has one position; in
+// modes with sections it has four, in four planes. Source of the places in op_params: ggml's rope (specs/, ggml.h).
 #include "npu_rope_ggml.h"
 
 #include <cstdarg>

@@ -128,7 +128,7 @@ __aicore__ inline void SumRows(LocalTensor<float> sums, LocalTensor<float> block
     VectorBarrier();
 }
 
-// Copies the number of each row to all lanes of one block.
+// Copies each float of `numbers`, one for each row, to all lanes of its own block.
 __aicore__ inline void BroadcastRows(LocalTensor<float> blocks, LocalTensor<float> numbers, int32_t count) {
     AscendC::Brcb(blocks, numbers, static_cast<uint8_t>((count + kBlockFloats - 1) / kBlockFloats),
                   AscendC::BrcbRepeatParams(1, kBlockFloats));

@@ -165,21 +165,21 @@ private:
     // Returns the chunk, rounded to the stash type and multiplied by the factor of the row.
     __aicore__ inline LocalTensor<float> StashedChunk(LocalTensor<float> chunk, int32_t padded) {
         if (stash_.IsFloat32() && factor_ == 1.0f) return chunk;
-        CopyToStash(chunk, padded);
+        CopyRounded(chunk, padded);
         AscendC::Muls(piece_, piece_, factor_, padded);
         VectorBarrier();
         return piece_;
     }
 
     // Copies the chunk into piece_, rounded to the stash type.
-    __aicore__ inline void CopyToStash(LocalTensor<float> chunk, int32_t padded) {
+    __aicore__ inline void CopyRounded(LocalTensor<float> chunk, int32_t padded) {
         AscendC::DataCopy(piece_, chunk, static_cast<uint32_t>(padded));
         VectorBarrier();
         stash_.Round(piece_, temp_, padded);
     }
 
     __aicore__ inline void FindLargest(LocalTensor<float> chunk, int32_t padded) {
-        CopyToStash(chunk, padded);
+        CopyRounded(chunk, padded);
         UpdateLargest(largest_, piece_, temp_, padded);
     }
 

@@ -229,7 +229,8 @@ private:
         }
     }
 
-    // The first tile converts a scale that all rows share here, so that its norm does not wait for the scale's load.
+    // A scale that all rows share is converted only here, in the first tile, after the tile's rows have been
+    // normalized. Their normalization therefore does not wait for the load of the scale.
     __aicore__ inline void PrepareScales(const Tile& tile) {
         if (tiling_->scale_shared == 0) LoadScales(tile);
         if (scale_is_raw_) scale_rows_.WidenMarked(common_->head_size);

@@ -12,9 +12,9 @@ using namespace memory;
 
 // The layout of a row's scale in GM.
 struct ScaleLayout {
-    int32_t kind;  // kScaleDense, ...
-    const int64_t* inner;
-    const int64_t* stride;
+    int32_t kind;           // kScaleDense, ...
+    const int64_t* inner;   // kScaleScattered: sizes of the four dimensions of a row
+    const int64_t* stride;  // kScaleScattered: strides of the scale in these dimensions, in elements
 
     __aicore__ inline int64_t OffsetOf(int64_t element) const {
         if (kind == kScaleDense) return element;

@@ -24,7 +24,7 @@ public:
 #endif
     }
 
-    // Rounds rows of the stash type to T.
+    // Rounds float32 rows to the stash type, then to T, the type of x.
     template <typename T>
     __aicore__ inline void RoundBack(LocalTensor<float> rows, LocalTensor<float> temp, int32_t count) {
         Round(rows, temp, count);

@@ -3,10 +3,10 @@
 // sines and cosines from positions, or the call passes tables of them. It writes tensors of the same sizes or rows of a
 // cache.
 //
-// A core processes units of token rows x heads. It splits the tokens of a unit into blocks. Each block has one table of
-// sines and cosines in UB, which all heads share. A block is split into tiles, each of at most one UB buffer. While one
-// tile is rotated, the next one is loaded and the previous one is stored. 16-bit rows are rotated in float32 and
-// rounded once.
+// A core processes units. A unit has consecutive tokens and, of each token, the same consecutive heads. The core splits
+// the tokens of a unit into blocks. Each block has one table of sines and cosines in UB, which all heads share. A block
+// is split into tiles, each of at most one UB buffer. While one tile is rotated, the next one is loaded and the
+// previous one is stored. 16-bit rows are rotated in float32 and rounded once.
 #pragma once
 
 #include "../memory/cache_rows.h"
