@@ -167,12 +167,13 @@ def table(chip: str) -> str:
         case.check()
     names = [case.name for case in cases]
     rows = [f"| {chip} | {' | '.join(names)} |", f"|---|{'---|' * len(cases)}"]
-    unchanged, own = [], [0.0] * len(cases)
+    unchanged, profile_cycles = [], [0.0] * len(cases)
     for text, figures in settings(chip):
         print(f"\r{chip} {text:70}", end="", file=sys.stderr)
         cycles = [case.cycles(figures) for case in cases]
-        own = own if figures else cycles
-        if figures and all(abs(new / old - 1) < UNCHANGED for new, old in zip(cycles, own, strict=True)):
+        profile_cycles = profile_cycles if figures else cycles
+        ratios = (new / old for new, old in zip(cycles, profile_cycles, strict=True))
+        if figures and all(abs(ratio - 1) < UNCHANGED for ratio in ratios):
             unchanged.append(text)
             continue
         cells = (f"{case.share(c, figures):.1%} {c:,.0f}" for case, c in zip(cases, cycles, strict=True))

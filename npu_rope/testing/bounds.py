@@ -121,13 +121,14 @@ def normalized_error(n: int, precision: str) -> float:
 
 
 def device_normalized_error(n: int) -> float:
-    """Return the same error for the device's kernels, which add in float32. ``op_kernel/norm/row_norm.h``
-    derives it."""
+    """Return :func:`normalized_error` for the device's kernels, which add in float32.
+    ``op_kernel/norm/row_norm.h`` derives it."""
     return (7 + float(np.log2(max(n, 1))) / 2) * 2.0**-24
 
 
 def normalized_error_on(backend: str, n: int) -> float | None:
-    """Return the error for :func:`npu_rope.testing.norm_spec.rms_norm`; None for the host's back ends."""
+    """Return the argument ``error`` of :func:`npu_rope.testing.norm_spec.rms_norm` for a back end. It is None
+    for the host's back ends: norm_spec then uses :func:`normalized_error`."""
     return device_normalized_error(n) if is_device(backend) else None
 
 
