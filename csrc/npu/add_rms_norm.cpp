@@ -17,7 +17,7 @@ void launch(const at::Tensor& given_x, const at::Tensor& given_residual, const a
     LaunchTensors tensors("add_rms_norm",
                           {{"x", &x}, {"residual", &residual}, {"scale", &scale}, {"out", &out}, {"sum", &sum}});
     const RmsNormAttributes& attributes = norm.attributes();
-    if (!accepts_rms_norm(
+    if (!needs_rms_norm_launch(
             add_rms_norm_tensors(tensors.view(0), tensors.view(1), tensors.view(2), tensors.view(3), tensors.view(4)),
             attributes))
         return;

@@ -10,7 +10,7 @@ void launch_rope(const at::Tensor& x, const at::Tensor& positions, const Optiona
                                    {"positions", &positions},
                                    {"freq_factors", given(factors), LaunchTensor::kContiguous},
                                    {"out", &out}});
-    if (!accepts_rope(rope_tensors(tensors.view(0), tensors.view(1), tensors.view(2), tensors.view(3)), a)) return;
+    if (!needs_rope_launch(rope_tensors(tensors.view(0), tensors.view(1), tensors.view(2), tensors.view(3)), a)) return;
     tensors.copy_inputs();
     const at::IntArrayRef sections(a.sections), strides = tensors.strides();
     NPU_ROPE_LAUNCH(aclnnNpuRope, tensors[0], tensors[1], tensors.optional(2),

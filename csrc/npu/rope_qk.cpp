@@ -14,9 +14,9 @@ void launch(const at::Tensor& q, const at::Tensor& k, const at::Tensor& position
                                       {"freq_factors", given(factors), LaunchTensor::kContiguous},
                                       {"q_out", &q_out},
                                       {"k_out", &k_out}});
-    if (!accepts_rope(rope_qk_tensors(tensors.view(0), tensors.view(1), tensors.view(2), tensors.view(3),
-                                      tensors.view(4), tensors.view(5)),
-                      a))
+    if (!needs_rope_launch(rope_qk_tensors(tensors.view(0), tensors.view(1), tensors.view(2), tensors.view(3),
+                                           tensors.view(4), tensors.view(5)),
+                           a))
         return;
     // aclnn takes no tensor without elements.
     if (q.numel() == 0) return launch_rope(k, positions, factors, a, k_out);

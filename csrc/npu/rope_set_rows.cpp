@@ -13,7 +13,7 @@ void launch(const at::Tensor& x, const at::Tensor& positions, const at::Tensor& 
                                             {"rows", &rows, LaunchTensor::kInt64},
                                             {"freq_factors", given(factors), LaunchTensor::kContiguous},
                                             {"cache", &cache}});
-    if (!accepts_rope(
+    if (!needs_rope_launch(
             rope_set_rows_tensors(tensors.view(0), tensors.view(1), tensors.view(2), tensors.view(3), tensors.view(4)),
             a))
         return;

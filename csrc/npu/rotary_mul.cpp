@@ -6,7 +6,7 @@
 
 namespace npu_rope {
 
-bool accepts_rotary(RotaryTensors t, const RotaryCall& rotary, RotaryShape* shape) {
+bool needs_rotary_launch(RotaryTensors t, const RotaryCall& rotary, RotaryShape* shape) {
     t.known = Known::kAddresses;
     TilingResult<RotaryTilingData> tiled;
     raise_on(check_and_tile_rotary(t, rotary.attributes, rotary.forward, platform(t.op), shape, &tiled));
@@ -42,8 +42,8 @@ using namespace npu_rope;
 void launch(const at::Tensor& x, const TorchTables& tables, const RotaryCall& rotary, const at::Tensor& out) {
     const LaunchTensors tensors = rotary_mul_launch(x, tables, std::nullopt, out);
     RotaryShape shape;
-    if (accepts_rotary(rotary_mul_tensors(tensors.view(0), tensors.view(1), tensors.view(2), tensors.view(4)), rotary,
-                       &shape))
+    if (needs_rotary_launch(rotary_mul_tensors(tensors.view(0), tensors.view(1), tensors.view(2), tensors.view(4)),
+                            rotary, &shape))
         launch_rotary_mul(x, tables, std::nullopt, rotary, out);
 }
 
