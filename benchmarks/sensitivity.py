@@ -30,8 +30,8 @@ CHIPS = {A2: "Ascend910B and Ascend910_93", P310: "Ascend310P"}  # chip to the h
 Figures = dict[str, float]
 # Shares of a launch's cycles.
 UNCHANGED = 0.0005  # a setting without effect
-MAX_PART_DIFFERENCE = 0.002  # the most by which one core's part may differ from the launch
-# Rates of a core and latencies of a read that give the same time for the published copies.
+MAX_PART_DIFFERENCE = 0.002  # largest difference of one core's part from the launch
+# Pairs of a core's rate and a read's latency that give the same time for the published copies.
 RATES_AND_LATENCIES = ((24, 20), (32, 170), (64, 430), (128, 560))
 
 

@@ -181,7 +181,7 @@ def _published(torch_npu: str) -> str:
 
 def _for_cann(cann: str) -> str:
     """Return the alternative to an installation of another CANN: the packages that are compatible with this
-    one. The text is empty if there are none."""
+    one; empty if there are none."""
     pairs = _pairs(cann)
     if not pairs:
         return ""

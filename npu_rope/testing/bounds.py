@@ -158,7 +158,7 @@ def int8_expectation(
 
     A value within ``bound`` of the exact one rounds to an integer within ``bound + 1/2`` of it. Saturation
     moves both to the nearer end of [-128, 127], and does not increase their distance. An unrotated value
-    (bound 0) is an integer, and the only one within 1/2 of itself.
+    (bound 0) is an integer. It is the only integer within 1/2 of itself, so the result must equal it.
     """
     return np.clip(value, -128, 127), bound + 0.5
 
