@@ -1,10 +1,10 @@
-"""Compare the speed of two installations of the simulator: launches a second and compile times.
+"""Compare the speed of two installations of the simulator: launches per second and compile times.
 
 usage: launches.py PYTHON_BEFORE [PYTHON_AFTER]
 
 Each interpreter has ascend_sim and npu_rope installed; PYTHON_AFTER is by default the one that runs this
-script. They take turns, round by round, so that both meet the same load of the machine. The table has the
-median of the rounds and their ratio, after by before.
+script. The interpreters run alternately, so that the load of the machine affects both. The table has the
+medians over the rounds, and the ratio of the median after the change to the one before it.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def launches() -> dict[str, Callable[[], Any]]:
 
 
 def measure() -> dict[str, float]:
-    """Return the launches a second of each launch, and the seconds of a compilation."""
+    """Return the number of launches per second for each call, and the seconds of a compilation."""
     from ascend_sim import build
 
     rates = {}

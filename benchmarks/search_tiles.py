@@ -88,14 +88,15 @@ class Search:
 
 
 def rows_of(search: Search, case: Case) -> Iterator[tuple[float, str, Preferences, float, float]]:
-    """Yield for each setting: host's cycles / best cycles, the setting, the best preferences, both cycles."""
+    """Yield for each setting: the host's cycles divided by the best cycles, the setting, the best
+    preferences, the host's cycles, and the best cycles."""
     distinct: dict[float, Preferences] = {}  # by their cycles with the profile's figures
     for preferences in alternatives(case):
         distinct.setdefault(search.cycles(case, preferences, {}), preferences)
-    own = search.cycles(case, {}, {})
+    profile_cycles = search.cycles(case, {}, {})
     for text, figures in settings(case.chip):
         host = search.cycles(case, {}, figures)
-        if figures and abs(host / own - 1) < SMALL_EFFECT:
+        if figures and abs(host / profile_cycles - 1) < SMALL_EFFECT:
             continue
         best, preferences = min(
             ((search.cycles(case, p, figures), p) for p in distinct.values()), key=lambda found: found[0]
@@ -113,10 +114,9 @@ def table(search: Search) -> str:
         found = list(rows_of(search, case))
         ratio, text, preferences, _, _ = max(found, key=lambda row: row[0])
         names = ", ".join(f"{name} {value}" for name, value in preferences.items()) or "the host's"
-        own = found[0][0]
-        rows.append(
-            f"| {case.chip} | {case.name} | {len(found)} | {own:.3f} | {ratio:.3f} | {text} | {names} |"
-        )
+        profile_ratio = found[0][0]
+        ratios = f"{profile_ratio:.3f} | {ratio:.3f}"
+        rows.append(f"| {case.chip} | {case.name} | {len(found)} | {ratios} | {text} | {names} |")
     print(file=sys.stderr)
     return "\n".join(rows) + "\n"
 

@@ -30,8 +30,8 @@ CHIPS = {A2: "Ascend910B and Ascend910_93", P310: "Ascend310P"}  # chip to the h
 Figures = dict[str, float]
 # Shares of a launch's cycles.
 UNCHANGED = 0.0005  # a setting without effect
-MAX_PART_DIFFERENCE = 0.002  # the most by which one core's part may differ from the launch
-# Rates of a core and latencies of a read that give the same time for the published copies.
+MAX_PART_DIFFERENCE = 0.002  # largest difference of one core's part from the launch
+# Pairs of a core's rate and a read's latency that give the same time for the published copies.
 RATES_AND_LATENCIES = ((24, 20), (32, 170), (64, 430), (128, 560))
 
 
@@ -167,12 +167,13 @@ def table(chip: str) -> str:
         case.check()
     names = [case.name for case in cases]
     rows = [f"| {chip} | {' | '.join(names)} |", f"|---|{'---|' * len(cases)}"]
-    unchanged, own = [], [0.0] * len(cases)
+    unchanged, profile_cycles = [], [0.0] * len(cases)
     for text, figures in settings(chip):
         print(f"\r{chip} {text:70}", end="", file=sys.stderr)
         cycles = [case.cycles(figures) for case in cases]
-        own = own if figures else cycles
-        if figures and all(abs(new / old - 1) < UNCHANGED for new, old in zip(cycles, own, strict=True)):
+        profile_cycles = profile_cycles if figures else cycles
+        ratios = (new / old for new, old in zip(cycles, profile_cycles, strict=True))
+        if figures and all(abs(ratio - 1) < UNCHANGED for ratio in ratios):
             unchanged.append(text)
             continue
         cells = (f"{case.share(c, figures):.1%} {c:,.0f}" for case, c in zip(cases, cycles, strict=True))

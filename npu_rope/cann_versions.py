@@ -180,7 +180,8 @@ def _published(torch_npu: str) -> str:
 
 
 def _for_cann(cann: str) -> str:
-    """Return the alternative to another CANN: the packages that are compatible with this one, or nothing."""
+    """Return the alternative to an installation of another CANN: the packages that are compatible with this
+    one; empty if there are none."""
     pairs = _pairs(cann)
     if not pairs:
         return ""

@@ -23,8 +23,8 @@ OP = "rope"
 
 # ---- modes by architecture ---------------------------------------------------------------------------
 #
-# A file does not record its mode. It may differ from the mode of the same model in transformers: a converter
-# permutes the rows of Llama's queries and keys, so that halves there are neighbours here.
+# A file does not record its mode. The mode may differ from that of the same model in transformers. For
+# Llama, the converter permutes the rows of queries and keys: pairs of halves become pairs of neighbours.
 
 NORMAL_ARCHITECTURES = frozenset(
     """
@@ -56,8 +56,9 @@ ARCHITECTURES_WITHOUT_ROPE = frozenset(
     """.split()  # noqa: SIM905
 )
 
-# Each period of this many layers has one that attends to all tokens: the last one, or the first one for
-# FIRST_OF_PERIOD_HAS_FULL_ATTENTION. The other layers attend to the latest tokens only, a sliding window.
+# The number of layers of a period. The last layer of each period attends to all tokens; for
+# FIRST_OF_PERIOD_HAS_FULL_ATTENTION, the first one does. The other layers attend to a sliding window, which
+# holds the latest tokens only.
 ATTENTION_PERIODS = {"gemma3": 6, "gemma-embedding": 6, "gemma3n": 5, "gemma4": 6, "modern-bert": 3}
 ATTENTION_PERIODS |= dict.fromkeys(("gemma2", "gpt-oss"), 2)
 ATTENTION_PERIODS |= dict.fromkeys(

@@ -32,8 +32,8 @@ INTERLEAVED = frozenset(
 INTERLEAVED_SECTIONS = frozenset(
     model + part for model in ("ernie4_5_vl_moe", "glm4v", "glm_ocr", "hy_v4_vl") for part in ("", "_text")
 )
-# Models with consecutive sections. The code of these, of INTERLEAVED_SECTIONS and of ALTERNATING_SECTIONS
-# uses sections even where the configuration has none.
+# Models with consecutive sections. The code of these models, and of those in INTERLEAVED_SECTIONS and
+# ALTERNATING_SECTIONS, uses sections even if the configuration has none.
 CONSECUTIVE_SECTIONS = ("qwen2_vl", "qwen2_5_vl", "qwen2_5_omni", "paddleocr_vl")
 # Models that rotate a head's last dimensions instead of the first.
 ROTATES_LAST_DIMENSIONS = ("deepseek_v4",)

@@ -47,8 +47,8 @@ def _load() -> Package | BackendUnavailable:
     warn_of_old_variables()
     folder = find()
     if folder is None:
-        looked = ", ".join(str(f) for f in library_folders())
-        missing = f"its operator package {FOLDER} was not found in {looked}"
+        searched = ", ".join(str(f) for f in library_folders())
+        missing = f"its operator package {FOLDER} was not found in {searched}"
         return BackendUnavailable("sim", missing, INSTALL)
     try:
         return Package(folder)

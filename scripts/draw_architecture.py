@@ -183,9 +183,10 @@ def lines(pairs: list[tuple[str, str]]) -> Iterator[list[Point]]:
         (x, y), below = corner(box.row, box.column), other.row > box.row
         if is_straight and other.row == box.row:
             return x + WIDTH * (other.column > box.column), y + HEIGHT / 2
-        way = 0 if is_straight else 1 if other.column >= box.column else -1
-        ports[box, below, way] += 1
-        return x + WIDTH / 2 + way * PORT * (ports[box, below, way] + 0.5 * (not below)), y + HEIGHT * below
+        direction = 0 if is_straight else 1 if other.column >= box.column else -1
+        ports[box, below, direction] += 1
+        distance = PORT * (ports[box, below, direction] + 0.5 * (not below))
+        return x + WIDTH / 2 + direction * distance, y + HEIGHT * below
 
     def track(gap: str, start: float, end: float) -> float:
         """Return the coordinate of the first track of a gap that is free from start to end."""

@@ -114,7 +114,8 @@ def filled(text: str, name: str, kernel: bool) -> str:
 
 
 def wrapped(text: str) -> str:
-    """Break each line of C++ that is longer than COLUMNS after an argument, as clang-format does."""
+    """Break each line of C++ that is longer than COLUMNS. The break follows an argument, as clang-format
+    places it."""
 
     def broken(line: str) -> str:
         position, depth, start = 0, 0, line.find("(") + 1

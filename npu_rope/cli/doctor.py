@@ -259,7 +259,8 @@ def _npu_chip(found: dict[str, str | None]) -> list[Finding]:
 
 
 def _package_remedy(folder: str) -> str:
-    """Return the remedy for a faulty package. CANN loads another program's package instead of npu_rope's."""
+    """Return the remedy for the faulty package in this folder. The package is npu_rope's own, or another one
+    that CANN finds first."""
     bundled = backends.bundled_package()
     if folder == bundled and operator_package.path_fault_of(folder) is not None:
         return "Install npu_rope in an environment whose path does not contain .o"

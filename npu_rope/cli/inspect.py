@@ -102,7 +102,7 @@ def _backend_support(layer_rope: LayerRope) -> dict[str, str]:
                 why = error.missing
                 break
             except (ValueError, TypeError) as error:
-                why = why or str(error).splitlines()[0]  # a later one may be about the dtype only
+                why = why or str(error).splitlines()[0]  # a later error may be about the dtype only
         support_by_backend[name] = ", ".join(dtypes) if dtypes else f"no: {why}"
     support_by_backend["ggml's CANN backend"] = _cann_support(layer_rope.params)
     return support_by_backend

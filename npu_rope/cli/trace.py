@@ -181,11 +181,11 @@ def command(name: str, help_text: str | None = None) -> Callable[[MakeLaunch], M
 def rope(
     shape: ShapeOption = "1,4096,32,128",
     dtype: DtypeOption = None,
-    mode: Annotated[Mode, typer.Option(help="Which elements make a pair.")] = Mode.NEOX,
+    mode: Annotated[Mode, typer.Option(help="How elements form pairs.")] = Mode.NEOX,
     n_dims: Annotated[
         int | None, typer.Option(help="Rotated lanes (vision: half of them); default all.")
     ] = None,
-    n_offs: Annotated[int, typer.Option(help="Where the rotated window starts.")] = 0,
+    n_offs: Annotated[int, typer.Option(help="The first lane of the rotated window.")] = 0,
     sections: Annotated[
         str | None,
         typer.Option(help="Pairs of each axis in modes mrope, vision and imrope; default four equal parts."),
@@ -273,7 +273,7 @@ def rotary_mul(
     ] = 0,
     interleaved: Annotated[bool, typer.Option("--interleaved", help="Pairs of neighbours.")] = False,
     rotary_dim: Annotated[int, typer.Option(help="Rotated lanes; 0: D.")] = 0,
-    offset: Annotated[int, typer.Option(help="Where the rotated window starts.")] = 0,
+    offset: Annotated[int, typer.Option(help="The first lane of the rotated window.")] = 0,
     layout: LayoutOption = MemoryOrder.BSND,
     backward: Annotated[bool, typer.Option("--backward", help="Apply the transposed rotation.")] = False,
     in_place: InPlaceOption = False,

@@ -134,7 +134,7 @@ def rms_norm_rope(
     shape: trace.ShapeOption = "1,4096,32,128",
     keys: Annotated[int, typer.Option(min=1, help="Heads of k; N in --shape is q's.")] = 8,
     dtype: DtypeOption = None,
-    mode: Annotated[Mode, typer.Option(help="Which elements make a pair: neox or normal.")] = Mode.NEOX,
+    mode: Annotated[Mode, typer.Option(help="How elements form pairs: neox or normal.")] = Mode.NEOX,
     n_dims: Annotated[int | None, typer.Option(help="Rotated lanes; default D.")] = None,
     intermediate_rounding: Annotated[
         bool, typer.Option("--intermediate-rounding", help="Round like rms_norm followed by rope.")

@@ -51,7 +51,7 @@ def validate(
         typer.Option(
             "--filter",
             "-p",
-            help="Only cases whose name contains this text. If no name does: whose name matches this regex.",
+            help="Only cases whose name contains this text, or matches it as a regex if no name contains it.",
         ),
     ] = "",
     op: Annotated[

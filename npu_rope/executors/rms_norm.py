@@ -68,7 +68,7 @@ def check_layout(call: CallTensors[TensorSpec], attributes: RmsNormAttributes) -
     """Check the rules that need neither an element's value nor an address."""
     if len(call.x.shape) <= MAX_NATIVE_NDIM:
         rules.check_layout(call, attributes.checked)
-    elif not rules.is_open(call):
+    elif not rules.has_symbolic_sizes(call):
         check_many_sizes(call, attributes)
         check_types_and_attributes(call, attributes)
 

@@ -240,24 +240,25 @@ def _plan_packed(query: Any, start_pos: Any, seqstarts: Any, scaling: Scaling) -
         "start_pos", start_pos, (batches,), f"[B] = [{batches}] integers where seqstarts is given"
     )
     dynamic = scaling.scaling_type == "dynamic"
-    starts, begins = [_values_of(v) if dynamic else _values_on_host(v) for v in (seqstarts, start_pos)]
+    values_of = _values_of if dynamic else _values_on_host
+    starts, first_positions = values_of(seqstarts), values_of(start_pos)
     parts = [Part(slice(0, int(tokens)), 0)]
     if starts is not None:
         _check_seqstarts(starts.tolist(), int(tokens))
-    if starts is not None and begins is not None:
+    if starts is not None and first_positions is not None:
         lengths = np.diff(starts)
         if lengths.any():
             has_tokens = lengths > 0
-            last = int((begins + lengths)[has_tokens].max()) - 1
-            _check_range(int(begins[has_tokens].min()), last, packed=True)
+            last = int((first_positions + lengths)[has_tokens].max()) - 1
+            _check_range(int(first_positions[has_tokens].min()), last, packed=True)
         if dynamic:
-            ends = [scaling.stretched_end(int(end)) for end in begins + lengths]
+            ends = [scaling.stretched_end(int(end)) for end in first_positions + lengths]
             parts = _parts(starts[1:].tolist(), ends)
     if not is_tensor(query):
         shift = np.repeat(_values_of(start_pos) - starts[:-1], np.diff(starts))
         return parts, np.arange(tokens, dtype=np.int64) + shift
-    starts, begins = _as_tensor(seqstarts), _as_tensor(start_pos)
-    shift = torch.repeat_interleave(begins - starts[:-1], starts.diff(), output_size=tokens)
+    starts, first_positions = _as_tensor(seqstarts), _as_tensor(start_pos)
+    shift = torch.repeat_interleave(first_positions - starts[:-1], starts.diff(), output_size=tokens)
     return parts, (_token_indices(tokens, seqstarts, start_pos) + shift).to(query.device)
 
 

@@ -48,13 +48,13 @@ def check(
 def check_layout(
     call: CallTensors[TensorSpec], arguments: Mapping[str, Any], chip: str | None = None
 ) -> None:
-    """Check the rules that need neither an element's value nor an address. A call with a size that a trace
-    keeps open is not checked: the operator checks it when it runs. ``chip`` as in :func:`check`.
+    """Check the rules that need neither an element's value nor an address. A call with symbolic sizes is not
+    checked: the operator checks it when it runs. ``chip`` as in :func:`check`.
 
     Raises:
         InvalidValue, InvalidType: an argument breaks its rule.
     """
-    if is_open(call):
+    if has_symbolic_sizes(call):
         return
     # Only an in-place input keeps its strides: the kernels can read any other one from a contiguous copy.
     read = [
@@ -65,8 +65,8 @@ def check_layout(
     _check_by_c(call.entry, lambda: call, "layout", read, outs, {**arguments, "chip": chip})
 
 
-def is_open(call: CallTensors[TensorSpec]) -> bool:
-    """Return whether a trace keeps a size or a stride of the call open."""
+def has_symbolic_sizes(call: CallTensors[TensorSpec]) -> bool:
+    """Return whether a size or a stride of the call is symbolic, because a trace leaves it unknown."""
     specs = *call.inputs().values(), *call.outs.values()
     return not all(type(n) is int for spec in specs for n in (*spec.shape, *spec.strides))
 

@@ -53,8 +53,8 @@ def spec_of(tensor: Any) -> TensorSpec:
 
 
 def with_actual_value(error: BrokenRule, call: CallTensors[TensorSpec]) -> BrokenRule:
-    """Return an error of the C library. If its argument is a tensor with a dtype or a number of dimensions
-    that the C struct cannot represent, the error's value becomes the actual dtype or shape."""
+    """Return an error of the C library. The C struct cannot represent every dtype and number of dimensions.
+    If those of the error's argument are lost in it, the error's value becomes the actual dtype or shape."""
     spec = {**call.inputs(), **call.outs}.get(error.argument)
     if spec is None:
         return error

@@ -100,12 +100,12 @@ def _place_positions(given: Given, dimension: str) -> Placements | None:
     """Place positions [S] or [B,S]; with sections [M,S], [M,B,S], or [4*S] (no sharded tokens)."""
     positions, x = given["positions"], given.get("x") or given["q"]
     rank, tokens = len(positions.shape), x.shape[-3]
-    planes = RopeMode(given["rope_mode"]).has_sections and rank != 1
+    has_planes = RopeMode(given["rope_mode"]).has_sections and rank != 1
     if dimension == HEADS:
         return {}
     if dimension == TOKENS:
         return {"positions": Shard(rank - 1)} if positions.shape[-1] == tokens else None
-    has_batches = rank - planes == 2 and positions.shape[-2] == x.shape[0]
+    has_batches = rank - has_planes == 2 and positions.shape[-2] == x.shape[0]
     return {"positions": Shard(rank - 2)} if has_batches and x.shape[0] > 1 else {}
 
 

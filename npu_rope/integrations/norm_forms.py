@@ -18,7 +18,8 @@ EPSILONS = ("variance_epsilon", "eps", "epsilon", "norm_eps")
 # A float32 result with an error above this share of its largest element comes from another formula.
 SAME_NORM = 1e-5
 ROWS = 64
-# Share of elements in which two bfloat16 results may differ. In another order of rounding, a third differ.
+# Share of elements in which two bfloat16 results may differ. With another order of rounding, about a third of
+# the elements differ.
 MOST_DIFFERENT = 0.02
 ROW_SIZES = (1e4, 1e2, 1.0, 0.1)  # magnitudes of rows, in units of sqrt(epsilon)
 

@@ -22,7 +22,7 @@ from npu_rope.ops.rotary_mul import rotary_mul, rotary_mul_qk
 
 OP = "apply_npu_rope"
 HALF, INTERLEAVED, TO_HALVES = "halves", "neighbours", "neighbours, written as halves"
-TWICE, EACH_TWICE, ONCE = "one half after the other", "each entry twice", "one entry per pair"
+TWICE, EACH_TWICE, ONCE = "all entries, then all again", "each entry twice", "one entry per pair"
 FIRST, LAST = "first lanes", "last lanes"
 
 # A result that differs by more than this share of its largest element comes from another rotation.
@@ -42,7 +42,8 @@ class Form:
         promotes: 16-bit heads with float32 tables become float32.
         tokens_first: heads are ``[B,S,N,D]`` or ``[S,N,D]``.
         flat_axis: where tables ``[S,W]`` get an axis for the heads, HEADS_FIRST or TOKENS_FIRST; None: not
-            supported. ``cos[:, None]`` inserts it before the tokens of ``[B,S,W]``, after those of ``[S,W]``.
+            supported. It may differ from the axis of ``[B,S,W]``: the function's ``cos[:, None]`` inserts an
+            axis before the tokens of ``[B,S,W]``, but after those of ``[S,W]``.
         default_unsqueeze_dim: the default of unsqueeze_dim.
     """
 
@@ -142,8 +143,9 @@ def _classified(function: Callable[..., Any]) -> Form:
 def _matches(
     function: Callable[..., Any], single: bool, tokens_first: bool
 ) -> tuple[dict[tuple[str, str], set[str]], str]:
-    """Return the rotations that match the function's results: for (pairs, tables) of a form the places, ""
-    for a whole head. Also return the first error if every call failed, else "".
+    """Return the rotations that match the function's results: the values of ``Form.place`` by ``Form.pairs``
+    and ``Form.tables``. A place "" means that the whole head rotates. Also return the first error if every
+    call failed, else "".
     """
     generator = torch.Generator().manual_seed(0)
     found: dict[tuple[str, str], set[str]] = {}

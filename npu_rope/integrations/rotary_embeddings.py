@@ -103,18 +103,20 @@ class _Rope:
         ours = np.asarray(self.model.frequencies(), np.float64)
         if tuple(theirs.shape) != ours.shape:
             raise NotKnown(f"its {self.prefix}inv_freq has another shape")
-        most = SAME_FREQUENCY * np.abs(ours) + ZERO_FREQUENCY
-        if (np.abs(theirs.detach().double().cpu().numpy() - ours) > most).any():
+        largest_difference = SAME_FREQUENCY * np.abs(ours) + ZERO_FREQUENCY
+        if (np.abs(theirs.detach().double().cpu().numpy() - ours) > largest_difference).any():
             raise NotKnown("its frequencies are not those of its configuration")
-        sections, scale = self.model.params.rope_mode.has_sections, self.model.params.mscale()
+        has_sections, scale = self.model.params.rope_mode.has_sections, self.model.params.mscale()
         count = PROBED_POSITIONS
-        positions = np.stack([np.arange(count) * (axis + 1) % count for axis in range(3 if sections else 1)])
+        axis_count = 3 if has_sections else 1
+        positions = np.stack([np.arange(count) * (axis + 1) % count for axis in range(axis_count)])
         x = torch.zeros(1, count, 8, device=theirs.device)
         ids = torch.from_numpy(positions).to(x.device)
         with torch.no_grad():
-            result = forward_of(module)(module, x, ids[:, None] if sections else ids, *self.layer_argument)
+            position_ids = ids[:, None] if has_sections else ids
+            result = forward_of(module)(module, x, position_ids, *self.layer_argument)
         cos, sin = _as_tables(result)
-        axes = self.model.params.axes() % 3 if sections else 0
+        axes = self.model.params.axes() % 3 if has_sections else 0
         angles = torch.from_numpy(ours[None] * positions[axes].T.reshape(count, -1))
         for layout, encoded in rope_forms.encodings(angles):
             if _is_near(cos[0], encoded.cos() * scale) and _is_near(sin[0], encoded.sin() * scale):

@@ -1,4 +1,4 @@
-"""Record from which positions a model computed cos and sin, so that a rotation can compute exact angles from
+"""Record the positions from which a model computed cos and sin. A rotation can then compute exact angles from
 the positions instead of using these tables.
 
 The record, called origin, is an attribute of the tensor cos. It is valid only for the two tensors that the

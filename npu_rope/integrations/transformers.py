@@ -6,7 +6,7 @@
 >>> model = transformers.LlamaForCausalLM(transformers.LlamaConfig(num_hidden_layers=2, **size))
 >>> print(apply_npu_rope(model))
 2 rotations and 5 norms replaced, level tables; 0 left
-replaced  2 x LlamaAttention: apply_rotary_pos_emb (pairs: halves; tables: one half after the other)
+replaced  2 x LlamaAttention: apply_rotary_pos_emb (pairs: halves; tables: all entries, then all again)
 replaced  5 x LlamaRMSNorm (weight; rounded, then times the weight)
 >>> unpatch(model)
 7
@@ -291,8 +291,8 @@ def _names(code: types.CodeType) -> Iterator[str]:
 
 
 def _with_globals(function: types.FunctionType, ours: dict[str, Callable[..., Any]]) -> types.FunctionType:
-    """Copy the function. The copy's globals have the functions in ``ours`` under their names there. Keep the
-    function's decorators around the copy."""
+    """Copy the function. In the copy's globals, the functions in ``ours`` replace those of the same names.
+    Keep the function's decorators around the copy."""
     global_names = {**function.__globals__, **ours}
     # With a __name__, torch.compile looks the globals up in the module of that name, not in this dict.
     global_names.pop("__name__", None)

@@ -69,7 +69,7 @@ def _carries_tangent(x: Any) -> bool:
 
 
 def differentiates(op: str, name: str, x: Any) -> bool:
-    """Return whether a gradient or a tangent flows through x."""
+    """Return whether a gradient or a tangent flows through x. Reject nested transforms of torch.func."""
     _refuse_nested_transforms(op, name)
     return (torch.is_grad_enabled() and x.requires_grad) or has_tangent(x)
 
@@ -137,8 +137,13 @@ def rotate_in_place(call: CallTensors[Any], attributes: dict[str, Any]) -> tuple
 
 
 def write(call: CallTensors[Any], error: tuple[str | None, str, str], run: Callable[[], Any]) -> Any:
-    """Autograd kernel of an operator that writes without a gradient, to other memory or to a cache. ``run``
-    calls the operator; its result is returned."""
+    """Autograd kernel of an operator that writes to other memory or to a cache, and has no gradient.
+
+    Args:
+        error: the argument, rule and value of the error for a call that needs a gradient. If the argument is
+            None, the error names the tensor that needs it.
+        run: calls the operator. Its result is returned.
+    """
     for name, tensor in call.differentiable().items():
         if differentiates(call.op, name, tensor):
             argument, rule, value = error

@@ -40,7 +40,7 @@ def reciprocal_rms(stashed: Wide, axis: int, epsilon: float) -> tuple[Wide, Wide
 
     The power is 1 unless the row is very large, or very small with epsilon 0: its squares could then leave
     float64's range. The power, at most 2^1000, brings such a row's largest element near 2^PEAK. XU * power is
-    then normal if the result is normal."""
+    then a normal number if the result is one."""
     axes = tuple(range(axis, stashed.ndim))
     peak = np.max(np.abs(stashed), axis=axes, keepdims=True, initial=0.0)
     is_extreme = np.isfinite(peak) & ((peak > 2.0**500) | ((peak < 2.0**-450) & (peak > 0) & (epsilon == 0)))
@@ -84,7 +84,7 @@ def rms_norm_backward(
     roundings of the forward pass. With N = XU / RMS and g = grad * scale::
 
         dx     = (g - N mean(g N)) / RMS
-        dscale = grad * (Normalized rounded to x's type), summed over the elements that share one of scale
+        dscale = grad * (Normalized rounded to x's type), summed over those that share an element of scale
 
     Args:
         grad: Y's gradient.

@@ -51,8 +51,9 @@ def pair_positions(positions: Array, params: RopeParams) -> Array:
 
 
 def position_planes(positions: npt.ArrayLike, params: RopeParams) -> Array:
-    """Return positions ``[S]`` or ``[B,S]``; in the modes with sections four planes ``[4,S]`` or ``[4,B,S]``,
-    from ggml's flat ``[4*S]``, or from three planes, whose first one, time, is also the fourth.
+    """Return positions ``[S]`` or ``[B,S]``, or in the modes with sections four planes, ``[4,S]`` or
+    ``[4,B,S]``. ggml's flat ``[4*S]`` is divided into planes. If three planes are given, the first one, time,
+    is also the fourth.
     """
     positions = np.asarray(positions)
     if not params.rope_mode.has_sections:

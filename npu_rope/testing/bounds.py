@@ -121,13 +121,14 @@ def normalized_error(n: int, precision: str) -> float:
 
 
 def device_normalized_error(n: int) -> float:
-    """Return the same error for the device's kernels, which add in float32. ``op_kernel/norm/row_norm.h``
-    derives it."""
+    """Return :func:`normalized_error` for the device's kernels, which add in float32.
+    ``op_kernel/norm/row_norm.h`` derives it."""
     return (7 + float(np.log2(max(n, 1))) / 2) * 2.0**-24
 
 
 def normalized_error_on(backend: str, n: int) -> float | None:
-    """Return the error for :func:`npu_rope.testing.norm_spec.rms_norm`; None for the host's back ends."""
+    """Return the argument ``error`` of :func:`npu_rope.testing.norm_spec.rms_norm` for a back end. It is None
+    for the host's back ends: norm_spec then uses :func:`normalized_error`."""
     return device_normalized_error(n) if is_device(backend) else None
 
 
@@ -157,7 +158,7 @@ def int8_expectation(
 
     A value within ``bound`` of the exact one rounds to an integer within ``bound + 1/2`` of it. Saturation
     moves both to the nearer end of [-128, 127], and does not increase their distance. An unrotated value
-    (bound 0) is an integer, and the only one within 1/2 of itself.
+    (bound 0) is an integer. It is the only integer within 1/2 of itself, so the result must equal it.
     """
     return np.clip(value, -128, 127), bound + 0.5
 

@@ -352,6 +352,7 @@ MODELS: tuple[PublishedRope, ...] = (
         RopeParams(40, "vision", sections=(20, 20, 0, 0)),
         "huggingface.co/Qwen/Qwen2-VL-7B-Instruct vision_config, as transformers' Qwen2VLVisionConfig "
         "defaults have it; theta is its default for axial rope; context from its image processor's limits",
-        note="Positions are a patch's row and column: the longest side of 5120 patches at 200 to 1.",
+        note="Positions are a patch's row and column. context is the longest side of an image of 5120 "
+        "patches with the aspect ratio 200:1.",
     ),
 )

@@ -5,9 +5,10 @@ shares no code with the tested code. The specification's names are XU for x in t
 for XU / RMS.
 
 The specification rounds in four places: x to the stash type, Normalized to the stash type and then to x's
-type, and the product to scale's type. A result is allowed if these roundings give it from a Normalized with
-an error up to :func:`npu_rope.testing.bounds.normalized_error`. If no value is near the middle of two numbers
-of its type, only one result is allowed, bit for bit. A missing cast is then an error.
+type, and the product to scale's type. The computed Normalized may have an error up to
+:func:`npu_rope.testing.bounds.normalized_error` before these roundings. Every result that such a value gives
+is allowed. If no value is near the middle of two numbers of its type, only one result is allowed, bit for
+bit. A missing cast is then an error.
 """
 
 from __future__ import annotations

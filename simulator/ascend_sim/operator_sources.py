@@ -104,8 +104,8 @@ class OperatorSources:
             ``AUTO_SYNC false``. The options of :meth:`run` can insert it for one call.
         generated_aclnn: calls come from the aclnn function that CANN generates for the operator (``ACLNNTYPE
             aclnn`` in its build file). Then an absent optional input keeps its index in ``GetInputShape`` and
-            similar functions of the tiling. In calls of an aclnn function written by hand, and in a graph, the
-            following inputs move up.
+            similar functions of the tiling. In calls of an aclnn function written by hand, and in a graph, it
+            has no index, and the inputs after it have lower ones.
         kernel_include: folders of headers for the kernel.
         flags, host_flags: for the compiler of the kernel, and of definition and tiling.
         folder: where compiled files go; by default this user's folder in the system's temporary folder.
@@ -191,8 +191,8 @@ class OperatorSources:
         """Run the tiling, then the kernel on every core.
 
         Args:
-            inputs: the arrays by the definition's names; a list of arrays for an input that is one; None, or
-                nothing, for an optional input. An input that is also an output is written in place.
+            inputs: the arrays by the definition's names. An input that is a list takes a list of arrays. An
+                optional input may be None or missing. An input that is also an output is written in place.
             outputs: likewise. Each array has the output's shape and type; it is written if no rule is broken.
             tiling: replaces the operator's tiling.
             formats: formats of tensors by name, if columns differ by them, such as ``{"x": "NHWC"}``.
@@ -200,7 +200,8 @@ class OperatorSources:
             options: chip, lenient rules, trace, number of cores.
             deterministic: the process asks for results that do not depend on the order of sums.
             sums: outputs whose sums of atomic copies may depend on the order of the cores.
-            written_inputs: inputs that the kernel writes although the definition does not list them as outputs.
+            written_inputs: inputs that the kernel writes, although the definition does not list them as
+                outputs.
             check: raise if a rule was broken; otherwise the report lists the violations.
 
         Raises:

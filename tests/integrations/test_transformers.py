@@ -260,7 +260,8 @@ def test_the_report_of_level_positions_follows_the_calls():
     model = make("llama")
     report = apply_npu_rope(model, rms_norm=False, level="positions")
     form = (
-        "replaced  2 x LlamaAttention: apply_rotary_pos_emb (pairs: halves; tables: one half after the other;"
+        "replaced  2 x LlamaAttention: apply_rotary_pos_emb"
+        " (pairs: halves; tables: all entries, then all again;"
     )
     assert str(report).splitlines()[1] == f"{form} not called yet)"
     logits(model)

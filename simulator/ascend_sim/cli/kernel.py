@@ -112,8 +112,8 @@ def kernel(
     generated_aclnn: Annotated[
         bool,
         typer.Option(
-            help="With --definition: CANN generates the operator's aclnn function (ACLNNTYPE aclnn), so that an "
-            "absent optional input keeps its index in the tiling."
+            help="With --definition: CANN generates the operator's aclnn function (ACLNNTYPE aclnn). An "
+            "absent optional input then keeps its index in the tiling."
         ),
     ] = False,
     figure: Annotated[

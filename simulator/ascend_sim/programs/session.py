@@ -142,7 +142,7 @@ class SessionReport:
     guard_damage: list[str] = field(default_factory=list)
     races: list[str] = field(default_factory=list)
     race_count: int = 0
-    freed_memory: list[str] = field(default_factory=list)  # its uses
+    freed_memory: list[str] = field(default_factory=list)  # uses of freed memory
     bytes_not_freed: int = 0
     streams: str = STREAMS[0]
     seed: int = 0

@@ -4,13 +4,13 @@ Simulated device memory is host memory, so torch's own CPU kernel can use an ope
 :func:`install` replaces torch_npu's kernels in the dispatcher, except those of :data:`KEPT`. The replacement
 is torch's decomposition into other operators if there is one, else a kernel that
 
-1. runs the earlier work of the current stream, and of other streams only what that work waits for,
+1. runs the earlier work of the current stream, and the work of other streams for which that work waits,
 2. makes CPU tensors over the same memory, with the same storage, offset and strides, so that views and
    in-place writes keep their meaning,
 3. runs the CPU kernel,
 4. copies new results into device memory; a result that is one of the arguments stays that argument, and
-5. reports the memory it read and wrote to the runtime, as work of the current stream, so that races with
-   other streams are found.
+5. reports to the runtime which memory it has read and written, as work of the current stream, so that races
+   with other streams are found.
 
 During the capture of a graph (``torch.npu.graph``) an operator does not run: it becomes a node that runs
 the CPU kernel at each replay, on the same memory. An operator that would wait for the device fails as in

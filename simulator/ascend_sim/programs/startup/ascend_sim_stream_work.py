@@ -36,7 +36,7 @@ def device_copy(result: torch.Tensor, device: torch.device, *, is_captured: bool
     return copy
 
 
-# The functions of graph nodes, by number. None is ever removed, because a graph may be replayed at any time.
+# The functions of graph nodes, by number. No function is ever removed: a graph may be replayed at any time.
 _node_functions: list[Callable[[], None]] = []
 
 
