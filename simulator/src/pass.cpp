@@ -238,7 +238,7 @@ void Pass::run_waiting(Machine& m, Waiting* waiting) {
 void Pass::report_missing_signal(Machine& m, RunningCore& core, const Waiting& waiting) {
     const int64_t missing = core.wait.missing();
     const auto other = std::find_if(waiting.begin(), waiting.end(), [&](const auto& w) { return w->index == missing; });
-    const std::string state = missing == core.index    ? "it did not raise itself"
+    const std::string state = missing == core.index    ? "which it must raise itself"
                               : other == waiting.end() ? "which has ended"
                                                        : "which waits in " + std::string((*other)->wait.api) + " at " +
                                                              where((*other)->wait.site);
