@@ -67,13 +67,14 @@ void check_leftovers(const Job& job, Pass& ascending) {
     spoiling.leftovers = true;
     if (!changes_result(job, ascending, spoiling)) return;
     const LeftoverRead& read = ascending.leftover_read;
-    const std::string text = "reads data that an earlier, longer copy at " + where(read.copy) +
-                             " left in UB, and a result depends on it.";
+    const std::string text =
+        "reads data that an earlier, longer copy at " + where(read.copy) + " left in UB, and a result depends on it.";
     ascending.warnings.push_back(report_of(Rule::Init04, read.api, read.site, read.core, text.c_str()));
 }
 
 // Reports vector instructions that read undefined bytes: an error if a result depends on the bytes, else a warning. The
-// check tries NaN or -1, a large number and a small negative one, because an instruction such as Max may hide some of them.
+// check tries NaN or -1, a large number and a small negative one, because an instruction such as Max may hide some of
+// them.
 void check_undefined_reads(const Job& job, Pass& ascending) {
     constexpr int kFills[] = {kSpoiled, 0x7F, 0xBC};
     Spoiling spoiling;
