@@ -85,7 +85,7 @@ inline uint32_t merge_rounds(uint32_t repeats, uint32_t concat_elements) {
     return rounds;
 }
 
-// Sorts the lists of dst that the repeats of a sort have made.
+// Merges the sorted lists that the repeats of a sort have written to dst.
 template <class T>
 void merge_all(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& tmp, uint32_t repeats,
                uint32_t rounds, Site site) {
