@@ -1,7 +1,6 @@
 // Functions that call a kernel's entry with the addresses of a launch. They convert each address to the parameter's
-// type. The source that
-// ascend_sim/operator_sources.py generates includes this header and passes the call to ascend_sim_run_call
-// (ascend_sim.h).
+// type. The source that ascend_sim/operator_sources.py generates includes this header and passes the call to
+// ascend_sim_run_call (ascend_sim.h).
 #pragma once
 
 #include <cstdint>

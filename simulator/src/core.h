@@ -245,7 +245,7 @@ struct RegisteredTiling {
 
 // The data that a pass overwrites, to find out whether a result depends on them.
 struct Spoiling {
-    bool leftovers = false;      // overwrite the data that copies left behind, with kSpoiled
+    bool leftovers = false;      // overwrite the leftovers of copies with kSpoiled
     int fill = -1;               // overwrites undefined bytes that a vector instruction reads; negative: none
     Site only_site{nullptr, 0};  // if it has a file: overwrite only bytes that the instruction there reads
 };
@@ -259,7 +259,8 @@ struct LaunchOptions {
     std::set<std::string> lenient;
 };
 
-// A read of data that a copy left behind a shorter one.
+// A read of a leftover: data of an earlier, longer copy that a later, shorter copy of the same line did not
+// overwrite.
 struct LeftoverRead {
     const char* api = nullptr;  // null: none
     Site site{nullptr, 0}, copy{nullptr, 0};
@@ -366,14 +367,14 @@ struct CoreState {
         uint64_t bytes = 0;
     } reference;
 
-    // Bytes of GM that a copy, the last one of that kind, read although no instruction had written them.
+    // Bytes of GM that a copy read although no instruction had written them. Only the last such copy is stored.
     struct UnwrittenGm {
         uint32_t instruction;
         uintptr_t begin, end;
     };
     std::vector<UnwrittenGm> unwritten_gm;
 
-    // Results of physical_address() without those that view_at() got, by the offset in UB.
+    // The addresses that physical_address() returned and view_at() has not got, by the offset in UB.
     struct UncheckedAddress {
         Site site;  // of the first call
         bool was_written;

@@ -27,7 +27,7 @@ CoreSignal signal_after(int32_t pipe, Site site) {
 }
 
 // Marks the work before the signal as complete for the running core.
-void learn_from(const CoreSignal& signal, int64_t core) {
+void mark_complete(const CoreSignal& signal, int64_t core) {
     Machine& m = machine();
     m.others.resize(size_t(m.blocks));
     m.others[size_t(core)].join(signal.complete);
@@ -67,7 +67,7 @@ void wait_for(uint64_t key, int64_t first, int64_t end, size_t index, const char
     double raised = 0;
     for (int64_t c = first; c < end; ++c) {
         const CoreSignal& signal = m.signals.raised(key, c)[index];
-        learn_from(signal, c);
+        mark_complete(signal, c);
         raised = std::max(raised, signal.raised);
     }
     continue_at(raised, api, site);

@@ -160,6 +160,7 @@ void check_read_of_other(const char* operand, const GmBytes& touched, uint32_t w
 }
 
 // Reports a write to bytes that another core read or wrote, unless a signal orders that access before it.
+// verb_before is "read" or "wrote".
 void check_write_after_other(const char* operand, const GmBytes& touched, uint32_t before, const char* verb_before) {
     Machine& m = machine();
     if (m.has_seen(*find_access(m.gm_accesses, before))) return;

@@ -61,19 +61,20 @@ bool changes_result(const Job& job, const Pass& ascending, const Spoiling& spoil
     return differs;
 }
 
-// Warns if a result depends on data that a copy left behind a shorter one.
+// Warns if a result depends on leftovers: data of an earlier, longer copy that a later, shorter one did not overwrite.
 void check_leftovers(const Job& job, Pass& ascending) {
     Spoiling spoiling;
     spoiling.leftovers = true;
     if (!changes_result(job, ascending, spoiling)) return;
     const LeftoverRead& read = ascending.leftover_read;
-    const std::string text = "reads what the copy at " + where(read.copy) +
-                             " left behind at an earlier, longer execution, and a result depends on it.";
+    const std::string text =
+        "reads data that an earlier, longer copy at " + where(read.copy) + " left in UB, and a result depends on it.";
     ascending.warnings.push_back(report_of(Rule::Init04, read.api, read.site, read.core, text.c_str()));
 }
 
-// Reports vector instructions that read undefined bytes: an error if a result depends on the bytes, else a warning. It
-// tries NaN or -1, a large number and a small negative one, because an instruction such as Max may hide some of them.
+// Reports vector instructions that read undefined bytes: an error if a result depends on the bytes, else a warning. The
+// check tries NaN or -1, a large number and a small negative one, because an instruction such as Max may hide some of
+// them.
 void check_undefined_reads(const Job& job, Pass& ascending) {
     constexpr int kFills[] = {kSpoiled, 0x7F, 0xBC};
     Spoiling spoiling;

@@ -1,6 +1,6 @@
-// Data that a kernel may read as long as no result depends on it. One kind is data that an earlier, longer copy of the
-// same line left behind a shorter copy. The other kind is undefined bytes among a vector instruction's lanes. Further
-// passes overwrite the data, and the results must be the same.
+// Data that a kernel may read as long as no result depends on it. One kind is leftovers: data of an earlier, longer
+// copy that a later, shorter copy of the same line did not overwrite. The other kind is undefined bytes among a vector
+// instruction's lanes. Further passes overwrite the data, and the results must be the same.
 #include <algorithm>
 #include <cstring>
 

@@ -308,7 +308,8 @@ void Machine::insert_synchronisation(Pipe before) {
         pipe_free[now] =
             step(current.pipe, StepKind::Event, kApi, current.site, both, both.time + profile->flag_cycles);
     }
-    // start() has charged one issue, which counts as that of the barrier or event. This is the instruction's own.
+    // start() has charged one issue, which counts as that of the barrier or event. Here the instruction's own issue is
+    // charged.
     spend_scalar(kApi, current.site, profile->scalar_cycles, StepKind::Issue);
     issue = pipe_free[int(Pipe::S)];
 }

@@ -101,24 +101,24 @@ Machine& Pass::prepare() {
     static thread_local Machine own;
     g_machine = &own;
     Machine& m = own;
-    const ascend_sim_launch& l = *job_.launch;
+    const ascend_sim_launch& launch = *job_.launch;
     if (m.next_number > kLargestNumber) {
         m.ub.reset();
         m.next_number = 1;
     }
     static_cast<LaunchState&>(m) = {};
     m.profile = job_.profile;
-    const int64_t traced = !l.trace_path || kind_ != PassKind::Ascending ? 0
-                           : l.trace_cores > 0                           ? l.trace_cores
-                                                                         : int64_t(l.block_dim);
-    m.options.auto_sync = l.auto_sync != 0;
-    m.options.saturate = l.saturate != 0;
+    const int64_t traced = !launch.trace_path || kind_ != PassKind::Ascending ? 0
+                           : launch.trace_cores > 0                           ? launch.trace_cores
+                                                                              : int64_t(launch.block_dim);
+    m.options.auto_sync = launch.auto_sync != 0;
+    m.options.saturate = launch.saturate != 0;
     m.options.keeps_steps = kind_ == PassKind::Ascending;
     m.options.spoiling = spoiling_;
     m.options.traced_cores = traced;
-    m.options.lenient = split_list(l.lenient);
-    m.blocks = l.block_dim;
-    m.tiling_key = l.tiling_key;
+    m.options.lenient = split_list(launch.lenient);
+    m.blocks = launch.block_dim;
+    m.tiling_key = launch.tiling_key;
     m.per_core.resize(size_t(m.blocks));
     place_memory(m);
     return m;
@@ -134,12 +134,12 @@ void Pass::place_memory(Machine& m) {
         add_memory(m, mem.name, mem.data, mem.bytes, role);
         m.gm.back().is_whole = mem.role == ASCEND_SIM_OUT;
     }
-    const ascend_sim_launch& l = *job_.launch;
+    const ascend_sim_launch& launch = *job_.launch;
     // On a device, a fresh workspace holds bytes of the memory's earlier use. Here each order of the cores fills it
     // with another byte, so that an output that depends on these bytes differs.
-    add_memory(m, "workspace", nullptr, l.workspace_bytes, Role::Workspace,
+    add_memory(m, "workspace", nullptr, launch.workspace_bytes, Role::Workspace,
                kind_ == PassKind::Descending ? 0x7F : 0xFF);
-    add_memory(m, "tiling", l.tiling, l.tiling_bytes, Role::Tiling);
+    add_memory(m, "tiling", launch.tiling, launch.tiling_bytes, Role::Tiling);
     for (int32_t i = 0; i < job_.arg_count; ++i) {
         const ascend_sim_arg& a = job_.args[i];
         addresses_[i] = a.memory < 0 ? nullptr : arenas_[size_t(a.memory)].base() + a.offset;
@@ -238,7 +238,7 @@ void Pass::run_waiting(Machine& m, Waiting* waiting) {
 void Pass::report_missing_signal(Machine& m, RunningCore& core, const Waiting& waiting) {
     const int64_t missing = core.wait.missing();
     const auto other = std::find_if(waiting.begin(), waiting.end(), [&](const auto& w) { return w->index == missing; });
-    const std::string state = missing == core.index    ? "it did not raise itself"
+    const std::string state = missing == core.index    ? "which it must raise itself"
                               : other == waiting.end() ? "which has ended"
                                                        : "which waits in " + std::string((*other)->wait.api) + " at " +
                                                              where((*other)->wait.site);

@@ -17,8 +17,8 @@
 namespace ascend_sim {
 namespace {
 
-// Costs of instructions, for an A2 except where a line names another chip. The other chips use the same values unless
-// their profiles replace them.
+// Costs of instructions, for an A2 (Ascend910B) except where a line names another chip. The other chips use the same
+// values unless their profiles replace them.
 Profile with_instructions() {
     Profile p{};
     p.mte_issue_cycles = 20.6;           // A: copies of 128 bytes
@@ -59,7 +59,7 @@ Profile with_instructions() {
 double memory_rate(const Chip& chip) { return chip.clock_ghz > 1.5 ? 1.49e12 : 0.674e12; }
 
 // Ascend910B and 910_93 have the same core. An AI core has two vector cores.
-Profile a2(const Chip& chip) {
+Profile ascend910b(const Chip& chip) {
     Profile p = with_instructions();
     p.name = chip.name;
     p.cores = chip.vector_cores;   // E
@@ -115,7 +115,9 @@ Profile ascend950(const Chip& chip) {
 
 Profile profile_of(const Chip& chip) {
     const Family& family = *find_family(chip.name);
-    Profile p = family.arch == kArch910b ? a2(chip) : family.arch == kArch310p ? ascend310p(chip) : ascend950(chip);
+    Profile p = family.arch == kArch910b   ? ascend910b(chip)
+                : family.arch == kArch310p ? ascend310p(chip)
+                                           : ascend950(chip);
     p.soc = family.soc;
     p.arch = family.arch;
     return p;

@@ -158,8 +158,7 @@ void pipe_created(void* pipe, Site site) {
     Machine& m = machine();
     if (m.pipe) broken_at(Rule::Buffer04, "TPipe", site, "another TPipe exists.");
     if (m.static_buffer >= 0)
-        broken_at(Rule::Buffer08, "TPipe", site,
-                  "the kernel has tensors at addresses, which need a kernel without it.");
+        broken_at(Rule::Buffer08, "TPipe", site, "the kernel has tensors at addresses, so it must have no TPipe.");
     m.pipe = pipe;
     m.pipe_was_created = true;
     m.pipe_created_at = site;
@@ -276,9 +275,10 @@ UbView static_memory(const char* api, uint32_t address, uint64_t bytes, Site sit
     Machine& m = machine();
     m.settle_reference();
     if (m.pipe_was_created)
-        broken_at(Rule::Buffer08, api, site, "the kernel has a TPipe, which tensors at addresses exclude.");
+        broken_at(Rule::Buffer08, api, site, "the kernel has a TPipe, so it must have no tensors at addresses.");
     if (!m.is_initialised)
-        broken_at(Rule::State03, api, site, "InitSocState is missing before it, which the kernel calls first.");
+        broken_at(Rule::State03, api, site,
+                  "InitSocState is missing before it: the kernel must call InitSocState first.");
     if (address % 32)
         broken_at(Rule::Align01, api, site, "the tensor starts at UB byte %u, which is no multiple of 32.", address);
     if (address + bytes > m.profile->ub_bytes)
@@ -303,7 +303,8 @@ void static_allocator_created(Site site) {
 void Machine::check_static_end() const {
     if (static_buffer < 0 || ends_with_barrier || records.empty()) return;
     const Record& last = records.back();
-    broken_at(Rule::State05, last.api, last.site, "PipeBarrier<PIPE_ALL> is missing after it, before the kernel ends.");
+    broken_at(Rule::State05, last.api, last.site,
+              "PipeBarrier<PIPE_ALL> is missing after it: the kernel must end with this barrier.");
 }
 
 UbView alloc_tensor(int32_t queue, Site site) {

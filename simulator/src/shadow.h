@@ -15,16 +15,16 @@ namespace ascend_sim {
 class Shadow {
 public:
     void reset(uint32_t bytes) {
-        block_.assign(bytes / kBlock, 0);
+        block_words_.assign(bytes / kBlock, 0);
         mixed_.assign(bytes / kBlock, 0);
-        byte_.assign(bytes, 0);
+        byte_words_.assign(bytes, 0);
     }
 
     void fill(uint32_t begin, uint32_t end, uint32_t word) {
         const uint32_t first = (begin + kBlock - 1) / kBlock, last = end / kBlock;
         if (first > last || begin % kBlock) fill_part(begin, std::min(end, first * kBlock), word);
         if (first < last) {
-            std::fill(block_.begin() + first, block_.begin() + last, word);
+            std::fill(block_words_.begin() + first, block_words_.begin() + last, word);
             std::fill(mixed_.begin() + first, mixed_.begin() + last, uint8_t(0));
         }
         if (end % kBlock && last >= first) fill_part(std::max(begin, last * kBlock), end, word);
@@ -37,14 +37,14 @@ public:
             const uint32_t block = at / kBlock;
             if (mixed_[block]) {
                 const uint32_t stop = std::min(end, (block + 1) * kBlock);
-                for_each_stretch(byte_.data(), at, stop,
+                for_each_stretch(byte_words_.data(), at, stop,
                                  [&](uint64_t b, uint64_t e, uint32_t word) { f(uint32_t(b), uint32_t(e), word); });
                 at = stop;
                 continue;
             }
-            const uint32_t word = block_[block], end_block = (end + kBlock - 1) / kBlock;
+            const uint32_t word = block_words_[block], end_block = (end + kBlock - 1) / kBlock;
             uint32_t next = block + 1;
-            while (next < end_block && block_[next] == word && !mixed_[next]) ++next;
+            while (next < end_block && block_words_[next] == word && !mixed_[next]) ++next;
             const uint32_t stop = std::min(end, next * kBlock);
             f(at, stop, word);
             at = stop;
@@ -59,15 +59,16 @@ private:
         if (begin >= end) return;
         const uint32_t block = begin / kBlock;
         if (!mixed_[block]) {
-            if (block_[block] == word) return;
-            std::fill_n(byte_.begin() + block * kBlock, kBlock, block_[block]);
+            if (block_words_[block] == word) return;
+            std::fill_n(byte_words_.begin() + block * kBlock, kBlock, block_words_[block]);
             mixed_[block] = 1;
         }
-        std::fill(byte_.begin() + begin, byte_.begin() + end, word);
+        std::fill(byte_words_.begin() + begin, byte_words_.begin() + end, word);
     }
 
-    std::vector<uint32_t> block_, byte_;
-    std::vector<uint8_t> mixed_;
+    std::vector<uint32_t> block_words_;  // of each block whose bytes share one word
+    std::vector<uint32_t> byte_words_;   // of each byte in the other blocks
+    std::vector<uint8_t> mixed_;         // for each block: 1 if its bytes have words of their own
 };
 
 }  // namespace ascend_sim

@@ -136,7 +136,7 @@ void check_sort_rules() {
 void check_operators() {
     constexpr uint32_t kN = 256;
     const auto x = numbers<float>(kN, -4, 4), y = numbers<float>(kN, 1, 5);
-    const auto u = ascending<int16_t>(kN), v = numbers<int16_t>(kN, -500, 500);
+    const auto u = varied_bits<int16_t>(kN), v = numbers<int16_t>(kN, -500, 500);
     std::vector<float> sum(kN), difference(kN), product(kN), quotient(kN);
     std::vector<int16_t> both(kN), either(kN);
     for (uint32_t i = 0; i < kN; ++i) {

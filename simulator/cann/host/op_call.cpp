@@ -395,8 +395,8 @@ OpLaunch OpCall::Implementation::make_launch(size_t column) {
 }
 
 // The checks have the order of the generated code (asc-devkit tools/build/opbuild op_aclnn_generator.cpp,
-// AclopGenCodeCommon) and of the runtime (opbase indv_executor.cpp, NnopbaseExecutorTilingAndUpdateBinInfo). A failure
-// after the executor was taken from the pool does not return it: the caller has it.
+// AclopGenCodeCommon) and of the runtime (opbase indv_executor.cpp, NnopbaseExecutorTilingAndUpdateBinInfo). If a check
+// fails after the executor was taken from the pool, the executor stays out of the pool, because the caller has it.
 aclnnStatus OpCall::prepare(uint64_t* workspace_bytes, aclOpExecutor** executor) {
     Implementation& call = *impl_;
     Executor* pooled_executor = nullptr;

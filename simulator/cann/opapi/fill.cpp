@@ -83,7 +83,8 @@ NPU_CANN_API aclError aclnnInplaceFillTensorGetWorkspaceSize(aclTensor* self, co
     // hicann/ops-math conversion/fill/op_api/aclnn_fill_tensor.cpp, CheckShape.
     if (error.empty() && (value_operand.count() != 1 || value_operand.shape.size() > 1))
         error = "value must have one element and at most one dimension but got " +
-                std::to_string(value_operand.count()) + " in " + std::to_string(value_operand.shape.size()) + ".";
+                std::to_string(value_operand.count()) + " element(s) in " + std::to_string(value_operand.shape.size()) +
+                " dimension(s).";
     if (!error.empty()) return refuse("aclnnInplaceFillTensor", error);
     return finish_first_phase(
         "aclnnInplaceFillTensor", {read_access("value", value_operand), write_access("self", out)},

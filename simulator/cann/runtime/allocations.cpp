@@ -69,12 +69,12 @@ std::string damage_of(const Allocation& allocation) {
     std::string text;
     auto report = [&](const std::string& where) {
         text += text.empty() ? "device memory was overrun: allocation " + std::to_string(allocation.number) + " of " +
-                                   std::to_string(allocation.bytes) + " bytes had "
+                                   std::to_string(allocation.bytes) + " bytes has damage at "
                              : " and ";
         text += where;
     };
-    if (!is_intact(front, kGuardBytes)) report(overwritten_bytes(front, false) + " before its first written");
-    if (!is_intact(back, kGuardBytes)) report(overwritten_bytes(back, true) + " behind its last written");
+    if (!is_intact(front, kGuardBytes)) report(overwritten_bytes(front, false) + " before its start");
+    if (!is_intact(back, kGuardBytes)) report(overwritten_bytes(back, true) + " behind its end");
     return text.empty() ? text : text + ".";
 }
 

@@ -11,7 +11,7 @@ constexpr bool kNever = false;
 }  // namespace ascend_sim
 
 #define ASCEND_SIM_NO_CUBE "an API of cube cores, but the simulator has vector cores only"
-#define ASCEND_SIM_NO_REGISTERS "the register API of Ascend950, but the simulator has vector cores with UB only"
+#define ASCEND_SIM_NO_REGISTERS "the register API of Ascend950, but the simulated vector instructions use UB only"
 
 // An error at the line that uses a macro.
 #define ASCEND_SIM_ERROR(text) _Pragma(text)
@@ -106,7 +106,7 @@ ASCEND_SIM_CUBE(LoadDataRepeatParam)
 ASCEND_SIM_CUBE(LoadImageToLocalParams)
 ASCEND_SIM_CUBE(MmadParams)
 #undef ASCEND_SIM_CUBE
-ASCEND_SIM_ABSENT_TYPE(Nd2NzParams, "a copy that changes the layout, which the simulator lacks")
+ASCEND_SIM_ABSENT_TYPE(Nd2NzParams, "the simulator lacks the copies that change the layout")
 ASCEND_SIM_ABSENT_TEMPLATE(InitConstValueParams, ASCEND_SIM_NO_CUBE)
 ASCEND_SIM_ABSENT_TEMPLATE(LoadData3DParamsV1, ASCEND_SIM_NO_CUBE)
 ASCEND_SIM_ABSENT_TEMPLATE(LoadData3DParamsV2, ASCEND_SIM_NO_CUBE)
@@ -136,7 +136,7 @@ namespace MicroAPI = Reg;
 
 #define ASCEND_SIM_NO_VECTOR_FUNCTION \
     ASCEND_SIM_ERROR(                 \
-        "GCC error \"a function of registers of Ascend950, but the simulator has vector cores with UB only\"")
+        "GCC error \"a function that uses Ascend950's registers, but the simulated vector instructions use UB only\"")
 #define __VEC_SCOPE__ ASCEND_SIM_NO_VECTOR_FUNCTION
 #define __simd_vf__ ASCEND_SIM_NO_VECTOR_FUNCTION
 #define __simd_callee__ ASCEND_SIM_NO_VECTOR_FUNCTION

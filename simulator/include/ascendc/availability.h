@@ -43,7 +43,7 @@ using Elements = uint32_t;  // a set of Element
 constexpr Elements set_of(Element element) { return 1u << uint32_t(element); }
 
 namespace cell {
-constexpr Elements kNone = 0, kAny = (1u << kElements) - 1;  // kAny: any type, or no type
+constexpr Elements kNone = 0, kAny = (1u << kElements) - 1;  // kAny: any type, also for an API without types
 constexpr Elements kBool = set_of(Element::Bool), kInt8 = set_of(Element::Int8), kUint8 = set_of(Element::Uint8),
                    kInt16 = set_of(Element::Int16), kUint16 = set_of(Element::Uint16), kHalf = set_of(Element::Half),
                    kBfloat16 = set_of(Element::Bfloat16), kInt32 = set_of(Element::Int32),

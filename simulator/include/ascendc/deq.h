@@ -36,7 +36,7 @@ namespace ascend_sim {
 
 inline uint64_t pack_deq_parameters(float scale, int16_t offset, bool sign_mode) {
     if (offset < -256 || offset > 255)
-        broken(Rule::Mode01, "an offset has nine bits, -256 .. 255, but got %d.", int(offset));
+        broken(Rule::Mode01, "an offset must be -256 .. 255 (nine bits) but got %d.", int(offset));
     return bits<uint32_t>(scale) | (uint64_t(offset) & 0x1ff) << 37 | uint64_t(sign_mode) << 46;
 }
 
@@ -55,8 +55,8 @@ struct DeqParameters {
 inline const DeqRegister& check_deq_form(DeqForm form, const char* call) {
     const DeqRegister& contents = deq_register();
     if (contents.form != form)
-        broken(Rule::State04, "the instruction needs %s before it, %s.", call,
-               contents.form == DeqForm::Unset ? "which is missing" : "but the last call has another form");
+        broken(Rule::State04, "the instruction needs a call of %s before it but %s.", call,
+               contents.form == DeqForm::Unset ? "there is none" : "the last SetDeqScale has another form");
     return contents;
 }
 

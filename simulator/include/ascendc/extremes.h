@@ -7,12 +7,12 @@
 // repeat reads. In count forms an overlap only warns, because their pages do not forbid it. ReduceMax's work tensor
 // holds the pairs of each round, aligned to 32 bytes; it may be dst or src, and Ascend950 does not use it. An index of
 // half is at most 65535. Ascend310P has neither ORDER_ONLY_VALUE nor ORDER_ONLY_INDEX.
-// Meaning: ReduceOrder selects value, index or both. The index has as many bits as the value, with ORDER_ONLY_INDEX 32.
-// If values are equal, the smallest index is the result. A NaN is both maximum and minimum; where half saturates,
-// infinities count as the largest value, NaN as 0. A repeat or block without active lanes leaves dst unchanged; on
-// Ascend950 such a block becomes infinite. ReduceMax leaves its work tensor undefined. If the repeats are contiguous,
-// the registers of GetReduceRepeatMaxMinSpr hold the extremum of all repeats and its index; after ReduceMax, the index
-// is undefined.
+// Meaning: ReduceOrder selects value, index or both. The index has as many bits as the value, but 32 bits with
+// ORDER_ONLY_INDEX. If values are equal, the smallest index is the result. A NaN is both maximum and minimum; where
+// half saturates, infinities count as the largest value, NaN as 0. A repeat or block without active lanes leaves dst
+// unchanged; on Ascend950 such a block becomes infinite. ReduceMax leaves its work tensor undefined. If the repeats are
+// contiguous, the registers of GetReduceRepeatMaxMinSpr hold the extremum of all repeats and its index; after
+// ReduceMax, the index is undefined.
 // Cost: that of the sums. ReduceMax waits for the vector unit, and the scalar unit stores the result. The vector unit
 // stores it on Ascend950, and if the result has the index of a single repeat; in that case the work tensor is not used.
 // Sources: the pages ReduceRepeat, ReduceDataBlock, ReduceMax, ReduceMin, GetReduceRepeatMaxMinSpr, the table of

@@ -67,7 +67,8 @@ void gather_or_scatter(const Operand<T>& by_lane, const AscendC::LocalTensor<T>&
     reads("offsets", offsets.view(), read.data(), read.size());
 
     const Layout layouts[2] = {layout_of(by_lane, lanes), layout_of(indices, lanes)};
-    // Whether an offset points at the element. The elements' ranges are then made from it in ascending order.
+    // is_indexed[i]: whether an offset points at element i. From this list, the ranges of the elements are made in
+    // ascending order.
     static thread_local std::vector<uint8_t> is_indexed;
     const uint64_t elements = by_offset.view().bytes / sizeof(T);
     is_indexed.assign(elements + 1, 0);

@@ -88,7 +88,7 @@ namespace ascend_sim {
     RULE(Init02, "SIM-INIT-02", "a sum of atomic copies and the scalar unit read no unwritten bytes of GM",            \
          "ErrorRead2")                                                                                                 \
     ADVICE(Init03, "SIM-INIT-03", "every byte of an output is written", "project rule")                                \
-    ADVICE(Init04, "SIM-INIT-04", "no result depends on data that an earlier, longer copy left behind a shorter one",  \
+    ADVICE(Init04, "SIM-INIT-04", "no result depends on data of a longer copy that a later, shorter one left in UB",   \
            "project rule")                                                                                             \
     RULE(Init05, "SIM-INIT-05", "a shape is set before it is read", "GetShapeInfo")                                    \
     ADVICE(Init06, "SIM-INIT-06", "a vector instruction reads no undefined bytes, even if no result depends on them",  \

@@ -74,7 +74,7 @@ ASCEND_SIM_API void reads(const char* operand, const UbView& view, const Range* 
 ASCEND_SIM_API void writes(const char* operand, const UbView& view, const Range* ranges, size_t n);
 // A kernel takes the address of global memory.
 ASCEND_SIM_API void take_gm(uintptr_t address, Site site);
-// As above, for global memory.
+// Like reads() and writes(), for global memory.
 ASCEND_SIM_API void reads_gm(const char* operand, uintptr_t address, uint64_t bytes, const GmView& view);
 ASCEND_SIM_API void writes_gm(const char* operand, uintptr_t address, uint64_t bytes, const GmView& view);
 // A separate instruction: the scalar unit takes a reference to an element of UB. If the element's bytes have changed
@@ -84,7 +84,8 @@ ASCEND_SIM_API void scalar_reference(const UbView& view, Range range, Site site)
 ASCEND_SIM_API void gm_reference(uintptr_t address, uint64_t bytes, const GmView& view, Site site);
 // Marks bytes that the instruction has just written as undefined, such as the filler of a copy or work space.
 ASCEND_SIM_API void poison(const Range& range);
-// The running copy brought the bytes of GM to the byte `to` of UB. Those that no instruction had written are undefined.
+// The running copy has copied `bytes` bytes from `gm` to the UB byte `to`. Marks the bytes as undefined that no
+// instruction had written in GM.
 ASCEND_SIM_API void poison_unwritten(uintptr_t gm, uint64_t bytes, int64_t to);
 
 // Kinds of work; the SoC's profile has the cost of each.

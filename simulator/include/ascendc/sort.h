@@ -2,7 +2,7 @@
 // ProposalExtract: the same for the region proposals of Ascend310P. GetMrgSortResult: the counts of a merge.
 //
 // Rules: half and float. Sort32's operands are aligned to 32 bytes. A source that is not aligned to 32 elements, or a
-// destination not aligned to 256 bytes, gives a warning: Sort32's page requires both alignments, the page of Sort,
+// destination not aligned to 256 bytes, gives a warning: Sort32's page requires both alignments. The page of Sort,
 // which uses Sort32, requires 32 bytes only, and official kernels align to 32 bytes. A merge takes 2 to 4 lists of 0 ..
 // 4095 entries, which do not overlap the destination. Several repeats need four adjacent lists of equal length and no
 // suspension. Proposals are aligned to 32 bytes, those of half in a merge to 16.

@@ -7,7 +7,8 @@ namespace ascend_sim {
 
 // Lets the pipe `to` wait for the earlier work of the pipe `from`, by an event that the instruction fetches itself.
 inline void hand_over(Pipe from, Pipe to, const char* api, Site site) {
-    if (!current_pipe()) broken_at(Rule::Buffer04, api, site, "there is no TPipe, whose events it needs.");
+    if (!current_pipe())
+        broken_at(Rule::Buffer04, api, site, "there is no TPipe, but the instruction needs its events.");
     const int32_t event = fetch_event(from, to, site);
     set_flag(from, to, event, api, site);
     wait_flag(from, to, event, api, site);

@@ -133,7 +133,7 @@ public:
     ShapeInfo GetShapeInfo(ASCEND_SIM_SITE) const { return shape_.get(site); }
     const ascend_sim::TensorShape& shape() const { return shape_; }
     int32_t GetPosition() const { return int32_t(position_); }
-    // The address of the memory that holds the tensor: a pointer to it can be used as one of the scalar unit.
+    // The address of the tensor's memory. The scalar unit can use it as a pointer.
     uint64_t GetPhyAddr(ASCEND_SIM_SITE) const { return GetPhyAddr(0, site); }
     uint64_t GetPhyAddr(uint32_t offset, ASCEND_SIM_SITE) const {
         return ascend_sim::physical_address(view_, view_.addr + ascend_sim::bytes_of<T>(offset), sizeof(T), site);

@@ -49,11 +49,11 @@ KERNEL(integers_to_half_by_a_scale) {
 
 KERNEL(integers_to_half_without_a_scale) {
     Ub ub(1024);
-    Cast(ub.at<half>(512, 64), ub.at<int32_t>(0, 64), RoundMode::CAST_NONE, 64);  // breaks SIM-STATE-04: SetDeqScale(half scale) before it, which is missing
+    Cast(ub.at<half>(512, 64), ub.at<int32_t>(0, 64), RoundMode::CAST_NONE, 64);  // breaks SIM-STATE-04: the instruction needs a call of SetDeqScale(half scale) before it but there is none.
 }
 
 KERNEL(integers_to_half_by_parameters_of_another_conversion) {
     Ub ub(1024);
     SetDeqScale(0.5f, int16_t(1), true);
-    Cast(ub.at<half>(512, 64), ub.at<int32_t>(0, 64), RoundMode::CAST_NONE, 64);  // breaks SIM-STATE-04: the last call has another form
+    Cast(ub.at<half>(512, 64), ub.at<int32_t>(0, 64), RoundMode::CAST_NONE, 64);  // breaks SIM-STATE-04: the instruction needs a call of SetDeqScale(half scale) before it but the last SetDeqScale has another form.
 }

@@ -294,7 +294,7 @@ KERNEL(leftovers_that_are_used) {
     for (uint32_t tile = 0; tile < 2; ++tile) {
         DataCopy(t, global<float>(x)[tile * 64], tile ? 40 : 64);
         order<HardEvent::MTE2_V>();
-        Adds(sum, t, 1.0f, 64);  // warns SIM-INIT-04: reads what the copy at @-2 left behind at an earlier, longer execution, and a result depends on it.
+        Adds(sum, t, 1.0f, 64);  // warns SIM-INIT-04: reads data that an earlier, longer copy at @-2 left in UB, and a result depends on it.
         order<HardEvent::V_MTE3>();
         DataCopy(global<float>(y)[tile * 64], sum, tile ? 48 : 64);
         PipeBarrier<PIPE_ALL>();

@@ -210,7 +210,7 @@ KERNEL(event_of_an_instruction_without_a_pipe) {
     LocalTensor<float> t = allocator.Alloc<float>(1024);
     Duplicate(t, 1.0f, 1024);
     PipeBarrier<PIPE_V>();
-    ReduceSum(t[768], t, t[512], 128);  // breaks SIM-BUFFER-04: there is no TPipe, whose events it needs
+    ReduceSum(t[768], t, t[512], 128);  // breaks SIM-BUFFER-04: there is no TPipe, but the instruction needs its events
 }
 
 // ---- shapes ----------------------------------------------------------------------------------------------------

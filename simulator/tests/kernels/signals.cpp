@@ -116,7 +116,7 @@ KERNEL(one_core_does_not_come) {
 }
 
 KERNEL(wait_without_a_signal) {
-    CrossCoreWaitFlag(3);  // breaks SIM-SYNC-01: the signal of core 0 is missing, it did not raise itself: the launch would hang.
+    CrossCoreWaitFlag(3);  // breaks SIM-SYNC-01: the signal of core 0 is missing, which it must raise itself: the launch would hang.
 }
 
 // Each core waits for the signal that the other one raises after its own wait.

@@ -349,7 +349,8 @@ def test_real_and_imaginary_parts_have_the_parts_type():
 def test_the_tensor_that_fills_another_has_at_most_one_dimension():
     ((_, (status, text)),) = results(SOCS[0], [call("InplaceFillTensor", ranks={"value": 2})])
     assert status == INVALID
-    assert text.endswith("value must have one element and at most one dimension but got 1 in 2.")
+    rule = "value must have one element and at most one dimension"
+    assert text.endswith(f"{rule} but got 1 element(s) in 2 dimension(s).")
 
 
 @pytest.mark.parametrize("check", checks_of(SCRIPTS / "refused_types.py"))

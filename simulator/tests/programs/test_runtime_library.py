@@ -66,11 +66,11 @@ def test_memory_is_aligned_and_starts_as_nan(memory):
 @pytest.mark.parametrize(
     ("offset", "count", "where"),
     [
-        (100, 1, "had byte 1 behind its last written."),
-        (103, 1, "had byte 4 behind its last written."),
-        (100, 512, "had bytes 1 to 512 behind its last written."),
-        (-1, 1, "had byte 1 before its first written."),
-        (-64, 64, "had bytes 1 to 64 before its first written."),
+        (100, 1, "has damage at byte 1 behind its end."),
+        (103, 1, "has damage at byte 4 behind its end."),
+        (100, 512, "has damage at bytes 1 to 512 behind its end."),
+        (-1, 1, "has damage at byte 1 before its start."),
+        (-64, 64, "has damage at bytes 1 to 64 before its start."),
     ],
 )
 def test_damage_is_an_error_of_one_synchronization(cann, memory, capfd, offset, count, where):
@@ -87,7 +87,7 @@ def test_damage_on_both_sides_is_one_sentence(cann, memory):
     C.memset(address - 1, 0, 1)
     C.memset(address + 64, 0, 1)
     assert cann.aclrtSynchronizeDevice() == DEVICE_MEMORY
-    assert "byte 1 before its first written and byte 1 behind its last written." in error_text(cann)
+    assert "byte 1 before its start and byte 1 behind its end." in error_text(cann)
 
 
 @pytest.mark.parametrize("offset", [100 + 64, 100 + 511, -65, -512])
@@ -400,7 +400,7 @@ def test_an_operator_that_overruns_is_named(cann, operator, memory):
     assert launch_and_synchronize(cann, operator, address, 258) == DEVICE_MEMORY
     text = error_text(cann)
     assert "MadeUp: device memory was overrun: allocation" in text
-    assert "had bytes 1 to 2 behind its last written" in text
+    assert "has damage at bytes 1 to 2 behind its end" in text
     assert launch_and_synchronize(cann, operator, address, 256) == OK
 
 
@@ -456,7 +456,7 @@ C.memset(address.value + 64, 0, 1)
     assert found["broken_launches"] == 2
     assert found["broken"][0]["report"]["errors"] == [{"text": "a rule"}]
     assert found["not_simulated"] == {"aclMadeUp": 1}
-    assert "byte 1 behind its last written. Found when the process ended." in found["damage"][0]
+    assert "byte 1 behind its end. Found when the process ended." in found["damage"][0]
 
 
 def test_a_process_that_skips_its_exit_handlers_leaves_a_report_without_end(tmp_path):

@@ -66,7 +66,7 @@ ctypes.memset(x.data_ptr() + 40, 0, 4)
 def test_an_overrun_is_an_error_when_the_device_is_synchronized(simulated):
     done = simulated.code(OVERRUN + "torch.npu.synchronize()")
     assert done.status == 1
-    message = "of 40 bytes had bytes 1 to 4 behind its last written"
+    message = "of 40 bytes has damage at bytes 1 to 4 behind its end"
     assert "RuntimeError" in done.stderr
     assert done.stderr.count(message) == 2  # once when the damage is found, once in the exception
     assert message in done.report.guard_damage[0]
@@ -78,7 +78,7 @@ def test_an_overrun_without_a_later_check_is_reported_once(simulated, then):
     done = simulated.code(OVERRUN + then)
     assert done.status == 0  # no code can catch an exception at this point; ascend-sim run returns 1
     assert len(done.report.guard_damage) == 1
-    assert "of 40 bytes had bytes 1 to 4 behind its last written" in done.report.guard_damage[0]
+    assert "of 40 bytes has damage at bytes 1 to 4 behind its end" in done.report.guard_damage[0]
 
 
 # ---- ascend-sim run ----------------------------------------------------------------------------------

@@ -278,7 +278,7 @@ void load() { LoadData<half>(ub<half>(), gm<half>(), 1); }  // not on any: LoadD
 void fix() { Fixpipe(gm<half>(), ub<half>(), 1); }  // not on any: Fixpipe: an API of cube cores
 MmadParams parameters_of_a_product;  // not on any: MmadParams: an API of cube cores
 LoadData3DParamsV2<half> parameters_of_a_load;  // not on any: LoadData3DParamsV2: an API of cube cores
-Nd2NzParams parameters_of_a_copy;  // not on any: Nd2NzParams: a copy that changes the layout
+Nd2NzParams parameters_of_a_copy;  // not on any: Nd2NzParams: the simulator lacks the copies that change the layout
 struct TilingOfAProduct { TCubeTiling tiling; };  // not on any: TCubeTiling: an API of cube cores
 using Operand = MatmulType<TPosition::GM, CubeFormat::ND, half>;
 matmul::Matmul<Operand, Operand, Operand> object;  // not on any: Matmul: an API of cube cores
@@ -287,7 +287,7 @@ void config_of_a_product() { GetMDLConfig(true, false); }  // not on any: GetMDL
 void registration() { REGIST_MATMUL_OBJ(1, 2, 3); }  // not on any: REGIST_MATMUL_OBJ: an API of cube cores
 void event_of_cube_pipes() { TQueSync<PIPE_M, PIPE_V> event; }  // not on any: TQueSync: two different pipes of a vector core
 void event_of_vector_pipes() { TQueSync<PIPE_MTE2, PIPE_V> event; }
-MicroAPI::RegTensor<float> vector_register;  // not on any: RegTensor: the register API of Ascend950, but the simulator has vector cores with UB only
+MicroAPI::RegTensor<float> vector_register;  // not on any: RegTensor: the register API of Ascend950, but the simulated vector instructions use UB only
 AscendC::Reg::MaskReg mask_register;  // not on any: MaskReg: the register API of Ascend950
-void scope() { __VEC_SCOPE__ {} }  // not on any: a function of registers of Ascend950, but the simulator has vector cores with UB only
-__simd_vf__ inline void function_of_registers() {}  // not on any: a function of registers of Ascend950
+void scope() { __VEC_SCOPE__ {} }  // not on any: a function that uses Ascend950's registers, but the simulated vector instructions use UB only
+__simd_vf__ inline void function_of_registers() {}  // not on any: a function that uses Ascend950's registers

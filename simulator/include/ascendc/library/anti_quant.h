@@ -113,7 +113,7 @@ void anti_quantize(const Call& call, const AntiQuantCall<D, S>& operands, const 
     const uint32_t size = operands.k * operands.n, row_elements = kTransposed ? operands.k : operands.n;
     if (size == 0 || size % kBlockBytes || row_elements * sizeof(D) % kBlockBytes ||
         (kTransposed && operands.k % kBlockBytes))
-        call.report(Rule::Count04, "src (%u x %u) must have whole 32-byte blocks, and rows of them.", operands.k,
+        call.report(Rule::Count04, "src (%u x %u) and each of its rows must have whole 32-byte blocks.", operands.k,
                     operands.n);
     const Range dst_bytes = call.check_operand("dst", operands.dst, size);
     Range src_bytes = bytes_of(operands.src, size);

@@ -72,7 +72,9 @@ private:
 // Checks that rows with `columns` elements and a distance of `pitch` elements have whole blocks.
 inline void check_pitch(const Call& call, uint32_t pitch, uint32_t columns, uint32_t type_bytes) {
     if (pitch * type_bytes % kBlockBytes || columns > pitch || columns == 0)
-        call.report(Rule::Count04, "a row has %u elements, of which %u count; it must have whole 32-byte blocks.",
+        call.report(Rule::Count04,
+                    "a row must have whole 32-byte blocks, and at least its original elements, but has %u elements "
+                    "and %u original ones.",
                     pitch, columns);
 }
 // Returns the temporary memory of a tiling: `arrays` arrays of oneTmpSize floats from firstTmpStartPos on.

@@ -42,7 +42,7 @@ inline void spread_columns(NormSteps& steps, const Floats& dst, const Floats& sr
 struct GradArrays {
     // Arrays with an element for each element of the round: x1 is g, x2 is d, x3 is g * r.
     Floats work, pd_variance, pd_mean, x1, x2, x3;
-    Floats row_work;  // a value for each row
+    Floats row_work;  // a value for each row; in the memory of pd_x, which is written last
 };
 
 // Computes the gradients of the rows of one round, in float.

@@ -138,7 +138,7 @@ protected:
     }
     Site site_;
     uint32_t count_ = 0;
-    bool shares_barrier_ = false;  // no barrier follows each step
+    bool shares_barrier_ = false;  // true: one barrier follows several steps, instead of one for each
 };
 
 // The steps of a loop over vector registers. A Register holds the lanes of all iterations.

@@ -1,9 +1,9 @@
 // Sort, MrgSort, Extract, Concat, GetSortOffset, GetSortLen: sorting by Sort32 and merges, on Ascend310P by RpSort16.
 //
-// Rules: half and float. repeatTime is 0 .. 255. Operands start at a 32-byte border, those of Sort32 inside Sort too. A
-// full sort needs GetSortTmpSize() bytes of tmp. On Ascend910B, Extract of half reads and writes twice as many entries
-// as it extracts: so does the code, and the page says nothing about it. The other rules of the instructions hold. The
-// forms with a SortConfig are those of Ascend950 alone, and the simulator does not have them.
+// Rules: half and float. repeatTime is 0 .. 255. Operands start at a 32-byte border, also those of Sort32 inside Sort.
+// A full sort needs GetSortTmpSize() bytes of tmp. On Ascend910B, Extract of half reads and writes twice as many
+// entries as it extracts, as in asc-devkit's code; the page does not mention this. The other rules of the instructions
+// hold. Only Ascend950 has the forms with a SortConfig, and the simulator lacks them.
 // Meaning: entries in descending order of score; of equal scores the earlier entry first. A full sort merges four lists
 // at a time and copies the result to tmp after each round. GetSortLen returns elements of T: the page says bytes, but
 // its code returns elements. On Ascend310P a full sort makes as many rounds as the size of `concat` requires.
@@ -85,7 +85,7 @@ inline uint32_t merge_rounds(uint32_t repeats, uint32_t concat_elements) {
     return rounds;
 }
 
-// Sorts the lists of dst that the repeats of a sort have made.
+// Merges the sorted lists that the repeats of a sort have written to dst.
 template <class T>
 void merge_all(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& tmp, uint32_t repeats,
                uint32_t rounds, Site site) {
