@@ -183,22 +183,6 @@ def compile_once(
     return result
 
 
-def entry_arguments(source: str | os.PathLike[str], entry: str) -> tuple[str, ...] | None:
-    """Return the names of an entry's parameters before workspace and tiling, from the source's text.
-
-    Return None if the text does not have one definition whose last parameter is the tiling: the entry may be
-    in a header, be defined by a macro, or take no tiling.
-    """
-    text = re.sub(r"//[^\n]*|/\*.*?\*/", " ", Path(source).read_text(errors="replace"), flags=re.DOTALL)
-    found = re.findall(rf"\b__global__\b[^;{{}}()]*\b{re.escape(entry)}\s*\(([^()#]*)\)", text)
-    if len(found) != 1:
-        return None
-    names = [re.findall(r"\w+", parameter)[-1:] for parameter in found[0].split(",")]
-    if not all(names) or "tiling" not in names[-1][0].lower():
-        return None
-    return tuple(name for (name,) in names[:-2])
-
-
 def _failed_assertions(errors: str, source: Path) -> list[str]:
     """Return the messages of failed static assertions, each with the line of ``source`` that caused it."""
     own_line = re.compile(rf"^(?:In file included from )?{re.escape(str(source))}:(\d+)")

@@ -15,8 +15,11 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from ascend_sim.compiler import AICORE, build, entry_arguments
+from ascend_sim.compiler import AICORE, build, own_temporary_folder
+from ascend_sim.entry_parameters import EntryParameter, before_tiling, entry_parameters, packed_number
 from ascend_sim.errors import bad_type, bad_value
+from ascend_sim.files import digest, replacing
+from ascend_sim.launch_syntax import kernel_source
 from ascend_sim.library import DEFAULT_SOC, Memory, Options, load
 
 
@@ -101,7 +104,7 @@ class Sum(_ArrayArgument):
 
 
 ArrayArgument = In | Out | Part | InOut | Sum
-Argument = ArrayArgument | None
+Argument = ArrayArgument | float | None  # a number is for a parameter that is no address
 
 
 class _CArgument(C.Structure):
@@ -120,18 +123,29 @@ class Kernel:
         library: the result of :func:`build`.
         entry: the function's name.
         soc: the SoC that it was compiled for.
-        arguments: the names of its GM arguments before workspace and tiling. If they are not None,
+        arguments: the names of its arguments before workspace and tiling. If they are not None,
             :meth:`run` checks their number.
+        caller: the function of the library that calls the entry with addresses and numbers; "": the entry
+            takes addresses only, and is ``extern "C"``.
+        parameters: the entry's parameters, for a ``caller``.
     """
 
     def __init__(
-        self, library: Path, entry: str, soc: str, *, arguments: Sequence[str] | None = None
+        self,
+        library: Path,
+        entry: str,
+        soc: str,
+        *,
+        arguments: Sequence[str] | None = None,
+        caller: str = "",
+        parameters: Sequence[EntryParameter] = (),
     ) -> None:
         self.soc, self.entry, self.arguments = soc, entry, arguments
+        self._parameters = tuple(parameters)
         self._sim = load()
         self._library = C.CDLL(str(library))
         try:
-            self._address = C.cast(getattr(self._library, entry), C.c_void_p)
+            self._address = C.cast(getattr(self._library, caller or entry), C.c_void_p)
         except AttributeError:
             raise bad_value(f"entry must be a __global__ function but got {entry}.") from None
 
@@ -148,7 +162,8 @@ class Kernel:
         """Run every core; several cores run in ascending and in descending order.
 
         Args:
-            arguments: the kernel's GM arguments before workspace and tiling; None is a null pointer.
+            arguments: the kernel's arguments before workspace and tiling: an array, None for a null pointer,
+                or a number for a parameter of a number's type.
                 Arrays must be contiguous; a written one must not overlap another. Pass InOut of the same
                 array twice to a kernel that works in place. Outputs are written only if no rule was broken.
             block_dim: number of blocks, 1 .. 65535, each on one core.
@@ -207,6 +222,8 @@ class Kernel:
             tiling = bytes(memoryview(tiling))
         except TypeError:
             raise bad_type(f"tiling must be bytes but got {type(tiling).__name__}.") from None
+        if self._parameters:
+            context, arguments = self._split_numbers(arguments)
         memories, c_arguments = _memories_of(arguments)
         options = options or Options()
         soc = self.soc if options.soc is None else options.soc
@@ -227,6 +244,21 @@ class Kernel:
         else:
             self._sim.lib.ascend_sim_run_call(self._address, context, *tensors, C.byref(launch))
         return Report.of(self._sim.report())
+
+    def _split_numbers(self, arguments: Sequence[Argument]) -> tuple[Any, list[ArrayArgument | None]]:
+        """Return the numbers as ``call_with_values`` reads them, and the other arguments."""
+        packed, others = b"", list[ArrayArgument | None]()
+        for parameter, argument in zip(before_tiling(self._parameters), arguments, strict=True):
+            if isinstance(argument, ArrayArgument) or argument is None:
+                if parameter.is_number:
+                    raise bad_type(f"{parameter.name} must be a number ({parameter.type}) but got an array.")
+                others.append(argument)
+            elif not parameter.is_number or not isinstance(argument, int | float | np.number | np.bool_):
+                expected = f"a number ({parameter.type})" if parameter.is_number else "In, Out, … or None"
+                raise bad_type(f"{parameter.name} must be {expected} but got {type(argument).__name__}.")
+            else:
+                packed += packed_number(parameter, argument)
+        return C.create_string_buffer(packed, max(len(packed), 1)), others
 
 
 def _memories_of(arguments: Sequence[Argument]) -> tuple[list[Memory], list[_CArgument]]:
@@ -337,10 +369,45 @@ def compile(
 
     >>> kernel = compile("add.cpp", "add")  # doctest: +SKIP
     >>> kernel.run(In(x), In(y), Out(z), block_dim=8)  # doctest: +SKIP
+
+    The entry may be a C++ function, or a template with its arguments such as ``"scale<float>"``, if the
+    source's text has its one definition. A parameter may be a number, such as ``float`` or ``uint32_t``.
     """
-    library = build(source, soc=soc, defines=defines, include=include, flags=flags, folder=folder)
-    names = entry_arguments(source, _name_in_source(entry, defines or {}))
-    return Kernel(library, entry, soc.lower(), arguments=names)
+    settings: dict[str, Any] = {"soc": soc, "defines": defines, "include": include, "folder": folder}
+    library = build(source, flags=flags, **settings)
+    parameters = entry_parameters(source, _name_in_source(entry, defines or {}))
+    if parameters is None:
+        return Kernel(library, entry, soc.lower())
+    names = [p.name for p in before_tiling(parameters)]
+    if any(p.is_number for p in parameters) or not hasattr(C.CDLL(str(library)), entry):
+        caller_source = _write_caller(Path(source), entry, folder)
+        flags = [*flags, "-iquote", os.path.dirname(os.path.abspath(source))]
+        library = build(caller_source, flags=flags, **settings)
+        return Kernel(library, entry, soc.lower(), arguments=names, caller=_CALLER, parameters=parameters)
+    # An entry without a tiling parameter may take any number of addresses.
+    has_tiling = len(names) < len(parameters)
+    return Kernel(library, entry, soc.lower(), arguments=names if has_tiling else None)
+
+
+_CALLER = "ascend_sim_call_with_values"
+
+
+def _write_caller(source: Path, entry: str, folder: str | os.PathLike[str] | None) -> Path:
+    """Write a source that includes the kernel's and has a function that calls its entry."""
+    target = own_temporary_folder() if folder is None else Path(folder)
+    included = kernel_source(Path(os.path.abspath(source)), target)
+    text = (
+        f'#include "ascend_sim_entry.h"\n#include "{included}"\n'
+        f'extern "C" __attribute__((visibility("default"))) void {_CALLER}('
+        "uint8_t* const* addresses, const void* values) {\n"
+        f"    ascend_sim::call_with_values(&{entry}, addresses, static_cast<const uint8_t*>(values));\n}}\n"
+    )
+    caller = target / f"{source.stem}-{digest(text.encode())}.cpp"
+    if not caller.is_file():
+        target.mkdir(parents=True, exist_ok=True)
+        with replacing(caller) as stream:
+            stream.write(text)
+    return caller
 
 
 def _name_in_source(entry: str, defines: Mapping[str, str]) -> str:

@@ -64,6 +64,7 @@ class Definition:
 
     name: str
     kernel: str
+    kernel_file: str  # the kernel's file for the SoC, without its suffix; "": the definition names none
     inputs: tuple[Parameter, ...]
     outputs: tuple[Parameter, ...]
     attributes: tuple[Attribute, ...]
@@ -127,6 +128,7 @@ def read_definition(host: OperatorHost, soc: str, operator: str | None) -> Defin
     return Definition(
         operator,
         found["kernel"],
+        found["items"].get("opFile.value", ""),
         tuple(map(make_parameter, found["inputs"])),
         tuple(map(make_parameter, found["outputs"])),
         tuple(Attribute(a["name"], a["type"], a["required"], a["default"]) for a in found["attrs"]),

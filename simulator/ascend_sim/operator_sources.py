@@ -101,7 +101,8 @@ class OperatorSources:
         operator: its name in the definition, such as ``"RmsNorm"``, if the files define several.
         entry: the kernel's function; by default the operator's name in snake case, as in CANN.
         auto_sync: insert synchronisation, as CANN's build does unless the operator's build file says
-            ``AUTO_SYNC false``. The options of :meth:`run` can insert it for one call.
+            ``AUTO_SYNC false``, or a table of the library turns it off. The options of :meth:`run` can insert
+            it for one call.
         generated_aclnn: calls come from the aclnn function that CANN generates for the operator (``ACLNNTYPE
             aclnn`` in its build file). Then an absent optional input keeps its index in ``GetInputShape`` and
             similar functions of the tiling. In calls of an aclnn function written by hand, and in a graph, it
@@ -148,6 +149,11 @@ class OperatorSources:
         self.definition = read_definition(self._host, self.soc, operator)
         self.entry = entry or self.definition.kernel
         self._source = Path(os.path.abspath(kernel))
+        named = self.definition.kernel_file
+        if named and named != self._source.stem:
+            raise bad_value(
+                f"kernel must be {named}.cpp, which the definition names for {self.soc}, but got {kernel}."
+            )
         self._kernels: dict[tuple[str, ...], Kernel] = {}
 
     def tile(

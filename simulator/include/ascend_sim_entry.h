@@ -1,9 +1,12 @@
 // Functions that call a kernel's entry with the addresses of a launch. They convert each address to the parameter's
-// type. The source that ascend_sim/operator_sources.py generates includes this header and passes the call to
-// ascend_sim_run_call (ascend_sim.h).
+// type. The sources that ascend_sim/operator_sources.py and kernels.py generate include this header and pass the call
+// to ascend_sim_run_call (ascend_sim.h).
 #pragma once
 
 #include <cstdint>
+#include <cstring>
+#include <tuple>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -53,6 +56,29 @@ void call_entry(void (*entry)(Parameters...), uint8_t* const* addresses, const i
         }
         call_entry(entry, parameters, std::make_index_sequence<parameter_count>());
     }
+}
+
+// Returns the next argument: an address for a pointer, else a number of eight bytes, an int64_t or a double.
+template <class Parameter>
+Parameter next_argument(uint8_t* const*& addresses, const uint8_t*& values) {
+    if constexpr (std::is_pointer_v<Parameter>) {
+        return reinterpret_cast<Parameter>(*addresses++);
+    } else {
+        std::conditional_t<std::is_integral_v<Parameter>, int64_t, double> value;
+        std::memcpy(&value, values, sizeof value);
+        values += sizeof value;
+        if constexpr (std::is_integral_v<Parameter> || std::is_same_v<Parameter, double>)
+            return Parameter(value);
+        else
+            return Parameter(float(value));
+    }
+}
+
+// `values` has eight bytes for each parameter that is a number.
+template <class... Parameters>
+void call_with_values(void (*entry)(Parameters...), uint8_t* const* addresses, const uint8_t* values) {
+    const std::tuple<Parameters...> arguments{next_argument<Parameters>(addresses, values)...};
+    std::apply(entry, arguments);
 }
 
 }  // namespace ascend_sim

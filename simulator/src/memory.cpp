@@ -138,13 +138,15 @@ void reads(const char* operand, const UbView& view, const Range* ranges, size_t 
     for (size_t i = 0; i < n; ++i) {
         m.writer.for_each(ranges[i].begin, ranges[i].end, [&](uint32_t first, uint32_t end, uint32_t word) {
             if ((word >> 1) < valid_from || (word & kPoisoned)) {
-                char text[200];
-                std::snprintf(
-                    text, sizeof text, "`%s` is read at UB bytes [%u, %u) (from byte %lld of the tensor on): %s",
-                    operand, first, end, static_cast<long long>(first) - view.addr,
-                    (word >> 1) < valid_from              ? "not written since the buffer was allocated"
-                    : m.record(word >> 1).pipe == Pipe::V ? "work space that a vector instruction left undefined"
-                                                          : "bytes that a copy left undefined");
+                const Record source = (word >> 1) < valid_from ? Record{} : m.record(word >> 1);
+                const std::string cause = (word >> 1) < valid_from ? "not written since the buffer was allocated"
+                                          : source.pipe == Pipe::V
+                                              ? "work space that a vector instruction left undefined"
+                                              : "bytes that the copy at " + where(source.site) + " left undefined";
+                char text[300];
+                std::snprintf(text, sizeof text,
+                              "`%s` is read at UB bytes [%u, %u) (from byte %lld of the tensor on): %s", operand, first,
+                              end, static_cast<long long>(first) - view.addr, cause.c_str());
                 if (m.current.pipe == Pipe::V)
                     m.note_undefined_read({first, end}, text);
                 else

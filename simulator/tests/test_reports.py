@@ -58,7 +58,8 @@ MESSAGES = {
         core 0 wrote by DataCopy at cores.cpp:{line}.""",
     "filler_of_a_padded_copy": """
         SIM-INIT-01 initialised.cpp:{line}, core 0, Add: `src0` is read at UB bytes [12, 32) (from byte 12
-        of the tensor on): bytes that a copy left undefined, and a result depends on it.""",
+        of the tensor on): bytes that the copy at initialised.cpp:{copy} left undefined, and a result
+        depends on it.""",
 }
 
 
@@ -66,7 +67,7 @@ MESSAGES = {
 def test_a_broken_rule_has_this_message(compiled, entry):
     claim = next(c for c in claims() if c.entry == entry and c.breaks)
     (error,) = launch(compiled, claim).errors
-    words = MESSAGES[entry].format(line=claim.line, before=claim.line - 1).split()
+    words = MESSAGES[entry].format(line=claim.line, before=claim.line - 1, copy=claim.line - 2).split()
     assert error["text"] == " ".join(words)
 
 

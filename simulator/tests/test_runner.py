@@ -12,6 +12,7 @@ import mini_kernels
 import numpy as np
 import pytest
 from ascend_sim import In, InOut, Out, compiler
+from ascend_sim.entry_parameters import before_tiling, entry_parameters
 
 KERNEL = """
 #include "kernel_operator.h"
@@ -165,6 +166,68 @@ def test_a_kernel_runs_in_place_on_an_array_that_is_passed_twice(scale):
     assert np.array_equal(x, 2 * ones())
 
 
+SCALE_BY_NUMBER = """
+#include "kernel_operator.h"
+using namespace AscendC;
+template <class T>
+__global__ __aicore__ void scale_by(GM_ADDR x, GM_ADDR y, const float factor, uint32_t count) {
+    TPipe pipe;
+    TBuf<> buffer;
+    pipe.InitBuffer(buffer, count * sizeof(T));
+    LocalTensor<T> t = buffer.Get<T>();
+    GlobalTensor<T> from, to;
+    from.SetGlobalBuffer((__gm__ T*)x);
+    to.SetGlobalBuffer((__gm__ T*)y);
+    DataCopy(t, from, count);
+    PipeBarrier<PIPE_ALL>();
+    Muls(t, t, T(factor), count);
+    PipeBarrier<PIPE_ALL>();
+    DataCopy(to, t, count);
+}
+__global__ __aicore__ void plain(GM_ADDR x, GM_ADDR y) { scale_by<float>(x, y, 3.0f, 64); }
+"""
+
+
+@pytest.fixture
+def scale_by_number(tmp_path):
+    source = tmp_path / "scale_by.cpp"
+    source.write_text(SCALE_BY_NUMBER)
+    return source
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_an_entry_may_be_a_template_with_numbers(scale_by_number, dtype):
+    x, y = np.arange(64).astype(dtype), np.zeros(64, dtype)
+    name = {np.float32: "float", np.float16: "half"}[dtype]
+    kernel = ascend_sim.compile(scale_by_number, f"scale_by<{name}>", folder=scale_by_number.parent)
+    kernel.run(In(x), Out(y), 2.5, np.uint32(64))
+    assert np.array_equal(y, x * dtype(2.5))
+
+
+def test_an_entry_need_not_be_extern_c(scale_by_number):
+    y = np.zeros(64, np.float32)
+    ascend_sim.compile(scale_by_number, "plain", folder=scale_by_number.parent).run(In(ones()), Out(y))
+    assert np.array_equal(y, 3 * ones())
+
+
+@pytest.mark.parametrize(
+    ("numbers", "message"),
+    [
+        ((2.5,), r"arguments must be 4 \(x, y, factor, count\) but got 3\."),
+        ((2.5, -1), r"count must be 0 \.\. 4294967295 \(uint32_t\) but got -1\."),
+        ((2.5, 1.5), r"count must be an integer \(uint32_t\) but got 1\.5\."),
+        ((In(np.ones(64, np.float32)), 64), r"factor must be a number \(float\) but got an array\."),
+        (("2", 64), r"factor must be a number \(float\) but got str\."),
+    ],
+)
+def test_a_number_must_fit_its_parameter(scale_by_number, numbers, message):
+    kernel = ascend_sim.compile(scale_by_number, "scale_by<float>", folder=scale_by_number.parent)
+    with pytest.raises((ValueError, TypeError), match=message):
+        kernel.run(In(ones()), Out(ones()), *numbers)
+    with pytest.raises(TypeError, match=r"y must be In, Out, … or None but got int\."):
+        kernel.run(In(ones()), 3, 2.5, 64)
+
+
 @pytest.mark.parametrize(("first", "second"), [(In, Out), (In, InOut), (Out, Out), (InOut, Out)])
 def test_arrays_that_overlap_are_refused(scale, first, second):
     x = np.ones(96, np.float32)
@@ -198,7 +261,7 @@ def test_a_compiled_entry_knows_the_number_of_its_arguments(project):
         ),
         ("void f(GM_ADDR workspace, GM_ADDR tiling)", ()),
         ("void f_of(GM_ADDR x, GM_ADDR workspace, GM_ADDR tiling)", None),
-        ("void f(GM_ADDR x, GM_ADDR y)", None),
+        ("void f(GM_ADDR x, GM_ADDR y)", ("x", "y")),
         ("void f()", None),
         ("void f(GM_ADDR x,\n#if A\nGM_ADDR y,\n#endif\nGM_ADDR workspace, GM_ADDR tiling)", None),
         ("void g(GM_ADDR x) { f(x, tiling); }", None),
@@ -207,9 +270,10 @@ def test_a_compiled_entry_knows_the_number_of_its_arguments(project):
 def test_the_source_names_the_entry_s_arguments_before_workspace_and_tiling(tmp_path, text, names):
     source = tmp_path / "f.cpp"
     source.write_text(f'extern "C" __global__ __aicore__ {text} {{}}\n')
-    assert compiler.entry_arguments(source, "f") == names
+    parameters = entry_parameters(source, "f")
+    assert (parameters and tuple(p.name for p in before_tiling(parameters))) == names
     source.write_text(source.read_text() * 2)
-    assert compiler.entry_arguments(source, "f") is None
+    assert entry_parameters(source, "f") is None
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import numpy as np
 
 from ascend_sim.errors import bad_value
 from ascend_sim.files import cause_of, replacing, unwritable
-from ascend_sim.kernels import Argument, In, InOut, Out, Part, Sum
+from ascend_sim.kernels import Argument, ArrayArgument, In, InOut, Out, Part, Sum
 
 ROLES: dict[str, Any] = {"in": In, "out": Out, "part": Part, "inout": InOut, "sum": Sum}
 # Format characters of the module struct for the fields of `--tiling`, by C type.
@@ -38,7 +38,7 @@ class KernelArgument:
 
     def write(self) -> None:
         """Write the result, if a file was named."""
-        if self.file is not None and self.argument is not None:
+        if self.file is not None and isinstance(self.argument, ArrayArgument):
             with replacing(self.file, "wb") as stream:
                 np.save(stream, self.argument.array)
 
@@ -57,10 +57,12 @@ def _parse_argument(text: str, random: np.random.Generator) -> KernelArgument:
     if text == "null":
         return KernelArgument(text, None)
     role, colon, rest = text.partition(":")
+    if role == "value" and rest:
+        return KernelArgument(text, _number_of(rest))
     if role not in ROLES or not colon or not rest:
         raise bad_value(
             f"argument must be ROLE:FILE.npy, ROLE:DTYPE[SIZES] or ROLE:DTYPE[SIZES]=FILE.npy with a role of "
-            f"{', '.join(ROLES)}, or null, but got {text}."
+            f"{', '.join(ROLES)}, or value:NUMBER, or null, but got {text}."
         )
     source, equals, file = rest.partition("=")
     new_array_match = _NEW_ARRAY.fullmatch(source)
@@ -77,6 +79,15 @@ def _parse_argument(text: str, random: np.random.Generator) -> KernelArgument:
     if target is not None and (fault := unwritable(target)):
         raise bad_value(f"argument {fault}")
     return KernelArgument(text, ROLES[role](array, text), target)
+
+
+def _number_of(text: str) -> float:
+    for number_type in (lambda t: int(t, 0), float):
+        try:
+            return number_type(text)
+        except ValueError:
+            continue
+    raise bad_value(f"argument must be value:NUMBER but got value:{text}.")
 
 
 def macros_of(texts: Sequence[str]) -> dict[str, str]:

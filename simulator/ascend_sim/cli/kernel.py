@@ -24,7 +24,7 @@ from ascend_sim.cli.outcome import Outcome
 from ascend_sim.compiler import CompileFailed, compile_soc
 from ascend_sim.errors import Unavailable, bad_value
 from ascend_sim.files import replacing, unreadable, unwritable
-from ascend_sim.kernels import Kernel, KernelBroken, Out, Part, compile
+from ascend_sim.kernels import ArrayArgument, Kernel, KernelBroken, Out, Part, compile
 from ascend_sim.library import DEFAULT_SOC, Options, figures_of
 from ascend_sim.operator_host import HostCodeFailed
 from ascend_sim.operator_sources import Tiling
@@ -44,7 +44,8 @@ def kernel(
         list[str] | None,
         typer.Argument(
             metavar="[ARGUMENT]...",
-            help="The kernel's GM arguments in their order, before workspace and tiling.",
+            help="The kernel's arguments in their order, before workspace and tiling: ROLE:FILE.npy, "
+            "ROLE:DTYPE[SIZES], value:NUMBER or null.",
             show_default=False,
         ),
     ] = None,
@@ -167,7 +168,7 @@ def kernel(
       'in:float32[1003]' 'out:float32[1003]=z.npy' --block-dim 8 \\
       --tiling uint32_t=1003,uint32_t=128 --reference numpy:add
 
-      ascend-sim kernel gelu.cpp gelu in:x.npy 'out:float16[64,512]' -D T=half
+      ascend-sim kernel gelu.cpp gelu in:x.npy 'out:float16[64,512]' -D TYPE=half
 
       ascend-sim kernel op_kernel/scaled_add.cpp \\
       --reference reference:scaled_add \\
@@ -227,7 +228,16 @@ def kernel(
         for argument in outcome.arguments:
             argument.write()
         difference = outcome.difference(within)
-    except (Refused, HostCodeFailed, KernelBroken, CompileFailed) as error:
+    except KernelBroken as error:
+        if json_:
+            report = error.report
+            print(
+                json.dumps({**report.summary, "errors": report.errors, "warnings": report.warnings}, indent=1)
+            )
+        for text in (str(error), *(f"warning: {warning['text']}" for warning in error.report.warnings)):
+            print(text, file=sys.stderr)
+        raise typer.Exit(FAILED) from None
+    except (Refused, HostCodeFailed, CompileFailed) as error:
         print(error, file=sys.stderr)
         raise typer.Exit(FAILED) from None
     except (ValueError, TypeError, Unavailable) as error:
@@ -263,9 +273,9 @@ def _run_entry(
 ) -> Outcome:
     """Run an entry with arguments in its order."""
     inputs = [
-        item.argument.array.copy()
+        item.argument.array.copy() if isinstance(item.argument, ArrayArgument) else item.argument
         for item in arguments
-        if item.argument and not isinstance(item.argument, Out | Part)
+        if item.argument is not None and not isinstance(item.argument, Out | Part)
     ]
     report = kernel.run(
         *[item.argument for item in arguments],

@@ -14,7 +14,7 @@ from ascend_sim.cli.arguments import KernelArgument, new_array, read_array, stru
 from ascend_sim.cli.outcome import Outcome
 from ascend_sim.errors import bad_value
 from ascend_sim.files import unreadable, unwritable
-from ascend_sim.kernels import In, InOut, Out, Sum
+from ascend_sim.kernels import ArrayArgument, In, InOut, Out, Sum
 from ascend_sim.library import DEFAULT_SOC, Options
 from ascend_sim.operator_definition import Definition
 from ascend_sim.operator_sources import OperatorSources, Tiling
@@ -99,7 +99,11 @@ def run_operator(
     entries = {"blocks": used.block_dim, "tiling_key": used.key, "workspace_bytes": used.workspace_bytes}
     outcome = Outcome(sources.definition.name, report, call.arguments, None, entries)
     if reference_function is not None:
-        names = [item.text for item in call.arguments if item.argument and item.argument.role]
+        names = [
+            item.text
+            for item in call.arguments
+            if isinstance(item.argument, ArrayArgument) and item.argument.role
+        ]
         outcome.expected = _expected_results(reference_function(**inputs, **call.attributes), names)
     return outcome
 

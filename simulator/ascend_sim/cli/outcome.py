@@ -12,7 +12,7 @@ from rich.console import Console
 from ascend_sim import timeline
 from ascend_sim.cli.arguments import KernelArgument
 from ascend_sim.errors import bad_value
-from ascend_sim.kernels import In, InOut, Out, Part, Report, Sum
+from ascend_sim.kernels import ArrayArgument, In, InOut, Out, Part, Report, Sum
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,11 @@ class Outcome:
     @property
     def written(self) -> list[Any]:
         """The arrays that the kernel has written."""
-        return [item.argument.array for item in self.arguments if item.argument and item.argument.role]
+        return [
+            item.argument.array
+            for item in self.arguments
+            if isinstance(item.argument, ArrayArgument) and item.argument.role
+        ]
 
     @property
     def has_tolerances(self) -> bool:
@@ -95,7 +99,7 @@ class Outcome:
         for warning in self.report.warnings:
             print(f"warning: {warning['text']}")
         transfers = {In: 1, Out: 1, Part: 1, InOut: 2, Sum: 2}  # a read, a write, or both
-        given = [item.argument for item in self.arguments if item.argument]
+        given = [item.argument for item in self.arguments if isinstance(item.argument, ArrayArgument)]
         minimum_bytes = sum(argument.array.nbytes * transfers[type(argument)] for argument in given)
         timeline.show({**self.report.summary, "call": self.call}, minimum_bytes, Console(highlight=False))
         if self.extras:

@@ -160,6 +160,22 @@ def test_an_absent_input_keeps_its_index_in_a_call_of_a_generated_function(folde
     assert operator.tile({"first": X, "x": X}, {"y": np.zeros_like(X)}).key == 2
 
 
+def test_the_kernel_is_the_file_that_the_definition_names_for_the_soc(folder, tmp_path):
+    definition = tmp_path / "negated_def.cpp"
+    text = (OPS / "negated/op_host/negated_def.cpp").read_text()
+    addition = (
+        'OpAICoreConfig other; other.ExtendCfgInfo("opFile.value", "negated_apt"); '
+        'this->AICore().AddConfig("ascend950", other);'
+    )
+    end = text.index('.AddConfig("ascend910_93");') + len('.AddConfig("ascend910_93");')
+    definition.write_text(text[:end] + addition + text[end:])
+    assert negated_sources(folder, definition=definition).soc == "ascend910b"
+    with pytest.raises(
+        ValueError, match=r"kernel must be negated_apt\.cpp, .*for ascend950, but got .*negated\.cpp"
+    ):
+        negated_sources(folder, definition=definition, soc="ascend950")
+
+
 def test_template_arguments_are_encoded_by_their_index(picked_row):
     """The index of the template argument ``plus`` is in bits 0 to 3 of the key; ``doubled`` is bit 4."""
     call = {"x": rows(), "row": np.array([2])}, {"y": np.empty(7, np.float32)}
@@ -244,13 +260,13 @@ def written_input(folder, tmp_path):
     text = (OPS / "negated/op_host/negated_def.cpp").read_text()
     output = text.index('        this->Output("x")')
     end = text.index("\n", output) + 1
-    other = '        this->Output("y").ParamType(REQUIRED).DataType({ge::DT_FLOAT}).Format({ge::FORMAT_ND});\n'
+    other = (
+        '        this->Output("y").ParamType(REQUIRED).DataType({ge::DT_FLOAT}).Format({ge::FORMAT_ND});\n'
+    )
     definition.write_text(text[:output] + other + text[end:])
     kernel = tmp_path / "negated.cpp"
     text = (OPS / "negated/op_kernel/negated.cpp").read_text()
-    kernel.write_text(
-        text.replace("GM_ADDR x_ref", "GM_ADDR y").replace("x_ref", "x").replace("X_REF", "X")
-    )
+    kernel.write_text(text.replace("GM_ADDR x_ref", "GM_ADDR y").replace("x_ref", "x").replace("X_REF", "X"))
     return OperatorSources(kernel, definition=definition, operator="Negated", folder=folder)
 
 
@@ -494,7 +510,7 @@ def test_int4_is_packed_with_the_first_element_in_the_low_bits():
 
 
 def test_int4_outputs_are_copied_back():
-    definition = Definition("Some", "some", (), (Parameter("y", 2, (29,), (2,), False),), ())
+    definition = Definition("Some", "some", "", (), (Parameter("y", 2, (29,), (2,), False),), ())
     y = np.zeros((1, 3)).astype(ml_dtypes.int4)
     arguments = KernelArguments(*tensors_of(definition, {}, {"y": y}), ())
     arguments.arguments[0].array[...] = [0xE1, 0x07]

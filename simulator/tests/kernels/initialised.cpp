@@ -121,7 +121,7 @@ KERNEL(filler_of_a_padded_copy) {
     LocalTensor<float> t = ub.at<float>(0, 64);
     DataCopyPad(t, global<float>(x), {1, 12, 0, 0, 0}, {false, 0, 1, 0});
     order<HardEvent::MTE2_V>();
-    Add(t[32], t, t, 8);  // breaks SIM-INIT-01: UB bytes [12, 32) (from byte 12 of the tensor on): bytes that a copy left undefined
+    Add(t[32], t, t, 8);  // breaks SIM-INIT-01: UB bytes [12, 32) (from byte 12 of the tensor on): bytes that the copy at @-2 left undefined
     PipeBarrier<PIPE_ALL>();
     DataCopy(global<float>(y), t[32], 8);
 }
@@ -133,7 +133,7 @@ KERNEL(filler_after_a_copy_that_replaced_the_padding_value) {
     DataCopyPad(t[16], global<float>(x), {1, 12, 0, 0, 0}, {true, 0, 1, 3.0f});
     DataCopyPad(t, global<float>(x), {1, 12, 0, 0, 0}, {false, 0, 1, 0});
     order<HardEvent::MTE2_V>();
-    Add(t[32], t, t, 8);  // breaks SIM-INIT-01: bytes that a copy left undefined
+    Add(t[32], t, t, 8);  // breaks SIM-INIT-01: bytes that the copy at @-2 left undefined
     PipeBarrier<PIPE_ALL>();
     DataCopy(global<float>(y), t[32], 8);
 }
@@ -146,7 +146,7 @@ KERNEL(filler_after_an_unpadded_copy_that_replaced_the_padding_value) {
     DataCopyPad(t[16], global<float>(x), {1, 32, 0, 0, 0}, {true, 0, 0, 3.0f});
     DataCopyPad(t, global<float>(x), {1, 12, 0, 0, 0}, {false, 0, 1, 0});
     order<HardEvent::MTE2_V>();
-    Add(t[32], t, t, 8);  // breaks SIM-INIT-01: bytes that a copy left undefined
+    Add(t[32], t, t, 8);  // breaks SIM-INIT-01: bytes that the copy at @-2 left undefined
     PipeBarrier<PIPE_ALL>();
     DataCopy(global<float>(y), t[32], 8);
 }
@@ -201,7 +201,7 @@ KERNEL(sum_of_unwritten_workspace) {
     order<HardEvent::MTE3_MTE2>();
     DataCopy(t, global<float>(workspace), 16);
     order<HardEvent::MTE2_V>();
-    Adds(t, t, 1.0f, 16);  // breaks SIM-INIT-01: UB bytes [288, 320) (from byte 32 of the tensor on): bytes that a copy left undefined, and a result depends on it.
+    Adds(t, t, 1.0f, 16);  // breaks SIM-INIT-01: UB bytes [288, 320) (from byte 32 of the tensor on): bytes that the copy at @-2 left undefined, and a result depends on it.
     order<HardEvent::V_MTE3>();
     DataCopy(global<float>(y), t, 16);
 }
