@@ -1,7 +1,5 @@
 """Compare the speed of two installations of the simulator: launches per second and compile times.
 
-usage: launches.py PYTHON_BEFORE [PYTHON_AFTER]
-
 Each interpreter has ascend_sim and npu_rope installed; PYTHON_AFTER is by default the one that runs this
 script. The interpreters run alternately, so that the load of the machine affects both. The table has the
 medians over the rounds, and the ratio of the median after the change to the one before it.
@@ -85,8 +83,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("before", nargs="?", help="interpreter with the installation before the change")
-    parser.add_argument("after", nargs="?", default=sys.executable, help="interpreter with the one after it")
+    parser.add_argument("before", nargs="?", metavar="PYTHON_BEFORE", help="with the earlier installation")
+    parser.add_argument(
+        "after", nargs="?", metavar="PYTHON_AFTER", default=sys.executable, help="with the later one"
+    )
     parser.add_argument("--measure", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.measure:

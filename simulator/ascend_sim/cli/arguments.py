@@ -125,13 +125,13 @@ def new_array(dtype_name: str, sizes: str, random: np.random.Generator | None, t
     return (values * 100).astype(np.int64).astype(dtype)  # integers of several digits
 
 
-def read_array(file: str) -> Any:
-    """Return the array of a ``.npy`` file."""
+def read_array(file: str, other_form: str = "DTYPE[SIZES]") -> Any:
+    """Return the array of a ``.npy`` file. ``other_form`` is how the argument names a new array."""
     try:
         return np.ascontiguousarray(np.load(file, allow_pickle=False))
     except (OSError, ValueError) as error:
         cause = cause_of(error).rstrip(".")
-        raise bad_value(f"argument must be a .npy file or DTYPE[SIZES] but got {file}: {cause}.") from None
+        raise bad_value(f"argument must be a .npy file or {other_form} but got {file}: {cause}.") from None
 
 
 def struct_of(texts: Sequence[str]) -> bytes:

@@ -195,10 +195,11 @@ def kernel(
                 figures=figures_of(figure or ()),
             )
             if definition is not None:
-                if arguments or define:
+                replaced = [*([entry] if ":" in entry else ()), *(arguments or ()), *(define or ())]
+                if replaced:
                     raise bad_value(
-                        "definition must replace arguments and macros but got "
-                        f"{(arguments or define or [''])[0]}: name tensors with --input and --output."
+                        f"definition must replace arguments and macros but got {replaced[0]}: name tensors "
+                        "with --input and --output."
                     )
                 files = OperatorFiles(
                     source, entry, definition, operator, tiling or (), include or (), generated_aclnn
@@ -288,7 +289,7 @@ def _run_entry(
     outcome = Outcome("", report, arguments)
     if reference_function is not None:
         expected = reference_function(*inputs)
-        results = expected if isinstance(expected, tuple) else (expected,)
+        results = expected if isinstance(expected, tuple | list) else (expected,)
         if len(results) != len(outcome.written):
             raise bad_value(f"reference must return {len(outcome.written)} outputs but got {len(results)}.")
         outcome.expected = [(result, None) for result in results]
@@ -299,6 +300,8 @@ def _reference_of(text: str) -> Callable[..., Any] | None:
     if not text:
         return None
     module, _, name = text.partition(":")
+    if not module or not name:
+        raise bad_value(f"reference must be MODULE:FUNCTION but got {text}.")
     sys.path.insert(0, os.getcwd())
     try:
         found: Callable[..., Any] = getattr(importlib.import_module(module), name)

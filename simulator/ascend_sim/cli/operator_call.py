@@ -194,7 +194,7 @@ def _read_or_make_array(source: str, random: np.random.Generator | None, text: s
         if not all(part.isdigit() for part in sizes.split(",") if part):
             raise bad_value(f"sizes must be numbers such as 4,256 but got {text}.")
         return new_array(dtype, sizes, random, text)
-    array = read_array(source)
+    array = read_array(source, "DTYPE:SIZES")
     if array.dtype == "V2":  # NumPy writes ml_dtypes' bfloat16 as two bytes without a type
         return array.view(new_array("bfloat16", "0", None, text).dtype)
     return array

@@ -33,7 +33,7 @@ namespace ascend_sim {
     ADVICE(Count05, "SIM-COUNT-05",                                                                                    \
            "an instruction processes at least one element; an empty one still costs its issue",                        \
            "data copy checks, repeat forms")                                                                           \
-    RULE(Pad01, "SIM-PAD-01", "padding is at most 32 bytes a side, its value 0 for 64-bit elements",                   \
+    RULE(Pad01, "SIM-PAD-01", "padding is at most 32 bytes a side; 64-bit elements and DataCopyPadParams take 0 only", \
          "data copy pad checks")                                                                                       \
     RULE(Repeat01, "SIM-REPEAT-01", "repeatTime is 0 .. 255", "repeat forms")                                          \
     RULE(Stride01, "SIM-STRIDE-01", "strides fit their fields", "repeat params")                                       \
