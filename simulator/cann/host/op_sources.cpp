@@ -211,7 +211,9 @@ std::string tile(const JsonValue& request) {
     const std::string type = text_of(request, "op");
     const OpFunctions& functions = find_functions(type);
     auto* const tiling = functions.tiling ? functions.tiling : DefReader::tiling(type);
-    if (!tiling) throw std::runtime_error("operator " + type + " must have a tiling but registers none: name the files that register it");
+    if (!tiling)
+        throw std::runtime_error("operator " + type +
+                                 " must have a tiling but registers none: name the files that register it");
     const auto* profile =
         profile_with_cores(text_of(request, "chip"), static_cast<int32_t>(number_of(request, "cores")));
     take_logged_errors();
