@@ -307,7 +307,8 @@ class OperatorSources:
     @cached_property
     def _tiling_structs(self) -> str:
         """The text of a header with the tiling structs that the host code registers."""
-        return self._host.ask(do="header", op=self.definition.name)["header"]
+        header: str = self._host.ask(do="header", op=self.definition.name)["header"]
+        return header
 
     def _command(self, column: int) -> list[str]:
         layout = self._layout
