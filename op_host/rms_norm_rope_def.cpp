@@ -23,7 +23,7 @@ static const Parameters kRmsNormRopeParameters = {
 // Lists rope's attributes, then those of the norm. A: AttributeAdder or CannCall.
 template <typename A>
 static void attributes(A* a, npu_rope_params* params, bool* forward, HeadNorm* norm) {
-    rope_attributes(a, params, forward);
+    visit_rope_attributes(a, params, forward);
     *norm = {1e-5, false};
     a->optional("epsilon", &norm->epsilon);
     a->optional("intermediate_rounding", &norm->intermediate_rounding);

@@ -7,7 +7,7 @@ namespace npu_rope {
 void declare_rope_attributes(AttributeAdder* adder) {
     npu_rope_params params;
     bool forward = true;
-    rope_attributes(adder, &params, &forward);
+    visit_rope_attributes(adder, &params, &forward);
 }
 
 Check tile_rope(gert::TilingContext* context, const char* op, const Parameters& parameters,
@@ -15,7 +15,7 @@ Check tile_rope(gert::TilingContext* context, const char* op, const Parameters& 
     CannCall call(op, context);
     npu_rope_params params;
     bool forward = true;
-    rope_attributes(&call, &params, &forward);
+    visit_rope_attributes(&call, &params, &forward);
     Tensors tensors;
     if (Check c = call.tensors(parameters, &tensors); !c.ok()) return c;
     RopeTensors t = make_tensors(tensors);

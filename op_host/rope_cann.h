@@ -18,7 +18,7 @@ inline Types position_types() {
 // Lists the attributes of specs/ggml_rope_acltensor.txt with its order and types, then n_offs of the current ggml, then
 // the strides. A: AttributeAdder or CannCall.
 template <typename A>
-void rope_attributes(A* a, npu_rope_params* params, bool* forward) {
+void visit_rope_attributes(A* a, npu_rope_params* params, bool* forward) {
     *params = npu_rope_params{};
     params->freq_base = 10000.0;
     params->freq_scale = params->attn_factor = params->beta_slow = 1.0;

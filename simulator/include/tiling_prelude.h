@@ -156,7 +156,7 @@ enum KernelMetaType : int {
 
 namespace ascend_sim {
 
-// The simulator runs AI cores on Ascend310P and vector cores on the other SoCs.
+// The simulator runs the AI cores of Ascend310P, without their cube unit, and the vector cores of the other SoCs.
 constexpr bool needs_cube_cores(KernelMetaType type) {
     return type == KERNEL_TYPE_AIC_ONLY || type == KERNEL_TYPE_MIX_AIC_1_0 || type == KERNEL_TYPE_MIX_AIC_1_1 ||
            type == KERNEL_TYPE_MIX_AIC_1_2;

@@ -189,8 +189,9 @@ def test_two_buffers_are_faster_than_one(compiled, block_dim, count, tiles):
 
 
 def test_a_copy_that_has_begun_is_not_delayed_by_one_that_was_issued_earlier(compiled):
-    """In this loop a write is ready after the next tile's read has ended. If the write delayed that read,
-    which is issued later, more work would shorten the loop. (Other loops: simulator/docs/kernels.md.)"""
+    """In this loop a write is issued before the next tile's read, but it is ready only after that read has
+    ended. If the write delayed the read, more work would shorten the loop. (Other loops:
+    simulator/docs/kernels.md.)"""
     amounts = {"count": 768, "tiles": 5, "buffers": 2, "block_dim": 48}
     cycles = [run(compiled, "add_tiles", setting=n, **amounts)["cycles"] for n in range(16)]
     assert cycles == sorted(cycles)
@@ -291,7 +292,7 @@ def test_a_trace_has_every_instruction_and_those_of_one_pipe_do_not_overlap(comp
     for row, pipe in enumerate(PIPES):
         assert sum(len(spans[core, row]) for core in range(3)) == summary[f"instructions_{pipe}"]
     assert all(len(spans[core, row]) == 5 for core in range(3) for row in (1, 2, 3))
-    rounding = 1e-9  # of the sum in float64; the printed values of ts and dur add up exactly
+    rounding = 1e-9  # The decimals of ts and dur add up exactly, but their sum in float64 is rounded.
     for pipe_spans in spans.values():
         for before, after in itertools.pairwise(pipe_spans):
             assert after["ts"] >= before["ts"] + before["dur"] - rounding
@@ -382,7 +383,7 @@ def test_a_repeat_costs_the_profile_s_cycles(compiled, entry, api, fixed, figure
     assert cycles_of(run(compiled, entry, count=32), api) == pytest.approx(fixed + 32 * profile()[figure])
 
 
-def test_a_repeat_of_half_costs_twice_the_cycles_of_functions_of_float(compiled):
+def test_a_repeat_of_a_function_costs_twice_as_much_in_half_as_in_float(compiled):
     """A repeat of half has twice the elements."""
     cycles = cycles_of(run(compiled, "half_root_repeats", count=32), "Sqrt")
     assert cycles == pytest.approx(FUNCTION + 32 * 2 * profile()["function_cycles"])

@@ -24,7 +24,7 @@ struct OpLaunch {
     std::vector<int> arguments;           // for each argument of the kernel, its index in `memories`; -1 for NULL
     uint64_t workspace_bytes = 0;         // workspace that the caller must provide
     uint64_t packed_bytes = 0;            // the last part of the workspace, for the contiguous copies
-    uint64_t kernel_workspace_bytes = 0;  // the part for the kernel's own code
+    uint64_t kernel_workspace_bytes = 0;  // the part that the kernel itself uses
     uint32_t block_dim = 0;
     uint64_t tiling_key = 0;
     std::vector<uint8_t> tiling;

@@ -48,7 +48,7 @@ KERNEL(mte2_writes_over_what_v_writes) {
     DataCopy(t[64], global<float>(x), 64);  // breaks SIM-HAZARD-01: V write by Add
 }
 
-// The report requires an event and no barrier, because with the event V also orders the copies of two rounds.
+// The report asks for the event only. The event also orders the copies of the two rounds, so they need no barrier.
 KERNEL(mte2_fills_again_what_v_reads) {
     Ub ub(1024);
     LocalTensor<float> t = ub.at<float>(0, 256);

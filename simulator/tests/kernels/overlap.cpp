@@ -121,7 +121,7 @@ KERNEL(repeat_overwrites_an_earlier_source) {
     Add(t, t[64], t[512], 64, 2, {1, 1, 1, 8, 8, 8});  // keeps SIM-OVERLAP-02
 }
 
-// dst == src1 with repeat stride 0 is the sum in Add's documentation; Div has no such form.
+// The documentation of Add permits a sum over repeats: dst == src1, both with repeat stride 0. That of Div does not.
 KERNEL(sum_in_place) {
     Ub ub(4096);
     LocalTensor<float> t = ub.at<float>(0, 1024);
@@ -134,7 +134,7 @@ KERNEL(quotient_in_place) {
     Div(t, t[512], t, 64, 4, {1, 1, 1, 0, 8, 0});  // breaks SIM-OVERLAP-02: `src1`
 }
 
-// The result of a count form may not lie in its source.
+// In a count form, the result of a reduction or selection should not overlap its source.
 KERNEL(largest_beside_its_source) {
     Ub ub(1024);
     ReduceMax(ub.at<float>(512, 8), ub.at<float>(0, 100), ub.at<float>(768, 8), 100);  // keeps SIM-OVERLAP-03

@@ -50,7 +50,7 @@ KERNEL(half_overflow) {
     DataCopy(global<half>(y), t, 128);
 }
 
-// y[core] = core + 1, one block per core.
+// Each core writes core + 1 to its own eight floats of y.
 KERNEL(number_of_each_core) {
     Ub ub(1024);
     LocalTensor<float> t = ub.at<float>(0, 8);
@@ -59,7 +59,8 @@ KERNEL(number_of_each_core) {
     DataCopy(global<float>(y, GetBlockNum() * 8)[GetBlockIdx() * 8], t, 8);
 }
 
-// y = x + x in three steps, then y[0] = y[1] + 100. Only synchronisation that a compiler inserts orders the steps.
+// y = x + x in three steps, then y[0] = y[1] + 100. The kernel does not order the steps: the compiler has to insert the
+// synchronisation.
 KERNEL(written_for_auto_sync) {
     Ub ub(1024);
     LocalTensor<float> t = ub.at<float>(0, 192);
