@@ -224,7 +224,6 @@ void set_flag(Pipe from, Pipe to, int32_t id, const char* api, Site site) {
         m.event_kinds[int(from)][int(to)].chosen_at = site;
         advise_on_mixed_ids(from, to);
     }
-    flag.fetched = false;
     spend_scalar(api, site, m.profile->scalar_cycles, StepKind::Issue);
     flag.set = true;
     flag.set_at = site;

@@ -181,8 +181,18 @@ KERNEL(own_id_before_that_of_a_queue) {
 KERNEL(own_id_after_a_fetched_one) {
     TPipe pipe;
     order<HardEvent::V_MTE3>();
-    SetFlag<HardEvent::V_MTE3>(EVENT_ID0);  // warns SIM-EVENT-07: TPipe also assigns V_MTE3 event ids
-    WaitFlag<HardEvent::V_MTE3>(EVENT_ID0);
+    SetFlag<HardEvent::V_MTE3>(EVENT_ID1);  // warns SIM-EVENT-07: TPipe also assigns V_MTE3 event ids
+    WaitFlag<HardEvent::V_MTE3>(EVENT_ID1);
+}
+
+// FetchEventID does not reserve the id, and the kernel may use it again.
+KERNEL(fetched_id_that_is_used_twice) {
+    TPipe pipe;
+    const TEventID id = pipe.FetchEventID(HardEvent::V_S);
+    for (int i = 0; i < 2; ++i) {
+        SetFlag<HardEvent::V_S>(id);  // keeps SIM-EVENT-07
+        WaitFlag<HardEvent::V_S>(id);
+    }
 }
 
 KERNEL(ids_that_tpipe_assigned) {
