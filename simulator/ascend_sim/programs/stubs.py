@@ -85,6 +85,7 @@ class Elf:
     path: Path
     needed: tuple[str, ...]
     defined: frozenset[str]
+    strong: frozenset[str]  # those of the defined symbols that are not weak
     undefined: frozenset[str]  # without the weak ones
 
     @classmethod
@@ -100,13 +101,15 @@ class Elf:
             dynamic: Any = elf.get_section_by_name(".dynamic")
             needed = tuple(tag.needed for tag in dynamic.iter_tags("DT_NEEDED"))
             symbols: Any = elf.get_section_by_name(".dynsym")
-            defined, undefined = set(), set()
+            defined, strong, undefined = set(), set(), set()
             for symbol in symbols.iter_symbols():
                 if symbol["st_shndx"] != "SHN_UNDEF":
                     defined.add(symbol.name)
+                    if symbol["st_info"]["bind"] == "STB_GLOBAL":
+                        strong.add(symbol.name)
                 elif symbol.name and symbol["st_info"]["bind"] == "STB_GLOBAL":
                     undefined.add(symbol.name)
-        return cls(path, needed, frozenset(defined), frozenset(undefined))
+        return cls(path, needed, frozenset(defined), frozenset(strong), frozenset(undefined))
 
 
 def source_of(symbols: Iterable[str]) -> str:

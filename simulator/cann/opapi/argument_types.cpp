@@ -2,36 +2,9 @@
 
 #include <cstring>
 #include <initializer_list>
-#include <vector>
 
 namespace simulated_cann {
 namespace {
-
-// A set of types. Bit n is set if the set contains the type with the number n in aclDataType.
-constexpr uint32_t type_set(std::initializer_list<Dtype> list) {
-    uint32_t bits = 0;
-    for (Dtype dtype : list) bits |= 1U << dtype;
-    return bits;
-}
-
-constexpr uint32_t kHalfToDoubleTypes = type_set({kFloat16, kFloat, kDouble});
-constexpr uint32_t kRealTypes = type_set({kFloat16, kFloat, kDouble, kInt8, kUint8, kInt16, kInt32, kInt64, kBool});
-constexpr uint32_t kSignedTypes = type_set({kFloat16, kFloat, kDouble, kInt8, kInt32, kInt64});
-constexpr uint32_t kRangeTypes = type_set({kFloat16, kFloat, kDouble, kInt32, kInt64});
-constexpr uint32_t kComplexTypes = type_set({kComplex64, kComplex128});
-constexpr uint32_t kNumberTypes = kRealTypes | kComplexTypes;
-constexpr uint32_t kUnsigned16 = type_set({kUint16});
-constexpr uint32_t kUnsigned32And64 = type_set({kUint32, kUint64});
-constexpr uint32_t kWideUnsigned = kUnsigned16 | kUnsigned32And64;  // unsigned types of at least 16 bits
-constexpr uint32_t kBf16 = type_set({kBfloat16});
-
-struct TypesByChip {
-    uint32_t on_910b, on_310p;  // on Ascend910B and Ascend910_93; on Ascend310P
-};
-// The types `all` on every chip, and bfloat16 on every chip but Ascend310P.
-constexpr TypesByChip all_and_bf16(uint32_t all) { return {all | kBf16, all}; }
-constexpr TypesByChip on_all(uint32_t all) { return {all, all}; }
-constexpr TypesByChip by_chip(uint32_t on_910b, uint32_t on_310p) { return {on_910b, on_310p}; }
 
 struct ArgumentTypes {
     const char* function;  // the name without the prefixes aclnn and Inplace
@@ -97,16 +70,6 @@ constexpr ArgumentTypes kArgumentTypes[] = {
 // AI core kernel (math/zero_op/op_api/zero_op.cpp). InplaceMul does not check it.
 constexpr size_t kMaxRank = 8;
 
-std::string names_of(uint32_t allowed) {
-    std::vector<int32_t> found;
-    for (int32_t dtype = 0; dtype < 32; ++dtype)
-        if (allowed >> dtype & 1) found.push_back(dtype);
-    std::string text;
-    for (size_t i = 0; i < found.size(); ++i)
-        text += std::string(i == 0 ? "" : i + 1 == found.size() ? " or " : ", ") + dtype_name(found[i]);
-    return text;
-}
-
 bool starts_with(const char* text, const char* prefix) { return std::strncmp(text, prefix, std::strlen(prefix)) == 0; }
 
 const char* base_name(const char* function) {
@@ -142,27 +105,10 @@ int32_t type_with_scalar(int32_t self, int32_t scalar, int32_t out) {
 std::string type_error(const char* function, Role role, const char* argument_name, int32_t dtype) {
     const ArgumentTypes* row = find_row(function);
     if (!row) return "has no row in simulator/cann/opapi/argument_types.cpp.";
-    const TypesByChip& types = role == Role::kInput ? row->inputs : row->outputs;
-    const uint32_t allowed = is_ascend310p() ? types.on_310p : types.on_910b;
-    if (allowed >> dtype & 1) return "";
-    return std::string(argument_name) + " must be " + names_of(allowed) + " on " + soc_name() + " but got " +
-           dtype_name(dtype) + ".";
+    return type_error(argument_name, role == Role::kInput ? row->inputs : row->outputs, dtype);
 }
 
 }  // namespace
-
-const char* dtype_name(int32_t dtype) {
-    static constexpr struct {
-        Dtype dtype;
-        const char* name;
-    } names[] = {{kFloat16, "float16"}, {kBfloat16, "bfloat16"},   {kFloat, "float32"},        {kDouble, "float64"},
-                 {kInt8, "int8"},       {kUint8, "uint8"},         {kInt16, "int16"},          {kUint16, "uint16"},
-                 {kInt32, "int32"},     {kUint32, "uint32"},       {kInt64, "int64"},          {kUint64, "uint64"},
-                 {kBool, "bool"},       {kComplex64, "complex64"}, {kComplex128, "complex128"}};
-    for (const auto& row : names)
-        if (row.dtype == dtype) return row.name;
-    return "another type";
-}
 
 std::string argument_error(const char* function, Role role, const char* argument_name, const Operand& argument) {
     std::string error = type_error(function, role, argument_name, argument.dtype);

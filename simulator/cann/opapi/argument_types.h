@@ -1,14 +1,13 @@
-// The data types and ranks that CANN's own aclnn functions accept. For other types and ranks, the first phase of a
-// stand-in returns 161002.
+// The data types and ranks that the aclnn functions of elementwise arithmetic, comparison, copy and fill accept. For
+// other types and ranks, the first phase of a stand-in returns 161002. The other functions declare theirs in
+// FirstPhase.
 #pragma once
 
 #include <string>
 
-#include "cann/opapi/elements.h"
+#include "cann/opapi/type_sets.h"
 
 namespace simulated_cann {
-
-const char* dtype_name(int32_t dtype);  // torch's name
 
 enum class Role { kInput, kOutput };
 

@@ -134,10 +134,22 @@ void call_with_type(int32_t dtype, Work work) {
 // torch's order of promotion: 0 bool, 1 integer, 2 floating-point, 3 complex.
 int category(int32_t dtype) { return dtype == kBool ? 0 : is_complex(dtype) ? 3 : is_floating(dtype) ? 2 : 1; }
 
-std::string shape_text(const std::vector<int64_t>& shape) {
-    std::string text = "[";
-    for (size_t i = 0; i < shape.size(); ++i) text += (i ? "," : "") + std::to_string(shape[i]);
-    return text + "]";
+// The bytes of a tensor in a workspace: hicann/opbase src/nnopbase/composite_op/mem_mgr/memory_allocator.cpp, Align.
+uint64_t workspace_part(uint64_t bytes) { return bytes ? (bytes + 32 + 511) / 512 * 512 : 0; }
+
+uint64_t packed_bytes(const MemoryAccess& access) {
+    int64_t bytes = access.item_bytes;
+    for (int64_t size : access.shape) bytes *= size;
+    return static_cast<uint64_t>(bytes);
+}
+
+bool is_contiguous(const MemoryAccess& access) {
+    int64_t step = 1;
+    for (size_t i = access.shape.size(); i-- > 0;) {
+        if (access.shape[i] != 1 && access.strides[i] != step) return packed_bytes(access) == 0;
+        step *= access.shape[i];
+    }
+    return true;
 }
 
 // Whether shape and strides describe the layout. The formats are undefined, NCHW, NHWC, ND, HWCN, NDHWC, NCDHW, NC,
@@ -148,6 +160,12 @@ bool is_strided_format(int32_t format) {
 }
 
 }  // namespace
+
+std::string shape_text(const std::vector<int64_t>& shape) {
+    std::string text = "[";
+    for (size_t i = 0; i < shape.size(); ++i) text += (i ? "," : "") + std::to_string(shape[i]);
+    return text + "]";
+}
 
 int64_t dtype_bytes(int32_t dtype) {
     int64_t bytes = 0;
@@ -305,6 +323,33 @@ void store(int32_t dtype, char* to, int64_t stride, int64_t count, const Compute
     });
 }
 
+template <class Compute>
+std::vector<Compute> values_of(const Operand& operand) {
+    std::vector<Compute> values(static_cast<size_t>(operand.count()));
+    Compute* next = values.data();
+    for_each_run({&operand}, [&](int64_t count, char* const* addresses) {
+        load(operand.dtype, addresses[0], operand.run_stride(), count, next);
+        next += count;
+    });
+    return values;
+}
+
+template <class Compute>
+void set_values(const Operand& operand, const std::vector<Compute>& values) {
+    const Compute* next = values.data();
+    for_each_run({&operand}, [&](int64_t count, char* const* addresses) {
+        store(operand.dtype, addresses[0], operand.run_stride(), count, next);
+        next += count;
+    });
+}
+
+template std::vector<float> values_of(const Operand&);
+template std::vector<double> values_of(const Operand&);
+template std::vector<int64_t> values_of(const Operand&);
+template void set_values(const Operand&, const std::vector<float>&);
+template void set_values(const Operand&, const std::vector<double>&);
+template void set_values(const Operand&, const std::vector<int64_t>&);
+
 template void load(int32_t, const char*, int64_t, int64_t, float*);
 template void load(int32_t, const char*, int64_t, int64_t, double*);
 template void load(int32_t, const char*, int64_t, int64_t, int64_t*);
@@ -325,14 +370,16 @@ MemoryAccess write_access(const char* argument_name, const Operand& operand) {
 }
 
 aclError finish_first_phase(const char* name, std::vector<MemoryAccess> accesses, std::function<void()> body,
-                            uint64_t* workspace_bytes, aclOpExecutor** executor) {
+                            uint64_t* workspace_bytes, aclOpExecutor** executor, uint64_t more_workspace) {
     if (!workspace_bytes || !executor) return fail(kAclnnNullptr, std::string(name) + ": executor must not be null.");
-    *workspace_bytes = 0;
+    *workspace_bytes = workspace_part(more_workspace);
+    for (const MemoryAccess& access : accesses)
+        if (!is_contiguous(access)) *workspace_bytes += workspace_part(packed_bytes(access));
     auto run = [body = std::move(body)](void*, uint64_t) {
         body();
         return int32_t(kSuccess);
     };
-    *executor = new aclOpExecutor{name, std::move(run), nullptr, std::move(accesses)};
+    *executor = new aclOpExecutor{name, std::move(run), nullptr, std::move(accesses), *workspace_bytes};
     return kSuccess;
 }
 

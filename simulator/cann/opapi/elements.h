@@ -33,6 +33,7 @@ enum Dtype : int32_t {
 int64_t dtype_bytes(int32_t dtype);  // 0 if the dtype is not supported
 bool is_complex(int32_t dtype);
 bool is_floating(int32_t dtype);
+std::string shape_text(const std::vector<int64_t>& shape);  // such as "[2,3]"
 
 // Calls work(Compute{}) with the compute type of a dtype. float16 and bfloat16 are computed as float and rounded once
 // when they are written, as in torch on the CPU. Integers and bool are computed as int64_t.
@@ -88,6 +89,12 @@ void load(int32_t dtype, const char* from, int64_t stride, int64_t count, Comput
 template <class Compute>
 void store(int32_t dtype, char* to, int64_t stride, int64_t count, const Compute* from);
 
+// Copies all elements to a packed array of the compute type, or back from it.
+template <class Compute>
+std::vector<Compute> values_of(const Operand& operand);
+template <class Compute>
+void set_values(const Operand& operand, const std::vector<Compute>& values);
+
 // The value of a scalar in a compute type.
 template <class Compute>
 Compute scalar_as(const aclScalar& scalar) {
@@ -100,16 +107,18 @@ Compute scalar_as(const aclScalar& scalar) {
 MemoryAccess read_access(const char* argument_name, const Operand& operand);
 MemoryAccess write_access(const char* argument_name, const Operand& operand);
 
-// Ends the first phase of a call that needs no workspace: creates an executor. The second phase queues its body.
+// Ends the first phase: creates an executor. The second phase queues its body. The workspace is as large as packed
+// copies of the operands that are not contiguous, which CANN makes in it (hicann/opbase
+// src/nnopbase/composite_op/aclnn_engine/op_executor.cpp, aclOpExecutor::GetWorkspaceSize), and `more_workspace` bytes.
 aclError finish_first_phase(const char* name, std::vector<MemoryAccess> accesses, std::function<void()> body,
-                            uint64_t* workspace_bytes, aclOpExecutor** executor);
+                            uint64_t* workspace_bytes, aclOpExecutor** executor, uint64_t more_workspace = 0);
 // Ends the first phase with an error: sets its text and returns its status.
 aclError refuse(const char* name, const std::string& reason);
 
 }  // namespace simulated_cann
 
 // Defines the second phase, which is the same for every stand-in.
-#define NPU_CANN_SECOND_PHASE(name)                                                                              \
-    NPU_CANN_API aclError name(void* /*workspace*/, uint64_t /*bytes*/, aclOpExecutor* executor, void* stream) { \
-        return simulated_cann::launch_stand_in(executor, stream);                                                \
+#define NPU_CANN_SECOND_PHASE(name)                                                                      \
+    NPU_CANN_API aclError name(void* workspace, uint64_t bytes, aclOpExecutor* executor, void* stream) { \
+        return simulated_cann::launch_stand_in(workspace, bytes, executor, stream);                      \
     }

@@ -92,7 +92,8 @@ aclError kernel_exception();
 aclError refuse_null_executor();
 
 // Queues a stand-in of libopapi on the stream, like launch() of objects.h but without a check of the guard zones.
-// Stand-ins check their own bounds, and a training step calls many of them.
-int32_t launch_stand_in(aclOpExecutor* executor, void* stream);
+// Stand-ins check their own bounds, and a training step calls many of them. When the work runs, it fills the workspace
+// with junk.
+int32_t launch_stand_in(void* workspace, uint64_t bytes, aclOpExecutor* executor, void* stream);
 
 }  // namespace simulated_cann

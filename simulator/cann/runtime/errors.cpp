@@ -80,15 +80,15 @@ NPU_CANN_API void aclAppLog(int level, const char* function, const char* file, u
 NPU_CANN_API aclError aclrtGetLastError(int /*level*/) { return simulated_cann::kSuccess; }
 NPU_CANN_API aclError aclrtPeekAtLastError(int /*level*/) { return simulated_cann::kSuccess; }
 
-// A generated stub calls this before it fails (simulator/ascend_sim/programs/stubs.py).
+// A function that is not simulated calls this before it fails (cann/opapi/absent.cpp, ascend_sim/programs/stubs.py).
 NPU_CANN_API aclError simulated_cann_not_simulated(const char* symbol) {
     int status = 0;
     char* demangled = abi::__cxa_demangle(symbol, nullptr, nullptr, &status);
     const std::string call = status == 0 && demangled ? demangled : symbol;
     std::free(demangled);
-    std::string text = call +
-                       " is not simulated. To add it, define this function in the file of simulator/cann/runtime/ "
-                       "for its subject.";
+    const char* const folder = call.compare(0, 5, "aclnn") == 0 ? "opapi" : "runtime";
+    std::string text = call + " is not simulated. To add it, define this function in the file of simulator/cann/" +
+                       folder + "/ for its subject.";
     simulated_cann::count_not_simulated(call);
     std::fprintf(stderr, "simulated CANN: %s\n", text.c_str());
     return simulated_cann::fail(simulated_cann::kNotSupported, text);

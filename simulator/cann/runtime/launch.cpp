@@ -1,4 +1,5 @@
 // Queues executors on streams.
+#include <cstring>
 #include <memory>
 
 #include "cann/runtime/allocations.h"
@@ -47,6 +48,29 @@ MemoryAccess workspace_access(void* workspace, uint64_t bytes) {
 // src/nnopbase/composite_op/aclnn_engine/rts_arg.cpp, RtsArg::LaunchKernel).
 constexpr int32_t kLaunchRefused = 361001;
 
+constexpr int kJunkByte = 0xFF;  // NaN in every floating-point type
+
+// Checks the workspace of a stand-in's second phase. CANN refuses only a NULL workspace with a size (hicann/opbase
+// src/nnopbase/composite_op/aclnn_engine/op_executor.cpp, CommonOpExecutorRun). A smaller one than the first phase
+// asked for would be overrun there; it is an error here.
+int32_t check_workspace(const aclOpExecutor& executor, void* workspace, uint64_t bytes) {
+    if (bytes && !workspace) return fail(kAclnnNullptr, executor.name, "workspace must not be null.");
+    if (bytes < executor.workspace_bytes)
+        return fail(kAclnnInvalidParam, executor.name,
+                    "workspace must have the " + std::to_string(executor.workspace_bytes) +
+                        " bytes that GetWorkspaceSize returned",
+                    bytes);
+    if (!executor.workspace_bytes) return kSuccess;
+    void* allocation = nullptr;
+    uint64_t allocation_bytes = 0;
+    if (!find_allocation(workspace, &allocation, &allocation_bytes))
+        return fail(kAclnnInvalidParam, executor.name, "workspace must be in device memory.");
+    const auto begin = static_cast<uint64_t>(static_cast<char*>(workspace) - static_cast<char*>(allocation));
+    if (begin + executor.workspace_bytes > allocation_bytes)
+        return fail(kAclnnInvalidParam, executor.name, "workspace must end inside its allocation.");
+    return kSuccess;
+}
+
 int32_t submit_to(void* handle, Work work) {
     StreamPtr stream = find_stream(handle);
     if (!stream) return fail(kLaunchRefused, work.name, "stream must be one that exists.");
@@ -68,16 +92,24 @@ int32_t launch(void* workspace, uint64_t workspace_bytes, aclOpExecutor* executo
     return submit_to(stream, std::move(work));
 }
 
-int32_t launch_stand_in(aclOpExecutor* executor, void* stream) {
+int32_t launch_stand_in(void* workspace, uint64_t bytes, aclOpExecutor* executor, void* stream) {
     if (!executor) return refuse_null_executor();
+    std::shared_ptr<const aclOpExecutor> owned(executor);
+    if (int32_t error = check_workspace(*owned, workspace, bytes)) return error;
+    if (host_calls()) {
+        if (owned->workspace_bytes) std::memset(workspace, kJunkByte, owned->workspace_bytes);
+        return run_executor(*owned, workspace, bytes);
+    }
     // CANN's own operators search the packages for static kernels, and the first search reads the packages
     // (hicann/opbase src/nnopbase/composite_op/aclnn_engine/op_kernel.h, SelectStaticBin; individual_op_api.cpp,
     // NnopbaseFindStaticKernel). In CANN, only some operators search; here every stand-in does.
     operator_packages();
-    std::shared_ptr<const aclOpExecutor> owned(executor);
     Work work(Work::Kind::kDevice, owned->name);
     work.accesses = owned->accesses;
-    work.run = [owned] {
+    const uint64_t used_bytes = owned->workspace_bytes;
+    if (used_bytes) work.accesses.push_back(workspace_access(workspace, used_bytes));
+    work.run = [owned, workspace, used_bytes] {
+        if (used_bytes) std::memset(workspace, kJunkByte, used_bytes);
         int32_t status = run_on_stream(*owned, nullptr, 0);
         if (status == kSuccess) record_launch(owned->name, "");
         return status;

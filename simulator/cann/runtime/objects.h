@@ -65,13 +65,15 @@ struct MemoryAccess {
 
 // A call that the first phase prepared. The second phase of a stand-in queues it on the stream, which then owns it. The
 // stream calls `run` when it reaches this work, and at each replay if a graph captured the work. `run` receives the
-// workspace and returns aclnn's status, 0 for success. `accesses` lists the memory that `run` accesses. The executor of
-// a generated operator has only `name` and `pooled`; its second phase queues another executor.
+// workspace and returns aclnn's status, 0 for success. `accesses` lists the memory that `run` accesses, without the
+// workspace. The executor of a generated operator has only `name` and `pooled`; its second phase queues another
+// executor.
 struct aclOpExecutor {
     std::string name;
     std::function<int32_t(void* workspace, uint64_t workspace_bytes)> run;
     simulated_cann::PooledExecutor* pooled = nullptr;
     std::vector<simulated_cann::MemoryAccess> accesses = {};
+    uint64_t workspace_bytes = 0;  // that the first phase of a stand-in asked for
 };
 
 #pragma GCC visibility push(default)

@@ -14,9 +14,17 @@ from typing import Any
 import numpy as np
 from ascend_sim import Options, library
 from ascend_sim.package import HostCalls, cann
+from ascend_sim.programs import toolkit
 
 TILINGS = f"op_impl/ai_core/tbe/op_tiling/lib/linux/{os.uname().machine}/libcust_opmaster_rt2.0.so"
-TYPES = {"float32": 0, "float16": 1, "int32": 3, "int64": 9, "float64": 11, "bfloat16": 27}
+TYPES = {
+    "float32": 0, "float16": 1, "int8": 2, "int32": 3, "uint8": 4, "int16": 6, "uint16": 7, "uint32": 8,
+    "int64": 9, "uint64": 10, "float64": 11, "bool": 12, "complex64": 16, "complex128": 17, "bfloat16": 27,
+}  # fmt: skip
+NUMBERS = {
+    "int64_t": C.c_int64, "int32_t": C.c_int32, "int": C.c_int, "int8_t": C.c_int8, "uint64_t": C.c_uint64,
+    "double": C.c_double, "float": C.c_float, "bool": C.c_bool, "aclDataType": C.c_int,
+}  # fmt: skip
 OK = 0
 
 
@@ -73,6 +81,16 @@ class Device:
         opapi = C.CDLL(str(folder / "lib" / "libcust_opapi.so"))
         headers = "".join(p.read_text() for p in sorted((folder / "include").glob("*.h")))
         return cls(runtime, opapi, headers, HostCalls("Ascend910B1", package, 48, Options()))
+
+    @classmethod
+    def of_stand_ins(cls, chip: str) -> Device:
+        """The functions of libopapi that have stand-ins, on a chip by CANN's name."""
+        library.load()
+        runtime = cann().lib
+        for handle in ("Scalar", "TensorList"):
+            getattr(runtime, f"aclCreate{handle}").restype = C.c_void_p
+        headers = "\n".join(function.declarations() for function in toolkit.functions())
+        return cls(runtime, runtime, headers, HostCalls(chip, Path("no package"), 48, Options()))
 
     def set_soc(self, name: str) -> None:
         """Select a chip. A chip that ascend_sim's table lacks gets fewer cores than any chip of the table."""
@@ -140,6 +158,22 @@ class Device:
             storage, C.c_uint64(1), C.c_void_p(memory),
         )  # fmt: skip
 
+    def scalar(self, value: Any) -> C.c_void_p:
+        """Create an aclScalar of a NumPy scalar, or NULL for None."""
+        if value is None:
+            return C.c_void_p()
+        array = np.asarray(value)
+        return C.c_void_p(self.cann.aclCreateScalar(C.c_void_p(array.ctypes.data), TYPES[array.dtype.name]))
+
+    def tensor_list(self, arrays: Any) -> C.c_void_p:
+        """Create an aclTensorList, which owns the aclTensors of the arrays, or NULL for None."""
+        if arrays is None:
+            return C.c_void_p()
+        handles = [self.tensor(array) for array in arrays]
+        return C.c_void_p(
+            self.cann.aclCreateTensorList((C.c_void_p * len(handles))(*handles), C.c_uint64(len(handles)))
+        )
+
     def array(self, kind: str, values: Any) -> C.c_void_p:
         """Create an aclIntArray, aclFloatArray or aclBoolArray; return NULL for None."""
         if values is None:
@@ -166,6 +200,12 @@ class Device:
                 arguments.append(None if name in null else C.byref(size))
             elif name == "executor":
                 arguments.append(None if name in null else C.byref(executor))
+            elif p.type.endswith("aclTensorList*"):
+                created.append(("TensorList", self.tensor_list(given[name])))
+                arguments.append(created[-1][1])
+            elif p.type.endswith("aclScalar*"):
+                created.append(("Scalar", self.scalar(given[name])))
+                arguments.append(created[-1][1])
             elif p.type.endswith("aclTensor*"):
                 array = given[name]
                 created.append(("Tensor", C.c_void_p(None if array is None else self.tensor(array))))
@@ -173,12 +213,10 @@ class Device:
             elif kind := re.search(r"acl(Int|Float|Bool)Array\*$", p.type):
                 created.append((f"{kind[1]}Array", self.array(kind[1], given.get(name))))
                 arguments.append(created[-1][1])
-            elif p.type == "char*":
+            elif p.type in ("char*", "const char*"):
                 arguments.append(C.c_char_p(given.get(name)))
             else:
-                arguments.append(
-                    {"int64_t": C.c_int64, "double": C.c_double, "bool": C.c_bool}[p.type](given[name])
-                )
+                arguments.append(NUMBERS[p.type](given[name]))
         with self.calls:
             status = getattr(self.opapi, f"aclnn{op}GetWorkspaceSize")(*arguments)
         for kind, handle in created:  # the second phase does not need them
@@ -207,9 +245,10 @@ class Device:
         """Run both phases on copies of the NumPy views in device memory; then copy the memory back."""
         try:
             self.run(op, *self.prepare(op, given))
-            for array in given.values():
-                if isinstance(array, np.ndarray):
-                    self.download(array)
+            for value in given.values():
+                for array in value if isinstance(value, list) else [value]:
+                    if isinstance(array, np.ndarray):
+                        self.download(array)
             assert all(map(self.guards_are_intact, self.allocations))
         finally:
             self.free_tensors()

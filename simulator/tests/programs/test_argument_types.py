@@ -10,8 +10,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from ascend_sim import folders
-from ascend_sim.programs import stubs
+from ascend_sim.programs import toolkit
 from simulated_npu import SCRIPTS, checks_of
 
 TABLE = Path(__file__).parents[2] / "cann/opapi/argument_types.cpp"
@@ -58,9 +57,9 @@ KINDS = dict.fromkeys(TYPES, INTEGER) | {"bool": BOOL}
 KINDS |= dict.fromkeys(types("float16 float32 float64 bfloat16"), FRACTION)
 KINDS |= dict.fromkeys(COMPLEX, COMPLEX_NUMBER)
 FUNCTIONS = sorted(
-    name[len("aclnn") : -len("GetWorkspaceSize")]
-    for name in stubs.Elf.read(folders.library("ascend_sim_cann")).defined
-    if re.fullmatch(r"aclnn\w+GetWorkspaceSize", name)
+    name.removeprefix("aclnn")
+    for name in toolkit.simulated()
+    if name.removeprefix("aclnn").removeprefix("Inplace") in TAKEN
 )
 
 

@@ -1,0 +1,143 @@
+"""A folder laid out as an installed CANN toolkit: headers, libraries to link with, libraries to run with.
+
+A C or C++ program for CANN's aclnn interface compiles and links against it with the flags that it uses for the
+real toolkit. The libraries have CANN's names and are links to libascend_sim_cann, which defines all symbols: the
+link editor records that library, and a program that was built against the real CANN finds its own names.
+The headers of ``aclnnop/`` are written from the table ``cann/opapi/functions.def``.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from collections import defaultdict
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from ascend_sim import folders
+from ascend_sim.errors import Unavailable, bad_value
+from ascend_sim.programs.stubs import HOME_FOLDERS, Elf, cache_folder
+
+__all__ = ["Function", "LIBRARIES", "cached", "functions", "make", "simulated"]
+
+# CANN's libraries for programs of acl and aclnn, by the names that a linker's -l has.
+LIBRARIES = ("ascendcl", "nnopbase", "opapi", "acl_op_compiler")
+
+_ROW = re.compile(r"^(ACLNN|ACLNN_PLAIN)\((\w+\.h), (\w+), \((.*)\)\)$", re.MULTILINE)
+_PHASE = "void* workspace, uint64_t workspaceSize, aclOpExecutor* executor, aclrtStream stream"
+_EXECUTOR = "uint64_t* workspaceSize, aclOpExecutor** executor"
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function of libopapi: its header in aclnnop/, its name, and the parameters of its first phase."""
+
+    header: str
+    name: str
+    parameters: str
+    has_two_phases: bool
+
+    def declarations(self) -> str:
+        """Return the C declarations of the function."""
+        if not self.has_two_phases:
+            return f"aclnnStatus {self.name}({self.parameters});"
+        parameters = ", ".join(filter(None, (self.parameters, _EXECUTOR)))
+        first = f"aclnnStatus {self.name}GetWorkspaceSize({parameters});"
+        return f"{first}\naclnnStatus {self.name}({_PHASE});"
+
+
+def functions() -> list[Function]:
+    """Return all functions of CANN's libopapi, in the order of their names."""
+    table = folders.root() / "cann" / "opapi" / "functions.def"
+    if not table.is_file():
+        raise Unavailable("functions.def", f"{table} does not exist", "Install ascend_sim again.")
+    rows = _ROW.findall(table.read_text())
+    return [
+        Function(header, f"aclnn{name}", parameters, kind == "ACLNN")
+        for kind, header, name, parameters in rows
+    ]
+
+
+def simulated() -> set[str]:
+    """Return the names of the functions of libopapi that have a stand-in. Needs pyelftools."""
+    strong = Elf.read(folders.library("ascend_sim_cann")).strong
+    return {function.name for function in functions() if function.name in strong}
+
+
+def make(folder: Path) -> None:
+    """Write the toolkit to ``folder``, which must not exist or must be an earlier toolkit.
+
+    Raises:
+        ValueError: the folder holds other files, or it cannot be written.
+        Unavailable: the library or the headers are not installed.
+    """
+    library = folders.library("ascend_sim_cann")
+    includes = folders.root() / "cann" / "include"
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / MARK).is_file():
+        raise bad_value(f"folder must be new, empty or an earlier toolkit but got {folder}.")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / MARK).write_text("Written by ascend-sim toolkit. Nothing here is CANN's.\n")
+        for name in HOME_FOLDERS:
+            (folder / name).mkdir(exist_ok=True)
+        for part in ("acl", "aclnn"):
+            shutil.copytree(includes / part, folder / "include" / part, dirs_exist_ok=True)
+        _write_headers(folder / "include" / "aclnnop")
+        for name in LIBRARIES:
+            _link(folder / "lib64" / f"lib{name}.so", library)
+        _link(folder / "lib64" / library.name, library)
+        _link(folder / "lib64" / folders.library("ascend_sim").name, folders.library("ascend_sim"))
+    except OSError as error:
+        raise bad_value(
+            f"folder must be one that can be written but got {folder}: {error.strerror}."
+        ) from None
+
+
+MARK = ".ascend-sim-toolkit"
+
+
+def cached() -> Path:
+    """Return a toolkit in the cache, which is made if it is missing or older than the library."""
+    library = folders.library("ascend_sim_cann")
+    stat = library.stat()
+    folder = cache_folder() / f"toolkit-{stat.st_ino:x}-{stat.st_mtime_ns:x}"
+    if folder.is_dir():
+        return folder
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = Path(tempfile.mkdtemp(prefix=".draft-", dir=folder.parent))
+    except OSError as error:
+        remedy = "Name a folder one may write in: XDG_CACHE_HOME=PATH."
+        raise Unavailable("cache", f"{folder.parent}: {error.strerror}", remedy) from None
+    try:
+        make(unfinished)
+        unfinished.chmod(0o755)
+        with suppress(OSError):  # another process has made the folder; its contents are the same
+            unfinished.rename(folder)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+    return folder
+
+
+def _link(path: Path, target: Path) -> None:
+    path.unlink(missing_ok=True)
+    path.symlink_to(target.resolve())
+
+
+def _write_headers(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    (folder / "level2").mkdir(parents=True)
+    by_header: dict[str, list[Function]] = defaultdict(list)
+    for function in functions():
+        by_header[function.header].append(function)
+    for header, declared in by_header.items():
+        body = "\n\n".join(function.declarations() for function in declared)
+        text = (
+            "// Declared by ascend_sim, which simulates CANN.\n#pragma once\n\n"
+            '#include "aclnn/aclnn_base.h"\n\n#ifdef __cplusplus\nextern "C" {\n#endif\n\n'
+            f"{body}\n\n#ifdef __cplusplus\n}}\n#endif\n"
+        )
+        (folder / header).write_text(text)
+        (folder / "level2" / header).write_text(f'#pragma once\n#include "aclnnop/{header}"\n')

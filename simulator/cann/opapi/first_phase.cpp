@@ -1,0 +1,114 @@
+#include "cann/opapi/first_phase.h"
+
+namespace simulated_cann {
+
+// NULL is found before every other error of a call: hicann/ops-math math/mul/op_api/aclnn_mul.cpp, CheckParams, and the
+// same function of the other operators.
+void FirstPhase::refuse_null(const char* name) {
+    if (!has_null_) error_ = name + std::string(kMustNotBeNull);
+    has_null_ = true;
+}
+
+void FirstPhase::require(bool holds, const std::string& argument, const std::string& rule, const std::string& value) {
+    if (!holds && error_.empty()) error_ = argument + " must " + rule + " but got " + value + ".";
+}
+
+void FirstPhase::require(bool holds, const std::string& argument, const std::string& rule, int64_t value) {
+    require(holds, argument, rule, std::to_string(value));
+}
+
+void FirstPhase::require_shape(const char* name, const Operand& operand, const std::vector<int64_t>& shape) {
+    require(operand.shape == shape, name, "have the shape " + shape_text(shape), shape_text(operand.shape));
+}
+
+void FirstPhase::require_dtype(const char* name, const Operand& operand, int32_t dtype) {
+    require(operand.dtype == dtype, name, std::string("be ") + dtype_name(dtype), dtype_name(operand.dtype));
+}
+
+size_t FirstPhase::dimension(const char* name, int64_t value, size_t rank) {
+    const auto dims = static_cast<int64_t>(rank ? rank : 1);
+    require(value >= -dims && value < dims, name, "be in [" + std::to_string(-dims) + ", " + std::to_string(dims) + ")",
+            value);
+    return is_valid() ? static_cast<size_t>(value < 0 ? value + dims : value) : 0;
+}
+
+void FirstPhase::ask_workspace(int64_t bytes) { more_workspace_ += static_cast<uint64_t>(bytes); }
+
+Operand FirstPhase::tensor(const char* name, const aclTensor* tensor, const TypesByChip& types, RankRange ranks,
+                           Use use) {
+    Operand operand;
+    if (!tensor) {
+        refuse_null(name);
+        return operand;
+    }
+    if (!is_valid()) return operand;
+    error_ = read_argument(tensor, name, &operand);
+    if (is_valid()) error_ = type_error(name, types, operand.dtype);
+    const size_t rank = operand.shape.size();
+    const std::string range = ranks.least == ranks.most
+                                  ? std::to_string(ranks.least)
+                                  : std::to_string(ranks.least) + " to " + std::to_string(ranks.most);
+    require(rank >= ranks.least && rank <= ranks.most, name, "have " + range + " dimensions",
+            static_cast<int64_t>(rank));
+    if (!is_valid()) return {};
+    MemoryAccess access = use == Use::kRead ? read_access(name, operand) : write_access(name, operand);
+    access.reads = use != Use::kWrite;
+    accesses_.push_back(std::move(access));
+    return operand;
+}
+
+Operand FirstPhase::input(const char* name, const aclTensor* value, const TypesByChip& types, RankRange ranks) {
+    return tensor(name, value, types, ranks, Use::kRead);
+}
+
+Operand FirstPhase::output(const char* name, const aclTensor* value, const TypesByChip& types, RankRange ranks) {
+    return tensor(name, value, types, ranks, Use::kWrite);
+}
+
+Operand FirstPhase::in_place(const char* name, const aclTensor* value, const TypesByChip& types, RankRange ranks) {
+    return tensor(name, value, types, ranks, Use::kBoth);
+}
+
+std::optional<Operand> FirstPhase::optional_input(const char* name, const aclTensor* value, const TypesByChip& types,
+                                                  RankRange ranks) {
+    if (!value) return std::nullopt;
+    return tensor(name, value, types, ranks, Use::kRead);
+}
+
+std::optional<Operand> FirstPhase::optional_output(const char* name, const aclTensor* value, const TypesByChip& types,
+                                                   RankRange ranks) {
+    if (!value) return std::nullopt;
+    return tensor(name, value, types, ranks, Use::kWrite);
+}
+
+std::vector<Operand> FirstPhase::inputs(const char* name, const aclTensorList* list, const TypesByChip& types,
+                                        RankRange ranks) {
+    std::vector<Operand> operands;
+    if (!list) {
+        refuse_null(name);
+        return operands;
+    }
+    for (const aclTensor* item : list->values) operands.push_back(tensor(name, item, types, ranks, Use::kRead));
+    return operands;
+}
+
+std::vector<int64_t> FirstPhase::integers(const char* name, const aclIntArray* array) {
+    if (array) return array->values;
+    refuse_null(name);
+    return {};
+}
+
+bool FirstPhase::is_valid_scalar(const char* name, const aclScalar* scalar, const TypesByChip& types) {
+    if (!scalar) refuse_null(name);
+    if (is_valid()) error_ = read_argument(scalar, name);
+    if (is_valid()) error_ = type_error(name, types, scalar->dtype);
+    return is_valid();
+}
+
+aclError FirstPhase::finish(std::function<void()> body, uint64_t* workspace_bytes, aclOpExecutor** executor) {
+    if (!is_valid()) return refuse(function_, error_);
+    return finish_first_phase(function_, std::move(accesses_), std::move(body), workspace_bytes, executor,
+                              more_workspace_);
+}
+
+}  // namespace simulated_cann

@@ -1,0 +1,69 @@
+// The first phase of a stand-in of libopapi. Each call of FirstPhase reads and checks one argument. After the first
+// error the later calls return empty values and check nothing but NULL. finish() returns the error, or creates the
+// executor.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cann/opapi/type_sets.h"
+
+namespace simulated_cann {
+
+struct RankRange {
+    size_t least = 0, most = 8;  // 8: the largest rank of every function of CANN that has no other limit
+};
+
+class FirstPhase {
+public:
+    explicit FirstPhase(const char* function) : function_(function) {}
+
+    // A tensor that the function reads, writes, or both. NULL is an error.
+    Operand input(const char* name, const aclTensor* tensor, const TypesByChip& types, RankRange ranks = {});
+    Operand output(const char* name, const aclTensor* tensor, const TypesByChip& types, RankRange ranks = {});
+    Operand in_place(const char* name, const aclTensor* tensor, const TypesByChip& types, RankRange ranks = {});
+    // A tensor that may be NULL.
+    std::optional<Operand> optional_input(const char* name, const aclTensor* tensor, const TypesByChip& types,
+                                          RankRange ranks = {});
+    std::optional<Operand> optional_output(const char* name, const aclTensor* tensor, const TypesByChip& types,
+                                           RankRange ranks = {});
+    // A list of tensors that the function reads. A NULL list or element is an error.
+    std::vector<Operand> inputs(const char* name, const aclTensorList* list, const TypesByChip& types,
+                                RankRange ranks = {});
+    std::vector<int64_t> integers(const char* name, const aclIntArray* array);
+    template <class Compute>
+    Compute scalar(const char* name, const aclScalar* scalar, const TypesByChip& types) {
+        return is_valid_scalar(name, scalar, types) ? scalar_as<Compute>(*scalar) : Compute{};
+    }
+
+    // Refuses the call if `holds` is false: "ARGUMENT must RULE but got VALUE."
+    void require(bool holds, const std::string& argument, const std::string& rule, const std::string& value);
+    void require(bool holds, const std::string& argument, const std::string& rule, int64_t value);
+    void require_shape(const char* name, const Operand& operand, const std::vector<int64_t>& shape);
+    void require_dtype(const char* name, const Operand& operand, int32_t dtype);
+    // Converts a dimension in [-rank, rank) to one in [0, rank). A tensor of rank 0 has dimension 0.
+    size_t dimension(const char* name, int64_t value, size_t rank);
+    // Adds bytes to the workspace, beside those for operands that are not contiguous.
+    void ask_workspace(int64_t bytes);
+
+    // Whether no check has failed. Compute shapes for later checks only if it is true.
+    bool is_valid() const { return error_.empty(); }
+    // `body` runs when the stream reaches the call. It must copy what it uses, except memory of the device.
+    aclError finish(std::function<void()> body, uint64_t* workspace_bytes, aclOpExecutor** executor);
+
+private:
+    enum class Use { kRead, kWrite, kBoth };
+    Operand tensor(const char* name, const aclTensor* tensor, const TypesByChip& types, RankRange ranks, Use use);
+    bool is_valid_scalar(const char* name, const aclScalar* scalar, const TypesByChip& types);
+    void refuse_null(const char* name);
+
+    const char* function_;
+    std::string error_;
+    bool has_null_ = false;
+    std::vector<MemoryAccess> accesses_;
+    uint64_t more_workspace_ = 0;
+};
+
+}  // namespace simulated_cann

@@ -1,0 +1,38 @@
+#include "cann/opapi/type_sets.h"
+
+namespace simulated_cann {
+namespace {
+
+std::string names_of(uint32_t allowed) {
+    std::vector<int32_t> found;
+    for (int32_t dtype = 0; dtype < 32; ++dtype)
+        if (allowed >> dtype & 1) found.push_back(dtype);
+    std::string text;
+    for (size_t i = 0; i < found.size(); ++i)
+        text += std::string(i == 0 ? "" : i + 1 == found.size() ? " or " : ", ") + dtype_name(found[i]);
+    return text;
+}
+
+}  // namespace
+
+const char* dtype_name(int32_t dtype) {
+    static constexpr struct {
+        Dtype dtype;
+        const char* name;
+    } names[] = {{kFloat16, "float16"}, {kBfloat16, "bfloat16"},   {kFloat, "float32"},        {kDouble, "float64"},
+                 {kInt8, "int8"},       {kUint8, "uint8"},         {kInt16, "int16"},          {kUint16, "uint16"},
+                 {kInt32, "int32"},     {kUint32, "uint32"},       {kInt64, "int64"},          {kUint64, "uint64"},
+                 {kBool, "bool"},       {kComplex64, "complex64"}, {kComplex128, "complex128"}};
+    for (const auto& row : names)
+        if (row.dtype == dtype) return row.name;
+    return "another type";
+}
+
+std::string type_error(const char* argument_name, const TypesByChip& types, int32_t dtype) {
+    const uint32_t allowed = is_ascend310p() ? types.on_310p : types.on_910b;
+    if (allowed >> dtype & 1) return "";
+    return std::string(argument_name) + " must be " + names_of(allowed) + " on " + soc_name() + " but got " +
+           dtype_name(dtype) + ".";
+}
+
+}  // namespace simulated_cann

@@ -1,0 +1,44 @@
+"""Arithmetic of libopapi's stand-ins through both phases: workspace and strides."""
+
+import numpy as np
+import pytest
+from aclnn import RefusedPhase
+
+TWO = np.float32(2)
+
+
+def test_a_contiguous_call_needs_no_workspace(opapi):
+    x, out = np.ones((3, 4), np.float32), np.zeros((3, 4), np.float32)
+    size, executor = opapi.prepare("Muls", {"self": x, "other": TWO, "out": out})
+    assert size == 0
+    opapi.run("Muls", size, executor)
+    opapi.download(out)
+    assert np.array_equal(out, x * 2)
+    opapi.free_tensors()
+
+
+def test_a_strided_call_needs_a_workspace_and_refuses_a_smaller_one(opapi):
+    x, out = np.arange(12, dtype=np.float32).reshape(3, 4), np.zeros((4, 3), np.float32)
+    given = {"self": x.T, "other": TWO, "out": out}
+    size, executor = opapi.prepare("Muls", given)
+    assert size == 512
+    with pytest.raises(RefusedPhase, match="workspace must have the 512 bytes") as refused:
+        opapi.run("Muls", size, executor, missing_bytes=1)
+    assert refused.value.status == 161002
+    opapi.call("Muls", given)
+    assert np.array_equal(out, x.T * 2)
+
+
+def test_a_null_workspace_is_refused(opapi):
+    x, out = np.ones((3, 4), np.float32), np.zeros((4, 3), np.float32)
+    size, executor = opapi.prepare("Muls", {"self": x.T, "other": TWO, "out": out})
+    with pytest.raises(RefusedPhase, match="workspace must not be null") as refused:
+        opapi.launch("Muls", None, size, executor)
+    assert refused.value.status == 161001
+    opapi.free_tensors()
+
+
+def test_a_function_without_a_stand_in_fails_with_its_name(opapi):
+    with pytest.raises(RefusedPhase, match="aclnnErfinv"):
+        opapi.prepare("Erfinv", {"self": np.ones(3, np.float32), "out": np.ones(3, np.float32)})
+    opapi.free_tensors()
