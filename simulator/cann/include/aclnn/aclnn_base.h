@@ -3,9 +3,13 @@
 
 #include "aclnn/acl_meta.h"
 
+#ifdef __cplusplus
 extern "C" {
+#endif
 
 aclnnStatus aclnnInit(const char* configPath);
-aclnnStatus aclnnFinalize();
+aclnnStatus aclnnFinalize(void);
 
-}  // extern "C"
+#ifdef __cplusplus
+}
+#endif
