@@ -8,6 +8,7 @@ from ascend_sim.cli.doctor import doctor
 from ascend_sim.cli.kernel import kernel
 from ascend_sim.cli.program import program
 from ascend_sim.cli.run import run
+from ascend_sim.cli.toolkit import toolkit
 from ascend_sim.cli.trace import trace
 
 app = application(
@@ -15,6 +16,7 @@ app = application(
 )
 # All arguments after the program's name belong to the program, including options.
 app.command(context_settings={"allow_interspersed_args": False})(run)
+app.command()(toolkit)
 app.command()(program)
 app.command()(kernel)
 app.command()(trace)

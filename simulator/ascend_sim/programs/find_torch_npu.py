@@ -1,4 +1,4 @@
-"""Find the torch_npu of a program that is to run on the simulated CANN."""
+"""Find the torch_npu, if any, of a program that is to run on the simulated CANN."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ def python_of(command: list[str]) -> str:
     return shutil.which("python") or shutil.which("python3") or sys.executable
 
 
-def torch_npu_of(python: str) -> TorchNpu:
-    """Return the torch_npu that this Python imports."""
+def torch_npu_of(python: str) -> TorchNpu | None:
+    """Return the torch_npu that this Python imports, or None if torch or torch_npu is not installed there."""
     remedy = "Name another: ascend-sim run -- PATH …"
     try:
         probe = subprocess.run([python, "-c", _PROBE], capture_output=True, text=True, timeout=PROBE_SECONDS)
@@ -82,8 +82,6 @@ def torch_npu_of(python: str) -> TorchNpu:
     except (ValueError, IndexError):
         cause = "".join(f": {line}" for line in probe.stderr.splitlines()[-1:])
         raise Unavailable("python", f"{python} does not run a program{cause}", remedy) from None
-    for name in ("torch", "torch_npu"):
-        if found[name] is None:
-            remedy = f"Install it there: {python} -m pip install torch torch_npu (the same version of both)."
-            raise Unavailable(name, f"{python} does not have it", remedy)
+    if found["torch"] is None or found["torch_npu"] is None:
+        return None
     return TorchNpu(found["version"], Path(found["torch_npu"]), Path(found["torch"]))

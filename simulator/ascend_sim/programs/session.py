@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -19,7 +18,7 @@ from typing import Any
 from ascend_sim import folders
 from ascend_sim.errors import Unavailable
 from ascend_sim.library import load
-from ascend_sim.programs import find_torch_npu, stubs
+from ascend_sim.programs import find_torch_npu, stubs, toolkit
 
 DEFAULT_CHIP = "Ascend910B2"
 # The AI cores of each family's largest chip. A chip's name begins with its family's name and a digit.
@@ -62,31 +61,27 @@ def environment(
 ) -> dict[str, str]:
     """Return the environment variables of the command.
 
-    A program of ``ascend-sim program`` is linked with the simulated CANN. Any other command needs torch_npu.
-    Its libraries with CANN's names are built if they are missing.
+    The command finds CANN's libraries in a toolkit folder. If its Python has torch_npu, it also finds the
+    libraries that this torch_npu needs, which are built if they are missing.
     """
-    library = folders.library("ascend_sim_cann")
     variables = dict(os.environ)
-    if not _is_linked_with(library, command):
-        npu = find_torch_npu.torch_npu_of(find_torch_npu.python_of(command))
-        folder = stubs.prepare(npu, library)
-        variables["LD_LIBRARY_PATH"] = _path(folder, library.parent, variables.get("LD_LIBRARY_PATH"))
+    home = toolkit.cached()
+    libraries = [home / "lib64", variables.get("LD_LIBRARY_PATH")]
+    npu = find_torch_npu.torch_npu_of(find_torch_npu.python_of(command))
+    if npu is not None:
+        libraries.insert(0, stubs.prepare(npu, folders.library("ascend_sim_cann")))
         variables["PYTHONPATH"] = _path(STARTUP, variables.get("PYTHONPATH"))
-        variables["ASCEND_HOME_PATH"] = str(folder / stubs.HOME)
-        variables["ASCEND_OPP_PATH"] = str(folder / stubs.HOME / "opp")
         # 0 turns torch_npu's cache on, as on real machines.
         variables.setdefault("PYTORCH_NO_NPU_MEMORY_CACHING", "0")
         variables.pop("TORCH_DEVICE_BACKEND_AUTOLOAD", None)  # may be 0 on a machine without CANN
+    variables["LD_LIBRARY_PATH"] = _path(*libraries)
+    variables["ASCEND_HOME_PATH"] = variables["ASCEND_TOOLKIT_HOME"] = str(home)
+    variables["ASCEND_OPP_PATH"] = str(home / "opp")
     variables["ASCEND_SIM_SOC"] = soc
     variables["ASCEND_SIM_REPORT_DIR"] = str(reports)
     variables["ASCEND_SIM_STREAMS"] = streams
     variables["ASCEND_SIM_SEED"] = str(seed)
     return variables
-
-
-def _is_linked_with(library: Path, command: list[str]) -> bool:
-    program = shutil.which(command[0])
-    return program is not None and library.name.encode() + b"\0" in Path(program).read_bytes()
 
 
 def _path(*parts: Path | str | None) -> str:

@@ -15,7 +15,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,9 +38,6 @@ _DATA_SYMBOL = re.compile(r"^_ZT[VITS]")
 _STATUS_SYMBOL = re.compile(r"^(acl(rt|mdl|op|prof|sys|dump)?(?!tdt)(?!Create|Get[A-Z]\w*Size)[A-Z]|Hccl)")
 
 STUBS = "libascend_sim_cann_stubs.so"
-HOME = "cann"  # the subfolder that ASCEND_HOME_PATH names
-# Subfolders of HOME, as of an installed CANN; torch_npu checks that they exist.
-HOME_FOLDERS = ("bin", "compiler", "hccl", "include", "lib64", "opp", "runtime", "toolkit", "tools")
 COMPILE_SECONDS = 300
 
 
@@ -151,10 +148,14 @@ def key_of(npu: TorchNpu, library: Path) -> str:
 
 def prepare(npu: TorchNpu, library: Path) -> Path:
     """Return the folder with CANN's libraries for this torch_npu. Build them if the folder does not exist."""
-    folder = cache_folder() / key_of(npu, library)
+    return cached_folder(key_of(npu, library), lambda folder: build(needs_of(npu), library, folder))
+
+
+def cached_folder(name: str, make: Callable[[Path], None]) -> Path:
+    """Return the cache's folder ``name``. If it does not exist, ``make`` fills a new one."""
+    folder = cache_folder() / name
     if folder.is_dir():
         return folder
-    needs = needs_of(npu)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         unfinished = Path(tempfile.mkdtemp(prefix=".draft-", dir=folder.parent))
@@ -162,9 +163,9 @@ def prepare(npu: TorchNpu, library: Path) -> Path:
         remedy = "Name a folder one may write in: XDG_CACHE_HOME=PATH."
         raise Unavailable("cache", f"{folder.parent}: {error.strerror}", remedy) from None
     try:
-        build(needs, library, unfinished)
+        make(unfinished)
         unfinished.chmod(0o755)
-        with suppress(OSError):  # another process has made the folder; its libraries are the same
+        with suppress(OSError):  # another process has made the folder; its contents are the same
             unfinished.rename(folder)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
@@ -188,8 +189,6 @@ def build(needs: Needs, library: Path, folder: Path) -> None:
         flags = [*cann_flags, f"-L{folder}", f"-l:{STUBS}"]
         _compile([*compile_so, str(empty), f"-Wl,-soname,{soname}", *flags, "-o", str(folder / soname)])
     empty.unlink()
-    for name in HOME_FOLDERS:
-        (folder / HOME / name).mkdir(parents=True)
 
 
 def _compile(command: list[str]) -> None:

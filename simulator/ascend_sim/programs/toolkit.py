@@ -1,8 +1,8 @@
 """A folder laid out as an installed CANN toolkit: headers, libraries to link with, libraries to run with.
 
-A C or C++ program for CANN's aclnn interface compiles and links against it with the flags that it uses for the
-real toolkit. The libraries have CANN's names and are links to libascend_sim_cann, which defines all symbols: the
-link editor records that library, and a program that was built against the real CANN finds its own names.
+A C or C++ program for CANN's aclnn interface compiles and links against it with the flags for the real one.
+The libraries have CANN's names and are links to libascend_sim_cann, which defines all symbols. The linker
+records that library; a program that was built against the real CANN finds the names that it needs.
 The headers of ``aclnnop/`` are written from the table ``cann/opapi/functions.def``.
 """
 
@@ -10,20 +10,22 @@ from __future__ import annotations
 
 import re
 import shutil
-import tempfile
 from collections import defaultdict
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from ascend_sim import folders
 from ascend_sim.errors import Unavailable, bad_value
-from ascend_sim.programs.stubs import HOME_FOLDERS, Elf, cache_folder
+from ascend_sim.files import digest
+from ascend_sim.programs.stubs import Elf, cached_folder
 
-__all__ = ["Function", "LIBRARIES", "cached", "functions", "make", "simulated"]
+__all__ = ["LIBRARIES", "Function", "cached", "functions", "make", "simulated"]
 
 # CANN's libraries for programs of acl and aclnn, by the names that a linker's -l has.
 LIBRARIES = ("ascendcl", "nnopbase", "opapi", "acl_op_compiler")
+# Subfolders of an installed CANN; torch_npu checks that they exist.
+FOLDERS = ("bin", "compiler", "hccl", "include", "lib64", "opp", "runtime", "toolkit", "tools")
+MARK = ".ascend-sim-toolkit"  # a file by which make() recognizes its folder
 
 _ROW = re.compile(r"^(ACLNN|ACLNN_PLAIN)\((\w+\.h), (\w+), \((.*)\)\)$", re.MULTILINE)
 _PHASE = "void* workspace, uint64_t workspaceSize, aclOpExecutor* executor, aclrtStream stream"
@@ -80,7 +82,7 @@ def make(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / MARK).write_text("Written by ascend-sim toolkit. Nothing here is CANN's.\n")
-        for name in HOME_FOLDERS:
+        for name in FOLDERS:
             (folder / name).mkdir(exist_ok=True)
         for part in ("acl", "aclnn"):
             shutil.copytree(includes / part, folder / "include" / part, dirs_exist_ok=True)
@@ -95,30 +97,11 @@ def make(folder: Path) -> None:
         ) from None
 
 
-MARK = ".ascend-sim-toolkit"
-
-
 def cached() -> Path:
-    """Return a toolkit in the cache, which is made if it is missing or older than the library."""
+    """Return a toolkit in the cache, which is made if it is missing or of another library."""
     library = folders.library("ascend_sim_cann")
     stat = library.stat()
-    folder = cache_folder() / f"toolkit-{stat.st_ino:x}-{stat.st_mtime_ns:x}"
-    if folder.is_dir():
-        return folder
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = Path(tempfile.mkdtemp(prefix=".draft-", dir=folder.parent))
-    except OSError as error:
-        remedy = "Name a folder one may write in: XDG_CACHE_HOME=PATH."
-        raise Unavailable("cache", f"{folder.parent}: {error.strerror}", remedy) from None
-    try:
-        make(unfinished)
-        unfinished.chmod(0o755)
-        with suppress(OSError):  # another process has made the folder; its contents are the same
-            unfinished.rename(folder)
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
-    return folder
+    return cached_folder(f"toolkit-{digest(f'{library} {stat.st_ino} {stat.st_mtime_ns}'.encode())}", make)
 
 
 def _link(path: Path, target: Path) -> None:

@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from ascend_sim import folders
 from ascend_sim.programs import toolkit
 from simulated_npu import SCRIPTS, checks_of
 
