@@ -1,7 +1,7 @@
 """Run the examples of the READMEs, CONTRIBUTING.md, docs/ and simulator/docs/, which must work as written.
 
 In each file, the ```python blocks run in order in one namespace. In ```sh blocks, every command that starts
-with `npu-rope`, `ascend-sim` or `python` runs. A fence such as ```sh exit=2 gives the expected exit status of
+with `npu-rope`, `ascend-sim`, `python` or `cc` runs. A fence such as ```sh exit=2 gives the expected exit status of
 the commands. Other blocks are not run. The examples run in a folder that contains only a link to the
 package's examples/.
 """
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-RUN_COMMANDS = ("npu-rope ", "ascend-sim ", "python ")
+RUN_COMMANDS = ("npu-rope ", "ascend-sim ", "python ", "cc ")
 SIMULATOR = ROOT / "simulator"
 TIMEOUT_S = 300
 EXIT_STATUS = "Exit status: 0 all examples work, 1 some do not, 2 bad usage."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Annotated
 
@@ -24,7 +25,7 @@ def run(
     context: typer.Context,
     command: Annotated[
         list[str] | None,
-        typer.Argument(help="The command and its arguments, after --.", show_default=False),
+        typer.Argument(help="The program and its arguments, after --.", show_default=False),
     ] = None,
     soc: Annotated[
         str,
@@ -41,23 +42,23 @@ def run(
         typer.Option(help="Write launches, fallbacks, rule violations and the kernels' timeline as JSON."),
     ] = None,
 ) -> None:
-    """Run a torch_npu script, unmodified, on a simulated NPU.
+    """Run a program for an NPU, unmodified, on a simulated one.
 
-    The installed torch_npu is the real one. CANN's libraries below it are
-    simulated: device memory is host memory between guard zones, kernels of
-    operator packages run on the simulator, some aclnn functions have stand-ins,
-    and every other operator of torch runs on the host. Times are not those of
-    hardware, and random numbers are not those of an NPU.
+    The program is a torch_npu script, or any program that uses CANN's acl and aclnn.
+    CANN's libraries are simulated: device memory is host memory between guard zones,
+    kernels of operator packages run on the simulator, and the functions of aclnn that
+    docs/aclnn.md lists run on the host. An installed torch_npu is the real one; every
+    other operator of torch runs on the host. Times are not those of hardware, and
+    random numbers are not those of an NPU.
 
     Streams are asynchronous: queued work runs at the latest when something waits
     for it. Its order is random (--seed) and keeps only the guarantees of streams,
     events and waits. Two accesses to the same memory, at least one of them a
     write, are a race if nothing orders them. A race is reported in every order.
 
-    Not supported: several devices, HCCL, torch_npu's own fused operators
-    (npu_fusion_attention and similar ones). These calls fail with their names: at
-    once with TASK_QUEUE_ENABLE=0; with torch_npu's queue the name may be in the
-    report only.
+    Not supported: several devices, HCCL, and functions of aclnn that the page does
+    not list. These calls fail with their names: at once with TASK_QUEUE_ENABLE=0;
+    with torch_npu's queue the name may be in the report only.
 
     The first run takes some seconds more and needs a C++ compiler; its files are
     kept below $XDG_CACHE_HOME. At the end a short report goes to standard error.
@@ -75,6 +76,8 @@ def run(
       ascend-sim run --report run.json -- python -m pytest tests
 
       ascend-sim run --seed 3 -- python overlapping_streams.py
+
+      ascend-sim run -- ./test-backend-ops test -o ROPE -b CANN0
     """
     program = f"{context.find_root().command.name} {context.command.name}"
     if not command:
@@ -96,8 +99,11 @@ def run(
             )
         with tempfile.TemporaryDirectory(prefix="ascend-sim-") as folder:
             environment = session.environment(command, soc, Path(folder), streams=streams, seed=seed)
+            begin = time.monotonic()
             status = session.run(command, environment)
             session_report = session.read_reports(Path(folder), soc)
+            session_report.seconds = round(time.monotonic() - begin, 3)
+            session_report.ended_by = session.signal_name(status)
     except Unavailable as error:
         raise usage_error(str(error)) from None
     session.print_report(session_report, lambda line: print(f"{program}: {line}", file=sys.stderr))

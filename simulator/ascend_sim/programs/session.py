@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from typing import Any
 from ascend_sim import folders
 from ascend_sim.errors import Unavailable
 from ascend_sim.library import load
-from ascend_sim.programs import find_torch_npu, stubs, toolkit
+from ascend_sim.programs import executables, find_torch_npu, stubs, toolkit
 
 DEFAULT_CHIP = "Ascend910B2"
 # The AI cores of each family's largest chip. A chip's name begins with its family's name and a digit.
@@ -89,15 +90,33 @@ def _path(*parts: Path | str | None) -> str:
 
 
 def run(command: list[str], env: dict[str, str]) -> int:
-    """Run the command. Return its exit status, or 128 plus the signal's number if a signal ended it."""
+    """Run the command. Return its exit status, or 128 plus the signal's number if a signal ended it.
+
+    Raises:
+        Unavailable: the command does not start: it is for another architecture, or a library or symbol is
+            missing.
+    """
     try:
+        if program := shutil.which(command[0]):
+            executables.check_architecture(Path(program))
         child = subprocess.Popen(command, env=env)
     except OSError as error:
         remedy = "Name a program that runs: ascend-sim run -- python script.py."
         raise Unavailable("command", f"{command[0]}: {error.strerror}", remedy) from None
     with _forwarding(child):
         status = child.wait()
+    if status == executables.NOT_LOADED and (missing := executables.missing_pieces(command[0], env)):
+        remedy = "A symbol of acl or aclnn that is missing here is newer than the simulated CANN: report it."
+        raise Unavailable("command", missing, remedy)
     return status if status >= 0 else 128 - status
+
+
+def signal_name(status: int) -> str:
+    """Return the name of the signal that ended a command with this status of :func:`run`, or ""."""
+    try:
+        return signal.Signals(status - 128).name if status > 128 else ""
+    except ValueError:
+        return ""
 
 
 @contextmanager
@@ -125,6 +144,8 @@ class SessionReport:
     """Work and errors of all processes of a run on the simulated NPU."""
 
     soc: str
+    seconds: float = 0.0  # from the command's start to its end
+    ended_by: str = ""  # the signal that ended the command, such as "SIGSEGV"
     processes: int = 0
     processes_without_end: int = 0  # killed, or ended by os._exit: last launches and fallbacks may be missing
     launches: Counter[str] = field(default_factory=Counter)
@@ -196,8 +217,10 @@ def read_reports(folder: Path, soc: str) -> SessionReport:
 def print_report(report: SessionReport, print_line: Callable[[str], None]) -> None:
     """Print a summary of the report: a line for each subject, followed by its errors."""
     print_line(f"simulated {report.soc}: nothing of this ran on hardware.")
+    end = f", ended by {report.ended_by}" if report.ended_by else ""
+    who = f"processes: {report.processes}" if report.processes else "no process used the simulated NPU"
+    print_line(f"{who}; seconds: {report.seconds:.1f}{end}")
     if not report.processes:
-        print_line("no process used the simulated NPU.")
         return
     if without_end := report.processes_without_end:
         print_line(f"{without_end} of {report.processes} processes ended without a final report.")
@@ -205,9 +228,7 @@ def print_report(report: SessionReport, print_line: Callable[[str], None]) -> No
     print_line(f"host fallbacks: {_format_counts(report.fallbacks)}")
     if report.not_simulated:
         print_line(f"calls that are not simulated: {_format_counts(report.not_simulated)}")
-        print_line(
-            "  later results may be undefined; TASK_QUEUE_ENABLE=0 finds the call; add it to simulator/cann/"
-        )
+        print_line("  later results may be undefined; with torch_npu, TASK_QUEUE_ENABLE=0 finds the call")
     if report.timeline:
         microseconds_of: Counter[str] = Counter()
         for run in report.timeline:

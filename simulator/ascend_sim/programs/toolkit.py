@@ -19,8 +19,6 @@ from ascend_sim.errors import Unavailable, bad_value
 from ascend_sim.files import digest
 from ascend_sim.programs.stubs import Elf, cached_folder
 
-__all__ = ["LIBRARIES", "Function", "cached", "functions", "make", "simulated"]
-
 # CANN's libraries for programs of acl and aclnn, by the names that a linker's -l has.
 LIBRARIES = ("ascendcl", "nnopbase", "opapi", "acl_op_compiler")
 # Subfolders of an installed CANN; torch_npu checks that they exist.
@@ -41,6 +39,10 @@ class Function:
     parameters: str
     has_two_phases: bool
 
+    def symbols(self) -> tuple[str, ...]:
+        """Return the names of its C functions."""
+        return (f"{self.name}GetWorkspaceSize", self.name) if self.has_two_phases else (self.name,)
+
     def declarations(self) -> str:
         """Return the C declarations of the function."""
         if not self.has_two_phases:
@@ -60,6 +62,11 @@ def functions() -> list[Function]:
         Function(header, f"aclnn{name}", parameters, kind == "ACLNN")
         for kind, header, name, parameters in rows
     ]
+
+
+def defined() -> frozenset[str]:
+    """Return all symbols that the simulated CANN defines. Needs pyelftools."""
+    return Elf.read(folders.library("ascend_sim_cann")).defined
 
 
 def simulated() -> set[str]:

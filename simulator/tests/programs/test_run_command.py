@@ -77,15 +77,11 @@ def made_up_python(folder, found):
     return path
 
 
-@pytest.mark.parametrize(("torch", "missing"), [(None, "torch"), ("/t", "torch_npu")])
-def test_a_python_without_torch_npu_is_refused_with_how_to_get_it(tmp_path, torch, missing):
-    python = made_up_python(tmp_path, {"torch": torch, "torch_npu": None, "version": "unknown"})
+def test_a_python_without_torch_npu_runs(tmp_path):
+    python = made_up_python(tmp_path, {"torch": "/t", "torch_npu": None, "version": "unknown"})
     done = run_command("--", python, "script.py")
-    assert done.exit_code == 2
-    assert done.stderr == (
-        f"[sim] {missing} must be available but {python} does not have it.\n"
-        f"Install it there: {python} -m pip install torch torch_npu (the same version of both).\n"
-    )
+    assert done.exit_code == 0
+    assert "no process used the simulated NPU" in done.stderr
 
 
 def test_a_python_that_does_not_run_is_refused(tmp_path):
@@ -106,7 +102,7 @@ def test_a_library_that_was_not_built_is_refused(tmp_path):
 def test_help_explains_the_simulation_and_the_exit_status():
     done = run_command("--help")
     assert done.exit_code == 0
-    for words in ("simulated NPU", "HCCL", "guard zones", "Exit status", "ascend-sim run -- python train.py"):
+    for words in ("simulated one", "HCCL", "guard zones", "Exit status", "ascend-sim run -- python train.py"):
         assert words in done.stdout
 
 
@@ -212,6 +208,7 @@ def test_processes_are_added_up(tmp_path):
     assert [(run["process"], run["begin"]) for run in report.timeline] == [(1, 0), (1, 1.5), (1, 4)]
     assert lines_of(report) == [
         "simulated Ascend910B2: nothing of this ran on hardware.",
+        "processes: 2; seconds: 0.0",
         "1 of 2 processes ended without a final report.",
         "launches: 6 (aclnnMul 4, Mine 2)",
         "host fallbacks: 6 (aten.exp.default 5, aten.mm.default 1)",
@@ -248,11 +245,11 @@ def test_damage_is_listed_and_not_clean(tmp_path):
 
 def test_long_lists_are_cut(tmp_path):
     report = report_of(tmp_path, {"launches": {f"op{n}": 20 - n for n in range(9)}})
-    assert lines_of(report)[1] == "launches: 144 (op0 20, op1 19, op2 18, op3 17, op4 16, op5 15, and 3 more)"
+    assert lines_of(report)[2] == "launches: 144 (op0 20, op1 19, op2 18, op3 17, op4 16, op5 15, and 3 more)"
 
 
 def test_a_run_without_the_npu_is_reported_as_such(tmp_path):
-    assert lines_of(report_of(tmp_path))[1:] == ["no process used the simulated NPU."]
+    assert lines_of(report_of(tmp_path))[1:] == ["no process used the simulated NPU; seconds: 0.0"]
 
 
 # ---- Python's start-up -------------------------------------------------------------------------------

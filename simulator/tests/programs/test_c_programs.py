@@ -1,0 +1,181 @@
+"""The toolkit folder, and C programs that are compiled with it and run on the simulated CANN."""
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+from ascend_sim.cli.app import app
+from ascend_sim.programs import toolkit
+from typer.testing import CliRunner
+
+C99 = ("cc", "-std=c99", "-Wall", "-Werror")
+CPP11 = ("c++", "-std=c++11", "-Wall", "-Werror")
+
+
+def ascend_sim(*arguments, **variables):
+    return CliRunner(env=variables).invoke(app, [*map(str, arguments)])
+
+
+def run_command(*arguments):
+    return ascend_sim("run", *arguments)
+
+
+def machine():
+    return os.uname().machine
+
+
+# ---- the folder --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("compiler", [C99, CPP11], ids=["c", "c++"])
+def test_every_header_compiles(tmp_path, compiler):
+    folder = tmp_path / "cann"
+    assert ascend_sim("toolkit", folder).stdout.splitlines() == [str(folder)]
+    headers = sorted(path.relative_to(folder / "include") for path in (folder / "include").rglob("*.h"))
+    assert len(headers) > 1000
+    source = tmp_path / ("all.c" if compiler is C99 else "all.cpp")
+    source.write_text("".join(f'#include "{header}"\n' for header in headers))
+    subprocess.run([*compiler, "-fsyntax-only", f"-I{folder}/include", source], check=True)
+
+
+def test_the_folder_is_written_again_but_not_over_other_files(tmp_path):
+    folder = tmp_path / "cann"
+    assert ascend_sim("toolkit", folder).exit_code == 0
+    assert ascend_sim("toolkit", folder).exit_code == 0
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "file").touch()
+    refused = ascend_sim("toolkit", other)
+    assert refused.exit_code == 2
+    assert refused.stderr == f"[sim] folder must be new, empty or an earlier toolkit but got {other}.\n"
+    assert [path.name for path in other.iterdir()] == ["file"]
+
+
+def test_a_folder_that_cannot_be_written_is_refused(tmp_path):
+    (tmp_path / "file").touch()
+    refused = ascend_sim("toolkit", tmp_path / "file" / "cann")
+    assert refused.exit_code == 2
+    assert "[sim] folder must be one that can be written but got " in refused.stderr
+
+
+def test_the_signatures_are_those_of_the_definitions():
+    """Every function of the table is defined, and no definition is missing in the table."""
+    defined = {name for name in toolkit.defined() if name.startswith("aclnn")} - {
+        "aclnnInit",
+        "aclnnFinalize",
+    }
+    declared = {name for function in toolkit.functions() for name in function.symbols()}
+    assert defined == declared
+
+
+# ---- programs ----------------------------------------------------------------------------------------
+
+
+def test_a_program_for_another_architecture_is_refused(tmp_path):
+    program = tmp_path / "program"
+    other = 62 if machine() == "aarch64" else 183  # e_machine
+    program.write_bytes(b"\x7fELF\x02\x01\x01".ljust(18, b"\0") + other.to_bytes(2, "little"))
+    program.chmod(0o755)
+    done = run_command("--", program)
+    assert done.exit_code == 2
+    assert f"{program} is a program for " in done.stderr
+    assert f"this machine is {machine()}." in done.stderr
+
+
+def compiled(folder, source, *flags):
+    """Compile a C program against the toolkit folder."""
+    path, program = folder / "program.c", folder / "program"
+    path.write_text(source)
+    home = toolkit.cached()
+    flags = (*flags, f"-I{home}/include", f"-L{home}/lib64", *(f"-l{name}" for name in toolkit.LIBRARIES))
+    subprocess.run(
+        ["cc", "-std=c99", path, *flags, f"-Wl,-rpath-link,{home}/lib64", "-o", program], check=True
+    )
+    return program
+
+
+def test_a_missing_symbol_is_named(tmp_path):
+    newer = tmp_path / "newer"
+    newer.mkdir()
+    (newer / "newer.c").write_text("int aclrtNewer(void) { return 0; }")
+    library = newer / "libascendcl.so"
+    subprocess.run(
+        ["cc", "-shared", newer / "newer.c", "-Wl,-soname,libascendcl.so", "-o", library], check=True
+    )
+    program = compiled(
+        tmp_path, "int aclrtNewer(void); int main(void) { return aclrtNewer(); }", f"-L{newer}"
+    )
+    done = run_command("--", program)
+    assert done.exit_code == 2
+    assert f"{program} needs symbols that no library has: aclrtNewer" in done.stderr
+
+
+def test_a_missing_library_is_named(tmp_path):
+    (tmp_path / "other.c").write_text("int other(void) { return 0; }")
+    library = tmp_path / "libother.so"
+    subprocess.run(["cc", "-shared", tmp_path / "other.c", "-o", library], check=True)
+    program = compiled(tmp_path, "int other(void); int main(void) { return other(); }", str(library))
+    library.unlink()
+    done = run_command("--", program)
+    assert done.exit_code == 2
+    assert f"{program} needs libraries that were not found: " in done.stderr
+    assert "libother.so" in done.stderr
+
+
+CRASH = """
+#include "acl/acl.h"
+int main(void) { aclInit(0); aclrtSetDevice(0); *(volatile int*)8 = 1; return 0; }
+"""
+
+
+def test_a_crash_keeps_the_report(tmp_path):
+    report = tmp_path / "report.json"
+    done = run_command("--report", report, "--", compiled(tmp_path, CRASH))
+    assert done.exit_code == 128 + signal.SIGSEGV
+    assert "ended by SIGSEGV" in done.stderr
+    assert "1 of 1 processes ended without a final report" in done.stderr
+    assert json.loads(report.read_text())["ended_by"] == "SIGSEGV"
+
+
+ABSENT = """
+#include <stdio.h>
+#include "acl/acl.h"
+#include "aclnnop/aclnn_erfinv.h"
+int main(void) {
+    uint64_t bytes; aclOpExecutor* executor;
+    int status = aclnnErfinvGetWorkspaceSize(0, 0, &bytes, &executor);
+    printf("%d %s\\n", status, aclGetRecentErrMsg());
+    return 0;
+}
+"""
+
+
+def test_a_function_that_is_not_simulated_links_and_fails_with_its_name(tmp_path):
+    done = run_command("--", compiled(tmp_path, ABSENT))
+    assert done.exit_code == 1
+    assert "calls that are not simulated: 1 (aclnnErfinvGetWorkspaceSize 1)" in done.stderr
+
+
+MULTIPLY = (Path(__file__).parents[2] / "examples" / "muls.c").read_text()
+
+
+@pytest.mark.parametrize("chip", ["Ascend910B2", "Ascend310P3"])
+def test_a_program_of_aclnn_runs(tmp_path, chip):
+    report = tmp_path / "report.json"
+    done = run_command("--soc", chip, "--report", report, "--", compiled(tmp_path, MULTIPLY))
+    assert done.exit_code == 0, done.stderr
+    found = json.loads(report.read_text())
+    assert found["launches"] == {"aclnnMuls": 1}
+    assert found["seconds"] > 0
+
+
+def test_a_program_of_the_real_names_finds_them(tmp_path):
+    """A library with one of CANN's names that the program was linked with is found in the toolkit."""
+    program = compiled(tmp_path, MULTIPLY)
+    text = program.read_bytes()
+    assert text.count(b"libascend_sim_cann.so\0") == 1
+    program.write_bytes(text.replace(b"libascend_sim_cann.so\0", b"libascendcl.so\0".ljust(22, b"\0")))
+    assert run_command("--", program).exit_code == 0
