@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <iterator>
 #include <map>
 
 #include "cann/locked.h"
@@ -28,8 +29,15 @@ struct Allocation {
     bool is_reported = false;
 };
 
+struct Mapping {
+    uintptr_t reserved;  // first address of the reserved range
+    size_t bytes;
+    uint64_t number;  // the same for all mappings of the range
+};
+
 struct AllocationTable {
     std::map<uintptr_t, Allocation> by_first;
+    std::map<uintptr_t, Mapping> mappings;  // by first address
     size_t in_use = 0;
     uint64_t count = 0;
     uintptr_t checked_last = 0;    // address of the allocation that was checked last
@@ -78,6 +86,28 @@ std::string damage_of(const Allocation& allocation) {
     return text.empty() ? text : text + ".";
 }
 
+// Where an address lies: the allocation's first byte, size and number. Mappings side by side are one allocation.
+struct Place {
+    uint8_t* first = nullptr;
+    size_t bytes = 0;
+    uint64_t number = 0;
+};
+
+// Null if no mapping holds the address.
+Place place_in_mappings(const void* address, const AllocationTable& table) {
+    const auto wanted = reinterpret_cast<uintptr_t>(address);
+    auto found = table.mappings.upper_bound(wanted);
+    if (found == table.mappings.begin() || wanted - std::prev(found)->first >= std::prev(found)->second.bytes)
+        return {};
+    auto low = std::prev(found), high = low;
+    const auto touch = [](const auto& left, const auto& right) {
+        return left.first + left.second.bytes == right.first && left.second.reserved == right.second.reserved;
+    };
+    while (low != table.mappings.begin() && touch(*std::prev(low), *low)) --low;
+    while (std::next(high) != table.mappings.end() && touch(*high, *std::next(high))) ++high;
+    return {reinterpret_cast<uint8_t*>(low->first), high->first + high->second.bytes - low->first, low->second.number};
+}
+
 // Null if no allocation holds the address.
 const Allocation* find_holder(const void* address, const AllocationTable& table) {
     const auto wanted = reinterpret_cast<uintptr_t>(address);
@@ -86,6 +116,13 @@ const Allocation* find_holder(const void* address, const AllocationTable& table)
     const auto& [start, allocation] = *--after;
     // An empty allocation holds its start address.
     return wanted - start >= allocation.bytes && wanted != start ? nullptr : &allocation;
+}
+
+// The allocation or the mappings that hold the address; `first` is null if none does.
+Place place_of(const void* address, const AllocationTable& table) {
+    if (const Allocation* allocation = find_holder(address, table))
+        return {allocation->block + kGuardBytes, allocation->bytes, allocation->number};
+    return place_in_mappings(address, table);
 }
 
 // Null if no allocation in quarantine held the address.
@@ -177,30 +214,52 @@ std::string guard_damage(GuardCheck check) {
 
 size_t device_bytes_in_use() { return Locked<AllocationTable>()->in_use; }
 
+void add_mapping(void* reserved, void* first, size_t bytes) {
+    Locked<AllocationTable> table;
+    const auto range = reinterpret_cast<uintptr_t>(reserved);
+    uint64_t number = 0;
+    for (const auto& [start, mapping] : table->mappings)
+        if (mapping.reserved == range) number = mapping.number;
+    table->in_use += bytes;
+    table->mappings[reinterpret_cast<uintptr_t>(first)] = {range, bytes, number ? number : ++table->count};
+}
+
+bool remove_mapping(void* first) {
+    Locked<AllocationTable> table;
+    auto found = table->mappings.find(reinterpret_cast<uintptr_t>(first));
+    if (found == table->mappings.end()) return false;
+    table->in_use -= found->second.bytes;
+    table->mappings.erase(found);
+    return true;
+}
+
+bool has_mappings(const void* reserved) {
+    Locked<AllocationTable> table;
+    for (const auto& [start, mapping] : table->mappings)
+        if (mapping.reserved == reinterpret_cast<uintptr_t>(reserved)) return true;
+    return false;
+}
+
 bool find_allocation(const void* address, void** first, uint64_t* bytes) {
     if (host_calls()) return find_host_memory(address, first, bytes);
-    Locked<AllocationTable> table;
-    const Allocation* allocation = find_holder(address, *table);
-    if (!allocation) return false;
-    *first = allocation->block + kGuardBytes;
-    *bytes = allocation->bytes;
+    const Place place = place_of(address, *Locked<AllocationTable>());
+    if (!place.first) return false;
+    *first = place.first;
+    *bytes = place.bytes;
     return true;
 }
 
 bool number_of_allocation(const void* address, uint64_t* number) {
-    Locked<AllocationTable> table;
-    const Allocation* allocation = find_holder(address, *table);
-    if (!allocation) return false;
-    *number = allocation->number;
-    return true;
+    const Place place = place_of(address, *Locked<AllocationTable>());
+    if (place.first) *number = place.number;
+    return place.first != nullptr;
 }
 
 std::string describe_address(const void* address) {
-    Locked<AllocationTable> table;
-    const Allocation* allocation = find_holder(address, *table);
-    if (!allocation) return "an address that is not allocated";
-    const auto offset = static_cast<const uint8_t*>(address) - (allocation->block + kGuardBytes);
-    return "byte " + std::to_string(offset) + " of allocation " + std::to_string(allocation->number);
+    const Place place = place_of(address, *Locked<AllocationTable>());
+    if (!place.first) return "an address that is not allocated";
+    return "byte " + std::to_string(static_cast<const uint8_t*>(address) - place.first) + " of allocation " +
+           std::to_string(place.number);
 }
 
 }  // namespace simulated_cann

@@ -41,6 +41,14 @@ enum class GuardCheck { kFull, kPartial };
 // Checks guard zones. Returns "" or one message per damaged allocation. Each allocation is reported at most once.
 std::string guard_damage(GuardCheck check);
 
+// Virtual memory: adds a mapped range to an address range that the program reserved. Ranges that lie side by side count
+// as one allocation, which has no guard zones: the memory behind it is not accessible. `first` of the reserved range
+// identifies it.
+void add_mapping(void* reserved, void* first, size_t bytes);
+// Returns false if no mapped range starts at `first`.
+bool remove_mapping(void* first);
+bool has_mappings(const void* reserved);
+
 size_t device_bytes_in_use();
 constexpr size_t kDeviceBytes = size_t(64) << 30;  // memory size that the simulated device reports
 

@@ -159,6 +159,7 @@ def test_a_function_that_is_not_simulated_links_and_fails_with_its_name(tmp_path
     assert "calls that are not simulated: 1 (aclnnErfinvGetWorkspaceSize 1)" in done.stderr
 
 
+SOURCES = Path(__file__).parent / "sources"
 MULTIPLY = (Path(__file__).parents[2] / "examples" / "muls.c").read_text()
 
 
@@ -179,3 +180,8 @@ def test_a_program_of_the_real_names_finds_them(tmp_path):
     assert text.count(b"libascend_sim_cann.so\0") == 1
     program.write_bytes(text.replace(b"libascend_sim_cann.so\0", b"libascendcl.so\0".ljust(22, b"\0")))
     assert run_command("--", program).exit_code == 0
+
+
+def test_virtual_memory(tmp_path):
+    done = run_command("--", compiled(tmp_path, (SOURCES / "virtual_memory.c").read_text()))
+    assert done.exit_code == 0, done.stdout

@@ -103,7 +103,7 @@ def test_help_explains_the_simulation_and_the_exit_status():
     done = run_command("--help")
     assert done.exit_code == 0
     for words in ("simulated one", "HCCL", "guard zones", "Exit status", "ascend-sim run -- python train.py"):
-        assert words in done.stdout
+        assert words in " ".join(done.stdout.split())
 
 
 # ---- the command's Python ----------------------------------------------------------------------------
