@@ -11,6 +11,7 @@ ROOT = Path(__file__).resolve().parents[1]
 # Whether the whole repository is here. A copy of simulator/ alone lacks the tests under ../tests.
 IS_IN_REPOSITORY = (ROOT.parent / "tests").is_dir()
 CATEGORIES = {
+    "virtual memory",
     "argument checks", "null and zero-length", "read once", "literals in generated code", "object lifetimes",
     "status codes", "stream state after an error", "workspace contents", "freed memory", "executor reuse",
     "streams", "graph capture",

@@ -16,6 +16,7 @@ namespace simulated_cann {
 // Values of acl_base.h and the aclnn documentation.
 constexpr aclError kSuccess = 0;
 constexpr aclError kInvalidParam = 100000;
+constexpr aclError kInvalidFile = 100003;
 constexpr aclError kRepeatInitialize = 100002;
 constexpr aclError kRepeatFinalize = 100037;
 constexpr aclError kNotSupported = 200001;

@@ -244,3 +244,12 @@ NPU_CANN_API aclError aclrtGetSysParamOpt(int option, int64_t* value) {
     *value = system_options[option];
     return kSuccess;
 }
+
+// The bytes are made up: the number of the device behind a text.
+NPU_CANN_API aclError aclrtDeviceGetUuid(int32_t device, char* uuid) {
+    constexpr size_t kUuidBytes = 16;  // hicann/runtime include/external/acl/acl_rt.h, aclrtUuid
+    if (!uuid) return fail(kInvalidParam, __func__, "uuid must not be null.");
+    if (aclError error = check_device(__func__, device)) return error;
+    std::snprintf(uuid, kUuidBytes, "ascend_sim %04d", device);
+    return kSuccess;
+}
