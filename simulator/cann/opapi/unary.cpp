@@ -1,0 +1,231 @@
+// Mathematical functions, rounding and logic of one tensor, and their forms in place. Each rule names its document,
+// hicann/ops-math math/<name>/docs/, and the source next to it, op_api/aclnn_<name>.cpp. Where these differ, the rule
+// has the types that both accept.
+#include <cmath>
+#include <limits>
+
+#include "cann/opapi/elementwise.h"
+
+namespace simulated_cann {
+namespace {
+
+constexpr uint32_t kFractions = kHalfToDoubleTypes | kComplexTypes;
+constexpr uint32_t kWithBool = kIntegerTypes | kBoolType;
+constexpr RankRange kOneToEight{1, 8};
+
+constexpr UnaryRule converted(TypesByChip self, TypesByChip out, IntegersAs integers, RankRange ranks = {}) {
+    return {self, out, OutType::kConverted, integers, ranks};
+}
+constexpr UnaryRule same(TypesByChip types, RankRange ranks = {}) {
+    return {types, types, OutType::kSelf, IntegersAs::kSelf, ranks};
+}
+
+// math/cos/docs/aclnnCos&aclnnInplaceCos.md. The kernel of float32 has the stated precision for inputs up to 1e7, on
+// Ascend310P up to 65504.
+constexpr UnaryRule kCosRule{
+    all_and_bf16(kNumberTypes), all_and_bf16(kFractions), OutType::kConverted, IntegersAs::kFloat, {}, "input"};
+constexpr UnaryRule kCosInPlace{
+    all_and_bf16(kFractions), all_and_bf16(kFractions), OutType::kSelf, IntegersAs::kSelf, {}, "inputRef"};
+// math/sin/docs/aclnnSin&aclnnInplaceSin.md.
+constexpr UnaryRule kSinRule = converted(all_and_bf16(kNumberTypes), all_and_bf16(kFractions), IntegersAs::kFloat);
+constexpr UnaryRule kSinInPlace = same(all_and_bf16(kHalfAndFloatTypes));
+// math/exp/docs/aclnnExp&aclnnInplaceExp.md.
+constexpr UnaryRule kExpRule = converted(only_910b(kFractions | kBf16 | kBoolType | type_set({kInt64})),
+                                         only_910b(kFractions | kBf16), IntegersAs::kFloat);
+constexpr UnaryRule kFractionsOn910b = same(only_910b(kFractions | kBf16));
+// math/log/docs/aclnnLog&aclnnInplaceLog.md.
+constexpr UnaryRule kLogRule =
+    converted(only_910b(kNumberTypes | kBf16), only_910b(kFractions | kBf16), IntegersAs::kFloat, kOneToEight);
+constexpr UnaryRule kLogInPlace = same(only_910b(kFractions | kBf16), kOneToEight);
+// math/sqrt/docs/aclnnSqrt&aclnnInplaceSqrt.md. An int64 is computed in float64.
+constexpr UnaryRule kSqrtRule =
+    converted(only_910b(kNumberTypes | kBf16), only_910b(kFractions | kBf16), IntegersAs::kFloatOrDouble);
+// math/rsqrt/docs/aclnnRsqrt&aclnnInplaceRsqrt.md. Integers are cast to the type of out.
+constexpr UnaryRule kRsqrtRule = converted(all_and_bf16(kNumberTypes), all_and_bf16(kFractions), IntegersAs::kOut);
+constexpr UnaryRule kFractionsInPlace = same(all_and_bf16(kFractions));
+// math/reciprocal/docs/aclnnReciprocal&aclnnInplaceReciprocal.md.
+constexpr UnaryRule kReciprocalRule =
+    converted(all_and_bf16(kNumberTypes), all_and_bf16(kFractions), IntegersAs::kFloat);
+// math/tanh/docs/aclnnTanh&aclnnInplaceTanh.md.
+constexpr UnaryRule kTanhRule = converted(only_910b(kHalfAndFloatTypes | kBf16 | kWithBool),
+                                          only_910b(kHalfAndFloatTypes | kBf16), IntegersAs::kFloat);
+constexpr UnaryRule kTanhInPlace = same(only_910b(kHalfAndFloatTypes | kBf16));
+// math/erf/docs/aclnnErf&aclnnInplaceErf.md. bfloat16 is documented for Ascend910_93, not for Ascend910B, and the
+// simulated CANN has one set of types for both.
+constexpr UnaryRule kErfRule = converted(only_910b(kHalfToDoubleTypes | kBoolType | type_set({kInt64})),
+                                         only_910b(kHalfToDoubleTypes), IntegersAs::kFloat);
+constexpr UnaryRule kErfInPlace = same(only_910b(kHalfToDoubleTypes));
+// hicann/ops-nn activation/sigmoid/docs/aclnnSigmoid&aclnnInplaceSigmoid.md.
+constexpr UnaryRule kSigmoidRule =
+    converted(all_and_bf16(kHalfAndFloatTypes), all_and_bf16(kHalfAndFloatTypes), IntegersAs::kSelf);
+constexpr UnaryRule kSigmoidInPlace = same(all_and_bf16(kFractions), kOneToEight);
+
+// math/abs/docs/aclnnAbs.md. The result of a complex64 is float32.
+constexpr UnaryRule kAbsRule{by_chip(kRealTypes | kBf16 | type_set({kComplex64}), kRealTypes), all_and_bf16(kRealTypes),
+                             OutType::kAny};
+// math/sign/docs/aclnnSign.md. Complex types are not simulated.
+constexpr UnaryRule kSignRule{only_910b(kHalfToDoubleTypes | kBf16 | kIndexTypes | kBoolType),
+                              only_910b(kHalfToDoubleTypes | kBf16 | kIndexTypes | kBoolType),
+                              OutType::kSelf,
+                              IntegersAs::kSelf,
+                              {},
+                              "self",
+                              "result"};
+// math/floor/docs/aclnnFloor&aclnnInplaceFloor.md.
+constexpr UnaryRule kFloorRule = same(only_910b(kHalfToDoubleTypes | kBf16 | kIntegerTypes | kWideUnsigned));
+// math/ceil/docs/aclnnCeil&aclnnInplaceCeil.md.
+constexpr UnaryRule kCeilRule = same(all_and_bf16(kHalfToDoubleTypes));
+// math/round/docs/aclnnRound&aclnnInplaceRound.md.
+constexpr UnaryRule kRoundRule = same(only_910b(kHalfToDoubleTypes | kBf16 | kIndexTypes));
+// math/trunc/docs/aclnnTrunc&aclnnInplaceTrunc.md.
+constexpr UnaryRule kTruncRule = same(all_and_bf16(kHalfAndFloatTypes));
+// math/is_finite/docs/aclnnIsFinite.md.
+constexpr UnaryRule kIsFiniteRule{only_910b(kHalfToDoubleTypes | kBf16), only_910b(kBoolType), OutType::kAny};
+// math/logical_not/docs/aclnnLogicalNot&aclnnInplaceLogicalNot.md.
+constexpr UnaryRule kLogicalNotRule{all_and_bf16(kRealTypes), all_and_bf16(kRealTypes), OutType::kAny};
+// math/bitwise_not/docs/aclnnBitwiseNot.md. The document does not say that out need not be contiguous.
+constexpr UnaryRule kBitwiseNotRule = same(on_all(kWithBool));
+
+constexpr auto kCos = [](auto x) { return std::cos(x); };
+constexpr auto kSin = [](auto x) { return std::sin(x); };
+constexpr auto kExp = [](auto x) { return std::exp(x); };
+constexpr auto kLog = [](auto x) { return std::log(x); };
+constexpr auto kSqrt = [](auto x) { return std::sqrt(x); };
+constexpr auto kRsqrt = [](auto x) { return decltype(x)(1) / std::sqrt(x); };
+constexpr auto kReciprocal = [](auto x) { return decltype(x)(1) / x; };
+constexpr auto kTanh = [](auto x) { return std::tanh(x); };
+constexpr auto kErf = [](auto x) { return std::erf(x); };
+constexpr auto kSigmoid = [](auto x) { return decltype(x)(1) / (decltype(x)(1) + std::exp(-x)); };
+constexpr auto kSign = [](auto x) { return (x > 0) - (x < 0); };
+constexpr auto kIsFinite = [](auto x) { return std::isfinite(x); };
+constexpr auto kLogicalNot = [](auto x) { return x == 0; };
+constexpr auto kBitwiseNot = [](auto x) { return ~x; };
+constexpr auto kAbs = [](auto x) {
+    if constexpr (std::is_integral_v<decltype(x)>)
+        return x < 0 ? static_cast<decltype(x)>(-static_cast<uint64_t>(x)) : x;
+    else
+        return std::abs(x);
+};
+
+// Integers are already round.
+template <class Function>
+auto rounded_by(Function function) {
+    return [function](auto x) {
+        if constexpr (std::is_integral_v<decltype(x)>)
+            return x;
+        else
+            return function(x);
+    };
+}
+// Round to nearest, ties to even.
+const auto kRound = rounded_by([](auto x) { return std::nearbyint(x); });
+const auto kFloor = rounded_by([](auto x) { return std::floor(x); });
+const auto kCeil = rounded_by([](auto x) { return std::ceil(x); });
+const auto kTrunc = rounded_by([](auto x) { return std::trunc(x); });
+
+void require_packed_wide_unsigned(UnaryCall* call) {
+    for (const Operand* operand : {&call->self, &call->out})
+        if (kWideUnsigned >> operand->dtype & 1) call->phase.require_contiguous("self and out", *operand);
+}
+
+aclError prepare_abs(const aclTensor* self, const aclTensor* out, uint64_t* bytes, aclOpExecutor** executor) {
+    UnaryCall call = read_unary("aclnnAbs", kAbsRule, self, out);
+    call.phase.require_dtype("out", call.out, is_complex(call.self.dtype) ? int32_t{kFloat} : call.self.dtype);
+    return call.finish<Kinds::kNumbers>(kAbs, bytes, executor);
+}
+
+aclError prepare_floor(UnaryCall call, uint64_t* bytes, aclOpExecutor** executor) {
+    require_packed_wide_unsigned(&call);
+    return call.finish<Kinds::kReal>(kFloor, bytes, executor);
+}
+
+// The kernel takes and returns bool.
+aclError prepare_logical_not(UnaryCall call, uint64_t* bytes, aclOpExecutor** executor) {
+    ask_for_casts(&call.phase, kBool, {&call.self, &call.out});
+    return call.finish<Kinds::kReal>(kLogicalNot, bytes, executor);
+}
+
+aclError prepare_bitwise_not(const aclTensor* self, const aclTensor* out, uint64_t* bytes, aclOpExecutor** executor) {
+    UnaryCall call = read_unary("aclnnBitwiseNot", kBitwiseNotRule, self, out);
+    call.phase.require_contiguous("out", call.out);
+    if (call.self.dtype == kBool) return call.finish<Kinds::kReal>(kLogicalNot, bytes, executor);
+    return call.phase.finish(
+        [self = call.self, out = call.out] {
+            std::vector<int64_t> values = values_of<int64_t>(self);
+            for (int64_t& value : values) value = kBitwiseNot(value);
+            set_values(out, values);
+        },
+        bytes, executor);
+}
+
+}  // namespace
+}  // namespace simulated_cann
+
+NPU_CANN_UNARY(aclnnCos, kCosRule, kNumbers, kCos)
+NPU_CANN_IN_PLACE(aclnnInplaceCos, kCosInPlace, kNumbers, kCos)
+NPU_CANN_UNARY(aclnnSin, kSinRule, kNumbers, kSin)
+NPU_CANN_IN_PLACE(aclnnInplaceSin, kSinInPlace, kFloating, kSin)
+NPU_CANN_UNARY(aclnnExp, kExpRule, kNumbers, kExp)
+NPU_CANN_IN_PLACE(aclnnInplaceExp, kFractionsOn910b, kNumbers, kExp)
+NPU_CANN_UNARY(aclnnLog, kLogRule, kNumbers, kLog)
+NPU_CANN_IN_PLACE(aclnnInplaceLog, kLogInPlace, kNumbers, kLog)
+NPU_CANN_UNARY(aclnnSqrt, kSqrtRule, kNumbers, kSqrt)
+NPU_CANN_IN_PLACE(aclnnInplaceSqrt, kFractionsOn910b, kNumbers, kSqrt)
+NPU_CANN_UNARY(aclnnRsqrt, kRsqrtRule, kNumbers, kRsqrt)
+NPU_CANN_IN_PLACE(aclnnInplaceRsqrt, kFractionsInPlace, kNumbers, kRsqrt)
+NPU_CANN_UNARY(aclnnReciprocal, kReciprocalRule, kNumbers, kReciprocal)
+NPU_CANN_IN_PLACE(aclnnInplaceReciprocal, kFractionsInPlace, kNumbers, kReciprocal)
+NPU_CANN_UNARY(aclnnTanh, kTanhRule, kFloating, kTanh)
+NPU_CANN_IN_PLACE(aclnnInplaceTanh, kTanhInPlace, kFloating, kTanh)
+NPU_CANN_UNARY(aclnnErf, kErfRule, kFloating, kErf)
+NPU_CANN_IN_PLACE(aclnnInplaceErf, kErfInPlace, kFloating, kErf)
+NPU_CANN_UNARY(aclnnSigmoid, kSigmoidRule, kFloating, kSigmoid)
+NPU_CANN_IN_PLACE(aclnnInplaceSigmoid, kSigmoidInPlace, kNumbers, kSigmoid)
+NPU_CANN_UNARY(aclnnSign, kSignRule, kReal, kSign)
+NPU_CANN_UNARY(aclnnCeil, kCeilRule, kFloating, kCeil)
+NPU_CANN_IN_PLACE(aclnnInplaceCeil, kCeilRule, kFloating, kCeil)
+NPU_CANN_UNARY(aclnnRound, kRoundRule, kReal, kRound)
+NPU_CANN_IN_PLACE(aclnnInplaceRound, kRoundRule, kReal, kRound)
+NPU_CANN_UNARY(aclnnTrunc, kTruncRule, kFloating, kTrunc)
+NPU_CANN_IN_PLACE(aclnnInplaceTrunc, kTruncRule, kFloating, kTrunc)
+NPU_CANN_UNARY(aclnnIsFinite, kIsFiniteRule, kFloating, kIsFinite)
+
+NPU_CANN_API aclError aclnnAbsGetWorkspaceSize(const aclTensor* self, const aclTensor* out, uint64_t* bytes,
+                                               aclOpExecutor** executor) {
+    return simulated_cann::prepare_abs(self, out, bytes, executor);
+}
+NPU_CANN_SECOND_PHASE(aclnnAbs)
+
+NPU_CANN_API aclError aclnnFloorGetWorkspaceSize(const aclTensor* self, const aclTensor* out, uint64_t* bytes,
+                                                 aclOpExecutor** executor) {
+    using namespace simulated_cann;
+    return prepare_floor(read_unary("aclnnFloor", kFloorRule, self, out), bytes, executor);
+}
+NPU_CANN_SECOND_PHASE(aclnnFloor)
+
+NPU_CANN_API aclError aclnnInplaceFloorGetWorkspaceSize(const aclTensor* self, uint64_t* bytes,
+                                                        aclOpExecutor** executor) {
+    using namespace simulated_cann;
+    return prepare_floor(read_in_place("aclnnInplaceFloor", kFloorRule, self), bytes, executor);
+}
+NPU_CANN_SECOND_PHASE(aclnnInplaceFloor)
+
+NPU_CANN_API aclError aclnnLogicalNotGetWorkspaceSize(const aclTensor* self, const aclTensor* out, uint64_t* bytes,
+                                                      aclOpExecutor** executor) {
+    using namespace simulated_cann;
+    return prepare_logical_not(read_unary("aclnnLogicalNot", kLogicalNotRule, self, out), bytes, executor);
+}
+NPU_CANN_SECOND_PHASE(aclnnLogicalNot)
+
+NPU_CANN_API aclError aclnnInplaceLogicalNotGetWorkspaceSize(const aclTensor* self, uint64_t* bytes,
+                                                             aclOpExecutor** executor) {
+    using namespace simulated_cann;
+    return prepare_logical_not(read_in_place("aclnnInplaceLogicalNot", kLogicalNotRule, self), bytes, executor);
+}
+NPU_CANN_SECOND_PHASE(aclnnInplaceLogicalNot)
+
+NPU_CANN_API aclError aclnnBitwiseNotGetWorkspaceSize(const aclTensor* self, const aclTensor* out, uint64_t* bytes,
+                                                      aclOpExecutor** executor) {
+    return simulated_cann::prepare_bitwise_not(self, out, bytes, executor);
+}
+NPU_CANN_SECOND_PHASE(aclnnBitwiseNot)
