@@ -31,7 +31,7 @@ INTEGERS = ["int8", "int16", "int32", "int64", "uint8"]
 class Function:
     """A function, torch's form of it, its types, and its error in float32 ulps before the result is rounded.
 
-    glibc's functions have less than 1 ulp. An operation after it adds 0.5, and divisions halve nothing.
+    A function of glibc has an error below 1 ulp, and an operation after it adds 0.5 ulp.
     """
 
     name: str
@@ -100,7 +100,7 @@ def expected_of(function, x, name="float64"):
 
 
 def ulps_of(function, name):
-    """A result in a 16-bit type is rounded twice: 0.5 ulp and the float32 error, which is below 0.5 ulp of it."""
+    """The last rounding adds 0.5 ulp. The error in float32 is below 0.5 ulp of a 16-bit type."""
     return function.ulps + 0.5 if name in ("float32", "float64") else 1
 
 

@@ -17,8 +17,8 @@ def ulp(values: Any, name: str) -> Any:
     return np.ldexp(1.0, np.maximum(exponents, least_exponent) - fraction_bits)
 
 
-def assert_close(got: Any, expected: Any, ulps: float, floor: float = 0.0) -> None:
-    """`got` differs from `expected`, a float64 array, by `ulps` of its type, or by `floor` float32 epsilons."""
+def assert_close(got: Any, expected: Any, ulps: float, epsilons: float = 0.0) -> None:
+    """Compare with a float64 array. Allow `ulps` of the type of `got`, and `epsilons` of the compute type."""
     assert got.shape == expected.shape
     name = got.dtype.name
     got = got.astype(np.float64)
@@ -28,7 +28,7 @@ def assert_close(got: Any, expected: Any, ulps: float, floor: float = 0.0) -> No
     assert np.array_equal(got[is_infinite], expected[is_infinite])
     error = np.abs(got[is_finite] - expected[is_finite])
     allowed = ulps * ulp(expected[is_finite], name)
-    allowed += floor * 2.0 ** (-52 if name == "float64" else -23)
+    allowed += epsilons * 2.0 ** (-52 if name == "float64" else -23)
     assert np.all(error <= allowed), f"{np.max(error / allowed)} times the bound"
 
 
