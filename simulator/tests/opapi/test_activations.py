@@ -48,7 +48,7 @@ def elu(x):
 # GELU by tanh: the exponent is at most 11 for |x| <= 4. It has a relative error of 2.5 epsilons: the constant
 # and the 3 products of the cubic part, which is below 0.43 of the sum, the sum, and the last product with its
 # constant. So exp has a relative error of 28 epsilons. The sum and the quotient add 1 ulp.
-# GELU by erfc: the rounded argument z has a relative error of 1 epsilon, and the condition of erfc is below 17.
+# GELU by erfc: the rounded argument has a relative error of 1 epsilon, and the condition of erfc is below 17.
 TANH_ULPS, ERFC_ULPS = 2 * 28 + 2, 2 * 17 + 2
 ACTIVATIONS = [
     Activation("Relu", torch.relu, 0, only_910b=True, more_types=("int8", "int32", "int64")),
