@@ -1,6 +1,6 @@
 // Elementwise functions of several tensors that broadcast: Maximum, Minimum, LogicalAnd, LogicalOr, SWhere,
-// InplaceMaskedFillScalar, Addcdiv and Addcmul, with their forms in place. Each function names its document and the
-// source next to it.
+// InplaceMaskedFillScalar, Addcdiv, Addcmul and Lerp, with their forms in place. Each function names its document and
+// the source next to it.
 #include <algorithm>
 #include <cmath>
 
@@ -34,6 +34,7 @@ aclError prepare_extremum(const char* name, const TypesByChip& types, Op op, con
 // The values of a tensor as bool, after broadcasting.
 std::vector<int64_t> truth_of(const Operand& operand, const std::vector<int64_t>& shape) {
     std::vector<int64_t> truth;
+    truth.reserve(static_cast<size_t>(operand.broadcast_to(shape).count()));
     call_with_compute_type(operand.dtype, [&](auto zero) {
         using Compute = decltype(zero);
         for (const Compute& value : values_of<Compute>(operand.broadcast_to(shape)))
@@ -93,13 +94,15 @@ aclError prepare_where(const aclTensor* condition_tensor, const aclTensor* self_
     return call.finish(body, bytes, executor);
 }
 
-// hicann/ops-math conversion/masked_fill/docs/aclnnInplaceMaskedFillScalar.md, op_api/aclnn_masked_fill_scalar.cpp.
+// hicann/ops-math conversion/masked_fill/docs/aclnnInplaceMaskedFillScalar.md, op_api/aclnn_masked_fill_scalar.cpp. The
+// document does not say that mask need not be contiguous.
 aclError prepare_masked_fill(const aclTensor* self_tensor, const aclTensor* mask_tensor, const aclScalar* value,
                              uint64_t* bytes, aclOpExecutor** executor) {
     FirstPhase call("aclnnInplaceMaskedFillScalar");
     const TypesByChip types = all_and_bf16(kHalfAndFloatTypes | kIndexTypes | kBoolType | type_set({kInt8}));
     const Operand self = call.in_place("selfRef", self_tensor, types);
     const Operand mask = call.input("mask", mask_tensor, on_all(kBoolType));
+    call.require_contiguous("mask", mask);
     call.scalar<double>("value", value, types);
     require_conversion(&call, "value", value, self.dtype);
     require_broadcast(&call, {{"selfRef", self}, {"mask", mask}}, "selfRef", self);
@@ -171,6 +174,31 @@ aclError prepare_addc(const char* name, uint32_t type_bits, Op op, const aclTens
                 set_result(out, dtype, &values);
             }
         });
+    };
+    return call.finish(body, bytes, executor);
+}
+
+// hicann/ops-math math/lerp/docs/aclnnLerp&aclnnInplaceLerp.md.
+aclError prepare_lerp(const char* name, const aclTensor* self_tensor, const aclTensor* end_tensor,
+                      const aclTensor* weight_tensor, const aclTensor* out_tensor, bool in_place, uint64_t* bytes,
+                      aclOpExecutor** executor) {
+    FirstPhase call(name);
+    const TypesByChip types = all_and_bf16(kHalfAndFloatTypes);
+    const char* self_name = in_place ? "selfRef" : "self";
+    const Operand self =
+        in_place ? call.in_place(self_name, self_tensor, types) : call.input(self_name, self_tensor, types);
+    const Operand end = call.input("end", end_tensor, types), weight = call.input("weight", weight_tensor, types);
+    const Operand out = in_place ? self : call.output("out", out_tensor, types);
+    call.require_dtype("end", end, self.dtype);
+    call.require_dtype("weight", weight, self.dtype);
+    call.require_dtype("out", out, self.dtype);
+    require_broadcast(&call, {{self_name, self}, {"end", end}, {"weight", weight}}, in_place ? self_name : "out", out);
+    const auto body = [=] {
+        std::vector<float> values = values_of<float>(self.broadcast_to(out.shape));
+        const std::vector<float> ends = values_of<float>(end.broadcast_to(out.shape));
+        const std::vector<float> weights = values_of<float>(weight.broadcast_to(out.shape));
+        for (size_t i = 0; i < values.size(); ++i) values[i] += weights[i] * (ends[i] - values[i]);
+        set_values(out, values);
     };
     return call.finish(body, bytes, executor);
 }
@@ -276,3 +304,18 @@ NPU_CANN_API aclError aclnnInplaceAddcmulGetWorkspaceSize(const aclTensor* self,
                         bytes, executor);
 }
 NPU_CANN_SECOND_PHASE(aclnnInplaceAddcmul)
+
+NPU_CANN_API aclError aclnnLerpGetWorkspaceSize(const aclTensor* self, const aclTensor* end, const aclTensor* weight,
+                                                const aclTensor* out, uint64_t* bytes, aclOpExecutor** executor) {
+    using namespace simulated_cann;
+    return prepare_lerp("aclnnLerp", self, end, weight, out, false, bytes, executor);
+}
+NPU_CANN_SECOND_PHASE(aclnnLerp)
+
+NPU_CANN_API aclError aclnnInplaceLerpGetWorkspaceSize(const aclTensor* self, const aclTensor* end,
+                                                       const aclTensor* weight, uint64_t* bytes,
+                                                       aclOpExecutor** executor) {
+    using namespace simulated_cann;
+    return prepare_lerp("aclnnInplaceLerp", self, end, weight, nullptr, true, bytes, executor);
+}
+NPU_CANN_SECOND_PHASE(aclnnInplaceLerp)

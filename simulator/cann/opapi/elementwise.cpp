@@ -39,6 +39,7 @@ UnaryCall read_unary(const char* function, const UnaryRule& rule, const aclTenso
     if (rule.out_type == OutType::kSelf) call.phase.require_dtype(rule.out_name, call.out, call.self.dtype);
     if (rule.out_type == OutType::kConverted) require_conversion(&call.phase, call.dtype, rule.out_name, call.out);
     call.phase.require_shape(rule.out_name, call.out, call.self.shape);
+    if (rule.is_out_contiguous) call.phase.require_contiguous(rule.out_name, call.out);
     if (rule.out_type != OutType::kAny) ask_for_casts(&call.phase, call.dtype, {&call.self, &call.out});
     return call;
 }

@@ -108,8 +108,14 @@ aclError prepare_tensor_scalar(UnaryCall call, const aclScalar* exponent, const 
     return call.phase.finish(body, bytes, executor);
 }
 
-constexpr UnaryRule kTensorScalarRule{all_and_bf16(kNumberTypes), all_and_bf16(kNumberTypes | kWideUnsigned),
-                                      OutType::kAny};
+constexpr UnaryRule kTensorScalarRule{all_and_bf16(kNumberTypes),
+                                      all_and_bf16(kNumberTypes | kWideUnsigned),
+                                      OutType::kAny,
+                                      IntegersAs::kSelf,
+                                      {},
+                                      "self",
+                                      "out",
+                                      true};
 constexpr UnaryRule kTensorScalarInPlace{all_and_bf16(kPowTypes)};
 constexpr UnaryRule kScalarTensorRule{
     all_and_bf16(kPowTypes), all_and_bf16(kPowTypes | kWideUnsigned), OutType::kAny, IntegersAs::kSelf, {}, "exponent"};

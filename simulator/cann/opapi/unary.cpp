@@ -34,8 +34,14 @@ constexpr UnaryRule kExpRule = converted(only_910b(kFractions | kBf16 | kBoolTyp
                                          only_910b(kFractions | kBf16), IntegersAs::kFloat);
 constexpr UnaryRule kFractionsOn910b = same(only_910b(kFractions | kBf16));
 // math/log/docs/aclnnLog&aclnnInplaceLog.md.
-constexpr UnaryRule kLogRule =
-    converted(only_910b(kNumberTypes | kBf16), only_910b(kFractions | kBf16), IntegersAs::kFloat, kOneToEight);
+constexpr UnaryRule kLogRule{only_910b(kNumberTypes | kBf16),
+                             only_910b(kFractions | kBf16),
+                             OutType::kConverted,
+                             IntegersAs::kFloat,
+                             kOneToEight,
+                             "self",
+                             "out",
+                             true};
 constexpr UnaryRule kLogInPlace = same(only_910b(kFractions | kBf16), kOneToEight);
 // math/sqrt/docs/aclnnSqrt&aclnnInplaceSqrt.md. An int64 is computed in float64.
 constexpr UnaryRule kSqrtRule =
@@ -64,13 +70,9 @@ constexpr UnaryRule kSigmoidInPlace = same(all_and_bf16(kFractions), kOneToEight
 constexpr UnaryRule kAbsRule{by_chip(kRealTypes | kBf16 | type_set({kComplex64}), kRealTypes), all_and_bf16(kRealTypes),
                              OutType::kAny};
 // math/sign/docs/aclnnSign.md. Complex types are not simulated.
-constexpr UnaryRule kSignRule{only_910b(kHalfToDoubleTypes | kBf16 | kIndexTypes | kBoolType),
-                              only_910b(kHalfToDoubleTypes | kBf16 | kIndexTypes | kBoolType),
-                              OutType::kSelf,
-                              IntegersAs::kSelf,
-                              {},
-                              "self",
-                              "result"};
+constexpr uint32_t kSignTypes = kHalfToDoubleTypes | kBf16 | kIndexTypes | kBoolType;
+constexpr UnaryRule kSignRule{
+    only_910b(kSignTypes), only_910b(kSignTypes), OutType::kSelf, IntegersAs::kSelf, kOneToEight, "self", "result"};
 // math/floor/docs/aclnnFloor&aclnnInplaceFloor.md.
 constexpr UnaryRule kFloorRule = same(only_910b(kHalfToDoubleTypes | kBf16 | kIntegerTypes | kWideUnsigned));
 // math/ceil/docs/aclnnCeil&aclnnInplaceCeil.md.
@@ -83,8 +85,9 @@ constexpr UnaryRule kTruncRule = same(all_and_bf16(kHalfAndFloatTypes));
 constexpr UnaryRule kIsFiniteRule{only_910b(kHalfToDoubleTypes | kBf16), only_910b(kBoolType), OutType::kAny};
 // math/logical_not/docs/aclnnLogicalNot&aclnnInplaceLogicalNot.md.
 constexpr UnaryRule kLogicalNotRule{all_and_bf16(kRealTypes), all_and_bf16(kRealTypes), OutType::kAny};
-// math/bitwise_not/docs/aclnnBitwiseNot.md. The document does not say that out need not be contiguous.
-constexpr UnaryRule kBitwiseNotRule = same(on_all(kWithBool));
+// math/bitwise_not/docs/aclnnBitwiseNot.md.
+constexpr UnaryRule kBitwiseNotRule{
+    on_all(kWithBool), on_all(kWithBool), OutType::kSelf, IntegersAs::kSelf, {}, "self", "out", true};
 
 constexpr auto kCos = [](auto x) { return std::cos(x); };
 constexpr auto kSin = [](auto x) { return std::sin(x); };
@@ -147,7 +150,6 @@ aclError prepare_logical_not(UnaryCall call, uint64_t* bytes, aclOpExecutor** ex
 
 aclError prepare_bitwise_not(const aclTensor* self, const aclTensor* out, uint64_t* bytes, aclOpExecutor** executor) {
     UnaryCall call = read_unary("aclnnBitwiseNot", kBitwiseNotRule, self, out);
-    call.phase.require_contiguous("out", call.out);
     if (call.self.dtype == kBool) return call.finish<Kinds::kReal>(kLogicalNot, bytes, executor);
     return call.phase.finish(
         [self = call.self, out = call.out] {

@@ -163,6 +163,7 @@ def test_masked_fill_checks_its_arguments(opapi):
         assert_refused(opapi, "InplaceMaskedFillScalar", {**given, name: None}, "must not be null", NULL)
     for change, message in (
         ({"mask": np.ones(3, np.uint8)}, "mask must be bool"),
+        ({"mask": strided(np.ones(3, np.bool_))}, "mask must be contiguous"),
         ({"mask": np.ones(2, np.bool_)}, r"mask must broadcast .* but got \[2\]"),
         ({"mask": np.ones((5, 2, 3), np.bool_)}, r"selfRef must have the shape \[5,2,3\]"),
         ({"self": np.zeros(3, np.int32)}, "value must have a type that converts to int32 but got float32"),
@@ -244,3 +245,39 @@ def test_addc_checks_its_arguments(opapi, op):
         }
         mixed = {**bytes_, "value": np.int64(1), "out": np.ones(3, np.int32)}
         assert_refused(opapi, op, mixed, "the common type .* but got int16")
+
+
+def test_lerp_interpolates_and_broadcasts(opapi):
+    for name in HALF_AND_FLOAT if opapi.is_310p else [*HALF_AND_FLOAT, "bfloat16"]:
+        x, end = fractions(name, (4, 3, 5)), fractions(name, (3, 1), seed=1)
+        weight = fractions(name, (4, 1, 5), seed=2, low=0, high=1)
+        start, stop, part = (v.astype(np.float64) for v in (x, end, weight))
+        out = np.zeros_like(x)
+        opapi.call("Lerp", {"self": strided(x), "end": strided(end), "weight": weight, "out": out})
+        # Two roundings of the term, which is below 8, and one of the sum.
+        assert_close(out, start + part * (stop - start), 0.5 if name == "float32" else 1, 8)
+        opapi.call("InplaceLerp", {"self": x, "end": end, "weight": weight})
+        assert_same(x, out)
+
+
+def test_lerp_checks_its_arguments(opapi):
+    x = np.ones((2, 3), np.float32)
+    given = {"self": x, "end": x.copy(), "weight": x.copy(), "out": x.copy()}
+    for name in given:
+        assert_refused(opapi, "Lerp", {**given, name: None}, f"{name} must not be null", NULL)
+    half = np.ones((2, 3), np.float16)
+    for change, message in (
+        ({"end": half}, "end must be float32 but got float16"),
+        ({"weight": half}, "weight must be float32 but got float16"),
+        ({"out": half}, "out must be float32 but got float16"),
+        ({"weight": np.ones(2, np.float32)}, r"weight must broadcast .* but got \[2\]"),
+        ({"out": np.ones(3, np.float32)}, r"out must have the shape \[2,3\]"),
+    ):
+        assert_refused(opapi, "Lerp", {**given, **change}, message)
+    check_types(
+        opapi,
+        "Lerp",
+        lambda name: {key: random_of(name, 3) for key in given},
+        HALF_AND_FLOAT,
+        ("bfloat16",),
+    )
