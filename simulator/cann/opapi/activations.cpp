@@ -40,6 +40,7 @@ constexpr UnaryRule kLeakyReluInPlace = same(only_910b(kHalfToDoubleTypes | kBf1
 constexpr UnaryRule kSoftplusRule = converted(kHalfFloatBf16);
 // threshold/docs/aclnnThreshold&aclnnInplaceThreshold.md.
 constexpr TypesByChip kThresholdTypes = only_910b(kHalfAndFloatTypes | kBf16 | kIntegerTypes);
+constexpr TypesByChip kThresholdScalars = only_910b(kHalfToDoubleTypes | kBf16 | kIntegerTypes);
 constexpr UnaryRule kThresholdRule = converted(kThresholdTypes);
 constexpr UnaryRule kThresholdInPlace = same(kThresholdTypes);
 
@@ -101,10 +102,11 @@ aclError prepare_softplus(const aclTensor* self, const aclScalar* beta_scalar, c
     return call.finish<Kinds::kFloating>(softplus, bytes, executor);
 }
 
+// The document does not list float64 for the scalars; the source accepts every scalar, and PyTorch passes a double.
 aclError prepare_threshold(UnaryCall call, const aclScalar* threshold_scalar, const aclScalar* value_scalar,
                            uint64_t* bytes, aclOpExecutor** executor) {
-    const auto threshold = call.phase.scalar<double>("threshold", threshold_scalar, kThresholdTypes);
-    const auto value = call.phase.scalar<double>("value", value_scalar, kThresholdTypes);
+    const auto threshold = call.phase.scalar<double>("threshold", threshold_scalar, kThresholdScalars);
+    const auto value = call.phase.scalar<double>("value", value_scalar, kThresholdScalars);
     const auto apply = [threshold, value](auto x) {
         using Compute = decltype(x);
         if constexpr (std::is_integral_v<Compute>)

@@ -95,15 +95,18 @@ aclError prepare_where(const aclTensor* condition_tensor, const aclTensor* self_
 }
 
 // hicann/ops-math conversion/masked_fill/docs/aclnnInplaceMaskedFillScalar.md, op_api/aclnn_masked_fill_scalar.cpp. The
-// document does not say that mask need not be contiguous.
+// document does not say that mask need not be contiguous. It does not list float64 for the value; the source accepts
+// every scalar, and PyTorch passes a double.
 aclError prepare_masked_fill(const aclTensor* self_tensor, const aclTensor* mask_tensor, const aclScalar* value,
                              uint64_t* bytes, aclOpExecutor** executor) {
     FirstPhase call("aclnnInplaceMaskedFillScalar");
-    const TypesByChip types = all_and_bf16(kHalfAndFloatTypes | kIndexTypes | kBoolType | type_set({kInt8}));
+    constexpr uint32_t kTypes = kHalfAndFloatTypes | kIndexTypes | kBoolType | type_set({kInt8});
+    constexpr uint32_t kScalarTypes = kTypes | type_set({kDouble});
+    const TypesByChip types = all_and_bf16(kTypes);
     const Operand self = call.in_place("selfRef", self_tensor, types);
     const Operand mask = call.input("mask", mask_tensor, on_all(kBoolType));
     call.require_contiguous("mask", mask);
-    call.scalar<double>("value", value, types);
+    call.scalar<double>("value", value, all_and_bf16(kScalarTypes));
     require_conversion(&call, "value", value, self.dtype);
     require_broadcast(&call, {{"selfRef", self}, {"mask", mask}}, "selfRef", self);
     const aclScalar scalar = value ? *value : aclScalar{};

@@ -155,7 +155,7 @@ def test_integers(opapi_910b):
     assert_same(out, np.maximum(x, 0))
     opapi_910b.call("Hardsigmoid", {"self": x, "out": out})  # computed in float32 and truncated
     assert_same(out, (x >= 3).astype(np.int32))
-    given = {"self": x, "threshold": np.float32(-0.5), "value": np.int32(7), "out": out}
+    given = {"self": x, "threshold": np.float64(-0.5), "value": np.int32(7), "out": out}
     opapi_910b.call("Threshold", given)
     assert_same(out, np.where(x > -0.5, x, 7).astype(np.int32))
 
@@ -176,6 +176,16 @@ def test_scalars_of_elu_and_softplus_convert_to_float(opapi):
         opapi.call(op, {**given, name: np.float64(1)})
         refused = {**given, name: np.complex64(1)}
         assert_refused(opapi, op, refused, f"{name} must be .* but got complex64")
+
+
+def test_scalars_of_other_types_are_refused(opapi_910b):
+    x = np.ones(3, np.float32)
+    given = {"self": x, "threshold": ONE, "value": TWO, "out": x.copy()}
+    for name in ("threshold", "value"):
+        refused = {**given, name: np.bool_(True)}
+        assert_refused(opapi_910b, "Threshold", refused, f"{name} must be .* but got bool")
+    slope = {"self": x, "negative_slope": np.complex64(1), "out": x.copy()}
+    assert_refused(opapi_910b, "LeakyRelu", slope, "negativeSlope must be .* but got complex64")
 
 
 def test_softplus_above_the_threshold_is_linear(opapi):
