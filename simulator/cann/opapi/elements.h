@@ -33,6 +33,7 @@ enum Dtype : int32_t {
 int64_t dtype_bytes(int32_t dtype);  // 0 if the dtype is not supported
 bool is_complex(int32_t dtype);
 bool is_floating(int32_t dtype);
+bool is_contiguous(const std::vector<int64_t>& shape, const std::vector<int64_t>& strides);
 std::string shape_text(const std::vector<int64_t>& shape);  // such as "[2,3]"
 
 // Calls work(Compute{}) with the compute type of a dtype. float16 and bfloat16 are computed as float and rounded once
