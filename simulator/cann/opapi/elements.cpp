@@ -348,9 +348,13 @@ void set_values(const Operand& operand, const std::vector<Compute>& values) {
 template std::vector<float> values_of(const Operand&);
 template std::vector<double> values_of(const Operand&);
 template std::vector<int64_t> values_of(const Operand&);
+template std::vector<std::complex<float>> values_of(const Operand&);
+template std::vector<std::complex<double>> values_of(const Operand&);
 template void set_values(const Operand&, const std::vector<float>&);
 template void set_values(const Operand&, const std::vector<double>&);
 template void set_values(const Operand&, const std::vector<int64_t>&);
+template void set_values(const Operand&, const std::vector<std::complex<float>>&);
+template void set_values(const Operand&, const std::vector<std::complex<double>>&);
 
 template void load(int32_t, const char*, int64_t, int64_t, float*);
 template void load(int32_t, const char*, int64_t, int64_t, double*);

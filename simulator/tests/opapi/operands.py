@@ -1,4 +1,4 @@
-"""Random operands for the tests of the stand-ins, views with unusual strides, and calls that must be refused."""
+"""Random operands for tests of the stand-ins, views with unusual strides, and checks of refused calls."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from ml_dtypes import bfloat16
 
 INVALID, NULL = 161002, 161001
 TYPES = {
-    "float16": np.float16, "float32": np.float32, "float64": np.float64, "bfloat16": bfloat16, "int8": np.int8,
+    "float16": np.float16, "float32": np.float32, "float64": np.float64, "bfloat16": bfloat16,
+    "int8": np.int8,
     "int16": np.int16, "int32": np.int32, "int64": np.int64, "uint8": np.uint8, "uint16": np.uint16,
     "uint32": np.uint32, "uint64": np.uint64, "bool": np.bool_, "complex64": np.complex64,
     "complex128": np.complex128,
@@ -59,7 +60,7 @@ def assert_refused(
 def check_types(
     device: Device, op: str, given_of: Any, names: list[str], on_910b: tuple[str, ...] = ()
 ) -> None:
-    """`given_of(name)` is accepted for `names`, on an Ascend910B for `on_910b` also, and refused for other types."""
+    """Accept `given_of(name)` for `names`, and for `on_910b` but on Ascend310P; refuse every other type."""
     accepted = {*names, *(() if device.is_310p else on_910b)}
     for name in TYPES:
         given = given_of(name)

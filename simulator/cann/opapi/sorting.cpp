@@ -1,0 +1,314 @@
+// Functions of the elements along one dimension: Sort, Argsort, Topk, ArgMax, MaxDim and Cumsum; and Max and Min of all
+// elements. Equal elements keep their order, and NaN is greater than every number, as in torch: the documents define
+// neither.
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "cann/opapi/argument_types.h"
+#include "cann/opapi/first_phase.h"
+#include "cann/opapi/views.h"
+
+namespace simulated_cann {
+namespace {
+
+// The operand with dimension `dim` last. A tensor of rank 0 has one dimension of one element.
+Operand with_last_dimension(const Operand& operand, size_t dim) {
+    if (operand.shape.empty()) return with_repeated_dimension(operand, 0, 1);
+    std::vector<size_t> order(operand.shape.size());
+    std::iota(order.begin(), order.end(), size_t(0));
+    std::rotate(order.begin() + static_cast<std::ptrdiff_t>(dim), order.begin() + static_cast<std::ptrdiff_t>(dim) + 1,
+                order.end());
+    return permuted(operand, order);
+}
+
+std::vector<int64_t> shape_without(std::vector<int64_t> shape, size_t dim, bool keeps_dim) {
+    if (shape.empty()) return shape;
+    if (keeps_dim)
+        shape[dim] = 1;
+    else
+        shape.erase(shape.begin() + static_cast<std::ptrdiff_t>(dim));
+    return shape;
+}
+
+template <class Compute>
+bool is_less(Compute a, Compute b) {
+    if constexpr (std::is_floating_point_v<Compute>)
+        return std::isnan(b) ? !std::isnan(a) : a < b;
+    else
+        return a < b;
+}
+
+// Calls work(Compute{}) with the compute type of a real dtype.
+template <class Work>
+void call_with_real_type(int32_t dtype, Work work) {
+    if (dtype == kDouble) return work(double{});
+    return is_floating(dtype) ? work(float{}) : work(int64_t{});
+}
+
+// The first `count` indices of a row in sorted order.
+template <class Compute>
+void sort_row(const Compute* row, bool descending, int64_t count, std::vector<int64_t>* order) {
+    std::iota(order->begin(), order->end(), int64_t(0));
+    const auto comes_before = [row, descending](int64_t a, int64_t b) {
+        if (is_less(row[a], row[b])) return !descending;
+        if (is_less(row[b], row[a])) return descending;
+        return a < b;
+    };
+    std::partial_sort(order->begin(), order->begin() + count, order->end(), comes_before);
+}
+
+// Sorts each row and writes the first elements and their indices. The outputs have the same number of elements along
+// `dim`. `values` may be null.
+void sort_rows(const Operand& self, size_t dim, bool descending, const Operand* values, const Operand& indices) {
+    if (indices.count() == 0) return;
+    const Operand rows = with_last_dimension(self, dim), index_rows = with_last_dimension(indices, dim);
+    const int64_t size = rows.shape.back(), count = index_rows.shape.back();
+    call_with_real_type(self.dtype, [&](auto type) {
+        using Compute = decltype(type);
+        const std::vector<Compute> given = values_of<Compute>(rows);
+        std::vector<int64_t> order(static_cast<size_t>(size)), found(static_cast<size_t>(indices.count()));
+        std::vector<Compute> sorted(values ? found.size() : 0);
+        for (int64_t row = 0; row * count < indices.count(); ++row) {
+            sort_row(given.data() + row * size, descending, count, &order);
+            for (int64_t i = 0; i < count; ++i) {
+                const auto at = static_cast<size_t>(row * count + i);
+                found[at] = order[static_cast<size_t>(i)];
+                if (values) sorted[at] = given[static_cast<size_t>(row * size + found[at])];
+            }
+        }
+        set_values(index_rows, found);
+        if (values) set_values(with_last_dimension(*values, dim), sorted);
+    });
+}
+
+constexpr uint32_t kSortedTypes = kHalfAndFloatTypes | kIntegerTypes;
+constexpr TypesByChip kInt64Only = on_all(type_set({kInt64}));
+
+// CANN refuses to sort one element of bfloat16 (hicann/ops-math math/sort/op_api/aclnn_argsort.cpp, CheckDimValid, and
+// aclnn_sort.cpp).
+void refuse_one_bfloat16(FirstPhase* call, const Operand& self, size_t dim) {
+    if (!call->is_valid() || self.dtype != kBfloat16 || self.shape.empty()) return;
+    call->require(self.shape[dim] != 1, "self", "not be bfloat16 with one element in the sorted dimension",
+                  shape_text(self.shape));
+}
+
+// hicann/ops-math math/sort/docs/aclnnArgsort.md and op_api/aclnn_argsort.cpp.
+aclError prepare_argsort(const aclTensor* self_tensor, int64_t dim, bool descending, const aclTensor* out_tensor,
+                         uint64_t* bytes, aclOpExecutor** executor) {
+    FirstPhase call("aclnnArgsort");
+    const Operand self = call.input("self", self_tensor, all_and_bf16(kSortedTypes));
+    const Operand out = call.output("out", out_tensor, kInt64Only);
+    const size_t axis = call.dimension("dim", dim, self.shape.size());
+    call.require_shape("out", out, self.shape);
+    refuse_one_bfloat16(&call, self, axis);
+    // The kernel also writes the sorted values.
+    if (call.is_valid()) call.ask_workspace(self.count() * dtype_bytes(self.dtype));
+    return call.finish([self, out, axis, descending] { sort_rows(self, axis, descending, nullptr, out); }, bytes,
+                       executor);
+}
+
+// hicann/ops-math math/sort/docs/aclnnSort.md and op_api/aclnn_sort.cpp. The stand-in also refuses values of another
+// type than self.
+aclError prepare_sort(const aclTensor* self_tensor, int64_t dim, bool descending, const aclTensor* values_tensor,
+                      const aclTensor* indices_tensor, uint64_t* bytes, aclOpExecutor** executor) {
+    FirstPhase call("aclnnSort");
+    const TypesByChip types = all_and_bf16(kSortedTypes | kBoolType);
+    const RankRange ranks{1, 8};
+    const Operand self = call.input("self", self_tensor, types, ranks);
+    const Operand values = call.output("valuesOut", values_tensor, types, ranks);
+    const Operand indices = call.output("indicesOut", indices_tensor, kInt64Only, ranks);
+    call.require_dtype("valuesOut", values, self.dtype);
+    const size_t axis = call.dimension("dim", dim, self.shape.size());
+    call.require_shape("valuesOut", values, self.shape);
+    call.require_shape("indicesOut", indices, self.shape);
+    refuse_one_bfloat16(&call, self, axis);
+    auto body = [self, values, indices, axis, descending] { sort_rows(self, axis, descending, &values, indices); };
+    return call.finish(body, bytes, executor);
+}
+
+// hicann/ops-math math/topk/docs/aclnnTopk.md.
+aclError prepare_topk(const aclTensor* self_tensor, int64_t k, int64_t dim, bool largest, bool sorted,
+                      const aclTensor* values_tensor, const aclTensor* indices_tensor, uint64_t* bytes,
+                      aclOpExecutor** executor) {
+    FirstPhase call("aclnnTopk");
+    const TypesByChip types = all_and_bf16(kSortedTypes | type_set({kDouble}));
+    const RankRange ranks{1, 8};
+    const Operand self = call.input("self", self_tensor, types, ranks);
+    const Operand values = call.output("valuesOut", values_tensor, types, ranks);
+    const Operand indices = call.output("indicesOut", indices_tensor, kInt64Only, ranks);
+    call.require_dtype("valuesOut", values, self.dtype);
+    call.require(sorted, "sorted", "be true", "false");
+    const size_t axis = call.dimension("dim", dim, self.shape.size());
+    if (call.is_valid()) {
+        std::vector<int64_t> shape = self.shape;
+        call.require(k >= 0 && k <= shape[axis], "k", "be in [0, " + std::to_string(shape[axis]) + "]", k);
+        shape[axis] = k;
+        call.require_shape("valuesOut", values, shape);
+        call.require_shape("indicesOut", indices, shape);
+    }
+    auto body = [self, values, indices, axis, largest] { sort_rows(self, axis, largest, &values, indices); };
+    return call.finish(body, bytes, executor);
+}
+
+// Writes the first greatest element of each row and its index. The outputs have the shape of self without `dim`.
+void find_greatest(const Operand& self, size_t dim, const Operand* values, const Operand& indices) {
+    if (indices.count() == 0 || self.count() == 0) return;
+    const Operand rows = with_last_dimension(self, dim);
+    const int64_t size = rows.shape.back();
+    call_with_real_type(self.dtype, [&](auto type) {
+        using Compute = decltype(type);
+        const std::vector<Compute> given = values_of<Compute>(rows);
+        std::vector<int64_t> found(static_cast<size_t>(indices.count()));
+        std::vector<Compute> greatest(found.size());
+        for (size_t row = 0; row < found.size(); ++row) {
+            const Compute* first = given.data() + static_cast<int64_t>(row) * size;
+            const Compute* best = std::max_element(first, first + size, is_less<Compute>);
+            found[row] = best - first;
+            greatest[row] = *best;
+        }
+        set_values(indices, found);
+        if (values) set_values(*values, greatest);
+    });
+}
+
+// hicann/ops-math math/arg_max_v2/docs/aclnnArgMax.md and op_api/aclnn_argmax.cpp.
+aclError prepare_argmax(const aclTensor* self_tensor, int64_t dim, bool keeps_dim, const aclTensor* out_tensor,
+                        uint64_t* bytes, aclOpExecutor** executor) {
+    FirstPhase call("aclnnArgMax");
+    const Operand self = call.input("self", self_tensor, all_and_bf16(kHalfToDoubleTypes | kIntegerTypes));
+    const Operand out = call.output("out", out_tensor, on_all(kIndexTypes));
+    const size_t axis = call.dimension("dim", dim, self.shape.size());
+    if (call.is_valid()) call.require_shape("out", out, shape_without(self.shape, axis, keeps_dim));
+    return call.finish([self, out, axis] { find_greatest(self, axis, nullptr, out); }, bytes, executor);
+}
+
+// hicann/ops-math math/arg_max_with_value/docs/aclnnMaxDim.md.
+aclError prepare_max_dim(const aclTensor* self_tensor, int64_t dim, bool keeps_dim, const aclTensor* out_tensor,
+                         const aclTensor* indices_tensor, uint64_t* bytes, aclOpExecutor** executor) {
+    FirstPhase call("aclnnMaxDim");
+    const TypesByChip types = all_and_bf16(kHalfAndFloatTypes | type_set({kInt64, kBool}));
+    const Operand self = call.input("self", self_tensor, types, {1, 8});
+    const Operand out = call.output("out", out_tensor, types);
+    const Operand indices = call.output("indices", indices_tensor, on_all(kIndexTypes));
+    call.require_dtype("out", out, self.dtype);
+    const size_t axis = call.dimension("dim", dim, self.shape.size());
+    if (call.is_valid()) {
+        const std::vector<int64_t> shape = shape_without(self.shape, axis, keeps_dim);
+        call.require_shape("out", out, shape);
+        call.require_shape("indices", indices, shape);
+    }
+    return call.finish([self, out, indices, axis] { find_greatest(self, axis, &out, indices); }, bytes, executor);
+}
+
+// hicann/ops-math math/reduce_max/docs/aclnnMax.md and math/reduce_min/docs/aclnnMin.md. The output has one element and
+// at most one dimension. The documents do not define the result of an empty tensor, which is refused.
+aclError prepare_extreme(const char* function, bool is_max, const aclTensor* self_tensor, const aclTensor* out_tensor,
+                         uint64_t* bytes, aclOpExecutor** executor) {
+    FirstPhase call(function);
+    const TypesByChip types = all_and_bf16(kRealTypes);
+    const Operand self = call.input("self", self_tensor, types);
+    const Operand out = call.output("out", out_tensor, types, {0, 1});
+    call.require_dtype("out", out, self.dtype);
+    call.require(out.count() == 1, "out", "have 1 element", out.count());
+    call.require(self.count() > 0, "self", "have elements", self.count());
+    auto body = [self, out, is_max] {
+        call_with_real_type(self.dtype, [&](auto type) {
+            using Compute = decltype(type);
+            const std::vector<Compute> values = values_of<Compute>(self);
+            Compute best = values[0];
+            for (const Compute value : values) {
+                const bool is_nan = value != value;
+                if (is_nan || (is_max ? is_less(best, value) : is_less(value, best) && best == best)) best = value;
+            }
+            set_values<Compute>(out, {best});
+        });
+    };
+    return call.finish(body, bytes, executor);
+}
+
+// hicann/ops-math math/cumsum/docs/aclnnCumsum.md and op_api/aclnn_cumsum.cpp: CANN converts self to dtype before it
+// adds.
+aclError prepare_cumsum(const aclTensor* self_tensor, int64_t dim, int32_t dtype, const aclTensor* out_tensor,
+                        uint64_t* bytes, aclOpExecutor** executor) {
+    FirstPhase call("aclnnCumsum");
+    const TypesByChip types = all_and_bf16(kHalfToDoubleTypes | kIntegerTypes | kComplexTypes);
+    const Operand self = call.input("self", self_tensor, types);
+    const Operand out = call.output("out", out_tensor, types);
+    call.require_dtype("out", out, dtype);
+    call.require(can_cast(self.dtype, out.dtype), "out",
+                 std::string("have a type that ") + dtype_name(self.dtype) + " converts to", dtype_name(out.dtype));
+    call.require_shape("out", out, self.shape);
+    const size_t axis = call.dimension("dim", dim, self.shape.size());
+    if (call.is_valid() && self.dtype != dtype) call.ask_workspace(self.count() * dtype_bytes(dtype));
+    auto body = [self, out, axis] {
+        if (out.count() == 0) return;
+        std::vector<char> storage(static_cast<size_t>(out.count() * dtype_bytes(out.dtype)));
+        const Operand rows = with_last_dimension(self, axis);
+        Operand packed = reshaped(rows, rows.shape);
+        packed.dtype = out.dtype;
+        packed.first = storage.data();
+        copy_view(packed, rows);
+        const auto size = static_cast<size_t>(rows.shape.back());
+        call_with_compute_type(out.dtype, [&](auto type) {
+            auto values = values_of<decltype(type)>(packed);
+            for (size_t i = 0; i < values.size(); ++i)
+                if (i % size) values[i] += values[i - 1];
+            set_values(with_last_dimension(out, axis), values);
+        });
+    };
+    return call.finish(body, bytes, executor);
+}
+
+}  // namespace
+}  // namespace simulated_cann
+
+NPU_CANN_API aclError aclnnArgsortGetWorkspaceSize(const aclTensor* self, int64_t dim, bool descending, aclTensor* out,
+                                                   uint64_t* bytes, aclOpExecutor** executor) {
+    return simulated_cann::prepare_argsort(self, dim, descending, out, bytes, executor);
+}
+NPU_CANN_SECOND_PHASE(aclnnArgsort)
+
+NPU_CANN_API aclError aclnnSortGetWorkspaceSize(const aclTensor* self, bool /*stable*/, int64_t dim, bool descending,
+                                                aclTensor* values, aclTensor* indices, uint64_t* bytes,
+                                                aclOpExecutor** executor) {
+    return simulated_cann::prepare_sort(self, dim, descending, values, indices, bytes, executor);
+}
+NPU_CANN_SECOND_PHASE(aclnnSort)
+
+NPU_CANN_API aclError aclnnTopkGetWorkspaceSize(const aclTensor* self, int64_t k, int64_t dim, bool largest,
+                                                bool sorted, aclTensor* values, aclTensor* indices, uint64_t* bytes,
+                                                aclOpExecutor** executor) {
+    return simulated_cann::prepare_topk(self, k, dim, largest, sorted, values, indices, bytes, executor);
+}
+NPU_CANN_SECOND_PHASE(aclnnTopk)
+
+NPU_CANN_API aclError aclnnArgMaxGetWorkspaceSize(const aclTensor* self, int64_t dim, bool keeps_dim, aclTensor* out,
+                                                  uint64_t* bytes, aclOpExecutor** executor) {
+    return simulated_cann::prepare_argmax(self, dim, keeps_dim, out, bytes, executor);
+}
+NPU_CANN_SECOND_PHASE(aclnnArgMax)
+
+NPU_CANN_API aclError aclnnMaxDimGetWorkspaceSize(const aclTensor* self, int64_t dim, bool keeps_dim, aclTensor* out,
+                                                  aclTensor* indices, uint64_t* bytes, aclOpExecutor** executor) {
+    return simulated_cann::prepare_max_dim(self, dim, keeps_dim, out, indices, bytes, executor);
+}
+NPU_CANN_SECOND_PHASE(aclnnMaxDim)
+
+NPU_CANN_API aclError aclnnMaxGetWorkspaceSize(const aclTensor* self, aclTensor* out, uint64_t* bytes,
+                                               aclOpExecutor** executor) {
+    return simulated_cann::prepare_extreme("aclnnMax", true, self, out, bytes, executor);
+}
+NPU_CANN_SECOND_PHASE(aclnnMax)
+
+NPU_CANN_API aclError aclnnMinGetWorkspaceSize(const aclTensor* self, aclTensor* out, uint64_t* bytes,
+                                               aclOpExecutor** executor) {
+    return simulated_cann::prepare_extreme("aclnnMin", false, self, out, bytes, executor);
+}
+NPU_CANN_SECOND_PHASE(aclnnMin)
+
+NPU_CANN_API aclError aclnnCumsumGetWorkspaceSize(const aclTensor* self, int64_t dim, int32_t dtype, aclTensor* out,
+                                                  uint64_t* bytes, aclOpExecutor** executor) {
+    return simulated_cann::prepare_cumsum(self, dim, dtype, out, bytes, executor);
+}
+NPU_CANN_SECOND_PHASE(aclnnCumsum)
