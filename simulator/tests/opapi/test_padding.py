@@ -49,7 +49,10 @@ def test_constant_pad_refuses_what_the_document_excludes(opapi):
         ({"pad": [0] * 6}, "pad must have an even number of elements up to 4 but got 6"),
         ({"pad": [-2, -2]}, "pad must not remove more elements than dimension 1 has"),
         ({"pad": [1, 1]}, r"out must have the shape \[2,5\]"),
-        ({"pad": [-3, 0, 1, 0], "out": np.zeros((3, 0), np.float32)}, "pad must not be positive if out has no"),
+        (
+            {"pad": [-3, 0, 1, 0], "out": np.zeros((3, 0), np.float32)},
+            "pad must not be positive if out has no",
+        ),
         ({"value": np.uint32(0)}, "value must have a common type with float32 but got uint32"),
     ):
         assert_refused(opapi, "ConstantPadNd", given | change, message)
@@ -59,7 +62,11 @@ def test_constant_pad_refuses_what_the_document_excludes(opapi):
         opapi,
         "ConstantPadNd",
         lambda name: given
-        | {"self": x.astype(TYPES[name]), "out": out.astype(TYPES[name]), "value": np.zeros((), TYPES[name])[()]},
+        | {
+            "self": x.astype(TYPES[name]),
+            "out": out.astype(TYPES[name]),
+            "value": np.zeros((), TYPES[name])[()],
+        },
         NUMBERS + WIDE_UNSIGNED,
         ("bfloat16",),
     )

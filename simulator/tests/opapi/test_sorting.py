@@ -20,7 +20,11 @@ def order_of(x, dim, descending):
 def test_sort_and_argsort_order_the_elements(opapi, name, dim, descending):
     x = strided(random_of(name, (3, 40, 5)) % 10)
     expected = order_of(x, dim, descending)
-    values, indices, order = np.zeros_like(x), strided(np.zeros(x.shape, np.int64)), np.zeros(x.shape, np.int64)
+    values, indices, order = (
+        np.zeros_like(x),
+        strided(np.zeros(x.shape, np.int64)),
+        np.zeros(x.shape, np.int64),
+    )
     given = {"self": x, "dim": dim, "descending": descending}
     opapi.call("Sort", given | {"stable": True, "values_out": values, "indices_out": indices})
     opapi.call("Argsort", given | {"out": order})
@@ -38,9 +42,7 @@ def test_sort_refuses_what_the_documents_exclude(opapi):
     if not opapi.is_310p:
         one = {"self": np.zeros((3, 1), bfloat16), "out": np.zeros((3, 1), np.int64)}
         assert_refused(opapi, "Argsort", given | one, "self must not be bfloat16 with one element")
-    check_types(
-        opapi, "Argsort", lambda name: given | {"self": x.astype(TYPES[name])}, SORTED, ("bfloat16",)
-    )
+    check_types(opapi, "Argsort", lambda name: given | {"self": x.astype(TYPES[name])}, SORTED, ("bfloat16",))
 
 
 @pytest.mark.parametrize("largest", [True, False])
