@@ -193,13 +193,17 @@ aclScalar float_scalar(float value) {
     return scalar;
 }
 
-std::vector<int64_t> indices_of(const Operand& index, const char* argument_name, int64_t limit) {
-    std::vector<int64_t> indices = values_of<int64_t>(index);
+void check_indices(const std::vector<int64_t>& indices, const char* argument_name, int64_t limit) {
     for (size_t i = 0; i < indices.size(); ++i)
         if (indices[i] < 0 || indices[i] >= limit)
             throw std::out_of_range(std::string(argument_name) + " must be in [0, " + std::to_string(limit) +
                                     ") but got " + std::to_string(indices[i]) + " in element " + std::to_string(i) +
                                     ".");
+}
+
+std::vector<int64_t> indices_of(const Operand& index, const char* argument_name, int64_t limit) {
+    std::vector<int64_t> indices = values_of<int64_t>(index);
+    check_indices(indices, argument_name, limit);
     return indices;
 }
 

@@ -33,8 +33,10 @@ void copy_elements(const Operand& out, const Operand& from);
 void fill_view(const Operand& out, const aclScalar& value);
 aclScalar float_scalar(float value);
 
-// The elements of `index`, which must be in [0, limit). Throws an error with the argument's name otherwise: the kernel
-// would access memory outside the tensor.
+// Throws an error with the argument's name if an index is not in [0, limit): the kernel would access memory outside the
+// tensor.
+void check_indices(const std::vector<int64_t>& indices, const char* argument_name, int64_t limit);
+// The elements of `index`, checked.
 std::vector<int64_t> indices_of(const Operand& index, const char* argument_name, int64_t limit);
 
 }  // namespace simulated_cann
