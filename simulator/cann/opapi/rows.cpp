@@ -125,6 +125,9 @@ size_t check_index_copy(FirstPhase* call, const Operand& self, int64_t dim, cons
         return axis;
     }
     call->require_shape("source", source, gathered_shape(self.shape, axis, {index.count()}));
+    // The kernel writes slices of dimension 0. For another one, CANN transposes self and source before it, and self
+    // after.
+    if (call->is_valid() && axis) call->ask_workspace((2 * self.count() + source.count()) * dtype_bytes(self.dtype));
     return axis;
 }
 

@@ -253,3 +253,38 @@ def test_repeat_interleave_refuses_what_the_document_excludes(opapi):
         [*HALF_AND_FLOAT, "int8", "int16", "int32", "int64", "uint8", "bool"],
         ("bfloat16",),
     )
+
+
+def test_the_calls_of_rope_in_ggml(opapi):
+    """Shapes and types of aclnn_rope_cache_init and ggml_cann_rope (ggml src/ggml-cann/aclnn_ops.cpp)."""
+    positions, angles, heads = 7, 6, 3
+    ids = random_of("int32", (4, positions))
+    sections = np.array([0, 1, 2, 2, 1, 3], np.int32)
+    chosen = np.zeros((angles, positions), np.int32)
+    opapi.call("IndexSelect", {"self": ids, "dim": 0, "index": sections, "out": chosen})
+    assert_same(chosen, ids[sections])
+    sines = random_of("float32", (1, positions, 1, angles))
+    table = np.zeros((1, positions, 1, 2 * angles), np.float32)
+    opapi.call("Repeat", {"self": sines, "repeats": [1, 1, 1, 2], "out": table})
+    assert_same(table, np.concatenate([sines, sines], 3))
+    x = random_of("float16", (1, positions, heads, 2 * angles))
+    rolled = np.zeros_like(x)
+    opapi.call("Roll", {"x": x, "shifts": [angles], "dims": [3], "out": rolled})
+    assert_same(rolled, np.roll(x, angles, 3))
+    pairs, swapped = (
+        x.reshape(1, positions, heads * angles, 2),
+        np.zeros((1, positions, heads * angles, 2), x.dtype),
+    )
+    opapi.call("Roll", {"x": pairs, "shifts": [1], "dims": [3], "out": swapped})
+    assert_same(swapped, pairs[..., ::-1].copy())
+    interleaved = {"self": sines, "repeats": 2, "dim": 3, "output_size": 2 * angles, "out": table}
+    signs = {"self": np.ones((1, 1, 1, 8), np.float32), "dim": 3, "index": [0, 0, 2, 2, 4, 4, 6, 6],
+             "value": np.float32(-1)}  # fmt: skip
+    if opapi.is_310p:  # the documents do not list this chip
+        assert_refused(opapi, "RepeatInterleaveIntWithDim", interleaved, "the chip must be")
+        assert_refused(opapi, "InplaceIndexFillTensor", signs, "the chip must be")
+        return
+    opapi.call("RepeatInterleaveIntWithDim", interleaved)
+    assert_same(table, np.repeat(sines, 2, 3))
+    opapi.call("InplaceIndexFillTensor", signs)
+    assert signs["self"].ravel().tolist() == [-1, 1] * 4
