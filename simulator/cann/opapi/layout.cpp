@@ -180,13 +180,8 @@ aclError prepare_roll(const aclTensor* x_tensor, const aclIntArray* shifts_array
         std::vector<char> storage;
         Operand source = separate_from(out, x, &storage);
         if (!is_flat) return roll(out, source, shift_of, 0);
-        if (!is_contiguous(source.shape, source.strides)) {
-            storage.resize(static_cast<size_t>(x.count() * dtype_bytes(x.dtype)));
-            Operand packed = reshaped(x, x.shape);
-            packed.first = storage.data();
-            copy_view(packed, source);
-            source = packed;
-        }
+        std::vector<char> packed;
+        if (!is_contiguous(source.shape, source.strides)) source = packed_as(x.dtype, source, &packed);
         roll(reshaped(out, {out.count()}), reshaped(source, {x.count()}), shift_of, 0);
     };
     return call.finish(body, bytes, executor);
@@ -212,11 +207,16 @@ void check_common_type(FirstPhase* call, const std::vector<Operand>& tensors, co
 aclError finish_parts(FirstPhase* call, const std::vector<Operand>& places, const std::vector<Operand>& parts,
                       uint64_t* bytes, aclOpExecutor** executor) {
     auto body = [places, parts] {
-        std::vector<std::vector<char>> storage(parts.size() * places.size());
+        Extent written;  // from the first to the last byte of all places
+        for (const Operand& place : places) {
+            const Extent extent = extent_of(place);
+            if (extent.begin && (!written.begin || extent.begin < written.begin)) written.begin = extent.begin;
+            if (extent.end > written.end) written.end = extent.end;
+        }
+        std::vector<std::vector<char>> storage(parts.size());
         std::vector<Operand> sources = parts;
         for (size_t i = 0; i < parts.size(); ++i)
-            for (size_t k = 0; k < places.size(); ++k)
-                sources[i] = separate_from(places[k], sources[i], &storage[i * places.size() + k]);
+            if (extent_of(parts[i]).overlaps(written)) sources[i] = packed_as(parts[i].dtype, parts[i], &storage[i]);
         for (size_t i = 0; i < parts.size(); ++i) copy_view(places[i], sources[i]);
     };
     return call->finish(body, bytes, executor);

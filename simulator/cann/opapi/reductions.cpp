@@ -44,16 +44,6 @@ Operand with_last(const Operand& operand, const std::vector<size_t>& reduced) {
     return permuted(operand, order);
 }
 
-// A packed copy in another dtype.
-Operand packed_as(int32_t dtype, const Operand& from, std::vector<char>* storage) {
-    storage->resize(static_cast<size_t>(from.count() * dtype_bytes(dtype)));
-    Operand packed = reshaped(from, from.shape);
-    packed.dtype = dtype;
-    packed.first = storage->data();
-    copy_view(packed, from);
-    return packed;
-}
-
 // Writes reduce(row, size) of each row. Rounds to `dtype` and then to the dtype of `out`.
 template <class Compute, class Reduce>
 void reduce_rows(const Operand& out, int32_t dtype, const Operand& rows, int64_t size, Reduce reduce) {
@@ -61,10 +51,8 @@ void reduce_rows(const Operand& out, int32_t dtype, const Operand& rows, int64_t
     std::vector<Compute> results(static_cast<size_t>(out.count()));
     for (size_t i = 0; i < results.size(); ++i)
         results[i] = reduce(values.data() + static_cast<int64_t>(i) * size, size);
-    std::vector<char> storage(static_cast<size_t>(out.count() * dtype_bytes(dtype)));
-    Operand rounded = reshaped(out, out.shape);
-    rounded.dtype = dtype;
-    rounded.first = storage.data();
+    std::vector<char> storage;
+    const Operand rounded = packed_operand(dtype, out.shape, &storage);
     set_values(rounded, results);
     copy_view(out, rounded);
 }

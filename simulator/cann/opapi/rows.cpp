@@ -89,9 +89,8 @@ aclError prepare_embedding(const aclTensor* weight_tensor, const aclTensor* indi
     if (call.is_valid()) call.require_shape("out", out, gathered_shape(weight.shape, 0, indices.shape));
     auto body = [weight, indices, out] {
         if (out.count() == 0) return;
-        std::vector<char> storage(static_cast<size_t>(out.count() * dtype_bytes(out.dtype)));
-        Operand packed = reshaped(out, {indices.count(), weight.shape[1]});
-        packed.first = storage.data();
+        std::vector<char> storage;
+        const Operand packed = packed_operand(out.dtype, {indices.count(), weight.shape[1]}, &storage);
         gather_slices(packed, weight, 0, indices_of(indices, "indices", weight.shape[0]));
         copy_view(out, reshaped(packed, out.shape));
     };
@@ -259,10 +258,8 @@ aclError prepare_repeat_interleave(const aclTensor* self_tensor, int64_t repeats
     }
     auto body = [self, out, repeats] {
         if (out.count() == 0) return;
-        std::vector<char> storage(static_cast<size_t>(self.count() * dtype_bytes(self.dtype)));
-        Operand packed = reshaped(self, self.shape);
-        packed.first = storage.data();
-        copy_view(packed, self);
+        std::vector<char> storage;
+        const Operand packed = packed_as(self.dtype, self, &storage);
         repeat_interleave(out, reshaped(packed, {self.count()}), 0, repeats);
     };
     return call.finish(body, bytes, executor);

@@ -243,12 +243,8 @@ aclError prepare_cumsum(const aclTensor* self_tensor, int64_t dim, int32_t dtype
     if (call.is_valid() && self.dtype != dtype) call.ask_workspace(self.count() * dtype_bytes(dtype));
     auto body = [self, out, axis] {
         if (out.count() == 0) return;
-        std::vector<char> storage(static_cast<size_t>(out.count() * dtype_bytes(out.dtype)));
-        const Operand rows = with_last_dimension(self, axis);
-        Operand packed = reshaped(rows, rows.shape);
-        packed.dtype = out.dtype;
-        packed.first = storage.data();
-        copy_view(packed, rows);
+        std::vector<char> storage;
+        const Operand rows = with_last_dimension(self, axis), packed = packed_as(out.dtype, rows, &storage);
         const auto size = static_cast<size_t>(rows.shape.back());
         call_with_compute_type(out.dtype, [&](auto type) {
             auto values = values_of<decltype(type)>(packed);

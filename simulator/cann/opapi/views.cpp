@@ -7,17 +7,6 @@
 namespace simulated_cann {
 namespace {
 
-// Sets `begin` to the first byte of a view and `end` to the byte after its last one.
-void find_extent(const Operand& operand, const char** begin, const char** end) {
-    const int64_t bytes = dtype_bytes(operand.dtype);
-    *begin = operand.first;
-    *end = operand.first + bytes;
-    for (size_t i = 0; i < operand.shape.size(); ++i) {
-        int64_t reach = (operand.shape[i] - 1) * operand.strides[i] * bytes;
-        (reach < 0 ? *begin : *end) += reach;
-    }
-}
-
 // Converts elements through the type Compute.
 template <class Compute>
 void convert(const Operand& out, const Operand& from) {
@@ -156,17 +145,33 @@ void copy_view(const Operand& out, const Operand& from) {
         convert<int64_t>(out, from);
 }
 
-Operand separate_from(const Operand& out, const Operand& in, std::vector<char>* storage) {
-    if (out.count() == 0 || in.count() == 0) return in;
-    const char *out_begin, *out_end, *in_begin, *in_end;
-    find_extent(out, &out_begin, &out_end);
-    find_extent(in, &in_begin, &in_end);
-    if (out_begin >= in_end || in_begin >= out_end) return in;
-    storage->resize(static_cast<size_t>(in.count() * dtype_bytes(in.dtype)));
-    Operand packed = reshaped(in, in.shape);
+Extent extent_of(const Operand& operand) {
+    if (operand.count() == 0) return {};
+    const int64_t bytes = dtype_bytes(operand.dtype);
+    Extent extent{operand.first, operand.first + bytes};
+    for (size_t i = 0; i < operand.shape.size(); ++i) {
+        const int64_t reach = (operand.shape[i] - 1) * operand.strides[i] * bytes;
+        (reach < 0 ? extent.begin : extent.end) += reach;
+    }
+    return extent;
+}
+
+Operand packed_operand(int32_t dtype, const std::vector<int64_t>& shape, std::vector<char>* storage) {
+    Operand packed = reshaped(Operand{}, shape);
+    packed.dtype = dtype;
+    storage->resize(static_cast<size_t>(packed.count() * dtype_bytes(dtype)));
     packed.first = storage->data();
-    copy_view(packed, in);
     return packed;
+}
+
+Operand packed_as(int32_t dtype, const Operand& from, std::vector<char>* storage) {
+    const Operand packed = packed_operand(dtype, from.shape, storage);
+    copy_view(packed, from);
+    return packed;
+}
+
+Operand separate_from(const Operand& out, const Operand& in, std::vector<char>* storage) {
+    return extent_of(out).overlaps(extent_of(in)) ? packed_as(in.dtype, in, storage) : in;
 }
 
 void copy_elements(const Operand& out, const Operand& from) {

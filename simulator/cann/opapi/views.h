@@ -23,6 +23,16 @@ Operand reshaped(const Operand& contiguous, const std::vector<int64_t>& shape);
 // bytes, so the payload of NaNs is kept. The views must not overlap.
 void copy_view(const Operand& out, const Operand& from);
 
+// The bytes of a view: [begin, end).
+struct Extent {
+    const char *begin = nullptr, *end = nullptr;
+    bool overlaps(const Extent& other) const { return begin < other.end && other.begin < end; }
+};
+Extent extent_of(const Operand& operand);  // empty for an operand without elements
+
+// A contiguous operand in `storage`, without values; and a packed copy of `from` in another dtype.
+Operand packed_operand(int32_t dtype, const std::vector<int64_t>& shape, std::vector<char>* storage);
+Operand packed_as(int32_t dtype, const Operand& from, std::vector<char>* storage);
 // Returns `in`, or a packed copy of it in `storage` if its memory overlaps that of `out`.
 Operand separate_from(const Operand& out, const Operand& in, std::vector<char>* storage);
 

@@ -9,7 +9,7 @@ SORTED = ["float16", "float32", "int8", "int16", "int32", "int64", "uint8"]
 
 
 def order_of(x, dim, descending):
-    """The stable order, in torch's sense: equal elements keep their order when descending, too."""
+    """The stable order of torch: equal elements keep their order, ascending or descending."""
     torch = pytest.importorskip("torch")
     return torch.sort(torch.from_numpy(np.ascontiguousarray(x)), stable=True, dim=dim, descending=descending)
 
