@@ -1,6 +1,6 @@
-// Functions of the elements along one dimension: Sort, Argsort, Topk, ArgMax, MaxDim and Cumsum; and Max and Min of all
-// elements. Equal elements keep their order, and NaN is greater than every number, as in torch: the documents define
-// neither.
+// Functions of the elements along one dimension: Sort, Argsort, Topk, ArgMax, ArgMin, MaxDim, MinDim and Cumsum; and
+// Max and Min of all elements. Equal elements keep their order, and NaN is greater than every number, as in torch: the
+// documents define neither.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -151,8 +151,19 @@ aclError prepare_topk(const aclTensor* self_tensor, int64_t k, int64_t dim, bool
     return call.finish(body, bytes, executor);
 }
 
-// Writes the first greatest element of each row and its index. The outputs have the shape of self without `dim`.
-void find_greatest(const Operand& self, size_t dim, const Operand* values, const Operand& indices) {
+enum class Extreme { kGreatest, kLeast };
+
+// Whether `a` is further than `b` in the direction of the extreme. NaN is further than every number in both.
+template <class Compute>
+bool is_further(Extreme extreme, Compute a, Compute b) {
+    if constexpr (std::is_floating_point_v<Compute>)
+        if (std::isnan(a) || std::isnan(b)) return std::isnan(a) && !std::isnan(b);
+    return extreme == Extreme::kGreatest ? b < a : a < b;
+}
+
+// Writes the first greatest or least element of each row and its index. The outputs have the shape of self without
+// `dim`.
+void find_extreme(Extreme extreme, const Operand& self, size_t dim, const Operand* values, const Operand& indices) {
     if (indices.count() == 0 || self.count() == 0) return;
     const Operand rows = with_last_dimension(self, dim);
     const int64_t size = rows.shape.back();
@@ -160,33 +171,40 @@ void find_greatest(const Operand& self, size_t dim, const Operand* values, const
         using Compute = decltype(type);
         const std::vector<Compute> given = values_of<Compute>(rows);
         std::vector<int64_t> found(static_cast<size_t>(indices.count()));
-        std::vector<Compute> greatest(found.size());
+        std::vector<Compute> extremes(found.size());
         for (size_t row = 0; row < found.size(); ++row) {
             const Compute* first = given.data() + static_cast<int64_t>(row) * size;
-            const Compute* best = std::max_element(first, first + size, is_less<Compute>);
+            const Compute* best = first;
+            for (const Compute* next = first; next < first + size; ++next)
+                if (is_further(extreme, *next, *best)) best = next;
             found[row] = best - first;
-            greatest[row] = *best;
+            extremes[row] = *best;
         }
         set_values(indices, found);
-        if (values) set_values(*values, greatest);
+        if (values) set_values(*values, extremes);
     });
 }
 
-// hicann/ops-math math/arg_max_v2/docs/aclnnArgMax.md and op_api/aclnn_argmax.cpp.
-aclError prepare_argmax(const aclTensor* self_tensor, int64_t dim, bool keeps_dim, const aclTensor* out_tensor,
-                        uint64_t* bytes, aclOpExecutor** executor) {
-    FirstPhase call("aclnnArgMax");
+// hicann/ops-math math/arg_max_v2/docs/aclnnArgMax.md and op_api/aclnn_argmax.cpp, math/arg_min/docs/aclnnArgMin.md.
+aclError prepare_arg_extreme(const char* function, Extreme extreme, const aclTensor* self_tensor, int64_t dim,
+                             bool keeps_dim, const aclTensor* out_tensor, uint64_t* bytes, aclOpExecutor** executor) {
+    FirstPhase call(function);
     const Operand self = call.input("self", self_tensor, all_and_bf16(kHalfToDoubleTypes | kIntegerTypes));
     const Operand out = call.output("out", out_tensor, on_all(kIndexTypes));
     const size_t axis = call.dimension("dim", dim, self.shape.size());
+    if (extreme == Extreme::kLeast && is_ascend310p() && !is_floating(self.dtype))
+        call.require(self.shape.size() <= 7, "self", "have at most 7 dimensions for an integer type on this chip",
+                     static_cast<int64_t>(self.shape.size()));
     if (call.is_valid()) call.require_shape("out", out, shape_without(self.shape, axis, keeps_dim));
-    return call.finish([self, out, axis] { find_greatest(self, axis, nullptr, out); }, bytes, executor);
+    auto body = [extreme, self, out, axis] { find_extreme(extreme, self, axis, nullptr, out); };
+    return call.finish(body, bytes, executor);
 }
 
-// hicann/ops-math math/arg_max_with_value/docs/aclnnMaxDim.md.
-aclError prepare_max_dim(const aclTensor* self_tensor, int64_t dim, bool keeps_dim, const aclTensor* out_tensor,
-                         const aclTensor* indices_tensor, uint64_t* bytes, aclOpExecutor** executor) {
-    FirstPhase call("aclnnMaxDim");
+// hicann/ops-math math/arg_max_with_value/docs/aclnnMaxDim.md and math/arg_min_with_value/docs/aclnnMinDim.md.
+aclError prepare_extreme_dim(const char* function, Extreme extreme, const aclTensor* self_tensor, int64_t dim,
+                             bool keeps_dim, const aclTensor* out_tensor, const aclTensor* indices_tensor,
+                             uint64_t* bytes, aclOpExecutor** executor) {
+    FirstPhase call(function);
     const TypesByChip types = all_and_bf16(kHalfAndFloatTypes | type_set({kInt64, kBool}));
     const Operand self = call.input("self", self_tensor, types, {1, 8});
     const Operand out = call.output("out", out_tensor, types);
@@ -198,13 +216,14 @@ aclError prepare_max_dim(const aclTensor* self_tensor, int64_t dim, bool keeps_d
         call.require_shape("out", out, shape);
         call.require_shape("indices", indices, shape);
     }
-    return call.finish([self, out, indices, axis] { find_greatest(self, axis, &out, indices); }, bytes, executor);
+    auto body = [extreme, self, out, indices, axis] { find_extreme(extreme, self, axis, &out, indices); };
+    return call.finish(body, bytes, executor);
 }
 
 // hicann/ops-math math/reduce_max/docs/aclnnMax.md and math/reduce_min/docs/aclnnMin.md. The output has one element and
 // at most one dimension. The documents do not define the result of an empty tensor, which is refused.
-aclError prepare_extreme(const char* function, bool is_max, const aclTensor* self_tensor, const aclTensor* out_tensor,
-                         uint64_t* bytes, aclOpExecutor** executor) {
+aclError prepare_extreme(const char* function, Extreme extreme, const aclTensor* self_tensor,
+                         const aclTensor* out_tensor, uint64_t* bytes, aclOpExecutor** executor) {
     FirstPhase call(function);
     const TypesByChip types = all_and_bf16(kRealTypes);
     const Operand self = call.input("self", self_tensor, types);
@@ -212,15 +231,13 @@ aclError prepare_extreme(const char* function, bool is_max, const aclTensor* sel
     call.require_dtype("out", out, self.dtype);
     call.require(out.count() == 1, "out", "have 1 element", out.count());
     call.require(self.count() > 0, "self", "have elements", self.count());
-    auto body = [self, out, is_max] {
+    auto body = [self, out, extreme] {
         call_with_real_type(self.dtype, [&](auto type) {
             using Compute = decltype(type);
             const std::vector<Compute> values = values_of<Compute>(self);
             Compute best = values[0];
-            for (const Compute value : values) {
-                const bool is_nan = value != value;
-                if (is_nan || (is_max ? is_less(best, value) : is_less(value, best) && best == best)) best = value;
-            }
+            for (const Compute value : values)
+                if (is_further(extreme, value, best)) best = value;
             set_values<Compute>(out, {best});
         });
     };
@@ -279,29 +296,30 @@ NPU_CANN_API aclError aclnnTopkGetWorkspaceSize(const aclTensor* self, int64_t k
 }
 NPU_CANN_SECOND_PHASE(aclnnTopk)
 
-NPU_CANN_API aclError aclnnArgMaxGetWorkspaceSize(const aclTensor* self, int64_t dim, bool keeps_dim, aclTensor* out,
-                                                  uint64_t* bytes, aclOpExecutor** executor) {
-    return simulated_cann::prepare_argmax(self, dim, keeps_dim, out, bytes, executor);
-}
-NPU_CANN_SECOND_PHASE(aclnnArgMax)
+// Defines the three functions of the greatest or the least element.
+#define NPU_CANN_EXTREME(name, Arg, extreme)                                                                         \
+    NPU_CANN_API aclError aclnn##Arg##GetWorkspaceSize(const aclTensor* self, int64_t dim, bool keeps_dim,           \
+                                                       aclTensor* out, uint64_t* bytes, aclOpExecutor** executor) {  \
+        return simulated_cann::prepare_arg_extreme("aclnn" #Arg, simulated_cann::Extreme::extreme, self, dim,        \
+                                                   keeps_dim, out, bytes, executor);                                 \
+    }                                                                                                                \
+    NPU_CANN_SECOND_PHASE(aclnn##Arg)                                                                                \
+    NPU_CANN_API aclError aclnn##name##DimGetWorkspaceSize(const aclTensor* self, int64_t dim, bool keeps_dim,       \
+                                                           aclTensor* out, aclTensor* indices, uint64_t* bytes,      \
+                                                           aclOpExecutor** executor) {                               \
+        return simulated_cann::prepare_extreme_dim("aclnn" #name "Dim", simulated_cann::Extreme::extreme, self, dim, \
+                                                   keeps_dim, out, indices, bytes, executor);                        \
+    }                                                                                                                \
+    NPU_CANN_SECOND_PHASE(aclnn##name##Dim)                                                                          \
+    NPU_CANN_API aclError aclnn##name##GetWorkspaceSize(const aclTensor* self, aclTensor* out, uint64_t* bytes,      \
+                                                        aclOpExecutor** executor) {                                  \
+        return simulated_cann::prepare_extreme("aclnn" #name, simulated_cann::Extreme::extreme, self, out, bytes,    \
+                                               executor);                                                            \
+    }                                                                                                                \
+    NPU_CANN_SECOND_PHASE(aclnn##name)
 
-NPU_CANN_API aclError aclnnMaxDimGetWorkspaceSize(const aclTensor* self, int64_t dim, bool keeps_dim, aclTensor* out,
-                                                  aclTensor* indices, uint64_t* bytes, aclOpExecutor** executor) {
-    return simulated_cann::prepare_max_dim(self, dim, keeps_dim, out, indices, bytes, executor);
-}
-NPU_CANN_SECOND_PHASE(aclnnMaxDim)
-
-NPU_CANN_API aclError aclnnMaxGetWorkspaceSize(const aclTensor* self, aclTensor* out, uint64_t* bytes,
-                                               aclOpExecutor** executor) {
-    return simulated_cann::prepare_extreme("aclnnMax", true, self, out, bytes, executor);
-}
-NPU_CANN_SECOND_PHASE(aclnnMax)
-
-NPU_CANN_API aclError aclnnMinGetWorkspaceSize(const aclTensor* self, aclTensor* out, uint64_t* bytes,
-                                               aclOpExecutor** executor) {
-    return simulated_cann::prepare_extreme("aclnnMin", false, self, out, bytes, executor);
-}
-NPU_CANN_SECOND_PHASE(aclnnMin)
+NPU_CANN_EXTREME(Max, ArgMax, kGreatest)
+NPU_CANN_EXTREME(Min, ArgMin, kLeast)
 
 NPU_CANN_API aclError aclnnCumsumGetWorkspaceSize(const aclTensor* self, int64_t dim, int32_t dtype, aclTensor* out,
                                                   uint64_t* bytes, aclOpExecutor** executor) {

@@ -92,7 +92,7 @@ void copy_bytes(const Operand& out, const Operand& from) {
 
 Operand narrow(const Operand& whole, size_t dim, int64_t start, int64_t count, int64_t step) {
     Operand part = whole;
-    part.first += start * whole.strides[dim] * dtype_bytes(whole.dtype);
+    if (whole.first) part.first += start * whole.strides[dim] * dtype_bytes(whole.dtype);
     part.shape[dim] = count;
     part.strides[dim] *= step;
     return part;

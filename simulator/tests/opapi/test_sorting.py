@@ -63,16 +63,20 @@ def test_topk_takes_the_first_elements(opapi, largest, k):
 @pytest.mark.parametrize("dim", [0, 1, -1])
 @pytest.mark.parametrize("keeps", [True, False])
 @pytest.mark.parametrize("index", [np.int32, np.int64])
-def test_argmax_and_max_dim_find_the_first_greatest_element(opapi, dim, keeps, index):
-    x = strided(random_of("float16", (4, 30, 5)) % 10)
-    expected = np.argmax(x, dim, keepdims=keeps).astype(index)
-    out, values = np.zeros_like(expected), np.zeros(expected.shape, x.dtype)
-    opapi.call("ArgMax", {"self": x, "dim": dim, "keepdim": keeps, "out": out})
-    assert_same(out, expected)
-    out[...] = 0
-    opapi.call("MaxDim", {"self": x, "dim": dim, "keepdim": keeps, "out": values, "indices": out})
-    assert_same(out, expected)
-    assert_same(values, x.max(dim, keepdims=keeps))
+def test_arg_extremes_find_the_first_extreme_element(opapi, dim, keeps, index):
+    x = strided(random_of("float16", (4, 30, 5), 0, 10))
+    for name, arg, find, expected_values in (
+        ("MaxDim", "ArgMax", np.argmax, x.max(dim, keepdims=keeps)),
+        ("MinDim", "ArgMin", np.argmin, x.min(dim, keepdims=keeps)),
+    ):
+        expected = find(x, dim, keepdims=keeps).astype(index)
+        out, values = np.zeros_like(expected), np.zeros(expected.shape, x.dtype)
+        opapi.call(arg, {"self": x, "dim": dim, "keepdim": keeps, "out": out})
+        assert_same(out, expected)
+        out[...] = 0
+        opapi.call(name, {"self": x, "dim": dim, "keepdim": keeps, "out": values, "indices": out})
+        assert_same(out, expected)
+        assert_same(values, expected_values)
 
 
 def test_argmax_refuses_what_the_documents_exclude(opapi):
@@ -113,6 +117,8 @@ def test_a_nan_is_greater_than_every_number(opapi):
     out, order = np.zeros(2, np.int64), np.zeros(x.shape, np.int64)
     opapi.call("ArgMax", {"self": x, "dim": 1, "keepdim": False, "out": out})
     opapi.call("Argsort", {"self": x, "dim": 1, "descending": False, "out": order})
+    assert out.tolist() == [1, 0]
+    opapi.call("ArgMin", {"self": x, "dim": 1, "keepdim": False, "out": out})
     assert out.tolist() == [1, 0]
     assert order.tolist() == [[0, 2, 1], [2, 1, 0]]
     for op in ("Max", "Min"):
