@@ -24,6 +24,7 @@ constexpr aclError kInternalError = 500000;
 constexpr aclError kAclnnNullptr = 161001;
 constexpr aclError kAclnnInvalidParam = 161002;
 constexpr aclError kAclnnTilingError = 561002;
+constexpr aclError kAclnnInnerNullptr = 561103;
 // Values of the runtime, hicann/runtime include/external/acl/error_codes/rt_error_codes.h.
 constexpr aclError kRtInvalid = 107000;
 constexpr aclError kRtInvalidDevice = 107001;

@@ -220,7 +220,7 @@ class Device:
             elif p.type in ("char*", "const char*"):
                 arguments.append(C.c_char_p(given.get(name)))
             else:
-                arguments.append(NUMBERS[p.type](given[name]))
+                arguments.append(NUMBERS[p.type.removeprefix("const ")](given[name]))
         with self.calls:
             status = getattr(self.opapi, f"aclnn{op}GetWorkspaceSize")(*arguments)
         for kind, handle in created:  # the second phase does not need them

@@ -23,15 +23,15 @@ NUMBERS = [*REAL, "complex64", "complex128"]
 WIDE_UNSIGNED = ["uint16", "uint32", "uint64"]
 
 
-def random_of(name: str, shape: Any, seed: int = 0) -> Any:
-    """An array of distinct-looking values that every type represents exactly."""
-    values = np.random.default_rng(seed).integers(0, 2 if name == "bool" else 100, shape)
+def random_of(name: str, shape: Any, seed: int = 0, limit: int = 100) -> Any:
+    """An array of integers below `limit`, which every type represents exactly."""
+    values = np.random.default_rng(seed).integers(0, 2 if name == "bool" else limit, shape)
     return np.asarray(values).astype(TYPES[name])
 
 
 def strided(array: Any) -> Any:
-    """A view with the same elements and shape: every second element of a larger array, with an offset."""
-    owner = np.zeros([2 * n + 1 for n in array.shape], array.dtype)
+    """A view with the same elements and shape: every second element of a larger array of ones."""
+    owner = np.ones([2 * n + 1 for n in array.shape], array.dtype)
     view = owner[tuple(slice(1, None, 2) for _ in array.shape)]
     view[...] = array
     return view

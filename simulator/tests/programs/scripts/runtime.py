@@ -119,6 +119,35 @@ def check_an_aclnn_function_without_stand_in_is_named():
     assert "aclnnSwiGlu" in message, message
 
 
+def acl_tensor(x, dtype):
+    """The aclTensor of a contiguous tensor of the NPU."""
+    sizes, strides = ((ctypes.c_int64 * x.dim())(*values) for values in (x.shape, x.stride()))
+    rank, nd = ctypes.c_uint64(x.dim()), 2
+    CANN.aclCreateTensor.restype = ctypes.c_void_p
+    made = CANN.aclCreateTensor(
+        sizes, rank, dtype, strides, ctypes.c_int64(0), nd, sizes, rank, ctypes.c_void_p(x.data_ptr())
+    )
+    return ctypes.c_void_p(made)
+
+
+def check_an_index_out_of_range_is_an_error_of_the_kernel():
+    acl_float, acl_int32 = 0, 3
+    x, out = torch.zeros(3, 4).npu(), torch.zeros(2, 4).npu()
+    index = torch.tensor([0, 9], dtype=torch.int32).npu()
+    torch.npu.synchronize()
+    size, executor = ctypes.c_uint64(), ctypes.c_void_p()
+    tensors = acl_tensor(x, acl_float), acl_tensor(index, acl_int32), acl_tensor(out, acl_float)
+    status = CANN.aclnnIndexSelectGetWorkspaceSize(
+        tensors[0], ctypes.c_int64(0), *tensors[1:], ctypes.byref(size), ctypes.byref(executor)
+    )
+    assert status == 0
+    stream = ctypes.c_void_p(torch.npu.current_stream().npu_stream)
+    assert CANN.aclnnIndexSelect(None, size, executor, stream) == 0
+    message = refusal(torch.npu.synchronize)
+    assert "error code is 507035" in message, message
+    assert "aclnnIndexSelect: index must be in [0, 3) but got 9 in element 1." in message, message
+
+
 def check_a_stub_names_the_call_and_the_file():
     stub = ctypes.CDLL("libascendcl.so").aclrtMemGetAccess
     assert stub(None, None, None) == 200001

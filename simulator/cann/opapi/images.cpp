@@ -1,0 +1,374 @@
+// Windows of images: Im2col, AvgPool2d, MaxPool; and UpsampleNearest2d.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "cann/opapi/first_phase.h"
+#include "cann/opapi/sums.h"
+#include "cann/opapi/views.h"
+
+namespace simulated_cann {
+namespace {
+
+enum Format : int32_t { kNchw = 0, kNhwc = 1, kNcl = 47 };
+
+// A window along one dimension.
+struct Axis {
+    int64_t size = 1, kernel = 1, stride = 1, before = 0, after = 0, dilation = 1;
+
+    int64_t outputs(bool ceils) const {
+        const int64_t room = size + before + after - dilation * (kernel - 1) - 1;
+        if (room < 0 && (!ceils || room + stride - 1 < 0)) return 0;
+        int64_t count = (room + (ceils ? stride - 1 : 0)) / stride + 1;
+        if (ceils && (count - 1) * stride >= size + before) --count;  // a window must start before the last padding
+        return count;
+    }
+    // The outputs whose element `k` of the window is inside the image: [first, first + count), and the index of it.
+    struct Inside {
+        int64_t first, count, index;
+    };
+    Inside inside(int64_t k, int64_t outputs) const {
+        const int64_t offset = k * dilation - before;
+        const int64_t first = offset < 0 ? (-offset + stride - 1) / stride : 0;
+        const int64_t last = offset >= size ? 0 : std::min((size - 1 - offset) / stride + 1, outputs);
+        return {first, std::max<int64_t>(last - first, 0), first * stride + offset};
+    }
+};
+
+// Reads a list of one or two values, of `fallback` values if it is empty.
+std::vector<int64_t> pair_of(FirstPhase* call, const char* name, const std::vector<int64_t>& given, int64_t least,
+                             const std::vector<int64_t>& fallback) {
+    const bool has_count = given.size() == 1 || given.size() == 2 || (given.empty() && !fallback.empty());
+    call->require(has_count, name, fallback.empty() ? "have 1 or 2 elements" : "have 0, 1 or 2 elements",
+                  static_cast<int64_t>(given.size()));
+    for (int64_t value : given) call->require(value >= least, name, "be at least " + std::to_string(least), value);
+    if (!call->is_valid()) return {1, 1};
+    if (given.empty()) return fallback;
+    return {given[0], given.back()};
+}
+
+// The operand with a batch in front of three dimensions.
+Operand with_batch(const Operand& image) {
+    return image.shape.size() == 3 ? with_repeated_dimension(image, 0, 1) : image;
+}
+
+// Requires an output of each window, and its shape.
+void require_outputs(FirstPhase* call, const Operand& self, const Operand& out, const Axis& rows, const Axis& columns,
+                     bool ceils) {
+    if (!call->is_valid()) return;
+    std::vector<int64_t> shape = self.shape;
+    const size_t rank = shape.size();
+    for (size_t dim = rank - 3; dim < rank; ++dim)
+        call->require(shape[dim] > 0, "self", "have no empty dimension but the batch", shape_text(shape));
+    shape[rank - 2] = rows.outputs(ceils);
+    shape[rank - 1] = columns.outputs(ceils);
+    call->require(shape[rank - 2] > 0 && shape[rank - 1] > 0, "self", "contain a window", shape_text(self.shape));
+    call->require_shape("out", out, shape);
+}
+
+// hicann/ops-math conversion/im2col/docs/aclnnIm2col.md and op_api/aclnn_im2col.cpp.
+aclError prepare_im2col(const aclTensor* self_tensor, const aclIntArray* kernel_array,
+                        const aclIntArray* dilation_array, const aclIntArray* padding_array,
+                        const aclIntArray* stride_array, const aclTensor* out_tensor, uint64_t* bytes,
+                        aclOpExecutor** executor) {
+    FirstPhase call("aclnnIm2col");
+    call.refuse_310p();
+    const TypesByChip types = all_and_bf16(kHalfAndFloatTypes);
+    const Operand self = call.input("self", self_tensor, types, {3, 4});
+    const struct {
+        const char* name;
+        std::vector<int64_t> values;
+        int64_t least;
+    } lists[] = {{"kernelSize", call.integers("kernelSize", kernel_array), 1},
+                 {"dilation", call.integers("dilation", dilation_array), 1},
+                 {"padding", call.integers("padding", padding_array), 0},
+                 {"stride", call.integers("stride", stride_array), 1}};
+    const Operand out = call.output("out", out_tensor, types, {2, 3});
+    call.require_dtype("out", out, self.dtype);
+    for (const auto& list : lists) {
+        call.require(list.values.size() == 2, list.name, "have 2 elements", static_cast<int64_t>(list.values.size()));
+        for (int64_t value : list.values)
+            call.require(value >= list.least, list.name, "be at least " + std::to_string(list.least), value);
+    }
+    if (!call.is_valid()) return call.finish(nullptr, bytes, executor);
+    const Operand images = with_batch(self);
+    for (size_t dim = 1; dim < 4; ++dim)
+        call.require(images.shape[dim] > 0, "self", "have no empty dimension but the batch", shape_text(self.shape));
+    Axis axes[2];
+    for (size_t i = 0; i < 2; ++i)
+        axes[i] = {images.shape[2 + i], lists[0].values[i], lists[3].values[i],
+                   lists[2].values[i],  lists[2].values[i], lists[1].values[i]};
+    const int64_t height = axes[0].outputs(false), width = axes[1].outputs(false);
+    call.require(height > 0 && width > 0, "self", "contain a window", shape_text(self.shape));
+    std::vector<int64_t> shape{images.shape[0], images.shape[1] * axes[0].kernel * axes[1].kernel, height * width};
+    if (self.shape.size() == 3) shape.erase(shape.begin());
+    call.require_shape("out", out, shape);
+    auto body = [images, out, rows = axes[0], columns = axes[1], height, width] {
+        std::vector<char> storage;
+        const Operand from = separate_from(out, images, &storage);
+        fill_view(out, float_scalar(0));
+        const Operand batched = out.shape.size() == 2 ? with_repeated_dimension(out, 0, 1) : out;
+        Operand to = split_dimension(batched, 2, height, width);
+        to = split_dimension(to, 1, images.shape[1] * rows.kernel, columns.kernel);
+        to = split_dimension(to, 1, images.shape[1], rows.kernel);  // [N, C, kernel rows, kernel columns, H, W]
+        for (int64_t i = 0; i < rows.kernel; ++i)
+            for (int64_t j = 0; j < columns.kernel; ++j) {
+                const auto y = rows.inside(i, height), x = columns.inside(j, width);
+                if (!y.count || !x.count) continue;
+                Operand place = narrow(narrow(to, 2, i, 1), 3, j, 1);
+                place.shape.erase(place.shape.begin() + 2, place.shape.begin() + 4);
+                place.strides.erase(place.strides.begin() + 2, place.strides.begin() + 4);
+                copy_view(narrow(narrow(place, 2, y.first, y.count), 3, x.first, x.count),
+                          narrow(narrow(from, 2, y.index, y.count, rows.stride), 3, x.index, x.count, columns.stride));
+            }
+    };
+    return call.finish(body, bytes, executor);
+}
+
+// Calls reduce(values, count, row, column) with the elements of each window inside the image, and writes the results.
+template <class Reduce>
+void for_each_window(const Operand& out, const std::vector<float>& values, const Axis& rows, const Axis& columns,
+                     Reduce reduce) {
+    std::vector<float> results, window;
+    results.reserve(static_cast<size_t>(out.count()));
+    const int64_t height = out.shape[out.shape.size() - 2], width = out.shape.back();
+    for (size_t plane = 0; results.size() < static_cast<size_t>(out.count()); plane += rows.size * columns.size)
+        for (int64_t y = 0; y < height; ++y)
+            for (int64_t x = 0; x < width; ++x) {
+                window.clear();
+                const int64_t top = y * rows.stride - rows.before, left = x * columns.stride - columns.before;
+                for (int64_t i = std::max<int64_t>(top, 0); i < std::min(top + rows.kernel, rows.size); ++i)
+                    for (int64_t j = std::max<int64_t>(left, 0); j < std::min(left + columns.kernel, columns.size); ++j)
+                        window.push_back(values[plane + static_cast<size_t>(i * columns.size + j)]);
+                results.push_back(reduce(window.data(), static_cast<int64_t>(window.size()), y, x));
+            }
+    set_values(out, results);
+}
+
+float as_half(float value) {
+    char half[2];
+    store(kFloat16, half, 1, 1, &value);
+    load(kFloat16, half, 1, 1, &value);
+    return value;
+}
+
+struct AveragePool {
+    Axis rows, columns;
+    bool counts_padding = true, is_half = false;
+    int64_t divisor = 0;  // 0: the number of elements
+
+    // The elements of a window, with the padding but not beyond it.
+    int64_t padded_count(int64_t y, int64_t x) const {
+        const auto reach = [](const Axis& axis, int64_t index) {
+            const int64_t start = index * axis.stride - axis.before;
+            return std::min(start + axis.kernel, axis.size + axis.after) - start;
+        };
+        return reach(rows, y) * reach(columns, x);
+    }
+    float average(const float* values, int64_t count, int64_t y, int64_t x) const {
+        const int64_t elements = divisor ? divisor : counts_padding ? padded_count(y, x) : count;
+        float factor = 1.0f / static_cast<float>(elements);
+        if (is_half && is_ascend310p()) factor = as_half(factor);  // a weight of the cube unit
+        const float result = lane_sum(values, count, [factor](float value) { return value * factor; });
+        return is_half ? as_half(result) : result;
+    }
+};
+
+// Source of the values of cubeMathType: hicann/ops-nn pooling/avg_pool3_d/docs/aclnnAvgPool2d.md.
+constexpr int8_t kKeepDtype = 0, kAllowLowerPrecision = 1, kUseFp16 = 2;
+
+void check_cube_math_type(FirstPhase* call, int32_t dtype, int8_t cube_math_type) {
+    const bool is_valid = cube_math_type == kKeepDtype             ? dtype != kFloat || !is_ascend310p()
+                          : cube_math_type == kAllowLowerPrecision ? dtype != kFloat || is_ascend310p()
+                          : cube_math_type == kUseFp16             ? dtype != kBfloat16
+                                                                   : false;
+    call->require(is_valid, "cubeMathType",
+                  std::string("be one that supports ") + dtype_name(dtype) + " on " + soc_name(), cube_math_type);
+}
+
+// hicann/ops-nn pooling/avg_pool3_d/docs/aclnnAvgPool2d.md and op_api/aclnn_avgpool2d.cpp. The format of three
+// dimensions is NCL.
+aclError prepare_avg_pool(const aclTensor* self_tensor, const aclIntArray* kernel_array,
+                          const aclIntArray* stride_array, const aclIntArray* padding_array, bool ceils,
+                          AveragePool pool, int8_t cube_math_type, const aclTensor* out_tensor, uint64_t* bytes,
+                          aclOpExecutor** executor) {
+    FirstPhase call("aclnnAvgPool2d");
+    const TypesByChip types = all_and_bf16(kHalfAndFloatTypes);
+    const Operand self = call.input("self", self_tensor, types, {3, 4});
+    const std::vector<int64_t> kernel_list = call.integers("kernelSize", kernel_array);
+    const std::vector<int64_t> stride_list = call.integers("strides", stride_array);
+    const std::vector<int64_t> padding_list = call.integers("paddings", padding_array);
+    const Operand out = call.output("out", out_tensor, types, {3, 4});
+    call.require_dtype("out", out, self.dtype);
+    if (call.is_valid()) {
+        const int32_t format = self.shape.size() == 4 ? kNchw : kNcl;
+        const char* rule = format == kNchw ? "have the format NCHW (0)" : "have the format NCL (47)";
+        call.require(self_tensor->format == format, "self", rule, self_tensor->format);
+        call.require(out_tensor->format == format, "out", rule, out_tensor->format);
+    }
+    const std::vector<int64_t> kernel = pair_of(&call, "kernelSize", kernel_list, 1, {});
+    const std::vector<int64_t> strides = pair_of(&call, "strides", stride_list, 1, kernel);
+    const std::vector<int64_t> paddings = pair_of(&call, "paddings", padding_list, 0, {});
+    for (size_t i = 0; i < 2; ++i)
+        call.require(2 * paddings[i] <= kernel[i], "paddings", "be at most half of kernelSize", paddings[i]);
+    check_cube_math_type(&call, self.dtype, cube_math_type);
+    if (call.is_valid()) {
+        const size_t rank = self.shape.size();
+        pool.rows = {self.shape[rank - 2], kernel[0], strides[0], paddings[0], paddings[0]};
+        pool.columns = {self.shape[rank - 1], kernel[1], strides[1], paddings[1], paddings[1]};
+        pool.is_half = self.dtype == kFloat16 || (self.dtype == kFloat && cube_math_type != kKeepDtype);
+        if (pool.is_half && self.dtype == kFloat) call.ask_workspace(2 * (self.count() + out.count()));
+    }
+    require_outputs(&call, self, out, pool.rows, pool.columns, ceils);
+    auto body = [self, out, pool] {
+        std::vector<float> values = values_of<float>(self);
+        if (pool.is_half)
+            for (float& value : values) value = as_half(value);
+        for_each_window(out, values, pool.rows, pool.columns,
+                        [&pool](const float* window, int64_t count, int64_t y, int64_t x) {
+                            return pool.average(window, count, y, x);
+                        });
+    };
+    return call.finish(body, bytes, executor);
+}
+
+// The paddings {top, left, bottom, right} of a list of 0, 1, 2 or 4 values.
+std::vector<int64_t> four_paddings(const std::vector<int64_t>& given) {
+    if (given.empty()) return {0, 0, 0, 0};
+    if (given.size() == 4) return given;
+    return {given[0], given.back(), given[0], given.back()};
+}
+
+// hicann/ops-nn pooling/max_pool_v3/docs/aclnnMaxPool.md and op_api/aclnn_max_pool.cpp. The document does not define
+// negative paddings, which are refused.
+aclError prepare_max_pool(const aclTensor* self_tensor, const aclIntArray* kernel_array,
+                          const aclIntArray* stride_array, int64_t auto_pad, const aclIntArray* pads_array,
+                          const aclIntArray* dilations_array, bool ceils, const aclTensor* out_tensor, uint64_t* bytes,
+                          aclOpExecutor** executor) {
+    FirstPhase call("aclnnMaxPool");
+    call.refuse_310p();
+    const TypesByChip types = on_all(kHalfAndFloatTypes);
+    const Operand self = call.input("self", self_tensor, types, {3, 4});
+    const std::vector<int64_t> kernel_list = call.integers("kernelShape", kernel_array);
+    const std::vector<int64_t> stride_list = call.integers("strides", stride_array);
+    const std::vector<int64_t> pads_list = call.integers("pads", pads_array);
+    const std::vector<int64_t> dilations = call.integers("dilations", dilations_array);
+    const Operand out = call.output("out", out_tensor, types, {3, 4});
+    call.require_dtype("out", out, self.dtype);
+    if (call.is_valid())
+        call.require(out_tensor->format == self_tensor->format, "out",
+                     "have the format " + std::to_string(self_tensor->format), out_tensor->format);
+    const std::vector<int64_t> kernel = pair_of(&call, "kernelShape", kernel_list, 1, {});
+    const std::vector<int64_t> strides = pair_of(&call, "strides", stride_list, 1, {1, 1});
+    call.require(auto_pad == 0, "autoPad", "be 0", auto_pad);
+    for (const auto& [name, list] : {std::pair("pads", &pads_list), std::pair("dilations", &dilations)})
+        call.require(list->size() < 3 || list->size() == 4, name, "have 0, 1, 2 or 4 elements",
+                     static_cast<int64_t>(list->size()));
+    for (int64_t value : dilations) call.require(value == 1, "dilations", "be 1", value);
+    for (int64_t value : pads_list) call.require(value >= 0, "pads", "be at least 0", value);
+    Axis axes[2];
+    if (call.is_valid()) {
+        const std::vector<int64_t> pads = four_paddings(pads_list);
+        for (size_t i = 0; i < 2; ++i) {
+            axes[i] = {self.shape[self.shape.size() - 2 + i], kernel[i], strides[i], pads[i], pads[i + 2]};
+            call.require(pads[i] + pads[i + 2] <= kernel[i], "pads", "add up to at most kernelShape in each dimension",
+                         shape_text(pads_list));
+        }
+    }
+    require_outputs(&call, self, out, axes[0], axes[1], ceils);
+    auto body = [self, out, rows = axes[0], columns = axes[1]] {
+        for_each_window(out, values_of<float>(self), rows, columns,
+                        [](const float* window, int64_t count, int64_t, int64_t) {
+                            float greatest = -std::numeric_limits<float>::infinity();
+                            for (int64_t i = 0; i < count; ++i)
+                                if (window[i] > greatest || std::isnan(window[i])) greatest = window[i];
+                            return greatest;
+                        });
+    };
+    return call.finish(body, bytes, executor);
+}
+
+// The page aclnnUpsampleNearest2d of CANN 8.5 (hiascend.com, "aolapi"). Element i of an output of n elements is element
+// floor(i * size / n) of the input, in float32.
+aclError prepare_upsample(const aclTensor* self_tensor, const aclIntArray* size_array, const aclTensor* out_tensor,
+                          uint64_t* bytes, aclOpExecutor** executor) {
+    FirstPhase call("aclnnUpsampleNearest2d");
+    constexpr uint32_t on_310p = type_set({kFloat16, kDouble, kUint8});
+    const TypesByChip types = by_chip(on_310p | kBf16 | type_set({kFloat}), on_310p);
+    const Operand self = call.input("self", self_tensor, types, {4, 4});
+    const std::vector<int64_t> size = call.integers("outputSize", size_array);
+    const Operand out = call.output("out", out_tensor, types, {4, 4});
+    call.require_dtype("out", out, self.dtype);
+    call.require(size.size() == 2, "outputSize", "have 2 elements", static_cast<int64_t>(size.size()));
+    for (int64_t value : size) call.require(value > 0, "outputSize", "be greater than 0", value);
+    if (!call.is_valid()) return call.finish(nullptr, bytes, executor);
+    const int32_t format = self_tensor->format;
+    call.require(format == kNchw || format == kNhwc, "self", "have the format NCHW (0) or NHWC (1)", format);
+    call.require(out_tensor->format == format, "out", "have the format of self, " + std::to_string(format),
+                 out_tensor->format);
+    const size_t height = format == kNhwc ? 1 : 2, width = height + 1;
+    std::vector<int64_t> shape = self.shape;
+    for (size_t dim : {height, width}) {
+        call.require(shape[dim] > 0, "self", "have no empty dimension", shape_text(self.shape));
+        call.require(
+            shape[dim] < (1 << 24) || self.dtype == kFloat || self.dtype == kFloat16 || self.dtype == kBfloat16, "self",
+            "have less than 2^24 rows and columns", shape[dim]);
+        shape[dim] = size[dim - height];
+    }
+    call.require_shape("out", out, shape);
+    auto body = [self, out, height, width] {
+        std::vector<char> storage;
+        const Operand from = separate_from(out, self, &storage);
+        const auto nearest = [&](size_t dim, int64_t index) {
+            const float scale = static_cast<float>(from.shape[dim]) / static_cast<float>(out.shape[dim]);
+            const auto found = static_cast<int64_t>(std::floor(static_cast<float>(index) * scale));
+            return std::min(found, from.shape[dim] - 1);
+        };
+        for (int64_t y = 0; y < out.shape[height]; ++y) {
+            const Operand to_row = narrow(out, height, y, 1), row = narrow(from, height, nearest(height, y), 1);
+            for (int64_t x = 0; x < out.shape[width]; ++x)
+                copy_view(narrow(to_row, width, x, 1), narrow(row, width, nearest(width, x), 1));
+        }
+    };
+    return call.finish(body, bytes, executor);
+}
+
+}  // namespace
+}  // namespace simulated_cann
+
+NPU_CANN_API aclError aclnnIm2colGetWorkspaceSize(const aclTensor* self, const aclIntArray* kernel,
+                                                  const aclIntArray* dilation, const aclIntArray* padding,
+                                                  const aclIntArray* stride, const aclTensor* out, uint64_t* bytes,
+                                                  aclOpExecutor** executor) {
+    return simulated_cann::prepare_im2col(self, kernel, dilation, padding, stride, out, bytes, executor);
+}
+NPU_CANN_SECOND_PHASE(aclnnIm2col)
+
+NPU_CANN_API aclError aclnnAvgPool2dGetWorkspaceSize(const aclTensor* self, const aclIntArray* kernel,
+                                                     const aclIntArray* strides, const aclIntArray* paddings,
+                                                     bool ceils, bool counts_padding, int64_t divisor,
+                                                     int8_t cube_math_type, aclTensor* out, uint64_t* bytes,
+                                                     aclOpExecutor** executor) {
+    simulated_cann::AveragePool pool;
+    pool.counts_padding = counts_padding;
+    pool.divisor = divisor;
+    return simulated_cann::prepare_avg_pool(self, kernel, strides, paddings, ceils, pool, cube_math_type, out, bytes,
+                                            executor);
+}
+NPU_CANN_SECOND_PHASE(aclnnAvgPool2d)
+
+NPU_CANN_API aclError aclnnMaxPoolGetWorkspaceSize(const aclTensor* self, const aclIntArray* kernel,
+                                                   const aclIntArray* strides, int64_t auto_pad,
+                                                   const aclIntArray* pads, const aclIntArray* dilations, int64_t ceils,
+                                                   aclTensor* out, uint64_t* bytes, aclOpExecutor** executor) {
+    return simulated_cann::prepare_max_pool(self, kernel, strides, auto_pad, pads, dilations, ceils != 0, out, bytes,
+                                            executor);
+}
+NPU_CANN_SECOND_PHASE(aclnnMaxPool)
+
+NPU_CANN_API aclError aclnnUpsampleNearest2dGetWorkspaceSize(const aclTensor* self, const aclIntArray* output_size,
+                                                             aclTensor* out, uint64_t* bytes,
+                                                             aclOpExecutor** executor) {
+    return simulated_cann::prepare_upsample(self, output_size, out, bytes, executor);
+}
+NPU_CANN_SECOND_PHASE(aclnnUpsampleNearest2d)

@@ -1,0 +1,249 @@
+"""Layout: stand-ins that repeat, permute, slice, roll and join tensors, against NumPy."""
+
+import numpy as np
+import pytest
+from operands import (
+    HALF_AND_FLOAT,
+    INVALID,
+    NULL,
+    NUMBERS,
+    REAL,
+    TYPES,
+    WIDE_UNSIGNED,
+    assert_refused,
+    assert_same,
+    check_types,
+    random_of,
+    strided,
+)
+
+INNER_NULLPTR = 561103
+
+
+@pytest.mark.parametrize("repeats", [(2, 3), (1, 1), (4, 1, 2), (2, 3, 2, 2), (0, 2)])
+@pytest.mark.parametrize("name", ["float32", "int8", "complex128"])
+def test_repeat_tiles(opapi, name, repeats):
+    x = strided(random_of(name, (3, 4)))
+    expected = np.tile(x, repeats)
+    out = strided(np.zeros_like(expected))
+    opapi.call("Repeat", {"self": x, "repeats": list(repeats), "out": out})
+    assert_same(out, expected)
+
+
+def test_repeat_of_a_scalar_is_a_copy(opapi):
+    out = np.array(0, np.int32)
+    opapi.call("Repeat", {"self": np.array(7, np.int32), "repeats": [], "out": out})
+    assert out == 7
+
+
+def test_repeat_refuses_what_the_document_excludes(opapi):
+    x, out = np.zeros((2, 3), np.float32), np.zeros((2, 6), np.float32)
+    given = {"self": x, "repeats": [1, 2], "out": out}
+    for change, message in (
+        ({"repeats": [2]}, "repeats must have 2 to 8 elements but got 1"),
+        ({"repeats": [1, -2]}, "repeats must be at least 0 but got -2"),
+        ({"repeats": [1] * 9}, "repeats must have 2 to 8 elements but got 9"),
+        ({"repeats": [2, 2]}, r"out must have the shape \[4,6\]"),
+        ({"out": out.astype(np.float16)}, "out must be float32"),
+    ):
+        assert_refused(opapi, "Repeat", given | change, message)
+    assert_refused(opapi, "Repeat", given | {"repeats": None}, "repeats must not be null", NULL)
+    check_types(
+        opapi,
+        "Repeat",
+        lambda name: given | {"self": x.astype(TYPES[name]), "out": out.astype(TYPES[name])},
+        NUMBERS + WIDE_UNSIGNED,
+        ("bfloat16",),
+    )
+
+
+def test_repeat_refuses_more_than_three_repeated_dimensions_after_the_first(opapi):
+    x = np.zeros((1, 1, 1, 1, 1), np.float32)
+    for repeats, is_valid in (((2, 3, 1, 5, 6), True), ((1, 3, 1, 5, 6), True), ((2, 3, 4, 5, 6), False),
+                              ((1, 3, 4, 5, 6), False)):  # fmt: skip
+        given = {"self": x, "repeats": list(repeats), "out": np.zeros(repeats, np.float32)}
+        if is_valid:
+            opapi.call("Repeat", given)
+        else:
+            assert_refused(opapi, "Repeat", given, "repeat at most 3 dimensions", INNER_NULLPTR)
+
+
+@pytest.mark.parametrize("dims", [(0, 1, 2), (2, 0, 1), (-1, 1, 0)])
+@pytest.mark.parametrize("name", ["float32", "uint16", "bool", "complex128"])
+def test_permute_moves_dimensions(opapi_910b, name, dims):
+    x = strided(random_of(name, (2, 3, 4)))
+    out = strided(np.zeros_like(np.transpose(x, dims)))
+    opapi_910b.call("Permute", {"self": x, "dims": list(dims), "out": out})
+    assert_same(out, np.transpose(x, dims))
+
+
+def test_permute_refuses_what_the_document_excludes(opapi):
+    x, out = np.zeros((2, 3), np.float32), np.zeros((3, 2), np.float32)
+    given = {"self": x, "dims": [1, 0], "out": out}
+    if opapi.is_310p:
+        return assert_refused(opapi, "Permute", given, "the chip must be of the series Ascend910B")
+    for change, message in (
+        ({"dims": [1]}, "dims must have 2 elements but got 1"),
+        ({"dims": [1, 2]}, r"dims must be in \[-2, 2\) but got 2"),
+        ({"dims": [1, -1]}, "dims must contain each dimension once"),
+        ({"out": x.copy()}, r"out must have the shape \[3,2\]"),
+    ):
+        assert_refused(opapi, "Permute", given | change, message)
+
+
+@pytest.mark.parametrize("part", [(0, 4, 1), (1, 9, 2), (-3, -1, 1), (3, 1, 1), (-9, 3, 3), (4, 9, 1)])
+@pytest.mark.parametrize("dim", [1, -2])
+def test_slice_takes_a_range(opapi_910b, part, dim):
+    x = strided(random_of("int64", (3, 4, 5)))
+    start, end, step = part
+    expected = x[:, slice(*part)]
+    out = strided(np.zeros_like(expected))
+    opapi_910b.call("Slice", {"self": x, "dim": dim, "start": start, "end": end, "step": step, "out": out})
+    assert_same(out, expected)
+
+
+def test_slice_refuses_what_the_document_excludes(opapi):
+    x, out = np.zeros((3, 4), np.float32), np.zeros((3, 2), np.float32)
+    given = {"self": x, "dim": 1, "start": 0, "end": 2, "step": 1, "out": out}
+    if opapi.is_310p:
+        return assert_refused(opapi, "Slice", given, "the chip must be of the series Ascend910B")
+    for change, message in (
+        ({"step": 0}, "step must be greater than 0 but got 0"),
+        ({"dim": 2}, "dim must be in"),
+        ({"end": 3}, r"out must have the shape \[3,3\]"),
+    ):
+        assert_refused(opapi, "Slice", given | change, message)
+    check_types(
+        opapi,
+        "Slice",
+        lambda name: given | {"self": x.astype(TYPES[name]), "out": out.astype(TYPES[name])},
+        [*HALF_AND_FLOAT, "int8", "int32", "int64", "uint8", "bool"],
+        ("bfloat16",),
+    )
+
+
+def test_expand_broadcasts(opapi):
+    x = strided(random_of("int32", (3, 1)))
+    out = strided(np.zeros((2, 3, 4), np.int32))
+    opapi.call("Expand", {"self": x, "size": [2, 3, 4], "out": out})
+    assert_same(out, np.broadcast_to(x, (2, 3, 4)))
+    for size, message in (([2, 4, 4], "self must broadcast to"), ([2, -1, 4], "out must have the shape")):
+        shape = [2, 4, 4] if size[1] == 4 else [2, 3, 4]
+        given = {"self": x, "size": size, "out": np.zeros(shape, np.int32)}
+        assert_refused(opapi, "Expand", given, message)
+
+
+@pytest.mark.parametrize("dims", [(0,), (1, -1), ()])
+def test_flip_reverses(opapi_910b, dims):
+    x = strided(random_of("float16", (3, 4, 5)))
+    out = np.zeros((3, 4, 5), np.float16)
+    opapi_910b.call("Flip", {"self": x, "dims": list(dims), "out": out})
+    assert_same(out, np.flip(x, dims))
+
+
+@pytest.mark.parametrize(
+    ("shifts", "dims"), [((1,), (2,)), ((2, -1), (0, -1)), ((7, 7), (0, 0)), ((-13,), (1,)), ((0,), (0,))]
+)
+def test_roll_moves_elements(opapi, shifts, dims):
+    x = strided(random_of("float32", (3, 4, 5)))
+    out = np.zeros((3, 4, 5), np.float32)
+    opapi.call("Roll", {"x": x, "shifts": list(shifts), "dims": list(dims), "out": out})
+    assert_same(out, np.roll(x, shifts, dims))
+
+
+def test_roll_without_dims_moves_the_flat_elements(opapi):
+    x, out = strided(random_of("int8", (3, 4))), np.zeros((3, 4), np.int8)
+    opapi.call("Roll", {"x": x, "shifts": [5], "dims": [], "out": out})
+    assert_same(out, np.roll(x, 5))
+
+
+def test_roll_refuses_what_the_document_excludes(opapi):
+    x, out = np.zeros((3, 4), np.float32), np.zeros((3, 4), np.float32)
+    given = {"x": x, "shifts": [1], "dims": [1], "out": out}
+    for change, message in (
+        ({"shifts": [1, 2]}, r"shifts must have 1 element\(s\) but got 2"),
+        ({"shifts": [1, 2], "dims": []}, r"shifts must have 1 element\(s\) but got 2"),
+        ({"dims": [2]}, r"dims must be in \[-2, 2\) but got 2"),
+        ({"out": out.T}, r"out must have the shape \[3,4\]"),
+        ({"out": np.zeros((4, 3), np.float32).T}, "out must be contiguous"),
+    ):
+        assert_refused(opapi, "Roll", given | change, message)
+    check_types(
+        opapi,
+        "Roll",
+        lambda name: given | {"x": x.astype(TYPES[name]), "out": out.astype(TYPES[name])},
+        [*HALF_AND_FLOAT, "int8", "uint8", "int32", "uint32", "int64", "bool"],
+        ("bfloat16", "int16"),
+    )
+
+
+@pytest.mark.parametrize("dim", [0, 1, -1])
+def test_cat_joins(opapi, dim):
+    x = random_of("float32", (3, 4, 5))
+    parts = [strided(part) for part in np.split(x, [1, 1], dim)]
+    out = np.zeros_like(x)
+    opapi.call("Cat", {"tensors": parts, "dim": dim, "out": out})
+    assert_same(out, x)
+
+
+def test_cat_promotes_types(opapi):
+    parts = [np.array([1, 2], np.int32), np.array([0.5], np.float16)]
+    out = np.zeros(3, np.float32)
+    opapi.call("Cat", {"tensors": parts, "dim": 0, "out": out})
+    assert_same(out, np.array([1, 2, 0.5], np.float32))
+    given = {"tensors": parts, "dim": 0, "out": np.zeros(3, np.int32)}
+    assert_refused(opapi, "Cat", given, "out must have a type that float16 converts to but got int32")
+
+
+def test_cat_refuses_what_the_document_excludes(opapi):
+    x, out = np.zeros((2, 3), np.float32), np.zeros((4, 3), np.float32)
+    given = {"tensors": [x, x.copy()], "dim": 0, "out": out}
+    for change, message in (
+        ({"dim": 2}, "dim must be in"),
+        (
+            {"tensors": [x, np.zeros((2, 4), np.float32)]},
+            r"tensors must have the shape \[2,3\] except in dim 0",
+        ),
+        ({"tensors": [x, np.zeros(3, np.float32)]}, "tensors must have the shape"),
+        ({"dim": 1}, r"out must have the shape \[2,6\]"),
+        ({"out": np.zeros((3, 4), np.float32).T}, "out must be contiguous"),
+    ):
+        assert_refused(opapi, "Cat", given | change, message)
+    check_types(
+        opapi,
+        "Cat",
+        lambda name: {"tensors": [x.astype(TYPES[name])] * 2, "dim": 0, "out": out.astype(TYPES[name])},
+        [*REAL, "complex64"],
+        ("bfloat16",),
+    )
+
+
+@pytest.mark.parametrize("dim", [0, 1, -1])
+def test_stack_adds_a_dimension(opapi, dim):
+    parts = [strided(random_of("int16", (3, 4), seed)) for seed in range(3)]
+    expected = np.stack(parts, dim)
+    out = strided(np.zeros_like(expected))
+    opapi.call("Stack", {"tensors": parts, "dim": dim, "out": out})
+    assert_same(out, expected)
+
+
+def test_split_tensor_cuts_parts(opapi):
+    x = strided(random_of("float64", (3, 5)))
+    expected = np.split(x, [2, 4], 1)
+    out = [strided(np.zeros_like(part)) for part in expected]
+    opapi.call("SplitTensor", {"self": x, "split_sections": 2, "dim": 1, "out": out})
+    for got, part in zip(out, expected, strict=True):
+        assert_same(got, part)
+    for change, message in (
+        ({"split_sections": 0}, "splitSections must be greater than 0"),
+        ({"split_sections": 3}, r"out must have 2 element\(s\) but got 3"),
+        ({"dim": 2}, "dim must be in"),
+    ):
+        given = {"self": x, "split_sections": 2, "dim": 1, "out": out} | change
+        assert_refused(opapi, "SplitTensor", given, message, INVALID)
+
+
+def test_a_part_that_is_the_output_is_read_before_it_is_written(opapi):
+    memory = np.arange(8, dtype=np.float32)
+    opapi.call("Cat", {"tensors": [memory[4:], memory[:4]], "dim": 0, "out": memory})
+    assert_same(memory, np.array([4, 5, 6, 7, 0, 1, 2, 3], np.float32))
