@@ -20,7 +20,7 @@ size_t value_bytes(int32_t dtype) {
     return found == bytes.end() ? 0 : found->second;
 }
 
-constexpr aclError kAclnnInner = 561000, kAclnnInnerNullptr = 561103;
+constexpr aclError kAclnnInner = 561000;
 
 aclError copy_values(const std::vector<int64_t>& values, int64_t** out, uint64_t* count) {
     if (!out || !count) return kAclnnNullptr;

@@ -97,6 +97,10 @@ class Device:
         cores = {profile["name"]: profile["cores"] for profile in library.load().profiles()}
         self.calls.chip, self.calls.cores = name.encode(), cores.get(name, 6)
 
+    @property
+    def is_310p(self) -> bool:
+        return bytes(self.calls.chip).startswith(b"Ascend310P")
+
     def tiling_library(self) -> C.CDLL:
         return C.CDLL(str(Path(self.opapi._name).parents[2] / TILINGS))
 
@@ -216,7 +220,7 @@ class Device:
             elif p.type in ("char*", "const char*"):
                 arguments.append(C.c_char_p(given.get(name)))
             else:
-                arguments.append(NUMBERS[p.type](given[name]))
+                arguments.append(NUMBERS[p.type.removeprefix("const ")](given[name]))
         with self.calls:
             status = getattr(self.opapi, f"aclnn{op}GetWorkspaceSize")(*arguments)
         for kind, handle in created:  # the second phase does not need them
