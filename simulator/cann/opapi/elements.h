@@ -29,6 +29,7 @@ enum Dtype : int32_t {
     kComplex64 = 16,
     kComplex128 = 17,
     kBfloat16 = 27,
+    kInt4 = 29,  // two elements in a byte; only weights have it (packed_weight.h)
 };
 int64_t dtype_bytes(int32_t dtype);  // 0 if the dtype is not supported
 bool is_complex(int32_t dtype);

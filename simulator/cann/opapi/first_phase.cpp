@@ -49,6 +49,16 @@ size_t FirstPhase::dimension(const char* name, int64_t value, size_t rank) {
 
 void FirstPhase::ask_workspace(int64_t bytes) { more_workspace_ += static_cast<uint64_t>(bytes); }
 
+void FirstPhase::check_type_and_rank(const char* name, int32_t dtype, size_t rank, const TypesByChip& types,
+                                     RankRange ranks) {
+    if (is_valid()) error_ = type_error(name, types, dtype);
+    const std::string range = ranks.least == ranks.most
+                                  ? std::to_string(ranks.least)
+                                  : std::to_string(ranks.least) + " to " + std::to_string(ranks.most);
+    require(rank >= ranks.least && rank <= ranks.most, name, "have " + range + " dimensions",
+            static_cast<int64_t>(rank));
+}
+
 Operand FirstPhase::tensor(const char* name, const aclTensor* tensor, const TypesByChip& types, RankRange ranks,
                            Use use) {
     Operand operand;
@@ -58,18 +68,28 @@ Operand FirstPhase::tensor(const char* name, const aclTensor* tensor, const Type
     }
     if (!is_valid()) return operand;
     error_ = read_argument(tensor, name, &operand);
-    if (is_valid()) error_ = type_error(name, types, operand.dtype);
-    const size_t rank = operand.shape.size();
-    const std::string range = ranks.least == ranks.most
-                                  ? std::to_string(ranks.least)
-                                  : std::to_string(ranks.least) + " to " + std::to_string(ranks.most);
-    require(rank >= ranks.least && rank <= ranks.most, name, "have " + range + " dimensions",
-            static_cast<int64_t>(rank));
+    check_type_and_rank(name, operand.dtype, operand.shape.size(), types, ranks);
     if (!is_valid()) return {};
     MemoryAccess access = use == Use::kRead ? read_access(name, operand) : write_access(name, operand);
     access.reads = use != Use::kWrite;
     accesses_.push_back(std::move(access));
     return operand;
+}
+
+PackedWeight FirstPhase::weight(const char* name, const aclTensor* tensor, const TypesByChip& types, RankRange ranks) {
+    PackedWeight weight;
+    if (!tensor) refuse_null(name);
+    if (!is_valid()) return weight;
+    MemoryAccess access;
+    error_ = read_weight(tensor, name, &weight, &access);
+    check_type_and_rank(name, weight.dtype, weight.shape.size(), types, ranks);
+    if (!is_valid()) return {};
+    accesses_.push_back(std::move(access));
+    return weight;
+}
+
+void FirstPhase::writes(const char* name, char* first, int64_t bytes) {
+    accesses_.push_back({name, first, {bytes}, {1}, 1, false, true});
 }
 
 Operand FirstPhase::input(const char* name, const aclTensor* value, const TypesByChip& types, RankRange ranks) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "cann/opapi/packed_weight.h"
 #include "cann/opapi/type_sets.h"
 
 namespace simulated_cann {
@@ -29,6 +30,10 @@ public:
                                           RankRange ranks = {});
     std::optional<Operand> optional_output(const char* name, const aclTensor* tensor, const TypesByChip& types,
                                            RankRange ranks = {});
+    // A tensor that the function reads and that may be of type int4 or in the format FRACTAL_NZ.
+    PackedWeight weight(const char* name, const aclTensor* tensor, const TypesByChip& types, RankRange ranks = {});
+    // Declares that the function writes `bytes` contiguous bytes that are not a tensor's view.
+    void writes(const char* name, char* first, int64_t bytes);
     // A list of tensors that the function reads or writes. A NULL list or element is an error.
     std::vector<Operand> inputs(const char* name, const aclTensorList* list, const TypesByChip& types,
                                 RankRange ranks = {});
@@ -65,6 +70,7 @@ public:
 private:
     enum class Use { kRead, kWrite, kBoth };
     Operand tensor(const char* name, const aclTensor* tensor, const TypesByChip& types, RankRange ranks, Use use);
+    void check_type_and_rank(const char* name, int32_t dtype, size_t rank, const TypesByChip& types, RankRange ranks);
     bool is_valid_scalar(const char* name, const aclScalar* scalar, const TypesByChip& types);
     std::vector<Operand> tensors(const char* name, const aclTensorList* list, const TypesByChip& types, RankRange ranks,
                                  Use use);

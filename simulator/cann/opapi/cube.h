@@ -1,0 +1,43 @@
+// Matrix products as the cube unit computes them: the inputs are rounded to one type, the products are added in float32
+// in the order of k, and the sums are rounded to the type in which the kernel writes.
+#pragma once
+
+#include <vector>
+
+#include "cann/opapi/first_phase.h"
+
+namespace simulated_cann {
+
+// cubeMathType of the documents.
+enum CubeMathType : int8_t { kKeepDtype = 0, kAllowDownPrecision = 1, kUseFp16 = 2, kUseHf32 = 3, kUseFp32Add = 4 };
+
+// How a float32 input is rounded before the product.
+enum class CubeRounding { kNone, kFloat16, kHf32 };
+
+struct CubeTypes {
+    CubeRounding rounding = CubeRounding::kNone;
+    int32_t result = kFloat;  // in which the kernel writes; another conversion gives out's type
+};
+
+// Checks cubeMathType and returns the types of a product of `a` and `b`. `takes_fp32_add` tells whether the function
+// documents cubeMathType 4; the others compute it as 0.
+CubeTypes cube_types(FirstPhase* call, int32_t a, int32_t b, int32_t out, int8_t math_type, bool takes_fp32_add);
+
+// Vectors of `length` elements in memory. `stride` is in elements.
+struct Vectors {
+    std::vector<const char*> addresses;
+    int64_t length = 0, stride = 1;
+    int32_t dtype = kFloat;
+};
+
+// Sets out[i * columns.addresses.size() + j] to the inner product of row i and column j.
+void multiply(const Vectors& rows, const Vectors& columns, CubeRounding rounding, float* out);
+
+// out = a @ b for the last two dimensions; the other dimensions broadcast. `a` and `b` have at least two dimensions and
+// as many as the result. Returns the packed result in float32.
+std::vector<float> batched_product(const Operand& a, const Operand& b, CubeRounding rounding);
+
+// Rounds a float32 to HF32, which has 11 bits of fraction.
+float rounded_to_hf32(float value);
+
+}  // namespace simulated_cann

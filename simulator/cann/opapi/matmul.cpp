@@ -1,0 +1,175 @@
+// Mm, Matmul, BatchMatMul and Mv: out = self @ mat2. cube.h describes the arithmetic.
+#include <algorithm>
+
+#include "cann/opapi/cube.h"
+
+namespace simulated_cann {
+namespace {
+
+using Shape = std::vector<int64_t>;
+
+// The documents list the format ND only. The sources accept FRACTAL_NZ for mat2 if its type is float16 or bfloat16,
+// whose data aclnnTransMatmulWeight makes, and if neither of its last two dimensions is 1 (hicann/ops-nn
+// matmul/mat_mul_v3/op_host/op_api/aclnn_matmul.cpp, CheckWeightNzShapeValid).
+void check_nz(FirstPhase* call, const PackedWeight& mat2) {
+    if (!call->is_valid() || !mat2.is_nz) return;
+    const int64_t k = mat2.shape[mat2.shape.size() - 2], n = mat2.shape.back();
+    call->require(k != 1 && n != 1, "mat2", "have no 1 in its last two dimensions in the format FRACTAL_NZ",
+                  shape_text(mat2.shape));
+}
+
+// The operands of out = self @ mat2 and the order of the checks of every function of this file.
+struct Product {
+    Product(FirstPhase* call_, const aclTensor* self_tensor, const aclTensor* mat2_tensor, const aclTensor* out_tensor,
+            RankRange ranks, RankRange out_ranks)
+        : call(call_),
+          self(call->input("self", self_tensor, all_and_bf16(kHalfAndFloatTypes), ranks)),
+          mat2(call->weight("mat2", mat2_tensor, all_and_bf16(kHalfAndFloatTypes), ranks)),
+          out(call->output("out", out_tensor, all_and_bf16(kHalfAndFloatTypes), out_ranks)) {
+        check_nz(call, mat2);
+    }
+
+    // Checks the shapes of two matrices or batches of matrices, and out's shape. A batch that broadcasts has one
+    // element in the shorter operand.
+    void check_shapes() const {
+        if (!call->is_valid()) return;
+        const Shape a = as_matrices(self.shape, true), b = as_matrices(mat2.shape, false);
+        call->require(a.back() == b[b.size() - 2], "mat2", "have " + std::to_string(a.back()) + " rows",
+                      b[b.size() - 2]);
+        Shape shape(std::max(a.size(), b.size()));
+        for (size_t i = 0; i + 2 < shape.size(); ++i) {
+            const int64_t a_size = size_from_end(a, shape.size() - i), b_size = size_from_end(b, shape.size() - i);
+            call->require(a_size == b_size || a_size == 1 || b_size == 1, "mat2",
+                          "broadcast to the batch of self " + shape_text(self.shape), shape_text(mat2.shape));
+            shape[i] = a_size == 1 ? b_size : a_size;
+        }
+        shape[shape.size() - 2] = a[a.size() - 2];
+        shape.back() = b.back();
+        if (mat2.shape.size() == 1) shape.pop_back();
+        if (self.shape.size() == 1) shape.erase(shape.end() - (mat2.shape.size() == 1 ? 1 : 2));
+        call->require_shape("out", out, shape);
+    }
+
+    // Ends the first phase. The kernel's result needs a workspace if its type is not that of out.
+    aclError finish(const CubeTypes& types, uint64_t* bytes, aclOpExecutor** executor) const {
+        if (types.result != out.dtype) call->ask_workspace(out.count() * dtype_bytes(types.result));
+        auto body = [self = self, mat2 = mat2, out = out, types] {
+            std::vector<char> storage;
+            const Operand unpacked = mat2.unpacked(&storage);
+            const size_t rank = std::max<size_t>({self.shape.size(), mat2.shape.size(), 2});
+            std::vector<float> values =
+                batched_product(matrices(self, true, rank), matrices(unpacked, false, rank), types.rounding);
+            if (types.result != out.dtype) round_to(types.result, &values);
+            set_values(out, values);
+        };
+        return call->finish(body, bytes, executor);
+    }
+
+    static int64_t size_from_end(const Shape& shape, size_t distance) {
+        return distance > shape.size() ? 1 : shape[shape.size() - distance];
+    }
+
+    // A vector is a row in front and a column behind.
+    static Shape as_matrices(Shape shape, bool is_first) {
+        if (shape.size() == 1) shape.insert(is_first ? shape.begin() : shape.end(), 1);
+        return shape;
+    }
+
+    static Operand matrices(Operand operand, bool is_first, size_t rank) {
+        if (operand.shape.size() == 1) {
+            operand.shape = as_matrices(operand.shape, is_first);
+            operand.strides.insert(is_first ? operand.strides.begin() : operand.strides.end(), 0);
+        }
+        operand.shape.insert(operand.shape.begin(), rank - operand.shape.size(), 1);
+        operand.strides.insert(operand.strides.begin(), rank - operand.strides.size(), 0);
+        return operand;
+    }
+
+    FirstPhase* call;
+    Operand self;
+    PackedWeight mat2;
+    Operand out;
+};
+
+// hicann/ops-nn matmul/mat_mul_v3/docs/aclnnMm.md and op_host/op_api/aclnn_mm.cpp. out has the type to which the inputs
+// are promoted.
+aclError prepare_mm(const aclTensor* self, const aclTensor* mat2, const aclTensor* out, int8_t math_type,
+                    uint64_t* bytes, aclOpExecutor** executor) {
+    FirstPhase call("aclnnMm");
+    const Product product(&call, self, mat2, out, {2, 2}, {2, 2});
+    if (call.is_valid())
+        call.require_dtype("out", product.out, promoted_dtype(product.self.dtype, true, product.mat2.dtype, true));
+    const CubeTypes types =
+        cube_types(&call, product.self.dtype, product.mat2.dtype, product.out.dtype, math_type, true);
+    product.check_shapes();
+    return product.finish(types, bytes, executor);
+}
+
+// hicann/ops-nn matmul/mat_mul_v3/docs/aclnnMatmul.md and op_host/op_api/aclnn_matmul.cpp. Two vectors are promoted and
+// multiplied by the function Dot, without regard to cubeMathType.
+aclError prepare_matmul(const aclTensor* self, const aclTensor* mat2, const aclTensor* out, int8_t math_type,
+                        uint64_t* bytes, aclOpExecutor** executor) {
+    FirstPhase call("aclnnMatmul");
+    const Product product(&call, self, mat2, out, {1, 6}, {0, 6});
+    if (call.is_valid() && product.mat2.is_nz && product.self.dtype != kFloat)
+        call.require(product.self.dtype == product.mat2.dtype, "mat2",
+                     std::string("be ") + dtype_name(product.self.dtype) + " in the format FRACTAL_NZ",
+                     dtype_name(product.mat2.dtype));
+    CubeTypes types = cube_types(&call, product.self.dtype, product.mat2.dtype, product.out.dtype, math_type, true);
+    product.check_shapes();
+    if (product.self.shape.size() == 1 && product.mat2.shape.size() == 1)
+        types = {CubeRounding::kNone, promoted_dtype(product.self.dtype, true, product.mat2.dtype, true)};
+    return product.finish(types, bytes, executor);
+}
+
+// hicann/ops-nn matmul/batch_mat_mul_v3/docs/aclnnBatchMatMul.md and op_host/op_api/aclnn_batch_matmul.cpp. The
+// document names no broadcast; the source accepts a batch of 1. It leaves out unchanged if it has no elements.
+aclError prepare_batch_matmul(const aclTensor* self, const aclTensor* mat2, const aclTensor* out, int8_t math_type,
+                              uint64_t* bytes, aclOpExecutor** executor) {
+    FirstPhase call("aclnnBatchMatMul");
+    const Product product(&call, self, mat2, out, {3, 3}, {3, 3});
+    const CubeTypes types =
+        cube_types(&call, product.self.dtype, product.mat2.dtype, product.out.dtype, math_type, false);
+    product.check_shapes();
+    return product.finish(types, bytes, executor);
+}
+
+// hicann/ops-nn matmul/mv/docs/aclnnMv.md and op_host/op_api/aclnn_mv.cpp.
+aclError prepare_mv(const aclTensor* self_tensor, const aclTensor* vec_tensor, const aclTensor* out_tensor,
+                    int8_t math_type, uint64_t* bytes, aclOpExecutor** executor) {
+    FirstPhase call("aclnnMv");
+    const TypesByChip types_allowed = all_and_bf16(kHalfAndFloatTypes);
+    const Operand self = call.input("self", self_tensor, types_allowed, {2, 2});
+    const Operand vec = call.input("vec", vec_tensor, types_allowed, {1, 1});
+    const Operand out = call.output("out", out_tensor, types_allowed, {1, 1});
+    call.require_dtype("vec", vec, self.dtype);
+    call.require_dtype("out", out, self.dtype);
+    const CubeTypes types = cube_types(&call, self.dtype, vec.dtype, out.dtype, math_type, false);
+    if (call.is_valid()) {
+        call.require_shape("vec", vec, {self.shape[1]});
+        call.require_shape("out", out, {self.shape[0]});
+    }
+    if (types.result != out.dtype) call.ask_workspace(out.count() * dtype_bytes(types.result));
+    auto body = [self, vec, out, types] {
+        std::vector<float> values = batched_product(self, Product::matrices(vec, false, 2), types.rounding);
+        if (types.result != out.dtype) round_to(types.result, &values);
+        set_values(out, values);
+    };
+    return call.finish(body, bytes, executor);
+}
+
+}  // namespace
+}  // namespace simulated_cann
+
+#define NPU_CANN_PRODUCT(name, prepare, second)                                                               \
+    NPU_CANN_API aclError aclnn##name##GetWorkspaceSize(const aclTensor* self, const aclTensor* second,       \
+                                                        aclTensor* out, int8_t cubeMathType, uint64_t* bytes, \
+                                                        aclOpExecutor** executor) {                           \
+        return simulated_cann::prepare(self, second, out, cubeMathType, bytes, executor);                     \
+    }                                                                                                         \
+    NPU_CANN_SECOND_PHASE(aclnn##name)
+
+NPU_CANN_PRODUCT(Mm, prepare_mm, mat2)
+NPU_CANN_PRODUCT(Matmul, prepare_matmul, mat2)
+NPU_CANN_PRODUCT(BatchMatMul, prepare_batch_matmul, mat2)
+NPU_CANN_PRODUCT(Mv, prepare_mv, vec)

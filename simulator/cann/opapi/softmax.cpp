@@ -1,0 +1,137 @@
+// Softmax, LogSoftmax and SoftmaxCrossEntropyWithLogits. The largest element of a row is subtracted first.
+#include <cmath>
+
+#include "cann/opapi/argument_types.h"
+#include "cann/opapi/first_phase.h"
+#include "cann/opapi/sums.h"
+
+namespace simulated_cann {
+namespace {
+
+template <class Compute>
+Compute largest(const std::vector<Compute>& row) {
+    Compute result = row[0];
+    for (Compute value : row) result = value > result || std::isnan(value) ? value : result;
+    return result;
+}
+
+// Replaces a row by its softmax, or by the logarithm of it.
+template <class Compute>
+void softmax_row(std::vector<Compute>* row, bool is_log) {
+    const Compute maximum = largest(*row);
+    std::vector<Compute> powers(row->size());
+    for (size_t i = 0; i < row->size(); ++i) {
+        (*row)[i] -= maximum;
+        powers[i] = std::exp((*row)[i]);
+    }
+    const Compute sum = lane_sum(powers.data(), static_cast<int64_t>(powers.size()));
+    const Compute log_sum = std::log(sum);
+    for (size_t i = 0; i < row->size(); ++i) (*row)[i] = is_log ? (*row)[i] - log_sum : powers[i] / sum;
+}
+
+// Applies softmax_row() along one dimension of a packed tensor.
+template <class Compute>
+void softmax_along(const std::vector<int64_t>& shape, size_t dim, bool is_log, std::vector<Compute>* values) {
+    if (values->empty()) return;
+    const int64_t length = shape.empty() ? 1 : shape[dim];
+    int64_t inner = 1;
+    for (size_t i = dim + 1; i < shape.size(); ++i) inner *= shape[i];
+    std::vector<Compute> row(static_cast<size_t>(length));
+    const int64_t rows = static_cast<int64_t>(values->size()) / length;
+    for (int64_t index = 0; index < rows; ++index) {
+        Compute* first = values->data() + index / inner * length * inner + index % inner;
+        for (int64_t i = 0; i < length; ++i) row[static_cast<size_t>(i)] = first[i * inner];
+        softmax_row(&row, is_log);
+        for (int64_t i = 0; i < length; ++i) first[i * inner] = row[static_cast<size_t>(i)];
+    }
+}
+
+// Softmax rounds its result to the type of self before it converts it to that of out; LogSoftmax converts self to the
+// type of out first. Sources: hicann/ops-nn activation/softmax_v2/docs/aclnnSoftmax.md and op_api/aclnn_softmax.cpp,
+// activation/log_softmax_v2/docs/aclnnLogSoftmax.md and op_api/aclnn_log_softmax.cpp.
+aclError prepare_softmax(const char* name, bool is_log, const aclTensor* self_tensor, int64_t dim_value,
+                         const aclTensor* out_tensor, uint64_t* bytes, aclOpExecutor** executor) {
+    FirstPhase call(name);
+    const RankRange ranks{is_log ? 1U : 0U, 8};
+    const Operand self = call.input("self", self_tensor, all_and_bf16(kHalfToDoubleTypes), ranks);
+    const Operand out = call.output("out", out_tensor, all_and_bf16(kHalfToDoubleTypes), ranks);
+    const size_t dim = call.dimension("dim", dim_value, self.shape.size());
+    call.require_shape("out", out, self.shape);
+    if (self.dtype != out.dtype) call.ask_workspace(self.count() * dtype_bytes(is_log ? out.dtype : self.dtype));
+    auto body = [self, out, dim, is_log] {
+        const int32_t compute_dtype = is_log ? out.dtype : self.dtype;
+        const auto compute = [&](auto zero) {
+            auto values = values_of<decltype(zero)>(self);
+            if (is_log && self.dtype != out.dtype) round_to(out.dtype, &values);
+            softmax_along(self.shape, dim, is_log, &values);
+            if (!is_log && self.dtype != out.dtype) round_to(self.dtype, &values);
+            set_values(out, values);
+        };
+        compute_dtype == kDouble ? compute(double{}) : compute(float{});
+    };
+    return call.finish(body, bytes, executor);
+}
+
+// hicann/ops-nn activation/softmax_cross_entropy_with_logits/docs/aclnnSoftmaxCrossEntropyWithLogits.md and
+// op_api/aclnn_softmax_cross_entropy_with_logits.cpp: for each row, loss = -sum(labels * logsoftmax(features)) and
+// backprop = softmax(features) - labels. Outputs without elements in features stay as they are.
+aclError prepare_cross_entropy(const aclTensor* features_tensor, const aclTensor* labels_tensor,
+                               const aclTensor* loss_tensor, const aclTensor* backprop_tensor, uint64_t* bytes,
+                               aclOpExecutor** executor) {
+    FirstPhase call("aclnnSoftmaxCrossEntropyWithLogits");
+    const TypesByChip types = all_and_bf16(kHalfAndFloatTypes);
+    const Operand features = call.input("features", features_tensor, types, {2, 2});
+    const Operand labels = call.input("labels", labels_tensor, types, {2, 2});
+    const Operand loss = call.output("loss", loss_tensor, types, {1, 1});
+    const Operand backprop = call.output("backprop", backprop_tensor, types, {2, 2});
+    if (call.is_valid()) {
+        const struct {
+            const char* name;
+            const Operand* operand;
+        } others[] = {{"labels", &labels}, {"loss", &loss}, {"backprop", &backprop}};
+        for (const auto& other : others) call.require_dtype(other.name, *other.operand, features.dtype);
+        call.require_shape("labels", labels, features.shape);
+        call.require_shape("loss", loss, {features.shape[0]});
+        call.require_shape("backprop", backprop, features.shape);
+    }
+    auto body = [features, labels, loss, backprop] {
+        if (features.count() == 0) return;
+        const auto length = static_cast<size_t>(features.shape[1]);
+        std::vector<float> logs = values_of<float>(features), targets = values_of<float>(labels);
+        softmax_along(features.shape, 1, true, &logs);
+        std::vector<float> losses(static_cast<size_t>(features.shape[0])), gradients(logs.size()), terms(length);
+        for (size_t row = 0; row < losses.size(); ++row) {
+            for (size_t i = 0; i < length; ++i) {
+                const size_t at = row * length + i;
+                terms[i] = targets[at] * logs[at];
+                gradients[at] = std::exp(logs[at]) - targets[at];
+            }
+            losses[row] = -lane_sum(terms.data(), static_cast<int64_t>(length));
+        }
+        set_values(loss, losses);
+        set_values(backprop, gradients);
+    };
+    return call.finish(body, bytes, executor);
+}
+
+}  // namespace
+}  // namespace simulated_cann
+
+NPU_CANN_API aclError aclnnSoftmaxGetWorkspaceSize(const aclTensor* self, int64_t dim, aclTensor* out, uint64_t* bytes,
+                                                   aclOpExecutor** executor) {
+    return simulated_cann::prepare_softmax("aclnnSoftmax", false, self, dim, out, bytes, executor);
+}
+NPU_CANN_SECOND_PHASE(aclnnSoftmax)
+
+NPU_CANN_API aclError aclnnLogSoftmaxGetWorkspaceSize(const aclTensor* self, int64_t dim, aclTensor* out,
+                                                      uint64_t* bytes, aclOpExecutor** executor) {
+    return simulated_cann::prepare_softmax("aclnnLogSoftmax", true, self, dim, out, bytes, executor);
+}
+NPU_CANN_SECOND_PHASE(aclnnLogSoftmax)
+
+NPU_CANN_API aclError aclnnSoftmaxCrossEntropyWithLogitsGetWorkspaceSize(const aclTensor* features, aclTensor* labels,
+                                                                         aclTensor* loss, aclTensor* backprop,
+                                                                         uint64_t* bytes, aclOpExecutor** executor) {
+    return simulated_cann::prepare_cross_entropy(features, labels, loss, backprop, bytes, executor);
+}
+NPU_CANN_SECOND_PHASE(aclnnSoftmaxCrossEntropyWithLogits)
