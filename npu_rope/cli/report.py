@@ -7,7 +7,6 @@ import json
 import math
 import platform
 import re
-import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,22 +22,34 @@ from rich.markup import escape
 
 from npu_rope import __version__, backends
 from npu_rope.bench.machine import isa
-from npu_rope.testing.bounds import TEST_BACKEND_OPS_NMSE
+from npu_rope.cli.fault_report import (
+    executor_name,
+    explain,
+    ggml_device,
+    ggml_reproducer,
+    occurrence_text,
+    print_faults,
+    reproducer,
+    reproducers,
+)
+from npu_rope.testing.faults import Fault, find_faults, kind_of
 from npu_rope.testing.ggml import GgmlInfo
-from npu_rope.testing.outcomes import FAIL, OK, UNSUPPORTED, CaseResult, Judgement
+from npu_rope.testing.outcomes import FAIL, OK, UNSUPPORTED, AnyCase, CaseResult, Judgement
 
 UNWRAPPED_WIDTH = 100_000  # characters
 
 
 @dataclass
 class ValidationReport:
-    """A run and its results so far. ``ggml_lib`` is the value of ``--ggml-lib``, if any."""
+    """A run and its results so far. ``ggml_lib`` is the folder of ggml that the user named, if any."""
 
     backends: list[str]
     ggml: GgmlInfo | None
     ggml_missing: str
     ggml_lib: str = ""
     terminal: Console | None = None  # the console of the printed lines, if it is a terminal
+    selection: list[str] = field(default_factory=list)  # the options that chose the cases
+    not_rerun: int = 0  # failures that were not run again
     results: list[CaseResult] = field(default_factory=list)
 
     def environment(self) -> dict[str, str]:
@@ -92,7 +103,8 @@ class Detail(Enum):
 
 
 class ConsolePrinter:
-    """Prints the environment, each failure in full, and a summary. ``detail`` adds or removes lines."""
+    """Prints the environment, a line for a new kind of failure, a summary, and the faults. ``detail`` adds or
+    removes lines."""
 
     def __init__(self, stream: TextIO, report: ValidationReport, detail: Detail) -> None:
         # Do not wrap the lines of a file or pipe.
@@ -103,6 +115,7 @@ class ConsolePrinter:
         self.report = report
         self.detail = detail
         self.backends = report.backends
+        self.kinds: set[tuple[str, str]] = set()  # the executors and ways of the failures so far
 
     def head(self) -> None:
         """Print the environment, and the column titles of the cases' lines."""
@@ -119,12 +132,16 @@ class ConsolePrinter:
             self.console.print("\n[bold]" + "  ".join(columns) + "  case[/]", soft_wrap=True)
 
     def add(self, result: CaseResult) -> None:
-        """Add a finished case."""
-        failed = result.verdict == FAIL
-        if self.detail == Detail.EVERY_CASE or failed:
+        """Print a finished case: every one, or the first one that fails in a new way."""
+        failed = [judgement for judgement in result.judgements if judgement.verdict == FAIL]
+        new = {(judgement.executor, kind_of(judgement)) for judgement in failed} - self.kinds
+        self.kinds |= new
+        if self.detail == Detail.EVERY_CASE or (self.detail == Detail.SUMMARY and new):
             self.console.print(self._line(result), soft_wrap=True)
-        if failed:
-            self._explain(result)
+            for judgement in failed:
+                name = executor_name(judgement.executor, self.report)
+                text = explain(judgement) if self.detail == Detail.EVERY_CASE else kind_of(judgement)
+                self.console.print(f"  [red]{escape(name)}[/]: {escape(text)}", soft_wrap=True)
 
     def _line(self, result: CaseResult) -> str:
         """Return the verdict, the figures and the name. The name is last, so that it is never cut."""
@@ -140,17 +157,6 @@ class ConsolePrinter:
                 cells.append(_ggml_cells(result.by("ggml")))
         return "  ".join(cells) + "  " + escape(result.case.name)
 
-    def _explain(self, result: CaseResult) -> None:
-        for judgement in result.judgements:
-            if judgement.verdict == FAIL:
-                self.console.print(
-                    f"  [red]{judgement.executor}[/]: {escape(explain(judgement))}", soft_wrap=True
-                )
-        self.console.print(f"  reproduce: {escape(reproducer(result, self.report))}", soft_wrap=True)
-        ggml = result.by("ggml")
-        if ggml and ggml.verdict == FAIL and (line := ggml_reproducer(result, self.report)):
-            self.console.print(f"  reproduce: {escape(line)}", soft_wrap=True)
-
     def summary(self) -> None:
         """Print a table of suites, a line for each executor, the cases that ggml lacks, and the verdict."""
         results = self.report.results
@@ -160,16 +166,17 @@ class ConsolePrinter:
             )
             self._table(executors)
             for executor in executors:
-                line = _summary_line(executor, results, _ggml_device(self.report))
+                line = _summary_line(executor, results, ggml_device(self.report))
                 self.console.print(escape(line), soft_wrap=True)
             if self.detail == Detail.EVERY_CASE:
                 self._list_unsupported()
             if self.report.ggml is None:
                 self.console.print(f"ggml: [yellow]not compared[/]: {escape(self.report.ggml_missing)}")
+        print_faults(self.console, self.report)
         failed = sum(result.verdict == FAIL for result in results)
         cases = sum(result.verdict != UNSUPPORTED for result in results)
         ran, refused = _counts_on_device(self.report)
-        device = _ggml_device(self.report)
+        device = ggml_device(self.report)
         nothing_ran = not cases or (device and not ran)
         verdict = "[bold yellow]NOT RUN[/]" if nothing_ran else "[bold green]OK[/]"
         verdict = "[bold red]FAIL[/]" if failed else verdict
@@ -230,10 +237,6 @@ def _worst_case(results: list[CaseResult]) -> str:
     ]
     _, executor, name = max((entry for entry in ratios if not math.isnan(entry[0])), default=(0, "-", "-"))
     return escape(f"{executor}: {name}")
-
-
-def _ggml_device(report: ValidationReport) -> str:
-    return report.ggml.device if report.ggml else ""
 
 
 def _counts_on_device(report: ValidationReport) -> tuple[int, int]:
@@ -331,42 +334,6 @@ def _summary_line(executor: str, results: list[CaseResult], device: str = "") ->
     return text
 
 
-def explain(judgement: Judgement) -> str:
-    """Return why a judgement failed, with its worst element."""
-    if judgement.message:
-        return judgement.message
-    text = f"error {judgement.max_error:.3g}, worst element {judgement.ratio:.3g} times its bound"
-    if judgement.worst is not None:
-        worst = judgement.worst
-        place = ""
-        if worst.position is not None:
-            axis = f" ({worst.axis})" if worst.axis else ""
-            place = f", position {worst.position}{axis}, angle {worst.angle:.9g}"
-        text += f" at {worst.names} = {worst.index}{place}"
-        text += f": got {worst.got:.9g}, expected {worst.expected:.9g}"
-    if judgement.nmse is not None:
-        allowed = "within" if judgement.nmse <= TEST_BACKEND_OPS_NMSE else "above"
-        text += f"; NMSE {judgement.nmse:.3g}, {allowed} test-backend-ops' limit of {TEST_BACKEND_OPS_NMSE:g}"
-    return text
-
-
-def reproducer(result: CaseResult, report: ValidationReport) -> str:
-    """Return a command line that runs this case alone."""
-    line = f"{backends.command_line()} validate --suite {result.case.suite} --op '{result.case.name}'"
-    if report.ggml and report.ggml_lib:
-        line += f" --ggml-lib {shlex.quote(report.ggml_lib)}"
-    if device := _ggml_device(report):
-        line += f" --ggml-device {shlex.quote(device)}"
-    return line
-
-
-def ggml_reproducer(result: CaseResult, report: ValidationReport) -> str:
-    """Return the command line of ggml's own test for the case on the device; empty if it has no such case."""
-    if result.case.suite != "ggml" or not (device := _ggml_device(report)):
-        return ""
-    return f"test-backend-ops test -b {shlex.quote(device)} -o '{result.case.name}'"
-
-
 # ---- files ---------------------------------------------------------------------------------------
 
 
@@ -380,7 +347,7 @@ def _record(result: CaseResult, judgement: Judgement, report: ValidationReport) 
     """Return a judgement's properties for files. The properties up to ``error_message`` have the names that
     test-backend-ops uses, so that both programs' files can be joined."""
     case = result.case
-    device = _ggml_device(report) if judgement.executor == "ggml" else ""
+    device = ggml_device(report) if judgement.executor == "ggml" else ""
     _, _, rest = case.name.partition("(")
     return {
         "backend_name": device or judgement.executor,
@@ -399,18 +366,47 @@ def _record(result: CaseResult, judgement: Judgement, report: ValidationReport) 
         "near_cpu_share": _json_number(judgement.near_cpu),
         "nmse": _json_number(judgement.nmse),
         "source": case.source,
-        "reproduce": (device and ggml_reproducer(result, report)) or reproducer(result, report),
+        "reproduce": (device and ggml_reproducer(result, judgement, report))
+        or reproducer(result, judgement, report),
+        "region": judgement.region,
+        "fails": judgement.occurrence.when if judgement.occurrence else "",
+        "fails_after": "; ".join(case.name for case in _cases_before(judgement)),
+        "output": "\n".join(judgement.output),
+    }
+
+
+def _cases_before(judgement: Judgement) -> tuple[AnyCase, ...]:
+    return judgement.occurrence.after if judgement.occurrence else ()
+
+
+def _fault_record(fault: Fault, report: ValidationReport) -> dict[str, Any]:
+    result, judgement = fault.example
+    return {
+        "backend_name": executor_name(fault.executor, report),
+        "fault": fault.kind,
+        "rule": list(fault.rule),
+        "failed": len(fault.failed),
+        "of": fault.total,
+        "error_over_bound": _json_number(fault.worst_ratio),
+        "fails": fault.when,
+        "example": result.case.name,
+        "reproduce": reproducers(result, judgement, report),
+        "cases": [result.case.name for result, _ in fault.failed],
     }
 
 
 def write_json(stream: TextIO, report: ValidationReport) -> None:
-    """Write one object: environment, totals, and an object for each case with its judgements."""
+    """Write one object: environment, faults, totals, and an object for each case with its judgements."""
 
     def judged(result: CaseResult, judgement: Judgement) -> dict[str, Any]:
         return {
             **_record(result, judgement, report),
             "verdict": judgement.verdict,
             "ggml_table": judgement.table or None,
+            "fails_after": [case.name for case in _cases_before(judgement)],
+            "failed_runs": judgement.occurrence.failed if judgement.occurrence else None,
+            "runs": judgement.occurrence.runs if judgement.occurrence else None,
+            "output": list(judgement.output),
         }
 
     cases = [
@@ -429,6 +425,8 @@ def write_json(stream: TextIO, report: ValidationReport) -> None:
     document = {
         "environment": report.environment(),
         "ggml_missing": report.ggml_missing or None,
+        "faults": [_fault_record(fault, report) for fault in find_faults(report.results)],
+        "not_rerun": report.not_rerun,
         "cases": cases,
         "total": len(cases),
         "failed": failed,
@@ -445,6 +443,11 @@ def write_csv(stream: TextIO, report: ValidationReport) -> None:
     writer = csv.DictWriter(stream, records[0] if records else ())
     writer.writeheader()
     writer.writerows(records)
+
+
+def _xml_text(text: str) -> str:
+    """Return the text without the characters that XML does not have."""
+    return re.sub(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "\ufffd", text)
 
 
 def write_junit(stream: TextIO, report: ValidationReport) -> None:
@@ -466,9 +469,10 @@ def write_junit(stream: TextIO, report: ValidationReport) -> None:
             root, "testcase", classname=f"{result.case.suite}.{judgement.executor}", name=result.case.name
         )
         if judgement.verdict == FAIL:
-            ElementTree.SubElement(element, "failure", message=explain(judgement)).text = _record(
-                result, judgement, report
-            )["reproduce"]
+            lines = [f"fails {occurrence_text(judgement)}", *reproducers(result, judgement, report)]
+            ElementTree.SubElement(element, "failure", message=explain(judgement)).text = "\n".join(lines)
+            if judgement.output:
+                ElementTree.SubElement(element, "system-err").text = _xml_text("\n".join(judgement.output))
         elif judgement.verdict == UNSUPPORTED:
             ElementTree.SubElement(element, "skipped", message=judgement.message)
     ElementTree.indent(root)
