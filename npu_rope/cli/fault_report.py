@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
-from rich.padding import Padding
 from rich.table import Table
 
 from npu_rope import backends
@@ -87,20 +86,24 @@ def _print_fault(console: Console, number: int, fault: Fault, report: Validation
 
 
 def _print_item(console: Console, name: str, text: str) -> None:
-    lines = [f"  {name}: {text}"]
-    if len(lines[0]) > console.width:
+    print_wrapped(console, f"  {name}: {text}", "    ", f"  {name}:")
+
+
+def print_wrapped(console: Console, text: str, indent: str, bold: str = "", style: str = "") -> None:
+    """Print a text, in several lines if it is wider than the console; the others have this indent.
+
+    Args:
+        bold: the beginning of the text that is printed bold.
+    """
+    lines = [text]
+    if len(text) > console.width:
         lines = textwrap.wrap(
-            lines[0],
-            console.width,
-            subsequent_indent="    ",
-            break_long_words=False,
-            break_on_hyphens=False,
+            text, console.width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
         )
     for line in lines:
-        shown = escape(line)
-        if line is lines[0]:
-            shown = shown.replace(f"  {escape(name)}:", f"  [bold]{escape(name)}:[/]", 1)
-        console.print(shown, soft_wrap=True)
+        head = bold if line is lines[0] else ""
+        shown = f"[bold]{escape(head)}[/]" if head else ""
+        console.print(shown + escape(line.removeprefix(head)), soft_wrap=True, style=style)
 
 
 def _print_output(console: Console, judgement: Judgement) -> None:
@@ -111,7 +114,7 @@ def _print_output(console: Console, judgement: Judgement) -> None:
     earlier = f" ({hidden} earlier ones are written with --output FILE)" if hidden else ""
     console.print(f"  [bold]last lines of the process[/]{earlier}:", soft_wrap=True)
     for line in lines[hidden:]:
-        console.print(Padding(escape(line), (0, 0, 0, 4)), style="dim")
+        print_wrapped(console, f"    {line}", "      ", style="dim")
 
 
 def occurrence_text(judgement: Judgement) -> str:

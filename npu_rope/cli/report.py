@@ -1,9 +1,7 @@
-"""Write the results of ``npu-rope validate`` to the console, or as JSON, CSV or JUnit XML."""
+"""Write the results of ``npu-rope validate``: to the console, or to a file in one of the formats."""
 
 from __future__ import annotations
 
-import csv
-import json
 import math
 import platform
 import re
@@ -13,8 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
-from typing import Any, TextIO
-from xml.etree import ElementTree
+from typing import TextIO
 
 from ascend_sim.files import stream_to
 from rich.console import Console
@@ -22,21 +19,15 @@ from rich.markup import escape
 
 from npu_rope import __version__, backends
 from npu_rope.bench.machine import isa
-from npu_rope.cli.fault_report import (
-    executor_name,
-    explain,
-    ggml_device,
-    ggml_reproducer,
-    occurrence_text,
-    print_faults,
-    reproducer,
-    reproducers,
-)
-from npu_rope.testing.faults import Fault, find_faults, kind_of
+from npu_rope.cli.fault_report import executor_name, explain, ggml_device, print_faults, print_wrapped
+from npu_rope.cli.report_files import write_csv, write_json, write_junit
+from npu_rope.testing.faults import kind_of
 from npu_rope.testing.ggml import GgmlInfo
-from npu_rope.testing.outcomes import FAIL, OK, UNSUPPORTED, AnyCase, CaseResult, Judgement
+from npu_rope.testing.outcomes import FAIL, OK, UNSUPPORTED, CaseResult, Judgement
 
 UNWRAPPED_WIDTH = 100_000  # characters
+WORST_CASE_WIDTH = 100  # characters that the name of a case may have in the table of suites
+LARGE_RATIO = 1000  # from here on, ratios have an exponent
 
 
 @dataclass
@@ -167,7 +158,7 @@ class ConsolePrinter:
             self._table(executors)
             for executor in executors:
                 line = _summary_line(executor, results, ggml_device(self.report))
-                self.console.print(escape(line), soft_wrap=True)
+                print_wrapped(self.console, line, "  ")
             if self.detail == Detail.EVERY_CASE:
                 self._list_unsupported()
             if self.report.ggml is None:
@@ -189,16 +180,35 @@ class ConsolePrinter:
         self.console.print(f"{verdict}: {text}", soft_wrap=True)
 
     def _table(self, executors: list[str]) -> None:
-        """Print a row for each suite: cases within bounds and worst ratio by back end, and the worst case."""
-        columns = [(executor, max(len(executor), len("362/362  0.91"))) for executor in executors]
-        heads = "  ".join([*(f"{executor:>{width}}" for executor, width in columns), "worst case"])
-        self.console.print(f"\n[bold]{'cases, worst error / bound':<27}{heads}[/]", soft_wrap=True)
+        """Print a row for each suite: cases within bounds and worst ratio by back end, and the worst case.
+
+        On a narrow terminal it has several tables without the worst case, which is in the lines below them.
+        """
+        columns = [(executor, max(len(executor), len("362/362  1.23e+04"))) for executor in executors]
+        title, head_width = "cases, worst error / bound", 27
+        width = head_width + sum(2 + width for _, width in columns)
+        if width + WORST_CASE_WIDTH <= self.console.width:
+            self._columns(title, head_width, columns, has_worst=True)
+            self.console.print("")
+            return
+        self.console.print(f"\n[bold]{title}[/]", end="")
+        head_width = 12
+        at_once = max(1, (self.console.width - head_width) // (2 + max(width for _, width in columns)))
+        for i in range(0, len(columns), at_once):
+            self._columns("", head_width, columns[i : i + at_once], has_worst=False)
+        self.console.print("")
+
+    def _columns(
+        self, title: str, head_width: int, columns: list[tuple[str, int]], *, has_worst: bool
+    ) -> None:
+        heads = [*(f"{executor:>{width}}" for executor, width in columns), *["worst case"] * has_worst]
+        self.console.print(f"\n[bold]{title:<{head_width}}{'  '.join(heads)}[/]", soft_wrap=True)
         suites = dict.fromkeys(result.case.suite for result in self.report.results)
         for suite in suites:
             results = [result for result in self.report.results if result.case.suite == suite]
             cells = [_table_cell(results, executor, width) for executor, width in columns]
-            self.console.print(f"{suite:<27}{'  '.join(cells)}  {_worst_case(results)}", soft_wrap=True)
-        self.console.print("")
+            cells += [_worst_case(results)] * has_worst
+            self.console.print(f"{suite:<{head_width}}{'  '.join(cells)}", soft_wrap=True)
 
     def _list_unsupported(self) -> None:
         """List the cases that ggml does not support, by reason."""
@@ -225,7 +235,8 @@ def _table_cell(results: list[CaseResult], executor: str, width: int) -> str:
         return "-".rjust(width)
     passed = sum(judgement.verdict == OK for judgement in ran)
     worst = max((judgement.ratio for judgement in ran if not math.isnan(judgement.ratio)), default=math.nan)
-    text = f"{passed}/{len(ran)}  {_number(worst, '4.2f')}".rjust(width)
+    worst_text = _number(worst, "4.2f" if not worst >= LARGE_RATIO else "4.3g")
+    text = f"{passed}/{len(ran)}  {worst_text}".rjust(width)
     return text if passed == len(ran) else f"[bold red]{text}[/]"
 
 
@@ -297,7 +308,9 @@ def _summary_line(executor: str, results: list[CaseResult], device: str = "") ->
     ]
     if finite:
         ratio, worst = max(finite)
-        text += f", largest error / bound {ratio:.2f} ({worst})"
+        text += (
+            f", largest error / bound {_number(ratio, '4.2f' if ratio < LARGE_RATIO else '4.3g')} ({worst})"
+        )
     compared = [
         (math.prod(result.case.shape), judgement.bit_equal)
         for result, judgement in ran
@@ -332,148 +345,3 @@ def _summary_line(executor: str, results: list[CaseResult], device: str = "") ->
             counted = "; ".join(f"{count}: {reason}" for reason, count in sorted(reasons.items()))
             text += f"; {len(unsupported)} unsupported ({counted})"
     return text
-
-
-# ---- files ---------------------------------------------------------------------------------------
-
-
-def _json_number(value: float | None) -> float | str | None:
-    if value is None or math.isnan(value):
-        return None
-    return value if math.isfinite(value) else "inf"
-
-
-def _record(result: CaseResult, judgement: Judgement, report: ValidationReport) -> dict[str, Any]:
-    """Return a judgement's properties for files. The properties up to ``error_message`` have the names that
-    test-backend-ops uses, so that both programs' files can be joined."""
-    case = result.case
-    device = ggml_device(report) if judgement.executor == "ggml" else ""
-    _, _, rest = case.name.partition("(")
-    return {
-        "backend_name": device or judgement.executor,
-        "op_name": case.op,
-        "op_params": rest.removesuffix(")") if case.suite == "ggml" else case.name,
-        "test_mode": "test",
-        "supported": judgement.verdict != UNSUPPORTED,
-        "passed": judgement.verdict == OK,
-        "error_message": "" if judgement.verdict == OK else explain(judgement),
-        "suite": case.suite,
-        "angle_policy": "ggml" if judgement.executor in ("cpu:ggml", "ggml") else "exact",
-        "max_error": _json_number(judgement.max_error),
-        "error_over_bound": _json_number(judgement.ratio),
-        "bit_equal_share": _json_number(judgement.bit_equal),
-        "error_from_exact": _json_number(judgement.exact_error),
-        "near_cpu_share": _json_number(judgement.near_cpu),
-        "nmse": _json_number(judgement.nmse),
-        "source": case.source,
-        "reproduce": (device and ggml_reproducer(result, judgement, report))
-        or reproducer(result, judgement, report),
-        "region": judgement.region,
-        "fails": judgement.occurrence.when if judgement.occurrence else "",
-        "fails_after": "; ".join(case.name for case in _cases_before(judgement)),
-        "output": "\n".join(judgement.output),
-    }
-
-
-def _cases_before(judgement: Judgement) -> tuple[AnyCase, ...]:
-    return judgement.occurrence.after if judgement.occurrence else ()
-
-
-def _fault_record(fault: Fault, report: ValidationReport) -> dict[str, Any]:
-    result, judgement = fault.example
-    return {
-        "backend_name": executor_name(fault.executor, report),
-        "fault": fault.kind,
-        "rule": list(fault.rule),
-        "failed": len(fault.failed),
-        "of": fault.total,
-        "error_over_bound": _json_number(fault.worst_ratio),
-        "fails": fault.when,
-        "example": result.case.name,
-        "reproduce": reproducers(result, judgement, report),
-        "cases": [result.case.name for result, _ in fault.failed],
-    }
-
-
-def write_json(stream: TextIO, report: ValidationReport) -> None:
-    """Write one object: environment, faults, totals, and an object for each case with its judgements."""
-
-    def judged(result: CaseResult, judgement: Judgement) -> dict[str, Any]:
-        return {
-            **_record(result, judgement, report),
-            "verdict": judgement.verdict,
-            "ggml_table": judgement.table or None,
-            "fails_after": [case.name for case in _cases_before(judgement)],
-            "failed_runs": judgement.occurrence.failed if judgement.occurrence else None,
-            "runs": judgement.occurrence.runs if judgement.occurrence else None,
-            "output": list(judgement.output),
-        }
-
-    cases = [
-        {
-            "suite": result.case.suite,
-            "name": result.case.name,
-            "dtype": result.case.dtype,
-            "shape": list(result.case.shape),
-            "source": result.case.source,
-            "verdict": result.verdict,
-            "judgements": [judged(result, judgement) for judgement in result.judgements],
-        }
-        for result in report.results
-    ]
-    failed = sum(result.verdict == FAIL for result in report.results)
-    document = {
-        "environment": report.environment(),
-        "ggml_missing": report.ggml_missing or None,
-        "faults": [_fault_record(fault, report) for fault in find_faults(report.results)],
-        "not_rerun": report.not_rerun,
-        "cases": cases,
-        "total": len(cases),
-        "failed": failed,
-    }
-    json.dump(document, stream, indent=1)
-    stream.write("\n")
-
-
-def write_csv(stream: TextIO, report: ValidationReport) -> None:
-    """Write a row for each case and executor."""
-    records = [
-        _record(result, judgement, report) for result in report.results for judgement in result.judgements
-    ]
-    writer = csv.DictWriter(stream, records[0] if records else ())
-    writer.writeheader()
-    writer.writerows(records)
-
-
-def _xml_text(text: str) -> str:
-    """Return the text without the characters that XML does not have."""
-    return re.sub(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "\ufffd", text)
-
-
-def write_junit(stream: TextIO, report: ValidationReport) -> None:
-    """Write JUnit XML: a test case for each case and executor. Unsupported ones are marked as skipped."""
-    judged = [(result, judgement) for result in report.results for judgement in result.judgements]
-    root = ElementTree.Element(
-        "testsuite",
-        name="npu-rope validate",
-        tests=str(len(judged)),
-        failures=str(sum(judgement.verdict == FAIL for _, judgement in judged)),
-        skipped=str(sum(judgement.verdict == UNSUPPORTED for _, judgement in judged)),
-        errors="0",
-    )
-    properties = ElementTree.SubElement(root, "properties")
-    for name, value in report.environment().items():
-        ElementTree.SubElement(properties, "property", name=name, value=value)
-    for result, judgement in judged:
-        element = ElementTree.SubElement(
-            root, "testcase", classname=f"{result.case.suite}.{judgement.executor}", name=result.case.name
-        )
-        if judgement.verdict == FAIL:
-            lines = [f"fails {occurrence_text(judgement)}", *reproducers(result, judgement, report)]
-            ElementTree.SubElement(element, "failure", message=explain(judgement)).text = "\n".join(lines)
-            if judgement.output:
-                ElementTree.SubElement(element, "system-err").text = _xml_text("\n".join(judgement.output))
-        elif judgement.verdict == UNSUPPORTED:
-            ElementTree.SubElement(element, "skipped", message=judgement.message)
-    ElementTree.indent(root)
-    stream.write(ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n")

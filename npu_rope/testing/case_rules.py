@@ -17,6 +17,7 @@ _NO_ATTRIBUTES |= {"ggml_n_ctx_orig", "n_ctx_orig"}  # 0 and 1 mean the same (Ro
 _SCALARS = (str, bool, int, float)
 MOST_TERMS = 3
 LEAST_SHARE = 0.3  # of the failing cases, for a rule of its own
+LEAST_COMMON = 4  # cases of such a description
 MOST_COMMON = 4  # terms of a description that also fits cases that pass
 # The ranks of terms: of several rules that fit, the one of the lowest ranks is preferred.
 _KIND, _SWITCH, _VALUE, _SIZE = range(4)
@@ -154,7 +155,10 @@ class _Table:
         return useful
 
     def common_terms(self, members: int) -> tuple[str, ...]:
-        """Return terms that these failing cases have, and that not all cases have."""
+        """Return terms that these failing cases have, and that not all cases have. Few cases have many terms
+        by chance."""
+        if members.bit_count() < LEAST_COMMON:
+            return ()
         found = [
             term
             for term, (failing, passing) in self.sets.items()

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from npu_rope.testing import case_rules
-from npu_rope.testing.outcomes import ALONE, FAIL, UNSUPPORTED, AnyCase, CaseResult, Judgement
+from npu_rope.testing.outcomes import ALONE, FAIL, NOT_ALONE, UNSUPPORTED, AnyCase, CaseResult, Judgement
 
 KIND_LENGTH = 200  # characters
 _PATH = re.compile(r"(?:/[\w.+@-]+)+/(?=[\w.+-])")
@@ -45,13 +45,13 @@ class Fault:
 
     @property
     def example(self) -> Failed:
-        """The smallest of the cases that were run again, or of all."""
+        """The smallest of the cases that were run again most often."""
 
-        def size(failed: Failed) -> tuple[bool, int, int]:
+        def size(failed: Failed) -> tuple[bool, int, int, int]:
             result, judgement = failed
-            occurrence = judgement.occurrence
-            cases_before = len(occurrence.after) if occurrence else 0
-            return occurrence is None, cases_before, math.prod(result.case.shape)
+            found = judgement.occurrence
+            runs, cases_before = (found.runs, len(found.after)) if found else (0, 0)
+            return found is None, cases_before, -runs, math.prod(result.case.shape)
 
         return min(self.failed, key=size)
 
@@ -59,7 +59,7 @@ class Fault:
 def kind_of(judgement: Judgement) -> str:
     """Return the way in which a case fails, in words."""
     if judgement.message:
-        first_line = _PATH.sub("", judgement.message.splitlines()[0])
+        first_line = _PATH.sub("", judgement.message.splitlines()[0]).removeprefix("ggml ")
         return first_line if len(first_line) <= KIND_LENGTH else first_line[: KIND_LENGTH - 1] + "…"
     if judgement.worst is not None and not math.isfinite(judgement.worst.got):
         return "wrong values: NaN or infinity"
@@ -94,19 +94,25 @@ def _faults_of(executor: str, results: list[CaseResult]) -> list[Fault]:
 
 
 def _with_occurrences(failed: list[Failed]) -> list[tuple[tuple[str, str], Failed]]:
-    """Return each failure with its kind and its occurrence. A failure that was not run again takes the
-    occurrence of the others of its kind, if they agree."""
+    """Return each failure with its kind and its occurrence. A failure whose occurrence was not found takes
+    the one of the others of its kind, if they agree."""
     keys = [_NUMBER.sub("#", kind_of(judgement)) for _, judgement in failed]
     known: dict[str, set[str]] = {}
-    for key, (_, judgement) in zip(keys, failed, strict=True):
-        if judgement.occurrence is not None:
-            known.setdefault(key, set()).add(judgement.occurrence.when)
+    for key, pair in zip(keys, failed, strict=True):
+        known.setdefault(key, set()).add(_when(pair))
     found = []
     for key, pair in zip(keys, failed, strict=True):
-        occurrence, others = pair[1].occurrence, known.get(key, set())
-        when = occurrence.when if occurrence else next(iter(others)) if len(others) == 1 else ""
+        when = _when(pair)
+        others = known[key] - {"", NOT_ALONE} - ({ALONE} if when == NOT_ALONE else set())
+        if when in ("", NOT_ALONE) and len(others) == 1:
+            (when,) = others
         found.append(((key, when), pair))
     return found
+
+
+def _when(failed: Failed) -> str:
+    occurrence = failed[1].occurrence
+    return occurrence.when if occurrence else ""
 
 
 def _groups(failing: list[AnyCase], passing: list[AnyCase], when: str) -> list[case_rules.Group]:

@@ -246,13 +246,14 @@ class GgmlProcess:
         return ""
 
     def _has_imrope(self) -> bool:
-        # No symbol shows whether the mode exists. An older ggml treats 40 as mrope. The calls have a child of
-        # their own, so that the results of cases do not depend on them.
+        # No symbol shows whether the mode exists. An older ggml treats 40 as mrope. Each of the calls has a
+        # child of its own, so that no result depends on an earlier call.
         if self._imrope_found is None:
             child, cases = self._child, self.cases
             self._child = None
             try:
                 got = self.rope(_IMROPE_CALL)
+                self.close()
                 as_mrope = replace(_IMROPE_CALL.params, mode=RopeMode.MROPE)
                 self._imrope_found = not np.array_equal(
                     got, self.rope(replace(_IMROPE_CALL, params=as_mrope))

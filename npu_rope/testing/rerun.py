@@ -145,7 +145,7 @@ class Reruns:
     def _predecessors(
         self, attempts: _Attempts, before: Sequence[AnyCase], hint: tuple[AnyCase, ...]
     ) -> tuple[AnyCase, ...]:
-        """Return a smallest set of cases after which the case fails; empty if it passes after all of them."""
+        """Return a smallest set of cases after which the case fails; empty if there is none."""
         if hint and all(case in before for case in hint) and attempts.fails(hint):
             return hint
         passing, failing = 0, min(1, len(before))
@@ -153,6 +153,8 @@ class Reruns:
             if failing == len(before):
                 return ()
             passing, failing = failing, min(2 * failing, len(before))
+        if not all([attempts.fails(before[-failing:]) for _ in range(REPEATS - 1)]):
+            return ()  # not because of these cases
         while failing - passing > 1:
             middle = (passing + failing) // 2
             if attempts.fails(before[-middle:]):
