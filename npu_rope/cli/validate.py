@@ -297,7 +297,7 @@ def _run_again(
 ) -> int:
     """Run failing cases again in new processes. Return the number of those for which there was no time."""
     failures = [failure for failure in failures if SUITES[failure.result.case.suite].reruns]
-    if not failures:
+    if not failures or not seconds:
         return 0
     if ggml_process is not None:
         ggml_process.close()  # its device is free for the new processes

@@ -124,12 +124,13 @@ class _Table:
 
     def pure_rule(self, remaining: int) -> tuple[str, ...] | None:
         """Return the best rule that fits no passing case and enough of the remaining ones."""
-        least = max(2, LEAST_SHARE * remaining.bit_count())
+        share = LEAST_SHARE * remaining.bit_count()
         if not self.everyone[1]:
             return ()
-        useful = self._useful(remaining, least)
+        useful = self._useful(remaining, max(2, share))
         best, best_score = None, (0.0, 0, 0)
         for size in range(1, MOST_TERMS + 1):
+            least = max(share, 2**size)  # of more terms, more fit by chance
             for rule in combinations(useful, size):
                 found, wrong = self.matching(rule)
                 covered = (found & remaining).bit_count()

@@ -130,6 +130,8 @@ class Reruns:
         if any(alone):
             return Occurrence(SOMETIMES, attempts.failed, attempts.runs)
         executor = failure.judgement.executor
+        if known.is_settled(SOMETIMES):
+            return Occurrence(SOMETIMES, 1, attempts.runs + 1)
         try:
             after = self._predecessors(attempts, failure.before, self._after.get(executor, ()))
             if after:
@@ -139,7 +141,7 @@ class Reruns:
                     return Occurrence(AFTER, len(confirmed), len(confirmed), after)
         except OutOfTimeError:
             return Occurrence(NOT_ALONE, attempts.failed, attempts.runs)
-        # The run in which the case was seen to fail counts as well.
+        # The run of all cases counts as well.
         return Occurrence(SOMETIMES, attempts.failed + 1, attempts.runs + 1)
 
     def _predecessors(
@@ -153,7 +155,7 @@ class Reruns:
             if failing == len(before):
                 return ()
             passing, failing = failing, min(2 * failing, len(before))
-        if not all([attempts.fails(before[-failing:]) for _ in range(REPEATS - 1)]):
+        if not all(attempts.fails(before[-failing:]) for _ in range(REPEATS - 1)):
             return ()  # not because of these cases
         while failing - passing > 1:
             middle = (passing + failing) // 2
