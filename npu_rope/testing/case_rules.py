@@ -17,7 +17,10 @@ _NO_ATTRIBUTES |= {"ggml_n_ctx_orig", "n_ctx_orig"}  # 0 and 1 mean the same (Ro
 _SCALARS = (str, bool, int, float)
 MOST_TERMS = 3
 LEAST_SHARE = 0.3  # of the failing cases, for a rule of its own
-LEAST_COMMON = 4  # cases of such a description
+# The largest probability that cases have a term in common by chance, and the number of terms of a case: of
+# rules of two terms there are about so many times as many as of one.
+CHANCE = 1e-3
+TERMS = 30
 MOST_COMMON = 4  # terms of a description that also fits cases that pass
 # The ranks of terms: of several rules that fit, the one of the lowest ranks is preferred.
 _KIND, _SWITCH, _VALUE, _SIZE = range(4)
@@ -124,17 +127,18 @@ class _Table:
 
     def pure_rule(self, remaining: int) -> tuple[str, ...] | None:
         """Return the best rule that fits no passing case and enough of the remaining ones."""
-        share = LEAST_SHARE * remaining.bit_count()
+        least = max(2, LEAST_SHARE * remaining.bit_count())
         if not self.everyone[1]:
             return ()
-        useful = self._useful(remaining, max(2, share))
+        useful = self._useful(remaining, least)
         best, best_score = None, (0.0, 0, 0)
         for size in range(1, MOST_TERMS + 1):
-            least = max(share, 2**size)  # of more terms, more fit by chance
             for rule in combinations(useful, size):
                 found, wrong = self.matching(rule)
                 covered = (found & remaining).bit_count()
                 if wrong or covered < least:
+                    continue
+                if self._chance((found, wrong), covered) > CHANCE / TERMS ** (size - 1):
                     continue
                 score = (float(covered), -size, -sum(self.ranks[term] for term in rule))
                 if score > best_score:
@@ -142,6 +146,11 @@ class _Table:
             if best is not None and best_score[0] == remaining.bit_count():
                 break
         return best
+
+    def _chance(self, having: Sequence[int], count: int) -> float:
+        """Return the probability that as many cases, drawn from all, are among those that have a term."""
+        share = sum(bits.bit_count() for bits in having) / sum(bits.bit_count() for bits in self.everyone)
+        return float(share**count)
 
     def _useful(self, remaining: int, least: float) -> list[str]:
         """Return terms of enough remaining cases, without those of the same cases as one of a lower rank."""
@@ -156,15 +165,12 @@ class _Table:
         return useful
 
     def common_terms(self, members: int) -> tuple[str, ...]:
-        """Return terms that these failing cases have, and that not all cases have. Few cases have many terms
-        by chance."""
-        if members.bit_count() < LEAST_COMMON:
-            return ()
+        """Return terms that these failing cases have, and hardly by chance."""
         found = [
             term
             for term, (failing, passing) in self.sets.items()
             if failing & members == members
-            and (failing, passing) != self.everyone
             and self.ranks[term] <= _SWITCH
+            and self._chance((failing, passing), members.bit_count()) <= CHANCE
         ]
         return tuple(sorted(found, key=lambda term: self.ranks[term])[:MOST_COMMON])
