@@ -59,21 +59,21 @@ def _terms_of(name: str, value: Any, default: Any) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Group:
-    """Failing cases, by their indices, the terms that all of them have, and the number of passing cases with
-    these terms."""
+    """Failing cases, by their indices, the terms that all of them have, and the number of other cases with these
+    terms."""
 
     rule: tuple[str, ...]
     members: tuple[int, ...]
-    passing: int
+    others: int
 
 
-def split(failing: Sequence[AnyCase], passing: Sequence[AnyCase]) -> list[Group]:
+def split(failing: Sequence[AnyCase], others: Sequence[AnyCase]) -> list[Group]:
     """Divide failing cases into groups that rules describe.
 
     A group in which all cases of these terms fail comes first. The last group has the cases that no such
     rule fits. Its terms are common to them, and not to all cases.
     """
-    table = _Table(failing, passing)
+    table = _Table(failing, others)
     groups = []
     remaining = (1 << len(failing)) - 1
     while remaining:
@@ -86,39 +86,37 @@ def split(failing: Sequence[AnyCase], passing: Sequence[AnyCase]) -> list[Group]
     return groups
 
 
-def together(failing: Sequence[AnyCase], passing: Sequence[AnyCase]) -> Group:
+def together(failing: Sequence[AnyCase], others: Sequence[AnyCase]) -> Group:
     """Return failing cases as one group."""
-    table = _Table(failing, passing)
+    table = _Table(failing, others)
     everyone = (1 << len(failing)) - 1
     return table.group(table.common_terms(everyone), everyone)
 
 
 class _Table:
-    """For each term, the sets of failing and of passing cases that have it, as bits."""
+    """For each term, the sets of failing and of other cases that have it, as bits."""
 
-    def __init__(self, failing: Sequence[AnyCase], passing: Sequence[AnyCase]) -> None:
-        self.everyone = (1 << len(failing)) - 1, (1 << len(passing)) - 1  # bits of the cases
+    def __init__(self, failing: Sequence[AnyCase], others: Sequence[AnyCase]) -> None:
+        self.everyone = (1 << len(failing)) - 1, (1 << len(others)) - 1  # bits of the cases
         self.sets: dict[str, list[int]] = {}
         self.ranks: dict[str, int] = {}
-        for side, cases in enumerate((failing, passing)):
+        for side, cases in enumerate((failing, others)):
             for i, case in enumerate(cases):
                 for term, rank in terms(case).items():
                     self.sets.setdefault(term, [0, 0])[side] |= 1 << i
                     self.ranks[term] = rank
         for term in [term for term in self.sets if term.startswith("mode=")]:
-            failing_without, passing_without = (
-                everyone & ~members for everyone, members in zip(self.everyone, self.sets[term], strict=True)
-            )
-            self.sets[negated := term.replace("=", "≠", 1)] = [failing_without, passing_without]
+            pairs = zip(self.everyone, self.sets[term], strict=True)
+            self.sets[negated := term.replace("=", "≠", 1)] = [every & ~having for every, having in pairs]
             self.ranks[negated] = _SWITCH
 
     def matching(self, rule: Sequence[str]) -> tuple[int, int]:
-        """Return the failing and the passing cases that have all terms."""
-        failing, passing = self.everyone
+        """Return the failing and the other cases that have all terms."""
+        failing, others = self.everyone
         for term in rule:
             failing &= self.sets[term][0]
-            passing &= self.sets[term][1]
-        return failing, passing
+            others &= self.sets[term][1]
+        return failing, others
 
     def group(self, rule: tuple[str, ...], members: int) -> Group:
         """Return a group of failing cases."""
@@ -126,7 +124,7 @@ class _Table:
         return Group(rule, indices, self.matching(rule)[1].bit_count())
 
     def pure_rule(self, remaining: int) -> tuple[str, ...] | None:
-        """Return the best rule that fits no passing case and enough of the remaining ones."""
+        """Return the best rule that fits no other case and enough of the remaining ones."""
         least = max(2, LEAST_SHARE * remaining.bit_count())
         if not self.everyone[1]:
             return ()
@@ -157,9 +155,9 @@ class _Table:
         seen: set[tuple[int, int]] = set()
         useful = []
         for term in sorted(self.sets, key=lambda term: self.ranks[term]):
-            failing, passing = self.sets[term]
-            key = failing & remaining, passing
-            if key[0].bit_count() >= least and passing != self.everyone[1] and key not in seen:
+            failing, others = self.sets[term]
+            key = failing & remaining, others
+            if key[0].bit_count() >= least and others != self.everyone[1] and key not in seen:
                 seen.add(key)
                 useful.append(term)
         return useful
@@ -168,9 +166,9 @@ class _Table:
         """Return terms that these failing cases have, and hardly by chance."""
         found = [
             term
-            for term, (failing, passing) in self.sets.items()
+            for term, (failing, others) in self.sets.items()
             if failing & members == members
             and self.ranks[term] <= _SWITCH
-            and self._chance((failing, passing), members.bit_count()) <= CHANCE
+            and self._chance((failing, others), members.bit_count()) <= CHANCE
         ]
         return tuple(sorted(found, key=lambda term: self.ranks[term])[:MOST_COMMON])

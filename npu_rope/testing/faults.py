@@ -26,7 +26,7 @@ class Fault:
         kind: the way in which the cases fail.
         rule: terms that all failing cases have, such as ``mode=neox``.
         failed: the failing cases with the executor's judgements.
-        total: the number of these cases, and of the passing ones with these terms.
+        total: the number of these cases, and of the other cases with these terms that the executor ran.
         when: when the failures occur, as in Occurrence; empty if it is not known.
     """
 
@@ -80,15 +80,16 @@ def _faults_of(executor: str, results: list[CaseResult]) -> list[Fault]:
         for result in results
         if (judgement := result.by(executor)) is not None and judgement.verdict != UNSUPPORTED
     ]
-    passing = [result.case for result, judgement in ran if judgement.verdict != FAIL]
-    by_kind: dict[tuple[str, str], list[Failed]] = {}
-    for (key, when), failed in _with_occurrences([pair for pair in ran if pair[1].verdict == FAIL]):
-        by_kind.setdefault((key, when), []).append(failed)
+    groups: dict[tuple[str, str], list[Failed]] = {}
+    for key, failed in _with_occurrences([pair for pair in ran if pair[1].verdict == FAIL]):
+        groups.setdefault(key, []).append(failed)
     faults = []
-    for (_, when), failed in by_kind.items():
-        for group in _groups([result.case for result, _ in failed], passing, when):
+    for (_, when), failed in groups.items():
+        members = {id(judgement) for _, judgement in failed}
+        others = [result.case for result, judgement in ran if id(judgement) not in members]
+        for group in _groups([result.case for result, _ in failed], others, when):
             chosen = [failed[i] for i in group.members]
-            total = len(chosen) + group.passing
+            total = len(chosen) + group.others
             faults.append(Fault(executor, kind_of(chosen[0][1]), group.rule, chosen, total, when))
     return faults
 
@@ -115,8 +116,8 @@ def _when(failed: Failed) -> str:
     return occurrence.when if occurrence else ""
 
 
-def _groups(failing: list[AnyCase], passing: list[AnyCase], when: str) -> list[case_rules.Group]:
+def _groups(failing: list[AnyCase], others: list[AnyCase], when: str) -> list[case_rules.Group]:
     if when in (ALONE, ""):
-        return case_rules.split(failing, passing)
-    # Which cases pass depends on their order here, and not on their attributes.
-    return [case_rules.together(failing, passing)]
+        return case_rules.split(failing, others)
+    # Which cases fail depends on their order here, and not on their attributes.
+    return [case_rules.together(failing, others)]
