@@ -59,8 +59,8 @@ def _terms_of(name: str, value: Any, default: Any) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Group:
-    """Failing cases, by their indices, the terms that all of them have, and the number of other cases with these
-    terms."""
+    """Failing cases by their indices, terms that all of them have, and the number of other cases that have
+    them."""
 
     rule: tuple[str, ...]
     members: tuple[int, ...]

@@ -258,10 +258,8 @@ class GgmlProcess:
                 self._imrope_found = not np.array_equal(
                     got, self.rope(replace(_IMROPE_CALL, params=as_mrope))
                 )
-            except GgmlRefused:
-                self._imrope_found = True  # the backend reports its support case by case
-            except GgmlFailed:
-                self._imrope_found = False
+            except (GgmlRefused, GgmlFailed):
+                self._imrope_found = True  # the backend refuses cases, or fails in them, one by one
             finally:
                 self.close()
                 self._child, self.cases = child, cases
