@@ -5,20 +5,17 @@ from __future__ import annotations
 import math
 import shlex
 import textwrap
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from npu_rope import backends
+from npu_rope.cli.validation_report import ValidationReport
 from npu_rope.testing.bounds import TEST_BACKEND_OPS_NMSE
 from npu_rope.testing.faults import Fault, find_faults
 from npu_rope.testing.outcomes import AFTER, ALONE, NOT_ALONE, SOMETIMES, CaseResult, Judgement
 from npu_rope.testing.rerun import is_ggml
-
-if TYPE_CHECKING:
-    from npu_rope.cli.report import ValidationReport
 
 TERMINAL_LINES = 12  # of a process's output; a file has all of them
 MOST_REPEATS = 1000
@@ -61,12 +58,7 @@ def _title(fault: Fault, report: ValidationReport) -> str:
 
 def executor_name(executor: str, report: ValidationReport) -> str:
     """Return the name of an executor: the device's instead of ``ggml`` if there is one."""
-    return ggml_device(report) or executor if executor == "ggml" else executor
-
-
-def ggml_device(report: ValidationReport) -> str:
-    """Return the name of the requested device of ggml; empty if there is none."""
-    return report.ggml.device if report.ggml else ""
+    return report.device or executor if executor == "ggml" else executor
 
 
 def _when(fault: Fault) -> str:
@@ -179,7 +171,7 @@ def reproducer(result: CaseResult, judgement: Judgement, report: ValidationRepor
             words += ["--op", case.name]
     if found is not None and found.when == SOMETIMES:
         words += ["--repeat", str(_repeats(found.failed, found.runs))]
-    device = ggml_device(report)
+    device = report.device
     if not is_ggml(judgement.executor):
         words += ["--backend", judgement.executor.removesuffix(":ggml"), "--no-ggml"]
     else:
@@ -201,7 +193,7 @@ def ggml_reproducer(result: CaseResult, judgement: Judgement, report: Validation
     """Return the command of ggml's own test for the case on the device; empty if it has no such case, or if
     the case passes alone."""
     found = judgement.occurrence
-    if result.case.suite != "ggml" or not (device := ggml_device(report)):
+    if result.case.suite != "ggml" or not (device := report.device):
         return ""
     if found is not None and found.when != ALONE:
         return ""

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-import platform
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import TextIO
@@ -17,44 +15,16 @@ from ascend_sim.files import stream_to
 from rich.console import Console
 from rich.markup import escape
 
-from npu_rope import __version__, backends
-from npu_rope.bench.machine import isa
-from npu_rope.cli.fault_report import executor_name, explain, ggml_device, print_faults, print_wrapped
+from npu_rope import backends
+from npu_rope.cli.fault_report import executor_name, explain, print_faults, print_wrapped
 from npu_rope.cli.report_files import write_csv, write_json, write_junit
+from npu_rope.cli.validation_report import ValidationReport
 from npu_rope.testing.faults import kind_of
-from npu_rope.testing.ggml import GgmlInfo
 from npu_rope.testing.outcomes import FAIL, OK, UNSUPPORTED, CaseResult, Judgement
 
 UNWRAPPED_WIDTH = 100_000  # characters
 WORST_CASE_WIDTH = 100  # characters that the name of a case may have in the table of suites
 LARGE_RATIO = 1000  # from here on, ratios have an exponent
-
-
-@dataclass
-class ValidationReport:
-    """A run and its results so far. ``ggml_lib`` is the folder of ggml that the user named, if any."""
-
-    backends: list[str]
-    ggml: GgmlInfo | None
-    ggml_missing: str
-    ggml_lib: str = ""
-    terminal: Console | None = None  # the console of the printed lines, if it is a terminal
-    selection: list[str] = field(default_factory=list)  # the options that chose the cases
-    not_rerun: int = 0  # failures that were not run again
-    results: list[CaseResult] = field(default_factory=list)
-
-    def environment(self) -> dict[str, str]:
-        """Return the versions that the figures depend on."""
-        facts = {"npu_rope": __version__, "python": platform.python_version(), "machine": platform.machine()}
-        facts["isa"] = isa()
-        facts["ggml"] = (
-            f"{self.ggml.version} ({self.ggml.commit}, {self.ggml.cpu_library})"
-            if self.ggml
-            else "not compared"
-        )
-        if self.ggml and self.ggml.device:
-            facts["ggml device"] = f"{self.ggml.device} ({self.ggml.description})"
-        return facts
 
 
 @contextmanager
@@ -157,7 +127,7 @@ class ConsolePrinter:
             )
             self._table(executors)
             for executor in executors:
-                line = _summary_line(executor, results, ggml_device(self.report))
+                line = _summary_line(executor, results, self.report.device)
                 print_wrapped(self.console, line, "  ")
             if self.detail == Detail.EVERY_CASE:
                 self._list_unsupported()
@@ -167,7 +137,7 @@ class ConsolePrinter:
         failed = sum(result.verdict == FAIL for result in results)
         cases = sum(result.verdict != UNSUPPORTED for result in results)
         ran, refused = _counts_on_device(self.report)
-        device = ggml_device(self.report)
+        device = self.report.device
         nothing_ran = not cases or (device and not ran)
         verdict = "[bold yellow]NOT RUN[/]" if nothing_ran else "[bold green]OK[/]"
         verdict = "[bold red]FAIL[/]" if failed else verdict

@@ -6,23 +6,20 @@ import csv
 import json
 import math
 import re
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 from xml.etree import ElementTree
 
 from npu_rope.cli.fault_report import (
     executor_name,
     explain,
-    ggml_device,
     ggml_reproducer,
     occurrence_text,
     reproducer,
     reproducers,
 )
+from npu_rope.cli.validation_report import ValidationReport
 from npu_rope.testing.faults import Fault, find_faults
 from npu_rope.testing.outcomes import FAIL, OK, UNSUPPORTED, AnyCase, CaseResult, Judgement
-
-if TYPE_CHECKING:
-    from npu_rope.cli.report import ValidationReport
 
 
 def _json_number(value: float | None) -> float | str | None:
@@ -35,7 +32,7 @@ def _record(result: CaseResult, judgement: Judgement, report: ValidationReport) 
     """Return a judgement's properties for files. The properties up to ``error_message`` have the names that
     test-backend-ops uses, so that both programs' files can be joined."""
     case = result.case
-    device = ggml_device(report) if judgement.executor == "ggml" else ""
+    device = report.device if judgement.executor == "ggml" else ""
     _, _, rest = case.name.partition("(")
     return {
         "backend_name": device or judgement.executor,

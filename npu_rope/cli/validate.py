@@ -18,8 +18,9 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from npu_rope import backends
-from npu_rope.cli.report import Detail, ValidationReport, write_report
+from npu_rope.cli.report import Detail, write_report
 from npu_rope.cli.usage import require_writable, usage_error
+from npu_rope.cli.validation_report import ValidationReport
 from npu_rope.errors import BackendUnavailable
 from npu_rope.testing.faults import find_faults
 from npu_rope.testing.ggml import ENVIRONMENT_VARIABLE, GgmlProcess, GgmlUnavailable

@@ -81,8 +81,8 @@ def _faults_of(executor: str, results: list[CaseResult]) -> list[Fault]:
         if (judgement := result.by(executor)) is not None and judgement.verdict != UNSUPPORTED
     ]
     groups: dict[tuple[str, str], list[Failed]] = {}
-    for key, failed in _with_occurrences([pair for pair in ran if pair[1].verdict == FAIL]):
-        groups.setdefault(key, []).append(failed)
+    for key, pair in _with_occurrences([pair for pair in ran if pair[1].verdict == FAIL]):
+        groups.setdefault(key, []).append(pair)
     faults = []
     for (_, when), failed in groups.items():
         members = {id(judgement) for _, judgement in failed}

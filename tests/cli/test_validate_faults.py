@@ -15,7 +15,8 @@ from typer.testing import CliRunner
 from npu_rope.cli import fault_report
 from npu_rope.cli import validate as command
 from npu_rope.cli.app import app
-from npu_rope.cli.report import ConsolePrinter, Detail, ValidationReport
+from npu_rope.cli.report import ConsolePrinter, Detail
+from npu_rope.cli.validation_report import ValidationReport
 from npu_rope.testing.ggml import GgmlInfo
 from npu_rope.testing.outcomes import (
     AFTER,
