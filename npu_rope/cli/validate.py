@@ -22,6 +22,7 @@ from npu_rope.cli.report import Detail, write_report
 from npu_rope.cli.usage import require_writable, usage_error
 from npu_rope.cli.validation_report import ValidationReport
 from npu_rope.errors import BackendUnavailable
+from npu_rope.testing.backend_process import ISOLATED, BackendProcess
 from npu_rope.testing.faults import find_faults
 from npu_rope.testing.ggml import ENVIRONMENT_VARIABLE, GgmlProcess, GgmlUnavailable
 from npu_rope.testing.outcomes import FAIL, AnyCase, CaseResult
@@ -168,19 +169,19 @@ def validate(
         ggml_lib or os.environ.get(ENVIRONMENT_VARIABLE, ""),
         selection=_selection(suite, filter_, op or []),
     )
+    executors = _Executors(names, ggml_process)
     try:
         detail = Detail.EVERY_CASE if verbose else Detail.QUIET if quiet else Detail.SUMMARY
         with write_report(format_.value, output, report, detail) as add:
             # One console prints both the lines and the progress bar. Two consoles would mix them.
             console = report.terminal or errors
-            failures: list[Failure] = []
-            for result in _run(cases, names, ggml_process, console, repeat, failures):
+            for result in _run(cases, executors, console, repeat):
                 report.results.append(result)
                 add(result)
-            report.not_rerun = _run_again(failures, report.results, ggml_process, console, rerun_seconds)
+            executors.end()  # devices are free for the new processes
+            report.not_rerun = _run_again(executors, report.results, console, rerun_seconds)
     finally:
-        if ggml_process is not None:
-            ggml_process.close()
+        executors.end()
     raise typer.Exit(1 if any(result.verdict == FAIL for result in report.results) else 0)
 
 
@@ -250,64 +251,70 @@ def _open_ggml(is_wanted: bool, given_folder: str | None, device: str) -> tuple[
         return None, str(error)
 
 
-def _run(
-    cases: list[AnyCase],
-    names: list[str],
-    ggml_process: GgmlProcess | None,
-    console: Console,
-    repeat: int,
-    failures: list[Failure],
-) -> Iterator[CaseResult]:
-    """Yield the results of the cases, and append the failing ones to ``failures``.
+class _Executors:
+    """The processes in which cases run: ggml's, those of isolated back ends, and this one."""
 
-    If the cases are repeated, the results are those of the first time that one fails, or of the last time.
-    """
-    here: list[AnyCase] = []  # the cases that have run in this process
+    def __init__(self, backends: list[str], ggml: GgmlProcess | None) -> None:
+        self.ggml = ggml
+        self.backends = backends
+        self.isolated = {name: BackendProcess(name) for name in backends if name in ISOLATED}
+        self.failures: list[Failure] = []
+        self._here: list[AnyCase] = []  # the cases that have run in this process
+
+    def judge(self, case: AnyCase) -> CaseResult:
+        """Run and judge a case, and note its failures."""
+        isolated = self.isolated if SUITES[case.suite].reruns else {}
+        before = {name: list(process.cases) for name, process in isolated.items()}
+        if self.ggml is not None:
+            before["ggml"] = list(self.ggml.cases)
+            self.ggml.cases.append(case)
+        result = judge(case, [name for name in self.backends if name not in isolated], self.ggml)
+        for name, process in isolated.items():
+            result.judgements[(i := self.backends.index(name)) : i] = process.judge(case).judgements
+        for judgement in result.judgements:
+            if judgement.verdict == FAIL:
+                process_name = "ggml" if is_ggml(judgement.executor) else judgement.executor
+                ran_before = before[process_name] if process_name in before else self._here[:]
+                self.failures.append(Failure(result, judgement, ran_before))
+        self._here.append(case)
+        return result
+
+    def end(self) -> None:
+        """End the processes. The next case starts others."""
+        for process in (self.ggml, *self.isolated.values()):
+            if process is not None:
+                process.close()
+
+
+def _run(cases: list[AnyCase], executors: _Executors, console: Console, repeat: int) -> Iterator[CaseResult]:
+    """Yield the results of the cases. If they are repeated, yield those of the first time that a case fails,
+    or of the last time."""
     with _progress(console, len(cases) * repeat) as advance:
         for remaining in reversed(range(repeat)):
             results = []
             for case in cases:
-                in_ggml = list(ggml_process.cases) if ggml_process is not None else []
-                if ggml_process is not None:
-                    ggml_process.cases.append(case)
-                result = judge(case, names, ggml_process)
-                failures += [
-                    Failure(result, judgement, in_ggml if is_ggml(judgement.executor) else here[:])
-                    for judgement in result.judgements
-                    if judgement.verdict == FAIL
-                ]
-                here.append(case)
+                results.append(executors.judge(case))
                 advance()
                 if repeat == 1:
-                    yield result
-                results.append(result)
-            if failures or not remaining:
+                    yield results[-1]
+            if executors.failures or not remaining:
                 break
-            if ggml_process is not None:
-                ggml_process.close()  # the next call starts a process
+            executors.end()
         if repeat > 1:
             yield from results
 
 
-def _run_again(
-    failures: list[Failure],
-    results: list[CaseResult],
-    ggml_process: GgmlProcess | None,
-    console: Console,
-    seconds: float,
-) -> int:
+def _run_again(executors: _Executors, results: list[CaseResult], console: Console, seconds: float) -> int:
     """Run failing cases again in new processes. Return the number of those for which there was no time."""
-    failures = [failure for failure in failures if SUITES[failure.result.case.suite].reruns]
+    failures = [failure for failure in executors.failures if SUITES[failure.result.case.suite].reruns]
     if not failures or not seconds:
         return 0
-    if ggml_process is not None:
-        ggml_process.close()  # its device is free for the new processes
     by_judgement = {id(failure.judgement): failure for failure in failures}
     groups = [
         [by_judgement[id(judgement)] for _, judgement in fault.failed if id(judgement) in by_judgement]
         for fault in find_faults(results)
     ]
-    reruns = Reruns(NewProcesses(ggml_process), seconds)
+    reruns = Reruns(NewProcesses(executors.ggml), seconds)
     with _progress(console, len(failures), "running failures again") as advance:
         reruns.examine(groups, advance)
     return reruns.left

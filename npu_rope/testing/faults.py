@@ -59,7 +59,8 @@ class Fault:
 def kind_of(judgement: Judgement) -> str:
     """Return the way in which a case fails, in words."""
     if judgement.message:
-        first_line = _PATH.sub("", judgement.message.splitlines()[0]).removeprefix("ggml ")
+        first_line = _PATH.sub("", judgement.message.splitlines()[0])
+        first_line = first_line.removeprefix(f"{judgement.executor} ")
         return first_line if len(first_line) <= KIND_LENGTH else first_line[: KIND_LENGTH - 1] + "…"
     if judgement.worst is not None and not math.isfinite(judgement.worst.got):
         return "wrong values: NaN or infinity"

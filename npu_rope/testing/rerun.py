@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from npu_rope.testing import suites
-from npu_rope.testing.child import Child, ChildEnded, module_arguments
+from npu_rope.testing.backend_process import BackendProcess
 from npu_rope.testing.ggml import GgmlFailed, GgmlProcess, GgmlUnavailable
 from npu_rope.testing.outcomes import (
     AFTER,
@@ -21,6 +21,7 @@ from npu_rope.testing.outcomes import (
     FAIL,
     NOT_ALONE,
     SOMETIMES,
+    UNSUPPORTED,
     AnyCase,
     CaseResult,
     Judgement,
@@ -44,15 +45,16 @@ class Runner(Protocol):
     """Runs cases in a new process."""
 
     def __call__(self, cases: Sequence[AnyCase], executor: str) -> bool:
-        """Run the cases in their order in one new process. Return whether the last one fails."""
+        """Run the cases in their order in one new process. Return whether the last one fails.
+
+        Raises:
+            NotRunError: the executor does not run the case in a new process.
+        """
         ...
 
 
 class NewProcesses:
     """Runs cases in new processes; ``ggml`` is a process with the library and the device to use."""
-
-    # The command of a back end's process; a test replaces it.
-    worker: tuple[str, ...] = ()
 
     def __init__(self, ggml: GgmlProcess | None) -> None:
         self.ggml = ggml
@@ -61,26 +63,30 @@ class NewProcesses:
         """Run the cases in their order in one new process. Return whether the last one fails."""
         if is_ggml(executor):
             assert self.ggml is not None
-            with self.ggml.new_process() as process:
+            try:
+                process = self.ggml.new_process()
+            except (GgmlUnavailable, GgmlFailed):
+                raise NotRunError from None
+            with process:
                 for case in cases:
                     result = suites.judge(case, [], process)
         else:
-            backend = executor.removesuffix(":ggml")
-            worker = self.worker or module_arguments(
-                "npu_rope.testing.rerun_worker", has_torch=backend == "npu"
-            )
-            try:
-                with Child(worker) as child:
-                    result = child.call((list(cases), [backend]))
-            except ChildEnded:
-                return True
-        judgement = result.by(executor)
-        return judgement is not None and judgement.verdict == FAIL
+            with BackendProcess(executor.removesuffix(":ggml")) as process_of_backend:
+                for case in cases:
+                    result = process_of_backend.judge(case)
+        judgement = result.by(executor) or result.by(executor.removesuffix(":ggml"))
+        if judgement is None or judgement.verdict == UNSUPPORTED:
+            raise NotRunError
+        return judgement.verdict == FAIL
 
 
 def is_ggml(executor: str) -> bool:
     """Return whether a ggml process, and not this one, runs the executor's cases."""
     return executor.partition(":")[0] == "ggml"
+
+
+class NotRunError(Exception):
+    """The executor does not run in a new process, or does not run the case there."""
 
 
 class OutOfTimeError(Exception):
@@ -114,7 +120,7 @@ class Reruns:
     def _examine_one(self, failure: Failure, known: _Settled) -> None:
         try:
             occurrence = self._occurrence(failure, known)
-        except (OutOfTimeError, GgmlUnavailable, GgmlFailed):
+        except (OutOfTimeError, NotRunError):
             self.left += 1
             return
         failure.judgement.occurrence = occurrence

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from npu_rope.testing import rerun
+from npu_rope.testing.backend_process import BackendProcess
 from npu_rope.testing.ggml import GgmlUnavailable
 from npu_rope.testing.outcomes import (
     AFTER,
@@ -17,7 +18,7 @@ from npu_rope.testing.outcomes import (
     Judgement,
     Occurrence,
 )
-from npu_rope.testing.rerun import REPEATS, Failure, NewProcesses, Reruns
+from npu_rope.testing.rerun import REPEATS, Failure, NewProcesses, NotRunError, Reruns
 from npu_rope.testing.suites import all_cases
 
 
@@ -149,12 +150,13 @@ def test_the_end_of_the_time_in_a_search_leaves_that_the_case_passes_alone():
     assert len(runs.lists) <= REPEATS + 3
 
 
-def test_a_device_that_does_not_start_again_leaves_the_failures():
-    def unavailable(names, count):
-        raise GgmlUnavailable("busy")
+def test_an_executor_that_does_not_start_again_leaves_the_failures():
+    def not_run(names, count):
+        raise NotRunError
 
-    reruns = _examine(Runs(unavailable), _failure("x"))
-    assert reruns.left == 1
+    failure = _failure("x")
+    assert _examine(Runs(not_run), failure).left == 1
+    assert failure.judgement.occurrence is None
 
 
 def test_the_later_failures_of_a_group_take_one_run_each():
@@ -193,29 +195,61 @@ def test_a_back_end_runs_cases_in_a_process_of_its_own(two_cases, executor):
     assert NewProcesses(None)(two_cases, executor) is False
 
 
-# The worker, with a judge by which a case fails as the second one of its process.
-SECOND_FAILS = """
-from npu_rope.testing import rerun_worker
+# A worker whose second case fails, and whose third one ends the process.
+WORKER = """
+import os, sys
+from npu_rope.testing import backend_worker
 from npu_rope.testing.outcomes import CaseResult, Judgement
 seen = []
 def judge(case, backends, ggml):
     seen.append(case)
+    if len(seen) == 3:
+        print("the library is unhappy")
+        os.abort()
     return CaseResult(case, [Judgement(backends[0], "FAIL" if len(seen) == 2 else "ok")])
-rerun_worker.judge = judge
-rerun_worker.main()
+backend_worker.judge = judge
+backend_worker.main()
 """
 
 
-def test_the_last_case_of_a_process_decides(monkeypatch, two_cases):
-    monkeypatch.setattr(NewProcesses, "worker", ("-c", SECOND_FAILS))
-    assert NewProcesses(None)(two_cases, "cpu") is True
-    assert NewProcesses(None)(two_cases[:1], "cpu") is False
-    assert NewProcesses(None)([*two_cases, two_cases[0]], "cpu") is False
+@pytest.fixture
+def worker(monkeypatch):
+    monkeypatch.setattr(BackendProcess, "worker", ("-c", WORKER))
 
 
-def test_a_process_that_ends_is_a_failure(monkeypatch, two_cases):
-    monkeypatch.setattr(NewProcesses, "worker", ("-c", "import os; os.abort()"))
-    assert NewProcesses(None)(two_cases, "cpu") is True
+@pytest.mark.usefixtures("worker")
+def test_the_last_case_of_a_process_decides(two_cases):
+    assert [NewProcesses(None)(two_cases[:1] * count, "cpu") for count in (1, 2, 3, 4)] == [
+        False,
+        True,
+        True,
+        False,
+    ]
+
+
+@pytest.mark.usefixtures("worker")
+def test_the_end_of_a_back_ends_process_is_the_failure_of_one_case(two_cases):
+    with BackendProcess("cpu") as process:
+        verdicts = [process.judge(two_cases[0]).judgements[0].verdict for _ in range(2)]
+        assert verdicts == ["ok", FAIL]
+        assert process.cases == [two_cases[0]] * 2
+        (judgement,) = process.judge(two_cases[1]).judgements
+        assert (judgement.executor, judgement.verdict) == ("cpu", FAIL)
+        assert judgement.message == "cpu ended with SIGABRT: the library is unhappy"
+        assert judgement.output == ("the library is unhappy",)
+        assert process.cases == []
+        assert process.judge(two_cases[1]).judgements[0].verdict == "ok"
+        assert process.cases == [two_cases[1]]
+
+
+def test_an_absent_back_end_or_device_is_not_run(two_cases):
+    class Absent:
+        def new_process(self):
+            raise GgmlUnavailable("busy")
+
+    for executor in ("npu", "ggml"):
+        with pytest.raises(NotRunError):
+            NewProcesses(Absent())(two_cases, executor)
 
 
 def test_a_ggml_process_runs_the_cases_of_ggml_and_of_its_devices():

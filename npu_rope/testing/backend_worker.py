@@ -1,6 +1,6 @@
-"""The process in which a back end runs cases again: it reads lists of cases and writes the last one's result.
+"""The process in which a back end runs cases: it reads cases and writes their results.
 
-python -m npu_rope.testing.rerun_worker
+python -m npu_rope.testing.backend_worker BACKEND
 """
 
 from __future__ import annotations
@@ -16,12 +16,10 @@ def main() -> None:
     answers = answer_pipe()
     while True:
         try:
-            cases, backends = receive(sys.stdin.buffer)
+            case = receive(sys.stdin.buffer)
         except EOFError:
             return
-        for case in cases:
-            result = judge(case, backends, None)
-        send(answers, result)
+        send(answers, judge(case, [sys.argv[1]], None).judgements)
 
 
 if __name__ == "__main__":
