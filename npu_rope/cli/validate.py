@@ -100,7 +100,8 @@ def validate(
     repeat: Annotated[
         int,
         typer.Option(
-            min=1, help="Run the cases up to this often until one fails, each time in a new process of ggml."
+            min=1,
+            help="Run the cases up to this often until one fails, each time in new processes of ggml and npu.",
         ),
     ] = 1,
     list_: Annotated[bool, typer.Option("--list", help="Print the cases' names and stop.")] = False,

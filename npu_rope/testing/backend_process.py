@@ -51,6 +51,5 @@ class BackendProcess:
             return CaseResult(case, self._child.call(case))
         except ChildEnded as ended:
             self._child, self.cases = None, []
-            last_line = ended.output[-1] if ended.output else "without output"
-            message = f"{self.backend} ended with {ended}: {last_line}"
+            message = f"{self.backend} ended with {ended}"
             return CaseResult(case, [Judgement(self.backend, FAIL, message=message, output=ended.output)])

@@ -17,10 +17,8 @@ _NO_ATTRIBUTES |= {"ggml_n_ctx_orig", "n_ctx_orig"}  # 0 and 1 mean the same (Ro
 _SCALARS = (str, bool, int, float)
 MOST_TERMS = 3
 LEAST_SHARE = 0.3  # of the failing cases, for a rule of its own
-# The largest probability that cases have a term in common by chance, and the number of terms of a case: of
-# rules of two terms there are about so many times as many as of one.
-CHANCE = 1e-3
-TERMS = 30
+CHANCE = 1e-3  # the largest probability that failing cases share a term by chance
+TERMS = 30  # about the number of terms of a case; each further term multiplies the number of rules by it
 MOST_COMMON = 4  # terms of a description that also fits cases that pass
 # The ranks of terms: of several rules that fit, the one of the lowest ranks is preferred.
 _KIND, _SWITCH, _VALUE, _SIZE = range(4)

@@ -21,10 +21,12 @@ OUTPUT_BYTES = 64 << 10
 
 
 class ChildEnded(RuntimeError):
-    """The process ended instead of answering: the message says how, ``output`` has its last lines."""
+    """The process ended instead of answering. The message says how, with the last line that it printed since
+    the request; ``output`` has its last lines."""
 
-    def __init__(self, message: str, output: tuple[str, ...]) -> None:
-        super().__init__(message)
+    def __init__(self, exit_code: int, lines_of_call: tuple[str, ...], output: tuple[str, ...]) -> None:
+        last_line = lines_of_call[-1] if lines_of_call else "without output"
+        super().__init__(f"{end_text(exit_code)}: {last_line}")
         self.output = output
 
 
@@ -44,7 +46,7 @@ class Child:
 
     def __init__(self, arguments: Sequence[str], **environment: str) -> None:
         self._output = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
-        self._call_start = 0
+        self._call_start = -1  # the size of the output at the last request
         self._process = subprocess.Popen(
             [sys.executable, *arguments],
             stdin=subprocess.PIPE,
@@ -69,7 +71,7 @@ class Child:
         """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._call_start = self._size()
+        self._call_start = self._size() if self._call_start >= 0 else 0
         try:
             send(self._process.stdin, request)
             return receive(self._process.stdout)
@@ -101,9 +103,9 @@ class Child:
             with suppress(BrokenPipeError):
                 pipe.close()  # type: ignore[union-attr]
         exit_code = self._process.wait()
-        lines = self._lines(0)
+        ended = ChildEnded(exit_code, self.output_of_call(), self._lines(0))
         self._output.close()
-        return ChildEnded(end_text(exit_code), lines)
+        return ended
 
 
 def end_text(exit_code: int) -> str:
@@ -112,8 +114,8 @@ def end_text(exit_code: int) -> str:
 
 
 def answer_pipe() -> IO[bytes]:
-    """Return the pipe that takes a child's answers. What else it prints goes to its standard error, at once:
-    C's buffer would be lost if a library aborts."""
+    """Return the pipe that takes a child's answers. Redirect everything else that the child prints to its
+    standard error, without C's buffer, which would be lost if a library aborts."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from npu_rope.testing import case_rules
 from npu_rope.testing.outcomes import ALONE, FAIL, NOT_ALONE, UNSUPPORTED, AnyCase, CaseResult, Judgement
 
-KIND_LENGTH = 200  # characters
+KIND_LENGTH = 120  # characters
 _PATH = re.compile(r"(?:/[\w.+@-]+)+/(?=[\w.+-])")
 # Numbers that vary between cases, but not those of rules (SIM-SYNC-01), lines (ops.cpp:12) and signals.
 _NUMBER = re.compile(r"(?<![\w:-])-?(?:0x[0-9a-fA-F]+|\d[\d.]*(?:e[+-]?\d+)?)%?")
@@ -120,5 +120,5 @@ def _when(failed: Failed) -> str:
 def _groups(failing: list[AnyCase], others: list[AnyCase], when: str) -> list[case_rules.Group]:
     if when in (ALONE, ""):
         return case_rules.split(failing, others)
-    # Which cases fail depends on their order here, and not on their attributes.
+    # These failures depend on the order of the cases, and not on their attributes.
     return [case_rules.together(failing, others)]

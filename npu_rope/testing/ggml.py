@@ -276,8 +276,7 @@ class GgmlProcess:
             status, answer = child.call(request)
         except ChildEnded as ended:
             self._forget_child()
-            last_line = ended.output[-1] if ended.output else "without output"
-            raise GgmlAborted(f"ggml ended with {ended}: {last_line}", ended.output) from None
+            raise GgmlAborted(f"ggml ended with {ended}", ended.output) from None
         if status == "failed":
             raise GgmlFailed(answer, child.output_of_call())
         if status != "ok":

@@ -179,7 +179,7 @@ class Reruns:
 
 
 class _Settled:
-    """What is known of a group of failures: ``seen`` has the occurrences of its first ones."""
+    """The occurrences (``seen``) of the first failures of a group."""
 
     def __init__(self) -> None:
         self.seen: list[str] = []
