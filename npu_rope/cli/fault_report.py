@@ -16,6 +16,7 @@ from npu_rope.testing.bounds import TEST_BACKEND_OPS_NMSE
 from npu_rope.testing.faults import Fault, find_faults
 from npu_rope.testing.outcomes import AFTER, ALONE, NOT_ALONE, SOMETIMES, CaseResult, Judgement
 from npu_rope.testing.rerun import is_ggml
+from npu_rope.testing.suites import SUITES
 
 TERMINAL_LINES = 12  # of a process's output; a file has all of them
 MOST_REPEATS = 1000
@@ -62,7 +63,8 @@ def executor_name(executor: str, report: ValidationReport) -> str:
 
 
 def _when(fault: Fault) -> str:
-    return fault.when or "not run again"
+    reruns = SUITES[fault.failed[0][0].case.suite].reruns
+    return fault.when or ("not run again" if reruns else "-")
 
 
 def _print_fault(console: Console, number: int, fault: Fault, report: ValidationReport) -> None:
@@ -70,7 +72,8 @@ def _print_fault(console: Console, number: int, fault: Fault, report: Validation
     console.print(f"\n[bold]{number}[/]  [red]{escape(_title(fault, report))}[/]", soft_wrap=True)
     _print_item(console, "example", result.case.name)
     _print_item(console, executor_name(fault.executor, report), explain(judgement))
-    _print_item(console, "fails", occurrence_text(judgement))
+    if SUITES[result.case.suite].reruns:
+        _print_item(console, "fails", occurrence_text(judgement))
     _print_output(console, judgement)
     for command in reproducers(result, judgement, report):
         # A line of its own, that can be copied.

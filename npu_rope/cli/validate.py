@@ -101,7 +101,7 @@ def validate(
         int,
         typer.Option(
             min=1,
-            help="Run the cases up to this often until one fails, each time in new processes of ggml and npu.",
+            help="Run the cases up to this often until one fails, each time in new processes of ggml, npu.",
         ),
     ] = 1,
     list_: Annotated[bool, typer.Option("--list", help="Print the cases' names and stop.")] = False,

@@ -22,7 +22,8 @@ PRINT_ERROR = "print('to stderr', file=sys.stderr)"
 
 
 @pytest.fixture
-def child():
+def child(monkeypatch):
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)  # it has an effect on C's stdout too
     with Child(["-c", _SCRIPT]) as process:
         yield process
 

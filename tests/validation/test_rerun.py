@@ -128,6 +128,14 @@ def test_a_failure_by_chance_does_not_accuse_the_cases_before_it(chance):
     assert len(runs.lists) < 15
 
 
+@pytest.mark.parametrize("chance", range(REPEATS + 1, REPEATS + 20))
+def test_a_failure_by_chance_does_not_change_which_case_is_named(chance):
+    failure = _failure("x", BEFORE)
+    _examine(Runs(lambda names, count: "case 10" in names or count == chance), failure)
+    found = failure.judgement.occurrence
+    assert (found.when, "case 10" in _names(found)) in [(AFTER, True), (SOMETIMES, False)]
+
+
 def test_the_first_case_of_a_process_needs_no_others():
     failure = _failure("x", [])
     _examine(Runs(lambda names, count: False), failure)
@@ -173,6 +181,13 @@ def test_a_failure_unlike_its_group_is_run_as_often_as_the_first_ones():
     _examine(runs, *failures)
     assert _names(failures[5].judgement.occurrence) == ["case 9"]
     assert {f.judgement.occurrence.when for f in failures if f is not failures[5]} == {ALONE}
+
+
+def test_one_passing_run_in_a_group_that_fails_alone_is_repeated():
+    runs = Runs(lambda names, count: names[-1] != "x5" or runs.lists.count(["x5"]) != 1)
+    failures = [_failure(f"x{i}", BEFORE) for i in range(10)]
+    _examine(runs, *failures)
+    assert failures[5].judgement.occurrence == Occurrence(SOMETIMES, REPEATS - 1, REPEATS)
 
 
 def test_the_first_failure_of_each_group_comes_first():
