@@ -1,58 +1,30 @@
-"""Write the results of ``npu-rope validate`` to the console, or as JSON, CSV or JUnit XML."""
+"""Write the results of ``npu-rope validate``: to the console, or to a file in one of the formats."""
 
 from __future__ import annotations
 
-import csv
-import json
 import math
-import platform
 import re
-import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
-from typing import Any, TextIO
-from xml.etree import ElementTree
+from typing import TextIO
 
 from ascend_sim.files import stream_to
 from rich.console import Console
 from rich.markup import escape
 
-from npu_rope import __version__, backends
-from npu_rope.bench.machine import isa
-from npu_rope.testing.bounds import TEST_BACKEND_OPS_NMSE
-from npu_rope.testing.ggml import GgmlInfo
+from npu_rope import backends
+from npu_rope.cli.fault_report import executor_name, explain, print_faults, print_wrapped
+from npu_rope.cli.report_files import write_csv, write_json, write_junit
+from npu_rope.cli.validation_report import ValidationReport
+from npu_rope.testing.faults import kind_of
 from npu_rope.testing.outcomes import FAIL, OK, UNSUPPORTED, CaseResult, Judgement
 
 UNWRAPPED_WIDTH = 100_000  # characters
-
-
-@dataclass
-class ValidationReport:
-    """A run and its results so far. ``ggml_lib`` is the value of ``--ggml-lib``, if any."""
-
-    backends: list[str]
-    ggml: GgmlInfo | None
-    ggml_missing: str
-    ggml_lib: str = ""
-    terminal: Console | None = None  # the console of the printed lines, if it is a terminal
-    results: list[CaseResult] = field(default_factory=list)
-
-    def environment(self) -> dict[str, str]:
-        """Return the versions that the figures depend on."""
-        facts = {"npu_rope": __version__, "python": platform.python_version(), "machine": platform.machine()}
-        facts["isa"] = isa()
-        facts["ggml"] = (
-            f"{self.ggml.version} ({self.ggml.commit}, {self.ggml.cpu_library})"
-            if self.ggml
-            else "not compared"
-        )
-        if self.ggml and self.ggml.device:
-            facts["ggml device"] = f"{self.ggml.device} ({self.ggml.description})"
-        return facts
+WORST_CASE_WIDTH = 100  # characters that the name of a case may have in the table of suites
+LARGE_RATIO = 1000  # from here on, ratios have an exponent
 
 
 @contextmanager
@@ -92,7 +64,8 @@ class Detail(Enum):
 
 
 class ConsolePrinter:
-    """Prints the environment, each failure in full, and a summary. ``detail`` adds or removes lines."""
+    """Prints the environment, a line for a new kind of failure, a summary, and the faults. ``detail`` adds or
+    removes lines."""
 
     def __init__(self, stream: TextIO, report: ValidationReport, detail: Detail) -> None:
         # Do not wrap the lines of a file or pipe.
@@ -103,6 +76,7 @@ class ConsolePrinter:
         self.report = report
         self.detail = detail
         self.backends = report.backends
+        self.kinds: set[tuple[str, str]] = set()  # the executors and ways of the failures so far
 
     def head(self) -> None:
         """Print the environment, and the column titles of the cases' lines."""
@@ -119,12 +93,16 @@ class ConsolePrinter:
             self.console.print("\n[bold]" + "  ".join(columns) + "  case[/]", soft_wrap=True)
 
     def add(self, result: CaseResult) -> None:
-        """Add a finished case."""
-        failed = result.verdict == FAIL
-        if self.detail == Detail.EVERY_CASE or failed:
+        """Print a finished case: every one, or the first one that fails in a new way."""
+        failed = [judgement for judgement in result.judgements if judgement.verdict == FAIL]
+        new = {(judgement.executor, kind_of(judgement)) for judgement in failed} - self.kinds
+        self.kinds |= new
+        if self.detail == Detail.EVERY_CASE or (self.detail == Detail.SUMMARY and new):
             self.console.print(self._line(result), soft_wrap=True)
-        if failed:
-            self._explain(result)
+            for judgement in failed:
+                name = executor_name(judgement.executor, self.report)
+                text = explain(judgement) if self.detail == Detail.EVERY_CASE else kind_of(judgement)
+                self.console.print(f"  [red]{escape(name)}[/]: {escape(text)}", soft_wrap=True)
 
     def _line(self, result: CaseResult) -> str:
         """Return the verdict, the figures and the name. The name is last, so that it is never cut."""
@@ -140,17 +118,6 @@ class ConsolePrinter:
                 cells.append(_ggml_cells(result.by("ggml")))
         return "  ".join(cells) + "  " + escape(result.case.name)
 
-    def _explain(self, result: CaseResult) -> None:
-        for judgement in result.judgements:
-            if judgement.verdict == FAIL:
-                self.console.print(
-                    f"  [red]{judgement.executor}[/]: {escape(explain(judgement))}", soft_wrap=True
-                )
-        self.console.print(f"  reproduce: {escape(reproducer(result, self.report))}", soft_wrap=True)
-        ggml = result.by("ggml")
-        if ggml and ggml.verdict == FAIL and (line := ggml_reproducer(result, self.report)):
-            self.console.print(f"  reproduce: {escape(line)}", soft_wrap=True)
-
     def summary(self) -> None:
         """Print a table of suites, a line for each executor, the cases that ggml lacks, and the verdict."""
         results = self.report.results
@@ -160,16 +127,17 @@ class ConsolePrinter:
             )
             self._table(executors)
             for executor in executors:
-                line = _summary_line(executor, results, _ggml_device(self.report))
-                self.console.print(escape(line), soft_wrap=True)
+                line = _summary_line(executor, results, self.report.device)
+                print_wrapped(self.console, line, "  ")
             if self.detail == Detail.EVERY_CASE:
                 self._list_unsupported()
             if self.report.ggml is None:
                 self.console.print(f"ggml: [yellow]not compared[/]: {escape(self.report.ggml_missing)}")
+        print_faults(self.console, self.report)
         failed = sum(result.verdict == FAIL for result in results)
         cases = sum(result.verdict != UNSUPPORTED for result in results)
         ran, refused = _counts_on_device(self.report)
-        device = _ggml_device(self.report)
+        device = self.report.device
         nothing_ran = not cases or (device and not ran)
         verdict = "[bold yellow]NOT RUN[/]" if nothing_ran else "[bold green]OK[/]"
         verdict = "[bold red]FAIL[/]" if failed else verdict
@@ -182,16 +150,35 @@ class ConsolePrinter:
         self.console.print(f"{verdict}: {text}", soft_wrap=True)
 
     def _table(self, executors: list[str]) -> None:
-        """Print a row for each suite: cases within bounds and worst ratio by back end, and the worst case."""
-        columns = [(executor, max(len(executor), len("362/362  0.91"))) for executor in executors]
-        heads = "  ".join([*(f"{executor:>{width}}" for executor, width in columns), "worst case"])
-        self.console.print(f"\n[bold]{'cases, worst error / bound':<27}{heads}[/]", soft_wrap=True)
+        """Print a row for each suite: cases within bounds and worst ratio by back end, and the worst case.
+
+        On a narrow terminal it has several tables without the worst case, which is in the lines below them.
+        """
+        columns = [(executor, max(len(executor), len("362/362  1.23e+04"))) for executor in executors]
+        title, head_width = "cases, worst error / bound", 27
+        width = head_width + sum(2 + width for _, width in columns)
+        if width + WORST_CASE_WIDTH <= self.console.width:
+            self._columns(title, head_width, columns, has_worst=True)
+            self.console.print("")
+            return
+        self.console.print(f"\n[bold]{title}[/]", end="")
+        head_width = 12
+        at_once = max(1, (self.console.width - head_width) // (2 + max(width for _, width in columns)))
+        for i in range(0, len(columns), at_once):
+            self._columns("", head_width, columns[i : i + at_once], has_worst=False)
+        self.console.print("")
+
+    def _columns(
+        self, title: str, head_width: int, columns: list[tuple[str, int]], *, has_worst: bool
+    ) -> None:
+        heads = [*(f"{executor:>{width}}" for executor, width in columns), *["worst case"] * has_worst]
+        self.console.print(f"\n[bold]{title:<{head_width}}{'  '.join(heads)}[/]", soft_wrap=True)
         suites = dict.fromkeys(result.case.suite for result in self.report.results)
         for suite in suites:
             results = [result for result in self.report.results if result.case.suite == suite]
             cells = [_table_cell(results, executor, width) for executor, width in columns]
-            self.console.print(f"{suite:<27}{'  '.join(cells)}  {_worst_case(results)}", soft_wrap=True)
-        self.console.print("")
+            cells += [_worst_case(results)] * has_worst
+            self.console.print(f"{suite:<{head_width}}{'  '.join(cells)}", soft_wrap=True)
 
     def _list_unsupported(self) -> None:
         """List the cases that ggml does not support, by reason."""
@@ -218,7 +205,8 @@ def _table_cell(results: list[CaseResult], executor: str, width: int) -> str:
         return "-".rjust(width)
     passed = sum(judgement.verdict == OK for judgement in ran)
     worst = max((judgement.ratio for judgement in ran if not math.isnan(judgement.ratio)), default=math.nan)
-    text = f"{passed}/{len(ran)}  {_number(worst, '4.2f')}".rjust(width)
+    worst_text = _number(worst, "4.2f" if not worst >= LARGE_RATIO else "4.3g")
+    text = f"{passed}/{len(ran)}  {worst_text}".rjust(width)
     return text if passed == len(ran) else f"[bold red]{text}[/]"
 
 
@@ -230,10 +218,6 @@ def _worst_case(results: list[CaseResult]) -> str:
     ]
     _, executor, name = max((entry for entry in ratios if not math.isnan(entry[0])), default=(0, "-", "-"))
     return escape(f"{executor}: {name}")
-
-
-def _ggml_device(report: ValidationReport) -> str:
-    return report.ggml.device if report.ggml else ""
 
 
 def _counts_on_device(report: ValidationReport) -> tuple[int, int]:
@@ -294,7 +278,9 @@ def _summary_line(executor: str, results: list[CaseResult], device: str = "") ->
     ]
     if finite:
         ratio, worst = max(finite)
-        text += f", largest error / bound {ratio:.2f} ({worst})"
+        text += (
+            f", largest error / bound {_number(ratio, '4.2f' if ratio < LARGE_RATIO else '4.3g')} ({worst})"
+        )
     compared = [
         (math.prod(result.case.shape), judgement.bit_equal)
         for result, judgement in ran
@@ -329,147 +315,3 @@ def _summary_line(executor: str, results: list[CaseResult], device: str = "") ->
             counted = "; ".join(f"{count}: {reason}" for reason, count in sorted(reasons.items()))
             text += f"; {len(unsupported)} unsupported ({counted})"
     return text
-
-
-def explain(judgement: Judgement) -> str:
-    """Return why a judgement failed, with its worst element."""
-    if judgement.message:
-        return judgement.message
-    text = f"error {judgement.max_error:.3g}, worst element {judgement.ratio:.3g} times its bound"
-    if judgement.worst is not None:
-        worst = judgement.worst
-        place = ""
-        if worst.position is not None:
-            axis = f" ({worst.axis})" if worst.axis else ""
-            place = f", position {worst.position}{axis}, angle {worst.angle:.9g}"
-        text += f" at {worst.names} = {worst.index}{place}"
-        text += f": got {worst.got:.9g}, expected {worst.expected:.9g}"
-    if judgement.nmse is not None:
-        allowed = "within" if judgement.nmse <= TEST_BACKEND_OPS_NMSE else "above"
-        text += f"; NMSE {judgement.nmse:.3g}, {allowed} test-backend-ops' limit of {TEST_BACKEND_OPS_NMSE:g}"
-    return text
-
-
-def reproducer(result: CaseResult, report: ValidationReport) -> str:
-    """Return a command line that runs this case alone."""
-    line = f"{backends.command_line()} validate --suite {result.case.suite} --op '{result.case.name}'"
-    if report.ggml and report.ggml_lib:
-        line += f" --ggml-lib {shlex.quote(report.ggml_lib)}"
-    if device := _ggml_device(report):
-        line += f" --ggml-device {shlex.quote(device)}"
-    return line
-
-
-def ggml_reproducer(result: CaseResult, report: ValidationReport) -> str:
-    """Return the command line of ggml's own test for the case on the device; empty if it has no such case."""
-    if result.case.suite != "ggml" or not (device := _ggml_device(report)):
-        return ""
-    return f"test-backend-ops test -b {shlex.quote(device)} -o '{result.case.name}'"
-
-
-# ---- files ---------------------------------------------------------------------------------------
-
-
-def _json_number(value: float | None) -> float | str | None:
-    if value is None or math.isnan(value):
-        return None
-    return value if math.isfinite(value) else "inf"
-
-
-def _record(result: CaseResult, judgement: Judgement, report: ValidationReport) -> dict[str, Any]:
-    """Return a judgement's properties for files. The properties up to ``error_message`` have the names that
-    test-backend-ops uses, so that both programs' files can be joined."""
-    case = result.case
-    device = _ggml_device(report) if judgement.executor == "ggml" else ""
-    _, _, rest = case.name.partition("(")
-    return {
-        "backend_name": device or judgement.executor,
-        "op_name": case.op,
-        "op_params": rest.removesuffix(")") if case.suite == "ggml" else case.name,
-        "test_mode": "test",
-        "supported": judgement.verdict != UNSUPPORTED,
-        "passed": judgement.verdict == OK,
-        "error_message": "" if judgement.verdict == OK else explain(judgement),
-        "suite": case.suite,
-        "angle_policy": "ggml" if judgement.executor in ("cpu:ggml", "ggml") else "exact",
-        "max_error": _json_number(judgement.max_error),
-        "error_over_bound": _json_number(judgement.ratio),
-        "bit_equal_share": _json_number(judgement.bit_equal),
-        "error_from_exact": _json_number(judgement.exact_error),
-        "near_cpu_share": _json_number(judgement.near_cpu),
-        "nmse": _json_number(judgement.nmse),
-        "source": case.source,
-        "reproduce": (device and ggml_reproducer(result, report)) or reproducer(result, report),
-    }
-
-
-def write_json(stream: TextIO, report: ValidationReport) -> None:
-    """Write one object: environment, totals, and an object for each case with its judgements."""
-
-    def judged(result: CaseResult, judgement: Judgement) -> dict[str, Any]:
-        return {
-            **_record(result, judgement, report),
-            "verdict": judgement.verdict,
-            "ggml_table": judgement.table or None,
-        }
-
-    cases = [
-        {
-            "suite": result.case.suite,
-            "name": result.case.name,
-            "dtype": result.case.dtype,
-            "shape": list(result.case.shape),
-            "source": result.case.source,
-            "verdict": result.verdict,
-            "judgements": [judged(result, judgement) for judgement in result.judgements],
-        }
-        for result in report.results
-    ]
-    failed = sum(result.verdict == FAIL for result in report.results)
-    document = {
-        "environment": report.environment(),
-        "ggml_missing": report.ggml_missing or None,
-        "cases": cases,
-        "total": len(cases),
-        "failed": failed,
-    }
-    json.dump(document, stream, indent=1)
-    stream.write("\n")
-
-
-def write_csv(stream: TextIO, report: ValidationReport) -> None:
-    """Write a row for each case and executor."""
-    records = [
-        _record(result, judgement, report) for result in report.results for judgement in result.judgements
-    ]
-    writer = csv.DictWriter(stream, records[0] if records else ())
-    writer.writeheader()
-    writer.writerows(records)
-
-
-def write_junit(stream: TextIO, report: ValidationReport) -> None:
-    """Write JUnit XML: a test case for each case and executor. Unsupported ones are marked as skipped."""
-    judged = [(result, judgement) for result in report.results for judgement in result.judgements]
-    root = ElementTree.Element(
-        "testsuite",
-        name="npu-rope validate",
-        tests=str(len(judged)),
-        failures=str(sum(judgement.verdict == FAIL for _, judgement in judged)),
-        skipped=str(sum(judgement.verdict == UNSUPPORTED for _, judgement in judged)),
-        errors="0",
-    )
-    properties = ElementTree.SubElement(root, "properties")
-    for name, value in report.environment().items():
-        ElementTree.SubElement(properties, "property", name=name, value=value)
-    for result, judgement in judged:
-        element = ElementTree.SubElement(
-            root, "testcase", classname=f"{result.case.suite}.{judgement.executor}", name=result.case.name
-        )
-        if judgement.verdict == FAIL:
-            ElementTree.SubElement(element, "failure", message=explain(judgement)).text = _record(
-                result, judgement, report
-            )["reproduce"]
-        elif judgement.verdict == UNSUPPORTED:
-            ElementTree.SubElement(element, "skipped", message=judgement.message)
-    ElementTree.indent(root)
-    stream.write(ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n")

@@ -18,13 +18,18 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from npu_rope import backends
-from npu_rope.cli.report import Detail, ValidationReport, write_report
+from npu_rope.cli.report import Detail, write_report
 from npu_rope.cli.usage import require_writable, usage_error
+from npu_rope.cli.validation_report import ValidationReport
 from npu_rope.errors import BackendUnavailable
+from npu_rope.testing.backend_process import ISOLATED, BackendProcess
+from npu_rope.testing.faults import find_faults
 from npu_rope.testing.ggml import ENVIRONMENT_VARIABLE, GgmlProcess, GgmlUnavailable
 from npu_rope.testing.outcomes import FAIL, AnyCase, CaseResult
+from npu_rope.testing.rerun import Failure, NewProcesses, Reruns, is_ggml
 from npu_rope.testing.suites import SUITES, all_cases, judge
 
+RERUN_SECONDS = 120.0
 PROGRESS_SECONDS = 15  # between lines of progress where there is no terminal
 
 
@@ -55,8 +60,13 @@ def validate(
         ),
     ] = "",
     op: Annotated[
-        str, typer.Option("--op", "-o", help="One operation (named above), or a whole case string.")
-    ] = "",
+        list[str] | None,
+        typer.Option(
+            "--op",
+            "-o",
+            help="One operation (named above), or a whole case string; repeatable: they run in this order.",
+        ),
+    ] = None,
     backend: Annotated[
         list[str] | None,
         typer.Option(
@@ -81,6 +91,19 @@ def validate(
     output: Annotated[
         Path | None, typer.Option(help="Write the results here instead of standard output.")
     ] = None,
+    rerun_seconds: Annotated[
+        float,
+        typer.Option(
+            min=0, help="How long failing cases are run again in new processes, to find when they fail."
+        ),
+    ] = RERUN_SECONDS,
+    repeat: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            help="Run the cases up to this often until one fails, each time in new processes of ggml, npu.",
+        ),
+    ] = 1,
     list_: Annotated[bool, typer.Option("--list", help="Print the cases' names and stop.")] = False,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Print a line for every case on the console.")
@@ -105,6 +128,10 @@ def validate(
     ROTARY_EMBEDDING (onnx), ROTARY_MUL (torch_npu), RMS_NORM, RMS_NORM_BACK,
     ADD_RMS_NORM, RMS_NORM_ROPE (norm), ROTARY_POSITION_EMBEDDING (pmx).
 
+    A case that fails is run again, alone and after the cases before it, in new
+    processes. The report says whether it fails alone, after which other case, or
+    only sometimes. Failures for one reason are one row of its table of faults.
+
     Exit status: 0 all results are within their bounds, 1 some are not, 2 bad
     usage or a named back end is absent.
 
@@ -120,7 +147,7 @@ def validate(
 
       npu-rope validate --suite ggml --ggml-lib ~/llama/bin --ggml-device CANN0
     """
-    cases = _choose_cases(suite, filter_, op)
+    cases = _choose_cases(suite, filter_, op or [])
     if list_:
         for case in cases:
             print(case.name)
@@ -137,37 +164,58 @@ def validate(
     if missing_reason and ggml:
         errors.print(f"[yellow]ggml is not compared:[/] {escape(missing_reason)}", soft_wrap=True)
     report = ValidationReport(
-        names, ggml_process.info if ggml_process else None, missing_reason, ggml_lib or ""
+        names,
+        ggml_process.info if ggml_process else None,
+        missing_reason,
+        ggml_lib or os.environ.get(ENVIRONMENT_VARIABLE, ""),
+        selection=_selection(suite, filter_, op or []),
     )
+    executors = _Executors(names, ggml_process)
     try:
         detail = Detail.EVERY_CASE if verbose else Detail.QUIET if quiet else Detail.SUMMARY
         with write_report(format_.value, output, report, detail) as add:
             # One console prints both the lines and the progress bar. Two consoles would mix them.
-            for result in _run(cases, names, ggml_process, report.terminal or errors):
+            console = report.terminal or errors
+            for result in _run(cases, executors, console, repeat):
                 report.results.append(result)
                 add(result)
+            executors.end()  # devices are free for the new processes
+            report.not_rerun = _run_again(executors, report.results, console, rerun_seconds)
     finally:
-        if ggml_process is not None:
-            ggml_process.close()
+        executors.end()
     raise typer.Exit(1 if any(result.verdict == FAIL for result in report.results) else 0)
 
 
-def _choose_cases(suite: list[SuiteName] | None, filter_: str, op: str) -> list[AnyCase]:
+def _selection(suite: list[SuiteName] | None, filter_: str, ops: list[str]) -> list[str]:
+    """Return the options that choose the cases."""
+    words = [word for chosen in suite or [] for word in ("--suite", chosen.value)]
+    words += ["--filter", filter_] if filter_ else []
+    return words + [word for op in ops for word in ("--op", op)]
+
+
+def _choose_cases(suite: list[SuiteName] | None, filter_: str, ops: list[str]) -> list[AnyCase]:
     suites = tuple(name for name in SUITES if suite is None or name in [chosen.value for chosen in suite])
     cases = all_cases(suites)
-    if op:
-        cases = [case for case in cases if op in (case.name, case.op)]
-    if filter_:
-        cases = _matching(cases, filter_)
-    if not cases:
-        names = [case.name for case in all_cases(suites)]
-        close = difflib.get_close_matches(filter_ or op, names, n=3, cutoff=0.3)
-        hint = "".join(f"\n  {name}" for name in close)
-        raise usage_error(
-            f"[validate] {'filter' if filter_ else 'op'} must match a case but got {filter_ or op!r}.\n"
-            f"See 'npu-rope validate --list'{'; near it:' + hint if hint else '.'}"
-        )
-    return cases
+    if ops:
+        chosen = []
+        for op in ops:
+            found = [case for case in cases if op in (case.name, case.op)]
+            if not found:
+                raise _no_case("op", op, cases)
+            chosen += found
+        cases = list({(case.suite, case.name): case for case in chosen}.values())
+    if filter_ and not (found := _matching(cases, filter_)):
+        raise _no_case("filter", filter_, all_cases(suites))
+    return found if filter_ else cases
+
+
+def _no_case(option: str, text: str, cases: list[AnyCase]) -> typer.Exit:
+    close = difflib.get_close_matches(text, [case.name for case in cases], n=3, cutoff=0.3)
+    hint = "".join(f"\n  {name}" for name in close)
+    return usage_error(
+        f"[validate] {option} must match a case but got {text!r}.\n"
+        f"See 'npu-rope validate --list'{'; near it:' + hint if hint else '.'}"
+    )
 
 
 def _matching(cases: list[AnyCase], text: str) -> list[AnyCase]:
@@ -204,21 +252,80 @@ def _open_ggml(is_wanted: bool, given_folder: str | None, device: str) -> tuple[
         return None, str(error)
 
 
-def _run(
-    cases: list[AnyCase], names: list[str], ggml_process: GgmlProcess | None, console: Console
-) -> Iterator[CaseResult]:
-    with _progress(console, len(cases)) as advance:
-        for case in cases:
-            result = judge(case, names, ggml_process)
-            advance()
-            yield result
+class _Executors:
+    """The processes in which cases run: ggml's, those of isolated back ends, and this one."""
+
+    def __init__(self, backends: list[str], ggml: GgmlProcess | None) -> None:
+        self.ggml = ggml
+        self.backends = backends
+        self.isolated = {name: BackendProcess(name) for name in backends if name in ISOLATED}
+        self.failures: list[Failure] = []
+        self._here: list[AnyCase] = []  # the cases that have run in this process
+
+    def judge(self, case: AnyCase) -> CaseResult:
+        """Run and judge a case, and note its failures."""
+        isolated = self.isolated if SUITES[case.suite].reruns else {}
+        before = {name: list(process.cases) for name, process in isolated.items()}
+        if self.ggml is not None:
+            before["ggml"] = list(self.ggml.cases)
+            self.ggml.cases.append(case)
+        result = judge(case, [name for name in self.backends if name not in isolated], self.ggml)
+        for name, process in isolated.items():
+            result.judgements[(i := self.backends.index(name)) : i] = process.judge(case).judgements
+        for judgement in result.judgements:
+            if judgement.verdict == FAIL:
+                process_name = "ggml" if is_ggml(judgement.executor) else judgement.executor
+                ran_before = before[process_name] if process_name in before else self._here[:]
+                self.failures.append(Failure(result, judgement, ran_before))
+        self._here.append(case)
+        return result
+
+    def end(self) -> None:
+        """End the processes. The next case starts others."""
+        for process in (self.ggml, *self.isolated.values()):
+            if process is not None:
+                process.close()
+
+
+def _run(cases: list[AnyCase], executors: _Executors, console: Console, repeat: int) -> Iterator[CaseResult]:
+    """Yield the results of the cases. If they are repeated, yield those of the first time that a case fails,
+    or of the last time."""
+    with _progress(console, len(cases) * repeat) as advance:
+        for remaining in reversed(range(repeat)):
+            results = []
+            for case in cases:
+                results.append(executors.judge(case))
+                advance()
+                if repeat == 1:
+                    yield results[-1]
+            if executors.failures or not remaining:
+                break
+            executors.end()
+        if repeat > 1:
+            yield from results
+
+
+def _run_again(executors: _Executors, results: list[CaseResult], console: Console, seconds: float) -> int:
+    """Run failing cases again in new processes. Return the number of those for which there was no time."""
+    failures = [failure for failure in executors.failures if SUITES[failure.result.case.suite].reruns]
+    if not failures or not seconds:
+        return 0
+    by_judgement = {id(failure.judgement): failure for failure in failures}
+    groups = [
+        [by_judgement[id(judgement)] for _, judgement in fault.failed if id(judgement) in by_judgement]
+        for fault in find_faults(results)
+    ]
+    reruns = Reruns(NewProcesses(executors.ggml), seconds)
+    with _progress(console, len(failures), "running failures again") as advance:
+        reruns.examine(groups, advance)
+    return reruns.left
 
 
 @contextmanager
-def _progress(console: Console, total: int) -> Iterator[Callable[[], None]]:
+def _progress(console: Console, total: int, activity: str = "validating") -> Iterator[Callable[[], None]]:
     """Show a bar on a terminal; elsewhere print a line every PROGRESS_SECONDS on standard error."""
     if console.is_terminal:
-        done_columns = TextColumn("validating"), BarColumn(), MofNCompleteColumn(), TextColumn("cases,")
+        done_columns = TextColumn(activity), BarColumn(), MofNCompleteColumn(), TextColumn("cases,")
         left_columns = TimeRemainingColumn(), TextColumn("left")
         with Progress(*done_columns, *left_columns, console=console, transient=True) as bar:
             task = bar.add_task("validate", total=total)
@@ -234,6 +341,6 @@ def _progress(console: Console, total: int) -> Iterator[Callable[[], None]]:
         if now - printed >= PROGRESS_SECONDS and done < total:
             printed = now
             seconds = (now - began) / done * (total - done)
-            console.print(f"validating: {done} of {total} cases, about {seconds:.0f} s left")
+            console.print(f"{activity}: {done} of {total} cases, about {seconds:.0f} s left")
 
     yield advance

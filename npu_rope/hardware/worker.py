@@ -23,7 +23,7 @@ from typing import Any, TextIO
 import ascend_sim
 from ascend_sim import library
 
-from npu_rope.cli.report import explain
+from npu_rope.cli.fault_report import explain
 from npu_rope.hardware import calls, kernel_times, machine
 from npu_rope.hardware.calls import PreparedCall, TimedCall
 from npu_rope.hardware.device import NpuDevice

@@ -8,24 +8,20 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
-import pickle
 import re
-import signal
-import struct
-import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from npu_rope.params import RopeParams
 from npu_rope.rope_attributes import RopeMode
+from npu_rope.testing.child import Child, ChildEnded, module_arguments
 
 ENVIRONMENT_VARIABLE = "NPU_ROPE_GGML_LIB"
 NODE_PACKAGE = Path("node_modules/@node-llama-cpp/linux-x64/bins/linux-x64")
@@ -42,11 +38,15 @@ class GgmlUnavailable(RuntimeError):
 
 
 class GgmlFailed(RuntimeError):
-    """ggml accepted a call and did not complete it."""
+    """ggml accepted a call and did not complete it. ``output`` has the lines that it printed."""
+
+    def __init__(self, message: str, output: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.output = output
 
 
 class GgmlAborted(GgmlFailed):
-    """ggml ended its process; the message has its last output."""
+    """ggml ended its process. The message has its last line, ``output`` all of its last lines."""
 
 
 class GgmlRefused(RuntimeError):
@@ -183,14 +183,14 @@ class GgmlProcess:
     """
 
     # The child's command; a test replaces it.
-    worker: tuple[str, ...] = ("-m", "npu_rope.testing.ggml_worker")
+    worker: tuple[str, ...] = module_arguments("npu_rope.testing.ggml_worker")
 
     def __init__(self, library_dir: str | None = None, threads: int = 1, device: str = "") -> None:
         self.folder = find_library_dir(library_dir, registry=bool(device))
         self.threads = threads
         self.device = device
-        self._child: subprocess.Popen[bytes] | None = None
-        self._errors: IO[bytes] | None = None
+        self.cases: list[Any] = []  # those that ran in the current child, in order
+        self._child: Child | None = None
         self._imrope_found: bool | None = None
         try:
             self.info: GgmlInfo = self._call(("info",))
@@ -209,11 +209,15 @@ class GgmlProcess:
     def close(self) -> None:
         """End the child."""
         if self._child is not None:
-            self._child.communicate()
-            self._child = None
-        if self._errors is not None:
-            self._errors.close()
-            self._errors = None
+            self._child.close()
+            self._forget_child()
+
+    def _forget_child(self) -> None:
+        self._child, self.cases = None, []
+
+    def new_process(self) -> GgmlProcess:
+        """Return another process with the same library and device."""
+        return type(self)(str(self.folder), self.threads, self.device)
 
     def rope(self, call: GgmlRope) -> npt.NDArray[Any]:
         """Run ggml_rope_ext or ggml_rope_multi, _inplace or _back; return ``[B,S,N,D]``, contiguous. For a
@@ -242,77 +246,39 @@ class GgmlProcess:
         return ""
 
     def _has_imrope(self) -> bool:
-        # No symbol shows whether the mode exists. An older ggml treats 40 as mrope.
+        # No symbol shows whether the mode exists. An older ggml treats 40 as mrope. Each of the calls has a
+        # child of its own, so that no result depends on an earlier call.
         if self._imrope_found is None:
+            child, cases = self._child, self.cases
+            self._child = None
             try:
                 got = self.rope(_IMROPE_CALL)
+                self.close()
                 as_mrope = replace(_IMROPE_CALL.params, mode=RopeMode.MROPE)
                 self._imrope_found = not np.array_equal(
                     got, self.rope(replace(_IMROPE_CALL, params=as_mrope))
                 )
-            except GgmlRefused:
-                self._imrope_found = True  # the backend reports its support case by case
-            except GgmlFailed:
-                self._imrope_found = False
+            except (GgmlRefused, GgmlFailed):
+                self._imrope_found = True  # the backend refuses cases, or fails in them, one by one
+            finally:
+                self.close()
+                self._child, self.cases = child, cases
         return self._imrope_found
-
-    def _start(self) -> subprocess.Popen[bytes]:
-        if self._errors is None:
-            self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the child
-        environment = dict(os.environ, GGML_NO_BACKTRACE="1")
-        return subprocess.Popen(
-            [sys.executable, *self.worker, str(self.folder), str(self.threads), self.device],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            env=environment,
-        )
 
     def _call(self, request: tuple[Any, ...]) -> Any:
         if self._child is None:
-            self._child = self._start()
+            arguments = [*self.worker, str(self.folder), str(self.threads), self.device]
+            # CANN prints its log, which is in files by default, and ggml prints no stack.
+            prints_log = os.environ.get("ASCEND_SLOG_PRINT_TO_STDOUT", "1")
+            self._child = Child(arguments, GGML_NO_BACKTRACE="1", ASCEND_SLOG_PRINT_TO_STDOUT=prints_log)
         child = self._child
-        assert child.stdin is not None
-        assert child.stdout is not None
         try:
-            send(child.stdin, request)
-            status, answer = receive(child.stdout)
-        except (EOFError, BrokenPipeError):
-            raise self._aborted() from None
+            status, answer = child.call(request)
+        except ChildEnded as ended:
+            self._forget_child()
+            raise GgmlAborted(f"ggml ended with {ended}", ended.output) from None
+        if status == "failed":
+            raise GgmlFailed(answer, child.output_of_call())
         if status != "ok":
-            raise {"error": GgmlUnavailable, "refused": GgmlRefused, "failed": GgmlFailed}[status](answer)
+            raise {"error": GgmlUnavailable, "refused": GgmlRefused}[status](answer)
         return answer
-
-    def _aborted(self) -> GgmlAborted:
-        assert self._child is not None
-        assert self._errors is not None
-        self._child.stdin.close()  # type: ignore[union-attr]
-        self._child.stdout.close()  # type: ignore[union-attr]
-        exit_code = self._child.wait()
-        self._child = None
-        self._errors.seek(0)
-        lines = [line for line in self._errors.read().decode(errors="replace").splitlines() if line.strip()]
-        self._errors.close()
-        self._errors = None
-        end_text = signal.Signals(-exit_code).name if exit_code < 0 else f"exit status {exit_code}"
-        return GgmlAborted(f"ggml ended with {end_text}: {lines[-1] if lines else 'without output'}")
-
-
-def send(pipe: IO[bytes], message: Any) -> None:
-    """Send a pickled message, preceded by its length."""
-    body = pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
-    pipe.write(struct.pack("<Q", len(body)))
-    pipe.write(body)
-    pipe.flush()
-
-
-def receive(pipe: IO[bytes]) -> Any:
-    """Return the next message; raise EOFError if the other end is closed."""
-    length_bytes = pipe.read(8)
-    if len(length_bytes) < 8:
-        raise EOFError
-    length = struct.unpack("<Q", length_bytes)[0]
-    body = pipe.read(length)
-    if len(body) < length:
-        raise EOFError
-    return pickle.loads(body)

@@ -10,7 +10,6 @@ that another ggml cannot bind to their symbols.
 from __future__ import annotations
 
 import ctypes as C
-import os
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -22,15 +21,14 @@ import numpy.typing as npt
 
 from npu_rope.params import RopeParams
 from npu_rope.rope_attributes import RopeMode
+from npu_rope.testing.child import answer_pipe, receive, send
 from npu_rope.testing.ggml import (
     GgmlFailed,
     GgmlInfo,
     GgmlRefused,
     GgmlRope,
     GgmlUnavailable,
-    receive,
     registry_library,
-    send,
 )
 
 # enum ggml_type
@@ -401,9 +399,7 @@ def answer(ggml: Ggml, request: tuple[Any, ...]) -> tuple[str, Any]:
 
 def main() -> None:
     """Answer requests until the input ends."""
-    # ggml may print. Its output goes to standard error, so that the pipe has only answers.
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
+    answers = answer_pipe()
     requests = sys.stdin.buffer
     try:
         ggml = Ggml(Path(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:])

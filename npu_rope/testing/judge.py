@@ -306,7 +306,8 @@ def _judge_ggml(
     except GgmlRefused as refused:
         return Judgement("ggml", UNSUPPORTED, message=str(refused))
     except (GgmlFailed, AssertionError) as failed:
-        return Judgement("ggml", FAIL, message=str(failed))
+        output = failed.output if isinstance(failed, GgmlFailed) else ()
+        return Judgement("ggml", FAIL, message=str(failed), output=output)
     judgement = compare(case, data, "ggml", got, unfused)
     nmse = _nmse(case, got, unfused)
     if case.params.ext_factor != 0:

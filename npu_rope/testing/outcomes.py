@@ -67,6 +67,27 @@ class Worst:
     names: str = "(b, s, n, d)"  # the names of the index's dimensions
 
 
+ALONE, AFTER, SOMETIMES, NOT_ALONE = "alone", "after another", "sometimes", "not alone"
+
+
+@dataclass(frozen=True)
+class Occurrence:
+    """When a failure occurs, from runs of the case in new processes.
+
+    Attributes:
+        when: ``ALONE``: in every run of the case alone. ``AFTER``: in every run after the cases in
+            ``after``, and in none alone. ``SOMETIMES``: in some of several equal runs. ``NOT_ALONE``: in no
+            run alone; the time ended before the other cases were found.
+        failed, runs: the numbers of failures and of runs; for ``SOMETIMES`` with and without other cases.
+        after: the cases that must run before it, in their order.
+    """
+
+    when: str
+    failed: int
+    runs: int
+    after: tuple[AnyCase, ...] = ()
+
+
 @dataclass
 class Judgement:
     """One executor's result on one case."""
@@ -83,6 +104,9 @@ class Judgement:
     table: str = ""
     nmse: float | None = None  # ggml: normalised mean squared error, as in test-backend-ops
     near_cpu: float | None = None  # sim and npu, 16-bit: share of elements within one ulp of cpu's
+    region: str = ""  # the elements beyond their bound
+    output: tuple[str, ...] = ()  # the last lines of a process that did not complete the case
+    occurrence: Occurrence | None = None  # of a failure that was run again
 
 
 @dataclass
@@ -143,7 +167,7 @@ def compare_all(
     executor: str, got: Sequence[Array], expected: Sequence[Expectation], names: Sequence[str]
 ) -> Judgement:
     """Compare a call's results with their expectations. ``names`` holds the names of the results' indices."""
-    ratio, error, worst = 0.0, 0.0, None
+    ratio, error, worst, region = 0.0, 0.0, None, ""
     for result, expectation, name in zip(got, expected, names, strict=True):
         values, expected_values = np.atleast_1d(result).astype(np.float64), np.atleast_1d(expectation.value)
         result_ratio, index = worst_ratio(values, expected_values, np.atleast_1d(expectation.bound))
@@ -153,8 +177,30 @@ def compare_all(
             worst = Worst(
                 index, None, float("nan"), float(values[index]), float(expected_values[index]), names=name
             )
+            bound = np.atleast_1d(expectation.bound)
+            region = _region(values, expected_values, bound, name) if result_ratio > 1 else ""
         ratio = max(ratio, result_ratio)
-    return Judgement(executor, OK if ratio <= 1 else FAIL, error, ratio, worst)
+    return Judgement(executor, OK if ratio <= 1 else FAIL, error, ratio, worst, region=region)
+
+
+def _region(values: Array, expected: Array, bound: Array, names: str) -> str:
+    """Return the share of the elements beyond their bound, and the indices between which all of them are."""
+    with np.errstate(invalid="ignore"):
+        within = (np.abs(values - expected) <= bound) | (values == expected)
+    within |= np.isnan(values) & np.isnan(expected)
+    wrong = np.argwhere(~within)
+    if not len(wrong):
+        return ""
+    share = len(wrong) / within.size
+    text = f"{100 * share:.3g}% of the elements"
+    dimensions = names.strip("()").split(", ")
+    if len(dimensions) != within.ndim:
+        return text
+    parts = []
+    for name, size, first, last in zip(dimensions, within.shape, wrong.min(0), wrong.max(0), strict=True):
+        if (first, last) != (0, size - 1):
+            parts.append(f"{name} = {first}" + (f"..{last}" if last > first else ""))
+    return f"{text}, all at {', '.join(parts)}" if parts else text
 
 
 def require_near_cpu(judgement: Judgement, got: Array, on_cpu: Array, dtype: str) -> None:

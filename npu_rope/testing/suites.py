@@ -24,11 +24,13 @@ class Suite:
         about: their description, for ``--help``.
         cases: returns all of them, in a fixed order.
         judge: runs and judges one case on the named back ends, and on a real ggml if one is given.
+        reruns: whether a failing case is run again in new processes; otherwise its judge does so.
     """
 
     about: str
     cases: Callable[[], Iterator[Any]]
     judge: Callable[[Any, list[str], GgmlProcess | None], CaseResult]
+    reruns: bool = True
 
 
 def _norm_cases() -> Iterator[NormCase | NormRopeCase]:

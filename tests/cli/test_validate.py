@@ -29,6 +29,7 @@ from npu_rope.testing.outcomes import CaseResult, Judgement
 from npu_rope.testing.suites import SUITES, all_cases
 
 NINE_CASES = ["--suite", "ggml", "--filter", "type=f32,ne_a=[128,32,2,1],n_dims=32"]
+NO_RERUNS = ["--rerun-seconds", "0"]
 ONE_CASE = ["--suite", "models", "--filter", "llama-3.1-8b/decode(type=f32"]
 
 
@@ -73,19 +74,23 @@ def judge_with(verdict, ratio=0.5):
     )
 
 
-def test_failures_are_printed_in_full_and_counted_in_the_table(monkeypatch):
+def test_failures_are_one_fault_and_counted_in_the_table(monkeypatch):
     monkeypatch.setattr(command, "judge", judge_with(FAIL, 3.25))
-    options = ["--suite", "onnx", "--filter", "prefill", "--no-ggml", "--backend", "cpu"]
+    options = ["--suite", "onnx", "--filter", "prefill", "--no-ggml", "--backend", "cpu", *NO_RERUNS]
     done = invoke(*options)
     assert done.exit_code == 1
-    names = re.findall(r"^FAIL +(\S+)$", done.stdout, re.M)
-    assert len(names) >= 1
-    for name in names:
-        assert f"--op '{name}'" in done.stdout
-    assert re.search(rf"^onnx +0/{len(names)}  3\.25  cpu: (\S+)$", done.stdout, re.M)[1] in names
+    (first,) = re.findall(r"^FAIL +(\S+)\n  cpu: wrong values$", done.stdout, re.M)
+    assert re.search(r"^onnx +0/3  3\.25  cpu: (\S+)$", done.stdout, re.M)[1] == first
+    assert re.search(r"^1 +cpu: wrong values +3 of 3 +3\.25 +not run again", done.stdout, re.M)
+    assert done.stdout.count("  reproduce: ") == 1
     quiet = invoke(*options, "--quiet").stdout
     assert "onnx  " not in quiet
-    assert quiet.count("  reproduce: ") == len(names)
+    assert "FAIL   " not in quiet
+    assert re.search(rf"reproduce: .* --op '{re.escape(first)}' ", quiet)
+    verbose = invoke(*options, "--verbose").stdout
+    assert (
+        len(re.findall(r"^FAIL .*\n  cpu: error 1, worst element 3.25 times its bound$", verbose, re.M)) == 3
+    )
 
 
 def test_quiet_leaves_the_last_line(validate):
@@ -250,14 +255,14 @@ def test_a_wrong_result_exits_1_with_its_worst_element_and_a_reproducer(monkeypa
         )
 
     monkeypatch.setattr(judge.npu_rope, "rope", wrong)
-    outcome = invoke("--no-ggml", *ONE_CASE)
+    outcome = invoke("--no-ggml", *ONE_CASE, *NO_RERUNS)
     assert outcome.exit_code == 1
     assert re.search(
         r"  cpu: error \S+, worst element \S+ times its bound at .*, position \d+", outcome.output
     )
     assert "reproduce: npu-rope validate --suite models --op 'llama-3.1-8b/decode" in outcome.output
     monkeypatch.setenv("ASCEND_SIM_SOC", "Ascend910B2")
-    outcome = invoke("--no-ggml", "--backend", "cpu", *ONE_CASE)
+    outcome = invoke("--no-ggml", "--backend", "cpu", *ONE_CASE, *NO_RERUNS)
     simulated = "npu-rope sim --soc Ascend910B2 -- python -m npu_rope.cli validate --suite models --op "
     assert f"reproduce: {simulated}'llama-3.1-8b/decode" in outcome.output
 
@@ -465,13 +470,13 @@ def test_a_failing_device_gets_a_reproducer_for_each_tool(monkeypatch):
     assert done.exit_code == 1
     assert "ggml SHIFT0 vs ggml's angles: 0 of 4 within bounds" in done.stdout
     assert re.search(
-        r"  ggml: error \S+, worst element \S+ times its bound at \(b, s, n, d\) = \(0, \d, \d+, \d+\),"
+        r"  SHIFT0: error \S+, worst element \S+ times its bound at \(b, s, n, d\) = \(0, \d, \d+, \d+\),"
         r" position \d+ \((time|height|width|extra)\), angle \S+: got \S+, expected \S+;"
-        r" NMSE \S+, above test-backend-ops' limit of 1e-07\n",
+        r" beyond the bound: \S+% of the elements; NMSE \S+, above test-backend-ops' limit of 1e-07\n",
         done.stdout,
     )
-    name = "ROPE(type=f32,ne_a=[80,16,2,1],n_dims=80,mode=24,n_ctx=512,"
-    own_line, ggml_line = (line for line in done.stdout.splitlines() if f"'{name}" in line and "ff=0" in line)
+    (name,) = re.findall(r"^  example: (.*)$", done.stdout, re.M)
+    own_line, ggml_line = (line for line in done.stdout.splitlines() if f"'{name}" in line)
     assert own_line.startswith(f"  reproduce: npu-rope validate --suite ggml --op '{name}")
     assert own_line.endswith(f"' --ggml-lib {library_dir} --ggml-device SHIFT0")
     assert ggml_line.startswith(f"  reproduce: test-backend-ops test -b SHIFT0 -o '{name}")

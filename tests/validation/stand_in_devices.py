@@ -4,18 +4,24 @@
 
 CANN0 and CANN310P refuse the nodes that ggml's CANN backend refuses (supports_op, ggml d99724f) and compute
 the others correctly. FLOAT0 computes angles in float32, except in calls with a cache. SHIFT0 adds 1 to all
-positions.
+positions. STALE0 rotates a call by the frequencies of the one before it if both have the same freq_base. ODD0
+is wrong in every second process; the file that ODD_FILE names has a byte for each process. ABORT0 prints as
+CANN does, and aborts in mode imrope.
 """
 
 import ctypes as C
+import os
+import sys
 from dataclasses import replace
 
 import numpy as np
 
 from npu_rope.reference import rope as reference
+from npu_rope.rope_attributes import RopeMode
 from npu_rope.testing import ggml_worker
 
 REFUSING = ("CANN0", "CANN310P")
+WRONG = ("FLOAT0", "SHIFT0", "STALE0", "ODD0", "ABORT0")
 NAME = C.CFUNCTYPE(C.c_char_p, C.c_void_p)
 START = C.CFUNCTYPE(C.c_void_p, C.c_void_p, C.c_char_p)
 SUPPORTS = C.CFUNCTYPE(C.c_bool, C.c_void_p, C.c_void_p)
@@ -65,13 +71,31 @@ def _stand_in(name, cpu, describe):
     return device
 
 
+def _abort():
+    """End the process as CANN does: one library writes to C's stdout, another one to stderr."""
+    C.CDLL(None).printf(b"EZ9999: Inner Error!\n        The block dimension must be at least 1 but got 0\n")
+    for line in ("CANN error: EZ9999: Inner Error!", "  current device: 0, in function aclnn_rope"):
+        print(line, file=sys.stderr)
+    print("ggml-cann.cpp:70: CANN error", file=sys.stderr, flush=True)
+    os.abort()
+
+
+def _is_odd_process():
+    with open(os.environ["ODD_FILE"], "ab") as file:
+        file.write(b".")
+    return os.path.getsize(os.environ["ODD_FILE"]) % 2
+
+
 class StandInGgml(ggml_worker.Ggml):
+    last_params = None
+    is_odd = None
+
     def open_devices(self, folder):
         devices = super().open_devices(folder)
         register = devices.library.ggml_backend_device_register
         register.restype, register.argtypes = None, [C.c_void_p]
         cpu = devices.call["ggml_backend_dev_by_name"](b"CPU")
-        for name in (*REFUSING, "FLOAT0", "SHIFT0"):
+        for name in (*REFUSING, *WRONG):
             register(C.addressof(_stand_in(name, cpu, self.base["ggml_op_desc"])))
         return devices
 
@@ -83,8 +107,17 @@ class StandInGgml(ggml_worker.Ggml):
                 x, call.positions, params, call.freq_factors, forward=call.forward, angle="f32"
             )
             return rotated.astype(x.dtype)
-        if self.device == "SHIFT0":
+        if self.device == "ODD0" and self.is_odd is None:
+            self.is_odd = _is_odd_process()
+        if self.device == "SHIFT0" or self.is_odd:
             call = replace(call, positions=call.positions + 1)
+        if self.device == "ABORT0" and call.params.rope_mode is RopeMode.IMROPE:
+            _abort()
+        if self.device == "STALE0":
+            last, self.last_params = self.last_params, call.params
+            if last is not None and last.freq_base == call.params.freq_base:
+                call = replace(call, params=replace(call.params, freq_scale=last.freq_scale))
+                self.last_params = last
         return super().rope(call)
 
 

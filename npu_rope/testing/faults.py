@@ -1,0 +1,124 @@
+"""The faults of a run: failing cases that fail for one reason stand together."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from npu_rope.testing import case_rules
+from npu_rope.testing.outcomes import ALONE, FAIL, NOT_ALONE, UNSUPPORTED, AnyCase, CaseResult, Judgement
+
+KIND_LENGTH = 120  # characters
+_PATH = re.compile(r"(?:/[\w.+@-]+)+/(?=[\w.+-])")
+# Numbers that vary between cases, but not those of rules (SIM-SYNC-01), lines (ops.cpp:12) and signals.
+_NUMBER = re.compile(r"(?<![\w:-])-?(?:0x[0-9a-fA-F]+|\d[\d.]*(?:e[+-]?\d+)?)%?")
+
+Failed = tuple[CaseResult, Judgement]
+
+
+@dataclass
+class Fault:
+    """Failures of one executor for one reason.
+
+    Attributes:
+        kind: the way in which the cases fail.
+        rule: terms that all failing cases have, such as ``mode=neox``.
+        failed: the failing cases with the executor's judgements.
+        total: the number of these cases, and of the other cases with these terms that the executor ran.
+        when: when the failures occur, as in Occurrence; empty if it is not known.
+    """
+
+    executor: str
+    kind: str
+    rule: tuple[str, ...]
+    failed: list[Failed]
+    total: int
+    when: str
+
+    @property
+    def worst_ratio(self) -> float:
+        """The largest ratio of an error to its bound; NaN if no case has one."""
+        ratios = [judgement.ratio for _, judgement in self.failed if not math.isnan(judgement.ratio)]
+        return max(ratios, default=math.nan)
+
+    @property
+    def example(self) -> Failed:
+        """The smallest of the cases that were run again most often."""
+
+        def size(failed: Failed) -> tuple[bool, int, int, int]:
+            result, judgement = failed
+            found = judgement.occurrence
+            runs, cases_before = (found.runs, len(found.after)) if found else (0, 0)
+            return found is None, cases_before, -runs, math.prod(result.case.shape)
+
+        return min(self.failed, key=size)
+
+
+def kind_of(judgement: Judgement) -> str:
+    """Return the way in which a case fails, in words."""
+    if judgement.message:
+        first_line = _PATH.sub("", judgement.message.splitlines()[0])
+        first_line = first_line.removeprefix(f"{judgement.executor} ")
+        return first_line if len(first_line) <= KIND_LENGTH else first_line[: KIND_LENGTH - 1] + "…"
+    if judgement.worst is not None and not math.isfinite(judgement.worst.got):
+        return "wrong values: NaN or infinity"
+    return "wrong values"
+
+
+def find_faults(results: Iterable[CaseResult]) -> list[Fault]:
+    """Return the faults of all failing judgements, the largest first."""
+    results = list(results)
+    executors = dict.fromkeys(j.executor for result in results for j in result.judgements)
+    faults = [fault for executor in executors for fault in _faults_of(executor, results)]
+    return sorted(faults, key=lambda fault: -len(fault.failed))
+
+
+def _faults_of(executor: str, results: list[CaseResult]) -> list[Fault]:
+    ran = [
+        (result, judgement)
+        for result in results
+        if (judgement := result.by(executor)) is not None and judgement.verdict != UNSUPPORTED
+    ]
+    groups: dict[tuple[str, str], list[Failed]] = {}
+    for key, pair in _with_occurrences([pair for pair in ran if pair[1].verdict == FAIL]):
+        groups.setdefault(key, []).append(pair)
+    faults = []
+    for (_, when), failed in groups.items():
+        members = {id(judgement) for _, judgement in failed}
+        others = [result.case for result, judgement in ran if id(judgement) not in members]
+        for group in _groups([result.case for result, _ in failed], others, when):
+            chosen = [failed[i] for i in group.members]
+            total = len(chosen) + group.others
+            faults.append(Fault(executor, kind_of(chosen[0][1]), group.rule, chosen, total, when))
+    return faults
+
+
+def _with_occurrences(failed: list[Failed]) -> list[tuple[tuple[str, str], Failed]]:
+    """Return each failure with its kind and its occurrence. A failure whose occurrence was not found takes
+    the one of the others of its kind, if they agree."""
+    keys = [_NUMBER.sub("#", kind_of(judgement)) for _, judgement in failed]
+    known: dict[str, set[str]] = {}
+    for key, pair in zip(keys, failed, strict=True):
+        known.setdefault(key, set()).add(_when(pair))
+    found = []
+    for key, pair in zip(keys, failed, strict=True):
+        when = _when(pair)
+        others = known[key] - {"", NOT_ALONE} - ({ALONE} if when == NOT_ALONE else set())
+        if when in ("", NOT_ALONE) and len(others) == 1:
+            (when,) = others
+        found.append(((key, when), pair))
+    return found
+
+
+def _when(failed: Failed) -> str:
+    occurrence = failed[1].occurrence
+    return occurrence.when if occurrence else ""
+
+
+def _groups(failing: list[AnyCase], others: list[AnyCase], when: str) -> list[case_rules.Group]:
+    if when in (ALONE, ""):
+        return case_rules.split(failing, others)
+    # These failures depend on the order of the cases, and not on their attributes.
+    return [case_rules.together(failing, others)]
