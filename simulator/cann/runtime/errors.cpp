@@ -80,6 +80,15 @@ NPU_CANN_API void aclAppLog(int level, const char* function, const char* file, u
 NPU_CANN_API aclError aclrtGetLastError(int /*level*/) { return simulated_cann::kSuccess; }
 NPU_CANN_API aclError aclrtPeekAtLastError(int /*level*/) { return simulated_cann::kSuccess; }
 
+// Lists no memory with uncorrectable errors: the simulated memory has none.
+NPU_CANN_API aclError aclrtGetMemUceInfo(int32_t /*device*/, void* found, size_t /*found_count*/, size_t* count) {
+    if (!found || !count)
+        return simulated_cann::fail(simulated_cann::kInvalidParam, __func__,
+                                    "memUceInfoArray and retSize must not be null.");
+    *count = 0;
+    return simulated_cann::kSuccess;
+}
+
 // A function that is not simulated calls this before it fails (cann/opapi/absent.cpp, ascend_sim/programs/stubs.py).
 NPU_CANN_API aclError simulated_cann_not_simulated(const char* symbol) {
     int status = 0;
