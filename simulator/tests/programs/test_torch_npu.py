@@ -53,6 +53,13 @@ def test_an_aclnn_function_that_is_missing_is_explained(simulated):
     )
 
 
+def test_the_report_names_an_aclnn_function_that_torch_npu_s_queue_called(simulated):
+    source = "import torch, torch_npu; torch_npu.npu_fast_gelu(torch.ones(4).npu()); torch.npu.synchronize()"
+    done = simulated.code(source, TASK_QUEUE_ENABLE="2")
+    assert done.report.not_simulated == {"aclnnFastGeluGetWorkspaceSize": 1}
+    assert not done.report.is_clean
+
+
 # ---- guard zones -------------------------------------------------------------------------------------
 
 OVERRUN = """
