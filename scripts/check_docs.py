@@ -1,9 +1,9 @@
 """Run the examples of the READMEs, CONTRIBUTING.md, docs/ and simulator/docs/, which must work as written.
 
 In each file, the ```python blocks run in order in one namespace. In ```sh blocks, every command that starts
-with `npu-rope`, `ascend-sim`, `python` or `cc` runs. A fence such as ```sh exit=2 gives the expected exit status of
-the commands. Other blocks are not run. The examples run in a folder that contains only a link to the
-package's examples/.
+with `npu-rope`, `ascend-sim`, `python` or `cc` runs. A fence such as ```sh exit=2 gives the expected exit
+status of the commands. Other blocks are not run. The examples run in a folder that contains only a link to
+the package's examples/.
 """
 
 from __future__ import annotations

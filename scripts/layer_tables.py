@@ -28,7 +28,16 @@ KERNEL_FOLDERS = ("op_kernel/memory/*", "op_kernel/norm/*", "op_kernel/rotation/
 NO_SIMULATOR = (r"#\s*if.*(?:SIMULATOR|ASCENDC_CPU_DEBUG)",)
 
 # Linux headers of the simulated CANN.
-LINUX = ("cxxabi.h", "dlfcn.h", "elf.h", "pthread.h", "sys/uio.h", "sys/utsname.h", "unistd.h")
+LINUX = (
+    "cxxabi.h",
+    "dlfcn.h",
+    "elf.h",
+    "pthread.h",
+    "sys/mman.h",
+    "sys/uio.h",
+    "sys/utsname.h",
+    "unistd.h",
+)
 
 # POSIX headers of the simulated machine: libraries, and the stacks of cores that wait for each other.
 POSIX = ("dlfcn.h", "sys/mman.h", "ucontext.h", "unistd.h", "sanitizer/common_interface_defs.h")
@@ -118,6 +127,8 @@ CPP_LAYERS = (
             "simulator/examples/*",
             "../row_copy/*",  # the place in CANN's build, which the simulator lays out
             "cann/host/*",
+            "acl/*",
+            "aclnnop/*",
             "src/*",
             "include/ascend_sim*.h",
             *ASCENDC,

@@ -19,10 +19,11 @@ const char* dtype_name(int32_t dtype) {
     static constexpr struct {
         Dtype dtype;
         const char* name;
-    } names[] = {{kFloat16, "float16"}, {kBfloat16, "bfloat16"},   {kFloat, "float32"},        {kDouble, "float64"},
-                 {kInt8, "int8"},       {kUint8, "uint8"},         {kInt16, "int16"},          {kUint16, "uint16"},
-                 {kInt32, "int32"},     {kUint32, "uint32"},       {kInt64, "int64"},          {kUint64, "uint64"},
-                 {kInt4, "int4"}, {kBool, "bool"},       {kComplex64, "complex64"}, {kComplex128, "complex128"}};
+    } names[] = {
+        {kFloat16, "float16"}, {kBfloat16, "bfloat16"}, {kFloat, "float32"},       {kDouble, "float64"},
+        {kInt8, "int8"},       {kUint8, "uint8"},       {kInt16, "int16"},         {kUint16, "uint16"},
+        {kInt32, "int32"},     {kUint32, "uint32"},     {kInt64, "int64"},         {kUint64, "uint64"},
+        {kInt4, "int4"},       {kBool, "bool"},         {kComplex64, "complex64"}, {kComplex128, "complex128"}};
     for (const auto& row : names)
         if (row.dtype == dtype) return row.name;
     return "another type";
