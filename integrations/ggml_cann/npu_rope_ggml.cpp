@@ -4,6 +4,7 @@
 // modes with sections it has four, in four planes. Source of the places in op_params: ggml's rope (specs/, ggml.h).
 #include "npu_rope_ggml.h"
 
+#include <cmath>
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
@@ -48,6 +49,24 @@ struct Params {
         n_offs = p[15];
     }
     bool has_sections() const { return (mode & kMrope) != 0; }
+    bool has_frequencies() const {
+        return freq_base > 0 && freq_scale > 0 && std::isfinite(freq_base) && std::isfinite(freq_scale) &&
+               std::isfinite(ext_factor) && std::isfinite(attn_factor);
+    }
+    bool has_yarn() const { return ext_factor != 0; }
+    bool has_ramp() const {
+        const bool has_limits =
+            freq_base != 1 && beta_fast > 0 && beta_slow > 0 && std::isfinite(beta_fast) && std::isfinite(beta_slow);
+        return has_limits && (n_ctx_orig > 0 || has_ramp_of_one_token());
+    }
+    // Whether ggml's YaRN ramp for a context of 0 tokens is that for 1 token: it ends at the first pair. In ggml.c,
+    // ggml_rope_yarn_corr_dims gives the limits 0 and minus infinity for 0 tokens, and 0 and a number <= 0 for 1 token,
+    // if 2 pi beta >= 1 and freq_base > 1.
+    bool has_ramp_of_one_token() const {
+        constexpr float kTwoPi = 6.2831853f;
+        return freq_base > 1 && beta_fast * kTwoPi >= 1 && beta_slow * kTwoPi >= 1;
+    }
+    int32_t context() const { return has_yarn() && n_ctx_orig == 0 ? 1 : n_ctx_orig; }
     bool is_known() const {
         return mode == kNormal || mode == kNeox || mode == kMrope || mode == kVision || mode == kImrope;
     }
@@ -98,6 +117,9 @@ int supports(const ggml_tensor* node, int has_bfloat16, char* why, size_t why_by
     if (p.n_dims <= 0 || p.n_dims % 2 || p.n_offs < 0 || p.n_offs + 2 * pairs > x->ne[0])
         return refuse("the dimensions to rotate are not pairs inside a head");
     if (x->ne[0] > kMaxHeadSize) return refuse("a head has more than 1024 elements");
+    if (p.n_ctx_orig < 0) return refuse("n_ctx_orig is negative");
+    if (!p.has_frequencies()) return refuse("freq_base, freq_scale or a factor is not a number of the allowed range");
+    if (p.has_yarn() && !p.has_ramp()) return refuse("YaRN's ramp is not defined");
     if (p.mode == kVision && 2 * int64_t{p.n_dims} != x->ne[0])
         return refuse("in mode vision the whole head must rotate");
     if (factors && (factors->type != kFloat32 || !is_dense(*factors) || factors->ne[0] < pairs))
@@ -187,7 +209,7 @@ int compute(const ggml_tensor* node, void* stream, npu_rope_ggml_allocate alloca
         return report(NPU_ROPE_GGML_FAILED, why, why_bytes, "aclCreateTensor or aclCreateIntArray returned NULL");
     uint64_t bytes = 0;
     aclOpExecutor* executor = nullptr;
-    int status = aclnnNpuRopeGetWorkspaceSize(x, positions, factors, p.n_dims, p.mode, p.n_ctx_orig,
+    int status = aclnnNpuRopeGetWorkspaceSize(x, positions, factors, p.n_dims, p.mode, p.context(),
                                               static_cast<double>(p.freq_base), static_cast<double>(p.freq_scale),
                                               static_cast<double>(p.ext_factor), static_cast<double>(p.attn_factor),
                                               static_cast<double>(p.beta_fast), static_cast<double>(p.beta_slow),

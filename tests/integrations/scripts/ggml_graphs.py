@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ctypes as C
 import itertools
+import struct
 import sys
 
 import numpy as np
@@ -122,8 +123,10 @@ class GraphCase:
         factors=False,
         forward=True,
         in_place=False,
+        n_ctx_orig=None,
     ):
         self.params, self.dtype, self.shape, self.view = params, dtype, shape, view
+        self.n_ctx_orig = params.n_ctx_orig if n_ctx_orig is None else n_ctx_orig  # of the node
         self.factors, self.forward, self.in_place = factors, forward, in_place
 
     def __str__(self):
@@ -203,10 +206,18 @@ class GraphCase:
             sections = (C.c_int * 4)(*p.sections)
             make = functions[f"ggml_rope_multi{kind}"]
             return make(
-                context, x, positions, factors, p.n_dims, sections, int(p.rope_mode), p.n_ctx_orig, *numbers
+                context,
+                x,
+                positions,
+                factors,
+                p.n_dims,
+                sections,
+                int(p.rope_mode),
+                self.n_ctx_orig,
+                *numbers,
             )
         node = functions[f"ggml_rope_ext{kind}"](
-            context, x, positions, factors, p.n_dims, int(p.rope_mode), p.n_ctx_orig, *numbers
+            context, x, positions, factors, p.n_dims, int(p.rope_mode), self.n_ctx_orig, *numbers
         )
         if p.n_offs:
             functions["ggml_rope_set_offset"](node, p.n_offs)
@@ -234,6 +245,10 @@ def cases():
         yield GraphCase(params, dtype, in_place=True)
     for view, in_place in itertools.product(("padded", "second half", "heads first"), (False, True)):
         yield GraphCase(neox, "float16", view=view, in_place=in_place)
+    # ggml's suite has YaRN with a context of 0 tokens. Its ramp is that for 1 token.
+    for rope_mode in ("neox", "normal"):
+        one_token = RopeParams(128, rope_mode, n_ctx_orig=1, freq_scale=0.5, ext_factor=0.75)
+        yield GraphCase(one_token, shape=(1, 7, 2, 128), n_ctx_orig=0)
     yield GraphCase(neox, shape=(1, 1, 32, 128))
     yield GraphCase(RopeParams(128, "normal"), "float16", shape=(1, 40, 8, 128), view="second half")
 
@@ -291,6 +306,31 @@ assert reason(set_field("ne", 7, 1), x) == "x and the result have different shap
 assert reason(set_field("op_params", 7, 2)) == "the node's mode is not known"
 assert reason(set_field("op_params", 18, 1)) == "the dimensions to rotate are not pairs inside a head"
 assert reason(set_field("op_params", 2, 15)) == "the dimensions to rotate are not pairs inside a head"
+assert reason(set_field("op_params", -1, 4)) == "n_ctx_orig is negative"
+
+
+def bits(number):
+    return struct.unpack("i", struct.pack("f", number))[0]
+
+
+def set_yarn(n_ctx_orig, beta_slow):
+    """Change the places of n_ctx_orig, ext_factor and beta_slow in op_params."""
+
+    def change(tensor):
+        tensor.op_params[4], tensor.op_params[7], tensor.op_params[10] = (
+            n_ctx_orig,
+            bits(1.0),
+            bits(beta_slow),
+        )
+
+    return change
+
+
+NOT_IN_RANGE = "freq_base, freq_scale or a factor is not a number of the allowed range"
+for place, value in itertools.product((5, 6), (0.0, -1.0, float("nan"), float("inf"))):
+    assert reason(set_field("op_params", bits(value), place)) == NOT_IN_RANGE
+assert reason(set_yarn(0, 0.1)) == "YaRN's ramp is not defined"
+assert reason(set_yarn(8, 0.0)) == "YaRN's ramp is not defined"
 
 
 def make_head_too_long(tensor):
