@@ -86,13 +86,6 @@ const ArgumentTypes* find_row(const char* function) {
 
 bool is_wide_unsigned(int32_t dtype) { return (kWideUnsigned >> dtype & 1) != 0; }
 
-// hicann/opbase include/nnopbase/opdev/data_type_utils.h, CanCast.
-bool can_cast(int32_t from, int32_t to) {
-    if (is_complex(from) && !is_complex(to)) return false;
-    if (is_floating(from) && !is_floating(to) && !is_complex(to) && to != kBool) return false;
-    return from == kBool || to != kBool;
-}
-
 // hicann/ops-math math/add/op_api/aclnn_add.cpp and math/sub/op_api/aclnn_sub.cpp, PromoteTypeScalar.
 int32_t type_with_scalar(int32_t self, int32_t scalar, int32_t out) {
     if (is_complex(self) || is_complex(scalar)) return promoted_dtype(self, true, scalar, true);
@@ -109,6 +102,13 @@ std::string type_error(const char* function, Role role, const char* argument_nam
 }
 
 }  // namespace
+
+// hicann/opbase include/nnopbase/opdev/data_type_utils.h, CanCast.
+bool can_cast(int32_t from, int32_t to) {
+    if (is_complex(from) && !is_complex(to)) return false;
+    if (is_floating(from) && !is_floating(to) && !is_complex(to) && to != kBool) return false;
+    return from == kBool || to != kBool;
+}
 
 std::string argument_error(const char* function, Role role, const char* argument_name, const Operand& argument) {
     std::string error = type_error(function, role, argument_name, argument.dtype);

@@ -16,6 +16,9 @@ enum class Role { kInput, kOutput };
 std::string argument_error(const char* function, Role role, const char* argument_name, const Operand& argument);
 std::string argument_error(const char* function, const char* argument_name, const aclScalar& argument);
 
+// Whether CANN converts a result of the type `from` to an output of the type `to`.
+bool can_cast(int32_t from, int32_t to);
+
 // Returns "" or the reason why two inputs of these types have no common type.
 std::string promotion_error(int32_t self, int32_t other);
 

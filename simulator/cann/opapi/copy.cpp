@@ -3,68 +3,10 @@
 #include <cstring>
 
 #include "cann/opapi/argument_types.h"
+#include "cann/opapi/views.h"
 
 namespace simulated_cann {
 namespace {
-
-// Sets `begin` to the first byte of a view and `end` to the byte after its last one.
-void find_extent(const Operand& operand, const char** begin, const char** end) {
-    const int64_t bytes = dtype_bytes(operand.dtype);
-    *begin = operand.first;
-    *end = operand.first + bytes;
-    for (size_t i = 0; i < operand.shape.size(); ++i) {
-        int64_t reach = (operand.shape[i] - 1) * operand.strides[i] * bytes;
-        (reach < 0 ? *begin : *end) += reach;
-    }
-}
-
-// Converts elements through the type Compute.
-template <class Compute>
-void convert(const Operand& out, const Operand& from) {
-    Compute run[kMaxRunElements];
-    for_each_run({&out, &from}, [&](int64_t count, char* const* addresses) {
-        load(from.dtype, addresses[1], from.run_stride(), count, run);
-        store(out.dtype, addresses[0], out.run_stride(), count, run);
-    });
-}
-
-// Copies bytes unchanged, so the payload of NaNs is kept.
-void copy_bytes(const Operand& out, const Operand& from) {
-    const int64_t bytes = dtype_bytes(out.dtype);
-    const int64_t to_step = bytes * out.run_stride(), from_step = bytes * from.run_stride();
-    for_each_run({&out, &from}, [&](int64_t count, char* const* addresses) {
-        if (to_step == bytes && from_step == bytes) {
-            std::memcpy(addresses[0], addresses[1], size_t(count * bytes));
-            return;
-        }
-        for (int64_t i = 0; i < count; ++i)
-            std::memcpy(addresses[0] + i * to_step, addresses[1] + i * from_step, size_t(bytes));
-    });
-}
-
-void copy_elements(const Operand& out, const Operand& source) {
-    if (out.count() == 0) return;
-    Operand from = source.broadcast_to(out.shape);
-    // If source and target overlap, the source must be read before the target is written.
-    const char *out_begin, *out_end, *source_begin, *source_end;
-    find_extent(out, &out_begin, &out_end);
-    find_extent(source, &source_begin, &source_end);
-    std::vector<char> source_copy;
-    if (out_begin < source_end && source_begin < out_end) {
-        source_copy.assign(source_begin, source_end);
-        from.first = source_copy.data() + (source.first - source_begin);
-    }
-    if (out.dtype == source.dtype)
-        copy_bytes(out, from);
-    else if (is_complex(out.dtype) || is_complex(source.dtype))
-        convert<std::complex<double>>(out, from);
-    else if (out.dtype == kDouble || source.dtype == kDouble)
-        convert<double>(out, from);
-    else if (is_floating(source.dtype))
-        convert<float>(out, from);
-    else
-        convert<int64_t>(out, from);
-}
 
 aclError prepare_copy(const char* name, const char* from_name, const aclTensor* to, const aclTensor* from,
                       uint64_t* workspace_bytes, aclOpExecutor** executor) {

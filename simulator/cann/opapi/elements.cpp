@@ -143,15 +143,6 @@ uint64_t packed_bytes(const MemoryAccess& access) {
     return static_cast<uint64_t>(bytes);
 }
 
-bool is_contiguous(const MemoryAccess& access) {
-    int64_t step = 1;
-    for (size_t i = access.shape.size(); i-- > 0;) {
-        if (access.shape[i] != 1 && access.strides[i] != step) return packed_bytes(access) == 0;
-        step *= access.shape[i];
-    }
-    return true;
-}
-
 // Whether shape and strides describe the layout. The formats are undefined, NCHW, NHWC, ND, HWCN, NDHWC, NCDHW, NC,
 // NCL.
 bool is_strided_format(int32_t format) {
@@ -194,6 +185,17 @@ int32_t promoted_dtype(int32_t first, bool first_has_dims, int32_t second, bool 
         return first == kDouble || second == kDouble ? kDouble : kFloat;  // float16 with bfloat16: float
     if ((first == kUint8 && second == kInt8) || (first == kInt8 && second == kUint8)) return kInt16;
     return dtype_bytes(first) >= dtype_bytes(second) ? first : second;
+}
+
+bool is_contiguous(const std::vector<int64_t>& shape, const std::vector<int64_t>& strides) {
+    for (int64_t size : shape)
+        if (!size) return true;
+    int64_t step = 1;
+    for (size_t i = shape.size(); i-- > 0;) {
+        if (shape[i] != 1 && strides[i] != step) return false;
+        step *= shape[i];
+    }
+    return true;
 }
 
 int64_t Operand::count() const {
@@ -346,9 +348,13 @@ void set_values(const Operand& operand, const std::vector<Compute>& values) {
 template std::vector<float> values_of(const Operand&);
 template std::vector<double> values_of(const Operand&);
 template std::vector<int64_t> values_of(const Operand&);
+template std::vector<std::complex<float>> values_of(const Operand&);
+template std::vector<std::complex<double>> values_of(const Operand&);
 template void set_values(const Operand&, const std::vector<float>&);
 template void set_values(const Operand&, const std::vector<double>&);
 template void set_values(const Operand&, const std::vector<int64_t>&);
+template void set_values(const Operand&, const std::vector<std::complex<float>>&);
+template void set_values(const Operand&, const std::vector<std::complex<double>>&);
 
 template void load(int32_t, const char*, int64_t, int64_t, float*);
 template void load(int32_t, const char*, int64_t, int64_t, double*);
@@ -374,7 +380,7 @@ aclError finish_first_phase(const char* name, std::vector<MemoryAccess> accesses
     if (!workspace_bytes || !executor) return fail(kAclnnNullptr, std::string(name) + ": executor must not be null.");
     *workspace_bytes = workspace_part(more_workspace);
     for (const MemoryAccess& access : accesses)
-        if (!is_contiguous(access)) *workspace_bytes += workspace_part(packed_bytes(access));
+        if (!is_contiguous(access.shape, access.strides)) *workspace_bytes += workspace_part(packed_bytes(access));
     auto run = [body = std::move(body)](void*, uint64_t) {
         body();
         return int32_t(kSuccess);

@@ -33,6 +33,7 @@ enum Dtype : int32_t {
 int64_t dtype_bytes(int32_t dtype);  // 0 if the dtype is not supported
 bool is_complex(int32_t dtype);
 bool is_floating(int32_t dtype);
+bool is_contiguous(const std::vector<int64_t>& shape, const std::vector<int64_t>& strides);
 std::string shape_text(const std::vector<int64_t>& shape);  // such as "[2,3]"
 
 // Calls work(Compute{}) with the compute type of a dtype. float16 and bfloat16 are computed as float and rounded once
@@ -94,6 +95,14 @@ template <class Compute>
 std::vector<Compute> values_of(const Operand& operand);
 template <class Compute>
 void set_values(const Operand& operand, const std::vector<Compute>& values);
+
+// Rounds values to a type, as an intermediate tensor of that type does.
+template <class Compute>
+void round_to(int32_t dtype, std::vector<Compute>* values) {
+    std::vector<char> stored(values->size() * static_cast<size_t>(dtype_bytes(dtype)));
+    store(dtype, stored.data(), 1, static_cast<int64_t>(values->size()), values->data());
+    load(dtype, stored.data(), 1, static_cast<int64_t>(values->size()), values->data());
+}
 
 // The value of a scalar in a compute type.
 template <class Compute>

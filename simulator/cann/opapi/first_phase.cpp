@@ -17,12 +17,27 @@ void FirstPhase::require(bool holds, const std::string& argument, const std::str
     require(holds, argument, rule, std::to_string(value));
 }
 
+void FirstPhase::require_inner(aclError status, bool holds, const std::string& argument, const std::string& rule,
+                               const std::string& value) {
+    if (!holds && is_valid()) inner_status_ = status;
+    require(holds, argument, rule, value);
+}
+
 void FirstPhase::require_shape(const char* name, const Operand& operand, const std::vector<int64_t>& shape) {
     require(operand.shape == shape, name, "have the shape " + shape_text(shape), shape_text(operand.shape));
 }
 
 void FirstPhase::require_dtype(const char* name, const Operand& operand, int32_t dtype) {
     require(operand.dtype == dtype, name, std::string("be ") + dtype_name(dtype), dtype_name(operand.dtype));
+}
+
+void FirstPhase::refuse_310p() {
+    require(!is_ascend310p(), "the chip", "be of the series Ascend910B or Ascend910_93", soc_name());
+}
+
+void FirstPhase::require_contiguous(const char* name, const Operand& operand) {
+    require(is_contiguous(operand.shape, operand.strides), name, "be contiguous",
+            "the strides " + shape_text(operand.strides) + " of the shape " + shape_text(operand.shape));
 }
 
 size_t FirstPhase::dimension(const char* name, int64_t value, size_t rank) {
@@ -81,15 +96,25 @@ std::optional<Operand> FirstPhase::optional_output(const char* name, const aclTe
     return tensor(name, value, types, ranks, Use::kWrite);
 }
 
-std::vector<Operand> FirstPhase::inputs(const char* name, const aclTensorList* list, const TypesByChip& types,
-                                        RankRange ranks) {
+std::vector<Operand> FirstPhase::tensors(const char* name, const aclTensorList* list, const TypesByChip& types,
+                                         RankRange ranks, Use use) {
     std::vector<Operand> operands;
     if (!list) {
         refuse_null(name);
         return operands;
     }
-    for (const aclTensor* item : list->values) operands.push_back(tensor(name, item, types, ranks, Use::kRead));
+    for (const aclTensor* item : list->values) operands.push_back(tensor(name, item, types, ranks, use));
     return operands;
+}
+
+std::vector<Operand> FirstPhase::inputs(const char* name, const aclTensorList* list, const TypesByChip& types,
+                                        RankRange ranks) {
+    return tensors(name, list, types, ranks, Use::kRead);
+}
+
+std::vector<Operand> FirstPhase::outputs(const char* name, const aclTensorList* list, const TypesByChip& types,
+                                         RankRange ranks) {
+    return tensors(name, list, types, ranks, Use::kWrite);
 }
 
 std::vector<int64_t> FirstPhase::integers(const char* name, const aclIntArray* array) {
@@ -106,6 +131,7 @@ bool FirstPhase::is_valid_scalar(const char* name, const aclScalar* scalar, cons
 }
 
 aclError FirstPhase::finish(std::function<void()> body, uint64_t* workspace_bytes, aclOpExecutor** executor) {
+    if (inner_status_ && !has_null_) return fail(inner_status_, std::string(function_) + ": " + error_);
     if (!is_valid()) return refuse(function_, error_);
     return finish_first_phase(function_, std::move(accesses_), std::move(body), workspace_bytes, executor,
                               more_workspace_);

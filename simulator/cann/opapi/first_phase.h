@@ -29,9 +29,11 @@ public:
                                           RankRange ranks = {});
     std::optional<Operand> optional_output(const char* name, const aclTensor* tensor, const TypesByChip& types,
                                            RankRange ranks = {});
-    // A list of tensors that the function reads. A NULL list or element is an error.
+    // A list of tensors that the function reads or writes. A NULL list or element is an error.
     std::vector<Operand> inputs(const char* name, const aclTensorList* list, const TypesByChip& types,
                                 RankRange ranks = {});
+    std::vector<Operand> outputs(const char* name, const aclTensorList* list, const TypesByChip& types,
+                                 RankRange ranks = {});
     std::vector<int64_t> integers(const char* name, const aclIntArray* array);
     template <class Compute>
     Compute scalar(const char* name, const aclScalar* scalar, const TypesByChip& types) {
@@ -41,8 +43,15 @@ public:
     // Refuses the call if `holds` is false: "ARGUMENT must RULE but got VALUE."
     void require(bool holds, const std::string& argument, const std::string& rule, const std::string& value);
     void require(bool holds, const std::string& argument, const std::string& rule, int64_t value);
+    // Like require(), for a rule of a kernel that the first phase of CANN reports as status.
+    void require_inner(aclError status, bool holds, const std::string& argument, const std::string& rule,
+                       const std::string& value);
     void require_shape(const char* name, const Operand& operand, const std::vector<int64_t>& shape);
     void require_dtype(const char* name, const Operand& operand, int32_t dtype);
+    // For a function whose document does not list the chips Ascend310P, or a tensor that the document does not mark as
+    // one that need not be contiguous.
+    void refuse_310p();
+    void require_contiguous(const char* name, const Operand& operand);
     // Converts a dimension in [-rank, rank) to one in [0, rank). A tensor of rank 0 has dimension 0.
     size_t dimension(const char* name, int64_t value, size_t rank);
     // Adds bytes to the workspace, beside those for operands that are not contiguous.
@@ -57,11 +66,14 @@ private:
     enum class Use { kRead, kWrite, kBoth };
     Operand tensor(const char* name, const aclTensor* tensor, const TypesByChip& types, RankRange ranks, Use use);
     bool is_valid_scalar(const char* name, const aclScalar* scalar, const TypesByChip& types);
+    std::vector<Operand> tensors(const char* name, const aclTensorList* list, const TypesByChip& types, RankRange ranks,
+                                 Use use);
     void refuse_null(const char* name);
 
     const char* function_;
     std::string error_;
     bool has_null_ = false;
+    aclError inner_status_ = kSuccess;  // of an error that is not one of an argument
     std::vector<MemoryAccess> accesses_;
     uint64_t more_workspace_ = 0;
 };

@@ -36,6 +36,7 @@ struct TypesByChip {
 // The types `all` on every chip, and bfloat16 on every chip but Ascend310P.
 constexpr TypesByChip all_and_bf16(uint32_t all) { return {all | kBf16, all}; }
 constexpr TypesByChip on_all(uint32_t all) { return {all, all}; }
+constexpr TypesByChip only_910b(uint32_t all) { return {all, 0}; }
 constexpr TypesByChip by_chip(uint32_t on_910b, uint32_t on_310p) { return {on_910b, on_310p}; }
 
 const char* dtype_name(int32_t dtype);  // torch's name

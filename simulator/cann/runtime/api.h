@@ -23,6 +23,7 @@ constexpr aclError kNotSupported = 200001;
 constexpr aclError kInternalError = 500000;
 constexpr aclError kAclnnNullptr = 161001;
 constexpr aclError kAclnnInvalidParam = 161002;
+constexpr aclError kAclnnTilingError = 561002;
 // Values of the runtime, hicann/runtime include/external/acl/error_codes/rt_error_codes.h.
 constexpr aclError kRtInvalid = 107000;
 constexpr aclError kRtInvalidDevice = 107001;

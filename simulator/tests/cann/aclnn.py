@@ -97,6 +97,10 @@ class Device:
         cores = {profile["name"]: profile["cores"] for profile in library.load().profiles()}
         self.calls.chip, self.calls.cores = name.encode(), cores.get(name, 6)
 
+    @property
+    def is_310p(self) -> bool:
+        return bytes(self.calls.chip).startswith(b"Ascend310P")
+
     def tiling_library(self) -> C.CDLL:
         return C.CDLL(str(Path(self.opapi._name).parents[2] / TILINGS))
 
