@@ -40,9 +40,17 @@ float hf32(float value) {
     return bits_to_float(is_finite ? (bits + 0x800U) & ~0xFFFU : bits);
 }
 
+float rounded_to_bfloat16(float value) {
+    const uint32_t bits = float_to_bits(value);
+    const bool is_nan = (bits & 0x7FFFFFFFU) > 0x7F800000U;
+    return bits_to_float(is_nan ? bits | 0x400000U : (bits + 0x7FFFU + (bits >> 16 & 1)) & ~0xFFFFU);
+}
+
 void round_all(CubeRounding rounding, float* values, int64_t count) {
     if (rounding == CubeRounding::kFloat16)
         for (int64_t i = 0; i < count; ++i) values[i] = rounded_to_half(values[i]);
+    if (rounding == CubeRounding::kBfloat16)
+        for (int64_t i = 0; i < count; ++i) values[i] = rounded_to_bfloat16(values[i]);
     if (rounding == CubeRounding::kHf32)
         for (int64_t i = 0; i < count; ++i) values[i] = hf32(values[i]);
 }

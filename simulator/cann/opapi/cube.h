@@ -12,7 +12,7 @@ namespace simulated_cann {
 enum CubeMathType : int8_t { kKeepDtype = 0, kAllowDownPrecision = 1, kUseFp16 = 2, kUseHf32 = 3, kUseFp32Add = 4 };
 
 // How a float32 input is rounded before the product.
-enum class CubeRounding { kNone, kFloat16, kHf32 };
+enum class CubeRounding { kNone, kFloat16, kBfloat16, kHf32 };
 
 struct CubeTypes {
     CubeRounding rounding = CubeRounding::kNone;

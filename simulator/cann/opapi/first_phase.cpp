@@ -1,5 +1,7 @@
 #include "cann/opapi/first_phase.h"
 
+#include "cann/runtime/report.h"
+
 namespace simulated_cann {
 
 // NULL is found before every other error of a call: hicann/ops-math math/mul/op_api/aclnn_mul.cpp, CheckParams, and the
@@ -38,6 +40,13 @@ void FirstPhase::refuse_310p() {
 void FirstPhase::require_contiguous(const char* name, const Operand& operand) {
     require(is_contiguous(operand.shape, operand.strides), name, "be contiguous",
             "the strides " + shape_text(operand.strides) + " of the shape " + shape_text(operand.shape));
+}
+
+void FirstPhase::refuse_unsimulated(bool is_used, const char* option) {
+    if (!is_used || !is_valid()) return;
+    count_not_simulated(std::string(function_) + " with " + option);
+    inner_status_ = kNotSupported;
+    error_ = std::string(option) + " is not simulated.";
 }
 
 size_t FirstPhase::dimension(const char* name, int64_t value, size_t rank) {

@@ -57,6 +57,8 @@ public:
     // one that need not be contiguous.
     void refuse_310p();
     void require_contiguous(const char* name, const Operand& operand);
+    // Refuses a call that uses an option which CANN has but the stand-in lacks. The report counts it.
+    void refuse_unsimulated(bool is_used, const char* option);
     // Converts a dimension in [-rank, rank) to one in [0, rank). A tensor of rank 0 has dimension 0.
     size_t dimension(const char* name, int64_t value, size_t rank);
     // Adds bytes to the workspace, beside those for operands that are not contiguous.

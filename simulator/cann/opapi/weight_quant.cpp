@@ -95,8 +95,7 @@ void check_formats(FirstPhase* call, const QuantProduct& p) {
     call->require_contiguous("y", p.y);
     call->require_dtype("y", p.y, p.x.dtype);
     if (p.weight.is_nz) {
-        call->require(!is_ascend310p(), "weight", "be in the format ND, as FRACTAL_NZ is not simulated on this chip",
-                      "FRACTAL_NZ");
+        call->refuse_unsimulated(is_ascend310p(), "the format FRACTAL_NZ on this chip");
         call->require(p.group_size == 0 && p.scale.count() == p.n(), "antiquantScale",
                       "have one element for each column in the format FRACTAL_NZ", shape_text(p.scale.shape));
     }
@@ -214,8 +213,7 @@ NPU_CANN_API aclError aclnnWeightQuantBatchMatmulV2GetWorkspaceSize(
     p.bias = call.optional_input("biasOptional", biasOptional, all_and_bf16(kHalfAndFloatTypes), {1, 2});
     p.y = call.output("y", y, types, ranks);
     p.group_size = antiquantGroupSize;
-    call.require(!quantScaleOptional && !quantOffsetOptional, "quantScaleOptional and quantOffsetOptional",
-                 "be null, as results of int8 are not simulated,", "another value");
+    call.refuse_unsimulated(quantScaleOptional || quantOffsetOptional, "quantScaleOptional");
     if (call.is_valid()) {
         check_formats(&call, p);
         check_sizes(&call, p);

@@ -57,6 +57,17 @@ def snake_case(name: str) -> str:
     return re.sub(r"(?<=.)([A-Z])", r"_\1", name).lower()
 
 
+@dataclass
+class Stored:
+    """A tensor that is not a NumPy view: its memory with the type, shape, strides and format of its elements."""
+
+    memory: Any
+    dtype: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    format: int = 2
+
+
 GUARD, GUARD_BYTE = 512, 0xA5
 
 
@@ -152,6 +163,13 @@ class Device:
 
     def tensor(self, array: Any) -> int:
         """Create the aclTensor of an array's copy in device memory; return its handle."""
+        if isinstance(array, Stored):
+            memory = self.upload(array.memory)
+            count = sum((size - 1) * step for size, step in zip(array.shape, array.strides, strict=True)) + 1
+            return self.cann.aclCreateTensor(
+                int64_array(array.shape), C.c_uint64(len(array.shape)), array.dtype, int64_array(array.strides),
+                C.c_int64(0), array.format, int64_array([count]), C.c_uint64(1), C.c_void_p(memory),
+            )  # fmt: skip
         owner, memory = owner_of(array), self.upload(array)
         item = array.itemsize
         offset = (array.ctypes.data - owner.ctypes.data) // item
@@ -251,6 +269,8 @@ class Device:
             self.run(op, *self.prepare(op, given))
             for value in given.values():
                 for array in value if isinstance(value, list) else [value]:
+                    if isinstance(array, Stored):
+                        array = array.memory
                     if isinstance(array, np.ndarray):
                         self.download(array)
             assert all(map(self.guards_are_intact, self.allocations))
