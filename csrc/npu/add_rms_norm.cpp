@@ -17,10 +17,10 @@ void launch(const at::Tensor& given_x, const at::Tensor& given_residual, const a
     LaunchTensors tensors("add_rms_norm",
                           {{"x", &x}, {"residual", &residual}, {"scale", &scale}, {"out", &out}, {"sum", &sum}});
     const RmsNormAttributes& attributes = norm.attributes();
-    if (!needs_rms_norm_launch(
-            add_rms_norm_tensors(tensors.view(0), tensors.view(1), tensors.view(2), tensors.view(3), tensors.view(4)),
-            attributes))
-        return;
+    const bool has_elements = check_rms_norm_call(
+        add_rms_norm_tensors(tensors.view(0), tensors.view(1), tensors.view(2), tensors.view(3), tensors.view(4)),
+        attributes);
+    if (!has_elements) return;
     const at::IntArrayRef strides = tensors.strides();
     NPU_ROPE_LAUNCH(aclnnNpuAddRmsNorm, x, residual, scale, attributes.axis, attributes.epsilon, attributes.stash_type,
                     strides, out, sum);

@@ -37,7 +37,7 @@ at::Tensor NormCall::written(const char* name, const at::Tensor& t) const {
     return t.view(joined_.x);
 }
 
-bool needs_rms_norm_launch(RmsNormTensors t, const RmsNormAttributes& a) {
+bool check_rms_norm_call(RmsNormTensors t, const RmsNormAttributes& a) {
     t.known = Known::kAddresses;
     TilingResult<RmsNormTilingData> tiled;
     raise_on(check_and_tile_rms_norm(t, a, platform(t.op), &tiled));
@@ -57,7 +57,9 @@ void launch(const at::Tensor& given_x, const at::Tensor& given_scale, const RmsN
     const at::Tensor x = given_x.is_same(given_out) ? out : norm.read("x", given_x), scale = norm.scale();
     LaunchTensors tensors("rms_norm", {{"x", &x}, {"scale", &scale}, {"out", &out}});
     const RmsNormAttributes& attributes = norm.attributes();
-    if (!needs_rms_norm_launch(rms_norm_tensors(tensors.view(0), tensors.view(1), tensors.view(2)), attributes)) return;
+    const bool has_elements =
+        check_rms_norm_call(rms_norm_tensors(tensors.view(0), tensors.view(1), tensors.view(2)), attributes);
+    if (!has_elements) return;
     const at::IntArrayRef strides = tensors.strides();
     NPU_ROPE_LAUNCH(aclnnNpuRmsNorm, x, scale, attributes.axis, attributes.epsilon, attributes.stash_type, strides,
                     out);

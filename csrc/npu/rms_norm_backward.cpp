@@ -31,11 +31,11 @@ void launch(const NormCall& norm, const at::Tensor& grad, const at::Tensor& x, c
     const at::Tensor& scale = norm.scale();
     LaunchTensors tensors(kOp, {{"grad", &grad}, {"x", &x}, {"scale", &scale}, {"dscale", &sums}, {"dx", &dx}});
     const RmsNormAttributes& attributes = norm.attributes();
-    if (!needs_rms_norm_launch(
-            rms_norm_backward_tensors(tensors.view(0), tensors.view(1), tensors.view(2), tensors.view(4),
-                                      tensors.view(3), /*adds_to_float32_dscale=*/true),
-            attributes))
-        return;
+    const bool has_elements = check_rms_norm_call(
+        rms_norm_backward_tensors(tensors.view(0), tensors.view(1), tensors.view(2), tensors.view(4), tensors.view(3),
+                                  /*adds_to_float32_dscale=*/true),
+        attributes);
+    if (!has_elements) return;
     const at::IntArrayRef strides = tensors.strides();
     NPU_ROPE_LAUNCH(aclnnNpuRmsNormBackward, grad, x, scale, sums, attributes.axis, attributes.epsilon,
                     attributes.stash_type, strides, dx);

@@ -31,7 +31,7 @@ private:
     JoinedDims joined_;
 };
 
-// Checks the call: raises ValueError or TypeError for a broken rule. Returns false if there is no element to process.
-bool needs_rms_norm_launch(RmsNormTensors t, const RmsNormAttributes& a);
+// Checks the call: raises ValueError or TypeError for a broken rule. Returns whether there are elements to process.
+bool check_rms_norm_call(RmsNormTensors t, const RmsNormAttributes& a);
 
 }  // namespace npu_rope

@@ -19,8 +19,8 @@ struct Call {
     bool intermediate_rounding;
 };
 
-// Checks the call: raises ValueError or TypeError for a broken rule. Returns false if there is no element to process.
-bool needs_launch(RmsNormRopeTensors t, const Call& norm_call) {
+// Checks the call: raises ValueError or TypeError for a broken rule. Returns whether there are elements to process.
+bool check_rms_norm_rope_call(RmsNormRopeTensors t, const Call& norm_call) {
     t.rope.known = Known::kAddresses;
     const npu_rope_params params = params_of(norm_call.attributes);
     const HeadNorm norm{norm_call.epsilon, norm_call.intermediate_rounding};
@@ -45,10 +45,11 @@ void launch(const Sides& s, const at::Tensor& positions, const at::Tensor* rows,
                                             {"q_out", &q_out},
                                             {"k_out", &k_out}});
     auto v = [&](size_t i) { return tensors.view(i); };
-    if (!needs_launch(rows ? rms_norm_rope_set_rows_tensors(v(0), v(1), v(2), v(3), v(4), v(5), v(6), v(8), v(7))
-                           : rms_norm_rope_tensors(v(0), v(1), v(2), v(3), v(4), v(6), v(8), v(9)),
-                      norm_call))
-        return;
+    const bool has_elements = check_rms_norm_rope_call(
+        rows ? rms_norm_rope_set_rows_tensors(v(0), v(1), v(2), v(3), v(4), v(5), v(6), v(8), v(7))
+             : rms_norm_rope_tensors(v(0), v(1), v(2), v(3), v(4), v(6), v(8), v(9)),
+        norm_call);
+    if (!has_elements) return;
     // aclnn takes no tensor without elements. If one side is empty, the launch has the other side twice, and one of the
     // two results is discarded.
     if (s.q.numel() == 0) {

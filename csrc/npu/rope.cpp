@@ -10,7 +10,9 @@ void launch_rope(const at::Tensor& x, const at::Tensor& positions, const Optiona
                                    {"positions", &positions},
                                    {"freq_factors", given(factors), LaunchTensor::kContiguous},
                                    {"out", &out}});
-    if (!needs_rope_launch(rope_tensors(tensors.view(0), tensors.view(1), tensors.view(2), tensors.view(3)), a)) return;
+    const bool has_elements =
+        check_rope_call(rope_tensors(tensors.view(0), tensors.view(1), tensors.view(2), tensors.view(3)), a);
+    if (!has_elements) return;
     tensors.copy_inputs();
     const at::IntArrayRef sections(a.sections), strides = tensors.strides();
     NPU_ROPE_LAUNCH(aclnnNpuRope, tensors[0], tensors[1], tensors.optional(2),

@@ -32,7 +32,7 @@ npu_rope_params params_of(const Attributes& a) {
 
 int32_t angle_of(const Attributes& a) { return narrow("angle", a.angle); }
 
-bool needs_rope_launch(RopeTensors t, const Attributes& a) {
+bool check_rope_call(RopeTensors t, const Attributes& a) {
     const npu_rope_params params = params_of(a);
     t.known = Known::kAddresses;
     TilingResult<RopeTilingData> tiled;

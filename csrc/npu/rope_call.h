@@ -49,7 +49,7 @@ int32_t angle_of(const Attributes& a);
 void launch_rope(const at::Tensor& x, const at::Tensor& positions, const OptionalTensor& factors, const Attributes& a,
                  const at::Tensor& out);
 
-// Checks the call: raises ValueError or TypeError for a broken rule. Returns false if there is no element to process.
-bool needs_rope_launch(RopeTensors t, const Attributes& a);
+// Checks the call: raises ValueError or TypeError for a broken rule. Returns whether there are elements to process.
+bool check_rope_call(RopeTensors t, const Attributes& a);
 
 }  // namespace npu_rope

@@ -14,10 +14,10 @@ void launch(const at::Tensor& q, const at::Tensor& k, const at::Tensor& position
                                       {"freq_factors", given(factors), LaunchTensor::kContiguous},
                                       {"q_out", &q_out},
                                       {"k_out", &k_out}});
-    if (!needs_rope_launch(rope_qk_tensors(tensors.view(0), tensors.view(1), tensors.view(2), tensors.view(3),
-                                           tensors.view(4), tensors.view(5)),
-                           a))
-        return;
+    const bool has_elements = check_rope_call(rope_qk_tensors(tensors.view(0), tensors.view(1), tensors.view(2),
+                                                              tensors.view(3), tensors.view(4), tensors.view(5)),
+                                              a);
+    if (!has_elements) return;
     // aclnn takes no tensor without elements.
     if (q.numel() == 0) return launch_rope(k, positions, factors, a, k_out);
     if (k.numel() == 0) return launch_rope(q, positions, factors, a, q_out);

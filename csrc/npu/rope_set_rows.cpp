@@ -13,10 +13,9 @@ void launch(const at::Tensor& x, const at::Tensor& positions, const at::Tensor& 
                                             {"rows", &rows, LaunchTensor::kInt64},
                                             {"freq_factors", given(factors), LaunchTensor::kContiguous},
                                             {"cache", &cache}});
-    if (!needs_rope_launch(
-            rope_set_rows_tensors(tensors.view(0), tensors.view(1), tensors.view(2), tensors.view(3), tensors.view(4)),
-            a))
-        return;
+    const bool has_elements = check_rope_call(
+        rope_set_rows_tensors(tensors.view(0), tensors.view(1), tensors.view(2), tensors.view(3), tensors.view(4)), a);
+    if (!has_elements) return;
     tensors.copy_inputs();
     const at::IntArrayRef sections(a.sections), strides = tensors.strides();
     NPU_ROPE_LAUNCH(aclnnNpuRopeSetRows, tensors[0], tensors[1], tensors[2], tensors.optional(3), tensors[4],

@@ -16,11 +16,11 @@ struct TorchTables {
     const at::Tensor &cos, &sin;
 };
 
-// Checks the call: raises ValueError or TypeError for a broken rule. Returns false if there is no element to process.
+// Checks the call: raises ValueError or TypeError for a broken rule. Returns whether there are elements to process.
 // Fills *shape.
-bool needs_rotary_launch(RotaryTensors t, const RotaryCall& rotary, RotaryShape* shape);
+bool check_rotary_call(RotaryTensors t, const RotaryCall& rotary, RotaryShape* shape);
 
-// Launches NpuRotaryMul once, for a call that needs a launch. x: [B,S,N,D] or [S,N,D].
+// Launches NpuRotaryMul once, for a call that has elements to process. x: [B,S,N,D] or [S,N,D].
 void launch_rotary_mul(const at::Tensor& x, const TorchTables& tables, const OptionalTensor& ids,
                        const RotaryCall& rotary, const at::Tensor& out);
 

@@ -19,10 +19,10 @@ void launch(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin, c
                                                {"position_ids", given(ids)},
                                                {"Y", &out}});
     RotaryShape shape;
-    if (!needs_rotary_launch(rotary_embedding_tensors(tensors.view(0), tensors.view(1), tensors.view(2),
-                                                      tensors.view(3), tensors.view(4)),
-                             rotary, &shape))
-        return;
+    const bool has_elements = check_rotary_call(
+        rotary_embedding_tensors(tensors.view(0), tensors.view(1), tensors.view(2), tensors.view(3), tensors.view(4)),
+        rotary, &shape);
+    if (!has_elements) return;
     const int64_t heads = rotary.attributes.num_heads, width = shape.rotary_dim / 2;
     RotaryCall rotary_mul_call = rotary;
     rotary_mul_call.attributes.num_heads = 0;

@@ -6,7 +6,7 @@
 
 namespace npu_rope {
 
-bool needs_rotary_launch(RotaryTensors t, const RotaryCall& rotary, RotaryShape* shape) {
+bool check_rotary_call(RotaryTensors t, const RotaryCall& rotary, RotaryShape* shape) {
     t.known = Known::kAddresses;
     TilingResult<RotaryTilingData> tiled;
     raise_on(check_and_tile_rotary(t, rotary.attributes, rotary.forward, platform(t.op), shape, &tiled));
@@ -42,9 +42,9 @@ using namespace npu_rope;
 void launch(const at::Tensor& x, const TorchTables& tables, const RotaryCall& rotary, const at::Tensor& out) {
     const LaunchTensors tensors = rotary_mul_launch(x, tables, std::nullopt, out);
     RotaryShape shape;
-    if (needs_rotary_launch(rotary_mul_tensors(tensors.view(0), tensors.view(1), tensors.view(2), tensors.view(4)),
-                            rotary, &shape))
-        launch_rotary_mul(x, tables, std::nullopt, rotary, out);
+    const bool has_elements = check_rotary_call(
+        rotary_mul_tensors(tensors.view(0), tensors.view(1), tensors.view(2), tensors.view(4)), rotary, &shape);
+    if (has_elements) launch_rotary_mul(x, tables, std::nullopt, rotary, out);
 }
 
 at::Tensor rotary_mul(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin, bool interleaved,

@@ -16,10 +16,11 @@ void launch(const at::Tensor& q, const at::Tensor& k, const TorchTables& tables,
                                             {"q_out", &q_out},
                                             {"k_out", &k_out}});
     RotaryShape shape;
-    if (!needs_rotary_launch(rotary_mul_qk_tensors(tensors.view(0), tensors.view(1), tensors.view(2), tensors.view(3),
-                                                   tensors.view(4), tensors.view(5)),
-                             rotary, &shape))
-        return;
+    const bool has_elements =
+        check_rotary_call(rotary_mul_qk_tensors(tensors.view(0), tensors.view(1), tensors.view(2), tensors.view(3),
+                                                tensors.view(4), tensors.view(5)),
+                          rotary, &shape);
+    if (!has_elements) return;
     // aclnn takes no tensor without elements.
     if (q.numel() == 0) return launch_rotary_mul(k, tables, std::nullopt, rotary, k_out);
     if (k.numel() == 0) return launch_rotary_mul(q, tables, std::nullopt, rotary, q_out);

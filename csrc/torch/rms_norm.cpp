@@ -40,17 +40,18 @@ void rms_norm_backward(StableIValue* stack, uint64_t, uint64_t) {
     Owned grad(stack[0]), x(stack[1]), scale(stack[2]);
     const NormAttributes a(stack + 3);
     NormCall call("rms_norm_backward", x.get(), scale.get(), a.axis);
-    call.widen_expanded_scale();
-    const Tensor grad_read = call.widened_if_expanded(grad.get());
+    call.convert_expanded_scale_to_double();
+    const Tensor grad_read = call.as_doubles_if_scale_is_expanded(grad.get());
     const AtenTensorHandle scale_read = call.scale_tensor().get();
-    Owned dx = empty_of(x.get(), x.get()), dscale = empty_of(call.is_expanded() ? scale_read : scale.get(), scale_read);
+    Owned dx = empty_of(x.get(), x.get()),
+          dscale = empty_of(call.scale_is_expanded() ? scale_read : scale.get(), scale_read);
     const npu_rope_tensor grad_view = call.read("grad", grad_read.get()), x_view = call.read("x", x.get());
     const npu_rope_tensor scale_view = call.scale();
     const npu_rope_tensor dx_view = call.written("dx", dx.get()), dscale_view = call.view_like_scale(dscale.get());
     raise_on(npu_rope_rms_norm_backward(&grad_view, &x_view, &scale_view, call.axis(), a.epsilon, a.stash_type,
                                         &dx_view, &dscale_view));
     stack[0] = torch::stable::detail::from(dx.release());
-    if (!call.is_expanded()) {
+    if (!call.scale_is_expanded()) {
         stack[1] = torch::stable::detail::from(dscale.release());
         return;
     }

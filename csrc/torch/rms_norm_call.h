@@ -45,7 +45,7 @@ public:
         if (!is_joined()) return;
         raise_on(join_norm_dims(op, x_, dims_of(scale), axis, &joined_));
         if (joined_.x.size() > NPU_ROPE_MAX_NDIM) {
-            is_expanded_ = true;
+            scale_is_expanded_ = true;
             expand_scale();
             raise_on(join_norm_dims(op, x_, dims_of(scale_.get()), axis, &joined_));
         }
@@ -56,12 +56,12 @@ public:
     int64_t axis() const { return axis_; }
     // Whether the scale is expanded to x's sizes. The backward then sums the scale's gradient, with scale and grad in
     // double.
-    bool is_expanded() const { return is_expanded_; }
-    Tensor widened_if_expanded(AtenTensorHandle h) const {
-        return is_expanded_ ? as_doubles(reference_to(h)) : reference_to(h);
+    bool scale_is_expanded() const { return scale_is_expanded_; }
+    Tensor as_doubles_if_scale_is_expanded(AtenTensorHandle h) const {
+        return scale_is_expanded_ ? as_doubles(reference_to(h)) : reference_to(h);
     }
-    void widen_expanded_scale() {
-        if (is_expanded_) scale_ = as_doubles(scale_);
+    void convert_expanded_scale_to_double() {
+        if (scale_is_expanded_) scale_ = as_doubles(scale_);
     }
     // The scale as the library reads it.
     const Tensor& scale_tensor() const { return scale_; }
@@ -104,7 +104,7 @@ private:
     int64_t axis_;
     Dims x_;
     Tensor scale_;
-    bool is_expanded_ = false;
+    bool scale_is_expanded_ = false;
     JoinedDims joined_;
     std::vector<Tensor> copies_;
 };

@@ -38,11 +38,13 @@ TABLE_ERROR_NONE = 0.0
 # The largest normalised mean squared error that ggml's test-backend-ops accepts; reported, not used to judge.
 TEST_BACKEND_OPS_NMSE = 1e-7
 
-# Before a benchmark times npu_rope and its peers, it checks their results with these limits: table_error, and
-# the number of roundings to the tensor's dtype in the computation of one output.
+# Before a benchmark times npu_rope and its peers, it checks their results with these limits. A limit has two
+# numbers. The first one is table_error. The second one is the number of further roundings to the tensor's
+# dtype; each of them adds u_out to table_error. The bound includes the rounding of the output in any case.
 OURS = (TABLE_ERROR_HOST, 0)
-# Float32 tables for positions up to 2047. ggml's running product has an error of 2e-4 at position 511, which
-# grows in proportion; one float32 product has 8e-5. Both are within 2e-3.
+# Float32 tables, for positions up to 2047. With 128 dimensions and freq_base 10000, cos and sin of ggml's
+# running product have errors of up to 3.2e-4. With one float32 product per angle the errors are up to 1.2e-4.
+# Both are below 2e-3.
 PEER_FLOAT32_TABLE = (2e-3, 0)
 # As PEER_FLOAT32_TABLE. Also, a table entry, two products and their sum are rounded to the tensor's dtype.
 PEER_ROUNDED_STEPS = (2e-3, 4)
@@ -157,8 +159,10 @@ def int8_expectation(
     """Return the expectation for a result that is rounded to an integer and saturated to int8.
 
     A value within ``bound`` of the exact one rounds to an integer within ``bound + 1/2`` of it. Saturation
-    moves both to the nearer end of [-128, 127], and does not increase their distance. An unrotated value
-    (bound 0) is an integer. It is the only integer within 1/2 of itself, so the result must equal it.
+    clips the exact value and the integer to [-128, 127]. This does not increase their distance.
+
+    An unrotated value (bound 0) is an integer. It is the only integer within 1/2 of itself, so the result
+    must equal it.
     """
     return np.clip(value, -128, 127), bound + 0.5
 
@@ -168,13 +172,16 @@ def float32_angle_error(
 ) -> npt.NDArray[np.float64]:
     """Return the largest error of cos and sin if the angle is computed in float32, in any order.
 
-    Let ``u = 2^-24``. The power of theta_scale in pair i results from up to e(i) multiplications. Each rounds
-    once (u), and its factor has an error of ``2 u``. The error of the power is thus ``3 e(i) u``.
+    Let ``u = 2^-24``. Pair i uses theta_scale to the power ``e(i) = params.exponents()[i]``. The computation
+    has at most e(i) multiplications by theta_scale. Each of them rounds once (u), and theta_scale has an
+    error of ``2 u``. The error of the power is thus ``3 e(i) u``.
 
     Position, freq_factors, freq_scale, YaRN's two products, ``1 - mix``, mix and their sum round at most once
-    each: ``8 u``. Both errors are relative to the angle, or to each of the two angles that YaRN adds.
+    each: ``8 u``. Both errors are relative to the angle. With YaRN the angle is the sum of two terms, and the
+    errors are relative to each term.
 
-    cos, sin and mscale are within four units in the last place of numbers around 1: ``8 * 2 u``.
+    One unit in the last place of a number from 1 to 2 is ``2 u``. The error of cos or sin is up to four
+    units, and so is that of mscale. The sum of the two errors is ``8 * 2 u``.
 
     Args:
         positions: the position that rotates each pair, broadcastable to ``[..., pairs]``.

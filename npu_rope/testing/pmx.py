@@ -40,8 +40,8 @@ class PmxCase:
 
     Attributes:
         name: unique within the suite.
-        query: the query's shape ``(B, S, Nq, D)``. For packed sequences, ``(T, Nq, D)``, where T is the sum
-            of ``seqlens``.
+        query_shape: ``(B, S, Nq, D)``. For packed sequences, ``(T, Nq, D)``, where T is the sum of
+            ``seqlens``.
         key_heads: the number of the key's heads.
         start_pos: the first position. For packed sequences, the first position of each one.
         pad_len: the padding of each batch, or None.
@@ -51,7 +51,7 @@ class PmxCase:
 
     name: str
     dtype: str
-    query: tuple[int, ...]
+    query_shape: tuple[int, ...]
     key_heads: int
     start_pos: int | tuple[int, ...] = 0
     pad_len: tuple[int, ...] | None = None
@@ -70,7 +70,7 @@ class PmxCase:
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of query and key, concatenated along the heads."""
-        return (*self.query[:-2], self.query[-2] + self.key_heads, self.query[-1])
+        return (*self.query_shape[:-2], self.query_shape[-2] + self.key_heads, self.query_shape[-1])
 
     def sequences(self) -> list[pmx_spec.Sequence]:
         """Return the first position and the length of each sequence."""
@@ -80,8 +80,8 @@ class PmxCase:
                 pmx_spec.Sequence(*sequence) for sequence in zip(self.start_pos, self.seqlens, strict=True)
             ]
         assert isinstance(self.start_pos, int)
-        paddings = self.pad_len or (0,) * self.query[0]
-        return [pmx_spec.Sequence(self.start_pos - pad, self.query[1]) for pad in paddings]
+        paddings = self.pad_len or (0,) * self.query_shape[0]
+        return [pmx_spec.Sequence(self.start_pos - pad, self.query_shape[1]) for pad in paddings]
 
     def call(self, query: Array, key: Array, backend: str) -> tuple[Array, Array]:
         """Run the call on one of npu_rope's back ends."""
@@ -111,38 +111,42 @@ _LINEAR, _DYNAMIC = ("linear", 4.0, 2048), ("dynamic", 2.0, 2048)
 _FORMS: dict[str, dict[str, Any]] = {
     "prefill": {},
     "gqa": {"key_heads": 8, "start_pos": 77},
-    "decode": {"query": (4, 1, 32, 128), "start_pos": 131_071},
-    "mqa-d64": {"query": (2, 9, 71, 64), "key_heads": 1, "start_pos": 5},
-    "d80": {"query": (2, 9, 8, 80), "key_heads": 8, "start_pos": 5},
-    "d256": {"query": (1, 9, 16, 256), "key_heads": 1, "theta": 1e6},
-    "d2": {"query": (2, 9, 3, 2), "key_heads": 3},
-    "far": {"query": (1, 16, 4, 128), "key_heads": 4, "start_pos": 4_000_000, "theta": 5e5},
-    "padded": {"query": (4, 16, 8, 128), "key_heads": 2, "start_pos": 3, "pad_len": (0, 3, 7, 15)},
-    "negative": {"query": (2, 16, 8, 128), "key_heads": 8, "pad_len": (2000, 100_000)},
-    "partial": {"query": (2, 16, 8, 128), "rotary_dim": 64, "start_pos": 9},
-    "partial-d80": {"query": (2, 16, 8, 80), "rotary_dim": 20, "pad_len": (1, 0)},
-    "bypass": {"query": (2, 16, 8, 128), "key_heads": 2, "bypass_key": True, "start_pos": 9},
-    "linear": {"query": (2, 16, 8, 128), "scaling": _LINEAR, "start_pos": 3000, "pad_len": (0, 11)},
-    "dynamic-short": {"query": (2, 16, 8, 128), "scaling": _DYNAMIC, "start_pos": 2032},
-    "dynamic-long": {"query": (2, 16, 8, 128), "scaling": _DYNAMIC, "start_pos": 9000},
+    "decode": {"query_shape": (4, 1, 32, 128), "start_pos": 131_071},
+    "mqa-d64": {"query_shape": (2, 9, 71, 64), "key_heads": 1, "start_pos": 5},
+    "d80": {"query_shape": (2, 9, 8, 80), "key_heads": 8, "start_pos": 5},
+    "d256": {"query_shape": (1, 9, 16, 256), "key_heads": 1, "theta": 1e6},
+    "d2": {"query_shape": (2, 9, 3, 2), "key_heads": 3},
+    "far": {"query_shape": (1, 16, 4, 128), "key_heads": 4, "start_pos": 4_000_000, "theta": 5e5},
+    "padded": {"query_shape": (4, 16, 8, 128), "key_heads": 2, "start_pos": 3, "pad_len": (0, 3, 7, 15)},
+    "negative": {"query_shape": (2, 16, 8, 128), "key_heads": 8, "pad_len": (2000, 100_000)},
+    "partial": {"query_shape": (2, 16, 8, 128), "rotary_dim": 64, "start_pos": 9},
+    "partial-d80": {"query_shape": (2, 16, 8, 80), "rotary_dim": 20, "pad_len": (1, 0)},
+    "bypass": {"query_shape": (2, 16, 8, 128), "key_heads": 2, "bypass_key": True, "start_pos": 9},
+    "linear": {"query_shape": (2, 16, 8, 128), "scaling": _LINEAR, "start_pos": 3000, "pad_len": (0, 11)},
+    "dynamic-short": {"query_shape": (2, 16, 8, 128), "scaling": _DYNAMIC, "start_pos": 2032},
+    "dynamic-long": {"query_shape": (2, 16, 8, 128), "scaling": _DYNAMIC, "start_pos": 9000},
     "dynamic-padded": {
-        "query": (4, 16, 8, 128),
+        "query_shape": (4, 16, 8, 128),
         "scaling": _DYNAMIC,
         "start_pos": 2040,
         "pad_len": (0, 0, 20, 3),
         "rotary_dim": 96,
     },
     "packed": {
-        "query": (26, 32, 128),
+        "query_shape": (26, 32, 128),
         "key_heads": 8,
         "seqlens": (7, 1, 0, 18),
         "start_pos": (0, 500, 9, 33),
     },
-    "packed-decode": {"query": (6, 32, 128), "seqlens": (1,) * 6, "start_pos": (0, 7, 131_071, 5, 5, 2048)},
-    "packed-bypass": {"query": (9, 8, 64), "seqlens": (4, 5), "start_pos": (1, 90), "bypass_key": True},
-    "packed-linear": {"query": (9, 8, 64), "seqlens": (4, 5), "start_pos": (1, 90), "scaling": _LINEAR},
+    "packed-decode": {
+        "query_shape": (6, 32, 128),
+        "seqlens": (1,) * 6,
+        "start_pos": (0, 7, 131_071, 5, 5, 2048),
+    },
+    "packed-bypass": {"query_shape": (9, 8, 64), "seqlens": (4, 5), "start_pos": (1, 90), "bypass_key": True},
+    "packed-linear": {"query_shape": (9, 8, 64), "seqlens": (4, 5), "start_pos": (1, 90), "scaling": _LINEAR},
     "packed-dynamic": {
-        "query": (20, 8, 128),
+        "query_shape": (20, 8, 128),
         "seqlens": (4, 0, 5, 8, 3),
         "start_pos": (4000, 1, 4000, 3995, 10),
         "scaling": _DYNAMIC,
@@ -154,11 +158,11 @@ _FORMS: dict[str, dict[str, Any]] = {
 def pmx_cases() -> Iterator[PmxCase]:
     """Yield every form in every type."""
     for form, differences in _FORMS.items():
-        query = differences.get("query", (1, 16, 32, 128))
+        query_shape = differences.get("query_shape", (1, 16, 32, 128))
         for dtype in DTYPES:
-            fields = {"key_heads": query[-2], **differences, "query": query}
+            fields = {"key_heads": query_shape[-2], **differences, "query_shape": query_shape}
             case = PmxCase("", dtype, **fields)
-            shape = f"{list(query)},key_heads={case.key_heads}".replace(" ", "")
+            shape = f"{list(query_shape)},key_heads={case.key_heads}".replace(" ", "")
             yield replace(case, name=f"{form}(type={SHORT[dtype]},shape={shape})")
 
 
@@ -167,12 +171,12 @@ def make_data(case: PmxCase) -> tuple[Array, Array]:
     generator = np.random.default_rng(zlib.crc32(f"{case.suite}/{case.name}".encode()))
 
     def values(heads: int) -> Array:
-        shape = (*case.query[:-2], heads, case.query[-1])
+        shape = (*case.query_shape[:-2], heads, case.query_shape[-1])
         if case.dtype == "int8":
             return generator.integers(-128, 128, shape, np.int8)
         return generator.uniform(-1, 1, shape).astype(case.dtype)
 
-    return values(case.query[-2]), values(case.key_heads)
+    return values(case.query_shape[-2]), values(case.key_heads)
 
 
 # ---- judging ---------------------------------------------------------------------------------------
@@ -180,9 +184,9 @@ def make_data(case: PmxCase) -> tuple[Array, Array]:
 
 def angles_of(case: PmxCase, round_attribute: Callable[[float], float] = float) -> Array:
     """Return the angles of every token, ``[..., 1, pivot/2]``, by :func:`pmx_spec.angles`."""
-    pivot = case.rotary_dim or case.query[-1]
+    pivot = case.rotary_dim or case.query_shape[-1]
     angles = pmx_spec.angles(case.sequences(), pivot, case.theta, case.scaling, round_attribute)
-    return angles.reshape((*case.query[:-2], 1, pivot // 2))
+    return angles.reshape((*case.query_shape[:-2], 1, pivot // 2))
 
 
 def expectation(case: PmxCase, query: Array, key: Array, angles: Array, table_error: float) -> Expectation:
@@ -208,7 +212,7 @@ def compare(case: PmxCase, executor: str, got: Array, expected: Expectation, ang
     judgement = outcomes.compare_all(executor, [got], [expected], [names])
     if (worst := judgement.worst) is not None:
         *token, _, lane = worst.index
-        worst.position = int(pmx_spec.positions(case.sequences()).reshape(case.query[:-2])[(*token,)])
+        worst.position = int(pmx_spec.positions(case.sequences()).reshape(case.query_shape[:-2])[(*token,)])
         token_angles, pair = angles[(*token, 0)], lane // 2
         is_rotated = pair < len(token_angles)
         worst.angle = float(token_angles[pair]) if is_rotated else 0.0

@@ -63,10 +63,10 @@ __aicore__ inline void ApplyPerRow(const PitchedRows& dst, const PitchedRows& a,
             int32_t repeats = MinOf(rows - row, kMaxRepeats);
             AscendC::BinaryRepeatParams step(1, 1, b_block_step, RepeatStride(dst.pitch, repeats),
                                              RepeatStride(a.pitch, repeats), RepeatStride(b.pitch, repeats));
-            for (int32_t chunk = 0; chunk < width; chunk += kRepeatFloats) {
-                uint64_t mask[2] = {MaskOf(lanes, chunk), 0};
-                ApplyRowOp<op>(dst.data[row * dst.pitch + chunk], a.data[row * a.pitch + chunk],
-                               b.data[row * b.pitch + (b.is_broadcast ? 0 : chunk)], mask, repeats, step);
+            for (int32_t first_lane = 0; first_lane < width; first_lane += kRepeatFloats) {
+                uint64_t mask[2] = {MaskOf(lanes, first_lane), 0};
+                ApplyRowOp<op>(dst.data[row * dst.pitch + first_lane], a.data[row * a.pitch + first_lane],
+                               b.data[row * b.pitch + (b.is_broadcast ? 0 : first_lane)], mask, repeats, step);
             }
         }
         return;
@@ -137,12 +137,12 @@ __aicore__ inline void BroadcastRows(LocalTensor<float> blocks, LocalTensor<floa
 
 // Sets `lanes` to 0 in every row. They must be in one group of 64 lanes.
 __aicore__ inline void ClearLanes(LocalTensor<float> rows, int32_t pitch, int32_t count, const LaneRange& lanes) {
-    int32_t chunk = lanes.first / kRepeatFloats * kRepeatFloats;
-    uint64_t mask[2] = {MaskOf(lanes, chunk), 0};
+    int32_t first_lane = lanes.first / kRepeatFloats * kRepeatFloats;
+    uint64_t mask[2] = {MaskOf(lanes, first_lane), 0};
     if (mask[0] == 0) return;
     for (int32_t row = 0; row < count; row += kMaxRepeats) {
         int32_t repeats = MinOf(count - row, kMaxRepeats);
-        AscendC::Duplicate(rows[row * pitch + chunk], 0.0f, mask, static_cast<uint8_t>(repeats), 1,
+        AscendC::Duplicate(rows[row * pitch + first_lane], 0.0f, mask, static_cast<uint8_t>(repeats), 1,
                            RepeatStride(pitch, repeats));
     }
     VectorBarrier();
@@ -172,10 +172,10 @@ __aicore__ inline void NarrowRows(LocalTensor<OutT> dst, int32_t dst_pitch, Loca
         int32_t repeats = MinOf(rows - row, kMaxRepeats);
         AscendC::UnaryRepeatParams step(1, 1, static_cast<uint8_t>(repeats == 1 ? 0 : dst_pitch / kBlockItems),
                                         RepeatStride(src_pitch, repeats));
-        for (int32_t chunk = 0; chunk < width; chunk += kRepeatFloats) {
-            uint64_t mask[2] = {MaskOf(LaneRange{0, width}, chunk), 0};
-            AscendC::Cast(dst[row * dst_pitch + chunk], src[row * src_pitch + chunk], NarrowMode<OutT>(), mask,
-                          static_cast<uint8_t>(repeats), step);
+        for (int32_t first_lane = 0; first_lane < width; first_lane += kRepeatFloats) {
+            uint64_t mask[2] = {MaskOf(LaneRange{0, width}, first_lane), 0};
+            AscendC::Cast(dst[row * dst_pitch + first_lane], src[row * src_pitch + first_lane], NarrowMode<OutT>(),
+                          mask, static_cast<uint8_t>(repeats), step);
         }
     }
 }

@@ -101,7 +101,7 @@ __aicore__ inline void FillAscending(LocalTensor<float> dst, int32_t count) {
     }
 }
 
-// Converts element numbers to byte offsets for Gather. Changes the numbers.
+// Converts the element indices in `numbers` to byte offsets for Gather. Overwrites `numbers`.
 __aicore__ inline void ToByteOffsets(LocalTensor<uint32_t> dst, LocalTensor<float> numbers, int32_t item_bytes,
                                      int32_t count) {
     AscendC::Muls(numbers, numbers, static_cast<float>(item_bytes), count);
@@ -133,10 +133,10 @@ struct LaneRange {
     int32_t end;
 };
 
-// Mask of an instruction that starts at lane `chunk`: bit i is set if lane chunk + i is in `lanes`.
-__aicore__ inline uint64_t MaskOf(const LaneRange& lanes, int32_t chunk) {
-    int32_t from = lanes.first > chunk ? lanes.first - chunk : 0;
-    int32_t to = MinOf(lanes.end - chunk, kRepeatFloats);
+// Mask of an instruction that starts at lane `first_lane`: bit i is set if lane first_lane + i is in `lanes`.
+__aicore__ inline uint64_t MaskOf(const LaneRange& lanes, int32_t first_lane) {
+    int32_t from = lanes.first > first_lane ? lanes.first - first_lane : 0;
+    int32_t to = MinOf(lanes.end - first_lane, kRepeatFloats);
     uint64_t below_to = to == kRepeatFloats ? ~uint64_t{0} : (uint64_t{1} << to) - 1;
     return below_to & ~((uint64_t{1} << from) - 1);
 }

@@ -213,13 +213,13 @@ private:
     __aicore__ inline void Widen(LocalTensor<float> dst, LocalTensor<EntryT> src, int32_t entries, int32_t tokens) {
         AscendC::UnaryRepeatParams step(1, 1, static_cast<uint8_t>(width_ / kBlockFloats),
                                         static_cast<uint8_t>(table_tiling_->row_pitch / kBlockItems));
-        for (int32_t chunk = 0; chunk < entries; chunk += kRepeatFloats) {
-            uint64_t mask[2] = {MaskOf(LaneRange{0, entries}, chunk), 0};
+        for (int32_t first_lane = 0; first_lane < entries; first_lane += kRepeatFloats) {
+            uint64_t mask[2] = {MaskOf(LaneRange{0, entries}, first_lane), 0};
             if constexpr (sizeof(EntryT) == sizeof(float)) {
-                AscendC::Muls(dst[chunk], src[chunk], 1.0f, mask, static_cast<uint8_t>(tokens), step);
+                AscendC::Muls(dst[first_lane], src[first_lane], 1.0f, mask, static_cast<uint8_t>(tokens), step);
             } else {
-                AscendC::Cast(dst[chunk], src[chunk], AscendC::RoundMode::CAST_NONE, mask, static_cast<uint8_t>(tokens),
-                              step);
+                AscendC::Cast(dst[first_lane], src[first_lane], AscendC::RoundMode::CAST_NONE, mask,
+                              static_cast<uint8_t>(tokens), step);
             }
         }
     }
@@ -252,9 +252,10 @@ private:
     __aicore__ inline void ApplySigns(int32_t tokens) {
         auto row_blocks = static_cast<uint8_t>(width_ / kBlockFloats);
         AscendC::BinaryRepeatParams step(1, 1, 1, row_blocks, row_blocks, 0);
-        for (int32_t chunk = 0; chunk < width_; chunk += kRepeatFloats) {
-            uint64_t mask[2] = {MaskOf(LaneRange{0, width_}, chunk), 0};
-            AscendC::Mul(sin_[chunk], sin_[chunk], sign_[chunk], mask, static_cast<uint8_t>(tokens), step);
+        for (int32_t first_lane = 0; first_lane < width_; first_lane += kRepeatFloats) {
+            uint64_t mask[2] = {MaskOf(LaneRange{0, width_}, first_lane), 0};
+            AscendC::Mul(sin_[first_lane], sin_[first_lane], sign_[first_lane], mask, static_cast<uint8_t>(tokens),
+                         step);
         }
     }
 

@@ -294,17 +294,18 @@ private:
         VectorBarrier();
     }
 
-    // Rounds only `lanes` of every row, which are counted from lane `first`.
-    __aicore__ inline void NarrowLanes(LocalTensor<OutT> y, int32_t first, const LaneRange& lanes) {
+    // Rounds only `lanes` of every row, which are counted from lane `base`.
+    __aicore__ inline void NarrowLanes(LocalTensor<OutT> y, int32_t base, const LaneRange& lanes) {
         constexpr int32_t kBlockItems = kBlockBytes / static_cast<int32_t>(sizeof(OutT));
         AscendC::UnaryRepeatParams step(1, 1, static_cast<uint8_t>(tiling_->out_pitch / kBlockItems),
                                         static_cast<uint8_t>(tiling_->row_pitch / kBlockFloats));
         for (int32_t row = 0; row < row_count_; row += kMaxRepeats) {
             auto repeats = static_cast<uint8_t>(MinOf(row_count_ - row, kMaxRepeats));
-            for (int32_t chunk = 0; chunk < lanes.end; chunk += kRepeatFloats) {
-                uint64_t mask[2] = {MaskOf(lanes, chunk), 0};
-                AscendC::Cast(y[row * tiling_->out_pitch + first + chunk],
-                              rows_[row * tiling_->row_pitch + first + chunk], NarrowMode<OutT>(), mask, repeats, step);
+            for (int32_t first_lane = 0; first_lane < lanes.end; first_lane += kRepeatFloats) {
+                uint64_t mask[2] = {MaskOf(lanes, first_lane), 0};
+                AscendC::Cast(y[row * tiling_->out_pitch + base + first_lane],
+                              rows_[row * tiling_->row_pitch + base + first_lane], NarrowMode<OutT>(), mask, repeats,
+                              step);
             }
         }
     }

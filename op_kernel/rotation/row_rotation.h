@@ -125,10 +125,10 @@ private:
                 int32_t repeats = MinOf(inner - i, kMaxRepeats);
                 int32_t to = OffsetOf(dst, outer_row, i), from_a = OffsetOf(a, outer_row, i),
                         from_b = OffsetOf(b, outer_row, i);
-                for (int32_t chunk = 0; chunk < lanes.end; chunk += kRepeatFloats) {
-                    uint64_t mask[2] = {MaskOf(lanes, chunk), 0};
-                    ApplyRowOp<op>(dst.data[to + chunk], a.data[from_a + chunk], b.data[from_b + chunk], mask, repeats,
-                                   step);
+                for (int32_t first_lane = 0; first_lane < lanes.end; first_lane += kRepeatFloats) {
+                    uint64_t mask[2] = {MaskOf(lanes, first_lane), 0};
+                    ApplyRowOp<op>(dst.data[to + first_lane], a.data[from_a + first_lane], b.data[from_b + first_lane],
+                                   mask, repeats, step);
                 }
             }
         }

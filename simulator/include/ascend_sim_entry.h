@@ -1,6 +1,6 @@
-// Functions that call a kernel's entry with the addresses of a launch. They convert each address to the parameter's
-// type. The sources that ascend_sim/operator_sources.py and kernels.py generate include this header and pass the call
-// to ascend_sim_run_call (ascend_sim.h).
+// Functions that call a kernel's entry with the arguments of a launch. They convert each argument to the parameter's
+// type. operator_sources.py and kernels.py in ascend_sim/ generate sources that include this header. Each source
+// defines a function that calls an entry. The Python code passes that function to ascend_sim_run_call (ascend_sim.h).
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 namespace ascend_sim {
 
 // Returns a list of tensors, as CANN passes it to a kernel, and moves both arguments past the tensors. The list begins
-// with the offset of the addresses in bytes. For each tensor, a word with its number of dimensions in the low half and
-// its index in the high half follows, and then its sizes. The addresses come last.
+// with the offset of the addresses in bytes. Then each tensor has one word, followed by the tensor's sizes. The word
+// has the number of dimensions in its low half and the tensor's index in its high half. The addresses come last.
 // Source: asc-devkit impl/basic_api/dav_c220/kernel_operator_list_tensor_impl.h, ListTensorDecode.
 inline std::vector<uint64_t> make_tensor_list(const int64_t*& descriptions, uint8_t* const*& addresses) {
     std::vector<uint64_t> list{0}, tensor_addresses;
@@ -58,7 +58,8 @@ void call_entry(void (*entry)(Parameters...), uint8_t* const* addresses, const i
     }
 }
 
-// Returns the next argument: an address for a pointer, else a number of eight bytes, an int64_t or a double.
+// Returns the next argument, converted to `Parameter`. A pointer is the next element of `addresses`. A number is the
+// next eight bytes of `values`: an int64_t for an integer type, a double for other types.
 template <class Parameter>
 Parameter next_argument(uint8_t* const*& addresses, const uint8_t*& values) {
     if constexpr (std::is_pointer_v<Parameter>) {

@@ -53,11 +53,6 @@ void check_quant(uint32_t rows, uint32_t columns) {
     }
 }
 
-template <class D>
-D result_of(float v) {
-    return D(v);
-}
-
 template <class D, class S>
 void check_dequant(uint32_t m, uint32_t n, uint32_t count) {
     const std::string what =

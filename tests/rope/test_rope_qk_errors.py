@@ -471,7 +471,7 @@ def test_gradients_of_a_call_with_out_are_refused_and_nothing_is_written(name, b
 
 
 @pytest.mark.parametrize("convert", [np.asarray, to_torch], ids=["numpy", "torch"])
-def test_an_output_over_an_input_and_an_output_is_refused_for_the_input(convert, backend):
+def test_k_out_over_an_in_place_q_is_refused_and_the_error_names_q(convert, backend):
     """k_out overlaps q, which is also q_out. The error names q."""
     memory = np.ones(2 * B * S * NQ * D, np.float32)
     q, k = memory[: B * S * NQ * D].reshape(Q), np.ones(K, np.float32)

@@ -100,7 +100,7 @@ def possible(call):
 def heads_of(call, heads, rng):
     """Return queries or keys of ``heads`` heads, in the call's layout."""
     case = call.case
-    shape = (*case.query[:-2], heads, case.query[-1])
+    shape = (*case.query_shape[:-2], heads, case.query_shape[-1])
     dtype = DTYPES[call.dtype]
     strides = [n * np.dtype(dtype).itemsize for n in layout_strides(call.layout, shape)]
     memory = np.zeros(2 * sum(n * s for n, s in zip(shape, strides, strict=True)) + 64, np.uint8).view(dtype)

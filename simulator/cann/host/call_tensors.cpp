@@ -64,7 +64,7 @@ size_t CallTensors::item_of_output(size_t output) const {
 
 // If any input has AutoContiguous(), the generated code calls aclnnContiguous for all inputs that lack
 // IgnoreContiguous() (op_aclnn_generator.cpp, CheckAutoContiguousWarning).
-bool CallTensors::is_packed(const Item& item) const {
+bool CallTensors::is_packed_if_strided(const Item& item) const {
     const bool has_auto_contiguous = std::any_of(def_.inputs.begin(), def_.inputs.end(),
                                                  [](const ParamRecord& input) { return input.auto_contiguous; });
     return has_auto_contiguous && item.is_input && !item.param->ignore_contiguous;
@@ -83,7 +83,8 @@ bool CallTensors::are_outputs_empty() const {
 // CANN checks only inputs (opbase indv_executor_tensor.cpp, NnopbaseExecutorAddTensor).
 std::string CallTensors::find_refused_view() const {
     for (const Item& item : items_)
-        if (item.is_given && item.is_input && !item.accepts_view && !is_packed(item) && !item.view.is_contiguous())
+        if (item.is_given && item.is_input && !item.accepts_view && !is_packed_if_strided(item) &&
+            !item.view.is_contiguous())
             return item.param->name;
     return "";
 }
@@ -123,7 +124,7 @@ void CallTensors::set_arguments(OpLaunch* launch) const {
     auto add_memory = [&](size_t item, int32_t role) {
         const Item& tensor = items_[item];
         memory_indices[item] = static_cast<int>(launch->memories.size());
-        launch->memories.push_back({tensor.view, role, !tensor.view.is_contiguous() && is_packed(tensor)});
+        launch->memories.push_back({tensor.view, role, !tensor.view.is_contiguous() && is_packed_if_strided(tensor)});
     };
     for (size_t i = 0; i < input_count(); ++i) {
         if (items_[i].is_given) add_memory(i, ASCEND_SIM_IN);

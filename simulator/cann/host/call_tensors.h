@@ -42,14 +42,15 @@ public:
     // The index in items() of one of the definition's outputs.
     size_t item_of_output(size_t output) const;
     // Whether the item, if it is not contiguous, is copied to contiguous memory before the kernel reads it.
-    bool is_packed(const Item& item) const;
+    bool is_packed_if_strided(const Item& item) const;
     // Whether all outputs are empty.
     bool are_outputs_empty() const;
     // Returns the name of the first input that is not contiguous although its definition requires it; "" if none is.
     std::string find_refused_view() const;
 
     // Finds the bytes of each view. Refuses types that are not simulated, and memory outside one allocation. Refuses a
-    // written tensor that shares memory with another tensor, unless an output is the same view as an input.
+    // written tensor that shares memory with another tensor. Exception: an output that is not also an input may be the
+    // same view as an input.
     void check_memory();
     // Sets the members `arguments` and `memories` of the launch.
     void set_arguments(OpLaunch* launch) const;

@@ -11,8 +11,8 @@ import pytest
 from ascend_sim import compiler, folders
 from ascend_sim.programs import session
 
-# These tests change the device state of the library, which tests/cann uses in the processes of the default
-# suite.
+# These tests change the device state of the library. tests/cann loads the same library in the default suite.
+# The mark keeps these tests out of that suite's processes.
 pytestmark = pytest.mark.slow
 
 OK, INVALID, RT_INVALID, NO_MEMORY = 0, 100000, 107000, 207001
@@ -73,7 +73,7 @@ def test_memory_is_aligned_and_starts_as_nan(memory):
         (-64, 64, "has damage at bytes 1 to 64 before its start."),
     ],
 )
-def test_damage_is_an_error_of_one_synchronization(cann, memory, capfd, offset, count, where):
+def test_damage_is_reported_by_one_synchronization_only(cann, memory, capfd, offset, count, where):
     C.memset(memory(100) + offset, 0, count)
     assert cann.aclrtSynchronizeDevice() == DEVICE_MEMORY
     text = error_text(cann)
@@ -132,8 +132,8 @@ cann.aclrtMallocAlign32(C.byref(address), C.c_size_t(40 + 32), 0)
 C.memset(address.value + 40, 0, 1)
 print(cann.aclrtSynchronizeDevice())
 """
-    for cached, status in (("1", DEVICE_MEMORY), ("0", OK)):
-        environment = {**os.environ, "PYTORCH_NO_NPU_MEMORY_CACHING": cached}
+    for uncached, status in (("1", DEVICE_MEMORY), ("0", OK)):
+        environment = {**os.environ, "PYTORCH_NO_NPU_MEMORY_CACHING": uncached}
         command = [sys.executable, "-c", source, str(folders.library("ascend_sim_cann"))]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
         assert done.stdout == f"{status}\n"
@@ -190,7 +190,8 @@ def chip_process(soc):
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
-CORES = {  # ai_core_cnt and vector_core_cnt of CANN's platform_config; NAME:CORES gives the first
+# (ai_core_cnt, vector_core_cnt) of CANN's platform_config. In `NAME:CORES`, CORES is ai_core_cnt.
+CORES = {
     "Ascend910B2": (24, 48),
     "Ascend910B2C": (24, 48),
     "Ascend910B4-1": (20, 40),
@@ -411,7 +412,7 @@ def test_damage_from_before_a_launch_is_not_the_operator_s(cann, operator, memor
     assert "Found before MadeUp was launched." in capfd.readouterr().err
 
 
-def test_an_operator_s_status_and_exception_are_exceptions_of_the_kernel(cann, operator, memory):
+def test_a_failed_or_throwing_operator_is_reported_as_a_vector_core_exception(cann, operator, memory):
     assert launch_and_synchronize(cann, operator, C.c_void_p(memory(8)), 1) == VECTOR_CORE
     assert launch_and_synchronize(cann, operator, None, 8) == VECTOR_CORE
     assert error_text(cann) == "simulated CANN: MadeUp: no address"
