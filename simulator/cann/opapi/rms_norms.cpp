@@ -67,10 +67,13 @@ aclError prepare_rms_norm(const char* name, bool is_gemma, const aclTensor* x_te
     call.require_inner(kTiling, gamma.count() > 0, "gamma", "have elements", shape_text(gamma.shape));
     require_shape_with(&call, kTiling, "y_out", y, x.shape);
     if (call.is_valid()) {
-        const NormRows shape = norm_rows(x.shape, gamma.shape.size());
-        // The document of GemmaRmsNorm gives rstd the leading dimensions; torch_npu and the shape inference append
-        // ones.
-        if (!is_gemma || rstd.shape != shape.leading) require_shape_with(&call, kTiling, "rstd_out", rstd, shape.kept);
+        // The documents append ones to rstd's dimensions, or not. The tiling compares the axes that rstd has.
+        const int64_t rows = norm_rows(x.shape, gamma.shape.size()).rows;
+        bool fits = rstd.shape.size() <= x.shape.size() && rstd.count() == rows;
+        for (size_t i = 0; fits && i < rstd.shape.size(); ++i) fits = rstd.shape[i] == 1 || rstd.shape[i] == x.shape[i];
+        call.require_inner(kTiling, fits, "rstd_out",
+                           "have " + std::to_string(rows) + " elements, and in each axis 1 or the size of x",
+                           shape_text(rstd.shape));
     }
     require_310p_row(&call, "x", x);
     require_float_at_least(&call, kTiling, "epsilon", epsilon, 0);

@@ -131,7 +131,10 @@ def test_rms_norm_refusals(opapi_910b, function):
         ({"gamma": np.zeros((2, 2, 3, 32), np.float16)}, "gamma must have the last dimensions"),
         ({"gamma": np.ones((), np.float16)}, "gamma must have 1 to 8 dimensions"),
         ({"y_out": np.zeros((2, 3, 31), np.float16)}, r"y_out must have the shape \[2,3,32\]"),
-        ({"rstd_out": np.zeros((2, 3, 32), np.float32)}, r"rstd_out must have the shape \[2,3,1\]"),
+        (
+            {"rstd_out": np.zeros((2, 3, 32), np.float32)},
+            r"rstd_out must have 6 elements, and in each axis 1 or the size of x but got",
+        ),
         ({"epsilon": -1.0}, "epsilon must be at least 0"),
     ]
     for changes, message in refused:
@@ -220,7 +223,10 @@ def test_add_rms_norm_refusals(opapi):
     refused = [
         ({"x2": np.zeros((2, 3, 1), np.float16)}, r"x2 must have the shape \[2,3,32\]"),
         ({"gamma": np.zeros(3, np.float16)}, "gamma must have the last dimensions of x1"),
-        ({"rstd_out": np.zeros((2, 3), np.float32)}, r"rstd_out must have the shape \[2,3,1\]"),
+        (
+            {"rstd_out": np.zeros((2, 3), np.float32)},
+            r"rstd_out must have 6 elements, and in each axis 1 or the size of x but got",
+        ),
         ({"x_out": np.zeros((2, 3), np.float16)}, r"x_out must have the shape \[2,3,32\]"),
         ({"epsilon": -0.5}, "epsilon must be at least 0"),
     ]
