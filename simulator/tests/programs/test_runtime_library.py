@@ -98,7 +98,7 @@ def test_damage_far_from_the_allocation_is_found_when_it_is_freed(cann, capfd, o
     assert cann.aclrtSynchronizeDevice() == OK
     assert cann.aclrtFree(address) == OK
     distance = offset - 99 if offset > 0 else -offset
-    assert f"had byte {distance} " in capfd.readouterr().err
+    assert f"has damage at byte {distance} " in capfd.readouterr().err
 
 
 def test_all_of_many_allocations_are_checked_in_turn(cann, memory):
