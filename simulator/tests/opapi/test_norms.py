@@ -225,7 +225,7 @@ def test_add_rms_norm_refusals(opapi):
         ({"gamma": np.zeros(3, np.float16)}, "gamma must have the last dimensions of x1"),
         (
             {"rstd_out": np.zeros((2, 3), np.float32)},
-            r"rstd_out must have 6 elements, and in each axis 1 or the size of x but got",
+            r"rstd_out must have the shape \[2,3,1\]",
         ),
         ({"x_out": np.zeros((2, 3), np.float16)}, r"x_out must have the shape \[2,3,32\]"),
         ({"epsilon": -0.5}, "epsilon must be at least 0"),
