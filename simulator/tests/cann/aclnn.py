@@ -59,7 +59,7 @@ def snake_case(name: str) -> str:
 
 @dataclass
 class Stored:
-    """A tensor that is not a NumPy view: its memory with the type, shape, strides and format of its elements."""
+    """A tensor that is not a NumPy view: its memory, and its type, shape, strides and format."""
 
     memory: Any
     dtype: int
@@ -164,11 +164,11 @@ class Device:
     def tensor(self, array: Any) -> int:
         """Create the aclTensor of an array's copy in device memory; return its handle."""
         if isinstance(array, Stored):
-            memory = self.upload(array.memory)
             count = sum((size - 1) * step for size, step in zip(array.shape, array.strides, strict=True)) + 1
+            sizes, strides, storage = map(int64_array, (array.shape, array.strides, [count]))
             return self.cann.aclCreateTensor(
-                int64_array(array.shape), C.c_uint64(len(array.shape)), array.dtype, int64_array(array.strides),
-                C.c_int64(0), array.format, int64_array([count]), C.c_uint64(1), C.c_void_p(memory),
+                sizes, C.c_uint64(len(array.shape)), array.dtype, strides, C.c_int64(0), array.format,
+                storage, C.c_uint64(1), C.c_void_p(self.upload(array.memory)),
             )  # fmt: skip
         owner, memory = owner_of(array), self.upload(array)
         item = array.itemsize

@@ -28,9 +28,11 @@ def exact(a, b):
 
 
 def check(out, a, b, *, roundings):
-    """`a` and `b` are the inputs after their rounding. Each of k float32 additions errs by 2^-24 of the partial
-    sum, which the sum of the absolute products bounds; the products err by as much. Each rounding to another type
-    adds half a unit in the last place of that type."""
+    """Compare with the product of the rounded inputs `a` and `b`.
+
+    Each of k float32 additions and each product errs by at most 2^-24 of the sum of the absolute products. A
+    rounding of the result adds half a unit in the last place of its type.
+    """
     k = a.shape[-1]
     bound = (k + 1) * 2.0**-24 * exact(np.abs(a), np.abs(b))
     expected = exact(a, b)

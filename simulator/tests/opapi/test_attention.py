@@ -1,0 +1,272 @@
+"""aclnnFusedInferAttentionScoreV2 against attention in float64."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+from aclnn import RefusedPhase
+
+F16, BF16 = np.float16, ml_dtypes.bfloat16
+TILING = 561002
+OPTIONAL = (
+    "pse_shift", "atten_mask", "actual_seq_lengths", "actual_seq_lengths_kv", "deq_scale1", "quant_scale1",
+    "deq_scale2", "quant_scale2", "quant_offset2", "antiquant_scale", "antiquant_offset", "block_table",
+    "query_padding_size", "kv_padding_size", "key_antiquant_scale", "key_antiquant_offset",
+    "value_antiquant_scale", "value_antiquant_offset", "key_shared_prefix", "value_shared_prefix",
+    "actual_shared_prefix_len", "softmax_lse",
+)  # fmt: skip
+DEFAULTS = {
+    "scale_value": 0.125, "pre_tokens": 65535, "next_tokens": 65535, "input_layout": b"BNSD",
+    "sparse_mode": 0, "inner_precise": 0, "block_size": 0, "antiquant_mode": 0, "softmax_lse_flag": False,
+    "key_antiquant_mode": 0, "value_antiquant_mode": 0,
+}  # fmt: skip
+
+
+def call(device, query, key, value, out, **options):
+    heads = {"num_heads": query.shape[1], "num_key_value_heads": key.shape[1]}
+    given = dict.fromkeys(OPTIONAL) | DEFAULTS | heads | options
+    given |= {"query": query, "key": [key], "value": [value], "attention_out": out}
+    device.call("FusedInferAttentionScoreV2", given)
+
+
+def refused(device, *args, **options):
+    with pytest.raises(RefusedPhase) as caught:
+        call(device, *args, **options)
+    device.free_tensors()
+    return caught.value
+
+
+def case(batch, heads, key_heads, tokens, keys, size, dtype=F16, seed=0):
+    rng = np.random.default_rng(seed)
+    query = rng.standard_normal((batch, heads, tokens, size)).astype(dtype)
+    key = rng.standard_normal((batch, key_heads, keys, size)).astype(dtype)
+    value = rng.standard_normal((batch, key_heads, keys, size)).astype(dtype)
+    return query, key, value, np.zeros_like(query)
+
+
+def attention(query, key, value, *, scale=0.125, pse=None, hidden=None):
+    """The result, the logarithm of the sums, and a bound of the error of the result."""
+    q, k, v = (x.astype(np.float64) for x in (query, key, value))
+    ratio = q.shape[1] // k.shape[1]
+    k, v = (np.repeat(x, ratio, axis=1) for x in (k, v))
+    scores = q @ k.transpose(0, 1, 3, 2) * scale
+    score_error = (q.shape[3] + 3) * 2.0**-24 * (np.abs(q) @ np.abs(k).transpose(0, 1, 3, 2)).max() * scale
+    if pse is not None:
+        scores = scores + pse.astype(np.float64)
+    if hidden is not None:
+        scores = np.where(hidden, -np.inf, scores)
+    maximum = scores.max(-1, keepdims=True)
+    weights = np.exp(scores - maximum)
+    sums = weights.sum(-1, keepdims=True)
+    bits, least = (11, -25) if query.dtype == F16 else (8, -134)
+    # The weights are rounded to the type of value, by half a unit or half the smallest subnormal number.
+    n = k.shape[2]
+    relative = 2.0**-bits + 2 * score_error + (2 * n + 20) * 2.0**-24
+    result = weights / sums @ v
+    bound = np.abs(v).max() * (relative + n * 2.0**least) + np.abs(result) * 2.0**-bits
+    return result, np.log(sums) + maximum, bound
+
+
+def check(out, reference):
+    result, _, bound = reference
+    assert np.all(np.abs(out.astype(np.float64) - result) <= bound)
+
+
+@pytest.mark.parametrize("dtype", [F16, BF16])
+@pytest.mark.parametrize(
+    ("batch", "heads", "key_heads", "tokens", "keys", "size"),
+    [
+        (1, 1, 1, 1, 1, 16),
+        (2, 4, 2, 5, 9, 32),
+        (1, 8, 1, 33, 40, 64),
+        (1, 2, 2, 3, 1100, 16),
+        (2, 2, 1, 1, 600, 40),
+    ],
+)
+def test_attention_of_grouped_heads(opapi_910b, dtype, batch, heads, key_heads, tokens, keys, size):
+    tensors = case(batch, heads, key_heads, tokens, keys, size, dtype)
+    call(opapi_910b, *tensors)
+    check(tensors[3], attention(*tensors[:3]))
+
+
+@pytest.mark.parametrize("layout", [b"BSND", b"BSH", b"BNSD_BSND"])
+def test_layouts(opapi_910b, layout):
+    query, key, value, _ = case(2, 4, 2, 5, 9, 32)
+    reference = attention(query, key, value)
+    by_token = [np.ascontiguousarray(x.transpose(0, 2, 1, 3)) for x in (query, key, value)]
+    out = np.zeros((2, 5, 4, 32), F16)
+    heads = {"num_heads": 4, "num_key_value_heads": 2, "input_layout": layout}
+    if layout == b"BSH":
+        call(opapi_910b, *(x.reshape(2, x.shape[1], -1) for x in by_token), out.reshape(2, 5, -1), **heads)
+    elif layout == b"BSND":
+        call(opapi_910b, *by_token, out, **heads)
+    else:
+        call(opapi_910b, query, key, value, out, **heads)
+    check(out.transpose(0, 2, 1, 3), reference)
+
+
+def test_the_call_of_ggml_with_a_mask_shared_by_all_heads(opapi_910b):
+    """ggml passes its mask as pseShift with the stride 0 along the heads, and views of its cache."""
+    query, key, value, _ = case(1, 4, 2, 7, 20, 32)
+    cache = np.zeros((1, 64, 2, 2, 32), F16)
+    cache[:, :20, 0], cache[:, :20, 1] = key.transpose(0, 2, 1, 3), value.transpose(0, 2, 1, 3)
+    causal = np.where(np.arange(20)[None] > np.arange(7)[:, None] + 13, -np.inf, 0).astype(F16)[None, None]
+    shared = np.broadcast_to(causal, (1, 4, 7, 20))
+    out = np.zeros((1, 7, 4, 32), F16)
+    call(
+        opapi_910b, query.transpose(0, 2, 1, 3).copy(), cache[:, :20, 0], cache[:, :20, 1], out,
+        pse_shift=shared, num_heads=4, num_key_value_heads=2, input_layout=b"BSND", inner_precise=2,
+    )  # fmt: skip
+    check(out.transpose(0, 2, 1, 3), attention(query, key, value, pse=causal))
+
+
+def test_pse_of_each_batch_and_larger_than_the_keys(opapi_910b):
+    tensors = case(2, 4, 2, 5, 9, 32)
+    pse = np.random.default_rng(1).standard_normal((2, 4, 6, 16)).astype(F16)
+    call(opapi_910b, *tensors, pse_shift=pse, inner_precise=1)
+    check(tensors[3], attention(*tensors[:3], pse=pse[:, :, :5, :9]))
+
+
+@pytest.mark.parametrize("dtype", [np.bool_, np.int8, np.uint8])
+def test_masks_of_all_shapes(opapi_910b, dtype):
+    tensors = case(2, 4, 2, 5, 9, 32)
+    rng = np.random.default_rng(1)
+    for shape in ((5, 9), (2, 5, 9), (1, 6, 12), (2, 1, 5, 9), (1, 1, 5, 9)):
+        mask = (rng.random(shape) < 0.4).astype(dtype)
+        mask[..., 0] = 0
+        hidden = mask.reshape(-1, 1, *shape[-2:])[:, :, :5, :9].astype(bool)
+        call(opapi_910b, *tensors, atten_mask=mask)
+        check(tensors[3], attention(*tensors[:3], hidden=hidden))
+
+
+def test_masks_of_one_query(opapi_910b):
+    tensors = case(2, 4, 2, 1, 9, 32)
+    mask = np.random.default_rng(1).random((2, 9)) < 0.4
+    for shape in ((2, 9), (2, 1, 9), (2, 1, 1, 9)):
+        call(opapi_910b, *tensors, atten_mask=mask.reshape(shape), sparse_mode=3)
+        check(tensors[3], attention(*tensors[:3], hidden=mask[:, None, None]))
+
+
+def test_bands_of_the_sparse_modes(opapi_910b):
+    tensors = case(1, 2, 2, 6, 9, 16)
+    triangle, full = np.triu(np.ones((2048, 2048), np.bool_), 1), np.zeros((6, 9), np.bool_)
+    distance = np.arange(9)[None] - np.arange(6)[:, None]
+    tokens = {"pre_tokens": 2, "next_tokens": 1}
+    for mode, mask, hidden in (
+        (0, full, (distance < -2) | (distance > 1)),
+        (1, full, full),
+        (2, triangle, distance > 0),
+        (3, triangle, distance > 3),
+        (4, triangle, (distance < 1) | (distance > 4)),
+    ):
+        call(opapi_910b, *tensors, atten_mask=mask, sparse_mode=mode, **tokens)
+        check(tensors[3], attention(*tensors[:3], hidden=hidden))
+    call(opapi_910b, *tensors, **tokens)  # without a mask, the band of mode 0 is ignored
+    check(tensors[3], attention(*tensors[:3]))
+    with pytest.raises(RefusedPhase, match="attenMask must be 1 above the diagonal"):
+        call(opapi_910b, *tensors, atten_mask=np.zeros((2048, 2048), np.bool_), sparse_mode=2)
+
+
+def test_queries_that_see_no_key(opapi_910b):
+    tensors = case(1, 2, 2, 4, 6, 16)
+    mask = np.zeros((4, 6), np.bool_)
+    mask[1] = True
+    call(opapi_910b, *tensors, atten_mask=mask, inner_precise=2)
+    assert not tensors[3][:, :, 1].any()
+    call(opapi_910b, *tensors, atten_mask=mask, inner_precise=0)
+    mean = tensors[2].astype(np.float64).mean(2)
+    assert np.allclose(tensors[3][:, :, 1].astype(np.float64), mean, atol=2e-3)
+    call(opapi_910b, *tensors, atten_mask=np.triu(np.ones((2048, 2048), np.bool_), 1), sparse_mode=4,
+         pre_tokens=-7, next_tokens=9)  # fmt: skip
+    assert not tensors[3][:, :, 3].any()
+
+
+def test_lengths_of_each_batch(opapi_910b):
+    query, key, value, out = case(2, 2, 2, 5, 9, 16)
+    call(opapi_910b, query, key, value, out, actual_seq_lengths=[3, 5], actual_seq_lengths_kv=[4, 9])
+    for batch, tokens, keys in ((0, 3, 4), (1, 5, 9)):
+        part = [x[batch : batch + 1] for x in (query[:, :, :tokens], key[:, :, :keys], value[:, :, :keys])]
+        check(out[batch : batch + 1, :, :tokens], attention(*part))
+    assert not out[0, :, 3:].any()
+    call(opapi_910b, query, key, value, out, actual_seq_lengths_kv=[7])
+    check(out, attention(query, key[:, :, :7], value[:, :, :7]))
+    error = refused(opapi_910b, query, key, value, out, actual_seq_lengths_kv=[4, 10])
+    assert "actualSeqLengthsKv must be in [0, 9] but got 10" in str(error)
+
+
+def test_softmax_lse(opapi_910b):
+    tensors, lse = case(2, 4, 2, 5, 9, 32), np.zeros((2, 4, 5, 1), np.float32)
+    call(opapi_910b, *tensors, softmax_lse=lse, softmax_lse_flag=True)
+    assert np.allclose(lse, attention(*tensors[:3])[1], rtol=0, atol=1e-5)
+
+
+def test_high_performance_rounds_the_scores(opapi_910b):
+    # Scores near 2000 have a unit of 1 in float16.
+    query, key = np.full((1, 1, 2, 16), 10, F16), np.full((1, 1, 2, 16), 12, F16)
+    key[0, 0, 1, 0] = 12.03125  # another score by 0.3125
+    value, out = np.zeros((1, 1, 2, 16), F16), np.zeros((1, 1, 2, 16), F16)
+    value[0, 0, 1] = 1
+    call(opapi_910b, query, key, value, out, scale_value=1.0, inner_precise=1)
+    assert np.all(out == 0.5)
+    call(opapi_910b, query, key, value, out, scale_value=1.0, inner_precise=0)
+    assert np.all(np.abs(out.astype(float) - 1 / (1 + np.exp(-0.3125))) < 1e-3)
+
+
+def test_refusals_with_the_status_of_a_tiling(opapi_910b):
+    tensors = case(2, 4, 2, 5, 9, 32)
+    query, key, value, out = tensors
+    odd = case(1, 2, 2, 5, 9, 40)
+    for error, text in (
+        (
+            refused(opapi_910b, *tensors, input_layout=b"TND"),
+            "inputLayout must be BSH, BSND, BNSD or BNSD_BSND",
+        ),
+        (refused(opapi_910b, *tensors, num_heads=3), "numKeyValueHeads must divide numHeads 3 but got 2"),
+        (refused(opapi_910b, *tensors, num_heads=2), "query must have 2 heads but got 4"),
+        (refused(opapi_910b, query, key, value[:, :, :8], out), "value must have the shape of key"),
+        (refused(opapi_910b, query, key[:1], value[:1], out), "key must have 2 batches but got 1"),
+        (refused(opapi_910b, query, key, value, out[:, :, :4]), "attentionOut must have the shape of query"),
+        (refused(opapi_910b, *odd), "the size of a head must be a multiple of 16 but got 40"),
+        (refused(opapi_910b, *tensors, inner_precise=4), "innerPrecise must be in [0, 3]"),
+        (refused(opapi_910b, *tensors, sparse_mode=5), "sparseMode must be in [0, 4]"),
+        (refused(opapi_910b, *tensors, sparse_mode=2), "attenMask must not be null for sparseMode 2"),
+        (
+            refused(opapi_910b, *tensors, sparse_mode=3, atten_mask=np.zeros((5, 9), np.bool_)),
+            "attenMask must have the shape [2048,2048]",
+        ),
+        (
+            refused(opapi_910b, *tensors, atten_mask=np.zeros((5, 8), np.bool_)),
+            "attenMask must have 2 batches, at least 5 queries and at least 9 keys",
+        ),
+        (
+            refused(opapi_910b, *tensors, pse_shift=np.zeros((2, 4, 5, 8), F16)),
+            "pseShift must have the shape [1 or 2,4,>=5,>=9] but got [2,4,5,8]",
+        ),
+        (
+            refused(opapi_910b, *case(1, 1, 1, 1, 4, 16), input_layout=b"BNSD_BSND"),
+            "inputLayout must not be BNSD_BSND for one query",
+        ),
+    ):
+        assert text in str(error)
+        assert error.status == TILING
+
+
+def test_refusals_of_types_and_chip(opapi):
+    tensors = case(1, 2, 2, 5, 9, 16)
+    if opapi.is_310p:
+        assert "the chip must be" in str(refused(opapi, *tensors))
+        return
+    query, key, value, out = tensors
+    assert "query must be float16 or bfloat16" in str(
+        refused(opapi, query.astype(np.float32), key, value, out)
+    )
+    assert "key must be float16 but got bfloat16" in str(refused(opapi, query, key.astype(BF16), value, out))
+    error = refused(opapi, *tensors, atten_mask=np.zeros((5, 9), F16))
+    assert "attenMask must be int8, uint8 or bool" in str(error)
+
+
+def test_options_that_are_not_simulated_are_named(opapi_910b):
+    tensors = case(1, 2, 2, 5, 9, 16)
+    for name, text in (("block_table", "blockTable"), ("key_antiquant_scale", "keyAntiquantScale")):
+        error = refused(opapi_910b, *tensors, **{name: np.zeros(1, np.float32)})
+        assert f"{text} is not simulated." in str(error)
+        assert error.status == 200001
