@@ -18,7 +18,7 @@ void set_optional(const std::optional<Operand>& operand, const std::vector<float
     if (operand) set_values(*operand, values);
 }
 
-void normalize(const NormWithMean& norm) {
+void write_norm_with_mean(const NormWithMean& norm) {
     std::vector<float> x = values_of<float>(norm.in), means, rstds;
     const std::vector<float> weight = norm.weight ? values_of<float>(*norm.weight) : std::vector<float>{1.0F};
     const std::vector<float> bias = norm.bias ? values_of<float>(*norm.bias) : std::vector<float>{0.0F};
@@ -90,7 +90,7 @@ aclError prepare_layer_norm(const aclTensor* input_tensor, const aclIntArray* no
         }
     }
     norm.epsilon = static_cast<float>(epsilon);
-    return call.finish([norm] { normalize(norm); }, bytes, executor);
+    return call.finish([norm] { write_norm_with_mean(norm); }, bytes, executor);
 }
 
 // hicann/ops-nn norm/group_norm/docs/aclnnGroupNorm.md and op_host/op_api/aclnn_group_norm.cpp. gamma and beta may be
@@ -137,7 +137,7 @@ aclError prepare_group_norm(const aclTensor* self_tensor, const aclTensor* gamma
         norm.run = h_by_w;
         norm.epsilon = static_cast<float>(eps);
     }
-    return call.finish([norm] { normalize(norm); }, bytes, executor);
+    return call.finish([norm] { write_norm_with_mean(norm); }, bytes, executor);
 }
 
 }  // namespace

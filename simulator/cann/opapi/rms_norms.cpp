@@ -6,7 +6,6 @@
 namespace simulated_cann {
 namespace {
 
-constexpr aclError kTiling = kAclnnTilingError;
 constexpr int64_t kLeastLastBytes310p = 32;  // of the last dimension of x and gamma on Ascend310P
 
 bool is_16_bit(int32_t dtype) { return dtype == kFloat16 || dtype == kBfloat16; }
@@ -22,13 +21,13 @@ void require_gamma_type(FirstPhase* call, const Operand& x, const Operand& gamma
 void require_310p_row(FirstPhase* call, const char* name, const Operand& operand) {
     if (!call->is_valid() || !is_ascend310p()) return;
     const int64_t bytes = operand.shape.back() * dtype_bytes(operand.dtype);
-    call->require_inner(kTiling, bytes >= kLeastLastBytes310p, std::string("the last dimension of ") + name,
+    call->require_inner(kAclnnTilingError, bytes >= kLeastLastBytes310p, std::string("the last dimension of ") + name,
                         "have at least 32 bytes on Ascend310P", std::to_string(bytes));
 }
 
 // y = x * rstd * factor, where factor is gamma, or for Gemma 1 + gamma.
-void normalize(const Operand& x_operand, const Operand& gamma_operand, float epsilon, float added_to_gamma,
-               const Operand& y_operand, const Operand& rstd_operand) {
+void write_rms_norm(const Operand& x_operand, const Operand& gamma_operand, float epsilon, float added_to_gamma,
+                    const Operand& y_operand, const Operand& rstd_operand) {
     const NormRows shape = norm_rows(x_operand.shape, gamma_operand.shape.size());
     const std::vector<float> x = values_of<float>(x_operand);
     std::vector<float> factor = values_of<float>(gamma_operand), y(x.size()), rstd;
@@ -61,25 +60,25 @@ aclError prepare_rms_norm(const char* name, bool is_gemma, const aclTensor* x_te
         require_gamma_type(&call, x, gamma);
     }
     call.require_dtype("y_out", y, x.dtype);
-    require_rank(&call, kTiling, "x", x, kNormRanks);
-    require_rank(&call, kTiling, "gamma", gamma, kNormRanks);
-    require_gamma_shape(&call, kTiling, "x", x, gamma);
-    call.require_inner(kTiling, gamma.count() > 0, "gamma", "have elements", shape_text(gamma.shape));
-    require_shape_with(&call, kTiling, "y_out", y, x.shape);
+    require_rank(&call, kAclnnTilingError, "x", x, kNormRanks);
+    require_rank(&call, kAclnnTilingError, "gamma", gamma, kNormRanks);
+    require_gamma_shape(&call, kAclnnTilingError, "x", x, gamma);
+    call.require_inner(kAclnnTilingError, gamma.count() > 0, "gamma", "have elements", shape_text(gamma.shape));
+    require_shape_with(&call, kAclnnTilingError, "y_out", y, x.shape);
     if (call.is_valid()) {
         // The documents append ones to rstd's dimensions, or not. The tiling compares the axes that rstd has.
         const int64_t rows = norm_rows(x.shape, gamma.shape.size()).rows;
         bool fits = rstd.shape.size() <= x.shape.size() && rstd.count() == rows;
         for (size_t i = 0; fits && i < rstd.shape.size(); ++i) fits = rstd.shape[i] == 1 || rstd.shape[i] == x.shape[i];
-        call.require_inner(kTiling, fits, "rstd_out",
+        call.require_inner(kAclnnTilingError, fits, "rstd_out",
                            "have " + std::to_string(rows) + " elements, and in each axis 1 or the size of x",
                            shape_text(rstd.shape));
     }
     require_310p_row(&call, "x", x);
-    require_float_at_least(&call, kTiling, "epsilon", epsilon, 0);
+    require_float_at_least(&call, kAclnnTilingError, "epsilon", epsilon, 0);
     const auto epsilon_float = static_cast<float>(epsilon);
     const float added_to_gamma = is_gemma ? 1.0F : 0.0F;
-    return call.finish([=] { normalize(x, gamma, epsilon_float, added_to_gamma, y, rstd); }, bytes, executor);
+    return call.finish([=] { write_rms_norm(x, gamma, epsilon_float, added_to_gamma, y, rstd); }, bytes, executor);
 }
 
 // The operands of AddRmsNorm. InplaceAddRmsNorm has y in x1 and x in x2.
@@ -179,14 +178,15 @@ aclError prepare_inplace_add_rms_norm(aclTensor* x1_tensor, aclTensor* x2_tensor
     } all[] = {{"x1", &in.x1}, {"x2", &in.x2}, {"gamma", &in.gamma}, {"rstd_out", &*in.rstd}};
     for (const auto& [name, operand] : all) {
         call.require_contiguous(name, *operand);
-        require_rank(&call, kTiling, name, *operand, kNormRanks);
-        call.require_inner(kTiling, operand->count() > 0, name, "have elements", shape_text(operand->shape));
+        require_rank(&call, kAclnnTilingError, name, *operand, kNormRanks);
+        call.require_inner(kAclnnTilingError, operand->count() > 0, name, "have elements", shape_text(operand->shape));
     }
-    require_shape_with(&call, kTiling, "x2", in.x2, in.x1.shape);
-    require_gamma_shape(&call, kTiling, "x1", in.x1, in.gamma);
+    require_shape_with(&call, kAclnnTilingError, "x2", in.x2, in.x1.shape);
+    require_gamma_shape(&call, kAclnnTilingError, "x1", in.x1, in.gamma);
     if (call.is_valid())
-        require_shape_with(&call, kTiling, "rstd_out", *in.rstd, norm_rows(in.x1.shape, in.gamma.shape.size()).kept);
-    require_float_at_least(&call, kTiling, "epsilon", epsilon, 0);
+        require_shape_with(&call, kAclnnTilingError, "rstd_out", *in.rstd,
+                           norm_rows(in.x1.shape, in.gamma.shape.size()).kept);
+    require_float_at_least(&call, kAclnnTilingError, "epsilon", epsilon, 0);
     in.epsilon = static_cast<float>(epsilon);
     in.y = in.x1;
     in.x = in.x2;
@@ -230,17 +230,17 @@ aclError prepare_rms_norm_grad(const aclTensor* dy_tensor, const aclTensor* x_te
     call.require_dtype("x", x, dy.dtype);
     call.require_dtype("dx_out", dx, dy.dtype);
     require_gamma_type(&call, x, gamma);
-    require_rank(&call, kTiling, "x", x, kWholeRanks);
-    require_rank(&call, kTiling, "gamma", gamma, kPartRanks);
-    require_rank(&call, kTiling, "rstd", rstd, kPartRanks);
-    require_shape_with(&call, kTiling, "x", x, dy.shape);
-    require_shape_with(&call, kTiling, "dx_out", dx, dy.shape);
-    require_gamma_shape(&call, kTiling, "x", x, gamma);
-    require_shape_with(&call, kTiling, "dgamma_out", dgamma, gamma.shape);
-    call.require_inner(kTiling, dy.count() > 0, "dy", "have elements", shape_text(dy.shape));
+    require_rank(&call, kAclnnTilingError, "x", x, kWholeRanks);
+    require_rank(&call, kAclnnTilingError, "gamma", gamma, kPartRanks);
+    require_rank(&call, kAclnnTilingError, "rstd", rstd, kPartRanks);
+    require_shape_with(&call, kAclnnTilingError, "x", x, dy.shape);
+    require_shape_with(&call, kAclnnTilingError, "dx_out", dx, dy.shape);
+    require_gamma_shape(&call, kAclnnTilingError, "x", x, gamma);
+    require_shape_with(&call, kAclnnTilingError, "dgamma_out", dgamma, gamma.shape);
+    call.require_inner(kAclnnTilingError, dy.count() > 0, "dy", "have elements", shape_text(dy.shape));
     if (call.is_valid()) {
         const NormRows shape = norm_rows(x.shape, gamma.shape.size());
-        if (rstd.shape != shape.kept) require_shape_with(&call, kTiling, "rstd", rstd, shape.leading);
+        if (rstd.shape != shape.kept) require_shape_with(&call, kAclnnTilingError, "rstd", rstd, shape.leading);
     }
     require_310p_row(&call, "x", x);
     return call.finish([=] { rms_norm_gradients(dy, x, rstd, gamma, dx, dgamma); }, bytes, executor);
