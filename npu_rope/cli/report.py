@@ -146,6 +146,8 @@ class ConsolePrinter:
                 self.console.print(
                     f"  [red]{judgement.executor}[/]: {escape(explain(judgement))}", soft_wrap=True
                 )
+        if result.note:
+            self.console.print(f"  found: {escape(result.note)}", soft_wrap=True)
         self.console.print(f"  reproduce: {escape(reproducer(result, self.report))}", soft_wrap=True)
         ggml = result.by("ggml")
         if ggml and ggml.verdict == FAIL and (line := ggml_reproducer(result, self.report)):
@@ -421,6 +423,7 @@ def write_json(stream: TextIO, report: ValidationReport) -> None:
             "shape": list(result.case.shape),
             "source": result.case.source,
             "verdict": result.verdict,
+            "note": result.note or None,
             "judgements": [judged(result, judgement) for judgement in result.judgements],
         }
         for result in report.results

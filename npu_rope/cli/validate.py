@@ -23,8 +23,11 @@ from npu_rope.cli.usage import require_writable, usage_error
 from npu_rope.errors import BackendUnavailable
 from npu_rope.testing.ggml import ENVIRONMENT_VARIABLE, GgmlProcess, GgmlUnavailable
 from npu_rope.testing.outcomes import FAIL, AnyCase, CaseResult
+from npu_rope.testing.sequence_draw import DEFAULT_COUNT
+from npu_rope.testing.sequences import EXAMPLE, parse
 from npu_rope.testing.suites import SUITES, all_cases, judge
 
+SEQUENCE = re.compile(r"rope(_back)?\(")  # the beginning of a sequence's name
 PROGRESS_SECONDS = 15  # between lines of progress where there is no terminal
 
 
@@ -57,6 +60,15 @@ def validate(
     op: Annotated[
         str, typer.Option("--op", "-o", help="One operation (named above), or a whole case string.")
     ] = "",
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="The seed of the drawn cases of suite sequences. Default: 0.")
+    ] = None,
+    count: Annotated[
+        int | None,
+        typer.Option(
+            "--cases", min=1, help=f"The number of drawn cases of suite sequences. Default: {DEFAULT_COUNT}."
+        ),
+    ] = None,
     backend: Annotated[
         list[str] | None,
         typer.Option(
@@ -98,12 +110,17 @@ def validate(
     float32 angles; only the rotation may round. 'bits' is the share of
     bit-equal elements, 'from exact' the largest error of ggml against float64.
 
+    sequences: calls one after another, in one graph and in several, judged like
+    suite ggml. They are drawn from --seed; one that fails is simplified, and --op
+    repeats what is printed. ggml:CPU is the CPU of the library of --ggml-device.
+
     onnx, torch_npu, norm, pmx: every back end against the suite's specification,
     in float64 or wider.
 
     Operations: ROPE, ROPE_BACK, ROPE_SET_ROWS (suites ggml and models),
     ROTARY_EMBEDDING (onnx), ROTARY_MUL (torch_npu), RMS_NORM, RMS_NORM_BACK,
-    ADD_RMS_NORM, RMS_NORM_ROPE (norm), ROTARY_POSITION_EMBEDDING (pmx).
+    ADD_RMS_NORM, RMS_NORM_ROPE (norm), ROTARY_POSITION_EMBEDDING (pmx),
+    ROPE_SEQUENCE (sequences).
 
     Exit status: 0 all results are within their bounds, 1 some are not, 2 bad
     usage or a named back end is absent.
@@ -119,8 +136,17 @@ def validate(
       npu-rope validate --ggml-lib ~/llama.cpp/build/bin
 
       npu-rope validate --suite ggml --ggml-lib ~/llama/bin --ggml-device CANN0
+
+      npu-rope validate --suite sequences --seed 1 --cases 2000 -b cpu
     """
-    cases = _choose_cases(suite, filter_, op)
+    suites = tuple(name for name in SUITES if suite is None or name in [chosen.value for chosen in suite])
+    for option, value in (("seed", seed), ("cases", count)):
+        if value is not None and not any(SUITES[name].is_drawn for name in suites):
+            raise usage_error(
+                f"[validate] {option} must come with --suite sequences but got {', '.join(suites)}."
+            )
+    drawn = {"seed": seed or 0, "count": count or DEFAULT_COUNT}
+    cases = _choose_cases(suites, drawn, filter_, op)
     if list_:
         for case in cases:
             print(case.name)
@@ -152,15 +178,16 @@ def validate(
     raise typer.Exit(1 if any(result.verdict == FAIL for result in report.results) else 0)
 
 
-def _choose_cases(suite: list[SuiteName] | None, filter_: str, op: str) -> list[AnyCase]:
-    suites = tuple(name for name in SUITES if suite is None or name in [chosen.value for chosen in suite])
-    cases = all_cases(suites)
+def _choose_cases(suites: tuple[str, ...], drawn: dict[str, int], filter_: str, op: str) -> list[AnyCase]:
+    if "sequences" in suites and SEQUENCE.match(op):
+        return [_parsed(op)]
+    cases = all_cases(suites, **drawn)
     if op:
         cases = [case for case in cases if op in (case.name, case.op)]
     if filter_:
         cases = _matching(cases, filter_)
     if not cases:
-        names = [case.name for case in all_cases(suites)]
+        names = [case.name for case in all_cases(suites, **drawn)]
         close = difflib.get_close_matches(filter_ or op, names, n=3, cutoff=0.3)
         hint = "".join(f"\n  {name}" for name in close)
         raise usage_error(
@@ -168,6 +195,15 @@ def _choose_cases(suite: list[SuiteName] | None, filter_: str, op: str) -> list[
             f"See 'npu-rope validate --list'{'; near it:' + hint if hint else '.'}"
         )
     return cases
+
+
+def _parsed(op: str) -> AnyCase:
+    try:
+        return parse(op)
+    except (ValueError, TypeError) as error:
+        raise usage_error(
+            f"[validate] op must be a sequence such as '{EXAMPLE}' but got {op!r}: {str(error).rstrip('.')}."
+        ) from None
 
 
 def _matching(cases: list[AnyCase], text: str) -> list[AnyCase]:

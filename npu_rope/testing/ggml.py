@@ -204,10 +204,15 @@ class GgmlProcess:
         device: a name from the registry of backends ("CPU", "CANN0"); empty for libggml-cpu itself.
     """
 
-    # The child's command; a test replaces it.
-    worker: tuple[str, ...] = ("-m", "npu_rope.testing.ggml_worker")
+    # The child's command; a test replaces it. The child needs no torch, whose import takes a second.
+    worker: tuple[str, ...] = (
+        "-c",
+        "import runpy, sys; sys.modules['torch'] = None;"
+        " runpy.run_module('npu_rope.testing.ggml_worker', run_name='__main__')",
+    )
 
     def __init__(self, library_dir: str | None = None, threads: int = 1, device: str = "") -> None:
+        self.since_start: list[Any] = []  # the sequences that ran in the current child
         self.folder = find_library_dir(library_dir, registry=bool(device))
         self.threads = threads
         self.device = device
@@ -295,6 +300,7 @@ class GgmlProcess:
     def _start(self) -> subprocess.Popen[bytes]:
         if self._errors is None:
             self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the child
+        self.since_start = []
         environment = dict(os.environ, GGML_NO_BACKTRACE="1")
         return subprocess.Popen(
             [sys.executable, *self.worker, str(self.folder), str(self.threads), self.device],

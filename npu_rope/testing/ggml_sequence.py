@@ -28,6 +28,10 @@ class Device(Library, Protocol):
         """Return a new backend of the device."""
         ...
 
+    def describe_refusal(self, call: GgmlRope, refused: str) -> str:
+        """Return the operation that is refused, and what would make it supported."""
+        ...
+
 
 @dataclass
 class _Backend:
@@ -44,14 +48,18 @@ def run_sequence(ggml: Device, steps: list[GgmlStep], device: str = "") -> list[
     Raises:
         GgmlFailed: a graph was accepted and not completed.
     """
-    results = []
+    results: list[StepResult] = []
     for of_one_backend in _split(steps, ("backend",)):
         run = BackendRun(_Backend(ggml.base, ggml.ropes, ggml.start(device)))
         try:
-            results += run.run(of_one_backend)
+            of_backend = run.run(of_one_backend)
         finally:
             run.close()
             ggml.base["ggml_backend_free"](run.ggml.backend)
+        for step, result in zip(of_one_backend, of_backend, strict=True):
+            if result.refused:
+                result.refused = ggml.describe_refusal(step.call, result.refused)
+        results += of_backend
     return results
 
 

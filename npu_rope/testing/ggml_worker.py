@@ -147,7 +147,7 @@ class Ggml:
         graph = RopeGraph(self, call)
         try:
             if refused := graph.refused():
-                raise GgmlRefused(self._describe_refusal(call, refused))
+                raise GgmlRefused(self.describe_refusal(call, refused))
             return graph.run()
         finally:
             graph.close()
@@ -156,7 +156,7 @@ class Ggml:
         """Run the steps on new backends of this device, or of the requested one."""
         return run_sequence(self, steps, device)
 
-    def _describe_refusal(self, call: GgmlRope, refused: str) -> str:
+    def describe_refusal(self, call: GgmlRope, refused: str) -> str:
         """Describe the refused operation, and each single change of the call that makes it supported."""
         accepted = []
         for change, other in _changes(call):
