@@ -72,6 +72,8 @@ def _print_fault(console: Console, number: int, fault: Fault, report: Validation
     console.print(f"\n[bold]{number}[/]  [red]{escape(_title(fault, report))}[/]", soft_wrap=True)
     _print_item(console, "example", result.case.name)
     _print_item(console, executor_name(fault.executor, report), explain(judgement))
+    if result.note:
+        _print_item(console, "found", result.note)
     if SUITES[result.case.suite].reruns:
         _print_item(console, "fails", occurrence_text(judgement))
     _print_output(console, judgement)
