@@ -132,6 +132,21 @@ def test_a_back_end_that_fails_only_after_another_case(monkeypatch):
     assert printed_command(done.stdout) == [*suites, *ops, "--backend", "cpu", "--no-ggml"]
 
 
+def test_an_interruption_of_the_reruns_leaves_the_results(monkeypatch):
+    class Interrupted(FailingBackend):
+        def __call__(self, cases, executor):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "NewProcesses", Interrupted)
+    monkeypatch.setattr(
+        command, "judge", lambda case, backends, ggml: CaseResult(case, [Judgement("cpu", FAIL)])
+    )
+    done = invoke("--suite", "onnx", "--filter", "prefill", "--backend", "cpu", "--no-ggml")
+    assert done.exit_code == 1
+    assert "\n3 failures not run again: the time for this ended (--rerun-seconds), or" in done.stdout
+    assert done.stdout.endswith("FAIL: 0 of 3 cases within their bounds\n")
+
+
 def test_the_seconds_for_reruns_may_be_none(monkeypatch):
     def unused(ggml):
         raise AssertionError
