@@ -211,6 +211,7 @@ def test_a_back_end_runs_cases_in_a_process_of_its_own(two_cases, executor):
 # A worker whose second case fails, and whose third one ends the process.
 WORKER = """
 import os, sys
+sys.modules["torch"] = None  # its import takes a second
 from npu_rope.testing import backend_worker
 from npu_rope.testing.outcomes import CaseResult, Judgement
 seen = []
