@@ -44,7 +44,8 @@ def print_faults(console: Console, report: ValidationReport) -> None:
         _print_fault(console, number, fault, report)
     if report.not_rerun:
         text = f"{_counted(report.not_rerun, 'failure')} not run again: the time for this ended"
-        console.print(f"\n{text} (--rerun-seconds).", soft_wrap=True)
+        print_wrapped(console, "", "")
+        print_wrapped(console, f"{text} (--rerun-seconds), or it was interrupted.", "")
     console.print("")
 
 

@@ -7,7 +7,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import Enum
 from pathlib import Path
 from typing import Annotated
@@ -345,7 +345,7 @@ def _run(cases: list[AnyCase], executors: _Executors, console: Console, repeat: 
 
 
 def _run_again(executors: _Executors, results: list[CaseResult], console: Console, seconds: float) -> int:
-    """Run failing cases again in new processes. Return the number of those for which there was no time."""
+    """Run failing cases again in new processes. Return the number of those that were not run again."""
     failures = [failure for failure in executors.failures if SUITES[failure.result.case.suite].reruns]
     if not failures or not seconds:
         return 0
@@ -355,9 +355,10 @@ def _run_again(executors: _Executors, results: list[CaseResult], console: Consol
         for fault in find_faults(results)
     ]
     reruns = Reruns(NewProcesses(executors.ggml), seconds)
-    with _progress(console, len(failures), "running failures again") as advance:
+    # An interruption ends these runs, and not the report of the results.
+    with suppress(KeyboardInterrupt), _progress(console, len(failures), "running failures again") as advance:
         reruns.examine(groups, advance)
-    return reruns.left
+    return sum(failure.judgement.occurrence is None for failure in failures)
 
 
 @contextmanager
