@@ -24,7 +24,7 @@ from npu_rope.bench.rope_rows import DTYPES, Row, floor, ready_from_writes
 from npu_rope.bench.verify import as_float64
 from npu_rope.optional_torch import torch
 from npu_rope.testing.bounds import peer_norm_bound, worst_ratio
-from npu_rope.testing.ggml_worker import GGML_TYPES
+from npu_rope.testing.ggml_functions import GGML_TYPES
 from npu_rope.testing.norm_spec import NormCall, add, rms_norm
 
 GROUP, MODES = "norm", ("rms_norm", "add_rms_norm")

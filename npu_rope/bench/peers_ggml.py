@@ -17,7 +17,8 @@ from npu_rope.bench.harness import NotInstalled, Ready, Unsupported
 from npu_rope.bench.rope_rows import DTYPES, RopeInputs
 from npu_rope.optional_torch import torch
 from npu_rope.testing.ggml import GgmlUnavailable, find_library_dir
-from npu_rope.testing.ggml_worker import BASE, GGML_TYPES, ROPES, InitParams, declare, open_base, open_cpu
+from npu_rope.testing.ggml_functions import BASE, GGML_TYPES, ROPES, InitParams, declare
+from npu_rope.testing.ggml_worker import open_base, open_cpu
 
 GGML = "ggml CPU rope_ext"
 REMEDY = "pip install --no-deps pywhispercpp (or: npm install @node-llama-cpp/linux-x64)"
@@ -35,7 +36,7 @@ class _PoolParams(C.Structure):
 
 
 _POINTER, _INT, _SIZE = C.c_void_p, C.c_int, C.c_size_t
-# The types of the result and the arguments of the functions that ggml_worker.py does not declare.
+# The types of the result and the arguments of the functions that ggml_functions.py does not declare.
 _NORMS: dict[str, tuple[Any, list[Any]]] = {
     "ggml_add": (_POINTER, [_POINTER, _POINTER, _POINTER]),
     "ggml_mul": (_POINTER, [_POINTER, _POINTER, _POINTER]),

@@ -44,7 +44,8 @@ def print_faults(console: Console, report: ValidationReport) -> None:
         _print_fault(console, number, fault, report)
     if report.not_rerun:
         text = f"{_counted(report.not_rerun, 'failure')} not run again: the time for this ended"
-        console.print(f"\n{text} (--rerun-seconds).", soft_wrap=True)
+        print_wrapped(console, "", "")
+        print_wrapped(console, f"{text} (--rerun-seconds), or it was interrupted.", "")
     console.print("")
 
 
@@ -72,6 +73,8 @@ def _print_fault(console: Console, number: int, fault: Fault, report: Validation
     console.print(f"\n[bold]{number}[/]  [red]{escape(_title(fault, report))}[/]", soft_wrap=True)
     _print_item(console, "example", result.case.name)
     _print_item(console, executor_name(fault.executor, report), explain(judgement))
+    if result.note:
+        _print_item(console, "found", result.note)
     if SUITES[result.case.suite].reruns:
         _print_item(console, "fails", occurrence_text(judgement))
     _print_output(console, judgement)

@@ -102,6 +102,7 @@ def write_json(stream: TextIO, report: ValidationReport) -> None:
             "shape": list(result.case.shape),
             "source": result.case.source,
             "verdict": result.verdict,
+            "note": result.note or None,
             "judgements": [judged(result, judgement) for judgement in result.judgements],
         }
         for result in report.results

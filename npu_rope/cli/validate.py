@@ -7,7 +7,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import Enum
 from pathlib import Path
 from typing import Annotated
@@ -27,8 +27,11 @@ from npu_rope.testing.faults import find_faults
 from npu_rope.testing.ggml import ENVIRONMENT_VARIABLE, GgmlProcess, GgmlUnavailable
 from npu_rope.testing.outcomes import FAIL, AnyCase, CaseResult
 from npu_rope.testing.rerun import Failure, NewProcesses, Reruns, is_ggml
+from npu_rope.testing.sequence_draw import DEFAULT_COUNT
+from npu_rope.testing.sequences import EXAMPLE, parse
 from npu_rope.testing.suites import SUITES, all_cases, judge
 
+SEQUENCE = re.compile(r"rope(_back)?\(")  # the beginning of a sequence's name
 RERUN_SECONDS = 120.0
 PROGRESS_SECONDS = 15  # between lines of progress where there is no terminal
 
@@ -65,6 +68,15 @@ def validate(
             "--op",
             "-o",
             help="One operation (named above), or a whole case string; repeatable: they run in this order.",
+        ),
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="The seed of the drawn cases of suite sequences. Default: 0.")
+    ] = None,
+    count: Annotated[
+        int | None,
+        typer.Option(
+            "--cases", min=1, help=f"The number of drawn cases of suite sequences. Default: {DEFAULT_COUNT}."
         ),
     ] = None,
     backend: Annotated[
@@ -121,12 +133,17 @@ def validate(
     float32 angles; only the rotation may round. 'bits' is the share of
     bit-equal elements, 'from exact' the largest error of ggml against float64.
 
+    sequences: calls one after another, in one graph and in several, judged like
+    suite ggml. They are drawn from --seed; one that fails is simplified, and --op
+    repeats what is printed. ggml:CPU is the CPU of the library of --ggml-device.
+
     onnx, torch_npu, norm, pmx: every back end against the suite's specification,
     in float64 or wider.
 
     Operations: ROPE, ROPE_BACK, ROPE_SET_ROWS (suites ggml and models),
     ROTARY_EMBEDDING (onnx), ROTARY_MUL (torch_npu), RMS_NORM, RMS_NORM_BACK,
-    ADD_RMS_NORM, RMS_NORM_ROPE (norm), ROTARY_POSITION_EMBEDDING (pmx).
+    ADD_RMS_NORM, RMS_NORM_ROPE (norm), ROTARY_POSITION_EMBEDDING (pmx),
+    ROPE_SEQUENCE (sequences).
 
     A case that fails is run again, alone and after the cases before it, in new
     processes. The report says whether it fails alone, after which other case, or
@@ -146,8 +163,17 @@ def validate(
       npu-rope validate --ggml-lib ~/llama.cpp/build/bin
 
       npu-rope validate --suite ggml --ggml-lib ~/llama/bin --ggml-device CANN0
+
+      npu-rope validate --suite sequences --seed 1 --cases 2000 -b cpu
     """
-    cases = _choose_cases(suite, filter_, op or [])
+    suites = tuple(name for name in SUITES if suite is None or name in [chosen.value for chosen in suite])
+    for option, value in (("seed", seed), ("cases", count)):
+        if value is not None and not any(SUITES[name].is_drawn for name in suites):
+            raise usage_error(
+                f"[validate] {option} must come with --suite sequences but got {', '.join(suites)}."
+            )
+    drawn = {"seed": seed or 0, "count": count or DEFAULT_COUNT}
+    cases = _choose_cases(suites, drawn, filter_, op or [])
     if list_:
         for case in cases:
             print(case.name)
@@ -193,19 +219,23 @@ def _selection(suite: list[SuiteName] | None, filter_: str, ops: list[str]) -> l
     return words + [word for op in ops for word in ("--op", op)]
 
 
-def _choose_cases(suite: list[SuiteName] | None, filter_: str, ops: list[str]) -> list[AnyCase]:
-    suites = tuple(name for name in SUITES if suite is None or name in [chosen.value for chosen in suite])
-    cases = all_cases(suites)
+def _choose_cases(
+    suites: tuple[str, ...], drawn: dict[str, int], filter_: str, ops: list[str]
+) -> list[AnyCase]:
+    cases = all_cases(suites, **drawn)
     if ops:
         chosen = []
         for op in ops:
+            if "sequences" in suites and SEQUENCE.match(op):
+                chosen.append(_parsed(op))
+                continue
             found = [case for case in cases if op in (case.name, case.op)]
             if not found:
                 raise _no_case("op", op, cases)
             chosen += found
         cases = list({(case.suite, case.name): case for case in chosen}.values())
     if filter_ and not (found := _matching(cases, filter_)):
-        raise _no_case("filter", filter_, all_cases(suites))
+        raise _no_case("filter", filter_, all_cases(suites, **drawn))
     return found if filter_ else cases
 
 
@@ -216,6 +246,15 @@ def _no_case(option: str, text: str, cases: list[AnyCase]) -> typer.Exit:
         f"[validate] {option} must match a case but got {text!r}.\n"
         f"See 'npu-rope validate --list'{'; near it:' + hint if hint else '.'}"
     )
+
+
+def _parsed(op: str) -> AnyCase:
+    try:
+        return parse(op)
+    except (ValueError, TypeError) as error:
+        raise usage_error(
+            f"[validate] op must be a sequence such as '{EXAMPLE}' but got {op!r}: {str(error).rstrip('.')}."
+        ) from None
 
 
 def _matching(cases: list[AnyCase], text: str) -> list[AnyCase]:
@@ -306,7 +345,7 @@ def _run(cases: list[AnyCase], executors: _Executors, console: Console, repeat: 
 
 
 def _run_again(executors: _Executors, results: list[CaseResult], console: Console, seconds: float) -> int:
-    """Run failing cases again in new processes. Return the number of those for which there was no time."""
+    """Run failing cases again in new processes. Return the number of those that were not run again."""
     failures = [failure for failure in executors.failures if SUITES[failure.result.case.suite].reruns]
     if not failures or not seconds:
         return 0
@@ -316,9 +355,10 @@ def _run_again(executors: _Executors, results: list[CaseResult], console: Consol
         for fault in find_faults(results)
     ]
     reruns = Reruns(NewProcesses(executors.ggml), seconds)
-    with _progress(console, len(failures), "running failures again") as advance:
+    # An interruption ends these runs, and not the report of the results.
+    with suppress(KeyboardInterrupt), _progress(console, len(failures), "running failures again") as advance:
         reruns.examine(groups, advance)
-    return reruns.left
+    return sum(failure.judgement.occurrence is None for failure in failures)
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from npu_rope.params import RopeParams
 from npu_rope.rope_attributes import AXES, RopeMode
 from npu_rope.testing.models import MODELS, PublishedRope
 
-Suite = Literal["ggml", "models"]
+Suite = Literal["ggml", "models", "sequences"]
 
 # ggml's test draws positions below this number.
 GGML_N_CTX = 512

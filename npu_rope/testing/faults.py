@@ -10,10 +10,14 @@ from dataclasses import dataclass
 from npu_rope.testing import case_rules
 from npu_rope.testing.outcomes import ALONE, FAIL, NOT_ALONE, UNSUPPORTED, AnyCase, CaseResult, Judgement
 
-KIND_LENGTH = 120  # characters
+KIND_LENGTH = 160  # characters
 _PATH = re.compile(r"(?:/[\w.+@-]+)+/(?=[\w.+-])")
 # Numbers that vary between cases, but not those of rules (SIM-SYNC-01), lines (ops.cpp:12) and signals.
 _NUMBER = re.compile(r"(?<![\w:-])-?(?:0x[0-9a-fA-F]+|\d[\d.]*(?:e[+-]?\d+)?)%?")
+
+# The format of ggml_cann_error in ggml's ggml-cann.cpp.
+_CANN_ERROR = "CANN error: "
+_CANN_FUNCTION = re.compile(r"current device: -?\d+, in function (\w+)")
 
 Failed = tuple[CaseResult, Judgement]
 
@@ -61,10 +65,24 @@ def kind_of(judgement: Judgement) -> str:
     if judgement.message:
         first_line = _PATH.sub("", judgement.message.splitlines()[0])
         first_line = first_line.removeprefix(f"{judgement.executor} ")
+        if cann_error := _cann_error(judgement.output):
+            first_line = f"{first_line.partition(':')[0]}: {cann_error}"
         return first_line if len(first_line) <= KIND_LENGTH else first_line[: KIND_LENGTH - 1] + "…"
     if judgement.worst is not None and not math.isfinite(judgement.worst.got):
         return "wrong values: NaN or infinity"
     return "wrong values"
+
+
+def _cann_error(output: tuple[str, ...]) -> str:
+    """Return the error that ggml's CANN backend printed before it aborted, with the failing function; empty
+    if there is none. The last line is the same for all of its errors."""
+    found, function = "", ""
+    for line in output:
+        if line.startswith(_CANN_ERROR):
+            found = line.removeprefix(_CANN_ERROR)
+        elif found and (match := _CANN_FUNCTION.search(line)):
+            function = f" in {match[1]}"
+    return f"CANN error{function}: {found}" if found else ""
 
 
 def find_faults(results: Iterable[CaseResult]) -> list[Fault]:

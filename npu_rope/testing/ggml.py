@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -157,6 +157,28 @@ class GgmlRope:
     cache: npt.NDArray[Any] | None = None
 
 
+# The place of a call behind its predecessor: in the same graph, in a new graph, on a new backend.
+Start = Literal["node", "graph", "backend"]
+
+
+@dataclass
+class GgmlStep:
+    """One call of a sequence. The first one has a new backend, whatever its ``start`` is."""
+
+    call: GgmlRope
+    start: Start = "backend"
+
+
+@dataclass
+class StepResult:
+    """The result of a step, ``[B,S,N,D]``, or the reason why there is none. A result with ``failed`` comes
+    from a call that also wrote other memory."""
+
+    value: npt.NDArray[Any] | None = None
+    refused: str = ""
+    failed: str = ""
+
+
 # A call that distinguishes imrope from mrope: pair 1 rotates by height in imrope and by time in mrope.
 _IMROPE_CALL = GgmlRope(
     np.ones((1, 1, 1, 12), np.float32),
@@ -186,6 +208,7 @@ class GgmlProcess:
     worker: tuple[str, ...] = module_arguments("npu_rope.testing.ggml_worker")
 
     def __init__(self, library_dir: str | None = None, threads: int = 1, device: str = "") -> None:
+        self.since_start: list[Any] = []  # the sequences that ran in the current child
         self.folder = find_library_dir(library_dir, registry=bool(device))
         self.threads = threads
         self.device = device
@@ -213,11 +236,7 @@ class GgmlProcess:
             self._forget_child()
 
     def _forget_child(self) -> None:
-        self._child, self.cases = None, []
-
-    def new_process(self) -> GgmlProcess:
-        """Return another process with the same library and device."""
-        return type(self)(str(self.folder), self.threads, self.device)
+        self._child, self.cases, self.since_start = None, [], []
 
     def rope(self, call: GgmlRope) -> npt.NDArray[Any]:
         """Run ggml_rope_ext or ggml_rope_multi, _inplace or _back; return ``[B,S,N,D]``, contiguous. For a
@@ -229,6 +248,20 @@ class GgmlProcess:
         """
         result: npt.NDArray[Any] = self._call(("rope", call))
         return result
+
+    def sequence(self, steps: list[GgmlStep], device: str = "") -> list[StepResult]:
+        """Run calls one after another, on new backends of this device; by default the requested device's.
+
+        Raises:
+            GgmlFailed: a graph was accepted and not completed, or the process ended (GgmlAborted).
+            GgmlUnavailable: the library has no such device.
+        """
+        results: list[StepResult] = self._call(("sequence", steps, device))
+        return results
+
+    def new_process(self) -> GgmlProcess:
+        """Return another process with the same library and device."""
+        return type(self)(str(self.folder), self.threads, self.device)
 
     def too_old_for(self, params: RopeParams, *, inplace: bool, set_rows: bool) -> str:
         """Return the part of the call that this version of ggml does not have yet; empty if it has all."""

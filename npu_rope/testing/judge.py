@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +31,7 @@ import numpy.typing as npt
 import npu_rope
 from npu_rope.call_tensors import CallTensors
 from npu_rope.dtypes import bfloat16_bits, bfloat16_values
+from npu_rope.params import RopeParams
 from npu_rope.reference import rope as reference
 from npu_rope.rope_attributes import AXIS_NAMES, RopeMode
 from npu_rope.rope_calls import RopeCallAttributes, rope_tensors
@@ -46,7 +47,7 @@ from npu_rope.testing.bounds import (
 )
 from npu_rope.testing.cases import CaseData, RopeCase, make_data, view_of
 from npu_rope.testing.chip_types import lacks_type, rounded_for
-from npu_rope.testing.ggml import GgmlFailed, GgmlProcess, GgmlRefused, GgmlRope
+from npu_rope.testing.ggml import GgmlFailed, GgmlInfo, GgmlProcess, GgmlRefused, GgmlRope
 from npu_rope.testing.ggml_tables import ggml_table
 from npu_rope.testing.outcomes import (
     FAIL,
@@ -114,6 +115,20 @@ def exact_expectation(
     planes = reference.position_planes(data.positions, case.params)
     cos, sin = reference.cos_sin(planes, case.params, data.freq_factors, forward=case.forward)
     return _rotation_expectation(case, data, cos, sin, table_error)
+
+
+class RunsRope(Protocol):
+    """ggml in a process, or results that it has returned before."""
+
+    info: GgmlInfo
+
+    def rope(self, call: GgmlRope) -> Array:
+        """See :meth:`GgmlProcess.rope`."""
+        ...
+
+    def too_old_for(self, params: RopeParams, *, inplace: bool, set_rows: bool) -> str:
+        """See :meth:`GgmlProcess.too_old_for`."""
+        ...
 
 
 # ---- executors -------------------------------------------------------------------------------------
@@ -193,7 +208,8 @@ def _execute_bfloat16(case: RopeCase, data: CaseData, backend: str, angle: Angle
     return bfloat16_values(out)
 
 
-def _ggml_call(case: RopeCase, data: CaseData) -> GgmlRope:
+def ggml_call(case: RopeCase, data: CaseData) -> GgmlRope:
+    """Return the case as a call of ggml."""
     b, s, n, d = case.shape
     shape, parent, offset = case.shape, data.parent, 0
     axes = (1,) if case.params.rope_mode.has_sections else ()
@@ -241,7 +257,11 @@ def _add_angle(case: RopeCase, data: CaseData, worst: Worst) -> None:
 
 def judge(case: RopeCase, backends: list[str], ggml: GgmlProcess | None) -> CaseResult:
     """Run and judge one case."""
-    data = make_data(case)
+    return judge_data(case, make_data(case), backends, ggml)
+
+
+def judge_data(case: RopeCase, data: CaseData, backends: list[str], ggml: RunsRope | None) -> CaseResult:
+    """Run one case on these data and judge it."""
     exact = exact_expectation(case, data)
     judge_exact = partial(_judge_exact, case, data, exact)
     result = judge_each(case, backends, lambda backend: lacks_type(backend, (case.dtype,)), judge_exact)
@@ -278,7 +298,7 @@ def _judge_exact(case: RopeCase, data: CaseData, exact: Expectation, backend: st
     return judgement
 
 
-def _ggml_cannot(case: RopeCase, ggml: GgmlProcess) -> str:
+def ggml_cannot(case: RopeCase, ggml: RunsRope) -> str:
     """Return why ggml does not support the case, as far as it is known; empty otherwise. An unsupported call
     would abort ggml's process."""
     if case.dtype not in ("float32", "float16"):
@@ -286,20 +306,20 @@ def _ggml_cannot(case: RopeCase, ggml: GgmlProcess) -> str:
     return ggml.too_old_for(case.params, inplace=case.inplace, set_rows=bool(case.cache_rows))
 
 
-def _run_ggml(case: RopeCase, data: CaseData, ggml: GgmlProcess) -> Array:
-    got = ggml.rope(_ggml_call(case, data))
+def _run_ggml(case: RopeCase, data: CaseData, ggml: RunsRope) -> Array:
+    got = ggml.rope(ggml_call(case, data))
     return rotated_rows(case, data, got) if case.cache_rows else got.reshape(case.shape)
 
 
 def _judge_ggml(
     case: RopeCase,
     data: CaseData,
-    ggml: GgmlProcess,
+    ggml: RunsRope,
     exact: Expectation,
     unfused: Expectation,
     cpu_result: Array | None,
 ) -> Judgement:
-    if reason := _ggml_cannot(case, ggml):
+    if reason := ggml_cannot(case, ggml):
         return Judgement("ggml", UNSUPPORTED, message=reason)
     try:
         got = _run_ggml(case, data, ggml)

@@ -111,10 +111,11 @@ class Judgement:
 
 @dataclass
 class CaseResult:
-    """All judgements of one case."""
+    """All judgements of one case. ``note`` says how a failing case was found, if that needs a word."""
 
     case: AnyCase
     judgements: list[Judgement] = field(default_factory=list)
+    note: str = ""
 
     @property
     def verdict(self) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -94,21 +95,17 @@ class OutOfTimeError(Exception):
 
 
 class Reruns:
-    """Runs failures again, until ``seconds`` have passed.
-
-    Attributes:
-        left: the number of failures that were not run again.
-    """
+    """Runs failures again, until ``seconds`` have passed."""
 
     def __init__(self, run: Runner, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._run = run
         self._clock = clock
         self._end = clock() + seconds
         self._after: dict[str, tuple[AnyCase, ...]] = {}  # the last cases found, by executor
-        self.left = 0
 
     def examine(self, groups: Iterable[Sequence[Failure]], advance: Callable[[], None]) -> None:
-        """Set the occurrence of the failures: the first one of each group, then the second one, ..."""
+        """Set the occurrence of the failures: the first one of each group, then the second one, ... It stays
+        None for a failure that is not run again."""
         queues = [list(group) for group in groups]
         settled = [_Settled() for _ in queues]
         for i in range(max(map(len, queues), default=0)):
@@ -118,13 +115,10 @@ class Reruns:
                     advance()
 
     def _examine_one(self, failure: Failure, known: _Settled) -> None:
-        try:
+        with suppress(OutOfTimeError, NotRunError):
             occurrence = self._occurrence(failure, known)
-        except (OutOfTimeError, NotRunError):
-            self.left += 1
-            return
-        failure.judgement.occurrence = occurrence
-        known.seen.append(occurrence.when)
+            failure.judgement.occurrence = occurrence
+            known.seen.append(occurrence.when)
 
     def _occurrence(self, failure: Failure, known: _Settled) -> Occurrence:
         attempts = _Attempts(self, failure)

@@ -13,6 +13,8 @@ from npu_rope.testing.norm_ropes import NormRopeCase, judge_norm_ropes, norm_rop
 from npu_rope.testing.norms import NormCase, judge_norms, norm_cases
 from npu_rope.testing.outcomes import AnyCase, CaseResult
 from npu_rope.testing.pmx import judge_pmx, pmx_cases
+from npu_rope.testing.sequence_draw import DEFAULT_COUNT, sequence_cases
+from npu_rope.testing.sequence_judge import judge_sequence
 from npu_rope.testing.tables import judge_tables, onnx_cases, torch_npu_cases
 
 
@@ -22,15 +24,17 @@ class Suite:
 
     Attributes:
         about: their description, for ``--help``.
-        cases: returns all of them, in a fixed order.
+        cases: returns all of them, in a fixed order; takes a seed and a number if the suite is drawn.
         judge: runs and judges one case on the named back ends, and on a real ggml if one is given.
         reruns: whether a failing case is run again in new processes; otherwise its judge does so.
+        is_drawn: whether the cases are drawn from a seed.
     """
 
     about: str
-    cases: Callable[[], Iterator[Any]]
+    cases: Callable[..., Iterator[Any]]
     judge: Callable[[Any, list[str], GgmlProcess | None], CaseResult]
     reruns: bool = True
+    is_drawn: bool = False
 
 
 def _norm_cases() -> Iterator[NormCase | NormRopeCase]:
@@ -53,14 +57,24 @@ SUITES: Mapping[str, Suite] = {
     "torch_npu": Suite("torch_npu's rotary_mul", torch_npu_cases, judge_tables),
     "norm": Suite("ONNX's RMSNormalization, alone and fused with rope", _norm_cases, _judge_norm),
     "pmx": Suite("PMX's rotary embedding", pmx_cases, judge_pmx),
+    "sequences": Suite(
+        "two and three calls of rope one after another, drawn",
+        sequence_cases,
+        judge_sequence,
+        reruns=False,
+        is_drawn=True,
+    ),
 }
 
 
-def all_cases(suites: tuple[str, ...] = tuple(SUITES)) -> list[AnyCase]:
-    """Return every case of the suites, in a fixed order, once each."""
+def all_cases(
+    suites: tuple[str, ...] = tuple(SUITES), *, seed: int = 0, count: int = DEFAULT_COUNT
+) -> list[AnyCase]:
+    """Return every case of the suites, in a fixed order, once each. ``seed`` and ``count`` are those of the
+    drawn cases."""
     seen: dict[tuple[str, str], AnyCase] = {}
     for suite in suites:
-        for case in SUITES[suite].cases():
+        for case in SUITES[suite].cases(*((seed, count) if SUITES[suite].is_drawn else ())):
             seen.setdefault((case.suite, case.name), case)
     return list(seen.values())
 

@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from npu_rope.cli import fault_report
+from npu_rope.cli import fault_report, report_files
 from npu_rope.cli import validate as command
 from npu_rope.cli.app import app
 from npu_rope.cli.report import ConsolePrinter, Detail
@@ -132,6 +132,21 @@ def test_a_back_end_that_fails_only_after_another_case(monkeypatch):
     assert printed_command(done.stdout) == [*suites, *ops, "--backend", "cpu", "--no-ggml"]
 
 
+def test_an_interruption_of_the_reruns_leaves_the_results(monkeypatch):
+    class Interrupted(FailingBackend):
+        def __call__(self, cases, executor):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "NewProcesses", Interrupted)
+    monkeypatch.setattr(
+        command, "judge", lambda case, backends, ggml: CaseResult(case, [Judgement("cpu", FAIL)])
+    )
+    done = invoke("--suite", "onnx", "--filter", "prefill", "--backend", "cpu", "--no-ggml")
+    assert done.exit_code == 1
+    assert "\n3 failures not run again: the time for this ended (--rerun-seconds), or" in done.stdout
+    assert done.stdout.endswith("FAIL: 0 of 3 cases within their bounds\n")
+
+
 def test_the_seconds_for_reruns_may_be_none(monkeypatch):
     def unused(ggml):
         raise AssertionError
@@ -177,30 +192,13 @@ def abort(stand_ins):
 def test_an_abort_shows_all_that_the_process_printed(abort):
     done = abort()
     assert done.exit_code == 1
-    kind = "ABORT0: ended with SIGABRT: ggml-cann.cpp:70: CANN error"
+    kind = "ABORT0: ended with SIGABRT: CANN error in aclnn_rope: EZ9999: Inner Error!"
     assert re.search(rf"^1 +{re.escape(kind)} +3 of 5 +- +alone", done.stdout, re.M)
     (example,) = re.findall(r"^  example: (.*)$", done.stdout, re.M)
     assert example in ABORTING
     lines = "".join(f"    {line}\n" for line in PRINTED)
     assert "  last lines of the process:\n" in done.stdout
     assert f"\n{lines}  reproduce: npu-rope validate " in done.stdout
-
-
-@pytest.mark.peer
-def test_files_have_what_the_process_printed(abort):
-    document = json.loads(abort("--format", "json").stdout)
-    (fault,) = document["faults"]
-    assert (fault["backend_name"], fault["fails"]) == ("ABORT0", ALONE)
-    assert fault["fault"] == "ended with SIGABRT: ggml-cann.cpp:70: CANN error"
-    failed = [j for case in document["cases"] for j in case["judgements"] if j["verdict"] == FAIL]
-    assert len(failed) == fault["failed"] == len(fault["cases"])
-    assert all(judgement["output"][-len(PRINTED) :] == PRINTED for judgement in failed)
-    rows = list(csv.DictReader(io.StringIO(abort("--format", "csv").stdout)))
-    printed = "\n".join(PRINTED)
-    assert sum(row["output"].endswith(printed) for row in rows) == len(failed)
-    root = ElementTree.fromstring(abort("--format", "junit").stdout)
-    assert [element.text.endswith(printed) for element in root.iter("system-err")] == [True] * len(failed)
-    assert all(element.text.startswith("fails alone") for element in root.iter("failure"))
 
 
 # ---- the table -----------------------------------------------------------------------------------------
@@ -274,6 +272,37 @@ def test_the_lines_of_faults_fit_a_terminal(columns):
 def test_a_file_has_all_lines_of_a_process():
     text = _printed(_report(EACH[0], output=("line",) * 300), 100_000, is_terminal=False)
     assert sum(line == "    line" for line in text.splitlines()) == 300
+
+
+def _file(writer, report):
+    stream = io.StringIO()
+    writer(stream, report)
+    return stream.getvalue()
+
+
+def test_files_have_the_faults_and_what_the_processes_printed():
+    report = _report(*EACH, output=tuple(PRINTED))
+    printed = "\n".join(PRINTED)
+    document = json.loads(_file(report_files.write_json, report))
+    assert [fault["fails"] for fault in document["faults"]] == [o.when for o in EACH]
+    assert all(fault["backend_name"] == "CANN0" for fault in document["faults"])
+    assert [fault["cases"] for fault in document["faults"]] == [[name] for name in list(CASES)[:4]]
+    on_device = [case["judgements"][1] for case in document["cases"]]
+    assert all(judgement["output"] == PRINTED for judgement in on_device)
+    assert [judgement["fails_after"] for judgement in on_device] == [[], [FIRST], [], []]
+    rows = list(csv.DictReader(io.StringIO(_file(report_files.write_csv, report))))[1::2]
+    assert [(row["fails"], row["fails_after"], row["output"]) for row in rows] == [
+        (o.when, FIRST if o.after else "", printed) for o in EACH
+    ]
+    root = ElementTree.fromstring(_file(report_files.write_junit, report))
+    assert [element.text for element in root.iter("system-err")] == [printed] * 4
+    first_lines = [element.text.splitlines()[0] for element in root.iter("failure")]
+    assert first_lines[1] == f"fails only after {FIRST} (3 of 3 runs in new processes); alone it passes"
+
+
+def test_junit_has_only_characters_of_xml():
+    text = _file(report_files.write_junit, _report(EACH[0], output=("\x1b[31mred\x00",)))
+    assert next(ElementTree.fromstring(text).iter("system-err")).text == "\ufffd[31mred\ufffd"
 
 
 def test_each_occurrence_has_its_words_and_its_command():

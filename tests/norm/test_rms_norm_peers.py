@@ -16,7 +16,7 @@ from npu_rope import add_rms_norm, rms_norm, rms_norm_backward
 from npu_rope.bench.peers_ggml import GgmlGraph, ggml_library
 from npu_rope.testing import norm_spec
 from npu_rope.testing.bounds import peer_norm_bound, worst_ratio
-from npu_rope.testing.ggml_worker import GGML_TYPES
+from npu_rope.testing.ggml_functions import GGML_TYPES
 
 pytestmark = pytest.mark.peer
 WIDTHS = (1, 31, 64, 1000, 4096)

@@ -18,7 +18,7 @@ import numpy as np
 
 from npu_rope.reference import rope as reference
 from npu_rope.rope_attributes import RopeMode
-from npu_rope.testing import ggml_worker
+from npu_rope.testing import ggml_graph, ggml_worker
 
 REFUSING = ("CANN0", "CANN310P")
 WRONG = ("FLOAT0", "SHIFT0", "STALE0", "ODD0", "ABORT0")
@@ -101,7 +101,7 @@ class StandInGgml(ggml_worker.Ggml):
 
     def rope(self, call):
         if self.device == "FLOAT0" and call.cache is None:
-            x = ggml_worker._view(np.ascontiguousarray(call.parent), call)
+            x = ggml_graph.view(np.ascontiguousarray(call.parent), call)
             params = replace(call.params, n_ctx_orig=call.n_ctx_orig or int(call.params.ext_factor != 0))
             rotated = reference.rope(
                 x, call.positions, params, call.freq_factors, forward=call.forward, angle="f32"

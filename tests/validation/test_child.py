@@ -7,6 +7,7 @@ from npu_rope.testing.child import OUTPUT_BYTES, Child, ChildEnded
 # Answers the length of a list of Python statements after it has run them.
 _SCRIPT = """
 import ctypes, os, signal, sys
+sys.modules["torch"] = None  # its import takes a second
 from npu_rope.testing.child import answer_pipe, receive, send
 answers = answer_pipe()
 libc = ctypes.CDLL(None)

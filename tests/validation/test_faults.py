@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import re
 
 import numpy as np
 import pytest
@@ -155,6 +156,26 @@ def test_messages_that_differ_in_numbers_are_one_kind():
     messages = iter(f"ggml ended with SIGSEGV: at 0x{i:x} of {i}.5e-3" for i in range(len(CASES)))
     (fault,) = find_faults(_results(lambda case: Judgement("ggml", FAIL, message=next(messages))))
     assert fault.kind == "ended with SIGSEGV: at 0x0 of 0.5e-3"
+
+
+def test_errors_of_cann_are_distinguished_by_their_text_and_function():
+    def judgement_of(case):
+        function, code = ("aclnn_sin", "EZ9999") if case.dtype == "float16" else ("aclnn_cos", "EZ1001")
+        output = (
+            f"new pool for device {case.shape[1]}",
+            f"CANN error: {code}: Inner Error {case.shape[1]}",
+            f"  current device: 0, in function {function} at aclnn_ops.cpp:280",
+            "ggml-cann.cpp:70: CANN error",
+        )
+        message = f"ggml ended with SIGABRT: {output[-1]}"
+        return Judgement("ggml", FAIL, message=message, output=output)
+
+    faults = find_faults(_results(judgement_of))
+    assert {re.sub(r"\d+$", "#", fault.kind) for fault in faults} == {
+        "ended with SIGABRT: CANN error in aclnn_sin: EZ9999: Inner Error #",
+        "ended with SIGABRT: CANN error in aclnn_cos: EZ1001: Inner Error #",
+    }
+    assert len(faults) == 2
 
 
 def test_rules_of_the_simulator_are_different_kinds():

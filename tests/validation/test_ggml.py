@@ -13,7 +13,7 @@ import pytest
 import npu_rope
 from npu_rope.params import RopeParams
 from npu_rope.rope_attributes import RopeMode
-from npu_rope.testing import ggml_worker
+from npu_rope.testing import ggml_graph
 from npu_rope.testing import judge as judge_module
 from npu_rope.testing.bounds import TEST_BACKEND_OPS_NMSE
 from npu_rope.testing.cases import ggml_cases, make_data
@@ -113,13 +113,13 @@ def test_ggml_agrees_with_policy_ggml(ggml, case):
 
 def _changed_call(monkeypatch, **changes):
     """Change the arguments that the judge passes to ggml."""
-    original = judge_module._ggml_call
+    original = judge_module.ggml_call
 
     def changed(case, data):
         call = original(case, data)
         return dataclasses.replace(call, **{k: v(getattr(call, k)) for k, v in changes.items()})
 
-    monkeypatch.setattr(judge_module, "_ggml_call", changed)
+    monkeypatch.setattr(judge_module, "ggml_call", changed)
 
 
 def _first_case(**wanted):
@@ -259,10 +259,10 @@ def test_a_write_outside_a_view_in_place_is_detected():
     graph = SimpleNamespace(call=call)
     after = parent.copy()
     after[..., :1, :8] = 1
-    assert (ggml_worker.RopeGraph._inside(graph, after.copy()) == 1).all()
+    assert (ggml_graph.RopeGraph._inside(graph, after.copy()) == 1).all()
     after[0, 2, 1, 15] = 1
     with pytest.raises(GgmlFailed, match="memory outside the tensor was written"):
-        ggml_worker.RopeGraph._inside(graph, after)
+        ggml_graph.RopeGraph._inside(graph, after)
 
 
 # ---- an older ggml ---------------------------------------------------------------------------------
@@ -338,7 +338,7 @@ def test_the_registrys_cpu_equals_the_cpu_library(ggml):
         assert process.info.name == f"ggml {ggml.info.version} CPU"
         for case in ONE_OF_EACH_KIND[::7]:
             if not case.params.n_offs:
-                call = judge_module._ggml_call(case, make_data(case))
+                call = judge_module.ggml_call(case, make_data(case))
                 np.testing.assert_array_equal(process.rope(call), ggml.rope(call))
 
 

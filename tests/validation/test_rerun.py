@@ -49,7 +49,6 @@ def _examine(runs, *failures, seconds=60.0, **options):
     advanced = []
     reruns.examine([failures], lambda: advanced.append(1))
     assert len(advanced) == len(failures)
-    return reruns
 
 
 def _names(occurrence):
@@ -144,8 +143,7 @@ def test_the_first_case_of_a_process_needs_no_others():
 
 def test_without_time_a_failure_stays_as_it_is():
     failures = [_failure("x"), _failure("y")]
-    reruns = _examine(Runs(lambda names, count: True), *failures, seconds=0)
-    assert reruns.left == 2
+    _examine(Runs(lambda names, count: True), *failures, seconds=0)
     assert [failure.judgement.occurrence for failure in failures] == [None, None]
 
 
@@ -163,7 +161,7 @@ def test_an_executor_that_does_not_start_again_leaves_the_failures():
         raise NotRunError
 
     failure = _failure("x")
-    assert _examine(Runs(not_run), failure).left == 1
+    _examine(Runs(not_run), failure)
     assert failure.judgement.occurrence is None
 
 
@@ -213,6 +211,7 @@ def test_a_back_end_runs_cases_in_a_process_of_its_own(two_cases, executor):
 # A worker whose second case fails, and whose third one ends the process.
 WORKER = """
 import os, sys
+sys.modules["torch"] = None  # its import takes a second
 from npu_rope.testing import backend_worker
 from npu_rope.testing.outcomes import CaseResult, Judgement
 seen = []

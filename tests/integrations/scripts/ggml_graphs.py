@@ -13,7 +13,7 @@ import numpy as np
 
 from npu_rope import RopeParams, rope
 from npu_rope.testing import ggml
-from npu_rope.testing.ggml_worker import BASE, GGML_TYPES, ROPES, InitParams, declare
+from npu_rope.testing.ggml_functions import BASE, GGML_TYPES, ROPES, InitParams, declare
 
 POINTER, WHY_BYTES = C.c_void_p, 400
 TO_DEVICE, TO_HOST = 1, 2
