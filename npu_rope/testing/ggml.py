@@ -212,7 +212,8 @@ class GgmlProcess:
     )
 
     def __init__(self, library_dir: str | None = None, threads: int = 1, device: str = "") -> None:
-        self.since_start: list[Any] = []  # the sequences that ran in the current child
+        self.sequences: list[Any] = []  # those of a suite that ran in the current child
+        self.backends = 0  # that the current child has made for sequences
         self.folder = find_library_dir(library_dir, registry=bool(device))
         self.threads = threads
         self.device = device
@@ -237,10 +238,13 @@ class GgmlProcess:
         """End the child."""
         if self._child is not None:
             self._child.communicate()
-            self._child = None
+            self._forget_child()
         if self._errors is not None:
             self._errors.close()
             self._errors = None
+
+    def _forget_child(self) -> None:
+        self._child, self.sequences, self.backends = None, [], 0
 
     def rope(self, call: GgmlRope) -> npt.NDArray[Any]:
         """Run ggml_rope_ext or ggml_rope_multi, _inplace or _back; return ``[B,S,N,D]``, contiguous. For a
@@ -260,6 +264,7 @@ class GgmlProcess:
             GgmlFailed: a graph was accepted and not completed, or the process ended (GgmlAborted).
             GgmlUnavailable: the library has no such device.
         """
+        self.backends += 1 + sum(step.start == "backend" for step in steps[1:])
         results: list[StepResult] = self._call(("sequence", steps, device))
         return results
 
@@ -300,7 +305,6 @@ class GgmlProcess:
     def _start(self) -> subprocess.Popen[bytes]:
         if self._errors is None:
             self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the child
-        self.since_start = []
         environment = dict(os.environ, GGML_NO_BACKTRACE="1")
         return subprocess.Popen(
             [sys.executable, *self.worker, str(self.folder), str(self.threads), self.device],
@@ -331,7 +335,7 @@ class GgmlProcess:
         self._child.stdin.close()  # type: ignore[union-attr]
         self._child.stdout.close()  # type: ignore[union-attr]
         exit_code = self._child.wait()
-        self._child = None
+        self._forget_child()
         self._errors.seek(0)
         lines = [line for line in self._errors.read().decode(errors="replace").splitlines() if line.strip()]
         self._errors.close()
