@@ -208,7 +208,8 @@ class GgmlProcess:
     worker: tuple[str, ...] = module_arguments("npu_rope.testing.ggml_worker")
 
     def __init__(self, library_dir: str | None = None, threads: int = 1, device: str = "") -> None:
-        self.since_start: list[Any] = []  # the sequences that ran in the current child
+        self.sequences: list[Any] = []  # those of a suite that ran in the current child
+        self.backends = 0  # that the current child has made for sequences
         self.folder = find_library_dir(library_dir, registry=bool(device))
         self.threads = threads
         self.device = device
@@ -236,7 +237,7 @@ class GgmlProcess:
             self._forget_child()
 
     def _forget_child(self) -> None:
-        self._child, self.cases, self.since_start = None, [], []
+        self._child, self.cases, self.sequences, self.backends = None, [], [], 0
 
     def rope(self, call: GgmlRope) -> npt.NDArray[Any]:
         """Run ggml_rope_ext or ggml_rope_multi, _inplace or _back; return ``[B,S,N,D]``, contiguous. For a
@@ -256,6 +257,7 @@ class GgmlProcess:
             GgmlFailed: a graph was accepted and not completed, or the process ended (GgmlAborted).
             GgmlUnavailable: the library has no such device.
         """
+        self.backends += 1 + sum(step.start == "backend" for step in steps[1:])
         results: list[StepResult] = self._call(("sequence", steps, device))
         return results
 

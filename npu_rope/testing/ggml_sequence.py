@@ -28,6 +28,10 @@ class Device(Library, Protocol):
         """Return a new backend of the device."""
         ...
 
+    def free(self, backend: Any, device: str = "") -> None:
+        """Free a backend of the device."""
+        ...
+
     def describe_refusal(self, call: GgmlRope, refused: str) -> str:
         """Return the operation that is refused, and what would make it supported."""
         ...
@@ -55,7 +59,7 @@ def run_sequence(ggml: Device, steps: list[GgmlStep], device: str = "") -> list[
             of_backend = run.run(of_one_backend)
         finally:
             run.close()
-            ggml.base["ggml_backend_free"](run.ggml.backend)
+            ggml.free(run.ggml.backend, device)
         for step, result in zip(of_one_backend, of_backend, strict=True):
             if result.refused:
                 result.refused = ggml.describe_refusal(step.call, result.refused)

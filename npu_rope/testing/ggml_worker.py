@@ -122,6 +122,15 @@ class Ggml:
         self.cpu.ggml_backend_cpu_set_n_threads(backend, self.threads)
         return backend
 
+    def free(self, backend: Any, device: str = "") -> None:
+        """Free a backend that :meth:`start` returned, on the CPU only.
+
+        Another device keeps it until the process ends: ggml's CANN backend resets the whole device, which
+        other backends use.
+        """
+        if (device or self.device) in ("", "CPU"):
+            self.base["ggml_backend_free"](backend)
+
     def open_devices(self, folder: Path) -> Devices:
         """Return the registry of the folder."""
         return Devices(folder, self.library)

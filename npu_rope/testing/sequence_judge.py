@@ -15,6 +15,7 @@ import re
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from weakref import WeakKeyDictionary
 
 from npu_rope.params import RopeParams
 from npu_rope.testing.cases import CaseData
@@ -39,21 +40,26 @@ ON_CPU = "ggml:CPU"
 _STARTS: tuple[Start, ...] = ("node", "graph", "backend")
 MOST_ATTEMPTS = 400
 MOST_NEW_PROCESSES = 150
-MOST_EARLIER = 256  # sequences that are put in front of one
+MOST_BACKENDS = 32  # of one process: a device keeps them (Ggml.free)
+# What occurred in new processes, by process, executor and name of the sequence. Simple sequences are tried
+# for many failures.
+_known: WeakKeyDictionary[GgmlProcess, dict[tuple[str, str], Failure]] = WeakKeyDictionary()
 
 
 def judge_sequence(sequence: Sequence, backends: list[str], ggml: GgmlProcess | None) -> CaseResult:
     """Run and judge a sequence. If it was drawn and fails, return the result of the simplest one."""
     earlier: list[Sequence] = []
     if ggml is not None:
-        earlier = list(ggml.since_start)
-        ggml.since_start.append(sequence)
+        if ggml.backends >= MOST_BACKENDS:
+            ggml.close()  # the next call starts a process
+        earlier = list(ggml.sequences)
+        ggml.sequences.append(sequence)
     result = judge_as_given(sequence, backends, ggml)
     failed = next((j for j in result.judgements if j.verdict == FAIL), None)
     if failed is None or not sequence.source:
         return result
     with Attempts(failed, ggml) as attempts:
-        simplest, result.note = attempts.simplest(sequence, earlier[-MOST_EARLIER:])
+        simplest, result.note = attempts.simplest(sequence, earlier)
     if simplest is None:
         return result
     with ggml.new_process() if ggml is not None else nullcontext() as process:
@@ -159,7 +165,7 @@ class Attempts:
         self.backends = [] if self.ggml is not None else [self.executor.partition(":ggml")[0]]
         self.kind = ""
         self.shared: GgmlProcess | None = None
-        self.known: dict[str, Failure] = {}  # in new processes, by the sequence's name
+        self.known = _known.setdefault(ggml, {}) if self.ggml is not None and ggml is not None else {}
 
     def __enter__(self) -> Attempts:
         return self
@@ -223,14 +229,17 @@ class Attempts:
         """Run a sequence in the process of most attempts."""
         if self.ggml is not None and self.shared is None:
             self.shared = self.ggml.new_process()
+        if self.shared is not None and self.shared.backends >= MOST_BACKENDS:
+            self.shared.close()
         return self._run(sequence, self.shared)
 
     def in_new_process(self, sequence: Sequence) -> Failure:
         """Run a sequence in a process of its own; a back end of npu_rope runs it in this one."""
-        if sequence.name not in self.known:
+        key = self.executor, sequence.name
+        if key not in self.known:
             with self.ggml.new_process() if self.ggml is not None else nullcontext() as process:
-                self.known[sequence.name] = self._run(sequence, process)
-        return self.known[sequence.name]
+                self.known[key] = self._run(sequence, process)
+        return self.known[key]
 
     def _run(self, sequence: Sequence, ggml: GgmlProcess | None) -> Failure:
         results = _judge_calls(sequence, self.backends, ggml, also_on_cpu=self.executor == ON_CPU)

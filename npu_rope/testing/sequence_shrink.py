@@ -139,6 +139,8 @@ def _changes(sequence: Sequence) -> Iterator[Callable[[Node], Node]]:
     for name in _FIRST_CONTENTS:
         for number in (1, 2):
             yield with_values_of(partial(_exceeds, name, number), **{name: number})
+    # A second token has the position 1.
+    yield lambda node: replace(node, shape=(node.shape[0], 2, *node.shape[2:]), pos=0)
     for axis, smallest in enumerate(_SMALLEST_SHAPE):
         for size in sorted({smallest, 2 * smallest, *(node.shape[axis] // 2 for node in sequence.nodes)}):
             if size >= smallest:
