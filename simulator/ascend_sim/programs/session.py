@@ -239,13 +239,27 @@ def print_report(report: SessionReport, print_line: Callable[[str], None]) -> No
     broken, freed, damage = report.launches_with_violations, report.freed_memory, report.guard_damage
     for title, texts in (
         (f"launches with rule violations: {broken or 'none'}", report.rule_violations),
-        (f"streams: {report.streams}{order}; races: {report.race_count or 'none'}", report.races),
-        (f"uses of freed memory: {len(freed)}" if freed else "", freed),
+        (f"streams: {report.streams}{order}; races: {report.race_count or 'none'}", _grouped(report.races)),
+        (f"uses of freed memory: {len(freed)}" if freed else "", _grouped(freed)),
         (f"guard zones: {f'{len(damage)} overrun' if damage else 'intact'}", damage),
     ):
         for line in (title, *(f"  {text}" for text in texts)):
             if line:
                 print_line(line)
+
+
+def _grouped(texts: list[str]) -> list[str]:
+    """Return the first of the texts that differ in their numbers only, with the number of the others."""
+    first_texts: dict[str, str] = {}
+    counts: Counter[str] = Counter()
+    for text in texts:
+        kind = re.sub(r"\d+", "#", text)
+        first_texts.setdefault(kind, text)
+        counts[kind] += 1
+    return [
+        f"{text} ({counts[kind] - 1} more like it)" if counts[kind] > 1 else text
+        for kind, text in first_texts.items()
+    ]
 
 
 MAX_PRINTED_NAMES = 6
