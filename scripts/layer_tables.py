@@ -218,7 +218,10 @@ PYTHON_LAYERS = (
     Layer(("npu_rope/__main__.py",), ("npu_rope.cli",)),
     # The package ascend_sim does not import npu_rope. Its startup/ runs in the user's process with
     # torch_npu, where ascend_sim may be missing.
-    Layer(("simulator/ascend_sim/programs/startup/*",), (PY_STD, "torch", "ascend_sim_stream_work")),
+    Layer(
+        ("simulator/ascend_sim/programs/startup/*",),
+        (PY_STD, "torch", "ascend_sim_atb", "ascend_sim_stream_work"),
+    ),
     Layer(
         ("simulator/ascend_sim/cli/*", "simulator/ascend_sim/timeline*.py"),
         (PY_STD, "numpy", "typer", "rich", "ascend_sim", "ascend_sim.*"),

@@ -43,21 +43,21 @@ struct Target {
 
 struct KvCall {
     Operand kv, gamma, cos, sin, index;
-    Target rope{kRopeSize, {}, {}, {}}, norm{kNormSize, {}, {}, {}};
+    Target key{kRopeSize, {}, {}, {}}, norm{kNormSize, {}, {}, {}};
     CacheMode mode{};
     float epsilon = 0;
     bool has_output = false;
 
     int64_t batches() const { return kv.shape[0]; }
     int64_t tokens() const { return kv.shape[2]; }
-    int64_t block_size() const { return rope.cache.shape[1]; }
+    int64_t block_size() const { return key.cache.shape[1]; }
     int64_t blocks_of_batch() const { return (tokens() + block_size() - 1) / block_size(); }
 };
 
 // The row of the caches that each token is written to, or -1.
 std::vector<int64_t> cache_rows(const KvCall& call) {
     const std::vector<int64_t> index = values_of<int64_t>(call.index);
-    const int64_t rows = call.mode.is_paged ? call.rope.cache.shape[0] * call.block_size() : call.rope.cache.shape[2];
+    const int64_t rows = call.mode.is_paged ? call.key.cache.shape[0] * call.block_size() : call.key.cache.shape[2];
     std::vector<int64_t> written = index;
     written.erase(std::remove(written.begin(), written.end(), -1), written.end());
     check_indices(written, "index", rows);
@@ -127,7 +127,7 @@ void update_caches(const KvCall& call) {
             split[token * kRopeSize + i / 2 + (i % 2) * kRopeSize / 2] = row[kNormSize + i];
         tables.push_back(static_cast<int64_t>(token));
     }
-    write_rows(call, call.rope, rows, rotated(Pairing::kHalves, split, tables, cos, sin, kRopeSize).sum());
+    write_rows(call, call.key, rows, rotated(Pairing::kHalves, split, tables, cos, sin, kRopeSize).sum());
     write_rows(call, call.norm, rows, std::move(normalized));
 }
 
@@ -185,7 +185,7 @@ aclError prepare_kv_rope_cache(const aclTensor* kv, const aclTensor* gamma, cons
     call.cos = phase.input("cos", cos, kHalves, kFour);
     call.sin = phase.input("sin", sin, kHalves, kFour);
     call.index = phase.input("index", index, on_all(type_set({kInt64})), {1, 2});
-    read_target(&phase, &call.rope, kRopeNames, k_cache, k_rope_scale, k_rope_offset, k_rope_out);
+    read_target(&phase, &call.key, kRopeNames, k_cache, k_rope_scale, k_rope_offset, k_rope_out);
     read_target(&phase, &call.norm, kNormNames, ckv_cache, c_kv_scale, c_kv_offset, c_kv_out);
     for (const auto& [name, operand] :
          {std::pair{"gamma", &call.gamma}, std::pair{"cos", &call.cos}, std::pair{"sin", &call.sin}})
@@ -193,7 +193,7 @@ aclError prepare_kv_rope_cache(const aclTensor* kv, const aclTensor* gamma, cons
     const CacheMode* mode = find_mode(cache_mode);
     phase.require_inner(kAclnnTilingError, mode, "cache_mode", "be Norm, PA, PA_BNSD, PA_NZ, PA_BLK_BNSD or PA_BLK_NZ",
                         cache_mode ? cache_mode : "NULL");
-    phase.require(call.rope.scale.has_value() == call.norm.scale.has_value(), "k_rope_scale and c_kv_scale",
+    phase.require(call.key.scale.has_value() == call.norm.scale.has_value(), "k_rope_scale and c_kv_scale",
                   "both be NULL or not", "one");
     if (phase.is_valid()) {
         call.mode = *mode;
@@ -203,12 +203,12 @@ aclError prepare_kv_rope_cache(const aclTensor* kv, const aclTensor* gamma, cons
         require_shape_with(&phase, kAclnnTilingError, "gamma", call.gamma, {kNormSize});
         require_shape_with(&phase, kAclnnTilingError, "cos", call.cos, {batches, 1, tokens, kRopeSize});
         require_shape_with(&phase, kAclnnTilingError, "sin", call.sin, {batches, 1, tokens, kRopeSize});
-        require_target(&phase, call, call.rope, kRopeNames);
+        require_target(&phase, call, call.key, kRopeNames);
         require_target(&phase, call, call.norm, kNormNames);
         if (phase.is_valid()) {
             std::vector<int64_t> cache_rows_of_norm = call.norm.cache.shape;
             cache_rows_of_norm.back() = kRopeSize;
-            require_shape_with(&phase, kAclnnTilingError, "k_cache", call.rope.cache, cache_rows_of_norm);
+            require_shape_with(&phase, kAclnnTilingError, "k_cache", call.key.cache, cache_rows_of_norm);
             const std::vector<int64_t> indices =
                 !mode->is_paged
                     ? std::vector<int64_t>{batches, tokens}

@@ -141,21 +141,21 @@ struct TokenTables {
     std::vector<float> cos, sin;
 };
 
-TokenTables token_tables(const CachedRope& rope, int64_t tokens) {
-    const std::vector<int64_t> rows = indices_of(rope.positions, "positions", rope.cache.shape[0]);
-    const std::vector<float> cache = values_of<float>(rope.cache);
-    const int64_t width = rope.cache.shape[1], pairs = width / 2;
+TokenTables token_tables(const CachedRope& cached, int64_t tokens) {
+    const std::vector<int64_t> rows = indices_of(cached.positions, "positions", cached.cache.shape[0]);
+    const std::vector<float> cache = values_of<float>(cached.cache);
+    const int64_t width = cached.cache.shape[1], pairs = width / 2;
     std::vector<int64_t> kind(static_cast<size_t>(pairs));
     int64_t first = 0;
-    for (size_t k = 0; k < rope.sections.size(); first += rope.sections[k++])
-        for (int64_t i = 0; i < rope.sections[k]; ++i) kind[static_cast<size_t>(first + i)] = static_cast<int64_t>(k);
+    for (size_t k = 0; k < cached.sections.size(); first += cached.sections[k++])
+        for (int64_t i = 0; i < cached.sections[k]; ++i) kind[static_cast<size_t>(first + i)] = static_cast<int64_t>(k);
     TokenTables tables{std::vector<float>(static_cast<size_t>(tokens * width)),
                        std::vector<float>(static_cast<size_t>(tokens * width))};
     for (int64_t token = 0; token < tokens; ++token)
         for (int64_t i = 0; i < pairs; ++i) {
             const int64_t row = rows[static_cast<size_t>(kind[static_cast<size_t>(i)] * tokens + token)];
             const float *cos = &cache[static_cast<size_t>(row * width + i)], *sin = cos + pairs;
-            const RotatedPair pair = rotated_pair(rope.pairing, i, width);
+            const RotatedPair pair = rotated_pair(cached.pairing, i, width);
             for (int64_t element : {pair.first, pair.second}) {
                 tables.cos[static_cast<size_t>(token * width + element)] = *cos;
                 tables.sin[static_cast<size_t>(token * width + element)] = *sin;
@@ -164,29 +164,29 @@ TokenTables token_tables(const CachedRope& rope, int64_t tokens) {
     return tables;
 }
 
-void rotate_tokens(const CachedRope& rope) {
-    const int64_t tokens = rope.inputs[0].shape[0], width = rope.cache.shape[1];
-    const TokenTables tables = token_tables(rope, tokens);
+void rotate_tokens(const CachedRope& cached) {
+    const int64_t tokens = cached.inputs[0].shape[0], width = cached.cache.shape[1];
+    const TokenTables tables = token_tables(cached, tokens);
     for (int which = 0; which < 2; ++which) {
-        std::vector<float> x = values_of<float>(rope.inputs[which]);
-        const int64_t row_size = rope.inputs[which].shape[1];
+        std::vector<float> x = values_of<float>(cached.inputs[which]);
+        const int64_t row_size = cached.inputs[which].shape[1];
         RotatedTerms terms(static_cast<size_t>(width));
-        for (int64_t head = 0; head < static_cast<int64_t>(x.size()); head += rope.head_size) {
+        for (int64_t head = 0; head < static_cast<int64_t>(x.size()); head += cached.head_size) {
             const auto table = static_cast<size_t>(head / row_size * width);
             float* values = &x[static_cast<size_t>(head)];
-            rotate_row(rope.pairing, values, &tables.cos[table], &tables.sin[table], width, 0, &terms);
+            rotate_row(cached.pairing, values, &tables.cos[table], &tables.sin[table], width, 0, &terms);
             for (int64_t i = 0; i < width; ++i)
                 values[i] = terms.straight[static_cast<size_t>(i)] + terms.crossed[static_cast<size_t>(i)];
         }
-        set_values(rope.outputs[which], x);
+        set_values(cached.outputs[which], x);
     }
 }
 
 // Rules of the sizes. op_host/rope_with_sin_cos_cache_tiling.cpp divides by the number of tokens that fit in UB, so
 // that a token that does not fit ends the process.
-void require_sizes(FirstPhase* call, const CachedRope& rope) {
-    const Operand &query = rope.inputs[0], &key = rope.inputs[1];
-    const int64_t tokens = query.shape[0], width = rope.cache.shape[1], size = rope.head_size;
+void require_sizes(FirstPhase* call, const CachedRope& cached) {
+    const Operand &query = cached.inputs[0], &key = cached.inputs[1];
+    const int64_t tokens = query.shape[0], width = cached.cache.shape[1], size = cached.head_size;
     const int64_t multiple = query.dtype == kFloat ? 16 : 32;
     const auto is_size = [multiple](int64_t value) { return value >= 16 && value <= 128 && value % multiple == 0; };
     const std::string sizes = "be a multiple of " + std::to_string(multiple) + " from 16 to 128";
@@ -198,15 +198,15 @@ void require_sizes(FirstPhase* call, const CachedRope& rope) {
         call->require_inner(kAclnnTilingError, operand->shape[0] == tokens && operand->shape[1] % size == 0, name,
                             "have the shape [" + std::to_string(tokens) + ",N*" + std::to_string(size) + "]",
                             shape_text(operand->shape));
-    const bool has_sections = !rope.sections.empty();
+    const bool has_sections = !cached.sections.empty();
     const std::vector<int64_t> positions =
         has_sections ? std::vector<int64_t>{3, tokens} : std::vector<int64_t>{tokens};
-    call->require_inner(kAclnnTilingError, rope.positions.shape == positions, "positions",
-                        "have the shape " + shape_text(positions), shape_text(rope.positions.shape));
+    call->require_inner(kAclnnTilingError, cached.positions.shape == positions, "positions",
+                        "have the shape " + shape_text(positions), shape_text(cached.positions.shape));
     call->require_inner(kAclnnTilingError, !has_sections || width == 128, "the last dimension of cos_sin_cache",
                         "be 128 with mrope_section", std::to_string(width));
     const int64_t heads = std::max(query.shape[1], key.shape[1]) / size;
-    const int64_t ub_bytes = heads * (width * (rope.pairing == Pairing::kHalves ? 8 : 10) + size) * 4;
+    const int64_t ub_bytes = heads * (width * (cached.pairing == Pairing::kHalves ? 8 : 10) + size) * 4;
     call->require_inner(kAclnnTilingError, ub_bytes <= kUbBytes, "the heads of a token", "fit in 196608 bytes of UB",
                         std::to_string(ub_bytes) + " bytes");
 }
@@ -221,25 +221,25 @@ aclError prepare_cached_rope(const aclTensor* positions, const aclTensor* query,
     constexpr RankRange kMatrix{2, 2};
     FirstPhase call("aclnnRopeWithSinCosCache");
     call.refuse_310p();
-    CachedRope rope;
-    rope.positions = call.input("positions", positions, on_all(type_set({kInt64})), {1, 2});
-    rope.inputs[0] = call.input("query_in", query, kRopeTypes, kMatrix);
-    rope.inputs[1] = call.input("key_in", key, kRopeTypes, kMatrix);
-    rope.cache = call.input("cos_sin_cache", cache, kRopeTypes, kMatrix);
-    rope.outputs[0] = call.output("query_out", query_out, kRopeTypes, kMatrix);
-    rope.outputs[1] = call.output("key_out", key_out, kRopeTypes, kMatrix);
-    if (sections) rope.sections = sections->values;
-    const bool has_zeros = rope.sections == std::vector<int64_t>{0, 0, 0};
-    call.require(rope.sections.empty() || has_zeros || rope.sections == std::vector<int64_t>{16, 24, 24},
-                 "mrope_section", "be [16,24,24] or NULL", shape_text(rope.sections));
-    if (has_zeros) rope.sections.clear();
-    const int32_t dtype = rope.inputs[0].dtype;
-    call.require_dtype("key_in", rope.inputs[1], dtype);
-    call.require_dtype("cos_sin_cache", rope.cache, dtype);
-    call.require_contiguous("positions", rope.positions);
+    CachedRope cached;
+    cached.positions = call.input("positions", positions, on_all(type_set({kInt64})), {1, 2});
+    cached.inputs[0] = call.input("query_in", query, kRopeTypes, kMatrix);
+    cached.inputs[1] = call.input("key_in", key, kRopeTypes, kMatrix);
+    cached.cache = call.input("cos_sin_cache", cache, kRopeTypes, kMatrix);
+    cached.outputs[0] = call.output("query_out", query_out, kRopeTypes, kMatrix);
+    cached.outputs[1] = call.output("key_out", key_out, kRopeTypes, kMatrix);
+    if (sections) cached.sections = sections->values;
+    const bool has_zeros = cached.sections == std::vector<int64_t>{0, 0, 0};
+    call.require(cached.sections.empty() || has_zeros || cached.sections == std::vector<int64_t>{16, 24, 24},
+                 "mrope_section", "be [16,24,24] or NULL", shape_text(cached.sections));
+    if (has_zeros) cached.sections.clear();
+    const int32_t dtype = cached.inputs[0].dtype;
+    call.require_dtype("key_in", cached.inputs[1], dtype);
+    call.require_dtype("cos_sin_cache", cached.cache, dtype);
+    call.require_contiguous("positions", cached.positions);
     const char* names[2][2] = {{"query_in", "query_out"}, {"key_in", "key_out"}};
     for (int which = 0; which < 2; ++which) {
-        const Operand &in = rope.inputs[which], &out = rope.outputs[which];
+        const Operand &in = cached.inputs[which], &out = cached.outputs[which];
         call.require_dtype(names[which][1], out, dtype);
         call.require_shape(names[which][1], out, in.shape);
         call.require_contiguous(names[which][1], out);
@@ -247,10 +247,10 @@ aclError prepare_cached_rope(const aclTensor* positions, const aclTensor* query,
         require_not_empty(&call, kAclnnTilingError, names[which][0], in);
         call.require(in.strides[1] == 1, std::string("the last stride of ") + names[which][0], "be 1", in.strides[1]);
     }
-    rope.head_size = head_size;
-    rope.pairing = is_neox ? Pairing::kHalves : Pairing::kNeighbours;
-    if (call.is_valid()) require_sizes(&call, rope);
-    return call.finish([rope] { rotate_tokens(rope); }, bytes, executor);
+    cached.head_size = head_size;
+    cached.pairing = is_neox ? Pairing::kHalves : Pairing::kNeighbours;
+    if (call.is_valid()) require_sizes(&call, cached);
+    return call.finish([cached] { rotate_tokens(cached); }, bytes, executor);
 }
 
 }  // namespace

@@ -33,6 +33,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+import ascend_sim_atb  # type: ignore[import-not-found]
 import torch
 from ascend_sim_stream_work import (  # type: ignore[import-not-found]
     CPU,
@@ -92,10 +93,11 @@ _random_lock = threading.RLock()
 
 
 class HostKernel:
-    """The kernel of one operator on PrivateUse1 that runs it on the CPU."""
+    """The kernel of one operator on PrivateUse1 that runs it on the CPU, or runs `function` instead of it."""
 
-    def __init__(self, op: torch._ops.OpOverload) -> None:
+    def __init__(self, op: torch._ops.OpOverload, function: Callable[..., Any] | None = None) -> None:
         self.op = op
+        self.function = function or op
         self.name = str(op)
         schema = op._schema
         self.arguments = schema.arguments
@@ -120,7 +122,7 @@ class HostKernel:
         if self.is_random:
             results = self._run_random(host_args, host_kwargs, device)
         else:
-            results = self.op(*host_args, **host_kwargs)
+            results = self.function(*host_args, **host_kwargs)
         call.write_outs()
         on_device = call.to_device(results, device)
         call.note_accesses(work, on_device)
@@ -138,7 +140,7 @@ class HostKernel:
                 f"{self.name} draws random numbers on the host: it cannot be captured (simulated)"
             )
         trial = call.on_copies(args, kwargs)
-        trial_results = self.op(*trial.args, **trial.kwargs)
+        trial_results = self.function(*trial.args, **trial.kwargs)
         on_device = trial.call.to_device(trial_results, device)
         call.note_accesses(work, on_device)
         result_views = _fixed_views(on_device)
@@ -147,7 +149,7 @@ class HostKernel:
         def replay() -> None:
             with _counts_lock:
                 counts[self.name] += 1
-            results = self.op(*args, **kwargs)
+            results = self.function(*args, **kwargs)
             _write_all(_tensors_of(results), result_views)
             _write_all([cpu_out for _, cpu_out in call.outs], out_views)
 
@@ -161,7 +163,7 @@ class HostKernel:
                 host_state = torch.get_rng_state()
                 try:
                     torch.default_generator.manual_seed(_next_seed(None, device))
-                    return self.op(*args, **kwargs)
+                    return self.function(*args, **kwargs)
                 finally:
                     torch.set_rng_state(host_state)
             position = next(i for i, a in enumerate(self.arguments) if a.name == self.generator_name)
@@ -170,7 +172,7 @@ class HostKernel:
                 args[position] = _host_generator(args[position], device)
             else:
                 kwargs[self.generator_name] = _host_generator(kwargs.get(self.generator_name), device)
-            return self.op(*args, **kwargs)
+            return self.function(*args, **kwargs)
 
 
 class _Call:
@@ -421,6 +423,12 @@ def install() -> None:
             if name in with_gradient:
                 library.impl(name, kernel, "AutogradPrivateUse1")
     _libraries.append(library)
+    if (op := ascend_sim_atb.operator()) is not None:
+        library_of_atb = _Library("atb", "IMPL")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            library_of_atb.impl(op, HostKernel(op, ascend_sim_atb.rotary_embedding), "PrivateUse1")
+        _libraries.append(library_of_atb)
     atexit.register(write_report)
     os.register_at_fork(after_in_child=counts.clear)  # the parent reports its own counts
     _explain_uncaught_errors()
