@@ -130,6 +130,11 @@ def test_use_fp16_rounds_the_result_of_float32_inputs_on_910b(opapi_910b):
     assert np.array_equal(out, out.astype(F16).astype(F32))
     call(opapi_910b, "Mm", np.full((5, 100), 1e5, F32), np.abs(b), out, FP16)
     assert np.all(np.isinf(out))
+    edge = np.array([[65519], [65520], [-65520], [2.0**-24], [2.0**-25], [2.0**-25 * 1.001], [np.nan]], F32)
+    result = np.zeros((7, 2), F32)
+    call(opapi_910b, "Mm", edge, np.ones((1, 2), F32), result, FP16)
+    with np.errstate(over="ignore"):
+        assert np.array_equal(result[:, :1], edge.astype(F16).astype(F32), equal_nan=True)
 
 
 def test_subnormal_and_special_numbers_of_float16_are_read_exactly(opapi):
