@@ -77,7 +77,7 @@ def check(out, reference):
     [
         (1, 1, 1, 1, 1, 16),
         (2, 4, 2, 5, 9, 32),
-        (1, 8, 1, 33, 40, 64),
+        (1, 8, 1, 34, 40, 64),
         (1, 2, 2, 3, 1100, 16),
         (2, 2, 1, 1, 600, 40),
     ],
@@ -209,6 +209,17 @@ def test_high_performance_rounds_the_scores(opapi_910b):
     assert np.all(out == 0.5)
     call(opapi_910b, query, key, value, out, scale_value=1.0, inner_precise=0)
     assert np.all(np.abs(out.astype(float) - 1 / (1 + np.exp(-0.3125))) < 1e-3)
+
+
+@pytest.mark.parametrize(("dtype", "fraction_bits"), [(F16, 10), (BF16, 7)])
+def test_weights_are_rounded_to_the_type_of_value(opapi_910b, dtype, fraction_bits):
+    # 100 weights just below a tie are rounded down, so the mean of ones is one unit below 1.
+    weight = 0.5 + 2.0 ** (-fraction_bits - 2) * 0.98
+    query, key = np.zeros((1, 1, 1, 16), dtype), np.zeros((1, 1, 101, 16), dtype)
+    query[..., 0], key[0, 0, 1:, 0] = 1, -1
+    value, out = np.ones_like(key), np.zeros_like(query)
+    call(opapi_910b, query, key, value, out, scale_value=-np.log(weight))
+    assert np.all(out.astype(float) == 1 - 2.0 ** (-fraction_bits - 1))
 
 
 def test_refusals_with_the_status_of_a_tiling(opapi_910b):

@@ -282,6 +282,19 @@ def test_trans_matmul_weight_refuses_a_short_allocation_and_float32(opapi):
         opapi.call("TransMatmulWeight", {"mm_weight": np.zeros((16, 16), F32)})
 
 
+def test_trans_matmul_weight_changes_the_format_of_its_tensor(opapi):
+    handle, size, executor = opapi.tensor(random((16, 32), F16)), C.c_uint64(), C.c_void_p()
+    with opapi.calls:
+        status = opapi.cann.aclnnTransMatmulWeightGetWorkspaceSize(
+            C.c_void_p(handle), C.byref(size), C.byref(executor)
+        )
+    found = C.c_int()
+    opapi.cann.aclGetFormat(C.c_void_p(handle), C.byref(found))
+    assert (status, size.value, found.value) == (0, 1536, NZ)  # 1024 bytes and CANN's padding
+    opapi.run("TransMatmulWeight", size.value, executor)
+    opapi.free_tensors()
+
+
 @pytest.mark.parametrize("is_transposed", [True, False])
 @pytest.mark.parametrize(("k", "n"), [(16, 32), (48, 40), (33, 17)])
 def test_products_read_a_weight_in_blocks(opapi, k, n, is_transposed):
