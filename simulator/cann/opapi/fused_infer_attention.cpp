@@ -1,17 +1,17 @@
-// aclnnFusedInferAttentionScoreV2, without quantization, paged keys, prefixes and left padding. attention.h describes
-// the arithmetic.
+// Checks of the functions FusedInferAttentionScore. attention.h describes the arithmetic.
 //
 // Sources: hicann/ops-transformer attention/fused_infer_attention_score/docs/aclnnFusedInferAttentionScoreV2.md and
 // op_host/fused_infer_attention_score_tiling.cpp; attention/prompt_flash_attention/op_host/
 // prompt_flash_attention_tiling.cpp for more than one query a head (CheckAttenMaskShape, CheckPseShiftTypeAndShape).
 // The document marks the tensors as contiguous only. The definition of the operator
 // (fused_infer_attention_score_def.cpp, AutoContiguous) packs the others, so they are accepted here.
+#include "cann/opapi/fused_infer_attention.h"
+
 #include <algorithm>
 #include <cstring>
 #include <stdexcept>
 
 #include "cann/opapi/attention.h"
-#include "cann/opapi/first_phase.h"
 
 namespace simulated_cann {
 namespace {
@@ -19,16 +19,6 @@ namespace {
 constexpr int64_t kMostBatches = 65536, kMostHeads = 256, kLargestHead = 512, kMostTokens = 20971520;
 constexpr int64_t kMostQueryHeadsPerKeyHead = 64, kHeadUnit = 16, kSparseMaskSize = 2048;
 enum SparseMode : int64_t { kDefaultMask, kAllMask, kLeftUpCausal, kRightDownCausal, kBand };
-
-struct AttentionArguments {
-    const aclTensor *query = nullptr, *pse = nullptr, *mask = nullptr, *out = nullptr, *lse = nullptr;
-    const aclTensorList *key = nullptr, *value = nullptr;
-    const aclIntArray *query_lengths = nullptr, *key_lengths = nullptr;
-    int64_t heads = 0, key_heads = 0, previous_tokens = 0, next_tokens = 0, sparse_mode = 0, inner_precise = 0;
-    double scale = 1;
-    const char* layout = nullptr;
-    bool has_lse = false;
-};
 
 // Checks of the tiling, whose errors have the status 561002.
 class AttentionCheck {
@@ -274,6 +264,8 @@ void check_triangle(const Operand& mask) {
 // Bytes of the scores of a block of keys, of which the kernel keeps copies in the workspace.
 constexpr int64_t kScoreBytes = 1 << 20;
 
+}  // namespace
+
 aclError finish_attention(FirstPhase* call, const AttentionArguments& given, uint64_t* bytes,
                           aclOpExecutor** executor) {
     // The operator is defined for Ascend910B and Ascend910_93 only.
@@ -288,67 +280,4 @@ aclError finish_attention(FirstPhase* call, const AttentionArguments& given, uin
     return call->finish(body, bytes, executor);
 }
 
-}  // namespace
 }  // namespace simulated_cann
-
-NPU_CANN_API aclError aclnnFusedInferAttentionScoreV2GetWorkspaceSize(
-    const aclTensor* query, const aclTensorList* key, const aclTensorList* value, const aclTensor* pseShiftOptional,
-    const aclTensor* attenMaskOptional, const aclIntArray* actualSeqLengthsOptional,
-    const aclIntArray* actualSeqLengthsKvOptional, const aclTensor* deqScale1Optional,
-    const aclTensor* quantScale1Optional, const aclTensor* deqScale2Optional, const aclTensor* quantScale2Optional,
-    const aclTensor* quantOffset2Optional, const aclTensor* antiquantScaleOptional,
-    const aclTensor* antiquantOffsetOptional, const aclTensor* blockTableOptional,
-    const aclTensor* queryPaddingSizeOptional, const aclTensor* kvPaddingSizeOptional,
-    const aclTensor* keyAntiquantScaleOptional, const aclTensor* keyAntiquantOffsetOptional,
-    const aclTensor* valueAntiquantScaleOptional, const aclTensor* valueAntiquantOffsetOptional,
-    const aclTensor* keySharedPrefixOptional, const aclTensor* valueSharedPrefixOptional,
-    const aclIntArray* actualSharedPrefixLenOptional, int64_t numHeads, double scaleValue, int64_t preTokens,
-    int64_t nextTokens, char* inputLayout, int64_t numKeyValueHeads, int64_t sparseMode, int64_t innerPrecise,
-    int64_t /*blockSize*/, int64_t /*antiquantMode*/, bool softmaxLseFlag, int64_t /*keyAntiquantMode*/,
-    int64_t /*valueAntiquantMode*/, const aclTensor* attentionOut, const aclTensor* softmaxLse, uint64_t* bytes,
-    aclOpExecutor** executor) {
-    using namespace simulated_cann;
-    FirstPhase call("aclnnFusedInferAttentionScoreV2");
-    const struct {
-        const void* value;
-        const char* name;
-    } unsimulated[] = {{deqScale1Optional, "deqScale1"},
-                       {quantScale1Optional, "quantScale1"},
-                       {deqScale2Optional, "deqScale2"},
-                       {quantScale2Optional, "quantScale2"},
-                       {quantOffset2Optional, "quantOffset2"},
-                       {antiquantScaleOptional, "antiquantScale"},
-                       {antiquantOffsetOptional, "antiquantOffset"},
-                       {blockTableOptional, "blockTable"},
-                       {queryPaddingSizeOptional, "queryPaddingSize"},
-                       {kvPaddingSizeOptional, "kvPaddingSize"},
-                       {keyAntiquantScaleOptional, "keyAntiquantScale"},
-                       {keyAntiquantOffsetOptional, "keyAntiquantOffset"},
-                       {valueAntiquantScaleOptional, "valueAntiquantScale"},
-                       {valueAntiquantOffsetOptional, "valueAntiquantOffset"},
-                       {keySharedPrefixOptional, "keySharedPrefix"},
-                       {valueSharedPrefixOptional, "valueSharedPrefix"},
-                       {actualSharedPrefixLenOptional, "actualSharedPrefixLen"}};
-    for (const auto& option : unsimulated) call.refuse_unsimulated(option.value, option.name);
-    AttentionArguments given;
-    given.query = query;
-    given.key = key;
-    given.value = value;
-    given.pse = pseShiftOptional;
-    given.mask = attenMaskOptional;
-    given.query_lengths = actualSeqLengthsOptional;
-    given.key_lengths = actualSeqLengthsKvOptional;
-    given.heads = numHeads;
-    given.key_heads = numKeyValueHeads;
-    given.scale = scaleValue;
-    given.previous_tokens = preTokens;
-    given.next_tokens = nextTokens;
-    given.layout = inputLayout;
-    given.sparse_mode = sparseMode;
-    given.inner_precise = innerPrecise;
-    given.has_lse = softmaxLseFlag;
-    given.out = attentionOut;
-    given.lse = softmaxLse;
-    return finish_attention(&call, given, bytes, executor);
-}
-NPU_CANN_SECOND_PHASE(aclnnFusedInferAttentionScoreV2)

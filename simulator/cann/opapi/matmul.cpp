@@ -91,8 +91,9 @@ struct Product {
     Operand out;
 };
 
-// hicann/ops-nn matmul/mat_mul_v3/docs/aclnnMm.md and op_host/op_api/aclnn_mm.cpp. The result is cast to the type of
-// out.
+// hicann/ops-nn matmul/mat_mul_v3/docs/aclnnMm.md and op_host/op_api/aclnn_mm.cpp. The document's table of parameters
+// says that out has the type to which the inputs are promoted; its table of errors and the source refuse only types to
+// which that type does not convert.
 aclError prepare_mm(const aclTensor* self, const aclTensor* mat2, const aclTensor* out, int8_t math_type,
                     uint64_t* bytes, aclOpExecutor** executor) {
     FirstPhase call("aclnnMm");

@@ -1,4 +1,5 @@
-// Softmax, LogSoftmax and SoftmaxCrossEntropyWithLogits. The largest element of a row is subtracted first.
+// Softmax, LogSoftmax, their gradients and SoftmaxCrossEntropyWithLogits. The largest element of a row is subtracted
+// first.
 #include <cmath>
 
 #include "cann/opapi/argument_types.h"
@@ -29,20 +30,44 @@ void softmax_row(std::vector<Compute>* row, bool is_log) {
     for (size_t i = 0; i < row->size(); ++i) (*row)[i] = is_log ? (*row)[i] - log_sum : powers[i] / sum;
 }
 
+// The rows along one dimension of a packed tensor.
+class Rows {
+public:
+    Rows(const std::vector<int64_t>& shape, size_t dim) : length_(shape.empty() ? 1 : shape[dim]) {
+        for (size_t i = 0; i < shape.size(); ++i) count_ *= i == dim ? 1 : shape[i];
+        for (size_t i = dim + 1; i < shape.size(); ++i) inner_ *= shape[i];
+        if (length_ == 0) count_ = 0;
+    }
+    int64_t count() const { return count_; }
+
+    template <class Compute>
+    std::vector<Compute> row(const std::vector<Compute>& values, int64_t index) const {
+        std::vector<Compute> result(static_cast<size_t>(length_));
+        for (size_t i = 0; i < result.size(); ++i) result[i] = values[at(index, i)];
+        return result;
+    }
+    template <class Compute>
+    void set_row(const std::vector<Compute>& row, int64_t index, std::vector<Compute>* values) const {
+        for (size_t i = 0; i < row.size(); ++i) (*values)[at(index, i)] = row[i];
+    }
+
+private:
+    size_t at(int64_t index, size_t i) const {
+        return static_cast<size_t>(index / inner_ * length_ * inner_ + index % inner_) +
+               i * static_cast<size_t>(inner_);
+    }
+
+    int64_t length_, count_ = 1, inner_ = 1;
+};
+
 // Applies softmax_row() along one dimension of a packed tensor.
 template <class Compute>
 void softmax_along(const std::vector<int64_t>& shape, size_t dim, bool is_log, std::vector<Compute>* values) {
-    if (values->empty()) return;
-    const int64_t length = shape.empty() ? 1 : shape[dim];
-    int64_t inner = 1;
-    for (size_t i = dim + 1; i < shape.size(); ++i) inner *= shape[i];
-    std::vector<Compute> row(static_cast<size_t>(length));
-    const int64_t rows = static_cast<int64_t>(values->size()) / length;
-    for (int64_t index = 0; index < rows; ++index) {
-        Compute* first = values->data() + index / inner * length * inner + index % inner;
-        for (int64_t i = 0; i < length; ++i) row[static_cast<size_t>(i)] = first[i * inner];
+    const Rows rows(shape, dim);
+    for (int64_t index = 0; index < rows.count(); ++index) {
+        std::vector<Compute> row = rows.row(*values, index);
         softmax_row(&row, is_log);
-        for (int64_t i = 0; i < length; ++i) first[i * inner] = row[static_cast<size_t>(i)];
+        rows.set_row(row, index, values);
     }
 }
 
@@ -68,6 +93,42 @@ aclError prepare_softmax(const char* name, bool is_log, const aclTensor* self_te
             set_values(out, values);
         };
         compute_dtype == kDouble ? compute(double{}) : compute(float{});
+    };
+    return call.finish(body, bytes, executor);
+}
+
+// The gradients: (gradOutput - sum(gradOutput * output)) * output for Softmax, and gradOutput - sum(gradOutput) *
+// exp(output) for LogSoftmax. Sources: hicann/ops-nn activation/softmax_grad/docs/aclnnSoftmaxBackward.md and
+// op_api/aclnn_softmax_backward.cpp, activation/log_softmax_grad/docs/aclnnLogSoftmaxBackward.md.
+aclError prepare_gradient(const char* name, bool is_log, const aclTensor* gradient_tensor,
+                          const aclTensor* output_tensor, int64_t dim_value, const aclTensor* out_tensor,
+                          uint64_t* bytes, aclOpExecutor** executor) {
+    FirstPhase call(name);
+    const TypesByChip types = all_and_bf16(kHalfAndFloatTypes);
+    const RankRange ranks{is_log ? 1U : 0U, 8};
+    const Operand gradient = call.input("gradOutput", gradient_tensor, types, ranks);
+    const Operand output = call.input("output", output_tensor, types, ranks);
+    const Operand out = call.output("out", out_tensor, types, ranks);
+    const size_t dim = call.dimension("dim", dim_value, gradient.shape.size());
+    call.require_dtype("output", output, gradient.dtype);
+    call.require_shape("output", output, gradient.shape);
+    call.require_shape("out", out, gradient.shape);
+    if (gradient.dtype != out.dtype) call.ask_workspace(gradient.count() * dtype_bytes(gradient.dtype));
+    auto body = [gradient, output, out, dim, is_log] {
+        std::vector<float> result = values_of<float>(gradient);
+        const std::vector<float> outputs = values_of<float>(output);
+        const Rows rows(gradient.shape, dim);
+        for (int64_t index = 0; index < rows.count(); ++index) {
+            std::vector<float> row = rows.row(result, index), terms = row;
+            const std::vector<float> y = rows.row(outputs, index);
+            for (size_t i = 0; i < row.size() && !is_log; ++i) terms[i] *= y[i];
+            const float sum = lane_sum(terms.data(), static_cast<int64_t>(terms.size()));
+            for (size_t i = 0; i < row.size(); ++i)
+                row[i] = is_log ? row[i] - sum * std::exp(y[i]) : (row[i] - sum) * y[i];
+            rows.set_row(row, index, &result);
+        }
+        if (gradient.dtype != out.dtype) round_to(gradient.dtype, &result);
+        set_values(out, result);
     };
     return call.finish(body, bytes, executor);
 }
@@ -128,6 +189,22 @@ NPU_CANN_API aclError aclnnLogSoftmaxGetWorkspaceSize(const aclTensor* self, int
     return simulated_cann::prepare_softmax("aclnnLogSoftmax", true, self, dim, out, bytes, executor);
 }
 NPU_CANN_SECOND_PHASE(aclnnLogSoftmax)
+
+NPU_CANN_API aclError aclnnSoftmaxBackwardGetWorkspaceSize(const aclTensor* gradOutput, const aclTensor* output,
+                                                           int64_t dim, aclTensor* out, uint64_t* bytes,
+                                                           aclOpExecutor** executor) {
+    return simulated_cann::prepare_gradient("aclnnSoftmaxBackward", false, gradOutput, output, dim, out, bytes,
+                                            executor);
+}
+NPU_CANN_SECOND_PHASE(aclnnSoftmaxBackward)
+
+NPU_CANN_API aclError aclnnLogSoftmaxBackwardGetWorkspaceSize(const aclTensor* gradOutput, const aclTensor* output,
+                                                              int64_t dim, aclTensor* out, uint64_t* bytes,
+                                                              aclOpExecutor** executor) {
+    return simulated_cann::prepare_gradient("aclnnLogSoftmaxBackward", true, gradOutput, output, dim, out, bytes,
+                                            executor);
+}
+NPU_CANN_SECOND_PHASE(aclnnLogSoftmaxBackward)
 
 NPU_CANN_API aclError aclnnSoftmaxCrossEntropyWithLogitsGetWorkspaceSize(const aclTensor* features, aclTensor* labels,
                                                                          aclTensor* loss, aclTensor* backprop,

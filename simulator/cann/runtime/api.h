@@ -23,7 +23,6 @@ constexpr aclError kNotSupported = 200001;
 constexpr aclError kInternalError = 500000;
 constexpr aclError kAclnnNullptr = 161001;
 constexpr aclError kAclnnInvalidParam = 161002;
-constexpr aclError kAclnnRuntimeError = 361001;
 constexpr aclError kAclnnTilingError = 561002;
 constexpr aclError kAclnnInnerNullptr = 561103;
 // Values of the runtime, hicann/runtime include/external/acl/error_codes/rt_error_codes.h.

@@ -12,7 +12,7 @@ OPTIONAL = (
     "deq_scale2", "quant_scale2", "quant_offset2", "antiquant_scale", "antiquant_offset", "block_table",
     "query_padding_size", "kv_padding_size", "key_antiquant_scale", "key_antiquant_offset",
     "value_antiquant_scale", "value_antiquant_offset", "key_shared_prefix", "value_shared_prefix",
-    "actual_shared_prefix_len", "softmax_lse",
+    "actual_shared_prefix_len", "softmax_lse", "query_rope", "key_rope", "key_rope_antiquant_scale",
 )  # fmt: skip
 DEFAULTS = {
     "scale_value": 0.125, "pre_tokens": 65535, "next_tokens": 65535, "input_layout": b"BNSD",
@@ -21,11 +21,11 @@ DEFAULTS = {
 }  # fmt: skip
 
 
-def call(device, query, key, value, out, **options):
+def call(device, query, key, value, out, *, version="V2", **options):
     heads = {"num_heads": query.shape[1], "num_key_value_heads": key.shape[1]}
     given = dict.fromkeys(OPTIONAL) | DEFAULTS | heads | options
     given |= {"query": query, "key": [key], "value": [value], "attention_out": out}
-    device.call("FusedInferAttentionScoreV2", given)
+    device.call(f"FusedInferAttentionScore{version}", given)
 
 
 def refused(device, *args, **options):
@@ -77,7 +77,7 @@ def check(out, reference):
     [
         (1, 1, 1, 1, 1, 16),
         (2, 4, 2, 5, 9, 32),
-        (1, 8, 1, 33, 40, 64),
+        (1, 8, 1, 34, 40, 64),
         (1, 2, 2, 3, 1100, 16),
         (2, 2, 1, 1, 600, 40),
     ],
@@ -86,6 +86,19 @@ def test_attention_of_grouped_heads(opapi_910b, dtype, batch, heads, key_heads, 
     tensors = case(batch, heads, key_heads, tokens, keys, size, dtype)
     call(opapi_910b, *tensors)
     check(tensors[3], attention(*tensors[:3]))
+
+
+@pytest.mark.parametrize("version", ["", "V2", "V3"])
+def test_the_versions_compute_the_same(opapi_910b, version):
+    tensors = case(2, 4, 2, 5, 9, 32)
+    pse = np.random.default_rng(1).standard_normal((2, 4, 5, 9)).astype(F16)
+    mask = np.triu(np.ones((5, 9), np.bool_), 4)
+    call(opapi_910b, *tensors, version=version, pse_shift=pse, atten_mask=mask)
+    check(tensors[3], attention(*tensors[:3], pse=pse, hidden=mask))
+    with pytest.raises(
+        RefusedPhase, match=f"aclnnFusedInferAttentionScore{version}: blockTable is not simulated"
+    ):
+        call(opapi_910b, *tensors, version=version, block_table=np.zeros((2, 1), np.int32))
 
 
 @pytest.mark.parametrize("layout", [b"BSND", b"BSH", b"BNSD_BSND"])
@@ -211,6 +224,17 @@ def test_high_performance_rounds_the_scores(opapi_910b):
     assert np.all(np.abs(out.astype(float) - 1 / (1 + np.exp(-0.3125))) < 1e-3)
 
 
+@pytest.mark.parametrize(("dtype", "fraction_bits"), [(F16, 10), (BF16, 7)])
+def test_weights_are_rounded_to_the_type_of_value(opapi_910b, dtype, fraction_bits):
+    # 100 weights just below a tie are rounded down, so the mean of ones is one unit below 1.
+    weight = 0.5 + 2.0 ** (-fraction_bits - 2) * 0.98
+    query, key = np.zeros((1, 1, 1, 16), dtype), np.zeros((1, 1, 101, 16), dtype)
+    query[..., 0], key[0, 0, 1:, 0] = 1, -1
+    value, out = np.ones_like(key), np.zeros_like(query)
+    call(opapi_910b, query, key, value, out, scale_value=-np.log(weight))
+    assert np.all(out.astype(float) == 1 - 2.0 ** (-fraction_bits - 1))
+
+
 def test_refusals_with_the_status_of_a_tiling(opapi_910b):
     tensors = case(2, 4, 2, 5, 9, 32)
     query, key, value, out = tensors
@@ -248,6 +272,11 @@ def test_refusals_with_the_status_of_a_tiling(opapi_910b):
     ):
         assert text in str(error)
         assert error.status == TILING
+
+
+def test_layouts_that_only_v3_has_are_not_simulated(opapi_910b):
+    error = refused(opapi_910b, *case(2, 4, 2, 5, 9, 32), version="V3", input_layout=b"TND")
+    assert "an inputLayout with T or NBSD is not simulated." in str(error)
 
 
 def test_refusals_of_types_and_chip(opapi):

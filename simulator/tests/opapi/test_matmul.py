@@ -116,6 +116,13 @@ def test_down_precision_is_float16_on_310p(opapi):
         check(out, a.astype(F16), b.astype(F16), roundings=[])
 
 
+def test_float16_inputs_keep_their_sums_in_float32(opapi):
+    a, b, out = random((5, 100), F16), random((100, 11), F16, 1), np.zeros((5, 11), F32)
+    for math in (KEEP, ALLOW, FP16):
+        call(opapi, "Mm", a, b, out, math)
+        check(out, a, b, roundings=[])
+
+
 def test_use_fp16_rounds_the_result_of_float32_inputs_on_910b(opapi_910b):
     a, b, out = random((5, 100), F32), random((100, 11), F16, 1), np.zeros((5, 11), F32)
     call(opapi_910b, "Mm", a, b, out, FP16)
@@ -123,6 +130,11 @@ def test_use_fp16_rounds_the_result_of_float32_inputs_on_910b(opapi_910b):
     assert np.array_equal(out, out.astype(F16).astype(F32))
     call(opapi_910b, "Mm", np.full((5, 100), 1e5, F32), np.abs(b), out, FP16)
     assert np.all(np.isinf(out))
+    edge = np.array([[65519], [65520], [-65520], [2.0**-24], [2.0**-25], [2.0**-25 * 1.001], [np.nan]], F32)
+    result = np.zeros((7, 2), F32)
+    call(opapi_910b, "Mm", edge, np.ones((1, 2), F32), result, FP16)
+    with np.errstate(over="ignore"):
+        assert np.array_equal(result[:, :1], edge.astype(F16).astype(F32), equal_nan=True)
 
 
 def test_subnormal_and_special_numbers_of_float16_are_read_exactly(opapi):
@@ -274,6 +286,19 @@ def test_trans_matmul_weight_refuses_a_short_allocation_and_float32(opapi):
         opapi.call("TransMatmulWeight", given)
     with pytest.raises(RefusedPhase, match="mmWeightRef must be"):
         opapi.call("TransMatmulWeight", {"mm_weight": np.zeros((16, 16), F32)})
+
+
+def test_trans_matmul_weight_changes_the_format_of_its_tensor(opapi):
+    handle, size, executor = opapi.tensor(random((16, 32), F16)), C.c_uint64(), C.c_void_p()
+    with opapi.calls:
+        status = opapi.cann.aclnnTransMatmulWeightGetWorkspaceSize(
+            C.c_void_p(handle), C.byref(size), C.byref(executor)
+        )
+    found = C.c_int()
+    opapi.cann.aclGetFormat(C.c_void_p(handle), C.byref(found))
+    assert (status, size.value, found.value) == (0, 1536, NZ)  # 1024 bytes and CANN's padding
+    opapi.run("TransMatmulWeight", size.value, executor)
+    opapi.free_tensors()
 
 
 @pytest.mark.parametrize("is_transposed", [True, False])

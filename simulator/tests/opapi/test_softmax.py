@@ -74,6 +74,9 @@ def test_softmax_converts_after_and_log_softmax_before(opapi):
     check(out, reference(x, 1), 50)
     opapi.call("LogSoftmax", {"self": x, "dim": 1, "out": out})
     check(out, reference(x.astype(np.float16), 1, log=True), 50, scale=30)
+    same = np.zeros((3, 50), np.float16)
+    opapi.call("LogSoftmax", {"self": x.astype(np.float16), "dim": 1, "out": same})
+    assert np.array_equal(out, same)
     wide = np.zeros((3, 50), np.float32)
     opapi.call("Softmax", {"self": x.astype(np.float16), "dim": 1, "out": wide})
     assert np.array_equal(wide, wide.astype(np.float16).astype(np.float32))
@@ -95,6 +98,49 @@ def test_softmax_refuses_wrong_arguments(opapi, name):
     if opapi.is_310p:
         with pytest.raises(RefusedPhase, match="but got bfloat16"):
             opapi.call(name, {"self": x.astype(BF16), "dim": 0, "out": x})
+
+
+@pytest.mark.parametrize("dim", [-1, 0, 1])
+@pytest.mark.parametrize("name", ["SoftmaxBackward", "LogSoftmaxBackward"])
+def test_gradients(opapi, name, dim):
+    log = name == "LogSoftmaxBackward"
+    for dtype in types(opapi):
+        if dtype is np.float64:
+            continue
+        gradient, y = (
+            random((4, 70, 9), dtype),
+            reference(random((4, 70, 9), dtype, 1), dim, log=log).astype(dtype),
+        )
+        out = np.zeros((4, 70, 9), dtype)
+        opapi.call(name, {"grad_output": gradient, "output": y, "dim": dim, "out": out})
+        g, exact = gradient.astype(np.float64), y.astype(np.float64)
+        terms, weights = (g, np.exp(exact)) if log else (g * exact, exact)
+        expected = (
+            g - terms.sum(dim, keepdims=True) * weights
+            if log
+            else (g - terms.sum(dim, keepdims=True)) * weights
+        )
+        scale = np.abs(g) + np.abs(terms).sum(dim, keepdims=True) * weights
+        check(out, expected, y.shape[dim], scale=scale)
+
+
+def test_gradients_refuse_other_shapes_and_types(opapi):
+    x = random((2, 3), np.float32)
+    for given, text in (
+        ({"grad_output": x, "output": x.T, "dim": 0, "out": x}, "output must have the shape [2,3]"),
+        ({"grad_output": x, "output": x.astype(np.float16), "dim": 0, "out": x}, "output must be float32"),
+        ({"grad_output": x, "output": x, "dim": -3, "out": x}, "dim must be in [-2, 2) but got -3"),
+        ({"grad_output": x, "output": x, "dim": 0, "out": x.T}, "out must have the shape [2,3]"),
+        (
+            {"grad_output": x.astype(np.float64), "output": x, "dim": 0, "out": x},
+            "gradOutput must be float32",
+        ),
+        ({"grad_output": x, "output": None, "dim": 0, "out": x}, "output must not be null"),
+    ):
+        for name in ("SoftmaxBackward", "LogSoftmaxBackward"):
+            with pytest.raises(RefusedPhase) as caught:
+                opapi.call(name, given)
+            assert text in str(caught.value)
 
 
 def test_cross_entropy_gives_loss_and_gradient(opapi):

@@ -231,6 +231,13 @@ def test_races_and_freed_memory_are_listed_and_not_clean(tmp_path):
         assert report.as_json()["race_count"] == (3 if number == 0 else 0)
 
 
+def test_errors_that_differ_in_numbers_are_listed_once(tmp_path):
+    texts = [f"aclrtFree frees memory that stream {number}'s aclnnMul reads" for number in (3, 5, 6)]
+    lines = lines_of(report_of(tmp_path, {"races": [*texts, "another race"], "race_count": 4}))
+    races = lines[lines.index(next(line for line in lines if "races: 4" in line)) + 1 :][:2]
+    assert races == [f"  {texts[0]} (2 more like it)", "  another race"]
+
+
 def test_memory_that_was_not_freed_is_no_error(tmp_path):
     report = report_of(tmp_path, {"bytes_not_freed": 4096})
     assert report.is_clean
