@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 from pathlib import Path
@@ -69,6 +70,13 @@ def test_the_signatures_are_those_of_the_definitions():
     }
     declared = {name for function in toolkit.functions() for name in function.symbols()}
     assert defined == declared
+
+
+def test_the_page_has_a_row_for_every_function_that_is_simulated():
+    page = (Path(__file__).parents[2] / "docs" / "aclnn.md").read_text()
+    first_cells = [line.split(" | ")[0] for line in page.splitlines() if line.startswith("| ")]
+    listed = {f"aclnn{name}" for name in re.findall(r"\w+", " ".join(first_cells))}
+    assert toolkit.simulated() <= listed
 
 
 # ---- programs ----------------------------------------------------------------------------------------
