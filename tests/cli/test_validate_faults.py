@@ -361,3 +361,12 @@ def test_each_name_must_match_a_case():
     done = invoke("--op", FIRST, "--op", "ROPER", "--no-ggml")
     assert done.exit_code == 2
     assert "[validate] op must match a case but got 'ROPER'." in done.stderr
+
+
+# ---- sequences -----------------------------------------------------------------------------------------
+
+
+def test_options_of_drawn_cases_need_their_suite():
+    done = invoke("--suite", "ggml", "--seed", "1")
+    assert done.exit_code == 2
+    assert "[validate] seed must come with --suite sequences but got ggml." in done.stderr
