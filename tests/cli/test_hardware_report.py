@@ -184,7 +184,7 @@ def test_a_report_contains_the_counts_of_validate(good):
     assert found["correct"] + found["unsupported"] == found["cases"]
     assert found["failures"] == []
     suites = {row["suite"] for row in found["by_suite"]}
-    assert suites == {"ggml", "models", "onnx", "torch_npu", "norm", "pmx"}
+    assert suites == {"ggml", "models", "onnx", "torch_npu", "norm", "pmx", "sequences"}
     assert sum(row["cases"] for row in found["by_suite"]) == found["cases"]
     assert all(0 < row["largest_error_over_bound"] <= 1 for row in found["by_suite"])
 

@@ -177,7 +177,7 @@ EQUIVALENT: dict[str, str] = {
     "row_rotation.h | comparison | if (tokens_{ > }1 && !FitsRepeatStride(token_step_)) return true;": "with one token, repeating over heads takes no more instructions",
     "cache_rows.h | comparison | if (row_tile.token < 0 || row_tile.token{ >= }tiling_->cache_rows) continue;": "the host refuses such rows; tests/tiling/test_unchecked_rows.cpp, which has no host checks, catches it",
     "vector_steps.h | count or repeat - 1 | down.template ReinterpretCast<uint16_t>(), {count});": "the last half word is already correct where dst is up",
-    "vector_steps.h | comparison | int32_t from = lanes.first{ > }chunk ? lanes.first - chunk : 0;": "at equality the difference is 0",
+    "vector_steps.h | comparison | int32_t from = lanes.first{ > }first_lane ? lanes.first - first_lane : 0;": "at equality the difference is 0",
     "sine_table.h | sin_ becomes cos_ | Round(temp_[2], temp_[2], {sin_}, count);": "a temporary, and neither of the two has contents yet",
     "row_rotation.h | a number + 1 | int32_t over_heads = {tokens_ * ((heads + kMaxRepeats - 1) / kMaxRepeats)};": "another order of the same number of instructions",
     "row_rotation.h | a number - 1 | int32_t over_tokens = {heads * ((tokens_ + kMaxRepeats - 1) / kMaxRepeats)};": "another order of the same number of instructions",

@@ -44,21 +44,21 @@ def run(
 ) -> None:
     """Run a program for an NPU, unmodified, on a simulated one.
 
-    The program is a torch_npu script, or any program that uses CANN's acl and aclnn.
-    CANN's libraries are simulated: device memory is host memory between guard zones,
-    kernels of operator packages run on the simulator, and the functions of aclnn that
-    docs/aclnn.md lists run on the host. An installed torch_npu is the real one; every
-    other operator of torch runs on the host. Times are not those of hardware, and
-    random numbers are not those of an NPU.
+    The program is a torch_npu script, or any program that uses CANN's acl and
+    aclnn. CANN's libraries are simulated: device memory is host memory between
+    guard zones, kernels of operator packages run on the simulator, and the
+    functions of aclnn that docs/aclnn.md lists run on the host. An installed
+    torch_npu is the real one; every other operator of torch runs on the host.
+    Times are not those of hardware, and random numbers are not those of an NPU.
 
     Streams are asynchronous: queued work runs at the latest when something waits
     for it. Its order is random (--seed) and keeps only the guarantees of streams,
     events and waits. Two accesses to the same memory, at least one of them a
     write, are a race if nothing orders them. A race is reported in every order.
 
-    Not supported: several devices, HCCL, and functions of aclnn that the page does
-    not list. These calls fail with their names: at once with TASK_QUEUE_ENABLE=0;
-    with torch_npu's queue the name may be in the report only.
+    Not supported: several devices, HCCL, and functions of aclnn that the page
+    does not list. These calls fail with their names: at once with
+    TASK_QUEUE_ENABLE=0; with torch_npu's queue the name may be in the report only.
 
     The first run takes some seconds more and needs a C++ compiler; its files are
     kept below $XDG_CACHE_HOME. At the end a short report goes to standard error.
