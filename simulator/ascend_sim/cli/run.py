@@ -58,7 +58,8 @@ def run(
 
     Not supported: several devices, HCCL, and functions of aclnn that the page
     does not list. These calls fail with their names: at once with
-    TASK_QUEUE_ENABLE=0; with torch_npu's queue the name may be in the report only.
+    TASK_QUEUE_ENABLE=0; with torch_npu's queue the name may be in the report
+    only.
 
     The first run takes some seconds more and needs a C++ compiler; its files are
     kept below $XDG_CACHE_HOME. At the end a short report goes to standard error.
