@@ -149,9 +149,16 @@ venv_is_good() {
   is_new_enough "$1/bin/python" && [ -f "$1/bin/pip" ] && head -n 2 "$1/bin/pip" | grep -qF "$1/bin/python"
 }
 
+# refuse_link FOLDER: end if FOLDER is a link, because "venv --clear" would empty the folder that it leads to.
+refuse_link() {
+  [ ! -L "$1" ] || die "$1 is a link to $(readlink "$1"), and it is no complete environment of this checkout." \
+    "Remove the link (rm $1) and run the command again."
+}
+
 step_venv() {
   local began=$SECONDS log
   venv_is_good "$VENV" && return 0
+  refuse_link "$VENV"
   require_python
   say "$(step_label)" "making .venv with $("$PYTHON_FOUND" -V) ... "
   log="$(mktemp)"
@@ -282,7 +289,10 @@ step_torch_npu() {
       return 0
       ;;
   esac
-  has_torch_npu || forget torch_npu
+  if ! has_torch_npu; then
+    refuse_link "$VENV_NPU"
+    forget torch_npu
+  fi
   step torch_npu "$(torch_npu_hash)" "installing torch_npu $TORCH_NPU_VERSION into .venv-npu" install_torch_npu || die \
     "torch_npu $TORCH_NPU_VERSION could not be installed into .venv-npu." \
     "Is a package registry reachable, and does torch_npu have a wheel for this Python?" \

@@ -69,6 +69,22 @@ def test_missing_python_is_named_with_a_remedy(bare_path: str) -> None:
     assert "PYTHON=/path/to/python3" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("step", "variables"),
+    [("step_venv", "VENV={}"), ("step_torch_npu", "VENV={0}/none; STAMPS={0}/none; VENV_NPU={0}")],
+)
+def test_an_environment_that_is_a_link_is_not_emptied(tmp_path: Path, step: str, variables: str) -> None:
+    folder = tmp_path / "environment"
+    folder.mkdir()
+    (folder / "kept").touch()
+    link = tmp_path / "link"
+    link.symlink_to(folder)
+    done = bash(f"{variables.format(link)}; {step}")
+    assert done.returncode == 1
+    assert f"error: {link} is a link to {folder}" in done.stderr
+    assert (folder / "kept").exists()
+
+
 def test_python_without_ensurepip_is_refused(bare_path: str) -> None:
     stub = Path(bare_path) / "python3"
     stub.write_text('#!/bin/sh\ncase "$2" in *ensurepip*) exit 1 ;; *) exit 0 ;; esac\n')
