@@ -19,7 +19,7 @@ extern "C" {
 #endif
 
 /* Increases when a struct or a signature below changes. Compare it with npu_rope_abi_version(). */
-#define NPU_ROPE_ABI_VERSION 1
+#define NPU_ROPE_ABI_VERSION 2
 
 /* The result of every operator. npu_rope_last_error() returns the message of an error. */
 typedef enum npu_rope_status {
@@ -36,8 +36,8 @@ typedef enum npu_rope_dtype {
     NPU_ROPE_FLOAT64 = 3,
     NPU_ROPE_INT32 = 4,
     NPU_ROPE_INT64 = 5,
+    NPU_ROPE_INT8 = 6, /* of quantized caches */
     /* No operator takes these types. They are listed so that error messages can name them. */
-    NPU_ROPE_INT8 = 1000,
     NPU_ROPE_INT16 = 1001,
     NPU_ROPE_UINT8 = 1002,
     NPU_ROPE_BOOL = 1003,
@@ -281,6 +281,71 @@ NPU_ROPE_API npu_rope_status npu_rope_add_rms_norm(const npu_rope_tensor *x, con
                                                    int64_t stash_type, const npu_rope_tensor *out,
                                                    const npu_rope_tensor *sum);
 
+/* The step of attention between the projection and the KV cache, in one pass: normalize the heads of queries and keys,
+ * rotate them, and store keys and values into rows of caches.
+ *
+ * Inputs. q, k, positions and the rotation's source are required; the others may be NULL.
+ *   q, k, v         [S,N,D]: float32, float16, bfloat16 or float64, the same type; any strides in S and N, unit stride
+ *                   in D, so they may be views of one fused tensor. k has q's head size. v has any number of heads and
+ *                   any head size; it is neither normalized nor rotated
+ *   q_scale, k_scale  factors of the norm, of q's type or float32, unit stride; without them, q or k is not normalized.
+ *                   [D]: each head is normalized. [N*D] (with more than one head): all heads of a token together
+ *   q_bias, k_bias  added after the norm and its factors: as the scale beside it in shape; of q's type or float32
+ *   square_sums     [S,2] float32 (float64 for float64 q): the sums of squares of each token's q and k, over the heads
+ *                   of all ranks; only with norms over all heads. npu_rope_qk_square_sums() computes a rank's part
+ *   positions       as npu_rope_rope's for one batch: [S]; [3,S], [4,S] or [4*S] in the modes with sections. With
+ *                   tables: rows of the tables, >= 0; NULL means that token s has row s
+ *   freq_factors    as npu_rope_rope's; not with tables
+ *   cos, sin        tables [P,W], in place of the frequencies of params: of q's type or float32, unit stride. W is the
+ *                   number of pairs, or twice that, with an entry for each lane as in npu_rope_rotary_mul. Of params
+ *                   then only n_dims, mode, n_offs and sections are used. With sections, a pair takes its entry from
+ *                   the row of its axis
+ *   slots           [S] int32 or int64: the row of the caches for each token, or -1 to leave the token's k and v out. No
+ *                   two tokens have the same row
+ *   k_quant_scale, v_quant_scale    float32 factors of an int8 cache, required there: [1], [N] or [N,D]
+ *   k_quant_offset, v_quant_offset  float32, added after the factor, of the factor's shape
+ *
+ * Attributes.
+ *   epsilon       added to the mean square: >= 0; rounded to float32
+ *   scale_offset  added to the scales in float32: 1 for Gemma, whose scales are stored minus 1
+ *   ranks         the number of ranks whose heads square_sums covers, each with as many heads as this call: the mean
+ *                 square is the sum divided by ranks * N * D. 1 without square_sums
+ *
+ * Outputs.
+ *   q_out         q's shape and dtype, unit stride in D
+ *   k_out, v_out  without slots, as q_out, for k and v. With slots, caches (k_cache, v_cache in errors): [rows,N,D], or [blocks,block_size,N,D] with
+ *                 row = block * block_size + place in the block. Any strides, unit stride in D; of q's type, float32,
+ *                 float16, bfloat16, or int8. Other rows do not change
+ * An output does not overlap itself. q_out, and without slots k_out and v_out, may be its own input; otherwise it shares
+ * no memory with an input or another output.
+ *
+ * A result is y = rotate(x / sqrt(m + epsilon) * (scale + scale_offset) + bias), where m is the mean square and rotate is
+ * npu_rope_rope's rotation. Intermediate values are float32 (float64 for float64 q), and y is rounded once. An int8
+ * cache gets y * quant_scale + quant_offset of the intermediate value, rounded half to even and limited to [-128, 127]; NaN becomes
+ * 0. */
+typedef struct npu_rope_qkv_inputs {
+    const npu_rope_tensor *q, *k, *v;
+    const npu_rope_tensor *q_scale, *k_scale, *q_bias, *k_bias, *square_sums;
+    const npu_rope_tensor *positions, *freq_factors, *cos, *sin;
+    const npu_rope_tensor *slots, *k_quant_scale, *k_quant_offset, *v_quant_scale, *v_quant_offset;
+} npu_rope_qkv_inputs;
+
+typedef struct npu_rope_qkv_outputs {
+    const npu_rope_tensor *q_out, *k_out, *v_out; /* v_out: NULL without v */
+} npu_rope_qkv_outputs;
+
+NPU_ROPE_API npu_rope_status npu_rope_qkv_norm_rope_cache(const npu_rope_qkv_inputs *inputs,
+                                                          const npu_rope_params *params, double epsilon,
+                                                          double scale_offset, int64_t ranks, npu_rope_angle angle,
+                                                          const npu_rope_qkv_outputs *outputs);
+
+/* The sums of squares of each token's queries and keys, over its heads: out[s] = (sum of q[s]^2, sum of k[s]^2).
+ *
+ *   q, k  as npu_rope_qkv_norm_rope_cache's
+ *   out   [S,2] float32 (float64 for float64 q), unit stride in the last dimension; shares no memory with q and k */
+NPU_ROPE_API npu_rope_status npu_rope_qk_square_sums(const npu_rope_tensor *q, const npu_rope_tensor *k,
+                                                     const npu_rope_tensor *out);
+
 /* The data that a check may read besides the tensors' sizes, types and strides. It skips rules that need other data. */
 typedef enum npu_rope_known {
     NPU_ROPE_KNOWN_VALUES = 0,    /* addresses and elements: memory of this process */
@@ -288,8 +353,8 @@ typedef enum npu_rope_known {
     NPU_ROPE_KNOWN_LAYOUT = 2     /* neither: tensors without memory, as in a traced graph; data may be NULL */
 } npu_rope_known;
 
-#define NPU_ROPE_MAX_INPUTS 7
-#define NPU_ROPE_MAX_OUTPUTS 2
+#define NPU_ROPE_MAX_INPUTS 17
+#define NPU_ROPE_MAX_OUTPUTS 3
 
 /* A call of any operator. Arguments that the operator does not have are ignored. */
 typedef struct npu_rope_call {
@@ -300,6 +365,8 @@ typedef struct npu_rope_call {
     const npu_rope_tensor *outputs[NPU_ROPE_MAX_OUTPUTS]; /* likewise. NULL: still to be allocated, and not checked */
     const npu_rope_params *params;
     double epsilon;
+    double scale_offset;                   /* of qkv_norm_rope_cache, as ranks */
+    int64_t ranks;
     int64_t axis, stash_type;              /* of the norms */
     int64_t rotary_dim, offset, num_heads; /* of the rotary operators; rotary_dim is also rotary_embedding_dim */
 } npu_rope_call;

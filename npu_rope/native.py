@@ -20,9 +20,9 @@ from npu_rope.errors import BackendUnavailable, BrokenRule
 from npu_rope.params import RopeParams
 from npu_rope.values import ANGLE_POLICIES, AnglePolicy
 
-ABI_VERSION = 1
+ABI_VERSION = 2
 MAX_NDIM = 4
-DTYPES = ("float32", "float16", "bfloat16", "float64", "int32", "int64")
+DTYPES = ("float32", "float16", "bfloat16", "float64", "int32", "int64", "int8")
 _DTYPE_CODE = {name: code for code, name in enumerate(DTYPES)}
 _UNKNOWN_DTYPE = -1
 
@@ -184,10 +184,12 @@ class CCall(C.Structure):
         ("op", C.c_char_p),
         ("known", C.c_int32),
         ("angle", C.c_int32),
-        ("inputs", TENSOR * 7),
-        ("outputs", TENSOR * 2),
+        ("inputs", TENSOR * 17),
+        ("outputs", TENSOR * 3),
         ("params", C.POINTER(CParams)),
         ("epsilon", C.c_double),
+        ("scale_offset", C.c_double),
+        ("ranks", C.c_int64),
         ("axis", C.c_int64),
         ("stash_type", C.c_int64),
         ("rotary_dim", C.c_int64),
@@ -296,8 +298,8 @@ class Native:
     def check(
         self,
         op: str,
-        inputs: Sequence[CTensor],
-        outputs: Sequence[CTensor],
+        inputs: Sequence[CTensor | None],
+        outputs: Sequence[CTensor | None],
         known: Known,
         *,
         chip: str | None = None,
@@ -309,7 +311,7 @@ class Native:
 
         Args:
             op: the name of the C function without its prefix.
-            inputs, outputs: in the order of the function's arguments. Outputs may be left out.
+            inputs, outputs: in the order of the function's arguments; None or left out: absent.
             known: what the library may read.
             chip: CANN's name of a chip whose kernels must support the call; None: any back end.
             params, angle, numbers: the arguments besides tensors, as far as they have rules.
@@ -318,7 +320,8 @@ class Native:
         call.known = get_args(Known).index(known)
         for array, tensors in ((call.inputs, inputs), (call.outputs, outputs)):
             for k, tensor in enumerate(tensors):
-                array[k] = C.pointer(tensor)
+                if tensor is not None:
+                    array[k] = C.pointer(tensor)
         if params is not None:
             call.params = C.pointer(c_params(params))
         if chip is None:

@@ -1,5 +1,8 @@
 // Define npu_rope_check and npu_rope_check_on_chip, which check a call of any operator and compute nothing.
+#include <algorithm>
+
 #include "csrc/capi/common.h"
+#include "csrc/core/qkv_norm_rope_cache_check.h"
 #include "csrc/core/rms_norm_check.h"
 #include "csrc/core/rms_norm_rope_check.h"
 #include "csrc/core/rope_check.h"
@@ -70,6 +73,18 @@ Check check_call(const Call& call, RmsNormTensors t) {
     return check_and_tile_rms_norm(t, attributes, *call.chip, &tiled);
 }
 
+Check check_qkv(const Call& call, const npu_rope_tensor* const* in, const npu_rope_tensor* const* out) {
+    QkvTensors t = {};
+    std::copy(in, in + sizeof t.in / sizeof *in, reinterpret_cast<const npu_rope_tensor**>(&t.in));
+    t.out = {out[0], out[1], out[2]};
+    t.known = known_of(call);
+    t.out_may_be_null = true;
+    QkvShape shape;
+    const QkvAttributes attributes{call.epsilon, call.scale_offset, call.ranks, call.angle};
+    if (Check c = check_qkv_norm_rope_cache(t, call.params, attributes, &shape); !c.ok() || t.in.cos) return c;
+    return check_frequencies(call, t.in.freq_factors);
+}
+
 // An operator and the check of its calls, from the inputs and outputs of npu_rope_call.
 struct OperatorRules {
     const char* op;
@@ -98,6 +113,8 @@ const OperatorRules kOperators[] = {
     NPU_ROPE_RULES("rms_norm_rope_set_rows",
                    check_call(call, rms_norm_rope_set_rows_tensors(in[0], in[1], in[2], in[3], in[4], in[5], in[6],
                                                                    out[0], out[1]))),
+    NPU_ROPE_RULES("qkv_norm_rope_cache", check_qkv(call, in, out)),
+    NPU_ROPE_RULES("qk_square_sums", check_qk_square_sums(in[0], in[1], out[0], known_of(call), true)),
 };
 
 Check check_call(const npu_rope_call* call, const Platform* chip) {

@@ -14,14 +14,14 @@ struct DtypeInfo {
 
 // Indexed by npu_rope_dtype.
 constexpr DtypeInfo kDtypes[] = {{"float32", 4}, {"float16", 2}, {"bfloat16", 2},
-                                 {"float64", 8}, {"int32", 4},   {"int64", 8}};
+                                 {"float64", 8}, {"int32", 4},   {"int64", 8},   {"int8", 1}};
 
-// Types that no operator takes; NPU_ROPE_INT8 is the first. Messages name them.
-constexpr const char* kUnsupportedDtypes[] = {"int8", "int16", "uint8", "bool", "complex64", "complex128"};
+// Types that no operator takes; NPU_ROPE_INT16 is the first. Messages name them.
+constexpr const char* kUnsupportedDtypes[] = {"int16", "uint8", "bool", "complex64", "complex128"};
 
 constexpr bool is_known_dtype(int32_t d) { return d >= 0 && d < int32_t(sizeof kDtypes / sizeof *kDtypes); }
 constexpr const char* dtype_name(int32_t d) {
-    const int32_t unsupported = d - NPU_ROPE_INT8;
+    const int32_t unsupported = d - NPU_ROPE_INT16;
     if (unsupported >= 0 && unsupported < int32_t(sizeof kUnsupportedDtypes / sizeof *kUnsupportedDtypes))
         return kUnsupportedDtypes[unsupported];
     return is_known_dtype(d) ? kDtypes[d].name : "an unknown dtype";

@@ -75,6 +75,13 @@ struct RowFactors {
 // element does not become subnormal if its result is a normal number.
 constexpr int kPeakExponent = 16;
 
+// The power of two by which such a row is multiplied. For the smallest exponent, -1074, the power would be infinite.
+// The limit 2^1000 is sufficient.
+inline double power_of_peak(double peak) { return std::ldexp(1.0, std::min(kPeakExponent - std::ilogb(peak), 1000)); }
+
+// With epsilon 0, squares whose mean is smaller than this have lost relevant bits by underflow.
+constexpr double kMinDoubleMeanSquare = 0x1p-900;
+
 // Reads, normalizes and writes rows in double.
 class DoubleRow {
 public:
@@ -103,12 +110,11 @@ public:
     RowFactors factors_of(const char* x) const {
         const double epsilon = format_.epsilon, mean = mean_square(x, 1);
         // Only float64 has elements whose squares overflow, or lose relevant bits by underflow.
-        const bool overflows = std::isinf(mean), underflows = epsilon == 0 && mean < 0x1p-900;
+        const bool overflows = std::isinf(mean), underflows = epsilon == 0 && mean < kMinDoubleMeanSquare;
         if (format_.stash_dtype == NPU_ROPE_FLOAT64 && (overflows || underflows)) {
             const double peak = peak_of(x);
             if (std::isfinite(peak) && peak > 0) {
-                // For the smallest exponent, -1074, the power would be infinite. The limit 2^1000 is sufficient.
-                const double power = std::ldexp(1.0, std::min(kPeakExponent - std::ilogb(peak), 1000));
+                const double power = power_of_peak(peak);
                 return {power, 1 / std::sqrt(mean_square(x, power) + epsilon * power * power)};
             }
         }
@@ -134,7 +140,6 @@ public:
         });
     }
 
-private:
     // Returns the largest magnitude of the row x.
     double peak_of(const char* x) const {
         double block[kSumBlock], peak = 0;
@@ -145,6 +150,7 @@ private:
         return peak;
     }
 
+private:
     const RowFormat& format_;
     const RmsNormKernels& kernels_;
 };
@@ -158,16 +164,19 @@ inline bool computes_in_floats(const RowFormat& format) {
     return at_most_f32(format.x_dtype) && at_most_f32(format.scale_dtype) && format.stash_dtype == NPU_ROPE_FLOAT32;
 }
 
-// Returns mean(x^2) + epsilon of a row, from sums in float32. If they overflow or are too inaccurate, fits_floats() is
-// false for the result.
-inline double mean_square_plus_epsilon_in_floats(const RowFormat& format, const char* x) {
+// Returns the sum of a row's squares, from sums in float32. If these overflow or are too inaccurate, fits_floats() is
+// false for the mean square plus epsilon.
+inline double sum_squares_in_floats(const RowFormat& format, const char* x) {
     const auto sum_squares = format.kernels.sum_squares[format.x_dtype];
-    const auto n = static_cast<double>(format.n);
-    if (format.n <= kSquaresBlock) return sum_squares(x, format.n) / n + format.epsilon;
+    if (format.n <= kSquaresBlock) return sum_squares(x, format.n);
     PairwiseSum sum;
     for_each_block<kSquaresBlock>(
         format.n, [&](int64_t at, int64_t count) { sum.add(sum_squares(x + at * format.x_bytes, count)); });
-    return sum.total() / n + format.epsilon;
+    return sum.total();
+}
+
+inline double mean_square_plus_epsilon_in_floats(const RowFormat& format, const char* x) {
+    return sum_squares_in_floats(format, x) / static_cast<double>(format.n) + format.epsilon;
 }
 
 // Whether a row with this mean(x^2) + epsilon can be normalized in float32.

@@ -200,19 +200,28 @@ private:
     bool has_step_ = false;     // step_cos_ and step_sin_ are those of step_
 };
 
+// Fills *source from the arguments of a call that were checked. freq_factors may be NULL.
+inline Check fill_source(const npu_rope_params& params, const npu_rope_tensor* positions,
+                         const npu_rope_tensor* freq_factors, bool forward, int32_t angle_policy,
+                         ComputedTableSource* source) {
+    const float* factors = freq_factors ? static_cast<const float*>(freq_factors->data) : nullptr;
+    source->positions = positions->data;
+    source->positions_are_int64 = positions->dtype == NPU_ROPE_INT64;
+    source->mode = params.mode;
+    source->forward = forward;
+    return cached_angle_constants(params, factors, factors ? freq_factors->stride[0] : 0, angle_policy,
+                                  &source->constants);
+}
+
 // Fills *call and *source from the tensors and parameters of a call whose arguments were checked.
 inline Check fill_call(const RopeTensors& t, const npu_rope_params& params, int32_t forward, int32_t angle_policy,
                        ComputedTableSource* source, RotationCall* call) {
-    const float* factors = t.freq_factors ? static_cast<const float*>(t.freq_factors->data) : nullptr;
-    const int64_t factor_stride = t.freq_factors ? t.freq_factors->stride[0] : 0;
-    if (Check c = cached_angle_constants(params, factors, factor_stride, angle_policy, &source->constants); !c.ok())
+    if (Check c = fill_source(params, t.positions, t.freq_factors, forward != 0, angle_policy, source); !c.ok())
         return c;
     for (int k = 0; k < t.sides; ++k) {
         call->x[k] = t.x[k]->data;
         call->out[k] = t.out[k]->data;
     }
-    source->positions = t.positions->data;
-    source->positions_are_int64 = t.positions->dtype == NPU_ROPE_INT64;
     call->rows = t.rows ? t.rows->data : nullptr;
     call->rows_are_int64 = t.rows && t.rows->dtype == NPU_ROPE_INT64;
     call->dtype = t.x[0]->dtype;
@@ -220,8 +229,6 @@ inline Check fill_call(const RopeTensors& t, const npu_rope_params& params, int3
     call->pairing = params.mode == NPU_ROPE_MODE_NORMAL ? kInterleaved : kHalfApart;
     call->offset = params.n_offs;
     call->pairs = source->constants->pairs;
-    source->mode = params.mode;
-    source->forward = forward != 0;
     return {};
 }
 

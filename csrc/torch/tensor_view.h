@@ -42,7 +42,7 @@ inline torch::stable::Tensor reference_to(AtenTensorHandle h) {
     return torch::stable::Tensor(same);
 }
 
-// No operator takes the types from int8 on; error messages name them.
+// No operator takes the types from int16 on; error messages name them.
 inline int32_t dtype_code(AtenTensorHandle h) {
     static const struct {
         int32_t type, code;

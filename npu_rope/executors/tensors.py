@@ -173,7 +173,7 @@ def readable_tensor(tensor: Any, *, unit_stride: bool = True) -> Any:
 
 
 # Inputs whose last stride need not be 1.
-_ANY_STRIDE = ("positions", "rows", "freq_factors", "position_ids")
+_ANY_STRIDE = ("positions", "rows", "slots", "freq_factors", "position_ids")
 
 
 def readable_inputs(call: Call) -> dict[str, Any]:
