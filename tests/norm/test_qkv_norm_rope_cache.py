@@ -1,0 +1,172 @@
+"""qkv_norm_rope_cache on arrays and tensors, against float64 with derived bounds: norms, tables, layouts, caches,
+quantization, instruction sets, and numbers at the ends of the types' ranges.
+"""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+import torch
+from qkv_cases import DTYPES, NUMPY, QkvCase, as_numpy, as_torch, draw, run, worst
+
+from npu_rope import RopeParams, qkv_norm_rope_cache, rms_norm_rope, rope_qk
+from npu_rope.executors.qkv_norm_rope_cache import EXECUTORS
+
+
+@pytest.fixture(params=EXECUTORS)
+def backend(request):
+    """Each back end that has this operator."""
+    return request.param
+
+
+def judge(case, backend, framework="numpy"):
+    ratios = worst(case, run(case, backend, framework))
+    assert max(ratios.values()) <= 1, (ratios, case)
+
+
+@pytest.mark.parametrize("framework", ["numpy", "torch"])
+@pytest.mark.parametrize("first_seed", range(0, 200, 25))
+def test_random_calls_meet_the_bound(first_seed, framework, backend):
+    for seed in range(first_seed, first_seed + 25):
+        judge(draw(seed), backend, framework)
+
+
+@pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512", None])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_instruction_set_meets_the_bound(isa, dtype, library):
+    try:
+        library.force_isa(isa)
+    except ValueError:
+        pytest.skip(f"this machine has no {isa}")
+    for seed in range(40):
+        judge(draw(1000 + seed, dtype=dtype), "cpu")
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("exponent", [-120, -60, 60, 120])
+def test_numbers_at_the_ends_of_the_range_meet_the_bound(dtype, exponent, backend):
+    if dtype == "float16":
+        exponent //= 10
+    for seed in range(10):
+        case = draw(2000 + seed, dtype=dtype, norm="head" if seed % 2 else "all", writes="new")
+        for name, x in case.xs.items():
+            case.xs[name] = np.ldexp(x.astype(np.float64), exponent).astype(x.dtype)
+        case.named |= {"epsilon": 0.0, "scale_offset": 0.0}
+        judge(case, backend)
+
+
+def fused_call(dtype="bfloat16", tokens=7):
+    """Return a fused tensor and its views q, k and v."""
+    fused = np.random.default_rng(3).standard_normal((tokens, 8, 64)).astype(NUMPY[dtype])
+    return fused, (fused[:, :4], fused[:, 4:6], fused[:, 6:])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_views_of_a_fused_tensor_are_rotated_in_place(dtype, backend):
+    fused, (q, k, v) = fused_call(dtype)
+    scale = np.linspace(0.5, 2, 64).astype(q.dtype)
+    arguments = np.arange(7), RopeParams(64, mode=2)
+    named = {"q_scale": scale, "k_scale": scale, "backend": backend}
+    expected = qkv_norm_rope_cache(q, k, v, *arguments, **named)
+    values = v.copy()
+    written = qkv_norm_rope_cache(q, k, v, *arguments, **named, out=(q, k, v))
+    assert all(y is x for y, x in zip(written, (q, k, v), strict=True))
+    np.testing.assert_array_equal(fused[:, :6].view(np.uint8), np.concatenate(expected[:2], axis=1).view(np.uint8))
+    np.testing.assert_array_equal(v.astype(np.float64), values.astype(np.float64))
+
+
+@pytest.mark.parametrize("tokens", [1, 200])
+@pytest.mark.parametrize("norm", ["none", "head"])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_bits_are_those_of_the_separate_operators(dtype, norm, tokens):
+    _, (q, k, v) = fused_call(dtype, tokens)
+    q, k = q.copy(), k.copy()
+    params, positions = RopeParams(32, n_offs=16), np.arange(tokens)
+    scale = np.linspace(0.5, 2, 64).astype(q.dtype)
+    if norm == "none":
+        expected = rope_qk(q, k, positions, params)
+        got = qkv_norm_rope_cache(q, k, None, positions, params)
+    else:
+        expected = rms_norm_rope(q, k, scale, scale, positions, params)
+        got = qkv_norm_rope_cache(q, k, None, positions, params, q_scale=scale, k_scale=scale)
+    for y, x in zip(got[:2], expected, strict=True):
+        np.testing.assert_array_equal(y.view(np.uint8), x.view(np.uint8))
+    assert got[2] is None
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_partial_sums_of_two_ranks_give_the_norm_over_all_heads(dtype, backend):
+    rng = np.random.default_rng(5)
+    q, k = (rng.standard_normal((9, heads, 32)).astype(NUMPY[dtype]) for heads in (8, 4))
+    scales = {"q_scale": rng.standard_normal(256), "k_scale": rng.standard_normal(128)}
+    scales = {name: scale.astype(np.float32) for name, scale in scales.items()}
+    arguments = np.arange(9), RopeParams(32)
+    whole = qkv_norm_rope_cache(q, k, None, *arguments, **scales, backend=backend)
+    sums = sum(
+        np.stack([(x.astype(np.float64) ** 2).sum((1, 2)) for x in part], axis=1)
+        for part in ((q[:, :4], k[:, :2]), (q[:, 4:], k[:, 2:]))
+    ).astype(np.float64 if dtype == "float64" else np.float32)
+    for rank in range(2):
+        part = {name: np.split(scale, 2)[rank] for name, scale in scales.items()}
+        xs = (np.split(x, 2, axis=1)[rank] for x in (q, k))
+        got = qkv_norm_rope_cache(*xs, None, *arguments, **part, square_sums=sums, ranks=2, backend=backend)
+        for y, x in zip(got[:2], whole[:2], strict=True):
+            expected = np.split(x, 2, axis=1)[rank].astype(np.float64)
+            rounding = {"float32": 2e-6, "float16": 2e-3, "bfloat16": 1.6e-2, "float64": 1e-14}[dtype]
+            np.testing.assert_allclose(y.astype(np.float64), expected, rounding, rounding)
+
+
+def test_a_skipped_token_changes_no_row(backend):
+    _, (q, k, v) = fused_call()
+    caches = [np.full((10, 2, 64), 7, np.float32) for _ in "kv"]
+    slots = np.array([3, -1, 5, -1, 0, -1, 9])
+    qkv_norm_rope_cache(
+        q, k, v, np.arange(7), RopeParams(64), slots=slots, k_cache=caches[0], v_cache=caches[1], backend=backend
+    )
+    for cache in caches:
+        unwritten = np.setdiff1d(np.arange(10), slots)
+        assert (cache[unwritten] == 7).all()
+        assert (cache[slots[slots >= 0]] != 7).all()
+
+
+def test_int8_rounds_half_to_even_saturates_and_turns_nan_into_zero(backend):
+    v = np.float32([[[0.5, 1.5, -2.5, 126.5, 127.5, 1e9, -1e9, np.nan, np.inf, -np.inf]]])
+    q = np.zeros((1, 1, 2), np.float32)
+    caches = np.zeros((1, 1, 2), np.float32), np.full((1, 1, 10), 9, np.int8)
+    one = np.ones(1, np.float32)
+    for dtype in (np.float32, np.float64):
+        named = {"slots": np.array([0]), "k_cache": caches[0], "v_cache": caches[1], "v_quant_scale": one}
+        xs = (x.astype(dtype) for x in (q, q, v))
+        qkv_norm_rope_cache(*xs, np.array([0]), RopeParams(2), **named, backend=backend)
+        assert caches[1].ravel().tolist() == [0, 2, -2, 126, 127, 127, -128, 0, 127, -128]
+
+
+@pytest.mark.parametrize(("heads", "tokens"), [(0, 3), (2, 0)])
+def test_empty_tensors_give_empty_results(heads, tokens, backend):
+    q, k = np.zeros((tokens, heads, 8), np.float32), np.zeros((tokens, 1, 8), np.float32)
+    results = qkv_norm_rope_cache(q, k, k, np.arange(tokens), RopeParams(8), backend=backend)
+    assert [r.shape for r in results] == [q.shape, k.shape, k.shape]
+
+
+def test_the_number_of_threads_does_not_change_a_bit():
+    case = draw(7, dtype="bfloat16", norm="all", writes="new")
+    rng = np.random.default_rng(1)
+    case.xs = {name: rng.standard_normal((90, 8, 64)).astype(ml_dtypes.bfloat16) for name in "qkv"}
+    case = QkvCase("bfloat16", RopeParams(64), case.xs, {"positions": np.arange(90)})
+    case.named |= {f"{name}_scale": np.linspace(1, 2, 512).astype(np.float32) for name in "qk"}
+    tensors = [as_torch(x) for x in case.xs.values()]
+    named = {name: torch.from_numpy(t) for name, t in case.named.items()}
+    before = torch.get_num_threads()
+    results = []
+    try:
+        for threads in (1, 2, 5):
+            torch.set_num_threads(threads)
+            positions = named.get("positions")
+            others = {name: t for name, t in named.items() if name != "positions"}
+            results.append(qkv_norm_rope_cache(*tensors, positions, case.params, **others))
+    finally:
+        torch.set_num_threads(before)
+    for result in results[1:]:
+        for y, first in zip(result, results[0], strict=True):
+            np.testing.assert_array_equal(as_numpy(y), as_numpy(first))

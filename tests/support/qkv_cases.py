@@ -1,0 +1,216 @@
+"""Random calls of qkv_norm_rope_cache, as arrays, with their expectations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import torch
+
+from npu_rope import RopeMode, RopeParams, qkv_norm_rope_cache
+from npu_rope.qkv_norm_rope_cache_calls import QkvAttributes, qkv_tensors
+from npu_rope.testing.bounds import worst_ratio
+from npu_rope.testing.qkv import Expected, expected_results, in_cache
+
+DTYPES = ("float32", "float16", "bfloat16", "float64")
+NUMPY = {
+    "float32": np.float32,
+    "float16": np.float16,
+    "bfloat16": ml_dtypes.bfloat16,
+    "float64": np.float64,
+    "int8": np.int8,
+}
+
+
+@dataclass
+class QkvCase:
+    """A call: the arguments of the Python function besides out, and how it writes."""
+
+    dtype: str
+    params: RopeParams
+    xs: dict[str, Any]
+    named: dict[str, Any] = field(default_factory=dict)  # other tensors, and numbers
+    writes: str = "new"  # or "out", "in place", "caches"
+
+    @property
+    def tensors(self) -> dict[str, Any]:
+        return {name: t for name, t in self.named.items() if isinstance(t, np.ndarray) and "cache" not in name}
+
+    def attributes(self) -> QkvAttributes:
+        numbers = {n: v for n, v in self.named.items() if n in ("epsilon", "scale_offset", "ranks")}
+        return QkvAttributes(self.params, **numbers)
+
+
+def values(rng, shape, dtype, size=1.0):
+    return (rng.standard_normal(shape) * size).astype(NUMPY[dtype])
+
+
+def draw(seed: int, **fixed: Any) -> QkvCase:
+    """Return the call of a seed. fixed: values of dtype, mode, norm, tables or writes."""
+    rng = np.random.default_rng(seed)
+
+    def choose(name, options):
+        return fixed.get(name, options[rng.integers(len(options))])
+
+    dtype = choose("dtype", DTYPES)
+    mode = RopeMode[choose("mode", ("normal", "neox", "neox", "mrope", "imrope", "vision")).upper()]
+    S, heads = int(rng.choice([1, 2, 5, 70])), [int(rng.choice([1, 2, 3, 8])) for _ in range(3)]
+    D = int(rng.choice([4, 8, 16, 34, 64, 96, 128]))
+    if mode is RopeMode.VISION:
+        D -= D % 4
+    n_dims = D // 2 if mode is RopeMode.VISION else int(rng.choice([D, max(2, D // 4 * 2)]))
+    n_offs = 0 if mode is RopeMode.VISION else int(rng.integers(0, (D - n_dims) // 2 + 1)) * 2
+    sections = (1, 1, 1, 1) if mode.has_sections else (0, 0, 0, 0)
+    params = RopeParams(n_dims, mode=mode, n_offs=n_offs, sections=sections, attn_factor=float(rng.choice([1, 0.8])))
+    Dv = int(rng.choice([D, 24]))
+    xs = views(rng, dtype, S, heads, D, Dv)
+    case = QkvCase(dtype, params, xs)
+    _add_norm(rng, case, choose("norm", ("none", "head", "all", "sums", "bias")), heads, D)
+    _add_angles(rng, case, choose("tables", (None, "pair", "lane", "row")), S)
+    case.writes = choose("writes", ("new", "out", "in place", "caches", "caches"))
+    if case.writes == "caches":
+        _add_caches(rng, case, S, heads, D, Dv)
+    return case
+
+
+def views(rng, dtype, S, heads, D, Dv):
+    """Return q, k and v: views of one fused tensor, or tensors with gaps between tokens and heads."""
+    if D == Dv and rng.integers(2):
+        fused = values(rng, (S, sum(heads), D), dtype)
+        splits = np.cumsum(heads)
+        return dict(zip("qkv", np.split(fused, splits[:2], axis=1), strict=True))
+    return {
+        name: values(rng, (S, N + 1, d + 2), dtype)[:, :N, 2:]
+        for name, N, d in zip("qkv", heads, (D, D, Dv), strict=True)
+    }
+
+
+def _add_norm(rng, case, norm, heads, D):
+    if norm == "none":
+        return
+    scale_dtype = str(rng.choice([case.dtype, "float32"]))
+    for name, N in zip("qk", heads[:2], strict=True):
+        size = D if norm in ("head", "bias") else N * D
+        case.named[f"{name}_scale"] = values(rng, (size,), scale_dtype)
+        if norm == "bias":
+            case.named[f"{name}_bias"] = values(rng, (size,), scale_dtype)
+    case.named |= {"epsilon": float(rng.choice([0, 1e-6, 1e-3])), "scale_offset": float(rng.choice([0, 1]))}
+    if norm == "sums":
+        ranks, sums = int(rng.choice([1, 4])), np.float64 if case.dtype == "float64" else np.float32
+        case.named["square_sums"] = (rng.random((len(case.xs["q"]), 2)) * ranks * 50 + 1).astype(sums)
+        case.named["ranks"] = ranks
+
+
+def _add_angles(rng, case, tables, S):
+    pairs, index = case.params.pairs, rng.choice([np.int32, np.int64])
+    planes = case.params.rope_mode.has_sections
+    shape = (int(rng.choice([3, 4])), S) if planes else (S,)
+    if tables is None:
+        case.named["positions"] = rng.integers(-5, 4000, shape).astype(index)
+        if rng.integers(2):
+            case.named["freq_factors"] = (rng.random(pairs) + 0.5).astype(np.float32)
+        return
+    rows, width = 90, 2 * pairs if tables == "lane" else pairs
+    table = str(rng.choice([case.dtype, "float32"]))
+    case.named |= {name: values(rng, (rows, width), table) for name in ("cos", "sin")}
+    if tables != "row" or planes:
+        case.named["positions"] = rng.integers(0, rows, shape).astype(index)
+
+
+def _add_caches(rng, case, S, heads, D, Dv):
+    block, blocks = int(rng.choice([1, 4, 16])), 80
+    slots = rng.permutation(block * blocks)[:S].astype(rng.choice([np.int32, np.int64]))
+    slots[rng.random(S) < 0.2] = -1
+    case.named["slots"] = slots
+    for name, N, d in zip("kv", heads[1:], (D, Dv), strict=True):
+        dtype = str(rng.choice([case.dtype, "float16", "bfloat16", "float32", "int8"]))
+        layout = rng.integers(3)
+        if dtype == "int8":
+            cache = rng.integers(-128, 128, (blocks, block, N, d)).astype(np.int8)
+            shape = [(1,), (N,), (N, d)][rng.integers(3)]
+            case.named[f"{name}_quant_scale"] = values(rng, shape, "float32", 30)
+            if rng.integers(2):
+                case.named[f"{name}_quant_offset"] = values(rng, shape, "float32", 10)
+        else:
+            cache = values(rng, (blocks, block, N, d), dtype)
+        if layout == 0:
+            cache = cache.reshape(-1, N, d)
+        elif layout == 1:
+            cache = np.ascontiguousarray(cache.swapaxes(1, 2)).swapaxes(1, 2)
+        case.named[f"{name}_cache"] = cache
+
+
+# ---- runs ----------------------------------------------------------------------------------------------
+
+
+def as_torch(array):
+    if array.dtype == NUMPY["bfloat16"]:
+        bits = np.ascontiguousarray(array).view(np.int16)
+        return torch.from_numpy(bits.copy()).view(torch.bfloat16)
+    return torch.from_numpy(array)
+
+
+def as_numpy(result):
+    if not isinstance(result, torch.Tensor):
+        return result.astype(np.float64)
+    return result.detach().double().numpy()
+
+
+def run(case: QkvCase, backend: str, framework: str = "numpy") -> dict[str, Any]:
+    """Run the call on copies of its tensors; return the results by q, k and v, in float64."""
+    copies = {name: _copied(t) for name, t in {**case.xs, **case.named}.items()}
+    if framework == "torch":
+        copies = {
+            name: _torch_copy(t) if isinstance(t, np.ndarray) else t for name, t in copies.items()
+        }
+    xs = {name: copies.pop(name) for name in "qkv"}
+    positions = copies.pop("positions", None)
+    if case.writes == "out":
+        copies["out"] = tuple(_new_like(x) for x in xs.values())
+    if case.writes == "in place":
+        copies["out"] = tuple(xs.values())
+    chosen = None if framework == "torch" and backend == "cpu" else backend
+    results = qkv_norm_rope_cache(*xs.values(), positions, case.params, backend=chosen, **copies)
+    return {name: as_numpy(result) for name, result in zip("qkv", results, strict=True)}
+
+
+def _copied(value):
+    """Return a copy of an array, with its order of strides."""
+    return value.copy(order="K") if isinstance(value, np.ndarray) else value
+
+
+def _torch_copy(array):
+    order = np.argsort([-s for s in array.strides], kind="stable")
+    dense = np.ascontiguousarray(array.transpose(order))
+    return as_torch(dense).permute(*np.argsort(order).tolist())
+
+
+def _new_like(x):
+    if isinstance(x, torch.Tensor):
+        return torch.full(x.shape, 7, dtype=x.dtype)
+    return np.full(x.shape, 7, x.dtype)
+
+
+def expectation(case: QkvCase) -> dict[str, Expected]:
+    """Return the expectation for q, k and v, or the caches."""
+
+    def wide(t):
+        return t.astype(np.float32) if t.dtype == NUMPY["bfloat16"] else t
+
+    others = {name: wide(t) for name, t in case.tensors.items()}
+    call = qkv_tensors({name: wide(x) for name, x in case.xs.items()}, others, {})
+    caches = {name: case.named.get(f"{name}_cache") for name in "kv"}
+    dtypes = {name: case.dtype if caches.get(name) is None else str(caches[name].dtype) for name in "qkv"}
+    results = expected_results(call, case.attributes(), case.dtype, dtypes)
+    for name, cache in caches.items():
+        if cache is not None:
+            results[name] = in_cache(wide(cache), results[name], case.named["slots"])
+    return results
+
+
+def worst(case: QkvCase, results: dict[str, Any]) -> dict[str, float]:
+    """Return the largest ratio of an error to its bound for q, k and v."""
+    expected = expectation(case)
+    return {name: worst_ratio(results[name], *expected[name])[0] for name in "qkv"}
