@@ -28,7 +28,9 @@ OUTS = ("q_out", "k_out", "v_out")
 CACHES = ("k_cache", "v_cache")
 
 
-def qkv_tensors(xs: Mapping[str, Any], others: Mapping[str, Any], outs: Mapping[str, Any]) -> CallTensors[Any]:
+def qkv_tensors(
+    xs: Mapping[str, Any], others: Mapping[str, Any], outs: Mapping[str, Any]
+) -> CallTensors[Any]:
     """Return a call, without the tensors that are None."""
     xs, outs = given(**xs), given(**outs)
     own_input = dict(zip(OUTS, XS, strict=True))

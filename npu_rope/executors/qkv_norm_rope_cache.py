@@ -196,7 +196,9 @@ def on_cpu(call: Tensors, attributes: QkvAttributes) -> Results:
     call = accepted_call("cpu", call)
     check_whole_elements(call)
     results = call.outs or {
-        out_name: empty_like(call.xs[name]) for name, out_name in zip(XS, OUTS, strict=True) if name in call.xs
+        out_name: empty_like(call.xs[name])
+        for name, out_name in zip(XS, OUTS, strict=True)
+        if name in call.xs
     }
     try:
         launch(call, results, attributes)

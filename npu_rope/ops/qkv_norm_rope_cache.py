@@ -142,9 +142,7 @@ def qkv_norm_rope_cache(
     return results[0], results[1], (results[2] if len(results) > 2 else None) if outs else v
 
 
-def _given_outputs(
-    xs: tuple[Any, Any, Any], slots: Any, caches: tuple[Any, Any], out: Any
-) -> dict[str, Any]:
+def _given_outputs(xs: tuple[Any, Any, Any], slots: Any, caches: tuple[Any, Any], out: Any) -> dict[str, Any]:
     """Return the outputs that the caller passed, by name. With caches, q_out may be missing."""
     if slots is None:
         for name, cache in zip(CACHES, caches, strict=True):
@@ -159,7 +157,12 @@ def _given_outputs(
         if (x is None) != (cache is None):
             what = "be given where slots and" if cache is None else "not be given without"
             x_name = name[0]
-            raise bad_value(OP, name, f"{what} {x_name}{' are' if cache is None else ''}", "None" if cache is None else "a cache")
+            raise bad_value(
+                OP,
+                name,
+                f"{what} {x_name}{' are' if cache is None else ''}",
+                "None" if cache is None else "a cache",
+            )
     written = dict(zip(CACHES, caches, strict=True))
     return written if out is None else {"q_out": out, **written}
 
@@ -219,14 +222,18 @@ def _backward(ctx: Any, q_gradient: Any, k_gradient: Any) -> tuple[Any, ...]:
     named = dict(zip(_NORM_AND_ANGLES, others, strict=True))
     attributes = _attributes(ctx.attributes)
     if named["square_sums"] is not None:
-        raise NotImplementedError(f"[{OP}] square_sums must not be given where a gradient is needed but got a tensor.")
+        raise NotImplementedError(
+            f"[{OP}] square_sums must not be given where a gradient is needed but got a tensor."
+        )
     rotated_back = _rotated_back((q_gradient, k_gradient), named, attributes)
     q_side = _side_gradients(rotated_back[0], q, named["q_scale"], named["q_bias"], attributes)
     k_side = _side_gradients(rotated_back[1], k, named["k_scale"], named["k_bias"], attributes)
     return q_side[0], k_side[0], q_side[1], k_side[1], q_side[2], k_side[2]
 
 
-def _rotated_back(grads: tuple[Any, Any], named: dict[str, Any], attributes: QkvAttributes) -> tuple[Any, Any]:
+def _rotated_back(
+    grads: tuple[Any, Any], named: dict[str, Any], attributes: QkvAttributes
+) -> tuple[Any, Any]:
     """Rotate the gradients of both results by minus the angle."""
     params, positions = attributes.params, named["positions"]
     if named["cos"] is None:
@@ -235,7 +242,12 @@ def _rotated_back(grads: tuple[Any, Any], named: dict[str, Any], attributes: Qkv
     cos, sin = (_rows_of(named[name], positions, grads[0].shape[0], params) for name in ("cos", "sin"))
     interleaved = not params.rope_mode.has_sections and params.rope_mode.value == 0
     rotate = partial(
-        _operators.rotary_mul_qk.default, *grads, cos, sin, interleaved=interleaved, rotary_dim=2 * params.pairs
+        _operators.rotary_mul_qk.default,
+        *grads,
+        cos,
+        sin,
+        interleaved=interleaved,
+        rotary_dim=2 * params.pairs,
     )
     return tuple(rotate(offset=params.n_offs, forward=False))  # type: ignore[return-value]
 

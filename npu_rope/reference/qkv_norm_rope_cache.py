@@ -37,7 +37,9 @@ def mean_squares(x: Wide, call: CallTensors[Array], side: str, attributes: QkvAt
     axes = -1 if per_head else (-2, -1)
     # The squares are scaled by the largest element of the row, so that they neither overflow nor vanish.
     peak = np.max(np.abs(x), axis=axes, keepdims=True, initial=0)
-    peak = np.where((peak > 0) & np.isfinite(peak), np.exp2(np.frexp(np.where(np.isfinite(peak), peak, 1))[1]), 1)
+    peak = np.where(
+        (peak > 0) & np.isfinite(peak), np.exp2(np.frexp(np.where(np.isfinite(peak), peak, 1))[1]), 1
+    )
     return np.asarray(np.mean((x / peak) ** 2, axis=axes, keepdims=True) * peak * peak)
 
 
@@ -67,7 +69,9 @@ def tables(call: CallTensors[Array], attributes: QkvAttributes) -> tuple[Wide, W
     if others["cos"].shape[1] != params.pairs:  # an entry for each lane
         first, second = (np.arange(2 * params.pairs)[lanes] for lanes in window_lanes(params))
     lanes = first, second
-    by_lane = [others[name].astype(np.float64)[rows, lane][:, None] for lane in lanes for name in ("cos", "sin")]
+    by_lane = [
+        others[name].astype(np.float64)[rows, lane][:, None] for lane in lanes for name in ("cos", "sin")
+    ]
     return by_lane[0], by_lane[1], by_lane[2], by_lane[3]
 
 

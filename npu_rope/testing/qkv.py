@@ -76,7 +76,9 @@ def _rotated_error(call: CallTensors[Array], attributes: QkvAttributes, name: st
     c1, s1, c2, s2 = (np.abs(t) for t in reference.tables(call, attributes))
     first, second = attributes.params.pair_lanes()
     x1, x2, e1, e2 = (np.abs(t[..., lanes]) for t in (head, error) for lanes in (first, second))
-    table_error = 0.0 if "cos" in call.other_inputs else TABLE_ERROR_HOST * max(1.0, abs(attributes.params.mscale()))
+    table_error = (
+        0.0 if "cos" in call.other_inputs else TABLE_ERROR_HOST * max(1.0, abs(attributes.params.mscale()))
+    )
     rotated = error.copy()
     sums = table_error * (x1 + x2)
     rotated[..., first] = c1 * e1 + s1 * e2 + 2 * u * (x1 * c1 + x2 * s1) + sums
@@ -110,5 +112,3 @@ def in_cache(before: Array, tokens: Expected, slots: Array) -> Expected:
     rows: Any = slots[used] if before.ndim == 3 else np.divmod(slots[used], before.shape[1])
     value[rows], bound[rows] = tokens.value[used], tokens.bound[used]
     return Expected(value, bound)
-
-

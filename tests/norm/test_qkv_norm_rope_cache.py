@@ -72,7 +72,9 @@ def test_views_of_a_fused_tensor_are_rotated_in_place(dtype, backend):
     values = v.copy()
     written = qkv_norm_rope_cache(q, k, v, *arguments, **named, out=(q, k, v))
     assert all(y is x for y, x in zip(written, (q, k, v), strict=True))
-    np.testing.assert_array_equal(fused[:, :6].view(np.uint8), np.concatenate(expected[:2], axis=1).view(np.uint8))
+    np.testing.assert_array_equal(
+        fused[:, :6].view(np.uint8), np.concatenate(expected[:2], axis=1).view(np.uint8)
+    )
     np.testing.assert_array_equal(v.astype(np.float64), values.astype(np.float64))
 
 
@@ -122,7 +124,15 @@ def test_a_skipped_token_changes_no_row(backend):
     caches = [np.full((10, 2, 64), 7, np.float32) for _ in "kv"]
     slots = np.array([3, -1, 5, -1, 0, -1, 9])
     qkv_norm_rope_cache(
-        q, k, v, np.arange(7), RopeParams(64), slots=slots, k_cache=caches[0], v_cache=caches[1], backend=backend
+        q,
+        k,
+        v,
+        np.arange(7),
+        RopeParams(64),
+        slots=slots,
+        k_cache=caches[0],
+        v_cache=caches[1],
+        backend=backend,
     )
     for cache in caches:
         unwritten = np.setdiff1d(np.arange(10), slots)

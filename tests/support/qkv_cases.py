@@ -36,7 +36,9 @@ class QkvCase:
 
     @property
     def tensors(self) -> dict[str, Any]:
-        return {name: t for name, t in self.named.items() if isinstance(t, np.ndarray) and "cache" not in name}
+        return {
+            name: t for name, t in self.named.items() if isinstance(t, np.ndarray) and "cache" not in name
+        }
 
     def attributes(self) -> QkvAttributes:
         numbers = {n: v for n, v in self.named.items() if n in ("epsilon", "scale_offset", "ranks")}
@@ -63,7 +65,9 @@ def draw(seed: int, **fixed: Any) -> QkvCase:
     n_dims = D // 2 if mode is RopeMode.VISION else int(rng.choice([D, max(2, D // 4 * 2)]))
     n_offs = 0 if mode is RopeMode.VISION else int(rng.integers(0, (D - n_dims) // 2 + 1)) * 2
     sections = (1, 1, 1, 1) if mode.has_sections else (0, 0, 0, 0)
-    params = RopeParams(n_dims, mode=mode, n_offs=n_offs, sections=sections, attn_factor=float(rng.choice([1, 0.8])))
+    params = RopeParams(
+        n_dims, mode=mode, n_offs=n_offs, sections=sections, attn_factor=float(rng.choice([1, 0.8]))
+    )
     Dv = int(rng.choice([D, 24]))
     xs = views(rng, dtype, S, heads, D, Dv)
     case = QkvCase(dtype, params, xs)
@@ -162,9 +166,7 @@ def run(case: QkvCase, backend: str, framework: str = "numpy") -> dict[str, Any]
     """Run the call on copies of its tensors; return the results by q, k and v, in float64."""
     copies = {name: _copied(t) for name, t in {**case.xs, **case.named}.items()}
     if framework == "torch":
-        copies = {
-            name: _torch_copy(t) if isinstance(t, np.ndarray) else t for name, t in copies.items()
-        }
+        copies = {name: _torch_copy(t) if isinstance(t, np.ndarray) else t for name, t in copies.items()}
     xs = {name: copies.pop(name) for name in "qkv"}
     positions = copies.pop("positions", None)
     if case.writes == "out":

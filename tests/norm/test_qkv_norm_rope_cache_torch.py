@@ -1,0 +1,183 @@
+"""qkv_norm_rope_cache as a torch operator: opcheck, compilation, gradients, meta tensors; and without the
+registration, over ctypes.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from qkv_cases import as_torch, draw
+
+from npu_rope import RopeParams, qkv_norm_rope_cache
+from npu_rope.qkv_norm_rope_cache_calls import OTHERS, XS, attributes_of
+
+OPS = torch.ops.npu_rope
+S, N, K, D = 5, 4, 2, 16
+
+
+def sample(dtype=torch.float32, *, needs_grad=False, **named):
+    """Return q, k and v, and other arguments with scales and biases."""
+    generator = torch.Generator().manual_seed(0)
+
+    def make(*shape):
+        return (
+            torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype).requires_grad_(needs_grad)
+        )
+
+    xs = [make(S, heads, D) for heads in (N, K, K)]
+    factors = {f"{x}_{part}": make(D) for x in "qk" for part in ("scale", "bias")}
+    return xs, {**factors, "epsilon": 1e-3, **named}
+
+
+PARAMS = RopeParams(D - 4, "neox", n_offs=2)
+POSITIONS = torch.arange(S)
+TABLES = {"pair": (20, PARAMS.pairs), "lane": (20, 2 * PARAMS.pairs)}
+
+
+def schema_arguments(xs, named, count):
+    """Return the tensors of a call in the order of the schemas, and the attributes."""
+    tensors = {**dict(zip(XS, xs, strict=True)), **named, "positions": POSITIONS}
+    numbers = {"epsilon": 1e-3, "scale_offset": 0.0, "ranks": 1}
+    attributes = attributes_of(PARAMS, angle="exact", **{n: named.get(n, v) for n, v in numbers.items()})
+    return [tensors.get(name) for name in (*XS, *OTHERS)][:count], attributes.as_schema()
+
+
+@pytest.mark.parametrize("needs_grad", [False, True])
+def test_opcheck(needs_grad):
+    xs, named = sample(needs_grad=needs_grad)
+    inputs, attributes = schema_arguments(xs, named, 12)
+    del inputs[2]  # v
+    torch.library.opcheck(OPS.qkv_norm_rope_cache.default, inputs, attributes)
+
+
+@pytest.mark.parametrize("has_v", [False, True])
+def test_opcheck_of_the_operators_that_write(has_v):
+    xs, named = sample()
+    if not has_v:
+        xs[2] = None
+    inputs, attributes = schema_arguments(xs, named, None)
+    outs = {f"{name}_out": None if x is None else torch.empty_like(x) for name, x in zip(XS, xs, strict=True)}
+    torch.library.opcheck(OPS.qkv_norm_rope_cache_out.default, inputs, {**attributes, **outs})
+    inputs[len(XS) + OTHERS.index("slots")] = torch.tensor([3, -1, 0, 5, 1])
+    caches = [torch.zeros(6, K, D, dtype=torch.float16), torch.zeros(6, K, D) if has_v else None]
+    torch.library.opcheck(OPS.qkv_norm_rope_cache_set_rows.default, (*inputs, *caches), attributes)
+
+
+# ---- compilation ---------------------------------------------------------------------------------------
+
+
+def test_the_compiled_graph_gives_the_same_results_and_caches():
+    xs, named = sample(torch.bfloat16)
+    slots = torch.tensor([3, -1, 0, 5, 1])
+
+    def model(q, k, v, k_cache, v_cache, factors):
+        caches = {"k_cache": k_cache, "v_cache": v_cache}
+        return qkv_norm_rope_cache(q * 2, k, v, POSITIONS, PARAMS, slots=slots, **caches, **factors)[0] + 1
+
+    results = []
+    for run in (model, torch.compile(model, fullgraph=True, backend="aot_eager")):
+        caches = torch.zeros(2, 3, K, D), torch.zeros(6, K, D, dtype=torch.bfloat16)
+        results.append((run(*xs, *caches, named), *caches))
+    for got, expected in zip(results[1], results[0], strict=True):
+        assert torch.equal(got, expected)
+    assert results[0][1].any()
+    assert results[0][2].any()
+
+
+def test_a_compiled_training_step_has_the_same_gradients():
+    def step(q, k, factors):
+        q, k, _ = qkv_norm_rope_cache(q, k, None, POSITIONS, PARAMS, **factors)
+        return (q * q).sum() + (k * 3).sum()
+
+    gradients = []
+    for run in (step, torch.compile(step, fullgraph=True, backend="aot_eager")):
+        xs, named = sample(needs_grad=True)
+        run(*xs[:2], named).backward()
+        tensors = [*xs[:2], *(t for t in named.values() if isinstance(t, torch.Tensor))]
+        gradients.append([t.grad for t in tensors])
+    for got, expected in zip(gradients[1], gradients[0], strict=True):
+        torch.testing.assert_close(got, expected)
+
+
+def test_meta_tensors_give_shapes():
+    xs, named = sample()
+    named = {n: t.to("meta") if isinstance(t, torch.Tensor) else t for n, t in named.items()}
+    q, k, v = qkv_norm_rope_cache(*(x.to("meta") for x in xs), POSITIONS.to("meta"), PARAMS, **named)
+    assert [tuple(t.shape) for t in (q, k, v)] == [(S, N, D), (S, K, D), (S, K, D)]
+
+
+# ---- gradients -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("norm", ["none", "head", "all"])
+@pytest.mark.parametrize("table", [None, "pair", "lane", "row"])
+@pytest.mark.parametrize("mode", ["normal", "neox", "mrope"])
+def test_gradients_are_those_of_finite_differences(mode, table, norm):
+    sections = (2, 3, 1, 0) if mode == "mrope" else (0, 0, 0, 0)
+    params = RopeParams(D - 4, mode, n_offs=2, sections=sections)
+    xs, named = sample(torch.float64, needs_grad=True, scale_offset=1.0)
+    positions = torch.randint(0, 20, (3, S)) if mode == "mrope" else torch.randint(0, 20, (S,))
+    if table is not None:
+        shape = TABLES.get(table, TABLES["pair"])
+        named |= {name: torch.randn(shape, dtype=torch.float64) for name in ("cos", "sin")}
+        if table == "row" and mode != "mrope":
+            positions = None
+    if norm == "none":
+        named = {n: t for n, t in named.items() if "scale" not in n and "bias" not in n}
+    if norm == "all":
+        for name, heads in (("q", N), ("k", K)):
+            for part in ("scale", "bias"):
+                named[f"{name}_{part}"] = torch.randn(heads * D, dtype=torch.float64, requires_grad=True)
+    differentiated = {n: t for n, t in named.items() if isinstance(t, torch.Tensor) and t.requires_grad}
+
+    def call(q, k, *factors):
+        given = {**named, **dict(zip(differentiated, factors, strict=True))}
+        return qkv_norm_rope_cache(q, k, None, positions, params, **given)[:2]
+
+    assert torch.autograd.gradcheck(call, (*xs[:2], *differentiated.values()), fast_mode=True)
+
+
+def test_gradients_of_16_bit_types_have_the_types_of_their_tensors():
+    xs, named = sample(torch.bfloat16, needs_grad=True)
+    named["q_scale"] = named["q_scale"].detach().float().requires_grad_()
+    q, k, v = qkv_norm_rope_cache(*xs, POSITIONS, PARAMS, **named)
+    (q.float().sum() + k.float().sum() + v.float().sum()).backward()
+    for tensor in (*xs, named["q_scale"], named["k_bias"]):
+        assert tensor.grad.dtype == tensor.dtype
+        assert tensor.grad.isfinite().all()
+
+
+def test_a_gradient_through_written_memory_is_refused():
+    xs, named = sample(needs_grad=True)
+    outs = tuple(torch.zeros_like(x) for x in xs)
+    with pytest.raises(ValueError, match="must not need a gradient where memory is given"):
+        qkv_norm_rope_cache(*xs, POSITIONS, PARAMS, **named, out=outs)
+    assert not any(out.any() for out in outs)
+
+
+def test_square_sums_are_refused_where_a_gradient_is_needed():
+    xs, named = sample(needs_grad=True)
+    named = {f"{name}_scale": torch.ones(heads * D) for name, heads in (("q", N), ("k", K))}
+    q, _, _ = qkv_norm_rope_cache(*xs, POSITIONS, PARAMS, **named, square_sums=torch.ones(S, 2))
+    with pytest.raises(NotImplementedError, match="square_sums must not be given where a gradient is needed"):
+        q.sum().backward()
+
+
+# ---- without the registration ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_ctypes_gives_the_same_bits(seed):
+    from npu_rope.executors import qkv_norm_rope_cache as executors
+    from npu_rope.qkv_norm_rope_cache_calls import qkv_tensors
+
+    case = draw(3000 + seed, writes="new", norm="head")
+    xs = {name: as_torch(x.copy()) for name, x in case.xs.items()}
+    others = {name: as_torch(t.copy()) for name, t in case.tensors.items()}
+    numbers = {n: t for n, t in case.named.items() if n not in others}
+    named = {name: t for name, t in others.items() if name != "positions"}
+    expected = qkv_norm_rope_cache(*xs.values(), others.get("positions"), case.params, **named, **numbers)
+    outs = {f"{name}_out": torch.empty_like(x.contiguous()) for name, x in xs.items()}
+    executors.on_cpu_tensors(qkv_tensors(xs, others, outs), case.attributes())
+    for y, out in zip(expected, outs.values(), strict=True):
+        assert torch.equal(y, out)
