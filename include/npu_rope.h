@@ -300,10 +300,9 @@ NPU_ROPE_API npu_rope_status npu_rope_add_rms_norm(const npu_rope_tensor *x, con
  *                   number of pairs, or twice that, with an entry for each lane as in npu_rope_rotary_mul. Of params
  *                   then only n_dims, mode, n_offs and sections are used. With sections, a pair takes its entry from
  *                   the row of its axis
- *   slots           [S] int32 or int64: the row of the caches for each token, or -1 to leave the token's k and v out. No
- *                   two tokens have the same row
- *   k_quant_scale, v_quant_scale    float32 factors of an int8 cache, required there: [1], [N] or [N,D]
- *   k_quant_offset, v_quant_offset  float32, added after the factor, of the factor's shape
+ *   slots           [S] int32 or int64: the row of the caches for each token, or -1 to leave the token's k and v out.
+ * No two tokens have the same row k_quant_scale, v_quant_scale    float32 factors of an int8 cache, required there:
+ * [1], [N] or [N,D] k_quant_offset, v_quant_offset  float32, added after the factor, of the factor's shape
  *
  * Attributes.
  *   epsilon       added to the mean square: >= 0; rounded to float32
@@ -313,16 +312,15 @@ NPU_ROPE_API npu_rope_status npu_rope_add_rms_norm(const npu_rope_tensor *x, con
  *
  * Outputs.
  *   q_out         q's shape and dtype, unit stride in D
- *   k_out, v_out  without slots, as q_out, for k and v. With slots, caches (k_cache, v_cache in errors): [rows,N,D], or [blocks,block_size,N,D] with
- *                 row = block * block_size + place in the block. Any strides, unit stride in D; of q's type, float32,
- *                 float16, bfloat16, or int8. Other rows do not change
- * An output does not overlap itself. q_out, and without slots k_out and v_out, may be its own input; otherwise it shares
- * no memory with an input or another output.
+ *   k_out, v_out  without slots, as q_out, for k and v. With slots, caches (k_cache, v_cache in errors): [rows,N,D], or
+ * [blocks,block_size,N,D] with row = block * block_size + place in the block. Any strides, unit stride in D; of q's
+ * type, float32, float16, bfloat16, or int8. Other rows do not change An output does not overlap itself. q_out, and
+ * without slots k_out and v_out, may be its own input; otherwise it shares no memory with an input or another output.
  *
- * A result is y = rotate(x / sqrt(m + epsilon) * (scale + scale_offset) + bias), where m is the mean square and rotate is
- * npu_rope_rope's rotation. Intermediate values are float32 (float64 for float64 q), and y is rounded once. An int8
- * cache gets y * quant_scale + quant_offset of the intermediate value, rounded half to even and limited to [-128, 127]; NaN becomes
- * 0. */
+ * A result is y = rotate(x / sqrt(m + epsilon) * (scale + scale_offset) + bias), where m is the mean square and rotate
+ * is npu_rope_rope's rotation. Intermediate values are float32 (float64 for float64 q), and y is rounded once. An int8
+ * cache gets y * quant_scale + quant_offset of the intermediate value, rounded half to even and limited to [-128, 127];
+ * NaN becomes 0. */
 typedef struct npu_rope_qkv_inputs {
     const npu_rope_tensor *q, *k, *v;
     const npu_rope_tensor *q_scale, *k_scale, *q_bias, *k_bias, *square_sums;
@@ -365,7 +363,7 @@ typedef struct npu_rope_call {
     const npu_rope_tensor *outputs[NPU_ROPE_MAX_OUTPUTS]; /* likewise. NULL: still to be allocated, and not checked */
     const npu_rope_params *params;
     double epsilon;
-    double scale_offset;                   /* of qkv_norm_rope_cache, as ranks */
+    double scale_offset; /* of qkv_norm_rope_cache, as ranks */
     int64_t ranks;
     int64_t axis, stash_type;              /* of the norms */
     int64_t rotary_dim, offset, num_heads; /* of the rotary operators; rotary_dim is also rotary_embedding_dim */

@@ -1,5 +1,5 @@
-"""Tensors and attributes of a call of qkv_norm_rope_cache. ``csrc/core/qkv_norm_rope_cache_check.cpp`` has the
-rules.
+"""Tensors and attributes of a call of qkv_norm_rope_cache. ``csrc/core/qkv_norm_rope_cache_check.cpp`` has
+the rules.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from npu_rope.values import Angle, AnglePolicy, angle_policy, integer, number
 T = TypeVar("T")
 
 OP = "qkv_norm_rope_cache"
-# The tensors in the order of npu_rope_qkv_inputs and npu_rope_qkv_outputs. With slots, the last two outputs are
-# caches.
+# The tensors in the order of npu_rope_qkv_inputs and npu_rope_qkv_outputs. With slots, the last two outputs
+# are caches.
 XS = ("q", "k", "v")
 OTHERS = (
     *("q_scale", "k_scale", "q_bias", "k_bias", "square_sums"),

@@ -13,8 +13,8 @@ struct DtypeInfo {
 };
 
 // Indexed by npu_rope_dtype.
-constexpr DtypeInfo kDtypes[] = {{"float32", 4}, {"float16", 2}, {"bfloat16", 2},
-                                 {"float64", 8}, {"int32", 4},   {"int64", 8},   {"int8", 1}};
+constexpr DtypeInfo kDtypes[] = {{"float32", 4}, {"float16", 2}, {"bfloat16", 2}, {"float64", 8},
+                                 {"int32", 4},   {"int64", 8},   {"int8", 1}};
 
 // Types that no operator takes; NPU_ROPE_INT16 is the first. Messages name them.
 constexpr const char* kUnsupportedDtypes[] = {"int16", "uint8", "bool", "complex64", "complex128"};

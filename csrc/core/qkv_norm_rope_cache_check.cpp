@@ -15,8 +15,8 @@ using LongLong = long long;
 
 constexpr const char* kOp = "qkv_norm_rope_cache";
 constexpr const char *kXName[3] = {"q", "k", "v"}, *kOutName[3] = {"q_out", "k_out", "v_out"},
-                     *kCacheName[3] = {"q_out", "k_cache", "v_cache"}, *kScaleName[2] = {"q_scale", "k_scale"}, *kBiasName[2] = {"q_bias", "k_bias"},
-                     *kQuantScaleName[3] = {"", "k_quant_scale", "v_quant_scale"},
+                     *kCacheName[3] = {"q_out", "k_cache", "v_cache"}, *kScaleName[2] = {"q_scale", "k_scale"},
+                     *kBiasName[2] = {"q_bias", "k_bias"}, *kQuantScaleName[3] = {"", "k_quant_scale", "v_quant_scale"},
                      *kQuantOffsetName[3] = {"", "k_quant_offset", "v_quant_offset"};
 
 int32_t type_of_sums(const npu_rope_tensor& q) {
@@ -116,10 +116,9 @@ private:
         if (Check c = check_factor(name, *scale); !c.ok()) return c;
         const bool is_per_head = has_shape(*scale, {s.D});
         if (!is_per_head && !has_shape(*scale, {s.N * s.D}))
-            return bad_value(
-                op_, name,
-                formatted("have shape [D] = [%lld] or [N*D] = [%lld]", LongLong(s.D), LongLong(s.N * s.D)),
-                got_shape(*scale));
+            return bad_value(op_, name,
+                             formatted("have shape [D] = [%lld] or [N*D] = [%lld]", LongLong(s.D), LongLong(s.N * s.D)),
+                             got_shape(*scale));
         s.norm = is_per_head && s.N != 1 ? QkvNorm::kHead : QkvNorm::kAllHeads;
         if (s.N == 1 && !in_.square_sums) s.norm = QkvNorm::kHead;
         if (Check c = check_memory(name, *scale); !c.ok()) return c;
@@ -158,10 +157,9 @@ private:
         if (t.dtype != in_.q->dtype && t.dtype != NPU_ROPE_FLOAT32) return check_factor(name, t);
         const int64_t pairs = shape_.pairs;
         if (t.ndim != 2 || (t.shape[1] != pairs && t.shape[1] != 2 * pairs))
-            return bad_value(
-                op_, name,
-                formatted("have shape [P,W] with W = %lld or %lld", LongLong(pairs), LongLong(2 * pairs)),
-                got_shape(t));
+            return bad_value(op_, name,
+                             formatted("have shape [P,W] with W = %lld or %lld", LongLong(pairs), LongLong(2 * pairs)),
+                             got_shape(t));
         if (Check c = check_memory(name, t); !c.ok()) return c;
         return check_unit_stride(name, t);
     }
@@ -223,7 +221,8 @@ private:
             if (!x(side) || (tensors_.out_may_be_null && !out_is_cache(side))) return {};
             return bad_value(op_, out_name(side), "be a tensor", "NULL");
         }
-        if (!x(side)) return bad_value(op_, out_name(side), formatted("not be given without %s", kXName[side]), "a tensor");
+        if (!x(side))
+            return bad_value(op_, out_name(side), formatted("not be given without %s", kXName[side]), "a tensor");
         if (Check c = out_is_cache(side) ? check_cache(side, *y) : check_tensor(side, *y); !c.ok()) return c;
         shape_.side[side].out_dtype = y->dtype;
         if (side > 0)

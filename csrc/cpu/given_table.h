@@ -119,7 +119,8 @@ private:
     // and its kernels are faster.
     template <typename T>
     bool pairs_agree(const T* table) const {
-        if (!interleaved()) return std::memcmp(table, table + format_.pairs, static_cast<size_t>(format_.pairs) * sizeof *table) == 0;
+        if (!interleaved())
+            return std::memcmp(table, table + format_.pairs, static_cast<size_t>(format_.pairs) * sizeof *table) == 0;
         for (int i = 0; i < format_.pairs; ++i)
             if (std::memcmp(table + 2 * i, table + 2 * i + 1, sizeof *table) != 0) return false;
         return true;

@@ -122,9 +122,9 @@ Factors factors_of(const Call<Real>& call, const char* x, int64_t count, int64_t
             [&](const char* head) { return call.double_row.mean_square(head, power) * static_cast<double>(format.n); });
     };
     if constexpr (std::is_same_v<Real, float>) {
-        const double sum = given_sum ? *given_sum : sum_over_heads([&](const char* head) {
-            return sum_squares_in_floats(format, head);
-        });
+        const double sum = given_sum
+                               ? *given_sum
+                               : sum_over_heads([&](const char* head) { return sum_squares_in_floats(format, head); });
         const double mean = sum / elements + format.epsilon;
         if (fits_floats(mean)) return {1, 1 / std::sqrt(mean), true};
         if (given_sum) return {1, 1 / std::sqrt(mean), false};
@@ -218,8 +218,7 @@ void rotate_head(const Call<Real>& call, const Table& table, const char* x, char
     job.pairs = static_cast<int>(rotation.pairs);
     job.bytes_before = x == y ? 0 : offset;
     job.bytes_after =
-        x == y ? 0
-               : (rotation.shape.D - rotation.offset - 2 * rotation.pairs) * static_cast<int64_t>(sizeof(Real));
+        x == y ? 0 : (rotation.shape.D - rotation.offset - 2 * rotation.pairs) * static_cast<int64_t>(sizeof(Real));
     job.cos_table = table.cos_table();
     job.sin_table = table.sin_table();
     job.stream = false;
@@ -304,7 +303,8 @@ void run_range(int64_t begin, int64_t end, void* ctx) {
             int64_t first = heads * group / groups, last = heads * (group + 1) / groups;
             for (int k = 0; k < 3; ++k) {
                 const int64_t N = call.side[k].shape.N;
-                compute_heads(call, k, table, s, slot, std::clamp<int64_t>(first, 0, N), std::clamp<int64_t>(last, 0, N));
+                compute_heads(call, k, table, s, slot, std::clamp<int64_t>(first, 0, N),
+                              std::clamp<int64_t>(last, 0, N));
                 first -= N;
                 last -= N;
             }
@@ -377,8 +377,8 @@ Given given_tables(const QkvTensors& t, const QkvShape& shape, const npu_rope_pa
     const npu_rope_tensor &cos = *t.in.cos, &sin = *t.in.sin;
     given.cos = static_cast<const char*>(cos.data);
     given.sin = static_cast<const char*>(sin.data);
-    given.format = {cos.dtype,        shape.entry_per_lane, /*forward=*/true,
-                    rotation.dtype,   rotation.pairing,     static_cast<int>(rotation.pairs)};
+    given.format = {cos.dtype,      shape.entry_per_lane, /*forward=*/true,
+                    rotation.dtype, rotation.pairing,     static_cast<int>(rotation.pairs)};
     given.cos_row_bytes = shape.cos_stride * dtype_bytes(cos.dtype);
     given.sin_row_bytes = shape.sin_stride * dtype_bytes(sin.dtype);
     given.positions = t.in.positions ? t.in.positions->data : nullptr;
@@ -424,7 +424,7 @@ Check run_qkv_norm_rope_cache_cpu(const QkvTensors& t, const npu_rope_params* pa
     QkvShape shape;
     if (Check c = check_qkv_norm_rope_cache(t, params, attributes, &shape); !c.ok()) return c;
     return t.in.q->dtype == NPU_ROPE_FLOAT64 ? run<double>(t, *params, attributes, shape)
-                                              : run<float>(t, *params, attributes, shape);
+                                             : run<float>(t, *params, attributes, shape);
 }
 
 Check run_qk_square_sums_cpu(const npu_rope_tensor* q, const npu_rope_tensor* k, const npu_rope_tensor* out) {

@@ -79,8 +79,8 @@ public:
     void run(const QkvCallAttributes& a, AtenTensorHandle q_out, AtenTensorHandle k_out, AtenTensorHandle v_out) const {
         const npu_rope_tensor q = view_of(q_out), k = view_of(k_out), v = v_out ? view_of(v_out) : npu_rope_tensor{};
         const npu_rope_qkv_outputs outputs{&q, &k, v_out ? &v : nullptr};
-        raise_on(npu_rope_qkv_norm_rope_cache(&views_, &a.params, a.epsilon, a.scale_offset, a.ranks, a.angle,
-                                              &outputs));
+        raise_on(
+            npu_rope_qkv_norm_rope_cache(&views_, &a.params, a.epsilon, a.scale_offset, a.ranks, a.angle, &outputs));
     }
 
 private:

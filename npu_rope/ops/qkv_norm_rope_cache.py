@@ -120,13 +120,9 @@ def qkv_norm_rope_cache(
     >>> q[0, 0].round(3).tolist(), v[:, 0].tolist()
     ([-0.841, 0.54, 2.0, 3.0], [[0.0, 0.0, 0.0, 0.0], [8.0, 9.0, 10.0, 11.0]])
     """
-    others = {
-        **{"q_scale": q_scale, "k_scale": k_scale, "q_bias": q_bias, "k_bias": k_bias},
-        **{"square_sums": square_sums, "positions": positions, "freq_factors": freq_factors},
-        **{"cos": cos, "sin": sin, "slots": slots},
-        **{"k_quant_scale": k_quant_scale, "k_quant_offset": k_quant_offset},
-        **{"v_quant_scale": v_quant_scale, "v_quant_offset": v_quant_offset},
-    }
+    norm = q_scale, k_scale, q_bias, k_bias, square_sums
+    quantization = k_quant_scale, k_quant_offset, v_quant_scale, v_quant_offset
+    others = dict(zip(OTHERS, (*norm, positions, freq_factors, cos, sin, slots, *quantization), strict=True))
     require_tensor_like(OP, "q", q)
     calls.require_params(OP, params)
     outs = _given_outputs((q, k, v), slots, (k_cache, v_cache), out)
@@ -154,15 +150,11 @@ def _given_outputs(xs: tuple[Any, Any, Any], slots: Any, caches: tuple[Any, Any]
             raise bad_value(OP, "out", "be (q_out, k_out, v_out)", type(out).__name__)
         return dict(zip(OUTS, out, strict=True))
     for name, x, cache in zip(CACHES, xs[1:], caches, strict=True):
-        if (x is None) != (cache is None):
-            what = "be given where slots and" if cache is None else "not be given without"
-            x_name = name[0]
-            raise bad_value(
-                OP,
-                name,
-                f"{what} {x_name}{' are' if cache is None else ''}",
-                "None" if cache is None else "a cache",
-            )
+        x_name = name[0]
+        if cache is None and x is not None:
+            raise bad_value(OP, name, f"be given where slots and {x_name} are", "None")
+        if x is None and cache is not None:
+            raise bad_value(OP, name, f"not be given without {x_name}", "a cache")
     written = dict(zip(CACHES, caches, strict=True))
     return written if out is None else {"q_out": out, **written}
 
@@ -238,7 +230,7 @@ def _rotated_back(
     params, positions = attributes.params, named["positions"]
     if named["cos"] is None:
         schema = RopeCallAttributes(params, False, attributes.angle).as_schema()
-        return tuple(_operators.rope_qk.default(*grads, positions, named["freq_factors"], **schema))  # type: ignore[return-value]
+        return tuple(_operators.rope_qk.default(*grads, positions, named["freq_factors"], **schema))
     cos, sin = (_rows_of(named[name], positions, grads[0].shape[0], params) for name in ("cos", "sin"))
     interleaved = not params.rope_mode.has_sections and params.rope_mode.value == 0
     rotate = partial(
@@ -249,7 +241,7 @@ def _rotated_back(
         interleaved=interleaved,
         rotary_dim=2 * params.pairs,
     )
-    return tuple(rotate(offset=params.n_offs, forward=False))  # type: ignore[return-value]
+    return tuple(rotate(offset=params.n_offs, forward=False))
 
 
 def _rows_of(table: Any, positions: Any, tokens: int, params: RopeParams) -> Any:
@@ -345,13 +337,14 @@ register(
         gradient=gradients.Gradient(_backward, _setup_context, reads=((0, 2, 4), (1, 3, 5))),
     ),
     _operator(
-        f"qkv_norm_rope_cache_set_rows({_ALL}, Tensor(a!) k_cache, Tensor(b!)? v_cache, {_ATTRIBUTES}) -> Tensor",
+        f"qkv_norm_rope_cache_set_rows({_ALL}, Tensor(a!) k_cache, Tensor(b!)? v_cache, {_ATTRIBUTES})"
+        " -> Tensor",
         _call_set_rows,
         results=like_xs("q_out"),
     ),
     _operator(
-        f"qkv_norm_rope_cache_out({_ALL}, {_ATTRIBUTES}, Tensor(a!) q_out, Tensor(b!) k_out, Tensor(c!)? v_out=None)"
-        " -> ()",
+        f"qkv_norm_rope_cache_out({_ALL}, {_ATTRIBUTES}, Tensor(a!) q_out, Tensor(b!) k_out,"
+        " Tensor(c!)? v_out=None) -> ()",
         _call_out,
     ),
 )

@@ -26,21 +26,22 @@ Array = npt.NDArray[Any]
 Wide = npt.NDArray[np.float64]
 
 
-def mean_squares(x: Wide, call: CallTensors[Array], side: str, attributes: QkvAttributes) -> Wide:
-    """Return the mean square that each head of ``[S,N,D]`` is normalized by, as ``[S,N or 1,1]``."""
-    sums = call.other_inputs.get("square_sums")
+def mean_squares(
+    x: Wide, call: CallTensors[Array], side: str, attributes: QkvAttributes
+) -> tuple[Wide, Wide | float]:
+    """Return the mean square that each head of ``[S,N,D]`` is normalized by, of x / power, and power, both as
+    ``[S,N or 1,1]``. The power of two keeps the squares from overflow and underflow."""
     tokens, heads, head_size = x.shape
-    if sums is not None:
+    if (sums := call.other_inputs.get("square_sums")) is not None:
         elements = attributes.ranks * heads * head_size
-        return sums[:, "qk".index(side)].astype(np.float64).reshape(tokens, 1, 1) / elements
+        given: Wide = sums[:, "qk".index(side)].astype(np.float64) / elements
+        return given.reshape(tokens, 1, 1), 1.0
     per_head = call.other_inputs[f"{side}_scale"].shape[0] == head_size
     axes = -1 if per_head else (-2, -1)
-    # The squares are scaled by the largest element of the row, so that they neither overflow nor vanish.
     peak = np.max(np.abs(x), axis=axes, keepdims=True, initial=0)
-    peak = np.where(
-        (peak > 0) & np.isfinite(peak), np.exp2(np.frexp(np.where(np.isfinite(peak), peak, 1))[1]), 1
-    )
-    return np.asarray(np.mean((x / peak) ** 2, axis=axes, keepdims=True) * peak * peak)
+    usable = (peak > 0) & np.isfinite(peak)
+    power: Wide = np.exp2(np.clip(np.frexp(np.where(usable, peak, 0.5))[1], -1000, 1000))
+    return np.asarray(np.mean((x / power) ** 2, axis=axes, keepdims=True)), power
 
 
 def normalized(x: Wide, call: CallTensors[Array], side: str, attributes: QkvAttributes) -> Wide:
@@ -51,13 +52,15 @@ def normalized(x: Wide, call: CallTensors[Array], side: str, attributes: QkvAttr
     heads, head_size = x.shape[1:]
     factor = scale.astype(np.float64) + as_float32(attributes.scale_offset)
     shape = (head_size,) if factor.size == head_size else (heads, head_size)
-    mean = mean_squares(x, call, side, attributes)
-    y: Wide = x / np.sqrt(mean + as_float32(attributes.epsilon)) * factor.reshape(shape)
+    mean, power = mean_squares(x, call, side, attributes)
+    rms = np.sqrt(mean + as_float32(attributes.epsilon) / power / power)
+    y: Wide = x / power / rms * factor.reshape(shape)
     return y if bias is None else y + bias.astype(np.float64).reshape(shape)
 
 
 def tables(call: CallTensors[Array], attributes: QkvAttributes) -> tuple[Wide, Wide, Wide, Wide]:
-    """Return c1, s1, c2 and s2 as ``[S,1,pairs]``: cos and sin of the first and the second lane of each pair."""
+    """Return c1, s1, c2 and s2 as ``[S,1,pairs]``: cos and sin of the first and of the second lane of each
+    pair."""
     params, others = attributes.params, call.other_inputs
     if "cos" not in others:
         planes = rope.position_planes(others["positions"], params)
@@ -96,19 +99,21 @@ def qkv_norm_rope_cache(call: CallTensors[Array], attributes: QkvAttributes) -> 
     return results
 
 
+def by_head(factor: Array) -> Wide:
+    """Return a factor or an offset ``[1]``, ``[N]`` or ``[N,D]`` broadcastable to ``[N,D]``."""
+    wide: Wide = factor.astype(np.float64)
+    return wide[:, None] if wide.ndim == 1 else wide
+
+
 def quantized(y: Wide, scale: Array, offset: Array | None) -> npt.NDArray[np.int8]:
     """Return values ``[...,N,D]`` as int8. NaN becomes 0.
 
     >>> quantized(np.array([[0.5, 1.5, -200.0]]), np.float32([1]), None)
     array([[   0,    2, -128]], dtype=int8)
     """
-
-    def broadcastable(t: Array) -> Wide:
-        return t.astype(np.float64)[:, None] if t.ndim == 1 else t.astype(np.float64)
-
     with np.errstate(all="ignore"):
-        value = y * broadcastable(scale)
+        value = y * by_head(scale)
         if offset is not None:
-            value = value + broadcastable(offset)
+            value = value + by_head(offset)
         limited = np.clip(np.rint(value), -128, 127)
     return np.where(np.isnan(value), 0, limited).astype(np.int8)

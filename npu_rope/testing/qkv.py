@@ -1,9 +1,10 @@
 """Expected results of qkv_norm_rope_cache with bounds of their errors on the CPU.
 
 A head that is normalized has the relative error of Normalized (``bounds.normalized_error``), of its factor
-(scale + scale_offset), and of their product; the sum with the bias rounds once more. The rotation adds these
-errors of both lanes, times |cos| and |sin|, to its own (``bounds.rotation_bound``). An int8 value also has the
-errors of the product with the factor, of the sum with the offset, and half a unit of the rounding.
+(scale + scale_offset), and of their product; the sum with the bias rounds once more. The rotation adds
+these errors of both lanes, times |cos| and |sin|, to its own (``bounds.rotation_bound``). An int8 value
+also has the errors of the product with the factor, of the sum with the offset, and half a unit of the
+rounding.
 """
 
 from __future__ import annotations
@@ -95,12 +96,10 @@ def _stored(call: CallTensors[Array], name: str, y: Expected, dtype: str, out_dt
     u = UNIT_ROUNDOFF["float64" if dtype == "float64" else "float32"]
     factor, offset = (call.other_inputs.get(f"{name}_quant_{part}") for part in ("scale", "offset"))
     assert factor is not None  # the rules demand it
-    factor, offset = (None if t is None else t.astype(np.float64) for t in (factor, offset))
-    if factor is not None and factor.ndim == 1:
-        factor, offset = factor[:, None], None if offset is None else offset[:, None]
-    product = y.value * factor
-    value = product if offset is None else product + offset
-    bound = y.bound * np.abs(factor) + _HIGHER_ORDERS * u * (np.abs(product) + np.abs(value))
+    wide_factor = reference.by_head(factor)
+    product = y.value * wide_factor
+    value = product if offset is None else product + reference.by_head(offset)
+    bound = y.bound * np.abs(wide_factor) + _HIGHER_ORDERS * u * (np.abs(product) + np.abs(value))
     return Expected(*int8_expectation(value, bound))
 
 

@@ -1,5 +1,5 @@
-"""qkv_norm_rope_cache on arrays and tensors, against float64 with derived bounds: norms, tables, layouts, caches,
-quantization, instruction sets, and numbers at the ends of the types' ranges.
+"""qkv_norm_rope_cache on arrays and tensors, against float64 with derived bounds: norms, tables, layouts,
+caches, quantization, instruction sets, and numbers at the ends of the types' ranges.
 """
 
 from __future__ import annotations
@@ -44,10 +44,11 @@ def test_every_instruction_set_meets_the_bound(isa, dtype, library):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("exponent", [-120, -60, 60, 120])
+@pytest.mark.parametrize("exponent", [-900, -120, -60, 60, 120, 900])
 def test_numbers_at_the_ends_of_the_range_meet_the_bound(dtype, exponent, backend):
-    if dtype == "float16":
-        exponent //= 10
+    limits = {"float16": 12, "float32": 120, "bfloat16": 120, "float64": 1000}
+    if abs(exponent) > limits[dtype]:
+        exponent = int(np.sign(exponent)) * limits[dtype]
     for seed in range(10):
         case = draw(2000 + seed, dtype=dtype, norm="head" if seed % 2 else "all", writes="new")
         for name, x in case.xs.items():
@@ -82,7 +83,7 @@ def test_views_of_a_fused_tensor_are_rotated_in_place(dtype, backend):
 @pytest.mark.parametrize("norm", ["none", "head"])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_the_bits_are_those_of_the_separate_operators(dtype, norm, tokens):
-    _, (q, k, v) = fused_call(dtype, tokens)
+    _, (q, k, _) = fused_call(dtype, tokens)
     q, k = q.copy(), k.copy()
     params, positions = RopeParams(32, n_offs=16), np.arange(tokens)
     scale = np.linspace(0.5, 2, 64).astype(q.dtype)

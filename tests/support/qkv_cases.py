@@ -81,7 +81,7 @@ def draw(seed: int, **fixed: Any) -> QkvCase:
 
 def views(rng, dtype, S, heads, D, Dv):
     """Return q, k and v: views of one fused tensor, or tensors with gaps between tokens and heads."""
-    if D == Dv and rng.integers(2):
+    if Dv == D and rng.integers(2):
         fused = values(rng, (S, sum(heads), D), dtype)
         splits = np.cumsum(heads)
         return dict(zip("qkv", np.split(fused, splits[:2], axis=1), strict=True))
