@@ -3,6 +3,7 @@
 from npu_rope import backends as _backends
 from npu_rope.errors import BackendUnavailable
 from npu_rope.ops.add_rms_norm import add_rms_norm
+from npu_rope.ops.qk_square_sums import qk_square_sums
 from npu_rope.ops.qkv_norm_rope_cache import qkv_norm_rope_cache
 from npu_rope.ops.rms_norm import rms_norm, rms_norm_backward
 from npu_rope.ops.rms_norm_rope import rms_norm_rope
@@ -28,6 +29,7 @@ __all__ = [
     "RopeMode",
     "RopeParams",
     "add_rms_norm",
+    "qk_square_sums",
     "qkv_norm_rope_cache",
     "rms_norm",
     "rms_norm_backward",

@@ -1,4 +1,4 @@
-// Define the C functions that run qkv_norm_rope_cache and qk_square_sums on the CPU.
+// Define the C function that runs qkv_norm_rope_cache on the CPU.
 #include "csrc/cpu/qkv_norm_rope_cache.h"
 
 #include "csrc/capi/common.h"
@@ -14,12 +14,6 @@ npu_rope_status npu_rope_qkv_norm_rope_cache(const npu_rope_qkv_inputs* inputs, 
         if (!outputs) return bad_value("qkv_norm_rope_cache", "outputs", "be a struct", "NULL");
         return run_qkv_norm_rope_cache_cpu({*inputs, *outputs}, params, {epsilon, scale_offset, ranks, angle});
     });
-}
-
-npu_rope_status npu_rope_qk_square_sums(const npu_rope_tensor* q, const npu_rope_tensor* k,
-                                        const npu_rope_tensor* out) {
-    using namespace npu_rope;
-    return guarded("qk_square_sums", [&] { return run_qk_square_sums_cpu(q, k, out); });
 }
 
 }  // extern "C"

@@ -10,7 +10,7 @@ import pytest
 import torch
 from qkv_cases import DTYPES, NUMPY, QkvCase, as_numpy, as_torch, draw, run, worst
 
-from npu_rope import RopeParams, qkv_norm_rope_cache, rms_norm_rope, rope_qk
+from npu_rope import RopeParams, qk_square_sums, qkv_norm_rope_cache, rms_norm_rope, rope_qk
 from npu_rope.executors.qkv_norm_rope_cache import EXECUTORS
 
 
@@ -106,10 +106,8 @@ def test_partial_sums_of_two_ranks_give_the_norm_over_all_heads(dtype, backend):
     scales = {name: scale.astype(np.float32) for name, scale in scales.items()}
     arguments = np.arange(9), RopeParams(32)
     whole = qkv_norm_rope_cache(q, k, None, *arguments, **scales, backend=backend)
-    sums = sum(
-        np.stack([(x.astype(np.float64) ** 2).sum((1, 2)) for x in part], axis=1)
-        for part in ((q[:, :4], k[:, :2]), (q[:, 4:], k[:, 2:]))
-    ).astype(np.float64 if dtype == "float64" else np.float32)
+    sums = qk_square_sums(q[:, :4], k[:, :2], backend=backend) + qk_square_sums(q[:, 4:], k[:, 2:])
+    assert sums.dtype == (np.float64 if dtype == "float64" else np.float32)
     for rank in range(2):
         part = {name: np.split(scale, 2)[rank] for name, scale in scales.items()}
         xs = (np.split(x, 2, axis=1)[rank] for x in (q, k))
@@ -181,3 +179,23 @@ def test_the_number_of_threads_does_not_change_a_bit():
     for result in results[1:]:
         for y, first in zip(result, results[0], strict=True):
             np.testing.assert_array_equal(as_numpy(y), as_numpy(first))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_sums_of_squares_are_rounded_once(dtype, backend):
+    rng = np.random.default_rng(0)
+    q, k = (rng.standard_normal((6, heads, 40)).astype(NUMPY[dtype])[:, :, ::2] for heads in (3, 1))
+    expected = np.stack([(x.astype(np.float64) ** 2).sum((1, 2)) for x in (q, k)], axis=1)
+    for sums in (qk_square_sums(q, k, backend=backend), qk_square_sums(as_torch(q), as_torch(k)).numpy()):
+        assert sums.shape == (6, 2)
+        np.testing.assert_allclose(sums, expected, rtol=2.0**-52 * 50 if dtype == "float64" else 2.0**-24)
+
+
+def test_bad_calls_of_the_sums_are_refused(backend):
+    q = np.zeros((2, 3, 4), np.float32)
+    with pytest.raises(ValueError, match=r"\[qk_square_sums\] q must have shape \[S,N,D\] but got \[3, 4\]"):
+        qk_square_sums(q[0], q, backend=backend)
+    with pytest.raises(TypeError, match="k must have q's dtype float32 but got float16"):
+        qk_square_sums(q, q.astype(np.float16), backend=backend)
+    with pytest.raises(ValueError, match="k must have q's shape"):
+        qk_square_sums(torch.from_numpy(q), torch.zeros(1, 3, 4))

@@ -8,7 +8,7 @@ import pytest
 import torch
 from qkv_cases import as_torch, draw
 
-from npu_rope import RopeParams, qkv_norm_rope_cache
+from npu_rope import RopeParams, qk_square_sums, qkv_norm_rope_cache
 from npu_rope.qkv_norm_rope_cache_calls import OTHERS, XS, attributes_of
 
 OPS = torch.ops.npu_rope
@@ -61,6 +61,12 @@ def test_opcheck_of_the_operators_that_write(has_v):
     inputs[len(XS) + OTHERS.index("slots")] = torch.tensor([3, -1, 0, 5, 1])
     caches = [torch.zeros(6, K, D, dtype=torch.float16), torch.zeros(6, K, D) if has_v else None]
     torch.library.opcheck(OPS.qkv_norm_rope_cache_set_rows.default, (*inputs, *caches), attributes)
+
+
+def test_sums_of_squares_have_gradients_and_pass_opcheck():
+    xs, _ = sample(torch.float64, needs_grad=True)
+    torch.library.opcheck(OPS.qk_square_sums.default, xs[:2])
+    assert torch.autograd.gradcheck(qk_square_sums, xs[:2])
 
 
 # ---- compilation ---------------------------------------------------------------------------------------

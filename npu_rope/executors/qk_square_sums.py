@@ -1,0 +1,82 @@
+"""Executors of qk_square_sums on arrays and tensors, by back end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from npu_rope import backends, native
+from npu_rope.call_tensors import CallTensors
+from npu_rope.errors import BrokenRule
+from npu_rope.executors import rules
+from npu_rope.executors.tensors import (
+    accepted_call,
+    array_of,
+    c_tensor,
+    is_tensor,
+    readable_inputs,
+    spec_of,
+    with_actual_value,
+)
+from npu_rope.optional_torch import torch
+
+Tensors = CallTensors[Any]
+Results = tuple[Any, ...]
+
+
+def new_sums(q: Any) -> Any:
+    """Allocate ``[S,2]`` for the tokens of q: float64 for float64, else float32."""
+    is_double = spec_of(q).dtype == "float64"
+    shape = (q.shape[0] if len(q.shape) else 0, 2)
+    if is_tensor(q):
+        return q.new_empty(shape, dtype=torch.float64 if is_double else torch.float32)
+    return np.empty(shape, np.float64 if is_double else np.float32)
+
+
+def on_reference(call: Tensors, attributes: Mapping[str, Any]) -> Results:
+    """Run NumPy in float64 and round the sums once."""
+    call = accepted_call("reference", call)
+    rules.check(call, {})
+    sums = np.stack([(array_of(x).astype(np.float64) ** 2).sum((1, 2)) for x in call.xs.values()], axis=1)
+    out = new_sums(call.first[1])
+    out[...] = torch.from_numpy(sums) if is_tensor(out) else sums
+    return (out,)
+
+
+def launch(call: Tensors, out: Any) -> None:
+    """Call the C function, which checks the call first."""
+    as_c = c_tensor if is_tensor(call.first[1]) else native.describe
+    sources = readable_inputs(call)  # keeps the copies in memory until the call ends
+    entry = native.load().checked_entry("npu_rope_qk_square_sums", *[native.TENSOR] * 3)
+    entry(*(as_c(source) for source in sources.values()), as_c(out))
+
+
+def on_cpu(call: Tensors, attributes: Mapping[str, Any]) -> Results:
+    """Run the C library on arrays."""
+    call = accepted_call("cpu", call)
+    out = new_sums(call.first[1])
+    try:
+        launch(call, out)
+    except BrokenRule as error:
+        raise with_actual_value(error, call.map(spec_of)) from None
+    return (out,)
+
+
+def on_cpu_tensors(call: Tensors, attributes: Mapping[str, Any]) -> None:
+    """Run the C library on torch tensors, into outs. For builds without the C++ registration."""
+    launch(call, call.outs["out"])
+
+
+EXECUTORS = {"reference": on_reference, "cpu": on_cpu}
+
+
+def run(backend: str, call: Tensors, attributes: Mapping[str, Any]) -> Results:
+    """Run a call on the back end of that name.
+
+    Raises:
+        ValueError, TypeError: an argument breaks its rule.
+        BackendUnavailable: the back end is unavailable or lacks this operator.
+    """
+    return backends.executor_of(call.op, EXECUTORS, backend)(call, attributes)
