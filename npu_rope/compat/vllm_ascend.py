@@ -1,0 +1,331 @@
+"""vllm-ascend's operators between the projection and attention, by their names, on ``qkv_norm_rope_cache``.
+
+    from npu_rope.compat import vllm_ascend
+
+    vllm_ascend.register()  # torch.ops.vllm.qkv_rmsnorm_rope and the others now run npu_rope
+    q, k, v = torch.ops.vllm.qkv_rmsnorm_rope(qkv, cache, positions, *weights, 4096, 1024, 128, 1e-6)
+
+Signatures and shapes: vllm-project/vllm-ascend, ``vllm_ascend/ops/triton/linearnorm`` and
+``vllm_ascend/ops/rotary_embedding.py``, November 2026. A result is rounded once; vllm-ascend's kernels round
+after the norm, too. The functions run where :func:`npu_rope.qkv_norm_rope_cache` does: on the CPU so far.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+from npu_rope.errors import bad_type, bad_value
+from npu_rope.ops.qk_square_sums import qk_square_sums
+from npu_rope.ops.qkv_norm_rope_cache import qkv_norm_rope_cache
+from npu_rope.optional_torch import torch
+from npu_rope.params import RopeParams
+
+Three = tuple[Any, Any, Any]
+
+
+def qkv_rmsnorm_rope(
+    input: Any,
+    cos_sin_cache: Any,
+    positions: Any,
+    q_weight: Any,
+    k_weight: Any,
+    q_hidden_size: int,
+    kv_hidden_size: int,
+    head_dim: int,
+    eps: float,
+    q_bias: Any = None,
+    k_bias: Any = None,
+) -> Three:
+    """Split a fused projection, normalize each head of queries and keys, and rotate them by rows of a cache.
+
+    Args:
+        input: ``[T, q_hidden_size + 2 * kv_hidden_size]``.
+        cos_sin_cache: ``[rows, W]``: cos of W/2 pairs, then sin; pairs are ``(x[i], x[i + W/2])`` of the
+            first W dimensions of a head. input's dtype or float32.
+        positions: ``[T]``, int32 or int64: rows of the cache.
+        q_weight, k_weight, q_bias, k_bias: ``[head_dim]``, of input's dtype or float32.
+        q_hidden_size, kv_hidden_size: multiples of head_dim.
+        eps: added to the mean square.
+
+    Returns:
+        q ``[T, q_hidden_size]``, k and v ``[T, kv_hidden_size]``, contiguous, of input's dtype.
+
+    Raises:
+        ValueError, TypeError: an argument breaks its rule.
+
+    >>> import torch
+    >>> one, cache = torch.ones(2), torch.tensor([[0.0, 1.0]])  # a quarter of a turn
+    >>> qkv, positions = torch.tensor([[3.0, 3, 5, 5, 7, 7]]), torch.tensor([0])
+    >>> q, k, v = qkv_rmsnorm_rope(qkv, cache, positions, one, one, 2, 2, 2, 0.0)
+    >>> q.tolist(), k.tolist(), v.tolist()
+    ([[-1.0, 1.0]], [[-1.0, 1.0]], [[7.0, 7.0]])
+    """
+    op = "qkv_rmsnorm_rope"
+    q, k, v = _split(op, input, q_hidden_size, kv_hidden_size, head_dim)
+    cos, sin = _halves(op, cos_sin_cache)
+    norm = {"q_scale": q_weight, "k_scale": k_weight, "q_bias": q_bias, "k_bias": k_bias, "epsilon": eps}
+    return _fused((q, k, v), positions, RopeParams(2 * cos.shape[-1], "neox"), cos=cos, sin=sin, **norm)
+
+
+def triton_split_qkv_rmsnorm_mrope(
+    qkv: Any,
+    q_weight: Any,
+    k_weight: Any,
+    cos_sin: Any,
+    num_q_heads: int,
+    num_kv_heads: int,
+    head_size: int,
+    eps: float,
+    mrope_section: list[int],
+    is_interleaved: bool,
+    rope_dim: int | None = None,
+    q_bias: Any = None,
+    k_bias: Any = None,
+    has_gate: bool = False,
+) -> tuple[Any, Any, Any, Any]:
+    """As :func:`qkv_rmsnorm_rope`, with a position of its own for time, height and width.
+
+    Args:
+        qkv: ``[T, q_size + 2 * kv_size]``, with q_size = num_q_heads * head_size. With a gate, each head of
+            queries is followed by its gate: ``[T, 2 * q_size + 2 * kv_size]``.
+        q_weight, k_weight, q_bias, k_bias: ``[head_size]``.
+        cos_sin: ``[3, T, rope_dim]``: for each axis and token cos of rope_dim/2 pairs, then sin.
+        mrope_section: the pairs of time, height and width; they add up to rope_dim/2.
+        is_interleaved: the axes alternate from pair to pair (Qwen3-VL); otherwise they follow each other.
+        rope_dim: the rotated width; None: head_size.
+        has_gate: qkv has a gate.
+
+    Returns:
+        q, k, v, and the gate ``[T, q_size]``, which is ``[T, 0]`` without one.
+
+    Raises:
+        ValueError, TypeError: an argument breaks its rule.
+    """
+    op = "triton_split_qkv_rmsnorm_mrope"
+    width = head_size if rope_dim is None else rope_dim
+    _require_tensor(op, "cos_sin", cos_sin)
+    if cos_sin.ndim != 3 or cos_sin.shape[0] != 3 or cos_sin.shape[2] != width:
+        raise bad_value(op, "cos_sin", f"be [3, T, {width}]", list(cos_sin.shape))
+    if len(mrope_section) != 3 or 2 * sum(mrope_section) != width:
+        raise bad_value(op, "mrope_section", f"have three numbers that add up to {width // 2}", mrope_section)
+    q_size, kv_size = num_q_heads * head_size, num_kv_heads * head_size
+    q, k, v = _split(op, qkv, q_size * (2 if has_gate else 1), kv_size, head_size)
+    gate = qkv.new_empty((len(qkv), 0))
+    if has_gate:
+        both = q.unflatten(1, (num_q_heads, 2))
+        q, gate = both[:, :, 0], both[:, :, 1].reshape(len(qkv), q_size)
+    tokens = len(qkv)
+    cos, sin = cos_sin.reshape(3 * tokens, width).chunk(2, dim=-1)
+    rows = torch.arange(3 * tokens, device=qkv.device).view(3, tokens)
+    mode = "imrope" if is_interleaved else "mrope"
+    params = RopeParams(width, mode, sections=(*mrope_section, 0))
+    norm = {"q_scale": q_weight, "k_scale": k_weight, "q_bias": q_bias, "k_bias": k_bias, "epsilon": eps}
+    return *_fused((q, k, v), rows, params, cos=cos, sin=sin, **norm), gate
+
+
+def split_qkv_tp_rmsnorm_rope(
+    input: Any,
+    q_weight: Any,
+    k_weight: Any,
+    q_hidden_size: int,
+    kv_hidden_size: int,
+    head_dim: int,
+    rotary_dim: int,
+    eps: float,
+    tp_world: int,
+    cos: Any,
+    sin: Any,
+    *,
+    all_reduce: Callable[[Any], Any] | None = None,
+) -> Three:
+    """As :func:`qkv_rmsnorm_rope`, but all heads of a token are normalized together, those of all ranks.
+
+    Args:
+        input: ``[T, q_hidden_size + 2 * kv_hidden_size]``, this rank's part.
+        q_weight, k_weight: ``[q_hidden_size]`` and ``[kv_hidden_size]``, this rank's part.
+        rotary_dim: the rotated width.
+        tp_world: the number of ranks.
+        cos, sin: ``[T, rotary_dim/2]``.
+        all_reduce: adds ``[T,2]`` over the ranks and returns the sum, which may be the same tensor. Needed
+            for tp_world > 1; vllm-ascend calls ``tensor_model_parallel_all_reduce``.
+
+    Returns:
+        q, k and v, as of :func:`qkv_rmsnorm_rope`.
+
+    Raises:
+        ValueError, TypeError: an argument breaks its rule.
+    """
+    op = "split_qkv_tp_rmsnorm_rope"
+    q, k, v = _split(op, input, q_hidden_size, kv_hidden_size, head_dim)
+    norm: dict[str, Any] = {"q_scale": q_weight, "k_scale": k_weight, "epsilon": eps}
+    if tp_world > 1:
+        if all_reduce is None:
+            all_reduce = _all_reduce_of_vllm(op)
+        norm |= {"square_sums": all_reduce(qk_square_sums(q, k)), "ranks": tp_world}
+    tables = {"cos": cos.reshape(len(input), -1), "sin": sin.reshape(len(input), -1)}
+    return _fused((q, k, v), None, RopeParams(rotary_dim, "neox"), **tables, **norm)
+
+
+def rope_forward_oot(
+    positions: Any,
+    query: Any,
+    key: Any,
+    cos_sin_cache: Any,
+    head_size: int,
+    rotary_dim: int,
+    is_neox_style: bool,
+    offsets: Any = None,
+) -> tuple[Any, Any]:
+    """Rotate queries and keys by rows of a cache, into new tensors.
+
+    Args:
+        positions: ``[T]``, int32 or int64: rows of the cache.
+        query, key: ``[T, N*head_size]`` or ``[T, N, head_size]``.
+        cos_sin_cache: ``[rows, rotary_dim]``: cos of rotary_dim/2 pairs, then sin.
+        is_neox_style: True: pairs are ``(x[i], x[i + rotary_dim/2])``; False: ``(x[2i], x[2i+1])``.
+        offsets: must be None, as on an NPU in vllm-ascend.
+
+    Returns:
+        The rotated tensors, with the shapes of query and key.
+
+    Raises:
+        NotImplementedError: offsets is given.
+        ValueError, TypeError: an argument breaks its rule.
+    """
+    op = "rope_forward_oot"
+    if offsets is not None:
+        raise NotImplementedError(f"[{op}] offsets must be None but got a tensor.")
+    cos, sin = _halves(op, cos_sin_cache)
+    params = RopeParams(rotary_dim, "neox" if is_neox_style else "normal")
+    heads = _as_heads(op, "query", query, head_size), _as_heads(op, "key", key, head_size)
+    q, k, _ = qkv_norm_rope_cache(heads[0], heads[1], None, positions, params, cos=cos, sin=sin)
+    return q.view(query.shape), k.view(key.shape)
+
+
+npu_rotary_embedding = rope_forward_oot
+
+
+# ---- registration ------------------------------------------------------------------------------------
+
+_OPERATORS: dict[str, Callable[..., Any]] = {
+    "qkv_rmsnorm_rope": qkv_rmsnorm_rope,
+    "triton_split_qkv_rmsnorm_mrope": triton_split_qkv_rmsnorm_mrope,
+    "split_qkv_tp_rmsnorm_rope": split_qkv_tp_rmsnorm_rope,
+    "npu_rotary_embedding": npu_rotary_embedding,
+}
+_ANGLES = "Tensor cos_sin_cache, Tensor positions"
+_WEIGHTS = "Tensor q_weight, Tensor k_weight"
+_SIZES = "SymInt q_hidden_size, SymInt kv_hidden_size, SymInt head_dim"
+_BIASES = "Tensor? q_bias=None, Tensor? k_bias=None"
+_THREE = "(Tensor, Tensor, Tensor)"
+# The schemas that vllm infers from the signatures.
+_SCHEMAS = {
+    "qkv_rmsnorm_rope": f"(Tensor input, {_ANGLES}, {_WEIGHTS}, {_SIZES}, float eps, {_BIASES}) -> {_THREE}",
+    "triton_split_qkv_rmsnorm_mrope": (
+        f"(Tensor qkv, {_WEIGHTS}, Tensor cos_sin, SymInt num_q_heads, SymInt num_kv_heads, SymInt head_size,"
+        f" float eps, SymInt[] mrope_section, bool is_interleaved, SymInt? rope_dim=None, {_BIASES},"
+        " bool has_gate=False) -> (Tensor, Tensor, Tensor, Tensor)"
+    ),
+    "split_qkv_tp_rmsnorm_rope": (
+        f"(Tensor input, {_WEIGHTS}, {_SIZES}, SymInt rotary_dim, float eps, SymInt tp_world, Tensor cos,"
+        f" Tensor sin) -> {_THREE}"
+    ),
+    "npu_rotary_embedding": (
+        "(Tensor positions, Tensor query, Tensor key, Tensor cos_sin_cache, SymInt head_size,"
+        " SymInt rotary_dim, bool is_neox_style, Tensor? offsets=None) -> (Tensor, Tensor)"
+    ),
+}
+_libraries: list[Any] = []  # a kernel stays registered as long as its Library object exists
+
+
+def register(namespace: str = "vllm") -> list[str]:
+    """Register these functions as torch operators with vllm-ascend's names, on CPU and NPU tensors.
+
+    An operator that exists already, because vllm-ascend has defined it, gets these functions as its kernels.
+
+    Args:
+        namespace: the operators' namespace.
+
+    Returns:
+        The names of the operators.
+
+    >>> register("npu_rope_example")[0]
+    'npu_rope_example::qkv_rmsnorm_rope'
+    """
+    library = torch.library.Library(namespace, "FRAGMENT")
+    _libraries.append(library)
+    for name, function in _OPERATORS.items():
+        if not hasattr(getattr(torch.ops, namespace), name):
+            library.define(name + _SCHEMAS[name])
+            torch.library.register_fake(f"{namespace}::{name}", function, lib=library)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # "Overriding a previously registered kernel"
+            for key in ("CPU", "PrivateUse1"):
+                library.impl(name, function, key, allow_override=True)
+    return [f"{namespace}::{name}" for name in _OPERATORS]
+
+
+# ---- parts of the functions --------------------------------------------------------------------------
+
+
+def _require_tensor(op: str, name: str, tensor: Any) -> None:
+    if torch is None or not isinstance(tensor, torch.Tensor):
+        raise bad_type(op, name, "be a torch tensor", type(tensor).__name__)
+
+
+def _split(op: str, fused: Any, q_size: int, kv_size: int, head_size: int) -> Three:
+    """Return q, k and v of a fused projection as views ``[T, N, head_size]``."""
+    _require_tensor(op, "input" if op != "triton_split_qkv_rmsnorm_mrope" else "qkv", fused)
+    for name, size in (("q_hidden_size", q_size), ("kv_hidden_size", kv_size)):
+        if head_size <= 0 or size % head_size:
+            raise bad_value(op, name, f"be a multiple of the head size {head_size}", size)
+    if fused.ndim != 2 or fused.shape[1] != q_size + 2 * kv_size:
+        raise bad_value(op, "the projection", f"be [T, {q_size + 2 * kv_size}]", list(fused.shape))
+    q, k, v = fused.split([q_size, kv_size, kv_size], dim=1)
+    return q.unflatten(1, (-1, head_size)), k.unflatten(1, (-1, head_size)), v.unflatten(1, (-1, head_size))
+
+
+def _halves(op: str, cache: Any) -> tuple[Any, Any]:
+    """Return cos and sin of a cache ``[rows, W]``."""
+    _require_tensor(op, "cos_sin_cache", cache)
+    if cache.ndim != 2 or cache.shape[1] % 2 or cache.shape[1] == 0:
+        raise bad_value(op, "cos_sin_cache", "be [rows, W] with an even W", list(cache.shape))
+    cos, sin = cache.chunk(2, dim=-1)
+    return cos, sin
+
+
+def _as_heads(op: str, name: str, x: Any, head_size: int) -> Any:
+    _require_tensor(op, name, x)
+    if x.ndim not in (2, 3) or x.shape[-1] % head_size:
+        raise bad_value(op, name, f"be [T, N*{head_size}] or [T, N, {head_size}]", list(x.shape))
+    return x.reshape(len(x), -1, head_size)
+
+
+def _fused(xs: Three, positions: Any, params: RopeParams, **named: Any) -> Three:
+    """Run qkv_norm_rope_cache into new contiguous tensors. Return them as ``[T, hidden]``."""
+    out = tuple(torch.empty_like(x, memory_format=torch.contiguous_format) for x in xs)
+    q, k, v = qkv_norm_rope_cache(*xs, positions, params, out=out, **named)
+    return q.flatten(1), k.flatten(1), v.flatten(1)
+
+
+def _all_reduce_of_vllm(op: str) -> Callable[[Any], Any]:
+    """Return vllm's sum over the ranks of its tensor parallelism."""
+    try:
+        reduce: Callable[[Any], Any] = import_module("vllm.distributed").tensor_model_parallel_all_reduce
+    except ImportError:
+        rule = "be given where tp_world is above 1 and vllm is not installed"
+        raise bad_value(op, "all_reduce", rule, "None") from None
+    return reduce
+
+
+__all__ = [
+    "npu_rotary_embedding",
+    "qkv_rmsnorm_rope",
+    "register",
+    "rope_forward_oot",
+    "split_qkv_tp_rmsnorm_rope",
+    "triton_split_qkv_rmsnorm_mrope",
+]

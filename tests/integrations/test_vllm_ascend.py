@@ -1,0 +1,178 @@
+"""Functions with vllm-ascend's names, against its formulas in float64, and as its torch operators."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import torch
+
+from npu_rope import qk_square_sums
+from npu_rope.compat import vllm_ascend
+
+T, N, K, D = 9, 6, 2, 32
+ROUNDING = {torch.float32: 4e-6, torch.bfloat16: 2.0**-7, torch.float16: 2.0**-10}
+
+
+@pytest.fixture(scope="module")
+def operators():
+    """The functions as torch operators of a namespace of their own."""
+    names = vllm_ascend.register("npu_rope_test_vllm")
+    assert len(names) == 4
+    assert vllm_ascend.register("npu_rope_test_vllm") == names  # a second time, as if vllm-ascend had them
+    return torch.ops.npu_rope_test_vllm
+
+
+def randn(*shape, dtype=torch.float32, seed=0):
+    generator = torch.Generator().manual_seed(seed + len(shape) + sum(shape))
+    return torch.randn(shape, generator=generator).to(dtype)
+
+
+def normalized(x, weight, bias, dim, epsilon):
+    y = x / torch.sqrt(x.pow(2).mean(dim, keepdim=True) + epsilon) * weight.double()
+    return y if bias is None else y + bias.double()
+
+
+def rotated(x, cos, sin, interleaved=False):
+    """Rotate [T,N,D] by [T,pairs] of cos and sin in float64."""
+    cos, sin = cos.double()[:, None], sin.double()[:, None]
+    width, y = 2 * cos.shape[-1], x.clone()
+    first = slice(0, width, 2) if interleaved else slice(0, width // 2)
+    second = slice(1, width, 2) if interleaved else slice(width // 2, width)
+    y[..., first] = x[..., first] * cos - x[..., second] * sin
+    y[..., second] = x[..., second] * cos + x[..., first] * sin
+    return y
+
+
+def assert_close(got, expected, dtype):
+    assert got.dtype == dtype
+    assert got.is_contiguous()
+    limit = ROUNDING[dtype]
+    torch.testing.assert_close(got.double(), expected.flatten(1), atol=limit, rtol=limit)
+
+
+@pytest.mark.parametrize("has_bias", [False, True])
+@pytest.mark.parametrize("width", [16, 32])
+@pytest.mark.parametrize("dtype", ROUNDING)
+def test_qkv_rmsnorm_rope_has_the_formula(dtype, width, has_bias, operators):
+    qkv = randn(T, (N + 2 * K) * D, dtype=dtype)
+    cache, positions = randn(50, width, dtype=dtype), torch.randint(0, 50, (T,))
+    weights = [randn(D, dtype=dtype, seed=seed) for seed in (1, 2)]
+    biases = [randn(D, dtype=dtype, seed=seed) for seed in (3, 4)] if has_bias else [None, None]
+    arguments = qkv, cache, positions, *weights, N * D, K * D, D, 1e-6, *biases
+    q, k, v = operators.qkv_rmsnorm_rope(*arguments)
+    cos, sin = cache[positions].chunk(2, dim=-1)
+    heads = qkv.double().view(T, -1, D).split([N, K, K], dim=1)
+    for got, x, weight, bias in zip((q, k), heads, weights, biases, strict=False):
+        assert_close(got, rotated(normalized(x, weight, bias, -1, 1e-6), cos, sin), dtype)
+    assert torch.equal(v, qkv[:, (N + K) * D :])
+
+
+@pytest.mark.parametrize("has_gate", [False, True])
+@pytest.mark.parametrize("interleaved", [False, True])
+@pytest.mark.parametrize(("width", "sections"), [(32, [6, 5, 5]), (16, [4, 2, 2])])
+def test_mrope_takes_each_pair_from_its_axis(width, sections, interleaved, has_gate, operators):
+    q_size = N * D
+    qkv = randn(T, q_size * (1 + has_gate) + 2 * K * D)
+    cos_sin, weights = randn(3, T, width), [randn(D, seed=seed) for seed in (1, 2)]
+    arguments = qkv, *weights, cos_sin, N, K, D, 1e-6, sections, interleaved, width, None, None, has_gate
+    q, k, v, gate = operators.triton_split_qkv_rmsnorm_mrope(*arguments)
+    cos, sin = cos_sin.chunk(2, dim=-1)
+    # vllm-ascend's reference: the axes follow each other, or every third pair belongs to height and to width.
+    axis = torch.zeros(width // 2, dtype=torch.long)
+    if interleaved:
+        axis[1 : 3 * sections[1] : 3], axis[2 : 3 * sections[2] : 3] = 1, 2
+    else:
+        axis[sections[0] :], axis[sections[0] + sections[1] :] = 1, 2
+    pairs = torch.arange(width // 2)
+    cos, sin = cos[axis, :, pairs].T, sin[axis, :, pairs].T
+    q_heads, k_heads, v_heads = qkv.double().split([q_size * (1 + has_gate), K * D, K * D], dim=1)
+    q_heads = q_heads.view(T, N, -1)
+    for got, x, weight in zip((q, k), (q_heads[..., :D], k_heads.view(T, K, D)), weights, strict=True):
+        assert_close(got, rotated(normalized(x, weight, None, -1, 1e-6), cos, sin), torch.float32)
+    assert torch.equal(v.double(), v_heads)
+    assert torch.equal(gate.double(), q_heads[..., D:].reshape(T, -1))
+
+
+def test_the_tp_norm_covers_the_heads_of_all_ranks(operators):
+    qkv = randn(T, (N + 2 * K) * D)
+    weights = randn(N * D, seed=1), randn(K * D, seed=2)
+    cos, sin = randn(T, 8), randn(T, 8, seed=1)
+    q, k, _ = operators.split_qkv_tp_rmsnorm_rope(qkv, *weights, N * D, K * D, D, 16, 1e-6, 1, cos, sin)
+    heads = qkv.double().view(T, -1, D).split([N, K, K], dim=1)
+    whole = []
+    for got, x, weight in zip((q, k), heads, weights, strict=False):
+        flat = normalized(x.flatten(1), weight, None, -1, 1e-6).view(x.shape)
+        assert_close(got, rotated(flat, cos, sin), torch.float32)
+        whole.append(got)
+    # Two ranks, each with half of the heads.
+    halves = [x.chunk(2, dim=1) for x in heads]
+    parts = [torch.cat([half[rank].flatten(1) for half in halves], dim=1).float() for rank in range(2)]
+    sums = sum(qk_square_sums(q[rank].float(), k[rank].float()) for rank in range(2) for q, k in [halves[:2]])
+    given = {"head_dim": D, "rotary_dim": 16, "eps": 1e-6, "tp_world": 2, "cos": cos, "sin": sin}
+    given |= {"q_hidden_size": N * D // 2, "kv_hidden_size": K * D // 2, "all_reduce": lambda part: sums}
+    for rank in range(2):
+        part_weights = [weight.chunk(2)[rank] for weight in weights]
+        got = vllm_ascend.split_qkv_tp_rmsnorm_rope(parts[rank], *part_weights, **given)
+        for y, expected in zip(got[:2], whole, strict=True):
+            torch.testing.assert_close(y, expected.chunk(2, dim=1)[rank], atol=4e-6, rtol=4e-6)
+
+
+@pytest.mark.parametrize("neox", [False, True])
+@pytest.mark.parametrize("flat", [False, True])
+def test_rope_forward_oot_gives_new_tensors(flat, neox, operators):
+    query, key = randn(T, N, D), randn(T, K, D)
+    cache, positions = randn(50, 16), torch.randint(0, 50, (T,), dtype=torch.int32)
+    given = [x.flatten(1) if flat else x for x in (query, key)]
+    results = operators.npu_rotary_embedding(positions, *given, cache, D, 16, neox)
+    cos, sin = cache[positions.long()].chunk(2, dim=-1)
+    for got, x, like in zip(results, (query, key), given, strict=True):
+        assert got.shape == like.shape
+        assert_close(got.flatten(1), rotated(x.double(), cos, sin, interleaved=not neox), torch.float32)
+
+
+def test_the_operators_compile(operators):
+    qkv, cache, one = randn(T, (N + 2 * K) * D), randn(50, D), torch.ones(D)
+    arguments = qkv, cache, torch.arange(T), one, one, N * D, K * D, D, 1e-6
+
+    def model():
+        return operators.qkv_rmsnorm_rope(*arguments)[0] * 2
+
+    assert torch.equal(torch.compile(model, fullgraph=True, backend="aot_eager")(), model())
+
+
+BAD = [
+    ("the projection must be [T, 320] but got [9, 319]", lambda o: call(o, qkv=randn(T, 319))),
+    ("q_hidden_size must be a multiple of the head size 32 but got 100", lambda o: call(o, q_size=100)),
+    ("cos_sin_cache must be [rows, W] with an even W but got [50, 7]", lambda o: call(o, cache=randn(50, 7))),
+    ("positions must be rows 0 to 49 of cos but got 50", lambda o: call(o, positions=torch.full((T,), 50))),
+    (
+        "all_reduce must be given where tp_world is above 1 and vllm is not installed but got None",
+        lambda o: tp(o),
+    ),
+    ("mrope_section must have three numbers that add up to 16 but got [8, 4, 3]", lambda o: mrope(o)),
+]
+
+
+def call(o, qkv=None, q_size=N * D, cache=None, positions=None):
+    qkv = randn(T, (N + 2 * K) * D) if qkv is None else qkv
+    cache, one = randn(50, D) if cache is None else cache, torch.ones(D)
+    positions = torch.arange(T) if positions is None else positions
+    o.qkv_rmsnorm_rope(qkv, cache, positions, one, one, q_size, K * D, D, 1e-6)
+
+
+def tp(o):
+    one = torch.ones(N * D), torch.ones(K * D)
+    qkv, table = randn(T, (N + 2 * K) * D), torch.ones(T, 8)
+    o.split_qkv_tp_rmsnorm_rope(qkv, *one, N * D, K * D, D, 16, 1e-6, 2, table, table)
+
+
+def mrope(o):
+    one, qkv = torch.ones(D), randn(T, (N + 2 * K) * D)
+    o.triton_split_qkv_rmsnorm_mrope(qkv, one, one, randn(3, T, D), N, K, D, 1e-6, [8, 4, 3], False)
+
+
+@pytest.mark.parametrize(("text", "run"), BAD)
+def test_bad_calls_are_refused(text, run):
+    with pytest.raises(ValueError, match=re.escape(text)):
+        run(vllm_ascend)
