@@ -1,5 +1,6 @@
 // aclnnGer: out[i][j] = self[i] * vec2[j], in the type to which both vectors are promoted. Sources: hicann/ops-math
-// math/ger/docs/aclnnGer.md and op_api/aclnn_ger.cpp.
+// math/ger/docs/aclnnGer.md and op_api/aclnn_ger.cpp. The document does not list Ascend310P; the source uses the kernel
+// Ger for float16 and float32, and Mul for the other types.
 #include "cann/opapi/argument_types.h"
 #include "cann/opapi/first_phase.h"
 
@@ -9,8 +10,7 @@ namespace {
 aclError prepare_ger(const aclTensor* self_tensor, const aclTensor* vec2_tensor, const aclTensor* out_tensor,
                      uint64_t* bytes, aclOpExecutor** executor) {
     FirstPhase call("aclnnGer");
-    const TypesByChip types = on_all(kNumberTypes);
-    call.refuse_310p();
+    const TypesByChip types = undocumented_on_310p(kNumberTypes, kNumberTypes);
     const Operand self = call.input("self", self_tensor, types, {1, 1});
     const Operand vec2 = call.input("vec2", vec2_tensor, types, {1, 1});
     const Operand out = call.output("out", out_tensor, types, {2, 2});
