@@ -188,7 +188,7 @@ void count_not_simulated(const std::string& call) {
 
 void count_beyond_document(const std::string& call) {
     Locked<Report> report;
-    ++report->beyond_documents[call];
+    if (++report->beyond_documents[call] == 1) write_report(*report, false);  // the process may abort later
 }
 
 void count_host_wait(const std::string& call) {
