@@ -31,6 +31,13 @@ void FirstPhase::require_shape(const char* name, const Operand& operand, const s
     require(operand.shape == shape, name, "have the shape " + shape_text(shape), shape_text(operand.shape));
 }
 
+void FirstPhase::require_shape_or_one_element(const char* name, const Operand& operand,
+                                              const std::vector<int64_t>& shape) {
+    const bool has_one = std::all_of(shape.begin(), shape.end(), [](int64_t size) { return size == 1; });
+    if (!is_valid() || !has_one || operand.count() != 1) return require_shape(name, operand, shape);
+    beyond_document(operand.shape != shape, std::string("its document requires the shape of the result for ") + name);
+}
+
 void FirstPhase::require_dtype(const char* name, const Operand& operand, int32_t dtype) {
     require(operand.dtype == dtype, name, std::string("be ") + dtype_name(dtype), dtype_name(operand.dtype));
 }

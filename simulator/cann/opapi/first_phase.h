@@ -52,6 +52,9 @@ public:
     void require_inner(aclError status, bool holds, const std::string& argument, const std::string& rule,
                        const std::string& value);
     void require_shape(const char* name, const Operand& operand, const std::vector<int64_t>& shape);
+    // Like require_shape(), for a function whose source accepts every shape of one element if the result has one: ops-math
+    // common/inc/op_api/aclnn_check.h, CheckShapeAndScalarSame.
+    void require_shape_or_one_element(const char* name, const Operand& operand, const std::vector<int64_t>& shape);
     void require_dtype(const char* name, const Operand& operand, int32_t dtype);
     // For a function that has no kernel on the chips Ascend310P, or whose source refuses them.
     void refuse_310p();

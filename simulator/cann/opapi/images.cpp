@@ -287,13 +287,15 @@ aclError prepare_max_pool(const aclTensor* self_tensor, const aclIntArray* kerne
     return call.finish(body, bytes, executor);
 }
 
-// The page aclnnUpsampleNearest2d of CANN 8.5 (hiascend.com, "aolapi"). Element i of an output of n elements is element
-// floor(i * size / n) of the input, in float32.
+// hicann/ops-cv image/resize_nearest_neighbor_v2/docs/aclnnUpsampleNearest2d.md and aclnn_upsample_nearest_2d.cpp. The
+// document excludes float32 on Ascend310P; the source has it, and CANN 8.1 the kernel ResizeNearestNeighborV2. Element i
+// of an output of n elements is element floor(i * size / n) of the input, in float32.
 aclError prepare_upsample(const aclTensor* self_tensor, const aclIntArray* size_array, const aclTensor* out_tensor,
                           uint64_t* bytes, aclOpExecutor** executor) {
     FirstPhase call("aclnnUpsampleNearest2d");
     constexpr uint32_t on_310p = type_set({kFloat16, kDouble, kUint8});
-    const TypesByChip types = by_chip(on_310p | kBf16 | type_set({kFloat}), on_310p);
+    constexpr uint32_t kFloatType = type_set({kFloat});
+    const TypesByChip types = with_undocumented(by_chip(on_310p | kBf16 | kFloatType, on_310p), 0, kFloatType);
     const Operand self = call.input("self", self_tensor, types, {4, 4});
     const std::vector<int64_t> size = call.integers("outputSize", size_array);
     const Operand out = call.output("out", out_tensor, types, {4, 4});

@@ -191,6 +191,13 @@ void count_beyond_document(const std::string& call) {
     if (++report->beyond_documents[call] == 1) write_report(*report, false);  // the process may abort later
 }
 
+// Returns the counts as JSON, for tests.
+NPU_CANN_API const char* simulated_cann_calls_beyond_documents() {
+    static std::string counts;
+    counts = counts_json(Locked<Report>()->beyond_documents);
+    return counts.c_str();
+}
+
 void count_host_wait(const std::string& call) {
     Locked<Report> report;
     ++report->host_waits[call];
