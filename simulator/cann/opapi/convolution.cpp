@@ -75,6 +75,8 @@ private:
         call_->require(math_type >= kKeepDtype && math_type <= kUseFp32Add, "cubeMathType", "be in [0, 4]", math_type);
         call_->beyond_document(promoted == kFloat && math_type == kKeepDtype,
                                "its document does not support float32 with cubeMathType 0");
+        call_->beyond_document(math_type == kUseFp16 && (input == kBfloat16 || weight == kBfloat16),
+                               "its document does not support bfloat16 with cubeMathType 2");
         call_->beyond_document(math_type == kUseFp32Add, "its document does not list cubeMathType 4");
         const bool is_plain = math_type == kUseFp32Add && promoted != kFloat;  // accepted on every chip
         c_.types = cube_types(call_, input, weight, c_.output.dtype, is_plain ? int8_t{kKeepDtype} : math_type, false);
