@@ -1,7 +1,8 @@
 // Activation functions of one tensor. Each rule names its document, hicann/ops-nn activation/<name>/docs/, and the
-// source in the same folder, op_api/ or op_host/op_api/, which has the types. Where a document does not list Ascend310P,
-// the types there are also those of its kernels in CANN 8.1 (opp/built-in/op_impl/ai_core/tbe/config/ascend310p, and
-// aicpu/tf_kernel for float64). float16 and bfloat16 are computed in float32.
+// source in the same folder, op_api/ or op_host/op_api/, which has the types. Where a document does not list
+// Ascend310P, the types there are also those of its kernels in CANN 8.1
+// (opp/built-in/op_impl/ai_core/tbe/config/ascend310p, and aicpu/tf_kernel for float64). float16 and bfloat16 are
+// computed in float32.
 #include <algorithm>
 #include <cmath>
 
@@ -39,8 +40,8 @@ constexpr UnaryRule kLeakyReluRule = converted(with_undocumented(kUnlistedHalfFl
 constexpr UnaryRule kLeakyReluInPlace = same(undocumented_on_310p(kHalfToDoubleTypes));
 // softplus_v2/docs/aclnnSoftplus.md.
 constexpr UnaryRule kSoftplusRule = converted(kHalfFloatBf16);
-// threshold/docs/aclnnThreshold&aclnnInplaceThreshold.md. The kernel ThresholdV2 of Ascend310P has no int64. The document
-// does not list float64 for the scalars; the source accepts every scalar.
+// threshold/docs/aclnnThreshold&aclnnInplaceThreshold.md. The kernel ThresholdV2 of Ascend310P has no int64. The
+// document does not list float64 for the scalars; the source accepts every scalar.
 constexpr uint32_t kThresholdOn310p = kHalfAndFloatTypes | type_set({kInt8, kUint8, kInt16, kInt32});
 constexpr TypesByChip kThresholdTypes =
     undocumented_on_310p(kHalfAndFloatTypes | kBf16 | kIntegerTypes, kThresholdOn310p);

@@ -141,7 +141,8 @@ constexpr auto kAddQuotient = [](auto self, auto a, auto b, auto value) {
 
 // hicann/ops-math math/addcdiv/docs/aclnnAddcdiv&aclnnInplaceAddcdiv.md, op_api/aclnn_addcdiv.cpp, and the same files
 // of addcmul. The documents do not list Ascend310P, for which the sources have lists of types: float16 and float32 (for
-// addcmul also int32) run on the AI core, the others on the AI CPU. The scalar is cast to the common type of the tensors.
+// addcmul also int32) run on the AI core, the others on the AI CPU. The scalar is cast to the common type of the
+// tensors.
 template <class Op>
 aclError prepare_addc(const char* name, uint32_t type_bits, Op op, const aclTensor* self_tensor,
                       const aclTensor* tensor1, const aclTensor* tensor2, const aclScalar* value,

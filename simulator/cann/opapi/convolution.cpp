@@ -65,10 +65,10 @@ private:
                        "have " + std::to_string(rank) + " dimensions", static_cast<int64_t>(c_.output.shape.size()));
     }
 
-    // The document does not support float32 with cubeMathType 0 on any chip, bfloat16 with 2, and has no 4. On Ascend910B
-    // the source accepts all of them: it computes bfloat16 with 2 in float16, and 4 like 0 (aclnn_convolution.cpp,
-    // HardwareLimitChecker, and matmul/common/op_host/op_api/cube_util.cpp, CheckCubeMathType and
-    // CalcPromoteTypeCubemathtype). On Ascend310P it refuses float32 with 0, 3 and 4.
+    // The document does not support float32 with cubeMathType 0 on any chip, bfloat16 with 2, and has no 4. On
+    // Ascend910B the source accepts all of them: it computes bfloat16 with 2 in float16, and 4 like 0
+    // (aclnn_convolution.cpp, HardwareLimitChecker, and matmul/common/op_host/op_api/cube_util.cpp, CheckCubeMathType
+    // and CalcPromoteTypeCubemathtype). On Ascend310P it refuses float32 with 0, 3 and 4.
     void check_types(int8_t math_type) {
         const int32_t input = c_.input.dtype, weight = c_.weight.dtype;
         const int32_t promoted = promoted_dtype(input, true, weight, true);

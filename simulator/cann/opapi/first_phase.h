@@ -52,8 +52,8 @@ public:
     void require_inner(aclError status, bool holds, const std::string& argument, const std::string& rule,
                        const std::string& value);
     void require_shape(const char* name, const Operand& operand, const std::vector<int64_t>& shape);
-    // Like require_shape(), for a function whose source accepts every shape of one element if the result has one: ops-math
-    // common/inc/op_api/aclnn_check.h, CheckShapeAndScalarSame.
+    // Like require_shape(), for a function whose source accepts every shape of one element if the result has one:
+    // ops-math common/inc/op_api/aclnn_check.h, CheckShapeAndScalarSame.
     void require_shape_or_one_element(const char* name, const Operand& operand, const std::vector<int64_t>& shape);
     void require_dtype(const char* name, const Operand& operand, int32_t dtype);
     // For a function that has no kernel on the chips Ascend310P, or whose source refuses them.
@@ -91,7 +91,7 @@ private:
     const char* function_;
     std::string error_;
     bool has_null_ = false;
-    aclError inner_status_ = kSuccess;  // of an error that is not one of an argument
+    aclError inner_status_ = kSuccess;          // of an error that is not one of an argument
     std::vector<std::string> beyond_document_;  // how the call goes beyond the function's document
     std::vector<MemoryAccess> accesses_;
     uint64_t more_workspace_ = 0;

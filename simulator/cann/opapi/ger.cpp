@@ -1,6 +1,9 @@
-// Products of two vectors. aclnnGer: out[i][j] = self[i] * vec2[j], in the type to which both vectors are promoted. Sources: hicann/ops-math
+// Products of two vectors.
+//
+// aclnnGer: out[i][j] = self[i] * vec2[j], in the type to which both vectors are promoted. Sources: hicann/ops-math
 // math/ger/docs/aclnnGer.md and op_api/aclnn_ger.cpp. The document does not list Ascend310P; the source uses the kernel
 // Ger for float16 and float32, and Mul for the other types.
+//
 // aclnnDot: out = sum of self[i] * tensor[i]. Sources: hicann/ops-math math/dot/docs/aclnnDot.md and
 // op_api/aclnn_dot.cpp; the kernel of CANN 8.1, opp/built-in/op_impl/ai_core/tbe/impl/dynamic/dot.py, adds integers in
 // int32 and bfloat16 in float32.

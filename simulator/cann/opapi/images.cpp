@@ -288,8 +288,8 @@ aclError prepare_max_pool(const aclTensor* self_tensor, const aclIntArray* kerne
 }
 
 // hicann/ops-cv image/resize_nearest_neighbor_v2/docs/aclnnUpsampleNearest2d.md and aclnn_upsample_nearest_2d.cpp. The
-// document excludes float32 on Ascend310P; the source has it, and CANN 8.1 the kernel ResizeNearestNeighborV2. Element i
-// of an output of n elements is element floor(i * size / n) of the input, in float32.
+// document excludes float32 on Ascend310P; the source has it, and CANN 8.1 the kernel ResizeNearestNeighborV2. Element
+// i of an output of n elements is element floor(i * size / n) of the input, in float32.
 aclError prepare_upsample(const aclTensor* self_tensor, const aclIntArray* size_array, const aclTensor* out_tensor,
                           uint64_t* bytes, aclOpExecutor** executor) {
     FirstPhase call("aclnnUpsampleNearest2d");

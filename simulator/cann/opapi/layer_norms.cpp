@@ -55,9 +55,9 @@ void require_affine(FirstPhase* call, const char* name, const std::optional<Oper
 }
 
 // hicann/ops-nn norm/layer_norm_v4/docs/aclnnLayerNorm&aclnnLayerNormWithImplMode.md and
-// op_host/op_api/aclnn_layer_norm.cpp. The document does not list Ascend310P, for which op_host/layer_norm_v4_def.cpp and
-// CANN 8.1 (LayerNormV3) have kernels. It gives mean and rstd the type of the input; the source accepts float32 too,
-// which torch_npu passes.
+// op_host/op_api/aclnn_layer_norm.cpp. The document does not list Ascend310P, for which op_host/layer_norm_v4_def.cpp
+// and CANN 8.1 (LayerNormV3) have kernels. It gives mean and rstd the type of the input; the source accepts float32
+// too, which torch_npu passes.
 aclError prepare_layer_norm(const aclTensor* input_tensor, const aclIntArray* normalized_shape,
                             const aclTensor* weight_tensor, const aclTensor* bias_tensor, double epsilon,
                             aclTensor* out_tensor, aclTensor* mean_tensor, aclTensor* rstd_tensor, uint64_t* bytes,

@@ -32,7 +32,8 @@ std::vector<size_t> distinct_dimensions(FirstPhase* call, const std::vector<int6
     return dims;
 }
 
-// The types, ranks and counts: hicann/ops-math math/tile/docs/aclnnRepeat.md and op_api/aclnn_repeat.cpp.
+// The types, ranks and counts: hicann/ops-math math/tile/docs/aclnnRepeat.md and op_api/aclnn_repeat.cpp. The source
+// accepts bfloat16 on Ascend310P, but the kernel Tile of CANN 8.1 has no bfloat16 there.
 constexpr int64_t kMostRepeatedAfterFirst = 3;  // dimensions that are repeated; the first one may be another
 
 aclError prepare_repeat(const aclTensor* self_tensor, const aclIntArray* repeats_array, const aclTensor* out_tensor,
@@ -84,13 +85,12 @@ aclError prepare_permute(const aclTensor* self_tensor, const aclIntArray* dims_a
     return finish_copy(&call, out, self, bytes, executor);
 }
 
-// hicann/ops-math conversion/slice/docs/aclnnSlice.md and op_api/aclnn_slice.cpp. The document does not list Ascend310P,
-// for which op_api/slice.cpp has a list of types.
+// hicann/ops-math conversion/slice/docs/aclnnSlice.md and op_api/aclnn_slice.cpp. The document does not list
+// Ascend310P, for which op_api/slice.cpp has a list of types.
 aclError prepare_slice(const aclTensor* self_tensor, int64_t dim, int64_t start, int64_t end, int64_t step,
                        const aclTensor* out_tensor, uint64_t* bytes, aclOpExecutor** executor) {
     FirstPhase call("aclnnSlice");
-    const TypesByChip types =
-        undocumented_on_310p(type_set({kFloat16, kFloat, kInt32, kInt64, kInt8, kUint8, kBool}));
+    const TypesByChip types = undocumented_on_310p(type_set({kFloat16, kFloat, kInt32, kInt64, kInt8, kUint8, kBool}));
     Operand self = call.input("self", self_tensor, types, kNotScalar);
     const Operand out = call.output("out", out_tensor, types, kNotScalar);
     call.require_dtype("out", out, self.dtype);
@@ -126,8 +126,8 @@ aclError prepare_expand(const aclTensor* self_tensor, const aclIntArray* size_ar
     return finish_copy(&call, out, self, bytes, executor);
 }
 
-// hicann/ops-nn index/reverse_v2/docs/aclnnFlip.md and op_api/aclnn_flip.cpp, reverse_v2.cpp. The document lists neither
-// Ascend310P nor an out that is not contiguous.
+// hicann/ops-nn index/reverse_v2/docs/aclnnFlip.md and op_api/aclnn_flip.cpp, reverse_v2.cpp. The document lists
+// neither Ascend310P nor an out that is not contiguous.
 aclError prepare_flip(const aclTensor* self_tensor, const aclIntArray* dims_array, const aclTensor* out_tensor,
                       uint64_t* bytes, aclOpExecutor** executor) {
     FirstPhase call("aclnnFlip");

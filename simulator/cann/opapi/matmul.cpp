@@ -8,8 +8,8 @@ namespace {
 
 using Shape = std::vector<int64_t>;
 
-// The documents list the format ND only. The sources also accept FRACTAL_NZ for mat2 if its type is float16 or bfloat16,
-// whose data aclnnTransMatmulWeight makes, and if neither of its last two dimensions is 1 (hicann/ops-nn
+// The documents list the format ND only. The sources also accept FRACTAL_NZ for mat2 if its type is float16 or
+// bfloat16, whose data aclnnTransMatmulWeight makes, and if neither of its last two dimensions is 1 (hicann/ops-nn
 // matmul/mat_mul_v3/op_host/op_api/aclnn_matmul.cpp, CheckWeightNzShapeValid).
 void check_nz(FirstPhase* call, const PackedWeight& mat2) {
     if (!call->is_valid() || !mat2.is_nz) return;

@@ -77,8 +77,7 @@ aclError prepare_gather_v2(const aclTensor* self_tensor, int64_t dim, const aclT
     const size_t axis = call.dimension("dim", dim, self.shape.size());
     call.beyond_document(index_tensor && index.shape.empty(), "its document does not list an index without dimensions");
     call.beyond_document_unless_contiguous("out", out);
-    if (call.is_valid())
-        call.require_shape("out", out, gathered_shape(self.shape, axis, at_least_vector(index).shape));
+    if (call.is_valid()) call.require_shape("out", out, gathered_shape(self.shape, axis, at_least_vector(index).shape));
     return call.finish([self, index, out, axis] { gather(out, self, axis, index); }, bytes, executor);
 }
 
@@ -117,9 +116,9 @@ void scatter_slices(const Operand& out, size_t dim, const Operand& index, const 
 
 // Checks the arguments of IndexCopy without `self` and returns the dimension.
 // hicann/ops-nn index/scatter_update/docs/aclnnIndexCopy&aclnnInplaceIndexCopy.md and op_api/aclnn_index_copy.cpp. The
-// document does not list Ascend310P. Its kernel ScatterUpdate (CANN 8.1) has float16, float32 and int32; other types run
-// on the AI CPU, which has no bool (aicpu/tf_kernel/config/tf_kernel.json). Only the source accepts an outRef that is not
-// contiguous.
+// document does not list Ascend310P. Its kernel ScatterUpdate (CANN 8.1) has float16, float32 and int32; other types
+// run on the AI CPU, which has no bool (aicpu/tf_kernel/config/tf_kernel.json). Only the source accepts an outRef that
+// is not contiguous.
 size_t check_index_copy(FirstPhase* call, const Operand& self, int64_t dim, const Operand& index,
                         const Operand& source) {
     call->require_dtype("source", source, self.dtype);

@@ -73,8 +73,8 @@ void softmax_along(const std::vector<int64_t>& shape, size_t dim, bool is_log, s
 
 // Softmax rounds its result to the type of self before it converts it to that of out; LogSoftmax converts self to the
 // type of out first. Sources: hicann/ops-nn activation/softmax_v2/docs/aclnnSoftmax.md and op_api/aclnn_softmax.cpp,
-// activation/log_softmax_v2/docs/aclnnLogSoftmax.md and op_api/aclnn_log_softmax.cpp. The document of LogSoftmax lists 1 to
-// 8 dimensions; the source also accepts none.
+// activation/log_softmax_v2/docs/aclnnLogSoftmax.md and op_api/aclnn_log_softmax.cpp. The document of LogSoftmax lists
+// 1 to 8 dimensions; the source also accepts none.
 aclError prepare_softmax(const char* name, bool is_log, const aclTensor* self_tensor, int64_t dim_value,
                          const aclTensor* out_tensor, uint64_t* bytes, aclOpExecutor** executor) {
     FirstPhase call(name);

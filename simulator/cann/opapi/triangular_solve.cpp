@@ -47,8 +47,8 @@ void solve(const Solve& options, const Operand& a, const Operand& b, const Opera
     set_values(x, result);
 }
 
-// hicann/ops-math math/triangular_solve/docs/aclnnTriangularSolve.md and op_host/op_api/triangular_solve.cpp. The document
-// does not list Ascend310P; the source runs the operator MatrixTriangularSolve on the AI CPU of every chip.
+// hicann/ops-math math/triangular_solve/docs/aclnnTriangularSolve.md and op_host/op_api/triangular_solve.cpp. The
+// document does not list Ascend310P; the source runs the operator MatrixTriangularSolve on the AI CPU of every chip.
 aclError prepare_triangular_solve(const Solve& options, const aclTensor* self_tensor, const aclTensor* a_tensor,
                                   const aclTensor* x_tensor, const aclTensor* m_tensor, uint64_t* bytes,
                                   aclOpExecutor** executor) {

@@ -30,8 +30,8 @@ constexpr uint32_t kUnsigned32And64 = type_set({kUint32, kUint64});
 constexpr uint32_t kWideUnsigned = kUnsigned16 | kUnsigned32And64;  // unsigned types of at least 16 bits
 constexpr uint32_t kBf16 = type_set({kBfloat16});
 
-// The types that CANN's sources and kernels accept: on Ascend910B and Ascend910_93; on Ascend310P. A call with one of the
-// types that the document does not list runs, and is reported.
+// The types that CANN's sources and kernels accept: on Ascend910B and Ascend910_93; on Ascend310P. A call with one of
+// the types that the document does not list runs, and is reported.
 struct TypesByChip {
     uint32_t on_910b, on_310p;
     uint32_t undocumented_on_910b = 0, undocumented_on_310p = 0;
@@ -42,7 +42,9 @@ constexpr TypesByChip on_all(uint32_t all) { return {all, all}; }
 constexpr TypesByChip only_910b(uint32_t all) { return {all, 0}; }
 constexpr TypesByChip by_chip(uint32_t on_910b, uint32_t on_310p) { return {on_910b, on_310p}; }
 // For a document that does not list Ascend310P. `all` are types on every chip; bfloat16 is one on Ascend910B only.
-constexpr TypesByChip undocumented_on_310p(uint32_t on_910b, uint32_t on_310p) { return {on_910b, on_310p, 0, on_310p}; }
+constexpr TypesByChip undocumented_on_310p(uint32_t on_910b, uint32_t on_310p) {
+    return {on_910b, on_310p, 0, on_310p};
+}
 constexpr TypesByChip undocumented_on_310p(uint32_t all) { return undocumented_on_310p(all | kBf16, all); }
 // Adds types that the document does not list.
 constexpr TypesByChip with_undocumented(TypesByChip documented, uint32_t on_910b, uint32_t on_310p) {

@@ -30,7 +30,7 @@ constexpr UnaryRule kCosInPlace{
     all_and_bf16(kFractions), all_and_bf16(kFractions), OutType::kSelf, IntegersAs::kSelf, {}, "inputRef"};
 // math/sin/docs/aclnnSin&aclnnInplaceSin.md.
 constexpr UnaryRule kSinRule = converted(all_and_bf16(kNumberTypes), all_and_bf16(kFractions), IntegersAs::kFloat);
-constexpr UnaryRule kSinInPlace = same(all_and_bf16(kHalfAndFloatTypes));
+constexpr UnaryRule kSinInPlace = same(with_undocumented(all_and_bf16(kHalfAndFloatTypes), kFractions, kFractions));
 // math/exp/docs/aclnnExp&aclnnInplaceExp.md.
 constexpr TypesByChip kUnlistedFractions = undocumented_on_310p(kFractions);
 constexpr UnaryRule kExpRule = converted(undocumented_on_310p(kFractions | kBoolType | type_set({kInt64})),
@@ -64,8 +64,8 @@ constexpr UnaryRule kTanhInPlace = same(undocumented_on_310p(kHalfAndFloatTypes)
 constexpr UnaryRule kErfRule = converted(undocumented_on_310p(kHalfToDoubleTypes | kBoolType | type_set({kInt64})),
                                          undocumented_on_310p(kHalfToDoubleTypes), IntegersAs::kFloat);
 constexpr UnaryRule kErfInPlace = same(undocumented_on_310p(kHalfToDoubleTypes));
-// hicann/ops-nn activation/sigmoid/docs/aclnnSigmoid&aclnnInplaceSigmoid.md and op_api/aclnn_sigmoid.cpp, which has more
-// types: integers are cast to the type of out, float64 and complex numbers run on the AI CPU.
+// hicann/ops-nn activation/sigmoid/docs/aclnnSigmoid&aclnnInplaceSigmoid.md and op_api/aclnn_sigmoid.cpp, which has
+// more types: integers are cast to the type of out, float64 and complex numbers run on the AI CPU.
 constexpr UnaryRule kSigmoidRule =
     converted(with_undocumented(all_and_bf16(kHalfAndFloatTypes), kNumberTypes, kNumberTypes),
               with_undocumented(all_and_bf16(kHalfAndFloatTypes), kFractions, kFractions), IntegersAs::kOut);
@@ -76,8 +76,7 @@ constexpr UnaryRule kAbsRule{by_chip(kRealTypes | kBf16 | type_set({kComplex64})
                              OutType::kAny};
 // math/sign/docs/aclnnSign.md. Complex types are not simulated.
 constexpr TypesByChip kSignTypes = undocumented_on_310p(kHalfToDoubleTypes | kIndexTypes | kBoolType);
-constexpr UnaryRule kSignRule{
-    kSignTypes, kSignTypes, OutType::kSelf, IntegersAs::kSelf, kOneToEight, "self", "result"};
+constexpr UnaryRule kSignRule{kSignTypes, kSignTypes, OutType::kSelf, IntegersAs::kSelf, kOneToEight, "self", "result"};
 // math/floor/docs/aclnnFloor&aclnnInplaceFloor.md.
 constexpr UnaryRule kFloorRule = same(undocumented_on_310p(kHalfToDoubleTypes | kIntegerTypes | kWideUnsigned));
 // math/ceil/docs/aclnnCeil&aclnnInplaceCeil.md.
@@ -87,9 +86,8 @@ constexpr UnaryRule kRoundRule = same(undocumented_on_310p(kHalfToDoubleTypes | 
 // math/trunc/docs/aclnnTrunc&aclnnInplaceTrunc.md.
 constexpr UnaryRule kTruncRule = same(all_and_bf16(kHalfAndFloatTypes));
 // math/is_finite/docs/aclnnIsFinite.md. The document lists no integers and no bool, for which the source fills true.
-constexpr UnaryRule kIsFiniteRule{
-    with_undocumented(undocumented_on_310p(kHalfToDoubleTypes), kRealTypes, kRealTypes),
-    undocumented_on_310p(kBoolType, kBoolType), OutType::kAny};
+constexpr UnaryRule kIsFiniteRule{with_undocumented(undocumented_on_310p(kHalfToDoubleTypes), kRealTypes, kRealTypes),
+                                  undocumented_on_310p(kBoolType, kBoolType), OutType::kAny};
 // math/logical_not/docs/aclnnLogicalNot&aclnnInplaceLogicalNot.md.
 constexpr UnaryRule kLogicalNotRule{all_and_bf16(kRealTypes), all_and_bf16(kRealTypes), OutType::kAny};
 // math/bitwise_not/docs/aclnnBitwiseNot.md.
@@ -180,7 +178,7 @@ aclError prepare_bitwise_not(const aclTensor* self, const aclTensor* out, uint64
 NPU_CANN_UNARY(aclnnCos, kCosRule, kNumbers, kCos)
 NPU_CANN_IN_PLACE(aclnnInplaceCos, kCosInPlace, kNumbers, kCos)
 NPU_CANN_UNARY(aclnnSin, kSinRule, kNumbers, kSin)
-NPU_CANN_IN_PLACE(aclnnInplaceSin, kSinInPlace, kFloating, kSin)
+NPU_CANN_IN_PLACE(aclnnInplaceSin, kSinInPlace, kNumbers, kSin)
 NPU_CANN_UNARY(aclnnExp, kExpRule, kNumbers, kExp)
 NPU_CANN_IN_PLACE(aclnnInplaceExp, kUnlistedFractionsInPlace, kNumbers, kExp)
 NPU_CANN_UNARY(aclnnLog, kLogRule, kNumbers, kLog)
