@@ -49,7 +49,7 @@ def test_im2col_puts_windows_into_columns(opapi_910b, window, shape):
     assert_same(out, expected.astype(np.float16))
 
 
-def test_im2col_refuses_what_the_document_excludes(opapi):
+def test_im2col_checks_its_arguments(opapi):
     x, out = np.zeros((1, 2, 4, 4), np.float32), np.zeros((1, 8, 9), np.float32)
     given = {
         "self": x,
@@ -109,7 +109,7 @@ def test_avg_pool_averages_windows(formatted, window, counts_padding, divisor, n
     assert np.all(np.abs(out - expected) <= unit * np.abs(expected))
 
 
-def test_avg_pool_refuses_what_the_document_excludes(formatted):
+def test_avg_pool_checks_its_arguments(formatted):
     formatted.format = NCHW
     x, out = np.zeros((1, 2, 4, 4), np.float16), np.zeros((1, 2, 2, 2), np.float16)
     given = {"self": x, "kernel_size": [2], "strides": [], "paddings": [0], "ceil_mode": False,
@@ -148,7 +148,7 @@ def test_max_pool_takes_the_greatest_element(opapi_910b, window, name, shape):
     assert_same(out, expected.astype(x.dtype))
 
 
-def test_max_pool_refuses_what_the_document_excludes(opapi):
+def test_max_pool_checks_its_arguments(opapi):
     x, out = np.zeros((1, 2, 4, 4), np.float16), np.zeros((1, 2, 3, 3), np.float16)
     given = {"self": x, "kernel_shape": [2, 2], "strides": [], "auto_pad": 0, "pads": [], "dilations": [1],
              "ceil_mode": 0, "out": out}  # fmt: skip
@@ -188,7 +188,7 @@ def test_upsample_nearest_repeats_elements(formatted, name, size):
     assert_same(last, np.moveaxis(expected, 1, 3))
 
 
-def test_upsample_nearest_refuses_what_the_document_excludes(formatted):
+def test_upsample_nearest_checks_its_arguments(formatted):
     formatted.format = NCHW
     x, out = np.zeros((1, 2, 3, 4), np.float16), np.zeros((1, 2, 6, 8), np.float16)
     given = {"self": x, "output_size": [6, 8], "out": out}
@@ -232,7 +232,7 @@ def test_triangular_solve_finds_x(opapi_910b, upper, transpose, name, batches):
     assert np.all(np.abs(x - expected) <= 4 * 2 * 6 * unit * np.abs(expected).max())
 
 
-def test_triangular_solve_refuses_what_the_document_excludes(opapi):
+def test_triangular_solve_checks_its_arguments(opapi):
     a, b = np.eye(3, dtype=np.float32), np.ones((3, 2), np.float32)
     given = {"self": b, "a": a, "upper": True, "transpose": False, "unitriangular": True,
              "x_out": b.copy(), "m_out": a.copy()}  # fmt: skip

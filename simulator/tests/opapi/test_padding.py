@@ -43,7 +43,7 @@ def test_constant_pad_of_an_empty_tensor_is_the_value(opapi):
     assert_same(out, np.full((2, 3), 5, np.float32))
 
 
-def test_constant_pad_refuses_what_the_document_excludes(opapi):
+def test_constant_pad_checks_its_arguments(opapi):
     x, out = np.zeros((2, 3), np.float32), np.zeros((2, 4), np.float32)
     given = {"self": x, "pad": [0, 1], "value": np.float32(0), "out": out}
     for change, message in (
@@ -84,7 +84,7 @@ def test_reflection_pad_mirrors_the_last_dimension(opapi, padding, shape):
     assert_same(out, expected)
 
 
-def test_reflection_pad_refuses_what_the_document_excludes(opapi):
+def test_reflection_pad_checks_its_arguments(opapi):
     x, out = np.zeros((2, 3), np.float32), np.zeros((2, 5), np.float32)
     given = {"self": x, "padding": [1, 1], "out": out}
     for change, message in (
@@ -117,7 +117,7 @@ def test_triangles_keep_one_side_of_the_diagonal(opapi, diagonal, shape):
         assert_same(in_place, expected)
 
 
-def test_triangles_refuse_what_the_documents_exclude(opapi):
+def test_triangles_check_their_arguments(opapi):
     x = np.zeros((3, 4), np.float32)
     given = {"self": x, "diagonal": 0, "out": x.copy()}
     if opapi.is_310p:

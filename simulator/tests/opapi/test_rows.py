@@ -65,7 +65,7 @@ def test_index_select_of_an_empty_tensor_writes_nothing(opapi):
     opapi.call("IndexSelect", {"self": x, "dim": 0, "index": np.zeros(0, np.int32), "out": out})
 
 
-def test_index_select_refuses_what_the_document_excludes(opapi):
+def test_index_select_checks_its_arguments(opapi):
     x, out = np.zeros((3, 4), np.float32), np.zeros((4, 4), np.float32)
     given = {"self": x, "dim": 0, "index": INDEX, "out": out}
     for change, message in (
@@ -109,7 +109,7 @@ def test_gather_v2_takes_an_index_of_any_rank(opapi, dim):
     assert_same(out, np.take(x, index, dim))
 
 
-def test_gather_v2_refuses_what_the_document_excludes(opapi):
+def test_gather_v2_checks_its_arguments(opapi):
     x, out = np.zeros((3, 4), np.float32), np.zeros((4, 4), np.float32)
     given = {"self": x, "dim": 0, "index": INDEX, "out": out}
     for change, message in (
@@ -167,7 +167,7 @@ def test_index_copy_writes_slices(opapi_910b, name, dim):
     assert_same(owner, expected)
 
 
-def test_index_copy_refuses_what_the_document_excludes(opapi):
+def test_index_copy_checks_its_arguments(opapi):
     x, source = np.zeros((3, 4), np.float32), np.zeros((4, 4), np.float32)
     given = {"self": x, "dim": 0, "index": INDEX, "source": source}
     if opapi.is_310p:  # whose kernels have no bool
@@ -204,7 +204,7 @@ def test_index_fill_tensor_sets_slices(opapi_910b, name):
         assert_same(owner, expected)
 
 
-def test_index_fill_tensor_refuses_what_the_document_excludes(opapi):
+def test_index_fill_tensor_checks_its_arguments(opapi):
     given = {"self": np.zeros((3, 4), np.float32), "dim": 1, "index": [0, 2], "value": np.float32(-1)}
     if opapi.is_310p:
         assert_beyond_document(opapi, "InplaceIndexFillTensor", given, UNLISTED_CHIP)
@@ -243,7 +243,7 @@ def test_repeat_interleave_without_dim_repeats_each_element(opapi_910b):
     assert_same(out, np.repeat(x, 2))
 
 
-def test_repeat_interleave_refuses_what_the_document_excludes(opapi):
+def test_repeat_interleave_checks_its_arguments(opapi):
     x, out = np.zeros((2, 3), np.float32), np.zeros((2, 6), np.float32)
     given = {"self": x, "repeats": 2, "dim": 1, "output_size": 6, "out": out}
     op = "RepeatInterleaveIntWithDim"

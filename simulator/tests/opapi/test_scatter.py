@@ -38,7 +38,7 @@ def test_gather_may_have_fewer_indices_than_self(opapi_910b):
     assert_same(out, np.take_along_axis(x[:, :3], index, 0))
 
 
-def test_gather_refuses_what_the_document_excludes(opapi):
+def test_gather_checks_its_arguments(opapi):
     x, index = np.zeros((3, 4), np.float32), np.zeros((3, 4), np.int64)
     given = {"self": x, "dim": 0, "index": index, "out": x.copy()}
     if opapi.is_310p:
@@ -101,7 +101,7 @@ def test_scatter_adds_each_element_of_a_position(opapi_910b):
     assert x.tolist() == [[0, 6]]
 
 
-def test_scatter_refuses_what_the_document_excludes(opapi):
+def test_scatter_checks_its_arguments(opapi):
     x, index = np.zeros((3, 4), np.float32), np.zeros((3, 4), np.int64)
     given = {"self": x, "dim": 0, "index": index, "src": x.copy(), "reduce": 0}
     if opapi.is_310p:
@@ -135,7 +135,7 @@ def test_scatter_update_writes_a_range_of_each_batch(opapi_910b, axis):
     assert_same(owner, expected)
 
 
-def test_scatter_update_refuses_what_the_document_excludes(opapi):
+def test_scatter_update_checks_its_arguments(opapi):
     data, updates = np.zeros((3, 4), np.float32), np.zeros((2, 2), np.float32)
     given = {"data": data, "indices": np.zeros(2, np.int64), "updates": updates, "axis": 1}
     op = "InplaceScatterUpdate"
