@@ -273,7 +273,7 @@ constexpr int64_t kScoreBytes = 1 << 20;
 
 aclError finish_attention(FirstPhase* call, const AttentionArguments& given, uint64_t* bytes,
                           aclOpExecutor** executor) {
-    // The operator is defined for Ascend910B and Ascend910_93 only.
+    // The operator is defined for Ascend910B and Ascend910_93 only: op_host/fused_infer_attention_score_def.cpp.
     call->refuse_310p();
     AttentionCheck check(call, given);
     const Attention attention = check.run();
