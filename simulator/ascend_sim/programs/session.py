@@ -151,6 +151,7 @@ class SessionReport:
     launches: Counter[str] = field(default_factory=Counter)
     fallbacks: Counter[str] = field(default_factory=Counter)
     not_simulated: Counter[str] = field(default_factory=Counter)
+    beyond_documents: Counter[str] = field(default_factory=Counter)  # accepted by CANN's sources only
     host_waits: Counter[str] = field(default_factory=Counter)
     timeline: list[dict[str, Any]] = field(default_factory=list)
     launches_with_violations: int = 0
@@ -195,6 +196,7 @@ def read_reports(folder: Path, soc: str) -> SessionReport:
         report.processes_without_end += not found["ended"]
         report.launches.update(found["launches"])
         report.not_simulated.update(found["not_simulated"])
+        report.beyond_documents.update(found["beyond_documents"])
         report.host_waits.update(found["host_waits"])
         begin = 0.0
         for run in found["kernel_runs"]:
@@ -229,6 +231,10 @@ def print_report(report: SessionReport, print_line: Callable[[str], None]) -> No
     if report.not_simulated:
         print_line(f"calls that are not simulated: {_format_counts(report.not_simulated)}")
         print_line("  later results may be undefined; with torch_npu, TASK_QUEUE_ENABLE=0 finds the call")
+    if beyond := report.beyond_documents:
+        print_line(f"calls beyond CANN's documents, which its sources accept: {beyond.total()}")
+        for call, count in beyond.most_common():
+            print_line(f"  {call} ({count} {'call' if count == 1 else 'calls'})")
     if report.timeline:
         microseconds_of: Counter[str] = Counter()
         for run in report.timeline:

@@ -1,6 +1,8 @@
 // Activation functions of one tensor. Each rule names its document, hicann/ops-nn activation/<name>/docs/, and the
-// source in the same folder, op_api/ or op_host/op_api/. Where these differ, the rule has the types that both accept.
-// float16 and bfloat16 are computed in float32.
+// source in the same folder, op_api/ or op_host/op_api/, which has the types. Where a document does not list
+// Ascend310P, the types there are also those of its kernels in CANN 8.1
+// (opp/built-in/op_impl/ai_core/tbe/config/ascend310p, and aicpu/tf_kernel for float64). float16 and bfloat16 are
+// computed in float32.
 #include <algorithm>
 #include <cmath>
 
@@ -14,18 +16,18 @@ constexpr UnaryRule same(TypesByChip types) { return {types, types, OutType::kSe
 constexpr UnaryRule converted(TypesByChip types) { return {types, types, OutType::kConverted}; }
 
 constexpr TypesByChip kHalfFloatBf16 = all_and_bf16(kHalfAndFloatTypes);
-constexpr TypesByChip kHalfFloatBf16On910b = only_910b(kHalfAndFloatTypes | kBf16);
+constexpr TypesByChip kUnlistedHalfFloat = undocumented_on_310p(kHalfAndFloatTypes);
+constexpr uint32_t kUint8Type = type_set({kUint8}), kDoubleType = type_set({kDouble});
 
-// relu/docs/aclnnRelu&aclnnInplaceRelu.md. uint8 is documented in place only.
-constexpr uint32_t kReluTypes = kHalfAndFloatTypes | kBf16 | type_set({kInt8, kInt32, kInt64});
-constexpr UnaryRule kReluRule = same(only_910b(kReluTypes));
-constexpr UnaryRule kReluInPlace = same(only_910b(kReluTypes | type_set({kUint8})));
+// relu/docs/aclnnRelu&aclnnInplaceRelu.md. uint8 is documented in place only; the source copies it.
+constexpr uint32_t kReluTypes = kHalfAndFloatTypes | type_set({kInt8, kInt32, kInt64});
+constexpr UnaryRule kReluRule = same(with_undocumented(undocumented_on_310p(kReluTypes), kUint8Type, kUint8Type));
+constexpr UnaryRule kReluInPlace = same(undocumented_on_310p(kReluTypes | kUint8Type));
 // hard_sigmoid/docs/aclnnHardsigmoid&aclnnInplaceHardsigmoid.md. An int32 is computed in float32 and truncated.
-constexpr UnaryRule kHardsigmoidRule{only_910b(kHalfAndFloatTypes | kBf16 | type_set({kInt32})),
-                                     only_910b(kHalfAndFloatTypes | kBf16 | type_set({kInt32})), OutType::kSelf,
-                                     IntegersAs::kFloat};
+constexpr TypesByChip kHardsigmoidTypes = undocumented_on_310p(kHalfAndFloatTypes | type_set({kInt32}));
+constexpr UnaryRule kHardsigmoidRule{kHardsigmoidTypes, kHardsigmoidTypes, OutType::kSelf, IntegersAs::kFloat};
 // hard_swish/docs/aclnnHardswish&aclnnInplaceHardswish.md.
-constexpr UnaryRule kHardswishRule = converted(kHalfFloatBf16On910b);
+constexpr UnaryRule kHardswishRule = converted(kUnlistedHalfFloat);
 // gelu/docs/aclnnGelu.md, gelu_v2/docs/aclnnGeluV2.md, swish/docs/aclnnSilu.md.
 constexpr UnaryRule kGeluRule = same(kHalfFloatBf16);
 constexpr UnaryRule kGeluV2Rule{kHalfFloatBf16, kHalfFloatBf16, OutType::kSelf, IntegersAs::kSelf, {}, "x", "y"};
@@ -33,14 +35,18 @@ constexpr UnaryRule kSiluRule = same(kHalfFloatBf16);
 // elu/docs/aclnnElu&aclnnInplaceElu.md.
 constexpr UnaryRule kEluRule = converted(kHalfFloatBf16);
 constexpr UnaryRule kEluInPlace = same(all_and_bf16(kHalfToDoubleTypes));
-// leaky_relu/docs/aclnnLeakyRelu&aclnnInplaceLeakyRelu.md.
-constexpr UnaryRule kLeakyReluRule = converted(kHalfFloatBf16On910b);
-constexpr UnaryRule kLeakyReluInPlace = same(only_910b(kHalfToDoubleTypes | kBf16));
+// leaky_relu/docs/aclnnLeakyRelu&aclnnInplaceLeakyRelu.md. float64 is documented in place only.
+constexpr UnaryRule kLeakyReluRule = converted(with_undocumented(kUnlistedHalfFloat, kDoubleType, kDoubleType));
+constexpr UnaryRule kLeakyReluInPlace = same(undocumented_on_310p(kHalfToDoubleTypes));
 // softplus_v2/docs/aclnnSoftplus.md.
 constexpr UnaryRule kSoftplusRule = converted(kHalfFloatBf16);
-// threshold/docs/aclnnThreshold&aclnnInplaceThreshold.md.
-constexpr TypesByChip kThresholdTypes = only_910b(kHalfAndFloatTypes | kBf16 | kIntegerTypes);
-constexpr TypesByChip kThresholdScalars = only_910b(kHalfToDoubleTypes | kBf16 | kIntegerTypes);
+// threshold/docs/aclnnThreshold&aclnnInplaceThreshold.md. The kernel ThresholdV2 of Ascend310P has no int64. The
+// document does not list float64 for the scalars; the source accepts every scalar.
+constexpr uint32_t kThresholdOn310p = kHalfAndFloatTypes | type_set({kInt8, kUint8, kInt16, kInt32});
+constexpr TypesByChip kThresholdTypes =
+    undocumented_on_310p(kHalfAndFloatTypes | kBf16 | kIntegerTypes, kThresholdOn310p);
+constexpr TypesByChip kThresholdScalars =
+    with_undocumented(undocumented_on_310p(kHalfAndFloatTypes | kIntegerTypes), kDoubleType, kDoubleType);
 constexpr UnaryRule kThresholdRule = converted(kThresholdTypes);
 constexpr UnaryRule kThresholdInPlace = same(kThresholdTypes);
 
@@ -58,8 +64,9 @@ constexpr auto kHardswish = [](auto x) {
 };
 constexpr auto kSilu = [](auto x) { return x / (decltype(x)(1) + std::exp(-x)); };
 
-float float_scalar(FirstPhase* call, const char* name, const aclScalar* scalar) {
-    const auto value = call->scalar<float>(name, scalar, kScalarTypes);
+float float_scalar(FirstPhase* call, const char* name, const aclScalar* scalar,
+                   const TypesByChip& types = kScalarTypes) {
+    const auto value = call->scalar<float>(name, scalar, types);
     require_conversion(call, name, scalar, kFloat);
     return value;
 }
@@ -81,8 +88,11 @@ aclError prepare_elu(UnaryCall call, const aclScalar* alpha_scalar, const aclSca
 }
 
 // The document lists float32 for negativeSlope; the source calls ToFloat() on any scalar, and PyTorch passes a double.
+constexpr TypesByChip kSlopeTypes =
+    with_undocumented(on_all(type_set({kFloat})), kScalarTypes.on_910b, kScalarTypes.on_310p);
+
 aclError prepare_leaky_relu(UnaryCall call, const aclScalar* slope_scalar, uint64_t* bytes, aclOpExecutor** executor) {
-    const float slope = float_scalar(&call.phase, "negativeSlope", slope_scalar);
+    const float slope = float_scalar(&call.phase, "negativeSlope", slope_scalar, kSlopeTypes);
     const auto leaky_relu = [slope](auto x) { return x > 0 ? x : x * decltype(x)(slope); };
     return call.finish<Kinds::kFloating>(leaky_relu, bytes, executor);
 }
@@ -102,7 +112,6 @@ aclError prepare_softplus(const aclTensor* self, const aclScalar* beta_scalar, c
     return call.finish<Kinds::kFloating>(softplus, bytes, executor);
 }
 
-// The document does not list float64 for the scalars; the source accepts every scalar, and PyTorch passes a double.
 aclError prepare_threshold(UnaryCall call, const aclScalar* threshold_scalar, const aclScalar* value_scalar,
                            uint64_t* bytes, aclOpExecutor** executor) {
     const auto threshold = call.phase.scalar<double>("threshold", threshold_scalar, kThresholdScalars);

@@ -1,4 +1,5 @@
-// aclnnArange: out[i] = start + i * step, a vector. Arguments and types: CANN's documentation of aclnnArange.
+// aclnnArange: element i of out, which has any shape, is start + i * step. Arguments and types: hicann/ops-math
+// math/range/docs/aclnnArange.md and op_api/aclnn_arange.cpp.
 // Integers are computed in int64. Other types are computed in float64 and rounded once.
 #include <cmath>
 
@@ -46,7 +47,6 @@ NPU_CANN_API aclError aclnnArangeGetWorkspaceSize(const aclScalar* start, const 
     for (const auto& bound : bounds)
         if (error.empty()) error = argument_error("aclnnArange", bound.name, *bound.scalar);
     if (error.empty()) error = argument_error("aclnnArange", Role::kOutput, "out", out);
-    if (error.empty() && out.shape.size() != 1) error = "out must have one dimension.";
     if (!error.empty()) return refuse("aclnnArange", error);
     const auto real_start = scalar_as<double>(*start), real_step = scalar_as<double>(*step);
     error = range_error(real_start, scalar_as<double>(*end), real_step, out.count());

@@ -95,18 +95,18 @@ aclError prepare_where(const aclTensor* condition_tensor, const aclTensor* self_
 }
 
 // hicann/ops-math conversion/masked_fill/docs/aclnnInplaceMaskedFillScalar.md, op_api/aclnn_masked_fill_scalar.cpp. The
-// document does not say that mask need not be contiguous. It does not list float64 for the value; the source accepts
-// every scalar, and PyTorch passes a double.
+// document does not say that mask need not be contiguous; the source packs it. It does not list float64 for the value;
+// the source accepts every scalar, and PyTorch passes a double.
 aclError prepare_masked_fill(const aclTensor* self_tensor, const aclTensor* mask_tensor, const aclScalar* value,
                              uint64_t* bytes, aclOpExecutor** executor) {
     FirstPhase call("aclnnInplaceMaskedFillScalar");
     constexpr uint32_t kTypes = kHalfAndFloatTypes | kIndexTypes | kBoolType | type_set({kInt8});
-    constexpr uint32_t kScalarTypes = kTypes | type_set({kDouble});
+    constexpr uint32_t kDoubleType = type_set({kDouble});
     const TypesByChip types = all_and_bf16(kTypes);
     const Operand self = call.in_place("selfRef", self_tensor, types);
     const Operand mask = call.input("mask", mask_tensor, on_all(kBoolType));
-    call.require_contiguous("mask", mask);
-    call.scalar<double>("value", value, all_and_bf16(kScalarTypes));
+    call.beyond_document_unless_contiguous("mask", mask);
+    call.scalar<double>("value", value, with_undocumented(types, kDoubleType, kDoubleType));
     require_conversion(&call, "value", value, self.dtype);
     require_broadcast(&call, {{"selfRef", self}, {"mask", mask}}, "selfRef", self);
     const aclScalar scalar = value ? *value : aclScalar{};
@@ -140,14 +140,15 @@ constexpr auto kAddQuotient = [](auto self, auto a, auto b, auto value) {
 };
 
 // hicann/ops-math math/addcdiv/docs/aclnnAddcdiv&aclnnInplaceAddcdiv.md, op_api/aclnn_addcdiv.cpp, and the same files
-// of addcmul. The scalar is cast to the common type of the tensors.
+// of addcmul. The documents do not list Ascend310P, for which the sources have lists of types: float16 and float32 (for
+// addcmul also int32) run on the AI core, the others on the AI CPU. The scalar is cast to the common type of the
+// tensors.
 template <class Op>
 aclError prepare_addc(const char* name, uint32_t type_bits, Op op, const aclTensor* self_tensor,
                       const aclTensor* tensor1, const aclTensor* tensor2, const aclScalar* value,
                       const aclTensor* out_tensor, bool in_place, uint64_t* bytes, aclOpExecutor** executor) {
     FirstPhase call(name);
-    call.refuse_310p();
-    const TypesByChip types = only_910b(type_bits | kBf16);
+    const TypesByChip types = undocumented_on_310p(type_bits);
     const char* self_name = in_place ? "selfRef" : "self";
     const Operand self =
         in_place ? call.in_place(self_name, self_tensor, types) : call.input(self_name, self_tensor, types);

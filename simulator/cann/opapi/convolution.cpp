@@ -65,16 +65,22 @@ private:
                        "have " + std::to_string(rank) + " dimensions", static_cast<int64_t>(c_.output.shape.size()));
     }
 
-    // The document refuses float32 with cubeMathType 0 on each chip, and bfloat16 with 2.
+    // The document does not support float32 with cubeMathType 0 on any chip, bfloat16 with 2, and has no 4. On
+    // Ascend910B the source accepts all of them: it computes bfloat16 with 2 in float16, and 4 like 0
+    // (aclnn_convolution.cpp, HardwareLimitChecker, and matmul/common/op_host/op_api/cube_util.cpp, CheckCubeMathType
+    // and CalcPromoteTypeCubemathtype). On Ascend310P it refuses float32 with 0, 3 and 4.
     void check_types(int8_t math_type) {
         const int32_t input = c_.input.dtype, weight = c_.weight.dtype;
         const int32_t promoted = promoted_dtype(input, true, weight, true);
-        call_->require(math_type >= kKeepDtype && math_type <= kUseHf32, "cubeMathType", "be in [0, 3]", math_type);
-        call_->require(math_type != kUseFp16 || (input != kBfloat16 && weight != kBfloat16), "cubeMathType",
-                       "not be 2 for bfloat16", math_type);
-        call_->require(promoted != kFloat || math_type != kKeepDtype, "cubeMathType", "not be 0 for float32",
-                       math_type);
-        c_.types = cube_types(call_, input, weight, c_.output.dtype, math_type, false);
+        call_->require(math_type >= kKeepDtype && math_type <= kUseFp32Add, "cubeMathType", "be in [0, 4]", math_type);
+        call_->beyond_document(promoted == kFloat && math_type == kKeepDtype,
+                               "its document does not support float32 with cubeMathType 0");
+        call_->beyond_document(math_type == kUseFp16 && (input == kBfloat16 || weight == kBfloat16),
+                               "its document does not support bfloat16 with cubeMathType 2");
+        call_->beyond_document(math_type == kUseFp32Add, "its document does not list cubeMathType 4");
+        const bool is_plain = math_type == kUseFp32Add && promoted != kFloat;  // accepted on every chip
+        c_.types = cube_types(call_, input, weight, c_.output.dtype, is_plain ? int8_t{kKeepDtype} : math_type, false);
+        if (math_type == kUseFp16) c_.types.rounding = CubeRounding::kFloat16;
         if (!call_->is_valid()) return;
         call_->require_dtype("output", c_.output, promoted);
         if (c_.bias) call_->require_dtype("bias", *c_.bias, input);

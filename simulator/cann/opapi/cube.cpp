@@ -105,18 +105,26 @@ int32_t compute_dtype_910b(int32_t a, int32_t b, int8_t math_type) {
 
 float rounded_to_hf32(float value) { return hf32(value); }
 
+void report_ignored_option(FirstPhase* call, int32_t a, int32_t b, int8_t math_type) {
+    const bool has_float = a == kFloat || b == kFloat, has_bf16 = a == kBfloat16 || b == kBfloat16;
+    call->beyond_document(has_bf16 && math_type == kUseFp16,
+                          "its document does not support bfloat16 with cubeMathType 2");
+    call->beyond_document(!is_ascend310p() && !has_float && math_type == kUseHf32,
+                          "its document does not support cubeMathType 3 without float32");
+}
+
 // hicann/ops-nn matmul/common/op_host/op_api/matmul_util.cpp: Dav2201MatMulRule and NeedEnableFp32Output on Ascend910B,
-// DefaultMatMulRule on Ascend310P. The documents (matmul/mat_mul_v3/docs/aclnnMm.md) say of bfloat16 with 2, and of
-// 16-bit types with 3, that the option is not supported; the source ignores it with a warning. Ascend310P refuses 3 by
-// the documents, and 4 because the source has no entry for it.
+// DefaultMatMulRule on Ascend310P, which refuses 0 and 3 for float32 and has no entry for 4. The documents do not
+// support 3 on Ascend310P at all.
 CubeTypes cube_types(FirstPhase* call, int32_t a, int32_t b, int32_t out, int8_t math_type, bool takes_fp32_add) {
     const bool has_float = a == kFloat || b == kFloat;
     if (is_ascend310p()) {
-        const bool is_allowed = math_type == kAllowDownPrecision || math_type == kUseFp16;
+        call->beyond_document(math_type == kUseHf32, "its document does not support cubeMathType 3 on this chip");
         if (has_float)
-            call->require(is_allowed, "cubeMathType", "be 1 or 2 for float32 on " + std::string(soc_name()), math_type);
-        call->require(is_allowed || math_type == kKeepDtype, "cubeMathType",
-                      "be in [0, 2] on " + std::string(soc_name()), math_type);
+            call->require(math_type == kAllowDownPrecision || math_type == kUseFp16, "cubeMathType",
+                          "be 1 or 2 for float32 on " + std::string(soc_name()), math_type);
+        call->require(math_type >= kKeepDtype && math_type <= kUseHf32, "cubeMathType",
+                      "be in [0, 3] on " + std::string(soc_name()), math_type);
         return {CubeRounding::kFloat16, out == kFloat ? kFloat : kFloat16};
     }
     call->require(math_type >= kKeepDtype && math_type <= kUseFp32Add, "cubeMathType", "be in [0, 4]", math_type);

@@ -23,6 +23,11 @@ struct CubeTypes {
 // documents cubeMathType 4; the others compute it as 0.
 CubeTypes cube_types(FirstPhase* call, int32_t a, int32_t b, int32_t out, int8_t math_type, bool takes_fp32_add);
 
+// Reports bfloat16 with cubeMathType 2, and 3 without float32. The documents of Mm, Matmul, Mv and Addmm do not support
+// them; the source ignores the option with a warning (matmul/common/op_host/op_api/cube_util.cpp,
+// CheckCubeMathTypeForMm), or computes mixed types in float16.
+void report_ignored_option(FirstPhase* call, int32_t a, int32_t b, int8_t math_type);
+
 // Vectors of `length` elements in memory. `stride` is in elements.
 struct Vectors {
     std::vector<const char*> addresses;

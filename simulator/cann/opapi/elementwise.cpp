@@ -32,21 +32,19 @@ void require_conversion(FirstPhase* call, const char* scalar_name, const aclScal
 
 UnaryCall read_unary(const char* function, const UnaryRule& rule, const aclTensor* self, const aclTensor* out) {
     UnaryCall call{FirstPhase(function), {}, {}, 0};
-    if (!rule.self.on_310p) call.phase.refuse_310p();
     call.self = call.phase.input(rule.self_name, self, rule.self, rule.ranks);
     call.out = call.phase.output(rule.out_name, out, rule.out, rule.ranks);
     call.dtype = kernel_dtype(rule, call.self.dtype, call.out.dtype);
     if (rule.out_type == OutType::kSelf) call.phase.require_dtype(rule.out_name, call.out, call.self.dtype);
     if (rule.out_type == OutType::kConverted) require_conversion(&call.phase, call.dtype, rule.out_name, call.out);
     call.phase.require_shape(rule.out_name, call.out, call.self.shape);
-    if (rule.is_out_contiguous) call.phase.require_contiguous(rule.out_name, call.out);
+    if (rule.is_out_contiguous) call.phase.beyond_document_unless_contiguous(rule.out_name, call.out);
     if (rule.out_type != OutType::kAny) ask_for_casts(&call.phase, call.dtype, {&call.self, &call.out});
     return call;
 }
 
 UnaryCall read_in_place(const char* function, const UnaryRule& rule, const aclTensor* self) {
     UnaryCall call{FirstPhase(function), {}, {}, 0};
-    if (!rule.self.on_310p) call.phase.refuse_310p();
     call.self = call.out = call.phase.in_place(rule.self_name, self, rule.self, rule.ranks);
     call.dtype = kernel_dtype(rule, call.self.dtype, call.out.dtype);
     ask_for_casts(&call.phase, call.dtype, {&call.self, &call.out});

@@ -71,7 +71,7 @@ struct UnaryRule {
     RankRange ranks = {};
     const char* self_name = "self";
     const char* out_name = "out";
-    bool is_out_contiguous = false;  // whether the document does not say that out need not be contiguous
+    bool is_out_contiguous = false;  // whether only the source accepts another out
 };
 
 // The arguments of a function of one tensor, and the type of its kernel.

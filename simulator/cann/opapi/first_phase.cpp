@@ -1,5 +1,7 @@
 #include "cann/opapi/first_phase.h"
 
+#include <algorithm>
+
 #include "cann/runtime/report.h"
 
 namespace simulated_cann {
@@ -29,6 +31,13 @@ void FirstPhase::require_shape(const char* name, const Operand& operand, const s
     require(operand.shape == shape, name, "have the shape " + shape_text(shape), shape_text(operand.shape));
 }
 
+void FirstPhase::require_shape_or_one_element(const char* name, const Operand& operand,
+                                              const std::vector<int64_t>& shape) {
+    const bool has_one = std::all_of(shape.begin(), shape.end(), [](int64_t size) { return size == 1; });
+    if (!is_valid() || !has_one || operand.count() != 1) return require_shape(name, operand, shape);
+    beyond_document(operand.shape != shape, std::string("its document requires the shape of the result for ") + name);
+}
+
 void FirstPhase::require_dtype(const char* name, const Operand& operand, int32_t dtype) {
     require(operand.dtype == dtype, name, std::string("be ") + dtype_name(dtype), dtype_name(operand.dtype));
 }
@@ -40,6 +49,18 @@ void FirstPhase::refuse_310p() {
 void FirstPhase::require_contiguous(const char* name, const Operand& operand) {
     require(is_contiguous(operand.shape, operand.strides), name, "be contiguous",
             "the strides " + shape_text(operand.strides) + " of the shape " + shape_text(operand.shape));
+}
+
+void FirstPhase::beyond_document(bool is_beyond, const std::string& reason) {
+    const bool is_new = std::find(beyond_document_.begin(), beyond_document_.end(), reason) == beyond_document_.end();
+    if (is_beyond && is_new) beyond_document_.push_back(reason);
+}
+
+void FirstPhase::beyond_document_on_310p() { beyond_document(is_ascend310p(), kUnlistedChip); }
+
+void FirstPhase::beyond_document_unless_contiguous(const char* name, const Operand& operand) {
+    beyond_document(!is_contiguous(operand.shape, operand.strides),
+                    std::string("its document requires a contiguous ") + name);
 }
 
 void FirstPhase::refuse_unsimulated(bool is_used, const char* option) {
@@ -58,9 +79,15 @@ size_t FirstPhase::dimension(const char* name, int64_t value, size_t rank) {
 
 void FirstPhase::ask_workspace(int64_t bytes) { more_workspace_ += static_cast<uint64_t>(bytes); }
 
+void FirstPhase::check_type(const char* name, int32_t dtype, const TypesByChip& types) {
+    if (is_valid()) error_ = type_error(name, types, dtype);
+    const std::string reason = undocumented_type(name, types, dtype);
+    beyond_document(!reason.empty(), reason);
+}
+
 void FirstPhase::check_type_and_rank(const char* name, int32_t dtype, size_t rank, const TypesByChip& types,
                                      RankRange ranks) {
-    if (is_valid()) error_ = type_error(name, types, dtype);
+    check_type(name, dtype, types);
     const std::string range = ranks.least == ranks.most
                                   ? std::to_string(ranks.least)
                                   : std::to_string(ranks.least) + " to " + std::to_string(ranks.most);
@@ -155,15 +182,18 @@ std::vector<int64_t> FirstPhase::integers(const char* name, const aclIntArray* a
 bool FirstPhase::is_valid_scalar(const char* name, const aclScalar* scalar, const TypesByChip& types) {
     if (!scalar) refuse_null(name);
     if (is_valid()) error_ = read_argument(scalar, name);
-    if (is_valid()) error_ = type_error(name, types, scalar->dtype);
+    if (is_valid()) check_type(name, scalar->dtype, types);
     return is_valid();
 }
 
 aclError FirstPhase::finish(std::function<void()> body, uint64_t* workspace_bytes, aclOpExecutor** executor) {
     if (inner_status_ && !has_null_) return fail(inner_status_, std::string(function_) + ": " + error_);
     if (!is_valid()) return refuse(function_, error_);
-    return finish_first_phase(function_, std::move(accesses_), std::move(body), workspace_bytes, executor,
-                              more_workspace_);
+    const aclError status = finish_first_phase(function_, std::move(accesses_), std::move(body), workspace_bytes,
+                                               executor, more_workspace_);
+    for (const std::string& reason : beyond_document_)
+        if (status == kSuccess) count_beyond_document(std::string(function_) + " on " + soc_name() + ": " + reason);
+    return status;
 }
 
 }  // namespace simulated_cann

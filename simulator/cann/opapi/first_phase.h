@@ -52,11 +52,20 @@ public:
     void require_inner(aclError status, bool holds, const std::string& argument, const std::string& rule,
                        const std::string& value);
     void require_shape(const char* name, const Operand& operand, const std::vector<int64_t>& shape);
+    // Like require_shape(), for a function whose source accepts every shape of one element if the result has one:
+    // ops-math common/inc/op_api/aclnn_check.h, CheckShapeAndScalarSame.
+    void require_shape_or_one_element(const char* name, const Operand& operand, const std::vector<int64_t>& shape);
     void require_dtype(const char* name, const Operand& operand, int32_t dtype);
-    // For a function whose document does not list the chips Ascend310P, or a tensor that the document does not mark as
-    // one that need not be contiguous.
+    // For a function that has no kernel on the chips Ascend310P, or whose source refuses them.
     void refuse_310p();
+    // For a tensor that CANN's source refuses if it is not contiguous, and for one of a function without a source.
     void require_contiguous(const char* name, const Operand& operand);
+    // Reports that CANN's source accepts the call and its document excludes it. Has no effect if the call is refused.
+    void beyond_document(bool is_beyond, const std::string& reason);
+    // For a function with a kernel on the chips Ascend310P whose document does not list them.
+    void beyond_document_on_310p();
+    // For a tensor that the document does not mark as one that need not be contiguous, and the source packs.
+    void beyond_document_unless_contiguous(const char* name, const Operand& operand);
     // Refuses a call that uses an option which CANN has but the stand-in lacks. The report counts it.
     void refuse_unsimulated(bool is_used, const char* option);
     // Converts a dimension in [-rank, rank) to one in [0, rank). A tensor of rank 0 has dimension 0.
@@ -72,6 +81,7 @@ public:
 private:
     enum class Use { kRead, kWrite, kBoth };
     Operand tensor(const char* name, const aclTensor* tensor, const TypesByChip& types, RankRange ranks, Use use);
+    void check_type(const char* name, int32_t dtype, const TypesByChip& types);
     void check_type_and_rank(const char* name, int32_t dtype, size_t rank, const TypesByChip& types, RankRange ranks);
     bool is_valid_scalar(const char* name, const aclScalar* scalar, const TypesByChip& types);
     std::vector<Operand> tensors(const char* name, const aclTensorList* list, const TypesByChip& types, RankRange ranks,
@@ -81,7 +91,8 @@ private:
     const char* function_;
     std::string error_;
     bool has_null_ = false;
-    aclError inner_status_ = kSuccess;  // of an error that is not one of an argument
+    aclError inner_status_ = kSuccess;          // of an error that is not one of an argument
+    std::vector<std::string> beyond_document_;  // how the call goes beyond the function's document
     std::vector<MemoryAccess> accesses_;
     uint64_t more_workspace_ = 0;
 };

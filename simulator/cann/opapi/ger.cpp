@@ -1,7 +1,15 @@
+// Products of two vectors.
+//
 // aclnnGer: out[i][j] = self[i] * vec2[j], in the type to which both vectors are promoted. Sources: hicann/ops-math
-// math/ger/docs/aclnnGer.md and op_api/aclnn_ger.cpp.
+// math/ger/docs/aclnnGer.md and op_api/aclnn_ger.cpp. The document does not list Ascend310P; the source uses the kernel
+// Ger for float16 and float32, and Mul for the other types.
+//
+// aclnnDot: out = sum of self[i] * tensor[i]. Sources: hicann/ops-math math/dot/docs/aclnnDot.md and
+// op_api/aclnn_dot.cpp; the kernel of CANN 8.1, opp/built-in/op_impl/ai_core/tbe/impl/dynamic/dot.py, adds integers in
+// int32 and bfloat16 in float32.
 #include "cann/opapi/argument_types.h"
 #include "cann/opapi/first_phase.h"
+#include "cann/opapi/sums.h"
 
 namespace simulated_cann {
 namespace {
@@ -9,8 +17,7 @@ namespace {
 aclError prepare_ger(const aclTensor* self_tensor, const aclTensor* vec2_tensor, const aclTensor* out_tensor,
                      uint64_t* bytes, aclOpExecutor** executor) {
     FirstPhase call("aclnnGer");
-    const TypesByChip types = on_all(kNumberTypes);
-    call.refuse_310p();
+    const TypesByChip types = undocumented_on_310p(kNumberTypes, kNumberTypes);
     const Operand self = call.input("self", self_tensor, types, {1, 1});
     const Operand vec2 = call.input("vec2", vec2_tensor, types, {1, 1});
     const Operand out = call.output("out", out_tensor, types, {2, 2});
@@ -37,6 +44,28 @@ aclError prepare_ger(const aclTensor* self_tensor, const aclTensor* vec2_tensor,
     return call.finish(body, bytes, executor);
 }
 
+aclError prepare_dot(const aclTensor* self_tensor, const aclTensor* other_tensor, const aclTensor* out_tensor,
+                     uint64_t* bytes, aclOpExecutor** executor) {
+    FirstPhase call("aclnnDot");
+    const TypesByChip types = all_and_bf16(kHalfAndFloatTypes | type_set({kInt8, kInt32, kUint8}));
+    const Operand self = call.input("self", self_tensor, types, {1, 1});
+    const Operand other = call.input("tensor", other_tensor, types, {1, 1});
+    const Operand out = call.output("out", out_tensor, types, {0, 0});
+    call.require_dtype("tensor", other, self.dtype);
+    call.require_dtype("out", out, self.dtype);
+    call.require_shape("tensor", other, self.shape);
+    auto body = [self, other, out] {
+        call_with_compute_type(self.dtype, [&](auto zero) {
+            using Compute = decltype(zero);
+            auto products = values_of<Compute>(self);
+            const auto factors = values_of<Compute>(other);
+            for (size_t i = 0; i < products.size(); ++i) products[i] *= factors[i];
+            set_values(out, std::vector<Compute>{lane_sum(products.data(), self.count())});
+        });
+    };
+    return call.finish(body, bytes, executor);
+}
+
 }  // namespace
 }  // namespace simulated_cann
 
@@ -45,3 +74,9 @@ NPU_CANN_API aclError aclnnGerGetWorkspaceSize(const aclTensor* self, const aclT
     return simulated_cann::prepare_ger(self, vec2, out, bytes, executor);
 }
 NPU_CANN_SECOND_PHASE(aclnnGer)
+
+NPU_CANN_API aclError aclnnDotGetWorkspaceSize(const aclTensor* self, const aclTensor* tensor, aclTensor* out,
+                                               uint64_t* bytes, aclOpExecutor** executor) {
+    return simulated_cann::prepare_dot(self, tensor, out, bytes, executor);
+}
+NPU_CANN_SECOND_PHASE(aclnnDot)

@@ -66,14 +66,14 @@ void require_outputs(FirstPhase* call, const Operand& self, const Operand& out, 
     call->require_shape("out", out, shape);
 }
 
-// hicann/ops-math conversion/im2col/docs/aclnnIm2col.md and op_api/aclnn_im2col.cpp.
+// hicann/ops-math conversion/im2col/docs/aclnnIm2col.md and op_api/aclnn_im2col.cpp. The document does not list
+// Ascend310P, for which CANN 8.1 has a kernel.
 aclError prepare_im2col(const aclTensor* self_tensor, const aclIntArray* kernel_array,
                         const aclIntArray* dilation_array, const aclIntArray* padding_array,
                         const aclIntArray* stride_array, const aclTensor* out_tensor, uint64_t* bytes,
                         aclOpExecutor** executor) {
     FirstPhase call("aclnnIm2col");
-    call.refuse_310p();
-    const TypesByChip types = all_and_bf16(kHalfAndFloatTypes);
+    const TypesByChip types = undocumented_on_310p(kHalfAndFloatTypes);
     const Operand self = call.input("self", self_tensor, types, {3, 4});
     const struct {
         const char* name;
@@ -240,14 +240,13 @@ std::vector<int64_t> four_paddings(const std::vector<int64_t>& given) {
 }
 
 // hicann/ops-nn pooling/max_pool_v3/docs/aclnnMaxPool.md and op_api/aclnn_max_pool.cpp. The document does not define
-// negative paddings, which are refused.
+// negative paddings, which are refused. It does not list Ascend310P, for which the source has float16 only.
 aclError prepare_max_pool(const aclTensor* self_tensor, const aclIntArray* kernel_array,
                           const aclIntArray* stride_array, int64_t auto_pad, const aclIntArray* pads_array,
                           const aclIntArray* dilations_array, bool ceils, const aclTensor* out_tensor, uint64_t* bytes,
                           aclOpExecutor** executor) {
     FirstPhase call("aclnnMaxPool");
-    call.refuse_310p();
-    const TypesByChip types = on_all(kHalfAndFloatTypes);
+    const TypesByChip types = undocumented_on_310p(kHalfAndFloatTypes, type_set({kFloat16}));
     const Operand self = call.input("self", self_tensor, types, {3, 4});
     const std::vector<int64_t> kernel_list = call.integers("kernelShape", kernel_array);
     const std::vector<int64_t> stride_list = call.integers("strides", stride_array);
@@ -288,13 +287,15 @@ aclError prepare_max_pool(const aclTensor* self_tensor, const aclIntArray* kerne
     return call.finish(body, bytes, executor);
 }
 
-// The page aclnnUpsampleNearest2d of CANN 8.5 (hiascend.com, "aolapi"). Element i of an output of n elements is element
-// floor(i * size / n) of the input, in float32.
+// hicann/ops-cv image/resize_nearest_neighbor_v2/docs/aclnnUpsampleNearest2d.md and aclnn_upsample_nearest_2d.cpp. The
+// document excludes float32 on Ascend310P; the source has it, and CANN 8.1 the kernel ResizeNearestNeighborV2. Element
+// i of an output of n elements is element floor(i * size / n) of the input, in float32.
 aclError prepare_upsample(const aclTensor* self_tensor, const aclIntArray* size_array, const aclTensor* out_tensor,
                           uint64_t* bytes, aclOpExecutor** executor) {
     FirstPhase call("aclnnUpsampleNearest2d");
     constexpr uint32_t on_310p = type_set({kFloat16, kDouble, kUint8});
-    const TypesByChip types = by_chip(on_310p | kBf16 | type_set({kFloat}), on_310p);
+    constexpr uint32_t kFloatType = type_set({kFloat});
+    const TypesByChip types = with_undocumented(by_chip(on_310p | kBf16 | kFloatType, on_310p), 0, kFloatType);
     const Operand self = call.input("self", self_tensor, types, {4, 4});
     const std::vector<int64_t> size = call.integers("outputSize", size_array);
     const Operand out = call.output("out", out_tensor, types, {4, 4});

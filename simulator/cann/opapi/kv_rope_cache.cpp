@@ -178,7 +178,7 @@ aclError prepare_kv_rope_cache(const aclTensor* kv, const aclTensor* gamma, cons
     constexpr const char* kRopeNames[] = {"k_cache", "k_rope_scale", "k_rope_offset", "k_rope_out"};
     constexpr const char* kNormNames[] = {"ckv_cache", "c_kv_scale", "c_kv_offset", "c_kv_out"};
     FirstPhase phase("aclnnKvRmsNormRopeCache");
-    phase.refuse_310p();
+    phase.refuse_310p();  // no kernel in the list of CANN 8.1, opp/built-in/op_impl/ai_core/tbe/config/ascend310p
     KvCall call;
     call.kv = phase.input("kv", kv, kHalves, kFour);
     call.gamma = phase.input("gamma", gamma, kHalves, {1, 1});

@@ -55,8 +55,9 @@ void require_affine(FirstPhase* call, const char* name, const std::optional<Oper
 }
 
 // hicann/ops-nn norm/layer_norm_v4/docs/aclnnLayerNorm&aclnnLayerNormWithImplMode.md and
-// op_host/op_api/aclnn_layer_norm.cpp. The document does not list Ascend310P. It gives mean and rstd the type of the
-// input; the source accepts float32 too, which torch_npu passes.
+// op_host/op_api/aclnn_layer_norm.cpp. The document does not list Ascend310P, for which op_host/layer_norm_v4_def.cpp
+// and CANN 8.1 (LayerNormV3) have kernels. It gives mean and rstd the type of the input; the source accepts float32
+// too, which torch_npu passes.
 aclError prepare_layer_norm(const aclTensor* input_tensor, const aclIntArray* normalized_shape,
                             const aclTensor* weight_tensor, const aclTensor* bias_tensor, double epsilon,
                             aclTensor* out_tensor, aclTensor* mean_tensor, aclTensor* rstd_tensor, uint64_t* bytes,
@@ -70,7 +71,7 @@ aclError prepare_layer_norm(const aclTensor* input_tensor, const aclIntArray* no
     norm.out = call.output("out", out_tensor, kNormTypes, kNormRanks);
     norm.mean = call.optional_output("mean_out", mean_tensor, kNormTypes, kNormRanks);
     norm.rstd = call.optional_output("rstd_out", rstd_tensor, kNormTypes, kNormRanks);
-    call.refuse_310p();
+    call.beyond_document_on_310p();
     const bool is_alone = norm.weight.has_value() != norm.bias.has_value();
     call.require(!normalized.empty() && ends_with(norm.in.shape, normalized), "normalized_shape",
                  "be the last dimensions of input, " + shape_text(norm.in.shape) + ",", shape_text(normalized));
@@ -86,6 +87,8 @@ aclError prepare_layer_norm(const aclTensor* input_tensor, const aclIntArray* no
         for (const auto& [name, operand] : {std::pair{"mean_out", &norm.mean}, std::pair{"rstd_out", &norm.rstd}}) {
             if (!*operand) continue;
             if ((*operand)->dtype != kFloat) call.require_dtype(name, **operand, norm.in.dtype);
+            call.beyond_document((*operand)->dtype != norm.in.dtype,
+                                 std::string("its document requires the type of input for ") + name);
             call.require_shape(name, **operand, shape.kept);
         }
     }

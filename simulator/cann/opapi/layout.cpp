@@ -32,7 +32,8 @@ std::vector<size_t> distinct_dimensions(FirstPhase* call, const std::vector<int6
     return dims;
 }
 
-// The types, ranks and counts: hicann/ops-math math/tile/docs/aclnnRepeat.md and op_api/aclnn_repeat.cpp.
+// The types, ranks and counts: hicann/ops-math math/tile/docs/aclnnRepeat.md and op_api/aclnn_repeat.cpp. The source
+// accepts bfloat16 on Ascend310P, but the kernel Tile of CANN 8.1 has no bfloat16 there.
 constexpr int64_t kMostRepeatedAfterFirst = 3;  // dimensions that are repeated; the first one may be another
 
 aclError prepare_repeat(const aclTensor* self_tensor, const aclIntArray* repeats_array, const aclTensor* out_tensor,
@@ -66,12 +67,12 @@ aclError prepare_repeat(const aclTensor* self_tensor, const aclIntArray* repeats
     return finish_copy(&call, out, self, bytes, executor);
 }
 
-// hicann/ops-math conversion/transpose/docs/aclnnPermute.md and op_api/aclnn_permute.cpp.
+// hicann/ops-math conversion/transpose/docs/aclnnPermute.md and op_api/aclnn_permute.cpp. The document does not list
+// Ascend310P; the kernel Transpose of CANN 8.1 has it, and the AI CPU the other types.
 aclError prepare_permute(const aclTensor* self_tensor, const aclIntArray* dims_array, const aclTensor* out_tensor,
                          uint64_t* bytes, aclOpExecutor** executor) {
     FirstPhase call("aclnnPermute");
-    const TypesByChip types = all_and_bf16(kNumberTypes | kWideUnsigned);
-    call.refuse_310p();
+    const TypesByChip types = undocumented_on_310p(kNumberTypes | kWideUnsigned);
     Operand self = call.input("self", self_tensor, types);
     const std::vector<int64_t> given = call.integers("dims", dims_array);
     const Operand out = call.output("out", out_tensor, types);
@@ -84,12 +85,12 @@ aclError prepare_permute(const aclTensor* self_tensor, const aclIntArray* dims_a
     return finish_copy(&call, out, self, bytes, executor);
 }
 
-// hicann/ops-math conversion/slice/docs/aclnnSlice.md and op_api/aclnn_slice.cpp.
+// hicann/ops-math conversion/slice/docs/aclnnSlice.md and op_api/aclnn_slice.cpp. The document does not list
+// Ascend310P, for which op_api/slice.cpp has a list of types.
 aclError prepare_slice(const aclTensor* self_tensor, int64_t dim, int64_t start, int64_t end, int64_t step,
                        const aclTensor* out_tensor, uint64_t* bytes, aclOpExecutor** executor) {
     FirstPhase call("aclnnSlice");
-    const TypesByChip types = all_and_bf16(type_set({kFloat16, kFloat, kInt32, kInt64, kInt8, kUint8, kBool}));
-    call.refuse_310p();
+    const TypesByChip types = undocumented_on_310p(type_set({kFloat16, kFloat, kInt32, kInt64, kInt8, kUint8, kBool}));
     Operand self = call.input("self", self_tensor, types, kNotScalar);
     const Operand out = call.output("out", out_tensor, types, kNotScalar);
     call.require_dtype("out", out, self.dtype);
@@ -125,17 +126,18 @@ aclError prepare_expand(const aclTensor* self_tensor, const aclIntArray* size_ar
     return finish_copy(&call, out, self, bytes, executor);
 }
 
-// hicann/ops-nn index/reverse_v2/docs/aclnnFlip.md.
+// hicann/ops-nn index/reverse_v2/docs/aclnnFlip.md and op_api/aclnn_flip.cpp, reverse_v2.cpp. The document lists
+// neither Ascend310P nor an out that is not contiguous.
 aclError prepare_flip(const aclTensor* self_tensor, const aclIntArray* dims_array, const aclTensor* out_tensor,
                       uint64_t* bytes, aclOpExecutor** executor) {
     FirstPhase call("aclnnFlip");
-    call.refuse_310p();
-    Operand self = call.input("self", self_tensor, all_and_bf16(kNumberTypes), kNotScalar);
+    const TypesByChip types = undocumented_on_310p(kNumberTypes);
+    Operand self = call.input("self", self_tensor, types, kNotScalar);
     const std::vector<int64_t> given = call.integers("dims", dims_array);
-    const Operand out = call.output("out", out_tensor, all_and_bf16(kNumberTypes), kNotScalar);
+    const Operand out = call.output("out", out_tensor, types, kNotScalar);
     call.require_dtype("out", out, self.dtype);
     call.require_shape("out", out, self.shape);
-    call.require_contiguous("out", out);
+    call.beyond_document_unless_contiguous("out", out);
     const std::vector<size_t> dims = distinct_dimensions(&call, given, self.shape.size());
     if (call.is_valid() && self.count())
         for (size_t dim : dims) self = narrow(self, dim, self.shape[dim] - 1, self.shape[dim], -1);
@@ -152,7 +154,7 @@ void roll(const Operand& out, const Operand& x, const std::vector<int64_t>& shif
 }
 
 // hicann/ops-math conversion/roll/docs/aclnnRoll.md and op_api/aclnn_roll.cpp. Without dims, the elements are one
-// vector.
+// vector. The source packs x and copies the result to an out of any strides.
 aclError prepare_roll(const aclTensor* x_tensor, const aclIntArray* shifts_array, const aclIntArray* dims_array,
                       const aclTensor* out_tensor, uint64_t* bytes, aclOpExecutor** executor) {
     FirstPhase call("aclnnRoll");
@@ -164,7 +166,7 @@ aclError prepare_roll(const aclTensor* x_tensor, const aclIntArray* shifts_array
     const Operand out = call.output("out", out_tensor, types);
     call.require_dtype("out", out, x.dtype);
     call.require_shape("out", out, x.shape);
-    call.require_contiguous("out", out);
+    call.beyond_document_unless_contiguous("out", out);
     const size_t expected = dims.empty() ? 1 : dims.size();
     call.require(shifts.size() == expected, "shifts", "have " + std::to_string(expected) + " element(s)",
                  static_cast<int64_t>(shifts.size()));
@@ -177,12 +179,12 @@ aclError prepare_roll(const aclTensor* x_tensor, const aclIntArray* shifts_array
         shift_of[dim] = ((shift_of[dim] + shifts[i] % size) % size + size) % size;
     }
     auto body = [x, out, is_flat, shift_of] {
-        std::vector<char> storage;
-        Operand source = separate_from(out, x, &storage);
-        if (!is_flat) return roll(out, source, shift_of, 0);
-        std::vector<char> packed;
-        if (!is_contiguous(source.shape, source.strides)) source = packed_as(x.dtype, source, &packed);
-        roll(reshaped(out, {out.count()}), reshaped(source, {x.count()}), shift_of, 0);
+        std::vector<char> storage, packed;
+        if (!is_flat) return roll(out, separate_from(out, x, &storage), shift_of, 0);
+        const Operand source = packed_as(x.dtype, x, &storage);
+        const Operand result = packed_operand(out.dtype, {out.count()}, &packed);
+        roll(result, reshaped(source, {x.count()}), shift_of, 0);
+        copy_view(out, reshaped(result, out.shape));
     };
     return call.finish(body, bytes, executor);
 }
@@ -222,7 +224,8 @@ aclError finish_parts(FirstPhase* call, const std::vector<Operand>& places, cons
     return call->finish(body, bytes, executor);
 }
 
-// hicann/ops-math conversion/concat_d/docs/aclnnCat.md and op_api/aclnn_cat.cpp.
+// hicann/ops-math conversion/concat_d/docs/aclnnCat.md and op_api/aclnn_cat.cpp, which copies the result to an out of
+// any strides.
 aclError prepare_cat(const aclTensorList* list, int64_t dim, const aclTensor* out_tensor, uint64_t* bytes,
                      aclOpExecutor** executor) {
     FirstPhase call("aclnnCat");
@@ -230,7 +233,7 @@ aclError prepare_cat(const aclTensorList* list, int64_t dim, const aclTensor* ou
     const std::vector<Operand> tensors = call.inputs("tensors", list, types, kNotScalar);
     const Operand out = call.output("out", out_tensor, types);
     check_common_type(&call, tensors, out);
-    call.require_contiguous("out", out);
+    call.beyond_document_unless_contiguous("out", out);
     const size_t axis = tensors.empty() ? 0 : call.dimension("dim", dim, tensors[0].shape.size());
     if (!call.is_valid()) return call.finish(nullptr, bytes, executor);
     std::vector<int64_t> shape = tensors[0].shape;

@@ -8,11 +8,12 @@ namespace {
 
 using Shape = std::vector<int64_t>;
 
-// The documents list the format ND only. The sources accept FRACTAL_NZ for mat2 if its type is float16 or bfloat16,
-// whose data aclnnTransMatmulWeight makes, and if neither of its last two dimensions is 1 (hicann/ops-nn
+// The documents list the format ND only. The sources also accept FRACTAL_NZ for mat2 if its type is float16 or
+// bfloat16, whose data aclnnTransMatmulWeight makes, and if neither of its last two dimensions is 1 (hicann/ops-nn
 // matmul/mat_mul_v3/op_host/op_api/aclnn_matmul.cpp, CheckWeightNzShapeValid).
 void check_nz(FirstPhase* call, const PackedWeight& mat2) {
     if (!call->is_valid() || !mat2.is_nz) return;
+    call->beyond_document(true, "its document does not list the format FRACTAL_NZ for mat2");
     const int64_t k = mat2.shape[mat2.shape.size() - 2], n = mat2.shape.back();
     call->require(k != 1 && n != 1, "mat2", "have no 1 in its last two dimensions in the format FRACTAL_NZ",
                   shape_text(mat2.shape));
@@ -98,6 +99,7 @@ aclError prepare_mm(const aclTensor* self, const aclTensor* mat2, const aclTenso
                     uint64_t* bytes, aclOpExecutor** executor) {
     FirstPhase call("aclnnMm");
     const Product product(&call, self, mat2, out, {2, 2}, {2, 2});
+    report_ignored_option(&call, product.self.dtype, product.mat2.dtype, math_type);
     const CubeTypes types =
         cube_types(&call, product.self.dtype, product.mat2.dtype, product.out.dtype, math_type, true);
     product.check_shapes();
@@ -105,11 +107,16 @@ aclError prepare_mm(const aclTensor* self, const aclTensor* mat2, const aclTenso
 }
 
 // hicann/ops-nn matmul/mat_mul_v3/docs/aclnnMatmul.md and op_host/op_api/aclnn_matmul.cpp. Two vectors are promoted and
-// multiplied by the function Dot, without regard to cubeMathType.
+// multiplied by the function Dot, without regard to cubeMathType. The document does not support bfloat16 beside another
+// type; the source computes it (matmul_util.cpp, Dav2201MatMulRule::GetUpperDtypeByLookUpTable).
 aclError prepare_matmul(const aclTensor* self, const aclTensor* mat2, const aclTensor* out, int8_t math_type,
                         uint64_t* bytes, aclOpExecutor** executor) {
     FirstPhase call("aclnnMatmul");
     const Product product(&call, self, mat2, out, {1, 6}, {0, 6});
+    const int32_t a = product.self.dtype, b = product.mat2.dtype;
+    call.beyond_document(a != b && (a == kBfloat16 || b == kBfloat16),
+                         "its document does not support bfloat16 beside another type");
+    report_ignored_option(&call, a, b, math_type);
     if (call.is_valid() && product.mat2.is_nz && product.self.dtype != kFloat)
         call.require(product.self.dtype == product.mat2.dtype, "mat2",
                      std::string("be ") + dtype_name(product.self.dtype) + " in the format FRACTAL_NZ",
@@ -130,6 +137,8 @@ aclError prepare_batch_matmul(const aclTensor* self, const aclTensor* mat2, cons
     const CubeTypes types =
         cube_types(&call, product.self.dtype, product.mat2.dtype, product.out.dtype, math_type, false);
     product.check_shapes();
+    call.beyond_document(call.is_valid() && product.self.shape[0] != product.mat2.shape[0],
+                         "its document does not list a batch that broadcasts");
     return product.finish(types, bytes, executor);
 }
 
@@ -143,6 +152,7 @@ aclError prepare_mv(const aclTensor* self_tensor, const aclTensor* vec_tensor, c
     const Operand out = call.output("out", out_tensor, types_allowed, {1, 1});
     call.require_dtype("vec", vec, self.dtype);
     call.require_dtype("out", out, self.dtype);
+    report_ignored_option(&call, self.dtype, vec.dtype, math_type);
     const CubeTypes types = cube_types(&call, self.dtype, vec.dtype, out.dtype, math_type, false);
     if (call.is_valid()) {
         call.require_shape("vec", vec, {self.shape[1]});

@@ -114,22 +114,26 @@ void clear_outside(const Operand& out, Triangle triangle, int64_t diagonal) {
     }
 }
 
-constexpr TypesByChip kTriangleTypes = all_and_bf16(kRealTypes | kWideUnsigned);
+constexpr TypesByChip triangle_types(Triangle triangle) {
+    constexpr uint32_t all = kRealTypes | kWideUnsigned;
+    return triangle == Triangle::kLower ? undocumented_on_310p(all) : all_and_bf16(all);
+}
 constexpr RankRange kMatrices{2, 8};
 
 // hicann/ops-math conversion/tril/docs/aclnnTril&aclnnInplaceTril.md and
 // conversion/triu/docs/aclnnTriu&aclnnInplaceTriu.md. Where a document names a rank of 0 in one place and excludes it
-// in another one, it is refused. Tril reads views; Triu reads contiguous tensors.
+// in another one, it is refused. The document of Tril does not list Ascend310P, for which op_api/aclnn_tril.cpp has a
+// list of types and CANN 8.1 a kernel. The documents require contiguous tensors, except for self of Tril; the sources
+// pack self and copy the result to an out of any strides.
 aclError prepare_triangle(const char* function, Triangle triangle, const aclTensor* self_tensor, int64_t diagonal,
                           const aclTensor* out_tensor, uint64_t* bytes, aclOpExecutor** executor) {
     FirstPhase call(function);
-    if (triangle == Triangle::kLower) call.refuse_310p();
-    const Operand self = call.input("self", self_tensor, kTriangleTypes, kMatrices);
-    const Operand out = call.output("out", out_tensor, kTriangleTypes, kMatrices);
+    const Operand self = call.input("self", self_tensor, triangle_types(triangle), kMatrices);
+    const Operand out = call.output("out", out_tensor, triangle_types(triangle), kMatrices);
     call.require_dtype("out", out, self.dtype);
     call.require_shape("out", out, self.shape);
-    if (triangle == Triangle::kUpper) call.require_contiguous("self", self);
-    call.require_contiguous("out", out);
+    if (triangle == Triangle::kUpper) call.beyond_document_unless_contiguous("self", self);
+    call.beyond_document_unless_contiguous("out", out);
     auto body = [triangle, self, out, diagonal] {
         copy_elements(out, self);
         clear_outside(out, triangle, diagonal);
@@ -140,9 +144,8 @@ aclError prepare_triangle(const char* function, Triangle triangle, const aclTens
 aclError prepare_inplace_triangle(const char* function, Triangle triangle, const aclTensor* self_tensor,
                                   int64_t diagonal, uint64_t* bytes, aclOpExecutor** executor) {
     FirstPhase call(function);
-    if (triangle == Triangle::kLower) call.refuse_310p();
-    const Operand self = call.in_place("selfRef", self_tensor, kTriangleTypes, kMatrices);
-    if (triangle == Triangle::kUpper) call.require_contiguous("selfRef", self);
+    const Operand self = call.in_place("selfRef", self_tensor, triangle_types(triangle), kMatrices);
+    if (triangle == Triangle::kUpper) call.beyond_document_unless_contiguous("selfRef", self);
     return call.finish([triangle, self, diagonal] { clear_outside(self, triangle, diagonal); }, bytes, executor);
 }
 

@@ -12,8 +12,10 @@ namespace simulated_cann {
 namespace {
 
 // The dimensions that a reduction removes. `given` may be negative; without elements it means all dimensions.
+// `accepts_one_element` tells whether the source accepts every shape of out for a result of one element.
 std::vector<size_t> check_reduction(FirstPhase* call, const char* name, const std::vector<int64_t>& given,
-                                    const Operand& self, bool keeps_dims, const Operand& out) {
+                                    const Operand& self, bool keeps_dims, const Operand& out,
+                                    bool accepts_one_element = false) {
     const size_t rank = self.shape.size();
     std::vector<bool> is_reduced(std::max<size_t>(rank, 1), given.empty());
     for (int64_t value : given) {
@@ -31,7 +33,10 @@ std::vector<size_t> check_reduction(FirstPhase* call, const char* name, const st
         else if (keeps_dims)
             shape.push_back(1);
     }
-    call->require_shape("out", out, shape);
+    if (accepts_one_element)
+        call->require_shape_or_one_element("out", out, shape);
+    else
+        call->require_shape("out", out, shape);
     return reduced;
 }
 
@@ -88,7 +93,7 @@ CastReduction check_cast_reduction(FirstPhase* call, const TypesByChip& types, c
     reduction.out = call->output("out", out_tensor, types);
     const std::string error = type_error("dtype", types, dtype);
     call->require(error.empty(), "dtype", "be a type that the function computes", dtype_name(dtype));
-    reduction.reduced = check_reduction(call, dims_name, given, reduction.self, keeps_dims, reduction.out);
+    reduction.reduced = check_reduction(call, dims_name, given, reduction.self, keeps_dims, reduction.out, true);
     const bool is_complex_fill = reduction.self.count() == 0 && is_complex(reduction.out.dtype);
     call->require(!is_complex_fill, "out", "be real for an empty self", dtype_name(reduction.out.dtype));
     if (call->is_valid() && dtype != reduction.self.dtype)

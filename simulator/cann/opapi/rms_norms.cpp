@@ -54,7 +54,7 @@ aclError prepare_rms_norm(const char* name, bool is_gemma, const aclTensor* x_te
     const Operand y = call.output("y_out", y_tensor, kNormTypes);
     const Operand rstd = call.output("rstd_out", rstd_tensor, kFloatOnly);
     if (is_gemma) {
-        call.refuse_310p();
+        call.refuse_310p();  // no AddConfig in norm/gemma_rms_norm/op_host/gemma_rms_norm_def.cpp
         call.require_dtype("gamma", gamma, x.dtype);
     } else {
         require_gamma_type(&call, x, gamma);

@@ -39,17 +39,18 @@ void rotate_in_place(const Operand& x, const Operand& cos, const Operand& sin) {
 
 // hicann/ops-transformer posembedding/apply_rotary_pos_emb/docs/aclnnApplyRotaryPosEmb.md, aclnnApplyRotaryPosEmbV2.md
 // and op_host/apply_rotary_pos_emb_tiling.cpp. The document of V2 lists more layouts and modes; the tiling accepts
-// layout 1 only, and the kernel of these chips rotates halves in every mode.
+// layout 1 only, and the kernel of these chips rotates halves in every mode. The documents do not list Ascend310P, for
+// which op_host/apply_rotary_pos_emb_def.cpp has float16 and float32; the limit of UB stays that of the documents.
 aclError prepare_apply(const char* name, aclTensor* query_tensor, aclTensor* key_tensor, const aclTensor* cos_tensor,
                        const aclTensor* sin_tensor, int64_t layout, const char* mode, uint64_t* bytes,
                        aclOpExecutor** executor) {
     constexpr RankRange kFour{4, 4};
+    constexpr TypesByChip kTypes = undocumented_on_310p(kHalfAndFloatTypes);
     FirstPhase call(name);
-    call.refuse_310p();
-    const Operand query = call.in_place("query", query_tensor, kRopeTypes, kFour);
-    const Operand key = call.in_place("key", key_tensor, kRopeTypes, kFour);
-    const Operand cos = call.input("cos", cos_tensor, kRopeTypes, kFour);
-    const Operand sin = call.input("sin", sin_tensor, kRopeTypes, kFour);
+    const Operand query = call.in_place("query", query_tensor, kTypes, kFour);
+    const Operand key = call.in_place("key", key_tensor, kTypes, kFour);
+    const Operand cos = call.input("cos", cos_tensor, kTypes, kFour);
+    const Operand sin = call.input("sin", sin_tensor, kTypes, kFour);
     call.require_dtype("key", key, query.dtype);
     call.require_dtype("cos", cos, query.dtype);
     call.require_dtype("sin", sin, query.dtype);

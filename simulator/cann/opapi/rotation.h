@@ -5,6 +5,8 @@
 
 namespace simulated_cann {
 
+// No kernel on Ascend310P: hicann/ops-transformer posembedding/*/op_host/*_def.cpp, AddConfig. ApplyRotaryPosEmb, which
+// has one, declares its own types.
 constexpr TypesByChip kRopeTypes = only_910b(kHalfAndFloatTypes | kBf16);
 
 // Which two elements of a row of D elements are a pair: (i, i + D/2), or (2i, 2i + 1).

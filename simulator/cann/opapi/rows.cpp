@@ -29,16 +29,19 @@ std::vector<int64_t> gathered_shape(const std::vector<int64_t>& self, size_t dim
     return shape;
 }
 
-// Gathers slices of `self` with an index of any rank. `out` is contiguous.
+// Gathers slices of `self` with an index of any rank.
 void gather(const Operand& out, const Operand& self, size_t dim, const Operand& index) {
     if (self.count() == 0 || index.count() == 0) return;  // CANN returns before it reads the index
     const Operand source = at_least_vector(self);
     const std::vector<int64_t> indices = indices_of(index, "index", source.shape[dim]);
-    const Operand slices = reshaped(out, gathered_shape(source.shape, dim, {index.count()}));
+    std::vector<char> storage;
+    const Operand slices = packed_operand(out.dtype, gathered_shape(source.shape, dim, {index.count()}), &storage);
     gather_slices(slices, source, dim, indices);
+    copy_view(out, reshaped(slices, out.shape));
 }
 
-// hicann/ops-nn index/gather_v2/docs/aclnnIndexSelect.md and op_api/aclnn_index_select.cpp.
+// hicann/ops-nn index/gather_v2/docs/aclnnIndexSelect.md and op_api/aclnn_index_select.cpp. The document requires a
+// contiguous index and out; the source packs index, and copies the result to an out of any strides.
 aclError prepare_index_select(const aclTensor* self_tensor, int64_t dim, const aclTensor* index_tensor,
                               const aclTensor* out_tensor, uint64_t* bytes, aclOpExecutor** executor) {
     FirstPhase call("aclnnIndexSelect");
@@ -48,8 +51,8 @@ aclError prepare_index_select(const aclTensor* self_tensor, int64_t dim, const a
     const Operand out = call.output("out", out_tensor, types);
     call.require_dtype("out", out, self.dtype);
     const size_t axis = call.dimension("dim", dim, self.shape.size());
-    call.require_contiguous("index", index);
-    call.require_contiguous("out", out);
+    call.beyond_document_unless_contiguous("index", index);
+    call.beyond_document_unless_contiguous("out", out);
     if (call.is_valid() && self.shape.empty()) {
         call.require_shape("index", index, {1});
         call.require_shape("out", out, {});
@@ -59,20 +62,22 @@ aclError prepare_index_select(const aclTensor* self_tensor, int64_t dim, const a
     return call.finish([self, index, out, axis] { gather(out, self, axis, index); }, bytes, executor);
 }
 
-// hicann/ops-nn index/gather_v2/docs/aclnnGatherV2.md and op_api/aclnn_gather_v2.cpp. The document has no rank 0, which
-// the source accepts.
+// hicann/ops-nn index/gather_v2/docs/aclnnGatherV2.md and op_api/aclnn_gather_v2.cpp. The document has no rank 0 and
+// requires a contiguous out. The source accepts both: an index of rank 0 is a vector of one index. A self of rank 0 has
+// an out of rank 0, whose kernel the sources do not show, so it is refused.
 aclError prepare_gather_v2(const aclTensor* self_tensor, int64_t dim, const aclTensor* index_tensor,
                            const aclTensor* out_tensor, uint64_t* bytes, aclOpExecutor** executor) {
     FirstPhase call("aclnnGatherV2");
     const TypesByChip types = all_and_bf16(kNumberTypes);
     const RankRange ranks{1, 8};
     const Operand self = call.input("self", self_tensor, types, ranks);
-    const Operand index = call.input("index", index_tensor, on_all(kIndexTypes), ranks);
+    const Operand index = call.input("index", index_tensor, on_all(kIndexTypes));
     const Operand out = call.output("out", out_tensor, types, ranks);
     call.require_dtype("out", out, self.dtype);
     const size_t axis = call.dimension("dim", dim, self.shape.size());
-    call.require_contiguous("out", out);
-    if (call.is_valid()) call.require_shape("out", out, gathered_shape(self.shape, axis, index.shape));
+    call.beyond_document(index_tensor && index.shape.empty(), "its document does not list an index without dimensions");
+    call.beyond_document_unless_contiguous("out", out);
+    if (call.is_valid()) call.require_shape("out", out, gathered_shape(self.shape, axis, at_least_vector(index).shape));
     return call.finish([self, index, out, axis] { gather(out, self, axis, index); }, bytes, executor);
 }
 
@@ -110,7 +115,10 @@ void scatter_slices(const Operand& out, size_t dim, const Operand& index, const 
 }
 
 // Checks the arguments of IndexCopy without `self` and returns the dimension.
-// hicann/ops-nn index/scatter_update/docs/aclnnIndexCopy&aclnnInplaceIndexCopy.md and op_api/aclnn_index_copy.cpp.
+// hicann/ops-nn index/scatter_update/docs/aclnnIndexCopy&aclnnInplaceIndexCopy.md and op_api/aclnn_index_copy.cpp. The
+// document does not list Ascend310P. Its kernel ScatterUpdate (CANN 8.1) has float16, float32 and int32; other types
+// run on the AI CPU, which has no bool (aicpu/tf_kernel/config/tf_kernel.json). Only the source accepts an outRef that
+// is not contiguous.
 size_t check_index_copy(FirstPhase* call, const Operand& self, int64_t dim, const Operand& index,
                         const Operand& source) {
     call->require_dtype("source", source, self.dtype);
@@ -130,20 +138,19 @@ size_t check_index_copy(FirstPhase* call, const Operand& self, int64_t dim, cons
     return axis;
 }
 
-constexpr TypesByChip kIndexCopyTypes = all_and_bf16(kNumberTypes);
+constexpr TypesByChip kIndexCopyTypes = undocumented_on_310p(kNumberTypes | kBf16, kNumberTypes & ~kBoolType);
 
 aclError prepare_index_copy(const aclTensor* self_tensor, int64_t dim, const aclTensor* index_tensor,
                             const aclTensor* source_tensor, const aclTensor* out_tensor, uint64_t* bytes,
                             aclOpExecutor** executor) {
     FirstPhase call("aclnnIndexCopy");
-    call.refuse_310p();
     const Operand self = call.input("selfRef", self_tensor, kIndexCopyTypes);
     const Operand index = call.input("index", index_tensor, on_all(kIndexTypes), kAtMostVector);
     const Operand source = call.input("source", source_tensor, kIndexCopyTypes);
     const Operand out = call.output("outRef", out_tensor, kIndexCopyTypes);
     call.require_dtype("outRef", out, self.dtype);
     call.require_shape("outRef", out, self.shape);
-    call.require_contiguous("outRef", out);
+    call.beyond_document_unless_contiguous("outRef", out);
     const size_t axis = check_index_copy(&call, self, dim, index, source);
     auto body = [self, index, source, out, axis] {
         if (out.count() == 0 || index.count() == 0) return;
@@ -156,7 +163,6 @@ aclError prepare_index_copy(const aclTensor* self_tensor, int64_t dim, const acl
 aclError prepare_inplace_index_copy(const aclTensor* self_tensor, int64_t dim, const aclTensor* index_tensor,
                                     const aclTensor* source_tensor, uint64_t* bytes, aclOpExecutor** executor) {
     FirstPhase call("aclnnInplaceIndexCopy");
-    call.refuse_310p();
     const Operand self = call.in_place("selfRef", self_tensor, kIndexCopyTypes);
     const Operand index = call.input("index", index_tensor, on_all(kIndexTypes), kAtMostVector);
     const Operand source = call.input("source", source_tensor, kIndexCopyTypes);
@@ -182,9 +188,9 @@ void fill_slices(const Operand& out, size_t axis, const std::vector<int64_t>& in
 }
 
 // hicann/ops-nn index/index_fill_d/docs/aclnnIndexFillTensor&aclnnInplaceIndexFillTensor.md and
-// op_api/aclnn_index_fill_tensor.cpp. The document does not support Ascend310P, for which the source has a list of
-// types.
-constexpr TypesByChip kIndexFillTypes = all_and_bf16(type_set({kFloat16, kFloat, kInt32, kInt64, kBool}));
+// op_api/aclnn_index_fill_tensor.cpp. The document does not list Ascend310P, for which the source has a list of types,
+// the same as the kernel IndexFillD of CANN 8.1.
+constexpr TypesByChip kIndexFillTypes = undocumented_on_310p(type_set({kFloat16, kFloat, kInt32, kInt64, kBool}));
 constexpr TypesByChip kFillValueTypes = all_and_bf16(kRealTypes | kWideUnsigned);
 
 aclError prepare_index_fill(const char* function, const aclTensor* self_tensor, int64_t dim,
@@ -192,7 +198,6 @@ aclError prepare_index_fill(const char* function, const aclTensor* self_tensor, 
                             uint64_t* bytes, aclOpExecutor** executor) {
     FirstPhase call(function);
     const bool is_in_place = self_tensor == out_tensor;
-    call.refuse_310p();
     const Operand out = is_in_place ? call.in_place("selfRef", self_tensor, kIndexFillTypes)
                                     : call.output("out", out_tensor, kIndexFillTypes);
     const Operand self = is_in_place ? out : call.input("self", self_tensor, kIndexFillTypes);
@@ -212,7 +217,9 @@ aclError prepare_index_fill(const char* function, const aclTensor* self_tensor, 
     return call.finish(body, bytes, executor);
 }
 
-constexpr TypesByChip kRepeatInterleaveTypes = all_and_bf16(kIntegerTypes | kHalfAndFloatTypes | kBoolType);
+// The documents do not list Ascend310P, for which op_api/aclnn_repeat_interleave.cpp has a list of types, and CANN 8.1
+// the kernel RepeatInterleave.
+constexpr TypesByChip kRepeatInterleaveTypes = undocumented_on_310p(kIntegerTypes | kHalfAndFloatTypes | kBoolType);
 
 // Repeats each slice of a dimension.
 void repeat_interleave(const Operand& out, const Operand& self, size_t axis, int64_t repeats) {
@@ -228,7 +235,6 @@ void repeat_interleave(const Operand& out, const Operand& self, size_t axis, int
 aclError prepare_repeat_interleave_dim(const aclTensor* self_tensor, int64_t repeats, int64_t dim, int64_t output_size,
                                        const aclTensor* out_tensor, uint64_t* bytes, aclOpExecutor** executor) {
     FirstPhase call("aclnnRepeatInterleaveIntWithDim");
-    call.refuse_310p();
     const Operand self = call.input("self", self_tensor, kRepeatInterleaveTypes, {1, 8});
     const Operand out = call.output("out", out_tensor, kRepeatInterleaveTypes, {1, 8});
     call.require_dtype("out", out, self.dtype);
@@ -246,7 +252,6 @@ aclError prepare_repeat_interleave_dim(const aclTensor* self_tensor, int64_t rep
 aclError prepare_repeat_interleave(const aclTensor* self_tensor, int64_t repeats, int64_t output_size,
                                    const aclTensor* out_tensor, uint64_t* bytes, aclOpExecutor** executor) {
     FirstPhase call("aclnnRepeatInterleaveInt");
-    call.refuse_310p();
     const Operand self = call.input("self", self_tensor, kRepeatInterleaveTypes);
     const Operand out = call.output("out", out_tensor, kRepeatInterleaveTypes, kVector);
     call.require_dtype("out", out, self.dtype);

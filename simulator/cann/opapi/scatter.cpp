@@ -54,12 +54,12 @@ void require_inside(FirstPhase* call, const char* name, const Operand& operand, 
                       operand.shape[i]);
 }
 
-// hicann/ops-nn index/gather_elements_v2/docs/aclnnGather.md. An index may be negative.
+// hicann/ops-nn index/gather_elements_v2/docs/aclnnGather.md and op_host/op_api/aclnn_gather.cpp. The document does not
+// list Ascend310P; GatherElements runs there on the AI core or the AI CPU. An index may be negative.
 aclError prepare_gather(const aclTensor* self_tensor, int64_t dim, const aclTensor* index_tensor,
                         const aclTensor* out_tensor, uint64_t* bytes, aclOpExecutor** executor) {
     FirstPhase call("aclnnGather");
-    const TypesByChip types = all_and_bf16(kRealTypes | kWideUnsigned);
-    call.refuse_310p();
+    const TypesByChip types = undocumented_on_310p(kRealTypes | kWideUnsigned);
     const Operand self = call.input("self", self_tensor, types);
     const Operand index = call.input("index", index_tensor, on_all(kIndexTypes));
     const Operand out = call.output("out", out_tensor, types);
@@ -116,14 +116,14 @@ void scatter_elements(const Operand& out, size_t dim, const Operand& index, cons
     });
 }
 
-// hicann/ops-nn index/scatter_elements_v2/docs/aclnnScatter&aclnnInplaceScatter.md.
+// hicann/ops-nn index/scatter_elements_v2/docs/aclnnScatter&aclnnInplaceScatter.md and op_api/aclnn_scatter.cpp. The
+// document does not list Ascend310P, where the operator runs on the AI CPU.
 aclError prepare_scatter(const char* function, const aclTensor* self_tensor, int64_t dim, const aclTensor* index_tensor,
                          const aclTensor* src_tensor, int64_t reduce, const aclTensor* out_tensor, uint64_t* bytes,
                          aclOpExecutor** executor) {
     FirstPhase call(function);
-    const TypesByChip types = all_and_bf16(kNumberTypes);
+    const TypesByChip types = undocumented_on_310p(kNumberTypes);
     const bool is_in_place = self_tensor == out_tensor;
-    call.refuse_310p();
     const Operand out =
         is_in_place ? call.in_place("selfRef", self_tensor, types) : call.output("out", out_tensor, types);
     const Operand self = is_in_place ? out : call.input("self", self_tensor, types);
@@ -146,14 +146,15 @@ aclError prepare_scatter(const char* function, const aclTensor* self_tensor, int
 }
 
 // hicann/ops-nn index/scatter/docs/aclnnInplaceScatterUpdate.md and op_api/aclnn_scatter_update.cpp. The document does
-// not define the meaning of indices with two dimensions, which are refused.
+// not define the meaning of indices with two dimensions, which are refused. It does not list Ascend310P, whose kernel
+// Scatter (CANN 8.1) has float16, float32 and int8.
 aclError prepare_scatter_update(const aclTensor* data_tensor, const aclTensor* indices_tensor,
                                 const aclTensor* updates_tensor, int64_t axis, uint64_t* bytes,
                                 aclOpExecutor** executor) {
     FirstPhase call("aclnnInplaceScatterUpdate");
-    const TypesByChip types = all_and_bf16(kHalfAndFloatTypes | type_set({kInt8, kInt32}));
+    constexpr uint32_t on_310p = kHalfAndFloatTypes | type_set({kInt8});
+    const TypesByChip types = undocumented_on_310p(on_310p | kBf16 | type_set({kInt32}), on_310p);
     const RankRange ranks{2, 8};
-    call.refuse_310p();
     const Operand data = call.in_place("data", data_tensor, types, ranks);
     const Operand indices = call.input("indices", indices_tensor, on_all(kIndexTypes), {0, 1});
     const Operand updates = call.input("updates", updates_tensor, types, ranks);

@@ -73,13 +73,14 @@ void softmax_along(const std::vector<int64_t>& shape, size_t dim, bool is_log, s
 
 // Softmax rounds its result to the type of self before it converts it to that of out; LogSoftmax converts self to the
 // type of out first. Sources: hicann/ops-nn activation/softmax_v2/docs/aclnnSoftmax.md and op_api/aclnn_softmax.cpp,
-// activation/log_softmax_v2/docs/aclnnLogSoftmax.md and op_api/aclnn_log_softmax.cpp.
+// activation/log_softmax_v2/docs/aclnnLogSoftmax.md and op_api/aclnn_log_softmax.cpp. The document of LogSoftmax lists
+// 1 to 8 dimensions; the source also accepts none.
 aclError prepare_softmax(const char* name, bool is_log, const aclTensor* self_tensor, int64_t dim_value,
                          const aclTensor* out_tensor, uint64_t* bytes, aclOpExecutor** executor) {
     FirstPhase call(name);
-    const RankRange ranks{is_log ? 1U : 0U, 8};
-    const Operand self = call.input("self", self_tensor, all_and_bf16(kHalfToDoubleTypes), ranks);
-    const Operand out = call.output("out", out_tensor, all_and_bf16(kHalfToDoubleTypes), ranks);
+    const Operand self = call.input("self", self_tensor, all_and_bf16(kHalfToDoubleTypes));
+    const Operand out = call.output("out", out_tensor, all_and_bf16(kHalfToDoubleTypes));
+    call.beyond_document(is_log && self.shape.empty(), "its document does not list a tensor without dimensions");
     const size_t dim = call.dimension("dim", dim_value, self.shape.size());
     call.require_shape("out", out, self.shape);
     if (self.dtype != out.dtype) call.ask_workspace(self.count() * dtype_bytes(is_log ? out.dtype : self.dtype));

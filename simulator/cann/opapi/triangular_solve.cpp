@@ -47,14 +47,14 @@ void solve(const Solve& options, const Operand& a, const Operand& b, const Opera
     set_values(x, result);
 }
 
-// hicann/ops-math math/triangular_solve/docs/aclnnTriangularSolve.md.
+// hicann/ops-math math/triangular_solve/docs/aclnnTriangularSolve.md and op_host/op_api/triangular_solve.cpp. The
+// document does not list Ascend310P; the source runs the operator MatrixTriangularSolve on the AI CPU of every chip.
 aclError prepare_triangular_solve(const Solve& options, const aclTensor* self_tensor, const aclTensor* a_tensor,
                                   const aclTensor* x_tensor, const aclTensor* m_tensor, uint64_t* bytes,
                                   aclOpExecutor** executor) {
     FirstPhase call("aclnnTriangularSolve");
-    call.refuse_310p();
-    const TypesByChip types =
-        on_all(options.unit ? type_set({kFloat}) : type_set({kFloat, kDouble, kComplex64, kComplex128}));
+    const uint32_t all = options.unit ? type_set({kFloat}) : type_set({kFloat, kDouble, kComplex64, kComplex128});
+    const TypesByChip types = undocumented_on_310p(all, all);
     const RankRange ranks{2, 8};
     const Operand self = call.input("self", self_tensor, types, ranks);
     const Operand a = call.input("A", a_tensor, types, ranks);

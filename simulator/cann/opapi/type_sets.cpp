@@ -36,4 +36,11 @@ std::string type_error(const char* argument_name, const TypesByChip& types, int3
            dtype_name(dtype) + ".";
 }
 
+std::string undocumented_type(const char* argument_name, const TypesByChip& types, int32_t dtype) {
+    const uint32_t undocumented = is_ascend310p() ? types.undocumented_on_310p : types.undocumented_on_910b;
+    if (!(undocumented >> dtype & 1)) return "";
+    if (undocumented == (is_ascend310p() ? types.on_310p : types.on_910b)) return kUnlistedChip;
+    return std::string("its document does not list ") + dtype_name(dtype) + " for " + argument_name;
+}
+
 }  // namespace simulated_cann

@@ -30,18 +30,35 @@ constexpr uint32_t kUnsigned32And64 = type_set({kUint32, kUint64});
 constexpr uint32_t kWideUnsigned = kUnsigned16 | kUnsigned32And64;  // unsigned types of at least 16 bits
 constexpr uint32_t kBf16 = type_set({kBfloat16});
 
+// The types that CANN's sources and kernels accept: on Ascend910B and Ascend910_93; on Ascend310P. A call with one of
+// the types that the document does not list runs, and is reported.
 struct TypesByChip {
-    uint32_t on_910b, on_310p;  // on Ascend910B and Ascend910_93; on Ascend310P
+    uint32_t on_910b, on_310p;
+    uint32_t undocumented_on_910b = 0, undocumented_on_310p = 0;
 };
 // The types `all` on every chip, and bfloat16 on every chip but Ascend310P.
 constexpr TypesByChip all_and_bf16(uint32_t all) { return {all | kBf16, all}; }
 constexpr TypesByChip on_all(uint32_t all) { return {all, all}; }
 constexpr TypesByChip only_910b(uint32_t all) { return {all, 0}; }
 constexpr TypesByChip by_chip(uint32_t on_910b, uint32_t on_310p) { return {on_910b, on_310p}; }
+// For a document that does not list Ascend310P. `all` are types on every chip; bfloat16 is one on Ascend910B only.
+constexpr TypesByChip undocumented_on_310p(uint32_t on_910b, uint32_t on_310p) {
+    return {on_910b, on_310p, 0, on_310p};
+}
+constexpr TypesByChip undocumented_on_310p(uint32_t all) { return undocumented_on_310p(all | kBf16, all); }
+// Adds types that the document does not list.
+constexpr TypesByChip with_undocumented(TypesByChip documented, uint32_t on_910b, uint32_t on_310p) {
+    return {documented.on_910b | on_910b, documented.on_310p | on_310p,
+            documented.undocumented_on_910b | (on_910b & ~documented.on_910b),
+            documented.undocumented_on_310p | (on_310p & ~documented.on_310p)};
+}
 
 const char* dtype_name(int32_t dtype);  // torch's name
 
 // Returns "" or the reason why this argument's type is not in the set of this process's chip.
 std::string type_error(const char* argument_name, const TypesByChip& types, int32_t dtype);
+constexpr const char* kUnlistedChip = "its document does not list the chip";
+// Returns "" or how a type that is accepted goes beyond the function's document.
+std::string undocumented_type(const char* argument_name, const TypesByChip& types, int32_t dtype);
 
 }  // namespace simulated_cann

@@ -1,7 +1,9 @@
 // Mathematical functions, rounding and logic of one tensor, and their forms in place. Each rule names its document,
-// hicann/ops-math math/<name>/docs/, and the source next to it, op_api/aclnn_<name>.cpp. Where these differ, the rule
-// has the types that both accept.
+// hicann/ops-math math/<name>/docs/. The sources are next to it: op_api/aclnn_<name>.cpp has the types, and
+// op_api/<name>.cpp those of the AI core; other types run on the AI CPU. CANN 8.1 has kernels on Ascend310P for all
+// functions here (opp/built-in/op_impl/ai_core/tbe/config/ascend310p, and aicpu/*/config for other types).
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "cann/opapi/elementwise.h"
@@ -28,24 +30,25 @@ constexpr UnaryRule kCosInPlace{
     all_and_bf16(kFractions), all_and_bf16(kFractions), OutType::kSelf, IntegersAs::kSelf, {}, "inputRef"};
 // math/sin/docs/aclnnSin&aclnnInplaceSin.md.
 constexpr UnaryRule kSinRule = converted(all_and_bf16(kNumberTypes), all_and_bf16(kFractions), IntegersAs::kFloat);
-constexpr UnaryRule kSinInPlace = same(all_and_bf16(kHalfAndFloatTypes));
+constexpr UnaryRule kSinInPlace = same(with_undocumented(all_and_bf16(kHalfAndFloatTypes), kFractions, kFractions));
 // math/exp/docs/aclnnExp&aclnnInplaceExp.md.
-constexpr UnaryRule kExpRule = converted(only_910b(kFractions | kBf16 | kBoolType | type_set({kInt64})),
-                                         only_910b(kFractions | kBf16), IntegersAs::kFloat);
-constexpr UnaryRule kFractionsOn910b = same(only_910b(kFractions | kBf16));
+constexpr TypesByChip kUnlistedFractions = undocumented_on_310p(kFractions);
+constexpr UnaryRule kExpRule = converted(undocumented_on_310p(kFractions | kBoolType | type_set({kInt64})),
+                                         kUnlistedFractions, IntegersAs::kFloat);
+constexpr UnaryRule kUnlistedFractionsInPlace = same(kUnlistedFractions);
 // math/log/docs/aclnnLog&aclnnInplaceLog.md.
-constexpr UnaryRule kLogRule{only_910b(kNumberTypes | kBf16),
-                             only_910b(kFractions | kBf16),
+constexpr UnaryRule kLogRule{undocumented_on_310p(kNumberTypes),
+                             kUnlistedFractions,
                              OutType::kConverted,
                              IntegersAs::kFloat,
                              kOneToEight,
                              "self",
                              "out",
                              true};
-constexpr UnaryRule kLogInPlace = same(only_910b(kFractions | kBf16), kOneToEight);
+constexpr UnaryRule kLogInPlace = same(kUnlistedFractions, kOneToEight);
 // math/sqrt/docs/aclnnSqrt&aclnnInplaceSqrt.md. An int64 is computed in float64.
 constexpr UnaryRule kSqrtRule =
-    converted(only_910b(kNumberTypes | kBf16), only_910b(kFractions | kBf16), IntegersAs::kFloatOrDouble);
+    converted(undocumented_on_310p(kNumberTypes), kUnlistedFractions, IntegersAs::kFloatOrDouble);
 // math/rsqrt/docs/aclnnRsqrt&aclnnInplaceRsqrt.md. Integers are cast to the type of out.
 constexpr UnaryRule kRsqrtRule = converted(all_and_bf16(kNumberTypes), all_and_bf16(kFractions), IntegersAs::kOut);
 constexpr UnaryRule kFractionsInPlace = same(all_and_bf16(kFractions));
@@ -53,36 +56,38 @@ constexpr UnaryRule kFractionsInPlace = same(all_and_bf16(kFractions));
 constexpr UnaryRule kReciprocalRule =
     converted(all_and_bf16(kNumberTypes), all_and_bf16(kFractions), IntegersAs::kFloat);
 // math/tanh/docs/aclnnTanh&aclnnInplaceTanh.md.
-constexpr UnaryRule kTanhRule = converted(only_910b(kHalfAndFloatTypes | kBf16 | kWithBool),
-                                          only_910b(kHalfAndFloatTypes | kBf16), IntegersAs::kFloat);
-constexpr UnaryRule kTanhInPlace = same(only_910b(kHalfAndFloatTypes | kBf16));
-// math/erf/docs/aclnnErf&aclnnInplaceErf.md. bfloat16 is documented for Ascend910_93, not for Ascend910B, and the
-// simulated CANN has one set of types for both.
-constexpr UnaryRule kErfRule = converted(only_910b(kHalfToDoubleTypes | kBoolType | type_set({kInt64})),
-                                         only_910b(kHalfToDoubleTypes), IntegersAs::kFloat);
-constexpr UnaryRule kErfInPlace = same(only_910b(kHalfToDoubleTypes));
-// hicann/ops-nn activation/sigmoid/docs/aclnnSigmoid&aclnnInplaceSigmoid.md.
+constexpr UnaryRule kTanhRule = converted(undocumented_on_310p(kHalfAndFloatTypes | kWithBool),
+                                          undocumented_on_310p(kHalfAndFloatTypes), IntegersAs::kFloat);
+constexpr UnaryRule kTanhInPlace = same(undocumented_on_310p(kHalfAndFloatTypes));
+// math/erf/docs/aclnnErf&aclnnInplaceErf.md. bfloat16 is documented for Ascend910_93, not for Ascend910B; the source
+// accepts it on both.
+constexpr UnaryRule kErfRule = converted(undocumented_on_310p(kHalfToDoubleTypes | kBoolType | type_set({kInt64})),
+                                         undocumented_on_310p(kHalfToDoubleTypes), IntegersAs::kFloat);
+constexpr UnaryRule kErfInPlace = same(undocumented_on_310p(kHalfToDoubleTypes));
+// hicann/ops-nn activation/sigmoid/docs/aclnnSigmoid&aclnnInplaceSigmoid.md and op_api/aclnn_sigmoid.cpp, which has
+// more types: integers are cast to the type of out, float64 and complex numbers run on the AI CPU.
 constexpr UnaryRule kSigmoidRule =
-    converted(all_and_bf16(kHalfAndFloatTypes), all_and_bf16(kHalfAndFloatTypes), IntegersAs::kSelf);
+    converted(with_undocumented(all_and_bf16(kHalfAndFloatTypes), kNumberTypes, kNumberTypes),
+              with_undocumented(all_and_bf16(kHalfAndFloatTypes), kFractions, kFractions), IntegersAs::kOut);
 constexpr UnaryRule kSigmoidInPlace = same(all_and_bf16(kFractions), kOneToEight);
 
 // math/abs/docs/aclnnAbs.md. The result of a complex64 is float32.
 constexpr UnaryRule kAbsRule{by_chip(kRealTypes | kBf16 | type_set({kComplex64}), kRealTypes), all_and_bf16(kRealTypes),
                              OutType::kAny};
 // math/sign/docs/aclnnSign.md. Complex types are not simulated.
-constexpr uint32_t kSignTypes = kHalfToDoubleTypes | kBf16 | kIndexTypes | kBoolType;
-constexpr UnaryRule kSignRule{
-    only_910b(kSignTypes), only_910b(kSignTypes), OutType::kSelf, IntegersAs::kSelf, kOneToEight, "self", "result"};
+constexpr TypesByChip kSignTypes = undocumented_on_310p(kHalfToDoubleTypes | kIndexTypes | kBoolType);
+constexpr UnaryRule kSignRule{kSignTypes, kSignTypes, OutType::kSelf, IntegersAs::kSelf, kOneToEight, "self", "result"};
 // math/floor/docs/aclnnFloor&aclnnInplaceFloor.md.
-constexpr UnaryRule kFloorRule = same(only_910b(kHalfToDoubleTypes | kBf16 | kIntegerTypes | kWideUnsigned));
+constexpr UnaryRule kFloorRule = same(undocumented_on_310p(kHalfToDoubleTypes | kIntegerTypes | kWideUnsigned));
 // math/ceil/docs/aclnnCeil&aclnnInplaceCeil.md.
 constexpr UnaryRule kCeilRule = same(all_and_bf16(kHalfToDoubleTypes));
 // math/round/docs/aclnnRound&aclnnInplaceRound.md.
-constexpr UnaryRule kRoundRule = same(only_910b(kHalfToDoubleTypes | kBf16 | kIndexTypes));
+constexpr UnaryRule kRoundRule = same(undocumented_on_310p(kHalfToDoubleTypes | kIndexTypes));
 // math/trunc/docs/aclnnTrunc&aclnnInplaceTrunc.md.
 constexpr UnaryRule kTruncRule = same(all_and_bf16(kHalfAndFloatTypes));
-// math/is_finite/docs/aclnnIsFinite.md.
-constexpr UnaryRule kIsFiniteRule{only_910b(kHalfToDoubleTypes | kBf16), only_910b(kBoolType), OutType::kAny};
+// math/is_finite/docs/aclnnIsFinite.md. The document lists no integers and no bool, for which the source fills true.
+constexpr UnaryRule kIsFiniteRule{with_undocumented(undocumented_on_310p(kHalfToDoubleTypes), kRealTypes, kRealTypes),
+                                  undocumented_on_310p(kBoolType, kBoolType), OutType::kAny};
 // math/logical_not/docs/aclnnLogicalNot&aclnnInplaceLogicalNot.md.
 constexpr UnaryRule kLogicalNotRule{all_and_bf16(kRealTypes), all_and_bf16(kRealTypes), OutType::kAny};
 // math/bitwise_not/docs/aclnnBitwiseNot.md.
@@ -100,7 +105,7 @@ constexpr auto kTanh = [](auto x) { return std::tanh(x); };
 constexpr auto kErf = [](auto x) { return std::erf(x); };
 constexpr auto kSigmoid = [](auto x) { return decltype(x)(1) / (decltype(x)(1) + std::exp(-x)); };
 constexpr auto kSign = [](auto x) { return (x > 0) - (x < 0); };
-constexpr auto kIsFinite = [](auto x) { return std::isfinite(x); };
+constexpr auto kIsFinite = [](auto x) { return std::is_integral_v<decltype(x)> || std::isfinite(double(x)); };
 constexpr auto kLogicalNot = [](auto x) { return x == 0; };
 constexpr auto kBitwiseNot = [](auto x) { return ~x; };
 constexpr auto kAbs = [](auto x) {
@@ -137,6 +142,13 @@ aclError prepare_abs(const aclTensor* self, const aclTensor* out, uint64_t* byte
     return call.finish<Kinds::kNumbers>(kAbs, bytes, executor);
 }
 
+aclError prepare_erf(UnaryCall call, uint64_t* bytes, aclOpExecutor** executor) {
+    const bool is_910b = std::strncmp(soc_name(), "Ascend910B", std::strlen("Ascend910B")) == 0;
+    call.phase.beyond_document(is_910b && (call.self.dtype == kBfloat16 || call.out.dtype == kBfloat16),
+                               "its document lists bfloat16 for Ascend910_93 only");
+    return call.finish<Kinds::kFloating>(kErf, bytes, executor);
+}
+
 aclError prepare_floor(UnaryCall call, uint64_t* bytes, aclOpExecutor** executor) {
     require_packed_wide_unsigned(&call);
     return call.finish<Kinds::kReal>(kFloor, bytes, executor);
@@ -166,22 +178,20 @@ aclError prepare_bitwise_not(const aclTensor* self, const aclTensor* out, uint64
 NPU_CANN_UNARY(aclnnCos, kCosRule, kNumbers, kCos)
 NPU_CANN_IN_PLACE(aclnnInplaceCos, kCosInPlace, kNumbers, kCos)
 NPU_CANN_UNARY(aclnnSin, kSinRule, kNumbers, kSin)
-NPU_CANN_IN_PLACE(aclnnInplaceSin, kSinInPlace, kFloating, kSin)
+NPU_CANN_IN_PLACE(aclnnInplaceSin, kSinInPlace, kNumbers, kSin)
 NPU_CANN_UNARY(aclnnExp, kExpRule, kNumbers, kExp)
-NPU_CANN_IN_PLACE(aclnnInplaceExp, kFractionsOn910b, kNumbers, kExp)
+NPU_CANN_IN_PLACE(aclnnInplaceExp, kUnlistedFractionsInPlace, kNumbers, kExp)
 NPU_CANN_UNARY(aclnnLog, kLogRule, kNumbers, kLog)
 NPU_CANN_IN_PLACE(aclnnInplaceLog, kLogInPlace, kNumbers, kLog)
 NPU_CANN_UNARY(aclnnSqrt, kSqrtRule, kNumbers, kSqrt)
-NPU_CANN_IN_PLACE(aclnnInplaceSqrt, kFractionsOn910b, kNumbers, kSqrt)
+NPU_CANN_IN_PLACE(aclnnInplaceSqrt, kUnlistedFractionsInPlace, kNumbers, kSqrt)
 NPU_CANN_UNARY(aclnnRsqrt, kRsqrtRule, kNumbers, kRsqrt)
 NPU_CANN_IN_PLACE(aclnnInplaceRsqrt, kFractionsInPlace, kNumbers, kRsqrt)
 NPU_CANN_UNARY(aclnnReciprocal, kReciprocalRule, kNumbers, kReciprocal)
 NPU_CANN_IN_PLACE(aclnnInplaceReciprocal, kFractionsInPlace, kNumbers, kReciprocal)
 NPU_CANN_UNARY(aclnnTanh, kTanhRule, kFloating, kTanh)
 NPU_CANN_IN_PLACE(aclnnInplaceTanh, kTanhInPlace, kFloating, kTanh)
-NPU_CANN_UNARY(aclnnErf, kErfRule, kFloating, kErf)
-NPU_CANN_IN_PLACE(aclnnInplaceErf, kErfInPlace, kFloating, kErf)
-NPU_CANN_UNARY(aclnnSigmoid, kSigmoidRule, kFloating, kSigmoid)
+NPU_CANN_UNARY(aclnnSigmoid, kSigmoidRule, kNumbers, kSigmoid)
 NPU_CANN_IN_PLACE(aclnnInplaceSigmoid, kSigmoidInPlace, kNumbers, kSigmoid)
 NPU_CANN_UNARY(aclnnSign, kSignRule, kReal, kSign)
 NPU_CANN_UNARY(aclnnCeil, kCeilRule, kFloating, kCeil)
@@ -190,13 +200,27 @@ NPU_CANN_UNARY(aclnnRound, kRoundRule, kReal, kRound)
 NPU_CANN_IN_PLACE(aclnnInplaceRound, kRoundRule, kReal, kRound)
 NPU_CANN_UNARY(aclnnTrunc, kTruncRule, kFloating, kTrunc)
 NPU_CANN_IN_PLACE(aclnnInplaceTrunc, kTruncRule, kFloating, kTrunc)
-NPU_CANN_UNARY(aclnnIsFinite, kIsFiniteRule, kFloating, kIsFinite)
+NPU_CANN_UNARY(aclnnIsFinite, kIsFiniteRule, kReal, kIsFinite)
 
 NPU_CANN_API aclError aclnnAbsGetWorkspaceSize(const aclTensor* self, const aclTensor* out, uint64_t* bytes,
                                                aclOpExecutor** executor) {
     return simulated_cann::prepare_abs(self, out, bytes, executor);
 }
 NPU_CANN_SECOND_PHASE(aclnnAbs)
+
+NPU_CANN_API aclError aclnnErfGetWorkspaceSize(const aclTensor* self, const aclTensor* out, uint64_t* bytes,
+                                               aclOpExecutor** executor) {
+    using namespace simulated_cann;
+    return prepare_erf(read_unary("aclnnErf", kErfRule, self, out), bytes, executor);
+}
+NPU_CANN_SECOND_PHASE(aclnnErf)
+
+NPU_CANN_API aclError aclnnInplaceErfGetWorkspaceSize(const aclTensor* self, uint64_t* bytes,
+                                                      aclOpExecutor** executor) {
+    using namespace simulated_cann;
+    return prepare_erf(read_in_place("aclnnInplaceErf", kErfInPlace, self), bytes, executor);
+}
+NPU_CANN_SECOND_PHASE(aclnnInplaceErf)
 
 NPU_CANN_API aclError aclnnFloorGetWorkspaceSize(const aclTensor* self, const aclTensor* out, uint64_t* bytes,
                                                  aclOpExecutor** executor) {

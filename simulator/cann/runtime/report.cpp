@@ -38,7 +38,7 @@ std::string report_folder() {
 
 struct Report {
     std::string folder = report_folder();
-    std::map<std::string, uint64_t> launches, not_simulated, host_waits;
+    std::map<std::string, uint64_t> launches, not_simulated, beyond_documents, host_waits;
     std::vector<KernelRun> kernel_runs;
     std::vector<std::string> broken_launches;  // operator and ascend_sim's JSON
     uint64_t broken_launch_count = 0;
@@ -87,6 +87,7 @@ void write_report(Report& report, bool ended) {
     json.raw("broken", json_list(report.broken_launches))
         .raw("broken_launches", std::to_string(report.broken_launch_count));
     json.raw("damage", texts_json(report.damage)).raw("not_simulated", counts_json(report.not_simulated));
+    json.raw("beyond_documents", counts_json(report.beyond_documents));
     json.raw("races", texts_json(report.races)).raw("race_count", std::to_string(report.race_count));
     json.raw("freed", texts_json(report.freed)).raw("work_left", std::to_string(report.work_left));
     json.field("streams", stream_order() == Order::kImmediate ? "immediate" : "asynchronous");
@@ -120,7 +121,8 @@ void reset_in_fork() {
     unlock_after_fork();
     Locked<Report> report;
     report->is_fork = true;
-    for (auto* counted : {&report->launches, &report->not_simulated, &report->host_waits}) counted->clear();
+    for (auto* counted : {&report->launches, &report->not_simulated, &report->beyond_documents, &report->host_waits})
+        counted->clear();
     for (auto* texts : {&report->broken_launches, &report->damage, &report->races, &report->freed}) texts->clear();
     report->kernel_runs.clear();
     report->parent_bytes = device_bytes_in_use();
@@ -182,6 +184,18 @@ void count_not_simulated(const std::string& call) {
     Locked<Report> report;
     ++report->not_simulated[call];
     write_in_fork(*report);
+}
+
+void count_beyond_document(const std::string& call) {
+    Locked<Report> report;
+    if (++report->beyond_documents[call] == 1) write_report(*report, false);  // the process may abort later
+}
+
+// Returns the counts as JSON, for tests.
+NPU_CANN_API const char* simulated_cann_calls_beyond_documents() {
+    static std::string counts;
+    counts = counts_json(Locked<Report>()->beyond_documents);
+    return counts.c_str();
 }
 
 void count_host_wait(const std::string& call) {

@@ -23,6 +23,9 @@ void report_freed(const std::string& text);
 
 void count_not_simulated(const std::string& call);
 
+// Counts a call that CANN's sources accept and its documents exclude.
+void count_beyond_document(const std::string& call);
+
 // Counts a call that waits for the device or copies from the device to the host.
 void count_host_wait(const std::string& call);
 

@@ -5,6 +5,7 @@ arguments by name; the functions' parameters are read from the generated headers
 from __future__ import annotations
 
 import ctypes as C
+import json
 import os
 import re
 from dataclasses import dataclass, field
@@ -109,8 +110,18 @@ class Device:
         self.calls.chip, self.calls.cores = name.encode(), cores.get(name, 6)
 
     @property
+    def soc(self) -> str:
+        return bytes(self.calls.chip).decode()
+
+    @property
     def is_310p(self) -> bool:
-        return bytes(self.calls.chip).startswith(b"Ascend310P")
+        return self.soc.startswith("Ascend310P")
+
+    def calls_beyond_documents(self) -> dict[str, int]:
+        """The numbers of calls that CANN's sources accept and its documents exclude, in this process."""
+        counts = self.cann.simulated_cann_calls_beyond_documents
+        counts.restype = C.c_char_p
+        return dict(json.loads(counts()))
 
     def tiling_library(self) -> C.CDLL:
         return C.CDLL(str(Path(self.opapi._name).parents[2] / TILINGS))

@@ -57,15 +57,47 @@ def assert_refused(
     assert refused.value.status == status
 
 
+UNLISTED_CHIP = "its document does not list the chip"
+
+
+def reasons_beyond_document(device: Device, op: str, given: dict[str, Any]) -> list[str]:
+    """The first phase accepts the call. Return how it goes beyond the function's document, by the report."""
+    before = device.calls_beyond_documents()
+    device.prepare(op, given)
+    device.free_tensors()
+    counted = {call: n - before.get(call, 0) for call, n in device.calls_beyond_documents().items()}
+    new = [call for call, n in counted.items() if n]
+    prefix = f"aclnn{op} on {device.soc}: "
+    assert all(call.startswith(prefix) and counted[call] == 1 for call in new)
+    return [call.removeprefix(prefix) for call in new]
+
+
+def assert_beyond_document(device: Device, op: str, given: dict[str, Any], reason: str) -> None:
+    """The first phase accepts the call, and reports one reason that its document excludes it."""
+    assert reason in reasons_beyond_document(device, op, given)
+
+
 def check_types(
-    device: Device, op: str, given_of: Any, names: list[str], on_910b: tuple[str, ...] = ()
+    device: Device,
+    op: str,
+    given_of: Any,
+    names: list[str],
+    on_910b: tuple[str, ...] = (),
+    undocumented: tuple[str, ...] = (),
+    is_310p_unlisted: bool = False,
 ) -> None:
-    """Accept `given_of(name)` for `names`, and for `on_910b` but on Ascend310P; refuse every other type."""
-    accepted = {*names, *(() if device.is_310p else on_910b)}
+    """Accept `given_of(name)` for `names`, and for `on_910b` but on Ascend310P; refuse every other type.
+
+    Types in `undocumented` are accepted and reported. If `is_310p_unlisted`, so is every call on Ascend310P.
+    """
+    documented = {*names, *(() if device.is_310p else on_910b)} - {*undocumented}
     for name in TYPES:
         given = given_of(name)
-        if name in accepted:
-            device.prepare(op, given)
-            device.free_tensors()
-        else:
+        if name not in documented | {*undocumented}:
             assert_refused(device, op, given, "must be .* but got " + name)
+            continue
+        reasons = reasons_beyond_document(device, op, given)
+        if device.is_310p and is_310p_unlisted:
+            assert UNLISTED_CHIP in reasons
+        else:
+            assert bool(reasons) == (name in undocumented), (op, name, reasons)

@@ -5,7 +5,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from operands import HALF_AND_FLOAT, NULL, TYPES, assert_refused, assert_same, check_types, random_of, strided
+from operands import (
+    HALF_AND_FLOAT,
+    NULL,
+    TYPES,
+    assert_beyond_document,
+    assert_refused,
+    assert_same,
+    check_types,
+    random_of,
+    reasons_beyond_document,
+    strided,
+)
 from ulps import assert_close, fractions
 
 torch = pytest.importorskip("torch")
@@ -27,10 +38,11 @@ class Activation:
     ulps: float
     epsilons: float = 0
     arguments: Any = None
-    only_910b: bool = False
+    is_310p_unlisted: bool = False  # by the document; the source accepts the calls
     more_types: tuple[str, ...] = ()
     self_name: str = "self"
     out_name: str = "out"
+    undocumented: tuple[str, ...] = ()  # types that only the source has
 
     def given(self, x: Any, out: Any) -> dict[str, Any]:
         return {self.self_name: x, self.out_name: out, **(self.arguments or {})}
@@ -51,16 +63,20 @@ def elu(x):
 # GELU by erfc: the rounded argument has a relative error of 1 epsilon, and the condition of erfc is below 17.
 TANH_ULPS, ERFC_ULPS = 2 * 28 + 2, 2 * 17 + 2
 ACTIVATIONS = [
-    Activation("Relu", torch.relu, 0, only_910b=True, more_types=("int8", "int32", "int64")),
-    Activation("Hardsigmoid", F.hardsigmoid, 1.5, 0.5, only_910b=True, more_types=("int32",)),
-    Activation("Hardswish", F.hardswish, 3, only_910b=True),
+    Activation(
+        "Relu", torch.relu, 0, is_310p_unlisted=True, more_types=("int8", "int32", "int64"),
+        undocumented=("uint8",),
+    ),
+    Activation("Hardsigmoid", F.hardsigmoid, 1.5, 0.5, is_310p_unlisted=True, more_types=("int32",)),
+    Activation("Hardswish", F.hardswish, 3, is_310p_unlisted=True),
     Activation("Gelu", gelu_tanh, TANH_ULPS),
     Activation("GeluV2", F.gelu, ERFC_ULPS, arguments={"approximate": 0}, self_name="x", out_name="y"),
     Activation("GeluV2", gelu_tanh, TANH_ULPS, arguments={"approximate": 1}, self_name="x", out_name="y"),
     Activation("Silu", F.silu, 4),
     Activation("Elu", elu, 3, 4, ELU),
     Activation(
-        "LeakyRelu", lambda x: F.leaky_relu(x, 0.125), 1, 0, {"negative_slope": np.float32(0.125)}, True
+        "LeakyRelu", lambda x: F.leaky_relu(x, 0.125), 1, 0, {"negative_slope": np.float32(0.125)}, True,
+        undocumented=("float64",),
     ),
     Activation("Softplus", F.softplus, 3, 1, {"beta": ONE, "threshold": np.float32(20)}),
     Activation(
@@ -69,6 +85,11 @@ ACTIVATIONS = [
     ),
 ]  # fmt: skip
 CONVERTING = ("Hardswish", "Elu", "LeakyRelu", "Softplus", "Threshold")
+
+
+def types_of(device, name, types):
+    """The kernel of Threshold on Ascend310P has no int64."""
+    return [t for t in types if not (name == "Threshold" and t == "int64" and device.is_310p)]
 
 
 def named(activation):
@@ -90,14 +111,19 @@ def test_activations_are_computed_in_float32_and_rounded_once(opapi_910b, activa
 def test_arguments_are_checked(opapi, activation):
     x = np.ones((2, 3), np.float32)
     given = activation.given(x, x.copy())
-    if activation.only_910b and opapi.is_310p:
-        assert_refused(opapi, activation.name, given, "the chip must be of the series Ascend910B")
-        return
 
     def of_type(name):
         return activation.given(random_of(name, (2, 3)), np.zeros((2, 3), TYPES[name]))
 
-    check_types(opapi, activation.name, of_type, [*HALF_AND_FLOAT, *activation.more_types], ("bfloat16",))
+    check_types(
+        opapi,
+        activation.name,
+        of_type,
+        [*HALF_AND_FLOAT, *types_of(opapi, activation.name, activation.more_types)],
+        ("bfloat16",),
+        activation.undocumented,
+        activation.is_310p_unlisted,
+    )
     for key in given:
         if key != "approximate":
             assert_refused(opapi, activation.name, {**given, key: None}, "must not be null", NULL)
@@ -130,15 +156,13 @@ def test_arguments_are_checked(opapi, activation):
 def test_activations_work_in_place(opapi, name, more_types):
     activation = next(a for a in ACTIVATIONS if a.name == name)
     op, arguments = f"Inplace{name}", activation.arguments or {}
-    if activation.only_910b and opapi.is_310p:
-        assert_refused(opapi, op, {"self": np.ones(3, np.float32), **arguments}, "the chip must be")
-        return
     check_types(
         opapi,
         op,
         lambda dtype: {"self": random_of(dtype, 3), **arguments},
-        [*HALF_AND_FLOAT, *more_types],
+        [*HALF_AND_FLOAT, *types_of(opapi, name, more_types)],
         ("bfloat16",),
+        is_310p_unlisted=activation.is_310p_unlisted,
     )
     for dtype in ("float32", *(["float64"] if "float64" in more_types else [])):
         x = fractions(dtype)
@@ -186,6 +210,19 @@ def test_scalars_of_other_types_are_refused(opapi_910b):
         assert_refused(opapi_910b, "Threshold", refused, f"{name} must be .* but got bool")
     slope = {"self": x, "negative_slope": np.complex64(1), "out": x.copy()}
     assert_refused(opapi_910b, "LeakyRelu", slope, "negativeSlope must be .* but got complex64")
+
+
+def test_a_double_scalar_goes_beyond_the_documents(opapi_910b):
+    """The sources of LeakyRelu and Threshold accept every scalar, and PyTorch passes a double."""
+    x, out = np.array([-2, 3], np.float32), np.zeros(2, np.float32)
+    given = {"self": x, "negative_slope": np.float64(0.25), "out": out}
+    reason = "its document does not list float64 for negativeSlope"
+    assert_beyond_document(opapi_910b, "LeakyRelu", given, reason)
+    opapi_910b.call("LeakyRelu", given)
+    assert out.tolist() == [-0.5, 3]
+    given = {"self": x, "threshold": np.float64(0), "value": np.float64(7), "out": out}
+    reasons = reasons_beyond_document(opapi_910b, "Threshold", given)
+    assert reasons == [f"its document does not list float64 for {name}" for name in ("threshold", "value")]
 
 
 def test_softplus_above_the_threshold_is_linear(opapi):
@@ -297,7 +334,9 @@ def test_swiglu_packs_a_strided_x(opapi):
     x = fractions("float32", (4, 64))
     packed, from_view = np.zeros((4, 32), np.float32), np.zeros((4, 32), np.float32)
     opapi.call("SwiGlu", {"x": x, "dim": -1, "out": packed})
-    opapi.call("SwiGlu", {"x": strided(x), "dim": -1, "out": from_view})
+    given = {"x": strided(x), "dim": -1, "out": from_view}
+    assert_beyond_document(opapi, "SwiGlu", given, "its document requires a contiguous x")
+    opapi.call("SwiGlu", given)
     assert np.array_equal(packed, from_view)
 
 

@@ -13,6 +13,7 @@ from operands import (
     assert_same,
     check_types,
     random_of,
+    reasons_beyond_document,
     strided,
 )
 from ulps import assert_close, fractions
@@ -163,7 +164,6 @@ def test_masked_fill_checks_its_arguments(opapi):
         assert_refused(opapi, "InplaceMaskedFillScalar", {**given, name: None}, "must not be null", NULL)
     for change, message in (
         ({"mask": np.ones(3, np.uint8)}, "mask must be bool"),
-        ({"mask": strided(np.ones(3, np.bool_))}, "mask must be contiguous"),
         ({"mask": np.ones(2, np.bool_)}, r"mask must broadcast .* but got \[2\]"),
         ({"mask": np.ones((5, 2, 3), np.bool_)}, r"selfRef must have the shape \[5,2,3\]"),
         ({"self": np.zeros(3, np.int32)}, "value must have a type that converts to int32 but got float32"),
@@ -177,6 +177,14 @@ def test_masked_fill_checks_its_arguments(opapi):
         FILLED,
         ("bfloat16",),
     )
+    mask = strided(np.array([True, False, True]))
+    given = {"self": np.zeros(3, np.float32), "mask": mask, "value": np.float64(2)}
+    assert reasons_beyond_document(opapi, "InplaceMaskedFillScalar", given) == [
+        "its document does not list float64 for value",
+        "its document requires a contiguous mask",
+    ]
+    opapi.call("InplaceMaskedFillScalar", given)
+    assert given["self"].tolist() == [2, 0, 2]
 
 
 @pytest.mark.parametrize("op", ["Addcdiv", "Addcmul"])
@@ -209,9 +217,6 @@ def test_addc_of_integers(opapi_910b):
 def test_addc_checks_its_arguments(opapi, op):
     x = np.ones((2, 3), np.float32)
     given = {"self": x, "tensor1": x.copy(), "tensor2": x.copy(), "value": ONE, "out": x.copy()}
-    if opapi.is_310p:
-        assert_refused(opapi, op, given, "the chip must be")
-        return
     for name in given:
         assert_refused(opapi, op, {**given, name: None}, f"{name} must not be null", NULL)
     integers = np.ones((2, 3), np.int64)
@@ -236,7 +241,7 @@ def test_addc_checks_its_arguments(opapi, op):
         tensors = {key: random_of(name, 3) for key in ("self", "tensor1", "tensor2", "out")}
         return {**tensors, "value": np.int64(1)}
 
-    check_types(opapi, op, of_type, names, ("bfloat16",))
+    check_types(opapi, op, of_type, names, ("bfloat16",), is_310p_unlisted=True)
     if op == "Addcmul":
         bytes_ = {
             "self": np.ones(3, np.int8),

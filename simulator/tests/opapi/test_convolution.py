@@ -4,11 +4,12 @@ import ml_dtypes
 import numpy as np
 import pytest
 from aclnn import RefusedPhase
+from operands import reasons_beyond_document
 
 torch = pytest.importorskip("torch")
 
 F16, F32, BF16 = np.float16, np.float32, ml_dtypes.bfloat16
-KEEP, ALLOW, FP16, HF32 = range(4)
+KEEP, ALLOW, FP16, HF32, FP32_ADD = range(5)
 FORMATS = {3: 47, 4: 0, 5: 30}  # NCL, NCHW, NCDHW
 
 
@@ -16,13 +17,16 @@ def random(shape, dtype, seed=0):
     return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
 
 
-def call(device, x, weight, output, math=KEEP, *, bias=None, form=None, **options):
+def call(device, x, weight, output, math=KEEP, *, bias=None, form=None, reports=False, **options):
+    """Call the function, or prepare it and return how it goes beyond the document."""
     dims = np.ndim(x) - 2
     given = {"stride": [1] * dims, "padding": [0] * dims, "dilation": [1] * dims, "transposed": False}
     given |= {"output_padding": [0] * dims, "groups": 1} | options
     given |= {"input": x, "weight": weight, "bias": bias, "output": output, "cube_math_type": math}
     before, device.format = device.format, FORMATS[np.ndim(x)] if form is None else form
     try:
+        if reports:
+            return reasons_beyond_document(device, "Convolution", given)
         device.call("Convolution", given)
     finally:
         device.format = before
@@ -101,23 +105,40 @@ def test_bias_and_sides_of_padding(opapi):
 
 
 def test_the_depthwise_call_of_ggml_writes_a_transposed_view(opapi):
-    """ggml passes cubeMathType 0 on Ascend910B, which the document does not support for float32."""
+    """ggml passes cubeMathType 0 on Ascend910B, which only the source supports for float32."""
     x, weight = random((2, 6, 10), F32), random((6, 1, 4), F32, 1)
     memory = np.zeros((2, 7, 6), F32)
     out = memory.transpose(0, 2, 1)
-    call(opapi, x, weight, out, ALLOW, groups=6)
-    rounded = (x.astype(F16), weight.astype(F16)) if opapi.is_310p else None
-    assert np.allclose(out, expected(x, weight, groups=6), atol=2e-2)
-    if rounded:
-        check(out, *rounded, F16, groups=6)
+    if opapi.is_310p:
+        call(opapi, x, weight, out, ALLOW, groups=6)
+        check(out, x.astype(F16), weight.astype(F16), F16, groups=6)
+        return
+    reason = "its document does not support float32 with cubeMathType 0"
+    assert call(opapi, x, weight, out, KEEP, groups=6, reports=True) == [reason]
+    call(opapi, x, weight, out, KEEP, groups=6)
+    check(out, x, weight, groups=6)
 
 
 def test_bfloat16(opapi_910b):
     x, weight, out = random((2, 4, 11), BF16), random((6, 4, 3), BF16, 1), np.zeros((2, 6, 9), BF16)
     call(opapi_910b, x, weight, out)
     check(out, x, weight, BF16)
-    with pytest.raises(RefusedPhase, match="cubeMathType must not be 2 for bfloat16"):
-        call(opapi_910b, x, weight, out, FP16)
+    reason = "its document does not support bfloat16 with cubeMathType 2"
+    assert call(opapi_910b, x, weight, out, FP16, reports=True) == [reason]
+    call(opapi_910b, x, weight, out, FP16)  # computed in float16
+    low = np.zeros(out.shape, F16)
+    call(opapi_910b, x.astype(F16), weight.astype(F16), low)
+    assert np.array_equal(out, low.astype(BF16))
+
+
+def test_fp32_add_is_computed_as_keep_dtype(opapi_910b):
+    x, weight = random((2, 4, 11), F32), random((6, 4, 3), F32, 1)
+    out, kept = np.zeros((2, 6, 9), F32), np.zeros((2, 6, 9), F32)
+    reason = "its document does not list cubeMathType 4"
+    assert call(opapi_910b, x, weight, out, FP32_ADD, reports=True) == [reason]
+    call(opapi_910b, x, weight, out, FP32_ADD)
+    call(opapi_910b, x, weight, kept, KEEP)
+    assert np.array_equal(out, kept)
 
 
 def test_refusals(opapi):
@@ -166,13 +187,8 @@ def test_refusals(opapi):
         assert text in str(caught.value)
         opapi.free_tensors()
     wide = [a.astype(F32) for a in (x, weight, out)]
-    for math, text in (
-        (KEEP, "cubeMathType must not be 0 for float32"),
-        (4, "cubeMathType must be in [0, 3]"),
-    ):
-        with pytest.raises(RefusedPhase) as caught:
-            call(opapi, *wide, math)
-        assert text in str(caught.value)
-    if opapi.is_310p:
+    with pytest.raises(RefusedPhase, match=r"cubeMathType must be in \[0, 4\] but got 5"):
+        call(opapi, *wide, 5)
+    for math in (KEEP, HF32, FP32_ADD) if opapi.is_310p else ():
         with pytest.raises(RefusedPhase, match="cubeMathType must be 1 or 2 for float32"):
-            call(opapi, *wide, HF32)
+            call(opapi, *wide, math)

@@ -2,7 +2,16 @@
 
 import numpy as np
 import pytest
-from operands import TYPES, assert_refused, assert_same, check_types, random_of, strided
+from operands import (
+    TYPES,
+    UNLISTED_CHIP,
+    assert_beyond_document,
+    assert_refused,
+    assert_same,
+    check_types,
+    random_of,
+    strided,
+)
 
 torch = pytest.importorskip("torch")
 NCHW, NHWC, ND, NCL = 0, 1, 2, 47
@@ -40,7 +49,7 @@ def test_im2col_puts_windows_into_columns(opapi_910b, window, shape):
     assert_same(out, expected.astype(np.float16))
 
 
-def test_im2col_refuses_what_the_document_excludes(opapi):
+def test_im2col_checks_its_arguments(opapi):
     x, out = np.zeros((1, 2, 4, 4), np.float32), np.zeros((1, 8, 9), np.float32)
     given = {
         "self": x,
@@ -51,7 +60,7 @@ def test_im2col_refuses_what_the_document_excludes(opapi):
         "out": out,
     }
     if opapi.is_310p:
-        return assert_refused(opapi, "Im2col", given, "the chip must be of the series Ascend910B")
+        assert_beyond_document(opapi, "Im2col", given, UNLISTED_CHIP)
     for change, message in (
         ({"kernel_size": [2]}, "kernelSize must have 2 elements but got 1"),
         ({"stride": [0, 1]}, "stride must be at least 1 but got 0"),
@@ -67,6 +76,7 @@ def test_im2col_refuses_what_the_document_excludes(opapi):
         lambda name: given | {"self": x.astype(TYPES[name]), "out": out.astype(TYPES[name])},
         ["float16", "float32"],
         ("bfloat16",),
+        is_310p_unlisted=True,
     )
 
 
@@ -99,7 +109,7 @@ def test_avg_pool_averages_windows(formatted, window, counts_padding, divisor, n
     assert np.all(np.abs(out - expected) <= unit * np.abs(expected))
 
 
-def test_avg_pool_refuses_what_the_document_excludes(formatted):
+def test_avg_pool_checks_its_arguments(formatted):
     formatted.format = NCHW
     x, out = np.zeros((1, 2, 4, 4), np.float16), np.zeros((1, 2, 2, 2), np.float16)
     given = {"self": x, "kernel_size": [2], "strides": [], "paddings": [0], "ceil_mode": False,
@@ -138,12 +148,12 @@ def test_max_pool_takes_the_greatest_element(opapi_910b, window, name, shape):
     assert_same(out, expected.astype(x.dtype))
 
 
-def test_max_pool_refuses_what_the_document_excludes(opapi):
-    x, out = np.zeros((1, 2, 4, 4), np.float32), np.zeros((1, 2, 3, 3), np.float32)
+def test_max_pool_checks_its_arguments(opapi):
+    x, out = np.zeros((1, 2, 4, 4), np.float16), np.zeros((1, 2, 3, 3), np.float16)
     given = {"self": x, "kernel_shape": [2, 2], "strides": [], "auto_pad": 0, "pads": [], "dilations": [1],
              "ceil_mode": 0, "out": out}  # fmt: skip
     if opapi.is_310p:
-        return assert_refused(opapi, "MaxPool", given, "the chip must be of the series Ascend910B")
+        assert_beyond_document(opapi, "MaxPool", given, UNLISTED_CHIP)
     opapi.call("MaxPool", given)
     for change, message in (
         ({"auto_pad": 1}, "autoPad must be 0 but got 1"),
@@ -157,7 +167,9 @@ def test_max_pool_refuses_what_the_document_excludes(opapi):
         opapi,
         "MaxPool",
         lambda name: given | {"self": x.astype(TYPES[name]), "out": out.astype(TYPES[name])},
-        ["float16", "float32"],
+        ["float16"],
+        ("float32",),
+        is_310p_unlisted=True,
     )
 
 
@@ -176,7 +188,7 @@ def test_upsample_nearest_repeats_elements(formatted, name, size):
     assert_same(last, np.moveaxis(expected, 1, 3))
 
 
-def test_upsample_nearest_refuses_what_the_document_excludes(formatted):
+def test_upsample_nearest_checks_its_arguments(formatted):
     formatted.format = NCHW
     x, out = np.zeros((1, 2, 3, 4), np.float16), np.zeros((1, 2, 6, 8), np.float16)
     given = {"self": x, "output_size": [6, 8], "out": out}
@@ -193,6 +205,7 @@ def test_upsample_nearest_refuses_what_the_document_excludes(formatted):
         lambda name: given | {"self": x.astype(TYPES[name]), "out": out.astype(TYPES[name])},
         ["float16", "float64", "uint8"],
         ("bfloat16", "float32"),
+        ("float32",) if formatted.is_310p else (),
     )
     formatted.format = ND
     assert_refused(formatted, "UpsampleNearest2d", given, "self must have the format NCHW")
@@ -219,12 +232,12 @@ def test_triangular_solve_finds_x(opapi_910b, upper, transpose, name, batches):
     assert np.all(np.abs(x - expected) <= 4 * 2 * 6 * unit * np.abs(expected).max())
 
 
-def test_triangular_solve_refuses_what_the_document_excludes(opapi):
+def test_triangular_solve_checks_its_arguments(opapi):
     a, b = np.eye(3, dtype=np.float32), np.ones((3, 2), np.float32)
     given = {"self": b, "a": a, "upper": True, "transpose": False, "unitriangular": True,
              "x_out": b.copy(), "m_out": a.copy()}  # fmt: skip
     if opapi.is_310p:
-        return assert_refused(opapi, "TriangularSolve", given, "the chip must be of the series Ascend910B")
+        assert_beyond_document(opapi, "TriangularSolve", given, UNLISTED_CHIP)
     opapi.call("TriangularSolve", given)
     for change, message in (
         ({"self": b[:2].copy()}, "self must have 3 rows"),

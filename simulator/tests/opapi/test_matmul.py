@@ -6,6 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from aclnn import RefusedPhase, Stored
+from operands import UNLISTED_CHIP, assert_beyond_document, assert_refused, reasons_beyond_document
 
 F16, F32, BF16 = np.float16, np.float32, ml_dtypes.bfloat16
 KEEP, ALLOW, FP16, HF32, FP32_ADD = range(5)
@@ -174,7 +175,9 @@ def test_310p_refuses_float32_without_down_precision(opapi):
             call(opapi, "Mm", a, b, out, math)
     if opapi.is_310p:
         assert "self must be float32 or float16" in str(refused(opapi, "Mm", a.astype(BF16), b, out, ALLOW))
-        assert "in [0, 2]" in str(refused(opapi, "Mm", a.astype(F16), b.astype(F16), out.astype(F16), HF32))
+        halves = [x.astype(F16) for x in (a, b, out)]
+        call(opapi, "Mm", *halves, HF32)  # only the document excludes it
+        assert "in [0, 3]" in str(refused(opapi, "Mm", *halves, FP32_ADD))
     opapi.free_tensors()
 
 
@@ -333,10 +336,7 @@ def test_ger_is_an_outer_product(opapi):
     a, b, out = random(5, F16), random(7, F32, 1), np.zeros((5, 7), F32)
     given = {"self": a, "vec2": b, "out": out}
     if opapi.is_310p:
-        with pytest.raises(RefusedPhase, match="the chip must be of the series Ascend910B"):
-            opapi.call("Ger", given)
-        opapi.free_tensors()
-        return
+        assert_beyond_document(opapi, "Ger", given, UNLISTED_CHIP)
     opapi.call("Ger", given)
     assert np.array_equal(out, np.outer(a.astype(F32), b))
     i, j, small = np.array([100, 2], np.int8), np.array([3], np.int8), np.zeros((2, 1), np.int32)
@@ -344,3 +344,40 @@ def test_ger_is_an_outer_product(opapi):
     assert small[:, 0].tolist() == [300 - 256, 6]
     with pytest.raises(RefusedPhase, match="out must have a type to which float32 converts but got int32"):
         opapi.call("Ger", {"self": a, "vec2": b, "out": np.zeros((5, 7), np.int32)})
+
+
+def given_product(a, b, out, math):
+    return {"self": a, "mat2": b, "out": out, "cube_math_type": math}
+
+
+def test_products_that_only_the_source_accepts_are_reported(opapi_910b):
+    a, b, out = random((4, 8), BF16), random((8, 5), F32, 1), np.zeros((4, 5), F32)
+    mixed = given_product(a, b, out, KEEP)
+    reason = "its document does not support bfloat16 beside another type"
+    assert reasons_beyond_document(opapi_910b, "Matmul", mixed) == [reason]
+    assert reasons_beyond_document(opapi_910b, "Mm", mixed) == []
+    opapi_910b.call("Matmul", mixed)
+    check(out, a, b, roundings=[F32])
+    low = given_product(a, a.T.copy(), np.zeros((4, 4), BF16), FP16)
+    reason = "its document does not support bfloat16 with cubeMathType 2"
+    assert reasons_beyond_document(opapi_910b, "Mm", low) == [reason]
+    batches = given_product(random((3, 4, 8), F16), random((1, 8, 5), F16), np.zeros((3, 4, 5), F16), KEEP)
+    reason = "its document does not list a batch that broadcasts"
+    assert reasons_beyond_document(opapi_910b, "BatchMatMul", batches) == [reason]
+
+
+def test_dot_adds_the_products(opapi):
+    for dtype in (F32, F16, np.int8, np.int32, np.uint8):
+        a, b = (np.arange(1, 101) % 5).astype(dtype), (np.arange(1, 101) % 3).astype(dtype)
+        out = np.zeros((), dtype)
+        opapi.call("Dot", {"self": a, "tensor": b, "out": out})
+        assert out == np.sum(a.astype(np.int64) * b.astype(np.int64)).astype(dtype)
+    given = {"self": np.ones(3, F32), "tensor": np.ones(3, F32), "out": np.zeros((), F32)}
+    for change, message in (
+        ({"tensor": np.ones(4, F32)}, r"tensor must have the shape \[3\]"),
+        ({"tensor": np.ones(3, F16)}, "tensor must be float32"),
+        ({"out": np.zeros(1, F32)}, "out must have 0 dimensions"),
+    ):
+        assert_refused(opapi, "Dot", given | change, message)
+    opapi.call("Dot", given | {"self": np.ones(0, F32), "tensor": np.ones(0, F32)})
+    assert given["out"] == 0

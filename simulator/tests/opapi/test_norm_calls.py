@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from operands import INVALID, NULL, TYPES, assert_refused, strided
+from operands import INVALID, NULL, TYPES, UNLISTED_CHIP, assert_beyond_document, assert_refused, strided
 
 torch = pytest.importorskip("torch")
 
@@ -387,7 +387,9 @@ def test_layer_norm_of_no_columns_has_mean_0(opapi_910b):
 def test_layer_norm_refusals(opapi):
     given = layer_call("float16", (2, 3, 32), 1, "float16", "float16")
     if opapi.is_310p:
-        assert_refused(opapi, "LayerNorm", given, "the chip must be")
+        assert_beyond_document(opapi, "LayerNorm", given, UNLISTED_CHIP)
+        bf16 = layer_call("bfloat16", (2, 3, 32), 1, "bfloat16", "bfloat16")
+        assert_refused(opapi, "LayerNorm", bf16, "input must be float32 or float16")
         return
     for name in ("input", "normalized_shape", "out"):
         assert_refused(opapi, "LayerNorm", changed(given, **{name: None}), f"{name} must not be null", NULL)

@@ -167,6 +167,44 @@ def test_a_function_that_is_not_simulated_links_and_fails_with_its_name(tmp_path
     assert "calls that are not simulated: 1 (aclnnErfinvGetWorkspaceSize 1)" in done.stderr
 
 
+EXP = """
+#include "acl/acl.h"
+#include "aclnnop/aclnn_exp.h"
+int main(void) {
+    int64_t shape[] = {4}, stride[] = {1};
+    void *in, *out; uint64_t bytes; aclOpExecutor* executor;
+    aclInit(0); aclrtSetDevice(0);
+    aclrtMalloc(&in, 16, ACL_MEM_MALLOC_HUGE_FIRST); aclrtMemset(in, 16, 0, 16);
+    aclrtMalloc(&out, 16, ACL_MEM_MALLOC_HUGE_FIRST);
+    aclTensor* x = aclCreateTensor(shape, 1, ACL_FLOAT, stride, 0, ACL_FORMAT_ND, shape, 1, in);
+    aclTensor* y = aclCreateTensor(shape, 1, ACL_FLOAT, stride, 0, ACL_FORMAT_ND, shape, 1, out);
+    float values[4];
+    for (int i = 0; i < 3; ++i) {
+        if (aclnnExpGetWorkspaceSize(x, y, &bytes, &executor)) return 2;
+        if (aclnnExp(0, bytes, executor, 0)) return 3;
+    }
+    aclrtSynchronizeDevice();
+    aclrtMemcpy(values, 16, out, 16, ACL_MEMCPY_DEVICE_TO_HOST);
+    return values[3] == 1 ? 0 : 4;
+}
+"""
+
+
+def test_a_call_beyond_the_documents_runs_and_is_reported(tmp_path):
+    """The document of Exp does not list Ascend310P, for which CANN has a kernel."""
+    report = tmp_path / "report.json"
+    program = compiled(tmp_path, EXP)
+    done = run_command("--soc", "Ascend310P3", "--report", report, "--", program)
+    assert done.exit_code == 0, done.stderr
+    call = "aclnnExp on Ascend310P3: its document does not list the chip"
+    assert json.loads(report.read_text())["beyond_documents"] == {call: 3}
+    assert "calls beyond CANN's documents, which its sources accept: 3\n" in done.stderr
+    assert f"ascend-sim run:   {call} (3 calls)\n" in done.stderr
+    done = run_command("--report", report, "--", program)
+    assert json.loads(report.read_text())["beyond_documents"] == {}
+    assert "beyond" not in done.stderr
+
+
 SOURCES = Path(__file__).parent / "sources"
 MULTIPLY = (Path(__file__).parents[2] / "examples" / "muls.c").read_text()
 

@@ -169,7 +169,8 @@ def test_a_signal_is_forwarded_and_the_run_waits_for_the_end(number):
 
 RUNTIME = {
     "soc": "Ascend910B2", "ended": True, "launches": {"aclnnMul": 3}, "broken": [], "broken_launches": 0,
-    "damage": [], "not_simulated": {}, "bytes_not_freed": 10, "host_waits": {"aclrtSynchronizeStream": 2},
+    "damage": [], "not_simulated": {}, "beyond_documents": {}, "bytes_not_freed": 10,
+    "host_waits": {"aclrtSynchronizeStream": 2},
     "kernel_runs": [], "races": [], "race_count": 0, "freed": [], "streams": "asynchronous", "seed": 7,
 }  # fmt: skip
 
@@ -236,6 +237,18 @@ def test_errors_that_differ_in_numbers_are_listed_once(tmp_path):
     lines = lines_of(report_of(tmp_path, {"races": [*texts, "another race"], "race_count": 4}))
     races = lines[lines.index(next(line for line in lines if "races: 4" in line)) + 1 :][:2]
     assert races == [f"  {texts[0]} (2 more like it)", "  another race"]
+
+
+def test_calls_beyond_the_documents_are_listed_and_clean(tmp_path):
+    call = "aclnnExp on Ascend310P3: its document does not list the chip"
+    report = report_of(tmp_path, {"beyond_documents": {call: 2}}, {"beyond_documents": {call: 1, "other": 1}})
+    assert report.is_clean
+    assert lines_of(report)[4:7] == [
+        "calls beyond CANN's documents, which its sources accept: 4",
+        f"  {call} (3 calls)",
+        "  other (1 call)",
+    ]
+    assert report.as_json()["beyond_documents"] == {call: 3, "other": 1}
 
 
 def test_memory_that_was_not_freed_is_no_error(tmp_path):
