@@ -278,32 +278,46 @@ std::string result_shape_error(const Operand& a, const char* a_name, const Opera
     return "out must have the shape " + shape_text(common) + " but got " + shape_text(out.shape) + ".";
 }
 
+// Merges trailing dimensions into one if all operands step through them with one stride. Returns the number of elements
+// along the merged dimension and decrements `outer_dims` for each merged one.
+static int64_t merged_size(const std::vector<const Operand*>& operands, size_t* outer_dims) {
+    const std::vector<int64_t>& shape = operands[0]->shape;
+    int64_t size = shape.back();
+    const auto continues_run = [&](const Operand* operand) {
+        return operand->strides[*outer_dims - 1] == operand->strides.back() * size;
+    };
+    while (*outer_dims && std::all_of(operands.begin(), operands.end(), continues_run)) size *= shape[--*outer_dims];
+    return size;
+}
+
 void for_each_run(const std::vector<const Operand*>& operands,
                   const std::function<void(int64_t count, char* const* addresses)>& work) {
     const std::vector<int64_t>& shape = operands[0]->shape;
     if (operands[0]->count() == 0) return;
-    const size_t outer_dims = shape.empty() ? 0 : shape.size() - 1;
-    const int64_t inner_size = shape.empty() ? 1 : shape.back();
-    std::vector<int64_t> outer_index(outer_dims, 0);
+    size_t outer_dims = shape.empty() ? 0 : shape.size() - 1;
+    const int64_t inner_size = shape.empty() ? 1 : merged_size(operands, &outer_dims);
+    std::vector<int64_t> outer_index(outer_dims, 0), item_bytes(operands.size());
     std::vector<char*> row_addresses(operands.size()), addresses(operands.size());
-    for (size_t operand = 0; operand < operands.size(); ++operand) row_addresses[operand] = operands[operand]->first;
+    for (size_t operand = 0; operand < operands.size(); ++operand) {
+        row_addresses[operand] = operands[operand]->first;
+        item_bytes[operand] = dtype_bytes(operands[operand]->dtype);
+    }
     for (;;) {
         for (int64_t done = 0; done < inner_size; done += kMaxRunElements) {
             for (size_t operand = 0; operand < operands.size(); ++operand) {
                 int64_t stride = shape.empty() ? 0 : operands[operand]->strides.back();
-                addresses[operand] = row_addresses[operand] + done * stride * dtype_bytes(operands[operand]->dtype);
+                addresses[operand] = row_addresses[operand] + done * stride * item_bytes[operand];
             }
             work(std::min(kMaxRunElements, inner_size - done), addresses.data());
         }
         size_t dim = outer_dims;
         for (; dim-- > 0;) {
             for (size_t operand = 0; operand < operands.size(); ++operand)
-                row_addresses[operand] += operands[operand]->strides[dim] * dtype_bytes(operands[operand]->dtype);
+                row_addresses[operand] += operands[operand]->strides[dim] * item_bytes[operand];
             if (++outer_index[dim] < shape[dim]) break;
             outer_index[dim] = 0;
             for (size_t operand = 0; operand < operands.size(); ++operand)
-                row_addresses[operand] -=
-                    shape[dim] * operands[operand]->strides[dim] * dtype_bytes(operands[operand]->dtype);
+                row_addresses[operand] -= shape[dim] * operands[operand]->strides[dim] * item_bytes[operand];
         }
         if (dim == size_t(-1)) return;
     }

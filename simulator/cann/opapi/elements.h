@@ -79,8 +79,9 @@ std::string result_shape_error(const Operand& a, const char* a_name, const Opera
 
 constexpr int64_t kMaxRunElements = 256;  // elements processed at a time
 
-// Splits tensors of one shape into runs of up to kMaxRunElements elements along the last dimension. `work` receives the
-// length of a run and the address of its first element in each operand. The stride along a run is run_stride().
+// Splits tensors of one shape, in row-major order, into runs of up to kMaxRunElements elements. A run goes on in the
+// next row if the stride stays the same in all operands. `work` receives the length of a run and the address of its
+// first element in each operand. The stride along a run is run_stride().
 void for_each_run(const std::vector<const Operand*>& operands,
                   const std::function<void(int64_t count, char* const* addresses)>& work);
 

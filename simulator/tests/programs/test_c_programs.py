@@ -231,3 +231,11 @@ def test_a_program_of_the_real_names_finds_them(tmp_path):
 def test_virtual_memory(tmp_path):
     done = run_command("--", compiled(tmp_path, (SOURCES / "virtual_memory.c").read_text()))
     assert done.exit_code == 0, done.stdout
+
+
+def test_memory_of_a_capture(tmp_path):
+    program = compiled(tmp_path, (SOURCES / "captured_memory.c").read_text())
+    done = run_command("--soc", "Ascend910B2", "--", program)
+    # The last replay uses freed memory, so the run fails. The program itself finds no fault.
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "uses of freed memory: 1\n" in done.stderr
