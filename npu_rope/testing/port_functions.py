@@ -77,7 +77,7 @@ class Function:
         results: the names of the results.
         written: the arguments that the function overwrites; they are its results.
         aclnn: CANN's function that torch_npu calls.
-        on_310p: whether the document of that function lists Ascend310P.
+        not_on_310p: why the function does not run on Ascend310P; empty if its document lists that chip.
         invalid_on_310p: the results that are invalid there by that document.
         types: the types of x in that document.
     """
@@ -86,7 +86,7 @@ class Function:
     results: tuple[str, ...] = ("y",)
     written: tuple[str, ...] = ()
     aclnn: str
-    on_310p = False
+    not_on_310p = "its aclnn function does not run on Ascend310P"
     invalid_on_310p: tuple[str, ...] = ()
     types: tuple[str, ...] = ("float32", "float16", "bfloat16")
 
@@ -106,6 +106,8 @@ class Function:
 class _RotaryMul(Function):
     tables = ("r1", "r2")
     aclnn = "aclnnRotaryPositionEmbedding"
+    # op-plugin RotaryMulKernelNpuOpApi.cpp
+    not_on_310p = "it calls the aclop RotaryMul on Ascend310P, whose roundings have no source"
 
     def shapes(self, case: PortCase) -> Shapes:
         return {"input": case.shape, "r1": case.table, "r2": case.table}
@@ -195,7 +197,7 @@ class _RmsNorm(Function):
     tables = ("gamma",)
     results: tuple[str, ...] = ("y", "rstd")
     aclnn = "aclnnRmsNorm"
-    on_310p = True
+    not_on_310p = ""
 
     def shapes(self, case: PortCase) -> Shapes:
         return {"input": case.shape, "gamma": case.table}
@@ -209,7 +211,7 @@ class _RmsNorm(Function):
 
 class _GemmaRmsNorm(_RmsNorm):
     aclnn = "aclnnGemmaRmsNorm"
-    on_310p = False
+    not_on_310p = Function.not_on_310p
 
     def expected(self, case: PortCase, arrays: Arrays, backend: str) -> list[Expectation]:
         return port_spec.gemma_rms_norm(_norm_of(case, arrays["input"], arrays["gamma"]), backend)

@@ -182,7 +182,7 @@ def limit_of(case: PortCase, chip: str) -> str:
     function, on_310p = FUNCTIONS[case.function], _is_310p(chip)
     has_wide_gamma = case.wide and case.dtype != "float32"
     limits = {
-        f"{function.aclnn} does not run on Ascend310P": on_310p and not function.on_310p,
+        function.not_on_310p: on_310p,
         "Ascend310P has no bfloat16": on_310p and case.dtype == "bfloat16",
         f"{function.aclnn} has no {case.dtype}": case.dtype not in function.types,
         "gamma must have the dtype of input on Ascend310P": on_310p and has_wide_gamma,
