@@ -1,7 +1,7 @@
 """Decode with a small Llama of transformers, whose rotations and norms npu_rope computes.
 
-On npu, the decoding step is run as single operators, and as an NPUGraph that is captured once and replayed for
-each token.
+On npu, the decoding step runs in two ways: as single operators, and as an NPUGraph that is captured once and
+replayed for each token.
 
 usage: llama_graph.py cpu|npu [tables|positions]: prints the tokens and the last logits of each way as JSON.
 """
