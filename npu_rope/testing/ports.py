@@ -147,7 +147,9 @@ def judge_ports(case: PortCase, executors: list[str], ggml: GgmlProcess | None =
     return judge_each(case, executors, partial(_unsupported_reason, case), partial(_judge, case, arrays))
 
 
-REMEDY = "Simulate an NPU: npu-rope sim -- npu-rope validate --suite torch_npu."
+REMEDY = (
+    "Install torch_npu. Without an NPU, simulate one: npu-rope sim -- npu-rope validate --suite torch_npu."
+)
 
 
 def _peer_lacks() -> str:
