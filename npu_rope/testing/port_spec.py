@@ -112,10 +112,11 @@ class Norm:
         mean: Wide = np.mean(x * x, self.axes, keepdims=True)
         return 1 / np.sqrt(mean + self.epsilon)
 
-    def rstd_of_compat(self, x: Wide) -> Expectation:
-        """Return the expectation of npu_rope's rstd, which is computed in float64 and rounded once."""
+    def rstd_of_compat(self, x: Wide, backend: str) -> Expectation:
+        """Return the expectation of npu_rope's rstd: float32 on an NPU, otherwise rounded from float64."""
         value = self.rstd(x)
-        return Expectation(value, UNIT_ROUNDOFF["float32"] * value * (1 + 2.0**-20))
+        error = self.float32_error if backend == "npu" else UNIT_ROUNDOFF["float32"] * (1 + 2.0**-20)
+        return Expectation(value, error * value)
 
     @property
     def float32_error(self) -> float:
@@ -145,7 +146,7 @@ def rms_norm(norm: Norm, backend: str) -> list[Expectation]:
     """Return y and rstd of npu_rms_norm; ``backend`` is that of npu_rope, or empty for torch_npu."""
     if backend:
         y = compat_norm(norm, norm.gamma_dtype, norm.gamma, norm.dtype, backend)
-        return [y, norm.rstd_of_compat(norm.x)]
+        return [y, norm.rstd_of_compat(norm.x, backend)]
     return _once_rounded(norm, norm.gamma)
 
 
@@ -154,7 +155,7 @@ def gemma_rms_norm(norm: Norm, backend: str) -> list[Expectation]:
     factor = np.asarray(1 + norm.gamma, np.float32).astype(np.float64)
     if backend:
         y = compat_norm(norm, "float32", factor, "float32", backend)
-        return [y, norm.rstd_of_compat(norm.x)]
+        return [y, norm.rstd_of_compat(norm.x, backend)]
     return _once_rounded(norm, factor)
 
 

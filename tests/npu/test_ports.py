@@ -11,7 +11,7 @@ from npu_rope.testing.port_functions import FUNCTIONS
 from npu_rope.testing.ports import limit_of, port_cases
 
 SCRIPTS = Path(__file__).parent / "scripts"
-CHIPS = ["Ascend910B2", "Ascend310P3"]
+CHIPS = ["Ascend910B2", pytest.param("Ascend310P3", marks=pytest.mark.slow)]
 CASES = list(port_cases())
 
 
