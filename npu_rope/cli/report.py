@@ -21,6 +21,7 @@ from npu_rope.cli.report_files import write_csv, write_json, write_junit
 from npu_rope.cli.validation_report import ValidationReport
 from npu_rope.testing.faults import kind_of
 from npu_rope.testing.outcomes import FAIL, OK, UNSUPPORTED, CaseResult, Judgement
+from npu_rope.testing.ports import PEER
 
 UNWRAPPED_WIDTH = 100_000  # characters
 WORST_CASE_WIDTH = 100  # characters that the name of a case may have in the table of suites
@@ -133,6 +134,8 @@ class ConsolePrinter:
                 self._list_unsupported()
             if self.report.ggml is None:
                 self.console.print(f"ggml: [yellow]not compared[/]: {escape(self.report.ggml_missing)}")
+            if reason := self.report.torch_npu_missing:
+                print_wrapped(self.console, f"torch_npu: not compared: {reason}", "  ")
         print_faults(self.console, self.report)
         failed = sum(result.verdict == FAIL for result in results)
         cases = sum(result.verdict != UNSUPPORTED for result in results)
@@ -268,9 +271,12 @@ def _summary_line(executor: str, results: list[CaseResult], device: str = "") ->
     ran = [(result, judgement) for result, judgement in judged if judgement.verdict != UNSUPPORTED]
     failed = sum(judgement.verdict == FAIL for _, judgement in ran)
     title = f"ggml {device} vs ggml's angles" if device and executor == "ggml" else ""
+    soc = backends.simulated_soc()
+    machine = f"{soc}, simulated" if soc else "hardware"
     if executor == "npu":
-        soc = backends.simulated_soc()
-        title = f"npu ({f'{soc}, simulated' if soc else 'hardware'}; float32 attributes) vs float64 (exact)"
+        title = f"npu ({machine}; float32 attributes) vs float64 (exact)"
+    if executor == PEER:
+        title = f"torch_npu's own functions ({machine}) vs float64"
     title = title or _TITLES.get(executor, executor)
     text = f"{title}: {len(ran) - failed} of {len(ran)} within bounds"
     finite = [
@@ -287,7 +293,8 @@ def _summary_line(executor: str, results: list[CaseResult], device: str = "") ->
         if judgement.bit_equal is not None
     ]
     if compared:
-        text += f"; bit-equal to policy ggml: {100 * _share_of_elements(compared):.3f}% of elements"
+        other = "npu_rope.compat.torch_npu" if executor == PEER else "policy ggml"
+        text += f"; bit-equal to {other}: {100 * _share_of_elements(compared):.3f}% of elements"
     own_angles = sum(judgement.table == "float32" and judgement.verdict == OK for _, judgement in ran)
     if own_angles:
         text += f"; {own_angles} with float32 angles of its own"

@@ -111,6 +111,7 @@ def write_json(stream: TextIO, report: ValidationReport) -> None:
     document = {
         "environment": report.environment(),
         "ggml_missing": report.ggml_missing or None,
+        "torch_npu_missing": report.torch_npu_missing or None,
         "faults": [_fault_record(fault, report) for fault in find_faults(report.results)],
         "not_rerun": report.not_rerun,
         "cases": cases,

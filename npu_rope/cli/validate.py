@@ -26,10 +26,11 @@ from npu_rope.testing.backend_process import ISOLATED, BackendProcess
 from npu_rope.testing.faults import find_faults
 from npu_rope.testing.ggml import ENVIRONMENT_VARIABLE, GgmlProcess, GgmlUnavailable
 from npu_rope.testing.outcomes import FAIL, AnyCase, CaseResult
+from npu_rope.testing.ports import PEER, peer_missing, require_peer
 from npu_rope.testing.rerun import Failure, NewProcesses, Reruns, is_ggml
 from npu_rope.testing.sequence_draw import DEFAULT_COUNT
 from npu_rope.testing.sequences import EXAMPLE, parse
-from npu_rope.testing.suites import SUITES, all_cases, judge
+from npu_rope.testing.suites import SUITES, all_cases, executors_of, judge
 
 SEQUENCE = re.compile(r"rope(_back)?\(")  # the beginning of a sequence's name
 RERUN_SECONDS = 120.0
@@ -85,7 +86,8 @@ def validate(
             "--backend",
             "-b",
             help="reference, cpu, sim (ascend910b; sim:ascend910_93 runs the same kernels),"
-            " sim:ascend310p, npu; repeatable. Default: all available.",
+            " sim:ascend310p, npu, and torch_npu for its own functions in suite torch_npu; repeatable."
+            " Default: all available.",
         ),
     ] = None,
     ggml: Annotated[bool, typer.Option(help="Compare with a real ggml where one is found.")] = True,
@@ -138,12 +140,16 @@ def validate(
     repeats what is printed. ggml:CPU is the CPU of the library of --ggml-device.
 
     onnx, torch_npu, norm, pmx: every back end against the suite's specification,
-    in float64 or wider.
+    in float64 or wider. In suite torch_npu, npu_rope.compat.torch_npu and
+    torch_npu's own functions run the same calls. The latter need torch_npu and an
+    NPU, which npu-rope sim simulates.
 
     Operations: ROPE, ROPE_BACK, ROPE_SET_ROWS (suites ggml and models),
-    ROTARY_EMBEDDING (onnx), ROTARY_MUL (torch_npu), RMS_NORM, RMS_NORM_BACK,
-    ADD_RMS_NORM, RMS_NORM_ROPE (norm), ROTARY_POSITION_EMBEDDING (pmx),
-    ROPE_SEQUENCE (sequences).
+    ROTARY_EMBEDDING (onnx), ROTARY_MUL, NPU_ROTARY_MUL, NPU_APPLY_ROTARY_POS_EMB,
+    NPU_INTERLEAVE_ROPE, NPU_MROPE, NPU_RMS_NORM, NPU_GEMMA_RMS_NORM,
+    NPU_ADD_RMS_NORM (torch_npu), RMS_NORM, RMS_NORM_BACK, ADD_RMS_NORM,
+    RMS_NORM_ROPE (norm), ROTARY_POSITION_EMBEDDING (pmx), ROPE_SEQUENCE
+    (sequences).
 
     A case that fails is run again, alone and after the cases before it, in new
     processes. The report says whether it fails alone, after which other case, or
@@ -165,6 +171,8 @@ def validate(
       npu-rope validate --suite ggml --ggml-lib ~/llama/bin --ggml-device CANN0
 
       npu-rope validate --suite sequences --seed 1 --cases 2000 -b cpu
+
+      npu-rope sim -- npu-rope validate --suite torch_npu
     """
     suites = tuple(name for name in SUITES if suite is None or name in [chosen.value for chosen in suite])
     for option, value in (("seed", seed), ("cases", count)):
@@ -180,7 +188,7 @@ def validate(
         return
     if quiet and verbose:
         raise usage_error("[validate] verbose must come without --quiet but got both.")
-    names = _choose_backends(backend, ["cpu"] if ggml_device else None)
+    names, torch_npu_missing = _choose_executors(backend, ["cpu"] if ggml_device else None, cases)
     require_writable("validate", output=output)
     for option, given in (("ggml-lib", ggml_lib is not None), ("ggml-device", bool(ggml_device))):
         if given and not ggml:
@@ -189,12 +197,15 @@ def validate(
     ggml_process, missing_reason = _open_ggml(ggml, ggml_lib, ggml_device)
     if missing_reason and ggml:
         errors.print(f"[yellow]ggml is not compared:[/] {escape(missing_reason)}", soft_wrap=True)
+    if torch_npu_missing:
+        errors.print(f"[yellow]torch_npu is not compared:[/] {escape(torch_npu_missing)}", soft_wrap=True)
     report = ValidationReport(
         names,
         ggml_process.info if ggml_process else None,
         missing_reason,
         ggml_lib or os.environ.get(ENVIRONMENT_VARIABLE, ""),
         selection=_selection(suite, filter_, op or []),
+        torch_npu_missing=torch_npu_missing,
     )
     executors = _Executors(names, ggml_process)
     try:
@@ -268,15 +279,25 @@ def _matching(cases: list[AnyCase], text: str) -> list[AnyCase]:
     return [case for case in cases if pattern.search(case.name)]
 
 
-def _choose_backends(named: list[str] | None, default: list[str] | None) -> list[str]:
+def _choose_executors(
+    named: list[str] | None, default: list[str] | None, cases: list[AnyCase]
+) -> tuple[list[str], str]:
+    """Return the back ends, with torch_npu if it is named, or if it can run some cases and no back end is
+    named; and why torch_npu does not run although none is named."""
     names = list(named or ([backends.default_backend] if backends.default_backend else []))
-    names = names or default or []
+    names = list(dict.fromkeys(names or default or []))
     try:
         for name in names:
-            backends.find(name, op="validate").require()
+            if name == PEER:
+                require_peer()
+            else:
+                backends.find(name, op="validate").require()
     except (BackendUnavailable, ValueError) as error:
         raise usage_error(str(error)) from None
-    return list(dict.fromkeys(names)) or backends.available()
+    if names or not any(executors_of(case, [PEER]) for case in cases):
+        return names or backends.available(), ""
+    missing = peer_missing()
+    return [*backends.available(), *([] if missing else [PEER])], missing
 
 
 def _open_ggml(is_wanted: bool, given_folder: str | None, device: str) -> tuple[GgmlProcess | None, str]:
@@ -303,14 +324,17 @@ class _Executors:
 
     def judge(self, case: AnyCase) -> CaseResult:
         """Run and judge a case, and note its failures."""
-        isolated = self.isolated if SUITES[case.suite].reruns else {}
+        names = executors_of(case, self.backends)
+        isolated = {name: process for name, process in self.isolated.items() if name in names}
+        if not SUITES[case.suite].reruns:
+            isolated = {}
         before = {name: list(process.cases) for name, process in isolated.items()}
         if self.ggml is not None:
             before["ggml"] = list(self.ggml.cases)
             self.ggml.cases.append(case)
-        result = judge(case, [name for name in self.backends if name not in isolated], self.ggml)
+        result = judge(case, [name for name in names if name not in isolated], self.ggml)
         for name, process in isolated.items():
-            result.judgements[(i := self.backends.index(name)) : i] = process.judge(case).judgements
+            result.judgements[(i := names.index(name)) : i] = process.judge(case).judgements
         for judgement in result.judgements:
             if judgement.verdict == FAIL:
                 process_name = "ggml" if is_ggml(judgement.executor) else judgement.executor

@@ -23,6 +23,7 @@ class ValidationReport:
     ggml_lib: str = ""
     terminal: Console | None = None  # the console of the printed lines, if it is a terminal
     selection: list[str] = field(default_factory=list)  # the options that chose the cases
+    torch_npu_missing: str = ""  # why torch_npu's own functions are not compared in cases that call them
     not_rerun: int = 0  # failures that were not run again
     results: list[CaseResult] = field(default_factory=list)
 

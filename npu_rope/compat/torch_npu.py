@@ -255,7 +255,11 @@ def _stash_type(dtype: Any) -> int:
 
 
 def _rstd(x: Any, axis: int, epsilon: float) -> Any:
-    """Return ``1 / sqrt(mean(x^2) + epsilon)``. vector_norm adds squares in double without copying x."""
+    """Return ``1 / sqrt(mean(x^2) + epsilon)``. vector_norm adds squares in double without copying x, but not
+    on an NPU: aclnnLinalgVectorNorm has no double."""
+    if x.device.type == "npu":
+        mean = x.detach().float().square().mean(tuple(range(axis, 0)), keepdim=True)
+        return (mean + epsilon).rsqrt()
     axes, count = tuple(range(axis, 0)), math.prod(x.shape[axis:])
     norm = torch.linalg.vector_norm(x.detach(), dim=axes, keepdim=True, dtype=torch.float64)
     return (norm.square() / count + epsilon).rsqrt().float()

@@ -6,9 +6,10 @@ from types import TracebackType
 
 from npu_rope.testing.child import Child, ChildEnded, module_arguments
 from npu_rope.testing.outcomes import FAIL, AnyCase, CaseResult, Judgement
+from npu_rope.testing.ports import PEER
 
-# Back ends with libraries that end their process after an error.
-ISOLATED = ("npu",)
+# Executors with libraries that end their process after an error. All of them use torch.
+ISOLATED = ("npu", PEER)
 
 
 class BackendProcess:
@@ -44,7 +45,7 @@ class BackendProcess:
         """Run and judge a case."""
         if self._child is None:
             module = "npu_rope.testing.backend_worker"
-            worker = self.worker or module_arguments(module, has_torch=self.backend == "npu")
+            worker = self.worker or module_arguments(module, has_torch=self.backend in ISOLATED)
             self._child = Child([*worker, self.backend])
         self.cases.append(case)
         try:

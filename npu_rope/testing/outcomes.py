@@ -92,13 +92,13 @@ class Occurrence:
 class Judgement:
     """One executor's result on one case."""
 
-    executor: str  # a back end, "cpu:ggml" (policy ggml) or "ggml"
+    executor: str  # a back end, "cpu:ggml" (policy ggml), "ggml" or "torch_npu"
     verdict: str
     max_error: float = float("nan")
     ratio: float = float("nan")  # largest error / bound; 1 or less is within
     worst: Worst | None = None
     message: str = ""
-    bit_equal: float | None = None  # ggml: share of elements equal to cpu:ggml's
+    bit_equal: float | None = None  # ggml: share of elements equal to cpu:ggml's; torch_npu: to cpu's
     exact_error: float | None = None  # ggml: max distance from the float64 reference
     # The table with which ggml agrees. With YaRN: "plain", "fused" or "neither"; a device's own: "float32".
     table: str = ""
@@ -123,7 +123,7 @@ class CaseResult:
         verdicts = {judgement.verdict for judgement in self.judgements}
         if FAIL in verdicts:
             return FAIL
-        return UNSUPPORTED if verdicts == {UNSUPPORTED} else OK
+        return OK if OK in verdicts else UNSUPPORTED
 
     def by(self, executor: str) -> Judgement | None:
         """Return the judgement of one executor."""

@@ -13,9 +13,11 @@ from npu_rope.testing.norm_ropes import NormRopeCase, judge_norm_ropes, norm_rop
 from npu_rope.testing.norms import NormCase, judge_norms, norm_cases
 from npu_rope.testing.outcomes import AnyCase, CaseResult
 from npu_rope.testing.pmx import judge_pmx, pmx_cases
+from npu_rope.testing.port_functions import PortCase
+from npu_rope.testing.ports import PEER, judge_ports, port_cases
 from npu_rope.testing.sequence_draw import DEFAULT_COUNT, sequence_cases
 from npu_rope.testing.sequence_judge import judge_sequence
-from npu_rope.testing.tables import judge_tables, onnx_cases, torch_npu_cases
+from npu_rope.testing.tables import TableCase, judge_tables, onnx_cases, torch_npu_cases
 
 
 @dataclass(frozen=True)
@@ -50,11 +52,28 @@ def _judge_norm(
     return judge_norms(case, backends, ggml)
 
 
+def _torch_npu_cases() -> Iterator[TableCase | PortCase]:
+    yield from torch_npu_cases()
+    yield from port_cases()
+
+
+def _judge_torch_npu(
+    case: TableCase | PortCase, backends: list[str], ggml: GgmlProcess | None = None
+) -> CaseResult:
+    if isinstance(case, PortCase):
+        return judge_ports(case, backends, ggml)
+    return judge_tables(case, backends, ggml)
+
+
 SUITES: Mapping[str, Suite] = {
     "ggml": Suite("ggml's own test cases of rope", ggml_cases, judge_rope),
     "models": Suite("rope with real models' parameters", model_cases, judge_rope),
     "onnx": Suite("ONNX's RotaryEmbedding", onnx_cases, judge_tables),
-    "torch_npu": Suite("torch_npu's rotary_mul", torch_npu_cases, judge_tables),
+    "torch_npu": Suite(
+        "torch_npu's rotary_mul, and the functions of compat.torch_npu beside torch_npu's own",
+        _torch_npu_cases,
+        _judge_torch_npu,
+    ),
     "norm": Suite("ONNX's RMSNormalization, alone and fused with rope", _norm_cases, _judge_norm),
     "pmx": Suite("PMX's rotary embedding", pmx_cases, judge_pmx),
     "sequences": Suite(
@@ -77,6 +96,11 @@ def all_cases(
         for case in SUITES[suite].cases(*((seed, count) if SUITES[suite].is_drawn else ())):
             seen.setdefault((case.suite, case.name), case)
     return list(seen.values())
+
+
+def executors_of(case: AnyCase, names: list[str]) -> list[str]:
+    """Return those of the named executors that have the case's operation."""
+    return [name for name in names if name != PEER or isinstance(case, PortCase)]
 
 
 def judge(case: AnyCase, backends: list[str], ggml: GgmlProcess | None) -> CaseResult:

@@ -123,10 +123,48 @@ def test_without_ggml_the_summary_says_so(validate):
     assert "ggml: not compared: switched off with --no-ggml" in done.stdout
 
 
+TWO_HALVES = ["--suite", "torch_npu", "--filter", r"(^|npu_rotary_mul/)half\(type=f32", "--no-ggml"]
+
+
+def test_the_summary_says_why_torch_npu_is_not_compared(validate):
+    arguments = [*TWO_HALVES, "--backend", "cpu"]
+    assert "torch_npu: not" not in validate(*arguments).stdout  # the user has named a back end
+    done = validate(*TWO_HALVES)
+    assert done.returncode == 0
+    (line,) = re.findall(r"^torch_npu: not compared: it lacks the torch_npu package; .*", done.stdout, re.M)
+    assert line.endswith("simulate one: npu-rope sim -- npu-rope validate --suite torch_npu.")
+    assert line.removeprefix("torch_npu: ") in done.stderr
+    document = json.loads(validate(*TWO_HALVES, "--format", "json").stdout)
+    assert document["torch_npu_missing"] in line
+    assert "torch_npu" not in validate(*ONE_CASE, "--no-ggml").stdout
+
+
+def test_torch_npu_has_a_column_and_a_process_of_its_own(monkeypatch):
+    monkeypatch.setattr(command, "peer_missing", lambda: "")
+    monkeypatch.setattr(command.backends, "available", lambda: ["cpu"])
+    abort = "import os, sys; print('the device is gone', file=sys.stderr, flush=True); os.abort()"
+    monkeypatch.setattr(command.BackendProcess, "worker", ("-c", abort))
+    done = invoke(*TWO_HALVES)
+    assert done.exit_code == 1, done.output
+    head, row = re.search(r"^(cases, .*)\n(torch_npu .*)$", done.stdout, re.M).groups()
+    assert head.split()[-4:] == ["cpu", "torch_npu", "worst", "case"]
+    # The other case calls npu_rope's own operator.
+    assert re.match(r"torch_npu +2/2 +\S+ +0/1 +-  cpu: ", row)
+    name = "npu_rotary_mul/half(type=f32,shape=[2,16,8,128])"
+    fault = r"torch_npu: ended with SIGABRT: the device is gone +1 of 1 +- +alone"
+    assert re.search(rf"^1 +{fault}", done.stdout, re.M)
+    reproducer = f"reproduce: npu-rope validate --suite torch_npu --op '{name}' --backend torch_npu --no-ggml"
+    assert reproducer in done.stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--backend", "npu"], "but it lacks the torch_npu package"),
+        (
+            ["--backend", "torch_npu"],
+            "[torch_npu] backend must be available but it lacks the torch_npu package",
+        ),
         (["--backend", "sim:ascend950"], "[validate] backend must be one of reference, cpu"),
         (["--backend", "gpu"], "[validate] backend must be one of reference, cpu"),
         (["--filter", "no such case"], "filter must match a case"),

@@ -1,5 +1,8 @@
 """npu_rope's operators in graphs, on streams with deliberate races, and in processes that fork."""
 
+import json
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -7,6 +10,7 @@ from simulated_npu import checks_of
 
 SCRIPTS = Path(__file__).parent / "scripts"
 GRAPHS, RACES = SCRIPTS / "operator_graphs.py", SCRIPTS / "operator_races.py"
+LLAMA = SCRIPTS / "llama_graph.py"
 SEEDS = range(10)
 
 
@@ -14,6 +18,26 @@ SEEDS = range(10)
 @pytest.mark.parametrize("queue", [pytest.param("0", marks=pytest.mark.slow), "1"])
 def test_graph(simulated, queue, check):
     assert simulated.checks(GRAPHS, queue=queue, cached=True)[check] == "ok"
+
+
+@pytest.mark.parametrize("level", ["tables", pytest.param("positions", marks=pytest.mark.slow)])
+def test_a_replayed_decoding_step_of_a_llama_gives_the_tokens_of_single_operators(simulated, level):
+    pytest.importorskip("transformers")
+    done = simulated.run(LLAMA, "npu", level, PYTORCH_NO_NPU_MEMORY_CACHING="0")
+    on_npu = done.json()
+    assert on_npu["graph"] == on_npu["eager"]
+    environment = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    command = [simulated.python, LLAMA, "cpu", level]
+    on_cpu = json.loads(subprocess.run(command, env=environment, capture_output=True, check=True).stdout)
+    assert len(on_cpu["eager"]["tokens"]) == 32
+    assert on_npu["eager"]["tokens"] == on_cpu["eager"]["tokens"]
+    assert on_npu["eager"]["logits"] == pytest.approx(on_cpu["eager"]["logits"], rel=1e-4, abs=1e-4)
+    # Prefills, 32 single steps, a warm-up and 32 replays, each with two layers and five norms.
+    steps = 2 + 32 + 1 + 32
+    rotations = {"tables": "NpuRotaryMulQk", "positions": "NpuRopeQk"}[level]
+    assert done.report.launches["NpuRmsNorm"] == 5 * steps
+    assert done.report.launches[rotations] >= 2 * (steps - 2)
+    assert done.report.is_clean, done.stderr
 
 
 RACE_NAMES = ["missing_wait_after_a_kernel", "missing_wait_before_a_kernel"]

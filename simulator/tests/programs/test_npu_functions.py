@@ -6,12 +6,23 @@ import pytest
 from simulated_npu import SCRIPTS, checks_of
 
 FUNCTIONS, ATB = SCRIPTS / "npu_functions.py", SCRIPTS / "atb_rope.py"
+LIMITS, ON_310P = SCRIPTS / "npu_function_limits.py", SCRIPTS / "npu_functions_310p.py"
 QUERY_AND_TABLES = [("float16", "float16"), ("float16", "float32"), ("bfloat16", "bfloat16")]
 
 
 @pytest.mark.parametrize("check", checks_of(FUNCTIONS))
 def test_function(simulated, check):
     assert simulated.checks(FUNCTIONS)[check] == "ok"
+
+
+@pytest.mark.parametrize("check", checks_of(LIMITS))
+def test_a_broken_limit_is_refused(simulated, check):
+    assert simulated.checks(LIMITS, queue="0")[check] == "ok"
+
+
+@pytest.mark.parametrize("check", checks_of(ON_310P))
+def test_function_on_ascend310p(simulated, check):
+    assert simulated.checks(ON_310P, soc="Ascend310P3", queue="0")[check] == "ok"
 
 
 @pytest.mark.parametrize("check", checks_of(ATB))

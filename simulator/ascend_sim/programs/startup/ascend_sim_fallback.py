@@ -39,6 +39,7 @@ from ascend_sim_stream_work import (  # type: ignore[import-not-found]
     CPU,
     StreamWork,
     device_copy,
+    host_copy,
     host_view,
 )
 
@@ -133,7 +134,10 @@ class HostKernel:
         self, call: _Call, work: StreamWork, args: list[Any], kwargs: dict[str, Any], device: torch.device
     ) -> Any:
         """Make the operator a graph node. A run on copies of the arguments gives its results' shapes."""
-        if {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output} & set(self.op.tags):
+        # The shape of x[index] depends on the contents only if an index is a mask.
+        has_mask = any(view.dtype in (torch.bool, torch.uint8) for _, view in call.inputs)
+        is_dynamic = {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output} & set(self.op.tags)
+        if is_dynamic and (has_mask or self.name != "aten.index.Tensor"):
             work.begin()  # waits for the device, which fails in a capture
         if self.is_random:
             raise RuntimeError(
@@ -229,7 +233,8 @@ class _Call:
             host_view(tensor).copy_(cpu_out)
 
     def on_copies(self, args: list[Any], kwargs: dict[str, Any]) -> _Trial:
-        """Return this call on copies of its arguments."""
+        """Return this call on copies of its arguments. In a capture, their contents are undefined. The copies
+        have integers that are valid as indices and as divisors."""
         copies: dict[int, torch.Tensor] = {}
 
         def copied(value: Any) -> Any:
@@ -240,7 +245,9 @@ class _Call:
         trial = _Call(self.kernel)
         trial.device, trial.is_captured = self.device, True
         for device_tensor, view in self.inputs:
-            copies[id(view)] = _copy_of(view)
+            copies[id(view)] = copy = host_copy(view)
+            if not (view.is_floating_point() or view.is_complex()):
+                copy.fill_(_harmless_integer(self.kernel.op))
             trial.inputs.append((device_tensor, copies[id(view)]))
         for device_tensor, cpu_out in self.outs:
             copies[id(cpu_out)] = torch.empty_strided(cpu_out.size(), cpu_out.stride(), dtype=cpu_out.dtype)
@@ -292,14 +299,9 @@ class _Trial(NamedTuple):
     kwargs: dict[str, Any]
 
 
-def _copy_of(view: torch.Tensor) -> torch.Tensor:
-    """Return a copy with the same strides. Its storage ends at the view's last element."""
-    last_offset = sum((size - 1) * stride for size, stride in zip(view.size(), view.stride(), strict=True))
-    memory = torch.zeros(view.storage_offset() + max(0, last_offset) + 1, dtype=view.dtype)
-    copied = memory.as_strided(view.size(), view.stride(), view.storage_offset())
-    if view.numel():
-        copied.copy_(view.resolve_conj().resolve_neg())
-    return copied
+def _harmless_integer(op: torch._ops.OpOverload) -> int:
+    """Return an integer that the operator takes in each integer argument: 0 as an index, 1 as a divisor."""
+    return int(torch.Tag.pointwise in op.tags or op._schema.name.startswith("aten::floor_divide"))
 
 
 def _tensors_of(results: Any) -> list[Any]:

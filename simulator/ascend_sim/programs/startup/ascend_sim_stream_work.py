@@ -103,3 +103,13 @@ class StreamWork:
         if status:
             text = self._cann.aclGetRecentErrMsg() or b""
             raise RuntimeError(f"{self.name.decode()}: error {status} of the stream. {text.decode()}")
+
+
+def host_copy(view: torch.Tensor) -> torch.Tensor:
+    """Return a copy of a CPU view with the same strides. Its storage ends at the view's last element."""
+    last_offset = sum((size - 1) * stride for size, stride in zip(view.size(), view.stride(), strict=True))
+    memory = torch.zeros(view.storage_offset() + max(0, last_offset) + 1, dtype=view.dtype)
+    copied = memory.as_strided(view.size(), view.stride(), view.storage_offset())
+    if view.numel():
+        copied.copy_(view.resolve_conj().resolve_neg())
+    return copied

@@ -87,6 +87,25 @@ def check_host_fallbacks():
     assert_replays_equal_calls(work, [a, b], 20)
 
 
+def check_integers_that_the_graph_computes():
+    """Their contents are undefined during the capture: they are no valid indices, and may be 0."""
+    start, rows, table = torch.arange(6).npu(), torch.randn(2, 4).npu(), torch.randn(9, 4).npu()
+
+    def work():
+        index = torch.arange(2, device="npu") + start[:1]
+        cache = torch.zeros(9, 4, device="npu")
+        cache.index_copy_(0, index, rows)
+        cache[index + 1] += rows[0]
+        return (
+            cache,
+            torch.nn.functional.embedding(index, table),
+            table.gather(0, index.view(2, 1)),
+            9 // (index + 1),
+        )
+
+    assert_replays_equal_calls(work, [start, rows, table], 20)
+
+
 def check_a_replay_on_another_stream():
     x = torch.ones(64).npu()
     graph, y = capture(lambda: x * 3)

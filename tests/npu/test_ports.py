@@ -1,0 +1,81 @@
+"""Suite torch_npu of npu-rope validate with torch_npu's own functions on the simulated NPU."""
+
+import json
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from npu_rope.testing.port_functions import FUNCTIONS
+from npu_rope.testing.ports import limit_of, port_cases
+
+SCRIPTS = Path(__file__).parent / "scripts"
+CHIPS = ["Ascend910B2", pytest.param("Ascend310P3", marks=pytest.mark.slow)]
+CASES = list(port_cases())
+
+
+def validate(simulated, *options, sim_options=()):
+    command = [simulated.python, "-m", "npu_rope.cli", "validate", "--suite", "torch_npu", "--no-ggml"]
+    return simulated.sim(*sim_options, "--", *command, *options)
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+def test_torch_npu_s_functions_are_within_their_bounds(simulated, chip, tmp_path):
+    report = tmp_path / "report.json"
+    sim_options = ("--soc", chip, "--report", report)
+    done = validate(simulated, "-b", "torch_npu", "--format", "json", sim_options=sim_options)
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert document["torch_npu_missing"] is None
+    verdicts = {case["name"]: case["verdict"] for case in document["cases"]}
+    expected = {case.name: "unsupported" if limit_of(case, chip) else "ok" for case in CASES}
+    assert {name: verdicts[name] for name in expected} == expected
+    # rotary_mul's cases call npu_rope's own operator.
+    assert {verdict for name, verdict in verdicts.items() if name not in expected} == {"unsupported"}
+    of_sim = json.loads(report.read_text())
+    assert {FUNCTIONS[case.function].aclnn for case in CASES if not limit_of(case, chip)} <= set(
+        of_sim["launches"]
+    )
+    assert not of_sim["rule_violations"]
+
+
+def test_the_table_has_torch_npu_beside_the_back_ends(simulated):
+    done = validate(simulated, "--filter", r"npu_(rotary_mul|rms_norm)/(half|row|quarter)\(type=f16")
+    assert done.returncode == 0, done.stdout + done.stderr
+    head, row = re.search(r"^(cases, .*)\n(torch_npu .*)$", done.stdout, re.M).groups()
+    assert head.split()[-4:] == ["npu", "torch_npu", "worst", "case"]
+    assert [cell for cell in row.split() if "/" in cell][:6] == ["3/3"] * 5 + ["2/2"]
+    line = next(line for line in done.stdout.splitlines() if line.startswith("torch_npu's own functions"))
+    assert line.startswith(
+        "torch_npu's own functions (Ascend910B2, simulated) vs float64: 2 of 2 within bounds"
+    )
+    share = float(re.search(r"bit-equal to npu_rope.compat.torch_npu: (\S+)% of elements", line)[1])
+    assert 50 < share < 100  # npu_rms_norm rounds x * rstd in npu_rope only
+    assert line.endswith("; 1 unsupported (rotary_mode must be half or interleave)")
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+def test_torch_npu_refuses_the_calls_that_break_its_limits(simulated, chip):
+    found = simulated.run(SCRIPTS / "port_limits.py", soc=chip, TASK_QUEUE_ENABLE="0").json()
+    assert {name: limit for name, (limit, _) in found.items()} == {
+        case.name: limit for case in CASES if (limit := limit_of(case, chip))
+    }
+    # On Ascend310P, npu_rotary_mul calls an aclop, or other operators.
+    refused = {
+        name: error
+        for name, (_, error) in found.items()
+        if chip == "Ascend910B2" or not name.startswith("npu_rotary_mul")
+    }
+    from_aclnn = r"simulated CANN: aclnn\w+: .* must .* but got "
+    from_torch_npu = r"should be half or interleave, but got quarter|requires aclnnRopeWithSinCosCacheV2"
+    kinds = Counter(
+        "aclnn"
+        if re.search(from_aclnn, error)
+        else "torch_npu"
+        if re.search(from_torch_npu, error)
+        else error
+        for error in refused.values()
+    )
+    assert set(kinds) <= {"aclnn", "torch_npu"}
+    assert kinds["aclnn"] > 30
