@@ -61,6 +61,14 @@ def test_graphs_of_ggml_give_the_cpus_results(adapter, soc):
     assert run_script("ggml_graphs.py", adapter, soc).startswith("82 graphs, at most 0.")
 
 
+@pytest.mark.peer
+@pytest.mark.parametrize("soc", ["Ascend910B2", "Ascend310P3"])
+def test_norms_and_fused_forms_agree_with_their_specifications(adapter, soc):
+    """One call computes the nodes of a form. A graph is also captured and replayed. Nodes that break a rule of
+    a form are not computed together."""
+    assert run_script("ggml_forms.py", adapter, soc).startswith("35 graphs, at most 0.")
+
+
 def test_the_header_compiles_as_c99(tmp_path):
     source = tmp_path / "uses.c"
     source.write_text('#include "npu_rope_ggml.h"\nint main(void) { return NPU_ROPE_GGML_OK; }\n')
