@@ -64,8 +64,8 @@ def test_graphs_of_ggml_give_the_cpus_results(adapter, soc):
 @pytest.mark.peer
 @pytest.mark.parametrize("soc", ["Ascend910B2", "Ascend310P3"])
 def test_norms_and_fused_forms_agree_with_their_specifications(adapter, soc):
-    """One call computes the nodes of a form. A graph is also captured and replayed. Nodes that break a rule of
-    a form are not computed together."""
+    """One call computes the nodes of a form. A graph is also captured and replayed. Nodes that break a rule
+    of a form are not computed together."""
     assert run_script("ggml_forms.py", adapter, soc).startswith("35 graphs, at most 0.")
 
 
