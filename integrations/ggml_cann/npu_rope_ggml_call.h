@@ -13,7 +13,7 @@
 namespace npu_rope_ggml {
 
 // Values of ggml_type in GGUF files.
-enum Type { kFloat32 = 0, kFloat16 = 1, kInt32 = 26, kInt64 = 27, kBfloat16 = 30 };
+constexpr int kFloat32 = 0, kFloat16 = 1, kInt32 = 26, kInt64 = 27, kBfloat16 = 30;
 
 constexpr int kDims = 4;
 

@@ -1,4 +1,5 @@
-// What the adapter runs: single nodes, and consecutive nodes of a graph as one call. A check reads no data of tensors.
+// Checks and launches of single nodes, and of consecutive nodes of a graph as one call. A check reads no data of
+// tensors.
 #pragma once
 
 #include "npu_rope_ggml_call.h"

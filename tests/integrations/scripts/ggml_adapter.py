@@ -90,7 +90,7 @@ def acl(name: str, *arguments: Any) -> None:
     assert status == 0, (name, status)
 
 
-def field_of(pointer: int) -> GgmlTensor:
+def fields_of(pointer: int) -> GgmlTensor:
     return GgmlTensor.from_address(pointer)
 
 
@@ -118,7 +118,7 @@ def copy_to_device(pointer: int, values: np.ndarray) -> Any:
     """Give a tensor device memory with these values, as a backend does."""
     memory = allocate(values.nbytes)
     write(memory, values)
-    field_of(pointer).data = memory.value
+    fields_of(pointer).data = memory.value
     return memory
 
 
@@ -132,8 +132,8 @@ def fetch(memory: Any, like: np.ndarray) -> np.ndarray:
 
 def place_view(pointer: int) -> None:
     """Give a view the address in the memory of its source."""
-    view = field_of(pointer)
-    view.data = field_of(view.view_src).data + view.view_offs
+    view = fields_of(pointer)
+    view.data = fields_of(view.view_src).data + view.view_offs
 
 
 def new_context() -> Any:

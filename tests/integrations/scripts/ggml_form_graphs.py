@@ -12,7 +12,7 @@ from ggml_adapter import (
     compute_fused,
     copy_to_device,
     fetch,
-    field_of,
+    fields_of,
     functions,
     new_context,
     place_view,
@@ -49,7 +49,7 @@ class Graph:
 
     def lanes(self, leaf: int, count: int, first: int) -> int:
         """Return the view of some lanes of a float32 tensor."""
-        t = field_of(leaf)
+        t = fields_of(leaf)
         return functions["ggml_view_4d"](self.context, leaf, count, *t.ne[1:], *t.nb[1:], 4 * first)
 
     def rope(self, x: int, p: RopeParams, tokens: int, factors: np.ndarray | None = None) -> tuple[int, Any]:
@@ -81,9 +81,9 @@ class Graph:
 
     def place_all(self) -> None:
         for node in self.nodes():
-            t = field_of(node)
+            t = fields_of(node)
             for source in filter(None, t.src):
-                if field_of(source).view_src and not field_of(source).data:
+                if fields_of(source).view_src and not fields_of(source).data:
                     place_view(source)
             if t.view_src:
                 place_view(node)
@@ -92,11 +92,11 @@ class Graph:
 
     def place(self, node: int, address: int) -> None:
         """Put a result at an address in the memory of another tensor."""
-        field_of(node).data = address
+        fields_of(node).data = address
 
     @staticmethod
     def shape(tensor: int) -> tuple[int, ...]:
-        return tuple(field_of(tensor).ne[::-1])
+        return tuple(fields_of(tensor).ne[::-1])
 
     def run(self, synchronize: bool = True) -> list[int]:
         """Run the nodes as ggml's backend does. Return how many nodes each call computed."""
@@ -120,7 +120,7 @@ class Graph:
 
     def result(self, tensor: int) -> np.ndarray:
         """Return a tensor's values. A view of lanes has the strides of its source."""
-        t = field_of(tensor)
+        t = fields_of(tensor)
         dtype = np.dtype(NAMES[t.type])
         extent = dtype.itemsize + sum((n - 1) * stride for n, stride in zip(t.ne, t.nb, strict=True))
         raw = fetch(C.c_void_p(t.data), np.empty(extent, np.uint8))

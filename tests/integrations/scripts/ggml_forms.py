@@ -12,7 +12,7 @@ from ggml_adapter import (
     acl,
     compute,
     compute_fused,
-    field_of,
+    fields_of,
     finish,
     functions,
     stream,
@@ -136,7 +136,7 @@ def norm_mul_rope(params, heads=5, view=False, factors=False, over_x=False):
     rope, positions = graph.rope(scaled, params, 7, divisors)
     graph.expand(rope)
     if over_x:
-        graph.place(rope, field_of(leaf).data)
+        graph.place(rope, fields_of(leaf).data)
     fits = heads > 1
     assert graph.run() == ([3] if fits else [2, 1])
     graph.is_unwritten(normalized)
@@ -187,7 +187,7 @@ SHARED = "a result shares memory with a source"
 
 
 def refuse(graph, reason, index=0, bfloat16=1):
-    """The nodes from index on must not run as one call. Nothing is written."""
+    """Check that the nodes from index on do not run as one call, and that the adapter writes nothing."""
     before = graph.memory()
     found = compute_fused(graph.graph, index, bfloat16)
     assert found == (0, reason), found
@@ -215,20 +215,20 @@ def check_refused_norms():
     refuse(graph, "the weight repeats inside a dimension")
     graph, x, w, _, product = norm_graph(weight_shape=(1, 3, 5, 64))
     graph.expand(product)
-    graph.place(product, field_of(x).data + 4)
+    graph.place(product, fields_of(x).data + 4)
     refuse(graph, SHARED)
-    graph.place(product, field_of(w).data)
+    graph.place(product, fields_of(w).data)
     refuse(graph, SHARED)
     graph, x, _, normalized, product = norm_graph()
     graph.expand(product)
     for value in (-1.0, float("nan"), 2.0**65):
-        C.c_float.from_buffer(field_of(normalized).op_params).value = value
+        C.c_float.from_buffer(fields_of(normalized).op_params).value = value
         refuse(graph, "epsilon is not in [0, 2^64]")
         assert compute(normalized) == (1, "epsilon is not in [0, 2^64]")
-    C.c_float.from_buffer(field_of(normalized).op_params).value = EPSILON
-    field_of(x).type = 1
+    C.c_float.from_buffer(fields_of(normalized).op_params).value = EPSILON
+    fields_of(x).type = 1
     refuse(graph, "the tensors of a norm are not float32")
-    field_of(x).type, field_of(x).nb[0] = FLOAT32, 8
+    fields_of(x).type, fields_of(x).nb[0] = FLOAT32, 8
     refuse(graph, "a row's elements are not contiguous")
     assert compute(normalized) == (1, "a row's elements are not contiguous")
 
@@ -241,10 +241,10 @@ def check_refused_sums():
         node = functions["ggml_rms_norm"](graph.context, total, EPSILON)
         graph.expand(node)
         if reason is None:  # the sum lies over x, the norm over the sum
-            graph.place(node, field_of(total).data)
+            graph.place(node, fields_of(total).data)
             reason = SHARED
         refuse(graph, reason)
-    graph.place(node, field_of(y).data + 16)
+    graph.place(node, fields_of(y).data + 16)
     refuse(graph, SHARED)
 
 
@@ -252,16 +252,16 @@ def check_refused_ropes():
     graph, x, w, _, product = norm_graph()
     rope, _ = graph.rope(product, ROPES[0], 3)
     graph.expand(rope)
-    graph.place(rope, field_of(x).data + 64)
-    refuse_only_form_of_rope(graph)
-    graph.place(rope, field_of(w).data)
-    refuse_only_form_of_rope(graph)
+    graph.place(rope, fields_of(x).data + 64)
+    check_rope_runs_alone(graph)
+    graph.place(rope, fields_of(w).data)
+    check_rope_runs_alone(graph)
     graph, _, _, _, product = norm_graph(weight_shape=(3, 1, 64))
     graph.expand(graph.rope(product, ROPES[0], 3)[0])
-    refuse_only_form_of_rope(graph)
+    check_rope_runs_alone(graph)
 
 
-def refuse_only_form_of_rope(graph):
+def check_rope_runs_alone(graph):
     """RMS_NORM and MUL run as one call, ROPE alone."""
     assert compute_fused(graph.graph, 0)[0] == 2
     acl("aclrtSynchronizeStream", stream)
@@ -290,18 +290,18 @@ def check_refused_rows():
     refuse(graph, "the cache does not have x's type or, of float32, a narrower one")
     graph, x, rope, joined, _, node = set_rows_graph()
     graph.expand(node)
-    graph.place(node, field_of(x).data + 256)
+    graph.place(node, fields_of(x).data + 256)
     refuse(graph, SHARED)
     graph, x, rope, joined, _, node = set_rows_graph()
     graph.expand(node)
-    field_of(joined).data += 4
+    fields_of(joined).data += 4
     refuse(graph, "the view does not join the heads of each token")
     graph, x, rope, joined, _, node = set_rows_graph()
     graph.expand(node)
-    field_of(rope).op_params[2] = 7
+    fields_of(rope).op_params[2] = 7
     refuse(graph, "the node's mode is not known")
-    field_of(rope).op_params[2] = 2
-    field_of(node).type = 30
+    fields_of(rope).op_params[2] = 2
+    fields_of(node).type = 30
     refuse(graph, "the cache does not have x's type or, of float32, a narrower one", bfloat16=0)
     graph, x, rope, joined, _, node = set_rows_graph()
     graph.expand(node, functions["ggml_mul"](graph.context, rope, x))
