@@ -153,7 +153,7 @@ CPP_LAYERS = (
     # Code inside another project's backend uses only the operator's own interface of this project.
     Layer(
         ("integrations/ggml_cann/*",),
-        (C_STD, "acl/*", "aclnn/*", "aclnn_npu_rope.h", "npu_rope_ggml.h", "ggml_tensor.h"),
+        (C_STD, "acl/*", "aclnn/*", "aclnn_npu_*.h", "npu_rope_ggml*.h", "ggml_tensor.h", "ggml-impl.h"),
     ),
     # csrc/capi/check.cpp judges a call for a chip, as its tiling does.
     Layer(

@@ -1,11 +1,12 @@
-/* The parts of ggml that the adapter uses: the fields of a tensor, as in ggml.h since version 0.9, and one function.
- * They follow ggml's public header; nothing is copied from it. If ggml.h is included before this file, its definitions
+/* The parts of ggml that the adapter uses: the fields of a tensor, as in ggml.h since version 0.9, and four functions.
+ * They follow ggml's headers; nothing is copied from them. If ggml.h is included before this file, its definitions
  * are used. */
 #ifndef NPU_ROPE_GGML_TENSOR_H
 #define NPU_ROPE_GGML_TENSOR_H
 
 #ifndef GGML_MAX_DIMS
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -28,13 +29,25 @@ struct ggml_tensor {
     char padding[8];
 };
 
+struct ggml_cgraph;
+
 #ifdef __cplusplus
 extern "C" {
 #endif
 const char* ggml_op_name(int op);
+int ggml_graph_n_nodes(struct ggml_cgraph* graph);
+struct ggml_tensor* ggml_graph_node(struct ggml_cgraph* graph, int index);
+/* Whether no node outside node_indices uses a result that is not in outputs. Of ggml-impl.h; libggml-base exports it.
+ */
+bool ggml_can_fuse_subgraph_ext(const struct ggml_cgraph* graph, const int* node_indices, int count, const int* ops,
+                                const int* outputs, int num_outputs);
 #ifdef __cplusplus
 }
 #endif
+
+#else
+
+#include "ggml-impl.h" /* for ggml_can_fuse_subgraph_ext */
 
 #endif
 #endif

@@ -140,8 +140,9 @@ __aicore__ inline void ClearLanes(LocalTensor<float> rows, int32_t pitch, int32_
     int32_t first_lane = lanes.first / kRepeatFloats * kRepeatFloats;
     uint64_t mask[2] = {MaskOf(lanes, first_lane), 0};
     if (mask[0] == 0) return;
-    for (int32_t row = 0; row < count; row += kMaxRepeats) {
-        int32_t repeats = MinOf(count - row, kMaxRepeats);
+    const int32_t max_repeats = FitsRepeatStride(pitch) ? kMaxRepeats : 1;
+    for (int32_t row = 0; row < count; row += max_repeats) {
+        int32_t repeats = MinOf(count - row, max_repeats);
         AscendC::Duplicate(rows[row * pitch + first_lane], 0.0f, mask, static_cast<uint8_t>(repeats), 1,
                            RepeatStride(pitch, repeats));
     }

@@ -16,7 +16,7 @@ from npu_rope.testing import ggml
 
 ROOT = Path(__file__).parents[2]
 ADAPTER = ROOT / "integrations" / "ggml_cann"
-SCRIPT = Path(__file__).parent / "scripts" / "ggml_graphs.py"
+SCRIPTS = Path(__file__).parent / "scripts"
 WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"]
 
 
@@ -31,15 +31,26 @@ def adapter(tmp_path_factory):
     library = tmp_path_factory.mktemp("adapter") / "libnpu_rope_ggml.so"
     command = [*compiler("CXX", "c++"), "-std=c++17", "-O1", *WARNINGS, "-fPIC", "-shared"]
     command += [f"-I{ROOT / 'simulator/cann/include'}", f"-I{package / 'include'}", f"-I{ADAPTER}"]
-    command += [
-        str(ADAPTER / "npu_rope_ggml.cpp"),
-        f"-L{cann.parent}",
-        "-lascend_sim_cann",
-        f"-L{package / 'lib'}",
-    ]
+    command += [*map(str, sorted(ADAPTER.glob("*.cpp")))]
+    command += [f"-L{cann.parent}", "-lascend_sim_cann", f"-L{package / 'lib'}"]
     command += ["-lcust_opapi", f"-Wl,-rpath,{cann.parent}:{package / 'lib'}", "-o", str(library)]
     subprocess.run(command, check=True)
     return library, cann, package / "lib" / "libcust_opapi.so"
+
+
+def run_script(name, adapter, soc):
+    """Run a script with the installed ggml on a simulated chip, and return its last line."""
+    try:
+        ggml.find_library_dir()
+    except ggml.GgmlUnavailable as error:
+        pytest.skip(str(error))
+    command = [sys.executable, str(SCRIPTS / name), *map(str, adapter)]
+    package = adapter[2].parents[2]
+    paths = {"ASCEND_CUSTOM_OPP_PATH": str(package), "ASCEND_OPP_PATH": str(package.parent)}
+    environment = {**os.environ, "ASCEND_SIM_SOC": soc, **paths}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.splitlines()[-1]
 
 
 @pytest.mark.peer
@@ -47,17 +58,15 @@ def adapter(tmp_path_factory):
 def test_graphs_of_ggml_give_the_cpus_results(adapter, soc):
     """The graphs cover every mode, partial heads, windows, YaRN, factors, backward, in place, views, float16.
     Nodes that the adapter must refuse are refused."""
-    try:
-        ggml.find_library_dir()
-    except ggml.GgmlUnavailable as error:
-        pytest.skip(str(error))
-    command = [sys.executable, str(SCRIPT), *map(str, adapter)]
-    package = adapter[2].parents[2]
-    paths = {"ASCEND_CUSTOM_OPP_PATH": str(package), "ASCEND_OPP_PATH": str(package.parent)}
-    environment = {**os.environ, "ASCEND_SIM_SOC": soc, **paths}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.splitlines()[-1].startswith("82 graphs, at most 0.")
+    assert run_script("ggml_graphs.py", adapter, soc).startswith("82 graphs, at most 0.")
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize("soc", ["Ascend910B2", "Ascend310P3"])
+def test_norms_and_fused_forms_agree_with_their_specifications(adapter, soc):
+    """One call computes the nodes of a form. A graph is also captured and replayed. Nodes that break a rule
+    of a form are not computed together."""
+    assert run_script("ggml_forms.py", adapter, soc).startswith("35 graphs, at most 0.")
 
 
 def test_the_header_compiles_as_c99(tmp_path):

@@ -11,6 +11,8 @@ from ascend_sim import library as simulator
 from npu_rope import RopeParams, add_rms_norm, rms_norm, rms_norm_backward, rms_norm_rope, rope_qk
 from npu_rope.executors import rms_norm as executors
 from npu_rope.rms_norm_calls import RmsNormAttributes, rms_norm_tensors
+from npu_rope.testing import norm_spec
+from npu_rope.testing.bounds import device_normalized_error
 
 on_each_device = pytest.mark.parametrize("device", ["sim", "sim:ascend310p"])
 D = 128
@@ -115,6 +117,31 @@ def test_the_split_among_cores_changes_no_bit(device, cores, shape):
     (limited,) = executors.on_sim(Options(soc, most_cores=cores), t, a)
     (unlimited,) = executors.on_sim(Options(soc), t, a)
     assert limited.tobytes() == unlimited.tobytes()
+
+
+@on_each_device
+@pytest.mark.parametrize("n", [2039, 2041, 2050])
+def test_long_rows_of_a_size_without_whole_blocks_are_normalized(device, n):
+    """On an Ascend310P the kernel pads these rows with zeros; the longer ones are further apart than a vector
+    instruction's repeats can be."""
+    generator = np.random.default_rng(n)
+    x, residual, grad = (generator.uniform(-9, 9, (40, n)).astype(np.float32) for _ in range(3))
+    scale = generator.uniform(0.5, 2, n).astype(np.float32)
+
+    def within_bound(got, values):
+        call = norm_spec.NormCall(values, scale, "float32", "float32")
+        expected, bound = norm_spec.rms_norm(call, device_normalized_error(n))
+        return bool((np.abs(got - expected) <= bound).all())
+
+    assert within_bound(rms_norm(x, scale, backend=device), x)
+    y, total = add_rms_norm(x, residual, scale, backend=device)
+    assert within_bound(y, total)
+    call = norm_spec.NormCall(x, scale, "float32", "float32")
+    gradients = rms_norm_backward(grad, x, scale, backend=device)
+    for got, (expected, bound) in zip(
+        gradients, norm_spec.rms_norm_backward(call, grad, on_device=True), strict=True
+    ):
+        assert (np.abs(got - expected) <= bound).all()
 
 
 @pytest.mark.parametrize(

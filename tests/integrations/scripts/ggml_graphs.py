@@ -7,108 +7,25 @@ from __future__ import annotations
 import ctypes as C
 import itertools
 import struct
-import sys
 
 import numpy as np
+from ggml_adapter import (
+    GgmlTensor,
+    acl,
+    adapter,
+    compute,
+    copy_to_device,
+    fetch,
+    finish,
+    functions,
+    new_context,
+    place_view,
+    stream,
+    supports,
+)
 
 from npu_rope import RopeParams, rope
-from npu_rope.testing import ggml
-from npu_rope.testing.ggml_functions import BASE, GGML_TYPES, ROPES, InitParams, declare
-
-POINTER, WHY_BYTES = C.c_void_p, 400
-TO_DEVICE, TO_HOST = 1, 2
-
-
-class GgmlTensor(C.Structure):
-    """``ggml_tensor``, as the adapter declares it."""
-
-    _fields_ = [
-        ("type", C.c_int),
-        ("buffer", POINTER),
-        ("ne", C.c_int64 * 4),
-        ("nb", C.c_size_t * 4),
-        ("op", C.c_int),
-        ("op_params", C.c_int32 * 16),
-        ("flags", C.c_int32),
-        ("src", POINTER * 10),
-        ("view_src", POINTER),
-        ("view_offs", C.c_size_t),
-        ("data", POINTER),
-        ("name", C.c_char * 64),
-        ("extra", POINTER),
-        ("padding", C.c_char * 8),
-    ]
-
-
-adapter_path, cann_path, opapi_path = sys.argv[1:]
-folder = ggml.find_library_dir()
-base = C.CDLL(str(min(folder.glob("libggml-base*"), key=lambda p: len(p.name))), C.RTLD_GLOBAL)
-functions = declare({**BASE, **ROPES}, base)
-cann = C.CDLL(cann_path, C.RTLD_GLOBAL)
-opapi = C.CDLL(opapi_path, C.RTLD_GLOBAL)
-adapter = C.CDLL(adapter_path)
-ALLOCATE = C.CFUNCTYPE(POINTER, POINTER, C.c_uint64)
-adapter.npu_rope_ggml_supports.argtypes = [POINTER, C.c_int, C.c_char_p, C.c_size_t]
-adapter.npu_rope_ggml_compute.argtypes = [
-    POINTER,
-    C.c_int,
-    POINTER,
-    ALLOCATE,
-    POINTER,
-    C.c_char_p,
-    C.c_size_t,
-]
-
-
-def acl(name, *arguments):
-    status = getattr(cann, name)(*arguments)
-    assert status == 0, (name, status)
-
-
-acl("aclInit", None)
-acl("aclrtSetDevice", 0)
-stream = POINTER()
-acl("aclrtCreateStream", C.byref(stream))
-memories = []
-
-
-def allocate(size):
-    memory = POINTER()
-    acl("aclrtMalloc", C.byref(memory), C.c_size_t(max(size, 1)), 0)
-    memories.append(memory)
-    return memory
-
-
-workspaces = ALLOCATE(lambda _, size: allocate(size).value)
-
-
-def copy_to_device(pointer, values):
-    """Copy a leaf's data to device memory, as a backend does."""
-    memory = allocate(values.nbytes)
-    acl(
-        "aclrtMemcpy",
-        memory,
-        C.c_size_t(values.nbytes),
-        C.c_void_p(values.ctypes.data),
-        C.c_size_t(values.nbytes),
-        TO_DEVICE,
-    )
-    GgmlTensor.from_address(pointer).data = memory.value
-    return memory
-
-
-def fetch(memory, like):
-    """Return device memory as an array like another one."""
-    values = np.empty_like(like)
-    acl(
-        "aclrtMemcpy",
-        C.c_void_p(values.ctypes.data),
-        C.c_size_t(values.nbytes),
-        memory,
-        C.c_size_t(values.nbytes),
-        TO_HOST,
-    )
-    return values
+from npu_rope.testing.ggml_functions import GGML_TYPES
 
 
 class GraphCase:
@@ -142,7 +59,7 @@ class GraphCase:
         """Return 0 and the largest error in units of the bound, or the adapter's status and its reason."""
         p, (b, s, n, d) = self.params, self.shape
         rng = np.random.default_rng(d + s)
-        context = functions["ggml_init"](InitParams(1 << 20, None, True))
+        context = new_context()
         kind = GGML_TYPES[self.dtype]
         # Lanes of the memory besides those of x, and the first lane of x.
         other_lanes, first = {"padded": (8, 0), "second half": (d, d)}.get(self.view, (0, 0))
@@ -172,16 +89,14 @@ class GraphCase:
         if self.factors:
             copy_to_device(freq_factors, factors)
         for view in (x, node):
-            fields = GgmlTensor.from_address(view)
-            if fields.view_src:
-                fields.data = GgmlTensor.from_address(fields.view_src).data + fields.view_offs
+            if GgmlTensor.from_address(view).view_src:
+                place_view(view)
         result = None if self.in_place else copy_to_device(node, np.full(self.shape, 7, self.dtype))
-        why = C.create_string_buffer(WHY_BYTES)
-        status = adapter.npu_rope_ggml_supports(node, 1, why, WHY_BYTES)
+        status, why = supports(node)
         if status == 0:
-            status = adapter.npu_rope_ggml_compute(node, 1, stream, workspaces, None, why, WHY_BYTES)
+            status, why = compute(node)
         if status:
-            return status, why.value.decode()
+            return status, why
         acl("aclrtSynchronizeStream", stream)
         given = positions.reshape(4, s) if planes == 4 else positions
         expected = rope(np.ascontiguousarray(array), given, p, factors, forward=self.forward, backend="cpu")
@@ -261,24 +176,21 @@ for case in cases():
     worst, ran = max(worst, found), ran + 1
 
 # The adapter refuses nodes that another backend must compute, and gives the reason.
-context = functions["ggml_init"](InitParams(1 << 20, None, True))
+context = new_context()
 x = functions["ggml_new_tensor_4d"](context, 0, 16, 3, 5, 2)
 positions_tensor = functions["ggml_new_tensor_1d"](context, GGML_TYPES["int32"], 5)
 node = functions["ggml_rope_ext"](context, x, positions_tensor, None, 16, 2, 0, 1e4, 1.0, 0.0, 1.0, 32.0, 1.0)
-why = C.create_string_buffer(WHY_BYTES)
 
 
 def reason(change, pointer=node, bfloat16=1):
     """Return why the adapter refuses the node after a change. Only the change of ``pointer`` is undone."""
     before = C.string_at(pointer, C.sizeof(GgmlTensor))
     change(GgmlTensor.from_address(pointer))
-    status = adapter.npu_rope_ggml_supports(node, bfloat16, why, WHY_BYTES)
-    computed = adapter.npu_rope_ggml_compute(
-        node, bfloat16, stream, workspaces, None, C.create_string_buffer(9), 9
-    )
+    supported, computed = supports(node, bfloat16), compute(node, bfloat16)
     C.memmove(pointer, before, len(before))
-    assert (status, computed) == (1, 1), (status, computed)
-    return why.value.decode()
+    assert supported == computed, (supported, computed)
+    assert supported[0] == 1, supported
+    return supported[1]
 
 
 def set_field(name, value, index=None):
@@ -296,7 +208,7 @@ def both_bfloat16(tensor):
     GgmlTensor.from_address(x).type = 30
 
 
-assert reason(set_field("op", 0)) == "the node is not a rope node"
+assert reason(set_field("op", 0)) == "the node is not a rope or an RMS norm"
 assert reason(set_field("src", None, 1)) == "the node has no x or no positions"
 assert reason(set_field("type", 1)) == "x and the result have different types"
 assert reason(set_field("type", 27), positions_tensor) == "positions are not contiguous 32-bit integers"
@@ -354,11 +266,8 @@ for change, bfloat16, expected in (
     assert found == expected, found
     for t, content in before:
         C.memmove(t, content, len(content))
-assert adapter.npu_rope_ggml_supports(None, 1, why, WHY_BYTES) == 1
+assert supports(None) == (1, "the node is NULL")
 assert adapter.npu_rope_ggml_supports(node, 1, None, 0) == 0
 
-for memory in memories:
-    acl("aclrtFree", memory)
-acl("aclrtDestroyStream", stream)
-acl("aclFinalize")
+finish()
 print(f"{ran} graphs, at most {worst:.2f} times the bound")
