@@ -14,7 +14,7 @@ from npu_rope.testing.norms import NormCase, judge_norms, norm_cases
 from npu_rope.testing.outcomes import AnyCase, CaseResult
 from npu_rope.testing.pmx import judge_pmx, pmx_cases
 from npu_rope.testing.sequence_draw import DEFAULT_COUNT, sequence_cases
-from npu_rope.testing.sequence_judge import judge_sequence
+from npu_rope.testing.sequence_search import judge_sequence
 from npu_rope.testing.tables import judge_tables, onnx_cases, torch_npu_cases
 
 

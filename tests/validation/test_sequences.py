@@ -11,7 +11,7 @@ import pytest
 from npu_rope.reference import rope as reference
 from npu_rope.testing.outcomes import OK
 from npu_rope.testing.sequence_draw import CHANGES, ROTATION, has_effect, sequence_cases
-from npu_rope.testing.sequence_judge import judge_sequence
+from npu_rope.testing.sequence_search import judge_sequence
 from npu_rope.testing.sequence_shrink import cost, shrink, simplifications
 from npu_rope.testing.sequences import EXAMPLE, Node, Sequence, parse
 
