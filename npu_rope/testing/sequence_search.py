@@ -150,12 +150,12 @@ class Search:
             known, sequence, remaining = self._without_known(sequence, kind)
             if remaining == kind:
                 known, sequence, remaining = self._of_known_message(sequence, kind)
-            if known is None:
+            if remaining == kind:
                 found = self._simplified(sequence, kind, earlier)
                 return found if counted is None or found.simplest is not None else counted
+            assert known is not None
             note = f"{source}: it has the fault of another sequence"
             counted = counted or Found(note, cause=str(known.cause), like=known.simplest.name)
-            sequence = replace(sequence, source=f"{source} without {known.cause.names_in_words}")
             kind, earlier = remaining, []
         assert counted is not None
         return counted
@@ -169,12 +169,15 @@ class Search:
             if other is not None:
                 applicable.append(known)
                 if (remaining := self._in_process_of_the_run(other)) != kind:
-                    return known, other, remaining
-        if len(applicable) < 2:
+                    source = f"{sequence.source} without {known.cause.names_in_words}"
+                    return known, replace(other, source=source), remaining
+        if not applicable:
             return None, sequence, kind
         for known in applicable:
             sequence = known.cause.removed_from(sequence) or sequence
-        return applicable[0], sequence, self._in_process_of_the_run(sequence)
+        remaining = self._in_process_of_the_run(sequence) if len(applicable) > 1 else kind
+        words = ", ".join(known.cause.names_in_words for known in applicable)
+        return applicable[0], replace(sequence, source=f"{sequence.source} without {words}"), remaining
 
     def _of_known_message(self, sequence: Sequence, kind: str) -> tuple[Known | None, Sequence, str]:
         """Return the same for a failure with a known message, which has one fault whatever the failure needs.
