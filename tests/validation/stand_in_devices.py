@@ -4,10 +4,10 @@
 
 CANN0 and CANN310P refuse the nodes that ggml's CANN backend refuses (supports_op, ggml d99724f) and compute
 the others correctly. FLOAT0 computes angles in float32, except in calls with a cache. SHIFT0 adds 1 to all
-positions. STALE0 rotates a call by the frequencies of the one before it if both have the same freq_base, also
-in a sequence. ODD0 is wrong in every second process; the file that ODD_FILE names has a byte for each process.
-ABORT0 prints as CANN does, and aborts in mode imrope. FREES0 does so in a graph with two values of freq_scale,
-as if the table of the first call had been freed.
+positions. STALE0 rotates a call by the frequencies of the one before it if both have the same freq_base,
+also in a sequence. ODD0 is wrong in every second process; the file that ODD_FILE names has a byte for each
+process. ABORT0 prints as CANN does, and aborts in mode imrope. FREES0 does so in a graph with two values of
+freq_scale, as if the table of the first call had been freed.
 """
 
 import ctypes as C
