@@ -19,7 +19,7 @@ from npu_rope import backends
 from npu_rope.cli.fault_report import executor_name, explain, print_faults, print_wrapped
 from npu_rope.cli.report_files import write_csv, write_json, write_junit
 from npu_rope.cli.validation_report import ValidationReport
-from npu_rope.testing.faults import kind_of
+from npu_rope.testing.faults import general_kind_of, kind_of
 from npu_rope.testing.outcomes import FAIL, OK, UNSUPPORTED, CaseResult, Judgement
 from npu_rope.testing.ports import PEER
 
@@ -77,7 +77,7 @@ class ConsolePrinter:
         self.report = report
         self.detail = detail
         self.backends = report.backends
-        self.kinds: set[tuple[str, str]] = set()  # the executors and ways of the failures so far
+        self.kinds: set[tuple[str, str, str]] = set()  # executor, way and cause of the failures so far
 
     def head(self) -> None:
         """Print the environment, and the column titles of the cases' lines."""
@@ -96,8 +96,9 @@ class ConsolePrinter:
     def add(self, result: CaseResult) -> None:
         """Print a finished case: every one, or the first one that fails in a new way."""
         failed = [judgement for judgement in result.judgements if judgement.verdict == FAIL]
-        new = {(judgement.executor, kind_of(judgement)) for judgement in failed} - self.kinds
-        self.kinds |= new
+        kinds = {(judgement.executor, general_kind_of(judgement), result.cause) for judgement in failed}
+        new = kinds - self.kinds if not result.like else set()
+        self.kinds |= kinds
         if self.detail == Detail.EVERY_CASE or (self.detail == Detail.SUMMARY and new):
             self.console.print(self._line(result), soft_wrap=True)
             for judgement in failed:

@@ -103,6 +103,8 @@ def write_json(stream: TextIO, report: ValidationReport) -> None:
             "source": result.case.source,
             "verdict": result.verdict,
             "note": result.note or None,
+            "cause": result.cause or None,
+            "like": result.like or None,
             "judgements": [judged(result, judgement) for judgement in result.judgements],
         }
         for result in report.results

@@ -15,6 +15,7 @@ _PATH = re.compile(r"(?:/[\w.+@-]+)+/(?=[\w.+-])")
 # Numbers that vary between cases, but not those of rules (SIM-SYNC-01), lines (ops.cpp:12) and signals.
 _NUMBER = re.compile(r"(?<![\w:-])-?(?:0x[0-9a-fA-F]+|\d[\d.]*(?:e[+-]?\d+)?)%?")
 
+_CALL = re.compile(r"^call \d+: ")  # of a sequence
 # The format of ggml_cann_error in ggml's ggml-cann.cpp.
 _CANN_ERROR = "CANN error: "
 _CANN_FUNCTION = re.compile(r"current device: -?\d+, in function (\w+)")
@@ -49,28 +50,38 @@ class Fault:
 
     @property
     def example(self) -> Failed:
-        """The smallest of the cases that were run again most often."""
+        """The smallest of the cases that were run again most often; a simplified one if there is one."""
 
-        def size(failed: Failed) -> tuple[bool, int, int, int]:
+        def size(failed: Failed) -> tuple[bool, bool, int, int, int]:
             result, judgement = failed
             found = judgement.occurrence
             runs, cases_before = (found.runs, len(found.after)) if found else (0, 0)
-            return found is None, cases_before, -runs, math.prod(result.case.shape)
+            return found is None, bool(result.like), cases_before, -runs, math.prod(result.case.shape)
 
         return min(self.failed, key=size)
 
 
 def kind_of(judgement: Judgement) -> str:
     """Return the way in which a case fails, in words."""
+    kind = _whole_kind_of(judgement)
+    return kind if len(kind) <= KIND_LENGTH else kind[: KIND_LENGTH - 1] + "…"
+
+
+def _whole_kind_of(judgement: Judgement) -> str:
     if judgement.message:
-        first_line = _PATH.sub("", judgement.message.splitlines()[0])
+        first_line = _CALL.sub("", _PATH.sub("", judgement.message.splitlines()[0]))
         first_line = first_line.removeprefix(f"{judgement.executor} ")
         if cann_error := _cann_error(judgement.output):
             first_line = f"{first_line.partition(':')[0]}: {cann_error}"
-        return first_line if len(first_line) <= KIND_LENGTH else first_line[: KIND_LENGTH - 1] + "…"
+        return first_line
     if judgement.worst is not None and not math.isfinite(judgement.worst.got):
         return "wrong values: NaN or infinity"
     return "wrong values"
+
+
+def general_kind_of(judgement: Judgement) -> str:
+    """Return the way in which a case fails, without the numbers that vary between cases."""
+    return _NUMBER.sub("#", _whole_kind_of(judgement))
 
 
 def _cann_error(output: tuple[str, ...]) -> str:
@@ -100,9 +111,10 @@ def _faults_of(executor: str, results: list[CaseResult]) -> list[Fault]:
         if (judgement := result.by(executor)) is not None and judgement.verdict != UNSUPPORTED
     ]
     groups: dict[tuple[str, str], list[Failed]] = {}
-    for key, pair in _with_occurrences([pair for pair in ran if pair[1].verdict == FAIL]):
+    all_failed = [pair for pair in ran if pair[1].verdict == FAIL]
+    faults = _by_cause(executor, [pair for pair in all_failed if pair[0].note], len(ran))
+    for key, pair in _with_occurrences([pair for pair in all_failed if not pair[0].note]):
         groups.setdefault(key, []).append(pair)
-    faults = []
     for (_, when), failed in groups.items():
         members = {id(judgement) for _, judgement in failed}
         others = [result.case for result, judgement in ran if id(judgement) not in members]
@@ -113,10 +125,23 @@ def _faults_of(executor: str, results: list[CaseResult]) -> list[Fault]:
     return faults
 
 
+def _by_cause(executor: str, failed: list[Failed], total: int) -> list[Fault]:
+    """Return the faults of drawn sequences. Wrong values are one fault for each cause; a message names its
+    fault, whatever the cause is."""
+    groups: dict[tuple[str, str], list[Failed]] = {}
+    for result, judgement in failed:
+        key = (general_kind_of(judgement), "") if judgement.message else ("", result.cause)
+        groups.setdefault(key, []).append((result, judgement))
+    return [
+        Fault(executor, kind_of(members[0][1]), (cause,) if cause else (), members, total, "")
+        for (_, cause), members in groups.items()
+    ]
+
+
 def _with_occurrences(failed: list[Failed]) -> list[tuple[tuple[str, str], Failed]]:
     """Return each failure with its kind and its occurrence. A failure whose occurrence was not found takes
     the one of the others of its kind, if they agree."""
-    keys = [_NUMBER.sub("#", kind_of(judgement)) for _, judgement in failed]
+    keys = [general_kind_of(judgement) for _, judgement in failed]
     known: dict[str, set[str]] = {}
     for key, pair in zip(keys, failed, strict=True):
         known.setdefault(key, set()).add(_when(pair))

@@ -209,7 +209,7 @@ class GgmlProcess:
 
     def __init__(self, library_dir: str | None = None, threads: int = 1, device: str = "") -> None:
         self.sequences: list[Any] = []  # those of a suite that ran in the current child
-        self.backends = 0  # that the current child has made for sequences
+        self.backends = 0  # that the current child has made for sequences and keeps (Ggml.free)
         self.folder = find_library_dir(library_dir, registry=bool(device))
         self.threads = threads
         self.device = device
@@ -257,7 +257,8 @@ class GgmlProcess:
             GgmlFailed: a graph was accepted and not completed, or the process ended (GgmlAborted).
             GgmlUnavailable: the library has no such device.
         """
-        self.backends += 1 + sum(step.start == "backend" for step in steps[1:])
+        if (device or self.device) not in ("", "CPU"):
+            self.backends += 1 + sum(step.start == "backend" for step in steps[1:])
         results: list[StepResult] = self._call(("sequence", steps, device))
         return results
 

@@ -111,11 +111,19 @@ class Judgement:
 
 @dataclass
 class CaseResult:
-    """All judgements of one case. ``note`` says how a failing case was found, if that needs a word."""
+    """All judgements of one case.
+
+    Attributes:
+        note: how a failing case was found, if that needs a word.
+        cause: what the failure of a sequence needs.
+        like: the name of the case that shows the same fault in the simplest way, if it is another one.
+    """
 
     case: AnyCase
     judgements: list[Judgement] = field(default_factory=list)
     note: str = ""
+    cause: str = ""
+    like: str = ""
 
     @property
     def verdict(self) -> str:

@@ -1,7 +1,8 @@
 """Draw the sequences of suite ``sequences`` from a seed.
 
 State that a backend keeps from one call to the next is wrong for a call that differs in what the state does
-not depend on. Most calls therefore differ from their predecessor in one property.
+not depend on. Most calls therefore differ from their predecessor in one property, and the difference has an
+effect on the result.
 """
 
 from __future__ import annotations
@@ -11,6 +12,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
+from npu_rope.reference import rope as reference
 from npu_rope.rope_attributes import RopeMode
 from npu_rope.testing.sequences import Node, Sequence
 
@@ -40,10 +44,17 @@ NUMBERS: dict[str, tuple[Any, ...]] = {
 # The properties that one change varies, with weights: those from which a table of cos and sin is computed
 # are drawn more often than those of the input.
 CHANGES: dict[str, int] = {
-    "freq_scale": 4, "freq_base": 3, "ext_factor": 4, "attn_factor": 3, "beta_fast": 3, "beta_slow": 3,
-    "n_ctx_orig": 3, "ff": 4, "pos": 4, "mode": 4, "sections": 4, "n_dims": 3, "head": 4, "tokens": 4,
+    "freq_scale": 4, "freq_base": 3, "ext_factor": 5, "attn_factor": 3, "beta_fast": 8, "beta_slow": 9,
+    "n_ctx_orig": 5, "ff": 7, "pos": 4, "mode": 4, "sections": 5, "n_dims": 3, "head": 4, "tokens": 4,
     "forward": 2, "inplace": 2, "type": 2, "n_offs": 1, "heads": 1, "batch": 1, "view": 1, "x": 1,
 }  # fmt: skip
+# Attributes from which the rotation is computed. The others change the input or its place in memory.
+ROTATION = (
+    "forward", "mode", "n_dims", "n_offs", "n_ctx_orig", "freq_base", "freq_scale", "ext_factor",
+    "attn_factor", "beta_fast", "beta_slow", "sections", "ff", "pos",
+)  # fmt: skip
+LEAST_EFFECT = 0.02  # on an element of an input in [-1, 1]: some ten times the largest bound of a result
+_SHARE_WITH_YARN = 0.5  # of the nodes that are not drawn from another one
 _MOST_TRIES = 100
 
 
@@ -73,11 +84,16 @@ def _any_node(rng: random.Random) -> Node:
         (rng.choice(BATCHES), rng.choice(TOKENS), rng.choice(HEADS), head),
         mode=mode,
         sections=_sections(rng, mode, head),
+        ff=rng.choice((0, 0, 1, 2)),
         pos=rng.choice(NUMBERS["pos"]),
         type=rng.choice(NUMBERS["type"]),
         freq_base=rng.choice(NUMBERS["freq_base"]),
     )
-    # Most calls have most defaults, as the layers of models do.
+    if rng.random() < _SHARE_WITH_YARN:
+        # Without it, and with freq_scale 1, most of these attributes have no effect.
+        yarn = {"freq_scale": (0.25, 0.5, 1.5), "ext_factor": (1.0, 0.5), "n_ctx_orig": (128, 4096, 32768)}
+        node = replace(node, **{name: rng.choice(values) for name, values in yarn.items()})
+    # Most calls have most other defaults, as the layers of models do.
     for name in rng.sample(list(CHANGES), rng.randrange(6)):
         node = _changed(rng, node, name) or node
     return node
@@ -87,18 +103,18 @@ def _successor(rng: random.Random, node: Node) -> Node:
     kind = rng.random()
     if kind < 0.12:
         return _any_node(rng)
-    changes = 1 if kind < 0.85 else 2
-    while changes:
+    count = 1 if kind < 0.85 else 2
+    changed, changes = node, 0
+    while changes < count:
         name = rng.choices(list(CHANGES), list(CHANGES.values()))[0]
-        if (changed := _changed(rng, node, name)) is not None:
-            node, changes = changed, changes - 1
-    return node
+        candidate = _changed(rng, changed, name)
+        if candidate is not None and candidate != node and has_effect(node, candidate):
+            changed, changes = candidate, changes + 1
+    return changed
 
 
 def _changed(rng: random.Random, node: Node, name: str) -> Node | None:
     """Return the node with another value of one property; None if there is no such node."""
-    if name in ("beta_fast", "beta_slow", "n_ctx_orig") and not node.ext_factor:
-        return None  # it has no effect
     for _ in range(_MOST_TRIES):
         try:
             changed = _CHANGE.get(name, _number)(rng, node, name)
@@ -107,6 +123,26 @@ def _changed(rng: random.Random, node: Node, name: str) -> Node | None:
         if changed != node:
             return changed
     return None
+
+
+def has_effect(before: Node, after: Node) -> bool:
+    """Return whether each attribute of the rotation in which the nodes differ changes the second's result."""
+    for name in ROTATION:
+        if getattr(after, name) != getattr(before, name):
+            try:
+                other = replace(after, **{name: getattr(before, name)})
+            except ValueError:
+                continue  # the attribute depends on another one that has changed
+            if np.abs(_rotated(after) - _rotated(other)).max() < LEAST_EFFECT:
+                return False
+    return True
+
+
+def _rotated(node: Node) -> Any:
+    """Return one head of each token, rotated as in this node. The input depends on the shape only."""
+    shape = (1, node.shape[1], 1, node.shape[3])
+    x = np.random.default_rng(0).uniform(-1, 1, shape)
+    return reference.rope(x, node.positions(), node.params, node.factors(), forward=node.forward)
 
 
 def _number(rng: random.Random, node: Node, name: str) -> Node:

@@ -124,23 +124,28 @@ class Node:
 
     def data(self) -> CaseData:
         """Return the arrays of the call."""
-        case, tokens = self.rope_case, self.shape[1]
+        case = self.rope_case
         generator = np.random.default_rng([_X, self.x])
         parent = rounded(generator.random(parent_shape(case), np.float32) * 2 - 1, case.dtype)
-        axes = [
-            self._positions(axis, tokens) for axis in range(AXES if self.params.rope_mode.has_sections else 1)
-        ]
-        factors = None
-        if self.ff:
-            generator = np.random.default_rng([_FACTORS, self.ff])
-            factors = generator.uniform(0.9, 1.1, self.params.pairs).astype(np.float32)
-        positions = np.stack(axes) if len(axes) > 1 else axes[0]
-        return CaseData(view_of(parent, case), parent, positions.astype(np.int32), factors)
+        return CaseData(view_of(parent, case), parent, self.positions(), self.factors())
 
-    def _positions(self, axis: int, tokens: int) -> Any:
+    def positions(self) -> Any:
+        """Return the positions ``[S]``, or ``[4,S]`` in the modes with sections."""
+        axes = [self._axis(axis) for axis in range(AXES if self.params.rope_mode.has_sections else 1)]
+        return (np.stack(axes) if len(axes) > 1 else axes[0]).astype(np.int32)
+
+    def _axis(self, axis: int) -> Any:
+        tokens = self.shape[1]
         if not self.pos:
             return np.arange(tokens)
         return np.random.default_rng([_POSITIONS, self.pos, axis]).integers(0, GGML_N_CTX, tokens)
+
+    def factors(self) -> Any:
+        """Return the frequency factors of the pairs; None if there are none."""
+        if not self.ff:
+            return None
+        generator = np.random.default_rng([_FACTORS, self.ff])
+        return generator.uniform(0.9, 1.1, self.params.pairs).astype(np.float32)
 
     def __str__(self) -> str:
         written = []

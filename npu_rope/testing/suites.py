@@ -16,7 +16,7 @@ from npu_rope.testing.pmx import judge_pmx, pmx_cases
 from npu_rope.testing.port_functions import PortCase
 from npu_rope.testing.ports import PEER, judge_ports, port_cases
 from npu_rope.testing.sequence_draw import DEFAULT_COUNT, sequence_cases
-from npu_rope.testing.sequence_judge import judge_sequence
+from npu_rope.testing.sequence_search import judge_sequence
 from npu_rope.testing.tables import TableCase, judge_tables, onnx_cases, torch_npu_cases
 
 

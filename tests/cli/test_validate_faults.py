@@ -370,3 +370,30 @@ def test_options_of_drawn_cases_need_their_suite():
     done = invoke("--suite", "ggml", "--seed", "1")
     assert done.exit_code == 2
     assert "[validate] seed must come with --suite sequences but got ggml." in done.stderr
+
+
+@pytest.mark.peer
+@pytest.mark.usefixtures("stand_ins")
+@pytest.mark.parametrize(
+    ("device", "fault"),
+    [
+        ("STALE0", "STALE0: wrong values (calls that differ in freq_scale)"),
+        pytest.param(
+            "FREES0",
+            "FREES0: ended with SIGABRT: CANN error in aclnn_rope: EZ9999: Inner Error!",
+            marks=pytest.mark.slow,  # each run that fails ends a process
+        ),
+    ],
+)
+def test_the_command_repeats_the_two_calls_of_a_fault(device, fault):
+    drawn = ["--suite", "sequences", "--seed", "48", "--cases", "2", "--backend", "cpu"]
+    done = invoke(*drawn, "--ggml-device", device)
+    assert done.exit_code == 1, done.output
+    assert re.search(rf"^1 +{re.escape(fault)} +1 of 2 ", done.stdout, re.M), done.stdout
+    again = printed_command(done.stdout)
+    name = again[again.index("--op") + 1]
+    first, second = name.split(" + ")
+    assert first.count("rope(") == second.count("rope(") == 1
+    assert invoke(*again).exit_code == 1
+    for call in (first, second):
+        assert invoke("--suite", "sequences", "--op", call, "--ggml-device", device).exit_code == 0

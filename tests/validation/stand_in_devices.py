@@ -4,9 +4,10 @@
 
 CANN0 and CANN310P refuse the nodes that ggml's CANN backend refuses (supports_op, ggml d99724f) and compute
 the others correctly. FLOAT0 computes angles in float32, except in calls with a cache. SHIFT0 adds 1 to all
-positions. STALE0 rotates a call by the frequencies of the one before it if both have the same freq_base. ODD0
-is wrong in every second process; the file that ODD_FILE names has a byte for each process. ABORT0 prints as
-CANN does, and aborts in mode imrope.
+positions. STALE0 rotates a call by the frequencies of the one before it if both have the same freq_base,
+also in a sequence. ODD0 is wrong in every second process; the file that ODD_FILE names has a byte for each
+process. ABORT0 prints as CANN does, and aborts in mode imrope. FREES0 does so in a graph with two values of
+freq_scale, as if the table of the first call had been freed.
 """
 
 import ctypes as C
@@ -21,7 +22,7 @@ from npu_rope.rope_attributes import RopeMode
 from npu_rope.testing import ggml_graph, ggml_worker
 
 REFUSING = ("CANN0", "CANN310P")
-WRONG = ("FLOAT0", "SHIFT0", "STALE0", "ODD0", "ABORT0")
+WRONG = ("FLOAT0", "SHIFT0", "STALE0", "ODD0", "ABORT0", "FREES0")
 NAME = C.CFUNCTYPE(C.c_char_p, C.c_void_p)
 START = C.CFUNCTYPE(C.c_void_p, C.c_void_p, C.c_char_p)
 SUPPORTS = C.CFUNCTYPE(C.c_bool, C.c_void_p, C.c_void_p)
@@ -113,12 +114,26 @@ class StandInGgml(ggml_worker.Ggml):
             call = replace(call, positions=call.positions + 1)
         if self.device == "ABORT0" and call.params.rope_mode is RopeMode.IMROPE:
             _abort()
-        if self.device == "STALE0":
-            last, self.last_params = self.last_params, call.params
-            if last is not None and last.freq_base == call.params.freq_base:
-                call = replace(call, params=replace(call.params, freq_scale=last.freq_scale))
-                self.last_params = last
-        return super().rope(call)
+        return super().rope(self._stale(call) if self.device == "STALE0" else call)
+
+    def _stale(self, call):
+        last, self.last_params = self.last_params, call.params
+        if last is not None and last.freq_base == call.params.freq_base:
+            call = replace(call, params=replace(call.params, freq_scale=last.freq_scale))
+            self.last_params = last
+        return call
+
+    def sequence(self, steps, device=""):
+        of_device = device or self.device
+        for i, step in enumerate(steps):
+            if step.start == "backend":
+                self.last_params = None
+            scales = {other.call.params.freq_scale for other in steps[max(0, i - 1) : i + 1]}
+            if of_device == "FREES0" and step.start == "node" and len(scales) > 1:
+                _abort()
+            if of_device == "STALE0":
+                steps[i] = replace(step, call=self._stale(step.call))
+        return super().sequence(steps, device)
 
 
 if __name__ == "__main__":

@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
+from npu_rope.reference import rope as reference
 from npu_rope.testing.outcomes import OK
-from npu_rope.testing.sequence_draw import CHANGES, sequence_cases
-from npu_rope.testing.sequence_judge import judge_sequence
+from npu_rope.testing.sequence_draw import CHANGES, ROTATION, has_effect, sequence_cases
+from npu_rope.testing.sequence_search import judge_sequence
 from npu_rope.testing.sequence_shrink import cost, shrink, simplifications
 from npu_rope.testing.sequences import EXAMPLE, Node, Sequence, parse
 
+YARN = ("ext_factor", "beta_fast", "beta_slow", "n_ctx_orig")
+
+
+@functools.cache
+def first_sequences(seed):
+    return list(sequence_cases(seed, 600 if not seed else 200))
+
 
 def drawn(seed, count):
-    return list(sequence_cases(seed, count))
+    """Return the first sequences of a seed."""
+    return first_sequences(seed)[:count]
 
 
 def test_a_seed_determines_the_sequences():
-    names = [sequence.name for sequence in drawn(3, 60)]
-    assert names == [sequence.name for sequence in drawn(3, 60)]
-    assert names[:20] == [sequence.name for sequence in drawn(3, 20)]
-    assert len(set(names) - {sequence.name for sequence in drawn(4, 60)}) > 50
+    names = [sequence.name for sequence in drawn(1, 60)]
+    assert names == [sequence.name for sequence in sequence_cases(1, 60)]
+    assert names[:20] == [sequence.name for sequence in sequence_cases(1, 20)]
+    assert len(set(names) - {sequence.name for sequence in drawn(2, 60)}) > 50
 
 
 def test_the_drawn_sequences_cover_the_forms():
@@ -42,6 +53,53 @@ def test_most_calls_differ_from_the_one_before_in_one_property():
     differing = [sum(getattr(a, name) != getattr(b, name) for name in names) for a, b in pairs]
     assert sum(count <= 2 for count in differing) > 0.5 * len(pairs)
     assert "freq_scale" in CHANGES
+
+
+def changed_alone(sequences):
+    """Return the pairs of calls that differ in one attribute, by this attribute."""
+    found = {}
+    for sequence in sequences:
+        for before, after in zip(sequence.nodes, sequence.nodes[1:], strict=False):
+            differing = [n for n in Node.__dataclass_fields__ if getattr(before, n) != getattr(after, n)]
+            if len(differing) == 1:
+                found.setdefault(differing[0], []).append((before, after))
+    return found
+
+
+@pytest.fixture(scope="module")
+def single_changes():
+    return changed_alone(drawn(0, 600))
+
+
+@pytest.mark.parametrize("name", [name for name in ROTATION if name != "n_offs"])
+def test_each_change_of_the_rotation_has_an_effect(single_changes, name):
+    assert len(single_changes[name]) >= 8
+    for before, after in single_changes[name]:
+        rotated = []
+        for node in (before, after):
+            x = replace(node, view=0).data().x
+            factors = node.factors()
+            rotated.append(reference.rope(x, node.positions(), node.params, factors, forward=node.forward))
+        assert np.abs(rotated[0] - rotated[1]).max() > 0.01, (str(before), str(after))
+
+
+def test_a_change_without_an_effect_is_not_drawn():
+    plain = Node((1, 2, 1, 64), pos=1)
+    yarn = replace(plain, freq_scale=0.25, ext_factor=1.0, n_ctx_orig=4096)
+    for changes in ({"ext_factor": 0.5}, {"beta_fast": 8.0}, {"beta_slow": 2.0}, {"n_ctx_orig": 128}):
+        assert not has_effect(plain, replace(plain, **changes)), changes
+        assert has_effect(yarn, replace(yarn, **changes)), changes
+    assert not has_effect(plain, replace(plain, freq_scale=0.25, beta_fast=8.0))  # one of two changes
+    assert not has_effect(plain, replace(plain, n_dims=64))  # 0 is the whole head
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_200_sequences_have_each_change_of_a_table_alone(seed):
+    pairs = changed_alone(drawn(seed, 200))
+    for name in (*YARN, "freq_base", "freq_scale", "attn_factor", "ff", "pos", "mode", "sections", "n_dims"):
+        assert len(pairs[name]) >= 2, name
+    # None before, none after, and other contents
+    assert {(a.ff > 0, b.ff > 0) for a, b in pairs["ff"]} == {(False, True), (True, False), (True, True)}
 
 
 def test_the_text_of_a_sequence_describes_it():
@@ -101,7 +159,7 @@ def test_a_simplification_costs_less_or_has_fewer_calls():
 
 
 def test_sequences_are_right_on_the_cpu():
-    for sequence in drawn(5, 6):
+    for sequence in drawn(2, 6):
         result = judge_sequence(sequence, ["cpu"], None)
         assert [judgement.verdict for judgement in result.judgements] == [OK] * len(result.judgements)
 

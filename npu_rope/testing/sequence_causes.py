@@ -1,0 +1,102 @@
+"""What a failing sequence needs: attributes in which its calls differ, or attributes of one call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import MISSING, dataclass, fields, replace
+from typing import Any
+
+from npu_rope.testing.sequences import Node, Sequence
+
+_AXES = ("batch", "tokens", "heads", "head")  # of the shape
+_DEFAULTS: dict[str, Any] = {
+    field.name: field.default for field in fields(Node) if field.default is not MISSING
+}
+_NAMES = (*_AXES, *_DEFAULTS)
+_CONTENTS = ("pos", "x")  # every call has some
+# Attributes with rules that depend on another one.
+_LINKED = {
+    "mode": ("sections", "n_dims", "n_offs"),
+    "forward": ("inplace",),
+    "head": ("n_dims", "n_offs", "sections"),
+}
+
+
+@dataclass(frozen=True)
+class Cause:
+    """What a failure needs.
+
+    Attributes:
+        names: the attributes.
+        is_alone: one call fails, and the attributes are not the defaults; otherwise calls differ in them.
+    """
+
+    names: tuple[str, ...]
+    is_alone: bool
+
+    @property
+    def names_in_words(self) -> str:
+        """The attributes, or a word if there are none."""
+        return ", ".join(self.names) or ("anything" if self.is_alone else "a difference")
+
+    def __str__(self) -> str:
+        if self.is_alone:
+            return f"a call with {', '.join(self.names)}" if self.names else "any call"
+        return f"calls that differ in {', '.join(self.names)}" if self.names else "equal calls"
+
+    def removed_from(self, sequence: Sequence) -> Sequence | None:
+        """Return the sequence without what the failure needs; None if it does not have it, or cannot lack it.
+
+        The calls get the first call's values, else those of a later one; or the defaults if the cause is one
+        call's.
+        """
+        if self.is_alone:
+            sources = [Node(sequence.nodes[0].shape)]
+            has = all(
+                any(_value(node, name) != _DEFAULTS[name] for node in sequence.nodes) for name in self.names
+            )
+        else:
+            sources = list(dict.fromkeys(sequence.nodes))
+            has = all(_differ(sequence.nodes, name) for name in self.names)
+        if not has or not self.names:
+            return None
+        for source in sources:
+            for linked in (False, True):
+                names = [
+                    *self.names,
+                    *(other for name in self.names if linked for other in _LINKED.get(name, ())),
+                ]
+                try:
+                    nodes = tuple(_with_values_of(node, source, names) for node in sequence.nodes)
+                except ValueError:
+                    continue
+                return replace(sequence, nodes=nodes)
+        return None
+
+
+def cause_of(simplest: Sequence) -> Cause:
+    """Return what a failing sequence needs that cannot be simplified."""
+    nodes = simplest.nodes
+    if len(nodes) == 1:
+        names = [name for name, default in _DEFAULTS.items() if getattr(nodes[0], name) != default]
+        return Cause(tuple(name for name in names if name not in _CONTENTS), is_alone=True)
+    return Cause(tuple(name for name in _NAMES if _differ(nodes, name)), is_alone=False)
+
+
+def _value(node: Node, name: str) -> Any:
+    return node.shape[_AXES.index(name)] if name in _AXES else getattr(node, name)
+
+
+def _differ(nodes: Iterable[Node], name: str) -> bool:
+    return len({_value(node, name) for node in nodes}) > 1
+
+
+def _with_values_of(node: Node, source: Node, names: Iterable[str]) -> Node:
+    values: dict[str, Any] = {}
+    shape = list(node.shape)
+    for name in names:
+        if name in _AXES:
+            shape[_AXES.index(name)] = _value(source, name)
+        else:
+            values[name] = _value(source, name)
+    return replace(node, shape=tuple(shape), **values)

@@ -1,0 +1,307 @@
+"""How suite sequences finds the fault of a device that keeps a table from one call to the next.
+
+The device is a double in this process. It rotates by the float64 reference, and has planted faults.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from npu_rope.reference import rope as reference
+from npu_rope.testing import ggml_graph, sequence_search
+from npu_rope.testing.faults import find_faults
+from npu_rope.testing.ggml import GgmlAborted, GgmlInfo, StepResult
+from npu_rope.testing.outcomes import FAIL, OK, CaseResult, Judgement
+from npu_rope.testing.sequence_causes import Cause, cause_of
+from npu_rope.testing.sequence_draw import sequence_cases
+from npu_rope.testing.sequence_search import judge_sequence
+from npu_rope.testing.sequences import Node, parse
+
+PARAMS = (
+    "freq_base",
+    "freq_scale",
+    "ext_factor",
+    "attn_factor",
+    "beta_fast",
+    "beta_slow",
+    "n_dims",
+    "mode",
+    "sections",
+)
+PROPERTIES = (*PARAMS, "n_ctx_orig", "ff", "pos", "forward")
+FREED = "ggml ended with SIGABRT: {} is read from memory that was freed (allocation {})"
+
+
+def properties(call):
+    """Return what the table of a call depends on."""
+    factors = None if call.freq_factors is None else call.freq_factors.tobytes()
+    found = {name: getattr(call.params, name) for name in PARAMS}
+    found |= {"n_ctx_orig": call.n_ctx_orig, "ff": factors, "pos": call.positions.tobytes()}
+    return found | {"forward": call.forward, "size": (call.shape[1], call.shape[3], len(call.positions))}
+
+
+def with_property(call, name, other):
+    """Return the call with one property of another one."""
+    if name in PARAMS:
+        # YaRN needs a context, and the judge's parameters have none without it.
+        values = {"n_ctx_orig": call.n_ctx_orig or 1, name: getattr(other.params, name)}
+        return replace(call, params=replace(call.params, **values))
+    if name == "n_ctx_orig":
+        params = replace(call.params, n_ctx_orig=other.params.n_ctx_orig)
+        return replace(call, params=params, n_ctx_orig=other.n_ctx_orig)
+    attribute = {"ff": "freq_factors", "pos": "positions", "forward": "forward"}[name]
+    return replace(call, **{attribute: getattr(other, attribute)})
+
+
+class Device:
+    """A double of a ggml process with a device.
+
+    Args:
+        forgotten: for each of these properties, the device takes the property of an earlier call that differs
+            in nothing else.
+        frees: the device ends if a call of a graph changes one of these properties: it frees memory early.
+    """
+
+    def __init__(self, forgotten=(), frees=()):
+        self.forgotten, self.frees = forgotten, frees
+        self.info = GgmlInfo("1", "", "", device="DOUBLE0")
+        self.backends, self.sequences, self.runs = 0, [], []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        pass
+
+    def close(self):
+        self.backends, self.sequences = 0, []
+
+    def new_process(self):
+        process = Device(self.forgotten, self.frees)
+        process.runs = self.runs
+        return process
+
+    def too_old_for(self, params, *, inplace, set_rows):
+        return ""
+
+    def sequence(self, steps, device=""):
+        self.runs.append(steps)
+        self.backends += 1
+        forgotten = () if device else self.forgotten
+        if not device:
+            self._end_if_freed(steps)
+        caches = {}
+        results = []
+        for step in steps:
+            if step.start == "backend":
+                caches = {}
+            call = step.call
+            for name in forgotten:
+                key = tuple((k, v) for k, v in properties(step.call).items() if k != name)
+                call = with_property(call, name, caches.setdefault((name, key), step.call))
+            results.append(StepResult(self._rotated(call)))
+        return results
+
+    def _end_if_freed(self, steps):
+        for i, (before, step) in enumerate(pairwise(steps)):
+            if step.start == "node":
+                for name in self.frees:
+                    if properties(before.call)[name] != properties(step.call)[name]:
+                        raise GgmlAborted(FREED.format("a table", i), ())
+
+    def _rotated(self, call):
+        x = ggml_graph.view(np.ascontiguousarray(call.parent), call)
+        arguments = call.positions, call.params, call.freq_factors
+        return reference.rope(x, *arguments, forward=call.forward).astype(x.dtype)
+
+
+@cache
+def drawn():
+    """Return sequences whose calls differ in one property only, by this property."""
+    found = {}
+    for sequence in sequence_cases(0, 200):
+        names = {
+            tuple(name for name in Node.__dataclass_fields__ if getattr(before, name) != getattr(after, name))
+            for before, after in pairwise(sequence.nodes)
+        }
+        for name in PROPERTIES:
+            if (name,) in names:
+                found.setdefault(name, []).append(sequence)
+    return found
+
+
+def first_failing(device, sequences):
+    """Return the result of the first sequence that fails."""
+    results = (judge_sequence(sequence, [], device) for sequence in sequences)
+    return next(result for result in results if result.verdict == FAIL)
+
+
+def written(text, number=0):
+    """Return a sequence as if it had been drawn."""
+    return replace(parse(text), source=f"sequence {number}")
+
+
+@pytest.mark.parametrize("name", PROPERTIES)
+def test_a_forgotten_property_is_found_and_shown_by_two_calls(name):
+    device = Device(forgotten=(name,))
+    result = first_failing(device, drawn()[name])
+    first, second = result.case.nodes
+    assert first != second
+    assert replace(second, **{name: getattr(first, name)}) == first, result.case.name
+    assert result.cause == f"calls that differ in {name}"
+    assert "+" in result.case.signs or name == "pos"
+    # What is printed repeats it, and neither call fails alone.
+    assert judge_sequence(parse(result.case.name), [], device.new_process()).verdict == FAIL
+    for node in result.case.nodes:
+        assert judge_sequence(parse(str(node)), [], device.new_process()).verdict == OK
+
+
+def test_a_correct_device_passes():
+    device = Device()
+    for sequence in sequence_cases(0, 12):
+        assert judge_sequence(sequence, [], device).verdict == OK
+    assert len(device.runs) == 24  # on the device and on the CPU
+
+
+A = "rope(shape=[1,3,1,32],pos=1)"
+SCALED = "rope(shape=[1,3,1,32],freq_scale=0.5,pos=1)"
+SCALED_WITH_FACTORS = "rope(shape=[1,3,1,32],freq_scale=0.5,ff=1,pos=1)"
+
+
+def test_a_second_sequence_with_the_fault_is_counted_and_not_simplified():
+    device = Device(forgotten=("freq_scale",))
+    first = judge_sequence(written(f"{A} + {SCALED}"), [], device)
+    before = len(device.runs)
+    other = written("rope(shape=[2,5,1,64],mode=neox) ; rope(shape=[2,5,1,64],mode=neox,freq_scale=1.5)")
+    second = judge_sequence(other, [], device)
+    assert second.like == first.case.name
+    assert second.cause == first.cause == "calls that differ in freq_scale"
+    assert second.case is other
+    assert len(device.runs) == before + 3  # the device, the CPU, and without the difference
+
+
+def test_a_second_fault_of_a_sequence_is_found_behind_a_known_one():
+    device = Device(forgotten=("freq_scale", "attn_factor"))
+    judge_sequence(written(f"{A} + {SCALED}"), [], device)
+    behind = written(f"{A} + {SCALED} + {SCALED.replace('pos', 'attn_factor=1.25,pos')}", 7)
+    result = judge_sequence(behind, [], device)
+    assert result.cause == "calls that differ in attn_factor"
+    assert not result.like
+    assert result.note == "sequence 7 without freq_scale: each call passes alone"
+
+
+def test_memory_that_is_freed_early_is_found_and_shown_by_two_calls_of_a_graph():
+    device = Device(frees=("freq_base", "ff"))
+    result = judge_sequence(written(f"{A} ; {A} + {A.replace('pos=1', 'pos=1,freq_base=100')}"), [], device)
+    assert result.case.signs == ("+",)
+    assert result.cause == "calls that differ in freq_base"
+    assert judge_sequence(parse(result.case.name), [], device.new_process()).verdict == FAIL
+
+
+def test_a_known_message_is_not_simplified_for_another_cause():
+    device = Device(frees=("freq_base", "ff"))
+    first = judge_sequence(written(f"{A} + {A.replace('pos=1', 'pos=1,freq_base=100')}"), [], device)
+    before = len(device.runs)
+    for number in (1, 2):
+        second = judge_sequence(written(f"{A} + {SCALED_WITH_FACTORS}", number), [], device)
+        assert second.like == first.case.name
+        assert second.cause == "calls that differ in ff"
+    assert len(device.runs) <= before + 10
+
+
+def test_the_table_has_a_row_for_each_cause_of_wrong_values_and_for_each_message():
+    device = Device(forgotten=("freq_scale", "attn_factor"), frees=("freq_base", "ff"))
+    texts = [
+        f"{A} + {SCALED}",
+        f"{SCALED} ; {A}",
+        f"{A} ; {A.replace('pos', 'attn_factor=1.25,pos')}",
+        f"{A} + {A.replace('pos', 'freq_base=100,pos')}",
+        f"{A} + {A.replace('pos', 'ff=1,pos')}",
+    ]
+    results = [judge_sequence(written(text, i), [], device) for i, text in enumerate(texts)]
+    faults = {(fault.kind, fault.rule): len(fault.failed) for fault in find_faults(results)}
+    assert faults == {
+        ("wrong values", ("calls that differ in freq_scale",)): 2,
+        ("wrong values", ("calls that differ in attn_factor",)): 1,
+        ("ended with SIGABRT: a table is read from memory that was freed (allocation 0)", ()): 2,
+    }
+    assert all(not fault.example[0].like for fault in find_faults(results))
+
+
+def test_a_failure_that_a_new_process_does_not_repeat_is_reported_as_it_is(monkeypatch):
+    device = Device(forgotten=("freq_scale",))
+    monkeypatch.setattr(device, "new_process", Device)
+    sequence = written(f"{A} + {SCALED}", 3)
+    result = judge_sequence(sequence, [], device)
+    assert result.case is sequence
+    assert result.note == "sequence 3: it passes in a new process, alone"
+    (fault,) = find_faults([result])
+    assert (fault.rule, len(fault.failed)) == ((), 1)
+
+
+def test_the_number_of_simplified_sequences_is_limited(monkeypatch):
+    monkeypatch.setattr(sequence_search, "MOST_SIMPLIFIED", 1)
+    device = Device(forgotten=("freq_scale", "attn_factor"))
+    judge_sequence(written(f"{A} + {SCALED}"), [], device)
+    result = judge_sequence(written(f"{A} + {A.replace('pos', 'attn_factor=1.25,pos')}", 4), [], device)
+    assert result.note == "sequence 4: not simplified, because 1 others were"
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        (f"{A} + {SCALED}", "calls that differ in freq_scale"),
+        ("rope(shape=[1,1,1,16]) ; rope(shape=[1,2,1,32])", "calls that differ in tokens, head"),
+        (f"{A} + {A}", "equal calls"),
+        ("rope(shape=[1,1,1,16],n_dims=8,pos=1)", "a call with n_dims"),
+        ("rope(shape=[1,1,1,16])", "any call"),
+    ],
+)
+def test_the_cause_is_what_the_simplest_sequence_still_has(text, cause):
+    assert str(cause_of(parse(text))) == cause
+
+
+@pytest.mark.parametrize(
+    ("cause", "text", "removed"),
+    [
+        (Cause(("freq_scale",), False), f"{SCALED} + {A}", f"{SCALED} + {SCALED}"),
+        (Cause(("ff",), False), f"{SCALED} + {A}", None),
+        (Cause(("n_dims",), True), "rope(shape=[1,1,1,16],n_dims=8)", "rope(shape=[1,1,1,16])"),
+        (
+            Cause(("mode",), False),
+            "rope(shape=[1,1,1,16]) + rope(shape=[1,1,1,16],mode=mrope,sections=[2,2,2,2])",
+            "rope(shape=[1,1,1,16]) + rope(shape=[1,1,1,16])",
+        ),
+        (
+            Cause(("head",), False),
+            "rope(shape=[1,1,1,16]) + rope(shape=[1,1,1,32],n_dims=20)",
+            "rope(shape=[1,1,1,16]) + rope(shape=[1,1,1,16])",
+        ),
+    ],
+)
+def test_a_cause_is_removed_from_a_sequence(cause, text, removed):
+    other = cause.removed_from(parse(text))
+    assert (other and other.name) == removed
+
+
+def test_the_message_of_an_ended_process_names_no_call():
+    device = Device(frees=("ff",))
+    result = judge_sequence(parse(f"{A} + {SCALED_WITH_FACTORS}"), [], device)
+    judgement = result.by("ggml")
+    assert judgement.message == FREED.format("a table", 0)
+
+
+def test_the_example_of_a_fault_is_the_simplified_sequence():
+    def failed(text, **fields):
+        return CaseResult(
+            written(text), [Judgement("ggml", FAIL, ratio=2.0)], note="found", cause="x", **fields
+        )
+
+    long, short = "rope(shape=[1,9,1,64]) + rope(shape=[1,9,1,64])", "rope(shape=[1,1,1,16])"
+    (fault,) = find_faults([failed(short, like=long), failed(long)])
+    assert fault.example[0].case.name == long
