@@ -78,7 +78,7 @@ HAS_RECURRENT_LAYERS = frozenset({"qwen3next", "qwen35", "qwen35moe"})
 # No layer rotates if this key is false:
 ROPE_ENABLED_KEY = "rope.scaling.finetuned"
 HAS_ROPE_ENABLED_KEY = frozenset({"granite", "granitemoe", "granitehybrid"})
-MAX_LAYERS = 1 << 12
+MAX_LAYERS = 1 << 12  # a file with more layers is damaged; no model has so many
 
 # theta of the layers with a sliding window if the file has none for them; these layers are not scaled.
 SLIDING_THETA = dict.fromkeys(("gemma3", "gemma3n", "gemma-embedding", "gemma4", "modern-bert"), 10000.0)
@@ -257,7 +257,10 @@ class GgufFile:
         name, layers = self.architecture, self.layers
         if name in HAS_ROPE_ENABLED_KEY and self.value(ROPE_ENABLED_KEY) is False:
             return False
-        if name == "baichuan" and layers not in (None, 32):  # the model of 13 billion parameters
+        if name == "baichuan" and layers not in (
+            None,
+            32,
+        ):  # the model of 13 billion has ALiBi
             return False
         if not self._has_heads(layer):
             return False
@@ -268,6 +271,7 @@ class GgufFile:
             return layers is None or (layer + 1) % layers != 0
         if name == "smallthinker" and (layers == 4 or not self._has_sliding_windows()):
             return True
+        # For all other architectures get() returns None, so every layer rotates.
         return layer % 4 != UNROTATED_LAYER_MODULO_4.get(name)
 
     def _has_heads(self, layer: int) -> bool:

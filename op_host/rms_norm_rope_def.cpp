@@ -22,7 +22,7 @@ static const Parameters kRmsNormRopeParameters = {
 
 // Lists rope's attributes, then those of the norm. A: AttributeAdder or CannCall.
 template <typename A>
-static void attributes(A* a, npu_rope_params* params, bool* forward, HeadNorm* norm) {
+static void attributes(A* a, npu_rope_params* params, bool* forward, HeadNormAttributes* norm) {
     visit_rope_attributes(a, params, forward);
     *norm = {1e-5, false};
     a->optional("epsilon", &norm->epsilon);
@@ -32,7 +32,7 @@ static void attributes(A* a, npu_rope_params* params, bool* forward, HeadNorm* n
 static void declare_attributes(AttributeAdder* adder) {
     npu_rope_params params;
     bool forward = true;
-    HeadNorm norm;
+    HeadNormAttributes norm;
     attributes(adder, &params, &forward, &norm);
 }
 
@@ -41,7 +41,7 @@ static Check tile(gert::TilingContext* context) {
     CannCall call(op, context);
     npu_rope_params params;
     bool forward = true;
-    HeadNorm norm;
+    HeadNormAttributes norm;
     attributes(&call, &params, &forward, &norm);
     Tensors v;
     const Check read = call.tensors(kRmsNormRopeParameters, &v);

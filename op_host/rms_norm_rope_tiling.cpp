@@ -4,7 +4,7 @@
 namespace npu_rope {
 
 RopeTilingInput rms_norm_rope_tiling_input(const RmsNormRopeTensors& t, const RopeShape& shape,
-                                           const npu_rope_params& params, const HeadNorm& norm) {
+                                           const npu_rope_params& params, const HeadNormAttributes& norm) {
     RopeTilingInput in = rope_tiling_input(t.rope, shape, params, true);
     in.norm.epsilon = static_cast<float>(norm.epsilon);
     in.norm.intermediate_rounding = norm.intermediate_rounding;
@@ -12,7 +12,7 @@ RopeTilingInput rms_norm_rope_tiling_input(const RmsNormRopeTensors& t, const Ro
 }
 
 Check check_and_tile_rms_norm_rope(const RmsNormRopeTensors& t, const npu_rope_params& params, int32_t angle,
-                                   const HeadNorm& norm, const Platform& platform,
+                                   const HeadNormAttributes& norm, const Platform& platform,
                                    TilingResult<RmsNormRopeTilingData>* tiled) {
     RopeShape shape;
     if (Check c = check_rms_norm_rope(t, &params, norm.epsilon, angle, &shape); !c.ok()) return c;

@@ -15,8 +15,8 @@ constexpr int64_t kMaxGatherLanes = 2048;  // lanes of one Gather, unless a row 
 
 RmsNormLayout layout_of_rows(const RmsNormTileCall& call, const RmsNormTile& tile) {
     const CommonTiling& common = *call.common;
-    const bool packed = common.io == kRopeIoPacked,
-               in_input = call.x_bytes == 4 && !packed;  // the kernel computes in the input buffer
+    const bool packed = common.copy_mode == kCopyPacked,
+               computes_in_input = call.x_bytes == 4 && !packed;  // in the input buffer
     const int64_t rows = tile.rows(), lanes = rows * common.row_pitch, out_lanes = rows * common.out_pitch;
     const int64_t x_bytes = lanes * call.x_bytes, out_bytes = out_lanes * call.out_bytes;
     const int64_t widest = std::max(x_bytes, out_bytes), packed_bytes = widest + rows * kUbBlockBytes;
@@ -27,7 +27,7 @@ RmsNormLayout layout_of_rows(const RmsNormTileCall& call, const RmsNormTile& til
         layout.tail_offset = packed ? widest : 0;
         layout.inputs.bytes = layout.outputs.bytes = 2 * (packed ? packed_bytes : x_bytes);
         layout.grads.bytes = 2 * (packed ? packed_bytes : out_bytes);
-        layout.g_offset = in_input ? 0 : conflict_free_offset(4 * lanes);
+        layout.g_offset = computes_in_input ? 0 : conflict_free_offset(4 * lanes);
         layout.temp_offset = conflict_free_offset(layout.g_offset + 4 * out_lanes);
         if (packed && std::min(call.x_bytes, call.out_bytes) < 4) temp_bytes += 2 * lanes;
         layout.dscale.bytes = 4 * (common.row_pitch + kDscaleExtraFloats);
@@ -35,7 +35,7 @@ RmsNormLayout layout_of_rows(const RmsNormTileCall& call, const RmsNormTile& til
         layout.tail_offset = widest;
         layout.inputs.bytes = layout.outputs.bytes = 2 * (packed ? packed_bytes : widest);
         if (call.adds) layout.residuals.bytes = layout.sums.bytes = 2 * (packed ? packed_bytes : x_bytes);
-        layout.temp_offset = in_input ? 0 : conflict_free_offset(4 * lanes);
+        layout.temp_offset = computes_in_input ? 0 : conflict_free_offset(4 * lanes);
         if (packed && call.x_bytes < 4) temp_bytes += x_bytes;
     }
     if (packed) {

@@ -143,7 +143,7 @@ private:
 
     void split_rows() {
         common_.head_size = to_int32(call_.n);
-        set_io();
+        set_copy_mode();
         split();
         // Choose the order in UB in which more rows are adjacent in GM.
         const int64_t* stride = common_.side[0].x_stride;
@@ -151,19 +151,20 @@ private:
     }
 
     void split_chunks() {
-        common_.io = kRopeIoBurst;
+        common_.copy_mode = kCopyBursts;
         common_.tokens_inner = common_.head_size = 0;
         split();
     }
 
-    void set_io() {
+    void set_copy_mode() {
         const int64_t n = call_.n, x_bytes = call_.x_bytes, out_bytes = call_.out_bytes;
         bool whole_blocks = n * x_bytes % kUbBlockBytes == 0 && n * out_bytes % kUbBlockBytes == 0;
-        common_.io = kRopeIoBurst;
+        common_.copy_mode = kCopyBursts;
         if (platform_.arch == kArch310p && !whole_blocks)
-            common_.io = n * std::min(x_bytes, out_bytes) < kUbBlockBytes ? kRopeIoScalar : kRopeIoPacked;
+            common_.copy_mode = n * std::min(x_bytes, out_bytes) < kUbBlockBytes ? kCopyScalar : kCopyPacked;
         int64_t x_block_items = kUbBlockBytes / x_bytes, out_block_items = kUbBlockBytes / out_bytes;
-        if (common_.io == kRopeIoPacked) x_block_items = out_block_items = std::max(x_block_items, out_block_items);
+        if (common_.copy_mode == kCopyPacked)
+            x_block_items = out_block_items = std::max(x_block_items, out_block_items);
         common_.row_pitch = to_int32(round_up(n, x_block_items));
         common_.out_pitch = to_int32(round_up(n, out_block_items));
         call_.scale_pitch = round_up(n, kUbBlockBytes / out_bytes);
@@ -172,7 +173,7 @@ private:
 
     void split() {
         WorkSplit split;
-        if (common_.io != kRopeIoScalar)  // else one core, because two cores must not write to one cache line
+        if (common_.copy_mode != kCopyScalar)  // else one core, because two cores must not write to one cache line
             split = split_work(common_.rows, 1, common_.heads, call_.n * call_.x_bytes, platform_.cores, 1, 0);
         common_.row_parts = to_int32(split.row_parts);
         common_.head_parts = to_int32(split.head_parts);

@@ -43,7 +43,7 @@ bool is_supported(const RopeTileCall& call, const RopeTile& tile) {
     if (tile.rows() > (call.normalizes ? kMaxNormRows : kMaxRows)) return false;
     for (int64_t heads : {common.side0_heads, common.heads - common.side0_heads}) {
         int64_t run = heads % tile.heads == 0 ? tile.heads : heads % tile.heads;
-        if (common.io == kRopeIoPacked && heads > 0 && run * common.head_size * call.item_bytes < kUbBlockBytes)
+        if (common.copy_mode == kCopyPacked && heads > 0 && run * common.head_size * call.item_bytes < kUbBlockBytes)
             return false;
     }
     return true;
@@ -88,7 +88,7 @@ int64_t product_distance_bytes(const RopeTileCall& call) {
 
 std::optional<RopeLayout> layout_of(const RopeTileCall& call, const RopeTile& tile) {
     const CommonTiling& common = *call.common;
-    const bool packed = common.io == kRopeIoPacked, gathers = call.key == kRopeSwapByGather;
+    const bool packed = common.copy_mode == kCopyPacked, gathers = call.key == kRopeSwapByGather;
     const int64_t rows = tile.rows(), lanes = rows * common.row_pitch, width = common.table_width;
     const int64_t unit_tokens = Unit(call).max_tokens, side1_heads = common.heads - common.side0_heads;
     RopeLayout layout;
@@ -126,13 +126,14 @@ std::optional<RopeLayout> layout_of(const RopeTileCall& call, const RopeTile& ti
     }
     // If the kernel rotates float32 rows in `work`, the temporaries follow these rows. Otherwise it rotates into an
     // output buffer, and temp_offset only avoids bank conflicts with that buffer.
-    const bool float_rows = call.item_bytes == 2 || call.out_bytes == 2 || packed;
+    const bool rotates_in_work = call.item_bytes == 2 || call.out_bytes == 2 || packed;
     const int64_t product_distance = product_distance_bytes(call);
     layout.temp_offset =
-        float_rows ? round_up(lanes * 4, kUbBankPeriodBytes) + product_distance
-                   : (product_distance + round_up(layout.outputs.bytes, kUbBankPeriodBytes) - layout.outputs.bytes) %
-                         kUbBankPeriodBytes;
-    const int64_t temp_end = (float_rows ? layout.temp_offset : kUbBankPeriodBytes) + lanes * 4;
+        rotates_in_work
+            ? round_up(lanes * 4, kUbBankPeriodBytes) + product_distance
+            : (product_distance + round_up(layout.outputs.bytes, kUbBankPeriodBytes) - layout.outputs.bytes) %
+                  kUbBankPeriodBytes;
+    const int64_t temp_end = (rotates_in_work ? layout.temp_offset : kUbBankPeriodBytes) + lanes * 4;
     layout.work.bytes = std::max({temp_end, 4 * table_temps, 4 * setup_temps});
     layout.cos_offset = conflict_free_offset(layout.block_tokens * width * 4);
     layout.table.bytes = layout.cos_offset + layout.block_tokens * width * 4;

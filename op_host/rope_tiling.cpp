@@ -64,7 +64,7 @@ void merge_batches(const RopeTilingInput& in, CommonTiling* common, RotaryTableT
         stride[1] = common->seq == 1 ? 0 : stride[s.S == 1 ? 0 : 1];
         if (merged) stride[0] = 0;
     }
-    // A single token has no stride. With stride 1 the kernel loads its position by DMA.
+    // The stride of a single token has no effect. It is 1, so that the kernel loads the position by DMA.
     if (common->seq == 1) common->pos_stride[1] = 1;
 }
 
@@ -86,11 +86,11 @@ public:
         if (is_empty) return computed_ ? set_frequencies() : Check{};
         merge_batches(in_, &common_, given_);
         set_shape();
-        set_io();
+        set_copy_mode();
         split();
         std::optional<RopeLayout> layout = best_layout(call_, tile_candidates(call_));
-        if (!layout && common_.io == kRopeIoPacked) {
-            common_.io = kRopeIoScalar;
+        if (!layout && common_.copy_mode == kCopyPacked) {
+            common_.copy_mode = kCopyScalar;
             split();
             layout = best_layout(call_, tile_candidates(call_));
         }
@@ -194,22 +194,22 @@ private:
     int64_t head_bytes() const { return shape_.D * call_.item_bytes; }
     int64_t heads() const { return common_.heads; }
 
-    void set_io() {
-        common_.io = kRopeIoBurst;
+    void set_copy_mode() {
+        common_.copy_mode = kCopyBursts;
         bool whole_blocks = head_bytes() % kUbBlockBytes == 0 && shape_.D * call_.out_bytes % kUbBlockBytes == 0;
         if (platform_.arch != kArch310p || whole_blocks) return;
         // A run of a token's adjacent heads may be long enough for a DMA, even if one head is not.
         int64_t min_heads = shape_.sides == 2 ? std::min(shape_.side[0].N, shape_.side[1].N) : shape_.side[0].N;
         bool run_is_enough =
             head_bytes() >= kUbBlockBytes || (heads_adjacent_ && min_heads * head_bytes() >= kUbBlockBytes);
-        common_.io = run_is_enough && !in_.scatters ? kRopeIoPacked : kRopeIoScalar;
+        common_.copy_mode = run_is_enough && !in_.scatters ? kCopyPacked : kCopyScalar;
         if (head_bytes() < kUbBlockBytes) common_.tokens_inner = 0;
     }
 
     // The least number of adjacent rows of out whose total size is a multiple of 32 bytes; 1 if rows are not adjacent.
     int64_t granule() const {
         int64_t granule = 1;
-        for (int k = 0; k < shape_.sides && common_.io == kRopeIoPacked && heads_adjacent_; ++k) {
+        for (int k = 0; k < shape_.sides && common_.copy_mode == kCopyPacked && heads_adjacent_; ++k) {
             int64_t row = shape_.side[k].N * shape_.D;
             if (common_.side[k].out_stride[1] == row)
                 granule = std::max(granule, kUbBlockBytes / std::gcd(kUbBlockBytes, row * call_.item_bytes));
@@ -222,9 +222,9 @@ private:
     void split() {
         common_.row_granule = to_int32(granule());
         WorkSplit split;
-        if (common_.io != kRopeIoScalar)  // else one core, because two cores must not write to one cache line
+        if (common_.copy_mode != kCopyScalar)  // else one core, because two cores must not write to one cache line
             split = split_work(common_.rows, common_.row_granule, heads(), head_bytes(), platform_.cores,
-                               common_.io == kRopeIoPacked ? heads() : tile_preferences().min_heads,
+                               common_.copy_mode == kCopyPacked ? heads() : tile_preferences().min_heads,
                                tile_preferences().table_heads);
         common_.row_parts = to_int32(split.row_parts);
         common_.head_parts = to_int32(split.head_parts);

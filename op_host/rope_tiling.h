@@ -26,7 +26,7 @@ struct GivenTables {
 };
 
 // The attributes of rms_norm_rope's norm.
-struct HeadNorm {
+struct HeadNormAttributes {
     double epsilon = 0;
     bool intermediate_rounding = false;  // round as a call of rms_norm and a call of rope do
 };
@@ -45,8 +45,8 @@ struct RopeTilingInput {
     bool rows_int64 = false;
     bool forward = true;
     npu_rope_params params = {};
-    GivenTables tables;  // rotary_tiling only; there params define only the window and the pairs
-    HeadNorm norm;       // rms_norm_rope_tiling only
+    GivenTables tables;       // rotary_tiling only; there params define only the window and the pairs
+    HeadNormAttributes norm;  // rms_norm_rope_tiling only
 
     bool scatters_side(int side) const { return scatters && side == shape.sides - 1; }
 };

@@ -20,9 +20,9 @@ constexpr int32_t kRopeSwapByShifts = 2;  // pairs (2i, 2i+1) of 16 bits: 32-bit
 constexpr int32_t kRopeSwapByGather = 3;  // all other calls: Gather exchanges the lanes of each pair
 
 // The ways to copy tiles between GM and UB. The last two are for an SoC whose DMA cannot pad rows.
-constexpr int32_t kRopeIoBurst = 0;   // by DMA: rows of whole 32-byte blocks, or rows that the DMA pads
-constexpr int32_t kRopeIoPacked = 1;  // by DMA: runs with the layout of GM, which Gather converts in UB
-constexpr int32_t kRopeIoScalar = 2;  // element by element, by the scalar unit
+constexpr int32_t kCopyBursts = 0;  // by DMA: rows of whole 32-byte blocks, or rows that the DMA pads
+constexpr int32_t kCopyPacked = 1;  // by DMA: runs with the layout of GM, which Gather converts in UB
+constexpr int32_t kCopyScalar = 2;  // element by element, by the scalar unit
 
 // Numbers of temporary vectors of floats in the work buffer. The kernel needs them for the table and for its setup.
 constexpr int32_t kRopeTableTemps = 3;       // with block_tokens x table_width floats each
@@ -77,13 +77,13 @@ struct CommonTiling {
     int32_t side1_tokens;  // tokens of a tile of side 1
     int32_t tile_heads;
     int32_t tokens_inner;  // order of a tile's rows in UB: 0 token by token, 1 head by head
-    int32_t io;            // kRopeIoBurst, ...
+    int32_t copy_mode;     // kCopyBursts, ...
     int32_t gather_rows;   // head rows that one Gather moves; 0 without Gather
     int32_t setup_lanes;   // lanes of the longest vector that the setup uses
 
     // UB, in bytes.
     int32_t queue_bytes;        // each of the two input buffers and of the two output buffers
-    int32_t tail_offset_bytes;  // kRopeIoPacked: offset of the tail blocks in such a buffer
+    int32_t tail_offset_bytes;  // kCopyPacked: offset of the tail blocks in such a buffer
     int32_t work_bytes;         // float32 rows, if the kernel needs them, and temporaries
     int32_t temp_offset_bytes;  // offset of the temporaries in the work buffer
     int32_t table_bytes;        // sin and cos

@@ -46,7 +46,7 @@ struct Job {
     RowFormat format;
     const char *x, *scale, *grad;
     char* out;
-    Storing storing;                 // of out
+    StoreMode storing;               // of out
     const char* residual = nullptr;  // residual and sum: of add_rms_norm only
     char* sum = nullptr;
     bool stream_sum = false;  // store sum past the caches
@@ -174,12 +174,12 @@ void normalize_rows(int64_t begin, int64_t end, void* ctx) {
     RowOffsets offsets(job.shape, begin), next_offsets(job.shape, begin);
     current->compute(offsets, normalizer);
     const int64_t row_bytes = job.shape.n * job.format.x_bytes;
-    const bool is_early = row_bytes <= kMaxEarlyRowBytes;
-    const int64_t distance = kPrefetchBytes + (is_early ? row_bytes : 0);
+    const bool computes_next_early = row_bytes <= kMaxEarlyRowBytes;
+    const int64_t distance = kPrefetchBytes + (computes_next_early ? row_bytes : 0);
     for (int64_t row = begin; row < end; ++row) {
         const bool has_next = row + 1 < end;
         if (has_next) next_offsets.advance();
-        if (has_next && is_early) next->compute(next_offsets, normalizer);
+        if (has_next && computes_next_early) next->compute(next_offsets, normalizer);
         const char *x_ahead = current->row(), *residual_ahead = x_ahead;
         if (has_next) x_ahead = residual_ahead = job.x + next_offsets.x * job.format.x_bytes + distance;
         if (has_next && job.residual)
@@ -187,12 +187,12 @@ void normalize_rows(int64_t begin, int64_t end, void* ctx) {
         char* y = job.out + offsets.out * job.format.scale_bytes;
         normalizer.write(current->row(), current->mean_square_plus_epsilon(), scales.at(offsets.scale), y, job.storing,
                          {x_ahead, residual_ahead});
-        if (has_next && !is_early) next->compute(next_offsets, normalizer);
+        if (has_next && !computes_next_early) next->compute(next_offsets, normalizer);
         std::swap(current, next);
         offsets.advance();
     }
     // Stores past the caches are unordered.
-    if (job.storing == Storing::kStreamed || job.stream_sum) std::atomic_thread_fence(std::memory_order_seq_cst);
+    if (job.storing == StoreMode::kStreamed || job.stream_sum) std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
 // Total size of a call's tensors above which stores are not plain. One thread then stores past the caches. Several
@@ -204,15 +204,15 @@ constexpr int64_t kLargeAboveBytes = kStreamAboveBytes / 2;
 
 // Selects how to store an output with these strides, whose elements have item_bytes. An output in place has plain
 // stores, because its lines were just read into the caches.
-Storing storing_of(const Job& job, int threads, const char* to, const int64_t* strides, int64_t item_bytes) {
+StoreMode store_mode_of(const Job& job, int threads, const char* to, const int64_t* strides, int64_t item_bytes) {
     const RmsNormShape& s = job.shape;
     const int64_t x_typed_tensors = job.residual ? 3 : 1;  // x, or x, residual and sum
     const int64_t total_bytes = s.rows * s.n * (x_typed_tensors * job.format.x_bytes + job.format.scale_bytes);
-    if (to == job.x || to == job.residual || total_bytes <= kLargeAboveBytes) return Storing::kPlain;
+    if (to == job.x || to == job.residual || total_bytes <= kLargeAboveBytes) return StoreMode::kPlain;
     int64_t address_bits = static_cast<int64_t>(reinterpret_cast<uintptr_t>(to));
     for (int k = 0; k < kMaxOuterDims; ++k) address_bits |= strides[k] * item_bytes;
     const bool stream = (threads == 1 || total_bytes >= kStreamAboveBytes) && address_bits % kStreamAlignBytes == 0;
-    return stream ? Storing::kStreamed : Storing::kPrefetched;
+    return stream ? StoreMode::kStreamed : StoreMode::kPrefetched;
 }
 
 // Largest row of a sum that is stored past the caches. A copy of the row must fit the caches, because it is read again.
@@ -221,19 +221,22 @@ constexpr int64_t kMaxCachedSumBytes = int64_t{256} << 10;
 void run_forward(Job& job) {
     const RmsNormShape& s = job.shape;
     const int threads = s.rows == 1 ? 1 : threads_for(s.rows * s.n);
-    job.storing = storing_of(job, threads, job.out, s.out_stride, job.format.scale_bytes);
+    job.storing = store_mode_of(job, threads, job.out, s.out_stride, job.format.scale_bytes);
     // For float32, measurements show that storing both results past the caches is slower than storing one.
     job.stream_sum = job.residual && job.format.x_bytes == 2 && s.n * job.format.x_bytes <= kMaxCachedSumBytes &&
-                     storing_of(job, threads, job.sum, s.sum_stride, job.format.x_bytes) == Storing::kStreamed;
+                     store_mode_of(job, threads, job.sum, s.sum_stride, job.format.x_bytes) == StoreMode::kStreamed;
     parallel_ranges(s.rows, threads, normalize_rows, &job);
 }
 
 Job make_job(const RmsNormShape& shape, const RmsNormTensors& t) {
     auto read = [](const npu_rope_tensor* in) { return in ? static_cast<const char*>(in->data) : nullptr; };
-    Job job{shape,          row_format(shape.n, t.x->dtype, t.scale->dtype, shape.stash_dtype, shape.epsilon),
-            read(t.x),      read(t.scale),
-            read(t.grad),   static_cast<char*>(t.out->data),
-            Storing::kPlain};
+    Job job{shape,
+            row_format(shape.n, t.x->dtype, t.scale->dtype, shape.stash_dtype, shape.epsilon),
+            read(t.x),
+            read(t.scale),
+            read(t.grad),
+            static_cast<char*>(t.out->data),
+            StoreMode::kPlain};
     job.residual = read(t.residual);
     if (t.sum) job.sum = static_cast<char*>(t.sum->data);
     return job;
@@ -295,7 +298,7 @@ public:
         const double mean = mean_product();
         char* dx = job_.out + offsets.dx * job_.format.x_bytes;
         for_each_block(job_.shape.n, [&](int64_t at, int64_t count) {
-            read(at, count);
+            compute_block(at, count);
             kernels_.scale_difference(scaled_grad_, normalized_, mean, factors_.inverse * headroom, dx_block_, count);
             if (factors_.power != 1) kernels_.scale_by(dx_block_, factors_.power / headroom, count);
             kernels_.narrow[job_.format.x_dtype](dx_block_, dx + at * job_.format.x_bytes, count);
@@ -307,7 +310,7 @@ public:
 
 private:
     // Computes a block of grad, g and N.
-    void read(int64_t at, int64_t count) {
+    void compute_block(int64_t at, int64_t count) {
         kernels_.widen[job_.format.scale_dtype](grad_ + at * job_.format.scale_bytes, grad_block_, count);
         kernels_.widen[job_.format.scale_dtype](scale_ + at * job_.format.scale_bytes, scaled_grad_, count);
         kernels_.multiply(grad_block_, scaled_grad_, dx_block_, count);
@@ -319,7 +322,7 @@ private:
     double mean_product() {
         PairwiseSum sum;
         for_each_block(job_.shape.n, [&](int64_t at, int64_t count) {
-            read(at, count);
+            compute_block(at, count);
             sum.add(kernels_.dot(scaled_grad_, normalized_, count));
         });
         return sum.total() / static_cast<double>(job_.shape.n);

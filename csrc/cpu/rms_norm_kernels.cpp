@@ -316,7 +316,7 @@ inline void normalize_tail(const NormalizeJob& job, int64_t first) {
 
 // Prefetches cache lines while elements are normalized: the ranges NormalizeJob::prefetch, and with kPrefetched also
 // the lines of y that are written next, kAheadBytes after the current elements.
-template <Storing storing>
+template <StoreMode storing>
 class Prefetcher {
 public:
     explicit Prefetcher(const NormalizeJob& job)
@@ -326,7 +326,8 @@ public:
     void at(int64_t i, const X*, const Y* y) const {
         __builtin_prefetch(next_x_ + i * sizeof(X));
         if (next_residual_ != next_x_) __builtin_prefetch(next_residual_ + i * sizeof(X));
-        if (storing == Storing::kPrefetched) __builtin_prefetch(reinterpret_cast<const char*>(y + i) + kAheadBytes, 1);
+        if (storing == StoreMode::kPrefetched)
+            __builtin_prefetch(reinterpret_cast<const char*>(y + i) + kAheadBytes, 1);
     }
 
 private:
@@ -334,9 +335,9 @@ private:
     const char *next_x_, *next_residual_;
 };
 
-template <typename XElement, typename ScaleElement, Storing storing>
+template <typename XElement, typename ScaleElement, StoreMode storing>
 void normalize_row(const NormalizeJob& job) {
-    constexpr bool kStream = storing == Storing::kStreamed;
+    constexpr bool kStream = storing == StoreMode::kStreamed;
     auto* x = static_cast<const typename XElement::T*>(job.x);
     auto* scale = static_cast<const typename ScaleElement::T*>(job.scale);
     auto* y = static_cast<typename ScaleElement::T*>(job.y);
@@ -353,7 +354,7 @@ void normalize_row(const NormalizeJob& job) {
 }
 
 // x and scale in bfloat16: each 32-bit word of a vector holds two elements, and no data move between words.
-template <Storing storing>
+template <StoreMode storing>
 void normalize_row_bf16(const NormalizeJob& job) {
     auto* x = static_cast<const uint16_t*>(job.x);
     auto* scale = static_cast<const uint16_t*>(job.scale);
@@ -367,7 +368,7 @@ void normalize_row_bf16(const NormalizeJob& job) {
         Uint32Vec x_words = load<Uint32Vec>(x + i), scale_words = load<Uint32Vec>(scale + i);
         FloatVec even = rounded<Bf16>(as_float(x_words << 16) * inverse);
         FloatVec odd = rounded<Bf16>(as_float(x_words & 0xffff0000u) * inverse);
-        put<storing == Storing::kStreamed>(
+        put<storing == StoreMode::kStreamed>(
             y + i, pack_bf16(even * as_float(scale_words << 16), odd * as_float(scale_words & 0xffff0000u)));
     }
     if (job.count - i >= W) {
@@ -377,7 +378,7 @@ void normalize_row_bf16(const NormalizeJob& job) {
     normalize_tail<Bf16, Bf16>(job, i);
 }
 
-template <typename XElement, typename ScaleElement, Storing storing>
+template <typename XElement, typename ScaleElement, StoreMode storing>
 inline void normalize_by_types(const NormalizeJob& job) {
     if constexpr (std::is_same<XElement, Bf16>::value && std::is_same<ScaleElement, Bf16>::value)
         normalize_row_bf16<storing>(job);
@@ -387,10 +388,11 @@ inline void normalize_by_types(const NormalizeJob& job) {
 
 template <typename XElement, typename ScaleElement>
 void normalize(const NormalizeJob& job) {
-    if (job.storing == Storing::kStreamed) return normalize_by_types<XElement, ScaleElement, Storing::kStreamed>(job);
-    if (job.storing == Storing::kPrefetched)
-        return normalize_by_types<XElement, ScaleElement, Storing::kPrefetched>(job);
-    normalize_by_types<XElement, ScaleElement, Storing::kPlain>(job);
+    if (job.storing == StoreMode::kStreamed)
+        return normalize_by_types<XElement, ScaleElement, StoreMode::kStreamed>(job);
+    if (job.storing == StoreMode::kPrefetched)
+        return normalize_by_types<XElement, ScaleElement, StoreMode::kPrefetched>(job);
+    normalize_by_types<XElement, ScaleElement, StoreMode::kPlain>(job);
 }
 
 // ---- a block of a row in float64 -----------------------------------------------------------------------

@@ -8,8 +8,8 @@
 
 namespace npu_rope {
 
-// How a result is stored.
-enum class Storing {
+// How y is stored: cached, prefetched or past the caches.
+enum class StoreMode {
     kPlain,       // into the caches
     kPrefetched,  // into cache lines that were prefetched, so that stores do not wait for them
     kStreamed     // past the caches
@@ -23,9 +23,9 @@ struct NormalizeJob {
     void* y;
     int64_t count;
     float inverse;  // of the root mean square
-    // With Storing::kStreamed, y's address is a multiple of kStreamAlignBytes, and the caller orders the stores before
-    // another thread reads them.
-    Storing storing;
+    // With StoreMode::kStreamed, y's address is a multiple of kStreamAlignBytes, and the caller orders the stores
+    // before another thread reads them.
+    StoreMode storing;
     const void* prefetch[2];  // the first addresses of two later rows to prefetch; any address is valid
 };
 
@@ -35,7 +35,7 @@ struct AddJob {
     const void* b;
     void* sum;
     int64_t count;
-    // NULL, or for 16-bit types a second destination of the sum, stored as by Storing::kStreamed.
+    // NULL, or for 16-bit types a second destination of the sum, stored as by StoreMode::kStreamed.
     void* streamed;
 };
 

@@ -72,8 +72,8 @@ void normalize_then_rotate_blocks(const Job& job, const rope_table::ComputedToke
         for (int64_t h = 0; h < count; ++h) {
             prefetch_head(x + (h + kHeadsPerBlock) * step, D * job.item_bytes);
             source.normalizer.write(x + h * step, mean_squares_plus_epsilon[h], source.scale[side],
-                                    block + h * D * job.item_bytes, Storing::kPlain,
-                                    /*prefetch: nothing new, x is in the caches*/ {x, x});
+                                    block + h * D * job.item_bytes, StoreMode::kPlain,
+                                    /*prefetch, without effect: x is in the caches*/ {x, x});
         }
         const Heads normalized{block, heads.y + first * heads.y_stride * job.item_bytes, count, D, heads.y_stride};
         rotation::rotate_heads(job, table, normalized, /*in_place=*/false, stream);

@@ -71,8 +71,9 @@ struct RowFactors {
 };
 
 // A row whose squares would leave float64's range is multiplied by a power of two, so that the exponent of its largest
-// element becomes kPeakExponent. The root mean square is at most sqrt(n) times smaller than that element. Therefore an
-// element does not become subnormal if its result is a normal number.
+// element becomes kPeakExponent. This element is then at least 2^16, so the root mean square is at least 2^16 /
+// sqrt(n), which is at least 1 for n <= 2^32. A multiplied element is its result times the root mean square. Therefore
+// the multiplied element is a normal number if its result is one.
 constexpr int kPeakExponent = 16;
 
 // The power of two by which such a row is multiplied. For the smallest exponent, -1074, the power would be infinite.
@@ -159,7 +160,7 @@ private:
 
 inline bool at_most_f32(int32_t dtype) { return dtype != NPU_ROPE_FLOAT64; }
 
-// Whether no type is wider than float32, and Normalized is rounded to x's type only.
+// Whether no type is wider than float32, and the stash type is float32, so that Normalized needs no rounding to it.
 inline bool computes_in_floats(const RowFormat& format) {
     return at_most_f32(format.x_dtype) && at_most_f32(format.scale_dtype) && format.stash_dtype == NPU_ROPE_FLOAT32;
 }
@@ -195,12 +196,13 @@ public:
         return computes_in_floats_ ? mean_square_plus_epsilon_in_floats(format_, x) : 0;
     }
 
-    // NormalizeJob::prefetch: addresses in x and in the residual, which may be equal.
+    // Addresses of later rows to prefetch (NormalizeJob::prefetch): in x, and in the residual of add_rms_norm. Without
+    // a residual both are the same.
     struct Prefetch {
         const void *x, *residual;
     };
 
-    void write(const char* x, double mean_square_plus_epsilon, const char* scale, char* y, Storing storing,
+    void write(const char* x, double mean_square_plus_epsilon, const char* scale, char* y, StoreMode storing,
                const Prefetch& prefetch) const {
         if (!fits_floats(mean_square_plus_epsilon)) return double_row_.write(x, double_row_.factors_of(x), scale, y);
         const auto inverse = static_cast<float>(1 / std::sqrt(mean_square_plus_epsilon));

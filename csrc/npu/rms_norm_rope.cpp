@@ -23,7 +23,7 @@ struct Call {
 bool check_rms_norm_rope_call(RmsNormRopeTensors t, const Call& norm_call) {
     t.rope.known = Known::kAddresses;
     const npu_rope_params params = params_of(norm_call.attributes);
-    const HeadNorm norm{norm_call.epsilon, norm_call.intermediate_rounding};
+    const HeadNormAttributes norm{norm_call.epsilon, norm_call.intermediate_rounding};
     TilingResult<RmsNormRopeTilingData> tiled;
     raise_on(
         check_and_tile_rms_norm_rope(t, params, angle_of(norm_call.attributes), norm, platform(t.rope.op), &tiled));

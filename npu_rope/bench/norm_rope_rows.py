@@ -49,7 +49,7 @@ class NormRopeInputs:
 
     @cached_property
     def outs(self) -> tuple[Any, Any]:
-        """Return buffers that are kept between calls."""
+        """The buffers that all calls write to."""
         return torch.empty_like(self.xs[0]), torch.empty_like(self.xs[1])
 
     def check(self, peer_roundings: int, intermediate_rounding: bool) -> Callable[[Any], str | None]:

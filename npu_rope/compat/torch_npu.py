@@ -277,7 +277,7 @@ def _check_rotate(op: str, rotate: Any, D: int, mode: str) -> None:
     _require_tensors(op, rotate=rotate)
     if tuple(rotate.shape) != (D, D):
         raise bad_value(op, "rotate", f"have shape [D, D] = [{D}, {D}]", list(rotate.shape))
-    if torch.compiler.is_compiling() or rotate.is_meta or not calls.is_plain(rotate):
+    if torch.compiler.is_compiling() or rotate.is_meta or not calls.is_plain_cpu_tensor(rotate):
         return  # its values are not available
     one, zero = torch.eye(D, device="cpu"), torch.zeros(1, D, device="cpu")
     expected = npu_rotary_mul(one[None], zero[None], torch.ones_like(zero)[None], mode)[0]

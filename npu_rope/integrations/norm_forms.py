@@ -20,7 +20,7 @@ SAME_NORM = 1e-5
 ROWS = 64
 # Share of elements in which two bfloat16 results may differ. With another order of rounding, about a third of
 # the elements differ.
-MOST_DIFFERENT = 0.02
+MAX_DIFFERENT_SHARE = 0.02
 ROW_SIZES = (1e4, 1e2, 1.0, 0.1)  # magnitudes of rows, in units of sqrt(epsilon)
 
 
@@ -115,7 +115,7 @@ def _is_same(probe: torch.nn.Module, form: NormForm, x: torch.Tensor) -> bool:
                 return False
         narrow = copy.deepcopy(probe).to(torch.bfloat16)
         wanted, got = narrow(x.bfloat16()), normalized(form, narrow, x.bfloat16())
-    return wanted.dtype == got.dtype and bool((wanted != got).float().mean() < MOST_DIFFERENT)
+    return wanted.dtype == got.dtype and bool((wanted != got).float().mean() < MAX_DIFFERENT_SHARE)
 
 
 def _holds_for_mixed_dtypes(probe: torch.nn.Module, form: NormForm, x: torch.Tensor) -> bool:
@@ -129,7 +129,7 @@ def _holds_for_mixed_dtypes(probe: torch.nn.Module, form: NormForm, x: torch.Ten
             if wanted.dtype == torch.float32:
                 if ((wanted - got).abs() > 4 * SAME_NORM * wanted.abs().amax(-1, keepdim=True)).any():
                     return False
-            elif (wanted != got).float().mean() >= MOST_DIFFERENT:
+            elif (wanted != got).float().mean() >= MAX_DIFFERENT_SHARE:
                 return False
     return True
 

@@ -130,7 +130,7 @@ def _classified(function: Callable[..., Any]) -> Form:
             places = found[key] - {""}
             place = places.pop() if len(places) == 1 else None
             form = _with_promotion(function, Form(*key, place, single, tokens_first=tokens_first))
-            _require_everywhere(function, form)
+            _require_for_other_sizes(function, form)
             unsqueeze_dim = _signature(function).parameters.get("unsqueeze_dim")
             if unsqueeze_dim is not None:
                 form = replace(form, default_unsqueeze_dim=unsqueeze_dim.default)
@@ -176,7 +176,7 @@ def _matches(
     return found, "" if succeeded else first_error
 
 
-def _require_everywhere(function: Callable[..., Any], form: Form) -> None:
+def _require_for_other_sizes(function: Callable[..., Any], form: Form) -> None:
     """Require the same rotation for other sizes and for tables that contain an attention factor.
 
     Raises:

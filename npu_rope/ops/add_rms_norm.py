@@ -7,7 +7,7 @@ from typing import Any
 from npu_rope.executors.tensors import require_tensor_like
 from npu_rope.ops import gradients
 from npu_rope.ops import rms_norm as norm
-from npu_rope.ops.calls import call_below_autograd, require_pair
+from npu_rope.ops.calls import require_pair, try_hot_path
 from npu_rope.ops.registrar import Call, register
 from npu_rope.optional_torch import torch
 from npu_rope.rms_norm_calls import ADD, RmsNormAttributes, add_rms_norm_tensors, attributes_of
@@ -42,8 +42,8 @@ def add_rms_norm(
             ``NPU_ROPE_BACKEND``, else by x's device.
 
     Returns:
-        y and sum: x's type and shape; y has scale's dtype, sum has x's. ``out`` if it was passed. Gradients
-        flow to x, residual and scale.
+        The pair (y, sum): tensors or arrays, as x is, with x's shape; y has scale's dtype, sum has x's.
+        ``out`` if it was passed. Gradients flow to x, residual and scale.
 
     Raises:
         ValueError, TypeError: an argument breaks its rule; nothing was written.
@@ -61,7 +61,7 @@ def add_rms_norm(
     if backend is None and type(axis) is int is type(stash_type) and type(epsilon) is float:
         op = f"{ADD}_out" if outs else ADD
         given = axis, epsilon, stash_type
-        results = call_below_autograd(op, (x, residual, scale, *outs), given, written=outs)
+        results = try_hot_path(op, (x, residual, scale, *outs), given, written=outs)
         if results is not NotImplemented:
             both: tuple[Any, Any] = results
             return both

@@ -83,9 +83,10 @@ def packed_of(op: str, params: RopeParams, forward: bool, angle: Angle) -> Any:
     return packed
 
 
-def is_plain(x: Any) -> bool:
+def is_plain_cpu_tensor(x: Any) -> bool:
     """Return whether x is an ordinary CPU tensor outside dispatch modes (fake tensors, make_fx), torch.func's
-    transforms and dual levels. The callers check torch.compiler.is_compiling() themselves."""
+    transforms and forward-mode autograd's dual levels. Such a tensor may go straight to the C++ kernel. The
+    callers check torch.compiler.is_compiling() themselves."""
     return (
         type(x) in ORDINARY
         and x.is_cpu
@@ -127,7 +128,7 @@ def check_packed(call: CallTensors[Any], packed: Any) -> None:
     check_devices(call)
 
 
-def error_of_call(error: Exception, check: Callable[[], object]) -> Exception:
+def exception_of_call(error: Exception, check: Callable[[], object]) -> Exception:
     """Return the exception to raise for a call that failed with ``error``: the one that ``check`` raises,
     else the broken rule in torch's RuntimeError from the C++ operator, else ``error``."""
     try:
@@ -144,9 +145,9 @@ def error_of_call(error: Exception, check: Callable[[], object]) -> Exception:
 
 
 def error_of_rope(error: Exception, call: CallTensors[Any], params: Any, angle: Angle) -> Exception:
-    """Return :func:`error_of_call` for rope, rope_qk and rope_set_rows."""
+    """Return :func:`exception_of_call` for rope, rope_qk and rope_set_rows."""
     require_params(call.op, params)
-    return error_of_call(error, lambda: check(call, attributes_of(call.op, params, True, angle)))
+    return exception_of_call(error, lambda: check(call, attributes_of(call.op, params, True, angle)))
 
 
 def require_pair(op: str, out: Any, names: str = "(q_out, k_out)") -> None:
@@ -202,11 +203,11 @@ def _callable(op: str) -> Any:
     return callable_of(getattr(torch.ops.npu_rope, op).default)
 
 
-def call_below_autograd(
+def try_hot_path(
     op: str, tensors: tuple[Any, ...], attributes: tuple[Any, ...], *, written: tuple[Any, ...] = ()
 ) -> Any:
-    """Call the kernel directly, for plain CPU tensors without a gradient. Return NotImplemented for other
-    calls and for calls with an error, which the operator's file then reports.
+    """Call the kernel directly, below autograd, for plain CPU tensors without a gradient. Return
+    NotImplemented for other calls and for calls with an error, which the operator's file then reports.
 
     Args:
         op: the operator. Its schema takes the tensors, then the attributes.
@@ -219,10 +220,10 @@ def call_below_autograd(
     for tensor in tensors:
         if type(tensor) not in ordinary or (grad_enabled and tensor.requires_grad):
             return NotImplemented
-    if not is_plain(tensors[0]):
+    if not is_plain_cpu_tensor(tensors[0]):
         return NotImplemented
     try:
-        with _below():
+        with _below_autograd():
             results = _callable(op)(*tensors, *attributes)
     except (RuntimeError, TypeError, ValueError):
         return NotImplemented
@@ -311,7 +312,7 @@ if torch is not None:
     _dispatch_modes = torch._C._len_torch_dispatch_stack
     _function_transforms = torch._C._functorch.peek_interpreter_stack
     _forward_ad = torch.autograd.forward_ad
-    _below = torch._C._AutoDispatchBelowAutograd
+    _below_autograd = torch._C._AutoDispatchBelowAutograd
     _increment_version = torch._C._increment_version
     # torch.compiler.disable would import the compiler with npu_rope.
     _uncompiled: Any = torch._disable_dynamo(

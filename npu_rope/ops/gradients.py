@@ -104,11 +104,11 @@ def rotate(call: CallTensors[Any], attributes: dict[str, Any]) -> tuple[Any, ...
     """Autograd kernel of rope and rope_qk. Return a result for each of xs."""
     differentiated = [differentiates(call.op, name, x) for name, x in call.xs.items()]
     if any(differentiated):
-        with _allowed():
+        with _single_level_allowed():
             rest = *_angles(call), attributes, differentiated, torch.is_grad_enabled()
             ys: tuple[Any, ...] = _Rotation.apply(*call.xs.values(), *rest)
         return ys
-    with _below():
+    with _below_autograd():
         return run_rope(tuple(call.xs.values()), *_angles(call), **attributes)
 
 
@@ -126,10 +126,10 @@ def rotate_in_place(call: CallTensors[Any], attributes: dict[str, Any]) -> tuple
     for x in differentiated:
         if torch.is_grad_enabled():
             refuse_in_place(x)
-    with _below():
+    with _below_autograd():
         run_rope_in_place(tensors, *_angles(call), **attributes)
     for x in differentiated:
-        with _allowed():
+        with _single_level_allowed():
             _RotatedInPlace.apply(x, *_angles(call), attributes)
     # autograd must detect that tensors it saved for a gradient have changed.
     _increment_version(tensors)
@@ -148,7 +148,7 @@ def write(call: CallTensors[Any], error: tuple[str | None, str, str], run: Calla
         if differentiates(call.op, name, tensor):
             argument, rule, value = error
             raise broken(GradientRefused, call.op, argument or name, rule, value)
-    with _below():
+    with _below_autograd():
         result = run()
     _increment_version(tuple(call.outs.values()))
     return result
@@ -194,7 +194,7 @@ def _make_functions(function: Any) -> tuple[Any, Any]:
         def forward(ctx: Any, *arguments: Any) -> tuple[Any, ...]:
             *xs, positions, freq_factors, attributes, differentiated, grad_mode = arguments
             save(ctx, positions, freq_factors, attributes)
-            with torch.set_grad_enabled(grad_mode), _below():
+            with torch.set_grad_enabled(grad_mode), _below_autograd():
                 ys = run_rope(xs, positions, freq_factors, **attributes)
             # Queries may need a gradient where keys need none.
             ctx.mark_non_differentiable(*[y for y, d in zip(ys, differentiated, strict=True) if not d])
@@ -264,7 +264,7 @@ def differentiable(operator: Any, gradient: Gradient) -> Callable[..., Any]:
         @staticmethod
         def forward(ctx: Any, *arguments_and_mode: Any) -> Any:
             *arguments, grad_mode = arguments_and_mode
-            with torch.set_grad_enabled(grad_mode), _below():
+            with torch.set_grad_enabled(grad_mode), _below_autograd():
                 named = dict(zip(names[positional:], arguments[positional:], strict=True))
                 output = operator(*arguments[:positional], **named)
             needed = ctx.needs_input_grad
@@ -283,9 +283,9 @@ def differentiable(operator: Any, gradient: Gradient) -> Callable[..., Any]:
         tensors = {name: x for name, x in arguments.items() if isinstance(x, _Tensor)}
         refuse_tangents(op, tensors)
         if any(differentiates(op, name, x) for name, x in tensors.items()):
-            with _allowed():
+            with _single_level_allowed():
                 return OperatorFunction.apply(*arguments.values(), torch.is_grad_enabled())
-        with _below():
+        with _below_autograd():
             return operator(*args, **kwargs)
 
     return kernel
@@ -387,12 +387,12 @@ _Tensor: Any = ()  # without torch isinstance(x, ()) is False
 if torch is not None:
     _Tensor = torch.Tensor
     _operators = torch.ops.npu_rope
-    _below = torch._C._AutoDispatchBelowAutograd
+    _below_autograd = torch._C._AutoDispatchBelowAutograd
     _all_transforms = torch._C._functorch.get_interpreter_stack
     _forward_ad = torch.autograd.forward_ad
     _pyfunctorch = torch._functorch.pyfunctorch
     _increment_version = torch._C._increment_version
-    _function, _allowed = _single_level_function()
+    _function, _single_level_allowed = _single_level_function()
     _Rotation, _RotatedInPlace = _make_functions(_function)
     _RotationNamed = _make_named_function()
     _creation_of = torch._C._autograd._get_creation_meta

@@ -58,7 +58,8 @@ def rms_norm(
             ``NPU_ROPE_BACKEND``, else by x's device.
 
     Returns:
-        A result of x's type and shape and scale's dtype; ``out`` if passed. Gradients flow to x and scale.
+        A tensor or array, as x is, with x's shape and scale's dtype; ``out`` if it was passed. Gradients flow
+        to x and scale.
 
     Raises:
         ValueError, TypeError: an argument breaks its rule; nothing was written.
@@ -71,9 +72,9 @@ def rms_norm(
     if backend is None and type(axis) is int is type(stash_type) and type(epsilon) is float:
         given = axis, epsilon, stash_type
         if out is None:
-            y = calls.call_below_autograd(FORWARD, (x, scale), given)
+            y = calls.try_hot_path(FORWARD, (x, scale), given)
         else:
-            y = calls.call_below_autograd(f"{FORWARD}_out", (x, scale, out), given, written=(out,))
+            y = calls.try_hot_path(f"{FORWARD}_out", (x, scale, out), given, written=(out,))
         if y is not NotImplemented:
             return y if out is None else out
     require_tensor_like(FORWARD, "x", x)
@@ -131,7 +132,7 @@ def run(backend: str | None, call: Tensors, attributes: RmsNormAttributes) -> tu
             try:
                 return _dispatched(call, attributes)
             except (RuntimeError, ValueError, TypeError, IndexError, AttributeError) as error:
-                raise calls.error_of_call(error, partial(check, call, attributes)) from error.__cause__
+                raise calls.exception_of_call(error, partial(check, call, attributes)) from error.__cause__
     return calls.run_named(chosen, call, attributes, executors.run)
 
 
@@ -149,7 +150,7 @@ def _dispatched(call: Tensors, attributes: RmsNormAttributes) -> tuple[Any, ...]
         check(call, attributes)
         for out in outs:
             gradients.refuse_in_place(out)
-        if calls.is_plain(call.x):
+        if calls.is_plain_cpu_tensor(call.x):
             executors.check(call, attributes)
     if call.op == FORWARD and (call.in_place or _share_address(outs[0], call.x)):
         read = (call.x.clone(),)  # the gradient needs the original x
@@ -161,7 +162,7 @@ def _dispatched(call: Tensors, attributes: RmsNormAttributes) -> tuple[Any, ...]
 
 def _share_address(out: Any, x: Any) -> bool:
     """Return whether both begin at the same address. False for tensors without memory."""
-    has_memory = not torch.compiler.is_compiling() and calls.is_plain(x)
+    has_memory = not torch.compiler.is_compiling() and calls.is_plain_cpu_tensor(x)
     return has_memory and out.data_ptr() == x.data_ptr()
 
 
@@ -276,11 +277,13 @@ def _results_backward(call: Tensors) -> dict[str, Any]:
 
 
 def _check_backward(call: Tensors, attributes: RmsNormAttributes) -> None:
+    # Without outs: the rules demand x's shape of an out, but dscale has scale's. The operator allocated both.
     check(replace(call, outs={}), attributes)
 
 
 def _backward_on_cpu(call: Tensors, attributes: RmsNormAttributes) -> None:
-    """Run rms_norm_backward through ctypes. Copy the executor's results to the call's outs."""
+    """Run rms_norm_backward through ctypes. The executor may compute dscale in another shape and sum it, so
+    it returns results of its own, which are copied to the call's outs."""
     results = executors.on_cpu_tensors(replace(call, outs={}), attributes)
     for out, y in zip(call.outs.values(), results, strict=True):
         out.copy_(y)

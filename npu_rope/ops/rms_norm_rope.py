@@ -80,8 +80,9 @@ def rms_norm_rope(
         angle: ``"exact"``, ``"f32"`` or ``"ggml"``, or 0, 1, 2 (numerics in docs/ops/rope.md).
 
     Returns:
-        The pair of results, of q's and k's type, shapes and dtype; ``out`` if it was passed; with a cache
-        (q's result, cache). Without ``out`` and ``cache`` gradients flow to q, k, q_scale and k_scale.
+        The pair of results: tensors or arrays, as q is, with q's and k's shapes and dtype; ``out`` if it was
+        passed; with a cache (q's result, cache). Without ``out`` and ``cache`` gradients flow to q, k,
+        q_scale and k_scale.
 
     Raises:
         ValueError, TypeError: an argument breaks its rule; nothing was written.
@@ -143,7 +144,7 @@ def _on_own_device(tensors: tuple[Any, ...], given: tuple[Any, ...]) -> tuple[An
         needs_grad = torch.is_grad_enabled() and _require_grad((q, k, q_scale, k_scale, *(written or ())))
         if (
             not (needs_grad or torch.compiler.is_compiling())
-            and calls.is_plain(q)
+            and calls.is_plain_cpu_tensor(q)
             and type(k) in calls.ORDINARY
         ):
             return _hot_path(tensors, given)
@@ -165,7 +166,7 @@ def _on_own_device(tensors: tuple[Any, ...], given: tuple[Any, ...]) -> tuple[An
             operator(*inputs, rows, k_out, freq_factors, **attributes, q_out=q_out)
         return q_out, k_out
     except (RuntimeError, ValueError, TypeError, IndexError, AttributeError) as error:
-        raise calls.error_of_call(error, partial(_check_call, tensors, given)) from error.__cause__
+        raise calls.exception_of_call(error, partial(_check_call, tensors, given)) from error.__cause__
 
 
 def _require_grad(tensors: tuple[Any, ...]) -> bool:

@@ -50,7 +50,7 @@ def rope(
             or their numbers 0, 1 and 2 (docs/ops/rope.md describes the numerics).
 
     Returns:
-        A result of x's type, shape and dtype; ``out`` if it was passed.
+        A tensor or array, as x is, with x's shape and dtype; ``out`` if it was passed.
 
     Raises:
         ValueError, TypeError: an argument breaks its rule; nothing was written.
@@ -101,7 +101,7 @@ def _on_own_device(
 ) -> Any:
     try:
         needs_grad = (x.requires_grad or (out is not None and out.requires_grad)) and torch.is_grad_enabled()
-        if not (needs_grad or torch.compiler.is_compiling()) and calls.is_plain(x):
+        if not (needs_grad or torch.compiler.is_compiling()) and calls.is_plain_cpu_tensor(x):
             return _hot_path(x, positions, params, freq_factors, out, forward, angle)
         attributes = calls.attributes_of("rope", params, forward, angle).as_schema()
         if out is None:

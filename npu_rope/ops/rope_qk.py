@@ -49,7 +49,8 @@ def rope_qk(
         angle: ``"exact"``, ``"f32"`` or ``"ggml"``, or 0, 1, 2 (numerics in docs/ops/rope.md).
 
     Returns:
-        The pair (rotated q, rotated k), of q's and k's type, shapes and dtype; ``out`` if it was passed.
+        The pair (rotated q, rotated k): tensors or arrays, as q is, with q's and k's shapes and dtype;
+        ``out`` if it was passed.
 
     Raises:
         ValueError, TypeError: an argument breaks its rule; nothing was written.
@@ -122,7 +123,7 @@ def _on_own_device(
             or k.requires_grad
             or (out is not None and (q_out.requires_grad or k_out.requires_grad))
         )
-        is_plain = not (needs_grad or torch.compiler.is_compiling()) and calls.is_plain(q)
+        is_plain = not (needs_grad or torch.compiler.is_compiling()) and calls.is_plain_cpu_tensor(q)
         if is_plain and type(k) in calls.ORDINARY:
             # Hot path: call the kernel without checks in Python. The C++ checks report every error.
             try:

@@ -98,7 +98,11 @@ def _on_own_device(
             for name, tensor in (("x", x), ("cache", cache)):
                 if tensor.requires_grad:
                     raise bad_value("rope_set_rows", name, *_NO_GRADIENT)
-        if not torch.compiler.is_compiling() and calls.is_plain(x) and type(cache) in calls.ORDINARY:
+        if (
+            not torch.compiler.is_compiling()
+            and calls.is_plain_cpu_tensor(x)
+            and type(cache) in calls.ORDINARY
+        ):
             # Hot path: call the kernel without checks in Python. The C++ checks report every error.
             try:
                 packed = params.__dict__["_packed"][forward, angle]

@@ -47,19 +47,23 @@ def run(backend: str | None, call: Tensors, attributes: RotaryAttributes) -> tup
 
 
 def have_schema_types(interleaved: Any, first: Any, second: Any) -> bool:
-    """Return whether the attributes have exactly the schema's types (:func:`calls.call_below_autograd`)."""
+    """Return whether the attributes have exactly the schema's types (:func:`calls.try_hot_path`)."""
     return type(interleaved) is bool and type(first) is int and type(second) is int
 
 
 def _on_own_device(call: Tensors, attributes: RotaryAttributes) -> tuple[Any, ...]:
     gradients.refuse_tangents(call.op, {**call.xs, **tables_of(call)})
     try:
-        if torch.compiler.is_compiling() or _needs_gradient(call) or not calls.is_plain(call.first[1]):
+        if (
+            torch.compiler.is_compiling()
+            or _needs_gradient(call)
+            or not calls.is_plain_cpu_tensor(call.first[1])
+        ):
             return _dispatched(call, attributes)
-        with _below():  # without a gradient, skip the Autograd kernel
+        with _below_autograd():  # without a gradient, skip the Autograd kernel
             return _dispatched(call, attributes)
     except (RuntimeError, ValueError, TypeError, IndexError, AttributeError) as error:
-        raise calls.error_of_call(error, partial(calls.check, call, attributes)) from error.__cause__
+        raise calls.exception_of_call(error, partial(calls.check, call, attributes)) from error.__cause__
 
 
 def _dispatched(call: Tensors, attributes: RotaryAttributes) -> tuple[Any, ...]:
@@ -120,7 +124,7 @@ def _check_outs(call: Tensors, attributes: RotaryAttributes) -> None:
     if torch.is_grad_enabled():
         for out in call.outs.values():
             gradients.refuse_in_place(out)
-    if calls.is_plain(call.first[1]):
+    if calls.is_plain_cpu_tensor(call.first[1]):
         executors.check(call, attributes)
 
 
@@ -278,4 +282,4 @@ registrar.register(
 if torch is not None:
     _operators = torch.ops.npu_rope
     _increment_version = torch._C._increment_version
-    _below = torch._C._AutoDispatchBelowAutograd
+    _below_autograd = torch._C._AutoDispatchBelowAutograd

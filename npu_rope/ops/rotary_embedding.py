@@ -41,7 +41,8 @@ def rotary_embedding(
             ``NPU_ROPE_BACKEND``, else by X's device.
 
     Returns:
-        A result of X's type, shape and dtype; ``out`` if passed. Gradients flow to X and to the caches.
+        A tensor or array, as X is, with X's shape and dtype; ``out`` if it was passed. Gradients flow to X
+        and to the caches.
 
     Raises:
         ValueError, TypeError: an argument breaks its rule, for example a position is outside the caches;
@@ -59,9 +60,9 @@ def rotary_embedding(
     if backend is None and out is None and rotary.have_schema_types(as_bool, num_heads, rotary_embedding_dim):
         given = as_bool, num_heads, rotary_embedding_dim, True
         if position_ids is None:
-            y = calls.call_below_autograd(op, (X, cos_cache, sin_cache), (None, *given))
+            y = calls.try_hot_path(op, (X, cos_cache, sin_cache), (None, *given))
         else:
-            y = calls.call_below_autograd(op, (X, cos_cache, sin_cache, position_ids), given)
+            y = calls.try_hot_path(op, (X, cos_cache, sin_cache, position_ids), given)
         if y is not NotImplemented:
             return y
     require_tensor_like(op, "X", X)

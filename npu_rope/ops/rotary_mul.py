@@ -9,7 +9,7 @@ from npu_rope.executors.rotations import table_gradients
 from npu_rope.executors.rules import check_layout
 from npu_rope.executors.tensors import is_tensor, require_tensor_like, spec_of
 from npu_rope.ops import rotary
-from npu_rope.ops.calls import call_below_autograd, require_pair
+from npu_rope.ops.calls import require_pair, try_hot_path
 from npu_rope.optional_torch import torch
 from npu_rope.rotary_calls import attributes_of, rotary_mul_qk_tensors, rotary_mul_tensors, sizes_of
 
@@ -45,7 +45,8 @@ def rotary_mul(
             ``NPU_ROPE_BACKEND``, else by x's device.
 
     Returns:
-        A result of x's type, shape and dtype; ``out`` if it was passed. Gradients flow to x, cos and sin.
+        A tensor or array, as x is, with x's shape and dtype; ``out`` if it was passed. Gradients flow to x,
+        cos and sin.
 
     Raises:
         ValueError, TypeError: an argument breaks its rule; nothing was written.
@@ -59,11 +60,11 @@ def rotary_mul(
     if backend is None and rotary.have_schema_types(interleaved, rotary_dim, offset):
         given = interleaved, rotary_dim, offset, True
         if out is None:
-            y = call_below_autograd("rotary_mul", (x, cos, sin), given)
+            y = try_hot_path("rotary_mul", (x, cos, sin), given)
         elif out is x:
-            y = call_below_autograd("rotary_mul_", (x, cos, sin), given, written=(x,))
+            y = try_hot_path("rotary_mul_", (x, cos, sin), given, written=(x,))
         else:
-            y = call_below_autograd("rotary_mul_out", (x, cos, sin, out), given, written=(out,))
+            y = try_hot_path("rotary_mul_out", (x, cos, sin, out), given, written=(out,))
         if y is not NotImplemented:
             return y if out is None else out
     require_tensor_like("rotary_mul", "x", x)
@@ -126,11 +127,11 @@ def rotary_mul_qk(
     if backend is None and rotary.have_schema_types(interleaved, rotary_dim, offset):
         given = interleaved, rotary_dim, offset, True
         if out is None:
-            pair = call_below_autograd("rotary_mul_qk", (q, k, cos, sin), given)
+            pair = try_hot_path("rotary_mul_qk", (q, k, cos, sin), given)
         elif out[0] is q and out[1] is k:
-            pair = call_below_autograd("rotary_mul_qk_", (q, k, cos, sin), given, written=(q, k))
+            pair = try_hot_path("rotary_mul_qk_", (q, k, cos, sin), given, written=(q, k))
         else:
-            pair = call_below_autograd("rotary_mul_qk_out", (q, k, cos, sin, *out), given, written=tuple(out))
+            pair = try_hot_path("rotary_mul_qk_out", (q, k, cos, sin, *out), given, written=tuple(out))
         if pair is not NotImplemented:
             both: tuple[Any, Any] = pair
             return both

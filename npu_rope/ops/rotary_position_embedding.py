@@ -65,8 +65,8 @@ def rotary_position_embedding(
             ``NPU_ROPE_BACKEND``, else by the query's device.
 
     Returns:
-        The pair (rotated query, rotated key), of query's and key's type, shapes and dtype. Gradients flow
-        through the floating-point types.
+        The pair (rotated query, rotated key): tensors or arrays, as query is, with query's and key's shapes
+        and dtype. Gradients flow through the floating-point types.
 
     Raises:
         ValueError, TypeError: an argument breaks its rule.

@@ -31,6 +31,9 @@ struct PitchedRows {
     bool is_broadcast;  // a row is one value, which is stored in all 8 lanes of a block
 };
 
+// One row, as the only row or as the same operand for every row.
+__aicore__ inline PitchedRows OneRow(LocalTensor<float> row) { return PitchedRows{row, 0, false}; }
+
 // Whether an instruction's 8-bit repeat stride, in blocks, can be this pitch.
 __aicore__ inline bool FitsRepeatStride(int32_t pitch) {
     return pitch / kBlockFloats == static_cast<uint8_t>(pitch / kBlockFloats);

@@ -27,18 +27,18 @@ public:
 
     __aicore__ inline void Load(LocalTensor<T> rows, GM_ADDR memory, const Tile& tile) {
 #if __CCE_AICORE__ == 200
-        if (tiling_->io == kRopeIoPacked) packed_.Load(rows, memory, tile);
-        if (tiling_->io == kRopeIoScalar) scalars_.Load(rows, memory, tile);
-        if (tiling_->io == kRopeIoBurst)
+        if (tiling_->copy_mode == kCopyPacked) packed_.Load(rows, memory, tile);
+        if (tiling_->copy_mode == kCopyScalar) scalars_.Load(rows, memory, tile);
+        if (tiling_->copy_mode == kCopyBursts)
 #endif
             bursts_.Load(rows, memory, tile);
     }
 
     __aicore__ inline void Store(GM_ADDR memory, LocalTensor<T> rows, const Tile& tile) {
 #if __CCE_AICORE__ == 200
-        if (tiling_->io == kRopeIoPacked) packed_.Store(memory, rows, tile);
-        if (tiling_->io == kRopeIoScalar) scalars_.Store(memory, rows, tile);
-        if (tiling_->io == kRopeIoBurst)
+        if (tiling_->copy_mode == kCopyPacked) packed_.Store(memory, rows, tile);
+        if (tiling_->copy_mode == kCopyScalar) scalars_.Store(memory, rows, tile);
+        if (tiling_->copy_mode == kCopyBursts)
 #endif
             bursts_.Store(memory, rows, tile);
     }
@@ -46,7 +46,7 @@ public:
     // Call after the last store to this memory.
     __aicore__ inline void Finish(GM_ADDR memory) {
 #if __CCE_AICORE__ == 200
-        if (tiling_->io == kRopeIoScalar) scalars_.Finish(memory);
+        if (tiling_->copy_mode == kCopyScalar) scalars_.Finish(memory);
 #endif
     }
 
@@ -73,7 +73,7 @@ public:
     __aicore__ inline void Init(AscendC::TPipe* pipe, const CommonTiling* tiling, TileRows<T>* rows,
                                 TileRows<OtherT>* other_rows) {
         tiling_ = tiling;
-        if (tiling->io != kRopeIoPacked) return;
+        if (tiling->copy_mode != kCopyPacked) return;
         pipe->InitBuffer(buffer_, static_cast<uint32_t>(tiling->gather_bytes));
         LocalTensor<uint32_t> offsets = buffer_.Get<uint32_t>();
         rows->Packed().Init(tiling, offsets);
@@ -83,7 +83,7 @@ public:
     // Call once per core. scratch: memory for LaneNumbers.
     template <typename T, typename OtherT>
     __aicore__ inline void Build(LocalTensor<float> scratch, TileRows<T>* rows, TileRows<OtherT>* other_rows) {
-        if (tiling_->io != kRopeIoPacked) return;
+        if (tiling_->copy_mode != kCopyPacked) return;
         LaneNumbers lane_numbers;
         lane_numbers.Init(tiling_, scratch);
         lane_numbers.FillNumbers();

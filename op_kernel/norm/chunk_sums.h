@@ -9,6 +9,7 @@ namespace norm {
 
 using namespace memory;
 
+// The division of a long row into chunks. RowPieces copies the chunks.
 struct RowChunks {
     int64_t elements;  // elements of the row
     int64_t chunk;     // elements of a chunk; the last chunk may have fewer

@@ -19,7 +19,7 @@
 //
 // If squares leave the range of float32, the row is first multiplied by a power of two f. The formulas then use r / f
 // instead of r. N is unchanged. dx is multiplied by f at the end, which is exact except for subnormal numbers
-// (RaiseInverses).
+// (ScaleUpInverses).
 //
 // npu_rope/testing/bounds.py uses these bounds.
 #pragma once
@@ -59,11 +59,11 @@ public:
         BroadcastRows(mean_blocks_, mean_, count);
     }
 
-    // Computes the mean of one row from its 64 partial sums.
+    // Computes the mean m of one row from 64 partial sums of its products of g and N.
     __aicore__ inline void FindMean(LocalTensor<float> sums) { FindMeans(sums, kRepeatFloats, kRepeatFloats, 1); }
 
-    // Computes the mean of one row from 64 partial sums of products of g and x, instead of g and N.
-    __aicore__ inline void FindMeanOfUndivided(LocalTensor<float> sums) {
+    // Computes the mean m of one row from 64 partial sums of products of g and x, instead of g and N.
+    __aicore__ inline void FindMeanFromProductsWithX(LocalTensor<float> sums) {
         FindMean(sums);
         AscendC::Mul(mean_blocks_, mean_blocks_, norm_->InverseRms().data, kBlockFloats);
     }
@@ -82,12 +82,12 @@ public:
     // For rows that RowNorm has multiplied by a factor: multiplies their inverse RMS by 2^15. Without this, the result
     // of Differentiate() for a small g could be subnormal and lose bits, although its product with the factor is
     // normal. The caller adds the vector barrier.
-    __aicore__ inline void RaiseInverses(int32_t count) {
+    __aicore__ inline void ScaleUpInverses(int32_t count) {
         LocalTensor<float> inverses = norm_->InverseRms().data;
-        AscendC::Muls(inverses, inverses, kRaise, count * kBlockFloats);
+        AscendC::Muls(inverses, inverses, kScaleUp, count * kBlockFloats);
     }
 
-    // Call after RaiseInverses(). Multiplies dx by the factors, which are at least 2^-111, and by 2^-15.
+    // Call after ScaleUpInverses(). Multiplies dx by the factors, which are at least 2^-111, and by 2^-15.
     __aicore__ inline void Rescale(const PitchedRows& dx, int32_t count, int32_t width) {
         for (int32_t row = 0; row < count; ++row)
             RescaleRow(dx.data[row * dx.pitch], factor_.GetValue(static_cast<uint32_t>(row)), width);
@@ -96,18 +96,18 @@ public:
 
     // Multiplies one row of dx, or a piece of it, by its factor and by 2^-15.
     __aicore__ inline void RescaleRow(LocalTensor<float> dx, float factor, int32_t width) {
-        AscendC::Muls(dx, dx, factor * kLower, width);
+        AscendC::Muls(dx, dx, factor * kScaleDown, width);
     }
 
-    // Call after RaiseInverses(). Divides a piece of one row by the RMS of the row.
-    __aicore__ inline void NormalizeRaisedPiece(LocalTensor<float> rows, int32_t count) {
+    // Call after ScaleUpInverses(). Divides a piece of one row by the RMS of the row, without the factor 2^15.
+    __aicore__ inline void NormalizeWithScaledUpInverse(LocalTensor<float> rows, int32_t count) {
         norm_->NormalizePiece(rows, rows, count);
-        AscendC::Muls(rows, rows, kLower, count);
+        AscendC::Muls(rows, rows, kScaleDown, count);
         VectorBarrier();
     }
 
 private:
-    static constexpr float kRaise = 32768.0f, kLower = 1.0f / 32768.0f;  // 2^15, 2^-15
+    static constexpr float kScaleUp = 32768.0f, kScaleDown = 1.0f / 32768.0f;  // 2^15, 2^-15
 
     RowNorm* norm_ = nullptr;
     float inverse_n_ = 0.0f;

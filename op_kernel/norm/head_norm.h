@@ -93,7 +93,7 @@ public:
         ToFloats(temp, x, all);
         for (int32_t row = 0; row < count && multiplied; ++row)
             AscendC::Muls(temp[row * pitch], temp[row * pitch], factors_.GetValue(static_cast<uint32_t>(row)), pitch);
-        norm_.Normalize(rows, pitch, count);  // its barrier also covers the multiplications of temp
+        norm_.Normalize(rows, pitch, count);  // the barrier in it also covers the Muls of temp
         norm_.Normalize(temp, pitch, count);
         MultiplyByScale(rows, count, tile.side * pitch);
         MultiplyByScale(temp, count, (2 + tile.side) * pitch);
@@ -105,7 +105,7 @@ private:
     // scale_offset: offset of the scale in scales_, in elements.
     __aicore__ inline void MultiplyByScale(LocalTensor<float> rows, int32_t count, int32_t scale_offset) {
         PitchedRows all{rows, tiling_->row_pitch, false};
-        ApplyPerRow<RowOp::kMul>(all, all, PitchedRows{scales_.Wide()[scale_offset], 0, false}, count,
+        ApplyPerRow<RowOp::kMul>(all, all, OneRow(scales_.Wide()[scale_offset]), count,
                                  RoundUp(tiling_->head_size, kBlockFloats));
         VectorBarrier();
     }

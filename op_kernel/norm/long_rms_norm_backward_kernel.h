@@ -1,7 +1,7 @@
 // The kernel of rms_norm_backward for rows that are too long for UB. It processes a row chunk by chunk, in two passes.
 // The first pass adds the squares of the row and its products with g = grad * scale. The second pass computes the
 // results. If squares leave the range of float32, the row needs more passes. The sums of dscale stay in UB if they fit.
-// Otherwise the kernel adds the products of each chunk of each row to dscale in GM.
+// Otherwise the kernel adds grad * (normalized x) of each chunk of each row to dscale in GM.
 #pragma once
 
 #include "../memory/row_pieces.h"
@@ -85,11 +85,12 @@ private:
         factor_ = 1.0f;
         RunPass(Pass::kSum);
         squares_.Total(sums_, chunks_.Count());
-        if (norm_.FindInverseRmsFromSums(sums_, tiling_->norm.n_epsilon)) {
+        bool out_of_range = norm_.FindInverseRmsFromSums(sums_, tiling_->norm.n_epsilon);
+        if (out_of_range) {
             SumMultipliedRow();
         } else {
             products_.Total(sums_, chunks_.Count());
-            gradient_.FindMeanOfUndivided(sums_);
+            gradient_.FindMeanFromProductsWithX(sums_);
         }
         RunPass(Pass::kWrite);
         scale_rows_.EndRow(tiling_->keeps_scale != 0);
@@ -102,13 +103,14 @@ private:
         AscendC::Duplicate(largest_, 0.0f, kBlockFloats);
         RunPass(Pass::kLargest);
         SyncPipes<AscendC::HardEvent::V_S>();
-        // The scalar unit reads largest_ here, before the next SyncPipes<S_V>().
+        // The next write of largest_ (for a later row) follows the SyncPipes<S_V>() in FindInverseRmsFromSums(), so it
+        // waits for the reads of the scalar unit here.
         RowMultiplier multiplier = norm_.MultiplierFor(largest_);
         factor_ = multiplier.factor;
         RunPass(Pass::kSum);
         squares_.Total(sums_, chunks_.Count());
         norm_.FindInverseRmsFromSums(sums_, multiplier.n_epsilon);
-        gradient_.RaiseInverses(1);
+        gradient_.ScaleUpInverses(1);  // 2^15 times 1 / RMS, so that small results are not subnormal
         RunPass(Pass::kProducts);
         products_.Total(sums_, chunks_.Count());
         gradient_.FindMean(sums_);
@@ -130,7 +132,7 @@ private:
                 UpdateLargest(largest_, rows_, temp_, lanes);
             } else {
                 if (factor_ != 1.0f) AscendC::Muls(rows_, rows_, factor_, lanes);
-                FindG(grad, k, count);  // its barrier also covers the rows
+                FindG(grad, k, count);  // the barrier in its Widen() also covers the Muls of the rows
                 if (pass == Pass::kSum)
                     AddSums(k, lanes);
                 else
@@ -177,8 +179,8 @@ private:
     // Normalizes chunk k. Then adds the products of the chunk with g, or writes the results.
     __aicore__ inline void NormalizeChunk(Pass pass, LocalTensor<ScaleT> grad, int64_t k, int32_t count) {
         int32_t lanes = RoundUp(count, kBlockFloats);
-        if (factor_ != 1.0f)
-            gradient_.NormalizeRaisedPiece(rows_, lanes);
+        if (factor_ != 1.0f)  // SumMultipliedRow() has scaled 1 / RMS up
+            gradient_.NormalizeWithScaledUpInverse(rows_, lanes);
         else
             norm_.NormalizePiece(rows_, rows_, lanes);
         if (pass == Pass::kProducts)
@@ -191,7 +193,7 @@ private:
         int64_t at = k * tiling_->chunk;
         int32_t lanes = RoundUp(count, kBlockFloats);
         WriteDx(at, count);
-        stash_.template RoundBack<T>(rows_, temp_, lanes);
+        stash_.template RoundToStashThenTo<T>(rows_, temp_, lanes);
         grad_pieces_.Widen(g_, grad, count, lanes);
         if (tiling_->keeps_dscale != 0) {
             AscendC::Mul(rows_, rows_, g_, lanes);
@@ -207,10 +209,10 @@ private:
 
     __aicore__ inline void WriteDx(int64_t at, int32_t count) {
         int32_t lanes = RoundUp(count, kBlockFloats);
-        PitchedRows wide{temp_, 0, false};
+        PitchedRows wide = OneRow(temp_);
         LocalTensor<T> dx = out_.template AllocTensor<T>();
         if constexpr (sizeof(T) == sizeof(float)) wide.data = dx;
-        gradient_.Differentiate(wide, PitchedRows{g_, 0, false}, PitchedRows{rows_, 0, false}, 1, lanes);
+        gradient_.Differentiate(wide, OneRow(g_), OneRow(rows_), 1, lanes);
         if (factor_ != 1.0f) {
             gradient_.RescaleRow(wide.data, factor_, lanes);
             VectorBarrier();

@@ -84,12 +84,14 @@ private:
         row_is_in_ub_ = false;
         factor_ = 1.0f;
         RunPass(Pass::kSum);
-        if (norm_.FindInverseRmsFromSums(Total(), tiling_->norm.n_epsilon)) {
-            // The squares leave the range of float32: multiply the row by a power of two and add its squares again.
+        bool out_of_range = norm_.FindInverseRmsFromSums(Total(), tiling_->norm.n_epsilon);
+        if (out_of_range) {
+            // Multiply the row by a power of two and add its squares again.
             AscendC::Duplicate(largest_, 0.0f, kBlockFloats);
             RunPass(Pass::kLargest);
             SyncPipes<AscendC::HardEvent::V_S>();
-            // The scalar unit reads largest_ here, before the next SyncPipes<S_V>().
+            // The next write of largest_ (for a later row) follows the SyncPipes<S_V>() in FindInverseRmsFromSums(), so
+            // it waits for the reads of the scalar unit here.
             RowMultiplier multiplier = norm_.MultiplierFor(largest_);
             factor_ = multiplier.factor;
             RunPass(Pass::kSum);
@@ -190,7 +192,7 @@ private:
         int32_t padded = RoundUp(count, kBlockItems);
         if constexpr (adds) WriteSum(chunk, at, count);
         norm_.NormalizePiece(piece_, StashedChunk(chunk, padded), padded);
-        stash_.template RoundBack<T>(piece_, temp_, padded);
+        stash_.template RoundToStashThenTo<T>(piece_, temp_, padded);
         LocalTensor<float> scale =
             scale_rows_.Piece(arguments_.scale, scale_offset_, at, count, tiling_->keeps_scale != 0);
         LocalTensor<ScaleT> y = out_.template AllocTensor<ScaleT>();

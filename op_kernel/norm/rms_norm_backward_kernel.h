@@ -122,7 +122,7 @@ private:
         PitchedRows wide_grad{WidenedGrad(grad, OnSide1(tile)), common_->out_pitch, false};
         LocalTensor<T> dx = out_.template AllocTensor<T>();
         AddToDscale(normalized, wide_grad, dx);
-        ApplyPerRow<RowOp::kMul>(g, wide_grad, PitchedRows{scale_rows_.Wide(), 0, false}, row_count_, lanes_);
+        ApplyPerRow<RowOp::kMul>(g, wide_grad, OneRow(scale_rows_.Wide()), row_count_, lanes_);
         VectorBarrier();
         ApplyPerRow<RowOp::kMul>(PitchedRows{temp_, common_->row_pitch, false}, normalized, g, row_count_, lanes_);
         VectorBarrier();
@@ -133,15 +133,15 @@ private:
     }
 
     // Whether float32 rows stay in the input buffer.
-    __aicore__ inline bool IsInPlace() const { return kIsFloat && common_->io != kRopeIoPacked; }
-    __aicore__ inline bool IsGradInPlace() const { return kGradIsFloat && common_->io != kRopeIoPacked; }
+    __aicore__ inline bool IsInPlace() const { return kIsFloat && common_->copy_mode != kCopyPacked; }
+    __aicore__ inline bool IsGradInPlace() const { return kGradIsFloat && common_->copy_mode != kCopyPacked; }
 
     // Returns x as float32. The padding of the rows is 0.
     __aicore__ inline LocalTensor<float> Widened(LocalTensor<T> x, const Tile& tile) {
         if constexpr (kIsFloat)
             if (IsInPlace()) return x;
 #if __CCE_AICORE__ == 200
-        if (common_->io == kRopeIoPacked) {
+        if (common_->copy_mode == kCopyPacked) {
             Unpack(x_rows_.Packed(), rows_, x, tile);
             in_.FreeTensor(x);
             return rows_;
@@ -159,7 +159,7 @@ private:
         if constexpr (kGradIsFloat)
             if (IsGradInPlace()) return grad;
 #if __CCE_AICORE__ == 200
-        if (common_->io == kRopeIoPacked) {
+        if (common_->copy_mode == kCopyPacked) {
             Unpack(grad_rows_.Packed(), g_, grad, grad_tile);
             return g_;
         }
@@ -198,7 +198,7 @@ private:
         }
         AscendC::DataCopy(rounded, rows, count);
         VectorBarrier();
-        stash_.template RoundBack<T>(rounded, scratch.template ReinterpretCast<float>(), element_count_);
+        stash_.template RoundToStashThenTo<T>(rounded, scratch.template ReinterpretCast<float>(), element_count_);
     }
 
     __aicore__ inline void QueueDx(LocalTensor<T> dx, const PitchedRows& normalized, const PitchedRows& g,
@@ -206,7 +206,8 @@ private:
         PitchedRows wide{temp_, common_->row_pitch, false};
         if constexpr (kIsFloat)
             if (IsInPlace()) wide.data = dx;
-        if (multiplied) gradient_.RaiseInverses(row_count_);
+        // 2^15 times 1 / RMS, so that small results are not subnormal. Rescale() takes the factor out again.
+        if (multiplied) gradient_.ScaleUpInverses(row_count_);
         gradient_.Differentiate(wide, g, normalized, row_count_, lanes_);
         if (multiplied) gradient_.Rescale(wide, row_count_, lanes_);
         Narrow(dx, tile);
@@ -216,7 +217,7 @@ private:
     // Rounds temp_ to the type of dx, unless dx has been computed in place.
     __aicore__ inline void Narrow(LocalTensor<T> dx, const Tile& tile) {
 #if __CCE_AICORE__ == 200
-        if (common_->io == kRopeIoPacked) {
+        if (common_->copy_mode == kCopyPacked) {
             if constexpr (kIsFloat) {
                 x_rows_.Packed().Pack(dx, temp_, tile);
             } else {

@@ -117,7 +117,7 @@ private:
         stash_.Round(rows, temp_, element_count_);
         norm_.FindInverseRms(rows, temp_, common_->row_pitch, row_count_);
         norm_.Normalize(rows, common_->row_pitch, row_count_);
-        stash_.template RoundBack<T>(rows, temp_, element_count_);
+        stash_.template RoundToStashThenTo<T>(rows, temp_, element_count_);
         PrepareScales(tile);
         LocalTensor<ScaleT> y = out_.template AllocTensor<ScaleT>();
         MultiplyByScale(y, rows, tile);
@@ -127,7 +127,7 @@ private:
     }
 
     // Whether float32 rows stay in the input buffer.
-    __aicore__ inline bool IsInPlace() const { return kIsFloat && common_->io != kRopeIoPacked; }
+    __aicore__ inline bool IsInPlace() const { return kIsFloat && common_->copy_mode != kCopyPacked; }
 
     // Returns x, or its sum with the residual, as float32. The padding of the rows is 0.
     __aicore__ inline LocalTensor<float> Widened(LocalTensor<T> x, const Tile& tile) {
@@ -151,7 +151,7 @@ private:
 
     __aicore__ inline void Widen(LocalTensor<float> rows, LocalTensor<T> x, const Tile& tile) {
 #if __CCE_AICORE__ == 200
-        if (common_->io == kRopeIoPacked) {
+        if (common_->copy_mode == kCopyPacked) {
             LocalTensor<T> narrow = NarrowMemory(rows);
             x_rows_.Packed().Unpack(narrow, x, tile);
             WidenFrom(rows, narrow);
@@ -173,14 +173,14 @@ private:
     __aicore__ inline void QueueSum(LocalTensor<float> rows, const Tile& tile) {
         LocalTensor<T> sum = sum_.template AllocTensor<T>();
 #if __CCE_AICORE__ == 200
-        if (common_->io == kRopeIoPacked) {
+        if (common_->copy_mode == kCopyPacked) {
             LocalTensor<T> narrow = NarrowMemory(rows);
             if constexpr (!kIsFloat) {
                 AscendC::Cast(narrow, rows, NarrowMode<T>(), static_cast<uint32_t>(element_count_));
                 VectorBarrier();
                 AscendC::Cast(rows, narrow, AscendC::RoundMode::CAST_NONE, static_cast<uint32_t>(element_count_));
             }
-            x_rows_.Packed().Pack(sum, narrow, tile);  // its barrier also covers the rows
+            x_rows_.Packed().Pack(sum, narrow, tile);  // the barrier in it also covers the Cast to rows
             sum_.EnQue(sum);
             return;
         }
@@ -203,7 +203,7 @@ private:
         int32_t lanes = RoundUp(common_->head_size, kBlockFloats);
         if constexpr (sizeof(ScaleT) == sizeof(float)) {
 #if __CCE_AICORE__ == 200
-            if (common_->io == kRopeIoPacked) {
+            if (common_->copy_mode == kCopyPacked) {
                 ApplyPerRow<RowOp::kMul>(from, from, scales, row_count_, lanes);
                 VectorBarrier();
                 out_rows_.Packed().Pack(y, rows, tile);
@@ -215,7 +215,7 @@ private:
             ApplyPerRow<RowOp::kMul>(from, from, scales, row_count_, lanes);
             VectorBarrier();
 #if __CCE_AICORE__ == 200
-            if (common_->io == kRopeIoPacked) {
+            if (common_->copy_mode == kCopyPacked) {
                 LocalTensor<ScaleT> narrow = temp_.template ReinterpretCast<ScaleT>();
                 NarrowRows(narrow, common_->row_pitch, rows, common_->row_pitch, row_count_, common_->row_pitch);
                 VectorBarrier();

@@ -70,7 +70,7 @@ public:
         SumSquares(rows, squares, pitch, count);
         AscendC::Adds(sum_, sum_, tiling_->n_epsilon, count);
         VectorBarrier();
-        bool out_of_range = Invert(count);
+        bool out_of_range = InvertAndCheckRange(count);
         if (out_of_range) FindMultipliedInverseRms(rows, squares, pitch, count);
         return out_of_range;
     }
@@ -88,18 +88,17 @@ public:
     // ---- one row in pieces
 
     // Computes 1 / RMS of one row from 64 partial sums of its squares. Returns whether squares have left the range of
-    // float32.
+    // float32. Ends with SyncPipes<S_V>() unless the tiling excludes this.
     __aicore__ inline bool FindInverseRmsFromSums(LocalTensor<float> sums, float n_epsilon) {
         SumRows(sum_, inverse_rms_blocks_, sums, kRepeatFloats, kRepeatFloats, 1);
         AscendC::Adds(sum_, sum_, n_epsilon, 1);
         VectorBarrier();
-        return Invert(1);
+        return InvertAndCheckRange(1);
     }
 
     // Divides a piece of one row by the RMS of the row. dst may be src.
     __aicore__ inline void NormalizePiece(LocalTensor<float> dst, LocalTensor<float> src, int32_t count) {
-        ApplyPerRow<RowOp::kMul>(PitchedRows{dst, 0, false}, PitchedRows{src, 0, false},
-                                 PitchedRows{inverse_rms_blocks_, 0, true}, 1, count);
+        ApplyPerRow<RowOp::kMul>(OneRow(dst), OneRow(src), PitchedRows{inverse_rms_blocks_, 0, true}, 1, count);
         VectorBarrier();
     }
 
@@ -137,7 +136,7 @@ private:
     // Computes sqrt(n) / sqrt(sum_) and copies each result to a block. It uses Sqrt and Div, because Rsqrt is only an
     // approximation. Returns whether a sum is outside the range; the scalar unit checks this while the vector unit
     // computes.
-    __aicore__ inline bool Invert(int32_t count) {
+    __aicore__ inline bool InvertAndCheckRange(int32_t count) {
         int32_t repeats = (count + kRepeatFloats - 1) / kRepeatFloats;
         int32_t sums_ready = FetchEvent<AscendC::HardEvent::V_S>();
         if (tiling_->square_range != kSquaresInRange) {
@@ -186,7 +185,7 @@ private:
         SumSquares(rows, squares, pitch, count);
         AscendC::Add(sum_, sum_, temp_, count);
         VectorBarrier();
-        Invert(count);
+        InvertAndCheckRange(count);
     }
 
     const RowNormTiling* tiling_ = nullptr;

@@ -26,7 +26,7 @@ public:
 
     // Rounds float32 rows to the stash type, then to T, the type of x.
     template <typename T>
-    __aicore__ inline void RoundBack(LocalTensor<float> rows, LocalTensor<float> temp, int32_t count) {
+    __aicore__ inline void RoundToStashThenTo(LocalTensor<float> rows, LocalTensor<float> temp, int32_t count) {
         Round(rows, temp, count);
         if constexpr (sizeof(T) != sizeof(float)) RoundTo<T>(rows, temp, count);
     }

@@ -115,12 +115,12 @@ public:
         } else {
             // If a row has one entry for each lane and the window has whole blocks, the row already has the layout that
             // the rotation reads. Only the backward rotation needs the sine of the partner.
-            bool in_order = HasEntryPerLane() && width_ == tiling_->n_dims;
-            if (in_order) Widen(cos_, cos, width_, tokens);
-            if (in_order && !IsBackward()) Widen(sin_, sin, width_, tokens);
+            bool has_table_layout = HasEntryPerLane() && width_ == tiling_->n_dims;
+            if (has_table_layout) Widen(cos_, cos, width_, tokens);
+            if (has_table_layout && !IsBackward()) Widen(sin_, sin, width_, tokens);
             VectorBarrier();
-            if (!in_order) GatherEntries(cos_, cos, cos_offsets_, tokens);
-            if (!in_order || IsBackward()) GatherEntries(sin_, sin, sin_offsets_, tokens);
+            if (!has_table_layout) GatherEntries(cos_, cos, cos_offsets_, tokens);
+            if (!has_table_layout || IsBackward()) GatherEntries(sin_, sin, sin_offsets_, tokens);
         }
         row_queue_.FreeTensor(cos);
         if constexpr (key != kRopeHalves) ApplySigns(tokens);

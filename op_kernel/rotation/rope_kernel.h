@@ -89,7 +89,7 @@ private:
         out_bursts_.Init(tiling, tiling->head_size, tiling->out_pitch);
         if constexpr (kMayScatter) cache_.Init(tiling, arguments.indices);
 #if __CCE_AICORE__ == 200
-        if (tiling->io == kRopeIoPacked) packed_.Init(tiling, RunOffsets());
+        if (tiling->copy_mode == kCopyPacked) packed_.Init(tiling, RunOffsets());
         scalars_.Init(tiling, tiling->row_pitch);
         out_scalars_.Init(tiling, tiling->out_pitch);
 #endif
@@ -97,13 +97,13 @@ private:
 
     // Call once per core. Computes the Gather offsets first, because they need nothing from GM.
     __aicore__ inline void BuildConstants() {
-        if (key != kRopeHalves || tiling_->io == kRopeIoPacked) index_.FillNumbers();
+        if (key != kRopeHalves || tiling_->copy_mode == kCopyPacked) index_.FillNumbers();
         if constexpr (key == kRopeSwapByGather) {
             partner_offsets_ = offsets_.template Get<uint32_t>();
             index_.BuildPartnerOffsets(partner_offsets_, tiling_->gather_rows);
         }
 #if __CCE_AICORE__ == 200
-        if (tiling_->io == kRopeIoPacked) packed_.BuildOffsets(index_);
+        if (tiling_->copy_mode == kCopyPacked) packed_.BuildOffsets(index_);
 #endif
         table_.BuildConstants(&index_);
     }
@@ -112,9 +112,9 @@ private:
         LocalTensor<T> x = in_.template AllocTensor<T>();
         GM_ADDR memory = arguments_.x[tile.side];
 #if __CCE_AICORE__ == 200
-        if (tiling_->io == kRopeIoPacked) packed_.Load(x, memory, tile);
-        if (tiling_->io == kRopeIoScalar) scalars_.Load(x, memory, tile);
-        if (tiling_->io == kRopeIoBurst)
+        if (tiling_->copy_mode == kCopyPacked) packed_.Load(x, memory, tile);
+        if (tiling_->copy_mode == kCopyScalar) scalars_.Load(x, memory, tile);
+        if (tiling_->copy_mode == kCopyBursts)
 #endif
             bursts_.Load(x, memory, tile);
         in_.EnQue(x);
@@ -125,9 +125,10 @@ private:
         GM_ADDR memory = arguments_.out[tile.side];
 #if __CCE_AICORE__ == 200
         if constexpr (!scatters)
-            if (tiling_->io == kRopeIoPacked) packed_.Store(memory, y, tile);  // a launch that scatters is never packed
-        if (tiling_->io == kRopeIoScalar) Store(&out_scalars_, memory, y, tile);
-        if (tiling_->io == kRopeIoBurst)
+            if (tiling_->copy_mode == kCopyPacked)
+                packed_.Store(memory, y, tile);  // a launch that scatters is never packed
+        if (tiling_->copy_mode == kCopyScalar) Store(&out_scalars_, memory, y, tile);
+        if (tiling_->copy_mode == kCopyBursts)
 #endif
             Store(&out_bursts_, memory, y, tile);
         out_.FreeTensor(y);
@@ -146,7 +147,7 @@ private:
     __aicore__ inline void Finish() {
         table_.Finish();
 #if __CCE_AICORE__ == 200
-        if (tiling_->io == kRopeIoScalar) out_scalars_.Finish(arguments_.out[0]);
+        if (tiling_->copy_mode == kCopyScalar) out_scalars_.Finish(arguments_.out[0]);
 #endif
     }
 
@@ -156,7 +157,7 @@ private:
         element_count_ = row_count_ * tiling_->row_pitch;
 #if __CCE_AICORE__ == 200
         if constexpr (!scatters)
-            if (tiling_->io == kRopeIoPacked) {
+            if (tiling_->copy_mode == kCopyPacked) {
                 RotateRuns(x, tile);
                 return;
             }

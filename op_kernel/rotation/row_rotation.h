@@ -48,7 +48,7 @@ public:
         int32_t step = halves_as_rows ? half : head_step_;
         for (int32_t k = 0; k < instructions; ++k)
             MultiplyByTable(temp[HalfOffset(k)], src[HalfOffset(k)], sin_, heads, step, lanes);
-        if (in_place) VectorBarrier();
+        if (in_place) VectorBarrier();  // the products with cos overwrite src
         for (int32_t k = 0; k < instructions; ++k)
             MultiplyByTable(dst[HalfOffset(k)], src[HalfOffset(k)], cos_, heads, step, lanes);
         VectorBarrier();

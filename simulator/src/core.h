@@ -112,8 +112,8 @@ struct Buffer {
     uint32_t addr = 0, bytes = 0;
     int32_t queue = -1;  // -1: a TBuf
     BufferState state = BufferState::Free;
-    bool released = false;  // its TPipe was reset or destroyed
-    uint32_t generation = 0;
+    bool released = false;    // its TPipe was reset or destroyed
+    uint32_t generation = 0;  // counts how often the buffer was freed; a tensor with an older number was freed
     int32_t pool = -1;
     int32_t user_tag = 0;
     bool was_reset = false;     // by its pool, so that InitBuffer may follow
@@ -167,7 +167,7 @@ struct GmTensor {
     uintptr_t base = 0;
     uint64_t bytes = 0;
     Role role = Role::In;
-    bool is_whole = false;                                   // every byte must be written
+    bool must_be_filled = false;                             // every byte must be written
     Call taken_by;                                           // the first SetGlobalBuffer with an address in it
     using Pages = std::vector<std::unique_ptr<uint32_t[]>>;  // an instruction's number for each byte of each page
     Pages writer, copy_reader, scalar_reader;
@@ -343,8 +343,8 @@ struct CoreState {
     MergeRegister merge = {};
     uint8_t* system_workspace = nullptr;
     const char* library_function = nullptr;
-    int32_t free_memory = -1;                              // index of the buffer above the TPipe's own ones
-    std::map<uint64_t, Site> dirty_lines;                  // 64-byte lines written by scalars and not cleaned yet
+    int32_t memory_above_buffers = -1;     // index of the buffer with the rest of UB above the TPipe's buffers
+    std::map<uint64_t, Site> dirty_lines;  // 64-byte lines written by scalars and not cleaned yet
     std::unordered_map<uint64_t, uint32_t> loaded_lines;   // line in the cache -> the access that loaded it
     std::unordered_map<uint64_t, uint32_t> cleaned_lines;  // line -> instruction that invalidated it
     uint32_t cleaned_all = 0;

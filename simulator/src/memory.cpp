@@ -9,6 +9,7 @@
 namespace ascend_sim {
 namespace {
 
+// The lowest bit of a word of the shadow of writers: the instruction left the byte undefined.
 constexpr uint32_t kPoisoned = 1;
 
 Rule hazard_rule(Pipe now, Pipe before) {
@@ -85,7 +86,7 @@ void check_ranges(const char* operand, const UbView& view, const Range* ranges, 
     }
     for (size_t i = 0; i < n; ++i) {
         const Range& r = ranges[i];
-        if (view.buffer != m.free_memory) m.touched_end = std::max(m.touched_end, r.end);
+        if (view.buffer != m.memory_above_buffers) m.touched_end = std::max(m.touched_end, r.end);
         if (r.begin >= view.addr && r.end <= end && r.end <= int64_t(m.profile->ub_bytes)) continue;
         const bool is_copy = m.current.pipe == Pipe::MTE2 || m.current.pipe == Pipe::MTE3;
         const int64_t end_of_block = (end + 31) / 32 * 32;

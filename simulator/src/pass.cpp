@@ -132,7 +132,7 @@ void Pass::place_memory(Machine& m) {
                           : mem.role == ASCEND_SIM_PART ? Role::Out
                                                         : Role(mem.role);
         add_memory(m, mem.name, mem.data, mem.bytes, role);
-        m.gm.back().is_whole = mem.role == ASCEND_SIM_OUT;
+        m.gm.back().must_be_filled = mem.role == ASCEND_SIM_OUT;
     }
     const ascend_sim_launch& launch = *job_.launch;
     // On a device, a fresh workspace holds bytes of the memory's earlier use. Here each order of the cores fills it
@@ -257,7 +257,7 @@ void Pass::report_missing_signal(Machine& m, RunningCore& core, const Waiting& w
 // else the line that took the output's address.
 void Pass::check_unwritten(Machine& m) const {
     for (const GmTensor& t : m.gm) {
-        if (!t.is_whole) continue;
+        if (!t.must_be_filled) continue;
         uint64_t unwritten = 0, first = 0, end = 0;
         uint32_t before = 0;
         for (uint64_t at = 0; at < t.bytes; at += kPageBytes) {

@@ -407,17 +407,17 @@ UbView free_memory(const char* api, Site site) {
     const uint32_t end = m.profile->ub_bytes - (m.profile->arch == kArch910b ? 256 : 0);
     if (m.ub_used >= end)
         fatal_at(Rule::Work01, api, site, "its temporary memory is above the TPipe's buffers, but they fill UB.");
-    if (m.free_memory < 0 || m.buffers[m.free_memory].addr != m.ub_used) {
-        m.free_memory = int32_t(m.buffers.size());
+    if (m.memory_above_buffers < 0 || m.buffers[m.memory_above_buffers].addr != m.ub_used) {
+        m.memory_above_buffers = int32_t(m.buffers.size());
         m.buffers.push_back({});
     }
-    Buffer& b = m.buffers[m.free_memory];
+    Buffer& b = m.buffers[m.memory_above_buffers];
     b.addr = m.ub_used;
     b.bytes = end - m.ub_used;
     b.state = BufferState::Occupied;
     b.released = false;
     b.valid_from = m.next_number;
-    return view_of(m.free_memory);
+    return view_of(m.memory_above_buffers);
 }
 
 UbView buffer_view(int32_t buffer, Site site) {

@@ -136,7 +136,7 @@ struct FusedCase {
     npu_rope_tensor x[2] = {}, scale[2] = {}, out[2] = {}, positions = {}, rows = {}, factors = {};
     bool has_cache = false, has_factors = false, forward = true, pass_strides = true;
     npu_rope_params params = {};
-    HeadNorm norm = {1e-5f, false};
+    HeadNormAttributes norm = {1e-5f, false};
 };
 
 RmsNormRopeTensors tensors_of(const FusedCase& c) {

@@ -48,9 +48,9 @@ struct Case {
         call.adds = !call.backward && r->chance(2);
         call.scale_shared = call.backward || !r->chance(4);
         call.scale_pitch = round_up(call.n, 32 / call.out_bytes);
-        common.io = r->one_of<int32_t>({kRopeIoBurst, kRopeIoBurst, kRopeIoPacked, kRopeIoScalar});
+        common.copy_mode = r->one_of<int32_t>({kCopyBursts, kCopyBursts, kCopyPacked, kCopyScalar});
         const int64_t narrower = std::min(call.x_bytes, call.out_bytes);
-        const bool packed = common.io == kRopeIoPacked;
+        const bool packed = common.copy_mode == kCopyPacked;
         common.row_pitch = static_cast<int32_t>(round_up(call.n, 32 / (packed ? narrower : call.x_bytes)));
         common.out_pitch = static_cast<int32_t>(round_up(call.n, 32 / (packed ? narrower : call.out_bytes)));
         common.tokens_inner = r->chance(3);
@@ -84,9 +84,9 @@ void check(bool holds, const char* condition, int line, const Case& c, const Rms
     if (holds) return;
     std::fprintf(stderr,
                  "%s:%d: %s: %s\n  tile %" PRId64 " x %" PRId64 " chunk %" PRId64 " keeps %d %d; n %" PRId64
-                 " bytes %" PRId64 " and %" PRId64 " io %d adds %d backward %d rows %" PRId64 " heads %d\n",
+                 " bytes %" PRId64 " and %" PRId64 " copy mode %d adds %d backward %d rows %" PRId64 " heads %d\n",
                  __FILE__, line, g_test, condition, t.tokens, t.heads, t.chunk, t.keeps_row, t.keeps_scale, c.call.n,
-                 c.call.x_bytes, c.call.out_bytes, c.common.io, c.call.adds, c.call.backward, c.common.rows,
+                 c.call.x_bytes, c.call.out_bytes, c.common.copy_mode, c.call.adds, c.call.backward, c.common.rows,
                  c.common.heads);
     if (++g_failures > 10) std::exit(1);
 }
@@ -135,7 +135,7 @@ void regions_are_as_large_as_the_kernels_need() {
         const Case c(&random);
         const RmsNormTile tile = c.random_tile(&random);
         const RmsNormLayout l = unlimited_layout(c, tile);
-        const bool chunked = tile.chunk > 0, packed = !chunked && c.common.io == kRopeIoPacked;
+        const bool chunked = tile.chunk > 0, packed = !chunked && c.common.copy_mode == kCopyPacked;
         const bool backward = c.call.backward;
         const int64_t lanes = chunked ? tile.chunk : tile.rows() * c.common.row_pitch;
         const int64_t out_lanes = chunked ? tile.chunk : tile.rows() * c.common.out_pitch;

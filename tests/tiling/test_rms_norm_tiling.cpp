@@ -32,10 +32,10 @@ void describe(const Case& c) {
     const RmsNormShape& s = c.in.shape;
     std::fprintf(stderr,
                  "  arch %d [%" PRId64 ",%" PRId64 ",%" PRId64 "] x %" PRId64
-                 " %s to %s adds %d shared %d\n  key %d io %d parts %d x %d tile %d x %d inner %d chunk %d\n",
+                 " %s to %s adds %d shared %d\n  key %d copy mode %d parts %d x %d tile %d x %d inner %d chunk %d\n",
                  c.platform.arch, s.outer[0], s.outer[1], s.outer[2], s.n, dtype_name(c.in.dtype),
                  dtype_name(c.in.scale_dtype), c.in.adds, c.data.scale_shared, static_cast<int>(c.launch.tiling_key),
-                 c.data.common.io, c.data.common.row_parts, c.data.common.head_parts, c.data.common.tile_tokens,
+                 c.data.common.copy_mode, c.data.common.row_parts, c.data.common.head_parts, c.data.common.tile_tokens,
                  c.data.common.tile_heads, c.data.common.tokens_inner, c.data.chunk);
 }
 
@@ -179,8 +179,8 @@ void random_calls_have_sound_tilings() {
         (rows ? in_rows : in_chunks)++;
         rows_kept += !rows && c.data.keeps_row;
         inner += c.data.common.tokens_inner;
-        packed += rows && c.data.common.io == kRopeIoPacked;
-        scalar += c.data.common.io == kRopeIoScalar;
+        packed += rows && c.data.common.copy_mode == kCopyPacked;
+        scalar += c.data.common.copy_mode == kCopyScalar;
     }
     std::printf(
         "calls: %d with whole rows (%d packed, %d by the scalar unit), %d in chunks (%d keep the row in UB), %d head "

@@ -46,7 +46,7 @@ struct Case {
         call.item_bytes = r->one_of<int64_t>({2, 2, 4});
         call.out_bytes = r->chance(4) ? 2 : call.item_bytes;
         call.key = r->one_of<int32_t>({kRopeHalves, kRopeSwapByShifts, kRopeSwapByGather});
-        common.io = r->one_of<int32_t>({kRopeIoBurst, kRopeIoBurst, kRopeIoPacked, kRopeIoScalar});
+        common.copy_mode = r->one_of<int32_t>({kCopyBursts, kCopyBursts, kCopyPacked, kCopyScalar});
         common.tokens_inner = r->chance(4);
         common.head_size =
             static_cast<int32_t>(r->chance(2) ? 64 * r->in(1, 16) : r->in(2, r->one_of<int64_t>({40, 1024})));
@@ -61,7 +61,7 @@ struct Case {
         common.head_parts = static_cast<int32_t>(r->chance(2) ? 1 : r->in(1, std::max(1, common.heads / 4)));
         common.seq = r->one_of<int64_t>({1, 2, 3, 16, 17, 100, 301, 5000});
         common.rows = common.seq * r->one_of<int64_t>({1, 1, 3});
-        common.row_granule = common.io == kRopeIoPacked ? r->one_of<int32_t>({1, 2, 16}) : 1;
+        common.row_granule = common.copy_mode == kCopyPacked ? r->one_of<int32_t>({1, 2, 16}) : 1;
         common.row_parts = static_cast<int32_t>(r->in(1, std::min<int64_t>(48, round_up(common.rows, 16) / 16)));
     }
     Case(const Case&) = delete;
@@ -100,9 +100,10 @@ void check(bool holds, const char* condition, int line, const Case& c, const Rop
     if (holds) return;
     std::fprintf(stderr,
                  "%s:%d: %s: %s\n  tile %" PRId64 " x %" PRId64 " table %" PRId64 "; item %" PRId64
-                 " key %d io %d inner %d head size %d heads %d of %d in %d parts, rows %" PRId64 ", seq %" PRId64 "\n",
+                 " key %d copy mode %d inner %d head size %d heads %d of %d in %d parts, rows %" PRId64 ", seq %" PRId64
+                 "\n",
                  __FILE__, line, g_test, condition, t.tokens, t.heads, t.table_tokens, c.call.item_bytes, c.call.key,
-                 c.common.io, c.common.tokens_inner, c.common.head_size, c.common.side0_heads, c.common.heads,
+                 c.common.copy_mode, c.common.tokens_inner, c.common.head_size, c.common.side0_heads, c.common.heads,
                  c.common.head_parts, c.common.rows, c.common.seq);
     if (++g_failures > 10) std::exit(1);
 }
@@ -155,7 +156,7 @@ void regions_are_as_large_as_the_kernels_need() {
         const RopeTile tile = c.random_tile(&random);
         const RopeLayout l = unlimited_layout(c, tile);
         const int64_t lanes = tile.rows() * c.common.row_pitch, table = 4 * l.block_tokens * c.common.table_width;
-        const bool packed = c.common.io == kRopeIoPacked, given = c.call.entry_bytes > 0;
+        const bool packed = c.common.copy_mode == kCopyPacked, given = c.call.entry_bytes > 0;
         CHECK(c, tile, l.inputs.bytes >= 2 * lanes * c.call.item_bytes && l.outputs.bytes == l.inputs.bytes);
         CHECK(c, tile, !packed || l.inputs.bytes / 2 >= l.tail_offset + 32 * tile.rows());
         // The work buffer: float32 rows, then the temporaries. Unpacked float32 rows stay in the queue.
@@ -256,7 +257,8 @@ void candidates_are_within_the_unit_and_the_instructions() {
                  {int64_t(c.common.side0_heads), int64_t(c.common.heads - c.common.side0_heads)}) {
                 if (heads == 0) continue;
                 const int64_t last = (heads - 1) % tile.heads + 1;
-                CHECK(c, tile, c.common.io != kRopeIoPacked || last * c.common.head_size * c.call.item_bytes >= 32);
+                CHECK(c, tile,
+                      c.common.copy_mode != kCopyPacked || last * c.common.head_size * c.call.item_bytes >= 32);
             }
             // Small tiles have the smallest table, unless the unit has no larger tiles. With tokens_inner the number of
             // heads is rounded down, so a tile may have little more than half of its candidate's rows.
@@ -272,7 +274,7 @@ void candidates_have_every_equal_part_of_a_tokens_heads() {
     Random random;
     for (int k = 0; k < kCalls; ++k) {
         const Case c(&random);
-        if (c.common.io == kRopeIoPacked || c.common.tokens_inner || c.common.heads > 200) continue;
+        if (c.common.copy_mode == kCopyPacked || c.common.tokens_inner || c.common.heads > 200) continue;
         const std::vector<RopeTile> all = tile_candidates(c.call);
         for (int64_t heads = 1; heads <= c.max_heads(); ++heads) {
             const int64_t parts = (c.max_heads() + heads - 1) / heads;

@@ -47,11 +47,11 @@ void describe(const Case& c) {
                  "  arch %d cores %d [%" PRId64 ",%" PRId64 ",%" PRId64 "+%" PRId64 ",%" PRId64
                  "] %s to %s mode %d n_dims %d n_offs %d"
                  " x %" PRId64 ",%" PRId64 ",%" PRId64 " out %" PRId64 ",%" PRId64 ",%" PRId64
-                 "\n  key %d io %d parts %d x %d granule %d tile %d x %d block %d inner %d work %d queue %d\n",
+                 "\n  key %d copy mode %d parts %d x %d granule %d tile %d x %d block %d inner %d work %d queue %d\n",
                  c.platform.arch, c.platform.cores, i.shape.B, i.shape.S, s.N, i.shape.side[1].N, i.shape.D,
                  dtype_name(i.dtype), dtype_name(i.out_dtype), i.params.mode, i.params.n_dims, i.params.n_offs,
                  s.x_stride[0], s.x_stride[1], s.x_stride[2], s.out_stride[0], s.out_stride[1], s.out_stride[2],
-                 static_cast<int>(c.launch.tiling_key), c.common.io, c.common.row_parts, c.common.head_parts,
+                 static_cast<int>(c.launch.tiling_key), c.common.copy_mode, c.common.row_parts, c.common.head_parts,
                  c.common.row_granule, c.common.tile_tokens, c.common.tile_heads, c.common.block_tokens,
                  c.common.tokens_inner, c.common.work_bytes, c.common.queue_bytes);
 }
@@ -259,15 +259,15 @@ void check_launch(const Case& c) {
     CHECK(c, c.launch.block_dim == units_of(c.common));
     CHECK(c, c.launch.tiling_key >= 1 && c.launch.tiling_key <= 3);
     CHECK(c, c.launch.workspace_bytes == 0);
-    CHECK(c, c.common.io == kRopeIoBurst || c.platform.arch == kArch310p);
-    CHECK(c, c.common.io != kRopeIoScalar || c.launch.block_dim == 1);
+    CHECK(c, c.common.copy_mode == kCopyBursts || c.platform.arch == kArch310p);
+    CHECK(c, c.common.copy_mode != kCopyScalar || c.launch.block_dim == 1);
 }
 
 void check_ub(const Case& c) {
     const CommonTiling& d = c.common;
     int64_t item = dtype_bytes(c.in.dtype), rows = int64_t{d.tile_tokens} * d.tile_heads, lanes = rows * d.row_pitch;
     int64_t out_item = dtype_bytes(c.in.out_dtype);
-    bool packed = d.io == kRopeIoPacked, gathers = c.launch.tiling_key == kRopeSwapByGather;
+    bool packed = d.copy_mode == kCopyPacked, gathers = c.launch.tiling_key == kRopeSwapByGather;
     int64_t total = int64_t{4} * d.queue_bytes + d.work_bytes + d.table_bytes + d.lane_bytes + d.source_bytes +
                     d.gather_bytes + c.norm.stats_bytes + c.norm.factor_bytes + c.norm.scale_bytes +
                     c.norm.scale_raw_bytes;
@@ -362,8 +362,8 @@ void check_runs(const Case& c, const Tile& tile, const int64_t* merged, const in
     CHECK(c, plan.outer_count * plan.inner_count * plan.run_rows == rows &&
                  plan.run_elements == plan.run_rows * d.head_size);
     CHECK(c, plan.inner_count <= 4095 && plan.run_elements * item <= 2097151);
-    if (c.platform.arch == kArch310p && d.io == kRopeIoBurst) CHECK(c, plan.run_elements * item % 32 == 0);
-    if (d.io == kRopeIoPacked) {
+    if (c.platform.arch == kArch310p && d.copy_mode == kCopyBursts) CHECK(c, plan.run_elements * item % 32 == 0);
+    if (d.copy_mode == kCopyPacked) {
         int64_t runs = plan.outer_count * plan.inner_count;
         CHECK(c, plan.run_elements * item >= 32);
         CHECK(c, runs * round_up(plan.run_elements * item, 32) <= d.tail_offset_bytes);
@@ -416,7 +416,8 @@ void check_memory(const Case& c, const Tile& tile, bool fuse) {
     CHECK(c, tile.side < c.in.shape.sides && tile.head + tile.heads <= side.N);
     check_runs(c, tile, d.x_stride, side.x_stride, fuse);
     if (!c.in.scatters) return check_runs(c, tile, d.out_stride, side.out_stride, fuse);
-    CHECK(c, !c.common.tokens_inner && c.common.io != kRopeIoPacked && c.common.cache_rows == c.in.shape.cache_rows);
+    CHECK(c,
+          !c.common.tokens_inner && c.common.copy_mode != kCopyPacked && c.common.cache_rows == c.in.shape.cache_rows);
     CHECK(c, d.out_stride[1] == side.out_stride[1]);
     CHECK(c, d.out_stride[2] == side.out_stride[2] || side.N == 1);
 }
@@ -467,7 +468,7 @@ void check_cover(const Case& c, int64_t cores) {
             previous = tile;
             check_repeats(c, tile);
             check_positions(c, tile);
-            check_memory(c, tile, d.io == kRopeIoPacked || d.row_pitch == d.head_size);
+            check_memory(c, tile, d.copy_mode == kCopyPacked || d.row_pitch == d.head_size);
             int64_t first = (tile.side ? d.side0_heads : 0) + tile.head;
             for (int64_t t = 0; t < tile.tokens; ++t)
                 for (int64_t h = 0; h < tile.heads; ++h)
@@ -601,13 +602,13 @@ void one_row_is_one_tile() {
 
 void unaligned_rows_of_310p_are_packed_and_split_at_32_bytes() {
     Case c = tile_call(make_call(1, 5000, 3, 100, NPU_ROPE_FLOAT16, NPU_ROPE_MODE_NEOX), "Ascend310P3");
-    CHECK(c, c.common.io == kRopeIoPacked && c.launch.block_dim == 8);
+    CHECK(c, c.common.copy_mode == kCopyPacked && c.launch.block_dim == 8);
     for (int64_t part = 1; part < c.common.row_parts; ++part)
         CHECK(c, ShareOf(c.common.rows, c.common.row_granule, c.common.row_parts, part).first * 3 * 100 * 2 % 32 == 0);
     Case tiny = tile_call(make_call(1, 7, 1, 10, NPU_ROPE_FLOAT16, NPU_ROPE_MODE_NEOX), "Ascend310P3");
-    CHECK(tiny, tiny.common.io == kRopeIoScalar);
+    CHECK(tiny, tiny.common.copy_mode == kCopyScalar);
     Case small_tokens = tile_call(make_call(1, 7, 4, 10, NPU_ROPE_FLOAT16, NPU_ROPE_MODE_NEOX), "Ascend310P3");
-    CHECK(small_tokens, small_tokens.common.io == kRopeIoPacked && small_tokens.common.tile_heads == 4);
+    CHECK(small_tokens, small_tokens.common.copy_mode == kCopyPacked && small_tokens.common.tile_heads == 4);
 }
 
 void axes_with_the_same_positions_are_one_plane() {

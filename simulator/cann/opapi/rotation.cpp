@@ -8,9 +8,9 @@ std::vector<float> RotatedTerms::sum() const {
     return result;
 }
 
-void rotate_row(Pairing pairing, const float* x, const float* cos, const float* sin, int64_t row_size, int64_t first,
+void rotate_row(Pairing pairing, const float* x, const float* cos, const float* sin, int64_t row_size, int64_t offset,
                 RotatedTerms* terms) {
-    float *straight = terms->straight.data() + first, *crossed = terms->crossed.data() + first;
+    float *straight = terms->straight.data() + offset, *crossed = terms->crossed.data() + offset;
     for (int64_t i = 0; i < row_size; ++i) straight[i] = x[i] * cos[i];
     for (int64_t i = 0; i < row_size / 2; ++i) {
         const RotatedPair pair = rotated_pair(pairing, i, row_size);
@@ -36,9 +36,9 @@ RotatedTerms rotated(Pairing pairing, const std::vector<float>& x, const std::ve
                      const std::vector<float>& cos, const std::vector<float>& sin, int64_t row_size) {
     RotatedTerms terms(x.size());
     for (size_t row = 0; row < rows.size(); ++row) {
-        const int64_t first = static_cast<int64_t>(row) * row_size, table = rows[row] * row_size;
-        rotate_row(pairing, &x[static_cast<size_t>(first)], &cos[static_cast<size_t>(table)],
-                   &sin[static_cast<size_t>(table)], row_size, first, &terms);
+        const int64_t offset = static_cast<int64_t>(row) * row_size, table_offset = rows[row] * row_size;
+        rotate_row(pairing, &x[static_cast<size_t>(offset)], &cos[static_cast<size_t>(table_offset)],
+                   &sin[static_cast<size_t>(table_offset)], row_size, offset, &terms);
     }
     return terms;
 }

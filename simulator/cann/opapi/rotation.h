@@ -29,8 +29,9 @@ struct RotatedTerms {
     std::vector<float> sum() const;
 };
 
-// Fills one row, whose first element has the index `first` in the terms. cos and sin have one value for each element.
-void rotate_row(Pairing pairing, const float* x, const float* cos, const float* sin, int64_t row_size, int64_t first,
+// Computes the terms of one row, whose first element has the index `offset` in the terms. cos and sin have one value
+// for each element.
+void rotate_row(Pairing pairing, const float* x, const float* cos, const float* sin, int64_t row_size, int64_t offset,
                 RotatedTerms* terms);
 
 // The row of a table that each row of x uses. The dimensions of the table are those of x or 1; the last one is not a
