@@ -12,6 +12,7 @@
 #include <unordered_map>
 
 #include "cann/runtime/allocations.h"
+#include "cann/runtime/contexts.h"
 #include "cann/runtime/gil.h"
 #include "cann/runtime/graphs.h"
 #include "cann/runtime/host_memory.h"
@@ -70,13 +71,13 @@ void mark_done(Record* record) {
 // Stream::EnterFailureAbort. This requires Runtime::SetDisableThread, which raw_device.cc calls on chips with STARS,
 // and NpuDriver::VirtualCqAllocate elsewhere.
 void store_failure(Stream* stream, int32_t status, const std::string& text) {
-    SchedulerState& scheduler = scheduler_state();
+    DeviceState& device = scheduler_state().devices[stream->device];
     stream->error = status;
     stream->error_text = text;
-    if (!scheduler.stops_on_failure) return;
-    if (!scheduler.failure) {
-        scheduler.failure = status;
-        scheduler.failure_text = text;
+    if (!device.stops_on_failure) return;
+    if (!device.failure) {
+        device.failure = status;
+        device.failure_text = text;
     }
     stream->is_aborted = true;
     stream->queue.clear();
@@ -103,10 +104,26 @@ std::string freed_memory_error(const Work& work) {
     return "";
 }
 
-int32_t run(const Work& work, std::string* text) {
+// Returns "" or the error that the work accesses memory of another device. A device maps the memory of another one only
+// after aclrtMemP2PMap (hicann/runtime docs/zh/api_ref/11-05_unified_addressing.md), which is not simulated.
+std::string other_device_error(const Work& work, int32_t device) {
+    if (work.is_copy) return "";
+    for (const MemoryAccess& access : work.accesses) {
+        int32_t owner = device;
+        if (!device_of_address(access.first, &owner) || owner == device) continue;
+        return work.name + ": " + access.argument + " must be in the memory of device " + std::to_string(device) +
+               ", which runs it, but got memory of device " + std::to_string(owner) + ".";
+    }
+    return "";
+}
+
+int32_t run(const Work& work, int32_t device, std::string* text) {
     std::string freed = freed_memory_error(work);
+    const std::string other_device = other_device_error(work, device);
     int32_t status = 0;
-    if (!freed.empty()) {
+    if (!other_device.empty()) {
+        status = fail(kernel_exception(), other_device);
+    } else if (!freed.empty()) {
         report_freed(freed);
         status = fail(kernel_exception(), freed);
     } else {
@@ -132,7 +149,7 @@ void run_head(const StreamPtr& stream, std::unique_lock<std::mutex>* lock) {
     stream->is_running = true;
     lock->unlock();
     std::string text;
-    const int32_t status = run(work, &text);
+    const int32_t status = run(work, stream->device, &text);
     lock->lock();
     stream->is_running = false;
     if (status) store_failure(stream.get(), status, text);
@@ -195,7 +212,7 @@ int32_t run_immediately(const StreamPtr& stream, Work work, std::unique_lock<std
     if (work.kind == Work::Kind::kRecord || work.kind == Work::Kind::kWait) return 0;
     lock->unlock();
     std::string text;
-    const int32_t status = run(work, &text);
+    const int32_t status = run(work, stream->device, &text);
     lock->lock();
     return status;
 }
@@ -236,11 +253,12 @@ uint64_t stream_seed() { return settings().seed; }
 
 std::unique_lock<std::mutex> lock_streams() { return std::unique_lock<std::mutex>(scheduler_state().mutex); }
 
-StreamPtr new_stream() {
+StreamPtr new_stream(int32_t device) {
     SchedulerState& scheduler = scheduler_state();
     auto stream = std::make_shared<Stream>();
     stream->id = scheduler.stream_ids++;
     stream->actor = scheduler.actors++;
+    stream->device = device;
     stream->clock.join(scheduler.host);
     scheduler.streams[stream.get()] = stream;
     return stream;
@@ -248,14 +266,14 @@ StreamPtr new_stream() {
 
 // A null handle is the context's default stream. It is not ordered with other streams (hicann/runtime
 // src/runtime/api/impl/api_impl.cc).
-StreamPtr default_stream() {
-    SchedulerState& scheduler = scheduler_state();
-    if (!scheduler.default_stream) scheduler.default_stream = new_stream();
-    return scheduler.default_stream;
+StreamPtr default_stream(int32_t device) {
+    StreamPtr& stream = scheduler_state().devices[device].default_stream;
+    if (!stream) stream = new_stream(device);
+    return stream;
 }
 
 StreamPtr stream_of(void* handle) {
-    if (!handle) return default_stream();
+    if (!handle) return default_stream(std::max(current_device(), 0));
     auto found = scheduler_state().streams.find(handle);
     return found == scheduler_state().streams.end() ? nullptr : found->second;
 }
@@ -265,6 +283,15 @@ StreamPtr find_stream(void* handle) {
     return stream_of(handle);
 }
 
+aclError check_stream_context(const char* call, const Stream& stream) {
+    if (aclError error = check_context(call)) return error;
+    const int32_t device = current_device();
+    if (stream.device == device) return kSuccess;
+    return fail(kStreamContext, call,
+                "stream must be one of device " + std::to_string(device) + ", the current one, but got " +
+                    stream.place() + " of device " + std::to_string(stream.device) + ".");
+}
+
 void forget_stream(void* handle) { scheduler_state().streams.erase(handle); }
 
 int32_t enqueue(const StreamPtr& stream, Work work) {
@@ -272,12 +299,9 @@ int32_t enqueue(const StreamPtr& stream, Work work) {
     if (is_capturing(*stream)) return capture_work(stream, std::move(work));
     if (stream->task_update) return replace_captured_task(stream, std::move(work));
     // hicann/runtime docs/zh/dev_guide/04-01_single_stream_capture.md: a capture forbids the default stream.
-    if (stream == scheduler.default_stream && any_captured_stream())
+    if (stream == scheduler.devices[stream->device].default_stream && any_captured_stream(stream->device))
         return fail(kCaptureImplicit, work.name, "stream must not be the default stream during a capture.");
-    if (scheduler.stops_on_failure && scheduler.failure) {
-        set_error(scheduler.failure_text);
-        return scheduler.failure;
-    }
+    if (int32_t error = context_error(stream->device)) return error;
     ++stream->last_queued;
     note_work(stream, work);
     if (work.kind == Work::Kind::kRecord) {
@@ -371,19 +395,20 @@ void run_some_of_all() {
     run_some(targets);
 }
 
-int32_t context_error() {
-    SchedulerState& scheduler = scheduler_state();
-    if (!scheduler.stops_on_failure || !scheduler.failure) return 0;
-    set_error(scheduler.failure_text);
-    return scheduler.failure;
+int32_t context_error(int32_t device) {
+    const DeviceState& state = scheduler_state().devices[device];
+    if (!state.stops_on_failure || !state.failure) return 0;
+    set_error(state.failure_text);
+    return state.failure;
 }
 
-void reset_context() {
+void reset_context(int32_t device) {
     SchedulerState& scheduler = scheduler_state();
     RunLock running(&scheduler.running, RunLock::kWait);
     auto lock = lock_streams();
-    scheduler.failure = 0;
+    scheduler.devices[device].failure = 0;
     for (const auto& [handle, stream] : scheduler.streams) {
+        if (stream->device != device) continue;
         stream->is_aborted = false;
         stream->error = 0;
         stream->queue.clear();  // a reset discards the work of the device's streams
@@ -393,7 +418,7 @@ void reset_context() {
 
 void set_failure_mode(const StreamPtr& stream, bool stops) {
     stream->stops_on_failure = stops;
-    if (stops) scheduler_state().stops_on_failure = true;
+    if (stops) scheduler_state().devices[stream->device].stops_on_failure = true;
 }
 
 namespace {
@@ -401,7 +426,7 @@ namespace {
 // Returns the error of the stream, and clears it unless the stream is aborted. If there is none, returns the error of
 // the context.
 int32_t take_error(const StreamPtr& stream) {
-    if (!stream->error) return context_error();
+    if (!stream->error) return context_error(stream->device);
     const int32_t error = stream->error;
     set_error(stream->error_text);
     if (!stream->is_aborted) stream->error = 0;
@@ -409,10 +434,10 @@ int32_t take_error(const StreamPtr& stream) {
 }
 
 // Returns the status of a wait that cannot end: after an error, for a callback of this thread, or for a missing record.
-int32_t unreachable_status(const char* call) {
+int32_t unreachable_status(const char* call, int32_t device) {
     {
         auto lock = lock_streams();
-        if (int32_t error = context_error()) return error;
+        if (int32_t error = context_error(device)) return error;
         if (const Work* blocked_work = find_work_for_report())
             return fail(
                 kReportTimeout, call,
@@ -434,7 +459,7 @@ int32_t synchronize(const StreamPtr& stream, const char* call) {
         clock = stream->clock;
         target.position = stream->last_queued;
     }
-    if (!run_until({target})) return unreachable_status(call);
+    if (!run_until({target})) return unreachable_status(call, stream->device);
     auto lock = lock_streams();
     note_host_wait(clock);
     return take_error(stream);
@@ -442,16 +467,18 @@ int32_t synchronize(const StreamPtr& stream, const char* call) {
 
 int32_t synchronize_all(const char* call) {
     SchedulerState& scheduler = scheduler_state();
+    const int32_t device = current_device();
     Clock clock;
     std::vector<StreamPosition> targets;
     {
         auto lock = lock_streams();
         for (const StreamPtr& stream : list_streams()) {
+            if (stream->device != device) continue;
             clock.join(stream->clock);
             targets.push_back({stream, stream->last_queued});
         }
     }
-    if (!run_until(targets)) return unreachable_status(call);
+    if (!run_until(targets)) return unreachable_status(call, device);
     auto lock = lock_streams();
     join_device_wait();
     check_copy_sources(clock);

@@ -60,6 +60,7 @@ struct Work {
     std::shared_ptr<Record> record;  // of kRecord and kWait
     HostRange host_source;           // of a copy to the device
     HostRange host_target;           // of a copy to the host
+    bool is_copy = false;            // may access memory of another device; kernels may not
     // Whether the calling thread may run the work now; empty if every thread may. Used by callbacks that block
     // (callbacks.cpp).
     std::function<bool()> may_run;
@@ -78,6 +79,7 @@ struct TaskUpdate {
 struct Stream {
     int32_t id = 0;
     size_t actor = 0;  // index in clocks (clocks.h)
+    int32_t device = 0;
     std::deque<Work> queue;
     uint64_t last_queued = 0, last_finished = 0;  // positions of the last queued and finished work, from 1
     bool is_running = false;
@@ -139,9 +141,10 @@ inline uint64_t this_thread() { return uint64_t(pthread_self()); }
 
 // ---- with the lock held ------------------------------------------------------------------------------
 
-StreamPtr new_stream();
-StreamPtr default_stream();
-// The stream of a handle, the default stream for null, or nullptr if the handle is not a stream.
+StreamPtr new_stream(int32_t device);
+// The default stream of a device.
+StreamPtr default_stream(int32_t device);
+// The stream of a handle, the default stream of this thread's device for null, or nullptr if the handle is not a stream.
 StreamPtr stream_of(void* handle);
 void forget_stream(void* handle);
 
@@ -169,6 +172,10 @@ void note_device_free(uint64_t allocation, bool is_by_torch_npu);
 // Takes the lock and calls stream_of.
 StreamPtr find_stream(void* handle);
 
+// Like check_context. The stream must also belong to the device of this thread, else 107003 (hicann/runtime
+// src/runtime/api/impl/api_impl.cc, for example ApiImpl::LaunchKernelV2 and ::MemcpyAsync: RT_ERROR_STREAM_CONTEXT).
+aclError check_stream_context(const char* call, const Stream& stream);
+
 // submit() calls enqueue() and run_early(). run_early() runs at most a few heads of queues. If the queue of this stream
 // is full, it runs half of it.
 int32_t submit(const StreamPtr& stream, Work work);
@@ -188,15 +195,15 @@ bool run_until(const std::vector<StreamPosition>& targets);
 void run_some(const std::vector<StreamPosition>& targets);
 void run_some_of_all();
 
-// Wait for a stream, or for all streams. Return the status of `call`, and set its text if it fails.
+// Wait for a stream, or for all streams of this thread's device. Return the status of `call`, and set its text if it fails.
 int32_t synchronize(const StreamPtr& stream, const char* call);
 int32_t synchronize_all(const char* call);
 
-// Returns the error of the context and sets its text; 0 if there is none. After an error, all calls that queue, query
-// or wait return it.
-int32_t context_error();
-// Clears the error of the device's context and discards the queued work.
-void reset_context();
+// Returns the error of the device and sets its text; 0 if there is none. After an error, all calls that queue, query or
+// wait on this device return it.
+int32_t context_error(int32_t device);
+// Clears the error of the device and discards its queued work.
+void reset_context(int32_t device);
 
 // Ends the subscription of a destroyed stream (callbacks.cpp).
 void end_reports(const Stream& stream);
