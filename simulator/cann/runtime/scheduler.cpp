@@ -9,6 +9,7 @@
 #include <cstring>
 #include <exception>
 #include <map>
+#include <thread>
 #include <unordered_map>
 
 #include "cann/runtime/allocations.h"
@@ -48,8 +49,26 @@ bool is_ready(const Stream& stream) {
     if (stream.is_running || stream.queue.empty()) return false;
     const Work& head = stream.queue.front();
     if (head.may_run && !head.may_run()) return false;
+    if (head.is_blocked && head.is_blocked()) return false;
     return head.kind != Work::Kind::kWait || head.record->is_done;
 }
+
+bool needs_rank(const Stream& stream) {
+    return !stream.is_running && !stream.queue.empty() && stream.queue.front().is_blocked;
+}
+
+// A wait for other ranks, without the locks: short at first, then up to a millisecond.
+class RankWait {
+public:
+    void sleep() {
+        GilRelease release;
+        std::this_thread::sleep_for(duration_);
+        duration_ = std::min(2 * duration_, std::chrono::microseconds(1000));
+    }
+
+private:
+    std::chrono::microseconds duration_{20};
+};
 
 // Returns a head that this thread may run only in aclrtProcessReport; null if there is none.
 const Work* find_work_for_report() {
@@ -211,6 +230,7 @@ int32_t run_immediately(const StreamPtr& stream, Work work, std::unique_lock<std
     ++stream->last_finished;
     if (work.kind == Work::Kind::kRecord || work.kind == Work::Kind::kWait) return 0;
     lock->unlock();
+    for (RankWait wait; work.is_blocked && work.is_blocked();) wait.sleep();
     std::string text;
     const int32_t status = run(work, stream->device, &text);
     lock->lock();
@@ -365,14 +385,44 @@ int32_t submit(const StreamPtr& stream, Work work) {
     return status;
 }
 
-bool run_until(const std::vector<StreamPosition>& targets) {
+namespace {
+
+enum class Progress { kReached, kNeedsRank, kStuck };
+
+// Runs ready work until the targets are reached or none is ready.
+Progress run_toward(const std::vector<StreamPosition>& targets) {
     SchedulerState& scheduler = scheduler_state();
     RunLock running(&scheduler.running, RunLock::kWait);
     auto lock = lock_streams();
     const std::map<size_t, StreamPosition> needed = find_needed_positions(targets);
     for (;;) {
-        if (std::all_of(targets.begin(), targets.end(), is_reached)) return true;
-        if (!run_one(needed, &lock)) return false;
+        if (std::all_of(targets.begin(), targets.end(), is_reached)) return Progress::kReached;
+        if (run_one(needed, &lock)) continue;
+        for (const auto& [actor, target] : needed)
+            if (!is_reached(target) && needs_rank(*target.stream)) return Progress::kNeedsRank;
+        return Progress::kStuck;
+    }
+}
+
+}  // namespace
+
+bool run_until(const std::vector<StreamPosition>& targets) {
+    RankWait wait;
+    for (;;) {
+        const Progress progress = run_toward(targets);
+        if (progress != Progress::kNeedsRank) return progress == Progress::kReached;
+        wait.sleep();
+    }
+}
+
+void run_ready(const std::vector<StreamPosition>& targets) { run_toward(targets); }
+
+void for_each_queued_work(const std::function<bool(const StreamPtr&, uint64_t position, const Work&)>& visit) {
+    auto lock = lock_streams();
+    for (const StreamPtr& stream : list_streams()) {
+        uint64_t position = stream->last_finished + (stream->is_running ? 1 : 0);
+        for (const Work& work : stream->queue)
+            if (!visit(stream, ++position, work)) break;
     }
 }
 

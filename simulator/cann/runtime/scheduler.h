@@ -64,6 +64,9 @@ struct Work {
     // Whether the calling thread may run the work now; empty if every thread may. Used by callbacks that block
     // (callbacks.cpp).
     std::function<bool()> may_run;
+    // Of the operations of HCCL (cann/hccl/exchange.h). is_blocked: whether the work must wait for another rank.
+    // is_awaited: whether another rank waits for this work. Empty for other work.
+    std::function<bool()> is_blocked, is_awaited;
     std::shared_ptr<const BranchReplay> branch_replay;
 
     Work(Kind kind, std::string name) : kind(kind), name(std::move(name)) {}
@@ -186,9 +189,15 @@ struct StreamPosition {
     StreamPtr stream;
     uint64_t position;
 };
-// Runs the work of streams up to these positions, and the work on which it depends. It may also run other work. Returns
-// false if work is missing in the queues, or if this thread may not run it.
+// Runs the work of streams up to these positions, and the work on which it depends. It may also run other work. Waits
+// for other ranks if work needs them. Returns false if work is missing in the queues, or if this thread may not run
+// it.
 bool run_until(const std::vector<StreamPosition>& targets);
+// Like run_until, but does not wait for other ranks.
+void run_ready(const std::vector<StreamPosition>& targets);
+// Calls `visit` with the queued work of each stream, in its order and with its position, with the lock held. If it
+// returns false, continues with the next stream.
+void for_each_queued_work(const std::function<bool(const StreamPtr&, uint64_t position, const Work&)>& visit);
 
 // Run at most three heads of queues. run_some() runs work that the targets of a query need. run_some_of_all(), for
 // aclrtProcessReport, runs work of all streams.
