@@ -14,8 +14,8 @@ constexpr uint32_t kIntegers =
              HCCL_DATA_TYPE_INT32, HCCL_DATA_TYPE_UINT32, HCCL_DATA_TYPE_INT64, HCCL_DATA_TYPE_UINT64);
 constexpr uint32_t kAllTypes = kIntegers | types_of(HCCL_DATA_TYPE_FP16, HCCL_DATA_TYPE_FP32, HCCL_DATA_TYPE_FP64);
 constexpr uint32_t kBfloat16Type = types_of(HCCL_DATA_TYPE_BFP16);
-constexpr uint32_t kSums = types_of(HCCL_DATA_TYPE_INT8, HCCL_DATA_TYPE_INT16, HCCL_DATA_TYPE_INT32,
-                                    HCCL_DATA_TYPE_FP16, HCCL_DATA_TYPE_FP32);
+constexpr uint32_t kSums =
+    types_of(HCCL_DATA_TYPE_INT8, HCCL_DATA_TYPE_INT16, HCCL_DATA_TYPE_INT32, HCCL_DATA_TYPE_FP16, HCCL_DATA_TYPE_FP32);
 constexpr uint32_t kLongSums = kSums | kBfloat16Type | types_of(HCCL_DATA_TYPE_INT64);
 
 bool is_ascend910_93() { return std::strncmp(soc_name(), "Ascend910_93", 12) == 0; }
@@ -58,7 +58,8 @@ void Call::refuse(HcclResult status, const std::string& rule) {
 }
 
 void Call::refuse_on_310p() {
-    if (is_ascend310p()) refuse(HCCL_E_NOT_SUPPORT, "operation must not be used on Ascend310P, which does not have it.");
+    if (is_ascend310p())
+        refuse(HCCL_E_NOT_SUPPORT, "operation must not be used on Ascend310P, which does not have it.");
 }
 
 void Call::refuse_on_910b(const char* reason) {
@@ -116,8 +117,8 @@ void Call::check_buffer(const Buffer& buffer, HcclDataType type) {
                                        std::to_string(allocation_bytes) + " bytes but got " + std::to_string(bytes) +
                                        " bytes from byte " + std::to_string(begin) + ".");
     if (reinterpret_cast<uintptr_t>(buffer.first) % bytes_of_type(type))
-        refuse(HCCL_E_PARA, argument + " must be aligned to the " + std::to_string(bytes_of_type(type)) +
-                                " bytes of " + name_of_type(type) + ".");
+        refuse(HCCL_E_PARA, argument + " must be aligned to the " + std::to_string(bytes_of_type(type)) + " bytes of " +
+                                name_of_type(type) + ".");
 }
 
 // An operation in place is common (torch's all_gather_into_tensor with a part of the output as its input). The pages

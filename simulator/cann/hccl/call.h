@@ -14,7 +14,8 @@ struct TypeSets {
     uint32_t on_910b, on_910_93, on_310p;
 };
 // Every integer and floating-point type; no bfloat16 on Ascend310P. The pages "dataType说明" of hicann/hccl
-// docs/zh/api_ref/comm_op_interface/: HcclAllGather.md, HcclBroadcast.md, HcclSend.md and the others that only move data.
+// docs/zh/api_ref/comm_op_interface/: HcclAllGather.md, HcclBroadcast.md, HcclSend.md and the others that only move
+// data.
 extern const TypeSets kMovedTypes;
 // HcclAllReduce.md, HcclReduce.md, HcclReduceScatter.md.
 extern const TypeSets kReducedTypes;

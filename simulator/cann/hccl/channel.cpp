@@ -51,7 +51,7 @@ struct FileHeader {
 void* map_shared_file(const std::string& path, size_t bytes) {
     const int file = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (file < 0) throw file_error(path);
-    struct stat status {};
+    struct stat status{};
     void* first = MAP_FAILED;
     // Every process extends the file to the same size, so the order does not matter.
     if (fstat(file, &status) == 0 &&

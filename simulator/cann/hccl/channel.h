@@ -18,8 +18,8 @@ struct Segment {
 
 // What one rank contributes to one operation.
 struct Message {
-    std::string call;       // such as "HcclAllReduce of 8 float32, sum"
-    std::string signature;  // must be equal on every rank
+    std::string call;               // such as "HcclAllReduce of 8 float32, sum"
+    std::string signature;          // must be equal on every rank
     std::vector<Segment> segments;  // one for all ranks, or one for each
 };
 
@@ -44,7 +44,8 @@ private:
 
 class Channel {
 public:
-    // `path` is the common begin of the names of the channel's files. Throws std::runtime_error if a file cannot be made.
+    // `path` is the common begin of the names of the channel's files. Throws std::runtime_error if a file cannot be
+    // made.
     Channel(std::string path, uint32_t rank, uint32_t rank_count);
     ~Channel();
     Channel(const Channel&) = delete;

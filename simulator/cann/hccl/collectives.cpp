@@ -1,6 +1,6 @@
 // Operations of HCCL in which every rank has the same number of elements. The rules are those of hicann/hccl
-// docs/zh/api_ref/comm_op_interface/, a page for each function, and of src/ops/. A call without elements returns at once
-// (src/ops/*/*_op.cc), and so does the call of each other rank, whose counts must be equal.
+// docs/zh/api_ref/comm_op_interface/, a page for each function, and of src/ops/. A call without elements returns at
+// once (src/ops/*/*_op.cc), and so does the call of each other rank, whose counts must be equal.
 #include <cstring>
 
 #include "cann/hccl/call.h"
@@ -139,8 +139,8 @@ NPU_CANN_API HcclResult HcclBroadcast(void* data, uint64_t count, HcclDataType t
     call.check_buffer(buffer, type);
     if (!call.is_valid()) return call.result();
     const bool is_root = call.rank() == root;
-    Exchange exchange = call.exchange_with_all(" of " + elements_text(count, type) + " from rank " +
-                                               std::to_string(root));
+    Exchange exchange =
+        call.exchange_with_all(" of " + elements_text(count, type) + " from rank " + std::to_string(root));
     exchange.message.segments = {segment_of(buffer, 0, is_root ? count : 0, type)};
     exchange.read = [=](const Messages& messages) -> std::string {
         const bool is_read = is_root || messages[root].read_for(0, static_cast<char*>(data));

@@ -128,7 +128,8 @@ std::string Communicator::wait_for_ranks() const {
         for (uint32_t rank = 0; rank < rank_count_; ++rank) {
             if (entries_[rank].state == RankEntry::kAbsent) {
                 absent = rank;
-            } else if (std::string text = end_of_rank(rank); entries_[rank].state == RankEntry::kJoined && !text.empty()) {
+            } else if (std::string text = end_of_rank(rank);
+                       entries_[rank].state == RankEntry::kJoined && !text.empty()) {
                 return text;
             }
         }
@@ -151,8 +152,9 @@ Channel& Communicator::channel_of_pair(uint32_t sender, uint32_t receiver) {
     std::lock_guard<std::mutex> lock(mutex_);
     std::unique_ptr<Channel>& channel = channels_of_pairs_[{sender, receiver}];
     if (!channel)
-        channel = std::make_unique<Channel>(
-            folder_ + "/from-" + std::to_string(sender) + "-to-" + std::to_string(receiver), rank_ == sender ? 0 : 1, 2);
+        channel =
+            std::make_unique<Channel>(folder_ + "/from-" + std::to_string(sender) + "-to-" + std::to_string(receiver),
+                                      rank_ == sender ? 0 : 1, 2);
     return *channel;
 }
 

@@ -25,14 +25,14 @@ struct RankEntry {
     enum State : uint32_t { kAbsent = 0, kJoined = 1, kLeft = 2 };
     std::atomic<uint32_t> state;
     std::atomic<int32_t> process;
-    std::atomic<int32_t> device;           // by its number of the driver
+    std::atomic<int32_t> device;          // by its number of the driver
     std::atomic<uint64_t> process_start;  // tells the process from a later one with the same number
 };
 
 class Communicator {
 public:
-    // Joins the communicator of the folder as this rank. Throws std::runtime_error if the folder cannot be used, or with
-    // the rule that the arguments break.
+    // Joins the communicator of the folder as this rank. Throws std::runtime_error if the folder cannot be used, or
+    // with the rule that the arguments break.
     Communicator(const std::string& folder, std::string name, uint32_t rank, uint32_t rank_count, int32_t device);
     ~Communicator();
     Communicator(const Communicator&) = delete;

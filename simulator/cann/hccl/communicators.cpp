@@ -83,8 +83,9 @@ HcclResult join(const char* call, uint32_t rank_count, const HcclRootInfo* root,
     if (!root || !out) return fail_hccl(HCCL_E_PTR, call, "rootInfo and comm must not be null.");
     if (rank_count == 0) return fail_hccl(HCCL_E_PARA, call, "nRanks must be greater than 0.");
     if (rank >= rank_count)
-        return fail_hccl(HCCL_E_PARA, call, "rank must be less than nRanks " + std::to_string(rank_count) +
-                                                " but got " + std::to_string(rank) + ".");
+        return fail_hccl(
+            HCCL_E_PARA, call,
+            "rank must be less than nRanks " + std::to_string(rank_count) + " but got " + std::to_string(rank) + ".");
     const size_t mark_bytes = sizeof(kRootMark) - 1;
     if (std::memcmp(root->internal, kRootMark, mark_bytes) != 0)
         return fail_hccl(HCCL_E_PARA, call, "rootInfo must be one of HcclGetRootInfo.");
@@ -94,8 +95,8 @@ HcclResult join(const char* call, uint32_t rank_count, const HcclRootInfo* root,
     const std::string folder = root->internal + mark_bytes;
     const bool is_named = config && config->hcclCommName[0];
     CommunicatorPtr communicator;
-    if (HcclResult error = add_communicator(call, folder, is_named ? config->hcclCommName : name_of_folder(folder), rank,
-                                            rank_count, current_device(), &communicator))
+    if (HcclResult error = add_communicator(call, folder, is_named ? config->hcclCommName : name_of_folder(folder),
+                                            rank, rank_count, current_device(), &communicator))
         return error;
     if (config && has_exec_timeout(config))
         communicator->set_exec_timeout(std::chrono::seconds(config->hcclExecTimeOut));
@@ -157,8 +158,8 @@ NPU_CANN_API HcclResult HcclCommInitAll(uint32_t count, int32_t* devices, HcclCo
     const std::string folder = root.internal + sizeof(kRootMark) - 1;
     std::vector<CommunicatorPtr> all(count);
     for (uint32_t rank = 0; rank < count; ++rank)
-        if (HcclResult error = add_communicator(__func__, folder, name_of_folder(folder), rank, count, devices[rank],
-                                                &all[rank]))
+        if (HcclResult error =
+                add_communicator(__func__, folder, name_of_folder(folder), rank, count, devices[rank], &all[rank]))
             return error;
     if (const std::string reason = all[0]->wait_for_ranks(); !reason.empty()) {
         for (const CommunicatorPtr& communicator : all) remove_communicator(communicator);
@@ -216,7 +217,8 @@ NPU_CANN_API HcclResult HcclSetConfig(HcclConfig config, HcclConfigValue value) 
     if (config != HCCL_DETERMINISTIC)
         return fail_hccl(HCCL_E_NOT_SUPPORT, __func__, "config must be HCCL_DETERMINISTIC: others are not simulated.");
     if (value.value < 0 || value.value > 2)
-        return fail_hccl(HCCL_E_PARA, __func__, "configValue must be 0 to 2 but got " + std::to_string(value.value) + ".");
+        return fail_hccl(HCCL_E_PARA, __func__,
+                         "configValue must be 0 to 2 but got " + std::to_string(value.value) + ".");
     Locked<Configuration>()->deterministic = value.value;
     return HCCL_SUCCESS;
 }
@@ -229,14 +231,31 @@ NPU_CANN_API HcclResult HcclGetConfig(HcclConfig config, HcclConfigValue* value)
 }
 
 NPU_CANN_API const char* HcclGetErrorString(HcclResult code) {
-    static const char* const texts[] = {
-        "no error",         "parameter error",      "empty pointer",         "memory error",
-        "internal error",   "not supported",        "resource not found",    "resource unavailable",
-        "system call error", "timeout",             "file cannot be opened", "tcp connect failed",
-        "roce connect failed", "tcp transfer failed", "roce transfer failed", "runtime error",
-        "driver error",     "profiling error",      "cce error",             "network error",
-        "try again",        "error of another rank", "communicator suspended", "retry failed",
-        "out of memory"};
+    static const char* const texts[] = {"no error",
+                                        "parameter error",
+                                        "empty pointer",
+                                        "memory error",
+                                        "internal error",
+                                        "not supported",
+                                        "resource not found",
+                                        "resource unavailable",
+                                        "system call error",
+                                        "timeout",
+                                        "file cannot be opened",
+                                        "tcp connect failed",
+                                        "roce connect failed",
+                                        "tcp transfer failed",
+                                        "roce transfer failed",
+                                        "runtime error",
+                                        "driver error",
+                                        "profiling error",
+                                        "cce error",
+                                        "network error",
+                                        "try again",
+                                        "error of another rank",
+                                        "communicator suspended",
+                                        "retry failed",
+                                        "out of memory"};
     const auto number = static_cast<uint32_t>(code);
     return number < sizeof(texts) / sizeof(*texts) ? texts[number] : "unknown error";
 }

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "cann/runtime/report.h"
 
@@ -81,8 +82,8 @@ bool RunningExchange::is_blocked() {
     const std::string reason = missing_rank(&is_missing);
     if (reason.empty()) return is_missing;
     communicator->set_failure(HCCL_E_REMOTE, exchange.message.call + " on rank " +
-                                                 std::to_string(communicator->rank()) + " of " +
-                                                 communicator->name() + ": " + reason + ".");
+                                                 std::to_string(communicator->rank()) + " of " + communicator->name() +
+                                                 ": " + reason + ".");
     return false;
 }
 
@@ -146,12 +147,18 @@ void run_progress() {
 
 }  // namespace
 
-HcclResult queue_exchanges(const char* call, const CommunicatorPtr& communicator, const StreamPtr& stream,
-                           std::vector<Exchange> exchanges) {
-    std::vector<RunningExchangePtr> all;
-    for (Exchange& exchange : exchanges)
-        all.push_back(std::make_shared<RunningExchange>(RunningExchange{std::move(exchange), call, communicator}));
-    Work post(Work::Kind::kDevice, call);
+namespace {
+
+// The exchanges of a group for one stream.
+struct GroupedExchanges {
+    StreamPtr stream;
+    std::vector<RunningExchangePtr> exchanges;
+};
+thread_local int group_depth = 0;
+thread_local std::vector<GroupedExchanges> grouped_exchanges;
+
+HcclResult queue_all(const StreamPtr& stream, const std::vector<RunningExchangePtr>& all) {
+    Work post(Work::Kind::kDevice, all.front()->call);
     for (const RunningExchangePtr& running : all)
         post.accesses.insert(post.accesses.end(), running->exchange.reads.begin(), running->exchange.reads.end());
     post.run = [all]() -> int32_t {
@@ -164,14 +171,41 @@ HcclResult queue_exchanges(const char* call, const CommunicatorPtr& communicator
             if (running->exchange.channel->is_awaited()) return true;
         return false;
     };
-    if (submit_noted(communicator, stream, std::move(post))) return HCCL_E_RUNTIME;
+    if (submit_noted(all.front()->communicator, stream, std::move(post))) return HCCL_E_RUNTIME;
     for (const RunningExchangePtr& running : all) {
-        Work wait(Work::Kind::kDevice, call);
+        Work wait(Work::Kind::kDevice, running->call);
         wait.accesses = running->exchange.writes;
         wait.run = [running] { return running->complete(); };
         wait.is_blocked = [running] { return running->is_blocked(); };
-        if (submit_noted(communicator, stream, std::move(wait))) return HCCL_E_RUNTIME;
+        if (submit_noted(running->communicator, stream, std::move(wait))) return HCCL_E_RUNTIME;
     }
+    return HCCL_SUCCESS;
+}
+
+}  // namespace
+
+HcclResult queue_exchanges(const char* call, const CommunicatorPtr& communicator, const StreamPtr& stream,
+                           std::vector<Exchange> exchanges) {
+    std::vector<RunningExchangePtr> all;
+    for (Exchange& exchange : exchanges)
+        all.push_back(std::make_shared<RunningExchange>(RunningExchange{std::move(exchange), call, communicator}));
+    if (!group_depth) return queue_all(stream, all);
+    for (GroupedExchanges& grouped : grouped_exchanges) {
+        if (grouped.stream != stream) continue;
+        grouped.exchanges.insert(grouped.exchanges.end(), all.begin(), all.end());
+        return HCCL_SUCCESS;
+    }
+    grouped_exchanges.push_back({stream, std::move(all)});
+    return HCCL_SUCCESS;
+}
+
+void begin_group() { ++group_depth; }
+
+HcclResult end_group() {
+    if (!group_depth) return HCCL_E_PARA;
+    if (--group_depth) return HCCL_SUCCESS;
+    for (const GroupedExchanges& grouped : std::exchange(grouped_exchanges, {}))
+        if (HcclResult error = queue_all(grouped.stream, grouped.exchanges)) return error;
     return HCCL_SUCCESS;
 }
 

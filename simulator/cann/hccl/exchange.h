@@ -25,8 +25,14 @@ struct Exchange {
 };
 
 // Queues the exchanges on the stream: first all posts, then all waits, so that no exchange waits for another one.
+// Inside of a group, the end of the group queues them with the other exchanges of the stream.
 HcclResult queue_exchanges(const char* call, const CommunicatorPtr& communicator, const StreamPtr& stream,
                            std::vector<Exchange> exchanges);
+
+// Groups of this thread may be nested; the end of the outermost one queues its exchanges. end_group returns
+// HCCL_E_PARA if no group has begun.
+void begin_group();
+HcclResult end_group();
 
 // Starts the thread that runs queued posts for which another rank waits, as a device does without the host.
 void start_progress();

@@ -1,7 +1,6 @@
-// HcclSend, HcclRecv and HcclBatchSendRecv (hicann/hccl docs/zh/api_ref/comm_op_interface/, the pages with these names).
-// A send ends when the other rank receives: HCCL writes into the receiver's memory, so both ranks wait for each other.
-#include <map>
-
+// HcclSend, HcclRecv, HcclBatchSendRecv and groups of calls (hicann/hccl docs/zh/api_ref/comm_op_interface/, the pages
+// with these names). A send ends when the other rank receives: HCCL writes into the receiver's memory, so both ranks
+// wait for each other.
 #include "cann/hccl/call.h"
 #include "cann/runtime/api.h"
 #include "hccl/hccl.h"
@@ -61,6 +60,18 @@ NPU_CANN_API HcclResult HcclRecv(void* receive, uint64_t count, HcclDataType typ
     if (count == 0) return HCCL_SUCCESS;
     Call call(__func__, comm, stream);
     return queue_one(&call, HCCL_RECV, {"recvBuf", receive, count}, type, source);
+}
+
+// The calls of a group do not wait for each other. The sources of hcomm are not public; this is the meaning that
+// torch_npu 2.13 gives them (Ascend/pytorch torch_npu/csrc/distributed/ProcessGroupHCCL.cpp, startCoalescing and
+// pointToPoint).
+NPU_CANN_API HcclResult HcclGroupStart() {
+    begin_group();
+    return HCCL_SUCCESS;
+}
+NPU_CANN_API HcclResult HcclGroupEnd() {
+    const HcclResult result = end_group();
+    return result == HCCL_E_PARA ? fail_hccl(result, __func__, "a group must have begun (HcclGroupStart).") : result;
 }
 
 NPU_CANN_API HcclResult HcclBatchSendRecv(HcclSendRecvItem* items, uint32_t count, HcclComm comm, aclrtStream stream) {

@@ -80,9 +80,9 @@ uint64_t bytes_of_type(HcclDataType type) {
 }
 
 const char* name_of_type(HcclDataType type) {
-    static const char* const names[] = {"int8",   "int16", "int32",  "float16", "float32", "int64",    "uint64",
-                                        "uint8",  "uint16", "uint32", "float64", "bfloat16", "int128", "type 13",
-                                        "hifloat8", "float8_e4m3", "float8_e5m2", "float8_e8m0"};
+    static const char* const names[] = {"int8",   "int16",   "int32",    "float16",     "float32",     "int64",
+                                        "uint64", "uint8",   "uint16",   "uint32",      "float64",     "bfloat16",
+                                        "int128", "type 13", "hifloat8", "float8_e4m3", "float8_e5m2", "float8_e8m0"};
     const auto number = static_cast<uint32_t>(type);
     return number < sizeof(names) / sizeof(*names) ? names[number] : "a type that does not exist";
 }

@@ -189,8 +189,8 @@ NPU_CANN_API HcclResult HcclReduceScatterV(void* send, const void* send_counts, 
     call.check_buffer(out, type);
     call.check_not_same(in, out, type);
     if (!call.is_valid()) return call.result();
-    Exchange exchange = call.exchange_with_all(std::string(" of ") + name_of_type(type) + ", " +
-                                               name_of_reduction(op) + ", " + sent.text());
+    Exchange exchange = call.exchange_with_all(std::string(" of ") + name_of_type(type) + ", " + name_of_reduction(op) +
+                                               ", " + sent.text());
     exchange.message.segments = segments_of(in, sent, type);
     exchange.read = [=, rank = call.rank()](const Messages& messages) -> std::string {
         std::vector<char> next(out.count * bytes_of_type(type));

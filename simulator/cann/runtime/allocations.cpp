@@ -40,7 +40,7 @@ struct Mapping {
 struct AllocationTable {
     std::map<uintptr_t, Allocation> by_first;
     std::map<uintptr_t, Mapping> mappings;  // by first address
-    std::map<int32_t, size_t> in_use;  // bytes, by device
+    std::map<int32_t, size_t> in_use;       // bytes, by device
     uint64_t count = 0;
     uintptr_t checked_last = 0;    // address of the allocation that was checked last
     std::deque<Allocation> freed;  // in quarantine, oldest first
@@ -151,7 +151,8 @@ void* allocate_device(int32_t device, size_t bytes, size_t padding) {
     std::memset(block + kGuardBytes + bytes, kGuardByte, kGuardBytes);
     Locked<AllocationTable> table;
     table->in_use[device] += bytes;
-    table->by_first[reinterpret_cast<uintptr_t>(block + kGuardBytes)] = {block, bytes, ++table->count, device, padding > 0};
+    table->by_first[reinterpret_cast<uintptr_t>(block + kGuardBytes)] = {block, bytes, ++table->count, device,
+                                                                         padding > 0};
     return block + kGuardBytes;
 }
 

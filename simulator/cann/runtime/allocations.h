@@ -7,8 +7,8 @@
 
 namespace simulated_cann {
 
-// Allocates memory of a device. Returns nullptr if no memory is left. CANN lets the caller use `padding` more bytes. Here
-// they belong to the guard zone.
+// Allocates memory of a device. Returns nullptr if no memory is left. CANN lets the caller use `padding` more bytes.
+// Here they belong to the guard zone.
 void* allocate_device(int32_t device, size_t bytes, size_t padding);
 
 struct FreedAllocation {

@@ -230,7 +230,8 @@ aclError capture_wait(const StreamPtr& stream, Event* event) {
         if (!event->latest_record) return kSuccess;
         return fail(kCaptureDependency, call, "event must be recorded in the capture of " + stream->place() + ".");
     }
-    if (stream == default_stream(stream->device)) return fail(kCaptureImplicit, call, "stream must not be the default stream.");
+    if (stream == default_stream(stream->device))
+        return fail(kCaptureImplicit, call, "stream must not be the default stream.");
     const GraphPtr graph = event->capture;
     if (is_unfinished(stream->capture) && stream->capture != graph) {
         invalidate(graph);
@@ -254,7 +255,8 @@ NPU_CANN_API aclError aclmdlRICaptureBegin(void* handle, int32_t mode) {
     if (aclError error = find_capture_stream(handle, __func__, &stream)) return error;
     if (mode < kGlobal || mode > kRelaxed) return fail(kRtInvalid, __func__, "mode must be 0, 1 or 2", mode);
     if (aclError error = check_context(__func__)) return error;
-    if (stream == default_stream(stream->device)) return fail(kRtNotSupported, __func__, "stream must not be the default stream.");
+    if (stream == default_stream(stream->device))
+        return fail(kRtNotSupported, __func__, "stream must not be the default stream.");
     if (is_capturing(*stream)) return refuse_stream_change(*stream, __func__);
     auto graph = std::make_shared<Graph>();
     graph->id = ++registry().created_count;

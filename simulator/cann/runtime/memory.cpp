@@ -42,8 +42,8 @@ aclError allocate(void** out, size_t bytes, size_t padding, const char* call) {
     // The only status that torch_npu treats as a lack of memory: it frees its cache, tries again, and then raises
     // OutOfMemoryError (Ascend/pytorch torch_npu/csrc/core/npu/NPUCachingAllocator.cpp, alloc_block).
     return fail(kRtOutOfMemory, call,
-                "no memory left for " + std::to_string(bytes) + " bytes; " + std::to_string(device_bytes_in_use(device)) +
-                    " are in use.");
+                "no memory left for " + std::to_string(bytes) + " bytes; " +
+                    std::to_string(device_bytes_in_use(device)) + " are in use.");
 }
 
 // Returns "" or the error that the device memory at the address has fewer bytes. Host memory is not checked.

@@ -147,7 +147,8 @@ inline uint64_t this_thread() { return uint64_t(pthread_self()); }
 StreamPtr new_stream(int32_t device);
 // The default stream of a device.
 StreamPtr default_stream(int32_t device);
-// The stream of a handle, the default stream of this thread's device for null, or nullptr if the handle is not a stream.
+// The stream of a handle, the default stream of this thread's device for null, or nullptr if the handle is not a
+// stream.
 StreamPtr stream_of(void* handle);
 void forget_stream(void* handle);
 
@@ -204,7 +205,8 @@ void for_each_queued_work(const std::function<bool(const StreamPtr&, uint64_t po
 void run_some(const std::vector<StreamPosition>& targets);
 void run_some_of_all();
 
-// Wait for a stream, or for all streams of this thread's device. Return the status of `call`, and set its text if it fails.
+// Wait for a stream, or for all streams of this thread's device. Return the status of `call`, and set its text if it
+// fails.
 int32_t synchronize(const StreamPtr& stream, const char* call);
 int32_t synchronize_all(const char* call);
 

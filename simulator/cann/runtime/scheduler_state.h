@@ -67,6 +67,16 @@ struct SchedulerState {
 };
 SchedulerState& scheduler_state();
 
+// All streams, by their actors. Needs the lock.
+std::vector<StreamPtr> list_streams();
+
+// ---- running.cpp, with the lock held -----------------------------------------------------------------
+
+// Returns a head that this thread may run only in aclrtProcessReport; null if there is none.
+const Work* find_work_for_report();
+// Runs the work now, for streams that run their work immediately. Releases the lock while it runs.
+int32_t run_immediately(const StreamPtr& stream, Work work, std::unique_lock<std::mutex>* lock);
+
 // ---- host_clock.cpp, with the lock held --------------------------------------------------------------
 
 bool detects_races();

@@ -1,6 +1,6 @@
 // The versions of CANN's packages. CANN reads them in $ASCEND_HOME_PATH/share/info (hicann/runtime
-// src/acl/aclrt_impl/acl.cpp, aclsysGetCANNVersionImpl and aclsysGetVersionStrImpl). Every package of the simulated CANN
-// has the version 9.1.0, whose sources the simulated functions follow. A driver is not installed.
+// src/acl/aclrt_impl/acl.cpp, aclsysGetCANNVersionImpl and aclsysGetVersionStrImpl). Every package of the simulated
+// CANN has the version 9.1.0, whose sources the simulated functions follow. A driver is not installed.
 #include <cstring>
 #include <set>
 
@@ -23,9 +23,9 @@ struct PackageVersion {
 // dashes as underscores: a package is found by both names.
 const std::set<std::string>& packages() {
     static const std::set<std::string> names = {
-        "acl_extend",    "asc_devkit",   "asc_tools", "bisheng_compiler", "ge_compiler", "ge_executor", "hccl",
-        "hcomm",         "metadef",      "opbase",    "ops_cv",           "ops_legacy",  "ops_math",    "ops_nn",
-        "ops_transformer", "oam_tools", "pyACL",     "runtime"};
+        "acl_extend", "asc_devkit", "asc_tools",       "bisheng_compiler", "ge_compiler", "ge_executor",
+        "hccl",       "hcomm",      "metadef",         "opbase",           "ops_cv",      "ops_legacy",
+        "ops_math",   "ops_nn",     "ops_transformer", "oam_tools",        "pyACL",       "runtime"};
     return names;
 }
 

@@ -46,8 +46,9 @@ def near(got, expected, terms, name):
 
 
 def all_terms(value):
+    """Return the values of all ranks. Gloo gathers their bytes, because it does not have every type."""
     terms = [torch.empty_like(value) for _ in range(SIZE)]
-    dist.all_gather(terms, value, group=GLOO)
+    dist.all_gather([term.view(torch.uint8) for term in terms], value.view(torch.uint8), group=GLOO)
     return terms
 
 
@@ -85,7 +86,7 @@ def check_broadcast():
             value = values(dtype, 5, 7, seed=root)
             got, expected = value.npu(), value.clone()
             dist.broadcast(got, root)
-            dist.broadcast(expected, root, group=GLOO)
+            dist.broadcast(expected.view(torch.uint8), root, group=GLOO)
             same(got, expected, f"{dtype} from {root}")
 
 

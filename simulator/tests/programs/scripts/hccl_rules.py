@@ -333,6 +333,24 @@ def check_sends_and_receives():
         assert found[rank] == [value, value[:4] + [0.0] * 4], found
 
 
+def check_calls_of_a_group_do_not_wait_for_each_other():
+    def work(rank):
+        value, other = np.arange(8, dtype=np.float32) + 10 * rank.rank, 1 - rank.rank
+        sent, received = on_device(value), on_device(np.zeros_like(value))
+        assert CANN.HcclGroupStart() == OK
+        assert CANN.HcclGroupStart() == OK
+        rank.run("HcclSend", sent, C.c_uint64(8), FLOAT32, other)  # outside of a group this waits for ever
+        assert CANN.HcclGroupEnd() == OK
+        rank.run("HcclRecv", received, C.c_uint64(8), FLOAT32, other)
+        assert CANN.HcclGroupEnd() == OK
+        assert CANN.HcclGroupEnd() == PARA
+        assert rank.synchronize() == OK
+        return on_host(received, value).tolist()
+
+    expected = [[float(10 * (1 - rank) + i) for i in range(8)] for rank in range(2)]
+    assert in_processes(2, work) == expected
+
+
 def check_a_send_waits_for_the_receive():
     def work(rank):
         at = on_device(np.ones(4, np.float32))
@@ -432,8 +450,16 @@ def check_arguments_that_are_refused():
         ((None, other, count, FLOAT32, SUM), PTR, "sendBuf must not be null."),
         ((at, None, count, FLOAT32, SUM), PTR, "recvBuf must not be null."),
         ((at, on_the_host, count, FLOAT32, SUM), PARA, "recvBuf must be device memory."),
-        ((at, other, C.c_uint64(17), FLOAT32, SUM), PARA, "sendBuf must stay inside its allocation of 64 bytes"),
-        ((after(at, 2), other, count, FLOAT32, SUM), PARA, "sendBuf must be aligned to the 4 bytes of float32."),
+        (
+            (at, other, C.c_uint64(17), FLOAT32, SUM),
+            PARA,
+            "sendBuf must stay inside its allocation of 64 bytes",
+        ),
+        (
+            (after(at, 2), other, count, FLOAT32, SUM),
+            PARA,
+            "sendBuf must be aligned to the 4 bytes of float32.",
+        ),
         ((at, after(at, 4), count, FLOAT32, SUM), PARA, "sendBuf and recvBuf must not overlap."),
         ((at, other, count, UINT8, SUM), NOT_SUPPORTED, "dataType must be one that the operation has on"),
         ((at, other, count, FLOAT64, SUM), NOT_SUPPORTED, "but got float64 (10)."),
@@ -724,7 +750,9 @@ def check_work_on_memory_of_another_device_fails():
     assert CANN.aclrtMemsetAsync(here, size, 1, size, stream) == OK
     assert CANN.aclrtSynchronizeStream(stream) == KERNEL
     text = error_text()
-    assert "devPtr must be in the memory of device 1, which runs it, but got memory of device 0." in text, text
+    assert "devPtr must be in the memory of device 1, which runs it, but got memory of device 0." in text, (
+        text
+    )
     assert on_host(here, np.zeros(8, np.uint8)).tolist() == [0] * 8
 
 
