@@ -32,7 +32,7 @@ def values(dtype, *shape, seed=0):
 
 
 def same(got, expected, name):
-    assert got.dtype == expected.dtype and got.shape == expected.shape, name
+    assert (got.dtype, got.shape) == (expected.dtype, expected.shape), name
     assert torch.equal(got.cpu(), expected), f"{name}: {got.cpu()} != {expected}"
 
 

@@ -1,5 +1,5 @@
-"""HCCL and several devices through C and without torch: collectives compared with NumPy, wrong calls, ranks that end.
-Each check runs in a separate process. A rank is a process, or a device of one process.
+"""HCCL and several devices through C and without torch: collectives compared with NumPy, wrong calls, ranks
+that end. Each check runs in a separate process. A rank is a process, or a device of one process.
 
 usage: hccl_rules.py LIBRARY
 """
@@ -26,8 +26,8 @@ FLOAT64, BFLOAT16 = 10, 11
 NUMPY_TYPES = {INT8: np.int8, INT16: np.int16, INT32: np.int32, FLOAT16: np.float16, FLOAT32: np.float32,
                INT64: np.int64, UINT64: np.uint64, UINT8: np.uint8, FLOAT64: np.float64}  # fmt: skip
 ROOT_BYTES = 4108
-CHIP = os.environ.get("ASCEND_SIM_SOC") or "Ascend910B2"
 SEND, RECEIVE = 0, 1
+IMMEDIATE = os.environ.get("ASCEND_SIM_STREAMS") == "immediate"
 
 
 class Item(C.Structure):
@@ -118,7 +118,7 @@ def join(root, rank, size, device=None):
 
 
 def in_processes(size, work):
-    """Run ``work(rank)`` for each rank in a process of its own. Return the results; a failed rank has its traceback."""
+    """Run ``work(rank)`` for each rank in a process of its own. Return the results, or tracebacks."""
     set_device(0)
     root = root_info()
     readers = []
@@ -157,11 +157,11 @@ def in_one_process(size):
     return ranks
 
 
-def on_all(ranks, name, arguments_of):
-    """Call a function on every rank, then wait for all of them."""
+def on_all(ranks, name, arguments):
+    """Call a function on every rank with its arguments, then wait for all of them."""
     for rank in ranks:
         set_device(rank.device)
-        rank.run(name, *arguments_of(rank))
+        rank.run(name, *arguments[rank])
     for rank in ranks:
         set_device(rank.device)
         assert rank.synchronize() == OK, error_text()
@@ -192,8 +192,10 @@ def check_all_reduce_of_every_type_and_operation():
                         set_device(rank.device)
                         sent[rank] = on_device(values[rank.rank])
                         received[rank] = on_device(np.zeros_like(values[0]))
-                    on_all(ranks, "HcclAllReduce",
-                           lambda rank: (sent[rank], received[rank], C.c_uint64(length), kind, op))  # fmt: skip
+                    count = C.c_uint64(length)
+                    on_all(
+                        ranks, "HcclAllReduce", {r: (sent[r], received[r], count, kind, op) for r in ranks}
+                    )
                     expected = reduce(np.stack(values), axis=0).astype(values[0].dtype)
                     for rank in ranks:
                         assert np.array_equal(on_host(received[rank], expected), expected), (kind, op, length)
@@ -234,7 +236,7 @@ def check_operations_that_move_data():
             value, part = all_values[rank.rank], all_values[rank.rank, :length]
             count = C.c_uint64(length)
 
-            def run(name, sent, like, *arguments, kind=kind):
+            def run(name, sent, like, *arguments, kind=kind, count=count):
                 source, target = on_device(sent), on_device(np.zeros_like(like))
                 rank.run(name, source, target, count, kind, *arguments)
                 assert rank.synchronize() == OK, error_text()
@@ -617,19 +619,37 @@ def check_the_folder_of_a_communicator_is_removed():
 
 def check_a_rank_that_ends_is_named():
     def work(rank):
+        rank.all_reduce(np.ones(4, np.float32))
         if rank.rank == 1:
             os._exit(3)
         at, began, error = on_device(np.zeros(4, np.float32)), time.monotonic(), C.c_int(-1)
-        rank.run("HcclAllReduce", at, at, C.c_uint64(4), FLOAT32, SUM)
-        status, text = rank.synchronize(), error_text()
+        status = rank.call("HcclAllReduce", at, at, C.c_uint64(4), FLOAT32, SUM)
+        status, text = status or rank.synchronize(), error_text()
         assert CANN.HcclGetCommAsyncError(rank.comm, C.byref(error)) == OK
         return [status, text, error.value, time.monotonic() - began]
 
     status, text, error, seconds = in_processes(2, work)[0]
-    assert (status, error) == (RANK_FAILED, REMOTE)
+    assert (status, error) == (RUNTIME if IMMEDIATE else RANK_FAILED, REMOTE)
     assert "rank 1 (process " in text, text
     assert "has ended, and this rank waits for it." in text, text
     assert seconds < 20
+
+
+def check_a_rank_that_ends_while_others_join_is_named():
+    """Rank 1 joins and ends. Rank 2 never joins, so rank 0 waits for it."""
+    set_device(0)
+    root = root_info()
+    process = os.fork()
+    if process == 0:
+        CANN.aclrtSetDevice(1)
+        CANN.HcclCommInitRootInfo(3, root, 1, C.byref(C.c_void_p()))
+        os._exit(0)
+    if os.fork() == 0:
+        time.sleep(0.5)
+        os.kill(process, 9)
+        os._exit(0)
+    assert join(root, 0, 3)[0] == TIMEOUT
+    assert f"rank 1 (process {process}) has ended" in error_text()
 
 
 def check_a_rank_that_ends_after_its_part_leaves_it():
