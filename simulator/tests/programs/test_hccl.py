@@ -182,9 +182,13 @@ def test_a_rank_that_dies_ends_the_run_with_a_sentence(simulated, tmp_path):
     script = tmp_path / "rank_that_ends.py"
     script.write_text(RANK_THAT_ENDS)
     environment = simulated.environment("Ascend910B2") | {
-        "ASCEND_SIM_DEVICES": "2", "ASCEND_SIM_REPORT_DIR": str(tmp_path), "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(20000 + os.getpid() % 20000), "WORLD_SIZE": "2", "PYTORCH_NO_NPU_MEMORY_CACHING": "0",
-    }  # fmt: skip
+        "ASCEND_SIM_DEVICES": "2",
+        "ASCEND_SIM_REPORT_DIR": str(tmp_path),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(20000 + os.getpid() % 20000),
+        "WORLD_SIZE": "2",
+        "PYTORCH_NO_NPU_MEMORY_CACHING": "0",
+    }
     ranks = [
         subprocess.Popen(
             [simulated.python, script], env={**environment, "RANK": str(rank), "LOCAL_RANK": str(rank)},

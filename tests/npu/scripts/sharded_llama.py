@@ -49,7 +49,7 @@ def on_one_device():
 
 
 def compare(loss, gradients):
-    """Compare with one device. Return the largest difference of a gradient, relative to its largest element."""
+    """Compare with one device. Return the largest relative difference of a gradient."""
     expected_loss, expected = on_one_device()
     assert abs(loss - expected_loss) <= 1e-5 * abs(expected_loss), (loss, expected_loss)
     assert gradients.keys() == expected.keys()

@@ -286,8 +286,9 @@ def check_counts_that_differ_by_rank():
         received = [rank.rank * 2 + 1, rank.rank * 2 + 2]
         value = np.arange(sum(sent), dtype=np.float32) + 100 * rank.rank
         source, target = on_device(value), on_device(np.zeros(sum(received), np.float32))
-        rank.run("HcclAlltoAllV", source, counts(*sent), counts(0, sent[0]), FLOAT32, target, counts(*received),
-                 counts(0, received[0]), FLOAT32)  # fmt: skip
+        sending = (counts(*sent), counts(0, sent[0]), FLOAT32)
+        receiving = (counts(*received), counts(0, received[0]), FLOAT32)
+        rank.run("HcclAlltoAllV", source, *sending, target, *receiving)
         matrix_target = on_device(np.zeros(sum(received), np.float32))
         rank.run("HcclAlltoAllVC", source, counts(1, 3, 2, 4), FLOAT32, matrix_target, FLOAT32)
         assert rank.synchronize() == OK, error_text()
@@ -400,7 +401,7 @@ def check_another_stream_without_a_wait_is_a_race():
 
 
 def check_communicators_on_different_streams_do_not_block_each_other():
-    """Rank 0 waits for its operations in one order, rank 1 in the other one. On a device neither order matters."""
+    """Rank 0 waits for its operations in one order, rank 1 in the other one."""
     set_device(0)
     root = root_info()
 
