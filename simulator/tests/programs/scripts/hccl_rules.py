@@ -679,6 +679,28 @@ def check_a_rank_that_destroys_its_communicator_is_named():
     assert "has destroyed its communicator" in text, text
 
 
+def check_destroying_a_communicator_waits_for_no_rank():
+    """Rank 0 destroys its communicator with a queued collective that rank 1 has not called."""
+    reader, writer = os.pipe()
+
+    def work(rank):
+        at = on_device(np.ones(4, np.float32))
+        if rank.rank == 0:
+            rank.run("HcclAllReduce", at, at, C.c_uint64(4), FLOAT32, SUM)
+            began = time.monotonic()
+            assert CANN.HcclCommDestroy(rank.comm) == OK
+            os.write(writer, b"done")
+            return time.monotonic() - began
+        assert os.read(reader, 4) == b"done"
+        rank.run("HcclAllReduce", at, at, C.c_uint64(4), FLOAT32, SUM)
+        assert rank.synchronize() == OK, error_text()
+        return on_host(at, np.zeros(4, np.float32)).tolist()
+
+    seconds, result = in_processes(2, work)
+    assert seconds < 5
+    assert result == [2.0] * 4
+
+
 def check_the_execution_timeout_is_kept():
     os.environ["HCCL_EXEC_TIMEOUT"] = "1"
 
