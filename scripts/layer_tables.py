@@ -91,12 +91,27 @@ CPP_LAYERS = (
     # The package ascend_sim: paths below simulator/ are relative to it.
     Layer(
         ("simulator/cann/include/*",),
-        (C_STD, "acl/*", "aclnn/*", "include/ascendc/library/*", *CANN_OPERATORS),
+        (C_STD, "acl/*", "aclnn/*", "hccl/*", "include/ascendc/library/*", *CANN_OPERATORS),
         names_no_operator=True,
     ),
     Layer(
         ("simulator/cann/host/*",),
         (C_STD, *CANN_FILES, "cann/host/*", "cann/runtime/objects.h", *CANN_OPERATORS),
+        names_no_operator=True,
+    ),
+    Layer(
+        ("simulator/cann/hccl/*",),
+        (
+            C_STD,
+            *CANN_FILES,
+            "dirent.h",
+            "fcntl.h",
+            "sys/stat.h",
+            "cann/runtime/*",
+            "cann/opapi/elements.h",
+            "cann/hccl/*",
+            "hccl/*",
+        ),
         names_no_operator=True,
     ),
     Layer(

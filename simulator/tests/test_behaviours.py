@@ -14,7 +14,7 @@ CATEGORIES = {
     "virtual memory",
     "argument checks", "null and zero-length", "read once", "literals in generated code", "object lifetimes",
     "status codes", "stream state after an error", "workspace contents", "freed memory", "executor reuse",
-    "streams", "graph capture",
+    "streams", "graph capture", "devices", "collectives",
 }  # fmt: skip
 
 

@@ -33,6 +33,9 @@ def run(
             help="The simulated chip by CANN's name, or NAME:CORES for a new one of a known family."
         ),
     ] = session.DEFAULT_CHIP,
+    devices: Annotated[
+        int, typer.Option(help="The number of simulated NPUs, each with its own memory: 1 to 16.")
+    ] = 1,
     streams: Annotated[
         str, typer.Option(help="asynchronous: work runs later, in a random order; immediate: at its launch.")
     ] = session.STREAMS[0],
@@ -56,8 +59,12 @@ def run(
     events and waits. Two accesses to the same memory, at least one of them a
     write, are a race if nothing orders them. A race is reported in every order.
 
-    Not supported: several devices, HCCL, and functions of aclnn that the page
-    does not list. These calls fail with their names: at once with
+    Several devices (--devices) communicate by HCCL between the processes of
+    torchrun, or in one process. If a rank ends early, the others fail with a
+    sentence.
+
+    Not supported: several machines, and functions of aclnn that the page does
+    not list. These calls fail with their names: at once with
     TASK_QUEUE_ENABLE=0; with torch_npu's queue the name may be in the report
     only.
 
@@ -78,6 +85,8 @@ def run(
 
       ascend-sim run --seed 3 -- python overlapping_streams.py
 
+      ascend-sim run --devices 2 -- torchrun --nproc-per-node 2 train.py
+
       ascend-sim run -- ./test-backend-ops test -o ROPE -b CANN0
     """
     program = f"{context.find_root().command.name} {context.command.name}"
@@ -88,6 +97,8 @@ def run(
         )
     if streams not in session.STREAMS:
         raise usage_error(f"[sim] streams must be one of {', '.join(session.STREAMS)} but got {streams}.")
+    if not 1 <= devices <= session.MAX_DEVICES:
+        raise usage_error(f"[sim] devices must be 1 to {session.MAX_DEVICES} but got {devices}.")
     if seed < 0:
         raise usage_error(f"[sim] seed must be at least 0 but got {seed}.")
     if report is not None and (fault := unwritable(report)):
@@ -99,10 +110,13 @@ def run(
                 f"is not listed: a name of one of these families and its number of AI cores, but got {soc}."
             )
         with tempfile.TemporaryDirectory(prefix="ascend-sim-") as folder:
-            environment = session.environment(command, soc, Path(folder), streams=streams, seed=seed)
+            environment = session.environment(
+                command, soc, Path(folder), devices=devices, streams=streams, seed=seed
+            )
             begin = time.monotonic()
             status = session.run(command, environment)
             session_report = session.read_reports(Path(folder), soc)
+            session_report.devices = devices
             session_report.seconds = round(time.monotonic() - begin, 3)
             session_report.ended_by = session.signal_name(status)
     except Unavailable as error:

@@ -55,10 +55,11 @@ def is_simulated(soc: str) -> bool:
 
 
 STREAMS = ("asynchronous", "immediate")  # the first is the default
+MAX_DEVICES = 16  # of one server
 
 
 def environment(
-    command: list[str], soc: str, reports: Path, *, streams: str = STREAMS[0], seed: int = 0
+    command: list[str], soc: str, reports: Path, *, devices: int = 1, streams: str = STREAMS[0], seed: int = 0
 ) -> dict[str, str]:
     """Return the environment variables of the command.
 
@@ -79,6 +80,7 @@ def environment(
     variables["ASCEND_HOME_PATH"] = variables["ASCEND_TOOLKIT_HOME"] = str(home)
     variables["ASCEND_OPP_PATH"] = str(home / "opp")
     variables["ASCEND_SIM_SOC"] = soc
+    variables["ASCEND_SIM_DEVICES"] = str(devices)
     variables["ASCEND_SIM_REPORT_DIR"] = str(reports)
     variables["ASCEND_SIM_STREAMS"] = streams
     variables["ASCEND_SIM_SEED"] = str(seed)
@@ -144,6 +146,7 @@ class SessionReport:
     """Work and errors of all processes of a run on the simulated NPU."""
 
     soc: str
+    devices: int = 1  # that each process sees
     seconds: float = 0.0  # from the command's start to its end
     ended_by: str = ""  # the signal that ended the command, such as "SIGSEGV"
     processes: int = 0
@@ -218,7 +221,8 @@ def read_reports(folder: Path, soc: str) -> SessionReport:
 
 def print_report(report: SessionReport, print_line: Callable[[str], None]) -> None:
     """Print a summary of the report: a line for each subject, followed by its errors."""
-    print_line(f"simulated {report.soc}: nothing of this ran on hardware.")
+    count = f"{report.devices} devices " if report.devices > 1 else ""
+    print_line(f"simulated {count}{report.soc}: nothing of this ran on hardware.")
     end = f", ended by {report.ended_by}" if report.ended_by else ""
     who = f"processes: {report.processes}" if report.processes else "no process used the simulated NPU"
     print_line(f"{who}; seconds: {report.seconds:.1f}{end}")

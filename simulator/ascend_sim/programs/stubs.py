@@ -26,7 +26,7 @@ from ascend_sim.errors import Unavailable
 from ascend_sim.programs.find_torch_npu import TorchNpu
 
 # torch_npu loads these with dlopen, so its libraries do not list them.
-LOADED_LATE = ("libopapi.so", "libnnopbase.so")
+LOADED_LATE = ("libhcomm.so", "libopapi.so", "libnnopbase.so")
 
 # Libraries of every Linux system. All others that torch_npu lists and nothing else provides are CANN's.
 _SYSTEM = re.compile(r"^(lib(c|m|dl|rt|pthread|util|gcc_s|stdc\+\+|gomp|z|python[\d.]+)\.so|ld-linux)")

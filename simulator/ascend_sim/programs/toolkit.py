@@ -20,7 +20,7 @@ from ascend_sim.files import digest
 from ascend_sim.programs.stubs import Elf, cached_folder
 
 # CANN's libraries for programs of acl and aclnn, by the names that a linker's -l has.
-LIBRARIES = ("ascendcl", "nnopbase", "opapi", "acl_op_compiler")
+LIBRARIES = ("ascendcl", "nnopbase", "opapi", "acl_op_compiler", "hccl")
 # Subfolders of an installed CANN; torch_npu checks that they exist.
 FOLDERS = ("bin", "compiler", "hccl", "include", "lib64", "opp", "runtime", "toolkit", "tools")
 MARK = ".ascend-sim-toolkit"  # a file by which make() recognizes its folder
@@ -91,7 +91,7 @@ def make(folder: Path) -> None:
         (folder / MARK).write_text("Written by ascend-sim toolkit. Nothing here is CANN's.\n")
         for name in FOLDERS:
             (folder / name).mkdir(exist_ok=True)
-        for part in ("acl", "aclnn"):
+        for part in ("acl", "aclnn", "hccl"):
             shutil.copytree(includes / part, folder / "include" / part, dirs_exist_ok=True)
         _write_headers(folder / "include" / "aclnnop")
         for name in LIBRARIES:

@@ -25,6 +25,7 @@ struct Allocation {
     uint8_t* block;
     size_t bytes;
     uint64_t number;  // sequence number in the process, from 1
+    int32_t device;
     bool is_padded = false;
     bool is_reported = false;
 };
@@ -33,12 +34,13 @@ struct Mapping {
     uintptr_t reserved;  // first address of the reserved range
     size_t bytes;
     uint64_t number;  // the same for all mappings of the range
+    int32_t device;   // that has the physical memory
 };
 
 struct AllocationTable {
     std::map<uintptr_t, Allocation> by_first;
     std::map<uintptr_t, Mapping> mappings;  // by first address
-    size_t in_use = 0;
+    std::map<int32_t, size_t> in_use;       // bytes, by device
     uint64_t count = 0;
     uintptr_t checked_last = 0;    // address of the allocation that was checked last
     std::deque<Allocation> freed;  // in quarantine, oldest first
@@ -91,6 +93,7 @@ struct Place {
     uint8_t* first = nullptr;
     size_t bytes = 0;
     uint64_t number = 0;
+    int32_t device = 0;
 };
 
 // Null if no mapping holds the address.
@@ -105,7 +108,8 @@ Place place_in_mappings(const void* address, const AllocationTable& table) {
     };
     while (low != table.mappings.begin() && touch(*std::prev(low), *low)) --low;
     while (std::next(high) != table.mappings.end() && touch(*high, *std::next(high))) ++high;
-    return {reinterpret_cast<uint8_t*>(low->first), high->first + high->second.bytes - low->first, low->second.number};
+    return {reinterpret_cast<uint8_t*>(low->first), high->first + high->second.bytes - low->first, low->second.number,
+            std::prev(found)->second.device};
 }
 
 // Null if no allocation holds the address.
@@ -121,7 +125,7 @@ const Allocation* find_holder(const void* address, const AllocationTable& table)
 // The allocation or the mappings that hold the address; `first` is null if none does.
 Place place_of(const void* address, const AllocationTable& table) {
     if (const Allocation* allocation = find_holder(address, table))
-        return {allocation->block + kGuardBytes, allocation->bytes, allocation->number};
+        return {allocation->block + kGuardBytes, allocation->bytes, allocation->number, allocation->device};
     return place_in_mappings(address, table);
 }
 
@@ -136,9 +140,9 @@ const Allocation* find_freed_holder(const void* address, const AllocationTable& 
 
 }  // namespace
 
-void* allocate_device(size_t bytes, size_t padding) {
+void* allocate_device(int32_t device, size_t bytes, size_t padding) {
     if (padding > kGuardBytes) return nullptr;  // the guard zone must hold the padding
-    if (bytes > kDeviceBytes - device_bytes_in_use()) return nullptr;
+    if (bytes > kDeviceBytes - device_bytes_in_use(device)) return nullptr;
     const size_t block_bytes = (bytes + 2 * kGuardBytes + kGuardBytes - 1) / kGuardBytes * kGuardBytes;
     auto* block = static_cast<uint8_t*>(std::aligned_alloc(kGuardBytes, block_bytes));
     if (!block) return nullptr;
@@ -146,8 +150,9 @@ void* allocate_device(size_t bytes, size_t padding) {
     std::memset(block + kGuardBytes, kFreshByte, bytes);
     std::memset(block + kGuardBytes + bytes, kGuardByte, kGuardBytes);
     Locked<AllocationTable> table;
-    table->in_use += bytes;
-    table->by_first[reinterpret_cast<uintptr_t>(block + kGuardBytes)] = {block, bytes, ++table->count, padding > 0};
+    table->in_use[device] += bytes;
+    table->by_first[reinterpret_cast<uintptr_t>(block + kGuardBytes)] = {block, bytes, ++table->count, device,
+                                                                         padding > 0};
     return block + kGuardBytes;
 }
 
@@ -166,7 +171,7 @@ bool free_device(void* first, FreedAllocation* out) {
     if (found == table->by_first.end()) return false;
     Allocation& allocation = found->second;
     *out = {allocation.number, allocation.is_padded, allocation.is_reported ? "" : damage_of(allocation)};
-    table->in_use -= allocation.bytes;
+    table->in_use[allocation.device] -= allocation.bytes;
     std::memset(allocation.block + kGuardBytes, kFreedByte, allocation.bytes);
     table->freed.push_back(allocation);
     table->freed_bytes += allocation.bytes;
@@ -212,23 +217,30 @@ std::string guard_damage(GuardCheck check) {
     return all_damage;
 }
 
-size_t device_bytes_in_use() { return Locked<AllocationTable>()->in_use; }
+size_t device_bytes_in_use(int32_t device) { return Locked<AllocationTable>()->in_use[device]; }
 
-void add_mapping(void* reserved, void* first, size_t bytes) {
+size_t all_bytes_in_use() {
+    Locked<AllocationTable> table;
+    size_t total = 0;
+    for (const auto& [device, bytes] : table->in_use) total += bytes;
+    return total;
+}
+
+void add_mapping(int32_t device, void* reserved, void* first, size_t bytes) {
     Locked<AllocationTable> table;
     const auto range = reinterpret_cast<uintptr_t>(reserved);
     uint64_t number = 0;
     for (const auto& [start, mapping] : table->mappings)
         if (mapping.reserved == range) number = mapping.number;
-    table->in_use += bytes;
-    table->mappings[reinterpret_cast<uintptr_t>(first)] = {range, bytes, number ? number : ++table->count};
+    table->in_use[device] += bytes;
+    table->mappings[reinterpret_cast<uintptr_t>(first)] = {range, bytes, number ? number : ++table->count, device};
 }
 
 bool remove_mapping(void* first) {
     Locked<AllocationTable> table;
     auto found = table->mappings.find(reinterpret_cast<uintptr_t>(first));
     if (found == table->mappings.end()) return false;
-    table->in_use -= found->second.bytes;
+    table->in_use[found->second.device] -= found->second.bytes;
     table->mappings.erase(found);
     return true;
 }
@@ -252,6 +264,12 @@ bool find_allocation(const void* address, void** first, uint64_t* bytes) {
 bool number_of_allocation(const void* address, uint64_t* number) {
     const Place place = place_of(address, *Locked<AllocationTable>());
     if (place.first) *number = place.number;
+    return place.first != nullptr;
+}
+
+bool device_of_address(const void* address, int32_t* device) {
+    const Place place = place_of(address, *Locked<AllocationTable>());
+    if (place.first) *device = place.device;
     return place.first != nullptr;
 }
 

@@ -7,9 +7,9 @@
 
 namespace simulated_cann {
 
-// Returns nullptr if no memory is left. CANN lets the caller use `padding` more bytes. Here they belong to the guard
-// zone.
-void* allocate_device(size_t bytes, size_t padding);
+// Allocates memory of a device. Returns nullptr if no memory is left. CANN lets the caller use `padding` more bytes.
+// Here they belong to the guard zone.
+void* allocate_device(int32_t device, size_t bytes, size_t padding);
 
 struct FreedAllocation {
     uint64_t number = 0;
@@ -31,6 +31,8 @@ bool is_freed_with_padding(const void* address);
 
 // Sets the number of the allocation that contains the address; numbers start at 1. Returns false if none contains it.
 bool number_of_allocation(const void* address, uint64_t* number);
+// Sets the device whose memory contains the address. Returns false if no allocation contains it.
+bool device_of_address(const void* address, int32_t* device);
 // Returns "byte 16 of allocation 7", or "an address that is not allocated".
 std::string describe_address(const void* address);
 
@@ -44,12 +46,13 @@ std::string guard_damage(GuardCheck check);
 // Virtual memory: adds a mapped range to an address range that the program reserved. Ranges that lie side by side count
 // as one allocation, which has no guard zones: the memory behind it is not accessible. `first` of the reserved range
 // identifies it.
-void add_mapping(void* reserved, void* first, size_t bytes);
+void add_mapping(int32_t device, void* reserved, void* first, size_t bytes);
 // Returns false if no mapped range starts at `first`.
 bool remove_mapping(void* first);
 bool has_mappings(const void* reserved);
 
-size_t device_bytes_in_use();
-constexpr size_t kDeviceBytes = size_t(64) << 30;  // memory size that the simulated device reports
+size_t device_bytes_in_use(int32_t device);
+size_t all_bytes_in_use();                         // of all devices
+constexpr size_t kDeviceBytes = size_t(64) << 30;  // memory size that a simulated device reports
 
 }  // namespace simulated_cann

@@ -29,6 +29,7 @@ constexpr aclError kAclnnInnerNullptr = 561103;
 constexpr aclError kRtInvalid = 107000;
 constexpr aclError kRtInvalidDevice = 107001;
 constexpr aclError kContextNull = 107002;
+constexpr aclError kStreamContext = 107003;
 constexpr aclError kEventTimestampInvalid = 107006;
 constexpr aclError kStreamSubscribe = 107011;
 constexpr aclError kThreadSubscribe = 107012;

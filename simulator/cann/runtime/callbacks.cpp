@@ -109,7 +109,7 @@ NPU_CANN_API aclError aclrtLaunchHostFunc(void* handle, void (*function)(void*),
         if (handle && is_subscribed)
             return fail(kStreamSubscribe, __func__,
                         stream->place() + " must not be one that aclrtSubscribeReport named.");
-        if (aclError error = check_context(__func__)) return error;
+        if (aclError error = check_stream_context(__func__, *stream)) return error;
         if (!is_captured && !is_subscribed) callbacks->runtime_streams.insert(stream->id);
     }
     return submit(stream, make_host_work(__func__, [function, argument] {
@@ -130,7 +130,7 @@ NPU_CANN_API aclError aclrtLaunchCallback(void (*function)(void*), void* argumen
     {
         Locked<CallbackState> callbacks;
         if (aclError error = check_no_host_functions(__func__, handle, *stream, *callbacks)) return error;
-        if (aclError error = check_context(__func__)) return error;
+        if (aclError error = check_stream_context(__func__, *stream)) return error;
         auto found = callbacks->thread_of_stream.find(stream->id);
         if (found == callbacks->thread_of_stream.end())
             return fail(kNotSubscribed, __func__, "stream must be one that aclrtSubscribeReport named.");

@@ -1,4 +1,4 @@
-// Contexts of threads: the primary context of device 0, the only device, and contexts that a program creates.
+// Contexts of threads: a primary context of each device, and contexts that a program creates.
 #include "cann/runtime/contexts.h"
 
 #include <map>
@@ -13,41 +13,71 @@ namespace {
 // A context handle is the address of this struct.
 struct Context {
     uint64_t number;
+    int32_t device;
 };
 
-// The primary context counts the calls of aclrtSetDevice of all threads. The last reset ends it for every thread
-// (hicann/runtime src/runtime/core/src/runtime.cc, Runtime::PrimaryContextRetain and ::PrimaryContextRelease).
+// The primary context of a device counts the calls of aclrtSetDevice of all threads. The last reset ends it for every
+// thread (hicann/runtime src/runtime/core/src/runtime.cc, Runtime::PrimaryContextRetain and ::PrimaryContextRelease).
+struct PrimaryContext {
+    int64_t set_device_calls = 0;
+    Context context{0, 0};  // after the last reset it gets another number
+};
+
 std::mutex mutex;
-int64_t set_device_calls = 0;
-Context primary_context{1};  // of the device. After the last reset it gets the next number.
-uint64_t last_number = 1;
+uint64_t last_number = 0;
+std::map<int32_t, PrimaryContext> primary_contexts;  // by device
 std::map<Context*, std::unique_ptr<Context>> created_contexts;
 thread_local uint64_t thread_context = 0;  // the number of the context that this thread set
 
 // The functions below need the mutex.
+PrimaryContext& primary_context_of(int32_t device) {
+    PrimaryContext& primary = primary_contexts[device];
+    if (!primary.context.number) primary.context = {++last_number, device};
+    return primary;
+}
+
 Context* current_context() {
-    if (set_device_calls > 0 && thread_context == primary_context.number) return &primary_context;
+    if (!thread_context) return nullptr;
+    for (auto& [device, primary] : primary_contexts)
+        if (primary.set_device_calls > 0 && primary.context.number == thread_context) return &primary.context;
     for (const auto& [context, owned] : created_contexts)
         if (context->number == thread_context) return context;
     return nullptr;
 }
 
 bool is_live(Context* context) {
-    return context == &primary_context ? set_device_calls > 0 : created_contexts.count(context) > 0;
+    for (const auto& [device, primary] : primary_contexts)
+        if (context == &primary.context) return primary.set_device_calls > 0;
+    return created_contexts.count(context) > 0;
 }
 
 }  // namespace
 
-aclError check_context(const char* call) {
+int32_t current_device() {
     std::lock_guard<std::mutex> lock(mutex);
-    if (current_context()) return kSuccess;
+    const Context* context = current_context();
+    return context ? context->device : kNoDevice;
+}
+
+bool is_device_set(int32_t device) {
+    std::lock_guard<std::mutex> lock(mutex);
+    const Context* context = current_context();
+    return primary_context_of(device).set_device_calls > 0 || (context && context->device == device);
+}
+
+aclError check_context(const char* call) {
+    if (current_device() != kNoDevice) return kSuccess;
     return fail(kContextNull, call, "a device must be set on this thread first (aclrtSetDevice).");
 }
 
 // hicann/runtime src/runtime/api/impl/api_error.cc, ApiErrorDecorator::SetDevice and ::DeviceReset.
 aclError check_device(const char* call, int32_t device) {
-    if (device >= 0 && uint32_t(device) < kDeviceCount) return kSuccess;
-    return fail(kRtInvalidDevice, call, "deviceId must be 0, the one device that is simulated,", device);
+    const int32_t count = device_count();
+    if (device >= 0 && device < count) return kSuccess;
+    return fail(kRtInvalidDevice, call,
+                count == 1 ? "deviceId must be 0, the one device that is simulated,"
+                           : "deviceId must be 0 to " + std::to_string(count - 1),
+                device);
 }
 
 }  // namespace simulated_cann
@@ -57,26 +87,29 @@ using namespace simulated_cann;
 NPU_CANN_API aclError aclrtSetDevice(int32_t device) {
     if (aclError error = check_device(__func__, device)) return error;
     std::lock_guard<std::mutex> lock(mutex);
-    ++set_device_calls;
-    thread_context = primary_context.number;
+    PrimaryContext& primary = primary_context_of(device);
+    ++primary.set_device_calls;
+    thread_context = primary.context.number;
     return kSuccess;
 }
 NPU_CANN_API aclError aclrtGetDevice(int32_t* device) {
     if (!device) return fail(kInvalidParam, __func__, "deviceId must not be null.");
-    std::lock_guard<std::mutex> lock(mutex);
-    if (!current_context()) return kContextNull;  // no message: torch_npu calls this before it sets the device
-    *device = 0;
+    const int32_t current = current_device();
+    if (current == kNoDevice) return kContextNull;  // no message: torch_npu calls this before it sets the device
+    *device = current;
     return kSuccess;
 }
 NPU_CANN_API aclError aclrtResetDevice(int32_t device) {
     if (aclError error = check_device(__func__, device)) return error;
     {
         std::lock_guard<std::mutex> lock(mutex);
-        if (set_device_calls == 0) return fail(kContextReleased, __func__, "deviceId must be a device that is set.");
-        if (--set_device_calls > 0) return kSuccess;
-        primary_context.number = ++last_number;
+        PrimaryContext& primary = primary_context_of(device);
+        if (primary.set_device_calls == 0)
+            return fail(kContextReleased, __func__, "deviceId must be a device that is set.");
+        if (--primary.set_device_calls > 0) return kSuccess;
+        primary.context.number = ++last_number;
     }
-    reset_context();
+    reset_context(device);
     return kSuccess;
 }
 // hicann/runtime src/runtime/api/impl/api_impl.cc, ContextCreate: the new context becomes the context of this thread.
@@ -84,7 +117,7 @@ NPU_CANN_API aclError aclrtCreateContext(void** out, int32_t device) {
     if (!out) return fail(kInvalidParam, __func__, "context must not be null.");
     if (aclError error = check_device(__func__, device)) return error;
     std::lock_guard<std::mutex> lock(mutex);
-    auto owned = std::make_unique<Context>(Context{++last_number});
+    auto owned = std::make_unique<Context>(Context{++last_number, device});
     thread_context = owned->number;
     *out = owned.get();
     created_contexts[owned.get()] = std::move(owned);
@@ -121,6 +154,6 @@ NPU_CANN_API aclError aclrtGetPrimaryCtxState(int32_t device, uint32_t* flags, i
     if (flags) return fail(kInvalidParam, __func__, "flags must be null.");
     if (aclError error = check_device(__func__, device)) return error;
     std::lock_guard<std::mutex> lock(mutex);
-    *active = set_device_calls > 0;
+    *active = primary_context_of(device).set_device_calls > 0;
     return kSuccess;
 }

@@ -1,13 +1,28 @@
-// The simulated device, number 0. contexts.cpp has its contexts.
+// The simulated devices and the contexts of threads. A device has its own memory, streams, and error state.
 #pragma once
 
 #include "cann/runtime/api.h"
 
 namespace simulated_cann {
 
-constexpr uint32_t kDeviceCount = 1;
+// The number of devices that this process sees: ASCEND_SIM_DEVICES (1 by default), limited by
+// ASCEND_RT_VISIBLE_DEVICES. A wrong value of ASCEND_SIM_DEVICES ends the process.
+int32_t device_count();
 
-// Returns kRtInvalidDevice for every device except the simulated one.
+// The number of the driver for a device of this process. ASCEND_RT_VISIBLE_DEVICES makes the two differ.
+int32_t physical_device(int32_t device);
+
+constexpr int32_t kNoDevice = -1;
+// The device of this thread's context, or kNoDevice.
+int32_t current_device();
+
+// Whether any thread has set the device, or this thread uses it.
+bool is_device_set(int32_t device);
+
+// Returns kRtInvalidDevice for a device that this process does not see.
 aclError check_device(const char* call, int32_t device);
+
+// Whether copies between two different devices are allowed: aclrtDeviceEnablePeerAccess was called on both.
+bool can_copy_between(int32_t device, int32_t peer);
 
 }  // namespace simulated_cann

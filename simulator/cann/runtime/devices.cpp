@@ -1,4 +1,4 @@
-// The simulated device, number 0, and the capabilities of its chip.
+// The capabilities of the simulated devices, which all have the same chip.
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -107,42 +107,32 @@ NPU_CANN_API aclError aclFinalize() {
     return kSuccess;
 }
 
-NPU_CANN_API aclError aclrtGetDeviceCount(uint32_t* count) {
-    if (!count) return fail(kInvalidParam, __func__, "count must not be null.");
-    *count = kDeviceCount;
-    return kSuccess;
-}
 NPU_CANN_API aclError aclrtGetLogicDevIdByUserDevId(int32_t user, int32_t* logic) {
     if (!logic) return fail(kInvalidParam, __func__, "logicDevId must not be null.");
     // hicann/runtime src/runtime/api/api_c_device.cc, rtsGetLogicDevIdByUserDevId: a negative id has its own status.
     if (user < 0) return fail(kRtInvalid, __func__, "userDevid must be at least 0", user);
     if (aclError error = check_device(__func__, user)) return error;
-    *logic = user;
+    *logic = physical_device(user);
     return kSuccess;
 }
-// hicann/runtime src/acl/aclrt_impl/memory.cpp, aclrtDeviceCanAccessPeerImpl, then src/runtime/api/impl/api_error.cc
-// and api_impl.cc, DeviceCanAccessPeer. The two devices differ, so at least one of them is not simulated. The sources
-// do not show the driver's status for such a device.
-NPU_CANN_API aclError aclrtDeviceCanAccessPeer(int32_t* /*can*/, int32_t device, int32_t peer) {
-    constexpr uint32_t kMaxDevices = 64;
-    const std::string call = __func__, got = " but got " + std::to_string(device) + ".";
-    if (device == peer) return fail(kInvalidParam, call, "deviceId must not be peerDeviceId" + got);
-    if (aclError error = check_device(call.c_str(), peer)) return error;
-    if (uint32_t(device) >= kMaxDevices) return fail(kRtInvalid, call, "deviceId must be 0 to 63" + got);
-    return fail(kContextNull, call, "deviceId must be a device that is set on this thread" + got);
-}
-
 NPU_CANN_API const char* aclrtGetSocName() { return soc_name(); }
 
+namespace {
+aclError check_query(const char* call, uint32_t device, const int64_t* value) {
+    if (device < uint32_t(device_count()) && value) return kSuccess;
+    return fail(kInvalidParam, call, "deviceId must be a device that is simulated, value not null.");
+}
+}  // namespace
+
 NPU_CANN_API aclError aclGetDeviceCapability(uint32_t device, int attribute, int64_t* value) {
-    if (device >= kDeviceCount || !value) return fail(kInvalidParam, __func__, "deviceId must be 0, value not null.");
+    if (aclError error = check_query(__func__, device, value)) return error;
     const int64_t values[] = {this_chip().ai_cores, this_chip().vector_cores, this_chip().l2_bytes};
     if (attribute < 0 || attribute > 2) return fail(kInvalidParam, __func__, "deviceInfo must be 0, 1 or 2", attribute);
     *value = values[attribute];
     return kSuccess;
 }
 NPU_CANN_API aclError aclrtGetDeviceInfo(uint32_t device, int attribute, int64_t* value) {
-    if (device >= kDeviceCount || !value) return fail(kInvalidParam, __func__, "deviceId must be 0, value not null.");
+    if (aclError error = check_query(__func__, device, value)) return error;
     const SimulatedChip& chip = this_chip();
     const std::map<int, int64_t> known = {
         {101, chip.ai_cores}, {102, chip.ai_cores}, {201, chip.vector_cores}, {302, chip.l2_bytes}};
@@ -250,6 +240,6 @@ NPU_CANN_API aclError aclrtDeviceGetUuid(int32_t device, char* uuid) {
     constexpr size_t kUuidBytes = 16;  // hicann/runtime include/external/acl/acl_rt.h, aclrtUuid
     if (!uuid) return fail(kInvalidParam, __func__, "uuid must not be null.");
     if (aclError error = check_device(__func__, device)) return error;
-    std::snprintf(uuid, kUuidBytes, "ascend_sim %04d", device);
+    std::snprintf(uuid, kUuidBytes, "ascend_sim %04d", physical_device(device));
     return kSuccess;
 }

@@ -95,7 +95,8 @@ NPU_CANN_API aclError simulated_cann_not_simulated(const char* symbol) {
     char* demangled = abi::__cxa_demangle(symbol, nullptr, nullptr, &status);
     const std::string call = status == 0 && demangled ? demangled : symbol;
     std::free(demangled);
-    const char* const folder = call.compare(0, 5, "aclnn") == 0 ? "opapi" : "runtime";
+    const bool is_hccl = call.compare(0, 4, "Hccl") == 0;
+    const char* const folder = call.compare(0, 5, "aclnn") == 0 ? "opapi" : is_hccl ? "hccl" : "runtime";
     std::string text = call + " is not simulated. To add it, define this function in the file of simulator/cann/" +
                        folder + "/ for its subject.";
     simulated_cann::count_not_simulated(call);

@@ -3,6 +3,7 @@
 #include <unordered_map>
 
 #include "cann/runtime/api.h"
+#include "cann/runtime/contexts.h"
 #include "cann/runtime/graphs.h"
 #include "cann/runtime/report.h"
 #include "cann/runtime/scheduler.h"
@@ -154,7 +155,7 @@ aclError call_with_event(void* handle, void* stream_handle, const char* call, Ch
         stream = stream_of(stream_handle);
         if (!stream) return refuse_unknown_stream(call);
         if (aclError error = check(stream, *event, call)) return error;
-        if (aclError error = check_context(call)) return error;
+        if (aclError error = check_stream_context(call, *stream)) return error;
         if (aclError status = action(stream, event)) return status;
     }
     run_early(stream);
@@ -168,6 +169,11 @@ struct LatestRecord {
     bool is_extended = false;  // the event's
 };
 
+// Returns the error of the device on which the event was recorded.
+aclError device_error(const LatestRecord& latest) {
+    return context_error(latest.stream ? latest.stream->device : current_device());
+}
+
 aclError find_latest_record(void* handle, const char* call, LatestRecord* out) {
     if (!handle) return refuse_null_event(call);
     auto lock = lock_streams();
@@ -175,9 +181,9 @@ aclError find_latest_record(void* handle, const char* call, LatestRecord* out) {
     if (aclError error = find_event(handle, call, &event)) return error;
     if (aclError error = check_without_flag(*event, kEventExternal, call)) return error;
     if (is_capturing(*event)) return refuse_captured_event(*event, call);
-    if (int32_t error = context_error()) return error;
     *out = {event->latest_record, event->latest_record ? event->latest_record->stream.lock() : nullptr,
             event->is_extended};
+    if (int32_t error = device_error(*out)) return error;
     return kSuccess;
 }
 
@@ -239,12 +245,12 @@ NPU_CANN_API aclError aclrtSynchronizeEvent(void* handle) {
     if (!latest.record) return kSuccess;  // event.cc, Synchronize: no record to wait for
     if (!latest.record->is_done && latest.stream && !run_until({{latest.stream, latest.record->position}})) {
         auto lock = lock_streams();
-        if (int32_t error = context_error()) return error;
+        if (int32_t error = device_error(latest)) return error;
         return fail(kStreamSyncTimeout, __func__, "the event's stream waits for an event that nothing records.");
     }
     auto lock = lock_streams();
     note_host_wait(latest.record->clock);
-    return context_error();
+    return device_error(latest);
 }
 
 NPU_CANN_API aclError aclrtQueryEventStatus(void* handle, int32_t* status) {

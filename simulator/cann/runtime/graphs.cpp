@@ -4,6 +4,8 @@
 #include <cstdio>
 #include <unordered_map>
 
+#include "cann/runtime/contexts.h"
+
 namespace simulated_cann {
 namespace {
 
@@ -95,7 +97,7 @@ std::string join_error(const Graph& graph) {
 // Queues one replay. The origin's branch runs on `stream`, each other branch on a stream that the first replay creates.
 aclError queue_replay(const GraphPtr& graph, const StreamPtr& stream) {
     for (size_t branch = 1; branch < graph->branches.size(); ++branch)
-        if (!graph->branches[branch].replay_stream) graph->branches[branch].replay_stream = new_stream();
+        if (!graph->branches[branch].replay_stream) graph->branches[branch].replay_stream = new_stream(stream->device);
     std::unordered_map<size_t, std::shared_ptr<Record>> records;
     const uint64_t replay = ++registry().replay_count;
     std::vector<std::shared_ptr<const BranchReplay>> branch_replays;  // by branch
@@ -148,10 +150,10 @@ aclError find_capture_stream(void* handle, const char* call, StreamPtr* out) {
 bool is_capturing(const Stream& stream) { return is_unfinished(stream.capture); }
 bool is_capturing(const Event& event) { return event.capture && event.capture->state == Graph::State::kActive; }
 
-StreamPtr any_captured_stream() {
+StreamPtr any_captured_stream(int32_t device) {
     for (const GraphPtr& graph : registry().capturing)
         for (const Graph::Branch& branch : graph->branches)
-            if (branch.captured_stream) return branch.captured_stream;
+            if (branch.captured_stream && branch.captured_stream->device == device) return branch.captured_stream;
     return nullptr;
 }
 
@@ -228,7 +230,8 @@ aclError capture_wait(const StreamPtr& stream, Event* event) {
         if (!event->latest_record) return kSuccess;
         return fail(kCaptureDependency, call, "event must be recorded in the capture of " + stream->place() + ".");
     }
-    if (stream == default_stream()) return fail(kCaptureImplicit, call, "stream must not be the default stream.");
+    if (stream == default_stream(stream->device))
+        return fail(kCaptureImplicit, call, "stream must not be the default stream.");
     const GraphPtr graph = event->capture;
     if (is_unfinished(stream->capture) && stream->capture != graph) {
         invalidate(graph);
@@ -252,7 +255,8 @@ NPU_CANN_API aclError aclmdlRICaptureBegin(void* handle, int32_t mode) {
     if (aclError error = find_capture_stream(handle, __func__, &stream)) return error;
     if (mode < kGlobal || mode > kRelaxed) return fail(kRtInvalid, __func__, "mode must be 0, 1 or 2", mode);
     if (aclError error = check_context(__func__)) return error;
-    if (stream == default_stream()) return fail(kRtNotSupported, __func__, "stream must not be the default stream.");
+    if (stream == default_stream(stream->device))
+        return fail(kRtNotSupported, __func__, "stream must not be the default stream.");
     if (is_capturing(*stream)) return refuse_stream_change(*stream, __func__);
     auto graph = std::make_shared<Graph>();
     graph->id = ++registry().created_count;
@@ -359,7 +363,7 @@ NPU_CANN_API aclError aclmdlRIDestroy(void* model) {
     const bool is_done = running.empty() || run_until(running);
     auto lock = lock_streams();
     // After an error that stopped the context, no work runs.
-    if (!is_done && !context_error())
+    if (!is_done && !context_error(current_device()))
         return fail(kModelRunning, __func__,
                     "modelRI must not be running, but its replay waits for work that is not queued.");
     registry().by_handle.erase(model);

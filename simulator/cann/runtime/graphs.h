@@ -51,7 +51,8 @@ std::string to_chrome_trace(const Graph& graph);
 
 bool is_capturing(const Stream& stream);
 bool is_capturing(const Event& event);
-StreamPtr any_captured_stream();
+// A captured stream of the device; null if there is none.
+StreamPtr any_captured_stream(int32_t device);
 
 // Refuse a call that waits for captured work or queries it. Invalidate the capture. Return 107027, for events 107028.
 aclError refuse_captured_stream(const Stream& stream, const std::string& call);

@@ -42,13 +42,14 @@ NPU_CANN_API aclError simulated_cann_host_kernel_begin(void* handle, const char*
         stream = stream_of(handle);
         if (!stream) return refuse_unknown_stream(name);
         if (is_capturing(*stream)) return refuse_captured_stream(*stream, name);
-        if (aclError error = context_error()) return error;
+        if (aclError error = check_stream_context(name, *stream)) return error;
+        if (aclError error = context_error(stream->device)) return error;
         target = {stream, stream->last_queued};
     }
     if (!run_until({target}))
         return fail(kStreamSyncTimeout, name, "the stream waits for an event that nothing records.");
     auto lock = lock_streams();
-    return context_error();
+    return context_error(stream->device);
 }
 
 // Reports the accesses of an operator that has run.

@@ -74,7 +74,7 @@ int32_t check_workspace(const aclOpExecutor& executor, void* workspace, uint64_t
 int32_t submit_to(void* handle, Work work) {
     StreamPtr stream = find_stream(handle);
     if (!stream) return fail(kLaunchRefused, work.name, "stream must be one that exists.");
-    if (check_context(work.name.c_str())) return kLaunchRefused;
+    if (check_stream_context(work.name.c_str(), *stream)) return kLaunchRefused;
     return submit(stream, std::move(work)) == kSuccess ? kSuccess : kLaunchRefused;
 }
 

@@ -6,6 +6,7 @@
 
 #include "cann/runtime/allocations.h"
 #include "cann/runtime/api.h"
+#include "cann/runtime/contexts.h"
 #include "cann/runtime/graphs.h"
 #include "cann/runtime/host_memory.h"
 #include "cann/runtime/races.h"
@@ -35,13 +36,14 @@ aclError allocate(void** out, size_t bytes, size_t padding, const char* call) {
     if (bytes == 0) return fail(kInvalidParam, call, "size must be greater than 0.");
     if (aclError error = check_context(call)) return error;
     if (bytes > kMaxBytes) return fail(kRtInvalid, call, "size must be at most 2^50", bytes);
-    *out = allocate_device(bytes - padding, padding);
+    const int32_t device = current_device();
+    *out = allocate_device(device, bytes - padding, padding);
     if (*out) return kSuccess;
     // The only status that torch_npu treats as a lack of memory: it frees its cache, tries again, and then raises
     // OutOfMemoryError (Ascend/pytorch torch_npu/csrc/core/npu/NPUCachingAllocator.cpp, alloc_block).
     return fail(kRtOutOfMemory, call,
-                "no memory left for " + std::to_string(bytes) + " bytes; " + std::to_string(device_bytes_in_use()) +
-                    " are in use.");
+                "no memory left for " + std::to_string(bytes) + " bytes; " +
+                    std::to_string(device_bytes_in_use(device)) + " are in use.");
 }
 
 // Returns "" or the error that the device memory at the address has fewer bytes. Host memory is not checked.
@@ -106,6 +108,18 @@ aclError check_copy_kind(const char* call, const Copy& copy, int kind) {
     return fail(kInvalidParam, call, "kind must match the memory of dst and src", kind);
 }
 
+// hicann/runtime docs/zh/api_ref/11-03_memory_copy_and_set.md, aclrtMemcpy: a copy between two devices needs
+// aclrtDeviceEnablePeerAccess first.
+aclError check_peer_access(const char* call, const Copy& copy) {
+    int32_t to = 0, from = 0;
+    if (!device_of_address(copy.to, &to) || !device_of_address(copy.from, &from) || can_copy_between(from, to))
+        return kSuccess;
+    return fail(kRtInvalid, call,
+                "devices of src and dst must have access to each other (aclrtDeviceEnablePeerAccess on both) but got "
+                "devices " +
+                    std::to_string(from) + " and " + std::to_string(to) + ".");
+}
+
 aclError copy_synchronously(const char* call, const Copy& copy) {
     auto lock = lock_streams();
     if (aclError error = check_capture_mode(call)) return error;
@@ -119,6 +133,7 @@ aclError copy_synchronously(const char* call, const Copy& copy) {
 Work make_copy_work(const char* call, const Copy& copy) {
     const bool to_device = is_device_memory(copy.to), from_device = is_device_memory(copy.from);
     Work work(Work::Kind::kDevice, call);
+    work.is_copy = true;
     if (from_device)
         work.accesses.push_back(access_of("src", copy.from, copy.bytes, false));
     else
@@ -224,6 +239,7 @@ NPU_CANN_API aclError aclrtMemcpy(void* to, size_t to_bytes, const void* from, s
     const Copy copy{to, to_bytes, from, bytes};
     if (aclError error = check_copy(__func__, copy, kind)) return error;
     if (aclError error = check_copy_kind(__func__, copy, kind)) return error;
+    if (aclError error = check_peer_access(__func__, copy)) return error;
     return copy_synchronously(__func__, copy);
 }
 NPU_CANN_API aclError aclrtMemcpyAsync(void* to, size_t to_bytes, const void* from, size_t bytes, int kind,
@@ -236,6 +252,8 @@ NPU_CANN_API aclError aclrtMemcpyAsync(void* to, size_t to_bytes, const void* fr
         return fail(kRtNotSupported, __func__, "dst or src must be device memory but got host memory for both.");
     StreamPtr stream = find_stream(handle);
     if (!stream) return refuse_unknown_stream(__func__);
+    if (aclError error = check_stream_context(__func__, *stream)) return error;
+    if (aclError error = check_peer_access(__func__, copy)) return error;
     if (aclError error = check_host_memory(__func__, stream, copy)) return error;
     return submit(stream, make_copy_work(__func__, copy));
 }
@@ -253,6 +271,7 @@ NPU_CANN_API aclError aclrtMemsetAsync(void* to, size_t to_bytes, int32_t value,
     if (aclError error = check_fill(__func__, to, to_bytes, bytes)) return error;
     StreamPtr stream = find_stream(handle);
     if (!stream) return refuse_unknown_stream(__func__);
+    if (aclError error = check_stream_context(__func__, *stream)) return error;
     Work work(Work::Kind::kDevice, __func__);
     work.accesses.push_back(access_of("devPtr", to, bytes, true));
     work.run = [to, value, bytes] {
@@ -270,7 +289,7 @@ NPU_CANN_API aclError aclrtGetMemInfo(int attribute, size_t* free_bytes, size_t*
         return fail(kInvalidMemoryType, __func__, "attr must be 0 to 17", attribute);
     if (aclError error = check_context(__func__)) return error;
     *total = kDeviceBytes;
-    *free_bytes = kDeviceBytes - device_bytes_in_use();
+    *free_bytes = kDeviceBytes - device_bytes_in_use(current_device());
     return kSuccess;
 }
 
@@ -286,6 +305,12 @@ NPU_CANN_API aclError aclrtPointerGetAttributes(const void* address, PointerAttr
     void* first = nullptr;
     uint64_t bytes = 0;
     *out = PointerAttributes{};
-    out->kind = find_allocation(address, &first, &bytes) ? 1 : is_pinned(address, 1) ? 0 : 2;
+    int32_t device = 0;
+    if (find_allocation(address, &first, &bytes) && device_of_address(address, &device)) {
+        out->kind = 1;
+        out->device = static_cast<uint32_t>(device);
+    } else {
+        out->kind = is_pinned(address, 1) ? 0 : 2;
+    }
     return kSuccess;
 }

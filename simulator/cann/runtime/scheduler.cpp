@@ -3,15 +3,14 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <exception>
 #include <map>
 #include <unordered_map>
 
 #include "cann/runtime/allocations.h"
+#include "cann/runtime/contexts.h"
 #include "cann/runtime/gil.h"
 #include "cann/runtime/graphs.h"
 #include "cann/runtime/host_memory.h"
@@ -28,116 +27,12 @@ SchedulerState& scheduler_state() {
 
 namespace {
 
-constexpr size_t kMaxQueuedWork = 1024;  // pieces of work in a stream's queue, before queueing waits for the device
-constexpr int kMaxEarlySteps = 4;        // after each queued piece of work
-
 uint64_t read_number(const char* variable, uint64_t default_value) {
     const char* text = std::getenv(variable);
     return text && *text ? std::strtoull(text, nullptr, 10) : default_value;
 }
 
-int64_t now() {
-    return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-        .count();
-}
-
-// ---- running, with `running` and the lock held -------------------------------------------------------
-
-bool is_ready(const Stream& stream) {
-    if (stream.is_running || stream.queue.empty()) return false;
-    const Work& head = stream.queue.front();
-    if (head.may_run && !head.may_run()) return false;
-    return head.kind != Work::Kind::kWait || head.record->is_done;
-}
-
-// Returns a head that this thread may run only in aclrtProcessReport; null if there is none.
-const Work* find_work_for_report() {
-    for (const auto& [handle, stream] : scheduler_state().streams)
-        if (!stream->is_running && !stream->queue.empty() && stream->queue.front().may_run &&
-            !stream->queue.front().may_run())
-            return &stream->queue.front();
-    return nullptr;
-}
-
-void mark_done(Record* record) {
-    record->is_done = true;
-    record->nanoseconds = now();
-}
-
-// Stores the error of failed work. A context that stops on failure stores the first error, and the stream runs no
-// further work. Its later records do not happen, and other streams wait for them. The host does not wait forever: its
-// calls return the error of the context. Source: hicann/runtime src/runtime/core/src/stream/stream.cc,
-// Stream::EnterFailureAbort. This requires Runtime::SetDisableThread, which raw_device.cc calls on chips with STARS,
-// and NpuDriver::VirtualCqAllocate elsewhere.
-void store_failure(Stream* stream, int32_t status, const std::string& text) {
-    SchedulerState& scheduler = scheduler_state();
-    stream->error = status;
-    stream->error_text = text;
-    if (!scheduler.stops_on_failure) return;
-    if (!scheduler.failure) {
-        scheduler.failure = status;
-        scheduler.failure_text = text;
-    }
-    stream->is_aborted = true;
-    stream->queue.clear();
-    stream->last_finished = stream->last_queued - 1;  // the caller counts the failed work
-}
-
-// Returns "" or the error that the work accesses memory that is not allocated. Called when the work runs.
-std::string freed_memory_error(const Work& work) {
-    for (const MemoryAccess& access : work.accesses) {
-        const Region region = region_of(access);
-        if (region.empty()) continue;
-        void* first = nullptr;
-        uint64_t bytes = 0;
-        const auto* low = reinterpret_cast<const void*>(region.low);
-        if (find_allocation(low, &first, &bytes)) continue;
-        // torch_npu frees a workspace before it launches the call (Ascend/op-plugin
-        // op_plugin/utils/op_api_common_base.h, GetWorkSpaceAddr). If its cache is off, the memory is freed
-        // before the work runs.
-        if (access.argument == kWorkspace && is_freed_with_padding(low)) continue;
-        const std::string what = describe_freed(low);
-        return work.name + ": " + access.argument + " " + (access.writes ? "is written to" : "is read from") +
-               " memory that " + (what.empty() ? "is not allocated" : "was freed before it ran (" + what + ")") + ".";
-    }
-    return "";
-}
-
-int32_t run(const Work& work, std::string* text) {
-    std::string freed = freed_memory_error(work);
-    int32_t status = 0;
-    if (!freed.empty()) {
-        report_freed(freed);
-        status = fail(kernel_exception(), freed);
-    } else {
-        try {
-            status = work.run ? work.run() : 0;
-        } catch (const std::exception& error) {
-            status = fail(kernel_exception(), work.name, error.what());
-        }
-    }
-    if (status) *text = recent_error_text();
-    return status;
-}
-
-// Runs the head of the stream's queue, without the lock.
-void run_head(const StreamPtr& stream, std::unique_lock<std::mutex>* lock) {
-    Work work = std::move(stream->queue.front());
-    stream->queue.pop_front();
-    if (work.kind == Work::Kind::kRecord) mark_done(work.record.get());
-    if (work.kind == Work::Kind::kRecord || work.kind == Work::Kind::kWait) {
-        ++stream->last_finished;
-        return;
-    }
-    stream->is_running = true;
-    lock->unlock();
-    std::string text;
-    const int32_t status = run(work, &text);
-    lock->lock();
-    stream->is_running = false;
-    if (status) store_failure(stream.get(), status, text);
-    ++stream->last_finished;
-}
+}  // namespace
 
 std::vector<StreamPtr> list_streams() {
     SchedulerState& scheduler = scheduler_state();
@@ -147,60 +42,6 @@ std::vector<StreamPtr> list_streams() {
               [](const StreamPtr& left, const StreamPtr& right) { return left->actor < right->actor; });
     return streams;
 }
-
-// Returns, for each stream by its actor, the position that it must reach so that the targets are reached.
-std::map<size_t, StreamPosition> find_needed_positions(const std::vector<StreamPosition>& targets) {
-    std::map<size_t, StreamPosition> needed;
-    std::vector<StreamPosition> pending(targets);
-    while (!pending.empty()) {
-        StreamPosition target = std::move(pending.back());
-        pending.pop_back();
-        StreamPosition& farthest = needed[target.stream->actor];
-        if (farthest.stream && farthest.position >= target.position) continue;
-        farthest = target;
-        uint64_t position = target.stream->last_finished + (target.stream->is_running ? 1 : 0);
-        for (const Work& work : target.stream->queue) {
-            if (++position > target.position) break;
-            if (work.kind != Work::Kind::kWait || work.record->is_done) continue;
-            if (StreamPtr other = work.record->stream.lock(); other && work.record->position)
-                pending.push_back({other, work.record->position});
-        }
-    }
-    return needed;
-}
-
-bool is_reached(const StreamPosition& target) { return target.stream->last_finished >= target.position; }
-
-// Runs one head that a target needs, or sometimes another one. Returns false if no needed head is ready.
-bool run_one(const std::map<size_t, StreamPosition>& needed, std::unique_lock<std::mutex>* lock) {
-    SchedulerState& scheduler = scheduler_state();
-    std::vector<StreamPtr> ready;
-    for (const auto& [actor, target] : needed)
-        if (!is_reached(target) && is_ready(*target.stream)) ready.push_back(target.stream);
-    if (ready.empty()) return false;
-    if (scheduler.stray_chance > 0 && scheduler.random.is_true(scheduler.stray_chance)) {
-        ready.clear();
-        for (const StreamPtr& stream : list_streams())
-            if (is_ready(*stream)) ready.push_back(stream);
-    }
-    run_head(ready[scheduler.random.below(ready.size())], lock);
-    return true;
-}
-
-// ---- queueing ----------------------------------------------------------------------------------------
-
-int32_t run_immediately(const StreamPtr& stream, Work work, std::unique_lock<std::mutex>* lock) {
-    if (work.kind == Work::Kind::kRecord) mark_done(work.record.get());
-    ++stream->last_finished;
-    if (work.kind == Work::Kind::kRecord || work.kind == Work::Kind::kWait) return 0;
-    lock->unlock();
-    std::string text;
-    const int32_t status = run(work, &text);
-    lock->lock();
-    return status;
-}
-
-}  // namespace
 
 std::string Stream::place() const { return "stream " + std::to_string(id); }
 
@@ -236,11 +77,12 @@ uint64_t stream_seed() { return settings().seed; }
 
 std::unique_lock<std::mutex> lock_streams() { return std::unique_lock<std::mutex>(scheduler_state().mutex); }
 
-StreamPtr new_stream() {
+StreamPtr new_stream(int32_t device) {
     SchedulerState& scheduler = scheduler_state();
     auto stream = std::make_shared<Stream>();
     stream->id = scheduler.stream_ids++;
     stream->actor = scheduler.actors++;
+    stream->device = device;
     stream->clock.join(scheduler.host);
     scheduler.streams[stream.get()] = stream;
     return stream;
@@ -248,14 +90,14 @@ StreamPtr new_stream() {
 
 // A null handle is the context's default stream. It is not ordered with other streams (hicann/runtime
 // src/runtime/api/impl/api_impl.cc).
-StreamPtr default_stream() {
-    SchedulerState& scheduler = scheduler_state();
-    if (!scheduler.default_stream) scheduler.default_stream = new_stream();
-    return scheduler.default_stream;
+StreamPtr default_stream(int32_t device) {
+    StreamPtr& stream = scheduler_state().devices[device].default_stream;
+    if (!stream) stream = new_stream(device);
+    return stream;
 }
 
 StreamPtr stream_of(void* handle) {
-    if (!handle) return default_stream();
+    if (!handle) return default_stream(std::max(current_device(), 0));
     auto found = scheduler_state().streams.find(handle);
     return found == scheduler_state().streams.end() ? nullptr : found->second;
 }
@@ -265,6 +107,15 @@ StreamPtr find_stream(void* handle) {
     return stream_of(handle);
 }
 
+aclError check_stream_context(const char* call, const Stream& stream) {
+    if (aclError error = check_context(call)) return error;
+    const int32_t device = current_device();
+    if (stream.device == device) return kSuccess;
+    return fail(kStreamContext, call,
+                "stream must be one of device " + std::to_string(device) + ", the current one, but got " +
+                    stream.place() + " of device " + std::to_string(stream.device) + ".");
+}
+
 void forget_stream(void* handle) { scheduler_state().streams.erase(handle); }
 
 int32_t enqueue(const StreamPtr& stream, Work work) {
@@ -272,12 +123,9 @@ int32_t enqueue(const StreamPtr& stream, Work work) {
     if (is_capturing(*stream)) return capture_work(stream, std::move(work));
     if (stream->task_update) return replace_captured_task(stream, std::move(work));
     // hicann/runtime docs/zh/dev_guide/04-01_single_stream_capture.md: a capture forbids the default stream.
-    if (stream == scheduler.default_stream && any_captured_stream())
+    if (stream == scheduler.devices[stream->device].default_stream && any_captured_stream(stream->device))
         return fail(kCaptureImplicit, work.name, "stream must not be the default stream during a capture.");
-    if (scheduler.stops_on_failure && scheduler.failure) {
-        set_error(scheduler.failure_text);
-        return scheduler.failure;
-    }
+    if (int32_t error = context_error(stream->device)) return error;
     ++stream->last_queued;
     note_work(stream, work);
     if (work.kind == Work::Kind::kRecord) {
@@ -310,27 +158,6 @@ int32_t enqueue_wait(const StreamPtr& stream, const std::shared_ptr<Record>& rec
     return enqueue(stream, std::move(work));
 }
 
-void run_early(const StreamPtr& stream) {
-    SchedulerState& scheduler = scheduler_state();
-    if (stream_order() == Order::kImmediate) return;
-    RunLock running(&scheduler.running, RunLock::kTry);
-    if (!running.is_held()) return;
-    auto lock = lock_streams();
-    for (int i = 0;
-         i < kMaxEarlySteps && scheduler.early_chance > 0 && scheduler.random.is_true(scheduler.early_chance); ++i) {
-        std::vector<StreamPtr> ready;
-        for (const StreamPtr& candidate : list_streams())
-            if (is_ready(*candidate)) ready.push_back(candidate);
-        if (ready.empty()) return;
-        run_head(ready[scheduler.random.below(ready.size())], &lock);
-    }
-    // If the queue is full, the caller waits for half of it.
-    if (stream->queue.size() < kMaxQueuedWork) return;
-    const StreamPosition half{stream, stream->last_queued - kMaxQueuedWork / 2};
-    lock.unlock();
-    run_until({half});
-}
-
 int32_t submit(const StreamPtr& stream, Work work) {
     int32_t status = 0;
     {
@@ -341,49 +168,20 @@ int32_t submit(const StreamPtr& stream, Work work) {
     return status;
 }
 
-bool run_until(const std::vector<StreamPosition>& targets) {
+int32_t context_error(int32_t device) {
+    const DeviceState& state = scheduler_state().devices[device];
+    if (!state.stops_on_failure || !state.failure) return 0;
+    set_error(state.failure_text);
+    return state.failure;
+}
+
+void reset_context(int32_t device) {
     SchedulerState& scheduler = scheduler_state();
     RunLock running(&scheduler.running, RunLock::kWait);
     auto lock = lock_streams();
-    const std::map<size_t, StreamPosition> needed = find_needed_positions(targets);
-    for (;;) {
-        if (std::all_of(targets.begin(), targets.end(), is_reached)) return true;
-        if (!run_one(needed, &lock)) return false;
-    }
-}
-
-void run_some(const std::vector<StreamPosition>& targets) {
-    SchedulerState& scheduler = scheduler_state();
-    RunLock running(&scheduler.running, RunLock::kTry);
-    if (!running.is_held()) return;
-    auto lock = lock_streams();
-    const std::map<size_t, StreamPosition> needed = find_needed_positions(targets);
-    for (size_t steps = scheduler.random.below(4); steps > 0; --steps)
-        if (!run_one(needed, &lock)) return;
-}
-
-void run_some_of_all() {
-    std::vector<StreamPosition> targets;
-    {
-        auto lock = lock_streams();
-        for (const StreamPtr& stream : list_streams()) targets.push_back({stream, stream->last_queued});
-    }
-    run_some(targets);
-}
-
-int32_t context_error() {
-    SchedulerState& scheduler = scheduler_state();
-    if (!scheduler.stops_on_failure || !scheduler.failure) return 0;
-    set_error(scheduler.failure_text);
-    return scheduler.failure;
-}
-
-void reset_context() {
-    SchedulerState& scheduler = scheduler_state();
-    RunLock running(&scheduler.running, RunLock::kWait);
-    auto lock = lock_streams();
-    scheduler.failure = 0;
+    scheduler.devices[device].failure = 0;
     for (const auto& [handle, stream] : scheduler.streams) {
+        if (stream->device != device) continue;
         stream->is_aborted = false;
         stream->error = 0;
         stream->queue.clear();  // a reset discards the work of the device's streams
@@ -393,7 +191,7 @@ void reset_context() {
 
 void set_failure_mode(const StreamPtr& stream, bool stops) {
     stream->stops_on_failure = stops;
-    if (stops) scheduler_state().stops_on_failure = true;
+    if (stops) scheduler_state().devices[stream->device].stops_on_failure = true;
 }
 
 namespace {
@@ -401,7 +199,7 @@ namespace {
 // Returns the error of the stream, and clears it unless the stream is aborted. If there is none, returns the error of
 // the context.
 int32_t take_error(const StreamPtr& stream) {
-    if (!stream->error) return context_error();
+    if (!stream->error) return context_error(stream->device);
     const int32_t error = stream->error;
     set_error(stream->error_text);
     if (!stream->is_aborted) stream->error = 0;
@@ -409,10 +207,10 @@ int32_t take_error(const StreamPtr& stream) {
 }
 
 // Returns the status of a wait that cannot end: after an error, for a callback of this thread, or for a missing record.
-int32_t unreachable_status(const char* call) {
+int32_t unreachable_status(const char* call, int32_t device) {
     {
         auto lock = lock_streams();
-        if (int32_t error = context_error()) return error;
+        if (int32_t error = context_error(device)) return error;
         if (const Work* blocked_work = find_work_for_report())
             return fail(
                 kReportTimeout, call,
@@ -434,7 +232,7 @@ int32_t synchronize(const StreamPtr& stream, const char* call) {
         clock = stream->clock;
         target.position = stream->last_queued;
     }
-    if (!run_until({target})) return unreachable_status(call);
+    if (!run_until({target})) return unreachable_status(call, stream->device);
     auto lock = lock_streams();
     note_host_wait(clock);
     return take_error(stream);
@@ -442,16 +240,18 @@ int32_t synchronize(const StreamPtr& stream, const char* call) {
 
 int32_t synchronize_all(const char* call) {
     SchedulerState& scheduler = scheduler_state();
+    const int32_t device = current_device();
     Clock clock;
     std::vector<StreamPosition> targets;
     {
         auto lock = lock_streams();
         for (const StreamPtr& stream : list_streams()) {
+            if (stream->device != device) continue;
             clock.join(stream->clock);
             targets.push_back({stream, stream->last_queued});
         }
     }
-    if (!run_until(targets)) return unreachable_status(call);
+    if (!run_until(targets)) return unreachable_status(call, device);
     auto lock = lock_streams();
     join_device_wait();
     check_copy_sources(clock);

@@ -60,9 +60,13 @@ struct Work {
     std::shared_ptr<Record> record;  // of kRecord and kWait
     HostRange host_source;           // of a copy to the device
     HostRange host_target;           // of a copy to the host
+    bool is_copy = false;            // may access memory of another device; kernels may not
     // Whether the calling thread may run the work now; empty if every thread may. Used by callbacks that block
     // (callbacks.cpp).
     std::function<bool()> may_run;
+    // Of the operations of HCCL (cann/hccl/exchange.h). is_blocked: whether the work must wait for another rank.
+    // is_awaited: whether another rank waits for this work. Empty for other work.
+    std::function<bool()> is_blocked, is_awaited;
     std::shared_ptr<const BranchReplay> branch_replay;
 
     Work(Kind kind, std::string name) : kind(kind), name(std::move(name)) {}
@@ -78,6 +82,7 @@ struct TaskUpdate {
 struct Stream {
     int32_t id = 0;
     size_t actor = 0;  // index in clocks (clocks.h)
+    int32_t device = 0;
     std::deque<Work> queue;
     uint64_t last_queued = 0, last_finished = 0;  // positions of the last queued and finished work, from 1
     bool is_running = false;
@@ -139,9 +144,11 @@ inline uint64_t this_thread() { return uint64_t(pthread_self()); }
 
 // ---- with the lock held ------------------------------------------------------------------------------
 
-StreamPtr new_stream();
-StreamPtr default_stream();
-// The stream of a handle, the default stream for null, or nullptr if the handle is not a stream.
+StreamPtr new_stream(int32_t device);
+// The default stream of a device.
+StreamPtr default_stream(int32_t device);
+// The stream of a handle, the default stream of this thread's device for null, or nullptr if the handle is not a
+// stream.
 StreamPtr stream_of(void* handle);
 void forget_stream(void* handle);
 
@@ -169,6 +176,10 @@ void note_device_free(uint64_t allocation, bool is_by_torch_npu);
 // Takes the lock and calls stream_of.
 StreamPtr find_stream(void* handle);
 
+// Like check_context. The stream must also belong to the device of this thread, else 107003 (hicann/runtime
+// src/runtime/api/impl/api_impl.cc, for example ApiImpl::LaunchKernelV2 and ::MemcpyAsync: RT_ERROR_STREAM_CONTEXT).
+aclError check_stream_context(const char* call, const Stream& stream);
+
 // submit() calls enqueue() and run_early(). run_early() runs at most a few heads of queues. If the queue of this stream
 // is full, it runs half of it.
 int32_t submit(const StreamPtr& stream, Work work);
@@ -179,24 +190,31 @@ struct StreamPosition {
     StreamPtr stream;
     uint64_t position;
 };
-// Runs the work of streams up to these positions, and the work on which it depends. It may also run other work. Returns
-// false if work is missing in the queues, or if this thread may not run it.
+// Runs the work of streams up to these positions, and the work on which it depends. It may also run other work. Waits
+// for other ranks if work needs them. Returns false if work is missing in the queues, or if this thread may not run
+// it.
 bool run_until(const std::vector<StreamPosition>& targets);
+// Like run_until, but does not wait for other ranks.
+void run_ready(const std::vector<StreamPosition>& targets);
+// Calls `visit` with the queued work of each stream, in its order and with its position, with the lock held. If it
+// returns false, continues with the next stream.
+void for_each_queued_work(const std::function<bool(const StreamPtr&, uint64_t position, const Work&)>& visit);
 
 // Run at most three heads of queues. run_some() runs work that the targets of a query need. run_some_of_all(), for
 // aclrtProcessReport, runs work of all streams.
 void run_some(const std::vector<StreamPosition>& targets);
 void run_some_of_all();
 
-// Wait for a stream, or for all streams. Return the status of `call`, and set its text if it fails.
+// Wait for a stream, or for all streams of this thread's device. Return the status of `call`, and set its text if it
+// fails.
 int32_t synchronize(const StreamPtr& stream, const char* call);
 int32_t synchronize_all(const char* call);
 
-// Returns the error of the context and sets its text; 0 if there is none. After an error, all calls that queue, query
-// or wait return it.
-int32_t context_error();
-// Clears the error of the device's context and discards the queued work.
-void reset_context();
+// Returns the error of the device and sets its text; 0 if there is none. After an error, all calls that queue, query or
+// wait on this device return it.
+int32_t context_error(int32_t device);
+// Clears the error of the device and discards its queued work.
+void reset_context(int32_t device);
 
 // Ends the subscription of a destroyed stream (callbacks.cpp).
 void end_reports(const Stream& stream);

@@ -39,21 +39,26 @@ struct CopySource {
     std::string operation, place;
 };
 
+// The state of a device.
+struct DeviceState {
+    StreamPtr default_stream;
+    bool stops_on_failure = false;  // true once a stream stops on failure
+    int32_t failure = 0;
+    std::string failure_text;
+};
+
 // Never destroyed, because calls may use it while the process ends.
 struct SchedulerState {
     std::mutex mutex;              // protects all members but `running`, and the fields of streams and events
     std::recursive_mutex running;  // held by the thread that runs work; taken before `mutex`
     std::unordered_map<void*, StreamPtr> streams;
-    StreamPtr default_stream;
+    std::unordered_map<int32_t, DeviceState> devices;
     size_t actors = kHost + 1;
     int32_t stream_ids = 0;
     Clock host;
     Clock device_wait;  // of the last synchronization of the device, see join_device_wait()
     bool has_device_wait = false;
     std::vector<CopySource> copy_sources;
-    bool stops_on_failure = false;  // true once a stream stops on failure
-    int32_t failure = 0;
-    std::string failure_text;
     RandomNumbers random{stream_seed()};
     // early_chance: probability that queueing runs work early. stray_chance: probability that a step of a wait selects
     // among all ready queues instead of the needed ones. Ten consecutive seeds cover late, early and mixed orders.
@@ -61,6 +66,16 @@ struct SchedulerState {
     double stray_chance = std::vector<double>{0.0, 0.5, 0.2, 0.5, 0.5}[stream_seed() % 5];
 };
 SchedulerState& scheduler_state();
+
+// All streams, by their actors. Needs the lock.
+std::vector<StreamPtr> list_streams();
+
+// ---- running.cpp, with the lock held -----------------------------------------------------------------
+
+// Returns a head that this thread may run only in aclrtProcessReport; null if there is none.
+const Work* find_work_for_report();
+// Runs the work now, for streams that run their work immediately. Releases the lock while it runs.
+int32_t run_immediately(const StreamPtr& stream, Work work, std::unique_lock<std::mutex>* lock);
 
 // ---- host_clock.cpp, with the lock held --------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 
 #include "cann/runtime/allocations.h"
 #include "cann/runtime/api.h"
+#include "cann/runtime/contexts.h"
 #include "cann/runtime/graphs.h"
 #include "cann/runtime/report.h"
 #include "cann/runtime/scheduler.h"
@@ -19,7 +20,7 @@ aclError make_stream(void** out, const char* call) {
     if (!out) return fail(kInvalidParam, call, "stream must not be null.");
     if (aclError error = check_context(call)) return error;
     auto lock = lock_streams();
-    *out = new_stream().get();
+    *out = new_stream(current_device()).get();
     return kSuccess;
 }
 
@@ -27,7 +28,7 @@ aclError destroy_stream(void* handle, bool waits_for_work, const char* call) {
     if (!handle) return fail(kInvalidParam, call, "stream must not be null.");
     StreamPtr stream = find_stream(handle);
     if (!stream) return refuse_unknown_stream(call);
-    if (aclError error = check_context(call)) return error;
+    if (aclError error = check_stream_context(call, *stream)) return error;
     StreamPosition target{stream, 0};
     {
         // hicann/runtime src/runtime/api/impl/api_error.cc, StreamDestroy.
@@ -66,7 +67,7 @@ aclError wait_for_device(const char* call) {
     if (aclError error = check_context(call)) return error;
     {
         auto lock = lock_streams();
-        if (StreamPtr captured = any_captured_stream()) return refuse_captured_stream(*captured, call);
+        if (StreamPtr captured = any_captured_stream(current_device())) return refuse_captured_stream(*captured, call);
     }
     if (int32_t status = synchronize_all(call)) return status;
     std::string damage = check_guards("when the device was synchronized", GuardCheck::kPartial);
@@ -78,7 +79,7 @@ aclError change_failure_mode(void* handle, uint64_t mode, const char* call) {
     StreamPtr stream = find_stream(handle);
     if (!stream) return refuse_unknown_stream(call);
     if (mode > kStopOnFailure) return fail(kRtInvalid, call, "mode must be 0 or 1", mode);
-    if (aclError error = check_context(call)) return error;
+    if (aclError error = check_stream_context(call, *stream)) return error;
     auto lock = lock_streams();
     if (mode == kContinueOnFailure && stream->stops_on_failure)
         return fail(kRtNotSupported, call, "mode must stay 1 once it is 1 but got 0.");
@@ -134,7 +135,7 @@ NPU_CANN_API aclError aclrtStreamQuery(void* handle, int32_t* status) {
     {
         auto lock = lock_streams();
         if (is_capturing(*stream)) return refuse_captured_stream(*stream, __func__);
-        if (int32_t error = context_error()) return error;
+        if (int32_t error = context_error(stream->device)) return error;
         target.position = stream->last_queued;
     }
     run_some({target});

@@ -11,6 +11,7 @@
 #include "cann/locked.h"
 #include "cann/runtime/allocations.h"
 #include "cann/runtime/api.h"
+#include "cann/runtime/contexts.h"
 #include "cann/runtime/scheduler.h"
 
 namespace simulated_cann {
@@ -22,6 +23,7 @@ constexpr uint8_t kFreshByte = 0xFF;              // gives NaN in every floating
 struct Physical {
     int file;
     size_t bytes;
+    int32_t device;
     int mappings = 0;
     bool is_freed = false;  // by the program; the memory lives until its last mapping ends
 };
@@ -40,6 +42,7 @@ struct VirtualMemory {
 aclError check_properties(const char* call, const aclrtPhysicalMemProp* prop) {
     if (prop->location.type != ACL_MEM_LOCATION_TYPE_DEVICE)
         return fail(kNotSupported, call, "location.type must be that of a device: others are not simulated.");
+    if (aclError error = check_device(call, static_cast<int32_t>(prop->location.id))) return error;
     switch (prop->memAttr) {
         case ACL_HBM_MEM_HUGE:
         case ACL_HBM_MEM_NORMAL:
@@ -104,7 +107,8 @@ NPU_CANN_API aclError aclrtMallocPhysical(aclrtDrvMemHandle* handle, size_t size
     if (aclError error = check_properties(__func__, prop)) return error;
     if (size % kGranularity)
         return fail(kRtInvalid, __func__, "size must be a multiple of " + std::to_string(kGranularity), size);
-    if (size > kDeviceBytes - device_bytes_in_use())
+    const auto device = static_cast<int32_t>(prop->location.id);
+    if (size > kDeviceBytes - device_bytes_in_use(device))
         return fail(kRtOutOfMemory, __func__, "no memory left for these bytes", size);
     const int file = memfd_create("simulated device memory", MFD_CLOEXEC);
     void* bytes = MAP_FAILED;
@@ -116,7 +120,7 @@ NPU_CANN_API aclError aclrtMallocPhysical(aclrtDrvMemHandle* handle, size_t size
     }
     std::memset(bytes, kFreshByte, size);
     munmap(bytes, size);
-    auto* physical = new Physical{file, size};
+    auto* physical = new Physical{file, size, device};
     Locked<VirtualMemory>()->physical[physical] = physical;
     *handle = physical;
     return kSuccess;
@@ -182,7 +186,7 @@ NPU_CANN_API aclError aclrtMapMem(void* address, size_t size, size_t offset, acl
         return fail(kRtOutOfMemory, __func__, "the host cannot map these bytes", size);
     ++found->second->mappings;
     memory->mapped[first] = {found->second, size};
-    add_mapping(range->first, first, size);
+    add_mapping(found->second->device, range->first, first, size);
     return kSuccess;
 }
 

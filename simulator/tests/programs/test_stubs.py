@@ -62,7 +62,13 @@ def library():
 
 def test_needs_are_only_cann_s(torch_npu):
     needs = stubs.needs_of(torch_npu)
-    assert needs.sonames == ("libascendcl.so", "libatb.so", "libnnopbase.so", "libopapi.so")
+    assert needs.sonames == (
+        "libascendcl.so",
+        "libatb.so",
+        "libhcomm.so",
+        "libnnopbase.so",
+        "libopapi.so",
+    )
     assert needs.symbols == ("_ZN2ge5Graph6MadeUpEv", "aclrtMadeUp", "aclrtMalloc", "acltdtCreateMadeUp")
 
 

@@ -1,0 +1,196 @@
+#include "cann/hccl/communicator.h"
+
+#include <dirent.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <stdexcept>
+
+#include "cann/runtime/contexts.h"
+#include "cann/runtime/gil.h"
+
+namespace simulated_cann {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using std::chrono::steady_clock;
+
+constexpr size_t kTableHeader = 64;  // bytes before the entries; the first word is the number of ranks
+
+size_t table_bytes(uint32_t rank_count) { return kTableHeader + rank_count * sizeof(RankEntry); }
+
+// The state and the start time of a process: fields 3 and 22 of /proc/PID/stat. The state is 0 if there is none.
+struct ProcessState {
+    char state = 0;
+    uint64_t start = 0;
+};
+ProcessState state_of_process(int32_t process) {
+    char text[1024] = {};
+    const std::string path = "/proc/" + std::to_string(process) + "/stat";
+    std::FILE* file = std::fopen(path.c_str(), "r");
+    if (!file) return {};
+    const size_t length = std::fread(text, 1, sizeof(text) - 1, file);
+    std::fclose(file);
+    text[length] = 0;
+    const char* next = std::strrchr(text, ')');  // the name before it may contain spaces
+    if (!next || next[1] != ' ') return {};
+    ProcessState found{next[2], 0};
+    next += 2;
+    for (int field = 3; field < 22 && next; ++field) {
+        next = std::strchr(next, ' ');
+        if (next) ++next;
+    }
+    if (next) found.start = std::strtoull(next, nullptr, 10);
+    return found;
+}
+
+// The seconds of an environment variable, or the default if it is not set or no number in the range.
+seconds read_seconds(const char* variable, long low, long high, long default_value) {
+    const char* text = std::getenv(variable);
+    char* end = nullptr;
+    const long value = text && *text ? std::strtol(text, &end, 10) : default_value;
+    return seconds(end && (*end != 0 || value < low || value > high) ? default_value : value);
+}
+
+// hicann/hccl docs/zh/user_guide/hccl_env/HCCL_EXEC_TIMEOUT.md and HCCL_CONNECT_TIMEOUT.md, which adds 20 seconds.
+milliseconds default_exec_timeout() { return read_seconds("HCCL_EXEC_TIMEOUT", 0, 2147483647, 1836); }
+milliseconds connect_timeout() { return read_seconds("HCCL_CONNECT_TIMEOUT", 120, 7200, 120) + seconds(20); }
+
+void remove_folder(const std::string& folder) {
+    if (DIR* entries = opendir(folder.c_str())) {
+        while (const dirent* entry = readdir(entries)) unlink((folder + "/" + entry->d_name).c_str());
+        closedir(entries);
+    }
+    rmdir(folder.c_str());
+}
+
+}  // namespace
+
+HcclResult fail_hccl(HcclResult status, const std::string& call, const std::string& rule) {
+    fail(kInternalError, call, rule);
+    return status;
+}
+
+Communicator::Communicator(const std::string& folder, std::string name, uint32_t rank, uint32_t rank_count,
+                           int32_t device)
+    : folder_(folder),
+      name_(std::move(name)),
+      rank_(rank),
+      rank_count_(rank_count),
+      device_(device),
+      exec_timeout_(default_exec_timeout()),
+      channel_of_all_(folder + "/all", rank, rank_count) {
+    auto* table = static_cast<char*>(map_shared_file(folder + "/ranks", table_bytes(rank_count)));
+    shared_count_ = reinterpret_cast<std::atomic<uint32_t>*>(table);
+    entries_ = reinterpret_cast<RankEntry*>(table + kTableHeader);
+    uint32_t other_count = 0;
+    if (!shared_count_->compare_exchange_strong(other_count, rank_count) && other_count != rank_count) {
+        munmap(table, table_bytes(rank_count));
+        throw std::runtime_error("nRanks must be the " + std::to_string(other_count) +
+                                 " of another rank of the communicator but got " + std::to_string(rank_count) + ".");
+    }
+    RankEntry& entry = entries_[rank];
+    int32_t absent = 0;
+    if (!entry.process.compare_exchange_strong(absent, getpid())) {
+        munmap(table, table_bytes(rank_count));
+        throw std::runtime_error("rank must be one that has not joined the communicator but got " +
+                                 std::to_string(rank) + ".");
+    }
+    entry.device = physical_device(device);
+    entry.process_start = state_of_process(getpid()).start;
+    entry.state = RankEntry::kJoined;
+}
+
+Communicator::~Communicator() { munmap(shared_count_, table_bytes(rank_count_)); }
+
+// Two processes may use one device (hicann/hccl docs/zh/user_guide/constraints.md), but the pages do not say that two
+// ranks of one communicator may. The stricter reading is simulated.
+std::string Communicator::same_device_error() const {
+    for (uint32_t rank = 0; rank < rank_count_; ++rank)
+        for (uint32_t other = 0; other < rank; ++other)
+            if (entries_[rank].device == entries_[other].device)
+                return "ranks must use different devices but ranks " + std::to_string(other) + " and " +
+                       std::to_string(rank) + " use device " + std::to_string(entries_[rank].device) +
+                       " (torch.npu.set_device, ascend-sim run --devices).";
+    return "";
+}
+
+std::string Communicator::wait_for_ranks() const {
+    GilRelease release;
+    const auto end = steady_clock::now() + connect_timeout();
+    for (;;) {
+        uint32_t absent = rank_count_;
+        for (uint32_t rank = 0; rank < rank_count_; ++rank) {
+            if (entries_[rank].state == RankEntry::kAbsent) {
+                absent = rank;
+            } else if (std::string text = end_of_rank(rank);
+                       entries_[rank].state == RankEntry::kJoined && !text.empty()) {
+                return text;
+            }
+        }
+        if (absent == rank_count_) return same_device_error();
+        if (steady_clock::now() > end)
+            return "rank " + std::to_string(absent) + " must join the communicator within " +
+                   std::to_string(connect_timeout().count() / 1000) + " seconds (HCCL_CONNECT_TIMEOUT).";
+        usleep(1000);
+    }
+}
+
+void Communicator::leave() {
+    entries_[rank_].state = RankEntry::kLeft;
+    for (uint32_t rank = 0; rank < rank_count_; ++rank)
+        if (entries_[rank].state != RankEntry::kLeft) return;
+    remove_folder(folder_);
+}
+
+Channel& Communicator::channel_of_pair(uint32_t sender, uint32_t receiver) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    std::unique_ptr<Channel>& channel = channels_of_pairs_[{sender, receiver}];
+    if (!channel)
+        channel =
+            std::make_unique<Channel>(folder_ + "/from-" + std::to_string(sender) + "-to-" + std::to_string(receiver),
+                                      rank_ == sender ? 0 : 1, 2);
+    return *channel;
+}
+
+std::string Communicator::end_of_rank(uint32_t rank) const {
+    const RankEntry& entry = entries_[rank];
+    const std::string who = "rank " + std::to_string(rank) + " (process " + std::to_string(entry.process) + ")";
+    if (entry.state == RankEntry::kAbsent) return "";
+    if (entry.state == RankEntry::kLeft) return who + " has destroyed its communicator";
+    const ProcessState process = state_of_process(entry.process);
+    const bool has_ended = process.state == 0 || process.state == 'Z' || process.state == 'X';
+    return has_ended || process.start != entry.process_start ? who + " has ended" : "";
+}
+
+std::string Communicator::failure() const {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return failure_;
+}
+
+void Communicator::set_failure(HcclResult status, const std::string& text) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (!failure_.empty()) return;
+    failure_ = text;
+    async_error_ = status;
+    std::fprintf(stderr, "simulated CANN: %s\n", text.c_str());
+}
+
+void Communicator::note_work(const StreamPtr& stream, uint64_t position) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    last_work_[stream] = position;
+}
+
+std::vector<StreamPosition> Communicator::last_work() const {
+    std::lock_guard<std::mutex> lock(mutex_);
+    std::vector<StreamPosition> found;
+    for (const auto& [stream, position] : last_work_) found.push_back({stream, position});
+    return found;
+}
+
+}  // namespace simulated_cann

@@ -1,0 +1,291 @@
+// Runs the queued work of streams. scheduler.h describes its order.
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <map>
+#include <thread>
+
+#include "cann/runtime/allocations.h"
+#include "cann/runtime/api.h"
+#include "cann/runtime/gil.h"
+#include "cann/runtime/report.h"
+#include "cann/runtime/scheduler_state.h"
+
+namespace simulated_cann {
+namespace {
+
+constexpr size_t kMaxQueuedWork = 1024;  // pieces of work in a stream's queue, before queueing waits for the device
+constexpr int kMaxEarlySteps = 4;        // after each queued piece of work
+
+int64_t now() {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+        .count();
+}
+
+// The functions below need `running` and the lock.
+
+bool is_ready(const Stream& stream) {
+    if (stream.is_running || stream.queue.empty()) return false;
+    const Work& head = stream.queue.front();
+    if (head.may_run && !head.may_run()) return false;
+    if (head.is_blocked && head.is_blocked()) return false;
+    return head.kind != Work::Kind::kWait || head.record->is_done;
+}
+
+bool needs_rank(const Stream& stream) {
+    return !stream.is_running && !stream.queue.empty() && stream.queue.front().is_blocked;
+}
+
+// A wait for other ranks, without the locks: short at first, then up to a millisecond.
+class RankWait {
+public:
+    void sleep() {
+        GilRelease release;
+        std::this_thread::sleep_for(duration_);
+        duration_ = std::min(2 * duration_, std::chrono::microseconds(1000));
+    }
+
+private:
+    std::chrono::microseconds duration_{20};
+};
+
+void mark_done(Record* record) {
+    record->is_done = true;
+    record->nanoseconds = now();
+}
+
+// Stores the error of failed work. A context that stops on failure stores the first error, and the stream runs no
+// further work. Its later records do not happen, and other streams wait for them. The host does not wait forever: its
+// calls return the error of the context. Source: hicann/runtime src/runtime/core/src/stream/stream.cc,
+// Stream::EnterFailureAbort. This requires Runtime::SetDisableThread, which raw_device.cc calls on chips with STARS,
+// and NpuDriver::VirtualCqAllocate elsewhere.
+void store_failure(Stream* stream, int32_t status, const std::string& text) {
+    DeviceState& device = scheduler_state().devices[stream->device];
+    stream->error = status;
+    stream->error_text = text;
+    if (!device.stops_on_failure) return;
+    if (!device.failure) {
+        device.failure = status;
+        device.failure_text = text;
+    }
+    stream->is_aborted = true;
+    stream->queue.clear();
+    stream->last_finished = stream->last_queued - 1;  // the caller counts the failed work
+}
+
+// Returns "" or the error that the work accesses memory that is not allocated. Called when the work runs.
+std::string freed_memory_error(const Work& work) {
+    for (const MemoryAccess& access : work.accesses) {
+        const Region region = region_of(access);
+        if (region.empty()) continue;
+        void* first = nullptr;
+        uint64_t bytes = 0;
+        const auto* low = reinterpret_cast<const void*>(region.low);
+        if (find_allocation(low, &first, &bytes)) continue;
+        // torch_npu frees a workspace before it launches the call (Ascend/op-plugin
+        // op_plugin/utils/op_api_common_base.h, GetWorkSpaceAddr). If its cache is off, the memory is freed
+        // before the work runs.
+        if (access.argument == kWorkspace && is_freed_with_padding(low)) continue;
+        const std::string what = describe_freed(low);
+        return work.name + ": " + access.argument + " " + (access.writes ? "is written to" : "is read from") +
+               " memory that " + (what.empty() ? "is not allocated" : "was freed before it ran (" + what + ")") + ".";
+    }
+    return "";
+}
+
+// Returns "" or the error that the work accesses memory of another device. A device maps the memory of another one only
+// after aclrtMemP2PMap (hicann/runtime docs/zh/api_ref/11-05_unified_addressing.md), which is not simulated.
+std::string other_device_error(const Work& work, int32_t device) {
+    if (work.is_copy) return "";
+    for (const MemoryAccess& access : work.accesses) {
+        int32_t owner = device;
+        if (!device_of_address(access.first, &owner) || owner == device) continue;
+        return work.name + ": " + access.argument + " must be in the memory of device " + std::to_string(device) +
+               ", which runs it, but got memory of device " + std::to_string(owner) + ".";
+    }
+    return "";
+}
+
+int32_t run(const Work& work, int32_t device, std::string* text) {
+    std::string freed = freed_memory_error(work);
+    const std::string other_device = other_device_error(work, device);
+    int32_t status = 0;
+    if (!other_device.empty()) {
+        status = fail(kernel_exception(), other_device);
+    } else if (!freed.empty()) {
+        report_freed(freed);
+        status = fail(kernel_exception(), freed);
+    } else {
+        try {
+            status = work.run ? work.run() : 0;
+        } catch (const std::exception& error) {
+            status = fail(kernel_exception(), work.name, error.what());
+        }
+    }
+    if (status) *text = recent_error_text();
+    return status;
+}
+
+// Runs the head of the stream's queue, without the lock.
+void run_head(const StreamPtr& stream, std::unique_lock<std::mutex>* lock) {
+    Work work = std::move(stream->queue.front());
+    stream->queue.pop_front();
+    if (work.kind == Work::Kind::kRecord) mark_done(work.record.get());
+    if (work.kind == Work::Kind::kRecord || work.kind == Work::Kind::kWait) {
+        ++stream->last_finished;
+        return;
+    }
+    stream->is_running = true;
+    lock->unlock();
+    std::string text;
+    const int32_t status = run(work, stream->device, &text);
+    lock->lock();
+    stream->is_running = false;
+    if (status) store_failure(stream.get(), status, text);
+    ++stream->last_finished;
+}
+
+// Returns, for each stream by its actor, the position that it must reach so that the targets are reached.
+std::map<size_t, StreamPosition> find_needed_positions(const std::vector<StreamPosition>& targets) {
+    std::map<size_t, StreamPosition> needed;
+    std::vector<StreamPosition> pending(targets);
+    while (!pending.empty()) {
+        StreamPosition target = std::move(pending.back());
+        pending.pop_back();
+        StreamPosition& farthest = needed[target.stream->actor];
+        if (farthest.stream && farthest.position >= target.position) continue;
+        farthest = target;
+        uint64_t position = target.stream->last_finished + (target.stream->is_running ? 1 : 0);
+        for (const Work& work : target.stream->queue) {
+            if (++position > target.position) break;
+            if (work.kind != Work::Kind::kWait || work.record->is_done) continue;
+            if (StreamPtr other = work.record->stream.lock(); other && work.record->position)
+                pending.push_back({other, work.record->position});
+        }
+    }
+    return needed;
+}
+
+bool is_reached(const StreamPosition& target) { return target.stream->last_finished >= target.position; }
+
+// Runs one head that a target needs, or sometimes another one. Returns false if no needed head is ready.
+bool run_one(const std::map<size_t, StreamPosition>& needed, std::unique_lock<std::mutex>* lock) {
+    SchedulerState& scheduler = scheduler_state();
+    std::vector<StreamPtr> ready;
+    for (const auto& [actor, target] : needed)
+        if (!is_reached(target) && is_ready(*target.stream)) ready.push_back(target.stream);
+    if (ready.empty()) return false;
+    if (scheduler.stray_chance > 0 && scheduler.random.is_true(scheduler.stray_chance)) {
+        ready.clear();
+        for (const StreamPtr& stream : list_streams())
+            if (is_ready(*stream)) ready.push_back(stream);
+    }
+    run_head(ready[scheduler.random.below(ready.size())], lock);
+    return true;
+}
+
+}  // namespace
+
+// Returns a head that this thread may run only in aclrtProcessReport; null if there is none.
+const Work* find_work_for_report() {
+    for (const auto& [handle, stream] : scheduler_state().streams)
+        if (!stream->is_running && !stream->queue.empty() && stream->queue.front().may_run &&
+            !stream->queue.front().may_run())
+            return &stream->queue.front();
+    return nullptr;
+}
+
+int32_t run_immediately(const StreamPtr& stream, Work work, std::unique_lock<std::mutex>* lock) {
+    if (work.kind == Work::Kind::kRecord) mark_done(work.record.get());
+    ++stream->last_finished;
+    if (work.kind == Work::Kind::kRecord || work.kind == Work::Kind::kWait) return 0;
+    lock->unlock();
+    for (RankWait wait; work.is_blocked && work.is_blocked();) wait.sleep();
+    std::string text;
+    const int32_t status = run(work, stream->device, &text);
+    lock->lock();
+    return status;
+}
+
+void run_early(const StreamPtr& stream) {
+    SchedulerState& scheduler = scheduler_state();
+    if (stream_order() == Order::kImmediate) return;
+    RunLock running(&scheduler.running, RunLock::kTry);
+    if (!running.is_held()) return;
+    auto lock = lock_streams();
+    for (int i = 0;
+         i < kMaxEarlySteps && scheduler.early_chance > 0 && scheduler.random.is_true(scheduler.early_chance); ++i) {
+        std::vector<StreamPtr> ready;
+        for (const StreamPtr& candidate : list_streams())
+            if (is_ready(*candidate)) ready.push_back(candidate);
+        if (ready.empty()) return;
+        run_head(ready[scheduler.random.below(ready.size())], &lock);
+    }
+    // If the queue is full, the caller waits for half of it.
+    if (stream->queue.size() < kMaxQueuedWork) return;
+    const StreamPosition half{stream, stream->last_queued - kMaxQueuedWork / 2};
+    lock.unlock();
+    run_until({half});
+}
+
+namespace {
+
+enum class Progress { kReached, kNeedsRank, kStuck };
+
+// Runs ready work until the targets are reached or none is ready.
+Progress run_toward(const std::vector<StreamPosition>& targets) {
+    SchedulerState& scheduler = scheduler_state();
+    RunLock running(&scheduler.running, RunLock::kWait);
+    auto lock = lock_streams();
+    const std::map<size_t, StreamPosition> needed = find_needed_positions(targets);
+    for (;;) {
+        if (std::all_of(targets.begin(), targets.end(), is_reached)) return Progress::kReached;
+        if (run_one(needed, &lock)) continue;
+        for (const auto& [actor, target] : needed)
+            if (!is_reached(target) && needs_rank(*target.stream)) return Progress::kNeedsRank;
+        return Progress::kStuck;
+    }
+}
+
+}  // namespace
+
+bool run_until(const std::vector<StreamPosition>& targets) {
+    RankWait wait;
+    for (;;) {
+        const Progress progress = run_toward(targets);
+        if (progress != Progress::kNeedsRank) return progress == Progress::kReached;
+        wait.sleep();
+    }
+}
+
+void run_ready(const std::vector<StreamPosition>& targets) { run_toward(targets); }
+
+void for_each_queued_work(const std::function<bool(const StreamPtr&, uint64_t position, const Work&)>& visit) {
+    auto lock = lock_streams();
+    for (const StreamPtr& stream : list_streams()) {
+        uint64_t position = stream->last_finished + (stream->is_running ? 1 : 0);
+        for (const Work& work : stream->queue)
+            if (!visit(stream, ++position, work)) break;
+    }
+}
+
+void run_some(const std::vector<StreamPosition>& targets) {
+    SchedulerState& scheduler = scheduler_state();
+    RunLock running(&scheduler.running, RunLock::kTry);
+    if (!running.is_held()) return;
+    auto lock = lock_streams();
+    const std::map<size_t, StreamPosition> needed = find_needed_positions(targets);
+    for (size_t steps = scheduler.random.below(4); steps > 0; --steps)
+        if (!run_one(needed, &lock)) return;
+}
+
+void run_some_of_all() {
+    std::vector<StreamPosition> targets;
+    {
+        auto lock = lock_streams();
+        for (const StreamPtr& stream : list_streams()) targets.push_back({stream, stream->last_queued});
+    }
+    run_some(targets);
+}
+
+}  // namespace simulated_cann

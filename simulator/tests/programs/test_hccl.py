@@ -1,0 +1,246 @@
+"""Several devices and HCCL: through C in processes and devices, and torch.distributed with backend hccl."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from ascend_sim import folders
+from simulated_npu import SCRIPTS, checks_of
+
+RULES, COLLECTIVES = SCRIPTS / "hccl_rules.py", SCRIPTS / "collectives.py"
+TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node")
+
+
+# ---- through C ---------------------------------------------------------------------------------------
+
+
+def results(folder, *checks, **variables):
+    """Run hccl_rules.py with four devices and return the result of each check by name."""
+    command = [sys.executable, str(RULES), str(folders.library("ascend_sim_cann")), *checks]
+    environment = {**os.environ, "ASCEND_SIM_DEVICES": "4", "TMPDIR": str(folder), **variables}
+    environment.pop("ASCEND_SIM_REPORT_DIR", None)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout) | {"stderr": done.stderr}
+
+
+@pytest.fixture(scope="module")
+def rules(tmp_path_factory):
+    return results(tmp_path_factory.mktemp("hccl"), ASCEND_SIM_SEED="0")
+
+
+@pytest.mark.parametrize("check", checks_of(RULES))
+def test_rule_of_devices_and_collectives(rules, check):
+    assert rules[check] == "ok"
+
+
+def test_a_race_with_a_collective_is_reported(rules):
+    assert "stream 1's aclrtMemsetAsync writes memory that stream 0's HcclAllReduce writes" in rules["stderr"]
+
+
+def test_a_rank_that_ends_is_named_on_standard_error(rules):
+    assert "simulated CANN: HcclAllReduce of 4 float32, sum on rank 0 of hccl-" in rules["stderr"]
+
+
+ORDERED = (
+    "check_a_collective_runs_in_the_order_of_its_stream",
+    "check_communicators_on_different_streams_do_not_block_each_other",
+    "check_a_queued_collective_runs_while_the_host_does_something_else",
+)
+
+
+@pytest.mark.parametrize("seed", ["1", "2", "3", "5"])
+def test_the_order_of_work_does_not_change_results(tmp_path, seed):
+    found = results(tmp_path, *ORDERED, ASCEND_SIM_SEED=seed)
+    assert [found[check] for check in ORDERED] == ["ok"] * 3
+
+
+def test_immediate_streams_wait_at_the_call(tmp_path):
+    checks = (
+        "check_operations_that_move_data",
+        "check_sends_and_receives",
+        "check_a_rank_that_ends_is_named",
+    )
+    found = results(tmp_path, *checks, ASCEND_SIM_STREAMS="immediate")
+    assert [found[check] for check in checks] == ["ok"] * 3
+
+
+def test_the_310p_has_fewer_operations(tmp_path):
+    source = """
+import sys
+sys.argv = ["hccl_rules.py", sys.argv[1]]
+sys.path.insert(0, "SCRIPTS")
+from hccl_rules import *
+rank = in_one_process(2)[0]
+set_device(0)
+at, other, count = on_device(np.zeros(8, np.float32)), on_device(np.zeros(8, np.float32)), C.c_uint64(2)
+found = [
+    rank.call("HcclBroadcast", at, count, FLOAT32, 0),
+    rank.call("HcclReduce", at, other, count, FLOAT32, SUM, 0),
+    rank.call("HcclScatter", at, other, count, FLOAT32, 0),
+    rank.call("HcclSend", at, count, FLOAT32, 1),
+    rank.call("HcclRecv", at, count, FLOAT32, 1),
+    rank.call("HcclAllReduce", at, other, count, INT64, SUM),
+    rank.call("HcclAllReduce", at, other, count, BFLOAT16, SUM),
+    rank.call("HcclAllReduce", at, other, count, INT16, MAX),
+    rank.call("HcclReduceScatterV", at, counts(1, 1), counts(0, 1), other, C.c_uint64(1), FLOAT32, MAX),
+]
+assert found == [NOT_SUPPORTED] * 9, found
+assert rank.call("HcclAllReduce", at, other, count, FLOAT32, SUM) == OK, error_text()
+"""
+    command = [sys.executable, "-c", source.replace("SCRIPTS", str(SCRIPTS))]
+    environment = {
+        **os.environ,
+        "ASCEND_SIM_DEVICES": "2",
+        "ASCEND_SIM_SOC": "Ascend310P3",
+        "TMPDIR": str(tmp_path),
+    }
+    done = subprocess.run(
+        [*command, str(folders.library("ascend_sim_cann"))], env=environment, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("count", ["0", "17", "two"])
+def test_a_wrong_number_of_devices_ends_the_process(count):
+    source = "import ctypes as C, sys; C.CDLL(sys.argv[1]).aclrtGetDeviceCount(C.byref(C.c_uint32()))"
+    command = [sys.executable, "-c", source, str(folders.library("ascend_sim_cann"))]
+    environment = {**os.environ, "ASCEND_SIM_DEVICES": count}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert f"ASCEND_SIM_DEVICES must be 1 to 16 but got {count}." in done.stderr
+
+
+# ---- torch.distributed -------------------------------------------------------------------------------
+
+
+def torchrun(simulated, size, *arguments, **variables):
+    """Run a script with torchrun and a device for each process. torch_npu's cache of memory is on."""
+    variables = {
+        "ASCEND_SIM_DEVICES": str(size),
+        "PYTORCH_NO_NPU_MEMORY_CACHING": "0",
+        "OMP_NUM_THREADS": "1",
+    } | variables
+    return simulated.run(*TORCHRUN, str(size), *arguments, fresh=True, **variables)
+
+
+def check_collectives(simulated, size, *checks, **variables):
+    done = torchrun(simulated, size, COLLECTIVES, *checks, **variables)
+    assert done.status == 0, done.stdout + done.stderr
+    lines = [line for line in done.stdout.splitlines() if line.startswith("check_")]
+    assert lines == [f"{check} ok" for check in checks or checks_of(COLLECTIVES)], done.stdout
+    assert done.report.is_clean, done.stderr
+
+
+def test_two_processes_of_torch_communicate(simulated):
+    check_collectives(
+        simulated, 2, "check_all_gather", "check_reduce_scatter", "check_batch_of_sends_and_receives",
+        "check_asynchronous_work_is_ordered_by_wait", "check_coalesced", "check_barrier",
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("size", "queue", "seed"), [(2, "0", "1"), (2, "1", "3"), (4, "1", "0"), (4, "2", "5")]
+)
+def test_collectives_of_torch_agree_with_gloo(simulated, size, queue, seed):
+    check_collectives(simulated, size, TASK_QUEUE_ENABLE=queue, ASCEND_SIM_SEED=seed)
+
+
+RANK_THAT_ENDS = """
+import os, sys, time
+import torch, torch_npu, torch.distributed as dist
+rank = int(os.environ["RANK"])
+torch.npu.set_device(rank)
+dist.init_process_group("hccl")
+x = torch.ones(4).npu()
+dist.all_reduce(x)
+torch.npu.synchronize()
+print("process", os.getpid(), flush=True)
+if rank == 1:
+    os._exit(7)
+dist.all_reduce(x)
+torch.npu.synchronize()
+print("not reached", flush=True)
+"""
+
+
+def is_running(process):
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_a_rank_that_dies_ends_the_run_with_a_sentence(simulated, tmp_path):
+    """Without torchrun, which would end the other rank itself."""
+    script = tmp_path / "rank_that_ends.py"
+    script.write_text(RANK_THAT_ENDS)
+    environment = simulated.environment("Ascend910B2") | {
+        "ASCEND_SIM_DEVICES": "2",
+        "ASCEND_SIM_REPORT_DIR": str(tmp_path),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(20000 + os.getpid() % 20000),
+        "WORLD_SIZE": "2",
+        "PYTORCH_NO_NPU_MEMORY_CACHING": "0",
+    }
+    ranks = [
+        subprocess.Popen(
+            [simulated.python, script], env={**environment, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )
+        for rank in range(2)
+    ]  # fmt: skip
+    try:
+        assert ranks[1].wait(timeout=120) == 7
+        ended = time.monotonic()
+        output, errors = ranks[0].communicate(timeout=120)
+        assert time.monotonic() - ended < 60
+        assert ranks[0].returncode != 0
+        assert "not reached" not in output
+        sentence = f"rank 1 (process {ranks[1].pid}) has ended, and this rank waits for it."
+        assert sentence in errors, errors
+    finally:
+        for rank in ranks:
+            rank.send_signal(signal.SIGKILL)
+            rank.communicate()
+
+
+@pytest.mark.slow
+def test_torchrun_leaves_no_process_of_a_rank_that_dies(simulated, tmp_path):
+    script = tmp_path / "rank_that_ends.py"
+    script.write_text(RANK_THAT_ENDS)
+    done = torchrun(simulated, 2, script)
+    assert done.status != 0
+    assert "exitcode  : 7" in done.stderr, done.stderr
+    processes = [int(line.split()[1]) for line in done.stdout.splitlines() if line.startswith("process ")]
+    assert len(processes) == 2
+    assert not any(is_running(process) for process in processes)
+
+
+def test_several_devices_in_one_process_of_torch(simulated):
+    source = """
+import torch, torch_npu, json
+x = torch.arange(6.0)
+here, there = x.npu(), (2 * x).to("npu:1")
+moved = here.to("npu:1") + there
+with torch.npu.device(1):
+    y = torch.ones(3, device="npu") * 2
+    stream = torch.npu.Stream()
+    with torch.npu.stream(stream):
+        z = (moved * 2).cumsum(0)
+    torch.npu.current_stream().wait_stream(stream)
+used = [torch.npu.memory_allocated(device) > 0 for device in range(3)]
+print(json.dumps([torch.npu.device_count(), moved.tolist(), str(y.device), z.tolist(), str(z.device), used]))
+"""
+    variables = {"ASCEND_SIM_DEVICES": "3", "PYTORCH_NO_NPU_MEMORY_CACHING": "0"}
+    done = simulated.run("-c", source, fresh=True, **variables)
+    moved = [3.0 * i for i in range(6)]
+    sums = [sum(2 * value for value in moved[: i + 1]) for i in range(6)]
+    assert done.json() == [3, moved, "npu:1", sums, "npu:1", [True, True, False]]
+    assert done.report.is_clean, done.stderr
