@@ -22,7 +22,7 @@ aclError prepare_copy(const char* name, const char* from_name, const aclTensor* 
     if (!error.empty()) return refuse(name, error);
     return finish_first_phase(
         name, {read_access(from_name, source), write_access("out", out)}, [out, source] { copy_elements(out, source); },
-        workspace_bytes, executor);
+        workspace_bytes, executor, 0, MayOverlap::kYes);
 }
 
 }  // namespace

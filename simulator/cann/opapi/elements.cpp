@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cann/runtime/regions.h"
+
 namespace simulated_cann {
 namespace {
 
@@ -141,6 +143,35 @@ uint64_t packed_bytes(const MemoryAccess& access) {
     int64_t bytes = access.item_bytes;
     for (int64_t size : access.shape) bytes *= size;
     return static_cast<uint64_t>(bytes);
+}
+
+// Whether two accesses have the same elements in the same order: the dimensions agree, except those of size 1, or both
+// are contiguous.
+bool is_same_view(const MemoryAccess& a, const MemoryAccess& b) {
+    if (a.first != b.first || a.item_bytes != b.item_bytes) return false;
+    const auto layout = [](const MemoryAccess& access) {
+        std::vector<int64_t> dims;
+        for (size_t i = 0; i < access.shape.size(); ++i)
+            if (access.shape[i] != 1) dims.insert(dims.end(), {access.shape[i], access.strides[i]});
+        return dims;
+    };
+    return layout(a) == layout(b) || (is_contiguous(a.shape, a.strides) && is_contiguous(b.shape, b.strides) &&
+                                      packed_bytes(a) == packed_bytes(b));
+}
+
+// Returns "" or the reason why an output may not use the memory of another argument. CANN's documents and sources do
+// not say in which order the cores of a kernel read and write, so a call must not depend on it. torch requires the same
+// (ATen/MemoryOverlap.h, assert_no_partial_overlap). Accesses of one argument may overlap.
+std::string overlap_error(const std::vector<MemoryAccess>& accesses) {
+    for (const MemoryAccess& out : accesses)
+        for (const MemoryAccess& other : accesses) {
+            if (!out.writes || out.argument == other.argument || !overlap(region_of(out), region_of(other))) continue;
+            if (!other.writes && is_same_view(out, other)) continue;
+            return out.argument + " must " + (other.writes ? "" : "be the same view as " + other.argument + " or ") +
+                   "share no memory with " + (other.writes ? "the output " + other.argument : "it") +
+                   " but got memory that overlaps.";
+        }
+    return "";
 }
 
 // Whether shape and strides describe the layout. The formats are undefined, NCHW, NHWC, ND, HWCN, NDHWC, NCDHW, NC,
@@ -390,8 +421,11 @@ MemoryAccess write_access(const char* argument_name, const Operand& operand) {
 }
 
 aclError finish_first_phase(const char* name, std::vector<MemoryAccess> accesses, std::function<void()> body,
-                            uint64_t* workspace_bytes, aclOpExecutor** executor, uint64_t more_workspace) {
+                            uint64_t* workspace_bytes, aclOpExecutor** executor, uint64_t more_workspace,
+                            MayOverlap may_overlap) {
     if (!workspace_bytes || !executor) return fail(kAclnnNullptr, std::string(name) + ": executor must not be null.");
+    const std::string error = may_overlap == MayOverlap::kNo ? overlap_error(accesses) : "";
+    if (!error.empty()) return refuse(name, error);
     *workspace_bytes = workspace_part(more_workspace);
     for (const MemoryAccess& access : accesses)
         if (!is_contiguous(access.shape, access.strides)) *workspace_bytes += workspace_part(packed_bytes(access));
@@ -399,7 +433,8 @@ aclError finish_first_phase(const char* name, std::vector<MemoryAccess> accesses
         body();
         return int32_t(kSuccess);
     };
-    *executor = new aclOpExecutor{name, std::move(run), nullptr, std::move(accesses), *workspace_bytes};
+    *executor = keep_executor(std::unique_ptr<aclOpExecutor>(
+        new aclOpExecutor{name, std::move(run), nullptr, std::move(accesses), *workspace_bytes}));
     return kSuccess;
 }
 

@@ -118,11 +118,15 @@ Compute scalar_as(const aclScalar& scalar) {
 MemoryAccess read_access(const char* argument_name, const Operand& operand);
 MemoryAccess write_access(const char* argument_name, const Operand& operand);
 
+// Whether an output may use memory of another argument. If not, it may only be the same view as an input.
+enum class MayOverlap { kNo, kYes };
+
 // Ends the first phase: creates an executor. The second phase queues its body. The workspace is as large as packed
 // copies of the operands that are not contiguous, which CANN makes in it (hicann/opbase
 // src/nnopbase/composite_op/aclnn_engine/op_executor.cpp, aclOpExecutor::GetWorkspaceSize), and `more_workspace` bytes.
 aclError finish_first_phase(const char* name, std::vector<MemoryAccess> accesses, std::function<void()> body,
-                            uint64_t* workspace_bytes, aclOpExecutor** executor, uint64_t more_workspace = 0);
+                            uint64_t* workspace_bytes, aclOpExecutor** executor, uint64_t more_workspace = 0,
+                            MayOverlap may_overlap = MayOverlap::kNo);
 // Ends the first phase with an error: sets its text and returns its status.
 aclError refuse(const char* name, const std::string& reason);
 
@@ -131,5 +135,5 @@ aclError refuse(const char* name, const std::string& reason);
 // Defines the second phase, which is the same for every stand-in.
 #define NPU_CANN_SECOND_PHASE(name)                                                                      \
     NPU_CANN_API aclError name(void* workspace, uint64_t bytes, aclOpExecutor* executor, void* stream) { \
-        return simulated_cann::launch_stand_in(workspace, bytes, executor, stream);                      \
+        return simulated_cann::launch_stand_in(#name, workspace, bytes, executor, stream);               \
     }

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 #include "cann/runtime/objects.h"
 
@@ -95,9 +96,15 @@ aclError kernel_exception();
 // Refuses a call of a second phase of aclnn whose executor is NULL.
 aclError refuse_null_executor();
 
+// Stores the executor of a stand-in between its two phases. Returns its handle.
+aclOpExecutor* keep_executor(std::unique_ptr<aclOpExecutor> executor);
+
+// Deletes an executor of keep_executor(). Returns false if it is not one, or has run.
+bool destroy_executor(const aclOpExecutor* executor);
+
 // Queues a stand-in of libopapi on the stream, like launch() of objects.h but without a check of the guard zones.
 // Stand-ins check their own bounds, and a training step calls many of them. When the work runs, it fills the workspace
-// with junk.
-int32_t launch_stand_in(void* workspace, uint64_t bytes, aclOpExecutor* executor, void* stream);
+// with junk. An executor runs once; a refused workspace leaves it as it is.
+int32_t launch_stand_in(const char* name, void* workspace, uint64_t bytes, aclOpExecutor* executor, void* stream);
 
 }  // namespace simulated_cann

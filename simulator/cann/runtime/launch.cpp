@@ -1,7 +1,9 @@
 // Queues executors on streams.
 #include <cstring>
 #include <memory>
+#include <unordered_map>
 
+#include "cann/locked.h"
 #include "cann/runtime/allocations.h"
 #include "cann/runtime/api.h"
 #include "cann/runtime/host_calls.h"
@@ -71,6 +73,27 @@ int32_t check_workspace(const aclOpExecutor& executor, void* workspace, uint64_t
     return kSuccess;
 }
 
+// The executors of stand-ins that wait for their second phase.
+struct StandInExecutors {
+    std::unordered_map<const aclOpExecutor*, std::unique_ptr<aclOpExecutor>> by_handle;
+};
+
+// Null if the executor does not wait for its second phase.
+std::unique_ptr<aclOpExecutor> take_executor(const aclOpExecutor* executor) {
+    Locked<StandInExecutors> executors;
+    auto found = executors->by_handle.find(executor);
+    if (found == executors->by_handle.end()) return nullptr;
+    std::unique_ptr<aclOpExecutor> taken = std::move(found->second);
+    executors->by_handle.erase(found);
+    return taken;
+}
+
+// CANN deletes the executor after the second phase, unless it is repeatable (hicann/opbase
+// src/nnopbase/composite_op/aclnn_engine/op_executor.cpp, CommonOpExecutorRun). A second run of it is undefined there.
+aclError refuse_used_executor(const char* call) {
+    return fail(kAclnnInvalidParam, call, "executor must come from a first phase and run once but got another.");
+}
+
 int32_t submit_to(void* handle, Work work) {
     StreamPtr stream = find_stream(handle);
     if (!stream) return fail(kLaunchRefused, work.name, "stream must be one that exists.");
@@ -79,6 +102,14 @@ int32_t submit_to(void* handle, Work work) {
 }
 
 }  // namespace
+
+aclOpExecutor* keep_executor(std::unique_ptr<aclOpExecutor> executor) {
+    aclOpExecutor* handle = executor.get();
+    Locked<StandInExecutors>()->by_handle[handle] = std::move(executor);
+    return handle;
+}
+
+bool destroy_executor(const aclOpExecutor* executor) { return take_executor(executor) != nullptr; }
 
 int32_t launch(void* workspace, uint64_t workspace_bytes, aclOpExecutor* executor, void* stream) {
     if (!executor) return refuse_null_executor();
@@ -92,10 +123,15 @@ int32_t launch(void* workspace, uint64_t workspace_bytes, aclOpExecutor* executo
     return submit_to(stream, std::move(work));
 }
 
-int32_t launch_stand_in(void* workspace, uint64_t bytes, aclOpExecutor* executor, void* stream) {
+int32_t launch_stand_in(const char* name, void* workspace, uint64_t bytes, aclOpExecutor* executor, void* stream) {
     if (!executor) return refuse_null_executor();
-    std::shared_ptr<const aclOpExecutor> owned(executor);
-    if (int32_t error = check_workspace(*owned, workspace, bytes)) return error;
+    std::unique_ptr<aclOpExecutor> taken = take_executor(executor);
+    if (!taken) return refuse_used_executor(name);
+    if (int32_t error = check_workspace(*taken, workspace, bytes)) {
+        keep_executor(std::move(taken));
+        return error;
+    }
+    std::shared_ptr<const aclOpExecutor> owned(std::move(taken));
     if (host_calls()) {
         if (owned->workspace_bytes) std::memset(workspace, kJunkByte, owned->workspace_bytes);
         return run_executor(*owned, workspace, bytes);

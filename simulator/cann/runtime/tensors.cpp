@@ -142,7 +142,7 @@ NPU_CANN_API aclError aclDestroyScalarList(const aclScalarList* list) { return d
 // its pool. Source: hicann/opbase src/nnopbase/common/api/acl_op_api.cpp.
 NPU_CANN_API aclError aclDestroyAclOpExecutor(aclOpExecutor* executor) {
     if (!executor) return fail(kAclnnInnerNullptr, __func__, "executor must not be null.");
-    return executor->pooled ? executor->pooled->release() : destroy_handle(executor);
+    return destroy_executor(executor) ? kSuccess : executor->pooled->release();
 }
 NPU_CANN_API aclError aclSetAclOpExecutorRepeatable(aclOpExecutor* executor) {
     if (!executor) return fail(kAclnnInnerNullptr, __func__, "executor must not be null.");

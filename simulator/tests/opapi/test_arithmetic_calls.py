@@ -38,6 +38,37 @@ def test_a_null_workspace_is_refused(opapi):
     opapi.free_tensors()
 
 
+def test_an_executor_runs_once(opapi):
+    x, out = np.ones((3, 4), np.float32), np.zeros((3, 4), np.float32)
+    size, executor = opapi.prepare("Muls", {"self": x, "other": TWO, "out": out})
+    opapi.run("Muls", size, executor)
+    rule = "aclnnMuls: executor must come from a first phase and run once but got another"
+    with pytest.raises(RefusedPhase, match=rule) as refused:
+        opapi.run("Muls", size, executor)
+    assert refused.value.status == 161002
+    opapi.free_tensors()
+
+
+def test_a_refused_workspace_leaves_the_executor(opapi):
+    x, out = np.ones((3, 4), np.float32), np.zeros((4, 3), np.float32)
+    size, executor = opapi.prepare("Muls", {"self": x.T, "other": TWO, "out": out})
+    with pytest.raises(RefusedPhase):
+        opapi.launch("Muls", None, size, executor)
+    opapi.run("Muls", size, executor)
+    opapi.download(out)
+    assert np.array_equal(out, x.T * 2)
+    opapi.free_tensors()
+
+
+def test_a_destroyed_executor_does_not_run(opapi):
+    x = np.ones(3, np.float32)
+    size, executor = opapi.prepare("Muls", {"self": x, "other": TWO, "out": x})
+    assert opapi.cann.aclDestroyAclOpExecutor(executor) == 0
+    with pytest.raises(RefusedPhase, match="executor must come from a first phase"):
+        opapi.launch("Muls", None, size, executor)
+    opapi.free_tensors()
+
+
 def test_a_function_without_a_stand_in_fails_with_its_name(opapi):
     with pytest.raises(RefusedPhase, match="aclnnErfinv"):
         opapi.prepare("Erfinv", {"self": np.ones(3, np.float32), "out": np.ones(3, np.float32)})

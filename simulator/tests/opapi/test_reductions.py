@@ -189,7 +189,7 @@ def test_norm_checks_its_arguments(opapi):
 
 
 @pytest.mark.parametrize("name", [*FLOATS, "int32", "uint8"])
-@pytest.mark.parametrize("dim", [0, 1, -1])
+@pytest.mark.parametrize("dim", [0, 1, -1, -3])
 def test_cumsum_adds_along_a_dimension(opapi, name, dim):
     x = strided(random_of(name, (3, 5, 4)))  # integers up to 100: every partial sum is exact
     out = strided(np.zeros_like(x))

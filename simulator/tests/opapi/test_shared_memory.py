@@ -1,0 +1,72 @@
+"""Outputs of stand-ins that use memory of another argument of the call."""
+
+import numpy as np
+import pytest
+from aclnn import RefusedPhase
+
+F32 = np.float32
+TWO = F32(2)
+
+
+def refusal(opapi, function, given):
+    with pytest.raises(RefusedPhase) as refused:
+        opapi.prepare(function, given)
+    opapi.free_tensors()
+    assert refused.value.status == 161002
+    return str(refused.value)
+
+
+def inputs_and_outputs():
+    memory = np.arange(13, dtype=F32)
+    yield "shifted", memory[:12].reshape(3, 4), memory[1:].reshape(3, 4)
+    yield "transposed", memory[:9].reshape(3, 3), memory[:9].reshape(3, 3).T
+    yield "repeated", np.broadcast_to(memory[:4], (3, 4)), memory[:12].reshape(3, 4)
+    yield "reversed", memory[3:7], memory[:4]
+
+
+CASES = {name: (x, out) for name, x, out in inputs_and_outputs()}
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(("function", "others"), [("Muls", {"other": TWO}), ("Abs", {})])
+def test_an_output_that_overlaps_an_input_is_refused(opapi, function, others, name):
+    x, out = CASES[name]
+    text = refusal(opapi, function, {"self": x, "out": out, **others})
+    assert text.endswith(
+        f"aclnn{function}: out must be the same view as self or share no memory with it "
+        "but got memory that overlaps."
+    )
+
+
+@pytest.mark.parametrize("function", ["Muls", "Add"])
+def test_an_output_may_be_an_input(opapi, function):
+    x = np.arange(12, dtype=F32).reshape(3, 4)
+    other = {"Muls": {"other": TWO}, "Add": {"other": x, "alpha": F32(1)}}[function]
+    opapi.call(function, {"self": x, "out": x, **other})
+    assert np.array_equal(x, 2 * np.arange(12).reshape(3, 4))
+
+
+def test_an_output_may_be_an_input_in_another_shape(opapi):
+    x = np.arange(12, dtype=F32)
+    opapi.call("Muls", {"self": x.reshape(1, 3, 4), "other": TWO, "out": x.reshape(1, 3, 4)[:, :, :]})
+    assert np.array_equal(x, 2 * np.arange(12))
+
+
+def test_an_output_between_the_elements_of_an_input_is_taken(opapi):
+    memory = np.arange(12, dtype=F32)
+    opapi.call("Muls", {"self": memory[::2], "other": TWO, "out": memory[1::2]})
+    assert np.array_equal(memory[1::2], 2 * memory[::2])
+
+
+def test_two_outputs_that_overlap_are_refused(opapi):
+    if opapi.is_310p:
+        pytest.skip("aclnnGroupNorm is one of Ascend910B")
+    moments = np.zeros(3, F32)
+    given = {
+        "self": np.ones((1, 4, 2), F32), "gamma": None, "beta": None, "n": 1, "c": 4, "hx_w": 2, "group": 2,
+        "eps": 1e-5, "out": np.zeros((1, 4, 2), F32),
+        "mean_out": moments[:2].reshape(1, 2), "rstd_out": moments[1:].reshape(1, 2),
+    }  # fmt: skip
+    assert refusal(opapi, "GroupNorm", given).endswith(
+        "aclnnGroupNorm: mean_out must share no memory with the output rstd_out but got memory that overlaps."
+    )
