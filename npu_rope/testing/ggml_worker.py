@@ -9,6 +9,7 @@ that another ggml cannot bind to their symbols.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes as C
 import sys
 from collections.abc import Callable, Iterator
@@ -59,6 +60,31 @@ def open_cpu(folder: Path) -> tuple[C.CDLL, str]:
     return library, name
 
 
+def open_backends(folder: Path) -> list[C.CDLL]:
+    """Open the libraries of backends. If the registry is linked with some of them, its RUNPATH may name another
+    folder; the loader does not search it for libraries that are open."""
+    opened = []
+    for path in sorted(folder.glob("libggml-*.so*")):
+        with contextlib.suppress(OSError):  # a library of a device that this machine lacks
+            opened.append(C.CDLL(str(path)))
+    return opened
+
+
+def require_own_libraries(folder: Path) -> None:
+    """Check that every loaded library of ggml is one of the folder, where the system lists a process's files.
+
+    Raises:
+        GgmlUnavailable: one is not.
+    """
+    maps = Path("/proc/self/maps")
+    if not maps.is_file():
+        return
+    own = {path.resolve() for path in folder.glob("libggml*")}
+    loaded = {Path(line.split(maxsplit=5)[-1]) for line in maps.read_text().splitlines() if "/libggml" in line}
+    for path in sorted(loaded - own):
+        raise GgmlUnavailable(f"[ggml] libraries must be those of {folder} but got {path}.")
+
+
 class Devices:
     """ggml's registry of backends, with every backend of the folder loaded."""
 
@@ -66,7 +92,9 @@ class Devices:
         path = registry_library(folder)
         if path is None:
             raise GgmlUnavailable(f"[ggml] library must come with libggml.so but got {folder}.")
+        self.backends = open_backends(folder)
         self.library = C.CDLL(str(path))
+        require_own_libraries(folder)
         self.file = path.name
         # Some of these functions are in libggml, others in libggml-base: it depends on ggml's version.
         self.call = declare(DEVICES, self.library, base)

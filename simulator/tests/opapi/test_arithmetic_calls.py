@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from aclnn import RefusedPhase
+from aclnn import GUARD, RefusedPhase
 
 TWO = np.float32(2)
 
@@ -57,6 +57,16 @@ def test_a_refused_workspace_leaves_the_executor(opapi):
     opapi.run("Muls", size, executor)
     opapi.download(out)
     assert np.array_equal(out, x.T * 2)
+    opapi.free_tensors()
+
+
+def test_a_workspace_has_junk_after_the_call(opapi):
+    x, out = np.ones((3, 4), np.float32), np.zeros((4, 3), np.float32)
+    size, executor = opapi.prepare("Muls", {"self": x.T, "other": TWO, "out": out})
+    workspace = opapi.allocate(size)
+    opapi.launch("Muls", workspace, size, executor)
+    assert set(opapi.allocations[workspace][GUARD:-GUARD]) == {0xFF}
+    opapi.free(workspace)
     opapi.free_tensors()
 
 

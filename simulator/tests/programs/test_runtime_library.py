@@ -258,8 +258,8 @@ class Tensors:
         status = prepare(*arguments, C.byref(workspace), C.byref(executor))
         if status != OK:
             return status
-        assert workspace.value == 0
-        status = getattr(self.cann, f"aclnn{name}")(None, C.c_uint64(0), executor, None)
+        space = C.c_void_p(self.memory(workspace.value) if workspace.value else None)
+        status = getattr(self.cann, f"aclnn{name}")(space, workspace, executor, None)
         return status or self.cann.aclrtSynchronizeStream(None)
 
 
