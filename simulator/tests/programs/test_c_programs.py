@@ -193,3 +193,11 @@ def test_a_program_of_the_real_names_finds_them(tmp_path):
 def test_virtual_memory(tmp_path):
     done = run_command("--", compiled(tmp_path, (SOURCES / "virtual_memory.c").read_text()))
     assert done.exit_code == 0, done.stdout
+
+
+def test_collectives_between_the_devices_of_one_program(tmp_path, capfd):
+    program = compiled(tmp_path, (SOURCES / "all_reduce.c").read_text())
+    done = run_command("--devices", "2", "--", program)
+    assert done.exit_code == 0, done.stderr
+    assert "simulated 2 devices Ascend910B2" in done.stderr
+    assert capfd.readouterr().out == "4\n4\n"
