@@ -47,7 +47,7 @@ def qk_square_sums(q: Any, k: Any, *, backend: str | None = None) -> Any:
         try:
             return torch.ops.npu_rope.qk_square_sums.default(q, k)
         except (RuntimeError, ValueError, TypeError) as error:
-            raise calls.error_of_call(error, partial(_check, call, {})) from error.__cause__
+            raise calls.exception_of_call(error, partial(_check, call, {})) from error.__cause__
     return calls.run_named(chosen, call, {}, executors.run)[0]
 
 

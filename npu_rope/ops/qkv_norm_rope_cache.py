@@ -182,7 +182,7 @@ def _on_own_device(call: Tensors, attributes: QkvAttributes) -> tuple[Any, ...]:
         _operators.qkv_norm_rope_cache_out.default(*inputs, *others.values(), **named, **written)
         return given_of(written.values())
     except (RuntimeError, ValueError, TypeError, IndexError, AttributeError) as error:
-        raise calls.error_of_call(error, partial(_check, call, attributes)) from error.__cause__
+        raise calls.exception_of_call(error, partial(_check, call, attributes)) from error.__cause__
 
 
 def given_of(tensors: Any) -> tuple[Any, ...]:

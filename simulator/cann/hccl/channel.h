@@ -16,7 +16,7 @@ struct Segment {
     uint64_t bytes = 0;
 };
 
-// What one rank contributes to one operation.
+// The contribution of one rank to one operation.
 struct Message {
     std::string call;               // such as "HcclAllReduce of 8 float32, sum"
     std::string signature;          // must be equal on every rank

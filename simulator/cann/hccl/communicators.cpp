@@ -170,8 +170,8 @@ NPU_CANN_API HcclResult HcclCommInitAll(uint32_t count, int32_t* devices, HcclCo
 }
 
 // Does not wait for other ranks: torch_npu synchronizes the streams first, "as a substitute for the HCCL finalize API"
-// (Ascend/pytorch torch_npu/csrc/distributed/ProcessGroupHCCL.cpp, shutdown). Runs the queued operations that can run, as
-// a device would have done.
+// (Ascend/pytorch torch_npu/csrc/distributed/ProcessGroupHCCL.cpp, shutdown). Runs the queued operations that can run,
+// as a device would have done.
 NPU_CANN_API HcclResult HcclCommDestroy(HcclComm comm) {
     CommunicatorPtr communicator;
     if (HcclResult error = find(__func__, comm, &communicator)) return error;

@@ -239,3 +239,11 @@ def test_memory_of_a_capture(tmp_path):
     # The last replay uses freed memory, so the run fails. The program itself finds no fault.
     assert (done.exit_code, done.stdout) == (1, "")
     assert "uses of freed memory: 1\n" in done.stderr
+
+
+def test_collectives_between_the_devices_of_one_program(tmp_path, capfd):
+    program = compiled(tmp_path, (SOURCES / "all_reduce.c").read_text())
+    done = run_command("--devices", "2", "--", program)
+    assert done.exit_code == 0, done.stderr
+    assert "simulated 2 devices Ascend910B2" in done.stderr
+    assert capfd.readouterr().out == "4\n4\n"

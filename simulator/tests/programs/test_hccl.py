@@ -232,6 +232,7 @@ moved = here.to("npu:1") + there
 with torch.npu.device(1):
     y = torch.ones(3, device="npu") * 2
     stream = torch.npu.Stream()
+    stream.wait_stream(torch.npu.current_stream())
     with torch.npu.stream(stream):
         z = (moved * 2).cumsum(0)
     torch.npu.current_stream().wait_stream(stream)

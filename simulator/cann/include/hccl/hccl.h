@@ -1,4 +1,4 @@
-// HCCL's functions. Those of functions.def that have no definition in simulator/cann/hccl fail when they are called.
+// HCCL's functions. A function of functions.def without a definition in simulator/cann/hccl fails when it is called.
 #pragma once
 
 #include "acl/acl.h"
