@@ -79,3 +79,19 @@ def test_torch_npu_refuses_the_calls_that_break_its_limits(simulated, chip):
     )
     assert set(kinds) <= {"aclnn", "torch_npu"}
     assert kinds["aclnn"] > 30
+
+
+NORMS = """
+import torch, torch_npu
+from npu_rope.compat import torch_npu as compat
+x, gamma = torch.randn(3, 64).npu(), torch.randn(64).npu()
+results = [*compat.npu_rms_norm(x, gamma), *compat.npu_gemma_rms_norm(x, gamma)]
+print({str(y.dtype) for y in (*results, *compat.npu_add_rms_norm(x, x, gamma))})
+"""
+
+
+def test_the_norms_of_compat_need_no_double_on_an_npu(simulated):
+    """aclnnLinalgVectorNorm has no double, but the host fallback of that operator has."""
+    done = simulated.code(NORMS)
+    assert done.stdout.strip() == "{'torch.float32'}", done.stderr
+    assert "aten.linalg_vector_norm.default" not in done.report.fallbacks

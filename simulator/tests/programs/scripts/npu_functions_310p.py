@@ -1,7 +1,7 @@
-"""torch_npu's functions whose documents list Ascend310P, against float64 NumPy, and those that it lacks.
+"""torch_npu's functions on Ascend310P against float64 NumPy, and the functions that this chip lacks.
 
-Of the functions in npu_functions.py, these are npu_rms_norm, npu_add_rms_norm and npu_swiglu, in float16 and
-float32. The document of AddRmsNorm calls rstd invalid on this chip.
+The documents of npu_rms_norm, npu_add_rms_norm and npu_swiglu list Ascend310P, with float16 and float32. In
+the document of AddRmsNorm, rstd is invalid on this chip.
 """
 
 import functools
