@@ -1,5 +1,7 @@
 """Arithmetic of libopapi's stand-ins through both phases: workspace and strides."""
 
+import itertools
+
 import numpy as np
 import pytest
 from aclnn import GUARD, RefusedPhase
@@ -27,6 +29,27 @@ def test_a_strided_call_needs_a_workspace_and_refuses_a_smaller_one(opapi):
     assert refused.value.status == 161002
     opapi.call("Muls", given)
     assert np.array_equal(out, x.T * 2)
+
+
+# Views [3,4,5] whose rows continue each other in all, some or no dimensions.
+VIEWS = {
+    "contiguous": lambda: np.zeros((3, 4, 5), np.float32),
+    "every second element": lambda: np.zeros((3, 4, 10), np.float32)[..., ::2],
+    "gaps between rows": lambda: np.zeros((3, 4, 7), np.float32)[..., 1:6],
+    "gaps between matrices": lambda: np.zeros((3, 6, 5), np.float32)[:, 1:5],
+    "transposed": lambda: np.zeros((3, 5, 4), np.float32).transpose(0, 2, 1),
+}
+
+
+@pytest.mark.parametrize("out_view", VIEWS)
+def test_views_of_several_rows(opapi, out_view):
+    for first, second in itertools.product(VIEWS, VIEWS):
+        x, y, out = VIEWS[first](), VIEWS[second](), VIEWS[out_view]()
+        x[...], y[...] = np.arange(60).reshape(3, 4, 5), 100 * np.arange(60).reshape(3, 4, 5)
+        opapi.call("Mul", {"self": x, "other": y, "out": out})
+        assert np.array_equal(out, x * y), (first, second)
+        gaps = out.base if out.base is not None else out
+        assert gaps.sum(dtype=np.float64) == out.sum(dtype=np.float64), (first, second)
 
 
 def test_a_null_workspace_is_refused(opapi):
