@@ -236,12 +236,18 @@ with torch.npu.device(1):
     with torch.npu.stream(stream):
         z = (moved * 2).cumsum(0)
     torch.npu.current_stream().wait_stream(stream)
+assert torch.npu.current_device() == 0
+moved.cumsum_(0)  # the tensor's device is not the current one
+try:
+    torch.cumsum(here, 0, out=there)
+    raise SystemExit("tensors of two devices were accepted")
+except RuntimeError as error:
+    assert "found at least two devices, npu:0 and npu:1!" in str(error), error
 used = [torch.npu.memory_allocated(device) > 0 for device in range(3)]
 print(json.dumps([torch.npu.device_count(), moved.tolist(), str(y.device), z.tolist(), str(z.device), used]))
 """
     variables = {"ASCEND_SIM_DEVICES": "3", "PYTORCH_NO_NPU_MEMORY_CACHING": "0"}
     done = simulated.run("-c", source, fresh=True, **variables)
-    moved = [3.0 * i for i in range(6)]
-    sums = [sum(2 * value for value in moved[: i + 1]) for i in range(6)]
-    assert done.json() == [3, moved, "npu:1", sums, "npu:1", [True, True, False]]
+    sums = [sum(3.0 * j for j in range(i + 1)) for i in range(6)]
+    assert done.json() == [3, sums, "npu:1", [2 * value for value in sums], "npu:1", [True, True, False]]
     assert done.report.is_clean, done.stderr

@@ -39,6 +39,7 @@ from ascend_sim_stream_work import (  # type: ignore[import-not-found]
     CPU,
     StreamWork,
     device_copy,
+    device_guard,
     host_copy,
     host_view,
 )
@@ -114,6 +115,12 @@ class HostKernel:
         host_kwargs = {name: call.to_host(value, self.by_name[name]) for name, value in kwargs.items()}
         device = call.device or _device_of(kwargs)
         call.check_devices()
+        with device_guard(device):
+            return self._run(call, host_args, host_kwargs, device)
+
+    def _run(
+        self, call: _Call, host_args: list[Any], host_kwargs: dict[str, Any], device: torch.device
+    ) -> Any:
         work = StreamWork(self.name, device)
         if work.is_captured():
             return self._capture(call, work, host_args, host_kwargs, device)
@@ -185,6 +192,7 @@ class _Call:
     def __init__(self, kernel: HostKernel) -> None:
         self.kernel = kernel
         self.device: torch.device | None = None
+        self.other_device: torch.device | None = None  # of another tensor, if the tensors' devices differ
         self.inputs: list[tuple[torch.Tensor, torch.Tensor]] = []  # device tensor, CPU view of its memory
         self.written: list[torch.Tensor] = []  # device tensors of the inputs that are written
         self.outs: list[tuple[torch.Tensor, torch.Tensor]] = []  # out= on the device, CPU tensor to fill
@@ -207,7 +215,9 @@ class _Call:
             if tensor.dim() and tensor.device.type == "cpu":
                 self.cpu_tensor = tensor
             return tensor
-        self.device = tensor.device
+        self.device = self.device or tensor.device
+        if tensor.device != self.device:
+            self.other_device = tensor.device
         if argument.is_out:
             # Separate memory, because out= may be resized, and memory under a view cannot.
             cpu_out = torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype)
@@ -220,10 +230,13 @@ class _Call:
         return view
 
     def check_devices(self) -> None:
+        other = self.other_device
         if self.cpu_tensor is not None and self.device is not None and not self.kernel.accepts_cpu_tensors:
+            other = CPU
+        if other is not None:
             raise RuntimeError(
                 f"Expected all tensors to be on the same device, but found at least two devices, "
-                f"{self.device} and cpu! (when checking arguments of {self.kernel.name}, simulated)"
+                f"{self.device} and {other}! (when checking arguments of {self.kernel.name}, simulated)"
             )
 
     def write_outs(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -34,6 +35,12 @@ def device_copy(result: torch.Tensor, device: torch.device, *, is_captured: bool
         last_offset = sum((size - 1) * stride for size, stride in sizes_and_strides)
         ctypes.memmove(copy.data_ptr(), result.data_ptr(), (last_offset + 1) * result.element_size())
     return copy
+
+
+def device_guard(device: torch.device) -> AbstractContextManager[Any]:
+    """Return a context in which this device is the current one, as in torch_npu's own kernels."""
+    is_current = device.index in (None, _npu.current_device())
+    return nullcontext() if is_current else _npu.device(device)
 
 
 # The functions of graph nodes, by number. No function is ever removed: a graph may be replayed at any time.
