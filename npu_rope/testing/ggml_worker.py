@@ -80,7 +80,8 @@ def require_own_libraries(folder: Path) -> None:
     if not maps.is_file():
         return
     own = {path.resolve() for path in folder.glob("libggml*")}
-    loaded = {Path(line.split(maxsplit=5)[-1]) for line in maps.read_text().splitlines() if "/libggml" in line}
+    mapped = (line.split(maxsplit=5)[-1] for line in maps.read_text().splitlines())
+    loaded = {Path(file) for file in mapped if "/libggml" in file}
     for path in sorted(loaded - own):
         raise GgmlUnavailable(f"[ggml] libraries must be those of {folder} but got {path}.")
 
