@@ -61,8 +61,8 @@ def open_cpu(folder: Path) -> tuple[C.CDLL, str]:
 
 
 def open_backends(folder: Path) -> list[C.CDLL]:
-    """Open the libraries of backends. If the registry is linked with some of them, its RUNPATH may name another
-    folder; the loader does not search it for libraries that are open."""
+    """Open the libraries of backends. If the registry is linked with some of them, its RUNPATH may name
+    another folder; the loader does not search it for libraries that are open."""
     opened = []
     for path in sorted(folder.glob("libggml-*.so*")):
         with contextlib.suppress(OSError):  # a library of a device that this machine lacks
