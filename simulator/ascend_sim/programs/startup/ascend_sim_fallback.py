@@ -35,6 +35,10 @@ from typing import Any, NamedTuple
 
 import ascend_sim_atb  # type: ignore[import-not-found]
 import torch
+from ascend_sim_generators import (  # type: ignore[import-not-found]
+    host_generator,
+    next_seed,
+)
 from ascend_sim_stream_work import (  # type: ignore[import-not-found]
     CPU,
     StreamWork,
@@ -80,10 +84,6 @@ ACCEPT_CPU_TENSORS = _words(
 
 _npu: Any = vars(torch).get("npu")  # torch_npu adds it
 _Library: Any = torch.library.Library
-RANDOM_STEP = 4  # a random operator advances the generator's offset by this; torch_npu needs multiples of 4
-# 2**64 over the golden ratio: consecutive operators get seeds that differ in many bits.
-SEED_STEP = 0x9E3779B97F4A7C15
-INT64_MAX = 2**63 - 1
 
 counts: collections.Counter[str] = collections.Counter()
 _libraries: list[Any] = []  # a Library removes its kernels when it is freed
@@ -173,16 +173,16 @@ class HostKernel:
             if self.generator_name is None:
                 host_state = torch.get_rng_state()
                 try:
-                    torch.default_generator.manual_seed(_next_seed(None, device))
+                    torch.default_generator.manual_seed(next_seed(None, device))
                     return self.function(*args, **kwargs)
                 finally:
                     torch.set_rng_state(host_state)
             position = next(i for i, a in enumerate(self.arguments) if a.name == self.generator_name)
             if position < len(args):
                 args = [*args]
-                args[position] = _host_generator(args[position], device)
+                args[position] = host_generator(args[position], device)
             else:
-                kwargs[self.generator_name] = _host_generator(kwargs.get(self.generator_name), device)
+                kwargs[self.generator_name] = host_generator(kwargs.get(self.generator_name), device)
             return self.function(*args, **kwargs)
 
 
@@ -340,26 +340,6 @@ def _device_of(kwargs: dict[str, Any]) -> torch.device:
     if device is None or device.index is None:
         return torch.device("npu", _npu.current_device())
     return torch.device(device)
-
-
-def _next_seed(generator: torch.Generator | None, device: torch.device) -> int:
-    """Return a seed from the NPU generator's state, and advance the state."""
-    if generator is None:
-        generator = _npu.default_generators[device.index or 0]
-    state = generator.get_state()
-    numbers = state.view(torch.int64)  # the seed, then the offset
-    seed, offset = int(numbers[0]), int(numbers[1])
-    numbers[1] = offset + RANDOM_STEP
-    generator.set_state(state)
-    return (seed + offset // RANDOM_STEP * SEED_STEP) & INT64_MAX
-
-
-def _host_generator(generator: torch.Generator | None, device: torch.device) -> torch.Generator:
-    if generator is not None and generator.device.type == "cpu":
-        raise RuntimeError("Expected a 'npu' device type for generator but found 'cpu' (simulated)")
-    host = torch.Generator()
-    host.manual_seed(_next_seed(generator, device))
-    return host
 
 
 # ---- all operators ----------------------------------------------------------------------------------
