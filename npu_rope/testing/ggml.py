@@ -264,7 +264,9 @@ class GgmlProcess:
 
     def new_process(self) -> GgmlProcess:
         """Return another process with the same library and device."""
-        return type(self)(str(self.folder), self.threads, self.device)
+        process = type(self)(str(self.folder), self.threads, self.device)
+        process._imrope_found = self._imrope_found
+        return process
 
     def too_old_for(self, params: RopeParams, *, inplace: bool, set_rows: bool) -> str:
         """Return the part of the call that this version of ggml does not have yet; empty if it has all."""
