@@ -144,6 +144,7 @@ CPP_LAYERS = (
             "cann/host/*",
             "acl/*",
             "aclnnop/*",
+            "hccl/*",
             "src/*",
             "include/ascend_sim*.h",
             *ASCENDC,
@@ -287,7 +288,8 @@ PYTHON_LAYERS = (
     ),
     Layer(
         ("npu_rope/compat/*",),
-        (PY_STD, "npu_rope.ops", "npu_rope.optional_torch", "npu_rope.executors", *PURE),
+        # vllm: the sum over its ranks (compat/vllm_ascend.py), imported where it is called.
+        (PY_STD, "vllm.distributed", "npu_rope.ops", "npu_rope.optional_torch", "npu_rope.executors", *PURE),
     ),
     # Each module runs inside the software that it is named after. Besides tests, only bench imports one.
     Layer(
