@@ -144,6 +144,7 @@ CPP_LAYERS = (
             "cann/host/*",
             "acl/*",
             "aclnnop/*",
+            "hccl/*",
             "src/*",
             "include/ascend_sim*.h",
             *ASCENDC,
