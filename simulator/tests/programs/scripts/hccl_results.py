@@ -307,5 +307,20 @@ def check_a_queued_collective_runs_while_the_host_does_something_else():
     assert in_processes(2, work) == [[2.0] * 4] * 2
 
 
+def check_a_graph_replays_a_collective():
+    def work(rank):
+        at, graph, value = on_device(np.ones(4, np.float32)), C.c_void_p(), np.zeros(4, np.float32)
+        assert CANN.aclmdlRICaptureBegin(rank.stream, 0) == OK
+        rank.run("HcclAllReduce", at, at, C.c_uint64(4), FLOAT32, SUM)
+        assert CANN.aclmdlRICaptureEnd(rank.stream, C.byref(graph)) == OK, error_text()
+        assert on_host(at, value).tolist() == [1.0] * 4
+        for _ in range(3):
+            assert CANN.aclmdlRIExecuteAsync(graph, rank.stream) == OK
+        assert rank.synchronize() == OK, error_text()
+        return on_host(at, value).tolist()
+
+    assert in_processes(2, work) == [[8.0] * 4] * 2
+
+
 if __name__ == "__main__":
     run_checks(globals())
