@@ -83,13 +83,18 @@ def test_immediate_streams_wait_at_the_call(tmp_path):
     assert found["check_a_rank_that_ends_is_named"] == "ok"
 
 
+def run_on(soc, folder, source):
+    """Run Python source with the names of hccl_ranks.py on two devices of a chip."""
+    start = f"import sys\nsys.path.insert(0, {str(SCRIPTS)!r})\nimport ctypes as C\nimport numpy as np\n"
+    library = str(folders.library("ascend_sim_cann"))
+    environment = {**os.environ, "ASCEND_SIM_DEVICES": "2", "ASCEND_SIM_SOC": soc, "TMPDIR": str(folder)}
+    command = [sys.executable, "-c", start + "from hccl_ranks import *\n" + source, library]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def test_the_310p_has_fewer_operations(tmp_path):
     source = """
-import sys
-sys.path.insert(0, "SCRIPTS")
-import ctypes as C
-import numpy as np
-from hccl_ranks import *
 rank = in_one_process(2)[0]
 set_device(0)
 at, other, count = on_device(np.zeros(8, np.float32)), on_device(np.zeros(8, np.float32)), C.c_uint64(2)
@@ -107,18 +112,29 @@ found = [
 assert found == [NOT_SUPPORTED] * 9, found
 assert rank.call("HcclAllReduce", at, other, count, FLOAT32, SUM) == OK, error_text()
 """
-    command = [sys.executable, "-c", source.replace("SCRIPTS", str(SCRIPTS))]
-    environment = {
-        **os.environ,
-        "ASCEND_SIM_DEVICES": "2",
-        "ASCEND_SIM_SOC": "Ascend310P3",
-        "TMPDIR": str(tmp_path),
-    }
-    done = subprocess.run(
-        [*command, str(folders.library("ascend_sim_cann"))], env=environment, capture_output=True, text=True,
-        check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    run_on("Ascend310P3", tmp_path, source)
+
+
+def test_counts_that_differ_by_rank_on_the_910_93(tmp_path):
+    source = """
+def work(rank):
+    value = np.arange(2 + rank.rank, dtype=np.float32) + 10 * rank.rank
+    gathered, like = on_device(np.zeros(5, np.float32)), np.zeros(5, np.float32)
+    parts, size = (counts(2, 3), counts(0, 2)), C.c_uint64(value.size)
+    rank.run("HcclAllGatherV", on_device(value), size, gathered, *parts, FLOAT32)
+    terms = np.arange(5, dtype=np.float32) * (rank.rank + 1)
+    part = np.zeros(2 + rank.rank, np.float32)
+    reduced = on_device(part)
+    rank.run("HcclReduceScatterV", on_device(terms), *parts, reduced, size, FLOAT32, SUM)
+    assert rank.synchronize() == OK, error_text()
+    wrong = rank.call("HcclReduceScatterV", gathered, *parts, reduced, size, FLOAT32, PROD)
+    return [on_host(gathered, like).tolist(), on_host(reduced, part).tolist(), wrong]
+
+found = in_processes(2, work)
+gathered = [0.0, 1.0, 10.0, 11.0, 12.0]
+assert found == [[gathered, [0.0, 3.0], NOT_SUPPORTED], [gathered, [6.0, 9.0, 12.0], NOT_SUPPORTED]], found
+"""
+    run_on("Ascend910_9391", tmp_path, source)
 
 
 @pytest.mark.parametrize("count", ["0", "17", "two"])
