@@ -91,8 +91,12 @@ def _any_node(rng: random.Random) -> Node:
     )
     if rng.random() < _SHARE_WITH_YARN:
         # Without it, and with freq_scale 1, most of these attributes have no effect.
-        yarn = {"freq_scale": (0.25, 0.5, 1.5), "ext_factor": (1.0, 0.5), "n_ctx_orig": (128, 4096, 32768)}
-        node = replace(node, **{name: rng.choice(values) for name, values in yarn.items()})
+        node = replace(
+            node,
+            freq_scale=rng.choice((0.25, 0.5, 1.5)),
+            ext_factor=rng.choice((1.0, 0.5)),
+            n_ctx_orig=rng.choice((128, 4096, 32768)),
+        )
     # Most calls have most other defaults, as the layers of models do.
     for name in rng.sample(list(CHANGES), rng.randrange(6)):
         node = _changed(rng, node, name) or node

@@ -237,8 +237,8 @@ def print_report(report: SessionReport, print_line: Callable[[str], None]) -> No
         print_line("  later results may be undefined; with torch_npu, TASK_QUEUE_ENABLE=0 finds the call")
     if beyond := report.beyond_documents:
         print_line(f"calls beyond CANN's documents, which its sources accept: {beyond.total()}")
-        for call, count in beyond.most_common():
-            print_line(f"  {call} ({count} {'call' if count == 1 else 'calls'})")
+        for call, calls in beyond.most_common():
+            print_line(f"  {call} ({calls} {'call' if calls == 1 else 'calls'})")
     if report.timeline:
         microseconds_of: Counter[str] = Counter()
         for run in report.timeline:
