@@ -1,6 +1,6 @@
-"""Run random calls of the norms, or of rms_norm_rope, and judge each; see --help.
+"""Run random calls of the norms, of rms_norm_rope or of qkv_norm_rope_cache, and judge each; see --help.
 
-random_norms.py and random_norm_ropes.py draw and judge the calls.
+random_norms.py, random_norm_ropes.py and random_qkv.py draw and judge the calls.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 
 import random_norm_ropes
 import random_norms
+import random_qkv
 from random_norms import DTYPES
 from random_runs import parse, parser_of, show_failures
 from rich.console import Console
@@ -29,6 +30,8 @@ follows the specification in long double and rounds only where the specification
 --op rms_norm_rope draws calls of rms_norm_rope in every mode and window, with and without caches, with and
 without intermediate rounding. With intermediate rounding and without a cache, the results must be equal, bit
 for bit, to those of rms_norm followed by rope_qk.
+
+--op qkv_norm_rope_cache draws calls with each kind of norm, of tables and of caches, on arrays and tensors.
 """
 EXAMPLES = """\
 examples:
@@ -40,7 +43,11 @@ examples:
 
 exit status: 0 every result is within its bound; 1 some are not; 2 bad usage.
 """
-OPS: dict[str, Any] = {"rms_norm": random_norms, "rms_norm_rope": random_norm_ropes}
+OPS: dict[str, Any] = {
+    "rms_norm": random_norms,
+    "rms_norm_rope": random_norm_ropes,
+    "qkv_norm_rope_cache": random_qkv,
+}
 
 
 def arguments(given: Sequence[str] | None) -> argparse.Namespace:

@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 import torch
-from qkv_cases import DTYPES, NUMPY, QkvCase, as_numpy, as_torch, draw, run, worst
+from random_qkv import DTYPES, NUMPY, QkvCase, as_numpy, as_torch, case_of, run, worst
 
 from npu_rope import RopeParams, qk_square_sums, qkv_norm_rope_cache, rms_norm_rope, rope_qk
 from npu_rope.executors.qkv_norm_rope_cache import EXECUTORS
@@ -29,7 +29,7 @@ def judge(case, backend, framework="numpy"):
 @pytest.mark.parametrize("first_seed", range(0, 200, 25))
 def test_random_calls_meet_the_bound(first_seed, framework, backend):
     for seed in range(first_seed, first_seed + 25):
-        judge(draw(seed), backend, framework)
+        judge(case_of(seed), backend, framework)
 
 
 @pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512", None])
@@ -40,7 +40,7 @@ def test_every_instruction_set_meets_the_bound(isa, dtype, library):
     except ValueError:
         pytest.skip(f"this machine has no {isa}")
     for seed in range(40):
-        judge(draw(1000 + seed, dtype=dtype), "cpu")
+        judge(case_of(1000 + seed, dtype=dtype), "cpu")
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -50,7 +50,7 @@ def test_numbers_at_the_ends_of_the_range_meet_the_bound(dtype, exponent, backen
     if abs(exponent) > limits[dtype]:
         exponent = int(np.sign(exponent)) * limits[dtype]
     for seed in range(10):
-        case = draw(2000 + seed, dtype=dtype, norm="head" if seed % 2 else "all", writes="new")
+        case = case_of(2000 + seed, dtype=dtype, norm="head" if seed % 2 else "all", writes="new")
         for name, x in case.xs.items():
             case.xs[name] = np.ldexp(x.astype(np.float64), exponent).astype(x.dtype)
         case.named |= {"epsilon": 0.0, "scale_offset": 0.0}
@@ -159,7 +159,7 @@ def test_empty_tensors_give_empty_results(heads, tokens, backend):
 
 
 def test_the_number_of_threads_does_not_change_a_bit():
-    case = draw(7, dtype="bfloat16", norm="all", writes="new")
+    case = case_of(7, dtype="bfloat16", norm="all", writes="new")
     rng = np.random.default_rng(1)
     case.xs = {name: rng.standard_normal((90, 8, 64)).astype(ml_dtypes.bfloat16) for name in "qkv"}
     case = QkvCase("bfloat16", RopeParams(64), case.xs, {"positions": np.arange(90)})

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from qkv_cases import as_torch, draw
+from random_qkv import as_torch, case_of
 
 from npu_rope import RopeParams, qk_square_sums, qkv_norm_rope_cache
 from npu_rope.qkv_norm_rope_cache_calls import OTHERS, XS, attributes_of
@@ -177,7 +177,7 @@ def test_ctypes_gives_the_same_bits(seed):
     from npu_rope.executors import qkv_norm_rope_cache as executors
     from npu_rope.qkv_norm_rope_cache_calls import qkv_tensors
 
-    case = draw(3000 + seed, writes="new", norm="head")
+    case = case_of(3000 + seed, writes="new", norm="head")
     xs = {name: as_torch(x.copy()) for name, x in case.xs.items()}
     others = {name: as_torch(t.copy()) for name, t in case.tensors.items()}
     numbers = {n: t for n, t in case.named.items() if n not in others}

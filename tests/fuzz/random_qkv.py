@@ -1,4 +1,7 @@
-"""Random calls of qkv_norm_rope_cache, as arrays, with their expectations."""
+"""Random calls of qkv_norm_rope_cache, compared with float64 (``npu_rope/testing/qkv.py``).
+
+The draws vary types, modes, windows, norms, tables, strides, caches and their layouts, and quantization.
+"""
 
 from __future__ import annotations
 
@@ -35,6 +38,14 @@ class QkvCase:
     writes: str = "new"  # or "out", "in place", "caches"
 
     @property
+    def text(self) -> str:
+        """The call in words."""
+        shapes = {name: list(x.shape) for name, x in {**self.xs, **self.tensors}.items()}
+        caches = {n: f"{t.dtype}{list(t.shape)}" for n, t in self.named.items() if "cache" in n}
+        numbers = {n: t for n, t in self.named.items() if not isinstance(t, np.ndarray)}
+        return f"{self.dtype} {self.writes} {self.params} {shapes} {caches} {numbers}"
+
+    @property
     def tensors(self) -> dict[str, Any]:
         return {
             name: t for name, t in self.named.items() if isinstance(t, np.ndarray) and "cache" not in name
@@ -49,7 +60,7 @@ def values(rng, shape, dtype, size=1.0):
     return (rng.standard_normal(shape) * size).astype(NUMPY[dtype])
 
 
-def draw(seed: int, **fixed: Any) -> QkvCase:
+def case_of(seed: int | tuple[int, ...], **fixed: Any) -> QkvCase:
     """Return the call of a seed. fixed: values of dtype, mode, norm, tables or writes."""
     rng = np.random.default_rng(seed)
 
@@ -216,3 +227,22 @@ def worst(case: QkvCase, results: dict[str, Any]) -> dict[str, float]:
     """Return the largest ratio of an error to its bound for q, k and v."""
     expected = expectation(case)
     return {name: worst_ratio(results[name], *expected[name])[0] for name in "qkv"}
+
+
+# ---- of tests/fuzz/random_norm.py --------------------------------------------------------------------------
+
+
+def draw(seed: int, index: int, dtypes: tuple[str, ...] = DTYPES) -> QkvCase:
+    """Return the call that the seed and the index select."""
+    return case_of((seed, index), dtype=dtypes[index % len(dtypes)])
+
+
+def refused(call: QkvCase, backend: str) -> bool:
+    """Return whether the back end's device does not support the call."""
+    return False
+
+
+def judge(call: QkvCase, backend: str) -> float:
+    """Run the call on arrays and on tensors; return the largest ratio of an error to its bound."""
+    frameworks = ("numpy", "torch") if backend == "cpu" else ("numpy",)
+    return max(ratio for f in frameworks for ratio in worst(call, run(call, backend, f)).values())
