@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from npu_rope.testing.cases import RopeCase, ggml_cases, make_data
-from npu_rope.testing.ggml import GgmlRefused, GgmlRope, find_library_dir
+from npu_rope.testing.ggml import GgmlRefused, GgmlRope, GgmlUnavailable, find_library_dir
 from npu_rope.testing.ggml_worker import Ggml
 from npu_rope.testing.judge import ggml_call
 
@@ -110,13 +110,21 @@ def main() -> None:
     )
     parser.add_argument("--ggml-lib", help="folder with libggml, libggml-base and the backends")
     parser.add_argument("--ggml-device", default="CANN0", help="device of ggml's registry, by default CANN0")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument(
+        "--rounds", type=int, default=3, choices=range(1, 101), metavar="N", help="1 to 100 (3)"
+    )
     parser.add_argument("--test-backend-ops", type=Path, help="ggml's own test program")
     given = parser.parse_args()
-    folder = find_library_dir(given.ggml_lib, registry=True)
-    ratios = compare_calls(folder, given.ggml_device, given.rounds)
-    if given.test_backend_ops:
-        device, cpu = (process_seconds(given.test_backend_ops, name) for name in (given.ggml_device, "CPU"))
+    program = given.test_backend_ops
+    if program and not program.is_file():
+        parser.error(f"--test-backend-ops must be a program but got {program}.")
+    try:
+        folder = find_library_dir(given.ggml_lib, registry=True)
+        ratios = compare_calls(folder, given.ggml_device, given.rounds)
+    except GgmlUnavailable as error:
+        parser.error(str(error))
+    if program:
+        device, cpu = (process_seconds(program, name) for name in (given.ggml_device, "CPU"))
         ratios["test-backend-ops"] = device / cpu
     for name, ratio in ratios.items():
         print(f"{name}: {given.ggml_device} takes {ratio:.2f} x the time of the CPU; limit {LIMIT:g} x")

@@ -70,18 +70,20 @@ def open_backends(folder: Path) -> list[C.CDLL]:
     return opened
 
 
+def mapped_files() -> list[str]:
+    """Return the names of the files that the process has in memory, if the system lists them."""
+    maps = Path("/proc/self/maps")
+    return [line.split(maxsplit=5)[-1] for line in maps.read_text().splitlines()] if maps.is_file() else []
+
+
 def require_own_libraries(folder: Path) -> None:
     """Check that every loaded library of ggml is one of the folder, where the system lists a process's files.
 
     Raises:
         GgmlUnavailable: one is not.
     """
-    maps = Path("/proc/self/maps")
-    if not maps.is_file():
-        return
     own = {path.resolve() for path in folder.glob("libggml*")}
-    mapped = (line.split(maxsplit=5)[-1] for line in maps.read_text().splitlines())
-    loaded = {Path(file) for file in mapped if "/libggml" in file}
+    loaded = {Path(file) for file in mapped_files() if "/libggml" in file}
     for path in sorted(loaded - own):
         raise GgmlUnavailable(f"[ggml] libraries must be those of {folder} but got {path}.")
 
@@ -124,7 +126,9 @@ class Devices:
         )
         if set_threads:
             C.CFUNCTYPE(None, C.c_void_p, C.c_int)(set_threads)(backend, threads)
-        return backend, self.call["ggml_backend_dev_description"](device).decode()
+        description = self.call["ggml_backend_dev_description"](device).decode()
+        simulated = name.startswith("CANN") and any("libascend_sim_cann" in file for file in mapped_files())
+        return backend, f"{description}, simulated" if simulated else description
 
 
 class Ggml:

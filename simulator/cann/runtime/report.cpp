@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -104,13 +105,21 @@ void write_report(Report& report, bool ended) {
     std::rename(draft_path.c_str(), path.c_str());
 }
 
-// Writes the report of a fork at each of its first 64 launches, then at every 64th. Forks often end by _exit (Python's
-// multiprocessing), and then end_report() does not run.
-void write_in_fork(Report& report) {
+// Writes the report at each of the first 64 launches, then after at most 0.2 s of launches, because a process may end
+// by a signal or _exit(), without end_report(). Forks often do (Python's multiprocessing), so they write at every 64th
+// too.
+void write_now_and_then(Report& report) {
+    using Clock = std::chrono::steady_clock;
     constexpr uint64_t kInterval = 64;
+    static Clock::time_point last_write;
     uint64_t count = 0;
     for (const auto& [name, launches] : report.launches) count += launches;
-    if (report.is_fork && (count < kInterval || count % kInterval == 0)) write_report(report, false);
+    const Clock::time_point now = Clock::now();
+    const bool is_due = count < kInterval || (report.is_fork && count % kInterval == 0) ||
+                        now - last_write > std::chrono::milliseconds(200);
+    if (!is_due) return;
+    last_write = now;
+    write_report(report, false);
 }
 
 void lock_before_fork() { Locked<Report>::mutex().lock(); }
@@ -183,7 +192,7 @@ void report_freed(const std::string& text) { add_text(&Report::freed, text); }
 void count_not_simulated(const std::string& call) {
     Locked<Report> report;
     ++report->not_simulated[call];
-    write_in_fork(*report);
+    write_now_and_then(*report);
 }
 
 void count_beyond_document(const std::string& call) {
@@ -211,7 +220,7 @@ void record_launch(const std::string& operator_name, const std::string& simulato
         cycles > 0 && report->kernel_runs.size() < kMaxKernelRuns)
         report->kernel_runs.push_back({operator_name, read_number(simulator_report, "cores"), cycles,
                                        read_number(simulator_report, "microseconds")});
-    if (simulator_report.find("\"status\":\"broken rule\"") == std::string::npos) return write_in_fork(*report);
+    if (simulator_report.find("\"status\":\"broken rule\"") == std::string::npos) return write_now_and_then(*report);
     ++report->broken_launch_count;
     if (report->broken_launches.size() < kMaxBrokenReports)
         report->broken_launches.push_back(

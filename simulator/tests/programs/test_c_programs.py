@@ -148,6 +148,40 @@ def test_a_crash_keeps_the_report(tmp_path):
     assert json.loads(report.read_text())["ended_by"] == "SIGSEGV"
 
 
+LAUNCHES_THEN_CRASH = """
+#include <stdint.h>
+#include "acl/acl.h"
+#include "aclnnop/aclnn_relu.h"
+int main(void) {
+    int64_t size[1] = {8}, stride[1] = {1};
+    void* x;
+    aclrtStream stream;
+    aclInit(0);
+    aclrtSetDevice(0);
+    aclrtCreateStream(&stream);
+    aclrtMalloc(&x, 32, ACL_MEM_MALLOC_HUGE_FIRST);
+    aclTensor* t = aclCreateTensor(size, 1, ACL_FLOAT, stride, 0, ACL_FORMAT_ND, size, 1, x);
+    for (int i = 0; i < 3; ++i) {
+        uint64_t bytes;
+        aclOpExecutor* executor;
+        if (aclnnInplaceReluGetWorkspaceSize(t, &bytes, &executor)) return 1;
+        if (aclnnInplaceRelu(0, bytes, executor, stream)) return 2;
+    }
+    aclrtSynchronizeStream(stream);
+    *(volatile int*)8 = 1;
+    return 0;
+}
+"""
+
+
+def test_a_crash_keeps_the_launches_before_it(tmp_path):
+    report = tmp_path / "report.json"
+    done = run_command("--report", report, "--", compiled(tmp_path, LAUNCHES_THEN_CRASH))
+    assert done.exit_code == 128 + signal.SIGSEGV
+    assert json.loads(report.read_text())["launches"] == {"aclnnInplaceRelu": 3}
+    assert "guard zones: no overrun seen; not checked at the end of every process" in done.stderr
+
+
 ABSENT = """
 #include <stdio.h>
 #include "acl/acl.h"
