@@ -401,7 +401,7 @@ Check run(const QkvTensors& t, const npu_rope_params& params, const QkvAttribute
     call.slots_are_int64 = t.in.slots && t.in.slots->dtype == NPU_ROPE_INT64;
     fill_sides(&call, t, attributes.scale_offset);
     call.rotation.dtype = kRealType<Real>;
-    call.rotation.pairing = params.mode == NPU_ROPE_MODE_NORMAL ? kInterleaved : kHalfApart;
+    call.rotation.pairing = rope_table::pairing_of(params.mode);
     call.rotation.offset = params.n_offs;
     call.rotation.pairs = shape.pairs;
     call.rotation.shape = shape.rope;

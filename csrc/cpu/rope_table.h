@@ -200,6 +200,8 @@ private:
     bool has_step_ = false;     // step_cos_ and step_sin_ are those of step_
 };
 
+inline Pairing pairing_of(int32_t mode) { return mode == NPU_ROPE_MODE_NORMAL ? kInterleaved : kHalfApart; }
+
 // Fills *source from the arguments of a call that were checked. freq_factors may be NULL.
 inline Check fill_source(const npu_rope_params& params, const npu_rope_tensor* positions,
                          const npu_rope_tensor* freq_factors, bool forward, int32_t angle_policy,
@@ -226,7 +228,7 @@ inline Check fill_call(const RopeTensors& t, const npu_rope_params& params, int3
     call->rows_are_int64 = t.rows && t.rows->dtype == NPU_ROPE_INT64;
     call->dtype = t.x[0]->dtype;
     call->out_dtype = t.out[0]->dtype;
-    call->pairing = params.mode == NPU_ROPE_MODE_NORMAL ? kInterleaved : kHalfApart;
+    call->pairing = pairing_of(params.mode);
     call->offset = params.n_offs;
     call->pairs = source->constants->pairs;
     return {};

@@ -6,7 +6,7 @@ namespace {
 
 using namespace npu_rope;
 
-// qk_square_sums(q, k) -> out [S,2]
+// qk_square_sums(q, k)
 void qk_square_sums(StableIValue* stack, uint64_t, uint64_t) {
     const Owned q(stack[0]), k(stack[1]);
     const npu_rope_tensor x = view_of(q.get());

@@ -95,7 +95,8 @@ private:
 
 constexpr int kNormAndAngles = 9, kNewInputs = 2 + kNormAndAngles, kAllInputs = 3 + kNormAndAngles + 5;
 
-// qkv_norm_rope_cache(q, k, norm, angles, attributes) -> (q, k)
+// qkv_norm_rope_cache(q, k, q_scale, k_scale, q_bias, k_bias, square_sums, positions, freq_factors, cos, sin,
+// attributes)
 void qkv_new(StableIValue* stack, uint64_t, uint64_t) {
     QkvInputs inputs(stack);
     inputs.add_norm_and_angles(2);
@@ -107,7 +108,8 @@ void qkv_new(StableIValue* stack, uint64_t, uint64_t) {
     stack[1] = torch::stable::detail::from(k_out.release());
 }
 
-// qkv_norm_rope_cache_set_rows(q, k, v, norm, angles, slots, factors, k_cache, v_cache, attributes) -> q
+// qkv_norm_rope_cache_set_rows(q, k, v, q_scale, k_scale, q_bias, k_bias, square_sums, positions, freq_factors, cos,
+// sin, slots, k_quant_scale, k_quant_offset, v_quant_scale, v_quant_offset, k_cache, v_cache, attributes)
 void qkv_set_rows(StableIValue* stack, uint64_t, uint64_t) {
     QkvInputs inputs(stack);
     Owned k_cache(stack[kAllInputs]);
@@ -122,7 +124,8 @@ void qkv_set_rows(StableIValue* stack, uint64_t, uint64_t) {
     stack[0] = torch::stable::detail::from(q_out.release());
 }
 
-// qkv_norm_rope_cache_out(q, k, v, norm, angles, slots, factors, attributes, q_out, k_out, v_out)
+// qkv_norm_rope_cache_out(q, k, v, q_scale, k_scale, q_bias, k_bias, square_sums, positions, freq_factors, cos, sin,
+// slots, k_quant_scale, k_quant_offset, v_quant_scale, v_quant_offset, attributes, q_out, k_out, v_out)
 void qkv_out(StableIValue* stack, uint64_t, uint64_t) {
     QkvInputs inputs(stack);
     const int outs_at = kAllInputs + kQkvAttributes;

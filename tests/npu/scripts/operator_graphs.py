@@ -31,8 +31,10 @@ def check_rms_norm_backward():
 
 def check_every_operator_of_the_namespace():
     """Replay every schema that is not packed: new outputs, in place, with out, and into a cache."""
+    cpu_only = {name for name, operator in registered.items() if not operator.on_npu}
     unpacked = {name: operator for name, operator in operators().items() if "_packed_" not in name}
     assert set(unpacked) >= {name for name in registered if "_packed_" not in name}
+    unpacked = {name: operator for name, operator in unpacked.items() if name not in cpu_only}
     for name, operator in unpacked.items():
         values = operands(name, operator, "npu")
         tensors = [value for value in values.values() if isinstance(value, torch.Tensor)]

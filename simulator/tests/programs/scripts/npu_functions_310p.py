@@ -89,7 +89,6 @@ def check_functions_that_the_chip_lacks():
     q, one, x = tensor(1, 5, 2, 128), tensor(1, 5, 1, 128), tensor(2, 3, 5, 64)
     table = tensor(2, 1, 5, 64)
     functions = {
-        "aclnnApplyRotaryPosEmbV2": lambda: torch_npu.npu_apply_rotary_pos_emb(q, q.clone(), one, one),
         "aclnnInterleaveRope": lambda: torch_npu.npu_interleave_rope(x, table, table),
         "aclnnRopeWithSinCosCache": lambda: torch_npu.npu_mrope(
             torch.arange(5).npu(), tensor(5, 64), tensor(5, 64), tensor(9, 64), 64, mrope_section=[0, 0, 0]
