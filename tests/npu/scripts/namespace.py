@@ -9,6 +9,7 @@ OPERANDS = {
     **dict.fromkeys(("k", "key", "k_out"), (1, 4, 1, 16)),
     **dict.fromkeys(("X", "Y"), (1, 2, 4, 16)),
     **dict.fromkeys(("scale", "q_scale", "k_scale"), (16,)),
+    "k_cache": (8, 1, 16),
     **dict.fromkeys(("cos", "sin", "cos_cache", "sin_cache"), TABLE),
     "positions": torch.arange(4),
     **dict.fromkeys(("rows", "position_ids"), ROWS),
@@ -37,6 +38,8 @@ def operators():
 
 def operand(name, argument, device):
     """Return an argument's value. Tensors are created on the CPU and copied."""
+    if argument.name not in OPERANDS and "Optional" in str(argument.type):
+        return None
     if argument.name == "cache":
         return torch.zeros(8, 1 if "rms_norm" in name else 2, 16).to(device)
     value = OPERANDS[argument.name]
