@@ -1,6 +1,6 @@
 // Operations of a communicator as work of a stream. An exchange has two pieces of work. The first one posts the message
-// of this rank. The second one reads the messages of all ranks, and it is not ready before all ranks have posted theirs.
-// So no piece blocks the thread that runs work, and other streams continue as on a device.
+// of this rank. The second one reads the messages of all ranks, and it is not ready before all ranks have posted
+// theirs. So no piece blocks the thread that runs work, and other streams continue as on a device.
 #pragma once
 
 #include <functional>

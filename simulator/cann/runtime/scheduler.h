@@ -64,8 +64,8 @@ struct Work {
     // Whether the calling thread may run the work now; empty if every thread may. Used by callbacks that block
     // (callbacks.cpp).
     std::function<bool()> may_run;
-    // For operations of HCCL (cann/hccl/exchange.h); empty for other work. is_blocked returns whether the work must wait
-    // for another rank, is_awaited whether another rank waits for this work.
+    // For operations of HCCL (cann/hccl/exchange.h); empty for other work. is_blocked returns whether the work must
+    // wait for another rank, is_awaited whether another rank waits for this work.
     std::function<bool()> is_blocked, is_awaited;
     std::shared_ptr<const BranchReplay> branch_replay;
 
