@@ -3,7 +3,7 @@
     from npu_rope.compat import vllm_ascend
 
     vllm_ascend.register()  # torch.ops.vllm.qkv_rmsnorm_rope and the others now run npu_rope
-    q, k, v = torch.ops.vllm.qkv_rmsnorm_rope(qkv, cache, positions, *weights, 4096, 1024, 128, 1e-6)
+    q, k, v = torch.ops.vllm.qkv_rmsnorm_rope(qkv, cache, positions, wq, wk, 4096, 1024, 128, 1e-6)
 
 Signatures and shapes: vllm-project/vllm-ascend, ``vllm_ascend/ops/triton/linearnorm`` and
 ``vllm_ascend/ops/rotary_embedding.py``, November 2026. A result is rounded once; vllm-ascend's kernels round

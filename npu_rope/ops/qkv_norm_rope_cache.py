@@ -117,7 +117,7 @@ def qkv_norm_rope_cache(
     >>> cache = np.zeros((2, 1, 4), np.float16), np.zeros((2, 1, 4), np.float16)
     >>> q, k, v = qkv_norm_rope_cache(qkv[:, :1], qkv[:, 1:2], qkv[:, 2:], np.array([1]), RopeParams(2),
     ...     slots=np.array([1]), k_cache=cache[0], v_cache=cache[1])
-    >>> q[0, 0].round(3).tolist(), v[:, 0].tolist()
+    >>> q[0, 0].astype(float).round(3).tolist(), v[:, 0].tolist()
     ([-0.841, 0.54, 2.0, 3.0], [[0.0, 0.0, 0.0, 0.0], [8.0, 9.0, 10.0, 11.0]])
     """
     norm = q_scale, k_scale, q_bias, k_bias, square_sums
