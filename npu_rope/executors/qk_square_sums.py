@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -45,12 +46,16 @@ def on_reference(call: Tensors, attributes: Mapping[str, Any]) -> Results:
     return (out,)
 
 
+@cache
+def _entry() -> Any:
+    return native.load().checked_entry("npu_rope_qk_square_sums", *[native.TENSOR] * 3)
+
+
 def launch(call: Tensors, out: Any) -> None:
     """Call the C function, which checks the call first."""
     as_c = c_tensor if is_tensor(call.first[1]) else native.describe
     sources = readable_inputs(call)  # keeps the copies in memory until the call ends
-    entry = native.load().checked_entry("npu_rope_qk_square_sums", *[native.TENSOR] * 3)
-    entry(*(as_c(source) for source in sources.values()), as_c(out))
+    _entry()(*(as_c(source) for source in sources.values()), as_c(out))
 
 
 def on_cpu(call: Tensors, attributes: Mapping[str, Any]) -> Results:

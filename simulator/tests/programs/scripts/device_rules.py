@@ -7,6 +7,7 @@ import ctypes as C
 import os
 
 import numpy as np
+from forked_checks import run_checks
 from hccl_ranks import (
     CANN,
     IN_DEVICE,
@@ -18,7 +19,6 @@ from hccl_ranks import (
     make_stream,
     on_device,
     on_host,
-    run_checks,
     set_device,
 )
 

@@ -171,30 +171,3 @@ def value_of(rank, kind, *shape):
     generator = np.random.default_rng(rank)
     low = 0 if kind in (UINT8, UINT64) else -3
     return generator.integers(low, 4, shape).astype(NUMPY_TYPES[kind])
-
-
-# ---- one process per check ---------------------------------------------------------------------------
-
-
-def result_in_child(check):
-    """Run the check in a forked process and return "ok" or its traceback."""
-    reader, writer = os.pipe()
-    if os.fork() == 0:
-        try:
-            check()
-            text = "ok"
-        except BaseException:
-            text = traceback.format_exc()
-        os.write(writer, text.encode())
-        os._exit(0)
-    os.close(writer)
-    with os.fdopen(reader) as file:
-        text = file.read()
-    os.wait()
-    return text
-
-
-def run_checks(names):
-    """Run the checks among the names of a script, and print the result of each as JSON."""
-    checks = {name: value for name, value in list(names.items()) if name.startswith("check_")}
-    print(json.dumps({name: result_in_child(checks[name]) for name in sys.argv[2:] or checks}))

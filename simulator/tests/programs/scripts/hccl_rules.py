@@ -8,6 +8,7 @@ import os
 import time
 
 import numpy as np
+from forked_checks import run_checks
 from hccl_ranks import (
     BFLOAT16,
     CANN,
@@ -37,7 +38,6 @@ from hccl_ranks import (
     on_device,
     on_host,
     root_info,
-    run_checks,
     set_device,
 )
 

@@ -1,15 +1,15 @@
 """Guarantees of the runtime's stream, event and memory calls, through C and without torch. Each check runs in
 a separate process.
 
-usage: stream_rules.py LIBRARY
+usage: stream_rules.py LIBRARY [CHECK ...]
 """
 
 import ctypes as C
-import json
 import os
 import sys
 import threading
-import traceback
+
+from forked_checks import run_checks
 
 CANN = C.CDLL(sys.argv[1])
 CANN.aclGetRecentErrMsg.restype = C.c_char_p
@@ -893,27 +893,5 @@ def check_finalization_succeeds_once():
     assert CANN.aclFinalize() == OK
 
 
-# ---- one process per check ---------------------------------------------------------------------------
-
-
-def result_in_child(check):
-    """Run the check in a forked process and return "ok" or its traceback."""
-    reader, writer = os.pipe()
-    if os.fork() == 0:
-        try:
-            check()
-            text = "ok"
-        except BaseException:
-            text = traceback.format_exc()
-        os.write(writer, text.encode())
-        os._exit(0)
-    os.close(writer)
-    with os.fdopen(reader) as file:
-        text = file.read()
-    os.wait()
-    return text
-
-
 if __name__ == "__main__":
-    checks = {name: value for name, value in list(globals().items()) if name.startswith("check_")}
-    print(json.dumps({name: result_in_child(check) for name, check in checks.items()}))
+    run_checks(globals())
