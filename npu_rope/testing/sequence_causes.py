@@ -1,4 +1,4 @@
-"""What a failing sequence needs: attributes in which its calls differ, or attributes of one call."""
+"""The attributes that make a sequence fail: those in which its calls differ, or those of one call."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LINKED = {
 
 @dataclass(frozen=True)
 class Cause:
-    """What a failure needs.
+    """The attributes that make a sequence fail.
 
     Attributes:
         names: the attributes.
@@ -36,7 +36,7 @@ class Cause:
 
     @property
     def names_in_words(self) -> str:
-        """The attributes, or a word if there are none."""
+        """Return the attributes as text. Without attributes it is "anything" or "a difference"."""
         return ", ".join(self.names) or ("anything" if self.is_alone else "a difference")
 
     def __str__(self) -> str:

@@ -52,7 +52,7 @@ class Known:
 
 @dataclass
 class Memory:
-    """What the run of a ggml process has found.
+    """The results of one ggml process.
 
     Attributes:
         known: the simplified failures.
@@ -104,7 +104,7 @@ def _kind(judgement: Judgement) -> str:
 
 @dataclass(frozen=True)
 class Found:
-    """What is known of a failing sequence.
+    """The facts about a failing sequence.
 
     Attributes:
         note: how it was found, in words.
@@ -182,7 +182,7 @@ class Search:
     def _of_known_message(self, sequence: Sequence, kind: str) -> tuple[Known | None, Sequence, str]:
         """Return the same for a failure with a known message, which has one fault whatever the failure needs.
 
-        What this one needs is found by runs without some of the differences of the calls.
+        Runs without some of the differences of the calls find the attributes that make this sequence fail.
         """
         same = self._known_of(kind)
         if kind == VALUES or not same:

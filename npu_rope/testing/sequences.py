@@ -141,7 +141,7 @@ class Node:
         return np.random.default_rng([_POSITIONS, self.pos, axis]).integers(0, GGML_N_CTX, tokens)
 
     def factors(self) -> Any:
-        """Return the frequency factors of the pairs; None if there are none."""
+        """Return the frequency factors of the pairs, or None for a call without factors."""
         if not self.ff:
             return None
         generator = np.random.default_rng([_FACTORS, self.ff])

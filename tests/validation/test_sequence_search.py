@@ -155,7 +155,7 @@ def test_a_forgotten_property_is_found_and_shown_by_two_calls(name):
     assert replace(second, **{name: getattr(first, name)}) == first, result.case.name
     assert result.cause == f"calls that differ in {name}"
     assert "+" in result.case.signs or name == "pos"
-    # What is printed repeats it, and neither call fails alone.
+    # The printed command repeats the failure. Neither call fails alone.
     assert judge_sequence(parse(result.case.name), [], device.new_process()).verdict == FAIL
     for node in result.case.nodes:
         assert judge_sequence(parse(str(node)), [], device.new_process()).verdict == OK
