@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 FLOAT_DTYPES = ("float32", "float16", "bfloat16", "float64")
@@ -36,6 +36,8 @@ class CallTensors(Generic[T]):
         other_inputs: the other inputs that the call has, by name, in the order of the C function.
         outs: the outputs, by name; empty if the operator allocates them.
         in_place: the names of those of xs that are outputs as well.
+        c_inputs: the names of the C function's inputs, if the call may lack one before another; else empty.
+        c_outs: the names of its outputs, likewise.
     """
 
     op: str
@@ -43,6 +45,8 @@ class CallTensors(Generic[T]):
     other_inputs: Mapping[str, T] = field(default_factory=dict)
     outs: Mapping[str, T] = field(default_factory=dict)
     in_place: tuple[str, ...] = ()
+    c_inputs: tuple[str, ...] = ()
+    c_outs: tuple[str, ...] = ()
 
     @property
     def scatters(self) -> bool:
@@ -74,6 +78,13 @@ class CallTensors(Generic[T]):
         named = {**self.xs, **self.other_inputs}
         return {"grad": named.pop("grad"), **named} if "grad" in named else named
 
+    def in_c_order(
+        self, inputs: Mapping[str, U], outs: Mapping[str, U]
+    ) -> tuple[list[U | None], list[U | None]]:
+        """Return inputs and outputs in the C function's order; None stands for an absent one."""
+        ordered = ((inputs, self.c_inputs), (outs, self.c_outs))
+        return tuple([named.get(name) for name in names or named] for named, names in ordered)  # type: ignore
+
     def map(self, convert: Callable[[T], U]) -> CallTensors[U]:
         """Return the call with ``convert`` applied to each tensor."""
 
@@ -81,7 +92,7 @@ class CallTensors(Generic[T]):
             return {name: convert(tensor) for name, tensor in tensors.items()}
 
         xs, other_inputs, outs = map(converted, (self.xs, self.other_inputs, self.outs))
-        return CallTensors(self.op, xs, other_inputs, outs, self.in_place)
+        return replace(self, xs=xs, other_inputs=other_inputs, outs=outs)  # type: ignore[arg-type, return-value]
 
     def differentiable(self) -> dict[str, T]:
         """Return all tensors by name, except the frequency factors, which get no gradient."""

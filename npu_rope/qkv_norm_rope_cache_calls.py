@@ -6,14 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from npu_rope.call_tensors import CallTensors, given
 from npu_rope.params import RopeParams
 from npu_rope.rms_norm_rope_calls import RmsNormRopeAttributes
+from npu_rope.rope_calls import RopeCallAttributes
 from npu_rope.values import Angle, AnglePolicy, angle_policy, integer, number
-
-T = TypeVar("T")
 
 OP = "qkv_norm_rope_cache"
 # The tensors in the order of npu_rope_qkv_inputs and npu_rope_qkv_outputs. With slots, the last two outputs
@@ -35,12 +34,9 @@ def qkv_tensors(
     xs, outs = given(**xs), given(**outs)
     own_input = dict(zip(OUTS, XS, strict=True))
     in_place = tuple(x for out, x in own_input.items() if out in outs and outs[out] is xs.get(x))
-    return CallTensors(OP, xs, given(**others), outs, in_place)
-
-
-def in_c_order(tensors: Mapping[str, T], names: tuple[str, ...]) -> list[T | None]:
-    """Return tensors in the order of the names; None stands for an absent one."""
-    return [tensors.get(name) for name in names]
+    others = given(**others)
+    written = (OUTS[0], *CACHES) if "slots" in others else OUTS
+    return CallTensors(OP, xs, others, outs, in_place, (*XS, *OTHERS), written)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +68,11 @@ class QkvAttributes:
         named = RmsNormRopeAttributes(self.params, self.epsilon, angle=self.angle).as_schema()
         del named["intermediate_rounding"]
         return {**named, "scale_offset": self.scale_offset, "ranks": self.ranks}
+
+    def as_aclnn(self) -> dict[str, Any]:
+        """Return the attributes by their names in the operator's definition."""
+        numbers = {"epsilon": self.epsilon, "scale_offset": self.scale_offset, "ranks": self.ranks}
+        return {**RopeCallAttributes(self.params).as_aclnn(), **numbers}
 
 
 def attributes_of(params: Any, epsilon: Any, scale_offset: Any, ranks: Any, angle: Angle) -> QkvAttributes:

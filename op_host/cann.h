@@ -104,7 +104,7 @@ private:
     Check check_;           // the first error of an attribute
     std::vector<int64_t> strides_;
     size_t next_stride_ = 0;       // index in strides_
-    npu_rope_tensor tensors_[12];  // no operator has more
+    npu_rope_tensor tensors_[22];  // no operator has more
 };
 
 // Fills *platform with the chip of the call.

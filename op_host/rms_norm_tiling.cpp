@@ -44,7 +44,7 @@ public:
         if (size[2] > INT32_MAX) return false;
         data_.common.rows = size[0] * size[1];
         data_.common.seq = size[1];
-        data_.common.heads = data_.common.side0_heads = to_int32(size[2]);
+        set_heads(data_.common, {size[2]});
         return true;
     }
 
@@ -137,7 +137,6 @@ private:
         data_.inverse_n = static_cast<float>(1.0 / static_cast<double>(call_.n));
         data_.norm = row_norm_tiling(call_.n, s.epsilon, data_.stash, in_.dtype != NPU_ROPE_FLOAT16);
         common_.row_granule = common_.row_parts = common_.head_parts = 1;
-        common_.row_number_words = 1;
         common_.planes = 1;
     }
 
@@ -181,7 +180,7 @@ private:
 
     void set_layout(const RmsNormLayout& layout) {
         set_common_layout(common_, layout);
-        common_.side1_tokens = common_.block_tokens = to_int32(layout.tile.tokens);
+        common_.side_tokens[1] = common_.block_tokens = to_int32(layout.tile.tokens);
         data_.chunk = to_int32(layout.tile.chunk);
         (in_.backward ? data_.keeps_dscale : data_.keeps_row) = layout.tile.keeps_row;
         data_.keeps_scale = layout.tile.keeps_scale;

@@ -26,13 +26,14 @@ struct Unit {
         const int64_t rows = std::min(common.rows, ceil_div(granules, common.row_parts) * common.row_granule);
         heads = ceil_div(common.heads, common.head_parts);
         max_tokens = std::min({rows, common.seq, kMaxTokens});
-        max_heads = std::min<int64_t>(heads, std::max(common.side0_heads, common.heads - common.side0_heads));
+        for (int side = 0; side < kRopeMaxSides; ++side) max_heads = std::max(max_heads, heads_of_side(common, side));
+        max_heads = std::min(max_heads, heads);
         row_bytes = common.row_pitch * call.item_bytes;
         target_bytes = target_tile_bytes(rows, heads, common.head_size * call.item_bytes);
         full_token_rows = std::clamp<int64_t>(ceil_div(target_bytes, max_heads * row_bytes), 1, max_tokens);
     }
 
-    int64_t heads, max_tokens, max_heads;
+    int64_t heads, max_tokens, max_heads = 0;
     int64_t row_bytes, target_bytes;  // one head's row in UB; a tile of the preferred size
     int64_t full_token_rows;          // number of token rows, with all heads, that fill a tile of the preferred size
 };
@@ -41,7 +42,9 @@ struct Unit {
 bool is_supported(const RopeTileCall& call, const RopeTile& tile) {
     const CommonTiling& common = *call.common;
     if (tile.rows() > (call.normalizes ? kMaxNormRows : kMaxRows)) return false;
-    for (int64_t heads : {common.side0_heads, common.heads - common.side0_heads}) {
+    for (int side = 0; side < kRopeMaxSides; ++side) {
+        const int64_t heads = heads_of_side(common, side);
+        if (call.normalizes_tokens && tile.heads < heads) return false;
         int64_t run = heads % tile.heads == 0 ? tile.heads : heads % tile.heads;
         if (common.copy_mode == kCopyPacked && heads > 0 && run * common.head_size * call.item_bytes < kUbBlockBytes)
             return false;
@@ -90,21 +93,23 @@ std::optional<RopeLayout> layout_of(const RopeTileCall& call, const RopeTile& ti
     const CommonTiling& common = *call.common;
     const bool packed = common.copy_mode == kCopyPacked, gathers = call.key == kRopeSwapByGather;
     const int64_t rows = tile.rows(), lanes = rows * common.row_pitch, width = common.table_width;
-    const int64_t unit_tokens = Unit(call).max_tokens, side1_heads = common.heads - common.side0_heads;
+    const int64_t unit_tokens = Unit(call).max_tokens;
     RopeLayout layout;
     layout.tile = tile;
     int64_t block = round_up(even_share(unit_tokens, std::max(tile.table_tokens, tile.tokens)), tile.tokens);
     layout.block_tokens = std::min(block, kMaxTokens / tile.tokens * tile.tokens);
     layout.token_slots = round_up(layout.block_tokens, 32);
-    layout.side1_tokens = tile.tokens;
-    if (call.sides == 2) {
-        // Fill the same buffer with tokens of side 1. Then reduce their number so that the tiles of a block are equal.
-        int64_t max_side1_tokens = rows / std::clamp<int64_t>(side1_heads, 1, tile.heads);
-        layout.side1_tokens = ceil_div(layout.block_tokens, ceil_div(layout.block_tokens, max_side1_tokens));
+    layout.side_tokens[0] = tile.tokens;
+    for (int side = 1; side < call.sides; ++side) {
+        // Fill the same buffer with tokens of this side. Then reduce their number so that the tiles of a block are
+        // equal.
+        const int64_t max_tokens = rows / std::clamp<int64_t>(heads_of_side(common, side), 1, tile.heads);
+        layout.side_tokens[side] = ceil_div(layout.block_tokens, ceil_div(layout.block_tokens, max_tokens));
     }
 
     layout.tail_offset = lanes * call.item_bytes;
     layout.inputs.bytes = layout.outputs.bytes = 2 * (layout.tail_offset + (packed ? rows * kUbBlockBytes : 0));
+    if (call.stores_any_type) layout.outputs.bytes = 2 * rows * call.out_row_bytes;
     const int64_t max_gather_lanes = common.row_pitch <= 256 ? 2048 : 1024;
     layout.gather_rows = gathers || packed ? std::clamp<int64_t>(max_gather_lanes / common.row_pitch, 1, rows) : 0;
     const int64_t gather_lanes = layout.gather_rows * common.row_pitch;
@@ -117,7 +122,7 @@ std::optional<RopeLayout> layout_of(const RopeTileCall& call, const RopeTile& ti
     if (call.entry_bytes > 0) {
         // For each lane: the sign of the sine, and the offsets of the cosine and the sine.
         layout.entry_offsets.bytes = call.key == kRopeHalves ? 0 : 3 * width * 4;
-        layout.source.bytes = 2 * table_temps * call.entry_bytes;
+        layout.source.bytes = 2 * std::max(common.planes, 1) * table_temps * call.entry_bytes;
     } else {
         layout.frequencies.bytes = 4 * width * 4;  // for each lane: four parts (lane_frequencies.h)
         layout.source.bytes = layout.token_slots * call.position_bytes;
@@ -126,7 +131,7 @@ std::optional<RopeLayout> layout_of(const RopeTileCall& call, const RopeTile& ti
     }
     // If the kernel rotates float32 rows in `work`, the temporaries follow these rows. Otherwise it rotates into an
     // output buffer, and temp_offset only avoids bank conflicts with that buffer.
-    const bool rotates_in_work = call.item_bytes == 2 || call.out_bytes == 2 || packed;
+    const bool rotates_in_work = call.item_bytes == 2 || (call.out_bytes == 2 && !call.stores_any_type) || packed;
     const int64_t product_distance = product_distance_bytes(call);
     layout.temp_offset =
         rotates_in_work
@@ -134,16 +139,19 @@ std::optional<RopeLayout> layout_of(const RopeTileCall& call, const RopeTile& ti
             : (product_distance + round_up(layout.outputs.bytes, kUbBankPeriodBytes) - layout.outputs.bytes) %
                   kUbBankPeriodBytes;
     const int64_t temp_end = (rotates_in_work ? layout.temp_offset : kUbBankPeriodBytes) + lanes * 4;
-    layout.work.bytes = std::max({temp_end, 4 * table_temps, 4 * setup_temps});
+    layout.work.bytes = std::max({temp_end, 4 * table_temps, 4 * setup_temps, call.staging_bytes});
     layout.cos_offset = conflict_free_offset(layout.block_tokens * width * 4);
     layout.table.bytes = layout.cos_offset + layout.block_tokens * width * 4;
     if (call.normalizes) {
         const int64_t slots = round_up(rows, kRowNormSlots);
         layout.stats.bytes = 4 * kRowNormStats * slots;
         layout.factors.bytes = call.normalizes_partners ? 4 * slots : 0;
-        layout.scales.bytes = 4 * 2 * common.row_pitch * (1 + call.normalizes_partners);
-        layout.raw_scales.bytes = call.item_bytes == 4 ? 0 : call.item_bytes * 2 * common.row_pitch;
+        if (!call.stores_any_type) {
+            layout.scales.bytes = 4 * 2 * common.row_pitch * (1 + call.normalizes_partners);
+            layout.raw_scales.bytes = call.item_bytes == 4 ? 0 : call.item_bytes * 2 * common.row_pitch;
+        }
     }
+    if (call.stores_any_type) layout.scales.bytes = call.factor_bytes;
 
     return place_regions(layout.regions()) <= call.ub_bytes ? std::optional(layout) : std::nullopt;
 }

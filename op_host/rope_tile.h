@@ -16,7 +16,7 @@ namespace npu_rope {
 // tables.
 struct RopeTileCall {
     const CommonTiling* common = nullptr;      // layout_of() does not read its tile sizes and UB sizes
-    int32_t sides = 1;                         // tensors that the call rotates
+    int32_t sides = 1;                         // tensors of heads
     int64_t ub_bytes = 0;                      // bytes that the kernel may allocate
     int64_t item_bytes = 0, out_bytes = 0;     // bytes of an element of x, and of out
     int32_t key = 0;                           // the tiling key: kRopeHalves, ...
@@ -24,6 +24,13 @@ struct RopeTileCall {
     int64_t entry_bytes = 0, entry_pitch = 0;  // given tables: bytes of an entry; entries from one row to the next
     bool normalizes = false;                   // each head is normalized before its rotation
     bool normalizes_partners = false;          // each head's partners are also normalized
+
+    // qkv_norm_rope_cache
+    bool normalizes_tokens = false;  // all heads of a token are normalized together, so a tile has all of them
+    bool stores_any_type = false;    // the kernel converts float32 rows to the type of each output
+    int64_t out_row_bytes = 0;       // the longest row of a head of the outputs in UB
+    int64_t factor_bytes = 0;        // the rows of scales, biases and quantization as float32
+    int64_t staging_bytes = 0;       // the longest of them in its own type
 };
 
 // A tile, and the size of its table.
@@ -37,7 +44,8 @@ struct RopeTile {
 // The layout of UB for a tile. Most names are explained in CommonTiling and HeadNormTiling.
 struct RopeLayout {
     RopeTile tile;
-    int64_t block_tokens = 0, token_slots = 0, side1_tokens = 0, gather_rows = 0, setup_lanes = 0;
+    int64_t block_tokens = 0, token_slots = 0, gather_rows = 0, setup_lanes = 0;
+    int64_t side_tokens[kRopeMaxSides] = {};  // tokens of a tile of each side
     int64_t tail_offset = 0;   // in an input or output buffer, in bytes
     int64_t temp_offset = 0;   // in `work`, in bytes
     int64_t cos_offset = 0;    // in `table`, in bytes

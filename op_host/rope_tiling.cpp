@@ -47,6 +47,8 @@ void merge_batches(const RopeTilingInput& in, CommonTiling* common, RotaryTableT
     if (given) {
         copy(given->cos_stride, in.tables.cos_stride);
         copy(given->sin_stride, in.tables.sin_stride);
+        copy(given->id_stride, in.tables.id_stride);
+        token_strides.push_back(given->id_stride);
         if (!in.tables.has_ids) token_strides.insert(token_strides.end(), {given->cos_stride, given->sin_stride});
     }
     for (int k = 0; k < s.sides; ++k) {
@@ -74,7 +76,23 @@ public:
     // a call that does not normalize.
     Tiling(const RopeTilingInput& in, const Platform& platform, CommonTiling* common, RopeTurns* computed,
            RotaryTableTiling* given, HeadNormTiling* norm = nullptr)
-        : in_(in), platform_(platform), common_(*common), computed_(computed), given_(given), norm_(norm) {}
+        : in_(in),
+          platform_(platform),
+          common_(*common),
+          computed_(computed),
+          planes_(computed),
+          given_(given),
+          norm_(norm) {}
+
+    // qkv_norm_rope_cache, with computed or with given tables.
+    Tiling(const RopeTilingInput& in, const Platform& platform, QkvNormRopeCacheTilingData* data)
+        : in_(in),
+          platform_(platform),
+          common_(data->common),
+          computed_(in.qkv->tensors->in.cos ? nullptr : &data->turns),
+          planes_(&data->turns),
+          given_(in.qkv->tensors->in.cos ? &data->table : nullptr),
+          qkv_(&data->qkv) {}
 
     Check run(KernelLaunch* launch) {
         const bool is_empty = shape_.empty();
@@ -83,6 +101,8 @@ public:
             if (Check c = check_sizes(in_); !c.ok()) return c;
         if (norm_)
             if (Check c = check_device_epsilon("rms_norm_rope", in_.norm.epsilon, NPU_ROPE_FLOAT32); !c.ok()) return c;
+        if (qkv_)
+            if (Check c = check_qkv(); !c.ok()) return c;
         if (is_empty) return computed_ ? set_frequencies() : Check{};
         merge_batches(in_, &common_, given_);
         set_shape();
@@ -94,10 +114,13 @@ public:
             split();
             layout = best_layout(call_, tile_candidates(call_));
         }
+        if (!layout && call_.normalizes_tokens)
+            return bad_value(in_.op, "q_scale", "cover fewer elements on an NPU, or be given with square_sums",
+                             formatted("%lld, which do not fit UB", static_cast<long long>(max_norm_elements())));
         if (!layout) return internal_error(in_.op, "tile", "fit into UB", "none that does");
         set_layout(*layout);
         launch->block_dim = static_cast<uint32_t>(common_.row_parts * common_.head_parts);
-        launch->tiling_key = static_cast<uint64_t>(call_.key);
+        launch->tiling_key = static_cast<uint64_t>(call_.key + (qkv_ && given_ ? kQkvGivenTables : 0));
         return computed_ ? set_frequencies() : Check{};
     }
 
@@ -106,8 +129,7 @@ private:
         const npu_rope_params& p = in_.params;
         int64_t pairs = rope_pairs(p);
         bool halves = p.mode != NPU_ROPE_MODE_NORMAL;
-        common_.heads = to_int32(shape_.heads());
-        common_.side0_heads = to_int32(shape_.side[0].N);
+        set_heads(common_, {shape_.side[0].N, shape_.side[1].N, shape_.side[2].N});
         common_.head_size = to_int32(shape_.D);
         common_.row_pitch = to_int32(round_up(shape_.D, kUbBlockBytes / call_.item_bytes));
         common_.out_pitch = to_int32(round_up(shape_.D, kUbBlockBytes / call_.out_bytes));
@@ -120,15 +142,16 @@ private:
         // With one entry per lane, each half of a table row must also start on a 32-byte border.
         int64_t half_multiple = given_ && in_.tables.entry_per_lane ? kUbBlockBytes / dtype_bytes(in_.tables.dtype) : 8;
         bool halves_on_borders = halves && p.n_offs % 8 == 0 && pairs % half_multiple == 0;
-        bool can_swap_by_shifts = !halves && call_.item_bytes == 2 && platform_.arch != kArch310p;
+        bool can_swap_by_shifts = !halves && call_.item_bytes == 2 && platform_.arch != kArch310p && !qkv_normalizes();
         call_.key = halves_on_borders ? kRopeHalves : can_swap_by_shifts ? kRopeSwapByShifts : kRopeSwapByGather;
         common_.lane_first = call_.key == kRopeHalves ? 0 : p.n_offs / 8 * 8;
         common_.table_width = call_.key == kRopeHalves
                                   ? to_int32(pairs)
                                   : to_int32(round_up(p.n_offs + common_.n_dims, 8)) - common_.lane_first;
-        if (computed_) set_planes();
+        set_planes();
         call_.position_bytes = common_.planes * (in_.positions_int64 ? 8 : 4);
         if (given_) set_given_tables();
+        if (qkv_) set_qkv();
         if (norm_) {
             norm_->norm = row_norm_tiling(shape_.D, in_.norm.epsilon, kStashFloat32, in_.dtype != NPU_ROPE_FLOAT16);
             norm_->intermediate_rounding = in_.norm.intermediate_rounding;
@@ -145,7 +168,7 @@ private:
                 adjacent_heads_count += stride[2] == shape_.D;
                 adjacent_tokens_count += stride[1] == shape_.D;
             }
-        common_.tokens_inner = !in_.scatters && adjacent_tokens_count > adjacent_heads_count;
+        common_.tokens_inner = !in_.scatters && !qkv_ && adjacent_tokens_count > adjacent_heads_count;
         heads_adjacent_ = adjacent_heads_count == 2 * shape_.sides;
     }
 
@@ -153,6 +176,7 @@ private:
         const GivenTables& t = in_.tables;
         given_->table_rows = t.rows;
         given_->has_ids = t.has_ids;
+        given_->id_words = t.ids_int64 ? 2 : 1;
         given_->row_entries = t.entry_per_lane ? common_.n_dims : common_.n_dims / 2;
         call_.entry_bytes = dtype_bytes(t.dtype);
         call_.entry_pitch = round_up(given_->row_entries, kUbBlockBytes / call_.entry_bytes);
@@ -164,7 +188,7 @@ private:
     // Sets the planes of positions. Axes with the same positions share a plane; an axis that rotates no pair has none.
     void set_planes() {
         common_.planes = 1;
-        if (!rope_has_sections(in_.params.mode)) return;
+        if (!planes_ || !rope_has_sections(in_.params.mode)) return;
         std::vector<RopePairTerms> pair_terms = rope_pair_terms(in_.params);
         int plane_of[kRopeAxes];
         common_.planes = 0;
@@ -178,9 +202,12 @@ private:
             plane_of[axis] = static_cast<int>(plane - common_.plane_offset);
             if (plane_of[axis] == common_.planes) common_.plane_offset[common_.planes++] = offset;
         }
-        for (int32_t lane = 0; lane < common_.table_width; ++lane) {
-            const auto axis = pair_terms[pair_of_lane(lane)].axis;
-            computed_->plane_lanes[plane_of[axis]][lane / 64] |= uint64_t{1} << lane % 64;
+        // Of given tables, the entries of a row; of computed ones, the lanes of a table.
+        const int32_t pairs = common_.n_dims / 2;
+        const int32_t lanes = !given_ ? common_.table_width : in_.tables.entry_per_lane ? 2 * pairs : pairs;
+        for (int32_t lane = 0; lane < lanes; ++lane) {
+            const auto pair = given_ ? static_cast<size_t>(lane % pairs) : pair_of_lane(lane);
+            planes_->plane_lanes[plane_of[pair_terms[pair].axis]][lane / 64] |= uint64_t{1} << lane % 64;
         }
     }
 
@@ -197,12 +224,15 @@ private:
     void set_copy_mode() {
         common_.copy_mode = kCopyBursts;
         bool whole_blocks = head_bytes() % kUbBlockBytes == 0 && shape_.D * call_.out_bytes % kUbBlockBytes == 0;
+        for (int k = 0; k < shape_.sides && qkv_; ++k)
+            whole_blocks &= shape_.D * out_item_bytes(k) % kUbBlockBytes == 0;
         if (platform_.arch != kArch310p || whole_blocks) return;
         // A run of a token's adjacent heads may be long enough for a DMA, even if one head is not.
-        int64_t min_heads = shape_.sides == 2 ? std::min(shape_.side[0].N, shape_.side[1].N) : shape_.side[0].N;
+        int64_t min_heads = shape_.side[0].N;
+        for (int k = 1; k < shape_.sides; ++k) min_heads = std::min(min_heads, shape_.side[k].N);
         bool run_is_enough =
             head_bytes() >= kUbBlockBytes || (heads_adjacent_ && min_heads * head_bytes() >= kUbBlockBytes);
-        common_.copy_mode = run_is_enough && !in_.scatters ? kCopyPacked : kCopyScalar;
+        common_.copy_mode = run_is_enough && !in_.scatters && !qkv_ ? kCopyPacked : kCopyScalar;
         if (head_bytes() < kUbBlockBytes) common_.tokens_inner = 0;
     }
 
@@ -224,7 +254,9 @@ private:
         WorkSplit split;
         if (common_.copy_mode != kCopyScalar)  // else one core, because two cores must not write to one cache line
             split = split_work(common_.rows, common_.row_granule, heads(), head_bytes(), platform_.cores,
-                               common_.copy_mode == kCopyPacked ? heads() : tile_preferences().min_heads,
+                               common_.copy_mode == kCopyPacked || call_.normalizes_tokens
+                                   ? heads()
+                                   : tile_preferences().min_heads,
                                tile_preferences().table_heads);
         common_.row_parts = to_int32(split.row_parts);
         common_.head_parts = to_int32(split.head_parts);
@@ -234,16 +266,105 @@ private:
         set_common_layout(common_, layout);
         common_.block_tokens = to_int32(layout.block_tokens);
         common_.token_slots = to_int32(layout.token_slots);
-        common_.side1_tokens = to_int32(layout.side1_tokens);
+        for (int k = 1; k < kRopeMaxSides; ++k) common_.side_tokens[k] = to_int32(layout.side_tokens[k]);
         common_.table_bytes = to_int32(layout.table.bytes);
         common_.cos_offset_bytes = to_int32(layout.cos_offset);
         common_.lane_bytes = to_int32(layout.frequencies.bytes + layout.entry_offsets.bytes);
         common_.source_bytes = to_int32(layout.source.bytes);
+        if (qkv_) {
+            qkv_->stats_bytes = to_int32(layout.stats.bytes);
+            qkv_->factor_bytes = to_int32(layout.scales.bytes);
+            qkv_->out_queue_bytes = to_int32(layout.outputs.bytes / 2);
+        }
         if (!norm_) return;
         norm_->stats_bytes = to_int32(layout.stats.bytes);
         norm_->factor_bytes = to_int32(layout.factors.bytes);
         norm_->scale_bytes = to_int32(layout.scales.bytes);
         norm_->scale_raw_bytes = to_int32(layout.raw_scales.bytes);
+    }
+
+    // ---- qkv_norm_rope_cache
+
+    const QkvSide& qkv_side(int k) const { return in_.qkv->shape->side[k]; }
+    bool qkv_normalizes() const {
+        return qkv_ && (qkv_side(0).norm != QkvNorm::kNone || qkv_side(1).norm != QkvNorm::kNone);
+    }
+    int32_t out_type(int k) const { return k > 0 && in_.scatters ? qkv_side(k).out_dtype : in_.dtype; }
+    int64_t out_item_bytes(int k) const { return dtype_bytes(out_type(k)); }
+    int64_t max_norm_elements() const { return std::max(shape_.side[0].N, shape_.side[1].N) * shape_.D; }
+
+    // The rules of the kernel that the operator does not have.
+    Check check_qkv() {
+        const npu_rope_qkv_inputs& in = in_.qkv->tensors->in;
+        if (Check c = check_device_epsilon(in_.op, in_.qkv->attributes.epsilon, NPU_ROPE_FLOAT32); !c.ok()) return c;
+        if (in.v && qkv_side(2).D != shape_.D)
+            return bad_value(in_.op, "v", formatted("have q's head size %lld on an NPU", static_cast<long long>(shape_.D)),
+                             std::to_string(qkv_side(2).D));
+        if (!in_.scatters) return {};
+        if (in.v && qkv_side(2).out_dtype != qkv_side(1).out_dtype)
+            return bad_type(in_.op, "v_cache", formatted("have k_cache's dtype %s on an NPU", dtype_name(out_type(1))),
+                            dtype_name(out_type(2)));
+        return out_type(1) == NPU_ROPE_INT8 ? Check{} : check_dtype_on_chip(in_.op, "k_cache", out_type(1), platform_);
+    }
+
+    static int32_t out_code(int32_t dtype) {
+        switch (dtype) {
+            case NPU_ROPE_FLOAT32: return kOutFloat32;
+            case NPU_ROPE_FLOAT16: return kOutFloat16;
+            case NPU_ROPE_BFLOAT16: return kOutBfloat16;
+            default: return kOutInt8;
+        }
+    }
+
+    // Places rows of factors in UB. rows: 1 for all heads, or one for each head.
+    RowFactorsTiling place_factors(const npu_rope_tensor* t, int64_t rows, int64_t head_stride, int64_t lane_stride) {
+        if (!t) return {};
+        const auto at = to_int32(call_.factor_bytes / 4);
+        call_.factor_bytes += 4 * rows * common_.row_pitch;
+        const int64_t pitch = round_up(shape_.D, kUbBlockBytes / dtype_bytes(t->dtype));
+        call_.staging_bytes = std::max(call_.staging_bytes, rows * pitch * dtype_bytes(t->dtype));
+        return {at, to_int32(rows), to_int32(head_stride), to_int32(lane_stride)};
+    }
+
+    RowFactorsTiling place_quantization(int k, const npu_rope_tensor* t) {
+        const QkvSide& s = qkv_side(k);
+        const bool is_one = s.quant_stride[0] == 0 && s.quant_stride[1] == 0;
+        return place_factors(t, is_one ? 1 : s.N, s.quant_stride[0], s.quant_stride[1]);
+    }
+
+    void set_qkv() {
+        const npu_rope_qkv_inputs& in = in_.qkv->tensors->in;
+        const npu_rope_tensor *scale[] = {in.q_scale, in.k_scale}, *bias[] = {in.q_bias, in.k_bias};
+        const QkvAttributes& a = in_.qkv->attributes;
+        common_.out_pitch = common_.row_pitch;
+        call_.stores_any_type = true;
+        call_.normalizes = qkv_normalizes();
+        for (int k = 0; k < shape_.sides; ++k) {
+            const QkvSide& s = qkv_side(k);
+            QkvSideTiling& to = qkv_->side[k];
+            to.cache_rows = s.cache_rows;
+            to.block_size = s.block_size;
+            to.out_type = out_code(out_type(k));
+            to.out_pitch = to_int32(round_up(shape_.D, kUbBlockBytes / out_item_bytes(k)));
+            call_.out_row_bytes = std::max(call_.out_row_bytes, out_item_bytes(k) * to.out_pitch);
+            if (s.norm != QkvNorm::kNone) {
+                const bool is_per_head = s.norm == QkvNorm::kHead, has_sums = in.square_sums != nullptr;
+                to.norm_kind = is_per_head ? kNormHead : kNormToken;
+                const int64_t n = shape_.D * (is_per_head ? 1 : s.N) * (has_sums ? a.ranks : 1);
+                to.norm = row_norm_tiling(n, a.epsilon, kStashFloat32, in_.dtype != NPU_ROPE_FLOAT16 && !has_sums);
+                call_.normalizes_tokens |= !is_per_head && !has_sums;
+                const int64_t rows = is_per_head ? 1 : s.N;
+                to.scale = place_factors(scale[k], rows, is_per_head ? 0 : shape_.D, 1);
+                to.bias = place_factors(bias[k], rows, is_per_head ? 0 : shape_.D, 1);
+            }
+            if (to.out_type != kOutInt8) continue;
+            to.factor = place_quantization(k, k == 1 ? in.k_quant_scale : in.v_quant_scale);
+            to.quant_offset = place_quantization(k, k == 1 ? in.k_quant_offset : in.v_quant_offset);
+        }
+        qkv_->has_square_sums = in.square_sums != nullptr;
+        qkv_->square_sum_stride = in_.qkv->shape->square_sum_stride;
+        qkv_->scatters = in_.scatters;
+        qkv_->scale_offset = static_cast<float>(a.scale_offset);
     }
 
     Check set_frequencies() {
@@ -265,8 +386,10 @@ private:
     const Platform& platform_;
     CommonTiling& common_;
     RopeTurns* computed_;
+    RopeTurns* planes_;  // for the lanes of each plane of positions; NULL: no planes
     RotaryTableTiling* given_;
-    HeadNormTiling* norm_;
+    HeadNormTiling* norm_ = nullptr;
+    QkvTiling* qkv_ = nullptr;
     bool heads_adjacent_ = false;  // in every tensor, the heads of a token are adjacent in GM
     const RopeShape& shape_ = in_.shape;
     RopeTileCall call_{&common_, shape_.sides, ub_budget_bytes(platform_), dtype_bytes(in_.dtype),
@@ -319,6 +442,12 @@ Check rms_norm_rope_tiling(const RopeTilingInput& in, const Platform& platform, 
 Check rotary_tiling(const RopeTilingInput& in, const Platform& platform, RotaryTilingData* data, KernelLaunch* launch) {
     *data = RotaryTilingData{};
     return Tiling(in, platform, &data->common, nullptr, &data->table).run(launch);
+}
+
+Check qkv_tiling(const RopeTilingInput& in, const Platform& platform, QkvNormRopeCacheTilingData* data,
+                 KernelLaunch* launch) {
+    *data = QkvNormRopeCacheTilingData{};
+    return Tiling(in, platform, data).run(launch);
 }
 
 }  // namespace npu_rope

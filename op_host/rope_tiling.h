@@ -5,10 +5,12 @@
 #include <cstdint>
 
 #include "csrc/core/check.h"
+#include "csrc/core/qkv_norm_rope_cache_check.h"
 #include "csrc/core/rope_check.h"
 #include "include/npu_rope.h"
 #include "op_host/platform.h"
 #include "op_host/tiling_result.h"
+#include "op_kernel/qkv_norm_rope_cache_tiling_data.h"
 #include "op_kernel/rms_norm_rope_tiling_data.h"
 #include "op_kernel/rope_tiling_data.h"
 #include "op_kernel/rotary_tiling_data.h"
@@ -16,13 +18,14 @@
 namespace npu_rope {
 
 // Given tables. The strides are those of batch and token, in elements. With position_ids, the first stride is unused
-// and the second one is that of the tables' rows. The strides of position_ids are in RopeShape's row_stride.
+// and the second one is that of the tables' rows.
 struct GivenTables {
     int32_t dtype = NPU_ROPE_FLOAT32;
     bool entry_per_lane = false;
     bool has_ids = false;
+    bool ids_int64 = false;
     int64_t rows = 0;  // with position_ids: rows of the tables
-    int64_t cos_stride[2] = {}, sin_stride[2] = {};
+    int64_t cos_stride[2] = {}, sin_stride[2] = {}, id_stride[2] = {};
 };
 
 // The attributes of rms_norm_rope's norm.
@@ -31,7 +34,14 @@ struct HeadNormAttributes {
     bool intermediate_rounding = false;  // round as a call of rms_norm and a call of rope do
 };
 
-// A call whose arguments check_rope, check_rms_norm_rope or check_rotary has accepted. One of two sides may have no
+// What a call of qkv_norm_rope_cache has besides.
+struct QkvTilingInput {
+    const QkvTensors* tensors = nullptr;
+    const QkvShape* shape = nullptr;
+    QkvAttributes attributes = {};
+};
+
+// A call whose arguments check_rope, check_rms_norm_rope, check_rotary or check_qkv_norm_rope_cache has accepted. One of two sides may have no
 // heads. Dimensions of size 1 may have any stride.
 struct RopeTilingInput {
     const char* op = "rope";  // for messages: the operator, and its name of x
@@ -41,14 +51,15 @@ struct RopeTilingInput {
     int32_t out_dtype = NPU_ROPE_FLOAT16;  // differs from dtype only in a scattering call
     bool positions_int64 = false;
     bool has_factors = false;
-    bool scatters = false;  // the last side's out is a cache; out_stride[1] is the stride of its rows
+    bool scatters = false;  // some sides' outs are caches: the last one, or k and v; out_stride[1] is that of rows
     bool rows_int64 = false;
     bool forward = true;
     npu_rope_params params = {};
     GivenTables tables;       // rotary_tiling only; there params define only the window and the pairs
     HeadNormAttributes norm;  // rms_norm_rope_tiling only
+    const QkvTilingInput* qkv = nullptr;  // qkv_tiling only
 
-    bool scatters_side(int side) const { return scatters && side == shape.sides - 1; }
+    bool scatters_side(int side) const { return scatters && (qkv ? side > 0 : side == shape.sides - 1); }
 };
 
 // Returns the tiling's input for a call that check_rope has accepted. shape: the result of this check.
@@ -64,6 +75,8 @@ Check rope_tiling(const RopeTilingInput& in, const Platform& platform, RopeTilin
 Check rms_norm_rope_tiling(const RopeTilingInput& in, const Platform& platform, RmsNormRopeTilingData* data,
                            KernelLaunch* launch);
 Check rotary_tiling(const RopeTilingInput& in, const Platform& platform, RotaryTilingData* data, KernelLaunch* launch);
+Check qkv_tiling(const RopeTilingInput& in, const Platform& platform, QkvNormRopeCacheTilingData* data,
+                 KernelLaunch* launch);
 
 // Checks a call of rope, rope_qk or rope_set_rows by the rules of the operator and of the chip, and tiles it.
 Check check_and_tile_rope(const RopeTensors& t, const npu_rope_params& params, int32_t angle, bool forward,

@@ -22,9 +22,8 @@ RopeTilingInput rotary_tiling_input(const RotaryTensors& t, const RotaryAttribut
     std::copy(shape.sin_stride, shape.sin_stride + 2, in.tables.sin_stride);
     if (t.position_ids) {
         in.tables.rows = t.cos->shape[0];
-        in.rows_int64 = t.position_ids->dtype == NPU_ROPE_INT64;
-        // For the kernel, position_ids are row numbers instead of positions.
-        std::copy(shape.rope.pos_stride, shape.rope.pos_stride + 2, in.shape.row_stride);
+        in.tables.ids_int64 = t.position_ids->dtype == NPU_ROPE_INT64;
+        std::copy(shape.rope.pos_stride, shape.rope.pos_stride + 2, in.tables.id_stride);
         std::fill(in.shape.pos_stride, in.shape.pos_stride + 2, 0);
     }
     return in;

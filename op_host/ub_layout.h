@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <vector>
 
 #include "op_host/work_split.h"
@@ -26,10 +27,23 @@ int64_t place_regions(const std::array<UbRegion*, n>& regions) {
     return end;
 }
 
+// Sets the numbers of heads of a call whose sides have these numbers of heads.
+inline void set_heads(CommonTiling& common, std::initializer_list<int64_t> sides) {
+    const int64_t* heads = sides.begin();
+    int64_t end = 0;
+    for (int32_t& side_end : common.heads_end) side_end = to_int32(end += heads == sides.end() ? 0 : *heads++);
+    common.heads = to_int32(end);
+}
+
+// The number of heads of a side.
+inline int64_t heads_of_side(const CommonTiling& common, int side) {
+    return common.heads_end[side] - (side == 0 ? 0 : common.heads_end[side - 1]);
+}
+
 // Sets the fields of the tiling that all layouts determine in the same way.
 template <typename Layout>
 void set_common_layout(CommonTiling& common, const Layout& layout) {
-    common.tile_tokens = to_int32(layout.tile.tokens);
+    common.side_tokens[0] = to_int32(layout.tile.tokens);
     common.tile_heads = to_int32(layout.tile.heads);
     common.gather_rows = to_int32(layout.gather_rows);
     common.setup_lanes = to_int32(layout.setup_lanes);

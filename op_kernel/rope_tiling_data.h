@@ -10,6 +10,7 @@
 
 constexpr int32_t kRopeMaxHeadSize = 1024;
 constexpr int32_t kRopeMaxPairs = kRopeMaxHeadSize / 2;
+constexpr int32_t kRopeMaxSides = 3;                       // tensors of heads: queries, keys and values
 constexpr int32_t kRopeMaxPlanes = 4;                      // planes of positions: time, height, width, extra
 constexpr int32_t kRopeMaxChunks = kRopeMaxHeadSize / 64;  // chunks of 64 table lanes, one vector repeat each
 
@@ -43,17 +44,17 @@ struct CommonTiling {
     int64_t seq;
     int64_t pos_stride[2];                 // batch, token
     int64_t plane_offset[kRopeMaxPlanes];  // offset of each plane's first position, in elements
-    RopeSideTiling side[2];
-    int64_t row_number_stride[2];  // strides of the row numbers of a cache or of given tables: batch, token
+    RopeSideTiling side[kRopeMaxSides];
+    int64_t row_number_stride[2];  // strides of the row numbers of a cache: batch, token
     int64_t cache_rows;
 
-    int32_t heads;        // heads of both sides
-    int32_t side0_heads;  // heads of side 0, which come first
+    int32_t heads;                    // heads of all sides
+    int32_t heads_end[kRopeMaxSides];  // heads of a side and of those before it
     int32_t head_size;
     int32_t row_pitch;         // elements of a head in UB: head_size, rounded up to whole 32-byte blocks
     int32_t out_pitch;         // the same for out's type
     int32_t planes;            // number of planes of positions; 1: all lanes have the same positions
-    int32_t row_number_words;  // 32-bit words of a row number
+    int32_t row_number_words;  // 32-bit words of a cache's row number
 
     // Lanes [n_offs, n_offs + n_dims) of a head are rotated.
     int32_t n_offs;
@@ -73,8 +74,7 @@ struct CommonTiling {
     // A unit is split into blocks, each with one table; a block is split into tiles.
     int32_t block_tokens;
     int32_t token_slots;   // block_tokens, rounded up to 32
-    int32_t tile_tokens;   // tokens of a tile of side 0
-    int32_t side1_tokens;  // tokens of a tile of side 1
+    int32_t side_tokens[kRopeMaxSides];  // tokens of a tile of a side
     int32_t tile_heads;
     int32_t tokens_inner;  // order of a tile's rows in UB: 0 token by token, 1 head by head
     int32_t copy_mode;     // kCopyBursts, ...
@@ -91,7 +91,6 @@ struct CommonTiling {
     int32_t lane_bytes;         // for each lane: its frequency, or the offset of its entry in a given table
     int32_t source_bytes;       // the positions of a block, or its rows of given tables
     int32_t gather_bytes;       // 0 without Gather
-    int32_t unused[7];          // padding to whole blocks of 32 bytes
 };
 
 // The part of the tiling data that the kernel reads from GM when it needs it.

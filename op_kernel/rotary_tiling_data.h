@@ -5,12 +5,14 @@
 #include "rope_tiling_data.h"
 
 struct RotaryTableTiling {
-    // Strides by batch and token, in elements. With position_ids, the second stride is that of the tables' rows, and
-    // the first stride is unused.
+    // Strides by batch and token, in elements. With position_ids, the second stride of a table is that of its rows,
+    // and the first stride is unused.
     int64_t cos_stride[2];
     int64_t sin_stride[2];
-    int64_t table_rows;  // with position_ids: rows of the tables
+    int64_t id_stride[2];  // of position_ids
+    int64_t table_rows;    // with position_ids: rows of the tables
     int32_t has_ids;
+    int32_t id_words;     // 32-bit words of an id
     int32_t row_entries;  // entries of a token: n_dims/2, one per pair, or n_dims, one per lane
     int32_t row_pitch;    // distance from one row to the next in UB, in entries
     int32_t backward;     // 1: the transposed rotation

@@ -8,6 +8,7 @@
 #include "csrc/core/rope_check.h"
 #include "csrc/core/rope_frequency.h"
 #include "csrc/core/rotary_check.h"
+#include "op_host/qkv_norm_rope_cache_tiling.h"
 #include "op_host/rms_norm_rope_tiling.h"
 #include "op_host/rms_norm_tiling.h"
 #include "op_host/rotary_tiling.h"
@@ -81,8 +82,12 @@ Check check_qkv(const Call& call, const npu_rope_tensor* const* in, const npu_ro
     t.out_may_be_null = true;
     QkvShape shape;
     const QkvAttributes attributes{call.epsilon, call.scale_offset, call.ranks, call.angle};
-    if (Check c = check_qkv_norm_rope_cache(t, call.params, attributes, &shape); !c.ok() || t.in.cos) return c;
-    return check_frequencies(call, t.in.freq_factors);
+    if (Check c = check_qkv_norm_rope_cache(t, call.params, attributes, &shape); !c.ok()) return c;
+    if (!t.in.cos)
+        if (Check c = check_frequencies(call, t.in.freq_factors); !c.ok()) return c;
+    if (!call.chip) return {};
+    TilingResult<QkvNormRopeCacheTilingData> tiled;
+    return check_and_tile_qkv_norm_rope_cache(t, *call.params, attributes, *call.chip, &tiled);
 }
 
 // An operator and the check of its calls, from the inputs and outputs of npu_rope_call.

@@ -21,14 +21,14 @@ struct RopeSide {
 // The sizes of a call; a [S,N,D] tensor has B = 1. Strides in elements.
 struct RopeShape {
     int64_t B = 1, S = 0, D = 0;
-    int sides = 1;  // 2: queries and keys
-    RopeSide side[2];
+    int sides = 1;  // 2: queries and keys; 3: also values, which are not rotated
+    RopeSide side[3];
     int64_t pos_stride[2] = {};  // B, S
     // Offset in positions of the plane of each axis; 0 in the modes without sections.
     int64_t axis_offset[4] = {};
     int64_t row_stride[2] = {};  // of rows: B, S
     int64_t cache_rows = 0;
-    int64_t heads() const { return side[0].N + side[1].N; }
+    int64_t heads() const { return side[0].N + side[1].N + side[2].N; }
     bool empty() const { return B * S * heads() * D == 0; }
 };
 

@@ -8,35 +8,27 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+from ascend_sim import Options
 
-from npu_rope import backends, native
-from npu_rope.call_tensors import CallTensors, TensorSpec
-from npu_rope.errors import BrokenRule
-from npu_rope.executors import rules
+from npu_rope import native
+from npu_rope.call_tensors import CallTensors
+from npu_rope.executors import npu, rules, sim
+from npu_rope.executors.rotations import check_device_positions
 from npu_rope.executors.tensors import (
     Array,
     accepted_call,
     array_of,
     assign,
     c_tensor,
-    check_whole_elements,
-    empty_like,
     is_tensor,
+    on_arrays,
     readable_inputs,
     round_to,
     spec_of,
-    with_actual_value,
     writing,
 )
 from npu_rope.optional_torch import torch
-from npu_rope.qkv_norm_rope_cache_calls import (
-    CACHES,
-    OTHERS,
-    OUTS,
-    XS,
-    QkvAttributes,
-    in_c_order,
-)
+from npu_rope.qkv_norm_rope_cache_calls import CACHES, OTHERS, OUTS, XS, QkvAttributes
 from npu_rope.reference import qkv_norm_rope_cache as reference
 from npu_rope.values import ANGLE_POLICIES
 
@@ -56,46 +48,9 @@ class COutputs(C.Structure):
     _fields_ = [(name, native.TENSOR) for name in OUTS]
 
 
-def out_names(call: CallTensors[Any]) -> tuple[str, ...]:
-    """Return the names of q's, k's and v's outputs in this call."""
-    return (OUTS[0], *CACHES) if "slots" in call.other_inputs else OUTS
-
-
-# ---- rules -----------------------------------------------------------------------------------------
-
-
-def check(call: Tensors, attributes: QkvAttributes) -> None:
-    """Check every rule of a call on arrays or CPU tensors.
-
-    Raises:
-        InvalidValue, InvalidType: an argument breaks its rule.
-    """
-    tensors = is_tensor(call.first[1])
-    if not tensors:
-        check_whole_elements(call)
-    sources = _readable(call)  # keeps the copies in memory until the check ends
-    as_c = c_tensor if tensors else native.describe
-    inputs = {name: as_c(source) for name, source in sources.items()}
-    outs = {name: as_c(out) for name, out in call.outs.items()}
-    _check_by_c(call, lambda: call.map(spec_of), "values", inputs, outs, attributes)
-
-
-def check_layout(call: CallTensors[TensorSpec], attributes: QkvAttributes) -> None:
-    """Check the rules that need neither an element's value nor an address, as :func:`.rules.check_layout`."""
-    if not rules.has_symbolic_sizes(call):
-        _check_by_c(call, lambda: call, "layout", *rules.layouts(call), attributes)
-
-
-def _check_by_c(
-    call: CallTensors[Any],
-    specs: Any,
-    known: native.Known,
-    inputs: Mapping[str, native.CTensor],
-    outs: Mapping[str, native.CTensor],
-    attributes: QkvAttributes,
-) -> None:
-    in_order = in_c_order(inputs, (*XS, *OTHERS)), in_c_order(outs, out_names(call))
-    rules.check_by_c(call.op, specs, known, *in_order, attributes.checked)
+def check(call: Tensors, attributes: QkvAttributes, chip: str | None = None) -> None:
+    """Check every rule of a call on arrays or CPU tensors. ``chip`` as in :func:`.rules.check`."""
+    rules.check(call, attributes.checked, _readable, chip)
 
 
 def _readable(call: Tensors) -> dict[str, Any]:
@@ -106,6 +61,11 @@ def _readable(call: Tensors) -> dict[str, Any]:
             tensor = sources[name]
             sources[name] = tensor.contiguous() if is_tensor(tensor) else np.ascontiguousarray(tensor)
     return sources
+
+
+def _written(call: Tensors, results: Results) -> dict[str, Any]:
+    """Return the results of a call by the names of its outputs."""
+    return dict(zip(call.outs or OUTS, results, strict=False))
 
 
 # ---- reference -------------------------------------------------------------------------------------
@@ -119,7 +79,7 @@ def on_reference(call: Tensors, attributes: QkvAttributes) -> Results:
     wide = reference.qkv_norm_rope_cache(arrays, attributes)
     if not call.outs:
         return tuple(round_to(wide[name], x) for name, x in call.xs.items())
-    for name, out_name in zip(XS, out_names(call), strict=True):
+    for name, out_name in zip(XS, call.c_outs, strict=True):
         if out_name not in call.outs:
             continue
         out, y = call.outs[out_name], wide[name]
@@ -165,19 +125,14 @@ def _entry() -> Any:
     )
 
 
-def launch(call: Tensors, results: Mapping[str, Any], attributes: QkvAttributes) -> None:
-    """Call the C function, which checks the call first.
-
-    Args:
-        results: the outputs, by name.
-    """
+def launch(call: Tensors, results: Results, attributes: QkvAttributes) -> None:
+    """Call the C function, which checks the call first."""
     as_c = c_tensor if is_tensor(call.first[1]) else native.describe
     sources = _readable(call)  # keeps the copies in memory until the call ends
     inputs = {name: as_c(source) for name, source in sources.items()}
-    outs = {name: as_c(result) for name, result in results.items()}
+    outs = {name: as_c(result) for name, result in _written(call, results).items()}
     pointers = [
-        [None if t is None else C.pointer(t) for t in tensors]
-        for tensors in (in_c_order(inputs, (*XS, *OTHERS)), in_c_order(outs, out_names(call)))
+        [None if t is None else C.pointer(t) for t in tensors] for tensors in call.in_c_order(inputs, outs)
     ]
     a = attributes
     _entry()(
@@ -193,33 +148,68 @@ def launch(call: Tensors, results: Mapping[str, Any], attributes: QkvAttributes)
 
 def on_cpu(call: Tensors, attributes: QkvAttributes) -> Results:
     """Run the C library on arrays, into outs or new arrays."""
-    call = accepted_call("cpu", call)
-    check_whole_elements(call)
-    results = call.outs or {
-        out_name: empty_like(call.xs[name])
-        for name, out_name in zip(XS, OUTS, strict=True)
-        if name in call.xs
-    }
-    try:
-        launch(call, results, attributes)
-    except BrokenRule as error:
-        raise with_actual_value(error, call.map(spec_of)) from None
-    return tuple(results.values())
+    return on_arrays(call, lambda call, results: launch(call, results, attributes))
 
 
 def on_cpu_tensors(call: Tensors, attributes: QkvAttributes) -> None:
     """Run the C library on torch tensors, into outs. For builds without the C++ registration."""
-    launch(call, call.outs, attributes)
+    launch(call, tuple(call.outs.values()), attributes)
 
 
-EXECUTORS = {"reference": on_reference, "cpu": on_cpu}
+# ---- sim and npu -----------------------------------------------------------------------------------
+
+# The inputs that have one type in the operator's definition: all are float32 if one of them is.
+_PARAMETERS = ("q_scale", "k_scale", "q_bias", "k_bias", "cos", "sin")
 
 
-def run(backend: str, call: Tensors, attributes: QkvAttributes) -> Results:
-    """Run a call on the back end of that name.
+def on_sim(options: Options, call: Tensors, attributes: QkvAttributes) -> Results:
+    """Run the AscendC kernel on simulated cores, for arrays or CPU torch tensors without a gradient."""
 
-    Raises:
-        ValueError, TypeError: an argument breaks its rule; nothing was written.
-        BackendUnavailable: the back end is unavailable or lacks this operator.
-    """
-    return backends.executor_of(call.op, EXECUTORS, backend)(call, attributes)
+    def check_all(call: Tensors) -> None:
+        check(call, attributes, sim.chip_of(options))
+        _check_positions(call, attributes)
+
+    def launch_kernel(call: Tensors, results: Results) -> None:
+        tensors = {name: None for name in (*XS, *OTHERS)} | _readable(call)
+        parameters = [name for name in _PARAMETERS if tensors[name] is not None]
+        if len({sim.spec_of_launch(tensors[name]).dtype for name in parameters}) > 1:
+            tensors |= {name: sim.float32_of(tensors[name]) for name in parameters}
+        given = {"normalizes_q": tensors["q_scale"] is not None, "has_positions": tensors["positions"] is not None}
+        if tensors["slots"] is not None:
+            tensors["slots"] = sim.int32_of(tensors["slots"])
+        # CANN needs a tensor for each required parameter of the definition; the kernel does not use these ones.
+        if tensors["q_scale"] is None:
+            tensors["q_scale"] = tensors[parameters[0]] if parameters else tensors["q"]
+        if tensors["positions"] is None:
+            tensors["positions"] = np.zeros(1, np.int32)
+        named = _written(call, results)
+        caches = {name: named.get(name) for name in CACHES}
+        q_out, k_out, v_out = (named.get(name) for name in call.c_outs)
+        outs = {"q_out": q_out, "k_out": k_out, "v_out": sim.one_like(k_out) if v_out is None else v_out}
+        sim.launch(options, call.op, call.op, {**tensors, **caches, **outs}, {**attributes.as_aclnn(), **given})
+
+    return sim.run(options, call, check_all, launch_kernel)
+
+
+def _check_positions(call: Tensors, attributes: QkvAttributes) -> None:
+    """Check the positions of computed tables, as :func:`.check_device_positions`."""
+    if "cos" not in call.other_inputs:
+        check_device_positions(call, attributes)
+
+
+def on_npu(call: Tensors, attributes: QkvAttributes) -> Results:
+    """Run the call on the NPU for arrays, or for CPU torch tensors without a gradient."""
+
+    def check_all(call: Tensors) -> None:
+        check(call, attributes)
+        _check_positions(call, attributes)
+
+    def run_operator(xs: dict[str, Any], other_inputs: dict[str, Any], written: list[Any]) -> None:
+        named = dict(zip(OUTS, (_written(call, tuple(written)).get(name) for name in call.c_outs), strict=True))
+        inputs = [{**xs, **other_inputs}.get(name) for name in (*XS, *OTHERS)]
+        torch.ops.npu_rope.qkv_norm_rope_cache_out.default(*inputs, **attributes.as_schema(), **named)
+
+    return npu.run(call, check_all, run_operator, written_whole="slots" not in call.other_inputs)
+
+
+run = sim.by_backend(on_reference, on_cpu, on_npu, on_sim)

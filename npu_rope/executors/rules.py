@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from npu_rope import native
@@ -41,8 +41,9 @@ def check(
     as_c = c_tensor if tensors else native.describe
     # `sources` keeps the copies in memory until the check ends.
     sources = readable_inputs(call) if read is None else read(call)
-    inputs, outs = [as_c(source) for source in sources.values()], [as_c(out) for out in call.outs.values()]
-    check_by_c(call.entry, lambda: call.map(spec_of), "values", inputs, outs, {**arguments, "chip": chip})
+    inputs = {name: as_c(source) for name, source in sources.items()}
+    outs = {name: as_c(out) for name, out in call.outs.items()}
+    _check_by_c(call, lambda: call.map(spec_of), "values", inputs, outs, {**arguments, "chip": chip})
 
 
 def check_layout(
@@ -56,21 +57,13 @@ def check_layout(
     """
     if has_symbolic_sizes(call):
         return
-    read, outs = layouts(call)
-    inputs, written = list(read.values()), list(outs.values())
-    check_by_c(call.entry, lambda: call, "layout", inputs, written, {**arguments, "chip": chip})
-
-
-def layouts(
-    call: CallTensors[TensorSpec],
-) -> tuple[dict[str, native.CTensor], dict[str, native.CTensor]]:
-    """Return the C structs of all inputs and outputs by name, without addresses. Only an in-place input keeps
-    its strides: the kernels can read any other one from a contiguous copy."""
+    # Only an in-place input keeps its strides: the kernels can read any other one from a contiguous copy.
     read = {
         name: _without_memory(spec, spec.strides if name in call.in_place else contiguous(spec.shape))
         for name, spec in call.inputs().items()
     }
-    return read, {name: _without_memory(out, out.strides) for name, out in call.outs.items()}
+    written = {name: _without_memory(out, out.strides) for name, out in call.outs.items()}
+    _check_by_c(call, lambda: call, "layout", read, written, {**arguments, "chip": chip})
 
 
 def has_symbolic_sizes(call: CallTensors[TensorSpec]) -> bool:
@@ -92,16 +85,16 @@ def _without_memory(spec: TensorSpec, strides: tuple[int, ...]) -> native.CTenso
     return native.c_tensor(0, spec.dtype, spec.shape, strides)
 
 
-def check_by_c(
-    entry: str,
+def _check_by_c(
+    call: CallTensors[Any],
     specs: Callable[[], CallTensors[TensorSpec]],
     known: native.Known,
-    inputs: Sequence[native.CTensor | None],
-    outs: Sequence[native.CTensor | None],
+    inputs: Mapping[str, native.CTensor],
+    outs: Mapping[str, native.CTensor],
     arguments: Mapping[str, Any],
 ) -> None:
     """Check a call by :meth:`npu_rope.native.Native.check`. An error has the actual dtype or shape."""
     try:
-        native.load().check(entry, inputs, outs, known, **arguments)
+        native.load().check(call.entry, *call.in_c_order(inputs, outs), known, **arguments)
     except BrokenRule as error:
         raise with_actual_value(error, specs()) from None

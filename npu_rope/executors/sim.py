@@ -14,6 +14,7 @@ from ascend_sim.package import Refused, Tensor
 
 from npu_rope import backends, simulated_package
 from npu_rope.call_tensors import CallTensors, TensorSpec
+from npu_rope.dtypes import bfloat16_values
 from npu_rope.errors import InternalError, bad_value, broken
 from npu_rope.executors.tensors import (
     as_arrays,
@@ -109,7 +110,10 @@ def _with_positive_strides(call: Call) -> Call:
 
 # The inputs that aclnn makes contiguous (AutoContiguous() in op_host/). The attribute `strides` does not list
 # their strides.
-_CONTIGUOUS = ("q_scale", "k_scale", "freq_factors")
+_CONTIGUOUS = (
+    *("q_scale", "k_scale", "q_bias", "k_bias", "freq_factors", "square_sums"),
+    *("k_quant_scale", "k_quant_offset", "v_quant_scale", "v_quant_offset"),
+)
 
 
 def launch(
@@ -182,3 +186,20 @@ def _strides_of(views: list[Tensor]) -> list[int]:
 def int64_of(numbers: Any) -> Any:
     """Return row numbers as int64, their type in the definitions."""
     return numbers.long() if is_tensor(numbers) else numbers.astype(np.int64, copy=False)
+
+
+def int32_of(numbers: Any) -> Any:
+    """Return numbers that int32 holds as int32."""
+    return numbers.int() if is_tensor(numbers) else numbers.astype(np.int32, copy=False)
+
+
+def float32_of(values: Any) -> Any:
+    """Return values as float32. A uint16 array holds bfloat16's bits."""
+    if is_tensor(values):
+        return values.float()
+    return bfloat16_values(values) if values.dtype == np.uint16 else values.astype(np.float32)
+
+
+def one_like(tensor: Any) -> Any:
+    """Allocate one element of the same type."""
+    return tensor.new_empty(1) if is_tensor(tensor) else np.empty(1, tensor.dtype)

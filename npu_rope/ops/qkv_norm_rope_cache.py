@@ -13,6 +13,7 @@ from npu_rope import backends
 from npu_rope.call_tensors import CallTensors
 from npu_rope.errors import bad_value
 from npu_rope.executors import qkv_norm_rope_cache as executors
+from npu_rope.executors import rules
 from npu_rope.executors.tensors import empty_like, is_tensor, require_tensor_like, spec_of
 from npu_rope.ops import calls, gradients
 from npu_rope.ops.registrar import Call, TorchOperator, like_xs, register
@@ -193,7 +194,7 @@ def given_of(tensors: Any) -> tuple[Any, ...]:
 def _check(call: Tensors, attributes: QkvAttributes) -> None:
     """Check every rule that needs neither an element's value nor an address. Tensors may be fake."""
     calls.check_devices(call)
-    executors.check_layout(call.map(spec_of), attributes)
+    rules.check_layout(call.map(spec_of), attributes.checked)
 
 
 # ---- gradient --------------------------------------------------------------------------------------

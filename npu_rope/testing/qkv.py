@@ -40,7 +40,11 @@ class Expected(NamedTuple):
 
 
 def expected_results(
-    call: CallTensors[Array], attributes: QkvAttributes, dtype: str, out_dtypes: dict[str, str]
+    call: CallTensors[Array],
+    attributes: QkvAttributes,
+    dtype: str,
+    out_dtypes: dict[str, str],
+    table_error: float = TABLE_ERROR_HOST,
 ) -> dict[str, Expected]:
     """Return the expectation for q, k and v ``[S,N,D]`` of all tokens by name, before they are stored.
 
@@ -49,17 +53,22 @@ def expected_results(
         attributes: the call's attributes.
         dtype: the name of q's type.
         out_dtypes: the names of the outputs' types by ``q``, ``k`` and ``v``.
+        table_error: largest error of a computed sine or cosine.
     """
     values = reference.qkv_norm_rope_cache(call, attributes)
     results = {}
     for name in call.xs:
         exact = values[name]
-        error = _rotated_error(call, attributes, name, dtype) if name in "qk" else np.zeros(exact.shape)
+        error = np.zeros(exact.shape)
+        if name in "qk":
+            error = _rotated_error(call, attributes, name, dtype, table_error)
         results[name] = _stored(call, name, Expected(exact, error * _HIGHER_ORDERS), dtype, out_dtypes[name])
     return results
 
 
-def _rotated_error(call: CallTensors[Array], attributes: QkvAttributes, name: str, dtype: str) -> Wide:
+def _rotated_error(
+    call: CallTensors[Array], attributes: QkvAttributes, name: str, dtype: str, table_error: float
+) -> Wide:
     """Return the error of q or k before it is rounded to its output's type."""
     u = UNIT_ROUNDOFF["float64" if dtype == "float64" else "float32"]
     x = call.xs[name].astype(np.float64)
@@ -77,9 +86,9 @@ def _rotated_error(call: CallTensors[Array], attributes: QkvAttributes, name: st
     c1, s1, c2, s2 = (np.abs(t) for t in reference.tables(call, attributes))
     first, second = attributes.params.pair_lanes()
     x1, x2, e1, e2 = (np.abs(t[..., lanes]) for t in (head, error) for lanes in (first, second))
-    table_error = (
-        0.0 if "cos" in call.other_inputs else TABLE_ERROR_HOST * max(1.0, abs(attributes.params.mscale()))
-    )
+    if "cos" in call.other_inputs:
+        table_error = 0.0
+    table_error *= max(1.0, abs(attributes.params.mscale()))
     rotated = error.copy()
     sums = table_error * (x1 + x2)
     rotated[..., first] = c1 * e1 + s1 * e2 + 2 * u * (x1 * c1 + x2 * s1) + sums

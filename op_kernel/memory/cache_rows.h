@@ -15,7 +15,7 @@ class CacheRows {
 public:
     __aicore__ inline void Init(const CommonTiling* tiling, GM_ADDR indices) {
         tiling_ = tiling;
-        row_numbers_.Init(tiling, indices);
+        row_numbers_.Init(indices, tiling->row_number_stride, tiling->row_number_words);
     }
 
     // mover: a RowBursts or ScalarRows of the cache's type. rows: the tile, token by token.

@@ -50,8 +50,8 @@ public:
         side_ = 0;
     }
 
-    // Sets *tile to the next tile. Returns false if none is left. The tiles of side 0 of a block come before those of
-    // side 1, because a tile contains heads of only one side.
+    // Sets *tile to the next tile. Returns false if none is left. A tile contains heads of only one side; the tiles of
+    // a block come side by side.
     __aicore__ inline bool Next(Tile* tile) {
         bool opens_block = false;
         if (head_ >= side_end_) {
@@ -67,7 +67,7 @@ public:
         tile->token = block_row_ % tiling_->seq + tile_token_;
         tile->tokens = static_cast<int32_t>(tokens < tile_tokens_ ? tokens : tile_tokens_);
         tile->side = side_;
-        tile->head = static_cast<int32_t>(head_ - (side_ != 0 ? tiling_->side0_heads : 0));
+        tile->head = static_cast<int32_t>(head_ - SideBegin(side_));
         tile->heads = static_cast<int32_t>(heads < tiling_->tile_heads ? heads : tiling_->tile_heads);
         tile->table_row = static_cast<int32_t>(tile_token_);
         tile->opens_block = opens_block ? 1 : 0;
@@ -84,26 +84,27 @@ private:
         int64_t left = rows_end_ - block_row_, in_batch = tiling_->seq - block_row_ % tiling_->seq;
         block_tokens_ = left < in_batch ? left : in_batch;
         if (block_tokens_ > tiling_->block_tokens) block_tokens_ = tiling_->block_tokens;
-        EnterSide(heads_first_ < tiling_->side0_heads ? 0 : 1);
-        return true;
+        side_ = -1;
+        return NextSide();
     }
 
-    // The heads of both sides have consecutive numbers; those of side 0 come first.
+    // The heads of all sides have consecutive numbers. Enters the next side of which the unit has heads. Returns false
+    // if none is left.
     __aicore__ inline bool NextSide() {
-        if (side_ != 0 || heads_end_ <= tiling_->side0_heads) return false;
-        EnterSide(1);
-        return true;
+        while (++side_ < kRopeMaxSides) {
+            int64_t begin = SideBegin(side_), end = tiling_->heads_end[side_];
+            side_first_ = heads_first_ > begin ? heads_first_ : begin;
+            side_end_ = heads_end_ < end ? heads_end_ : end;
+            if (side_first_ >= side_end_) continue;
+            tile_tokens_ = tiling_->side_tokens[side_];
+            tile_token_ = 0;
+            head_ = side_first_;
+            return true;
+        }
+        return false;
     }
 
-    __aicore__ inline void EnterSide(int32_t side) {
-        side_ = side;
-        bool ends_within = side == 0 && heads_end_ > tiling_->side0_heads;
-        side_first_ = side != 0 && heads_first_ < tiling_->side0_heads ? tiling_->side0_heads : heads_first_;
-        side_end_ = ends_within ? tiling_->side0_heads : heads_end_;
-        tile_tokens_ = side != 0 ? tiling_->side1_tokens : tiling_->tile_tokens;
-        tile_token_ = 0;
-        head_ = side_first_;
-    }
+    __aicore__ inline int64_t SideBegin(int32_t side) const { return side == 0 ? 0 : tiling_->heads_end[side - 1]; }
 
     __aicore__ inline bool NextUnit() {
         unit_ += unit_step_;

@@ -46,6 +46,7 @@ public:
     // stats: kRowNormStats * slots floats. slots: the largest number of rows, a multiple of kRowNormSlots.
     __aicore__ inline void Init(const RowNormTiling* tiling, LocalTensor<float> stats, int32_t slots) {
         tiling_ = tiling;
+        slots_ = slots;
         FloatAllocator parts(stats);
         sum_ = parts.Take(slots);
         inverse_rms_ = parts.Take(slots);
@@ -54,6 +55,27 @@ public:
         inverse_rms_blocks_ = parts.Take(slots * kBlockFloats);
         // Sets root_n_. Instructions process full repeats; this also initialises the slots past the last row.
         AscendC::Duplicate(stats, tiling->root_n, slots * kRowNormStats);
+    }
+
+    // Selects the parameters of the rows that follow.
+    __aicore__ inline void Select(const RowNormTiling* tiling) {
+        if (tiling == tiling_) return;
+        const bool same_length = tiling->root_n == tiling_->root_n;
+        tiling_ = tiling;
+        if (same_length) return;
+        AscendC::Duplicate(root_n_, tiling->root_n, slots_);
+        VectorBarrier();
+    }
+
+    // Sets the sum of a row's squares, which FindInverseRmsFromGiven() reads. The caller synchronizes the scalar unit
+    // with the vector unit.
+    __aicore__ inline void SetSum(int32_t row, float sum) { sum_.SetValue(static_cast<uint32_t>(row), sum); }
+
+    // Computes 1 / RMS of each row from the sums of SetSum(). The tiling excludes that squares leave the range.
+    __aicore__ inline void FindInverseRmsFromGiven(int32_t count) {
+        AscendC::Adds(sum_, sum_, tiling_->n_epsilon, count);
+        VectorBarrier();
+        InvertAndCheckRange(count);
     }
 
     // Keeps the factors of rows that are multiplied by a power of two. factors: memory of one float for each slot.
@@ -189,6 +211,7 @@ private:
     }
 
     const RowNormTiling* tiling_ = nullptr;
+    int32_t slots_ = 0;
     LocalTensor<float> sum_, inverse_rms_, root_n_, temp_, inverse_rms_blocks_, factors_;
     bool keeps_factors_ = false;
 };

@@ -4,6 +4,8 @@
 // A row has one entry for each pair or one entry for each lane. Let c1, s1 be the entries of a pair's first lane and
 // c2, s2 those of its second lane. Then (x1, x2) becomes (x1 c1 - x2 s1, x2 c2 + x1 s2). The backward rotation is the
 // transpose, (x1 c1 + x2 s2, x2 c2 - x1 s1).
+//
+// With several planes of ids, a token has a row for each plane, and each entry is that of the row of its own plane.
 #pragma once
 
 #include "../memory/row_bursts.h"
@@ -25,6 +27,7 @@ struct RotarySource {
     GM_ADDR sin;
     GM_ADDR position_ids;
     const RotaryTableTiling* tiling;
+    GM_ADDR turns;  // RopeTurns, of which plane_lanes are read; only with several planes
 };
 
 // EntryT: type of the tables. key: the tiling key, kRopeHalves, kRopeSwapByShifts or kRopeSwapByGather.
@@ -46,7 +49,7 @@ public:
         cos_ = sin_[tiling->cos_offset_bytes / static_cast<int32_t>(sizeof(float))];
         pipe->InitBuffer(row_queue_, 1, static_cast<uint32_t>(tiling->source_bytes));
         bursts_.Init(tiling, table_tiling_->row_entries, table_tiling_->row_pitch);
-        row_numbers_.Init(tiling, source.position_ids);
+        row_numbers_.Init(source.position_ids, table_tiling_->id_stride, table_tiling_->id_words);
         if constexpr (key != kRopeHalves) {
             pipe->InitBuffer(lanes_, static_cast<uint32_t>(tiling->lane_bytes));
             FloatAllocator lanes(lanes_.Get<float>());
@@ -89,11 +92,13 @@ public:
         if (IsUnaligned()) SyncPipes<AscendC::HardEvent::V_S>();
 #endif
         if (loads_each_row) {
-            for (int32_t t = 0; t < tile.block_tokens; ++t) {
-                RowPlace row = PlaceOf(tile, t);
-                LoadRow(cos[t * table_tiling_->row_pitch], source_.cos, OffsetOf(row, table_tiling_->cos_stride));
-                LoadRow(sin[t * table_tiling_->row_pitch], source_.sin, OffsetOf(row, table_tiling_->sin_stride));
-            }
+            for (int32_t plane = 0; plane < Planes(); ++plane)
+                for (int32_t t = 0; t < tile.block_tokens; ++t) {
+                    RowPlace row = PlaceOf(tile, t, plane);
+                    int32_t at = plane * PlaneStep() + t * table_tiling_->row_pitch;
+                    LoadRow(cos[at], source_.cos, OffsetOf(row, table_tiling_->cos_stride));
+                    LoadRow(sin[at], source_.sin, OffsetOf(row, table_tiling_->sin_stride));
+                }
         } else {
             RowPlace row{tile.batch, tile.token};
             LoadRows(cos, source_.cos, OffsetOf(row, table_tiling_->cos_stride), tile.block_tokens,
@@ -137,7 +142,10 @@ private:
 
     __aicore__ inline bool HasEntryPerLane() const { return table_tiling_->row_entries == tiling_->n_dims; }
     __aicore__ inline bool IsBackward() const { return table_tiling_->backward != 0; }
-    __aicore__ inline int32_t SinOffset() const { return tiling_->block_tokens * table_tiling_->row_pitch; }
+    __aicore__ inline int32_t SinOffset() const { return Planes() * PlaneStep(); }
+    __aicore__ inline int32_t Planes() const { return tiling_->planes; }
+    // Distance from the rows of one plane to those of the next one, in entries.
+    __aicore__ inline int32_t PlaneStep() const { return tiling_->block_tokens * table_tiling_->row_pitch; }
 
     // ---- from GM
 
@@ -149,9 +157,9 @@ private:
 
     // The host rejects invalid position_ids where it can read them. The kernel replaces a number outside the table by
     // that of the nearest row, so it never reads elsewhere.
-    __aicore__ inline RowPlace PlaceOf(const Tile& tile, int32_t t) {
+    __aicore__ inline RowPlace PlaceOf(const Tile& tile, int32_t t, int32_t plane) {
         if (table_tiling_->has_ids == 0) return RowPlace{tile.batch, tile.token + t};
-        int64_t row = row_numbers_.Get(tile.batch, tile.token + t);
+        int64_t row = row_numbers_.Get(tile.batch, tile.token + t, tiling_->plane_offset[plane]);
         if (row < 0) row = 0;
         if (row >= table_tiling_->table_rows) row = table_tiling_->table_rows - 1;
         return RowPlace{0, row};
@@ -199,7 +207,7 @@ private:
         Widen(cos_, cos, width_, tokens);
         if (HasEntryPerLane() && !IsBackward()) {
             // MultiplyHalves() multiplies x1 by s2 and x2 by s1.
-            Widen(sin_, sin[half], half, tokens);
+            Widen(sin_, sin, half, tokens, half);
             Widen(sin_[half], sin, half, tokens);
         } else {
             Widen(sin_, sin, width_, tokens);
@@ -209,19 +217,46 @@ private:
         AscendC::Muls(sin_, sin_, -1.0f, tokens * width_);
     }
 
-    // Converts the first `entries` entries of each row to float32. The caller adds the vector barrier.
-    __aicore__ inline void Widen(LocalTensor<float> dst, LocalTensor<EntryT> src, int32_t entries, int32_t tokens) {
-        AscendC::UnaryRepeatParams step(1, 1, static_cast<uint8_t>(width_ / kBlockFloats),
+    // Converts `entries` entries of each row to float32, from number `first` on. The caller adds the vector barrier.
+    __aicore__ inline void Widen(LocalTensor<float> dst, LocalTensor<EntryT> src, int32_t entries, int32_t tokens,
+                                 int32_t first = 0) {
+        for (int32_t plane = 0; plane < Planes(); ++plane)
+            WidenPlane(dst, width_, src[plane * PlaneStep()], LaneRange{first, first + entries}, tokens, plane);
+    }
+
+    // dst[lane - lanes.first] = src[lane] as float32, for those entries of `lanes` that belong to the plane. dst_pitch:
+    // from one row of dst to the next.
+    __aicore__ inline void WidenPlane(LocalTensor<float> dst, int32_t dst_pitch, LocalTensor<EntryT> src,
+                                      const LaneRange& lanes, int32_t tokens, int32_t plane) {
+        AscendC::UnaryRepeatParams step(1, 1, static_cast<uint8_t>(dst_pitch / kBlockFloats),
                                         static_cast<uint8_t>(table_tiling_->row_pitch / kBlockItems));
-        for (int32_t first_lane = 0; first_lane < entries; first_lane += kRepeatFloats) {
-            uint64_t mask[2] = {MaskOf(LaneRange{0, entries}, first_lane), 0};
+        for (int32_t lane = lanes.first; lane < lanes.end; lane += kRepeatFloats) {
+            uint64_t mask[2] = {MaskOf(LaneRange{lane, lanes.end}, lane) & PlaneMask(plane, lane), 0};
+            if (mask[0] == 0) continue;
+            LocalTensor<float> to = dst[lane - lanes.first];
             if constexpr (sizeof(EntryT) == sizeof(float)) {
-                AscendC::Muls(dst[first_lane], src[first_lane], 1.0f, mask, static_cast<uint8_t>(tokens), step);
+                AscendC::Muls(to, src[lane], 1.0f, mask, static_cast<uint8_t>(tokens), step);
             } else {
-                AscendC::Cast(dst[first_lane], src[first_lane], AscendC::RoundMode::CAST_NONE, mask,
-                              static_cast<uint8_t>(tokens), step);
+                AscendC::Cast(to, src[lane], AscendC::RoundMode::CAST_NONE, mask, static_cast<uint8_t>(tokens), step);
             }
         }
+    }
+
+    // The entries from number `lane` on that belong to the plane.
+    __aicore__ inline uint64_t PlaneMask(int32_t plane, int32_t lane) {
+        if (Planes() == 1) return ~uint64_t{0};
+        int32_t chunk = lane / kRepeatFloats, shift = lane % kRepeatFloats;
+        uint64_t mask = PlaneChunk(plane, chunk) >> shift;
+        if (shift != 0) mask |= PlaneChunk(plane, chunk + 1) << (kRepeatFloats - shift);
+        return mask;
+    }
+
+    __aicore__ inline uint64_t PlaneChunk(int32_t plane, int32_t chunk) {
+        if (chunk >= kRopeMaxChunks) return 0;
+        AscendC::GlobalTensor<uint64_t> masks;
+        masks.SetGlobalBuffer(
+            reinterpret_cast<__gm__ uint64_t*>(source_.turns + __builtin_offsetof(RopeTurns, plane_lanes)));
+        return masks.GetValue(static_cast<uint64_t>(plane * kRopeMaxChunks + chunk));
     }
 
     // Copies the entries of each row to the lanes of the table, by Gather. offsets: the byte offset of each
@@ -237,6 +272,14 @@ private:
     }
 
     __aicore__ inline LocalTensor<float> WidenAll(LocalTensor<EntryT> rows, int32_t tokens) {
+        if (Planes() > 1) {
+            int32_t pitch = table_tiling_->row_pitch;
+            for (int32_t plane = 0; plane < Planes(); ++plane)
+                WidenPlane(wide_rows_, pitch, rows[plane * PlaneStep()], LaneRange{0, table_tiling_->row_entries},
+                           tokens, plane);
+            VectorBarrier();
+            return wide_rows_;
+        }
         if constexpr (sizeof(EntryT) == sizeof(float)) {
             return rows;
         } else {

@@ -21,8 +21,7 @@
 #include "computed_table.h"
 #include "given_table.h"
 #include "kernel_operator.h"
-#include "pair_index.h"
-#include "row_rotation.h"
+#include "tile_rotation.h"
 
 namespace rotation {
 
@@ -82,9 +81,8 @@ private:
         if (tiling->gather_bytes > 0) pipe->InitBuffer(offsets_, static_cast<uint32_t>(tiling->gather_bytes));
         rows_ = work_.template Get<float>();
         temp_ = rows_[static_cast<uint32_t>(tiling->temp_offset_bytes) / sizeof(float)];
-        index_.Init(tiling, rows_);
-        table_.Init(pipe, tiling, source, index_.Rest(), rows_);
-        rotation_.Init(tiling);
+        rotation_.Init(tiling, rows_);
+        table_.Init(pipe, tiling, source, rotation_.Index().Rest(), rows_);
         bursts_.Init(tiling, tiling->head_size, tiling->row_pitch);
         out_bursts_.Init(tiling, tiling->head_size, tiling->out_pitch);
         if constexpr (kMayScatter) cache_.Init(tiling, arguments.indices);
@@ -97,15 +95,11 @@ private:
 
     // Call once per core. Computes the Gather offsets first, because they need nothing from GM.
     __aicore__ inline void BuildConstants() {
-        if (key != kRopeHalves || tiling_->copy_mode == kCopyPacked) index_.FillNumbers();
-        if constexpr (key == kRopeSwapByGather) {
-            partner_offsets_ = offsets_.template Get<uint32_t>();
-            index_.BuildPartnerOffsets(partner_offsets_, tiling_->gather_rows);
-        }
+        rotation_.BuildConstants(&offsets_, tiling_->copy_mode == kCopyPacked);
 #if __CCE_AICORE__ == 200
-        if (tiling_->copy_mode == kCopyPacked) packed_.BuildOffsets(index_);
+        if (tiling_->copy_mode == kCopyPacked) packed_.BuildOffsets(rotation_.Index());
 #endif
-        table_.BuildConstants(&index_);
+        table_.BuildConstants(&rotation_.Index());
     }
 
     __aicore__ inline void LoadTile(const Tile& tile) {
@@ -153,8 +147,7 @@ private:
 
     __aicore__ inline void RotateTile(LocalTensor<T> x, const Tile& tile) {
         rotation_.Begin(tile, table_.Sin(tile.table_row), table_.Cos(tile.table_row));
-        row_count_ = tile.tokens * tile.heads;
-        element_count_ = row_count_ * tiling_->row_pitch;
+        element_count_ = tile.tokens * tile.heads * tiling_->row_pitch;
 #if __CCE_AICORE__ == 200
         if constexpr (!scatters)
             if (tiling_->copy_mode == kCopyPacked) {
@@ -179,14 +172,9 @@ private:
             AscendC::DataCopy(y, x, static_cast<uint32_t>(element_count_));
             VectorBarrier();
         }
-        if constexpr (key == kRopeHalves) {
-            rotation_.MultiplyHalves(y, x, temp_, false);
-        } else {
-            GatherPartners(x);
-            rotation_.MultiplySwapped(y, x, temp_);
-        }
+        rotation_.Multiply(y, x, temp_, false);
         in_.FreeTensor(x);
-        AddProducts(y);
+        rotation_.Add(y, temp_);
         out_.EnQue(y);
     }
 
@@ -197,19 +185,14 @@ private:
             AscendC::DataCopy(rows_, x, static_cast<uint32_t>(element_count_));
             VectorBarrier();
         }
-        if constexpr (key == kRopeHalves) {
-            rotation_.MultiplyHalves(rows_, x, temp_, false);
-        } else {
-            GatherPartners(x);
-            rotation_.MultiplySwapped(rows_, x, temp_);
-        }
+        rotation_.Multiply(rows_, x, temp_, false);
         in_.FreeTensor(x);
-        AddProducts(rows_);
+        rotation_.Add(rows_, temp_);
         if (tiling_->out_pitch == tiling_->row_pitch &&
             (!RotatesAllLanes() || tiling_->row_pitch == tiling_->head_size)) {
             AscendC::Cast(y, rows_, NarrowMode<OutT>(), static_cast<uint32_t>(element_count_));
         } else {
-            NarrowLanes(y, 0, LaneRange{0, tiling_->head_size});
+            rotation_.NarrowLanes(y, rows_, 0, LaneRange{0, tiling_->head_size});
         }
         VectorBarrier();
         out_.EnQue(y);
@@ -226,7 +209,7 @@ private:
                 in_.FreeTensor(x);
                 norm_.Apply(rows_, temp_, tile);
             }
-            RotateWorkRows();
+            rotation_.RotateInPlace(rows_, temp_);
             LocalTensor<OutT> y = out_.template AllocTensor<OutT>();
             Narrow(y);
             out_.EnQue(y);
@@ -247,39 +230,9 @@ private:
         }
         ToFloats(rows_, x, element_count_);
         in_.FreeTensor(x);
-        RotateWorkRows();
+        rotation_.RotateInPlace(rows_, temp_);
         Narrow(y);
         out_.EnQue(y);
-    }
-
-    // Rotates the float32 rows in place.
-    __aicore__ inline void RotateWorkRows() {
-        if constexpr (key == kRopeHalves) {
-            rotation_.MultiplyHalves(rows_, rows_, temp_, true);
-        } else {
-            if constexpr (key == kRopeSwapByGather) GatherPartners(rows_);
-            rotation_.MultiplySwapped(rows_, rows_, temp_);
-        }
-        AddProducts(rows_);
-    }
-
-    __aicore__ inline void AddProducts(LocalTensor<float> rows) {
-        if constexpr (key == kRopeHalves) {
-            rotation_.AddHalves(rows, temp_);
-        } else {
-            rotation_.AddSwapped(rows, temp_);
-        }
-    }
-
-    // temp_ = x with the lanes of each pair exchanged.
-    __aicore__ inline void GatherPartners(LocalTensor<float> x) {
-        for (int32_t row = 0; row < row_count_; row += tiling_->gather_rows) {
-            int32_t first = row * tiling_->row_pitch;
-            int32_t count = MinOf(tiling_->gather_rows, row_count_ - row) * tiling_->row_pitch;
-            AscendC::Gather(temp_[first], x, partner_offsets_, static_cast<uint32_t>(first) * sizeof(float),
-                            static_cast<uint32_t>(count));
-        }
-        VectorBarrier();
     }
 
     // Rounds the rotated lanes to OutT. y already contains the bits of the other lanes. Their conversion through
@@ -288,27 +241,9 @@ private:
         if (NarrowsAllLanes()) {
             AscendC::Cast(y, rows_, NarrowMode<OutT>(), static_cast<uint32_t>(element_count_));
         } else {
-            constexpr int32_t kBlockItems = kBlockBytes / static_cast<int32_t>(sizeof(OutT));
-            int32_t first = tiling_->n_offs / kBlockItems * kBlockItems;
-            NarrowLanes(y, first, LaneRange{tiling_->n_offs - first, tiling_->n_offs - first + tiling_->n_dims});
+            rotation_.NarrowRotated(y, rows_);
         }
         VectorBarrier();
-    }
-
-    // Rounds only `lanes` of every row, which are counted from lane `base`.
-    __aicore__ inline void NarrowLanes(LocalTensor<OutT> y, int32_t base, const LaneRange& lanes) {
-        constexpr int32_t kBlockItems = kBlockBytes / static_cast<int32_t>(sizeof(OutT));
-        AscendC::UnaryRepeatParams step(1, 1, static_cast<uint8_t>(tiling_->out_pitch / kBlockItems),
-                                        static_cast<uint8_t>(tiling_->row_pitch / kBlockFloats));
-        for (int32_t row = 0; row < row_count_; row += kMaxRepeats) {
-            auto repeats = static_cast<uint8_t>(MinOf(row_count_ - row, kMaxRepeats));
-            for (int32_t first_lane = 0; first_lane < lanes.end; first_lane += kRepeatFloats) {
-                uint64_t mask[2] = {MaskOf(lanes, first_lane), 0};
-                AscendC::Cast(y[row * tiling_->out_pitch + base + first_lane],
-                              rows_[row * tiling_->row_pitch + base + first_lane], NarrowMode<OutT>(), mask, repeats,
-                              step);
-            }
-        }
     }
 
 #if __CCE_AICORE__ == 200
@@ -324,7 +259,7 @@ private:
             packed_.Unpack(rows_, x, tile);
             in_.FreeTensor(x);
             NormalizeUnpackedRows(tile);
-            RotateWorkRows();
+            rotation_.RotateInPlace(rows_, temp_);
             packed_.Pack(y, rows_, tile);
         } else {
             LocalTensor<T> narrow = temp_.template ReinterpretCast<T>();
@@ -332,7 +267,7 @@ private:
             AscendC::Cast(rows_, narrow, AscendC::RoundMode::CAST_NONE, static_cast<uint32_t>(element_count_));
             VectorBarrier();
             NormalizeUnpackedRows(tile);
-            RotateWorkRows();
+            rotation_.RotateInPlace(rows_, temp_);
             if (!NarrowsAllLanes()) packed_.Unpack(narrow, x, tile);  // again, for the lanes that are not rotated
             in_.FreeTensor(x);
             Narrow(narrow);
@@ -344,7 +279,7 @@ private:
     // Clears the padding first, because Gather has filled it with the row's last element.
     __aicore__ inline void NormalizeUnpackedRows(const Tile& tile) {
         if constexpr (Norm::kNormalizes) {
-            ClearLanes(rows_, tiling_->row_pitch, row_count_, LaneRange{tiling_->head_size, tiling_->row_pitch});
+            ClearLanes(rows_, tiling_->row_pitch, tile.tokens * tile.heads, LaneRange{tiling_->head_size, tiling_->row_pitch});
             norm_.Apply(rows_, temp_, tile);
         }
     }
@@ -356,10 +291,9 @@ private:
 
     const CommonTiling* tiling_ = nullptr;
     RopeArguments arguments_{};
-    PairIndex index_;
     Table table_;
     Norm norm_;
-    RowRotation rotation_;
+    TileRotation<key> rotation_;
     RowBursts<T> bursts_;
     RowBursts<OutT> out_bursts_;
     CacheRows cache_;
@@ -372,8 +306,7 @@ private:
     AscendC::TQue<AscendC::TPosition::VECOUT, 1> out_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> work_, offsets_;
     LocalTensor<float> rows_, temp_;
-    LocalTensor<uint32_t> partner_offsets_;
-    int32_t row_count_ = 0, element_count_ = 0;  // head rows of the tile, and its elements with the rows' padding
+    int32_t element_count_ = 0;  // elements of the tile, with the padding of its rows
 };
 
 // Runs the kernel for the launch's tiling key. The keys are literals, because CANN's build reads them from the

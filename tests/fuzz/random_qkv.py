@@ -14,7 +14,8 @@ import torch
 
 from npu_rope import RopeMode, RopeParams, qkv_norm_rope_cache
 from npu_rope.qkv_norm_rope_cache_calls import QkvAttributes, qkv_tensors
-from npu_rope.testing.bounds import worst_ratio
+from npu_rope.testing.bounds import TABLE_ERROR_DEVICE, TABLE_ERROR_HOST, is_device, worst_ratio
+from npu_rope.testing.chip_types import lacks_type
 from npu_rope.testing.qkv import Expected, expected_results, in_cache
 
 DTYPES = ("float32", "float16", "bfloat16", "float64")
@@ -206,8 +207,8 @@ def _new_like(x):
     return np.full(x.shape, 7, x.dtype)
 
 
-def expectation(case: QkvCase) -> dict[str, Expected]:
-    """Return the expectation for q, k and v, or the caches."""
+def expectation(case: QkvCase, backend: str) -> dict[str, Expected]:
+    """Return the expectation for q, k and v, or the caches, on that back end."""
 
     def wide(t):
         return t.astype(np.float32) if t.dtype == NUMPY["bfloat16"] else t
@@ -216,16 +217,17 @@ def expectation(case: QkvCase) -> dict[str, Expected]:
     call = qkv_tensors({name: wide(x) for name, x in case.xs.items()}, others, {})
     caches = {name: case.named.get(f"{name}_cache") for name in "kv"}
     dtypes = {name: case.dtype if caches.get(name) is None else str(caches[name].dtype) for name in "qkv"}
-    results = expected_results(call, case.attributes(), case.dtype, dtypes)
+    table_error = TABLE_ERROR_DEVICE if is_device(backend) else TABLE_ERROR_HOST
+    results = expected_results(call, case.attributes(), case.dtype, dtypes, table_error)
     for name, cache in caches.items():
         if cache is not None:
             results[name] = in_cache(wide(cache), results[name], case.named["slots"])
     return results
 
 
-def worst(case: QkvCase, results: dict[str, Any]) -> dict[str, float]:
+def worst(case: QkvCase, results: dict[str, Any], backend: str = "cpu") -> dict[str, float]:
     """Return the largest ratio of an error to its bound for q, k and v."""
-    expected = expectation(case)
+    expected = expectation(case, backend)
     return {name: worst_ratio(results[name], *expected[name])[0] for name in "qkv"}
 
 
@@ -238,11 +240,17 @@ def draw(seed: int, index: int, dtypes: tuple[str, ...] = DTYPES) -> QkvCase:
 
 
 def refused(call: QkvCase, backend: str) -> bool:
-    """Return whether the back end's device does not support the call."""
-    return False
+    """Return whether the back end's device does not support the call: it lacks a type, values have a head
+    size of their own, or the caches have two types."""
+    if not is_device(backend):
+        return False
+    if call.writes != "new" and call.xs["v"].shape[2] != call.xs["q"].shape[2]:
+        return True
+    caches = [str(call.named[name].dtype) for name in ("k_cache", "v_cache") if name in call.named]
+    return len(set(caches)) > 1 or bool(lacks_type(backend, (call.dtype, *caches)))
 
 
 def judge(call: QkvCase, backend: str) -> float:
     """Run the call on arrays and on tensors; return the largest ratio of an error to its bound."""
     frameworks = ("numpy", "torch") if backend == "cpu" else ("numpy",)
-    return max(ratio for f in frameworks for ratio in worst(call, run(call, backend, f)).values())
+    return max(ratio for f in frameworks for ratio in worst(call, run(call, backend, f), backend).values())

@@ -55,9 +55,9 @@ struct Case {
         int64_t lanes = call.key == kRopeHalves ? common.n_dims / 2 : common.n_dims;
         common.table_width = static_cast<int32_t>(round_up(lanes, 8));
         set_tables(r);
-        common.side0_heads = r->one_of<int32_t>({1, 2, 8, 13, 32, 71, 128, 3000});
+        const int64_t first_heads = r->one_of<int64_t>({1, 2, 8, 13, 32, 71, 128, 3000});
         call.sides = call.normalizes || r->chance(3) ? 2 : 1;
-        common.heads = common.side0_heads + (call.sides == 2 ? r->one_of<int32_t>({0, 1, 2, 8, 33}) : 0);
+        set_heads(common, {first_heads, call.sides == 2 ? r->one_of<int64_t>({0, 1, 2, 8, 33}) : 0});
         common.head_parts = static_cast<int32_t>(r->chance(2) ? 1 : r->in(1, std::max(1, common.heads / 4)));
         common.seq = r->one_of<int64_t>({1, 2, 3, 16, 17, 100, 301, 5000});
         common.rows = common.seq * r->one_of<int64_t>({1, 1, 3});
@@ -81,7 +81,7 @@ struct Case {
     int64_t unit_heads() const { return (common.heads + common.head_parts - 1) / common.head_parts; }
     // The largest number of heads of one side in a unit.
     int64_t max_heads() const {
-        return std::min<int64_t>(unit_heads(), std::max(common.side0_heads, common.heads - common.side0_heads));
+        return std::min<int64_t>(unit_heads(), std::max(heads_of_side(common, 0), heads_of_side(common, 1)));
     }
     RopeTile random_tile(Random* r) const {
         RopeTile tile;
@@ -103,7 +103,7 @@ void check(bool holds, const char* condition, int line, const Case& c, const Rop
                  " key %d copy mode %d inner %d head size %d heads %d of %d in %d parts, rows %" PRId64 ", seq %" PRId64
                  "\n",
                  __FILE__, line, g_test, condition, t.tokens, t.heads, t.table_tokens, c.call.item_bytes, c.call.key,
-                 c.common.copy_mode, c.common.tokens_inner, c.common.head_size, c.common.side0_heads, c.common.heads,
+                 c.common.copy_mode, c.common.tokens_inner, c.common.head_size, c.common.heads_end[0], c.common.heads,
                  c.common.head_parts, c.common.rows, c.common.seq);
     if (++g_failures > 10) std::exit(1);
 }
@@ -164,9 +164,9 @@ void regions_are_as_large_as_the_kernels_need() {
         CHECK(c, tile, l.temp_offset >= 4 * lanes || (c.call.item_bytes == 4 && c.call.out_bytes == 4 && !packed));
         CHECK(c, tile, l.cos_offset % 32 == 0 && l.cos_offset >= table && l.table.bytes >= l.cos_offset + table);
         CHECK(c, tile, l.block_tokens % tile.tokens == 0 && l.block_tokens <= 248);
-        CHECK(c, tile, l.side1_tokens >= 1 && l.side1_tokens <= l.block_tokens);
-        int64_t second_heads = std::min<int64_t>(c.common.heads - c.common.side0_heads, tile.heads);
-        CHECK(c, tile, l.side1_tokens * second_heads <= tile.rows());
+        CHECK(c, tile, l.side_tokens[0] == tile.tokens && l.side_tokens[1] <= l.block_tokens);
+        int64_t second_heads = std::min<int64_t>(heads_of_side(c.common, 1), tile.heads);
+        CHECK(c, tile, (l.side_tokens[1] >= 1) == (c.call.sides == 2) && l.side_tokens[1] * second_heads <= tile.rows());
         const int64_t entries = l.block_tokens * c.call.entry_pitch * c.call.entry_bytes;
         CHECK(c, tile, l.source.bytes == (given ? 2 * entries : l.token_slots * c.call.position_bytes));
         CHECK(c, tile, (l.frequencies.bytes > 0) == !given);
@@ -254,7 +254,7 @@ void candidates_are_within_the_unit_and_the_instructions() {
             CHECK(c, tile, tile.rows() <= kMaxTileRows[c.call.normalizes]);
             // Runs of a packed tile have at least 32 bytes.
             for (const int64_t heads :
-                 {int64_t(c.common.side0_heads), int64_t(c.common.heads - c.common.side0_heads)}) {
+                 {heads_of_side(c.common, 0), heads_of_side(c.common, 1)}) {
                 if (heads == 0) continue;
                 const int64_t last = (heads - 1) % tile.heads + 1;
                 CHECK(c, tile,

@@ -52,7 +52,7 @@ void describe(const Case& c) {
                  dtype_name(i.dtype), dtype_name(i.out_dtype), i.params.mode, i.params.n_dims, i.params.n_offs,
                  s.x_stride[0], s.x_stride[1], s.x_stride[2], s.out_stride[0], s.out_stride[1], s.out_stride[2],
                  static_cast<int>(c.launch.tiling_key), c.common.copy_mode, c.common.row_parts, c.common.head_parts,
-                 c.common.row_granule, c.common.tile_tokens, c.common.tile_heads, c.common.block_tokens,
+                 c.common.row_granule, c.common.side_tokens[0], c.common.tile_heads, c.common.block_tokens,
                  c.common.tokens_inner, c.common.work_bytes, c.common.queue_bytes);
 }
 
@@ -205,9 +205,9 @@ void add_given_tables(Random* r, RopeTilingInput* in) {
         stride[0] = t.has_ids || r->chance(2) ? 0 : s.S * stride[1];
     }
     s.pos_stride[0] = s.pos_stride[1] = 0;
-    s.row_stride[0] = t.has_ids && r->chance(2) ? s.S : 0;
-    s.row_stride[1] = t.has_ids ? r->one_of<int64_t>({1, 1, 2, -1, 0}) : 0;
-    in->rows_int64 = t.has_ids && r->chance(2);
+    t.id_stride[0] = t.has_ids && r->chance(2) ? s.S : 0;
+    t.id_stride[1] = t.has_ids ? r->one_of<int64_t>({1, 1, 2, -1, 0}) : 0;
+    t.ids_int64 = t.has_ids && r->chance(2);
 }
 
 RopeTilingInput random_call(Random* r, int32_t arch) {
@@ -265,7 +265,7 @@ void check_launch(const Case& c) {
 
 void check_ub(const Case& c) {
     const CommonTiling& d = c.common;
-    int64_t item = dtype_bytes(c.in.dtype), rows = int64_t{d.tile_tokens} * d.tile_heads, lanes = rows * d.row_pitch;
+    int64_t item = dtype_bytes(c.in.dtype), rows = int64_t{d.side_tokens[0]} * d.tile_heads, lanes = rows * d.row_pitch;
     int64_t out_item = dtype_bytes(c.in.out_dtype);
     bool packed = d.copy_mode == kCopyPacked, gathers = c.launch.tiling_key == kRopeSwapByGather;
     int64_t total = int64_t{4} * d.queue_bytes + d.work_bytes + d.table_bytes + d.lane_bytes + d.source_bytes +
@@ -308,7 +308,7 @@ void check_given(const Case& c) {
     CHECK(c, d.source_bytes == 2 * entries * item && d.work_bytes >= 4 * entries);
     CHECK(c, d.lane_bytes == (halves ? 0 : 12 * d.table_width));
     CHECK(c, t.backward == !c.in.forward && t.has_ids == in.has_ids && t.table_rows == in.rows);
-    CHECK(c, d.row_number_words == (c.in.rows_int64 ? 2 : 1));
+    CHECK(c, t.id_words == (in.ids_int64 ? 2 : 1));
     // With one entry per lane, both halves of a row start on a 32-byte border.
     CHECK(c, !halves || !in.entry_per_lane || t.row_entries / 2 * item % 32 == 0);
     for (int k = 0; k < 2 && in.has_ids; ++k)
@@ -319,7 +319,7 @@ void check_given(const Case& c) {
 // neighbours if the kernel also normalizes each head's partners.
 void check_norm(const Case& c) {
     const HeadNormTiling& n = c.norm;
-    int64_t rows = int64_t{c.common.tile_tokens} * c.common.tile_heads, item = dtype_bytes(c.in.dtype);
+    int64_t rows = int64_t{c.common.side_tokens[0]} * c.common.tile_heads, item = dtype_bytes(c.in.dtype);
     bool swaps = c.launch.tiling_key == kRopeSwapByShifts && !c.in.norm.intermediate_rounding;
     CHECK(c,
           n.normalizes_partners == swaps && n.intermediate_rounding == c.in.norm.intermediate_rounding && rows <= 512);
@@ -333,9 +333,9 @@ void check_norm(const Case& c) {
 void check_instructions(const Case& c) {
     const CommonTiling& d = c.common;
     bool halves = c.launch.tiling_key == kRopeHalves;
-    CHECK(c, d.block_tokens <= 248 && d.block_tokens % d.tile_tokens == 0);
+    CHECK(c, d.block_tokens <= 248 && d.block_tokens % d.side_tokens[0] == 0);
     CHECK(c, d.table_width % 8 == 0 && d.table_width / 8 <= 255 && d.row_pitch / 8 <= 255);
-    CHECK(c, int64_t{d.tile_tokens} * d.tile_heads <= 4095);
+    CHECK(c, int64_t{d.side_tokens[0]} * d.tile_heads <= 4095);
     CHECK(c, d.lane_first % 8 == 0 && d.lane_first <= d.n_offs);
     bool has_entry_per_lane = c.given && c.in.tables.entry_per_lane;
     CHECK(c, !halves || (d.n_offs % 8 == 0 && d.n_dims % 16 == 0 &&
@@ -401,10 +401,12 @@ void check_positions(const Case& c, const Tile& tile) {
             int64_t row = tile.batch * tiled[0] + (tile.token + token) * tiled[1];
             if (c.common.rows > 1) CHECK(c, row == flat / s.S * passed[0] + flat % s.S * passed[1]);
         }
-        if (!c.in.scatters && !(c.given && c.in.tables.has_ids)) continue;
-        int64_t index = flat / s.S * s.row_stride[0] + flat % s.S * s.row_stride[1];
-        int64_t tiled =
-            tile.batch * c.common.row_number_stride[0] + (tile.token + token) * c.common.row_number_stride[1];
+        const bool has_ids = c.given && c.in.tables.has_ids;
+        if (!c.in.scatters && !has_ids) continue;
+        const int64_t *passed = has_ids ? c.in.tables.id_stride : s.row_stride,
+                      *strides = has_ids ? c.rotary.table.id_stride : c.common.row_number_stride;
+        int64_t index = flat / s.S * passed[0] + flat % s.S * passed[1];
+        int64_t tiled = tile.batch * strides[0] + (tile.token + token) * strides[1];
         if (c.common.rows > 1) CHECK(c, tiled == index);
     }
 }
@@ -456,9 +458,9 @@ void check_cover(const Case& c, int64_t cores) {
         Tile tile, previous{};
         previous.batch = -1;
         while (tiles.Next(&tile)) {
-            CHECK(c, tile.tokens >= 1 && tile.tokens <= (tile.side ? d.side1_tokens : d.tile_tokens));
+            CHECK(c, tile.tokens >= 1 && tile.tokens <= d.side_tokens[tile.side]);
             CHECK(c, tile.heads >= 1 && tile.heads <= d.tile_heads);
-            CHECK(c, tile.tokens * tile.heads <= d.tile_tokens * d.tile_heads);
+            CHECK(c, tile.tokens * tile.heads <= d.side_tokens[0] * d.tile_heads);
             CHECK(c, d.tile_heads <= std::max(c.in.shape.side[0].N, c.in.shape.side[1].N));
             CHECK(c, tile.block_tokens <= d.block_tokens && tile.table_row + tile.tokens <= tile.block_tokens);
             CHECK(c, tile.token + tile.tokens <= d.seq);
@@ -469,7 +471,7 @@ void check_cover(const Case& c, int64_t cores) {
             check_repeats(c, tile);
             check_positions(c, tile);
             check_memory(c, tile, d.copy_mode == kCopyPacked || d.row_pitch == d.head_size);
-            int64_t first = (tile.side ? d.side0_heads : 0) + tile.head;
+            int64_t first = (tile.side ? d.heads_end[tile.side - 1] : 0) + tile.head;
             for (int64_t t = 0; t < tile.tokens; ++t)
                 for (int64_t h = 0; h < tile.heads; ++h)
                     ++visits[static_cast<size_t>((tile.batch * d.seq + tile.token + t) * d.heads + first + h)];
@@ -539,7 +541,7 @@ void prefill_uses_every_core_and_long_bursts() {
     for (int32_t mode : {NPU_ROPE_MODE_NORMAL, NPU_ROPE_MODE_NEOX})
         for (int64_t heads : {8, 32, 40, 64}) {
             Case c = tile_call(make_call(1, 4096, heads, 128, NPU_ROPE_BFLOAT16, mode), "Ascend910B1");
-            int64_t burst = int64_t{c.common.tile_tokens} * c.common.tile_heads * 128 * 2;
+            int64_t burst = int64_t{c.common.side_tokens[0]} * c.common.tile_heads * 128 * 2;
             CHECK(c, c.launch.block_dim == 48 && c.common.head_parts == 1);
             CHECK(c, burst >= (heads >= 32 ? 16 : 12) * 1024 || heads == 40);  // 40 heads: a row of 10 KiB
             CHECK(c, burst >= 10 * 1024);
@@ -627,7 +629,7 @@ void axes_with_the_same_positions_are_one_plane() {
 
 void two_tensors_share_a_cores_table() {
     Case decode = tile_call(make_call(1, 1, 32, 128, NPU_ROPE_BFLOAT16, NPU_ROPE_MODE_NEOX, 8), "Ascend910B1");
-    CHECK(decode, decode.common.heads == 40 && decode.common.side0_heads == 32 && decode.common.head_parts >= 8);
+    CHECK(decode, decode.common.heads == 40 && decode.common.heads_end[0] == 32 && decode.common.head_parts >= 8);
     Case prefill = tile_call(make_call(1, 4096, 32, 128, NPU_ROPE_BFLOAT16, NPU_ROPE_MODE_NEOX, 8), "Ascend910B1");
     CHECK(prefill, prefill.launch.block_dim == 48 && prefill.common.head_parts == 1 && prefill.common.tile_heads == 32);
     // A tile has the heads of one side: 64 heads are 16 KiB, also if they are normalized in mode normal.
@@ -637,7 +639,7 @@ void two_tensors_share_a_cores_table() {
         Case normed = tile_call(normal, "Ascend910B1", false, true);
         CHECK(normed, normed.launch.tiling_key == kRopeSwapByShifts);
         CHECK(normed,
-              normed.common.tile_tokens == 2 && normed.common.tile_heads == 32 && normed.common.side1_tokens >= 6);
+              normed.common.side_tokens[0] == 2 && normed.common.tile_heads == 32 && normed.common.side_tokens[1] >= 6);
     }
 }
 

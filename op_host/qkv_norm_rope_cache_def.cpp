@@ -1,0 +1,179 @@
+// qkv_norm_rope_cache in CANN: queries, keys and values from the projection to the cache in one launch. With slots, keys
+// and values are stored into rows of k_cache and v_cache, and k_out and v_out are the caches. Without v, the kernel does
+// not write v_out, which then has one element, because aclnn takes no tensor without elements.
+//
+// CANN chooses a column by the types of the required tensors only. Therefore q_scale and positions are required, and the
+// attributes normalizes_q and has_positions say whether the call has them. If not, the kernel does not read them.
+#include "op_host/qkv_norm_rope_cache_tiling.h"
+#include "op_host/rope_cann.h"
+
+namespace optiling {
+
+using namespace npu_rope;
+
+// The types of a column. parameter: of scales, biases, cosines and sines. out: of keys, values and their caches.
+struct QkvColumn {
+    ge::DataType x, parameter, out, positions;
+};
+
+static const std::vector<QkvColumn>& qkv_columns() {
+    static const std::vector<QkvColumn> columns = [] {
+        std::vector<QkvColumn> list;
+        for (const ge::DataType positions : {ge::DT_INT32, ge::DT_INT64})
+            for (const ge::DataType x : {ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT})
+                for (const bool widens : {false, true})
+                    for (const ge::DataType out : {ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT, ge::DT_INT8})
+                        if (!widens || x != ge::DT_FLOAT) list.push_back({x, widens ? ge::DT_FLOAT : x, out, positions});
+        return list;
+    }();
+    return columns;
+}
+
+static Types types_of(ge::DataType QkvColumn::*type) {
+    Types types;
+    for (const QkvColumn& column : qkv_columns()) types.push_back(column.*type);
+    return types;
+}
+
+static Types fixed_type(ge::DataType type) { return Types(qkv_columns().size(), type); }
+
+static const Types kX = types_of(&QkvColumn::x), kParameter = types_of(&QkvColumn::parameter),
+                   kOut = types_of(&QkvColumn::out), kFloat = fixed_type(ge::DT_FLOAT);
+
+static const Parameters kQkvNormRopeCacheParameters = {
+    {"q", kInput, kX},
+    {"k", kInput, kX},
+    {"v", kOptionalInput, kX},
+    {"q_scale", kContiguousInput, kParameter},
+    {"k_scale", kOptionalContiguousInput, kParameter},
+    {"q_bias", kOptionalContiguousInput, kParameter},
+    {"k_bias", kOptionalContiguousInput, kParameter},
+    {"square_sums", kOptionalContiguousInput, kFloat},
+    {"positions", kInput, types_of(&QkvColumn::positions)},
+    {"freq_factors", kOptionalContiguousInput, kFloat},
+    {"cos", kOptionalInput, kParameter},
+    {"sin", kOptionalInput, kParameter},
+    {"slots", kOptionalInput, fixed_type(ge::DT_INT32)},
+    {"k_quant_scale", kOptionalContiguousInput, kFloat},
+    {"k_quant_offset", kOptionalContiguousInput, kFloat},
+    {"v_quant_scale", kOptionalContiguousInput, kFloat},
+    {"v_quant_offset", kOptionalContiguousInput, kFloat},
+    {"k_cache", kOptionalInput, kOut},
+    {"v_cache", kOptionalInput, kOut},
+    {"q_out", kOutput, kX},
+    {"k_out", kOutput, kOut},
+    {"v_out", kOutput, kOut},
+};
+
+// Whether the call has the required tensors.
+struct QkvGiven {
+    bool q_scale = true, positions = true;
+};
+
+// Lists rope's attributes, then those of the norm. A: AttributeAdder or CannCall.
+template <typename A>
+static void qkv_attributes(A* a, npu_rope_params* params, bool* forward, QkvAttributes* qkv, QkvGiven* given) {
+    visit_rope_attributes(a, params, forward);
+    *qkv = {1e-5, 0, 1, NPU_ROPE_ANGLE_EXACT};
+    a->optional("epsilon", &qkv->epsilon);
+    a->optional("scale_offset", &qkv->scale_offset);
+    a->optional("ranks", &qkv->ranks);
+    a->optional("normalizes_q", &given->q_scale);
+    a->optional("has_positions", &given->positions);
+}
+
+static void declare_qkv_attributes(AttributeAdder* adder) {
+    npu_rope_params params;
+    bool forward = true;
+    QkvAttributes qkv;
+    QkvGiven given;
+    qkv_attributes(adder, &params, &forward, &qkv, &given);
+}
+
+// The tensors of a call, from those of the definition.
+static QkvTensors tensors_of_call(const Tensors& v, const QkvGiven& given) {
+    constexpr size_t kInputs = 17, kCaches = 17, kOuts = 19;
+    QkvTensors t = {};
+    static_assert(sizeof t.in == kInputs * sizeof(npu_rope_tensor*), "the definition has the order of the C interface");
+    std::copy(v.begin(), v.begin() + kInputs, reinterpret_cast<const npu_rope_tensor**>(&t.in));
+    if (!given.q_scale) t.in.q_scale = nullptr;
+    if (!given.positions) t.in.positions = nullptr;
+    t.out = {v[kOuts], v[kOuts + 1], t.in.v ? v[kOuts + 2] : nullptr};
+    if (t.in.slots) t.out = {v[kOuts], v[kCaches], v[kCaches + 1]};
+    t.known = Known::kLayout;
+    return t;
+}
+
+static Check tile_qkv(gert::TilingContext* context) {
+    constexpr const char* op = "qkv_norm_rope_cache";
+    CannCall call(op, context);
+    npu_rope_params params;
+    bool forward = true;
+    QkvAttributes qkv;
+    QkvGiven given;
+    qkv_attributes(&call, &params, &forward, &qkv, &given);
+    Tensors v;
+    if (Check c = call.tensors(kQkvNormRopeCacheParameters, &v); !c.ok()) return c;
+    if (!forward) return bad_value(op, "forward", "be true", "false");
+    const QkvTensors t = tensors_of_call(v, given);
+    Platform platform = {};
+    if (Check c = platform_from_cann(op, *context, &platform); !c.ok()) return c;
+    TilingResult<QkvNormRopeCacheTilingData> tiled;
+    if (Check c = check_and_tile_qkv_norm_rope_cache(t, params, qkv, platform, &tiled); !c.ok()) return c;
+    if (!tiled.has_elements()) return empty_tensor_error(op, "q", *t.in.q);
+    return pass_to_cann(op, context, tiled);
+}
+
+static ge::graphStatus NpuQkvNormRopeCacheTiling(gert::TilingContext* context) {
+    return report_to_cann(tile_qkv(context));
+}
+
+}  // namespace optiling
+
+namespace ge {
+
+// A cache's output has its shape, another one that of its own input.
+static ge::graphStatus NpuQkvNormRopeCacheInferShape(gert::InferShapeContext* context) {
+    constexpr size_t kQ = 0, kK = 1, kV = 2, kKCache = 17, kVCache = 18;
+    const gert::Shape *q = context->GetRequiredInputShape(kQ), *k = context->GetRequiredInputShape(kK);
+    const gert::Shape *v = context->GetOptionalInputShape(kV), *k_cache = context->GetOptionalInputShape(kKCache),
+                      *v_cache = context->GetOptionalInputShape(kVCache);
+    gert::Shape* outs[] = {context->GetOutputShape(0), context->GetOutputShape(1), context->GetOutputShape(2)};
+    if (k_cache != nullptr) k = k_cache;
+    if (v_cache != nullptr) v = v_cache;
+    const gert::Shape one({1});
+    const gert::Shape* shapes[] = {q, k, v != nullptr ? v : &one};
+    for (int side = 0; side < 3; ++side) {
+        if (outs[side] == nullptr || shapes[side] == nullptr) return ge::GRAPH_FAILED;
+        *outs[side] = *shapes[side];
+    }
+    return ge::GRAPH_SUCCESS;
+}
+
+static ge::graphStatus NpuQkvNormRopeCacheInferDataType(gert::InferDataTypeContext* context) {
+    constexpr size_t kQ = 0, kKCache = 17;
+    const ge::DataType x = context->GetRequiredInputDataType(kQ), cache = context->GetOptionalInputDataType(kKCache);
+    if (x == ge::DT_UNDEFINED) return ge::GRAPH_FAILED;
+    const ge::DataType out = cache == ge::DT_UNDEFINED ? x : cache;
+    for (const auto& [index, type] : {std::pair{0, x}, {1, out}, {2, out}})
+        if (context->SetOutputDataType(static_cast<size_t>(index), type) != ge::GRAPH_SUCCESS) return ge::GRAPH_FAILED;
+    return ge::GRAPH_SUCCESS;
+}
+
+}  // namespace ge
+
+namespace ops {
+
+class NpuQkvNormRopeCache : public OpDef {
+public:
+    explicit NpuQkvNormRopeCache(const char* name) : OpDef(name) {
+        npu_rope::define(this, optiling::kQkvNormRopeCacheParameters, optiling::declare_qkv_attributes,
+                         optiling::NpuQkvNormRopeCacheTiling);
+        this->SetInferShape(ge::NpuQkvNormRopeCacheInferShape)
+            .SetInferDataType(ge::NpuQkvNormRopeCacheInferDataType);
+    }
+};
+
+OP_ADD(NpuQkvNormRopeCache);
+
+}  // namespace ops

@@ -1,0 +1,371 @@
+// qkv_norm_rope_cache: the step of attention between the projection and the cache. Queries and keys are normalized and
+// rotated, values are only moved, and keys and values may be stored into rows of caches, in another type.
+//
+// The tiles are those of rope_kernel.h, with three sides. q and k are processed as float32 rows: those of float32 heads
+// in the input buffer, others in the work buffer. Each result is rounded once, to the type of its output.
+#pragma once
+
+#include "../memory/cache_rows.h"
+#include "../memory/row_bursts.h"
+#include "../memory/row_numbers.h"
+#include "../memory/row_steps.h"
+#include "../memory/scalar_rows.h"
+#include "../memory/tiles.h"
+#include "../memory/vector_steps.h"
+#include "../norm/row_factors.h"
+#include "../norm/row_norm.h"
+#include "../qkv_norm_rope_cache_tiling_data.h"
+#include "computed_table.h"
+#include "given_table.h"
+#include "kernel_operator.h"
+#include "tile_rotation.h"
+
+namespace rotation {
+
+using namespace memory;
+using namespace norm;
+
+struct QkvArguments {
+    GM_ADDR x[kRopeMaxSides];
+    GM_ADDR out[kRopeMaxSides];  // outputs or caches
+    GM_ADDR slots;
+    GM_ADDR square_sums;
+    GM_ADDR scale[2];                     // of q and k
+    GM_ADDR bias[2];                      // of q and k
+    GM_ADDR factor[kRopeMaxSides];        // of k and v
+    GM_ADDR quant_offset[kRopeMaxSides];  // of k and v
+};
+
+// T: type of q, k and v. ParameterT: type of scales and biases. Table: ComputedTable or GivenTable. key: kRopeHalves,
+// kRopeSwapByShifts or kRopeSwapByGather.
+template <typename T, typename ParameterT, typename Table, int32_t key>
+class QkvKernel {
+public:
+    __aicore__ inline void Run(AscendC::TPipe* pipe, const CommonTiling* tiling, const QkvTiling* qkv,
+                               const QkvArguments& arguments, const typename Table::Source& source) {
+        TileWindow window;
+        if (!window.Begin(tiling, AscendC::GetBlockIdx(), AscendC::GetBlockNum())) return;
+        Init(pipe, tiling, qkv, arguments, source);
+        table_.LoadConstants();
+        table_.Load(window.current);
+        LoadTile(window.current);
+        rotation_.BuildConstants(&offsets_, false);
+        table_.BuildConstants(&rotation_.Index());
+        LoadFactors();
+        table_.Build(window.current.block_tokens);
+        do {
+            LocalTensor<T> x = in_.template DeQue<T>();
+            window.FindNext();
+            const bool opens_block = window.has_next && window.next.opens_block != 0;
+            if (opens_block) table_.Load(window.next);
+            if (window.has_next) LoadTile(window.next);
+            if (window.has_previous) StoreTile(window.previous);
+            ProcessTile(x, window.current);
+            if (opens_block) table_.Build(window.next.block_tokens);
+        } while (window.Advance());
+        StoreTile(window.previous);
+        Finish();
+    }
+
+private:
+    static constexpr bool kIsFloat = sizeof(T) == sizeof(float);
+    static constexpr int32_t kOwnType = kIsFloat                        ? kOutFloat32
+                                        : SameType<T, half>::value ? kOutFloat16
+                                                                        : kOutBfloat16;
+
+    __aicore__ inline void Init(AscendC::TPipe* pipe, const CommonTiling* tiling, const QkvTiling* qkv,
+                                const QkvArguments& arguments, const typename Table::Source& source) {
+        tiling_ = tiling;
+        qkv_ = qkv;
+        arguments_ = arguments;
+        pipe->InitBuffer(in_, 2, static_cast<uint32_t>(tiling->queue_bytes));
+        pipe->InitBuffer(out_, 2, static_cast<uint32_t>(qkv->out_queue_bytes));
+        pipe->InitBuffer(work_, static_cast<uint32_t>(tiling->work_bytes));
+        if (tiling->gather_bytes > 0) pipe->InitBuffer(offsets_, static_cast<uint32_t>(tiling->gather_bytes));
+        rows_ = work_.template Get<float>();
+        temp_ = rows_[static_cast<uint32_t>(tiling->temp_offset_bytes) / sizeof(float)];
+        rotation_.Init(tiling, rows_);
+        table_.Init(pipe, tiling, source, rotation_.Index().Rest(), rows_);
+        bursts_.Init(tiling, tiling->head_size, tiling->row_pitch);
+#if __CCE_AICORE__ == 200
+        scalars_.Init(tiling, tiling->row_pitch);
+#endif
+        slots_.Init(arguments.slots, tiling->row_number_stride, tiling->row_number_words);
+        if (qkv->stats_bytes > 0) {
+            pipe->InitBuffer(stats_, static_cast<uint32_t>(qkv->stats_bytes));
+            int32_t slots = qkv->stats_bytes / (kRowNormStats * static_cast<int32_t>(sizeof(float)));
+            norm_.Init(&qkv->side[0].norm, stats_.template Get<float>(), slots);
+        }
+        factors_.Init(pipe, tiling, qkv->factor_bytes);
+    }
+
+    __aicore__ inline void LoadFactors() {
+        for (int32_t side = 0; side < kRopeMaxSides; ++side) {
+            const QkvSideTiling& t = qkv_->side[side];
+            if (side < 2) {
+                factors_.template Load<ParameterT>(t.scale, arguments_.scale[side], rows_);
+                factors_.template Load<ParameterT>(t.bias, arguments_.bias[side], rows_);
+                factors_.AddNumber(t.scale, qkv_->scale_offset);
+            }
+            factors_.template Load<float>(t.factor, arguments_.factor[side], rows_);
+            factors_.template Load<float>(t.quant_offset, arguments_.quant_offset[side], rows_);
+        }
+    }
+
+    __aicore__ inline void LoadTile(const Tile& tile) {
+        LocalTensor<T> x = in_.template AllocTensor<T>();
+        GM_ADDR memory = arguments_.x[tile.side];
+#if __CCE_AICORE__ == 200
+        if (tiling_->copy_mode == kCopyScalar) scalars_.Load(x, memory, tile);
+        if (tiling_->copy_mode == kCopyBursts)
+#endif
+            bursts_.Load(x, memory, tile);
+        in_.EnQue(x);
+    }
+
+    // ---- from a tile of x to a tile of the output
+
+    __aicore__ inline void ProcessTile(LocalTensor<T> x, const Tile& tile) {
+        const QkvSideTiling& side = qkv_->side[tile.side];
+        element_count_ = tile.tokens * tile.heads * tiling_->row_pitch;
+        if (tile.side == 2) {
+            MoveValues(x, side, tile);
+            return;
+        }
+        rotation_.Begin(tile, table_.Sin(tile.table_row), table_.Cos(tile.table_row));
+        // If a side is not normalized and not all lanes are rotated, the other lanes keep their bits.
+        const bool keeps_lanes =
+            side.norm_kind == kNormNone && side.out_type == kOwnType && tiling_->n_dims != tiling_->head_size;
+        if constexpr (kIsFloat) {
+            Normalize(x, side, tile);
+            rotation_.RotateInPlace(x, temp_);
+            LocalTensor<T> y = out_.template AllocTensor<T>();
+            Convert(y, x, side, tile);
+            in_.FreeTensor(x);
+            out_.EnQue(y);
+        } else {
+            LocalTensor<T> y = out_.template AllocTensor<T>();
+            if (keeps_lanes) AscendC::DataCopy(y, x, static_cast<uint32_t>(element_count_));
+            if constexpr (key == kRopeSwapByShifts) {
+                // Exchange the partners as 16-bit elements. The host selects this key only if nothing is normalized.
+                LocalTensor<T> swapped = rows_.template ReinterpretCast<T>();
+                SwapNeighbours(swapped, x, swapped, temp_.template ReinterpretCast<T>(), element_count_);
+                ToFloats(temp_, swapped, element_count_);
+            }
+            ToFloats(rows_, x, element_count_);
+            in_.FreeTensor(x);
+            Normalize(rows_, side, tile);
+            rotation_.RotateInPlace(rows_, temp_);
+            if (keeps_lanes) {
+                rotation_.NarrowRotated(y, rows_);
+                VectorBarrier();
+            } else {
+                Convert(y, rows_, side, tile);
+            }
+            out_.EnQue(y);
+        }
+    }
+
+    __aicore__ inline void MoveValues(LocalTensor<T> x, const QkvSideTiling& side, const Tile& tile) {
+        LocalTensor<T> y = out_.template AllocTensor<T>();
+        if (side.out_type == kOwnType) {
+            AscendC::DataCopy(y, x, static_cast<uint32_t>(element_count_));
+        } else if constexpr (kIsFloat) {
+            Convert(y, x, side, tile);
+        } else {
+            ToFloats(rows_, x, element_count_);
+            Convert(y, rows_, side, tile);
+        }
+        VectorBarrier();
+        in_.FreeTensor(x);
+        out_.EnQue(y);
+    }
+
+    // Normalizes the heads of q or k, multiplies them by the scale and adds the bias.
+    __aicore__ inline void Normalize(LocalTensor<float> rows, const QkvSideTiling& side, const Tile& tile) {
+        if (side.norm_kind == kNormNone) return;
+        bool per_head = side.norm_kind == kNormHead;
+        int32_t pitch = per_head ? tiling_->row_pitch : tile.heads * tiling_->row_pitch;
+        int32_t count = per_head ? tile.tokens * tile.heads : tile.tokens;
+        norm_.Select(&side.norm);
+        if (qkv_->has_square_sums != 0) {
+            ReadSquareSums(tile);
+            norm_.FindInverseRmsFromGiven(count);
+        } else {
+            norm_.FindInverseRms(rows, temp_, pitch, count);
+        }
+        norm_.Normalize(rows, pitch, count);
+        factors_.template Apply<RowOp::kMul>(side.scale, rows, tile);
+        factors_.template Apply<RowOp::kAdd>(side.bias, rows, tile);
+    }
+
+    __aicore__ inline void ReadSquareSums(const Tile& tile) {
+        AscendC::GlobalTensor<float> sums = TensorAt<float>(arguments_.square_sums, tile.side);
+        SyncPipes<AscendC::HardEvent::V_S>();
+        for (int32_t t = 0; t < tile.tokens; ++t)
+            norm_.SetSum(t, sums.GetValue(static_cast<uint64_t>((tile.token + t) * qkv_->square_sum_stride)));
+        SyncPipes<AscendC::HardEvent::S_V>();
+    }
+
+    // Converts float32 rows to the output's type. They may be overwritten.
+    __aicore__ inline void Convert(LocalTensor<T> y, LocalTensor<float> rows, const QkvSideTiling& side,
+                                   const Tile& tile) {
+        int32_t count = tile.tokens * tile.heads;
+        if (side.out_type == kOutFloat32) {
+            CopyRows(y.template ReinterpretCast<float>(), rows, side.out_pitch, count);
+        } else if (side.out_type == kOutFloat16) {
+            NarrowRows(y.template ReinterpretCast<half>(), side.out_pitch, rows, tiling_->row_pitch, count,
+                       tiling_->head_size);
+#if __CCE_AICORE__ != 200
+        } else if (side.out_type == kOutBfloat16) {
+            NarrowRows(y.template ReinterpretCast<bfloat16_t>(), side.out_pitch, rows, tiling_->row_pitch, count,
+                       tiling_->head_size);
+#endif
+        } else {
+            Quantize(y.template ReinterpretCast<int8_t>(), rows, side, tile);
+        }
+        VectorBarrier();
+    }
+
+    __aicore__ inline void CopyRows(LocalTensor<float> dst, LocalTensor<float> src, int32_t pitch, int32_t rows) {
+        auto blocks = static_cast<uint16_t>(pitch / kBlockFloats);
+        auto gap = static_cast<uint16_t>((tiling_->row_pitch - pitch) / kBlockFloats);
+        AscendC::DataCopy(dst, src, AscendC::DataCopyParams(static_cast<uint16_t>(rows), blocks, gap, 0));
+    }
+
+    // Rounds half to even and saturates. A NaN becomes 0.
+    __aicore__ inline void Quantize(LocalTensor<int8_t> y, LocalTensor<float> rows, const QkvSideTiling& side,
+                                    const Tile& tile) {
+        constexpr float kLowest = -128.0f, kHighest = 127.0f;
+        factors_.template Apply<RowOp::kMul>(side.factor, rows, tile);
+        factors_.template Apply<RowOp::kAdd>(side.quant_offset, rows, tile);
+        // int32 holds every rounded number only within limits.
+        AscendC::Maxs(rows, rows, kLowest, element_count_);
+        VectorBarrier();
+        AscendC::Mins(rows, rows, kHighest, element_count_);
+        VectorBarrier();
+        Round(rows, rows, temp_, element_count_);
+        LocalTensor<half> narrow = temp_.template ReinterpretCast<half>();
+        AscendC::Cast(narrow, rows, AscendC::RoundMode::CAST_NONE, static_cast<uint32_t>(element_count_));
+        VectorBarrier();
+        int32_t count = tile.tokens * tile.heads;
+        if (side.out_pitch == tiling_->row_pitch) {
+            AscendC::Cast(y, narrow, AscendC::RoundMode::CAST_NONE, static_cast<uint32_t>(element_count_));
+            return;
+        }
+        for (int32_t row = 0; row < count; ++row)
+            AscendC::Cast(y[row * side.out_pitch], narrow[row * tiling_->row_pitch], AscendC::RoundMode::CAST_NONE,
+                          static_cast<uint32_t>(tiling_->head_size));
+    }
+
+    // ---- stores
+
+    __aicore__ inline void StoreTile(const Tile& tile) {
+        LocalTensor<T> y = out_.template DeQue<T>();
+        int32_t type = qkv_->side[tile.side].out_type;
+        if (type == kOutFloat32) {
+            StoreAs(y.template ReinterpretCast<float>(), tile);
+        } else if (type == kOutFloat16) {
+            StoreAs(y.template ReinterpretCast<half>(), tile);
+#if __CCE_AICORE__ != 200
+        } else if (type == kOutBfloat16) {
+            StoreAs(y.template ReinterpretCast<bfloat16_t>(), tile);
+#endif
+        } else {
+            StoreAs(y.template ReinterpretCast<int8_t>(), tile);
+        }
+        out_.FreeTensor(y);
+    }
+
+    template <typename OutT>
+    __aicore__ inline void StoreAs(LocalTensor<OutT> y, const Tile& tile) {
+        int32_t pitch = qkv_->side[tile.side].out_pitch;
+#if __CCE_AICORE__ == 200
+        if (tiling_->copy_mode == kCopyScalar) {
+            ScalarRows<OutT> scalars;
+            scalars.Init(tiling_, pitch);
+            StoreBy(&scalars, y, pitch, tile);
+            return;
+        }
+#endif
+        RowBursts<OutT> bursts;
+        bursts.Init(tiling_, tiling_->head_size, pitch);
+        StoreBy(&bursts, y, pitch, tile);
+    }
+
+    template <typename OutT, typename Mover>
+    __aicore__ inline void StoreBy(Mover* mover, LocalTensor<OutT> y, int32_t pitch, const Tile& tile) {
+        GM_ADDR memory = arguments_.out[tile.side];
+        if (qkv_->scatters == 0 || tile.side == 0) {
+            mover->Store(memory, y, tile);
+            return;
+        }
+        const QkvSideTiling& side = qkv_->side[tile.side];
+        Tile row_tile = tile;
+        row_tile.tokens = 1;
+        for (int32_t t = 0; t < tile.tokens; ++t) {
+            int64_t row = slots_.Get(0, tile.token + t);
+            if (row < 0 || row >= side.cache_rows) continue;
+            row_tile.batch = row / side.block_size;
+            row_tile.token = row % side.block_size;
+            mover->Store(memory, y[static_cast<uint32_t>(t * tile.heads * pitch)], row_tile);
+        }
+    }
+
+    __aicore__ inline void Finish() {
+        table_.Finish();
+#if __CCE_AICORE__ == 200
+        if (tiling_->copy_mode == kCopyScalar) scalars_.Finish(arguments_.out[0]);
+#endif
+    }
+
+    const CommonTiling* tiling_ = nullptr;
+    const QkvTiling* qkv_ = nullptr;
+    QkvArguments arguments_{};
+    Table table_;
+    TileRotation<key> rotation_;
+    RowNorm norm_;
+    RowFactors factors_;
+    RowNumbers slots_;
+    RowBursts<T> bursts_;
+#if __CCE_AICORE__ == 200
+    ScalarRows<T> scalars_;
+#endif
+    AscendC::TQue<AscendC::TPosition::VECIN, 1> in_;
+    AscendC::TQue<AscendC::TPosition::VECOUT, 1> out_;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> work_, offsets_, stats_;
+    LocalTensor<float> rows_, temp_;
+    int32_t element_count_ = 0;  // elements of the tile, with the padding of its rows
+};
+
+// Runs the kernel for the launch's tiling key, of which 4 to 6 are those of given tables. The keys are literals,
+// because CANN's build reads them from the preprocessed source.
+template <typename T, typename ParameterT, typename PositionT>
+__aicore__ inline void RunQkvNormRopeCache(const CommonTiling* tiling, const QkvTiling* qkv,
+                                           const QkvArguments& arguments, const RopeSource& positions,
+                                           const RotarySource& tables) {
+    AscendC::TPipe pipe;
+    if (TILING_KEY_IS(1)) {
+        QkvKernel<T, ParameterT, ComputedTable<PositionT, kRopeHalves>, kRopeHalves> kernel;
+        kernel.Run(&pipe, tiling, qkv, arguments, positions);
+    } else if (TILING_KEY_IS(2)) {
+        QkvKernel<T, ParameterT, ComputedTable<PositionT, kRopeSwapByShifts>, kRopeSwapByShifts> kernel;
+        kernel.Run(&pipe, tiling, qkv, arguments, positions);
+    } else if (TILING_KEY_IS(3)) {
+        QkvKernel<T, ParameterT, ComputedTable<PositionT, kRopeSwapByGather>, kRopeSwapByGather> kernel;
+        kernel.Run(&pipe, tiling, qkv, arguments, positions);
+    } else if (TILING_KEY_IS(4)) {
+        QkvKernel<T, ParameterT, GivenTable<ParameterT, kRopeHalves>, kRopeHalves> kernel;
+        kernel.Run(&pipe, tiling, qkv, arguments, tables);
+    } else if (TILING_KEY_IS(5)) {
+        QkvKernel<T, ParameterT, GivenTable<ParameterT, kRopeSwapByShifts>, kRopeSwapByShifts> kernel;
+        kernel.Run(&pipe, tiling, qkv, arguments, tables);
+    } else if (TILING_KEY_IS(6)) {
+        QkvKernel<T, ParameterT, GivenTable<ParameterT, kRopeSwapByGather>, kRopeSwapByGather> kernel;
+        kernel.Run(&pipe, tiling, qkv, arguments, tables);
+    }
+}
+
+static_assert(kQkvGivenTables == 3, "RunQkvNormRopeCache has the keys as literals");
+
+}  // namespace rotation
