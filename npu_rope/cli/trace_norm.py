@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import Enum
 from typing import Annotated, Any
 
 import numpy as np
@@ -14,9 +15,11 @@ from npu_rope.cli import trace
 from npu_rope.cli.trace import Dtype, DtypeOption, Launch, Mode
 from npu_rope.cli.usage import numbers, usage_error
 from npu_rope.errors import bad_value
+from npu_rope.executors import qkv_norm_rope_cache as qkv
 from npu_rope.executors import rms_norm as norms
 from npu_rope.executors import rotations
 from npu_rope.params import RopeParams
+from npu_rope.qkv_norm_rope_cache_calls import QkvAttributes, qkv_tensors
 from npu_rope.rms_norm_calls import (
     RmsNormAttributes,
     add_rms_norm_tensors,
@@ -190,6 +193,106 @@ def rms_norm_rope(
         details += ["keys to a cache"] if cache else []
         # The indices of the cache's rows are not counted, because the scalar unit reads them.
         least_bytes = 2 * (q.nbytes + k.nbytes) + 2 * scales[0].nbytes + positions.nbytes
+        return trace.summary_of(trace.call_text(properties, mode.value, details), least_bytes, properties)
+
+    return launch
+
+
+class QkvNorm(str, Enum):
+    """What a norm covers."""
+
+    NONE = "none"
+    HEAD = "head"
+    TOKEN = "token"
+
+
+class QkvCache(str, Enum):
+    """Where keys and values go."""
+
+    NONE = "none"
+    SAME = "same"
+    INT8 = "int8"
+
+
+@trace.command("qkv_norm_rope_cache")
+def qkv_norm_rope_cache(
+    shape: Annotated[str, typer.Option(help="T,Nq,Nk,D: tokens, heads of q, heads of k and v, head size.")] = (
+        "4096,32,8,128"
+    ),
+    dtype: DtypeOption = None,
+    mode: Annotated[Mode, typer.Option(help="How elements form pairs: neox or normal.")] = Mode.NEOX,
+    n_dims: Annotated[int | None, typer.Option(help="Rotated lanes; default D.")] = None,
+    norm: Annotated[QkvNorm, typer.Option(help="What a norm covers: head, token (all heads), none.")] = QkvNorm.HEAD,
+    cache: Annotated[QkvCache, typer.Option(help="The type of the caches: same, int8; none: no cache.")] = (
+        QkvCache.SAME
+    ),
+    tables: Annotated[bool, typer.Option("--tables", help="Pass cosines and sines, as vLLM keeps them.")] = False,
+) -> Launch:
+    """Run qkv_norm_rope_cache's kernel once and show the use of its cycles.
+
+    One launch takes queries, keys and values from the fused projection,
+    normalizes and rotates queries and keys, and stores keys and values into
+    rows of caches.
+
+    The time model is that of npu-rope trace rope.
+
+    Exit status: 0 success; 1 the kernel broke a rule of the simulator; 2 bad
+    usage.
+
+    Examples:
+
+      npu-rope trace qkv_norm_rope_cache
+
+      npu-rope trace qkv_norm_rope_cache --shape 32,32,8,128 --cache int8
+
+      npu-rope trace qkv_norm_rope_cache --norm token --tables
+    """
+    sizes = numbers(shape)
+    if len(sizes) != 4 or min(sizes) < 1:
+        raise usage_error(f"[trace] shape must be four positive numbers T,Nq,Nk,D but got {shape}.")
+    t, n, keys, d = sizes
+
+    def launch(options: Options) -> dict[str, Any]:
+        element_type = dtype or trace.default_dtype(options)
+        params: RopeParams = trace.params_of(d, mode, n_dims, 0, None)
+        if params.rope_mode.has_sections:
+            raise bad_value("trace", "mode", "be neox or normal for qkv_norm_rope_cache", mode.value)
+        fused = _random_values((t, n + 2 * keys, d), element_type)
+        xs = dict(zip("qkv", np.split(fused, [n, n + keys], axis=1), strict=True))
+        others: dict[str, Any] = {"positions": np.arange(t, dtype=np.int32)}
+        for name, heads in (("q", n), ("k", keys)):
+            lengths = {QkvNorm.NONE: 0, QkvNorm.HEAD: d, QkvNorm.TOKEN: heads * d}
+            if norm is not QkvNorm.NONE:
+                others[f"{name}_scale"] = _random_values((lengths[norm],), element_type)
+        if tables:
+            table = _random_values((t, params.n_dims), element_type)
+            others |= {"cos": table[:, : params.pairs], "sin": table[:, params.pairs :]}
+        outs = {"q_out": np.empty((t, n, d), fused.dtype)}
+        if cache is not QkvCache.NONE:
+            others["slots"] = np.arange(t, dtype=np.int32)
+            cache_type = np.int8 if cache is QkvCache.INT8 else fused.dtype
+            outs |= {f"{name}_cache": np.zeros((t, keys, d), cache_type) for name in "kv"}
+            if cache is QkvCache.INT8:
+                others |= {f"{name}_quant_scale": np.full((keys, d), 10, np.float32) for name in "kv"}
+        else:
+            outs |= {f"{name}_out": np.empty((t, keys, d), fused.dtype) for name in "kv"}
+        tensors = qkv_tensors(xs, others, outs)
+        qkv.launch_on_sim(options, tensors, tuple(outs.values()), QkvAttributes(params))
+        properties = {
+            "op": "qkv_norm_rope_cache",
+            "shape": [t, n, keys, d],
+            "dtype": element_type.value,
+            "mode": mode.value,
+            "n_dims": params.n_dims,
+            "norm": norm.value,
+            "cache": cache.value,
+            "tables": tables,
+        }
+        details = [f"norm {norm.value}", f"cache {cache.value}", *(["tables"] if tables else [])]
+        details += [] if params.n_dims == d else [f"n_dims {params.n_dims}"]
+        # The slots are not counted, because the scalar unit reads them.
+        counted = [fused, *outs.values(), *(x for name, x in others.items() if name != "slots")]
+        least_bytes = sum(array.nbytes for array in counted)
         return trace.summary_of(trace.call_text(properties, mode.value, details), least_bytes, properties)
 
     return launch

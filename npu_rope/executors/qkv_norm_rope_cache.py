@@ -170,25 +170,38 @@ def on_sim(options: Options, call: Tensors, attributes: QkvAttributes) -> Result
         _check_positions(call, attributes)
 
     def launch_kernel(call: Tensors, results: Results) -> None:
-        tensors = {name: None for name in (*XS, *OTHERS)} | _readable(call)
-        parameters = [name for name in _PARAMETERS if tensors[name] is not None]
-        if len({sim.spec_of_launch(tensors[name]).dtype for name in parameters}) > 1:
-            tensors |= {name: sim.float32_of(tensors[name]) for name in parameters}
-        given = {"normalizes_q": tensors["q_scale"] is not None, "has_positions": tensors["positions"] is not None}
-        if tensors["slots"] is not None:
-            tensors["slots"] = sim.int32_of(tensors["slots"])
-        # CANN needs a tensor for each required parameter of the definition; the kernel does not use these ones.
-        if tensors["q_scale"] is None:
-            tensors["q_scale"] = tensors[parameters[0]] if parameters else tensors["q"]
-        if tensors["positions"] is None:
-            tensors["positions"] = np.zeros(1, np.int32)
-        named = _written(call, results)
-        caches = {name: named.get(name) for name in CACHES}
-        q_out, k_out, v_out = (named.get(name) for name in call.c_outs)
-        outs = {"q_out": q_out, "k_out": k_out, "v_out": sim.one_like(k_out) if v_out is None else v_out}
-        sim.launch(options, call.op, call.op, {**tensors, **caches, **outs}, {**attributes.as_aclnn(), **given})
+        launch_on_sim(options, call, results, attributes)
 
     return sim.run(options, call, check_all, launch_kernel)
+
+
+def launch_on_sim(options: Options, call: Tensors, results: Results, attributes: QkvAttributes) -> None:
+    """Launch the kernel for a call whose values were checked. A uint16 array holds bfloat16's bits.
+
+    Raises:
+        InvalidValue, InvalidType: the chip does not support the call; nothing was written.
+    """
+    rules.check_layout(call.map(sim.spec_of_launch), attributes.checked, sim.chip_of(options))
+    tensors: dict[str, Any] = {**dict.fromkeys((*XS, *OTHERS)), **_readable(call)}
+    parameters = [name for name in _PARAMETERS if tensors[name] is not None]
+    if len({sim.spec_of_launch(tensors[name]).dtype for name in parameters}) > 1:
+        tensors |= {name: sim.float32_of(tensors[name]) for name in parameters}
+    given = {
+        "normalizes_q": tensors["q_scale"] is not None,
+        "has_positions": tensors["positions"] is not None,
+    }
+    if tensors["slots"] is not None:
+        tensors["slots"] = sim.int32_of(tensors["slots"])
+    # CANN needs a tensor for each required parameter of the definition; the kernel does not read these ones.
+    if tensors["q_scale"] is None:
+        tensors["q_scale"] = tensors[parameters[0]] if parameters else sim.one_like(tensors["q"])
+    if tensors["positions"] is None:
+        tensors["positions"] = np.zeros(1, np.int32)
+    named = _written(call, results)
+    caches = {name: named.get(name) for name in CACHES}
+    q_out, k_out, v_out = (named.get(name) for name in call.c_outs)
+    outs = {"q_out": q_out, "k_out": k_out, "v_out": sim.one_like(k_out) if v_out is None else v_out}
+    sim.launch(options, call.op, call.op, {**tensors, **caches, **outs}, {**attributes.as_aclnn(), **given})
 
 
 def _check_positions(call: Tensors, attributes: QkvAttributes) -> None:

@@ -245,16 +245,18 @@ private:
         AscendC::Mins(rows, rows, kHighest, element_count_);
         VectorBarrier();
         Round(rows, rows, temp_, element_count_);
+        // The rounded numbers are exact in half, from which alone Cast converts to int8.
         LocalTensor<half> narrow = temp_.template ReinterpretCast<half>();
-        AscendC::Cast(narrow, rows, AscendC::RoundMode::CAST_NONE, static_cast<uint32_t>(element_count_));
-        VectorBarrier();
         int32_t count = tile.tokens * tile.heads;
-        if (side.out_pitch == tiling_->row_pitch) {
-            AscendC::Cast(y, narrow, AscendC::RoundMode::CAST_NONE, static_cast<uint32_t>(element_count_));
+        int32_t pitch = RoundUp(tiling_->head_size, kBlockBytes / static_cast<int32_t>(sizeof(half)));
+        NarrowRows(narrow, pitch, rows, tiling_->row_pitch, count, tiling_->head_size);
+        VectorBarrier();
+        if (side.out_pitch == pitch) {
+            AscendC::Cast(y, narrow, AscendC::RoundMode::CAST_NONE, static_cast<uint32_t>(count * pitch));
             return;
         }
         for (int32_t row = 0; row < count; ++row)
-            AscendC::Cast(y[row * side.out_pitch], narrow[row * tiling_->row_pitch], AscendC::RoundMode::CAST_NONE,
+            AscendC::Cast(y[row * side.out_pitch], narrow[row * pitch], AscendC::RoundMode::CAST_NONE,
                           static_cast<uint32_t>(tiling_->head_size));
     }
 
