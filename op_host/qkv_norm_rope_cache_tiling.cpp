@@ -8,14 +8,14 @@ namespace {
 
 // The sides, whose strides QkvSide has in another order.
 void set_sides(const QkvShape& shape, bool scatters, RopeShape* rope) {
-    rope->sides = kRopeMaxSides;
+    rope->sides = shape.side[2].given ? 3 : 2;
     for (int k = 0; k < rope->sides; ++k) {
-        const QkvSide& from = shape.side[kQkvSideOf[k]];
+        const QkvSide& from = shape.side[k];
         RopeSide& to = rope->side[k];
         to.N = from.N;
         std::copy(from.x_stride, from.x_stride + 2, to.x_stride + 1);
         to.x_stride[0] = 0;
-        if (scatters && k != kSideQ) {
+        if (scatters && k > 0) {
             std::copy(from.out_stride, from.out_stride + 3, to.out_stride);
         } else {
             to.out_stride[0] = 0;

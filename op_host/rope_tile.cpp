@@ -100,7 +100,7 @@ std::optional<RopeLayout> layout_of(const RopeTileCall& call, const RopeTile& ti
     layout.block_tokens = std::min(block, kMaxTokens / tile.tokens * tile.tokens);
     layout.token_slots = round_up(layout.block_tokens, 32);
     layout.side_tokens[0] = tile.tokens;
-    for (int side = call.stores_any_type ? 0 : 1; side < call.sides; ++side) {
+    for (int side = 1; side < call.sides; ++side) {
         // Fill the same buffer with tokens of this side. Then reduce their number so that the tiles of a block are
         // equal.
         const int64_t max_tokens = rows / std::clamp<int64_t>(heads_of_side(common, side), 1, tile.heads);

@@ -225,7 +225,7 @@ private:
         common_.copy_mode = kCopyBursts;
         bool whole_blocks = head_bytes() % kUbBlockBytes == 0 && shape_.D * call_.out_bytes % kUbBlockBytes == 0;
         for (int k = 0; k < shape_.sides && qkv_; ++k)
-            whole_blocks &= !qkv_side(k).given || shape_.D * out_item_bytes(k) % kUbBlockBytes == 0;
+            whole_blocks &= shape_.D * out_item_bytes(k) % kUbBlockBytes == 0;
         if (platform_.arch != kArch310p || whole_blocks) return;
         // A run of a token's adjacent heads may be long enough for a DMA, even if one head is not.
         int64_t min_heads = shape_.side[0].N;
@@ -266,7 +266,7 @@ private:
         set_common_layout(common_, layout);
         common_.block_tokens = to_int32(layout.block_tokens);
         common_.token_slots = to_int32(layout.token_slots);
-        for (int k = 0; k < kRopeMaxSides; ++k) common_.side_tokens[k] = to_int32(layout.side_tokens[k]);
+        for (int k = 1; k < kRopeMaxSides; ++k) common_.side_tokens[k] = to_int32(layout.side_tokens[k]);
         common_.table_bytes = to_int32(layout.table.bytes);
         common_.cos_offset_bytes = to_int32(layout.cos_offset);
         common_.lane_bytes = to_int32(layout.frequencies.bytes + layout.entry_offsets.bytes);
@@ -285,28 +285,26 @@ private:
 
     // ---- qkv_norm_rope_cache
 
-    // k: a side of the kernel.
-    const QkvSide& qkv_side(int k) const { return in_.qkv->shape->side[kQkvSideOf[k]]; }
+    const QkvSide& qkv_side(int k) const { return in_.qkv->shape->side[k]; }
     bool qkv_normalizes() const {
-        return qkv_ && (qkv_side(kSideQ).norm != QkvNorm::kNone || qkv_side(kSideK).norm != QkvNorm::kNone);
+        return qkv_ && (qkv_side(0).norm != QkvNorm::kNone || qkv_side(1).norm != QkvNorm::kNone);
     }
-    int32_t out_type(int k) const { return in_.scatters_side(k) ? qkv_side(k).out_dtype : in_.dtype; }
+    int32_t out_type(int k) const { return k > 0 && in_.scatters ? qkv_side(k).out_dtype : in_.dtype; }
     int64_t out_item_bytes(int k) const { return dtype_bytes(out_type(k)); }
-    int64_t max_norm_elements() const { return std::max(shape_.side[kSideQ].N, shape_.side[kSideK].N) * shape_.D; }
+    int64_t max_norm_elements() const { return std::max(shape_.side[0].N, shape_.side[1].N) * shape_.D; }
 
     // The rules of the kernel that the operator does not have.
     Check check_qkv() {
         const npu_rope_qkv_inputs& in = in_.qkv->tensors->in;
         if (Check c = check_device_epsilon(in_.op, in_.qkv->attributes.epsilon, NPU_ROPE_FLOAT32); !c.ok()) return c;
-        if (in.v && qkv_side(kSideV).D != shape_.D)
+        if (in.v && qkv_side(2).D != shape_.D)
             return bad_value(in_.op, "v", formatted("have q's head size %lld on an NPU", static_cast<long long>(shape_.D)),
-                             std::to_string(qkv_side(kSideV).D));
+                             std::to_string(qkv_side(2).D));
         if (!in_.scatters) return {};
-        if (in.v && out_type(kSideV) != out_type(kSideK))
-            return bad_type(in_.op, "v_cache", formatted("have k_cache's dtype %s on an NPU", dtype_name(out_type(kSideK))),
-                            dtype_name(out_type(kSideV)));
-        return out_type(kSideK) == NPU_ROPE_INT8 ? Check{}
-                                                 : check_dtype_on_chip(in_.op, "k_cache", out_type(kSideK), platform_);
+        if (in.v && qkv_side(2).out_dtype != qkv_side(1).out_dtype)
+            return bad_type(in_.op, "v_cache", formatted("have k_cache's dtype %s on an NPU", dtype_name(out_type(1))),
+                            dtype_name(out_type(2)));
+        return out_type(1) == NPU_ROPE_INT8 ? Check{} : check_dtype_on_chip(in_.op, "k_cache", out_type(1), platform_);
     }
 
     static int32_t out_code(int32_t dtype) {
@@ -336,14 +334,13 @@ private:
 
     void set_qkv() {
         const npu_rope_qkv_inputs& in = in_.qkv->tensors->in;
-        const npu_rope_tensor *scale[] = {nullptr, in.q_scale, in.k_scale}, *bias[] = {nullptr, in.q_bias, in.k_bias};
+        const npu_rope_tensor *scale[] = {in.q_scale, in.k_scale}, *bias[] = {in.q_bias, in.k_bias};
         const QkvAttributes& a = in_.qkv->attributes;
         common_.out_pitch = common_.row_pitch;
         call_.stores_any_type = true;
         call_.normalizes = qkv_normalizes();
         for (int k = 0; k < shape_.sides; ++k) {
             const QkvSide& s = qkv_side(k);
-            if (!s.given) continue;
             QkvSideTiling& to = qkv_->side[k];
             to.cache_rows = s.cache_rows;
             to.block_size = s.block_size;
@@ -361,8 +358,8 @@ private:
                 to.bias = place_factors(bias[k], rows, is_per_head ? 0 : shape_.D, 1);
             }
             if (to.out_type != kOutInt8) continue;
-            to.factor = place_quantization(k, k == kSideK ? in.k_quant_scale : in.v_quant_scale);
-            to.quant_offset = place_quantization(k, k == kSideK ? in.k_quant_offset : in.v_quant_offset);
+            to.factor = place_quantization(k, k == 1 ? in.k_quant_scale : in.v_quant_scale);
+            to.quant_offset = place_quantization(k, k == 1 ? in.k_quant_offset : in.v_quant_offset);
         }
         qkv_->has_square_sums = in.square_sums != nullptr;
         qkv_->square_sum_stride = in_.qkv->shape->square_sum_stride;

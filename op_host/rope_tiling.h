@@ -34,10 +34,6 @@ struct HeadNormAttributes {
     bool intermediate_rounding = false;  // round as a call of rms_norm and a call of rope do
 };
 
-// The side of QkvShape, which are q, k and v, for each side of the kernel.
-constexpr int kQkvSideOf[] = {2, 0, 1};
-static_assert(kSideV == 0 && kSideQ == 1 && kSideK == 2, "the order of kQkvSideOf");
-
 // What a call of qkv_norm_rope_cache has besides.
 struct QkvTilingInput {
     const QkvTensors* tensors = nullptr;
@@ -63,7 +59,7 @@ struct RopeTilingInput {
     HeadNormAttributes norm;  // rms_norm_rope_tiling only
     const QkvTilingInput* qkv = nullptr;  // qkv_tiling only
 
-    bool scatters_side(int side) const { return scatters && (qkv ? side != kSideQ : side == shape.sides - 1); }
+    bool scatters_side(int side) const { return scatters && (qkv ? side > 0 : side == shape.sides - 1); }
 };
 
 // Returns the tiling's input for a call that check_rope has accepted. shape: the result of this check.

@@ -17,14 +17,14 @@ extern "C" __global__ __aicore__ void npu_qkv_norm_rope_cache(
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
 #endif
     // A cache is an input that the kernel writes: the output of the same side has the same memory.
-    rotation::QkvArguments arguments{{v, q, k},
-                                     {v_out, q_out, k_out},
-                                     {nullptr, q_scale, k_scale},
-                                     {nullptr, q_bias, k_bias},
-                                     {v_quant_scale, nullptr, k_quant_scale},
-                                     {v_quant_offset, nullptr, k_quant_offset},
+    rotation::QkvArguments arguments{{q, k, v},
+                                     {q_out, k_out, v_out},
                                      slots,
-                                     square_sums};
+                                     square_sums,
+                                     {q_scale, k_scale},
+                                     {q_bias, k_bias},
+                                     {nullptr, k_quant_scale, v_quant_scale},
+                                     {nullptr, k_quant_offset, v_quant_offset}};
     GM_ADDR turns = tiling + __builtin_offsetof(QkvNormRopeCacheTilingData, turns);
     rotation::RopeSource angles{positions, freq_factors, turns};
     rotation::RotarySource tables{cos, sin, positions, &table_tiling_data, turns};

@@ -8,12 +8,6 @@
 // The tiling keys of a call with given tables are those of rope, plus this number. The kernel has them as literals.
 constexpr int32_t kQkvGivenTables = 3;
 
-// The sides in the order in which a block is processed. Values come first: their copies overlap with the computation of
-// the table, which they do not need.
-constexpr int32_t kSideV = 0;
-constexpr int32_t kSideQ = 1;
-constexpr int32_t kSideK = 2;
-
 // The types of an output.
 constexpr int32_t kOutFloat32 = 0;
 constexpr int32_t kOutFloat16 = 1;
@@ -50,7 +44,7 @@ struct QkvTiling {
     QkvSideTiling side[kRopeMaxSides];
     int64_t square_sum_stride;  // by token, in elements
     int32_t has_square_sums;
-    int32_t scatters;     // 1: keys and values are stored into rows of caches
+    int32_t scatters;     // 1: sides 1 and 2 are stored into rows of caches
     float scale_offset;   // added to the scales
     int32_t stats_bytes;  // statistics of the rows, such as their sums of squares
     int32_t factor_bytes;  // all RowFactorsTiling rows in UB

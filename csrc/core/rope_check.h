@@ -21,7 +21,7 @@ struct RopeSide {
 // The sizes of a call; a [S,N,D] tensor has B = 1. Strides in elements.
 struct RopeShape {
     int64_t B = 1, S = 0, D = 0;
-    int sides = 1;  // 2: queries and keys; 3: those of qkv_norm_rope_cache's kernel
+    int sides = 1;  // 2: queries and keys; 3: also values, which are not rotated
     RopeSide side[3];
     int64_t pos_stride[2] = {};  // B, S
     // Offset in positions of the plane of each axis; 0 in the modes without sections.

@@ -26,15 +26,14 @@ using namespace memory;
 using namespace norm;
 
 struct QkvArguments {
-    // By side; NULL where a side has none.
     GM_ADDR x[kRopeMaxSides];
     GM_ADDR out[kRopeMaxSides];  // outputs or caches
-    GM_ADDR scale[kRopeMaxSides];
-    GM_ADDR bias[kRopeMaxSides];
-    GM_ADDR factor[kRopeMaxSides];
-    GM_ADDR quant_offset[kRopeMaxSides];
     GM_ADDR slots;
     GM_ADDR square_sums;
+    GM_ADDR scale[2];                     // of q and k
+    GM_ADDR bias[2];                      // of q and k
+    GM_ADDR factor[kRopeMaxSides];        // of k and v
+    GM_ADDR quant_offset[kRopeMaxSides];  // of k and v
 };
 
 // T: type of q, k and v. ParameterT: type of scales and biases. Table: ComputedTable or GivenTable. key: kRopeHalves,
@@ -53,22 +52,18 @@ public:
         rotation_.BuildConstants(&offsets_, false);
         table_.BuildConstants(&rotation_.Index());
         LoadFactors();
-        unbuilt_tokens_ = window.current.block_tokens;
+        table_.Build(window.current.block_tokens);
         do {
             LocalTensor<T> x = in_.template DeQue<T>();
             window.FindNext();
             const bool opens_block = window.has_next && window.next.opens_block != 0;
-            if (opens_block) {
-                BuildTable();  // if the block has only values
-                table_.Load(window.next);
-            }
+            if (opens_block) table_.Load(window.next);
             if (window.has_next) LoadTile(window.next);
             if (window.has_previous) StoreTile(window.previous);
             ProcessTile(x, window.current);
-            if (opens_block) unbuilt_tokens_ = window.next.block_tokens;
+            if (opens_block) table_.Build(window.next.block_tokens);
         } while (window.Advance());
         StoreTile(window.previous);
-        BuildTable();
         Finish();
     }
 
@@ -99,7 +94,7 @@ private:
         if (qkv->stats_bytes > 0) {
             pipe->InitBuffer(stats_, static_cast<uint32_t>(qkv->stats_bytes));
             int32_t slots = qkv->stats_bytes / (kRowNormStats * static_cast<int32_t>(sizeof(float)));
-            norm_.Init(&qkv->side[kSideQ].norm, stats_.template Get<float>(), slots);
+            norm_.Init(&qkv->side[0].norm, stats_.template Get<float>(), slots);
         }
         factors_.Init(pipe, tiling, qkv->factor_bytes);
     }
@@ -107,9 +102,11 @@ private:
     __aicore__ inline void LoadFactors() {
         for (int32_t side = 0; side < kRopeMaxSides; ++side) {
             const QkvSideTiling& t = qkv_->side[side];
-            factors_.template Load<ParameterT>(t.scale, arguments_.scale[side], rows_);
-            factors_.template Load<ParameterT>(t.bias, arguments_.bias[side], rows_);
-            factors_.AddNumber(t.scale, qkv_->scale_offset);
+            if (side < 2) {
+                factors_.template Load<ParameterT>(t.scale, arguments_.scale[side], rows_);
+                factors_.template Load<ParameterT>(t.bias, arguments_.bias[side], rows_);
+                factors_.AddNumber(t.scale, qkv_->scale_offset);
+            }
             factors_.template Load<float>(t.factor, arguments_.factor[side], rows_);
             factors_.template Load<float>(t.quant_offset, arguments_.quant_offset[side], rows_);
         }
@@ -126,23 +123,15 @@ private:
         in_.EnQue(x);
     }
 
-    // Builds the table of the current block, unless that is done.
-    __aicore__ inline void BuildTable() {
-        if (unbuilt_tokens_ == 0) return;
-        table_.Build(unbuilt_tokens_);
-        unbuilt_tokens_ = 0;
-    }
-
     // ---- from a tile of x to a tile of the output
 
     __aicore__ inline void ProcessTile(LocalTensor<T> x, const Tile& tile) {
         const QkvSideTiling& side = qkv_->side[tile.side];
         element_count_ = tile.tokens * tile.heads * tiling_->row_pitch;
-        if (tile.side == kSideV) {
+        if (tile.side == 2) {
             MoveValues(x, side, tile);
             return;
         }
-        BuildTable();
         rotation_.Begin(tile, table_.Sin(tile.table_row), table_.Cos(tile.table_row));
         // If a side is not normalized and not all lanes are rotated, the other lanes keep their bits.
         const bool keeps_lanes =
@@ -211,7 +200,7 @@ private:
     }
 
     __aicore__ inline void ReadSquareSums(const Tile& tile) {
-        AscendC::GlobalTensor<float> sums = TensorAt<float>(arguments_.square_sums, tile.side == kSideK ? 1 : 0);
+        AscendC::GlobalTensor<float> sums = TensorAt<float>(arguments_.square_sums, tile.side);
         SyncPipes<AscendC::HardEvent::V_S>();
         for (int32_t t = 0; t < tile.tokens; ++t)
             norm_.SetSum(t, sums.GetValue(static_cast<uint64_t>((tile.token + t) * qkv_->square_sum_stride)));
@@ -309,7 +298,7 @@ private:
     template <typename OutT, typename Mover>
     __aicore__ inline void StoreBy(Mover* mover, LocalTensor<OutT> y, int32_t pitch, const Tile& tile) {
         GM_ADDR memory = arguments_.out[tile.side];
-        if (qkv_->scatters == 0 || tile.side == kSideQ) {
+        if (qkv_->scatters == 0 || tile.side == 0) {
             mover->Store(memory, y, tile);
             return;
         }
@@ -348,8 +337,7 @@ private:
     AscendC::TQue<AscendC::TPosition::VECOUT, 1> out_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> work_, offsets_, stats_;
     LocalTensor<float> rows_, temp_;
-    int32_t element_count_ = 0;   // elements of the tile, with the padding of its rows
-    int32_t unbuilt_tokens_ = 0;  // tokens of the block whose table is not built yet
+    int32_t element_count_ = 0;  // elements of the tile, with the padding of its rows
 };
 
 // Runs the kernel for the launch's tiling key, of which 4 to 6 are those of given tables. The keys are literals,
