@@ -293,10 +293,18 @@ private:
     int64_t out_item_bytes(int k) const { return dtype_bytes(out_type(k)); }
     int64_t max_norm_elements() const { return std::max(shape_.side[0].N, shape_.side[1].N) * shape_.D; }
 
+    static constexpr const char* kXNames[] = {"q", "k", "v"};
+
     // The rules of the kernel that the operator does not have.
     Check check_qkv() {
         const npu_rope_qkv_inputs& in = in_.qkv->tensors->in;
         if (Check c = check_device_epsilon(in_.op, in_.qkv->attributes.epsilon, NPU_ROPE_FLOAT32); !c.ok()) return c;
+        if (shape_.empty()) return {};
+        const npu_rope_tensor* xs[] = {in.q, in.k, in.v};
+        for (int k = 0; k < 3; ++k)
+            if (xs[k] && shape_.side[k].N == 0)
+                return bad_value(in_.op, kXNames[k], "have heads on an NPU",
+                                 "shape " + shape_text(xs[k]->shape, xs[k]->ndim));
         if (in.v && qkv_side(2).D != shape_.D)
             return bad_value(in_.op, "v", formatted("have q's head size %lld on an NPU", static_cast<long long>(shape_.D)),
                              std::to_string(qkv_side(2).D));
@@ -341,6 +349,7 @@ private:
         call_.normalizes = qkv_normalizes();
         for (int k = 0; k < shape_.sides; ++k) {
             const QkvSide& s = qkv_side(k);
+            if (!s.given) continue;
             QkvSideTiling& to = qkv_->side[k];
             to.cache_rows = s.cache_rows;
             to.block_size = s.block_size;

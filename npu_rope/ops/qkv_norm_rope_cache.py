@@ -102,7 +102,9 @@ def qkv_norm_rope_cache(
         out: where to write: (q_out, k_out, v_out) with the shapes and dtype of q, k and v; v_out is None
             without v. With caches only q_out. Each may be its own input, else it shares no memory with the
             arguments.
-        backend: ``"reference"`` or ``"cpu"``; None: ``NPU_ROPE_BACKEND``, else by q's device.
+        backend: ``"reference"``, ``"cpu"``, ``"sim"``, ``"sim:<soc>"`` or ``"npu"``; None: ``NPU_ROPE_BACKEND``,
+            else by q's device. On an NPU (docs/ops/qkv_norm_rope_cache.md): values have q's head size, and both
+            caches have one dtype.
         angle: ``"exact"``, ``"f32"`` or ``"ggml"``, or 0, 1, 2 (numerics in docs/ops/rope.md).
 
     Returns:
@@ -329,7 +331,7 @@ def _optional(names: tuple[str, ...]) -> str:
 
 _NEW = f"Tensor q, Tensor k, {_optional(_NORM_AND_ANGLES)}"
 _ALL = f"Tensor q, Tensor k, Tensor? v, {', '.join(f'Tensor? {name}' for name in OTHERS)}"
-_operator = partial(TorchOperator, check=_check_traced, on_cpu=_on_cpu, on_npu=False)
+_operator = partial(TorchOperator, check=_check_traced, on_cpu=_on_cpu)
 register(
     _operator(
         f"qkv_norm_rope_cache({_NEW}, {_ATTRIBUTES}) -> (Tensor, Tensor)",

@@ -144,8 +144,11 @@ private:
             in_.FreeTensor(x);
             out_.EnQue(y);
         } else {
-            LocalTensor<T> y = out_.template AllocTensor<T>();
-            if (keeps_lanes) AscendC::DataCopy(y, x, static_cast<uint32_t>(element_count_));
+            LocalTensor<T> y;
+            if (keeps_lanes) {
+                y = out_.template AllocTensor<T>();
+                AscendC::DataCopy(y, x, static_cast<uint32_t>(element_count_));
+            }
             if constexpr (key == kRopeSwapByShifts) {
                 // Exchange the partners as 16-bit elements. The host selects this key only if nothing is normalized.
                 LocalTensor<T> swapped = rows_.template ReinterpretCast<T>();
@@ -160,6 +163,7 @@ private:
                 rotation_.NarrowRotated(y, rows_);
                 VectorBarrier();
             } else {
+                y = out_.template AllocTensor<T>();
                 Convert(y, rows_, side, tile);
             }
             out_.EnQue(y);
