@@ -108,8 +108,9 @@ std::optional<RopeLayout> layout_of(const RopeTileCall& call, const RopeTile& ti
     }
 
     layout.tail_offset = lanes * call.item_bytes;
-    layout.inputs.bytes = layout.outputs.bytes = 2 * (layout.tail_offset + (packed ? rows * kUbBlockBytes : 0));
-    if (call.stores_any_type) layout.outputs.bytes = 2 * rows * call.out_row_bytes;
+    layout.buffers = call.buffers;
+    layout.inputs.bytes = layout.outputs.bytes = call.buffers * (layout.tail_offset + (packed ? rows * kUbBlockBytes : 0));
+    if (call.stores_any_type) layout.outputs.bytes = call.buffers * rows * call.out_row_bytes;
     const int64_t max_gather_lanes = common.row_pitch <= 256 ? 2048 : 1024;
     layout.gather_rows = gathers || packed ? std::clamp<int64_t>(max_gather_lanes / common.row_pitch, 1, rows) : 0;
     const int64_t gather_lanes = layout.gather_rows * common.row_pitch;

@@ -28,6 +28,7 @@ struct RopeTileCall {
     // qkv_norm_rope_cache
     bool normalizes_tokens = false;  // all heads of a token are normalized together, so a tile has all of them
     bool stores_any_type = false;    // the kernel converts float32 rows to the type of each output
+    int64_t buffers = 2;             // number of input buffers, and of output buffers
     int64_t out_row_bytes = 0;       // the longest row of a head of the outputs in UB
     int64_t factor_bytes = 0;        // the rows of scales, biases and quantization as float32
     int64_t staging_bytes = 0;       // the longest of them in its own type
@@ -49,7 +50,8 @@ struct RopeLayout {
     int64_t tail_offset = 0;   // in an input or output buffer, in bytes
     int64_t temp_offset = 0;   // in `work`, in bytes
     int64_t cos_offset = 0;    // in `table`, in bytes
-    UbRegion inputs, outputs;  // two buffers each
+    int64_t buffers = 2;  // number of input buffers, and of output buffers
+    UbRegion inputs, outputs;
     UbRegion work, gather_offsets, frequencies, table, source, entry_offsets, stats, factors, scales, raw_scales;
 
     // In the order in which the kernels allocate them.

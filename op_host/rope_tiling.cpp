@@ -114,6 +114,10 @@ public:
             split();
             layout = best_layout(call_, tile_candidates(call_));
         }
+        if (!layout && qkv_) {
+            call_.buffers = 2;
+            layout = best_layout(call_, tile_candidates(call_));
+        }
         if (!layout && call_.normalizes_tokens)
             return bad_value(in_.op, "q_scale", "cover fewer elements on an NPU, or be given with square_sums",
                              formatted("%lld, which do not fit UB", static_cast<long long>(max_norm_elements())));
@@ -263,7 +267,7 @@ private:
     }
 
     void set_layout(const RopeLayout& layout) {
-        set_common_layout(common_, layout);
+        set_common_layout(common_, layout, layout.buffers);
         common_.block_tokens = to_int32(layout.block_tokens);
         common_.token_slots = to_int32(layout.token_slots);
         for (int k = 1; k < kRopeMaxSides; ++k) common_.side_tokens[k] = to_int32(layout.side_tokens[k]);
@@ -274,7 +278,8 @@ private:
         if (qkv_) {
             qkv_->stats_bytes = to_int32(layout.stats.bytes);
             qkv_->factor_bytes = to_int32(layout.scales.bytes);
-            qkv_->out_queue_bytes = to_int32(layout.outputs.bytes / 2);
+            qkv_->out_queue_bytes = to_int32(layout.outputs.bytes / layout.buffers);
+            qkv_->buffers = to_int32(layout.buffers);
         }
         if (!norm_) return;
         norm_->stats_bytes = to_int32(layout.stats.bytes);
@@ -346,6 +351,8 @@ private:
         const QkvAttributes& a = in_.qkv->attributes;
         common_.out_pitch = common_.row_pitch;
         call_.stores_any_type = true;
+        // The moves of values, which need no computation, take place while the vector unit computes the tile before.
+        call_.buffers = 3;
         call_.normalizes = qkv_normalizes();
         for (int k = 0; k < shape_.sides; ++k) {
             const QkvSide& s = qkv_side(k);

@@ -40,14 +40,14 @@ inline int64_t heads_of_side(const CommonTiling& common, int side) {
     return common.heads_end[side] - (side == 0 ? 0 : common.heads_end[side - 1]);
 }
 
-// Sets the fields of the tiling that all layouts determine in the same way.
+// Sets the fields of the tiling that all layouts determine in the same way. buffers: the number of input buffers.
 template <typename Layout>
-void set_common_layout(CommonTiling& common, const Layout& layout) {
+void set_common_layout(CommonTiling& common, const Layout& layout, int64_t buffers = 2) {
     common.side_tokens[0] = to_int32(layout.tile.tokens);
     common.tile_heads = to_int32(layout.tile.heads);
     common.gather_rows = to_int32(layout.gather_rows);
     common.setup_lanes = to_int32(layout.setup_lanes);
-    common.queue_bytes = to_int32(layout.inputs.bytes / 2);
+    common.queue_bytes = to_int32(layout.inputs.bytes / buffers);
     common.tail_offset_bytes = to_int32(layout.tail_offset);
     common.work_bytes = to_int32(layout.work.bytes);
     common.temp_offset_bytes = to_int32(layout.temp_offset);

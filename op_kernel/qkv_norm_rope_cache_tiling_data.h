@@ -48,8 +48,9 @@ struct QkvTiling {
     float scale_offset;   // added to the scales
     int32_t stats_bytes;  // statistics of the rows, such as their sums of squares
     int32_t factor_bytes;  // all RowFactorsTiling rows in UB
-    int32_t out_queue_bytes;  // each of the two output buffers
-    int32_t unused[8];     // padding to whole blocks of 32 bytes
+    int32_t buffers;          // number of input buffers, and of output buffers
+    int32_t out_queue_bytes;  // each of the output buffers
+    int32_t unused[7];     // padding to whole blocks of 32 bytes
 };
 
 struct QkvNormRopeCacheTilingData {

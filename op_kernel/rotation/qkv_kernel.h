@@ -69,6 +69,7 @@ public:
 
 private:
     static constexpr bool kIsFloat = sizeof(T) == sizeof(float);
+    static constexpr int32_t kLowestInt8 = -128, kHighestInt8 = 127;
     static constexpr int32_t kOwnType = kIsFloat                        ? kOutFloat32
                                         : SameType<T, half>::value ? kOutFloat16
                                                                         : kOutBfloat16;
@@ -78,8 +79,8 @@ private:
         tiling_ = tiling;
         qkv_ = qkv;
         arguments_ = arguments;
-        pipe->InitBuffer(in_, 2, static_cast<uint32_t>(tiling->queue_bytes));
-        pipe->InitBuffer(out_, 2, static_cast<uint32_t>(qkv->out_queue_bytes));
+        pipe->InitBuffer(in_, static_cast<uint8_t>(qkv->buffers), static_cast<uint32_t>(tiling->queue_bytes));
+        pipe->InitBuffer(out_, static_cast<uint8_t>(qkv->buffers), static_cast<uint32_t>(qkv->out_queue_bytes));
         pipe->InitBuffer(work_, static_cast<uint32_t>(tiling->work_bytes));
         if (tiling->gather_bytes > 0) pipe->InitBuffer(offsets_, static_cast<uint32_t>(tiling->gather_bytes));
         rows_ = work_.template Get<float>();
@@ -240,15 +241,18 @@ private:
     // Rounds half to even and saturates. A NaN becomes 0.
     __aicore__ inline void Quantize(LocalTensor<int8_t> y, LocalTensor<float> rows, const QkvSideTiling& side,
                                     const Tile& tile) {
-        constexpr float kLowest = -128.0f, kHighest = 127.0f;
         factors_.template Apply<RowOp::kMul>(side.factor, rows, tile);
         factors_.template Apply<RowOp::kAdd>(side.quant_offset, rows, tile);
-        // int32 holds every rounded number only within limits.
-        AscendC::Maxs(rows, rows, kLowest, element_count_);
+        // Cast saturates at the limits of int32, and makes 0 of a NaN.
+        LocalTensor<int32_t> numbers = temp_.template ReinterpretCast<int32_t>();
+        AscendC::Cast(numbers, rows, AscendC::RoundMode::CAST_RINT, static_cast<uint32_t>(element_count_));
         VectorBarrier();
-        AscendC::Mins(rows, rows, kHighest, element_count_);
+        AscendC::Maxs(numbers, numbers, kLowestInt8, element_count_);
         VectorBarrier();
-        Round(rows, rows, temp_, element_count_);
+        AscendC::Mins(numbers, numbers, kHighestInt8, element_count_);
+        VectorBarrier();
+        AscendC::Cast(rows, numbers, kExactToFloat, static_cast<uint32_t>(element_count_));
+        VectorBarrier();
         // The rounded numbers are exact in half, from which alone Cast converts to int8.
         LocalTensor<half> narrow = temp_.template ReinterpretCast<half>();
         int32_t count = tile.tokens * tile.heads;

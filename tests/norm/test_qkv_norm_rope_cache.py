@@ -8,21 +8,23 @@ import ml_dtypes
 import numpy as np
 import pytest
 import torch
-from random_qkv import DTYPES, NUMPY, QkvCase, as_numpy, as_torch, case_of, run, worst
+from random_qkv import DTYPES, NUMPY, QkvCase, as_numpy, as_torch, case_of, refused, run, worst
 
 from npu_rope import RopeParams, qk_square_sums, qkv_norm_rope_cache, rms_norm_rope, rope_qk
-from npu_rope.executors.qkv_norm_rope_cache import EXECUTORS
-
-
-@pytest.fixture(params=EXECUTORS)
-def backend(request):
-    """Each back end that has this operator."""
-    return request.param
+from npu_rope.testing.bounds import is_device
+from npu_rope.testing.chip_types import lacks_type
 
 
 def judge(case, backend, framework="numpy"):
-    ratios = worst(case, run(case, backend, framework))
+    if refused(case, backend):
+        return
+    ratios = worst(case, run(case, backend, framework), backend)
     assert max(ratios.values()) <= 1, (ratios, case)
+
+
+def skip_if_lacking(backend, dtype):
+    if reason := lacks_type(backend, (dtype,)):
+        pytest.skip(reason)
 
 
 @pytest.mark.parametrize("framework", ["numpy", "torch"])
@@ -65,6 +67,7 @@ def fused_call(dtype="bfloat16", tokens=7):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_views_of_a_fused_tensor_are_rotated_in_place(dtype, backend):
+    skip_if_lacking(backend, dtype)
     fused, (q, k, v) = fused_call(dtype)
     scale = np.linspace(0.5, 2, 64).astype(q.dtype)
     arguments = np.arange(7), RopeParams(64, mode=2)
@@ -100,13 +103,15 @@ def test_the_bits_are_those_of_the_separate_operators(dtype, norm, tokens):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_partial_sums_of_two_ranks_give_the_norm_over_all_heads(dtype, backend):
+    skip_if_lacking(backend, dtype)
     rng = np.random.default_rng(5)
     q, k = (rng.standard_normal((9, heads, 32)).astype(NUMPY[dtype]) for heads in (8, 4))
     scales = {"q_scale": rng.standard_normal(256), "k_scale": rng.standard_normal(128)}
     scales = {name: scale.astype(np.float32) for name, scale in scales.items()}
     arguments = np.arange(9), RopeParams(32)
     whole = qkv_norm_rope_cache(q, k, None, *arguments, **scales, backend=backend)
-    sums = qk_square_sums(q[:, :4], k[:, :2], backend=backend) + qk_square_sums(q[:, 4:], k[:, 2:])
+    own = "cpu" if is_device(backend) else backend
+    sums = qk_square_sums(q[:, :4], k[:, :2], backend=own) + qk_square_sums(q[:, 4:], k[:, 2:])
     assert sums.dtype == (np.float64 if dtype == "float64" else np.float32)
     for rank in range(2):
         part = {name: np.split(scale, 2)[rank] for name, scale in scales.items()}
@@ -119,7 +124,7 @@ def test_partial_sums_of_two_ranks_give_the_norm_over_all_heads(dtype, backend):
 
 
 def test_a_skipped_token_changes_no_row(backend):
-    _, (q, k, v) = fused_call()
+    _, (q, k, v) = fused_call("float16")
     caches = [np.full((10, 2, 64), 7, np.float32) for _ in "kv"]
     slots = np.array([3, -1, 5, -1, 0, -1, 9])
     qkv_norm_rope_cache(
@@ -144,18 +149,31 @@ def test_int8_rounds_half_to_even_saturates_and_turns_nan_into_zero(backend):
     q = np.zeros((1, 1, 2), np.float32)
     caches = np.zeros((1, 1, 2), np.float32), np.full((1, 1, 10), 9, np.int8)
     one = np.ones(1, np.float32)
-    for dtype in (np.float32, np.float64):
+    # Of a device, k_cache has v_cache's type, and v q's head size.
+    if is_device(backend):
+        q, caches = np.zeros((1, 1, 10), np.float32), (np.zeros((1, 1, 10), np.int8), caches[1])
+    for dtype in (np.float32, np.float64)[: 1 if is_device(backend) else 2]:
         named = {"slots": np.array([0]), "k_cache": caches[0], "v_cache": caches[1], "v_quant_scale": one}
         xs = (x.astype(dtype) for x in (q, q, v))
+        if is_device(backend):
+            named["k_quant_scale"] = one
         qkv_norm_rope_cache(*xs, np.array([0]), RopeParams(2), **named, backend=backend)
         assert caches[1].ravel().tolist() == [0, 2, -2, 126, 127, 127, -128, 0, 127, -128]
 
 
 @pytest.mark.parametrize(("heads", "tokens"), [(0, 3), (2, 0)])
 def test_empty_tensors_give_empty_results(heads, tokens, backend):
-    q, k = np.zeros((tokens, heads, 8), np.float32), np.zeros((tokens, 1, 8), np.float32)
-    results = qkv_norm_rope_cache(q, k, k, np.arange(tokens), RopeParams(8), backend=backend)
+    if is_device(backend) and tokens:
+        with pytest.raises(ValueError, match=r"q must have heads on an NPU but got shape \[3, 0, 8\]"):
+            empty_call(heads, tokens, backend)
+        return
+    q, k, results = empty_call(heads, tokens, backend)
     assert [r.shape for r in results] == [q.shape, k.shape, k.shape]
+
+
+def empty_call(heads, tokens, backend):
+    q, k = np.zeros((tokens, heads, 8), np.float32), np.zeros((tokens, 1, 8), np.float32)
+    return q, k, qkv_norm_rope_cache(q, k, k, np.arange(tokens), RopeParams(8), backend=backend)
 
 
 def test_the_number_of_threads_does_not_change_a_bit():
@@ -182,6 +200,7 @@ def test_the_number_of_threads_does_not_change_a_bit():
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("backend", ["reference", "cpu"])
 def test_sums_of_squares_are_rounded_once(dtype, backend):
     rng = np.random.default_rng(0)
     q, k = (rng.standard_normal((6, heads, 40)).astype(NUMPY[dtype])[:, :, ::2] for heads in (3, 1))
@@ -191,6 +210,7 @@ def test_sums_of_squares_are_rounded_once(dtype, backend):
         np.testing.assert_allclose(sums, expected, rtol=2.0**-52 * 50 if dtype == "float64" else 2.0**-24)
 
 
+@pytest.mark.parametrize("backend", ["reference", "cpu"])
 def test_bad_calls_of_the_sums_are_refused(backend):
     q = np.zeros((2, 3, 4), np.float32)
     with pytest.raises(ValueError, match=r"\[qk_square_sums\] q must have shape \[S,N,D\] but got \[3, 4\]"):
