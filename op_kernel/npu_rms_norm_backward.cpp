@@ -8,7 +8,7 @@ extern "C" __global__ __aicore__ void npu_rms_norm_backward(GM_ADDR grad, GM_ADD
                                                             GM_ADDR tiling) {
     REGISTER_TILING_DEFAULT(RmsNormTilingData);
     GET_TILING_DATA(tiling_data, tiling);
-#if __CCE_AICORE__ == 220
+#if __CCE_AICORE__ != 200
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
 #endif
     // dscale is an input that the kernel writes: input and output have the same memory.

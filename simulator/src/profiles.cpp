@@ -90,12 +90,12 @@ Profile ascend310p(const Chip& chip) {
 
 Profile ascend950(const Chip& chip) {
     Profile p = with_instructions();
-    p.name = "Ascend950";
+    p.name = chip.name;
     p.cores = chip.vector_cores;       // E
     p.clock_ghz = chip.clock_ghz;      // E
     p.ub_bytes = 248 << 10;            // asc-devkit: TOTAL_UB_SIZE, without the scratch
     p.reserved_from = 248 << 10;       // asc-devkit: the scratch begins there, so no buffer reaches it
-    p.gm_bytes_per_cycle = 986;        // A
+    p.gm_bytes_per_cycle = 986 * 1.65 / chip.clock_ghz;  // A, of a chip of 1.65 GHz; the memory is the same
     p.core_gm_bytes_per_cycle = 21.5;  // A
     p.mte3_bytes_per_cycle = 22.6;     // hicann/cann-samples
     p.mte_issue_cycles = 39;           // A

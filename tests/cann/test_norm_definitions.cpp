@@ -20,7 +20,7 @@ private:
 };
 
 const char* random_chip(Random* r) {
-    return r->one_of({"Ascend910B1", "Ascend910B4", "Ascend910_9392", "Ascend310P3"});
+    return r->one_of({"Ascend910B1", "Ascend910B4", "Ascend910_9392", "Ascend950PR_9589", "Ascend310P3"});
 }
 
 int32_t random_type(Random* r, const char* chip) {

@@ -165,7 +165,7 @@ def test_torch_npu_has_a_column_and_a_process_of_its_own(monkeypatch):
             ["--backend", "torch_npu"],
             "[torch_npu] backend must be available but it lacks the torch_npu package",
         ),
-        (["--backend", "sim:ascend950"], "[validate] backend must be one of reference, cpu"),
+        (["--backend", "sim:ascend910"], "[validate] backend must be one of reference, cpu"),
         (["--backend", "gpu"], "[validate] backend must be one of reference, cpu"),
         (["--filter", "no such case"], "filter must match a case"),
         (["--filter", "no such [case"], "filter must be a text or a regex"),

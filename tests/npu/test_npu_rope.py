@@ -421,7 +421,7 @@ def test_doctor_finds_a_simulated_npu(simulated):
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.search(r"^ yes  npu +torch_npu, simulated CANN and Ascend910B2 *$", done.stdout, re.M)
     assert re.search(r"^ yes  device +Ascend910B2, simulated: no hardware *$", done.stdout, re.M)
-    kernels = "kernels for ascend310p, ascend910_93, ascend910b"
+    kernels = "kernels for ascend310p, ascend910_93, ascend910b, ascend950"
     assert re.search(rf"^ yes  kernels +{kernels} *$", done.stdout, re.M)
 
 
@@ -459,10 +459,18 @@ assert (rotated.cpu() - npu_rope.rope(x, positions, params)).abs().max() < 4e-3
 
 
 @pytest.mark.parametrize(
-    ("soc", "cores"), [("Ascend310P2:5", 5), ("Ascend910B2C", 48), ("Ascend910_9363", 40)]
+    ("soc", "cores"),
+    [
+        ("Ascend310P2:5", 5),
+        ("Ascend910B2C", 48),
+        ("Ascend910_9363", 40),
+        ("Ascend950PR_9599", 72),
+        ("Ascend950DT_95A1:6", 12),
+    ],
 )
 def test_a_chip_of_a_known_family_computes_with_all_its_cores(simulated, soc, cores):
-    """CANN's platform files lack Ascend310P2; ":5" is what aclGetDeviceCapability returns for its cores."""
+    """CANN's platform files lack Ascend310P2, and the project's table Ascend950DT_95A1; the number behind ":"
+    is what aclGetDeviceCapability returns for the AI cores."""
     done = simulated.code(CALL, soc=soc, fresh=True)
     assert done.status == 0, done.stderr
     assert [(run["operator"], run["cores"]) for run in done.report.timeline] == [("NpuRope", cores)]
@@ -494,10 +502,7 @@ int aclGetDeviceCapability(uint32_t device, int what, int64_t* value) {
 REFUSED_CHIPS = {
     (
         "CHIP=Ascend310B1",
-    ): "[rope] soc must be an Ascend910B, Ascend910_93 or Ascend310P but got Ascend310B1.",
-    ("CHIP=Ascend950PR_9599",): (
-        "[rope] soc must be an Ascend910B, Ascend910_93 or Ascend310P but got Ascend950PR_9599."
-    ),
+    ): "[rope] soc must be an Ascend910B, Ascend910_93, Ascend950 or Ascend310P but got Ascend310B1.",
     ("CHIP=Ascend910B9", "CORES=none"): (
         "[rope] soc must be a chip whose number of cores CANN reports but got Ascend910B9, for which CANN "
         "reports none."

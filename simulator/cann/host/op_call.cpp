@@ -49,7 +49,7 @@ const ascend_sim::Profile* profile_with_cores(const ascend_sim::Profile& chip, i
 // cores comes from the runtime.
 SimulatedSoc find_soc(const std::string& name) {
     const ascend_sim::Family* family = ascend_sim::find_family(name.c_str());
-    if (!family || family->arch == ascend_sim::kArch950) return {name, nullptr};
+    if (!family) return {name, nullptr};
     const char* const profile_name = ascend_sim::find_chip(name.c_str()) ? name.c_str() : family->soc;
     return {family->soc, profile_with_cores(*ascend_sim::find_profile(profile_name), soc_kernel_cores())};
 }
