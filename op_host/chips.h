@@ -1,8 +1,8 @@
 // The chips by CANN's names, for the tilings and the binding. npu_rope/chips.py repeats the names. A test compares both
 // lists with the simulator's chips.
 //
-// Source: CANN's platform_config/<name>.ini (CANN 8.1's toolkit; hicann/runtime src/platform/platform_config, which adds
-// Ascend910_9363 and Ascend950). Of the 35 files of Ascend950, two are here; family_of() knows all of them.
+// Source: CANN's platform_config/<name>.ini (CANN 8.1's toolkit; hicann/runtime src/platform/platform_config, which
+// adds Ascend910_9363 and Ascend950). Of the 35 files of Ascend950, two are here; family_of() knows all of them.
 #pragma once
 
 #include <cstdint>
@@ -37,12 +37,11 @@ struct Chip {
     int32_t cores;
 };
 constexpr Chip kChips[] = {
-    {"Ascend910B1", 48},    {"Ascend910B2", 48},      {"Ascend910B2C", 48},   {"Ascend910B3", 40},
-    {"Ascend910B4", 40},    {"Ascend910B4-1", 40},    {"Ascend910_9391", 48}, {"Ascend910_9392", 48},
-    {"Ascend910_9381", 48}, {"Ascend910_9382", 48},   {"Ascend910_9372", 40}, {"Ascend910_9362", 40},
-    {"Ascend910_9363", 40}, {"Ascend310P1", 10},      {"Ascend310P3", 8},     {"Ascend310P5", 8},
-    {"Ascend310P7", 8},     {"Ascend950PR_9589", 64},
-    {"Ascend950PR_9599", 72},
+    {"Ascend910B1", 48},    {"Ascend910B2", 48},      {"Ascend910B2C", 48},     {"Ascend910B3", 40},
+    {"Ascend910B4", 40},    {"Ascend910B4-1", 40},    {"Ascend910_9391", 48},   {"Ascend910_9392", 48},
+    {"Ascend910_9381", 48}, {"Ascend910_9382", 48},   {"Ascend910_9372", 40},   {"Ascend910_9362", 40},
+    {"Ascend910_9363", 40}, {"Ascend310P1", 10},      {"Ascend310P3", 8},       {"Ascend310P5", 8},
+    {"Ascend310P7", 8},     {"Ascend950PR_9589", 64}, {"Ascend950PR_9599", 72},
 };
 
 // Returns the family of a chip, or NULL. The chip need not be in kChips.

@@ -25,10 +25,8 @@ struct Family {
 
 // "Ascend910B" without a digit is another chip (of the Ascend910 family, without vector cores).
 constexpr Family kFamilies[] = {
-    {"Ascend910B", "ascend910b", kArch910b, 196608},
-    {"Ascend910_93", "ascend910_93", kArch910b, 196608},
-    {"Ascend310P", "ascend310p", kArch310p, 262144},
-    {"Ascend950PR_", "ascend950", kArch950, 253952},
+    {"Ascend910B", "ascend910b", kArch910b, 196608}, {"Ascend910_93", "ascend910_93", kArch910b, 196608},
+    {"Ascend310P", "ascend310p", kArch310p, 262144}, {"Ascend950PR_", "ascend950", kArch950, 253952},
     {"Ascend950DT_", "ascend950", kArch950, 253952},
 };
 
@@ -42,15 +40,15 @@ struct Chip {
 
 // The name of a family's SoC selects the first chip of this SoC.
 constexpr Chip kChips[] = {
-    {"Ascend910B1", 24, 48, 192, 1.85},    {"Ascend910B2", 24, 48, 192, 1.80},
-    {"Ascend910B2C", 24, 48, 192, 1.80},   {"Ascend910B3", 20, 40, 192, 1.80},
-    {"Ascend910B4", 20, 40, 96, 1.50},     {"Ascend910B4-1", 20, 40, 168, 1.50},
-    {"Ascend910_9392", 24, 48, 192, 1.85}, {"Ascend910_9391", 24, 48, 192, 1.85},
-    {"Ascend910_9381", 24, 48, 192, 1.80}, {"Ascend910_9382", 24, 48, 192, 1.80},
-    {"Ascend910_9372", 20, 40, 192, 1.80}, {"Ascend910_9362", 20, 40, 168, 1.50},
-    {"Ascend910_9363", 20, 40, 168, 1.50}, {"Ascend310P3", 8, 7, 16, 1.06},
-    {"Ascend310P1", 10, 8, 16, 1.06},      {"Ascend310P5", 8, 7, 16, 0.80},
-    {"Ascend310P7", 8, 7, 16, 0.55},       {"Ascend950PR_9589", 32, 64, 128, 1.65},
+    {"Ascend910B1", 24, 48, 192, 1.85},      {"Ascend910B2", 24, 48, 192, 1.80},
+    {"Ascend910B2C", 24, 48, 192, 1.80},     {"Ascend910B3", 20, 40, 192, 1.80},
+    {"Ascend910B4", 20, 40, 96, 1.50},       {"Ascend910B4-1", 20, 40, 168, 1.50},
+    {"Ascend910_9392", 24, 48, 192, 1.85},   {"Ascend910_9391", 24, 48, 192, 1.85},
+    {"Ascend910_9381", 24, 48, 192, 1.80},   {"Ascend910_9382", 24, 48, 192, 1.80},
+    {"Ascend910_9372", 20, 40, 192, 1.80},   {"Ascend910_9362", 20, 40, 168, 1.50},
+    {"Ascend910_9363", 20, 40, 168, 1.50},   {"Ascend310P3", 8, 7, 16, 1.06},
+    {"Ascend310P1", 10, 8, 16, 1.06},        {"Ascend310P5", 8, 7, 16, 0.80},
+    {"Ascend310P7", 8, 7, 16, 0.55},         {"Ascend950PR_9589", 32, 64, 128, 1.65},
     {"Ascend950PR_9599", 36, 72, 128, 1.80},
 };
 

@@ -290,11 +290,12 @@ void test_too_little_room_for_the_tiling_data_is_an_error() {
 void test_an_soc_without_kernels_is_refused() {
     g_test = __func__;
     Case c = plain();
-    check_text(refusal(c, [](Node* node) {
-        static ascend_sim::Profile other = *node->platform.profile;
-        other.arch = 100;  // of Ascend910, which has no vector cores
-        node->platform.profile = &other;
-    }),
+    check_text(refusal(c,
+                       [](Node* node) {
+                           static ascend_sim::Profile other = *node->platform.profile;
+                           other.arch = 100;  // of Ascend910, which has no vector cores
+                           node->platform.profile = &other;
+                       }),
                "[rope] soc must be Ascend910B, Ascend910_93, Ascend950 or Ascend310P but got another.");
 }
 

@@ -95,7 +95,8 @@ constexpr SharedValue kSharedValues[] = {
     {"AICoreMemoryRates", "ub_to_l2_rate", "64", "114", "128"},
     {"AICoreMemoryRates", "ub_to_ddr_rate", "64", "17", "128"},
     {"AICoreMemoryRates", "ub_to_l1_rate", "128", "256", "128"},
-    {"AICoreintrinsicDtypeMap", "Intrinsic_data_move_l12bt", "u8,s8,f16,u16,s16,f32,s32,u32", nullptr, "u8,s8,f16,bf16,u16,s16,f32,s32,u32"},
+    {"AICoreintrinsicDtypeMap", "Intrinsic_data_move_l12bt", "u8,s8,f16,u16,s16,f32,s32,u32", nullptr,
+     "u8,s8,f16,bf16,u16,s16,f32,s32,u32"},
     {"AICoreintrinsicDtypeMap", "Intrinsic_fix_pipe_l0c2out", "f32,s32,f16", nullptr, "f32,s32,f16"},
 };
 

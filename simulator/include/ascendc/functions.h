@@ -3,7 +3,8 @@
 // Ascend950 has two differences from the other chips, which round the exact value once:
 // - It has no subnormal numbers there: subnormal operands and results count as zeros of the same sign (asc-devkit
 //   docs/zh/guide, migration from 2201 to 3510, "Subnormal"; the pages of the functions, default config INTRINSIC).
-// - The largest error is one unit in the last place (the pages of the functions, INTRINSIC), so a result need not be the
+// - The largest error is one unit in the last place (the pages of the functions, INTRINSIC), so a result need not be
+// the
 //   nearest number. The simulator takes the less favourable reading: the neighbour of the exact value that is not the
 //   nearest one. Values that the type represents are exact.
 #pragma once
