@@ -187,6 +187,9 @@ Check pass_to_cann(const char* op, gert::TilingContext* context, const void* dat
     workspaces[0] = static_cast<size_t>(launch.workspace_bytes) + chip.GetLibApiWorkSpaceSize();
     if (context->SetBlockDim(launch.block_dim) != ge::GRAPH_SUCCESS) return not_set_in_cann(op, "block count");
     if (context->SetTilingKey(launch.tiling_key) != ge::GRAPH_SUCCESS) return not_set_in_cann(op, "tiling key");
+    constexpr uint32_t kBatchMode = 1;  // a launch begins when all of its cores are free
+    if (launch.cores_wait && context->SetScheduleMode(kBatchMode) != ge::GRAPH_SUCCESS)
+        return not_set_in_cann(op, "schedule mode");
     return {};
 }
 

@@ -82,6 +82,14 @@ const SimulatedChip& this_chip() {
 }  // namespace
 
 const char* soc_name() { return host_calls() ? host_calls()->chip : this_chip().name.c_str(); }
+// hicann/opbase src/nnopbase/individual_op/executor/indv_executor_utils.h, GetGlobalDeterministic: level 1 becomes 2 if
+// the option of strong consistency is on.
+int32_t deterministic_level() {
+    if (host_calls()) return host_calls()->deterministic != 0;
+    constexpr int kDeterministic = 0, kStrongConsistency = 2;
+    const auto level = static_cast<int32_t>(system_options[kDeterministic]);
+    return level == 1 && system_options[kStrongConsistency] == 1 ? 2 : level;
+}
 int32_t soc_kernel_cores() { return host_calls() ? host_calls()->cores : this_chip().kernel_cores; }
 
 bool is_ascend310p() { return std::strncmp(soc_name(), "Ascend310P", 10) == 0; }
