@@ -5,8 +5,8 @@ package is published with; ``docs/zh/release_notes.md`` of line 26.1 names all C
 line is compatible with. No combination was run.
 
 ``scripts/build_npu.sh`` runs this file by itself, before npu_rope is installed: it imports the standard
-library only. ``python3 -I npu_rope/cann_versions.py CANN_FOLDER`` prints the version of a CANN and the SoCs that
-it can compile kernels for.
+library only. ``python3 -I npu_rope/cann_versions.py CANN_FOLDER SOC...`` prints the version of a CANN and those
+of the SoCs that it knows.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from pathlib import Path
 OLDEST_TORCH = (2, 10)
 # The oldest CANN in the sources for that torch.
 OLDEST_CANN = (8, 5)
-# The oldest CANN that knows an SoC, if it is newer. Ascend950: the samples of mirror-cann/asc-devkit (README.md)
-# require 9.1.0, and Ascend/pytorch docker/OVERVIEW.md has images for it with 9.1.0 only.
+# The oldest CANN that knows an SoC, if it is newer. Ascend950: the samples of mirror-cann/asc-devkit
+# (README.md) require 9.1.0, and Ascend/pytorch docker/OVERVIEW.md has images for it with 9.1.0 only.
 OLDEST_CANN_OF = {"ascend950": (9, 1)}
 
 
@@ -105,7 +105,7 @@ def cann_version(home: str | Path) -> str | None:
 
 
 def socs_of(version: str | None, socs: Iterable[str]) -> list[str]:
-    """Return those of the SoCs that a CANN of this version, None if unknown, is known to compile kernels for."""
+    """Return those of the SoCs that a CANN of this version knows; the version is None if unknown."""
     found = None if version is None else series(version)
     return [soc for soc in socs if soc not in OLDEST_CANN_OF or (found and found >= OLDEST_CANN_OF[soc])]
 

@@ -86,8 +86,8 @@ def validate(
             "--backend",
             "-b",
             help="reference, cpu, sim (ascend910b; sim:ascend910_93 runs the same kernels),"
-            " sim:ascend310p, sim:ascend950, npu, and torch_npu for its own functions in suite torch_npu; repeatable."
-            " Default: all available.",
+            " sim:ascend310p, sim:ascend950, npu, and torch_npu for its own functions in suite torch_npu;"
+            " repeatable. Default: all available.",
         ),
     ] = None,
     ggml: Annotated[bool, typer.Option(help="Compare with a real ggml where one is found.")] = True,

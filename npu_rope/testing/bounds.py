@@ -142,8 +142,8 @@ def is_device(backend: str) -> bool:
 
 
 def _has_loose_functions(backend: str) -> bool:
-    """Return whether the device's Sqrt and Div have errors of up to one unit in the last place, instead of half
-    of one: on Ascend950. (``simulator/include/ascendc/functions.h`` names the source.)"""
+    """Return whether the device's Sqrt and Div have errors of up to one unit in the last place, instead of
+    half of one: on Ascend950. (``simulator/include/ascendc/functions.h`` names the source.)"""
     soc = backends.simulated_soc() if backend == "npu" else backend.partition(":")[2]
     return (soc or "").lower().startswith("ascend950")
 

@@ -1,20 +1,21 @@
-"""rms_norm_backward in torch's deterministic mode: the scale's gradient does not depend on the order of the cores.
+"""rms_norm_backward in torch's deterministic mode: the order of the cores does not change the scale's gradient.
 
-In this mode the simulator runs the cores in both orders and compares all bits (SIM-CORE-04); otherwise it permits
-sums of atomic copies to differ.
+The simulator runs the cores in both orders. In this mode it compares all bits (SIM-CORE-04); otherwise it
+permits sums of atomic copies to differ.
 """
 
 from __future__ import annotations
 
 from contextlib import contextmanager
 
+import changed_kernel
 import numpy as np
 import pytest
 import torch
-from ascend_sim import Options
 from ascend_sim import library as simulator
 
 from npu_rope import rms_norm_backward
+from npu_rope.errors import InternalError
 from npu_rope.testing import norm_spec
 from npu_rope.testing.bounds import worst_ratio
 
@@ -66,8 +67,8 @@ def added_as_a_tree(rows):
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_the_cores_are_added_in_a_fixed_order_and_otherwise_in_the_order_in_which_they_finish(device):
-    """Without the mode, the result has the bits of the order in which the simulator runs the cores: ascending.
-    The reverse order has other bits."""
+    """Without the mode, the result has the bits of the order in which the simulator runs the cores, the
+    ascending one. The reverse order has other bits."""
     rows, n = 1000, 1024  # the root of n is exact
     x, scale, cores = rows_of_ones(device, rows, n)
     assert cores > 4
@@ -83,10 +84,18 @@ def test_the_cores_are_added_in_a_fixed_order_and_otherwise_in_the_order_in_whic
 
 
 # Rows in one tile, rows in chunks whose sums stay in UB, and longer ones whose sums do not.
-SIZES = {"short": (333, 64), "ragged": (200, 71), "odd": (97, 1003), "chunks": (19, 20001), "long": (13, 70001)}
+SIZES = {
+    "short": (333, 64),
+    "ragged": (200, 71),
+    "odd": (97, 1003),
+    "chunks": (19, 20001),
+    "long": (13, 70001),
+}
 
 
-@pytest.mark.parametrize("size", [pytest.param(s, marks=pytest.mark.slow if s == "long" else ()) for s in SIZES])
+@pytest.mark.parametrize(
+    "size", [pytest.param(s, marks=pytest.mark.slow if s == "long" else ()) for s in SIZES]
+)
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 @pytest.mark.parametrize("device", DEVICES)
 def test_gradients_are_within_their_bounds(device, dtype, size):
@@ -120,5 +129,21 @@ def test_one_core_needs_no_order():
     with deterministic():
         _, dscale = rms_norm_backward(x, x, scale, epsilon=0.0, backend="sim")
     summary = simulator.load().report()["summary"]
-    assert summary["cores"] == 1 and np.array_equal(dscale, np.full(8, 2, np.float32))
-    assert Options(deterministic=True) != Options()
+    assert summary["cores"] == 1
+    assert np.array_equal(dscale, np.full(8, 2, np.float32))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [("order of the cores ignored", "SIM-CORE-04"), ("no wait for the other cores", "SIM-CORE-02")],
+)
+def test_a_kernel_whose_result_depends_on_the_order_of_the_cores_is_reported(
+    change, rule, tmp_path, monkeypatch
+):
+    library = changed_kernel.build_backward(tmp_path, change)
+    monkeypatch.setenv(changed_kernel.KERNELS_VARIABLE, str(library))
+    rng = np.random.default_rng(4)
+    x, grad = (rng.standard_normal((300, 256)).astype(np.float32) for _ in range(2))
+    with deterministic(), pytest.raises(InternalError, match=rule):
+        rms_norm_backward(grad, x, np.ones(256, np.float32), backend="sim")

@@ -441,6 +441,41 @@ def test_doctor_lists_the_missing_pieces_with_torch_npu_but_without_cann(npu_pyt
     assert "With torch_npu but without CANN: source CANN's set_env.sh" in text
 
 
+# ---- deterministic mode ------------------------------------------------------------------------------
+
+DETERMINISTIC = """
+import torch, torch_npu, npu_rope
+torch.manual_seed(0)
+x, scale, grad = torch.randn(300, 256), torch.randn(256), torch.randn(300, 256)
+
+def gradient_of_scale(**mode):
+    torch.use_deterministic_algorithms(**mode)
+    leaf, weight = x.npu().requires_grad_(), scale.npu().requires_grad_()
+    npu_rope.rms_norm(leaf, weight).backward(grad.npu())
+    torch.npu.synchronize()
+    torch.use_deterministic_algorithms(False)
+    return weight.grad.cpu()
+
+usual = gradient_of_scale(mode=False)
+ordered = gradient_of_scale(mode=True)
+warned = gradient_of_scale(mode=True, warn_only=True)
+torch.use_deterministic_algorithms(True)
+_, expected = npu_rope.rms_norm_backward(grad, x, scale, backend="sim")
+torch.use_deterministic_algorithms(False)
+assert torch.equal(ordered, expected) and torch.equal(warned, expected)
+assert not torch.equal(usual, expected) and torch.allclose(usual, expected, rtol=1e-4, atol=1e-4)
+assert torch.equal(gradient_of_scale(mode=False), usual)
+"""
+
+
+@pytest.mark.parametrize("queue", ["0", "1", "2"])
+def test_the_deterministic_mode_of_torch_orders_the_sums_of_the_scale_s_gradient(simulated, queue):
+    """The tiling sees the mode: torch_npu passes it to CANN. The sums have the bits of back end sim's."""
+    done = simulated.code(DETERMINISTIC, TASK_QUEUE_ENABLE=queue)
+    assert done.status == 0, done.stderr
+    assert done.report.rule_violations == []
+
+
 # ---- chips -------------------------------------------------------------------------------------------
 
 CALL = """
