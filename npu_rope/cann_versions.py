@@ -5,8 +5,8 @@ package is published with; ``docs/zh/release_notes.md`` of line 26.1 names all C
 line is compatible with. No combination was run.
 
 ``scripts/build_npu.sh`` runs this file by itself, before npu_rope is installed: it imports the standard
-library only. ``python3 -I npu_rope/cann_versions.py CANN_FOLDER SOC...`` prints the version of a CANN and those
-of the SoCs that it knows.
+library only. ``python3 -I npu_rope/cann_versions.py CANN_FOLDER SOC...`` prints the version of a CANN and
+those of the SoCs that it knows.
 """
 
 from __future__ import annotations

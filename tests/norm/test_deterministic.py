@@ -1,4 +1,4 @@
-"""rms_norm_backward in torch's deterministic mode: the order of the cores does not change the scale's gradient.
+"""rms_norm_backward in torch's deterministic mode: the order of the cores does not change its results.
 
 The simulator runs the cores in both orders. In this mode it compares all bits (SIM-CORE-04); otherwise it
 permits sums of atomic copies to differ.
