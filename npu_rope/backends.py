@@ -28,7 +28,7 @@ ENVIRONMENT_VARIABLE = "NPU_ROPE_BACKEND"
 default_backend: str | None = os.environ.get(ENVIRONMENT_VARIABLE) or None
 # SoC -> the back end that runs the same kernels on a core of the same sizes, if there is one.
 SIMULATED_SOCS = {"ascend910b": "sim", "ascend910_93": "sim", "ascend310p": "", "ascend950": ""}
-# What users must know about a simulated SoC.
+# Notes for users, in the list of back ends.
 NOTES = {"ascend950": ": simulated or against headers only"}
 
 

@@ -2,7 +2,7 @@
 // lists with the simulator's chips.
 //
 // Source: CANN's platform_config/<name>.ini (CANN 8.1's toolkit; hicann/runtime src/platform/platform_config, which
-// adds Ascend910_9363 and Ascend950). Of the 35 files of Ascend950, two are here; family_of() knows all of them.
+// adds Ascend910_9363 and Ascend950). This table has two of the 35 chips of Ascend950. family_of() knows all of them.
 #pragma once
 
 #include <cstdint>

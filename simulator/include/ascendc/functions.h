@@ -22,7 +22,7 @@ inline Number flushed(Number value) {
     return std::fabs(value) < kSmallestNormal ? std::copysign(Number(0), value) : value;
 }
 
-// Of the two numbers of the type T beside the exact value, the one that is not the nearest.
+// The exact value has two neighbours in the type T. Returns the one that is further away.
 template <class T>
 inline double less_near_neighbour(double exact) {
     if (!std::isfinite(exact) || exact == 0) return exact;
@@ -40,7 +40,7 @@ inline float function_value(F compute, Floats... x) {
         return float(flushed<T>(less_near_neighbour<T>(double(compute(double(flushed<T>(x))...)))));
 }
 
-// The same for an approximation with fewer bits than the type.
+// compute(x) as an instruction that returns an approximation, with fewer bits than the type T.
 template <class T, class F>
 inline float estimate_value(F compute, float x) {
     if constexpr (!kIs950)
