@@ -42,6 +42,9 @@ ROPE_CASES = (
     ("ascend310p", PREFILL, "f16", "normal"),
     ("ascend310p", DECODE, "f16", "neox"),
     ("ascend310p", DECODE, "f16", "neox", "--most-cores", "1"),
+    ("ascend950", PREFILL, "bf16", "neox"),
+    ("ascend950", PREFILL, "bf16", "normal"),
+    ("ascend950", DECODE, "bf16", "neox"),
 )
 ROTARY_MUL_CASES = (
     # SoC, shape, dtype, more options. --rows: rows of the gathered tables
@@ -63,6 +66,8 @@ ROTARY_MUL_CASES = (
     ("ascend310p", PREFILL, "f16"),
     ("ascend310p", PREFILL, "f16", "--interleaved"),
     ("ascend310p", PREFILL, "f16", *PAIR_WIDTH, "--rows", "8192"),
+    ("ascend950", PREFILL, "bf16"),
+    ("ascend950", PREFILL, "bf16", "--interleaved"),
 )
 CASES = {
     "rope": tuple((*case[:3], "--mode", *case[3:]) for case in ROPE_CASES),

@@ -36,6 +36,11 @@ if(NPU_ROPE_OP_BUILD AND NOT EXISTS "${ASCEND_HOME_PATH}/toolkit/tools/opbuild/o
   file(WRITE "${project}/cmake/func.cmake" "${functions}")
 endif()
 file(WRITE "${project}/op_kernel.cmake" "add_kernels_compile()\n")
+# op_host/cann.h describes this macro.
+set(NPU_ROPE_DEFINITIONS "")
+if(ascend950 IN_LIST NPU_ROPE_COMPUTE_UNITS)
+  set(NPU_ROPE_DEFINITIONS -DNPU_ROPE_ASCEND950)
+endif()
 file(GLOB NPU_ROPE_OP_HOST_SOURCES CONFIGURE_DEPENDS
   "${PROJECT_SOURCE_DIR}/op_host/*.cpp" "${PROJECT_SOURCE_DIR}/csrc/core/*.cpp")
 configure_file("${CMAKE_CURRENT_LIST_DIR}/npu_op_host.cmake.in" "${project}/op_host/CMakeLists.txt" @ONLY)

@@ -32,13 +32,14 @@ else()
   include(simulator/cmake/AscendSimFunctions.cmake)
 endif()
 
-set(NPU_ROPE_SIM_SOCS ascend910b ascend310p CACHE STRING
+set(NPU_ROPE_SIM_KERNELS ascend910b ascend310p ascend950 CACHE STRING
   "SoCs whose simulated kernels are compiled by default and installed. Kernels of other SoCs are compiled only if a target depends on them.")
 
 # The functions that convert CANN's contexts to calls of the checks and tilings of npu_rope_op_host.
 file(GLOB from_cann CONFIGURE_DEPENDS op_host/*cann.cpp)
 add_library(npu_rope_cann_op_host OBJECT ${from_cann})
 target_compile_options(npu_rope_cann_op_host PRIVATE -O1)
+target_compile_definitions(npu_rope_cann_op_host PRIVATE NPU_ROPE_ASCEND950)
 target_link_libraries(npu_rope_cann_op_host PUBLIC npu_rope_op_host npu_rope_options ascend_sim_host)
 
 # The package of all operators with a definition. All columns of an SoC are compiled as one file. This works because the
@@ -47,7 +48,7 @@ set(simulated_package "${CMAKE_BINARY_DIR}/simulated_package")
 file(GLOB definitions CONFIGURE_DEPENDS op_host/*_def.cpp)
 list(TRANSFORM definitions REPLACE ".*/(.+)_def[.]cpp" "npu_\\1" OUTPUT_VARIABLE operators)
 ascend_sim_add_package(npu_rope FOLDER "${simulated_package}" OPERATORS ${operators}
-  SOCS ascend310p ascend910_93 ascend910b DEFINITIONS ${definitions} LINK npu_rope_cann_op_host
+  SOCS ascend310p ascend910_93 ascend910b ascend950 DEFINITIONS ${definitions} LINK npu_rope_cann_op_host
   KERNELS "${PROJECT_SOURCE_DIR}/op_kernel")
 # Compile all files of a target as one, because the headers take most of the compile time.
 set_target_properties(npu_rope_cann_op_host npu_rope_defs npu_rope_shapes npu_rope_tilings npu_rope_opapi PROPERTIES
@@ -58,7 +59,7 @@ foreach(kernel IN LISTS npu_rope_kernels)
   target_link_libraries(${kernel} PRIVATE npu_rope_options)
   set_target_properties(${kernel} PROPERTIES INSTALL_RPATH "\$ORIGIN/../../../../ascend_sim/lib")
   string(REGEX REPLACE ".*__" "" soc ${kernel})
-  if(soc IN_LIST NPU_ROPE_SIM_SOCS)
+  if(soc IN_LIST NPU_ROPE_SIM_KERNELS)
     install(TARGETS ${kernel} LIBRARY DESTINATION ${folder}/sim_kernels)
   else()
     set_target_properties(${kernel} PROPERTIES EXCLUDE_FROM_ALL ON)

@@ -27,7 +27,9 @@ E = TypeVar("E")
 ENVIRONMENT_VARIABLE = "NPU_ROPE_BACKEND"
 default_backend: str | None = os.environ.get(ENVIRONMENT_VARIABLE) or None
 # SoC -> the back end that runs the same kernels on a core of the same sizes, if there is one.
-SIMULATED_SOCS = {"ascend910b": "sim", "ascend910_93": "sim", "ascend310p": ""}
+SIMULATED_SOCS = {"ascend910b": "sim", "ascend910_93": "sim", "ascend310p": "", "ascend950": ""}
+# Notes for users, in the list of back ends.
+NOTES = {"ascend950": ": simulated or against headers only"}
 
 
 @dataclass(frozen=True)
@@ -258,7 +260,7 @@ BACKENDS: dict[str, Backend] = {
     "cpu": Backend("cpu", "C++: SIMD, threads", _cpu_missing),
     "sim": Backend("sim", "the AscendC kernels on the simulator, as on ascend910b", _sim_missing),
     **{
-        f"sim:{soc}": Backend(f"sim:{soc}", f"the same on {soc}", _sim_missing, same_as)
+        f"sim:{soc}": Backend(f"sim:{soc}", f"the same on {soc}{NOTES.get(soc, '')}", _sim_missing, same_as)
         for soc, same_as in SIMULATED_SOCS.items()
     },
     "npu": Backend("npu", "torch_npu: CANN, or simulated", _npu_missing),

@@ -5,13 +5,15 @@ package is published with; ``docs/zh/release_notes.md`` of line 26.1 names all C
 line is compatible with. No combination was run.
 
 ``scripts/build_npu.sh`` runs this file by itself, before npu_rope is installed: it imports the standard
-library only. ``python3 -I npu_rope/cann_versions.py CANN_FOLDER`` prints the version of a CANN.
+library only. ``python3 -I npu_rope/cann_versions.py CANN_FOLDER SOC...`` prints the version of a CANN and
+those of the SoCs that it knows.
 """
 
 from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +21,9 @@ from pathlib import Path
 OLDEST_TORCH = (2, 10)
 # The oldest CANN in the sources for that torch.
 OLDEST_CANN = (8, 5)
+# The oldest CANN that knows an SoC, if it is newer. Ascend950: the samples of mirror-cann/asc-devkit
+# (README.md) require 9.1.0, and Ascend/pytorch docker/OVERVIEW.md has images for it with 9.1.0 only.
+OLDEST_CANN_OF = {"ascend950": (9, 1)}
 
 
 @dataclass(frozen=True)
@@ -97,6 +102,12 @@ def cann_version(home: str | Path) -> str | None:
             if version and series(version):
                 return version
     return None
+
+
+def socs_of(version: str | None, socs: Iterable[str]) -> list[str]:
+    """Return those of the SoCs that a CANN of this version knows; the version is None if unknown."""
+    found = None if version is None else series(version)
+    return [soc for soc in socs if soc not in OLDEST_CANN_OF or (found and found >= OLDEST_CANN_OF[soc])]
 
 
 def release_of(torch_npu: str) -> Release | None:
@@ -228,11 +239,15 @@ def binding_built_for(library: str | Path) -> str | None:
 
 
 def main(arguments: list[str]) -> int:
-    """Print a CANN's version. The exit status is 0, 1 if there is no version, 2 if it is too old."""
+    """Print a CANN's version on one line, and those of the named SoCs that it knows on the next one.
+
+    The exit status is 0, 1 if there is no version, 2 if it is too old.
+    """
     version = cann_version(arguments[0])
+    print("unknown version" if version is None else version)
+    print(*socs_of(version, arguments[1:]))
     if version is None:
         return 1
-    print(version)
     found = series(version)
     return 2 if found is None or found < OLDEST_CANN else 0
 

@@ -1,7 +1,6 @@
 """The names that CANN has for the chips of the supported SoCs, as data.
 
-``op_host/chips.h`` holds the same table for C++, also with Ascend950, and the source of its figures; a test
-compares both.
+``op_host/chips.h`` holds the same table for C++, and the source of its figures; a test compares both.
 
 ``scripts/build_npu.sh`` runs this file by itself, before npu_rope is installed: it imports the standard
 library only. ``python3 -I npu_rope/chips.py`` prints the SoC of this machine's NPU.
@@ -36,24 +35,31 @@ CHIPS = {
         "Ascend910_9363",
     ),
     "ascend310p": ("Ascend310P1", "Ascend310P3", "Ascend310P5", "Ascend310P7"),
+    "ascend950": ("Ascend950PR_9589", "Ascend950PR_9599"),
 }
 SOCS = tuple(CHIPS)
 
-# A chip's name begins with its family's prefix and a digit. "Ascend910B" alone is of another family.
-PREFIXES = {"ascend910b": "Ascend910B", "ascend910_93": "Ascend910_93", "ascend310p": "Ascend310P"}
+# A chip's name begins with a family's prefix and a digit. "Ascend910B" alone is of another family.
+PREFIXES = {
+    "Ascend910B": "ascend910b",
+    "Ascend910_93": "ascend910_93",
+    "Ascend310P": "ascend310p",
+    "Ascend950PR_": "ascend950",
+    "Ascend950DT_": "ascend950",
+}
 
 
 def soc_of(chip: str) -> str | None:
     """Return the SoC of a chip's name. The name need not be in :data:`CHIPS`.
 
     Returns:
-        ``"ascend910b"``, ``"ascend910_93"`` or ``"ascend310p"``; None if the chip belongs to none of them.
+        A key of :data:`CHIPS`; None if the chip belongs to none of these SoCs.
 
     Example:
         >>> soc_of("Ascend910B4-1"), soc_of("Ascend910B9"), soc_of("Ascend910B")
         ('ascend910b', 'ascend910b', None)
     """
-    for soc, prefix in PREFIXES.items():
+    for prefix, soc in PREFIXES.items():
         if re.match(re.escape(prefix) + "[0-9]", chip):
             return soc
     return None
@@ -99,8 +105,8 @@ def chip_of_machine() -> str:
     """Return CANN's name of this machine's first NPU, as ``npu-smi`` reports it.
 
     The fields are those that vllm-ascend's setup.py reads: on A2 and 310P "Chip Type" and "Chip Name"
-    (Ascend, 910B3), on A3 "Chip Name" and "NPU Name" (Ascend910, 9392). Some A2 firmware has the Chip Name
-    A2G3, which vllm-ascend treats as 910B1.
+    (Ascend, 910B3), on A3 and Ascend950 "Chip Name" and "NPU Name" (Ascend910, 9392). Some A2 firmware has
+    the Chip Name A2G3, which vllm-ascend treats as 910B1.
 
     Raises:
         NoChip: there is no npu-smi, it fails, or it does not name a chip.

@@ -8,6 +8,13 @@
 extern "C" __attribute__((weak, format(printf, 4, 5))) int32_t AlogRecord(uint32_t module, uint32_t log_type,
                                                                           int32_t level, const char* format, ...);
 
+// The SoCs of the definitions, for messages.
+#ifdef NPU_ROPE_ASCEND950
+#define kSocs "Ascend910B, Ascend910_93, Ascend950 or Ascend310P"
+#else
+#define kSocs "Ascend910B, Ascend910_93 or Ascend310P"
+#endif
+
 namespace npu_rope {
 
 int32_t dtype_from_cann(ge::DataType type) {
@@ -129,8 +136,13 @@ Check platform_from_cann(const char* op, const gert::TilingContext& context, Pla
         case platform_ascendc::SocVersion::ASCEND310P:
             *platform = {"Ascend310P", kArch310p, 0, 0};
             break;
+#ifdef NPU_ROPE_ASCEND950
+        case platform_ascendc::SocVersion::ASCEND950:
+            *platform = {"Ascend950", kArch950, 0, 0};
+            break;
+#endif
         default:
-            return bad_value(op, "soc", "be Ascend910B, Ascend910_93 or Ascend310P", "another");
+            return bad_value(op, "soc", "be " kSocs, "another");
     }
     uint64_t ub_bytes = 0;
     chip.GetCoreMemSize(platform_ascendc::CoreMemType::UB, ub_bytes);
@@ -175,6 +187,9 @@ Check pass_to_cann(const char* op, gert::TilingContext* context, const void* dat
     workspaces[0] = static_cast<size_t>(launch.workspace_bytes) + chip.GetLibApiWorkSpaceSize();
     if (context->SetBlockDim(launch.block_dim) != ge::GRAPH_SUCCESS) return not_set_in_cann(op, "block count");
     if (context->SetTilingKey(launch.tiling_key) != ge::GRAPH_SUCCESS) return not_set_in_cann(op, "tiling key");
+    constexpr uint32_t kBatchMode = 1;  // a launch begins when all of its cores are free
+    if (launch.cores_wait && context->SetScheduleMode(kBatchMode) != ge::GRAPH_SUCCESS)
+        return not_set_in_cann(op, "schedule mode");
     return {};
 }
 
@@ -215,6 +230,9 @@ void define(ops::OpDef* def, const Parameters& parameters, void (*attributes)(At
     ops::OpAICoreConfig config_910b, config_310p;
     def->AICore().AddConfig("ascend910b", tile_at_run_time(&config_910b));
     def->AICore().AddConfig("ascend910_93", config_910b);
+#ifdef NPU_ROPE_ASCEND950
+    def->AICore().AddConfig("ascend950", config_910b);
+#endif
     const std::vector<size_t> columns = columns_of(kArch310p, parameters);
     for (const Parameter& p : parameters) {
         Types types;

@@ -115,7 +115,8 @@ Check missing_from_cann(const char* op, const char* what, const char* rule = "be
 
 // Completes a definition: adds its parameters, its attributes, its tiling function and the SoCs. attributes: a function
 // that adds the attributes. The configuration of Ascend310P omits the columns with bfloat16, which this SoC does not
-// have.
+// have. Ascend950 is an SoC of the definition if the build defines NPU_ROPE_ASCEND950. CANN 9.0 and older do not know
+// this SoC: their op_build has no name for it, and their platform_ascendc.h lacks SocVersion::ASCEND950.
 void define(ops::OpDef* def, const Parameters& parameters, void (*attributes)(AttributeAdder*),
             gert::OpImplRegisterV2::TilingKernelFunc tiling);
 

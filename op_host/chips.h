@@ -1,9 +1,8 @@
-// The chips by CANN's names, for the tilings and the binding. Only the tilings and their tests support Ascend950: the
-// definitions omit it, and the binding rejects it. npu_rope/chips.py repeats all names except that of Ascend950. A test
-// compares both lists with the simulator's chips.
+// The chips by CANN's names, for the tilings and the binding. npu_rope/chips.py repeats the names. A test compares both
+// lists with the simulator's chips.
 //
-// Source: CANN's platform_config/<name>.ini (CANN 8.1's toolkit; hicann/runtime
-// src/platform/platform_config/cann, which adds Ascend910_9363).
+// Source: CANN's platform_config/<name>.ini (CANN 8.1's toolkit; hicann/runtime src/platform/platform_config, which
+// adds Ascend910_9363 and Ascend950). This table has two of the 35 chips of Ascend950. family_of() knows all of them.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +27,8 @@ struct Family {
 constexpr Family kFamilies[] = {{"Ascend910B", kArch910b, 196608},
                                 {"Ascend910_93", kArch910b, 196608},
                                 {"Ascend310P", kArch310p, 262144},
-                                {"Ascend950PR_", kArch950, 253952}};
+                                {"Ascend950PR_", kArch950, 253952},
+                                {"Ascend950DT_", kArch950, 253952}};
 
 // cores: the number of cores that execute the kernels. It is vector_core_cnt in the .ini file. On Ascend310P it is
 // ai_core_cnt, because the kernels do not use the separate vector cores of this SoC.
@@ -37,11 +37,11 @@ struct Chip {
     int32_t cores;
 };
 constexpr Chip kChips[] = {
-    {"Ascend910B1", 48},    {"Ascend910B2", 48},      {"Ascend910B2C", 48},   {"Ascend910B3", 40},
-    {"Ascend910B4", 40},    {"Ascend910B4-1", 40},    {"Ascend910_9391", 48}, {"Ascend910_9392", 48},
-    {"Ascend910_9381", 48}, {"Ascend910_9382", 48},   {"Ascend910_9372", 40}, {"Ascend910_9362", 40},
-    {"Ascend910_9363", 40}, {"Ascend310P1", 10},      {"Ascend310P3", 8},     {"Ascend310P5", 8},
-    {"Ascend310P7", 8},     {"Ascend950PR_9599", 64},
+    {"Ascend910B1", 48},    {"Ascend910B2", 48},      {"Ascend910B2C", 48},     {"Ascend910B3", 40},
+    {"Ascend910B4", 40},    {"Ascend910B4-1", 40},    {"Ascend910_9391", 48},   {"Ascend910_9392", 48},
+    {"Ascend910_9381", 48}, {"Ascend910_9382", 48},   {"Ascend910_9372", 40},   {"Ascend910_9362", 40},
+    {"Ascend910_9363", 40}, {"Ascend310P1", 10},      {"Ascend310P3", 8},       {"Ascend310P5", 8},
+    {"Ascend310P7", 8},     {"Ascend950PR_9589", 64}, {"Ascend950PR_9599", 72},
 };
 
 // Returns the family of a chip, or NULL. The chip need not be in kChips.

@@ -12,7 +12,7 @@
 namespace npu_rope {
 
 struct Platform {
-    const char* soc;  // from find_platform: the name of the chip; from platform_from_cann: Ascend910B or Ascend310P
+    const char* soc;  // from find_platform: the name of the chip; from platform_from_cann: that of its family
     int32_t arch;
     int32_t cores;     // vector cores, or AI cores that execute vector instructions
     int64_t ub_bytes;  // from find_platform: as in chips.h; from platform_from_cann: up to 256 bytes less

@@ -31,7 +31,8 @@ Check tile_rms_norm(gert::TilingContext* context, const char* op, const Paramete
     Platform platform = {};
     if (Check c = platform_from_cann(op, *context, &platform); !c.ok()) return c;
     TilingResult<RmsNormTilingData> tiled;
-    if (Check c = check_and_tile_rms_norm(t, a, platform, &tiled); !c.ok()) return c;
+    const bool deterministic = context->GetDeterministic() != 0;
+    if (Check c = check_and_tile_rms_norm(t, a, platform, &tiled, deterministic); !c.ok()) return c;
     if (!tiled.has_elements()) return empty_tensor_error(op, "x", *t.x);
     return pass_to_cann(op, context, tiled);
 }

@@ -12,6 +12,9 @@
 namespace npu_rope {
 namespace {
 
+// Elements of dscale that share a line of 512 bytes in GM. No two cores write into one line.
+constexpr int64_t kSumsGranule = 128;
+
 // Longest row, in elements, that a kernel may process as a whole. Longer rows, and rows for which no layout fits UB,
 // are processed in chunks.
 constexpr int64_t kLongestWholeRow = 16384;
@@ -118,10 +121,21 @@ public:
         set_layout(*layout);
         launch->tiling_key = layout->tile.chunk == 0 ? kRmsNormRows : kRmsNormLong;
         launch->block_dim = static_cast<uint32_t>(common_.row_parts * common_.head_parts);
+        if (in_.backward && in_.deterministic && launch->block_dim > 1) order_sums(launch);
         return {};
     }
 
 private:
+    // Adds the sums of dscale of the cores in a fixed order. Each core stores its sums in the workspace; a block of 32
+    // bytes for each core follows, for the turns of Ascend310P.
+    void order_sums(KernelLaunch* launch) {
+        data_.sums_pitch = round_up(call_.n, kSumsGranule);
+        launch->tiling_key += kRmsNormOrderedRows - kRmsNormRows;
+        launch->workspace_bytes =
+            launch->block_dim * (data_.sums_pitch * static_cast<int64_t>(sizeof(float)) + kUbBlockBytes);
+        launch->cores_wait = true;
+    }
+
     void set_shape() {
         const RmsNormShape& s = in_.shape;
         data_.n = call_.n;
@@ -244,10 +258,11 @@ Check rms_norm_tiling(const RmsNormTilingInput& in, const Platform& platform, Rm
 }
 
 Check check_and_tile_rms_norm(const RmsNormTensors& t, const RmsNormAttributes& a, const Platform& platform,
-                              TilingResult<RmsNormTilingData>* tiled) {
+                              TilingResult<RmsNormTilingData>* tiled, bool deterministic) {
     RmsNormShape shape;
     if (Check c = check_rms_norm(t, a, &shape); !c.ok()) return c;
-    const RmsNormTilingInput in = rms_norm_tiling_input(t, shape);
+    RmsNormTilingInput in = rms_norm_tiling_input(t, shape);
+    in.deterministic = deterministic;
     if (Check c = check_rms_norm_on_chip(in, platform); !c.ok()) return c;
     if (shape.rows == 0 || shape.n == 0) return {};
     return rms_norm_tiling(in, platform, &tiled->data, &tiled->launch);

@@ -21,6 +21,7 @@ struct RmsNormTilingInput {
     int32_t scale_dtype = NPU_ROPE_FLOAT16;  // of scale, and of out or grad
     bool adds = false;                       // add_rms_norm
     bool backward = false;                   // rms_norm_backward
+    bool deterministic = false;              // rms_norm_backward: dscale does not depend on the order of the cores
 };
 
 // Returns the tiling's input for a call that check_rms_norm has accepted. shape: the result of this check.
@@ -36,8 +37,8 @@ Check check_rms_norm_on_chip(const RmsNormTilingInput& in, const Platform& platf
 Check rms_norm_tiling(const RmsNormTilingInput& in, const Platform& platform, RmsNormTilingData* data,
                       KernelLaunch* launch);
 
-// Checks a call by the rules of the operator and of the chip, and tiles it.
+// Checks a call by the rules of the operator and of the chip, and tiles it. deterministic: see RmsNormTilingInput.
 Check check_and_tile_rms_norm(const RmsNormTensors& t, const RmsNormAttributes& a, const Platform& platform,
-                              TilingResult<RmsNormTilingData>* tiled);
+                              TilingResult<RmsNormTilingData>* tiled, bool deterministic = false);
 
 }  // namespace npu_rope

@@ -7,7 +7,7 @@ extern "C" __global__ __aicore__ void npu_add_rms_norm(GM_ADDR x, GM_ADDR residu
                                                        GM_ADDR sum, GM_ADDR workspace, GM_ADDR tiling) {
     REGISTER_TILING_DEFAULT(RmsNormTilingData);
     GET_TILING_DATA(tiling_data, tiling);
-#if __CCE_AICORE__ == 220
+#if __CCE_AICORE__ != 200
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
 #endif
     norm::RmsNormArguments arguments{x, residual, scale, out, sum};

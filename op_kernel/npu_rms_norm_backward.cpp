@@ -8,10 +8,12 @@ extern "C" __global__ __aicore__ void npu_rms_norm_backward(GM_ADDR grad, GM_ADD
                                                             GM_ADDR tiling) {
     REGISTER_TILING_DEFAULT(RmsNormTilingData);
     GET_TILING_DATA(tiling_data, tiling);
-#if __CCE_AICORE__ == 220
+#if __CCE_AICORE__ != 200
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
+    KERNEL_TASK_TYPE(3, KERNEL_TYPE_MIX_AIV_1_0);  // kRmsNormOrderedRows, kRmsNormOrderedLong: SyncAll()
+    KERNEL_TASK_TYPE(4, KERNEL_TYPE_MIX_AIV_1_0);
 #endif
     // dscale is an input that the kernel writes: input and output have the same memory.
-    norm::RmsNormBackwardArguments arguments{grad, x, scale, dx, dscale_out};
+    norm::RmsNormBackwardArguments arguments{grad, x, scale, dx, dscale_out, AscendC::GetUserWorkspace(workspace)};
     norm::RunRmsNormBackward<DTYPE_X, DTYPE_SCALE>(&tiling_data, arguments);
 }

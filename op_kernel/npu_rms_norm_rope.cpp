@@ -12,7 +12,7 @@ extern "C" __global__ __aicore__ void npu_rms_norm_rope(GM_ADDR q, GM_ADDR k, GM
     REGISTER_TILING_DEFAULT(RmsNormRopeTilingData);
     GET_TILING_DATA_MEMBER(RmsNormRopeTilingData, common, tiling_data, tiling);
     GET_TILING_DATA_MEMBER(RmsNormRopeTilingData, norm, norm_tiling_data, tiling);
-#if __CCE_AICORE__ == 220
+#if __CCE_AICORE__ != 200
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
 #endif
     // A cache is an input that the kernel writes: k_out has the same memory.

@@ -7,7 +7,7 @@ extern "C" __global__ __aicore__ void npu_rope(GM_ADDR x, GM_ADDR positions, GM_
                                                GM_ADDR workspace, GM_ADDR tiling) {
     REGISTER_TILING_DEFAULT(RopeTilingData);
     GET_TILING_DATA_MEMBER(RopeTilingData, common, tiling_data, tiling);
-#if __CCE_AICORE__ == 220
+#if __CCE_AICORE__ != 200
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
 #endif
     rotation::RopeArguments arguments{{x, nullptr}, {out, nullptr}, nullptr};

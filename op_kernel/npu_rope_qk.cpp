@@ -8,7 +8,7 @@ extern "C" __global__ __aicore__ void npu_rope_qk(GM_ADDR q, GM_ADDR k, GM_ADDR 
                                                   GM_ADDR q_out, GM_ADDR k_out, GM_ADDR workspace, GM_ADDR tiling) {
     REGISTER_TILING_DEFAULT(RopeTilingData);
     GET_TILING_DATA_MEMBER(RopeTilingData, common, tiling_data, tiling);
-#if __CCE_AICORE__ == 220
+#if __CCE_AICORE__ != 200
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
 #endif
     rotation::RopeArguments arguments{{q, k}, {q_out, k_out}, nullptr};

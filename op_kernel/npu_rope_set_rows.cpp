@@ -8,7 +8,7 @@ extern "C" __global__ __aicore__ void npu_rope_set_rows(GM_ADDR x, GM_ADDR posit
                                                         GM_ADDR workspace, GM_ADDR tiling) {
     REGISTER_TILING_DEFAULT(RopeTilingData);
     GET_TILING_DATA_MEMBER(RopeTilingData, common, tiling_data, tiling);
-#if __CCE_AICORE__ == 220
+#if __CCE_AICORE__ != 200
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
 #endif
     // The cache is an input that the kernel writes: input and output have the same memory.

@@ -7,7 +7,7 @@ extern "C" __global__ __aicore__ void npu_rotary_mul_qk(GM_ADDR q, GM_ADDR k, GM
                                                         GM_ADDR k_out, GM_ADDR workspace, GM_ADDR tiling) {
     REGISTER_TILING_DEFAULT(RotaryTilingData);
     GET_TILING_DATA(tiling_data, tiling);
-#if __CCE_AICORE__ == 220
+#if __CCE_AICORE__ != 200
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
 #endif
     rotation::RopeArguments arguments{{q, k}, {q_out, k_out}, nullptr};

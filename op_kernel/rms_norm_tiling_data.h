@@ -7,6 +7,9 @@
 // Tiling keys of rms_norm, add_rms_norm and rms_norm_backward; the kernels repeat them as literals.
 constexpr int32_t kRmsNormRows = 1;  // a tile of whole rows at a time
 constexpr int32_t kRmsNormLong = 2;  // rows one by one, chunk by chunk
+// The same in rms_norm_backward, where dscale does not depend on the order of the cores.
+constexpr int32_t kRmsNormOrderedRows = 3;
+constexpr int32_t kRmsNormOrderedLong = 4;
 
 constexpr int32_t kRowNormStats = 12;       // floats of statistics in UB for each normalized row
 constexpr int32_t kRowNormSlots = 64;       // the number of rows with statistics is rounded up to a multiple of this
@@ -46,6 +49,7 @@ struct RmsNormTilingData {
     int64_t inner[4];         // sizes of the dimensions of a row
     int64_t inner_stride[4];  // strides of scale in these dimensions, in elements
     int64_t n;                // elements of a row
+    int64_t sums_pitch;       // rms_norm_backward: 0, or the distance of the cores' sums in the workspace, in floats
     int32_t scale_kind;       // kScaleDense, ...
     int32_t scale_shared;     // 1: one scale for all rows
     int32_t scale_pitch;      // distance in UB from the scale of a row to the next one, in elements

@@ -9,9 +9,9 @@ usage: scripts/build_npu.sh [--all | SOC...] [-j JOBS] [--check]
 
 Build npu_rope's operator package with CANN 8.5, 9.0 or 9.1. The build needs no NPU.
 
-  SOC      ascend910b (A2), ascend910_93 (A3) or ascend310p. If none is named, the script runs npu-smi to find
-           this machine's chip; without npu-smi it builds for all three.
-  --all    build for all three.
+  SOC      ascend910b (A2), ascend910_93 (A3), ascend310p or, with CANN 9.1, ascend950. If none is named, the script
+           runs npu-smi to find this machine's chip; without npu-smi it builds for all that CANN knows.
+  --all    build for all that CANN knows.
   -j JOBS  compile this number of kernels at a time. Default: one for each CPU. Each takes 1 to 2 GB of memory.
   --check  look for everything that the build needs, print what is missing, and build nothing.
 
@@ -52,7 +52,7 @@ missing() {
   incomplete=yes
 }
 
-SOCS="ascend910b ascend910_93 ascend310p"
+SOCS="ascend910b ascend910_93 ascend310p ascend950"
 # The versions that CANN's Python packages need. CANN 8.1's tbe/tvm/_ffi/runtime_ctypes.py reads np.float_, which
 # NumPy 2 does not have. .devcontainer/requirements.txt of mirror-cann/asc-devkit names protobuf 3.20.3. docs/npu.md
 # ("NumPy and protobuf") has all sources.
@@ -69,8 +69,8 @@ while [ $# -gt 0 ]; do
     --check) only_check=yes ;;
     -j) jobs="${2:-}" && shift ;;
     -j*) jobs="${1#-j}" ;;
-    ascend910b | ascend910_93 | ascend310p) [[ " ${socs[*]-} " == *" $1 "* ]] || socs+=("$1") ;;
-    *) refuse "SOC must be ascend910b, ascend910_93 or ascend310p but got $1." ;;
+    ascend910b | ascend910_93 | ascend310p | ascend950) [[ " ${socs[*]-} " == *" $1 "* ]] || socs+=("$1") ;;
+    *) refuse "SOC must be ascend910b, ascend910_93, ascend310p or ascend950 but got $1." ;;
   esac
   shift || refuse "-j must be followed by a number of jobs."
 done
@@ -139,11 +139,13 @@ else
   cann="$(cd "$cann" && pwd)"
 fi
 
-version="unknown version" op_build="" source_remedy=""
+version="unknown version" known_socs="$SOCS" op_build="" source_remedy=""
 if [ -n "$cann" ]; then
   if [ -n "$python3" ]; then
-    found="$(python3 -I "$ROOT/npu_rope/cann_versions.py" "$cann")" && status=0 || status=$?
-    [ "$status" = 1 ] || version="$found"
+    # shellcheck disable=SC2086
+    found="$(python3 -I "$ROOT/npu_rope/cann_versions.py" "$cann" $SOCS)" && status=0 || status=$?
+    version="${found%%$'\n'*}"
+    known_socs="${found##*$'\n'}"
     if [ "$status" = 2 ]; then
       missing "CANN must be 8.5 or newer but $cann is $version. No torch_npu for torch 2.10 supports $version." "$GET_CANN"
     fi
@@ -228,7 +230,7 @@ esac
 # ---- the SoC -----------------------------------------------------------------------------------------
 
 if [ -n "$all" ]; then
-  read -ra socs <<<"$SOCS"
+  read -ra socs <<<"$known_socs"
 elif [ ${#socs[@]} -eq 0 ] && [ -n "$python3" ]; then
   say "Waiting for npu-smi, for at most 30 s for each command."
   found="$(python3 -I "$ROOT/npu_rope/chips.py")" && status=0 || status=$?
@@ -240,15 +242,19 @@ elif [ ${#socs[@]} -eq 0 ] && [ -n "$python3" ]; then
       ;;
     2)
       missing "npu-smi reports $chip, for which npu_rope has no kernels." \
-        "To build for another machine, name its SoC: $SOCS."
+        "To build for another machine, name its SoC: $known_socs."
       ;;
     *)
-      read -ra socs <<<"$SOCS"
+      read -ra socs <<<"$known_socs"
       say "The chip of this machine is not known: $chip." \
         "Building for all SoCs. To build for one, name it: scripts/build_npu.sh ascend910b"
       ;;
   esac
 fi
+for soc in ${socs[@]+"${socs[@]}"}; do
+  [[ " $known_socs " == *" $soc "* ]] ||
+    missing "CANN must be 9.1 or newer to compile kernels for $soc but $cann is $version." "$GET_CANN"
+done
 [ -z "$incomplete" ] || exit 2
 
 say "CANN $version in $cann; SoCs: ${socs[*]}; $jobs kernels at a time"

@@ -23,13 +23,27 @@ settings.register_profile("ci", parent=settings.get_profile("default"), derandom
 settings.load_profile("ci" if os.environ.get("CI") else "default")
 
 FORCED = os.environ.get("NPU_ROPE_TEST_BACKEND")
-BACKENDS = FORCED.split(",") if FORCED else ["reference", "cpu", "sim", "sim:ascend310p"]
+BACKENDS = FORCED.split(",") if FORCED else ["reference", "cpu", "sim", "sim:ascend310p", "sim:ascend950"]
 
 START_SECONDS = time.monotonic()
 
 
 def pytest_itemcollected(item):
     counts.mark(item)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """On Ascend950 run one case of each test by default. Mark the others as slow."""
+    if FORCED:
+        return
+    seen = set()
+    for item in items:
+        parameters = item.callspec.params if hasattr(item, "callspec") else {}
+        if parameters.get("backend") == "sim:ascend950":
+            if item.function in seen:
+                item.add_marker(pytest.mark.slow)
+            seen.add(item.function)
 
 
 def pytest_terminal_summary(terminalreporter):

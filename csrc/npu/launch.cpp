@@ -105,8 +105,9 @@ Check find_this_platform(const char* op, Platform* found) {
         return std::string(soc ? soc : "");
     }();
     const Family* family = family_of(name.c_str());
-    if (family == nullptr || family->arch == kArch950)
-        return bad_value(op, "soc", "be an Ascend910B, Ascend910_93 or Ascend310P", name.empty() ? "none" : name);
+    if (family == nullptr)
+        return bad_value(op, "soc", "be an Ascend910B, Ascend910_93, Ascend950 or Ascend310P",
+                         name.empty() ? "none" : name);
     if (const std::optional<Platform> known = find_platform(name.c_str())) {
         *found = *known;
         return {};

@@ -87,7 +87,7 @@ MakeLaunch = Callable[..., Launch]  # a command's function; it takes the command
 def run_command(
     launch: Launch,
     soc: Annotated[
-        str, typer.Option(help="ascend910b, ascend310p, or a chip such as Ascend910B4.")
+        str, typer.Option(help="ascend910b, ascend310p, ascend950, or a chip such as Ascend910B4.")
     ] = "ascend910b",
     output: Annotated[
         Path | None,

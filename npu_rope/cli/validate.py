@@ -86,8 +86,8 @@ def validate(
             "--backend",
             "-b",
             help="reference, cpu, sim (ascend910b; sim:ascend910_93 runs the same kernels),"
-            " sim:ascend310p, npu, and torch_npu for its own functions in suite torch_npu; repeatable."
-            " Default: all available.",
+            " sim:ascend310p, sim:ascend950, npu, and torch_npu for its own functions in suite torch_npu;"
+            " repeatable. Default: all available.",
         ),
     ] = None,
     ggml: Annotated[bool, typer.Option(help="Compare with a real ggml where one is found.")] = True,
@@ -129,7 +129,7 @@ def validate(
     """Compare npu_rope with a float64 reference and with a real ggml, case by case.
 
     Exact: every back end against float64. cos and sin may be off by 2^-23
-    (2^-20 on sim, sim:ascend310p and npu); the rest of the bound is rounding.
+    (2^-20 on sim, sim:<soc> and npu); the rest of the bound is rounding.
 
     ggml: policy 'ggml' and the real ggml library, each against ggml's own
     float32 angles; only the rotation may round. 'bits' is the share of

@@ -5,6 +5,7 @@ aclnn's two phases as on an NPU, but with the host's memory.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -125,6 +126,8 @@ def launch(
 ) -> None:
     """Launch an operator of the package once, for a call that was checked for the options' chip.
 
+    torch's deterministic mode (``torch.use_deterministic_algorithms``) is passed on as torch_npu does.
+
     Args:
         options: the simulator's options.
         op: the operator's name in messages.
@@ -137,6 +140,8 @@ def launch(
         InternalError: the operator refused the call, or the kernel broke a rule of the simulator.
     """
     package = simulated_package.load()
+    if torch is not None and torch.are_deterministic_algorithms_enabled():
+        options = replace(options, deterministic=True)
     given = {name: None if tensor is None else described(tensor) for name, tensor in tensors.items()}
     views = [v for name, v in given.items() if v is not None and name not in _CONTIGUOUS]
     try:

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from npu_rope import backends
 from npu_rope.dtypes import bfloat16_bits
 from npu_rope.params import RopeParams
 
@@ -122,16 +123,17 @@ def normalized_error(n: int, precision: str) -> float:
     return 5.1 * 2.0**-24 + log2_n * 2.0**-53
 
 
-def device_normalized_error(n: int) -> float:
+def device_normalized_error(n: int, backend: str = "sim") -> float:
     """Return :func:`normalized_error` for the device's kernels, which add in float32.
-    ``op_kernel/norm/row_norm.h`` derives it."""
-    return (7 + float(np.log2(max(n, 1))) / 2) * 2.0**-24
+    ``op_kernel/norm/row_norm.h`` derives it, also the two roundings more of Ascend950."""
+    roundings = 9 if _has_loose_functions(backend) else 7
+    return (roundings + float(np.log2(max(n, 1))) / 2) * 2.0**-24
 
 
 def normalized_error_on(backend: str, n: int) -> float | None:
     """Return the argument ``error`` of :func:`npu_rope.testing.norm_spec.rms_norm` for a back end. It is None
     for the host's back ends: norm_spec then uses :func:`normalized_error`."""
-    return device_normalized_error(n) if is_device(backend) else None
+    return device_normalized_error(n, backend) if is_device(backend) else None
 
 
 def is_device(backend: str) -> bool:
@@ -139,10 +141,18 @@ def is_device(backend: str) -> bool:
     return backend.partition(":")[0] in ("sim", "npu")
 
 
-def device_gradient_error(n: int) -> float:
+def _has_loose_functions(backend: str) -> bool:
+    """Return whether the device's Sqrt and Div have errors of up to one unit in the last place, instead of
+    half of one: on Ascend950. (``simulator/include/ascendc/functions.h`` names the source.)"""
+    soc = backends.simulated_soc() if backend == "npu" else backend.partition(":")[2]
+    return (soc or "").lower().startswith("ascend950")
+
+
+def device_gradient_error(n: int, backend: str = "sim") -> float:
     """Return the largest error of the device's gradient of x, relative to ``(|g| + |N| mean|g N|) / RMS``. N
     is Normalized, and g is grad times scale. ``op_kernel/norm/gradient_rows.h`` derives it."""
-    return (32 + 2.5 * float(np.log2(max(n, 1)))) * 2.0**-24
+    roundings = 38 if _has_loose_functions(backend) else 32
+    return (roundings + 2.5 * float(np.log2(max(n, 1)))) * 2.0**-24
 
 
 def peer_norm_bound(expected: npt.NDArray[np.float64], dtype: str) -> npt.NDArray[np.float64]:

@@ -23,8 +23,9 @@ from npu_rope.testing.bounds import (
     SMALLEST_SUBNORMAL,
     UNIT_ROUNDOFF,
     device_gradient_error,
-    device_normalized_error,
+    is_device,
     normalized_error,
+    normalized_error_on,
 )
 
 Array = npt.NDArray[Any]
@@ -147,7 +148,7 @@ def rms_norm(call: NormCall, error: float | None = None) -> tuple[Array, Array]:
 
 
 def rms_norm_backward(
-    call: NormCall, grad: Array, *, on_device: bool = False
+    call: NormCall, grad: Array, backend: str = "cpu"
 ) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
     """Return the gradients of x and scale, each with the bound of another result's error.
 
@@ -159,6 +160,7 @@ def rms_norm_backward(
     On the device all intermediate values are float32. The bound of dx is :func:`device_gradient_error`. A sum
     of R rows in dscale has R roundings. Values below float32's smallest number are lost.
     """
+    on_device = is_device(backend)
     if call.x.size == 0:
         zeros = np.zeros(call.x.shape), np.zeros(call.scale.shape)
         return (zeros[0], zeros[0]), (zeros[1], zeros[1])
@@ -173,9 +175,9 @@ def rms_norm_backward(
         dx = (g - normalized * mean) / rms
         magnitude = np.mean(np.abs(g * normalized), axis=call.axes, keepdims=True)
         magnitude_sum = (np.abs(g) + np.abs(normalized) * magnitude) / rms
-        error = device_gradient_error(call.n) if on_device else (200 + 4 * np.log2(call.n)) * u
+        error = device_gradient_error(call.n, backend) if on_device else (200 + 4 * np.log2(call.n)) * u
         dx_bound = error * magnitude_sum
-        normalized_error_bound = device_normalized_error(call.n) if on_device else None
+        normalized_error_bound = normalized_error_on(backend, call.n)
         if on_device:
             dx_bound += smallest * (4 + np.abs(normalized)) * (4 + magnitude) / rms
         allowed_values = call.normalized(precision, normalized_error_bound)

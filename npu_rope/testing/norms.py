@@ -192,7 +192,7 @@ def expectation(case: NormCase, data: NormData, backend: str = "cpu") -> list[Ex
     """Return the specification's results, each with the bound of the back end's error."""
     call = spec_call(case, data)
     if case.backward:
-        gradients = norm_spec.rms_norm_backward(call, data.grad, on_device=is_device(backend))
+        gradients = norm_spec.rms_norm_backward(call, data.grad, backend)
         return [Expectation(*gradient) for gradient in gradients]
     expected = [Expectation(*norm_spec.rms_norm(call, normalized_error_on(backend, call.n)))]
     return [*expected, Expectation(call.x, np.zeros(call.x.shape))] if case.add else expected

@@ -21,19 +21,24 @@ struct RmsNormBackwardArguments {
     GM_ADDR scale;
     GM_ADDR dx;
     GM_ADDR dscale;
+    GM_ADDR workspace;
 };
+
+template <typename Kernel, typename Arguments>
+__aicore__ inline void RunKernel(const RmsNormTilingData* tiling, const Arguments& arguments) {
+    AscendC::TPipe pipe;
+    Kernel kernel;
+    kernel.Run(&pipe, tiling, arguments);
+}
 
 // Runs the kernel for the launch's tiling key. Rows: kernel for rows that fit UB. LongRows: kernel for other rows. The
 // keys are literals, because CANN's build reads them from the preprocessed source.
 template <typename Rows, typename LongRows, typename Arguments>
 __aicore__ inline void RunByKey(const RmsNormTilingData* tiling, const Arguments& arguments) {
-    AscendC::TPipe pipe;
     if (TILING_KEY_IS(1)) {
-        Rows kernel;
-        kernel.Run(&pipe, tiling, arguments);
+        RunKernel<Rows>(tiling, arguments);
     } else if (TILING_KEY_IS(2)) {
-        LongRows kernel;
-        kernel.Run(&pipe, tiling, arguments);
+        RunKernel<LongRows>(tiling, arguments);
     }
 }
 

@@ -8,7 +8,8 @@
 // for long rows. Each addition is within u of its operands' magnitudes. 1/n and the product with it round once each.
 // Hence m is within (7 + l/2 + 2 + l + 3 + 2) u = (14 + 3l/2) u of the mean M of |g N|. The product N m is within (14 +
 // 3l/2 + 7 + l/2 + 1) u |N| M. The difference rounds once, within u (|g| + |N| M). Its product with r adds (6 + l/2 +
-// 1) u. The total is less than (32 + 5l/2) u r (|g| + |N| M), second order terms included.
+// 1) u. The total is less than (32 + 5l/2) u r (|g| + |N| M), second order terms included. On Ascend950, N and r have
+// two roundings more (row_norm.h), and m has as many more as N. The total is less than (38 + 5l/2) u r (|g| + |N| M).
 //
 // For a long row, m is mean(g x) times r, which has no more roundings. For a long row that is multiplied by a power of
 // two, m is mean(g N), as for other rows.

@@ -32,10 +32,15 @@ public:
         Tile row{};
         if (!tiles_.Next(&row)) return;
         Init(pipe, tiling, arguments);
+        if (tiling->keeps_dscale == 0) dscale_.PreparePieces(tiling->n);
         do {
             DifferentiateRow(row);
         } while (tiles_.Next(&row));
-        if (tiling->keeps_dscale != 0) dscale_.Flush(arguments.dscale, 0, static_cast<int32_t>(tiling->n));
+        if (tiling->keeps_dscale != 0) {
+            dscale_.FinishRows(tiling->n, work_.template Get<float>());
+        } else {
+            dscale_.FinishPieces(tiling->n, work_.template Get<float>());
+        }
     }
 
 private:
@@ -71,11 +76,11 @@ private:
                          ScaleLayout{kScaleDense, nullptr, nullptr});
         stash_.Init(tiling->stash);
         LocalTensor<float> stats = stats_.template Get<float>();
+        dscale_.Init(dscale_buffer_.template Get<float>(),
+                     tiling->dscale_bytes / static_cast<int32_t>(sizeof(float)) - kDscaleExtraFloats, arguments.dscale);
+        dscale_.Prepare(arguments.workspace, tiling, stats);
         norm_.Init(&tiling->norm, stats, kRowNormSlots);
         gradient_.Init(&norm_, tiling->inverse_n, stats[kRowNormSlots * kRowNormStats], kRowNormSlots);
-        dscale_.Init(dscale_buffer_.template Get<float>(),
-                     tiling->dscale_bytes / static_cast<int32_t>(sizeof(float)) - kDscaleExtraFloats);
-        dscale_.Prepare();
     }
 
     __aicore__ inline void DifferentiateRow(const Tile& row) {
@@ -203,7 +208,7 @@ private:
             VectorBarrier();
         } else {
             AscendC::Mul(dscale_.Sums(), rows_, g_, lanes);
-            dscale_.Flush(arguments_.dscale, at, count);
+            dscale_.AddPiece(at, count);
         }
     }
 

@@ -43,7 +43,7 @@ public:
         } while (window.Advance());
         StoreTile(window.previous);
         x_rows_.Finish(arguments_.dx);
-        dscale_.Flush(arguments_.dscale, 0, common_->head_size);
+        dscale_.FinishRows(common_->head_size, rows_);
     }
 
 private:
@@ -68,7 +68,8 @@ private:
         scale_rows_.Init(pipe, tiling->scale_bytes, tiling->scale_raw_bytes,
                          ScaleLayout{kScaleDense, nullptr, nullptr});
         stash_.Init(tiling->stash);
-        dscale_.Init(dscale_buffer_.template Get<float>(), common_->row_pitch);
+        dscale_.Init(dscale_buffer_.template Get<float>(), common_->row_pitch, arguments_.dscale);
+        dscale_.Prepare(arguments_.workspace, tiling, stats_.template Get<float>());
         x_rows_.Init(common_, common_->row_pitch);
         grad_rows_.Init(common_, common_->out_pitch);
 #if __CCE_AICORE__ == 200
@@ -84,7 +85,6 @@ private:
         LocalTensor<float> stats = stats_.template Get<float>();
         norm_.Init(&tiling_->norm, stats, slots);
         gradient_.Init(&norm_, tiling_->inverse_n, stats[slots * kRowNormStats], slots);
-        dscale_.Prepare();
 #if __CCE_AICORE__ == 200
         offsets_.Build(rows_, &x_rows_, &grad_rows_);
 #endif
@@ -273,7 +273,17 @@ private:
 
 template <typename T, typename ScaleT>
 __aicore__ inline void RunRmsNormBackward(const RmsNormTilingData* tiling, const RmsNormBackwardArguments& arguments) {
-    RunByKey<RmsNormBackwardKernel<T, ScaleT>, LongRmsNormBackwardKernel<T, ScaleT>>(tiling, arguments);
+    using Rows = RmsNormBackwardKernel<T, ScaleT>;
+    using LongRows = LongRmsNormBackwardKernel<T, ScaleT>;
+    if (TILING_KEY_IS(3)) {
+        RunKernel<Rows>(tiling, arguments);
+    } else if (TILING_KEY_IS(4)) {
+        RunKernel<LongRows>(tiling, arguments);
+    } else {
+        RunByKey<Rows, LongRows>(tiling, arguments);
+    }
 }
+
+static_assert(kRmsNormOrderedRows == 3 && kRmsNormOrderedLong == 4, "RunRmsNormBackward has them as literals");
 
 }  // namespace norm

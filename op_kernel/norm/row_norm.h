@@ -6,7 +6,8 @@
 // rounds once. Long rows need two more levels, because a second tree adds their chunks. No term of the sum is negative,
 // so its relative error is within (3 + log2 n + 1) u. n epsilon and the sum with it round once each. The root halves
 // the error and rounds. sqrt(n), the quotient and the product with x round once each. The total is (6 + log2 n) u / 2 +
-// 4 u = (7 + log2(n) / 2) u.
+// 4 u = (7 + log2(n) / 2) u. On Ascend950, Sqrt and Div may be off by one unit in the last place, which is at most 2 u,
+// instead of half of one (their pages in the vendor's API reference). The total is then (9 + log2(n) / 2) u.
 //
 // This holds if squares neither overflow nor underflow. If they might (kLargestSum, kSmallestSum), the row is first
 // multiplied by a power of two that brings its largest element near 2^16. The formula stays the same. The result is at

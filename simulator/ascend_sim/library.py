@@ -39,6 +39,7 @@ class Options:
         figures: replaces figures of the chip's profile for the timeline, such as
             ``{"read_latency_cycles": 241}``.
         most_cores: maximum number of cores that an operator's tiling may use; 0: all cores of the chip.
+        deterministic: the tilings of operators see CANN's deterministic mode (ACL_OPT_DETERMINISTIC).
     """
 
     soc: str | None = None
@@ -50,13 +51,14 @@ class Options:
     trace_cores: int = 0
     figures: Mapping[str, float] = field(default_factory=dict)
     most_cores: int = 0
+    deterministic: bool = False
 
     def __post_init__(self) -> None:
         if isinstance(self.lenient, str):
             object.__setattr__(self, "lenient", (self.lenient,))
 
     def as_launch(self) -> Launch:
-        """Return a launch with these options, except ``soc`` and ``most_cores``."""
+        """Return a launch with these options, except ``soc``, ``most_cores`` and ``deterministic``."""
         return Launch(
             lenient=",".join(self.lenient).encode() or None,
             auto_sync=self.auto_sync,

@@ -158,12 +158,19 @@ class HostCalls(C.Structure):
         ("memories", C.POINTER(Memory)),
         ("memory_count", C.c_int32),
         ("options", C.POINTER(Launch)),
+        ("deterministic", C.c_int32),
     ]
     error = ""
 
     def __init__(self, chip: str, package: Path, cores: int, options: Options) -> None:
         launch = C.pointer(options.as_launch())
-        super().__init__(chip=chip.encode(), package=str(package).encode(), cores=cores, options=launch)
+        super().__init__(
+            chip=chip.encode(),
+            package=str(package).encode(),
+            cores=cores,
+            options=launch,
+            deterministic=options.deterministic,
+        )
 
     def set_memory(self, spans: Sequence[tuple[int, int]]) -> None:
         """Set the memory that calls may access, as pairs of a first address and a number of bytes."""

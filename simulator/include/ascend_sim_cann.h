@@ -22,6 +22,7 @@ typedef struct ascend_sim_host_calls {
     const ascend_sim_memory* memories; /* all that the calls may access, with workspaces; roles and names are unused */
     int32_t memory_count;
     const ascend_sim_launch* options; /* the fields from `lenient` on are used; the call sets the others */
+    int32_t deterministic; /* non-zero: tilings see CANN's deterministic mode, as after ACL_OPT_DETERMINISTIC 1 */
 } ascend_sim_host_calls;
 
 /* The struct and the data behind its pointers must remain valid until ascend_sim_end_host_calls(). They may change

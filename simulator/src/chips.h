@@ -1,8 +1,9 @@
 // The simulated chips by CANN's names, and their families.
 //
 // Source: CANN's platform_config/<name>.ini (CANN 8.1's toolkit; hicann/runtime
-// src/platform/platform_config/cann, which adds Ascend910_9363): ai_core_cnt, vector_core_cnt, ub_size,
-// l2_size, cube_freq.
+// src/platform/platform_config, which adds Ascend910_9363 and Ascend950): ai_core_cnt, vector_core_cnt, ub_size,
+// l2_size, cube_freq. Of the 35 files of Ascend950 the table has two. The first one has the cores and the clock of the
+// chip on which the vendor's samples were measured.
 #pragma once
 
 #include <cstdint>
@@ -24,10 +25,9 @@ struct Family {
 
 // "Ascend910B" without a digit is another chip (of the Ascend910 family, without vector cores).
 constexpr Family kFamilies[] = {
-    {"Ascend910B", "ascend910b", kArch910b, 196608},
-    {"Ascend910_93", "ascend910_93", kArch910b, 196608},
-    {"Ascend310P", "ascend310p", kArch310p, 262144},
-    {"Ascend950PR_", "ascend950", kArch950, 253952},
+    {"Ascend910B", "ascend910b", kArch910b, 196608}, {"Ascend910_93", "ascend910_93", kArch910b, 196608},
+    {"Ascend310P", "ascend310p", kArch310p, 262144}, {"Ascend950PR_", "ascend950", kArch950, 253952},
+    {"Ascend950DT_", "ascend950", kArch950, 253952},
 };
 
 struct Chip {
@@ -40,15 +40,16 @@ struct Chip {
 
 // The name of a family's SoC selects the first chip of this SoC.
 constexpr Chip kChips[] = {
-    {"Ascend910B1", 24, 48, 192, 1.85},    {"Ascend910B2", 24, 48, 192, 1.80},
-    {"Ascend910B2C", 24, 48, 192, 1.80},   {"Ascend910B3", 20, 40, 192, 1.80},
-    {"Ascend910B4", 20, 40, 96, 1.50},     {"Ascend910B4-1", 20, 40, 168, 1.50},
-    {"Ascend910_9392", 24, 48, 192, 1.85}, {"Ascend910_9391", 24, 48, 192, 1.85},
-    {"Ascend910_9381", 24, 48, 192, 1.80}, {"Ascend910_9382", 24, 48, 192, 1.80},
-    {"Ascend910_9372", 20, 40, 192, 1.80}, {"Ascend910_9362", 20, 40, 168, 1.50},
-    {"Ascend910_9363", 20, 40, 168, 1.50}, {"Ascend310P3", 8, 7, 16, 1.06},
-    {"Ascend310P1", 10, 8, 16, 1.06},      {"Ascend310P5", 8, 7, 16, 0.80},
-    {"Ascend310P7", 8, 7, 16, 0.55},       {"Ascend950PR_9599", 32, 64, 128, 1.65},
+    {"Ascend910B1", 24, 48, 192, 1.85},      {"Ascend910B2", 24, 48, 192, 1.80},
+    {"Ascend910B2C", 24, 48, 192, 1.80},     {"Ascend910B3", 20, 40, 192, 1.80},
+    {"Ascend910B4", 20, 40, 96, 1.50},       {"Ascend910B4-1", 20, 40, 168, 1.50},
+    {"Ascend910_9392", 24, 48, 192, 1.85},   {"Ascend910_9391", 24, 48, 192, 1.85},
+    {"Ascend910_9381", 24, 48, 192, 1.80},   {"Ascend910_9382", 24, 48, 192, 1.80},
+    {"Ascend910_9372", 20, 40, 192, 1.80},   {"Ascend910_9362", 20, 40, 168, 1.50},
+    {"Ascend910_9363", 20, 40, 168, 1.50},   {"Ascend310P3", 8, 7, 16, 1.06},
+    {"Ascend310P1", 10, 8, 16, 1.06},        {"Ascend310P5", 8, 7, 16, 0.80},
+    {"Ascend310P7", 8, 7, 16, 0.55},         {"Ascend950PR_9589", 32, 64, 128, 1.65},
+    {"Ascend950PR_9599", 36, 72, 128, 1.80},
 };
 
 // Null for an unknown name.

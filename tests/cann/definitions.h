@@ -127,6 +127,7 @@ void check_tiling(const Node& node, const char* chip, const Data& data, const La
     CHECK(std::memcmp(node.tiling.GetData(), &data, sizeof data) == 0);
     CHECK(node.block_dim == launch.block_dim);
     CHECK(node.tiling_key == launch.tiling_key);
+    CHECK(node.schedule_mode == (launch.cores_wait ? 1 : 0));
     CHECK(node.workspaces.size() == 1);
     CHECK(node.workspaces[0] == static_cast<size_t>(launch.workspace_bytes) + (is_310p ? 2 : 16) * 1024 * 1024);
 }

@@ -79,7 +79,7 @@ std::string refusal(const Case& c, const std::function<void(Node*)>& change = nu
 
 Case draw(Random* r) {
     Case c = plain(r->one_of({"NpuRope", "NpuRopeQk", "NpuRopeSetRows"}));
-    c.chip = r->one_of({"Ascend910B1", "Ascend910B4", "Ascend910_9392", "Ascend310P3"});
+    c.chip = r->one_of({"Ascend910B1", "Ascend910B4", "Ascend910_9392", "Ascend950PR_9589", "Ascend310P3"});
     bool is_310p = std::strcmp(c.chip, "Ascend310P3") == 0;
     int32_t dtype = is_310p ? r->one_of({NPU_ROPE_FLOAT32, NPU_ROPE_FLOAT16})
                             : r->one_of({NPU_ROPE_FLOAT32, NPU_ROPE_FLOAT16, NPU_ROPE_BFLOAT16});
@@ -290,8 +290,13 @@ void test_too_little_room_for_the_tiling_data_is_an_error() {
 void test_an_soc_without_kernels_is_refused() {
     g_test = __func__;
     Case c = plain();
-    c.chip = "ascend950";
-    check_text(refusal(c), "[rope] soc must be Ascend910B, Ascend910_93 or Ascend310P but got another.");
+    check_text(refusal(c,
+                       [](Node* node) {
+                           static ascend_sim::Profile other = *node->platform.profile;
+                           other.arch = 100;  // of Ascend910, which has no vector cores
+                           node->platform.profile = &other;
+                       }),
+               "[rope] soc must be Ascend910B, Ascend910_93, Ascend950 or Ascend310P but got another.");
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ private:
 };
 
 const char* random_chip(Random* r) {
-    return r->one_of({"Ascend910B1", "Ascend910B4", "Ascend910_9392", "Ascend310P3"});
+    return r->one_of({"Ascend910B1", "Ascend910B4", "Ascend910_9392", "Ascend950PR_9589", "Ascend310P3"});
 }
 
 int32_t random_type(Random* r, const char* chip) {
@@ -127,6 +127,46 @@ void tilings_of_norms_equal_those_of_the_op_host_functions() {
     std::printf("%d tilings of norms compared, %d in chunks, %d refused with the same message\n", accepted, in_chunks,
                 refused);
     CHECK(accepted > 1500 && in_chunks > 50 && refused > 300);
+}
+
+// CANN's deterministic mode gives rms_norm_backward other tiling keys and a workspace, if several cores work.
+void backward_is_tiled_for_the_deterministic_mode_of_cann() {
+    g_test = __func__;
+    for (const char* chip : {"Ascend910B1", "Ascend310P3", "Ascend950PR_9589"})
+        for (int64_t n : {8, 1000, 40000})
+            for (bool deterministic : {false, true}) {
+                const int64_t rows = n == 8 ? 2 : 100;
+                const npu_rope_tensor x = tensor(NPU_ROPE_FLOAT16, {rows, n}), scale = tensor(NPU_ROPE_FLOAT16, {n}),
+                                      dscale = tensor(NPU_ROPE_FLOAT32, {n});
+                Node node;
+                node.type = "NpuRmsNormBackward";
+                node.platform.profile = ascend_sim::find_profile(chip);
+                node.deterministic = deterministic;
+                Views views;
+                for (const npu_rope_tensor& t : {x, x, scale, dscale}) views.add(&node.inputs, t);
+                for (const npu_rope_tensor& t : {x, dscale}) views.add(&node.outputs, t);
+                node.add_attr(int64_t(-1));
+                node.add_attr(1e-5f);
+                node.add_attr(int64_t(1));
+                views.add_strides_to(&node, false);
+                check_text(tiling_error(&node, "NpuRmsNormBackward"), "");
+                RmsNormTensors t = rms_norm_backward_tensors(&x, &x, &scale, &x, &dscale, true);
+                t.known = Known::kLayout;
+                RmsNormShape shape;
+                CHECK(check_rms_norm(t, {-1, 1e-5f, 1}, &shape).ok());
+                RmsNormTilingInput in = rms_norm_tiling_input(t, shape);
+                in.deterministic = deterministic;
+                RmsNormTilingData data;
+                KernelLaunch launch;
+                CHECK(rms_norm_tiling(in, platform_of(chip), &data, &launch).ok());
+                check_tiling(node, chip, data, launch);
+                const bool ordered = deterministic && n > 8;
+                const int64_t pitch = n == 1000 ? 1024 : 40064, cores = launch.block_dim;
+                CHECK(ordered == launch.cores_wait && (n == 8) == (cores == 1));
+                CHECK(launch.workspace_bytes == (ordered ? cores * (4 * pitch + 32) : 0));
+                const int32_t key = n == 40000 ? kRmsNormLong : kRmsNormRows;
+                CHECK(int32_t(launch.tiling_key) == (ordered ? key + 2 : key));
+            }
 }
 
 // ---- rms_norm_rope ----------------------------------------------------------------------------------
@@ -327,6 +367,7 @@ void refusals_have_the_operators_messages() {
 
 size_t test_norm_definitions() {
     void (*tests[])() = {tilings_of_norms_equal_those_of_the_op_host_functions,
+                         backward_is_tiled_for_the_deterministic_mode_of_cann,
                          tilings_of_rms_norm_rope_equal_those_of_the_op_host_functions,
                          shapes_and_types_of_results_are_inferred, refusals_have_the_operators_messages};
     for (void (*test)() : tests) test();

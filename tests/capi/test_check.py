@@ -132,7 +132,7 @@ def check_on(chip, op, inputs, outs, **others):
     native.load().check(op, inputs, outs, "layout", chip=chip, **others)
 
 
-@pytest.mark.parametrize("chip", ["Ascend910B1", "Ascend910_9392", "Ascend310P3"])
+@pytest.mark.parametrize("chip", ["Ascend910B1", "Ascend910_9392", "Ascend310P3", "Ascend950PR_9589"])
 @pytest.mark.parametrize("op", CALLS)
 def test_a_chip_accepts_the_types_of_its_kernels_and_no_others(op, chip):
     """The types are the columns of the operator's definition."""

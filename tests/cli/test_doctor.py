@@ -20,7 +20,7 @@ def findings(npu_rope_command):
 def test_doctor_exits_0_and_lists_every_back_end(npu_rope_command):
     result = npu_rope_command("doctor")
     assert result.returncode == 0, result.stderr
-    for name in ("reference", "cpu", "sim", "sim:ascend310p", "npu"):
+    for name in ("reference", "cpu", "sim", "sim:ascend310p", "sim:ascend950", "npu"):
         assert re.search(rf"^ *(yes|no) +{name} ", result.stdout, re.MULTILINE), name
     assert not re.search(" $", result.stdout, re.MULTILINE)
 
@@ -47,9 +47,9 @@ def test_the_simulator_is_described(findings):
     found = {f["piece"]: f for f in findings if f["group"] == "simulator"}
     assert found["library"]["present"] is True
     assert "libascend_sim" in found["library"]["detail"]
-    assert found["kernels for"]["detail"] == "ascend310p, ascend910_93, ascend910b"
+    assert found["kernels for"]["detail"] == "ascend310p, ascend910_93, ascend910b, ascend950"
     assert found["kernels"]["present"] is True
-    assert found["kernels"]["detail"].startswith("ascend310p, ascend910b in ")
+    assert found["kernels"]["detail"].startswith("ascend310p, ascend910b, ascend950 in ")
     assert {"Ascend910B1", "Ascend310P3"} <= set(found["chips"]["detail"].split(", "))
     assert int(found["rules"]["detail"].split(",")[0]) > 40
     assert found["kernel headers"]["present"] is True

@@ -165,7 +165,7 @@ def test_torch_npu_has_a_column_and_a_process_of_its_own(monkeypatch):
             ["--backend", "torch_npu"],
             "[torch_npu] backend must be available but it lacks the torch_npu package",
         ),
-        (["--backend", "sim:ascend950"], "[validate] backend must be one of reference, cpu"),
+        (["--backend", "sim:ascend910"], "[validate] backend must be one of reference, cpu"),
         (["--backend", "gpu"], "[validate] backend must be one of reference, cpu"),
         (["--filter", "no such case"], "filter must match a case"),
         (["--filter", "no such [case"], "filter must be a text or a regex"),
@@ -265,7 +265,7 @@ def test_csv_rows_have_test_backend_ops_columns(validate):
     columns = "backend_name op_name op_params test_mode supported passed error_message"
     assert list(rows[0])[:7] == columns.split()
     names = {r["backend_name"] for r in rows}
-    assert names == {"reference", "cpu", "cpu:ggml", "sim", "sim:ascend310p"}
+    assert names == {"reference", "cpu", "cpu:ggml", "sim", "sim:ascend310p", "sim:ascend950"}
     assert all(r["op_params"].startswith("type=f32,ne_a=[128,32,2,1]") for r in rows)
     assert {r["passed"] for r in rows} == {"True"}
 
@@ -273,7 +273,7 @@ def test_csv_rows_have_test_backend_ops_columns(validate):
 def test_junit_counts_its_cases(validate):
     done = validate("--format", "junit", "--no-ggml", *ONE_CASE)
     root = ElementTree.fromstring(done.stdout)
-    assert root.get("tests") == str(len(root.findall("testcase"))) == "5"
+    assert root.get("tests") == str(len(root.findall("testcase"))) == "6"
     assert root.get("failures") == "0"
 
 

@@ -421,7 +421,7 @@ def test_doctor_finds_a_simulated_npu(simulated):
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.search(r"^ yes  npu +torch_npu, simulated CANN and Ascend910B2 *$", done.stdout, re.M)
     assert re.search(r"^ yes  device +Ascend910B2, simulated: no hardware *$", done.stdout, re.M)
-    kernels = "kernels for ascend310p, ascend910_93, ascend910b"
+    kernels = "kernels for ascend310p, ascend910_93, ascend910b, ascend950"
     assert re.search(rf"^ yes  kernels +{kernels} *$", done.stdout, re.M)
 
 
@@ -439,6 +439,41 @@ def test_doctor_lists_the_missing_pieces_with_torch_npu_but_without_cann(npu_pyt
     assert "no CANN CANN (ASCEND_HOME_PATH) is absent install the CANN toolkit, then: source " in text
     assert "no torch torch does not load: " in text
     assert "With torch_npu but without CANN: source CANN's set_env.sh" in text
+
+
+# ---- deterministic mode ------------------------------------------------------------------------------
+
+DETERMINISTIC = """
+import torch, torch_npu, npu_rope
+torch.manual_seed(0)
+x, scale, grad = torch.randn(300, 256), torch.randn(256), torch.randn(300, 256)
+
+def gradient_of_scale(**mode):
+    torch.use_deterministic_algorithms(**mode)
+    leaf, weight = x.npu().requires_grad_(), scale.npu().requires_grad_()
+    npu_rope.rms_norm(leaf, weight).backward(grad.npu())
+    torch.npu.synchronize()
+    torch.use_deterministic_algorithms(False)
+    return weight.grad.cpu()
+
+usual = gradient_of_scale(mode=False)
+ordered = gradient_of_scale(mode=True)
+warned = gradient_of_scale(mode=True, warn_only=True)
+torch.use_deterministic_algorithms(True)
+_, expected = npu_rope.rms_norm_backward(grad, x, scale, backend="sim")
+torch.use_deterministic_algorithms(False)
+assert torch.equal(ordered, expected) and torch.equal(warned, expected)
+assert not torch.equal(usual, expected) and torch.allclose(usual, expected, rtol=1e-4, atol=1e-4)
+assert torch.equal(gradient_of_scale(mode=False), usual)
+"""
+
+
+@pytest.mark.parametrize("queue", ["0", "1", "2"])
+def test_the_deterministic_mode_of_torch_orders_the_sums_of_the_scale_s_gradient(simulated, queue):
+    """The tiling sees the mode: torch_npu passes it to CANN. The sums have the bits of back end sim's."""
+    done = simulated.code(DETERMINISTIC, TASK_QUEUE_ENABLE=queue)
+    assert done.status == 0, done.stderr
+    assert done.report.rule_violations == []
 
 
 # ---- chips -------------------------------------------------------------------------------------------
@@ -459,10 +494,18 @@ assert (rotated.cpu() - npu_rope.rope(x, positions, params)).abs().max() < 4e-3
 
 
 @pytest.mark.parametrize(
-    ("soc", "cores"), [("Ascend310P2:5", 5), ("Ascend910B2C", 48), ("Ascend910_9363", 40)]
+    ("soc", "cores"),
+    [
+        ("Ascend310P2:5", 5),
+        ("Ascend910B2C", 48),
+        ("Ascend910_9363", 40),
+        ("Ascend950PR_9599", 72),
+        ("Ascend950DT_95A1:6", 12),
+    ],
 )
 def test_a_chip_of_a_known_family_computes_with_all_its_cores(simulated, soc, cores):
-    """CANN's platform files lack Ascend310P2; ":5" is what aclGetDeviceCapability returns for its cores."""
+    """CANN's platform files lack Ascend310P2, and the project's table Ascend950DT_95A1; the number behind ":"
+    is what aclGetDeviceCapability returns for the AI cores."""
     done = simulated.code(CALL, soc=soc, fresh=True)
     assert done.status == 0, done.stderr
     assert [(run["operator"], run["cores"]) for run in done.report.timeline] == [("NpuRope", cores)]
@@ -494,10 +537,7 @@ int aclGetDeviceCapability(uint32_t device, int what, int64_t* value) {
 REFUSED_CHIPS = {
     (
         "CHIP=Ascend310B1",
-    ): "[rope] soc must be an Ascend910B, Ascend910_93 or Ascend310P but got Ascend310B1.",
-    ("CHIP=Ascend950PR_9599",): (
-        "[rope] soc must be an Ascend910B, Ascend910_93 or Ascend310P but got Ascend950PR_9599."
-    ),
+    ): "[rope] soc must be an Ascend910B, Ascend910_93, Ascend950 or Ascend310P but got Ascend310B1.",
     ("CHIP=Ascend910B9", "CORES=none"): (
         "[rope] soc must be a chip whose number of cores CANN reports but got Ascend910B9, for which CANN "
         "reports none."

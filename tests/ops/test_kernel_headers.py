@@ -20,7 +20,9 @@ def test_every_header_of_a_subfolder_is_in_a_listed_folder():
     assert len(HEADERS) > 20
 
 
-@pytest.mark.parametrize("soc", ["ascend910b", pytest.param("ascend310p", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "soc", ["ascend910b", *(pytest.param(s, marks=pytest.mark.slow) for s in ("ascend310p", "ascend950"))]
+)
 @pytest.mark.parametrize("header", HEADERS)
 def test_a_header_compiles_alone(header, soc, tmp_path):
     source = tmp_path / "alone.cpp"

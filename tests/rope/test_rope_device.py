@@ -125,16 +125,11 @@ def launch(x, out, **options):
 CHIPS = (
     "Ascend910B1, Ascend910B2, Ascend910B2C, Ascend910B3, Ascend910B4, Ascend910B4-1, Ascend910_9392, "
     "Ascend910_9391, Ascend910_9381, Ascend910_9382, Ascend910_9372, Ascend910_9362, Ascend910_9363, "
-    "Ascend310P3, Ascend310P1, Ascend310P5, Ascend310P7"
+    "Ascend310P3, Ascend310P1, Ascend310P5, Ascend310P7, Ascend950PR_9589, Ascend950PR_9599"
 )
 BAD_OPTIONS = {
     "soc": ({"soc": "ascend999"}, rf"^\[sim\] soc must be one of {CHIPS} but got ascend999\.$"),
     "no soc": ({"soc": ""}, rf"^\[sim\] soc must be one of {CHIPS} but got \.$"),
-    "soc without kernels": (
-        {"soc": "ascend950"},
-        rf"^\[sim\] soc must be one of {CHIPS} but got ascend950, for which the package has no operators"
-        r"\.$",
-    ),
     "rule": (
         {"lenient": ("SIM-NONE-01",)},
         r"^\[sim\] options.lenient must name rules or be all but got SIM-NONE-01\.$",

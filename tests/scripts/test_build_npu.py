@@ -328,8 +328,22 @@ def test_a_cann_in_its_default_place_is_found_and_sourced(machine, place):
 
 
 def test_an_unknown_soc_is_refused(machine):
-    messages = refusal(machine.run("ascend950"))
-    assert "SOC must be ascend910b, ascend910_93 or ascend310p but got ascend950." in messages
+    messages = refusal(machine.run("ascend910"))
+    assert "SOC must be ascend910b, ascend910_93, ascend310p or ascend950 but got ascend910." in messages
+
+
+@pytest.mark.parametrize("version", ["8.5.0", "9.0.0"])
+def test_ascend950_needs_a_cann_that_knows_it(tmp_path, version):
+    machine = Machine(
+        tmp_path, stand_in.cann(tmp_path / "cann", version), stand_in.commands(tmp_path / "commands")
+    )
+    messages = refusal(machine.run("--check", "ascend310p", "ascend950"))
+    assert f"CANN must be 9.1 or newer to compile kernels for ascend950 but {machine.home} is {version}." in (
+        messages
+    )
+    done = machine.run("--check", "--all")
+    assert done.returncode == 0, done.stderr
+    assert "; SoCs: ascend910b ascend910_93 ascend310p;" in done.stdout
 
 
 @pytest.mark.parametrize("arguments", [("ascend910b", "--all"), ("--all", "ascend910b")])
@@ -373,7 +387,7 @@ def test_the_help_names_options_and_exit_status(machine):
 
 LISTING = """case "$*" in
 "info -l") printf '\\tTotal Count         : 1\\n\\n\\tNPU ID              : 4\\n' ;;"""
-# Outputs of npu-smi on an A2 and on an A3.
+# Outputs of npu-smi on an A2, on an A3 and on an Ascend950.
 A2 = f"""{LISTING}
 "info -t board -i 4") printf '\\tNPU ID              : 4\\n\\tModel               : x\\n' ;;
 "info -t board -i 4 -c 0") printf '\\tChip Type           : Ascend\\n\\tChip Name           : 910B3\\n' ;;
@@ -382,7 +396,11 @@ A3 = f"""{LISTING}
 "info -t board -i 4") printf '\\tNPU ID : 4\\n' ;;
 "info -t board -i 4 -c 0") printf '\\tChip Name : Ascend910\\n\\tNPU Name : 9392\\n' ;;
 *) exit 3 ;; esac"""
+A5 = f"""{LISTING}
+"info -t board -i 4") printf '\\tChip Name : Ascend950PR\\n\\tNPU Name : 9589\\n' ;;
+*) exit 3 ;; esac"""
 CHIPS = {
+    "Ascend950PR_9589": (A5, "ascend950"),
     "Ascend910B3": (A2, "ascend910b"),
     "Ascend910B2C": (A2.replace("910B3", "910B2C"), "ascend910b"),
     "Ascend910_9392": (A3, "ascend910_93"),
@@ -428,10 +446,10 @@ def test_a_chip_without_kernels_is_refused(machine, chip):
     machine.npu_smi(A2.replace("910B3", chip))
     messages = refusal(machine.run("--check"))
     assert f"npu-smi reports Ascend{chip}, for which npu_rope has no kernels." in messages
-    assert "name its SoC: ascend910b ascend910_93 ascend310p." in messages
+    assert "name its SoC: ascend910b ascend910_93 ascend310p ascend950." in messages
 
 
-ALL = "SoCs: ascend910b ascend910_93 ascend310p;"
+ALL = "SoCs: ascend910b ascend910_93 ascend310p ascend950;"
 
 
 def test_without_npu_smi_it_builds_for_all_socs_and_explains_how_to_choose(machine):
@@ -555,10 +573,11 @@ needs_make = pytest.mark.skipif(shutil.which("make") is None, reason="CANN's tem
     "build", [*(pytest.param(v, marks=pytest.mark.slow) for v in VERSIONS[:-1]), VERSIONS[-1]], indirect=True
 )
 def test_a_build_calls_cann_s_tools_and_compiles_kernels_in_parallel(build):
-    done = build.run("ascend910b", "ascend310p", "-j", "4")
+    socs = ("ascend910b", "ascend310p" if build.machine.home.name == "cann-9.0.0" else "ascend950")
+    done = build.run(*socs, "-j", "4")
     assert done.returncode == 0, done.stdout + done.stderr
     out = build.clone / "build/npu/opp_project/build_out"
-    assert (out / "compute_units").read_text() == "ascend910b;ascend310p"
+    assert (out / "compute_units").read_text() == ";".join(socs)
     calls = build.machine.calls
     library = out / "autogen/libascend_all_ops.so"
     assert [c for c in calls if c.startswith("op_build")] == [f"op_build {library} {out / 'autogen'}"]
@@ -566,7 +585,7 @@ def test_a_build_calls_cann_s_tools_and_compiles_kernels_in_parallel(build):
     expected = [
         f"opc {build.clone}/build/npu/opp_project/op_kernel/{stem}.cpp --soc_version={soc}"
         f" --output={kernels}/{soc}/{stem} --bin_filename={name}"
-        for soc in ("ascend910b", "ascend310p")
+        for soc in socs
         for stem in STEMS
         for name in "ab"
     ]
@@ -583,6 +602,8 @@ def test_a_build_calls_cann_s_tools_and_compiles_kernels_in_parallel(build):
     assert all(str(source) in op_build_compiles[0] for source in sources)
     assert all(f"-I{build.clone} " in c for c in op_build_compiles + compiled)
     assert all("-std=c++17" in c and "-std=c++11" not in c for c in compiled)
+    for compile_call in op_build_compiles + compiled:
+        assert ("-DNPU_ROPE_ASCEND950" in compile_call) == ("ascend950" in socs)
     for definition in ("-DOP_PROTO_LIB", "-DOP_TILING_LIB"):
         assert len([c for c in compiled if definition in c]) == len(sources)
     tbe = build.opp / "packages/vendors/npu_rope/op_impl/ai_core/tbe"

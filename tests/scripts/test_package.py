@@ -13,7 +13,7 @@ import numpy
 import pytest
 from ascend_sim.programs import stubs
 
-from npu_rope import operator_package, simulated_package
+from npu_rope import chips, operator_package, simulated_package
 
 compiles = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
@@ -34,7 +34,7 @@ def unpacked(tmp_path_factory):
     options = [
         "--config-settings=cmake.define.NPU_ROPE_TORCH=OFF",
         f"--config-settings=cmake.define.NPU_ROPE_OPP={folder / 'npu_rope'}",
-        f"--config-settings=cmake.define.NPU_ROPE_SIM_SOCS={WHEEL_SOC}",
+        f"--config-settings=cmake.define.NPU_ROPE_SIM_KERNELS={WHEEL_SOC}",
         # These two options save two thirds of the compile time.
         "--config-settings=cmake.define.ASCEND_SIM_KERNEL_OPTIMIZE=-O0",
         "--config-settings=cmake.build-type=Debug",
@@ -99,10 +99,12 @@ def test_wheel_holds_the_simulator_its_headers_and_every_kernel(unpacked):
 
 
 def test_an_install_has_every_kernel():
-    """The environment of the tests has the simulated kernels of two SoCs."""
+    """The environment of the tests has the simulated kernels of three SoCs."""
     package = simulated_package.load().folder
     found = kernels_in(package / "sim_kernels")
-    assert found == every_kernel(package, "ascend910b") | every_kernel(package, "ascend310p")
+    assert found == set().union(
+        *(every_kernel(package, soc) for soc in ("ascend910b", "ascend310p", "ascend950"))
+    )
 
 
 @compiles
@@ -111,12 +113,12 @@ def test_wheel_holds_the_simulated_operator_package(unpacked):
     names = {n.removeprefix(folder) for n in files(unpacked) if n.startswith(folder)}
     headers = {f"op_api/include/aclnn_npu_{stem}.h" for stem in OPERATORS}
     config = "op_impl/ai_core/tbe/config"
-    described = {f"{config}/{s}/aic-{s}-ops-info.json" for s in ("ascend310p", "ascend910_93", "ascend910b")}
+    described = {f"{config}/{soc}/aic-{soc}-ops-info.json" for soc in chips.SOCS}
     tilings = f"op_impl/ai_core/tbe/op_tiling/lib/linux/{os.uname().machine}/libcust_opmaster_rt2.0.so"
     kernels = {n for n in names if n.startswith(("op_impl/ai_core/tbe/kernel/", "sim_kernels/"))}
     assert names - kernels == {"op_api/lib/libcust_opapi.so", tilings} | headers | described
     package = unpacked / folder
-    for soc in ("ascend310p", "ascend910_93", "ascend910b"):
+    for soc in chips.SOCS:
         assert operator_package.fault_of(package, soc) is None
 
 
@@ -266,7 +268,7 @@ def test_simulated_devices_run_with_only_numpy(numpy_only, tmp_path):
         """
         import numpy as np, npu_rope
         from npu_rope import backends
-        assert backends.available() == ["reference", "cpu", "sim", "sim:ascend310p"]
+        assert backends.available() == ["reference", "cpu", "sim", "sim:ascend310p", "sim:ascend950"]
         params = npu_rope.RopeParams(64, "neox", freq_base=500000.0)
         for dtype in (np.float32, np.float16):
             x = np.random.default_rng(0).standard_normal((2, 9, 3, 80)).astype(dtype)

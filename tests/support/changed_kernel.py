@@ -1,4 +1,4 @@
-"""rope's kernel with one edit of its sources, compiled for float32 x on ascend910b.
+"""The kernel of rope or rms_norm_backward with one edit of its sources, for float32 x on ascend910b.
 
 The simulator runs the library that ``ASCEND_SIM_KERNELS`` names instead of the built-in one.
 """
@@ -41,14 +41,31 @@ CHANGES = {
 }  # fmt: skip
 
 
+# Edits of rms_norm_backward's kernel, by name.
+BACKWARD_CHANGES = {
+    "order of the cores ignored": Edit("if (tiling->sums_pitch != 0) {", "if (false) {"),
+    "no wait for the other cores": Edit("AscendC::SyncAll();", "AscendC::PipeBarrier<PIPE_ALL>();"),
+}
+
+
 def build(folder, name):
-    """Return the library of the kernel with the named edit. The first caller builds it in folder."""
+    """Return the library of rope's kernel with the named edit. The first caller builds it in folder."""
+    types = {"X": "float", "POSITIONS": "int32_t", "FREQ_FACTORS": "float", "OUT": "float"}
+    return _build(folder, name, CHANGES[name], "npu_rope", types)
+
+
+def build_backward(folder, name):
+    """Return the library of rms_norm_backward's kernel with the named edit, as :func:`build` does."""
+    types = dict.fromkeys(("GRAD", "X", "SCALE", "DSCALE", "DX"), "float")
+    return _build(folder, name, BACKWARD_CHANGES[name], "npu_rms_norm_backward", types)
+
+
+def _build(folder, name, edit, kernel, types):
     sources = Path(folder) / name.replace(" ", "-").replace("'", "")
     if not sources.exists():
-        _copy_sources(sources, CHANGES[name])
-    types = {"X": "float", "POSITIONS": "int32_t", "FREQ_FACTORS": "float", "OUT": "float"}
-    defines = compiler.column_defines("npu_rope", SOC, types)
-    return ascend_sim.build(sources / "npu_rope.cpp", soc=SOC, defines=defines, flags=["-Og"], folder=folder)
+        _copy_sources(sources, edit)
+    defines = compiler.column_defines(kernel, SOC, types)
+    return ascend_sim.build(sources / f"{kernel}.cpp", soc=SOC, defines=defines, flags=["-Og"], folder=folder)
 
 
 def _copy_sources(target, edit):

@@ -211,9 +211,7 @@ def judge_gradients(call, backend, guarded, seed=0, x=None):
             rms_norm_backward(*arrays, **call.attributes, backend=backend)
         assert refused[1] in str(caught.value)
         return
-    expected = norm_spec.rms_norm_backward(
-        spec_call(call, inputs), inputs.grad.astype(np.float64), on_device=is_device(backend)
-    )
+    expected = norm_spec.rms_norm_backward(spec_call(call, inputs), inputs.grad.astype(np.float64), backend)
     dx, dscale = rms_norm_backward(*arrays, **call.attributes, backend=backend)
     guarded.check()
     if torch_computes_gradients(call, backend):  # computed in float32 for all types

@@ -247,7 +247,7 @@ RopeTilingInput random_call(Random* r, int32_t arch) {
     return in;
 }
 
-constexpr const char* kChipNames[] = {"Ascend910B1", "Ascend910B3", "Ascend310P3", "Ascend950PR_9599"};
+constexpr const char* kChipNames[] = {"Ascend910B1", "Ascend910B3", "Ascend310P3", "Ascend950PR_9589"};
 
 // ---- properties of every call ---------------------------------------------------------------------
 

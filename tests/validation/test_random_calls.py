@@ -25,7 +25,7 @@ from npu_rope import RopeParams
 from npu_rope.rope_attributes import RopeMode
 
 SEED = 20261
-CALLS = {"reference": 100, "cpu": 600, "sim": 100, "sim:ascend310p": 60}
+CALLS = {"reference": 100, "cpu": 600, "sim": 100, "sim:ascend310p": 60, "sim:ascend950": 20}
 
 
 def drawn(backend, count, seed=SEED):

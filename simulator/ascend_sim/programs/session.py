@@ -23,7 +23,7 @@ from ascend_sim.programs import executables, find_torch_npu, stubs, toolkit
 
 DEFAULT_CHIP = "Ascend910B2"
 # The AI cores of each family's largest chip. A chip's name begins with its family's name and a digit.
-FAMILIES = {"Ascend910B": 24, "Ascend910_93": 24, "Ascend310P": 10}
+FAMILIES = {"Ascend910B": 24, "Ascend910_93": 24, "Ascend310P": 10, "Ascend950PR_": 36, "Ascend950DT_": 36}
 
 STARTUP = Path(__file__).parent / "startup"
 # The signals that are sent on to the command.

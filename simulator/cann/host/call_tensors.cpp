@@ -134,7 +134,8 @@ void CallTensors::set_arguments(OpLaunch* launch) const {
         const size_t item = item_of_output(output);
         int input = def_.input_of_output(output);
         // A definition does not say whether cores add atomically to an input that is written; the role SUM allows it.
-        const ascend_sim_role role = input < 0 ? ASCEND_SIM_INOUT : ASCEND_SIM_SUM;
+        // In deterministic mode the result must not depend on the order of the cores.
+        const ascend_sim_role role = input < 0 || launch->deterministic ? ASCEND_SIM_INOUT : ASCEND_SIM_SUM;
         for (size_t i = 0; i < input_count() && input < 0 && items_[item].is_given; ++i)
             if (items_[i].is_given && items_[item].view.is_same_as(items_[i].view)) input = static_cast<int>(i);
         if (input < 0 && items_[item].is_given) {

@@ -49,7 +49,7 @@ const ascend_sim::Profile* profile_with_cores(const ascend_sim::Profile& chip, i
 // cores comes from the runtime.
 SimulatedSoc find_soc(const std::string& name) {
     const ascend_sim::Family* family = ascend_sim::find_family(name.c_str());
-    if (!family || family->arch == ascend_sim::kArch950) return {name, nullptr};
+    if (!family) return {name, nullptr};
     const char* const profile_name = ascend_sim::find_chip(name.c_str()) ? name.c_str() : family->soc;
     return {family->soc, profile_with_cores(*ascend_sim::find_profile(profile_name), soc_kernel_cores())};
 }
@@ -229,9 +229,11 @@ void* OpCall::Implementation::find_kernel_entry(size_t column) const {
 }
 
 // The key contains each tensor's storage format. So NCHW and ND have separate cache entries, although they select the
-// same kernel (opbase indv_cache_key_builder.cpp, AppendShapeInfo).
+// same kernel (opbase indv_cache_key_builder.cpp, AppendShapeInfo). It contains the level of deterministic mode
+// (AppendDeterministicLevel).
 std::string OpCall::Implementation::cache_key() const {
-    TilingCacheKey key(type, soc.profile->name + (":" + std::to_string(soc.profile->cores)));
+    TilingCacheKey key(type, soc.profile->name + (":" + std::to_string(soc.profile->cores)) + ":" +
+                                 std::to_string(node.deterministic));
     auto add_tensor = [&](const CallTensors::Item& item) {
         if (item.is_given)
             key.add_tensor(item.dtype, item.format, item.view.shape, item.view.strides, item.offset);
@@ -260,6 +262,7 @@ std::string OpCall::Implementation::cache_key() const {
 void OpCall::Implementation::fill_node() {
     node.type = type;
     node.platform.profile = soc.profile;
+    node.deterministic = deterministic_level();
     auto describe = [](const CallTensors::Item& item) {
         return item.is_given ? Node::make_tensor(static_cast<ge::DataType>(item.dtype), item.view.shape)
                              : Node::Tensor();
@@ -388,6 +391,7 @@ OpLaunch OpCall::Implementation::make_launch(size_t column) {
     fe::PlatFormInfos platform(soc.profile);
     const uint64_t library_bytes = platform_ascendc::PlatformAscendC(&platform).GetLibApiWorkSpaceSize();
     launch.kernel_workspace_bytes = tiling_workspace_bytes - std::min(tiling_workspace_bytes, library_bytes);
+    launch.deterministic = node.deterministic != 0;
     tensors->set_arguments(&launch);
     launch.packed_bytes = launch.count_packed_bytes();
     launch.workspace_bytes = tiling_workspace_bytes + launch.packed_bytes;

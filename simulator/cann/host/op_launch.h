@@ -28,6 +28,7 @@ struct OpLaunch {
     uint32_t block_dim = 0;
     uint64_t tiling_key = 0;
     std::vector<uint8_t> tiling;
+    bool deterministic = false;  // the result must not depend on the order of the cores
 
     // The memory that run() accesses, except the workspace.
     std::vector<MemoryAccess> accesses() const;

@@ -1,7 +1,8 @@
 // The data of CANN's platform_config/<chip>.ini for each simulated chip, and the classes by which a tiling reads them.
 //
 // Sources: the files Ascend910B1.ini, Ascend910_9391.ini and Ascend310P3.ini of CANN 8.1.RC1 and of hicann/runtime
-// src/platform/platform_config/cann; runtime src/platform/platform_infos_def.cpp; asc-devkit
+// src/platform/platform_config/cann; Ascend950PR_9589.ini and Ascend950PR_9599.ini of hicann/runtime
+// src/platform/platform_config/cann-dev; runtime src/platform/platform_infos_def.cpp; asc-devkit
 // impl/utils/tiling/platform/platform_ascendc.cpp.
 #include <algorithm>
 #include <cstdio>
@@ -17,74 +18,86 @@ namespace {
 
 struct SharedValue {
     const char *label, *key;
-    const char *ascend910b, *ascend310p;  // null if the chips' files have no such key
+    const char *ascend910b, *ascend310p, *ascend950;  // null if the chips' files have no such key
+
+    const char* on(int32_t arch) const {
+        return arch == ascend_sim::kArch310p ? ascend310p : arch == ascend_sim::kArch950 ? ascend950 : ascend910b;
+    }
 };
 
 // The values that all chips of a family share.
 constexpr SharedValue kSharedValues[] = {
-    {"version", "AIC_version", "AIC-C-220", "AIC-M-200"},
-    {"version", "CCEC_AIC_version", "dav-c220-cube", "dav-m200"},
-    {"version", "CCEC_AIV_version", "dav-c220-vec", "dav-m200-vec"},
-    {"version", "CCEC_CUBE_version", "dav-c220-cube", nullptr},
-    {"version", "CCEC_VECTOR_version", "dav-c220-vec", nullptr},
-    {"version", "Compiler_aicpu_support_os", "true", "true"},
-    {"version", "Arch_type", "4", "1"},
-    {"version", "NpuArch", "2201", "2002"},
-    {"version", "Chip_type", "5", "4"},
-    {"SoCInfo", "l2_type", "0", "0"},
-    {"SoCInfo", "l2PageNum", "64", "64"},
-    {"SoCInfo", "prefetch_num", "8", "10"},
-    {"SoCInfo", "ffts_mode", "ffts-plus", nullptr},
-    {"SoCInfo", "core_type_list", "CubeCore,VectorCore", "AICore,VectorCore"},
-    {"SoCInfo", "cube_vector_combine", "split", nullptr},
-    {"SoCInfo", "hardware_sync_betweencore", "1", nullptr},
-    {"SoCInfo", "support_bf16", "1", nullptr},
-    {"SoCInfo", "support_inf_nan", "1", nullptr},
-    {"SoCInfo", "mix_vector_core_cnt", nullptr, "15"},
-    {"SoCInfo", "support_vector_engine", nullptr, "1"},
-    {"AICoreSpec", "cube_m_size", "16", "16"},
-    {"AICoreSpec", "cube_n_size", "16", "16"},
-    {"AICoreSpec", "cube_k_size", "16", "16"},
-    {"AICoreSpec", "vec_calc_size", "128", "128"},
-    {"AICoreSpec", "l0_a_size", "65536", "65536"},
-    {"AICoreSpec", "l0_b_size", "65536", "65536"},
-    {"AICoreSpec", "l0_c_size", "131072", "262144"},
-    {"AICoreSpec", "l1_size", "524288", "1048576"},
-    {"AICoreSpec", "fb0_size", "2048", nullptr},
-    {"AICoreSpec", "fb1_size", "1024", nullptr},
-    {"AICoreSpec", "fb2_size", "2048", nullptr},
-    {"AICoreSpec", "fb3_size", "2048", nullptr},
-    {"AICoreSpec", "bt_size", "1024", nullptr},
-    {"AICoreSpec", "smask_buffer", "0", "256"},
-    {"AICoreSpec", "ubblock_size", "32", "32"},
-    {"AICoreSpec", "ubbank_size", "4096", "4096"},
-    {"AICoreSpec", "ubbank_num", "64", "64"},
-    {"AICoreSpec", "ubburst_in_one_block", "32", "32"},
-    {"AICoreSpec", "ubbank_group_num", "16", "16"},
-    {"AICoreSpec", "unzip_engines", "4", "4"},
-    {"AICoreSpec", "unzip_max_ratios", "64", "64"},
-    {"AICoreSpec", "unzip_channels", "2", "2"},
-    {"AICoreSpec", "unzip_is_tight", "1", "1"},
-    {"AICoreSpec", "support_fixpipe", "1", nullptr},
-    {"AICoreSpec", "sparsity", "1", nullptr},
-    {"AICoreSpec", "padding_size", "32", "32"},
-    {"AICoreSpec", "load3d_constraints", nullptr, "1"},
-    {"AICoreSpec", "pipev2_constraints", nullptr, "1"},
-    {"AICoreMemoryRates", "ddr_rate", "32", "17"},
-    {"AICoreMemoryRates", "ddr_read_rate", "32", "17"},
-    {"AICoreMemoryRates", "ddr_write_rate", "32", "17"},
-    {"AICoreMemoryRates", "l2_rate", "110", "114"},
-    {"AICoreMemoryRates", "l2_read_rate", "110", "114"},
-    {"AICoreMemoryRates", "l2_write_rate", "86", "114"},
-    {"AICoreMemoryRates", "l1_to_l0_a_rate", "512", "512"},
-    {"AICoreMemoryRates", "l1_to_l0_b_rate", "256", "256"},
-    {"AICoreMemoryRates", "l1_to_ub_rate", "128", "128"},
-    {"AICoreMemoryRates", "l0_c_to_ub_rate", "256", "512"},
-    {"AICoreMemoryRates", "ub_to_l2_rate", "64", "114"},
-    {"AICoreMemoryRates", "ub_to_ddr_rate", "64", "17"},
-    {"AICoreMemoryRates", "ub_to_l1_rate", "128", "256"},
-    {"AICoreintrinsicDtypeMap", "Intrinsic_data_move_l12bt", "u8,s8,f16,u16,s16,f32,s32,u32", nullptr},
-    {"AICoreintrinsicDtypeMap", "Intrinsic_fix_pipe_l0c2out", "f32,s32,f16", nullptr},
+    {"version", "AIC_version", "AIC-C-220", "AIC-M-200", "AIC-C-310"},
+    {"version", "CCEC_AIC_version", "dav-c220-cube", "dav-m200", "dav-c310-cube"},
+    {"version", "CCEC_AIV_version", "dav-c220-vec", "dav-m200-vec", "dav-c310-vec"},
+    {"version", "CCEC_CUBE_version", "dav-c220-cube", nullptr, "dav-c310-cube"},
+    {"version", "CCEC_VECTOR_version", "dav-c220-vec", nullptr, "dav-c310-vec"},
+    {"version", "Compiler_aicpu_support_os", "true", "true", "true"},
+    {"version", "Arch_type", "4", "1", nullptr},
+    {"version", "NpuArch", "2201", "2002", "3510"},
+    {"version", "Chip_type", "5", "4", "15"},
+    {"DieInfo", "io_die_num", nullptr, nullptr, "2"},
+    {"SoCInfo", "l2_type", "0", "0", "0"},
+    {"SoCInfo", "l2PageNum", "64", "64", "64"},
+    {"SoCInfo", "prefetch_num", "8", "10", "8"},
+    {"SoCInfo", "ffts_mode", "ffts-plus", nullptr, nullptr},
+    {"SoCInfo", "core_type_list", "CubeCore,VectorCore", "AICore,VectorCore", "CubeCore,VectorCore"},
+    {"SoCInfo", "cube_vector_combine", "split", nullptr, "split"},
+    {"SoCInfo", "hardware_sync_betweencore", "1", nullptr, "1"},
+    {"SoCInfo", "support_bf16", "1", nullptr, "1"},
+    {"SoCInfo", "support_inf_nan", "1", nullptr, "1"},
+    {"SoCInfo", "pcie_through_partial_support", nullptr, nullptr, "1"},
+    {"SoCInfo", "mix_vector_core_cnt", nullptr, "15", nullptr},
+    {"SoCInfo", "support_vector_engine", nullptr, "1", nullptr},
+    {"AICoreSpec", "cube_m_size", "16", "16", "16"},
+    {"AICoreSpec", "cube_n_size", "16", "16", "16"},
+    {"AICoreSpec", "cube_k_size", "16", "16", "16"},
+    {"AICoreSpec", "vec_calc_size", "128", "128", "128"},
+    {"AICoreSpec", "l0_a_size", "65536", "65536", "65536"},
+    {"AICoreSpec", "l0_b_size", "65536", "65536", "65536"},
+    {"AICoreSpec", "l0_c_size", "131072", "262144", "262144"},
+    {"AICoreSpec", "l1_size", "524288", "1048576", "524288"},
+    {"AICoreSpec", "fb0_size", "2048", nullptr, "4096"},
+    {"AICoreSpec", "fb1_size", "1024", nullptr, "2048"},
+    {"AICoreSpec", "fb2_size", "2048", nullptr, "0"},
+    {"AICoreSpec", "fb3_size", "2048", nullptr, "0"},
+    {"AICoreSpec", "bt_size", "1024", nullptr, "4096"},
+    {"AICoreSpec", "smask_buffer", "0", "256", "0"},
+    {"AICoreSpec", "ubblock_size", "32", "32", "32"},
+    {"AICoreSpec", "ubbank_size", "4096", "4096", "4096"},
+    {"AICoreSpec", "ubbank_num", "64", "64", "16"},
+    {"AICoreSpec", "ubburst_in_one_block", "32", "32", "32"},
+    {"AICoreSpec", "ubbank_group_num", "16", "16", "8"},
+    {"AICoreSpec", "unzip_engines", "4", "4", nullptr},
+    {"AICoreSpec", "unzip_max_ratios", "64", "64", nullptr},
+    {"AICoreSpec", "unzip_channels", "2", "2", nullptr},
+    {"AICoreSpec", "unzip_is_tight", "1", "1", nullptr},
+    {"AICoreSpec", "support_fixpipe", "1", nullptr, "1"},
+    {"AICoreSpec", "sparsity", "1", nullptr, "0"},
+    {"AICoreSpec", "padding_size", "32", "32", "0"},
+    {"AICoreSpec", "load3d_constraints", nullptr, "1", nullptr},
+    {"AICoreSpec", "pipev2_constraints", nullptr, "1", nullptr},
+    {"AICoreSpec", "ubsubbank_num", nullptr, nullptr, "64"},
+    {"AICoreSpec", "l0a_layout_zN", nullptr, nullptr, "1"},
+    {"AICoreSpec", "vector_reg_width", nullptr, nullptr, "256"},
+    {"AICoreSpec", "predicate_reg_width", nullptr, nullptr, "32"},
+    {"AICoreSpec", "wide_reg_width", nullptr, nullptr, "768"},
+    {"AICoreMemoryRates", "ddr_rate", "32", "17", "31"},
+    {"AICoreMemoryRates", "ddr_read_rate", "32", "17", "31"},
+    {"AICoreMemoryRates", "ddr_write_rate", "32", "17", "31"},
+    {"AICoreMemoryRates", "l2_rate", "110", "114", "100"},
+    {"AICoreMemoryRates", "l2_read_rate", "110", "114", "100"},
+    {"AICoreMemoryRates", "l2_write_rate", "86", "114", "100"},
+    {"AICoreMemoryRates", "l1_to_l0_a_rate", "512", "512", "256"},
+    {"AICoreMemoryRates", "l1_to_l0_b_rate", "256", "256", "256"},
+    {"AICoreMemoryRates", "l1_to_ub_rate", "128", "128", "128"},
+    {"AICoreMemoryRates", "l0_c_to_ub_rate", "256", "512", "128"},
+    {"AICoreMemoryRates", "ub_to_l2_rate", "64", "114", "128"},
+    {"AICoreMemoryRates", "ub_to_ddr_rate", "64", "17", "128"},
+    {"AICoreMemoryRates", "ub_to_l1_rate", "128", "256", "128"},
+    {"AICoreintrinsicDtypeMap", "Intrinsic_data_move_l12bt", "u8,s8,f16,u16,s16,f32,s32,u32", nullptr,
+     "u8,s8,f16,bf16,u16,s16,f32,s32,u32"},
+    {"AICoreintrinsicDtypeMap", "Intrinsic_fix_pipe_l0c2out", "f32,s32,f16", nullptr, "f32,s32,f16"},
 };
 
 // Whether kSharedValues lacks keys of this label that the chips' files have.
@@ -168,14 +181,9 @@ bool PlatFormInfos::GetPlatformRes(const std::string& label, const std::string& 
         val = value_of_chip;
         return true;
     }
-    if (profile->arch == ascend_sim::kArch950) {
-        if (label != "version" || key != "NpuArch") exit_not_simulated(label + " " + key + " of " + profile->name);
-        val = "3510";
-        return true;
-    }
     for (const SharedValue& shared : kSharedValues) {
         if (label != shared.label || key != shared.key) continue;
-        const char* value = profile->arch == ascend_sim::kArch310p ? shared.ascend310p : shared.ascend910b;
+        const char* value = shared.on(profile->arch);
         if (value) val = value;
         return value != nullptr;
     }
@@ -286,8 +294,10 @@ SocVersion PlatformAscendC::GetSocVersion(void) const {
             return SocVersion::ASCEND910B;
         case ascend_sim::kArch310p:
             return SocVersion::ASCEND310P;
-        default:
+        case ascend_sim::kArch950:
             return SocVersion::ASCEND950;
+        default:
+            return SocVersion::RESERVED_VERSION;
     }
 }
 

@@ -189,6 +189,7 @@ bool FirstPhase::is_valid_scalar(const char* name, const aclScalar* scalar, cons
 aclError FirstPhase::finish(std::function<void()> body, uint64_t* workspace_bytes, aclOpExecutor** executor) {
     if (inner_status_ && !has_null_) return fail(inner_status_, std::string(function_) + ": " + error_);
     if (!is_valid()) return refuse(function_, error_);
+    beyond_document(is_ascend950(), "the simulated rules are those of Ascend910B, whose kernels differ");
     const aclError status = finish_first_phase(function_, std::move(accesses_), std::move(body), workspace_bytes,
                                                executor, more_workspace_);
     for (const std::string& reason : beyond_document_)

@@ -89,6 +89,7 @@ aclError check_context(const char* call);
 aclError refuse_unknown_handle(const char* call, const char* argument);
 
 bool is_ascend310p();
+bool is_ascend950();
 
 // Returns the status of a kernel that failed on this chip: the status of a vector core, or on Ascend310P of an AI core.
 aclError kernel_exception();

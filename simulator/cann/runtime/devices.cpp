@@ -31,12 +31,6 @@ struct SimulatedChip {
 constexpr const char* kDefaultChip = "Ascend910B2";
 constexpr int64_t kMiB = 1 << 20;
 
-// Whether the simulated CANN supports the chip: a known family other than Ascend950.
-bool is_supported(const char* name) {
-    const ascend_sim::Family* family = ascend_sim::find_family(name);
-    return family && family->arch != ascend_sim::kArch950;
-}
-
 SimulatedChip make_listed_chip(const ascend_sim::Chip& chip) {
     const int32_t arch = ascend_sim::find_family(chip.name)->arch;
     return {chip.name, chip.ai_cores, chip.vector_cores, chip.l2_mib * kMiB,
@@ -48,12 +42,14 @@ bool parse_unlisted_chip(const std::string& text, SimulatedChip* chip) {
     const size_t colon = text.find(':');
     if (colon == std::string::npos) return false;
     const std::string name = text.substr(0, colon), digits = text.substr(colon + 1);
-    if (!is_supported(name.c_str()) || ascend_sim::find_chip(name.c_str())) return false;
+    const ascend_sim::Family* family = ascend_sim::find_family(name.c_str());
+    if (!family || ascend_sim::find_chip(name.c_str())) return false;
     if (digits.empty() || digits.size() > 2 || digits.find_first_not_of("0123456789") != std::string::npos)
         return false;
-    const int32_t cores = std::stoi(digits), arch = ascend_sim::find_family(name.c_str())->arch;
+    const int32_t cores = std::stoi(digits), arch = family->arch;
     // At most the AI cores of the family's largest chip.
-    if (cores < 1 || cores > (arch == ascend_sim::kArch310p ? 10 : 24)) return false;
+    const int32_t most_cores = arch == ascend_sim::kArch310p ? 10 : arch == ascend_sim::kArch950 ? 36 : 24;
+    if (cores < 1 || cores > most_cores) return false;
     const int32_t vector_cores = arch == ascend_sim::kArch310p ? cores - 1 : 2 * cores;
     *chip = {name, cores, vector_cores, 16 * kMiB, ascend_sim::kernel_cores(arch, cores, vector_cores)};
     return true;
@@ -65,12 +61,12 @@ SimulatedChip chip_of_environment() {
     const char* name = std::getenv("ASCEND_SIM_SOC");
     if (!name || !*name) name = kDefaultChip;
     const ascend_sim::Chip* found = ascend_sim::find_chip(name);
-    if (found && is_supported(name)) return make_listed_chip(*found);
+    if (found) return make_listed_chip(*found);
     SimulatedChip unlisted;
     if (parse_unlisted_chip(name, &unlisted)) return unlisted;
     std::string known;
     for (const ascend_sim::Chip& listed : ascend_sim::kChips)
-        if (is_supported(listed.name)) known += std::string(known.empty() ? "" : ", ") + listed.name;
+        known += std::string(known.empty() ? "" : ", ") + listed.name;
     std::fprintf(stderr,
                  "simulated CANN: ASCEND_SIM_SOC must be one of %s, or NAME:CORES for a chip that is not "
                  "listed: a name of one of these families and its number of AI cores, but got %s.\n",
@@ -86,9 +82,19 @@ const SimulatedChip& this_chip() {
 }  // namespace
 
 const char* soc_name() { return host_calls() ? host_calls()->chip : this_chip().name.c_str(); }
+// hicann/opbase src/nnopbase/individual_op/executor/indv_executor_utils.h, GetGlobalDeterministic: level 1 becomes 2 if
+// the option of strong consistency is on.
+int32_t deterministic_level() {
+    if (host_calls()) return host_calls()->deterministic != 0;
+    constexpr int kDeterministic = 0, kStrongConsistency = 2;
+    const auto level = static_cast<int32_t>(system_options[kDeterministic]);
+    return level == 1 && system_options[kStrongConsistency] == 1 ? 2 : level;
+}
 int32_t soc_kernel_cores() { return host_calls() ? host_calls()->cores : this_chip().kernel_cores; }
 
 bool is_ascend310p() { return std::strncmp(soc_name(), "Ascend310P", 10) == 0; }
+
+bool is_ascend950() { return std::strncmp(soc_name(), "Ascend950", 9) == 0; }
 
 aclError kernel_exception() { return is_ascend310p() ? kAiCoreException : kVectorCoreException; }
 

@@ -92,6 +92,8 @@ bool find_allocation(const void* address, void** first, uint64_t* bytes);
 
 // The chip of this process, or of this thread's host calls, such as "Ascend910B2".
 const char* soc_name();
+// The level of CANN's deterministic mode: of this process, or of this thread's host calls. 0: off.
+int32_t deterministic_level();
 
 // The operator packages that CANN has read. CANN reads the environment at each call until a call finds a package. It
 // does not support operators of other packages.

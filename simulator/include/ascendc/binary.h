@@ -9,6 +9,7 @@
 #pragma once
 
 #include "ascendc/arithmetic.h"
+#include "ascendc/functions.h"
 
 namespace AscendC {
 
@@ -58,7 +59,7 @@ ASCEND_SIM_BINARY(Sub, Accumulate, Repeat, a - b)
 ASCEND_SIM_BINARY(Mul, Accumulate, Repeat, a* b)
 ASCEND_SIM_BINARY(Max, Accumulate, Repeat, a > b ? a : b)
 ASCEND_SIM_BINARY(Min, Accumulate, Repeat, a < b ? a : b)
-ASCEND_SIM_BINARY(Div, Exact, Division, a / b)
+ASCEND_SIM_BINARY(Div, Exact, Division, ascend_sim::function_value<T>([](auto v, auto w) { return v / w; }, a, b))
 ASCEND_SIM_BINARY(And, Exact, Repeat, a& b)
 ASCEND_SIM_BINARY(Or, Exact, Repeat, a | b)
 

@@ -4,13 +4,14 @@
 // Ascend950 only. The instruction Not takes integers only.
 // Meaning: the result is computed in float (Exp and Ln: in double) and rounded once. Rsqrt and Reciprocal are
 // approximations: the documents guarantee errors of about 1e-4 in float and 1e-3 in half, so the results here have 13
-// and 10 bits.
+// and 10 bits. functions.h has the differences of Ascend950.
 // Cost: a plain repeat; for Exp, Ln and Sqrt the cost of a function, for Rsqrt and Reciprocal that of an estimate.
 #pragma once
 
 #include <cmath>
 
 #include "ascendc/arithmetic.h"
+#include "ascendc/functions.h"
 
 namespace ascend_sim {
 
@@ -57,11 +58,14 @@ namespace AscendC {
     }
 
 ASCEND_SIM_UNARY(Abs, Repeat, std::fabs(a))
-ASCEND_SIM_UNARY(Exp, Function, std::exp(double(a)))
-ASCEND_SIM_UNARY(Ln, Function, std::log(double(a)))
-ASCEND_SIM_UNARY(Sqrt, Function, std::sqrt(a))
-ASCEND_SIM_UNARY(Rsqrt, Estimate, ascend_sim::approximately<T>(1.0f / std::sqrt(a)))
-ASCEND_SIM_UNARY(Reciprocal, Estimate, ascend_sim::approximately<T>(1.0f / a))
+ASCEND_SIM_UNARY(Exp, Function, ascend_sim::function_value<T>([](double v) { return std::exp(v); }, a))
+ASCEND_SIM_UNARY(Ln, Function, ascend_sim::function_value<T>([](double v) { return std::log(v); }, a))
+ASCEND_SIM_UNARY(Sqrt, Function, ascend_sim::function_value<T>([](auto v) { return std::sqrt(v); }, a))
+ASCEND_SIM_UNARY(
+    Rsqrt, Estimate,
+    ascend_sim::estimate_value<T>([](float v) { return ascend_sim::approximately<T>(1.0f / std::sqrt(v)); }, a))
+ASCEND_SIM_UNARY(Reciprocal, Estimate,
+                 ascend_sim::estimate_value<T>([](float v) { return ascend_sim::approximately<T>(1.0f / v); }, a))
 ASCEND_SIM_UNARY(Relu, Repeat, a > 0 || a != a ? a : 0)
 ASCEND_SIM_UNARY(Not, Repeat, ~a)
 ASCEND_SIM_UNARY(Neg, Repeat, -a)

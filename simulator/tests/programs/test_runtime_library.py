@@ -201,6 +201,8 @@ CORES = {
     "Ascend310P7": (8, 7),
     "Ascend910B9:11": (11, 22),
     "Ascend310P2:5": (5, 4),
+    "Ascend950PR_9589": (32, 64),
+    "Ascend950DT_9591:36": (36, 72),
 }
 
 
@@ -215,8 +217,9 @@ def test_every_chip_of_the_command_is_one_of_the_library():
 
 
 NOT_CHIPS = (
-    "Ascend9000", "Ascend910B", "Ascend310B1", "Ascend950PR_9599", "Ascend910B9", "Ascend910B2:4",
+    "Ascend9000", "Ascend910B", "Ascend310B1", "Ascend950", "Ascend910B9", "Ascend910B2:4",
     "Ascend910B9:", "Ascend910B9:0", "Ascend910B9:25", "Ascend310P2:11", "Ascend9000:4", "Ascend910B9:1x",
+    "Ascend950DT_9591:37",
 )  # fmt: skip
 
 
