@@ -281,3 +281,49 @@ def test_collectives_between_the_devices_of_one_program(tmp_path, capfd):
     assert done.exit_code == 0, done.stderr
     assert "simulated 2 devices Ascend910B2" in done.stderr
     assert capfd.readouterr().out == "4\n4\n"
+
+
+# ---- work that fails on a stream, in a program that ignores the error ----------------------------------
+
+
+@pytest.fixture(scope="module")
+def failing_program(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("failing")
+    return compiled(folder, (SOURCES / "failed_work.c").read_text())
+
+
+def failed_work_of(program, kind, tmp_path, *options):
+    """Run a program whose work fails. Return the lines of the report and the contents of its file."""
+    report = tmp_path / "report.json"
+    done = run_command(*options, "--report", report, "--", program, kind)
+    found = json.loads(report.read_text())
+    assert (done.exit_code, found["exit_status"], done.stdout) == (1, 1, "")
+    return done.stderr.splitlines(), found
+
+
+@pytest.mark.parametrize("streams", ["asynchronous", "immediate"])
+def test_an_index_outside_its_tensor_is_in_the_report(failing_program, tmp_path, streams):
+    lines, found = failed_work_of(failing_program, "index", tmp_path, "--streams", streams)
+    text = "aclnnIndexSelect: index must be in [0, 8) but got {} in element 0."
+    assert found["failed_work"] == [text.format(index) for index in (11, 21, 31)]
+    assert found["failed_work_count"] == 3
+    assert found["launches"] == {"aclnnIndexSelect": 1}
+    title = lines.index("ascend-sim run: work that failed on a stream: 3")
+    assert lines[title + 1] == f"ascend-sim run:   {text.format(11)} (2 more like it)"
+
+
+def test_collectives_that_differ_are_in_the_report(failing_program, tmp_path):
+    lines, found = failed_work_of(failing_program, "collective", tmp_path, "--devices", "2")
+    assert found["failed_work_count"] == 2
+    calls = [f"HcclAllReduce of {count} float32, sum on rank {rank}" for rank, count in enumerate((4, 5))]
+    for text in found["failed_work"]:
+        assert text.startswith("HcclAllReduce: ranks must make the same call but got ")
+        assert all(call in text for call in calls)
+    assert "ascend-sim run: work that failed on a stream: 2" in lines
+
+
+def test_a_use_of_freed_memory_is_listed_once(failing_program, tmp_path):
+    lines, found = failed_work_of(failing_program, "freed", tmp_path)
+    assert (len(found["freed_memory"]), found["failed_work"], found["failed_work_count"]) == (1, [], 0)
+    assert "ascend-sim run: uses of freed memory: 1" in lines
+    assert not any("work that failed" in line for line in lines)

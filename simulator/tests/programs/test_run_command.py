@@ -171,7 +171,8 @@ RUNTIME = {
     "soc": "Ascend910B2", "ended": True, "launches": {"aclnnMul": 3}, "broken": [], "broken_launches": 0,
     "damage": [], "not_simulated": {}, "beyond_documents": {}, "bytes_not_freed": 10,
     "host_waits": {"aclrtSynchronizeStream": 2},
-    "kernel_runs": [], "races": [], "race_count": 0, "freed": [], "streams": "asynchronous", "seed": 7,
+    "kernel_runs": [], "races": [], "race_count": 0, "freed": [], "failed_work": [],
+    "failed_work_count": 0, "streams": "asynchronous", "seed": 7,
 }  # fmt: skip
 
 
@@ -230,6 +231,17 @@ def test_races_and_freed_memory_are_listed_and_not_clean(tmp_path):
         lines = lines_of(report)
         assert ("  two streams" in lines, "  too early" in lines) == (number == 0, number == 1)
         assert report.as_json()["race_count"] == (3 if number == 0 else 0)
+
+
+def test_failed_work_is_listed_and_not_clean(tmp_path):
+    texts = [f"aclnnIndexSelect: index must be in 0..3 but got {index}." for index in (9, 8)]
+    failed = {"failed_work": texts, "failed_work_count": 300}
+    report = report_of(tmp_path, failed, {"failed_work": ["HcclSend: failed."], "failed_work_count": 1})
+    assert not report.is_clean
+    lines = lines_of(report)
+    first = lines.index("work that failed on a stream: 301")
+    assert lines[first + 1 : first + 3] == [f"  {texts[0]} (1 more like it)", "  HcclSend: failed."]
+    assert (report.as_json()["failed_work_count"], len(report.as_json()["failed_work"])) == (301, 3)
 
 
 def test_errors_that_differ_in_numbers_are_listed_once(tmp_path):
