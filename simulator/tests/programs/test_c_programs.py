@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -131,6 +132,68 @@ def test_a_missing_library_is_named(tmp_path):
     assert done.exit_code == 2
     assert f"{program} needs libraries that were not found: " in done.stderr
     assert "libother.so" in done.stderr
+
+
+OPTIONS = """
+#include <stdio.h>
+#include "acl/acl_op_compiler.h"
+#include "aclnnop/aclnn_util.h"
+ACLNN_API int main(void) {
+    char value[16];
+    aclopAttr* attr;
+    if (aclInit(0) || aclrtSetDevice(0)) return 1;
+    if (aclSetCompileopt(ACL_OP_JIT_COMPILE, "enable")) return 2;
+    if (aclGetCompileopt(ACL_OP_JIT_COMPILE, value, aclGetCompileoptSize(ACL_OP_JIT_COMPILE))) return 3;
+    attr = aclopCreateAttr();
+    if (aclopSetAttrInt(attr, "axis", 1)) return 4;
+    printf("%s %d %s\\n", value, aclopLoad(0, 0), aclGetRecentErrMsg());
+    aclopDestroyAttr(attr);
+    return 0;
+}
+"""
+
+
+def test_aclop_and_its_options(tmp_path):
+    """The options of the compiler are stored; a function of aclop that is not simulated fails by its name."""
+    report = tmp_path / "report.json"
+    done = run_command("--report", report, "--", compiled(tmp_path, OPTIONS))
+    assert done.exit_code == 1, done.stderr
+    assert json.loads(report.read_text())["not_simulated"] == {"aclopLoad": 1}
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_a_shell_that_sources_set_env_compiles_and_runs(tmp_path, shell):
+    if shutil.which(shell) is None:
+        pytest.skip(f"no {shell}")
+    folder = tmp_path / "a folder" / "cann"
+    folder.parent.mkdir()
+    assert ascend_sim("toolkit", folder).exit_code == 0
+    (tmp_path / "program.c").write_text(MULTIPLY)
+    libraries = " ".join(f"-l{name}" for name in toolkit.LIBRARIES)
+    script = f"""
+        source "{folder}/set_env.sh" || exit 1
+        cc -std=c99 program.c -I"$ASCEND_HOME_PATH/include" -L"$ASCEND_TOOLKIT_HOME/lib64" {libraries} -o program
+        ./program && echo "$ASCEND_OPP_PATH:$ASCEND_AICPU_PATH:$TOOLCHAIN_HOME" && echo "$LD_LIBRARY_PATH" "$PATH"
+    """
+    environment = {"PATH": os.environ["PATH"], "LD_LIBRARY_PATH": "/other"}
+    done = subprocess.run(
+        [shell, "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
+    )
+    *products, variables, paths = done.stdout.splitlines()
+    assert products == ["2 8", "4 10", "6 12"]
+    assert variables == f"{folder}/opp:{folder}:{folder}/toolkit"
+    assert paths.startswith(f"{folder}/lib64:/other {folder}/bin:")
+
+
+def test_set_env_is_refused_by_a_shell_that_does_not_name_it(tmp_path):
+    if shutil.which("dash") is None:
+        pytest.skip("no dash")
+    folder = tmp_path / "cann"
+    assert ascend_sim("toolkit", folder).exit_code == 0
+    script = f". {folder}/set_env.sh; echo $? ${{ASCEND_TOOLKIT_HOME:-unset}}"
+    done = subprocess.run(["dash", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout == "1 unset\n"
+    assert done.stderr == "set_env.sh must be sourced by bash or zsh but the shell does not name the file.\n"
 
 
 CRASH = """
