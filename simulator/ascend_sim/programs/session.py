@@ -258,12 +258,25 @@ def print_report(report: SessionReport, print_line: Callable[[str], None]) -> No
         (f"launches with rule violations: {broken or 'none'}", report.rule_violations),
         (f"work that failed on a stream: {failed}" if failed else "", _grouped(report.failed_work)),
         (f"streams: {report.streams}{order}; races: {report.race_count or 'none'}", _grouped(report.races)),
-        (f"uses of freed memory: {len(freed)}" if freed else "", _grouped(freed)),
+        (f"uses of freed memory: {len(freed)}" if freed else "", _grouped(_by_allocation(freed))),
         (f"guard zones: {f'{len(damage)} overrun' if damage else intact}", damage),
     ):
         for line in (title, *(f"  {text}" for text in texts)):
             if line:
                 print_line(line)
+
+
+def _by_allocation(texts: list[str]) -> list[str]:
+    """Return the first use of each freed allocation, with the names of the other work that uses it."""
+    uses: dict[str, list[str]] = {}
+    for text in texts:
+        allocation = re.search(r"\(allocation \d+ of \d+ bytes\)", text)
+        uses.setdefault(allocation[0] if allocation else text, []).append(text)
+    rows = []
+    for first, *others in uses.values():
+        names = dict.fromkeys(name for text in others if (name := text.partition(":")[0]) not in first)
+        rows.append(f"{first} Also used by {', '.join(names)}." if names else first)
+    return rows
 
 
 def _grouped(texts: list[str]) -> list[str]:

@@ -251,6 +251,19 @@ def test_errors_that_differ_in_numbers_are_listed_once(tmp_path):
     assert races == [f"  {texts[0]} (2 more like it)", "  another race"]
 
 
+def test_uses_of_one_freed_allocation_are_one_line(tmp_path):
+    text = "{}: self is read from memory that was freed before it ran (allocation {} of 64 bytes)."
+    uses = [("aclnnMul", 4), ("aclnnCos", 4), ("aclnnMul", 4), ("aclnnSin", 4), ("aclnnMul", 5), ("aclnnCos", 5)]
+    uses += [("aclnnSin", 5), ("aclnnExp", 6)]
+    lines = lines_of(report_of(tmp_path, {"freed": [text.format(*use) for use in uses]}))
+    first = lines.index("uses of freed memory: 8")
+    assert lines[first + 1 : first + 4] == [
+        f"  {text.format('aclnnMul', 4)} Also used by aclnnCos, aclnnSin. (1 more like it)",
+        f"  {text.format('aclnnExp', 6)}",
+        "guard zones: intact",
+    ]
+
+
 def test_calls_beyond_the_documents_are_listed_and_clean(tmp_path):
     call = "aclnnExp on Ascend310P3: its document does not list the chip"
     report = report_of(tmp_path, {"beyond_documents": {call: 2}}, {"beyond_documents": {call: 1, "other": 1}})
