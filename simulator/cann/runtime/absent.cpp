@@ -1,5 +1,5 @@
-// The functions of acl and aclop that are not simulated. Each call fails, and its message and the report name the function. The
-// definitions are weak: a simulated function replaces them.
+// The functions of acl and aclop that are not simulated. Each call fails, and its message and the report name the
+// function. The definitions are weak: a simulated function replaces them.
 #include <type_traits>
 
 #include "acl/acl.h"

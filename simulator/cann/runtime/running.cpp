@@ -106,8 +106,8 @@ std::string other_device_error(const Work& work, int32_t device) {
     return "";
 }
 
-// Runs the work. If it fails, sets the text. The report gets each failure once: a broken rule of a kernel, damaged guard
-// zones and freed memory are in it already.
+// Runs the work. If it fails, sets the text. The report gets each failure once: a broken rule of a kernel, damaged
+// guard zones and freed memory are in it already.
 int32_t run(const Work& work, int32_t device, std::string* text) {
     const uint64_t errors_before = reported_errors();
     std::string freed = freed_memory_error(work);

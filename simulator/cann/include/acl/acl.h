@@ -1,4 +1,5 @@
-// CANN's acl: initialization, devices, streams, memory, graphs, error messages. Its models (acl_mdl.h) are not simulated.
+// CANN's acl: initialization, devices, streams, memory, graphs, error messages. Its models (acl_mdl.h) are not
+// simulated.
 #pragma once
 
 #include "acl/acl_op.h"

@@ -1,5 +1,5 @@
-// CANN's aclop: operators by name, without aclnn. Descriptors and attributes are simulated; an operator fails when it is
-// called. Source: acl_op.h of CANN 8.1.
+// CANN's aclop: operators by name, without aclnn. Descriptors and attributes are simulated; an operator fails when it
+// is called. Source: acl_op.h of CANN 8.1.
 #pragma once
 
 #include "acl/acl_base.h"
