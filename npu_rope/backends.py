@@ -10,6 +10,7 @@ import importlib.util
 import os
 import re
 import shlex
+import sys
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -63,9 +64,9 @@ def simulated_soc() -> str | None:
     return os.environ.get("ASCEND_SIM_SOC")
 
 
-def command_line() -> str:
+def command_line(python: str = "python") -> str:
     """Return the beginning of a command line that runs npu_rope as this process does: ``npu-rope``, or
-    ``npu-rope sim`` with the options of this process.
+    ``npu-rope sim`` with the options of this process and this Python.
     """
     soc = simulated_soc()
     if soc is None:
@@ -77,7 +78,20 @@ def command_line() -> str:
     ):
         if (value := os.environ.get(variable, default)) != default:
             words += [option, value]
-    return shlex.join([*words, "--", "python", "-m", "npu_rope.cli"])
+    return shlex.join([*words, "--", python, "-m", "npu_rope.cli"])
+
+
+def python_with_torch_npu() -> str:
+    """Return the Python of the environment with torch_npu that ``scripts/test.sh`` makes beside this one in a
+    checkout, or ``PYTHON`` for one that the user must name."""
+    python = os.path.join(os.path.dirname(sys.prefix), ".venv-npu", "bin", "python")
+    return python if os.path.isfile(python) else "PYTHON"
+
+
+def simulated_torch_npu_remedy(arguments: str) -> str:
+    """Return how ``npu-rope sim`` finds torch_npu for ``npu-rope ARGUMENTS``, without a full stop."""
+    command = f"{command_line(python_with_torch_npu())} {arguments}"
+    return f"install torch_npu for {sys.executable}, or name a Python that has it: {command}"
 
 
 def npu_binding() -> str | None:
@@ -149,8 +163,8 @@ def offer_operator_package() -> None:
 
 
 def offer_simulated_package() -> None:
-    """Name the simulated operator package to CANN for a simulated program, unless the user has named a package
-    of npu_rope. It replaces the bundled package, which :func:`offer_operator_package` may have added.
+    """Name the simulated operator package to CANN for a simulated program, unless the user has named a
+    package of npu_rope. It replaces the bundled package, which :func:`offer_operator_package` may have added.
 
     Its library is added to the linker's search path, as the file ``bin/set_env.bash`` of a package that CANN
     built does (hicann/asc-tools ``utils/templates``).
@@ -199,7 +213,9 @@ def npu_pieces() -> list[NpuPiece]:
             "torch_npu",
             "the torch_npu package",
             os.path.dirname(spec.origin) if spec and spec.origin else None,
-            "pip install torch_npu (the version of your torch)",
+            simulated_torch_npu_remedy("COMMAND")
+            if soc
+            else "pip install torch_npu (the version of your torch)",
         ),
         NpuPiece(
             "CANN",

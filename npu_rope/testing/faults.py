@@ -19,7 +19,7 @@ _CALL = re.compile(r"^call \d+: ")  # of a sequence
 # The format of ggml_cann_error in ggml's ggml-cann.cpp.
 _CANN_ERROR = "CANN error: "
 _CANN_FUNCTION = re.compile(r"current device: -?\d+, in function (\w+)")
-# The error of the simulated CANN for work on freed memory. Each function that uses the memory has its own text.
+# The simulated CANN's error of work on freed memory. Each function that uses the memory has its own text.
 _FREED_MEMORY = re.compile(r"(\w+): \w+ is (?:read from|written to) memory that was freed")
 _FREED_KIND = "freed memory is used"
 
@@ -74,7 +74,7 @@ def _shortened(kind: str) -> str:
 
 
 def _common_kind(failed: list[Failed]) -> str:
-    """Return the way in which cases of one kind fail: that of the first, or for freed memory all functions."""
+    """Return the way in which cases of one kind fail: that of the first, or all users of freed memory."""
     kinds = [_whole_kind_of(judgement) for _, judgement in failed]
     functions = dict.fromkeys(match[1] for match in map(_FREED_MEMORY.search, kinds) if match)
     if len(functions) < 2:

@@ -42,7 +42,9 @@ def run(
     seed: Annotated[int, typer.Option(help="The seed of the random order of asynchronous work.")] = 0,
     report: Annotated[
         Path | None,
-        typer.Option(help="Write launches, fallbacks, rule violations, failed work and the kernels' timeline as JSON."),
+        typer.Option(
+            help="Write launches, fallbacks, rule violations, failed work and the kernels' timeline as JSON."
+        ),
     ] = None,
 ) -> None:
     """Run a program for an NPU, unmodified, on a simulated one.

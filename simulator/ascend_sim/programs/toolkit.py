@@ -20,8 +20,8 @@ from ascend_sim.files import digest
 from ascend_sim.programs.stubs import Elf, cached_folder
 
 # CANN's libraries for programs of acl and aclnn, by the names that a linker's -l has: those that ggml and
-# torch_npu link (ggml src/ggml-cann/CMakeLists.txt, Ascend/pytorch CMakeLists.txt), and those in the build files
-# of the samples of hicann/ops-nn and asc-devkit. Functions of ge, graph and runtime themselves are not simulated.
+# torch_npu link (ggml src/ggml-cann/CMakeLists.txt, Ascend/pytorch CMakeLists.txt), and those in the build
+# files of hicann/ops-nn and of asc-devkit's samples. Functions of ge, graph and rt are not simulated.
 LIBRARIES = (
     *("ascendcl", "acl_rt", "acl_op_compiler", "acl_tdt_channel", "runtime", "ascend_hal"),
     *("nnopbase", "opapi", "opapi_math", "opapi_nn", "opapi_cv", "opapi_transformer", "hccl", "hcomm"),
@@ -33,7 +33,7 @@ FOLDERS = ("bin", "compiler", "hccl", "include", "lib64", "opp", "runtime", "too
 MARK = ".ascend-sim-toolkit"  # a file by which make() recognizes its folder
 _WRITTEN = "Written by ascend-sim, which simulates CANN. Nothing here is CANN's."
 
-# The variables of script/set_env.sh of CANN 8.1. bash has the path of a sourced file in BASH_SOURCE, zsh in $0.
+# The variables of script/set_env.sh of CANN 8.1. bash has a sourced file's path in BASH_SOURCE, zsh in $0.
 _SET_ENV = f"""\
 # {_WRITTEN}
 # Run programs with: ascend-sim run -- PROGRAM

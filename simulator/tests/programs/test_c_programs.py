@@ -172,8 +172,10 @@ def test_a_shell_that_sources_set_env_compiles_and_runs(tmp_path, shell):
     libraries = " ".join(f"-l{name}" for name in toolkit.LIBRARIES)
     script = f"""
         source "{folder}/set_env.sh" || exit 1
-        cc -std=c99 program.c -I"$ASCEND_HOME_PATH/include" -L"$ASCEND_TOOLKIT_HOME/lib64" {libraries} -o program
-        ./program && echo "$ASCEND_OPP_PATH:$ASCEND_AICPU_PATH:$TOOLCHAIN_HOME" && echo "$LD_LIBRARY_PATH" "$PATH"
+        cc -std=c99 program.c -I"$ASCEND_HOME_PATH/include" -L"$ASCEND_HOME_PATH/lib64" {libraries} -o program
+        ./program || exit 1
+        echo "$ASCEND_TOOLKIT_HOME:$ASCEND_OPP_PATH:$ASCEND_AICPU_PATH:$TOOLCHAIN_HOME"
+        echo "$LD_LIBRARY_PATH" "$PATH"
     """
     environment = {"PATH": os.environ["PATH"], "LD_LIBRARY_PATH": "/other"}
     done = subprocess.run(
@@ -181,7 +183,7 @@ def test_a_shell_that_sources_set_env_compiles_and_runs(tmp_path, shell):
     )
     *products, variables, paths = done.stdout.splitlines()
     assert products == ["2 8", "4 10", "6 12"]
-    assert variables == f"{folder}/opp:{folder}:{folder}/toolkit"
+    assert variables == f"{folder}:{folder}/opp:{folder}:{folder}/toolkit"
     assert paths.startswith(f"{folder}/lib64:/other {folder}/bin:")
 
 

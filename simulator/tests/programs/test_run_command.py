@@ -253,7 +253,14 @@ def test_errors_that_differ_in_numbers_are_listed_once(tmp_path):
 
 def test_uses_of_one_freed_allocation_are_one_line(tmp_path):
     text = "{}: self is read from memory that was freed before it ran (allocation {} of 64 bytes)."
-    uses = [("aclnnMul", 4), ("aclnnCos", 4), ("aclnnMul", 4), ("aclnnSin", 4), ("aclnnMul", 5), ("aclnnCos", 5)]
+    uses = [
+        ("aclnnMul", 4),
+        ("aclnnCos", 4),
+        ("aclnnMul", 4),
+        ("aclnnSin", 4),
+        ("aclnnMul", 5),
+        ("aclnnCos", 5),
+    ]
     uses += [("aclnnSin", 5), ("aclnnExp", 6)]
     lines = lines_of(report_of(tmp_path, {"freed": [text.format(*use) for use in uses]}))
     first = lines.index("uses of freed memory: 8")
