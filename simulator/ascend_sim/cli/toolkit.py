@@ -23,8 +23,8 @@ def toolkit(
     The folder has headers of acl, aclnn and aclnnop, libraries with CANN's names,
     and set_env.sh, which sets CANN's variables. A program compiles and links with
     the flags for the real CANN. Every function of libopapi, acl and aclop links;
-    one that is not simulated fails with its name when it is called. Nothing in the
-    folder is CANN's own.
+    one that is not simulated fails with its name when it is called. The folder has
+    no file of CANN itself.
 
     Run the program with ascend-sim run. The libraries are links into the installed
     ascend_sim: write the folder again after another installation.

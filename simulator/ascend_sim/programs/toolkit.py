@@ -31,7 +31,7 @@ LIBRARIES = (
 # Subfolders of an installed CANN; torch_npu checks that they exist.
 FOLDERS = ("bin", "compiler", "hccl", "include", "lib64", "opp", "runtime", "toolkit", "tools")
 MARK = ".ascend-sim-toolkit"  # a file by which make() recognizes its folder
-_WRITTEN = "Written by ascend-sim, which simulates CANN. Nothing here is CANN's."
+_WRITTEN = "Written by ascend-sim, which simulates CANN. The folder has no file of CANN itself."
 
 # The variables of script/set_env.sh of CANN 8.1. bash has a sourced file's path in BASH_SOURCE, zsh in $0.
 _SET_ENV = f"""\
