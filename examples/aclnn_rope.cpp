@@ -10,12 +10,12 @@
 //
 // Without CANN, on the simulated runtime of an npu_rope built on Linux, from its source folder:
 //
-//   SIM=$(python -c "from ascend_sim import folders; print(folders.library('ascend_sim_cann').parent)")
-//   PACKAGE=$(python -c "from npu_rope import native; print(native.load().path.parent / 'simulated_package')")
-//   INCLUDE="-Isimulator/cann/include -I$PACKAGE/op_api/include"
-//   LINK="-L$SIM -lascend_sim_cann -L$PACKAGE/op_api/lib -lcust_opapi -Wl,-rpath,$SIM:$PACKAGE/op_api/lib"
+//   CANN=$(ascend-sim toolkit)
+//   OPP=$(python -c "from npu_rope import simulated_package; print(simulated_package.find() / 'op_api')")
+//   INCLUDE="-I$CANN/include -I$OPP/include"
+//   LINK="-L$CANN/lib64 -lascendcl -lnnopbase -L$OPP/lib -lcust_opapi"
 //   g++ -std=c++17 examples/aclnn_rope.cpp $INCLUDE $LINK -o aclnn_rope
-//   ASCEND_OPP_PATH=$SIM ASCEND_CUSTOM_OPP_PATH=$PACKAGE ./aclnn_rope
+//   npu-rope sim -- ./aclnn_rope
 //
 // CANN finds the operator's kernels by ASCEND_CUSTOM_OPP_PATH, or in the folder where a .run file installed the
 // package. Linking the package's library is not sufficient.

@@ -10,6 +10,7 @@ import importlib.util
 import os
 import re
 import shlex
+import sys
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -65,9 +66,9 @@ def simulated_soc() -> str | None:
     return os.environ.get("ASCEND_SIM_SOC")
 
 
-def command_line() -> str:
+def command_line(python: str = "python") -> str:
     """Return the beginning of a command line that runs npu_rope as this process does: ``npu-rope``, or
-    ``npu-rope sim`` with the options of this process.
+    ``npu-rope sim`` with the options of this process and this Python.
     """
     soc = simulated_soc()
     if soc is None:
@@ -79,7 +80,20 @@ def command_line() -> str:
     ):
         if (value := os.environ.get(variable, default)) != default:
             words += [option, value]
-    return shlex.join([*words, "--", "python", "-m", "npu_rope.cli"])
+    return shlex.join([*words, "--", python, "-m", "npu_rope.cli"])
+
+
+def python_with_torch_npu() -> str:
+    """Return the Python of the environment with torch_npu that ``scripts/test.sh`` makes beside this one in a
+    checkout, or ``PYTHON`` for one that the user must name."""
+    python = os.path.join(os.path.dirname(sys.prefix), ".venv-npu", "bin", "python")
+    return python if os.path.isfile(python) else "PYTHON"
+
+
+def simulated_torch_npu_remedy(arguments: str) -> str:
+    """Return how ``npu-rope sim`` finds torch_npu for ``npu-rope ARGUMENTS``, without a full stop."""
+    command = f"{command_line(python_with_torch_npu())} {arguments}"
+    return f"install torch_npu for {sys.executable}, or name a Python that has it: {command}"
 
 
 def npu_binding() -> str | None:
@@ -99,9 +113,15 @@ CUSTOM_OPP, OPP = "ASCEND_CUSTOM_OPP_PATH", "ASCEND_OPP_PATH"
 def operator_package() -> str | None:
     """Return the folder of npu_rope's operators that CANN will find, or None. CANN searches the custom
     packages, then those installed in its own folder."""
-    folders = [*os.environ.get(CUSTOM_OPP, "").split(os.pathsep), *_vendor_folders()]
-    interface = os.path.join("op_api", "include", "aclnn_npu_rope.h")
-    return next((f for f in folders if f and os.path.isfile(os.path.join(f, interface))), None)
+    return next((f for f in [*_custom_folders(), *_vendor_folders()] if _has_operators(f)), None)
+
+
+def _custom_folders() -> list[str]:
+    return [f for f in os.environ.get(CUSTOM_OPP, "").split(os.pathsep) if f]
+
+
+def _has_operators(package: str) -> bool:
+    return os.path.isfile(os.path.join(package, "op_api", "include", "aclnn_npu_rope.h"))
 
 
 def _vendor_folders() -> list[str]:
@@ -141,16 +161,25 @@ def offer_operator_package() -> None:
     bundled = bundled_package()
     if bundled is None:
         return
-    folders = [bundled, os.environ.get(CUSTOM_OPP, "")]
-    os.environ[CUSTOM_OPP] = os.pathsep.join(f for f in folders if f)
+    os.environ[CUSTOM_OPP] = os.pathsep.join([bundled, *_custom_folders()])
 
 
-def withdraw_operator_package() -> None:
-    """Undo :func:`offer_operator_package` before a simulated program, which uses the simulated package."""
-    bundled = bundled_package()
-    others = [f for f in os.environ.pop(CUSTOM_OPP, "").split(os.pathsep) if f and f != bundled]
-    if others:
-        os.environ[CUSTOM_OPP] = os.pathsep.join(others)
+def offer_simulated_package() -> None:
+    """Name the simulated operator package to CANN for a simulated program, unless the user has named a
+    package of npu_rope. It replaces the bundled package, which :func:`offer_operator_package` may have added.
+
+    Its library is added to the linker's search path, as the file ``bin/set_env.bash`` of a package that CANN
+    built does (hicann/asc-tools ``utils/templates``).
+    """
+    simulated = simulated_package.find()
+    folders = [f for f in _custom_folders() if f not in (bundled_package(), str(simulated))]
+    if simulated is not None and not any(map(_has_operators, folders)):
+        folders.insert(0, str(simulated))
+        libraries = [str(simulated / "op_api" / "lib"), os.environ.get("LD_LIBRARY_PATH", "")]
+        os.environ["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, libraries))
+    os.environ.pop(CUSTOM_OPP, None)
+    if folders:
+        os.environ[CUSTOM_OPP] = os.pathsep.join(folders)
 
 
 def _warn_of_a_truncated_package(folder: str) -> None:
@@ -186,7 +215,9 @@ def npu_pieces() -> list[NpuPiece]:
             "torch_npu",
             "the torch_npu package",
             os.path.dirname(spec.origin) if spec and spec.origin else None,
-            "pip install torch_npu (the version of your torch)",
+            simulated_torch_npu_remedy("COMMAND")
+            if soc
+            else "pip install torch_npu (the version of your torch)",
         ),
         NpuPiece(
             "CANN",

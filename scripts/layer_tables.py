@@ -236,7 +236,7 @@ PYTHON_LAYERS = (
     # torch_npu, where ascend_sim may be missing.
     Layer(
         ("simulator/ascend_sim/programs/startup/*",),
-        (PY_STD, "torch", "ascend_sim_atb", "ascend_sim_generators", "ascend_sim_stream_work"),
+        (PY_STD, "torch", *(f"ascend_sim_{name}" for name in ("atb", "generators", "stream_work", "types"))),
     ),
     Layer(
         ("simulator/ascend_sim/cli/*", "simulator/ascend_sim/timeline*.py"),

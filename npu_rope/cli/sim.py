@@ -12,10 +12,9 @@ from npu_rope import backends, simulated_package
 
 @functools.wraps(run)
 def sim(*arguments: Any, **options: Any) -> None:
-    """Run the command without npu_rope's real operator package, which the import of npu_rope has added to
-    CANN's search path."""
+    """Run the command with npu_rope's simulated operator package in CANN's search path."""
     simulated_package.warn_of_old_variables()
-    backends.withdraw_operator_package()
+    backends.offer_simulated_package()
     run(*arguments, **options)
 
 

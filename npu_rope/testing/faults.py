@@ -19,6 +19,9 @@ _CALL = re.compile(r"^call \d+: ")  # of a sequence
 # The format of ggml_cann_error in ggml's ggml-cann.cpp.
 _CANN_ERROR = "CANN error: "
 _CANN_FUNCTION = re.compile(r"current device: -?\d+, in function (\w+)")
+# The simulated CANN's error of work on freed memory. Each function that uses the memory has its own text.
+_FREED_MEMORY = re.compile(r"(\w+): \w+ is (?:read from|written to) memory that was freed")
+_FREED_KIND = "freed memory is used"
 
 Failed = tuple[CaseResult, Judgement]
 
@@ -63,8 +66,20 @@ class Fault:
 
 def kind_of(judgement: Judgement) -> str:
     """Return the way in which a case fails, in words."""
-    kind = _whole_kind_of(judgement)
+    return _shortened(_whole_kind_of(judgement))
+
+
+def _shortened(kind: str) -> str:
     return kind if len(kind) <= KIND_LENGTH else kind[: KIND_LENGTH - 1] + "…"
+
+
+def _common_kind(failed: list[Failed]) -> str:
+    """Return the way in which cases of one kind fail: that of the first, or all users of freed memory."""
+    kinds = [_whole_kind_of(judgement) for _, judgement in failed]
+    functions = dict.fromkeys(match[1] for match in map(_FREED_MEMORY.search, kinds) if match)
+    if len(functions) < 2:
+        return _shortened(kinds[0])
+    return _shortened(f"{_FREED_KIND} by {', '.join(functions)}")
 
 
 def _whole_kind_of(judgement: Judgement) -> str:
@@ -80,8 +95,10 @@ def _whole_kind_of(judgement: Judgement) -> str:
 
 
 def general_kind_of(judgement: Judgement) -> str:
-    """Return the way in which a case fails, without the numbers that vary between cases."""
-    return _NUMBER.sub("#", _whole_kind_of(judgement))
+    """Return the way in which a case fails, without the numbers that vary between cases. Uses of freed memory
+    are one kind, because memory that is freed early is used by each function that runs later."""
+    kind = _whole_kind_of(judgement)
+    return _FREED_KIND if _FREED_MEMORY.search(kind) else _NUMBER.sub("#", kind)
 
 
 def _cann_error(output: tuple[str, ...]) -> str:
@@ -121,7 +138,7 @@ def _faults_of(executor: str, results: list[CaseResult]) -> list[Fault]:
         for group in _groups([result.case for result, _ in failed], others, when):
             chosen = [failed[i] for i in group.members]
             total = len(chosen) + group.others
-            faults.append(Fault(executor, kind_of(chosen[0][1]), group.rule, chosen, total, when))
+            faults.append(Fault(executor, _common_kind(chosen), group.rule, chosen, total, when))
     return faults
 
 
@@ -133,7 +150,7 @@ def _by_cause(executor: str, failed: list[Failed], total: int) -> list[Fault]:
         key = (general_kind_of(judgement), "") if judgement.message else ("", result.cause)
         groups.setdefault(key, []).append((result, judgement))
     return [
-        Fault(executor, kind_of(members[0][1]), (cause,) if cause else (), members, total, "")
+        Fault(executor, _common_kind(members), (cause,) if cause else (), members, total, "")
         for (_, cause), members in groups.items()
     ]
 

@@ -147,9 +147,11 @@ def judge_ports(case: PortCase, executors: list[str], ggml: GgmlProcess | None =
     return judge_each(case, executors, partial(_unsupported_reason, case), partial(_judge, case, arrays))
 
 
-REMEDY = (
-    "Install torch_npu. Without an NPU, simulate one: npu-rope sim -- npu-rope validate --suite torch_npu."
-)
+def _remedy() -> str:
+    command = "validate --suite torch_npu"
+    if backends.simulated_soc() is None:
+        return f"Install torch_npu. Without an NPU, simulate one: npu-rope sim -- npu-rope {command}."
+    return f"To run them, {backends.simulated_torch_npu_remedy(command)}."
 
 
 def _peer_lacks() -> str:
@@ -161,13 +163,13 @@ def _peer_lacks() -> str:
 def peer_missing() -> str:
     """Return the pieces that torch_npu's own functions lack, and the remedy; empty if they can run."""
     lacks = _peer_lacks()
-    return f"{lacks}. {REMEDY}" if lacks else ""
+    return f"{lacks}. {_remedy()}" if lacks else ""
 
 
 def require_peer() -> None:
     """Raise BackendUnavailable if torch_npu's own functions cannot run."""
     if lacks := _peer_lacks():
-        raise BackendUnavailable(PEER, lacks, REMEDY)
+        raise BackendUnavailable(PEER, lacks, _remedy())
 
 
 def _unsupported_reason(case: PortCase, executor: str) -> str:

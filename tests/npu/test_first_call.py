@@ -2,6 +2,7 @@
 absent or late packages and libraries are named in the error.
 """
 
+import dataclasses
 import os
 import re
 import shutil
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 from ascend_sim.programs import session
+from simulated_npu import run_command
 
 from npu_rope import backends, operator_package
 from npu_rope.native import library_folders
@@ -56,7 +58,8 @@ def slow(*values):
 )
 def test_every_operator_is_a_launch_as_the_first_call(simulated, tmp_path, order, queue, monkeypatch):
     monkeypatch.delenv("ASCEND_CUSTOM_OPP_PATH", raising=False)
-    done = simulated.sim(
+    # npu-rope sim names the package; ascend-sim run does not.
+    done = dataclasses.replace(simulated, command=run_command).sim(
         "--", simulated.python, SCRIPTS / "first_call.py", order, tmp_path, TASK_QUEUE_ENABLE=queue
     )
     assert done.returncode == 0, done.stdout + done.stderr

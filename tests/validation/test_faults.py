@@ -1,6 +1,7 @@
 """Failing cases that fail for one reason are one fault, with the attributes that they share."""
 
 import dataclasses
+import itertools
 import math
 import re
 
@@ -176,6 +177,34 @@ def test_errors_of_cann_are_distinguished_by_their_text_and_function():
         "ended with SIGABRT: CANN error in aclnn_cos: EZ1001: Inner Error #",
     }
     assert len(faults) == 2
+
+
+def _error_of_freed_memory(function):
+    output = (
+        f"CANN error: simulated CANN: {function}: self is read from memory that was freed before it ran "
+        "(allocation 7 of 64 bytes).",
+        f"  current device: 0, in function ggml_cann_{function} at aclnn_ops.cpp:280",
+        "ggml-cann.cpp:70: CANN error",
+    )
+    return Judgement("ggml", FAIL, message=f"ggml ended with SIGABRT: {output[-1]}", output=output)
+
+
+def test_functions_that_use_freed_memory_are_one_fault():
+    """Also of drawn sequences, which have a note."""
+    functions = itertools.cycle(("aclnnMul", "aclnnRepeat", "aclnnCos"))
+    results = _results(lambda case: _error_of_freed_memory(next(functions)))
+    for note in ("", "sequence 4"):
+        for result in results:
+            result.note = note
+        (fault,) = find_faults(results)
+        assert fault.kind == "freed memory is used by aclnnMul, aclnnRepeat, aclnnCos"
+        assert len(fault.failed) == len(CASES)
+
+
+def test_one_function_that_uses_freed_memory_is_named_with_its_error():
+    (fault,) = find_faults(_results(lambda case: _error_of_freed_memory("aclnnMul")))
+    error = "simulated CANN: aclnnMul: self is read from memory"
+    assert fault.kind.startswith(f"ended with SIGABRT: CANN error in ggml_cann_aclnnMul: {error}")
 
 
 def test_rules_of_the_simulator_are_different_kinds():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
 from collections import Counter
 from types import SimpleNamespace
 
@@ -249,12 +251,35 @@ def test_the_missing_pieces_of_torch_npu_are_named(monkeypatch):
     ]
     monkeypatch.setattr(backends, "npu_pieces", lambda: found)
     lacks = "it lacks the torch_npu package; a device"
-    assert ports.peer_missing() == f"{lacks}. {ports.REMEDY}"
+    install = "Install torch_npu. Without an NPU, simulate one: npu-rope sim -- npu-rope validate"
+    assert ports.peer_missing() == f"{lacks}. {install} --suite torch_npu."
     with pytest.raises(BackendUnavailable, match=lacks):
         ports.require_peer()
     monkeypatch.setattr(backends, "npu_pieces", lambda: found[1:2])
     assert ports.peer_missing() == ""
     ports.require_peer()
+
+
+@pytest.mark.parametrize("is_checkout", [True, False])
+def test_a_simulated_npu_without_torch_npu_names_the_python_to_use(monkeypatch, tmp_path, is_checkout):
+    """In a checkout, torch_npu is in .venv-npu only, beside the environment of npu_rope."""
+    python = tmp_path / ".venv-npu/bin/python"
+    if is_checkout:
+        python.parent.mkdir(parents=True)
+        python.touch()
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / ".venv"))
+    monkeypatch.setattr(sys, "executable", "/other/bin/python")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setenv("ASCEND_HOME_PATH", str(tmp_path))
+    monkeypatch.setenv("ASCEND_SIM_SOC", "Ascend310P3")
+    command = f"npu-rope sim --soc Ascend310P3 -- {python if is_checkout else 'PYTHON'} -m npu_rope.cli"
+    remedy = "install torch_npu for /other/bin/python, or name a Python that has it: " + command
+    assert ports.peer_missing() == (
+        f"it lacks the torch_npu package. To run them, {remedy} validate --suite torch_npu."
+    )
+    with pytest.raises(BackendUnavailable) as refused:
+        backends.BACKENDS["npu"].require()
+    assert f"{remedy} COMMAND" in str(refused.value)
 
 
 # ---- the formulas --------------------------------------------------------------------------------------

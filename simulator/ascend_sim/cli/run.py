@@ -42,7 +42,9 @@ def run(
     seed: Annotated[int, typer.Option(help="The seed of the random order of asynchronous work.")] = 0,
     report: Annotated[
         Path | None,
-        typer.Option(help="Write launches, fallbacks, rule violations and the kernels' timeline as JSON."),
+        typer.Option(
+            help="Write launches, fallbacks, rule violations, failed work and the kernels' timeline as JSON."
+        ),
     ] = None,
 ) -> None:
     """Run a program for an NPU, unmodified, on a simulated one.
@@ -72,8 +74,9 @@ def run(
     kept below $XDG_CACHE_HOME. At the end a short report goes to standard error.
 
     Exit status: the command's; 128 + n if signal n ended it; 1 if it ended well
-    but a kernel broke a rule or wrote outside its memory, streams raced, freed
-    memory was used, or a call was not simulated; 2 bad usage or a missing piece.
+    but a kernel broke a rule or wrote outside its memory, other work of a stream
+    failed, streams raced, freed memory was used, or a call was not simulated;
+    2 bad usage or a missing piece.
 
     Examples:
 

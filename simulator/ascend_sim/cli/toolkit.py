@@ -20,10 +20,11 @@ def toolkit(
 ) -> None:
     """Print the path of a folder laid out as CANN's toolkit, for programs in C or C++.
 
-    The folder has headers of acl, aclnn and aclnnop, and libraries with CANN's
-    names. A program compiles and links with the flags for the real CANN. Every
-    function of libopapi links; one that is not simulated fails with its name when
-    it is called. Nothing in the folder is CANN's own.
+    The folder has headers of acl, aclnn and aclnnop, libraries with CANN's names,
+    and set_env.sh, which sets CANN's variables. A program compiles and links with
+    the flags for the real CANN. Every function of libopapi, acl and aclop links;
+    one that is not simulated fails with its name when it is called. The folder has
+    no file of CANN itself.
 
     Run the program with ascend-sim run. The libraries are links into the installed
     ascend_sim: write the folder again after another installation.
@@ -37,6 +38,8 @@ def toolkit(
       g++ app.cpp -Icann/include -Lcann/lib64 -lascendcl -lnnopbase -lopapi -o app
 
       ascend-sim run -- ./app
+
+      source cann/set_env.sh
 
       ASCEND_TOOLKIT_HOME=$(ascend-sim toolkit) cmake -B build
     """

@@ -163,6 +163,8 @@ class SessionReport:
     races: list[str] = field(default_factory=list)
     race_count: int = 0
     freed_memory: list[str] = field(default_factory=list)  # uses of freed memory
+    failed_work: list[str] = field(default_factory=list)  # of streams, for reasons that no other list has
+    failed_work_count: int = 0
     bytes_not_freed: int = 0
     streams: str = STREAMS[0]
     seed: int = 0
@@ -174,7 +176,8 @@ class SessionReport:
         With torch_npu's queue, a call that is not simulated leaves undefined data and no error.
         """
         memory_errors = (self.guard_damage, self.race_count, self.freed_memory)
-        return not any((self.launches_with_violations, *memory_errors, self.not_simulated))
+        failures = (self.launches_with_violations, self.failed_work_count, self.not_simulated)
+        return not any((*failures, *memory_errors))
 
     def as_json(self) -> dict[str, Any]:
         """Return the contents of the --report file."""
@@ -209,6 +212,8 @@ def read_reports(folder: Path, soc: str) -> SessionReport:
         report.races += found["races"]
         report.race_count += found["race_count"]
         report.freed_memory += found["freed"]
+        report.failed_work += found["failed_work"]
+        report.failed_work_count += found["failed_work_count"]
         report.streams, report.seed = found["streams"], found["seed"]
         report.launches_with_violations += found["broken_launches"]
         report.bytes_not_freed += found["bytes_not_freed"]
@@ -247,16 +252,31 @@ def print_report(report: SessionReport, print_line: Callable[[str], None]) -> No
         print_line(f"simulated microseconds of kernels: {sum(microseconds_of.values()):.1f} ({by_operator})")
     order = f", in a random order (--seed {report.seed})" if report.streams == STREAMS[0] else ""
     broken, freed, damage = report.launches_with_violations, report.freed_memory, report.guard_damage
+    failed = report.failed_work_count
     intact = "no overrun seen; not checked at the end of every process" if without_end else "intact"
     for title, texts in (
         (f"launches with rule violations: {broken or 'none'}", report.rule_violations),
+        (f"work that failed on a stream: {failed}" if failed else "", _grouped(report.failed_work)),
         (f"streams: {report.streams}{order}; races: {report.race_count or 'none'}", _grouped(report.races)),
-        (f"uses of freed memory: {len(freed)}" if freed else "", _grouped(freed)),
+        (f"uses of freed memory: {len(freed)}" if freed else "", _grouped(_by_allocation(freed))),
         (f"guard zones: {f'{len(damage)} overrun' if damage else intact}", damage),
     ):
         for line in (title, *(f"  {text}" for text in texts)):
             if line:
                 print_line(line)
+
+
+def _by_allocation(texts: list[str]) -> list[str]:
+    """Return the first use of each freed allocation, with the names of the other work that uses it."""
+    uses: dict[str, list[str]] = {}
+    for text in texts:
+        allocation = re.search(r"\(allocation \d+ of \d+ bytes\)", text)
+        uses.setdefault(allocation[0] if allocation else text, []).append(text)
+    rows = []
+    for first, *others in uses.values():
+        names = dict.fromkeys(name for text in others if (name := text.partition(":")[0]) not in first)
+        rows.append(f"{first} Also used by {', '.join(names)}." if names else first)
+    return rows
 
 
 def _grouped(texts: list[str]) -> list[str]:

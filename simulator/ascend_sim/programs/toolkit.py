@@ -19,11 +19,40 @@ from ascend_sim.errors import Unavailable, bad_value
 from ascend_sim.files import digest
 from ascend_sim.programs.stubs import Elf, cached_folder
 
-# CANN's libraries for programs of acl and aclnn, by the names that a linker's -l has.
-LIBRARIES = ("ascendcl", "nnopbase", "opapi", "acl_op_compiler", "hccl")
+# CANN's libraries for programs of acl and aclnn, by the names that a linker's -l has: those that ggml and
+# torch_npu link (ggml src/ggml-cann/CMakeLists.txt, Ascend/pytorch CMakeLists.txt), and those in the build
+# files of hicann/ops-nn and of asc-devkit's samples. Functions of ge, graph and rt are not simulated.
+LIBRARIES = (
+    *("ascendcl", "acl_rt", "acl_op_compiler", "acl_tdt_channel", "runtime", "ascend_hal"),
+    *("nnopbase", "opapi", "opapi_math", "opapi_nn", "opapi_cv", "opapi_transformer", "hccl", "hcomm"),
+    *("graph", "graph_base", "metadef", "exe_graph", "register", "platform", "ge_runner", "ge_compiler"),
+    *("unified_dlog", "ascendalog", "ascend_dump", "error_manager", "mmpa", "profapi", "msprofiler", "c_sec"),
+)
 # Subfolders of an installed CANN; torch_npu checks that they exist.
 FOLDERS = ("bin", "compiler", "hccl", "include", "lib64", "opp", "runtime", "toolkit", "tools")
 MARK = ".ascend-sim-toolkit"  # a file by which make() recognizes its folder
+_WRITTEN = "Written by ascend-sim, which simulates CANN. The folder has no file of CANN itself."
+
+# The variables of script/set_env.sh of CANN 8.1. bash has a sourced file's path in BASH_SOURCE, zsh in $0.
+_SET_ENV = f"""\
+# {_WRITTEN}
+# Run programs with: ascend-sim run -- PROGRAM
+ASCEND_TOOLKIT_HOME="$(cd "$(dirname "${{BASH_SOURCE:-$0}}")" && pwd)"
+if [ ! -f "$ASCEND_TOOLKIT_HOME/{MARK}" ]; then
+    echo "set_env.sh must be sourced by bash or zsh but the shell does not name the file." >&2
+    unset ASCEND_TOOLKIT_HOME
+    return 1
+fi
+export ASCEND_TOOLKIT_HOME
+export ASCEND_HOME_PATH="$ASCEND_TOOLKIT_HOME"
+export ASCEND_AICPU_PATH="$ASCEND_TOOLKIT_HOME"
+export ASCEND_OPP_PATH="$ASCEND_TOOLKIT_HOME/opp"
+export TOOLCHAIN_HOME="$ASCEND_TOOLKIT_HOME/toolkit"
+export LD_LIBRARY_PATH="$ASCEND_TOOLKIT_HOME/lib64${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"
+export PATH="$ASCEND_TOOLKIT_HOME/bin:$PATH"
+"""
+# aclnnop/aclnn_util.h of CANN 8.1, which its headers of aclnnop include.
+_ACLNN_UTIL = '#pragma once\n#define ACLNN_API __attribute__((visibility("default")))\n'
 
 _ROW = re.compile(r"^(ACLNN|ACLNN_PLAIN)\((\w+\.h), (\w+), \((.*)\)\)$", re.MULTILINE)
 _PHASE = "void* workspace, uint64_t workspaceSize, aclOpExecutor* executor, aclrtStream stream"
@@ -88,7 +117,8 @@ def make(folder: Path) -> None:
         raise bad_value(f"folder must be new, empty or an earlier toolkit but got {folder}.")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / MARK).write_text("Written by ascend-sim toolkit. Nothing here is CANN's.\n")
+        (folder / MARK).write_text(f"{_WRITTEN}\n")
+        (folder / "set_env.sh").write_text(_SET_ENV)
         for name in FOLDERS:
             (folder / name).mkdir(exist_ok=True)
         for part in ("acl", "aclnn", "hccl"):
@@ -122,6 +152,8 @@ def _write_headers(folder: Path) -> None:
     by_header: dict[str, list[Function]] = defaultdict(list)
     for function in functions():
         by_header[function.header].append(function)
+    (folder / "aclnn_util.h").write_text(_ACLNN_UTIL)
+    (folder / "level2" / "aclnn_util.h").write_text('#pragma once\n#include "aclnnop/aclnn_util.h"\n')
     for header, declared in by_header.items():
         body = "\n\n".join(function.declarations() for function in declared)
         text = (

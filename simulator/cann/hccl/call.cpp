@@ -94,6 +94,12 @@ void Call::check_rank(const char* argument, uint32_t rank) {
                             " ranks but got " + std::to_string(rank) + ".");
 }
 
+bool Call::check_root(uint32_t root) {
+    refuse_on_310p();
+    check_rank("root", root);
+    return is_valid() && rank() == root;
+}
+
 // The alignment is that of the pages "约束说明". The pages do not say what other memory does; it is refused here.
 void Call::check_buffer(const Buffer& buffer, HcclDataType type) {
     if (!is_valid() || !buffer.count) return;
@@ -137,7 +143,15 @@ void Call::check_overlap(const Buffer& input, const Buffer& output, HcclDataType
         refuse(HCCL_E_PARA, std::string(input.argument) + " and " + output.argument + " must not overlap.");
 }
 
-void Call::check_not_same(const Buffer& input, const Buffer& output, HcclDataType type) {
+void Call::check_buffers(const Buffer& input, const Buffer& output, HcclDataType type, uint64_t allowed_element) {
+    check_buffer(input, type);
+    check_buffer(output, type);
+    check_overlap(input, output, type, allowed_element);
+}
+
+void Call::check_distinct_buffers(const Buffer& input, const Buffer& output, HcclDataType type) {
+    check_buffer(input, type);
+    check_buffer(output, type);
     if (!is_valid() || !input.first || !output.first) return;
     if (input.first == output.first)
         return refuse(HCCL_E_PARA, std::string(input.argument) + " and " + output.argument + " must differ.");

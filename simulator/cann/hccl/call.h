@@ -48,13 +48,16 @@ public:
     // The type must be one of the set, and the reduction one that the chip has for this type.
     void check_reduction(HcclDataType type, HcclReduceOp op, const TypeSets& types);
     void check_rank(const char* argument, uint32_t rank);
+    // Checks the root of an operation that Ascend310P lacks. Returns whether this rank is the root.
+    bool check_root(uint32_t root);
     // The buffer must be device memory of the communicator's device, inside one allocation, and aligned to its type. A
     // buffer without elements is not checked.
     void check_buffer(const Buffer& buffer, HcclDataType type);
-    // The buffers may be the same, or `input` may begin at this element of `output`, but may not overlap otherwise.
-    void check_overlap(const Buffer& input, const Buffer& output, HcclDataType type, uint64_t allowed_element);
+    // Check each buffer, and their overlap. The buffers may be the same, or `input` may begin at this element of
+    // `output`, but they may not overlap otherwise.
+    void check_buffers(const Buffer& input, const Buffer& output, HcclDataType type, uint64_t allowed_element);
     // As above, and they must not begin at the same address.
-    void check_not_same(const Buffer& input, const Buffer& output, HcclDataType type);
+    void check_distinct_buffers(const Buffer& input, const Buffer& output, HcclDataType type);
 
     // An exchange with all ranks, with this text behind the name of the call.
     Exchange exchange_with_all(const std::string& what) const;
@@ -62,6 +65,8 @@ public:
     HcclResult queue(std::vector<Exchange> exchanges);
 
 private:
+    void check_overlap(const Buffer& input, const Buffer& output, HcclDataType type, uint64_t allowed_element);
+
     std::string name_;
     HcclResult result_ = HCCL_SUCCESS;
     CommunicatorPtr communicator_;

@@ -62,9 +62,7 @@ NPU_CANN_API HcclResult HcclAllReduce(void* send, void* receive, uint64_t count,
     Call call(__func__, comm, stream);
     const Buffer in{"sendBuf", send, count}, out{"recvBuf", receive, count};
     call.check_reduction(type, op, kReducedTypes);
-    call.check_buffer(in, type);
-    call.check_buffer(out, type);
-    call.check_overlap(in, out, type, 0);
+    call.check_buffers(in, out, type, 0);
     if (!call.is_valid()) return call.result();
     Exchange exchange = call.exchange_with_all(reduction_text(count, type, op));
     exchange.message.segments = {segment_of(in, 0, count, type)};
@@ -76,15 +74,11 @@ NPU_CANN_API HcclResult HcclReduce(void* send, void* receive, uint64_t count, Hc
                                    uint32_t root, HcclComm comm, aclrtStream stream) {
     if (count == 0) return HCCL_SUCCESS;
     Call call(__func__, comm, stream);
-    call.refuse_on_310p();
-    call.check_rank("root", root);
+    const bool is_root = call.check_root(root);
     if (!call.is_valid()) return call.result();
-    const bool is_root = call.rank() == root;
     const Buffer in{"sendBuf", send, count}, out{"recvBuf", receive, is_root ? count : 0};
     call.check_reduction(type, op, kReducedTypes);
-    call.check_buffer(in, type);
-    call.check_buffer(out, type);
-    call.check_overlap(in, out, type, 0);
+    call.check_buffers(in, out, type, 0);
     if (!call.is_valid()) return call.result();
     Exchange exchange = call.exchange_with_all(reduction_text(count, type, op) + " to rank " + std::to_string(root));
     exchange.message.segments = {segment_of(in, 0, count, type)};
@@ -100,9 +94,7 @@ NPU_CANN_API HcclResult HcclReduceScatter(void* send, void* receive, uint64_t co
     if (!call.is_valid()) return call.result();
     const Buffer in{"sendBuf", send, count * call.rank_count()}, out{"recvBuf", receive, count};
     call.check_reduction(type, op, kReducedTypes);
-    call.check_buffer(in, type);
-    call.check_buffer(out, type);
-    call.check_overlap(in, out, type, count * call.rank());
+    call.check_buffers(in, out, type, count * call.rank());
     if (!call.is_valid()) return call.result();
     Exchange exchange = call.exchange_with_all(reduction_text(count, type, op));
     for (uint32_t rank = 0; rank < call.rank_count(); ++rank)
@@ -118,9 +110,7 @@ NPU_CANN_API HcclResult HcclAllGather(void* send, void* receive, uint64_t count,
     if (!call.is_valid()) return call.result();
     const Buffer in{"sendBuf", send, count}, out{"recvBuf", receive, count * call.rank_count()};
     call.check_type(type, kMovedTypes);
-    call.check_buffer(in, type);
-    call.check_buffer(out, type);
-    call.check_overlap(in, out, type, count * call.rank());
+    call.check_buffers(in, out, type, count * call.rank());
     if (!call.is_valid()) return call.result();
     Exchange exchange = call.exchange_with_all(" of " + elements_text(count, type));
     exchange.message.segments = {segment_of(in, 0, count, type)};
@@ -156,15 +146,11 @@ NPU_CANN_API HcclResult HcclScatter(void* send, void* receive, uint64_t count, H
                                     HcclComm comm, aclrtStream stream) {
     if (count == 0) return HCCL_SUCCESS;
     Call call(__func__, comm, stream);
-    call.refuse_on_310p();
-    call.check_rank("root", root);
+    const bool is_root = call.check_root(root);
     if (!call.is_valid()) return call.result();
-    const bool is_root = call.rank() == root;
     const Buffer in{"sendBuf", send, is_root ? count * call.rank_count() : 0}, out{"recvBuf", receive, count};
     call.check_type(type, kMovedTypes);
-    call.check_buffer(in, type);
-    call.check_buffer(out, type);
-    call.check_overlap(in, out, type, count * call.rank());
+    call.check_buffers(in, out, type, count * call.rank());
     if (!call.is_valid()) return call.result();
     Exchange exchange =
         call.exchange_with_all(" of " + elements_text(count, type) + " from rank " + std::to_string(root));
@@ -189,9 +175,7 @@ NPU_CANN_API HcclResult HcclAlltoAll(const void* send, uint64_t send_count, Hccl
     const Buffer in{"sendBuf", const_cast<void*>(send), count * call.rank_count()};
     const Buffer out{"recvBuf", const_cast<void*>(receive), count * call.rank_count()};
     call.check_type(send_type, kMovedTypes);
-    call.check_buffer(in, send_type);
-    call.check_buffer(out, send_type);
-    call.check_not_same(in, out, send_type);
+    call.check_distinct_buffers(in, out, send_type);
     if (!call.is_valid()) return call.result();
     Exchange exchange = call.exchange_with_all(" of " + elements_text(count, send_type));
     for (uint32_t rank = 0; rank < call.rank_count(); ++rank)

@@ -85,9 +85,7 @@ HcclResult all_to_all(Call* call, const Buffer& in, const Parts& sent, const Buf
                       HcclDataType type) {
     check_disjoint(call, "recvCounts", received);
     call->check_type(type, kMovedTypes);
-    call->check_buffer(in, type);
-    call->check_buffer(out, type);
-    call->check_not_same(in, out, type);
+    call->check_distinct_buffers(in, out, type);
     if (!call->is_valid()) return call->result();
     Exchange exchange = call->exchange_with_all(std::string(" of ") + name_of_type(type));
     exchange.message.segments = segments_of(in, sent, type);
@@ -157,9 +155,7 @@ NPU_CANN_API HcclResult HcclAllGatherV(void* send, uint64_t send_count, void* re
                                      std::to_string(send_count) + ".");
     check_disjoint(&call, "recvCounts", received);
     call.check_type(type, kMovedTypes);
-    call.check_buffer(in, type);
-    call.check_buffer(out, type);
-    call.check_not_same(in, out, type);
+    call.check_distinct_buffers(in, out, type);
     if (!call.is_valid()) return call.result();
     Exchange exchange = call.exchange_with_all(std::string(" of ") + name_of_type(type) + ", " + received.text());
     exchange.message.segments = {segment_of(in, 0, send_count, type)};
@@ -185,9 +181,7 @@ NPU_CANN_API HcclResult HcclReduceScatterV(void* send, const void* send_counts, 
         call.refuse(HCCL_E_NOT_SUPPORT, std::string("op must be one that the operation has on ") + soc_name() +
                                             " but got " + name_of_reduction(op) + ".");
     call.check_reduction(type, op, kReducedTypesV);
-    call.check_buffer(in, type);
-    call.check_buffer(out, type);
-    call.check_not_same(in, out, type);
+    call.check_distinct_buffers(in, out, type);
     if (!call.is_valid()) return call.result();
     Exchange exchange = call.exchange_with_all(std::string(" of ") + name_of_type(type) + ", " + name_of_reduction(op) +
                                                ", " + sent.text());

@@ -12,9 +12,6 @@
 namespace simulated_cann {
 namespace {
 
-constexpr UnaryRule same(TypesByChip types) { return {types, types, OutType::kSelf}; }
-constexpr UnaryRule converted(TypesByChip types) { return {types, types, OutType::kConverted}; }
-
 constexpr TypesByChip kHalfFloatBf16 = all_and_bf16(kHalfAndFloatTypes);
 constexpr TypesByChip kUnlistedHalfFloat = undocumented_on_310p(kHalfAndFloatTypes);
 constexpr uint32_t kUint8Type = type_set({kUint8}), kDoubleType = type_set({kDouble});

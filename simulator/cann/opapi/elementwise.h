@@ -74,6 +74,15 @@ struct UnaryRule {
     bool is_out_contiguous = false;  // whether only the source accepts another out
 };
 
+// The rules of a function whose out has the type of self, and of one whose result is converted to the type of out.
+constexpr UnaryRule same(TypesByChip types, RankRange ranks = {}) {
+    return {types, types, OutType::kSelf, IntegersAs::kSelf, ranks};
+}
+constexpr UnaryRule converted(TypesByChip self, TypesByChip out, IntegersAs integers) {
+    return {self, out, OutType::kConverted, integers};
+}
+constexpr UnaryRule converted(TypesByChip types) { return converted(types, types, IntegersAs::kSelf); }
+
 // The arguments of a function of one tensor, and the type of its kernel.
 struct UnaryCall {
     FirstPhase phase;
@@ -128,3 +137,18 @@ int32_t require_common_type(FirstPhase* call, const NamedOperand& a, const Named
         return read_in_place(#name, rule, self).finish<Kinds::kinds>(op, bytes, executor);                           \
     }                                                                                                                \
     NPU_CANN_SECOND_PHASE(name)
+
+// Define both phases of aclnnNAME(self, out) and of aclnnInplaceNAME(self) with a function of a UnaryCall.
+#define NPU_CANN_UNARY_PAIR(name, rule, in_place_rule, prepare)                                                       \
+    NPU_CANN_API aclError aclnn##name##GetWorkspaceSize(const aclTensor* self, const aclTensor* out, uint64_t* bytes, \
+                                                        aclOpExecutor** executor) {                                   \
+        using namespace simulated_cann;                                                                               \
+        return prepare(read_unary("aclnn" #name, rule, self, out), bytes, executor);                                  \
+    }                                                                                                                 \
+    NPU_CANN_SECOND_PHASE(aclnn##name)                                                                                \
+    NPU_CANN_API aclError aclnnInplace##name##GetWorkspaceSize(const aclTensor* self, uint64_t* bytes,                \
+                                                               aclOpExecutor** executor) {                            \
+        using namespace simulated_cann;                                                                               \
+        return prepare(read_in_place("aclnnInplace" #name, in_place_rule, self), bytes, executor);                    \
+    }                                                                                                                 \
+    NPU_CANN_SECOND_PHASE(aclnnInplace##name)

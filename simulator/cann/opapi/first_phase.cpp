@@ -1,10 +1,20 @@
 #include "cann/opapi/first_phase.h"
 
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 
 #include "cann/runtime/report.h"
 
 namespace simulated_cann {
+
+std::string number_text(double value) {
+    constexpr int kShort = 6, kExact = 17;
+    char text[32];
+    std::snprintf(text, sizeof text, "%.*g", kShort, value);
+    if (std::strtod(text, nullptr) != value) std::snprintf(text, sizeof text, "%.*g", kExact, value);
+    return text;
+}
 
 // NULL is found before every other error of a call: hicann/ops-math math/mul/op_api/aclnn_mul.cpp, CheckParams, and the
 // same function of the other operators.

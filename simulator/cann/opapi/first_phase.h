@@ -17,6 +17,9 @@ struct RankRange {
     size_t least = 0, most = 8;  // 8: the largest rank of every function of CANN that has no other limit
 };
 
+// Returns the number as a reader writes it, such as "0" and "1e-05", with the digits that distinguish it.
+std::string number_text(double value);
+
 class FirstPhase {
 public:
     explicit FirstPhase(const char* function) : function_(function) {}

@@ -122,7 +122,7 @@ aclError prepare_group_norm(const aclTensor* self_tensor, const aclTensor* gamma
         if (operand) call.require_dtype(name, *operand, norm.in.dtype);
     call.require(group > 0, "group", "be greater than 0", group);
     call.require(group > 0 && c % group == 0, "C", "be divisible by group, " + std::to_string(group) + ",", c);
-    call.require(eps > 0, "eps", "be greater than 0", std::to_string(eps));
+    call.require(eps > 0, "eps", "be greater than 0", number_text(eps));
     call.require_shape("out", norm.out, norm.in.shape);
     call.require_shape("mean_out", *norm.mean, {n, group});
     call.require_shape("rstd_out", *norm.rstd, {n, group});

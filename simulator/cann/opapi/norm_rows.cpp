@@ -41,7 +41,7 @@ void require_rank(FirstPhase* call, aclError status, const char* name, const Ope
 }
 
 void require_float_at_least(FirstPhase* call, aclError status, const char* name, double value, double least) {
-    call->require_inner(status, value >= least, name, "be at least " + std::to_string(least), std::to_string(value));
+    call->require_inner(status, value >= least, name, "be at least " + number_text(least), number_text(value));
 }
 
 }  // namespace simulated_cann

@@ -86,10 +86,10 @@ void require_exponent(FirstPhase* call, const aclScalar* exponent, int32_t dtype
     const auto value = scalar_as<double>(*exponent);
     std::vector<double> rounded{value};
     round_to(dtype, &rounded);
-    if (!is_floating(dtype)) call->require(value >= 0, "exponent", "not be negative", std::to_string(value));
+    if (!is_floating(dtype)) call->require(value >= 0, "exponent", "not be negative", number_text(value));
     const bool fits =
         is_floating(dtype) ? !std::isfinite(value) || std::isfinite(rounded[0]) : rounded[0] == std::trunc(value);
-    call->require(fits, "exponent", std::string("be in the range of ") + dtype_name(dtype), std::to_string(value));
+    call->require(fits, "exponent", std::string("be in the range of ") + dtype_name(dtype), number_text(value));
 }
 
 aclError prepare_tensor_scalar(UnaryCall call, const aclScalar* exponent, const TypesByChip& exponent_types,

@@ -15,13 +15,6 @@ constexpr uint32_t kFractions = kHalfToDoubleTypes | kComplexTypes;
 constexpr uint32_t kWithBool = kIntegerTypes | kBoolType;
 constexpr RankRange kOneToEight{1, 8};
 
-constexpr UnaryRule converted(TypesByChip self, TypesByChip out, IntegersAs integers, RankRange ranks = {}) {
-    return {self, out, OutType::kConverted, integers, ranks};
-}
-constexpr UnaryRule same(TypesByChip types, RankRange ranks = {}) {
-    return {types, types, OutType::kSelf, IntegersAs::kSelf, ranks};
-}
-
 // math/cos/docs/aclnnCos&aclnnInplaceCos.md. The kernel of float32 has the stated precision for inputs up to 1e7, on
 // Ascend310P up to 65504.
 constexpr UnaryRule kCosRule{
@@ -208,47 +201,9 @@ NPU_CANN_API aclError aclnnAbsGetWorkspaceSize(const aclTensor* self, const aclT
 }
 NPU_CANN_SECOND_PHASE(aclnnAbs)
 
-NPU_CANN_API aclError aclnnErfGetWorkspaceSize(const aclTensor* self, const aclTensor* out, uint64_t* bytes,
-                                               aclOpExecutor** executor) {
-    using namespace simulated_cann;
-    return prepare_erf(read_unary("aclnnErf", kErfRule, self, out), bytes, executor);
-}
-NPU_CANN_SECOND_PHASE(aclnnErf)
-
-NPU_CANN_API aclError aclnnInplaceErfGetWorkspaceSize(const aclTensor* self, uint64_t* bytes,
-                                                      aclOpExecutor** executor) {
-    using namespace simulated_cann;
-    return prepare_erf(read_in_place("aclnnInplaceErf", kErfInPlace, self), bytes, executor);
-}
-NPU_CANN_SECOND_PHASE(aclnnInplaceErf)
-
-NPU_CANN_API aclError aclnnFloorGetWorkspaceSize(const aclTensor* self, const aclTensor* out, uint64_t* bytes,
-                                                 aclOpExecutor** executor) {
-    using namespace simulated_cann;
-    return prepare_floor(read_unary("aclnnFloor", kFloorRule, self, out), bytes, executor);
-}
-NPU_CANN_SECOND_PHASE(aclnnFloor)
-
-NPU_CANN_API aclError aclnnInplaceFloorGetWorkspaceSize(const aclTensor* self, uint64_t* bytes,
-                                                        aclOpExecutor** executor) {
-    using namespace simulated_cann;
-    return prepare_floor(read_in_place("aclnnInplaceFloor", kFloorRule, self), bytes, executor);
-}
-NPU_CANN_SECOND_PHASE(aclnnInplaceFloor)
-
-NPU_CANN_API aclError aclnnLogicalNotGetWorkspaceSize(const aclTensor* self, const aclTensor* out, uint64_t* bytes,
-                                                      aclOpExecutor** executor) {
-    using namespace simulated_cann;
-    return prepare_logical_not(read_unary("aclnnLogicalNot", kLogicalNotRule, self, out), bytes, executor);
-}
-NPU_CANN_SECOND_PHASE(aclnnLogicalNot)
-
-NPU_CANN_API aclError aclnnInplaceLogicalNotGetWorkspaceSize(const aclTensor* self, uint64_t* bytes,
-                                                             aclOpExecutor** executor) {
-    using namespace simulated_cann;
-    return prepare_logical_not(read_in_place("aclnnInplaceLogicalNot", kLogicalNotRule, self), bytes, executor);
-}
-NPU_CANN_SECOND_PHASE(aclnnInplaceLogicalNot)
+NPU_CANN_UNARY_PAIR(Erf, kErfRule, kErfInPlace, prepare_erf)
+NPU_CANN_UNARY_PAIR(Floor, kFloorRule, kFloorRule, prepare_floor)
+NPU_CANN_UNARY_PAIR(LogicalNot, kLogicalNotRule, kLogicalNotRule, prepare_logical_not)
 
 NPU_CANN_API aclError aclnnBitwiseNotGetWorkspaceSize(const aclTensor* self, const aclTensor* out, uint64_t* bytes,
                                                       aclOpExecutor** executor) {

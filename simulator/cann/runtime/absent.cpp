@@ -1,8 +1,9 @@
-// The functions of acl that are not simulated. Each call fails, and its message and the report name the function. The
-// definitions are weak: a simulated function replaces them.
+// The functions of acl and aclop that are not simulated. Each call fails, and its message and the report name the
+// function. The definitions are weak: a simulated function replaces them.
 #include <type_traits>
 
 #include "acl/acl.h"
+#include "acl/acl_op_compiler.h"
 #include "aclnn/acl_meta.h"
 
 #pragma GCC diagnostic ignored "-Wunused-parameter"  // the functions ignore their arguments
@@ -22,9 +23,14 @@ Result refuse(const char* call) {
 
 #define ACL(type, name, parameters) \
     extern "C" __attribute__((weak, visibility("default"))) type name parameters { return refuse<type>(#name); }
+#define ACL_OP ACL
+#define ACL_OP_COMPILER ACL
 #include "acl/functions.def"
+#include "acl/op_functions.def"
 ACL(aclnnStatus, aclInitTensor,
     (aclTensor*, const int64_t*, uint64_t, aclDataType, const int64_t*, int64_t, aclFormat, const int64_t*, uint64_t,
      void*))
 ACL(aclnnStatus, aclDumpOpTensors, (const char*, const char*, aclTensor**, size_t, size_t, aclrtStream))
+#undef ACL_OP
+#undef ACL_OP_COMPILER
 #undef ACL

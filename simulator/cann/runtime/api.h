@@ -66,6 +66,7 @@ constexpr aclError kDeviceMemoryError = 507053;
 // Errors. fail() sets the text of aclGetRecentErrMsg and returns the status. A function refuse_... always does this and
 // returns an error. A function check_... does it if a rule is broken, and otherwise returns kSuccess.
 aclError fail(aclError status, const std::string& text);
+constexpr const char* kErrorPrefix = "simulated CANN: ";  // of the texts of fail()
 // As above, with the text "CALL: RULE", or with a value "CALL: RULE but got VALUE.".
 inline aclError fail(aclError status, const std::string& call, const std::string& rule) {
     return fail(status, call + ": " + rule);

@@ -54,7 +54,7 @@ aclError refuse_unknown_handle(const char* call, const char* argument) {
 }
 
 aclError fail(aclError status, const std::string& text) {
-    set_error("simulated CANN: " + text);
+    set_error(kErrorPrefix + text);
     return status;
 }
 

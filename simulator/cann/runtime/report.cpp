@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <map>
 #include <vector>
 
@@ -23,7 +24,7 @@ namespace {
 using ascend_sim::Json, ascend_sim::json_list, ascend_sim::json_string;
 
 constexpr size_t kMaxBrokenReports = 20;  // reports of launches that broke a rule; more are only counted
-constexpr size_t kMaxRaces = 100;         // messages; more are only counted
+constexpr size_t kMaxTexts = 100;         // of races, and of failed work; more are only counted
 constexpr size_t kMaxKernelRuns = 10000;  // launches of kernels on the timeline
 
 // A kernel's run on the simulated device's clock.
@@ -43,13 +44,13 @@ struct Report {
     std::vector<KernelRun> kernel_runs;
     std::vector<std::string> broken_launches;  // operator and ascend_sim's JSON
     uint64_t broken_launch_count = 0;
-    std::vector<std::string> damage, races, freed;
-    uint64_t race_count = 0;
+    std::vector<std::string> damage, races, freed, failed_work;
+    uint64_t race_count = 0, failed_work_count = 0;
     uint64_t work_left = 0;  // pieces in queues when the process ended
 
     bool has_used_npu() const {
         return !launches.empty() || !not_simulated.empty() || !host_waits.empty() || !damage.empty() ||
-               !races.empty() || !freed.empty();
+               !races.empty() || !freed.empty() || !failed_work.empty();
     }
     // Whether this process is a fork; its report counts only its own work.
     bool is_fork = false;
@@ -91,6 +92,8 @@ void write_report(Report& report, bool ended) {
     json.raw("beyond_documents", counts_json(report.beyond_documents));
     json.raw("races", texts_json(report.races)).raw("race_count", std::to_string(report.race_count));
     json.raw("freed", texts_json(report.freed)).raw("work_left", std::to_string(report.work_left));
+    json.raw("failed_work", texts_json(report.failed_work))
+        .raw("failed_work_count", std::to_string(report.failed_work_count));
     json.field("streams", stream_order() == Order::kImmediate ? "immediate" : "asynchronous");
     json.raw("seed", std::to_string(stream_seed()));
     json.raw("host_waits", counts_json(report.host_waits)).raw("kernel_runs", json_list(timeline));
@@ -132,10 +135,12 @@ void reset_in_fork() {
     report->is_fork = true;
     for (auto* counted : {&report->launches, &report->not_simulated, &report->beyond_documents, &report->host_waits})
         counted->clear();
-    for (auto* texts : {&report->broken_launches, &report->damage, &report->races, &report->freed}) texts->clear();
+    for (auto* texts :
+         {&report->broken_launches, &report->damage, &report->races, &report->freed, &report->failed_work})
+        texts->clear();
     report->kernel_runs.clear();
     report->parent_bytes = all_bytes_in_use();
-    report->broken_launch_count = report->race_count = report->work_left = 0;
+    report->broken_launch_count = report->race_count = report->failed_work_count = report->work_left = 0;
 }
 
 bool is_idle_fork() {
@@ -159,8 +164,11 @@ __attribute__((constructor)) void begin_report() {
     pthread_atfork(lock_before_fork, unlock_after_fork, reset_in_fork);
 }
 
+thread_local uint64_t errors_of_thread = 0;  // that are in the report
+
 void add_text(std::vector<std::string> Report::* list, const std::string& text) {
     Locked<Report> report;
+    ++errors_of_thread;
     ((*report).*list).push_back(text);
     std::fprintf(stderr, "simulated CANN: %s\n", text.c_str());
     write_report(*report, false);
@@ -181,7 +189,7 @@ void report_damage(const std::string& damage, const std::string& when) {
 void report_race(const std::string& text, const std::string& detail, bool is_new) {
     Locked<Report> report;
     ++report->race_count;
-    if (!is_new || report->races.size() >= kMaxRaces) return;
+    if (!is_new || report->races.size() >= kMaxTexts) return;
     report->races.push_back(text);
     std::fprintf(stderr, "simulated CANN: race: %s%s\n", text.c_str(), detail.c_str());
     write_report(*report, false);
@@ -189,8 +197,22 @@ void report_race(const std::string& text, const std::string& detail, bool is_new
 
 void report_freed(const std::string& text) { add_text(&Report::freed, text); }
 
+uint64_t reported_errors() { return errors_of_thread; }
+
+void report_failed_work(const std::string& error) {
+    const size_t prefix_length = std::strlen(kErrorPrefix);
+    const std::string text = error.compare(0, prefix_length, kErrorPrefix) == 0 ? error.substr(prefix_length) : error;
+    Locked<Report> report;
+    ++report->failed_work_count;
+    if (report->failed_work.size() >= kMaxTexts) return;
+    report->failed_work.push_back(text);
+    std::fprintf(stderr, "simulated CANN: work failed: %s\n", text.c_str());
+    write_report(*report, false);
+}
+
 void count_not_simulated(const std::string& call) {
     Locked<Report> report;
+    ++errors_of_thread;
     ++report->not_simulated[call];
     write_now_and_then(*report);
 }
@@ -221,6 +243,7 @@ void record_launch(const std::string& operator_name, const std::string& simulato
         report->kernel_runs.push_back({operator_name, read_number(simulator_report, "cores"), cycles,
                                        read_number(simulator_report, "microseconds")});
     if (simulator_report.find("\"status\":\"broken rule\"") == std::string::npos) return write_now_and_then(*report);
+    ++errors_of_thread;
     ++report->broken_launch_count;
     if (report->broken_launches.size() < kMaxBrokenReports)
         report->broken_launches.push_back(

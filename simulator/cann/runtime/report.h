@@ -21,6 +21,13 @@ void report_race(const std::string& text, const std::string& detail, bool is_new
 // Reports memory that was freed although queued work still uses it.
 void report_freed(const std::string& text);
 
+// Reports work of a stream that failed, for a reason that the report does not have yet: its error, as fail() sets it.
+void report_failed_work(const std::string& error);
+
+// Returns the number of errors that this thread has added to the report, by the functions of this file or by
+// record_launch(); failed work does not count.
+uint64_t reported_errors();
+
 void count_not_simulated(const std::string& call);
 
 // Counts a call that CANN's sources accept and its documents exclude.

@@ -106,7 +106,10 @@ std::string other_device_error(const Work& work, int32_t device) {
     return "";
 }
 
+// Runs the work. If it fails, sets the text. The report gets each failure once: a broken rule of a kernel, damaged
+// guard zones and freed memory are in it already.
 int32_t run(const Work& work, int32_t device, std::string* text) {
+    const uint64_t errors_before = reported_errors();
     std::string freed = freed_memory_error(work);
     const std::string other_device = other_device_error(work, device);
     int32_t status = 0;
@@ -122,7 +125,9 @@ int32_t run(const Work& work, int32_t device, std::string* text) {
             status = fail(kernel_exception(), work.name, error.what());
         }
     }
-    if (status) *text = recent_error_text();
+    if (!status) return status;
+    *text = recent_error_text();
+    if (reported_errors() == errors_before) report_failed_work(*text);
     return status;
 }
 

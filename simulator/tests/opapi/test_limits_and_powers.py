@@ -233,7 +233,9 @@ def test_powers_check_shapes_and_exponents(opapi):
         assert_refused(opapi, "PowTensorScalar", given, message)
     half = np.ones(3, np.float16)
     given = {"self": half, "exponent": np.float32(1e5), "out": half.copy()}
-    assert_refused(opapi, "PowTensorScalar", given, "exponent must be in the range of float16 but got 100000")
+    assert_refused(
+        opapi, "PowTensorScalar", given, r"exponent must be in the range of float16 but got 100000\.$"
+    )
     for op in ("PowTensorTensor", "PowTensorScalar", "PowScalarTensor"):
         values = {
             "self": ONE if op == "PowScalarTensor" else x,

@@ -135,7 +135,7 @@ def test_rms_norm_refusals(opapi_910b, function):
             {"rstd_out": np.zeros((2, 3, 32), np.float32)},
             r"rstd_out must have 6 elements, and in each axis 1 or the size of x but got",
         ),
-        ({"epsilon": -1.0}, "epsilon must be at least 0"),
+        ({"epsilon": -1.0}, r"epsilon must be at least 0 but got -1\.$"),
     ]
     for changes, message in refused:
         assert_refused(opapi_910b, function, changed(given, **changes), message, TILING)
@@ -228,7 +228,7 @@ def test_add_rms_norm_refusals(opapi):
             r"rstd_out must have the shape \[2,3,1\]",
         ),
         ({"x_out": np.zeros((2, 3), np.float16)}, r"x_out must have the shape \[2,3,32\]"),
-        ({"epsilon": -0.5}, "epsilon must be at least 0"),
+        ({"epsilon": -1e-7}, r"epsilon must be at least 0 but got -1e-07\.$"),
     ]
     for changes, message in refused:
         assert_refused(opapi, "AddRmsNorm", changed(given, **changes), message)
@@ -447,7 +447,7 @@ def test_group_norm_refusals(opapi):
     refused = [
         ({"group": 4}, "C must be divisible by group, 4, but got 6"),
         ({"group": 0}, "group must be greater than 0 but got 0"),
-        ({"eps": 0.0}, "eps must be greater than 0"),
+        ({"eps": -0.0078125}, r"eps must be greater than 0 but got -0.0078125\.$"),
         ({"hx_w": 4}, r"self must have the sizes N, C and HxW of \[2,6,4\]"),
         ({"c": 3}, r"self must have the sizes N, C and HxW of \[2,3,5\]"),
         ({"gamma": fractions("float16", 3)}, r"gamma must have the shape \[6\]"),

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -131,6 +132,70 @@ def test_a_missing_library_is_named(tmp_path):
     assert done.exit_code == 2
     assert f"{program} needs libraries that were not found: " in done.stderr
     assert "libother.so" in done.stderr
+
+
+OPTIONS = """
+#include <stdio.h>
+#include "acl/acl_op_compiler.h"
+#include "aclnnop/aclnn_util.h"
+ACLNN_API int main(void) {
+    char value[16];
+    aclopAttr* attr;
+    if (aclInit(0) || aclrtSetDevice(0)) return 1;
+    if (aclSetCompileopt(ACL_OP_JIT_COMPILE, "enable")) return 2;
+    if (aclGetCompileopt(ACL_OP_JIT_COMPILE, value, aclGetCompileoptSize(ACL_OP_JIT_COMPILE))) return 3;
+    attr = aclopCreateAttr();
+    if (aclopSetAttrInt(attr, "axis", 1)) return 4;
+    printf("%s %d %s\\n", value, aclopLoad(0, 0), aclGetRecentErrMsg());
+    aclopDestroyAttr(attr);
+    return 0;
+}
+"""
+
+
+def test_aclop_and_its_options(tmp_path):
+    """The options of the compiler are stored; a function of aclop that is not simulated fails by its name."""
+    report = tmp_path / "report.json"
+    done = run_command("--report", report, "--", compiled(tmp_path, OPTIONS))
+    assert done.exit_code == 1, done.stderr
+    assert json.loads(report.read_text())["not_simulated"] == {"aclopLoad": 1}
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_a_shell_that_sources_set_env_compiles_and_runs(tmp_path, shell):
+    if shutil.which(shell) is None:
+        pytest.skip(f"no {shell}")
+    folder = tmp_path / "a folder" / "cann"
+    folder.parent.mkdir()
+    assert ascend_sim("toolkit", folder).exit_code == 0
+    (tmp_path / "program.c").write_text(MULTIPLY)
+    libraries = " ".join(f"-l{name}" for name in toolkit.LIBRARIES)
+    script = f"""
+        source "{folder}/set_env.sh" || exit 1
+        cc -std=c99 program.c -I"$ASCEND_HOME_PATH/include" -L"$ASCEND_HOME_PATH/lib64" {libraries} -o program
+        ./program || exit 1
+        echo "$ASCEND_TOOLKIT_HOME:$ASCEND_OPP_PATH:$ASCEND_AICPU_PATH:$TOOLCHAIN_HOME"
+        echo "$LD_LIBRARY_PATH" "$PATH"
+    """
+    environment = {"PATH": os.environ["PATH"], "LD_LIBRARY_PATH": "/other"}
+    done = subprocess.run(
+        [shell, "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
+    )
+    *products, variables, paths = done.stdout.splitlines()
+    assert products == ["2 8", "4 10", "6 12"]
+    assert variables == f"{folder}:{folder}/opp:{folder}:{folder}/toolkit"
+    assert paths.startswith(f"{folder}/lib64:/other {folder}/bin:")
+
+
+def test_set_env_is_refused_by_a_shell_that_does_not_name_it(tmp_path):
+    if shutil.which("dash") is None:
+        pytest.skip("no dash")
+    folder = tmp_path / "cann"
+    assert ascend_sim("toolkit", folder).exit_code == 0
+    script = f". {folder}/set_env.sh; echo $? ${{ASCEND_TOOLKIT_HOME:-unset}}"
+    done = subprocess.run(["dash", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout == "1 unset\n"
+    assert done.stderr == "set_env.sh must be sourced by bash or zsh but the shell does not name the file.\n"
 
 
 CRASH = """
@@ -281,3 +346,49 @@ def test_collectives_between_the_devices_of_one_program(tmp_path, capfd):
     assert done.exit_code == 0, done.stderr
     assert "simulated 2 devices Ascend910B2" in done.stderr
     assert capfd.readouterr().out == "4\n4\n"
+
+
+# ---- work that fails on a stream, in a program that ignores the error ----------------------------------
+
+
+@pytest.fixture(scope="module")
+def failing_program(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("failing")
+    return compiled(folder, (SOURCES / "failed_work.c").read_text())
+
+
+def failed_work_of(program, kind, tmp_path, *options):
+    """Run a program whose work fails. Return the lines of the report and the contents of its file."""
+    report = tmp_path / "report.json"
+    done = run_command(*options, "--report", report, "--", program, kind)
+    found = json.loads(report.read_text())
+    assert (done.exit_code, found["exit_status"], done.stdout) == (1, 1, "")
+    return done.stderr.splitlines(), found
+
+
+@pytest.mark.parametrize("streams", ["asynchronous", "immediate"])
+def test_an_index_outside_its_tensor_is_in_the_report(failing_program, tmp_path, streams):
+    lines, found = failed_work_of(failing_program, "index", tmp_path, "--streams", streams)
+    text = "aclnnIndexSelect: index must be in [0, 8) but got {} in element 0."
+    assert found["failed_work"] == [text.format(index) for index in (11, 21, 31)]
+    assert found["failed_work_count"] == 3
+    assert found["launches"] == {"aclnnIndexSelect": 1}
+    title = lines.index("ascend-sim run: work that failed on a stream: 3")
+    assert lines[title + 1] == f"ascend-sim run:   {text.format(11)} (2 more like it)"
+
+
+def test_collectives_that_differ_are_in_the_report(failing_program, tmp_path):
+    lines, found = failed_work_of(failing_program, "collective", tmp_path, "--devices", "2")
+    assert found["failed_work_count"] == 2
+    calls = [f"HcclAllReduce of {count} float32, sum on rank {rank}" for rank, count in enumerate((4, 5))]
+    for text in found["failed_work"]:
+        assert text.startswith("HcclAllReduce: ranks must make the same call but got ")
+        assert all(call in text for call in calls)
+    assert "ascend-sim run: work that failed on a stream: 2" in lines
+
+
+def test_a_use_of_freed_memory_is_listed_once(failing_program, tmp_path):
+    lines, found = failed_work_of(failing_program, "freed", tmp_path)
+    assert (len(found["freed_memory"]), found["failed_work"], found["failed_work_count"]) == (1, [], 0)
+    assert "ascend-sim run: uses of freed memory: 1" in lines
+    assert not any("work that failed" in line for line in lines)

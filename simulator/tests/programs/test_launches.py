@@ -71,6 +71,8 @@ def test_a_broken_rule_is_reported_with_its_line_when_the_program_waits(folder):
     assert done.stdout == "aclrtSynchronizeStream: 507035\n"
     line = SCALE.read_text().splitlines().index("    AscendC::Muls(b, a, T(factor), kTile);") + 1
     assert re.search(rf"SIM-\w+-\d+ broken\.asc:{line}, core 0, Muls", done.stderr)
+    assert "launches with rule violations: 1" in done.stderr
+    assert "work that failed" not in done.stderr  # listed once
 
 
 TWO_STEPS = (

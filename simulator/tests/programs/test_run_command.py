@@ -171,7 +171,8 @@ RUNTIME = {
     "soc": "Ascend910B2", "ended": True, "launches": {"aclnnMul": 3}, "broken": [], "broken_launches": 0,
     "damage": [], "not_simulated": {}, "beyond_documents": {}, "bytes_not_freed": 10,
     "host_waits": {"aclrtSynchronizeStream": 2},
-    "kernel_runs": [], "races": [], "race_count": 0, "freed": [], "streams": "asynchronous", "seed": 7,
+    "kernel_runs": [], "races": [], "race_count": 0, "freed": [], "failed_work": [],
+    "failed_work_count": 0, "streams": "asynchronous", "seed": 7,
 }  # fmt: skip
 
 
@@ -232,11 +233,42 @@ def test_races_and_freed_memory_are_listed_and_not_clean(tmp_path):
         assert report.as_json()["race_count"] == (3 if number == 0 else 0)
 
 
+def test_failed_work_is_listed_and_not_clean(tmp_path):
+    texts = [f"aclnnIndexSelect: index must be in 0..3 but got {index}." for index in (9, 8)]
+    failed = {"failed_work": texts, "failed_work_count": 300}
+    report = report_of(tmp_path, failed, {"failed_work": ["HcclSend: failed."], "failed_work_count": 1})
+    assert not report.is_clean
+    lines = lines_of(report)
+    first = lines.index("work that failed on a stream: 301")
+    assert lines[first + 1 : first + 3] == [f"  {texts[0]} (1 more like it)", "  HcclSend: failed."]
+    assert (report.as_json()["failed_work_count"], len(report.as_json()["failed_work"])) == (301, 3)
+
+
 def test_errors_that_differ_in_numbers_are_listed_once(tmp_path):
     texts = [f"aclrtFree frees memory that stream {number}'s aclnnMul reads" for number in (3, 5, 6)]
     lines = lines_of(report_of(tmp_path, {"races": [*texts, "another race"], "race_count": 4}))
     races = lines[lines.index(next(line for line in lines if "races: 4" in line)) + 1 :][:2]
     assert races == [f"  {texts[0]} (2 more like it)", "  another race"]
+
+
+def test_uses_of_one_freed_allocation_are_one_line(tmp_path):
+    text = "{}: self is read from memory that was freed before it ran (allocation {} of 64 bytes)."
+    uses = [
+        ("aclnnMul", 4),
+        ("aclnnCos", 4),
+        ("aclnnMul", 4),
+        ("aclnnSin", 4),
+        ("aclnnMul", 5),
+        ("aclnnCos", 5),
+    ]
+    uses += [("aclnnSin", 5), ("aclnnExp", 6)]
+    lines = lines_of(report_of(tmp_path, {"freed": [text.format(*use) for use in uses]}))
+    first = lines.index("uses of freed memory: 8")
+    assert lines[first + 1 : first + 4] == [
+        f"  {text.format('aclnnMul', 4)} Also used by aclnnCos, aclnnSin. (1 more like it)",
+        f"  {text.format('aclnnExp', 6)}",
+        "guard zones: intact",
+    ]
 
 
 def test_calls_beyond_the_documents_are_listed_and_clean(tmp_path):

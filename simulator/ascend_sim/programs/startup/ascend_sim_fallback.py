@@ -34,6 +34,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import ascend_sim_atb  # type: ignore[import-not-found]
+import ascend_sim_types  # type: ignore[import-not-found]
 import torch
 from ascend_sim_generators import (  # type: ignore[import-not-found]
     host_generator,
@@ -223,6 +224,7 @@ class _Call:
             cpu_out = torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype)
             self.outs.append((tensor, cpu_out))
             return cpu_out
+        ascend_sim_types.check(self.kernel.name, argument.name, tensor.dtype)
         view: torch.Tensor = host_view(tensor)
         self.inputs.append((tensor, view))
         if argument.alias_info is not None and argument.alias_info.is_write:

@@ -4,6 +4,7 @@ Needs TASK_QUEUE_ENABLE=0, so that a refusal is an exception of the call.
 """
 
 import operator
+import sys
 
 import torch
 from run_checks import refusal, run
@@ -126,6 +127,49 @@ def check_bfloat16_is_copied_and_cast_by_every_chip():
 def check_ones_are_real():
     assert " but got complex64." in refusal(lambda: torch.ones(3, dtype=torch.complex64, device="npu"))
     assert torch.zeros(3, dtype=torch.complex64, device="npu").tolist() == [0, 0, 0]
+
+
+def check_host_fallbacks_of_types_that_cann_lacks():
+    double, integers = ones(torch.float64), ones(torch.int32)
+    square, out = torch.eye(3, dtype=torch.float64).npu(), torch.empty(3).npu()
+    refused = (
+        (lambda: torch.linalg.vector_norm(double), "self", "float64", "norm/lp_norm_v2"),
+        (lambda: square @ square, "self", "float64", "matmul/mat_mul_v3"),
+        (lambda: torch.bmm(square[None], square[None]), "self", "float64", "matmul/batch_mat_mul_v3"),
+        (lambda: double.expm1(), "self", "float64", "math/expm1"),
+        (lambda: double.expm1_(), "self", "float64", "math/expm1"),
+        (lambda: integers.exp(), "self", "int32", "math/exp"),
+        (lambda: torch.exp(integers, out=out), "self", "int32", "math/exp"),
+        (lambda: torch.lerp(double, double, 0.5), "self", "float64", "math/lerp"),
+        (lambda: torch.nn.functional.softplus(double), "self", "float64", "activation/softplus_v2"),
+        (lambda: torch.dot(double, double), "self", "float64", "math/dot"),
+    )
+    for work, argument, dtype, source in refused:
+        text = refusal(work)
+        assert f"{argument} must be one of " in text, text
+        assert f" but got {dtype}: " in text, text
+        assert f" {source}/aclnn_" in text, text
+    half = ones(torch.float16)
+    assert torch.linalg.vector_norm(half).item() > 0
+    assert half.expm1().dtype == torch.float16
+    assert double.exp().dtype == torch.float64  # aclnnExp has a kernel of the AI CPU
+    brain = ones(torch.bfloat16)
+    if IS_310P:
+        assert "but got bfloat16" in refusal(lambda: brain.exp())
+    else:
+        assert brain.exp().dtype == torch.bfloat16
+
+
+def check_the_table_of_types_names_operators_and_arguments_of_host_fallbacks():
+    fallback, types = sys.modules["ascend_sim_fallback"], sys.modules["ascend_sim_types"]
+    for name, (_, allowed) in types.OPERATORS.items():
+        assert not {name, name.split(".")[0]} & fallback.KEPT, name
+        assert types.form_of(name) == name
+        forms = map(fallback.overload_of, (name, f"{name}.out", f"{name}.grad_input"))
+        schema = next(form for form in forms if form is not None)._schema
+        assert allowed.keys() <= {argument.name for argument in schema.arguments}, name
+    assert types.form_of("aten.lerp_.Scalar") == types.form_of("aten.lerp.Scalar_out") == "lerp.Scalar"
+    assert types.form_of("aten.exp_.default") == types.form_of("aten.exp.out") == "exp"
 
 
 if __name__ == "__main__":
