@@ -96,7 +96,20 @@ def is_plain_cpu_tensor(x: Any) -> bool:
     )
 
 
+def has_values(x: Any) -> bool:
+    """Return whether the host can read the elements of x."""
+    return not torch.compiler.is_compiling() and not x.is_meta and is_plain_cpu_tensor(x)
+
+
 # ---- rules of tensors, real or fake ----------------------------------------------------------------
+
+
+def require_tensors(op: str, **named: Any) -> None:
+    """Raise TypeError if one of the arguments is not a dense torch tensor."""
+    for name, tensor in named.items():
+        if torch is None or not isinstance(tensor, torch.Tensor):
+            raise bad_type(op, name, "be a torch tensor", type(tensor).__name__)
+        require_dense(op, name, tensor)
 
 
 def check_devices(call: CallTensors[Any]) -> None:
