@@ -215,7 +215,7 @@ def _npu_rotary_embedding(
             rule = "have tokens that follow each other in memory"
             raise bad_value(op, name, rule, f"strides {list(x.stride())}") from None
     cos, sin = cos_sin_cache[rows.long()].chunk(2, dim=-1)
-    rotary_mul_qk_(*heads, cos, sin, rotary_dim=width, interleaved=not neox)
+    rotary_mul_qk_(heads[0], heads[1], cos, sin, rotary_dim=width, interleaved=not neox)
 
 
 # ---- norms ---------------------------------------------------------------------------------------------
@@ -415,7 +415,7 @@ def _check_cache(op: str, positions: Any, cache: Any, head_size: int) -> None:
     if cache.dim() != 2 or cache.shape[1] % 2 or not 2 <= cache.shape[1] <= head_size:
         rule = f"[rows, W] with an even W up to the head size {head_size}"
         raise bad_value(op, "cos_sin_cache", f"have shape {rule}", list(cache.shape))
-    if positions.device.type == "cpu" and not torch.compiler.is_compiling() and positions.numel():
+    if calls.has_values(positions) and positions.numel():
         low, high = int(positions.min()), int(positions.max())
         if low < 0 or high >= cache.shape[0]:
             wrong = low if low < 0 else high

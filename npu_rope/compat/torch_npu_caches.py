@@ -253,8 +253,8 @@ class _Target:
         """Return the part of some heads."""
         columns = self.columns or 1
         rows = slice(some.start * columns, some.stop * columns)
-        quantization = (None if t is None else t[rows] for t in (self.scale, self.offset))
-        return _Target(self.rows[:, :, rows], *quantization, self.columns)
+        scale, offset = (None if t is None else t[rows] for t in (self.scale, self.offset))
+        return _Target(self.rows[:, :, rows], scale, offset, self.columns)
 
     def as_stored(self, x: Any) -> Any:
         """Return heads ``[T,N,D]`` as ``[T, heads, width]``."""
@@ -315,8 +315,8 @@ def _column(op: str, name: str, cache: Any, size: int) -> int:
 
 
 def _in_columns(rows: Any, scale: Any, offset: Any, columns: int) -> _Target:
-    shape = rows.shape[2:]
-    return _Target(rows, *(None if t is None else t.reshape(shape) for t in (scale, offset)), columns)
+    scale, offset = (None if t is None else t.reshape(rows.shape[2:]) for t in (scale, offset))
+    return _Target(rows, scale, offset, columns)
 
 
 def _factors(op: str, name: str, factors: Any, heads: int, size: int) -> Any:
@@ -487,10 +487,12 @@ def _check_stores(
         calls.check_devices(call)
         executors.check(call, QkvAttributes(UNROTATED))
     except BrokenRule as error:
-        texts = (
-            re.sub(r"\w+", lambda m: names.get(m[0], m[0]), text) for text in (error.argument, error.rule)
-        )
-        raise broken(type(error), op, *texts, error.value) from None
+        argument, rule = (_renamed(text, names) for text in (error.argument, error.rule))
+        raise broken(type(error), op, argument, rule, error.value) from None
+
+
+def _renamed(text: str, names: Mapping[str, str]) -> str:
+    return re.sub(r"\w+", lambda word: names.get(word[0], word[0]), text)
 
 
 def _check_kv(op: str, kv: Any, gamma: Any, cos: Any, sin: Any, v: Any) -> None:

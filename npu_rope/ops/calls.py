@@ -19,7 +19,10 @@ from npu_rope.ops.registrar import Call, TorchOperator
 from npu_rope.optional_torch import torch
 from npu_rope.params import RopeParams
 from npu_rope.rope_calls import RopeCallAttributes
-from npu_rope.values import Angle, angle_policy
+from npu_rope.values import Angle, angle_policy, as_float32
+
+if torch is not None:
+    torch.compiler.assume_constant_result(as_float32)  # so that compiled code may make a RopeParams
 
 # RopeParams in the schemas of rope, rope_qk, rope_set_rows and rms_norm_rope, after the tensors.
 PARAMS = (

@@ -91,7 +91,7 @@ class Function:
         results: the names of the results: the arguments that the function overwrites come first.
         written: the arguments that the function overwrites.
         returns_written: whether it returns these arguments.
-        aclnn: CANN's function that torch_npu calls; empty: ATB's.
+        aclnn: CANN's function that torch_npu calls, or ATB's operation.
         operators: npu_rope's operators that its function calls on an NPU.
         not_simulated: why the function does not run on the simulated CANN; empty if it does.
         not_on_310p: why the function does not run on Ascend310P; empty if its document lists that chip.
@@ -122,6 +122,10 @@ class Function:
     def keywords(self, case: PortCase) -> tuple[str, ...]:
         """Return the tensors that are passed by name."""
         return ()
+
+    def limit(self, case: PortCase) -> str:
+        """Return the documented limit that the call breaks, besides its type; empty: none."""
+        return case.limit
 
     def results_of(self, case: PortCase) -> tuple[str, ...]:
         """Return the names of the results of a case."""
@@ -242,9 +246,8 @@ class _RotaryEmbedding(Function):
     results = ("query", "key")
     written = ("query", "key")
     returns_written = False
-    aclnn = ""
+    aclnn = "RopeOperation"
     types = ("float16", "bfloat16")
-    # ATB's page of RopeOperation: Atlas 300I Duo has float16
     not_on_310p = ""
 
     def shapes(self, case: PortCase) -> Shapes:
@@ -265,6 +268,10 @@ class _RotaryEmbedding(Function):
 
     def keywords(self, case: PortCase) -> tuple[str, ...]:
         return ("cos_sin_cache",)
+
+    def limit(self, case: PortCase) -> str:
+        is_refused = case.dtype == "bfloat16" and case.wide
+        return "cos_sin_cache must have the dtype of query in bfloat16" if is_refused else case.limit
 
     def options(self, case: PortCase) -> dict[str, Any]:
         return {"head_size": case.shape[2], "is_neox_style": case.mode == "half"}
@@ -330,7 +337,7 @@ class _Store(Function):
 
     caches: Mapping[str, str]
     indices = ("index",)
-    operators = ("qkv_norm_rope_cache_set_rows",)
+    operators: tuple[str, ...] = ("qkv_norm_rope_cache_set_rows",)
     types = ("float16", "bfloat16")
 
     def column(self, case: PortCase) -> int:

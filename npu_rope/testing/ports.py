@@ -216,7 +216,7 @@ def _unsupported_reason(case: PortCase, executor: str) -> str:
     function = FUNCTIONS[case.function]
     if executor != PEER:
         lacks = [op for op in function.operators if executor == "npu" and not registered[op].on_npu]
-        return lacks_type(executor, (case.dtype,)) or (f"it lacks {lacks[0]}" if lacks else "")
+        return lacks_type(executor, (case.dtype,)) or (f"it does not have {lacks[0]}" if lacks else "")
     return limit_of(case, _chip()) or (function.not_simulated if backends.simulated_soc() else "")
 
 
@@ -229,7 +229,7 @@ def limit_of(case: PortCase, chip: str) -> str:
         "Ascend310P has no bfloat16": on_310p and case.dtype == "bfloat16",
         f"{function.aclnn} has no {case.dtype}": case.dtype not in function.types,
         "gamma must have the dtype of input on Ascend310P": on_310p and has_wide_gamma,
-        case.limit: True,
+        function.limit(case): True,
     }
     return next((limit for limit, is_broken in limits.items() if limit and is_broken), "")
 
