@@ -29,14 +29,14 @@ def test_torch_npu_s_functions_are_within_their_bounds(simulated, chip, tmp_path
     document = json.loads(done.stdout)
     assert document["torch_npu_missing"] is None
     verdicts = {case["name"]: case["verdict"] for case in document["cases"]}
-    expected = {case.name: "unsupported" if limit_of(case, chip) else "ok" for case in CASES}
+    runs = [case for case in CASES if not limit_of(case, chip) and not FUNCTIONS[case.function].not_simulated]
+    expected = {case.name: "ok" if case in runs else "unsupported" for case in CASES}
     assert {name: verdicts[name] for name in expected} == expected
     # rotary_mul's cases call npu_rope's own operator.
     assert {verdict for name, verdict in verdicts.items() if name not in expected} == {"unsupported"}
     of_sim = json.loads(report.read_text())
-    assert {FUNCTIONS[case.function].aclnn for case in CASES if not limit_of(case, chip)} <= set(
-        of_sim["launches"]
-    )
+    functions = {FUNCTIONS[case.function].aclnn for case in runs}
+    assert functions - {"RopeOperation"} <= set(of_sim["launches"])  # ATB runs on the host
     assert not of_sim["rule_violations"]
 
 

@@ -44,7 +44,7 @@ def test_every_case_of_the_suite_is_within_its_bound(name):
 
 def test_a_back_end_without_the_operator_does_not_support_its_cases():
     case = next(case for case in CASES if case.function == STORES[0])
-    for name in {"sim", "sim:ascend310p"} - set(EXECUTORS):
+    for name in {"sim", "npu"} - set(EXECUTORS):
         [judgement] = judge_ports(case, [name]).judgements
         expected = UNSUPPORTED, "it does not have qkv_norm_rope_cache"
         assert (judgement.verdict, judgement.message) == expected
