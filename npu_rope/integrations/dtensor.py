@@ -156,7 +156,7 @@ def _place_qkv(given: Given, dimension: str) -> Placements | None:
     """Place the other arguments of qkv_norm_rope_cache, whose q is ``[S,N,D]``."""
     if dimension == TOKENS:
         return _place_tokens_of_qkv(given)
-    size, placed = given["q"].shape[2], {}
+    size, placed = given["q"].shape[2], Placements()
     for side in "qk":
         scale = given[f"{side}_scale"]
         if scale is not None and scale.shape[0] != size:  # a norm over all heads

@@ -276,8 +276,9 @@ def qkv():
     of_tensor = [*placements[:7], ALL, ALL]
     one_factor = (*stored[:7], torch.tensor([9.0]), torch.tensor([0.5]))
     compare_in_place("a factor of the tensor", store, one_factor, of_tensor, 6)
-    wrong = [tokens, tokens, tokens, Shard(0), Shard(0), ALL, ALL, ALL, ALL]
-    expect_error("caches of sharded tokens", store, stored, wrong)
+    for of_slots in (Shard(0), ALL):
+        wrong = [tokens, tokens, tokens, Shard(0), of_slots, ALL, ALL, ALL, ALL]
+        expect_error("caches of sharded tokens", store, stored, wrong)
     wrong = [*placements[:5], Shard(0), *placements[6:]]
     expect_error("a cache of sharded blocks", store, stored, wrong)
 
