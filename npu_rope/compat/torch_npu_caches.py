@@ -1,6 +1,6 @@
 """torch_npu's functions that store into KV caches, by their names, on ``qkv_norm_rope_cache``.
 
-:mod:`npu_rope.compat.torch_npu` has them, too. Sources:
+:mod:`npu_rope.compat.torch_npu` exports them. Sources:
 
 - op-plugin ``config/op_plugin_functions.yaml``: signatures; ``docs/zh/custom_APIs/torch_npu/
   torch_npu-npu_kv_rmsnorm_rope_cache.md``: formula, cache modes and limits;
@@ -469,7 +469,7 @@ def _check_stores(
 
     Args:
         names: the caller's names of qkv_norm_rope_cache's arguments.
-        xs: what is stored, ``[T,N,D]``.
+        xs: the values to store, ``[T,N,D]``.
         q, q_out: ``[T,N,D]`` and where its result is written, or None.
     """
     k, v = (target.as_stored(x) for x, target in zip(xs, targets, strict=True))

@@ -79,7 +79,7 @@ class PortCase:
     @property
     def source(self) -> str:
         """The source of the formula."""
-        return f"documentation of torch_npu.{self.function}"
+        return FUNCTIONS[self.function].source or f"documentation of torch_npu.{self.function}"
 
 
 class Function:
@@ -92,6 +92,7 @@ class Function:
         written: the arguments that the function overwrites.
         returns_written: whether it returns these arguments.
         aclnn: CANN's function that torch_npu calls, or ATB's operation.
+        source: the source of the formula; empty: torch_npu's page of the function.
         operators: npu_rope's operators that its function calls on an NPU.
         not_simulated: why the function does not run on the simulated CANN; empty if it does.
         not_on_310p: why the function does not run on Ascend310P; empty if its document lists that chip.
@@ -105,6 +106,7 @@ class Function:
     written: tuple[str, ...] = ()
     returns_written = True
     aclnn: str
+    source = ""
     operators: tuple[str, ...] = ()
     not_simulated = ""
     not_on_310p = "its aclnn function does not run on Ascend310P"
@@ -247,6 +249,7 @@ class _RotaryEmbedding(Function):
     written = ("query", "key")
     returns_written = False
     aclnn = "RopeOperation"
+    source = "op-plugin op_plugin/ops/atb/RopeAtb.cpp"
     types = ("float16", "bfloat16")
     not_on_310p = ""
 
@@ -452,6 +455,7 @@ class _QkvRmsNormRopeCache(_Store):
     returns_written = False
     aclnn = "aclnnQkvRmsNormRopeCache"
     operators = ("qkv_norm_rope_cache_set_rows", "qkv_norm_rope_cache")
+    source = "documentation of aclnnQkvRmsNormRopeCache"
     not_simulated = "aclnnQkvRmsNormRopeCache is not simulated"
 
     def shapes(self, case: PortCase) -> Shapes:

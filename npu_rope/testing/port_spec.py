@@ -10,6 +10,7 @@ its own bounds. CANN's kernels are the source of torch_npu's roundings:
   types the float32 sum.
 - ops-transformer ``posembedding/kv_rms_norm_rope_cache/op_kernel`` and ``qkv_rms_norm_rope_cache/op_kernel``:
   norm, rotation and quantization compute in float32, and round once, half to even.
+- hicann/ascend-transformer-boost, RopeOperation: float16 with float32 tables is computed in float32.
 """
 
 from __future__ import annotations
@@ -221,7 +222,7 @@ def exact(x: Array) -> Expectation:
 
 def rotated(x: Expectation, cos: Array, sin: Array) -> Expectation:
     """Return the halves of the first W lanes of x rotated, before they are rounded. The errors of x are
-    rotated, too; products and sums add theirs."""
+    rotated like x; products and sums add theirs."""
     c, s = (np.asarray(array, np.float64) for array in (cos, sin))
     width = c.shape[-1]
     head, error = x.value[..., :width], x.bound[..., :width]
@@ -260,7 +261,7 @@ def in_rows(
     Args:
         before: ``[B,N,rows,D]`` in mode Norm, else ``[blocks, block_size, N, D]``; of
             npu_qkv_rms_norm_rope_cache ``[blocks, N*D/width, block_size, width]``.
-        tokens: what is stored for each token, ``[B,N,S,D]``.
+        tokens: the stored values of each token, ``[B,N,S,D]``.
         index: as npu_kv_rmsnorm_rope_cache takes it in that mode.
         width: the elements of a column in the modes NZ.
     """
