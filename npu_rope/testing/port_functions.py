@@ -340,7 +340,7 @@ class _Store(Function):
 
     caches: Mapping[str, str]
     indices = ("index",)
-    operators: tuple[str, ...] = ("qkv_norm_rope_cache_set_rows",)
+    operators = ("qkv_norm_rope_cache",)
     types = ("float16", "bfloat16")
 
     def column(self, case: PortCase) -> int:
@@ -454,7 +454,6 @@ class _QkvRmsNormRopeCache(_Store):
     written = ("q_out", "k_cache", "v_cache")
     returns_written = False
     aclnn = "aclnnQkvRmsNormRopeCache"
-    operators = ("qkv_norm_rope_cache_set_rows", "qkv_norm_rope_cache")
     source = "documentation of aclnnQkvRmsNormRopeCache"
     not_simulated = "aclnnQkvRmsNormRopeCache is not simulated"
 
