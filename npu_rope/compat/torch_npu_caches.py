@@ -219,7 +219,6 @@ def npu_qkv_rms_norm_rope_cache(
         _nz_target(op, k_cache, k.shape[1], size, "k", k_scale, k_offset),
         _nz_target(op, v_cache, v.shape[1], size, "v", v_scale, v_offset),
     ]
-    _check_index(op, index, targets[0].rows)
     norm = {"cos": cos, "sin": sin, "q_scale": q_gamma, "k_scale": k_gamma}
     params, out = RopeParams(cos.shape[1], "neox"), q_out.unflatten(1, (-1, size))
     _check_stores(op, _QKV_NAMES, [k, v], targets, index, q, out)
@@ -343,9 +342,13 @@ def _slots(op: str, mode: _CacheMode, index: Any, x: Any, rows: Any) -> Any:
     wanted = (batches * blocks,) if mode.paged else (batches, blocks)
     if tuple(index.shape) != wanted:
         raise bad_value(op, "index", f"have shape {list(wanted)}", list(index.shape))
-    _check_index(op, index, rows if mode.paged else rows[:1])
+    if index.dtype not in (torch.int32, torch.int64):
+        raise bad_type(op, "index", "be int32 or int64", str(index.dtype)[6:])
     token = torch.arange(tokens, device=index.device)
     if not mode.paged:
+        if calls.has_values(index) and index.numel() and int(index.max()) >= block_size:
+            rule = f"be -1 or a row of the {block_size} of each batch"
+            raise bad_value(op, "index", rule, int(index.max()))
         first = torch.arange(batches, device=index.device)[:, None] * block_size
         return torch.where(index < 0, index, index + first).flatten()
     if not mode.by_block:
@@ -353,17 +356,6 @@ def _slots(op: str, mode: _CacheMode, index: Any, x: Any, rows: Any) -> Any:
     of_token = index.unflatten(0, (batches, blocks))[:, token // block_size]
     row = of_token // block_size * block_size + token % block_size
     return torch.where(of_token < 0, of_token, row).flatten()
-
-
-def _check_index(op: str, index: Any, rows: Any) -> None:
-    """Check index, whose values are rows of ``rows`` ``[blocks, block_size, ...]``, or -1."""
-    if index.dtype not in (torch.int32, torch.int64):
-        raise bad_type(op, "index", "be int64 or int32", str(index.dtype)[6:])
-    if calls.has_values(index) and index.numel():
-        low, high, count = int(index.min()), int(index.max()), rows.shape[0] * rows.shape[1]
-        if low < -1 or high >= count:
-            rule = f"be -1 or a row of the cache's {count}"
-            raise bad_value(op, "index", rule, low if low < -1 else high)
 
 
 # ---- the calls ---------------------------------------------------------------------------------------

@@ -204,10 +204,18 @@ BAD_KV = {
     ),
     "scale's type": ({"k_rope_scale": torch.ones(1).half()}, "k_rope_scale must be float32 but got float16."),
     "index": ({"index": torch.arange(9)}, "index must have shape [10] but got [9]."),
-    "index's type": ({"index": torch.zeros(B * S)}, "index must be int64 or int32 but got float32."),
+    "index's type": ({"index": torch.zeros(B * S)}, "index must be int32 or int64 but got float32."),
     "beyond": (
         {"index": torch.arange(B * S) + 60},
-        "index must be -1 or a row of the cache's 64 but got 69.",
+        "index must be -1 or a row of the cache's 64 but got 64.",
+    ),
+    "beyond a batch": (
+        kv_call("Norm") | {"index": torch.arange(S).expand(B, S) + torch.tensor([[0], [3]])},
+        "index must be -1 or a row of the 7 of each batch but got 7.",
+    ),
+    "below a batch": (
+        kv_call("Norm") | {"index": torch.arange(S).expand(B, S) - 2},
+        "index must be -1 or a row of the cache's 14 but got -2.",
     ),
     "below": ({"index": torch.arange(B * S) - 2}, "index must be -1 or a row of the cache's 64 but got -2."),
     "twice": ({"index": torch.arange(B * S) // 2}, "index must differ from each other but got 0 twice."),
@@ -304,7 +312,7 @@ BAD_QKV = {
     "gamma": ({"k_gamma": torch.ones(3)}, "k_gamma must have shape [D] = [32] but got [3]."),
     "cos": ({"cos": randn(T, 2 * D)}, "cos must have shape [6, W] with an even W up to 32 but got [6, 64]."),
     "sin": ({"sin": randn(T, 2)}, "sin must have cos's shape [6, 32] but got [6, 2]."),
-    "index": ({"index": torch.arange(T) + 20}, "index must be -1 or a row of the cache's 24 but got 25."),
+    "index": ({"index": torch.arange(T) + 20}, "index must be -1 or a row of the cache's 24 but got 24."),
     "twice": (
         {"index": torch.zeros(T, dtype=torch.int64)},
         "index must differ from each other but got 0 twice.",
