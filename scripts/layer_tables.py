@@ -289,7 +289,15 @@ PYTHON_LAYERS = (
     Layer(
         ("npu_rope/compat/*",),
         # vllm: the sum over its ranks (compat/vllm_ascend.py), imported where it is called.
-        (PY_STD, "vllm.distributed", "npu_rope.ops", "npu_rope.optional_torch", "npu_rope.executors", *PURE),
+        (
+            PY_STD,
+            "vllm.distributed",
+            "npu_rope.compat",
+            "npu_rope.ops",
+            "npu_rope.optional_torch",
+            "npu_rope.executors",
+            *PURE,
+        ),
     ),
     # Each module runs inside the software that it is named after. Besides tests, only bench imports one.
     Layer(

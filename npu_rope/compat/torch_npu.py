@@ -1,4 +1,5 @@
-"""Functions with the names, argument orders and results of torch_npu's rotary functions and RMS norms.
+"""Functions with the names, argument orders and results of torch_npu's rotary functions, RMS norms and stores
+into KV caches.
 
 A port changes one import:
 
@@ -14,7 +15,9 @@ Unlike torch_npu's, the functions support
 - norms of any number of dimensions.
 
 Formulas: the documentation of torch_npu and of aclnnRotaryPositionEmbedding, aclnnApplyRotaryPosEmbV2,
-aclnnInterleaveRope, aclnnRopeWithSinCosCache, aclnnRmsNorm, aclnnGemmaRmsNorm and aclnnAddRmsNorm.
+aclnnInterleaveRope, aclnnRopeWithSinCosCache, aclnnRmsNorm, aclnnGemmaRmsNorm and aclnnAddRmsNorm; op-plugin
+``op_plugin/ops/atb/RopeAtb.cpp`` for _npu_rotary_embedding, which has no page; for the stores those in
+:mod:`.torch_npu_caches`.
 """
 
 from __future__ import annotations
@@ -23,14 +26,14 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from npu_rope.compat.torch_npu_caches import npu_kv_rmsnorm_rope_cache, npu_qkv_rms_norm_rope_cache
 from npu_rope.errors import bad_type, bad_value
-from npu_rope.executors.tensors import require_dense
 from npu_rope.ops import calls
 from npu_rope.ops.add_rms_norm import add_rms_norm
 from npu_rope.ops.rms_norm import rms_norm
-from npu_rope.ops.rotary_mul import rotary_mul, rotary_mul_, rotary_mul_qk
+from npu_rope.ops.rotary_mul import rotary_mul, rotary_mul_, rotary_mul_qk, rotary_mul_qk_
 from npu_rope.optional_torch import torch
-from npu_rope.values import integer
+from npu_rope.values import flag, integer
 
 ROTARY_MODES = ("half", "interleave", "quarter")
 
@@ -55,7 +58,7 @@ def npu_rotary_mul(input: Any, r1: Any, r2: Any, rotary_mode: str = "half", rota
     """
     op = "npu_rotary_mul"
     _check_mode(op, rotary_mode)
-    _require_tensors(op, input=input, r1=r1, r2=r2)
+    calls.require_tensors(op, input=input, r1=r1, r2=r2)
     if rotate is not None:
         _check_rotate(op, rotate, input.shape[-1], rotary_mode)
     x, cos, sin, back = _as_tokens(op, "input", input, r1, r2)
@@ -82,7 +85,7 @@ def npu_apply_rotary_pos_emb(
     """
     op = "npu_apply_rotary_pos_emb"
     _check_mode(op, rotary_mode)
-    _require_tensors(op, query=query, key=key, cos=cos, sin=sin)
+    calls.require_tensors(op, query=query, key=key, cos=cos, sin=sin)
     layouts = {"BSND": (0, 1, 2, 3), "SBND": (1, 0, 2, 3), "BNSD": (0, 2, 1, 3), "TND": (0, 1, 2)}
     if layout not in layouts:
         raise bad_value(op, "layout", f"be one of {', '.join(layouts)}", repr(layout))
@@ -111,7 +114,7 @@ def npu_interleave_rope(x: Any, cos: Any, sin: Any) -> Any:
         ValueError, TypeError: an argument breaks its rule.
     """
     op = "npu_interleave_rope"
-    _require_tensors(op, x=x, cos=cos, sin=sin)
+    calls.require_tensors(op, x=x, cos=cos, sin=sin)
     if x.dim() != 4 or x.shape[-1] % 2:
         raise bad_value(op, "x", "have shape [B,N,S,D] with an even D", list(x.shape))
     halves = x.unflatten(-1, (-1, 2)).transpose(-1, -2).flatten(-2)
@@ -150,7 +153,7 @@ def npu_mrope(
         ValueError, TypeError: an argument breaks its rule.
     """
     op = "npu_mrope"
-    _require_tensors(op, positions=positions, query=query, key=key, cos_sin_cache=cos_sin_cache)
+    calls.require_tensors(op, positions=positions, query=query, key=key, cos_sin_cache=cos_sin_cache)
     rotary_mode = "half" if rotary_mode is None else rotary_mode
     if rotary_mode not in ("half", "interleave", "interleaved"):
         raise bad_value(op, "rotary_mode", "be half or interleave", repr(rotary_mode))
@@ -171,6 +174,48 @@ def npu_mrope(
     attributes: dict[str, Any] = {"rotary_dim": width, "interleaved": rotary_mode != "half"}
     rotated_q, rotated_k = rotary_mul_qk(q, k, cos, sin, **attributes)
     return rotated_q.flatten(-2), rotated_k.flatten(-2)
+
+
+def _npu_rotary_embedding(
+    positions: Any, query: Any, key: Any, head_size: int, cos_sin_cache: Any, is_neox_style: bool
+) -> None:
+    """Rotate queries and keys in place by rows of a cache, as ATB does for vllm-ascend.
+
+    Unlike torch_npu's, the function uses the cache of every call (torch_npu uses that of the first call of
+    the process), and heads may be wider than the cache.
+
+    Args:
+        positions: of T elements, int32 or int64: rows of the cache.
+        query, key: ``[T, N*head_size]``, or ``[T, N, head_size]`` with any number of dimensions that have T
+            elements in place of T (``[B,S,N,D]``); last stride 1. They are overwritten.
+        head_size: D.
+        cos_sin_cache: ``[rows, W]``: cos of W/2 pairs, then sin; the first W of a head's dimensions rotate.
+            query's dtype or float32.
+        is_neox_style: True: pairs are ``(x[i], x[i + W/2])``; False: ``(x[2i], x[2i+1])``.
+
+    Raises:
+        ValueError, TypeError: an argument breaks its rule; nothing was written.
+    """
+    op = "_npu_rotary_embedding"
+    calls.require_tensors(op, positions=positions, query=query, key=key, cos_sin_cache=cos_sin_cache)
+    size, neox = integer("head_size", head_size, op, bits=64), flag(op, "is_neox_style", is_neox_style)
+    rows, width = positions.flatten(), cos_sin_cache.shape[-1]
+    _check_cache(op, rows, cos_sin_cache, size)
+    heads = []
+    for name, x in (("query", query), ("key", key)):
+        per_head = x.dim() > 2 and x.shape[-1] == size
+        tokens = x.shape[: -2 if per_head else -1]
+        if x.dim() < 2 or math.prod(tokens) != len(rows) or x.shape[-1] % size:
+            rule = f"have shape [{len(rows)}, N*{size}] or [{len(rows)}, N, {size}]"
+            raise bad_value(op, name, rule, list(x.shape))
+        by_head = x if per_head else x.unflatten(-1, (-1, size))
+        try:
+            heads.append(by_head.view(len(rows), *by_head.shape[-2:]))
+        except RuntimeError:
+            rule = "have tokens that follow each other in memory"
+            raise bad_value(op, name, rule, f"strides {list(x.stride())}") from None
+    cos, sin = cos_sin_cache[rows.long()].chunk(2, dim=-1)
+    rotary_mul_qk_(heads[0], heads[1], cos, sin, rotary_dim=width, interleaved=not neox)
 
 
 # ---- norms ---------------------------------------------------------------------------------------------
@@ -230,7 +275,7 @@ def npu_add_rms_norm(x1: Any, x2: Any, gamma: Any, epsilon: float = 1e-6) -> tup
     """
     op = "npu_add_rms_norm"
     axis = _check_gamma(op, gamma, "x1", x1)
-    _require_tensors(op, x2=x2)
+    calls.require_tensors(op, x2=x2)
     if x2.shape != x1.shape or x2.dtype != x1.dtype:
         wanted, got = (f"{list(tensor.shape)} of {str(tensor.dtype)[6:]}" for tensor in (x1, x2))
         raise bad_value(op, "x2", f"be {wanted} like x1", got)
@@ -240,7 +285,7 @@ def npu_add_rms_norm(x1: Any, x2: Any, gamma: Any, epsilon: float = 1e-6) -> tup
 
 def _check_gamma(op: str, gamma: Any, name: str, x: Any) -> int:
     """Check gamma. Return the first axis of x that gamma has."""
-    _require_tensors(op, **{name: x, "gamma": gamma})
+    calls.require_tensors(op, **{name: x, "gamma": gamma})
     if not 1 <= gamma.dim() <= x.dim() or gamma.shape != x.shape[x.dim() - gamma.dim() :]:
         rule = f"{name}'s last dimensions, of {list(x.shape)},"
         raise bad_value(op, "gamma", f"have {rule}", list(gamma.shape))
@@ -274,22 +319,15 @@ def _check_mode(op: str, mode: Any) -> None:
 
 
 def _check_rotate(op: str, rotate: Any, D: int, mode: str) -> None:
-    _require_tensors(op, rotate=rotate)
+    calls.require_tensors(op, rotate=rotate)
     if tuple(rotate.shape) != (D, D):
         raise bad_value(op, "rotate", f"have shape [D, D] = [{D}, {D}]", list(rotate.shape))
-    if torch.compiler.is_compiling() or rotate.is_meta or not calls.is_plain_cpu_tensor(rotate):
-        return  # its values are not available
+    if not calls.has_values(rotate):
+        return
     one, zero = torch.eye(D, device="cpu"), torch.zeros(1, D, device="cpu")
     expected = npu_rotary_mul(one[None], zero[None], torch.ones_like(zero)[None], mode)[0]
     if not torch.equal(rotate.detach().to("cpu", torch.float32), expected):
         raise bad_value(op, "rotate", f"be mode {mode}'s rotation matrix", "another")
-
-
-def _require_tensors(op: str, **named: Any) -> None:
-    for name, tensor in named.items():
-        if torch is None or not isinstance(tensor, torch.Tensor):
-            raise bad_type(op, name, "be a torch tensor", type(tensor).__name__)
-        require_dense(op, name, tensor)
 
 
 class _RotatedPart:
@@ -357,14 +395,10 @@ def _kinds(pairs: int, sections: Sequence[int], cache_mode: str) -> list[list[li
 def _check_mrope(
     op: str, positions: Any, query: Any, key: Any, cache: Any, head_size: Any, sections: Sequence[int]
 ) -> None:
-    if positions.dtype not in (torch.int32, torch.int64):
-        raise bad_type(op, "positions", "be int32 or int64", str(positions.dtype)[6:])
     for name, tensor in (("query", query), ("key", key)):
         if tensor.dim() != 2 or head_size <= 0 or tensor.shape[1] % head_size:
             raise bad_value(op, name, f"have shape [T, N*{head_size}]", list(tensor.shape))
-    if cache.dim() != 2 or cache.shape[1] % 2 or cache.shape[1] > head_size:
-        rule = f"[rows, W] with an even W up to the head size {head_size}"
-        raise bad_value(op, "cos_sin_cache", f"have shape {rule}", list(cache.shape))
+    _check_cache(op, positions, cache, head_size)
     tokens, kinds = query.shape[0], len(sections) if any(sections) else 0
     wanted = (kinds, tokens) if kinds else (tokens,)
     if tuple(positions.shape) != wanted:
@@ -372,7 +406,16 @@ def _check_mrope(
     if kinds and (min(sections) < 0 or sum(sections) != cache.shape[1] // 2):
         rule = f"numbers >= 0 that add up to W/2 = {cache.shape[1] // 2}"
         raise bad_value(op, "mrope_section", f"be {rule}", list(sections))
-    if positions.device.type == "cpu" and not torch.compiler.is_compiling() and positions.numel():
+
+
+def _check_cache(op: str, positions: Any, cache: Any, head_size: int) -> None:
+    """Check a cache of tables, and positions, which are its rows."""
+    if positions.dtype not in (torch.int32, torch.int64):
+        raise bad_type(op, "positions", "be int32 or int64", str(positions.dtype)[6:])
+    if cache.dim() != 2 or cache.shape[1] % 2 or not 2 <= cache.shape[1] <= head_size:
+        rule = f"[rows, W] with an even W up to the head size {head_size}"
+        raise bad_value(op, "cos_sin_cache", f"have shape {rule}", list(cache.shape))
+    if calls.has_values(positions) and positions.numel():
         low, high = int(positions.min()), int(positions.max())
         if low < 0 or high >= cache.shape[0]:
             wrong = low if low < 0 else high
@@ -380,11 +423,14 @@ def _check_mrope(
 
 
 __all__ = [
+    "_npu_rotary_embedding",
     "npu_add_rms_norm",
     "npu_apply_rotary_pos_emb",
     "npu_gemma_rms_norm",
     "npu_interleave_rope",
+    "npu_kv_rmsnorm_rope_cache",
     "npu_mrope",
+    "npu_qkv_rms_norm_rope_cache",
     "npu_rms_norm",
     "npu_rotary_mul",
 ]

@@ -7,15 +7,21 @@ Sharding is possible
 - along tokens together with their positions or table rows (sequence and context parallel),
 - along batches, and along a norm's rows,
 
-but not inside a head or a row. rope_set_rows can be sharded along heads only. DTensor gathers arguments with
-any other placement first. An operator that writes is refused with other placements, because its argument
-would be a gathered copy. The gradient of a scale or a table is a partial sum on each rank.
+but not inside a head or a row. Stores into caches (rope_set_rows, qkv_norm_rope_cache with slots) can be
+sharded along heads only. DTensor gathers arguments with any other placement first. An operator that writes is
+refused with other placements, because its argument would be a gathered copy. The gradient of a scale or a
+table is a partial sum on each rank.
 rotary_position_embedding computes positions as tensors that are not distributed: call it inside torch's
 implicit_replication().
+
+Norms over all heads of a token, with scales ``[N*D]``, need sums over all ranks. qk_square_sums of sharded
+heads is a partial sum; qkv_norm_rope_cache takes it as ``square_sums``, with the number of parts of the heads
+as ``ranks``. The result is that of full tensors with ``ranks=1``.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -63,6 +69,8 @@ def _register_rotation(
             if others is not None:
                 shard = Shard(dimensions.index(dimension))
                 allowed.append({**dict.fromkeys((*xs, *written), shard), **others})
+        if given.get("ranks", 1) > 1:
+            allowed = _with_parts_of_heads(given, allowed)
         if any(argument.alias_info and argument.alias_info.is_write for argument in op._schema.arguments):
             _require_one_of(op, allowed, tensors)
         found = []
@@ -141,6 +149,69 @@ def _place_onnx_tables(given: Given, dimension: str) -> Placements | None:
     return {"cos_cache": shard, "sin_cache": shard}
 
 
+# ---- qkv_norm_rope_cache -----------------------------------------------------------------------------
+
+
+def _place_qkv(given: Given, dimension: str) -> Placements | None:
+    """Place the other arguments of qkv_norm_rope_cache, whose q is ``[S,N,D]``."""
+    if dimension == TOKENS:
+        return _place_tokens_of_qkv(given)
+    size, placed = given["q"].shape[2], Placements()
+    for side in "qk":
+        scale = given[f"{side}_scale"]
+        if scale is not None and scale.shape[0] != size:  # a norm over all heads
+            if given["ranks"] == 1:
+                return None
+            placed |= dict.fromkeys((f"{side}_scale", f"{side}_bias"), Shard(0))
+    if given.get("slots") is None:
+        return placed
+    for side in "kv":
+        cache = given.get(f"{side}_cache") or given.get(f"{side}_out")
+        if cache is not None and "q_out" in given and len(cache.shape) == 4:
+            # DTensor requires the n-th output of such an operator to have the placement of its n-th argument.
+            rule = "have shape [rows,N,D] where q_out is given and tensors are distributed"
+            raise bad_value("qkv_norm_rope_cache", f"{side}_cache", rule, list(cache.shape))
+        if cache is not None and "q_out" not in given:
+            placed[f"{side}_cache"] = Shard(len(cache.shape) - 2)
+        scale = given[f"{side}_quant_scale"]
+        if scale is not None and scale.shape[0] != 1:
+            placed |= dict.fromkeys((f"{side}_quant_scale", f"{side}_quant_offset"), Shard(0))
+    return placed
+
+
+def _place_tokens_of_qkv(given: Given) -> Placements | None:
+    if given.get("slots") is not None:
+        return None
+    if given["positions"] is not None:
+        placed = _place_positions(given, TOKENS)
+    else:  # row s of the tables for token s
+        is_row_per_token = given["cos"].shape[0] == given["q"].shape[0]
+        placed = dict.fromkeys(("cos", "sin"), Shard(0)) if is_row_per_token else None
+    return None if placed is None else {**placed, "square_sums": Shard(0)}
+
+
+def _with_parts_of_heads(given: Given, allowed: list[Placements]) -> list[Placements]:
+    """Return the rules that keep the placements of q, whose heads are in ``ranks`` parts: the operator
+    divides sums over all heads by ``ranks`` and the number of its own heads.
+
+    Raises:
+        ValueError: the heads have another number of parts.
+    """
+    q, ranks = given["q"], given["ranks"]
+    parts = math.prod(n for n, p in zip(q.mesh.shape, q.placements, strict=True) if p == Shard(1))
+    if ranks != parts:
+        rule = f"be the number of parts of q's heads, {parts}"
+        raise bad_value("qkv_norm_rope_cache", "ranks", rule, ranks)
+    return [rule for rule in allowed if rule.get("q", Replicate()) in q.placements]
+
+
+def _register_square_sums(op: Any) -> None:
+    @register_sharding(op)  # type: ignore[untyped-decorator]
+    def rules(*args: Any) -> list[Rule]:
+        placements = (Replicate(), Replicate()), (Shard(1), Partial()), (Shard(0), Shard(0))
+        return [([of_sums], [of_heads] * len(args)) for of_heads, of_sums in placements]
+
+
 # ---- norms -------------------------------------------------------------------------------------------
 
 
@@ -193,6 +264,9 @@ def _register() -> None:
     _register_rotation(ops.rope_set_rows.default, ("x",), _place_cache)
     _register_rotation(ops.rms_norm_rope.default, ("q", "k"), _place_positions)
     _register_rotation(ops.rms_norm_rope_out.default, ("q", "k"), _place_positions)
+    for kind in ("", "_set_rows", "_out"):
+        _register_rotation(getattr(ops, f"qkv_norm_rope_cache{kind}").default, ("q", "k", "v"), _place_qkv)
+    _register_square_sums(ops.qk_square_sums.default)
     onnx_layout = BATCH, HEADS, TOKENS, "lanes"
     _register_rotation(ops.rotary_embedding.default, ("X",), _place_onnx_tables, onnx_layout)
     _register_norm(ops.rms_norm.default, 1, (True,))

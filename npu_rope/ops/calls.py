@@ -19,7 +19,10 @@ from npu_rope.ops.registrar import Call, TorchOperator
 from npu_rope.optional_torch import torch
 from npu_rope.params import RopeParams
 from npu_rope.rope_calls import RopeCallAttributes
-from npu_rope.values import Angle, angle_policy
+from npu_rope.values import Angle, angle_policy, as_float32
+
+if torch is not None:
+    torch.compiler.assume_constant_result(as_float32)  # so that compiled code may make a RopeParams
 
 # RopeParams in the schemas of rope, rope_qk, rope_set_rows and rms_norm_rope, after the tensors.
 PARAMS = (
@@ -96,7 +99,20 @@ def is_plain_cpu_tensor(x: Any) -> bool:
     )
 
 
+def has_values(x: Any) -> bool:
+    """Return whether the host can read the elements of x."""
+    return not torch.compiler.is_compiling() and not x.is_meta and is_plain_cpu_tensor(x)
+
+
 # ---- rules of tensors, real or fake ----------------------------------------------------------------
+
+
+def require_tensors(op: str, **named: Any) -> None:
+    """Raise TypeError if one of the arguments is not a dense torch tensor."""
+    for name, tensor in named.items():
+        if torch is None or not isinstance(tensor, torch.Tensor):
+            raise bad_type(op, name, "be a torch tensor", type(tensor).__name__)
+        require_dense(op, name, tensor)
 
 
 def check_devices(call: CallTensors[Any]) -> None:

@@ -8,6 +8,9 @@ its own bounds. CANN's kernels are the source of torch_npu's roundings:
 - hicann/ops-nn ``norm/*/op_kernel``: the norms compute in float32 and round once. add_rms_norm rounds the
   sum, the normalized sum and the product with gamma. In float16 it normalizes the rounded sum, in the other
   types the float32 sum.
+- ops-transformer ``posembedding/kv_rms_norm_rope_cache/op_kernel`` and ``qkv_rms_norm_rope_cache/op_kernel``:
+  norm, rotation and quantization compute in float32, and round once, half to even.
+- hicann/ascend-transformer-boost, RopeOperation: float16 with float32 tables is computed in float32.
 """
 
 from __future__ import annotations
@@ -20,7 +23,14 @@ import numpy as np
 import numpy.typing as npt
 
 from npu_rope.testing import norm_spec
-from npu_rope.testing.bounds import SMALLEST_SUBNORMAL, UNIT_ROUNDOFF, normalized_error_on, table_bound
+from npu_rope.testing.bounds import (
+    SMALLEST_SUBNORMAL,
+    UNIT_ROUNDOFF,
+    int8_expectation,
+    normalized_error,
+    normalized_error_on,
+    table_bound,
+)
 from npu_rope.testing.cases import rounded
 from npu_rope.testing.norm_spec import NormCall
 from npu_rope.testing.outcomes import Expectation
@@ -188,3 +198,89 @@ def add_rms_norm(norm: Norm, other: Wide, backend: str) -> list[Expectation]:
         Expectation(rstd, norm.float32_error * rstd),
         x,
     ]
+
+
+# ---- stores into caches ------------------------------------------------------------------------------
+
+
+def normalized(norm: Norm, backend: str) -> Expectation:
+    """Return ``x * rstd * gamma`` before it is rounded; ``backend`` is that of npu_rope, or empty for
+    torch_npu. npu_rope rounds twice after Normalized: gamma + 0, and the product with it."""
+    value = norm.x * norm.rstd(norm.x) * norm.gamma
+    error = norm.float32_error
+    if backend:
+        of_x = normalized_error_on(backend, norm.gamma.size) or normalized_error(norm.gamma.size, "float32")
+        error = of_x + 2 * UNIT_ROUNDOFF["float32"]
+    return Expectation(value, error * np.abs(value))
+
+
+def exact(x: Array) -> Expectation:
+    """Return the expectation of values that are not computed."""
+    wide = np.asarray(x, np.float64)
+    return Expectation(wide, np.zeros(wide.shape))
+
+
+def rotated(x: Expectation, cos: Array, sin: Array) -> Expectation:
+    """Return the halves of the first W lanes of x rotated, before they are rounded. The errors of x are
+    rotated like x; products and sums add theirs."""
+    c, s = (np.asarray(array, np.float64) for array in (cos, sin))
+    width = c.shape[-1]
+    head, error = x.value[..., :width], x.bound[..., :width]
+    straight, crossed = head * c, rotate_half(head) * s
+    value, bound = x.value.copy(), x.bound.copy()
+    value[..., :width] = straight + crossed
+    of_x = np.abs(c) * error + np.abs(s * rotate_half(error))
+    roundings = 2 * UNIT_ROUNDOFF["float32"] * (np.abs(straight) + np.abs(crossed))
+    bound[..., :width] = _HIGHER_ORDERS * (of_x + roundings)
+    return Expectation(value, bound)
+
+
+def stored(y: Expectation, dtype: str, factor: Wide | None = None, offset: Wide | None = None) -> Expectation:
+    """Return y rounded to its type, or with a factor ``y * factor + offset`` rounded to int8. The factor has
+    an error of one rounding, because npu_rope computes it from a divisor."""
+    if factor is None:
+        is_exact = not y.bound.any()
+        rounding = UNIT_ROUNDOFF[dtype] * (np.abs(y.value) + y.bound) + SMALLEST_SUBNORMAL[dtype]
+        return y if is_exact else Expectation(y.value, y.bound + rounding)
+    product = y.value * factor
+    value = product if offset is None else product + offset
+    u = UNIT_ROUNDOFF["float32"]
+    bound = y.bound * np.abs(factor) + 2 * u * np.abs(product) + u * np.abs(value)
+    return Expectation(*int8_expectation(value, _HIGHER_ORDERS * bound))
+
+
+# The bounds add first-order errors; their products are smaller than this share of the sum.
+_HIGHER_ORDERS = 1.001
+
+
+def in_rows(
+    before: Array, tokens: Expectation, index: Array, block_size: int, cache_mode: str, width: int
+) -> Expectation:
+    """Return the expectation of a cache with these contents before the call.
+
+    Args:
+        before: ``[B,N,rows,D]`` in mode Norm, else ``[blocks, block_size, N, D]``; of
+            npu_qkv_rms_norm_rope_cache ``[blocks, N*D/width, block_size, width]``.
+        tokens: the stored values of each token, ``[B,N,S,D]``.
+        index: as npu_kv_rmsnorm_rope_cache takes it in that mode.
+        width: the elements of a column in the modes NZ.
+    """
+    value, bound = np.array(before, np.float64), np.zeros(before.shape)
+    batches, heads, length, size = tokens.value.shape
+    rows, columns = np.asarray(index).reshape(batches, -1), size // width
+    by_block = "BLK" in cache_mode
+    for batch, head, token in np.ndindex(batches, heads, length):
+        row = int(rows[batch, token // block_size if by_block else token])
+        if row < 0:
+            continue
+        block, inner = row // block_size, (token if by_block else row) % block_size
+        for result, source in ((value, tokens.value), (bound, tokens.bound)):
+            x = source[batch, head, token]
+            if cache_mode == "Norm":
+                result[batch, head, row] = x
+            elif not cache_mode.endswith("NZ"):
+                result[block, inner, head] = x
+            else:
+                in_columns = result.reshape(-1, heads * columns, block_size, width)  # a view
+                in_columns[block, head * columns : (head + 1) * columns, inner] = x.reshape(columns, width)
+    return Expectation(value, bound)

@@ -1,4 +1,5 @@
-"""Suite ``torch_npu`` of ``npu-rope validate``: calls of torch_npu's rotary functions and RMS norms.
+"""Suite ``torch_npu`` of ``npu-rope validate``: calls of torch_npu's rotary functions, RMS norms and stores
+into KV caches.
 
 ``npu_rope.compat.torch_npu`` runs each call on every back end. Executor ``torch_npu`` runs the same call by
 torch_npu's own function. Each result is judged against the float64 formula of ``port_spec.py``, within the
@@ -20,13 +21,13 @@ import numpy as np
 from npu_rope import backends, chips
 from npu_rope.compat import torch_npu as compat
 from npu_rope.errors import BackendUnavailable
+from npu_rope.ops.registrar import registered
 from npu_rope.optional_torch import cause, load_torch_npu, torch
 from npu_rope.testing.bounds import is_device
-from npu_rope.testing.cases import rounded
 from npu_rope.testing.chip_types import lacks_type
 from npu_rope.testing.ggml import GgmlProcess
 from npu_rope.testing.outcomes import CaseResult, Judgement, compare_all, judge_each, require_near_cpu
-from npu_rope.testing.port_functions import CACHE_ROWS, FUNCTIONS, Array, Arrays, PortCase
+from npu_rope.testing.port_functions import FUNCTIONS, Array, Arrays, PortCase
 
 T = TypeVar("T")
 PEER = "torch_npu"  # the executor that runs torch_npu's own functions
@@ -35,6 +36,14 @@ DTYPES = ("float32", "float16", "bfloat16")
 # ---- the cases -----------------------------------------------------------------------------------------
 
 _HALF_OR_INTERLEAVE = "rotary_mode must be half or interleave"
+_AS_WIDE = "the cache must be as wide as a head"
+_NO_OFFSET = "k_rope_offset and c_kv_offset must be None"
+_NO_V = "v is not documented for torch_npu"
+_SIZES = "gamma must have 512 elements, and cos 64"
+_PAGED = {"rows": (6, 32)}
+_TWO_BLOCKS = {"shape": (2, 1, 35, 576), "table": (2, 1, 35, 64)}
+_TWO_HEADS = {"shape": (2, 2, 6, 192), "table": (2, 2, 6, 64), "values": 128}
+_QKV_CACHE = {"cache_mode": "PA_NZ", "rows": (12, 32)}
 # By function: each form's name, and its differences from the first form.
 _FORMS: dict[str, dict[str, dict[str, Any]]] = {
     "npu_rotary_mul": {
@@ -97,6 +106,41 @@ _FORMS: dict[str, dict[str, dict[str, Any]]] = {
             "limit": "cache_mode must be default",
         },
     },
+    "_npu_rotary_embedding": {
+        "half": {"shape": (16, 8, 128), "table": (128,), "keys": 2, "wide": True},
+        "interleave": {"mode": "interleave"},
+        "BSND": {"layout": "BSND"},
+        "decode": {"shape": (3, 8, 128), "keys": 8},
+        "partial": {"shape": (16, 8, 192), "mode": "interleave", "limit": _AS_WIDE},
+    },
+    "npu_kv_rmsnorm_rope_cache": {
+        "Norm": {"shape": (2, 1, 6, 576), "table": (2, 1, 6, 64), "cache_mode": "Norm", "rows": (9,)},
+        "PA": _PAGED | {"cache_mode": "PA"},
+        "PA_BNSD": _PAGED | {"cache_mode": "PA_BNSD", "outputs": True},
+        "PA_NZ": _PAGED | {"cache_mode": "PA_NZ", "outputs": True},
+        "PA_BLK_BNSD": _PAGED | {"cache_mode": "PA_BLK_BNSD", **_TWO_BLOCKS},
+        "PA_BLK_NZ": _PAGED | {"cache_mode": "PA_BLK_NZ", **_TWO_BLOCKS},
+        "decode": _PAGED
+        | {"cache_mode": "PA", "shape": (8, 1, 1, 576), "table": (8, 1, 1, 64), "rows": (8, 16)},
+        "int8": _PAGED | {"cache_mode": "PA", "quantized": "scale", "outputs": True},
+        "int8-NZ": _PAGED | {"cache_mode": "PA_NZ", "quantized": "scale"},
+        "int8-BLK": _PAGED | {"cache_mode": "PA_BLK_BNSD", "quantized": "scale", **_TWO_BLOCKS},
+        "asymmetric": _PAGED | {"quantized": "scale, offset", "cache_mode": "PA", "limit": _NO_OFFSET},
+        "one-row": {"table": (2, 1, 1, 64), "limit": "cos must have a row for each token"},
+        "d96": _PAGED | {"cache_mode": "PA", "shape": (2, 1, 6, 96), "table": (2, 1, 6, 32), "limit": _SIZES},
+        "v": _PAGED
+        | {"cache_mode": "PA", "shape": (2, 1, 6, 192), "values": 128, "outputs": True, "limit": _NO_V},
+        "v-int8-NZ": _PAGED
+        | {"cache_mode": "PA_NZ", **_TWO_HEADS, "quantized": "scale, offset", "limit": _NO_V},
+    },
+    "npu_qkv_rms_norm_rope_cache": {
+        "PA_NZ": {"shape": (12, 18, 128), "table": (12, 128), "keys": 1, **_QKV_CACHE},
+        "grouped": {"shape": (12, 12, 128), "keys": 2, "outputs": True},
+        "int8": {"quantized": "scale"},
+        "asymmetric": {"quantized": "scale, offset", "shape": (12, 12, 128), "keys": 2},
+        "d96": {"shape": (12, 18, 96), "table": (12, 96), "limit": "the head size must be 128"},
+        "partial": {"table": (12, 64), "limit": "cos must have the head size of qkv"},
+    },
     "npu_rms_norm": {
         "row": {"shape": (2, 16, 8, 128), "table": (128,)},
         "long-row": {"shape": (3, 4096), "table": (4096,)},
@@ -128,14 +172,9 @@ def port_cases() -> Iterator[PortCase]:
 def make_data(case: PortCase) -> Arrays:
     """Return the tensors of a case, rounded to their types. The case's name seeds the generator."""
     generator = np.random.default_rng(zlib.crc32(f"{case.suite}/{case.name}".encode()))
-    function, arrays = FUNCTIONS[case.function], {}
-    for name, shape in function.shapes(case).items():
-        if name == "positions":
-            arrays[name] = generator.integers(0, CACHE_ROWS, shape)
-            continue
-        is_wide = case.wide and name in function.tables
-        arrays[name] = rounded(generator.uniform(-2, 2, shape), "float32" if is_wide else case.dtype)
-    return arrays
+    function = FUNCTIONS[case.function]
+    shapes = function.shapes(case).items()
+    return {name: function.values(case, name, shape, generator) for name, shape in shapes}
 
 
 # ---- judging -------------------------------------------------------------------------------------------
@@ -176,21 +215,23 @@ def _unsupported_reason(case: PortCase, executor: str) -> str:
     """Return in words why the executor does not support the case; empty if it does."""
     if torch is None:
         return cause
+    function = FUNCTIONS[case.function]
     if executor != PEER:
-        return lacks_type(executor, (case.dtype,))
-    return limit_of(case, _chip())
+        lacks = [op for op in function.operators if executor == "npu" and not registered[op].on_npu]
+        return lacks_type(executor, (case.dtype,)) or (f"it does not have {lacks[0]}" if lacks else "")
+    return limit_of(case, _chip()) or (function.not_simulated if backends.simulated_soc() else "")
 
 
 def limit_of(case: PortCase, chip: str) -> str:
     """Return the documented limit of torch_npu's function that the call breaks on a chip; empty if none."""
     function, on_310p = FUNCTIONS[case.function], _is_310p(chip)
-    has_wide_gamma = case.wide and case.dtype != "float32"
+    has_wide_gamma = case.wide and "gamma" in function.tables and case.dtype != "float32"
     limits = {
         function.not_on_310p: on_310p,
         "Ascend310P has no bfloat16": on_310p and case.dtype == "bfloat16",
         f"{function.aclnn} has no {case.dtype}": case.dtype not in function.types,
         "gamma must have the dtype of input on Ascend310P": on_310p and has_wide_gamma,
-        case.limit: True,
+        function.limit(case): True,
     }
     return next((limit for limit, is_broken in limits.items() if limit and is_broken), "")
 
@@ -198,10 +239,11 @@ def limit_of(case: PortCase, chip: str) -> str:
 def _judge(case: PortCase, arrays: Arrays, executor: str) -> Judgement:
     function = FUNCTIONS[case.function]
     invalid = function.invalid_on_310p if executor == PEER and _is_310p(_chip()) else ()
-    names = [name for name in function.results if name not in invalid]
+    results_of_case = function.results_of(case)
+    names = [name for name in results_of_case if name not in invalid]
 
     def chosen(results: Sequence[T], names: Sequence[str] = names) -> list[T]:
-        return [results[function.results.index(name)] for name in names]
+        return [results[results_of_case.index(name)] for name in names]
 
     got = _run(case, arrays, executor)
     expected = chosen(function.expected(case, arrays, "" if executor == PEER else executor))
@@ -211,10 +253,11 @@ def _judge(case: PortCase, arrays: Arrays, executor: str) -> Judgement:
         equal = np.concatenate([(result == on_cpu).ravel() for result, on_cpu in both])
         judgement.bit_equal = float(equal.mean())
     elif is_device(executor) and case.dtype != "float32":
-        narrow = [name for name in names if name != "rstd"]
-        results = (chosen(each, narrow) for each in (got, _run(case, arrays, "cpu")))
-        flat, on_cpu = (np.concatenate([result.ravel() for result in each]) for each in results)
-        require_near_cpu(judgement, flat, on_cpu, case.dtype)
+        narrow = [n for n in names if n != "rstd" and function.dtype_of(case, n) == case.dtype]
+        if narrow:
+            results = (chosen(each, narrow) for each in (got, _run(case, arrays, "cpu")))
+            flat, on_cpu = (np.concatenate([result.ravel() for result in each]) for each in results)
+            require_near_cpu(judgement, flat, on_cpu, case.dtype)
     return judgement
 
 
@@ -235,10 +278,10 @@ def _run(case: PortCase, arrays: Arrays, executor: str) -> list[Array]:
         AssertionError: the function wrote an input, or did not return the tensors that it overwrites.
     """
     function = FUNCTIONS[case.function]
-    tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
-    for name, tensor in tensors.items():
-        if not (name == "positions" or (case.wide and name in function.tables)):
-            tensors[name] = tensor.to(getattr(torch, case.dtype))
+    tensors = {
+        name: torch.from_numpy(array).to(getattr(torch, function.dtype_of(case, name)))
+        for name, array in arrays.items()
+    }
     given = {name: tensor.clone() for name, tensor in tensors.items()}
     module: Any = compat
     if executor in (PEER, "npu"):
@@ -246,16 +289,21 @@ def _run(case: PortCase, arrays: Arrays, executor: str) -> list[Array]:
         given = {name: tensor.npu() for name, tensor in given.items()}
     if executor == PEER:
         module = sys.modules["torch_npu"]
+    by_name = {name: given[name] for name in function.keywords(case)}
+    in_order = [tensor for name, tensor in given.items() if name not in by_name]
     with _default_backend(None if executor == PEER else executor):
-        results = getattr(module, case.function)(*given.values(), **function.options(case))
-    results = [results] if isinstance(results, torch.Tensor) else list(results)
+        returned = getattr(module, case.function)(*in_order, **by_name, **function.options(case))
+    results = [returned] if isinstance(returned, torch.Tensor) else list(returned or ())
+    if not function.returns_written:
+        results = [*(given[name] for name in function.written), *results]
     for name, result in zip(function.written, results, strict=False):
         if result.data_ptr() != given[name].data_ptr():
             raise AssertionError(f"{case.function} must return {name} itself but returned another tensor")
     for name in given.keys() - set(function.written):
         if not torch.equal(given[name].cpu(), tensors[name]):
             raise AssertionError("an input was written")
-    return [result.cpu().double().numpy() for result in results]
+    count = len(function.results_of(case))
+    return [result.cpu().double().numpy() for result in results[:count]]
 
 
 @contextmanager

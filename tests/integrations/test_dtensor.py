@@ -16,12 +16,13 @@ SCRIPT = Path(__file__).parent / "scripts" / "sharded.py"
 def test_two_processes_give_the_results_of_one():
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"]
     done = subprocess.run(
-        [*command, str(SCRIPT), "operators", "llama"],
+        [*command, str(SCRIPT), "operators", "qkv", "llama"],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         timeout=300,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    lines = done.stdout.splitlines()[-2:]
-    assert lines == ["operators: 46 cases, 2 processes", "llama: 2 cases, 2 processes"]
+    counts = {"operators": 46, "qkv": 38, "llama": 2}
+    lines = [f"{name}: {count} cases, 2 processes" for name, count in counts.items()]
+    assert done.stdout.splitlines()[-3:] == lines

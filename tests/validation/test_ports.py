@@ -14,6 +14,7 @@ import torch
 from npu_rope import backends
 from npu_rope.compat import torch_npu as compat
 from npu_rope.errors import BackendUnavailable
+from npu_rope.executors.qkv_norm_rope_cache import EXECUTORS
 from npu_rope.testing import port_spec, ports
 from npu_rope.testing.bounds import is_device, worst_ratio
 from npu_rope.testing.chip_types import chip_lacks
@@ -36,7 +37,7 @@ def judgement_of(case, executor="cpu"):
 
 
 def test_names_are_unique_and_every_form_has_every_type():
-    assert len({case.name for case in CASES}) == len(CASES) == 132
+    assert len({case.name for case in CASES}) == len(CASES) == 210
     assert {case.function for case in CASES} == set(FUNCTIONS) == set(compat.__all__)
     forms = Counter((case.function, case.form) for case in CASES)
     assert set(forms.values()) == {len(ports.DTYPES)}
@@ -50,12 +51,21 @@ def test_the_suite_has_these_cases_after_those_of_rotary_mul():
         assert judge(case, ["cpu"], None).verdict == OK
 
 
+def lacked_operator(case, backend):
+    """Return why a back end does not support a store into caches; empty if it does."""
+    has_it = not FUNCTIONS[case.function].operators or backend.partition(":")[0] in EXECUTORS
+    return "" if has_it else "it does not have qkv_norm_rope_cache"
+
+
 @pytest.mark.parametrize("case", CASES[::5], ids=lambda case: case.name)
 def test_correct_results_pass(case, backend):
     judgement = judgement_of(case, backend)
-    lacks = is_device(backend) and chip_lacks(case.dtype, backend)
+    lacks = (is_device(backend) and chip_lacks(case.dtype, backend)) or lacked_operator(case, backend)
     assert (judgement.verdict, judgement.message) == ((UNSUPPORTED, lacks) if lacks else (OK, ""))
-    assert (judgement.near_cpu is not None) == (is_device(backend) and case.dtype != "float32" and not lacks)
+    function = FUNCTIONS[case.function]
+    has_narrow = case.dtype in {function.dtype_of(case, name) for name in function.results_of(case)}
+    is_near_cpu = is_device(backend) and case.dtype != "float32" and has_narrow and not lacks
+    assert (judgement.near_cpu is not None) == is_near_cpu
     assert backends.default_backend is None
 
 
@@ -71,7 +81,48 @@ def shift_positions(function):
     return lambda positions, *tensors, **options: function((positions + 1) % 50, *tensors, **options)
 
 
+def in_mode(cache_mode):
+    return change(cache_mode=cache_mode)
+
+
+def neighbours_apart(function):
+    """Rotate neighbours of kv's last dimensions without reordering them."""
+
+    def wrong(kv, gamma, *tensors, **options):
+        rest = kv[..., len(gamma) :]
+        joined = torch.stack(rest.chunk(2, -1), -1).flatten(-2)
+        return function(torch.cat((kv[..., : len(gamma)], joined), -1), gamma, *tensors, **options)
+
+    return wrong
+
+
+def shift_index(function):
+    def wrong(kv, gamma, cos, sin, index, k_cache, *rest, **options):
+        rows = k_cache.shape[0] * k_cache.shape[1]
+        other = torch.where(index < 0, index, (index + 1) % rows)
+        return function(kv, gamma, cos, sin, other, k_cache, *rest, **options)
+
+    return wrong
+
+
+def swap_gammas(function):
+    return lambda qkv, q, k, *tensors, **options: function(qkv, k, q, *tensors, **options)
+
+
+def without(name):
+    return lambda function: lambda *tensors, **options: function(*tensors, **{**options, name: None})
+
+
 WRONG = {
+    "styles": ("_npu_rotary_embedding", "", change(is_neox_style=False)),
+    "layouts": ("npu_kv_rmsnorm_rope_cache", "PA_NZ", in_mode("PA")),
+    "columns": ("npu_kv_rmsnorm_rope_cache", "PA", in_mode("PA_NZ")),
+    "neighbours": ("npu_kv_rmsnorm_rope_cache", "Norm", neighbours_apart),
+    "slots": ("npu_kv_rmsnorm_rope_cache", "decode", shift_index),
+    "offsets": ("npu_kv_rmsnorm_rope_cache", "asymmetric", without("c_kv_offset")),
+    "stored epsilon": ("npu_kv_rmsnorm_rope_cache", "PA_BNSD", change(epsilon=1e-2)),
+    "gammas": ("npu_qkv_rms_norm_rope_cache", "", swap_gammas),
+    "value offsets": ("npu_qkv_rms_norm_rope_cache", "asymmetric", without("v_offset")),
     "tables": ("npu_rotary_mul", "", lambda f: lambda x, cos, sin, **o: f(x, sin, cos, **o)),
     "pairs": ("npu_rotary_mul", "interleave", change(rotary_mode="half")),
     "quarters": ("npu_rotary_mul", "quarter", change(rotary_mode="half")),
@@ -168,6 +219,17 @@ def test_torch_npu_converts_tables_to_the_type_of_input():
 
 
 LIMITS = {
+    ("_npu_rotary_embedding", "half", "float16", "Ascend310P3"): "",
+    ("_npu_rotary_embedding", "half", "float32", "Ascend910B2"): "RopeOperation has no float32",
+    ("_npu_rotary_embedding", "half", "bfloat16", "Ascend910B2"): (
+        "cos_sin_cache must have the dtype of query in bfloat16"
+    ),
+    ("npu_kv_rmsnorm_rope_cache", "int8-NZ", "bfloat16", "Ascend910B2"): "",
+    ("npu_kv_rmsnorm_rope_cache", "v", "float16", "Ascend910B2"): "v is not documented for torch_npu",
+    ("npu_kv_rmsnorm_rope_cache", "PA", "float16", "Ascend310P3"): (
+        "its aclnn function does not run on Ascend310P"
+    ),
+    ("npu_qkv_rms_norm_rope_cache", "int8", "float16", "Ascend910B2"): "",
     ("npu_rotary_mul", "half", "float32", "Ascend910B2"): "",
     ("npu_rotary_mul", "d1024", "float32", "Ascend910B2"): "the head size must be less than 896",
     ("npu_mrope", "one-kind", "float16", "Ascend310P3"): "its aclnn function does not run on Ascend310P",
@@ -198,6 +260,7 @@ def stand_in_torch_npu(monkeypatch):
     """A torch_npu whose device is the CPU, and whose functions are npu_rope's."""
     functions = SimpleNamespace(**{name: getattr(compat, name) for name in FUNCTIONS})
     npu = SimpleNamespace(get_device_name=lambda index: "Ascend910B2")
+    monkeypatch.setattr(backends, "simulated_soc", lambda: "Ascend910B2")
     monkeypatch.setattr(torch, "npu", npu, raising=False)
     monkeypatch.setattr(torch.Tensor, "npu", lambda tensor: tensor.clone(), raising=False)
     monkeypatch.setattr(ports, "load_torch_npu", lambda: None)
@@ -225,6 +288,15 @@ def test_a_call_beyond_torch_npu_s_limits_is_not_run(stand_in_torch_npu):
         UNSUPPORTED,
         "rotary_mode must be half or interleave",
     )
+
+
+def test_a_function_that_is_not_simulated_is_not_run_on_the_simulated_npu(stand_in_torch_npu, monkeypatch):
+    case = case_of("npu_qkv_rms_norm_rope_cache", dtype="float16")
+    judgement = judgement_of(case, ports.PEER)
+    expected = UNSUPPORTED, "aclnnQkvRmsNormRopeCache is not simulated"
+    assert (judgement.verdict, judgement.message) == expected
+    monkeypatch.setattr(backends, "simulated_soc", lambda: None)
+    assert judgement_of(case, ports.PEER).verdict == OK
 
 
 def test_rstd_of_add_rms_norm_is_not_judged_on_ascend310p(stand_in_torch_npu, monkeypatch):

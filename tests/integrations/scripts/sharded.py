@@ -10,6 +10,7 @@ import torch.distributed as dist
 import transformers
 from torch.distributed.tensor import (
     DTensor,
+    Partial,
     Replicate,
     Shard,
     distribute_module,
@@ -23,6 +24,8 @@ import npu_rope.integrations.dtensor  # noqa: F401 - registers the rules
 from npu_rope import (
     RopeParams,
     add_rms_norm,
+    qk_square_sums,
+    qkv_norm_rope_cache,
     rms_norm,
     rms_norm_rope,
     rope,
@@ -87,8 +90,8 @@ def compare_in_place(what, run, tensors, placements, written):
     case_count += 1
 
 
-def expect_error(what, run, tensors, placements):
-    """Check that an output tensor with an unsupported placement is refused."""
+def expect_error(what, run, tensors, placements, text="placements must be one of ("):
+    """Check that a call is refused, by default for an output tensor with an unsupported placement."""
     global case_count
     sharded = [shard(t, p) for t, p in zip(tensors, placements, strict=True)]
     message = ""
@@ -96,7 +99,7 @@ def expect_error(what, run, tensors, placements):
         run(*sharded)
     except ValueError as error:
         message = str(error)
-    assert "placements must be one of (" in message, f"{what} was accepted: {message}"
+    assert text in message, f"{what} was accepted: {message}"
     case_count += 1
 
 
@@ -178,6 +181,116 @@ def operators():
     expect_error("out of sharded lanes", norm_into, (q, scale, q * 0), (TOKENS, ALL, Shard(3)))
 
 
+def qkv():
+    """qkv_norm_rope_cache has no batches: its tokens are dimension 0 and its heads dimension 1."""
+    global case_count
+    torch.manual_seed(0)
+    tokens, heads = Shard(0), Shard(1)
+    q, k, v = torch.randn(6, 4, 16), torch.randn(6, 2, 16), torch.randn(6, 2, 8)
+    positions, planes = torch.arange(6) + 3, torch.arange(24).view(4, 6)
+    q_scale, k_scale = torch.rand(16), torch.rand(16)
+    cos, sin = torch.rand(9, 8), torch.rand(9, 8)
+
+    def per_head(q, k, positions, q_scale, k_scale, q_bias, k_bias):
+        norm = {"q_scale": q_scale, "k_scale": k_scale, "q_bias": q_bias, "k_bias": k_bias}
+        return qkv_norm_rope_cache(q, k, None, positions, PARAMS, **norm)[:2]
+
+    def by_tables(q, k, positions, cos, sin):
+        return qkv_norm_rope_cache(q, k, None, positions, PARAMS, cos=cos, sin=sin)[:2]
+
+    def by_rows(q, k, cos, sin):
+        return by_tables(q, k, None, cos, sin)
+
+    def by_sections(q, k, planes):
+        return qkv_norm_rope_cache(q, k, None, planes, SECTIONS)[:2]
+
+    norms = (q_scale, k_scale, q_scale - 1, k_scale - 1)
+    for x, p in ((heads, ALL), (tokens, Shard(0)), (ALL, ALL)):
+        compare("norm per head", per_head, (q, k, positions, *norms), (x, x, p, *[ALL] * 4), x)
+        placements = (x, x, p, ALL, ALL)
+        compare("rows of tables", by_tables, (q, k, positions, cos, sin), placements, x, constant=(3, 4))
+        rows = cos[:6], sin[:6]
+        compare("a row for each token", by_rows, (q, k, *rows), (x, x, p, p), x, constant=(2, 3))
+        of_planes = Shard(1) if x == tokens else ALL
+        compare("sections", by_sections, (q, k, planes), (x, x, of_planes), x)
+    compare("sections, flat, gathered", by_sections, (q, k, planes.flatten()), (tokens, tokens, ALL), ALL)
+
+    for x, sums_placement in ((heads, Partial()), (tokens, tokens), (ALL, ALL)):
+        compare("square sums", qk_square_sums, (q, k), (x, x), sums_placement)
+
+    # Norms over all heads: the sums are added over the ranks.
+    all_q, all_k = torch.rand(64), torch.rand(32)
+
+    def over_all_heads(q, k, positions, q_scale, k_scale, ranks=1):
+        norm = {"q_scale": q_scale, "k_scale": k_scale, "square_sums": qk_square_sums(q, k), "ranks": ranks}
+        return qkv_norm_rope_cache(q, k, None, positions, PARAMS, **norm)[:2]
+
+    full = q, k, positions, all_q, all_k
+    expected = over_all_heads(*full)
+    without_sums = qkv_norm_rope_cache(q, k, None, positions, PARAMS, q_scale=all_q, k_scale=all_k)
+    for with_sums, value in zip(expected, without_sums, strict=False):
+        assert (with_sums - value).abs().max() < 1e-5
+    for placements, ranks, placement in (
+        ((heads, heads, ALL, Shard(0), Shard(0)), MESH.size(), heads),
+        ((heads, ALL, ALL, ALL, Shard(0)), MESH.size(), heads),
+        ((tokens, tokens, Shard(0), ALL, ALL), 1, tokens),
+        ((heads, heads, ALL, Shard(0), Shard(0)), 1, None),  # DTensor gathers the heads or shards the tokens
+    ):
+        results = over_all_heads(*(shard(t, p) for t, p in zip(full, placements, strict=True)), ranks=ranks)
+        for result, value in zip(results, expected, strict=True):
+            assert_close(result, value, "norm over all heads")
+            assert result.placements[0] in ((tokens, ALL) if placement is None else (placement,))
+        case_count += 1
+    text = f"ranks must be the number of parts of q's heads, 1 but got {MESH.size()}"
+    of_tokens = (tokens, tokens, Shard(0), ALL, ALL)
+    wrong_ranks = lambda *t: over_all_heads(*t, ranks=MESH.size())  # noqa: E731
+    expect_error("ranks without sharded heads", wrong_ranks, full, of_tokens, text)
+
+    def over_all_heads_of_one_rank(q, k, positions, q_scale):
+        return qkv_norm_rope_cache(q, k, None, positions, PARAMS, q_scale=q_scale)[:2]
+
+    one_rank = q, k, positions, all_q
+    compare("gathered heads", over_all_heads_of_one_rank, one_rank, (heads, heads, ALL, ALL), ALL)
+
+    # Stores into caches
+    slots = torch.tensor([5, 0, -1, 7, 2, 3])
+    scale, offset = torch.rand(2, 8) * 30, torch.rand(2, 8)
+
+    def store(q, k, v, positions, slots, k_cache, v_cache, scale, offset, q_out=None):
+        quantization = {"v_quant_scale": scale, "v_quant_offset": offset}
+        caches = {"slots": slots, "k_cache": k_cache, "v_cache": v_cache}
+        return qkv_norm_rope_cache(q, k, v, positions, PARAMS, **caches, **quantization, out=q_out)[0]
+
+    caches = torch.zeros(4, 2, 2, 16, dtype=torch.float16), torch.zeros(8, 2, 8, dtype=torch.int8)
+    stored = q, k, v, positions, slots, *caches, scale, offset
+    placements = [*[heads] * 3, ALL, ALL, Shard(2), Shard(1), Shard(0), Shard(0)]
+    for written in (5, 6):
+        compare_in_place("caches of sharded heads", store, stored, placements, written)
+    rows = *stored[:5], torch.zeros(8, 2, 16), *stored[6:], torch.zeros_like(q)
+    for written in (5, 6, 9):
+        compare_in_place(
+            "caches and q_out", store, rows, [*placements[:5], heads, *placements[6:], heads], written
+        )
+    text = "k_cache must have shape [rows,N,D] where q_out is given"
+    expect_error("a paged cache and q_out", store, (*stored, torch.zeros_like(q)), [*placements, heads], text)
+    of_tensor = [*placements[:7], ALL, ALL]
+    one_factor = (*stored[:7], torch.tensor([9.0]), torch.tensor([0.5]))
+    compare_in_place("a factor of the tensor", store, one_factor, of_tensor, 6)
+    for of_slots in (Shard(0), ALL):
+        wrong = [tokens, tokens, tokens, Shard(0), of_slots, ALL, ALL, ALL, ALL]
+        expect_error("caches of sharded tokens", store, stored, wrong)
+    wrong = [*placements[:5], Shard(0), *placements[6:]]
+    expect_error("a cache of sharded blocks", store, stored, wrong)
+
+    def into(q, k, v, positions, *outs):
+        qkv_norm_rope_cache(q, k, v, positions, PARAMS, out=outs)
+
+    outs = [torch.zeros_like(x) for x in (q, k, v)]
+    for x, p in ((heads, ALL), (tokens, Shard(0))):
+        for written in (4, 5, 6):
+            compare_in_place("out", into, (q, k, v, positions, *outs), (x, x, x, p, x, x, x), written)
+
+
 def shard_tokens(_, inputs, mesh):
     return DTensor.from_local(inputs[0], mesh, [ALL], run_check=False).redistribute(placements=[TOKENS])
 
@@ -238,7 +351,7 @@ dist.init_process_group("gloo")
 MESH = init_device_mesh("cpu", (dist.get_world_size(),))
 for what in sys.argv[1:]:
     case_count = 0
-    {"operators": operators, "llama": llama}[what]()
+    {"operators": operators, "qkv": qkv, "llama": llama}[what]()
     if dist.get_rank() == 0:
         print(f"{what}: {case_count} cases, {dist.get_world_size()} processes")
 dist.destroy_process_group()

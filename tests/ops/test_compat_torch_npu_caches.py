@@ -1,0 +1,442 @@
+"""torch_npu's stores into KV caches, and its in-place rotation by rows of a cache, on npu_rope.
+
+Their results are compared with float64 by the cases of suite torch_npu. Here all of these cases run, and
+calls that the suite does not have: several caches' types, tables for each head, compiled and fake calls, and
+bad ones.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from typing import Any
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from npu_rope import backends
+from npu_rope.compat import torch_npu
+from npu_rope.executors.qkv_norm_rope_cache import EXECUTORS
+from npu_rope.testing.outcomes import OK, UNSUPPORTED
+from npu_rope.testing.ports import judge_ports, port_cases
+
+STORES = ("npu_kv_rmsnorm_rope_cache", "npu_qkv_rms_norm_rope_cache")
+CASES = [case for case in port_cases() if case.function in (*STORES, "_npu_rotary_embedding")]
+
+
+@pytest.fixture(params=EXECUTORS)
+def store_backend(request, monkeypatch):
+    """Each back end that has qkv_norm_rope_cache, as the default one."""
+    monkeypatch.setattr(backends, "default_backend", request.param)
+
+
+def randn(*shape, dtype=torch.float32, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
+
+
+@pytest.mark.parametrize("name", EXECUTORS)
+def test_every_case_of_the_suite_is_within_its_bound(name):
+    results = {case.name: judge_ports(case, [name]).judgements[0] for case in CASES}
+    assert len(results) == 3 * 26
+    assert {case: (j.verdict, j.message, j.ratio) for case, j in results.items() if j.verdict != OK} == {}
+
+
+def test_a_back_end_without_the_operator_does_not_support_its_cases():
+    case = next(case for case in CASES if case.function == STORES[0])
+    for name in {"sim", "npu"} - set(EXECUTORS):
+        [judgement] = judge_ports(case, [name]).judgements
+        expected = UNSUPPORTED, "it does not have qkv_norm_rope_cache"
+        assert (judgement.verdict, judgement.message) == expected
+
+
+# op-plugin op_plugin_functions.yaml: the schemas
+SIGNATURES = {
+    "npu_kv_rmsnorm_rope_cache": (
+        "kv, gamma, cos, sin, index, k_cache, ckv_cache, *, k_rope_scale=None, c_kv_scale=None,"
+        " k_rope_offset=None, c_kv_offset=None, v=None, epsilon=1e-05, cache_mode='Norm', is_output_kv=False"
+    ),
+    "npu_qkv_rms_norm_rope_cache": (
+        "qkv, q_gamma, k_gamma, cos, sin, index, q_out, k_cache, v_cache, qkv_size, head_nums, *,"
+        " k_scale=None, v_scale=None, k_offset=None, v_offset=None, epsilon=1e-06, cache_mode='PA_NZ',"
+        " is_output_qkv=False"
+    ),
+    "_npu_rotary_embedding": "positions, query, key, head_size, cos_sin_cache, is_neox_style",
+}
+
+
+@pytest.mark.parametrize("name", SIGNATURES)
+def test_names_order_and_defaults_of_arguments_are_those_of_torch_npu(name):
+    signature = inspect.signature(getattr(torch_npu, name))
+    plain = [p.replace(annotation=inspect.Parameter.empty) for p in signature.parameters.values()]
+    assert str(inspect.Signature(plain)) == f"({SIGNATURES[name]})"
+
+
+# ---- npu_kv_rmsnorm_rope_cache -------------------------------------------------------------------------
+
+B, S, DV, DK, BLOCKS, BLOCK = 2, 5, 64, 32, 4, 16
+
+
+def kv_call(cache_mode="PA", heads=1, dtype=torch.float32, **changes) -> dict[str, Any]:
+    """Return the arguments of a call with caches full of 9."""
+    outer = (B, heads, 7) if cache_mode == "Norm" else (BLOCKS, BLOCK, heads)
+    k_cache, ckv_cache = (torch.full((*outer, size), 9, dtype=dtype) for size in (DK, DV))
+    blocks = torch.arange(B) * BLOCK
+    rows = {"Norm": torch.arange(S).expand(B, S).clone(), "PA_BLK_BNSD": blocks, "PA_BLK_NZ": blocks}
+    return {
+        "kv": randn(B, heads, S, DV + DK, dtype=dtype),
+        "gamma": randn(DV, dtype=dtype, seed=1),
+        "cos": randn(B, 1, S, DK, dtype=dtype, seed=2),
+        "sin": randn(B, 1, S, DK, dtype=dtype, seed=3),
+        "index": rows.get(cache_mode, torch.arange(B * S)),
+        "k_cache": k_cache,
+        "ckv_cache": ckv_cache,
+        "cache_mode": cache_mode,
+        **changes,
+    }
+
+
+def run_kv(**given):
+    return torch_npu.npu_kv_rmsnorm_rope_cache(**given)
+
+
+@pytest.mark.parametrize("cache_mode", ["Norm", "PA", "PA_NZ"])
+def test_the_caches_themselves_are_returned(cache_mode, store_backend):
+    given = kv_call(cache_mode)
+    results = run_kv(**given)
+    assert results[0] is given["k_cache"]
+    assert results[1] is given["ckv_cache"]
+    assert results[2:] == (None, None)
+    for cache in results[:2]:
+        assert 0 < (cache == 9).float().mean() < 1
+
+
+def test_each_cache_may_have_its_own_type(store_backend):
+    exact = kv_call(is_output_kv=True)
+    k, y = run_kv(**exact)[2:]
+    assert k.shape == (B, 1, S, DK)
+    assert y.shape == (B, 1, S, DV)
+    scale = torch.full((DK,), 20.0)
+    mixed = kv_call(k_rope_scale=scale, k_rope_offset=scale / 4)
+    mixed |= {"k_cache": mixed["k_cache"].to(torch.int8), "ckv_cache": mixed["ckv_cache"].half()}
+    rows = run_kv(**mixed)
+    expected = (k[:, 0].flatten(0, 1) * 20 + 5).round().clamp(-128, 127)
+    assert ((rows[0].flatten(0, 2)[: B * S].float() - expected).abs() <= 1).all()
+    assert torch.equal(rows[1].flatten(0, 2)[: B * S], y[:, 0].flatten(0, 1).half())
+    assert (rows[0].flatten(0, 2)[B * S :] == 9).all()
+
+
+@pytest.mark.parametrize("cache_mode", ["Norm", "PA_BNSD", "PA_NZ"])
+def test_a_call_with_heads_equals_calls_with_one_head(cache_mode, store_backend):
+    """Tables for each head, and v: the formula of aclnnKvRmsNormRopeCacheV2."""
+    heads = 2
+    given = kv_call(cache_mode, heads, is_output_kv=True)
+    given |= {
+        "kv": randn(B, heads, S, DK),
+        "gamma": randn(DK, seed=1),
+        "v": randn(B, heads, S, DV, seed=4),
+        "cos": randn(B, heads, S, 16, seed=2),
+        "sin": randn(B, heads, S, 16, seed=3),
+        "k_rope_scale": 20 + randn(heads, DK, seed=5),
+    }
+    given["k_cache"] = given["k_cache"].to(torch.int8)
+    results = run_kv(**given)
+    for head in range(heads):
+        part = slice(head, head + 1)
+        one = kv_call(cache_mode, is_output_kv=True)
+        one |= {name: given[name][:, part] for name in ("kv", "v", "cos", "sin")}
+        one |= {"gamma": given["gamma"], "k_rope_scale": given["k_rope_scale"][head]}
+        one["k_cache"] = one["k_cache"].to(torch.int8)
+        for got, expected in zip(results, run_kv(**one), strict=True):
+            if got.dim() == 4 and got.shape[0] == B:
+                got = got[:, part]
+            elif cache_mode == "PA_NZ":
+                got = got.view(BLOCKS, heads, -1)[:, head].view(expected.shape)
+            else:
+                got = got[:, :, part]
+            assert torch.equal(got, expected)
+
+
+@pytest.mark.parametrize("cache_mode", ["Norm", "PA_BLK_BNSD"])
+def test_a_negative_index_leaves_tokens_out(cache_mode, store_backend):
+    given = kv_call(cache_mode)
+    given["index"][1:] = -1
+    for cache in run_kv(**given)[:2]:
+        rows = cache.flatten(0, 2)
+        assert (rows[:S] != 9).all()
+        assert (rows[S:] == 9).all()
+
+
+BAD_KV = {
+    "mode": ({"cache_mode": "PA_X"}, "cache_mode must be one of Norm, PA, PA_BNSD, PA_NZ"),
+    "list": ({"kv": [1]}, "kv must be a torch tensor but got list."),
+    "rank": ({"kv": randn(2, 5, 96)}, "kv must have shape [B,N,S,D] but got [2, 5, 96]."),
+    "width": ({"kv": randn(B, 1, S, 90)}, "kv must have 64 + 32 elements in a row"),
+    "gamma": ({"gamma": torch.ones(64).half()}, "gamma must be float32 but got float16."),
+    "tables": (
+        {"cos": randn(B, 1, 3, DK)},
+        "cos must have shape [2 or 1, 1 or 1, 5 or 1, W] but got [2, 1, 3",
+    ),
+    "sin": ({"sin": randn(B, 1, 1, DK)}, "sin must have cos's shape [2, 1, 5, 32] but got [2, 1, 1, 32]."),
+    "k_cache": (
+        {"k_cache": randn(BLOCKS, BLOCK, 1, 30)},
+        "k_cache must have shape [blocks, block_size, 1, 32]",
+    ),
+    "ckv_cache": (
+        {"ckv_cache": randn(2, BLOCK, 1, DV)[:0]},
+        "index must be -1 or a row of the cache's 0 but got 0.",
+    ),
+    "dtype": (
+        {"ckv_cache": torch.zeros(BLOCKS, BLOCK, 1, DV, dtype=torch.int16)},
+        "ckv_cache must be float32,",
+    ),
+    "no scale": (
+        {"ckv_cache": torch.zeros(BLOCKS, BLOCK, 1, DV, dtype=torch.int8)},
+        "c_kv_scale must be given for an int8 ckv_cache but got None.",
+    ),
+    "scale": (
+        {"c_kv_scale": torch.ones(DV)},
+        "c_kv_scale must be given for an int8 ckv_cache only but got float32.",
+    ),
+    "scale's shape": (
+        {"k_rope_scale": torch.ones(3)},
+        "k_rope_scale must have shape [1], [32] or [1, 32] but got [3].",
+    ),
+    "scale's type": ({"k_rope_scale": torch.ones(1).half()}, "k_rope_scale must be float32 but got float16."),
+    "index": ({"index": torch.arange(9)}, "index must have shape [10] but got [9]."),
+    "index's type": ({"index": torch.zeros(B * S)}, "index must be int32 or int64 but got float32."),
+    "beyond": (
+        {"index": torch.arange(B * S) + 60},
+        "index must be -1 or a row of the cache's 64 but got 64.",
+    ),
+    "beyond a batch": (
+        kv_call("Norm") | {"index": torch.arange(S).expand(B, S) + torch.tensor([[0], [3]])},
+        "index must be -1 or a row of the 7 of each batch but got 7.",
+    ),
+    "below a batch": (
+        kv_call("Norm") | {"index": torch.arange(S).expand(B, S) - 2},
+        "index must be -1 or a row of the cache's 14 but got -2.",
+    ),
+    "below": ({"index": torch.arange(B * S) - 2}, "index must be -1 or a row of the cache's 64 but got -2."),
+    "twice": ({"index": torch.arange(B * S) // 2}, "index must differ from each other but got 0 twice."),
+    "v": ({"v": randn(B, 1, 3, DV)}, "v must have shape [2, 1, 5, Dv] but got [2, 1, 3, 64]."),
+    "v's type": (
+        {"kv": randn(B, 1, S, DV), "v": randn(B, 1, S, DV).half()},
+        "v must have kv's dtype float32 but got float16.",
+    ),
+    "epsilon": ({"epsilon": -1.0}, "epsilon must be"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_KV)
+def test_a_bad_call_of_kv_is_refused_and_writes_nothing(name, store_backend):
+    changes, text = BAD_KV[name]
+    given = kv_call(**changes)
+    before = [given[name].clone() for name in ("k_cache", "ckv_cache")]
+    with pytest.raises((ValueError, TypeError)) as caught:
+        run_kv(**given)
+    assert re.match(r"\[(npu_kv_rmsnorm|qkv_norm)_rope_cache\] " + re.escape(text), str(caught.value))
+    for cache, old in zip((given["k_cache"], given["ckv_cache"]), before, strict=True):
+        assert torch.equal(cache, old)
+
+
+def test_caches_that_share_memory_are_refused():
+    memory = torch.full((BLOCKS, BLOCK, 1, DV), 9.0)
+    given = kv_call(k_cache=memory[..., :DK], ckv_cache=memory)
+    with pytest.raises(ValueError, match=r"\] ckv_cache must share no memory with k_cache but got"):
+        run_kv(**given)
+    assert (memory == 9).all()
+    given = kv_call(k_cache=memory.view(-1)[: B * S * 2 * DV].view(B, 1, S, 2 * DV)[..., :DK])
+    given["kv"] = memory.view(-1)[: B * S * (DV + DK)].view(B, 1, S, -1)
+    with pytest.raises(ValueError, match=r"\] k_cache must (have shape|share no memory)"):
+        run_kv(**given)
+
+
+def test_an_nz_cache_is_contiguous_and_has_whole_columns():
+    given = kv_call("PA_NZ", k_cache=torch.zeros(BLOCKS, BLOCK, 1, DK + 1)[..., :DK])
+    with pytest.raises(ValueError, match=r"k_cache must be contiguous in the modes NZ but got strides"):
+        run_kv(**given)
+    given = kv_call("PA_NZ", kv=randn(B, 1, S, DV + 20), k_cache=torch.zeros(BLOCKS, BLOCK, 1, 20))
+    given |= {name: randn(B, 1, S, 20) for name in ("cos", "sin")}
+    text = r"k_cache must have heads of a multiple of 8 elements of float32 but got 20\."
+    with pytest.raises(ValueError, match=text):
+        run_kv(**given)
+
+
+# ---- npu_qkv_rms_norm_rope_cache -----------------------------------------------------------------------
+
+T, N, NK, D = 6, 4, 2, 32
+
+
+def qkv_call(**changes) -> dict[str, Any]:
+    return {
+        "qkv": randn(T, (N + 2 * NK) * D),
+        "q_gamma": randn(D, seed=1),
+        "k_gamma": randn(D, seed=2),
+        "cos": randn(T, D, seed=3),
+        "sin": randn(T, D, seed=4),
+        "index": torch.arange(T),
+        "q_out": torch.full((T, N * D), 9.0),
+        "k_cache": torch.full((3, NK * D // 8, 8, 8), 9.0),
+        "v_cache": torch.full((3, NK * D // 8, 8, 8), 9.0),
+        "qkv_size": [2, 3, N + 2 * NK, D],
+        "head_nums": [N, NK, NK],
+        **changes,
+    }
+
+
+def run_qkv(**given):
+    return torch_npu.npu_qkv_rms_norm_rope_cache(**given)
+
+
+def test_values_are_copied_and_the_outputs_are_what_is_stored(store_backend):
+    given = qkv_call(is_output_qkv=True)
+    q, k, v = run_qkv(**given)
+    assert torch.equal(q, given["q_out"])
+    assert torch.equal(v, given["qkv"][:, -NK * D :])
+    for result, cache in ((k, given["k_cache"]), (v, given["v_cache"])):
+        rows = cache.permute(0, 2, 1, 3).flatten(2).flatten(0, 1)  # [blocks * block_size, NK * D]
+        assert torch.equal(rows[:T], result)
+        assert (rows[T:] == 9).all()
+    assert run_qkv(**qkv_call()) == (None, None, None)
+
+
+BAD_QKV = {
+    "mode": ({"cache_mode": "PA_BNSD"}, "cache_mode must be PA_NZ but got 'PA_BNSD'."),
+    "sizes": ({"qkv_size": [2, 3, 8]}, "qkv_size must be 4 numbers of at least 1 but got [2, 3, 8]."),
+    "heads": (
+        {"head_nums": [4, 1, 2]},
+        "head_nums must add up to the 8 heads of qkv_size but got [4, 1, 2].",
+    ),
+    "qkv": ({"qkv_size": [2, 2, 8, D]}, "qkv must have shape [4, 256] but got [6, 256]."),
+    "gamma": ({"k_gamma": torch.ones(3)}, "k_gamma must have shape [D] = [32] but got [3]."),
+    "cos": ({"cos": randn(T, 2 * D)}, "cos must have shape [6, W] with an even W up to 32 but got [6, 64]."),
+    "sin": ({"sin": randn(T, 2)}, "sin must have cos's shape [6, 32] but got [6, 2]."),
+    "index": ({"index": torch.arange(T) + 20}, "index must be -1 or a row of the cache's 24 but got 24."),
+    "twice": (
+        {"index": torch.zeros(T, dtype=torch.int64)},
+        "index must differ from each other but got 0 twice.",
+    ),
+    "q_out": ({"q_out": randn(T, D)}, "q_out must have shape [6, 128] but got [6, 32]."),
+    "q_out's type": ({"q_out": randn(T, N * D).half()}, "q_out must"),
+    "k_cache": (
+        {"k_cache": randn(3, 8, 8, 16)},
+        "k_cache must have shape [blocks, 8, block_size, 8] but got",
+    ),
+    "no scale": (
+        {"v_cache": torch.zeros(3, 2, 8, 32, dtype=torch.int8)},
+        "v_scale must be given for an int8 v_cache but got None.",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD_QKV)
+def test_a_bad_call_of_qkv_is_refused_and_writes_nothing(name, store_backend):
+    changes, text = BAD_QKV[name]
+    given = qkv_call(**changes)
+    before = {name: given[name].clone() for name in ("q_out", "k_cache", "v_cache")}
+    with pytest.raises((ValueError, TypeError)) as caught:
+        run_qkv(**given)
+    assert str(caught.value).startswith(f"[npu_qkv_rms_norm_rope_cache] {text}")
+    for argument, old in before.items():
+        assert torch.equal(given[argument], old)
+
+
+# ---- _npu_rotary_embedding -----------------------------------------------------------------------------
+
+
+def test_a_projection_is_rotated_in_place(backend, monkeypatch):
+    """query and key are slices of one tensor; the values beside them do not change."""
+    monkeypatch.setattr(backends, "default_backend", backend)
+    qkv, cache, positions = randn(6, 5 * 16), randn(9, 16, seed=1), torch.arange(6).view(2, 3)
+    q, k, v = qkv.split([48, 16, 16], dim=1)
+    before = qkv.clone()
+    result = torch_npu._npu_rotary_embedding(positions, q, k, 16, cache, True)
+    assert result is None
+    assert torch.equal(v, before[:, 64:])
+    cos, sin = (t.repeat(1, 2)[:, None] for t in cache[:6].chunk(2, -1))
+    heads = before[:, :64].unflatten(1, (4, 16))
+    first, second = heads.chunk(2, -1)
+    torch.testing.assert_close(
+        qkv[:, :64].unflatten(1, (4, 16)), heads * cos + torch.cat((-second, first), -1) * sin
+    )
+
+
+BAD_ROTATION = {
+    "head": ({"head_size": 20}, "query must have shape [5, N*20] or [5, N, 20] but got [5, 64]."),
+    "narrow": (
+        {"head_size": 8},
+        "cos_sin_cache must have shape [rows, W] with an even W up to the head size 8",
+    ),
+    "zero": (
+        {"head_size": 0},
+        "cos_sin_cache must have shape [rows, W] with an even W up to the head size 0",
+    ),
+    "rows": ({"positions": torch.arange(5) + 5}, "positions must be rows 0 to 8 of cos_sin_cache but got 9."),
+    "type": ({"positions": torch.ones(5)}, "positions must be int32 or int64 but got float32."),
+    "tokens": ({"key": randn(4, 16)}, "key must have shape [5, N*16] or [5, N, 16] but got [4, 16]."),
+    "style": ({"is_neox_style": "yes"}, "is_neox_style must be True or False but got 'yes'."),
+    "strides": ({"key": randn(2, 16, 5)[..., :5].permute(0, 2, 1)[:, ::2].unflatten(2, (1, 16))}, "key must"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_ROTATION)
+def test_a_bad_rotation_is_refused_and_writes_nothing(name):
+    given = {"positions": torch.arange(5), "query": randn(5, 64), "key": randn(5, 16), "head_size": 16}
+    given |= {"cos_sin_cache": randn(9, 16), "is_neox_style": True}
+    changes, text = BAD_ROTATION[name]
+    given |= changes
+    before = given["query"].clone()
+    with pytest.raises((ValueError, TypeError)) as caught:
+        torch_npu._npu_rotary_embedding(**given)
+    assert str(caught.value).startswith(f"[_npu_rotary_embedding] {text}")
+    assert torch.equal(given["query"], before)
+
+
+# ---- compiled and fake ---------------------------------------------------------------------------------
+
+
+def rotate_in_place(**given):
+    torch_npu._npu_rotary_embedding(**given)
+
+
+def rotation():
+    given = {"positions": torch.arange(5), "query": randn(5, 64), "key": randn(5, 16)}
+    return {**given, "head_size": 16, "cos_sin_cache": randn(9, 16), "is_neox_style": True}
+
+
+COMPILED = {
+    "PA": (run_kv, lambda: kv_call("PA", is_output_kv=True)),
+    "Norm": (run_kv, lambda: kv_call("Norm")),
+    "PA_BLK_NZ": (run_kv, lambda: kv_call("PA_BLK_NZ")),
+    "qkv": (run_qkv, lambda: qkv_call(is_output_qkv=True)),
+    "rotation": (rotate_in_place, rotation),
+}
+
+
+@pytest.mark.parametrize("name", COMPILED)
+def test_a_compiled_call_equals_a_call(name):
+    run, make = COMPILED[name]
+    given, compiled = make(), make()
+    expected = run(**given)
+    torch._dynamo.reset()
+    results = torch.compile(run, backend="aot_eager", fullgraph=True)(**compiled)
+    for result, value in zip(results or (), expected or (), strict=True):
+        assert (result is None and value is None) or torch.equal(result, value)
+    for argument, tensor in given.items():
+        if isinstance(tensor, torch.Tensor):
+            assert torch.equal(compiled[argument], tensor), argument
+
+
+@pytest.mark.parametrize("name", COMPILED)
+def test_a_fake_call_has_the_shapes_of_a_call(name):
+    run, make = COMPILED[name]
+    expected = run(**make())
+    with FakeTensorMode() as mode:
+        fake = {n: mode.from_tensor(t) if isinstance(t, torch.Tensor) else t for n, t in make().items()}
+        results = run(**fake)
+    for result, value in zip(results or (), expected or (), strict=True):
+        assert (result is None and value is None) or (result.shape, result.dtype) == (
+            value.shape,
+            value.dtype,
+        )
