@@ -2,142 +2,214 @@
 // rounded, as in rope_kernels.cpp.
 #include "csrc/cpu/rms_norm_rope_kernels.h"
 
+#include <cmath>
+#include <cstdlib>
+
 #include "csrc/cpu/elements.h"
 #include "csrc/cpu/pairs.h"
+#include "csrc/cpu/rms_norm_kernels.h"
 
 namespace npu_rope {
 namespace {
 
-// Reads elements of a head, from element i on, as normalized and scaled floats.
-template <typename Element>
-struct NormalizedHead {
-    using T = typename Element::T;
-    const T* x;
-    const T* scale;
-    float inverse;
-    explicit NormalizedHead(const NormRopeJob& job)
-        : x(static_cast<const T*>(job.x)), scale(static_cast<const T*>(job.scale)), inverse(job.inverse) {}
-
-    FloatVec vector(int64_t i) const { return Element::load_vector(x + i) * inverse * Element::load_vector(scale + i); }
-    float element(int64_t i) const { return Element::to_float(x[i]) * inverse * Element::to_float(scale[i]); }
-    // count: fewer elements than a vector holds.
-    FloatVec partial_vector(int64_t i, int64_t count) const {
-        return Element::load_vector(Padded<T>(x + i, count).elements) * inverse *
-               Element::load_vector(Padded<T>(scale + i, count).elements);
+bool invert_roots(const double* sums, double n, double epsilon, float* inverses) {
+    int unfit = 0;
+    for (int64_t h = 0; h < kHeadsPerBlock; ++h) {
+        const double mean_square_plus_epsilon = sums[h] / n + epsilon;
+        unfit |= !(mean_square_plus_epsilon >= kMinMeanSquare) | !(mean_square_plus_epsilon <= kMaxMeanSquare);
+        inverses[h] = static_cast<float>(1 / std::sqrt(mean_square_plus_epsilon));
     }
-    // Reads 2 W bfloat16 elements. A 32-bit word of a vector holds two of them: one for *even, one for *odd.
-    void even_odd(int64_t i, FloatVec* even, FloatVec* odd) const {
-        Uint32Vec x_words = load<Uint32Vec>(x + i), scale_words = load<Uint32Vec>(scale + i);
-        *even = as_float(x_words << 16) * inverse * as_float(scale_words << 16);
-        *odd = as_float(x_words & 0xffff0000u) * inverse * as_float(scale_words & 0xffff0000u);
-    }
-};
+    return unfit == 0;
+}
 
 // ---- elements that are not rotated ---------------------------------------------------------------------
 
 template <typename Element, bool kStream>
-inline void store_outside_window(const NormalizedHead<Element>& head, typename Element::T* y, int64_t from,
-                                 int64_t count) {
+inline void store_outside_window(const typename Element::T* x, typename Element::T* y, float inverse,
+                                 const float* scale, int64_t from, int64_t count) {
+    using T = typename Element::T;
     const int64_t end = from + count;
     int64_t i = from;
-    for (; i + W <= end; i += W) Element::template store_vector<kStream>(y + i, head.vector(i));
+    for (; i + W <= end; i += W)
+        Element::template store_vector<kStream>(y + i, Element::load_vector(x + i) * inverse * load<FloatVec>(scale + i));
     if (i == end) return;
-    Padded<typename Element::T> padded;
-    Element::template store_vector<false>(padded.elements, head.partial_vector(i, end - i));
+    const FloatVec rest = Element::load_vector(Padded<T>(x + i, end - i).elements);
+    Padded<T> padded;
+    Element::template store_vector<false>(
+        padded.elements, rest * inverse * load<FloatVec>(Padded<float>(scale + i, end - i).elements));
     padded.copy_to(y + i, end - i);
 }
 
 // ---- rotators -------------------------------------------------------------------------------------------
 //
-// A rotator rotates kPairs pairs (a, b), from pair i on. It reads its cosines c and sines s in one of the orders of
-// TableOrder. rope_kernels.cpp has the same rotators without the normalization.
+// A rotator normalizes and rotates kPairs pairs (a, b), from pair i on. It keeps their scale, cosines c and sines s in
+// registers. The tables have one of the orders of TableOrder. rope_kernels.cpp has the same rotators without the
+// normalization.
 
 template <typename Element>
 struct HalfApartRotator {
+    using T = typename Element::T;
     static constexpr int kPairs = W;
+    FloatVec c, s, scale_a, scale_b;
+    void load_factors(const NormRopeJob& job, int i) {
+        c = load<FloatVec>(job.cos_table + i), s = load<FloatVec>(job.sin_table + i);
+        scale_a = load<FloatVec>(job.scale + i), scale_b = load<FloatVec>(job.scale + job.pairs + i);
+    }
     template <bool kStream>
-    static void run(const NormalizedHead<Element>& head, typename Element::T* y, int i, int pairs,
-                    const float* cos_table, const float* sin_table) {
-        FloatVec a = head.vector(i), b = head.vector(pairs + i), c = load<FloatVec>(cos_table + i),
-                 s = load<FloatVec>(sin_table + i);
+    void run(const T* x, T* y, int i, int pairs, float inverse) const {
+        const FloatVec a = Element::load_vector(x + i) * inverse * scale_a,
+                       b = Element::load_vector(x + pairs + i) * inverse * scale_b;
         Element::template store_vector<kStream>(y + i, a * c - b * s);
         Element::template store_vector<kStream>(y + pairs + i, a * s + b * c);
     }
 };
 
-// The tables are crossed: cos_table holds the factors of x1, sin_table those of x2.
+// The tables are crossed: c holds the factors of x1, s those of x2.
 template <typename Element>
 struct InterleavedRotator {
+    using T = typename Element::T;
     static constexpr int kPairs = W / 2;
+    FloatVec c, s, scale;
+    void load_factors(const NormRopeJob& job, int i) {
+        c = load<FloatVec>(job.cos_table + 2 * i), s = load<FloatVec>(job.sin_table + 2 * i);
+        scale = load<FloatVec>(job.scale + 2 * i);
+    }
     template <bool kStream>
-    static void run(const NormalizedHead<Element>& head, typename Element::T* y, int i, int, const float* cos_table,
-                    const float* sin_table) {
+    void run(const T* x, T* y, int i, int, float inverse) const {
         FloatVec x1, x2;
-        duplicate_pairs(head.vector(2 * i), &x1, &x2);
-        Element::template store_vector<kStream>(
-            y + 2 * i, x1 * load<FloatVec>(cos_table + 2 * i) + x2 * load<FloatVec>(sin_table + 2 * i));
+        duplicate_pairs(Element::load_vector(x + 2 * i) * inverse * scale, &x1, &x2);
+        Element::template store_vector<kStream>(y + 2 * i, x1 * c + x2 * s);
+    }
+};
+
+// 2 W bfloat16 elements. A 32-bit word of a vector holds two of them: one for `even`, one for `odd`.
+struct EvenOdd {
+    FloatVec even, odd;
+    EvenOdd() = default;
+    // Reads a scale or a table in the order kEvenOdd.
+    explicit EvenOdd(const float* p) : even(load<FloatVec>(p)), odd(load<FloatVec>(p + W)) {}
+    EvenOdd(const uint16_t* x, float inverse, const EvenOdd& scale) {
+        const Uint32Vec words = load<Uint32Vec>(x);
+        even = as_float(words << 16) * inverse * scale.even;
+        odd = as_float(words & 0xffff0000u) * inverse * scale.odd;
     }
 };
 
 struct Bf16HalfApartRotator {
     static constexpr int kPairs = 2 * W;
+    EvenOdd c, s, scale_a, scale_b;
+    void load_factors(const NormRopeJob& job, int i) {
+        c = EvenOdd(job.cos_table + i), s = EvenOdd(job.sin_table + i);
+        scale_a = EvenOdd(job.scale + i), scale_b = EvenOdd(job.scale + job.pairs + i);
+    }
     template <bool kStream>
-    static void run(const NormalizedHead<Bf16>& head, uint16_t* y, int i, int pairs, const float* cos_table,
-                    const float* sin_table) {
-        FloatVec a_even, a_odd, b_even, b_odd;
-        head.even_odd(i, &a_even, &a_odd);
-        head.even_odd(pairs + i, &b_even, &b_odd);
-        FloatVec cos_even = load<FloatVec>(cos_table + i), cos_odd = load<FloatVec>(cos_table + i + W),
-                 sin_even = load<FloatVec>(sin_table + i), sin_odd = load<FloatVec>(sin_table + i + W);
-        put<kStream>(y + i, pack_bf16(a_even * cos_even - b_even * sin_even, a_odd * cos_odd - b_odd * sin_odd));
-        put<kStream>(y + pairs + i,
-                     pack_bf16(a_even * sin_even + b_even * cos_even, a_odd * sin_odd + b_odd * cos_odd));
+    void run(const uint16_t* x, uint16_t* y, int i, int pairs, float inverse) const {
+        const EvenOdd a(x + i, inverse, scale_a), b(x + pairs + i, inverse, scale_b);
+        Uint32Vec first, second;
+        pack_bf16_twice(a.even * c.even - b.even * s.even, a.odd * c.odd - b.odd * s.odd,
+                        a.even * s.even + b.even * c.even, a.odd * s.odd + b.odd * c.odd, &first, &second);
+        put<kStream>(y + i, first);
+        put<kStream>(y + pairs + i, second);
     }
 };
 
 struct Bf16InterleavedRotator {
     static constexpr int kPairs = W;
+    FloatVec c, s;
+    EvenOdd scale;
+    void load_factors(const NormRopeJob& job, int i) {
+        c = load<FloatVec>(job.cos_table + i), s = load<FloatVec>(job.sin_table + i);
+        scale = EvenOdd(job.scale + 2 * i);
+    }
     template <bool kStream>
-    static void run(const NormalizedHead<Bf16>& head, uint16_t* y, int i, int, const float* cos_table,
-                    const float* sin_table) {
-        FloatVec a, b, c = load<FloatVec>(cos_table + i), s = load<FloatVec>(sin_table + i);
-        head.even_odd(2 * i, &a, &b);
+    void run(const uint16_t* x, uint16_t* y, int i, int, float inverse) const {
+        const EvenOdd x1_x2(x + 2 * i, inverse, scale);
+        const FloatVec a = x1_x2.even, b = x1_x2.odd;
         put<kStream>(y + 2 * i, pack_bf16(a * c - b * s, a * s + b * c));
     }
 };
 
+// ---- heads ----------------------------------------------------------------------------------------------
+
+// Calls f(x, y, inverse) for each head, and prefetches another head meanwhile.
+template <typename T, typename F>
+inline void for_each_head(const NormRopeJob& job, F f) {
+    constexpr int64_t kCacheLineBytes = 64;
+    auto* x = static_cast<const T*>(job.x);
+    auto* y = static_cast<T*>(job.y);
+    const int64_t bytes = (job.elements_before + 2 * job.pairs + job.elements_after) * int64_t{sizeof(T)};
+    for (int64_t h = 0; h < job.heads; ++h, x += job.x_stride, y += job.y_stride) {
+        const char* ahead = reinterpret_cast<const char*>(x - job.elements_before) + job.prefetch_distance;
+        for (int64_t at = 0; at < bytes; at += kCacheLineBytes) __builtin_prefetch(ahead + at);
+        f(x, y, job.inverses[h]);
+    }
+}
+
+// Rotates heads without elements outside the window, whose pairs exactly fill kRotators rotators.
+template <typename Element, typename Rotator, int kRotators, bool kStream>
+void rotate_fixed(const NormRopeJob& job) {
+    using T = typename Element::T;
+    Rotator rotators[kRotators];
+    for (int k = 0; k < kRotators; ++k) rotators[k].load_factors(job, k * Rotator::kPairs);
+    for_each_head<T>(job, [&](const T* x, T* y, float inverse) {
+#pragma GCC unroll 8
+        for (int k = 0; k < kRotators; ++k)
+            rotators[k].template run<kStream>(x, y, k * Rotator::kPairs, kRotators * Rotator::kPairs, inverse);
+    });
+}
+
 // kCrossedTable: the tables have the order kCrossed. kStream: HeadsJob::stream.
 template <typename Element, typename Rotator, Pairing kPairing, bool kCrossedTable, bool kStream>
-void rotate_head(const NormRopeJob& job) {
-    const NormalizedHead<Element> head(job);
-    auto* y = static_cast<typename Element::T*>(job.y);
-    const float *c = job.cos_table, *s = job.sin_table;
-    store_outside_window<Element, kStream>(head, y, -job.elements_before, job.elements_before);
-    int i = 0;
-    for (; i + Rotator::kPairs <= job.pairs; i += Rotator::kPairs)
-        Rotator::template run<kStream>(head, y, i, job.pairs, c, s);
-    // After the last rotation of 2 W bfloat16 pairs, W or more pairs may remain. Their table is in natural order.
-    if constexpr (kPairing == kHalfApart && Rotator::kPairs > W)
-        for (; i + W <= job.pairs; i += W)
-            HalfApartRotator<Element>::template run<kStream>(head, y, i, job.pairs, c, s);
-    rotate_pairs<Element, kPairing, kCrossedTable>([&head](int lane) { return head.element(lane); }, y, i, job.pairs, c,
-                                                   s);
-    store_outside_window<Element, kStream>(head, y, 2 * job.pairs, job.elements_after);
+void rotate_any(const NormRopeJob& job) {
+    using T = typename Element::T;
+    const int pairs = job.pairs;
+    for_each_head<T>(job, [&](const T* x, T* y, float inverse) {
+        store_outside_window<Element, kStream>(x, y, inverse, job.scale, -job.elements_before, job.elements_before);
+        int i = 0;
+        for (; i + Rotator::kPairs <= pairs; i += Rotator::kPairs) {
+            Rotator rotator;
+            rotator.load_factors(job, i);
+            rotator.template run<kStream>(x, y, i, pairs, inverse);
+        }
+        // After the last rotation of 2 W bfloat16 pairs, W or more pairs may remain. Their table is in natural order.
+        if constexpr (kPairing == kHalfApart && Rotator::kPairs > W)
+            for (; i + W <= pairs; i += W) {
+                HalfApartRotator<Element> rotator;
+                rotator.load_factors(job, i);
+                rotator.template run<kStream>(x, y, i, pairs, inverse);
+            }
+        rotate_pairs<Element, kPairing, kCrossedTable>(
+            [&](int lane) { return Element::to_float(x[lane]) * inverse * job.scale[lane]; }, y, i, pairs,
+            job.cos_table, job.sin_table);
+        store_outside_window<Element, kStream>(x, y, inverse, job.scale, 2 * pairs, job.elements_after);
+    });
+}
+
+template <typename Element, typename Rotator, Pairing kPairing, bool kCrossedTable, bool kStream>
+void rotate_stream(const NormRopeJob& job) {
+    const bool whole = job.elements_before == 0 && job.elements_after == 0;
+    static const bool nofix = getenv("NOFIX"); if (whole && !nofix) {
+        if (job.pairs == 64) return rotate_fixed<Element, Rotator, 64 / Rotator::kPairs, kStream>(job);
+        if (job.pairs == 32) return rotate_fixed<Element, Rotator, 32 / Rotator::kPairs, kStream>(job);
+    }
+    rotate_any<Element, Rotator, kPairing, kCrossedTable, kStream>(job);
 }
 
 template <typename Element, typename Rotator, Pairing kPairing, bool kCrossedTable>
 void rotate(const NormRopeJob& job) {
-    job.stream ? rotate_head<Element, Rotator, kPairing, kCrossedTable, true>(job)
-               : rotate_head<Element, Rotator, kPairing, kCrossedTable, false>(job);
+    job.stream ? rotate_stream<Element, Rotator, kPairing, kCrossedTable, true>(job)
+               : rotate_stream<Element, Rotator, kPairing, kCrossedTable, false>(job);
 }
 
 }  // namespace
 
 const RmsNormRopeKernels& NPU_ROPE_OF_ISA(rms_norm_rope_kernels, NPU_ROPE_ISA)() {
     static const RmsNormRopeKernels set = {
-        {{nullptr, rotate<F16, HalfApartRotator<F16>, kHalfApart, false>,
+        invert_roots,
+        {{rotate<F32, HalfApartRotator<F32>, kHalfApart, false>, rotate<F16, HalfApartRotator<F16>, kHalfApart, false>,
           rotate<Bf16, Bf16HalfApartRotator, kHalfApart, false>},
-         {nullptr, rotate<F16, InterleavedRotator<F16>, kInterleaved, true>,
+         {rotate<F32, InterleavedRotator<F32>, kInterleaved, true>,
+          rotate<F16, InterleavedRotator<F16>, kInterleaved, true>,
           rotate<Bf16, Bf16InterleavedRotator, kInterleaved, false>}},
     };
     return set;
