@@ -3,7 +3,8 @@
 //
 // - kCopy: values, if the output has their type.
 // - kRotate: heads without a norm, if the output has their type: rope's kernel.
-// - kPass: heads with a norm of their own and no bias, if the output has their type: rms_norm_rope's kernel. float64 has
+// - kPass: heads with a norm of their own and no bias, if the output has their type: rms_norm_rope's kernel. float64
+// has
 //   none.
 // - kByHead: all others. The thread normalizes a head into a buffer in the L1 cache, in the type of intermediate values
 //   (float32; float64 for float64 heads), rotates it there, and rounds it into the output. If the output has the type
@@ -37,7 +38,7 @@ struct Side {
     QkvSide shape;
     const char* x = nullptr;
     char* out = nullptr;
-    std::vector<Real> scale, bias;  // empty: without; [D] or [N*D]
+    std::vector<Real> scale, bias;     // empty: without; [D] or [N*D]
     std::vector<float> ordered_scale;  // of kPass
     const float *quant_factor = nullptr, *quant_offset = nullptr;
     bool rotates = false;
@@ -216,8 +217,13 @@ template <typename Real>
 void copy_heads(const Call<Real>& call, const Side<Real>& side, const rotation::Heads& heads) {
     if (side.shape.in_place) return;
     const int64_t D = side.shape.D;
-    CopyJob job{heads.x, heads.y, heads.count, D * call.item_bytes, heads.x_stride * call.item_bytes,
-                heads.y_stride * call.item_bytes, side.stream};
+    CopyJob job{heads.x,
+                heads.y,
+                heads.count,
+                D * call.item_bytes,
+                heads.x_stride * call.item_bytes,
+                heads.y_stride * call.item_bytes,
+                side.stream};
     if (heads.x_stride == D && heads.y_stride == D) job.bytes *= job.count, job.count = 1;
     call.kernels.copy(job);
 }

@@ -197,6 +197,7 @@ inline double sum_of(const DoubleVec (&sums)[4], double tail) {
 // them. The comment of kSquaresBlock derives the error.
 struct GroupSums {
     DoubleVec low{}, high{};
+    double total() const { return sum_elements<kDoublesPerVector>(low + high); }
     void add(FloatVec group) {
         DoubleVec group_low, group_high;
         split(group, &group_low, &group_high);
@@ -251,13 +252,14 @@ template <typename Element>
 inline double sum_row(const typename Element::T* p, int64_t count) {
     GroupSums sums;
     int64_t i = sum_groups<Element>(p, count, &sums);
+    if (i == count) return sums.total();
     for (; i + W <= count; i += W) {
         FloatVec v = Element::load_vector(p + i);
         sums.add(v * v);
     }
     double tail = 0;
     for (; i < count; ++i) tail += double{Element::to_float(p[i])} * double{Element::to_float(p[i])};
-    return sum_of({sums.low, sums.high, DoubleVec{}, DoubleVec{}}, tail);
+    return sums.total() + tail;
 }
 
 template <typename Element>

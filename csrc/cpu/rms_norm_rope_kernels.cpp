@@ -2,9 +2,6 @@
 // rounded, as in rope_kernels.cpp.
 #include "csrc/cpu/rms_norm_rope_kernels.h"
 
-#include <cmath>
-#include <cstdlib>
-
 #include "csrc/cpu/elements.h"
 #include "csrc/cpu/pairs.h"
 #include "csrc/cpu/rms_norm_kernels.h"
@@ -12,14 +9,18 @@
 namespace npu_rope {
 namespace {
 
-bool invert_roots(const double* sums, double n, double epsilon, float* inverses) {
-    int unfit = 0;
-    for (int64_t h = 0; h < kHeadsPerBlock; ++h) {
-        const double mean_square_plus_epsilon = sums[h] / n + epsilon;
-        unfit |= !(mean_square_plus_epsilon >= kMinMeanSquare) | !(mean_square_plus_epsilon <= kMaxMeanSquare);
-        inverses[h] = static_cast<float>(1 / std::sqrt(mean_square_plus_epsilon));
+bool invert_roots(const double* sums, int64_t heads, double n, double epsilon, float* inverses) {
+    constexpr int kDoubles = W / 2;
+    Int64Vec fits = {};
+    fits = ~fits;
+    for (int64_t h = 0; h < heads; h += kDoubles) {
+        const DoubleVec mean_square_plus_epsilon = load<DoubleVec>(sums + h) / n + epsilon;
+        fits &= (mean_square_plus_epsilon >= kMinMeanSquare) & (mean_square_plus_epsilon <= kMaxMeanSquare);
+        store(inverses + h, to_floats(1.0 / square_root(mean_square_plus_epsilon)));
     }
-    return unfit == 0;
+    bool all_fit = true;
+    for (int i = 0; i < kDoubles; ++i) all_fit &= fits[i] != 0;
+    return all_fit;
 }
 
 // ---- elements that are not rotated ---------------------------------------------------------------------
@@ -31,12 +32,13 @@ inline void store_outside_window(const typename Element::T* x, typename Element:
     const int64_t end = from + count;
     int64_t i = from;
     for (; i + W <= end; i += W)
-        Element::template store_vector<kStream>(y + i, Element::load_vector(x + i) * inverse * load<FloatVec>(scale + i));
+        Element::template store_vector<kStream>(y + i,
+                                                Element::load_vector(x + i) * inverse * load<FloatVec>(scale + i));
     if (i == end) return;
     const FloatVec rest = Element::load_vector(Padded<T>(x + i, end - i).elements);
     Padded<T> padded;
-    Element::template store_vector<false>(
-        padded.elements, rest * inverse * load<FloatVec>(Padded<float>(scale + i, end - i).elements));
+    Element::template store_vector<false>(padded.elements,
+                                          rest * inverse * load<FloatVec>(Padded<float>(scale + i, end - i).elements));
     padded.copy_to(y + i, end - i);
 }
 
@@ -131,68 +133,76 @@ struct Bf16InterleavedRotator {
 
 // ---- heads ----------------------------------------------------------------------------------------------
 
-// Calls f(x, y, inverse) for each head, and prefetches another head meanwhile.
-template <typename T, typename F>
-inline void for_each_head(const NormRopeJob& job, F f) {
-    constexpr int64_t kCacheLineBytes = 64;
-    auto* x = static_cast<const T*>(job.x);
-    auto* y = static_cast<T*>(job.y);
-    const int64_t bytes = (job.elements_before + 2 * job.pairs + job.elements_after) * int64_t{sizeof(T)};
-    for (int64_t h = 0; h < job.heads; ++h, x += job.x_stride, y += job.y_stride) {
-        const char* ahead = reinterpret_cast<const char*>(x - job.elements_before) + job.prefetch_distance;
-        for (int64_t at = 0; at < bytes; at += kCacheLineBytes) __builtin_prefetch(ahead + at);
-        f(x, y, job.inverses[h]);
-    }
-}
-
-// Rotates heads without elements outside the window, whose pairs exactly fill kRotators rotators.
-template <typename Element, typename Rotator, int kRotators, bool kStream>
-void rotate_fixed(const NormRopeJob& job) {
-    using T = typename Element::T;
+// Rotates the window of a head whose pairs exactly fill kRotators rotators. They are loaded once for all heads.
+template <typename Rotator, int kRotators, bool kStream>
+struct FixedWindow {
     Rotator rotators[kRotators];
-    for (int k = 0; k < kRotators; ++k) rotators[k].load_factors(job, k * Rotator::kPairs);
-    for_each_head<T>(job, [&](const T* x, T* y, float inverse) {
+    explicit FixedWindow(const NormRopeJob& job) {
+        for (int k = 0; k < kRotators; ++k) rotators[k].load_factors(job, k * Rotator::kPairs);
+    }
+    template <typename T>
+    void rotate(const T* x, T* y, float inverse) const {
 #pragma GCC unroll 8
         for (int k = 0; k < kRotators; ++k)
             rotators[k].template run<kStream>(x, y, k * Rotator::kPairs, kRotators * Rotator::kPairs, inverse);
-    });
-}
+    }
+};
 
-// kCrossedTable: the tables have the order kCrossed. kStream: HeadsJob::stream.
+// Rotates the window of a head of any size. kCrossedTable: the tables have the order kCrossed.
 template <typename Element, typename Rotator, Pairing kPairing, bool kCrossedTable, bool kStream>
-void rotate_any(const NormRopeJob& job) {
+struct AnyWindow {
     using T = typename Element::T;
-    const int pairs = job.pairs;
-    for_each_head<T>(job, [&](const T* x, T* y, float inverse) {
-        store_outside_window<Element, kStream>(x, y, inverse, job.scale, -job.elements_before, job.elements_before);
-        int i = 0;
-        for (; i + Rotator::kPairs <= pairs; i += Rotator::kPairs) {
-            Rotator rotator;
-            rotator.load_factors(job, i);
-            rotator.template run<kStream>(x, y, i, pairs, inverse);
-        }
+    const NormRopeJob& job;
+    explicit AnyWindow(const NormRopeJob& job) : job(job) {}
+    void rotate(const T* x, T* y, float inverse) const {
+        int i = rotate_whole<Rotator>(x, y, 0, inverse);
         // After the last rotation of 2 W bfloat16 pairs, W or more pairs may remain. Their table is in natural order.
         if constexpr (kPairing == kHalfApart && Rotator::kPairs > W)
-            for (; i + W <= pairs; i += W) {
-                HalfApartRotator<Element> rotator;
-                rotator.load_factors(job, i);
-                rotator.template run<kStream>(x, y, i, pairs, inverse);
-            }
-        rotate_pairs<Element, kPairing, kCrossedTable>(
-            [&](int lane) { return Element::to_float(x[lane]) * inverse * job.scale[lane]; }, y, i, pairs,
-            job.cos_table, job.sin_table);
-        store_outside_window<Element, kStream>(x, y, inverse, job.scale, 2 * pairs, job.elements_after);
-    });
+            i = rotate_whole<HalfApartRotator<Element>>(x, y, i, inverse);
+        auto normalized = [&](int lane) { return Element::to_float(x[lane]) * inverse * job.scale[lane]; };
+        rotate_pairs<Element, kPairing, kCrossedTable>(normalized, y, i, job.pairs, job.cos_table, job.sin_table);
+    }
+
+private:
+    // Rotates from pair i on, as long as the pairs fill a rotator. Returns the first pair that is not rotated.
+    template <typename R>
+    int rotate_whole(const T* x, T* y, int i, float inverse) const {
+        for (; i + R::kPairs <= job.pairs; i += R::kPairs) {
+            R rotator;
+            rotator.load_factors(job, i);
+            rotator.template run<kStream>(x, y, i, job.pairs, inverse);
+        }
+        return i;
+    }
+};
+
+// Rotates all heads, and prefetches another head with each of them.
+template <typename Element, bool kStream, typename Window>
+void rotate_heads(const NormRopeJob& job) {
+    using T = typename Element::T;
+    constexpr int64_t kCacheLineBytes = 64;
+    const Window window(job);
+    auto* x = static_cast<const T*>(job.x);
+    auto* y = static_cast<T*>(job.y);
+    const int64_t before = job.elements_before, window_end = 2 * job.pairs, after = job.elements_after;
+    const int64_t bytes = (before + window_end + after) * int64_t{sizeof(T)};
+    for (int64_t h = 0; h < job.heads; ++h, x += job.x_stride, y += job.y_stride) {
+        const char* ahead = reinterpret_cast<const char*>(x - before) + job.prefetch_distance;
+        for (int64_t at = 0; at < bytes; at += kCacheLineBytes) __builtin_prefetch(ahead + at);
+        const float inverse = job.inverses[h];
+        if (before) store_outside_window<Element, kStream>(x, y, inverse, job.scale, -before, before);
+        window.rotate(x, y, inverse);
+        if (after) store_outside_window<Element, kStream>(x, y, inverse, job.scale, window_end, after);
+    }
 }
 
 template <typename Element, typename Rotator, Pairing kPairing, bool kCrossedTable, bool kStream>
 void rotate_stream(const NormRopeJob& job) {
-    const bool whole = job.elements_before == 0 && job.elements_after == 0;
-    static const bool nofix = getenv("NOFIX"); if (whole && !nofix) {
-        if (job.pairs == 64) return rotate_fixed<Element, Rotator, 64 / Rotator::kPairs, kStream>(job);
-        if (job.pairs == 32) return rotate_fixed<Element, Rotator, 32 / Rotator::kPairs, kStream>(job);
-    }
-    rotate_any<Element, Rotator, kPairing, kCrossedTable, kStream>(job);
+    if (job.pairs == 64)
+        return rotate_heads<Element, kStream, FixedWindow<Rotator, 64 / Rotator::kPairs, kStream>>(job);
+    if (job.pairs == 32)
+        return rotate_heads<Element, kStream, FixedWindow<Rotator, 32 / Rotator::kPairs, kStream>>(job);
+    rotate_heads<Element, kStream, AnyWindow<Element, Rotator, kPairing, kCrossedTable, kStream>>(job);
 }
 
 template <typename Element, typename Rotator, Pairing kPairing, bool kCrossedTable>

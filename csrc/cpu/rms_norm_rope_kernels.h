@@ -7,10 +7,6 @@
 
 namespace npu_rope {
 
-// Heads of a block. The mean squares of all of them are computed before the first square root, so that the roots do not
-// delay the sums. Eight heads of 128 floats are 4 KiB, an eighth of an L1 cache of 32 KiB.
-constexpr int64_t kHeadsPerBlock = 16;
-
 // Heads of one token that are normalized, scaled and rotated in float32, and rounded once:
 // y = rotate(x * inverse * scale). Strides are in elements. x, scale and y point at the rotated window of head 0; y may
 // be x.
@@ -31,11 +27,13 @@ struct NormRopeJob {
 };
 
 struct RmsNormRopeKernels {
-    // Computes inverse root mean squares of kHeadsPerBlock heads from the sums of the squares of their n elements.
-    // Returns whether fits_floats() is true for the mean squares plus epsilon of all of them.
-    bool (*invert_roots)(const double* sums, double n, double epsilon, float* inverses);
-    // Indexed by pairing and npu_rope_dtype. The tables of cos and sin have the order that RopeKernels::order has at the
-    // same indices.
+    // Computes inverse root mean squares of heads from the sums of the squares of their n elements. Returns whether
+    // fits_floats() is true for the mean squares plus epsilon of all of them. `heads` is a multiple of kRootPadding,
+    // which is a multiple of the doubles of a vector.
+    static constexpr int64_t kRootPadding = 8;
+    bool (*invert_roots)(const double* sums, int64_t heads, double n, double epsilon, float* inverses);
+    // Indexed by pairing and npu_rope_dtype. The tables of cos and sin have the order that RopeKernels::order has at
+    // the same indices.
     void (*rotate[kPairings][3])(const NormRopeJob&);
 };
 

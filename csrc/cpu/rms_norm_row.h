@@ -205,7 +205,6 @@ inline double mean_square_plus_epsilon_in_floats(const RowFormat& format, const 
     return sum_squares_in_floats(format, x) / static_cast<double>(format.n) + format.epsilon;
 }
 
-
 // Whether a row with this mean(x^2) + epsilon can be normalized in float32.
 inline bool fits_floats(double mean_square_plus_epsilon) {
     return mean_square_plus_epsilon >= kMinMeanSquare && mean_square_plus_epsilon <= kMaxMeanSquare;

@@ -88,8 +88,8 @@ struct Heads {
 
 // Rotates heads of a type by a token's tables.
 template <class Table>
-void rotate_heads(const RopeKernels& kernels, const RotationCall& call, int32_t dtype, Table& table,
-                  const Heads& heads, bool in_place, bool stream) {
+void rotate_heads(const RopeKernels& kernels, const RotationCall& call, int32_t dtype, Table& table, const Heads& heads,
+                  bool in_place, bool stream) {
     const int64_t item_bytes = dtype_bytes(dtype), offset = call.offset * item_bytes;
     HeadsJob heads_job;
     heads_job.x = heads.x + offset;
@@ -120,7 +120,8 @@ struct RotateHeads {
 // Rotates heads into a row of the cache. If the cache has another type than x, the function rotates each head into a
 // float32 buffer and rounds it.
 template <class TableSource>
-void scatter_heads(const Job<TableSource>& job, typename TableSource::Table& table, int side, Heads heads, int64_t row) {
+void scatter_heads(const Job<TableSource>& job, typename TableSource::Table& table, int side, Heads heads,
+                   int64_t row) {
     const RotationCall& call = job.call;
     heads.y += row * call.shape.side[side].out_stride[1] * job.out_bytes;
     if (call.out_dtype == call.dtype) return RotateHeads<TableSource>::run(job, table, side, heads, false, false);

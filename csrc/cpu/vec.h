@@ -42,7 +42,7 @@ template <typename V>
 inline void stream(void* p, V v) {
 #if defined(__AVX512F__)
     if constexpr (sizeof v == 64) {
-        if (reinterpret_cast<uintptr_t>(p) % 64 == 0)
+        if (__builtin_expect(reinterpret_cast<uintptr_t>(p) % 64 == 0, 1))  // as torch's memory is
             return _mm512_stream_si512(reinterpret_cast<__m512i*>(p), (__m512i)v);
         auto* halves = static_cast<__m256i*>(p);
         _mm256_stream_si256(halves, _mm512_castsi512_si256((__m512i)v));
@@ -134,6 +134,20 @@ inline void duplicate_pairs(FloatVec v, FloatVec* even, FloatVec* odd) {
 #else
     *even = __builtin_shufflevector(v, v, 0, 0, 2, 2, 4, 4, 6, 6, 8, 8, 10, 10, 12, 12, 14, 14);
     *odd = __builtin_shufflevector(v, v, 1, 1, 3, 3, 5, 5, 7, 7, 9, 9, 11, 11, 13, 13, 15, 15);
+#endif
+}
+
+inline DoubleVec square_root(DoubleVec v) {
+#if NPU_ROPE_VECTOR_FLOATS == 16
+    return (DoubleVec)_mm512_sqrt_pd((__m512d)v);
+#elif NPU_ROPE_VECTOR_FLOATS == 8
+    return (DoubleVec)_mm256_sqrt_pd((__m256d)v);
+#elif defined(__aarch64__)
+    return (DoubleVec)vsqrtq_f64((float64x2_t)v);
+#elif defined(__SSE2__)
+    return (DoubleVec)_mm_sqrt_pd((__m128d)v);
+#else
+    return DoubleVec{__builtin_sqrt(v[0]), __builtin_sqrt(v[1])};
 #endif
 }
 
