@@ -265,10 +265,12 @@ class _Probe:
             if _memory(given) not in projected:
                 raise NotKnown(f"its {what} are changed between projection and rotation")
             norms.append(self._head_norm(norm, x) if norm else None)
-        axis = rope_forms.heads_axis(self.rotations[name].form, dim, 3)
+        form = self.rotations[name].form
+        axis = rope_forms.heads_axis(form, dim, 3)
         if axis is None:
             raise NotKnown(f"{name} gets unsqueeze_dim {dim}")
-        return name, FusedForm((norms[0], norms[1]), axis, self.parameters, self.cache)
+        params = fused_attention.params_of(form, head)
+        return name, FusedForm((norms[0], norms[1]), axis, self.parameters, self.cache, params)
 
     def _head_norm(self, name: str, heads: torch.Tensor) -> HeadNorm:
         norm, form = self.norms[name]

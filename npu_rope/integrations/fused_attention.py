@@ -13,7 +13,6 @@ from __future__ import annotations
 import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import torch
@@ -80,12 +79,15 @@ class FusedForm:
         axis: the axis of heads, HEADS_FIRST or TOKENS_FIRST.
         parameters: the names of forward's positional parameters after self.
         cache: the parameter that gets the KV cache.
+        params: the parameters of the rotation by tables, for each number of rotated lanes. They are made once,
+            because torch.compile cannot trace the checks of RopeParams.
     """
 
     norms: tuple[HeadNorm | None, HeadNorm | None]
     axis: int
     parameters: tuple[str, ...]
     cache: str
+    params: Mapping[int, RopeParams]
 
     @property
     def norm_names(self) -> tuple[str, ...]:
@@ -142,7 +144,7 @@ def fused_forward(
         if not isinstance(embeddings, (tuple, list)) or len(embeddings) != 2:
             return unfused(self, **named)
         stores = cache is not None and not torch.is_grad_enabled() and _is_preallocated(cache, self)
-        step = Step(self, form, embeddings[0], _trash_row(cache, self) if stores else None, stores, unwritten)
+        step = Step(self, form, embeddings[0], stores, _allocator(cache, self) if stores else None, unwritten)
         named[EMBEDDINGS] = step, embeddings[1]
         if stores:
             named[form.cache] = _StoringCache(cache, step)
@@ -165,10 +167,10 @@ def _is_preallocated(cache: Any, module: Any) -> bool:
     return isinstance(layer, int) and layer < len(layers) and getattr(layers[layer], "is_compileable", False)
 
 
-def _trash_row(cache: Any, module: Any) -> int | None:
-    """Return the row of a paged cache that gets the padding tokens and that is never read."""
+def _allocator(cache: Any, module: Any) -> Any:
+    """Return the allocator of a paged cache for the module's layer; None: the cache is not paged."""
     allocators = getattr(cache, "layer_to_allocator", None)
-    return None if allocators is None else getattr(allocators[module.layer_idx], "write_trash_index", None)
+    return None if allocators is None else allocators[module.layer_idx]
 
 
 class _WithoutNorms:
@@ -194,11 +196,12 @@ def _fused_rotation(rotation: Rotation, form: FusedForm) -> Callable[..., Any]:
     return rope_forms.with_parameters(rotate, rotation.function, rotation.form)
 
 
-@lru_cache
-def _params(width: int, pairs: str, offset: int) -> RopeParams:
-    """Return the parameters of a rotation by tables."""
-    mode = RopeMode.NORMAL if pairs == rope_forms.INTERLEAVED else RopeMode.NEOX
-    return RopeParams(width, mode, n_offs=offset)
+def params_of(form: Form, head: int) -> dict[int, RopeParams]:
+    """Return the parameters of a rotation by tables, for each number of lanes of a head that may rotate."""
+    mode = RopeMode.NORMAL if form.pairs == rope_forms.INTERLEAVED else RopeMode.NEOX
+    is_last = form.place == rope_forms.LAST
+    widths = [head] if form.place is None else range(2, head + 1, 2)
+    return {width: RopeParams(width, mode, n_offs=head - width if is_last else 0) for width in widths}
 
 
 class Step:
@@ -207,8 +210,8 @@ class Step:
     Args:
         module, form: the module and its form.
         cos: the table.
-        trash: the row of a paged cache that gets the padding tokens; None: the cache is not paged.
         stores: the cache gets :class:`Rows`.
+        allocator: the allocator of a paged cache; None: the cache is not paged.
         unwritten: as for :func:`fused_forward`.
     """
 
@@ -217,12 +220,12 @@ class Step:
         module: torch.nn.Module,
         form: FusedForm,
         cos: torch.Tensor,
-        trash: int | None,
         stores: bool,
+        allocator: Any,
         unwritten: Callable[[torch.Tensor], torch.Tensor],
     ) -> None:
         self.module, self.form, self.cos = module, form, cos
-        self.trash, self.stores, self.unwritten = trash, stores, unwritten
+        self.stores, self.allocator, self.unwritten = stores, allocator, unwritten
         self.is_pending = False  # the rotated queries are returned but not computed yet
         self.is_stored = False  # the operator has written the rows of keys and values
         self.keys: torch.Tensor | None = None  # the rotated keys [S,N,D]
@@ -244,6 +247,7 @@ class Step:
         is_fused = (
             fitted is not None
             and heads[0].ndim == 4
+            and fitted[1] in self.form.params
             and not (rotation.form.promotes and self.cos.dtype != heads[0].dtype)
             and all(
                 how is None or how.applies_to(norm, x)
@@ -262,7 +266,7 @@ class Step:
         self.axis, width = fitted
         q, k = (rope_forms.tokens_first(x, self.axis) for x in heads)
         self.batch, self.tokens = q.shape[0], q.shape[1]
-        self.angles = self._angles(rotation, sin, width, q.shape[-1])
+        self.angles = self._angles(rotation, sin, width)
         self.q, self.k = q.flatten(0, 1), k.flatten(0, 1)
         if self.stores:
             self.is_pending = True
@@ -283,7 +287,7 @@ class Step:
             self.norms["epsilon"], self.norms["scale_offset"] = attributes.pop()
         return not attributes
 
-    def _angles(self, rotation: Rotation, sin: torch.Tensor, width: int, head: int) -> dict[str, Any]:
+    def _angles(self, rotation: Rotation, sin: torch.Tensor, width: int) -> dict[str, Any]:
         """Return the operator's arguments of the rotation."""
         form, cos = rotation.form, self.cos
         if rotation.uses is not None:
@@ -297,10 +301,9 @@ class Step:
         rows = None
         if self.batch > 1 and (cos.ndim == 2 or cos.shape[0] == 1):
             rows = torch.arange(self.tokens, device=cos.device).repeat(self.batch)
-        params = _params(width, form.pairs, head - width if form.place == rope_forms.LAST else 0)
         return {
             "positions": rows,
-            "params": params,
+            "params": self.form.params[width],
             "cos": cos.reshape(-1, cos.shape[-1]),
             "sin": sin.reshape(-1, sin.shape[-1]),
         }
@@ -334,35 +337,56 @@ class Step:
             return True
         if self.target is None or self.target[1] != dim or self.target[2] is not index:
             return False
-        k_cache, (v_cache, slots) = self.target[0], self._slots(target, index)
-        if target.ndim == 4:
-            k_cache = k_cache.transpose(1, 2)
-        v = rows.x.transpose(-2, -3).flatten(0, 1) if rows.x.ndim == 4 else rows.x
-        qkv_norm_rope_cache(
-            self.q,
-            self.k,
-            v,
-            **self.angles,
-            **self.norms,
-            slots=slots,
-            k_cache=k_cache,
-            v_cache=v_cache,
-            out=self.q_out,
-        )
+        caches = self.target[0], target
+        found = self._rows_of_layer(*caches, index) if target.ndim == 4 else self._pages(*caches, index)
+        if found is None:
+            return False
+        k_cache, v_cache, slots = found
+        v = (rows.x.transpose(1, 2) if rows.x.ndim == 4 else rows.x[None]).flatten(0, 1)
+        into = {"slots": slots, "k_cache": k_cache, "v_cache": v_cache, "out": self.q_out}
+        qkv_norm_rope_cache(self.q, self.k, v, **self.angles, **self.norms, **into)
         self.target, self.is_stored, self.is_pending = None, True, False
         return True
 
-    def _slots(self, cache: torch.Tensor, index: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return a cache as the operator takes it, and the rows of all tokens in it."""
-        if cache.ndim == 3:  # padding tokens have one row
-            return cache, torch.where(index == self.trash, -1, index)
-        cache = cache.transpose(1, 2)
-        if self.batch == 1:
-            return cache, index
-        length = cache.shape[1]
-        end = self.batch * length
-        rows = torch.arange(0, end, length, device=index.device)[:, None] + index
-        return cache, torch.where(index < length, rows, end).flatten()  # no row of the next batch
+    def _rows_of_layer(
+        self, k_cache: torch.Tensor, v_cache: torch.Tensor, index: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Return caches ``[B,N,L,D]`` as the operator takes them, and the rows of all tokens in them."""
+        slots, length = index, k_cache.shape[2]
+        if self.batch > 1:
+            end = self.batch * length
+            slots = torch.arange(0, end, length, device=index.device)[:, None] + index
+            slots = torch.where(index < length, slots, end).flatten()  # no row of the next batch
+        return k_cache.transpose(1, 2), v_cache.transpose(1, 2), slots
+
+    def _pages(
+        self, k_cache: torch.Tensor, v_cache: torch.Tensor, index: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None:
+        """Return paged caches ``[L,N,D]`` as the operator takes them, and the rows of all tokens in them, or
+        None if the caches have another layout.
+
+        Pages of keys and values alternate in one tensor, and both caches are views of all pages. The operator
+        gets one view of the keys' pages and one of the values'. Padding tokens share a row that is never
+        read; the operator leaves them out.
+        """
+        size = getattr(self.allocator, "tokens_per_page", None)
+        trash = getattr(self.allocator, "write_trash_index", None)
+        block = getattr(self.allocator, "block_physical_stride", 1)
+        row, *inner = k_cache.stride()
+        alternate = (
+            isinstance(size, int)
+            and trash is not None
+            and block % (2 * size) == 0
+            and k_cache.stride() == v_cache.stride()
+            and k_cache.untyped_storage().data_ptr() == v_cache.untyped_storage().data_ptr()
+            and v_cache.storage_offset() - k_cache.storage_offset() == size * row
+        )
+        if not alternate:
+            return None
+        shape = (v_cache.shape[0] + size) // (2 * size), size, *k_cache.shape[1:]
+        k_pages, v_pages = (c.as_strided(shape, (2 * size * row, row, *inner)) for c in (k_cache, v_cache))
+        slots = torch.sub(index, index // (2 * size), alpha=size)
+        return k_pages, v_pages, torch.where(index == trash, -1, slots)
 
     def finish(self) -> None:
         """Compute what the cache did not ask for, and store the keys if only the values are stored."""
@@ -422,7 +446,7 @@ class Rows:
             sizes = dim == 2 and x.shape[0] == batch and x.shape[2] == tokens
             sizes = sizes and target.shape[:2] == x.shape[:2]
         else:
-            sizes = dim == 0 and batch == 1 and x.shape[0] == tokens and self.step.trash is not None
+            sizes = dim == 0 and batch == 1 and x.shape[0] == tokens and self.step.allocator is not None
             sizes = sizes and x.ndim == 3 and target.shape[1] == x.shape[1]
         if self.is_keys:
             expected = self.step.k.unflatten(0, (batch, tokens)).transpose(1, 2)
