@@ -11,6 +11,7 @@ import copy
 import inspect
 import types
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -72,8 +73,6 @@ class _Cache:
         self.keys = self.values = torch.empty(0)
         self.length = 0
         self.got: list[tuple[Any, torch.Tensor]] = []
-        self.layer_to_allocator = None  # a cache with this attribute may be preallocated
-        self.layers = None
 
     def update(self, keys: Any, values: Any, *_: Any, **__: Any) -> tuple[torch.Tensor, torch.Tensor]:
         self.got.append((keys, values))
@@ -88,12 +87,22 @@ class _Cache:
         return self.keys[:, :, : self.length], self.values[:, :, : self.length]
 
 
-class _Rotated(Exception):
+class _HeadSize(Exception):
     """The rotation was called, with heads of this size."""
 
     def __init__(self, head: int) -> None:
         super().__init__()
         self.head = head
+
+
+@dataclass(frozen=True)
+class _Rotated:
+    """A call of a rotation: its name, its unsqueeze_dim or None, queries and keys before and after it."""
+
+    name: str
+    dim: int | None
+    heads: tuple[torch.Tensor, torch.Tensor]
+    results: tuple[torch.Tensor, torch.Tensor]
 
 
 class _Probe:
@@ -107,11 +116,6 @@ class _Probe:
         norm_form: NormForms,
     ) -> None:
         self.kind, self.forward, self.rotations = type(module), forward, rotations
-        for name, rotation in rotations.items():
-            if rotation.form.single:
-                raise NotKnown(f"{name} takes one tensor, not queries and keys")
-            if rotation.form.pairs == rope_forms.TO_HALVES:
-                raise NotKnown(f"{name} moves the lanes of a pair")
         self.parameters, self.cache = _parameters(forward)
         self.norms: dict[str, tuple[torch.nn.Module, NormForm | str]] = {}
         self.random: dict[tuple[str, tuple[int, ...]], torch.Tensor] = {}
@@ -161,8 +165,10 @@ class _Probe:
         for parameter in child.parameters():
             self._small(name, parameter)
         copied = copy.deepcopy(child).to("cpu").float()
-        for module in copied.modules():
-            module.__dict__.pop("forward", None)
+        for part in copied.modules():
+            part.__dict__.pop("forward", None)
+            for hooks in fused_attention.HOOKS:
+                getattr(part, hooks).clear()
         return copied
 
     def project(self, name: str, x: torch.Tensor, out_features: int) -> torch.Tensor:
@@ -199,15 +205,20 @@ class _Probe:
         with torch.no_grad():
             return list(_tensors(forward(self.copy, x, **named)))
 
-    def _observing(self, observe: Callable[..., None]) -> types.FunctionType:
-        """Return the forward, in which ``observe(name, unsqueeze_dim, q, k)`` is called before each
-        rotation."""
+    def _observing(self, observe: Callable[[_Rotated], None]) -> types.FunctionType:
+        """Return the forward, in which ``observe`` gets each call of a rotation."""
 
         def observed(name: str, rotation: Rotation) -> Callable[..., Any]:
             def rotate(heads: Any, cos: Any, sin: Any, dim: Any) -> Any:
-                observe(name, dim, *heads)
+                if rotation.form.single:
+                    raise NotKnown(f"{name} takes one tensor, not queries and keys")
+                if rotation.form.pairs == rope_forms.TO_HALVES:
+                    raise NotKnown(f"{name} moves the lanes of a pair")
+                named = {} if dim is None else {"unsqueeze_dim": dim}
+                results = rotation.function(*heads, cos, sin, **named)
+                observe(_Rotated(name, dim, tuple(heads), tuple(results)))
                 self.is_rotated = True
-                return NotImplemented
+                return results
 
             return rope_forms.with_parameters(rotate, rotation.function, rotation.form)
 
@@ -227,18 +238,25 @@ class _Probe:
         return form
 
     def _head_size(self) -> int:
-        def stop(_: str, __: Any, q: torch.Tensor, ___: torch.Tensor) -> None:
-            raise _Rotated(q.shape[-1])
+        """Return the size of a head."""
+
+        def stop(name: str) -> Callable[..., Any]:
+            def rotate(heads: Any, *_: Any) -> Any:
+                raise _HeadSize(heads[0].shape[-1])
+
+            rotation = self.rotations[name]
+            return rope_forms.with_parameters(rotate, rotation.function, rotation.form)
 
         try:
-            self._call(self._observing(stop), torch.zeros(2, 5, 8), 2, None)
-        except _Rotated as rotated:
-            return rotated.head
-        raise NotKnown("its forward called no known rotation")
+            forward = with_globals(self.forward, {name: stop(name) for name in self.rotations})
+            self._call(forward, torch.zeros(2, 5, 8), 2, None)
+        except _HeadSize as found:
+            return found.head
+        raise NotKnown("its forward called no rotation")
 
     def _observed_form(self, head: int) -> tuple[str, FusedForm]:
         """Return the rotation's name and the form that a call of the module shows."""
-        rotated: list[tuple[Any, ...]] = []
+        rotated: list[_Rotated] = []
         normalized: list[tuple[str, torch.Tensor, torch.Tensor]] = []  # norm, input, result
 
         def record(name: str) -> Callable[..., None]:
@@ -248,29 +266,32 @@ class _Probe:
         cache = _Cache()
         try:
             angles = _angles(next(iter(self.rotations.values())).form, 2, 5, head)
-            self._call(self._observing(lambda *call: rotated.append(call)), angles, 2, cache)
+            self._call(self._observing(rotated.append), angles, 2, cache)
         finally:
             for hook in hooks:
                 hook.remove()
         if len(rotated) != 1:
-            raise NotKnown(f"its forward rotates {len(rotated)} times")
+            raise NotKnown(f"its forward calls a rotation {len(rotated)} times")
         if len(cache.got) != 1:
             raise NotKnown(f"its forward updates its cache {len(cache.got)} times")
+        call, (keys, values) = rotated[0], cache.got[0]
+        if keys is not call.results[1]:
+            raise NotKnown("its keys are changed between rotation and cache")
         projected = {_memory(x) for x in self.projected}
-        if _memory(cache.got[0][1]) not in projected:
-            raise NotKnown("its values are not the result of a projection")
-        (name, dim, *heads), norms = rotated[0], []
-        for what, x in zip(("queries", "keys"), heads, strict=True):
+        if _memory(values) not in projected:
+            raise NotKnown("its values are changed between projection and cache")
+        norms = []
+        for what, x in zip(("queries", "keys"), call.heads, strict=True):
             norm, given = next(((n, g) for n, g, y in normalized if _memory(y) == _memory(x)), ("", x))
             if _memory(given) not in projected:
                 raise NotKnown(f"its {what} are changed between projection and rotation")
             norms.append(self._head_norm(norm, x) if norm else None)
-        form = self.rotations[name].form
-        axis = rope_forms.heads_axis(form, dim, 3)
+        form = self.rotations[call.name].form
+        axis = rope_forms.heads_axis(form, call.dim, 3)
         if axis is None:
-            raise NotKnown(f"{name} gets unsqueeze_dim {dim}")
+            raise NotKnown(f"{call.name} gets unsqueeze_dim {call.dim}")
         params = fused_attention.params_of(form, head)
-        return name, FusedForm((norms[0], norms[1]), axis, self.parameters, self.cache, params)
+        return call.name, FusedForm((norms[0], norms[1]), axis, self.parameters, self.cache, params)
 
     def _head_norm(self, name: str, heads: torch.Tensor) -> HeadNorm:
         norm, form = self.norms[name]
@@ -291,16 +312,18 @@ class _Probe:
         rotation = self.rotations[name]
         probed = {name: Rotation(rotation.function, rotation.form, _refused, None)}
         original = self._observing(lambda *_: None)
-        ours = fused_attention.fused_forward(self.forward, self.forward, probed, form, _nan_like)
+        ours = fused_attention.fused_forward(
+            self.forward, self.forward, probed, form, takes_rows=lambda *_: True, unwritten=_nan_like
+        )
         for batch, table_batch in ((2, 2), (2, 1), (1, 1)):
             caches = _Cache(), _Cache()
             for tokens, kept in ((5, (None, None)), (4, caches), (1, caches), (3, caches)):
                 angles = _angles(rotation.form, table_batch, tokens, width)
                 expected, got = (self._call(f, angles, batch, c) for f, c in zip((original, ours), kept, strict=True))
                 if not _are_same(expected, got):
-                    raise NotKnown("its results differ if queries, keys and values take one step")
+                    raise NotKnown("its results change if one operator normalizes, rotates and stores")
             if not _are_same(*([c.keys, c.values] for c in caches)):
-                raise NotKnown("its cache differs if queries, keys and values take one step")
+                raise NotKnown("its cache changes if one operator normalizes, rotates and stores")
 
 
 def _refused(*_: Any, **__: Any) -> Any:

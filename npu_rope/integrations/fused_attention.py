@@ -28,7 +28,7 @@ from npu_rope.rope_attributes import RopeMode
 
 EMBEDDINGS = "position_embeddings"  # the parameter of forward that gets (cos, sin)
 CACHES = ("cache", "past_key_values", "past_key_value", "layer_past")  # names of the parameter that gets the KV cache
-_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class HeadNorm:
         has x's dtype."""
         return (
             type(norm) is self.kind
-            and not any(getattr(norm, hooks) for hooks in _HOOKS)
+            and not any(getattr(norm, hooks) for hooks in HOOKS)
             and weight_of(norm, str(self.form.weight)).dtype == x.dtype
         )
 
@@ -97,9 +97,8 @@ class FusedForm:
     def __str__(self) -> str:
         if not self.norm_names:
             return "no norm"
-        what = {norm.covers_all_heads: norm.form for norm in self.norms if norm}
-        heads = " and ".join("all heads" if covers_all else "each head" for covers_all in what)
-        return f"norm of {heads}: {', '.join(self.norm_names)}; {next(iter(what.values()))}"
+        heads = dict.fromkeys("all heads" if norm.covers_all_heads else "each head" for norm in self.norms if norm)
+        return f"norm of {' and '.join(heads)}: {', '.join(dict.fromkeys(self.norm_names))}"
 
 
 @dataclass(frozen=True)
@@ -124,6 +123,8 @@ def fused_forward(
     unfused: Callable[..., Any],
     rotations: Mapping[str, Rotation],
     form: FusedForm,
+    *,
+    takes_rows: Callable[[Any, Any], bool] | None = None,
     unwritten: Callable[[torch.Tensor], torch.Tensor] = torch.empty_like,
 ) -> Callable[..., Any]:
     """Return a forward for modules of this form.
@@ -133,8 +134,10 @@ def fused_forward(
         unfused: the forward that runs calls without cos and sin.
         rotations: the rotations that forward calls, by their names.
         form: the module's form.
+        takes_rows: returns whether a cache may get :class:`Rows` from a module; None: :func:`is_static_or_paged`.
         unwritten: returns a tensor like the given one, whose elements will be overwritten.
     """
+    takes_rows = takes_rows or is_static_or_paged
     fused = with_globals(forward, {name: _fused_rotation(r, form) for name, r in rotations.items()})
 
     def forward_of_step(self: Any, *given: Any, **named: Any) -> Any:
@@ -143,14 +146,13 @@ def fused_forward(
         embeddings, cache = named.get(EMBEDDINGS), named.get(form.cache)
         if not isinstance(embeddings, (tuple, list)) or len(embeddings) != 2:
             return unfused(self, **named)
-        stores = cache is not None and not torch.is_grad_enabled() and _is_preallocated(cache, self)
+        stores = cache is not None and not torch.is_grad_enabled() and takes_rows(cache, self)
         step = Step(self, form, embeddings[0], stores, _allocator(cache, self) if stores else None, unwritten)
         named[EMBEDDINGS] = step, embeddings[1]
         if stores:
             named[form.cache] = _StoringCache(cache, step)
         results = fused(_WithoutNorms(self, form.norm_names), **named)
-        if step.is_pending:
-            raise RuntimeError(f"[{OP}] a fused module must update its cache but {type(self).__name__} did not.")
+        step.require_update()
         return results
 
     forward_of_step.__name__ = "forward"  # pickle finds methods by name
@@ -158,13 +160,23 @@ def fused_forward(
     return forward_of_step
 
 
-def _is_preallocated(cache: Any, module: Any) -> bool:
-    """Return whether the module's layer of a cache may store rows into tensors that it already has, as
-    transformers' StaticCache and PagedAttentionCache do."""
+def is_static_or_paged(cache: Any, module: Any) -> bool:
+    """Return whether the cache is a static or paged one of transformers, which stores keys and values into
+    tensors that it already has. The keys are written together with the values, so a cache that reads the keys
+    before it stores the values must not get rows."""
     layer, layers = getattr(module, "layer_idx", None), getattr(cache, "layers", None)
     if layers is None:
-        return hasattr(cache, "layer_to_allocator")
-    return isinstance(layer, int) and layer < len(layers) and getattr(layers[layer], "is_compileable", False)
+        stored = getattr(cache, "layer_to_allocator", {}).get(layer)
+    else:
+        stored = layers[layer] if isinstance(layer, int) and layer < len(layers) else None
+        if not getattr(stored, "is_compileable", False):
+            return False
+    return stored is not None and _is_of_transformers(cache) and _is_of_transformers(stored)
+
+
+def _is_of_transformers(cache: Any) -> bool:
+    update = getattr(type(cache), "update", None)
+    return str(getattr(update, "__module__", "")).startswith("transformers.")
 
 
 def _allocator(cache: Any, module: Any) -> Any:
@@ -227,6 +239,7 @@ class Step:
         self.module, self.form, self.cos = module, form, cos
         self.stores, self.allocator, self.unwritten = stores, allocator, unwritten
         self.is_pending = False  # the rotated queries are returned but not computed yet
+        self.is_updating = False  # the cache's update runs
         self.is_stored = False  # the operator has written the rows of keys and values
         self.keys: torch.Tensor | None = None  # the rotated keys [S,N,D]
         self.target: tuple[torch.Tensor, int, torch.Tensor] | None = None  # where the cache stores the keys
@@ -312,8 +325,19 @@ class Step:
         """Return ``[S,N,D]`` of all batches in the layout of the module's heads."""
         return rope_forms.tokens_first(x.unflatten(0, (self.batch, self.tokens)), self.axis)
 
+    def require_update(self) -> None:
+        """Require that the cache has got the rows.
+
+        Raises:
+            RuntimeError: it has not, so the queries are not computed.
+        """
+        if self.is_pending and not self.is_updating:
+            kind = type(self.module).__name__
+            raise RuntimeError(f"[{OP}] a fused module must update its cache but {kind} did not.")
+
     def rotated_keys(self) -> torch.Tensor:
         """Return the keys in the layout of the module's heads."""
+        self.require_update()
         if self.keys is None:
             self.keys = torch.empty_like(self.k)
             if self.is_stored:  # the queries are computed already
@@ -388,15 +412,24 @@ class Step:
         slots = torch.sub(index, index // (2 * size), alpha=size)
         return k_pages, v_pages, torch.where(index == trash, -1, slots)
 
-    def finish(self) -> None:
-        """Compute what the cache did not ask for, and store the keys if only the values are stored."""
+    def store_keys(self) -> None:
+        """Store the keys, if they wait for the values."""
         if self.target is not None:
             target, dim, index = self.target
             self.target = None
             keys = self._as_heads_first(self.rotated_keys())
             target.index_copy_(dim, index, keys if target.ndim == 4 else keys[0].transpose(0, 1))
-        elif self.is_pending:
+
+    def update(self, cache: Any, keys: Rows, values: torch.Tensor, *given: Any, **named: Any) -> Any:
+        """Update a cache and return its results."""
+        self.is_updating = True
+        results = cache.update(keys, Rows(self, values, is_keys=False), *given, **named)
+        self.store_keys()
+        results = plain(results)
+        if self.is_pending:
             self.rotated_keys()
+        self.is_updating = False
+        return results
 
     def _as_heads_first(self, heads: torch.Tensor) -> torch.Tensor:
         return heads if self.axis == rope_forms.HEADS_FIRST else heads.transpose(1, 2)
@@ -431,6 +464,7 @@ class Rows:
 
     def tensor(self) -> torch.Tensor:
         """Return the rotated keys, or the values, in this layout."""
+        self.step.store_keys()
         if not self.is_keys:
             return self.x
         keys = self.step.rotated_keys()
@@ -527,8 +561,6 @@ class _StoringCache:
 
     def update(self, keys: Any, values: Any, *given: Any, **named: Any) -> Any:
         """Call the cache's update."""
-        if not isinstance(keys, Rows) or values.ndim != 4:
-            return self._cache.update(plain(keys), values, *given, **named)
-        results = self._cache.update(keys, Rows(self._step, values, is_keys=False), *given, **named)
-        self._step.finish()
-        return plain(results)
+        if not isinstance(keys, Rows):
+            return self._cache.update(keys, values, *given, **named)
+        return self._step.update(self._cache, keys, values, *given, **named)
