@@ -280,20 +280,22 @@ class _Probe:
         projected = {_memory(x) for x in self.projected}
         if _memory(values) not in projected:
             raise NotKnown("its values are changed between projection and cache")
+        form = self.rotations[call.name].form
+        axis = rope_forms.heads_axis(form, call.dim, 3)
+        if axis is None:
+            raise NotKnown(f"{call.name} gets unsqueeze_dim {call.dim}")
         norms = []
         for what, x in zip(("queries", "keys"), call.heads, strict=True):
             norm, given = next(((n, g) for n, g, y in normalized if _memory(y) == _memory(x)), ("", x))
             if _memory(given) not in projected:
                 raise NotKnown(f"its {what} are changed between projection and rotation")
-            norms.append(self._head_norm(norm, x) if norm else None)
-        form = self.rotations[call.name].form
-        axis = rope_forms.heads_axis(form, call.dim, 3)
-        if axis is None:
-            raise NotKnown(f"{call.name} gets unsqueeze_dim {call.dim}")
+            count = rope_forms.tokens_first(x, axis).shape[-2]
+            norms.append(self._head_norm(norm, x, count) if norm else None)
         params = fused_attention.params_of(form, head)
         return call.name, FusedForm((norms[0], norms[1]), axis, self.parameters, self.cache, params)
 
-    def _head_norm(self, name: str, heads: torch.Tensor) -> HeadNorm:
+    def _head_norm(self, name: str, heads: torch.Tensor, count: int) -> HeadNorm:
+        """Return a norm of ``count`` heads."""
         norm, form = self.norms[name]
         if isinstance(form, str):
             raise NotKnown(f"{name}: {form}")
@@ -301,6 +303,8 @@ class _Probe:
             raise NotKnown(f"{name} has no weight")
         size = norm_forms.weight_of(norm, form.weight).numel()
         head = heads.shape[-1]
+        if size not in (head, count * head):
+            raise NotKnown(f"{name} normalizes neither each head nor all heads")
         return HeadNorm(name, type(norm), form, size != head)
 
     def _require_same_results(self, name: str, form: FusedForm, width: int) -> None:
@@ -319,7 +323,9 @@ class _Probe:
             caches = _Cache(), _Cache()
             for tokens, kept in ((5, (None, None)), (4, caches), (1, caches), (3, caches)):
                 angles = _angles(rotation.form, table_batch, tokens, width)
-                expected, got = (self._call(f, angles, batch, c) for f, c in zip((original, ours), kept, strict=True))
+                expected, got = (
+                    self._call(f, angles, batch, c) for f, c in zip((original, ours), kept, strict=True)
+                )
                 if not _are_same(expected, got):
                     raise NotKnown("its results change if one operator normalizes, rotates and stores")
             if not _are_same(*([c.keys, c.values] for c in caches)):
@@ -344,7 +350,9 @@ def _parameters(forward: types.FunctionType) -> tuple[tuple[str, ...], str]:
     if cache is None or EMBEDDINGS not in names:
         raise NotKnown(f"its forward does not take {EMBEDDINGS} and a cache")
     known = {names[0], EMBEDDINGS, cache, "attention_mask"}
-    if more := [p.name for p in parameters if p.name in names and p.default is p.empty and p.name not in known]:
+    if more := [
+        p.name for p in parameters if p.name in names and p.default is p.empty and p.name not in known
+    ]:
         raise NotKnown(f"its forward takes {', '.join(more)} as well")
     return names, cache
 
@@ -373,5 +381,5 @@ def _are_same(expected: list[torch.Tensor], got: list[torch.Tensor]) -> bool:
     if [x.shape for x in expected] != [x.shape for x in got]:
         return False
     return all(
-        bool(((e - g).abs().max() <= SAME_RESULT * e.abs().max())) for e, g in zip(expected, got, strict=True)
+        bool((e - g).abs().max() <= SAME_RESULT * e.abs().max()) for e, g in zip(expected, got, strict=True)
     )

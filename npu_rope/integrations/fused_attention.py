@@ -27,7 +27,12 @@ from npu_rope.params import RopeParams
 from npu_rope.rope_attributes import RopeMode
 
 EMBEDDINGS = "position_embeddings"  # the parameter of forward that gets (cos, sin)
-CACHES = ("cache", "past_key_values", "past_key_value", "layer_past")  # names of the parameter that gets the KV cache
+CACHES = (
+    "cache",
+    "past_key_values",
+    "past_key_value",
+    "layer_past",
+)  # names of the parameter that gets the KV cache
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
@@ -79,8 +84,8 @@ class FusedForm:
         axis: the axis of heads, HEADS_FIRST or TOKENS_FIRST.
         parameters: the names of forward's positional parameters after self.
         cache: the parameter that gets the KV cache.
-        params: the parameters of the rotation by tables, for each number of rotated lanes. They are made once,
-            because torch.compile cannot trace the checks of RopeParams.
+        params: the parameters of the rotation by tables, for each number of rotated lanes. They are made in
+            advance, because torch.compile cannot trace the checks of RopeParams.
     """
 
     norms: tuple[HeadNorm | None, HeadNorm | None]
@@ -97,7 +102,9 @@ class FusedForm:
     def __str__(self) -> str:
         if not self.norm_names:
             return "no norm"
-        heads = dict.fromkeys("all heads" if norm.covers_all_heads else "each head" for norm in self.norms if norm)
+        heads = dict.fromkeys(
+            "all heads" if norm.covers_all_heads else "each head" for norm in self.norms if norm
+        )
         return f"norm of {' and '.join(heads)}: {', '.join(dict.fromkeys(self.norm_names))}"
 
 
@@ -134,7 +141,8 @@ def fused_forward(
         unfused: the forward that runs calls without cos and sin.
         rotations: the rotations that forward calls, by their names.
         form: the module's form.
-        takes_rows: returns whether a cache may get :class:`Rows` from a module; None: :func:`is_static_or_paged`.
+        takes_rows: returns whether a cache may get :class:`Rows` from a module; by default
+            :func:`is_static_or_paged`.
         unwritten: returns a tensor like the given one, whose elements will be overwritten.
     """
     takes_rows = takes_rows or is_static_or_paged
@@ -352,8 +360,8 @@ class Step:
         return self._as_heads(self.keys)
 
     def store(self, rows: Rows, target: torch.Tensor, dim: int, index: torch.Tensor) -> bool:
-        """Replace ``target.index_copy_(dim, index, rows)``: write the rows of keys when the cache copies those
-        of values. Return whether the copy is replaced."""
+        """Replace ``target.index_copy_(dim, index, rows)``: write the rows of keys when the cache copies
+        those of values. Return whether the copy is replaced."""
         if self.is_stored or self.keys is not None or not rows.match(target, dim, index):
             return False
         if rows.is_keys:

@@ -113,11 +113,18 @@ class Report:
     def __str__(self) -> str:
         norms = sum(e.is_norm for e in self.replaced)
         rotations = len(self.replaced) - norms
-        fused = f"; {len(self.fused)} attentions fused" if self.attentions else ""
-        lines = [
-            f"{rotations} rotations and {norms} norms replaced, level {self.level}; {len(self.left)} left{fused}"
-        ]
-        kinds = {"replaced ": self.replaced, "left     ": self.left, "fused    ": self.fused, "not fused": self.not_fused}
+        summary = (
+            f"{rotations} rotations and {norms} norms replaced, level {self.level}; {len(self.left)} left"
+        )
+        if self.attentions:
+            summary += f"; {len(self.fused)} attentions fused"
+        lines = [summary]
+        kinds = {
+            "replaced ": self.replaced,
+            "left     ": self.left,
+            "fused    ": self.fused,
+            "not fused": self.not_fused,
+        }
         for word, entries in kinds.items():
             lines += [f"{word} {n} x {line}" for line, n in Counter(e.text() for e in entries).items()]
         return "\n".join(lines + [f"note      {note}" for note in self.notes])
