@@ -12,6 +12,7 @@ import inspect
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -59,11 +60,11 @@ class _Projection(torch.nn.Module):
 
     def __init__(self, probe: _Probe, name: str, out_features: int) -> None:
         super().__init__()
-        self.__dict__.update(probe=probe, name=name)
         self.out_features = out_features
+        self.project = partial(probe.project, name)
 
     def forward(self, x: torch.Tensor, *_: Any) -> torch.Tensor:
-        return self.probe.project(self.name, x, self.out_features)
+        return self.project(x, self.out_features)
 
 
 class _Cache:
@@ -323,9 +324,8 @@ class _Probe:
             caches = _Cache(), _Cache()
             for tokens, kept in ((5, (None, None)), (4, caches), (1, caches), (3, caches)):
                 angles = _angles(rotation.form, table_batch, tokens, width)
-                expected, got = (
-                    self._call(f, angles, batch, c) for f, c in zip((original, ours), kept, strict=True)
-                )
+                expected = self._call(original, angles, batch, kept[0])
+                got = self._call(ours, angles, batch, kept[1])
                 if not _are_same(expected, got):
                     raise NotKnown("its results change if one operator normalizes, rotates and stores")
             if not _are_same(*([c.keys, c.values] for c in caches)):

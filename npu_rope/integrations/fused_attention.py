@@ -263,7 +263,7 @@ class Step:
             sin: the table.
             dim: the rotation's unsqueeze_dim, or None.
         """
-        norms = [norm and norm.of(self.module) for norm in self.form.norms]
+        norms: list[Any] = [None if how is None else how.of(self.module) for how in self.form.norms]
         fitted = rope_forms.fit(rotation.form, heads, self.cos, sin, dim)
         is_fused = (
             fitted is not None
@@ -331,7 +331,7 @@ class Step:
 
     def _as_heads(self, x: torch.Tensor) -> torch.Tensor:
         """Return ``[S,N,D]`` of all batches in the layout of the module's heads."""
-        return rope_forms.tokens_first(x.unflatten(0, (self.batch, self.tokens)), self.axis)
+        return rope_forms.tokens_first(x.view(self.batch, self.tokens, *x.shape[1:]), self.axis)
 
     def require_update(self) -> None:
         """Require that the cache has got the rows.
@@ -375,7 +375,7 @@ class Step:
             return False
         k_cache, v_cache, slots = found
         v = (rows.x.transpose(1, 2) if rows.x.ndim == 4 else rows.x[None]).flatten(0, 1)
-        into = {"slots": slots, "k_cache": k_cache, "v_cache": v_cache, "out": self.q_out}
+        into: dict[str, Any] = {"slots": slots, "k_cache": k_cache, "v_cache": v_cache, "out": self.q_out}
         qkv_norm_rope_cache(self.q, self.k, v, **self.angles, **self.norms, **into)
         self.target, self.is_stored, self.is_pending = None, True, False
         return True
@@ -401,14 +401,13 @@ class Step:
         gets one view of the keys' pages and one of the values'. Padding tokens share a row that is never
         read; the operator leaves them out.
         """
-        size = getattr(self.allocator, "tokens_per_page", None)
-        trash = getattr(self.allocator, "write_trash_index", None)
-        block = getattr(self.allocator, "block_physical_stride", 1)
+        names = "tokens_per_page", "write_trash_index", "block_physical_stride"
+        if not all(isinstance(getattr(self.allocator, name, None), int) for name in names):
+            return None
+        size, trash, block = (int(getattr(self.allocator, name)) for name in names)
         row, *inner = k_cache.stride()
         alternate = (
-            isinstance(size, int)
-            and trash is not None
-            and block % (2 * size) == 0
+            block % (2 * size) == 0
             and k_cache.stride() == v_cache.stride()
             and k_cache.untyped_storage().data_ptr() == v_cache.untyped_storage().data_ptr()
             and v_cache.storage_offset() - k_cache.storage_offset() == size * row
@@ -491,7 +490,11 @@ class Rows:
             sizes = dim == 0 and batch == 1 and x.shape[0] == tokens and self.step.allocator is not None
             sizes = sizes and x.ndim == 3 and target.shape[1] == x.shape[1]
         if self.is_keys:
-            expected = self.step.k.unflatten(0, (batch, tokens)).transpose(1, 2)
+            k = self.step.k
+            expected = k.as_strided(
+                (batch, k.shape[1], tokens, k.shape[2]),
+                (tokens * k.stride(0), k.stride(1), k.stride(0), k.stride(2)),
+            )
             if x.ndim == 3:
                 expected = expected[0].transpose(0, 1)
             sizes = sizes and x.shape == expected.shape and _same_strides(x, expected)

@@ -130,8 +130,8 @@ def test_every_family_gives_the_same_results(family, calls):
 @pytest.mark.parametrize("implementation", ["eager", "sdpa"])
 @pytest.mark.parametrize("family", FUSED)
 def test_a_static_cache_gets_its_rows_from_the_operator(family, implementation, calls):
-    """The tokens are the same. Each layer stores by the operator, except sliding layers whose window is smaller
-    than the prompt: these store what the operator returns."""
+    """The tokens are the same. Each layer stores by the operator, except sliding layers whose window is
+    smaller than the prompt: these store what the operator returns."""
     if (family, implementation) == ("gpt-oss", "sdpa"):
         pytest.skip("transformers has no sdpa with sinks")
     model = make(family)
