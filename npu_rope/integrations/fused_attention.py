@@ -159,7 +159,7 @@ def fused_forward(
         named[EMBEDDINGS] = step, embeddings[1]
         if stores:
             named[form.cache] = _StoringCache(cache, step)
-        results = fused(_WithoutNorms(self, form.norm_names), **named)
+        results = fused(_WithoutNorms(self, form.norm_names) if form.norm_names else self, **named)
         step.require_update()
         return results
 
@@ -489,15 +489,10 @@ class Rows:
         else:
             sizes = dim == 0 and batch == 1 and x.shape[0] == tokens and self.step.allocator is not None
             sizes = sizes and x.ndim == 3 and target.shape[1] == x.shape[1]
-        if self.is_keys:
-            k = self.step.k
-            expected = k.as_strided(
-                (batch, k.shape[1], tokens, k.shape[2]),
-                (tokens * k.stride(0), k.stride(1), k.stride(0), k.stride(2)),
-            )
-            if x.ndim == 3:
-                expected = expected[0].transpose(0, 1)
-            sizes = sizes and x.shape == expected.shape and _same_strides(x, expected)
+        if self.is_keys and sizes:
+            token, head, lane = self.step.k.stride()
+            strides = (tokens * token, head, token, lane) if x.ndim == 4 else (token, head, lane)
+            sizes = all(n == 1 or a == b for n, a, b in zip(x.shape, x.stride(), strides, strict=True))
         return (
             sizes
             and target.ndim == x.ndim
@@ -554,11 +549,6 @@ class Rows:
             if rows.step.store(rows, target, dim, index):
                 return target
         return function(*plain(given), **plain(named or {}))
-
-
-def _same_strides(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Return whether two tensors of one shape have their elements at the same distances."""
-    return all(n == 1 or i == j for n, i, j in zip(a.shape, a.stride(), b.stride(), strict=True))
 
 
 class _StoringCache:
