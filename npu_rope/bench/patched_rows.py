@@ -1,16 +1,17 @@
-"""A transformers model before and after ``apply_npu_rope``, at decode size.
+"""A transformers model before and after ``apply_npu_rope``.
 
-There are two kinds of rows: one RMSNorm module on a vector of 4096, and a decode step of a small Llama. The
-floor of these rows is transformers' own module or model. A ratio is therefore the median over rounds of the
-patched time divided by the unpatched time. Parameters keep requires_grad=True, as in a loaded model. Every
-call runs under torch.no_grad().
+There are four kinds of rows: one RMSNorm module on a vector of 4096, a decode step of a small Llama, and a
+decode step and a prefill of a small Qwen3 with a static cache. The last two also have a model with fused
+attention modules. The floor of these rows is transformers' own module or model. A ratio is therefore the
+median over rounds of the patched time divided by the unpatched time. Parameters keep requires_grad=True, as
+in a loaded model. Every call runs under torch.no_grad().
 """
 
 from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -23,10 +24,13 @@ from npu_rope.optional_torch import torch
 
 GROUP = "patched"
 NORM, DECODE = "LlamaRMSNorm", "decode step"
-MODES = (NORM, DECODE)
+STATIC_DECODE, STATIC_PREFILL = "static decode step", "static prefill"
+MODES = (NORM, DECODE, STATIC_DECODE, STATIC_PREFILL)
 UNPATCHED, PATCHED = "transformers, unpatched", "after apply_npu_rope"
 LEVELS = ("tables", "positions")
+FUSED = f"{PATCHED}, fused"
 CONTEXT = 64  # tokens in the cache before the step
+PROMPT = 512  # tokens of a prefill
 # The three contestants' parameters (31 MB in float32) fit in a 32 MiB L3, so call overhead dominates.
 LLAMA = {
     "num_hidden_layers": 4,
@@ -70,7 +74,9 @@ def name_of(level: str) -> str:
 
 def contestants(bench_row: Row) -> Iterator[Contestant]:
     """Return transformers' own module or model, and the patched ones."""
-    return _norms(bench_row) if bench_row.mode == NORM else _models(bench_row)
+    if bench_row.mode == NORM:
+        return _norms(bench_row)
+    return _models(bench_row) if bench_row.mode == DECODE else _static_models(bench_row)
 
 
 def _apply(model: Any, **options: Any) -> None:
@@ -81,7 +87,7 @@ def _apply(model: Any, **options: Any) -> None:
     """
     integration: Any = importlib.import_module("npu_rope.integrations.transformers")
     report = integration.apply_npu_rope(model, **options)
-    if report.left or report.notes or not report.replaced:
+    if report.left or report.notes or report.not_fused or not report.replaced:
         raise RuntimeError(str(report))
 
 
@@ -129,17 +135,49 @@ class _DecodeStep:
         return logits
 
 
+class _StaticCacheCall:
+    """A model with a static cache; a call adds one token to CONTEXT tokens, or PROMPT tokens to none."""
+
+    def __init__(self, model: Any, mode: str) -> None:
+        transformers: Any = importlib.import_module("transformers")
+        context = CONTEXT if mode == STATIC_DECODE else 0
+        count = 1 if mode == STATIC_DECODE else PROMPT
+        tokens = torch.randint(LLAMA["vocab_size"], (1, context + count), generator=_generator())
+        self.model, self.added = model, tokens[:, context:]
+        self.cache = transformers.StaticCache(config=model.config, max_cache_len=2 * PROMPT)
+        # transformers 5.24 renamed the argument `past_key_values` to `cache`.
+        renamed = "cache" in inspect.signature(model.forward).parameters
+        self.arguments = {"cache" if renamed else "past_key_values": self.cache, "logits_to_keep": 1}
+        if context:
+            with torch.no_grad():
+                model(tokens[:, :context], **self.arguments)
+
+    def __call__(self) -> Any:
+        logits = self.model(self.added, **self.arguments).logits
+        self.cache.crop(-self.added.shape[1])
+        return logits
+
+
 def _generator() -> Any:
     return torch.Generator().manual_seed(24)
 
 
 def _llama(dtype: Any) -> Any:
-    """Return the model. In every dtype it has the same weights, rounded."""
+    """Return the Llama. In every dtype it has the same weights, rounded."""
+    return _model("LlamaForCausalLM", "LlamaConfig", dtype)
+
+
+def _qwen3(dtype: Any) -> Any:
+    """Return a Qwen3 of the Llama's sizes, which also normalizes each head of the queries and keys."""
+    return _model("Qwen3ForCausalLM", "Qwen3Config", dtype, head_dim=32)
+
+
+def _model(kind: str, config: str, dtype: Any, **sizes: int) -> Any:
     require("transformers")
     transformers: Any = importlib.import_module("transformers")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(24)
-        model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**LLAMA)).eval()
+        model = getattr(transformers, kind)(getattr(transformers, config)(**LLAMA, **sizes)).eval()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if name.endswith("norm.weight"):
@@ -155,7 +193,7 @@ def _with_parameters(model: Any, dtype: Any) -> Any:
 
 
 def _models(bench_row: Row) -> Iterator[Contestant]:
-    check = _LogitsCheck(getattr(torch, DTYPES[bench_row.dtype]))
+    check = _LogitsCheck(getattr(torch, DTYPES[bench_row.dtype]), _llama, _DecodeStep)
     yield Contestant(UNPATCHED, "floor", partial(_prepare_step, check.dtype, None))
     for level in LEVELS:
         yield Contestant(name_of(level), "ours", partial(_prepare_step, check.dtype, level), check)
@@ -169,6 +207,22 @@ def _prepare_step(dtype: Any, level: str | None) -> Ready:
     return Ready(step, step, torch.no_grad)
 
 
+def _static_models(bench_row: Row) -> Iterator[Contestant]:
+    call_of = partial(_StaticCacheCall, mode=bench_row.mode)
+
+    def prepare(**options: Any) -> Ready:
+        model = _qwen3(check.dtype)
+        if options:
+            _apply(model, **options)
+        call = call_of(model)
+        return Ready(call, call, torch.no_grad)
+
+    check = _LogitsCheck(getattr(torch, DTYPES[bench_row.dtype]), _qwen3, call_of)
+    yield Contestant(UNPATCHED, "floor", prepare)
+    yield Contestant(name_of("tables"), "ours", partial(prepare, level="tables"), check)
+    yield Contestant(FUSED, "ours", partial(prepare, fuse=True), check)
+
+
 class _LogitsCheck:
     """Compare logits with those of a model with float64 parameters, the reference.
 
@@ -176,14 +230,14 @@ class _LogitsCheck:
     its norms and rotary embedding compute in float32.
     """
 
-    def __init__(self, dtype: Any) -> None:
-        self.dtype = dtype
+    def __init__(self, dtype: Any, model_of: Callable[[Any], Any], call_of: Callable[[Any], Any]) -> None:
+        self.dtype, self.model_of, self.call_of = dtype, model_of, call_of
 
     def __call__(self, logits: Any) -> str | None:
         with torch.no_grad():
             # Both have the same rounded weights, so that only the arithmetic differs.
-            reference = _DecodeStep(_with_parameters(_llama(self.dtype), torch.float64))()
-            unpatched = _DecodeStep(_llama(self.dtype))()
+            reference = self.call_of(_with_parameters(self.model_of(self.dtype), torch.float64))()
+            unpatched = self.call_of(self.model_of(self.dtype))()
         if logits.shape != reference.shape or logits.dtype != unpatched.dtype:
             return f"its logits are {logits.dtype} {list(logits.shape)}"
         error, unpatched_error = (

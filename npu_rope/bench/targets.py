@@ -49,7 +49,7 @@ def verdicts(figures: Figures) -> list[TargetVerdict]:
     modes = dict.fromkeys(figure["mode"] for figure in figures if figure["group"] not in own_target_groups)
     decode = [_decode_verdict(figures, mode) for mode in modes]
     norms = [*(_norm_verdict(figures, mode) for mode in norm_rows.MODES), _norm_rope_verdict(figures)]
-    patched = [_patched_verdict(figures, mode) for mode in patched_rows.MODES]
+    patched = [_patched_verdict(figures, mode) for mode in PATCHED_LIMITS]
     rope = [*_floor_verdicts(figures), _peer_verdict(figures), *decode, _forms_verdict(figures)]
     return [*rope, *norms, *_qkv_verdicts(figures), *patched]
 

@@ -140,7 +140,7 @@ def normalized(form: NormForm, module: torch.nn.Module, x: torch.Tensor) -> Any:
     if form.weight is None:
         ones = torch.ones(x.shape[-1], dtype=x.dtype, device=x.device)
         return rms_norm(x, ones, epsilon=epsilon)
-    weight = _weight_of(module, form.weight)
+    weight = weight_of(module, form.weight)
     if x.dtype == weight.dtype and (form.order == ROUND_FIRST or x.dtype in _WIDE):  # no dtype changes
         return rms_norm(x, weight + form.offset if form.offset else weight, epsilon=epsilon)
     wide = torch.promote_types(x.dtype, torch.float32)
@@ -157,7 +157,7 @@ def normalized(form: NormForm, module: torch.nn.Module, x: torch.Tensor) -> Any:
 _WIDE = (torch.float32, torch.float64)
 
 
-def _weight_of(module: torch.nn.Module, name: str) -> torch.Tensor:
+def weight_of(module: torch.nn.Module, name: str) -> torch.Tensor:
     """Return the module's weight. The parameters' dictionary is read first, because an attribute lookup costs
     a tenth of the time of a decode-sized call. The dictionary lacks a parametrized weight."""
     weight = module._parameters.get(name)

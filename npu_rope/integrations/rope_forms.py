@@ -333,27 +333,17 @@ def replacement(function: Callable[..., Any], form: Form, uses: Uses | None = No
             ``uses`` which of the two was used.
     """
     interleaved = form.pairs == INTERLEAVED
-    lanes_per_entry = 2 if form.tables == ONCE else 1
     key = form.pairs, form.tables, form.place
 
     def rotate(
         heads: Sequence[torch.Tensor], cos: torch.Tensor, sin: torch.Tensor, unsqueeze_dim: int | None
     ) -> Any:
-        if heads[-1] is None:
+        if (fitted := fit(form, heads, cos, sin, unsqueeze_dim)) is None:
             return NotImplemented
-        first, tables = heads[0], cos.shape
-        axis = heads_axis(form, unsqueeze_dim, len(tables))
-        if axis is None or tables != sin.shape or cos.dtype != sin.dtype:
-            return NotImplemented
-        head, width = first.shape[-1], tables[-1] * lanes_per_entry
-        fits = width == head if form.place is None else width <= head and width % 2 == 0
-        if not fits or not match_tokens(tables, heads, axis):
-            return NotImplemented
-        if cos.dtype != first.dtype:
-            if cos.dtype != torch.float32 or first.dtype not in (torch.float16, torch.bfloat16):
-                return NotImplemented
-            if form.promotes:
-                heads = tuple(h.float() for h in heads)
+        axis, width = fitted
+        head = heads[0].shape[-1]
+        if form.promotes and cos.dtype != heads[0].dtype:
+            heads = tuple(h.float() for h in heads)
         xs = [tokens_first(as_halves(h, form, width), axis) for h in heads]
         if uses is not None and (found := uses.find(cos, sin, key)) is not None:
             if form.single:
@@ -413,6 +403,33 @@ def with_parameters(
 
 HEADS_FIRST, TOKENS_FIRST = -3, -2  # the axis of heads in tables that broadcast to [B,N,S,D] or [B,S,N,D]
 _UNSQUEEZED = {1: HEADS_FIRST, 2: TOKENS_FIRST}
+
+
+def fit(
+    form: Form,
+    heads: Sequence[torch.Tensor],
+    cos: torch.Tensor,
+    sin: torch.Tensor,
+    unsqueeze_dim: int | None,
+) -> tuple[int, int] | None:
+    """Return the axis of heads in the tables, and the number of rotated lanes of each head. None: the
+    recognition did not cover heads and tables of these shapes and types."""
+    if heads[-1] is None:
+        return None
+    first, tables = heads[0], cos.shape
+    axis = heads_axis(form, unsqueeze_dim, len(tables))
+    if axis is None or tables != sin.shape or cos.dtype != sin.dtype:
+        return None
+    head, width = first.shape[-1], tables[-1] * (2 if form.tables == ONCE else 1)
+    fits = width == head if form.place is None else width <= head and width % 2 == 0
+    if not fits or not match_tokens(tables, heads, axis):
+        return None
+    if cos.dtype != first.dtype and (cos.dtype != torch.float32 or first.dtype not in _NARROW):
+        return None
+    return axis, width
+
+
+_NARROW = (torch.float16, torch.bfloat16)
 
 
 def heads_axis(form: Form, unsqueeze_dim: int | None, dims: int) -> int | None:

@@ -26,7 +26,9 @@ from typing import Any
 import torch
 
 from npu_rope.errors import bad_type, bad_value
-from npu_rope.integrations import norm_forms, rope_forms
+from npu_rope.integrations import attention_probe, norm_forms, rope_forms
+from npu_rope.integrations.function_copies import with_globals
+from npu_rope.integrations.fused_attention import FusedForm, Rotation, fused_forward
 from npu_rope.integrations.rope_forms import OP, NotKnown
 from npu_rope.integrations.rotary_embeddings import forward_of, remember_positions
 from npu_rope.integrations.table_origins import Uses
@@ -80,11 +82,13 @@ class Report:
         level: ``"tables"`` or ``"positions"``, as requested.
         entries: every rotation and every norm that was examined.
         notes: deviations from the request, with their reasons.
+        attentions: with ``fuse``, every module that calls a rotation. ``replaced`` means that it is fused.
     """
 
     level: str
     entries: list[Entry] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    attentions: list[Entry] = field(default_factory=list)
 
     @property
     def replaced(self) -> list[Entry]:
@@ -96,19 +100,42 @@ class Report:
         """The entries that were left unchanged."""
         return [e for e in self.entries if not e.replaced]
 
+    @property
+    def fused(self) -> list[Entry]:
+        """The attention modules that run :func:`npu_rope.qkv_norm_rope_cache` now."""
+        return [e for e in self.attentions if e.replaced]
+
+    @property
+    def not_fused(self) -> list[Entry]:
+        """The attention modules that run separate operators, with the reasons."""
+        return [e for e in self.attentions if not e.replaced]
+
     def __str__(self) -> str:
         norms = sum(e.is_norm for e in self.replaced)
         rotations = len(self.replaced) - norms
-        lines = [
+        summary = (
             f"{rotations} rotations and {norms} norms replaced, level {self.level}; {len(self.left)} left"
-        ]
-        for word, entries in (("replaced", self.replaced), ("left    ", self.left)):
-            lines += [f"{word}  {n} x {line}" for line, n in Counter(e.text() for e in entries).items()]
+        )
+        if self.attentions:
+            summary += f"; {len(self.fused)} attentions fused"
+        lines = [summary]
+        kinds = {
+            "replaced ": self.replaced,
+            "left     ": self.left,
+            "fused    ": self.fused,
+            "not fused": self.not_fused,
+        }
+        for word, entries in kinds.items():
+            lines += [f"{word} {n} x {line}" for line, n in Counter(e.text() for e in entries).items()]
         return "\n".join(lines + [f"note      {note}" for note in self.notes])
 
 
 def apply_npu_rope(
-    model: torch.nn.Module, rope: bool = True, rms_norm: bool = True, level: str = "tables"
+    model: torch.nn.Module,
+    rope: bool = True,
+    rms_norm: bool = True,
+    level: str = "tables",
+    fuse: bool = False,
 ) -> Report:
     """Replace the rotations and RMS norms of this instance of a model by npu_rope's. No other instance, class
     or Python module changes, and neither do parameters, buffers and saved states.
@@ -129,6 +156,11 @@ def apply_npu_rope(
             that a rotary embedding returned, without writes to them. The tables must follow from the model's
             configuration. The model's tables are used in every other case, and under torch.compile. Writes
             that torch does not record (``cos.data``, ``cos.numpy()``) are not detected.
+        fuse: also let attention modules run the norms of queries and keys, the rotation and, without
+            gradients, the store into a static or paged KV cache as one :func:`npu_rope.qkv_norm_rope_cache`.
+            Needs ``rope`` and ``rms_norm``. A module is fused if trial calls of a copy give the results of
+            its own code; ``report.not_fused`` has the others and the reasons. In 16 bits the results are
+            rounded once, not after each norm and rotation.
 
     Returns:
         The entries that were replaced, and those that were left with the reasons.
@@ -140,18 +172,21 @@ def apply_npu_rope(
         raise bad_type(OP, "model", "be a torch.nn.Module", type(model).__name__)
     if level not in LEVELS:
         raise bad_value(OP, "level", f"be one of {', '.join(LEVELS)}", repr(level))
-    for name, value in (("rope", rope), ("rms_norm", rms_norm)):
+    for name, value in (("rope", rope), ("rms_norm", rms_norm), ("fuse", fuse)):
         if not isinstance(value, bool):
             raise bad_type(OP, name, "be True or False", repr(value))
+    if fuse and not (rope and rms_norm):
+        raise bad_value(OP, "fuse", "be False where rope or rms_norm is False", repr(fuse))
     if any(p.is_meta for p in model.parameters()):
         raise bad_value(OP, "model", "have its weights", "parameters on device meta")
     unpatch(model)
     report = Report(level)
     try:
+        norms = _Norms(model, report)
         if rope:
-            _Rotations(model, report).replace()
+            _Rotations(model, report, norms if fuse else None).replace()
         if rms_norm:
-            _replace_norms(model, report)
+            norms.replace()
     except BaseException:  # leave no model half replaced
         unpatch(model)
         raise
@@ -182,23 +217,34 @@ def _bind(module: torch.nn.Module, forward: Callable[..., Any]) -> None:
 # ---- norms -------------------------------------------------------------------------------------------
 
 
-def _replace_norms(model: torch.nn.Module, report: Report) -> None:
-    forms: dict[Any, norm_forms.NormForm | str] = {}
-    for name, module in model.named_modules():
-        if not norm_forms.looks_like_norm(module):
-            continue
-        kind = type(module)
+class _Norms:
+    """Replacement of a model's norms."""
+
+    def __init__(self, model: torch.nn.Module, report: Report) -> None:
+        self.model, self.report = model, report
+        self.forms: dict[Any, norm_forms.NormForm | str] = {}
+
+    def form(self, module: torch.nn.Module) -> norm_forms.NormForm | str:
+        """Return the module's form, or the reason why it has none."""
         # Instances of one class with equal attributes have the same form.
         plain = {n: v for n, v in vars(module).items() if v is None or isinstance(v, (bool, int, float, str))}
         parameters = tuple((n, tuple(p.shape)) for n, p in module.named_parameters())
-        key = kind, parameters, "forward" in module.__dict__, tuple(sorted(plain.items(), key=str))
-        if key not in forms:
-            forms[key] = _norm_form(module)
-        form = forms[key]
-        replaced = isinstance(form, norm_forms.NormForm)
-        if isinstance(form, norm_forms.NormForm):
-            _bind(module, norm_forms.replacement(form))
-        report.entries.append(Entry(name, kind.__name__, "", str(form), replaced, is_norm=True))
+        key = type(module), parameters, "forward" in module.__dict__, tuple(sorted(plain.items(), key=str))
+        if key not in self.forms:
+            self.forms[key] = _norm_form(module)
+        return self.forms[key]
+
+    def replace(self) -> None:
+        for name, module in self.model.named_modules():
+            if not norm_forms.looks_like_norm(module):
+                continue
+            form = self.form(module)
+            replaced = isinstance(form, norm_forms.NormForm)
+            if isinstance(form, norm_forms.NormForm):
+                _bind(module, norm_forms.replacement(form))
+            self.report.entries.append(
+                Entry(name, type(module).__name__, "", str(form), replaced, is_norm=True)
+            )
 
 
 def _norm_form(module: torch.nn.Module) -> norm_forms.NormForm | str:
@@ -215,10 +261,16 @@ def _norm_form(module: torch.nn.Module) -> norm_forms.NormForm | str:
 
 
 class _Rotations:
-    """Replacement of the rotations that a model's modules call."""
+    """Replacement of the rotations that a model's modules call.
 
-    def __init__(self, model: torch.nn.Module, report: Report) -> None:
-        self.model, self.report = model, report
+    Args:
+        model: the model.
+        report: gets the entries.
+        norms: the forms of its norms, to fuse them with the rotations; None: fuse nothing.
+    """
+
+    def __init__(self, model: torch.nn.Module, report: Report, norms: _Norms | None) -> None:
+        self.model, self.report, self.norms = model, report, norms
         self.forms: dict[int, rope_forms.Form | str] = {}
 
     def form(self, function: Callable[..., Any]) -> rope_forms.Form | str:
@@ -234,21 +286,42 @@ class _Rotations:
         for name, module in self.model.named_modules():
             functions = dict(_rotations_of(forward_of(module)))
             entry = partial(Entry, name, type(module).__name__)
+            fusion = partial(entry, "qkv_norm_rope_cache")
             if functions and "forward" in module.__dict__:
                 self.report.entries.append(entry(", ".join(functions), _REPLACED, False))
+                if self.norms is not None:
+                    self.report.attentions.append(fusion(_REPLACED, False))
                 continue
-            ours = {}
+            ours: dict[str, Rotation] = {}
             for called_name, function in functions.items():
                 form = self.form(function)
                 is_known = isinstance(form, rope_forms.Form)
                 uses = Uses() if is_known and self.report.level == "positions" else None
                 if isinstance(form, rope_forms.Form):
-                    ours[called_name] = rope_forms.replacement(function, form, uses)
+                    unfused = rope_forms.replacement(function, form, uses)
+                    ours[called_name] = Rotation(function, form, unfused, uses)
                 self.report.entries.append(entry(called_name, str(form), is_known, uses=uses))
+            replacements = {called_name: rotation.unfused for called_name, rotation in ours.items()}
+            forward: Callable[..., Any] = with_globals(forward_of(module), replacements)
+            if functions and self.norms is not None:
+                fused = self._fused_form(module, ours)
+                self.report.attentions.append(fusion(str(fused), isinstance(fused, FusedForm)))
+                if isinstance(fused, FusedForm):
+                    forward = fused_forward(forward_of(module), forward, ours, fused)
             if ours:
-                _bind(module, _with_globals(forward_of(module), ours))
+                _bind(module, forward)
         if self.report.level == "positions" and self.report.replaced:
             self._remember_positions()
+
+    def _fused_form(self, module: torch.nn.Module, rotations: dict[str, Rotation]) -> FusedForm | str:
+        """Return the form of a module's attention, or the reason why it has none."""
+        assert self.norms is not None
+        if not rotations:
+            return "its rotation is left"
+        try:
+            return attention_probe.classify(module, forward_of(module), rotations, self.norms.form)
+        except NotKnown as error:
+            return str(error)
 
     def _remember_positions(self) -> None:
         """Make the model's rotary embeddings record the positions of their tables. Add a note to the report
@@ -288,39 +361,3 @@ def _names(code: types.CodeType) -> Iterator[str]:
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             yield from _names(constant)
-
-
-def _with_globals(function: types.FunctionType, ours: dict[str, Callable[..., Any]]) -> types.FunctionType:
-    """Copy the function. In the copy's globals, the functions in ``ours`` replace those of the same names.
-    Keep the function's decorators around the copy."""
-    global_names = {**function.__globals__, **ours}
-    # With a __name__, torch.compile looks the globals up in the module of that name, not in this dict.
-    global_names.pop("__name__", None)
-    wrapped = function.__dict__.get("__wrapped__")
-    inner = _with_globals(wrapped, ours) if isinstance(wrapped, types.FunctionType) else None
-    cells = [
-        types.CellType(inner) if inner and _contains(cell, wrapped) else cell
-        for cell in function.__closure__ or ()
-    ]
-    copied = types.FunctionType(
-        function.__code__,
-        global_names,
-        function.__name__,
-        function.__defaults__,
-        tuple(cells) if function.__closure__ else None,
-    )
-    copied.__kwdefaults__ = function.__kwdefaults__
-    copied.__annotations__ = function.__annotations__
-    copied.__dict__.update(function.__dict__)
-    if inner:
-        copied.__dict__["__wrapped__"] = inner
-    for name in ("__doc__", "__module__", "__qualname__"):
-        setattr(copied, name, getattr(function, name))
-    return copied
-
-
-def _contains(cell: types.CellType, value: Any) -> bool:
-    try:
-        return cell.cell_contents is value
-    except ValueError:
-        return False

@@ -4,8 +4,9 @@ for real and fake tensors, conversion of torch's errors, named back ends, and th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache, partial
+from types import MappingProxyType
 from typing import Any
 
 from npu_rope import backends
@@ -220,27 +221,36 @@ def _callable(op: str) -> Any:
 
 
 def try_hot_path(
-    op: str, tensors: tuple[Any, ...], attributes: tuple[Any, ...], *, written: tuple[Any, ...] = ()
+    op: str,
+    tensors: tuple[Any, ...],
+    attributes: tuple[Any, ...],
+    *,
+    named: Mapping[str, Any] = MappingProxyType({}),
+    written: tuple[Any, ...] = (),
 ) -> Any:
     """Call the kernel directly, below autograd, for plain CPU tensors without a gradient. Return
     NotImplemented for other calls and for calls with an error, which the operator's file then reports.
 
     Args:
         op: the operator. Its schema takes the tensors, then the attributes.
+        tensors: its tensors; None stands for an absent one, but not for the first.
         attributes: values of exactly the schema's types; torch would silently convert others.
+        named: the attributes and written tensors that the schema takes by name.
         written: the tensors that the operator writes. If there are any, they are returned.
     """
     if torch is None or torch.compiler.is_compiling() or backends.default_backend not in (None, "cpu"):
         return NotImplemented
     grad_enabled, ordinary = torch.is_grad_enabled(), ORDINARY
-    for tensor in tensors:
+    for tensor in (*tensors, *written) if named else tensors:
+        if tensor is None:
+            continue
         if type(tensor) not in ordinary or (grad_enabled and tensor.requires_grad):
             return NotImplemented
     if not is_plain_cpu_tensor(tensors[0]):
         return NotImplemented
     try:
         with _below_autograd():
-            results = _callable(op)(*tensors, *attributes)
+            results = _callable(op)(*tensors, *attributes, **named)
     except (RuntimeError, TypeError, ValueError):
         return NotImplemented
     if written:

@@ -11,7 +11,7 @@ from typing import Any
 
 from npu_rope import backends
 from npu_rope.call_tensors import CallTensors
-from npu_rope.errors import bad_value
+from npu_rope.errors import BrokenRule, bad_value
 from npu_rope.executors import qkv_norm_rope_cache as executors
 from npu_rope.executors import rules
 from npu_rope.executors.tensors import empty_like, is_tensor, require_tensor_like, spec_of
@@ -125,7 +125,19 @@ def qkv_norm_rope_cache(
     """
     norm = q_scale, k_scale, q_bias, k_bias, square_sums
     quantization = k_quant_scale, k_quant_offset, v_quant_scale, v_quant_offset
-    others = dict(zip(OTHERS, (*norm, positions, freq_factors, cos, sin, slots, *quantization), strict=True))
+    read = (*norm, positions, freq_factors, cos, sin, slots, *quantization)
+    if (
+        backend is None
+        and type(params) is RopeParams
+        and not (torch is None or torch.compiler.is_compiling())
+    ):
+        results = _on_hot_path(
+            (q, k, v), read, (k_cache, v_cache), out, params, (epsilon, scale_offset, ranks, angle)
+        )
+        if results is not NotImplemented:
+            hot: tuple[Any, Any, Any] = results
+            return hot
+    others = dict(zip(OTHERS, read, strict=True))
     require_tensor_like(OP, "q", q)
     calls.require_params(OP, params)
     outs = _given_outputs((q, k, v), slots, (k_cache, v_cache), out)
@@ -160,6 +172,64 @@ def _given_outputs(xs: tuple[Any, Any, Any], slots: Any, caches: tuple[Any, Any]
             raise bad_value(OP, name, f"not be given without {x_name}", "a cache")
     written = dict(zip(CACHES, caches, strict=True))
     return written if out is None else {"q_out": out, **written}
+
+
+# ---- hot path --------------------------------------------------------------------------------------
+
+
+def _on_hot_path(
+    xs: tuple[Any, Any, Any],
+    read: tuple[Any, ...],
+    caches: tuple[Any, Any],
+    out: Any,
+    params: RopeParams,
+    numbers: tuple[Any, Any, Any, Any],
+) -> Any:
+    """Return the results of a call with new results or given memory, or NotImplemented: see
+    :func:`.calls.try_hot_path`."""
+    q, k, v = xs
+    named = _schema_of(params, *numbers)
+    if named is None:
+        return NotImplemented
+    if read[_SLOTS] is None:
+        if caches != (None, None):
+            return NotImplemented
+        if out is None:
+            pair = calls.try_hot_path(OP, (q, k, *read[:_SLOTS]), (), named=named)
+            return pair if pair is NotImplemented else (*pair, v)
+        written = out
+    else:
+        if out is None or any(
+            (x is None) != (cache is None) for x, cache in zip(xs[1:], caches, strict=True)
+        ):
+            return NotImplemented
+        written = (out, *caches)
+    if type(written) is not tuple or len(written) != len(OUTS) or any(x is None for x in written[:2]):
+        return NotImplemented
+    outs = dict(zip(OUTS, written, strict=True))
+    tensors = tuple(x for x in written if x is not None)
+    done = calls.try_hot_path(f"{OP}_out", (q, k, v, *read), (), named={**named, **outs}, written=tensors)
+    return done if done is NotImplemented else written
+
+
+def _schema_of(
+    params: RopeParams, epsilon: Any, scale_offset: Any, ranks: Any, angle: Any
+) -> dict[str, Any] | None:
+    """Return the attributes by their names in the schemas, cached in params; None: they have other types than
+    there, or break a rule."""
+    key = epsilon, scale_offset, ranks, angle
+    if (type(epsilon), type(scale_offset), type(ranks), type(angle)) != (float, float, int, str):
+        return None
+    schemas: dict[Any, dict[str, Any]] = params.__dict__.setdefault("_qkv_schemas", {})
+    if key not in schemas:
+        try:
+            schemas[key] = attributes_of(params, *key).as_schema()
+        except BrokenRule:
+            return None
+    return schemas[key]
+
+
+_SLOTS = OTHERS.index("slots")
 
 
 # ---- torch tensors on their own device -------------------------------------------------------------

@@ -64,7 +64,7 @@ def test_every_shape_dtype_and_mode_is_a_row():
     found = BenchOptions().chosen_rows(2)
     # Rows per dtype: rope in two modes, its forms, two norms of three sizes, rms_norm_rope, qkv_norm_rope_cache, and
     # patched modules.
-    assert len(found) == 3 * (5 * 2 + 1 + 2 * 3 + 1 + 1 + 2) == len({row.name for row in found})
+    assert len(found) == 3 * (5 * 2 + 1 + 2 * 3 + 1 + 1 + 4) == len({row.name for row in found})
     assert all(row.name.endswith("2 threads") for row in found)
 
 
@@ -213,7 +213,7 @@ def test_the_patched_verdict_depends_on_every_level_and_dtype(mode, limit):
     assert outcome_of(mode, unpatched, fast, slow) == "MISS"
     assert outcome_of(mode, unpatched, fast, patched(tables, limit, "bf16")) == "MISS"
     assert outcome_of(mode, unpatched) == "NOT MEASURED"
-    (other_mode,) = {*patched_rows.MODES} - {mode}
+    (other_mode,) = {patched_rows.NORM, patched_rows.DECODE} - {mode}
     assert outcome_of(other_mode, unpatched, fast) == "NOT MEASURED"
 
 

@@ -77,6 +77,18 @@ DEEPSEEK = {
 GEMMA = {"head_dim": 16, "layer_types": ["sliding_attention", "full_attention"], "sliding_window": 16}
 GPT_OSS = {"head_dim": 16, "num_local_experts": 2, "num_experts_per_tok": 2, "sliding_window": 16}
 
+GLM_4_MOE = {
+    "head_dim": 16,
+    "use_qk_norm": True,
+    "attention_bias": True,
+    "n_routed_experts": 4,
+    "num_experts_per_tok": 2,
+    "n_group": 1,
+    "topk_group": 1,
+    "moe_intermediate_size": 32,
+    "first_k_dense_replace": 1,
+}
+
 # A function for each family that makes its model.
 MODELS = {
     "llama": _model_maker("LlamaForCausalLM", "LlamaConfig"),
@@ -86,6 +98,7 @@ MODELS = {
     "qwen2-vl": _qwen2_vl,
     "qwen3-vl": _qwen3_vl,
     "glm4": _model_maker("Glm4ForCausalLM", "Glm4Config", head_dim=16),
+    "glm4-moe": _model_maker("Glm4MoeForCausalLM", "Glm4MoeConfig", **GLM_4_MOE),
     "cohere": _model_maker("CohereForCausalLM", "CohereConfig"),
     "phi3": _model_maker(
         "Phi3ForCausalLM",
