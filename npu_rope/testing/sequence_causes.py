@@ -44,22 +44,29 @@ class Cause:
             return f"a call with {', '.join(self.names)}" if self.names else "any call"
         return f"calls that differ in {', '.join(self.names)}" if self.names else "equal calls"
 
+    def is_in(self, sequence: Sequence) -> bool:
+        """Return whether a sequence has what the failure needs."""
+        nodes = sequence.nodes
+        if self.is_alone:
+            return all(any(_value(node, name) != _DEFAULTS[name] for node in nodes) for name in self.names)
+        return all(_differ(nodes, name) for name in self.names) if self.names else _share_inputs(nodes)
+
     def removed_from(self, sequence: Sequence) -> Sequence | None:
         """Return the sequence without what the failure needs; None if it does not have it, or cannot lack it.
 
         The calls get the first call's values, else those of a later one; or the defaults if the cause is one
-        call's.
+        call's. Equal calls get inputs of their own.
         """
+        if not self.is_in(sequence) or (self.is_alone and not self.names):
+            return None
+        if not self.names:
+            return replace(
+                sequence, nodes=tuple(replace(node, x=x) for x, node in enumerate(sequence.nodes, 1))
+            )
         if self.is_alone:
             sources = [Node(sequence.nodes[0].shape)]
-            has = all(
-                any(_value(node, name) != _DEFAULTS[name] for node in sequence.nodes) for name in self.names
-            )
         else:
             sources = list(dict.fromkeys(sequence.nodes))
-            has = all(_differ(sequence.nodes, name) for name in self.names)
-        if not has or not self.names:
-            return None
         for source in sources:
             for linked in (False, True):
                 names = [
@@ -89,6 +96,11 @@ def _value(node: Node, name: str) -> Any:
 
 def _differ(nodes: Iterable[Node], name: str) -> bool:
     return len({_value(node, name) for node in nodes}) > 1
+
+
+def _share_inputs(nodes: Iterable[Node]) -> bool:
+    contents = [node.x for node in nodes]
+    return len(set(contents)) < len(contents)
 
 
 def _with_values_of(node: Node, source: Node, names: Iterable[str]) -> Node:
