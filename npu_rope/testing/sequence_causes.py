@@ -63,10 +63,7 @@ class Cause:
             return replace(
                 sequence, nodes=tuple(replace(node, x=x) for x, node in enumerate(sequence.nodes, 1))
             )
-        if self.is_alone:
-            sources = [Node(sequence.nodes[0].shape)]
-        else:
-            sources = list(dict.fromkeys(sequence.nodes))
+        sources = [Node(sequence.nodes[0].shape)] if self.is_alone else list(dict.fromkeys(sequence.nodes))
         for source in sources:
             for linked in (False, True):
                 names = [

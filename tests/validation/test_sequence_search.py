@@ -218,7 +218,7 @@ def test_a_second_fault_of_a_sequence_is_found_behind_a_known_one():
 YARN = "rope(shape=[1,3,1,32],freq_scale=0.5,ext_factor=1,n_ctx_orig=128,pos=1)"
 OTHER_CONTEXT = YARN.replace("128", "4096")
 OTHER_RAMP = YARN.replace("ext_factor=1", "ext_factor=0.5")
-# As a table that only a call with another base computes again, and a ramp that depends on less than it should.
+# As a table that only another base replaces, and a ramp whose key lacks the range of YaRN.
 SHADOWED = {
     "freq_scale": ("size", "freq_base"),
     "n_ctx_orig": ("size", "freq_base", "freq_scale", "ext_factor"),
