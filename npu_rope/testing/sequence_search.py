@@ -47,13 +47,14 @@ class Failure:
 
 @dataclass(frozen=True)
 class Known:
-    """A failure that has been simplified. ``when`` is as in CaseResult."""
+    """A failure that has been simplified. ``when`` and ``note`` are as in CaseResult."""
 
     executor: str
     kind: str
     cause: Cause
     simplest: Sequence
     when: str
+    note: str = ""
 
 
 @dataclass
@@ -192,7 +193,7 @@ class Search:
         if known.simplest in self.memory.shown:
             return Found(note, cause=str(known.cause), like=known.simplest.name, when=known.when)
         self.memory.shown.add(known.simplest)
-        return Found(note, known.simplest, str(known.cause), when=known.when)
+        return Found(known.note, known.simplest, str(known.cause), when=known.when)
 
     def _without_known(self, sequence: Sequence, kind: str) -> tuple[Known | None, Sequence, str]:
         """Return the sequence without what a known fault needs, or what all of them need, and the kind of
@@ -265,6 +266,7 @@ class Search:
             for other in self._known_of(known.kind):
                 if other.cause == known.cause:
                     return self._of_known(other, note)
+            known = replace(known, note=note)
             self.memory.known.append(known)
             remaining = self._without(known, start)
             if remaining is None:

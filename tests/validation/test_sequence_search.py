@@ -259,6 +259,8 @@ def test_a_simplification_that_arrives_at_an_unknown_fault_begins_again(name, te
         second = judge_sequence(written(f"{A} + {SCALED}", 6), [], device)
         assert (second.cause, second.like) == ("calls that differ in freq_scale", like)
         assert second.case.name == (f"{A} + {SCALED}" if like else other)
+        found = "sequence 6: it has the fault of another sequence"
+        assert second.note == (found if like else "sequence 5: each call passes alone")
 
 
 VISION = "rope(shape=[1,3,1,32],mode=vision,sections=[{}],pos=1)"
