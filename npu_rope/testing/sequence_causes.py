@@ -14,6 +14,7 @@ _DEFAULTS: dict[str, Any] = {
 }
 _NAMES = (*_AXES, *_DEFAULTS)
 _CONTENTS = ("pos", "x")  # every call has some
+_INPUT = "x"
 # Attributes with rules that depend on another one.
 _LINKED = {
     "mode": ("sections", "n_dims", "n_offs"),
@@ -78,13 +79,23 @@ class Cause:
         return None
 
 
-def cause_of(simplest: Sequence) -> Cause:
-    """Return what a failing sequence needs that cannot be simplified."""
+EQUAL_CALLS = Cause((), is_alone=False)
+
+
+def cause_of(simplest: Sequence, *, has_own_inputs: bool = False) -> Cause:
+    """Return what a failing sequence needs that cannot be simplified.
+
+    Args:
+        has_own_inputs: its calls have inputs of their own because equal inputs are another fault.
+    """
     nodes = simplest.nodes
     if len(nodes) == 1:
         names = [name for name, default in _DEFAULTS.items() if getattr(nodes[0], name) != default]
         return Cause(tuple(name for name in names if name not in _CONTENTS), is_alone=True)
-    return Cause(tuple(name for name in _NAMES if _differ(nodes, name)), is_alone=False)
+    names = tuple(name for name in _NAMES if _differ(nodes, name))
+    if has_own_inputs and len(names) > 1:
+        names = tuple(name for name in names if name != _INPUT)
+    return Cause(names, is_alone=False)
 
 
 def _value(node: Node, name: str) -> Any:

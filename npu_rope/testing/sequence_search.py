@@ -24,7 +24,7 @@ from weakref import WeakKeyDictionary
 from npu_rope.testing.faults import general_kind_of
 from npu_rope.testing.ggml import GgmlProcess
 from npu_rope.testing.outcomes import AFTER, ALONE, FAIL, SOMETIMES, CaseResult, Judgement
-from npu_rope.testing.sequence_causes import Cause, cause_of
+from npu_rope.testing.sequence_causes import EQUAL_CALLS, Cause, cause_of
 from npu_rope.testing.sequence_judge import ON_CPU, judge_as_given, judge_calls, judgement_of, result_of
 from npu_rope.testing.sequence_shrink import shrink
 from npu_rope.testing.sequences import Node, Sequence
@@ -298,7 +298,8 @@ class Search:
                 start, lambda tried: self._is_same(tried, self.in_new_process), MOST_NEW_PROCESSES
             )
         when = ALONE if len(simplest.nodes) == 1 else AFTER
-        return Known(self.executor, self.kind, cause_of(simplest), simplest, when)
+        cause = cause_of(simplest, has_own_inputs=EQUAL_CALLS in self.excluded)
+        return Known(self.executor, self.kind, cause, simplest, when)
 
     def _repeated(self, sequence: Sequence, earlier: list[Sequence]) -> tuple[Sequence, Failure] | None:
         """Return the sequence, or with earlier ones before it, that fails in a new process."""

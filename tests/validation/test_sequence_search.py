@@ -282,6 +282,20 @@ def test_calls_that_differ_are_not_the_fault_of_a_call_that_fails_alone():
     assert (counted.cause, counted.like) == (result.cause, result.case.name)
 
 
+def test_an_input_of_its_own_is_not_what_another_fault_needs():
+    device = Device(forgotten={"freq_scale": SHADOWED["freq_scale"]}, overwrites=True)
+    assert judge_sequence(written(f"{A} ; {A}"), [], device).cause == "any call"
+    assert judge_sequence(written(f"{A} + {A}"), [], device).cause == "equal calls"
+    result = judge_sequence(written(f"{A} + {SCALED}", 5), [], device)
+    assert result.cause == "calls that differ in freq_scale"
+    first, second = result.case.nodes
+    assert first.x != second.x
+    counted = judge_sequence(written(f"{SCALED} + {A}"), [], device)
+    assert counted.like
+    only = judge_sequence(written(f"{SCALED} + {A[:-1]},x=1)"), [], device)
+    assert (only.cause, only.like) == (result.cause, result.case.name)
+
+
 def test_equal_calls_of_a_device_that_writes_its_input_are_one_fault():
     device = Device(overwrites=True)
     alone = judge_sequence(written(f"{A} ; {A}"), [], device)
