@@ -54,10 +54,16 @@ def _record(result: CaseResult, judgement: Judgement, report: ValidationReport) 
         "reproduce": (device and ggml_reproducer(result, judgement, report))
         or reproducer(result, judgement, report),
         "region": judgement.region,
-        "fails": judgement.occurrence.when if judgement.occurrence else "",
+        "fails": _when(result, judgement),
         "fails_after": "; ".join(case.name for case in _cases_before(judgement)),
         "output": "\n".join(judgement.output),
     }
+
+
+def _when(result: CaseResult, judgement: Judgement) -> str:
+    if judgement.occurrence:
+        return judgement.occurrence.when
+    return result.when if judgement.verdict == FAIL else ""
 
 
 def _cases_before(judgement: Judgement) -> tuple[AnyCase, ...]:
@@ -158,7 +164,8 @@ def write_junit(stream: TextIO, report: ValidationReport) -> None:
             root, "testcase", classname=f"{result.case.suite}.{judgement.executor}", name=result.case.name
         )
         if judgement.verdict == FAIL:
-            lines = [f"fails {occurrence_text(judgement)}", *reproducers(result, judgement, report)]
+            when = result.note or f"fails {occurrence_text(judgement)}"
+            lines = [when, *reproducers(result, judgement, report)]
             ElementTree.SubElement(element, "failure", message=explain(judgement)).text = "\n".join(lines)
             if judgement.output:
                 ElementTree.SubElement(element, "system-err").text = _xml_text("\n".join(judgement.output))

@@ -144,14 +144,14 @@ def _faults_of(executor: str, results: list[CaseResult]) -> list[Fault]:
 
 def _by_cause(executor: str, failed: list[Failed], total: int) -> list[Fault]:
     """Return the faults of drawn sequences. Wrong values are one fault for each cause; a message names its
-    fault, whatever the cause is."""
-    groups: dict[tuple[str, str], list[Failed]] = {}
+    fault, whatever the cause is. Failures that occur otherwise are another fault."""
+    groups: dict[tuple[str, str, str], list[Failed]] = {}
     for result, judgement in failed:
         key = (general_kind_of(judgement), "") if judgement.message else ("", result.cause)
-        groups.setdefault(key, []).append((result, judgement))
+        groups.setdefault((*key, result.when), []).append((result, judgement))
     return [
-        Fault(executor, _common_kind(members), (cause,) if cause else (), members, total, "")
-        for (_, cause), members in groups.items()
+        Fault(executor, _common_kind(members), (cause,) if cause else (), members, total, when)
+        for (_, cause, when), members in groups.items()
     ]
 
 

@@ -11,6 +11,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
@@ -215,6 +216,8 @@ class GgmlProcess:
         self.device = device
         self.cases: list[Any] = []  # those that ran in the current child, in order
         self._child: Child | None = None
+        self._idle: list[Child] = []  # workers without a process, shared with those of new_process()
+        self._owns_idle = True
         self._imrope_found: bool | None = None
         try:
             self.info: GgmlInfo = self._call(("info",))
@@ -230,14 +233,19 @@ class GgmlProcess:
     ) -> None:
         self.close()
 
-    def close(self) -> None:
-        """End the child."""
+    def end(self) -> None:
+        """End the child. The next call starts another one."""
         if self._child is not None:
-            self._child.close()
-            self._forget_child()
-
-    def _forget_child(self) -> None:
+            self._child.end()
+            if self._child.is_open:
+                self._idle.append(self._child)
         self._child, self.cases, self.sequences, self.backends = None, [], [], 0
+
+    def close(self) -> None:
+        """End the child, and the workers that wait for another one."""
+        self.end()
+        while self._owns_idle and self._idle:
+            self._idle.pop().close()
 
     def rope(self, call: GgmlRope) -> npt.NDArray[Any]:
         """Run ggml_rope_ext or ggml_rope_multi, _inplace or _back; return ``[B,S,N,D]``, contiguous. For a
@@ -264,8 +272,10 @@ class GgmlProcess:
 
     def new_process(self) -> GgmlProcess:
         """Return another process with the same library and device."""
-        process = type(self)(str(self.folder), self.threads, self.device)
-        process._imrope_found = self._imrope_found
+        process = copy(self)
+        process._child, process._owns_idle = None, False
+        process.cases, process.sequences, process.backends = [], [], 0
+        process._call(("info",))  # raises if the library or the device does not start
         return process
 
     def too_old_for(self, params: RopeParams, *, inplace: bool, set_rows: bool) -> str:
@@ -287,23 +297,20 @@ class GgmlProcess:
         # No symbol shows whether the mode exists. An older ggml treats 40 as mrope. Each of the calls has a
         # child of its own, so that no result depends on an earlier call.
         if self._imrope_found is None:
-            child, cases = self._child, self.cases
-            self._child = None
+            as_mrope = replace(_IMROPE_CALL.params, mode=RopeMode.MROPE)
             try:
-                got = self.rope(_IMROPE_CALL)
-                self.close()
-                as_mrope = replace(_IMROPE_CALL.params, mode=RopeMode.MROPE)
-                self._imrope_found = not np.array_equal(
-                    got, self.rope(replace(_IMROPE_CALL, params=as_mrope))
-                )
+                with self.new_process() as process:
+                    got = process.rope(_IMROPE_CALL)
+                    process.end()
+                    other = process.rope(replace(_IMROPE_CALL, params=as_mrope))
+                self._imrope_found = not np.array_equal(got, other)
             except (GgmlRefused, GgmlFailed):
                 self._imrope_found = True  # the backend refuses cases, or fails in them, one by one
-            finally:
-                self.close()
-                self._child, self.cases = child, cases
         return self._imrope_found
 
     def _call(self, request: tuple[Any, ...]) -> Any:
+        if self._child is None and self._idle:
+            self._child = self._idle.pop()
         if self._child is None:
             arguments = [*self.worker, str(self.folder), str(self.threads), self.device]
             # CANN prints its log, which is in files by default, and ggml prints no stack.
@@ -313,7 +320,7 @@ class GgmlProcess:
         try:
             status, answer = child.call(request)
         except ChildEnded as ended:
-            self._forget_child()
+            self.end()
             raise GgmlAborted(f"ggml ended with {ended}", ended.output) from None
         if status == "failed":
             raise GgmlFailed(answer, child.output_of_call())

@@ -14,6 +14,7 @@ import ctypes as C
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ import numpy.typing as npt
 
 from npu_rope.params import RopeParams
 from npu_rope.rope_attributes import RopeMode
-from npu_rope.testing.child import answer_pipe, receive, send
+from npu_rope.testing.child import serve
 from npu_rope.testing.ggml import (
     GgmlFailed,
     GgmlInfo,
@@ -258,26 +259,22 @@ def answer(ggml: Ggml, request: tuple[Any, ...]) -> tuple[str, Any]:
         return "error", str(unavailable)
 
 
-def main() -> None:
-    """Answer requests until the input ends."""
-    answers = answer_pipe()
-    requests = sys.stdin.buffer
+def start() -> Callable[[tuple[Any, ...]], tuple[str, Any]]:
+    """Open the libraries. Return the function that answers a request."""
     try:
         ggml = Ggml(Path(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:])
     except (OSError, AttributeError, KeyError) as error:
-        receive(requests)
-        send(answers, ("error", f"[ggml] library must load but got: {error}"))
-        return
+        message = f"[ggml] library must load but got: {error}"
     except GgmlUnavailable as error:
-        receive(requests)
-        send(answers, ("error", str(error)))
-        return
-    while True:
-        try:
-            request = receive(requests)
-        except EOFError:
-            return
-        send(answers, answer(ggml, request))
+        message = str(error)
+    else:
+        return partial(answer, ggml)
+    return lambda request: ("error", message)
+
+
+def main() -> None:
+    """Answer requests until the input ends."""
+    serve(start)
 
 
 if __name__ == "__main__":

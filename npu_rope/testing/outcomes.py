@@ -117,6 +117,8 @@ class CaseResult:
         note: how a failing case was found, if that needs a word.
         cause: what the failure of a sequence needs.
         like: the name of the case that shows the same fault in the simplest way, if it is another one.
+        when: when a sequence fails, as in Occurrence: ``ALONE`` if one of its calls fails alone, ``AFTER`` if
+            a call fails after others only, ``SOMETIMES`` if it was not seen again; empty if it is not known.
     """
 
     case: AnyCase
@@ -124,6 +126,7 @@ class CaseResult:
     note: str = ""
     cause: str = ""
     like: str = ""
+    when: str = ""
 
     @property
     def verdict(self) -> str:

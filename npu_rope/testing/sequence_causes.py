@@ -14,6 +14,7 @@ _DEFAULTS: dict[str, Any] = {
 }
 _NAMES = (*_AXES, *_DEFAULTS)
 _CONTENTS = ("pos", "x")  # every call has some
+_INPUT = "x"
 # Attributes with rules that depend on another one.
 _LINKED = {
     "mode": ("sections", "n_dims", "n_offs"),
@@ -44,22 +45,26 @@ class Cause:
             return f"a call with {', '.join(self.names)}" if self.names else "any call"
         return f"calls that differ in {', '.join(self.names)}" if self.names else "equal calls"
 
+    def is_in(self, sequence: Sequence) -> bool:
+        """Return whether a sequence has what the failure needs."""
+        nodes = sequence.nodes
+        if self.is_alone:
+            return all(any(_value(node, name) != _DEFAULTS[name] for node in nodes) for name in self.names)
+        return all(_differ(nodes, name) for name in self.names) if self.names else _share_inputs(nodes)
+
     def removed_from(self, sequence: Sequence) -> Sequence | None:
         """Return the sequence without what the failure needs; None if it does not have it, or cannot lack it.
 
         The calls get the first call's values, else those of a later one; or the defaults if the cause is one
-        call's.
+        call's. Equal calls get inputs of their own.
         """
-        if self.is_alone:
-            sources = [Node(sequence.nodes[0].shape)]
-            has = all(
-                any(_value(node, name) != _DEFAULTS[name] for node in sequence.nodes) for name in self.names
-            )
-        else:
-            sources = list(dict.fromkeys(sequence.nodes))
-            has = all(_differ(sequence.nodes, name) for name in self.names)
-        if not has or not self.names:
+        if not self.is_in(sequence) or (self.is_alone and not self.names):
             return None
+        if not self.names:
+            return replace(
+                sequence, nodes=tuple(replace(node, x=x) for x, node in enumerate(sequence.nodes, 1))
+            )
+        sources = [Node(sequence.nodes[0].shape)] if self.is_alone else list(dict.fromkeys(sequence.nodes))
         for source in sources:
             for linked in (False, True):
                 names = [
@@ -74,13 +79,23 @@ class Cause:
         return None
 
 
-def cause_of(simplest: Sequence) -> Cause:
-    """Return what a failing sequence needs that cannot be simplified."""
+EQUAL_CALLS = Cause((), is_alone=False)
+
+
+def cause_of(simplest: Sequence, *, has_own_inputs: bool = False) -> Cause:
+    """Return what a failing sequence needs that cannot be simplified.
+
+    Args:
+        has_own_inputs: its calls have inputs of their own because equal inputs are another fault.
+    """
     nodes = simplest.nodes
     if len(nodes) == 1:
         names = [name for name, default in _DEFAULTS.items() if getattr(nodes[0], name) != default]
         return Cause(tuple(name for name in names if name not in _CONTENTS), is_alone=True)
-    return Cause(tuple(name for name in _NAMES if _differ(nodes, name)), is_alone=False)
+    names = tuple(name for name in _NAMES if _differ(nodes, name))
+    if has_own_inputs and len(names) > 1:
+        names = tuple(name for name in names if name != _INPUT)
+    return Cause(names, is_alone=False)
 
 
 def _value(node: Node, name: str) -> Any:
@@ -89,6 +104,11 @@ def _value(node: Node, name: str) -> Any:
 
 def _differ(nodes: Iterable[Node], name: str) -> bool:
     return len({_value(node, name) for node in nodes}) > 1
+
+
+def _share_inputs(nodes: Iterable[Node]) -> bool:
+    contents = [node.x for node in nodes]
+    return len(set(contents)) < len(contents)
 
 
 def _with_values_of(node: Node, source: Node, names: Iterable[str]) -> Node:

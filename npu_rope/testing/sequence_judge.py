@@ -36,7 +36,11 @@ def judge_as_given(
     sequence: Sequence, backends: list[str], ggml: GgmlProcess | None, *, also_on_cpu: bool = True
 ) -> CaseResult:
     """Run and judge a sequence as it is."""
-    results = judge_calls(sequence, backends, ggml, also_on_cpu=also_on_cpu)
+    return result_of(sequence, judge_calls(sequence, backends, ggml, also_on_cpu=also_on_cpu))
+
+
+def result_of(sequence: Sequence, results: list[CaseResult]) -> CaseResult:
+    """Return a result for the sequence from those of its calls."""
     names = [judgement.executor for judgement in results[0].judgements]
     return CaseResult(
         sequence, [_merged([judgement_of(result, name) for result in results]) for name in names]

@@ -5,6 +5,10 @@ what the failure needs: attributes in which calls differ, or attributes of one c
 passes without them has the same fault: it is counted, and not simplified. If it then fails in another way, it
 has a second fault, which is examined too.
 
+A simplification of one fault can arrive at another one. It therefore does not add what a known fault needs,
+and at its end the sequence that was simplified must pass without what the simplest one needs. If it does
+not, the simplest one has another fault, which is known from then on, and the simplification begins again.
+
 A sequence runs on new backends of ggml, in the process of the earlier sequences. Before a failure is
 simplified, it is repeated in a new process. If it does not occur there, the sequences before it are put in
 front of it.
@@ -19,9 +23,9 @@ from weakref import WeakKeyDictionary
 
 from npu_rope.testing.faults import general_kind_of
 from npu_rope.testing.ggml import GgmlProcess
-from npu_rope.testing.outcomes import FAIL, CaseResult, Judgement
-from npu_rope.testing.sequence_causes import Cause, cause_of
-from npu_rope.testing.sequence_judge import ON_CPU, judge_as_given, judge_calls, judgement_of
+from npu_rope.testing.outcomes import AFTER, ALONE, FAIL, SOMETIMES, CaseResult, Judgement
+from npu_rope.testing.sequence_causes import EQUAL_CALLS, Cause, cause_of
+from npu_rope.testing.sequence_judge import ON_CPU, judge_as_given, judge_calls, judgement_of, result_of
 from npu_rope.testing.sequence_shrink import shrink
 from npu_rope.testing.sequences import Node, Sequence
 
@@ -29,7 +33,8 @@ MOST_ATTEMPTS = 400
 MOST_NEW_PROCESSES = 150
 MOST_BACKENDS = 32  # of one process: a device keeps them (Ggml.free)
 MOST_SIMPLIFIED = 40  # sequences of a run
-VALUES = "values"
+VALUES = "values"  # of a call that passes alone
+VALUES_ALONE = "values alone"  # of a call that fails alone; the others pass
 
 
 @dataclass(frozen=True)
@@ -42,12 +47,14 @@ class Failure:
 
 @dataclass(frozen=True)
 class Known:
-    """A failure that has been simplified."""
+    """A failure that has been simplified. ``when`` and ``note`` are as in CaseResult."""
 
     executor: str
     kind: str
     cause: Cause
     simplest: Sequence
+    when: str
+    note: str = ""
 
 
 @dataclass
@@ -56,11 +63,13 @@ class Memory:
 
     Attributes:
         known: the simplified failures.
+        shown: the simplest sequences that are results.
         in_new_processes: what occurred in new processes, by executor and name of the sequence. Simple
             sequences are tried for many failures.
     """
 
     known: list[Known] = field(default_factory=list)
+    shown: set[Sequence] = field(default_factory=set)
     in_new_processes: dict[tuple[str, str], Failure] = field(default_factory=dict)
 
 
@@ -70,19 +79,20 @@ _memories: WeakKeyDictionary[GgmlProcess, Memory] = WeakKeyDictionary()
 def judge_sequence(sequence: Sequence, backends: list[str], ggml: GgmlProcess | None) -> CaseResult:
     """Run and judge a sequence. If it was drawn and has a new fault, return that of the simplest one."""
     earlier = _before(sequence, ggml)
-    result = judge_as_given(sequence, backends, ggml)
+    results = judge_calls(sequence, backends, ggml, also_on_cpu=True)
+    result = result_of(sequence, results)
     failed = next((j for j in result.judgements if j.verdict == FAIL), None)
     if failed is None or not sequence.source:
         return result
     memory = _memories.setdefault(ggml, Memory()) if ggml is not None else Memory()
     with Search(failed.executor, ggml, memory) as search:
-        found = search.find(sequence, _kind(failed), earlier)
-        result.note, result.cause, result.like = found.note, found.cause, found.like
+        found = search.find(sequence, _failure(sequence, results, failed.executor), earlier)
+        result.note, result.cause, result.like, result.when = found.note, found.cause, found.like, found.when
         if found.simplest is None:
             return result
         with ggml.new_process() if ggml is not None else nullcontext() as process:
             simplest = judge_as_given(found.simplest, backends, process)
-    return replace(simplest, note=found.note, cause=found.cause)
+    return replace(simplest, note=found.note, cause=found.cause, when=found.when)
 
 
 def _before(sequence: Sequence, ggml: GgmlProcess | None) -> list[Sequence]:
@@ -90,7 +100,7 @@ def _before(sequence: Sequence, ggml: GgmlProcess | None) -> list[Sequence]:
     if ggml is None:
         return []
     if ggml.backends >= MOST_BACKENDS:
-        ggml.close()  # the next call starts a process
+        ggml.end()  # the next call starts a process
     earlier = list(ggml.sequences)
     ggml.sequences.append(sequence)
     return earlier
@@ -102,6 +112,16 @@ def _kind(judgement: Judgement) -> str:
     return general_kind_of(judgement) if judgement.message else VALUES
 
 
+def _failure(sequence: Sequence, results: list[CaseResult], executor: str) -> Failure:
+    kinds = [_kind(judgement_of(result, executor)) for result in results]
+    kind = VALUES if VALUES in kinds else next(filter(None, kinds), "")
+    nodes = tuple(node for node, its_kind in zip(sequence.nodes, kinds, strict=True) if its_kind == kind)
+    if kind == VALUES:
+        return Failure(kind if len(sequence.nodes) > 1 else VALUES_ALONE, nodes)
+    # If the process ended, every call has failed, and the last one is as good as any.
+    return Failure(kind, nodes[-1:] if kind else ())
+
+
 @dataclass(frozen=True)
 class Found:
     """The facts about a failing sequence.
@@ -111,12 +131,14 @@ class Found:
         simplest: the simplest sequence of a new fault.
         cause: what the failure needs, in words.
         like: the name of the simplest sequence of a known fault that the sequence has.
+        when: as in CaseResult.
     """
 
     note: str
     simplest: Sequence | None = None
     cause: str = ""
     like: str = ""
+    when: str = ""
 
 
 class Search:
@@ -131,6 +153,7 @@ class Search:
         self.ggml = ggml if executor in ("ggml", ON_CPU) else None
         self.backends = [] if self.ggml is not None else [executor.partition(":ggml")[0]]
         self.kind = ""  # of the failure that is simplified
+        self.excluded: list[Cause] = []  # what its simplifications may not have
         self.shared: GgmlProcess | None = None
         self.memory = memory
 
@@ -143,22 +166,34 @@ class Search:
 
     # ---- known faults ------------------------------------------------------------------------------
 
-    def find(self, sequence: Sequence, kind: str, earlier: list[Sequence]) -> Found:
+    def find(self, sequence: Sequence, failure: Failure, earlier: list[Sequence]) -> Found:
         """Return which known fault a failing sequence has, or its simplest one if it has a new fault."""
         source, counted = sequence.source, None
-        while kind:
+        seen = set()  # without one fault, a sequence can have another one again
+        kind = self._refined(sequence, self._in_process_of_the_run, failure).kind
+        while kind and (sequence.name, kind) not in seen:
+            seen.add((sequence.name, kind))
             known, sequence, remaining = self._without_known(sequence, kind)
             if remaining == kind:
                 known, sequence, remaining = self._of_known_message(sequence, kind)
             if remaining == kind:
-                found = self._simplified(sequence, kind, earlier)
+                found = self._simplified(sequence, earlier)
                 return found if counted is None or found.simplest is not None else counted
             assert known is not None
-            note = f"{source}: it has the fault of another sequence"
-            counted = counted or Found(note, cause=str(known.cause), like=known.simplest.name)
+            found = self._of_known(known, f"{source}: it has the fault of another sequence")
+            if found.simplest is not None:
+                return found
+            counted = counted or found
             kind, earlier = remaining, []
         assert counted is not None
         return counted
+
+    def _of_known(self, known: Known, note: str) -> Found:
+        """Return that a sequence has a known fault, with its simplest sequence if no result has been that."""
+        if known.simplest in self.memory.shown:
+            return Found(note, cause=str(known.cause), like=known.simplest.name, when=known.when)
+        self.memory.shown.add(known.simplest)
+        return Found(known.note, known.simplest, str(known.cause), when=known.when)
 
     def _without_known(self, sequence: Sequence, kind: str) -> tuple[Known | None, Sequence, str]:
         """Return the sequence without what a known fault needs, or what all of them need, and the kind of
@@ -168,14 +203,14 @@ class Search:
             other = known.cause.removed_from(sequence)
             if other is not None:
                 applicable.append(known)
-                if (remaining := self._in_process_of_the_run(other)) != kind:
+                if (remaining := self._kind_in_the_run(other)) != kind:
                     source = f"{sequence.source} without {known.cause.names_in_words}"
                     return known, replace(other, source=source), remaining
         if not applicable:
             return None, sequence, kind
         for known in applicable:
             sequence = known.cause.removed_from(sequence) or sequence
-        remaining = self._in_process_of_the_run(sequence) if len(applicable) > 1 else kind
+        remaining = self._kind_in_the_run(sequence) if len(applicable) > 1 else kind
         words = ", ".join(known.cause.names_in_words for known in applicable)
         return applicable[0], replace(sequence, source=f"{sequence.source} without {words}"), remaining
 
@@ -185,15 +220,17 @@ class Search:
         Runs without some of the differences of the calls find the attributes that make this sequence fail.
         """
         same = self._known_of(kind)
-        if kind == VALUES or not same:
+        if kind in (VALUES, VALUES_ALONE) or not same:
             return None, sequence, kind
+        if all(known.when == ALONE for known in same):
+            return same[0], sequence, ""
         names: tuple[str, ...] = cause_of(sequence).names
         remaining = kind
         for name in (None, *names):
             fewer = Cause(tuple(other for other in names if other != name), is_alone=False)
             if (other := fewer.removed_from(sequence)) is None:
                 continue
-            found = self._in_process_of_the_run(other)
+            found = self._kind_in_the_run(other)
             if found != kind:
                 names, best, remaining = fewer.names, other, found
             elif name is None:
@@ -207,52 +244,69 @@ class Search:
     def _known_of(self, kind: str) -> list[Known]:
         return [known for known in self.memory.known if (known.executor, known.kind) == (self.executor, kind)]
 
-    def _in_process_of_the_run(self, sequence: Sequence) -> str:
-        _before(sequence, self.ggml)
-        return self._run(sequence, self.ggml).kind
+    def _kind_in_the_run(self, sequence: Sequence) -> str:
+        return self._refined(sequence, self._in_process_of_the_run).kind
 
     # ---- the simplest sequence ---------------------------------------------------------------------
 
-    def _simplified(self, sequence: Sequence, kind: str, earlier: list[Sequence]) -> Found:
-        if len({known.simplest for known in self.memory.known}) >= MOST_SIMPLIFIED:
-            return Found(f"{sequence.source}: not simplified, because {MOST_SIMPLIFIED} others were")
-        simplest, kind, note = self._simplest(sequence, earlier)
-        if simplest is None:
-            return Found(note)
-        cause = cause_of(simplest)
-        for known in self._known_of(kind):
-            if known.cause == cause:
-                return Found(note, cause=str(cause), like=known.simplest.name)
-        self.memory.known.append(Known(self.executor, kind, cause, simplest))
-        return Found(note, simplest, str(cause))
+    def _simplified(self, sequence: Sequence, earlier: list[Sequence]) -> Found:
+        others = ""  # faults at which the simplification has arrived before
+        while True:
+            if len({known.simplest for known in self.memory.known}) >= MOST_SIMPLIFIED:
+                return Found(f"{sequence.source}: not simplified, because {MOST_SIMPLIFIED} others were")
+            found = self._repeated(sequence, earlier)
+            if found is None:
+                behind = f" and behind the {len(earlier)} sequences before it" if earlier else ""
+                note = f"{sequence.source}: it passes in a new process, alone{behind}"
+                return Found(note + others, when=SOMETIMES)
+            start, failure = found
+            known = self._simplest(start, failure)
+            how = "a call that fails alone" if known.when == ALONE else "each call passes alone"
+            note = f"{sequence.source}: {how}{others}"
+            for other in self._known_of(known.kind):
+                if other.cause == known.cause:
+                    return self._of_known(other, note)
+            known = replace(known, note=note)
+            self.memory.known.append(known)
+            remaining = self._without(known, start)
+            if remaining is None:
+                return self._of_known(known, note)
+            others += f"; it also led to another fault ({known.cause}): {known.simplest.name}"
+            sequence, earlier = remaining, []
 
-    def _simplest(self, sequence: Sequence, earlier: list[Sequence]) -> tuple[Sequence | None, str, str]:
-        """Return the simplest sequence that fails in a new process, the kind of its failure, and how it was
-        found."""
-        found = self._repeated(sequence, earlier)
-        if found is None:
-            behind = f" and behind the {len(earlier)} sequences before it" if earlier else ""
-            return None, "", f"{sequence.source}: it passes in a new process, alone{behind}"
-        start, failure = found
+    def _without(self, known: Known, start: Sequence) -> Sequence | None:
+        """Return the sequence without what a fault of wrong values needs, if it fails in the same way."""
+        if known.kind not in (VALUES, VALUES_ALONE):
+            return None
+        if not known.cause.is_in(start):
+            return start
+        remaining = known.cause.removed_from(start)
+        if remaining is None or self._refined(remaining, self.in_new_process).kind != known.kind:
+            return None
+        return replace(remaining, source=f"{start.source} without {known.cause.names_in_words}")
+
+    def _simplest(self, start: Sequence, failure: Failure) -> Known:
+        """Return the simplest sequence that fails in a new process as this one does."""
         self.kind = failure.kind
-        alone = next((node for node in failure.nodes if self._fails_alone(node, self.in_new_process)), None)
-        if alone is not None:
-            start = Sequence((alone,), source=sequence.source)
+        if self.kind == VALUES_ALONE or (self.kind != VALUES and self._fails_alone(failure.nodes[0])):
+            start = Sequence(failure.nodes[:1], source=start.source)
+        # What other faults need, and the start does not have.
+        self.excluded = [known.cause for known in self._known_of(self.kind) if not known.cause.is_in(start)]
         simplest = shrink(start, lambda tried: self._is_same(tried, self.in_shared_process), MOST_ATTEMPTS)
         if not self._is_confirmed(simplest):
             simplest = shrink(
                 start, lambda tried: self._is_same(tried, self.in_new_process), MOST_NEW_PROCESSES
             )
-        if len(simplest.nodes) == 1:
-            return simplest, self.kind, f"{sequence.source}: a call that fails alone"
-        return simplest, self.kind, f"{sequence.source}: each call passes alone"
+        when = ALONE if len(simplest.nodes) == 1 else AFTER
+        cause = cause_of(simplest, has_own_inputs=EQUAL_CALLS in self.excluded)
+        return Known(self.executor, self.kind, cause, simplest, when)
 
     def _repeated(self, sequence: Sequence, earlier: list[Sequence]) -> tuple[Sequence, Failure] | None:
         """Return the sequence, or with earlier ones before it, that fails in a new process."""
         count = 0
         while True:
             joined = _joined([*earlier[len(earlier) - count :], sequence])
-            failure = self.in_new_process(joined)
+            failure = self._refined(joined, self.in_new_process)
             if failure.kind:
                 return joined, failure
             if count >= len(earlier):
@@ -269,23 +323,41 @@ class Search:
         return same and self._is_same(simplest, self.in_new_process)
 
     def _is_same(self, tried: Sequence, run: Callable[[Sequence], Failure]) -> bool:
-        """Return whether the sequence fails in the same way, by calls that pass alone."""
-        failure = run(tried)
-        if failure.kind != self.kind:
+        """Return whether the sequence fails in the same way, and does not have what other faults need."""
+        if any(cause.is_in(tried) for cause in self.excluded):
             return False
-        return len(tried.nodes) == 1 or not any(self._fails_alone(node, run) for node in failure.nodes)
+        failure = self._refined(tried, run)
+        if failure.kind != self.kind or self.kind in (VALUES, VALUES_ALONE):
+            return failure.kind == self.kind
+        return len(tried.nodes) == 1 or run(Sequence(failure.nodes)).kind != self.kind
 
-    def _fails_alone(self, node: Node, run: Callable[[Sequence], Failure]) -> bool:
-        return run(Sequence((node,))).kind == self.kind
+    def _fails_alone(self, node: Node) -> bool:
+        return self.in_new_process(Sequence((node,))).kind == self.kind
+
+    def _refined(
+        self, sequence: Sequence, run: Callable[[Sequence], Failure], failure: Failure | None = None
+    ) -> Failure:
+        """Run a sequence, unless its failure is given. If values are wrong, return the calls that pass alone,
+        or else a failure of the kind VALUES_ALONE."""
+        failure = failure or run(sequence)
+        if failure.kind != VALUES:
+            return failure
+        alone = {node for node in set(failure.nodes) if run(Sequence((node,))).kind == VALUES_ALONE}
+        after = tuple(node for node in failure.nodes if node not in alone)
+        return Failure(VALUES, after) if after else Failure(VALUES_ALONE, failure.nodes)
 
     # ---- runs --------------------------------------------------------------------------------------
+
+    def _in_process_of_the_run(self, sequence: Sequence) -> Failure:
+        _before(sequence, self.ggml)
+        return self._run(sequence, self.ggml)
 
     def in_shared_process(self, sequence: Sequence) -> Failure:
         """Run a sequence in the process of most attempts."""
         if self.ggml is not None and self.shared is None:
             self.shared = self.ggml.new_process()
         if self.shared is not None and self.shared.backends >= MOST_BACKENDS:
-            self.shared.close()
+            self.shared.end()
         return self._run(sequence, self.shared)
 
     def in_new_process(self, sequence: Sequence) -> Failure:
@@ -298,11 +370,7 @@ class Search:
 
     def _run(self, sequence: Sequence, ggml: GgmlProcess | None) -> Failure:
         results = judge_calls(sequence, self.backends, ggml, also_on_cpu=self.executor == ON_CPU)
-        kinds = [_kind(judgement_of(result, self.executor)) for result in results]
-        kind = VALUES if VALUES in kinds else next(filter(None, kinds), "")
-        nodes = [node for node, its_kind in zip(sequence.nodes, kinds, strict=True) if its_kind == kind]
-        # If the process ended, every call has failed, and the last one is as good as any.
-        return Failure(kind, tuple(nodes[-1:] if kind != VALUES else nodes) if kind else ())
+        return _failure(sequence, results, self.executor)
 
 
 def _joined(sequences: list[Sequence]) -> Sequence:

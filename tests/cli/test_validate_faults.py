@@ -389,7 +389,8 @@ def test_the_command_repeats_the_two_calls_of_a_fault(device, fault):
     drawn = ["--suite", "sequences", "--seed", "48", "--cases", "2", "--backend", "cpu"]
     done = invoke(*drawn, "--ggml-device", device)
     assert done.exit_code == 1, done.output
-    assert re.search(rf"^1 +{re.escape(fault)} +1 of 2 ", done.stdout, re.M), done.stdout
+    row = rf"^1 +{re.escape(fault)} +1 of 2 +\S+ +after another\s*$"
+    assert re.search(row, done.stdout, re.M), done.stdout
     again = printed_command(done.stdout)
     name = again[again.index("--op") + 1]
     first, second = name.split(" + ")

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from npu_rope.reference import rope as reference
+from npu_rope.rope_attributes import RopeMode
 from npu_rope.testing import ggml_graph, sequence_search
 from npu_rope.testing.faults import find_faults
 from npu_rope.testing.ggml import GgmlAborted, GgmlInfo, StepResult
@@ -63,12 +64,15 @@ class Device:
 
     Args:
         forgotten: for each of these properties, the device takes the property of an earlier call that differs
-            in nothing else.
+            in nothing else. If it is a dictionary, an earlier call that has the same of the properties named.
         frees: the device ends if a call of a graph changes one of these properties: it frees memory early.
+        is_wrong: returns whether the device rotates a call by other positions.
+        overwrites: the device writes its inputs, which a later call of the graph reads.
     """
 
-    def __init__(self, forgotten=(), frees=()):
-        self.forgotten, self.frees = forgotten, frees
+    def __init__(self, forgotten=(), frees=(), is_wrong=lambda call: False, overwrites=False):
+        self.arguments = forgotten, frees, is_wrong, overwrites
+        self.forgotten, self.frees, self.is_wrong, self.overwrites = self.arguments
         self.info = GgmlInfo("1", "", "", device="DOUBLE0")
         self.backends, self.sequences, self.runs = 0, [], []
 
@@ -78,11 +82,14 @@ class Device:
     def __exit__(self, *error):
         pass
 
-    def close(self):
+    def end(self):
         self.backends, self.sequences = 0, []
 
+    def close(self):
+        self.end()
+
     def new_process(self):
-        process = Device(self.forgotten, self.frees)
+        process = Device(*self.arguments)
         process.runs = self.runs
         return process
 
@@ -92,20 +99,32 @@ class Device:
     def sequence(self, steps, device=""):
         self.runs.append(steps)
         self.backends += 1
-        forgotten = () if device else self.forgotten
-        if not device:
-            self._end_if_freed(steps)
+        if device:
+            return [StepResult(self._rotated(step.call)) for step in steps]
+        self._end_if_freed(steps)
         caches = {}
+        written = set()
         results = []
         for step in steps:
             if step.start == "backend":
                 caches = {}
+            if step.start != "node":
+                written = set()
             call = step.call
-            for name in forgotten:
-                key = tuple((k, v) for k, v in properties(step.call).items() if k != name)
+            for name in self.forgotten:
+                key = self._key(call, name)
                 call = with_property(call, name, caches.setdefault((name, key), step.call))
-            results.append(StepResult(self._rotated(call)))
+            x = call.parent.tobytes()
+            if self.is_wrong(call) or x in written:
+                call = replace(call, positions=call.positions + 1)
+            if self.overwrites:
+                written.add(x)
+            results.append(StepResult(self._rotated(call), failed="an input was written" * self.overwrites))
         return results
+
+    def _key(self, call, name):
+        names = self.forgotten[name] if isinstance(self.forgotten, dict) else {*properties(call)} - {name}
+        return tuple((k, v) for k, v in properties(call).items() if k in names)
 
     def _end_if_freed(self, steps):
         for i, (before, step) in enumerate(pairwise(steps)):
@@ -153,7 +172,7 @@ def test_a_forgotten_property_is_found_and_shown_by_two_calls(name):
     first, second = result.case.nodes
     assert first != second
     assert replace(second, **{name: getattr(first, name)}) == first, result.case.name
-    assert result.cause == f"calls that differ in {name}"
+    assert (result.cause, result.when) == (f"calls that differ in {name}", "after another")
     assert "+" in result.case.signs or name == "pos"
     # The printed command repeats the failure. Neither call fails alone.
     assert judge_sequence(parse(result.case.name), [], device.new_process()).verdict == FAIL
@@ -182,7 +201,8 @@ def test_a_second_sequence_with_the_fault_is_counted_and_not_simplified():
     assert second.like == first.case.name
     assert second.cause == first.cause == "calls that differ in freq_scale"
     assert second.case is other
-    assert len(device.runs) == before + 3  # the device, the CPU, and without the difference
+    # The device, the CPU, the wrong call alone, and without the difference.
+    assert len(device.runs) == before + 4
 
 
 def test_a_second_fault_of_a_sequence_is_found_behind_a_known_one():
@@ -193,6 +213,104 @@ def test_a_second_fault_of_a_sequence_is_found_behind_a_known_one():
     assert result.cause == "calls that differ in attn_factor"
     assert not result.like
     assert result.note == "sequence 7 without freq_scale: each call passes alone"
+
+
+YARN = "rope(shape=[1,3,1,32],freq_scale=0.5,ext_factor=1,n_ctx_orig=128,pos=1)"
+OTHER_CONTEXT = YARN.replace("128", "4096")
+OTHER_RAMP = YARN.replace("ext_factor=1", "ext_factor=0.5")
+# As a table that only another base replaces, and a ramp whose key lacks the range of YaRN.
+SHADOWED = {
+    "freq_scale": ("size", "freq_base"),
+    "n_ctx_orig": ("size", "freq_base", "freq_scale", "ext_factor"),
+    "ext_factor": ("size", "freq_base", "freq_scale"),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("n_ctx_orig", f"{YARN} + {OTHER_CONTEXT}"), ("ext_factor", f"{YARN} ; {OTHER_RAMP}")]
+)
+def test_a_simplification_does_not_arrive_at_a_known_fault(name, text):
+    device = Device(forgotten={other: SHADOWED[other] for other in ("freq_scale", name)})
+    known = judge_sequence(written(f"{A} + {SCALED}"), [], device)
+    assert known.cause == "calls that differ in freq_scale"
+    result = judge_sequence(written(text, 5), [], device)
+    assert result.cause == f"calls that differ in {name}"
+    assert result.note == "sequence 5: each call passes alone"
+    assert not result.like
+    # Without the known fault of the device, the simplest sequence still fails.
+    only = Device(forgotten={name: SHADOWED[name]})
+    assert judge_sequence(parse(result.case.name), [], only).verdict == FAIL
+    assert {fault.rule for fault in find_faults([known, result])} == {(known.cause,), (result.cause,)}
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("n_ctx_orig", f"{YARN} + {OTHER_CONTEXT}"), ("ext_factor", f"{YARN} ; {OTHER_RAMP}")]
+)
+def test_a_simplification_that_arrives_at_an_unknown_fault_begins_again(name, text):
+    device = Device(forgotten={other: SHADOWED[other] for other in ("freq_scale", name)})
+    result = judge_sequence(written(text, 5), [], device)
+    assert result.cause == f"calls that differ in {name}"
+    how, _, other = result.note.rpartition(": ")
+    assert how == (
+        "sequence 5: each call passes alone; it also led to another fault (calls that differ in freq_scale)"
+    )
+    # The next sequence with the other fault shows it, and a later one is counted.
+    for like in ("", other):
+        second = judge_sequence(written(f"{A} + {SCALED}", 6), [], device)
+        assert (second.cause, second.like) == ("calls that differ in freq_scale", like)
+        assert second.case.name == (f"{A} + {SCALED}" if like else other)
+        found = "sequence 6: it has the fault of another sequence"
+        assert second.note == (found if like else "sequence 5: each call passes alone")
+
+
+VISION = "rope(shape=[1,3,1,32],mode=vision,sections=[{}],pos=1)"
+
+
+def test_calls_that_differ_are_not_the_fault_of_a_call_that_fails_alone():
+    def is_wrong(call):
+        return call.params.rope_mode is RopeMode.VISION and 0 in call.params.sections[:2]
+
+    device = Device(forgotten=("sections",), is_wrong=is_wrong)
+    alone = judge_sequence(written(VISION.format("0,4,4,4") + f" + {A}"), [], device)
+    assert (alone.cause, alone.when) == ("a call with mode, sections", "alone")
+    text = " + ".join(VISION.format(sections) for sections in ("4,4,4,4", "2,6,4,4"))
+    result = judge_sequence(written(text), [], device)
+    assert (result.cause, result.like) == ("calls that differ in sections", "")
+    assert result.when == "after another"
+    both = " + ".join(VISION.format(sections) for sections in ("0,4,4,4", "2,6,4,4"))
+    counted = judge_sequence(written(both), [], device)
+    assert (counted.cause, counted.like) == (result.cause, result.case.name)
+
+
+def test_an_input_of_its_own_is_not_what_another_fault_needs():
+    device = Device(forgotten={"freq_scale": SHADOWED["freq_scale"]}, overwrites=True)
+    assert judge_sequence(written(f"{A} ; {A}"), [], device).cause == "any call"
+    assert judge_sequence(written(f"{A} + {A}"), [], device).cause == "equal calls"
+    result = judge_sequence(written(f"{A} + {SCALED}", 5), [], device)
+    assert result.cause == "calls that differ in freq_scale"
+    first, second = result.case.nodes
+    assert first.x != second.x
+    counted = judge_sequence(written(f"{SCALED} + {A}"), [], device)
+    assert counted.like
+    only = judge_sequence(written(f"{SCALED} + {A[:-1]},x=1)"), [], device)
+    assert (only.cause, only.like) == (result.cause, result.case.name)
+
+
+def test_equal_calls_of_a_device_that_writes_its_input_are_one_fault():
+    device = Device(overwrites=True)
+    alone = judge_sequence(written(f"{A} ; {A}"), [], device)
+    assert (alone.cause, alone.when) == ("any call", "alone")
+    first = judge_sequence(written(f"{A} + {A}"), [], device)
+    assert (first.cause, first.when) == ("equal calls", "after another")
+    before = len(device.runs)
+    second = judge_sequence(written(f"{A} + {SCALED}"), [], device)
+    assert (second.cause, second.like) == (first.cause, first.case.name)
+    assert len(device.runs) <= before + 8
+    table = {(fault.kind, fault.rule, fault.when) for fault in find_faults([first, second, alone])}
+    assert table == {
+        ("wrong values", ("equal calls",), "after another"),
+        ("an input was written", (), "alone"),
+    }
 
 
 def test_memory_that_is_freed_early_is_found_and_shown_by_two_calls_of_a_graph():
@@ -241,7 +359,7 @@ def test_a_failure_that_a_new_process_does_not_repeat_is_reported_as_it_is(monke
     assert result.case is sequence
     assert result.note == "sequence 3: it passes in a new process, alone"
     (fault,) = find_faults([result])
-    assert (fault.rule, len(fault.failed)) == ((), 1)
+    assert (fault.rule, len(fault.failed), fault.when) == ((), 1, "sometimes")
 
 
 def test_the_number_of_simplified_sequences_is_limited(monkeypatch):
@@ -271,6 +389,9 @@ def test_the_cause_is_what_the_simplest_sequence_still_has(text, cause):
     [
         (Cause(("freq_scale",), False), f"{SCALED} + {A}", f"{SCALED} + {SCALED}"),
         (Cause(("ff",), False), f"{SCALED} + {A}", None),
+        (Cause((), False), f"{A} ; {A}", f"{A[:-1]},x=1) ; {A[:-1]},x=2)"),
+        (Cause((), False), f"{A} + {A[:-1]},x=1)", None),
+        (Cause((), True), f"{A} + {A}", None),
         (Cause(("n_dims",), True), "rope(shape=[1,1,1,16],n_dims=8)", "rope(shape=[1,1,1,16])"),
         (
             Cause(("mode",), False),
