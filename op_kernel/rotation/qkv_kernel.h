@@ -70,6 +70,8 @@ public:
 private:
     static constexpr bool kIsFloat = sizeof(T) == sizeof(float);
     static constexpr int32_t kLowestInt8 = -128, kHighestInt8 = 127;
+    // Of integers all modes give the same result; every SoC has this one.
+    static constexpr AscendC::RoundMode kExactToInt8 = AscendC::RoundMode::CAST_TRUNC;
     static constexpr int32_t kOwnType = kIsFloat                        ? kOutFloat32
                                         : SameType<T, half>::value ? kOutFloat16
                                                                         : kOutBfloat16;
@@ -260,11 +262,11 @@ private:
         NarrowRows(narrow, pitch, rows, tiling_->row_pitch, count, tiling_->head_size);
         VectorBarrier();
         if (side.out_pitch == pitch) {
-            AscendC::Cast(y, narrow, AscendC::RoundMode::CAST_NONE, static_cast<uint32_t>(count * pitch));
+            AscendC::Cast(y, narrow, kExactToInt8, static_cast<uint32_t>(count * pitch));
             return;
         }
         for (int32_t row = 0; row < count; ++row)
-            AscendC::Cast(y[row * side.out_pitch], narrow[row * pitch], AscendC::RoundMode::CAST_NONE,
+            AscendC::Cast(y[row * side.out_pitch], narrow[row * pitch], kExactToInt8,
                           static_cast<uint32_t>(tiling_->head_size));
     }
 
