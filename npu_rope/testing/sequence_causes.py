@@ -90,12 +90,12 @@ def cause_of(simplest: Sequence, *, has_own_inputs: bool = False) -> Cause:
     """
     nodes = simplest.nodes
     if len(nodes) == 1:
-        names = [name for name, default in _DEFAULTS.items() if getattr(nodes[0], name) != default]
-        return Cause(tuple(name for name in names if name not in _CONTENTS), is_alone=True)
-    names = tuple(name for name in _NAMES if _differ(nodes, name))
+        changed = [name for name, default in _DEFAULTS.items() if getattr(nodes[0], name) != default]
+        return Cause(tuple(name for name in changed if name not in _CONTENTS), is_alone=True)
+    names = [name for name in _NAMES if _differ(nodes, name)]
     if has_own_inputs and len(names) > 1:
-        names = tuple(name for name in names if name != _INPUT)
-    return Cause(names, is_alone=False)
+        names = [name for name in names if name != _INPUT]
+    return Cause(tuple(names), is_alone=False)
 
 
 def _value(node: Node, name: str) -> Any:

@@ -290,7 +290,7 @@ class Search:
         self.kind = failure.kind
         if self.kind == VALUES_ALONE or (self.kind != VALUES and self._fails_alone(failure.nodes[0])):
             start = Sequence(failure.nodes[:1], source=start.source)
-        # What other faults need, and the start does not have.
+        # The start lacks the causes of these other faults. A simplification must not add one of them.
         self.excluded = [known.cause for known in self._known_of(self.kind) if not known.cause.is_in(start)]
         simplest = shrink(start, lambda tried: self._is_same(tried, self.in_shared_process), MOST_ATTEMPTS)
         if not self._is_confirmed(simplest):
