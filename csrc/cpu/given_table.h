@@ -39,7 +39,7 @@ T* scratch(size_t size) {
     return tables.data();
 }
 
-// A token's tables, widened to the type of the arithmetic, in the order that its kernel reads.
+// A token's tables, widened to the type of the arithmetic.
 class TokenTable {
 public:
     // axis_of_pair: NULL, or the axis whose row has the entries of each pair.
@@ -58,34 +58,43 @@ public:
             fill_as<float>(rows);
     }
 
-    const void* cos_table() const { return cos_table_; }
-    const void* sin_table() const { return sin_table_; }
+    // Returns the tables in the order that the kernel of this dtype reads. It is float64 if the heads have that type.
+    TablePair in_order_of(int32_t dtype) {
+        return dtype == NPU_ROPE_FLOAT64 ? in_order<double>(kNatural)
+                                         : in_order<float>(kernels_.order[format_.pairing][dtype]);
+    }
     // Whether the tables have an entry for each lane, and RopeKernels::rotate_by_lanes reads them.
     bool entry_per_lane() const { return entry_per_lane_; }
 
 private:
     template <typename T>
     void fill_as(const Rows& rows) {
-        T *natural_cos = scratch<T>(size_), *natural_sin = natural_cos + size_, *ordered_cos = natural_sin + size_,
-          *ordered_sin = ordered_cos + size_;
+        T *natural_cos = scratch<T>(size_), *natural_sin = natural_cos + size_, *row_of_axis = natural_sin + size_;
         const int pairs = format_.pairs;
-        widen_rows(rows.cos, natural_cos, ordered_cos);
-        widen_rows(rows.sin, natural_sin, ordered_cos);
+        widen_rows(rows.cos, natural_cos, row_of_axis);
+        widen_rows(rows.sin, natural_sin, row_of_axis);
         entry_per_lane_ = format_.entry_per_lane && !(pairs_agree(natural_cos) && pairs_agree(natural_sin));
         if (format_.entry_per_lane && !entry_per_lane_ && interleaved()) {
             for (int i = 1; i < pairs; ++i) natural_cos[i] = natural_cos[2 * i], natural_sin[i] = natural_sin[2 * i];
         }
         if (!format_.forward) transpose(natural_sin, entry_per_lane_);
-        cos_table_ = natural_cos;
-        sin_table_ = natural_sin;
-        if (entry_per_lane_ ? interleaved() : order() != kNatural) {
+        is_ordered_ = false;
+    }
+
+    // order: of tables with one entry per pair.
+    template <typename T>
+    TablePair in_order(TableOrder order) {
+        T *natural_cos = scratch<T>(size_), *natural_sin = natural_cos + size_, *ordered_cos = natural_sin + size_,
+          *ordered_sin = ordered_cos + size_;
+        if (entry_per_lane_ ? !interleaved() : order == kNatural) return {natural_cos, natural_sin};
+        if (!is_ordered_) {
             if (entry_per_lane_)
                 cross(natural_cos, natural_sin, ordered_cos, ordered_sin);
             else
-                reorder(natural_cos, natural_sin, ordered_cos, ordered_sin);
-            cos_table_ = ordered_cos;
-            sin_table_ = ordered_sin;
+                reorder(order, natural_cos, natural_sin, ordered_cos, ordered_sin);
         }
+        is_ordered_ = true;
+        return {ordered_cos, ordered_sin};
     }
 
     // Widens a token's entries. In the modes with sections each pair has the entries of its axis's row.
@@ -146,20 +155,18 @@ private:
         }
     }
 
-    // The order of tables with one entry per pair; always kNatural for float64.
-    TableOrder order() const { return kernels_.order[format_.pairing][format_.head_dtype]; }
-    void reorder(const float* cos, const float* sin, float* cos_out, float* sin_out) const {
-        kernels_.reorder(order(), format_.pairs, cos, sin, cos_out, sin_out);
+    void reorder(TableOrder order, const float* cos, const float* sin, float* cos_out, float* sin_out) const {
+        kernels_.reorder(order, format_.pairs, cos, sin, cos_out, sin_out);
     }
-    void reorder(const double*, const double*, double*, double*) const {}
+    void reorder(TableOrder, const double*, const double*, double*, double*) const {}
 
     const Format format_;
     const RopeKernels& kernels_;
     const int* axis_of_pair_;
     const size_t size_;  // of one table in scratch()
     Rows last_ = {};
-    const void *cos_table_ = nullptr, *sin_table_ = nullptr;
     bool entry_per_lane_ = false;
+    bool is_ordered_ = false;  // the tables in another order than kNatural are those of last_
 };
 
 }  // namespace given_table

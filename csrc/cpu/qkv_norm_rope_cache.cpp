@@ -1,15 +1,27 @@
-// qkv_norm_rope_cache on the CPU. A thread takes some heads of a token. It normalizes a head into a buffer in the L1
-// cache, in the type of intermediate values (float32; float64 for float64 heads), rotates it there, and rounds it into
-// the output. If the output has the type of intermediate values, it takes the place of the buffer.
+// qkv_norm_rope_cache on the CPU. A thread takes some heads of a token, and computes the heads of each side by one of
+// these paths:
+//
+// - kCopy: values, if the output has their type.
+// - kRotate: heads without a norm, if the output has their type: rope's kernel.
+// - kPass: heads with a norm of their own and no bias, if the output has their type: rms_norm_rope's kernel. float64
+// has
+//   none.
+// - kByHead: all others. The thread normalizes a head into a buffer in the L1 cache, in the type of intermediate values
+//   (float32; float64 for float64 heads), rotates it there, and rounds it into the output. If the output has the type
+//   of intermediate values, it takes the place of the buffer.
+//
+// All paths round the same products and sums, and a result has the same bits by each of them.
 #include "csrc/cpu/qkv_norm_rope_cache.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <type_traits>
 #include <vector>
 
 #include "csrc/cpu/given_table.h"
+#include "csrc/cpu/normalized_heads.h"
 #include "csrc/cpu/parallel.h"
 #include "csrc/cpu/qkv_norm_rope_cache_kernels.h"
 #include "csrc/cpu/rms_norm_row.h"
@@ -18,15 +30,20 @@
 namespace npu_rope {
 namespace {
 
+enum class Path { kCopy, kRotate, kPass, kByHead };
+
 // What a call reads besides positions and tables. Real: the type of intermediate values.
 template <typename Real>
 struct Side {
     QkvSide shape;
     const char* x = nullptr;
     char* out = nullptr;
-    std::vector<Real> scale, bias;  // empty: without; [D] or [N*D]
+    std::vector<Real> scale, bias;     // empty: without; [D] or [N*D]
+    std::vector<float> ordered_scale;  // of kPass
     const float *quant_factor = nullptr, *quant_offset = nullptr;
     bool rotates = false;
+    Path path = Path::kByHead;
+    bool stream = false;  // store past the caches; not of kByHead
 };
 
 template <typename Real>
@@ -38,6 +55,7 @@ struct Call {
     const RowFormat format;  // of a head of q or k
     const DoubleRow double_row{format};
     const RopeKernels& rope = active_rope_kernels();
+    const RmsNormRopeKernels& rms_norm_rope = active_rms_norm_rope_kernels();
     const QkvKernels& kernels = active_qkv_norm_rope_cache_kernels();
     RotationCall rotation{};
     const void* square_sums = nullptr;
@@ -100,46 +118,21 @@ struct Given {
 
 // ---- norm -------------------------------------------------------------------------------------------------
 
-// The factors of a normalized head: x * power * inverse. in_floats: power is 1, and float32 holds all values.
-struct Factors {
-    double power = 1, inverse = 0;
+// The factors of a normalized head. in_floats: power is 1, and float32 holds all values.
+struct Factors : RowFactors {
     bool in_floats = false;
 };
 
-// Finds the factors of `count` heads that are normalized together. given_sum: NULL, or the sum of their squares and of
-// those of other ranks; `elements` is the number of all these elements.
+// Finds the factors of `heads` heads that are normalized together.
 template <typename Real>
-Factors factors_of(const Call<Real>& call, const char* x, int64_t count, int64_t stride_bytes, const double* given_sum,
-                   double elements) {
-    const RowFormat& format = call.format;
-    auto sum_over_heads = [&](auto sum_of_head) {
-        PairwiseSum sum;
-        for (int64_t h = 0; h < count; ++h) sum.add(sum_of_head(x + h * stride_bytes));
-        return sum.total();
-    };
-    auto sum_in_doubles = [&](double power) {
-        return sum_over_heads(
-            [&](const char* head) { return call.double_row.mean_square(head, power) * static_cast<double>(format.n); });
-    };
+Factors factors_of(const Call<Real>& call, const char* x, int64_t heads, int64_t stride_bytes) {
     if constexpr (std::is_same_v<Real, float>) {
-        const double sum = given_sum
-                               ? *given_sum
-                               : sum_over_heads([&](const char* head) { return sum_squares_in_floats(format, head); });
-        const double mean = sum / elements + format.epsilon;
-        if (fits_floats(mean)) return {1, 1 / std::sqrt(mean), true};
-        if (given_sum) return {1, 1 / std::sqrt(mean), false};
+        PairwiseSum sum;
+        for (int64_t h = 0; h < heads; ++h) sum.add(sum_squares_in_floats(call.format, x + h * stride_bytes));
+        const double mean = sum.total() / static_cast<double>(heads * call.format.n) + call.format.epsilon;
+        if (fits_floats(mean)) return {{1, 1 / std::sqrt(mean)}, true};
     }
-    const double mean = (given_sum ? *given_sum : sum_in_doubles(1)) / elements;
-    const bool overflows = std::isinf(mean), underflows = format.epsilon == 0 && mean < kMinDoubleMeanSquare;
-    if (!given_sum && call.dtype == NPU_ROPE_FLOAT64 && (overflows || underflows)) {
-        double peak = 0;
-        for (int64_t h = 0; h < count; ++h) peak = std::max(peak, call.double_row.peak_of(x + h * stride_bytes));
-        if (std::isfinite(peak) && peak > 0) {
-            const double power = power_of_peak(peak);
-            return {power, 1 / std::sqrt(sum_in_doubles(power) / elements + format.epsilon * power * power), false};
-        }
-    }
-    return {1, 1 / std::sqrt(mean + format.epsilon), false};
+    return {call.double_row.factors_of(x, heads, stride_bytes), false};
 }
 
 // Widens a head to Real and normalizes it, in double.
@@ -206,42 +199,33 @@ void store_head(const Call<Real>& call, const Side<Real>& side, int64_t head, co
         call.format.kernels.narrow[side.shape.out_dtype](y, out, side.shape.D);
 }
 
+// Computes one head of a side by kByHead.
 template <typename Real, class Table>
-void rotate_head(const Call<Real>& call, const Table& table, const char* x, char* y) {
-    const RotationCall& rotation = call.rotation;
-    const int64_t offset = rotation.offset * static_cast<int64_t>(sizeof(Real));
-    HeadsJob job;
-    job.x = x + offset;
-    job.y = y + offset;
-    job.x_stride = job.y_stride = 0;
-    job.heads = 1;
-    job.pairs = static_cast<int>(rotation.pairs);
-    job.bytes_before = x == y ? 0 : offset;
-    job.bytes_after =
-        x == y ? 0 : (rotation.shape.D - rotation.offset - 2 * rotation.pairs) * static_cast<int64_t>(sizeof(Real));
-    job.cos_table = table.cos_table();
-    job.sin_table = table.sin_table();
-    job.stream = false;
-    const auto& rotate = table.entry_per_lane() ? call.rope.rotate_by_lanes : call.rope.rotate;
-    rotate[rotation.pairing][kRealType<Real>](job);
+void compute_head(const Call<Real>& call, const Side<Real>& side, Table& table, const char* x, const Factors& factors,
+                  int64_t head, char* out) {
+    const bool out_is_real = side.shape.out_dtype == kRealType<Real>;
+    Real* y = out_is_real ? reinterpret_cast<Real*>(out) : head_buffer<Real>(side.shape.D);
+    char* bytes = reinterpret_cast<char*>(y);
+    widen_head(call, side, x, factors, head, y);
+    if (side.rotates)
+        rotation::rotate_heads(call.rope, call.rotation, kRealType<Real>, table, {bytes, bytes, 1, 0, 0},
+                               /*in_place=*/true, /*stream=*/false);
+    if (!out_is_real) store_head(call, side, head, y, out);
 }
 
-// Computes one head of a side.
-template <typename Real, class Table>
-void compute_head(const Call<Real>& call, const Side<Real>& side, const Table& table, const char* x,
-                  const Factors& factors, int64_t head, char* out) {
-    const bool normalizes = !side.scale.empty();
-    if (!normalizes && !side.rotates && side.shape.out_dtype == call.dtype) {
-        if (!side.shape.in_place) std::memcpy(out, x, static_cast<size_t>(side.shape.D * call.item_bytes));
-        return;
-    }
-    const bool out_is_real = side.shape.out_dtype == kRealType<Real>;
-    if (!normalizes && side.rotates && out_is_real && call.dtype == kRealType<Real>)
-        return rotate_head(call, table, x, out);
-    Real* y = out_is_real ? reinterpret_cast<Real*>(out) : head_buffer<Real>(side.shape.D);
-    widen_head(call, side, x, factors, head, y);
-    if (side.rotates) rotate_head(call, table, reinterpret_cast<char*>(y), reinterpret_cast<char*>(y));
-    if (!out_is_real) store_head(call, side, head, y, out);
+template <typename Real>
+void copy_heads(const Call<Real>& call, const Side<Real>& side, const rotation::Heads& heads) {
+    if (side.shape.in_place) return;
+    const int64_t D = side.shape.D;
+    CopyJob job{heads.x,
+                heads.y,
+                heads.count,
+                D * call.item_bytes,
+                heads.x_stride * call.item_bytes,
+                heads.y_stride * call.item_bytes,
+                side.stream};
+    if (heads.x_stride == D && heads.y_stride == D) job.bytes *= job.count, job.count = 1;
+    call.kernels.copy(job);
 }
 
 // ---- tokens -----------------------------------------------------------------------------------------------
@@ -249,17 +233,16 @@ void compute_head(const Call<Real>& call, const Side<Real>& side, const Table& t
 template <typename Real>
 Factors factors_of_token(const Call<Real>& call, int k, const char* x, int64_t s) {
     const Side<Real>& side = call.side[k];
-    const double elements = static_cast<double>(call.ranks) * static_cast<double>(side.shape.N * side.shape.D);
-    if (!call.square_sums)
-        return factors_of(call, x, side.shape.N, side.shape.x_stride[1] * call.item_bytes, nullptr, elements);
+    if (!call.square_sums) return factors_of(call, x, side.shape.N, side.shape.x_stride[1] * call.item_bytes);
     const double sum = static_cast<const Real*>(call.square_sums)[s * call.shape.square_sum_stride + k];
-    return factors_of(call, x, side.shape.N, 0, &sum, elements);
+    const double elements = static_cast<double>(call.ranks) * static_cast<double>(side.shape.N * side.shape.D);
+    const double mean = sum / elements + call.format.epsilon;
+    return {{1, 1 / std::sqrt(mean)}, std::is_same_v<Real, float> && fits_floats(mean)};
 }
 
 // Computes heads [first, last) of a side of token s. slot: its row of the caches.
 template <typename Real, class Table>
-void compute_heads(const Call<Real>& call, int k, const Table& table, int64_t s, int64_t slot, int64_t first,
-                   int64_t last) {
+void compute_heads(const Call<Real>& call, int k, Table& table, int64_t s, int64_t slot, int64_t first, int64_t last) {
     const Side<Real>& side = call.side[k];
     const bool is_cache = call.slots && k > 0;
     if (first >= last || (is_cache && slot < 0)) return;
@@ -268,13 +251,25 @@ void compute_heads(const Call<Real>& call, int k, const Table& table, int64_t s,
     const int64_t row = is_cache ? slot / side.shape.block_size * side.shape.out_stride[0] +
                                        slot % side.shape.block_size * side.shape.out_stride[1]
                                  : s * side.shape.out_stride[0];
+    const rotation::Heads heads{x + first * head_bytes, side.out + (row + first * side.shape.out_stride[2]) * out_bytes,
+                                last - first, side.shape.x_stride[1], side.shape.out_stride[2]};
+    if (side.path == Path::kCopy) return copy_heads(call, side, heads);
+    if (side.path == Path::kRotate)
+        return rotation::rotate_heads(call.rope, call.rotation, call.dtype, table, heads, side.shape.in_place,
+                                      side.stream);
+    if (side.path == Path::kPass && !table.entry_per_lane()) {
+        normalized_heads::Pass pass(call.rms_norm_rope, call.format, call.rotation, side.ordered_scale.data(),
+                                    table.in_order_of(call.dtype), heads, side.stream);
+        return pass.run([&](const char* head, char* y) {
+            compute_head(call, side, table, head, factors_of(call, head, 1, 0), 0, y);
+        });
+    }
     Factors factors;
     if (side.shape.norm == QkvNorm::kAllHeads) factors = factors_of_token(call, k, x, s);
-    for (int64_t h = first; h < last; ++h) {
-        if (side.shape.norm == QkvNorm::kHead)
-            factors = factors_of(call, x + h * head_bytes, 1, 0, nullptr, static_cast<double>(side.shape.D));
-        compute_head(call, side, table, x + h * head_bytes, factors, h,
-                     side.out + (row + h * side.shape.out_stride[2]) * out_bytes);
+    for (int64_t h = 0; h < heads.count; ++h) {
+        const char* head = heads.x + h * head_bytes;
+        if (side.shape.norm == QkvNorm::kHead) factors = factors_of(call, head, 1, 0);
+        compute_head(call, side, table, head, factors, first + h, heads.y + h * heads.y_stride * out_bytes);
     }
 }
 
@@ -310,6 +305,9 @@ void run_range(int64_t begin, int64_t end, void* ctx) {
             }
         }
     }
+    // Stores past the caches are unordered.
+    if (std::any_of(std::begin(call.side), std::end(call.side), [](const Side<Real>& side) { return side.stream; }))
+        std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
 template <typename Real, class Source>
@@ -335,16 +333,23 @@ void run_all(Call<Real>* call, const Source& source) {
 
 // ---- calls ------------------------------------------------------------------------------------------------
 
-// Returns a scale or a bias as Real, plus `addend`.
 template <typename Real>
-std::vector<Real> widened(const npu_rope_tensor* t, const RmsNormKernels& kernels, double addend) {
-    if (!t) return {};
-    const auto count = static_cast<size_t>(t->shape[0]);
-    std::vector<double> doubles(count);
-    kernels.widen[t->dtype](t->data, doubles.data(), t->shape[0]);
-    std::vector<Real> values(count);
-    for (size_t i = 0; i < count; ++i) values[i] = static_cast<Real>(doubles[i]) + static_cast<Real>(addend);
-    return values;
+Path path_of(const Call<Real>& call, const Side<Real>& side) {
+    if (side.shape.out_dtype != call.dtype) return Path::kByHead;
+    if (!side.rotates) return Path::kCopy;
+    if (side.scale.empty()) return Path::kRotate;
+    const bool is_plain_norm = side.shape.norm == QkvNorm::kHead && side.bias.empty();
+    return is_plain_norm && std::is_same_v<Real, float> ? Path::kPass : Path::kByHead;
+}
+
+// Whether to store a side past the caches (streaming.h).
+template <typename Real>
+bool should_stream(const Call<Real>& call, const Side<Real>& side) {
+    int64_t elements = 0;
+    for (const Side<Real>& each : call.side) elements += call.shape.rope.S * each.shape.N * each.shape.D;
+    return side.path != Path::kByHead && !side.shape.in_place && call.dtype != NPU_ROPE_FLOAT64 &&
+           2 * elements * call.item_bytes > kStreamAboveBytes &&
+           rotation::is_aligned(call.rotation, side.out, side.shape.out_stride);
 }
 
 template <typename Real>
@@ -363,12 +368,18 @@ void fill_sides(Call<Real>* call, const QkvTensors& t, double scale_offset) {
         if (!x[k]) continue;
         side.x = static_cast<const char*>(x[k]->data);
         side.out = static_cast<char*>(out[k]->data);
-        side.scale = widened<Real>(scale[k], call->format.kernels, scale_offset);
-        side.bias = widened<Real>(bias[k], call->format.kernels, 0);
+        if (scale[k]) side.scale = widened<Real>(*scale[k], call->format.kernels);
+        for (Real& factor : side.scale) factor += static_cast<Real>(scale_offset);
+        if (bias[k]) side.bias = widened<Real>(*bias[k], call->format.kernels);
         side.quant_factor = floats(factor[k]);
         side.quant_offset = floats(offset[k]);
         side.rotates = k < 2;
+        side.path = path_of(*call, side);
+        if constexpr (std::is_same_v<Real, float>)
+            if (side.path == Path::kPass)
+                side.ordered_scale = normalized_heads::ordered_scale(side.scale, call->rotation, call->rope);
     }
+    for (Side<Real>& side : call->side) side.stream = side.x && should_stream(*call, side);
 }
 
 Given given_tables(const QkvTensors& t, const QkvShape& shape, const npu_rope_params& params,
@@ -399,12 +410,12 @@ Check run(const QkvTensors& t, const npu_rope_params& params, const QkvAttribute
     call.square_sums = t.in.square_sums ? t.in.square_sums->data : nullptr;
     call.slots = t.in.slots ? t.in.slots->data : nullptr;
     call.slots_are_int64 = t.in.slots && t.in.slots->dtype == NPU_ROPE_INT64;
-    fill_sides(&call, t, attributes.scale_offset);
-    call.rotation.dtype = kRealType<Real>;
+    call.rotation.dtype = call.dtype;
     call.rotation.pairing = rope_table::pairing_of(params.mode);
     call.rotation.offset = params.n_offs;
     call.rotation.pairs = shape.pairs;
     call.rotation.shape = shape.rope;
+    fill_sides(&call, t, attributes.scale_offset);
     if (t.in.cos) {
         run_all(&call, given_tables(t, shape, params, call.rotation));
         return {};
@@ -446,7 +457,7 @@ Check run_qk_square_sums_cpu(const npu_rope_tensor* q, const npu_rope_tensor* k,
                 for (int64_t h = 0; h < x.shape[1]; ++h) {
                     const char* head = static_cast<const char*>(x.data) +
                                        (s * used_stride(x, 0) + h * used_stride(x, 1)) * job.format.x_bytes;
-                    sum.add(job.row.mean_square(head, 1) * static_cast<double>(job.format.n));
+                    sum.add(job.row.sum_squares(head, 1));
                 }
                 const double total = sum.total();
                 char* to = static_cast<char*>(job.out->data) +

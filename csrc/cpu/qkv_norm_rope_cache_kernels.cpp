@@ -52,10 +52,19 @@ void quantize(const QuantizeJob& job) {
     }
 }
 
+template <bool kStream>
+void copy_heads(const CopyJob& job) {
+    auto* x = static_cast<const char*>(job.x);
+    auto* y = static_cast<char*>(job.y);
+    for (int64_t h = 0; h < job.count; ++h, x += job.x_step, y += job.y_step) copy_bytes<kStream>(y, x, job.bytes);
+}
+
+void copy(const CopyJob& job) { job.stream ? copy_heads<true>(job) : copy_heads<false>(job); }
+
 }  // namespace
 
 const QkvKernels& NPU_ROPE_OF_ISA(qkv_norm_rope_cache_kernels, NPU_ROPE_ISA)() {
-    static const QkvKernels set = {{widen<F32>, widen<F16>, widen<Bf16>}, quantize};
+    static const QkvKernels set = {{widen<F32>, widen<F16>, widen<Bf16>}, quantize, copy};
     return set;
 }
 

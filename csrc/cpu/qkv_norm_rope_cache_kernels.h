@@ -27,9 +27,18 @@ struct QuantizeJob {
     int64_t count;
 };
 
+// Heads that are copied. Each has `bytes` bytes; steps are in bytes. x and y do not overlap.
+struct CopyJob {
+    const void* x;
+    void* y;
+    int64_t count, bytes, x_step, y_step;
+    bool stream;  // store past the caches; HeadsJob (rope_kernels.h) gives the conditions
+};
+
 struct QkvKernels {
     void (*widen[3])(const WidenHeadJob&);  // by x's npu_rope_dtype
     void (*quantize)(const QuantizeJob&);
+    void (*copy)(const CopyJob&);
 };
 
 NPU_ROPE_DECLARE_KERNELS(QkvKernels, qkv_norm_rope_cache_kernels)

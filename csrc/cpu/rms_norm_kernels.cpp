@@ -19,11 +19,11 @@ constexpr int kDoublesPerVector = W / 2;
 inline void split(FloatVec v, DoubleVec* low, DoubleVec* high) {
     HalfFloatVec halves[2];
     std::memcpy(halves, &v, sizeof v);
-    *low = __builtin_convertvector(halves[0], DoubleVec);
-    *high = __builtin_convertvector(halves[1], DoubleVec);
+    *low = to_doubles(halves[0]);
+    *high = to_doubles(halves[1]);
 }
 inline FloatVec join(DoubleVec low, DoubleVec high) {
-    HalfFloatVec halves[2] = {__builtin_convertvector(low, HalfFloatVec), __builtin_convertvector(high, HalfFloatVec)};
+    HalfFloatVec halves[2] = {to_floats(low), to_floats(high)};
     FloatVec v;
     std::memcpy(&v, halves, sizeof v);
     return v;
@@ -52,12 +52,12 @@ template <>
 struct AsDoubles<F32> {
     using T = float;
     static void load_doubles(const T* p, DoubleVec* low, DoubleVec* high) {
-        *low = __builtin_convertvector(load<HalfFloatVec>(p), DoubleVec);
-        *high = __builtin_convertvector(load<HalfFloatVec>(p + kDoublesPerVector), DoubleVec);
+        *low = to_doubles(load<HalfFloatVec>(p));
+        *high = to_doubles(load<HalfFloatVec>(p + kDoublesPerVector));
     }
     static void store_doubles(T* p, DoubleVec low, DoubleVec high) {
-        store(p, __builtin_convertvector(low, HalfFloatVec));
-        store(p + kDoublesPerVector, __builtin_convertvector(high, HalfFloatVec));
+        store(p, to_floats(low));
+        store(p + kDoublesPerVector, to_floats(high));
     }
 };
 struct F64 {};
@@ -197,6 +197,7 @@ inline double sum_of(const DoubleVec (&sums)[4], double tail) {
 // them. The comment of kSquaresBlock derives the error.
 struct GroupSums {
     DoubleVec low{}, high{};
+    double total() const { return sum_elements<kDoublesPerVector>(low + high); }
     void add(FloatVec group) {
         DoubleVec group_low, group_high;
         split(group, &group_low, &group_high);
@@ -248,17 +249,24 @@ int64_t sum_groups<Bf16>(const uint16_t* p, int64_t count, GroupSums* sums) {
 }
 
 template <typename Element>
-double sum_squares(const void* x, int64_t count) {
-    auto* p = static_cast<const typename Element::T*>(x);
+inline double sum_row(const typename Element::T* p, int64_t count) {
     GroupSums sums;
     int64_t i = sum_groups<Element>(p, count, &sums);
+    if (i == count) return sums.total();
     for (; i + W <= count; i += W) {
         FloatVec v = Element::load_vector(p + i);
         sums.add(v * v);
     }
     double tail = 0;
     for (; i < count; ++i) tail += double{Element::to_float(p[i])} * double{Element::to_float(p[i])};
-    return sum_of({sums.low, sums.high, DoubleVec{}, DoubleVec{}}, tail);
+    return sums.total() + tail;
+}
+
+template <typename Element>
+void sum_squares(const void* x, int64_t count, int64_t rows, int64_t row_bytes, double* sums) {
+    auto* row = static_cast<const char*>(x);
+    for (int64_t r = 0; r < rows; ++r, row += row_bytes)
+        sums[r] = sum_row<Element>(reinterpret_cast<const typename Element::T*>(row), count);
 }
 
 double dot(const double* a, const double* b, int64_t count) {

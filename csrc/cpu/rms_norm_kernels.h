@@ -65,8 +65,9 @@ constexpr double kMinMeanSquare = 0x1p-100, kMaxMeanSquare = 0x1p128;
 // Arrays of functions are indexed by npu_rope_dtype: float32, float16, bfloat16 and, if they have four entries,
 // float64. The arrays of doubles in one call do not overlap.
 struct RmsNormKernels {
-    double (*sum_squares[3])(const void* x, int64_t count);  // infinite or NaN if float32 overflows
-    void (*normalize[3][3])(const NormalizeJob&);            // by x's type, then scale's
+    // Sums the squares of each row, of at most kSquaresBlock elements. A sum is infinite or NaN if float32 overflows.
+    void (*sum_squares[3])(const void* x, int64_t count, int64_t rows, int64_t row_bytes, double* sums);
+    void (*normalize[3][3])(const NormalizeJob&);  // by x's type, then scale's
     void (*add[4])(const AddJob&);
     // widen converts elements to doubles; narrow rounds doubles once to the type.
     void (*widen[4])(const void* from, double* to, int64_t count);

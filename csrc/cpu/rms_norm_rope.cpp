@@ -2,42 +2,41 @@
 // token share its tables of cos and sin. Formulas and errors: rms_norm.cpp, rope_kernels.cpp.
 //
 // - float16 and bfloat16: x * inverse * scale and the rotation are float32, and the result is rounded once.
-// - float32, float64 and calls with intermediate_rounding: rms_norm's kernel writes a block of heads into the L1 cache,
+// - float32: the same kernels. Only products and sums are rounded, so the result has the same bits as rms_norm followed
+//   by rope_qk.
+// - float64, and 16-bit types with intermediate_rounding: rms_norm's kernel writes a block of heads into the L1 cache,
 //   and rope's kernel rotates them from there into the output. The result has the same bits as rms_norm followed by
 //   rope_qk. The stash type is float64 for float64 without intermediate_rounding, otherwise float32.
 #include "csrc/cpu/rms_norm_rope.h"
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 #include <vector>
 
-#include "csrc/cpu/rms_norm_rope_kernels.h"
+#include "csrc/cpu/normalized_heads.h"
 #include "csrc/cpu/rms_norm_row.h"
 #include "csrc/cpu/rope_table.h"
 
 namespace npu_rope {
 namespace {
 
-// Heads of a block. The mean squares of all of them are computed before the first square root, so that the roots do not
-// delay the sums. Eight heads of 128 floats are 4 KiB, an eighth of an L1 cache of 32 KiB.
+// Heads of a block that is normalized before it is rotated. The mean squares of all of them are computed before the
+// first square root, so that the roots do not delay the sums. Eight heads of 128 floats are 4 KiB, an eighth of an L1
+// cache of 32 KiB.
 constexpr int64_t kHeadsPerBlock = 8;
 
 // The data of a checked call for its norm and for its tables: a TableSource of rotation.h.
 struct NormAndTables : rope_table::ComputedTableSource {
-    NormAndTables(const RowFormat& rows, bool rounds_once)
-        : format(rows),
-          normalizer(format),
-          double_row(format),
-          rounds_once(rounds_once),
-          kernels(active_rms_norm_rope_kernels()) {}
+    explicit NormAndTables(const RowFormat& rows) : format(rows), normalizer(format), double_row(format) {}
     NormAndTables(const NormAndTables&) = delete;
 
     const RowFormat format;
     const RowNormalizer normalizer;
-    const DoubleRow double_row;  // for the rows that float32 cannot normalize
-    const bool rounds_once;      // the normalized head is not rounded before its rotation
-    const RmsNormRopeKernels& kernels;
-    const char* scale[2] = {};  // of q and of k
+    const RmsNormRopeKernels& kernels = active_rms_norm_rope_kernels();
+    const DoubleRow double_row;           // for the rows that float32 cannot normalize
+    const char* scale[2] = {};            // of q and of k
+    std::vector<float> ordered_scale[2];  // the same for normalized_heads::Pass; empty: heads are computed by blocks
 };
 
 using Job = rotation::Job<NormAndTables>;
@@ -58,8 +57,8 @@ void prefetch_head(const char* x, int64_t bytes) {
 }
 
 // Stores the normalized heads of a block, then rotates them.
-void normalize_then_rotate_blocks(const Job& job, const rope_table::ComputedTokenTable& table, int side,
-                                  const Heads& heads, bool stream) {
+void normalize_then_rotate_blocks(const Job& job, rope_table::ComputedTokenTable& table, int side, const Heads& heads,
+                                  bool stream) {
     const NormAndTables& source = job.source;
     const int64_t D = source.format.n, step = heads.x_stride * job.item_bytes;
     char* block = block_of_heads(kHeadsPerBlock * D * job.item_bytes);
@@ -76,7 +75,7 @@ void normalize_then_rotate_blocks(const Job& job, const rope_table::ComputedToke
                                     /*prefetch, without effect: x is in the caches*/ {x, x});
         }
         const Heads normalized{block, heads.y + first * heads.y_stride * job.item_bytes, count, D, heads.y_stride};
-        rotation::rotate_heads(job, table, normalized, /*in_place=*/false, stream);
+        rotation::rotate_heads(job.kernels, job.call, job.call.dtype, table, normalized, /*in_place=*/false, stream);
     }
 }
 
@@ -97,39 +96,20 @@ float rescale(const RowFormat& format, const DoubleRow& double_row, const char* 
     return static_cast<float>(double_row.factors_of(x).inverse / power);
 }
 
-// Normalizes and rotates each head in one kernel, which rounds once.
-void normalize_and_rotate_heads(const Job& job, const rope_table::ComputedTokenTable& table, int side,
-                                const Heads& heads, bool stream) {
+// Normalizes and rotates each head in one pass.
+void normalize_and_rotate_heads(const Job& job, rope_table::ComputedTokenTable& table, int side, const Heads& heads,
+                                bool stream) {
     const NormAndTables& source = job.source;
-    const RotationCall& call = job.call;
-    const int64_t item_bytes = job.item_bytes, offset = call.offset * item_bytes;
-    char* rescaled = block_of_heads(source.format.n * item_bytes);
-    NormRopeJob head;
-    head.scale = source.scale[side] + offset;
-    head.elements_before = call.offset;
-    head.elements_after = source.format.n - call.offset - 2 * call.pairs;
-    head.pairs = static_cast<int>(call.pairs);
-    head.cos_table = static_cast<const float*>(table.cos_table());
-    head.sin_table = static_cast<const float*>(table.sin_table());
-    head.stream = stream;
-    const auto rotate = source.kernels.rotate[call.pairing][call.dtype];
-    for (int64_t first = 0; first < heads.count; first += kHeadsPerBlock) {
-        const int64_t end = std::min(first + kHeadsPerBlock, heads.count);
-        double mean_squares_plus_epsilon[kHeadsPerBlock];
-        auto x_of = [&](int64_t h) { return heads.x + h * heads.x_stride * item_bytes; };
-        for (int64_t h = first; h < end; ++h)
-            mean_squares_plus_epsilon[h - first] = mean_square_plus_epsilon_in_floats(source.format, x_of(h));
-        for (int64_t h = first; h < end; ++h) {
-            prefetch_head(x_of(h + kHeadsPerBlock), source.format.n * item_bytes);
-            const double mean_square_plus_epsilon = mean_squares_plus_epsilon[h - first];
-            const bool fits = fits_floats(mean_square_plus_epsilon);
-            head.inverse = fits ? static_cast<float>(1 / std::sqrt(mean_square_plus_epsilon))
-                                : rescale(source.format, source.double_row, x_of(h), rescaled);
-            head.x = (fits ? x_of(h) : rescaled) + offset;
-            head.y = heads.y + h * heads.y_stride * item_bytes + offset;
-            rotate(head);
-        }
-    }
+    const int32_t dtype = job.call.dtype;
+    normalized_heads::Pass pass(source.kernels, source.format, job.call, source.ordered_scale[side].data(),
+                                table.in_order_of(dtype), heads, stream);
+    pass.run([&](const char* x, char* y) {
+        if (dtype == NPU_ROPE_FLOAT32)
+            return normalize_then_rotate_blocks(job, table, side, {x, y, 1, heads.x_stride, heads.y_stride}, stream);
+        char* rescaled = block_of_heads(source.format.n * job.item_bytes);
+        const float inverse = rescale(source.format, source.double_row, x, rescaled);
+        pass.rotate(rescaled, y, 1, &inverse);
+    });
 }
 
 }  // namespace
@@ -138,10 +118,10 @@ namespace rotation {
 
 template <>
 struct RotateHeads<NormAndTables> {
-    static void run(const Job<NormAndTables>& job, const rope_table::ComputedTokenTable& table, int side,
-                    const Heads& heads, bool /*in_place*/, bool stream) {
-        job.source.rounds_once ? normalize_and_rotate_heads(job, table, side, heads, stream)
-                               : normalize_then_rotate_blocks(job, table, side, heads, stream);
+    static void run(const Job<NormAndTables>& job, rope_table::ComputedTokenTable& table, int side, const Heads& heads,
+                    bool /*in_place*/, bool stream) {
+        job.source.ordered_scale[side].empty() ? normalize_then_rotate_blocks(job, table, side, heads, stream)
+                                               : normalize_and_rotate_heads(job, table, side, heads, stream);
     }
 };
 
@@ -152,14 +132,19 @@ Check run_rms_norm_rope_cpu(const RmsNormRopeTensors& t, const npu_rope_params* 
     RotationCall call;
     if (Check c = check_rms_norm_rope(t, params, epsilon, angle_policy, &call.shape); !c.ok()) return c;
     const int32_t dtype = t.rope.x[0]->dtype;
-    const bool is_float64 = dtype == NPU_ROPE_FLOAT64, is_16_bits = !is_float64 && dtype != NPU_ROPE_FLOAT32;
+    const bool is_float64 = dtype == NPU_ROPE_FLOAT64;
     const int32_t stash = is_float64 && !intermediate_rounding ? NPU_ROPE_FLOAT64 : NPU_ROPE_FLOAT32;
     const double epsilon_f32 = static_cast<double>(static_cast<float>(epsilon));  // epsilon is a float32 attribute
-    NormAndTables source(row_format(call.shape.D, dtype, dtype, stash, epsilon_f32),
-                         is_16_bits && !intermediate_rounding);
-    for (int side = 0; side < 2; ++side) source.scale[side] = static_cast<const char*>(t.scale[side]->data);
+    NormAndTables source(row_format(call.shape.D, dtype, dtype, stash, epsilon_f32));
     if (Check c = rope_table::fill_call(t.rope, *params, /*forward=*/1, angle_policy, &source, &call); !c.ok())
         return c;
+    const bool in_one_pass = dtype == NPU_ROPE_FLOAT32 || (!is_float64 && !intermediate_rounding);
+    for (int side = 0; side < 2; ++side) {
+        source.scale[side] = static_cast<const char*>(t.scale[side]->data);
+        if (!in_one_pass) continue;
+        std::vector<float> scale = widened<float>(*t.scale[side], source.format.kernels);
+        source.ordered_scale[side] = normalized_heads::ordered_scale(std::move(scale), call, active_rope_kernels());
+    }
     rotate_all(source, call);
     return {};
 }

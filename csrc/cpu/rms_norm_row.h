@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <vector>
 
 #include "csrc/core/dtype.h"
 #include "csrc/cpu/rms_norm_kernels.h"
@@ -65,6 +66,14 @@ inline RowFormat row_format(int64_t n, int32_t x_dtype, int32_t scale_dtype, int
     return {kernels, n, x_dtype, scale_dtype, stash_dtype, epsilon, dtype_bytes(x_dtype), dtype_bytes(scale_dtype)};
 }
 
+// Returns the elements of a contiguous tensor of one dimension, rounded to Real.
+template <typename Real>
+std::vector<Real> widened(const npu_rope_tensor& t, const RmsNormKernels& kernels) {
+    std::vector<double> doubles(static_cast<size_t>(t.shape[0]));
+    kernels.widen[t.dtype](t.data, doubles.data(), t.shape[0]);
+    return {doubles.begin(), doubles.end()};
+}
+
 // Normalized = x * power * inverse: `power` is a power of two, `inverse` the inverse root mean square of x * power.
 struct RowFactors {
     double power = 1, inverse = 0;
@@ -96,27 +105,34 @@ public:
         if (power != 1) kernels_.scale_by(to, power, count);
     }
 
-    // The mean of the squares of all elements that read() writes for the row. Epsilon is not added.
-    double mean_square(const char* x, double power) const {
+    // The sum of the squares of all elements that read() writes for the row.
+    double sum_squares(const char* x, double power) const {
         PairwiseSum sum;
         double block[kSumBlock];
         for_each_block(format_.n, [&](int64_t at, int64_t count) {
             read(x, power, at, count, block);
             sum.add(kernels_.dot(block, block, count));
         });
-        return sum.total() / static_cast<double>(format_.n);
+        return sum.total();
     }
 
-    // Returns the factors with which Normalized is computed from the row x.
-    RowFactors factors_of(const char* x) const {
-        const double epsilon = format_.epsilon, mean = mean_square(x, 1);
+    // Returns the factors with which Normalized is computed from the row x, or from `rows` rows that are normalized
+    // together.
+    RowFactors factors_of(const char* x, int64_t rows = 1, int64_t row_bytes = 0) const {
+        auto mean_square = [&](double power) {
+            PairwiseSum sum;
+            for (int64_t r = 0; r < rows; ++r) sum.add(sum_squares(x + r * row_bytes, power));
+            return sum.total() / static_cast<double>(rows * format_.n);
+        };
+        const double epsilon = format_.epsilon, mean = mean_square(1);
         // Only float64 has elements whose squares overflow, or lose relevant bits by underflow.
         const bool overflows = std::isinf(mean), underflows = epsilon == 0 && mean < kMinDoubleMeanSquare;
         if (format_.stash_dtype == NPU_ROPE_FLOAT64 && (overflows || underflows)) {
-            const double peak = peak_of(x);
+            double peak = 0;
+            for (int64_t r = 0; r < rows; ++r) peak = std::max(peak, peak_of(x + r * row_bytes));
             if (std::isfinite(peak) && peak > 0) {
                 const double power = power_of_peak(peak);
-                return {power, 1 / std::sqrt(mean_square(x, power) + epsilon * power * power)};
+                return {power, 1 / std::sqrt(mean_square(power) + epsilon * power * power)};
             }
         }
         return {1, 1 / std::sqrt(mean + epsilon)};
@@ -168,12 +184,21 @@ inline bool computes_in_floats(const RowFormat& format) {
 // Returns the sum of a row's squares, from sums in float32. If these overflow or are too inaccurate, fits_floats() is
 // false for the mean square plus epsilon.
 inline double sum_squares_in_floats(const RowFormat& format, const char* x) {
-    const auto sum_squares = format.kernels.sum_squares[format.x_dtype];
-    if (format.n <= kSquaresBlock) return sum_squares(x, format.n);
     PairwiseSum sum;
-    for_each_block<kSquaresBlock>(
-        format.n, [&](int64_t at, int64_t count) { sum.add(sum_squares(x + at * format.x_bytes, count)); });
+    for_each_block<kSquaresBlock>(format.n, [&](int64_t at, int64_t count) {
+        double block;
+        format.kernels.sum_squares[format.x_dtype](x + at * format.x_bytes, count, /*rows=*/1, 0, &block);
+        sum.add(block);
+    });
     return sum.total();
+}
+
+// Writes these sums of several rows.
+inline void sum_squares_in_floats(const RowFormat& format, const char* x, int64_t rows, int64_t row_bytes,
+                                  double* sums) {
+    if (format.n <= kSquaresBlock)
+        return format.kernels.sum_squares[format.x_dtype](x, format.n, rows, row_bytes, sums);
+    for (int64_t r = 0; r < rows; ++r) sums[r] = sum_squares_in_floats(format, x + r * row_bytes);
 }
 
 inline double mean_square_plus_epsilon_in_floats(const RowFormat& format, const char* x) {

@@ -59,7 +59,7 @@ inline void cos_sin(DoubleVec hi, DoubleVec lo, DoubleVec m, DoubleVec* c, Doubl
     *s = (DoubleVec)((((Int64Vec)sin_z & ~odd_mask) | ((Int64Vec)cos_z & odd_mask)) ^ sin_sign);
 }
 
-inline void store_table(float* p, DoubleVec v) { store(p, __builtin_convertvector(v, HalfFloatVec)); }
+inline void store_table(float* p, DoubleVec v) { store(p, to_floats(v)); }
 inline void store_table(double* p, DoubleVec v) { store(p, v); }
 
 template <int kSinTerms, int kCosTerms, typename T>
@@ -185,19 +185,6 @@ struct Bf16InterleavedRotator {
         put<kStream>(y + 2 * i, pack_bf16(a * c - b * s, a * s + b * c));
     }
 };
-
-// Copies bytes from x to y, which do not overlap. The last vector may overlap the vector before it.
-template <bool kStream>
-inline void copy_bytes(char* y, const char* x, int64_t bytes) {
-    constexpr int64_t kVectorBytes = sizeof(FloatVec);
-    int64_t at = 0;
-    for (; at + kVectorBytes <= bytes; at += kVectorBytes) put<kStream>(y + at, load<FloatVec>(x + at));
-    if (at == bytes) return;
-    if (bytes >= kVectorBytes)
-        store(y + bytes - kVectorBytes, load<FloatVec>(x + bytes - kVectorBytes));
-    else
-        std::memcpy(y, x, static_cast<size_t>(bytes));
-}
 
 // Copies the parts of a head before and after its window. The caller copies in order of addresses, while the head is in
 // the cache.

@@ -41,6 +41,11 @@ struct HeadsJob {
     bool stream;
 };
 
+// A token's tables of cos and sin.
+struct TablePair {
+    const void *cos, *sin;
+};
+
 using RotateFn = void (*)(const HeadsJob&);
 // Converts count elements of a type to floats. vec.h's with_bf16_nan() converts NaNs.
 using WidenFn = void (*)(const void* src, float* dst, int64_t count);
@@ -73,7 +78,8 @@ struct RopeKernels {
     void (*table_f64)(const TableJob&, double* cos_table, double* sin_table);
     void (*step)(const StepJob&, float* cos_table, float* sin_table);
     void (*reorder)(TableOrder, int pairs, const float* cos, const float* sin, float* cos_out, float* sin_out);
-    TableOrder order[kPairings][4];  // by npu_rope_dtype
+    // By npu_rope_dtype. The types of a pairing that are not kNatural have the same order.
+    TableOrder order[kPairings][4];
     RotateFn rotate[kPairings][4];
     // Rotates by tables with one entry per lane: y1 = x1 c1 - x2 s1, y2 = x2 c2 + x1 s2. Ignores HeadsJob::stream.
     // kHalfApart: cos_table has all c1, then all c2; sin_table has all s1, then all s2. kInterleaved, as kCrossed: for

@@ -68,7 +68,7 @@ inline TokenPosition position_of(const ComputedTableSource& source, const RopeSh
     return position;
 }
 
-// A token's tables, in the order that its kernel reads.
+// A token's tables.
 class ComputedTokenTable {
 public:
     ComputedTokenTable(const ComputedTableSource& source, const RotationCall& call, const RopeKernels& kernels)
@@ -92,8 +92,16 @@ public:
     }
 
     void fill(int64_t b, int64_t s) { fill(position_of(source_, call_.shape, b, s)); }
-    const void* cos_table() const { return cos_table_; }
-    const void* sin_table() const { return sin_table_; }
+    // Returns the tables in the order that the kernel of this dtype reads. float64 is the call's dtype or not allowed.
+    TablePair in_order_of(int32_t dtype) {
+        if (dtype == NPU_ROPE_FLOAT64) return {double_cos_, double_sin_};
+        const TableOrder order = kernels_.order[call_.pairing][dtype];
+        if (order == kNatural) return {natural_cos_, natural_sin_};
+        if (!is_ordered_)
+            kernels_.reorder(order, constants_.pairs, natural_cos_, natural_sin_, ordered_cos_, ordered_sin_);
+        is_ordered_ = true;
+        return {ordered_cos_, ordered_sin_};
+    }
     static constexpr bool entry_per_lane() { return false; }
 
 private:
@@ -102,7 +110,8 @@ private:
             if (call_.dtype == NPU_ROPE_FLOAT64)
                 fill_doubles(position);
             else
-                fill_floats(position);
+                fill_natural(position);
+            is_ordered_ = false;
         }
         is_filled_ = may_step_ = true;
         position_ = position;
@@ -166,18 +175,7 @@ private:
             for (int i = 0; i < constants_.pairs; ++i) natural_sin_[i] = -natural_sin_[i];
     }
 
-    void fill_floats(const TokenPosition& position) {
-        fill_natural(position);
-        TableOrder order = kernels_.order[call_.pairing][call_.dtype];
-        cos_table_ = order == kNatural ? natural_cos_ : ordered_cos_;
-        sin_table_ = order == kNatural ? natural_sin_ : ordered_sin_;
-        if (order != kNatural)
-            kernels_.reorder(order, constants_.pairs, natural_cos_, natural_sin_, ordered_cos_, ordered_sin_);
-    }
-
     void fill_doubles(const TokenPosition& position) {
-        cos_table_ = double_cos_;
-        sin_table_ = double_sin_;
         if (constants_.policy != NPU_ROPE_ANGLE_GGML)
             return kernels_.table_f64(table_job(position), double_cos_, double_sin_);
         fill_natural(position);
@@ -189,12 +187,12 @@ private:
     const RotationCall& call_;
     const RopeKernels& kernels_;
     const AngleConstants& constants_;
-    const void *cos_table_ = nullptr, *sin_table_ = nullptr;           // the result: two of the tables below
     float *natural_cos_, *natural_sin_, *ordered_cos_, *ordered_sin_;  // in the orders of TableOrder
     double *double_cos_, *double_sin_, *step_cos_, *step_sin_;         // in natural order
     double* pair_multipliers_;
     TokenPosition position_ = {}, step_ = {};
     bool is_filled_ = false;    // the tables are those of position_
+    bool is_ordered_ = false;   // the ordered tables are, too
     bool may_step_ = false;     // position_ is the position of an earlier token of this segment
     bool is_stepping_ = false;  // the tables were computed by a step
     bool has_step_ = false;     // step_cos_ and step_sin_ are those of step_

@@ -44,7 +44,7 @@ constexpr int64_t kMinSegmentsPerThread = 4;
 // tables of one token. Each thread constructs a Table from the source, the call and the kernels. Functions of Table:
 //   begin_segment()             begins a segment; it is called before the segment's first token
 //   fill(b, s)                  computes the tables of token s of batch b
-//   cos_table(), sin_table()    return the tables, in the order that their kernel reads
+//   in_order_of(dtype)          returns the tables, in the order that the kernel of this dtype reads
 //   entry_per_lane()            returns whether the tables have one entry per lane
 template <class TableSource>
 struct Job {
@@ -57,17 +57,20 @@ struct Job {
     bool stream[2];  // of each side: store past the caches
 };
 
-// Whether to store output past the caches (streaming.h). The heads and windows must be aligned.
+// Whether all heads and windows of an output are aligned for stores past the caches. strides: in elements.
+inline bool is_aligned(const RotationCall& call, const void* out, const int64_t (&strides)[3]) {
+    const int64_t item_bytes = dtype_bytes(call.dtype);
+    int64_t address_bits = reinterpret_cast<intptr_t>(out) | (call.offset * item_bytes) | (call.pairs * item_bytes);
+    for (int64_t stride : strides) address_bits |= stride * item_bytes;
+    return address_bits % kStreamAlignBytes == 0;
+}
+
+// Whether to store output past the caches (streaming.h).
 inline bool should_stream(const RotationCall& call, int side, int64_t item_bytes) {
     const RopeShape& shape = call.shape;
     int64_t bytes = shape.B * shape.S * shape.heads() * shape.D * item_bytes;
-    if (shape.side[side].in_place || call.out_is_cache(side) || call.dtype == NPU_ROPE_FLOAT64 ||
-        2 * bytes <= kStreamAboveBytes)
-        return false;
-    int64_t address_bits =
-        reinterpret_cast<intptr_t>(call.out[side]) | (call.offset * item_bytes) | (call.pairs * item_bytes);
-    for (int64_t stride : shape.side[side].out_stride) address_bits |= stride * item_bytes;
-    return address_bits % kStreamAlignBytes == 0;
+    return !shape.side[side].in_place && !call.out_is_cache(side) && call.dtype != NPU_ROPE_FLOAT64 &&
+           2 * bytes > kStreamAboveBytes && is_aligned(call, call.out[side], shape.side[side].out_stride);
 }
 
 // This thread's buffer for a head that is rounded to the cache's type.
@@ -83,11 +86,11 @@ struct Heads {
     int64_t count, x_stride, y_stride;
 };
 
-template <class TableSource>
-void rotate_heads(const Job<TableSource>& job, const typename TableSource::Table& table, const Heads& heads,
+// Rotates heads of a type by a token's tables.
+template <class Table>
+void rotate_heads(const RopeKernels& kernels, const RotationCall& call, int32_t dtype, Table& table, const Heads& heads,
                   bool in_place, bool stream) {
-    const RotationCall& call = job.call;
-    int64_t offset = call.offset * job.item_bytes;
+    const int64_t item_bytes = dtype_bytes(dtype), offset = call.offset * item_bytes;
     HeadsJob heads_job;
     heads_job.x = heads.x + offset;
     heads_job.y = heads.y + offset;
@@ -96,27 +99,28 @@ void rotate_heads(const Job<TableSource>& job, const typename TableSource::Table
     heads_job.heads = heads.count;
     heads_job.pairs = static_cast<int>(call.pairs);
     heads_job.bytes_before = in_place ? 0 : offset;
-    heads_job.bytes_after = in_place ? 0 : (call.shape.D - 2 * call.pairs) * job.item_bytes - offset;
-    heads_job.cos_table = table.cos_table();
-    heads_job.sin_table = table.sin_table();
+    heads_job.bytes_after = in_place ? 0 : (call.shape.D - 2 * call.pairs) * item_bytes - offset;
+    const TablePair tables = table.in_order_of(dtype);
+    heads_job.cos_table = tables.cos;
+    heads_job.sin_table = tables.sin;
     heads_job.stream = stream;
-    const auto& rotate = table.entry_per_lane() ? job.kernels.rotate_by_lanes : job.kernels.rotate;
-    rotate[call.pairing][call.dtype](heads_job);
+    const auto& rotate = table.entry_per_lane() ? kernels.rotate_by_lanes : kernels.rotate;
+    rotate[call.pairing][dtype](heads_job);
 }
 
 // Rotates heads of a side by a token's tables. An operator that also normalizes the heads specializes this template.
 template <class TableSource>
 struct RotateHeads {
-    static void run(const Job<TableSource>& job, const typename TableSource::Table& table, int, const Heads& heads,
+    static void run(const Job<TableSource>& job, typename TableSource::Table& table, int, const Heads& heads,
                     bool in_place, bool stream) {
-        rotate_heads(job, table, heads, in_place, stream);
+        rotate_heads(job.kernels, job.call, job.call.dtype, table, heads, in_place, stream);
     }
 };
 
 // Rotates heads into a row of the cache. If the cache has another type than x, the function rotates each head into a
 // float32 buffer and rounds it.
 template <class TableSource>
-void scatter_heads(const Job<TableSource>& job, const typename TableSource::Table& table, int side, Heads heads,
+void scatter_heads(const Job<TableSource>& job, typename TableSource::Table& table, int side, Heads heads,
                    int64_t row) {
     const RotationCall& call = job.call;
     heads.y += row * call.shape.side[side].out_stride[1] * job.out_bytes;
@@ -138,7 +142,7 @@ struct Token {
 
 // Rotates heads [first, last) of one side. A token with row -1 is not stored into a cache.
 template <class TableSource>
-void rotate_side(const Job<TableSource>& job, const typename TableSource::Table& table, int side, const Token& token,
+void rotate_side(const Job<TableSource>& job, typename TableSource::Table& table, int side, const Token& token,
                  int64_t first, int64_t last) {
     const RotationCall& call = job.call;
     if (first >= last || (call.out_is_cache(side) && token.row < 0)) return;

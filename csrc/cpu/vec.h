@@ -42,7 +42,7 @@ template <typename V>
 inline void stream(void* p, V v) {
 #if defined(__AVX512F__)
     if constexpr (sizeof v == 64) {
-        if (reinterpret_cast<uintptr_t>(p) % 64 == 0)
+        if (__builtin_expect(reinterpret_cast<uintptr_t>(p) % 64 == 0, 1))  // as torch's memory is
             return _mm512_stream_si512(reinterpret_cast<__m512i*>(p), (__m512i)v);
         auto* halves = static_cast<__m256i*>(p);
         _mm256_stream_si256(halves, _mm512_castsi512_si256((__m512i)v));
@@ -64,6 +64,19 @@ inline void put(void* p, V v) {
         stream(p, v);
     else
         store(p, v);
+}
+
+// Copies bytes from x to y, which do not overlap. The last vector may overlap the vector before it.
+template <bool kStream>
+inline void copy_bytes(char* y, const char* x, int64_t bytes) {
+    constexpr int64_t kVectorBytes = sizeof(FloatVec);
+    int64_t at = 0;
+    for (; at + kVectorBytes <= bytes; at += kVectorBytes) put<kStream>(y + at, load<FloatVec>(x + at));
+    if (at == bytes) return;
+    if (bytes >= kVectorBytes)
+        store(y + bytes - kVectorBytes, load<FloatVec>(x + bytes - kVectorBytes));
+    else
+        std::memcpy(y, x, static_cast<size_t>(bytes));
 }
 
 // Returns a * b + c, rounded once if the instruction set has a fused multiply-add, else twice. NpuRopeOp.cmake disables
@@ -94,6 +107,22 @@ inline DoubleVec mul_add(DoubleVec a, DoubleVec b, DoubleVec c) {
 inline FloatVec as_float(Uint32Vec v) { return (FloatVec)v; }
 inline Uint32Vec as_bits(FloatVec v) { return (Uint32Vec)v; }
 
+// Conversions of floats to doubles and back. gcc 12 would convert vectors of 8 elements in two halves.
+inline DoubleVec to_doubles(HalfFloatVec v) {
+#if NPU_ROPE_VECTOR_FLOATS == 16
+    return (DoubleVec)_mm512_cvtps_pd((__m256)v);
+#else
+    return __builtin_convertvector(v, DoubleVec);
+#endif
+}
+inline HalfFloatVec to_floats(DoubleVec v) {
+#if NPU_ROPE_VECTOR_FLOATS == 16
+    return (HalfFloatVec)_mm512_cvtpd_ps((__m512d)v);
+#else
+    return __builtin_convertvector(v, HalfFloatVec);
+#endif
+}
+
 // (v0 v1 v2 v3 ...) -> even (v0 v0 v2 v2 ...), odd (v1 v1 v3 v3 ...)
 inline void duplicate_pairs(FloatVec v, FloatVec* even, FloatVec* odd) {
 #if NPU_ROPE_VECTOR_FLOATS == 4
@@ -105,6 +134,20 @@ inline void duplicate_pairs(FloatVec v, FloatVec* even, FloatVec* odd) {
 #else
     *even = __builtin_shufflevector(v, v, 0, 0, 2, 2, 4, 4, 6, 6, 8, 8, 10, 10, 12, 12, 14, 14);
     *odd = __builtin_shufflevector(v, v, 1, 1, 3, 3, 5, 5, 7, 7, 9, 9, 11, 11, 13, 13, 15, 15);
+#endif
+}
+
+inline DoubleVec square_root(DoubleVec v) {
+#if NPU_ROPE_VECTOR_FLOATS == 16
+    return (DoubleVec)_mm512_sqrt_pd((__m512d)v);
+#elif NPU_ROPE_VECTOR_FLOATS == 8
+    return (DoubleVec)_mm256_sqrt_pd((__m256d)v);
+#elif defined(__aarch64__)
+    return (DoubleVec)vsqrtq_f64((float64x2_t)v);
+#elif defined(__SSE2__)
+    return (DoubleVec)_mm_sqrt_pd((__m128d)v);
+#else
+    return DoubleVec{__builtin_sqrt(v[0]), __builtin_sqrt(v[1])};
 #endif
 }
 
@@ -262,16 +305,40 @@ inline Uint32Vec pack_bf16_portable(FloatVec even, FloatVec odd) {
 #if NPU_ROPE_VECTOR_FLOATS == 16 && defined(__AVX512BF16__)
 // The instruction VCVTNE2PS2BF16 rounds in the same way at a third of the cost, but treats subnormals as zero. If a
 // result is zero, its input may have been subnormal, so pack_bf16_portable() then computes all results.
+struct FlushedBf16 {
+    __m512i even_then_odd;
+    __mmask32 zeros;
+    FlushedBf16(FloatVec even, FloatVec odd)
+        : even_then_odd((__m512i)_mm512_cvtne2ps_pbh((__m512)odd, (__m512)even)),
+          zeros(_mm512_testn_epi16_mask(even_then_odd, _mm512_set1_epi16(0x7fff))) {}
+    Uint32Vec interleaved() const {
+        const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22,
+                                               6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+        return (Uint32Vec)_mm512_permutexvar_epi16(order, even_then_odd);
+    }
+};
 inline Uint32Vec pack_bf16(FloatVec even, FloatVec odd) {
-    const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6,
-                                           21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
-    const __m512i even_then_odd = (__m512i)_mm512_cvtne2ps_pbh((__m512)odd, (__m512)even);
-    const __mmask32 zeros = _mm512_testn_epi16_mask(even_then_odd, _mm512_set1_epi16(0x7fff));
-    if (__builtin_expect(zeros != 0, 0)) return pack_bf16_portable(even, odd);
-    return (Uint32Vec)_mm512_permutexvar_epi16(order, even_then_odd);
+    const FlushedBf16 flushed(even, odd);
+    return __builtin_expect(flushed.zeros != 0, 0) ? pack_bf16_portable(even, odd) : flushed.interleaved();
+}
+// Packs into two vectors, with one branch.
+inline void pack_bf16_twice(FloatVec even0, FloatVec odd0, FloatVec even1, FloatVec odd1, Uint32Vec* packed0,
+                            Uint32Vec* packed1) {
+    const FlushedBf16 first(even0, odd0), second(even1, odd1);
+    *packed0 = first.interleaved();
+    *packed1 = second.interleaved();
+    if (__builtin_expect(!_kortestz_mask32_u8(first.zeros, second.zeros), 0)) {
+        *packed0 = pack_bf16_portable(even0, odd0);
+        *packed1 = pack_bf16_portable(even1, odd1);
+    }
 }
 #else
 inline Uint32Vec pack_bf16(FloatVec even, FloatVec odd) { return pack_bf16_portable(even, odd); }
+inline void pack_bf16_twice(FloatVec even0, FloatVec odd0, FloatVec even1, FloatVec odd1, Uint32Vec* packed0,
+                            Uint32Vec* packed1) {
+    *packed0 = pack_bf16(even0, odd0);
+    *packed1 = pack_bf16(even1, odd1);
+}
 #endif
 
 inline FloatVec load_bf16(const uint16_t* p) {
