@@ -216,14 +216,17 @@ void compute_head(const Call<Real>& call, const Side<Real>& side, Table& table, 
 template <typename Real>
 void copy_heads(const Call<Real>& call, const Side<Real>& side, const rotation::Heads& heads) {
     if (side.shape.in_place) return;
-    const int64_t D = side.shape.D;
-    CopyJob job{heads.x,
-                heads.y,
-                heads.count,
-                D * call.item_bytes,
-                heads.x_stride * call.item_bytes,
-                heads.y_stride * call.item_bytes,
-                side.stream};
+    const int64_t D = side.shape.D, head_bytes = D * call.item_bytes;
+    if (head_bytes == 0) return;
+    CopyJob job;
+    job.x = heads.x;
+    job.y = heads.y;
+    job.count = heads.count;
+    job.bytes = head_bytes;
+    job.x_step = heads.x_stride * call.item_bytes;
+    job.y_step = heads.y_stride * call.item_bytes;
+    job.prefetch_distance = normalized_heads::heads_per_block(head_bytes) * job.x_step;
+    job.stream = side.stream;
     if (heads.x_stride == D && heads.y_stride == D) job.bytes *= job.count, job.count = 1;
     call.kernels.copy(job);
 }

@@ -56,7 +56,10 @@ template <bool kStream>
 void copy_heads(const CopyJob& job) {
     auto* x = static_cast<const char*>(job.x);
     auto* y = static_cast<char*>(job.y);
-    for (int64_t h = 0; h < job.count; ++h, x += job.x_step, y += job.y_step) copy_bytes<kStream>(y, x, job.bytes);
+    for (int64_t h = 0; h < job.count; ++h, x += job.x_step, y += job.y_step) {
+        prefetch_bytes(x + job.prefetch_distance, job.bytes);
+        copy_bytes<kStream>(y, x, job.bytes);
+    }
 }
 
 void copy(const CopyJob& job) { job.stream ? copy_heads<true>(job) : copy_heads<false>(job); }

@@ -32,7 +32,8 @@ struct CopyJob {
     const void* x;
     void* y;
     int64_t count, bytes, x_step, y_step;
-    bool stream;  // store past the caches; HeadsJob (rope_kernels.h) gives the conditions
+    int64_t prefetch_distance;  // as NormRopeJob's (rms_norm_rope_kernels.h)
+    bool stream;                // store past the caches; HeadsJob (rope_kernels.h) gives the conditions
 };
 
 struct QkvKernels {

@@ -180,15 +180,13 @@ private:
 template <typename Element, bool kStream, typename Window>
 void rotate_heads(const NormRopeJob& job) {
     using T = typename Element::T;
-    constexpr int64_t kCacheLineBytes = 64;
     const Window window(job);
     auto* x = static_cast<const T*>(job.x);
     auto* y = static_cast<T*>(job.y);
     const int64_t before = job.elements_before, window_end = 2 * job.pairs, after = job.elements_after;
     const int64_t bytes = (before + window_end + after) * int64_t{sizeof(T)};
     for (int64_t h = 0; h < job.heads; ++h, x += job.x_stride, y += job.y_stride) {
-        const char* ahead = reinterpret_cast<const char*>(x - before) + job.prefetch_distance;
-        for (int64_t at = 0; at < bytes; at += kCacheLineBytes) __builtin_prefetch(ahead + at);
+        prefetch_bytes(reinterpret_cast<const char*>(x - before) + job.prefetch_distance, bytes);
         const float inverse = job.inverses[h];
         if (before) store_outside_window<Element, kStream>(x, y, inverse, job.scale, -before, before);
         window.rotate(x, y, inverse);

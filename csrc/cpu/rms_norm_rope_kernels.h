@@ -21,9 +21,8 @@ struct NormRopeJob {
     int64_t elements_before, elements_after;
     int pairs;
     const float *cos_table, *sin_table;
-    // Bytes from a head to the head that is prefetched meanwhile.
-    int64_t prefetch_distance;
-    bool stream;  // store past the caches; HeadsJob (rope_kernels.h) gives the conditions
+    int64_t prefetch_distance;  // in bytes, from a head to the head that is prefetched with it
+    bool stream;                // store past the caches; HeadsJob (rope_kernels.h) gives the conditions
 };
 
 struct RmsNormRopeKernels {

@@ -66,6 +66,12 @@ inline void put(void* p, V v) {
         store(p, v);
 }
 
+// Prefetches the cache lines of a range. Any address is valid.
+inline void prefetch_bytes(const char* p, int64_t bytes) {
+    constexpr int64_t kCacheLineBytes = 64;
+    for (int64_t at = 0; at < bytes; at += kCacheLineBytes) __builtin_prefetch(p + at);
+}
+
 // Copies bytes from x to y, which do not overlap. The last vector may overlap the vector before it.
 template <bool kStream>
 inline void copy_bytes(char* y, const char* x, int64_t bytes) {
