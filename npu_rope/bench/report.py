@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from npu_rope.bench import norm_rope_rows, norm_rows, patched_rows
+from npu_rope.bench import norm_rope_rows, norm_rows, patched_rows, qkv_rows
 from npu_rope.bench.run import SCHEMA, Results
 from npu_rope.bench.targets import Figures, format_microseconds, is_disturbed, verdicts
 
@@ -22,6 +22,7 @@ BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 OWN_MARKS = {
     norm_rows.GROUP: ("<!-- measured norms: begin -->", "<!-- measured norms: end -->"),
     norm_rope_rows.GROUP: ("<!-- measured norm-rope: begin -->", "<!-- measured norm-rope: end -->"),
+    qkv_rows.GROUP: ("<!-- measured qkv: begin -->", "<!-- measured qkv: end -->"),
     patched_rows.GROUP: ("<!-- measured patched: begin -->", "<!-- measured patched: end -->"),
 }
 LEGEND = (

@@ -47,9 +47,10 @@ class Row:
 
     @property
     def shape(self) -> str:
-        """``[B,S,N,D]``, or q and k."""
+        """``[B,S,N,D]``, or those of q, k and v."""
         shapes = [f"[{b},{s},{n},{HEAD_DIM}]" for b, s, n in self.sizes_bsn]
-        return shapes[0] if len(shapes) == 1 else f"q{shapes[0]} k{shapes[1]}"
+        named = (f"{name}{shape}" for name, shape in zip("qkv", shapes, strict=False))
+        return shapes[0] if len(shapes) == 1 else " ".join(named)
 
     @property
     def name(self) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from npu_rope.bench import form_rows, norm_rope_rows, norm_rows, patched_rows
+from npu_rope.bench import form_rows, norm_rope_rows, norm_rows, patched_rows, qkv_rows
 from npu_rope.bench.rope_rows import OUT, PACKED, PACKED_IN_PLACE, SCHEMA
 
 # Largest time of rope's prefill divided by the memory floor's, by dtype.
@@ -20,6 +20,10 @@ FLOOR_LIMITS = {"f32": 1.2, "f16": 1.6, "bf16": 1.6}
 FORM_LIMIT = 1.3  # largest time of a mode or form divided by NeoX's
 NORM_LIMIT = 1.3  # largest time of a norm divided by the memory floor's
 FUSION_GAIN = 1.3  # least time of rms_norm and rope_qk divided by rms_norm_rope's
+# Largest time of qkv_norm_rope_cache divided by the memory floor's, by dtype; least time of the fastest peer
+# of each kind divided by its own.
+QKV_FLOOR_LIMITS = {"f32": 1.15, "bf16": 1.5}
+QKV_GAINS = {"eager": 3.0, "compiled": 1.3}
 # Largest time of a patched module, and of a patched model's step, divided by transformers' own time.
 PATCHED_LIMITS = {patched_rows.NORM: 0.6, patched_rows.DECODE: 1.0}
 DISTURBED_CORES = 0.1  # CPU cores that other programs use
@@ -39,13 +43,15 @@ class TargetVerdict:
 
 def verdicts(figures: Figures) -> list[TargetVerdict]:
     """Judge every target."""
-    own_target_groups = (form_rows.GROUP, norm_rows.GROUP, norm_rope_rows.GROUP, patched_rows.GROUP)
+    own_target_groups = tuple(
+        rows.GROUP for rows in (form_rows, norm_rows, norm_rope_rows, qkv_rows, patched_rows)
+    )
     modes = dict.fromkeys(figure["mode"] for figure in figures if figure["group"] not in own_target_groups)
     decode = [_decode_verdict(figures, mode) for mode in modes]
     norms = [*(_norm_verdict(figures, mode) for mode in norm_rows.MODES), _norm_rope_verdict(figures)]
     patched = [_patched_verdict(figures, mode) for mode in patched_rows.MODES]
     rope = [*_floor_verdicts(figures), _peer_verdict(figures), *decode, _forms_verdict(figures)]
-    return [*rope, *norms, *patched]
+    return [*rope, *norms, *_qkv_verdicts(figures), *patched]
 
 
 def by_row(figures: Figures) -> dict[str, list[dict[str, Any]]]:
@@ -165,6 +171,30 @@ def _norm_rope_verdict(figures: Figures) -> TargetVerdict:
         detail = f"{fused['dtype']} {fused['threads']}T {gain:.2f} ({fused['ratio']:.2f} x the floor)"
         target.add(fused["dtype"] == "f16" or gain >= FUSION_GAIN, detail, fused, parts)
     return target.verdict()
+
+
+def _qkv_verdicts(figures: Figures) -> Iterator[TargetVerdict]:
+    """Judge qkv_norm_rope_cache by the floor, and by the fastest eager and compiled peers. float16 is judged
+    by the peers only."""
+    rows = [row for row in by_row(figures).values() if row[0]["group"] == qkv_rows.GROUP]
+    measured = [(row, ours) for row in rows if (ours := fastest(row, names=(qkv_rows.OUT,))) is not None]
+    for dtype, limit in QKV_FLOOR_LIMITS.items():
+        target = _Target(f"{qkv_rows.MODE} {dtype}: at most {limit} x the memory floor")
+        for _, ours in measured:
+            if ours["dtype"] == dtype and "ratio" in ours:
+                target.add(ours["ratio"] <= limit, f"{ours['threads']}T {ours['ratio']:.2f}", ours)
+        yield target.verdict()
+    for kind, limit in QKV_GAINS.items():
+        target = _Target(f"{qkv_rows.MODE}: at least {limit} x as fast as the fastest {kind} peer")
+        for row, ours in measured:
+            is_compiled = kind == "compiled"
+            peers = [f for f in row if ("torch.compile" in f["contestant"]) == is_compiled]
+            peer = fastest(peers, kind="peer")
+            if peer is not None:
+                gain = peer["median_us"] / ours["median_us"]
+                detail = f"{ours['dtype']} {ours['threads']}T {gain:.1f} ({peer['contestant']})"
+                target.add(gain >= limit, detail, ours, peer)
+        yield target.verdict()
 
 
 def _patched_verdict(figures: Figures, mode: str) -> TargetVerdict:

@@ -10,7 +10,7 @@ import os
 import sys
 from typing import Any
 
-from npu_rope.bench import form_rows, norm_rope_rows, norm_rows, patched_rows, peers, rope_rows
+from npu_rope.bench import form_rows, norm_rope_rows, norm_rows, patched_rows, peers, qkv_rows, rope_rows
 from npu_rope.bench.harness import Contestant, Figure, measure_row, wait_for_quiet
 from npu_rope.bench.run import BenchOptions
 from npu_rope.optional_torch import torch
@@ -24,6 +24,8 @@ def contestants(row: rope_rows.Row, options: BenchOptions) -> list[Contestant]:
         return list(norm_rows.contestants(row, options.peers, options.ggml_lib))
     if row.group == norm_rope_rows.GROUP:
         return list(norm_rope_rows.contestants(row, options.peers))
+    if row.group == qkv_rows.GROUP:
+        return list(qkv_rows.contestants(row, options.peers))
     if row.group == patched_rows.GROUP:
         return list(patched_rows.contestants(row))
     inputs = rope_rows.RopeInputs(row)

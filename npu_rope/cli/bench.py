@@ -78,8 +78,9 @@ def bench(
     every mode and partly rotated heads, with NeoX on the same bytes; norm:
     rms_norm and add_rms_norm of [2048,4096], [32,4096] and [1,4096], with
     torch, transformers, ONNX Runtime and ggml; norm-rope: rms_norm_rope,
-    with its parts and transformers' Qwen3; patched: a norm and a decode
-    step after apply_npu_rope. All in f32, f16, bf16, with 1 and 2 threads.
+    with its parts and transformers' Qwen3; qkv: qkv_norm_rope_cache, with
+    the chains of torch, transformers and ONNX Runtime; patched: a norm and a
+    decode step after apply_npu_rope. All in f32, f16, bf16, with 1 and 2 threads.
     They take 10 to 30 minutes. Run them on an otherwise idle machine; a *
     marks disturbed rows.
 

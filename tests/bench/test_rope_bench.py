@@ -11,7 +11,7 @@ pytest.importorskip("typer")
 
 from typer.testing import CliRunner  # noqa: E402
 
-from npu_rope.bench import norm_rope_rows, norm_rows, patched_rows, report, worker  # noqa: E402
+from npu_rope.bench import norm_rope_rows, norm_rows, patched_rows, qkv_rows, report, worker  # noqa: E402
 from npu_rope.bench.harness import NotInstalled, Unsupported  # noqa: E402
 from npu_rope.bench.peers import peers  # noqa: E402
 from npu_rope.bench.rope_rows import OUT, PACKED, RopeInputs, Row, ours, rows  # noqa: E402
@@ -62,8 +62,9 @@ def outcome_of(target, *figures):
 
 def test_every_shape_dtype_and_mode_is_a_row():
     found = BenchOptions().chosen_rows(2)
-    # Rows per dtype: rope in two modes, its forms, two norms of three sizes, rms_norm_rope, patched modules.
-    assert len(found) == 3 * (5 * 2 + 1 + 2 * 3 + 1 + 2) == len({row.name for row in found})
+    # Rows per dtype: rope in two modes, its forms, two norms of three sizes, rms_norm_rope, qkv_norm_rope_cache, and
+    # patched modules.
+    assert len(found) == 3 * (5 * 2 + 1 + 2 * 3 + 1 + 1 + 2) == len({row.name for row in found})
     assert all(row.name.endswith("2 threads") for row in found)
 
 
@@ -127,7 +128,7 @@ def test_verdicts_pass_at_the_limit_and_miss_beyond_it():
         "NOT MEASURED",
         "PASS",
         "PASS",
-        *["NOT MEASURED"] * 7,
+        *["NOT MEASURED"] * 11,
     ]
     ahead = figure("peer", "peer", dtype="bf16", median=1.9)
     assert outcomes(figure(ratio=1.21), figure(dtype="bf16", ratio=1.61, median=2.0), ahead) == [
@@ -135,7 +136,7 @@ def test_verdicts_pass_at_the_limit_and_miss_beyond_it():
         "NOT MEASURED",
         "MISS",
         "MISS",
-        *["NOT MEASURED"] * 7,
+        *["NOT MEASURED"] * 11,
     ]
 
 
@@ -179,6 +180,25 @@ def test_the_norm_rope_verdict_compares_with_the_parts():
     assert outcome_of(target, parts) == "NOT MEASURED"
     not_judged = norm_rope(norm_rope_rows.OUT, 2.0, "f16"), norm_rope(norm_rope_rows.PARTS, 2.1, "f16")
     assert outcome_of(target, norm_rope(norm_rope_rows.OUT, 2.0), parts, *not_judged) == "PASS"
+
+
+@pytest.mark.parametrize(("dtype", "limit"), [("f32", 1.15), ("bf16", 1.5)])
+def test_the_qkv_verdicts_compare_with_the_floor_and_both_kinds_of_peers(dtype, limit):
+    def qkv(name=qkv_rows.OUT, kind="ours", **values):
+        return figure(name, kind, row="qkv", **{"dtype": dtype, "median": 2.0, **values})
+
+    floor, eager, compiled = (
+        f"{qkv_rows.MODE}{rest}" for rest in (f" {dtype}: at most", ": at least 3.0", ": at least 1.3")
+    )
+    assert outcome_of(floor, qkv(ratio=limit)) == "PASS"
+    assert outcome_of(floor, qkv(ratio=limit + 0.01)) == "MISS"
+    assert outcome_of(eager, qkv()) == "NOT MEASURED"
+    slow = qkv(qkv_rows.ORT, "peer", median=6.0)
+    assert outcome_of(eager, qkv(), slow) == "PASS"
+    assert outcome_of(eager, qkv(), slow, qkv(qkv_rows.TORCH, "peer", median=5.9)) == "MISS"
+    assert outcome_of(compiled, qkv(), slow) == "NOT MEASURED"
+    assert outcome_of(compiled, qkv(), qkv(qkv_rows.COMPILED, "peer", median=2.6)) == "PASS"
+    assert outcome_of(compiled, qkv(), qkv(qkv_rows.COMPILED_TRANSFORMERS, "peer", median=2.5)) == "MISS"
 
 
 @pytest.mark.parametrize(("mode", "limit"), [(patched_rows.NORM, 0.6), (patched_rows.DECODE, 1.0)])
@@ -237,6 +257,36 @@ def test_every_contestant_of_a_norm_rope_row_is_correct(dtype, monkeypatch):
         wrong[1][0, 4] *= 1.2
         assert contestant.check(wrong) is not None, contestant.name
     assert {norm_rope_rows.OUT, norm_rope_rows.PARTS, norm_rope_rows.TRANSFORMERS} < names
+
+
+@pytest.mark.peer
+@pytest.mark.filterwarnings("ignore:.torch.jit.script:DeprecationWarning")  # from inductor
+@pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
+def test_every_contestant_of_a_qkv_row_is_correct(dtype, monkeypatch):
+    monkeypatch.setattr(qkv_rows, "TOKENS", 256)
+    monkeypatch.setattr(norm_rope_rows, "CHECKED", slice(None, None, 4))
+    torch._dynamo.reset()
+    names = set()
+    pattern = None if dtype == "bf16" else "eager|onnx"  # compilation takes long
+    for contestant in qkv_rows.contestants(qkv_rows.row(dtype, 1), pattern):
+        if (contestant.name, dtype) == (qkv_rows.ORT, "bf16"):
+            with pytest.raises(Unsupported):
+                contestant.prepare()
+            continue
+        names.add(contestant.name)
+        ready = contestant.prepare()
+        if contestant.kind == "floor":
+            continue
+        ready.call()
+        result = ready.result()  # of a second call: no call may add to an earlier one's caches
+        assert contestant.check(result) is None, contestant.name
+        for side in range(3):
+            wrong = [y.clone() for y in result]
+            wrong[side][4] *= 1.2
+            assert contestant.check(wrong) is not None, contestant.name
+    compiled = {qkv_rows.COMPILED, qkv_rows.COMPILED_TRANSFORMERS} if dtype == "bf16" else {qkv_rows.ORT}
+    others = {qkv_rows.OUT, qkv_rows.PARTS, qkv_rows.TORCH, qkv_rows.TRANSFORMERS}
+    assert names - {"memory floor: torch copy_"} == others | compiled
 
 
 @pytest.fixture

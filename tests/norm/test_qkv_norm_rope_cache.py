@@ -79,23 +79,95 @@ def test_views_of_a_fused_tensor_are_rotated_in_place(dtype, backend):
     np.testing.assert_array_equal(v.astype(np.float64), values.astype(np.float64))
 
 
+def normed_call(dtype, tokens, heads=(5, 3, 2), D=64, seed=4):
+    """Return q, k and v as views of one tensor, and the named arguments of a norm of each head."""
+    rng = np.random.default_rng(seed)
+    fused = rng.standard_normal((tokens, sum(heads), D)).astype(NUMPY[dtype])
+    scale = np.linspace(0.5, 2, D).astype(fused.dtype)
+    return np.split(fused, np.cumsum(heads)[:2], axis=1), {"q_scale": scale, "k_scale": scale}
+
+
+def assert_same_bits(got, expected):
+    for y, x in zip(got, expected, strict=True):
+        np.testing.assert_array_equal(y.view(np.uint8), x.view(np.uint8))
+
+
 @pytest.mark.parametrize("tokens", [1, 200])
 @pytest.mark.parametrize("norm", ["none", "head"])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_the_bits_are_those_of_the_separate_operators(dtype, norm, tokens):
-    _, (q, k, _) = fused_call(dtype, tokens)
-    q, k = q.copy(), k.copy()
+@pytest.mark.parametrize("D", [64, 96])
+def test_the_bits_are_those_of_the_separate_operators(D, dtype, norm, tokens):
+    (q, k, _), scales = normed_call(dtype, tokens, D=D)
+    q, k, scale = q.copy(), k.copy(), scales["q_scale"]
     params, positions = RopeParams(32, n_offs=16), np.arange(tokens)
-    scale = np.linspace(0.5, 2, 64).astype(q.dtype)
     if norm == "none":
         expected = rope_qk(q, k, positions, params)
         got = qkv_norm_rope_cache(q, k, None, positions, params)
     else:
         expected = rms_norm_rope(q, k, scale, scale, positions, params)
         got = qkv_norm_rope_cache(q, k, None, positions, params, q_scale=scale, k_scale=scale)
-    for y, x in zip(got[:2], expected, strict=True):
-        np.testing.assert_array_equal(y.view(np.uint8), x.view(np.uint8))
+    assert_same_bits(got[:2], expected)
     assert got[2] is None
+
+
+@pytest.mark.parametrize("mode", ["neox", "normal"])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_head_has_the_same_bits_alone_and_among_others(dtype, mode):
+    (q, k, v), scales = normed_call(dtype, 3, heads=(37, 9, 1))
+    q[:, 1], q[1, 34:], k[:, 8] = 0, np.inf, 0
+    q[0, 2:20:3] *= q.dtype.type(2.0**-12 if dtype == "float16" else 2.0**-80)
+    q[2, 36, 5] = np.nan
+    arguments = np.arange(3) * 7, RopeParams(64, mode=mode)
+    named = {**scales, "epsilon": 0.0}
+    together = qkv_norm_rope_cache(q, k, v, *arguments, **named)
+    for head in range(37):
+        key = min(head, 8)
+        alone = qkv_norm_rope_cache(
+            q[:, head : head + 1].copy(), k[:, key : key + 1].copy(), v, *arguments, **named
+        )
+        expected = together[0][:, head : head + 1], together[1][:, key : key + 1]
+        assert_same_bits(alone[:2], [np.ascontiguousarray(y) for y in expected])
+
+
+@pytest.mark.parametrize("norm", [False, True])
+@pytest.mark.parametrize("mode", ["neox", "normal"])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_a_wider_cache_has_the_bits_before_the_last_rounding(dtype, mode, norm):
+    xs, scales = normed_call(dtype, 7)
+    results = []
+    for cache_dtype in (dtype, "float32"):
+        caches = [np.zeros((9, x.shape[1], 64), NUMPY[cache_dtype]) for x in xs[1:]]
+        named = {"slots": np.arange(7) + 2, "k_cache": caches[0], "v_cache": caches[1]}
+        named |= scales if norm else {}
+        results.append(qkv_norm_rope_cache(*xs, np.arange(7), RopeParams(48, mode=mode, n_offs=8), **named))
+    same_type, wider = results
+    assert_same_bits(same_type, [y.astype(NUMPY[dtype]) for y in wider])
+
+
+@pytest.mark.parametrize("offset", [0, 1])  # of the outputs, in elements: aligned or not
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_outputs_larger_than_the_caches_have_the_same_bits(dtype, offset):
+    tokens = 720 if dtype == "float32" else 1400  # twice the tensors exceed the 32 MiB of streaming.h
+    (q, k, v), scales = normed_call(dtype, tokens, heads=(32, 8, 8), D=128)
+    slots = np.random.default_rng(6).permutation(tokens)
+    arguments = RopeParams(128, freq_base=1e6)
+    shapes = [x.shape for x in (q, k, v)]
+
+    def run(start, stop, written):
+        q_out, k_cache, v_cache = written
+        part = slice(start, stop)
+        named = {**scales, "slots": slots[part], "k_cache": k_cache, "v_cache": v_cache, "out": q_out[part]}
+        qkv_norm_rope_cache(q[part], k[part], v[part], np.arange(start, stop), arguments, **named)
+
+    whole, parts = (
+        [np.zeros(np.prod(shape) + 1, q.dtype)[offset:][: np.prod(shape)].reshape(shape) for shape in shapes]
+        for _ in range(2)
+    )
+    run(0, tokens, whole)
+    for start in range(0, tokens, 64):  # a segment each: the tables are computed in the same way
+        run(start, min(start + 64, tokens), parts)
+    assert_same_bits(whole, parts)
+    np.testing.assert_array_equal(whole[2][slots].view(np.uint8), np.ascontiguousarray(v).view(np.uint8))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
