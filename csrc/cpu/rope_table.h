@@ -192,7 +192,7 @@ private:
     double* pair_multipliers_;
     TokenPosition position_ = {}, step_ = {};
     bool is_filled_ = false;    // the tables are those of position_
-    bool is_ordered_ = false;   // the ordered tables are, too
+    bool is_ordered_ = false;   // the ordered tables are those of position_
     bool may_step_ = false;     // position_ is the position of an earlier token of this segment
     bool is_stepping_ = false;  // the tables were computed by a step
     bool has_step_ = false;     // step_cos_ and step_sin_ are those of step_

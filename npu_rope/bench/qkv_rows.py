@@ -96,9 +96,9 @@ def contestants(bench_row: Row, pattern: str | None) -> Iterator[Contestant]:
         (COMPILED_TRANSFORMERS, partial(_transformers, compiled=True)),
         (ORT, _onnxruntime),
     )
-    for name, prepare in peers:
+    for name, prepare_peer in peers:
         if is_wanted(name, pattern):
-            yield Contestant(name, "peer", partial(prepare, inputs), inputs.check(PEER_ROUNDINGS))
+            yield Contestant(name, "peer", partial(prepare_peer, inputs), inputs.check(PEER_ROUNDINGS))
 
 
 # ---- ours ------------------------------------------------------------------------------------------
@@ -129,7 +129,8 @@ def _parts(inputs: QkvInputs) -> Ready:
         npu_rope.rms_norm_rope,
         inputs.q,
         inputs.k,
-        *inputs.scales,
+        inputs.scales[0],
+        inputs.scales[1],
         inputs.positions,
         inputs.params,
         rows=inputs.slots,
