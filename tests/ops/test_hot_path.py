@@ -52,10 +52,9 @@ def scale(wrap, seed=5):
 
 def qkv(wrap, v=None, **named):
     q, k = (wrap(heads(torch.clone, seed)[0]) for seed in range(2))
-    scales = {"q_scale": scale(wrap), "k_scale": scale(wrap, 6)}
-    return npu_rope.qkv_norm_rope_cache(
-        q, k, v, None, PARAMS, cos=table(wrap), sin=table(wrap), **scales, **named
-    )
+    named |= {"q_scale": scale(wrap), "k_scale": scale(wrap, 6), "cos": table(wrap), "sin": table(wrap)}
+    results = npu_rope.qkv_norm_rope_cache(q, k, v, None, PARAMS, **named)
+    return results[: 2 if v is None else 3]
 
 
 def qkv_into(wrap):
