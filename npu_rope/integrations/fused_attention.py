@@ -27,12 +27,8 @@ from npu_rope.params import RopeParams
 from npu_rope.rope_attributes import RopeMode
 
 EMBEDDINGS = "position_embeddings"  # the parameter of forward that gets (cos, sin)
-CACHES = (
-    "cache",
-    "past_key_values",
-    "past_key_value",
-    "layer_past",
-)  # names of the parameter that gets the KV cache
+# Names of the parameter that gets the KV cache.
+CACHES = ("cache", "past_key_values", "past_key_value", "layer_past")
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
