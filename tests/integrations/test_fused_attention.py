@@ -895,6 +895,7 @@ def test_trial_calls_change_nothing_of_the_model():
     unpatch(model)
     assert torch.equal(torch.get_rng_state(), state)
     assert model.config.to_dict() == config
+    assert model.config._attn_implementation == "sdpa"
     assert attention.training
     assert attention.q_norm.training
     assert attention.config is model.config
