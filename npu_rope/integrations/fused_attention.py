@@ -27,12 +27,8 @@ from npu_rope.params import RopeParams
 from npu_rope.rope_attributes import RopeMode
 
 EMBEDDINGS = "position_embeddings"  # the parameter of forward that gets (cos, sin)
-CACHES = (
-    "cache",
-    "past_key_values",
-    "past_key_value",
-    "layer_past",
-)  # names of the parameter that gets the KV cache
+# Names of the parameter that gets the KV cache.
+CACHES = ("cache", "past_key_values", "past_key_value", "layer_past")
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
@@ -58,8 +54,8 @@ class HeadNorm:
         return norm
 
     def applies_to(self, norm: torch.nn.Module, x: torch.Tensor) -> bool:
-        """Return whether the operator computes this norm of x: nobody replaced or hooked it, and its weight
-        has x's dtype."""
+        """Return whether the operator computes this norm of x: its class is still the same, it has no hooks,
+        and its weight has x's dtype."""
         return (
             type(norm) is self.kind
             and not any(getattr(norm, hooks) for hooks in HOOKS)
@@ -386,9 +382,8 @@ class Step:
         """Return caches ``[B,N,L,D]`` as the operator takes them, and the rows of all tokens in them."""
         slots, length = index, k_cache.shape[2]
         if self.batch > 1:
-            end = self.batch * length
-            slots = torch.arange(0, end, length, device=index.device)[:, None] + index
-            slots = torch.where(index < length, slots, end).flatten()  # no row of the next batch
+            begins = torch.arange(0, self.batch * length, length, device=index.device)
+            slots = (begins[:, None] + index).flatten()
         return k_cache.transpose(1, 2), v_cache.transpose(1, 2), slots
 
     def _pages(

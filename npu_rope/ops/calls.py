@@ -233,7 +233,7 @@ def try_hot_path(
 
     Args:
         op: the operator. Its schema takes the tensors, then the attributes.
-        tensors: its tensors; None stands for an absent one, but not for the first.
+        tensors: its tensors, the first of which must be given; None is an absent one.
         attributes: values of exactly the schema's types; torch would silently convert others.
         named: the attributes and written tensors that the schema takes by name.
         written: the tensors that the operator writes. If there are any, they are returned.

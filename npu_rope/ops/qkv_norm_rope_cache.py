@@ -199,9 +199,7 @@ def _on_hot_path(
             return pair if pair is NotImplemented else (*pair, v)
         written = out
     else:
-        if out is None or any(
-            (x is None) != (cache is None) for x, cache in zip(xs[1:], caches, strict=True)
-        ):
+        if out is None:
             return NotImplemented
         written = (out, *caches)
     if type(written) is not tuple or len(written) != len(OUTS) or any(x is None for x in written[:2]):

@@ -310,7 +310,8 @@ def test_a_paged_cache_gets_its_rows_and_padding_tokens_write_no_row_that_is_rea
     assert calls == (["slots"] * 2 if reads else ["slots", "out"] * 2)
 
 
-def test_a_paged_cache_of_another_layout_stores_what_the_operator_returns(calls):
+@pytest.mark.parametrize("shares_memory", [False, True])
+def test_a_paged_cache_of_another_layout_stores_what_the_operator_returns(shares_memory, calls):
     model = make("qwen3")
     model.set_attn_implementation("eager")
     memories = []
@@ -319,8 +320,11 @@ def test_a_paged_cache_of_another_layout_stores_what_the_operator_returns(calls)
             fuse(model)
         cache, allocator = paged(model)
         # The values' pages follow all pages of the keys.
-        for number, (keys, values) in allocator._kv_token_views.items():
-            allocator._kv_token_views[number] = keys.clone(), values.clone()
+        for number, (keys, _) in allocator._kv_token_views.items():
+            both = torch.zeros(2, *keys.shape)
+            allocator._kv_token_views[number] = (
+                tuple(both) if shares_memory else (both[0].clone(), both[1].clone())
+            )
         paged_step(model, cache, allocator, tokens(1, 3), range(3), [20, 21, 22], [20, 21, 22])
         memories.append([*itertools.chain(*allocator._kv_token_views.values())])
     for expected, got in zip(*memories, strict=True):
@@ -891,6 +895,7 @@ def test_trial_calls_change_nothing_of_the_model():
     unpatch(model)
     assert torch.equal(torch.get_rng_state(), state)
     assert model.config.to_dict() == config
+    assert model.config._attn_implementation == "sdpa"
     assert attention.training
     assert attention.q_norm.training
     assert attention.config is model.config

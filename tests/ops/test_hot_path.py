@@ -5,6 +5,8 @@ count the checks. Parameters have requires_grad=True in every loaded model: wher
 must cost no more than other tensors.
 """
 
+import itertools
+
 import pytest
 
 import npu_rope
@@ -48,8 +50,23 @@ def scale(wrap, seed=5):
     return wrap(torch.rand(8, generator=torch.Generator().manual_seed(seed)))
 
 
+def qkv(wrap, v=None, **named):
+    q, k = (wrap(heads(torch.clone, seed)[0]) for seed in range(2))
+    named |= {"q_scale": scale(wrap), "k_scale": scale(wrap, 6), "cos": table(wrap), "sin": table(wrap)}
+    results = npu_rope.qkv_norm_rope_cache(q, k, v, None, PARAMS, **named)
+    return results[: 2 if v is None else 3]
+
+
+def qkv_into(wrap):
+    caches = {f"{x}_cache": torch.zeros(4, 2, 8) for x in "kv"}
+    v = wrap(heads(torch.clone, 2)[0])
+    return qkv(wrap, v, slots=torch.tensor([3, 0, 1]), **caches, out=torch.empty(3, 2, 8))
+
+
 POSITIONS = torch.arange(3)
 CALLS = {
+    "qkv_norm_rope_cache": qkv,
+    "qkv_norm_rope_cache(slots=, out=)": qkv_into,
     "rms_norm": lambda wrap: npu_rope.rms_norm(heads(wrap), scale(wrap)),
     "rms_norm(out=)": lambda wrap: npu_rope.rms_norm(heads(wrap), scale(wrap), out=torch.empty(1, 3, 2, 8)),
     "add_rms_norm": lambda wrap: npu_rope.add_rms_norm(heads(wrap), heads(wrap, 1), scale(wrap)),
@@ -97,7 +114,7 @@ def test_parameters_that_need_no_gradient_take_the_hot_path_where_gradients_are_
     assert not gradient_checks
 
 
-@pytest.mark.parametrize("name", [name for name in CALLS if name not in ("rope_set_rows", "rms_norm(out=)")])
+@pytest.mark.parametrize("name", [name for name in CALLS if name != "rope_set_rows" and "out=" not in name])
 def test_parameters_leave_the_hot_path_where_gradients_are_on(name, gradient_checks):
     found = tensors(CALLS[name](torch.nn.Parameter))
     assert gradient_checks
@@ -153,8 +170,9 @@ def test_every_call_of_a_patched_model_takes_the_hot_path_where_gradients_are_of
     size = {"hidden_size": 64, "intermediate_size": 64, "num_attention_heads": 4, "vocab_size": 100}
     model = transformers.LlamaForCausalLM(transformers.LlamaConfig(num_hidden_layers=2, **size)).eval()
     ids = torch.arange(5)[None]
-    for level in ("tables", "positions"):
-        apply_npu_rope(model, level=level)
+    for level, fuse in itertools.product(("tables", "positions"), (False, True)):
+        apply_npu_rope(model, level=level, fuse=fuse)
+        gradient_checks.clear()  # of trial calls
         for mode in (torch.no_grad, torch.inference_mode):
             with mode():
                 assert model.generate(ids, min_new_tokens=2, max_new_tokens=2).shape == (1, 7)
