@@ -115,7 +115,7 @@ inline std::string tiling_error(Node* node, const char* type) {
 inline Platform platform_of(const char* chip) {
     std::optional<Platform> known = find_platform(chip);
     if (!known) return {chip, kArch910b, 48, 196608};
-    known->soc = known->arch == kArch310p ? "Ascend310P" : "Ascend910B";
+    known->soc = known->arch == kArch310p ? "Ascend310P" : known->arch == kArch950 ? "Ascend950" : "Ascend910B";
     return *known;
 }
 

@@ -169,7 +169,8 @@ void test_each_operator_registers_all_its_functions() {
     for (const char* type : {"NpuRope", "NpuRopeQk", "NpuRopeSetRows"}) {
         const simulated_cann::OpFunctions& f = simulated_cann::find_functions(type);
         CHECK(f.tiling && f.infer_shape && f.infer_data_type);
-        CHECK((DefReader::socs(type) == std::vector<std::string>{"ascend310p", "ascend910_93", "ascend910b"}));
+        CHECK((DefReader::socs(type) ==
+               std::vector<std::string>{"ascend310p", "ascend910_93", "ascend910b", "ascend950"}));
     }
 }
 

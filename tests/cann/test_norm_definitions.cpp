@@ -299,7 +299,8 @@ void shapes_and_types_of_results_are_inferred() {
     for (bool adds : {false, true}) {
         const NormCase c = plain(adds);
         const simulated_cann::OpFunctions& f = simulated_cann::find_functions(c.type());
-        CHECK((DefReader::socs(c.type()) == std::vector<std::string>{"ascend310p", "ascend910_93", "ascend910b"}));
+        CHECK((DefReader::socs(c.type()) ==
+               std::vector<std::string>{"ascend310p", "ascend910_93", "ascend910b", "ascend950"}));
         Node node;
         fill_node(c, &node);
         clear_shapes_and_types(&node.outputs);

@@ -135,7 +135,8 @@ void each_operator_registers_functions_that_infer_its_results() {
         Case c = plain(sides);
         const simulated_cann::OpFunctions& f = simulated_cann::find_functions(c.type());
         CHECK(f.tiling && f.infer_shape && f.infer_data_type);
-        CHECK((DefReader::socs(c.type()) == std::vector<std::string>{"ascend310p", "ascend910_93", "ascend910b"}));
+        CHECK((DefReader::socs(c.type()) ==
+               std::vector<std::string>{"ascend310p", "ascend910_93", "ascend910b", "ascend950"}));
         Node node;
         fill_node(c, &node);
         clear_shapes_and_types(&node.outputs);

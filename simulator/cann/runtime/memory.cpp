@@ -22,8 +22,8 @@ constexpr int kHostToHost = 0, kDeviceToHost = 2, kDeviceToDevice = 3, kByAddres
 constexpr size_t kMaxBytes = size_t(1) << 50;
 
 // Without its cache, torch_npu allocates 32 bytes more than a tensor needs, for kernels that write whole 32-byte
-// blocks. The simulated kernels must not write this padding, so it belongs to the guard zone. On Ascend950 with CANN 9.1
-// it does not (Ascend/pytorch torch_npu/csrc/core/npu/NPUCachingAllocator.cpp, AddPadSize).
+// blocks. The simulated kernels must not write this padding, so it belongs to the guard zone. On Ascend950 with
+// CANN 9.1 it does not (Ascend/pytorch torch_npu/csrc/core/npu/NPUCachingAllocator.cpp, AddPadSize).
 size_t torch_padding(size_t bytes) {
     static const bool is_cache_off = [] {
         const char* value = std::getenv("PYTORCH_NO_NPU_MEMORY_CACHING");
