@@ -19,8 +19,8 @@ namespace npu_rope {
 
 int32_t dtype_from_cann(ge::DataType type) {
     // The types have the order of npu_rope_dtype.
-    constexpr ge::DataType kTypes[] = {ge::DT_FLOAT,  ge::DT_FLOAT16, ge::DT_BF16,
-                                       ge::DT_DOUBLE, ge::DT_INT32,   ge::DT_INT64, ge::DT_INT8};
+    constexpr ge::DataType kTypes[] = {ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_BF16, ge::DT_DOUBLE,
+                                       ge::DT_INT32, ge::DT_INT64,   ge::DT_INT8};
     const auto* found = std::find(std::begin(kTypes), std::end(kTypes), type);
     return found == std::end(kTypes) ? -1 : static_cast<int32_t>(found - kTypes);
 }

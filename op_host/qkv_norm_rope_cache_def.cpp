@@ -1,9 +1,9 @@
-// qkv_norm_rope_cache in CANN: queries, keys and values from the projection to the cache in one launch. With slots, keys
-// and values are stored into rows of k_cache and v_cache, and k_out and v_out are the caches. Without v, the kernel does
-// not write v_out, which then has one element, because aclnn takes no tensor without elements.
+// qkv_norm_rope_cache in CANN: queries, keys and values from the projection to the cache in one launch. With slots,
+// keys and values are stored into rows of k_cache and v_cache, and k_out and v_out are the caches. Without v, the
+// kernel does not write v_out, which then has one element, because aclnn takes no tensor without elements.
 //
-// CANN chooses a column by the types of the required tensors only. Therefore q_scale and positions are required, and the
-// attributes normalizes_q and has_positions say whether the call has them. If not, the kernel does not read them.
+// CANN chooses a column by the types of the required tensors only. Therefore q_scale and positions are required, and
+// the attributes normalizes_q and has_positions say whether the call has them. If not, the kernel does not read them.
 #include "op_host/qkv_norm_rope_cache_tiling.h"
 #include "op_host/rope_cann.h"
 
@@ -23,13 +23,14 @@ static const std::vector<QkvColumn>& qkv_columns() {
             for (const ge::DataType x : {ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT})
                 for (const bool widens : {false, true})
                     for (const ge::DataType out : {ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT, ge::DT_INT8})
-                        if (!widens || x != ge::DT_FLOAT) list.push_back({x, widens ? ge::DT_FLOAT : x, out, positions});
+                        if (!widens || x != ge::DT_FLOAT)
+                            list.push_back({x, widens ? ge::DT_FLOAT : x, out, positions});
         return list;
     }();
     return columns;
 }
 
-static Types types_of(ge::DataType QkvColumn::*type) {
+static Types types_of(ge::DataType QkvColumn::* type) {
     Types types;
     for (const QkvColumn& column : qkv_columns()) types.push_back(column.*type);
     return types;
@@ -169,8 +170,7 @@ public:
     explicit NpuQkvNormRopeCache(const char* name) : OpDef(name) {
         npu_rope::define(this, optiling::kQkvNormRopeCacheParameters, optiling::declare_qkv_attributes,
                          optiling::NpuQkvNormRopeCacheTiling);
-        this->SetInferShape(ge::NpuQkvNormRopeCacheInferShape)
-            .SetInferDataType(ge::NpuQkvNormRopeCacheInferDataType);
+        this->SetInferShape(ge::NpuQkvNormRopeCacheInferShape).SetInferDataType(ge::NpuQkvNormRopeCacheInferDataType);
     }
 };
 

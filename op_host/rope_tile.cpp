@@ -109,7 +109,8 @@ std::optional<RopeLayout> layout_of(const RopeTileCall& call, const RopeTile& ti
 
     layout.tail_offset = lanes * call.item_bytes;
     layout.buffers = call.buffers;
-    layout.inputs.bytes = layout.outputs.bytes = call.buffers * (layout.tail_offset + (packed ? rows * kUbBlockBytes : 0));
+    layout.inputs.bytes = layout.outputs.bytes =
+        call.buffers * (layout.tail_offset + (packed ? rows * kUbBlockBytes : 0));
     if (call.stores_any_type) layout.outputs.bytes = call.buffers * rows * call.out_row_bytes;
     const int64_t max_gather_lanes = common.row_pitch <= 256 ? 2048 : 1024;
     layout.gather_rows = gathers || packed ? std::clamp<int64_t>(max_gather_lanes / common.row_pitch, 1, rows) : 0;

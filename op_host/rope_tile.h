@@ -47,10 +47,10 @@ struct RopeLayout {
     RopeTile tile;
     int64_t block_tokens = 0, token_slots = 0, gather_rows = 0, setup_lanes = 0;
     int64_t side_tokens[kRopeMaxSides] = {};  // tokens of a tile of each side
-    int64_t tail_offset = 0;   // in an input or output buffer, in bytes
-    int64_t temp_offset = 0;   // in `work`, in bytes
-    int64_t cos_offset = 0;    // in `table`, in bytes
-    int64_t buffers = 2;  // number of input buffers, and of output buffers
+    int64_t tail_offset = 0;                  // in an input or output buffer, in bytes
+    int64_t temp_offset = 0;                  // in `work`, in bytes
+    int64_t cos_offset = 0;                   // in `table`, in bytes
+    int64_t buffers = 2;                      // number of input buffers, and of output buffers
     UbRegion inputs, outputs;
     UbRegion work, gather_offsets, frequencies, table, source, entry_offsets, stats, factors, scales, raw_scales;
 

@@ -257,11 +257,10 @@ private:
         common_.row_granule = to_int32(granule());
         WorkSplit split;
         if (common_.copy_mode != kCopyScalar)  // else one core, because two cores must not write to one cache line
-            split = split_work(common_.rows, common_.row_granule, heads(), head_bytes(), platform_.cores,
-                               common_.copy_mode == kCopyPacked || call_.normalizes_tokens
-                                   ? heads()
-                                   : tile_preferences().min_heads,
-                               tile_preferences().table_heads);
+            split = split_work(
+                common_.rows, common_.row_granule, heads(), head_bytes(), platform_.cores,
+                common_.copy_mode == kCopyPacked || call_.normalizes_tokens ? heads() : tile_preferences().min_heads,
+                tile_preferences().table_heads);
         common_.row_parts = to_int32(split.row_parts);
         common_.head_parts = to_int32(split.head_parts);
     }
@@ -311,7 +310,8 @@ private:
                 return bad_value(in_.op, kXNames[k], "have heads on an NPU",
                                  "shape " + shape_text(xs[k]->shape, xs[k]->ndim));
         if (in.v && qkv_side(2).D != shape_.D)
-            return bad_value(in_.op, "v", formatted("have q's head size %lld on an NPU", static_cast<long long>(shape_.D)),
+            return bad_value(in_.op, "v",
+                             formatted("have q's head size %lld on an NPU", static_cast<long long>(shape_.D)),
                              std::to_string(qkv_side(2).D));
         if (!in_.scatters) return {};
         if (in.v && qkv_side(2).out_dtype != qkv_side(1).out_dtype)
@@ -322,10 +322,14 @@ private:
 
     static int32_t out_code(int32_t dtype) {
         switch (dtype) {
-            case NPU_ROPE_FLOAT32: return kOutFloat32;
-            case NPU_ROPE_FLOAT16: return kOutFloat16;
-            case NPU_ROPE_BFLOAT16: return kOutBfloat16;
-            default: return kOutInt8;
+            case NPU_ROPE_FLOAT32:
+                return kOutFloat32;
+            case NPU_ROPE_FLOAT16:
+                return kOutFloat16;
+            case NPU_ROPE_BFLOAT16:
+                return kOutBfloat16;
+            default:
+                return kOutInt8;
         }
     }
 

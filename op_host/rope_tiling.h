@@ -41,8 +41,8 @@ struct QkvTilingInput {
     QkvAttributes attributes = {};
 };
 
-// A call whose arguments check_rope, check_rms_norm_rope, check_rotary or check_qkv_norm_rope_cache has accepted. One of two sides may have no
-// heads. Dimensions of size 1 may have any stride.
+// A call whose arguments check_rope, check_rms_norm_rope, check_rotary or check_qkv_norm_rope_cache has accepted. One
+// of two sides may have no heads. Dimensions of size 1 may have any stride.
 struct RopeTilingInput {
     const char* op = "rope";  // for messages: the operator, and its name of x
     const char* x_name = "x";
@@ -55,8 +55,8 @@ struct RopeTilingInput {
     bool rows_int64 = false;
     bool forward = true;
     npu_rope_params params = {};
-    GivenTables tables;       // rotary_tiling only; there params define only the window and the pairs
-    HeadNormAttributes norm;  // rms_norm_rope_tiling only
+    GivenTables tables;                   // rotary_tiling only; there params define only the window and the pairs
+    HeadNormAttributes norm;              // rms_norm_rope_tiling only
     const QkvTilingInput* qkv = nullptr;  // qkv_tiling only
 
     bool scatters_side(int side) const { return scatters && (qkv ? side > 0 : side == shape.sides - 1); }

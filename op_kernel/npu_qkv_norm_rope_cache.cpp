@@ -13,7 +13,7 @@ extern "C" __global__ __aicore__ void npu_qkv_norm_rope_cache(
     GET_TILING_DATA_MEMBER(QkvNormRopeCacheTilingData, common, tiling_data, tiling);
     GET_TILING_DATA_MEMBER(QkvNormRopeCacheTilingData, qkv, qkv_tiling_data, tiling);
     GET_TILING_DATA_MEMBER(QkvNormRopeCacheTilingData, table, table_tiling_data, tiling);
-#if __CCE_AICORE__ == 220
+#if __CCE_AICORE__ != 200
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
 #endif
     // A cache is an input that the kernel writes: the output of the same side has the same memory.

@@ -44,13 +44,13 @@ struct QkvTiling {
     QkvSideTiling side[kRopeMaxSides];
     int64_t square_sum_stride;  // by token, in elements
     int32_t has_square_sums;
-    int32_t scatters;     // 1: sides 1 and 2 are stored into rows of caches
-    float scale_offset;   // added to the scales
-    int32_t stats_bytes;  // statistics of the rows, such as their sums of squares
-    int32_t factor_bytes;  // all RowFactorsTiling rows in UB
+    int32_t scatters;         // 1: sides 1 and 2 are stored into rows of caches
+    float scale_offset;       // added to the scales
+    int32_t stats_bytes;      // statistics of the rows, such as their sums of squares
+    int32_t factor_bytes;     // all RowFactorsTiling rows in UB
     int32_t buffers;          // number of input buffers, and of output buffers
     int32_t out_queue_bytes;  // each of the output buffers
-    int32_t unused[7];     // padding to whole blocks of 32 bytes
+    int32_t unused[7];        // padding to whole blocks of 32 bytes
 };
 
 struct QkvNormRopeCacheTilingData {

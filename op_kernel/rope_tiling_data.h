@@ -48,7 +48,7 @@ struct CommonTiling {
     int64_t row_number_stride[2];  // strides of the row numbers of a cache: batch, token
     int64_t cache_rows;
 
-    int32_t heads;                    // heads of all sides
+    int32_t heads;                     // heads of all sides
     int32_t heads_end[kRopeMaxSides];  // heads of a side and of those before it
     int32_t head_size;
     int32_t row_pitch;         // elements of a head in UB: head_size, rounded up to whole 32-byte blocks
@@ -73,7 +73,7 @@ struct CommonTiling {
 
     // A unit is split into blocks, each with one table; a block is split into tiles.
     int32_t block_tokens;
-    int32_t token_slots;   // block_tokens, rounded up to 32
+    int32_t token_slots;                 // block_tokens, rounded up to 32
     int32_t side_tokens[kRopeMaxSides];  // tokens of a tile of a side
     int32_t tile_heads;
     int32_t tokens_inner;  // order of a tile's rows in UB: 0 token by token, 1 head by head

@@ -12,8 +12,29 @@ namespace {
 
 // The tensors of a call, in the order of the definition.
 enum : size_t {
-    kQ, kK, kV, kQScale, kKScale, kQBias, kKBias, kSquareSums, kPositions, kFreqFactors, kCos, kSin, kSlots,
-    kKQuantScale, kKQuantOffset, kVQuantScale, kVQuantOffset, kKCache, kVCache, kQOut, kKOut, kVOut, kCount
+    kQ,
+    kK,
+    kV,
+    kQScale,
+    kKScale,
+    kQBias,
+    kKBias,
+    kSquareSums,
+    kPositions,
+    kFreqFactors,
+    kCos,
+    kSin,
+    kSlots,
+    kKQuantScale,
+    kKQuantOffset,
+    kVQuantScale,
+    kVQuantOffset,
+    kKCache,
+    kVCache,
+    kQOut,
+    kKOut,
+    kVOut,
+    kCount
 };
 constexpr size_t kParameters[] = {kQScale, kKScale, kQBias, kKBias, kCos, kSin};  // of one type in the definition
 
@@ -23,10 +44,28 @@ using QkvCall = std::array<OptionalTensor, kCount>;
 // q_out, k_cache and v_cache.
 LaunchTensors launch_tensors(const QkvCall& call) {
     using T = LaunchTensor;
-    constexpr const char* kNames[kCount] = {
-        "q", "k", "v", "q_scale", "k_scale", "q_bias", "k_bias", "square_sums", "positions", "freq_factors", "cos",
-        "sin", "slots", "k_quant_scale", "k_quant_offset", "v_quant_scale", "v_quant_offset", "k_cache", "v_cache",
-        "q_out", "k_out", "v_out"};
+    constexpr const char* kNames[kCount] = {"q",
+                                            "k",
+                                            "v",
+                                            "q_scale",
+                                            "k_scale",
+                                            "q_bias",
+                                            "k_bias",
+                                            "square_sums",
+                                            "positions",
+                                            "freq_factors",
+                                            "cos",
+                                            "sin",
+                                            "slots",
+                                            "k_quant_scale",
+                                            "k_quant_offset",
+                                            "v_quant_scale",
+                                            "v_quant_offset",
+                                            "k_cache",
+                                            "v_cache",
+                                            "q_out",
+                                            "k_out",
+                                            "v_out"};
     std::vector<LaunchTensor> tensors;
     for (size_t i = 0; i < kCount; ++i) {
         T::Form form = T::kAsIs;
@@ -102,19 +141,19 @@ constexpr bool forward = true;  // NPU_ROPE_ATTRIBUTES uses this name; the opera
         double attn_factor, double beta_fast, double beta_slow, at::OptionalIntArrayRef sections, int64_t n_offs,  \
         double epsilon, int64_t angle, double scale_offset, int64_t ranks
 #define NPU_ROPE_QKV_ATTRIBUTES NPU_ROPE_ATTRIBUTES, qkv_attributes(epsilon, angle, scale_offset, ranks)
-#define NPU_ROPE_QKV_NORM_AND_ANGLES                                                                                 \
-    const OptionalTensor &q_scale, const OptionalTensor &k_scale, const OptionalTensor &q_bias,                      \
-        const OptionalTensor &k_bias, const OptionalTensor &square_sums, const OptionalTensor &positions,            \
+#define NPU_ROPE_QKV_NORM_AND_ANGLES                                                                      \
+    const OptionalTensor &q_scale, const OptionalTensor &k_scale, const OptionalTensor &q_bias,           \
+        const OptionalTensor &k_bias, const OptionalTensor &square_sums, const OptionalTensor &positions, \
         const OptionalTensor &freq_factors, const OptionalTensor &cos, const OptionalTensor &sin
-#define NPU_ROPE_QKV_INPUTS                                                                                        \
-    const at::Tensor &q, const at::Tensor &k, const OptionalTensor &v, NPU_ROPE_QKV_NORM_AND_ANGLES,               \
-        const OptionalTensor &slots, const OptionalTensor &k_quant_scale, const OptionalTensor &k_quant_offset,    \
+#define NPU_ROPE_QKV_INPUTS                                                                                     \
+    const at::Tensor &q, const at::Tensor &k, const OptionalTensor &v, NPU_ROPE_QKV_NORM_AND_ANGLES,            \
+        const OptionalTensor &slots, const OptionalTensor &k_quant_scale, const OptionalTensor &k_quant_offset, \
         const OptionalTensor &v_quant_scale, const OptionalTensor &v_quant_offset
-#define NPU_ROPE_QKV_CALL(q_out, k_out, v_out)                                                                        \
-    QkvCall {                                                                                                         \
-        q, k, v, q_scale, k_scale, q_bias, k_bias, square_sums, positions, freq_factors, cos, sin, slots,             \
-            k_quant_scale, k_quant_offset, v_quant_scale, v_quant_offset, std::nullopt, std::nullopt, q_out, k_out,   \
-            v_out                                                                                                     \
+#define NPU_ROPE_QKV_CALL(q_out, k_out, v_out)                                                                      \
+    QkvCall {                                                                                                       \
+        q, k, v, q_scale, k_scale, q_bias, k_bias, square_sums, positions, freq_factors, cos, sin, slots,           \
+            k_quant_scale, k_quant_offset, v_quant_scale, v_quant_offset, std::nullopt, std::nullopt, q_out, k_out, \
+            v_out                                                                                                   \
     }
 
 QkvAttributes qkv_attributes(double epsilon, int64_t angle, double scale_offset, int64_t ranks) {

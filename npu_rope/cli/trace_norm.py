@@ -216,17 +216,21 @@ class QkvCache(str, Enum):
 
 @trace.command("qkv_norm_rope_cache")
 def qkv_norm_rope_cache(
-    shape: Annotated[str, typer.Option(help="T,Nq,Nk,D: tokens, heads of q, heads of k and v, head size.")] = (
-        "4096,32,8,128"
-    ),
+    shape: Annotated[
+        str, typer.Option(help="T,Nq,Nk,D: tokens, heads of q, heads of k and v, head size.")
+    ] = ("4096,32,8,128"),
     dtype: DtypeOption = None,
     mode: Annotated[Mode, typer.Option(help="How elements form pairs: neox or normal.")] = Mode.NEOX,
     n_dims: Annotated[int | None, typer.Option(help="Rotated lanes; default D.")] = None,
-    norm: Annotated[QkvNorm, typer.Option(help="What a norm covers: head, token (all heads), none.")] = QkvNorm.HEAD,
+    norm: Annotated[
+        QkvNorm, typer.Option(help="What a norm covers: head, token (all heads), none.")
+    ] = QkvNorm.HEAD,
     cache: Annotated[QkvCache, typer.Option(help="The type of the caches: same, int8; none: no cache.")] = (
         QkvCache.SAME
     ),
-    tables: Annotated[bool, typer.Option("--tables", help="Pass cosines and sines, as vLLM keeps them.")] = False,
+    tables: Annotated[
+        bool, typer.Option("--tables", help="Pass cosines and sines, as vLLM keeps them.")
+    ] = False,
 ) -> Launch:
     """Run qkv_norm_rope_cache's kernel once and show the use of its cycles.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes as C
-from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
@@ -218,7 +217,9 @@ def on_npu(call: Tensors, attributes: QkvAttributes) -> Results:
         _check_positions(call, attributes)
 
     def run_operator(xs: dict[str, Any], other_inputs: dict[str, Any], written: list[Any]) -> None:
-        named = dict(zip(OUTS, (_written(call, tuple(written)).get(name) for name in call.c_outs), strict=True))
+        named = dict(
+            zip(OUTS, (_written(call, tuple(written)).get(name) for name in call.c_outs), strict=True)
+        )
         inputs = [{**xs, **other_inputs}.get(name) for name in (*XS, *OTHERS)]
         torch.ops.npu_rope.qkv_norm_rope_cache_out.default(*inputs, **attributes.as_schema(), **named)
 

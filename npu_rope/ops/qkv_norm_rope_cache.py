@@ -102,9 +102,9 @@ def qkv_norm_rope_cache(
         out: where to write: (q_out, k_out, v_out) with the shapes and dtype of q, k and v; v_out is None
             without v. With caches only q_out. Each may be its own input, else it shares no memory with the
             arguments.
-        backend: ``"reference"``, ``"cpu"``, ``"sim"``, ``"sim:<soc>"`` or ``"npu"``; None: ``NPU_ROPE_BACKEND``,
-            else by q's device. On an NPU (docs/ops/qkv_norm_rope_cache.md): values have q's head size, and both
-            caches have one dtype.
+        backend: ``"reference"``, ``"cpu"``, ``"sim"``, ``"sim:<soc>"`` or ``"npu"``; None:
+            ``NPU_ROPE_BACKEND``, else by q's device. On an NPU values have q's head size, both caches have one
+            dtype, and a norm over all heads has a limit (docs/ops/qkv_norm_rope_cache.md).
         angle: ``"exact"``, ``"f32"`` or ``"ggml"``, or 0, 1, 2 (numerics in docs/ops/rope.md).
 
     Returns:

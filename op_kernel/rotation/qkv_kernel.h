@@ -72,9 +72,7 @@ private:
     static constexpr int32_t kLowestInt8 = -128, kHighestInt8 = 127;
     // Of integers all modes give the same result; every SoC has this one.
     static constexpr AscendC::RoundMode kExactToInt8 = AscendC::RoundMode::CAST_TRUNC;
-    static constexpr int32_t kOwnType = kIsFloat                        ? kOutFloat32
-                                        : SameType<T, half>::value ? kOutFloat16
-                                                                        : kOutBfloat16;
+    static constexpr int32_t kOwnType = kIsFloat ? kOutFloat32 : SameType<T, half>::value ? kOutFloat16 : kOutBfloat16;
 
     __aicore__ inline void Init(AscendC::TPipe* pipe, const CommonTiling* tiling, const QkvTiling* qkv,
                                 const QkvArguments& arguments, const typename Table::Source& source) {

@@ -279,7 +279,8 @@ private:
     // Clears the padding first, because Gather has filled it with the row's last element.
     __aicore__ inline void NormalizeUnpackedRows(const Tile& tile) {
         if constexpr (Norm::kNormalizes) {
-            ClearLanes(rows_, tiling_->row_pitch, tile.tokens * tile.heads, LaneRange{tiling_->head_size, tiling_->row_pitch});
+            ClearLanes(rows_, tiling_->row_pitch, tile.tokens * tile.heads,
+                       LaneRange{tiling_->head_size, tiling_->row_pitch});
             norm_.Apply(rows_, temp_, tile);
         }
     }

@@ -40,8 +40,8 @@ public:
         row_count_ = tile.tokens * tile.heads;
     }
 
-    // First stage: sets dst and temp to the products that Add() adds. in_place: dst is src. With kRopeSwapByShifts, temp
-    // contains the partner of each lane of src before the call.
+    // First stage: sets dst and temp to the products that Add() adds. in_place: dst is src. With kRopeSwapByShifts,
+    // temp contains the partner of each lane of src before the call.
     __aicore__ inline void Multiply(LocalTensor<float> dst, LocalTensor<float> src, LocalTensor<float> temp,
                                     bool in_place) {
         if constexpr (key == kRopeHalves) {

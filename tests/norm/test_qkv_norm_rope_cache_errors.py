@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from npu_rope import BackendUnavailable, RopeParams, qkv_norm_rope_cache
+from npu_rope import RopeParams, qkv_norm_rope_cache
 
 S, N, K, D, R = 3, 4, 2, 8, 9
 half = np.float16
@@ -263,6 +263,7 @@ def test_caches_share_no_memory():
         call({**CACHES, "v": ones(S, K, D), "k_cache": memory, "v_cache": memory}, "cpu", "numpy")
 
 
+HEADS = (("q", N), ("k", K))
 DEVICE_LIMITS = {
     "values of another head size": (
         f"v must have q's head size {D} on an NPU but got {D + 2}",
@@ -272,7 +273,7 @@ DEVICE_LIMITS = {
         "v_cache must have k_cache's dtype float32 on an NPU but got float16",
         {**CACHES, "v": ones(S, K, D), "v_cache": np.zeros((R, K, D), np.float16)},
     ),
-    "float64": ("q must be float32", {name: ones(S, n, D).astype(np.float64) for name, n in (("q", N), ("k", K))}),
+    "float64": ("q must be float32", {name: ones(S, n, D, dtype=np.float64) for name, n in HEADS}),
     "an angle policy": ("angle must be exact (0) on an NPU but got f32", {"angle": "f32"}),
     "a far position": ("positions must be between", {"positions": np.arange(S) + 2**22}),
 }
@@ -290,5 +291,5 @@ def test_what_a_device_does_not_support_is_refused(name, soc):
 def test_a_norm_that_does_not_fit_ub_is_refused():
     q = np.ones((1, 512, 128), np.float32)
     named = {"q_scale": np.ones(512 * 128, np.float32), "backend": "sim"}
-    with pytest.raises(ValueError, match="q_scale must cover fewer elements on an NPU, or be given with square_sums"):
+    with pytest.raises(ValueError, match="q_scale must cover fewer elements on an NPU, or be given with"):
         qkv_norm_rope_cache(q, q[:, :1], None, np.array([0]), RopeParams(128), **named)

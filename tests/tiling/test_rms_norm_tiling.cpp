@@ -35,8 +35,8 @@ void describe(const Case& c) {
                  " %s to %s adds %d shared %d\n  key %d copy mode %d parts %d x %d tile %d x %d inner %d chunk %d\n",
                  c.platform.arch, s.outer[0], s.outer[1], s.outer[2], s.n, dtype_name(c.in.dtype),
                  dtype_name(c.in.scale_dtype), c.in.adds, c.data.scale_shared, static_cast<int>(c.launch.tiling_key),
-                 c.data.common.copy_mode, c.data.common.row_parts, c.data.common.head_parts, c.data.common.side_tokens[0],
-                 c.data.common.tile_heads, c.data.common.tokens_inner, c.data.chunk);
+                 c.data.common.copy_mode, c.data.common.row_parts, c.data.common.head_parts,
+                 c.data.common.side_tokens[0], c.data.common.tile_heads, c.data.common.tokens_inner, c.data.chunk);
 }
 
 #define CHECK(c, condition)                                                      \

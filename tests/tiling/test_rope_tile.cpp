@@ -166,7 +166,8 @@ void regions_are_as_large_as_the_kernels_need() {
         CHECK(c, tile, l.block_tokens % tile.tokens == 0 && l.block_tokens <= 248);
         CHECK(c, tile, l.side_tokens[0] == tile.tokens && l.side_tokens[1] <= l.block_tokens);
         int64_t second_heads = std::min<int64_t>(heads_of_side(c.common, 1), tile.heads);
-        CHECK(c, tile, (l.side_tokens[1] >= 1) == (c.call.sides == 2) && l.side_tokens[1] * second_heads <= tile.rows());
+        CHECK(c, tile,
+              (l.side_tokens[1] >= 1) == (c.call.sides == 2) && l.side_tokens[1] * second_heads <= tile.rows());
         const int64_t entries = l.block_tokens * c.call.entry_pitch * c.call.entry_bytes;
         CHECK(c, tile, l.source.bytes == (given ? 2 * entries : l.token_slots * c.call.position_bytes));
         CHECK(c, tile, (l.frequencies.bytes > 0) == !given);
@@ -253,8 +254,7 @@ void candidates_are_within_the_unit_and_the_instructions() {
             CHECK(c, tile, tile.heads >= 1 && tile.heads <= c.max_heads() && tile.table_tokens >= 1);
             CHECK(c, tile, tile.rows() <= kMaxTileRows[c.call.normalizes]);
             // Runs of a packed tile have at least 32 bytes.
-            for (const int64_t heads :
-                 {heads_of_side(c.common, 0), heads_of_side(c.common, 1)}) {
+            for (const int64_t heads : {heads_of_side(c.common, 0), heads_of_side(c.common, 1)}) {
                 if (heads == 0) continue;
                 const int64_t last = (heads - 1) % tile.heads + 1;
                 CHECK(c, tile,
