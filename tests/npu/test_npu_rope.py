@@ -48,6 +48,12 @@ def test_given_tables_on_npu_tensors(simulated, queue, check):
     assert simulated.checks(SCRIPTS / "tables.py", queue=queue)[check] == "ok"
 
 
+@pytest.mark.parametrize("check", checks_of(SCRIPTS / "qkv.py"))
+@pytest.mark.parametrize("queue", ["0", slow("1")])
+def test_qkv_norm_rope_cache_on_npu_tensors(simulated, queue, check):
+    assert simulated.checks(SCRIPTS / "qkv.py", queue=queue)[check] == "ok"
+
+
 def test_the_command_reports_launches_and_a_timeline(simulated, tmp_path):
     report = tmp_path / "report.json"
     done = simulated.sim("--report", report, "--", simulated.python, SCRIPTS / "port.py")
