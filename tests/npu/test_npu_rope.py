@@ -54,6 +54,12 @@ def test_qkv_norm_rope_cache_on_npu_tensors(simulated, queue, check):
     assert simulated.checks(SCRIPTS / "qkv.py", queue=queue)[check] == "ok"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("check", checks_of(SCRIPTS / "fused_llama.py"))
+def test_fused_models_on_an_npu(simulated, check):
+    assert simulated.checks(SCRIPTS / "fused_llama.py", queue="1")[check] == "ok"
+
+
 def test_the_command_reports_launches_and_a_timeline(simulated, tmp_path):
     report = tmp_path / "report.json"
     done = simulated.sim("--report", report, "--", simulated.python, SCRIPTS / "port.py")
