@@ -19,7 +19,7 @@ SIZES = {
     "head_dim": 32,
     "vocab_size": 64,
 }
-HEADS = {"num_attention_heads": 4, "num_key_value_heads": 2, "attn_implementation": "eager"}
+HEADS = {"vocab_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2, "attn_implementation": "eager"}
 
 
 def compare(config, model_class):
