@@ -18,7 +18,11 @@ PACKAGE = simulated_package.load().folder
 STEMS = sorted(p.stem.removeprefix("npu_") for p in (ROOT / "op_kernel").glob("*.cpp"))
 SOCS = ("ascend910b", "ascend910_93", "ascend310p")
 # By the SoC for which a kernel is compiled: the SoCs that run the kernel.
-SOCS_THAT_RUN = {"ascend910b": ("ascend910b", "ascend910_93"), "ascend310p": ("ascend310p",)}
+SOCS_THAT_RUN = {
+    "ascend910b": ("ascend910b", "ascend910_93"),
+    "ascend310p": ("ascend310p",),
+    "ascend950": ("ascend950",),
+}
 KERNELS = [(stem, soc) for stem in STEMS for soc in SOCS_THAT_RUN]
 # A kernel's type by its name in the description.
 KERNEL_TYPES = {
@@ -27,6 +31,7 @@ KERNEL_TYPES = {
     "float32": "float",
     "int32": "int32_t",
     "int64": "int64_t",
+    "int8": "int8_t",
 }
 # The attributes in the table of specs/ggml_rope_acltensor.txt, in its order. ADDED has those that it lacks.
 TENSOR, INT, FLOAT, BOOL, INTS = "const aclTensor*", "int64_t", "double", "bool", "const aclIntArray*"

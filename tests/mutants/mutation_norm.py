@@ -102,7 +102,6 @@ EQUIVALENT: dict[str, str] = {
     "rms_norm_backward_kernel.h | count or repeat - 1 | AscendC::Cast(rows, narrow, AscendC::RoundMode::CAST_NONE, {static_cast<uint32_t>(element_count_)});": "the last lane is a row's padding, which is cleared next",
     "gradient_rows.h | count or repeat + 1 | AscendC::Muls(mean_, mean_, inverse_n_, {count});": "a slot that belongs to no row",
     "gradient_rows.h | count or repeat + 1 | AscendC::Muls(inverses, inverses, kScaleUp, {count * kBlockFloats});": "a slot that belongs to no row",
-    "dscale_rows.h | remove SyncPipes | __aicore__ inline void FlushShort(AscendC::GlobalTensor<float> target, int32_t count) { {SyncPipes<AscendC::HardEvent::V_S>()};": "redundant: the scalar store of the last tile has waited for the vectors",
     "long_rms_norm_backward_kernel.h | count or repeat + 1 | AscendC::Cast(dx, temp_, NarrowMode<T>(), {static_cast<uint32_t>(lanes)});": "a lane after the piece, which is not stored",
     "row_norm.h | count or repeat - 1 | AscendC::Abs(squares, rows, {count * pitch});": "the last slot still contains a square, which is as large where it matters",
     "row_steps.h | comparison | for (int32_t row = 0; row{ < }rows; row += kMaxRepeats) {": "an instruction without repeats",

@@ -14,7 +14,6 @@ import torch
 from npu_rope import backends
 from npu_rope.compat import torch_npu as compat
 from npu_rope.errors import BackendUnavailable
-from npu_rope.executors.qkv_norm_rope_cache import EXECUTORS
 from npu_rope.testing import port_spec, ports
 from npu_rope.testing.bounds import is_device, worst_ratio
 from npu_rope.testing.chip_types import chip_lacks
@@ -53,14 +52,13 @@ def test_the_suite_has_these_cases_after_those_of_rotary_mul():
 
 def lacked_operator(case, backend):
     """Return why a back end does not support a store into caches; empty if it does."""
-    has_it = not FUNCTIONS[case.function].operators or backend.partition(":")[0] in EXECUTORS
-    return "" if has_it else "it does not have qkv_norm_rope_cache"
+    return FUNCTIONS[case.function].not_on_devices if is_device(backend) else ""
 
 
 @pytest.mark.parametrize("case", CASES[::5], ids=lambda case: case.name)
 def test_correct_results_pass(case, backend):
     judgement = judgement_of(case, backend)
-    lacks = (is_device(backend) and chip_lacks(case.dtype, backend)) or lacked_operator(case, backend)
+    lacks = lacked_operator(case, backend) or (is_device(backend) and chip_lacks(case.dtype, backend))
     assert (judgement.verdict, judgement.message) == ((UNSUPPORTED, lacks) if lacks else (OK, ""))
     function = FUNCTIONS[case.function]
     has_narrow = case.dtype in {function.dtype_of(case, name) for name in function.results_of(case)}

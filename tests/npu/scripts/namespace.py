@@ -13,6 +13,7 @@ OPERANDS = {
     **dict.fromkeys(("cos", "sin", "cos_cache", "sin_cache"), TABLE),
     "positions": torch.arange(4),
     **dict.fromkeys(("rows", "position_ids"), ROWS),
+    "slots": ROWS[0],
     "start_pos": torch.tensor(3),
     "packed": torch.zeros(8, dtype=torch.uint8),
     "n_dims": 16,
@@ -43,6 +44,8 @@ def operand(name, argument, device):
     if argument.name == "cache":
         return torch.zeros(8, 1 if "rms_norm" in name else 2, 16).to(device)
     value = OPERANDS[argument.name]
+    if name.startswith("qkv") and isinstance(value, tuple) and len(value) == 4:  # no dimension of batches
+        value = value[1:]
     if isinstance(value, tuple):
         generator = torch.Generator().manual_seed(len(argument.name))
         value = torch.rand(value, generator=generator) + 0.5
@@ -50,8 +53,9 @@ def operand(name, argument, device):
 
 
 def operands(name, operator, device):
-    """Return the values of a call's arguments without a default, and of position_ids, by name."""
-    needed = [a for a in operator._schema.arguments if not a.has_default_value() or a.name == "position_ids"]
+    """Return the values of a call's arguments without a default, and of positions, by name."""
+    positions = ("positions", "position_ids")
+    needed = [a for a in operator._schema.arguments if not a.has_default_value() or a.name in positions]
     return {a.name: operand(name, a, device) for a in needed}
 
 
