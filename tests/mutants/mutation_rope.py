@@ -172,8 +172,6 @@ EQUIVALENT: dict[str, str] = {
     "lane_frequencies.h | comparison | for (int32_t i = aligned; i{ < }pairs_; ++i) dst.SetValue(i, i < count ? source.GetValue(i) : 1.0f);": "a 1 where a temporary begins",
     "lane_numbers.h | comparison | for (int32_t k = 0; k{ < }kRopeSetupLaneTemps; ++k) lane_[k] = temps.Take(count_);": "the additional temporary goes to the next member, which is set next",
     "lane_frequencies.h | comparison | for (int32_t k = 0; k{ < }kRopeSetupPairTemps; ++k) pair_temp_[k] = temps.Take(pairs_);": "the additional temporary goes to the next member, which is set next",
-    "tiles.h | comparison | side_first_ = heads_first_{ > }begin ? heads_first_ : begin;": "at equality both are the same",
-    "tiles.h | comparison | side_end_ = heads_end_{ < }end ? heads_end_ : end;": "at equality both are the same",
     "row_rotation.h | comparison | if (heads{ > }1 && !FitsRepeatStride(head_step)) return false;": "with one head, one of the two steps is a row's, which an instruction reaches",
     "row_rotation.h | comparison | if (tokens_{ > }1 && !FitsRepeatStride(token_step_)) return true;": "with one token, repeating over heads takes no more instructions",
     "cache_rows.h | comparison | if (row_tile.token < 0 || row_tile.token{ >= }tiling_->cache_rows) continue;": "the host refuses such rows; tests/tiling/test_unchecked_rows.cpp, which has no host checks, catches it",

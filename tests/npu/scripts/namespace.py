@@ -64,5 +64,6 @@ def call(operator, values):
     results = operator(**values)
     results = results if isinstance(results, tuple) else (results,)
     arguments = operator._schema.arguments
-    written = [values[a.name] for a in arguments if a.alias_info is not None and a.alias_info.is_write]
+    outs = [a.name for a in arguments if a.alias_info is not None and a.alias_info.is_write]
+    written = [values[name] for name in outs if name in values]
     return [t for t in (*results, *written) if t is not None]
