@@ -186,8 +186,12 @@ def test_a_report_contains_the_counts_of_validate(good):
     suites = {row["suite"] for row in found["by_suite"]}
     assert suites == {"ggml", "models", "onnx", "torch_npu", "norm", "pmx", "sequences"}
     assert sum(row["cases"] for row in found["by_suite"]) == found["cases"]
-    ratios = {row["suite"]: row["largest_error_over_bound"] for row in found["by_suite"]}
-    assert {suite: ratio for suite, ratio in ratios.items() if not 0 < ratio <= 1} == {}
+    judged = [row for row in found["by_suite"] if row["unsupported"] < row["cases"]]
+    assert {row["op"] for row in found["by_suite"] if row not in judged} <= {
+        "NPU_KV_RMSNORM_ROPE_CACHE",
+        "NPU_QKV_RMS_NORM_ROPE_CACHE",
+    }
+    assert [row for row in judged if not 0 < row["largest_error_over_bound"] <= 1] == []
 
 
 def test_every_call_has_a_verdict_a_time_and_a_prediction(good):
