@@ -12,6 +12,6 @@ extern "C" __global__ __aicore__ void npu_rotary_mul(GM_ADDR x, GM_ADDR cos, GM_
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
 #endif
     rotation::RopeArguments arguments{{x, nullptr}, {out, nullptr}, nullptr};
-    rotation::RotarySource source{cos, sin, position_ids, &tiling_data.table};
+    rotation::RotarySource source{cos, sin, position_ids, &tiling_data.table, nullptr};
     rotation::RunRotary<DTYPE_X, DTYPE_COS>(&tiling_data.common, arguments, source);
 }

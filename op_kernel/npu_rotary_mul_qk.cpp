@@ -11,6 +11,6 @@ extern "C" __global__ __aicore__ void npu_rotary_mul_qk(GM_ADDR q, GM_ADDR k, GM
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
 #endif
     rotation::RopeArguments arguments{{q, k}, {q_out, k_out}, nullptr};
-    rotation::RotarySource source{cos, sin, nullptr, &tiling_data.table};
+    rotation::RotarySource source{cos, sin, nullptr, &tiling_data.table, nullptr};
     rotation::RunRotary<DTYPE_Q, DTYPE_COS>(&tiling_data.common, arguments, source);
 }
