@@ -114,7 +114,7 @@ def test_gradients_are_within_their_bounds(device, dtype, size):
         assert ours.tobytes() == second.tobytes()
 
 
-def test_dx_does_not_depend_on_the_mode():
+def test_dx_on_a_device_does_not_depend_on_the_mode():
     rng = np.random.default_rng(2)
     x, grad = (rng.standard_normal((300, 256)).astype(np.float32) for _ in range(2))
     scale = rng.standard_normal(256).astype(np.float32)
@@ -124,7 +124,7 @@ def test_dx_does_not_depend_on_the_mode():
     assert dx.tobytes() == expected.tobytes()
 
 
-def test_one_core_needs_no_order():
+def test_one_core_of_a_device_needs_no_order():
     x, scale = np.ones((2, 8), np.float32), np.ones(8, np.float32)
     with deterministic():
         _, dscale = rms_norm_backward(x, x, scale, epsilon=0.0, backend="sim")

@@ -288,7 +288,7 @@ def test_what_a_device_does_not_support_is_refused(name, soc):
     assert str(caught.value).startswith(f"[qkv_norm_rope_cache] {text}")
 
 
-def test_a_norm_that_does_not_fit_ub_is_refused():
+def test_a_norm_that_does_not_fit_a_device_is_refused():
     q = np.ones((1, 512, 128), np.float32)
     named = {"q_scale": np.ones(512 * 128, np.float32), "backend": "sim"}
     with pytest.raises(ValueError, match="q_scale must cover fewer elements on an NPU, or be given with"):
