@@ -81,7 +81,7 @@ class CallTensors(Generic[T]):
     def in_c_order(
         self, inputs: Mapping[str, U], outs: Mapping[str, U]
     ) -> tuple[list[U | None], list[U | None]]:
-        """Return inputs and outputs in the C function's order; None stands for an absent one."""
+        """Return inputs and outputs in the C function's order; an absent one is None."""
         ordered = ((inputs, self.c_inputs), (outs, self.c_outs))
         return tuple([named.get(name) for name in names or named] for named, names in ordered)  # type: ignore
 

@@ -206,7 +206,7 @@ private:
             plane_of[axis] = static_cast<int>(plane - common_.plane_offset);
             if (plane_of[axis] == common_.planes) common_.plane_offset[common_.planes++] = offset;
         }
-        // Of given tables, the entries of a row; of computed ones, the lanes of a table.
+        // The lanes of a computed table, or the entries of a row of given tables.
         const int32_t pairs = common_.n_dims / 2;
         const int32_t lanes = !given_ ? common_.table_width : in_.tables.entry_per_lane ? 2 * pairs : pairs;
         for (int32_t lane = 0; lane < lanes; ++lane) {
@@ -320,18 +320,8 @@ private:
         return out_type(1) == NPU_ROPE_INT8 ? Check{} : check_dtype_on_chip(in_.op, "k_cache", out_type(1), platform_);
     }
 
-    static int32_t out_code(int32_t dtype) {
-        switch (dtype) {
-            case NPU_ROPE_FLOAT32:
-                return kOutFloat32;
-            case NPU_ROPE_FLOAT16:
-                return kOutFloat16;
-            case NPU_ROPE_BFLOAT16:
-                return kOutBfloat16;
-            default:
-                return kOutInt8;
-        }
-    }
+    static_assert(kOutFloat32 == NPU_ROPE_FLOAT32 && kOutFloat16 == NPU_ROPE_FLOAT16, "out_type has these numbers");
+    static_assert(kOutBfloat16 == NPU_ROPE_BFLOAT16 && kOutInt8 == NPU_ROPE_INT8, "out_type has these numbers");
 
     // Places rows of factors in UB. rows: 1 for all heads, or one for each head.
     RowFactorsTiling place_factors(const npu_rope_tensor* t, int64_t rows, int64_t head_stride, int64_t lane_stride) {
@@ -360,11 +350,10 @@ private:
         call_.normalizes = qkv_normalizes();
         for (int k = 0; k < shape_.sides; ++k) {
             const QkvSide& s = qkv_side(k);
-            if (!s.given) continue;
             QkvSideTiling& to = qkv_->side[k];
             to.cache_rows = s.cache_rows;
             to.block_size = s.block_size;
-            to.out_type = out_code(out_type(k));
+            to.out_type = out_type(k);
             to.out_pitch = to_int32(round_up(shape_.D, kUbBlockBytes / out_item_bytes(k)));
             call_.out_row_bytes = std::max(call_.out_row_bytes, out_item_bytes(k) * to.out_pitch);
             if (s.norm != QkvNorm::kNone) {

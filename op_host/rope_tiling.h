@@ -34,7 +34,7 @@ struct HeadNormAttributes {
     bool intermediate_rounding = false;  // round as a call of rms_norm and a call of rope do
 };
 
-// What a call of qkv_norm_rope_cache has besides.
+// The parts of a call of qkv_norm_rope_cache that other calls do not have.
 struct QkvTilingInput {
     const QkvTensors* tensors = nullptr;
     const QkvShape* shape = nullptr;

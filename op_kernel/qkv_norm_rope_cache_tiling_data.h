@@ -8,13 +8,13 @@
 // The tiling keys of a call with given tables are those of rope, plus this number. The kernel has them as literals.
 constexpr int32_t kQkvGivenTables = 3;
 
-// The types of an output.
+// The types of an output, with the numbers of npu_rope_dtype.
 constexpr int32_t kOutFloat32 = 0;
 constexpr int32_t kOutFloat16 = 1;
 constexpr int32_t kOutBfloat16 = 2;
-constexpr int32_t kOutInt8 = 3;
+constexpr int32_t kOutInt8 = 6;
 
-// What the mean square of a norm covers.
+// The elements that the mean square of a norm covers.
 constexpr int32_t kNormNone = 0;
 constexpr int32_t kNormHead = 1;   // a head
 constexpr int32_t kNormToken = 2;  // all heads of a token

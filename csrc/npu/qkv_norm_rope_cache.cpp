@@ -114,7 +114,8 @@ void complete(QkvCall* call) {
 }
 
 // tensors: with slots, kKOut and kVOut are the caches.
-void launch(QkvCall tensors, const Attributes& a, const QkvAttributes& qkv) {
+void launch(QkvCall tensors, const Attributes& a, double epsilon, double scale_offset, int64_t ranks) {
+    const QkvAttributes qkv{epsilon, scale_offset, ranks, angle_of(a)};
     const bool normalizes_q = tensors[kQScale].has_value(), has_positions = tensors[kPositions].has_value();
     if (!check_qkv(launch_tensors(tensors), a, qkv)) return;
     if (tensors[kSlots].has_value()) {
@@ -130,8 +131,8 @@ void launch(QkvCall tensors, const Attributes& a, const QkvAttributes& qkv) {
                     t.optional(kFreqFactors), t.optional(kCos), t.optional(kSin), t.optional(kSlots),
                     t.optional(kKQuantScale), t.optional(kKQuantOffset), t.optional(kVQuantScale),
                     t.optional(kVQuantOffset), t.optional(kKCache), t.optional(kVCache),
-                    NPU_ROPE_ACLNN_ATTRIBUTES(a, sections, strides), qkv.epsilon, qkv.scale_offset, qkv.ranks,
-                    normalizes_q, has_positions, t[kQOut], t[kKOut], t[kVOut]);
+                    NPU_ROPE_ACLNN_ATTRIBUTES(a, sections, strides), epsilon, scale_offset, ranks, normalizes_q,
+                    has_positions, t[kQOut], t[kKOut], t[kVOut]);
 }
 
 constexpr bool forward = true;  // NPU_ROPE_ATTRIBUTES uses this name; the operator has no other direction
@@ -140,7 +141,7 @@ constexpr bool forward = true;  // NPU_ROPE_ATTRIBUTES uses this name; the opera
     int64_t n_dims, int64_t rope_mode, int64_t n_ctx_orig, double freq_base, double freq_scale, double ext_factor, \
         double attn_factor, double beta_fast, double beta_slow, at::OptionalIntArrayRef sections, int64_t n_offs,  \
         double epsilon, int64_t angle, double scale_offset, int64_t ranks
-#define NPU_ROPE_QKV_ATTRIBUTES NPU_ROPE_ATTRIBUTES, qkv_attributes(epsilon, angle, scale_offset, ranks)
+#define NPU_ROPE_QKV_ATTRIBUTES NPU_ROPE_ATTRIBUTES, epsilon, scale_offset, ranks
 #define NPU_ROPE_QKV_NORM_AND_ANGLES                                                                      \
     const OptionalTensor &q_scale, const OptionalTensor &k_scale, const OptionalTensor &q_bias,           \
         const OptionalTensor &k_bias, const OptionalTensor &square_sums, const OptionalTensor &positions, \
@@ -155,12 +156,6 @@ constexpr bool forward = true;  // NPU_ROPE_ATTRIBUTES uses this name; the opera
             k_quant_scale, k_quant_offset, v_quant_scale, v_quant_offset, std::nullopt, std::nullopt, q_out, k_out, \
             v_out                                                                                                   \
     }
-
-QkvAttributes qkv_attributes(double epsilon, int64_t angle, double scale_offset, int64_t ranks) {
-    Attributes a = {};
-    a.angle = angle;
-    return {epsilon, scale_offset, ranks, angle_of(a)};
-}
 
 std::tuple<at::Tensor, at::Tensor> qkv_norm_rope_cache(const at::Tensor& q, const at::Tensor& k,
                                                        NPU_ROPE_QKV_NORM_AND_ANGLES, NPU_ROPE_QKV_PARAMETERS) {

@@ -199,7 +199,7 @@ def rms_norm_rope(
 
 
 class QkvNorm(str, Enum):
-    """What a norm covers."""
+    """The elements that a norm covers."""
 
     NONE = "none"
     HEAD = "head"
@@ -223,7 +223,7 @@ def qkv_norm_rope_cache(
     mode: Annotated[Mode, typer.Option(help="How elements form pairs: neox or normal.")] = Mode.NEOX,
     n_dims: Annotated[int | None, typer.Option(help="Rotated lanes; default D.")] = None,
     norm: Annotated[
-        QkvNorm, typer.Option(help="What a norm covers: head, token (all heads), none.")
+        QkvNorm, typer.Option(help="Elements of a norm: head, token (all heads), none.")
     ] = QkvNorm.HEAD,
     cache: Annotated[QkvCache, typer.Option(help="The type of the caches: same, int8; none: no cache.")] = (
         QkvCache.SAME

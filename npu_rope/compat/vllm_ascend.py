@@ -6,8 +6,8 @@
     q, k, v = torch.ops.vllm.qkv_rmsnorm_rope(qkv, cache, positions, wq, wk, 4096, 1024, 128, 1e-6)
 
 Signatures and shapes: vllm-project/vllm-ascend, ``vllm_ascend/ops/triton/linearnorm`` and
-``vllm_ascend/ops/rotary_embedding.py``, November 2026. A result is rounded once; vllm-ascend's kernels round
-after the norm, too. The functions run where :func:`npu_rope.qkv_norm_rope_cache` does: on the CPU so far.
+``vllm_ascend/ops/rotary_embedding.py``, November 2026. A result is rounded once; vllm-ascend's kernels also
+round after the norm. So far the functions were run on the CPU only.
 """
 
 from __future__ import annotations

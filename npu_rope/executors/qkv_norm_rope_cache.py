@@ -166,7 +166,7 @@ def on_sim(options: Options, call: Tensors, attributes: QkvAttributes) -> Result
 
     def check_all(call: Tensors) -> None:
         check(call, attributes, sim.chip_of(options))
-        _check_positions(call, attributes)
+        check_device_positions(call, attributes)
 
     def launch_kernel(call: Tensors, results: Results) -> None:
         launch_on_sim(options, call, results, attributes)
@@ -203,18 +203,12 @@ def launch_on_sim(options: Options, call: Tensors, results: Results, attributes:
     sim.launch(options, call.op, call.op, {**tensors, **caches, **outs}, {**attributes.as_aclnn(), **given})
 
 
-def _check_positions(call: Tensors, attributes: QkvAttributes) -> None:
-    """Check the positions of computed tables, as :func:`.check_device_positions`."""
-    if "cos" not in call.other_inputs:
-        check_device_positions(call, attributes)
-
-
 def on_npu(call: Tensors, attributes: QkvAttributes) -> Results:
     """Run the call on the NPU for arrays, or for CPU torch tensors without a gradient."""
 
     def check_all(call: Tensors) -> None:
         check(call, attributes)
-        _check_positions(call, attributes)
+        check_device_positions(call, attributes)
 
     def run_operator(xs: dict[str, Any], other_inputs: dict[str, Any], written: list[Any]) -> None:
         named = dict(

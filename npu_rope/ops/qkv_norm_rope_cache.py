@@ -94,8 +94,8 @@ def qkv_norm_rope_cache(
         slots: ``[S]``, int32 or int64: each token's row of the caches, or -1 to leave its k and v out. Two
             tokens must not have the same row.
         k_cache, v_cache: with slots: ``[rows,N,D]``, or ``[blocks,block_size,N,D]`` of any strides with unit
-            stride in D, such as ``cache.transpose(1, 2)`` of a cache ``[blocks,N,block_size,D]``. Of q's
-            dtype, float32, float16, bfloat16 or int8. Other rows keep their values.
+            stride in D, such as ``cache.transpose(1, 2)`` of a cache ``[blocks,N,block_size,D]``. The
+            dtype is q's, float32, float16, bfloat16 or int8. Other rows keep their values.
         k_quant_scale, v_quant_scale: float32 factors of an int8 cache: ``[1]``, ``[N]`` or ``[N,D]``. The
             cache gets y * factor + offset, rounded half to even and limited to [-128, 127].
         k_quant_offset, v_quant_offset: float32, of the factor's shape, or None.

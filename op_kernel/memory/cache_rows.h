@@ -11,28 +11,34 @@
 
 namespace memory {
 
+struct CacheLayout {
+    int64_t rows;
+    int64_t block_size;  // rows of a block: row r is place r % block_size of block r / block_size
+    int32_t pitch;       // distance from one head to the next in UB, in elements
+};
+
 class CacheRows {
 public:
     __aicore__ inline void Init(const CommonTiling* tiling, GM_ADDR indices) {
-        tiling_ = tiling;
         row_numbers_.Init(indices, tiling->row_number_stride, tiling->row_number_words);
     }
 
-    // mover: a RowBursts or ScalarRows of the cache's type. rows: the tile, token by token.
+    // mover: copies tiles of the cache's type. rows: the tile, token by token.
     template <typename T, typename Mover>
-    __aicore__ inline void Store(Mover* mover, GM_ADDR cache, LocalTensor<T> rows, const Tile& tile) {
+    __aicore__ inline void Store(Mover* mover, GM_ADDR cache, LocalTensor<T> rows, const Tile& tile,
+                                 const CacheLayout& layout) {
         Tile row_tile = tile;
-        row_tile.batch = 0;
         row_tile.tokens = 1;
         for (int32_t t = 0; t < tile.tokens; ++t) {
-            row_tile.token = row_numbers_.Get(tile.batch, tile.token + t);
-            if (row_tile.token < 0 || row_tile.token >= tiling_->cache_rows) continue;
-            mover->Store(cache, rows[static_cast<uint32_t>(t * tile.heads * tiling_->out_pitch)], row_tile);
+            int64_t row = row_numbers_.Get(tile.batch, tile.token + t);
+            if (row < 0 || row >= layout.rows) continue;
+            row_tile.batch = row / layout.block_size;
+            row_tile.token = row % layout.block_size;
+            mover->Store(cache, rows[static_cast<uint32_t>(t * tile.heads * layout.pitch)], row_tile);
         }
     }
 
 private:
-    const CommonTiling* tiling_ = nullptr;
     RowNumbers row_numbers_;
 };
 

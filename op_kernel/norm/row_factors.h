@@ -49,7 +49,7 @@ public:
             bursts.LoadRows(raw, memory, 0, factors.rows, factors.head_stride, tiling_->head_size);
         }
         SyncPipes<AscendC::HardEvent::MTE2_V>();
-        ToFloats(rows_[factors.at], raw, pitch, factors.rows);
+        Widen(rows_[factors.at], raw, pitch, factors.rows);
         VectorBarrier();
     }
 
@@ -89,16 +89,11 @@ private:
         VectorBarrier();
     }
 
+    // Factors of 16 bits have x's type, and so the pitch of its rows.
     template <typename T>
-    __aicore__ inline void ToFloats(LocalTensor<float> dst, LocalTensor<T> src, int32_t pitch, int32_t rows) {
+    __aicore__ inline void Widen(LocalTensor<float> dst, LocalTensor<T> src, int32_t pitch, int32_t rows) {
         if constexpr (sizeof(T) != sizeof(float)) {
-            // A row of T has no fewer elements than row_pitch, unless x is float32.
-            for (int32_t row = 0; row < rows; ++row)
-                if (pitch != tiling_->row_pitch)
-                    AscendC::Cast(dst[row * tiling_->row_pitch], src[row * pitch], AscendC::RoundMode::CAST_NONE,
-                                  static_cast<uint32_t>(tiling_->row_pitch));
-            if (pitch == tiling_->row_pitch)
-                AscendC::Cast(dst, src, AscendC::RoundMode::CAST_NONE, static_cast<uint32_t>(rows * pitch));
+            AscendC::Cast(dst, src, AscendC::RoundMode::CAST_NONE, static_cast<uint32_t>(rows * pitch));
         } else {
             auto row_blocks = static_cast<uint16_t>(pitch / kBlockFloats);
             auto gap = static_cast<uint16_t>((tiling_->row_pitch - pitch) / kBlockFloats);

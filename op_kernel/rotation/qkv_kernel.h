@@ -7,9 +7,8 @@
 
 #include "../memory/cache_rows.h"
 #include "../memory/row_bursts.h"
-#include "../memory/row_numbers.h"
 #include "../memory/row_steps.h"
-#include "../memory/scalar_rows.h"
+#include "../memory/tile_rows.h"
 #include "../memory/tiles.h"
 #include "../memory/vector_steps.h"
 #include "../norm/row_factors.h"
@@ -18,6 +17,7 @@
 #include "computed_table.h"
 #include "given_table.h"
 #include "kernel_operator.h"
+#include "tile_loop.h"
 #include "tile_rotation.h"
 
 namespace rotation {
@@ -53,78 +53,20 @@ public:
         table_.BuildConstants(&rotation_.Index());
         LoadFactors();
         table_.Build(window.current.block_tokens);
-        do {
-            LocalTensor<T> x = in_.template DeQue<T>();
-            window.FindNext();
-            const bool opens_block = window.has_next && window.next.opens_block != 0;
-            if (opens_block) table_.Load(window.next);
-            if (window.has_next) LoadTile(window.next);
-            if (window.has_previous) StoreTile(window.previous);
-            ProcessTile(x, window.current);
-            if (opens_block) table_.Build(window.next.block_tokens);
-        } while (window.Advance());
-        StoreTile(window.previous);
-        Finish();
+        ProcessTiles(this, &table_, &window);
+        table_.Finish();
+        inputs_.Finish(arguments.out[0]);  // for all outputs
     }
 
-private:
-    static constexpr bool kIsFloat = sizeof(T) == sizeof(float);
-    static constexpr int32_t kLowestInt8 = -128, kHighestInt8 = 127;
-    // Of integers all modes give the same result; every SoC has this one.
-    static constexpr AscendC::RoundMode kExactToInt8 = AscendC::RoundMode::CAST_TRUNC;
-    static constexpr int32_t kOwnType = kIsFloat ? kOutFloat32 : SameType<T, half>::value ? kOutFloat16 : kOutBfloat16;
+    // ---- for ProcessTiles()
 
-    __aicore__ inline void Init(AscendC::TPipe* pipe, const CommonTiling* tiling, const QkvTiling* qkv,
-                                const QkvArguments& arguments, const typename Table::Source& source) {
-        tiling_ = tiling;
-        qkv_ = qkv;
-        arguments_ = arguments;
-        pipe->InitBuffer(in_, static_cast<uint8_t>(qkv->buffers), static_cast<uint32_t>(tiling->queue_bytes));
-        pipe->InitBuffer(out_, static_cast<uint8_t>(qkv->buffers), static_cast<uint32_t>(qkv->out_queue_bytes));
-        pipe->InitBuffer(work_, static_cast<uint32_t>(tiling->work_bytes));
-        if (tiling->gather_bytes > 0) pipe->InitBuffer(offsets_, static_cast<uint32_t>(tiling->gather_bytes));
-        rows_ = work_.template Get<float>();
-        temp_ = rows_[static_cast<uint32_t>(tiling->temp_offset_bytes) / sizeof(float)];
-        rotation_.Init(tiling, rows_);
-        table_.Init(pipe, tiling, source, rotation_.Index().Rest(), rows_);
-        bursts_.Init(tiling, tiling->head_size, tiling->row_pitch);
-#if __CCE_AICORE__ == 200
-        scalars_.Init(tiling, tiling->row_pitch);
-#endif
-        slots_.Init(arguments.slots, tiling->row_number_stride, tiling->row_number_words);
-        if (qkv->stats_bytes > 0) {
-            pipe->InitBuffer(stats_, static_cast<uint32_t>(qkv->stats_bytes));
-            int32_t slots = qkv->stats_bytes / (kRowNormStats * static_cast<int32_t>(sizeof(float)));
-            norm_.Init(&qkv->side[0].norm, stats_.template Get<float>(), slots);
-        }
-        factors_.Init(pipe, tiling, qkv->factor_bytes);
-    }
-
-    __aicore__ inline void LoadFactors() {
-        for (int32_t side = 0; side < kRopeMaxSides; ++side) {
-            const QkvSideTiling& t = qkv_->side[side];
-            if (side < 2) {
-                factors_.template Load<ParameterT>(t.scale, arguments_.scale[side], rows_);
-                factors_.template Load<ParameterT>(t.bias, arguments_.bias[side], rows_);
-                factors_.AddNumber(t.scale, qkv_->scale_offset);
-            }
-            factors_.template Load<float>(t.factor, arguments_.factor[side], rows_);
-            factors_.template Load<float>(t.quant_offset, arguments_.quant_offset[side], rows_);
-        }
-    }
+    __aicore__ inline LocalTensor<T> NextInput() { return in_.template DeQue<T>(); }
 
     __aicore__ inline void LoadTile(const Tile& tile) {
         LocalTensor<T> x = in_.template AllocTensor<T>();
-        GM_ADDR memory = arguments_.x[tile.side];
-#if __CCE_AICORE__ == 200
-        if (tiling_->copy_mode == kCopyScalar) scalars_.Load(x, memory, tile);
-        if (tiling_->copy_mode == kCopyBursts)
-#endif
-            bursts_.Load(x, memory, tile);
+        inputs_.Load(x, arguments_.x[tile.side], tile);
         in_.EnQue(x);
     }
-
-    // ---- from a tile of x to a tile of the output
 
     __aicore__ inline void ProcessTile(LocalTensor<T> x, const Tile& tile) {
         const QkvSideTiling& side = qkv_->side[tile.side];
@@ -170,6 +112,68 @@ private:
             out_.EnQue(y);
         }
     }
+
+    __aicore__ inline void StoreTile(const Tile& tile) {
+        LocalTensor<T> y = out_.template DeQue<T>();
+        int32_t type = qkv_->side[tile.side].out_type;
+        if (type == kOutFloat32) {
+            StoreAs(y.template ReinterpretCast<float>(), tile);
+        } else if (type == kOutFloat16) {
+            StoreAs(y.template ReinterpretCast<half>(), tile);
+#if __CCE_AICORE__ != 200
+        } else if (type == kOutBfloat16) {
+            StoreAs(y.template ReinterpretCast<bfloat16_t>(), tile);
+#endif
+        } else {
+            StoreAs(y.template ReinterpretCast<int8_t>(), tile);
+        }
+        out_.FreeTensor(y);
+    }
+
+private:
+    static constexpr bool kIsFloat = sizeof(T) == sizeof(float);
+    static constexpr int32_t kLowestInt8 = -128, kHighestInt8 = 127;
+    // All modes give the same result for integers. Every SoC has this mode.
+    static constexpr AscendC::RoundMode kExactToInt8 = AscendC::RoundMode::CAST_TRUNC;
+    static constexpr int32_t kOwnType = kIsFloat ? kOutFloat32 : SameType<T, half>::value ? kOutFloat16 : kOutBfloat16;
+
+    __aicore__ inline void Init(AscendC::TPipe* pipe, const CommonTiling* tiling, const QkvTiling* qkv,
+                                const QkvArguments& arguments, const typename Table::Source& source) {
+        tiling_ = tiling;
+        qkv_ = qkv;
+        arguments_ = arguments;
+        pipe->InitBuffer(in_, static_cast<uint8_t>(qkv->buffers), static_cast<uint32_t>(tiling->queue_bytes));
+        pipe->InitBuffer(out_, static_cast<uint8_t>(qkv->buffers), static_cast<uint32_t>(qkv->out_queue_bytes));
+        pipe->InitBuffer(work_, static_cast<uint32_t>(tiling->work_bytes));
+        if (tiling->gather_bytes > 0) pipe->InitBuffer(offsets_, static_cast<uint32_t>(tiling->gather_bytes));
+        rows_ = work_.template Get<float>();
+        temp_ = rows_[static_cast<uint32_t>(tiling->temp_offset_bytes) / sizeof(float)];
+        rotation_.Init(tiling, rows_);
+        table_.Init(pipe, tiling, source, rotation_.Index().Rest(), rows_);
+        inputs_.Init(tiling, tiling->row_pitch);
+        cache_.Init(tiling, arguments.slots);
+        if (qkv->stats_bytes > 0) {
+            pipe->InitBuffer(stats_, static_cast<uint32_t>(qkv->stats_bytes));
+            int32_t slots = qkv->stats_bytes / (kRowNormStats * static_cast<int32_t>(sizeof(float)));
+            norm_.Init(&qkv->side[0].norm, stats_.template Get<float>(), slots);
+        }
+        factors_.Init(pipe, tiling, qkv->factor_bytes);
+    }
+
+    __aicore__ inline void LoadFactors() {
+        for (int32_t side = 0; side < kRopeMaxSides; ++side) {
+            const QkvSideTiling& t = qkv_->side[side];
+            if (side < 2) {
+                factors_.template Load<ParameterT>(t.scale, arguments_.scale[side], rows_);
+                factors_.template Load<ParameterT>(t.bias, arguments_.bias[side], rows_);
+                factors_.AddNumber(t.scale, qkv_->scale_offset);
+            }
+            factors_.template Load<float>(t.factor, arguments_.factor[side], rows_);
+            factors_.template Load<float>(t.quant_offset, arguments_.quant_offset[side], rows_);
+        }
+    }
+
+    // ---- from a tile of x to a tile of the output
 
     __aicore__ inline void MoveValues(LocalTensor<T> x, const QkvSideTiling& side, const Tile& tile) {
         LocalTensor<T> y = out_.template AllocTensor<T>();
@@ -270,63 +274,17 @@ private:
 
     // ---- stores
 
-    __aicore__ inline void StoreTile(const Tile& tile) {
-        LocalTensor<T> y = out_.template DeQue<T>();
-        int32_t type = qkv_->side[tile.side].out_type;
-        if (type == kOutFloat32) {
-            StoreAs(y.template ReinterpretCast<float>(), tile);
-        } else if (type == kOutFloat16) {
-            StoreAs(y.template ReinterpretCast<half>(), tile);
-#if __CCE_AICORE__ != 200
-        } else if (type == kOutBfloat16) {
-            StoreAs(y.template ReinterpretCast<bfloat16_t>(), tile);
-#endif
-        } else {
-            StoreAs(y.template ReinterpretCast<int8_t>(), tile);
-        }
-        out_.FreeTensor(y);
-    }
-
     template <typename OutT>
     __aicore__ inline void StoreAs(LocalTensor<OutT> y, const Tile& tile) {
-        int32_t pitch = qkv_->side[tile.side].out_pitch;
-#if __CCE_AICORE__ == 200
-        if (tiling_->copy_mode == kCopyScalar) {
-            ScalarRows<OutT> scalars;
-            scalars.Init(tiling_, pitch);
-            StoreBy(&scalars, y, pitch, tile);
-            return;
-        }
-#endif
-        RowBursts<OutT> bursts;
-        bursts.Init(tiling_, tiling_->head_size, pitch);
-        StoreBy(&bursts, y, pitch, tile);
-    }
-
-    template <typename OutT, typename Mover>
-    __aicore__ inline void StoreBy(Mover* mover, LocalTensor<OutT> y, int32_t pitch, const Tile& tile) {
-        GM_ADDR memory = arguments_.out[tile.side];
-        if (qkv_->scatters == 0 || tile.side == 0) {
-            mover->Store(memory, y, tile);
-            return;
-        }
         const QkvSideTiling& side = qkv_->side[tile.side];
-        Tile row_tile = tile;
-        row_tile.tokens = 1;
-        for (int32_t t = 0; t < tile.tokens; ++t) {
-            int64_t row = slots_.Get(0, tile.token + t);
-            if (row < 0 || row >= side.cache_rows) continue;
-            row_tile.batch = row / side.block_size;
-            row_tile.token = row % side.block_size;
-            mover->Store(memory, y[static_cast<uint32_t>(t * tile.heads * pitch)], row_tile);
+        TileRows<OutT> outputs;
+        outputs.Init(tiling_, side.out_pitch);
+        GM_ADDR memory = arguments_.out[tile.side];
+        if (qkv_->scatters != 0 && tile.side != 0) {
+            cache_.Store(&outputs, memory, y, tile, CacheLayout{side.cache_rows, side.block_size, side.out_pitch});
+        } else {
+            outputs.Store(memory, y, tile);
         }
-    }
-
-    __aicore__ inline void Finish() {
-        table_.Finish();
-#if __CCE_AICORE__ == 200
-        if (tiling_->copy_mode == kCopyScalar) scalars_.Finish(arguments_.out[0]);
-#endif
     }
 
     const CommonTiling* tiling_ = nullptr;
@@ -336,11 +294,8 @@ private:
     TileRotation<key> rotation_;
     RowNorm norm_;
     RowFactors factors_;
-    RowNumbers slots_;
-    RowBursts<T> bursts_;
-#if __CCE_AICORE__ == 200
-    ScalarRows<T> scalars_;
-#endif
+    CacheRows cache_;
+    TileRows<T> inputs_;
     AscendC::TQue<AscendC::TPosition::VECIN, 1> in_;
     AscendC::TQue<AscendC::TPosition::VECOUT, 1> out_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> work_, offsets_, stats_;

@@ -21,6 +21,7 @@
 #include "computed_table.h"
 #include "given_table.h"
 #include "kernel_operator.h"
+#include "tile_loop.h"
 #include "tile_rotation.h"
 
 namespace rotation {
@@ -52,18 +53,57 @@ public:
         BuildConstants();
         table_.Build(window.current.block_tokens);
         norm_.Prepare();
-        do {
-            LocalTensor<T> x = in_.template DeQue<T>();
-            window.FindNext();
-            const bool opens_block = window.has_next && window.next.opens_block != 0;
-            if (opens_block) table_.Load(window.next);
-            if (window.has_next) LoadTile(window.next);
-            if (window.has_previous) StoreTile(window.previous);
-            RotateTile(x, window.current);
-            if (opens_block) table_.Build(window.next.block_tokens);
-        } while (window.Advance());
-        StoreTile(window.previous);
+        ProcessTiles(this, &table_, &window);
         Finish();
+    }
+
+    // ---- for ProcessTiles()
+
+    __aicore__ inline LocalTensor<T> NextInput() { return in_.template DeQue<T>(); }
+
+    __aicore__ inline void LoadTile(const Tile& tile) {
+        LocalTensor<T> x = in_.template AllocTensor<T>();
+        GM_ADDR memory = arguments_.x[tile.side];
+#if __CCE_AICORE__ == 200
+        if (tiling_->copy_mode == kCopyPacked) packed_.Load(x, memory, tile);
+        if (tiling_->copy_mode == kCopyScalar) scalars_.Load(x, memory, tile);
+        if (tiling_->copy_mode == kCopyBursts)
+#endif
+            bursts_.Load(x, memory, tile);
+        in_.EnQue(x);
+    }
+
+    __aicore__ inline void StoreTile(const Tile& tile) {
+        LocalTensor<OutT> y = out_.template DeQue<OutT>();
+        GM_ADDR memory = arguments_.out[tile.side];
+#if __CCE_AICORE__ == 200
+        if constexpr (!scatters)
+            if (tiling_->copy_mode == kCopyPacked)
+                packed_.Store(memory, y, tile);  // a launch that scatters is never packed
+        if (tiling_->copy_mode == kCopyScalar) Store(&out_scalars_, memory, y, tile);
+        if (tiling_->copy_mode == kCopyBursts)
+#endif
+            Store(&out_bursts_, memory, y, tile);
+        out_.FreeTensor(y);
+    }
+
+    __aicore__ inline void ProcessTile(LocalTensor<T> x, const Tile& tile) {
+        rotation_.Begin(tile, table_.Sin(tile.table_row), table_.Cos(tile.table_row));
+        element_count_ = tile.tokens * tile.heads * tiling_->row_pitch;
+#if __CCE_AICORE__ == 200
+        if constexpr (!scatters)
+            if (tiling_->copy_mode == kCopyPacked) {
+                RotateRuns(x, tile);
+                return;
+            }
+#endif
+        if constexpr (kNarrows) {
+            RotateFloat32To16Bit(x);
+        } else if constexpr (kIsFloat) {
+            RotateFloat32(x, tile);
+        } else {
+            Rotate16Bit(x, tile);
+        }
     }
 
 private:
@@ -102,37 +142,13 @@ private:
         table_.BuildConstants(&rotation_.Index());
     }
 
-    __aicore__ inline void LoadTile(const Tile& tile) {
-        LocalTensor<T> x = in_.template AllocTensor<T>();
-        GM_ADDR memory = arguments_.x[tile.side];
-#if __CCE_AICORE__ == 200
-        if (tiling_->copy_mode == kCopyPacked) packed_.Load(x, memory, tile);
-        if (tiling_->copy_mode == kCopyScalar) scalars_.Load(x, memory, tile);
-        if (tiling_->copy_mode == kCopyBursts)
-#endif
-            bursts_.Load(x, memory, tile);
-        in_.EnQue(x);
-    }
-
-    __aicore__ inline void StoreTile(const Tile& tile) {
-        LocalTensor<OutT> y = out_.template DeQue<OutT>();
-        GM_ADDR memory = arguments_.out[tile.side];
-#if __CCE_AICORE__ == 200
-        if constexpr (!scatters)
-            if (tiling_->copy_mode == kCopyPacked)
-                packed_.Store(memory, y, tile);  // a launch that scatters is never packed
-        if (tiling_->copy_mode == kCopyScalar) Store(&out_scalars_, memory, y, tile);
-        if (tiling_->copy_mode == kCopyBursts)
-#endif
-            Store(&out_bursts_, memory, y, tile);
-        out_.FreeTensor(y);
-    }
-
     template <typename Mover>
     __aicore__ inline void Store(Mover* mover, GM_ADDR memory, LocalTensor<OutT> y, const Tile& tile) {
         if constexpr (kMayScatter)
             if (scatters || norm_.Scatters(tile)) {
-                cache_.Store(mover, memory, y, tile);
+                // All rows are one block.
+                cache_.Store(mover, memory, y, tile,
+                             CacheLayout{tiling_->cache_rows, tiling_->cache_rows, tiling_->out_pitch});
                 return;
             }
         mover->Store(memory, y, tile);
@@ -143,25 +159,6 @@ private:
 #if __CCE_AICORE__ == 200
         if (tiling_->copy_mode == kCopyScalar) out_scalars_.Finish(arguments_.out[0]);
 #endif
-    }
-
-    __aicore__ inline void RotateTile(LocalTensor<T> x, const Tile& tile) {
-        rotation_.Begin(tile, table_.Sin(tile.table_row), table_.Cos(tile.table_row));
-        element_count_ = tile.tokens * tile.heads * tiling_->row_pitch;
-#if __CCE_AICORE__ == 200
-        if constexpr (!scatters)
-            if (tiling_->copy_mode == kCopyPacked) {
-                RotateRuns(x, tile);
-                return;
-            }
-#endif
-        if constexpr (kNarrows) {
-            RotateFloat32To16Bit(x);
-        } else if constexpr (kIsFloat) {
-            RotateFloat32(x, tile);
-        } else {
-            Rotate16Bit(x, tile);
-        }
     }
 
     // float32: rotates from the input buffer to the output buffer, without the work buffer.

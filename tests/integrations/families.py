@@ -60,6 +60,14 @@ def _qwen3_vl():
     return transformers.Qwen3VLForConditionalGeneration(config)
 
 
+MIXTURE = {
+    "n_routed_experts": 4,
+    "num_experts_per_tok": 2,
+    "n_group": 1,
+    "topk_group": 1,
+    "moe_intermediate_size": 32,
+    "first_k_dense_replace": 1,
+}
 DEEPSEEK = {
     "q_lora_rank": 32,
     "kv_lora_rank": 16,
@@ -67,12 +75,7 @@ DEEPSEEK = {
     "qk_nope_head_dim": 16,
     "v_head_dim": 16,
     "num_key_value_heads": 4,
-    "n_routed_experts": 4,
-    "num_experts_per_tok": 2,
-    "n_group": 1,
-    "topk_group": 1,
-    "moe_intermediate_size": 32,
-    "first_k_dense_replace": 1,
+    **MIXTURE,
 }
 GEMMA = {"head_dim": 16, "layer_types": ["sliding_attention", "full_attention"], "sliding_window": 16}
 GPT_OSS = {"head_dim": 16, "num_local_experts": 2, "num_experts_per_tok": 2, "sliding_window": 16}
@@ -81,12 +84,7 @@ GLM_4_MOE = {
     "head_dim": 16,
     "use_qk_norm": True,
     "attention_bias": True,
-    "n_routed_experts": 4,
-    "num_experts_per_tok": 2,
-    "n_group": 1,
-    "topk_group": 1,
-    "moe_intermediate_size": 32,
-    "first_k_dense_replace": 1,
+    **MIXTURE,
 }
 
 # A function for each family that makes its model.

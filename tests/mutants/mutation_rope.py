@@ -174,7 +174,7 @@ EQUIVALENT: dict[str, str] = {
     "lane_frequencies.h | comparison | for (int32_t k = 0; k{ < }kRopeSetupPairTemps; ++k) pair_temp_[k] = temps.Take(pairs_);": "the additional temporary goes to the next member, which is set next",
     "row_rotation.h | comparison | if (heads{ > }1 && !FitsRepeatStride(head_step)) return false;": "with one head, one of the two steps is a row's, which an instruction reaches",
     "row_rotation.h | comparison | if (tokens_{ > }1 && !FitsRepeatStride(token_step_)) return true;": "with one token, repeating over heads takes no more instructions",
-    "cache_rows.h | comparison | if (row_tile.token < 0 || row_tile.token{ >= }tiling_->cache_rows) continue;": "the host refuses such rows; tests/tiling/test_unchecked_rows.cpp, which has no host checks, catches it",
+    "cache_rows.h | comparison | if (row < 0 || row{ >= }layout.rows) continue;": "the host refuses such rows; tests/tiling/test_unchecked_rows.cpp, which has no host checks, catches it",
     "vector_steps.h | count or repeat - 1 | down.template ReinterpretCast<uint16_t>(), {count});": "the last half word is already correct where dst is up",
     "vector_steps.h | comparison | int32_t from = lanes.first{ > }first_lane ? lanes.first - first_lane : 0;": "at equality the difference is 0",
     "sine_table.h | sin_ becomes cos_ | Round(temp_[2], temp_[2], {sin_}, count);": "a temporary, and neither of the two has contents yet",

@@ -221,7 +221,7 @@ def test_int8_rounds_half_to_even_saturates_and_turns_nan_into_zero(backend):
     q = np.zeros((1, 1, 2), np.float32)
     caches = np.zeros((1, 1, 2), np.float32), np.full((1, 1, 10), 9, np.int8)
     one = np.ones(1, np.float32)
-    # Of a device, k_cache has v_cache's type, and v q's head size.
+    # On a device, k_cache has v_cache's type, and v has q's head size.
     if is_device(backend):
         q, caches = np.zeros((1, 1, 10), np.float32), (np.zeros((1, 1, 10), np.int8), caches[1])
     for dtype in (np.float32, np.float64)[: 1 if is_device(backend) else 2]:

@@ -174,7 +174,7 @@ def test_a_forgotten_property_is_found_and_shown_by_two_calls(name):
     assert replace(second, **{name: getattr(first, name)}) == first, result.case.name
     assert (result.cause, result.when) == (f"calls that differ in {name}", "after another")
     assert "+" in result.case.signs or name == "pos"
-    # The printed command repeats the failure. Neither call fails alone.
+    # The printed command repeats the failure. Each call passes alone.
     assert judge_sequence(parse(result.case.name), [], device.new_process()).verdict == FAIL
     for node in result.case.nodes:
         assert judge_sequence(parse(str(node)), [], device.new_process()).verdict == OK
