@@ -136,8 +136,9 @@ def validate(
     bit-equal elements, 'from exact' the largest error of ggml against float64.
 
     sequences: calls one after another, in one graph and in several, judged like
-    suite ggml. They are drawn from --seed. A sequence that fails is simplified, and
-    printed as a value for --op. ggml:CPU is the CPU of the library of --ggml-device.
+    suite ggml. They are drawn from --seed. A sequence that fails is simplified
+    and printed as a value for --op. ggml:CPU is the CPU of the library of
+    --ggml-device.
 
     onnx, torch_npu, norm, pmx: every back end against the suite's specification,
     in float64 or wider. In suite torch_npu, npu_rope.compat.torch_npu and

@@ -110,12 +110,13 @@ int gather(const char* kernels, const char* soc, int32_t arch, int32_t cores, in
     RopeTilingInput in;
     in.shape.S = kTokens, in.shape.D = width;
     in.shape.side[0] = {kHeads, {0, row, width}, {0, row, width}, false};
-    in.shape.row_stride[1] = 1;
     in.dtype = in.out_dtype = NPU_ROPE_FLOAT32;
-    in.rows_int64 = true;
     in.params.mode = NPU_ROPE_MODE_NEOX;
     in.params.n_dims = static_cast<int32_t>(width);
-    in.tables = {NPU_ROPE_FLOAT32, false, true, kTableRows, {0, width / 2}, {0, width / 2}};
+    in.tables.has_ids = in.tables.ids_int64 = true;
+    in.tables.rows = kTableRows;
+    in.tables.cos_stride[1] = in.tables.sin_stride[1] = width / 2;
+    in.tables.id_stride[1] = 1;
     RotaryTilingData tiling;
     KernelLaunch launch;
     if (Check c = rotary_tiling(in, platform_of(arch, cores), &tiling, &launch); !c.ok()) {
