@@ -1,5 +1,5 @@
-// The loop over a core's tiles, for the kernels that rotate: the loads and the table of a block overlap with the
-// computation of the tile before.
+// Loop over a core's tiles, for the kernels that rotate. While a tile is processed, the next tile and the data of its
+// table are loaded, and the previous tile is stored.
 #pragma once
 
 #include "../memory/tiles.h"
@@ -9,8 +9,9 @@ namespace rotation {
 
 using namespace memory;
 
-// Processes the tiles of a window, whose first tile is being loaded and has its table. Kernel has NextInput(), which
-// waits for the oldest loaded tile, LoadTile(), ProcessTile() and StoreTile(). Table: ComputedTable or GivenTable.
+// Processes the tiles of `window`. The caller has called LoadTile() for the first tile and has built its table. Kernel
+// has LoadTile(), ProcessTile(), StoreTile(), and NextInput(), which waits for the oldest tile that LoadTile() loads.
+// Table is ComputedTable or GivenTable.
 template <typename Kernel, typename Table>
 __aicore__ inline void ProcessTiles(Kernel* kernel, Table* table, TileWindow* window) {
     do {

@@ -1,6 +1,6 @@
-// Activation functions of one tensor. Each rule names its document, hicann/ops-nn activation/<name>/docs/, and the
-// source in the same folder, op_api/ or op_host/op_api/, which has the types. Where a document does not list
-// Ascend310P, the types there are also those of its kernels in CANN 8.1
+// Activation functions of one tensor. Each rule names its document, hicann/ops-nn activation/<name>/docs/. The types
+// are those of the sources in <name>/op_api/ or <name>/op_host/op_api/. If the document does not list Ascend310P, the
+// types on this chip are only those that the chip's kernels in CANN 8.1 also accept
 // (opp/built-in/op_impl/ai_core/tbe/config/ascend310p, and aicpu/tf_kernel for float64). float16 and bfloat16 are
 // computed in float32.
 #include <algorithm>
@@ -13,10 +13,11 @@ namespace simulated_cann {
 namespace {
 
 constexpr TypesByChip kHalfFloatBf16 = all_and_bf16(kHalfAndFloatTypes);
-constexpr TypesByChip kUnlistedHalfFloat = undocumented_on_310p(kHalfAndFloatTypes);
+constexpr TypesByChip kHalfFloatUnlistedOn310p = undocumented_on_310p(kHalfAndFloatTypes);
 constexpr uint32_t kUint8Type = type_set({kUint8}), kDoubleType = type_set({kDouble});
 
-// relu/docs/aclnnRelu&aclnnInplaceRelu.md. uint8 is documented in place only; the source copies it.
+// relu/docs/aclnnRelu&aclnnInplaceRelu.md. The document lists uint8 only for the form in place. The source of
+// aclnnRelu copies a uint8 tensor to out.
 constexpr uint32_t kReluTypes = kHalfAndFloatTypes | type_set({kInt8, kInt32, kInt64});
 constexpr UnaryRule kReluRule = same(with_undocumented(undocumented_on_310p(kReluTypes), kUint8Type, kUint8Type));
 constexpr UnaryRule kReluInPlace = same(undocumented_on_310p(kReluTypes | kUint8Type));
@@ -24,7 +25,7 @@ constexpr UnaryRule kReluInPlace = same(undocumented_on_310p(kReluTypes | kUint8
 constexpr TypesByChip kHardsigmoidTypes = undocumented_on_310p(kHalfAndFloatTypes | type_set({kInt32}));
 constexpr UnaryRule kHardsigmoidRule{kHardsigmoidTypes, kHardsigmoidTypes, OutType::kSelf, IntegersAs::kFloat};
 // hard_swish/docs/aclnnHardswish&aclnnInplaceHardswish.md.
-constexpr UnaryRule kHardswishRule = converted(kUnlistedHalfFloat);
+constexpr UnaryRule kHardswishRule = converted(kHalfFloatUnlistedOn310p);
 // gelu/docs/aclnnGelu.md, gelu_v2/docs/aclnnGeluV2.md, swish/docs/aclnnSilu.md.
 constexpr UnaryRule kGeluRule = same(kHalfFloatBf16);
 constexpr UnaryRule kGeluV2Rule{kHalfFloatBf16, kHalfFloatBf16, OutType::kSelf, IntegersAs::kSelf, {}, "x", "y"};
@@ -32,8 +33,9 @@ constexpr UnaryRule kSiluRule = same(kHalfFloatBf16);
 // elu/docs/aclnnElu&aclnnInplaceElu.md.
 constexpr UnaryRule kEluRule = converted(kHalfFloatBf16);
 constexpr UnaryRule kEluInPlace = same(all_and_bf16(kHalfToDoubleTypes));
-// leaky_relu/docs/aclnnLeakyRelu&aclnnInplaceLeakyRelu.md. float64 is documented in place only.
-constexpr UnaryRule kLeakyReluRule = converted(with_undocumented(kUnlistedHalfFloat, kDoubleType, kDoubleType));
+// leaky_relu/docs/aclnnLeakyRelu&aclnnInplaceLeakyRelu.md. The document lists float64 only for the form in
+// place.
+constexpr UnaryRule kLeakyReluRule = converted(with_undocumented(kHalfFloatUnlistedOn310p, kDoubleType, kDoubleType));
 constexpr UnaryRule kLeakyReluInPlace = same(undocumented_on_310p(kHalfToDoubleTypes));
 // softplus_v2/docs/aclnnSoftplus.md.
 constexpr UnaryRule kSoftplusRule = converted(kHalfFloatBf16);
@@ -68,7 +70,8 @@ float float_scalar(FirstPhase* call, const char* name, const aclScalar* scalar,
     return value;
 }
 
-// CANN replaces the kernel if alpha or input_scale is infinite or NaN: elu/op_api/aclnn_elu.cpp, ComputeEluWithInfNan.
+// If alpha or input_scale is infinite or NaN, CANN calls Threshold and Muls instead of the kernel, so that each x <= 0
+// gives -alpha * scale (elu/op_api/aclnn_elu.cpp, ComputeEluWithInfNan).
 aclError prepare_elu(UnaryCall call, const aclScalar* alpha_scalar, const aclScalar* scale_scalar,
                      const aclScalar* input_scale_scalar, uint64_t* bytes, aclOpExecutor** executor) {
     const float alpha = float_scalar(&call.phase, "alpha", alpha_scalar);

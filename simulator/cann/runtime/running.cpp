@@ -14,15 +14,16 @@
 namespace simulated_cann {
 namespace {
 
-constexpr size_t kMaxQueuedWork = 1024;  // pieces of work in a stream's queue, before queueing waits for the device
-constexpr int kMaxEarlySteps = 4;        // after each queued piece of work
+constexpr size_t kMaxQueuedWork = 1024;  // pieces of work in a full queue of a stream
+constexpr int kMaxEarlySteps = 4;        // pieces of work that may run early when one is queued
 
 int64_t now() {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
         .count();
 }
 
-// The functions below need `running` and the lock.
+// The functions below that take streams, positions or records need the lock. Those that run work also need
+// SchedulerState::running.
 
 bool is_ready(const Stream& stream) {
     if (stream.is_running || stream.queue.empty()) return false;
@@ -57,8 +58,8 @@ void mark_done(Record* record) {
 // Stores the error of failed work. A context that stops on failure stores the first error, and the stream runs no
 // further work. Its later records do not happen, and other streams wait for them. The host does not wait forever: its
 // calls return the error of the context. Source: hicann/runtime src/runtime/core/src/stream/stream.cc,
-// Stream::EnterFailureAbort. This requires Runtime::SetDisableThread, which raw_device.cc calls on chips with STARS,
-// and NpuDriver::VirtualCqAllocate elsewhere.
+// Stream::EnterFailureAbort. The records happen unless Runtime::SetDisableThread was called. It is called by
+// raw_device.cc on chips with STARS, and by NpuDriver::VirtualCqAllocate on other chips.
 void store_failure(Stream* stream, int32_t status, const std::string& text) {
     DeviceState& device = scheduler_state().devices[stream->device];
     stream->error = status;
@@ -106,8 +107,8 @@ std::string other_device_error(const Work& work, int32_t device) {
     return "";
 }
 
-// Runs the work. If it fails, sets the text. The report gets each failure once: a broken rule of a kernel, damaged
-// guard zones and freed memory are in it already.
+// Runs the work, without the lock. If it fails, sets the text. Adds the failure to the report unless something else
+// has reported it, such as a broken rule of a kernel, a damaged guard zone or freed memory.
 int32_t run(const Work& work, int32_t device, std::string* text) {
     const uint64_t errors_before = reported_errors();
     std::string freed = freed_memory_error(work);
@@ -131,7 +132,7 @@ int32_t run(const Work& work, int32_t device, std::string* text) {
     return status;
 }
 
-// Runs the head of the stream's queue, without the lock.
+// Runs the head of the stream's queue. Releases the lock while the work runs.
 void run_head(const StreamPtr& stream, std::unique_lock<std::mutex>* lock) {
     Work work = std::move(stream->queue.front());
     stream->queue.pop_front();
@@ -150,7 +151,7 @@ void run_head(const StreamPtr& stream, std::unique_lock<std::mutex>* lock) {
     ++stream->last_finished;
 }
 
-// Returns, for each stream by its actor, the position that it must reach so that the targets are reached.
+// Returns the position that each stream must reach before all targets are reached. The keys are the streams' actors.
 std::map<size_t, StreamPosition> find_needed_positions(const std::vector<StreamPosition>& targets) {
     std::map<size_t, StreamPosition> needed;
     std::vector<StreamPosition> pending(targets);
@@ -237,7 +238,7 @@ namespace {
 
 enum class Progress { kReached, kNeedsRank, kStuck };
 
-// Runs ready work until the targets are reached or none is ready.
+// Runs ready work until the targets are reached or no work is ready.
 Progress run_toward(const std::vector<StreamPosition>& targets) {
     SchedulerState& scheduler = scheduler_state();
     RunLock running(&scheduler.running, RunLock::kWait);

@@ -97,7 +97,7 @@ def check_functions_that_the_chip_lacks():
     }
     for name, work in functions.items():
         assert_refused(f"{name}: the chip must be of the series Ascend910B or Ascend910_93", work)
-    # torch_npu calls another operator for it on this chip: op-plugin RotaryMulKernelNpuOpApi.cpp.
+    # On this chip, npu_rotary_mul calls another operator: op-plugin RotaryMulKernelNpuOpApi.cpp.
     rotate = functools.partial(torch_npu.npu_rotary_mul, q, one, one)
     assert_refused("aclop operator RotaryMul is not simulated", rotate)
 
