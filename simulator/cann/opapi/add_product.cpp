@@ -69,7 +69,7 @@ void check_shapes(FirstPhase* call, const AddProduct& p, const AddProductArgumen
                   b[rank - 2]);
     if (given.is_batched) {
         call->require(b[0] == a[0] || (b[0] == 1 && given.out), given.second_name,
-                      "have " + std::to_string(a[0]) + " batches" + (given.out ? " or 1" : ""), b[0]);
+                      "have the batch size " + std::to_string(a[0]) + (given.out && a[0] != 1 ? " or 1" : ""), b[0]);
         call->require(a[rank - 1] != 0 || p.out.count() == 0, given.first_name, "have elements", shape_text(a));
     }
     std::vector<int64_t> shape(a.begin(), a.end() - 1);

@@ -7,8 +7,9 @@ namespace {
 
 constexpr int64_t kHalfMode = 0, kInterleaveMode = 1;  // the modes of Ascend910B and Ascend910_93
 constexpr int64_t kHeadSizeEnd = 896;                  // the document has D < 896
-constexpr int64_t kBatchOrHeadsEnd = 1000;             // of each in mode half, of their product in mode interleave
-constexpr int64_t kMostGradientHeads = 1024;           // batch * heads, where the gradients of cos and sin are computed
+// The documents limit batch and heads in mode half, and batch * heads in mode interleave.
+constexpr int64_t kBatchOrHeadsEnd = 1000;
+constexpr int64_t kMostGradientHeads = 1024;  // limit of batch * heads if the gradients of cos and sin are computed
 
 // The dimensions of x that are the batch, the sequence and the heads.
 struct Layout {
@@ -27,7 +28,7 @@ bool fits_layout(const Layout& layout, int64_t mode, const std::vector<int64_t>&
     return table[layout.heads] == heads && table[layout.batch] == batch;
 }
 
-// The arguments that both functions have, and the first broken rule of the documents and of their tilings.
+// Checks mode, cos and sin by the rules of the documents and of the tilings that both functions share.
 void require_tables(FirstPhase* call, const char* x_name, const Operand& x, const Operand& cos, const Operand& sin,
                     int64_t mode) {
     call->require_inner(kAclnnTilingError, mode == kHalfMode || mode == kInterleaveMode, "mode", "be 0 or 1",
@@ -50,7 +51,7 @@ void require_tables(FirstPhase* call, const char* x_name, const Operand& x, cons
 }
 
 // The tiling of mode half refuses BNSD where other operators are faster: rope_rotate_half_tiling.cpp,
-// CheckBnsdBlockSkip. It takes the tables for those of BNSD if both the first and the second dimension differ.
+// CheckBnsdBlockSkip. It assumes BNSD if x and cos differ in the first and in the second dimension.
 bool is_slow_bnsd(const Operand& x, const Operand& cos) {
     const bool is_one_row = cos.shape[0] == 1 && cos.shape[1] == 1 && cos.shape[2] == 1;
     if (is_one_row || x.shape[0] == cos.shape[0] || x.shape[1] == cos.shape[1]) return false;
@@ -82,8 +83,7 @@ aclError prepare_rotary(const aclTensor* x_tensor, const aclTensor* cos_tensor, 
     if (!is_empty) require_tables(&call, "x", x, cos, sin, mode);
     if (call.is_valid() && !is_empty && mode == kHalfMode)
         call.require_inner(kAclnnTilingError, !is_slow_bnsd(x, cos), "x",
-                           "not be BNSD with so many heads for its sequence or so unaligned a head",
-                           shape_text(x.shape));
+                           "have a smaller batch * heads or a longer sequence in layout BNSD", shape_text(x.shape));
     const Pairing pairing = mode == kInterleaveMode ? Pairing::kNeighbours : Pairing::kHalves;
     auto body = [=] {
         if (is_empty) return;
@@ -130,8 +130,8 @@ void write_gradients(const RotaryGradient& in) {
     set_values(in.dsin, dsin);
 }
 
-// The layouts that the tiling of mode half tells from the shapes: rope_half_grad_tiling.cpp, RopeHalfGradSelectLayout.
-// It lacks B1SD for a batch that is not smaller than the sequence.
+// Whether the tiling of mode half recognizes the layout of these shapes (rope_half_grad_tiling.cpp,
+// RopeHalfGradSelectLayout). It recognizes B1SD only if the batch is smaller than the sequence.
 bool has_gradient_layout(const std::vector<int64_t>& x, const std::vector<int64_t>& table) {
     const bool same_first = x[0] == table[0], same_second = x[1] == table[1], same_third = x[2] == table[2];
     if (same_first && same_second && same_third) return true;
@@ -179,7 +179,7 @@ aclError prepare_rotary_gradient(const aclTensor* dy_tensor, const aclTensor* co
         call.require_inner(kAclnnTilingError, has_gradient_layout(in.dy.shape, in.cos.shape), "cos",
                            "have a shape that the tiling knows for the shape " + shape_text(in.dy.shape),
                            shape_text(in.cos.shape));
-        // The document limits batch * heads. Of the layouts that fit, the one with the fewest of them counts.
+        // The document limits batch * heads. If several layouts fit, the smallest product counts.
         int64_t heads = INT64_MAX;
         for (const Layout& layout : kLayouts)
             if (fits_layout(layout, mode, in.dy.shape, in.cos.shape))

@@ -230,7 +230,7 @@ NPU_CANN_API aclError aclrtStreamWaitEvent(void* stream, void* event) {
 NPU_CANN_API aclError aclrtResetEvent(void* event, void* stream) {
     return call_with_event(event, stream, __func__, check_reset, [](const StreamPtr& stream, Event* event) -> aclError {
         if (event->is_extended)
-            return fail(kRtNotSupported, "aclrtResetEvent", "event must not be of aclrtCreateEventExWithFlag.");
+            return fail(kRtNotSupported, "aclrtResetEvent", "event must not be created by aclrtCreateEventExWithFlag.");
         if (is_capturing(*stream) && event->flags != kEventExternal)
             return fail(kRtNotSupported, "aclrtResetEvent", "stream must not be in a capture.");
         event->latest_record = nullptr;
@@ -274,7 +274,8 @@ NPU_CANN_API aclError aclrtQueryEventWaitStatus(void* handle, int32_t* status) {
     auto lock = lock_streams();
     Event* event = nullptr;
     if (aclError error = find_event(handle, __func__, &event)) return error;
-    if (event->is_extended) return fail(kRtNotSupported, __func__, "event must not be of aclrtCreateEventExWithFlag.");
+    if (event->is_extended)
+        return fail(kRtNotSupported, __func__, "event must not be created by aclrtCreateEventExWithFlag.");
     if (aclError error = check_without_flag(*event, kEventExternal, __func__)) return error;
     *status = event->waiting_streams.empty() && (!event->latest_record || event->latest_record->is_done)
                   ? kWaitComplete

@@ -11,7 +11,7 @@ namespace {
 
 using GraphPtr = std::shared_ptr<Graph>;
 
-// Never destroyed, because graphs are destroyed while the process ends.
+// Never destroyed, because callers may destroy graphs while the process ends.
 struct GraphRegistry {
     std::unordered_map<void*, GraphPtr> by_handle;  // being captured, or ready
     std::vector<GraphPtr> capturing;
@@ -70,9 +70,9 @@ void leave_capture(const GraphPtr& graph) {
     }
 }
 
-// Returns "" or the reason why the streams of a capture are not joined. In each branch except the origin's, the last
-// node must be a record, and another branch must wait for it. The origin must wait for one of these records
-// (context_aclgraph.cc, CheckCaptureModelValidity).
+// Returns "" or the reason why a capture cannot end: an open task group, or streams that are not joined. In each branch
+// except the origin's, the last node must be a record, and another branch must wait for it. The origin must wait for
+// one of these records (context_aclgraph.cc, CheckCaptureModelValidity).
 std::string join_error(const Graph& graph) {
     if (!graph.open_groups.empty()) return "a task group is open";
     bool origin_waits = graph.branches.size() == 1;
@@ -157,16 +157,16 @@ StreamPtr any_captured_stream(int32_t device) {
     return nullptr;
 }
 
-aclError refuse_stream_change(const Stream& stream, const std::string& call) {
+aclError refuse_and_keep_capture(const Stream& stream, const std::string& call) {
     return fail(kStreamCaptured, call,
                 stream.place() + " must not be in a capture: its work is recorded and does not run.");
 }
 
-// Refuses a call that is illegal on a captured stream in every mode, and ends the capture with an error. Sources:
+// Refuses a call that no mode allows on a captured stream, and invalidates the capture. Sources:
 // hicann/runtime docs/zh/dev_guide/04-01_single_stream_capture.md and docs/zh/FAQ/ACLGraph*.md.
 aclError refuse_captured_stream(const Stream& stream, const std::string& call) {
     invalidate(stream.capture);
-    return refuse_stream_change(stream, call);
+    return refuse_and_keep_capture(stream, call);
 }
 
 aclError refuse_captured_event(const Event& event, const std::string& call) {
@@ -195,7 +195,7 @@ aclError replace_captured_task(const StreamPtr& stream, Work work) {
     auto* group = static_cast<Graph::Group*>(task_update.group);
     if (task_update.replaced_count >= group->nodes.size())
         return fail(kTaskGroupStatus, work.name,
-                    "the group has no more than " + std::to_string(group->nodes.size()) + " tasks.");
+                    "the group has only " + std::to_string(group->nodes.size()) + " tasks.");
     Work& old = task_update.graph->nodes[group->nodes[task_update.replaced_count]].work;
     if (old.name != work.name)
         return fail(kTaskGroupStatus, work.name, "the task of the group must be " + old.name + ".");
@@ -208,12 +208,12 @@ aclError replace_captured_task(const StreamPtr& stream, Work work) {
 // has no effect.
 aclError capture_record(const StreamPtr& stream, Event* event) {
     const char* call = "aclrtRecordEvent";
-    if (!event->is_extended) return fail(kRtNotSupported, call, "event must be of aclrtCreateEventExWithFlag.");
+    if (!event->is_extended) return fail(kRtNotSupported, call, "event must be created by aclrtCreateEventExWithFlag.");
     if (!can_be_waited_for(*event)) return kSuccess;
     if (is_capturing(*event) && event->capture != stream->capture) {
         invalidate(event->capture);
         invalidate(stream->capture);
-        return fail(kCaptureConflict, call, "event and stream must be of one capture.");
+        return fail(kCaptureConflict, call, "event and stream must belong to one capture.");
     }
     Work work(Work::Kind::kRecord, call);
     if (aclError status = capture_work(stream, std::move(work))) return status;
@@ -226,7 +226,8 @@ aclError capture_record(const StreamPtr& stream, Event* event) {
 aclError capture_wait(const StreamPtr& stream, Event* event) {
     const std::string call = "aclrtStreamWaitEvent";
     if (!is_capturing(*event)) {
-        if (!event->is_extended) return fail(kRtNotSupported, call, "event must be of aclrtCreateEventExWithFlag.");
+        if (!event->is_extended)
+            return fail(kRtNotSupported, call, "event must be created by aclrtCreateEventExWithFlag.");
         if (!event->latest_record) return kSuccess;
         return fail(kCaptureDependency, call, "event must be recorded in the capture of " + stream->place() + ".");
     }
@@ -236,7 +237,7 @@ aclError capture_wait(const StreamPtr& stream, Event* event) {
     if (is_unfinished(stream->capture) && stream->capture != graph) {
         invalidate(graph);
         invalidate(stream->capture);
-        return fail(kCaptureConflict, call, "event and stream must be of one capture.");
+        return fail(kCaptureConflict, call, "event and stream must belong to one capture.");
     }
     if (!stream->capture) add_branch(graph, stream);
     Work work(Work::Kind::kWait, call);
@@ -257,7 +258,7 @@ NPU_CANN_API aclError aclmdlRICaptureBegin(void* handle, int32_t mode) {
     if (aclError error = check_context(__func__)) return error;
     if (stream == default_stream(stream->device))
         return fail(kRtNotSupported, __func__, "stream must not be the default stream.");
-    if (is_capturing(*stream)) return refuse_stream_change(*stream, __func__);
+    if (is_capturing(*stream)) return refuse_and_keep_capture(*stream, __func__);
     auto graph = std::make_shared<Graph>();
     graph->id = ++registry().created_count;
     graph->mode = static_cast<CaptureMode>(mode);
@@ -289,7 +290,8 @@ NPU_CANN_API aclError aclmdlRIGetId(void* model, uint32_t* id) {
     return kSuccess;
 }
 
-// context_aclgraph.cc, StreamEndCapture: a wrong argument does not end the capture. Every other error does.
+// context_aclgraph.cc, StreamEndCapture: a wrong argument, context or stream does not end the capture. Every other
+// error does.
 NPU_CANN_API aclError aclmdlRICaptureEnd(void* handle, void** model) {
     auto lock = lock_streams();
     StreamPtr stream;
@@ -338,7 +340,7 @@ NPU_CANN_API aclError aclmdlRIExecuteAsync(void* model, void* handle) {
         if (aclError error = find_graph(model, __func__, &graph)) return error;
         stream = stream_of(handle);
         if (!stream) return refuse_unknown_stream(__func__);
-        if (is_capturing(*stream)) return refuse_stream_change(*stream, __func__);
+        if (is_capturing(*stream)) return refuse_and_keep_capture(*stream, __func__);
         if (aclError error = check_context(__func__)) return error;
         if (aclError error = check_graph_ready(*graph, __func__)) return error;
         if (aclError status = queue_replay(graph, stream)) return status;
@@ -407,7 +409,7 @@ NPU_CANN_API aclError aclmdlRICaptureTaskUpdateBegin(void* handle, void* group) 
     StreamPtr stream;
     if (aclError error = find_capture_stream(handle, __func__, &stream)) return error;
     if (aclError error = check_context(__func__)) return error;
-    if (is_capturing(*stream)) return refuse_stream_change(*stream, __func__);
+    if (is_capturing(*stream)) return refuse_and_keep_capture(*stream, __func__);
     if (stream->task_update)
         return fail(kTaskGroupStatus, __func__, stream->place() + " must not update another group.");
     for (const auto& [key, graph] : registry().by_handle)
@@ -427,7 +429,7 @@ NPU_CANN_API aclError aclmdlRICaptureTaskUpdateEnd(void* handle) {
     StreamPtr stream;
     if (aclError error = find_capture_stream(handle, __func__, &stream)) return error;
     if (aclError error = check_context(__func__)) return error;
-    if (is_capturing(*stream)) return refuse_stream_change(*stream, __func__);
+    if (is_capturing(*stream)) return refuse_and_keep_capture(*stream, __func__);
     if (!stream->task_update) return fail(kTaskGroupStatus, __func__, stream->place() + " must update a group.");
     const std::shared_ptr<TaskUpdate> update = std::move(stream->task_update);
     stream->task_update = nullptr;

@@ -58,7 +58,7 @@ StreamPtr any_captured_stream(int32_t device);
 aclError refuse_captured_stream(const Stream& stream, const std::string& call);
 aclError refuse_captured_event(const Event& event, const std::string& call);
 // Refuses any other call that is illegal on a captured stream. The capture stays valid. Returns 107027.
-aclError refuse_stream_change(const Stream& stream, const std::string& call);
+aclError refuse_and_keep_capture(const Stream& stream, const std::string& call);
 // Checks that the modes of the current captures allow the call in this thread. Otherwise invalidates the captures and
 // returns `status`.
 aclError check_capture_mode(const std::string& call, aclError status = kCaptureModeRefuses);

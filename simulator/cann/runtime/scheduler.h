@@ -110,7 +110,7 @@ enum EventFlag : uint32_t {
 
 struct Event {
     int32_t id = 0;
-    bool is_extended = false;  // of aclrtCreateEventExWithFlag
+    bool is_extended = false;  // created by aclrtCreateEventExWithFlag
     uint32_t flags = 0;        // an OR of EventFlag
     std::shared_ptr<Record> latest_record;
     // The next record, if waits for it are already queued, and the streams of these waits. Extended events do not use

@@ -33,7 +33,7 @@ aclError destroy_stream(void* handle, bool waits_for_work, const char* call) {
     {
         // hicann/runtime src/runtime/api/impl/api_error.cc, StreamDestroy.
         auto lock = lock_streams();
-        if (is_capturing(*stream)) return refuse_stream_change(*stream, call);
+        if (is_capturing(*stream)) return refuse_and_keep_capture(*stream, call);
         target.position = stream->last_queued;
     }
     if (waits_for_work) run_until({target});
@@ -96,7 +96,7 @@ aclError check_ignored_value(void* handle, uint32_t max_value, uint32_t value, c
     if (value > max_value) return fail(kRtInvalid, call, "value must be at most " + std::to_string(max_value), value);
     {
         auto lock = lock_streams();
-        if (handle && is_capturing(*stream)) return refuse_stream_change(*stream, call);
+        if (handle && is_capturing(*stream)) return refuse_and_keep_capture(*stream, call);
     }
     return check_context(call);
 }

@@ -7,7 +7,7 @@ from aclnn import RefusedPhase
 
 F16, F32, BF16 = np.float16, np.float32, ml_dtypes.bfloat16
 KEEP, ALLOW, FP16, HF32, FP32_ADD = range(5)
-UNITS = {F16: 2.0**-11, BF16: 2.0**-8, F32: 2.0**-24}  # half a unit, relative
+ROUNDOFF = {F16: 2.0**-11, BF16: 2.0**-8, F32: 2.0**-24}  # relative error of one rounding
 
 
 def random(shape, dtype, seed=0):
@@ -27,9 +27,9 @@ def check(out, self, first, second, *, beta=1.0, alpha=1.0, product, scaled, tot
     size = np.abs(first).astype(np.float64) @ np.abs(second).astype(np.float64)
     s = np.broadcast_to(self.astype(np.float64), out.shape) * beta
     expected = alpha * p + s
-    bound = abs(alpha) * ((first.shape[-1] + 2) * 2.0**-24 * size + np.abs(p) * 1.01 * UNITS[product])
-    bound = bound + np.abs(s) * 1.01 * (UNITS[scaled] + 2.0**-23)
-    bound = bound + np.abs(expected) * 1.01 * (UNITS[total] + UNITS[out.dtype.type]) + 2.0**-22
+    bound = abs(alpha) * ((first.shape[-1] + 2) * 2.0**-24 * size + np.abs(p) * 1.01 * ROUNDOFF[product])
+    bound = bound + np.abs(s) * 1.01 * (ROUNDOFF[scaled] + 2.0**-23)
+    bound = bound + np.abs(expected) * 1.01 * (ROUNDOFF[total] + ROUNDOFF[out.dtype.type]) + 2.0**-22
     assert np.all(np.abs(out.astype(np.float64) - expected) <= bound)
 
 
@@ -48,7 +48,8 @@ def test_addmm_broadcasts_self(opapi, shape, beta, alpha):
 
 
 def test_a_bias_of_one_row_is_added_before_the_rounding_on_910b(opapi_910b):
-    # 2048 + 1 + 0.5 rounds to 2050 at once. The product 2048.5 rounds to 2048 first, and 2049 to 2048.
+    # With one rounding, 2048 + 0.5 + 1 becomes 2050. With a rounding of the product, 2048.5 becomes 2048, and
+    # 2048 + 1 becomes 2048.
     a, b = np.array([[2048, 1]], F16), np.array([[1], [0.5]], F16)
     out, one = np.zeros((1, 1), F16), np.ones((1, 1), F16)
     call(opapi_910b, "Addmm", one, a, b, out, ALLOW)
@@ -117,7 +118,7 @@ def test_refusals(opapi):
         (
             "Baddbmm",
             (self, a[None], np.stack([b, b]), out[None]),
-            "batch2 must have 1 batches or 1 but got 2",
+            "batch2 must have the batch size 1 but got 2",
         ),
         ("Baddbmm", (self, a[None, :, :0], b[None, :0], out[None]), "batch1 must have elements"),
     ):
