@@ -42,7 +42,8 @@ inline torch::stable::Tensor reference_to(AtenTensorHandle h) {
     return torch::stable::Tensor(same);
 }
 
-// No operator takes the types from int16 on; error messages name them.
+// Returns the npu_rope_dtype of a tensor, or -1. No operator accepts int16 and the types after it in the table, but
+// error messages name them.
 inline int32_t dtype_code(AtenTensorHandle h) {
     static const struct {
         int32_t type, code;

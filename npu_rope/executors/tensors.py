@@ -53,8 +53,9 @@ def spec_of(tensor: Any) -> TensorSpec:
 
 
 def with_actual_value(error: BrokenRule, call: CallTensors[TensorSpec]) -> BrokenRule:
-    """Return an error of the C library. The C struct cannot represent every dtype and number of dimensions.
-    If those of the error's argument are lost in it, the error's value becomes the actual dtype or shape."""
+    """Return an error of the C library with the value that the caller passed. The C struct cannot represent
+    every dtype and every number of dimensions. If it does not represent the error's argument, the value of
+    the returned error is the argument's dtype or shape."""
     spec = {**call.inputs(), **call.outs}.get(error.argument)
     if spec is None:
         return error
@@ -104,11 +105,12 @@ def _as_array(op: str, name: str, value: Any) -> Array:
         return np.asarray(value)
     except (TypeError, ValueError, RuntimeError):  # a ragged list, or a tensor of a dtype that NumPy lacks
         got = type(value).__name__
-        raise bad_type(op, name, "be something NumPy makes an array of", got) from None
+        raise bad_type(op, name, "be convertible to a NumPy array", got) from None
 
 
 def accepted_call(backend: str, call: Call) -> Call:
-    """Check and return a call on CPU torch tensors without a gradient, or a call on arrays."""
+    """Return a call that the executors accept. Check that torch tensors are on the CPU and need no gradient.
+    If the first tensor is an array, convert the other inputs to arrays."""
     if not is_tensor(call.first[1]):
         return as_arrays(call)
     check_tensors(backend, call)
@@ -151,7 +153,9 @@ def check_whole_elements(call: CallTensors[Array]) -> None:
     for name, out in call.outs.items():
         if out.size and not in_whole_elements(out):
             rule = f"be aligned to its {out.itemsize}-byte elements"
-            raise bad_value(call.op, name, rule, "an address that is not")
+            has_aligned_address = out.ctypes.data % out.dtype.alignment == 0
+            got = "strides that are not" if has_aligned_address else "an address that is not"
+            raise bad_value(call.op, name, rule, got)
 
 
 def readable_array(array: Array, *, unit_stride: bool = True) -> Array:
@@ -168,8 +172,9 @@ def readable_array(array: Array, *, unit_stride: bool = True) -> Array:
 def readable_tensor(tensor: Any, *, unit_stride: bool = True) -> Any:
     """Return the tensor itself, or a copy if the kernels cannot read it in place."""
     tensor = tensor.detach().resolve_neg()
-    unit = not unit_stride or tensor.dim() == 0 or tensor.shape[-1] <= 1 or tensor.stride(-1) == 1
-    return tensor if unit else tensor.contiguous()
+    needs_unit_stride = unit_stride and tensor.dim() > 0 and tensor.shape[-1] > 1
+    is_readable = not needs_unit_stride or tensor.stride(-1) == 1
+    return tensor if is_readable else tensor.contiguous()
 
 
 # Inputs whose last stride need not be 1.
@@ -255,7 +260,8 @@ def _write_rows(cache: Any, rows: Array, tokens: Array) -> None:
 
 
 def on_arrays(call: Call, launch: Callable[[Call, tuple[Any, ...]], None]) -> tuple[Any, ...]:
-    """Run the C library on arrays, into outs or new arrays. ``launch`` calls it; it checks the call first."""
+    """Run the C library on arrays, into outs or new arrays. ``launch`` calls a C function, which checks the
+    call before it writes."""
     call = as_arrays(call)
     check_whole_elements(call)
     results = tuple(call.outs.values()) or tuple(empty_like(x) for x in call.xs.values())

@@ -53,7 +53,7 @@ def attributes_of(op: str, params: RopeParams, forward: bool, angle: Angle) -> R
 
 
 def attributes_of_schema(op: str, attributes: dict[str, Any]) -> RopeCallAttributes:
-    """Return the attributes of a schema's call, given by their names there."""
+    """Return the attributes of a schema's call from its arguments by name."""
     attributes = dict(attributes)
     forward = attributes.pop("forward", True)
     policy = angle_policy(op, attributes.pop("angle", 0))
@@ -73,8 +73,8 @@ def params_of_schema(attributes: dict[str, Any]) -> RopeParams:
 
 
 def packed_of(op: str, params: RopeParams, forward: bool, angle: Angle) -> Any:
-    """Return the attributes as one uint8 tensor, cached in params: unpacking thirteen attributes would take
-    most of the time of a decode-sized call."""
+    """Return the attributes as one uint8 tensor, cached in params. If torch converted thirteen separate
+    attributes instead, this would take most of the time of a decode-sized call."""
     require_params(op, params)
     angle = angle_policy(op, angle)
     try:
@@ -199,7 +199,7 @@ def run_named(backend: str | None, call: CallTensors[Any], attributes: Any, run:
         raise bad_value(call.op, name, "be on device cpu for backend cpu", x.device)
     if torch.compiler.is_compiling():
         torch._dynamo.graph_break(
-            "npu_rope runs backend= outside torch: remove backend= from npu_rope's call"
+            "npu_rope runs a call with backend= outside torch: remove backend= from the call"
         )
         ys: tuple[Any, ...] = _uncompiled(run, chosen, call, attributes)
         return ys
@@ -331,7 +331,7 @@ def register_rotation(
 
 
 # Tensor types without their own dispatch. torch.nn.Parameter is one of them: requires_grad is checked
-# separately, and torch.nn.Parameter(x) has x's type if that is a subclass.
+# separately, and torch.nn.Parameter(x) has the type of x if x is of a subclass of torch.Tensor.
 ORDINARY: frozenset[Any] = frozenset()
 if torch is not None:
     ORDINARY = frozenset({torch.Tensor, torch.nn.Parameter})

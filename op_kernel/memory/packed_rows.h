@@ -127,7 +127,7 @@ public:
     }
 
 private:
-    static constexpr int32_t kBlockItems = kBlockBytes / static_cast<int32_t>(sizeof(T));  // elements of 32 bytes
+    static constexpr int32_t kBlockItems = kBlockBytes / static_cast<int32_t>(sizeof(T));  // elements in 32 bytes
 
     __aicore__ inline int32_t RunCount(const RunPlan& plan) const {
         return static_cast<int32_t>(plan.outer_count * plan.inner_count);
