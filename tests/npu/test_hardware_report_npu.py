@@ -159,7 +159,7 @@ def test_a_wrong_kernel_is_reported_as_wrong(simulated, changed_kernel, tmp_path
 
 @pytest.mark.slow
 def test_a_kernel_that_breaks_a_rule_is_reported_with_the_rule(simulated, changed_kernel, tmp_path):
-    library = str(changed_kernel("element too many written"))
+    library = str(changed_kernel("one element too many written"))
     only = ["--op", "rope", "--filter", "f32", "--output", tmp_path]
     skip = [f"--skip={step}" for step in ("doctor", "validate", "times", "predictions")]
     variables = {"ASCEND_SIM_KERNELS": library, "TASK_QUEUE_ENABLE": "0"}

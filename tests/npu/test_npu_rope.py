@@ -109,7 +109,7 @@ def test_a_planted_race_is_reported_with_its_rule_and_line(simulated, changed_ke
 
 
 def test_a_kernel_that_writes_too_much_is_reported(simulated, changed_kernel):
-    library = str(changed_kernel("element too many written"))
+    library = str(changed_kernel("one element too many written"))
     done = simulated.code(ONE_CALL, ASCEND_SIM_KERNELS=library, TASK_QUEUE_ENABLE="0")
     assert done.status == 1
     assert "SIM-BOUNDS" in done.report.rule_violations[0]

@@ -162,8 +162,8 @@ def executable(path: Path, text: str = "#!/bin/sh\n") -> Path:
 def cann(home: Path, version: str = "9.1.0") -> Path:
     """Make a stand-in for CANN in a folder.
 
-    CANN 9.0 and older have a link toolkit/tools and the toolkit's file of versions. CANN 9.1 has no
-    toolkit/tools, a link in the template, and its version below share/info.
+    CANN 9.0 and older have a link toolkit/tools, and the version in ascend_toolkit_install.info. CANN 9.1 has
+    neither. Its template has a link, and its version is in share/info/runtime/version.info.
     """
     template = home / "tools/op_project_templates/ascendc"
     for name, text in TEMPLATE.items():
@@ -201,7 +201,7 @@ def add_libraries(home: Path) -> None:
         subprocess.run([*compiler, "-shared", "-x", "c++", "/dev/null", "-o", str(target)], check=True)
 
 
-# Commands that the script and CMake call besides CANN's tools.
+# Commands that scripts/build_npu.sh and CMake call besides CANN's tools.
 COMMANDS = """
 ar as awk basename bash c++ cat cc chmod cmake cp cut dirname env find g++ grep head id kill ld ln ls make
 mkdir mktemp mv nm nproc printf python3 ranlib rm sed sh sha256sum sleep sort strip tail touch tr true uname

@@ -36,7 +36,7 @@ CHANGES = {
     ),
     "small part of the angle dropped": Edit(SMALL_PART, ""),
     "freq_factors ignored": Edit("if (tiling_->has_factors != 0) DivideByFactors();", ""),
-    "element too many written": Edit(RUNS + ", 0", RUNS + " + 4, 0"),
+    "one element too many written": Edit(RUNS + ", 0", RUNS + " + 4, 0"),
     "lanes outside the window not copied": Edit(LANES_OUTSIDE + " VectorBarrier();", ""),
 }  # fmt: skip
 
