@@ -32,7 +32,7 @@ inline FloatVec join(DoubleVec low, DoubleVec high) {
 // Rounds to odd: keeps 16 significant bits and sets the last one if bits were lost. A further rounding to float16's 11
 // or bfloat16's 8 bits then gives the result of a single rounding, because two more bits are enough (Boldo & Melquiond
 // 2008). Float32 holds the result exactly from half of bfloat16's smallest subnormal to its largest number. A value
-// outside that range becomes zero or infinite with one rounding as well.
+// outside that range becomes zero or infinite, with two roundings as with one.
 inline DoubleVec round_to_odd(DoubleVec v) {
     constexpr int64_t kLastBit = int64_t{1} << (53 - 16), kLostBits = kLastBit - 1;  // a double has 53 bits
     Int64Vec bits = (Int64Vec)v, is_inexact = (bits & kLostBits) != 0;

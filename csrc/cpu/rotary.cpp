@@ -20,7 +20,7 @@ struct GivenTables {
     bool forward;
 };
 
-// The tables of a call's tokens.
+// The tables of one token, from GivenTables: the class Table of a TableSource.
 class GivenTokenTable : public given_table::TokenTable {
 public:
     GivenTokenTable(const GivenTables& given, const RotationCall& call, const RopeKernels& kernels)

@@ -26,13 +26,13 @@ int main() {
 
 
 @pytest.fixture(scope="module")
-def platforms(tmp_path_factory):
+def chips(tmp_path_factory):
     """The table's chips, by name."""
-    folder = tmp_path_factory.mktemp("platforms")
-    (folder / "platforms.cpp").write_text(PROGRAM)
-    command = [*compiler.compiler().split(), "-std=c++17", f"-I{ROOT}", str(folder / "platforms.cpp")]
-    subprocess.run([*command, "-o", str(folder / "platforms")], check=True)
-    output = subprocess.run([folder / "platforms"], check=True, capture_output=True, text=True).stdout
+    folder = tmp_path_factory.mktemp("chips")
+    (folder / "chips.cpp").write_text(PROGRAM)
+    command = [*compiler.compiler().split(), "-std=c++17", f"-I{ROOT}", str(folder / "chips.cpp")]
+    subprocess.run([*command, "-o", str(folder / "chips")], check=True)
+    output = subprocess.run([folder / "chips"], check=True, capture_output=True, text=True).stdout
     rows = [dict(zip(KEYS, line.split(), strict=True)) for line in output.splitlines()]
     return {row["name"]: {k: int(v) if v.isdigit() else v for k, v in row.items()} for row in rows}
 
@@ -66,31 +66,29 @@ Ascend950PR_9599 ascend950 36 72 253952 128 1800
 """
 
 
-def test_the_table_equals_cann_s_platform_files(platforms):
+def test_the_table_equals_cann_s_platform_files(chips):
     keys = ("name", "family", "ai", "vector", "ub_bytes", "l2_mib", "mhz")
-    table = "".join(" ".join(str(p[key]) for key in keys) + "\n" for p in platforms.values())
+    table = "".join(" ".join(str(p[key]) for key in keys) + "\n" for p in chips.values())
     assert table == DOCUMENTED.lstrip()
 
 
-def test_kernels_run_on_the_ai_cores_of_310p_and_on_the_vector_cores_of_others(platforms):
-    wrong = [p["name"] for p in platforms.values() if p["cores"] != p["ai" if p["arch"] == 200 else "vector"]]
+def test_kernels_run_on_the_ai_cores_of_310p_and_on_the_vector_cores_of_others(chips):
+    wrong = [p["name"] for p in chips.values() if p["cores"] != p["ai" if p["arch"] == 200 else "vector"]]
     assert wrong == []
 
 
-def table_and_profile_pairs(platforms):
+def table_and_profile_pairs(chips):
     """Pairs of a chip's data in the table and in its profile."""
     by_name = profiles()
-    return [(p, by_name[name]) for name, p in platforms.items()]
+    return [(p, by_name[name]) for name, p in chips.items()]
 
 
-def test_every_chip_of_the_table_has_a_profile(platforms):
-    assert set(platforms) == set(profiles())
+def test_every_chip_of_the_table_has_a_profile(chips):
+    assert set(chips) == set(profiles())
 
 
 @pytest.mark.parametrize("figure", ["arch", "cores", "ub_bytes"])
-def test_table_and_profile_agree_on_every_chip(platforms, figure):
+def test_table_and_profile_agree_on_every_chip(chips, figure):
     assert [
-        (p["name"], p[figure], q[figure])
-        for p, q in table_and_profile_pairs(platforms)
-        if p[figure] != q[figure]
+        (p["name"], p[figure], q[figure]) for p, q in table_and_profile_pairs(chips) if p[figure] != q[figure]
     ] == []

@@ -192,9 +192,9 @@ def remove(path):
 
 # By name: the files, the damage, the status of the first phase, and the part of the message about the file.
 DAMAGES = {
-    "no op_impl": ("op_impl", remove, 161001, f"{LIST}, which is absent or no JSON."),
+    "no op_impl": ("op_impl", remove, 161001, f"{LIST}, which is absent or not JSON."),
     "another chip's package": (f"{TBE}/kernel/*/ascend910b", remove, 161001, f"{LIST}, which is absent"),
-    "list cut": (LIST, cut(100), 161001, f"{LIST}, which is absent or no JSON."),
+    "list cut": (LIST, cut(100), 161001, f"{LIST}, which is absent or not JSON."),
     "list without kernels": (
         LIST,
         lambda f: f.write_text("{}"),
@@ -291,7 +291,7 @@ def test_without_any_list_cann_does_not_begin(simulated, package, tmp_path):
     source = "import os, torch_npu\nos.environ.pop('ASCEND_OPP_PATH')\n" + ONE_CALL
     message = error_of(simulated.code(source, fresh=True, ASCEND_CUSTOM_OPP_PATH=str(broken)))
     assert "got status 361001" in message
-    assert f"{LIST}, which is absent or no JSON." in message
+    assert f"{LIST}, which is absent or not JSON." in message
 
 
 LATE = """

@@ -2,7 +2,7 @@
 #include <utility>
 
 #include "cann/host/node.h"
-#include "cann/host/tiled_chip.h"
+#include "cann/host/tiling_chip.h"
 
 namespace simulated_cann {
 namespace {
@@ -72,7 +72,7 @@ const Node::Tensor* Node::input_of(size_t ir_index, size_t relative_index) const
     return exists ? &inputs[ir_index][relative_index] : nullptr;
 }
 size_t Node::slots_of(const Parameter& parameter) const {
-    return parameter.empty() && absent_has_slot ? 1 : parameter.size();
+    return parameter.empty() && absent_inputs_have_slots ? 1 : parameter.size();
 }
 size_t Node::count_slots(const std::vector<Parameter>& parameters) const {
     size_t count = 0;

@@ -1,6 +1,6 @@
 // Implementation of PlatformAscendCManager: tiling functions of library functions get the chip from it.
 #include "cann/host/node.h"
-#include "cann/host/tiled_chip.h"
+#include "cann/host/tiling_chip.h"
 #include "src/chips.h"
 #include "tiling/platform/platform_ascendc.h"
 

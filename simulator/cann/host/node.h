@@ -37,7 +37,7 @@ struct Node {
     void* compile_info = nullptr;
     int32_t deterministic = 0;
     // Whether an absent input has a slot of its own among the indices that count the call's tensors.
-    bool absent_has_slot = false;
+    bool absent_inputs_have_slots = false;
 
     // Set by a tiling.
     uint64_t tiling_key = 0;

@@ -159,9 +159,9 @@ void OpCall::Implementation::require_package() const {
     const std::string own_package = resolved_package();
     if (std::find(packages.folders.begin(), packages.folders.end(), own_package) == packages.folders.end())
         refuse(kNullPointer,
-               "operator package must be one that CANN read at the process's first operator of a package "
+               "operator package must be one that CANN read when the process first called an operator of a package "
                "but got " +
-                   own_package + ", which is not among them.");
+                   own_package + ", which CANN did not read then.");
 }
 
 // An operator without kernels for this chip has no executor. The generated code reports this as a null pointer (opbase
@@ -189,7 +189,7 @@ void OpCall::Implementation::require_kernel_list() const {
                     [&](const std::string& folder) { return KernelList(folder, soc.name).is_readable(); });
     refuse(is_any_readable ? kNullPointer : kRuntimeFailed,
            "operator package must list the operator's kernels for " + soc.name + " but got " + list.path() +
-               (list.is_readable() ? ", which lists none of them." : ", which is absent or no JSON."));
+               (list.is_readable() ? ", which lists none of them." : ", which is absent or not JSON."));
 }
 
 // Returns the column with the tensors' types. CANN selects the kernel before the tiling runs, by the required tensors
@@ -267,7 +267,7 @@ void OpCall::Implementation::fill_node() {
         return item.is_given ? Node::make_tensor(static_cast<ge::DataType>(item.dtype), item.view.shape)
                              : Node::Tensor();
     };
-    node.absent_has_slot = true;  // every call of this class comes from a generated function
+    node.absent_inputs_have_slots = true;  // every call of this class comes from a generated function
     // For an absent input, the parameter has no tensor. For an absent output, it has one empty description.
     for (size_t i = 0; i < tensors->input_count(); ++i) {
         const CallTensors::Item& item = tensors->items()[i];

@@ -228,7 +228,7 @@ std::string tile(const JsonValue& request) {
     node.platform.profile = profile;
     node.compile_info = info;
     node.deterministic = static_cast<int32_t>(number_of(request, "deterministic"));
-    node.absent_has_slot = number_of(request, "generated_aclnn") != 0;
+    node.absent_inputs_have_slots = number_of(request, "generated_aclnn") != 0;
     node.inputs = read_parameters(list_of(request, "inputs"), &values);
     node.outputs = read_parameters(list_of(request, "outputs"), &values);
     for (const JsonValue& attr : list_of(request, "attrs")) add_attr(&node, attr);

@@ -11,45 +11,46 @@
 namespace simulated_cann {
 namespace {
 
-constexpr uint32_t kFractions = kHalfToDoubleTypes | kComplexTypes;
-constexpr uint32_t kWithBool = kIntegerTypes | kBoolType;
+constexpr uint32_t kInexactTypes = kHalfToDoubleTypes | kComplexTypes;
+constexpr uint32_t kIntegersAndBool = kIntegerTypes | kBoolType;
 constexpr RankRange kOneToEight{1, 8};
 
 // math/cos/docs/aclnnCos&aclnnInplaceCos.md. The kernel of float32 has the stated precision for inputs up to 1e7, on
 // Ascend310P up to 65504.
 constexpr UnaryRule kCosRule{
-    all_and_bf16(kNumberTypes), all_and_bf16(kFractions), OutType::kConverted, IntegersAs::kFloat, {}, "input"};
+    all_and_bf16(kNumberTypes), all_and_bf16(kInexactTypes), OutType::kConverted, IntegersAs::kFloat, {}, "input"};
 constexpr UnaryRule kCosInPlace{
-    all_and_bf16(kFractions), all_and_bf16(kFractions), OutType::kSelf, IntegersAs::kSelf, {}, "inputRef"};
+    all_and_bf16(kInexactTypes), all_and_bf16(kInexactTypes), OutType::kSelf, IntegersAs::kSelf, {}, "inputRef"};
 // math/sin/docs/aclnnSin&aclnnInplaceSin.md.
-constexpr UnaryRule kSinRule = converted(all_and_bf16(kNumberTypes), all_and_bf16(kFractions), IntegersAs::kFloat);
-constexpr UnaryRule kSinInPlace = same(with_undocumented(all_and_bf16(kHalfAndFloatTypes), kFractions, kFractions));
+constexpr UnaryRule kSinRule = converted(all_and_bf16(kNumberTypes), all_and_bf16(kInexactTypes), IntegersAs::kFloat);
+constexpr UnaryRule kSinInPlace =
+    same(with_undocumented(all_and_bf16(kHalfAndFloatTypes), kInexactTypes, kInexactTypes));
 // math/exp/docs/aclnnExp&aclnnInplaceExp.md.
-constexpr TypesByChip kUnlistedFractions = undocumented_on_310p(kFractions);
-constexpr UnaryRule kExpRule = converted(undocumented_on_310p(kFractions | kBoolType | type_set({kInt64})),
-                                         kUnlistedFractions, IntegersAs::kFloat);
-constexpr UnaryRule kUnlistedFractionsInPlace = same(kUnlistedFractions);
+constexpr TypesByChip kInexactUnlistedOn310p = undocumented_on_310p(kInexactTypes);
+constexpr UnaryRule kExpRule = converted(undocumented_on_310p(kInexactTypes | kBoolType | type_set({kInt64})),
+                                         kInexactUnlistedOn310p, IntegersAs::kFloat);
+constexpr UnaryRule kInexactInPlaceUnlistedOn310p = same(kInexactUnlistedOn310p);
 // math/log/docs/aclnnLog&aclnnInplaceLog.md.
 constexpr UnaryRule kLogRule{undocumented_on_310p(kNumberTypes),
-                             kUnlistedFractions,
+                             kInexactUnlistedOn310p,
                              OutType::kConverted,
                              IntegersAs::kFloat,
                              kOneToEight,
                              "self",
                              "out",
                              true};
-constexpr UnaryRule kLogInPlace = same(kUnlistedFractions, kOneToEight);
+constexpr UnaryRule kLogInPlace = same(kInexactUnlistedOn310p, kOneToEight);
 // math/sqrt/docs/aclnnSqrt&aclnnInplaceSqrt.md. An int64 is computed in float64.
 constexpr UnaryRule kSqrtRule =
-    converted(undocumented_on_310p(kNumberTypes), kUnlistedFractions, IntegersAs::kFloatOrDouble);
+    converted(undocumented_on_310p(kNumberTypes), kInexactUnlistedOn310p, IntegersAs::kFloatOrDouble);
 // math/rsqrt/docs/aclnnRsqrt&aclnnInplaceRsqrt.md. Integers are cast to the type of out.
-constexpr UnaryRule kRsqrtRule = converted(all_and_bf16(kNumberTypes), all_and_bf16(kFractions), IntegersAs::kOut);
-constexpr UnaryRule kFractionsInPlace = same(all_and_bf16(kFractions));
+constexpr UnaryRule kRsqrtRule = converted(all_and_bf16(kNumberTypes), all_and_bf16(kInexactTypes), IntegersAs::kOut);
+constexpr UnaryRule kInexactInPlace = same(all_and_bf16(kInexactTypes));
 // math/reciprocal/docs/aclnnReciprocal&aclnnInplaceReciprocal.md.
 constexpr UnaryRule kReciprocalRule =
-    converted(all_and_bf16(kNumberTypes), all_and_bf16(kFractions), IntegersAs::kFloat);
+    converted(all_and_bf16(kNumberTypes), all_and_bf16(kInexactTypes), IntegersAs::kFloat);
 // math/tanh/docs/aclnnTanh&aclnnInplaceTanh.md.
-constexpr UnaryRule kTanhRule = converted(undocumented_on_310p(kHalfAndFloatTypes | kWithBool),
+constexpr UnaryRule kTanhRule = converted(undocumented_on_310p(kHalfAndFloatTypes | kIntegersAndBool),
                                           undocumented_on_310p(kHalfAndFloatTypes), IntegersAs::kFloat);
 constexpr UnaryRule kTanhInPlace = same(undocumented_on_310p(kHalfAndFloatTypes));
 // math/erf/docs/aclnnErf&aclnnInplaceErf.md. bfloat16 is documented for Ascend910_93, not for Ascend910B; the source
@@ -61,8 +62,8 @@ constexpr UnaryRule kErfInPlace = same(undocumented_on_310p(kHalfToDoubleTypes))
 // more types: integers are cast to the type of out, float64 and complex numbers run on the AI CPU.
 constexpr UnaryRule kSigmoidRule =
     converted(with_undocumented(all_and_bf16(kHalfAndFloatTypes), kNumberTypes, kNumberTypes),
-              with_undocumented(all_and_bf16(kHalfAndFloatTypes), kFractions, kFractions), IntegersAs::kOut);
-constexpr UnaryRule kSigmoidInPlace = same(all_and_bf16(kFractions), kOneToEight);
+              with_undocumented(all_and_bf16(kHalfAndFloatTypes), kInexactTypes, kInexactTypes), IntegersAs::kOut);
+constexpr UnaryRule kSigmoidInPlace = same(all_and_bf16(kInexactTypes), kOneToEight);
 
 // math/abs/docs/aclnnAbs.md. The result of a complex64 is float32.
 constexpr UnaryRule kAbsRule{by_chip(kRealTypes | kBf16 | type_set({kComplex64}), kRealTypes), all_and_bf16(kRealTypes),
@@ -85,7 +86,7 @@ constexpr UnaryRule kIsFiniteRule{with_undocumented(undocumented_on_310p(kHalfTo
 constexpr UnaryRule kLogicalNotRule{all_and_bf16(kRealTypes), all_and_bf16(kRealTypes), OutType::kAny};
 // math/bitwise_not/docs/aclnnBitwiseNot.md.
 constexpr UnaryRule kBitwiseNotRule{
-    on_all(kWithBool), on_all(kWithBool), OutType::kSelf, IntegersAs::kSelf, {}, "self", "out", true};
+    on_all(kIntegersAndBool), on_all(kIntegersAndBool), OutType::kSelf, IntegersAs::kSelf, {}, "self", "out", true};
 
 constexpr auto kCos = [](auto x) { return std::cos(x); };
 constexpr auto kSin = [](auto x) { return std::sin(x); };
@@ -108,7 +109,7 @@ constexpr auto kAbs = [](auto x) {
         return std::abs(x);
 };
 
-// Integers are already round.
+// Returns `function` for floating-point numbers. Integers need no rounding.
 template <class Function>
 auto rounded_by(Function function) {
     return [function](auto x) {
@@ -124,7 +125,7 @@ const auto kFloor = rounded_by([](auto x) { return std::floor(x); });
 const auto kCeil = rounded_by([](auto x) { return std::ceil(x); });
 const auto kTrunc = rounded_by([](auto x) { return std::trunc(x); });
 
-void require_packed_wide_unsigned(UnaryCall* call) {
+void require_contiguous_wide_unsigned(UnaryCall* call) {
     for (const Operand* operand : {&call->self, &call->out})
         if (kWideUnsigned >> operand->dtype & 1) call->phase.require_contiguous("self and out", *operand);
 }
@@ -143,7 +144,7 @@ aclError prepare_erf(UnaryCall call, uint64_t* bytes, aclOpExecutor** executor) 
 }
 
 aclError prepare_floor(UnaryCall call, uint64_t* bytes, aclOpExecutor** executor) {
-    require_packed_wide_unsigned(&call);
+    require_contiguous_wide_unsigned(&call);
     return call.finish<Kinds::kReal>(kFloor, bytes, executor);
 }
 
@@ -173,15 +174,15 @@ NPU_CANN_IN_PLACE(aclnnInplaceCos, kCosInPlace, kNumbers, kCos)
 NPU_CANN_UNARY(aclnnSin, kSinRule, kNumbers, kSin)
 NPU_CANN_IN_PLACE(aclnnInplaceSin, kSinInPlace, kNumbers, kSin)
 NPU_CANN_UNARY(aclnnExp, kExpRule, kNumbers, kExp)
-NPU_CANN_IN_PLACE(aclnnInplaceExp, kUnlistedFractionsInPlace, kNumbers, kExp)
+NPU_CANN_IN_PLACE(aclnnInplaceExp, kInexactInPlaceUnlistedOn310p, kNumbers, kExp)
 NPU_CANN_UNARY(aclnnLog, kLogRule, kNumbers, kLog)
 NPU_CANN_IN_PLACE(aclnnInplaceLog, kLogInPlace, kNumbers, kLog)
 NPU_CANN_UNARY(aclnnSqrt, kSqrtRule, kNumbers, kSqrt)
-NPU_CANN_IN_PLACE(aclnnInplaceSqrt, kUnlistedFractionsInPlace, kNumbers, kSqrt)
+NPU_CANN_IN_PLACE(aclnnInplaceSqrt, kInexactInPlaceUnlistedOn310p, kNumbers, kSqrt)
 NPU_CANN_UNARY(aclnnRsqrt, kRsqrtRule, kNumbers, kRsqrt)
-NPU_CANN_IN_PLACE(aclnnInplaceRsqrt, kFractionsInPlace, kNumbers, kRsqrt)
+NPU_CANN_IN_PLACE(aclnnInplaceRsqrt, kInexactInPlace, kNumbers, kRsqrt)
 NPU_CANN_UNARY(aclnnReciprocal, kReciprocalRule, kNumbers, kReciprocal)
-NPU_CANN_IN_PLACE(aclnnInplaceReciprocal, kFractionsInPlace, kNumbers, kReciprocal)
+NPU_CANN_IN_PLACE(aclnnInplaceReciprocal, kInexactInPlace, kNumbers, kReciprocal)
 NPU_CANN_UNARY(aclnnTanh, kTanhRule, kFloating, kTanh)
 NPU_CANN_IN_PLACE(aclnnInplaceTanh, kTanhInPlace, kFloating, kTanh)
 NPU_CANN_UNARY(aclnnSigmoid, kSigmoidRule, kNumbers, kSigmoid)

@@ -156,9 +156,9 @@ void contexts() {
     Node node;
     fill(node);
     EXPECT(node.tile(check_inputs) == ge::GRAPH_SUCCESS);
-    node.absent_has_slot = true;
+    node.absent_inputs_have_slots = true;
     EXPECT(node.tile(check_inputs_of_a_generated_function) == ge::GRAPH_SUCCESS);
-    node.absent_has_slot = false;
+    node.absent_inputs_have_slots = false;
     Node other(64);
     other.deterministic = 1;
     EXPECT(other.tile(set_results) == ge::GRAPH_FAILED);
