@@ -141,7 +141,8 @@ std::optional<RopeLayout> layout_of(const RopeTileCall& call, const RopeTile& ti
             : (product_distance + round_up(layout.outputs.bytes, kUbBankPeriodBytes) - layout.outputs.bytes) %
                   kUbBankPeriodBytes;
     const int64_t temp_end = (rotates_in_work ? layout.temp_offset : kUbBankPeriodBytes) + lanes * 4;
-    layout.work.bytes = std::max({temp_end, 4 * table_temps, 4 * setup_temps, call.staging_bytes});
+    layout.staging_offset = round_up(4 * std::max(table_temps, setup_temps), kUbBlockBytes);
+    layout.work.bytes = std::max(temp_end, layout.staging_offset + call.staging_bytes);
     layout.cos_offset = conflict_free_offset(layout.block_tokens * width * 4);
     layout.table.bytes = layout.cos_offset + layout.block_tokens * width * 4;
     if (call.normalizes) {

@@ -31,7 +31,7 @@ struct RopeTileCall {
     int64_t buffers = 2;             // number of input buffers, and of output buffers
     int64_t out_row_bytes = 0;       // the longest row of a head of the outputs in UB
     int64_t factor_bytes = 0;        // the rows of scales, biases and quantization as float32
-    int64_t staging_bytes = 0;       // the longest of them in its own type
+    int64_t staging_bytes = 0;       // those of them that are converted, in their own types
 };
 
 // A tile, and the size of its table.
@@ -49,6 +49,7 @@ struct RopeLayout {
     int64_t side_tokens[kRopeMaxSides] = {};  // tokens of a tile of each side
     int64_t tail_offset = 0;                  // in an input or output buffer, in bytes
     int64_t temp_offset = 0;                  // in `work`, in bytes
+    int64_t staging_offset = 0;               // in `work`, in bytes: behind the scratch memory of constants and tables
     int64_t cos_offset = 0;                   // in `table`, in bytes
     int64_t buffers = 2;                      // number of input buffers, and of output buffers
     UbRegion inputs, outputs;

@@ -277,6 +277,7 @@ private:
         if (qkv_) {
             qkv_->stats_bytes = to_int32(layout.stats.bytes);
             qkv_->factor_bytes = to_int32(layout.scales.bytes);
+            qkv_->staging_offset = to_int32(layout.staging_offset);
             qkv_->out_queue_bytes = to_int32(layout.outputs.bytes / layout.buffers);
             qkv_->buffers = to_int32(layout.buffers);
         }
@@ -328,9 +329,11 @@ private:
         if (!t) return {};
         const auto at = to_int32(call_.factor_bytes / 4);
         call_.factor_bytes += 4 * rows * common_.row_pitch;
-        const int64_t pitch = round_up(shape_.D, kUbBlockBytes / dtype_bytes(t->dtype));
-        call_.staging_bytes = std::max(call_.staging_bytes, rows * pitch * dtype_bytes(t->dtype));
-        return {at, to_int32(rows), to_int32(head_stride), to_int32(lane_stride)};
+        const int64_t item_bytes = dtype_bytes(t->dtype), pitch = round_up(shape_.D, kUbBlockBytes / item_bytes);
+        const bool is_converted = lane_stride != 0 && (item_bytes != 4 || pitch != common_.row_pitch);
+        const auto staging = is_converted ? to_int32(call_.staging_bytes) : -1;
+        if (is_converted) call_.staging_bytes += rows * pitch * item_bytes;
+        return {at, to_int32(rows), to_int32(head_stride), to_int32(lane_stride), staging};
     }
 
     RowFactorsTiling place_quantization(int k, const npu_rope_tensor* t) {

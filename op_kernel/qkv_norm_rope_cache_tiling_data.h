@@ -22,10 +22,11 @@ constexpr int32_t kNormToken = 2;  // all heads of a token
 // Numbers with which the elements of each head are multiplied, or which are added to them: in UB a row of float32 for
 // each head, or one row for all heads.
 struct RowFactorsTiling {
-    int32_t at;           // offset of the first row in UB, in floats
-    int32_t rows;         // 0: the call has none
-    int32_t head_stride;  // in GM, in elements
-    int32_t lane_stride;  // 1, or 0: a row has one number
+    int32_t at;             // offset of the first row in UB, in floats
+    int32_t rows;           // 0: the call has none
+    int32_t head_stride;    // in GM, in elements
+    int32_t lane_stride;    // 1, or 0: a row has one number
+    int32_t staging_bytes;  // offset in the staging memory of the rows in their own type; -1: they need none
 };
 
 struct QkvSideTiling {
@@ -50,7 +51,8 @@ struct QkvTiling {
     int32_t factor_bytes;     // all RowFactorsTiling rows in UB
     int32_t buffers;          // number of input buffers, and of output buffers
     int32_t out_queue_bytes;  // each of the output buffers
-    int32_t unused[7];        // padding to whole blocks of 32 bytes
+    int32_t staging_offset;   // in the work buffer, in bytes: memory for factors until they are float32
+    int32_t unused[6];        // padding to whole blocks of 32 bytes
 };
 
 struct QkvNormRopeCacheTilingData {

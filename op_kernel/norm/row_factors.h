@@ -16,41 +16,59 @@ using namespace memory;
 
 class RowFactors {
 public:
-    __aicore__ inline void Init(AscendC::TPipe* pipe, const CommonTiling* tiling, int32_t bytes) {
+    // staging: memory for the rows in their own type, from StartLoad() to Prepare().
+    __aicore__ inline void Init(AscendC::TPipe* pipe, const CommonTiling* tiling, int32_t bytes,
+                                LocalTensor<float> staging) {
+        pipe_ = pipe;
         tiling_ = tiling;
+        bytes_ = bytes;
         if (bytes == 0) return;
         pipe->InitBuffer(buffer_, static_cast<uint32_t>(bytes));
         rows_ = buffer_.Get<float>();
+        staging_ = staging;
+        loaded_event_ = pipe->AllocEventID<AscendC::HardEvent::MTE2_V>();
+        if (tiling->row_pitch == tiling->head_size) return;
         // The padding of the rows must be finite.
-        if (tiling->row_pitch != tiling->head_size)
-            AscendC::Duplicate(rows_, 0.0f, bytes / static_cast<int32_t>(sizeof(float)));
+        AscendC::Duplicate(rows_, 0.0f, bytes / static_cast<int32_t>(sizeof(float)));
+        SyncPipes<AscendC::HardEvent::V_MTE2>();
     }
 
-    // Loads rows [rows, D] of T and converts them to float32. Call once per core. staging: scratch memory for all rows.
-    // Waits for earlier vector instructions.
+    // Starts to load rows [rows, D] of T. Call once per core for all rows, then MarkLoads().
     template <typename T>
-    __aicore__ inline void Load(const RowFactorsTiling& factors, GM_ADDR memory, LocalTensor<float> staging) {
+    __aicore__ inline void StartLoad(const RowFactorsTiling& factors, GM_ADDR memory) {
+        if (factors.rows == 0 || factors.lane_stride == 0) return;
+        LocalTensor<T> raw = Raw<T>(factors);
+#if __CCE_AICORE__ == 200
+        if (RawPitch<T>() != tiling_->head_size) {
+            LoadByScalar(raw, TensorAt<T>(memory, 0), factors, RawPitch<T>());
+            return;
+        }
+#endif
+        RowBursts<T> bursts;
+        bursts.Init(tiling_, tiling_->head_size, RawPitch<T>());
+        bursts.LoadRows(raw, memory, 0, factors.rows, factors.head_stride, tiling_->head_size);
+    }
+
+    __aicore__ inline void MarkLoads() {
+        if (bytes_ != 0) AscendC::SetFlag<AscendC::HardEvent::MTE2_V>(loaded_event_);
+    }
+
+    __aicore__ inline void WaitForLoads() {
+        if (bytes_ == 0) return;
+        AscendC::WaitFlag<AscendC::HardEvent::MTE2_V>(loaded_event_);
+        pipe_->ReleaseEventID<AscendC::HardEvent::MTE2_V>(loaded_event_);
+    }
+
+    // Converts loaded rows of T to float32, after WaitForLoads().
+    template <typename T>
+    __aicore__ inline void Prepare(const RowFactorsTiling& factors, GM_ADDR memory) {
         if (factors.rows == 0) return;
         if (factors.lane_stride == 0) {
             LoadNumbers<T>(factors, memory);
-            return;
+        } else if (factors.staging_bytes >= 0) {
+            Widen(rows_[factors.at], Raw<T>(factors), RawPitch<T>(), factors.rows);
+            VectorBarrier();
         }
-        LocalTensor<T> raw = staging.template ReinterpretCast<T>();
-        int32_t pitch = RoundUp(tiling_->head_size, kBlockBytes / static_cast<int32_t>(sizeof(T)));
-        SyncPipes<AscendC::HardEvent::V_MTE2>();
-#if __CCE_AICORE__ == 200
-        if (pitch != tiling_->head_size) {
-            LoadByScalar(raw, TensorAt<T>(memory, 0), factors, pitch);
-        } else
-#endif
-        {
-            RowBursts<T> bursts;
-            bursts.Init(tiling_, tiling_->head_size, pitch);
-            bursts.LoadRows(raw, memory, 0, factors.rows, factors.head_stride, tiling_->head_size);
-        }
-        SyncPipes<AscendC::HardEvent::MTE2_V>();
-        Widen(rows_[factors.at], raw, pitch, factors.rows);
-        VectorBarrier();
     }
 
     // Adds a number to all elements of the rows.
@@ -78,6 +96,19 @@ public:
     }
 
 private:
+    // Elements from one row to the next in their own type.
+    template <typename T>
+    __aicore__ inline int32_t RawPitch() const {
+        return RoundUp(tiling_->head_size, kBlockBytes / static_cast<int32_t>(sizeof(T)));
+    }
+
+    // The memory for rows in their own type. Float32 rows whose pitch is that of the tile need no other memory.
+    template <typename T>
+    __aicore__ inline LocalTensor<T> Raw(const RowFactorsTiling& factors) {
+        if (factors.staging_bytes < 0) return rows_[factors.at].template ReinterpretCast<T>();
+        return staging_[factors.staging_bytes / static_cast<int32_t>(sizeof(float))].template ReinterpretCast<T>();
+    }
+
     // Sets all lanes of a row to its number.
     template <typename T>
     __aicore__ inline void LoadNumbers(const RowFactorsTiling& factors, GM_ADDR memory) {
@@ -116,9 +147,12 @@ private:
     }
 #endif
 
+    AscendC::TPipe* pipe_ = nullptr;
     const CommonTiling* tiling_ = nullptr;
+    int32_t bytes_ = 0;
+    AscendC::TEventID loaded_event_ = 0;
     AscendC::TBuf<AscendC::TPosition::VECCALC> buffer_;
-    LocalTensor<float> rows_;
+    LocalTensor<float> rows_, staging_;
 };
 
 }  // namespace norm

@@ -48,11 +48,12 @@ public:
         Init(pipe, tiling, qkv, arguments, source);
         table_.LoadConstants();
         table_.Load(window.current);
+        StartFactors();
         LoadTile(window.current);
         rotation_.BuildConstants(&offsets_, false);
         table_.BuildConstants(&rotation_.Index());
-        LoadFactors();
         table_.Build(window.current.block_tokens);
+        PrepareFactors();
         ProcessTiles(this, &table_, &window);
         table_.Finish();
         inputs_.Finish(arguments.out[0]);  // for all outputs
@@ -157,19 +158,35 @@ private:
             int32_t slots = qkv->stats_bytes / (kRowNormStats * static_cast<int32_t>(sizeof(float)));
             norm_.Init(&qkv->side[0].norm, stats_.template Get<float>(), slots);
         }
-        factors_.Init(pipe, tiling, qkv->factor_bytes);
+        factors_.Init(pipe, tiling, qkv->factor_bytes,
+                      rows_[static_cast<uint32_t>(qkv->staging_offset) / sizeof(float)]);
     }
 
-    __aicore__ inline void LoadFactors() {
+    // Starts to load all factors, before the first tile, so that they arrive while the table is computed.
+    __aicore__ inline void StartFactors() {
         for (int32_t side = 0; side < kRopeMaxSides; ++side) {
             const QkvSideTiling& t = qkv_->side[side];
             if (side < 2) {
-                factors_.template Load<ParameterT>(t.scale, arguments_.scale[side], rows_);
-                factors_.template Load<ParameterT>(t.bias, arguments_.bias[side], rows_);
+                factors_.template StartLoad<ParameterT>(t.scale, arguments_.scale[side]);
+                factors_.template StartLoad<ParameterT>(t.bias, arguments_.bias[side]);
+            }
+            factors_.template StartLoad<float>(t.factor, arguments_.factor[side]);
+            factors_.template StartLoad<float>(t.quant_offset, arguments_.quant_offset[side]);
+        }
+        factors_.MarkLoads();
+    }
+
+    __aicore__ inline void PrepareFactors() {
+        factors_.WaitForLoads();
+        for (int32_t side = 0; side < kRopeMaxSides; ++side) {
+            const QkvSideTiling& t = qkv_->side[side];
+            if (side < 2) {
+                factors_.template Prepare<ParameterT>(t.scale, arguments_.scale[side]);
+                factors_.template Prepare<ParameterT>(t.bias, arguments_.bias[side]);
                 factors_.AddNumber(t.scale, qkv_->scale_offset);
             }
-            factors_.template Load<float>(t.factor, arguments_.factor[side], rows_);
-            factors_.template Load<float>(t.quant_offset, arguments_.quant_offset[side], rows_);
+            factors_.template Prepare<float>(t.factor, arguments_.factor[side]);
+            factors_.template Prepare<float>(t.quant_offset, arguments_.quant_offset[side]);
         }
     }
 
