@@ -52,7 +52,7 @@ struct QkvTiling {
     int32_t buffers;          // number of input buffers, and of output buffers
     int32_t out_queue_bytes;  // each of the output buffers
     int32_t staging_offset;   // in the work buffer, in bytes: memory for factors until they are float32
-    int32_t unused[6];        // padding to whole blocks of 32 bytes
+    int32_t unused[2];        // padding to whole blocks of 32 bytes
 };
 
 struct QkvNormRopeCacheTilingData {
