@@ -39,8 +39,8 @@ constexpr UnaryRule kLeakyReluRule = converted(with_undocumented(kHalfFloatUnlis
 constexpr UnaryRule kLeakyReluInPlace = same(undocumented_on_310p(kHalfToDoubleTypes));
 // softplus_v2/docs/aclnnSoftplus.md.
 constexpr UnaryRule kSoftplusRule = converted(kHalfFloatBf16);
-// threshold/docs/aclnnThreshold&aclnnInplaceThreshold.md. The kernel ThresholdV2 of Ascend310P has no int64. The
-// document does not list float64 for the scalars; the source accepts every scalar.
+// threshold/docs/aclnnThreshold&aclnnInplaceThreshold.md. The kernel ThresholdV2 of Ascend310P does not accept int64.
+// The document does not list float64 for the scalars; the source accepts every scalar.
 constexpr uint32_t kThresholdOn310p = kHalfAndFloatTypes | type_set({kInt8, kUint8, kInt16, kInt32});
 constexpr TypesByChip kThresholdTypes =
     undocumented_on_310p(kHalfAndFloatTypes | kBf16 | kIntegerTypes, kThresholdOn310p);

@@ -1,10 +1,11 @@
 // Addmm, Baddbmm and their in-place forms: out = beta * self + alpha * (mat1 @ mat2).
 //
-// The functions are compositions, and each part rounds its result: beta * self to the type of self, the product to the
-// type in which the matrix kernel writes, and the sum to the type to which both are promoted. Only a bias of one row
-// with alpha = beta = 1 is added before the product is rounded. Sources: hicann/ops-nn
-// matmul/mat_mul_v3/op_host/op_api/aclnn_addmm.cpp and docs/aclnnAddmm&aclnnInplaceAddmm.md,
-// matmul/batch_mat_mul_v3/op_host/op_api/aclnn_baddbmm.cpp and docs/aclnnBaddbmm&aclnnInplaceBaddbmm.md.
+// The functions are compositions, and each part rounds its result. beta * self is rounded to the type of self or to
+// float32 (set_types), and the product to the type in which the matrix kernel writes. Their sum is rounded to the type
+// to which these two types are promoted. Only a self of one row with alpha = beta = 1 is added before the product is
+// rounded. Sources: hicann/ops-nn matmul/mat_mul_v3/op_host/op_api/aclnn_addmm.cpp and
+// docs/aclnnAddmm&aclnnInplaceAddmm.md, matmul/batch_mat_mul_v3/op_host/op_api/aclnn_baddbmm.cpp and
+// docs/aclnnBaddbmm&aclnnInplaceBaddbmm.md.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -21,7 +22,7 @@ struct AddProduct {
     float beta = 1, alpha = 1;
     CubeTypes types;
     int32_t scaled_self = kFloat;  // the type of beta * self
-    bool is_fused = false;         // self is added to the sums of the cube unit
+    bool is_fused = false;         // self is added to the product before it is rounded
 };
 
 struct AddProductArguments {
@@ -33,32 +34,33 @@ struct AddProductArguments {
     bool is_batched;
 };
 
-// The source compares the factors with this distance.
+// Compares a factor as the source does, with float32's epsilon as the tolerance.
 bool is_near(float value, float target) { return std::fabs(value - target) <= std::numeric_limits<float>::epsilon(); }
 
 bool is_16_bits(int32_t dtype) { return dtype == kFloat16 || dtype == kBfloat16; }
 
-// Whether self is a bias of one row that the kernel adds (NeedToConvertBias and check16In32Output).
+// Whether self is a bias of one row that the kernel adds. The source's functions are NeedToConvertBias and
+// check16In32Output.
 bool is_bias(const AddProduct& p) {
     const std::vector<int64_t>& shape = p.self.shape;
     const bool is_row = shape.size() == 1 || (shape.size() == 2 && shape[0] == 1);
-    const bool keeps_sums = p.first.dtype == p.second.dtype && is_16_bits(p.first.dtype) && p.out.dtype == kFloat;
-    const bool has_type = p.first.dtype != kBfloat16 || p.self.dtype != kFloat16;
-    // On Ascend310P the source splits long sums; the unfused form rounds more often.
-    return is_row && shape.back() == p.out.shape.back() && p.first.shape.size() == 2 && has_type && !keeps_sums &&
+    const bool writes_float_sums = p.first.dtype == p.second.dtype && is_16_bits(p.first.dtype) && p.out.dtype == kFloat;
+    const bool is_bias_type = p.first.dtype != kBfloat16 || p.self.dtype != kFloat16;
+    // On Ascend310P the source splits long sums. Here self is then added separately, which rounds more often.
+    return is_row && shape.back() == p.out.shape.back() && p.first.shape.size() == 2 && is_bias_type && !writes_float_sums &&
            is_near(p.alpha, 1) && is_near(p.beta, 1) && !is_ascend310p();
 }
 
 void set_types(AddProduct* p, int8_t math_type, bool is_batched) {
     p->is_fused = is_bias(*p);
-    const bool is_low = p->first.dtype == p->second.dtype && is_16_bits(p->first.dtype);
-    // With these options the product of 16-bit types is added in float32 on Ascend910B.
+    const bool has_16_bit_inputs = p->first.dtype == p->second.dtype && is_16_bits(p->first.dtype);
+    // With these options, a product of 16-bit types is kept in float32 until beta * self is added, on Ascend910B.
     const bool adds_in_float =
-        is_low && !is_ascend310p() && !p->is_fused && !is_near(p->beta, 0) &&
+        has_16_bit_inputs && !is_ascend310p() && !p->is_fused && !is_near(p->beta, 0) &&
         (math_type == kKeepDtype || math_type == kUseFp32Add || (math_type == kUseHf32 && !is_batched));
     if (adds_in_float) p->types.result = kFloat;
     p->scaled_self = p->self.dtype;
-    const bool widens_self = is_low && !is_ascend310p() && (p->out.dtype == kFloat || math_type == kUseFp32Add);
+    const bool widens_self = has_16_bit_inputs && !is_ascend310p() && (p->out.dtype == kFloat || math_type == kUseFp32Add);
     if (widens_self) p->scaled_self = kFloat;
 }
 

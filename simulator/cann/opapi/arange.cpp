@@ -19,7 +19,7 @@ void write_range(const Operand& out, Compute start, Compute step) {
     });
 }
 
-// "" or the reason why these bounds do not describe `count` numbers.
+// Returns "" or the reason why these bounds do not describe `count` numbers.
 std::string range_error(double start, double end, double step, int64_t count) {
     if (step == 0) return "step must not be 0.";
     if ((end - start) * step < 0) return "end must lie in step's direction from start.";

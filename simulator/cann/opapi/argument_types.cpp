@@ -33,8 +33,8 @@ constexpr ArgumentTypes kArgumentTypes[] = {
     {"Neg", "math/neg/op_api/aclnn_neg.cpp", all_and_bf16(kSignedTypes | kComplexTypes)},
     {"EqTensor", "math/equal/op_api/aclnn_eq_tensor.cpp",
      by_chip(kNumberTypes | kBf16, kNumberTypes | kUnsigned32And64)},
-    // The source treats every unknown chip as an Ascend910B, including bfloat16. The kernel of Ascend310P has no
-    // bfloat16 (equal.cpp beside it), and the documentation does not list it.
+    // The source treats every unknown chip as an Ascend910B and accepts bfloat16 there. But the kernel of Ascend310P
+    // has no bfloat16 (equal.cpp beside the source), and the documentation does not list bfloat16 for this chip.
     {"EqScalar", "math/equal/op_api/aclnn_eq_scalar.cpp", all_and_bf16(kNumberTypes)},
     {"NeTensor", "math/not_equal/op_api/aclnn_ne_tensor.cpp", all_and_bf16(kNumberTypes)},
     {"NeScalar", "math/not_equal/op_api/aclnn_ne_scalar.cpp", all_and_bf16(kNumberTypes)},
@@ -53,21 +53,22 @@ constexpr ArgumentTypes kArgumentTypes[] = {
      all_and_bf16(kNumberTypes | kWideUnsigned)},
     {"Arange", "math/range/op_api/aclnn_arange.cpp", all_and_bf16(kRealTypes), all_and_bf16(kRangeTypes)},
     {"Cast", "math/cast/op_api/aclnn_cast.cpp", all_and_bf16(kNumberTypes | kWideUnsigned)},
-    // Source and documentation have one list for all chips, including bfloat16.
+    // Source and documentation have one list for all chips, and it includes bfloat16.
     {"Copy", "conversion/view_copy/op_api/aclnn_copy.cpp", on_all(kNumberTypes | kWideUnsigned | kBf16)},
     {"Complex", "math/complex/op_api/aclnn_complex.cpp", on_all(kHalfToDoubleTypes), on_all(kComplexTypes)},
     {"FillScalar", "conversion/fill/op_api/aclnn_fill_scalar.cpp",
      by_chip(kNumberTypes | kWideUnsigned | kBf16, kNumberTypes)},
     {"FillTensor", "conversion/fill/op_api/aclnn_fill_tensor.cpp", all_and_bf16(kNumberTypes)},
     {"One", "math/ones_like/op_api/aclnn_ones.cpp", all_and_bf16(kRealTypes)},
-    // The source has one list for all simulated chips. By math/zero_op/tests/ut/op_api/test_aclnn_zero.cpp, bfloat16
-    // has an AI CPU kernel on chips without an AI core kernel. The documentation does not list it on Ascend310P.
+    // The source has one list for all simulated chips. According to math/zero_op/tests/ut/op_api/test_aclnn_zero.cpp,
+    // chips without an AI core kernel for bfloat16 use an AI CPU kernel. The documentation does not list bfloat16 on
+    // Ascend310P.
     {"Zero", "math/zero_op/op_api/aclnn_zero.cpp", on_all(kNumberTypes | kUnsigned16 | kBf16)},
 };
 
-// The largest number of dimensions, from the check of shapes in each source of hicann/ops-math. The simulation always
-// checks it. For Muls and InplaceMuls, only the documentation has the limit. Zero checks it only for types without an
-// AI core kernel (math/zero_op/op_api/zero_op.cpp). InplaceMul does not check it.
+// The largest number of dimensions, from the check of shapes in each source of hicann/ops-math. The simulation checks
+// the limit for every function, but CANN does not: for Muls and InplaceMuls, only the documentation has the limit; Zero
+// checks it only for types without an AI core kernel (math/zero_op/op_api/zero_op.cpp); InplaceMul does not check it.
 constexpr size_t kMaxRank = 8;
 
 bool starts_with(const char* text, const char* prefix) { return std::strncmp(text, prefix, std::strlen(prefix)) == 0; }
@@ -156,8 +157,8 @@ std::string cast_error(const char* function, const CallTypes& types) {
         return std::string("alpha must have a type that converts to ") + dtype_name(result_dtype) +
                ", the common type of self and other, but got " + dtype_name(types.alpha) + ".";
     if (can_cast(result_dtype, types.out)) return "";
-    return std::string("out must have a type that ") + dtype_name(result_dtype) +
-           ", the type of the result, converts to but got " + dtype_name(types.out) + ".";
+    return std::string("out must have a type to which ") + dtype_name(result_dtype) +
+           ", the type of the result, converts but got " + dtype_name(types.out) + ".";
 }
 
 }  // namespace simulated_cann

@@ -1,6 +1,6 @@
 // The data types and ranks that the aclnn functions of elementwise arithmetic, comparison, copy and fill accept. For
-// other types and ranks, the first phase of a stand-in returns 161002. The other functions declare theirs in
-// FirstPhase.
+// other types and ranks, the first phase of a stand-in returns 161002. The other functions pass the types and ranks
+// that they accept to FirstPhase.
 #pragma once
 
 #include <string>

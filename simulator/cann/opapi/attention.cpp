@@ -109,12 +109,12 @@ private:
         if (sees_key) rows->sees_key[static_cast<size_t>(i)] = 1;
     }
 
-    // Replaces the scores of a row by their exponents, and scales the row's earlier sums to the new maximum.
+    // Replaces each score of a row by exp(score - maximum), and scales the row's earlier sums to the new maximum.
     void exponentiate(Rows* rows, int64_t i, int64_t count, float* scores) const {
         const auto at = static_cast<size_t>(i);
         float maximum = rows->maxima[at];
         for (int64_t j = 0; j < count; ++j) maximum = std::max(maximum, scores[j]);
-        // Keys whose pse is -infinity have no weight. If no key has one, the result is NaN.
+        // Keys whose pse is -infinity have no weight. If no key has a weight, the result is NaN.
         const bool has_weight = maximum != -kInfinity;
         float sum = 0;
         for (int64_t j = 0; j < count; ++j) sum += scores[j] = has_weight ? std::exp(scores[j] - maximum) : 0;
@@ -144,8 +144,8 @@ private:
             const auto at = static_cast<size_t>(i);
             const int64_t head = head_of(rows.first + i), token = token_of(rows.first + i);
             const int64_t last_band_key = token + band_.last, first_band_key = token + band_.first;
-            const bool has_band = last_band_key >= 0 && first_band_key < keys_;
-            const bool is_zero = !rows.sees_key[at] && (attention_.zeroes_blind_queries || !has_band);
+            const bool has_key_in_band = last_band_key >= 0 && first_band_key < keys_;
+            const bool is_zero = !rows.sees_key[at] && (attention_.zeroes_blind_queries || !has_key_in_band);
             std::vector<float> result(static_cast<size_t>(value_size_));
             for (int64_t d = 0; d < value_size_ && !is_zero; ++d)
                 result[static_cast<size_t>(d)] =

@@ -15,14 +15,15 @@ struct SecondArgument {
     const aclScalar* alpha = nullptr;
 };
 
-// Functions that process a run of elements, one for each compute type. Null if the type lacks the operation: complex
-// numbers have no order.
+// Functions that process a run of elements, one for each compute type. A function is null if its type lacks the
+// operation: complex numbers have no order.
 template <class Compute>
 using RunFunction = void (*)(int64_t count, const Compute* a, const Compute* b, Compute alpha, Compute* out);
 using BinaryFunction = std::tuple<RunFunction<int64_t>, RunFunction<float>, RunFunction<double>,
                                   RunFunction<std::complex<float>>, RunFunction<std::complex<double>>>;
 
-// Compute op(a, b, alpha) for each element: kForAllTypes for all compute types, kForRealTypes for the real ones.
+// Functions that compute op(a, b, alpha) for each element. kForAllTypes has one for every compute type, kForRealTypes
+// only for the real ones.
 template <const auto& op, class Compute>
 void apply_to_run(int64_t count, const Compute* a, const Compute* b, Compute alpha, Compute* out) {
     for (int64_t i = 0; i < count; ++i) out[i] = Compute(op(a[i], b[i], alpha));
@@ -36,9 +37,10 @@ constexpr BinaryFunction kForRealTypes{apply_to_run<op, int64_t>, apply_to_run<o
 
 // The dtype in which a function computes.
 enum class ComputeDtype {
-    // The dtype of out. For a scalar and an integer out: the promoted dtype of the inputs. Used by arithmetic.
+    // The dtype of out. If the second argument is a scalar and out is an integer, it is the promoted dtype of the
+    // inputs. Arithmetic uses this value.
     kOutput,
-    // The promoted dtype of the two inputs. Used by comparisons.
+    // The promoted dtype of the two inputs. Comparisons use this value.
     kPromotedInputs,
 };
 

@@ -1,6 +1,6 @@
 // Elementwise functions of several tensors that broadcast: Maximum, Minimum, LogicalAnd, LogicalOr, SWhere,
-// InplaceMaskedFillScalar, Addcdiv, Addcmul and Lerp, with their forms in place. Each function names its document and
-// the source next to it.
+// InplaceMaskedFillScalar, Addcdiv, Addcmul and Lerp, with their in-place forms. The comment before each function names
+// its document and, where it matters, its source.
 #include <algorithm>
 #include <cmath>
 
@@ -31,7 +31,7 @@ aclError prepare_extremum(const char* name, const TypesByChip& types, Op op, con
     return call.finish([=] { compute<Kinds::kReal>(out, self, other, dtype, op); }, bytes, executor);
 }
 
-// The values of a tensor as bool, after broadcasting.
+// The values of a tensor as bool (0 or 1), after broadcasting.
 std::vector<int64_t> truth_of(const Operand& operand, const std::vector<int64_t>& shape) {
     std::vector<int64_t> truth;
     truth.reserve(static_cast<size_t>(operand.broadcast_to(shape).count()));
@@ -95,8 +95,8 @@ aclError prepare_where(const aclTensor* condition_tensor, const aclTensor* self_
 }
 
 // hicann/ops-math conversion/masked_fill/docs/aclnnInplaceMaskedFillScalar.md, op_api/aclnn_masked_fill_scalar.cpp. The
-// document does not say that mask need not be contiguous; the source packs it. It does not list float64 for the value;
-// the source accepts every scalar, and PyTorch passes a double.
+// document does not allow a mask that is not contiguous, but the source packs such a mask. The document does not list
+// float64 for the value, but the source accepts every scalar, and PyTorch passes a double.
 aclError prepare_masked_fill(const aclTensor* self_tensor, const aclTensor* mask_tensor, const aclScalar* value,
                              uint64_t* bytes, aclOpExecutor** executor) {
     FirstPhase call("aclnnInplaceMaskedFillScalar");
@@ -123,7 +123,7 @@ aclError prepare_masked_fill(const aclTensor* self_tensor, const aclTensor* mask
     return call.finish(body, bytes, executor);
 }
 
-// Integers wrap in two's complement; a quotient is truncated.
+// Integers wrap in two's complement. An integer quotient is truncated, and a division by 0 gives 0.
 constexpr auto kAddProduct = [](auto self, auto a, auto b, auto value) {
     if constexpr (std::is_integral_v<decltype(self)>)
         return static_cast<int64_t>(uint64_t(self) + uint64_t(value) * uint64_t(a) * uint64_t(b));

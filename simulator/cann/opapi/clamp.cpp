@@ -1,6 +1,6 @@
 // Limits of one tensor by scalars: Clamp, ClampMin, ClampMax and InplaceClampMax. Sources: hicann/ops-math
 // conversion/clip_by_value_v2/docs/aclnnClamp.md, aclnnClampMin.md and aclnnClampMax&aclnnInplaceClampMax.md, and
-// op_api/aclnn_clamp.cpp. The kernel has the type of out, to which self and the limits are cast.
+// op_api/aclnn_clamp.cpp. The kernel computes in the type of out, to which self and the limits are cast.
 #include "cann/opapi/elementwise.h"
 
 namespace simulated_cann {
@@ -54,7 +54,7 @@ aclError prepare_clamp(UnaryCall call, const Limits& limits, uint64_t* bytes, ac
     return call.phase.finish(body, bytes, executor);
 }
 
-// A NULL limit of a function that has only this one.
+// The limits of a function that has only a maximum. A NULL maximum is an error.
 Limits only_max(UnaryCall* call, const aclScalar* max) {
     call->phase.scalar<double>("clipValueMax", max, all_and_bf16(kRealTypes));
     return {nullptr, max};

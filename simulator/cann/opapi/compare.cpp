@@ -1,5 +1,5 @@
 // aclnnEq, aclnnNe, aclnnLt, aclnnLe, aclnnGt, aclnnGe, with a tensor or a scalar. In torch's calls, the output is
-// bool; in place, it has the dtype of the input.
+// bool. The output of an in-place form has the dtype of self.
 #include "cann/opapi/binary.h"
 
 namespace simulated_cann {

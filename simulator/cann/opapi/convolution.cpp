@@ -1,6 +1,7 @@
-// aclnnConvolution: convolution and transposed convolution in one to three dimensions, with groups. Each output is an
-// inner product of the weight with the inputs that it covers, in the order channel, then position in the kernel.
-// Sources: hicann/ops-nn conv/convolution_forward/docs/aclnnConvolution.md and op_host/op_api/aclnn_convolution.cpp.
+// aclnnConvolution: convolution and transposed convolution in one to three dimensions, with groups. Each output element
+// is the inner product of the weight and the inputs that the kernel covers. The products are added channel by channel,
+// and within a channel by position in the kernel. Sources: hicann/ops-nn
+// conv/convolution_forward/docs/aclnnConvolution.md and op_host/op_api/aclnn_convolution.cpp.
 #include <algorithm>
 
 #include "cann/opapi/cube.h"
@@ -53,7 +54,7 @@ public:
 
 private:
     void require_between(const char* name, int64_t value, int64_t least, int64_t most) {
-        call_->require(value >= least && value <= most, std::string("each element of ") + name,
+        call_->require(value >= least && value <= most, std::string("each ") + name,
                        "be in [" + std::to_string(least) + ", " + std::to_string(most) + "]", value);
     }
 
@@ -65,10 +66,10 @@ private:
                        "have " + std::to_string(rank) + " dimensions", static_cast<int64_t>(c_.output.shape.size()));
     }
 
-    // The document does not support float32 with cubeMathType 0 on any chip, bfloat16 with 2, and has no 4. On
-    // Ascend910B the source accepts all of them: it computes bfloat16 with 2 in float16, and 4 like 0
-    // (aclnn_convolution.cpp, HardwareLimitChecker, and matmul/common/op_host/op_api/cube_util.cpp, CheckCubeMathType
-    // and CalcPromoteTypeCubemathtype). On Ascend310P it refuses float32 with 0, 3 and 4.
+    // The document supports neither float32 with cubeMathType 0 nor bfloat16 with cubeMathType 2, and it does not list
+    // cubeMathType 4. On Ascend910B the source accepts all three: it computes bfloat16 with 2 in float16, and it treats
+    // 4 as 0 (aclnn_convolution.cpp, HardwareLimitChecker, and matmul/common/op_host/op_api/cube_util.cpp,
+    // CheckCubeMathType and CalcPromoteTypeCubemathtype). On Ascend310P the source refuses float32 with 0, 3 and 4.
     void check_types(int8_t math_type) {
         const int32_t input = c_.input.dtype, weight = c_.weight.dtype;
         const int32_t promoted = promoted_dtype(input, true, weight, true);
@@ -78,16 +79,16 @@ private:
         call_->beyond_document(math_type == kUseFp16 && (input == kBfloat16 || weight == kBfloat16),
                                "its document does not support bfloat16 with cubeMathType 2");
         call_->beyond_document(math_type == kUseFp32Add, "its document does not list cubeMathType 4");
-        const bool is_plain = math_type == kUseFp32Add && promoted != kFloat;  // accepted on every chip
-        c_.types = cube_types(call_, input, weight, c_.output.dtype, is_plain ? int8_t{kKeepDtype} : math_type, false);
+        const bool acts_as_keep_dtype = math_type == kUseFp32Add && promoted != kFloat;  // accepted on every chip
+        c_.types = cube_types(call_, input, weight, c_.output.dtype, acts_as_keep_dtype ? int8_t{kKeepDtype} : math_type, false);
         if (math_type == kUseFp16) c_.types.rounding = CubeRounding::kFloat16;
         if (!call_->is_valid()) return;
         call_->require_dtype("output", c_.output, promoted);
         if (c_.bias) call_->require_dtype("bias", *c_.bias, input);
-        // The kernels write float16 if they read it.
+        // A kernel that reads float16 also writes float16.
         if (c_.types.rounding == CubeRounding::kFloat16) c_.types.result = kFloat16;
         call_->require(!is_ascend310p() || c_.spatial_dims() < 3 || (promoted == kFloat16 && !c_.is_transposed),
-                       "input", "have at most 4 dimensions on this chip, except for float16 that is not transposed",
+                       "input", "have at most 4 dimensions on this chip, except in a float16 convolution that is not transposed",
                        shape_text(c_.input.shape));
     }
 
@@ -109,21 +110,21 @@ private:
         }
     }
 
-    // hicann/ops-nn: the table of the document, and padBinaryValid of the source.
+    // Sources: the table in the document, and padBinaryValid in the source.
     void check_kernel() {
         const size_t dims = c_.spatial_dims(), first_plane = dims == 3 ? 1 : 0;  // depth has no limits
         for (size_t i = first_plane; i < dims; ++i) {
             if (dims == 3) {
-                require_between("the kernel of weight", c_.kernel(i), 1,
+                require_between("kernel dimension of weight", c_.kernel(i), 1,
                                 c_.is_transposed ? kLargestKernel : kLargestKernel3d);
-                require_between("stride", c_.stride[i], 1, kLargestStride3d);
-                require_between("padding", c_.padding_before[i], 0, kLargestPadding);
-                require_between("dilation", c_.dilation[i], 1, kLargestKernel);
+                require_between("element of stride", c_.stride[i], 1, kLargestStride3d);
+                require_between("element of padding", c_.padding_before[i], 0, kLargestPadding);
+                require_between("element of dilation", c_.dilation[i], 1, kLargestKernel);
             } else if (c_.is_transposed) {
-                require_between("the kernel of weight", c_.kernel(i), 1, kLargestKernel);
-                require_between("dilation", c_.dilation[i], 1, kLargestKernel);
+                require_between("kernel dimension of weight", c_.kernel(i), 1, kLargestKernel);
+                require_between("element of dilation", c_.dilation[i], 1, kLargestKernel);
             } else {
-                require_between("padding", std::max(c_.padding_before[i], c_.padding_after[i]), 0, kLargestPadding);
+                require_between("element of padding", std::max(c_.padding_before[i], c_.padding_after[i]), 0, kLargestPadding);
             }
             const int64_t reach = (c_.kernel(i) - 1) * c_.dilation[i] - c_.padding_before[i];
             if (c_.is_transposed)
@@ -131,8 +132,8 @@ private:
                                "(kernel - 1) * dilation - padding", dims < 3 ? "be at most 255" : "be in [0, 255]",
                                reach);
             if (!is_ascend310p()) continue;
-            require_between("the kernel of weight", c_.kernel(i), 1, kLargestKernel);
-            require_between("the image of input", c_.input.shape[i + 2], 0, kLargestImage310p);
+            require_between("kernel dimension of weight", c_.kernel(i), 1, kLargestKernel);
+            require_between("image dimension of input", c_.input.shape[i + 2], 0, kLargestImage310p);
         }
     }
 
@@ -141,7 +142,7 @@ private:
         const int64_t expected = c_.is_transposed ? in_weight : in_weight * c_.groups;
         call_->require(channels == expected, "input", "have " + std::to_string(expected) + " channels", channels);
         call_->require(c_.weight.shape[0] % c_.groups == 0, "weight",
-                       "have a first dimension that " + std::to_string(c_.groups) + " groups divide",
+                       "have a first dimension that is a multiple of groups, " + std::to_string(c_.groups),
                        c_.weight.shape[0]);
         if (c_.bias) call_->require_shape("bias", *c_.bias, {c_.output_channels()});
     }
@@ -156,7 +157,7 @@ private:
                 continue;
             }
             call_->require(size + padding >= reach + 1, "input",
-                           "be as large as the kernel after padding in each dimension", shape_text(c_.input.shape));
+                           "be at least as large as the kernel in each dimension, with its padding", shape_text(c_.input.shape));
             shape.push_back((size + padding - reach - 1) / c_.stride[i] + 1);
         }
         call_->require_shape("output", c_.output, shape);
@@ -172,7 +173,7 @@ int64_t product(const Sizes& sizes, size_t first) {
     return result;
 }
 
-// Splits an index into those of the dimensions from `first` on.
+// Splits a flat index into its coordinates in the dimensions from `first` on.
 Sizes coordinates(int64_t index, const Sizes& shape, size_t first) {
     Sizes result(shape.size() - first);
     for (size_t i = shape.size(); i-- > first; index /= shape[i]) result[i - first] = index % shape[i];
@@ -291,8 +292,8 @@ Sizes spatial_list(FirstPhase* call, const char* name, const aclIntArray* array,
     return values;
 }
 
-// One padding for both sides of each dimension, or one for each side. A transposed convolution in one dimension, and
-// each convolution in three dimensions, takes only the first form.
+// Reads one padding for both sides of each dimension, or one for each side. A transposed convolution in one dimension,
+// and each convolution in three dimensions, takes only the first form.
 void read_padding(FirstPhase* call, const aclIntArray* array, Convolution* convolution) {
     const Sizes given = call->integers("padding", array);
     if (!call->is_valid()) return;

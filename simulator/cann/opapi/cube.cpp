@@ -6,14 +6,14 @@
 namespace simulated_cann {
 namespace {
 
-constexpr int64_t kPanel = 8, kRowBlock = 4;
-using Lanes = float __attribute__((vector_size(kPanel * sizeof(float))));
+constexpr int64_t kPanelColumns = 8, kRowBlock = 4;
+using Lanes = float __attribute__((vector_size(kPanelColumns * sizeof(float))));
 
 float bits_to_float(uint32_t bits) { return __builtin_bit_cast(float, bits); }
 uint32_t float_to_bits(float value) { return __builtin_bit_cast(uint32_t, value); }
 
-// Without branches, so that the compiler can vectorize the loops. The scale by 2^112 is exact, because float16's
-// exponents have another bias, and it makes subnormal numbers normal.
+// The conversions have no branches, so that the compiler can vectorize the loops. The factor 2^112 compensates the
+// different exponent biases of float16 and float32. The product is exact, and subnormal numbers become normal.
 float half_to_float(uint16_t half) {
     const uint32_t magnitude = half & 0x7FFFU, sign = (half & 0x8000U) << 16;
     const uint32_t scaled = float_to_bits(bits_to_float(magnitude << 13) * 0x1p112F);
@@ -23,7 +23,7 @@ float half_to_float(uint16_t half) {
 
 float rounded_to_half(float value) {
     const uint32_t bits = float_to_bits(value), magnitude = bits & 0x7FFFFFFFU, sign = bits & 0x80000000U;
-    // Below 2^-14 the last bit of float16 is 2^-24, as that of float32 from 0.5 on.
+    // Below 2^-14, the last bit of a float16 is worth 2^-24, like the last bit of a float32 in [0.5, 1).
     const float small = bits_to_float(magnitude) + 0.5F - 0.5F;
     const uint32_t normal = (magnitude + 0xFFFU + (magnitude >> 13 & 1)) & ~0x1FFFU;
     uint32_t rounded = magnitude < 0x38800000U ? float_to_bits(small) : normal;
@@ -55,7 +55,7 @@ void round_all(CubeRounding rounding, float* values, int64_t count) {
         for (int64_t i = 0; i < count; ++i) values[i] = hf32(values[i]);
 }
 
-// Reads element i of `count` vectors to to[i * count + ...] for all i.
+// Converts element i of vector j to to[i * count + j], for all elements of `count` vectors.
 template <class Stored, int64_t count, class Convert>
 void interleave(const char* const* addresses, int64_t length, int64_t stride, Convert convert, float* to) {
     const int64_t step = stride * static_cast<int64_t>(sizeof(Stored));
@@ -88,7 +88,7 @@ void multiply_block(const float* rows, const float* panel, int64_t length, float
     Lanes sums[count] = {};
     for (int64_t k = 0; k < length; ++k) {
         Lanes values;
-        std::memcpy(&values, panel + k * kPanel, sizeof values);
+        std::memcpy(&values, panel + k * kPanelColumns, sizeof values);
         for (int64_t i = 0; i < count; ++i) sums[i] += rows[i * length + k] * values;
     }
     for (int64_t i = 0; i < count; ++i)
@@ -146,13 +146,13 @@ void multiply(const Vectors& rows, const Vectors& columns, CubeRounding rounding
     std::vector<float> row_values(static_cast<size_t>(row_count * length));
     for (int64_t i = 0; i < row_count; ++i)
         load_vectors<1>(rows, &rows.addresses[static_cast<size_t>(i)], rounding, row_values.data() + i * length);
-    std::vector<float> panel(static_cast<size_t>(length * kPanel));
-    for (int64_t j = 0; j < column_count; j += kPanel) {
-        const int64_t width = std::min(kPanel, column_count - j);
-        const char* addresses[kPanel];
-        for (int64_t lane = 0; lane < kPanel; ++lane)
+    std::vector<float> panel(static_cast<size_t>(length * kPanelColumns));
+    for (int64_t j = 0; j < column_count; j += kPanelColumns) {
+        const int64_t width = std::min(kPanelColumns, column_count - j);
+        const char* addresses[kPanelColumns];
+        for (int64_t lane = 0; lane < kPanelColumns; ++lane)
             addresses[lane] = columns.addresses[static_cast<size_t>(j + std::min(lane, width - 1))];
-        load_vectors<kPanel>(columns, addresses, rounding, panel.data());
+        load_vectors<kPanelColumns>(columns, addresses, rounding, panel.data());
         int64_t i = 0;
         for (; i + kRowBlock <= row_count; i += kRowBlock)
             multiply_block<kRowBlock>(row_values.data() + i * length, panel.data(), length, out + i * column_count + j,

@@ -16,16 +16,16 @@ enum class CubeRounding { kNone, kFloat16, kBfloat16, kHf32 };
 
 struct CubeTypes {
     CubeRounding rounding = CubeRounding::kNone;
-    int32_t result = kFloat;  // in which the kernel writes; another conversion gives out's type
+    int32_t result = kFloat;  // the type that the kernel writes, before a conversion to out's type
 };
 
 // Checks cubeMathType and returns the types of a product of `a` and `b`. `takes_fp32_add` tells whether the function
-// documents cubeMathType 4; the others compute it as 0.
+// documents cubeMathType 4. For other functions, 4 acts as 0 on Ascend910B.
 CubeTypes cube_types(FirstPhase* call, int32_t a, int32_t b, int32_t out, int8_t math_type, bool takes_fp32_add);
 
-// Reports bfloat16 with cubeMathType 2, and 3 without float32. The documents of Mm, Matmul, Mv and Addmm do not support
-// them; the source ignores the option with a warning (matmul/common/op_host/op_api/cube_util.cpp,
-// CheckCubeMathTypeForMm), or computes mixed types in float16.
+// Reports cubeMathType 2 with bfloat16, and cubeMathType 3 without float32. The documents of Mm, Matmul, Mv and Addmm
+// do not support these combinations. The source ignores the option with a warning
+// (matmul/common/op_host/op_api/cube_util.cpp, CheckCubeMathTypeForMm), or computes mixed types in float16.
 void report_ignored_option(FirstPhase* call, int32_t a, int32_t b, int8_t math_type);
 
 // Vectors of `length` elements in memory. `stride` is in elements.

@@ -266,9 +266,10 @@ std::string read_argument(const aclTensor* tensor, const char* argument_name, Op
     if (!find_allocation(tensor->data, &allocation, &allocation_bytes))
         return name + " must be in device memory but its address is not the simulated device's.";
     int64_t offset_bytes = static_cast<char*>(tensor->data) - static_cast<char*>(allocation);
-    if (offset_bytes + low * bytes < 0 || offset_bytes + (high + 1) * bytes > int64_t(allocation_bytes))
+    const int64_t first_byte = offset_bytes + low * bytes, end_byte = offset_bytes + (high + 1) * bytes;
+    if (first_byte < 0 || end_byte > int64_t(allocation_bytes))
         return name + " must lie inside its allocation of " + std::to_string(allocation_bytes) +
-               " bytes but reaches byte " + std::to_string(offset_bytes + (high + 1) * bytes) + ".";
+               " bytes but reaches byte " + std::to_string(first_byte < 0 ? first_byte : end_byte) + ".";
     return "";
 }
 

@@ -85,8 +85,8 @@ constexpr int64_t kMaxRunElements = 256;  // elements processed at a time
 void for_each_run(const std::vector<const Operand*>& operands,
                   const std::function<void(int64_t count, char* const* addresses)>& work);
 
-// Load and store `count` elements, and convert them as C++ does. `stride` is in elements. As bool, every number except
-// zero is true. As a real number, a complex number is its real part.
+// Load and store `count` elements, and convert them as C++ does. `stride` is in elements. A conversion to bool gives
+// true for every number except zero. A conversion from complex to real gives the real part.
 template <class Compute>
 void load(int32_t dtype, const char* from, int64_t stride, int64_t count, Compute* to);
 template <class Compute>
@@ -118,12 +118,13 @@ Compute scalar_as(const aclScalar& scalar) {
 MemoryAccess read_access(const char* argument_name, const Operand& operand);
 MemoryAccess write_access(const char* argument_name, const Operand& operand);
 
-// Whether an output may use memory of another argument. If not, it may only be the same view as an input.
+// Whether an output may share memory with another argument. kNo still allows an output that is the same view as an
+// input.
 enum class MayOverlap { kNo, kYes };
 
-// Ends the first phase: creates an executor. The second phase queues its body. The workspace is as large as packed
-// copies of the operands that are not contiguous, which CANN makes in it (hicann/opbase
-// src/nnopbase/composite_op/aclnn_engine/op_executor.cpp, aclOpExecutor::GetWorkspaceSize), and `more_workspace` bytes.
+// Ends the first phase: creates an executor. The second phase queues its body. The workspace has room for
+// `more_workspace` bytes and for the packed copies that CANN makes of operands that are not contiguous (hicann/opbase
+// src/nnopbase/composite_op/aclnn_engine/op_executor.cpp, aclOpExecutor::GetWorkspaceSize).
 aclError finish_first_phase(const char* name, std::vector<MemoryAccess> accesses, std::function<void()> body,
                             uint64_t* workspace_bytes, aclOpExecutor** executor, uint64_t more_workspace = 0,
                             MayOverlap may_overlap = MayOverlap::kNo);

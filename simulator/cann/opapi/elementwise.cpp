@@ -20,7 +20,7 @@ void ask_for_casts(FirstPhase* call, int32_t dtype, std::initializer_list<const 
 void require_conversion(FirstPhase* call, int32_t dtype, const char* out_name, const Operand& out) {
     if (!call->is_valid()) return;
     call->require(can_cast(dtype, out.dtype), out_name,
-                  std::string("have a type that ") + dtype_name(dtype) + ", the type of the result, converts to",
+                  std::string("have a type to which ") + dtype_name(dtype) + ", the type of the result, converts",
                   dtype_name(out.dtype));
 }
 
@@ -38,7 +38,7 @@ UnaryCall read_unary(const char* function, const UnaryRule& rule, const aclTenso
     if (rule.out_type == OutType::kSelf) call.phase.require_dtype(rule.out_name, call.out, call.self.dtype);
     if (rule.out_type == OutType::kConverted) require_conversion(&call.phase, call.dtype, rule.out_name, call.out);
     call.phase.require_shape(rule.out_name, call.out, call.self.shape);
-    if (rule.is_out_contiguous) call.phase.beyond_document_unless_contiguous(rule.out_name, call.out);
+    if (rule.documents_contiguous_out) call.phase.beyond_document_unless_contiguous(rule.out_name, call.out);
     if (rule.out_type != OutType::kAny) ask_for_casts(&call.phase, call.dtype, {&call.self, &call.out});
     return call;
 }

@@ -16,7 +16,8 @@ template <Kinds kinds, class Compute>
 constexpr bool kIsAmong = kinds == Kinds::kNumbers || std::is_floating_point_v<Compute> ||
                           (kinds == Kinds::kReal && std::is_integral_v<Compute>);
 
-// The values of an operand after the cast to a type that CANN makes before it calls a kernel of that type.
+// The values of an operand as the type `dtype`. CANN casts an operand to the type of the kernel before it calls the
+// kernel.
 template <class Compute>
 std::vector<Compute> values_as(int32_t dtype, const Operand& operand) {
     std::vector<Compute> values = values_of<Compute>(operand);
@@ -71,7 +72,7 @@ struct UnaryRule {
     RankRange ranks = {};
     const char* self_name = "self";
     const char* out_name = "out";
-    bool is_out_contiguous = false;  // whether only the source accepts another out
+    bool documents_contiguous_out = false;  // the document requires a contiguous out, the source does not
 };
 
 // The rules of a function whose out has the type of self, and of one whose result is converted to the type of out.
@@ -97,10 +98,10 @@ struct UnaryCall {
 };
 
 UnaryCall read_unary(const char* function, const UnaryRule& rule, const aclTensor* self, const aclTensor* out);
-// Reads the tensor of a function that works in place. `rule.self` has its types.
+// Reads the tensor of a function that works in place. `rule.self` has the types of the tensor.
 UnaryCall read_in_place(const char* function, const UnaryRule& rule, const aclTensor* self);
 
-// Asks for the intermediate tensors of the type `dtype` that casts of the inputs and of the result need.
+// Asks for workspace for one intermediate tensor of the type `dtype` for each operand of another type.
 void ask_for_casts(FirstPhase* call, int32_t dtype, std::initializer_list<const Operand*> operands);
 
 // Refuses the call unless a result of the type `dtype` converts to the type of out.
@@ -122,7 +123,7 @@ int32_t require_common_type(FirstPhase* call, const NamedOperand& a, const Named
 
 }  // namespace simulated_cann
 
-// Define both phases of a function of one tensor without other arguments, and of its form in place. `kinds` is a
+// Define both phases of a function of one tensor without other arguments, and of its in-place form. `kinds` is a
 // name in Kinds.
 #define NPU_CANN_UNARY(name, rule, kinds, op)                                                                  \
     NPU_CANN_API aclError name##GetWorkspaceSize(const aclTensor* self, const aclTensor* out, uint64_t* bytes, \
@@ -138,7 +139,8 @@ int32_t require_common_type(FirstPhase* call, const NamedOperand& a, const Named
     }                                                                                                                \
     NPU_CANN_SECOND_PHASE(name)
 
-// Define both phases of aclnnNAME(self, out) and of aclnnInplaceNAME(self) with a function of a UnaryCall.
+// Define both phases of aclnnNAME(self, out) and of aclnnInplaceNAME(self). The function `prepare` ends the first phase
+// of a UnaryCall.
 #define NPU_CANN_UNARY_PAIR(name, rule, in_place_rule, prepare)                                                       \
     NPU_CANN_API aclError aclnn##name##GetWorkspaceSize(const aclTensor* self, const aclTensor* out, uint64_t* bytes, \
                                                         aclOpExecutor** executor) {                                   \

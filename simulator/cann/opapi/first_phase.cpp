@@ -16,8 +16,8 @@ std::string number_text(double value) {
     return text;
 }
 
-// NULL is found before every other error of a call: hicann/ops-math math/mul/op_api/aclnn_mul.cpp, CheckParams, and the
-// same function of the other operators.
+// CANN checks all arguments for NULL before it makes any other check: hicann/ops-math math/mul/op_api/aclnn_mul.cpp,
+// CheckParams, and the same function of the other operators.
 void FirstPhase::refuse_null(const char* name) {
     if (!has_null_) error_ = name + std::string(kMustNotBeNull);
     has_null_ = true;

@@ -14,10 +14,10 @@
 namespace simulated_cann {
 
 struct RankRange {
-    size_t least = 0, most = 8;  // 8: the largest rank of every function of CANN that has no other limit
+    size_t least = 0, most = 8;  // 8: CANN's limit for functions without another one
 };
 
-// Returns the number as a reader writes it, such as "0" and "1e-05", with the digits that distinguish it.
+// Returns the number with 6 significant digits, such as "0" and "1e-05", or with 17 if 6 do not determine it.
 std::string number_text(double value);
 
 class FirstPhase {
@@ -51,7 +51,7 @@ public:
     // Refuses the call if `holds` is false: "ARGUMENT must RULE but got VALUE."
     void require(bool holds, const std::string& argument, const std::string& rule, const std::string& value);
     void require(bool holds, const std::string& argument, const std::string& rule, int64_t value);
-    // Like require(), for a rule of a kernel that the first phase of CANN reports as status.
+    // Like require(), for a rule that CANN's first phase reports with `status`, such as a rule of the tiling.
     void require_inner(aclError status, bool holds, const std::string& argument, const std::string& rule,
                        const std::string& value);
     void require_shape(const char* name, const Operand& operand, const std::vector<int64_t>& shape);
@@ -59,21 +59,22 @@ public:
     // ops-math common/inc/op_api/aclnn_check.h, CheckShapeAndScalarSame.
     void require_shape_or_one_element(const char* name, const Operand& operand, const std::vector<int64_t>& shape);
     void require_dtype(const char* name, const Operand& operand, int32_t dtype);
-    // For a function that has no kernel on the chips Ascend310P, or whose source refuses them.
+    // Refuses the call on the chips Ascend310P, for which CANN has no kernel or which the function's source refuses.
     void refuse_310p();
-    // For a tensor that CANN's source refuses if it is not contiguous, and for one of a function without a source.
+    // Refuses a tensor that is not contiguous. Used if CANN's source refuses such a tensor or is not available.
     void require_contiguous(const char* name, const Operand& operand);
-    // Reports that CANN's source accepts the call and its document excludes it. Has no effect if the call is refused.
+    // If `is_beyond`, reports that CANN's source accepts the call although the function's document excludes it. Has no
+    // effect if the call is refused.
     void beyond_document(bool is_beyond, const std::string& reason);
-    // For a function with a kernel on the chips Ascend310P whose document does not list them.
+    // Reports a call on the chips Ascend310P, for which the function has a kernel but which its document does not list.
     void beyond_document_on_310p();
-    // For a tensor that the document does not mark as one that need not be contiguous, and the source packs.
+    // Reports a tensor that is not contiguous: CANN's source packs it, but the document requires a contiguous one.
     void beyond_document_unless_contiguous(const char* name, const Operand& operand);
-    // Refuses a call that uses an option which CANN has but the stand-in lacks. The report counts it.
+    // Refuses a call that uses an option which CANN has but the stand-in lacks. The report counts such calls.
     void refuse_unsimulated(bool is_used, const char* option);
     // Converts a dimension in [-rank, rank) to one in [0, rank). A tensor of rank 0 has dimension 0.
     size_t dimension(const char* name, int64_t value, size_t rank);
-    // Adds bytes to the workspace, beside those for operands that are not contiguous.
+    // Adds bytes to the workspace, in addition to those for operands that are not contiguous.
     void ask_workspace(int64_t bytes);
 
     // Whether no check has failed. Compute shapes for later checks only if it is true.
@@ -94,7 +95,7 @@ private:
     const char* function_;
     std::string error_;
     bool has_null_ = false;
-    aclError inner_status_ = kSuccess;          // of an error that is not one of an argument
+    aclError inner_status_ = kSuccess;          // set by require_inner() and refuse_unsimulated()
     std::vector<std::string> beyond_document_;  // how the call goes beyond the function's document
     std::vector<MemoryAccess> accesses_;
     uint64_t more_workspace_ = 0;

@@ -2,9 +2,9 @@
 //
 // Sources: hicann/ops-transformer attention/fused_infer_attention_score/docs/aclnnFusedInferAttentionScoreV2.md and
 // op_host/fused_infer_attention_score_tiling.cpp; attention/prompt_flash_attention/op_host/
-// prompt_flash_attention_tiling.cpp for more than one query a head (CheckAttenMaskShape, CheckPseShiftTypeAndShape).
-// The document marks the tensors as contiguous only. The definition of the operator
-// (fused_infer_attention_score_def.cpp, AutoContiguous) packs the others, so they are accepted here.
+// prompt_flash_attention_tiling.cpp for several queries in a head (CheckAttenMaskShape, CheckPseShiftTypeAndShape). The
+// document requires contiguous tensors. CANN packs other tensors (fused_infer_attention_score_def.cpp, AutoContiguous),
+// so they are accepted here.
 #include "cann/opapi/fused_infer_attention.h"
 
 #include <algorithm>
@@ -35,7 +35,7 @@ public:
         if (call_->is_valid()) set_precision();
         return attention_;
     }
-    // The full mask of sparseMode 2, 3 and 4, which must hide the keys above the diagonal.
+    // The mask of sparseMode 2, 3 or 4, which must hide exactly the keys above the diagonal.
     std::optional<Operand> causal_mask() const { return causal_mask_; }
 
 private:
@@ -63,7 +63,8 @@ private:
             attention_.lse = call_->output("softmaxLse", given_.lse, only_910b(type_set({kFloat})), {4, 4});
         if (!call_->is_valid()) return;
         call_->require(keys.size() == values.size() && !keys.empty(), "key and value",
-                       "have the same number of tensors", static_cast<int64_t>(keys.size()));
+                       "have the same number of tensors, at least one",
+                       std::to_string(keys.size()) + " and " + std::to_string(values.size()));
         call_->refuse_unsimulated(keys.size() > 1, "a list of several tensors as key");
         if (!call_->is_valid()) return;
         attention_.key = keys[0];
@@ -95,7 +96,8 @@ private:
     void by_heads(const char* name, Operand* operand, const std::string& layout, int64_t heads) {
         std::vector<int64_t>&shape = operand->shape, &strides = operand->strides;
         if (layout == "BSH") {
-            require(shape[2] % heads == 0, name, "have a size that " + std::to_string(heads) + " heads divide",
+            require(shape[2] % heads == 0, name,
+                    "have a last dimension that is a multiple of the number of heads, " + std::to_string(heads),
                     shape[2]);
             const int64_t size = shape[2] / heads, step = strides[2];
             shape = {shape[0], heads, shape[1], size};
@@ -126,12 +128,13 @@ private:
         if (attention_.lse) call_->require_shape("softmaxLse", *attention_.lse, {query[0], query[1], query[2], 1});
     }
 
-    // One length for all batches, or one for each. `given` may have more.
+    // Returns the length of each batch. `given` has one length for all batches, or at least one for each; further ones
+    // are ignored.
     std::vector<int64_t> lengths(const char* name, const aclIntArray* given, int64_t most) {
         const auto batches = static_cast<size_t>(attention_.query.shape[0]);
         if (!given || given->values.empty()) return std::vector<int64_t>(batches, most);
         const size_t count = given->values.size();
-        require(count == 1 || count >= batches, name, "have 1 or " + std::to_string(batches) + " elements",
+        require(count == 1 || count >= batches, name, "have 1 or at least " + std::to_string(batches) + " elements",
                 static_cast<int64_t>(count));
         std::vector<int64_t> result = given->values;
         result.resize(batches, result[0]);
@@ -142,7 +145,7 @@ private:
 
     void read_lengths() {
         const int64_t tokens = attention_.query.shape[2];
-        // One query makes actualSeqLengths invalid: the document ignores it then.
+        // The document says that actualSeqLengths is ignored for one query.
         attention_.query_lengths = lengths("actualSeqLengths", is_one_query() ? nullptr : given_.query_lengths, tokens);
         attention_.key_lengths = lengths("actualSeqLengthsKv", given_.key_lengths, attention_.key.shape[2]);
     }
@@ -159,7 +162,7 @@ private:
                     shape[3] >= keys && (!is_one_query() || shape[2] == 1),
                 "pseShift",
                 "have the shape [1 or " + std::to_string(query[0]) + "," + std::to_string(query[1]) +
-                    ",>=" + std::to_string(query[2]) + ",>=" + std::to_string(keys) + "]",
+                    (is_one_query() ? ",1" : ",>=" + std::to_string(query[2])) + ",>=" + std::to_string(keys) + "]",
                 shape_text(shape));
     }
 
@@ -182,7 +185,8 @@ private:
         if (is_one_query()) return;
         if (mode == kBand)
             require(given_.previous_tokens >= 0 || given_.next_tokens >= 0, "preTokens and nextTokens",
-                    "not both be negative for sparseMode 4", given_.previous_tokens);
+                    "not both be negative for sparseMode 4",
+                    std::to_string(given_.previous_tokens) + " and " + std::to_string(given_.next_tokens));
         for (size_t batch = 0; batch < batches; ++batch) attention_.bands[batch] = band(mode, batch);
     }
 
@@ -214,8 +218,8 @@ private:
                                mask.first};
     }
 
-    // [Q_S, KV_S], [batch, Q_S, KV_S] or [batch, 1, Q_S, KV_S]; for one query [batch, KV_S], [batch, 1, KV_S] or
-    // [batch, 1, 1, KV_S].
+    // Returns the mask as [batch or 1, queries, keys]. The argument is [queries, keys], [batch, queries, keys] or
+    // [batch, 1, queries, keys]. For one query it is [batch, keys], [batch, 1, keys] or [batch, 1, 1, keys].
     Operand mask_by_batch(const Operand& mask) {
         Operand result = mask;
         std::vector<int64_t>&shape = result.shape, &strides = result.strides;
@@ -232,9 +236,11 @@ private:
         const std::vector<int64_t>& query = attention_.query.shape;
         const int64_t keys = attention_.key.shape[2];
         const bool fits_batch = shape[0] == query[0] || (shape[0] == 1 && !is_one_query());
-        require(has_one_head && fits_batch && shape[1] >= query[2] && shape[2] >= keys, "attenMask",
-                "have " + std::to_string(query[0]) + " batches, at least " + std::to_string(query[2]) +
-                    " queries and at least " + std::to_string(keys) + " keys",
+        require(has_one_head, "attenMask", "have one head", shape_text(mask.shape));
+        require(fits_batch && shape[1] >= query[2] && shape[2] >= keys, "attenMask",
+                "have " + std::string(query[0] == 1 || is_one_query() ? "" : "1 or ") + std::to_string(query[0]) +
+                    " batches, at least " + std::to_string(query[2]) + " queries and at least " + std::to_string(keys) +
+                    " keys",
                 shape_text(mask.shape));
         return result;
     }
@@ -266,7 +272,7 @@ void check_triangle(const Operand& mask) {
         }
 }
 
-// Bytes of the scores of a block of keys, of which the kernel keeps copies in the workspace.
+// Bytes of the workspace, in which the kernel keeps the scores of a block of keys.
 constexpr int64_t kScoreBytes = 1 << 20;
 
 }  // namespace

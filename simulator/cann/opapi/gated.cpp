@@ -31,7 +31,8 @@ Split require_even_dimension(FirstPhase* call, const char* name, const Operand& 
 }
 
 // hicann/ops-nn activation/ge_glu_v2/docs/aclnnGeGlu.md and aclnnGeGluV3.md, op_host/op_api/aclnn_geglu.cpp. The
-// documents allow a self without dimensions, but the source has no output shape for it: the simulation refuses it.
+// documents allow a self without dimensions, but the source cannot give an output shape for it. The simulation refuses
+// such a self.
 struct GegluCall {
     Operand self, out, gelu_out;
     size_t dim = 0;
@@ -72,8 +73,8 @@ aclError prepare_geglu(const char* name, const aclTensor* self, int64_t dim, int
 }
 
 // The kernels of SwiGlu and SwiGluGrad process a half of the split dimension and of the dimensions after it as one row.
-// Its size must be a multiple of 64 bytes: hicann/ops-nn activation/swi_glu/docs/aclnnSwiGlu.md and
-// activation/swi_glu/op_host/swi_glu_tiling.cpp, CalcTiling, which says so for Ascend310P.
+// The size of the row must be a multiple of 64 bytes. Sources: hicann/ops-nn activation/swi_glu/docs/aclnnSwiGlu.md,
+// and for Ascend310P activation/swi_glu/op_host/swi_glu_tiling.cpp, CalcTiling.
 void require_aligned_rows(FirstPhase* call, const char* name, const Operand& operand, size_t dim) {
     if (!call->is_valid()) return;
     int64_t row_bytes = dtype_bytes(operand.dtype);

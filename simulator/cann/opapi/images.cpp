@@ -1,4 +1,4 @@
-// Windows of images: Im2col, AvgPool2d, MaxPool; and UpsampleNearest2d.
+// Functions of images: Im2col, AvgPool2d and MaxPool, which have windows, and UpsampleNearest2d.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -16,14 +16,15 @@ enum Format : int32_t { kNchw = 0, kNhwc = 1, kNcl = 47 };
 struct Axis {
     int64_t size = 1, kernel = 1, stride = 1, before = 0, after = 0, dilation = 1;
 
-    int64_t outputs(bool ceils) const {
+    int64_t outputs(bool rounds_up) const {
         const int64_t room = size + before + after - dilation * (kernel - 1) - 1;
-        if (room < 0 && (!ceils || room + stride - 1 < 0)) return 0;
-        int64_t count = (room + (ceils ? stride - 1 : 0)) / stride + 1;
-        if (ceils && (count - 1) * stride >= size + before) --count;  // a window must start before the last padding
+        if (room < 0 && (!rounds_up || room + stride - 1 < 0)) return 0;
+        int64_t count = (room + (rounds_up ? stride - 1 : 0)) / stride + 1;
+        if (rounds_up && (count - 1) * stride >= size + before) --count;  // a window must not start in the trailing padding
         return count;
     }
-    // The outputs whose element `k` of the window is inside the image: [first, first + count), and the index of it.
+    // The outputs [first, first + count) are those whose window has its element `k` inside the image. `index` is the
+    // position of that element in the image for output `first`.
     struct Inside {
         int64_t first, count, index;
     };
@@ -35,7 +36,8 @@ struct Axis {
     }
 };
 
-// Reads a list of one or two values, of `fallback` values if it is empty.
+// Returns the two values that a list of one or two elements gives. An empty list gives `fallback`; it is an error if
+// `fallback` is empty.
 std::vector<int64_t> pair_of(FirstPhase* call, const char* name, const std::vector<int64_t>& given, int64_t least,
                              const std::vector<int64_t>& fallback) {
     const bool has_count = given.size() == 1 || given.size() == 2 || (given.empty() && !fallback.empty());
@@ -47,21 +49,21 @@ std::vector<int64_t> pair_of(FirstPhase* call, const char* name, const std::vect
     return {given[0], given.back()};
 }
 
-// The operand with a batch in front of three dimensions.
+// Adds a batch dimension of size 1 to an operand of three dimensions. Returns other operands unchanged.
 Operand with_batch(const Operand& image) {
     return image.shape.size() == 3 ? with_repeated_dimension(image, 0, 1) : image;
 }
 
-// Requires an output of each window, and its shape.
+// Requires that `self` has room for a window and that `out` has one element for each window.
 void require_outputs(FirstPhase* call, const Operand& self, const Operand& out, const Axis& rows, const Axis& columns,
-                     bool ceils) {
+                     bool rounds_up) {
     if (!call->is_valid()) return;
     std::vector<int64_t> shape = self.shape;
     const size_t rank = shape.size();
     for (size_t dim = rank - 3; dim < rank; ++dim)
-        call->require(shape[dim] > 0, "self", "have no empty dimension but the batch", shape_text(shape));
-    shape[rank - 2] = rows.outputs(ceils);
-    shape[rank - 1] = columns.outputs(ceils);
+        call->require(shape[dim] > 0, "self", "have no empty dimension except the batch", shape_text(shape));
+    shape[rank - 2] = rows.outputs(rounds_up);
+    shape[rank - 1] = columns.outputs(rounds_up);
     call->require(shape[rank - 2] > 0 && shape[rank - 1] > 0, "self", "contain a window", shape_text(self.shape));
     call->require_shape("out", out, shape);
 }
@@ -93,7 +95,7 @@ aclError prepare_im2col(const aclTensor* self_tensor, const aclIntArray* kernel_
     if (!call.is_valid()) return call.finish(nullptr, bytes, executor);
     const Operand images = with_batch(self);
     for (size_t dim = 1; dim < 4; ++dim)
-        call.require(images.shape[dim] > 0, "self", "have no empty dimension but the batch", shape_text(self.shape));
+        call.require(images.shape[dim] > 0, "self", "have no empty dimension except the batch", shape_text(self.shape));
     Axis axes[2];
     for (size_t i = 0; i < 2; ++i)
         axes[i] = {images.shape[2 + i], lists[0].values[i], lists[3].values[i],
@@ -155,9 +157,9 @@ float as_half(float value) {
 struct AveragePool {
     Axis rows, columns;
     bool counts_padding = true, is_half = false;
-    int64_t divisor = 0;  // 0: the number of elements
+    int64_t divisor = 0;  // 0: divide by the number of elements
 
-    // The elements of a window, with the padding but not beyond it.
+    // The number of elements of a window inside the padded image.
     int64_t padded_count(int64_t y, int64_t x) const {
         const auto reach = [](const Axis& axis, int64_t index) {
             const int64_t start = index * axis.stride - axis.before;
@@ -168,7 +170,7 @@ struct AveragePool {
     float average(const float* values, int64_t count, int64_t y, int64_t x) const {
         const int64_t elements = divisor ? divisor : counts_padding ? padded_count(y, x) : count;
         float factor = 1.0f / static_cast<float>(elements);
-        if (is_half && is_ascend310p()) factor = as_half(factor);  // a weight of the cube unit
+        if (is_half && is_ascend310p()) factor = as_half(factor);  // on this chip, the factor is a float16 weight of the cube unit
         const float result = lane_sum(values, count, [factor](float value) { return value * factor; });
         return is_half ? as_half(result) : result;
     }
@@ -189,7 +191,7 @@ void check_cube_math_type(FirstPhase* call, int32_t dtype, int8_t cube_math_type
 // hicann/ops-nn pooling/avg_pool3_d/docs/aclnnAvgPool2d.md and op_api/aclnn_avgpool2d.cpp. The format of three
 // dimensions is NCL.
 aclError prepare_avg_pool(const aclTensor* self_tensor, const aclIntArray* kernel_array,
-                          const aclIntArray* stride_array, const aclIntArray* padding_array, bool ceils,
+                          const aclIntArray* stride_array, const aclIntArray* padding_array, bool rounds_up,
                           AveragePool pool, int8_t cube_math_type, const aclTensor* out_tensor, uint64_t* bytes,
                           aclOpExecutor** executor) {
     FirstPhase call("aclnnAvgPool2d");
@@ -219,7 +221,7 @@ aclError prepare_avg_pool(const aclTensor* self_tensor, const aclIntArray* kerne
         pool.is_half = self.dtype == kFloat16 || (self.dtype == kFloat && cube_math_type != kKeepDtype);
         if (pool.is_half && self.dtype == kFloat) call.ask_workspace(2 * (self.count() + out.count()));
     }
-    require_outputs(&call, self, out, pool.rows, pool.columns, ceils);
+    require_outputs(&call, self, out, pool.rows, pool.columns, rounds_up);
     auto body = [self, out, pool] {
         std::vector<float> values = values_of<float>(self);
         if (pool.is_half)
@@ -243,7 +245,7 @@ std::vector<int64_t> four_paddings(const std::vector<int64_t>& given) {
 // negative paddings, which are refused. It does not list Ascend310P, for which the source has float16 only.
 aclError prepare_max_pool(const aclTensor* self_tensor, const aclIntArray* kernel_array,
                           const aclIntArray* stride_array, int64_t auto_pad, const aclIntArray* pads_array,
-                          const aclIntArray* dilations_array, bool ceils, const aclTensor* out_tensor, uint64_t* bytes,
+                          const aclIntArray* dilations_array, bool rounds_up, const aclTensor* out_tensor, uint64_t* bytes,
                           aclOpExecutor** executor) {
     FirstPhase call("aclnnMaxPool");
     const TypesByChip types = undocumented_on_310p(kHalfAndFloatTypes, type_set({kFloat16}));
@@ -274,7 +276,7 @@ aclError prepare_max_pool(const aclTensor* self_tensor, const aclIntArray* kerne
                          shape_text(pads_list));
         }
     }
-    require_outputs(&call, self, out, axes[0], axes[1], ceils);
+    require_outputs(&call, self, out, axes[0], axes[1], rounds_up);
     auto body = [self, out, rows = axes[0], columns = axes[1]] {
         for_each_window(out, values_of<float>(self), rows, columns,
                         [](const float* window, int64_t count, int64_t, int64_t) {
@@ -288,8 +290,9 @@ aclError prepare_max_pool(const aclTensor* self_tensor, const aclIntArray* kerne
 }
 
 // hicann/ops-cv image/resize_nearest_neighbor_v2/docs/aclnnUpsampleNearest2d.md and aclnn_upsample_nearest_2d.cpp. The
-// document excludes float32 on Ascend310P; the source has it, and CANN 8.1 the kernel ResizeNearestNeighborV2. Element
-// i of an output of n elements is element floor(i * size / n) of the input, in float32.
+// document excludes float32 on Ascend310P, but the source accepts it, and CANN 8.1 has the kernel
+// ResizeNearestNeighborV2. Along each axis, element i of n output elements is element floor(i * size / n) of the input.
+// The index is computed in float32.
 aclError prepare_upsample(const aclTensor* self_tensor, const aclIntArray* size_array, const aclTensor* out_tensor,
                           uint64_t* bytes, aclOpExecutor** executor) {
     FirstPhase call("aclnnUpsampleNearest2d");
@@ -313,7 +316,7 @@ aclError prepare_upsample(const aclTensor* self_tensor, const aclIntArray* size_
         call.require(shape[dim] > 0, "self", "have no empty dimension", shape_text(self.shape));
         call.require(
             shape[dim] < (1 << 24) || self.dtype == kFloat || self.dtype == kFloat16 || self.dtype == kBfloat16, "self",
-            "have less than 2^24 rows and columns", shape[dim]);
+            "have fewer than 2^24 rows and columns", shape[dim]);
         shape[dim] = size[dim - height];
     }
     call.require_shape("out", out, shape);
@@ -347,22 +350,22 @@ NPU_CANN_SECOND_PHASE(aclnnIm2col)
 
 NPU_CANN_API aclError aclnnAvgPool2dGetWorkspaceSize(const aclTensor* self, const aclIntArray* kernel,
                                                      const aclIntArray* strides, const aclIntArray* paddings,
-                                                     bool ceils, bool counts_padding, int64_t divisor,
+                                                     bool rounds_up, bool counts_padding, int64_t divisor,
                                                      int8_t cube_math_type, aclTensor* out, uint64_t* bytes,
                                                      aclOpExecutor** executor) {
     simulated_cann::AveragePool pool;
     pool.counts_padding = counts_padding;
     pool.divisor = divisor;
-    return simulated_cann::prepare_avg_pool(self, kernel, strides, paddings, ceils, pool, cube_math_type, out, bytes,
+    return simulated_cann::prepare_avg_pool(self, kernel, strides, paddings, rounds_up, pool, cube_math_type, out, bytes,
                                             executor);
 }
 NPU_CANN_SECOND_PHASE(aclnnAvgPool2d)
 
 NPU_CANN_API aclError aclnnMaxPoolGetWorkspaceSize(const aclTensor* self, const aclIntArray* kernel,
                                                    const aclIntArray* strides, int64_t auto_pad,
-                                                   const aclIntArray* pads, const aclIntArray* dilations, int64_t ceils,
+                                                   const aclIntArray* pads, const aclIntArray* dilations, int64_t rounds_up,
                                                    aclTensor* out, uint64_t* bytes, aclOpExecutor** executor) {
-    return simulated_cann::prepare_max_pool(self, kernel, strides, auto_pad, pads, dilations, ceils != 0, out, bytes,
+    return simulated_cann::prepare_max_pool(self, kernel, strides, auto_pad, pads, dilations, rounds_up != 0, out, bytes,
                                             executor);
 }
 NPU_CANN_SECOND_PHASE(aclnnMaxPool)

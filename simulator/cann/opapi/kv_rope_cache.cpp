@@ -1,5 +1,6 @@
 // aclnnKvRmsNormRopeCache: for each token of kv, the RMS norm of its first 512 elements and the rotation of its last 64
-// ones, written to two caches. Arithmetic is in float32; a result is rounded once, or quantized with a scale to int8.
+// elements are written to two caches. Arithmetic is in float32; a result is rounded once, or quantized with a scale to
+// int8.
 //
 // Sources: op-plugin docs/zh/custom_APIs/torch_npu/torch_npu-npu_kv_rmsnorm_rope_cache.md, whose limits are the
 // stricter ones, and hicann/ops-transformer posembedding/kv_rms_norm_rope_cache/docs/aclnnKvRmsNormRopeCache.md for the
@@ -54,7 +55,7 @@ struct KvCall {
     int64_t blocks_of_batch() const { return (tokens() + block_size() - 1) / block_size(); }
 };
 
-// The row of the caches that each token is written to, or -1.
+// The row of the caches to which each token is written, or -1 for a token that is not written.
 std::vector<int64_t> cache_rows(const KvCall& call) {
     const std::vector<int64_t> index = values_of<int64_t>(call.index);
     const int64_t rows = call.mode.is_paged ? call.key.cache.shape[0] * call.block_size() : call.key.cache.shape[2];
@@ -81,11 +82,12 @@ std::vector<int64_t> cache_rows(const KvCall& call) {
     std::sort(sorted.begin(), sorted.end());
     const auto repeated = std::adjacent_find(sorted.begin(), sorted.end());
     if (repeated != sorted.end())
-        throw std::out_of_range("index must not repeat a row of the cache but got " + std::to_string(*repeated) + ".");
+        throw std::out_of_range("index must not repeat a row of the cache but got row " + std::to_string(*repeated) +
+                                " twice.");
     return result;
 }
 
-// Writes a row of a cache. In NZ the elements of a block stand in columns of 32 bytes.
+// Writes a row of a cache. In the format NZ, a block consists of columns that are 32 bytes wide.
 void store_row(const KvCall& call, const Target& target, int64_t row, const float* values) {
     const Operand& cache = target.cache;
     const int64_t item = dtype_bytes(cache.dtype), rows = call.mode.is_paged ? cache.shape[1] : cache.shape[2];
@@ -134,11 +136,11 @@ void update_caches(const KvCall& call) {
 // Reads the arguments of one cache.
 void read_target(FirstPhase* call, Target* target, const char* const (&names)[4], const aclTensor* cache,
                  const aclTensor* scale, const aclTensor* offset, const aclTensor* out) {
-    constexpr TypesByChip kHalves = only_910b(type_set({kFloat16, kBfloat16}));
+    constexpr TypesByChip k16BitTypes = only_910b(type_set({kFloat16, kBfloat16}));
     target->cache = call->in_place(names[0], cache, only_910b(type_set({kFloat16, kBfloat16, kInt8})), {4, 4});
     target->scale = call->optional_input(names[1], scale, kFloatOnly, {1, 1});
     call->require(!offset, names[2], "be NULL", "a tensor");  // asymmetric quantization is documented as unsupported
-    target->out = call->output(names[3], out, kHalves, {4, 4});
+    target->out = call->output(names[3], out, k16BitTypes, {4, 4});
 }
 
 void require_target(FirstPhase* phase, const KvCall& call, const Target& target, const char* const (&names)[4]) {
@@ -173,17 +175,17 @@ aclError prepare_kv_rope_cache(const aclTensor* kv, const aclTensor* gamma, cons
                                const aclTensor* k_rope_offset, const aclTensor* c_kv_offset, double epsilon,
                                const char* cache_mode, bool has_output, const aclTensor* k_rope_out,
                                const aclTensor* c_kv_out, uint64_t* bytes, aclOpExecutor** executor) {
-    constexpr TypesByChip kHalves = only_910b(type_set({kFloat16, kBfloat16}));
+    constexpr TypesByChip k16BitTypes = only_910b(type_set({kFloat16, kBfloat16}));
     constexpr RankRange kFour{4, 4};
     constexpr const char* kRopeNames[] = {"k_cache", "k_rope_scale", "k_rope_offset", "k_rope_out"};
     constexpr const char* kNormNames[] = {"ckv_cache", "c_kv_scale", "c_kv_offset", "c_kv_out"};
     FirstPhase phase("aclnnKvRmsNormRopeCache");
     phase.refuse_310p();  // no kernel in the list of CANN 8.1, opp/built-in/op_impl/ai_core/tbe/config/ascend310p
     KvCall call;
-    call.kv = phase.input("kv", kv, kHalves, kFour);
-    call.gamma = phase.input("gamma", gamma, kHalves, {1, 1});
-    call.cos = phase.input("cos", cos, kHalves, kFour);
-    call.sin = phase.input("sin", sin, kHalves, kFour);
+    call.kv = phase.input("kv", kv, k16BitTypes, kFour);
+    call.gamma = phase.input("gamma", gamma, k16BitTypes, {1, 1});
+    call.cos = phase.input("cos", cos, k16BitTypes, kFour);
+    call.sin = phase.input("sin", sin, k16BitTypes, kFour);
     call.index = phase.input("index", index, on_all(type_set({kInt64})), {1, 2});
     read_target(&phase, &call.key, kRopeNames, k_cache, k_rope_scale, k_rope_offset, k_rope_out);
     read_target(&phase, &call.norm, kNormNames, ckv_cache, c_kv_scale, c_kv_offset, c_kv_out);
@@ -194,7 +196,7 @@ aclError prepare_kv_rope_cache(const aclTensor* kv, const aclTensor* gamma, cons
     phase.require_inner(kAclnnTilingError, mode, "cache_mode", "be Norm, PA, PA_BNSD, PA_NZ, PA_BLK_BNSD or PA_BLK_NZ",
                         cache_mode ? cache_mode : "NULL");
     phase.require(call.key.scale.has_value() == call.norm.scale.has_value(), "k_rope_scale and c_kv_scale",
-                  "both be NULL or not", "one");
+                  "both be NULL or neither", "one NULL");
     if (phase.is_valid()) {
         call.mode = *mode;
         const int64_t batches = call.batches(), tokens = call.tokens();
@@ -206,9 +208,9 @@ aclError prepare_kv_rope_cache(const aclTensor* kv, const aclTensor* gamma, cons
         require_target(&phase, call, call.key, kRopeNames);
         require_target(&phase, call, call.norm, kNormNames);
         if (phase.is_valid()) {
-            std::vector<int64_t> cache_rows_of_norm = call.norm.cache.shape;
-            cache_rows_of_norm.back() = kRopeSize;
-            require_shape_with(&phase, kAclnnTilingError, "k_cache", call.key.cache, cache_rows_of_norm);
+            std::vector<int64_t> expected_key_cache = call.norm.cache.shape;
+            expected_key_cache.back() = kRopeSize;
+            require_shape_with(&phase, kAclnnTilingError, "k_cache", call.key.cache, expected_key_cache);
             const std::vector<int64_t> indices =
                 !mode->is_paged
                     ? std::vector<int64_t>{batches, tokens}

@@ -200,7 +200,7 @@ void check_common_type(FirstPhase* call, const std::vector<Operand>& tensors, co
         common = promoted_dtype(tensor.dtype, true, common, true);
     }
     call->require(can_cast(common, out.dtype), "out",
-                  std::string("have a type that ") + dtype_name(common) + " converts to", dtype_name(out.dtype));
+                  std::string("have a type to which ") + dtype_name(common) + " converts", dtype_name(out.dtype));
     call->require(common != kComplex128 || tensors[0].dtype == kComplex128, "tensors",
                   "have a common type but not complex128", dtype_name(common));
 }

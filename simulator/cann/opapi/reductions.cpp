@@ -140,9 +140,10 @@ aclError prepare_mean(const aclTensor* self_tensor, const aclIntArray* dim, bool
         check_cast_reduction(&call, all_and_bf16(all), "dim", self_tensor, dim, keeps_dim, dtype, out_tensor);
     if (call.is_valid()) {
         call.require(can_cast(mean.self.dtype, dtype), "dtype",
-                     std::string("be a type that ") + dtype_name(mean.self.dtype) + " converts to", dtype_name(dtype));
+                     std::string("be a type to which ") + dtype_name(mean.self.dtype) + " converts", dtype_name(dtype));
         call.require(can_cast(dtype, mean.out.dtype), "out",
-                     std::string("have a type that ") + dtype_name(dtype) + " converts to", dtype_name(mean.out.dtype));
+                     std::string("have a type to which ") + dtype_name(dtype) + " converts",
+                     dtype_name(mean.out.dtype));
     }
     auto body = [mean] {
         call_with_compute_type(mean.dtype, [&](auto type) { mean.run<decltype(type)>(mean_of<decltype(type)>); });

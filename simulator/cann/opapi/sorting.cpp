@@ -254,7 +254,7 @@ aclError prepare_cumsum(const aclTensor* self_tensor, int64_t dim, int32_t dtype
     const Operand out = call.output("out", out_tensor, types);
     call.require_dtype("out", out, dtype);
     call.require(can_cast(self.dtype, out.dtype), "out",
-                 std::string("have a type that ") + dtype_name(self.dtype) + " converts to", dtype_name(out.dtype));
+                 std::string("have a type to which ") + dtype_name(self.dtype) + " converts", dtype_name(out.dtype));
     call.require_shape("out", out, self.shape);
     const size_t axis = call.dimension("dim", dim, self.shape.size());
     if (call.is_valid() && self.dtype != dtype) call.ask_workspace(self.count() * dtype_bytes(dtype));

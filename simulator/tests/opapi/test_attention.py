@@ -259,7 +259,7 @@ def test_refusals_with_the_status_of_a_tiling(opapi_910b):
         ),
         (
             refused(opapi_910b, *tensors, atten_mask=np.zeros((5, 8), np.bool_)),
-            "attenMask must have 2 batches, at least 5 queries and at least 9 keys",
+            "attenMask must have 1 or 2 batches, at least 5 queries and at least 9 keys",
         ),
         (
             refused(opapi_910b, *tensors, pse_shift=np.zeros((2, 4, 5, 8), F16)),

@@ -52,7 +52,7 @@ def test_extrema_return_nan_and_promote(opapi):
     opapi.call("Minimum", {"self": b, "other": a, "out": out})
     assert np.isnan(out[0])
     assert out[1:].tolist() == [1, 1]
-    message = "out must have a type that float32, .*, converts to but got int64"
+    message = "out must have a type to which float32, .*, converts but got int64"
     assert_refused(opapi, "Maximum", {"self": a, "other": b, "out": b.copy()}, message)
 
 

@@ -174,7 +174,7 @@ def test_refusals(opapi):
         (
             (x, np.zeros((4, 6, 256), F16), out),
             {"transposed": True},
-            "each element of the kernel of weight must be in [1, 255] but got 256",
+            "each kernel dimension of weight must be in [1, 255] but got 256",
         ),
         (
             (x, np.zeros((4, 6, 200), F16), out),

@@ -210,7 +210,7 @@ def test_cat_promotes_types(opapi):
     opapi.call("Cat", {"tensors": parts, "dim": 0, "out": out})
     assert_same(out, np.array([1, 2, 0.5], np.float32))
     given = {"tensors": parts, "dim": 0, "out": np.zeros(3, np.int32)}
-    assert_refused(opapi, "Cat", given, "out must have a type that float16 converts to but got int32")
+    assert_refused(opapi, "Cat", given, "out must have a type to which float16 converts but got int32")
 
 
 def test_cat_checks_its_arguments(opapi):

@@ -58,7 +58,7 @@ def test_clamp_casts_self_to_out(opapi):
     opapi.free_tensors()
     given = {"self": out, "clip_value_min": ONE, "out": x}
     assert_refused(
-        opapi, "ClampMin", given, "out must have a type that float32, .*, converts to but got int32"
+        opapi, "ClampMin", given, "out must have a type to which float32, .*, converts but got int32"
     )
 
 
@@ -159,7 +159,7 @@ def test_scalars_follow_the_tensor_unless_their_kind_is_higher(opapi):
     opapi.call("PowTensorScalar", {"self": base, "exponent": np.float32(0.5), "out": out})
     assert_close(out, np.sqrt(base.astype(np.float64)), 1.5)
     given = {"self": base, "exponent": np.float32(0.5), "out": base.copy()}
-    assert_refused(opapi, "PowTensorScalar", given, "out must have a type that float32, .*, converts to")
+    assert_refused(opapi, "PowTensorScalar", given, "out must have a type to which float32, .*, converts")
     half = np.array([2, 3], np.float16)
     opapi.call("PowTensorScalar", {"self": half, "exponent": np.float64(2), "out": half.copy()})
     # ggml: the slopes of ALiBi.

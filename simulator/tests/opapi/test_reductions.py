@@ -130,9 +130,9 @@ def test_mean_checks_its_arguments(opapi):
     for change, message in (
         (
             {"dtype": CODES["int32"], "out": out.astype(np.int32)},
-            "dtype must be a type that float32 converts to",
+            "dtype must be a type to which float32 converts",
         ),
-        ({"out": out.astype(np.int32)}, "out must have a type that float32 converts to but got int32"),
+        ({"out": out.astype(np.int32)}, "out must have a type to which float32 converts but got int32"),
         ({"dim": [-3]}, "dim must be in"),
         ({"keep_dim": True}, r"out must have the shape \[2,1\]"),
         ({"self": x.astype(bool)}, "self must be .* but got bool"),
@@ -202,7 +202,7 @@ def test_cumsum_converts_its_input(opapi):
     opapi.call("Cumsum", {"self": x, "dim": 0, "dtype": 0, "out": out})
     assert_same(out, np.array([1, 3, 6], np.float32))
     given = {"self": out, "dim": 0, "dtype": CODES["int32"], "out": x}
-    assert_refused(opapi, "Cumsum", given, "out must have a type that float32 converts to but got int32")
+    assert_refused(opapi, "Cumsum", given, "out must have a type to which float32 converts but got int32")
     assert_refused(opapi, "Cumsum", given | {"dim": 1}, "out must have a type|dim must be in")
     given = {"self": out, "dim": 1, "dtype": 0, "out": out.copy()}
     assert_refused(opapi, "Cumsum", given, r"dim must be in \[-1, 1\) but got 1")

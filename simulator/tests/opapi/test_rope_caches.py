@@ -261,7 +261,7 @@ def test_kv_rms_norm_rope_cache_refusals(opapi):
         wrong = changed(given, **{name: given[name].astype(np.float64)})
         assert_refused(opapi, function, wrong, f"{name} must be")
     one_scale = changed(given, k_rope_scale=np.ones(64, np.float32))
-    assert_refused(opapi, function, one_scale, "k_rope_scale and c_kv_scale must both be NULL or not")
+    assert_refused(opapi, function, one_scale, "k_rope_scale and c_kv_scale must both be NULL or neither")
     offset = changed(given, c_kv_offset=np.ones(512, np.float32))
     assert_refused(opapi, function, offset, "c_kv_offset must be NULL")
     quantized = changed(kv_call("float16", "PA", True), k_cache=given["k_cache"])

@@ -276,7 +276,7 @@ def test_arguments_are_checked(opapi_910b, function):
             opapi_910b,
             function.name,
             function.given(complex_x, x),
-            "a type that complex64, the type of the result, converts to but got float32",
+            "a type to which complex64, the type of the result, converts but got float32",
         )
 
 

@@ -263,7 +263,7 @@ def test_results_are_not_converted_to_a_lesser_kind_of_type(soc):
     assert expected.count(False) > 500
     for (one, (status, text)), is_taken in zip(results(soc, calls), expected, strict=True):
         assert status == (OK if is_taken else INVALID), (one, text)
-        assert is_taken or re.search(r": out must have a type that .* converts to but got \w+\.$", text), text
+        assert is_taken or re.search(r": out must have a type to which .* converts but got ", text), text
 
 
 @pytest.mark.parametrize("function", ["Add", "InplaceAdds", "Sub", "InplaceSubs"])

@@ -450,7 +450,7 @@ def check_cache_calls_that_break_a_rule():
     assert_refused("cos must have the shape [2,1,3,64]", lambda: call(tables=1))
     assert_refused("index must have the shape [6]", lambda: call(index=5))
     scale = tensor(64, dtype=torch.float32)
-    assert_refused("k_rope_scale and c_kv_scale must both be NULL or not", lambda: call(scale=scale))
+    assert_refused("k_rope_scale and c_kv_scale must both be NULL or neither", lambda: call(scale=scale))
 
 
 if __name__ == "__main__":
