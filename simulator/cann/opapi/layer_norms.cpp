@@ -4,9 +4,9 @@
 namespace simulated_cann {
 namespace {
 
-// The operands of a norm of `rows` rows. Element i of row r is multiplied by weight and bias number
-// (r * columns + i) / run % size, where size is the number of elements of weight and bias. The run is 1 for LayerNorm,
-// and for GroupNorm the number of elements of a channel.
+// The operands of a norm of `rows` rows. Element i of row r is multiplied by element n of weight, and element n of bias
+// is added, where n = (r * columns + i) / run % size and size is the number of elements of weight or bias. The run is 1
+// for LayerNorm. For GroupNorm, it is the number of elements of a channel.
 struct NormWithMean {
     Operand in, out;
     std::optional<Operand> weight, bias, mean, rstd;
@@ -24,7 +24,7 @@ void write_norm_with_mean(const NormWithMean& norm) {
     const std::vector<float> bias = norm.bias ? values_of<float>(*norm.bias) : std::vector<float>{0.0F};
     size_t element = 0;
     for (int64_t row = 0; row < norm.rows; ++row) {
-        // The mean of no elements is 0, and rstd is NaN: ops-nn's op_api sources, where a normalized dimension is 0.
+        // For rows without elements, the mean is 0 and rstd is NaN, as in ops-nn's op_api sources.
         if (norm.columns == 0) {
             means.push_back(0);
             rstds.push_back(NAN);
@@ -44,20 +44,21 @@ void write_norm_with_mean(const NormWithMean& norm) {
     set_optional(norm.rstd, rstds);
 }
 
-// Requires the type and shape of weight or bias, and that a lone one has the type of the input.
+// Requires that weight or bias has `shape`, and the type of the input. If both are given, they may also be float32.
 void require_affine(FirstPhase* call, const char* name, const std::optional<Operand>& operand, bool is_alone,
                     const Operand& input, const std::vector<int64_t>& shape) {
     if (!operand || !call->is_valid()) return;
-    call->require(operand->dtype == input.dtype || (operand->dtype == kFloat && !is_alone), name,
-                  std::string("be ") + dtype_name(input.dtype) + (is_alone ? "" : " or float32"),
-                  dtype_name(operand->dtype));
+    call->require(
+        operand->dtype == input.dtype || (operand->dtype == kFloat && !is_alone), name,
+        std::string("be ") + dtype_name(input.dtype) + (is_alone || input.dtype == kFloat ? "" : " or float32"),
+        dtype_name(operand->dtype));
     call->require_shape(name, *operand, shape);
 }
 
 // hicann/ops-nn norm/layer_norm_v4/docs/aclnnLayerNorm&aclnnLayerNormWithImplMode.md and
 // op_host/op_api/aclnn_layer_norm.cpp. The document does not list Ascend310P, for which op_host/layer_norm_v4_def.cpp
-// and CANN 8.1 (LayerNormV3) have kernels. It gives mean and rstd the type of the input; the source accepts float32
-// too, which torch_npu passes.
+// and CANN 8.1 (LayerNormV3) have kernels. The document gives mean and rstd the type of the input. The source also
+// accepts float32, and torch_npu passes it.
 aclError prepare_layer_norm(const aclTensor* input_tensor, const aclIntArray* normalized_shape,
                             const aclTensor* weight_tensor, const aclTensor* bias_tensor, double epsilon,
                             aclTensor* out_tensor, aclTensor* mean_tensor, aclTensor* rstd_tensor, uint64_t* bytes,
@@ -97,7 +98,7 @@ aclError prepare_layer_norm(const aclTensor* input_tensor, const aclIntArray* no
 }
 
 // hicann/ops-nn norm/group_norm/docs/aclnnGroupNorm.md and op_host/op_api/aclnn_group_norm.cpp. gamma and beta may be
-// NULL there.
+// NULL.
 aclError prepare_group_norm(const aclTensor* self_tensor, const aclTensor* gamma_tensor, const aclTensor* beta_tensor,
                             int64_t n, int64_t c, int64_t h_by_w, int64_t group, double eps, aclTensor* out_tensor,
                             aclTensor* mean_tensor, aclTensor* rstd_tensor, uint64_t* bytes, aclOpExecutor** executor) {

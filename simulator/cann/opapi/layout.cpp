@@ -25,8 +25,8 @@ std::vector<size_t> distinct_dimensions(FirstPhase* call, const std::vector<int6
     std::vector<size_t> dims;
     for (int64_t value : given) {
         const size_t dim = call->dimension("dims", value, rank);
-        call->require(std::find(dims.begin(), dims.end(), dim) == dims.end(), "dims", "contain each dimension once",
-                      shape_text(given));
+        call->require(std::find(dims.begin(), dims.end(), dim) == dims.end(), "dims",
+                      "contain each dimension at most once", shape_text(given));
         dims.push_back(dim);
     }
     return dims;
@@ -34,7 +34,7 @@ std::vector<size_t> distinct_dimensions(FirstPhase* call, const std::vector<int6
 
 // The types, ranks and counts: hicann/ops-math math/tile/docs/aclnnRepeat.md and op_api/aclnn_repeat.cpp. The source
 // accepts bfloat16 on Ascend310P, but the kernel Tile of CANN 8.1 has no bfloat16 there.
-constexpr int64_t kMostRepeatedAfterFirst = 3;  // dimensions that are repeated; the first one may be another
+constexpr int64_t kMostRepeatedAfterFirst = 3;  // repeated dimensions, without the first dimension
 
 aclError prepare_repeat(const aclTensor* self_tensor, const aclIntArray* repeats_array, const aclTensor* out_tensor,
                         uint64_t* bytes, aclOpExecutor** executor) {
@@ -68,7 +68,7 @@ aclError prepare_repeat(const aclTensor* self_tensor, const aclIntArray* repeats
 }
 
 // hicann/ops-math conversion/transpose/docs/aclnnPermute.md and op_api/aclnn_permute.cpp. The document does not list
-// Ascend310P; the kernel Transpose of CANN 8.1 has it, and the AI CPU the other types.
+// Ascend310P. On this chip, the kernel Transpose of CANN 8.1 handles some types, and the AI CPU handles the others.
 aclError prepare_permute(const aclTensor* self_tensor, const aclIntArray* dims_array, const aclTensor* out_tensor,
                          uint64_t* bytes, aclOpExecutor** executor) {
     FirstPhase call("aclnnPermute");
@@ -144,7 +144,8 @@ aclError prepare_flip(const aclTensor* self_tensor, const aclIntArray* dims_arra
     return finish_copy(&call, out, self, bytes, executor);
 }
 
-// Copies the parts before and after the shift of dimension `dim`, and of the dimensions after it.
+// Rolls dimension `dim` and the dimensions after it. In each of them, one part moves by the shift and the other part
+// wraps around. A shift is in [0, size).
 void roll(const Operand& out, const Operand& x, const std::vector<int64_t>& shifts, size_t dim) {
     while (dim < shifts.size() && shifts[dim] == 0) ++dim;
     if (dim == shifts.size()) return copy_view(out, x);
@@ -153,8 +154,8 @@ void roll(const Operand& out, const Operand& x, const std::vector<int64_t>& shif
     roll(narrow(out, dim, 0, shift), narrow(x, dim, size - shift, shift), shifts, dim + 1);
 }
 
-// hicann/ops-math conversion/roll/docs/aclnnRoll.md and op_api/aclnn_roll.cpp. Without dims, the elements are one
-// vector. The source packs x and copies the result to an out of any strides.
+// hicann/ops-math conversion/roll/docs/aclnnRoll.md and op_api/aclnn_roll.cpp. Without dims, x is rolled as one vector.
+// The source packs x and copies the result to an out of any strides.
 aclError prepare_roll(const aclTensor* x_tensor, const aclIntArray* shifts_array, const aclIntArray* dims_array,
                       const aclTensor* out_tensor, uint64_t* bytes, aclOpExecutor** executor) {
     FirstPhase call("aclnnRoll");
@@ -202,10 +203,10 @@ void check_common_type(FirstPhase* call, const std::vector<Operand>& tensors, co
     call->require(can_cast(common, out.dtype), "out",
                   std::string("have a type to which ") + dtype_name(common) + " converts", dtype_name(out.dtype));
     call->require(common != kComplex128 || tensors[0].dtype == kComplex128, "tensors",
-                  "have a common type but not complex128", dtype_name(common));
+                  "have a common type other than complex128", dtype_name(common));
 }
 
-// Copies each part to its place along `dim`. A part that overlaps the output is copied first.
+// Copies each part to its place. A part that overlaps the memory of the places is copied to a buffer first.
 aclError finish_parts(FirstPhase* call, const std::vector<Operand>& places, const std::vector<Operand>& parts,
                       uint64_t* bytes, aclOpExecutor** executor) {
     auto body = [places, parts] {

@@ -8,9 +8,9 @@ namespace {
 
 using Shape = std::vector<int64_t>;
 
-// The documents list the format ND only. The sources also accept FRACTAL_NZ for mat2 if its type is float16 or
-// bfloat16, whose data aclnnTransMatmulWeight makes, and if neither of its last two dimensions is 1 (hicann/ops-nn
-// matmul/mat_mul_v3/op_host/op_api/aclnn_matmul.cpp, CheckWeightNzShapeValid).
+// The documents list the format ND only. The sources also accept mat2 in the format FRACTAL_NZ, which
+// aclnnTransMatmulWeight produces, if its type is float16 or bfloat16 and neither of its last two dimensions is 1
+// (hicann/ops-nn matmul/mat_mul_v3/op_host/op_api/aclnn_matmul.cpp, CheckWeightNzShapeValid).
 void check_nz(FirstPhase* call, const PackedWeight& mat2) {
     if (!call->is_valid() || !mat2.is_nz) return;
     call->beyond_document(true, "its document does not list the format FRACTAL_NZ for mat2");
@@ -19,7 +19,7 @@ void check_nz(FirstPhase* call, const PackedWeight& mat2) {
                   shape_text(mat2.shape));
 }
 
-// The operands of out = self @ mat2 and the order of the checks of every function of this file.
+// The operands of out = self @ mat2, and the checks that Mm, Matmul and BatchMatMul share.
 struct Product {
     Product(FirstPhase* call_, const aclTensor* self_tensor, const aclTensor* mat2_tensor, const aclTensor* out_tensor,
             RankRange ranks, RankRange out_ranks)
@@ -30,8 +30,8 @@ struct Product {
         check_nz(call, mat2);
     }
 
-    // Checks the shapes of two matrices or batches of matrices, and out's shape. A batch that broadcasts has one
-    // element in the shorter operand.
+    // Checks the shapes of two matrices or batches of matrices, and out's shape. A batch dimension broadcasts if its
+    // size is 1 or if one operand lacks it.
     void check_shapes() const {
         if (!call->is_valid()) return;
         const Shape a = as_matrices(self.shape, true), b = as_matrices(mat2.shape, false);
@@ -70,7 +70,7 @@ struct Product {
         return distance > shape.size() ? 1 : shape[shape.size() - distance];
     }
 
-    // A vector is a row in front and a column behind.
+    // A vector becomes a row as the first operand and a column as the second operand.
     static Shape as_matrices(Shape shape, bool is_first) {
         if (shape.size() == 1) shape.insert(is_first ? shape.begin() : shape.end(), 1);
         return shape;
@@ -129,7 +129,7 @@ aclError prepare_matmul(const aclTensor* self, const aclTensor* mat2, const aclT
 }
 
 // hicann/ops-nn matmul/batch_mat_mul_v3/docs/aclnnBatchMatMul.md and op_host/op_api/aclnn_batch_matmul.cpp. The
-// document names no broadcast; the source accepts a batch of 1. It leaves out unchanged if it has no elements.
+// document does not mention broadcasting, but the source accepts a batch of 1.
 aclError prepare_batch_matmul(const aclTensor* self, const aclTensor* mat2, const aclTensor* out, int8_t math_type,
                               uint64_t* bytes, aclOpExecutor** executor) {
     FirstPhase call("aclnnBatchMatMul");

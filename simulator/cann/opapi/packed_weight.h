@@ -22,9 +22,10 @@ struct PackedWeight {
     bool is_nz = false;
     char* first = nullptr;
 
-    // Whether the view exchanges the last two dimensions of contiguous storage. False if both have one element.
+    // Whether the view exchanges the last two dimensions of contiguous storage. False if both dimensions have size 1.
     bool is_transposed() const;
-    // The elements at strides, of the same shape. int4 becomes int8. Uses `storage` for elements that it unpacks.
+    // Returns an operand of the same shape whose elements lie at strides. int4 becomes int8. Unpacked elements are in
+    // `storage`.
     Operand unpacked(std::vector<char>* storage) const;
 };
 
@@ -38,7 +39,8 @@ int64_t nz_bytes(const std::vector<int64_t>& shape, int64_t item_bytes);
 std::vector<char> to_nz(const std::vector<char>& plain, const std::vector<int64_t>& shape, int64_t item_bytes);
 std::vector<char> from_nz(const char* nz, const std::vector<int64_t>& shape, int64_t item_bytes);
 
-// Returns "" or the reason why the stand-in refuses the tensor. Fills `out` and the access of a read.
+// Returns "" or the reason why the stand-in refuses the tensor. Fills `out`, and `access` with the memory that the
+// function reads.
 std::string read_weight(const aclTensor* tensor, const char* argument_name, PackedWeight* out, MemoryAccess* access);
 
 // Returns "" or the reason why the bytes [first, first + bytes) are not in one allocation of the device.

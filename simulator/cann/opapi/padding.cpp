@@ -104,7 +104,7 @@ void clear_outside(const Operand& out, Triangle triangle, int64_t diagonal) {
     const size_t rows = out.shape.size() - 2, columns = rows + 1;
     for (int64_t row = 0; row < out.shape[rows]; ++row) {
         const Operand line = narrow(out, rows, row, 1);
-        // The row and the diagonal add up to less than the columns here: both are clamped before.
+        // The diagonal is clamped first, so that the sum with the row cannot overflow.
         const int64_t size = out.shape[columns];
         const int64_t shift = std::min(std::max(diagonal, -out.shape[rows] - 1), size + 1);
         const int64_t column = std::min(std::max<int64_t>(row + shift + (triangle == Triangle::kLower), 0), size);
@@ -121,10 +121,10 @@ constexpr TypesByChip triangle_types(Triangle triangle) {
 constexpr RankRange kMatrices{2, 8};
 
 // hicann/ops-math conversion/tril/docs/aclnnTril&aclnnInplaceTril.md and
-// conversion/triu/docs/aclnnTriu&aclnnInplaceTriu.md. Where a document names a rank of 0 in one place and excludes it
-// in another one, it is refused. The document of Tril does not list Ascend310P, for which op_api/aclnn_tril.cpp has a
-// list of types and CANN 8.1 a kernel. The documents require contiguous tensors, except for self of Tril; the sources
-// pack self and copy the result to an out of any strides.
+// conversion/triu/docs/aclnnTriu&aclnnInplaceTriu.md. A rank of 0 is refused, because each document that names it in
+// one place excludes it in another one. The document of Tril does not list Ascend310P, but op_api/aclnn_tril.cpp has a
+// list of types for this chip, and CANN 8.1 has a kernel. The documents require contiguous tensors, except for self of
+// Tril; the sources pack self and copy the result to an out of any strides.
 aclError prepare_triangle(const char* function, Triangle triangle, const aclTensor* self_tensor, int64_t diagonal,
                           const aclTensor* out_tensor, uint64_t* bytes, aclOpExecutor** executor) {
     FirstPhase call(function);

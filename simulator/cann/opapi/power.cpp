@@ -8,7 +8,7 @@
 namespace simulated_cann {
 namespace {
 
-constexpr uint32_t kPowTypes = kNumberTypes & ~kBoolType;  // without bool: in place, and of PowScalarTensor
+constexpr uint32_t kPowTypes = kNumberTypes & ~kBoolType;  // for the in-place functions and PowScalarTensor
 
 // Integers wrap in two's complement. A negative exponent gives the truncated quotient: 1 for the base 1, 1 or -1 for
 // the base -1, and otherwise 0.
@@ -35,11 +35,11 @@ void require_not_both_bool(FirstPhase* call, int32_t self, int32_t exponent) {
 
 // aclnn_pow.cpp, InferTensorScalarDtype and InferScalarTensorDtype.
 int32_t type_with_scalar(FirstPhase* call, const char* tensor_name, const Operand& tensor, const char* scalar_name,
-                         const aclScalar* scalar, const Operand& out, int32_t exponent) {
+                         const aclScalar* scalar, const Operand& out, int32_t exponent_dtype) {
     if (!call->is_valid()) return tensor.dtype;
     call->require(promotion_error(tensor.dtype, scalar->dtype).empty(), scalar_name,
                   std::string("have a common type with ") + tensor_name, dtype_name(scalar->dtype));
-    if (exponent == kDouble && out.dtype == kFloat) return kFloat;
+    if (exponent_dtype == kDouble && out.dtype == kFloat) return kFloat;
     const bool is_promoted = is_complex(scalar->dtype) ||
                              (!is_floating(tensor.dtype) && (is_floating(scalar->dtype) || tensor.dtype == kBool));
     return is_promoted ? promoted_dtype(tensor.dtype, true, scalar->dtype, true) : tensor.dtype;

@@ -1,4 +1,5 @@
-// ReduceSum, Mean and Norm. A sum of float16, bfloat16 or float32 is in float32 in the lanes of the vector unit.
+// ReduceSum, Mean and Norm. float16, bfloat16 and float32 are added in float32, in as many partial sums as the vector
+// unit has lanes (sums.h).
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -11,8 +12,9 @@
 namespace simulated_cann {
 namespace {
 
-// The dimensions that a reduction removes. `given` may be negative; without elements it means all dimensions.
-// `accepts_one_element` tells whether the source accepts every shape of out for a result of one element.
+// The dimensions that a reduction removes. The elements of `given` may be negative; an empty `given` means all
+// dimensions. `accepts_one_element` tells whether the source accepts every shape of one element for out if the result
+// has one element.
 std::vector<size_t> check_reduction(FirstPhase* call, const char* name, const std::vector<int64_t>& given,
                                     const Operand& self, bool keeps_dims, const Operand& out,
                                     bool accepts_one_element = false) {
@@ -21,7 +23,7 @@ std::vector<size_t> check_reduction(FirstPhase* call, const char* name, const st
     for (int64_t value : given) {
         const size_t dim = call->dimension(name, value, rank);
         if (!call->is_valid()) return {};
-        call->require(!is_reduced[dim], name, "contain each dimension once", shape_text(given));
+        call->require(!is_reduced[dim], name, "contain each dimension at most once", shape_text(given));
         is_reduced[dim] = true;
     }
     std::vector<size_t> reduced;
@@ -49,7 +51,7 @@ Operand with_last(const Operand& operand, const std::vector<size_t>& reduced) {
     return permuted(operand, order);
 }
 
-// Writes reduce(row, size) of each row. Rounds to `dtype` and then to the dtype of `out`.
+// Writes reduce(row, size) for each row. Rounds to `dtype` and then to the dtype of `out`.
 template <class Compute, class Reduce>
 void reduce_rows(const Operand& out, int32_t dtype, const Operand& rows, int64_t size, Reduce reduce) {
     const std::vector<Compute> values = values_of<Compute>(rows);
@@ -102,7 +104,7 @@ CastReduction check_cast_reduction(FirstPhase* call, const TypesByChip& types, c
 }
 
 // hicann/ops-math math/reduce_sum/docs/aclnnReduceSum.md and op_api/aclnn_reduce_sum.cpp: CANN converts self to dtype
-// before it adds. The sum of bool is true if any element is.
+// before it adds. The sum of bool elements is true if any element is true.
 aclError prepare_reduce_sum(const aclTensor* self_tensor, const aclIntArray* dims, bool keeps_dims, int32_t dtype,
                             const aclTensor* out_tensor, uint64_t* bytes, aclOpExecutor** executor) {
     FirstPhase call("aclnnReduceSum");
@@ -118,7 +120,8 @@ aclError prepare_reduce_sum(const aclTensor* self_tensor, const aclIntArray* dim
     return call.finish(body, bytes, executor);
 }
 
-// The factor 1 / n in the compute type, or the quotient for integers.
+// Returns the sum times 1 / n in the compute type, and for integers the quotient. The mean of no elements is NaN, and
+// for integers 0.
 template <class Compute>
 Compute mean_of(const Compute* row, int64_t size) {
     if constexpr (std::is_same_v<Compute, int64_t>) {
@@ -183,7 +186,8 @@ aclError prepare_norm(const aclTensor* self_tensor, const aclScalar* p_scalar, c
     const std::vector<int64_t> given = call.integers("dim", dim);
     const Operand out = call.output("out", out_tensor, types);
     const std::vector<size_t> reduced = check_reduction(&call, "dim", given, self, keeps_dim, out);
-    // On Ascend310P, CANN converts self to float32; on Ascend910B if out has not its type or float32.
+    // On Ascend310P, CANN always converts self to float32. On Ascend910B, it does so unless out is float32 or has the
+    // type of self.
     const bool casts = self.dtype != kFloat && (is_ascend310p() || (out.dtype != self.dtype && out.dtype != kFloat));
     if (call.is_valid() && casts) call.ask_workspace(self.count() * 4);
     auto body = [self, out, reduced, p] {

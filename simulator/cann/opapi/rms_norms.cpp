@@ -10,11 +10,11 @@ constexpr int64_t kLeastLastBytes310p = 32;  // of the last dimension of x and g
 
 bool is_16_bit(int32_t dtype) { return dtype == kFloat16 || dtype == kBfloat16; }
 
-// gamma has the type of x, or is float32 beside a 16-bit x; not on Ascend310P.
+// Requires that gamma has the type of x. If x has a 16-bit type, gamma may also be float32, but not on Ascend310P.
 void require_gamma_type(FirstPhase* call, const Operand& x, const Operand& gamma) {
-    const bool is_mixed = gamma.dtype == kFloat && is_16_bit(x.dtype) && !is_ascend310p();
-    call->require(gamma.dtype == x.dtype || is_mixed, "gamma",
-                  std::string("be ") + dtype_name(x.dtype) + (is_ascend310p() ? "" : " or float32"),
+    const bool may_be_float = is_16_bit(x.dtype) && !is_ascend310p();
+    call->require(gamma.dtype == x.dtype || (gamma.dtype == kFloat && may_be_float), "gamma",
+                  std::string("be ") + dtype_name(x.dtype) + (may_be_float ? " or float32" : ""),
                   dtype_name(gamma.dtype));
 }
 
@@ -66,7 +66,8 @@ aclError prepare_rms_norm(const char* name, bool is_gemma, const aclTensor* x_te
     call.require_inner(kAclnnTilingError, gamma.count() > 0, "gamma", "have elements", shape_text(gamma.shape));
     require_shape_with(&call, kAclnnTilingError, "y_out", y, x.shape);
     if (call.is_valid()) {
-        // The documents append ones to rstd's dimensions, or not. The tiling compares the axes that rstd has.
+        // rstd may have ones for the normalized dimensions, or lack these dimensions: the documents show both. The
+        // tiling checks the axes that rstd has.
         const int64_t rows = norm_rows(x.shape, gamma.shape.size()).rows;
         bool fits = rstd.shape.size() <= x.shape.size() && rstd.count() == rows;
         for (size_t i = 0; fits && i < rstd.shape.size(); ++i) fits = rstd.shape[i] == 1 || rstd.shape[i] == x.shape[i];
@@ -81,7 +82,7 @@ aclError prepare_rms_norm(const char* name, bool is_gemma, const aclTensor* x_te
     return call.finish([=] { write_rms_norm(x, gamma, epsilon_float, added_to_gamma, y, rstd); }, bytes, executor);
 }
 
-// The operands of AddRmsNorm. InplaceAddRmsNorm has y in x1 and x in x2.
+// The operands of AddRmsNorm. InplaceAddRmsNorm writes y to x1 and x to x2.
 struct AddedNorm {
     Operand x1, x2, gamma, y;
     std::optional<Operand> rstd, x;
@@ -96,7 +97,7 @@ void add_and_normalize(const AddedNorm& in) {
     for (size_t i = 0; i < sum.size(); ++i) sum[i] += x2[i];
     std::vector<float> rounded = sum, y, rstd;
     round_to(dtype, &rounded);
-    // The kernel adds float16 in float16, and normalizes the sum of bfloat16 before it is rounded.
+    // The kernel adds float16 in float16. It normalizes a sum of bfloat16 values before it rounds the sum.
     if (dtype == kFloat16) sum = rounded;
     y.resize(sum.size());
     for (size_t first = 0; first < sum.size(); first += gamma.size()) {
@@ -159,8 +160,8 @@ aclError prepare_add_rms_norm(const aclTensor* x1_tensor, const aclTensor* x2_te
         bytes, executor);
 }
 
-// hicann/ops-nn norm/inplace_add_rms_norm/docs/aclnnInplaceAddRmsNorm.md. Its kernel and its tiling are those of
-// AddRmsNorm, so that a broken rule of a shape is an error of the tiling.
+// hicann/ops-nn norm/inplace_add_rms_norm/docs/aclnnInplaceAddRmsNorm.md. The function uses the kernel and the tiling
+// of AddRmsNorm. A wrong shape is therefore an error of the tiling.
 aclError prepare_inplace_add_rms_norm(aclTensor* x1_tensor, aclTensor* x2_tensor, const aclTensor* gamma_tensor,
                                       double epsilon, const aclTensor* rstd_tensor, uint64_t* bytes,
                                       aclOpExecutor** executor) {

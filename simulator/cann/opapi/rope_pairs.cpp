@@ -79,8 +79,8 @@ aclError prepare_apply(const char* name, aclTensor* query_tensor, aclTensor* key
 
 // ---- InterleaveRope ----
 
-// hicann/ops-transformer posembedding/interleave_rope/README.md and op_host/interleave_rope_tiling.cpp. Each row has
-// its even elements first in the result, then its odd ones.
+// hicann/ops-transformer posembedding/interleave_rope/README.md and op_host/interleave_rope_tiling.cpp. In the result,
+// a row has its even elements first, then its odd ones.
 aclError prepare_interleave(const aclTensor* x_tensor, const aclTensor* cos_tensor, const aclTensor* sin_tensor,
                             const aclTensor* out_tensor, uint64_t* bytes, aclOpExecutor** executor) {
     constexpr RankRange kFour{4, 4};
@@ -146,15 +146,16 @@ TokenTables token_tables(const CachedRope& cached, int64_t tokens) {
     const std::vector<int64_t> rows = indices_of(cached.positions, "positions", cached.cache.shape[0]);
     const std::vector<float> cache = values_of<float>(cached.cache);
     const int64_t width = cached.cache.shape[1], pairs = width / 2;
-    std::vector<int64_t> kind(static_cast<size_t>(pairs));
+    std::vector<int64_t> position_row(static_cast<size_t>(pairs));
     int64_t first = 0;
     for (size_t k = 0; k < cached.sections.size(); first += cached.sections[k++])
-        for (int64_t i = 0; i < cached.sections[k]; ++i) kind[static_cast<size_t>(first + i)] = static_cast<int64_t>(k);
+        for (int64_t i = 0; i < cached.sections[k]; ++i)
+            position_row[static_cast<size_t>(first + i)] = static_cast<int64_t>(k);
     TokenTables tables{std::vector<float>(static_cast<size_t>(tokens * width)),
                        std::vector<float>(static_cast<size_t>(tokens * width))};
     for (int64_t token = 0; token < tokens; ++token)
         for (int64_t i = 0; i < pairs; ++i) {
-            const int64_t row = rows[static_cast<size_t>(kind[static_cast<size_t>(i)] * tokens + token)];
+            const int64_t row = rows[static_cast<size_t>(position_row[static_cast<size_t>(i)] * tokens + token)];
             const float *cos = &cache[static_cast<size_t>(row * width + i)], *sin = cos + pairs;
             const RotatedPair pair = rotated_pair(cached.pairing, i, width);
             for (int64_t element : {pair.first, pair.second}) {
@@ -183,8 +184,8 @@ void rotate_tokens(const CachedRope& cached) {
     }
 }
 
-// Rules of the sizes. op_host/rope_with_sin_cos_cache_tiling.cpp divides by the number of tokens that fit in UB, so
-// that a token that does not fit ends the process.
+// Checks the sizes. op_host/rope_with_sin_cos_cache_tiling.cpp divides by the number of tokens that fit in UB. If no
+// token fits, this division by 0 ends the process.
 void require_sizes(FirstPhase* call, const CachedRope& cached) {
     const Operand &query = cached.inputs[0], &key = cached.inputs[1];
     const int64_t tokens = query.shape[0], width = cached.cache.shape[1], size = cached.head_size;
@@ -213,8 +214,8 @@ void require_sizes(FirstPhase* call, const CachedRope& cached) {
 }
 
 // hicann/ops-transformer posembedding/rope_with_sin_cos_cache/docs/aclnnRopeWithSinCosCache.md, README.md and
-// op_host/op_api/aclnn_rope_with_sin_cos_cache.cpp. The source reads rows of query and key with a pitch, and packs
-// neither them nor the positions. torch_npu passes sections of zeros for none.
+// op_host/op_api/aclnn_rope_with_sin_cos_cache.cpp. The source accepts a pitch between the rows of query and key, and
+// packs neither these tensors nor the positions. torch_npu passes three zeros if there are no sections.
 aclError prepare_cached_rope(const aclTensor* positions, const aclTensor* query, const aclTensor* key,
                              const aclTensor* cache, const aclIntArray* sections, int64_t head_size, bool is_neox,
                              const aclTensor* query_out, const aclTensor* key_out, uint64_t* bytes,

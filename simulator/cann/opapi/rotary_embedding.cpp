@@ -7,7 +7,8 @@ namespace {
 
 constexpr int64_t kHalfMode = 0, kInterleaveMode = 1;  // the modes of Ascend910B and Ascend910_93
 constexpr int64_t kHeadSizeEnd = 896;                  // the document has D < 896
-// The documents limit batch and heads in mode half, and batch * heads in mode interleave.
+// The documents require less than this for the batch and for the heads in mode half, and for batch * heads in mode
+// interleave.
 constexpr int64_t kBatchOrHeadsEnd = 1000;
 constexpr int64_t kMostGradientHeads = 1024;  // limit of batch * heads if the gradients of cos and sin are computed
 

@@ -5,8 +5,8 @@
 
 namespace simulated_cann {
 
-// No kernel on Ascend310P: hicann/ops-transformer posembedding/*/op_host/*_def.cpp, AddConfig. ApplyRotaryPosEmb, which
-// has one, declares its own types.
+// These operators have no kernel on Ascend310P: hicann/ops-transformer posembedding/*/op_host/*_def.cpp, AddConfig.
+// ApplyRotaryPosEmb has one and declares its own types.
 constexpr TypesByChip kRopeTypes = only_910b(kHalfAndFloatTypes | kBf16);
 
 // Which two elements of a row of D elements are a pair: (i, i + D/2), or (2i, 2i + 1).
@@ -21,7 +21,7 @@ inline RotatedPair rotated_pair(Pairing pairing, int64_t i, int64_t row_size) {
 }
 
 // The two products of each element of a rotated row: x * cos, and the pair's other element * sin. Their sum is the
-// result. The kernels round each product.
+// result. The kernels round the two products separately.
 struct RotatedTerms {
     std::vector<float> straight, crossed;
 
@@ -34,8 +34,8 @@ struct RotatedTerms {
 void rotate_row(Pairing pairing, const float* x, const float* cos, const float* sin, int64_t row_size, int64_t offset,
                 RotatedTerms* terms);
 
-// The row of a table that each row of x uses. The dimensions of the table are those of x or 1; the last one is not a
-// part of the rows.
+// The row of a table that each row of x uses. Each dimension of the table has the size of x or 1. The last dimension is
+// the row itself.
 std::vector<int64_t> table_rows(const std::vector<int64_t>& x_shape, const std::vector<int64_t>& table_shape);
 
 // Rotates each row of x by its row of the tables.

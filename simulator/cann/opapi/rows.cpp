@@ -17,7 +17,7 @@ void gather_slices(const Operand& out, const Operand& from, size_t dim, const st
         copy_view(narrow(out, dim, static_cast<int64_t>(i), 1), narrow(source, dim, indices[i], 1));
 }
 
-// A tensor of rank 0 as a vector of one element.
+// Returns a tensor of rank 0 as a vector of one element, and other tensors unchanged.
 Operand at_least_vector(const Operand& operand) {
     return operand.shape.empty() ? with_repeated_dimension(operand, 0, 1) : operand;
 }
@@ -63,8 +63,8 @@ aclError prepare_index_select(const aclTensor* self_tensor, int64_t dim, const a
 }
 
 // hicann/ops-nn index/gather_v2/docs/aclnnGatherV2.md and op_api/aclnn_gather_v2.cpp. The document has no rank 0 and
-// requires a contiguous out. The source accepts both: an index of rank 0 is a vector of one index. A self of rank 0 has
-// an out of rank 0, whose kernel the sources do not show, so it is refused.
+// requires a contiguous out. The source accepts both: an index of rank 0 is a vector of one index. A self of rank 0
+// would need an out of rank 0. It is refused, because the sources do not show the kernel for this case.
 aclError prepare_gather_v2(const aclTensor* self_tensor, int64_t dim, const aclTensor* index_tensor,
                            const aclTensor* out_tensor, uint64_t* bytes, aclOpExecutor** executor) {
     FirstPhase call("aclnnGatherV2");
@@ -102,8 +102,8 @@ aclError prepare_embedding(const aclTensor* weight_tensor, const aclTensor* indi
     return call.finish(body, bytes, executor);
 }
 
-// Copies slice i of `source` to slice indices[i] of `out`. The last one remains if an index occurs twice; CANN does not
-// define which.
+// Copies slice i of `source` to slice indices[i] of `out`. If an index occurs twice, the last slice remains; CANN does
+// not define which one does.
 void scatter_slices(const Operand& out, size_t dim, const Operand& index, const Operand& source) {
     if (out.count() == 0 || index.count() == 0) return;
     const Operand target = at_least_vector(out);
@@ -114,11 +114,11 @@ void scatter_slices(const Operand& out, size_t dim, const Operand& index, const 
         copy_view(narrow(target, dim, indices[i], 1), narrow(rows, dim, static_cast<int64_t>(i), 1));
 }
 
-// Checks the arguments of IndexCopy without `self` and returns the dimension.
+// Checks the arguments of IndexCopy except `self`, and returns the dimension as a number in [0, rank).
 // hicann/ops-nn index/scatter_update/docs/aclnnIndexCopy&aclnnInplaceIndexCopy.md and op_api/aclnn_index_copy.cpp. The
-// document does not list Ascend310P. Its kernel ScatterUpdate (CANN 8.1) has float16, float32 and int32; other types
-// run on the AI CPU, which has no bool (aicpu/tf_kernel/config/tf_kernel.json). Only the source accepts an outRef that
-// is not contiguous.
+// document does not list Ascend310P. On this chip, the kernel ScatterUpdate (CANN 8.1) has float16, float32 and int32.
+// Other types run on the AI CPU, which has no bool (aicpu/tf_kernel/config/tf_kernel.json). Only the source accepts an
+// outRef that is not contiguous.
 size_t check_index_copy(FirstPhase* call, const Operand& self, int64_t dim, const Operand& index,
                         const Operand& source) {
     call->require_dtype("source", source, self.dtype);
@@ -132,8 +132,8 @@ size_t check_index_copy(FirstPhase* call, const Operand& self, int64_t dim, cons
         return axis;
     }
     call->require_shape("source", source, gathered_shape(self.shape, axis, {index.count()}));
-    // The kernel writes slices of dimension 0. For another one, CANN transposes self and source before it, and self
-    // after.
+    // The kernel writes slices of dimension 0. For another dimension, CANN transposes self and source before the
+    // kernel, and self again after the kernel.
     if (call->is_valid() && axis) call->ask_workspace((2 * self.count() + source.count()) * dtype_bytes(self.dtype));
     return axis;
 }
@@ -188,8 +188,8 @@ void fill_slices(const Operand& out, size_t axis, const std::vector<int64_t>& in
 }
 
 // hicann/ops-nn index/index_fill_d/docs/aclnnIndexFillTensor&aclnnInplaceIndexFillTensor.md and
-// op_api/aclnn_index_fill_tensor.cpp. The document does not list Ascend310P, for which the source has a list of types,
-// the same as the kernel IndexFillD of CANN 8.1.
+// op_api/aclnn_index_fill_tensor.cpp. The document does not list Ascend310P, for which the source has a list of types.
+// It is the list of the kernel IndexFillD of CANN 8.1.
 constexpr TypesByChip kIndexFillTypes = undocumented_on_310p(type_set({kFloat16, kFloat, kInt32, kInt64, kBool}));
 constexpr TypesByChip kFillValueTypes = all_and_bf16(kRealTypes | kWideUnsigned);
 
@@ -217,8 +217,8 @@ aclError prepare_index_fill(const char* function, const aclTensor* self_tensor, 
     return call.finish(body, bytes, executor);
 }
 
-// The documents do not list Ascend310P, for which op_api/aclnn_repeat_interleave.cpp has a list of types, and CANN 8.1
-// the kernel RepeatInterleave.
+// The documents do not list Ascend310P, for which op_api/aclnn_repeat_interleave.cpp has a list of types and CANN 8.1
+// has the kernel RepeatInterleave.
 constexpr TypesByChip kRepeatInterleaveTypes = undocumented_on_310p(kIntegerTypes | kHalfAndFloatTypes | kBoolType);
 
 // Repeats each slice of a dimension.

@@ -1,5 +1,5 @@
-// Functions with an index for each element: Gather, Scatter, InplaceScatter; and InplaceScatterUpdate, with an index
-// for each slice.
+// Gather, Scatter and InplaceScatter, which have an index for each element, and InplaceScatterUpdate, which has an
+// index for each slice.
 #include <cstring>
 
 #include "cann/opapi/first_phase.h"
@@ -8,8 +8,8 @@
 namespace simulated_cann {
 namespace {
 
-// Calls work(i, offset of element i in each operand, in bytes) for the elements of `shape` in order. The offsets are of
-// the element with the same position.
+// Calls work(i, offset in `a`, offset in `b`) for each position i of `shape` in row-major order. The offsets, in bytes,
+// are those of the elements at this position.
 template <class Work>
 void for_each_position(const std::vector<int64_t>& shape, const Operand& a, const Operand& b, Work work) {
     std::vector<int64_t> position(shape.size());
@@ -29,7 +29,8 @@ void for_each_position(const std::vector<int64_t>& shape, const Operand& a, cons
     }
 }
 
-// The operand with a stride of 0 along `dim`, and the stride in bytes that it had. A tensor of rank 0 has the stride 0.
+// `base` is the operand with a stride of 0 along `dim`. `step` is the original stride along `dim`, in bytes; for a
+// tensor of rank 0, it is 0.
 struct Indexed {
     Operand base;
     int64_t step = 0;
@@ -43,7 +44,7 @@ struct Indexed {
 
 int64_t size_along(const Operand& operand, size_t dim) { return operand.shape.empty() ? 1 : operand.shape[dim]; }
 
-// Requires the rank of self, and sizes up to those of `limit` in all dimensions but `dim`.
+// Requires that the operand has `rank` dimensions, and in each dimension except `dim` at most the size of `limit`.
 void require_inside(FirstPhase* call, const char* name, const Operand& operand, const Operand& limit, size_t rank,
                     size_t dim) {
     call->require(operand.shape.size() == rank, name, "have " + std::to_string(rank) + " dimensions",
@@ -87,7 +88,8 @@ aclError prepare_gather(const aclTensor* self_tensor, int64_t dim, const aclTens
 
 enum Reduction : int64_t { kReplace = 0, kAdd = 1, kMultiply = 2 };
 
-// Adds or multiplies an element in memory, in the compute type of its dtype, and rounds the result.
+// Adds the element at `from` to the element at `to`, or multiplies the latter by the former. Computes in the compute
+// type of the dtype and rounds the result.
 void combine(int32_t dtype, char* to, const char* from, int64_t reduce) {
     call_with_compute_type(dtype, [&](auto type) {
         decltype(type) a{}, b{};
@@ -98,8 +100,8 @@ void combine(int32_t dtype, char* to, const char* from, int64_t reduce) {
     });
 }
 
-// Writes element i of `src` to the position of element i of `index`, with the index along `dim`. The last one remains
-// if a position occurs twice.
+// Writes element i of `src` to the position of element i of `index`, except that its coordinate along `dim` is that
+// index. If a position occurs twice, the last element remains.
 void scatter_elements(const Operand& out, size_t dim, const Operand& index, const Operand& src, int64_t reduce) {
     if (index.count() == 0) return;
     std::vector<char> storage;

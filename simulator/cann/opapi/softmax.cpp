@@ -16,7 +16,7 @@ Compute largest(const std::vector<Compute>& row) {
     return result;
 }
 
-// Replaces a row by its softmax, or by the logarithm of it.
+// Replaces a row by its softmax, or by the logarithm of its softmax.
 template <class Compute>
 void softmax_row(std::vector<Compute>* row, bool is_log) {
     const Compute maximum = largest(*row);
@@ -71,10 +71,10 @@ void softmax_along(const std::vector<int64_t>& shape, size_t dim, bool is_log, s
     }
 }
 
-// Softmax rounds its result to the type of self before it converts it to that of out; LogSoftmax converts self to the
-// type of out first. Sources: hicann/ops-nn activation/softmax_v2/docs/aclnnSoftmax.md and op_api/aclnn_softmax.cpp,
-// activation/log_softmax_v2/docs/aclnnLogSoftmax.md and op_api/aclnn_log_softmax.cpp. The document of LogSoftmax lists
-// 1 to 8 dimensions; the source also accepts none.
+// Softmax rounds its result to the type of self and then converts the result to the type of out. LogSoftmax converts
+// self to the type of out first. Sources: hicann/ops-nn activation/softmax_v2/docs/aclnnSoftmax.md and
+// op_api/aclnn_softmax.cpp, activation/log_softmax_v2/docs/aclnnLogSoftmax.md and op_api/aclnn_log_softmax.cpp. The
+// document of LogSoftmax lists 1 to 8 dimensions; the source also accepts none.
 aclError prepare_softmax(const char* name, bool is_log, const aclTensor* self_tensor, int64_t dim_value,
                          const aclTensor* out_tensor, uint64_t* bytes, aclOpExecutor** executor) {
     FirstPhase call(name);
@@ -136,7 +136,7 @@ aclError prepare_gradient(const char* name, bool is_log, const aclTensor* gradie
 
 // hicann/ops-nn activation/softmax_cross_entropy_with_logits/docs/aclnnSoftmaxCrossEntropyWithLogits.md and
 // op_api/aclnn_softmax_cross_entropy_with_logits.cpp: for each row, loss = -sum(labels * logsoftmax(features)) and
-// backprop = softmax(features) - labels. Outputs without elements in features stay as they are.
+// backprop = softmax(features) - labels. If features has no elements, the outputs stay as they are.
 aclError prepare_cross_entropy(const aclTensor* features_tensor, const aclTensor* labels_tensor,
                                const aclTensor* loss_tensor, const aclTensor* backprop_tensor, uint64_t* bytes,
                                aclOpExecutor** executor) {

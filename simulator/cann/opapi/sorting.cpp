@@ -12,7 +12,7 @@
 namespace simulated_cann {
 namespace {
 
-// The operand with dimension `dim` last. A tensor of rank 0 has one dimension of one element.
+// The operand with dimension `dim` last. A tensor of rank 0 becomes a vector of one element.
 Operand with_last_dimension(const Operand& operand, size_t dim) {
     if (operand.shape.empty()) return with_repeated_dimension(operand, 0, 1);
     std::vector<size_t> order(operand.shape.size());
@@ -46,7 +46,7 @@ void call_with_real_type(int32_t dtype, Work work) {
     return is_floating(dtype) ? work(float{}) : work(int64_t{});
 }
 
-// The first `count` indices of a row in sorted order.
+// Sorts the indices of a row by their elements. Only the first `count` of them are in order afterwards.
 template <class Compute>
 void sort_row(const Compute* row, bool descending, int64_t count, std::vector<int64_t>* order) {
     std::iota(order->begin(), order->end(), int64_t(0));
@@ -108,8 +108,8 @@ aclError prepare_argsort(const aclTensor* self_tensor, int64_t dim, bool descend
                        executor);
 }
 
-// hicann/ops-math math/sort/docs/aclnnSort.md and op_api/aclnn_sort.cpp. The stand-in also refuses values of another
-// type than self.
+// hicann/ops-math math/sort/docs/aclnnSort.md and op_api/aclnn_sort.cpp. The stand-in also refuses a valuesOut whose
+// type differs from self's type.
 aclError prepare_sort(const aclTensor* self_tensor, int64_t dim, bool descending, const aclTensor* values_tensor,
                       const aclTensor* indices_tensor, uint64_t* bytes, aclOpExecutor** executor) {
     FirstPhase call("aclnnSort");
@@ -153,7 +153,7 @@ aclError prepare_topk(const aclTensor* self_tensor, int64_t k, int64_t dim, bool
 
 enum class Extreme { kGreatest, kLeast };
 
-// Whether `a` is further than `b` in the direction of the extreme. NaN is further than every number in both.
+// Whether `a` is further than `b` in the direction of the extreme. NaN is further than every number in both directions.
 template <class Compute>
 bool is_further(Extreme extreme, Compute a, Compute b) {
     if constexpr (std::is_floating_point_v<Compute>)

@@ -1,4 +1,5 @@
-// aclnnTriangularSolve: X of A X = b for a triangular matrix A, by substitution in the type of the operands.
+// aclnnTriangularSolve solves A X = b for X, where A is a triangular matrix, by substitution in the type of the
+// operands.
 #include "cann/opapi/first_phase.h"
 #include "cann/opapi/views.h"
 
@@ -9,7 +10,7 @@ struct Solve {
     bool upper = true, transpose = false, unit = false;
 };
 
-// Element (i, j) of the triangle that is solved, of a packed matrix of n rows.
+// Element (i, j) of a packed matrix of n rows, or of its transpose.
 template <class Compute>
 Compute element(const Compute* a, int64_t n, bool transpose, int64_t i, int64_t j) {
     return transpose ? a[j * n + i] : a[i * n + j];

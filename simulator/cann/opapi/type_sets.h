@@ -30,8 +30,8 @@ constexpr uint32_t kUnsigned32And64 = type_set({kUint32, kUint64});
 constexpr uint32_t kWideUnsigned = kUnsigned16 | kUnsigned32And64;  // unsigned types of at least 16 bits
 constexpr uint32_t kBf16 = type_set({kBfloat16});
 
-// The types that CANN's sources and kernels accept: on Ascend910B and Ascend910_93; on Ascend310P. A call with one of
-// the types that the document does not list runs, and is reported.
+// The types that CANN's sources and kernels accept. `on_910b` is for Ascend910B and all other chips except Ascend310P.
+// A call with an undocumented type runs and is reported.
 struct TypesByChip {
     uint32_t on_910b, on_310p;
     uint32_t undocumented_on_910b = 0, undocumented_on_310p = 0;
@@ -41,7 +41,8 @@ constexpr TypesByChip all_and_bf16(uint32_t all) { return {all | kBf16, all}; }
 constexpr TypesByChip on_all(uint32_t all) { return {all, all}; }
 constexpr TypesByChip only_910b(uint32_t all) { return {all, 0}; }
 constexpr TypesByChip by_chip(uint32_t on_910b, uint32_t on_310p) { return {on_910b, on_310p}; }
-// For a document that does not list Ascend310P. `all` are types on every chip; bfloat16 is one on Ascend910B only.
+// For a function whose document does not list Ascend310P. With one argument, the types `all` are accepted on every
+// chip, and bfloat16 is accepted on every chip except Ascend310P.
 constexpr TypesByChip undocumented_on_310p(uint32_t on_910b, uint32_t on_310p) {
     return {on_910b, on_310p, 0, on_310p};
 }

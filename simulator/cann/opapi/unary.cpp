@@ -1,4 +1,4 @@
-// Mathematical functions, rounding and logic of one tensor, and their forms in place. Each rule names its document,
+// Mathematical functions, rounding and logic of one tensor, and their in-place forms. Each rule names its document,
 // hicann/ops-math math/<name>/docs/. The sources are next to it: op_api/aclnn_<name>.cpp has the types, and
 // op_api/<name>.cpp those of the AI core; other types run on the AI CPU. CANN 8.1 has kernels on Ascend310P for all
 // functions here (opp/built-in/op_impl/ai_core/tbe/config/ascend310p, and aicpu/*/config for other types).
@@ -15,8 +15,8 @@ constexpr uint32_t kInexactTypes = kHalfToDoubleTypes | kComplexTypes;
 constexpr uint32_t kIntegersAndBool = kIntegerTypes | kBoolType;
 constexpr RankRange kOneToEight{1, 8};
 
-// math/cos/docs/aclnnCos&aclnnInplaceCos.md. The kernel of float32 has the stated precision for inputs up to 1e7, on
-// Ascend310P up to 65504.
+// math/cos/docs/aclnnCos&aclnnInplaceCos.md. The document states a precision of the float32 kernel only for inputs up
+// to 1e7, and on Ascend310P up to 65504.
 constexpr UnaryRule kCosRule{
     all_and_bf16(kNumberTypes), all_and_bf16(kInexactTypes), OutType::kConverted, IntegersAs::kFloat, {}, "input"};
 constexpr UnaryRule kCosInPlace{
@@ -79,7 +79,8 @@ constexpr UnaryRule kCeilRule = same(all_and_bf16(kHalfToDoubleTypes));
 constexpr UnaryRule kRoundRule = same(undocumented_on_310p(kHalfToDoubleTypes | kIndexTypes));
 // math/trunc/docs/aclnnTrunc&aclnnInplaceTrunc.md.
 constexpr UnaryRule kTruncRule = same(all_and_bf16(kHalfAndFloatTypes));
-// math/is_finite/docs/aclnnIsFinite.md. The document lists no integers and no bool, for which the source fills true.
+// math/is_finite/docs/aclnnIsFinite.md. The document lists neither integers nor bool. For these types, the source sets
+// every element of out to true.
 constexpr UnaryRule kIsFiniteRule{with_undocumented(undocumented_on_310p(kHalfToDoubleTypes), kRealTypes, kRealTypes),
                                   undocumented_on_310p(kBoolType, kBoolType), OutType::kAny};
 // math/logical_not/docs/aclnnLogicalNot&aclnnInplaceLogicalNot.md.
@@ -109,7 +110,7 @@ constexpr auto kAbs = [](auto x) {
         return std::abs(x);
 };
 
-// Returns `function` for floating-point numbers. Integers need no rounding.
+// Returns a function that applies `function` to floating-point numbers and returns integers unchanged.
 template <class Function>
 auto rounded_by(Function function) {
     return [function](auto x) {

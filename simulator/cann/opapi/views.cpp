@@ -22,7 +22,8 @@ struct Dimension {
 };
 constexpr size_t kMaxDimensions = 32;  // RepeatInterleave and Repeat split each of 8 dimensions
 
-// The dimensions of a copy without those of size 1. Two dimensions that both operands traverse in one step are merged.
+// Sets `dims` to the dimensions of a copy and returns their number. Omits dimensions of size 1, and merges two
+// dimensions if both operands can traverse them with one step.
 size_t merge_dimensions(const Operand& out, const Operand& from, std::array<Dimension, kMaxDimensions>* dims) {
     const int64_t bytes = dtype_bytes(out.dtype);
     size_t count = 0;
@@ -41,7 +42,7 @@ size_t merge_dimensions(const Operand& out, const Operand& from, std::array<Dime
     return count;
 }
 
-struct Pair {
+struct SixteenBytes {
     uint64_t low, high;
 };
 
@@ -62,7 +63,7 @@ void copy_run(char* to, const char* from, const Dimension& run, int64_t bytes) {
     else if (bytes == 8)
         copy_items<uint64_t>(to, from, run);
     else
-        copy_items<Pair>(to, from, run);
+        copy_items<SixteenBytes>(to, from, run);
 }
 
 void copy_bytes(const Operand& out, const Operand& from) {

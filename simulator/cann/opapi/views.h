@@ -8,7 +8,7 @@
 
 namespace simulated_cann {
 
-// Every `step`-th of the indices [start, start + count * step) of a dimension. `step` may be negative.
+// The `count` slices start, start + step, ... of a dimension. `step` may be negative.
 Operand narrow(const Operand& whole, size_t dim, int64_t start, int64_t count, int64_t step = 1);
 // Dimension i of the result is dimension dims[i] of the operand.
 Operand permuted(const Operand& operand, const std::vector<size_t>& dims);
@@ -30,13 +30,14 @@ struct Extent {
 };
 Extent extent_of(const Operand& operand);  // empty for an operand without elements
 
-// A contiguous operand in `storage`, without values; and a packed copy of `from` in another dtype.
+// packed_operand() returns a contiguous operand in `storage`, without values. packed_as() returns a packed copy of
+// `from`, converted to `dtype`.
 Operand packed_operand(int32_t dtype, const std::vector<int64_t>& shape, std::vector<char>* storage);
 Operand packed_as(int32_t dtype, const Operand& from, std::vector<char>* storage);
 // Returns `in`, or a packed copy of it in `storage` if its memory overlaps that of `out`.
 Operand separate_from(const Operand& out, const Operand& in, std::vector<char>* storage);
 
-// Like copy_view. Broadcasts `from`, and the views may overlap.
+// Like copy_view(), but broadcasts `from` and allows views that overlap.
 void copy_elements(const Operand& out, const Operand& from);
 
 // Sets all elements to a scalar, which is converted once.
@@ -46,7 +47,7 @@ aclScalar float_scalar(float value);
 // Throws an error with the argument's name if an index is not in [0, limit): the kernel would access memory outside the
 // tensor.
 void check_indices(const std::vector<int64_t>& indices, const char* argument_name, int64_t limit);
-// The elements of `index`, checked.
+// Returns the elements of `index` after check_indices().
 std::vector<int64_t> indices_of(const Operand& index, const char* argument_name, int64_t limit);
 
 }  // namespace simulated_cann

@@ -31,7 +31,7 @@ aclError calculate_size(const char* name, const aclIntArray* shape, int32_t dtyp
     return kSuccess;
 }
 
-// The packed elements of an operand of 1 or 2 bytes an element.
+// Returns the packed elements of an operand, of 1 or 2 bytes each.
 std::vector<char> packed_elements(const Operand& operand) {
     const auto item_bytes = static_cast<size_t>(dtype_bytes(operand.dtype));
     std::vector<char> packed(static_cast<size_t>(operand.count()) * item_bytes);

@@ -1,8 +1,10 @@
 // aclnnWeightQuantBatchMatmulV2: y = x @ ((weight + antiquantOffset) * antiquantScale) + bias, for a weight of
-// integers. The vector unit computes the weight in x's type (bfloat16: in float32, rounded once), the cube unit the
-// product. Sources: hicann/ops-nn matmul/weight_quant_batch_matmul_v2/docs/aclnnWeightQuantBatchMatmulV2.md,
+// integers. The vector unit computes the weight in x's type, or for bfloat16 in float32 with one rounding at the end.
+// The cube unit computes the product. Sources: hicann/ops-nn
+// matmul/weight_quant_batch_matmul_v2/docs/aclnnWeightQuantBatchMatmulV2.md,
 // op_host/op_api/aclnn_weight_quant_batch_matmul_v2.cpp and op_kernel/weight_quant_batch_matmul_v2_common.h.
-// Not simulated: quantized results, antiquantScale of 64-bit integers, weights of int32, the other kernels for small m.
+// Not simulated: quantized results, antiquantScale of 64-bit integers, weights of int32, and CANN's other kernels for
+// small m.
 #include <algorithm>
 
 #include "cann/opapi/cube.h"
@@ -24,7 +26,8 @@ struct QuantProduct {
     int64_t n() const { return weight.shape.back(); }
 };
 
-// Rank-2 scales and offsets are read in the same order as the weight.
+// Requires that a scale or an offset of rank 2 has the layout of the weight, contiguous or transposed. One of rank 1
+// must be contiguous.
 void check_layout(FirstPhase* call, const char* name, const Operand& operand, bool is_weight_transposed) {
     const bool is_packed = is_contiguous(operand.shape, operand.strides);
     const bool fits = operand.shape.size() < 2 || !is_weight_transposed
@@ -41,7 +44,8 @@ void check_scale(FirstPhase* call, const QuantProduct& p) {
     if (p.group_size > 0) {
         call->require_shape("antiquantScale", p.scale, {(p.k() + p.group_size - 1) / p.group_size, n});
     } else {
-        // On Ascend310P the document lists [n,1] and the source [1,n], so only [n] remains for a scale of each column.
+        // On Ascend310P the document lists [n,1] and the source [1,n]. They agree only on [n] for a scale with one
+        // element for each column.
         const bool is_vector = shape.size() == 1 && (shape[0] == 1 || shape[0] == n);
         const bool is_row =
             shape.size() == 2 && shape[0] == 1 && (shape[1] == 1 || (shape[1] == n && !is_ascend310p()));
@@ -107,7 +111,7 @@ void check_formats(FirstPhase* call, const QuantProduct& p) {
                   "have the shape [n] or [1,n] with n = " + std::to_string(p.n()), shape_text(p.bias->shape));
 }
 
-// The parameters of one group of rows of one column.
+// The scale or the offset of a group of rows in a column.
 float parameter(const std::vector<float>& values, int64_t group, int64_t column, int64_t n) {
     return values.size() == 1 ? values[0] : values[static_cast<size_t>(group * n + column)];
 }
@@ -139,7 +143,7 @@ std::vector<float> dequantized_columns(const QuantProduct& p, const Operand& mat
 
 constexpr int64_t kColumnsAtATime = 128;
 
-// y = x @ weight + bias for one matrix of the weight and all rows of x that it is multiplied with.
+// Computes x @ weight for one matrix of the weight and the given rows of x.
 void multiply_quantized(const QuantProduct& p, const Operand& matrix, const Vectors& rows, float* out) {
     const int64_t n = p.n(), k = p.k();
     const std::vector<float> scales = values_of<float>(p.scale);

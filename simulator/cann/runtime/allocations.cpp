@@ -96,7 +96,7 @@ struct Place {
     int32_t device = 0;
 };
 
-// Null if no mapping holds the address.
+// `first` is null if no mapping holds the address.
 Place place_in_mappings(const void* address, const AllocationTable& table) {
     const auto wanted = reinterpret_cast<uintptr_t>(address);
     auto found = table.mappings.upper_bound(wanted);

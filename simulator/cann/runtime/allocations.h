@@ -44,8 +44,8 @@ enum class GuardCheck { kFull, kPartial };
 std::string guard_damage(GuardCheck check);
 
 // Virtual memory: adds a mapped range to an address range that the program reserved. Ranges that lie side by side count
-// as one allocation, which has no guard zones: the memory behind it is not accessible. `first` of the reserved range
-// identifies it.
+// as one allocation, which has no guard zones: the memory behind it is not accessible. `reserved`, the first address of
+// the reserved range, identifies that range.
 void add_mapping(int32_t device, void* reserved, void* first, size_t bytes);
 // Returns false if no mapped range starts at `first`.
 bool remove_mapping(void* first);

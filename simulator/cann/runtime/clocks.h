@@ -16,7 +16,7 @@ public:
         if (actor >= steps_.size()) steps_.resize(actor + 1, 0);
         return ++steps_[actor];
     }
-    // Adds the steps that have happened before the other clock.
+    // Adds the steps that the other clock contains.
     void join(const Clock& other) {
         if (other.steps_.size() > steps_.size()) steps_.resize(other.steps_.size(), 0);
         for (size_t i = 0; i < other.steps_.size(); ++i)

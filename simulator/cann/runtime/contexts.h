@@ -9,7 +9,7 @@ namespace simulated_cann {
 // ASCEND_RT_VISIBLE_DEVICES. A wrong value of ASCEND_SIM_DEVICES ends the process.
 int32_t device_count();
 
-// The number of the driver for a device of this process. ASCEND_RT_VISIBLE_DEVICES makes the two differ.
+// The driver's number for a device of this process. With ASCEND_RT_VISIBLE_DEVICES, the two numbers can differ.
 int32_t physical_device(int32_t device);
 
 constexpr int32_t kNoDevice = -1;

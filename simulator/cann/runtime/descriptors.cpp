@@ -28,7 +28,7 @@ NPU_CANN_API aclError aclSetTensorFormat(aclTensorDesc* desc, int32_t format) {
 }
 NPU_CANN_API aclError aclSetTensorShape(aclTensorDesc* desc, int dims, const int64_t* shape) {
     if (!desc || dims < 0 || (dims > 0 && !shape))
-        return fail(kInvalidParam, __func__, "desc and dims must not be null, numDims not negative.");
+        return fail(kInvalidParam, __func__, "desc and dims must not be null, and numDims must not be negative.");
     desc->shape.assign(shape, shape + dims);
     return kSuccess;
 }
@@ -43,7 +43,8 @@ NPU_CANN_API int32_t aclGetTensorDescFormat(const aclTensorDesc* desc) { return 
 NPU_CANN_API size_t aclGetTensorDescNumDims(const aclTensorDesc* desc) { return desc ? desc->shape.size() : 0; }
 NPU_CANN_API aclError aclGetTensorDescDimV2(const aclTensorDesc* desc, size_t index, int64_t* size) {
     if (!desc || !size || index >= desc->shape.size())
-        return fail(kInvalidParam, __func__, "index must be less than the number of dimensions.");
+        return fail(kInvalidParam, __func__,
+                    "desc and dimSize must not be null, and index must be less than the number of dimensions.");
     *size = desc->shape[index];
     return kSuccess;
 }

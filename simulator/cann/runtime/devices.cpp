@@ -126,7 +126,7 @@ NPU_CANN_API const char* aclrtGetSocName() { return soc_name(); }
 namespace {
 aclError check_query(const char* call, uint32_t device, const int64_t* value) {
     if (device < uint32_t(device_count()) && value) return kSuccess;
-    return fail(kInvalidParam, call, "deviceId must be a device that is simulated, value not null.");
+    return fail(kInvalidParam, call, "deviceId must be a device that is simulated, and value must not be null.");
 }
 }  // namespace
 
@@ -187,7 +187,8 @@ NPU_CANN_API aclError aclGetCannAttributeList(const int32_t** list, size_t* coun
     return kSuccess;
 }
 NPU_CANN_API aclError aclGetCannAttribute(int attribute, int32_t* value) {
-    if (!value || attribute < 0 || attribute > 2) return fail(kInvalidParam, __func__, "cannAttr must be 0, 1 or 2.");
+    if (!value || attribute < 0 || attribute > 2)
+        return fail(kInvalidParam, __func__, "cannAttr must be 0, 1 or 2, and value must not be null.");
     *value = attribute == 2 || is_ascend310p() ? 0 : 1;
     return kSuccess;
 }
@@ -241,7 +242,7 @@ NPU_CANN_API aclError aclrtGetSysParamOpt(int option, int64_t* value) {
     return kSuccess;
 }
 
-// The bytes are made up: the number of the device behind a text.
+// The simulated UUID is a text that ends with the number of the device.
 NPU_CANN_API aclError aclrtDeviceGetUuid(int32_t device, char* uuid) {
     constexpr size_t kUuidBytes = 16;  // hicann/runtime include/external/acl/acl_rt.h, aclrtUuid
     if (!uuid) return fail(kInvalidParam, __func__, "uuid must not be null.");

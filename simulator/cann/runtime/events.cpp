@@ -1,5 +1,6 @@
 // aclrt's calls for events. aclrtStreamWaitEvent waits for the last record of the event before the call. If there is
-// none and the event is extended (created by aclrtCreateEventExWithFlag), the call has no effect.
+// none, an extended event (created by aclrtCreateEventExWithFlag) makes the call have no effect, and any other event
+// makes it wait for the next record.
 #include <unordered_map>
 
 #include "cann/runtime/api.h"

@@ -87,7 +87,7 @@ def test_permute_checks_its_arguments(opapi):
     for change, message in (
         ({"dims": [1]}, "dims must have 2 elements but got 1"),
         ({"dims": [1, 2]}, r"dims must be in \[-2, 2\) but got 2"),
-        ({"dims": [1, -1]}, "dims must contain each dimension once"),
+        ({"dims": [1, -1]}, "dims must contain each dimension at most once"),
         ({"out": x.copy()}, r"out must have the shape \[3,2\]"),
     ):
         assert_refused(opapi, "Permute", given | change, message)
