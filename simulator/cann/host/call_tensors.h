@@ -45,7 +45,8 @@ public:
     bool is_packed_if_strided(const Item& item) const;
     // Whether all outputs are empty.
     bool are_outputs_empty() const;
-    // Returns the name of the first input that is not contiguous although its definition requires it; "" if none is.
+    // Returns the name of the first input that is not contiguous although the definition requires contiguous tensors;
+    // "" if there is none.
     std::string find_refused_view() const;
 
     // Finds the bytes of each view. Refuses types that are not simulated, and memory outside one allocation. Refuses a

@@ -102,7 +102,8 @@ int32_t Executor::release() {
 
 // `index` is a position among the definition's inputs or outputs; Side::kAny counts the inputs, then the outputs. NULL
 // tensors count too (opbase indv_executor.cpp, NnopbaseIsInput; individual_op_api.cpp, NnopbaseSetInputTensorAddr).
-// For an input that the operator writes in place, the new address applies to input and output; in CANN, to one of them.
+// For an input that the operator writes in place, the new address applies to the input and the output. In CANN, it
+// applies to one of them.
 int32_t Executor::set_address(Side side, size_t index, void* first) {
     if (state_ != State::kPrepared)
         return refuse(kNullPointer, "executor must come from a first phase that succeeded but got another.");
@@ -116,7 +117,7 @@ int32_t Executor::set_address(Side side, size_t index, void* first) {
         return refuse(kBadArgument, "index must be less than " + std::to_string(is_input ? input_count : output_count) +
                                         " but got " + std::to_string(index) + ".");
     if (!tensors_->set_address(is_input, index, first))
-        return refuse(kBadArgument, "index must be of a tensor that was given but got that of a NULL.");
+        return refuse(kBadArgument, "index must be the index of a tensor that is not NULL.");
     has_new_address_ = true;
     return OK;
 }
@@ -127,7 +128,7 @@ aclnnStatus run_prepared(void* workspace, uint64_t workspace_bytes, aclOpExecuto
         return kNullPointer;
     }
     if (!executor->pooled) {
-        set_error("[aclnn] executor must be a generated operator's but got " + executor->name + "'s.");
+        set_error("[aclnn] executor must belong to a generated operator but got that of " + executor->name + ".");
         return kBadArgument;
     }
     return static_cast<Executor*>(executor->pooled)->run(workspace, workspace_bytes, stream);

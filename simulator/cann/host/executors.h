@@ -20,7 +20,7 @@ public:
     static Executor* take(const std::string& op_type);
 
     aclOpExecutor* handle() { return &handle_; }
-    // Stores the launch for the second phase. It has no entry if all outputs are empty.
+    // Stores the launch for the second phase. The launch has no entry if all outputs are empty.
     void prepare(std::unique_ptr<CallTensors> tensors, const OpLaunch& launch);
     // Stores why the first phase failed. The second phase adds it to its message: torch_npu's EXEC_NPU_CMD_EXT calls
     // the second phase even after a failure (Ascend/op-plugin op_plugin/utils/op_api_common_base.h).

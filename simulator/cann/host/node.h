@@ -79,10 +79,11 @@ struct Node {
     }
 
     // The tensor at position `index` among the call's inputs or outputs; null if there are fewer.
-    // The tensor at an index that counts the call's tensors. An absent input has a slot if the call comes from a
-    // function that CANN generated (opbase src/nnopbase/individual_op/executor/indv_tilingcontext_builder.cpp,
-    // indv_executor_ext.cpp). It has none in a graph (page GetInputShape) and in a call of a function written by hand
-    // (opbase src/nnopbase/composite_op/aclnn_engine/kernel_context_holder.cpp).
+    // The tensor at an index that counts the call's tensors. An absent input has a slot, which counts, if the call
+    // comes from a function that CANN generated (opbase
+    // src/nnopbase/individual_op/executor/indv_tilingcontext_builder.cpp, indv_executor_ext.cpp). It has none in a
+    // graph (page GetInputShape) and in a call of a function written by hand (opbase
+    // src/nnopbase/composite_op/aclnn_engine/kernel_context_holder.cpp).
     const Tensor* input(size_t index) const;
     const Tensor* output(size_t index) const;
     // The tensor at position `relative_index` of the parameter `ir_index`; null if there are fewer.

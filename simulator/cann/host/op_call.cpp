@@ -229,8 +229,8 @@ void* OpCall::Implementation::find_kernel_entry(size_t column) const {
 }
 
 // The key contains each tensor's storage format. So NCHW and ND have separate cache entries, although they select the
-// same kernel (opbase indv_cache_key_builder.cpp, AppendShapeInfo). It contains the level of deterministic mode
-// (AppendDeterministicLevel).
+// same kernel (opbase indv_cache_key_builder.cpp, AppendShapeInfo). The key also contains the level of deterministic
+// mode (AppendDeterministicLevel).
 std::string OpCall::Implementation::cache_key() const {
     TilingCacheKey key(type, soc.profile->name + (":" + std::to_string(soc.profile->cores)) + ":" +
                                  std::to_string(node.deterministic));

@@ -91,7 +91,7 @@ int32_t OpLaunch::run(void* workspace, uint64_t given_bytes) const {
     int32_t status = ascend_sim_run(entry, spans.data(), static_cast<int32_t>(spans.size()), args.data(),
                                     static_cast<int32_t>(args.size()), &launch);
     record_launch(type, ascend_sim_report());
-    for (size_t i = 0; i < memories.size(); ++i)  // aclnnViewCopy of an input that is written
+    for (size_t i = 0; i < memories.size(); ++i)  // copy written inputs back, as aclnnViewCopy does
         if (memories[i].is_packed && memories[i].role != ASCEND_SIM_IN) memories[i].view.unpack_from(views[i].first);
     if (has_workspace) std::memset(workspace_first, kJunkByte, std::min(given_bytes, kMaxJunkBytes));
     if (status == ASCEND_SIM_OK) return OK;

@@ -116,7 +116,7 @@ std::string describe_operators(const JsonValue& request) {
 
 // ---- a call --------------------------------------------------------------------------------------------
 
-// For each input whose values the tiling reads, the bytes. They must outlive the call.
+// The bytes of each input whose values the tiling reads. They must outlive the call.
 using InputValues = std::vector<std::vector<uint8_t>>;
 
 std::vector<Node::Parameter> read_parameters(const std::vector<JsonValue>& listed, InputValues* values) {
@@ -203,8 +203,9 @@ bool find_compile_info(const std::string& type, const ascend_sim::Profile* profi
     return true;
 }
 
-// Members of the request: op, chip, cores, deterministic (0 or 1), inputs, outputs, attrs. `inputs` and `outputs` have
-// a list of tensors for each parameter of the definition. A tensor is
+// Runs the tiling of a call. Members of the request: op, chip, cores, deterministic (0 or 1), generated_aclnn (0 or 1:
+// whether the call comes from a function that CANN generated), inputs, outputs, attrs. `inputs` and `outputs` have a
+// list of tensors for each parameter of the definition. A tensor is
 // {"type": 1, "format": 2, "shape": [4, 8], "values": "hexadecimal"}; its type and format are CANN's numbers. Each
 // attribute has a type and a value.
 std::string tile(const JsonValue& request) {

@@ -108,7 +108,7 @@ std::string kernel_entry_name(const std::string& op_type, const std::string& obj
     const std::optional<std::string> description = read_file(description_path);
     if (!description || !parse_json(*description))
         throw Failure{kBadJson, message_start + "a description of each kernel but got " + description_path +
-                                    ", which is " + (description ? "no JSON." : "absent.") +
+                                    ", which is " + (description ? "not JSON." : "absent.") +
                                     (extension_position + 2 == object_path.size()
                                          ? ""
                                          : " CANN cuts the path at the first .o of " + object_path +
@@ -116,7 +116,7 @@ std::string kernel_entry_name(const std::string& op_type, const std::string& obj
     const std::string entry = read_entry_name(*bytes);
     if (entry.empty())
         throw Failure{kRuntimeFailed, message_start + "whole kernels but got " + object_path +
-                                          ", which is truncated or not one of the simulated package."};
+                                          ", which is truncated or does not belong to a simulated package."};
     entry_by_object[object_path] = entry;
     return entry;
 }

@@ -179,7 +179,7 @@ aclError check_capture_mode(const std::string& call, aclError status) {
     if (are_unsafe_calls_allowed()) return kSuccess;
     for (const GraphPtr& graph : registry().capturing) invalidate(graph);
     return fail(status, call,
-                "operation must not be made while a stream is captured and the mode of the capture is not relaxed.");
+                "the call must not be made while a stream is captured and the mode of the capture is not relaxed.");
 }
 
 aclError capture_work(const StreamPtr& stream, Work work) {
@@ -195,7 +195,7 @@ aclError replace_captured_task(const StreamPtr& stream, Work work) {
     auto* group = static_cast<Graph::Group*>(task_update.group);
     if (task_update.replaced_count >= group->nodes.size())
         return fail(kTaskGroupStatus, work.name,
-                    "the group has only " + std::to_string(group->nodes.size()) + " tasks.");
+                    "the group has only " + std::to_string(group->nodes.size()) + " task(s).");
     Work& old = task_update.graph->nodes[group->nodes[task_update.replaced_count]].work;
     if (old.name != work.name)
         return fail(kTaskGroupStatus, work.name, "the task of the group must be " + old.name + ".");

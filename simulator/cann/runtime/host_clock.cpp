@@ -57,7 +57,8 @@ bool detects_races() { return stream_order() == Order::kRandom; }
 
 // If its cache is off, torch_npu synchronizes the device before each aclrtFree. A program must not rely on this
 // synchronization, because it does not happen with the cache. So if the next call is such a free, note_device_free()
-// drops the clock of the synchronization. Any other call that uses the host's clock joins it here.
+// drops the clock of the synchronization. Any other call that uses the host's clock joins the clock of the
+// synchronization here.
 void join_device_wait() {
     SchedulerState& scheduler = scheduler_state();
     if (!scheduler.has_device_wait) return;

@@ -13,8 +13,8 @@
 namespace simulated_cann {
 namespace {
 
-// Converts the error of an executor to the status of a kernel exception. A later wait for the stream returns it. With
-// immediate streams, the error is not converted, and the launch returns kLaunchRefused.
+// Converts the error of an executor to the status of a kernel exception. A later wait for the stream returns this
+// status. With immediate streams, the error is not converted, and the launch returns kLaunchRefused.
 int32_t to_kernel_status(int32_t status) {
     return status == kSuccess || stream_order() == Order::kImmediate ? status : kernel_exception();
 }
@@ -53,8 +53,8 @@ constexpr int32_t kLaunchRefused = 361001;
 constexpr int kJunkByte = 0xFF;  // NaN in every floating-point type
 
 // Checks the workspace of a stand-in's second phase. CANN refuses only a NULL workspace with a size (hicann/opbase
-// src/nnopbase/composite_op/aclnn_engine/op_executor.cpp, CommonOpExecutorRun). A smaller one than the first phase
-// asked for would be overrun there; it is an error here.
+// src/nnopbase/composite_op/aclnn_engine/op_executor.cpp, CommonOpExecutorRun). In CANN, a workspace that is smaller
+// than the first phase asked for would be overrun. Here it is an error.
 int32_t check_workspace(const aclOpExecutor& executor, void* workspace, uint64_t bytes) {
     if (bytes && !workspace) return fail(kAclnnNullptr, executor.name, "workspace must not be null.");
     if (bytes < executor.workspace_bytes)
@@ -89,9 +89,10 @@ std::unique_ptr<aclOpExecutor> take_executor(const aclOpExecutor* executor) {
 }
 
 // CANN deletes the executor after the second phase, unless it is repeatable (hicann/opbase
-// src/nnopbase/composite_op/aclnn_engine/op_executor.cpp, CommonOpExecutorRun). A second run of it is undefined there.
+// src/nnopbase/composite_op/aclnn_engine/op_executor.cpp, CommonOpExecutorRun). In CANN, a second run of such an
+// executor is undefined.
 aclError refuse_used_executor(const char* call) {
-    return fail(kAclnnInvalidParam, call, "executor must come from a first phase and run once but got another.");
+    return fail(kAclnnInvalidParam, call, "executor must come from a first phase and run only once.");
 }
 
 int32_t submit_to(void* handle, Work work) {

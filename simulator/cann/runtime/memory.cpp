@@ -23,7 +23,7 @@ constexpr size_t kMaxBytes = size_t(1) << 50;
 
 // Without its cache, torch_npu allocates 32 bytes more than a tensor needs, for kernels that write whole 32-byte
 // blocks. The simulated kernels must not write this padding, so it belongs to the guard zone. On Ascend950 with
-// CANN 9.1 it does not (Ascend/pytorch torch_npu/csrc/core/npu/NPUCachingAllocator.cpp, AddPadSize).
+// CANN 9.1, torch_npu adds no bytes (Ascend/pytorch torch_npu/csrc/core/npu/NPUCachingAllocator.cpp, AddPadSize).
 size_t torch_padding(size_t bytes) {
     static const bool is_cache_off = [] {
         const char* value = std::getenv("PYTORCH_NO_NPU_MEMORY_CACHING");
@@ -173,7 +173,7 @@ aclError check_host_memory(const char* call, const StreamPtr& stream, const Copy
     for (const void* address : {static_cast<const void*>(copy.to), copy.from}) {
         if (is_device_memory(address) || is_pinned(address, copy.bytes)) continue;
         if (!is_capturing(*stream)) return check_capture_mode(call, kCaptureModeRefusesAsync);
-        return fail(kRtInvalid, call, "host memory must be of aclrtMallocHost during a capture.");
+        return fail(kRtInvalid, call, "host memory must come from aclrtMallocHost during a capture.");
     }
     return kSuccess;
 }
@@ -210,7 +210,7 @@ NPU_CANN_API aclError aclrtFree(void* first) {
 }
 
 NPU_CANN_API aclError aclrtMallocHost(void** out, size_t bytes) {
-    if (!out || bytes == 0) return fail(kInvalidParam, __func__, "hostPtr must not be null, size not 0.");
+    if (!out || bytes == 0) return fail(kInvalidParam, __func__, "hostPtr must not be null, and size must not be 0.");
     if (aclError error = check_context(__func__)) return error;
     *out = allocate_host(bytes);
     return *out ? kSuccess : fail(kRtOutOfMemory, __func__, "no memory left.");

@@ -95,8 +95,8 @@ const char* soc_name();
 // The level of CANN's deterministic mode: of this process, or of this thread's host calls. 0: off.
 int32_t deterministic_level();
 
-// The operator packages that CANN has read. CANN reads the environment at each call until a call finds a package. It
-// does not support operators of other packages.
+// The operator packages that CANN has read. CANN reads the environment at each call until a call finds a package.
+// Operators of packages that were not read are not supported.
 struct OperatorPackages {
     std::vector<std::string> folders;
     // The paths of the same folders in the environment or in vendors/config.ini. Links are not resolved.

@@ -1,4 +1,4 @@
-// Compile options, stored and returned. The simulation does not compile operators.
+// Compile options. They are stored and returned but have no effect, because the simulation does not compile operators.
 #include <cstring>
 #include <map>
 
@@ -28,7 +28,8 @@ NPU_CANN_API aclError aclGetCompileopt(int option, char* value, size_t bytes) {
     Locked<Options> options;
     const std::string& text = options->texts[option];
     if (!value || bytes < text.size() + 1)
-        return fail(kInvalidParam, __func__, "length must be at least aclGetCompileoptSize's.");
+        return fail(kInvalidParam, __func__,
+                    "value must not be null, and length must be at least the result of aclGetCompileoptSize.");
     std::memcpy(value, text.c_str(), text.size() + 1);
     return kSuccess;
 }

@@ -39,7 +39,8 @@ struct LaunchedKernel {
     std::vector<void*> pointers;
 };
 
-// Passes one memory for each allocation. Its role is SUM: the kernel may write it, and several cores may add to it.
+// Passes one memory to the simulator for each allocation to which the pointers point. The role of each memory is SUM:
+// the kernel may write it, and several cores may add to it.
 int32_t LaunchedKernel::run() const {
     std::vector<Allocation> allocations;
     std::vector<ascend_sim_arg> arguments;

@@ -26,8 +26,9 @@ int32_t read_device_count() {
     std::_Exit(2);
 }
 
-// The devices before the first character or number that is not valid, in ascending order (hicann/runtime
-// docs/zh/env_vars/ASCEND_RT_VISIBLE_DEVICES.md). All devices if the variable is not set.
+// The devices before the first character or number that is not valid. A number is not valid if no device has it, or if
+// it is not greater than the number before it (hicann/runtime docs/zh/env_vars/ASCEND_RT_VISIBLE_DEVICES.md). All
+// devices if the variable is not set.
 std::vector<int32_t> read_visible_devices() {
     const int32_t count = read_device_count();
     const char* text = std::getenv("ASCEND_RT_VISIBLE_DEVICES");
@@ -96,7 +97,8 @@ NPU_CANN_API aclError aclrtGetDeviceCount(uint32_t* count) {
 }
 
 // hicann/runtime src/acl/aclrt_impl/memory.cpp, aclrtDeviceCanAccessPeerImpl, then src/runtime/api/impl/api_error.cc
-// and api_impl.cc, DeviceCanAccessPeer. The simulated devices are those of one server, and each can access each other.
+// and api_impl.cc, DeviceCanAccessPeer. The simulated devices belong to one server, and each device can access every
+// other one.
 NPU_CANN_API aclError aclrtDeviceCanAccessPeer(int32_t* can, int32_t device, int32_t peer) {
     const std::string call = __func__, got = " but got " + std::to_string(device) + ".";
     if (device == peer) return fail(kInvalidParam, call, "deviceId must not be peerDeviceId" + got);

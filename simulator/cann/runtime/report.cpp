@@ -108,9 +108,9 @@ void write_report(Report& report, bool ended) {
     std::rename(draft_path.c_str(), path.c_str());
 }
 
-// Writes the report at each of the first 64 launches, then after at most 0.2 s of launches, because a process may end
-// by a signal or _exit(), without end_report(). Forks often do (Python's multiprocessing), so they write at every 64th
-// too.
+// Writes the report at each of the first 64 launches, and later at a launch if 0.2 s have passed since the last write.
+// The process may end by a signal or by _exit(), without end_report(). Forks often end in this way (Python's
+// multiprocessing), so a fork also writes at every 64th launch.
 void write_now_and_then(Report& report) {
     using Clock = std::chrono::steady_clock;
     constexpr uint64_t kInterval = 64;

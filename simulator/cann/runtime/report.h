@@ -21,7 +21,8 @@ void report_race(const std::string& text, const std::string& detail, bool is_new
 // Reports memory that was freed although queued work still uses it.
 void report_freed(const std::string& text);
 
-// Reports work of a stream that failed, for a reason that the report does not have yet: its error, as fail() sets it.
+// Reports failed work of a stream whose reason is not in the report yet. `error` is the text of its error, as fail()
+// sets it.
 void report_failed_work(const std::string& error);
 
 // Returns the number of errors that this thread has added to the report, by the functions of this file or by

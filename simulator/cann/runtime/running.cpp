@@ -58,8 +58,8 @@ void mark_done(Record* record) {
 // Stores the error of failed work. A context that stops on failure stores the first error, and the stream runs no
 // further work. Its later records do not happen, and other streams wait for them. The host does not wait forever: its
 // calls return the error of the context. Source: hicann/runtime src/runtime/core/src/stream/stream.cc,
-// Stream::EnterFailureAbort. The records happen unless Runtime::SetDisableThread was called. It is called by
-// raw_device.cc on chips with STARS, and by NpuDriver::VirtualCqAllocate on other chips.
+// Stream::EnterFailureAbort. In CANN, the records would happen if nothing called Runtime::SetDisableThread. But
+// raw_device.cc calls it on chips with STARS, and NpuDriver::VirtualCqAllocate calls it on other chips.
 void store_failure(Stream* stream, int32_t status, const std::string& text) {
     DeviceState& device = scheduler_state().devices[stream->device];
     stream->error = status;
@@ -89,7 +89,8 @@ std::string freed_memory_error(const Work& work) {
         if (access.argument == kWorkspace && is_freed_with_padding(low)) continue;
         const std::string what = describe_freed(low);
         return work.name + ": " + access.argument + " " + (access.writes ? "is written to" : "is read from") +
-               " memory that " + (what.empty() ? "is not allocated" : "was freed before it ran (" + what + ")") + ".";
+               " memory that " + (what.empty() ? "is not allocated" : "was freed before the work ran (" + what + ")") +
+               ".";
     }
     return "";
 }

@@ -88,7 +88,7 @@ StreamPtr new_stream(int32_t device) {
     return stream;
 }
 
-// A null handle is the context's default stream. It is not ordered with other streams (hicann/runtime
+// A null handle is the context's default stream. The default stream is not ordered with other streams (hicann/runtime
 // src/runtime/api/impl/api_impl.cc).
 StreamPtr default_stream(int32_t device) {
     StreamPtr& stream = scheduler_state().devices[device].default_stream;
@@ -215,7 +215,7 @@ int32_t unreachable_status(const char* call, int32_t device) {
             return fail(
                 kReportTimeout, call,
                 "the stream waits for the callback of " + blocked_work->name +
-                    ", and this thread subscribed to it: it must call aclrtProcessReport first, in this thread.");
+                    ", and this thread subscribed to the stream: call aclrtProcessReport first, in this thread.");
     }
     const std::string text = std::string(call) + ": the stream waits for an event that nothing records.";
     report_race(text, "", true);

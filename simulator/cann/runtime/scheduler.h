@@ -162,7 +162,7 @@ int32_t enqueue_wait(const StreamPtr& stream, const std::shared_ptr<Record>& rec
 // aclrtSetStreamFailureMode.
 void set_failure_mode(const StreamPtr& stream, bool stops);
 
-// For an access of the host to device memory now, without a stream: reports its races with queued work.
+// Reports races between queued work and an access that the host makes to device memory now, without a stream.
 void note_host_access(const char* call, const void* first, uint64_t bytes, bool writes);
 // Records that the host has waited for the work before this clock of a stream or a record.
 void note_host_wait(const Clock& clock);

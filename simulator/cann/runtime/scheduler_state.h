@@ -1,4 +1,5 @@
-// The state of the scheduler: streams, clocks, the sources of copies. For scheduler.cpp and host_clock.cpp only.
+// The state of the scheduler: streams, clocks, the sources of copies. For scheduler.cpp, running.cpp and host_clock.cpp
+// only.
 #pragma once
 
 #include <mutex>

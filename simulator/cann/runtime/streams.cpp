@@ -87,7 +87,7 @@ aclError change_failure_mode(void* handle, uint64_t mode, const char* call) {
     return kSuccess;
 }
 
-// Checks a value that a call sets for the stream. Its effect is not simulated. hicann/runtime
+// Checks a value that a call sets for the stream. The effect of the value is not simulated. hicann/runtime
 // src/runtime/api/impl/api_error.cc, ApiErrorDecorator::SetStreamOverflowSwitch and ::SetStreamTag: the stream must not
 // be captured.
 aclError check_ignored_value(void* handle, uint32_t max_value, uint32_t value, const char* call) {

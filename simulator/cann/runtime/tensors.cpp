@@ -57,20 +57,22 @@ aclError get_count(const List* list, uint64_t* count) {
     return kSuccess;
 }
 
-// Sets the address of a tensor: in the executor, of the view's first element; in the aclTensor, of the storage. The
-// aclTensor changes even if the executor refuses the call.
+// Sets the address of a tensor: the executor gets the address of the view's first element, and the aclTensor gets the
+// address of the storage. The aclTensor changes even if the executor refuses the call.
 aclError set_address(aclOpExecutor* executor, PooledExecutor::Side side, size_t index, aclTensor* tensor,
                      void* address) {
     if (!tensor) return fail(kAclnnInnerNullptr, "aclSetTensorAddr", "tensor must not be null.");
     tensor->data = address;
     if (!executor) return fail(kAclnnInnerNullptr, "aclSetTensorAddr", "executor must not be null.");
-    if (!executor->pooled) return fail(kAclnnInner, "aclSetTensorAddr", executor->name + " has no addresses.");
+    if (!executor->pooled)
+        return fail(kAclnnInner, "aclSetTensorAddr", "the addresses of " + executor->name + " cannot be changed.");
     char* first = static_cast<char*>(address) + tensor->offset * static_cast<int64_t>(value_bytes(tensor->dtype));
     return executor->pooled->set_address(side, index, first);
 }
 
 aclError refuse_dynamic_tensor(const char* call) {
-    return fail(kAclnnInner, std::string(call) + " is not simulated: operators with lists of tensors are not.");
+    return fail(kAclnnInner,
+                std::string(call) + " is not simulated, because operators with lists of tensors are not simulated.");
 }
 
 }  // namespace
@@ -104,8 +106,10 @@ NPU_CANN_API aclTensor* aclCreateTensor(const int64_t* shape, uint64_t dims, int
 NPU_CANN_API aclScalar* aclCreateScalar(void* value, int32_t dtype) {
     size_t bytes = value_bytes(dtype);
     if (!value || bytes == 0) {
-        set_error("simulated CANN: aclCreateScalar: value must not be null and dataType must be a number's but got " +
-                  std::to_string(dtype) + ".");
+        set_error(
+            "simulated CANN: aclCreateScalar: value must not be null and dataType must be the type of a number but "
+            "got " +
+            std::to_string(dtype) + ".");
         return nullptr;
     }
     auto* scalar = new aclScalar;
@@ -159,7 +163,7 @@ NPU_CANN_API aclError aclSetInputTensorAddr(aclOpExecutor* executor, size_t inde
 NPU_CANN_API aclError aclSetOutputTensorAddr(aclOpExecutor* executor, size_t index, aclTensor* tensor, void* address) {
     return set_address(executor, PooledExecutor::Side::kOutput, index, tensor, address);
 }
-// CANN exports each of the three under a second name.
+// CANN exports each of the three functions above under a second name.
 NPU_CANN_API aclError AclSetTensorAddr(aclOpExecutor* executor, size_t index, aclTensor* tensor, void* address) {
     return aclSetTensorAddr(executor, index, tensor, address);
 }

@@ -1,6 +1,6 @@
 // aclrt's calls for virtual memory: physical memory, reserved addresses, and mappings of one to the other. The checks
-// are those of hicann/runtime src/acl/aclrt_impl/memory.cpp. What the driver refuses is not public; a call that could
-// not have a meaning is refused here.
+// are those of hicann/runtime src/acl/aclrt_impl/memory.cpp. The checks of the driver are not public; here, a call is
+// refused if it could not have a meaning.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -109,14 +109,14 @@ NPU_CANN_API aclError aclrtMallocPhysical(aclrtDrvMemHandle* handle, size_t size
         return fail(kRtInvalid, __func__, "size must be a multiple of " + std::to_string(kGranularity), size);
     const auto device = static_cast<int32_t>(prop->location.id);
     if (size > kDeviceBytes - device_bytes_in_use(device))
-        return fail(kRtOutOfMemory, __func__, "no memory left for these bytes", size);
+        return fail(kRtOutOfMemory, __func__, "no memory left for " + std::to_string(size) + " bytes.");
     const int file = memfd_create("simulated device memory", MFD_CLOEXEC);
     void* bytes = MAP_FAILED;
     if (file >= 0 && ftruncate(file, static_cast<off_t>(size)) == 0)
         bytes = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     if (bytes == MAP_FAILED) {
         if (file >= 0) close(file);
-        return fail(kRtOutOfMemory, __func__, "the host has no memory left for these bytes", size);
+        return fail(kRtOutOfMemory, __func__, "the host has no memory left for " + std::to_string(size) + " bytes.");
     }
     std::memset(bytes, kFreshByte, size);
     munmap(bytes, size);
@@ -146,7 +146,8 @@ NPU_CANN_API aclError aclrtReserveMemAddress(void** out, size_t size, size_t ali
     if (expected) return fail(kNotSupported, __func__, "expectPtr must be null: others are not simulated.");
     // Two pages more: one for the alignment, and one so that two ranges never touch.
     void* pages = mmap(nullptr, size + 2 * kGranularity, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (pages == MAP_FAILED) return fail(kRtOutOfMemory, __func__, "no addresses left for these bytes", size);
+    if (pages == MAP_FAILED)
+        return fail(kRtOutOfMemory, __func__, "no addresses left for " + std::to_string(size) + " bytes.");
     const auto address = reinterpret_cast<uintptr_t>(pages);
     *out = reinterpret_cast<void*>((address + kGranularity - 1) / kGranularity * kGranularity);
     Locked<VirtualMemory>()->reserved[static_cast<char*>(*out)] = size;
@@ -176,14 +177,14 @@ NPU_CANN_API aclError aclrtMapMem(void* address, size_t size, size_t offset, acl
         return fail(kRtInvalid, __func__, "handle must be one of aclrtMallocPhysical that was not freed.");
     if (offset) return fail(kRtInvalid, __func__, "offset must be 0", offset);
     if (size != found->second->bytes)
-        return fail(kRtInvalid, __func__, "size must be that of the handle " + std::to_string(found->second->bytes),
+        return fail(kRtInvalid, __func__, "size must be the handle's, " + std::to_string(found->second->bytes) + ",",
                     size);
     auto range = find_reserved(first, size, *memory);
     if (range == memory->reserved.end())
-        return fail(kRtInvalid, __func__, "virPtr must begin that many bytes of one reserved range.");
+        return fail(kRtInvalid, __func__, "the bytes from virPtr on must lie inside one reserved range.");
     if (overlaps_mapping(first, size, *memory)) return fail(kRtInvalid, __func__, "virPtr must not be mapped already.");
     if (mmap(first, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, found->second->file, 0) == MAP_FAILED)
-        return fail(kRtOutOfMemory, __func__, "the host cannot map these bytes", size);
+        return fail(kRtOutOfMemory, __func__, "the host cannot map " + std::to_string(size) + " bytes.");
     ++found->second->mappings;
     memory->mapped[first] = {found->second, size};
     add_mapping(found->second->device, range->first, first, size);

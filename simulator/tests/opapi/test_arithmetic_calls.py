@@ -65,7 +65,7 @@ def test_an_executor_runs_once(opapi):
     x, out = np.ones((3, 4), np.float32), np.zeros((3, 4), np.float32)
     size, executor = opapi.prepare("Muls", {"self": x, "other": TWO, "out": out})
     opapi.run("Muls", size, executor)
-    rule = "aclnnMuls: executor must come from a first phase and run once but got another"
+    rule = "aclnnMuls: executor must come from a first phase and run only once"
     with pytest.raises(RefusedPhase, match=rule) as refused:
         opapi.run("Muls", size, executor)
     assert refused.value.status == 161002

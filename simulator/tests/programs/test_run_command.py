@@ -252,7 +252,7 @@ def test_errors_that_differ_in_numbers_are_listed_once(tmp_path):
 
 
 def test_uses_of_one_freed_allocation_are_one_line(tmp_path):
-    text = "{}: self is read from memory that was freed before it ran (allocation {} of 64 bytes)."
+    text = "{}: self is read from memory that was freed before the work ran (allocation {} of 64 bytes)."
     uses = [
         ("aclnnMul", 4),
         ("aclnnCos", 4),
