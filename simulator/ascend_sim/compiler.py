@@ -157,7 +157,7 @@ def compile_once(
 
     Args:
         command: the compiler and its arguments, except those of the output.
-        stem, suffix: begin and end of the result's name.
+        stem, suffix: start and end of the result's name.
         source: the file that messages name.
         folder: of the results; by default this user's folder in the system's temporary folder.
 
@@ -203,7 +203,7 @@ def own_temporary_folder() -> Path:
     status = folder.lstat()
     others_may_write = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or others_may_write:
-        raise bad_value(f"{folder} must be a folder that only this user writes; pass folder=.")
+        raise bad_value(f"{folder} must be a folder that only this user may write; pass folder=.")
     return folder
 
 

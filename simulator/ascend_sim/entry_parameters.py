@@ -1,4 +1,4 @@
-"""The parameters of a kernel's entry, from the source's text, and numbers for those that are no addresses.
+"""Read the parameters of a kernel's entry from the source's text, and pack arguments that are numbers.
 
 The loader calls an ``extern "C"`` entry whose parameters are addresses. For any other entry, ``compile``
 compiles a function that calls it (include/ascend_sim_entry.h, ``call_with_values``).
@@ -46,8 +46,8 @@ class EntryParameter:
 def entry_parameters(source: str | os.PathLike[str], entry: str) -> tuple[EntryParameter, ...] | None:
     """Return the parameters of an entry, from the source's text.
 
-    Return None if the text does not have one definition: the entry may be in a header or be defined by a
-    macro.
+    Return None if the text does not have exactly one definition: the entry may be in a header or be defined
+    by a macro.
 
     Args:
         source: the file.
@@ -78,7 +78,7 @@ def packed_number(parameter: EntryParameter, value: float) -> bytes:
     """Return the eight bytes by which ``call_with_values`` gets a number.
 
     Raises:
-        TypeError: the value is no number, or a real one for an integer.
+        TypeError: the value is not a number, or not an integer although the parameter is one.
         ValueError: the value is beyond the type's limits.
     """
     if parameter.type in _REAL_TYPES:

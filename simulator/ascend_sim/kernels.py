@@ -251,7 +251,8 @@ class Kernel:
         for parameter, argument in zip(before_tiling(self._parameters), arguments, strict=True):
             if isinstance(argument, ArrayArgument) or argument is None:
                 if parameter.is_number:
-                    raise bad_type(f"{parameter.name} must be a number ({parameter.type}) but got an array.")
+                    got = "None" if argument is None else "an array"
+                    raise bad_type(f"{parameter.name} must be a number ({parameter.type}) but got {got}.")
                 others.append(argument)
             elif not parameter.is_number or not isinstance(argument, int | float | np.number | np.bool_):
                 expected = f"a number ({parameter.type})" if parameter.is_number else "In, Out, … or None"
@@ -299,7 +300,7 @@ def _shared_memory(argument: ArrayArgument, index: int, placed: list[_PlacedArgu
         if is_identical and argument.role == other.role and isinstance(argument, InOut | Sum):
             return memory
         raise bad_value(
-            f"argument {index} must be apart from earlier ones but got an array that overlaps one.",
+            f"argument {index} must share no memory with an earlier one but got an array that overlaps one.",
         )
     return None
 

@@ -22,7 +22,7 @@ def kernel_source(source: Path, folder: Path) -> Path:
     """Return a file to compile as a kernel: ``source``, or a copy whose launches are calls.
 
     A kernel file of an operator library may hold a host function that launches the kernel. The simulator
-    never calls it. The copy needs the source's folder as ``-iquote``.
+    never calls that function. The copy needs the source's folder as ``-iquote``.
 
     Args:
         source: the kernel file.
@@ -50,7 +50,7 @@ def rewritten(text: str, name: str = "source") -> str:
     """Replace each launch of a source text by a call of ``ascend_sim::launch``. Lines keep their numbers.
 
     Raises:
-        ValueError: a launch without a kernel's name, without three parts, or without its end.
+        ValueError: a launch without a kernel's name, without two or three parts, or without its end.
 
     >>> rewritten("scale<<<8, nullptr, s>>>(x, 2.0f);")
     '::ascend_sim::launch("scale", (8), (nullptr), (s), [=](auto... a) { scale(a...); }, x, 2.0f);'
@@ -90,7 +90,7 @@ def _launch_positions(code: str) -> Iterator[int]:
 
 
 def _kernel_begin(code: str, config_begin: int) -> int | None:
-    """Return the begin of the kernel's name before the ``<<<`` at position ``config_begin``."""
+    """Return the start of the kernel's name before the ``<<<`` at position ``config_begin``."""
     end = len(code[:config_begin].rstrip())
     if code[:end].endswith(">"):  # template arguments
         depth = 0
@@ -114,7 +114,7 @@ def _closing_bracket(code: str, opening: int) -> int | None:
 
 
 def _split_at_commas(code: str, begin: int, end: int) -> list[tuple[int, int]]:
-    """Return begin and end of each part between commas. A comma inside brackets does not separate."""
+    """Return start and end of each part between commas. A comma inside brackets does not separate."""
     parts, depth, first = [], 0, begin
     for i in range(begin, end):
         depth += (code[i] in _OPENING_BRACKETS) - (code[i] in _CLOSING_BRACKETS)

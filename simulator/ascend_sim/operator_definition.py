@@ -81,7 +81,7 @@ class Definition:
 
     @property
     def columns(self) -> int:
-        """The number of columns. Each column has its kernel."""
+        """The number of columns. Each column has its own kernel."""
         return len(self.inputs[0].types) if self.inputs else 0
 
     def attribute_values(self, values_by_name: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -108,7 +108,7 @@ def read_definition(host: OperatorHost, soc: str, operator: str | None) -> Defin
     """Read an operator's definition for an SoC.
 
     Raises:
-        ValueError: there are several operators and none was named, none of this name, or none for this SoC.
+        ValueError: several operators exist and none was named, or no operator has this name or this SoC.
     """
     described = host.ask(do="describe", soc=soc)
     if operator is None and len(described) == 1:

@@ -82,7 +82,7 @@ class OperatorHost:
         self._log: Any = None
 
     def ask(self, **request: Any) -> dict[str, Any]:
-        """Send a request; return the reply. The process starts at the first one, and again after a crash.
+        """Send a request; return the reply. The first request, also after a crash, starts the process.
 
         Raises:
             HostCodeFailed: the process ended, or the operator's code threw or lacks what the request needs.

@@ -108,7 +108,7 @@ class OperatorSources:
             similar functions of the tiling. In calls of an aclnn function written by hand, and in a graph, it
             has no index, and the inputs after it have lower ones.
         kernel_include: folders of headers for the kernel.
-        flags, host_flags: for the compiler of the kernel, and of definition and tiling.
+        flags, host_flags: options of the compiler for the kernel, and for definition and tiling.
         folder: where compiled files go; by default this user's folder in the system's temporary folder.
 
     Raises:

@@ -30,7 +30,7 @@ def tensors_of(
     """Return the arrays of each input and of each output, in the definition's order.
 
     Raises:
-        ValueError, TypeError: an argument is unknown, missing, or no array of a type that CANN has.
+        ValueError, TypeError: an argument is unknown, missing, or not an array of a type that CANN has.
     """
     in_place = definition.in_place
     input_names = {p.name for p in definition.inputs}
@@ -52,7 +52,7 @@ def tensors_of(
 
 
 def column_of(definition: Definition, tensors: Sequence[Tensors], formats: Mapping[str, str]) -> int:
-    """Return the first column that has the types of all tensors that are given.
+    """Return the first column that has the types of all given tensors, and the given formats.
 
     Raises:
         ValueError: no column has them.
@@ -130,7 +130,10 @@ class KernelArguments:
         return device
 
     def describe_lists(self) -> Any:
-        """Return -1 for a tensor, or the shapes of a list's tensors (include/ascend_sim_entry.h)."""
+        """Return for each parameter -1 (one tensor), or the number and the shapes of a list's tensors.
+
+        The reader is ``call_entry`` of include/ascend_sim_entry.h.
+        """
         numbers: list[int] = []
         for t in self._tensors:
             if not t.is_list:
@@ -150,7 +153,8 @@ class KernelArguments:
 def check_can_be_written(name: str, array: Array) -> None:
     """Raise ValueError if the array is not contiguous and writeable."""
     if not (array.flags.c_contiguous and array.flags.writeable):
-        raise bad_value(f"{name} must be contiguous and writeable but got strides {array.strides}.")
+        got = "a read-only array" if array.flags.c_contiguous else f"strides {array.strides}"
+        raise bad_value(f"{name} must be contiguous and writeable but got {got}.")
 
 
 def _checked_tensors(parameter: Parameter, value: Any, *, is_written: bool) -> Tensors:

@@ -1,8 +1,8 @@
 """Make the folders in which CANN's build compiles the kernels of an operator library.
 
 CANN copies the folder ``op_kernel`` of each operator to a folder with the operator's name. Two folders beside
-these hold common files: ``inc`` those of ``common/inc/op_kernel``, and ``common`` those of hicann/opbase
-(ops-nn cmake/gen_ops_info.cmake). Kernels include each other by these paths, such as
+these hold common files: ``inc`` has those of ``common/inc/op_kernel``, and ``common`` has those of
+hicann/opbase (ops-nn cmake/gen_ops_info.cmake). Kernels include each other by these paths, such as
 ``"../rms_norm/rms_norm_base.h"``. :func:`lay_out` makes these folders with links to the files.
 """
 

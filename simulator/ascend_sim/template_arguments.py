@@ -138,7 +138,7 @@ def _permitted_values(kind: str, numbers: list[int]) -> list[int]:
     """Return the values that a parameter may have.
 
     The first number of UINT is a mode. In mode list, the values follow. In the other modes, the number of
-    ranges follows, then the first and the last value of each range. Mode mixed then has further values.
+    ranges follows, then the first and the last value of each range. In mode mixed, further values follow.
     """
     if kind != "UINT":
         return [number for number in numbers if number < _FIRST_TENSOR_REFERENCE]

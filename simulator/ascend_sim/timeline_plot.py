@@ -40,7 +40,7 @@ def has_spans(contents: dict[str, Any]) -> bool:
 
 
 def _join_spans(spans: list[tuple[float, float]], shortest_pause: float) -> list[tuple[float, float]]:
-    """Join the spans whose pause is less than ``shortest_pause``."""
+    """Join the spans between which the pause is shorter than ``shortest_pause``."""
     joined: list[tuple[float, float]] = []
     for begin, end in sorted(spans):
         if joined and begin - joined[-1][1] < shortest_pause:

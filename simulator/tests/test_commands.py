@@ -226,7 +226,10 @@ REFUSED = {
         ["in:float32[2000000000]"],
         "[sim] argument must have at most 4 GiB but got in:float32[2000000000].",
     ),
-    "input's file": (["in:float32[8]=x.npy"], "[sim] argument must be written to get a file but got "),
+    "input's file": (
+        ["in:float32[8]=x.npy"],
+        "[sim] argument must not name a file for its result with the role in but got ",
+    ),
     "tiling": (["--tiling", "zz"], "[sim] tiling must be @FILE, hexadecimal digits or fields such as "),
     "tiling file": (
         ["--tiling", "@no"],

@@ -213,7 +213,7 @@ DAMAGES = {
     "kernels empty": (f"{KERNELS}.o", cut(0), 561113, ".o, which is empty."),
     "kernels cut": (f"{KERNELS}.o", half, 361001, ".o, which is truncated"),
     "no descriptions": (f"{KERNELS}.json", remove, 561108, ".json, which is absent."),
-    "descriptions cut": (f"{KERNELS}.json", half, 561108, ".json, which is no JSON."),
+    "descriptions cut": (f"{KERNELS}.json", half, 561108, ".json, which is not JSON."),
 }
 
 

@@ -82,7 +82,7 @@ def kernel(
         list[str] | None,
         typer.Option(
             "--sum",
-            help="An output of sums by atomic copies, whose last bits depend on the cores.",
+            help="An output that atomic copies add to. Its last bits depend on the order of the cores.",
             rich_help_panel=_PANEL,
         ),
     ] = None,
@@ -99,7 +99,9 @@ def kernel(
     define: Annotated[list[str] | None, typer.Option("--define", "-D", help="A macro, NAME=VALUE.")] = None,
     include: Annotated[
         list[Path] | None,
-        typer.Option("--include", "-I", help="A folder of headers; with --definition for its host code."),
+        typer.Option(
+            "--include", "-I", help="A folder of headers; with --definition, for the operator's host code."
+        ),
     ] = None,
     lenient: Annotated[str, typer.Option(help="Rules that only warn, such as SIM-COUNT-01; or all.")] = "",
     auto_sync: Annotated[
@@ -151,8 +153,8 @@ def kernel(
     definition. A tensor is NAME=FILE.npy or NAME=DTYPE:SIZES; =FILE.npy after an
     output writes it. Leave out optional inputs; repeat --input for a list of
     tensors. The reference gets inputs and attributes by name. It returns a dict
-    with an array for each output, or a pair: the array and the largest permitted
-    differences.
+    with an entry for each output: an array, or a pair of an array and the largest
+    permitted differences.
 
     A launch on several cores runs twice: with the cores in ascending, then in
     descending order. Outputs and the timeline are written only if the kernel

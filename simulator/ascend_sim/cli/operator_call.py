@@ -142,7 +142,7 @@ def _call_of(definition: Definition, texts: CallTexts) -> _Call:
     for text in texts.inputs:
         name, source, file = _split_text(text, "input")
         if file is not None and name not in in_place:
-            raise bad_value(f"input must be written in place to get a file but got {text}.")
+            raise bad_value(f"input must be one that the operator writes if it names a file but got {text}.")
         array = _read_or_make_array(source, random, text)
         role: Any = Sum if name in texts.sums else InOut if name in in_place else In
         call.arguments.append(KernelArgument(name, role(array, name), file))

@@ -17,7 +17,7 @@ from ascend_sim.kernels import ArrayArgument, In, InOut, Out, Part, Report, Sum
 
 @dataclass(frozen=True)
 class Difference:
-    """The largest absolute difference from the reference, infinite if only one is NaN."""
+    """The largest absolute difference from the reference, infinite if only one of two values is NaN."""
 
     largest: float
     is_within: bool  # each difference is permitted

@@ -62,11 +62,11 @@ def run(
     write, are a race if nothing orders them. A race is reported in every order.
 
     Several devices (--devices) communicate by HCCL between the processes of
-    torchrun, or in one process. If a rank ends early, the others fail with a
-    sentence.
+    torchrun, or in one process. If a rank ends early, the others fail with an
+    error that names it.
 
-    Not supported: several machines, and functions of aclnn that the page does
-    not list. These calls fail with their names: at once with
+    Not supported: several machines, and functions of aclnn that docs/aclnn.md
+    does not list. A call of such a function fails with its name: at once with
     TASK_QUEUE_ENABLE=0; with torch_npu's queue the name may be in the report
     only.
 

@@ -19,7 +19,7 @@ from ascend_sim.errors import Unavailable, bad_value
 from ascend_sim.files import digest
 from ascend_sim.programs.stubs import Elf, cached_folder
 
-# CANN's libraries for programs of acl and aclnn, by the names that a linker's -l has: those that ggml and
+# CANN's libraries for programs of acl and aclnn, by the names that a linker's -l takes: those that ggml and
 # torch_npu link (ggml src/ggml-cann/CMakeLists.txt, Ascend/pytorch CMakeLists.txt), and those in the build
 # files of hicann/ops-nn and of asc-devkit's samples. Functions of ge, graph and rt are not simulated.
 LIBRARIES = (
@@ -135,7 +135,7 @@ def make(folder: Path) -> None:
 
 
 def cached() -> Path:
-    """Return a toolkit in the cache, which is made if it is missing or of another library."""
+    """Return a toolkit in the cache. Make it if it is missing or was made for another library."""
     library = folders.library("ascend_sim_cann")
     stat = library.stat()
     return cached_folder(f"toolkit-{digest(f'{library} {stat.st_ino} {stat.st_mtime_ns}'.encode())}", make)

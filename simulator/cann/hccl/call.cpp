@@ -90,8 +90,8 @@ void Call::check_reduction(HcclDataType type, HcclReduceOp op, const TypeSets& t
 
 void Call::check_rank(const char* argument, uint32_t rank) {
     if (!is_valid() || rank < rank_count()) return;
-    refuse(HCCL_E_PARA, std::string(argument) + " must be less than the " + std::to_string(rank_count()) +
-                            " ranks but got " + std::to_string(rank) + ".");
+    refuse(HCCL_E_PARA, std::string(argument) + " must be less than the number of ranks, " +
+                            std::to_string(rank_count()) + ", but got " + std::to_string(rank) + ".");
 }
 
 bool Call::check_root(uint32_t root) {
@@ -100,7 +100,8 @@ bool Call::check_root(uint32_t root) {
     return is_valid() && rank() == root;
 }
 
-// The alignment is that of the pages "约束说明". The pages do not say what other memory does; it is refused here.
+// The alignment is that of the pages "约束说明". The pages do not say what happens with other memory; such memory is
+// refused here.
 void Call::check_buffer(const Buffer& buffer, HcclDataType type) {
     if (!is_valid() || !buffer.count) return;
     const std::string argument = buffer.argument;
@@ -127,8 +128,8 @@ void Call::check_buffer(const Buffer& buffer, HcclDataType type) {
                                 name_of_type(type) + ".");
 }
 
-// An operation in place is common (torch's all_gather_into_tensor with a part of the output as its input). The pages
-// are silent about other overlaps; they are refused here.
+// An operation in place is common (torch's all_gather_into_tensor with a part of the output as its input). The pages do
+// not mention other overlaps, which are refused here.
 void Call::check_overlap(const Buffer& input, const Buffer& output, HcclDataType type, uint64_t allowed_element) {
     if (!is_valid() || !input.count || !output.count) return;
     const auto* input_first = static_cast<const char*>(input.first);

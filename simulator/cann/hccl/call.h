@@ -40,7 +40,7 @@ public:
     uint32_t rank_count() const { return communicator_->rank_count(); }
 
     void refuse(HcclResult status, const std::string& rule);
-    // For operations whose page does not list the product.
+    // Refuse the call on a chip that the operation's page does not list.
     void refuse_on_310p();
     void refuse_on_910b(const char* reason);
     void check_not_null(const char* argument, const void* value);
@@ -48,7 +48,7 @@ public:
     // The type must be one of the set, and the reduction one that the chip has for this type.
     void check_reduction(HcclDataType type, HcclReduceOp op, const TypeSets& types);
     void check_rank(const char* argument, uint32_t rank);
-    // Checks the root of an operation that Ascend310P lacks. Returns whether this rank is the root.
+    // Refuses the call on Ascend310P, and checks the root. Returns whether this rank is the root.
     bool check_root(uint32_t root);
     // The buffer must be device memory of the communicator's device, inside one allocation, and aligned to its type. A
     // buffer without elements is not checked.
@@ -56,10 +56,10 @@ public:
     // Check each buffer, and their overlap. The buffers may be the same, or `input` may begin at this element of
     // `output`, but they may not overlap otherwise.
     void check_buffers(const Buffer& input, const Buffer& output, HcclDataType type, uint64_t allowed_element);
-    // As above, and they must not begin at the same address.
+    // As above, but the buffers must not overlap at all.
     void check_distinct_buffers(const Buffer& input, const Buffer& output, HcclDataType type);
 
-    // An exchange with all ranks, with this text behind the name of the call.
+    // An exchange with all ranks. `what` follows the name of the call in messages.
     Exchange exchange_with_all(const std::string& what) const;
     // Queues the exchanges if the call is valid.
     HcclResult queue(std::vector<Exchange> exchanges);

@@ -44,7 +44,7 @@ private:
 
 class Channel {
 public:
-    // `path` is the common begin of the names of the channel's files. Throws std::runtime_error if a file cannot be
+    // `path` is the common start of the names of the channel's files. Throws std::runtime_error if a file cannot be
     // made.
     Channel(std::string path, uint32_t rank, uint32_t rank_count);
     ~Channel();
@@ -63,7 +63,8 @@ public:
     bool is_awaited() const;
     // Opens the message of a rank that has posted it.
     void open(uint32_t rank, uint64_t operation, ReceivedMessage* out) const;
-    // This rank has read the messages of the operation. Removes its own messages that every rank has read.
+    // Notes that this rank has read the messages of the operation. Removes this rank's messages that every rank has
+    // read.
     void finish(uint64_t operation);
 
 private:

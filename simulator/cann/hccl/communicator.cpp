@@ -49,7 +49,7 @@ ProcessState state_of_process(int32_t process) {
     return found;
 }
 
-// The seconds of an environment variable, or the default if it is not set or no number in the range.
+// The seconds of an environment variable, or the default if the variable is not set or is not a number in the range.
 seconds read_seconds(const char* variable, long low, long high, long default_value) {
     const char* text = std::getenv(variable);
     char* end = nullptr;
@@ -91,8 +91,9 @@ Communicator::Communicator(const std::string& folder, std::string name, uint32_t
     uint32_t other_count = 0;
     if (!shared_count_->compare_exchange_strong(other_count, rank_count) && other_count != rank_count) {
         munmap(table, table_bytes(rank_count));
-        throw std::runtime_error("nRanks must be the " + std::to_string(other_count) +
-                                 " of another rank of the communicator but got " + std::to_string(rank_count) + ".");
+        throw std::runtime_error("nRanks must be " + std::to_string(other_count) +
+                                 ", as on another rank of the communicator, but got " + std::to_string(rank_count) +
+                                 ".");
     }
     RankEntry& entry = entries_[rank];
     int32_t absent = 0;

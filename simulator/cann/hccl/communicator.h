@@ -25,14 +25,14 @@ struct RankEntry {
     enum State : uint32_t { kAbsent = 0, kJoined = 1, kLeft = 2 };
     std::atomic<uint32_t> state;
     std::atomic<int32_t> process;
-    std::atomic<int32_t> device;          // by its number of the driver
+    std::atomic<int32_t> device;          // the driver's number
     std::atomic<uint64_t> process_start;  // tells the process from a later one with the same number
 };
 
 class Communicator {
 public:
-    // Joins the communicator of the folder as this rank. Throws std::runtime_error if the folder cannot be used, or
-    // with the rule that the arguments break.
+    // Joins the communicator of the folder as this rank. Throws std::runtime_error if the folder cannot be used, or if
+    // the arguments break a rule; the error's text is the rule.
     Communicator(const std::string& folder, std::string name, uint32_t rank, uint32_t rank_count, int32_t device);
     ~Communicator();
     Communicator(const Communicator&) = delete;
@@ -74,7 +74,7 @@ private:
     uint32_t rank_, rank_count_;
     int32_t device_;
     std::chrono::milliseconds exec_timeout_;
-    std::atomic<uint32_t>* shared_count_ = nullptr;  // begin of the mapped table
+    std::atomic<uint32_t>* shared_count_ = nullptr;  // start of the mapped table
     RankEntry* entries_ = nullptr;
     Channel channel_of_all_;
     std::map<std::pair<uint32_t, uint32_t>, std::unique_ptr<Channel>> channels_of_pairs_;

@@ -24,7 +24,7 @@ struct Configuration {
     int32_t deterministic = 0;
 };
 
-constexpr char kRootMark[] = "ascend_sim ";  // begin of a root info; the path of the folder follows
+constexpr char kRootMark[] = "ascend_sim ";  // start of a root info; the path of the folder follows
 
 // The folder of a new communicator: in the folder of the run's reports, which ascend-sim run removes at its end.
 std::string make_folder() {
@@ -64,13 +64,13 @@ HcclResult check_config(const char* call, const HcclCommConfig* config) {
     uint32_t magic = 0;
     std::memcpy(&magic, config->reserved + sizeof(size_t), sizeof(magic));
     if (magic != HCCL_COMM_CONFIG_MAGIC_WORD)
-        return fail_hccl(HCCL_E_PARA, call, "config must be one of HcclCommConfigInit.");
+        return fail_hccl(HCCL_E_PARA, call, "config must come from HcclCommConfigInit.");
     if (!std::memchr(config->hcclCommName, 0, COMM_NAME_MAX_LENGTH))
         return fail_hccl(HCCL_E_PARA, call, "hcclCommName must have at most 127 characters.");
     return HCCL_SUCCESS;
 }
 
-// The version and the size that a program was compiled with are at the begin of the structure.
+// The structure starts with the size and the version that a program was compiled with.
 bool has_exec_timeout(const HcclCommConfig* config) {
     size_t bytes = 0;
     std::memcpy(&bytes, config->reserved, sizeof(bytes));
@@ -88,7 +88,7 @@ HcclResult join(const char* call, uint32_t rank_count, const HcclRootInfo* root,
             "rank must be less than nRanks " + std::to_string(rank_count) + " but got " + std::to_string(rank) + ".");
     const size_t mark_bytes = sizeof(kRootMark) - 1;
     if (std::memcmp(root->internal, kRootMark, mark_bytes) != 0)
-        return fail_hccl(HCCL_E_PARA, call, "rootInfo must be one of HcclGetRootInfo.");
+        return fail_hccl(HCCL_E_PARA, call, "rootInfo must come from HcclGetRootInfo.");
     if (config)
         if (HcclResult error = check_config(call, config)) return error;
     if (check_context(call)) return HCCL_E_RUNTIME;
@@ -130,7 +130,7 @@ NPU_CANN_API HcclResult HcclGetRootInfo(HcclRootInfo* root) {
     if (check_context(__func__)) return HCCL_E_RUNTIME;
     const std::string folder = make_folder();
     if (folder.empty() || folder.size() + sizeof(kRootMark) > HCCL_ROOT_INFO_BYTES)
-        return fail_hccl(HCCL_E_SYSCALL, __func__, "a temporary folder must be writable (TMPDIR).");
+        return fail_hccl(HCCL_E_SYSCALL, __func__, "a temporary folder with a short path must be writable (TMPDIR).");
     std::memset(root->internal, 0, HCCL_ROOT_INFO_BYTES);
     const std::string text = kRootMark + folder;
     std::memcpy(root->internal, text.data(), text.size());
@@ -210,7 +210,7 @@ NPU_CANN_API HcclResult HcclGetCommAsyncError(HcclComm comm, HcclResult* error) 
     return HCCL_SUCCESS;
 }
 
-// The fields of HcclCommConfig that this version has.
+// Returns which fields of HcclCommConfig this version has.
 NPU_CANN_API uint32_t HcclGetCommConfigCapability() { return HCCL_COMM_CONFIG_RESERVED; }
 
 // The simulated reductions are always deterministic, so the value has no effect. hicann/hccl

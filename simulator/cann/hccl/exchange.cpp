@@ -34,7 +34,7 @@ struct RunningExchange {
 using RunningExchangePtr = std::shared_ptr<RunningExchange>;
 
 // The status of a stream whose HCCL operation timed out on Ascend910B: ACL_ERROR_RT_FFTS_PLUS_TIMEOUT (hicann/runtime
-// include/external/acl/error_codes/rt_error_codes.h). HCCL queues its operations there as FFTS+ tasks.
+// include/external/acl/error_codes/rt_error_codes.h). On this chip, HCCL queues its operations as FFTS+ tasks.
 constexpr int32_t kCommunicationFailed = 507048;
 constexpr milliseconds kLivenessInterval(10);
 

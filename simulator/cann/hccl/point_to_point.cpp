@@ -32,7 +32,8 @@ void check_item(Call* call, const char* rank_argument, const Buffer& buffer, Hcc
     call->check_buffer(buffer, type);
 }
 
-// The pages do not say that a rank may send to itself outside of a batch. It would wait for itself, so it is refused.
+// The pages do not say that a rank may send to itself outside of a batch. Such a rank would wait for itself, so the
+// call is refused.
 HcclResult queue_one(Call* call, HcclSendRecvType kind, const Buffer& buffer, HcclDataType type, uint32_t other) {
     const char* rank_argument = kind == HCCL_SEND ? "destRank" : "srcRank";
     call->refuse_on_310p();
@@ -63,7 +64,7 @@ NPU_CANN_API HcclResult HcclRecv(void* receive, uint64_t count, HcclDataType typ
 }
 
 // The calls of a group do not wait for each other. The sources of hcomm are not public; this is the meaning that
-// torch_npu 2.13 gives them (Ascend/pytorch torch_npu/csrc/distributed/ProcessGroupHCCL.cpp, startCoalescing and
+// torch_npu 2.13 gives to groups (Ascend/pytorch torch_npu/csrc/distributed/ProcessGroupHCCL.cpp, startCoalescing and
 // pointToPoint).
 NPU_CANN_API HcclResult HcclGroupStart() {
     begin_group();
@@ -87,7 +88,8 @@ NPU_CANN_API HcclResult HcclBatchSendRecv(HcclSendRecvItem* items, uint32_t coun
             call.refuse(HCCL_E_PARA, "sendRecvType must be 0 or 1 but got " + std::to_string(item.sendRecvType) + ".");
         check_item(&call, "remoteRank", buffer, item.dataType, item.remoteRank);
         if (call.is_valid() && item.remoteRank == call.rank())
-            call.refuse(HCCL_E_NOT_SUPPORT, "remoteRank must be another rank: sends to itself are not simulated.");
+            call.refuse(HCCL_E_NOT_SUPPORT,
+                        "remoteRank must be another rank: a send from a rank to itself is not simulated.");
         if (call.is_valid() && item.count)
             exchanges.push_back(make_exchange(&call, item.sendRecvType, buffer, item.dataType, item.remoteRank));
     }

@@ -17,7 +17,7 @@ T load_number(const char* from) {
     return value;
 }
 
-// The sum and the product of integers wrap around: they are computed without a sign.
+// Sums and products of integers wrap around, because they are computed with unsigned integers.
 template <class T>
 T combine(HcclReduceOp op, T left, T right) {
     if constexpr (std::is_integral_v<T>) {

@@ -10,7 +10,7 @@
 namespace simulated_cann {
 namespace {
 
-// The counts and the distances from the buffer's begin for each rank, in elements. The arrays are read in the call.
+// For each rank, the count and the distance from the buffer's start, in elements. The arrays are read during the call.
 struct Parts {
     std::vector<uint64_t> counts, begins;
 
@@ -37,7 +37,8 @@ Parts read_parts(Call* call, const char* counts_name, const void* counts, const 
     return {{count, count + call->rank_count()}, {begin, begin + call->rank_count()}};
 }
 
-// The parts that this rank receives must not share elements. The pages are silent; it is refused here.
+// The parts that this rank receives must not share elements. The pages do not mention such parts, which are refused
+// here.
 void check_disjoint(Call* call, const char* argument, const Parts& parts) {
     for (size_t i = 0; i < parts.counts.size(); ++i)
         for (size_t j = 0; j < i; ++j)
@@ -95,8 +96,8 @@ HcclResult all_to_all(Call* call, const Buffer& in, const Parts& sent, const Buf
     return call->queue({std::move(exchange)});
 }
 
-// HcclAllGatherV.md and HcclReduceScatterV.md: on the products of Ascend910B only for several servers with the same
-// number of devices. The simulated devices are those of one server.
+// HcclAllGatherV.md and HcclReduceScatterV.md: the products of Ascend910B have these operations only for several
+// servers with the same number of devices. The simulated devices belong to one server.
 constexpr const char* kSeveralServers = "operation must be used on several servers on this chip.";
 
 }  // namespace

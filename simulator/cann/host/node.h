@@ -78,9 +78,8 @@ struct Node {
         attrs.push_back(std::move(bytes));
     }
 
-    // The tensor at position `index` among the call's inputs or outputs; null if there are fewer.
-    // The tensor at an index that counts the call's tensors. An absent input has a slot, which counts, if the call
-    // comes from a function that CANN generated (opbase
+    // The tensor at a position among the call's inputs or outputs; null if there are fewer. An absent input has a slot,
+    // which counts, if the call comes from a function that CANN generated (opbase
     // src/nnopbase/individual_op/executor/indv_tilingcontext_builder.cpp, indv_executor_ext.cpp). It has none in a
     // graph (page GetInputShape) and in a call of a function written by hand (opbase
     // src/nnopbase/composite_op/aclnn_engine/kernel_context_holder.cpp).

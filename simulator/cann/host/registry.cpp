@@ -47,8 +47,8 @@ std::vector<std::string> DefReader::socs(const std::string& op_type) {
     return names;
 }
 
-// Merges the parameters that all SoCs share with those of one SoC. The SoC's values replace the shared ones, except by
-// an empty list.
+// Merges the parameters that all SoCs share with those of one SoC. The SoC's values replace the shared ones, but an
+// empty list replaces nothing.
 std::vector<ParamRecord> DefReader::merge_params(const std::deque<ops::OpParamDef>& shared_params,
                                                  const std::deque<ops::OpParamDef>& soc_params) {
     std::vector<ParamRecord> records;

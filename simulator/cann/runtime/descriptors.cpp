@@ -77,8 +77,8 @@ NPU_CANN_SET_ATTR(aclopSetAttrListListInt, int, const int*, const int64_t* const
 namespace {
 aclError refuse_operator(const char* name) {
     std::string text = std::string("aclop operator ") + (name ? name : "") +
-                       " is not simulated: aclop operators have no stand-in. An aclnn stand-in goes into a file of "
-                       "simulator/cann/opapi/, by subject.";
+                       " is not simulated: aclop operators have no stand-in. An aclnn stand-in goes into the file of "
+                       "simulator/cann/opapi/ for its subject.";
     count_not_simulated(std::string("aclop ") + (name ? name : ""));
     return fail(kNotSupported, text);
 }

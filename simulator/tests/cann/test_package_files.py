@@ -43,7 +43,7 @@ def failure_of(device):
         (".o", b"", 561113, "which is empty."),
         (".o", b"\x7fELF", 361001, "which is truncated"),
         (".json", None, 561108, "which is absent."),
-        (".json", b'{"binFileName": "Weigh', 561108, "which is no JSON."),
+        (".json", b'{"binFileName": "Weigh', 561108, "which is not JSON."),
     ],
 )
 def test_a_kernel_is_read_at_its_first_call(device, package, suffix, damaged, status, message):

@@ -437,8 +437,8 @@ def explanation(text: str) -> str | None:
     if missing is None:
         return None
     return (
-        f"simulated CANN: {missing[1]} has no stand-in. To add it: a pair of functions of this name in a "
-        "file of simulator/cann/opapi/, by subject."
+        f"simulated CANN: {missing[1]} has no stand-in. To add one, define a pair of functions of this "
+        "name in the file of simulator/cann/opapi/ for its subject."
     )
 
 

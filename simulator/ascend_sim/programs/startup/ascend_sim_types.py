@@ -17,7 +17,7 @@ import os
 import torch
 
 # The path of a source, without its folders op_host and op_api, in hicann/ops-math or hicann/ops-nn. Below it
-# are operators, arguments and types. An operator has all of its forms: in place, with out=.
+# are operators, arguments and types. A name covers all forms of the operator: in place, with out=.
 TABLE = """
 ops-math conversion/clip_by_value_v2/aclnn_clamp.cpp
     clamp.Tensor clamp_max clamp_max.Tensor clamp_min clamp_min.Tensor | self | FLOATS INTEGERS float64

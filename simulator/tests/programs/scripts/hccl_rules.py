@@ -81,7 +81,7 @@ def check_arguments_that_are_refused():
         assert rule in found[1], (rule, found)
     found = refusal(rank, "HcclBroadcast", at, count, FLOAT32, 2)
     assert found[0] == PARA
-    assert "root must be less than the 2 ranks but got 2." in found[1]
+    assert "root must be less than the number of ranks, 2, but got 2." in found[1]
     assert refusal(rank, "HcclSend", at, count, FLOAT32, 0)[0] == PARA
     assert refusal(rank, "HcclAlltoAll", at, count, FLOAT32, at, count, FLOAT32)[0] == PARA
     assert refusal(rank, "HcclAlltoAll", at, count, FLOAT32, other, C.c_uint64(4), FLOAT32)[0] == PARA
@@ -191,7 +191,7 @@ def check_wrong_arguments_of_joining():
     assert CANN.HcclCommInitRootInfo(1, (C.c_char * ROOT_BYTES)(), 0, C.byref(comm)) == PARA
     assert CANN.HcclCommInitRootInfo(1, root, 0, C.byref(comm)) == OK
     assert CANN.HcclCommInitRootInfo(2, root, 1, C.byref(comm)) == PARA
-    assert "nRanks must be the 1 of another rank of the communicator but got 2." in error_text()
+    assert "nRanks must be 1, as on another rank of the communicator, but got 2." in error_text()
     assert CANN.HcclCommInitRootInfo(1, root, 0, C.byref(comm)) == PARA
     assert "rank must be one that has not joined the communicator but got 0." in error_text()
 
