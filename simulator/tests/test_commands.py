@@ -228,7 +228,7 @@ REFUSED = {
     ),
     "input's file": (
         ["in:float32[8]=x.npy"],
-        "[sim] argument must not name a file for its result with the role in but got ",
+        "[sim] argument with the role in must not name a result file but got ",
     ),
     "tiling": (["--tiling", "zz"], "[sim] tiling must be @FILE, hexadecimal digits or fields such as "),
     "tiling file": (

@@ -130,7 +130,7 @@ def test_a_file_with_bfloat16_has_its_type():
         (("--input", "x=float32:a"), "sizes must be numbers such as 4,256 but got x=float32:a."),
         (("--input", "x=float31:8"), "dtype must be one of float16,"),
         (("--input", "x=none.npy"), "argument must be a .npy file or DTYPE:SIZES but got none.npy:"),
-        (("--input", "x=float32:8=x.npy"), "input must be one that the operator writes if it names a file but got"),
+        (("--input", "x=float32:8=x.npy"), "input must be one that the operator writes if it names a file"),
         ((*INPUTS, "--input", "y=float32:8"), "y must be given once, because it is no list"),
         ((*INPUTS, "--output", "z=float32:8=no/z.npy"), "argument must be"),
         ((*INPUTS, *OUTPUT, "--attr", "scale"), "attr must be NAME=VALUE but got scale."),

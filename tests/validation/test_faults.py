@@ -181,8 +181,8 @@ def test_errors_of_cann_are_distinguished_by_their_text_and_function():
 
 def _error_of_freed_memory(function):
     output = (
-        f"CANN error: simulated CANN: {function}: self is read from memory that was freed before the work ran "
-        "(allocation 7 of 64 bytes).",
+        f"CANN error: simulated CANN: {function}: self is read from memory that was freed before "
+        "the work ran (allocation 7 of 64 bytes).",
         f"  current device: 0, in function ggml_cann_{function} at aclnn_ops.cpp:280",
         "ggml-cann.cpp:70: CANN error",
     )

@@ -75,7 +75,7 @@ def _parse_argument(text: str, random: np.random.Generator) -> KernelArgument:
         array = read_array(source)
     target = Path(file) if equals else None
     if role == "in" and target is not None:
-        raise bad_value(f"argument must not name a file for its result with the role in but got {text}.")
+        raise bad_value(f"argument with the role in must not name a result file but got {text}.")
     if target is not None and (fault := unwritable(target)):
         raise bad_value(f"argument {fault}")
     return KernelArgument(text, ROLES[role](array, text), target)

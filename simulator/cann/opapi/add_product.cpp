@@ -44,11 +44,12 @@ bool is_16_bits(int32_t dtype) { return dtype == kFloat16 || dtype == kBfloat16;
 bool is_bias(const AddProduct& p) {
     const std::vector<int64_t>& shape = p.self.shape;
     const bool is_row = shape.size() == 1 || (shape.size() == 2 && shape[0] == 1);
-    const bool writes_float_sums = p.first.dtype == p.second.dtype && is_16_bits(p.first.dtype) && p.out.dtype == kFloat;
+    const bool writes_float_sums =
+        p.first.dtype == p.second.dtype && is_16_bits(p.first.dtype) && p.out.dtype == kFloat;
     const bool is_bias_type = p.first.dtype != kBfloat16 || p.self.dtype != kFloat16;
     // On Ascend310P the source splits long sums. Here self is then added separately, which rounds more often.
-    return is_row && shape.back() == p.out.shape.back() && p.first.shape.size() == 2 && is_bias_type && !writes_float_sums &&
-           is_near(p.alpha, 1) && is_near(p.beta, 1) && !is_ascend310p();
+    return is_row && shape.back() == p.out.shape.back() && p.first.shape.size() == 2 && is_bias_type &&
+           !writes_float_sums && is_near(p.alpha, 1) && is_near(p.beta, 1) && !is_ascend310p();
 }
 
 void set_types(AddProduct* p, int8_t math_type, bool is_batched) {
@@ -60,7 +61,8 @@ void set_types(AddProduct* p, int8_t math_type, bool is_batched) {
         (math_type == kKeepDtype || math_type == kUseFp32Add || (math_type == kUseHf32 && !is_batched));
     if (adds_in_float) p->types.result = kFloat;
     p->scaled_self = p->self.dtype;
-    const bool widens_self = has_16_bit_inputs && !is_ascend310p() && (p->out.dtype == kFloat || math_type == kUseFp32Add);
+    const bool widens_self =
+        has_16_bit_inputs && !is_ascend310p() && (p->out.dtype == kFloat || math_type == kUseFp32Add);
     if (widens_self) p->scaled_self = kFloat;
 }
 

@@ -80,7 +80,8 @@ private:
                                "its document does not support bfloat16 with cubeMathType 2");
         call_->beyond_document(math_type == kUseFp32Add, "its document does not list cubeMathType 4");
         const bool acts_as_keep_dtype = math_type == kUseFp32Add && promoted != kFloat;  // accepted on every chip
-        c_.types = cube_types(call_, input, weight, c_.output.dtype, acts_as_keep_dtype ? int8_t{kKeepDtype} : math_type, false);
+        c_.types = cube_types(call_, input, weight, c_.output.dtype,
+                              acts_as_keep_dtype ? int8_t{kKeepDtype} : math_type, false);
         if (math_type == kUseFp16) c_.types.rounding = CubeRounding::kFloat16;
         if (!call_->is_valid()) return;
         call_->require_dtype("output", c_.output, promoted);
@@ -88,7 +89,8 @@ private:
         // A kernel that reads float16 also writes float16.
         if (c_.types.rounding == CubeRounding::kFloat16) c_.types.result = kFloat16;
         call_->require(!is_ascend310p() || c_.spatial_dims() < 3 || (promoted == kFloat16 && !c_.is_transposed),
-                       "input", "have at most 4 dimensions on this chip, except in a float16 convolution that is not transposed",
+                       "input",
+                       "have at most 4 dimensions on this chip, except in a float16 convolution that is not transposed",
                        shape_text(c_.input.shape));
     }
 
@@ -124,7 +126,8 @@ private:
                 require_between("kernel dimension of weight", c_.kernel(i), 1, kLargestKernel);
                 require_between("element of dilation", c_.dilation[i], 1, kLargestKernel);
             } else {
-                require_between("element of padding", std::max(c_.padding_before[i], c_.padding_after[i]), 0, kLargestPadding);
+                require_between("element of padding", std::max(c_.padding_before[i], c_.padding_after[i]), 0,
+                                kLargestPadding);
             }
             const int64_t reach = (c_.kernel(i) - 1) * c_.dilation[i] - c_.padding_before[i];
             if (c_.is_transposed)
@@ -157,7 +160,8 @@ private:
                 continue;
             }
             call_->require(size + padding >= reach + 1, "input",
-                           "be at least as large as the kernel in each dimension, with its padding", shape_text(c_.input.shape));
+                           "be at least as large as the kernel in each dimension, with its padding",
+                           shape_text(c_.input.shape));
             shape.push_back((size + padding - reach - 1) / c_.stride[i] + 1);
         }
         call_->require_shape("output", c_.output, shape);

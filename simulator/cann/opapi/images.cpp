@@ -20,7 +20,8 @@ struct Axis {
         const int64_t room = size + before + after - dilation * (kernel - 1) - 1;
         if (room < 0 && (!rounds_up || room + stride - 1 < 0)) return 0;
         int64_t count = (room + (rounds_up ? stride - 1 : 0)) / stride + 1;
-        if (rounds_up && (count - 1) * stride >= size + before) --count;  // a window must not start in the trailing padding
+        if (rounds_up && (count - 1) * stride >= size + before)
+            --count;  // a window must not start in the trailing padding
         return count;
     }
     // The outputs [first, first + count) are those whose window has its element `k` inside the image. `index` is the
@@ -170,7 +171,8 @@ struct AveragePool {
     float average(const float* values, int64_t count, int64_t y, int64_t x) const {
         const int64_t elements = divisor ? divisor : counts_padding ? padded_count(y, x) : count;
         float factor = 1.0f / static_cast<float>(elements);
-        if (is_half && is_ascend310p()) factor = as_half(factor);  // on this chip, the factor is a float16 weight of the cube unit
+        if (is_half && is_ascend310p())
+            factor = as_half(factor);  // on this chip, the factor is a float16 weight of the cube unit
         const float result = lane_sum(values, count, [factor](float value) { return value * factor; });
         return is_half ? as_half(result) : result;
     }
@@ -245,8 +247,8 @@ std::vector<int64_t> four_paddings(const std::vector<int64_t>& given) {
 // negative paddings, which are refused. It does not list Ascend310P, for which the source has float16 only.
 aclError prepare_max_pool(const aclTensor* self_tensor, const aclIntArray* kernel_array,
                           const aclIntArray* stride_array, int64_t auto_pad, const aclIntArray* pads_array,
-                          const aclIntArray* dilations_array, bool rounds_up, const aclTensor* out_tensor, uint64_t* bytes,
-                          aclOpExecutor** executor) {
+                          const aclIntArray* dilations_array, bool rounds_up, const aclTensor* out_tensor,
+                          uint64_t* bytes, aclOpExecutor** executor) {
     FirstPhase call("aclnnMaxPool");
     const TypesByChip types = undocumented_on_310p(kHalfAndFloatTypes, type_set({kFloat16}));
     const Operand self = call.input("self", self_tensor, types, {3, 4});
@@ -356,17 +358,18 @@ NPU_CANN_API aclError aclnnAvgPool2dGetWorkspaceSize(const aclTensor* self, cons
     simulated_cann::AveragePool pool;
     pool.counts_padding = counts_padding;
     pool.divisor = divisor;
-    return simulated_cann::prepare_avg_pool(self, kernel, strides, paddings, rounds_up, pool, cube_math_type, out, bytes,
-                                            executor);
+    return simulated_cann::prepare_avg_pool(self, kernel, strides, paddings, rounds_up, pool, cube_math_type, out,
+                                            bytes, executor);
 }
 NPU_CANN_SECOND_PHASE(aclnnAvgPool2d)
 
 NPU_CANN_API aclError aclnnMaxPoolGetWorkspaceSize(const aclTensor* self, const aclIntArray* kernel,
                                                    const aclIntArray* strides, int64_t auto_pad,
-                                                   const aclIntArray* pads, const aclIntArray* dilations, int64_t rounds_up,
-                                                   aclTensor* out, uint64_t* bytes, aclOpExecutor** executor) {
-    return simulated_cann::prepare_max_pool(self, kernel, strides, auto_pad, pads, dilations, rounds_up != 0, out, bytes,
-                                            executor);
+                                                   const aclIntArray* pads, const aclIntArray* dilations,
+                                                   int64_t rounds_up, aclTensor* out, uint64_t* bytes,
+                                                   aclOpExecutor** executor) {
+    return simulated_cann::prepare_max_pool(self, kernel, strides, auto_pad, pads, dilations, rounds_up != 0, out,
+                                            bytes, executor);
 }
 NPU_CANN_SECOND_PHASE(aclnnMaxPool)
 
