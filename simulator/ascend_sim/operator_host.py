@@ -1,8 +1,8 @@
 """Execute an operator's definition and tiling in a separate process.
 
-The process runs a program that links the operator's host code with ``cann/host/op_sources.cpp``. It stays
-alive for further calls. If the operator's code crashes or exits, the caller gets an error. Two operators may
-define the same function names, because each has its own process.
+The process runs a program that links the operator's host code with ``cann/host/op_sources.cpp``. The process
+stays alive for further calls. If the operator's code crashes or exits, the caller gets an error. Two
+operators may define the same function names, because each has its own process.
 """
 
 from __future__ import annotations

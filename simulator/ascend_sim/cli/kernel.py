@@ -38,7 +38,7 @@ def kernel(
     source: Annotated[Path, typer.Argument(help="The kernel's .cpp file.", show_default=False)],
     entry: Annotated[
         str,
-        typer.Argument(help="Its __global__ function; by default that of --definition.", show_default=False),
+        typer.Argument(help="The __global__ function; by default that of --definition.", show_default=False),
     ] = "",
     arguments: Annotated[
         list[str] | None,

@@ -13,8 +13,8 @@ from ascend_sim.errors import Unavailable
 
 PROBE_SECONDS = 60
 
-# Runs in the Python of the command, where ascend_sim may be missing. It imports neither torch nor torch_npu,
-# because torch would load torch_npu, and torch_npu would load CANN.
+# The probe runs in the Python of the command, where ascend_sim may be missing. It imports neither torch nor
+# torch_npu, because torch would load torch_npu, and torch_npu would load CANN.
 _PROBE = """
 import importlib.metadata, importlib.util, json, sys
 del sys.path[0]  # the current folder, which is not on the path of the command

@@ -80,8 +80,8 @@ struct Node {
 
     // The tensor at a position among the call's inputs or outputs; null if there are fewer. An absent input has a slot,
     // which counts, if the call comes from a function that CANN generated (opbase
-    // src/nnopbase/individual_op/executor/indv_tilingcontext_builder.cpp, indv_executor_ext.cpp). It has none in a
-    // graph (page GetInputShape) and in a call of a function written by hand (opbase
+    // src/nnopbase/individual_op/executor/indv_tilingcontext_builder.cpp, indv_executor_ext.cpp). An absent input has
+    // no slot in a graph (page GetInputShape) and in a call of a function written by hand (opbase
     // src/nnopbase/composite_op/aclnn_engine/kernel_context_holder.cpp).
     const Tensor* input(size_t index) const;
     const Tensor* output(size_t index) const;

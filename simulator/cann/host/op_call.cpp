@@ -35,7 +35,7 @@ struct SimulatedSoc {
     const ascend_sim::Profile* profile;
 };
 
-// Returns a chip's profile with another number of cores. It is never freed, because calls keep its address.
+// Returns a chip's profile with another number of cores. The profile is never freed, because calls keep its address.
 const ascend_sim::Profile* profile_with_cores(const ascend_sim::Profile& chip, int32_t cores) {
     static std::mutex mutex;
     static std::map<std::pair<std::string, int32_t>, ascend_sim::Profile> profiles;

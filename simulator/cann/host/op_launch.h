@@ -10,8 +10,8 @@
 
 namespace simulated_cann {
 
-// All data of a launch. It has copies, because the call's objects may be destroyed before the launch. If `entry` is
-// null, no kernel is launched.
+// All data of a launch. The struct has copies, because the call's objects may be destroyed before the launch. If
+// `entry` is null, no kernel is launched.
 struct OpLaunch {
     struct Memory {
         DeviceView view;

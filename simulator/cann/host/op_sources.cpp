@@ -1,7 +1,7 @@
 // A program that executes the definition and the tiling of an operator. It is linked with the objects of the operator's
 // host code and with libascend_sim_host. ascend_sim/operator_sources.py builds and uses it.
 //
-// It reads requests from standard input and writes replies to standard output, one JSON object a line:
+// The program reads requests from standard input and writes replies to standard output, one JSON object on each line:
 //   {"do": "describe", "soc": "ascend910b"}   the definitions of the library's operators for an SoC
 //   {"do": "tile", "op": "RmsNorm", ...}      the tiling of a call, see tile()
 //   {"do": "header", "op": "RmsNorm"}         the kernel's tiling structs
@@ -171,8 +171,8 @@ std::string refusal(const std::string& default_text) {
     return Json().field("refused", text.empty() ? default_text : text).done();
 }
 
-// Returns a chip's profile with another number of cores. It is never freed, because compile information may point to
-// it.
+// Returns a chip's profile with another number of cores. The profile is never freed, because compile information may
+// point to it.
 const ascend_sim::Profile* profile_with_cores(const std::string& chip, int32_t cores) {
     static std::map<std::pair<std::string, int32_t>, ascend_sim::Profile> profiles;
     const ascend_sim::Profile* known = ascend_sim::find_profile(chip.c_str());

@@ -67,8 +67,10 @@ constexpr ArgumentTypes kArgumentTypes[] = {
 };
 
 // The largest number of dimensions, from the check of shapes in each source of hicann/ops-math. The simulation checks
-// the limit for every function, but CANN does not: for Muls and InplaceMuls, only the documentation has the limit; Zero
-// checks it only for types without an AI core kernel (math/zero_op/op_api/zero_op.cpp); InplaceMul does not check it.
+// the limit for every function, but CANN does not:
+// - for Muls and InplaceMuls, only the documentation has the limit;
+// - Zero checks it only for types without an AI core kernel (math/zero_op/op_api/zero_op.cpp);
+// - InplaceMul does not check it.
 constexpr size_t kMaxRank = 8;
 
 bool starts_with(const char* text, const char* prefix) { return std::strncmp(text, prefix, std::strlen(prefix)) == 0; }

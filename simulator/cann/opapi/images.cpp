@@ -244,7 +244,7 @@ std::vector<int64_t> four_paddings(const std::vector<int64_t>& given) {
 }
 
 // hicann/ops-nn pooling/max_pool_v3/docs/aclnnMaxPool.md and op_api/aclnn_max_pool.cpp. The document does not define
-// negative paddings, which are refused. It does not list Ascend310P, for which the source has float16 only.
+// negative paddings, which are refused. The document does not list Ascend310P, for which the source has float16 only.
 aclError prepare_max_pool(const aclTensor* self_tensor, const aclIntArray* kernel_array,
                           const aclIntArray* stride_array, int64_t auto_pad, const aclIntArray* pads_array,
                           const aclIntArray* dilations_array, bool rounds_up, const aclTensor* out_tensor,

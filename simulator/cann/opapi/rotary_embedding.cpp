@@ -52,7 +52,7 @@ void require_tables(FirstPhase* call, const char* x_name, const Operand& x, cons
 }
 
 // The tiling of mode half refuses BNSD where other operators are faster: rope_rotate_half_tiling.cpp,
-// CheckBnsdBlockSkip. It assumes BNSD if x and cos differ in the first and in the second dimension.
+// CheckBnsdBlockSkip. This function assumes BNSD if x and cos differ in the first and in the second dimension.
 bool is_slow_bnsd(const Operand& x, const Operand& cos) {
     const bool is_one_row = cos.shape[0] == 1 && cos.shape[1] == 1 && cos.shape[2] == 1;
     if (is_one_row || x.shape[0] == cos.shape[0] || x.shape[1] == cos.shape[1]) return false;
@@ -132,7 +132,7 @@ void write_gradients(const RotaryGradient& in) {
 }
 
 // Whether the tiling of mode half recognizes the layout of these shapes (rope_half_grad_tiling.cpp,
-// RopeHalfGradSelectLayout). It recognizes B1SD only if the batch is smaller than the sequence.
+// RopeHalfGradSelectLayout). The tiling recognizes B1SD only if the batch is smaller than the sequence.
 bool has_gradient_layout(const std::vector<int64_t>& x, const std::vector<int64_t>& table) {
     const bool same_first = x[0] == table[0], same_second = x[1] == table[1], same_third = x[2] == table[2];
     if (same_first && same_second && same_third) return true;

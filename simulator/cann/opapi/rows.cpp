@@ -64,7 +64,7 @@ aclError prepare_index_select(const aclTensor* self_tensor, int64_t dim, const a
 
 // hicann/ops-nn index/gather_v2/docs/aclnnGatherV2.md and op_api/aclnn_gather_v2.cpp. The document has no rank 0 and
 // requires a contiguous out. The source accepts both: an index of rank 0 is a vector of one index. A self of rank 0
-// would need an out of rank 0. It is refused, because the sources do not show the kernel for this case.
+// would need an out of rank 0. Such a self is refused, because the sources do not show the kernel for this case.
 aclError prepare_gather_v2(const aclTensor* self_tensor, int64_t dim, const aclTensor* index_tensor,
                            const aclTensor* out_tensor, uint64_t* bytes, aclOpExecutor** executor) {
     FirstPhase call("aclnnGatherV2");
@@ -189,7 +189,7 @@ void fill_slices(const Operand& out, size_t axis, const std::vector<int64_t>& in
 
 // hicann/ops-nn index/index_fill_d/docs/aclnnIndexFillTensor&aclnnInplaceIndexFillTensor.md and
 // op_api/aclnn_index_fill_tensor.cpp. The document does not list Ascend310P, for which the source has a list of types.
-// It is the list of the kernel IndexFillD of CANN 8.1.
+// This list is also that of the kernel IndexFillD of CANN 8.1.
 constexpr TypesByChip kIndexFillTypes = undocumented_on_310p(type_set({kFloat16, kFloat, kInt32, kInt64, kBool}));
 constexpr TypesByChip kFillValueTypes = all_and_bf16(kRealTypes | kWideUnsigned);
 

@@ -148,8 +148,8 @@ aclError prepare_scatter(const char* function, const aclTensor* self_tensor, int
 }
 
 // hicann/ops-nn index/scatter/docs/aclnnInplaceScatterUpdate.md and op_api/aclnn_scatter_update.cpp. The document does
-// not define the meaning of indices with two dimensions, which are refused. It does not list Ascend310P, whose kernel
-// Scatter (CANN 8.1) has float16, float32 and int8.
+// not define the meaning of indices with two dimensions, which are refused. The document does not list Ascend310P,
+// whose kernel Scatter (CANN 8.1) has float16, float32 and int8.
 aclError prepare_scatter_update(const aclTensor* data_tensor, const aclTensor* indices_tensor,
                                 const aclTensor* updates_tensor, int64_t axis, uint64_t* bytes,
                                 aclOpExecutor** executor) {

@@ -44,13 +44,16 @@ void check_scale(FirstPhase* call, const QuantProduct& p) {
     if (p.group_size > 0) {
         call->require_shape("antiquantScale", p.scale, {(p.k() + p.group_size - 1) / p.group_size, n});
     } else {
-        // On Ascend310P the document lists [n,1] and the source [1,n]. They agree only on [n] for a scale with one
+        // On Ascend310P the document lists [n,1] and the source [1,n]. Only [n] satisfies both for a scale with one
         // element for each column.
         const bool is_vector = shape.size() == 1 && (shape[0] == 1 || shape[0] == n);
         const bool is_row =
             shape.size() == 2 && shape[0] == 1 && (shape[1] == 1 || (shape[1] == n && !is_ascend310p()));
         call->require(is_vector || is_row, "antiquantScale",
-                      "have one element or " + std::to_string(n) + " for antiquantGroupSize 0", shape_text(shape));
+                      "have the shape [1], [" + std::to_string(n) + "]" +
+                          (is_ascend310p() ? " or [1,1]" : ", [1,1] or [1," + std::to_string(n) + "]") +
+                          " for antiquantGroupSize 0",
+                      shape_text(shape));
     }
     call->require_dtype("antiquantScale", p.scale, p.x.dtype);
     check_layout(call, "antiquantScale", p.scale, p.weight.is_transposed());
@@ -77,8 +80,10 @@ void check_sizes(FirstPhase* call, const QuantProduct& p) {
         call->require(inner % 2 == 0, "the contiguous dimension of a weight of int4", "be even", inner);
     }
     const bool is_group = p.group_size % kGroupUnit == 0 && p.group_size >= kGroupUnit && p.group_size < k;
-    call->require(p.group_size == 0 || is_group, "antiquantGroupSize",
-                  "be 0 or a multiple of 32 in [32, " + std::to_string(k - 1) + "]", p.group_size);
+    call->require(
+        p.group_size == 0 || is_group, "antiquantGroupSize",
+        k > kGroupUnit ? "be 0 or a multiple of 32 in [32, " + std::to_string(k - 1) + "]" : "be 0 for k <= 32",
+        p.group_size);
     std::vector<int64_t> shape = {m, p.n()};
     const size_t x_batch = p.x.shape.size() - 2, weight_batch = p.weight.shape.size() - 2;
     for (size_t i = 0; i < std::max(x_batch, weight_batch); ++i) {

@@ -42,8 +42,8 @@ thread_local bool has_run_callback = false;       // aclrtProcessReport ran a ca
 bool may_run_blocking(uint64_t thread) { return thread != this_thread() || is_processing_reports; }
 
 // Passes the function to the subscribed thread. If the callback blocks, waits until that thread has called it. With
-// immediate streams, this wait happens during the launch. There is no wait if the subscribed thread itself launches: it
-// calls the function later.
+// immediate streams, this wait happens during the launch. There is no wait if the subscribed thread itself launches:
+// that thread calls the function later.
 int32_t pass_to_subscriber(uint64_t thread, void (*function)(void*), void* argument, bool blocks) {
     if (thread == this_thread() && is_processing_reports) {
         is_processing_reports = false;

@@ -74,10 +74,10 @@ aclError check_context(const char* call) {
 aclError check_device(const char* call, int32_t device) {
     const int32_t count = device_count();
     if (device >= 0 && device < count) return kSuccess;
-    return fail(kRtInvalidDevice, call,
-                count == 1 ? "deviceId must be 0, the one device that is simulated,"
-                           : "deviceId must be 0 to " + std::to_string(count - 1),
-                device);
+    std::string rule = "deviceId must be 0 to " + std::to_string(count - 1);
+    if (count == 1) rule = "deviceId must be 0, the one device that is simulated,";
+    if (count == 0) rule = "deviceId must be a device of ASCEND_RT_VISIBLE_DEVICES, which names none,";
+    return fail(kRtInvalidDevice, call, rule, device);
 }
 
 }  // namespace simulated_cann

@@ -284,8 +284,8 @@ NPU_CANN_API aclError aclrtQueryEventWaitStatus(void* handle, int32_t* status) {
     return kSuccess;
 }
 
-// Sets the host's time between the two records. It is the duration of the simulation and unrelated to hardware. Both
-// records must have happened (event.cc, ElapsedTime).
+// Sets the host's time between the two records. This time is a duration of the simulation and unrelated to hardware.
+// Both records must have happened (event.cc, ElapsedTime).
 NPU_CANN_API aclError aclrtEventElapsedTime(float* milliseconds, void* start, void* end) {
     if (!milliseconds || !start || !end) return fail(kInvalidParam, __func__, "arguments must not be null.");
     auto lock = lock_streams();

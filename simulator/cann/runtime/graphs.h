@@ -1,4 +1,4 @@
-// Capture of streams into graphs. A graph contains the work that the streams received between the begin and the end of
+// Capture of streams into graphs. A graph contains the work that the streams received between the start and the end of
 // the capture. Its nodes have the order of the calls. Each captured stream has a branch. The stream that began the
 // capture is the origin. A replay queues the origin's branch on the replaying stream, and the other branches on the
 // graph's own streams.

@@ -130,7 +130,8 @@ aclError copy_synchronously(const char* call, const Copy& copy) {
     return kSuccess;
 }
 
-// Returns the work of an asynchronous copy. It accesses host memory by a system call, which refuses unmapped memory.
+// Returns the work of an asynchronous copy. The work accesses host memory by a system call, which refuses unmapped
+// memory.
 Work make_copy_work(const char* call, const Copy& copy) {
     const bool to_device = is_device_memory(copy.to), from_device = is_device_memory(copy.from);
     Work work(Work::Kind::kDevice, call);

@@ -42,7 +42,8 @@ struct aclTensorList {
 
 namespace simulated_cann {
 
-// The executor of a generated operator. Its pool owns it (cann/host/executors.h). The functions return aclnn's status.
+// The executor of a generated operator. The operator's pool owns it (cann/host/executors.h). The functions return
+// aclnn's status.
 class PooledExecutor {
 public:
     enum class Side { kInput, kOutput, kAny };

@@ -1,5 +1,5 @@
-// The operator packages that CANN reads. It reads them once in a process, at the first call of an operator of a package
-// (hicann/opbase src/nnopbase/individual_op/api/individual_op_api.cpp, NnopbaseInit;
+// The operator packages that CANN reads. CANN reads them once in a process, at the first call of an operator of a
+// package (hicann/opbase src/nnopbase/individual_op/api/individual_op_api.cpp, NnopbaseInit;
 // src/nnopbase/individual_op/executor/indv_collector.cpp, NnopbaseGetCustomOppPath and NnopbaseGetOppPath).
 #include <cstdlib>
 #include <filesystem>

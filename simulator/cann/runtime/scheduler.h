@@ -1,7 +1,7 @@
 // Queues of streams, and the order in which their work runs. Queued work must run when the host waits for a stream, an
 // event or the device, or when a queue is full. A query by the host runs at most three pieces of work. The order is
-// random and depends on a seed. It keeps only the order within a stream, and an event's record before its waits. The
-// seed also determines whether other work runs early or stays queued.
+// random and depends on a seed. It guarantees only that the work of one stream keeps its order, and that a record of an
+// event runs before the waits for it. The seed also determines whether other work runs early or stays queued.
 #pragma once
 
 #include <pthread.h>

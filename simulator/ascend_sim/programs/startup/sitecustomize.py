@@ -1,6 +1,6 @@
 """Start-up of Python under ``ascend-sim run``: install the host fallback when torch_npu is imported.
 
-Python imports the first ``sitecustomize`` of its path when it starts. This one removes its folder from the
+Python imports the first ``sitecustomize`` of its path when it starts. This file removes its folder from the
 path and then runs the next ``sitecustomize``.
 """
 
