@@ -161,7 +161,7 @@ def test_refusals(opapi):
         ((x, weight, out), {"padding": [256]}, "each element of padding must be in [0, 255] but got 256"),
         ((x, weight, out), {"groups": 0}, "groups must be in [1, 65535] but got 0"),
         ((x, weight, out), {"groups": 2}, "input must have 8 channels but got 4"),
-        ((x, weight, out), {"dilation": [6]}, "input must be as large as the kernel"),
+        ((x, weight, out), {"dilation": [6]}, "input must be at least as large as the kernel"),
         ((x, weight, out), {"bias": np.zeros(5, F16)}, "bias must have the shape [6] but got [5]"),
         ((x, weight, out), {"bias": np.zeros(6, F32)}, "bias must be float16 but got float32"),
         ((x, weight, out.astype(F32)), {}, "output must be float16 but got float32"),

@@ -89,7 +89,7 @@ def check_results_that_do_not_convert_to_the_output():
         lambda: ints.add_(halves[0]),
     )  # fmt: skip
     for work in works:
-        assert "out must have a type that " in refusal(work)
+        assert "out must have a type to which " in refusal(work)
     assert (ints.tolist(), halves.tolist(), flags.tolist()) == ([1] * 3, [0.5] * 3, [True] * 3)
 
 
