@@ -101,7 +101,7 @@ NPU_ROPE_API const char *npu_rope_last_error(void);
 
 /* The parts of that error, so that callers need not parse the message: the argument `argument` of the operator `op`
  * must `rule` but got `value`. No pointer is NULL; before the first error the status is NPU_ROPE_OK and the texts are
- * empty. Valid as long as the message. */
+ * empty. The pointers are valid as long as the message. */
 typedef struct npu_rope_error {
     npu_rope_status status;
     const char *op, *argument, *rule, *value;
@@ -154,7 +154,7 @@ NPU_ROPE_API npu_rope_status npu_rope_rope(const npu_rope_tensor *x, const npu_r
 
 /* rope on queries and keys in one call, with one table of cos and sin: q [B,S,Nq,D] or [S,Nq,D]; k has q's dtype and
  * its shape except for the number of heads. q_out and k_out follow the rules of out above. They share no memory with
- * each other, nor q_out with k, nor k_out with q. */
+ * each other. q_out shares no memory with k, and k_out none with q. */
 NPU_ROPE_API npu_rope_status npu_rope_rope_qk(const npu_rope_tensor *q, const npu_rope_tensor *k,
                                               const npu_rope_tensor *positions, const npu_rope_tensor *freq_factors,
                                               const npu_rope_params *params, int32_t forward, npu_rope_angle angle,
@@ -243,8 +243,8 @@ NPU_ROPE_API npu_rope_status npu_rope_rms_norm_backward(const npu_rope_tensor *g
                                                         const npu_rope_tensor *dscale);
 
 /* The norm of queries and keys in models with QK-norm, and rope_qk, in one pass: divide each head of q and k by
- * sqrt(m + epsilon), where m is the mean of its squares. Multiply it by q_scale or k_scale, and rotate it by its
- * token's positions. Lanes outside the rotated window are only normalized and scaled.
+ * sqrt(m + epsilon), where m is the mean of its squares. Multiply the quotient by q_scale or k_scale, and rotate it by
+ * the token's positions. Lanes outside the rotated window are only normalized and scaled.
  *
  *   q, k, positions, freq_factors, q_out, k_out  as npu_rope_rope_qk's; the outs share no memory with the scales
  *   q_scale, k_scale       [D], of q's dtype, unit stride
@@ -290,7 +290,7 @@ NPU_ROPE_API npu_rope_status npu_rope_add_rms_norm(const npu_rope_tensor *x, con
  *                   any head size; it is neither normalized nor rotated
  *   q_scale, k_scale  factors of the norm, of q's type or float32, unit stride; without them, q or k is not normalized.
  *                   [D]: each head is normalized. [N*D] (with more than one head): all heads of a token together
- *   q_bias, k_bias  added after the norm and its factors: as the scale beside it in shape; of q's type or float32
+ *   q_bias, k_bias  added after the norm and its factors; shaped as q_scale and k_scale; of q's type or float32
  *   square_sums     [S,2] float32 (float64 for float64 q): the sums of squares of each token's q and k, over the heads
  *                   of all ranks; only with norms over all heads. npu_rope_qk_square_sums() computes a rank's part
  *   positions       as npu_rope_rope's for one batch: [S]; [3,S], [4,S] or [4*S] in the modes with sections. With
@@ -301,8 +301,11 @@ NPU_ROPE_API npu_rope_status npu_rope_add_rms_norm(const npu_rope_tensor *x, con
  *                   then only n_dims, mode, n_offs and sections are used. With sections, a pair takes its entry from
  *                   the row of its axis
  *   slots           [S] int32 or int64: the row of the caches for each token, or -1 to leave the token's k and v out.
- * No two tokens have the same row k_quant_scale, v_quant_scale    float32 factors of an int8 cache, required there:
- * [1], [N] or [N,D] k_quant_offset, v_quant_offset  float32, added after the factor, of the factor's shape
+ *                   No two tokens have the same row
+ *   k_quant_scale,  float32 factors [1], [N] or [N,D] of an int8 cache, which requires them
+ *   v_quant_scale
+ *   k_quant_offset, float32, added after the factor, of the factor's shape
+ *   v_quant_offset
  *
  * Attributes.
  *   epsilon       added to the mean square: >= 0; rounded to float32
@@ -313,9 +316,11 @@ NPU_ROPE_API npu_rope_status npu_rope_add_rms_norm(const npu_rope_tensor *x, con
  * Outputs.
  *   q_out         q's shape and dtype, unit stride in D
  *   k_out, v_out  without slots, as q_out, for k and v. With slots, caches (k_cache, v_cache in errors): [rows,N,D], or
- * [blocks,block_size,N,D] with row = block * block_size + place in the block. Any strides, unit stride in D; of q's
- * type, float32, float16, bfloat16, or int8. Other rows do not change An output does not overlap itself. q_out, and
- * without slots k_out and v_out, may be its own input; otherwise it shares no memory with an input or another output.
+ *                 [blocks,block_size,N,D] with row = block * block_size + place in the block. Any strides, unit
+ *                 stride in D; of q's type, float32, float16, bfloat16, or int8. Other rows do not change
+ *
+ * An output does not overlap itself. q_out, and without slots k_out and v_out, may be the input of the same name
+ * without _out. Otherwise an output shares no memory with an input or another output.
  *
  * A result is y = rotate(x / sqrt(m + epsilon) * (scale + scale_offset) + bias), where m is the mean square and rotate
  * is npu_rope_rope's rotation. Intermediate values are float32 (float64 for float64 q), and y is rounded once. An int8
@@ -344,7 +349,8 @@ NPU_ROPE_API npu_rope_status npu_rope_qkv_norm_rope_cache(const npu_rope_qkv_inp
 NPU_ROPE_API npu_rope_status npu_rope_qk_square_sums(const npu_rope_tensor *q, const npu_rope_tensor *k,
                                                      const npu_rope_tensor *out);
 
-/* The data that a check may read besides the tensors' sizes, types and strides. It skips rules that need other data. */
+/* The data that a check may read besides the tensors' sizes, types and strides. A check skips rules that need other
+ * data. */
 typedef enum npu_rope_known {
     NPU_ROPE_KNOWN_VALUES = 0,    /* addresses and elements: memory of this process */
     NPU_ROPE_KNOWN_ADDRESSES = 1, /* addresses: memory of a device */
@@ -363,8 +369,8 @@ typedef struct npu_rope_call {
     const npu_rope_tensor *outputs[NPU_ROPE_MAX_OUTPUTS]; /* likewise. NULL: still to be allocated, and not checked */
     const npu_rope_params *params;
     double epsilon;
-    double scale_offset; /* of qkv_norm_rope_cache, as ranks */
-    int64_t ranks;
+    double scale_offset;                   /* of qkv_norm_rope_cache */
+    int64_t ranks;                         /* of qkv_norm_rope_cache */
     int64_t axis, stash_type;              /* of the norms */
     int64_t rotary_dim, offset, num_heads; /* of the rotary operators; rotary_dim is also rotary_embedding_dim */
 } npu_rope_call;

@@ -44,7 +44,7 @@ struct Check {
             std::make_shared<BrokenRule>(std::move(op), std::move(argument), std::move(rule), std::move(value))};
 }
 
-// For a fault of this library or of the machine, not of the call.
+// Returns the error for a fault of this library or of the machine, not of the call.
 [[gnu::cold, gnu::noinline]] inline Check internal_error(std::string op, std::string argument, std::string rule,
                                                          std::string value) {
     return {Check::kInternal,

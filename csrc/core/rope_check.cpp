@@ -127,8 +127,7 @@ private:
 
     Check check_positions(const npu_rope_tensor& t) {
         if (!is_index(t.dtype)) return bad_type(op_, "positions", "be int32 or int64", dtype_name(t.dtype));
-        if (Check c = rope_has_sections(params_.mode) ? check_shape_of_four_positions(t) : check_position_shape(t);
-            !c.ok())
+        if (Check c = rope_has_sections(params_.mode) ? check_plane_shape(t) : check_position_shape(t); !c.ok())
             return c;
         return t.dtype == NPU_ROPE_INT64 && known_ == Known::kValues ? check_position_values(t) : Check{};
     }
@@ -145,7 +144,7 @@ private:
     }
 
     // A token has four positions or three. If it has three, the first one is also the fourth.
-    Check check_shape_of_four_positions(const npu_rope_tensor& t) {
+    Check check_plane_shape(const npu_rope_tensor& t) {
         bool is_batched = tensors_.x[0]->ndim == 4;
         bool is_flat = has_shape(t, {4 * shape_.S});
         bool is_per_token = has_shape(t, {4, shape_.S}) || has_shape(t, {3, shape_.S});

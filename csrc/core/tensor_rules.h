@@ -16,7 +16,7 @@
 
 namespace npu_rope {
 
-// The data of tensors that the checks may read. They skip the rules that need other data.
+// The data of tensors that the checks may read. The checks skip rules that need other data.
 enum class Known {
     kValues,     // sizes, types, strides, addresses and values
     kAddresses,  // all except values, which the host cannot read in a device's memory
@@ -126,7 +126,8 @@ struct RotatedTensors {
     bool out_may_be_null = false;  // not allocated yet
 };
 
-// Returns an error if an input, a tensor of `required` or an output is NULL. It names the first one in this order.
+// Returns an error if an input, a tensor of `required` or an output is NULL. The error names the first NULL in this
+// order.
 inline Check check_given(const RotatedTensors& t, std::initializer_list<NamedTensor> required) {
     auto missing = [&](const char* name) { return bad_value(t.op, name, "be a tensor", "NULL"); };
     for (int k = 0; k < t.sides; ++k)

@@ -25,13 +25,13 @@ struct Format {
     int pairs;
 };
 
-// The rows of a token: of each axis in the modes with sections, else only the first.
+// The rows of a token: one for each axis in the modes with sections; otherwise only the first entries are used.
 struct Rows {
     const char *cos[kRopeAxes], *sin[kRopeAxes];
 };
 
-// Returns this thread's memory for four tables: cos and sin, in natural order and in the kernel's order. It is kept
-// between calls.
+// Returns this thread's memory for four tables: cos and sin, in natural order and in the kernel's order. The
+// memory is kept between calls.
 template <typename T>
 T* scratch(size_t size) {
     thread_local std::vector<T> tables;
@@ -58,7 +58,7 @@ public:
             fill_as<float>(rows);
     }
 
-    // Returns the tables in the order that the kernel of this dtype reads. It is float64 if the heads have that type.
+    // Returns the tables in the order that the kernel of this dtype reads. dtype is float64 if the heads are float64.
     TablePair in_order_of(int32_t dtype) {
         return dtype == NPU_ROPE_FLOAT64 ? in_order<double>(kNatural)
                                          : in_order<float>(kernels_.order[format_.pairing][dtype]);
@@ -125,7 +125,7 @@ private:
     }
 
     // Whether the entries of the two lanes of every pair have the same bits. If so, one entry per pair is sufficient,
-    // and its kernels are faster.
+    // and the kernels for such tables are faster.
     template <typename T>
     bool pairs_agree(const T* table) const {
         if (!interleaved())

@@ -16,9 +16,9 @@ namespace normalized_heads {
 constexpr int64_t kMaxHeadsPerBlock = 32;
 
 // Returns the number of heads of a block. The squares of all of them are summed before the first root, so that the
-// roots do not delay the sums. With each head, the head of the next block is prefetched. After a token's last head,
-// this is a head of the next token in most layouts. In measurements with an L1 cache of 32 KiB, blocks of 8 KiB are the
-// fastest.
+// roots do not delay the sums. With each head, the head at the same place in the next block is prefetched. After a
+// token's last block, this is a head of the next token in most layouts. In measurements with an L1 cache of 32 KiB,
+// blocks of 8 KiB are the fastest.
 inline int64_t heads_per_block(int64_t head_bytes) {
     constexpr int64_t kBlockBytes = int64_t{8} << 10;
     return std::clamp<int64_t>(kBlockBytes / head_bytes, 1, kMaxHeadsPerBlock);

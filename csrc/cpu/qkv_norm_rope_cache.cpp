@@ -4,8 +4,7 @@
 // - kCopy: values, if the output has their type.
 // - kRotate: heads without a norm, if the output has their type: rope's kernel.
 // - kPass: heads with a norm of their own and no bias, if the output has their type: rms_norm_rope's kernel. float64
-// has
-//   none.
+//   has none.
 // - kByHead: all others. The thread normalizes a head into a buffer in the L1 cache, in the type of intermediate values
 //   (float32; float64 for float64 heads), rotates it there, and rounds it into the output. If the output has the type
 //   of intermediate values, it takes the place of the buffer.
@@ -32,13 +31,13 @@ namespace {
 
 enum class Path { kCopy, kRotate, kPass, kByHead };
 
-// What a call reads besides positions and tables. Real: the type of intermediate values.
+// One side of a call: the heads of q, k or v, and what they are computed with. Real: the type of intermediate values.
 template <typename Real>
 struct Side {
     QkvSide shape;
     const char* x = nullptr;
     char* out = nullptr;
-    std::vector<Real> scale, bias;     // empty: without; [D] or [N*D]
+    std::vector<Real> scale, bias;     // [D] or [N*D]; empty if the call has none
     std::vector<float> ordered_scale;  // of kPass
     const float *quant_factor = nullptr, *quant_offset = nullptr;
     bool rotates = false;
@@ -287,12 +286,12 @@ template <typename Real, class Source>
 void run_range(int64_t begin, int64_t end, void* ctx) {
     const auto& job = *static_cast<const Job<Real, Source>*>(ctx);
     const Call<Real>& call = job.call;
-    const int64_t groups = call.head_groups, segments_of = rotation::kTokensPerSegment;
+    const int64_t groups = call.head_groups, segment_tokens = rotation::kTokensPerSegment;
     auto table = job.source.table(call.rotation, call.rope);
     const int64_t heads = call.side[0].shape.N + call.side[1].shape.N + call.side[2].shape.N;
     for (int64_t item = begin; item < end; ++item) {
-        const int64_t group = item % groups, first_token = item / groups * segments_of;
-        const int64_t last_token = std::min(first_token + segments_of, call.shape.rope.S);
+        const int64_t group = item % groups, first_token = item / groups * segment_tokens;
+        const int64_t last_token = std::min(first_token + segment_tokens, call.shape.rope.S);
         table.begin_segment();
         for (int64_t s = first_token; s < last_token; ++s) {
             const int64_t slot =

@@ -133,7 +133,7 @@ struct Bf16InterleavedRotator {
 
 // ---- heads ----------------------------------------------------------------------------------------------
 
-// Rotates the window of a head whose pairs exactly fill kRotators rotators. They are loaded once for all heads.
+// Rotates the window of a head whose pairs exactly fill kRotators rotators. The rotators are loaded once for all heads.
 template <typename Rotator, int kRotators, bool kStream>
 struct FixedWindow {
     Rotator rotators[kRotators];

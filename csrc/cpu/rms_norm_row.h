@@ -193,7 +193,7 @@ inline double sum_squares_in_floats(const RowFormat& format, const char* x) {
     return sum.total();
 }
 
-// Writes these sums of several rows.
+// Computes the sum of squares of each of several rows in the same way.
 inline void sum_squares_in_floats(const RowFormat& format, const char* x, int64_t rows, int64_t row_bytes,
                                   double* sums) {
     if (format.n <= kSquaresBlock)

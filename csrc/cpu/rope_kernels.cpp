@@ -14,10 +14,10 @@ namespace {
 
 // ---- cos and sin of a fractional turn ---------------------------------------------------------
 //
-// cos_sin() computes them for m * (hi + lo) turns: m is TableJob's multiplier, hi and lo are its turns_hi and turns_lo.
-// m * hi is exact (rope_angle.h), and so is its difference from the nearest integer. The code adds m * lo to this
-// difference. The sum r in [-1/2, 1/2] is split as r = q/4 + z with |z| <= 1/8. Both series are evaluated for the angle
-// 2 pi z in [-pi/4, pi/4], and q selects the series and its sign. Coefficients: Taylor's (2 pi)^k / k!.
+// cos_sin() computes cos and sin of m * (hi + lo) turns: m is TableJob's multiplier, hi and lo are its turns_hi and
+// turns_lo. m * hi is exact (rope_angle.h), and so is its difference from the nearest integer. The code adds m * lo to
+// this difference. The sum r in [-1/2, 1/2] is split as r = q/4 + z with |z| <= 1/8. Both series are evaluated for the
+// angle 2 pi z in [-pi/4, pi/4], and q selects the series and its sign. Coefficients: Taylor's (2 pi)^k / k!.
 
 struct Coefficients {
     static constexpr double sin[] = {0x1.921fb54442d18p+2,  -0x1.4abbce625be53p+5, 0x1.466bc6775aae2p+6,
@@ -88,8 +88,8 @@ void step_table(const StepJob& job, float* cos_table, float* sin_table) {
     }
 }
 
-// Converts tables from natural order to another order. They are padded to whole vectors. For kEvenOdd, the pairs after
-// the last group of 2 W stay in natural order.
+// Converts tables from natural order to another order. The tables are padded to whole vectors. For kEvenOdd, the pairs
+// after the last group of 2 W stay in natural order.
 void reorder(TableOrder order, int pairs, const float* cos, const float* sin, float* cos_out, float* sin_out) {
     if (order == kCrossed) {
         for (int i = 0; i < pairs; i += W) {
@@ -114,8 +114,8 @@ void reorder(TableOrder order, int pairs, const float* cos, const float* sin, fl
 
 // ---- rotators -------------------------------------------------------------------------------------------
 //
-// A rotator rotates kPairs pairs (a, b), from pair i on, by cosines c and sines s. It keeps them in registers, in one
-// of the orders of TableOrder.
+// A rotator rotates kPairs pairs (a, b), from pair i on, by cosines c and sines s. It keeps c and s in registers. The
+// tables have one of the orders of TableOrder.
 
 template <typename Element>
 struct HalfApartRotator {

@@ -92,7 +92,8 @@ public:
     }
 
     void fill(int64_t b, int64_t s) { fill(position_of(source_, call_.shape, b, s)); }
-    // Returns the tables in the order that the kernel of this dtype reads. float64 is the call's dtype or not allowed.
+    // Returns the tables in the order that the kernel of this dtype reads. dtype may be float64 only if the call's
+    // dtype is.
     TablePair in_order_of(int32_t dtype) {
         if (dtype == NPU_ROPE_FLOAT64) return {double_cos_, double_sin_};
         const TableOrder order = kernels_.order[call_.pairing][dtype];

@@ -22,7 +22,7 @@ struct RotationCall {
     const void* rows;  // NULL, or the row of the cache for each token of the last side
     bool rows_are_int64;
     int32_t dtype;      // npu_rope_dtype of x
-    int32_t out_dtype;  // npu_rope_dtype of out: of a cache, it can be narrower than x's
+    int32_t out_dtype;  // npu_rope_dtype of out; that of a cache can be narrower than x's
     Pairing pairing;
     int64_t offset;  // of the window in a head
     int64_t pairs;

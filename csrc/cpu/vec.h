@@ -35,7 +35,7 @@ inline void store(void* p, V v) {
     std::memcpy(p, &v, sizeof v);
 }
 
-// Stores past the caches, for output that is too large for them. Without an instruction for that, it is store().
+// Stores past the caches, for output that is too large for them. Without an instruction for that, it calls store().
 // p must be aligned to the vector's size or to 32 bytes, whichever is smaller. A 64-byte vector is stored in two halves
 // if p is not aligned to 64 bytes. The caller needs a fence before another thread reads.
 template <typename V>
@@ -57,7 +57,7 @@ inline void stream(void* p, V v) {
 #endif
     store(p, v);
 }
-// stream() if kStream, else store().
+// Calls stream() if kStream, otherwise store().
 template <bool kStream, typename V>
 inline void put(void* p, V v) {
     if constexpr (kStream)

@@ -70,7 +70,7 @@ npu_rope_tensor view_of_copy(const at::Tensor& t, size_t number) {
     return view;
 }
 
-// The numbers as int32. The low words of contiguous int64 numbers are a view of them.
+// Returns the numbers as int32. For contiguous int64 numbers, the result is a view of their low words.
 at::Tensor int32_of(const at::Tensor& t) {
     if (t.scalar_type() == at::kInt) return t;
     if (!t.is_contiguous()) return t.to(at::kInt);

@@ -7,7 +7,8 @@
 
 namespace npu_rope {
 
-// A call's tensors as the kernels read them. If x has more dimensions than the checks support, they are joined.
+// A call's tensors as the kernels read them. If x has more dimensions than the checks support, its dimensions are
+// joined.
 class NormCall {
 public:
     // If dimensions are joined, raises an error for an axis or a scale that breaks its rule.

@@ -45,7 +45,7 @@ inline std::vector<int64_t> sections_or_zeros(at::OptionalIntArrayRef sections) 
 npu_rope_params params_of(const Attributes& a);
 int32_t angle_of(const Attributes& a);
 
-// Checks the call, then launches NpuRope once. It rotates x into out, which may be x itself.
+// Checks the call, then launches NpuRope once, which rotates x into out. out may be x itself.
 void launch_rope(const at::Tensor& x, const at::Tensor& positions, const OptionalTensor& factors, const Attributes& a,
                  const at::Tensor& out);
 
