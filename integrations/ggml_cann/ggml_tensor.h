@@ -37,8 +37,8 @@ extern "C" {
 const char* ggml_op_name(int op);
 int ggml_graph_n_nodes(struct ggml_cgraph* graph);
 struct ggml_tensor* ggml_graph_node(struct ggml_cgraph* graph, int index);
-/* Whether no node outside node_indices uses a result that is not in outputs. Of ggml-impl.h; libggml-base exports it.
- */
+/* Whether no node outside node_indices uses a result that is not in outputs. Declared in ggml-impl.h; libggml-base
+ * exports it. */
 bool ggml_can_fuse_subgraph_ext(const struct ggml_cgraph* graph, const int* node_indices, int count, const int* ops,
                                 const int* outputs, int num_outputs);
 #ifdef __cplusplus

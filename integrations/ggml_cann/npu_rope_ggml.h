@@ -46,7 +46,8 @@ int npu_rope_ggml_compute(const struct ggml_tensor* node, const struct npu_rope_
 /* Launch the graph's node `index` and nodes after it as one call, if they have one of these forms:
  *     ADD, RMS_NORM, MUL    ADD, RMS_NORM    RMS_NORM, MUL, ROPE    RMS_NORM, MUL    ROPE, VIEW or RESHAPE, SET_ROWS
  * Return the number of nodes that the call computes, or -1 if CANN or an allocation failed. Return 0 if the nodes have
- * none of the forms or break a rule of it, which `why` names: nothing was launched, and the node must run alone. */
+ * none of the forms or break a rule of their form, which `why` names: nothing was launched, and the node must run
+ * alone. */
 int npu_rope_ggml_compute_fused(struct ggml_cgraph* graph, int index, const struct npu_rope_ggml_target* target,
                                 char* why, size_t why_bytes);
 

@@ -51,7 +51,7 @@ aclTensor* make_scale(Call* call, const ggml_tensor* weight, const npu_rope_ggml
     return weight ? call->tensor(*weight) : call->tensor(kFloat32, const_cast<void*>(target.one), {1}, {1});
 }
 
-// Launches norm and its multiplication by the weight if this is not NULL.
+// Launches the norm, and its multiplication by the weight unless the weight is NULL.
 int launch_norm(const ggml_tensor& norm, const ggml_tensor* weight, const ggml_tensor& result,
                 const npu_rope_ggml_target& target, Message why) {
     Call call(target, why);

@@ -86,7 +86,7 @@ Reason check_rope(const ggml_tensor& node, bool has_bfloat16) {
     const Params p(node);
     if (!p.is_known()) return "the node's mode is not known";
     const int64_t planes = p.has_sections() ? 4 : 1;
-    if (positions.ne[0] != x.ne[2] * planes) return "there are not as many positions as tokens";
+    if (positions.ne[0] != x.ne[2] * planes) return "the number of positions does not fit the tokens";
     const int64_t pairs = p.mode == kVision ? p.n_dims : p.n_dims / 2;
     if (p.n_dims <= 0 || p.n_dims % 2 || p.n_offs < 0 || p.n_offs + 2 * pairs > x.ne[0])
         return "the dimensions to rotate are not pairs inside a head";
@@ -128,7 +128,7 @@ Reason check_rope_set_rows(Nodes nodes, bool has_bfloat16) {
     if (rows->type != kInt64 || !is_dense(*rows) || rows->ne[0] != tokens)
         return "the rows' indices are not contiguous 64-bit integers, one for each token";
     const bool narrows = x->type == kFloat32 && (cache.type == kFloat16 || (cache.type == kBfloat16 && has_bfloat16));
-    if (cache.type != x->type && !narrows) return "the cache does not have x's type or, of float32, a narrower one";
+    if (cache.type != x->type && !narrows) return "the cache has neither x's type nor, for float32 x, a narrower one";
     if (cache.ne[0] != width || cache.ne[2] != 1 || cache.ne[3] != 1 || !has_contiguous_rows(cache))
         return "the cache is not a matrix whose rows are contiguous";
     if (shares_memory(cache, *x) || shares_memory(cache, *rows) || !is_apart_from_arguments(cache, rope))

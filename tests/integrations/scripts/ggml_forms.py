@@ -287,7 +287,7 @@ def check_refused_rows():
     refuse(graph, "the rows' indices are not contiguous 64-bit integers, one for each token")
     graph, *_, node = set_rows_graph(cache_dtype=np.float32, dtype=np.float16)
     graph.expand(node)
-    refuse(graph, "the cache does not have x's type or, of float32, a narrower one")
+    refuse(graph, "the cache has neither x's type nor, for float32 x, a narrower one")
     graph, x, rope, joined, _, node = set_rows_graph()
     graph.expand(node)
     graph.place(node, fields_of(x).data + 256)
@@ -302,7 +302,7 @@ def check_refused_rows():
     refuse(graph, "the node's mode is not known")
     fields_of(rope).op_params[2] = 2
     fields_of(node).type = 30
-    refuse(graph, "the cache does not have x's type or, of float32, a narrower one", bfloat16=0)
+    refuse(graph, "the cache has neither x's type nor, for float32 x, a narrower one", bfloat16=0)
     graph, x, rope, joined, _, node = set_rows_graph()
     graph.expand(node, functions["ggml_mul"](graph.context, rope, x))
     refuse(graph, CONNECTED)
