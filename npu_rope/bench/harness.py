@@ -1,8 +1,9 @@
 """Interleaved timing: the contestants of a row run alternately (A B C A B C ...) in small batches.
 
 A batch begins with untimed calls, which bring the caches to the state of repeated calls. The timed calls fill
-``BATCH_SECONDS``; there are at least ``LEAST_TIMED_CALLS``. Long calls have fewer calls of both kinds, at
-least one each. In one round every contestant gets one sample: the mean time per call of its batch.
+``BATCH_SECONDS``; there are at least ``LEAST_TIMED_CALLS``. Batches of long calls have fewer calls of both
+kinds, at least one of each. In one round every contestant gets one sample: the mean time per call of its
+batch.
 
 The memory floor is in every round. In each round, a contestant's sample is divided by the floor's sample,
 because a disturbance of the machine slows both. A contestant's ratio is the median of these quotients.

@@ -139,4 +139,4 @@ def _events(options: BenchOptions, threads: int, problems: list[str]) -> Iterato
     if process.returncode != 0:
         code = process.returncode
         end = signal.Signals(-code).name if code < 0 else f"exit status {code}"
-        problems.append(f"the process for {threads} threads ended with {end}")
+        problems.append(f"the process with thread count {threads} ended with {end}")

@@ -21,7 +21,7 @@ FORM_LIMIT = 1.3  # largest time of a mode or form divided by NeoX's
 NORM_LIMIT = 1.3  # largest time of a norm divided by the memory floor's
 FUSION_GAIN = 1.3  # least time of rms_norm and rope_qk divided by rms_norm_rope's
 # Largest time of qkv_norm_rope_cache divided by the memory floor's, by dtype; least time of the fastest peer
-# of each kind divided by its own.
+# of each kind divided by qkv_norm_rope_cache's.
 QKV_FLOOR_LIMITS = {"f32": 1.15, "bf16": 1.5}
 QKV_GAINS = {"eager": 3.0, "compiled": 1.3}
 # Largest time of a patched module, and of a patched model's step, divided by transformers' own time.
@@ -121,7 +121,7 @@ def _peer_verdict(figures: Figures) -> TargetVerdict:
         peer_us, our_us = (format_microseconds(figure["median_us"]) for figure in (peer, ours))
         times = f"{peer_us} against our {our_us} us"
         target.add(not is_ahead, f"{name}: {peer['contestant']} {times}" if is_ahead else "", ours)
-    target.details = [*filter(None, target.details)] or [f"{len(target.figures)} rows with peers"]
+    target.details = [*filter(None, target.details)] or [f"rows with peers: {len(target.figures)}"]
     return target.verdict()
 
 

@@ -69,7 +69,7 @@ def main() -> None:
     for row in options.chosen_rows(threads):
         send(event="start", row=row.name)
         if options.peers != "none":
-            torch._dynamo.reset()  # at its limit of recompilations it would run later rows eagerly
+            torch._dynamo.reset()  # at its limit of recompilations, torch would run later rows eagerly
         row_contestants = contestants(row, options)
         quiet_seconds -= wait_for_quiet(quiet_seconds)
         figures, foreign = measure_row(

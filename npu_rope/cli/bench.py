@@ -116,7 +116,7 @@ def bench(
         writer.get(format_, report.write_console)(results, stream)
     if plot is not None:
         if not plotting.drawn_figures(results):
-            raise usage_error("[bench] rows must have some of mode neox or normal for --plot but got none.")
+            raise usage_error("[bench] rows must include mode neox or normal for --plot but include neither.")
         with replacing(plot, "wb") as stream:
             plotting.draw(results, stream, plot.suffix[1:].lower())
     bad = any(f["kind"] == "ours" and f["status"] in ("wrong", "failed") for f in results.figures)

@@ -421,7 +421,7 @@ def test_results_that_no_plot_shows_are_written_before_the_plot_is_refused(tmp_p
     outcome = CliRunner().invoke(app, ["bench", "--from", str(run), "--format", "csv", "--plot", str(plot)])
     assert outcome.exit_code == 2
     assert "mrope" in outcome.output
-    assert "rows must have some of mode neox or normal for --plot but got none." in outcome.output
+    assert "rows must include mode neox or normal for --plot but include neither." in outcome.output
     assert not plot.exists()
 
 
