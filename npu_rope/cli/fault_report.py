@@ -18,9 +18,9 @@ from npu_rope.testing.outcomes import AFTER, ALONE, NOT_ALONE, SOMETIMES, CaseRe
 from npu_rope.testing.rerun import is_ggml
 from npu_rope.testing.suites import SUITES
 
-TERMINAL_LINES = 12  # of a process's output; a file has all of them
+TERMINAL_LINES = 12  # lines of a process's output on a terminal; a file has all lines
 MOST_REPEATS = 1000
-_CONFIDENCE = 0.99  # of the repeats that a printed command makes
+_CONFIDENCE = 0.99  # probability that the repeats of a printed command show the failure
 
 
 def print_faults(console: Console, report: ValidationReport) -> None:
@@ -29,7 +29,7 @@ def print_faults(console: Console, report: ValidationReport) -> None:
     if not faults:
         return
     cases = sum(any(j.verdict == "FAIL" for j in result.judgements) for result in report.results)
-    console.print(f"\n[bold]{_counted(len(faults), 'fault')} in {_counted(cases, 'case')}[/]")
+    console.print(f"\n[bold]{counted(len(faults), 'fault')} in {counted(cases, 'case')}[/]")
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
     table.add_column("#", justify="right")
     table.add_column("fault", overflow="fold")
@@ -43,13 +43,14 @@ def print_faults(console: Console, report: ValidationReport) -> None:
     for number, fault in enumerate(faults, 1):
         _print_fault(console, number, fault, report)
     if report.not_rerun:
-        text = f"{_counted(report.not_rerun, 'failure')} not run again: the time for this ended"
+        text = f"{counted(report.not_rerun, 'failure')} not run again: the time for this ended"
         print_wrapped(console, "", "")
         print_wrapped(console, f"{text} (--rerun-seconds), or it was interrupted.", "")
     console.print("")
 
 
-def _counted(number: int, noun: str) -> str:
+def counted(number: int, noun: str) -> str:
+    """Return a number with a noun, in the plural unless the number is 1."""
     return f"{number} {noun}" + ("s" if number != 1 else "")
 
 
@@ -79,7 +80,7 @@ def _print_fault(console: Console, number: int, fault: Fault, report: Validation
         _print_item(console, "fails", occurrence_text(judgement))
     _print_output(console, judgement)
     for command in reproducers(result, judgement, report):
-        # A line of its own, that can be copied.
+        # Print each command on one line, so that users can copy it.
         console.print(f"  reproduce: {escape(command)}", soft_wrap=True)
 
 
@@ -88,7 +89,8 @@ def _print_item(console: Console, name: str, text: str) -> None:
 
 
 def print_wrapped(console: Console, text: str, indent: str, bold: str = "", style: str = "") -> None:
-    """Print a text, in several lines if it is wider than the console; the others have this indent.
+    """Print a text, in several lines if it is wider than the console. Lines after the first have this
+    indent.
 
     Args:
         bold: the beginning of the text that is printed bold.
@@ -120,7 +122,7 @@ def occurrence_text(judgement: Judgement) -> str:
     found = judgement.occurrence
     if found is None:
         return "in this run; it was not run again"
-    runs = f"{found.failed} of {_counted(found.runs, 'run')}"
+    runs = f"{found.failed} of {counted(found.runs, 'run')}"
     if found.when == ALONE:
         return f"alone ({runs} in new processes)"
     if found.when == AFTER:
@@ -128,7 +130,7 @@ def occurrence_text(judgement: Judgement) -> str:
         return f"only after {names} ({runs} in new processes); alone it passes"
     if found.when == SOMETIMES:
         return f"only sometimes ({runs}, with and without the cases before it)"
-    return "not alone; the time ended before the other cases were found that must run before it"
+    return "not alone; the time ended before the cases that must run before it were found"
 
 
 def explain(judgement: Judgement) -> str:

@@ -235,7 +235,7 @@ def _factors_text(layer_rope: LayerRope) -> str:
     text = f"{len(layer_rope.model.freq_factors)}"
     if len(factors):
         text += f", from {factors.min():.6g} to {factors.max():.6g}"
-    return text + (f"; {fixed_pairs} pairs do not rotate" if fixed_pairs else "")
+    return text + (f"; pairs that do not rotate: {fixed_pairs}" if fixed_pairs else "")
 
 
 def _context_text(layer_rope: LayerRope) -> str:

@@ -47,7 +47,7 @@ def _draw_panel(panel: Any, layer_rope: LayerRope) -> None:
     wavelengths = np.where(rotating, scaled, np.nan)
     label = "as it is" if not is_scaled else "after scaling"
     if not rotating.all():
-        label += f"; {np.count_nonzero(~rotating)} pairs do not rotate"
+        label += f"; pairs that do not rotate: {np.count_nonzero(~rotating)}"
     panel.plot(pairs, wavelengths, color=AFTER, linewidth=2, marker=".", markersize=4, label=label)
     for tokens, label, style in (
         (layer_rope.session, f"session, {layer_rope.session} tokens", "-"),

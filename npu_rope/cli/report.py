@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from npu_rope import backends
-from npu_rope.cli.fault_report import executor_name, explain, print_faults, print_wrapped
+from npu_rope.cli.fault_report import counted, executor_name, explain, print_faults, print_wrapped
 from npu_rope.cli.report_files import write_csv, write_json, write_junit
 from npu_rope.cli.validation_report import ValidationReport
 from npu_rope.testing.faults import general_kind_of, kind_of
@@ -156,7 +156,7 @@ class ConsolePrinter:
     def _table(self, executors: list[str]) -> None:
         """Print a row for each suite: cases within bounds and worst ratio by back end, and the worst case.
 
-        On a narrow terminal it has several tables without the worst case, which is in the lines below them.
+        On a narrow terminal, print several tables without the worst case. The lines below the tables name it.
         """
         columns = [(executor, max(len(executor), len("362/362  1.23e+04"))) for executor in executors]
         title, head_width = "cases, worst error / bound", 27
@@ -192,7 +192,7 @@ class ConsolePrinter:
             if judgement is not None and judgement.verdict == UNSUPPORTED:
                 reasons.setdefault(judgement.message, []).append(result.case.name)
         for reason, names in reasons.items():
-            self.console.print(f"\n{escape(reason)}: {len(names)} cases", soft_wrap=True)
+            self.console.print(f"\n{escape(reason)}: {counted(len(names), 'case')}", soft_wrap=True)
             for name in names:
                 self.console.print(f"  {escape(name)}", soft_wrap=True)
         if reasons:
@@ -321,6 +321,6 @@ def _summary_line(executor: str, results: list[CaseResult], device: str = "") ->
         if len(reasons) == 1:
             text += f"; {len(unsupported)} unsupported ({unsupported[0].message})"
         else:
-            counted = "; ".join(f"{count}: {reason}" for reason, count in sorted(reasons.items()))
-            text += f"; {len(unsupported)} unsupported ({counted})"
+            counts = "; ".join(f"{count}: {reason}" for reason, count in sorted(reasons.items()))
+            text += f"; {len(unsupported)} unsupported ({counts})"
     return text

@@ -280,8 +280,8 @@ def rotary_mul(
 ) -> Launch:
     """Run rotary_mul's kernel once and show the use of its cycles.
 
-    With --rows it is rotary_embedding: the kernel gathers random rows of tables
-    with that many rows.
+    With --rows the operator is rotary_embedding: the kernel gathers random rows
+    of tables with that many rows.
 
     The time model is that of npu-rope trace rope.
 

@@ -115,8 +115,8 @@ rms_norm_backward = _add_command(
     """Run rms_norm_backward's kernel once and show the use of its cycles.
 
     Each core sums the scale's gradient over its rows, and adds its sums to those
-    of the other cores in global memory. If the sums do not fit UB, it adds each
-    chunk of each row there.
+    of the other cores in global memory. If the sums do not fit UB, the core
+    adds each chunk of each row in global memory.
 
     The time model is that of npu-rope trace rope.
 

@@ -218,7 +218,7 @@ def validate(
             for result in _run(cases, executors, console, repeat):
                 report.results.append(result)
                 add(result)
-            executors.end()  # devices are free for the new processes
+            executors.end()  # frees the devices for the new processes
             report.not_rerun = _run_again(executors, report.results, console, rerun_seconds)
     finally:
         executors.end()
@@ -257,7 +257,7 @@ def _no_case(option: str, text: str, cases: list[AnyCase]) -> typer.Exit:
     hint = "".join(f"\n  {name}" for name in close)
     return usage_error(
         f"[validate] {option} must match a case but got {text!r}.\n"
-        f"See 'npu-rope validate --list'{'; near it:' + hint if hint else '.'}"
+        f"See 'npu-rope validate --list'{'; similar names:' + hint if hint else '.'}"
     )
 
 
@@ -284,8 +284,8 @@ def _matching(cases: list[AnyCase], text: str) -> list[AnyCase]:
 def _choose_executors(
     named: list[str] | None, default: list[str] | None, cases: list[AnyCase]
 ) -> tuple[list[str], str]:
-    """Return the back ends, with torch_npu if it is named, or if it can run some cases and no back end is
-    named; and why torch_npu does not run although none is named."""
+    """Return the names of the executors, and why torch_npu is not one of them although no back end is named.
+    torch_npu is one of them if it is named, or if no back end is named and it can run some cases."""
     names = list(named or ([backends.default_backend] if backends.default_backend else []))
     names = list(dict.fromkeys(names or default or []))
     try:
@@ -353,8 +353,8 @@ class _Executors:
 
 
 def _run(cases: list[AnyCase], executors: _Executors, console: Console, repeat: int) -> Iterator[CaseResult]:
-    """Yield the results of the cases. If they are repeated, yield those of the first time that a case fails,
-    or of the last time."""
+    """Yield the results of the cases. If the cases are repeated, yield the results of the first repeat in
+    which a case fails, or of the last repeat."""
     with _progress(console, len(cases) * repeat) as advance:
         for remaining in reversed(range(repeat)):
             results = []
@@ -381,7 +381,7 @@ def _run_again(executors: _Executors, results: list[CaseResult], console: Consol
         for fault in find_faults(results)
     ]
     reruns = Reruns(NewProcesses(executors.ggml), seconds)
-    # An interruption ends these runs, and not the report of the results.
+    # An interruption ends these runs, but not the report of the results.
     with suppress(KeyboardInterrupt), _progress(console, len(failures), "running failures again") as advance:
         reruns.examine(groups, advance)
     return sum(failure.judgement.occurrence is None for failure in failures)

@@ -244,8 +244,8 @@ def test_pairs_that_do_not_rotate_are_marked(config, tmp_path):
     assert pairs[15]["wavelength"] == pytest.approx(pairs[15]["wavelength_before"])
     output = inspect(path, "--plot", tmp_path / "still.svg")
     assert len(re.findall(r"^ +\d+ +\d+, \d+ +0 +- .* - +does not rotate *$", output, re.MULTILINE)) == 48
-    assert "64, from 1 to 1; 48 pairs do not rotate" in output
-    assert "as it is; 48 pairs do not rotate" in (tmp_path / "still.svg").read_text()
+    assert "64, from 1 to 1; pairs that do not rotate: 48" in output
+    assert "as it is; pairs that do not rotate: 48" in (tmp_path / "still.svg").read_text()
 
 
 @pytest.mark.parametrize("suffix", [".png", ".svg", ".pdf"])

@@ -318,7 +318,7 @@ def test_each_occurrence_has_its_words_and_its_command():
         f"reproduce: npu-rope validate --suite ggml --op '{FIRST}' --op '{case[1]}' {device}",
         "fails: only sometimes (1 of 3 runs, with and without the cases before it)",
         f"reproduce: npu-rope validate --suite ggml --op '{case[2]}' --repeat 12 {device}",
-        "fails: not alone; the time ended before the other cases were found that must run before it",
+        "fails: not alone; the time ended before the cases that must run before it were found",
         f"reproduce: npu-rope validate --suite ggml {device}",
     ):
         assert f"\n  {expected}\n" in text
