@@ -126,7 +126,7 @@ def durations_of(runs: Sequence[KernelRun], kernel: str, launches: Sequence[int]
         others = sorted({run.type if run.type not in _NO_TYPE else run.name for run in runs})
         listed = ", ".join(others[:8]) or "nothing"
         raise NoKernelTimes(
-            f"the profiler lists {len(durations)} launches of {kernel} where {sum(launches)} were made"
+            f"the launches of {kernel} must be {sum(launches)} but the profiler lists {len(durations)}"
             f" (it lists {listed})"
         )
     remaining = iter(durations)

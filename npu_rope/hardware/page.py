@@ -223,7 +223,7 @@ def _validate(document: Document) -> Iterator[str]:
     for reason, count in summary["unsupported_because"].items():
         yield f'<p class="soft">{count} not supported: {escape(reason)}</p>'
     if summary["failures"]:
-        yield f"<h3>{len(summary['failures'])} cases that are not correct{_badge(document)}</h3>"
+        yield f"<h3>Cases that are not correct: {len(summary['failures'])}{_badge(document)}</h3>"
     for failure in summary["failures"]:
         yield _failure(f"{failure['suite']}: {failure['name']}", failure["verdict"], failure)
 

@@ -354,7 +354,7 @@ def test_without_a_profile_times_come_from_events(tmp_path):
     assert call["measured"]["method"] == "events"
     assert call["measured"]["us"] == 123.0
     (missing,) = (n for n in found.data["not_done"] if n["what"] == "profile of rope")
-    assert "lists 19 launches of NpuRope where 20 were made" in missing["why"]
+    assert "the launches of NpuRope must be 20 but the profiler lists 19" in missing["why"]
     assert not missing["failed"]
     assert "events: includes launch gaps" in found.page
     assert found.data["timing_model"]["all"]["methods"] == {"events": 1}
