@@ -1,4 +1,4 @@
-"""A back end in a process of its own, so that its end is the failure of one case."""
+"""A back end in a process of its own. If the process ends early, only one case fails."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ def normalized_error(n: int, precision: str) -> float:
 
 def device_normalized_error(n: int, backend: str = "sim") -> float:
     """Return :func:`normalized_error` for the device's kernels, which add in float32.
-    ``op_kernel/norm/row_norm.h`` derives it, also the two roundings more of Ascend950."""
+    ``op_kernel/norm/row_norm.h`` derives it, and the two additional roundings of Ascend950."""
     roundings = 9 if _has_loose_functions(backend) else 7
     return (roundings + float(np.log2(max(n, 1))) / 2) * 2.0**-24
 

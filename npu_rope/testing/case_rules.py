@@ -11,7 +11,7 @@ from typing import Any
 from npu_rope.testing.cases import SHORT
 from npu_rope.testing.outcomes import AnyCase
 
-# Fields that are no attributes, or that other terms have.
+# Fields that are no attributes, or that other terms express.
 _NO_ATTRIBUTES = {"name", "suite", "source", "op", "dtype", "params", "shape"}
 _NO_ATTRIBUTES |= {"ggml_n_ctx_orig", "n_ctx_orig"}  # 0 and 1 mean the same (RopeCase)
 _SCALARS = (str, bool, int, float)
@@ -68,8 +68,8 @@ class Group:
 def split(failing: Sequence[AnyCase], others: Sequence[AnyCase]) -> list[Group]:
     """Divide failing cases into groups that rules describe.
 
-    A group in which all cases of these terms fail comes first. The last group has the cases that no such
-    rule fits. Its terms are common to them, and not to all cases.
+    First come groups whose terms no other case has. The last group has the failing cases that no such rule
+    fits. Its terms are common to these cases, but not to all cases.
     """
     table = _Table(failing, others)
     groups = []
@@ -144,12 +144,15 @@ class _Table:
         return best
 
     def _chance(self, having: Sequence[int], count: int) -> float:
-        """Return the probability that as many cases, drawn from all, are among those that have a term."""
+        """Return the probability that ``count`` cases, drawn from all, are among the cases in ``having``."""
         share = sum(bits.bit_count() for bits in having) / sum(bits.bit_count() for bits in self.everyone)
         return float(share**count)
 
     def _useful(self, remaining: int, least: float) -> list[str]:
-        """Return terms of enough remaining cases, without those of the same cases as one of a lower rank."""
+        """Return the terms that enough remaining cases have.
+
+        If the same cases have several terms, return only the one with the lowest rank.
+        """
         seen: set[tuple[int, int]] = set()
         useful = []
         for term in sorted(self.sets, key=lambda term: self.ranks[term]):
@@ -161,7 +164,7 @@ class _Table:
         return useful
 
     def common_terms(self, members: int) -> tuple[str, ...]:
-        """Return terms that these failing cases have, and hardly by chance."""
+        """Return the terms that all these failing cases have, if it is unlikely that chance explains this."""
         found = [
             term
             for term, (failing, others) in self.sets.items()

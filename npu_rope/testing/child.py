@@ -1,4 +1,4 @@
-"""A Python process that answers requests, and whose output is kept for the case that it ends.
+"""A Python process that answers requests. Its output is kept, so that it can be read if the process ends.
 
 A worker that uses :func:`serve` answers in forks of itself on Linux: the next process after one that ended
 needs no new interpreter and no imports, which take several times as long as a fork.

@@ -1,4 +1,4 @@
-"""The faults of a run: failing cases that fail for one reason stand together."""
+"""The faults of a run: failing cases, grouped by the reason of their failure."""
 
 from __future__ import annotations
 
@@ -74,7 +74,8 @@ def _shortened(kind: str) -> str:
 
 
 def _common_kind(failed: list[Failed]) -> str:
-    """Return the way in which cases of one kind fail: that of the first, or all users of freed memory."""
+    """Return the way in which cases of one kind fail: that of the first case, or for uses of freed memory the
+    names of all functions that use it."""
     kinds = [_whole_kind_of(judgement) for _, judgement in failed]
     functions = dict.fromkeys(match[1] for match in map(_FREED_MEMORY.search, kinds) if match)
     if len(functions) < 2:
@@ -157,7 +158,7 @@ def _by_cause(executor: str, failed: list[Failed], total: int) -> list[Fault]:
 
 def _with_occurrences(failed: list[Failed]) -> list[tuple[tuple[str, str], Failed]]:
     """Return each failure with its kind and its occurrence. A failure whose occurrence was not found takes
-    the one of the others of its kind, if they agree."""
+    the occurrence of the other failures of its kind, if these agree."""
     keys = [general_kind_of(judgement) for _, judgement in failed]
     known: dict[str, set[str]] = {}
     for key, pair in zip(keys, failed, strict=True):

@@ -114,8 +114,8 @@ class CaseResult:
     """All judgements of one case.
 
     Attributes:
-        note: how a failing case was found, if that needs a word.
-        cause: what the failure of a sequence needs.
+        note: a remark on how a failing case was found; empty if it needs none.
+        cause: the condition under which a sequence fails.
         like: the name of the case that shows the same fault in the simplest way, if it is another one.
         when: when a sequence fails, as in Occurrence: ``ALONE`` if one of its calls fails alone, ``AFTER`` if
             a call fails after others only, ``SOMETIMES`` if it was not seen again; empty if it is not known.

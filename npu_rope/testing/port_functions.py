@@ -36,9 +36,10 @@ class PortCase:
         mode: the pairs: half, interleave or quarter.
         layout: npu_apply_rotary_pos_emb's layout.
         sections: npu_mrope's sections.
-        cache_mode: npu_mrope's assignment of pairs to kinds of positions; of stores the layout of caches.
-        rows: the rows of the caches of a store: in mode Norm of each batch, otherwise blocks and rows of a
-            block.
+        cache_mode: npu_mrope's assignment of pairs to kinds of positions; for stores, the layout of the
+            caches.
+        rows: the sizes of a store's caches: in mode Norm the rows of each batch, otherwise the blocks and the
+            rows of a block.
         values: the width of npu_kv_rmsnorm_rope_cache's v; 0: no v.
         quantized: the tensors of an int8 cache: ``"scale"``, ``"scale, offset"``; empty: the cache has the
             type of x.

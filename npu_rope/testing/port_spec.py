@@ -259,7 +259,7 @@ def in_rows(
     """Return the expectation of a cache with these contents before the call.
 
     Args:
-        before: ``[B,N,rows,D]`` in mode Norm, else ``[blocks, block_size, N, D]``; of
+        before: ``[B,N,rows,D]`` in mode Norm, else ``[blocks, block_size, N, D]``; for
             npu_qkv_rms_norm_rope_cache ``[blocks, N*D/width, block_size, width]``.
         tokens: the stored values of each token, ``[B,N,S,D]``.
         index: as npu_kv_rmsnorm_rope_cache takes it in that mode.

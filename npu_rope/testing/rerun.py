@@ -1,8 +1,8 @@
-"""Run failing cases again in new processes, and find out on what the failures depend.
+"""Run failing cases again in new processes, and find out what the failures depend on.
 
-A case that fails is run alone, some times. If it passes, the cases that ran before it in the same process are
-put before it: first the last one, then the last two, four, ... When it fails again, the set of these cases is
-reduced to a smallest one, which usually has one case. A run here is a process in which nothing else ran.
+A case that fails is first run alone, one to three times. If it passes, the cases that ran before it in the
+same process are put before it: first the last one, then the last two, four, ... When it fails again, the set
+of these cases is reduced to a smallest one, which usually has one case. Each run here is in a new process.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ from npu_rope.testing.outcomes import (
 )
 
 REPEATS = 3  # runs that must agree
-SETTLED = 3  # cases of a group with the same occurrence; the other ones are then run alone once
+# If this many cases of a group have the same occurrence, and none has another one, the others are run once.
+SETTLED = 3
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class Runner(Protocol):
 
 
 class NewProcesses:
-    """Runs cases in new processes; ``ggml`` is a process with the library and the device to use."""
+    """Runs cases in new processes. ``ggml`` is a process that has the library and the device of the runs."""
 
     def __init__(self, ggml: GgmlProcess | None) -> None:
         self.ggml = ggml
@@ -101,11 +102,11 @@ class Reruns:
         self._run = run
         self._clock = clock
         self._end = clock() + seconds
-        self._after: dict[str, tuple[AnyCase, ...]] = {}  # the last cases found, by executor
+        self._after: dict[str, tuple[AnyCase, ...]] = {}  # the last predecessors that were found, by executor
 
     def examine(self, groups: Iterable[Sequence[Failure]], advance: Callable[[], None]) -> None:
-        """Set the occurrence of the failures: the first one of each group, then the second one, ... It stays
-        None for a failure that is not run again."""
+        """Set the occurrence of the first failure of each group, then that of the second one, and so on. The
+        occurrence of a failure that is not run again stays None."""
         queues = [list(group) for group in groups]
         settled = [_Settled() for _ in queues]
         for i in range(max(map(len, queues), default=0)):
@@ -123,7 +124,7 @@ class Reruns:
     def _occurrence(self, failure: Failure, known: _Settled) -> Occurrence:
         attempts = _Attempts(self, failure)
         alone = [attempts.fails(()) for _ in range(known.repeats_of(ALONE, AFTER))]
-        if any(alone) != known.is_settled(ALONE):  # otherwise than in the group
+        if any(alone) != known.is_settled(ALONE):  # unlike the other cases of the group
             alone += [attempts.fails(()) for _ in range(REPEATS - len(alone))]
         if all(alone):
             return Occurrence(ALONE, attempts.failed, attempts.runs)
@@ -156,7 +157,7 @@ class Reruns:
                 return ()
             passing, failing = failing, min(2 * failing, len(before))
         if not all(attempts.fails(before[-failing:]) for _ in range(REPEATS - 1)):
-            return ()  # not because of these cases
+            return ()  # the failure does not depend on these cases
         while failing - passing > 1:
             middle = (passing + failing) // 2
             if attempts.fails(before[-middle:]):
@@ -173,13 +174,13 @@ class Reruns:
 
 
 class _Settled:
-    """The occurrences (``seen``) of the first failures of a group."""
+    """The occurrences (``seen``) of a group's failures that were run again."""
 
     def __init__(self) -> None:
         self.seen: list[str] = []
 
     def repeats_of(self, *expected: str) -> int:
-        """Return the number of runs that show one of these occurrences: one if the group is known for it."""
+        """Return the number of runs that show one of these occurrences: 1 if the group has settled on it."""
         return 1 if self.is_settled(*expected) else REPEATS
 
     def is_settled(self, *expected: str) -> bool:
@@ -202,7 +203,7 @@ class _Attempts:
         return failed
 
     def reduced(self, after: tuple[AnyCase, ...]) -> tuple[AnyCase, ...]:
-        """Return a smallest part of the cases after which the case still fails. The first one is needed."""
+        """Return a smallest part of the cases after which the case still fails. The first of them is kept."""
         if len(after) == 1 or self.fails(after[:1]):
             return after[:1]
         first, rest = after[:1], after[1:]

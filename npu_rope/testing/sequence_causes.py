@@ -13,9 +13,9 @@ _DEFAULTS: dict[str, Any] = {
     field.name: field.default for field in fields(Node) if field.default is not MISSING
 }
 _NAMES = (*_AXES, *_DEFAULTS)
-_CONTENTS = ("pos", "x")  # every call has some
+_CONTENTS = ("pos", "x")  # contents that every call has
 _INPUT = "x"
-# Attributes with rules that depend on another one.
+# For an attribute, the others whose rules depend on it.
 _LINKED = {
     "mode": ("sections", "n_dims", "n_offs"),
     "forward": ("inplace",),
@@ -29,7 +29,8 @@ class Cause:
 
     Attributes:
         names: the attributes.
-        is_alone: one call fails, and the attributes are not the defaults; otherwise calls differ in them.
+        is_alone: True: a call fails alone, and its attributes are not the defaults. False: the calls differ
+            in the attributes.
     """
 
     names: tuple[str, ...]
@@ -46,17 +47,18 @@ class Cause:
         return f"calls that differ in {', '.join(self.names)}" if self.names else "equal calls"
 
     def is_in(self, sequence: Sequence) -> bool:
-        """Return whether a sequence has what the failure needs."""
+        """Return whether a sequence has this cause."""
         nodes = sequence.nodes
         if self.is_alone:
             return all(any(_value(node, name) != _DEFAULTS[name] for node in nodes) for name in self.names)
         return all(_differ(nodes, name) for name in self.names) if self.names else _share_inputs(nodes)
 
     def removed_from(self, sequence: Sequence) -> Sequence | None:
-        """Return the sequence without what the failure needs; None if it does not have it, or cannot lack it.
+        """Return the sequence without this cause; None if it lacks the cause, or must have it.
 
-        The calls get the first call's values, else those of a later one; or the defaults if the cause is one
-        call's. Equal calls get inputs of their own.
+        All calls get the attributes' values of the first call or, if these break a rule, of a later one. If
+        the cause is that of one call (``is_alone``), all calls get the defaults. Equal calls get inputs of
+        their own.
         """
         if not self.is_in(sequence) or (self.is_alone and not self.names):
             return None
@@ -83,10 +85,10 @@ EQUAL_CALLS = Cause((), is_alone=False)
 
 
 def cause_of(simplest: Sequence, *, has_own_inputs: bool = False) -> Cause:
-    """Return what a failing sequence needs that cannot be simplified.
+    """Return the cause of the failure of a sequence that cannot be simplified further.
 
     Args:
-        has_own_inputs: its calls have inputs of their own because equal inputs are another fault.
+        has_own_inputs: the calls have inputs of their own, because equal inputs cause another fault.
     """
     nodes = simplest.nodes
     if len(nodes) == 1:

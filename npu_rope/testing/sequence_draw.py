@@ -1,8 +1,8 @@
 """Draw the sequences of suite ``sequences`` from a seed.
 
-State that a backend keeps from one call to the next is wrong for a call that differs in what the state does
-not depend on. Most calls therefore differ from their predecessor in one property, and the difference has an
-effect on the result.
+A backend may keep state from one call to the next, and reuse it although the next call differs in a property
+that the state should depend on. Most calls therefore differ from their predecessor in one property, and the
+difference has an effect on the result.
 """
 
 from __future__ import annotations
@@ -53,8 +53,9 @@ ROTATION = (
     "forward", "mode", "n_dims", "n_offs", "n_ctx_orig", "freq_base", "freq_scale", "ext_factor",
     "attn_factor", "beta_fast", "beta_slow", "sections", "ff", "pos",
 )  # fmt: skip
-LEAST_EFFECT = 0.02  # on an element of an input in [-1, 1]: some ten times the largest bound of a result
-_SHARE_WITH_YARN = 0.5  # of the nodes that are not drawn from another one
+# A change must change an element by this, for inputs in [-1, 1]. It is some ten times the largest bound.
+LEAST_EFFECT = 0.02
+_SHARE_WITH_YARN = 0.5  # of the nodes that are not a change of another one
 _MOST_TRIES = 100
 
 
@@ -90,14 +91,14 @@ def _any_node(rng: random.Random) -> Node:
         freq_base=rng.choice(NUMBERS["freq_base"]),
     )
     if rng.random() < _SHARE_WITH_YARN:
-        # Without it, and with freq_scale 1, most of these attributes have no effect.
+        # Without YaRN, and with freq_scale 1, most attributes of YaRN have no effect.
         node = replace(
             node,
             freq_scale=rng.choice((0.25, 0.5, 1.5)),
             ext_factor=rng.choice((1.0, 0.5)),
             n_ctx_orig=rng.choice((128, 4096, 32768)),
         )
-    # Most calls have most other defaults, as the layers of models do.
+    # At most five further changes: like a model's layers, a call has the defaults of most attributes.
     for name in rng.sample(list(CHANGES), rng.randrange(6)):
         node = _changed(rng, node, name) or node
     return node
@@ -130,7 +131,7 @@ def _changed(rng: random.Random, node: Node, name: str) -> Node | None:
 
 
 def has_effect(before: Node, after: Node) -> bool:
-    """Return whether each attribute of the rotation in which the nodes differ changes the second's result."""
+    """Return whether the second node's result depends on each attribute of the rotation that was changed."""
     for name in ROTATION:
         if getattr(after, name) != getattr(before, name):
             try:
@@ -158,7 +159,7 @@ def _resized(rng: random.Random, node: Node, name: str) -> Node:
     axis, sizes = choices[name]
     shape = list(node.shape)
     shape[axis] = rng.choice(sizes)
-    # A wider head with the same window, or a window that grows with it.
+    # A window of the whole head keeps its width, or becomes the whole new head. Others keep their width.
     n_dims = node.shape[3] if name == "head" and not node.n_dims and rng.random() < 0.3 else node.n_dims
     return replace(node, shape=tuple(shape), n_dims=n_dims if node.mode != "vision" else 0)
 
@@ -199,7 +200,7 @@ _CHANGE: dict[str, Callable[[random.Random, Node, str], Node]] = {
 
 
 def _sections(rng: random.Random, mode: str, head: int) -> tuple[int, ...]:
-    """Return sections that cover the pairs, or too few or too many of them; zeros in a mode without."""
+    """Return sections for as many pairs as the head has, fewer or more; zeros in a mode without sections."""
     if mode not in WITH_SECTIONS:
         return (0, 0, 0, 0)
     width = max(1, head // 8)

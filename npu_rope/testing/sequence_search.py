@@ -1,16 +1,17 @@
 """Judge the sequences of a run. For each fault, find the shortest sequence that fails.
 
-A sequence that fails is simplified as long as it fails in the same way. From the simplest sequence follows
-what the failure needs: attributes in which calls differ, or attributes of one call. A later sequence that
-passes without them has the same fault: it is counted, and not simplified. If it then fails in another way, it
-has a second fault, which is examined too.
+A sequence that fails is simplified as long as it fails in the same way. The simplest sequence shows the cause
+of the failure: attributes in which calls differ, or attributes of one call. A later sequence that passes
+without this cause has the same fault: it is counted, and not simplified. If the later sequence fails in
+another way without the cause, it has a second fault, which is also examined.
 
-A simplification of one fault can arrive at another one. It therefore does not add what a known fault needs,
-and at its end the sequence that was simplified must pass without what the simplest one needs. If it does
-not, the simplest one has another fault, which is known from then on, and the simplification begins again.
+The simplification of a sequence with one fault can arrive at a sequence with another fault. It therefore adds
+no cause of a known fault, and at its end the original sequence must pass without the cause that was found. If
+it does not, the simplest sequence has another fault, which is known from then on, and the simplification
+begins again.
 
-A sequence runs on new backends of ggml, in the process of the earlier sequences. Before a failure is
-simplified, it is repeated in a new process. If it does not occur there, the sequences before it are put in
+A sequence runs on new backends of ggml, in the process of the earlier sequences. Before a failing sequence is
+simplified, it is run again in a new process. If it does not fail there, the sequences before it are put in
 front of it.
 """
 
@@ -29,12 +30,12 @@ from npu_rope.testing.sequence_judge import ON_CPU, judge_as_given, judge_calls,
 from npu_rope.testing.sequence_shrink import shrink
 from npu_rope.testing.sequences import Node, Sequence
 
-MOST_ATTEMPTS = 400
-MOST_NEW_PROCESSES = 150
-MOST_BACKENDS = 32  # of one process: a device keeps them (Ggml.free)
+MOST_ATTEMPTS = 400  # to simplify a sequence, in one process
+MOST_NEW_PROCESSES = 150  # to simplify a sequence, if each attempt needs a new process
+MOST_BACKENDS = 32  # of one process: a device keeps its backends (see Ggml.free)
 MOST_SIMPLIFIED = 40  # sequences of a run
-VALUES = "values"  # of a call that passes alone
-VALUES_ALONE = "values alone"  # of a call that fails alone; the others pass
+VALUES = "values"  # wrong values of a call that passes alone
+VALUES_ALONE = "values alone"  # wrong values of a call that fails alone
 
 
 @dataclass(frozen=True)
@@ -64,8 +65,8 @@ class Memory:
     Attributes:
         known: the simplified failures.
         shown: the simplest sequences that are results.
-        in_new_processes: what occurred in new processes, by executor and name of the sequence. Simple
-            sequences are tried for many failures.
+        in_new_processes: the failures of runs in new processes, by executor and name of the sequence. They
+            are kept because the same simple sequences are tried for many failures.
     """
 
     known: list[Known] = field(default_factory=list)
@@ -77,7 +78,7 @@ _memories: WeakKeyDictionary[GgmlProcess, Memory] = WeakKeyDictionary()
 
 
 def judge_sequence(sequence: Sequence, backends: list[str], ggml: GgmlProcess | None) -> CaseResult:
-    """Run and judge a sequence. If it was drawn and has a new fault, return that of the simplest one."""
+    """Run and judge a sequence. If it was drawn and has a new fault, return the simplest one's result."""
     earlier = _before(sequence, ggml)
     results = judge_calls(sequence, backends, ggml, also_on_cpu=True)
     result = result_of(sequence, results)
@@ -144,8 +145,8 @@ class Found:
 class Search:
     """Runs of sequences that look for the faults of one executor.
 
-    Most of those that simplify a sequence run in one process. What they find is compared with new processes:
-    if it differs, state outlives the backends, and only runs in new processes count.
+    Most runs that simplify a sequence share one process. Their result is compared with runs in new processes.
+    If it differs, state outlives the backends, and only runs in new processes count.
     """
 
     def __init__(self, executor: str, ggml: GgmlProcess | None, memory: Memory) -> None:
@@ -153,7 +154,7 @@ class Search:
         self.ggml = ggml if executor in ("ggml", ON_CPU) else None
         self.backends = [] if self.ggml is not None else [executor.partition(":ggml")[0]]
         self.kind = ""  # of the failure that is simplified
-        self.excluded: list[Cause] = []  # what its simplifications may not have
+        self.excluded: list[Cause] = []  # causes that the simplified sequences may not have
         self.shared: GgmlProcess | None = None
         self.memory = memory
 
@@ -169,7 +170,7 @@ class Search:
     def find(self, sequence: Sequence, failure: Failure, earlier: list[Sequence]) -> Found:
         """Return which known fault a failing sequence has, or its simplest one if it has a new fault."""
         source, counted = sequence.source, None
-        seen = set()  # without one fault, a sequence can have another one again
+        seen = set()  # a removed cause can bring back an earlier failure
         kind = self._refined(sequence, self._in_process_of_the_run, failure).kind
         while kind and (sequence.name, kind) not in seen:
             seen.add((sequence.name, kind))
@@ -189,15 +190,16 @@ class Search:
         return counted
 
     def _of_known(self, known: Known, note: str) -> Found:
-        """Return that a sequence has a known fault, with its simplest sequence if no result has been that."""
+        """Return the facts about a sequence with a known fault. They contain the fault's simplest sequence,
+        unless this has been a result before."""
         if known.simplest in self.memory.shown:
             return Found(note, cause=str(known.cause), like=known.simplest.name, when=known.when)
         self.memory.shown.add(known.simplest)
         return Found(known.note, known.simplest, str(known.cause), when=known.when)
 
     def _without_known(self, sequence: Sequence, kind: str) -> tuple[Known | None, Sequence, str]:
-        """Return the sequence without what a known fault needs, or what all of them need, and the kind of
-        failure that remains."""
+        """Return a known fault, the sequence without its cause, and the kind of failure that remains. If no
+        single cause changes the kind, remove the causes of all known faults."""
         applicable = []
         for known in self._known_of(kind):
             other = known.cause.removed_from(sequence)
@@ -215,7 +217,8 @@ class Search:
         return applicable[0], replace(sequence, source=f"{sequence.source} without {words}"), remaining
 
     def _of_known_message(self, sequence: Sequence, kind: str) -> tuple[Known | None, Sequence, str]:
-        """Return the same for a failure with a known message, which has one fault whatever the failure needs.
+        """Return the same as ``_without_known`` for a failure with a known message. Each message is one
+        fault, whatever its causes.
 
         Runs without some of the differences of the calls find the attributes that make this sequence fail.
         """
@@ -275,7 +278,7 @@ class Search:
             sequence, earlier = remaining, []
 
     def _without(self, known: Known, start: Sequence) -> Sequence | None:
-        """Return the sequence without what a fault of wrong values needs, if it fails in the same way."""
+        """Return the sequence without the cause of a fault of wrong values, if it still fails like that."""
         if known.kind not in (VALUES, VALUES_ALONE):
             return None
         if not known.cause.is_in(start):
@@ -290,7 +293,7 @@ class Search:
         self.kind = failure.kind
         if self.kind == VALUES_ALONE or (self.kind != VALUES and self._fails_alone(failure.nodes[0])):
             start = Sequence(failure.nodes[:1], source=start.source)
-        # The start lacks the causes of these other faults. A simplification must not add one of them.
+        # Causes of other faults that the start does not have. A simplification must not add one of them.
         self.excluded = [known.cause for known in self._known_of(self.kind) if not known.cause.is_in(start)]
         simplest = shrink(start, lambda tried: self._is_same(tried, self.in_shared_process), MOST_ATTEMPTS)
         if not self._is_confirmed(simplest):
@@ -302,7 +305,8 @@ class Search:
         return Known(self.executor, self.kind, cause, simplest, when)
 
     def _repeated(self, sequence: Sequence, earlier: list[Sequence]) -> tuple[Sequence, Failure] | None:
-        """Return the sequence, or with earlier ones before it, that fails in a new process."""
+        """Return the sequence, if necessary with earlier ones before it, such that it fails in a new process;
+        None if it does not fail there."""
         count = 0
         while True:
             joined = _joined([*earlier[len(earlier) - count :], sequence])
@@ -314,7 +318,7 @@ class Search:
             count = min(max(1, 2 * count), len(earlier))
 
     def _is_confirmed(self, simplest: Sequence) -> bool:
-        """Return whether new processes agree with the shared one on the sequence and on its calls alone."""
+        """Return whether new processes agree with the shared one, on the sequence and on each call alone."""
         alone = [Sequence((node,)) for node in simplest.nodes]
         same = all(
             self.in_shared_process(tried).kind == self.in_new_process(tried).kind
@@ -323,7 +327,7 @@ class Search:
         return same and self._is_same(simplest, self.in_new_process)
 
     def _is_same(self, tried: Sequence, run: Callable[[Sequence], Failure]) -> bool:
-        """Return whether the sequence fails in the same way, and does not have what other faults need."""
+        """Return whether the sequence fails in the same way, and has no cause of another fault."""
         if any(cause.is_in(tried) for cause in self.excluded):
             return False
         failure = self._refined(tried, run)
@@ -337,8 +341,8 @@ class Search:
     def _refined(
         self, sequence: Sequence, run: Callable[[Sequence], Failure], failure: Failure | None = None
     ) -> Failure:
-        """Run a sequence, unless its failure is given. If values are wrong, return the calls that pass alone,
-        or else a failure of the kind VALUES_ALONE."""
+        """Run a sequence, unless its failure is given. If values are wrong, return the failing calls that
+        pass alone or, if there are none, a failure of the kind VALUES_ALONE."""
         failure = failure or run(sequence)
         if failure.kind != VALUES:
             return failure
@@ -353,7 +357,7 @@ class Search:
         return self._run(sequence, self.ggml)
 
     def in_shared_process(self, sequence: Sequence) -> Failure:
-        """Run a sequence in the process of most attempts."""
+        """Run a sequence in the process that most attempts share."""
         if self.ggml is not None and self.shared is None:
             self.shared = self.ggml.new_process()
         if self.shared is not None and self.shared.backends >= MOST_BACKENDS:
@@ -361,7 +365,7 @@ class Search:
         return self._run(sequence, self.shared)
 
     def in_new_process(self, sequence: Sequence) -> Failure:
-        """Run a sequence in a process of its own; a back end of npu_rope runs it in this one."""
+        """Run a sequence in a ggml process of its own, or in this process on a back end of npu_rope."""
         key = self.executor, sequence.name
         if key not in self.memory.in_new_processes:
             with self.ggml.new_process() if self.ggml is not None else nullcontext() as process:

@@ -10,7 +10,6 @@ from typing import Any
 
 from npu_rope.testing.sequences import Node, Sequence
 
-# The simplest values that are no defaults.
 _SMALLEST_SHAPE = (1, 1, 1, 16)
 _DEFAULTS = {field.name: field.default for field in fields(Node) if field.default is not MISSING}
 _SIMPLER_SIGNS = {";": "+", "|": "+;"}
@@ -19,11 +18,12 @@ _SIMPLE_SECTIONS = ((1, 1, 1, 0), (1, 1, 1, 1))
 
 
 def shrink(sequence: Sequence, fails: Callable[[Sequence], bool], most_attempts: int) -> Sequence:
-    """Return the simplest sequence that is found: from its simplifications none fails.
+    """Return a sequence that fails and none of whose simplifications fails, or the simplest one after the
+    last attempt.
 
     Args:
         fails: returns whether a sequence fails as the given one does.
-        most_attempts: the largest number of its calls.
+        most_attempts: the largest number of calls of ``fails``.
     """
     tried: set[str] = set()
     progress = True
@@ -69,7 +69,7 @@ def simplifications(sequence: Sequence) -> Iterator[Sequence]:
 
 
 def _shorter(sequence: Sequence) -> Iterator[Sequence]:
-    """Yield the sequence without a part of its calls: the half of them, the quarter, ... one."""
+    """Yield the sequence without each half of its calls, without each quarter, ..., and without each call."""
     count = len(sequence.nodes)
     size = count // 2
     while size:
@@ -77,7 +77,7 @@ def _shorter(sequence: Sequence) -> Iterator[Sequence]:
             end = min(begin + size, count)
             nodes = sequence.nodes[:begin] + sequence.nodes[end:]
             starts = ("|", *sequence.signs)
-            # The call behind the removed ones starts where they would have.
+            # The call behind the removed ones gets the largest of their starts and its own.
             sign = max(starts[begin : end + 1], key="+;|".index)
             signs = (*starts[:begin], *((sign,) if end < count else ()), *starts[end + 1 :])
             yield replace(sequence, nodes=nodes, signs=signs[1:])
@@ -93,7 +93,8 @@ def _with_simpler_signs(sequence: Sequence) -> Iterator[Sequence]:
 
 
 def _with_simpler_nodes(sequence: Sequence) -> Iterator[Sequence]:
-    """Yield the sequence with one attribute simplified, in all calls and in each."""
+    """Yield the sequence with attributes simplified in all calls, then in one call, then taken from the call
+    before."""
     changes = list(_changes(sequence))
     for of_which in (range(len(sequence.nodes)), *((i,) for i in range(len(sequence.nodes)))):
         for change in changes:

@@ -26,9 +26,9 @@ from npu_rope.testing.ggml import Start
 STARTS: dict[str, Start] = {"+": "node", ";": "graph", "|": "backend"}
 DTYPES = {SHORT[name]: name for name in ("float32", "float16")}
 VIEWS = (0, 1, 2)
-MOST_ELEMENTS = 2**22  # of x
+MOST_ELEMENTS = 2**22  # of x, and of the buffer of which x is a view
 EXAMPLE = "rope(shape=[1,2,1,8]) + rope_back(shape=[1,2,1,8],mode=neox)"
-# The first number of the seed of the contents.
+# The first number of the seed from which contents are drawn.
 _POSITIONS, _FACTORS, _X = 1, 2, 3
 
 
@@ -70,7 +70,7 @@ class Node:
         if len(self.shape) != 4 or min(self.shape) < 1 or self.shape[3] % 2:
             raise ValueError("shape must be [B,S,N,D] of positive numbers with an even D")
         if np.prod(parent_shape(self.rope_case), dtype=float) > MOST_ELEMENTS:
-            raise ValueError(f"shape must have at most {MOST_ELEMENTS} elements, and all of its buffer's too")
+            raise ValueError(f"shape and the buffer of its view must have at most {MOST_ELEMENTS} elements")
         if min(self.ff, self.pos, self.x) < 0:
             raise ValueError("ff, pos and x must be at least 0")
         if self.inplace and not self.forward:
@@ -83,7 +83,7 @@ class Node:
         if params.n_offs + params.n_dims > head:
             raise ValueError("n_offs + n_dims must be at most the head")
         if self.ext_factor and not self.n_ctx_orig and min(self.beta_fast, self.beta_slow) < 0.5:
-            # Only then is a context of 0 the same as one of 1 (see ggml_cases).
+            # Only with larger betas do contexts of 0 and 1 give the same ramp (see cases.ggml_cases).
             raise ValueError("beta_fast and beta_slow must be at least 0.5 where n_ctx_orig is 0")
 
     @cached_property
