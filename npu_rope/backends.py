@@ -166,10 +166,11 @@ def offer_operator_package() -> None:
 
 def offer_simulated_package() -> None:
     """Name the simulated operator package to CANN for a simulated program, unless the user has named a
-    package of npu_rope. It replaces the bundled package, which :func:`offer_operator_package` may have added.
+    package of npu_rope. The simulated package replaces the bundled one, which
+    :func:`offer_operator_package` may have added.
 
-    Its library is added to the linker's search path, as the file ``bin/set_env.bash`` of a package that CANN
-    built does (hicann/asc-tools ``utils/templates``).
+    The simulated package's library is added to the linker's search path, as the file ``bin/set_env.bash`` of
+    a package that CANN built does (hicann/asc-tools ``utils/templates``).
     """
     simulated = simulated_package.find()
     folders = [f for f in _custom_folders() if f not in (bundled_package(), str(simulated))]

@@ -36,7 +36,8 @@ class CallTensors(Generic[T]):
         other_inputs: the other inputs that the call has, by name, in the order of the C function.
         outs: the outputs, by name; empty if the operator allocates them.
         in_place: the names of those of xs that are outputs as well.
-        c_inputs: the names of the C function's inputs, if the call may lack one before another; else empty.
+        c_inputs: the names of the C function's inputs, if one of them may be absent before one that is
+            present; else empty.
         c_outs: the names of its outputs, likewise.
     """
 
@@ -107,7 +108,7 @@ def given(**tensors: Any) -> dict[str, Any]:
 
 
 def named_outs(names: tuple[str, str], out: tuple[T, T] | None) -> dict[str, T]:
-    """Return the two outputs by name, or nothing for None."""
+    """Return the two outputs by name, or an empty dictionary for None."""
     return {} if out is None else dict(zip(names, out, strict=True))
 
 

@@ -4,9 +4,9 @@ Sources of the table, in Ascend/pytorch: ``COMPATIBILITY.md`` and ``docker/OVERV
 package is published with; ``docs/zh/release_notes.md`` of line 26.1 names all CANN versions that a release
 line is compatible with. No combination was run.
 
-``scripts/build_npu.sh`` runs this file by itself, before npu_rope is installed: it imports the standard
-library only. ``python3 -I npu_rope/cann_versions.py CANN_FOLDER SOC...`` prints the version of a CANN and
-those of the SoCs that it knows.
+``scripts/build_npu.sh`` runs this file by itself, before npu_rope is installed. Therefore the file imports
+only the standard library. ``python3 -I npu_rope/cann_versions.py CANN_FOLDER SOC...`` prints the version of
+a CANN, and which of the given SoCs that CANN knows.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from pathlib import Path
 OLDEST_TORCH = (2, 10)
 # The oldest CANN in the sources for that torch.
 OLDEST_CANN = (8, 5)
-# The oldest CANN that knows an SoC, if it is newer. Ascend950: the samples of mirror-cann/asc-devkit
-# (README.md) require 9.1.0, and Ascend/pytorch docker/OVERVIEW.md has images for it with 9.1.0 only.
+# The oldest CANN that knows an SoC, if that is newer than OLDEST_CANN. Ascend950: the samples of
+# mirror-cann/asc-devkit (README.md) require 9.1.0, and Ascend/pytorch docker/OVERVIEW.md has images for it
+# with 9.1.0 only.
 OLDEST_CANN_OF = {"ascend950": (9, 1)}
 
 
@@ -239,7 +240,7 @@ def binding_built_for(library: str | Path) -> str | None:
 
 
 def main(arguments: list[str]) -> int:
-    """Print a CANN's version on one line, and those of the named SoCs that it knows on the next one.
+    """Print a CANN's version on one line, and on the next one the named SoCs that this CANN knows.
 
     The exit status is 0, 1 if there is no version, 2 if it is too old.
     """

@@ -2,8 +2,8 @@
 
 ``op_host/chips.h`` holds the same table for C++, and the source of its figures; a test compares both.
 
-``scripts/build_npu.sh`` runs this file by itself, before npu_rope is installed: it imports the standard
-library only. ``python3 -I npu_rope/chips.py`` prints the SoC of this machine's NPU.
+``scripts/build_npu.sh`` runs this file by itself, before npu_rope is installed. Therefore the file imports
+only the standard library. ``python3 -I npu_rope/chips.py`` prints the SoC of this machine's NPU.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _npu_smi(*arguments: str) -> str:
     if done.returncode:
         words = (done.stderr or done.stdout).strip().splitlines()
         raise NoChip(
-            f"{' '.join(command)} failed with status {done.returncode}: {words[-1] if words else 'silent'}"
+            f"{' '.join(command)} failed with status {done.returncode}: {words[-1] if words else 'no output'}"
         )
     return done.stdout
 
@@ -128,7 +128,7 @@ def chip_of_machine() -> str:
 
 
 def main() -> int:
-    """Print chip and SoC. Exit status 0, 1 if the chip is unknown, 2 if no package supports it."""
+    """Print chip and SoC. Return 0, or 1 if the chip is unknown, or 2 if no package supports it."""
     try:
         chip = chip_of_machine()
     except NoChip as error:

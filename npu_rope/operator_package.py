@@ -4,7 +4,7 @@ CANN's project template packs this layout (hicann/asc-tools utils/templates, ``f
 ``ascendc_ops_config.py``): interface and headers in ``op_api``, tilings and kernels in
 ``op_impl/ai_core/tbe``, with a folder and a list of kernels for each SoC.
 
-The build runs this file by itself: it imports the standard library only. ``python3 -I
+The build runs this file by itself. Therefore the file imports only the standard library. ``python3 -I
 npu_rope/operator_package.py FOLDER SOC...`` prints a fault and exits with status 1 if it finds one.
 """
 

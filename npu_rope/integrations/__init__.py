@@ -1,1 +1,1 @@
-"""Integrations of npu_rope into other software, which they need. They must be imported explicitly."""
+"""Integrations of npu_rope into other software. Each one needs that software and an explicit import."""

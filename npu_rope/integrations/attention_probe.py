@@ -1,7 +1,8 @@
 """Recognize attention modules whose step between projections and KV cache qkv_norm_rope_cache computes.
 
-A copy of the module is called. In it, each projection before the rotation returns random numbers and each one
-after it returns its input, so neither the size nor the device of the weights matters. The copy shows which
+A copy of the module is called. In the copy, each projection before the rotation returns random numbers, and
+each one after the rotation returns its input. Therefore neither the size nor the device of the weights
+matters. The copy shows which
 tensors reach the rotation and the cache. Then its results, with and without the operator, must agree.
 """
 
@@ -309,7 +310,7 @@ class _Probe:
         return HeadNorm(name, type(norm), form, size != head)
 
     def _require_same_results(self, name: str, form: FusedForm, width: int) -> None:
-        """Require the results and the cache of the module's own code from the fused one.
+        """Require that the fused forward gives the results and the cache of the module's own code.
 
         Raises:
             NotKnown: they differ.

@@ -479,17 +479,17 @@ class Rows:
         ``[B,N,S,D]`` along S of ``[B,N,L,D]``, or ``[S,N,D]`` along the first of ``[L,N,D]``."""
         x, batch, tokens = self.x, self.step.batch, self.step.tokens
         if x.ndim == 4:
-            sizes = dim == 2 and x.shape[0] == batch and x.shape[2] == tokens
-            sizes = sizes and target.shape[:2] == x.shape[:2]
+            fits = dim == 2 and x.shape[0] == batch and x.shape[2] == tokens
+            fits = fits and target.shape[:2] == x.shape[:2]
         else:
-            sizes = dim == 0 and batch == 1 and x.shape[0] == tokens and self.step.allocator is not None
-            sizes = sizes and x.ndim == 3 and target.shape[1] == x.shape[1]
-        if self.is_keys and sizes:
+            fits = dim == 0 and batch == 1 and x.shape[0] == tokens and self.step.allocator is not None
+            fits = fits and x.ndim == 3 and target.shape[1] == x.shape[1]
+        if self.is_keys and fits:
             token, head, lane = self.step.k.stride()
             strides = (tokens * token, head, token, lane) if x.ndim == 4 else (token, head, lane)
-            sizes = all(n == 1 or a == b for n, a, b in zip(x.shape, x.stride(), strides, strict=True))
+            fits = all(n == 1 or a == b for n, a, b in zip(x.shape, x.stride(), strides, strict=True))
         return (
-            sizes
+            fits
             and target.ndim == x.ndim
             and target.shape[-1] == x.shape[-1]
             and target.stride(-1) == 1

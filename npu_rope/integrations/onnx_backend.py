@@ -92,7 +92,7 @@ class NpuRopeModel(BackendRep):
         if not isinstance(inputs, Mapping):
             if len(inputs) != len(self._inputs):
                 raise ValueError(
-                    f"[onnx_backend] inputs must be the graph's {len(self._inputs)} but got {len(inputs)}."
+                    f"[onnx_backend] inputs must have length {len(self._inputs)} but got {len(inputs)}."
                 )
             inputs = dict(zip(self._inputs, inputs, strict=True))
         missing = [name for name in self._inputs if name not in inputs]

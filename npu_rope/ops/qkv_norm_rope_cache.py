@@ -162,7 +162,9 @@ def _given_outputs(xs: tuple[Any, Any, Any], slots: Any, caches: tuple[Any, Any]
         if out is None:
             return {}
         if not isinstance(out, (tuple, list)) or len(out) != len(OUTS):
-            raise bad_value(OP, "out", "be (q_out, k_out, v_out)", type(out).__name__)
+            is_sequence = isinstance(out, (tuple, list))
+            got = f"a sequence of length {len(out)}" if is_sequence else type(out).__name__
+            raise bad_value(OP, "out", "be (q_out, k_out, v_out)", got)
         return dict(zip(OUTS, out, strict=True))
     for name, x, cache in zip(CACHES, xs[1:], caches, strict=True):
         x_name = name[0]

@@ -29,8 +29,8 @@ Wide = npt.NDArray[np.float64]
 def mean_squares(
     x: Wide, call: CallTensors[Array], side: str, attributes: QkvAttributes
 ) -> tuple[Wide, Wide | float]:
-    """Return the mean square that each head of ``[S,N,D]`` is normalized by, of x / power, and power, both as
-    ``[S,N or 1,1]``. The power of two keeps the squares from overflow and underflow."""
+    """Return the mean square of x / power for each head of ``[S,N,D]``, or for all heads of a token together,
+    and power, both as ``[S,N or 1,1]``. The power of two keeps the squares from overflow and underflow."""
     tokens, heads, head_size = x.shape
     if (sums := call.other_inputs.get("square_sums")) is not None:
         elements = attributes.ranks * heads * head_size

@@ -84,7 +84,7 @@ def rms_norm_backward(
     roundings of the forward pass. With N = XU / RMS and g = grad * scale::
 
         dx     = (g - N mean(g N)) / RMS
-        dscale = grad * (Normalized rounded to x's type), summed over those that share an element of scale
+        dscale = grad * (Normalized rounded to x's type), summed where an element of scale is shared
 
     Args:
         grad: Y's gradient.

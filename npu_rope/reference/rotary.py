@@ -1,5 +1,5 @@
 """rotary_mul, rotary_mul_qk and rotary_embedding in float64, formula first. Source:
-``specs/onnx_rotary_embedding_23.txt``; for tables with an entry for each lane torch_npu's npu_rotary_mul,
+``specs/onnx_rotary_embedding_23.txt``; for tables with an entry for each lane, torch_npu's npu_rotary_mul,
 ``x * cos + rotate(x) * sin``.
 
     (y1, y2) = (x1*c1 - x2*s1, x2*c2 + x1*s2)

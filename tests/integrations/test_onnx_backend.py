@@ -156,7 +156,7 @@ def test_other_models_are_refused(model, message):
 def test_wrong_inputs_are_refused():
     X, cos, sin = inputs_of()
     prepared = onnx_backend.prepare(model_of())
-    with pytest.raises(ValueError, match=r"^\[onnx_backend\] inputs must be the graph's 3 but got 2\.$"):
+    with pytest.raises(ValueError, match=r"^\[onnx_backend\] inputs must have length 3 but got 2\.$"):
         prepared.run([X, cos])
     with pytest.raises(ValueError, match=r"^\[onnx_backend\] inputs must have sin but got X, cos\.$"):
         prepared.run({"X": X, "cos": cos})

@@ -206,7 +206,11 @@ BAD = {
         ValueError,
         {**CACHES, **INT8, "k_quant_offset": ones(1)},
     ),
-    "out": ("out must be (q_out, k_out, v_out) but got tuple", ValueError, {"out": (ones(S, N, D),)}),
+    "out": (
+        "out must be (q_out, k_out, v_out) but got a sequence of length 1",
+        ValueError,
+        {"out": (ones(S, N, D),)},
+    ),
     "q_out": (
         "q_out must have q's shape [3, 4, 8] but got [3, 4, 7]",
         ValueError,
