@@ -164,7 +164,6 @@ class OperatorSources:
         formats: Mapping[str, str] | None = None,
         attributes: Mapping[str, Any] | None = None,
         options: Options | None = None,
-        deterministic: bool = False,
         **more: Any,
     ) -> Tiling:
         """Return the tiling of a call, from the operator's own tiling function. :meth:`run` explains the
@@ -177,7 +176,7 @@ class OperatorSources:
         input_tensors, output_tensors = tensors_of(self.definition, inputs, outputs)
         column = column_of(self.definition, [*input_tensors, *output_tensors], formats or {})
         values = {**(attributes or {}), **more}
-        return self._tile(input_tensors, output_tensors, column, values, options, deterministic)
+        return self._tile(input_tensors, output_tensors, column, values, options)
 
     def run(
         self,
@@ -188,7 +187,6 @@ class OperatorSources:
         formats: Mapping[str, str] | None = None,
         attributes: Mapping[str, Any] | None = None,
         options: Options | None = None,
-        deterministic: bool = False,
         sums: Sequence[str] = (),
         written_inputs: Sequence[str] = (),
         check: bool = True,
@@ -203,8 +201,7 @@ class OperatorSources:
             tiling: replaces the operator's tiling.
             formats: formats of tensors by name, if columns differ by them, such as ``{"x": "NHWC"}``.
             attributes, more: the attributes by name; those of the definition have defaults.
-            options: chip, lenient rules, trace, number of cores.
-            deterministic: the process asks for results that do not depend on the order of sums.
+            options: chip, lenient rules, trace, number of cores, deterministic mode.
             sums: outputs whose sums of atomic copies may depend on the order of the cores.
             written_inputs: inputs that the kernel writes, although the definition does not list them as
                 outputs.
@@ -222,7 +219,7 @@ class OperatorSources:
         column = column_of(self.definition, [*input_tensors, *output_tensors], formats or {})
         if tiling is None:
             values = {**(attributes or {}), **more}
-            tiling = self._tile(input_tensors, output_tensors, column, values, options, deterministic)
+            tiling = self._tile(input_tensors, output_tensors, column, values, options)
         kernel = self._kernel(column, tiling.key)
         arguments = KernelArguments(input_tensors, output_tensors, sums, written_inputs)
         auto_sync = self._auto_sync or options.auto_sync
@@ -253,7 +250,6 @@ class OperatorSources:
         column: int,
         attribute_values: Mapping[str, Any],
         options: Options | None,
-        deterministic: bool,
     ) -> Tiling:
         attributes = self.definition.attribute_values(attribute_values)
         profile = self._profile((options and options.soc) or self._chip)
@@ -263,7 +259,7 @@ class OperatorSources:
             op=self.definition.name,
             chip=profile["name"],
             cores=min(profile["cores"], most_cores),
-            deterministic=int(deterministic),
+            deterministic=int(bool(options and options.deterministic)),
             generated_aclnn=int(self._generated_aclnn),
             inputs=[describe_tensors(tensors, column) for tensors in inputs],
             outputs=[describe_tensors(tensors, column) for tensors in outputs],

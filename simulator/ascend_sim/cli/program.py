@@ -2,6 +2,7 @@
 
 # typer evaluates annotations, so they are not postponed here.
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -50,7 +51,7 @@ def program(
         macros = macros_of(define or ())
         build_program(sources, output, soc, defines=macros, include=include or (), auto_sync=auto_sync)
     except CompileFailed as error:
-        print(error, end="")
+        print(error, end="", file=sys.stderr)
         raise typer.Exit(FAILED) from None
     except (ValueError, Unavailable) as error:
         raise usage_error(str(error)) from None

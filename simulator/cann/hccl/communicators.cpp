@@ -157,13 +157,16 @@ NPU_CANN_API HcclResult HcclCommInitAll(uint32_t count, int32_t* devices, HcclCo
     if (HcclResult error = HcclGetRootInfo(&root)) return error;
     const std::string folder = root.internal + sizeof(kRootMark) - 1;
     std::vector<CommunicatorPtr> all(count);
-    for (uint32_t rank = 0; rank < count; ++rank)
-        if (HcclResult error =
-                add_communicator(__func__, folder, name_of_folder(folder), rank, count, devices[rank], &all[rank]))
-            return error;
-    if (const std::string reason = all[0]->wait_for_ranks(); !reason.empty()) {
-        for (const CommunicatorPtr& communicator : all) remove_communicator(communicator);
-        return fail_hccl(HCCL_E_PARA, __func__, reason);
+    HcclResult error = HCCL_SUCCESS;
+    for (uint32_t rank = 0; rank < count && !error; ++rank)
+        error = add_communicator(__func__, folder, name_of_folder(folder), rank, count, devices[rank], &all[rank]);
+    if (!error)
+        if (const std::string reason = all[0]->wait_for_ranks(); !reason.empty())
+            error = fail_hccl(HCCL_E_PARA, __func__, reason);
+    if (error) {
+        for (const CommunicatorPtr& communicator : all)
+            if (communicator) remove_communicator(communicator);
+        return error;
     }
     for (uint32_t rank = 0; rank < count; ++rank) comms[rank] = all[rank].get();
     return HCCL_SUCCESS;

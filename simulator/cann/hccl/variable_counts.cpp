@@ -42,7 +42,7 @@ Parts read_parts(Call* call, const char* counts_name, const void* counts, const 
 void check_disjoint(Call* call, const char* argument, const Parts& parts) {
     for (size_t i = 0; i < parts.counts.size(); ++i)
         for (size_t j = 0; j < i; ++j)
-            if (parts.begins[i] < parts.begins[j] + parts.counts[j] &&
+            if (parts.counts[i] && parts.counts[j] && parts.begins[i] < parts.begins[j] + parts.counts[j] &&
                 parts.begins[j] < parts.begins[i] + parts.counts[i])
                 call->refuse(HCCL_E_PARA, std::string(argument) + " must give each rank elements of its own.");
 }

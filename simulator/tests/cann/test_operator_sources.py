@@ -117,7 +117,7 @@ def test_the_tiling_gets_values_of_inputs_and_the_compile_information_is_parsed_
     names = ("row", "columns", "plus", "parsed", "deterministic", "unset")
     fields = np.dtype(list(zip(names, ("<i8", "<u4", "<i4", "<u4", "<i4", "<u8"), strict=True)))
     for deterministic in (False, True):
-        tiling = picked_row.tile(*call, plus=5, deterministic=deterministic)
+        tiling = picked_row.tile(*call, plus=5, options=Options(deterministic=deterministic))
         found = np.frombuffer(tiling.data, fields).tolist()
         # The field that the tiling does not set has undefined contents.
         assert found == [(2, 7, 5, 1, int(deterministic), 0xD7D7D7D7D7D7D7D7)]
