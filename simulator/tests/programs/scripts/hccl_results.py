@@ -170,6 +170,19 @@ def check_counts_that_differ_by_rank():
     assert in_processes(2, work) == [[expected[0]] * 2, [expected[1]] * 2]
 
 
+def check_an_empty_part_may_begin_inside_another_part():
+    def work(rank):
+        value = np.arange(3, dtype=np.float32)
+        source, target = on_device(value), on_device(np.zeros(3, np.float32))
+        sent = counts(3, 0) if rank.rank == 0 else counts(0, 3)  # to itself only
+        begins = counts(0, 1) if rank.rank == 0 else counts(1, 0)
+        rank.run("HcclAlltoAllV", source, sent, begins, FLOAT32, target, sent, begins, FLOAT32)
+        assert rank.synchronize() == OK, error_text()
+        return on_host(target, np.zeros(3, np.float32)).tolist()
+
+    assert in_processes(2, work) == [[0.0, 1.0, 2.0]] * 2
+
+
 def check_counts_that_do_not_match():
     def work(rank):
         source, target = on_device(np.zeros(4, np.float32)), on_device(np.zeros(4, np.float32))
