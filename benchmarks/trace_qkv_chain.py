@@ -1,7 +1,7 @@
 """Compare qkv_norm_rope_cache in one launch with a chain of single launches, in simulated cycles.
 
-Both start from the fused tensor of the projection [tokens, heads of q, k and v, D] and end with the rotated queries and
-with keys and values in rows of their caches. The chain has six launches, each on all cores:
+Both start from the fused tensor of the projection [tokens, heads of q, k and v, D]. Both end with the rotated
+queries, and with keys and values in rows of their caches. The chain has six launches:
 
   split          copies q, k and v into tensors of their own   benchmarks/kernels/split_heads.cpp
   rms_norm of q  normalizes each head of the queries           npu_rope.rms_norm
@@ -10,8 +10,9 @@ with keys and values in rows of their caches. The chain has six launches, each o
   store of k     copies the keys into rows of their cache      benchmarks/kernels/scatter_rows.cpp
   store of v     copies the values into rows of their cache    benchmarks/kernels/scatter_rows.cpp
 
-The cycles of a launch are the simulator's (simulator/docs/kernels.md), without the launch itself. Therefore the table
-also has the ratio with a cost of 5 and of 20 microseconds for each launch.
+The table has the cycles of each launch, with the share of the memory roofline that it reaches. They come from
+the simulator's model (simulator/docs/kernels.md), without the launch itself. The rows "with 5 µs for each
+launch" show how much a launch's own cost adds to the difference.
 """
 
 from __future__ import annotations
@@ -50,7 +51,9 @@ examples:
   trace_qkv_chain.py --markdown docs/ops/qkv_norm_rope_cache.md   write the table into this page
 """
 EPSILON = 1e-6
-LINE_BYTES = 512  # a copy that starts at a multiple of it costs least (gm_line_bytes of the simulator's profiles)
+LINE_BYTES = (
+    512  # a copy that starts at a multiple of it costs least (gm_line_bytes of the simulator's profiles)
+)
 MAX_TILE_BYTES = 48 * 1024
 ITEM_BYTES = {Dtype.BF16: 2, Dtype.F16: 2, Dtype.F32: 4}
 
@@ -85,8 +88,7 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Traffic:
-    """What a launch moves: the bytes that it reads and writes of q, k and v. Scales, positions and slots, which are much
-    smaller, are left out."""
+    """The bytes of q, k and v that a launch reads and writes. Scales, positions and slots are left out."""
 
     name: str
     reads: Mapping[str, int]
@@ -304,7 +306,9 @@ def markdown_table(results: list[Result], launch_us: list[float]) -> str:
     rows.append(row("**qkv_norm_rope_cache: one launch**", [f"**{text}**" for text in own]))
     rows.append(row("one launch / chain", [f"**{r.ratio(0):.3f}**" for r in results]))
     for cost in launch_us:
-        rows.append(row(f"the same with {cost:g} µs for each launch", [f"{r.ratio(cost):.3f}" for r in results]))
+        rows.append(
+            row(f"the same with {cost:g} µs for each launch", [f"{r.ratio(cost):.3f}" for r in results])
+        )
     shares = [moved_bytes(r.one) / sum(map(moved_bytes, r.chain.values())) for r in results]
     rows.append(row("bytes moved, one launch / chain", [f"{share:.3f}" for share in shares]))
     return "\n".join(rows) + "\n"
@@ -347,19 +351,22 @@ def options_of(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument(
-        "--tokens", type=positive_numbers, default=[1, 32, 256, 4096], help="numbers of tokens; default 1,32,256,4096"
-    )
-    parser.add_argument(
-        "--heads", type=positive_numbers, default=[32, 8], metavar="Q,K", help="heads of q, and of k and v; default 32,8"
-    )
-    parser.add_argument("--head-size", type=int, default=128, metavar="D", help="elements of a head; default 128")
-    parser.add_argument("--dtype", type=Dtype, default=Dtype.BF16, help="bf16 (default), f16 or f32")
-    parser.add_argument("--soc", type=chip_of, default="Ascend910B1", help="a chip; default Ascend910B1")
-    parser.add_argument(
-        "--launch-us", type=costs, default=[5, 20], metavar="US", help="costs of a launch in µs; default 5,20"
-    )
-    parser.add_argument("--markdown", type=Path, metavar="PAGE", help="write the table between the marks of this page")
+    for name, kind, default, text in (
+        (
+            "--tokens",
+            positive_numbers,
+            "1,32,256,4096",
+            "numbers of tokens, one column of the table for each",
+        ),
+        ("--heads", positive_numbers, "32,8", "heads of q; heads of k, which are also those of v"),
+        ("--head-size", int, "128", "elements of a head"),
+        ("--dtype", Dtype, "bf16", "bf16, f16 or f32"),
+        ("--soc", chip_of, "Ascend910B1", "an SoC such as ascend910b, or a chip"),
+        ("--launch-us", costs, "5,20", "costs of a launch in µs, one row of the table for each"),
+    ):
+        parser.add_argument(name, type=kind, default=default, metavar="", help=f"{text} (default {default})")
+    help_text = "write the table between the marks of this page instead of printing it"
+    parser.add_argument("--markdown", type=Path, metavar="PAGE", help=help_text)
     options = parser.parse_args(arguments)
     if len(options.heads) != 2:
         parser.error(f"argument --heads: must be two numbers such as 32,8 but got {len(options.heads)}.")

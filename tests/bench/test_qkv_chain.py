@@ -1,10 +1,9 @@
-"""benchmarks/trace_qkv_chain.py: the chain of single launches computes what one launch computes, and moves the bytes that
-the picture of docs/ops/qkv_norm_rope_cache.md shows."""
+"""benchmarks/trace_qkv_chain.py: the chain of single launches computes what one launch computes, and moves
+the bytes that the picture of docs/ops/qkv_norm_rope_cache.md shows."""
 
 from __future__ import annotations
 
 import importlib
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -83,7 +82,7 @@ def test_the_one_launch_computes_what_the_chain_computes_but_for_roundings(chain
     chained, _ = run_chain(chain, sizes)
     one = chain.Call(sizes, CHIP)
     chain.one_launch(one)
-    # float32 differs in the last bits only, float16's least step is 2^-11 of a number.
+    # Both compute in float32, but in another order.
     assert np.abs(one.q_out - chained.q_out).max() < 2**-18 * np.abs(chained.q_out).max()
     assert np.abs(one.caches["k"] - chained.caches["k"]).max() < 2**-18 * np.abs(chained.caches["k"]).max()
     assert np.array_equal(one.caches["v"], chained.caches["v"])
@@ -132,5 +131,104 @@ def test_each_launch_moves_the_bytes_of_its_tensors_and_its_parameters(chain, to
 
 def test_the_chain_moves_three_times_the_bytes_of_one_launch(chain):
     sizes = chain.Sizes(4096)
-    assert sum(traffic.total for traffic in chain.chain_traffic(sizes)) == 3 * chain.one_launch_traffic(sizes).total
-    assert chain.one_launch_traffic(sizes).total == 2 * 4096 * 48 * 128 * 2
+    one = chain.one_launch_traffic(sizes).total
+    assert one == 2 * 4096 * 48 * 128 * 2
+    assert sum(traffic.total for traffic in chain.chain_traffic(sizes)) == 3 * one
+
+
+# ---- the picture -----------------------------------------------------------------------------------
+
+
+def bars_of(tree: ElementTree.Element) -> list[ElementTree.Element]:
+    return [rect for rect in tree.iterfind(f"{SVG}rect") if rect.attrib["class"] in ("q", "k", "v")]
+
+
+def test_the_committed_picture_shows_the_bytes(drawing):
+    assert drawing.PICTURE.read_text() == drawing.picture()
+
+
+def test_the_bars_of_the_picture_have_the_lengths_of_the_bytes(chain, drawing):
+    tree = ElementTree.fromstring(drawing.picture())
+    launches = (*chain.chain_traffic(drawing.SIZES), chain.one_launch_traffic(drawing.SIZES))
+    moved = [m for launch in launches for m in (*launch.reads.items(), *launch.writes.items())]
+    bars = bars_of(tree)
+    assert [bar.attrib["class"] for bar in bars] == [name for name, _ in moved]
+    lengths = [float(bar.attrib["width"]) + drawing.GAP for bar in bars]
+    longest = sum(launches[-1].reads.values())
+    assert lengths == pytest.approx([count * drawing.BARS / longest for _, count in moved], abs=1e-3)
+    shown = {text.text for text in tree.iterfind(f"{SVG}text")}
+    assert {f"{launch.total:,}" for launch in launches[:-1]} <= shown
+    assert f"{sum(launch.total for launch in launches[:-1]):,}" in shown
+    assert "24,576: 33% of the chain" in shown
+
+
+def test_no_text_of_the_picture_meets_another_part_of_it(drawing):
+    tree = ElementTree.fromstring(drawing.picture())
+    texts = list(tree.iterfind(f"{SVG}text"))
+    labels = [text for text in texts if text.attrib["class"] == "in"]
+    for bar, label in zip(bars_of(tree), labels, strict=True):
+        assert 6.0 * len(label.text) < float(bar.attrib["width"])  # 11 px of a sans-serif font
+    names = [text for text in texts if text.attrib["class"] == "name"]
+    assert all(16 + 7.2 * len(name.text) < drawing.MIDDLE - drawing.BARS for name in names)
+    assert drawing.MIDDLE + drawing.BARS < drawing.WIDTH - 16 - 7.2 * len("24,576")
+
+
+# ---- the table -------------------------------------------------------------------------------------
+
+
+def printed(chain: Any, capsys: Any, *arguments: str) -> list[list[str]]:
+    """Return the cells of the table."""
+    chain.main(list(arguments))
+    rows = capsys.readouterr().out.splitlines()
+    return [[cell.strip(" *") for cell in row.strip("|").split("|")] for row in rows]
+
+
+def test_the_table_has_the_ratio_of_the_cycles_and_of_the_times_with_launch_costs(chain, capsys):
+    rows = printed(chain, capsys, "--tokens", "1,48", "--launch-us", "7.5")
+    names = [row[0] for row in rows]
+    assert names[2:8] == [step.name for step in chain.CHAIN]
+    assert names[11] == "the same with 7.5 µs for each launch"
+    for column in (1, 2):
+        *steps, total, one = (float(row[column].split(" ")[0].replace(",", "")) for row in rows[2:10])
+        assert total == pytest.approx(sum(steps), abs=4)
+        assert float(rows[10][column]) == pytest.approx(one / total, abs=1e-3)
+        cost = 7.5e3 * 1.85  # 1.85 GHz
+        assert float(rows[11][column]) == pytest.approx((one + cost) / (total + 6 * cost), abs=1e-3)
+
+
+def test_a_table_is_written_between_the_marks_of_a_page(chain, capsys, tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("before\n" + chain.MARKS[0] + "old\n" + chain.MARKS[1] + "\nafter\n")
+    chain.main(["--tokens", "1", "--heads", "2,1", "--dtype", "f16", "--markdown", str(page)])
+    captured = capsys.readouterr()
+    assert "1 tokens: one launch" in captured.err
+    assert not captured.out
+    text = page.read_text()
+    assert text.startswith("before\n" + chain.MARKS[0] + "| cycles")
+    assert text.endswith("\n" + chain.MARKS[1] + "\nafter\n")
+    assert "old" not in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--tokens", "1,0"], "argument --tokens: must be positive numbers such as 1,32 but got 1,0."),
+        (["--heads", "32"], "argument --heads: must be two numbers such as 32,8 but got 1."),
+        (["--head-size", "20"], "argument --head-size: must be whole blocks of 32 bytes but got 20."),
+        (["--launch-us", "5,-1"], "argument --launch-us: must be numbers such as 5,20, none below 0"),
+        (["--soc", "Ascend310P3"], "argument --soc: must have DataCopyPad, which the stores use"),
+        (["--soc", "Ascend1"], "argument --soc: must be one of Ascend910B1, "),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_bad_arguments_are_refused_with_a_sentence(chain, capsys, arguments, message):
+    with pytest.raises(SystemExit) as ended:
+        chain.main(arguments)
+    assert ended.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_one_launch_takes_at_most_two_fifths_of_the_chain_in_a_prefill(chain):
+    result = chain.measure(chain.Sizes(4096), CHIP, lambda text: None)
+    assert result.ratio(0) <= 0.40
