@@ -13,6 +13,10 @@ queries, and with keys and values in rows of their caches. The chain has six lau
 The table has the cycles of each launch, with the share of the memory roofline that it reaches. They come from
 the simulator's model (simulator/docs/kernels.md), without the launch itself. The rows "with 5 µs for each
 launch" show how much a launch's own cost adds to the difference.
+
+A second table compares the one launch with the same chain of official kernels of CANN, if the sizes are those
+of its recorded cycles (docs/official_kernels.md). The official kernels take cosines and sines from memory;
+one row has our launch with such tables.
 """
 
 from __future__ import annotations
@@ -41,6 +45,7 @@ from npu_rope.rms_norm_calls import RmsNormAttributes, rms_norm_tensors
 from npu_rope.rope_calls import RopeCallAttributes, rope_qk_tensors
 
 MARKS = "<!-- simulated chain: begin -->\n", "<!-- simulated chain: end -->"
+OFFICIAL_MARKS = "<!-- official chain: begin -->\n", "<!-- official chain: end -->"
 KERNELS = Path(__file__).resolve().parent / "kernels"
 EXAMPLES = """
 examples:
@@ -48,8 +53,9 @@ examples:
   trace_qkv_chain.py --tokens 32                        a decode step of 32 sequences, in a few seconds
   trace_qkv_chain.py --heads 64,4 --dtype f16           64 heads of q, 4 of k and of v
   trace_qkv_chain.py --soc Ascend910B4 --launch-us 10   another chip, another cost of a launch
-  trace_qkv_chain.py --markdown docs/ops/qkv_norm_rope_cache.md   write the table into this page
+  trace_qkv_chain.py --markdown docs/ops/qkv_norm_rope_cache.md   write the tables into this page
 """
+DEFAULT_CHIP = "Ascend910B1"
 EPSILON = 1e-6
 LINE_BYTES = (
     512  # a copy that starts at a multiple of it costs least (gm_line_bytes of the simulator's profiles)
@@ -230,11 +236,23 @@ CHAIN = (
 # ---- the one launch --------------------------------------------------------------------------------
 
 
-def one_launch(call: Call) -> Summary:
+def one_launch(call: Call, with_tables: bool = False) -> Summary:
+    """Run qkv_norm_rope_cache.
+
+    Args:
+        with_tables: pass cosines and sines of each token and pair instead of frequencies.
+    """
     ends = np.cumsum(list(call.sizes.heads.values()))
     xs = dict(zip("qkv", np.split(call.fused, ends[:-1], axis=1), strict=True))
     scales = {f"{name}_scale": scale for name, scale in call.scales.items()}
     others = {**scales, "positions": call.positions, "slots": call.slots}
+    if with_tables:
+        pairs = np.arange(call.params.pairs) / call.params.pairs
+        angles = np.outer(call.positions, call.params.freq_base**-pairs).astype(np.float32)
+        others |= {
+            "cos": rounded_to(np.cos(angles), call.sizes.dtype),
+            "sin": rounded_to(np.sin(angles), call.sizes.dtype),
+        }
     outs = {"q_out": call.q_out, "k_cache": call.caches["k"], "v_cache": call.caches["v"]}
     attributes = QkvAttributes(call.params, epsilon=EPSILON)
     qkv.launch_on_sim(call.options, qkv_tensors(xs, others, outs), tuple(outs.values()), attributes)
@@ -251,7 +269,19 @@ def rounded_up(number: int, unit: int) -> int:
     return -(-number // unit) * unit
 
 
-# ---- the table -------------------------------------------------------------------------------------
+# ---- the tables ------------------------------------------------------------------------------------
+
+# Cycles of official kernels on the simulated Ascend910B1, for OFFICIAL_TOKENS tokens of the default sizes.
+# docs/official_kernels.md names the sources.
+OFFICIAL_TOKENS = (1, 32, 256, 4096)
+OFFICIAL_CHAIN = {
+    "SplitV": (1100, 2016, 9129, 126609),
+    "RmsNorm of q": (1372, 2732, 9067, 98991),
+    "RmsNorm of k": (1371, 1567, 3702, 27063),
+    "ApplyRotaryPosEmb": (2008, 2050, 9863, 136851),
+    "ScatterPaKvCache of k and v": (1563, 1580, 6455, 73549),
+}
+OFFICIAL_ONE_LAUNCH = (1524, 5990, 31760, 469640)  # QkvRmsNormRopeCache
 
 
 @dataclass(frozen=True)
@@ -261,12 +291,27 @@ class Result:
     sizes: Sizes
     chain: dict[str, Summary]
     one: Summary
+    one_with_tables: Summary
+
+    def launch_cycles(self, launch_us: float) -> float:
+        """The cycles of a launch that costs so many microseconds."""
+        return float(launch_us * 1e3 * self.one["clock_ghz"])
 
     def ratio(self, launch_us: float) -> float:
         """The time of the one launch, as a share of the chain's, with a cost for each launch."""
-        launch_cycles = launch_us * 1e3 * self.one["clock_ghz"]
-        chain = sum(summary["cycles"] + launch_cycles for summary in self.chain.values())
-        return float((self.one["cycles"] + launch_cycles) / chain)
+        cost = self.launch_cycles(launch_us)
+        chain = sum(summary["cycles"] + cost for summary in self.chain.values())
+        return float((self.one["cycles"] + cost) / chain)
+
+    def official(self, cycles: tuple[int, ...]) -> int:
+        """The recorded cycles of an official kernel for the number of tokens."""
+        return cycles[OFFICIAL_TOKENS.index(self.sizes.tokens)]
+
+    def official_ratio(self, launch_us: float) -> float:
+        """The time of the chain of official kernels over that of the one launch."""
+        cost = self.launch_cycles(launch_us)
+        chain = sum(self.official(cycles) + cost for cycles in OFFICIAL_CHAIN.values())
+        return float(chain / (self.one["cycles"] + cost))
 
 
 def measure(sizes: Sizes, chip: str, progress: Callable[[str], None]) -> Result:
@@ -275,43 +320,89 @@ def measure(sizes: Sizes, chip: str, progress: Callable[[str], None]) -> Result:
         progress(f"{sizes.tokens:,} tokens: {step.name}")
         chain[step.name] = step.launch(call)
     progress(f"{sizes.tokens:,} tokens: one launch")
-    return Result(sizes, chain, one_launch(Call(sizes, chip)))
+    one, one_with_tables = (one_launch(Call(sizes, chip), with_tables) for with_tables in (False, True))
+    return Result(sizes, chain, one, one_with_tables)
 
 
 def moved_bytes(summary: Summary) -> float:
     return float(summary["bytes_read"] + summary["bytes_written"])
 
 
-def cell(summary: Summary, least_bytes: int) -> str:
+def cycles_and_share(summary: Summary, least_bytes: int) -> str:
     """Return the cycles of a launch, and the share of the memory roofline that it reaches."""
     share = least_bytes / summary["gm_bytes_per_cycle"] / summary["cycles"]
     return f"{summary['cycles']:,.0f} ({share:.0%})"
 
 
-def markdown_table(results: list[Result], launch_us: list[float]) -> str:
-    def row(name: str, cells: list[str]) -> str:
-        return f"| {name} | {' | '.join(cells)} |"
+class Table:
+    """A table in Markdown with a column for each result."""
 
-    rows = [
-        row("cycles (share of the memory roofline)", [f"{r.sizes.tokens:,} tokens" for r in results]),
-        "|---|" + "---:|" * len(results),
-    ]
+    def __init__(self, heading: str, results: list[Result]) -> None:
+        self.results = results
+        self.rows = list[str]()
+        self.add(heading, lambda r: f"{r.sizes.tokens:,} token" + "s" * (r.sizes.tokens > 1))
+        self.rows.append("|---|" + "---:|" * len(results))
+
+    def add(self, name: str, cell: Callable[[Result], str]) -> None:
+        self.rows.append(f"| {name} | {' | '.join(map(cell, self.results))} |")
+
+    def __str__(self) -> str:
+        return "\n".join(self.rows) + "\n"
+
+
+def chain_table(results: list[Result], launch_us: list[float]) -> str:
+    table = Table("cycles (share of the memory roofline)", results)
     for i, step in enumerate(CHAIN):
-        rows.append(
-            row(step.name, [cell(r.chain[step.name], chain_traffic(r.sizes)[i].total) for r in results])
+        table.add(
+            step.name,
+            lambda r, i=i: cycles_and_share(r.chain[CHAIN[i].name], chain_traffic(r.sizes)[i].total),
         )
-    chain_cycles = [sum(s["cycles"] for s in r.chain.values()) for r in results]
-    rows.append(row(f"chain: {len(CHAIN)} launches", [f"{cycles:,.0f}" for cycles in chain_cycles]))
-    own = [cell(r.one, one_launch_traffic(r.sizes).total) for r in results]
-    rows.append(row("**qkv_norm_rope_cache: one launch**", [f"**{text}**" for text in own]))
-    rows.append(row("one launch / chain", [f"**{r.ratio(0):.3f}**" for r in results]))
+    table.add(f"chain: {len(CHAIN)} launches", lambda r: f"{sum(s['cycles'] for s in r.chain.values()):,.0f}")
+    table.add(
+        "**qkv_norm_rope_cache: one launch**",
+        lambda r: f"**{cycles_and_share(r.one, one_launch_traffic(r.sizes).total)}**",
+    )
+    table.add("one launch / chain", lambda r: f"**{r.ratio(0):.3f}**")
     for cost in launch_us:
-        rows.append(
-            row(f"the same with {cost:g} µs for each launch", [f"{r.ratio(cost):.3f}" for r in results])
+        table.add(f"the same with {cost:g} µs for each launch", lambda r, cost=cost: f"{r.ratio(cost):.3f}")
+    table.add(
+        "bytes moved, one launch / chain",
+        lambda r: f"{moved_bytes(r.one) / sum(map(moved_bytes, r.chain.values())):.3f}",
+    )
+    return str(table)
+
+
+def official_table(results: list[Result], launch_us: list[float]) -> str:
+    table = Table("cycles", results)
+    for name, cycles in OFFICIAL_CHAIN.items():
+        table.add(name, lambda r, cycles=cycles: f"{r.official(cycles):,}")
+    table.add(
+        f"chain: {len(OFFICIAL_CHAIN)} launches",
+        lambda r: f"{sum(map(r.official, OFFICIAL_CHAIN.values())):,}",
+    )
+    table.add("**qkv_norm_rope_cache: one launch**", lambda r: f"**{r.one['cycles']:,.0f}**")
+    table.add("chain / one launch", lambda r: f"**{r.official_ratio(0):.2f}**")
+    for cost in launch_us:
+        table.add(
+            f"the same with {cost:g} µs for each launch", lambda r, cost=cost: f"{r.official_ratio(cost):.2f}"
         )
-    shares = [moved_bytes(r.one) / sum(map(moved_bytes, r.chain.values())) for r in results]
-    rows.append(row("bytes moved, one launch / chain", [f"{share:.3f}" for share in shares]))
-    return "\n".join(rows) + "\n"
+    table.add(
+        "QkvRmsNormRopeCache: one launch, given tables", lambda r: f"{r.official(OFFICIAL_ONE_LAUNCH):,}"
+    )
+    table.add(
+        "**qkv_norm_rope_cache with given tables**", lambda r: f"**{r.one_with_tables['cycles']:,.0f}**"
+    )
+    table.add(
+        "QkvRmsNormRopeCache / ours with given tables",
+        lambda r: f"**{r.official(OFFICIAL_ONE_LAUNCH) / r.one_with_tables['cycles']:.2f}**",
+    )
+    return str(table)
+
+
+def official_results(results: list[Result], chip: str) -> list[Result]:
+    """Return the results for which the cycles of official kernels are recorded."""
+    has_record = {Sizes(tokens) for tokens in OFFICIAL_TOKENS}
+    return [r for r in results if chip == DEFAULT_CHIP and r.sizes in has_record]
 
 
 # ---- the command line ------------------------------------------------------------------------------
@@ -361,11 +452,11 @@ def options_of(arguments: list[str] | None) -> argparse.Namespace:
         ("--heads", positive_numbers, "32,8", "heads of q; heads of k, which are also those of v"),
         ("--head-size", int, "128", "elements of a head"),
         ("--dtype", Dtype, "bf16", "bf16, f16 or f32"),
-        ("--soc", chip_of, "Ascend910B1", "an SoC such as ascend910b, or a chip"),
+        ("--soc", chip_of, DEFAULT_CHIP, "an SoC such as ascend910b, or a chip"),
         ("--launch-us", costs, "5,20", "costs of a launch in µs, one row of the table for each"),
     ):
         parser.add_argument(name, type=kind, default=default, metavar="", help=f"{text} (default {default})")
-    help_text = "write the table between the marks of this page instead of printing it"
+    help_text = "write the tables between the marks of this page instead of printing them"
     parser.add_argument("--markdown", type=Path, metavar="PAGE", help=help_text)
     options = parser.parse_args(arguments)
     if len(options.heads) != 2:
@@ -388,11 +479,16 @@ def main(arguments: list[str] | None = None) -> None:
         sizes = Sizes(tokens, *options.heads, options.head_size, options.dtype)
         results.append(measure(sizes, options.soc, progress))
     print(file=sys.stderr)
-    table = markdown_table(results, options.launch_us)
+    tables = {MARKS: chain_table(results, options.launch_us)}
+    if recorded := official_results(results, options.soc):
+        tables[OFFICIAL_MARKS] = official_table(recorded, options.launch_us)
     if options.markdown is None:
-        print(table, end="")
-    else:
-        options.markdown.write_text(with_table(options.markdown.read_text(), *MARKS, table, options.markdown))
+        print("\n".join(tables.values()), end="")
+        return
+    page = options.markdown.read_text()
+    for marks, table in tables.items():
+        page = with_table(page, *marks, table, options.markdown)
+    options.markdown.write_text(page)
 
 
 if __name__ == "__main__":

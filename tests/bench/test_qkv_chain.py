@@ -170,14 +170,14 @@ def test_no_text_of_the_picture_meets_another_part_of_it(drawing):
         assert 6.0 * len(label.text) < float(bar.attrib["width"])  # 11 px of a sans-serif font
     names = [text for text in texts if text.attrib["class"] == "name"]
     assert all(16 + 7.2 * len(name.text) < drawing.MIDDLE - drawing.BARS for name in names)
-    assert drawing.MIDDLE + drawing.BARS < drawing.WIDTH - 16 - 7.2 * len("24,576")
+    assert drawing.WIDTH - 16 - 7.2 * len("24,576") > drawing.MIDDLE + drawing.BARS
 
 
 # ---- the table -------------------------------------------------------------------------------------
 
 
 def printed(chain: Any, capsys: Any, *arguments: str) -> list[list[str]]:
-    """Return the cells of the table."""
+    """Return the cells of the tables."""
     chain.main(list(arguments))
     rows = capsys.readouterr().out.splitlines()
     return [[cell.strip(" *") for cell in row.strip("|").split("|")] for row in rows]
@@ -194,6 +194,29 @@ def test_the_table_has_the_ratio_of_the_cycles_and_of_the_times_with_launch_cost
         assert float(rows[10][column]) == pytest.approx(one / total, abs=1e-3)
         cost = 7.5e3 * 1.85  # 1.85 GHz
         assert float(rows[11][column]) == pytest.approx((one + cost) / (total + 6 * cost), abs=1e-3)
+
+
+def test_the_second_table_compares_with_the_recorded_cycles_of_the_same_sizes(chain, capsys):
+    rows = printed(chain, capsys, "--tokens", "32,48", "--launch-us", "5")
+    second = {row[0]: row[1:] for row in rows[rows.index([""]) + 1 :]}
+    assert second["cycles"] == ["32 tokens"]  # nothing is recorded for 48
+    recorded = [cycles[1] for cycles in chain.OFFICIAL_CHAIN.values()]
+    assert second["chain: 5 launches"] == [f"{sum(recorded):,}"]
+    one = float(second["qkv_norm_rope_cache: one launch"][0].replace(",", ""))
+    assert rows[9][1].startswith(second["qkv_norm_rope_cache: one launch"][0])
+    assert float(second["chain / one launch"][0]) == pytest.approx(sum(recorded) / one, abs=0.01)
+    cost = 5e3 * 1.85
+    expected = (sum(recorded) + 5 * cost) / (one + cost)
+    assert float(second["the same with 5 µs for each launch"][0]) == pytest.approx(expected, abs=0.01)
+    given = float(second["qkv_norm_rope_cache with given tables"][0].replace(",", ""))
+    assert given < one  # the launch computes no table
+    ratio = float(second["QkvRmsNormRopeCache / ours with given tables"][0])
+    assert ratio == pytest.approx(chain.OFFICIAL_ONE_LAUNCH[1] / given, abs=0.01)
+
+
+@pytest.mark.parametrize("arguments", [["--soc", "Ascend910B3"], ["--heads", "32,4"], ["--dtype", "f16"]])
+def test_other_sizes_and_chips_have_no_second_table(chain, capsys, arguments):
+    assert [""] not in printed(chain, capsys, "--tokens", "1", *arguments)
 
 
 def test_a_table_is_written_between_the_marks_of_a_page(chain, capsys, tmp_path):
