@@ -294,7 +294,7 @@ class Result:
     one_with_tables: Summary
 
     def launch_cycles(self, launch_us: float) -> float:
-        """The cycles of a launch that costs so many microseconds."""
+        """Return the cost of a launch in cycles."""
         return float(launch_us * 1e3 * self.one["clock_ghz"])
 
     def ratio(self, launch_us: float) -> float:
