@@ -131,7 +131,7 @@ class Call:
         self.sizes, self.chip = sizes, chip
         t, d = sizes.tokens, sizes.head_size
         self.fused = rounded_to(random_values((t, sum(sizes.heads.values()), d)), sizes.dtype)
-        self.scales = {name: rounded_to(random_values((d,)), sizes.dtype) for name in "qk"}
+        self.scales = dict(zip("qk", rounded_to(random_values((2, d)), sizes.dtype), strict=True))
         self.params = RopeParams(d, "neox", freq_base=1e6)
         self.positions = np.arange(t, dtype=np.int32)
         self.slots = np.random.default_rng(1).permutation(t).astype(np.int32)

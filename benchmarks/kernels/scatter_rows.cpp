@@ -1,5 +1,6 @@
 // The store into a KV cache of a chain of single launches: copies row t of x [tokens, row] to row slots[t] of the cache
-// [rows, row], and leaves out tokens whose slot is no row. trace_qkv_chain.py runs it; it is no operator of the package.
+// [rows, row], and leaves out tokens whose slot is no row. trace_qkv_chain.py runs it; it is no operator of the
+// package.
 //
 // Each core copies a run of tokens, tile by tile. The queue binds the input to the output, and its two buffers let the
 // load of a tile overlap with the stores of the tile before. If there are fewer tokens than cores, several cores copy
@@ -63,8 +64,7 @@ private:
         const auto count = static_cast<uint16_t>(Min(tiling_->tile_tokens, end - token));
         const auto gap = static_cast<uint32_t>(tiling_->row_bytes - tiling_->piece_bytes);
         AscendC::DataCopyExtParams runs(count, static_cast<uint32_t>(tiling_->piece_bytes), gap, 0, 0);
-        AscendC::DataCopyPad(rows, source_[token * tiling_->row_bytes], runs,
-                             AscendC::DataCopyPadExtParams<uint8_t>());
+        AscendC::DataCopyPad(rows, source_[token * tiling_->row_bytes], runs, AscendC::DataCopyPadExtParams<uint8_t>());
         queue_.EnQue(rows);
     }
 

@@ -1,8 +1,9 @@
 // The split of a chain of single launches: copies the queries, keys and values of a fused tensor [tokens, heads of q, k
 // and v, D] into tensors of their own. trace_qkv_chain.py runs it; it is no operator of the package.
 //
-// Each core copies one run of the fused tensor, tile by tile. The queue binds the input to the output, so that no vector
-// instruction touches the bytes, and its two buffers let the load of a tile overlap with the stores of the tile before.
+// Each core copies one run of the fused tensor, tile by tile. The queue binds the input to the output, so that no
+// vector instruction touches the bytes, and its two buffers let the load of a tile overlap with the stores of the tile
+// before.
 #include "kernel_operator.h"
 
 constexpr int32_t kParts = 3;  // q, k, v
@@ -56,8 +57,8 @@ private:
         for (int64_t from = at; from < end;) {
             const int64_t run_bytes = Min(tiling_->part_bytes[part] - in_part, end - from);
             AscendC::GlobalTensor<uint8_t> target;
-            target.SetGlobalBuffer(reinterpret_cast<__gm__ uint8_t*>(parts_[part]) +
-                                   token * tiling_->part_bytes[part] + in_part);
+            target.SetGlobalBuffer(reinterpret_cast<__gm__ uint8_t*>(parts_[part]) + token * tiling_->part_bytes[part] +
+                                   in_part);
             AscendC::DataCopy(target, bytes[static_cast<uint32_t>(from - at)], static_cast<uint32_t>(run_bytes));
             from += run_bytes;
             in_part = 0;

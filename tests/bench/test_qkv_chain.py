@@ -100,19 +100,16 @@ def test_a_token_whose_slot_is_no_row_is_left_out(chain):
 # ---- bytes -----------------------------------------------------------------------------------------
 
 
-def parameter_bytes(call: Any, name: str, summary: Any) -> int:
-    """The bytes that a launch reads besides q, k and v."""
-    row, tokens, cores = call.scales["q"].nbytes, call.sizes.tokens, int(summary["cores"])
-    turns = 2 * 4 * call.sizes.head_size // 2  # two float32 for each pair
-    return {
-        "split": 0,
-        "rms_norm of q": cores * row,
-        "rms_norm of k": cores * row,
-        "rope_qk": cores * turns + 4 * tokens,
-        "store of k": 4 * tokens,
-        "store of v": 4 * tokens,
-        "qkv_norm_rope_cache": cores * (turns + 2 * row) + 4 * tokens,
-    }[name]
+def parameter_bytes(call: Any, name: str, summary: Any) -> tuple[int, int]:
+    """Return the least and the most bytes that a launch reads besides q, k and v. Each core reads scales and
+    frequencies: two to four float32 for each pair."""
+    row, ids, cores = call.scales["q"].nbytes, 4 * call.sizes.tokens, int(summary["cores"])
+    pairs = 4 * call.params.pairs
+    scales = {"rms_norm of q": 1, "rms_norm of k": 1, "qkv_norm_rope_cache": 2}.get(name, 0) * cores * row
+    ids = 0 if name in ("split", "rms_norm of q", "rms_norm of k") else ids  # positions or slots
+    rotates = name in ("rope_qk", "qkv_norm_rope_cache")
+    least, most = (scales + ids + rotates * vectors * cores * pairs for vectors in (2, 4))
+    return least, most
 
 
 @pytest.mark.parametrize("tokens", [48, 96, 240])
@@ -126,7 +123,8 @@ def test_each_launch_moves_the_bytes_of_its_tensors_and_its_parameters(chain, to
     for name, summary in summaries.items():
         reads, writes = (sum(moved.values()) for moved in (expected[name].reads, expected[name].writes))
         assert summary["bytes_written"] == writes, name
-        assert summary["bytes_read"] == reads + parameter_bytes(call, name, summary), name
+        least, most = parameter_bytes(call, name, summary)
+        assert reads + least <= summary["bytes_read"] <= reads + most, name
 
 
 def test_the_chain_moves_three_times_the_bytes_of_one_launch(chain):
