@@ -316,7 +316,10 @@ def check_bad_calls_are_refused():
             ("triton_split_qkv_rmsnorm_mrope", {"mrope_section": [8, 8, 8]}),
             "mrope_section must have three numbers that add up to 32 but got",
         ),
-        "tables": (("split_qkv_tp_rmsnorm_rope", {"cos": values(TOKENS, 8).npu()}), "cos must have"),
+        "tables": (
+            ("split_qkv_tp_rmsnorm_rope", {"cos": values(TOKENS, 8).npu()}),
+            "cos must be [T, rotary_dim/2] = [9, 16] but got [9, 8]",
+        ),
         "cache": (("rope_forward_oot", {"cos_sin_cache": values(50, 7).npu()}), "cos_sin_cache must be [rows, W] with"),
     }
     given = dict(calls_of(torch.float32))
