@@ -7,7 +7,8 @@
 
 Signatures and shapes: vllm-project/vllm-ascend, ``vllm_ascend/ops/triton/linearnorm`` and
 ``vllm_ascend/ops/rotary_embedding.py``, November 2026. A result is rounded once; vllm-ascend's kernels also
-round after the norm. So far the functions were run on the CPU only.
+round after the norm. The functions ran on the CPU and on the simulated NPU; docs/ops/qkv_norm_rope_cache.md
+has the launches of each.
 """
 
 from __future__ import annotations

@@ -136,7 +136,9 @@ def test_calls_without_tokens_have_results_without_tokens(operators):
     one, none = torch.ones(D), torch.ones(0, dtype=torch.int64)
     scales = torch.ones(N * D), torch.ones(K * D)
     sizes = N * D, K * D, D
-    rotated = operators.npu_rotary_embedding(none, qkv, qkv.view(0, N + 2 * K, D), torch.ones(50, D), D, D, True)
+    rotated = operators.npu_rotary_embedding(
+        none, qkv, qkv.view(0, N + 2 * K, D), torch.ones(50, D), D, D, True
+    )
     results = (
         operators.qkv_rmsnorm_rope(qkv, torch.ones(50, D), none, one, one, *sizes, 1e-6),
         operators.triton_split_qkv_rmsnorm_mrope(qkv, one, one, cos_sin, N, K, D, 1e-6, [6, 5, 5], True),

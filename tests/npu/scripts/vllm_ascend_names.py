@@ -1,12 +1,12 @@
-"""npu_rope.compat.vllm_ascend on NPU tensors: the functions, and vllm-ascend's torch operators after register().
-Results are judged against float64, computed from a call's arguments, with the bounds of npu_rope.testing.qkv.
+"""npu_rope.compat.vllm_ascend on NPU tensors: its functions, and torch's operators after register().
+
+Results are compared with float64, computed from a call's arguments, by the bounds of npu_rope.testing.qkv.
 
 usage: vllm_ascend_names.py — prints JSON: the result of every check.
-       vllm_ascend_names.py launches — calls each function once and prints the names.
+       vllm_ascend_names.py launches — calls each operator and rope_forward_oot once, and prints the names.
 """
 
 import sys
-import types
 
 import numpy as np
 import torch
@@ -91,9 +91,7 @@ def worst(name, a, results):
     xs, gate, cos, sin, interleaved = parts_of(name, a)
     params = RopeParams(2 * cos.shape[1], "normal" if interleaved else "neox")
     sums = {} if a.get("square_sums") is None else {"square_sums": array(a["square_sums"])}
-    call = qkv_tensors(
-        dict(zip("qkv", xs, strict=False)), {**norm_of(a), "cos": cos, "sin": sin, **sums}, {}
-    )
+    call = qkv_tensors(dict(zip("qkv", xs, strict=False)), {**norm_of(a), "cos": cos, "sin": sin, **sums}, {})
     attributes = QkvAttributes(params, a.get("eps", 0.0), ranks=a.get("tp_world", 1))
     dtype = str(results[0].dtype).removeprefix("torch.")
     dtypes = dict.fromkeys("qkv", dtype)
@@ -203,7 +201,14 @@ def rotation(dtype, D=64, width=32, neox=True, flat=True, tokens=TOKENS):
 
 def check_qkv_rmsnorm_rope():
     for dtype in TYPES:
-        for D, width, tokens in ((64, 64, 1), (80, 80, 33), (96, 48, 9), (128, 64, 9), (192, 192, 5), (256, 64, 3)):
+        for D, width, tokens in (
+            (64, 64, 1),
+            (80, 80, 33),
+            (96, 48, 9),
+            (128, 64, 9),
+            (192, 192, 5),
+            (256, 64, 3),
+        ):
             for bias in (False, True):
                 arguments = per_head(dtype, D, width, tokens, bias)
                 judge(vllm_ascend.qkv_rmsnorm_rope, "qkv_rmsnorm_rope", arguments)
@@ -308,22 +313,21 @@ def check_full_graph_compilation():
 
 
 def check_bad_calls_are_refused():
-    refused = {
-        "head size 100": (("qkv_rmsnorm_rope", {"head_dim": 100}), "q_hidden_size must be a multiple of the head size"),
-        "projection": (("qkv_rmsnorm_rope", {"input": values(TOKENS, 99).npu()}), "the projection must be [T, 640]"),
-        "device": (("qkv_rmsnorm_rope", {"positions": torch.arange(TOKENS)}), "positions must be on q's device npu:0"),
-        "sections": (
-            ("triton_split_qkv_rmsnorm_mrope", {"mrope_section": [8, 8, 8]}),
-            "mrope_section must have three numbers that add up to 32 but got",
+    mrope, tp = "triton_split_qkv_rmsnorm_mrope", "split_qkv_tp_rmsnorm_rope"
+    refused = [
+        ("qkv_rmsnorm_rope", {"head_dim": 100}, "q_hidden_size must be a multiple of the head size 100"),
+        (
+            "qkv_rmsnorm_rope",
+            {"input": values(9, 99).npu()},
+            "the projection must be [T, 640] but got [9, 99]",
         ),
-        "tables": (
-            ("split_qkv_tp_rmsnorm_rope", {"cos": values(TOKENS, 8).npu()}),
-            "cos must be [T, rotary_dim/2] = [9, 16] but got [9, 8]",
-        ),
-        "cache": (("rope_forward_oot", {"cos_sin_cache": values(50, 7).npu()}), "cos_sin_cache must be [rows, W] with"),
-    }
+        ("qkv_rmsnorm_rope", {"positions": torch.arange(9)}, "positions must be on q's device npu:0"),
+        (mrope, {"mrope_section": [8, 8, 8]}, "mrope_section must have three numbers that add up to 32"),
+        (tp, {"cos": values(9, 8).npu()}, "cos must be [T, rotary_dim/2] = [9, 16] but got [9, 8]"),
+        ("rope_forward_oot", {"cos_sin_cache": values(50, 7).npu()}, "cos_sin_cache must be [rows, W] with"),
+    ]
     given = dict(calls_of(torch.float32))
-    for (name, changed), text in refused.values():
+    for name, changed, text in refused:
         message = "no error"
         try:
             getattr(vllm_ascend, name)(**{**on_npu(given[name]), **changed})
@@ -333,8 +337,10 @@ def check_bad_calls_are_refused():
 
 
 def launch_each_once():
+    vllm_ascend.register()
     for name, arguments in calls_of(torch.bfloat16):
-        getattr(vllm_ascend, name)(**on_npu(arguments))
+        owner = vllm_ascend if name == "rope_forward_oot" else torch.ops.vllm
+        getattr(owner, name)(**on_npu(arguments))
         print(name)
     torch.npu.synchronize()
 
