@@ -7,7 +7,8 @@
 
 Signatures and shapes: vllm-project/vllm-ascend, ``vllm_ascend/ops/triton/linearnorm`` and
 ``vllm_ascend/ops/rotary_embedding.py``, November 2026. A result is rounded once; vllm-ascend's kernels also
-round after the norm. So far the functions were run on the CPU only.
+round after the norm. The functions ran on the CPU and on the simulated NPU; docs/ops/qkv_norm_rope_cache.md
+has the launches of each.
 """
 
 from __future__ import annotations
@@ -160,13 +161,13 @@ def split_qkv_tp_rmsnorm_rope(
     """
     op = "split_qkv_tp_rmsnorm_rope"
     q, k, v = _split(op, input, q_hidden_size, kv_hidden_size, head_dim)
+    cos, sin = (_by_token(op, *named, len(input), rotary_dim // 2) for named in (("cos", cos), ("sin", sin)))
     norm: dict[str, Any] = {"q_scale": q_weight, "k_scale": k_weight, "epsilon": eps}
     if tp_world > 1:
         if all_reduce is None:
             all_reduce = _all_reduce_of_vllm(op)
         norm |= {"square_sums": all_reduce(qk_square_sums(q, k)), "ranks": tp_world}
-    tables = {"cos": cos.reshape(len(input), -1), "sin": sin.reshape(len(input), -1)}
-    return _fused((q, k, v), None, RopeParams(rotary_dim, "neox"), **tables, **norm)
+    return _fused((q, k, v), None, RopeParams(rotary_dim, "neox"), cos=cos, sin=sin, **norm)
 
 
 def rope_forward_oot(
@@ -297,16 +298,24 @@ def _halves(op: str, cache: Any) -> tuple[Any, Any]:
     return cos, sin
 
 
+def _by_token(op: str, name: str, table: Any, tokens: int, pairs: int) -> Any:
+    """Return a table of any shape as ``[T, pairs]``."""
+    _require_tensor(op, name, table)
+    if table.numel() != tokens * pairs:
+        raise bad_value(op, name, f"be [T, rotary_dim/2] = [{tokens}, {pairs}]", list(table.shape))
+    return table.reshape(tokens, pairs)
+
+
 def _as_heads(op: str, name: str, x: Any, head_size: int) -> Any:
     _require_tensor(op, name, x)
     if x.ndim not in (2, 3) or x.shape[-1] % head_size:
         raise bad_value(op, name, f"be [T, N*{head_size}] or [T, N, {head_size}]", list(x.shape))
-    return x.reshape(len(x), -1, head_size)
+    return x.reshape(len(x), x.shape[1:].numel() // head_size, head_size)
 
 
 def _fused(xs: Three, positions: Any, params: RopeParams, **named: Any) -> Three:
     """Run qkv_norm_rope_cache into new contiguous tensors. Return them as ``[T, hidden]``."""
-    out = tuple(torch.empty_like(x, memory_format=torch.contiguous_format) for x in xs)
+    out = tuple(x.new_empty(x.shape) for x in xs)
     q, k, v = qkv_norm_rope_cache(*xs, positions, params, out=out, **named)
     return q.flatten(1), k.flatten(1), v.flatten(1)
 

@@ -131,6 +131,25 @@ def test_rope_forward_oot_gives_new_tensors(flat, neox, operators):
         assert_close(got.flatten(1), rotated(x.double(), cos, sin, interleaved=not neox), torch.float32)
 
 
+def test_calls_without_tokens_have_results_without_tokens(operators):
+    qkv, cos_sin, table = torch.ones(0, (N + 2 * K) * D), torch.ones(3, 0, D), torch.ones(0, 8)
+    one, none = torch.ones(D), torch.ones(0, dtype=torch.int64)
+    scales = torch.ones(N * D), torch.ones(K * D)
+    sizes = N * D, K * D, D
+    rotated = operators.npu_rotary_embedding(
+        none, qkv, qkv.view(0, N + 2 * K, D), torch.ones(50, D), D, D, True
+    )
+    results = (
+        operators.qkv_rmsnorm_rope(qkv, torch.ones(50, D), none, one, one, *sizes, 1e-6),
+        operators.triton_split_qkv_rmsnorm_mrope(qkv, one, one, cos_sin, N, K, D, 1e-6, [6, 5, 5], True),
+        operators.split_qkv_tp_rmsnorm_rope(qkv, *scales, *sizes, 16, 1e-6, 1, table, table),
+    )
+    hidden = [0, N * D], [0, K * D], [0, K * D], [0, 0]
+    for each in results:
+        assert [list(x.shape) for x in each] == list(hidden[: len(each)])
+    assert [x.shape for x in rotated] == [qkv.shape, (0, N + 2 * K, D)]
+
+
 def test_the_operators_compile(operators):
     qkv, cache, one = randn(T, (N + 2 * K) * D), randn(50, D), torch.ones(D)
     arguments = qkv, cache, torch.arange(T), one, one, N * D, K * D, D, 1e-6
@@ -150,6 +169,7 @@ BAD = [
         "all_reduce must be given where tp_world is above 1 and vllm is not installed but got None",
         lambda o: tp(o),
     ),
+    ("cos must be [T, rotary_dim/2] = [9, 16] but got [9, 8]", lambda o: tp(o, width=32)),
     ("mrope_section must have three numbers that add up to 16 but got [8, 4, 3]", lambda o: mrope(o)),
 ]
 
@@ -161,10 +181,10 @@ def call(o, qkv=None, q_size=N * D, cache=None, positions=None):
     o.qkv_rmsnorm_rope(qkv, cache, positions, one, one, q_size, K * D, D, 1e-6)
 
 
-def tp(o):
+def tp(o, width=16):
     one = torch.ones(N * D), torch.ones(K * D)
     qkv, table = randn(T, (N + 2 * K) * D), torch.ones(T, 8)
-    o.split_qkv_tp_rmsnorm_rope(qkv, *one, N * D, K * D, D, 16, 1e-6, 2, table, table)
+    o.split_qkv_tp_rmsnorm_rope(qkv, *one, N * D, K * D, D, width, 1e-6, 2, table, table)
 
 
 def mrope(o):

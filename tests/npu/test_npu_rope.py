@@ -54,6 +54,21 @@ def test_qkv_norm_rope_cache_on_npu_tensors(simulated, queue, check):
     assert simulated.checks(SCRIPTS / "qkv.py", queue=queue)[check] == "ok"
 
 
+@pytest.mark.parametrize("check", checks_of(SCRIPTS / "vllm_ascend_names.py"))
+@pytest.mark.parametrize("queue", [slow("0"), "1"])
+def test_vllm_ascend_s_names_on_npu_tensors(simulated, queue, check):
+    assert simulated.checks(SCRIPTS / "vllm_ascend_names.py", queue=queue)[check] == "ok"
+
+
+def test_a_function_with_vllm_ascend_s_name_is_one_launch(simulated):
+    done = simulated.run(SCRIPTS / "vllm_ascend_names.py", "launches")
+    assert len(done.stdout.split()) == 5, done.stderr
+    # The rows of the axes' tables.
+    assert done.report.launches == {"NpuQkvNormRopeCache": 5, "aclnnArange": 1}
+    assert not done.report.fallbacks
+    assert done.report.is_clean
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("check", checks_of(SCRIPTS / "fused_llama.py"))
 def test_fused_models_on_an_npu(simulated, check):
