@@ -18,7 +18,7 @@ HEADERS = sorted(
 
 @cache
 def included(path):
-    """Return the names of the headers in a file's #include lines, and in those of the headers of op_kernel/."""
+    """Return the names in the #include lines of a file and of the headers of op_kernel/ that it includes."""
     names = re.findall(r'^#include "([^"]+)"', path.read_text(), re.MULTILINE)
     paths = [folder / name for name in names for folder in (path.parent, KERNELS)]
     return {*names, *(name for found in paths if found.is_file() for name in included(found))}
