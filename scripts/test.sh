@@ -42,6 +42,8 @@ TORCH_NPU_TESTS=(tests/npu/test_npu_rope.py tests/npu/test_first_call.py simulat
 
 # Waiting threads sleep, because two test processes with two spinning threads each would slow each other.
 export OMP_WAIT_POLICY=passive
+# Without bytecode files, each of the hundreds of processes that tests start compiles npu_rope's modules again.
+unset PYTHONDONTWRITEBYTECODE
 
 run_default() { "$VENV/bin/python" -m pytest -n 2 --dist worksteal -m "not slow" "$@"; }
 

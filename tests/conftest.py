@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import gc
 import os
-import subprocess
 import sys
 import time
 
@@ -26,6 +26,15 @@ FORCED = os.environ.get("NPU_ROPE_TEST_BACKEND")
 BACKENDS = FORCED.split(",") if FORCED else ["reference", "cpu", "sim", "sim:ascend310p", "sim:ascend950"]
 
 START_SECONDS = time.monotonic()
+
+# Imports and collected tests make millions of objects that stay until the end. Without these two calls, each
+# full garbage collection visits all of them.
+gc.disable()
+
+
+def pytest_collection_finish():
+    gc.enable()
+    gc.freeze()
 
 
 def pytest_itemcollected(item):
@@ -71,35 +80,43 @@ def guarded():
     memory.check()
 
 
-@pytest.fixture
-def run_without_registration(tmp_path):
+@pytest.fixture(scope="session")
+def run_without_registration(tmp_path_factory):
     """Return a function that runs a script and returns its output. The script finds the installed libraries
     except the registration for torch."""
+    folder = tmp_path_factory.mktemp("without-registration")
     for file in native.load().path.parent.iterdir():
         if "torch" not in file.name:
-            (tmp_path / file.name).symlink_to(file)
+            (folder / file.name).symlink_to(file)
+    environment = {**os.environ, "NPU_ROPE_LIB_DIR": str(folder)}
+    server = ForkServer(sys.executable, ["npu_rope"], env=environment)
 
     def run(script):
-        environment = {**os.environ, "NPU_ROPE_LIB_DIR": str(tmp_path)}
-        command = [sys.executable, "-c", script]
-        completed = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+        completed = server.run("-c", script, env=environment, timeout=120)
         assert completed.returncode == 0, completed.stderr
         return completed.stdout
 
-    return run
+    yield run
+    server.close()
 
 
 @pytest.fixture(scope="session")
-def npu_rope_command():
-    """Return a function that runs npu-rope in a separate process and returns its CompletedProcess."""
+def run_python():
+    """Return ForkServer.run of a server that has imported npu-rope's commands."""
     server = ForkServer(sys.executable, ["npu_rope.cli.app"])
+    yield server.run
+    server.close()
+
+
+@pytest.fixture(scope="session")
+def npu_rope_command(run_python):
+    """Return a function that runs npu-rope in a separate process and returns its CompletedProcess."""
 
     def run(*arguments, stdout=None, **environment):
         env = {**os.environ, "COLUMNS": "200", **environment}
-        return server.run("-m", "npu_rope.cli", *arguments, env=env, stdout=stdout)
+        return run_python("-m", "npu_rope.cli", *arguments, env=env, stdout=stdout)
 
-    yield run
-    server.close()
+    return run
 
 
 @pytest.fixture

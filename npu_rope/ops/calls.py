@@ -23,7 +23,9 @@ from npu_rope.rope_calls import RopeCallAttributes
 from npu_rope.values import Angle, angle_policy, as_float32
 
 if torch is not None:
-    torch.compiler.assume_constant_result(as_float32)  # so that compiled code may make a RopeParams
+    # Compiled code may make a RopeParams. torch.compiler.assume_constant_result sets this attribute, but it
+    # imports the compiler, which takes longer than the import of npu_rope.
+    as_float32._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 # RopeParams in the schemas of rope, rope_qk, rope_set_rows and rms_norm_rope, after the tensors.
 PARAMS = (

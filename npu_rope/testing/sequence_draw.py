@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -65,6 +66,7 @@ def sequence_cases(seed: int = 0, count: int = DEFAULT_COUNT) -> Iterator[Sequen
         yield draw(seed, index)
 
 
+@cache
 def draw(seed: int, index: int) -> Sequence:
     """Return one sequence of a seed: two or three calls."""
     rng = random.Random(f"{seed} {index}")

@@ -145,9 +145,13 @@ def test_an_unknown_chip_is_refused_at_compile_time(project):
 
 
 @pytest.fixture(scope="module")
-def scale(tmp_path_factory):
-    project = write_project(tmp_path_factory.mktemp("scale"))
-    return ascend_sim.Kernel(build(project), "scale", "ascend910b")
+def scale_library(tmp_path_factory):
+    return build(write_project(tmp_path_factory.mktemp("scale")))
+
+
+@pytest.fixture(scope="module")
+def scale(scale_library):
+    return ascend_sim.Kernel(scale_library, "scale", "ascend910b")
 
 
 def ones():
@@ -188,25 +192,26 @@ __global__ __aicore__ void plain(GM_ADDR x, GM_ADDR y) { scale_by<float>(x, y, 3
 """
 
 
-@pytest.fixture
-def scale_by_number(tmp_path):
-    source = tmp_path / "scale_by.cpp"
+@pytest.fixture(scope="module")
+def scale_by_number(tmp_path_factory):
+    """Return a function that returns an entry of SCALE_BY_NUMBER. Each entry is compiled once."""
+    folder = tmp_path_factory.mktemp("numbers")
+    source = folder / "scale_by.cpp"
     source.write_text(SCALE_BY_NUMBER)
-    return source
+    return lambda entry: ascend_sim.compile(source, entry, folder=folder, flags=["-O0"])
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 def test_an_entry_may_be_a_template_with_numbers(scale_by_number, dtype):
     x, y = np.arange(64).astype(dtype), np.zeros(64, dtype)
     name = {np.float32: "float", np.float16: "half"}[dtype]
-    kernel = ascend_sim.compile(scale_by_number, f"scale_by<{name}>", folder=scale_by_number.parent)
-    kernel.run(In(x), Out(y), 2.5, np.uint32(64))
+    scale_by_number(f"scale_by<{name}>").run(In(x), Out(y), 2.5, np.uint32(64))
     assert np.array_equal(y, x * dtype(2.5))
 
 
 def test_an_entry_need_not_be_extern_c(scale_by_number):
     y = np.zeros(64, np.float32)
-    ascend_sim.compile(scale_by_number, "plain", folder=scale_by_number.parent).run(In(ones()), Out(y))
+    scale_by_number("plain").run(In(ones()), Out(y))
     assert np.array_equal(y, 3 * ones())
 
 
@@ -221,7 +226,7 @@ def test_an_entry_need_not_be_extern_c(scale_by_number):
     ],
 )
 def test_a_number_must_fit_its_parameter(scale_by_number, numbers, message):
-    kernel = ascend_sim.compile(scale_by_number, "scale_by<float>", folder=scale_by_number.parent)
+    kernel = scale_by_number("scale_by<float>")
     with pytest.raises((ValueError, TypeError), match=message):
         kernel.run(In(ones()), Out(ones()), *numbers)
     with pytest.raises(TypeError, match=r"y must be In, Out, … or None but got int\."):
@@ -315,9 +320,9 @@ def test_outputs_that_cannot_be_written_are_refused(scale):
         scale.run(In(ones()), Out(y))
 
 
-def test_an_entry_that_does_not_exist_is_refused(project):
+def test_an_entry_that_does_not_exist_is_refused(scale_library):
     with pytest.raises(ValueError, match=r"^\[sim\] entry must be a __global__ function but got skale\.$"):
-        ascend_sim.Kernel(build(project), "skale", "ascend910b")
+        ascend_sim.Kernel(scale_library, "skale", "ascend910b")
 
 
 @pytest.mark.parametrize("chip", ["Ascend910B4", "ascend910_93"])

@@ -171,7 +171,7 @@ def test_a_file_is_read_once(config, monkeypatch):
     path, read_text, reads = config(rope_parameters=entries, rope_scaling=None), Path.read_text, []
     monkeypatch.setattr(Path, "read_text", lambda self, **k: reads.append(self) or read_text(self, **k))
     inspect(path)
-    assert reads == [path]
+    assert reads.count(path) == 1  # imports may read other files
 
 
 def test_a_gguf_file_with_two_kinds_of_layers(tmp_path):

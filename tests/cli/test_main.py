@@ -19,9 +19,9 @@ COMMAND = [sys.executable, "-m", "npu_rope.cli"]
 
 
 @pytest.mark.parametrize("module", ["npu_rope", "npu_rope.cli"])
-def test_version_prints_the_packages_version(module):
-    command = [sys.executable, "-m", module, "--version"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+def test_version_prints_the_packages_version(run_python, module):
+    done = run_python("-m", module, "--version")
+    assert done.returncode == 0, done.stderr
     assert done.stdout == f"npu-rope {npu_rope.__version__}\n"
 
 
@@ -59,7 +59,10 @@ def test_a_closed_pipe_is_quiet_and_exits_141(npu_rope_command, arguments):
 
 @pytest.mark.parametrize(
     ("arguments", "output"),
-    [(["trace", "rope", "--output", "/dev/full"], os.devnull), (["validate", "--list"], "/dev/full")],
+    [
+        (["trace", "rope", "--shape", "1,1,1,64", "--output", "/dev/full"], os.devnull),
+        (["validate", "--list"], "/dev/full"),
+    ],
     ids=["a file", "standard output"],
 )
 def test_a_full_disk_is_reported_in_one_line(npu_rope_command, arguments, output):

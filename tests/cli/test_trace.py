@@ -2,8 +2,6 @@
 
 import json
 import re
-import subprocess
-import sys
 from itertools import pairwise
 from pathlib import Path
 
@@ -303,10 +301,9 @@ def test_a_missing_simulator_exits_2_with_its_remedy(monkeypatch):
     assert "Build it with" in done.stderr
 
 
-def test_a_missing_matplotlib_is_reported_before_the_launch(tmp_path):
+def test_a_missing_matplotlib_is_reported_before_the_launch(run_python, tmp_path):
     code = "import sys; sys.modules['matplotlib'] = None; from npu_rope.cli import main; main()"
-    command = [sys.executable, "-c", code, "trace", "rope", *SMALL, "--plot", str(tmp_path / "t.png")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = run_python("-c", code, "trace", "rope", *SMALL, "--plot", tmp_path / "t.png")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "[trace] plot must have matplotlib but got none: pip install 'ascend-sim[plot]'\n"
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import ggml_workers
 import pytest
 from ascend_sim import folders
 
@@ -44,10 +45,10 @@ def run_script(name, adapter, soc):
         ggml.find_library_dir()
     except ggml.GgmlUnavailable as error:
         pytest.skip(str(error))
-    command = [sys.executable, str(SCRIPTS / name), *map(str, adapter)]
+    command = [sys.executable, *ggml_workers.script(SCRIPTS / name), *map(str, adapter)]
     package = adapter[2].parents[2]
     paths = {"ASCEND_CUSTOM_OPP_PATH": str(package), "ASCEND_OPP_PATH": str(package.parent)}
-    environment = {**os.environ, "ASCEND_SIM_SOC": soc, **paths}
+    environment = {**os.environ, "PYTHONPATH": str(SCRIPTS), "ASCEND_SIM_SOC": soc, **paths}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout.splitlines()[-1]

@@ -65,7 +65,7 @@ def logits(model, ids=None):
 
 
 def generate(model):
-    return model.generate(tokens(), max_new_tokens=32, do_sample=False)
+    return model.generate(tokens(), max_new_tokens=16, do_sample=False)
 
 
 def gradients(model):

@@ -85,7 +85,7 @@ def is_valid(call):
 
 
 def for_each_valid(setups):
-    return together("call", [c for c in setups if is_valid(c)])
+    return together("call", [c for c in setups if is_valid(c)], share=True)
 
 
 def outs_of(call, x, residual, guarded):

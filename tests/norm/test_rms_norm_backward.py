@@ -48,7 +48,7 @@ def is_valid(call):
 
 
 def for_each_valid(setups):
-    return together("call", [c for c in setups if is_valid(c)])
+    return together("call", [c for c in setups if is_valid(c)], share=True)
 
 
 BASES = [

@@ -37,7 +37,7 @@ ROUNDINGS = (False, True)
 
 
 def for_each_valid(setups):
-    return together("call", [c for c in dict.fromkeys(setups) if possible(c)])
+    return together("call", [c for c in dict.fromkeys(setups) if possible(c)], share=True)
 
 
 BASES = [

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 SCRIPT = """
+import sys
 import torch
 from npu_rope import RopeParams, backends, rope, rope_, rope_qk, rope_qk_, rope_set_rows
 from npu_rope import rotary_embedding, rotary_mul, rotary_mul_, rotary_mul_backward, rotary_mul_qk
 
 assert backends.torch_registration() is None
+assert "torch._dynamo" not in sys.modules  # the compiler's import takes longer than npu_rope's
 OPS, PARAMS, ATTRIBUTES = torch.ops.npu_rope, RopeParams(4, "neox"), {"n_dims": 4, "rope_mode": 2}
 PACKED = torch.frombuffer(bytearray(backends.packed_call(PARAMS, True, "exact")), dtype=torch.uint8)
 q, k, p = torch.randn(2, 3, 5, 4), torch.randn(2, 3, 2, 4), torch.arange(3)

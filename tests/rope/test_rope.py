@@ -50,7 +50,7 @@ PAIRS = [1, 2, 3, 7, 8, 15, 16, 17, 31, 32, 33, 48, 64, 96, 128, 288]
 
 
 def cases(candidates):
-    return together("case", [c for c in candidates if possible(c)])
+    return together("case", [c for c in candidates if possible(c)], share=True)
 
 
 @cases(ONE_FACTOR)

@@ -207,7 +207,7 @@ def run_and_judge(case, backend, guarded, seed=0):
 
 
 def cases(candidates):
-    return together("case", [c for c in candidates if possible(c)])
+    return together("case", [c for c in candidates if possible(c)], share=True)
 
 
 BASES = [

@@ -159,7 +159,7 @@ def run_and_judge(call, backend, guarded, seed=0):
 
 
 def calls(candidates):
-    return together("call", [c for c in candidates if possible(c)])
+    return together("call", [c for c in candidates if possible(c)], share=True)
 
 
 BASES = [

@@ -187,7 +187,7 @@ def run_and_judge(call, backend, seed=0):
 
 
 def calls(candidates):
-    return together("call", [c for c in candidates if possible(c)])
+    return together("call", [c for c in candidates if possible(c)], share=True)
 
 
 BASES = [

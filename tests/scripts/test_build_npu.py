@@ -674,7 +674,7 @@ def test_an_interrupted_build_leaves_no_process_and_nothing_to_install(build, ki
         os.killpg(running.pid, 0)
     assert build.outputs == []
     build.remove("opc_waits")
-    assert build.run("ascend310p").returncode == 0
+    assert build.run("ascend310p", "-j", "16").returncode == 0
 
 
 @needs_make
@@ -690,7 +690,7 @@ def test_cann_s_folder_may_have_a_space_in_its_name(build):
 @needs_make
 def test_truncated_kernels_are_found_and_nothing_is_installed(build):
     build.inject("opc_truncates")
-    failed = build.run("ascend310p")
+    failed = build.run("ascend310p", "-j", "16")
     assert failed.returncode == 1
     kernel = f"opp.new/packages/vendors/npu_rope/op_impl/ai_core/tbe/kernel/ascend310p/{STEMS[0]}/a.o"
     assert f"{kernel} must have the bytes that a.json describes but is truncated or changed." in failed.stderr

@@ -24,7 +24,8 @@ def mark(item) -> None:
     if not isinstance(backend, str):
         backend = "npu" if NPU_FIXTURES & set(getattr(item, "fixturenames", ())) else NO_BACKEND
     item.user_properties.append((PROPERTY, backend))
-    item.user_properties.append((CASES, getattr(item.function, "cases", 1)))
+    count_cases = getattr(item.function, "count_cases", lambda backend: 1)  # of together.py
+    item.user_properties.append((CASES, count_cases(backend)))
 
 
 def passed(reports) -> Counter[str]:

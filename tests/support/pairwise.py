@@ -18,8 +18,9 @@ def pairwise(factors, make=dict, possible=lambda case: True, *, seed=0, candidat
     >>> sorted((case["a"], case["b"]) for case in cases)
     [(1, 1), (1, 2), (2, 2)]
     """
-    rng = random.Random(seed)
+    draw = random.Random(seed).random  # randrange() takes three times as long
     names = list(factors)
+    counts = {name: len(values) for name, values in factors.items()}
     missing = {
         ((a, i), (b, j))
         for a, b in itertools.combinations(names, 2)
@@ -31,7 +32,7 @@ def pairwise(factors, make=dict, possible=lambda case: True, *, seed=0, candidat
         pair = min(missing)
         completions = []
         for _ in range(TRIES):
-            row = {**{name: rng.randrange(len(factors[name])) for name in names}, **dict(pair)}
+            row = {name: int(draw() * count) for name, count in counts.items()} | dict(pair)
             case = make(**{name: factors[name][i] for name, i in row.items()})
             if possible(case):
                 completions.append((row, case))

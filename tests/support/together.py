@@ -10,6 +10,16 @@ import guarded_memory
 import pytest
 
 SEPARATE_TESTS = os.environ.get("NPU_ROPE_TEST_CASES") == "apart"
+# Back ends that run every third row of a test with share=True, each from another first row: their chips run
+# the tilings and kernels of back end sim, which runs all rows.
+SHARES = {"sim:ascend310p": 0, "sim:ascend950": 1}
+if os.environ.get("NPU_ROPE_TEST_BACKEND"):  # a back end that the user names runs all rows
+    SHARES = {}
+
+
+def rows_of(backend, rows, share):
+    """Return the rows that a back end runs."""
+    return rows[SHARES[backend] :: 3] if share and backend in SHARES else rows
 
 
 class CasesFailed(AssertionError):
@@ -21,10 +31,12 @@ class CasesFailed(AssertionError):
         self.failed = failed
 
 
-def together(names, rows, ids=str):
+def together(names, rows, ids=str, *, share=False):
     """Parametrize a test like pytest.mark.parametrize, but run all rows as one test, which reports each row
     that fails. If the test takes ``guarded``, every row gets its own guarded memory. With
     NPU_ROPE_TEST_CASES=apart, every row is a separate test.
+
+    ``share``: the back ends of SHARES run a third of the rows; for rows that are valid calls on every chip.
     """
     rows = list(rows)
     if SEPARATE_TESTS:
@@ -32,6 +44,7 @@ def together(names, rows, ids=str):
     arguments = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
     row_names = [ids(row) for row in rows] if callable(ids) else list(ids)
     rows = [dict(zip(arguments, row if len(arguments) > 1 else [row], strict=True)) for row in rows]
+    named_rows = list(zip(row_names, rows, strict=True))
 
     def decorate(test):
         signature = inspect.signature(test)
@@ -43,7 +56,7 @@ def together(names, rows, ids=str):
         @functools.wraps(test)
         def run_rows(**fixtures):
             failed = {}
-            for name, row in zip(row_names, rows, strict=True):
+            for name, row in rows_of(fixtures.get("backend"), named_rows, share):
                 try:
                     run_row(row, fixtures)
                 except CasesFailed as error:
@@ -52,7 +65,8 @@ def together(names, rows, ids=str):
                 except (Exception, pytest.fail.Exception, pytest.skip.Exception) as error:
                     failed[name] = error
             if failed:
-                raise CasesFailed(failed, run_rows.cases) from next(iter(failed.values()))
+                count = run_rows.count_cases(fixtures.get("backend"))
+                raise CasesFailed(failed, count) from next(iter(failed.values()))
 
         def run_row(row, fixtures):
             if not uses_guarded_memory:
@@ -63,7 +77,8 @@ def together(names, rows, ids=str):
             guarded.check()
 
         run_rows.__signature__ = signature.replace(parameters=fixture_parameters)
-        run_rows.cases = len(rows) * getattr(test, "cases", 1)
+        count_inner = getattr(test, "count_cases", lambda backend: 1)
+        run_rows.count_cases = lambda backend: len(rows_of(backend, rows, share)) * count_inner(backend)
         return run_rows
 
     return decorate

@@ -71,7 +71,7 @@ def build_package(folder: Path) -> Path:
 def build_kernel(folder: Path, source: Path = FOREIGN / "weighted_add.cpp", dtype: str = "float") -> Path:
     entry = f"weighted_add__ascend910b__{dtype}_{dtype}_{dtype}"
     defines = {"weighted_add": entry} | {f"DTYPE_{a}": dtype for a in "XYZ"}
-    return ascend_sim.build(source, defines=defines, folder=folder, include=[FOREIGN])
+    return ascend_sim.build(source, defines=defines, folder=folder, include=[FOREIGN], flags=["-O0"])
 
 
 def call(**changed: Any) -> dict[str, Any]:
