@@ -128,6 +128,11 @@ def _bfloat16_calls() -> list[QkvRun]:
         # Norms of different numbers of elements; long rows, whose squares leave the range of float32.
         run(NEOX, 9, (6, 6), 128, ("head", "token"), factors=True, power=90, epsilon=0.0),
         run(RopeParams(36, "neox"), 20, (3, 2, 2), 36, HEAD, True, cache=ROWS, out=F32, pad=3),
+        # The most rows of one instruction. Tiles that fill their buffers.
+        run(RopeParams(8, "neox"), 1, (255, 2, 1), 16, cores=1),
+        run(RopeParams(16, "neox"), 64, (8, 8, 8), 16, HEAD, cache=ROWS, out=INT8,
+            quantization=("tensor", "tensor"), cores=1),
+        run(NEOX, 64, (4, 4, 4), 128, HEAD, cache=ROWS, out=F32, cores=1),
     ]  # fmt: skip
 
 
@@ -148,6 +153,10 @@ def _float16_calls() -> list[QkvRun]:
             quantization=("head", "channel")),
         run(NEOX, 1, (32, 8, 8), 128, TOKEN, True, ranks=2, cache=PAGED, out=F16),
         run(NORMAL, 40, (5, 2, 1), 64, ("", "head"), cache=ROWS, out=BF16, cores=2),
+        # Tiles that fill their buffers.
+        run(NEOX, 64, (4, 4, 4), 128, HEAD, cache=ROWS, quantization=("tensor", "tensor"), cores=1),
+        run(RopeParams(16, "neox"), 64, (8, 8, 8), 16, HEAD, cache=ROWS, quantization=("head", "tensor"),
+            quant_offset=True, cores=1),
     ]  # fmt: skip
 
 
@@ -250,7 +259,7 @@ class Inputs:
         call = self.call
         for name, heads, kind in zip("kv", call.heads[1:], call.quantization, strict=True):
             shape = {"tensor": (1,), "head": (heads,), "channel": (heads, call.head_size)}[kind]
-            self.others[f"{name}_quant_scale"] = self.rng.uniform(20, 60, shape).astype(np.float32)
+            self.others[f"{name}_quant_scale"] = self.rng.uniform(30, 150, shape).astype(np.float32)
             if call.quant_offset:
                 self.others[f"{name}_quant_offset"] = self.rng.uniform(-30, 30, shape).astype(np.float32)
 
