@@ -172,6 +172,8 @@ def _float32_calls() -> list[QkvRun]:
         run(NORMAL, 20, (3, 2, 1), 64, ("token", "head"), tables="pair", rows_by_token=True),
         run(NORMAL, 20, (3, 2, 2), 64, cache=PAGED, out=BF16, cores=2),
         run(NEOX, 2, (16, 8, 8), 128, TOKEN, True, ranks=3, cache=HEADS_FIRST, out=F16),
+        # Cores that have only values.
+        run(NEOX, 2, (4, 4, 16), 128, cache=ROWS, out=INT8, quantization=("tensor", "head")),
     ]  # fmt: skip
 
 

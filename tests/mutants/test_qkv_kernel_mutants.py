@@ -19,27 +19,26 @@ from source_edits import Edit
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
-# The tests' positions are int64. Their float32 calls reach every statement that the edits change.
-COLUMN = mutation_rope.qkv_norm_rope_cache("ascend910b", "float", "float", "int64_t")
+# The types of x, parameters and positions of random calls that reach every statement that the edits change.
+COLUMNS = [
+    mutation_rope.qkv_norm_rope_cache("ascend910b", *types)
+    for types in (("bfloat16_t", "float", "int64_t"), ("float", "float", "int64_t"))
+]
 SQUARE_SUMS = "TensorAt<float>(arguments_.square_sums, tile.side)"
 ROUNDING = "AscendC::Cast(numbers, rows, AscendC::RoundMode::CAST_RINT"
+OUTSIDE = "if (row < 0 || row >= layout.rows) "
 
 CHANGES = {
-    "bias forgotten": Edit("factors_.template Apply<RowOp::kAdd>(side.bias, rows, tile);", ""),
-    "scale_offset forgotten": Edit("factors_.AddNumber(t.scale, qkv_->scale_offset);", ""),
-    "norm of all heads taken of each head": Edit("side.norm_kind == kNormHead;", "true;"),
+    "bias forgotten": Edit("Apply<RowOp::kAdd>(side.bias,", "Apply<RowOp::kAdd>(RowFactorsTiling{},"),
+    "scale_offset forgotten": Edit("factors_.AddNumber(t.scale,", "factors_.AddNumber(RowFactorsTiling{},"),
+    "mean square of one head instead of all": Edit("side.norm_kind == kNormHead;", "true;"),
     "sums of q used for k": Edit(SQUARE_SUMS, SQUARE_SUMS.replace("tile.side", "0")),
     "offset of int8 forgotten": Edit(
-        "factors_.template Apply<RowOp::kAdd>(side.quant_offset, rows, tile);", ""
+        "Apply<RowOp::kAdd>(side.quant_offset,", "Apply<RowOp::kAdd>(RowFactorsTiling{},"
     ),
     "int8 rounded towards zero": Edit(ROUNDING, ROUNDING.replace("CAST_RINT", "CAST_TRUNC")),
-    "token without a slot stored": Edit(
-        "if (row < 0 || row >= layout.rows) continue;", "if (row < 0 || row >= layout.rows) row = 0;"
-    ),
+    "token without a slot stored": Edit(OUTSIDE + "continue;", OUTSIDE + "row = 0;"),
     "first block of a paged cache": Edit("row_tile.batch = row / layout.block_size;", "row_tile.batch = 0;"),
-    "factors of the first head": Edit(
-        "OneRow(rows_[factors.at + tile.head * pitch])", "OneRow(rows_[factors.at])"
-    ),
 }  # fmt: skip
 
 
@@ -48,8 +47,8 @@ def operator_tests(folder: Path, edit: Edit | None) -> subprocess.CompletedProce
     mutate_kernels.write_sources(None, folder)
     if edit:
         source_edits.apply(edit, [folder / "op_kernel"])
-    library = mutation_rope.build(COLUMN, folder)
-    environment = {**os.environ, "NPU_ROPE_TEST_BACKEND": "sim", "ASCEND_SIM_KERNELS": str(library)}
+    libraries = [str(mutation_rope.build(column, folder)) for column in COLUMNS]
+    environment = {**os.environ, "NPU_ROPE_TEST_BACKEND": "sim", "ASCEND_SIM_KERNELS": ":".join(libraries)}
     tests = str(ROOT / "tests/norm/test_qkv_norm_rope_cache.py")
     options = ["-k", "random_calls and numpy or partial_sums or int8", "-x", "-q", "-p", "no:cacheprovider"]
     command = [sys.executable, "-m", "pytest", tests, *options]
