@@ -35,5 +35,8 @@ def sources() -> list[Path]:
 
 # For each mutant, named as by mutate_kernels.key_of: why it computes the same, or which test catches it.
 EQUIVALENT: dict[str, str] = {
-    "cache_rows.h | comparison | if (row < 0 || row{ >= }layout.rows) continue;": "the host refuses such rows; tests/tiling/test_unchecked_rows.cpp, which has no host checks, catches it",
+    "qkv_kernel.h | remove VectorBarrier | } {VectorBarrier()};": "redundant after a move of values: Convert() ends with a barrier, and the queues order a copy before what uses its buffers next",
+    "qkv_kernel.h | a number - 1 | static constexpr int32_t kLowestInt8 = {-128}, kHighestInt8 = 127;": "Cast to int8 saturates",
+    "qkv_kernel.h | count or repeat + 1 | {static_cast<uint32_t>(tiling_->head_size)});": "an element of the row's padding, which is not stored",
+    "row_factors.h | remove VectorBarrier | AscendC::Adds(rows_[factors.at], rows_[factors.at], number, factors.rows * tiling_->row_pitch); {VectorBarrier()};": "redundant: the sums of squares, which precede the product with the scales, end with a barrier",
 }

@@ -207,10 +207,12 @@ def build(column: Column, folder: Path) -> Path:
         folder / "op_kernel" / f"npu_{column.op}.cpp",
         soc=column.soc,
         defines=compiler.column_defines(f"npu_{column.op}", column.soc, column.types),
-        # Keep the folder's name out of the library, so that equal code compiles to equal bytes.
+        # Keep the folder's name out of the library, so that equal code compiles to equal bytes. End the process
+        # if an index is outside an array of the tiling data or of the kernel.
         flags=(
             "-O0",
             "-w",
+            *("-fsanitize=bounds", "-fsanitize-undefined-trap-on-error"),
             f"-fmacro-prefix-map={folder}=.",
             "-include",
             str(folder / "mutant.h"),
