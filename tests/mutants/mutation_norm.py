@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mutation_rope import NORM_HEADERS, ROOT, Column, build, rms_norm_rope
+from mutation_rope import NORM_HEADERS, QKV, ROOT, Column, build, rms_norm_rope
 
 __all__ = ["EQUIVALENT", "build", "columns", "columns_for", "script_of", "sources"]
 
@@ -47,12 +47,13 @@ columns = (
     rms_norm_rope(SOC_910B, F32, "int32_t"),
     rms_norm_rope(SOC_310P, F16, "int32_t"),
     rms_norm_rope(SOC_310P, F32, "int64_t"),
+    QKV,
 )
 
 
-def script_of(_: Column) -> str:
+def script_of(column: Column) -> str:
     """The script whose calls a column must compute correctly."""
-    return "mutation_norm_calls.py"
+    return "mutation_qkv_calls.py" if column.op == "qkv_norm_rope_cache" else "mutation_norm_calls.py"
 
 
 def columns_for(file: str) -> list[Column]:

@@ -32,6 +32,41 @@ class Column:
         """The entry's name, as in cmake/NpuRopeSim.cmake."""
         return compiler.column_entry(f"npu_{self.op}", self.soc, self.types)
 
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """Flags for the compiler that only this column needs."""
+        return ()
+
+
+QKV_ARGUMENTS = (
+    *("Q", "K", "V", "Q_SCALE", "K_SCALE", "Q_BIAS", "K_BIAS", "SQUARE_SUMS", "POSITIONS", "FREQ_FACTORS"),
+    *("COS", "SIN", "SLOTS", "K_QUANT_SCALE", "K_QUANT_OFFSET", "V_QUANT_SCALE", "V_QUANT_OFFSET"),
+)
+QKV_OUTS = ("K_CACHE", "V_CACHE", "Q_OUT", "K_OUT", "V_OUT")
+
+
+@dataclass(frozen=True)
+class QkvColumn(Column):
+    """The columns of qkv_norm_rope_cache that differ only in the type of keys, values and caches. The kernel
+    reads that type from the tiling data, so one library has the entries of all of them. ``types`` are those of
+    the column whose caches have the type of q."""
+
+    @property
+    def name(self) -> str:
+        """The dtypes of q and of its scale, as the calls name the column."""
+        names = {"bfloat16_t": "bfloat16", "half": "float16", "float": "float32"}
+        return f"{names[self.types['Q']]}/{names[self.types['Q_SCALE']]}"
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """Definitions of the entries for the other types."""
+        written = [
+            dict.fromkeys(QKV_OUTS, t) | {"Q_OUT": self.types["Q"]}
+            for t in ("bfloat16_t", "half", "float", "int8_t")
+        ]
+        entries = [compiler.column_entry(f"npu_{self.op}", self.soc, {**self.types, **t}) for t in written]
+        return tuple(f"-Wl,--defsym,{entry}={self.symbol}" for entry in entries if entry != self.symbol)
+
 
 def _rope(soc: str, x: str, positions: str) -> Column:
     return Column("rope", soc, {"X": x, "POSITIONS": positions, "FREQ_FACTORS": "float", "OUT": x})
@@ -67,6 +102,16 @@ def rms_norm_rope(soc: str, x: str, positions: str) -> Column:
     )
 
 
+def qkv_norm_rope_cache(soc: str, x: str, parameter: str, positions: str) -> QkvColumn:
+    types = dict.fromkeys((*QKV_ARGUMENTS, *QKV_OUTS), x)
+    types |= dict.fromkeys(("Q_SCALE", "K_SCALE", "Q_BIAS", "K_BIAS", "COS", "SIN"), parameter)
+    types |= dict.fromkeys(("SQUARE_SUMS", "FREQ_FACTORS", *QKV_ARGUMENTS[-4:]), "float")
+    return QkvColumn("qkv_norm_rope_cache", soc, {**types, "POSITIONS": positions, "SLOTS": "int32_t"})
+
+
+# A kernel with several planes of given tables, and with given sums of squares.
+QKV = qkv_norm_rope_cache("ascend910b", "bfloat16_t", "bfloat16_t", "int32_t")
+
 # The rotation's kernel with heads that are normalized first.
 NORMED = rms_norm_rope("ascend910b", "half", "int64_t")
 
@@ -80,7 +125,7 @@ NORM_HEADERS: dict[str, tuple[str, ...]] = {
     "memory/row_pieces.h": (*FORWARD, *BACKWARD),
     "memory/tile_rows.h": (*FORWARD, *BACKWARD),
     "norm/scale_rows.h": (*FORWARD, *BACKWARD, *HEADS),
-    "norm/row_norm.h": (*FORWARD, *BACKWARD, *HEADS),
+    "norm/row_norm.h": (*FORWARD, *BACKWARD, *HEADS, "qkv_norm_rope_cache"),
     "memory/row_steps.h": (*FORWARD, *BACKWARD, *HEADS),
     "norm/rms_norm_backward_kernel.h": BACKWARD,
     "norm/dscale_rows.h": BACKWARD,
@@ -88,6 +133,12 @@ NORM_HEADERS: dict[str, tuple[str, ...]] = {
     "norm/long_rms_norm_backward_kernel.h": BACKWARD,
     "norm/head_norm.h": HEADS,
 }
+
+# The headers of op_kernel whose lines are all used by the kernel of qkv_norm_rope_cache: mutation_qkv.py has them.
+QKV_HEADERS = (
+    *("rotation/qkv_kernel.h", "rotation/tile_loop.h", "rotation/tile_rotation.h"),
+    *("norm/row_factors.h", "memory/cache_rows.h"),
+)
 
 columns = (
     _rope("ascend910b", "bfloat16_t", "int32_t"),
@@ -106,11 +157,14 @@ columns = (
     _rotary_mul_qk("ascend910b", "half", "half"),
     SHORT_ROWS,
     NORMED,
+    QKV,
 )
 
 
 def script_of(column: Column) -> str:
     """The script whose calls a column must compute correctly."""
+    if column.op == "qkv_norm_rope_cache":
+        return "mutation_qkv_calls.py"
     if column in (SHORT_ROWS, NORMED):
         return "mutation_norm_calls.py"
     return "mutation_rotary_calls.py" if column.op.startswith("rotary") else "mutation_rope_calls.py"
@@ -119,8 +173,6 @@ def script_of(column: Column) -> str:
 def columns_for(file: str) -> list[Column]:
     """The columns that compile the file and test its code; for an operator's entry, only that operator's."""
     name = Path(file).name
-    if name == "cache_rows.h":
-        return [c for c in columns if c.op == "rope_set_rows"]
     if name in ("packed_rows.h", "scalar_rows.h"):
         return [c for c in columns if c.soc == "ascend310p"]
     if name == "vector_steps.h":
@@ -128,9 +180,9 @@ def columns_for(file: str) -> list[Column]:
     if name.startswith("npu_"):
         return [c for c in columns if name == f"npu_{c.op}.cpp"]
     if name in ("rope_kernel.h", "tiles.h"):
-        return [c for c in columns if c is not SHORT_ROWS]
+        return [c for c in columns if c not in (SHORT_ROWS, QKV)]
     if name == "given_table.h":
-        return [c for c in columns if c.op == "rotary_mul"]
+        return [c for c in columns if c.op == "rotary_mul" or c is QKV]
     if name == "row_numbers.h":
         return [c for c in columns if c.op in ("rotary_mul", "rope_set_rows")]
     if name in ("lane_numbers.h", "pair_index.h", "row_bursts.h", "row_rotation.h"):
@@ -140,9 +192,10 @@ def columns_for(file: str) -> list[Column]:
 
 def sources() -> list[Path]:
     """The kernel, its entries and shared headers."""
-    # Skip polynomials.h, which a script writes and a test compares, and the files of mutation_norm.py.
+    # Skip polynomials.h, which a script writes and a test compares, and the files of mutation_norm.py
+    # and mutation_qkv.py.
     kernels = ROOT / "op_kernel"
-    skipped = {kernels / name for name in ("rotation/polynomials.h", *NORM_HEADERS)}
+    skipped = {kernels / name for name in ("rotation/polynomials.h", *NORM_HEADERS, *QKV_HEADERS)}
     headers = sorted(p for folder in ("memory", "rotation") for p in (kernels / folder).glob("*.h"))
     entries = sorted(kernels.glob("npu_ro*.cpp"))
     return [*entries, *(p for p in headers if p not in skipped)]
@@ -154,8 +207,17 @@ def build(column: Column, folder: Path) -> Path:
         folder / "op_kernel" / f"npu_{column.op}.cpp",
         soc=column.soc,
         defines=compiler.column_defines(f"npu_{column.op}", column.soc, column.types),
-        # Keep the folder's name out of the library, so that equal code compiles to equal bytes.
-        flags=("-O0", "-w", f"-fmacro-prefix-map={folder}=.", "-include", str(folder / "mutant.h")),
+        # Keep the folder's name out of the library, so that equal code compiles to equal bytes. End the process
+        # if an index is outside an array of the tiling data or of the kernel.
+        flags=(
+            "-O0",
+            "-w",
+            *("-fsanitize=bounds", "-fsanitize-undefined-trap-on-error"),
+            f"-fmacro-prefix-map={folder}=.",
+            "-include",
+            str(folder / "mutant.h"),
+            *column.flags,
+        ),
         folder=folder,
     )
 
@@ -174,7 +236,6 @@ EQUIVALENT: dict[str, str] = {
     "lane_frequencies.h | comparison | for (int32_t k = 0; k{ < }kRopeSetupPairTemps; ++k) pair_temp_[k] = temps.Take(pairs_);": "the additional temporary goes to the next member, which is set next",
     "row_rotation.h | comparison | if (heads{ > }1 && !FitsRepeatStride(head_step)) return false;": "with one head, one of the two steps is a row's, which an instruction reaches",
     "row_rotation.h | comparison | if (tokens_{ > }1 && !FitsRepeatStride(token_step_)) return true;": "with one token, repeating over heads takes no more instructions",
-    "cache_rows.h | comparison | if (row < 0 || row{ >= }layout.rows) continue;": "the host refuses such rows; tests/tiling/test_unchecked_rows.cpp, which has no host checks, catches it",
     "vector_steps.h | count or repeat - 1 | down.template ReinterpretCast<uint16_t>(), {count});": "the last half word is already correct where dst is up",
     "vector_steps.h | comparison | int32_t from = lanes.first{ > }first_lane ? lanes.first - first_lane : 0;": "at equality the difference is 0",
     "sine_table.h | sin_ becomes cos_ | Round(temp_[2], temp_[2], {sin_}, count);": "a temporary, and neither of the two has contents yet",

@@ -11,6 +11,7 @@ from pathlib import Path
 import changed_kernel
 import pytest
 import source_edits
+import test_qkv_kernel_mutants
 import test_rope_mutants
 from source_edits import CannotApply, Edit
 
@@ -31,7 +32,14 @@ def test_an_edit_of_the_kernel_names_one_place(name):
     assert edit.new != edit.old
 
 
-@pytest.mark.parametrize("table", ["mutation_rope", "mutation_norm"])
+@pytest.mark.parametrize("name", test_qkv_kernel_mutants.CHANGES)
+def test_an_edit_of_the_kernel_of_qkv_norm_rope_cache_names_one_place(name):
+    edit = test_qkv_kernel_mutants.CHANGES[name]
+    source_edits.find(edit, [changed_kernel.KERNELS])
+    assert edit.new != edit.old
+
+
+@pytest.mark.parametrize("table", ["mutation_rope", "mutation_norm", "mutation_qkv"])
 def test_every_entry_of_equivalent_names_a_mutant(table):
     """mutate_kernels.py does not start if an entry names no mutant."""
     mutate_kernels, kernels = (importlib.import_module(name) for name in ("mutate_kernels", table))
