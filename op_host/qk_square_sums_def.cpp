@@ -1,6 +1,6 @@
 // qk_square_sums in CANN: the sums of the squares of each token's queries and keys, over the heads. aclnn takes no
-// tensor without elements: if q or k has no heads, the call passes the other one twice, and the attribute has_q or has_k
-// is false.
+// tensor without elements: if q or k has no heads, the call passes the other one twice, and the attribute has_q or
+// has_k is false.
 #include "op_host/cann.h"
 #include "op_host/qk_square_sums_tiling.h"
 

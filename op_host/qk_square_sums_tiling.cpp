@@ -82,8 +82,7 @@ private:
 
     void set_shape() {
         common_.rows = common_.seq = in_.S;
-        for (int k = 0; k < 2; ++k)
-            std::copy(in_.x_stride[k], in_.x_stride[k] + 2, common_.side[k].x_stride + 1);
+        for (int k = 0; k < 2; ++k) std::copy(in_.x_stride[k], in_.x_stride[k] + 2, common_.side[k].x_stride + 1);
         set_heads(common_, {in_.N[0], in_.N[1]});
         common_.planes = 1;
         data_.head_elements = in_.D;
@@ -152,8 +151,8 @@ private:
     std::vector<Tile> tiles() const {
         const int64_t most_heads = std::min(std::max(in_.N[0], in_.N[1]), share_heads());
         const int64_t row_bytes = common_.row_pitch * item_bytes_;
-        const int64_t rows = std::clamp<int64_t>(
-            target_tile_bytes(share_tokens(), share_heads(), row_bytes) / row_bytes, 1, kMaxRows);
+        const int64_t rows =
+            std::clamp<int64_t>(target_tile_bytes(share_tokens(), share_heads(), row_bytes) / row_bytes, 1, kMaxRows);
         std::vector<Tile> tiles;
         for (int64_t tokens = rows / most_heads; tokens > 1; tokens = tokens * 3 / 4)
             tiles.push_back({std::min<int64_t>(tokens, common_.block_tokens), most_heads});
@@ -174,8 +173,8 @@ private:
 
     bool fits(Layout* layout) const {
         // Parts of a token, in runs that a DMA cannot copy.
-        const bool splits_run = is_packed() && head_bytes() < kUbBlockBytes &&
-                                layout->tile.heads < std::max(in_.N[0], in_.N[1]);
+        const bool splits_run =
+            is_packed() && head_bytes() < kUbBlockBytes && layout->tile.heads < std::max(in_.N[0], in_.N[1]);
         return !splits_run && place_regions(layout->regions()) <= ub_budget_bytes(platform_);
     }
 

@@ -1,5 +1,5 @@
-// The tiling of qk_square_sums. It splits a call of op_kernel/norm/square_sums_kernel.h among cores and UB. It is a pure
-// function of the sizes, the strides and the chip, and returns the tiling data and the launch.
+// The tiling of qk_square_sums. It splits a call of op_kernel/norm/square_sums_kernel.h among cores and UB. It is a
+// pure function of the sizes, the strides and the chip, and returns the tiling data and the launch.
 #pragma once
 
 #include <cstdint>

@@ -23,7 +23,8 @@ bool check_call(const LaunchTensors& tensors) {
 
 at::Tensor qk_square_sums(const at::Tensor& q, const at::Tensor& k) {
     const bool is_double = q.scalar_type() == at::kDouble;
-    at::Tensor out = at::empty({q.dim() > 0 ? q.size(0) : 0, 2}, q.options().dtype(is_double ? at::kDouble : at::kFloat));
+    at::Tensor out =
+        at::empty({q.dim() > 0 ? q.size(0) : 0, 2}, q.options().dtype(is_double ? at::kDouble : at::kFloat));
     if (!check_call(launch_tensors(q, k, out))) return out.zero_();
     const bool has_q = q.numel() > 0, has_k = k.numel() > 0;
     // aclnn takes no tensor without elements.

@@ -199,9 +199,7 @@ def rms_norm_rope(
     return launch
 
 
-HeadsOption = Annotated[
-    str, typer.Option(help="T,Nq,Nk,D: tokens, heads of q, heads of k and v, head size.")
-]
+HeadsOption = Annotated[str, typer.Option(help="T,Nq,Nk,D: tokens, heads of q, heads of k and v, head size.")]
 
 
 def _parse_heads(text: str) -> tuple[int, int, int, int]:

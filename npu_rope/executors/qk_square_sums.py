@@ -7,7 +7,6 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-
 from ascend_sim import Options
 
 from npu_rope import native

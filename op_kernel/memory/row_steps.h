@@ -110,7 +110,8 @@ __aicore__ inline int32_t FoldRows(LocalTensor<float> rows, int32_t pitch, int32
     return width;
 }
 
-// Adds `count` rows [width] without gaps to the first one. Each step adds the second half of the rows to the first half.
+// Adds `count` rows [width] without gaps to the first one. Each step adds the second half of the rows to the first
+// half.
 __aicore__ inline void AddRowsAsTree(LocalTensor<float> rows, int32_t count, int32_t width) {
     while (count > 1) {
         int32_t half = 1;

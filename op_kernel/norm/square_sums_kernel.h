@@ -30,7 +30,7 @@ namespace norm {
 using namespace memory;
 
 struct SquareSumsArguments {
-    GM_ADDR x[2];       // q and k
+    GM_ADDR x[2];  // q and k
     GM_ADDR out;
     GM_ADDR workspace;  // kSquareSumsSplit...: the sums of each part of the heads
 };

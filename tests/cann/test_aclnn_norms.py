@@ -1,5 +1,5 @@
-"""NpuRmsNorm, NpuAddRmsNorm, NpuRmsNormRope and NpuQkSquareSums through aclnn's two phases, on the simulated operator package.
-The results equal those of the back end sim bit for bit.
+"""NpuRmsNorm, NpuAddRmsNorm, NpuRmsNormRope and NpuQkSquareSums through aclnn's two phases, on the simulated
+operator package. The results equal those of the back end sim bit for bit.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
-"""Run random calls of the norms, of rms_norm_rope, qkv_norm_rope_cache or qk_square_sums, and judge each; see
---help. random_norms.py, random_norm_ropes.py, random_qkv.py and random_square_sums.py draw and judge the calls.
+"""Run random calls of the norms, of rms_norm_rope, qkv_norm_rope_cache or qk_square_sums, and judge each;
+see --help.
+
+random_norms.py, random_norm_ropes.py, random_qkv.py and random_square_sums.py draw and judge the calls.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""qk_square_sums on arrays and tensors, against float64 with derived bounds: sizes, views, tokens and heads beyond
-UB, empty sides, the order of the sums, and the norm that reads them.
+"""qk_square_sums on arrays and tensors, against float64 with derived bounds: sizes, views, tokens and heads
+beyond UB, empty sides, the order of the sums, and the norm that reads them.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def test_sizes_around_the_vector_width(size, dtype, backend):
         assert_within_bound(*heads_of(dtype, tokens, (5, 2), size), dtype, backend)
 
 
-@pytest.mark.parametrize("tokens", [1, 2, 3, 4, 5, 6, 7, 8, 11, 31, 33, 47, 49, 191, 255, 257, 259, 1027, 2049])
+@pytest.mark.parametrize("tokens", [*range(1, 9), 11, 31, 33, 47, 49, 191, 255, 257, 259, 1027, 2049])
 def test_every_number_of_tokens(tokens, backend):
     assert_within_bound(*heads_of("float16", tokens, (3, 1), 32), "float16", backend)
 
@@ -181,7 +181,8 @@ def test_partial_sums_of_two_ranks_give_the_norm_over_all_heads(dtype, backend):
     scales = {name: scale.astype(np.float32) for name, scale in scales.items()}
     arguments = np.arange(9), RopeParams(32)
     whole = qkv_norm_rope_cache(q, k, None, *arguments, **scales, backend=backend)
-    sums = sum(qk_square_sums(*part, backend=backend) for part in ((q[:, :4], k[:, :2]), (q[:, 4:], k[:, 2:])))
+    parts = (q[:, :4], k[:, :2]), (q[:, 4:], k[:, 2:])
+    sums = sum(qk_square_sums(*part, backend=backend) for part in parts)
     assert sums.dtype == (np.float64 if dtype == "float64" else np.float32)
     for rank in range(2):
         part = {name: np.split(scale, 2)[rank] for name, scale in scales.items()}

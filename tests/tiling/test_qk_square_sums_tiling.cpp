@@ -203,9 +203,10 @@ void random_calls_have_sound_tilings() {
         scalar += c.data.common.copy_mode == kCopyScalar;
         in_parts += !c.is_long() && c.data.common.tile_heads < std::max(Nq, Nk) && !c.is_split();
     }
-    std::printf("calls: %d with whole heads, %d in chunks, %d and %d with split heads; %d packed, %d by the scalar unit, "
-                "%d with tiles of some heads\n",
-                count[1], count[2], count[3], count[4], packed, scalar, in_parts);
+    std::printf(
+        "calls: %d with whole heads, %d in chunks, %d and %d with split heads; %d packed, %d by the scalar unit, "
+        "%d with tiles of some heads\n",
+        count[1], count[2], count[3], count[4], packed, scalar, in_parts);
     if (!(count[1] > 3000 && count[2] > 200 && count[3] > 50 && count[4] > 20 && packed > 300 && scalar > 30 &&
           in_parts > 100))
         ++g_failures;
@@ -242,8 +243,7 @@ void too_many_heads_are_refused() {
     QkSquareSumsTilingData data;
     KernelLaunch launch;
     const std::string message = qk_square_sums_tiling(in, *find_platform("Ascend910B1"), &data, &launch).message();
-    const std::string expected =
-        "[qk_square_sums] q must have at most 1073741823 heads on an NPU but got 2147483648.";
+    const std::string expected = "[qk_square_sums] q must have at most 1073741823 heads on an NPU but got 2147483648.";
     if (message == expected) return;
     std::fprintf(stderr, "%s\n", message.c_str());
     ++g_failures;
