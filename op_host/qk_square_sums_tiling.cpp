@@ -231,7 +231,7 @@ private:
     void set_layout(const Layout& layout) {
         set_common_layout(common_, layout);
         for (int k = 0; k < 2; ++k) {
-            // The same buffer, with tokens of this side. A tile with some heads of a token has one token.
+            // This side fills the same buffer with its tokens. A tile with some heads of a token has one token.
             const int64_t heads = std::min(std::max<int64_t>(in_.N[k], 1), share_heads());
             const int64_t tokens = heads <= layout.tile.heads ? layout.tile.tokens * layout.tile.heads / heads : 1;
             common_.side_tokens[k] = to_int32(std::min<int64_t>(tokens, common_.block_tokens));

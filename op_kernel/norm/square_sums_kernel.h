@@ -178,7 +178,7 @@ private:
         if (!window_.has_next || window_.next.opens_block != 0) StoreBlock();
     }
 
-    // Whether two tiles, one after the other, have heads of the same token.
+    // Returns whether two consecutive tiles have heads of the same token.
     __aicore__ inline bool AreOneRow(const Tile& tile, const Tile& next) const {
         return next.side == tile.side && next.token == tile.token;
     }
