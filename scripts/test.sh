@@ -34,7 +34,7 @@ TEXT
 # The operator tests for back end npu, without tests of the CPU library itself.
 NPU_TESTS=(tests/ops tests/rope tests/rotary tests/norm/test_rms_norm.py tests/norm/test_rms_norm_backward.py
   tests/norm/test_add_rms_norm.py tests/norm/test_rms_norm_rope.py tests/norm/test_qkv_norm_rope_cache.py
-  tests/norm/test_qkv_norm_rope_cache_errors.py tests/integrations/test_onnx_backend.py
+  tests/norm/test_qkv_norm_rope_cache_errors.py tests/norm/test_qk_square_sums.py tests/integrations/test_onnx_backend.py
   --ignore=tests/rope/test_rope_kernels.py)
 
 # Tests that need torch_npu; each test runs in separate processes.

@@ -8,6 +8,7 @@
 #include "csrc/core/rope_check.h"
 #include "csrc/core/rope_frequency.h"
 #include "csrc/core/rotary_check.h"
+#include "op_host/qk_square_sums_tiling.h"
 #include "op_host/qkv_norm_rope_cache_tiling.h"
 #include "op_host/rms_norm_rope_tiling.h"
 #include "op_host/rms_norm_tiling.h"
@@ -90,6 +91,14 @@ Check check_qkv(const Call& call, const npu_rope_tensor* const* in, const npu_ro
     return check_and_tile_qkv_norm_rope_cache(t, *call.params, attributes, *call.chip, &tiled);
 }
 
+Check check_square_sums(const Call& call, QkSquareSumsTensors t) {
+    t.known = known_of(call);
+    t.out_may_be_null = true;
+    if (!call.chip) return check_qk_square_sums(t.q, t.k, t.out, t.known, t.out_may_be_null);
+    TilingResult<QkSquareSumsTilingData> tiled;
+    return check_and_tile_qk_square_sums(t, *call.chip, &tiled);
+}
+
 // An operator and the check of its calls, from the inputs and outputs of npu_rope_call.
 struct OperatorRules {
     const char* op;
@@ -119,7 +128,7 @@ const OperatorRules kOperators[] = {
                    check_call(call, rms_norm_rope_set_rows_tensors(in[0], in[1], in[2], in[3], in[4], in[5], in[6],
                                                                    out[0], out[1]))),
     NPU_ROPE_RULES("qkv_norm_rope_cache", check_qkv(call, in, out)),
-    NPU_ROPE_RULES("qk_square_sums", check_qk_square_sums(in[0], in[1], out[0], known_of(call), true)),
+    NPU_ROPE_RULES("qk_square_sums", check_square_sums(call, {in[0], in[1], out[0]})),
 };
 
 Check check_call(const npu_rope_call* call, const Platform* chip) {

@@ -15,6 +15,7 @@ from npu_rope.cli import trace
 from npu_rope.cli.trace import Dtype, DtypeOption, Launch, Mode
 from npu_rope.cli.usage import numbers, usage_error
 from npu_rope.errors import bad_value
+from npu_rope.executors import qk_square_sums as square_sums
 from npu_rope.executors import qkv_norm_rope_cache as qkv
 from npu_rope.executors import rms_norm as norms
 from npu_rope.executors import rotations
@@ -198,6 +199,49 @@ def rms_norm_rope(
     return launch
 
 
+HeadsOption = Annotated[str, typer.Option(help="T,Nq,Nk,D: tokens, heads of q, heads of k and v, head size.")]
+
+
+def _parse_heads(text: str) -> tuple[int, int, int, int]:
+    sizes = numbers(text)
+    if len(sizes) != 4 or min(sizes) < 1:
+        raise usage_error(f"[trace] shape must be four positive numbers T,Nq,Nk,D but got {text}.")
+    return sizes[0], sizes[1], sizes[2], sizes[3]
+
+
+@trace.command("qk_square_sums")
+def qk_square_sums(shape: HeadsOption = "4096,32,8,128", dtype: DtypeOption = None) -> Launch:
+    """Run qk_square_sums' kernel once and show the use of its cycles.
+
+    One launch sums the squares of each token's queries and keys. q and k are
+    views of the fused projection, which also has values.
+
+    The time model is that of npu-rope trace rope.
+
+    Exit status: 0 success; 1 the kernel broke a rule of the simulator; 2 bad
+    usage.
+
+    Examples:
+
+      npu-rope trace qk_square_sums
+
+      npu-rope trace qk_square_sums --shape 1,128,8,128
+    """
+    t, n, keys, d = _parse_heads(shape)
+
+    def launch(options: Options) -> dict[str, Any]:
+        element_type = dtype or trace.default_dtype(options)
+        fused = _random_values((t, n + 2 * keys, d), element_type)
+        q, k, _ = np.split(fused, [n, n + keys], axis=1)
+        out = np.empty((t, 2), np.float32)
+        square_sums.launch_on_sim(options, CallTensors("qk_square_sums", {"q": q, "k": k}), out)
+        properties = {"op": "qk_square_sums", "shape": [t, n, keys, d], "dtype": element_type.value}
+        text = f"qk_square_sums [{t},{n},{keys},{d}] {element_type.value}"
+        return trace.summary_of(text, q.nbytes + k.nbytes + out.nbytes, properties)
+
+    return launch
+
+
 class QkvNorm(str, Enum):
     """The elements that a norm covers."""
 
@@ -216,9 +260,7 @@ class QkvCache(str, Enum):
 
 @trace.command("qkv_norm_rope_cache")
 def qkv_norm_rope_cache(
-    shape: Annotated[
-        str, typer.Option(help="T,Nq,Nk,D: tokens, heads of q, heads of k and v, head size.")
-    ] = ("4096,32,8,128"),
+    shape: HeadsOption = "4096,32,8,128",
     dtype: DtypeOption = None,
     mode: Annotated[Mode, typer.Option(help="How elements form pairs: neox or normal.")] = Mode.NEOX,
     n_dims: Annotated[int | None, typer.Option(help="Rotated lanes; default D.")] = None,
@@ -251,10 +293,7 @@ def qkv_norm_rope_cache(
 
       npu-rope trace qkv_norm_rope_cache --norm token --tables
     """
-    sizes = numbers(shape)
-    if len(sizes) != 4 or min(sizes) < 1:
-        raise usage_error(f"[trace] shape must be four positive numbers T,Nq,Nk,D but got {shape}.")
-    t, n, keys, d = sizes
+    t, n, keys, d = _parse_heads(shape)
 
     def launch(options: Options) -> dict[str, Any]:
         element_type = dtype or trace.default_dtype(options)

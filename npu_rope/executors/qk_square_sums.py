@@ -7,11 +7,12 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+from ascend_sim import Options
 
-from npu_rope import backends, native
+from npu_rope import native
 from npu_rope.call_tensors import CallTensors
 from npu_rope.errors import BrokenRule
-from npu_rope.executors import rules
+from npu_rope.executors import npu, rules, sim
 from npu_rope.executors.tensors import (
     accepted_call,
     array_of,
@@ -42,7 +43,8 @@ def on_reference(call: Tensors, attributes: Mapping[str, Any]) -> Results:
     rules.check(call, {})
     sums = np.stack([(array_of(x).astype(np.float64) ** 2).sum((1, 2)) for x in call.xs.values()], axis=1)
     out = new_sums(call.first[1])
-    out[...] = torch.from_numpy(sums) if is_tensor(out) else sums
+    with np.errstate(over="ignore"):  # a sum may exceed float32
+        out[...] = torch.from_numpy(sums) if is_tensor(out) else sums
     return (out,)
 
 
@@ -74,14 +76,52 @@ def on_cpu_tensors(call: Tensors, attributes: Mapping[str, Any]) -> None:
     launch(call, call.outs["out"])
 
 
-EXECUTORS = {"reference": on_reference, "cpu": on_cpu}
+# ---- sim and npu -----------------------------------------------------------------------------------
 
 
-def run(backend: str, call: Tensors, attributes: Mapping[str, Any]) -> Results:
-    """Run a call on the back end of that name.
+def on_sim(options: Options, call: Tensors, attributes: Mapping[str, Any]) -> Results:
+    """Run the AscendC kernel on simulated cores, for arrays or CPU torch tensors without a gradient."""
+
+    def check(call: Tensors) -> None:
+        rules.check(call, {}, chip=sim.chip_of(options))
+
+    def launch(call: Tensors, results: Results) -> None:
+        launch_on_sim(options, call, results[0])
+
+    return sim.run(options, call, check, launch, lambda call: (_zeros(call.first[1]),))
+
+
+def _zeros(q: Any) -> Any:
+    """Allocate the sums of tokens without elements, for which there is no launch."""
+    out = new_sums(q)
+    out[...] = 0
+    return out
+
+
+def launch_on_sim(options: Options, call: Tensors, out: Any) -> None:
+    """Launch the kernel for a call whose values were checked. A uint16 array holds bfloat16's bits.
 
     Raises:
-        ValueError, TypeError: an argument breaks its rule.
-        BackendUnavailable: the back end is unavailable or lacks this operator.
+        InvalidValue, InvalidType: the chip does not support the call; nothing was written.
     """
-    return backends.executor_of(call.op, EXECUTORS, backend)(call, attributes)
+    rules.check_layout(call.map(sim.spec_of_launch), {}, sim.chip_of(options))
+    q, k = readable_inputs(call).values()
+    given = {"has_q": 0 not in q.shape, "has_k": 0 not in k.shape}
+    # aclnn takes no tensor without elements.
+    tensors = {"q": q if given["has_q"] else k, "k": k if given["has_k"] else q, "out": out}
+    sim.launch(options, call.op, call.op, tensors, given)
+
+
+def on_npu(call: Tensors, attributes: Mapping[str, Any]) -> Results:
+    """Run the call on the NPU for arrays, or for CPU torch tensors without a gradient."""
+
+    def run_operator(xs: dict[str, Any], other_inputs: dict[str, Any], written: list[Any]) -> None:
+        written[:] = [torch.ops.npu_rope.qk_square_sums.default(*xs.values())]
+
+    def check(call: Tensors) -> None:
+        rules.check(call, {})
+
+    return npu.run(call, check, run_operator, new_results=lambda call: (new_sums(call.first[1]),))
+
+
+run = sim.by_backend(on_reference, on_cpu, on_npu, on_sim)

@@ -27,11 +27,12 @@ def qk_square_sums(q: Any, k: Any, *, backend: str | None = None) -> Any:
     Args:
         q: ``[S,Nq,D]``, torch tensor or NumPy array; float32, float16, bfloat16 or float64.
         k: ``[S,Nk,D]``, of q's dtype.
-        backend: ``"reference"`` or ``"cpu"``; None: ``NPU_ROPE_BACKEND``, else by q's device.
+        backend: name of a back end; None: ``NPU_ROPE_BACKEND``, else by q's device.
 
     Returns:
-        ``[S,2]`` float32 (float64 for float64): the sums of q's squares and of k's, added in float64 and
-        rounded once. Gradients flow to q and k.
+        ``[S,2]`` float32 (float64 for float64): the sums of q's squares and of k's. On ``reference`` and
+        ``cpu`` they are added in float64 and rounded once; an NPU adds in float32, in a fixed order.
+        Gradients flow to q and k.
 
     Raises:
         ValueError, TypeError: an argument breaks its rule.
@@ -83,6 +84,5 @@ register(
         executors.on_cpu_tensors,
         results=lambda call: {"out": executors.new_sums(call.first[1])},
         gradient=Gradient(_backward, _setup_context),
-        on_npu=False,
     )
 )

@@ -130,6 +130,26 @@ def device_normalized_error(n: int, backend: str = "sim") -> float:
     return (roundings + float(np.log2(max(n, 1))) / 2) * 2.0**-24
 
 
+def square_sums_bound(
+    sums: npt.NDArray[np.float64], n: int, dtype: str, backend: str
+) -> npt.NDArray[np.float64]:
+    """Return the largest allowed error of qk_square_sums on a back end.
+
+    An NPU adds in float32; ``op_kernel/norm/square_sums_kernel.h`` derives its error. There a square also
+    loses what float32 cannot represent. The other back ends add in float64 and round once.
+
+    Args:
+        sums: the sums in float64.
+        n: the number of squares in each sum.
+        dtype: name of the type of q and k.
+    """
+    wide = "float64" if dtype == "float64" else "float32"
+    roundings, lost = (100.0, 0.0) if wide == "float64" else (1.001, SMALLEST_SUBNORMAL[wide])
+    if is_device(backend):
+        roundings, lost = 6 + float(np.log2(max(n, 1))), n * SMALLEST_SUBNORMAL[wide]
+    return roundings * UNIT_ROUNDOFF[wide] * sums + lost
+
+
 def normalized_error_on(backend: str, n: int) -> float | None:
     """Return the argument ``error`` of :func:`npu_rope.testing.norm_spec.rms_norm` for a back end. It is None
     for the host's back ends: norm_spec then uses :func:`normalized_error`."""

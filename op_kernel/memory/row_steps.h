@@ -110,6 +110,18 @@ __aicore__ inline int32_t FoldRows(LocalTensor<float> rows, int32_t pitch, int32
     return width;
 }
 
+// Adds `count` rows [width] without gaps to the first one. Each step adds the second half of the rows to the first
+// half.
+__aicore__ inline void AddRowsAsTree(LocalTensor<float> rows, int32_t count, int32_t width) {
+    while (count > 1) {
+        int32_t half = 1;
+        while (2 * half < count) half *= 2;
+        AscendC::Add(rows, rows, rows[half * width], (count - half) * width);
+        VectorBarrier();
+        count = half;
+    }
+}
+
 // sums[row] = the sum of the row's first `width` lanes; width is at most 64. Rows of 64 lanes are first reduced to 8
 // sums each, in `blocks`. The caller has initialised `blocks` up to a multiple of 8 rows.
 __aicore__ inline void SumRows(LocalTensor<float> sums, LocalTensor<float> blocks, LocalTensor<float> rows,

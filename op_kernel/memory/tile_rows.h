@@ -66,29 +66,33 @@ private:
 
 #if __CCE_AICORE__ == 200
 
-// The Gather offsets that pack and unpack the rows of two tensors with the same head size.
+// The Gather offsets that pack and unpack the rows of a tensor, or of two tensors with the same head size.
 class PackedOffsets {
 public:
-    template <typename T, typename OtherT>
-    __aicore__ inline void Init(AscendC::TPipe* pipe, const CommonTiling* tiling, TileRows<T>* rows,
-                                TileRows<OtherT>* other_rows) {
+    template <typename T>
+    __aicore__ inline void Init(AscendC::TPipe* pipe, const CommonTiling* tiling, TileRows<T>* rows) {
         tiling_ = tiling;
         if (tiling->copy_mode != kCopyPacked) return;
         pipe->InitBuffer(buffer_, static_cast<uint32_t>(tiling->gather_bytes));
-        LocalTensor<uint32_t> offsets = buffer_.Get<uint32_t>();
-        rows->Packed().Init(tiling, offsets);
-        other_rows->Packed().Init(tiling, offsets[static_cast<uint32_t>(tiling->gather_bytes / 8)]);
+        rows->Packed().Init(tiling, buffer_.Get<uint32_t>());
     }
 
-    // Call once per core. scratch: memory for LaneNumbers.
     template <typename T, typename OtherT>
-    __aicore__ inline void Build(LocalTensor<float> scratch, TileRows<T>* rows, TileRows<OtherT>* other_rows) {
+    __aicore__ inline void Init(AscendC::TPipe* pipe, const CommonTiling* tiling, TileRows<T>* rows,
+                                TileRows<OtherT>* other_rows) {
+        Init(pipe, tiling, rows);
+        if (tiling->copy_mode != kCopyPacked) return;
+        other_rows->Packed().Init(tiling, buffer_.Get<uint32_t>()[static_cast<uint32_t>(tiling->gather_bytes / 8)]);
+    }
+
+    // Call once per core, with the same rows. scratch: memory for LaneNumbers.
+    template <typename... Rows>
+    __aicore__ inline void Build(LocalTensor<float> scratch, Rows*... rows) {
         if (tiling_->copy_mode != kCopyPacked) return;
         LaneNumbers lane_numbers;
         lane_numbers.Init(tiling_, scratch);
         lane_numbers.FillNumbers();
-        rows->Packed().BuildOffsets(lane_numbers);
-        other_rows->Packed().BuildOffsets(lane_numbers);
+        (rows->Packed().BuildOffsets(lane_numbers), ...);
     }
 
 private:

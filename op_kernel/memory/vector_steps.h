@@ -151,6 +151,9 @@ public:
         return part;
     }
 
+    // The memory after the parts.
+    __aicore__ inline LocalTensor<float> Rest() const { return all_[used_]; }
+
 private:
     LocalTensor<float> all_;
     int32_t used_ = 0;

@@ -9,6 +9,7 @@
 
 #include "../memory/row_bursts.h"
 #include "../memory/row_pieces.h"
+#include "../memory/row_steps.h"
 #include "../memory/tiles.h"
 #include "../memory/vector_steps.h"
 #include "../rms_norm_tiling_data.h"
@@ -95,15 +96,8 @@ public:
     }
 
 private:
-    // Each step adds the second half of the rows to the first half.
     __aicore__ inline void AddRows(LocalTensor<float> rows, int32_t count, int32_t width) {
-        while (count > 1) {
-            int32_t half = 1;
-            while (2 * half < count) half *= 2;
-            AscendC::Add(rows, rows, rows[half * width], (count - half) * width);
-            VectorBarrier();
-            count = half;
-        }
+        AddRowsAsTree(rows, count, width);
         AscendC::Add(sums_, sums_, rows, width);
     }
 

@@ -1,5 +1,5 @@
-"""NpuRmsNorm, NpuAddRmsNorm and NpuRmsNormRope through aclnn's two phases, on the simulated operator package.
-The results equal those of the back end sim bit for bit.
+"""NpuRmsNorm, NpuAddRmsNorm, NpuRmsNormRope and NpuQkSquareSums through aclnn's two phases, on the simulated
+operator package. The results equal those of the back end sim bit for bit.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import pytest
 from aclnn import RefusedPhase, strides_of
 from aclnn_calls import CHIPS, random_view
 
-from npu_rope import RopeParams, add_rms_norm, rms_norm, rms_norm_rope
+from npu_rope import RopeParams, add_rms_norm, qk_square_sums, rms_norm, rms_norm_rope
 from npu_rope.rope_calls import RopeCallAttributes
 
 NORM = {"axis": -1, "epsilon": float(np.float32(1e-5)), "stash_type": 1}
@@ -121,6 +121,45 @@ def test_random_norms_with_rotations_equal_the_simulators_bit_for_bit(device, ba
         assert device.launches() == launches + 1
         for y, e in zip((q_out, k_out), expected, strict=True):
             assert bits(y) == bits(e), (q.shape, width, rounds, cached)
+
+
+@pytest.mark.parametrize("backend", CHIPS)
+def test_random_sums_of_squares_equal_the_simulators_bit_for_bit(device, backend):
+    device.set_soc(CHIPS[backend])
+    rng, types = np.random.default_rng(9), types_of(backend)
+    for _ in range(40):
+        dtype = types[rng.integers(len(types))]
+        tokens, size = int(rng.integers(1, 40)), int(rng.choice([1, 5, 40, 64, 128, 9000]))
+        q, k = (random_view(rng, (tokens, int(rng.integers(1, 9)), size), dtype) for _ in "qk")
+        out = np.empty((tokens, 2), np.float32)
+        arguments = {"q": q, "k": k, "has_q": True, "has_k": True, "out": out}
+        launches = device.launches()
+        device.call("NpuQkSquareSums", with_strides(arguments, q, k, out))
+        assert device.launches() == launches + 1
+        assert bits(out) == bits(qk_square_sums(q, k, backend=backend)), (q.shape, k.shape)
+        for name, sides in (("has_k", (q, k[:, :0])), ("has_q", (q[:, :0], k))):
+            part = np.full_like(out, 7)
+            device.call("NpuQkSquareSums", with_strides({**arguments, name: False, "out": part}, q, k, out))
+            assert bits(part) == bits(qk_square_sums(*sides, backend=backend))
+
+
+def test_bad_sums_of_squares_are_refused(device):
+    x, out = np.ones((4, 2, 8), np.float32), np.full((4, 2), 7, np.float32)
+    wide = np.full((4, 3), 7, np.float32)
+    given = {"q": x, "k": x.copy(), "has_q": True, "has_k": True, "out": out}
+    for changed, text in (
+        ({"k": np.ones((3, 2, 8), np.float32)}, "k must have q's shape [4, 2, 8] except for the heads"),
+        ({"out": out.T.copy()}, "out must have shape [S,2] = [4, 2] but got [2, 4]"),
+        ({"out": wide[:, :2]}, "out must be contiguous on an NPU but got strides [3, 1]"),
+        ({"has_q": False, "has_k": False}, "q must have elements on an NPU but got shape [4, 2, 8]"),
+    ):
+        arguments = {**given, **changed}
+        views = (arguments[name] for name in ("q", "k", "out"))
+        with pytest.raises(RefusedPhase) as caught:
+            device.call("NpuQkSquareSums", with_strides(arguments, *views))
+        assert f"[qk_square_sums] {text}" in str(caught.value)
+        assert np.all(out == 7)
+        assert np.all(wide == 7)
 
 
 def test_bad_calls_are_refused_with_the_operators_message_and_write_nothing(device):

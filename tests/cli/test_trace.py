@@ -354,3 +354,13 @@ def test_a_norm_refuses_a_size_of_zero(op):
     done = run("--shape", "0,8", op=op)
     assert done.exit_code == 2
     assert "shape must be two positive numbers R,N but got 0,8." in done.stderr
+
+
+def test_the_sums_of_squares_read_their_tensors_once():
+    found = summary("--shape", "96,8,2,64", "--dtype", "bf16", op="qk_square_sums")
+    assert (found["op"], found["shape"], found["dtype"]) == ("qk_square_sums", [96, 8, 2, 64], "bf16")
+    assert found["bytes_read"] == pytest.approx(96 * 10 * 64 * 2, rel=0.01)
+    assert found["bytes_written"] == 96 * 2 * 4
+    done = run("--shape", "96,8,64", op="qk_square_sums")
+    assert done.exit_code == 2
+    assert "shape must be four positive numbers T,Nq,Nk,D but got 96,8,64." in done.stderr

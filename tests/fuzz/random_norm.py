@@ -1,6 +1,7 @@
-"""Run random calls of the norms, of rms_norm_rope or of qkv_norm_rope_cache, and judge each; see --help.
+"""Run random calls of the norms, of rms_norm_rope, qkv_norm_rope_cache or qk_square_sums, and judge each;
+see --help.
 
-random_norms.py, random_norm_ropes.py and random_qkv.py draw and judge the calls.
+random_norms.py, random_norm_ropes.py, random_qkv.py and random_square_sums.py draw and judge the calls.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 import random_norm_ropes
 import random_norms
 import random_qkv
+import random_square_sums
 from random_norms import DTYPES
 from random_runs import parse, parser_of, show_failures
 from rich.console import Console
@@ -32,6 +34,8 @@ without intermediate rounding. With intermediate rounding and without a cache, t
 for bit, to those of rms_norm followed by rope_qk.
 
 --op qkv_norm_rope_cache draws calls with each kind of norm, of tables and of caches, on arrays and tensors.
+
+--op qk_square_sums draws calls with 1 to 400 tokens of up to a million elements, as views of many kinds.
 """
 EXAMPLES = """\
 examples:
@@ -47,6 +51,7 @@ OPS: dict[str, Any] = {
     "rms_norm": random_norms,
     "rms_norm_rope": random_norm_ropes,
     "qkv_norm_rope_cache": random_qkv,
+    "qk_square_sums": random_square_sums,
 }
 
 

@@ -25,9 +25,12 @@ def test_an_edit_of_the_library_names_one_place(name):
     assert edit.new != edit.old
 
 
-@pytest.mark.parametrize("name", [name for name, edit in changed_kernel.CHANGES.items() if edit is not None])
-def test_an_edit_of_the_kernel_names_one_place(name):
-    edit = changed_kernel.CHANGES[name]
+KERNEL_EDITS = {**changed_kernel.CHANGES, **changed_kernel.BACKWARD_CHANGES}
+
+
+@pytest.mark.parametrize("name", [name for name, edit in KERNEL_EDITS.items() if edit is not None])
+def test_an_edit_of_a_kernel_names_one_place(name):
+    edit = KERNEL_EDITS[name]
     source_edits.find(edit, [changed_kernel.KERNELS])
     assert edit.new != edit.old
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from random_qkv import DTYPES, NUMPY, QkvCase, as_numpy, as_torch, case_of, refused, run, worst
 
-from npu_rope import RopeParams, qk_square_sums, qkv_norm_rope_cache, rms_norm_rope, rope_qk
+from npu_rope import RopeParams, qkv_norm_rope_cache, rms_norm_rope, rope_qk
 from npu_rope.testing.bounds import is_device
 from npu_rope.testing.chip_types import lacks_type
 
@@ -173,28 +173,6 @@ def test_outputs_larger_than_the_caches_have_the_same_bits(dtype, offset):
     np.testing.assert_array_equal(whole[2][slots].view(np.uint8), np.ascontiguousarray(v).view(np.uint8))
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_partial_sums_of_two_ranks_give_the_norm_over_all_heads(dtype, backend):
-    skip_if_lacking(backend, dtype)
-    rng = np.random.default_rng(5)
-    q, k = (rng.standard_normal((9, heads, 32)).astype(NUMPY[dtype]) for heads in (8, 4))
-    scales = {"q_scale": rng.standard_normal(256), "k_scale": rng.standard_normal(128)}
-    scales = {name: scale.astype(np.float32) for name, scale in scales.items()}
-    arguments = np.arange(9), RopeParams(32)
-    whole = qkv_norm_rope_cache(q, k, None, *arguments, **scales, backend=backend)
-    own = "cpu" if is_device(backend) else backend
-    sums = qk_square_sums(q[:, :4], k[:, :2], backend=own) + qk_square_sums(q[:, 4:], k[:, 2:])
-    assert sums.dtype == (np.float64 if dtype == "float64" else np.float32)
-    for rank in range(2):
-        part = {name: np.split(scale, 2)[rank] for name, scale in scales.items()}
-        xs = (np.split(x, 2, axis=1)[rank] for x in (q, k))
-        got = qkv_norm_rope_cache(*xs, None, *arguments, **part, square_sums=sums, ranks=2, backend=backend)
-        for y, x in zip(got[:2], whole[:2], strict=True):
-            expected = np.split(x, 2, axis=1)[rank].astype(np.float64)
-            rounding = {"float32": 2e-6, "float16": 2e-3, "bfloat16": 1.6e-2, "float64": 1e-14}[dtype]
-            np.testing.assert_allclose(y.astype(np.float64), expected, rounding, rounding)
-
-
 def test_a_skipped_token_changes_no_row(backend):
     _, (q, k, v) = fused_call("float16")
     caches = [np.full((10, 2, 64), 7, np.float32) for _ in "kv"]
@@ -269,25 +247,3 @@ def test_the_number_of_threads_does_not_change_a_bit():
     for result in results[1:]:
         for y, first in zip(result, results[0], strict=True):
             np.testing.assert_array_equal(as_numpy(y), as_numpy(first))
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("backend", ["reference", "cpu"])
-def test_sums_of_squares_are_rounded_once(dtype, backend):
-    rng = np.random.default_rng(0)
-    q, k = (rng.standard_normal((6, heads, 40)).astype(NUMPY[dtype])[:, :, ::2] for heads in (3, 1))
-    expected = np.stack([(x.astype(np.float64) ** 2).sum((1, 2)) for x in (q, k)], axis=1)
-    for sums in (qk_square_sums(q, k, backend=backend), qk_square_sums(as_torch(q), as_torch(k)).numpy()):
-        assert sums.shape == (6, 2)
-        np.testing.assert_allclose(sums, expected, rtol=2.0**-52 * 50 if dtype == "float64" else 2.0**-24)
-
-
-@pytest.mark.parametrize("backend", ["reference", "cpu"])
-def test_bad_calls_of_the_sums_are_refused(backend):
-    q = np.zeros((2, 3, 4), np.float32)
-    with pytest.raises(ValueError, match=r"\[qk_square_sums\] q must have shape \[S,N,D\] but got \[3, 4\]"):
-        qk_square_sums(q[0], q, backend=backend)
-    with pytest.raises(TypeError, match="k must have q's dtype float32 but got float16"):
-        qk_square_sums(q, q.astype(np.float16), backend=backend)
-    with pytest.raises(ValueError, match="k must have q's shape"):
-        qk_square_sums(torch.from_numpy(q), torch.zeros(1, 3, 4))

@@ -44,7 +44,9 @@ CHANGES = {
 # Edits of rms_norm_backward's kernel, by name.
 BACKWARD_CHANGES = {
     "order of the cores ignored": Edit("if (tiling->sums_pitch != 0) {", "if (false) {"),
-    "no wait for the other cores": Edit("AscendC::SyncAll();", "AscendC::PipeBarrier<PIPE_ALL>();"),
+    "no wait for the other cores": Edit(
+        "SyncAll(); Share own = ShareOf(n,", "PipeBarrier<PIPE_ALL>(); Share own = ShareOf(n,"
+    ),
 }
 
 

@@ -19,6 +19,14 @@ ROPE_TILING_SOURCES = (
     "csrc/core/rope_frequency",
     "csrc/core/strided",
 )
+SQUARE_SUMS_TILING_SOURCES = (
+    PREFERENCES,
+    "op_host/qk_square_sums_tiling",
+    "csrc/core/qkv_norm_rope_cache_check",
+    "csrc/core/rope_check",
+    "csrc/core/rope_frequency",
+    "csrc/core/strided",
+)
 
 
 @pytest.mark.parametrize(
@@ -27,6 +35,7 @@ ROPE_TILING_SOURCES = (
         ("test_rope_tile", ("op_host/rope_tile", PREFERENCES)),
         ("test_rope_tiling", ROPE_TILING_SOURCES),
         ("test_rms_norm_tile", ("op_host/rms_norm_tile", PREFERENCES)),
+        ("test_qk_square_sums_tiling", SQUARE_SUMS_TILING_SOURCES),
     ],
 )
 def test_thousands_of_random_tilings_are_sound(test, tested_sources, tmp_path):

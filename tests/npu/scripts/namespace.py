@@ -44,7 +44,8 @@ def operand(name, argument, device):
     if argument.name == "cache":
         return torch.zeros(8, 1 if "rms_norm" in name else 2, 16).to(device)
     value = OPERANDS[argument.name]
-    if name.startswith("qkv") and isinstance(value, tuple) and len(value) == 4:  # no dimension of batches
+    has_batches = not name.startswith(("qkv", "qk_square"))
+    if isinstance(value, tuple) and len(value) == 4 and not has_batches:
         value = value[1:]
     if isinstance(value, tuple):
         generator = torch.Generator().manual_seed(len(argument.name))

@@ -1,4 +1,4 @@
-"""qkv_norm_rope_cache on NPU tensors as a serving engine uses it.
+"""qkv_norm_rope_cache and qk_square_sums on NPU tensors as a serving engine uses it.
 
 usage: qkv.py — prints JSON: the result of every check.
 """
@@ -7,7 +7,7 @@ import torch
 import torch_npu  # noqa: F401
 from run_checks import near, run, values
 
-from npu_rope import RopeParams, qkv_norm_rope_cache
+from npu_rope import RopeParams, qk_square_sums, qkv_norm_rope_cache
 
 TOKENS, HEADS, SIZE = 33, (4, 2, 2), 64
 PARAMS = RopeParams(SIZE, "neox")
@@ -88,6 +88,61 @@ def check_gradients():
         grads.append((q.grad, k.grad, scale.grad))
     for on_npu, on_cpu in zip(*grads, strict=True):
         near(on_npu, on_cpu, units=16)
+
+
+def check_sums_of_squares():
+    for dtype in (torch.bfloat16, torch.float16, torch.float32):
+        agree(lambda device: (qk_square_sums(*views(device, dtype)[:2]),))  # noqa: B023
+        agree(lambda device: (qk_square_sums(*(x[:, :, ::2] for x in views(device, dtype)[:2])),))  # noqa: B023
+    # A few long tokens, whose heads are on several cores.
+    agree(lambda device: (qk_square_sums(*(values(2, n, 4096, seed=n).to(device) for n in (100, 20))),))
+    for heads in ((0, 2), (4, 0), (0, 0)):
+        agree(lambda device: (qk_square_sums(*(values(TOKENS, n, SIZE).to(device) for n in heads)),))  # noqa: B023
+    assert qk_square_sums(*(values(0, 2, 8).to("npu") for _ in "qk")).shape == (0, 2)
+
+
+def check_a_norm_over_all_heads_of_two_ranks():
+    """Each rank has half of the heads; the sums are added as all_reduce adds them."""
+
+    def call(device):
+        q, k, _ = views(device, torch.float16)
+        ranks = [(q[:, 2 * rank : 2 * rank + 2], k[:, rank : rank + 1]) for rank in range(2)]
+        sums = qk_square_sums(*ranks[0]) + qk_square_sums(*ranks[1])
+        results = []
+        for rank, xs in enumerate(ranks):
+            scales = [values(n * SIZE, dtype=torch.float16, seed=rank + n).to(device) for n in (2, 1)]
+            named = {"q_scale": scales[0], "k_scale": scales[1], "square_sums": sums, "ranks": 2}
+            positions = torch.arange(TOKENS, device=device)
+            results += qkv_norm_rope_cache(*xs, None, positions, PARAMS, **named)[:2]
+        return results
+
+    agree(call)
+
+
+def check_gradients_of_sums():
+    grads = []
+    for device in ("npu", "cpu"):
+        q, k, _ = (x.detach().clone().requires_grad_() for x in views(device))
+        qk_square_sums(q, k).square().sum().backward()
+        grads.append((q.grad, k.grad))
+    for on_npu, on_cpu in zip(*grads, strict=True):
+        near(on_npu, on_cpu, units=16)
+
+
+def check_bad_sums_are_refused():
+    q, k, _ = views("npu")
+    refused = {
+        "q must have shape [S,N,D] but got [4, 64]": (q[0], k),
+        "k must have q's dtype float32 but got float16": (q, k.half()),
+        "k must be on q's device npu:0 but got cpu": (q, k.cpu()),
+    }
+    for text, given in refused.items():
+        message = "no error"
+        try:
+            qk_square_sums(*given)
+        except (TypeError, ValueError) as error:
+            message = str(error)
+        assert text in message, message
 
 
 def check_bad_calls_are_refused():

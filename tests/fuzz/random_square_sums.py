@@ -1,0 +1,125 @@
+"""Random calls of qk_square_sums, compared with float64 (``bounds.square_sums_bound``).
+
+The draws vary types, sizes, views, and magnitudes whose squares leave the range of float32.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from random_qkv import DTYPES, NUMPY, as_torch
+
+from npu_rope import qk_square_sums
+from npu_rope.testing.bounds import square_sums_bound, worst_ratio
+from npu_rope.testing.chip_types import lacks_type
+
+LONGEST_WHOLE_HEAD = 8192  # elements; an NPU processes longer heads in chunks
+LARGEST_EXPONENT = {"float32": 70, "float16": 6, "bfloat16": 70, "float64": 300}
+
+
+@dataclass
+class SquareSumsCase:
+    """A call."""
+
+    dtype: str
+    layout: str
+    q: Any
+    k: Any
+
+    @property
+    def text(self) -> str:
+        """The call in words."""
+        sides = " ".join(f"{list(x.shape)} strides {list(x.strides)}" for x in (self.q, self.k))
+        return f"{self.dtype} {self.layout} {sides}"
+
+
+def draw(seed: int, index: int, dtypes: tuple[str, ...] = DTYPES) -> SquareSumsCase:
+    """Return the call that the seed and the index select."""
+    rng = np.random.default_rng((seed, index))
+    dtype = dtypes[index % len(dtypes)]
+    tokens = int(rng.choice([1, 2, 3, 4, 5, 7, 8, 33, 70, 130, 400]))
+    heads = [int(rng.choice([0, 1, 2, 3, 8, 12, 40])) for _ in range(2)]
+    size = int(rng.choice([1, 3, 4, 8, 16, 17, 34, 64, 96, 128, 200, 256, 0, 520]))
+    kind = rng.random()
+    if kind < 0.06:  # a token that does not fit UB
+        tokens, size, heads[rng.integers(2)] = int(rng.integers(1, 7)), 128, int(rng.integers(150, 1200))
+    elif kind < 0.12:  # a head that does not fit UB
+        tokens = int(rng.integers(1, 7))
+        size = LONGEST_WHOLE_HEAD + int(rng.choice([-1, 0, 1, 15, 16, 8192, 8193, 8207, 20000, 60001]))
+        heads = [int(rng.integers(0, 4)), int(rng.integers(1, 3))]
+    elif kind < 0.125:
+        tokens, heads, size = 1, [1, 1], 1_000_003
+    layout = str(rng.choice(["fused", "dense", "head gaps", "token gaps", "head by head", "last stride 2"]))
+    exponent = int(rng.integers(-1, 2)) * LARGEST_EXPONENT[dtype] if rng.random() < 0.3 else 0
+    q, k = (_scaled(rng, x, dtype, exponent) for x in _views(rng, layout, tokens, heads, size, dtype))
+    return SquareSumsCase(dtype, layout, q, k)
+
+
+def _views(rng, layout, tokens, heads, size, dtype):
+    """Return q and k, views with random numbers."""
+
+    def numbers(*shape):
+        return rng.standard_normal(shape, np.float32).astype(NUMPY[dtype])
+
+    if layout == "fused":
+        fused = numbers(tokens, sum(heads) + 1, size)
+        return fused[:, : heads[0]], fused[:, heads[0] : sum(heads)]
+    if layout == "head gaps":
+        gap = int(rng.integers(1, 20))
+        return [numbers(tokens, n, size + gap)[:, :, gap:] for n in heads]
+    if layout == "token gaps":
+        return [numbers(tokens, n + 2, size)[:, 1 : n + 1] for n in heads]
+    if layout == "head by head":
+        return [numbers(n, tokens, size).transpose(1, 0, 2) for n in heads]
+    if layout == "last stride 2":
+        return [numbers(tokens, n, 2 * size)[:, :, ::2] for n in heads]
+    return [numbers(tokens, n, size) for n in heads]
+
+
+def _scaled(rng, x, dtype, exponent):
+    """Return x times a power of two for each token, with a few special numbers, in the same layout."""
+    if exponent == 0 or x.size == 0:
+        return x
+    powers = rng.integers(exponent - 6, exponent + 7, (x.shape[0], 1, 1)).astype(np.int32)
+    with np.errstate(over="ignore", under="ignore"):
+        x[...] = np.ldexp(x.astype(np.float64), powers).astype(x.dtype)
+    if rng.random() < 0.2:
+        x[tuple(rng.integers(0, x.shape))] = rng.choice([np.inf, -np.inf, np.nan])
+    return x
+
+
+def refused(call: SquareSumsCase, backend: str) -> bool:
+    """Return whether the back end's device lacks the type."""
+    return bool(lacks_type(backend, (call.dtype,)))
+
+
+def expected(call: SquareSumsCase) -> Any:
+    """Return the sums ``[S,2]`` in float64. Sums that float32 cannot represent are infinite."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        sums = np.stack([(x.astype(np.float64) ** 2).sum((1, 2)) for x in (call.q, call.k)], axis=1)
+        if call.dtype != "float64":
+            sums[np.isinf(sums.astype(np.float32))] = np.inf
+    return sums
+
+
+def ratio_of(call: SquareSumsCase, got: Any, backend: str) -> float:
+    """Return the largest ratio of an error to its bound."""
+    sums = expected(call)
+    assert got.shape == sums.shape
+    assert str(got.dtype).rpartition(".")[2] == ("float64" if call.dtype == "float64" else "float32")
+    bounds = [
+        square_sums_bound(sums[:, side], x.shape[1] * x.shape[2], call.dtype, backend)
+        for side, x in enumerate((call.q, call.k))
+    ]
+    return worst_ratio(np.asarray(got), sums, np.stack(bounds, axis=1))[0]
+
+
+def judge(call: SquareSumsCase, backend: str) -> float:
+    """Run the call on arrays and on tensors; return the largest ratio of an error to its bound."""
+    ratio = ratio_of(call, qk_square_sums(call.q, call.k, backend=backend), backend)
+    if backend != "cpu":
+        return ratio
+    got = qk_square_sums(as_torch(call.q), as_torch(call.k))
+    return max(ratio, ratio_of(call, got.numpy(), backend))
