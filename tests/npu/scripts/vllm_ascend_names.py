@@ -7,6 +7,7 @@ usage: vllm_ascend_names.py — prints JSON: the result of every check.
 """
 
 import sys
+import types
 
 import numpy as np
 import torch
@@ -16,7 +17,7 @@ from run_checks import run, values
 from npu_rope import RopeParams
 from npu_rope.compat import vllm_ascend
 from npu_rope.qkv_norm_rope_cache_calls import QkvAttributes, qkv_tensors
-from npu_rope.testing.bounds import TABLE_ERROR_DEVICE, worst_ratio
+from npu_rope.testing.bounds import TABLE_ERROR_DEVICE, square_sums_bound, worst_ratio
 from npu_rope.testing.qkv import expected_results
 
 TOKENS, N, K = 9, 6, 2  # tokens, heads of queries, heads of keys
@@ -169,10 +170,10 @@ def multi_axis(dtype, sections, D=64, interleaved=False, gate=False, tokens=TOKE
     }
 
 
-def all_heads(dtype, D=64, width=32, tokens=TOKENS, parameters=None):
+def all_heads(dtype, D=64, width=32, tokens=TOKENS, parameters=None, seed=0):
     """Return the arguments of split_qkv_tp_rmsnorm_rope for one rank."""
     return {
-        "input": values(tokens, (N + 2 * K) * D, dtype=dtype),
+        "input": values(tokens, (N + 2 * K) * D, dtype=dtype, seed=seed),
         **weights(parameters or dtype, N * D, K * D),
         "q_hidden_size": N * D,
         "kv_hidden_size": K * D,
@@ -236,6 +237,39 @@ def check_split_qkv_tp_rmsnorm_rope():
             judge(vllm_ascend.split_qkv_tp_rmsnorm_rope, "split_qkv_tp_rmsnorm_rope", arguments)
     arguments = all_heads(torch.bfloat16, parameters=torch.float32)
     judge(vllm_ascend.split_qkv_tp_rmsnorm_rope, "split_qkv_tp_rmsnorm_rope", arguments)
+
+
+def check_the_tp_norm_of_two_ranks():
+    """One process runs both ranks, and adds their sums between two calls of each.
+
+    A stand-in replaces tensor_model_parallel_all_reduce of vllm/distributed/communication_op.py.
+    """
+    name = "split_qkv_tp_rmsnorm_rope"
+    vllm_ascend.register("vllm_npu_rope_ranks")
+    distributed = types.ModuleType("vllm.distributed")
+    packages = {"vllm": types.ModuleType("vllm"), "vllm.distributed": distributed}
+    sys.modules.update(packages)
+    for dtype in TYPES:
+        ranks = [all_heads(dtype, tokens=33, seed=seed) | {"tp_world": 2} for seed in (0, 1)]
+        heads = [parts_of(name, a)[0] for a in ranks]
+        sent = []
+        distributed.tensor_model_parallel_all_reduce = lambda part: sent.append(part) or part  # noqa: B023
+        for a in ranks:
+            torch.ops.vllm_npu_rope_ranks.split_qkv_tp_rmsnorm_rope(**on_npu(a))
+        total = sent[0] + sent[1]
+        squares = [sum((x[i].astype(np.float64) ** 2).sum((1, 2)) for x in heads) for i in range(2)]
+        for side, exact in enumerate(squares):
+            bound = square_sums_bound(exact, 2 * (N, K)[side] * 64, "float32", "npu")
+            assert worst_ratio(array(total)[:, side], exact, bound)[0] <= 1
+        distributed.tensor_model_parallel_all_reduce = lambda part: total  # noqa: B023
+        for a in ranks:
+            results = torch.ops.vllm_npu_rope_ranks.split_qkv_tp_rmsnorm_rope(**on_npu(a))
+            assert worst(name, a | {"square_sums": total}, results) <= 1
+            given = on_npu(a) | {"all_reduce": lambda part: total}  # noqa: B023
+            for got, expected in zip(vllm_ascend.split_qkv_tp_rmsnorm_rope(**given), results, strict=True):
+                assert torch.equal(got, expected)
+    for package in packages:
+        del sys.modules[package]
 
 
 def check_npu_rotary_embedding():
