@@ -66,6 +66,11 @@ def test_tokens_that_do_not_fit_ub(heads, dtype, backend):
         assert_within_bound(q[:, :, 4:], k[:, :, :128], dtype, backend)
 
 
+@pytest.mark.parametrize(("tokens", "heads", "size"), [(96, (200, 190), 128), (96, (1, 2), 8200)])
+def test_a_core_has_several_tokens_in_parts(tokens, heads, size, backend):
+    assert_within_bound(*heads_of("float32", tokens, heads, size), "float32", backend)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 @pytest.mark.parametrize("more", [0, 1, 9, 8193, 41_000])
 def test_heads_that_do_not_fit_ub(more, dtype, backend):
