@@ -136,7 +136,7 @@ private:
         if (!in_.square_sums) return {};
         const npu_rope_tensor& sums = *in_.square_sums;
         for (int side = 0; side < 2; ++side)
-            if (shape_.side[side].norm != QkvNorm::kAllHeads)
+            if (shape_.side[side].N > 0 && shape_.side[side].norm != QkvNorm::kAllHeads)
                 return bad_value(op_, "square_sums", "be given with scales [N*D] of q and k only",
                                  formatted("a tensor, and %s %s", kScaleName[side],
                                            shape_.side[side].norm == QkvNorm::kHead ? "[D]" : "absent"));
