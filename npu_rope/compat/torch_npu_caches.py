@@ -344,7 +344,6 @@ def _slots(op: str, mode: _CacheMode, index: Any, x: Any, rows: Any) -> Any:
         raise bad_value(op, "index", f"have shape {list(wanted)}", list(index.shape))
     if index.dtype not in (torch.int32, torch.int64):
         raise bad_type(op, "index", "be int32 or int64", str(index.dtype)[6:])
-    token = torch.arange(tokens, device=index.device)
     if not mode.paged:
         if calls.has_values(index) and index.numel() and int(index.max()) >= block_size:
             rule = f"be -1 or a row of the {block_size} of each batch"
@@ -353,9 +352,10 @@ def _slots(op: str, mode: _CacheMode, index: Any, x: Any, rows: Any) -> Any:
         return torch.where(index < 0, index, index + first).flatten()
     if not mode.by_block:
         return index
-    of_token = index.unflatten(0, (batches, blocks))[:, token // block_size]
-    row = of_token // block_size * block_size + token % block_size
-    return torch.where(of_token < 0, of_token, row).flatten()
+    # On an NPU an index by a tensor and a remainder would each be a launch: broadcasting needs neither.
+    of_block = index.unflatten(0, (batches, blocks))[..., None]
+    row = of_block // block_size * block_size + torch.arange(block_size, device=index.device)
+    return torch.where(of_block < 0, of_block, row).flatten(1)[:, :tokens].flatten()
 
 
 # ---- the calls ---------------------------------------------------------------------------------------
