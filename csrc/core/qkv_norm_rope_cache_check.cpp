@@ -295,7 +295,7 @@ private:
                                        LongLong(s.N), LongLong(s.D)),
                              got_shape(t));
         if (Check c = check_memory(name, t); !c.ok()) return c;
-        if (!is_dense_from(0, t.ndim, t.shape, t.stride))
+        if (!view_of(t).empty() && !is_dense_from(0, t.ndim, t.shape, t.stride))
             return bad_value(op_, name, "be contiguous", "strides " + shape_text(t.stride, t.ndim));
         s.quant_stride[0] = is_per_channel ? s.D : is_per_head && s.N > 1 ? 1 : 0;
         s.quant_stride[1] = is_per_channel ? 1 : 0;
