@@ -149,7 +149,7 @@ def npu_kv_rmsnorm_rope_cache(
         rotated.append(_store(xs, places, slots, **rotation, **rows))
     if not is_output_kv:
         return k_cache, ckv_cache, None, None
-    k_embed = torch.cat(rotated, dim=1)
+    k_embed = torch.cat(rotated, dim=1) if len(rotated) > 1 else rotated[0]
     by_batch = [k_embed, y] if v is None else [k_embed]
     results = [x.unflatten(0, (batches, tokens)).transpose(1, 2).contiguous() for x in by_batch]
     return k_cache, ckv_cache, results[0], results[1] if v is None else y
@@ -349,7 +349,7 @@ def _slots(op: str, mode: _CacheMode, index: Any, x: Any, rows: Any) -> Any:
             rule = f"be -1 or a row of the {block_size} of each batch"
             raise bad_value(op, "index", rule, int(index.max()))
         first = torch.arange(batches, device=index.device)[:, None] * block_size
-        return torch.where(index < 0, index, index + first).flatten()
+        return (index + (index >= 0) * first).flatten()
     if not mode.by_block:
         return index
     # On an NPU an index by a tensor and a remainder would each be a launch: broadcasting needs neither.
