@@ -249,6 +249,27 @@ def test_sides_without_heads_do_not_change_the_others(lacking, Dv, backend):
             assert_same_bits([alone[name]], [beside[name]])
 
 
+@pytest.mark.parametrize(("D", "Dv"), [(128, 32), (32, 128)])
+def test_many_values_of_another_size_fit_the_buffers(D, Dv, backend):
+    """A tile may have more tokens of short values than of keys, as far as both buffers have memory. Here a
+    core has many tokens, and a value that is stored is longer than one that is loaded."""
+    rng = np.random.default_rng(10)
+    tokens, scale = 8000, np.linspace(0.5, 2, D, dtype=np.float16)
+    k, v = (rng.standard_normal((tokens, 1, size)).astype(np.float16) for size in (D, Dv))
+    slots, caches = rng.permutation(tokens), {}
+    for name in ("cpu", backend):
+        caches[name] = np.zeros((tokens, 1, D), np.int8), np.zeros((tokens, 1, Dv), np.float32)
+        named = {"k_cache": caches[name][0], "v_cache": caches[name][1], "backend": name}
+        named |= {"slots": slots, "k_quant_scale": np.full(1, 30, np.float32), "k_scale": scale}
+        qkv_norm_rope_cache(k[:, :0], k, v, np.arange(tokens), RopeParams(16), **named)
+    stored = np.empty_like(caches[backend][1])
+    stored[slots] = v
+    np.testing.assert_array_equal(caches[backend][1], stored)
+    difference = np.abs(caches[backend][0].astype(int) - caches["cpu"][0])
+    assert difference.max() <= 1
+    assert (difference != 0).mean() < 1e-3
+
+
 def test_sums_of_squares_need_no_scale_of_a_side_without_heads(backend):
     rng = np.random.default_rng(9)
     q, scale = rng.standard_normal((5, 4, 32)).astype(np.float32), np.ones(128, np.float32)
