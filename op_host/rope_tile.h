@@ -35,7 +35,7 @@ struct RopeTileCall {
     int64_t factor_bytes = 0;                   // the rows of scales, biases and quantization as float32
     int64_t staging_bytes = 0;                  // those of them that are converted, in their own types
 
-    // Of the longest head: its elements, and those of its row in UB.
+    // The elements of the longest head, and those of its row in UB.
     int64_t max_head_size() const { return std::max<int64_t>(has_rotated_heads() ? common->head_size : 0, value_size); }
     int64_t max_row_pitch() const {
         return std::max<int64_t>(has_rotated_heads() ? common->row_pitch : 0, value_pitch());
