@@ -16,6 +16,14 @@ extern "C" __attribute__((weak, format(printf, 4, 5))) int32_t AlogRecord(uint32
 #endif
 
 namespace npu_rope {
+namespace {
+
+bool is_output(const Parameter& p) { return p.kind == kOutput || p.kind == kOptionalOutput; }
+bool is_optional(const Parameter& p) {
+    return p.kind == kOptionalInput || p.kind == kOptionalContiguousInput || p.kind == kOptionalOutput;
+}
+
+}  // namespace
 
 int32_t dtype_from_cann(ge::DataType type) {
     // The types have the order of npu_rope_dtype.
@@ -96,14 +104,13 @@ Check CannCall::tensors(const Parameters& parameters, Tensors* tensors) {
         // An output with the name of an input is the same tensor as the input.
         auto is_same_input = [&](const Parameter& q) { return &q < &p && std::strcmp(q.name, p.name) == 0; };
         if (std::any_of(parameters.begin(), parameters.end(), is_same_input)) continue;
-        const bool is_optional = p.kind == kOptionalInput || p.kind == kOptionalContiguousInput;
-        const size_t index = p.kind == kOutput ? outputs++ : inputs++;
-        const gert::StorageShape* shape = p.kind == kOutput ? context_->GetOutputShape(index)
-                                          : is_optional     ? context_->GetOptionalInputShape(index)
-                                                            : context_->GetRequiredInputShape(index);
-        const gert::CompileTimeTensorDesc* desc = p.kind == kOutput ? context_->GetOutputDesc(index)
-                                                  : is_optional     ? context_->GetOptionalInputDesc(index)
-                                                                    : context_->GetRequiredInputDesc(index);
+        const size_t index = is_output(p) ? outputs++ : inputs++;
+        const gert::StorageShape* shape = is_output(p)     ? context_->GetOutputShape(index)
+                                          : is_optional(p) ? context_->GetOptionalInputShape(index)
+                                                           : context_->GetRequiredInputShape(index);
+        const gert::CompileTimeTensorDesc* desc = is_output(p)     ? context_->GetOutputDesc(index)
+                                                  : is_optional(p) ? context_->GetOptionalInputDesc(index)
+                                                                   : context_->GetRequiredInputDesc(index);
         tensors->push_back(nullptr);
         if (shape == nullptr || desc == nullptr) continue;
         npu_rope_tensor* t = &tensors_[tensors->size() - 1];
@@ -198,12 +205,11 @@ namespace {
 // Adds a parameter to a definition or to an SoC's configuration.
 template <typename Owner>
 void add_parameter(Owner* owner, const Parameter& p, const Types& types) {
-    const bool is_optional = p.kind == kOptionalInput || p.kind == kOptionalContiguousInput;
-    ops::OpParamDef& added = p.kind == kOutput ? owner->Output(p.name) : owner->Input(p.name);
-    added.ParamType(is_optional ? ops::OPTIONAL : ops::REQUIRED).DataType(types).FormatList({ge::FORMAT_ND});
+    ops::OpParamDef& added = is_output(p) ? owner->Output(p.name) : owner->Input(p.name);
+    added.ParamType(is_optional(p) ? ops::OPTIONAL : ops::REQUIRED).DataType(types).FormatList({ge::FORMAT_ND});
     if (p.kind == kContiguousInput || p.kind == kOptionalContiguousInput) {
         added.AutoContiguous();
-    } else if (p.kind != kOutput) {
+    } else if (!is_output(p)) {
         added.IgnoreContiguous();
     }
 }

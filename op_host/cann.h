@@ -25,7 +25,7 @@ npu_rope_tensor tensor_from_cann(const gert::StorageShape& shape, const gert::Co
 
 // The kinds of a definition's parameters. CANN copies a kContiguousInput or kOptionalContiguousInput that has gaps, so
 // that the kernel gets a contiguous tensor.
-enum ParameterKind { kInput, kContiguousInput, kOptionalInput, kOptionalContiguousInput, kOutput };
+enum ParameterKind { kInput, kContiguousInput, kOptionalInput, kOptionalContiguousInput, kOutput, kOptionalOutput };
 
 // The types of a parameter, one for each column. A column has one type for each parameter.
 using Types = std::vector<ge::DataType>;

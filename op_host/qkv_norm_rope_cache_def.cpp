@@ -1,9 +1,11 @@
 // qkv_norm_rope_cache in CANN: queries, keys and values from the projection to the cache in one launch. With slots,
-// keys and values are stored into rows of k_cache and v_cache, and k_out and v_out are the caches. Without v, the
-// kernel does not write v_out, which then has one element, because aclnn takes no tensor without elements.
+// keys and values are stored into rows of k_cache and v_cache, and k_out and v_out are the caches.
 //
-// CANN chooses a column by the types of the required tensors only. Therefore q_scale and positions are required, and
-// the attributes normalizes_q and has_positions say whether the call has them. If not, the kernel does not read them.
+// CANN chooses a column by the types of the required tensors only. Therefore:
+// - q, k, q_scale and positions are required. The attributes has_q, has_k, normalizes_q and has_positions say whether
+//   the call has them. If not, the kernel does not read them, and q or k is [1,1,D].
+// - k_out and v_out are optional, so that each may have its own type without more columns. A call passes both. An
+//   output that the call does not have has the size of its input, without v one element; the kernel does not write it.
 #include "op_host/qkv_norm_rope_cache_tiling.h"
 #include "op_host/rope_cann.h"
 
@@ -11,9 +13,10 @@ namespace optiling {
 
 using namespace npu_rope;
 
-// The types of a column. parameter: of scales, biases, cosines and sines. out: of keys, values and their caches.
+// The types of a column. parameter: of scales, biases, cosines and sines. The tiling checks the types of optional
+// tensors; the kernel converts to those of caches.
 struct QkvColumn {
-    ge::DataType x, parameter, out, positions;
+    ge::DataType x, parameter, positions;
 };
 
 static const std::vector<QkvColumn>& qkv_columns() {
@@ -22,9 +25,7 @@ static const std::vector<QkvColumn>& qkv_columns() {
         for (const ge::DataType positions : {ge::DT_INT32, ge::DT_INT64})
             for (const ge::DataType x : {ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT})
                 for (const bool widens : {false, true})
-                    for (const ge::DataType out : {ge::DT_FLOAT16, ge::DT_BF16, ge::DT_FLOAT, ge::DT_INT8})
-                        if (!widens || x != ge::DT_FLOAT)
-                            list.push_back({x, widens ? ge::DT_FLOAT : x, out, positions});
+                    if (!widens || x != ge::DT_FLOAT) list.push_back({x, widens ? ge::DT_FLOAT : x, positions});
         return list;
     }();
     return columns;
@@ -39,7 +40,7 @@ static Types types_of(ge::DataType QkvColumn::* type) {
 static Types fixed_type(ge::DataType type) { return Types(qkv_columns().size(), type); }
 
 static const Types kX = types_of(&QkvColumn::x), kParameter = types_of(&QkvColumn::parameter),
-                   kOut = types_of(&QkvColumn::out), kFloat = fixed_type(ge::DT_FLOAT);
+                   kFloat = fixed_type(ge::DT_FLOAT);
 
 static const Parameters kQkvNormRopeCacheParameters = {
     {"q", kInput, kX},
@@ -59,16 +60,16 @@ static const Parameters kQkvNormRopeCacheParameters = {
     {"k_quant_offset", kOptionalContiguousInput, kFloat},
     {"v_quant_scale", kOptionalContiguousInput, kFloat},
     {"v_quant_offset", kOptionalContiguousInput, kFloat},
-    {"k_cache", kOptionalInput, kOut},
-    {"v_cache", kOptionalInput, kOut},
+    {"k_cache", kOptionalInput, kX},
+    {"v_cache", kOptionalInput, kX},
     {"q_out", kOutput, kX},
-    {"k_out", kOutput, kOut},
-    {"v_out", kOutput, kOut},
+    {"k_out", kOptionalOutput, kX},
+    {"v_out", kOptionalOutput, kX},
 };
 
 // Whether the call has the required tensors.
 struct QkvGiven {
-    bool q_scale = true, positions = true;
+    bool q_scale = true, positions = true, q = true, k = true;
 };
 
 // Lists rope's attributes, then those of the norm. A: AttributeAdder or CannCall.
@@ -81,6 +82,8 @@ static void qkv_attributes(A* a, npu_rope_params* params, bool* forward, QkvAttr
     a->optional("ranks", &qkv->ranks);
     a->optional("normalizes_q", &given->q_scale);
     a->optional("has_positions", &given->positions);
+    a->optional("has_q", &given->q);
+    a->optional("has_k", &given->k);
 }
 
 static void declare_qkv_attributes(AttributeAdder* adder) {
@@ -91,8 +94,17 @@ static void declare_qkv_attributes(AttributeAdder* adder) {
     qkv_attributes(adder, &params, &forward, &qkv, &given);
 }
 
-// The tensors of a call, from those of the definition.
-static QkvTensors tensors_of_call(const Tensors& v, const QkvGiven& given) {
+// q or k without heads, for a call with these tokens. It is also its own output or cache. one: a tensor of its type and
+// head size.
+static npu_rope_tensor without_heads(const npu_rope_tensor* one, const npu_rope_tensor* tokens) {
+    npu_rope_tensor t = *one;
+    if (tokens) t.shape[0] = tokens->shape[0];
+    t.shape[1] = 0;
+    return t;
+}
+
+// The tensors of a call, from those of the definition. empty: memory for q and k without heads.
+static QkvTensors tensors_of_call(const Tensors& v, const QkvGiven& given, npu_rope_tensor (&empty)[2]) {
     constexpr size_t kInputs = 17, kCaches = 17, kOuts = 19;
     QkvTensors t = {};
     static_assert(sizeof t.in == kInputs * sizeof(npu_rope_tensor*), "the definition has the order of the C interface");
@@ -101,6 +113,9 @@ static QkvTensors tensors_of_call(const Tensors& v, const QkvGiven& given) {
     if (!given.positions) t.in.positions = nullptr;
     t.out = {v[kOuts], v[kOuts + 1], t.in.v ? v[kOuts + 2] : nullptr};
     if (t.in.slots) t.out = {v[kOuts], v[kCaches], v[kCaches + 1]};
+    const npu_rope_tensor* tokens = given.q ? t.in.q : given.k ? t.in.k : t.in.v;
+    if (!given.q && t.in.q) t.in.q = t.out.q_out = &(empty[0] = without_heads(t.in.q, tokens));
+    if (!given.k && t.in.k) t.in.k = t.out.k_out = &(empty[1] = without_heads(t.in.k, tokens));
     t.known = Known::kLayout;
     return t;
 }
@@ -116,7 +131,8 @@ static Check tile_qkv(gert::TilingContext* context) {
     Tensors v;
     if (Check c = call.tensors(kQkvNormRopeCacheParameters, &v); !c.ok()) return c;
     if (!forward) return bad_value(op, "forward", "be true", "false");
-    const QkvTensors t = tensors_of_call(v, given);
+    npu_rope_tensor empty[2];
+    const QkvTensors t = tensors_of_call(v, given, empty);
     Platform platform = {};
     if (Check c = platform_from_cann(op, *context, &platform); !c.ok()) return c;
     TilingResult<QkvNormRopeCacheTilingData> tiled;
@@ -152,12 +168,14 @@ static ge::graphStatus NpuQkvNormRopeCacheInferShape(gert::InferShapeContext* co
 }
 
 static ge::graphStatus NpuQkvNormRopeCacheInferDataType(gert::InferDataTypeContext* context) {
-    constexpr size_t kQ = 0, kKCache = 17;
-    const ge::DataType x = context->GetRequiredInputDataType(kQ), cache = context->GetOptionalInputDataType(kKCache);
+    constexpr size_t kQ = 0, kKCache = 17, kVCache = 18;
+    const ge::DataType x = context->GetRequiredInputDataType(kQ);
     if (x == ge::DT_UNDEFINED) return ge::GRAPH_FAILED;
-    const ge::DataType out = cache == ge::DT_UNDEFINED ? x : cache;
-    for (const auto& [index, type] : {std::pair{0, x}, {1, out}, {2, out}})
-        if (context->SetOutputDataType(static_cast<size_t>(index), type) != ge::GRAPH_SUCCESS) return ge::GRAPH_FAILED;
+    const ge::DataType caches[] = {ge::DT_UNDEFINED, context->GetOptionalInputDataType(kKCache),
+                                   context->GetOptionalInputDataType(kVCache)};
+    for (size_t out = 0; out < std::size(caches); ++out)
+        if (context->SetOutputDataType(out, caches[out] == ge::DT_UNDEFINED ? x : caches[out]) != ge::GRAPH_SUCCESS)
+            return ge::GRAPH_FAILED;
     return ge::GRAPH_SUCCESS;
 }
 

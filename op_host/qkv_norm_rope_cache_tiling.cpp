@@ -6,9 +6,9 @@
 namespace npu_rope {
 namespace {
 
-// The sides, whose strides QkvSide has in another order.
+// The sides, whose strides QkvSide has in another order. Values without elements count as values without heads.
 void set_sides(const QkvShape& shape, bool scatters, RopeShape* rope) {
-    rope->sides = shape.side[2].given ? 3 : 2;
+    rope->sides = shape.side[2].N * shape.side[2].D > 0 ? 3 : 2;
     for (int k = 0; k < rope->sides; ++k) {
         const QkvSide& from = shape.side[k];
         RopeSide& to = rope->side[k];

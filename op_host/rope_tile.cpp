@@ -28,8 +28,8 @@ struct Unit {
         max_tokens = std::min({rows, common.seq, kMaxTokens});
         for (int side = 0; side < kRopeMaxSides; ++side) max_heads = std::max(max_heads, heads_of_side(common, side));
         max_heads = std::min(max_heads, heads);
-        row_bytes = common.row_pitch * call.item_bytes;
-        target_bytes = target_tile_bytes(rows, heads, common.head_size * call.item_bytes);
+        row_bytes = call.max_row_pitch() * call.item_bytes;
+        target_bytes = target_tile_bytes(rows, heads, call.max_head_size() * call.item_bytes);
         full_token_rows = std::clamp<int64_t>(ceil_div(target_bytes, max_heads * row_bytes), 1, max_tokens);
     }
 
@@ -92,7 +92,7 @@ int64_t product_distance_bytes(const RopeTileCall& call) {
 std::optional<RopeLayout> layout_of(const RopeTileCall& call, const RopeTile& tile) {
     const CommonTiling& common = *call.common;
     const bool packed = common.copy_mode == kCopyPacked, gathers = call.key == kRopeSwapByGather;
-    const int64_t rows = tile.rows(), lanes = rows * common.row_pitch, width = common.table_width;
+    const int64_t rows = tile.rows(), lanes = rows * call.max_row_pitch(), width = common.table_width;
     const int64_t unit_tokens = Unit(call).max_tokens;
     RopeLayout layout;
     layout.tile = tile;
@@ -100,10 +100,16 @@ std::optional<RopeLayout> layout_of(const RopeTileCall& call, const RopeTile& ti
     layout.block_tokens = std::min(block, kMaxTokens / tile.tokens * tile.tokens);
     layout.token_slots = round_up(layout.block_tokens, 32);
     layout.side_tokens[0] = tile.tokens;
+    const int64_t out_row_bytes = *std::max_element(std::begin(call.out_row_bytes), std::end(call.out_row_bytes));
     for (int side = 1; side < call.sides; ++side) {
         // Fill the same buffer with tokens of this side. Then reduce their number so that the tiles of a block are
         // equal.
-        const int64_t max_tokens = rows / std::clamp<int64_t>(heads_of_side(common, side), 1, tile.heads);
+        const int64_t heads = std::clamp<int64_t>(heads_of_side(common, side), 1, tile.heads);
+        int64_t side_rows = rows;
+        if (side >= kRopeRotatedSides && call.value_size > 0)
+            side_rows =
+                std::min({lanes / call.value_pitch(), rows * out_row_bytes / call.out_row_bytes[side], kMaxRows});
+        const int64_t max_tokens = side_rows / heads;
         layout.side_tokens[side] = ceil_div(layout.block_tokens, ceil_div(layout.block_tokens, max_tokens));
     }
 
@@ -111,7 +117,7 @@ std::optional<RopeLayout> layout_of(const RopeTileCall& call, const RopeTile& ti
     layout.buffers = call.buffers;
     layout.inputs.bytes = layout.outputs.bytes =
         call.buffers * (layout.tail_offset + (packed ? rows * kUbBlockBytes : 0));
-    if (call.stores_any_type) layout.outputs.bytes = call.buffers * rows * call.out_row_bytes;
+    if (call.stores_any_type) layout.outputs.bytes = call.buffers * rows * out_row_bytes;
     const int64_t max_gather_lanes = common.row_pitch <= 256 ? 2048 : 1024;
     layout.gather_rows = gathers || packed ? std::clamp<int64_t>(max_gather_lanes / common.row_pitch, 1, rows) : 0;
     const int64_t gather_lanes = layout.gather_rows * common.row_pitch;

@@ -2,6 +2,7 @@
 // tiles from which best_layout() chooses. Both are pure functions.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <optional>
@@ -29,9 +30,18 @@ struct RopeTileCall {
     bool normalizes_tokens = false;  // all heads of a token are normalized together, so a tile has all of them
     bool stores_any_type = false;    // the kernel converts float32 rows to the type of each output
     int64_t buffers = 2;             // number of input buffers, and of output buffers
-    int64_t out_row_bytes = 0;       // the longest row of a head of the outputs in UB
-    int64_t factor_bytes = 0;        // the rows of scales, biases and quantization as float32
-    int64_t staging_bytes = 0;       // those of them that are converted, in their own types
+    int64_t value_size = 0;          // the head size of values; 0: the call has none
+    int64_t out_row_bytes[kRopeMaxSides] = {};  // a row of a head of each output in UB
+    int64_t factor_bytes = 0;                   // the rows of scales, biases and quantization as float32
+    int64_t staging_bytes = 0;                  // those of them that are converted, in their own types
+
+    // The elements of the longest head, and those of its row in UB.
+    int64_t max_head_size() const { return std::max<int64_t>(has_rotated_heads() ? common->head_size : 0, value_size); }
+    int64_t max_row_pitch() const {
+        return std::max<int64_t>(has_rotated_heads() ? common->row_pitch : 0, value_pitch());
+    }
+    bool has_rotated_heads() const { return common->heads_end[kRopeRotatedSides - 1] > 0; }
+    int64_t value_pitch() const { return round_up(value_size, kUbBlockBytes / item_bytes); }
 };
 
 // A tile, and the size of its table.

@@ -54,7 +54,7 @@ void merge_batches(const RopeTilingInput& in, CommonTiling* common, RotaryTableT
     for (int k = 0; k < s.sides; ++k) {
         copy(common->side[k].x_stride, s.side[k].x_stride);
         copy(common->side[k].out_stride, s.side[k].out_stride);
-        if (s.side[k].N == 1) common->side[k].x_stride[2] = common->side[k].out_stride[2] = s.D;
+        if (s.side[k].N == 1) common->side[k].x_stride[2] = common->side[k].out_stride[2] = in.head_size(k);
         token_strides.push_back(common->side[k].x_stride);
         if (!in.scatters_side(k)) token_strides.push_back(common->side[k].out_stride);
     }
@@ -169,8 +169,8 @@ private:
         int adjacent_heads_count = 0, adjacent_tokens_count = 0;
         for (int k = 0; k < shape_.sides; ++k)
             for (const int64_t* stride : {common_.side[k].x_stride, common_.side[k].out_stride}) {
-                adjacent_heads_count += stride[2] == shape_.D;
-                adjacent_tokens_count += stride[1] == shape_.D;
+                adjacent_heads_count += stride[2] == in_.head_size(k);
+                adjacent_tokens_count += stride[1] == in_.head_size(k);
             }
         common_.tokens_inner = !in_.scatters && !qkv_ && adjacent_tokens_count > adjacent_heads_count;
         heads_adjacent_ = adjacent_heads_count == 2 * shape_.sides;
@@ -222,14 +222,16 @@ private:
         return static_cast<size_t>(common_.halves ? inside % (common_.n_dims / 2) : inside / 2);
     }
 
-    int64_t head_bytes() const { return shape_.D * call_.item_bytes; }
+    // Bytes of the longest head.
+    int64_t head_bytes() const { return call_.max_head_size() * call_.item_bytes; }
     int64_t heads() const { return common_.heads; }
 
     void set_copy_mode() {
         common_.copy_mode = kCopyBursts;
-        bool whole_blocks = head_bytes() % kUbBlockBytes == 0 && shape_.D * call_.out_bytes % kUbBlockBytes == 0;
-        for (int k = 0; k < shape_.sides && qkv_; ++k)
-            whole_blocks &= shape_.D * out_item_bytes(k) % kUbBlockBytes == 0;
+        bool whole_blocks = true;
+        for (int k = 0; k < shape_.sides; ++k)
+            for (const int64_t item_bytes : {call_.item_bytes, qkv_ ? out_item_bytes(k) : call_.out_bytes})
+                whole_blocks &= !has_heads(k) || in_.head_size(k) * item_bytes % kUbBlockBytes == 0;
         if (platform_.arch != kArch310p || whole_blocks) return;
         // A run of a token's adjacent heads may be long enough for a DMA, even if one head is not.
         int64_t min_heads = shape_.side[0].N;
@@ -290,47 +292,42 @@ private:
 
     // ---- qkv_norm_rope_cache
 
+    static constexpr int kV = 2;  // the side of values
     const QkvSide& qkv_side(int k) const { return in_.qkv->shape->side[k]; }
-    bool qkv_normalizes() const {
-        return qkv_ && (qkv_side(0).norm != QkvNorm::kNone || qkv_side(1).norm != QkvNorm::kNone);
-    }
+    HeadRow head_row(int k) const { return k == kV ? qkv_->value_head : HeadRow{common_.head_size, common_.row_pitch}; }
+    bool has_heads(int k) const { return shape_.side[k].N > 0; }
+    bool normalizes_side(int k) const { return has_heads(k) && qkv_side(k).norm != QkvNorm::kNone; }
+    bool qkv_normalizes() const { return qkv_ && (normalizes_side(0) || normalizes_side(1)); }
     int32_t out_type(int k) const { return k > 0 && in_.scatters ? qkv_side(k).out_dtype : in_.dtype; }
     int64_t out_item_bytes(int k) const { return dtype_bytes(out_type(k)); }
     int64_t max_norm_elements() const { return std::max(shape_.side[0].N, shape_.side[1].N) * shape_.D; }
-
-    static constexpr const char* kXNames[] = {"q", "k", "v"};
 
     // The rules of the kernel that the operator does not have.
     Check check_qkv() {
         const npu_rope_qkv_inputs& in = in_.qkv->tensors->in;
         if (Check c = check_device_epsilon(in_.op, in_.qkv->attributes.epsilon, NPU_ROPE_FLOAT32); !c.ok()) return c;
         if (shape_.empty()) return {};
-        const npu_rope_tensor* xs[] = {in.q, in.k, in.v};
-        for (int k = 0; k < 3; ++k)
-            if (xs[k] && shape_.side[k].N == 0)
-                return bad_value(in_.op, kXNames[k], "have heads on an NPU",
-                                 "shape " + shape_text(xs[k]->shape, xs[k]->ndim));
-        if (in.v && qkv_side(2).D != shape_.D)
-            return bad_value(in_.op, "v",
-                             formatted("have q's head size %lld on an NPU", static_cast<long long>(shape_.D)),
-                             std::to_string(qkv_side(2).D));
-        if (!in_.scatters) return {};
-        if (in.v && qkv_side(2).out_dtype != qkv_side(1).out_dtype)
-            return bad_type(in_.op, "v_cache", formatted("have k_cache's dtype %s on an NPU", dtype_name(out_type(1))),
-                            dtype_name(out_type(2)));
-        return out_type(1) == NPU_ROPE_INT8 ? Check{} : check_dtype_on_chip(in_.op, "k_cache", out_type(1), platform_);
+        if (has_heads(kV) && qkv_side(kV).D > kRopeMaxHeadSize)
+            return bad_value(in_.op, "v", formatted("have a head size of at most %d on an NPU", kRopeMaxHeadSize),
+                             std::to_string(qkv_side(kV).D));
+        for (const auto& [k, name] : {std::pair{1, "k_cache"}, {kV, "v_cache"}})
+            if (has_heads(k) && out_type(k) != NPU_ROPE_INT8)
+                if (Check c = check_dtype_on_chip(in_.op, name, out_type(k), platform_); !c.ok()) return c;
+        return {};
     }
 
     static_assert(kOutFloat32 == NPU_ROPE_FLOAT32 && kOutFloat16 == NPU_ROPE_FLOAT16, "out_type has these numbers");
     static_assert(kOutBfloat16 == NPU_ROPE_BFLOAT16 && kOutInt8 == NPU_ROPE_INT8, "out_type has these numbers");
 
-    // Places rows of factors in UB. rows: 1 for all heads, or one for each head.
-    RowFactorsTiling place_factors(const npu_rope_tensor* t, int64_t rows, int64_t head_stride, int64_t lane_stride) {
+    // Places rows of factors of a side in UB. rows: 1 for all heads, or one for each head.
+    RowFactorsTiling place_factors(int k, const npu_rope_tensor* t, int64_t rows, int64_t head_stride,
+                                   int64_t lane_stride) {
         if (!t) return {};
         const auto at = to_int32(call_.factor_bytes / 4);
-        call_.factor_bytes += 4 * rows * common_.row_pitch;
-        const int64_t item_bytes = dtype_bytes(t->dtype), pitch = round_up(shape_.D, kUbBlockBytes / item_bytes);
-        const bool is_converted = lane_stride != 0 && (item_bytes != 4 || pitch != common_.row_pitch);
+        call_.factor_bytes += 4 * rows * head_row(k).pitch;
+        const int64_t item_bytes = dtype_bytes(t->dtype);
+        const int64_t pitch = round_up(qkv_side(k).D, kUbBlockBytes / item_bytes);
+        const bool is_converted = lane_stride != 0 && (item_bytes != 4 || pitch != head_row(k).pitch);
         const auto staging = is_converted ? to_int32(call_.staging_bytes) : -1;
         if (is_converted) call_.staging_bytes += rows * pitch * item_bytes;
         return {at, to_int32(rows), to_int32(head_stride), to_int32(lane_stride), staging};
@@ -339,7 +336,7 @@ private:
     RowFactorsTiling place_quantization(int k, const npu_rope_tensor* t) {
         const QkvSide& s = qkv_side(k);
         const bool is_one = s.quant_stride[0] == 0 && s.quant_stride[1] == 0;
-        return place_factors(t, is_one ? 1 : s.N, s.quant_stride[0], s.quant_stride[1]);
+        return place_factors(k, t, is_one ? 1 : s.N, s.quant_stride[0], s.quant_stride[1]);
     }
 
     void set_qkv() {
@@ -352,22 +349,27 @@ private:
         call_.buffers = 3;
         call_.normalizes = qkv_normalizes();
         for (int k = 0; k < shape_.sides; ++k) {
+            if (!has_heads(k)) continue;
             const QkvSide& s = qkv_side(k);
             QkvSideTiling& to = qkv_->side[k];
             to.cache_rows = s.cache_rows;
             to.block_size = s.block_size;
             to.out_type = out_type(k);
-            to.out_pitch = to_int32(round_up(shape_.D, kUbBlockBytes / out_item_bytes(k)));
-            call_.out_row_bytes = std::max(call_.out_row_bytes, out_item_bytes(k) * to.out_pitch);
-            if (s.norm != QkvNorm::kNone) {
+            to.out_pitch = to_int32(round_up(s.D, kUbBlockBytes / out_item_bytes(k)));
+            call_.out_row_bytes[k] = out_item_bytes(k) * to.out_pitch;
+            if (k == kV) {
+                call_.value_size = s.D;
+                qkv_->value_head = {to_int32(s.D), to_int32(call_.value_pitch())};
+            }
+            if (normalizes_side(k)) {
                 const bool is_per_head = s.norm == QkvNorm::kHead, has_sums = in.square_sums != nullptr;
                 to.norm_kind = is_per_head ? kNormHead : kNormToken;
                 const int64_t n = shape_.D * (is_per_head ? 1 : s.N) * (has_sums ? a.ranks : 1);
                 to.norm = row_norm_tiling(n, a.epsilon, kStashFloat32, in_.dtype != NPU_ROPE_FLOAT16 && !has_sums);
                 call_.normalizes_tokens |= !is_per_head && !has_sums;
                 const int64_t rows = is_per_head ? 1 : s.N;
-                to.scale = place_factors(scale[k], rows, is_per_head ? 0 : shape_.D, 1);
-                to.bias = place_factors(bias[k], rows, is_per_head ? 0 : shape_.D, 1);
+                to.scale = place_factors(k, scale[k], rows, is_per_head ? 0 : shape_.D, 1);
+                to.bias = place_factors(k, bias[k], rows, is_per_head ? 0 : shape_.D, 1);
             }
             if (to.out_type != kOutInt8) continue;
             to.factor = place_quantization(k, k == 1 ? in.k_quant_scale : in.v_quant_scale);

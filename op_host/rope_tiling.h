@@ -41,8 +41,8 @@ struct QkvTilingInput {
     QkvAttributes attributes = {};
 };
 
-// A call whose arguments check_rope, check_rms_norm_rope, check_rotary or check_qkv_norm_rope_cache has accepted. One
-// of two sides may have no heads. Dimensions of size 1 may have any stride.
+// A call whose arguments check_rope, check_rms_norm_rope, check_rotary or check_qkv_norm_rope_cache has accepted. Sides
+// may have no heads. Dimensions of size 1 may have any stride.
 struct RopeTilingInput {
     const char* op = "rope";  // for messages: the operator, and its name of x
     const char* x_name = "x";
@@ -60,6 +60,7 @@ struct RopeTilingInput {
     const QkvTilingInput* qkv = nullptr;  // qkv_tiling only
 
     bool scatters_side(int side) const { return scatters && (qkv ? side > 0 : side == shape.sides - 1); }
+    int64_t head_size(int side) const { return qkv ? qkv->shape->side[side].D : shape.D; }
 };
 
 // Returns the tiling's input for a call that check_rope has accepted. shape: the result of this check.

@@ -29,6 +29,12 @@ struct RowFactorsTiling {
     int32_t staging_bytes;  // offset in the staging memory of the rows in their own type; -1: they need none
 };
 
+// A head as a row in UB, in elements.
+struct HeadRow {
+    int32_t size;
+    int32_t pitch;  // size, rounded up to whole 32-byte blocks
+};
+
 struct QkvSideTiling {
     RowNormTiling norm;
     RowFactorsTiling scale, bias;           // of q and k
@@ -52,7 +58,7 @@ struct QkvTiling {
     int32_t buffers;          // number of input buffers, and of output buffers
     int32_t out_queue_bytes;  // each of the output buffers
     int32_t staging_offset;   // in the work buffer, in bytes: memory for factors until they are float32
-    int32_t unused[2];        // padding to whole blocks of 32 bytes
+    HeadRow value_head;       // of v, whose head size may differ from that of q and k
 };
 
 struct QkvNormRopeCacheTilingData {

@@ -11,6 +11,7 @@
 constexpr int32_t kRopeMaxHeadSize = 1024;
 constexpr int32_t kRopeMaxPairs = kRopeMaxHeadSize / 2;
 constexpr int32_t kRopeMaxSides = 3;                       // tensors of heads: queries, keys and values
+constexpr int32_t kRopeRotatedSides = 2;                   // queries and keys
 constexpr int32_t kRopeMaxPlanes = 4;                      // planes of positions: time, height, width, extra
 constexpr int32_t kRopeMaxChunks = kRopeMaxHeadSize / 64;  // chunks of 64 table lanes, one vector repeat each
 

@@ -136,7 +136,7 @@ private:
         if (!in_.square_sums) return {};
         const npu_rope_tensor& sums = *in_.square_sums;
         for (int side = 0; side < 2; ++side)
-            if (shape_.side[side].norm != QkvNorm::kAllHeads)
+            if (shape_.side[side].N > 0 && shape_.side[side].norm != QkvNorm::kAllHeads)
                 return bad_value(op_, "square_sums", "be given with scales [N*D] of q and k only",
                                  formatted("a tensor, and %s %s", kScaleName[side],
                                            shape_.side[side].norm == QkvNorm::kHead ? "[D]" : "absent"));
@@ -295,7 +295,7 @@ private:
                                        LongLong(s.N), LongLong(s.D)),
                              got_shape(t));
         if (Check c = check_memory(name, t); !c.ok()) return c;
-        if (!is_dense_from(0, t.ndim, t.shape, t.stride))
+        if (!view_of(t).empty() && !is_dense_from(0, t.ndim, t.shape, t.stride))
             return bad_value(op_, name, "be contiguous", "strides " + shape_text(t.stride, t.ndim));
         s.quant_stride[0] = is_per_channel ? s.D : is_per_head && s.N > 1 ? 1 : 0;
         s.quant_stride[1] = is_per_channel ? 1 : 0;

@@ -2,7 +2,9 @@
 // npu_rope/ops/qkv_norm_rope_cache.py; the functions here call the kernel.
 #include <algorithm>
 #include <array>
+#include <initializer_list>
 #include <tuple>
+#include <utility>
 
 #include "csrc/npu/rope_call.h"
 #include "op_host/qkv_norm_rope_cache_tiling.h"
@@ -94,9 +96,22 @@ bool check_qkv(const LaunchTensors& tensors, const Attributes& a, const QkvAttri
     return tiled.has_elements();
 }
 
-// Gives the launch the tensors that the definition requires: parameters of one type, and a tensor of the right type
-// for each required parameter that the call lacks. The kernel does not read or write these.
+// The tensors of each side: itself, its parameters, its cache and its output.
+constexpr std::initializer_list<size_t> kSides[] = {
+    {kQ, kQScale, kQBias, kQOut},
+    {kK, kKScale, kKBias, kKQuantScale, kKQuantOffset, kKCache, kKOut},
+    {kV, kVQuantScale, kVQuantOffset, kVCache, kVOut},
+};
+
+// Removes the sides without elements, which aclnn does not take. Gives the launch the tensors that the definition
+// requires: parameters of one type, and a tensor of the right type and shape for each parameter that the call lacks.
+// The kernel does not read or write these.
 void complete(QkvCall* call) {
+    const at::TensorOptions options = (*call)[kQ]->options();
+    const int64_t head_size = (*call)[kQ]->size(2);
+    for (const auto& side : kSides)
+        if (const at::Tensor* x = given((*call)[*side.begin()]); x && x->numel() == 0)
+            for (const size_t i : side) (*call)[i] = std::nullopt;
     OptionalTensor* parameter = nullptr;
     bool widens = false;
     for (const size_t i : kParameters) {
@@ -106,22 +121,23 @@ void complete(QkvCall* call) {
     }
     for (const size_t i : kParameters)
         if (widens && (*call)[i].has_value()) (*call)[i] = (*call)[i]->to(at::kFloat);
-    const at::Tensor& q = *(*call)[kQ];
-    if (!(*call)[kQScale].has_value())
-        (*call)[kQScale] = at::empty({1}, parameter ? (*parameter)->options() : q.options());
-    if (!(*call)[kPositions].has_value()) (*call)[kPositions] = at::empty({1}, q.options().dtype(at::kInt));
-    if (!(*call)[kV].has_value()) (*call)[kVOut] = at::empty({1}, (*call)[kKOut]->options());
+    if (!(*call)[kQScale].has_value()) (*call)[kQScale] = at::empty({1}, parameter ? (*parameter)->options() : options);
+    if (!(*call)[kPositions].has_value()) (*call)[kPositions] = at::empty({1}, options.dtype(at::kInt));
+    for (const auto& [x, out] : {std::pair{kQ, kQOut}, {kK, kKOut}})
+        if (!(*call)[x].has_value()) (*call)[x] = (*call)[out] = at::empty({1, 1, head_size}, options);
+    if (!(*call)[kV].has_value()) (*call)[kVOut] = at::empty({1}, options);
 }
 
 // tensors: with slots, kKOut and kVOut are the caches.
 void launch(QkvCall tensors, const Attributes& a, double epsilon, double scale_offset, int64_t ranks) {
     const QkvAttributes qkv{epsilon, scale_offset, ranks, angle_of(a)};
-    const bool normalizes_q = tensors[kQScale].has_value(), has_positions = tensors[kPositions].has_value();
     if (!check_qkv(launch_tensors(tensors), a, qkv)) return;
     if (tensors[kSlots].has_value()) {
         tensors[kKCache] = tensors[kKOut];
         tensors[kVCache] = tensors[kVOut];
     }
+    const bool has_q = tensors[kQ]->numel() > 0, has_k = tensors[kK]->numel() > 0;
+    const bool normalizes_q = has_q && tensors[kQScale].has_value(), has_positions = tensors[kPositions].has_value();
     complete(&tensors);
     LaunchTensors t = launch_tensors(tensors);
     t.copy_inputs();
@@ -132,7 +148,7 @@ void launch(QkvCall tensors, const Attributes& a, double epsilon, double scale_o
                     t.optional(kKQuantScale), t.optional(kKQuantOffset), t.optional(kVQuantScale),
                     t.optional(kVQuantOffset), t.optional(kKCache), t.optional(kVCache),
                     NPU_ROPE_ACLNN_ATTRIBUTES(a, sections, strides), epsilon, scale_offset, ranks, normalizes_q,
-                    has_positions, t[kQOut], t[kKOut], t[kVOut]);
+                    has_positions, has_q, has_k, t[kQOut], t[kKOut], t[kVOut]);
 }
 
 constexpr bool forward = true;  // NPU_ROPE_ATTRIBUTES uses this name; the operator has no other direction

@@ -149,7 +149,7 @@ def npu_kv_rmsnorm_rope_cache(
         rotated.append(_store(xs, places, slots, **rotation, **rows))
     if not is_output_kv:
         return k_cache, ckv_cache, None, None
-    k_embed = torch.cat(rotated, dim=1)
+    k_embed = torch.cat(rotated, dim=1) if len(rotated) > 1 else rotated[0]
     by_batch = [k_embed, y] if v is None else [k_embed]
     results = [x.unflatten(0, (batches, tokens)).transpose(1, 2).contiguous() for x in by_batch]
     return k_cache, ckv_cache, results[0], results[1] if v is None else y
@@ -344,18 +344,18 @@ def _slots(op: str, mode: _CacheMode, index: Any, x: Any, rows: Any) -> Any:
         raise bad_value(op, "index", f"have shape {list(wanted)}", list(index.shape))
     if index.dtype not in (torch.int32, torch.int64):
         raise bad_type(op, "index", "be int32 or int64", str(index.dtype)[6:])
-    token = torch.arange(tokens, device=index.device)
     if not mode.paged:
         if calls.has_values(index) and index.numel() and int(index.max()) >= block_size:
             rule = f"be -1 or a row of the {block_size} of each batch"
             raise bad_value(op, "index", rule, int(index.max()))
         first = torch.arange(batches, device=index.device)[:, None] * block_size
-        return torch.where(index < 0, index, index + first).flatten()
+        return (index + (index >= 0) * first).flatten()
     if not mode.by_block:
         return index
-    of_token = index.unflatten(0, (batches, blocks))[:, token // block_size]
-    row = of_token // block_size * block_size + token % block_size
-    return torch.where(of_token < 0, of_token, row).flatten()
+    # On an NPU an index by a tensor and a remainder would each be a launch: broadcasting needs neither.
+    of_block = index.unflatten(0, (batches, blocks))[..., None]
+    row = of_block // block_size * block_size + torch.arange(block_size, device=index.device)
+    return torch.where(of_block < 0, of_block, row).flatten(1)[:, :tokens].flatten()
 
 
 # ---- the calls ---------------------------------------------------------------------------------------

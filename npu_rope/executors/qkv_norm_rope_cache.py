@@ -181,26 +181,36 @@ def launch_on_sim(options: Options, call: Tensors, results: Results, attributes:
         InvalidValue, InvalidType: the chip does not support the call; nothing was written.
     """
     rules.check_layout(call.map(sim.spec_of_launch), attributes.checked, sim.chip_of(options))
-    tensors: dict[str, Any] = {**dict.fromkeys((*XS, *OTHERS)), **_readable(call)}
+    named = _written(call, results)
+    outs = dict(zip(OUTS, (named.get(name) for name in call.c_outs), strict=True))
+    caches = {name: named.get(name) for name in CACHES}
+    tensors: dict[str, Any] = {**dict.fromkeys((*XS, *OTHERS)), **_readable(call), **caches, **outs}
+    q = tensors["q"]
+    has = {name: tensors[name] is not None and 0 not in tensors[name].shape for name in XS}
+    # aclnn takes no tensor without elements: the launch lacks the sides that have none.
+    for name in (name for name in XS if not has[name]):
+        tensors |= {part: None for part in tensors if part == name or part.startswith(f"{name}_")}
     parameters = [name for name in _PARAMETERS if tensors[name] is not None]
     if len({sim.spec_of_launch(tensors[name]).dtype for name in parameters}) > 1:
         tensors |= {name: sim.float32_of(tensors[name]) for name in parameters}
     given = {
         "normalizes_q": tensors["q_scale"] is not None,
         "has_positions": tensors["positions"] is not None,
+        "has_q": has["q"],
+        "has_k": has["k"],
     }
     if tensors["slots"] is not None:
         tensors["slots"] = sim.int32_of(tensors["slots"])
     # CANN needs a tensor for each required parameter of the definition; the kernel does not read these ones.
     if tensors["q_scale"] is None:
-        tensors["q_scale"] = tensors[parameters[0]] if parameters else sim.one_like(tensors["q"])
+        tensors["q_scale"] = tensors[parameters[0]] if parameters else sim.new_like(q, 1)
     if tensors["positions"] is None:
         tensors["positions"] = np.zeros(1, np.int32)
-    named = _written(call, results)
-    caches = {name: named.get(name) for name in CACHES}
-    q_out, k_out, v_out = (named.get(name) for name in call.c_outs)
-    outs = {"q_out": q_out, "k_out": k_out, "v_out": sim.one_like(k_out) if v_out is None else v_out}
-    sim.launch(options, call.op, call.op, {**tensors, **caches, **outs}, {**attributes.as_aclnn(), **given})
+    for name in (name for name in "qk" if not has[name]):
+        tensors[name] = tensors[f"{name}_out"] = sim.new_like(q, 1, 1, q.shape[2])
+    if not has["v"]:
+        tensors["v_out"] = sim.new_like(q, 1)
+    sim.launch(options, call.op, call.op, tensors, {**attributes.as_aclnn(), **given})
 
 
 def on_npu(call: Tensors, attributes: QkvAttributes) -> Results:

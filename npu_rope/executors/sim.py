@@ -205,6 +205,6 @@ def float32_of(values: Any) -> Any:
     return bfloat16_values(values) if values.dtype == np.uint16 else values.astype(np.float32)
 
 
-def one_like(tensor: Any) -> Any:
-    """Allocate one element of the same type."""
-    return tensor.new_empty(1) if is_tensor(tensor) else np.empty(1, tensor.dtype)
+def new_like(tensor: Any, *shape: int) -> Any:
+    """Allocate memory of the same type."""
+    return tensor.new_empty(shape) if is_tensor(tensor) else np.empty(shape, tensor.dtype)

@@ -103,8 +103,8 @@ def qkv_norm_rope_cache(
             without v. With caches only q_out. Each may be its own input, else it shares no memory with the
             arguments.
         backend: ``"reference"``, ``"cpu"``, ``"sim"``, ``"sim:<soc>"`` or ``"npu"``; None:
-            ``NPU_ROPE_BACKEND``, else by q's device. On an NPU values have q's head size, both caches have
-            one dtype, and a norm over all heads has a limit (docs/ops/qkv_norm_rope_cache.md).
+            ``NPU_ROPE_BACKEND``, else by q's device. On an NPU a norm over all heads has a limit
+            (docs/ops/qkv_norm_rope_cache.md).
         angle: ``"exact"``, ``"f32"`` or ``"ggml"``, or 0, 1, 2 (numerics in docs/ops/rope.md).
 
     Returns:

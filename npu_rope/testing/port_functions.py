@@ -95,7 +95,6 @@ class Function:
         aclnn: CANN's function that torch_npu calls, or ATB's operation.
         source: the source of the formula; empty: torch_npu's page of the function.
         operators: npu_rope's operators that its function calls on an NPU.
-        not_on_devices: why npu_rope's function does not run on an NPU; empty if it does.
         not_simulated: why the function does not run on the simulated CANN; empty if it does.
         not_on_310p: why the function does not run on Ascend310P; empty if its document lists that chip.
         invalid_on_310p: the results that are invalid there by that document.
@@ -110,7 +109,6 @@ class Function:
     aclnn: str
     source = ""
     operators: tuple[str, ...] = ()
-    not_on_devices = ""
     not_simulated = ""
     not_on_310p = "its aclnn function does not run on Ascend310P"
     invalid_on_310p: tuple[str, ...] = ()
@@ -344,7 +342,6 @@ class _Store(Function):
     caches: Mapping[str, str]
     indices = ("index",)
     operators = ("qkv_norm_rope_cache",)
-    not_on_devices = "an NPU takes no queries without heads"
     types = ("float16", "bfloat16")
 
     def column(self, case: PortCase) -> int:

@@ -217,8 +217,6 @@ def _unsupported_reason(case: PortCase, executor: str) -> str:
         return cause
     function = FUNCTIONS[case.function]
     if executor != PEER:
-        if is_device(executor) and function.not_on_devices:
-            return function.not_on_devices
         lacks = [op for op in function.operators if executor == "npu" and not registered[op].on_npu]
         return lacks_type(executor, (case.dtype,)) or (f"it does not have {lacks[0]}" if lacks else "")
     return limit_of(case, _chip()) or (function.not_simulated if backends.simulated_soc() else "")

@@ -58,7 +58,7 @@ public:
     }
 
     __aicore__ inline void Load(LocalTensor<T> dst, GM_ADDR x, const Tile& tile) {
-        RunPlan plan = PlanRuns(tiling_, tile, tiling_->side[tile.side].x_stride, true);
+        RunPlan plan = PlanRuns(tiling_, tile, tiling_->side[tile.side].x_stride, tiling_->head_size, true);
         int32_t aligned = Aligned(plan), pitch = Pitch(plan);
         for (int32_t i = 0; i < RunCount(plan); ++i) {
             int64_t first = RunOffset(tile, tiling_->side[tile.side].x_stride, plan, i);
@@ -70,7 +70,7 @@ public:
     }
 
     __aicore__ inline void Store(GM_ADDR out, LocalTensor<T> src, const Tile& tile) {
-        RunPlan plan = PlanRuns(tiling_, tile, tiling_->side[tile.side].out_stride, true);
+        RunPlan plan = PlanRuns(tiling_, tile, tiling_->side[tile.side].out_stride, tiling_->head_size, true);
         int32_t aligned = Aligned(plan), pitch = Pitch(plan);
         for (int32_t i = 0; i < RunCount(plan); ++i)
             AscendC::DataCopy(TensorAt<T>(out, RunOffset(tile, tiling_->side[tile.side].out_stride, plan, i)),
@@ -86,7 +86,7 @@ public:
 
     // Completes the runs that Load() copied and converts them to rows of row_pitch.
     __aicore__ inline void Unpack(LocalTensor<T> rows, LocalTensor<T> runs, const Tile& tile) {
-        RunPlan plan = PlanRuns(tiling_, tile, tiling_->side[tile.side].x_stride, true);
+        RunPlan plan = PlanRuns(tiling_, tile, tiling_->side[tile.side].x_stride, tiling_->head_size, true);
         int32_t aligned = Aligned(plan), pitch = Pitch(plan), rest = static_cast<int32_t>(plan.run_elements) - aligned;
         if (rest > 0) {
             for (int32_t i = 0; i < RunCount(plan); ++i)
@@ -108,7 +108,7 @@ public:
 
     // Converts rows of row_pitch to the runs that Store() copies.
     __aicore__ inline void Pack(LocalTensor<T> runs, LocalTensor<T> rows, const Tile& tile) {
-        RunPlan plan = PlanRuns(tiling_, tile, tiling_->side[tile.side].out_stride, true);
+        RunPlan plan = PlanRuns(tiling_, tile, tiling_->side[tile.side].out_stride, tiling_->head_size, true);
         int32_t run_rows = static_cast<int32_t>(plan.run_rows), pitch = Pitch(plan);
         for (int32_t i = 0; i < RunCount(plan); ++i) {
             for (int32_t row = 0; row < run_rows; row += tiling_->gather_rows) {

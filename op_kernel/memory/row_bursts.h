@@ -24,6 +24,7 @@ public:
     // pitch: distance from one row to the next in UB, in elements.
     __aicore__ inline void Init(const CommonTiling* tiling, int32_t row_elements, int32_t pitch) {
         tiling_ = tiling;
+        row_elements_ = row_elements;
         pitch_ = pitch;
         pads_rows_ = pitch != row_elements;
     }
@@ -49,7 +50,8 @@ public:
 private:
     template <bool loads>
     __aicore__ inline void Move(LocalTensor<T> rows, GM_ADDR memory, const Tile& tile, const int64_t* stride) {
-        MoveByPlan<loads>(rows, memory, TileOffset(tile, stride), PlanRuns(tiling_, tile, stride, !pads_rows_));
+        MoveByPlan<loads>(rows, memory, TileOffset(tile, stride),
+                          PlanRuns(tiling_, tile, stride, row_elements_, !pads_rows_));
     }
 
     template <bool loads>
@@ -129,7 +131,7 @@ private:
     static constexpr int64_t kItemBytes = sizeof(T);
 
     const CommonTiling* tiling_ = nullptr;
-    int32_t pitch_ = 0;
+    int32_t row_elements_ = 0, pitch_ = 0;
     bool pads_rows_ = false;
 };
 

@@ -19,8 +19,9 @@ template <typename T>
 class ScalarRows {
 public:
     // pitch: distance from one row to the next in UB, in elements.
-    __aicore__ inline void Init(const CommonTiling* tiling, int32_t pitch) {
+    __aicore__ inline void Init(const CommonTiling* tiling, int32_t row_elements, int32_t pitch) {
         tiling_ = tiling;
+        row_elements_ = row_elements;
         pitch_ = pitch;
     }
 
@@ -30,7 +31,7 @@ public:
             AscendC::GlobalTensor<T> source = TensorAt<T>(x, RowOffset(tile, tiling_->side[tile.side].x_stride, row));
             for (int32_t i = 0; i < pitch_; ++i)
                 dst.SetValue(static_cast<uint32_t>(row * pitch_ + i),
-                             i < tiling_->head_size ? source.GetValue(static_cast<uint64_t>(i)) : static_cast<T>(0.0f));
+                             i < row_elements_ ? source.GetValue(static_cast<uint64_t>(i)) : static_cast<T>(0.0f));
         }
         SyncPipes<AscendC::HardEvent::S_V>();
     }
@@ -40,7 +41,7 @@ public:
         for (int32_t row = 0; row < tile.tokens * tile.heads; ++row) {
             AscendC::GlobalTensor<T> target =
                 TensorAt<T>(out, RowOffset(tile, tiling_->side[tile.side].out_stride, row));
-            for (int32_t i = 0; i < tiling_->head_size; ++i)
+            for (int32_t i = 0; i < row_elements_; ++i)
                 target.SetValue(static_cast<uint64_t>(i), src.GetValue(static_cast<uint32_t>(row * pitch_ + i)));
         }
         SyncPipes<AscendC::HardEvent::S_V>();
@@ -60,7 +61,7 @@ private:
     }
 
     const CommonTiling* tiling_ = nullptr;
-    int32_t pitch_ = 0;
+    int32_t row_elements_ = 0, pitch_ = 0;
 };
 
 }  // namespace memory

@@ -17,11 +17,14 @@ template <typename T>
 class TileRows {
 public:
     // pitch: distance from one row to the next in UB, in elements.
-    __aicore__ inline void Init(const CommonTiling* tiling, int32_t pitch) {
+    __aicore__ inline void Init(const CommonTiling* tiling, int32_t pitch) { Init(tiling, tiling->head_size, pitch); }
+
+    // For rows of another size than the tiling's head size, which are not packed.
+    __aicore__ inline void Init(const CommonTiling* tiling, int32_t row_elements, int32_t pitch) {
         tiling_ = tiling;
-        bursts_.Init(tiling, tiling->head_size, pitch);
+        bursts_.Init(tiling, row_elements, pitch);
 #if __CCE_AICORE__ == 200
-        scalars_.Init(tiling, pitch);
+        scalars_.Init(tiling, row_elements, pitch);
 #endif
     }
 

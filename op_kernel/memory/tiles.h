@@ -34,7 +34,7 @@ struct Tile {
     int32_t head;  // the first one, inside its side
     int32_t heads;
     int32_t table_row;     // row of the block's table that belongs to the first token
-    int32_t opens_block;   // 1: the first tile of a block, which needs a new table
+    int32_t opens_block;   // 1: the first tile of a block that needs a new table, because it has rotated heads
     int32_t block_tokens;  // number of tokens in the tile's block
 };
 
@@ -70,7 +70,7 @@ public:
         tile->head = static_cast<int32_t>(head_ - SideBegin(side_));
         tile->heads = static_cast<int32_t>(heads < tiling_->tile_heads ? heads : tiling_->tile_heads);
         tile->table_row = static_cast<int32_t>(tile_token_);
-        tile->opens_block = opens_block ? 1 : 0;
+        tile->opens_block = opens_block && side_ < kRopeRotatedSides ? 1 : 0;
         tile->block_tokens = static_cast<int32_t>(block_tokens_);
         head_ += tile->heads;
         return true;
@@ -167,13 +167,13 @@ struct RunPlan {
     int64_t run_rows;  // head rows in a run
 };
 
-// Adjacent rows become one run if `may_merge_rows`. stride is {batch, token, head}.
+// Adjacent rows of `row_elements` elements become one run if `may_merge_rows`. stride is {batch, token, head}.
 __aicore__ inline RunPlan PlanRuns(const CommonTiling* tiling, const Tile& tile, const int64_t* stride,
-                                   bool may_merge_rows) {
+                                   int32_t row_elements, bool may_merge_rows) {
     bool by_tokens = tiling->tokens_inner != 0;
     int64_t outer = by_tokens ? tile.heads : tile.tokens, inner = by_tokens ? tile.tokens : tile.heads;
     int64_t outer_stride = by_tokens ? stride[2] : stride[1], inner_stride = by_tokens ? stride[1] : stride[2];
-    int64_t run = tiling->head_size, run_rows = 1;
+    int64_t run = row_elements, run_rows = 1;
     if (may_merge_rows && (inner == 1 || inner_stride == run)) {
         run *= inner;
         run_rows = inner;

@@ -16,8 +16,9 @@ using namespace memory;
 
 class RowFactors {
 public:
-    // staging: memory for the rows in their own type, from StartLoad() to Prepare().
-    __aicore__ inline void Init(AscendC::TPipe* pipe, const CommonTiling* tiling, int32_t bytes,
+    // has_padding: in the rows of some head, the pitch exceeds the size. staging: memory for the rows in their own
+    // type, from StartLoad() to Prepare().
+    __aicore__ inline void Init(AscendC::TPipe* pipe, const CommonTiling* tiling, int32_t bytes, bool has_padding,
                                 LocalTensor<float> staging) {
         pipe_ = pipe;
         tiling_ = tiling;
@@ -27,26 +28,27 @@ public:
         rows_ = buffer_.Get<float>();
         staging_ = staging;
         loaded_event_ = pipe->AllocEventID<AscendC::HardEvent::MTE2_V>();
-        if (tiling->row_pitch == tiling->head_size) return;
+        if (!has_padding) return;
         // The padding of the rows must be finite.
         AscendC::Duplicate(rows_, 0.0f, bytes / static_cast<int32_t>(sizeof(float)));
+        VectorBarrier();
         SyncPipes<AscendC::HardEvent::V_MTE2>();
     }
 
-    // Starts to load rows [rows, D] of T. Call once per core for all rows, then MarkLoads().
+    // Starts to load rows [rows, D] of T. Call once per core for all rows, then MarkLoads(). head: a row in UB.
     template <typename T>
-    __aicore__ inline void StartLoad(const RowFactorsTiling& factors, GM_ADDR memory) {
+    __aicore__ inline void StartLoad(const RowFactorsTiling& factors, const HeadRow& head, GM_ADDR memory) {
         if (factors.rows == 0 || factors.lane_stride == 0) return;
         LocalTensor<T> raw = Raw<T>(factors);
 #if __CCE_AICORE__ == 200
-        if (RawPitch<T>() != tiling_->head_size) {
-            LoadByScalar(raw, TensorAt<T>(memory, 0), factors, RawPitch<T>());
+        if (RawPitch<T>(head) != head.size) {
+            LoadByScalar(raw, TensorAt<T>(memory, 0), factors, head.size, RawPitch<T>(head));
             return;
         }
 #endif
         RowBursts<T> bursts;
-        bursts.Init(tiling_, tiling_->head_size, RawPitch<T>());
-        bursts.LoadRows(raw, memory, 0, factors.rows, factors.head_stride, tiling_->head_size);
+        bursts.Init(tiling_, head.size, RawPitch<T>(head));
+        bursts.LoadRows(raw, memory, 0, factors.rows, factors.head_stride, head.size);
     }
 
     __aicore__ inline void MarkLoads() {
@@ -61,36 +63,37 @@ public:
 
     // Converts loaded rows of T to float32, after WaitForLoads().
     template <typename T>
-    __aicore__ inline void Prepare(const RowFactorsTiling& factors, GM_ADDR memory) {
+    __aicore__ inline void Prepare(const RowFactorsTiling& factors, const HeadRow& head, GM_ADDR memory) {
         if (factors.rows == 0) return;
         if (factors.lane_stride == 0) {
-            LoadNumbers<T>(factors, memory);
+            LoadNumbers<T>(factors, head, memory);
         } else if (factors.staging_bytes >= 0) {
-            Widen(rows_[factors.at], Raw<T>(factors), RawPitch<T>(), factors.rows);
+            Widen(rows_[factors.at], head.pitch, Raw<T>(factors), RawPitch<T>(head), factors.rows);
             VectorBarrier();
         }
     }
 
     // Adds a number to all elements of the rows.
-    __aicore__ inline void AddNumber(const RowFactorsTiling& factors, float number) {
+    __aicore__ inline void AddNumber(const RowFactorsTiling& factors, const HeadRow& head, float number) {
         if (factors.rows == 0 || number == 0.0f) return;
-        AscendC::Adds(rows_[factors.at], rows_[factors.at], number, factors.rows * tiling_->row_pitch);
+        AscendC::Adds(rows_[factors.at], rows_[factors.at], number, factors.rows * head.pitch);
         VectorBarrier();
     }
 
-    // rows = rows op factors, for a tile's rows [row_pitch], token by token.
+    // rows = rows op factors, for a tile's rows, token by token.
     template <RowOp op>
-    __aicore__ inline void Apply(const RowFactorsTiling& factors, LocalTensor<float> rows, const Tile& tile) {
+    __aicore__ inline void Apply(const RowFactorsTiling& factors, const HeadRow& head, LocalTensor<float> rows,
+                                 const Tile& tile) {
         if (factors.rows == 0) return;
-        int32_t pitch = tiling_->row_pitch;
         if (factors.rows == 1) {
-            PitchedRows heads{rows, pitch, false};
+            PitchedRows heads{rows, head.pitch, false};
             ApplyPerRow<op>(heads, heads, OneRow(rows_[factors.at]), tile.tokens * tile.heads,
-                            RoundUp(tiling_->head_size, kBlockFloats));
+                            RoundUp(head.size, kBlockFloats));
         } else {
-            int32_t token_pitch = tile.heads * pitch;
+            int32_t token_pitch = tile.heads * head.pitch;
             PitchedRows tokens{rows, token_pitch, false};
-            ApplyPerRow<op>(tokens, tokens, OneRow(rows_[factors.at + tile.head * pitch]), tile.tokens, token_pitch);
+            ApplyPerRow<op>(tokens, tokens, OneRow(rows_[factors.at + tile.head * head.pitch]), tile.tokens,
+                            token_pitch);
         }
         VectorBarrier();
     }
@@ -98,8 +101,8 @@ public:
 private:
     // Elements from one row to the next in their own type.
     template <typename T>
-    __aicore__ inline int32_t RawPitch() const {
-        return RoundUp(tiling_->head_size, kBlockBytes / static_cast<int32_t>(sizeof(T)));
+    __aicore__ inline int32_t RawPitch(const HeadRow& head) const {
+        return RoundUp(head.size, kBlockBytes / static_cast<int32_t>(sizeof(T)));
     }
 
     // The memory for rows in their own type. Float32 rows whose pitch is that of the tile need no other memory.
@@ -111,23 +114,24 @@ private:
 
     // Sets all lanes of a row to its number.
     template <typename T>
-    __aicore__ inline void LoadNumbers(const RowFactorsTiling& factors, GM_ADDR memory) {
+    __aicore__ inline void LoadNumbers(const RowFactorsTiling& factors, const HeadRow& head, GM_ADDR memory) {
         AscendC::GlobalTensor<T> numbers = TensorAt<T>(memory, 0);
         for (int32_t row = 0; row < factors.rows; ++row) {
             float number = static_cast<float>(numbers.GetValue(static_cast<uint64_t>(row * factors.head_stride)));
-            AscendC::Duplicate(rows_[factors.at + row * tiling_->row_pitch], number, tiling_->row_pitch);
+            AscendC::Duplicate(rows_[factors.at + row * head.pitch], number, head.pitch);
         }
         VectorBarrier();
     }
 
     // Factors of 16 bits have x's type, and so the pitch of its rows.
     template <typename T>
-    __aicore__ inline void Widen(LocalTensor<float> dst, LocalTensor<T> src, int32_t pitch, int32_t rows) {
+    __aicore__ inline void Widen(LocalTensor<float> dst, int32_t dst_pitch, LocalTensor<T> src, int32_t pitch,
+                                 int32_t rows) {
         if constexpr (sizeof(T) != sizeof(float)) {
             AscendC::Cast(dst, src, AscendC::RoundMode::CAST_NONE, static_cast<uint32_t>(rows * pitch));
         } else {
             auto row_blocks = static_cast<uint16_t>(pitch / kBlockFloats);
-            auto gap = static_cast<uint16_t>((tiling_->row_pitch - pitch) / kBlockFloats);
+            auto gap = static_cast<uint16_t>((dst_pitch - pitch) / kBlockFloats);
             AscendC::DataCopy(dst, src, AscendC::DataCopyParams(static_cast<uint16_t>(rows), row_blocks, 0, gap));
         }
     }
@@ -135,14 +139,13 @@ private:
 #if __CCE_AICORE__ == 200
     template <typename T>
     __aicore__ inline void LoadByScalar(LocalTensor<T> dst, AscendC::GlobalTensor<T> source,
-                                        const RowFactorsTiling& factors, int32_t pitch) {
+                                        const RowFactorsTiling& factors, int32_t size, int32_t pitch) {
         SyncPipes<AscendC::HardEvent::V_S>();
         for (int32_t row = 0; row < factors.rows; ++row)
             for (int32_t i = 0; i < pitch; ++i)
                 dst.SetValue(static_cast<uint32_t>(row * pitch + i),
-                             i < tiling_->head_size
-                                 ? source.GetValue(static_cast<uint64_t>(row * factors.head_stride + i))
-                                 : static_cast<T>(0.0f));
+                             i < size ? source.GetValue(static_cast<uint64_t>(row * factors.head_stride + i))
+                                      : static_cast<T>(0.0f));
         SyncPipes<AscendC::HardEvent::S_V>();
     }
 #endif

@@ -47,12 +47,12 @@ public:
         if (!window.Begin(tiling, AscendC::GetBlockIdx(), AscendC::GetBlockNum())) return;
         Init(pipe, tiling, qkv, arguments, source);
         table_.LoadConstants();
-        table_.Load(window.current);
+        if (window.current.opens_block != 0) table_.Load(window.current);
         StartFactors();
         LoadTile(window.current);
         rotation_.BuildConstants(&offsets_, false);
         table_.BuildConstants(&rotation_.Index());
-        table_.Build(window.current.block_tokens);
+        if (window.current.opens_block != 0) table_.Build(window.current.block_tokens);
         PrepareFactors();
         ProcessTiles(this, &table_, &window);
         table_.Finish();
@@ -65,14 +65,15 @@ public:
 
     __aicore__ inline void LoadTile(const Tile& tile) {
         LocalTensor<T> x = in_.template AllocTensor<T>();
-        inputs_.Load(x, arguments_.x[tile.side], tile);
+        (tile.side == kValues ? value_inputs_ : inputs_).Load(x, arguments_.x[tile.side], tile);
         in_.EnQue(x);
     }
 
     __aicore__ inline void ProcessTile(LocalTensor<T> x, const Tile& tile) {
         const QkvSideTiling& side = qkv_->side[tile.side];
-        element_count_ = tile.tokens * tile.heads * tiling_->row_pitch;
-        if (tile.side == 2) {
+        head_ = HeadOf(tile.side);
+        element_count_ = tile.tokens * tile.heads * head_.pitch;
+        if (tile.side == kValues) {
             MoveValues(x, side, tile);
             return;
         }
@@ -132,6 +133,7 @@ public:
     }
 
 private:
+    static constexpr int32_t kValues = 2;  // the side of v
     static constexpr bool kIsFloat = sizeof(T) == sizeof(float);
     static constexpr int32_t kLowestInt8 = -128, kHighestInt8 = 127;
     // All modes give the same result for integers. Every SoC has this mode.
@@ -152,14 +154,21 @@ private:
         rotation_.Init(tiling, rows_);
         table_.Init(pipe, tiling, source, rotation_.Index().Rest(), rows_);
         inputs_.Init(tiling, tiling->row_pitch);
+        value_inputs_.Init(tiling, qkv->value_head.size, qkv->value_head.pitch);
         cache_.Init(tiling, arguments.slots);
         if (qkv->stats_bytes > 0) {
             pipe->InitBuffer(stats_, static_cast<uint32_t>(qkv->stats_bytes));
             int32_t slots = qkv->stats_bytes / (kRowNormStats * static_cast<int32_t>(sizeof(float)));
             norm_.Init(&qkv->side[0].norm, stats_.template Get<float>(), slots);
         }
-        factors_.Init(pipe, tiling, qkv->factor_bytes,
+        bool has_padding = false;
+        for (int32_t side = 0; side < kRopeMaxSides; ++side) has_padding |= HeadOf(side).pitch != HeadOf(side).size;
+        factors_.Init(pipe, tiling, qkv->factor_bytes, has_padding,
                       rows_[static_cast<uint32_t>(qkv->staging_offset) / sizeof(float)]);
+    }
+
+    __aicore__ inline HeadRow HeadOf(int32_t side) const {
+        return side == kValues ? qkv_->value_head : HeadRow{tiling_->head_size, tiling_->row_pitch};
     }
 
     // Starts to load all factors, before the first tile, so that they arrive while the table is computed.
@@ -167,11 +176,11 @@ private:
         for (int32_t side = 0; side < kRopeMaxSides; ++side) {
             const QkvSideTiling& t = qkv_->side[side];
             if (side < 2) {
-                factors_.template StartLoad<ParameterT>(t.scale, arguments_.scale[side]);
-                factors_.template StartLoad<ParameterT>(t.bias, arguments_.bias[side]);
+                factors_.template StartLoad<ParameterT>(t.scale, HeadOf(side), arguments_.scale[side]);
+                factors_.template StartLoad<ParameterT>(t.bias, HeadOf(side), arguments_.bias[side]);
             }
-            factors_.template StartLoad<float>(t.factor, arguments_.factor[side]);
-            factors_.template StartLoad<float>(t.quant_offset, arguments_.quant_offset[side]);
+            factors_.template StartLoad<float>(t.factor, HeadOf(side), arguments_.factor[side]);
+            factors_.template StartLoad<float>(t.quant_offset, HeadOf(side), arguments_.quant_offset[side]);
         }
         factors_.MarkLoads();
     }
@@ -181,12 +190,12 @@ private:
         for (int32_t side = 0; side < kRopeMaxSides; ++side) {
             const QkvSideTiling& t = qkv_->side[side];
             if (side < 2) {
-                factors_.template Prepare<ParameterT>(t.scale, arguments_.scale[side]);
-                factors_.template Prepare<ParameterT>(t.bias, arguments_.bias[side]);
-                factors_.AddNumber(t.scale, qkv_->scale_offset);
+                factors_.template Prepare<ParameterT>(t.scale, HeadOf(side), arguments_.scale[side]);
+                factors_.template Prepare<ParameterT>(t.bias, HeadOf(side), arguments_.bias[side]);
+                factors_.AddNumber(t.scale, HeadOf(side), qkv_->scale_offset);
             }
-            factors_.template Prepare<float>(t.factor, arguments_.factor[side]);
-            factors_.template Prepare<float>(t.quant_offset, arguments_.quant_offset[side]);
+            factors_.template Prepare<float>(t.factor, HeadOf(side), arguments_.factor[side]);
+            factors_.template Prepare<float>(t.quant_offset, HeadOf(side), arguments_.quant_offset[side]);
         }
     }
 
@@ -221,8 +230,8 @@ private:
             norm_.FindInverseRms(rows, temp_, pitch, count);
         }
         norm_.Normalize(rows, pitch, count);
-        factors_.template Apply<RowOp::kMul>(side.scale, rows, tile);
-        factors_.template Apply<RowOp::kAdd>(side.bias, rows, tile);
+        factors_.template Apply<RowOp::kMul>(side.scale, head_, rows, tile);
+        factors_.template Apply<RowOp::kAdd>(side.bias, head_, rows, tile);
     }
 
     __aicore__ inline void ReadSquareSums(const Tile& tile) {
@@ -238,14 +247,12 @@ private:
                                    const Tile& tile) {
         int32_t count = tile.tokens * tile.heads;
         if (side.out_type == kOutFloat32) {
-            CopyRows(y.template ReinterpretCast<float>(), rows, side.out_pitch, count);
+            CopyRows(y.template ReinterpretCast<float>(), rows, side, count);
         } else if (side.out_type == kOutFloat16) {
-            NarrowRows(y.template ReinterpretCast<half>(), side.out_pitch, rows, tiling_->row_pitch, count,
-                       tiling_->head_size);
+            NarrowRows(y.template ReinterpretCast<half>(), side.out_pitch, rows, head_.pitch, count, head_.size);
 #if __CCE_AICORE__ != 200
         } else if (side.out_type == kOutBfloat16) {
-            NarrowRows(y.template ReinterpretCast<bfloat16_t>(), side.out_pitch, rows, tiling_->row_pitch, count,
-                       tiling_->head_size);
+            NarrowRows(y.template ReinterpretCast<bfloat16_t>(), side.out_pitch, rows, head_.pitch, count, head_.size);
 #endif
         } else {
             Quantize(y.template ReinterpretCast<int8_t>(), rows, side, tile);
@@ -253,17 +260,18 @@ private:
         VectorBarrier();
     }
 
-    __aicore__ inline void CopyRows(LocalTensor<float> dst, LocalTensor<float> src, int32_t pitch, int32_t rows) {
-        auto blocks = static_cast<uint16_t>(pitch / kBlockFloats);
-        auto gap = static_cast<uint16_t>((tiling_->row_pitch - pitch) / kBlockFloats);
+    __aicore__ inline void CopyRows(LocalTensor<float> dst, LocalTensor<float> src, const QkvSideTiling& side,
+                                    int32_t rows) {
+        auto blocks = static_cast<uint16_t>(side.out_pitch / kBlockFloats);
+        auto gap = static_cast<uint16_t>((head_.pitch - side.out_pitch) / kBlockFloats);
         AscendC::DataCopy(dst, src, AscendC::DataCopyParams(static_cast<uint16_t>(rows), blocks, gap, 0));
     }
 
     // Rounds half to even and saturates. A NaN becomes 0.
     __aicore__ inline void Quantize(LocalTensor<int8_t> y, LocalTensor<float> rows, const QkvSideTiling& side,
                                     const Tile& tile) {
-        factors_.template Apply<RowOp::kMul>(side.factor, rows, tile);
-        factors_.template Apply<RowOp::kAdd>(side.quant_offset, rows, tile);
+        factors_.template Apply<RowOp::kMul>(side.factor, head_, rows, tile);
+        factors_.template Apply<RowOp::kAdd>(side.quant_offset, head_, rows, tile);
         // Cast saturates at the limits of int32, and makes 0 of a NaN.
         LocalTensor<int32_t> numbers = temp_.template ReinterpretCast<int32_t>();
         AscendC::Cast(numbers, rows, AscendC::RoundMode::CAST_RINT, static_cast<uint32_t>(element_count_));
@@ -277,8 +285,8 @@ private:
         // The rounded numbers are exact in half, from which alone Cast converts to int8.
         LocalTensor<half> narrow = temp_.template ReinterpretCast<half>();
         int32_t count = tile.tokens * tile.heads;
-        int32_t pitch = RoundUp(tiling_->head_size, kBlockBytes / static_cast<int32_t>(sizeof(half)));
-        NarrowRows(narrow, pitch, rows, tiling_->row_pitch, count, tiling_->head_size);
+        int32_t pitch = RoundUp(head_.size, kBlockBytes / static_cast<int32_t>(sizeof(half)));
+        NarrowRows(narrow, pitch, rows, head_.pitch, count, head_.size);
         VectorBarrier();
         if (side.out_pitch == pitch) {
             AscendC::Cast(y, narrow, kExactToInt8, static_cast<uint32_t>(count * pitch));
@@ -286,7 +294,7 @@ private:
         }
         for (int32_t row = 0; row < count; ++row)
             AscendC::Cast(y[row * side.out_pitch], narrow[row * pitch], kExactToInt8,
-                          static_cast<uint32_t>(tiling_->head_size));
+                          static_cast<uint32_t>(head_.size));
     }
 
     // ---- stores
@@ -295,7 +303,7 @@ private:
     __aicore__ inline void StoreAs(LocalTensor<OutT> y, const Tile& tile) {
         const QkvSideTiling& side = qkv_->side[tile.side];
         TileRows<OutT> outputs;
-        outputs.Init(tiling_, side.out_pitch);
+        outputs.Init(tiling_, HeadOf(tile.side).size, side.out_pitch);
         GM_ADDR memory = arguments_.out[tile.side];
         if (qkv_->scatters != 0 && tile.side != 0) {
             cache_.Store(&outputs, memory, y, tile, CacheLayout{side.cache_rows, side.block_size, side.out_pitch});
@@ -312,11 +320,12 @@ private:
     RowNorm norm_;
     RowFactors factors_;
     CacheRows cache_;
-    TileRows<T> inputs_;
+    TileRows<T> inputs_, value_inputs_;
     AscendC::TQue<AscendC::TPosition::VECIN, 1> in_;
     AscendC::TQue<AscendC::TPosition::VECOUT, 1> out_;
     AscendC::TBuf<AscendC::TPosition::VECCALC> work_, offsets_, stats_;
     LocalTensor<float> rows_, temp_;
+    HeadRow head_{};             // a head of the tile
     int32_t element_count_ = 0;  // elements of the tile, with the padding of its rows
 };
 

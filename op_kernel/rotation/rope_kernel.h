@@ -128,8 +128,8 @@ private:
         if constexpr (kMayScatter) cache_.Init(tiling, arguments.indices);
 #if __CCE_AICORE__ == 200
         if (tiling->copy_mode == kCopyPacked) packed_.Init(tiling, RunOffsets());
-        scalars_.Init(tiling, tiling->row_pitch);
-        out_scalars_.Init(tiling, tiling->out_pitch);
+        scalars_.Init(tiling, tiling->head_size, tiling->row_pitch);
+        out_scalars_.Init(tiling, tiling->head_size, tiling->out_pitch);
 #endif
     }
 

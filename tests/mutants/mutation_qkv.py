@@ -37,6 +37,6 @@ def sources() -> list[Path]:
 EQUIVALENT: dict[str, str] = {
     "qkv_kernel.h | remove VectorBarrier | } {VectorBarrier()};": "redundant after a move of values: Convert() ends with a barrier, and the queues order a copy before what uses its buffers next",
     "qkv_kernel.h | a number - 1 | static constexpr int32_t kLowestInt8 = {-128}, kHighestInt8 = 127;": "Cast to int8 saturates",
-    "qkv_kernel.h | count or repeat + 1 | {static_cast<uint32_t>(tiling_->head_size)});": "an element of the row's padding, which is not stored",
-    "row_factors.h | remove VectorBarrier | AscendC::Adds(rows_[factors.at], rows_[factors.at], number, factors.rows * tiling_->row_pitch); {VectorBarrier()};": "redundant: the sums of squares, which precede the product with the scales, end with a barrier",
+    "qkv_kernel.h | count or repeat + 1 | {static_cast<uint32_t>(head_.size)});": "an element of the row's padding, which is not stored",
+    "row_factors.h | remove VectorBarrier | AscendC::Adds(rows_[factors.at], rows_[factors.at], number, factors.rows * head.pitch); {VectorBarrier()};": "redundant: the sums of squares, which precede the product with the scales, end with a barrier",
 }

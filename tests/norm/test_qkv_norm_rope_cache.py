@@ -199,31 +199,86 @@ def test_int8_rounds_half_to_even_saturates_and_turns_nan_into_zero(backend):
     q = np.zeros((1, 1, 2), np.float32)
     caches = np.zeros((1, 1, 2), np.float32), np.full((1, 1, 10), 9, np.int8)
     one = np.ones(1, np.float32)
-    # On a device, k_cache has v_cache's type, and v has q's head size.
-    if is_device(backend):
-        q, caches = np.zeros((1, 1, 10), np.float32), (np.zeros((1, 1, 10), np.int8), caches[1])
     for dtype in (np.float32, np.float64)[: 1 if is_device(backend) else 2]:
         named = {"slots": np.array([0]), "k_cache": caches[0], "v_cache": caches[1], "v_quant_scale": one}
         xs = (x.astype(dtype) for x in (q, q, v))
-        if is_device(backend):
-            named["k_quant_scale"] = one
         qkv_norm_rope_cache(*xs, np.array([0]), RopeParams(2), **named, backend=backend)
         assert caches[1].ravel().tolist() == [0, 2, -2, 126, 127, 127, -128, 0, 127, -128]
 
 
 @pytest.mark.parametrize(("heads", "tokens"), [(0, 3), (2, 0)])
 def test_empty_tensors_give_empty_results(heads, tokens, backend):
-    if is_device(backend) and tokens:
-        with pytest.raises(ValueError, match=r"q must have heads on an NPU but got shape \[3, 0, 8\]"):
-            empty_call(heads, tokens, backend)
-        return
-    q, k, results = empty_call(heads, tokens, backend)
+    q, k = np.zeros((tokens, heads, 8), np.float32), np.zeros((tokens, 1, 8), np.float32)
+    results = qkv_norm_rope_cache(q, k, k, np.arange(tokens), RopeParams(8), backend=backend)
     assert [r.shape for r in results] == [q.shape, k.shape, k.shape]
 
 
-def empty_call(heads, tokens, backend):
-    q, k = np.zeros((tokens, heads, 8), np.float32), np.zeros((tokens, 1, 8), np.float32)
-    return q, k, qkv_norm_rope_cache(q, k, k, np.arange(tokens), RopeParams(8), backend=backend)
+LACKING = [
+    tuple(side for side in "qkv" if side not in kept) for kept in ("", "q", "k", "v", "qk", "qv", "kv")
+]
+
+
+@pytest.mark.parametrize("Dv", [64, 24, 160])
+@pytest.mark.parametrize("lacking", LACKING, ids="".join)
+def test_sides_without_heads_do_not_change_the_others(lacking, Dv, backend):
+    """The other sides have the bits that they have beside heads; the caches have two types."""
+    rng = np.random.default_rng(8)
+    tokens, sizes = 70, {"q": 64, "k": 64, "v": Dv}
+    xs = {name: rng.standard_normal((tokens, 3, D)).astype(np.float16) for name, D in sizes.items()}
+    scale, slots = np.linspace(0.5, 2, 64, dtype=np.float16), rng.permutation(90)[:tokens]
+    slots[4] = -1
+
+    def run(lacking):
+        sides = {name: x[:, :0] if name in lacking else x for name, x in xs.items()}
+        k_cache = np.full((90, sides["k"].shape[1], 64), 7, np.int8)
+        v_cache = np.full((90, sides["v"].shape[1], Dv), 7, np.float32)
+        named = {"k_quant_scale": np.full(1, 30, np.float32), "k_cache": k_cache, "v_cache": v_cache}
+        scales = {f"{name}_scale": scale for name in "qk" if name not in lacking}
+        arguments = np.arange(tokens), RopeParams(32, "neox", n_offs=8)
+        results = qkv_norm_rope_cache(
+            *sides.values(), *arguments, slots=slots, **named, **scales, backend=backend
+        )
+        assert results[1] is k_cache
+        return dict(zip("qkv", results, strict=True))
+
+    alone, beside = run(lacking), run(())
+    for name in "qkv":
+        if name in lacking:
+            assert alone[name].size == 0
+        else:
+            assert_same_bits([alone[name]], [beside[name]])
+
+
+@pytest.mark.parametrize(("D", "Dv"), [(128, 32), (32, 128)])
+def test_many_values_of_another_size_fit_the_buffers(D, Dv, backend):
+    """A tile may have more tokens of short values than of keys, as far as both buffers have memory. Here a
+    core has many tokens, and a value that is stored is longer than one that is loaded."""
+    rng = np.random.default_rng(10)
+    tokens, scale = 8000, np.linspace(0.5, 2, D, dtype=np.float16)
+    k, v = (rng.standard_normal((tokens, 1, size)).astype(np.float16) for size in (D, Dv))
+    slots, caches = rng.permutation(tokens), {}
+    for name in ("cpu", backend):
+        caches[name] = np.zeros((tokens, 1, D), np.int8), np.zeros((tokens, 1, Dv), np.float32)
+        named = {"k_cache": caches[name][0], "v_cache": caches[name][1], "backend": name}
+        named |= {"slots": slots, "k_quant_scale": np.full(1, 30, np.float32), "k_scale": scale}
+        qkv_norm_rope_cache(k[:, :0], k, v, np.arange(tokens), RopeParams(16), **named)
+    stored = np.empty_like(caches[backend][1])
+    stored[slots] = v
+    np.testing.assert_array_equal(caches[backend][1], stored)
+    difference = np.abs(caches[backend][0].astype(int) - caches["cpu"][0])
+    assert difference.max() <= 1
+    assert (difference != 0).mean() < 1e-3
+
+
+def test_sums_of_squares_need_no_scale_of_a_side_without_heads(backend):
+    rng = np.random.default_rng(9)
+    q, scale = rng.standard_normal((5, 4, 32)).astype(np.float32), np.ones(128, np.float32)
+    sums = np.stack([(q**2).sum((1, 2))] * 2, axis=1)
+    arguments = None, np.arange(5), RopeParams(32)
+    got, k, _ = qkv_norm_rope_cache(q, q[:, :0], *arguments, q_scale=scale, square_sums=sums, backend=backend)
+    expected = qkv_norm_rope_cache(q, q, *arguments, q_scale=scale, backend=backend)[0]
+    assert k.shape == (5, 0, 32)
+    np.testing.assert_allclose(got, expected, 3e-6, 3e-6)
 
 
 def test_the_number_of_threads_does_not_change_a_bit():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 import torch
@@ -269,13 +270,13 @@ def test_caches_share_no_memory():
 
 HEADS = (("q", N), ("k", K))
 DEVICE_LIMITS = {
-    "values of another head size": (
-        f"v must have q's head size {D} on an NPU but got {D + 2}",
-        {**CACHES, "v": ones(S, K, D + 2), "v_cache": np.zeros((R, K, D + 2), np.float32)},
+    "long values": (
+        "v must have a head size of at most 1024 on an NPU but got 1026",
+        {**CACHES, "v": ones(S, K, 1026), "v_cache": np.zeros((R, K, 1026), np.float32)},
     ),
-    "caches of two types": (
-        "v_cache must have k_cache's dtype float32 on an NPU but got float16",
-        {**CACHES, "v": ones(S, K, D), "v_cache": np.zeros((R, K, D), np.float16)},
+    "a cache of float64": (
+        "v_cache must be float32, float16, bfloat16 or int8 but got float64",
+        {**CACHES, "v_cache": np.zeros((R, K, 6))},
     ),
     "float64": ("q must be float32", {name: ones(S, n, D, dtype=np.float64) for name, n in HEADS}),
     "an angle policy": ("angle must be exact (0) on an NPU but got f32", {"angle": "f32"}),
@@ -290,6 +291,11 @@ def test_what_a_device_does_not_support_is_refused(name, soc):
     with pytest.raises((ValueError, TypeError)) as caught:
         call(changed, soc, "numpy")
     assert str(caught.value).startswith(f"[qkv_norm_rope_cache] {text}")
+
+
+def test_a_chip_without_bfloat16_has_no_cache_of_it():
+    with pytest.raises(TypeError, match=r"v_cache must be .*310P"):
+        call({**CACHES, "v_cache": np.zeros((R, K, 6), ml_dtypes.bfloat16)}, "sim:ascend310p", "numpy")
 
 
 def test_a_norm_that_does_not_fit_a_device_is_refused():

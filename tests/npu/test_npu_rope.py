@@ -69,6 +69,30 @@ def test_a_function_with_vllm_ascend_s_name_is_one_launch(simulated):
     assert done.report.is_clean
 
 
+KEYS_OF_LATENT_ATTENTION = """
+import torch, torch_npu
+from npu_rope import RopeParams, qkv_norm_rope_cache
+k, v = torch.randn(9, 2, 192).bfloat16().npu(), torch.randn(9, 2, 128).bfloat16().npu()
+k_cache, v_cache = torch.zeros(16, 2, 192, dtype=torch.int8).npu(), torch.zeros(16, 2, 128).bfloat16().npu()
+named = {"slots": torch.arange(9).npu(), "k_cache": k_cache, "v_cache": v_cache}
+factor = torch.full((1,), 20.0).npu()
+for _ in range(5):
+    q = torch.empty(9, 0, 192, dtype=torch.bfloat16, device="npu")
+    positions, params = torch.arange(9).npu(), RopeParams(64, n_offs=128)
+    qkv_norm_rope_cache(q, k, v, positions, params, k_quant_scale=factor, **named)
+assert torch.equal(v_cache.cpu()[:9], v.cpu()) and k_cache.cpu()[:9].any()
+"""
+
+
+def test_a_call_without_queries_is_one_launch(simulated):
+    """Values of another head size, and caches of two types, need no other launch and no copy."""
+    done = simulated.code(KEYS_OF_LATENT_ATTENTION)
+    assert done.status == 0, done.stderr
+    assert done.report.launches["NpuQkvNormRopeCache"] == 5
+    assert not done.report.fallbacks
+    assert done.report.is_clean
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("check", checks_of(SCRIPTS / "fused_llama.py"))
 def test_fused_models_on_an_npu(simulated, check):

@@ -56,6 +56,26 @@ def test_the_table_has_torch_npu_beside_the_back_ends(simulated):
 
 
 @pytest.mark.parametrize("chip", CHIPS)
+def test_the_stores_run_on_npu_tensors(simulated, chip, tmp_path):
+    """They copy nothing to the host. Some calls use operators of torch for their rows, parts of heads and
+    divisors, which an NPU has kernels for and the simulated one runs on the host.
+    """
+    report = tmp_path / "report.json"
+    names = "npu_(kv_rmsnorm|qkv_rms_norm)_rope_cache|_npu_rotary_embedding"
+    options = ("-b", "npu", "--filter", names, "--format", "json")
+    done = validate(simulated, *options, sim_options=("--soc", chip, "--report", report))
+    assert done.returncode == 0, done.stderr
+    verdicts = Counter(case["verdict"] for case in json.loads(done.stdout)["cases"])
+    lacking = 26 if chip == "Ascend310P3" else 0  # bfloat16
+    assert verdicts == Counter(ok=78 - lacking) + Counter(unsupported=lacking)
+    of_sim = json.loads(report.read_text())
+    assert of_sim["launches"]["NpuQkvNormRopeCache"] > 78 - lacking
+    of_torch = ("where.self", "floor_divide.default", "cat.default", "reciprocal.default", "index.Tensor")
+    assert set(of_sim["fallbacks"]) == {f"aten.{name}" for name in of_torch}
+    assert not of_sim["rule_violations"]
+
+
+@pytest.mark.parametrize("chip", CHIPS)
 def test_torch_npu_refuses_the_calls_that_break_its_limits(simulated, chip):
     found = simulated.run(SCRIPTS / "port_limits.py", soc=chip, TASK_QUEUE_ENABLE="0").json()
     assert {name: limit for name, (limit, _) in found.items()} == {

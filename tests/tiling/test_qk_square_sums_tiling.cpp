@@ -121,7 +121,7 @@ void check_cover(const Case& c) {
             }
             const bool is_short_run = common.copy_mode == kCopyPacked;
             if (is_short_run) {
-                const RunPlan plan = PlanRuns(&common, tile, common.side[tile.side].x_stride, true);
+                const RunPlan plan = PlanRuns(&common, tile, common.side[tile.side].x_stride, common.head_size, true);
                 CHECK(c, plan.run_elements * dtype_bytes(c.in.dtype) >= 32);
             }
             CHECK(c, tile.head + tile.heads <= N);

@@ -357,7 +357,7 @@ void check_repeats(const Case& c, const Tile& tile) {
 // The runs of a tile are its rows in the order of UB, at the right addresses of x or out.
 void check_runs(const Case& c, const Tile& tile, const int64_t* merged, const int64_t* stride, bool fuse) {
     const CommonTiling& d = c.common;
-    RunPlan plan = PlanRuns(&d, tile, merged, fuse);
+    RunPlan plan = PlanRuns(&d, tile, merged, d.head_size, fuse);
     int64_t item = dtype_bytes(c.in.dtype), rows = int64_t{tile.tokens} * tile.heads;
     CHECK(c, plan.outer_count * plan.inner_count * plan.run_rows == rows &&
                  plan.run_elements == plan.run_rows * d.head_size);
