@@ -14,6 +14,7 @@ columns = (
     QKV,
     qkv_norm_rope_cache("ascend910b", "float", "float", "int32_t"),
     qkv_norm_rope_cache("ascend310p", "half", "half", "int32_t"),
+    qkv_norm_rope_cache("ascend310p", "float", "float", "int32_t"),
 )
 
 
@@ -39,4 +40,5 @@ EQUIVALENT: dict[str, str] = {
     "qkv_kernel.h | a number - 1 | static constexpr int32_t kLowestInt8 = {-128}, kHighestInt8 = 127;": "Cast to int8 saturates",
     "qkv_kernel.h | count or repeat + 1 | {static_cast<uint32_t>(head_.size)});": "an element of the row's padding, which is not stored",
     "row_factors.h | remove VectorBarrier | AscendC::Adds(rows_[factors.at], rows_[factors.at], number, factors.rows * head.pitch); {VectorBarrier()};": "redundant: the sums of squares, which precede the product with the scales, end with a barrier",
+    "row_factors.h | remove SyncPipes | : static_cast<T>(0.0f)); {SyncPipes<AscendC::HardEvent::S_V>()};": "redundant: the scalar unit loads the first tile too, and synchronizes after it",
 }

@@ -35,6 +35,7 @@ POSITION_DTYPES = {
     (SOC_910B, F16, F32): np.int64,
     (SOC_910B, F32, F32): np.int32,
     (SOC_310P, F16, F16): np.int32,
+    (SOC_310P, F32, F32): np.int32,
 }
 TABLE_ROWS = 90
 FILL = 7  # of outputs before the call
@@ -128,8 +129,9 @@ def _bfloat16_calls() -> list[QkvRun]:
         # Norms of different numbers of elements; long rows, whose squares leave the range of float32.
         run(NEOX, 9, (6, 6), 128, ("head", "token"), factors=True, power=90, epsilon=0.0),
         run(RopeParams(36, "neox"), 20, (3, 2, 2), 36, HEAD, True, cache=ROWS, out=F32, pad=3),
-        # The most rows of one instruction. Tiles that fill their buffers.
+        # The most rows of one instruction, and long rows. Tiles that fill their buffers.
         run(RopeParams(8, "neox"), 1, (255, 2, 1), 16, cores=1),
+        run(RopeParams(64, "neox"), 5, (2, 2, 1), 256, cores=1),
         run(RopeParams(16, "neox"), 64, (8, 8, 8), 16, HEAD, cache=ROWS, out=INT8,
             quantization=("tensor", "tensor"), cores=1),
         run(NEOX, 64, (4, 4, 4), 128, HEAD, cache=ROWS, out=F32, cores=1),
@@ -187,6 +189,9 @@ def _calls_on_310p() -> list[QkvRun]:
         run(NORMAL, 20, (3, 2, 1), 64, tables="pair", cache=ROWS, out=F32, cores=2),
         run(RopeParams(36, "neox"), 13, (3, 2), 36, HEAD, in_place=True),
         run(NEOX, 2, (16, 8, 8), 128, TOKEN, ranks=3, cache=HEADS_FIRST, out=F16),
+        # Factors that the scalar unit loads into their place.
+        QkvRun(SOC_310P, F32, F32, RopeParams(36, "normal"), 8, (3, 2, 2), 36, TOKEN, True, cache=ROWS,
+               out=INT8, quantization=("channel", "head"), quant_offset=True),
     ]  # fmt: skip
 
 
