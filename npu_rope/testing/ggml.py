@@ -30,8 +30,13 @@ HOW_TO_GET = (
     "Get one with 'npm install --prefix .venv/ggml @node-llama-cpp/linux-x64@3.22.1' or"
     " 'pip install --no-deps pywhispercpp==1.5.1', or give --ggml-lib PATH."
 )
+HOW_TO_NAME = (
+    "Name the folder of a build with shared libraries, such as --ggml-lib build: its libraries are found in"
+    " it and below it. ggml alone has them in build/src, llama.cpp in build/bin."
+)
 # The names of the library with the registry of backends, such as libggml.so, libggml.so.0 or libggml.dylib.
 REGISTRY_NAME = re.compile(r"libggml(-[0-9a-f]{8})?\.(so|dylib|[bv][0-9])")
+SHARED_LIBRARY = re.compile(r"\.(so|dylib)")
 
 
 class GgmlUnavailable(RuntimeError):
@@ -77,34 +82,75 @@ def _from_pywhispercpp() -> Iterator[Path]:
             yield Path(str(file.locate())).parent
 
 
+def libraries(folder: Path, name: str = "") -> list[Path]:
+    """Return ggml's shared libraries in a folder and in the folders below it, the nearest first.
+
+    The copy of ``libggml-base`` that is nearest to the folder is the one of the build. Folders with another
+    copy are those of other builds, and are left out.
+
+    Args:
+        name: only libraries whose names begin with ``libggml`` and this text.
+    """
+    found = _all_libraries(folder)
+    other_builds = _folders_of_builds(found)[1:]
+    return [
+        path for path in found if path.name.startswith(f"libggml{name}") and path.parent not in other_builds
+    ]
+
+
+def _all_libraries(folder: Path) -> list[Path]:
+    found = [path for path in folder.rglob("libggml*") if SHARED_LIBRARY.search(path.name)]
+    return sorted(found, key=lambda path: (len(path.parts), path))
+
+
+def _folders_of_builds(found: list[Path]) -> list[Path]:
+    return list(dict.fromkeys(path.parent for path in found if path.name.startswith("libggml-base")))
+
+
+def base_library(folder: Path) -> Path | None:
+    """Return ``libggml-base`` (the shortest name if there are several versions)."""
+    return min(libraries(folder, "-base"), key=lambda path: len(path.name), default=None)
+
+
 def registry_library(folder: Path) -> Path | None:
-    """Return the library in a folder that has the registry of backends (the shortest name if there
-    are several versions)."""
-    found = [path for path in folder.glob("libggml*") if REGISTRY_NAME.match(path.name)]
+    """Return the library with the registry of backends (the shortest name if there are several versions)."""
+    found = [path for path in libraries(folder) if REGISTRY_NAME.match(path.name)]
     return min(found, key=lambda path: len(path.name), default=None)
 
 
 def find_library_dir(given_folder: str | None = None, *, registry: bool = False) -> Path:
     """Return the folder with ``libggml-base*`` and ``libggml-cpu*``, or with ``libggml.so`` instead of the
-    second one if ``registry`` is true.
+    second one if ``registry`` is true. The libraries are in the folder or below it (:func:`libraries`).
 
     The folder is ``given_folder`` (also a library in it), else ``NPU_ROPE_GGML_LIB``, else that of the npm
     package, else that of PyPI's pywhispercpp.
 
     Raises:
-        GgmlUnavailable: there is none.
+        GgmlUnavailable: there is none, or the folder has several builds.
     """
     named_folder = given_folder or os.environ.get(ENVIRONMENT_VARIABLE)
     for folder in _candidates(named_folder):
-        second_library = registry_library(folder) if registry else next(folder.glob("libggml-cpu*"), None)
-        if second_library and any(folder.glob("libggml-base*")):
+        second_library = registry_library(folder) if registry else next(iter(libraries(folder, "-cpu")), None)
+        if second_library and base_library(folder):
+            _require_one_build(folder)
             return folder
     searched = named_folder or "neither the npm nor the PyPI package that carries one"
     second_library_name = "libggml.so (the registry of devices)" if registry else "libggml-cpu*"
     raise GgmlUnavailable(
         f"[ggml] library must be a folder with libggml-base* and {second_library_name} but got {searched}."
-        f"\n{HOW_TO_GET}"
+        f"\n{HOW_TO_NAME if named_folder else HOW_TO_GET}"
     )
+
+
+def _require_one_build(folder: Path) -> None:
+    """Check that no two copies of libggml-base are nearest to the folder."""
+    builds = _folders_of_builds(_all_libraries(folder))
+    nearest = [str(build) for build in builds if len(build.parts) == len(builds[0].parts)]
+    if len(nearest) > 1:
+        raise GgmlUnavailable(
+            f"[ggml] library must be a folder with one build but got {folder}, with those in"
+            f" {', '.join(nearest[:-1])} and {nearest[-1]}.\nName one of them with --ggml-lib."
+        )
 
 
 @dataclass(frozen=True)

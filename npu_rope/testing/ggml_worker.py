@@ -3,8 +3,8 @@
     python -m npu_rope.testing.ggml_worker FOLDER THREADS [DEVICE]
 
 Without a DEVICE the process opens libggml-base and one libggml-cpu. With a DEVICE, libggml's registry loads
-every backend of the folder, and the device of this name computes. The process opens libraries RTLD_LOCAL, so
-that another ggml cannot bind to their symbols.
+every backend in the FOLDER or below it, and the device of this name computes. The process opens libraries
+RTLD_LOCAL, so that another ggml cannot bind to their symbols.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from npu_rope.params import RopeParams
 from npu_rope.rope_attributes import RopeMode
 from npu_rope.testing.child import serve
 from npu_rope.testing.ggml import (
+    HOW_TO_NAME,
     GgmlFailed,
     GgmlInfo,
     GgmlRefused,
@@ -32,6 +33,8 @@ from npu_rope.testing.ggml import (
     GgmlStep,
     GgmlUnavailable,
     StepResult,
+    base_library,
+    libraries,
     registry_library,
 )
 from npu_rope.testing.ggml_functions import BASE, CPU, DEVICES, ROPES, declare
@@ -40,8 +43,8 @@ from npu_rope.testing.ggml_sequence import run_sequence
 
 
 def open_base(folder: Path) -> C.CDLL:
-    """Open libggml-base (the shortest name if there are several versions)."""
-    return C.CDLL(str(min(folder.glob("libggml-base*"), key=lambda path: len(path.name))))
+    """Open libggml-base."""
+    return C.CDLL(str(base_library(folder)))
 
 
 def open_cpu(folder: Path) -> tuple[C.CDLL, str]:
@@ -51,7 +54,7 @@ def open_cpu(folder: Path) -> tuple[C.CDLL, str]:
     library cannot run here.
     """
     scored = []
-    for path in sorted(folder.glob("libggml-cpu*")):
+    for path in libraries(folder, "-cpu"):
         library = C.CDLL(str(path))
         score = library.ggml_backend_score() if hasattr(library, "ggml_backend_score") else 0
         scored.append((score, path.name, library))
@@ -65,7 +68,7 @@ def open_backends(folder: Path) -> list[C.CDLL]:
     """Open the libraries of backends. If the registry is linked with some of them, its RUNPATH may name
     another folder; the loader does not search it for libraries that are open."""
     opened = []
-    for path in sorted(folder.glob("libggml-*.so*")):
+    for path in libraries(folder, "-"):
         with contextlib.suppress(OSError):  # a library of a device that this machine lacks
             opened.append(C.CDLL(str(path)))
     return opened
@@ -78,15 +81,19 @@ def mapped_files() -> list[str]:
 
 
 def require_own_libraries(folder: Path) -> None:
-    """Check that every loaded library of ggml is one of the folder, where the system lists a process's files.
+    """Check that every loaded library of ggml is in the folder or below it, where the system lists a
+    process's files.
 
     Raises:
         GgmlUnavailable: one is not.
     """
-    own = {path.resolve() for path in folder.glob("libggml*")}
+    own = {path.resolve() for path in libraries(folder)}
     loaded = {Path(file) for file in mapped_files() if "/libggml" in file}
     for path in sorted(loaded - own):
-        raise GgmlUnavailable(f"[ggml] libraries must be those of {folder} but got {path}.")
+        raise GgmlUnavailable(
+            f"[ggml] libraries must be in {folder} or below it but got {path}, which one of them loads.\n"
+            f"{HOW_TO_NAME}"
+        )
 
 
 class Devices:
@@ -104,7 +111,8 @@ class Devices:
         self.call = declare(DEVICES, self.library, base)
         if missing := sorted(set(DEVICES) - set(self.call)):
             raise GgmlUnavailable(f"[ggml] library must have a registry of devices but got no {missing[0]}.")
-        self.call["ggml_backend_load_all_from_path"](str(folder).encode())
+        for backends_folder in dict.fromkeys(path.parent for path in libraries(folder)):
+            self.call["ggml_backend_load_all_from_path"](str(backends_folder).encode())
 
     def names(self) -> list[str]:
         """Return the devices' names, in the registry's order."""

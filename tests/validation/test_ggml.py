@@ -13,7 +13,8 @@ import pytest
 import npu_rope
 from npu_rope.params import RopeParams
 from npu_rope.rope_attributes import RopeMode
-from npu_rope.testing import ggml_graph
+from npu_rope.testing import ggml as ggml_module
+from npu_rope.testing import ggml_graph, ggml_worker
 from npu_rope.testing import judge as judge_module
 from npu_rope.testing.bounds import TEST_BACKEND_OPS_NMSE
 from npu_rope.testing.cases import ggml_cases, make_data
@@ -25,6 +26,7 @@ from npu_rope.testing.ggml import (
     GgmlRope,
     GgmlUnavailable,
     find_library_dir,
+    libraries,
     registry_library,
 )
 from npu_rope.testing.judge import judge
@@ -68,8 +70,15 @@ def test_an_abort_is_reported_with_its_message_and_ggml_starts_again(ggml):
 
 
 def test_a_missing_folder_is_reported_with_its_remedy(tmp_path):
-    with pytest.raises(GgmlUnavailable, match="npm install"):
+    with pytest.raises(GgmlUnavailable, match="Name the folder of a build"):
         find_library_dir(str(tmp_path))
+
+
+def test_a_ggml_that_is_not_installed_is_reported_with_its_remedy(monkeypatch):
+    monkeypatch.delenv("NPU_ROPE_GGML_LIB", raising=False)
+    monkeypatch.setattr(ggml_module, "_candidates", lambda given: iter(()))
+    with pytest.raises(GgmlUnavailable, match="npm install"):
+        find_library_dir()
 
 
 def test_library_that_does_not_load_is_reported(tmp_path):
@@ -363,6 +372,71 @@ def test_the_registry_is_found_by_its_name(tmp_path, name):
     for file in ("libggml-base.so", "libggml-cpu.so", "libggml-cann.so", name):
         (tmp_path / file).touch()
     assert registry_library(tmp_path) == tmp_path / name
+
+
+def _link_libraries(source, target, names):
+    target.mkdir(parents=True)
+    for path in source.iterdir():
+        if any(path.name.startswith(name) for name in names):
+            (target / path.name).symlink_to(path)
+
+
+def test_libraries_below_the_folder_are_those_of_the_build(tmp_path):
+    """ggml alone has its backends in other folders than libggml-base."""
+    installed, build = find_library_dir(registry=True), tmp_path / "build"
+    registry = registry_library(installed).name
+    _link_libraries(installed, build / "src", ["libggml-base", registry])
+    _link_libraries(installed, build / "src" / "ggml-cpu", ["libggml-cpu"])
+    for folder in (build, build / "src"):
+        with GgmlProcess(str(folder), device="CPU") as process:
+            assert process.info.device == "CPU"
+            assert process.info.cpu_library == registry
+            assert process.rope(_call()).shape == (1, 3, 1, 8)
+        with ProcessWithoutTorch(str(folder)) as process:
+            assert process.info.cpu_library.startswith("libggml-cpu")
+    with pytest.raises(GgmlUnavailable, match="ggml alone has them in build/src"):
+        find_library_dir(str(build / "src" / "ggml-cpu"))
+
+
+@pytest.fixture
+def two_builds(tmp_path):
+    for name in ("bin", "src"):
+        (tmp_path / name).mkdir()
+        for file in ("libggml-base.so", "libggml-cpu.so", "libggml.so"):
+            (tmp_path / name / file).touch()
+    return tmp_path
+
+
+def test_a_folder_with_two_builds_is_refused_with_both(two_builds):
+    both = rf"but got {two_builds}, with those in {two_builds}/bin and {two_builds}/src\."
+    with pytest.raises(GgmlUnavailable, match=both):
+        find_library_dir(str(two_builds))
+
+
+def test_a_build_further_below_is_left_out(two_builds):
+    folder = two_builds / "bin"
+    (two_builds / "src").rename(folder / "old")
+    assert find_library_dir(str(folder)) == folder
+    assert {path.parent for path in libraries(folder)} == {folder}
+
+
+def test_static_libraries_are_no_build(tmp_path):
+    for file in ("libggml-base.a", "libggml-cpu.a"):
+        (tmp_path / file).touch()
+    with pytest.raises(GgmlUnavailable, match="a build with shared libraries"):
+        find_library_dir(str(tmp_path))
+
+
+def test_a_library_of_another_folder_is_refused_with_its_remedy(two_builds, monkeypatch):
+    folder = two_builds / "bin"
+    (folder / "ggml-cann").mkdir()
+    below, outside = folder / "ggml-cann" / "libggml-cann.so", two_builds / "src" / "libggml.so"
+    below.touch()
+    monkeypatch.setattr(ggml_worker, "mapped_files", lambda: [str(below), "/lib/libc.so.6"])
+    ggml_worker.require_own_libraries(folder)
+    monkeypatch.setattr(ggml_worker, "mapped_files", lambda: [str(below), str(outside)])
+    with pytest.raises(GgmlUnavailable, match=rf"or below it but got {outside}, .*\nName the folder"):
+        ggml_worker.require_own_libraries(folder)
 
 
 def _cases_by_message(process):
