@@ -23,8 +23,12 @@ MOST_REPEATS = 1000
 _CONFIDENCE = 0.99  # probability that the repeats of a printed command show the failure
 
 
-def print_faults(console: Console, report: ValidationReport) -> None:
-    """Print the table of faults, and a block for each one; nothing if there is none."""
+def print_faults(console: Console, report: ValidationReport, table_width: int) -> None:
+    """Print the table of faults, and a block for each one; nothing if there is none.
+
+    Args:
+        table_width: the largest width of the table, in characters. Its column of faults wraps.
+    """
     faults = find_faults(report.results)
     if not faults:
         return
@@ -39,7 +43,7 @@ def print_faults(console: Console, report: ValidationReport) -> None:
         ratio = "-" if math.isnan(fault.worst_ratio) else f"{fault.worst_ratio:.3g}"
         cases_cell = f"{len(fault.failed)} of {fault.total}"
         table.add_row(str(number), escape(_title(fault, report)), cases_cell, ratio, _when(fault))
-    console.print(table)
+    console.print(table, width=min(table_width, console.width))
     for number, fault in enumerate(faults, 1):
         _print_fault(console, number, fault, report)
     if report.not_rerun:

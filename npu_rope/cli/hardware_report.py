@@ -25,6 +25,7 @@ from rich.progress import (
 )
 
 from npu_rope import backends
+from npu_rope.cli.termination import termination_as_interrupt
 from npu_rope.cli.usage import require_writable, usage_error
 from npu_rope.errors import BackendUnavailable
 from npu_rope.hardware.calls import OPERATORS
@@ -119,7 +120,7 @@ def hardware_report(
     if backends.simulated_soc() is not None:
         console.print(f"[yellow]{SIMULATED}.[/]", soft_wrap=True)
     try:
-        with _progress(console) as progress:
+        with termination_as_interrupt(), _progress(console) as progress:
             document = HardwareRun(plan, progress, write).run_steps()
     except KeyboardInterrupt:
         print(f"The results so far are in {json_path} and {html_path}.", file=sys.stderr)

@@ -24,6 +24,7 @@ from npu_rope.testing.outcomes import FAIL, OK, UNSUPPORTED, CaseResult, Judgeme
 from npu_rope.testing.ports import PEER
 
 UNWRAPPED_WIDTH = 100_000  # characters
+TABLE_WIDTH = 110  # characters of the table of faults; --verbose does not wrap it
 WORST_CASE_WIDTH = 100  # characters that the name of a case may have in the table of suites
 LARGE_RATIO = 1000  # from here on, ratios have an exponent
 
@@ -137,13 +138,15 @@ class ConsolePrinter:
                 self.console.print(f"ggml: [yellow]not compared[/]: {escape(self.report.ggml_missing)}")
             if reason := self.report.torch_npu_missing:
                 print_wrapped(self.console, f"torch_npu: not compared: {reason}", "  ")
-        print_faults(self.console, self.report)
+        is_wide = self.detail == Detail.EVERY_CASE
+        print_faults(self.console, self.report, self.console.width if is_wide else TABLE_WIDTH)
         failed = sum(result.verdict == FAIL for result in results)
         cases = sum(result.verdict != UNSUPPORTED for result in results)
         ran, refused = _counts_on_device(self.report)
         device = self.report.device
         nothing_ran = not cases or (device and not ran)
         verdict = "[bold yellow]NOT RUN[/]" if nothing_ran else "[bold green]OK[/]"
+        verdict = "[bold yellow]INTERRUPTED[/]" if self.report.not_reached else verdict
         verdict = "[bold red]FAIL[/]" if failed else verdict
         text = f"{cases - failed} of {cases} cases within their bounds"
         if cases < len(results):
@@ -151,6 +154,8 @@ class ConsolePrinter:
         if device:
             on_device = f"{escape(device)}: {ran} of {ran + refused} run, {refused} refused"
             text = f"{text}; {on_device}" if ran else f"{on_device}; other back ends: {text}"
+        if self.report.not_reached:
+            text += f"; interrupted before the other {counted(self.report.not_reached, 'case')}"
         self.console.print(f"{verdict}: {text}", soft_wrap=True)
 
     def _table(self, executors: list[str]) -> None:

@@ -19,6 +19,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from npu_rope import backends
 from npu_rope.cli.report import Detail, write_report
+from npu_rope.cli.termination import termination_as_interrupt
 from npu_rope.cli.usage import require_writable, usage_error
 from npu_rope.cli.validation_report import ValidationReport
 from npu_rope.errors import BackendUnavailable
@@ -92,7 +93,8 @@ def validate(
     ] = None,
     ggml: Annotated[bool, typer.Option(help="Compare with a real ggml where one is found.")] = True,
     ggml_lib: Annotated[
-        str | None, typer.Option(help="Folder with libggml-base and libggml-cpu, which must exist.")
+        str | None,
+        typer.Option(help="Folder with libggml-base and libggml-cpu, in it or below it; it must exist."),
     ] = None,
     ggml_device: Annotated[
         str,
@@ -157,8 +159,10 @@ def validate(
     processes. The report says whether it fails alone, after which other case, or
     only sometimes. Failures for one reason are one row of its table of faults.
 
+    Ctrl+C and SIGTERM end the cases, and the console shows the results so far.
+
     Exit status: 0 all results are within their bounds, 1 some are not, 2 bad
-    usage or a named back end is absent.
+    usage or a named back end is absent, 130 interrupted before the last case.
 
     Examples:
 
@@ -212,16 +216,25 @@ def validate(
     executors = _Executors(names, ggml_process)
     try:
         detail = Detail.EVERY_CASE if verbose else Detail.QUIET if quiet else Detail.SUMMARY
-        with write_report(format_.value, output, report, detail) as add:
+        with termination_as_interrupt(), write_report(format_.value, output, report, detail) as add:
             # One console prints both the lines and the progress bar. Two consoles would mix them.
             console = report.terminal or errors
-            for result in _run(cases, executors, console, repeat):
-                report.results.append(result)
-                add(result)
+            try:
+                for result in _run(cases, executors, console, repeat):
+                    report.results.append(result)
+                    add(result)
+            except KeyboardInterrupt:
+                # The console gets the results so far. A file stays as it was.
+                if output is not None or format_ is not ReportFormat.CONSOLE or not report.results:
+                    raise
+                report.not_reached = len(cases) - len(report.results)
             executors.end()  # frees the devices for the new processes
-            report.not_rerun = _run_again(executors, report.results, console, rerun_seconds)
+            seconds = 0.0 if report.not_reached else rerun_seconds
+            report.not_rerun = _run_again(executors, report.results, console, seconds)
     finally:
         executors.end()
+    if report.not_reached:
+        raise KeyboardInterrupt
     raise typer.Exit(1 if any(result.verdict == FAIL for result in report.results) else 0)
 
 

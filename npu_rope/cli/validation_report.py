@@ -25,6 +25,7 @@ class ValidationReport:
     selection: list[str] = field(default_factory=list)  # the options that chose the cases
     torch_npu_missing: str = ""  # why torch_npu's own functions are not compared in cases that call them
     not_rerun: int = 0  # failures that were not run again
+    not_reached: int = 0  # cases that an interruption left out
     results: list[CaseResult] = field(default_factory=list)
 
     @property

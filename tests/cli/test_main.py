@@ -77,17 +77,54 @@ def restore_interrupts():
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def test_ctrl_c_exits_130_with_one_line():
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl+C", "SIGTERM"])
+def test_an_interrupt_exits_130_after_the_results_so_far(number):
     command = [*COMMAND, "validate", "--verbose", "--no-ggml", "--backend", "cpu"]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=restore_interrupts
     ) as process:
         # Wait for the first case: Python may lose an interrupt during its imports.
         assert any(line.startswith("ok") for line in iter(process.stdout.readline, ""))
-        process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=60)
+        process.send_signal(number)
+        output, errors = process.communicate(timeout=60)
     assert process.returncode == 130
     assert errors == "[npu-rope] interrupted.\n"
+    last = r"INTERRUPTED: (\d+) of \1 cases within their bounds; interrupted before the other \d+ cases\n"
+    assert re.search(f"\n{last}$", output), output[-500:]
+
+
+def test_sigterm_during_the_reruns_leaves_the_faults():
+    """The whole group gets the signal, as from timeout(1). A second one comes while the report is printed."""
+    code = (
+        "from npu_rope.cli import main, validate\n"
+        "from npu_rope.cli.report import ConsolePrinter\n"
+        "from npu_rope.testing.outcomes import FAIL, CaseResult, Judgement\n"
+        "from npu_rope.testing.rerun import Reruns\n"
+        "import os, signal, time\n"
+        "validate.judge = lambda case, *rest: CaseResult(case, [Judgement('cpu', FAIL)])\n"
+        "def examine(self, groups, advance):\n"
+        "    os.killpg(0, signal.SIGTERM)\n"
+        "    time.sleep(60)\n"
+        "Reruns.examine = examine\n"
+        "summary = ConsolePrinter.summary\n"
+        "def second_signal(self):\n"
+        "    os.killpg(0, signal.SIGTERM)\n"
+        "    summary(self)\n"
+        "ConsolePrinter.summary = second_signal\n"
+        "main()\n"
+    )
+    options = ["validate", "--suite", "onnx", "--filter", "prefill", "--backend", "cpu", "--no-ggml"]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *options],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        start_new_session=True,
+    )
+    assert done.returncode == 1, done.stderr
+    assert "\n1 fault in 3 cases\n" in done.stdout
+    assert done.stdout.endswith("FAIL: 0 of 3 cases within their bounds\n")
 
 
 def test_missing_typer_is_named_with_a_remedy():

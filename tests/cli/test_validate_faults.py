@@ -147,6 +147,22 @@ def test_an_interruption_of_the_reruns_leaves_the_results(monkeypatch):
     assert done.stdout.endswith("FAIL: 0 of 3 cases within their bounds\n")
 
 
+def test_the_table_of_faults_wraps_a_long_cause_unless_verbose(monkeypatch):
+    cause = "ggml ended with SIGABRT: " + "out must lie inside its allocation " * 6
+    failed = Judgement("cpu", FAIL, message=cause)
+    monkeypatch.setattr(command, "judge", lambda case, backends, ggml: CaseResult(case, [failed]))
+    options = ["--suite", "onnx", "--op", all_cases(("onnx",))[0].name, "--backend", "cpu", "--no-ggml"]
+    for more, is_wrapped in (("--quiet", True), ("--verbose", False)):
+        lines = invoke(*options, "--rerun-seconds", "0", more).stdout.splitlines()
+        first = next(i for i, line in enumerate(lines) if re.match(r"# +fault +cases", line))
+        table = lines[first : lines.index("", first)]
+        assert (len(table) > 2) == is_wrapped
+        assert (max(map(len, table)) <= 110) == is_wrapped
+        words = " ".join(line[3:] for line in table[1:]).split()
+        for word in cause.split():
+            assert word in words
+
+
 def test_the_seconds_for_reruns_may_be_none(monkeypatch):
     def unused(ggml):
         raise AssertionError
@@ -251,7 +267,7 @@ def _printed(report, columns, is_terminal=True):
     console = Console(
         file=stream, width=columns, force_terminal=is_terminal, color_system=None, highlight=False
     )
-    fault_report.print_faults(console, report)
+    fault_report.print_faults(console, report, console.width)
     return stream.getvalue()
 
 
