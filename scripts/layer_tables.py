@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 C_STD = "<std>"  # any standard header: <name> without slash or extension, or C's own <name.h>
-C_HEADERS = ("stdint.h", "stddef.h", "stdio.h", "stdlib.h", "string.h", "math.h", "stdbool.h", "float.h")
+C_HEADERS = (
+    *("stdint.h", "stddef.h", "stdio.h", "stdlib.h", "string.h", "math.h", "stdbool.h", "float.h"),
+    *("errno.h", "stdarg.h"),
+)
 
 
 @dataclass(frozen=True)
@@ -116,7 +119,7 @@ CPP_LAYERS = (
     ),
     Layer(
         ("simulator/cann/*",),
-        (C_STD, *CANN_FILES, "cann/runtime/*", "cann/opapi/*"),
+        (C_STD, *CANN_FILES, "cann/runtime/*", "cann/opapi/*", "securec.h"),
         names_no_operator=True,
     ),
     Layer(LIBRARY_TILINGS, (C_STD, "*_sizes.h", "*_tiling.h", "tiling_*.h"), names_no_operator=True),

@@ -64,6 +64,7 @@ HELP = {
         "Exit status",
     ),
     ("program",): ("--output", "--auto-sync", "Exit status", "ascend-sim program add.asc"),
+    ("toolkit",): ("set_env.sh", "securec.h", "Exit status", "ascend-sim toolkit cann"),
     ("trace",): ("critical path", "--plot", "--json", "Exit status"),
     ("doctor",): ("how to get the missing ones", "Exit status"),
 }

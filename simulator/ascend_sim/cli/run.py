@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from ascend_sim.cli.application import usage_error
+from ascend_sim.cli.application import USAGE_ERROR, usage_error
 from ascend_sim.errors import Unavailable
 from ascend_sim.files import replacing, unwritable
 from ascend_sim.programs import session
@@ -76,7 +76,7 @@ def run(
     Exit status: the command's; 128 + n if signal n ended it; 1 if it ended well
     but a kernel broke a rule or wrote outside its memory, other work of a stream
     failed, streams raced, freed memory was used, or a call was not simulated;
-    2 bad usage or a missing piece.
+    2 bad usage or a missing piece, which may be a symbol that the program calls.
 
     Examples:
 
@@ -107,11 +107,8 @@ def run(
     if report is not None and (fault := unwritable(report)):
         raise usage_error(f"[sim] report {fault}")
     try:
-        if not session.is_simulated(soc):
-            raise usage_error(
-                f"[sim] soc must be one of {', '.join(session.chips())}, or NAME:CORES for a chip that "
-                f"is not listed: a name of one of these families and its number of AI cores, but got {soc}."
-            )
+        if fault := session.soc_fault(soc):
+            raise usage_error(f"[sim] soc {fault}")
         with tempfile.TemporaryDirectory(prefix="ascend-sim-") as folder:
             environment = session.environment(
                 command, soc, Path(folder), devices=devices, streams=streams, seed=seed
@@ -119,12 +116,18 @@ def run(
             begin = time.monotonic()
             status = session.run(command, environment)
             session_report = session.read_reports(Path(folder), soc)
+            if not_loaded := session.not_loaded(command, environment, status):
+                if not session_report.processes:  # nothing ran
+                    raise not_loaded
+                session_report.not_loaded, status = not_loaded.missing, USAGE_ERROR
             session_report.devices = devices
             session_report.seconds = round(time.monotonic() - begin, 3)
             session_report.ended_by = session.signal_name(status)
     except Unavailable as error:
         raise usage_error(str(error)) from None
     session.print_report(session_report, lambda line: print(f"{program}: {line}", file=sys.stderr))
+    if not_loaded:
+        print(not_loaded, file=sys.stderr)
     status = status or (0 if session_report.is_clean else NOT_CLEAN)
     if report is not None:
         with replacing(report) as stream:

@@ -8,26 +8,26 @@ from typing import Annotated
 import typer
 
 from ascend_sim.cli.application import usage_error
-from ascend_sim.errors import Unavailable
+from ascend_sim.errors import Unavailable, bad_value
 from ascend_sim.programs.toolkit import cached, make
 
 
 def toolkit(
     folder: Annotated[
-        Path | None,
+        str | None,
         typer.Argument(help="The folder to write; without it, a folder in the cache.", show_default=False),
     ] = None,
 ) -> None:
-    """Print the path of a folder laid out as CANN's toolkit, for programs in C or C++.
+    """Print the path of a folder laid out as CANN's toolkit, for C and C++.
 
-    The folder has headers of acl, aclnn and aclnnop, libraries with CANN's names,
-    and set_env.sh, which sets CANN's variables. A program compiles and links with
-    the flags for the real CANN. Every function of libopapi, acl and aclop links;
-    one that is not simulated fails with its name when it is called. The folder has
-    no file of CANN itself.
+    The folder has headers of acl, aclnn and aclnnop, securec.h, libraries with
+    CANN's names, and set_env.sh, which sets CANN's variables. A program compiles
+    and links with the flags for the real CANN. Every function of libopapi, acl
+    and aclop links; one that is not simulated fails with its name when it is
+    called. The folder has no file of CANN itself.
 
-    Run the program with ascend-sim run. The libraries are links into the installed
-    ascend_sim: write the folder again after another installation.
+    Run the program with ascend-sim run. The libraries are links into the
+    installed ascend_sim: write the folder again after another installation.
 
     Exit status: 0; 2 bad usage or a missing piece.
 
@@ -44,10 +44,11 @@ def toolkit(
       ASCEND_TOOLKIT_HOME=$(ascend-sim toolkit) cmake -B build
     """
     try:
-        if folder is None:
-            folder = cached()
-        else:
-            make(folder)
+        if folder == "":
+            raise bad_value("folder must be a path but got an empty text.")
+        path = cached() if folder is None else Path(folder)
+        if folder is not None:
+            make(path)
     except (ValueError, Unavailable) as error:
         raise usage_error(str(error)) from None
-    print(folder.resolve())
+    print(path.resolve())

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ascend_sim.errors import Unavailable
+from ascend_sim.programs import executables
 
 PROBE_SECONDS = 60
 
@@ -55,9 +56,7 @@ def python_of(command: list[str]) -> str:
     It is the command itself, or the one that its ``#!`` line names, else the first ``python`` or ``python3``
     on ``PATH``, else this process's own.
     """
-    program = shutil.which(command[0])
-    if program is None:
-        raise Unavailable("command", f"there is no program {command[0]}", "Give its path, or install it.")
+    program = str(executables.find(command[0]))
     if Path(command[0]).name.startswith("python"):
         return program
     with open(program, "rb") as stream:

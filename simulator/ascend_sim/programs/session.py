@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
+import difflib
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -26,6 +27,7 @@ DEFAULT_CHIP = "Ascend910B2"
 FAMILIES = {"Ascend910B": 24, "Ascend910_93": 24, "Ascend310P": 10, "Ascend950PR_": 36, "Ascend950DT_": 36}
 
 STARTUP = Path(__file__).parent / "startup"
+_PR_SET_PDEATHSIG = 1  # of Linux, sys/prctl.h
 # The signals that are sent on to the command.
 FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 
@@ -40,18 +42,32 @@ def _family_of(chip: str) -> str | None:
     return next((family for family in FAMILIES if re.match(re.escape(family) + "[0-9]", chip)), None)
 
 
-def is_simulated(soc: str) -> bool:
-    """Return whether ``soc`` is one of :func:`chips`, or ``NAME:CORES`` with values that can be simulated.
+def soc_fault(soc: str) -> str | None:
+    """Return why ``soc`` is neither one of :func:`chips` nor ``NAME:CORES``, or None if it can be simulated.
 
     The second form is for future chips: a new name of a known family, and the number of AI cores.
     """
     name, colon, cores = soc.partition(":")
     family, known = _family_of(name), chips()
-    if not colon:
-        return soc in known
-    if family is None or name in known or not re.fullmatch("[0-9]{1,2}", cores):
-        return False
-    return 1 <= int(cores) <= FAMILIES[family]
+    if colon and name in known:
+        return f"must be {name} without :CORES, which only a chip that is not listed has, but got {soc}."
+    if colon and family and re.fullmatch("[0-9]{1,2}", cores) and 1 <= int(cores) <= FAMILIES[family]:
+        return None
+    if soc in known:
+        return None
+    fault = (
+        f"must be one of {', '.join(known)}, or NAME:CORES for a chip that is not listed: a name of one of "
+        f"these families and its number of AI cores, but got {soc}."
+    )
+    nearest = _nearest(name, known)
+    return f"{fault}\nThe nearest names: {', '.join(nearest)}." if nearest else fault
+
+
+def _nearest(name: str, known: list[str]) -> list[str]:
+    """Return the chips whose names contain ``name``, without regard to case, else those that are similar."""
+    lower = {chip.lower(): chip for chip in known}
+    found = [chip for text, chip in lower.items() if name and name.lower() in text]
+    return found or [lower[text] for text in difflib.get_close_matches(name.lower(), lower, cutoff=0.8)]
 
 
 STREAMS = ("asynchronous", "immediate")  # the first is the default
@@ -95,22 +111,47 @@ def run(command: list[str], env: dict[str, str]) -> int:
     """Run the command. Return its exit status, or 128 plus the signal's number if a signal ended it.
 
     Raises:
-        Unavailable: the command does not start: it is for another architecture, or a library or symbol is
-            missing.
+        Unavailable: the command does not start.
     """
+    executables.check(executables.find(command[0]))
     try:
-        if program := shutil.which(command[0]):
-            executables.check_architecture(Path(program))
-        child = subprocess.Popen(command, env=env)
+        child = subprocess.Popen(command, env=env, preexec_fn=_ending_with_this_process())
     except OSError as error:
         remedy = "Name a program that runs: ascend-sim run -- python script.py."
         raise Unavailable("command", f"{command[0]}: {error.strerror}", remedy) from None
     with _forwarding(child):
         status = child.wait()
-    if status == executables.NOT_LOADED and (missing := executables.missing_pieces(command[0], env)):
-        remedy = "A symbol of acl or aclnn that is missing here is newer than the simulated CANN: report it."
-        raise Unavailable("command", missing, remedy)
     return status if status >= 0 else 128 - status
+
+
+def _ending_with_this_process() -> Callable[[], None] | None:
+    """Return a function for the child, after which SIGTERM ends it when this process ends, even by SIGKILL.
+
+    A launcher such as torchrun ends its own processes at SIGTERM. On other systems than Linux, return None.
+    """
+    if sys.platform != "linux":
+        return None
+    prctl, parent = ctypes.CDLL(None).prctl, os.getpid()  # before the fork
+
+    def request() -> None:
+        prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+        if os.getppid() != parent:  # it ended before the request
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    return request
+
+
+def not_loaded(command: list[str], env: dict[str, str], status: int) -> Unavailable | None:
+    """Return the error for a command that the loader ended with this status of :func:`run`, or None.
+
+    A library was missing or a symbol. The loader looks for most symbols at a program's start, but for some at
+    their first call.
+    """
+    if status != executables.NOT_LOADED:
+        return None
+    missing = executables.missing_pieces(command[0], env)
+    remedy = "A symbol of acl or aclnn that is missing here is newer than the simulated CANN: report it."
+    return Unavailable("command", missing, remedy) if missing else None
 
 
 def signal_name(status: int) -> str:
@@ -149,6 +190,7 @@ class SessionReport:
     devices: int = 1  # that each process sees
     seconds: float = 0.0  # from the command's start to its end
     ended_by: str = ""  # the signal that ended the command, such as "SIGSEGV"
+    not_loaded: str = ""  # the symbols that the loader did not find when the command called them
     processes: int = 0
     processes_without_end: int = 0  # killed, or ended by os._exit: last launches and fallbacks may be missing
     launches: Counter[str] = field(default_factory=Counter)

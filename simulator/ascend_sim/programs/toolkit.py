@@ -114,7 +114,7 @@ def make(folder: Path) -> None:
     library = folders.library("ascend_sim_cann")
     includes = folders.root() / "cann" / "include"
     if folder.is_dir() and any(folder.iterdir()) and not (folder / MARK).is_file():
-        raise bad_value(f"folder must be new, empty or an earlier toolkit but got {folder}.")
+        raise bad_value(f"folder must be new, empty or an earlier toolkit but got {folder.resolve()}.")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / MARK).write_text(f"{_WRITTEN}\n")
@@ -123,6 +123,7 @@ def make(folder: Path) -> None:
             (folder / name).mkdir(exist_ok=True)
         for part in ("acl", "aclnn", "hccl"):
             shutil.copytree(includes / part, folder / "include" / part, dirs_exist_ok=True)
+        shutil.copy2(includes / "securec.h", folder / "include")
         _write_headers(folder / "include" / "aclnnop")
         for name in LIBRARIES:
             _link(folder / "lib64" / f"lib{name}.so", library)

@@ -36,14 +36,13 @@ NPU_CANN_API aclError aclnnArangeGetWorkspaceSize(const aclScalar* start, const 
                                                   aclTensor* tensor, uint64_t* bytes, aclOpExecutor** executor) {
     using namespace simulated_cann;
     Operand out;
-    std::string error = read_argument(tensor, "out", &out);
+    std::string error = read_argument("aclnnArange", Role::kOutput, tensor, "out", &out);
     const struct {
         const aclScalar* scalar;
         const char* name;
     } bounds[] = {{start, "start"}, {end, "end"}, {step, "step"}};
     for (const auto& bound : bounds)
-        if (error.empty())
-            error = bound.scalar ? read_argument(bound.scalar, bound.name) : bound.name + std::string(kMustNotBeNull);
+        if (error.empty()) error = read_argument("aclnnArange", bound.scalar, bound.name);
     for (const auto& bound : bounds)
         if (error.empty()) error = argument_error("aclnnArange", bound.name, *bound.scalar);
     if (error.empty()) error = argument_error("aclnnArange", Role::kOutput, "out", out);

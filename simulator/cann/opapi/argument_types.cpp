@@ -113,6 +113,23 @@ bool can_cast(int32_t from, int32_t to) {
     return from == kBool || to != kBool;
 }
 
+std::string read_argument(const char* function, Role role, const aclTensor* tensor, const char* argument_name,
+                          Operand* out) {
+    if (tensor && !dtype_bytes(tensor->dtype)) {
+        const std::string error = type_error(function, role, argument_name, tensor->dtype);
+        if (!error.empty()) return error;
+    }
+    return read_argument(tensor, argument_name, out);
+}
+
+std::string read_argument(const char* function, const aclScalar* scalar, const char* argument_name) {
+    if (scalar && !dtype_bytes(scalar->dtype)) {
+        const std::string error = argument_error(function, argument_name, *scalar);
+        if (!error.empty()) return error;
+    }
+    return read_argument(scalar, argument_name);
+}
+
 std::string argument_error(const char* function, Role role, const char* argument_name, const Operand& argument) {
     std::string error = type_error(function, role, argument_name, argument.dtype);
     if (!error.empty() || argument.shape.size() <= kMaxRank) return error;

@@ -11,6 +11,11 @@ namespace simulated_cann {
 
 enum class Role { kInput, kOutput };
 
+// Like the functions of elements.h. A type that is not simulated is refused as CANN refuses it if `function` lacks it.
+std::string read_argument(const char* function, Role role, const aclTensor* tensor, const char* argument_name,
+                          Operand* out);
+std::string read_argument(const char* function, const aclScalar* scalar, const char* argument_name);
+
 // Returns "" or the reason why `function`, such as "aclnnInplaceAdd", refuses this argument's type or rank on this
 // chip.
 std::string argument_error(const char* function, Role role, const char* argument_name, const Operand& argument);

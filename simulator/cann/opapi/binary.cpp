@@ -65,12 +65,12 @@ aclError prepare_binary(const char* name, const BinaryFunction& function, Comput
                         uint64_t* workspace_bytes, aclOpExecutor** executor) {
     BinaryCall call;
     call.is_other_scalar = second.scalar != nullptr;
-    std::string error = read_argument(self, "self", &call.self);
-    if (error.empty()) error = read_argument(out, "out", &call.out);
+    std::string error = read_argument(name, Role::kInput, self, "self", &call.self);
+    if (error.empty()) error = read_argument(name, Role::kOutput, out, "out", &call.out);
     if (error.empty())
-        error = call.is_other_scalar ? read_argument(second.scalar, "other")
-                                     : read_argument(second.tensor, "other", &call.other);
-    if (error.empty() && second.alpha) error = read_argument(second.alpha, "alpha");
+        error = call.is_other_scalar ? read_argument(name, second.scalar, "other")
+                                     : read_argument(name, Role::kInput, second.tensor, "other", &call.other);
+    if (error.empty() && second.alpha) error = read_argument(name, second.alpha, "alpha");
     if (error.empty()) error = types_error(name, call, second);
     if (error.empty())
         error = result_shape_error(call.self, "self", call.is_other_scalar ? call.self : call.other, "other", call.out);

@@ -11,8 +11,8 @@ namespace {
 aclError prepare_copy(const char* name, const char* from_name, const aclTensor* to, const aclTensor* from,
                       uint64_t* workspace_bytes, aclOpExecutor** executor) {
     Operand out, source;
-    std::string error = read_argument(to, "out", &out);
-    if (error.empty()) error = read_argument(from, from_name, &source);
+    std::string error = read_argument(name, Role::kOutput, to, "out", &out);
+    if (error.empty()) error = read_argument(name, Role::kInput, from, from_name, &source);
     if (error.empty()) error = argument_error(name, Role::kInput, from_name, source);
     if (error.empty()) error = argument_error(name, Role::kOutput, "out", out);
     // hicann/ops-math math/cast/op_api/aclnn_cast.cpp and conversion/view_copy/op_api/aclnn_copy.cpp, CheckShape.
@@ -47,9 +47,9 @@ NPU_CANN_API aclError aclnnComplexGetWorkspaceSize(const aclTensor* real, const 
                                                    uint64_t* workspace_bytes, aclOpExecutor** executor) {
     using namespace simulated_cann;
     Operand result, real_operand, imag_operand;
-    std::string error = read_argument(out, "out", &result);
-    if (error.empty()) error = read_argument(real, "real", &real_operand);
-    if (error.empty()) error = read_argument(imag, "imag", &imag_operand);
+    std::string error = read_argument("aclnnComplex", Role::kOutput, out, "out", &result);
+    if (error.empty()) error = read_argument("aclnnComplex", Role::kInput, real, "real", &real_operand);
+    if (error.empty()) error = read_argument("aclnnComplex", Role::kInput, imag, "imag", &imag_operand);
     if (error.empty()) error = argument_error("aclnnComplex", Role::kInput, "real", real_operand);
     if (error.empty()) error = argument_error("aclnnComplex", Role::kInput, "imag", imag_operand);
     if (error.empty()) error = argument_error("aclnnComplex", Role::kOutput, "out", result);

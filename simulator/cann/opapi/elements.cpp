@@ -424,7 +424,8 @@ MemoryAccess write_access(const char* argument_name, const Operand& operand) {
 aclError finish_first_phase(const char* name, std::vector<MemoryAccess> accesses, std::function<void()> body,
                             uint64_t* workspace_bytes, aclOpExecutor** executor, uint64_t more_workspace,
                             MayOverlap may_overlap) {
-    if (!workspace_bytes || !executor) return fail(kAclnnNullptr, std::string(name) + ": executor must not be null.");
+    if (!workspace_bytes) return refuse(name, std::string("workspaceSize") + kMustNotBeNull);
+    if (!executor) return refuse(name, std::string("executor") + kMustNotBeNull);
     const std::string error = may_overlap == MayOverlap::kNo ? overlap_error(accesses) : "";
     if (!error.empty()) return refuse(name, error);
     *workspace_bytes = workspace_part(more_workspace);

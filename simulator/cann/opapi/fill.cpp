@@ -29,8 +29,8 @@ void fill_from(const Operand& out, const Operand& value) {
 aclError prepare_fill(const char* name, aclTensor* self, const aclScalar& value, uint64_t* workspace_bytes,
                       aclOpExecutor** executor) {
     Operand out;
-    std::string error = read_argument(self, "self", &out);
-    if (error.empty()) error = read_argument(&value, "value");
+    std::string error = read_argument(name, Role::kOutput, self, "self", &out);
+    if (error.empty()) error = read_argument(name, &value, "value");
     if (error.empty()) error = argument_error(name, Role::kOutput, "self", out);
     if (error.empty()) error = argument_error(name, "value", value);
     if (!error.empty()) return refuse(name, error);
@@ -76,8 +76,8 @@ NPU_CANN_API aclError aclnnInplaceFillTensorGetWorkspaceSize(aclTensor* self, co
                                                              aclOpExecutor** executor) {
     using namespace simulated_cann;
     Operand out, value_operand;
-    std::string error = read_argument(self, "self", &out);
-    if (error.empty()) error = read_argument(value, "value", &value_operand);
+    std::string error = read_argument("aclnnInplaceFillTensor", Role::kOutput, self, "self", &out);
+    if (error.empty()) error = read_argument("aclnnInplaceFillTensor", Role::kInput, value, "value", &value_operand);
     if (error.empty()) error = argument_error("aclnnInplaceFillTensor", Role::kOutput, "self", out);
     if (error.empty()) error = argument_error("aclnnInplaceFillTensor", Role::kInput, "value", value_operand);
     // hicann/ops-math conversion/fill/op_api/aclnn_fill_tensor.cpp, CheckShape.

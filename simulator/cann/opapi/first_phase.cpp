@@ -95,9 +95,7 @@ void FirstPhase::check_type(const char* name, int32_t dtype, const TypesByChip& 
     beyond_document(!reason.empty(), reason);
 }
 
-void FirstPhase::check_type_and_rank(const char* name, int32_t dtype, size_t rank, const TypesByChip& types,
-                                     RankRange ranks) {
-    check_type(name, dtype, types);
+void FirstPhase::check_rank(const char* name, size_t rank, RankRange ranks) {
     const std::string range = ranks.least == ranks.most
                                   ? std::to_string(ranks.least)
                                   : std::to_string(ranks.least) + " to " + std::to_string(ranks.most);
@@ -113,8 +111,10 @@ Operand FirstPhase::tensor(const char* name, const aclTensor* tensor, const Type
         return operand;
     }
     if (!is_valid()) return operand;
-    error_ = read_argument(tensor, name, &operand);
-    check_type_and_rank(name, operand.dtype, operand.shape.size(), types, ranks);
+    // A type that CANN's function lacks is refused for that reason, whether it is simulated or not.
+    check_type(name, tensor->dtype, types);
+    if (is_valid()) error_ = read_argument(tensor, name, &operand);
+    check_rank(name, operand.shape.size(), ranks);
     if (!is_valid()) return {};
     MemoryAccess access = use == Use::kRead ? read_access(name, operand) : write_access(name, operand);
     access.reads = use != Use::kWrite;
@@ -127,8 +127,9 @@ PackedWeight FirstPhase::weight(const char* name, const aclTensor* tensor, const
     if (!tensor) refuse_null(name);
     if (!is_valid()) return weight;
     MemoryAccess access;
-    error_ = read_weight(tensor, name, &weight, &access);
-    check_type_and_rank(name, weight.dtype, weight.shape.size(), types, ranks);
+    check_type(name, tensor->dtype, types);
+    if (is_valid()) error_ = read_weight(tensor, name, &weight, &access);
+    check_rank(name, weight.shape.size(), ranks);
     if (!is_valid()) return {};
     accesses_.push_back(std::move(access));
     return weight;
@@ -191,8 +192,8 @@ std::vector<int64_t> FirstPhase::integers(const char* name, const aclIntArray* a
 
 bool FirstPhase::is_valid_scalar(const char* name, const aclScalar* scalar, const TypesByChip& types) {
     if (!scalar) refuse_null(name);
-    if (is_valid()) error_ = read_argument(scalar, name);
     if (is_valid()) check_type(name, scalar->dtype, types);
+    if (is_valid()) error_ = read_argument(scalar, name);
     return is_valid();
 }
 

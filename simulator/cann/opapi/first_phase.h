@@ -86,7 +86,7 @@ private:
     enum class Use { kRead, kWrite, kBoth };
     Operand tensor(const char* name, const aclTensor* tensor, const TypesByChip& types, RankRange ranks, Use use);
     void check_type(const char* name, int32_t dtype, const TypesByChip& types);
-    void check_type_and_rank(const char* name, int32_t dtype, size_t rank, const TypesByChip& types, RankRange ranks);
+    void check_rank(const char* name, size_t rank, RankRange ranks);
     bool is_valid_scalar(const char* name, const aclScalar* scalar, const TypesByChip& types);
     std::vector<Operand> tensors(const char* name, const aclTensorList* list, const TypesByChip& types, RankRange ranks,
                                  Use use);

@@ -3,6 +3,9 @@
 namespace simulated_cann {
 namespace {
 
+// The numbers of types that no set can contain are 32 and more (the float8 types), and negative ones.
+bool contains(uint32_t set, int32_t dtype) { return dtype >= 0 && dtype < 32 && (set >> dtype & 1) != 0; }
+
 std::string names_of(uint32_t allowed) {
     std::vector<int32_t> found;
     for (int32_t dtype = 0; dtype < 32; ++dtype)
@@ -31,14 +34,15 @@ const char* dtype_name(int32_t dtype) {
 
 std::string type_error(const char* argument_name, const TypesByChip& types, int32_t dtype) {
     const uint32_t allowed = is_ascend310p() ? types.on_310p : types.on_910b;
-    if (allowed >> dtype & 1) return "";
-    return std::string(argument_name) + " must be " + names_of(allowed) + " on " + soc_name() + " but got " +
-           dtype_name(dtype) + ".";
+    if (contains(allowed, dtype)) return "";
+    const bool has_name = dtype_bytes(dtype) || dtype == kInt4;
+    const std::string got = has_name ? dtype_name(dtype) : "aclDataType " + std::to_string(dtype);
+    return std::string(argument_name) + " must be " + names_of(allowed) + " on " + soc_name() + " but got " + got + ".";
 }
 
 std::string undocumented_type(const char* argument_name, const TypesByChip& types, int32_t dtype) {
     const uint32_t undocumented = is_ascend310p() ? types.undocumented_on_310p : types.undocumented_on_910b;
-    if (!(undocumented >> dtype & 1)) return "";
+    if (!contains(undocumented, dtype)) return "";
     if (undocumented == (is_ascend310p() ? types.on_310p : types.on_910b)) return kUnlistedChip;
     return std::string("its document does not list ") + dtype_name(dtype) + " for " + argument_name;
 }

@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 
+#include "cann/runtime/report.h"
 #include "cann/runtime/scheduler.h"
 
 namespace simulated_cann {
@@ -85,6 +86,7 @@ aclError check_device(const char* call, int32_t device) {
 using namespace simulated_cann;
 
 NPU_CANN_API aclError aclrtSetDevice(int32_t device) {
+    announce_simulation();
     if (aclError error = check_device(__func__, device)) return error;
     std::lock_guard<std::mutex> lock(mutex);
     PrimaryContext& primary = primary_context_of(device);
@@ -114,6 +116,7 @@ NPU_CANN_API aclError aclrtResetDevice(int32_t device) {
 }
 // hicann/runtime src/runtime/api/impl/api_impl.cc, ContextCreate: the new context becomes the context of this thread.
 NPU_CANN_API aclError aclrtCreateContext(void** out, int32_t device) {
+    announce_simulation();
     if (!out) return fail(kInvalidParam, __func__, "context must not be null.");
     if (aclError error = check_device(__func__, device)) return error;
     std::lock_guard<std::mutex> lock(mutex);

@@ -9,6 +9,7 @@
 #include "cann/runtime/contexts.h"
 #include "cann/runtime/graphs.h"
 #include "cann/runtime/host_calls.h"
+#include "cann/runtime/report.h"
 #include "cann/runtime/scheduler.h"
 #include "src/chips.h"
 
@@ -103,6 +104,7 @@ aclError kernel_exception() { return is_ascend310p() ? kAiCoreException : kVecto
 using namespace simulated_cann;
 
 NPU_CANN_API aclError aclInit(const char* /*config_path*/) {
+    announce_simulation();
     finalized = false;
     return initialized.exchange(true) ? fail(kRepeatInitialize, "aclInit must be called once.") : kSuccess;
 }

@@ -95,10 +95,11 @@ NPU_CANN_API aclError simulated_cann_not_simulated(const char* symbol) {
     char* demangled = abi::__cxa_demangle(symbol, nullptr, nullptr, &status);
     const std::string call = status == 0 && demangled ? demangled : symbol;
     std::free(demangled);
-    const bool is_hccl = call.compare(0, 4, "Hccl") == 0;
-    const char* const folder = call.compare(0, 5, "aclnn") == 0 ? "opapi" : is_hccl ? "hccl" : "runtime";
-    std::string text = call + " is not simulated. To add it, define this function in the file of simulator/cann/" +
-                       folder + "/ for its subject.";
+    const bool is_aclnn = call.compare(0, 5, "aclnn") == 0, is_hccl = call.compare(0, 4, "Hccl") == 0;
+    const std::string folder = is_aclnn ? "opapi" : is_hccl ? "hccl" : "runtime";
+    const std::string text = call + " is not simulated. " +
+                             (is_aclnn ? "The page simulator/docs/aclnn.md lists the functions that are. " : "") +
+                             "Report it to the project, or contribute it in simulator/cann/" + folder + "/.";
     simulated_cann::count_not_simulated(call);
     std::fprintf(stderr, "simulated CANN: %s\n", text.c_str());
     return simulated_cann::fail(simulated_cann::kNotSupported, text);

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -175,6 +176,14 @@ void add_text(std::vector<std::string> Report::* list, const std::string& text) 
 }
 
 }  // namespace
+
+void announce_simulation() {
+    static std::atomic<bool> is_announced{false};
+    if (!report_folder().empty() || is_announced.exchange(true)) return;
+    std::fputs(
+        "simulated CANN: this is ascend_sim, nothing runs on hardware; ascend-sim run -- PROGRAM prints a report.\n",
+        stderr);
+}
 
 std::string check_guards(const std::string& when, GuardCheck check) {
     std::string damage = guard_damage(check);

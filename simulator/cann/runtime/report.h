@@ -8,6 +8,9 @@
 
 namespace simulated_cann {
 
+// At its first call in a process outside `ascend-sim run`, prints that CANN is simulated.
+void announce_simulation();
+
 // Checks the guard zones and reports damage. Returns the message about the damage, or "".
 std::string check_guards(const std::string& when, GuardCheck check);
 

@@ -4,7 +4,8 @@ import itertools
 
 import numpy as np
 import pytest
-from aclnn import GUARD, RefusedPhase
+from aclnn import GUARD, RefusedPhase, Stored
+from operands import assert_refused
 
 TWO = np.float32(2)
 
@@ -59,6 +60,33 @@ def test_a_null_workspace_is_refused(opapi):
         opapi.launch("Muls", None, size, executor)
     assert refused.value.status == 161001
     opapi.free_tensors()
+
+
+@pytest.mark.parametrize(
+    ("null", "message"),
+    [
+        (("workspace_size",), "aclnnMul: workspaceSize must not be null."),
+        (("executor",), "aclnnMul: executor must not be null."),
+        (("workspace_size", "executor"), "aclnnMul: workspaceSize must not be null."),
+    ],
+)
+def test_a_null_result_of_the_first_phase_is_named(opapi, null, message):
+    x = np.ones(3, np.float32)
+    with pytest.raises(RefusedPhase) as refused:
+        opapi.prepare("Mul", {"self": x, "other": x.copy(), "out": x.copy()}, null=null)
+    assert (refused.value.status, str(refused.value)) == (161001, f"simulated CANN: {message}")
+    opapi.free_tensors()
+
+
+@pytest.mark.parametrize("argument", ["self", "other", "out"])
+@pytest.mark.parametrize(("dtype", "name"), [(29, "int4"), (36, "aclDataType 36")])
+def test_a_type_that_cann_lacks_is_refused_before_it_is_read(opapi, argument, dtype, name):
+    """int4, and float8_e4m3fn: a number above 31."""
+    x = np.ones(4, np.float32)
+    given = {"self": x, "other": x.copy(), "out": x.copy()}
+    given[argument] = Stored(np.zeros(4, np.int8), dtype, (4,), (1,))
+    message = f"aclnnMul: {argument} must be float32, float16, int8, .* on {opapi.soc} but got {name}[.]$"
+    assert_refused(opapi, "Mul", given, message)
 
 
 def test_an_executor_runs_once(opapi):

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from aclnn import Stored
 from operands import (
     HALF_AND_FLOAT,
     INVALID,
@@ -233,6 +234,15 @@ def test_cat_checks_its_arguments(opapi):
         [*REAL, "complex64"],
         ("bfloat16",),
     )
+
+
+@pytest.mark.parametrize(("dtype", "name"), [(29, "int4"), (36, "aclDataType 36")])
+def test_cat_refuses_types_that_cann_lacks_with_its_list(opapi, dtype, name):
+    """ggml's CANN backend passes a quantized tensor as int4. 36 is float8_e4m3fn: a number above 31."""
+    packed = Stored(np.zeros(8, np.int8), dtype, (2, 4), (4, 1))
+    given = {"tensors": [packed, packed], "dim": 0, "out": np.zeros((4, 4), np.float32)}
+    message = f"tensors must be float32, float16, int8, .* on {opapi.soc} but got {name}[.]$"
+    assert_refused(opapi, "Cat", given, message)
 
 
 @pytest.mark.parametrize("dim", [0, 1, -1])

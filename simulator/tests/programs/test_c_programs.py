@@ -38,6 +38,7 @@ def test_every_header_compiles(tmp_path, compiler):
     assert ascend_sim("toolkit", folder).stdout.splitlines() == [str(folder)]
     headers = sorted(path.relative_to(folder / "include") for path in (folder / "include").rglob("*.h"))
     assert len(headers) > 1000
+    assert Path("securec.h") in headers
     source = tmp_path / ("all.c" if compiler is C99 else "all.cpp")
     source.write_text("".join(f'#include "{header}"\n' for header in headers))
     subprocess.run([*compiler, "-fsyntax-only", f"-I{folder}/include", source], check=True)
@@ -54,6 +55,18 @@ def test_the_folder_is_written_again_but_not_over_other_files(tmp_path):
     assert refused.exit_code == 2
     assert refused.stderr == f"[sim] folder must be new, empty or an earlier toolkit but got {other}.\n"
     assert [path.name for path in other.iterdir()] == ["file"]
+
+
+def test_a_folder_without_a_name_is_refused_and_the_current_one_is_named(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.chdir(tmp_path)
+    for folder, message in (
+        ("", "must be a path but got an empty text."),
+        (".", f"must be new, empty or an earlier toolkit but got {tmp_path}."),
+    ):
+        refused = ascend_sim("toolkit", folder)
+        assert (refused.exit_code, refused.stderr) == (2, f"[sim] folder {message}\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 def test_a_folder_that_cannot_be_written_is_refused(tmp_path):
@@ -134,6 +147,103 @@ def test_a_missing_library_is_named(tmp_path):
     assert "libother.so" in done.stderr
 
 
+LAZY = """
+#include <stdint.h>
+#include "acl/acl.h"
+#include "aclnnop/aclnn_mul.h"
+int not_there(void);
+int main(void) {
+    const int64_t size[1] = {8}, stride[1] = {1};
+    void* x;
+    uint64_t bytes;
+    aclOpExecutor* executor;
+    aclInit(0);
+    aclrtSetDevice(0);
+    aclrtMalloc(&x, 32, ACL_MEM_MALLOC_HUGE_FIRST);
+    aclrtMemset(x, 32, 0, 32);
+    aclTensor* t = aclCreateTensor(size, 1, ACL_FLOAT, stride, 0, ACL_FORMAT_ND, size, 1, x);
+    if (aclnnMulGetWorkspaceSize(t, t, t, &bytes, &executor)) return 1;
+    if (aclnnMul(0, bytes, executor, 0)) return 2;
+    if (aclrtSynchronizeDevice()) return 3;
+    return not_there();
+}
+"""
+
+
+def test_a_symbol_that_is_missing_at_its_first_call_keeps_the_report(tmp_path):
+    report, library = tmp_path / "report.json", tmp_path / "libother.so"
+
+    def compiled_with(binding):
+        for source in ("int not_there(void) { return 0; }", "int other;"):
+            (tmp_path / "other.c").write_text(source)
+            subprocess.run(["cc", "-shared", tmp_path / "other.c", "-o", library], check=True)
+            if source.startswith("int not_there"):
+                program = compiled(tmp_path, LAZY, str(library), f"-Wl,-z,{binding}")
+        return program
+
+    program = compiled_with("lazy")
+    done = run_command("--report", report, "--", program)
+    missing = f"{program} needs symbols that no library has: not_there"
+    assert done.exit_code == 2
+    assert "ascend-sim run: launches: 1 (aclnnMul 1)\n" in done.stderr
+    assert f"[sim] command must be available but {missing}.\n" in done.stderr
+    found = json.loads(report.read_text())
+    assert (found["launches"], found["not_loaded"], found["exit_status"]) == ({"aclnnMul": 1}, missing, 2)
+    # Without lazy binding nothing runs, so there is nothing to report.
+    report.unlink()
+    done = run_command("--report", report, "--", compiled_with("now"))
+    assert (done.exit_code, report.exists()) == (2, False)
+    assert done.stderr.startswith(f"[sim] command must be available but {missing}.\n")
+
+
+SECURE_MEMORY = """
+#include DECLARATIONS
+static int failures;
+static void expect(int holds, int number) { if (!holds) { failures = 1; printf("%d\\n", number); } }
+int main(void) {
+    char to[8] = "", text[] = " a,b", *rest = 0;
+    expect(memcpy_s(to, 8, "1234567", 8) == 0 && to[6] == '7', 1);
+    expect(memcpy_s(to, 8, to + 1, 4) == 182 && to[7] == 0 && to[0] == 0, 2);
+    expect(memmove_s(to, 4, "12345", 5) == 162 && memmove_s(to, 0, to, 1) == 34, 3);
+    expect(memset_s(to, 8, 'x', 9) == 162 && to[7] == 'x', 4);
+    expect(strcat_s(to, 8, "y") == 150 && to[0] == 0, 5);
+    expect(strncpy_s(to, 8, "abcdefghi", 3) == 0 && !strcmp(to, "abc"), 6);
+    expect(strncat_s(to, 8, "xyz", 2) == 0 && !strcmp(to, "abcxy"), 13);
+    expect(strcat_s(to, 8, "xyz") == 162 && strcpy_s(to, 8, 0) == 150 && strcpy_s(0, 8, "a") == 22, 7);
+    expect(strcpy_s(to, 8, "12345678") == 162 && strcpy_s(to, 8, "1234567") == 0, 8);
+    expect(snprintf_s(to, 8, 3, "%d", 12345) == -1 && !strcmp(to, "123"), 9);
+    expect(snprintf_s(to, 8, 7, "%d", 1234567) == 7 && sprintf_s(to, 8, "%d", 12345678) == -1 && !to[0], 10);
+    expect(!strcmp(strtok_s(text, " ,", &rest), "a") && !strcmp(strtok_s(0, " ,", &rest), "b"), 11);
+    expect(strtok_s(0, " ,", &rest) == 0, 12);
+    return failures;
+}
+"""
+# A program that was built against CANN's own header calls the library.
+OTHER_DECLARATIONS = """
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+int memcpy_s(void*, size_t, const void*, size_t);
+int memmove_s(void*, size_t, const void*, size_t);
+int memset_s(void*, size_t, int, size_t);
+int strcpy_s(char*, size_t, const char*);
+int strncpy_s(char*, size_t, const char*, size_t);
+int strcat_s(char*, size_t, const char*);
+int strncat_s(char*, size_t, const char*, size_t);
+int sprintf_s(char*, size_t, const char*, ...);
+int snprintf_s(char*, size_t, size_t, const char*, ...);
+char* strtok_s(char*, const char*, char**);
+"""
+
+
+@pytest.mark.parametrize("header", ["securec.h", "other.h"])
+def test_the_functions_of_libc_sec(tmp_path, header, capfd):
+    (tmp_path / "other.h").write_text(OTHER_DECLARATIONS)
+    source = SECURE_MEMORY.replace("DECLARATIONS", f'"{header}"')
+    done = run_command("--", compiled(tmp_path, source, f"-I{tmp_path}"))
+    assert (done.exit_code, capfd.readouterr().out) == (0, "")
+
+
 OPTIONS = """
 #include <stdio.h>
 #include "acl/acl_op_compiler.h"
@@ -182,6 +292,10 @@ def test_a_shell_that_sources_set_env_compiles_and_runs(tmp_path, shell):
         [shell, "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
     )
     *products, variables, paths = done.stdout.splitlines()
+    assert done.stderr == (
+        "simulated CANN: this is ascend_sim, nothing runs on hardware; ascend-sim run -- PROGRAM prints a "
+        "report.\n"
+    )
     assert products == ["2 8", "4 10", "6 12"]
     assert variables == f"{folder}:{folder}/opp:{folder}:{folder}/toolkit"
     assert paths.startswith(f"{folder}/lib64:/other {folder}/bin:")

@@ -30,6 +30,29 @@ def test_no_command_is_refused():
     )
 
 
+def test_a_listed_chip_takes_no_number_of_cores():
+    done = run_command("--soc", "Ascend310P3:99", "--", "python")
+    assert (done.exit_code, done.stderr) == (
+        2,
+        "[sim] soc must be Ascend310P3 without :CORES, which only a chip that is not listed has, but got "
+        "Ascend310P3:99.\n",
+    )
+
+
+@pytest.mark.parametrize(
+    ("soc", "nearest"),
+    [
+        ("310p", "Ascend310P3, Ascend310P1, Ascend310P5, Ascend310P7"),
+        ("Ascend310p3", "Ascend310P3"),
+        ("Ascent910B4", "Ascend910B4, Ascend910B4-1, Ascend910B3"),
+    ],
+)
+def test_the_nearest_names_of_an_unknown_chip_are_printed(soc, nearest):
+    done = run_command("--soc", soc, "--", "python")
+    assert done.exit_code == 2
+    assert done.stderr.splitlines()[-1] == f"The nearest names: {nearest}."
+
+
 def test_an_unknown_chip_is_refused_with_the_known_chips():
     done = run_command("--soc", "Ascend9000", "--", "python")
     assert done.exit_code == 2
@@ -66,6 +89,46 @@ def test_a_program_that_does_not_exist_is_refused():
     assert done.stderr == (
         "[sim] command must be available but there is no program no-such-program.\n"
         "Give its path, or install it.\n"
+    )
+
+
+def refused(*command):
+    done = run_command("--", *command)
+    assert done.exit_code == 2
+    return done.stderr
+
+
+def test_a_file_that_is_not_executable_is_refused(tmp_path):
+    program = tmp_path / "a script.py"
+    program.touch()
+    assert refused(program) == (
+        f"[sim] command must be available but {program} is not executable.\n"
+        f"Make it executable: chmod +x '{program}'. "
+        f"For a script, name its interpreter: -- python '{program}'.\n"
+    )
+
+
+def test_a_folder_is_refused_as_a_program(tmp_path):
+    assert refused(tmp_path) == (
+        f"[sim] command must be available but {tmp_path} is a folder.\nName a program in it, by its path.\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("/no/such/python3", "'/no/such/python3'"),
+        (" /no/such/sh -e", "'/no/such/sh'"),
+        ("/bin/sh\r", r"'/bin/sh\r'"),
+    ],
+)
+def test_a_script_whose_interpreter_is_missing_is_refused(tmp_path, line, shown):
+    script = tmp_path / "script"
+    script.write_text(f"#!{line}\n")
+    script.chmod(0o755)
+    assert refused(script) == (
+        f"[sim] command must be available but the interpreter {shown} in the first line of {script} does not "
+        "exist.\nCorrect the line, or install the interpreter.\n"
     )
 
 
@@ -162,6 +225,21 @@ def test_a_signal_is_forwarded_and_the_run_waits_for_the_end(number):
         start = time.monotonic()
         process.send_signal(number)
         assert process.wait(60) == 33
+        assert time.monotonic() - start < 30
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell a child of its parent's end")
+def test_the_command_ends_with_a_run_that_is_killed():
+    child = "import time; print('ready', flush=True); time.sleep(60)"
+    source = (
+        "import os, sys; from ascend_sim.programs import session;"
+        f"session.run([sys.executable, '-c', {child!r}], dict(os.environ))"
+    )
+    with subprocess.Popen([sys.executable, "-c", source], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "ready\n"
+        start = time.monotonic()
+        process.kill()
+        assert process.stdout.read() == ""  # the pipe is open until the child ends
         assert time.monotonic() - start < 30
 
 

@@ -229,7 +229,7 @@ def test_an_unknown_chip_ends_the_process(soc):
     assert done.returncode == 2
     assert "ASCEND_SIM_SOC must be one of Ascend910B1, " in done.stderr
     assert f"but got {soc}." in done.stderr
-    assert not session.is_simulated(soc)
+    assert session.soc_fault(soc)
 
 
 # ---- stand-ins ---------------------------------------------------------------------------------------

@@ -120,8 +120,8 @@ def test_a_status_stub_returns_an_error_that_names_the_missing_function(torch_np
     cann.aclGetRecentErrMsg.restype = ctypes.c_char_p
     assert ctypes.CDLL(str(folder / stubs.STUBS)).aclrtMadeUp(1) == 200001
     message = (
-        "simulated CANN: aclrtMadeUp is not simulated. To add it, define this function in the file of "
-        "simulator/cann/runtime/ for its subject."
+        "simulated CANN: aclrtMadeUp is not simulated. Report it to the project, or contribute it in "
+        "simulator/cann/runtime/."
     )
     assert cann.aclGetRecentErrMsg().decode() == message
     assert capfd.readouterr().err == message + "\n"

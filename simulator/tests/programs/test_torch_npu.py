@@ -48,8 +48,9 @@ def test_an_aclnn_function_that_is_missing_is_explained(simulated):
     done = simulated.code(source + "torch_npu.npu_fusion_attention(x, x, x, 2, 'BNSD')")
     assert done.status == 1
     assert done.stderr.splitlines()[-1] == (
-        "simulated CANN: aclnnFlashAttentionScoreGetWorkspaceSize is not simulated. To add it, define this "
-        "function in the file of simulator/cann/opapi/ for its subject."
+        "simulated CANN: aclnnFlashAttentionScoreGetWorkspaceSize is not simulated. The page "
+        "simulator/docs/aclnn.md lists the functions that are. Report it to the project, or contribute it in "
+        "simulator/cann/opapi/."
     )
 
 
