@@ -128,7 +128,7 @@ def test_where_promotes_and_checks_its_arguments(opapi):
     for change, message in (
         ({"condition": a}, "condition must be uint8 or bool on .* but got int32"),
         ({"condition": np.ones((3, 3), np.bool_)}, r"condition must broadcast .* but got \[3,3\]"),
-        ({"out": np.zeros((2, 3), np.int32)}, "out must have a type that float32"),
+        ({"out": np.zeros((2, 3), np.int32)}, "out must have a type to which float32"),
         ({"out": np.zeros(3, np.float32)}, r"out must have the shape \[2,3\]"),
         ({"self": a.astype(np.uint32)}, "self and other must have a common type but got uint32 and float32"),
     ):
@@ -223,7 +223,7 @@ def test_addc_checks_its_arguments(opapi, op):
     for change, message in (
         ({"tensor2": np.ones(2, np.float32)}, r"tensor2 must broadcast .* but got \[2\]"),
         ({"out": np.ones(3, np.float32)}, r"out must have the shape \[2,3\]"),
-        ({"out": integers}, "out must have a type that float32"),
+        ({"out": integers}, "out must have a type to which float32"),
         ({"tensor1": np.ones(3, np.bool_)}, "tensor1 must be .* but got bool"),
     ):
         assert_refused(opapi, op, {**given, **change}, message)

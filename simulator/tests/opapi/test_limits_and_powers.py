@@ -202,7 +202,7 @@ def test_powers_in_place_refuse_bool(opapi):
         assert_refused(opapi, "InplacePowTensorTensor", {"self": x, "exponent": np.ones(3, np.int8)}, message)
         assert_refused(opapi, "InplacePowTensorScalar", {"self": x, "exponent": np.int8(1)}, message)
     given = {"self": np.ones(3, np.int32), "exponent": np.float32(2)}
-    assert_refused(opapi, "InplacePowTensorScalar", given, "out must have a type that float32")
+    assert_refused(opapi, "InplacePowTensorScalar", given, "out must have a type to which float32")
 
 
 def test_powers_check_shapes_and_exponents(opapi):

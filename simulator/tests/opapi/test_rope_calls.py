@@ -106,8 +106,8 @@ def test_rotary_position_embedding_in_place_and_empty(opapi_910b):
         (1, (2, 5, 3, 64), (2, 5, 1, 64), "cos must have a documented shape"),
         (0, (1000, 2, 3, 8), (1, 2, 1, 8), "cos must have a documented shape"),
         (1, (100, 2, 10, 8), (1, 2, 1, 8), "cos must have a documented shape"),
-        (0, (2, 9, 2, 32), (1, 1, 2, 32), "x must have a smaller batch * heads"),
-        (0, (2, 2, 3, 30), (1, 1, 3, 30), "x must have a smaller batch * heads"),
+        (0, (2, 9, 2, 32), (1, 1, 2, 32), "x must have a smaller batch . heads"),
+        (0, (2, 2, 3, 30), (1, 1, 3, 30), "x must have a smaller batch . heads"),
     ],
 )
 def test_rotary_position_embedding_refuses_shapes(opapi_910b, mode, shape, table, message):
