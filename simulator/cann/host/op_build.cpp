@@ -157,10 +157,9 @@ std::string source_text(const OpRecord& def) {
 
 const char* type_text(ge::DataType type) {
     static const std::map<ge::DataType, const char*> texts = {
-        {ge::DT_FLOAT, "float32"}, {ge::DT_FLOAT16, "float16"}, {ge::DT_BF16, "bfloat16"},
-        {ge::DT_DOUBLE, "double"}, {ge::DT_INT8, "int8"},       {ge::DT_UINT8, "uint8"},
-        {ge::DT_INT16, "int16"},   {ge::DT_UINT16, "uint16"},   {ge::DT_INT32, "int32"},
-        {ge::DT_UINT32, "uint32"}, {ge::DT_INT64, "int64"},     {ge::DT_UINT64, "uint64"},
+        {ge::DT_FLOAT, "float32"}, {ge::DT_FLOAT16, "float16"}, {ge::DT_BF16, "bfloat16"}, {ge::DT_DOUBLE, "double"},
+        {ge::DT_INT8, "int8"},     {ge::DT_UINT8, "uint8"},     {ge::DT_INT16, "int16"},   {ge::DT_UINT16, "uint16"},
+        {ge::DT_INT32, "int32"},   {ge::DT_UINT32, "uint32"},   {ge::DT_INT64, "int64"},   {ge::DT_UINT64, "uint64"},
         {ge::DT_BOOL, "bool"}};
     const auto found = texts.find(type);
     if (found == texts.end()) throw std::runtime_error("type " + std::to_string(type) + " has no name in descriptions");
