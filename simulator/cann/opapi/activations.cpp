@@ -12,7 +12,7 @@
 namespace simulated_cann {
 namespace {
 
-constexpr TypesByChip kHalfFloatBf16 = all_and_bf16(kHalfAndFloatTypes);
+constexpr TypesByChip kHalfFloatBf16 = with_bf16_except_310p(kHalfAndFloatTypes);
 constexpr TypesByChip kHalfFloatUnlistedOn310p = undocumented_on_310p(kHalfAndFloatTypes);
 constexpr uint32_t kUint8Type = type_set({kUint8}), kDoubleType = type_set({kDouble});
 
@@ -32,7 +32,7 @@ constexpr UnaryRule kGeluV2Rule{kHalfFloatBf16, kHalfFloatBf16, OutType::kSelf, 
 constexpr UnaryRule kSiluRule = same(kHalfFloatBf16);
 // elu/docs/aclnnElu&aclnnInplaceElu.md.
 constexpr UnaryRule kEluRule = converted(kHalfFloatBf16);
-constexpr UnaryRule kEluInPlace = same(all_and_bf16(kHalfToDoubleTypes));
+constexpr UnaryRule kEluInPlace = same(with_bf16_except_310p(kHalfToDoubleTypes));
 // leaky_relu/docs/aclnnLeakyRelu&aclnnInplaceLeakyRelu.md. The document lists float64 only for the form in
 // place.
 constexpr UnaryRule kLeakyReluRule = converted(with_undocumented(kHalfFloatUnlistedOn310p, kDoubleType, kDoubleType));

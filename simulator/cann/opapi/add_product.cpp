@@ -112,7 +112,7 @@ void run(const AddProduct& p) {
 
 aclError prepare_add_product(const AddProductArguments& given, uint64_t* bytes, aclOpExecutor** executor) {
     FirstPhase call(given.function);
-    const TypesByChip types = all_and_bf16(kHalfAndFloatTypes);
+    const TypesByChip types = with_bf16_except_310p(kHalfAndFloatTypes);
     const RankRange ranks{given.is_batched ? 3U : 2U, given.is_batched ? 3U : 2U};
     AddProduct p;
     if (given.out)

@@ -27,7 +27,7 @@ aclError prepare_extremum(const char* name, const TypesByChip& types, Op op, con
     const int32_t dtype = require_common_type(&call, {"self", self}, {"other", other});
     require_conversion(&call, dtype, "out", out);
     require_broadcast(&call, {{"self", self}, {"other", other}}, "out", out);
-    ask_for_casts(&call, dtype, {&self, &other, &out});
+    ask_workspace_for_casts(&call, dtype, {&self, &other, &out});
     return call.finish([=] { compute<Kinds::kReal>(out, self, other, dtype, op); }, bytes, executor);
 }
 
@@ -49,14 +49,14 @@ template <class Op>
 aclError prepare_logical(const char* name, Op op, const aclTensor* self_tensor, const aclTensor* other_tensor,
                          const aclTensor* out_tensor, bool in_place, uint64_t* bytes, aclOpExecutor** executor) {
     FirstPhase call(name);
-    const TypesByChip types = all_and_bf16(kNumberTypes);
+    const TypesByChip types = with_bf16_except_310p(kNumberTypes);
     const Operand self =
         in_place ? call.in_place("selfRef", self_tensor, types) : call.input("self", self_tensor, types);
     const Operand other = call.input("other", other_tensor, types);
     const Operand out = in_place ? self : call.output("out", out_tensor, types);
     const char* self_name = in_place ? "selfRef" : "self";
     require_broadcast(&call, {{self_name, self}, {"other", other}}, in_place ? "selfRef" : "out", out);
-    ask_for_casts(&call, kBool, {&self, &other, &out});
+    ask_workspace_for_casts(&call, kBool, {&self, &other, &out});
     const auto body = [=] {
         std::vector<int64_t> values = truth_of(self, out.shape);
         const std::vector<int64_t> others = truth_of(other, out.shape);
@@ -70,7 +70,7 @@ aclError prepare_logical(const char* name, Op op, const aclTensor* self_tensor, 
 aclError prepare_where(const aclTensor* condition_tensor, const aclTensor* self_tensor, const aclTensor* other_tensor,
                        const aclTensor* out_tensor, uint64_t* bytes, aclOpExecutor** executor) {
     FirstPhase call("aclnnSWhere");
-    const TypesByChip types = all_and_bf16(kNumberTypes | kWideUnsigned);
+    const TypesByChip types = with_bf16_except_310p(kNumberTypes | kWideUnsigned);
     const Operand condition = call.input("condition", condition_tensor, on_all(type_set({kUint8, kBool})));
     const Operand self = call.input("self", self_tensor, types);
     const Operand other = call.input("other", other_tensor, types);
@@ -78,8 +78,8 @@ aclError prepare_where(const aclTensor* condition_tensor, const aclTensor* self_
     const int32_t dtype = require_common_type(&call, {"self", self}, {"other", other});
     require_conversion(&call, dtype, "out", out);
     require_broadcast(&call, {{"self", self}, {"other", other}, {"condition", condition}}, "out", out);
-    ask_for_casts(&call, dtype, {&self, &other, &out});
-    ask_for_casts(&call, kBool, {&condition});
+    ask_workspace_for_casts(&call, dtype, {&self, &other, &out});
+    ask_workspace_for_casts(&call, kBool, {&condition});
     const auto body = [=] {
         const std::vector<int64_t> truth = truth_of(condition, out.shape);
         call_with_compute_type(dtype, [&](auto zero) {
@@ -102,7 +102,7 @@ aclError prepare_masked_fill(const aclTensor* self_tensor, const aclTensor* mask
     FirstPhase call("aclnnInplaceMaskedFillScalar");
     constexpr uint32_t kTypes = kHalfAndFloatTypes | kIndexTypes | kBoolType | type_set({kInt8});
     constexpr uint32_t kDoubleType = type_set({kDouble});
-    const TypesByChip types = all_and_bf16(kTypes);
+    const TypesByChip types = with_bf16_except_310p(kTypes);
     const Operand self = call.in_place("selfRef", self_tensor, types);
     const Operand mask = call.input("mask", mask_tensor, on_all(kBoolType));
     call.beyond_document_unless_contiguous("mask", mask);
@@ -163,7 +163,7 @@ aclError prepare_addc(const char* name, uint32_t type_bits, Op op, const aclTens
     require_conversion(&call, "value", value, dtype);
     require_conversion(&call, dtype, in_place ? self_name : "out", out);
     require_broadcast(&call, {{self_name, self}, {"tensor1", a}, {"tensor2", b}}, in_place ? self_name : "out", out);
-    ask_for_casts(&call, dtype, {&self, &a, &b, &out});
+    ask_workspace_for_casts(&call, dtype, {&self, &a, &b, &out});
     const aclScalar scalar = value ? *value : aclScalar{};
     const auto body = [=] {
         call_with_compute_type(dtype, [&](auto zero) {
@@ -187,7 +187,7 @@ aclError prepare_lerp(const char* name, const aclTensor* self_tensor, const aclT
                       const aclTensor* weight_tensor, const aclTensor* out_tensor, bool in_place, uint64_t* bytes,
                       aclOpExecutor** executor) {
     FirstPhase call(name);
-    const TypesByChip types = all_and_bf16(kHalfAndFloatTypes);
+    const TypesByChip types = with_bf16_except_310p(kHalfAndFloatTypes);
     const char* self_name = in_place ? "selfRef" : "self";
     const Operand self =
         in_place ? call.in_place(self_name, self_tensor, types) : call.input(self_name, self_tensor, types);
@@ -207,7 +207,7 @@ aclError prepare_lerp(const char* name, const aclTensor* self_tensor, const aclT
     return call.finish(body, bytes, executor);
 }
 
-constexpr TypesByChip kMaximumTypes = all_and_bf16(kRealTypes);
+constexpr TypesByChip kMaximumTypes = with_bf16_except_310p(kRealTypes);
 constexpr TypesByChip kMinimumTypes = by_chip(kRealTypes | kBf16, kRealTypes & ~kBoolType);
 constexpr uint32_t kAddcdivTypes = kHalfToDoubleTypes | type_set({kInt64});
 constexpr uint32_t kAddcmulTypes = kHalfToDoubleTypes | type_set({kInt8, kUint8, kInt32, kInt64});

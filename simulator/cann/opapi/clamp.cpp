@@ -1,6 +1,7 @@
-// Limits of one tensor by scalars: Clamp, ClampMin, ClampMax and InplaceClampMax. Sources: hicann/ops-math
-// conversion/clip_by_value_v2/docs/aclnnClamp.md, aclnnClampMin.md and aclnnClampMax&aclnnInplaceClampMax.md, and
-// op_api/aclnn_clamp.cpp. The kernel computes in the type of out, to which self and the limits are cast.
+// Functions that limit the elements of a tensor by scalars: Clamp, ClampMin, ClampMax and InplaceClampMax. Sources:
+// hicann/ops-math conversion/clip_by_value_v2/docs/aclnnClamp.md, aclnnClampMin.md and
+// aclnnClampMax&aclnnInplaceClampMax.md, and op_api/aclnn_clamp.cpp. The kernel computes in the type of out, to which
+// self and the limits are cast.
 #include "cann/opapi/elementwise.h"
 
 namespace simulated_cann {
@@ -8,7 +9,7 @@ namespace {
 
 constexpr uint32_t kClampTypes = kHalfToDoubleTypes | kIntegerTypes;
 constexpr UnaryRule kClampRule{
-    all_and_bf16(kClampTypes), all_and_bf16(kClampTypes), OutType::kAny, IntegersAs::kSelf, {1, 8}};
+    with_bf16_except_310p(kClampTypes), with_bf16_except_310p(kClampTypes), OutType::kAny, IntegersAs::kSelf, {1, 8}};
 
 // The limits of a call. NULL if the function has no such limit, or the caller gives none.
 struct Limits {
@@ -40,14 +41,14 @@ void run_clamp(const Operand& out, const Operand& self, const std::optional<aclS
 }
 
 aclError prepare_clamp(UnaryCall call, const Limits& limits, uint64_t* bytes, aclOpExecutor** executor) {
-    const TypesByChip types = all_and_bf16(kRealTypes);
+    const TypesByChip types = with_bf16_except_310p(kRealTypes);
     std::optional<aclScalar> min, max;
     if (limits.min || !limits.max) call.phase.scalar<double>("clipValueMin", limits.min, types);
     if (limits.max) call.phase.scalar<double>("clipValueMax", limits.max, types);
     if (limits.min) require_conversion(&call.phase, "clipValueMin", limits.min, call.self.dtype);
     if (limits.max) require_conversion(&call.phase, "clipValueMax", limits.max, call.self.dtype);
     require_conversion(&call.phase, call.self.dtype, "out", call.out);
-    ask_for_casts(&call.phase, call.out.dtype, {&call.self});
+    ask_workspace_for_casts(&call.phase, call.out.dtype, {&call.self});
     if (limits.min) min = *limits.min;
     if (limits.max) max = *limits.max;
     const auto body = [self = call.self, out = call.out, min, max] { run_clamp(out, self, min, max); };
@@ -56,7 +57,7 @@ aclError prepare_clamp(UnaryCall call, const Limits& limits, uint64_t* bytes, ac
 
 // The limits of a function that has only a maximum. A NULL maximum is an error.
 Limits only_max(UnaryCall* call, const aclScalar* max) {
-    call->phase.scalar<double>("clipValueMax", max, all_and_bf16(kRealTypes));
+    call->phase.scalar<double>("clipValueMax", max, with_bf16_except_310p(kRealTypes));
     return {nullptr, max};
 }
 

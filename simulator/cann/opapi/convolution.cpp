@@ -325,7 +325,7 @@ NPU_CANN_API aclError aclnnConvolutionGetWorkspaceSize(const aclTensor* input, c
                                                        uint64_t* bytes, aclOpExecutor** executor) {
     using namespace simulated_cann;
     FirstPhase call("aclnnConvolution");
-    const TypesByChip types = all_and_bf16(kHalfAndFloatTypes);
+    const TypesByChip types = with_bf16_except_310p(kHalfAndFloatTypes);
     Convolution c;
     ConvolutionCheck check(&call, &c);
     c.is_transposed = transposed;

@@ -11,7 +11,7 @@ int32_t kernel_dtype(const UnaryRule& rule, int32_t self, int32_t out) {
 
 }  // namespace
 
-void ask_for_casts(FirstPhase* call, int32_t dtype, std::initializer_list<const Operand*> operands) {
+void ask_workspace_for_casts(FirstPhase* call, int32_t dtype, std::initializer_list<const Operand*> operands) {
     if (!call->is_valid()) return;
     for (const Operand* operand : operands)
         if (operand->dtype != dtype) call->ask_workspace(operand->count() * dtype_bytes(dtype));
@@ -39,7 +39,7 @@ UnaryCall read_unary(const char* function, const UnaryRule& rule, const aclTenso
     if (rule.out_type == OutType::kConverted) require_conversion(&call.phase, call.dtype, rule.out_name, call.out);
     call.phase.require_shape(rule.out_name, call.out, call.self.shape);
     if (rule.documents_contiguous_out) call.phase.beyond_document_unless_contiguous(rule.out_name, call.out);
-    if (rule.out_type != OutType::kAny) ask_for_casts(&call.phase, call.dtype, {&call.self, &call.out});
+    if (rule.out_type != OutType::kAny) ask_workspace_for_casts(&call.phase, call.dtype, {&call.self, &call.out});
     return call;
 }
 
@@ -47,7 +47,7 @@ UnaryCall read_in_place(const char* function, const UnaryRule& rule, const aclTe
     UnaryCall call{FirstPhase(function), {}, {}, 0};
     call.self = call.out = call.phase.in_place(rule.self_name, self, rule.self, rule.ranks);
     call.dtype = kernel_dtype(rule, call.self.dtype, call.out.dtype);
-    ask_for_casts(&call.phase, call.dtype, {&call.self, &call.out});
+    ask_workspace_for_casts(&call.phase, call.dtype, {&call.self, &call.out});
     return call;
 }
 

@@ -102,7 +102,7 @@ UnaryCall read_unary(const char* function, const UnaryRule& rule, const aclTenso
 UnaryCall read_in_place(const char* function, const UnaryRule& rule, const aclTensor* self);
 
 // Asks for workspace for one intermediate tensor of the type `dtype` for each operand of another type.
-void ask_for_casts(FirstPhase* call, int32_t dtype, std::initializer_list<const Operand*> operands);
+void ask_workspace_for_casts(FirstPhase* call, int32_t dtype, std::initializer_list<const Operand*> operands);
 
 // Refuses the call unless a result of the type `dtype` converts to the type of out.
 void require_conversion(FirstPhase* call, int32_t dtype, const char* out_name, const Operand& out);

@@ -54,7 +54,7 @@ void run_geglu(const GegluCall& call) {
 
 aclError prepare_geglu(const char* name, const aclTensor* self, int64_t dim, int64_t approximate, bool activates_left,
                        const aclTensor* out, const aclTensor* gelu_out, uint64_t* bytes, aclOpExecutor** executor) {
-    const TypesByChip types = all_and_bf16(kHalfAndFloatTypes);
+    const TypesByChip types = with_bf16_except_310p(kHalfAndFloatTypes);
     FirstPhase phase(name);
     GegluCall call;
     call.self = phase.input("self", self, types, {1, 8});
@@ -95,7 +95,7 @@ float sigmoid(float x) { return 1.0F / (1.0F + std::exp(-x)); }
 // AutoContiguous.
 aclError prepare_swiglu(const aclTensor* x_tensor, int64_t dim, const aclTensor* out_tensor, uint64_t* bytes,
                         aclOpExecutor** executor) {
-    const TypesByChip types = all_and_bf16(kHalfAndFloatTypes);
+    const TypesByChip types = with_bf16_except_310p(kHalfAndFloatTypes);
     FirstPhase call("aclnnSwiGlu");
     const Operand x = call.input("x", x_tensor, types, {1, 8});
     const Operand out = call.output("out", out_tensor, types);
@@ -118,7 +118,7 @@ aclError prepare_swiglu(const aclTensor* x_tensor, int64_t dim, const aclTensor*
 // hicann/ops-nn activation/swi_glu_grad/docs/aclnnSwiGluGrad.md. The document requires aligned rows on every chip.
 aclError prepare_swiglu_grad(const aclTensor* grad_tensor, const aclTensor* x_tensor, int64_t dim,
                              const aclTensor* out_tensor, uint64_t* bytes, aclOpExecutor** executor) {
-    const TypesByChip types = all_and_bf16(kHalfAndFloatTypes);
+    const TypesByChip types = with_bf16_except_310p(kHalfAndFloatTypes);
     FirstPhase call("aclnnSwiGluGrad");
     const Operand grad = call.input("yGrad", grad_tensor, types, {1, 8});
     const Operand x = call.input("x", x_tensor, types, {1, 8});

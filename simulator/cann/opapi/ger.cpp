@@ -47,7 +47,7 @@ aclError prepare_ger(const aclTensor* self_tensor, const aclTensor* vec2_tensor,
 aclError prepare_dot(const aclTensor* self_tensor, const aclTensor* other_tensor, const aclTensor* out_tensor,
                      uint64_t* bytes, aclOpExecutor** executor) {
     FirstPhase call("aclnnDot");
-    const TypesByChip types = all_and_bf16(kHalfAndFloatTypes | type_set({kInt8, kInt32, kUint8}));
+    const TypesByChip types = with_bf16_except_310p(kHalfAndFloatTypes | type_set({kInt8, kInt32, kUint8}));
     const Operand self = call.input("self", self_tensor, types, {1, 1});
     const Operand other = call.input("tensor", other_tensor, types, {1, 1});
     const Operand out = call.output("out", out_tensor, types, {0, 0});

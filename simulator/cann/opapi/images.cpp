@@ -197,7 +197,7 @@ aclError prepare_avg_pool(const aclTensor* self_tensor, const aclIntArray* kerne
                           AveragePool pool, int8_t cube_math_type, const aclTensor* out_tensor, uint64_t* bytes,
                           aclOpExecutor** executor) {
     FirstPhase call("aclnnAvgPool2d");
-    const TypesByChip types = all_and_bf16(kHalfAndFloatTypes);
+    const TypesByChip types = with_bf16_except_310p(kHalfAndFloatTypes);
     const Operand self = call.input("self", self_tensor, types, {3, 4});
     const std::vector<int64_t> kernel_list = call.integers("kernelSize", kernel_array);
     const std::vector<int64_t> stride_list = call.integers("strides", stride_array);

@@ -39,7 +39,7 @@ constexpr int64_t kMostRepeatedAfterFirst = 3;  // repeated dimensions, without 
 aclError prepare_repeat(const aclTensor* self_tensor, const aclIntArray* repeats_array, const aclTensor* out_tensor,
                         uint64_t* bytes, aclOpExecutor** executor) {
     FirstPhase call("aclnnRepeat");
-    const TypesByChip types = all_and_bf16(kNumberTypes | kWideUnsigned);
+    const TypesByChip types = with_bf16_except_310p(kNumberTypes | kWideUnsigned);
     Operand self = call.input("self", self_tensor, types);
     const std::vector<int64_t> repeats = call.integers("repeats", repeats_array);
     Operand out = call.output("out", out_tensor, types);
@@ -112,7 +112,7 @@ aclError prepare_slice(const aclTensor* self_tensor, int64_t dim, int64_t start,
 aclError prepare_expand(const aclTensor* self_tensor, const aclIntArray* size_array, const aclTensor* out_tensor,
                         uint64_t* bytes, aclOpExecutor** executor) {
     FirstPhase call("aclnnExpand");
-    const TypesByChip types = all_and_bf16(type_set({kFloat16, kFloat, kUint8, kInt8, kInt32, kInt64, kBool}));
+    const TypesByChip types = with_bf16_except_310p(type_set({kFloat16, kFloat, kUint8, kInt8, kInt32, kInt64, kBool}));
     Operand self = call.input("self", self_tensor, types);
     const std::vector<int64_t> size = call.integers("size", size_array);
     const Operand out = call.output("out", out_tensor, types);
@@ -230,7 +230,7 @@ aclError finish_parts(FirstPhase* call, const std::vector<Operand>& places, cons
 aclError prepare_cat(const aclTensorList* list, int64_t dim, const aclTensor* out_tensor, uint64_t* bytes,
                      aclOpExecutor** executor) {
     FirstPhase call("aclnnCat");
-    const TypesByChip types = all_and_bf16(kRealTypes | type_set({kComplex64}));
+    const TypesByChip types = with_bf16_except_310p(kRealTypes | type_set({kComplex64}));
     const std::vector<Operand> tensors = call.inputs("tensors", list, types, kNotScalar);
     const Operand out = call.output("out", out_tensor, types);
     check_common_type(&call, tensors, out);
@@ -259,7 +259,7 @@ aclError prepare_cat(const aclTensorList* list, int64_t dim, const aclTensor* ou
 aclError prepare_stack(const aclTensorList* list, int64_t dim, const aclTensor* out_tensor, uint64_t* bytes,
                        aclOpExecutor** executor) {
     FirstPhase call("aclnnStack");
-    const TypesByChip types = all_and_bf16(kNumberTypes | kWideUnsigned);
+    const TypesByChip types = with_bf16_except_310p(kNumberTypes | kWideUnsigned);
     std::vector<Operand> tensors = call.inputs("tensors", list, types, {1, 7});
     const Operand out = call.output("out", out_tensor, types, kNotScalar);
     check_common_type(&call, tensors, out);
@@ -282,7 +282,7 @@ aclError prepare_stack(const aclTensorList* list, int64_t dim, const aclTensor* 
 aclError prepare_split(const aclTensor* self_tensor, uint64_t sections, int64_t dim, const aclTensorList* list,
                        uint64_t* bytes, aclOpExecutor** executor) {
     FirstPhase call("aclnnSplitTensor");
-    const TypesByChip types = all_and_bf16(kNumberTypes | kWideUnsigned);
+    const TypesByChip types = with_bf16_except_310p(kNumberTypes | kWideUnsigned);
     const Operand self = call.input("self", self_tensor, types, kNotScalar);
     const std::vector<Operand> out = call.outputs("out", list, types, kNotScalar);
     const size_t axis = call.dimension("dim", dim, self.shape.size());

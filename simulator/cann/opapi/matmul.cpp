@@ -24,9 +24,9 @@ struct Product {
     Product(FirstPhase* call_, const aclTensor* self_tensor, const aclTensor* mat2_tensor, const aclTensor* out_tensor,
             RankRange ranks, RankRange out_ranks)
         : call(call_),
-          self(call->input("self", self_tensor, all_and_bf16(kHalfAndFloatTypes), ranks)),
-          mat2(call->weight("mat2", mat2_tensor, all_and_bf16(kHalfAndFloatTypes), ranks)),
-          out(call->output("out", out_tensor, all_and_bf16(kHalfAndFloatTypes), out_ranks)) {
+          self(call->input("self", self_tensor, with_bf16_except_310p(kHalfAndFloatTypes), ranks)),
+          mat2(call->weight("mat2", mat2_tensor, with_bf16_except_310p(kHalfAndFloatTypes), ranks)),
+          out(call->output("out", out_tensor, with_bf16_except_310p(kHalfAndFloatTypes), out_ranks)) {
         check_nz(call, mat2);
     }
 
@@ -146,7 +146,7 @@ aclError prepare_batch_matmul(const aclTensor* self, const aclTensor* mat2, cons
 aclError prepare_mv(const aclTensor* self_tensor, const aclTensor* vec_tensor, const aclTensor* out_tensor,
                     int8_t math_type, uint64_t* bytes, aclOpExecutor** executor) {
     FirstPhase call("aclnnMv");
-    const TypesByChip types_allowed = all_and_bf16(kHalfAndFloatTypes);
+    const TypesByChip types_allowed = with_bf16_except_310p(kHalfAndFloatTypes);
     const Operand self = call.input("self", self_tensor, types_allowed, {2, 2});
     const Operand vec = call.input("vec", vec_tensor, types_allowed, {1, 1});
     const Operand out = call.output("out", out_tensor, types_allowed, {1, 1});

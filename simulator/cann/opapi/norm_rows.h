@@ -8,7 +8,7 @@
 
 namespace simulated_cann {
 
-constexpr TypesByChip kNormTypes = all_and_bf16(kHalfAndFloatTypes);
+constexpr TypesByChip kNormTypes = with_bf16_except_310p(kHalfAndFloatTypes);
 constexpr TypesByChip kFloatOnly = on_all(type_set({kFloat}));
 constexpr RankRange kNormRanks{1, 8};
 

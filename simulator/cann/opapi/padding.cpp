@@ -17,7 +17,7 @@ struct Padding {
 aclError prepare_constant_pad(const aclTensor* self_tensor, const aclIntArray* pad_array, const aclScalar* value,
                               const aclTensor* out_tensor, uint64_t* bytes, aclOpExecutor** executor) {
     FirstPhase call("aclnnConstantPadNd");
-    const TypesByChip types = all_and_bf16(kRealTypes | type_set({kComplex64, kComplex128}) | kWideUnsigned);
+    const TypesByChip types = with_bf16_except_310p(kRealTypes | type_set({kComplex64, kComplex128}) | kWideUnsigned);
     const Operand self = call.input("self", self_tensor, types);
     const std::vector<int64_t> pad = call.integers("pad", pad_array);
     call.scalar<float>("value", value, types);
@@ -116,7 +116,7 @@ void clear_outside(const Operand& out, Triangle triangle, int64_t diagonal) {
 
 constexpr TypesByChip triangle_types(Triangle triangle) {
     constexpr uint32_t all = kRealTypes | kWideUnsigned;
-    return triangle == Triangle::kLower ? undocumented_on_310p(all) : all_and_bf16(all);
+    return triangle == Triangle::kLower ? undocumented_on_310p(all) : with_bf16_except_310p(all);
 }
 constexpr RankRange kMatrices{2, 8};
 

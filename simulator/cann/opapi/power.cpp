@@ -62,19 +62,19 @@ void run_with_scalar(const Operand& out, const Operand& tensor, const aclScalar&
 aclError prepare_tensor_tensor(const char* name, const aclTensor* self_tensor, const aclTensor* exponent_tensor,
                                const aclTensor* out_tensor, uint64_t* bytes, aclOpExecutor** executor) {
     FirstPhase call(name);
-    const TypesByChip types = all_and_bf16(out_tensor ? kNumberTypes : kPowTypes);
+    const TypesByChip types = with_bf16_except_310p(out_tensor ? kNumberTypes : kPowTypes);
     Operand self, out;
     if (out_tensor)
         self = call.input("self", self_tensor, types);
     else
         self = out = call.in_place("self", self_tensor, types);
     const Operand exponent = call.input("exponent", exponent_tensor, types);
-    if (out_tensor) out = call.output("out", out_tensor, all_and_bf16(kNumberTypes | kWideUnsigned));
+    if (out_tensor) out = call.output("out", out_tensor, with_bf16_except_310p(kNumberTypes | kWideUnsigned));
     require_not_both_bool(&call, self.dtype, exponent.dtype);
     const int32_t dtype = require_common_type(&call, {"self", self}, {"exponent", exponent});
     require_conversion(&call, dtype, "out", out);
     require_broadcast(&call, {{"self", self}, {"exponent", exponent}}, "out", out);
-    ask_for_casts(&call, dtype, {&self, &exponent, &out});
+    ask_workspace_for_casts(&call, dtype, {&self, &exponent, &out});
     const auto body = [self, exponent, out, dtype] { compute<Kinds::kNumbers>(out, self, exponent, dtype, kPower); };
     return call.finish(body, bytes, executor);
 }
@@ -100,7 +100,7 @@ aclError prepare_tensor_scalar(UnaryCall call, const aclScalar* exponent, const 
                                            exponent ? exponent->dtype : -1);
     require_conversion(&call.phase, dtype, "out", call.out);
     require_exponent(&call.phase, exponent, dtype);
-    ask_for_casts(&call.phase, dtype, {&call.self, &call.out});
+    ask_workspace_for_casts(&call.phase, dtype, {&call.self, &call.out});
     const aclScalar scalar = exponent ? *exponent : aclScalar{};
     const auto body = [self = call.self, out = call.out, scalar, dtype] {
         run_with_scalar(out, self, scalar, dtype, true);
@@ -108,25 +108,29 @@ aclError prepare_tensor_scalar(UnaryCall call, const aclScalar* exponent, const 
     return call.phase.finish(body, bytes, executor);
 }
 
-constexpr UnaryRule kTensorScalarRule{all_and_bf16(kNumberTypes),
-                                      all_and_bf16(kNumberTypes | kWideUnsigned),
+constexpr UnaryRule kTensorScalarRule{with_bf16_except_310p(kNumberTypes),
+                                      with_bf16_except_310p(kNumberTypes | kWideUnsigned),
                                       OutType::kAny,
                                       IntegersAs::kSelf,
                                       {},
                                       "self",
                                       "out",
                                       true};
-constexpr UnaryRule kTensorScalarInPlace{all_and_bf16(kPowTypes)};
-constexpr UnaryRule kScalarTensorRule{
-    all_and_bf16(kPowTypes), all_and_bf16(kPowTypes | kWideUnsigned), OutType::kAny, IntegersAs::kSelf, {}, "exponent"};
+constexpr UnaryRule kTensorScalarInPlace{with_bf16_except_310p(kPowTypes)};
+constexpr UnaryRule kScalarTensorRule{with_bf16_except_310p(kPowTypes),
+                                      with_bf16_except_310p(kPowTypes | kWideUnsigned),
+                                      OutType::kAny,
+                                      IntegersAs::kSelf,
+                                      {},
+                                      "exponent"};
 
 aclError prepare_scalar_tensor(const aclScalar* self, const aclTensor* exponent, const aclTensor* out, uint64_t* bytes,
                                aclOpExecutor** executor) {
     UnaryCall call = read_unary("aclnnPowScalarTensor", kScalarTensorRule, exponent, out);
-    call.phase.scalar<double>("self", self, all_and_bf16(kPowTypes));
+    call.phase.scalar<double>("self", self, with_bf16_except_310p(kPowTypes));
     const int32_t dtype = type_with_scalar(&call.phase, "exponent", call.self, "self", self, call.out, call.self.dtype);
     require_conversion(&call.phase, dtype, "out", call.out);
-    ask_for_casts(&call.phase, dtype, {&call.self, &call.out});
+    ask_workspace_for_casts(&call.phase, dtype, {&call.self, &call.out});
     const aclScalar scalar = self ? *self : aclScalar{};
     const auto body = [exponent = call.self, out = call.out, scalar, dtype] {
         run_with_scalar(out, exponent, scalar, dtype, false);
@@ -158,7 +162,7 @@ NPU_CANN_API aclError aclnnPowTensorScalarGetWorkspaceSize(const aclTensor* self
                                                            aclOpExecutor** executor) {
     using namespace simulated_cann;
     return prepare_tensor_scalar(read_unary("aclnnPowTensorScalar", kTensorScalarRule, self, out), exponent,
-                                 all_and_bf16(kNumberTypes), bytes, executor);
+                                 with_bf16_except_310p(kNumberTypes), bytes, executor);
 }
 NPU_CANN_SECOND_PHASE(aclnnPowTensorScalar)
 
@@ -166,7 +170,7 @@ NPU_CANN_API aclError aclnnInplacePowTensorScalarGetWorkspaceSize(const aclTenso
                                                                   uint64_t* bytes, aclOpExecutor** executor) {
     using namespace simulated_cann;
     return prepare_tensor_scalar(read_in_place("aclnnInplacePowTensorScalar", kTensorScalarInPlace, self), exponent,
-                                 all_and_bf16(kPowTypes), bytes, executor);
+                                 with_bf16_except_310p(kPowTypes), bytes, executor);
 }
 NPU_CANN_SECOND_PHASE(aclnnInplacePowTensorScalar)
 

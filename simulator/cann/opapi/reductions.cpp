@@ -108,8 +108,8 @@ CastReduction check_cast_reduction(FirstPhase* call, const TypesByChip& types, c
 aclError prepare_reduce_sum(const aclTensor* self_tensor, const aclIntArray* dims, bool keeps_dims, int32_t dtype,
                             const aclTensor* out_tensor, uint64_t* bytes, aclOpExecutor** executor) {
     FirstPhase call("aclnnReduceSum");
-    const CastReduction sum = check_cast_reduction(&call, all_and_bf16(kNumberTypes), "dims", self_tensor, dims,
-                                                   keeps_dims, dtype, out_tensor);
+    const CastReduction sum = check_cast_reduction(&call, with_bf16_except_310p(kNumberTypes), "dims", self_tensor,
+                                                   dims, keeps_dims, dtype, out_tensor);
     call.require_dtype("out", sum.out, dtype);
     auto body = [sum] {
         call_with_compute_type(sum.dtype, [&](auto type) {
@@ -140,7 +140,7 @@ aclError prepare_mean(const aclTensor* self_tensor, const aclIntArray* dim, bool
     FirstPhase call("aclnnMean");
     constexpr uint32_t all = kHalfToDoubleTypes | kIntegerTypes | kComplexTypes;
     const CastReduction mean =
-        check_cast_reduction(&call, all_and_bf16(all), "dim", self_tensor, dim, keeps_dim, dtype, out_tensor);
+        check_cast_reduction(&call, with_bf16_except_310p(all), "dim", self_tensor, dim, keeps_dim, dtype, out_tensor);
     if (call.is_valid()) {
         call.require(can_cast(mean.self.dtype, dtype), "dtype",
                      std::string("be a type to which ") + dtype_name(mean.self.dtype) + " converts", dtype_name(dtype));
@@ -180,7 +180,7 @@ float norm_order(float p) {
 aclError prepare_norm(const aclTensor* self_tensor, const aclScalar* p_scalar, const aclIntArray* dim, bool keeps_dim,
                       const aclTensor* out_tensor, uint64_t* bytes, aclOpExecutor** executor) {
     FirstPhase call("aclnnNorm");
-    const TypesByChip types = all_and_bf16(kHalfAndFloatTypes);
+    const TypesByChip types = with_bf16_except_310p(kHalfAndFloatTypes);
     const Operand self = call.input("self", self_tensor, types);
     const float p = norm_order(call.scalar<float>("pScalar", p_scalar, on_all(type_set({kFloat}))));
     const std::vector<int64_t> given = call.integers("dim", dim);

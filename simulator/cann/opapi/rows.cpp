@@ -45,7 +45,7 @@ void gather(const Operand& out, const Operand& self, size_t dim, const Operand& 
 aclError prepare_index_select(const aclTensor* self_tensor, int64_t dim, const aclTensor* index_tensor,
                               const aclTensor* out_tensor, uint64_t* bytes, aclOpExecutor** executor) {
     FirstPhase call("aclnnIndexSelect");
-    const TypesByChip types = all_and_bf16(kNumberTypes | kWideUnsigned);
+    const TypesByChip types = with_bf16_except_310p(kNumberTypes | kWideUnsigned);
     const Operand self = call.input("self", self_tensor, types);
     const Operand index = call.input("index", index_tensor, on_all(kIndexTypes), kAtMostVector);
     const Operand out = call.output("out", out_tensor, types);
@@ -68,7 +68,7 @@ aclError prepare_index_select(const aclTensor* self_tensor, int64_t dim, const a
 aclError prepare_gather_v2(const aclTensor* self_tensor, int64_t dim, const aclTensor* index_tensor,
                            const aclTensor* out_tensor, uint64_t* bytes, aclOpExecutor** executor) {
     FirstPhase call("aclnnGatherV2");
-    const TypesByChip types = all_and_bf16(kNumberTypes);
+    const TypesByChip types = with_bf16_except_310p(kNumberTypes);
     const RankRange ranks{1, 8};
     const Operand self = call.input("self", self_tensor, types, ranks);
     const Operand index = call.input("index", index_tensor, on_all(kIndexTypes));
@@ -86,7 +86,7 @@ aclError prepare_gather_v2(const aclTensor* self_tensor, int64_t dim, const aclT
 aclError prepare_embedding(const aclTensor* weight_tensor, const aclTensor* indices_tensor, const aclTensor* out_tensor,
                            uint64_t* bytes, aclOpExecutor** executor) {
     FirstPhase call("aclnnEmbedding");
-    const TypesByChip types = all_and_bf16(kNumberTypes);
+    const TypesByChip types = with_bf16_except_310p(kNumberTypes);
     const Operand weight = call.input("weight", weight_tensor, types, {2, 2});
     const Operand indices = call.input("indices", indices_tensor, on_all(kIndexTypes));
     const Operand out = call.output("out", out_tensor, types);
@@ -191,7 +191,7 @@ void fill_slices(const Operand& out, size_t axis, const std::vector<int64_t>& in
 // op_api/aclnn_index_fill_tensor.cpp. The document does not list Ascend310P, for which the source has a list of types.
 // This list is also that of the kernel IndexFillD of CANN 8.1.
 constexpr TypesByChip kIndexFillTypes = undocumented_on_310p(type_set({kFloat16, kFloat, kInt32, kInt64, kBool}));
-constexpr TypesByChip kFillValueTypes = all_and_bf16(kRealTypes | kWideUnsigned);
+constexpr TypesByChip kFillValueTypes = with_bf16_except_310p(kRealTypes | kWideUnsigned);
 
 aclError prepare_index_fill(const char* function, const aclTensor* self_tensor, int64_t dim,
                             const aclIntArray* index_array, const aclScalar* value_scalar, const aclTensor* out_tensor,

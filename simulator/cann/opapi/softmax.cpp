@@ -78,8 +78,8 @@ void softmax_along(const std::vector<int64_t>& shape, size_t dim, bool is_log, s
 aclError prepare_softmax(const char* name, bool is_log, const aclTensor* self_tensor, int64_t dim_value,
                          const aclTensor* out_tensor, uint64_t* bytes, aclOpExecutor** executor) {
     FirstPhase call(name);
-    const Operand self = call.input("self", self_tensor, all_and_bf16(kHalfToDoubleTypes));
-    const Operand out = call.output("out", out_tensor, all_and_bf16(kHalfToDoubleTypes));
+    const Operand self = call.input("self", self_tensor, with_bf16_except_310p(kHalfToDoubleTypes));
+    const Operand out = call.output("out", out_tensor, with_bf16_except_310p(kHalfToDoubleTypes));
     call.beyond_document(is_log && self.shape.empty(), "its document does not list a tensor without dimensions");
     const size_t dim = call.dimension("dim", dim_value, self.shape.size());
     call.require_shape("out", out, self.shape);
@@ -105,7 +105,7 @@ aclError prepare_gradient(const char* name, bool is_log, const aclTensor* gradie
                           const aclTensor* output_tensor, int64_t dim_value, const aclTensor* out_tensor,
                           uint64_t* bytes, aclOpExecutor** executor) {
     FirstPhase call(name);
-    const TypesByChip types = all_and_bf16(kHalfAndFloatTypes);
+    const TypesByChip types = with_bf16_except_310p(kHalfAndFloatTypes);
     const RankRange ranks{is_log ? 1U : 0U, 8};
     const Operand gradient = call.input("gradOutput", gradient_tensor, types, ranks);
     const Operand output = call.input("output", output_tensor, types, ranks);
@@ -141,7 +141,7 @@ aclError prepare_cross_entropy(const aclTensor* features_tensor, const aclTensor
                                const aclTensor* loss_tensor, const aclTensor* backprop_tensor, uint64_t* bytes,
                                aclOpExecutor** executor) {
     FirstPhase call("aclnnSoftmaxCrossEntropyWithLogits");
-    const TypesByChip types = all_and_bf16(kHalfAndFloatTypes);
+    const TypesByChip types = with_bf16_except_310p(kHalfAndFloatTypes);
     const Operand features = call.input("features", features_tensor, types, {2, 2});
     const Operand labels = call.input("labels", labels_tensor, types, {2, 2});
     const Operand loss = call.output("loss", loss_tensor, types, {1, 1});

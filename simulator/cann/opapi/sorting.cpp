@@ -97,7 +97,7 @@ void refuse_one_bfloat16(FirstPhase* call, const Operand& self, size_t dim) {
 aclError prepare_argsort(const aclTensor* self_tensor, int64_t dim, bool descending, const aclTensor* out_tensor,
                          uint64_t* bytes, aclOpExecutor** executor) {
     FirstPhase call("aclnnArgsort");
-    const Operand self = call.input("self", self_tensor, all_and_bf16(kSortedTypes));
+    const Operand self = call.input("self", self_tensor, with_bf16_except_310p(kSortedTypes));
     const Operand out = call.output("out", out_tensor, kInt64Only);
     const size_t axis = call.dimension("dim", dim, self.shape.size());
     call.require_shape("out", out, self.shape);
@@ -113,7 +113,7 @@ aclError prepare_argsort(const aclTensor* self_tensor, int64_t dim, bool descend
 aclError prepare_sort(const aclTensor* self_tensor, int64_t dim, bool descending, const aclTensor* values_tensor,
                       const aclTensor* indices_tensor, uint64_t* bytes, aclOpExecutor** executor) {
     FirstPhase call("aclnnSort");
-    const TypesByChip types = all_and_bf16(kSortedTypes | kBoolType);
+    const TypesByChip types = with_bf16_except_310p(kSortedTypes | kBoolType);
     const RankRange ranks{1, 8};
     const Operand self = call.input("self", self_tensor, types, ranks);
     const Operand values = call.output("valuesOut", values_tensor, types, ranks);
@@ -132,7 +132,7 @@ aclError prepare_topk(const aclTensor* self_tensor, int64_t k, int64_t dim, bool
                       const aclTensor* values_tensor, const aclTensor* indices_tensor, uint64_t* bytes,
                       aclOpExecutor** executor) {
     FirstPhase call("aclnnTopk");
-    const TypesByChip types = all_and_bf16(kSortedTypes | type_set({kDouble}));
+    const TypesByChip types = with_bf16_except_310p(kSortedTypes | type_set({kDouble}));
     const RankRange ranks{1, 8};
     const Operand self = call.input("self", self_tensor, types, ranks);
     const Operand values = call.output("valuesOut", values_tensor, types, ranks);
@@ -189,7 +189,7 @@ void find_extreme(Extreme extreme, const Operand& self, size_t dim, const Operan
 aclError prepare_arg_extreme(const char* function, Extreme extreme, const aclTensor* self_tensor, int64_t dim,
                              bool keeps_dim, const aclTensor* out_tensor, uint64_t* bytes, aclOpExecutor** executor) {
     FirstPhase call(function);
-    const Operand self = call.input("self", self_tensor, all_and_bf16(kHalfToDoubleTypes | kIntegerTypes));
+    const Operand self = call.input("self", self_tensor, with_bf16_except_310p(kHalfToDoubleTypes | kIntegerTypes));
     const Operand out = call.output("out", out_tensor, on_all(kIndexTypes));
     const size_t axis = call.dimension("dim", dim, self.shape.size());
     if (extreme == Extreme::kLeast && is_ascend310p() && !is_floating(self.dtype))
@@ -205,7 +205,7 @@ aclError prepare_extreme_dim(const char* function, Extreme extreme, const aclTen
                              bool keeps_dim, const aclTensor* out_tensor, const aclTensor* indices_tensor,
                              uint64_t* bytes, aclOpExecutor** executor) {
     FirstPhase call(function);
-    const TypesByChip types = all_and_bf16(kHalfAndFloatTypes | type_set({kInt64, kBool}));
+    const TypesByChip types = with_bf16_except_310p(kHalfAndFloatTypes | type_set({kInt64, kBool}));
     const Operand self = call.input("self", self_tensor, types, {1, 8});
     const Operand out = call.output("out", out_tensor, types);
     const Operand indices = call.output("indices", indices_tensor, on_all(kIndexTypes));
@@ -225,7 +225,7 @@ aclError prepare_extreme_dim(const char* function, Extreme extreme, const aclTen
 aclError prepare_extreme(const char* function, Extreme extreme, const aclTensor* self_tensor,
                          const aclTensor* out_tensor, uint64_t* bytes, aclOpExecutor** executor) {
     FirstPhase call(function);
-    const TypesByChip types = all_and_bf16(kRealTypes);
+    const TypesByChip types = with_bf16_except_310p(kRealTypes);
     const Operand self = call.input("self", self_tensor, types);
     const Operand out = call.output("out", out_tensor, types, {0, 1});
     call.require_dtype("out", out, self.dtype);
@@ -249,7 +249,7 @@ aclError prepare_extreme(const char* function, Extreme extreme, const aclTensor*
 aclError prepare_cumsum(const aclTensor* self_tensor, int64_t dim, int32_t dtype, const aclTensor* out_tensor,
                         uint64_t* bytes, aclOpExecutor** executor) {
     FirstPhase call("aclnnCumsum");
-    const TypesByChip types = all_and_bf16(kHalfToDoubleTypes | kIntegerTypes | kComplexTypes);
+    const TypesByChip types = with_bf16_except_310p(kHalfToDoubleTypes | kIntegerTypes | kComplexTypes);
     const Operand self = call.input("self", self_tensor, types);
     const Operand out = call.output("out", out_tensor, types);
     call.require_dtype("out", out, dtype);

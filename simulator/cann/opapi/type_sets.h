@@ -37,7 +37,7 @@ struct TypesByChip {
     uint32_t undocumented_on_910b = 0, undocumented_on_310p = 0;
 };
 // The types `all` on every chip, and bfloat16 on every chip but Ascend310P.
-constexpr TypesByChip all_and_bf16(uint32_t all) { return {all | kBf16, all}; }
+constexpr TypesByChip with_bf16_except_310p(uint32_t all) { return {all | kBf16, all}; }
 constexpr TypesByChip on_all(uint32_t all) { return {all, all}; }
 constexpr TypesByChip only_910b(uint32_t all) { return {all, 0}; }
 constexpr TypesByChip by_chip(uint32_t on_910b, uint32_t on_310p) { return {on_910b, on_310p}; }

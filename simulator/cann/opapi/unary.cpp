@@ -17,14 +17,23 @@ constexpr RankRange kOneToEight{1, 8};
 
 // math/cos/docs/aclnnCos&aclnnInplaceCos.md. The document states a precision of the float32 kernel only for inputs up
 // to 1e7, and on Ascend310P up to 65504.
-constexpr UnaryRule kCosRule{
-    all_and_bf16(kNumberTypes), all_and_bf16(kInexactTypes), OutType::kConverted, IntegersAs::kFloat, {}, "input"};
-constexpr UnaryRule kCosInPlace{
-    all_and_bf16(kInexactTypes), all_and_bf16(kInexactTypes), OutType::kSelf, IntegersAs::kSelf, {}, "inputRef"};
+constexpr UnaryRule kCosRule{with_bf16_except_310p(kNumberTypes),
+                             with_bf16_except_310p(kInexactTypes),
+                             OutType::kConverted,
+                             IntegersAs::kFloat,
+                             {},
+                             "input"};
+constexpr UnaryRule kCosInPlace{with_bf16_except_310p(kInexactTypes),
+                                with_bf16_except_310p(kInexactTypes),
+                                OutType::kSelf,
+                                IntegersAs::kSelf,
+                                {},
+                                "inputRef"};
 // math/sin/docs/aclnnSin&aclnnInplaceSin.md.
-constexpr UnaryRule kSinRule = converted(all_and_bf16(kNumberTypes), all_and_bf16(kInexactTypes), IntegersAs::kFloat);
+constexpr UnaryRule kSinRule =
+    converted(with_bf16_except_310p(kNumberTypes), with_bf16_except_310p(kInexactTypes), IntegersAs::kFloat);
 constexpr UnaryRule kSinInPlace =
-    same(with_undocumented(all_and_bf16(kHalfAndFloatTypes), kInexactTypes, kInexactTypes));
+    same(with_undocumented(with_bf16_except_310p(kHalfAndFloatTypes), kInexactTypes, kInexactTypes));
 // math/exp/docs/aclnnExp&aclnnInplaceExp.md.
 constexpr TypesByChip kInexactUnlistedOn310p = undocumented_on_310p(kInexactTypes);
 constexpr UnaryRule kExpRule = converted(undocumented_on_310p(kInexactTypes | kBoolType | type_set({kInt64})),
@@ -44,11 +53,12 @@ constexpr UnaryRule kLogInPlace = same(kInexactUnlistedOn310p, kOneToEight);
 constexpr UnaryRule kSqrtRule =
     converted(undocumented_on_310p(kNumberTypes), kInexactUnlistedOn310p, IntegersAs::kFloatOrDouble);
 // math/rsqrt/docs/aclnnRsqrt&aclnnInplaceRsqrt.md. Integers are cast to the type of out.
-constexpr UnaryRule kRsqrtRule = converted(all_and_bf16(kNumberTypes), all_and_bf16(kInexactTypes), IntegersAs::kOut);
-constexpr UnaryRule kInexactInPlace = same(all_and_bf16(kInexactTypes));
+constexpr UnaryRule kRsqrtRule =
+    converted(with_bf16_except_310p(kNumberTypes), with_bf16_except_310p(kInexactTypes), IntegersAs::kOut);
+constexpr UnaryRule kInexactInPlace = same(with_bf16_except_310p(kInexactTypes));
 // math/reciprocal/docs/aclnnReciprocal&aclnnInplaceReciprocal.md.
 constexpr UnaryRule kReciprocalRule =
-    converted(all_and_bf16(kNumberTypes), all_and_bf16(kInexactTypes), IntegersAs::kFloat);
+    converted(with_bf16_except_310p(kNumberTypes), with_bf16_except_310p(kInexactTypes), IntegersAs::kFloat);
 // math/tanh/docs/aclnnTanh&aclnnInplaceTanh.md.
 constexpr UnaryRule kTanhRule = converted(undocumented_on_310p(kHalfAndFloatTypes | kIntegersAndBool),
                                           undocumented_on_310p(kHalfAndFloatTypes), IntegersAs::kFloat);
@@ -60,31 +70,32 @@ constexpr UnaryRule kErfRule = converted(undocumented_on_310p(kHalfToDoubleTypes
 constexpr UnaryRule kErfInPlace = same(undocumented_on_310p(kHalfToDoubleTypes));
 // hicann/ops-nn activation/sigmoid/docs/aclnnSigmoid&aclnnInplaceSigmoid.md and op_api/aclnn_sigmoid.cpp, which has
 // more types: integers are cast to the type of out, float64 and complex numbers run on the AI CPU.
-constexpr UnaryRule kSigmoidRule =
-    converted(with_undocumented(all_and_bf16(kHalfAndFloatTypes), kNumberTypes, kNumberTypes),
-              with_undocumented(all_and_bf16(kHalfAndFloatTypes), kInexactTypes, kInexactTypes), IntegersAs::kOut);
-constexpr UnaryRule kSigmoidInPlace = same(all_and_bf16(kInexactTypes), kOneToEight);
+constexpr UnaryRule kSigmoidRule = converted(
+    with_undocumented(with_bf16_except_310p(kHalfAndFloatTypes), kNumberTypes, kNumberTypes),
+    with_undocumented(with_bf16_except_310p(kHalfAndFloatTypes), kInexactTypes, kInexactTypes), IntegersAs::kOut);
+constexpr UnaryRule kSigmoidInPlace = same(with_bf16_except_310p(kInexactTypes), kOneToEight);
 
 // math/abs/docs/aclnnAbs.md. The result of a complex64 is float32.
-constexpr UnaryRule kAbsRule{by_chip(kRealTypes | kBf16 | type_set({kComplex64}), kRealTypes), all_and_bf16(kRealTypes),
-                             OutType::kAny};
+constexpr UnaryRule kAbsRule{by_chip(kRealTypes | kBf16 | type_set({kComplex64}), kRealTypes),
+                             with_bf16_except_310p(kRealTypes), OutType::kAny};
 // math/sign/docs/aclnnSign.md. Complex types are not simulated.
 constexpr TypesByChip kSignTypes = undocumented_on_310p(kHalfToDoubleTypes | kIndexTypes | kBoolType);
 constexpr UnaryRule kSignRule{kSignTypes, kSignTypes, OutType::kSelf, IntegersAs::kSelf, kOneToEight, "self", "result"};
 // math/floor/docs/aclnnFloor&aclnnInplaceFloor.md.
 constexpr UnaryRule kFloorRule = same(undocumented_on_310p(kHalfToDoubleTypes | kIntegerTypes | kWideUnsigned));
 // math/ceil/docs/aclnnCeil&aclnnInplaceCeil.md.
-constexpr UnaryRule kCeilRule = same(all_and_bf16(kHalfToDoubleTypes));
+constexpr UnaryRule kCeilRule = same(with_bf16_except_310p(kHalfToDoubleTypes));
 // math/round/docs/aclnnRound&aclnnInplaceRound.md.
 constexpr UnaryRule kRoundRule = same(undocumented_on_310p(kHalfToDoubleTypes | kIndexTypes));
 // math/trunc/docs/aclnnTrunc&aclnnInplaceTrunc.md.
-constexpr UnaryRule kTruncRule = same(all_and_bf16(kHalfAndFloatTypes));
+constexpr UnaryRule kTruncRule = same(with_bf16_except_310p(kHalfAndFloatTypes));
 // math/is_finite/docs/aclnnIsFinite.md. The document lists neither integers nor bool. For these types, the source sets
 // every element of out to true.
 constexpr UnaryRule kIsFiniteRule{with_undocumented(undocumented_on_310p(kHalfToDoubleTypes), kRealTypes, kRealTypes),
                                   undocumented_on_310p(kBoolType, kBoolType), OutType::kAny};
 // math/logical_not/docs/aclnnLogicalNot&aclnnInplaceLogicalNot.md.
-constexpr UnaryRule kLogicalNotRule{all_and_bf16(kRealTypes), all_and_bf16(kRealTypes), OutType::kAny};
+constexpr UnaryRule kLogicalNotRule{with_bf16_except_310p(kRealTypes), with_bf16_except_310p(kRealTypes),
+                                    OutType::kAny};
 // math/bitwise_not/docs/aclnnBitwiseNot.md.
 constexpr UnaryRule kBitwiseNotRule{
     on_all(kIntegersAndBool), on_all(kIntegersAndBool), OutType::kSelf, IntegersAs::kSelf, {}, "self", "out", true};
@@ -151,7 +162,7 @@ aclError prepare_floor(UnaryCall call, uint64_t* bytes, aclOpExecutor** executor
 
 // The kernel takes and returns bool.
 aclError prepare_logical_not(UnaryCall call, uint64_t* bytes, aclOpExecutor** executor) {
-    ask_for_casts(&call.phase, kBool, {&call.self, &call.out});
+    ask_workspace_for_casts(&call.phase, kBool, {&call.self, &call.out});
     return call.finish<Kinds::kReal>(kLogicalNot, bytes, executor);
 }
 

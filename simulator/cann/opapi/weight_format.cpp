@@ -25,7 +25,7 @@ aclError calculate_size(const char* name, const aclIntArray* shape, int32_t dtyp
                                 std::to_string(sizes.size()) + ".");
     if (std::any_of(sizes.begin(), sizes.end(), [](int64_t dim) { return dim <= 0; }))
         return refuse(name, "tensorShape must contain positive sizes but got " + shape_text(sizes) + ".");
-    const std::string error = type_error("dataType", all_and_bf16(kWeightTypes), dtype);
+    const std::string error = type_error("dataType", with_bf16_except_310p(kWeightTypes), dtype);
     if (!error.empty()) return refuse(name, error);
     *size = static_cast<uint64_t>(padded_elements(sizes, dtype));
     return kSuccess;
@@ -45,7 +45,7 @@ std::vector<char> packed_elements(const Operand& operand) {
 
 aclError prepare_trans_weight(aclTensor* tensor, uint64_t* bytes, aclOpExecutor** executor) {
     FirstPhase call("aclnnTransMatmulWeight");
-    const Operand weight = call.in_place("mmWeightRef", tensor, all_and_bf16(kWeightTypes));
+    const Operand weight = call.in_place("mmWeightRef", tensor, with_bf16_except_310p(kWeightTypes));
     if (call.is_valid()) {
         call.require(tensor->format == 2, "mmWeightRef", "be in the format ND", tensor->format);
         const size_t most_dims = is_ascend310p() && weight.dtype != kInt8 ? 2 : 6;

@@ -211,7 +211,7 @@ NPU_CANN_API aclError aclnnWeightQuantBatchMatmulV2GetWorkspaceSize(
     aclOpExecutor** executor) {
     using namespace simulated_cann;
     FirstPhase call("aclnnWeightQuantBatchMatmulV2");
-    const TypesByChip types = all_and_bf16(type_set({kFloat16}));
+    const TypesByChip types = with_bf16_except_310p(type_set({kFloat16}));
     const TypesByChip weight_types = by_chip(type_set({kInt8, kInt4}), type_set({kInt8}));
     const RankRange ranks{2, is_ascend310p() ? 6U : 2U};
     QuantProduct p;
@@ -219,7 +219,7 @@ NPU_CANN_API aclError aclnnWeightQuantBatchMatmulV2GetWorkspaceSize(
     p.weight = call.weight("weight", weight, weight_types, ranks);
     p.scale = call.input("antiquantScale", antiquantScale, types, {1, 2});
     p.offset = call.optional_input("antiquantOffsetOptional", antiquantOffsetOptional, types, {1, 2});
-    p.bias = call.optional_input("biasOptional", biasOptional, all_and_bf16(kHalfAndFloatTypes), {1, 2});
+    p.bias = call.optional_input("biasOptional", biasOptional, with_bf16_except_310p(kHalfAndFloatTypes), {1, 2});
     p.y = call.output("y", y, types, ranks);
     p.group_size = antiquantGroupSize;
     call.refuse_unsimulated(quantScaleOptional || quantOffsetOptional, "quantScaleOptional");
