@@ -121,9 +121,10 @@ Buffer* own_buffer(int32_t queue, const UbView& view, const char* api, Site site
     Machine& m = machine();
     Buffer* buffer = view.buffer < 0 ? nullptr : &m.buffers[view.buffer];
     if (buffer && buffer->queue == queue) return buffer;
-    const char* owner = !buffer ? "no buffer's" : buffer->queue < 0 ? "a TBuf's" : "another queue's";
+    const char* owner = !buffer ? "no buffer" : buffer->queue < 0 ? "a TBuf" : "another queue";
     const std::string place = buffer && buffer->queue >= 0 ? ", allocated at " + where(buffer->allocated_at) : "";
-    broken_at(Rule::Queue05, api, site, "the tensor is not one of this queue's: it is %s%s.", owner, place.c_str());
+    broken_at(Rule::Queue05, api, site, "the tensor must belong to this queue but belongs to %s%s.", owner,
+              place.c_str());
     return nullptr;
 }
 

@@ -139,13 +139,13 @@ KERNEL(freed_to_its_own_queue) {
 KERNEL(freed_to_another_queue) {
     Queues<> q;
     LocalTensor<float> a = q.in.AllocTensor<float>();
-    q.out.FreeTensor(a);  // breaks SIM-QUEUE-05: not one of this queue's: it is another queue's, allocated at @-1
+    q.out.FreeTensor(a);  // breaks SIM-QUEUE-05: this queue but belongs to another queue, allocated at @-1
 }
 
 KERNEL(enqueued_to_another_queue) {
     Queues<> q;
     LocalTensor<float> a = q.in.AllocTensor<float>();
-    q.out.EnQue(a);  // breaks SIM-QUEUE-05: not one of this queue's: it is another queue's, allocated at @-1
+    q.out.EnQue(a);  // breaks SIM-QUEUE-05: this queue but belongs to another queue, allocated at @-1
 }
 
 KERNEL(used_before_free) {
