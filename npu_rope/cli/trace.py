@@ -203,9 +203,10 @@ def rope(
     """Run rope's kernel once and show the use of its cycles.
 
     The kernel and its tiling are the real ones; the time comes from a model.
-    Each instruction costs its issue and its repeats or bytes. The four pipes of
-    a core overlap as far as the kernel's events allow. The cores share the
-    bandwidth of global memory. The model has not been compared with hardware.
+    An instruction takes a fixed time for its issue and a time for each repeat or
+    byte. The four pipes of a core overlap as far as the kernel's events allow.
+    The cores share the bandwidth of global memory. The model has not been
+    compared with hardware.
 
     Exit status: 0 success; 1 the kernel broke a rule of the simulator; 2 bad
     usage.

@@ -22,7 +22,7 @@ MISSING = 1
 def doctor() -> None:
     """List the simulator's installed pieces, and how to get the missing ones.
 
-    Exit status: 0; 1 a piece that every kernel needs is missing.
+    Exit status: 0 success; 1 a piece that every kernel needs is missing.
     """
     print(f"ascend-sim {__version__}, Python {sys.version.split()[0]}\n")
     needed = [

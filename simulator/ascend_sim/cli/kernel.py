@@ -160,9 +160,9 @@ def kernel(
     descending order. Outputs and the timeline are written only if the kernel
     broke no rule.
 
-    Exit status: 0; 1 the kernel does not compile, broke a rule, or differs from
-    the reference, or the tiling refuses the call; 2 bad usage, or a missing
-    piece.
+    Exit status: 0 success; 1 the kernel does not compile, broke a rule, or
+    differs from the reference, or the tiling refuses the call; 2 bad usage, or a
+    missing piece.
 
     Examples:
 

@@ -39,7 +39,7 @@ def program(
     call of the simulated CANN. Run the program with ascend-sim run, on a chip of
     this SoC.
 
-    Exit status: 0; 1 the compiler failed; 2 bad usage or a missing piece.
+    Exit status: 0 success; 1 the compiler failed; 2 bad usage or a missing piece.
 
     Examples:
 

@@ -29,7 +29,7 @@ def toolkit(
     Run the program with ascend-sim run. The libraries are links into the
     installed ascend_sim: write the folder again after another installation.
 
-    Exit status: 0; 2 bad usage or a missing piece.
+    Exit status: 0 success; 2 bad usage or a missing piece.
 
     Examples:
 

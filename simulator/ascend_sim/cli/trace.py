@@ -21,12 +21,12 @@ def trace(
 ) -> None:
     """Show how a launch spent its cycles: pipes, instructions, critical path.
 
-    The time comes from a model. Each instruction costs its issue and its repeats
-    or bytes. The four pipes of a core overlap as far as the kernel's events
-    allow. The cores share the bandwidth of global memory. The model has not been
-    compared with hardware.
+    The time comes from a model. An instruction takes a fixed time for its issue
+    and a time for each repeat or byte. The four pipes of a core overlap as far as
+    the kernel's events allow. The cores share the bandwidth of global memory. The
+    model has not been compared with hardware.
 
-    Exit status: 0; 2 bad usage.
+    Exit status: 0 success; 2 bad usage.
 
     Examples:
 
