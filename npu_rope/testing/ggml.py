@@ -31,8 +31,8 @@ HOW_TO_GET = (
     " 'pip install --no-deps pywhispercpp==1.5.1', or give --ggml-lib PATH."
 )
 HOW_TO_NAME = (
-    "Name the folder of a build with shared libraries, such as --ggml-lib build: its libraries are found in"
-    " it and below it. ggml alone has them in build/src, llama.cpp in build/bin."
+    "Name the folder of a build with shared libraries, such as --ggml-lib build. The libraries may be in this"
+    " folder or below it. ggml alone has them in build/src, llama.cpp in build/bin."
 )
 # The names of the library with the registry of backends, such as libggml.so, libggml.so.0 or libggml.dylib.
 REGISTRY_NAME = re.compile(r"libggml(-[0-9a-f]{8})?\.(so|dylib|[bv][0-9])")
@@ -52,7 +52,7 @@ class GgmlFailed(RuntimeError):
 
 
 class GgmlAborted(GgmlFailed):
-    """ggml ended its process. The message has its last line, ``output`` all of its last lines."""
+    """ggml ended its process. The message has the last line that ggml printed; ``output`` has more."""
 
 
 class GgmlRefused(RuntimeError):
@@ -122,8 +122,8 @@ def find_library_dir(given_folder: str | None = None, *, registry: bool = False)
     """Return the folder with ``libggml-base*`` and ``libggml-cpu*``, or with ``libggml.so`` instead of the
     second one if ``registry`` is true. The libraries are in the folder or below it (:func:`libraries`).
 
-    The folder is ``given_folder`` (also a library in it), else ``NPU_ROPE_GGML_LIB``, else that of the npm
-    package, else that of PyPI's pywhispercpp.
+    The folder is ``given_folder``, else ``NPU_ROPE_GGML_LIB``, else that of the npm package, else that of
+    PyPI's pywhispercpp. The first two may also name a library in the folder.
 
     Raises:
         GgmlUnavailable: there is none, or the folder has several builds.
@@ -134,7 +134,7 @@ def find_library_dir(given_folder: str | None = None, *, registry: bool = False)
         if second_library and base_library(folder):
             _require_one_build(folder)
             return folder
-    searched = named_folder or "neither the npm nor the PyPI package that carries one"
+    searched = named_folder or "none, and found neither the npm nor the PyPI package of ggml"
     second_library_name = "libggml.so (the registry of devices)" if registry else "libggml-cpu*"
     raise GgmlUnavailable(
         f"[ggml] library must be a folder with libggml-base* and {second_library_name} but got {searched}."
@@ -143,12 +143,12 @@ def find_library_dir(given_folder: str | None = None, *, registry: bool = False)
 
 
 def _require_one_build(folder: Path) -> None:
-    """Check that no two copies of libggml-base are nearest to the folder."""
+    """Raise GgmlUnavailable if several copies of libggml-base are equally near to the folder."""
     builds = _folders_of_builds(_all_libraries(folder))
     nearest = [str(build) for build in builds if len(build.parts) == len(builds[0].parts)]
     if len(nearest) > 1:
         raise GgmlUnavailable(
-            f"[ggml] library must be a folder with one build but got {folder}, with those in"
+            f"[ggml] library must be a folder with one build but got {folder}, which has builds in"
             f" {', '.join(nearest[:-1])} and {nearest[-1]}.\nName one of them with --ggml-lib."
         )
 
@@ -204,7 +204,7 @@ class GgmlRope:
     cache: npt.NDArray[Any] | None = None
 
 
-# The place of a call behind its predecessor: in the same graph, in a new graph, on a new backend.
+# Where a call runs, relative to the call before it: in the same graph, in a new graph, on a new backend.
 Start = Literal["node", "graph", "backend"]
 
 
@@ -218,8 +218,8 @@ class GgmlStep:
 
 @dataclass
 class StepResult:
-    """The result of a step, ``[B,S,N,D]``, or the reason why there is none. A result with ``failed`` comes
-    from a call that also wrote other memory."""
+    """The result of a step, ``[B,S,N,D]``, or the reason why there is none. If both ``value`` and
+    ``failed`` are set, the call also wrote memory outside of its result."""
 
     value: npt.NDArray[Any] | None = None
     refused: str = ""
@@ -255,14 +255,14 @@ class GgmlProcess:
     worker: tuple[str, ...] = module_arguments("npu_rope.testing.ggml_worker")
 
     def __init__(self, library_dir: str | None = None, threads: int = 1, device: str = "") -> None:
-        self.sequences: list[Any] = []  # those of a suite that ran in the current child
-        self.backends = 0  # that the current child has made for sequences and keeps (Ggml.free)
+        self.sequences: list[Any] = []  # sequences of a suite that ran in the current child
+        self.backend_count = 0  # backends that the child made for sequences and keeps (Ggml.free)
         self.folder = find_library_dir(library_dir, registry=bool(device))
         self.threads = threads
         self.device = device
-        self.cases: list[Any] = []  # those that ran in the current child, in order
+        self.cases: list[Any] = []  # cases that ran in the current child, in order
         self._child: Child | None = None
-        self._idle: list[Child] = []  # workers without a process, shared with those of new_process()
+        self._idle: list[Child] = []  # workers whose fork has ended; new_process() shares the list
         self._owns_idle = True
         self._imrope_found: bool | None = None
         try:
@@ -285,10 +285,10 @@ class GgmlProcess:
             self._child.end()
             if self._child.is_open:
                 self._idle.append(self._child)
-        self._child, self.cases, self.sequences, self.backends = None, [], [], 0
+        self._child, self.cases, self.sequences, self.backend_count = None, [], [], 0
 
     def close(self) -> None:
-        """End the child, and the workers that wait for another one."""
+        """End the child and all idle workers."""
         self.end()
         while self._owns_idle and self._idle:
             self._idle.pop().close()
@@ -305,14 +305,14 @@ class GgmlProcess:
         return result
 
     def sequence(self, steps: list[GgmlStep], device: str = "") -> list[StepResult]:
-        """Run calls one after another, on new backends of this device; by default the requested device's.
+        """Run calls one after another, on new backends of ``device`` (default: ``self.device``).
 
         Raises:
             GgmlFailed: a graph was accepted and not completed, or the process ended (GgmlAborted).
             GgmlUnavailable: the library has no such device.
         """
         if (device or self.device) not in ("", "CPU"):
-            self.backends += 1 + sum(step.start == "backend" for step in steps[1:])
+            self.backend_count += 1 + sum(step.start == "backend" for step in steps[1:])
         results: list[StepResult] = self._call(("sequence", steps, device))
         return results
 
@@ -320,12 +320,12 @@ class GgmlProcess:
         """Return another process with the same library and device."""
         process = copy(self)
         process._child, process._owns_idle = None, False
-        process.cases, process.sequences, process.backends = [], [], 0
+        process.cases, process.sequences, process.backend_count = [], [], 0
         process._call(("info",))  # raises if the library or the device does not start
         return process
 
     def too_old_for(self, params: RopeParams, *, inplace: bool, set_rows: bool) -> str:
-        """Return the part of the call that this version of ggml does not have yet; empty if it has all."""
+        """Return a text that names what the call needs and this ggml lacks; empty if it lacks nothing."""
         needed = {
             "ggml_rope_set_offset": bool(params.n_offs),
             "ggml_rope_multi": params.rope_mode.has_sections,
@@ -340,8 +340,8 @@ class GgmlProcess:
         return ""
 
     def _has_imrope(self) -> bool:
-        # No symbol shows whether the mode exists. An older ggml treats 40 as mrope. Each of the calls has a
-        # child of its own, so that no result depends on an earlier call.
+        # No symbol shows whether the mode exists. An older ggml treats its number, 40, as mrope. Each of the
+        # calls has a child of its own, so that no result depends on an earlier call.
         if self._imrope_found is None:
             as_mrope = replace(_IMROPE_CALL.params, mode=RopeMode.MROPE)
             try:
@@ -351,7 +351,7 @@ class GgmlProcess:
                     other = process.rope(replace(_IMROPE_CALL, params=as_mrope))
                 self._imrope_found = not np.array_equal(got, other)
             except (GgmlRefused, GgmlFailed):
-                self._imrope_found = True  # the backend refuses cases, or fails in them, one by one
+                self._imrope_found = True  # the judge then reports each case that is refused or fails
         return self._imrope_found
 
     def _call(self, request: tuple[Any, ...]) -> Any:

@@ -100,7 +100,7 @@ def _before(sequence: Sequence, ggml: GgmlProcess | None) -> list[Sequence]:
     """Return the sequences that have run in ggml's process, and add one to them."""
     if ggml is None:
         return []
-    if ggml.backends >= MOST_BACKENDS:
+    if ggml.backend_count >= MOST_BACKENDS:
         ggml.end()  # the next call starts a process
     earlier = list(ggml.sequences)
     ggml.sequences.append(sequence)
@@ -360,7 +360,7 @@ class Search:
         """Run a sequence in the process that most attempts share."""
         if self.ggml is not None and self.shared is None:
             self.shared = self.ggml.new_process()
-        if self.shared is not None and self.shared.backends >= MOST_BACKENDS:
+        if self.shared is not None and self.shared.backend_count >= MOST_BACKENDS:
             self.shared.end()
         return self._run(sequence, self.shared)
 

@@ -408,7 +408,7 @@ def two_builds(tmp_path):
 
 
 def test_a_folder_with_two_builds_is_refused_with_both(two_builds):
-    both = rf"but got {two_builds}, with those in {two_builds}/bin and {two_builds}/src\."
+    both = rf"but got {two_builds}, which has builds in {two_builds}/bin and {two_builds}/src\."
     with pytest.raises(GgmlUnavailable, match=both):
         find_library_dir(str(two_builds))
 

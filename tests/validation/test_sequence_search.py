@@ -74,7 +74,7 @@ class Device:
         self.arguments = forgotten, frees, is_wrong, overwrites
         self.forgotten, self.frees, self.is_wrong, self.overwrites = self.arguments
         self.info = GgmlInfo("1", "", "", device="DOUBLE0")
-        self.backends, self.sequences, self.runs = 0, [], []
+        self.backend_count, self.sequences, self.runs = 0, [], []
 
     def __enter__(self):
         return self
