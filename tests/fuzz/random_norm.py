@@ -1,7 +1,7 @@
 """Run random calls of the norms, of rms_norm_rope, qkv_norm_rope_cache or qk_square_sums, and judge each;
 see --help.
 
-random_norms.py, random_norm_ropes.py, random_qkv.py and random_square_sums.py draw and judge the calls.
+random_norm_calls.py, random_norm_ropes.py, random_qkv.py and random_square_sums.py draw and judge the calls.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import Any
 
+import random_norm_calls
 import random_norm_ropes
-import random_norms
 import random_qkv
 import random_square_sums
-from random_norms import DTYPES
+from random_norm_calls import DTYPES
 from random_runs import parse, parser_of, show_failures
 from rich.console import Console
 from rich.progress import track
@@ -48,7 +48,7 @@ examples:
 exit status: 0 every result is within its bound; 1 some are not; 2 bad usage.
 """
 OPS: dict[str, Any] = {
-    "rms_norm": random_norms,
+    "rms_norm": random_norm_calls,
     "rms_norm_rope": random_norm_ropes,
     "qkv_norm_rope_cache": random_qkv,
     "qk_square_sums": random_square_sums,

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from random_norms import EPSILONS, rounded
+from random_norm_calls import EPSILONS, rounded
 
 from npu_rope.call_tensors import CallTensors
 from npu_rope.executors import rms_norm as norm_executors

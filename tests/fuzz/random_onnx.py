@@ -18,7 +18,7 @@ import numpy.typing as npt
 import onnx
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
-from random_norms import rounded
+from random_norm_calls import rounded
 from random_runs import parse, parser_of, show_failures
 from rich.console import Console
 from rich.progress import track

@@ -1,7 +1,7 @@
 """Calls that a mutant of the norms' kernels must compute correctly. They cover the paths of the kernels.
 
 Exit status 0 or 1, as in mutation_rope_calls.py. Results are judged like those of random calls
-(tests/fuzz/random_norms.py and random_norm_ropes.py): against the specification in long double.
+(tests/fuzz/random_norm_calls.py and random_norm_ropes.py): against the specification in long double.
 
 usage: PYTHONPATH=tests/fuzz python tests/mutants/mutation_norm_calls.py [OP SOC DTYPE]
 """
@@ -24,8 +24,8 @@ from npu_rope.params import RopeParams  # isort: skip
 from npu_rope.rms_norm_calls import RmsNormAttributes  # isort: skip
 from npu_rope.rms_norm_rope_calls import RmsNormRopeAttributes, rms_norm_rope_tensors  # isort: skip
 import random_norm_ropes  # isort: skip
-import random_norms  # isort: skip
-from random_norms import rounded  # isort: skip
+import random_norm_calls  # isort: skip
+from random_norm_calls import rounded  # isort: skip
 
 BACKENDS = {SOC_910B: "sim", SOC_310P: "sim:ascend310p"}
 # The compiled columns: the dtypes of x and the scale; of backward, those of the gradient and x.
@@ -213,8 +213,8 @@ def with_gaps(a: Any, pad: int) -> Any:
     return view
 
 
-def norm_draw(call: NormRun) -> random_norms.NormDraw:
-    """The call in the form that random_norms judges."""
+def norm_draw(call: NormRun) -> random_norm_calls.NormDraw:
+    """The call in the form that random_norm_calls judges."""
     rng = np.random.default_rng(sum(call.shape))
     backward = call.op == "rms_norm_backward"
     other = OTHER_DTYPES[call.op, call.soc][call.dtype]
@@ -232,7 +232,7 @@ def norm_draw(call: NormRun) -> random_norms.NormDraw:
     if outs and residual is not None:
         outs = (*outs, residual)
     a = RmsNormAttributes(call.axis, call.epsilon, call.stash)
-    return random_norms.NormDraw(str(call), x, scale, grad, residual, outs, x_dtype, scale_dtype, a)
+    return random_norm_calls.NormDraw(str(call), x, scale, grad, residual, outs, x_dtype, scale_dtype, a)
 
 
 def heads_draw(call: NormRopeRun) -> random_norm_ropes.NormRopeDraw:
@@ -270,7 +270,7 @@ def check(call: NormRun | NormRopeRun) -> str:
     if isinstance(call, NormRopeRun):
         ratio = random_norm_ropes.judge(heads_draw(call), backend, parts=False)
     else:
-        ratio = random_norms.judge(norm_draw(call), backend)
+        ratio = random_norm_calls.judge(norm_draw(call), backend)
     return last_warning() if ratio <= 1 else f"error {ratio:.3g} times its bound of {call}"
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 import random_norm
-import random_norms
+import random_norm_calls
 from peer_bounds import peer_normalized_error
 
 from npu_rope.dtypes import rounded_to
@@ -26,8 +26,8 @@ def ratio_of(y, call):
 
 
 def by_hand(call, *, epsilon=None, casts=True, mean=np.mean):
-    """Return the formula in float64, correct or with one error. Without `casts`, no intermediate value is
-    rounded to its type."""
+    """Return the formula in float64, correct or with one error. Without `casts`, the normalized x is not
+    rounded to the stash type and to the type of x."""
     x = rounded_to(call.x.astype(np.float64), call.stash)
     squares = mean(np.square(x), axis=-1, keepdims=True)
     normalized = x / np.sqrt(squares + float(np.float32(call.epsilon if epsilon is None else epsilon)))
@@ -47,7 +47,7 @@ def test_the_judge_accepts_only_the_formula(x_dtype, scale_dtype):
     assert ratio_of(by_hand(call, mean=lambda s, **k: np.mean(s[:, 1:], **k)), call) > 1
     assert ratio_of(np.roll(correct, 1, 0), call) > 1
     assert ratio_of(correct * (1 + 2.0**-20), call) > 1
-    if x_dtype != "float32":  # the error of a cast to float32 is within that of the division
+    if x_dtype != "float32":  # with float32, the bound of the division also covers a missing cast
         assert ratio_of(by_hand(call, casts=False), call) > 1
 
 
@@ -72,7 +72,7 @@ def test_casts_equal_those_of_numpy_and_ml_dtypes():
         for dtype, kind in (("float32", np.float32), ("float16", np.float16), ("float64", np.float64)):
             cast = norm_spec.cast(values.astype(np.longdouble), dtype)
             assert np.array_equal(cast.astype(np.float64), values.astype(kind).astype(np.float64))
-        # The values are exact in float32; ml_dtypes then rounds once.
+        # Round to float32 first, so that ml_dtypes rounds only once.
         narrow = values.astype(np.float32)
         cast = norm_spec.cast(narrow.astype(np.longdouble), "bfloat16").astype(np.float64)
         assert np.array_equal(cast, narrow.astype(ml_dtypes.bfloat16).astype(np.float64))
@@ -125,7 +125,7 @@ def test_a_wrong_result_fails_its_case(case, monkeypatch):
 
 
 def test_a_seed_and_a_number_always_draw_the_same_call():
-    first, again = random_norms.draw(3, 7), random_norms.draw(3, 7)
+    first, again = random_norm_calls.draw(3, 7), random_norm_calls.draw(3, 7)
     assert first.text == again.text
     assert first.x.tobytes() == again.x.tobytes()
 
@@ -136,9 +136,9 @@ def test_random_calls_are_within_their_bound():
 
 
 def test_a_wrong_operator_is_found_by_random_calls(monkeypatch):
-    run = random_norms.executors.run
+    run = random_norm_calls.executors.run
     monkeypatch.setattr(
-        random_norms.executors, "run", lambda b, t, a: run(b, t, type(a)(a.axis, 1e-4, a.stash_type))
+        random_norm_calls.executors, "run", lambda b, t, a: run(b, t, type(a)(a.axis, 1e-4, a.stash_type))
     )
-    found = [random_norms.judge(random_norms.draw(0, k), "cpu") > 1 for k in range(40)]
+    found = [random_norm_calls.judge(random_norm_calls.draw(0, k), "cpu") > 1 for k in range(40)]
     assert sum(found) > 10
