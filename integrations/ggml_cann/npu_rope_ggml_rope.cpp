@@ -128,7 +128,8 @@ Reason check_rope_set_rows(Nodes nodes, bool has_bfloat16) {
     if (rows->type != kInt64 || !is_dense(*rows) || rows->ne[0] != tokens)
         return "the rows' indices are not contiguous 64-bit integers, one for each token";
     const bool narrows = x->type == kFloat32 && (cache.type == kFloat16 || (cache.type == kBfloat16 && has_bfloat16));
-    if (cache.type != x->type && !narrows) return "the cache has neither x's type nor, for float32 x, a narrower one";
+    if (cache.type != x->type && !narrows)
+        return "the cache does not have x's type (or a narrower type if x is float32)";
     if (cache.ne[0] != width || cache.ne[2] != 1 || cache.ne[3] != 1 || !has_contiguous_rows(cache))
         return "the cache is not a matrix whose rows are contiguous";
     if (shares_memory(cache, *x) || shares_memory(cache, *rows) || !is_apart_from_arguments(cache, rope))

@@ -67,7 +67,7 @@ def test_graphs_of_ggml_give_the_cpus_results(adapter, soc):
 def test_norms_and_fused_forms_agree_with_their_specifications(adapter, soc):
     """One call computes the nodes of a form. A graph is also captured and replayed. Nodes that break a rule
     of a form are not computed together."""
-    assert run_script("ggml_forms.py", adapter, soc).startswith("35 graphs, at most 0.")
+    assert run_script("ggml_fusion.py", adapter, soc).startswith("35 graphs, at most 0.")
 
 
 def test_the_header_compiles_as_c99(tmp_path):

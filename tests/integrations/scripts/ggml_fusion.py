@@ -1,6 +1,6 @@
-"""Run norms, and graphs of the installed ggml of which one call computes several nodes, through the adapter
-on the simulated CANN runtime. The results must agree with the specifications in long double. A result that
-no other node uses must not be written. Run as: ggml_forms.py ADAPTER CANN OPAPI
+"""Run graphs of the installed ggml through the adapter, on the simulated CANN runtime: norms, and nodes that
+the adapter computes together in one call. The results must agree with the specifications in long double. A
+result that no other node uses must not be written. Run as: ggml_fusion.py ADAPTER CANN OPAPI
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ggml_adapter import (
     functions,
     stream,
 )
-from ggml_form_graphs import FLOAT32, Graph
+from ggml_fusion_graphs import FLOAT32, Graph
 
 from npu_rope import RopeParams
 from npu_rope.testing.bounds import (
@@ -92,7 +92,7 @@ def norm_mul(weight_shape=(64,), weight_first=False):
     node = functions["ggml_mul"](graph.context, *((w, normalized) if weight_first else (normalized, w)))
     graph.expand(node)
     assert graph.run() == [2]
-    graph.is_unwritten(normalized)
+    graph.check_unwritten(normalized)
     yield judge(graph, node, *norm_of(values, weight))
 
 
@@ -109,7 +109,7 @@ def add_norm(in_place=False, weighted=False, long_rows=False):
     expected = add(a, b, "float32")
     assert np.array_equal(graph.result(total), expected.astype(np.float32).reshape(graph.shape(total)))
     if weighted:
-        graph.is_unwritten(normalized)
+        graph.check_unwritten(normalized)
     value, bound = norm_of(expected, weight if weighted else None)
     yield judge(graph, node, value.reshape(graph.shape(node)), bound.reshape(graph.shape(node)))
 
@@ -137,11 +137,11 @@ def norm_mul_rope(params, heads=5, view=False, factors=False, over_x=False):
     graph.expand(rope)
     if over_x:
         graph.place(rope, fields_of(leaf).data)
-    fits = heads > 1
-    assert graph.run() == ([3] if fits else [2, 1])
-    graph.is_unwritten(normalized)
-    if fits:
-        graph.is_unwritten(scaled)
+    fuses_rope = heads > 1  # a single head cannot be divided among the operator's two tensors
+    assert graph.run() == ([3] if fuses_rope else [2, 1])
+    graph.check_unwritten(normalized)
+    if fuses_rope:
+        graph.check_unwritten(scaled)
     error = device_normalized_error(64)
     call = NormRopeCall(
         values, weight, positions, params, "float32", divisors, EPSILON,
@@ -151,7 +151,7 @@ def norm_mul_rope(params, heads=5, view=False, factors=False, over_x=False):
 
 
 def rope_set_rows(params, dtype="float32", cache_dtype="float16", batch=1, reshape=False, normalized=False):
-    """normalized: the nodes RMS_NORM and MUL before the rope are one call, and the rope another one."""
+    """normalized: the nodes RMS_NORM and MUL come before the rope. They run as a call of their own."""
     graph, values = Graph(), numbers(batch, 7, 3, 64, dtype=dtype)
     x = graph.leaf(values)
     if normalized:
@@ -159,9 +159,9 @@ def rope_set_rows(params, dtype="float32", cache_dtype="float16", batch=1, resha
         x = functions["ggml_rms_norm"](graph.context, x, EPSILON)
         x = functions["ggml_mul"](graph.context, x, graph.leaf(weight))
     rope, positions = graph.rope(x, params, 7)
-    tokens, spare = 7 * batch, np.full((40, 200), 3, cache_dtype)
-    memory = graph.leaf(spare)
-    cache = functions["ggml_view_2d"](graph.context, memory, 192, 40, 200 * spare.itemsize, 0)
+    tokens, initial = 7 * batch, np.full((40, 200), 3, cache_dtype)
+    memory = graph.leaf(initial)
+    cache = functions["ggml_view_2d"](graph.context, memory, 192, 40, 200 * initial.itemsize, 0)
     graph.expand(cache)  # ggml's backends require that no node is between the rope and SET_ROWS
     if reshape:
         joined = functions["ggml_reshape_2d"](graph.context, rope, 192, tokens)
@@ -171,10 +171,10 @@ def rope_set_rows(params, dtype="float32", cache_dtype="float16", batch=1, resha
     node = functions["ggml_set_rows"](graph.context, cache, joined, graph.leaf(slots))
     graph.expand(node)
     assert graph.run() == ([2, 3] if normalized else [3])
-    graph.is_unwritten(rope)
+    graph.check_unwritten(rope)
     source = graph.result(x) if normalized else values
     expected, bound = rotated(source, positions, params, cache_dtype)
-    all_expected, all_bound = spare.astype(np.float64), np.zeros(spare.shape)
+    all_expected, all_bound = initial.astype(np.float64), np.zeros(initial.shape)
     all_expected[slots, :192] = expected.reshape(tokens, 192)
     all_bound[slots, :192] = bound.reshape(tokens, 192)
     yield judge(graph, memory, all_expected.reshape(1, 1, 40, 200), all_bound.reshape(1, 1, 40, 200))
@@ -186,7 +186,7 @@ CONNECTED = "another node uses a result that the call does not write"
 SHARED = "a result shares memory with a source"
 
 
-def refuse(graph, reason, index=0, bfloat16=1):
+def check_refused(graph, reason, index=0, bfloat16=1):
     """Check that the nodes from index on do not run as one call, and that the adapter writes nothing."""
     before = graph.memory()
     found = compute_fused(graph.graph, index, bfloat16)
@@ -205,31 +205,31 @@ def norm_graph(weight_shape=(64,), x_shape=(1, 3, 5, 64), weight_dtype=np.float3
 def check_refused_norms():
     graph, _, w, normalized, product = norm_graph()
     graph.expand(product, functions["ggml_mul"](graph.context, normalized, w))
-    refuse(graph, CONNECTED)
+    check_refused(graph, CONNECTED)
     graph, _, _, normalized, product = norm_graph()
     functions["ggml_set_output"](normalized)
     graph.expand(product)
-    refuse(graph, CONNECTED)
+    check_refused(graph, CONNECTED)
     graph, _, _, _, product = norm_graph(weight_shape=(32,))
     graph.expand(product)
-    refuse(graph, "the weight repeats inside a dimension")
+    check_refused(graph, "the weight repeats inside a dimension")
     graph, x, w, _, product = norm_graph(weight_shape=(1, 3, 5, 64))
     graph.expand(product)
     graph.place(product, fields_of(x).data + 4)
-    refuse(graph, SHARED)
+    check_refused(graph, SHARED)
     graph.place(product, fields_of(w).data)
-    refuse(graph, SHARED)
+    check_refused(graph, SHARED)
     graph, x, _, normalized, product = norm_graph()
     graph.expand(product)
     for value in (-1.0, float("nan"), 2.0**65):
         C.c_float.from_buffer(fields_of(normalized).op_params).value = value
-        refuse(graph, "epsilon is not in [0, 2^64]")
+        check_refused(graph, "epsilon is not in [0, 2^64]")
         assert compute(normalized) == (1, "epsilon is not in [0, 2^64]")
     C.c_float.from_buffer(fields_of(normalized).op_params).value = EPSILON
     fields_of(x).type = 1
-    refuse(graph, "the tensors of a norm are not float32")
+    check_refused(graph, "the tensors of a norm are not float32")
     fields_of(x).type, fields_of(x).nb[0] = FLOAT32, 8
-    refuse(graph, "a row's elements are not contiguous")
+    check_refused(graph, "a row's elements are not contiguous")
     assert compute(normalized) == (1, "a row's elements are not contiguous")
 
 
@@ -240,12 +240,12 @@ def check_refused_sums():
         total = functions["ggml_add"](graph.context, x, y)
         node = functions["ggml_rms_norm"](graph.context, total, EPSILON)
         graph.expand(node)
-        if reason is None:  # the sum lies over x, the norm over the sum
+        if reason is None:  # the norm's result has the memory of the sum
             graph.place(node, fields_of(total).data)
             reason = SHARED
-        refuse(graph, reason)
+        check_refused(graph, reason)
     graph.place(node, fields_of(y).data + 16)
-    refuse(graph, SHARED)
+    check_refused(graph, SHARED)
 
 
 def check_refused_ropes():
@@ -272,49 +272,49 @@ def set_rows_graph(indices=np.int64, cache_dtype=np.float16, dtype=np.float32):
     x = graph.leaf(numbers(1, 7, 3, 64, dtype=dtype))
     rope, _ = graph.rope(x, ROPES[0], 7)
     cache, rows = graph.leaf(np.zeros((40, 192), cache_dtype)), graph.leaf(np.arange(7, dtype=indices))
-    joined = functions["ggml_view_2d"](graph.context, rope, 192, 7, 192 * x_bytes(dtype), 0)
+    joined = functions["ggml_view_2d"](graph.context, rope, 192, 7, 192 * item_bytes(dtype), 0)
     node = functions["ggml_set_rows"](graph.context, cache, joined, rows)
     return graph, x, rope, joined, rows, node
 
 
-def x_bytes(dtype):
+def item_bytes(dtype):
     return np.dtype(dtype).itemsize
 
 
 def check_refused_rows():
     graph, *_, node = set_rows_graph(indices=np.int32)
     graph.expand(node)
-    refuse(graph, "the rows' indices are not contiguous 64-bit integers, one for each token")
+    check_refused(graph, "the rows' indices are not contiguous 64-bit integers, one for each token")
     graph, *_, node = set_rows_graph(cache_dtype=np.float32, dtype=np.float16)
     graph.expand(node)
-    refuse(graph, "the cache has neither x's type nor, for float32 x, a narrower one")
+    check_refused(graph, "the cache does not have x's type (or a narrower type if x is float32)")
     graph, x, rope, joined, _, node = set_rows_graph()
     graph.expand(node)
     graph.place(node, fields_of(x).data + 256)
-    refuse(graph, SHARED)
+    check_refused(graph, SHARED)
     graph, x, rope, joined, _, node = set_rows_graph()
     graph.expand(node)
     fields_of(joined).data += 4
-    refuse(graph, "the view does not join the heads of each token")
+    check_refused(graph, "the view does not join the heads of each token")
     graph, x, rope, joined, _, node = set_rows_graph()
     graph.expand(node)
     fields_of(rope).op_params[2] = 7
-    refuse(graph, "the node's mode is not known")
+    check_refused(graph, "the node's mode is not known")
     fields_of(rope).op_params[2] = 2
     fields_of(node).type = 30
-    refuse(graph, "the cache has neither x's type nor, for float32 x, a narrower one", bfloat16=0)
+    check_refused(graph, "the cache does not have x's type (or a narrower type if x is float32)", bfloat16=0)
     graph, x, rope, joined, _, node = set_rows_graph()
     graph.expand(node, functions["ggml_mul"](graph.context, rope, x))
-    refuse(graph, CONNECTED)
-    refuse(graph, "", index=1)
-    refuse(graph, "", index=2)
+    check_refused(graph, CONNECTED)
+    check_refused(graph, "", index=1)
+    check_refused(graph, "", index=2)
 
 
 # ---- capture ---------------------------------------------------------------------------------------------
 
 
 def check_capture():
-    """A captured graph computes the same from the values that its inputs have at the replay."""
+    """Check that a replay computes the graph from the values that the inputs have at the replay."""
     graph, a, b, weight = Graph(), numbers(1, 7, 4, 64), numbers(1, 7, 4, 64), numbers(64)
     x, residual, w = graph.leaf(a), graph.leaf(b), graph.leaf(weight)
     total = functions["ggml_add"](graph.context, x, residual)
@@ -329,7 +329,7 @@ def check_capture():
     acl("aclmdlRICaptureBegin", stream, 0)
     assert graph.run(synchronize=False) == [3, 1, 1]
     acl("aclmdlRICaptureEnd", stream, C.byref(model))
-    graph.is_unwritten(total)
+    graph.check_unwritten(total)
     for factor in (1, -3):
         graph.change(x, (a * factor).astype(np.float32))
         acl("aclmdlRIExecuteAsync", model, stream)

@@ -126,7 +126,7 @@ class Graph:
         raw = fetch(C.c_void_p(t.data), np.empty(extent, np.uint8))
         return np.ndarray(self.shape(tensor), dtype, raw, strides=tuple(t.nb[::-1])).copy()
 
-    def is_unwritten(self, node: int) -> None:
+    def check_unwritten(self, node: int) -> None:
         """Check that no call wrote a result."""
         assert (self.result(node) == UNWRITTEN).all(), functions["ggml_op_desc"](node)
 
