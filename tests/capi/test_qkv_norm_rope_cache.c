@@ -31,7 +31,7 @@ static npu_rope_tensor heads(call_t* c, int first) {
     return t;
 }
 
-static void correct(call_t* c) {
+static void set_valid_call(call_t* c) {
     const int64_t s[1] = {S}, d[1] = {D}, one[1] = {1}, out[3] = {S, N, D}, sums[2] = {S, 2};
     const int64_t cache[4] = {BLOCKS, BLOCK, N, D};
     for (int i = 0; i < S * HEADS * D; ++i) c->qkv_data[i] = (float)(i % 11) - 4.5f;
@@ -92,7 +92,7 @@ static void check_head(const char* what, const call_t* c, int head, int token, c
 
 static void test_caches(void) {
     call_t c;
-    correct(&c);
+    set_valid_call(&c);
     CHECK(run(&c) == NPU_ROPE_OK, "%s", npu_rope_last_error());
     for (int t = 0; t < S; ++t)
         for (int n = 0; n < N; ++n) check_head("q", &c, n, t, c.out_data + (t * N + n) * D);
@@ -112,7 +112,7 @@ static void test_caches(void) {
 
 static void test_sums_and_new_memory(void) {
     call_t c;
-    correct(&c);
+    set_valid_call(&c);
     CHECK(npu_rope_qk_square_sums(&c.q, &c.k, &c.sums) == NPU_ROPE_OK, "%s", npu_rope_last_error());
     for (int t = 0; t < S; ++t)
         for (int side = 0; side < 2; ++side) {
@@ -142,22 +142,22 @@ static void check_refused(const call_t* c, const char* message) {
 
 static void test_errors(void) {
     call_t c;
-    correct(&c);
+    set_valid_call(&c);
     c.inputs.v_quant_scale = NULL;
     check_refused(&c, "[qkv_norm_rope_cache] v_quant_scale must be given for an int8 v_cache but got None.");
-    correct(&c);
+    set_valid_call(&c);
     c.slot_data[2] = 4;
     check_refused(&c, "[qkv_norm_rope_cache] slots must be -1 or a row of the cache's 4 but got 4.");
-    correct(&c);
+    set_valid_call(&c);
     c.slot_data[2] = 3;
     check_refused(&c, "[qkv_norm_rope_cache] slots must differ from each other but got 3 twice.");
-    correct(&c);
+    set_valid_call(&c);
     c.inputs.q = NULL;
     check_refused(&c, "[qkv_norm_rope_cache] q must be a tensor but got NULL.");
-    correct(&c);
+    set_valid_call(&c);
     c.outputs.v_out = NULL;
     check_refused(&c, "[qkv_norm_rope_cache] v_cache must be a tensor but got NULL.");
-    correct(&c);
+    set_valid_call(&c);
     CHECK(npu_rope_qkv_norm_rope_cache(NULL, &c.params, 0, 0, 1, NPU_ROPE_ANGLE_EXACT, &c.outputs) ==
               NPU_ROPE_INVALID_VALUE,
           "no inputs");

@@ -16,7 +16,7 @@ typedef struct {
     npu_rope_tensor x, scale, grad, out, dscale;
 } call_t;
 
-static void correct(call_t* c) {
+static void set_valid_call(call_t* c) {
     const int64_t shape[2] = {ROWS, N}, row[1] = {N};
     for (int i = 0; i < COUNT; ++i) {
         c->x_data[i] = (float)(i % 7) - 2.5f;
@@ -56,7 +56,7 @@ static void check_near(const char* what, int i, double got, double reference) {
 
 static void test_values(void) {
     call_t c;
-    correct(&c);
+    set_valid_call(&c);
     CHECK(npu_rope_rms_norm(&c.x, &c.scale, -1, 0.5, 1, &c.out) == NPU_ROPE_OK, "%s", npu_rope_last_error());
     for (int i = 0; i < COUNT; ++i)
         check_near("y", i, c.out_data[GUARD + i], c.x_data[i] * inverse(&c, i / N) * c.scale_data[i % N]);
@@ -66,7 +66,7 @@ static void test_values(void) {
 static void test_gradients(void) {
     call_t c;
     double dscale[N] = {0};
-    correct(&c);
+    set_valid_call(&c);
     npu_rope_status status = npu_rope_rms_norm_backward(&c.grad, &c.x, &c.scale, 1, 0.5, 1, &c.out, &c.dscale);
     CHECK(status == NPU_ROPE_OK, "%s", npu_rope_last_error());
     for (int row = 0; row < ROWS; ++row) {
@@ -84,7 +84,7 @@ static void test_gradients(void) {
 
 static void test_in_place(void) {
     call_t c;
-    correct(&c);
+    set_valid_call(&c);
     CHECK(npu_rope_rms_norm(&c.x, &c.scale, -1, 0.5, 1, &c.out) == NPU_ROPE_OK, "not in place");
     CHECK(npu_rope_rms_norm(&c.x, &c.scale, -1, 0.5, 1, &c.x) == NPU_ROPE_OK, "in place");
     CHECK(!memcmp(c.x_data, c.out_data + GUARD, sizeof c.x_data), "in place gives another result");
@@ -96,7 +96,7 @@ static npu_rope_status run(const call_t* c, int64_t axis, double epsilon, int64_
 
 static void test_errors(void) {
     call_t c;
-    correct(&c);
+    set_valid_call(&c);
     CHECK(run(&c, INT64_MIN, 0, 1) == NPU_ROPE_INVALID_VALUE, "an axis");
     CHECK(run(&c, 0, -1, 1) == NPU_ROPE_INVALID_VALUE, "an epsilon");
     CHECK(run(&c, 0, 0, INT64_MAX) == NPU_ROPE_INVALID_VALUE, "a stash type");
@@ -104,16 +104,16 @@ static void test_errors(void) {
           npu_rope_last_error());
     c.x.dtype = NPU_ROPE_INT32;
     CHECK(run(&c, 0, 0, 1) == NPU_ROPE_INVALID_TYPE, "a type");
-    correct(&c);
+    set_valid_call(&c);
     c.scale.ndim = 9;
     CHECK(run(&c, 0, 0, 1) == NPU_ROPE_INVALID_VALUE, "dimensions");
-    correct(&c);
+    set_valid_call(&c);
     c.x.shape[0] = c.out.shape[0] = INT64_MAX;
     CHECK(run(&c, 0, 0, 1) == NPU_ROPE_INVALID_VALUE, "a huge size");
-    correct(&c);
+    set_valid_call(&c);
     c.scale.data = NULL;
     CHECK(run(&c, 0, 0, 1) == NPU_ROPE_INVALID_VALUE, "no data");
-    correct(&c);
+    set_valid_call(&c);
     c.scale.shape[0] = N - 1;
     CHECK(npu_rope_rms_norm_backward(&c.grad, &c.x, &c.scale, 0, 0, 1, &c.out, &c.dscale) == NPU_ROPE_INVALID_VALUE,
           "a scale");
@@ -128,9 +128,9 @@ typedef struct {
     npu_rope_tensor sum;
 } add_t;
 
-static void correct_add(add_t* a) {
+static void set_valid_add_call(add_t* a) {
     const int64_t shape[2] = {ROWS, N};
-    correct(&a->c);
+    set_valid_call(&a->c);
     for (int i = 0; i < 2 * GUARD + COUNT; ++i) a->sum_data[i] = kSentinel;
     a->sum = view(a->sum_data + GUARD, NPU_ROPE_FLOAT32, 2, shape);
 }
@@ -141,9 +141,9 @@ static npu_rope_status run_add(const add_t* a, const npu_rope_tensor* out, const
 
 static void test_add(void) {
     add_t a, summed;
-    correct_add(&a);
+    set_valid_add_call(&a);
     CHECK(run_add(&a, &a.c.out, &a.sum) == NPU_ROPE_OK, "%s", npu_rope_last_error());
-    correct_add(&summed);
+    set_valid_add_call(&summed);
     for (int i = 0; i < COUNT; ++i) {
         summed.c.x_data[i] += summed.c.grad_data[i];
         CHECK(a.sum_data[GUARD + i] == summed.c.x_data[i], "sum %d: %g", i, a.sum_data[GUARD + i]);
@@ -154,7 +154,7 @@ static void test_add(void) {
     CHECK(untouched(a.sum_data, GUARD) && untouched(a.sum_data + GUARD + COUNT, GUARD), "written outside the sum");
 
     add_t in_place;
-    correct_add(&in_place);
+    set_valid_add_call(&in_place);
     CHECK(run_add(&in_place, &in_place.c.x, &in_place.c.grad) == NPU_ROPE_OK, "%s", npu_rope_last_error());
     CHECK(!memcmp(in_place.c.x_data, a.c.out_data + GUARD, sizeof a.c.x_data), "in place gives another result");
     CHECK(!memcmp(in_place.c.grad_data, a.sum_data + GUARD, sizeof a.c.x_data), "in place gives another sum");
@@ -162,7 +162,7 @@ static void test_add(void) {
 
 static void test_add_errors(void) {
     add_t a;
-    correct_add(&a);
+    set_valid_add_call(&a);
     CHECK(run_add(&a, &a.c.x, &a.c.x) == NPU_ROPE_INVALID_VALUE, "one memory for both");
     CHECK(run_add(&a, &a.c.out, NULL) == NPU_ROPE_INVALID_VALUE, "no sum");
     a.sum.data = a.c.x_data + 1;
@@ -171,7 +171,7 @@ static void test_add_errors(void) {
                   "[add_rms_norm] sum must be x or residual itself or share no memory with x but got memory that they "
                   "share."),
           "%s", npu_rope_last_error());
-    correct_add(&a);
+    set_valid_add_call(&a);
     a.c.grad.shape[0] = ROWS - 1;
     CHECK(run_add(&a, &a.c.out, &a.sum) == NPU_ROPE_INVALID_VALUE, "a residual's shape");
     a.c.grad.shape[0] = ROWS;

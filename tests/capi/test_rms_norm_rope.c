@@ -23,7 +23,7 @@ static void fill(float* data, int count, float value) {
     for (int i = 0; i < count; ++i) data[i] = value;
 }
 
-static void correct(call_t* c) {
+static void set_valid_call(call_t* c) {
     const int64_t q[3] = {S, NQ, D}, k[3] = {S, NK, D}, cache[3] = {ROWS, NK, D}, d[1] = {D}, s[1] = {S};
     for (int i = 0; i < Q; ++i) c->q_data[i] = (float)(i % 7) - 2.5f;
     for (int i = 0; i < K; ++i) c->k_data[i] = (float)(i % 5) - 1.0f;
@@ -94,7 +94,7 @@ static void check_q(const call_t* c) {
 
 static void test_values(void) {
     call_t c;
-    correct(&c);
+    set_valid_call(&c);
     CHECK(run(&c) == NPU_ROPE_OK, "%s", npu_rope_last_error());
     check_q(&c);
     for (int t = 0; t < S; ++t)
@@ -104,7 +104,7 @@ static void test_values(void) {
 
 static void test_rows(void) {
     call_t c;
-    correct(&c);
+    set_valid_call(&c);
     CHECK(run_set_rows(&c) == NPU_ROPE_OK, "%s", npu_rope_last_error());
     check_q(&c); /* including the token without a row */
     for (int row = 0; row < ROWS; ++row) {
@@ -120,7 +120,7 @@ static void test_rows(void) {
 
 static void test_in_place(void) {
     call_t c;
-    correct(&c);
+    set_valid_call(&c);
     CHECK(run(&c) == NPU_ROPE_OK, "not in place");
     c.q_out = c.q;
     c.k_out = c.k;
@@ -139,22 +139,22 @@ static void check_refused(const call_t* c, npu_rope_status (*entry)(const call_t
 
 static void test_errors(void) {
     call_t c;
-    correct(&c);
+    set_valid_call(&c);
     c.q_scale.stride[0] = 2;
     check_refused(&c, run, "[rms_norm_rope] q_scale must have unit stride in its last dimension but got 2.");
-    correct(&c);
+    set_valid_call(&c);
     c.k_scale.shape[0] = D - 1;
     check_refused(&c, run, "[rms_norm_rope] k_scale must have shape [D] = [4] but got [3].");
-    correct(&c);
+    set_valid_call(&c);
     c.q_scale.data = NULL;
     check_refused(&c, run, "[rms_norm_rope] q_scale must have data but got NULL.");
-    correct(&c);
+    set_valid_call(&c);
     c.q_scale.ndim = 9;
     check_refused(&c, run, "[rms_norm_rope] q_scale must have shape [D] = [4] but got 9 dimensions.");
-    correct(&c);
+    set_valid_call(&c);
     c.row_data[2] = ROWS;
     check_refused(&c, run_set_rows, "[rms_norm_rope] rows must be -1 or a row of the cache's 5 but got 5.");
-    correct(&c);
+    set_valid_call(&c);
     c.row_data[2] = c.row_data[0];
     check_refused(&c, run_set_rows, "[rms_norm_rope] rows must differ from each other but got 4 twice.");
 }

@@ -21,7 +21,7 @@ typedef struct {
     int32_t angle;
 } call_t;
 
-static void correct(call_t* c) {
+static void set_valid_call(call_t* c) {
     const int64_t shape[3] = {S, N, D}, tokens[1] = {S}, pairs[1] = {2};
     memset(c, 0, sizeof *c);
     for (int i = 0; i < COUNT; ++i) c->x_data[i] = (float)(i + 1);
@@ -78,7 +78,7 @@ static void check_pairs(const call_t* c, const float* y, const int pairs[2][2], 
 static void test_values(void) {
     static const int normal[2][2] = {{0, 1}, {2, 3}}, neox[2][2] = {{0, 2}, {1, 3}}, shifted[2][2] = {{2, 3}, {4, 5}};
     call_t c;
-    correct(&c);
+    set_valid_call(&c);
     float* out = c.out_data + GUARD;
     CHECK(run(&c) == NPU_ROPE_OK, "%s", npu_rope_last_error());
     CHECK(memcmp(out, c.x_data, D * sizeof(float)) == 0, "position 0 must not change x");
@@ -86,17 +86,17 @@ static void test_values(void) {
     CHECK(out[D + 4] == 11.0f && out[D + 5] == 12.0f, "lanes outside the window must be copied");
     CHECK(out[-1] == kSentinel && out[COUNT] == kSentinel, "memory outside out was written");
 
-    correct(&c);
+    set_valid_call(&c);
     c.params.mode = NPU_ROPE_MODE_NEOX;
     CHECK(run(&c) == NPU_ROPE_OK, "%s", npu_rope_last_error());
     check_pairs(&c, out + D, neox, 1, "neox");
 
-    correct(&c);
+    set_valid_call(&c);
     c.params.n_offs = 2;
     CHECK(run(&c) == NPU_ROPE_OK, "%s", npu_rope_last_error());
     check_pairs(&c, out + D, shifted, 1, "n_offs 2");
 
-    correct(&c);
+    set_valid_call(&c);
     CHECK(npu_rope_rope(&c.x, &c.positions, NULL, &c.params, 0, NPU_ROPE_ANGLE_EXACT, &c.out) == NPU_ROPE_OK, "%s",
           npu_rope_last_error());
     check_pairs(&c, out + D, normal, -1, "backward, no factors");
@@ -105,11 +105,11 @@ static void test_values(void) {
 /* Strides of dimensions of size 1 and of empty tensors have no meaning: the library must not read them. */
 static void test_unused_strides(void) {
     call_t c;
-    correct(&c);
+    set_valid_call(&c);
     c.x.stride[1] = INT64_MAX, c.out.stride[1] = INT64_MIN;
     CHECK(run(&c) == NPU_ROPE_OK, "%s", npu_rope_last_error());
     CHECK(c.out_data[GUARD] == 1.0f && c.out_data[GUARD + D + 4] == 11.0f, "wrong rows");
-    correct(&c);
+    set_valid_call(&c);
     c.x.shape[0] = c.out.shape[0] = c.positions.shape[0] = 0;
     c.x.stride[2] = c.out.stride[2] = INT64_MAX;
     c.x.data = c.out.data = c.positions.data = NULL;
@@ -119,9 +119,9 @@ static void test_unused_strides(void) {
 
 static void test_in_place(void) {
     call_t c, apart;
-    correct(&apart);
+    set_valid_call(&apart);
     CHECK(run(&apart) == NPU_ROPE_OK, "%s", npu_rope_last_error());
-    correct(&c);
+    set_valid_call(&c);
     CHECK(npu_rope_rope(&c.x, &c.positions, NULL, &c.params, 1, NPU_ROPE_ANGLE_EXACT, &c.x) == NPU_ROPE_OK, "%s",
           npu_rope_last_error());
     CHECK(memcmp(c.x_data, apart.out_data + GUARD, sizeof c.x_data) == 0, "in place and apart must agree");
@@ -151,7 +151,7 @@ static void test_other_types(void) {
 #define BAD(change, status, text)                 \
     do {                                          \
         call_t c;                                 \
-        correct(&c);                              \
+        set_valid_call(&c);                       \
         change;                                   \
         check_refused(#change, &c, status, text); \
     } while (0)
@@ -227,7 +227,7 @@ static void test_output_errors(void) {
 
 static void test_missing_arguments(void) {
     call_t c;
-    correct(&c);
+    set_valid_call(&c);
     CHECK(npu_rope_rope(NULL, &c.positions, NULL, &c.params, 1, 0, &c.out) == VALUE, "x");
     CHECK(strcmp(npu_rope_last_error(), "[rope] x must be a tensor but got NULL.") == 0, "%s", npu_rope_last_error());
     CHECK(npu_rope_rope(&c.x, NULL, NULL, &c.params, 1, 0, &c.out) == VALUE, "positions");
@@ -277,7 +277,7 @@ static void test_thread_pool(void) {
     CHECK(pool_runs == 1 && pool_ranges == 5, "%d runs of %d ranges", pool_runs, pool_ranges);
     CHECK(memcmp(plain, pooled, kAll * sizeof *x) == 0, "the pool changed the result");
     call_t small;
-    correct(&small);
+    set_valid_call(&small);
     CHECK(run(&small) == NPU_ROPE_OK && pool_runs == 1, "a small call must not use the pool");
     npu_rope_set_thread_pool(NULL, NULL);
     CHECK(npu_rope_num_threads() == before, "back to the library's own threads");

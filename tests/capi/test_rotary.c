@@ -16,7 +16,7 @@ typedef struct {
     npu_rope_tensor x, cos, sin, out;
 } call_t;
 
-static void correct(call_t* c) {
+static void set_valid_call(call_t* c) {
     const int64_t shape[3] = {S, N, D}, table[2] = {S, D};
     for (int i = 0; i < COUNT; ++i) c->x_data[i] = (float)(i % 7 + 1);
     for (int i = 0; i < S * D; ++i) {
@@ -53,7 +53,7 @@ static float expected(const call_t* c, int token, int head, int i, int interleav
 static void test_values(void) {
     for (int interleaved = 0; interleaved < 2; ++interleaved) {
         call_t c;
-        correct(&c);
+        set_valid_call(&c);
         npu_rope_status status = npu_rope_rotary_mul(&c.x, &c.cos, &c.sin, interleaved, 0, 0, 1, &c.out);
         CHECK(status == NPU_ROPE_OK, "%s", npu_rope_last_error());
         for (int i = 0; i < COUNT; ++i) {
@@ -66,7 +66,7 @@ static void test_values(void) {
 
 static void test_backward_is_the_transpose(void) {
     call_t c;
-    correct(&c);
+    set_valid_call(&c);
     double forward = 0, backward = 0;
     float y[COUNT];
     CHECK(npu_rope_rotary_mul(&c.x, &c.cos, &c.sin, 0, 0, 0, 1, &c.out) == NPU_ROPE_OK, "forward");
@@ -81,8 +81,8 @@ static void test_backward_is_the_transpose(void) {
 
 static void test_queries_and_keys(void) {
     call_t q, k;
-    correct(&q);
-    correct(&k);
+    set_valid_call(&q);
+    set_valid_call(&k);
     k.x.shape[1] = k.out.shape[1] = 1; /* only the first head */
     k.out.stride[0] = D;
     npu_rope_status status = npu_rope_rotary_mul_qk(&q.x, &k.x, &q.cos, &q.sin, 0, 0, 0, 1, &q.out, &k.out);
@@ -101,7 +101,7 @@ static void test_queries_and_keys(void) {
 
 static void test_in_place(void) {
     call_t c;
-    correct(&c);
+    set_valid_call(&c);
     CHECK(npu_rope_rotary_mul(&c.x, &c.cos, &c.sin, 1, 0, 0, 1, &c.out) == NPU_ROPE_OK, "not in place");
     CHECK(npu_rope_rotary_mul(&c.x, &c.cos, &c.sin, 1, 0, 0, 1, &c.x) == NPU_ROPE_OK, "in place");
     CHECK(!memcmp(c.x_data, c.out_data + GUARD, sizeof c.x_data), "in place gives another result");
@@ -111,7 +111,7 @@ static void test_embedding(void) {
     call_t c;
     int64_t ids[S] = {1, 0};
     const int64_t flat[3] = {1, S, N * D}, cache[2] = {2, D / 2}, tokens[2] = {1, S};
-    correct(&c);
+    set_valid_call(&c);
     npu_rope_tensor x = view(c.x_data, NPU_ROPE_FLOAT32, 3, flat),
                     y = view(c.out_data + GUARD, NPU_ROPE_FLOAT32, 3, flat);
     npu_rope_tensor cos = view(c.cos_data, NPU_ROPE_FLOAT32, 2, cache),
@@ -127,7 +127,7 @@ static void test_embedding(void) {
                                        : head[pair] * sine + head[pair + D / 2] * cosine;
         CHECK(c.out_data[GUARD + i] == reference, "lane %d: %g, not %g", i, c.out_data[GUARD + i], reference);
     }
-    correct(&c);
+    set_valid_call(&c);
     ids[1] = 2;
     status = npu_rope_rotary_embedding(&x, &cos, &sin, &position_ids, 0, N, 0, 1, &y);
     CHECK(status == NPU_ROPE_INVALID_VALUE, "status %d", status);
@@ -138,22 +138,22 @@ static void test_embedding(void) {
 
 static void test_errors(void) {
     call_t c;
-    correct(&c);
+    set_valid_call(&c);
     c.sin.dtype = NPU_ROPE_INT32;
     CHECK(npu_rope_rotary_mul(&c.x, &c.cos, &c.sin, 0, 0, 0, 1, &c.out) == NPU_ROPE_INVALID_TYPE, "a type");
-    correct(&c);
+    set_valid_call(&c);
     c.cos.ndim = 9;
     CHECK(npu_rope_rotary_mul(&c.x, &c.cos, &c.sin, 0, 0, 0, 1, &c.out) == NPU_ROPE_INVALID_VALUE, "dimensions");
-    correct(&c);
+    set_valid_call(&c);
     c.x.shape[0] = INT64_MAX;
     CHECK(npu_rope_rotary_mul(&c.x, &c.cos, &c.sin, 0, 0, 0, 1, &c.out) == NPU_ROPE_INVALID_VALUE, "a huge size");
-    correct(&c);
+    set_valid_call(&c);
     c.cos.data = NULL;
     CHECK(npu_rope_rotary_mul(&c.x, &c.cos, &c.sin, 0, 0, 0, 1, &c.out) == NPU_ROPE_INVALID_VALUE, "no data");
-    correct(&c);
+    set_valid_call(&c);
     c.out.data = c.cos_data;
     CHECK(npu_rope_rotary_mul(&c.x, &c.cos, &c.sin, 0, 0, 0, 1, &c.out) == NPU_ROPE_INVALID_VALUE, "shared memory");
-    correct(&c);
+    set_valid_call(&c);
     CHECK(npu_rope_rotary_mul(&c.x, &c.cos, &c.sin, 0, INT64_MAX - 1, 0, 1, &c.out) == NPU_ROPE_INVALID_VALUE,
           "a width");
     CHECK(npu_rope_rotary_mul(&c.x, &c.cos, &c.sin, 0, 0, INT64_MIN, 1, &c.out) == NPU_ROPE_INVALID_VALUE, "an offset");
