@@ -140,7 +140,7 @@ private:
     Check check_disjoint(const NamedTensor& out, const char* alternative, const NamedTensor& other) {
         if (!may_share_memory(view_of(*out.tensor), view_of(*other.tensor))) return {};
         return bad_value(op_, out.name, formatted("%sshare no memory with %s", alternative, other.name),
-                         "memory that they share");
+                         "overlapping memory");
     }
 
     // ---- strides

@@ -203,7 +203,7 @@ public:
     Check shared_memory_error(const char* name, const char* other, bool may_be_other) {
         std::string rule = std::string("share no memory with ") + other;
         if (may_be_other) rule = formatted("be %s itself or ", other) + rule;
-        return bad_value(op_, name, rule, "memory that they share");
+        return bad_value(op_, name, rule, "overlapping memory");
     }
 
     // Checks the epsilon of a norm, which all back ends keep in float32.

@@ -77,7 +77,7 @@ def test_bad_calls_raise_the_same_error_as_on_other_paths(device, bad):
         {**call.attributes, "forward": True},
     )
     status, message = refused(device, "rope", arguments)
-    if "memory that they share" in bad.text:
+    if "overlapping memory" in bad.text:
         assert status == BAD_ARGUMENT
         assert SHARED in message
     elif bad.name in WITHOUT_A_KERNEL:

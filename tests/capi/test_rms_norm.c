@@ -168,8 +168,8 @@ static void test_add_errors(void) {
     a.sum.data = a.c.x_data + 1;
     CHECK(run_add(&a, &a.c.out, &a.sum) == NPU_ROPE_INVALID_VALUE, "a sum across x");
     CHECK(!strcmp(npu_rope_last_error(),
-                  "[add_rms_norm] sum must be x or residual itself or share no memory with x but got memory that they "
-                  "share."),
+                  "[add_rms_norm] sum must be x or residual itself or share no memory with x but got overlapping "
+                  "memory."),
           "%s", npu_rope_last_error());
     set_valid_add_call(&a);
     a.c.grad.shape[0] = ROWS - 1;

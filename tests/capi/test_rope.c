@@ -218,11 +218,11 @@ static void test_output_errors(void) {
     BAD(c.out.stride[2] = 2, VALUE, "[rope] out must have unit stride in its last dimension but got 2.");
     BAD(c.out.stride[0] = 5, VALUE, "[rope] out must not overlap itself but got strides [5, 6, 1].");
     BAD(c.out.data = c.x_data + 1, VALUE,
-        "[rope] out must be x itself or share no memory with x but got memory that they share.");
+        "[rope] out must be x itself or share no memory with x but got overlapping memory.");
     BAD(c.positions.data = c.out.data, VALUE,
-        "[rope] out must share no memory with positions but got memory that they share.");
+        "[rope] out must share no memory with positions but got overlapping memory.");
     BAD((c.factors.data = c.out_data + GUARD), VALUE,
-        "[rope] out must share no memory with freq_factors but got memory that they share.");
+        "[rope] out must share no memory with freq_factors but got overlapping memory.");
 }
 
 static void test_missing_arguments(void) {

@@ -79,7 +79,7 @@ BROADCAST = "scale must be broadcastable to x's shape [2, 3, 8] but got"
 STASH = "stash_type must be 1 (float32), 10 (float16), 11 (float64) or 16 (bfloat16) but got"
 EPSILON = "epsilon must be >= 0 and finite in float32 but got"
 ROWS = "must be contiguous in the normalized dimensions but got strides"
-SHARED = "but got memory that they share."
+SHARED = "but got overlapping memory."
 BUFFER = np.ones(200, np.float32)
 PART = BUFFER[: A * B * N].reshape(A, B, N)
 half = np.float16

@@ -63,7 +63,7 @@ def on_cache(name, text, kind=ValueError, only="", **changed):
 
 TYPES = "must be float32, float16, bfloat16 or float64 but got"
 EPSILON = "epsilon must be >= 0 and finite in float32 but got"
-SHARED = "but got memory that they share."
+SHARED = "but got overlapping memory."
 BUFFER = np.ones(4000, np.float32)
 
 

@@ -200,8 +200,8 @@ def read_only():
 
 
 UNIT_STRIDE = "must have unit stride in its last dimension but got"
-OVERLAP = "must share no memory with {} but got memory that they share."
-PARTIAL_OVERLAP = "must be {0} itself or share no memory with {0} but got memory that they share."
+OVERLAP = "must share no memory with {} but got overlapping memory."
+PARTIAL_OVERLAP = "must be {0} itself or share no memory with {0} but got overlapping memory."
 OUTPUTS = [
     bad(
         "q_out-shape",
@@ -476,7 +476,7 @@ def test_k_out_over_an_in_place_q_is_refused_and_the_error_names_q(convert, back
     memory = np.ones(2 * B * S * NQ * D, np.float32)
     q, k = memory[: B * S * NQ * D].reshape(Q), np.ones(K, np.float32)
     inside = memory[B * S * D : B * S * D * (1 + NK)].reshape(K)
-    rule = "k_out must share no memory with q but got memory that they share"
+    rule = "k_out must share no memory with q but got overlapping memory"
     q, k, positions, inside = (convert(a) for a in (q, k, np.arange(S), inside))
     chosen = None if backend == "cpu" else backend  # None: torch calls C without the checks in Python
     with pytest.raises(ValueError, match=rf"^\[rope_qk\] {rule}\.$"):

@@ -190,7 +190,7 @@ def read_only():
 
 CACHE_SHAPE = "cache must have shape [R,N,D] = [R, 2, 8] but got"
 UNIT_STRIDE = "cache must have unit stride in its last dimension but got"
-OVERLAP = "cache must share no memory with {} but got memory that they share."
+OVERLAP = "cache must share no memory with {} but got overlapping memory."
 OUTPUTS = [
     bad(
         "cache-float64",

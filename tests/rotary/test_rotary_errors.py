@@ -103,7 +103,7 @@ WITHOUT_IDS = (
     "cos_cache must have shape [B,S,W] = [2, 3, W] with W >= 4 where position_ids is not given but got"
 )
 WIDTH = "rotary_dim must be 0 or an even number up to the head size 8 but got"
-OVERLAP = "must share no memory with {} but got memory that they share."
+OVERLAP = "must share no memory with {} but got overlapping memory."
 BUFFER = np.ones(2 * B * S * N * D, np.float32)
 BUFFER_X = BUFFER[: B * S * N * D].reshape(B, S, N, D)
 half, wide = np.float16, np.float64
@@ -177,7 +177,7 @@ BAD = [
     ),
     of_mul(
         "out-shifted",
-        "out must be x itself or share no memory with x but got memory that they share.",
+        "out must be x itself or share no memory with x but got overlapping memory.",
         x=BUFFER_X,
         out=BUFFER[8 : 8 + BUFFER_X.size].reshape(BUFFER_X.shape),
     ),

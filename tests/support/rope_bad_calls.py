@@ -438,8 +438,8 @@ def spaced_call():
     return RopeCall(x=x, out=x)
 
 
-OVERLAP = "out must share no memory with {} but got memory that they share."
-PARTIAL_OVERLAP = "out must be x itself or share no memory with x but got memory that they share."
+OVERLAP = "out must share no memory with {} but got overlapping memory."
+PARTIAL_OVERLAP = "out must be x itself or share no memory with x but got overlapping memory."
 UNIT_STRIDE = "must have unit stride in its last dimension but got"
 OUTPUTS = [
     argument(

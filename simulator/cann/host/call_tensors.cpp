@@ -110,7 +110,7 @@ void CallTensors::check_memory() {
             if (may_be_same && output.is_same_as(other)) continue;
             if (output.shares_memory_with(other))
                 refuse(kBadArgument, output.name + " must " + (may_be_same ? "be " + other.name + " itself or " : "") +
-                                         "share no memory with " + other.name + " but got memory that they share.");
+                                         "share no memory with " + other.name + " but got overlapping memory.");
         }
     }
 }
