@@ -234,7 +234,7 @@ private:
             // This side fills the same buffer with its tokens. A tile with some heads of a token has one token.
             const int64_t heads = std::min(std::max<int64_t>(in_.N[k], 1), share_heads());
             const int64_t tokens = heads <= layout.tile.heads ? layout.tile.tokens * layout.tile.heads / heads : 1;
-            common_.side_tokens[k] = to_int32(std::min<int64_t>(tokens, common_.block_tokens));
+            common_.tile_tokens[k] = to_int32(std::min<int64_t>(tokens, common_.block_tokens));
         }
         data_.levels = to_int32(layout.levels);
         data_.out_bytes = to_int32(layout.outputs.bytes / 2);

@@ -194,7 +194,7 @@ private:
 
     void set_layout(const RmsNormLayout& layout) {
         set_common_layout(common_, layout);
-        common_.side_tokens[1] = common_.block_tokens = to_int32(layout.tile.tokens);
+        common_.tile_tokens[1] = common_.block_tokens = to_int32(layout.tile.tokens);
         data_.chunk = to_int32(layout.tile.chunk);
         (in_.backward ? data_.keeps_dscale : data_.keeps_row) = layout.tile.keeps_row;
         data_.keeps_scale = layout.tile.keeps_scale;

@@ -99,7 +99,7 @@ std::optional<RopeLayout> layout_of(const RopeTileCall& call, const RopeTile& ti
     int64_t block = round_up(even_share(unit_tokens, std::max(tile.table_tokens, tile.tokens)), tile.tokens);
     layout.block_tokens = std::min(block, kMaxTokens / tile.tokens * tile.tokens);
     layout.token_slots = round_up(layout.block_tokens, 32);
-    layout.side_tokens[0] = tile.tokens;
+    layout.tile_tokens[0] = tile.tokens;
     const int64_t out_row_bytes = *std::max_element(std::begin(call.out_row_bytes), std::end(call.out_row_bytes));
     for (int side = 1; side < call.sides; ++side) {
         // Fill the same buffer with tokens of this side. Then reduce their number so that the tiles of a block are
@@ -110,7 +110,7 @@ std::optional<RopeLayout> layout_of(const RopeTileCall& call, const RopeTile& ti
             side_rows =
                 std::min({lanes / call.value_pitch(), rows * out_row_bytes / call.out_row_bytes[side], kMaxRows});
         const int64_t max_tokens = side_rows / heads;
-        layout.side_tokens[side] = ceil_div(layout.block_tokens, ceil_div(layout.block_tokens, max_tokens));
+        layout.tile_tokens[side] = ceil_div(layout.block_tokens, ceil_div(layout.block_tokens, max_tokens));
     }
 
     layout.tail_offset = lanes * call.item_bytes;

@@ -56,7 +56,7 @@ struct RopeTile {
 struct RopeLayout {
     RopeTile tile;
     int64_t block_tokens = 0, token_slots = 0, gather_rows = 0, setup_lanes = 0;
-    int64_t side_tokens[kRopeMaxSides] = {};  // tokens of a tile of each side
+    int64_t tile_tokens[kRopeMaxSides] = {};  // tokens of a tile of each side
     int64_t tail_offset = 0;                  // in an input or output buffer, in bytes
     int64_t temp_offset = 0;                  // in `work`, in bytes
     int64_t staging_offset = 0;               // in `work`, in bytes: behind the scratch memory of constants and tables

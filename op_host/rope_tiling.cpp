@@ -271,7 +271,7 @@ private:
         set_common_layout(common_, layout, layout.buffers);
         common_.block_tokens = to_int32(layout.block_tokens);
         common_.token_slots = to_int32(layout.token_slots);
-        for (int k = 1; k < kRopeMaxSides; ++k) common_.side_tokens[k] = to_int32(layout.side_tokens[k]);
+        for (int k = 1; k < kRopeMaxSides; ++k) common_.tile_tokens[k] = to_int32(layout.tile_tokens[k]);
         common_.table_bytes = to_int32(layout.table.bytes);
         common_.cos_offset_bytes = to_int32(layout.cos_offset);
         common_.lane_bytes = to_int32(layout.frequencies.bytes + layout.entry_offsets.bytes);

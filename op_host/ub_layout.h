@@ -43,7 +43,7 @@ inline int64_t heads_of_side(const CommonTiling& common, int side) {
 // Sets the fields of the tiling that all layouts determine in the same way. buffers: the number of input buffers.
 template <typename Layout>
 void set_common_layout(CommonTiling& common, const Layout& layout, int64_t buffers = 2) {
-    common.side_tokens[0] = to_int32(layout.tile.tokens);
+    common.tile_tokens[0] = to_int32(layout.tile.tokens);
     common.tile_heads = to_int32(layout.tile.heads);
     common.gather_rows = to_int32(layout.gather_rows);
     common.setup_lanes = to_int32(layout.setup_lanes);

@@ -75,7 +75,7 @@ struct CommonTiling {
     // A unit is split into blocks, each with one table; a block is split into tiles.
     int32_t block_tokens;
     int32_t token_slots;                 // block_tokens, rounded up to 32
-    int32_t side_tokens[kRopeMaxSides];  // tokens of a tile of a side
+    int32_t tile_tokens[kRopeMaxSides];  // tokens of a tile of a side
     int32_t tile_heads;
     int32_t tokens_inner;  // order of a tile's rows in UB: 0 token by token, 1 head by head
     int32_t copy_mode;     // kCopyBursts, ...

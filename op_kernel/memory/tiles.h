@@ -34,7 +34,7 @@ struct Tile {
     int32_t head;  // the first one, inside its side
     int32_t heads;
     int32_t table_row;     // row of the block's table that belongs to the first token
-    int32_t opens_block;   // 1: the first tile of a block that needs a new table, because it has rotated heads
+    int32_t opens_block;   // 1: the tile is the first of its block, and the block has heads that rotate
     int32_t block_tokens;  // number of tokens in the tile's block
 };
 
@@ -50,8 +50,8 @@ public:
         side_ = 0;
     }
 
-    // Sets *tile to the next tile. Returns false if none is left. A tile contains heads of only one side; the tiles of
-    // a block come side by side.
+    // Sets *tile to the next tile. Returns false if none is left. A tile contains heads of only one side. The
+    // tiles of a block come in the order of their sides.
     __aicore__ inline bool Next(Tile* tile) {
         bool opens_block = false;
         if (head_ >= side_end_) {
@@ -77,7 +77,7 @@ public:
     }
 
 private:
-    // A block ends at the end of its unit or batch: positions have one stride within a batch.
+    // A block ends where its unit or its batch ends, because the stride of positions is constant only in a batch.
     __aicore__ inline bool NextBlock() {
         block_row_ += block_tokens_;
         if (block_row_ >= rows_end_ && !NextUnit()) return false;
@@ -88,7 +88,7 @@ private:
         return NextSide();
     }
 
-    // The heads of all sides have consecutive numbers. Enters the next side of which the unit has heads. Returns false
+    // The heads of all sides have consecutive numbers. Enters the next side that has heads in the unit. Returns false
     // if none is left.
     __aicore__ inline bool NextSide() {
         while (++side_ < kRopeMaxSides) {
@@ -96,7 +96,7 @@ private:
             side_first_ = heads_first_ > begin ? heads_first_ : begin;
             side_end_ = heads_end_ < end ? heads_end_ : end;
             if (side_first_ >= side_end_) continue;
-            tile_tokens_ = tiling_->side_tokens[side_];
+            tile_tokens_ = tiling_->tile_tokens[side_];
             tile_token_ = 0;
             head_ = side_first_;
             return true;
@@ -128,7 +128,7 @@ private:
 
 // The previous, the current and the next tile of a core. For each tile the caller:
 // - calls FindNext(),
-// - loads the next tile, then stores the previous one: all other work waits for the loads,
+// - loads the next tile before it stores the previous one, because all other work waits for the loads,
 // - computes the current tile,
 // - calls Advance(), which returns whether a tile is left.
 // At the end the caller stores the last tile.

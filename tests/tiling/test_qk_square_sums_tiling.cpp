@@ -39,7 +39,7 @@ void describe(const Case& c) {
                  " %s\n  key %d copy mode %d parts %d x %d granule %d block %d tile %d, %d x %d chunk %d\n",
                  c.platform.soc, c.in.S, c.in.N[0], c.in.N[1], c.in.D, dtype_name(c.in.dtype),
                  static_cast<int>(c.launch.tiling_key), h.copy_mode, h.row_parts, h.head_parts, h.row_granule,
-                 h.block_tokens, h.side_tokens[0], h.side_tokens[1], h.tile_heads, c.data.chunk);
+                 h.block_tokens, h.tile_tokens[0], h.tile_tokens[1], h.tile_heads, c.data.chunk);
 }
 
 #define CHECK(c, condition)                                                      \
@@ -102,7 +102,7 @@ void check_cover(const Case& c) {
         bool has_tiles = false;
         for (Tile tile; tiles.Next(&tile); has_tiles = true) {
             const int64_t N = c.in.N[tile.side];
-            CHECK(c, tile.tokens <= common.side_tokens[tile.side] && tile.heads <= common.tile_heads);
+            CHECK(c, tile.tokens <= common.tile_tokens[tile.side] && tile.heads <= common.tile_heads);
             CHECK(c, tile.table_row + tile.tokens <= tile.block_tokens && tile.block_tokens <= common.block_tokens);
             CHECK(c, int64_t{tile.tokens} * tile.heads <= 4095);
             if (tile.opens_block) {
@@ -161,13 +161,13 @@ void check_ub(const Case& c) {
         const int64_t last = c.in.D - (c.in.D - 1) / c.data.chunk * c.data.chunk;
         CHECK(c, c.data.chunk % 16 == 0 && last * x >= 32 && h.queue_bytes >= c.data.chunk * x + 32);
         CHECK(c, h.temp_offset_bytes >= 4 * c.data.chunk && 4 * floats >= h.temp_offset_bytes + c.data.chunk / 2);
-        CHECK(c, h.tile_heads == 1 && h.side_tokens[0] == 1 && h.side_tokens[1] == 1);
+        CHECK(c, h.tile_heads == 1 && h.tile_tokens[0] == 1 && h.tile_tokens[1] == 1);
         return;
     }
     CHECK(c, h.row_pitch >= c.in.D && h.row_pitch * x % 32 == 0);
     for (int k = 0; k < 2; ++k) {
         if (c.in.N[k] == 0) continue;
-        const int64_t rows = h.side_tokens[k] * std::min<int64_t>(h.tile_heads, c.in.N[k]), lanes = rows * h.row_pitch;
+        const int64_t rows = h.tile_tokens[k] * std::min<int64_t>(h.tile_heads, c.in.N[k]), lanes = rows * h.row_pitch;
         const bool packed = h.copy_mode == kCopyPacked;
         CHECK(c, h.queue_bytes >= lanes * x + (packed ? 32 * rows : 0));
         const bool in_place = x == 4 && !packed;
@@ -225,8 +225,8 @@ void common_shapes_use_cores_and_ub_well() {
     // Qwen3-8B's heads in bfloat16: all cores work, and a tile has at least 16 KiB.
     Case c = tile_call(make_call(4096, 32, 8, 128, NPU_ROPE_BFLOAT16), "Ascend910B1");
     CHECK(c, c.launch.tiling_key == kSquareSumsRows && c.launch.block_dim == 48);
-    CHECK(c, int64_t{c.data.common.side_tokens[0]} * c.data.common.tile_heads * 128 * 2 >= 16 * 1024);
-    CHECK(c, c.data.common.side_tokens[1] == 4 * c.data.common.side_tokens[0]);
+    CHECK(c, int64_t{c.data.common.tile_tokens[0]} * c.data.common.tile_heads * 128 * 2 >= 16 * 1024);
+    CHECK(c, c.data.common.tile_tokens[1] == 4 * c.data.common.tile_tokens[0]);
     c = tile_call(make_call(64, 32, 8, 128, NPU_ROPE_FLOAT16), "Ascend310P3");
     CHECK(c, c.launch.block_dim == 8);
     // A long token is split by heads, a short one is not: the cores would wait longer than the sums take.

@@ -36,7 +36,7 @@ void describe(const Case& c) {
                  c.platform.arch, s.outer[0], s.outer[1], s.outer[2], s.n, dtype_name(c.in.dtype),
                  dtype_name(c.in.scale_dtype), c.in.adds, c.data.scale_shared, static_cast<int>(c.launch.tiling_key),
                  c.data.common.copy_mode, c.data.common.row_parts, c.data.common.head_parts,
-                 c.data.common.side_tokens[0], c.data.common.tile_heads, c.data.common.tokens_inner, c.data.chunk);
+                 c.data.common.tile_tokens[0], c.data.common.tile_heads, c.data.common.tokens_inner, c.data.chunk);
 }
 
 #define CHECK(c, condition)                                                      \
@@ -101,7 +101,7 @@ void check_cover(const Case& c) {
         tiles.Init(&common, block, c.launch.block_dim);
         bool has_tiles = false;
         for (Tile tile; tiles.Next(&tile); has_tiles = true) {
-            CHECK(c, tile.side == 0 && tile.tokens <= common.side_tokens[0] && tile.heads <= common.tile_heads);
+            CHECK(c, tile.side == 0 && tile.tokens <= common.tile_tokens[0] && tile.heads <= common.tile_heads);
             for (int32_t t = 0; t < tile.tokens; ++t)
                 for (int32_t h = 0; h < tile.heads; ++h) {
                     Tile row = tile;
@@ -126,7 +126,7 @@ void check_ub(const Case& c) {
                     c.data.stats_bytes + c.data.scale_bytes + c.data.scale_raw_bytes;
     const int64_t x = dtype_bytes(c.in.dtype), out = dtype_bytes(c.in.scale_dtype), n = c.in.shape.n;
     if (c.launch.tiling_key == kRmsNormRows) {
-        const int64_t rows = int64_t{h.side_tokens[0]} * h.tile_heads, lanes = rows * h.row_pitch;
+        const int64_t rows = int64_t{h.tile_tokens[0]} * h.tile_heads, lanes = rows * h.row_pitch;
         bytes += h.gather_bytes;
         CHECK(c, h.row_pitch >= n && h.out_pitch >= n && h.row_pitch * x % 32 == 0 && h.out_pitch * out % 32 == 0);
         CHECK(c, rows >= 1 && rows <= 512 && h.queue_bytes >= lanes * x && h.queue_bytes >= rows * h.out_pitch * out);
@@ -194,10 +194,10 @@ void random_calls_have_sound_tilings() {
 void common_shapes_use_cores_and_ub_well() {
     // A tile has several rows of a model's width; all cores work.
     Case c = tile_call(make_call(1, 1, 2048, 4096, NPU_ROPE_BFLOAT16, NPU_ROPE_BFLOAT16, false, 0), "Ascend910B1");
-    CHECK(c, c.launch.tiling_key == kRmsNormRows && c.launch.block_dim == 48 && c.data.common.side_tokens[0] >= 2);
+    CHECK(c, c.launch.tiling_key == kRmsNormRows && c.launch.block_dim == 48 && c.data.common.tile_tokens[0] >= 2);
     // The heads of queries fill tiles of 16 KiB.
     c = tile_call(make_call(1, 4096, 32, 128, NPU_ROPE_BFLOAT16, NPU_ROPE_BFLOAT16, false, 0), "Ascend910B1");
-    CHECK(c, int64_t{c.data.common.side_tokens[0]} * c.data.common.tile_heads * 128 * 2 >= 16 * 1024);
+    CHECK(c, int64_t{c.data.common.tile_tokens[0]} * c.data.common.tile_heads * 128 * 2 >= 16 * 1024);
     // A row of 16,384 stays in UB between its two passes, a row of a million does not.
     c = tile_call(make_call(1, 1, 64, 16384, NPU_ROPE_FLOAT32, NPU_ROPE_FLOAT32, false, 0), "Ascend910B1");
     CHECK(c, c.launch.tiling_key == kRmsNormLong && c.data.keeps_row && c.data.keeps_scale);

@@ -164,10 +164,10 @@ void regions_are_as_large_as_the_kernels_need() {
         CHECK(c, tile, l.temp_offset >= 4 * lanes || (c.call.item_bytes == 4 && c.call.out_bytes == 4 && !packed));
         CHECK(c, tile, l.cos_offset % 32 == 0 && l.cos_offset >= table && l.table.bytes >= l.cos_offset + table);
         CHECK(c, tile, l.block_tokens % tile.tokens == 0 && l.block_tokens <= 248);
-        CHECK(c, tile, l.side_tokens[0] == tile.tokens && l.side_tokens[1] <= l.block_tokens);
+        CHECK(c, tile, l.tile_tokens[0] == tile.tokens && l.tile_tokens[1] <= l.block_tokens);
         int64_t second_heads = std::min<int64_t>(heads_of_side(c.common, 1), tile.heads);
         CHECK(c, tile,
-              (l.side_tokens[1] >= 1) == (c.call.sides == 2) && l.side_tokens[1] * second_heads <= tile.rows());
+              (l.tile_tokens[1] >= 1) == (c.call.sides == 2) && l.tile_tokens[1] * second_heads <= tile.rows());
         const int64_t entries = l.block_tokens * c.call.entry_pitch * c.call.entry_bytes;
         CHECK(c, tile, l.source.bytes == (given ? 2 * entries : l.token_slots * c.call.position_bytes));
         CHECK(c, tile, (l.frequencies.bytes > 0) == !given);

@@ -52,7 +52,7 @@ void describe(const Case& c) {
                  dtype_name(i.dtype), dtype_name(i.out_dtype), i.params.mode, i.params.n_dims, i.params.n_offs,
                  s.x_stride[0], s.x_stride[1], s.x_stride[2], s.out_stride[0], s.out_stride[1], s.out_stride[2],
                  static_cast<int>(c.launch.tiling_key), c.common.copy_mode, c.common.row_parts, c.common.head_parts,
-                 c.common.row_granule, c.common.side_tokens[0], c.common.tile_heads, c.common.block_tokens,
+                 c.common.row_granule, c.common.tile_tokens[0], c.common.tile_heads, c.common.block_tokens,
                  c.common.tokens_inner, c.common.work_bytes, c.common.queue_bytes);
 }
 
@@ -265,7 +265,7 @@ void check_launch(const Case& c) {
 
 void check_ub(const Case& c) {
     const CommonTiling& d = c.common;
-    int64_t item = dtype_bytes(c.in.dtype), rows = int64_t{d.side_tokens[0]} * d.tile_heads, lanes = rows * d.row_pitch;
+    int64_t item = dtype_bytes(c.in.dtype), rows = int64_t{d.tile_tokens[0]} * d.tile_heads, lanes = rows * d.row_pitch;
     int64_t out_item = dtype_bytes(c.in.out_dtype);
     bool packed = d.copy_mode == kCopyPacked, gathers = c.launch.tiling_key == kRopeSwapByGather;
     int64_t total = int64_t{4} * d.queue_bytes + d.work_bytes + d.table_bytes + d.lane_bytes + d.source_bytes +
@@ -319,7 +319,7 @@ void check_given(const Case& c) {
 // neighbours if the kernel also normalizes each head's partners.
 void check_norm(const Case& c) {
     const HeadNormTiling& n = c.norm;
-    int64_t rows = int64_t{c.common.side_tokens[0]} * c.common.tile_heads, item = dtype_bytes(c.in.dtype);
+    int64_t rows = int64_t{c.common.tile_tokens[0]} * c.common.tile_heads, item = dtype_bytes(c.in.dtype);
     bool swaps = c.launch.tiling_key == kRopeSwapByShifts && !c.in.norm.intermediate_rounding;
     CHECK(c,
           n.normalizes_partners == swaps && n.intermediate_rounding == c.in.norm.intermediate_rounding && rows <= 512);
@@ -333,9 +333,9 @@ void check_norm(const Case& c) {
 void check_instructions(const Case& c) {
     const CommonTiling& d = c.common;
     bool halves = c.launch.tiling_key == kRopeHalves;
-    CHECK(c, d.block_tokens <= 248 && d.block_tokens % d.side_tokens[0] == 0);
+    CHECK(c, d.block_tokens <= 248 && d.block_tokens % d.tile_tokens[0] == 0);
     CHECK(c, d.table_width % 8 == 0 && d.table_width / 8 <= 255 && d.row_pitch / 8 <= 255);
-    CHECK(c, int64_t{d.side_tokens[0]} * d.tile_heads <= 4095);
+    CHECK(c, int64_t{d.tile_tokens[0]} * d.tile_heads <= 4095);
     CHECK(c, d.lane_first % 8 == 0 && d.lane_first <= d.n_offs);
     bool has_entry_per_lane = c.given && c.in.tables.entry_per_lane;
     CHECK(c, !halves || (d.n_offs % 8 == 0 && d.n_dims % 16 == 0 &&
@@ -458,9 +458,9 @@ void check_cover(const Case& c, int64_t cores) {
         Tile tile, previous{};
         previous.batch = -1;
         while (tiles.Next(&tile)) {
-            CHECK(c, tile.tokens >= 1 && tile.tokens <= d.side_tokens[tile.side]);
+            CHECK(c, tile.tokens >= 1 && tile.tokens <= d.tile_tokens[tile.side]);
             CHECK(c, tile.heads >= 1 && tile.heads <= d.tile_heads);
-            CHECK(c, tile.tokens * tile.heads <= d.side_tokens[0] * d.tile_heads);
+            CHECK(c, tile.tokens * tile.heads <= d.tile_tokens[0] * d.tile_heads);
             CHECK(c, d.tile_heads <= std::max(c.in.shape.side[0].N, c.in.shape.side[1].N));
             CHECK(c, tile.block_tokens <= d.block_tokens && tile.table_row + tile.tokens <= tile.block_tokens);
             CHECK(c, tile.token + tile.tokens <= d.seq);
@@ -541,7 +541,7 @@ void prefill_uses_every_core_and_long_bursts() {
     for (int32_t mode : {NPU_ROPE_MODE_NORMAL, NPU_ROPE_MODE_NEOX})
         for (int64_t heads : {8, 32, 40, 64}) {
             Case c = tile_call(make_call(1, 4096, heads, 128, NPU_ROPE_BFLOAT16, mode), "Ascend910B1");
-            int64_t burst = int64_t{c.common.side_tokens[0]} * c.common.tile_heads * 128 * 2;
+            int64_t burst = int64_t{c.common.tile_tokens[0]} * c.common.tile_heads * 128 * 2;
             CHECK(c, c.launch.block_dim == 48 && c.common.head_parts == 1);
             CHECK(c, burst >= (heads >= 32 ? 16 : 12) * 1024 || heads == 40);  // 40 heads: a row of 10 KiB
             CHECK(c, burst >= 10 * 1024);
@@ -639,7 +639,7 @@ void two_tensors_share_a_cores_table() {
         Case normed = tile_call(normal, "Ascend910B1", false, true);
         CHECK(normed, normed.launch.tiling_key == kRopeSwapByShifts);
         CHECK(normed,
-              normed.common.side_tokens[0] == 2 && normed.common.tile_heads == 32 && normed.common.side_tokens[1] >= 6);
+              normed.common.tile_tokens[0] == 2 && normed.common.tile_heads == 32 && normed.common.tile_tokens[1] >= 6);
     }
 }
 
