@@ -17,7 +17,7 @@ from operands import (
     reasons_beyond_document,
     strided,
 )
-from ulps import assert_close, fractions
+from ulps import assert_close, uniform
 
 torch = pytest.importorskip("torch")
 F = torch.nn.functional
@@ -99,7 +99,7 @@ def named(activation):
 @pytest.mark.parametrize("activation", ACTIVATIONS, ids=named)
 def test_activations_are_computed_in_float32_and_rounded_once(opapi_910b, activation):
     for name in [*HALF_AND_FLOAT, "bfloat16"]:
-        x = fractions(name)
+        x = uniform(name)
         out = np.zeros_like(x)
         opapi_910b.call(activation.name, activation.given(strided(x), out))
         expected = activation.reference(torch.from_numpy(x.astype(np.float64))).numpy()
@@ -165,7 +165,7 @@ def test_activations_work_in_place(opapi, name, more_types):
         is_310p_unlisted=activation.is_310p_unlisted,
     )
     for dtype in ("float32", *(["float64"] if "float64" in more_types else [])):
-        x = fractions(dtype)
+        x = uniform(dtype)
         expected = activation.reference(torch.from_numpy(x.astype(np.float64))).numpy()
         x = strided(x)
         opapi.call(op, {"self": x, **arguments})
@@ -251,7 +251,7 @@ def halves(x, dim):
 def test_geglu_multiplies_a_half_by_gelu_of_the_other(opapi_910b, dim, approximate):
     reference = gelu_tanh if approximate else F.gelu
     for name in [*HALF_AND_FLOAT, "bfloat16"]:
-        x = fractions(name, (4, 6, 8))
+        x = uniform(name, (4, 6, 8))
         a, b = halves(x, dim)
         for op, left in (("GeGlu", False), ("GeGluV3", False), ("GeGluV3", True)):
             gate, other = (a, b) if left else (b, a)
@@ -266,7 +266,7 @@ def test_geglu_multiplies_a_half_by_gelu_of_the_other(opapi_910b, dim, approxima
 
 
 def test_float16_geglu_rounds_gelu_before_the_product(opapi):
-    x = fractions("float16", (4, 200))
+    x = uniform("float16", (4, 200))
     out, out_gelu = np.zeros((4, 100), np.float16), np.zeros((4, 100), np.float16)
     opapi.call("GeGlu", {"self": x, "dim": 1, "approximate": 1, "out": out, "out_gelu": out_gelu})
     assert_same(out, x[:, :100] * out_gelu)
@@ -309,7 +309,7 @@ def swiglu(x, dim):
 @pytest.mark.parametrize("dim", [0, 1, -1])
 def test_swiglu_multiplies_the_second_half_by_silu_of_the_first(opapi, dim):
     for name in HALF_AND_FLOAT if opapi.is_310p else [*HALF_AND_FLOAT, "bfloat16"]:
-        x = fractions(name, (4, 6, 64))
+        x = uniform(name, (4, 6, 64))
         expected = swiglu(x, dim)
         out = np.zeros(expected.shape, x.dtype)
         opapi.call("SwiGlu", {"x": x, "dim": dim, "out": out})
@@ -319,7 +319,7 @@ def test_swiglu_multiplies_the_second_half_by_silu_of_the_first(opapi, dim):
 @pytest.mark.parametrize("dim", [0, 1])
 def test_swiglu_grad_is_torchs_gradient(opapi, dim):
     for name in HALF_AND_FLOAT if opapi.is_310p else [*HALF_AND_FLOAT, "bfloat16"]:
-        x, grad = fractions(name, (4, 64)), fractions(name, (4, 64), seed=1)
+        x, grad = uniform(name, (4, 64)), uniform(name, (4, 64), seed=1)
         grad = grad[: 2 if dim == 0 else 4, : 64 if dim == 0 else 32].copy()
         leaf = torch.from_numpy(x.astype(np.float64)).requires_grad_()
         a, b = leaf.chunk(2, dim)
@@ -331,7 +331,7 @@ def test_swiglu_grad_is_torchs_gradient(opapi, dim):
 
 
 def test_swiglu_packs_a_strided_x(opapi):
-    x = fractions("float32", (4, 64))
+    x = uniform("float32", (4, 64))
     packed, from_view = np.zeros((4, 32), np.float32), np.zeros((4, 32), np.float32)
     opapi.call("SwiGlu", {"x": x, "dim": -1, "out": packed})
     given = {"x": strided(x), "dim": -1, "out": from_view}

@@ -16,7 +16,7 @@ from operands import (
     reasons_beyond_document,
     strided,
 )
-from ulps import assert_close, fractions
+from ulps import assert_close, uniform
 
 ONE = np.float32(1)
 FRACTIONS = [*HALF_AND_FLOAT, "float64"]
@@ -190,8 +190,8 @@ def test_masked_fill_checks_its_arguments(opapi):
 @pytest.mark.parametrize("op", ["Addcdiv", "Addcmul"])
 def test_addc_computes_in_float32_and_broadcasts(opapi_910b, op):
     for name in [*FRACTIONS, "bfloat16"]:
-        x, a = fractions(name, (4, 3, 5)), fractions(name, (3, 1), seed=1)
-        b, value = fractions(name, (4, 1, 5), seed=2, low=0.5), TYPES[name](0.75)
+        x, a = uniform(name, (4, 3, 5)), uniform(name, (3, 1), seed=1)
+        b, value = uniform(name, (4, 1, 5), seed=2, low=0.5), TYPES[name](0.75)
         out = np.zeros((4, 3, 5), x.dtype)
         given = {"tensor1": strided(a), "tensor2": b, "value": value}
         opapi_910b.call(op, {"self": strided(x), **given, "out": out})
@@ -254,8 +254,8 @@ def test_addc_checks_its_arguments(opapi, op):
 
 def test_lerp_interpolates_and_broadcasts(opapi):
     for name in HALF_AND_FLOAT if opapi.is_310p else [*HALF_AND_FLOAT, "bfloat16"]:
-        x, end = fractions(name, (4, 3, 5)), fractions(name, (3, 1), seed=1)
-        weight = fractions(name, (4, 1, 5), seed=2, low=0, high=1)
+        x, end = uniform(name, (4, 3, 5)), uniform(name, (3, 1), seed=1)
+        weight = uniform(name, (4, 1, 5), seed=2, low=0, high=1)
         start, stop, part = (v.astype(np.float64) for v in (x, end, weight))
         out = np.zeros_like(x)
         opapi.call("Lerp", {"self": strided(x), "end": strided(end), "weight": weight, "out": out})

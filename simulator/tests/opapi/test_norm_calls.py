@@ -17,7 +17,7 @@ UNIT = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-24}  # larges
 LEAST = {"float16": 2.0**-24, "bfloat16": 2.0**-133, "float32": 2.0**-149}  # smallest number
 
 
-def fractions(name: str, shape: Any, seed: int = 0) -> Any:
+def uniform(name: str, shape: Any, seed: int = 0) -> Any:
     return np.random.default_rng(seed).uniform(-4, 4, shape).astype(TYPES[name])
 
 
@@ -47,8 +47,8 @@ def rms(x: Any, rank: int, epsilon: float = EPSILON) -> Any:
 def rms_call(name: str, shape: Any, rank: int = 1, gamma_name: str | None = None) -> dict[str, Any]:
     kept = (*shape[: len(shape) - rank], *[1] * rank)
     return {
-        "x": fractions(name, shape),
-        "gamma": fractions(gamma_name or name, shape[len(shape) - rank :], 1),
+        "x": uniform(name, shape),
+        "gamma": uniform(gamma_name or name, shape[len(shape) - rank :], 1),
         "epsilon": EPSILON,
         "y_out": np.ones(shape, TYPES[name]),
         "rstd_out": np.ones(kept, np.float32),
@@ -58,7 +58,7 @@ def rms_call(name: str, shape: Any, rank: int = 1, gamma_name: str | None = None
 def added_call(name: str, shape: Any, rank: int = 1) -> dict[str, Any]:
     given = rms_call(name, shape, rank)
     given["x1"] = given.pop("x")
-    return {**given, "x2": fractions(name, shape, 2), "x_out": np.ones(shape, TYPES[name])}
+    return {**given, "x2": uniform(name, shape, 2), "x_out": np.ones(shape, TYPES[name])}
 
 
 def changed(given: dict[str, Any], **changes: Any) -> dict[str, Any]:
@@ -127,7 +127,7 @@ def test_rms_norm_refusals(opapi_910b, function):
         wrong = given[name].astype(np.float64)
         assert_refused(opapi_910b, function, changed(given, **{name: wrong}), f"{name} must be")
     refused = [
-        ({"gamma": fractions("float16", 16)}, r"gamma must have the last dimensions of x, \[2,3,32\]"),
+        ({"gamma": uniform("float16", 16)}, r"gamma must have the last dimensions of x, \[2,3,32\]"),
         ({"gamma": np.zeros((2, 2, 3, 32), np.float16)}, "gamma must have the last dimensions"),
         ({"gamma": np.ones((), np.float16)}, "gamma must have 1 to 8 dimensions"),
         ({"y_out": np.zeros((2, 3, 31), np.float16)}, r"y_out must have the shape \[2,3,32\]"),
@@ -139,7 +139,7 @@ def test_rms_norm_refusals(opapi_910b, function):
     ]
     for changes, message in refused:
         assert_refused(opapi_910b, function, changed(given, **changes), message, TILING)
-    bf16_gamma = changed(given, gamma=fractions("bfloat16", 32))
+    bf16_gamma = changed(given, gamma=uniform("bfloat16", 32))
     assert_refused(opapi_910b, function, bf16_gamma, "gamma must be float16")
     empty = rms_call("float16", (2, 0))
     assert_refused(opapi_910b, function, empty, "gamma must have elements", TILING)
@@ -265,7 +265,7 @@ def test_inplace_add_rms_norm_refusals(opapi):
 def grad_call(name: str, shape: Any, rank: int = 1, gamma_name: str | None = None) -> dict[str, Any]:
     given = rms_call(name, shape, rank, gamma_name)
     return {
-        "dy": fractions(name, shape, 3),
+        "dy": uniform(name, shape, 3),
         "x": given["x"],
         "rstd": rms(given["x"], rank).astype(np.float32),
         "gamma": given["gamma"],
@@ -332,10 +332,10 @@ def layer_call(name: str, shape: Any, rank: int, affine: str | None, moments: st
     normalized = shape[len(shape) - rank :]
     kept = (*shape[: len(shape) - rank], *[1] * rank)
     return {
-        "input": fractions(name, shape),
+        "input": uniform(name, shape),
         "normalized_shape": list(normalized),
-        "weight": None if affine is None else fractions(affine, normalized, 1),
-        "bias": None if affine is None else fractions(affine, normalized, 2),
+        "weight": None if affine is None else uniform(affine, normalized, 1),
+        "bias": None if affine is None else uniform(affine, normalized, 2),
         "eps": 1e-5,
         "out": np.ones(shape, TYPES[name]),
         "mean_out": None if moments is None else np.ones(kept, TYPES[moments]),
@@ -396,13 +396,13 @@ def test_layer_norm_refusals(opapi):
     refused = [
         ({"normalized_shape": [3]}, "normalized_shape must be the last dimensions of input"),
         ({"normalized_shape": []}, "normalized_shape must be the last dimensions of input"),
-        ({"weight": fractions("float16", 16)}, r"weight must have the shape \[32\]"),
-        ({"weight": fractions("bfloat16", 32)}, "weight must be float16 or float32"),
-        ({"bias": fractions("float32", 32)}, "bias must be float16 but got float32"),
-        ({"weight": fractions("float32", 32), "bias": None}, "weight must be float16 but got float32"),
+        ({"weight": uniform("float16", 16)}, r"weight must have the shape \[32\]"),
+        ({"weight": uniform("bfloat16", 32)}, "weight must be float16 or float32"),
+        ({"bias": uniform("float32", 32)}, "bias must be float16 but got float32"),
+        ({"weight": uniform("float32", 32), "bias": None}, "weight must be float16 but got float32"),
         ({"out": np.zeros((2, 3, 32), np.float32)}, "out must be float16"),
         ({"mean_out": np.zeros((2, 3), np.float16)}, r"mean_out must have the shape \[2,3,1\]"),
-        ({"rstd_out": fractions("bfloat16", (2, 3, 1))}, "rstd_out must be float16"),
+        ({"rstd_out": uniform("bfloat16", (2, 3, 1))}, "rstd_out must be float16"),
     ]
     for changes, message in refused:
         assert_refused(opapi, "LayerNorm", changed(given, **changes), message)
@@ -411,9 +411,9 @@ def test_layer_norm_refusals(opapi):
 def group_call(name: str, shape: Any, group: int, has_affine: bool) -> dict[str, Any]:
     channels, inner = shape[1], int(np.prod(shape[2:]))
     return {
-        "self": fractions(name, shape),
-        "gamma": fractions(name, channels, 1) if has_affine else None,
-        "beta": fractions(name, channels, 2) if has_affine else None,
+        "self": uniform(name, shape),
+        "gamma": uniform(name, channels, 1) if has_affine else None,
+        "beta": uniform(name, channels, 2) if has_affine else None,
         "n": shape[0], "c": channels, "hx_w": inner, "group": group, "eps": 1e-5,
         "out": np.ones(shape, TYPES[name]),
         "mean_out": np.ones((shape[0], group), TYPES[name]),
@@ -450,10 +450,10 @@ def test_group_norm_refusals(opapi):
         ({"eps": -0.0078125}, r"eps must be greater than 0 but got -0.0078125\.$"),
         ({"hx_w": 4}, r"self must have the sizes N, C and HxW of \[2,6,4\]"),
         ({"c": 3}, r"self must have the sizes N, C and HxW of \[2,3,5\]"),
-        ({"gamma": fractions("float16", 3)}, r"gamma must have the shape \[6\]"),
-        ({"beta": fractions("float32", 6)}, "beta must be float16 but got float32"),
+        ({"gamma": uniform("float16", 3)}, r"gamma must have the shape \[6\]"),
+        ({"beta": uniform("float32", 6)}, "beta must be float16 but got float32"),
         ({"mean_out": np.zeros((2, 2), np.float16)}, r"mean_out must have the shape \[2,3\]"),
-        ({"self": fractions("float16", 6)}, "self must have 2 to 8 dimensions"),
+        ({"self": uniform("float16", 6)}, "self must have 2 to 8 dimensions"),
     ]
     for changes, message in refused:
         assert_refused(opapi, "GroupNorm", changed(given, **changes), message, INVALID)

@@ -14,7 +14,7 @@ UNIT = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-24}  # larges
 LEAST = 2.0**-24  # smallest float16; the other types have smaller numbers
 
 
-def fractions(name: str, shape: Any, seed: int = 0) -> Any:
+def uniform(name: str, shape: Any, seed: int = 0) -> Any:
     return np.random.default_rng(seed).uniform(-1, 1, shape).astype(TYPES[name])
 
 
@@ -39,9 +39,9 @@ def cached_call(
     rng = np.random.default_rng(5)
     return {
         "positions": rng.integers(0, rows, (3, tokens) if sections else tokens),
-        "query_in": fractions(name, (tokens, heads[0] * size)),
-        "key_in": fractions(name, (tokens, heads[1] * size), 1),
-        "cos_sin_cache": fractions(name, (rows, width), 2),
+        "query_in": uniform(name, (tokens, heads[0] * size)),
+        "key_in": uniform(name, (tokens, heads[1] * size), 1),
+        "cos_sin_cache": uniform(name, (rows, width), 2),
         "mrope_section": sections,
         "head_size": size,
         "is_neox_style": True,
@@ -91,7 +91,7 @@ def test_rope_with_sin_cos_cache_is_the_formula(opapi_910b, name, is_neox):
 
 def test_rope_with_sin_cos_cache_takes_rows_with_a_pitch(opapi_910b):
     given = cached_call("float32")
-    wide = fractions("float32", (6, 500), 9)
+    wide = uniform("float32", (6, 500), 9)
     given["query_in"] = wide[:, 20 : 20 + 3 * 64]
     opapi_910b.call("RopeWithSinCosCache", given)
     assert_rotated_by_cache(given)
@@ -160,9 +160,9 @@ def kv_call(name: str, mode: str, is_quantized: bool = False) -> dict[str, Any]:
         index = np.random.default_rng(3).permutation(BLOCKS * BLOCK)[: BATCHES * TOKENS]
     index.flat[1 if "BLK" in mode else 3] = -1
     return {
-        "kv": fractions(name, (BATCHES, 1, TOKENS, 576)), "gamma": fractions(name, 512, 1),
-        "cos": fractions(name, (BATCHES, 1, TOKENS, 64), 2),
-        "sin": fractions(name, (BATCHES, 1, TOKENS, 64), 3),
+        "kv": uniform(name, (BATCHES, 1, TOKENS, 576)), "gamma": uniform(name, 512, 1),
+        "cos": uniform(name, (BATCHES, 1, TOKENS, 64), 2),
+        "sin": uniform(name, (BATCHES, 1, TOKENS, 64), 3),
         "index": index, **caches,
         "k_rope_scale": np.full(64, 50, np.float32) if is_quantized else None,
         "c_kv_scale": np.linspace(1, 40, 512, dtype=np.float32) if is_quantized else None,
@@ -269,9 +269,9 @@ def test_kv_rms_norm_rope_cache_refusals(opapi):
     tiling = [
         (changed(given, cache_mode=b"PA_XX"), "cache_mode must be Norm, PA"),
         (changed(given, cache_mode=None), "cache_mode must be Norm, PA"),
-        (changed(given, kv=fractions("float16", (2, 2, 5, 576))), r"kv must have the shape \[2,1,5,576\]"),
-        (changed(given, gamma=fractions("float16", 64)), r"gamma must have the shape \[512\]"),
-        (changed(given, cos=fractions("float16", (2, 1, 1, 64))), r"cos must have the shape \[2,1,5,64\]"),
+        (changed(given, kv=uniform("float16", (2, 2, 5, 576))), r"kv must have the shape \[2,1,5,576\]"),
+        (changed(given, gamma=uniform("float16", 64)), r"gamma must have the shape \[512\]"),
+        (changed(given, cos=uniform("float16", (2, 1, 1, 64))), r"cos must have the shape \[2,1,5,64\]"),
         (changed(given, index=np.zeros((2, 5), np.int64)), r"index must have the shape \[10\]"),
         (
             changed(given, k_cache=np.ones((3, 24, 1, 64), np.float16)),

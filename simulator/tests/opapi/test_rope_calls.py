@@ -16,7 +16,7 @@ UNIT = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-24}  # larges
 LEAST = 2.0**-24  # smallest float16; the other types have smaller numbers
 
 
-def fractions(name: str, shape: Any, seed: int = 0) -> Any:
+def uniform(name: str, shape: Any, seed: int = 0) -> Any:
     return np.random.default_rng(seed).uniform(-1, 1, shape).astype(TYPES[name])
 
 
@@ -61,7 +61,7 @@ INTERLEAVE_SHAPES = [
 
 def rotary_call(name: str, shape: Any, table: Any, mode: int) -> dict[str, Any]:
     return {
-        "x": fractions(name, shape), "cos": fractions(name, table, 1), "sin": fractions(name, table, 2),
+        "x": uniform(name, shape), "cos": uniform(name, table, 1), "sin": uniform(name, table, 2),
         "mode": mode, "out": np.ones(shape, TYPES[name]),
     }  # fmt: skip
 
@@ -139,8 +139,8 @@ def test_rotary_position_embedding_refusals(opapi):
 
 def grad_call(name: str, shape: Any, table: Any, mode: int, has_x: bool = True) -> dict[str, Any]:
     return {
-        "dy": fractions(name, shape), "cos": fractions(name, table, 1), "sin": fractions(name, table, 2),
-        "x": fractions(name, shape, 3) if has_x else None, "mode": mode,
+        "dy": uniform(name, shape), "cos": uniform(name, table, 1), "sin": uniform(name, table, 2),
+        "x": uniform(name, shape, 3) if has_x else None, "mode": mode,
         "dx_out": np.ones(shape, TYPES[name]), "dcos_out": np.ones(table, TYPES[name]),
         "dsin_out": np.ones(table, TYPES[name]),
     }  # fmt: skip
@@ -222,9 +222,9 @@ def apply_call(
     name: str, heads: tuple[int, int] = (4, 2), tokens: tuple[int, int] = (2, 5)
 ) -> dict[str, Any]:
     return {
-        "query": fractions(name, (*tokens, heads[0], 128)),
-        "key": fractions(name, (*tokens, heads[1], 128), 1),
-        "cos": fractions(name, (*tokens, 1, 128), 2), "sin": fractions(name, (*tokens, 1, 128), 3),
+        "query": uniform(name, (*tokens, heads[0], 128)),
+        "key": uniform(name, (*tokens, heads[1], 128), 1),
+        "cos": uniform(name, (*tokens, 1, 128), 2), "sin": uniform(name, (*tokens, 1, 128), 3),
         "layout": 1, "rotary_mode": b"half",
     }  # fmt: skip
 
@@ -259,15 +259,15 @@ def test_apply_rotary_pos_emb_refusals(opapi_910b):
     refused = [
         ({"layout": 3}, r"layout must be 1 \(BSND\) but got 3"),
         ({"rotary_mode": b"interleave"}, "rotary_mode must be half but got interleave"),
-        ({"cos": fractions("float16", (1, 5, 1, 128))}, r"cos must have the shape \[2,5,1,128\]"),
-        ({"sin": fractions("float16", (2, 5, 1, 64))}, r"sin must have the shape \[2,5,1,128\]"),
-        ({"key": fractions("float16", (2, 4, 2, 128))}, r"key must have the shape \[2,5,2,128\]"),
-        ({"key": fractions("float32", (2, 5, 2, 128))}, "key must be float16"),
+        ({"cos": uniform("float16", (1, 5, 1, 128))}, r"cos must have the shape \[2,5,1,128\]"),
+        ({"sin": uniform("float16", (2, 5, 1, 64))}, r"sin must have the shape \[2,5,1,128\]"),
+        ({"key": uniform("float16", (2, 4, 2, 128))}, r"key must have the shape \[2,5,2,128\]"),
+        ({"key": uniform("float32", (2, 5, 2, 128))}, "key must be float16"),
         (
-            {"query": fractions("float16", (2, 5, 4, 64))},
+            {"query": uniform("float16", (2, 5, 4, 64))},
             "the last dimension of query must be 128 but got 64",
         ),
-        ({"query": fractions("float16", (2, 5, 0, 128))}, "query must have elements"),
+        ({"query": uniform("float16", (2, 5, 0, 128))}, "query must have elements"),
     ]
     for changes, message in refused:
         assert_refused(opapi_910b, function, changed(given, **changes), message)
@@ -282,7 +282,7 @@ def test_apply_rotary_pos_emb_refusals(opapi_910b):
 def interleave_call(name: str, shape: Any, table_tokens: int) -> dict[str, Any]:
     table = (shape[0], 1, table_tokens, 64)
     return {
-        "x": fractions(name, shape), "cos": fractions(name, table, 1), "sin": fractions(name, table, 2),
+        "x": uniform(name, shape), "cos": uniform(name, table, 1), "sin": uniform(name, table, 2),
         "out": np.ones(shape, TYPES[name]),
     }  # fmt: skip
 
@@ -310,12 +310,12 @@ def test_interleave_rope_refusals(opapi):
         wrong = changed(given, **{name: given[name].astype(np.float32)})
         assert_refused(opapi, "InterleaveRope", wrong, f"{name} must be")
     refused = [
-        ({"x": fractions("float16", (2, 3, 7, 32))}, "the last dimension of x must be 64 but got 32"),
-        ({"cos": fractions("float16", (1, 1, 7, 64))}, r"cos must have the shape \[2,1,7,64\]"),
-        ({"cos": fractions("float16", (2, 3, 7, 64))}, r"cos must have the shape \[2,1,7,64\]"),
-        ({"sin": fractions("float16", (2, 1, 1, 64))}, r"sin must have the shape \[2,1,7,64\]"),
-        ({"out": fractions("float16", (2, 3, 7, 1))}, r"out must have the shape \[2,3,7,64\]"),
-        ({"x": fractions("float16", (2, 7, 64))}, "x must have 4 dimensions"),
+        ({"x": uniform("float16", (2, 3, 7, 32))}, "the last dimension of x must be 64 but got 32"),
+        ({"cos": uniform("float16", (1, 1, 7, 64))}, r"cos must have the shape \[2,1,7,64\]"),
+        ({"cos": uniform("float16", (2, 3, 7, 64))}, r"cos must have the shape \[2,1,7,64\]"),
+        ({"sin": uniform("float16", (2, 1, 1, 64))}, r"sin must have the shape \[2,1,7,64\]"),
+        ({"out": uniform("float16", (2, 3, 7, 1))}, r"out must have the shape \[2,3,7,64\]"),
+        ({"x": uniform("float16", (2, 7, 64))}, "x must have 4 dimensions"),
     ]
     for changes, message in refused:
         assert_refused(opapi, "InterleaveRope", changed(given, **changes), message, TILING)

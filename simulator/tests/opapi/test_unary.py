@@ -21,7 +21,7 @@ from operands import (
     reasons_beyond_document,
     strided,
 )
-from ulps import assert_close, fractions
+from ulps import assert_close, uniform
 
 torch = pytest.importorskip("torch")
 
@@ -111,7 +111,7 @@ def ulps_of(function, name):
 @pytest.mark.parametrize("function", MATH, ids=named)
 def test_mathematical_functions_are_computed_in_float32_and_rounded_once(opapi_910b, function):
     for name in [*(n for n in FRACTIONS if n in function.inputs), "bfloat16"]:
-        x = fractions(name, low=function.low)
+        x = uniform(name, low=function.low)
         out = np.zeros_like(x)
         opapi_910b.call(function.name, function.given(strided(x), out))
         assert_close(out, expected_of(function, x), ulps_of(function, name))
@@ -131,7 +131,7 @@ def test_integers_are_computed_as_float32(opapi_910b, function):
 def test_complex_numbers_are_computed_as_torch_does(opapi_910b, function):
     for name in COMPLEX:
         part = "float32" if name == "complex64" else "float64"
-        x = (fractions(part, low=0.25) + 1j * fractions(part, seed=1, low=0.25)).astype(name)
+        x = (uniform(part, low=0.25) + 1j * uniform(part, seed=1, low=0.25)).astype(name)
         out = np.zeros_like(x)
         opapi_910b.call(function.name, function.given(x, out))
         expected = expected_of(function, x, "complex128")
@@ -141,7 +141,7 @@ def test_complex_numbers_are_computed_as_torch_does(opapi_910b, function):
 
 def test_the_kernel_has_the_type_of_self_and_its_result_is_cast(opapi):
     """float16 in, float32 out: the result is a float16 number."""
-    x, out = fractions("float16"), np.zeros((5, 67), np.float32)
+    x, out = uniform("float16"), np.zeros((5, 67), np.float32)
     opapi.call("Cos", {"input": x, "out": out})
     assert np.array_equal(out, out.astype(np.float16))
     rounded = np.zeros_like(x)
@@ -175,7 +175,7 @@ def test_sqrt_of_int64_is_computed_in_float64(opapi_910b):
 @pytest.mark.parametrize("function", ROUNDING, ids=named)
 def test_roundings_are_exact(opapi_910b, function):
     for name in [*function.inputs, "bfloat16"]:
-        x = fractions(name, low=-9, high=9) if name in (*FRACTIONS, "bfloat16") else random_of(name, (5, 67))
+        x = uniform(name, low=-9, high=9) if name in (*FRACTIONS, "bfloat16") else random_of(name, (5, 67))
         if name in ("int8", "int16", "int32", "int64"):
             x = (x - 50).astype(TYPES[name])
         out = np.zeros_like(x)
@@ -249,7 +249,7 @@ def test_functions_work_in_place(opapi, name):
         undocumented_in_place(opapi, name),
         function.is_310p_unlisted,
     )
-    x = fractions("float16", low=function.low)
+    x = uniform("float16", low=function.low)
     out = strided(x)
     opapi.call(op, {self_name: out})
     assert_close(np.ascontiguousarray(out), expected_of(function, x), 1)

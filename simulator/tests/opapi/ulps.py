@@ -1,4 +1,4 @@
-"""Distances in units of the last place, and the operands of tests of elementwise functions."""
+"""Distances in units in the last place, and the operands of tests of elementwise functions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from operands import TYPES
 
-# Bits of the fraction and the exponent of the smallest normal number.
+# The number of fraction bits, and the exponent of the smallest normal number.
 FORMATS = {"float16": (10, -14), "bfloat16": (7, -126), "float32": (23, -126), "float64": (52, -1022)}
 
 
@@ -18,7 +18,8 @@ def ulp(values: Any, name: str) -> Any:
 
 
 def assert_close(got: Any, expected: Any, ulps: float, epsilons: float = 0.0) -> None:
-    """Compare with a float64 array. Allow `ulps` of the type of `got`, and `epsilons` of the compute type."""
+    """Compare with a float64 array. The permitted error is `ulps` units in the last place of got's type, plus
+    `epsilons` machine epsilons of the compute type: float64 for float64, else float32."""
     assert got.shape == expected.shape
     name = got.dtype.name
     got = got.astype(np.float64)
@@ -32,5 +33,5 @@ def assert_close(got: Any, expected: Any, ulps: float, epsilons: float = 0.0) ->
     assert np.all(error <= allowed), f"{np.max(error / allowed)} times the bound"
 
 
-def fractions(name: str, shape: Any = (5, 67), seed: int = 0, low: float = -4, high: float = 4) -> Any:
+def uniform(name: str, shape: Any = (5, 67), seed: int = 0, low: float = -4, high: float = 4) -> Any:
     return np.random.default_rng(seed).uniform(low, high, shape).astype(TYPES[name])
