@@ -32,7 +32,7 @@ void add_report(Rule rule, const char* api, Site site, bool can_continue, const 
         m.errors.push_back(std::move(report));
         throw Stop{};
     }
-    // A line warns once, except that each output may have unwritten bytes.
+    // A line of the kernel reports each rule once. Init03 is reported for each output.
     for (const Report& w : m.warnings)
         if (w.rule == rule && w.file == report.file && w.line == report.line &&
             (rule != Rule::Init03 || w.text == report.text))

@@ -26,7 +26,8 @@ struct Configuration {
 
 constexpr char kRootMark[] = "ascend_sim ";  // start of a root info; the path of the folder follows
 
-// The folder of a new communicator: in the folder of the run's reports, which ascend-sim run removes at its end.
+// Makes the folder of a new communicator. It is in the folder of the run's reports, which ascend-sim run removes at its
+// end. A program without ascend-sim run has it in TMPDIR or /tmp.
 std::string make_folder() {
     const char* base = std::getenv("ASCEND_SIM_REPORT_DIR");
     if (!base || !*base) base = std::getenv("TMPDIR");
@@ -216,8 +217,8 @@ NPU_CANN_API HcclResult HcclGetCommAsyncError(HcclComm comm, HcclResult* error) 
 // Returns which fields of HcclCommConfig this version has.
 NPU_CANN_API uint32_t HcclGetCommConfigCapability() { return HCCL_COMM_CONFIG_RESERVED; }
 
-// The simulated reductions are always deterministic, so the value has no effect. hicann/hccl
-// docs/zh/user_guide/hccl_env/HCCL_DETERMINISTIC.md: false, true, strict.
+// The simulated reductions are always deterministic, so the value has no effect. The values 0 to 2 are false, true and
+// strict of hicann/hccl docs/zh/user_guide/hccl_env/HCCL_DETERMINISTIC.md.
 NPU_CANN_API HcclResult HcclSetConfig(HcclConfig config, HcclConfigValue value) {
     if (config != HCCL_DETERMINISTIC)
         return fail_hccl(HCCL_E_NOT_SUPPORT, __func__, "config must be HCCL_DETERMINISTIC: others are not simulated.");
