@@ -63,7 +63,7 @@ def test_vllm_ascend_s_names_on_npu_tensors(simulated, queue, check):
 def test_a_function_with_vllm_ascend_s_name_is_one_launch(simulated):
     done = simulated.run(SCRIPTS / "vllm_ascend_names.py", "launches")
     assert len(done.stdout.split()) == 5, done.stderr
-    # The rows of the axes' tables.
+    # aclnnArange makes the numbers of the rows in the tables of three axes.
     assert done.report.launches == {"NpuQkvNormRopeCache": 5, "aclnnArange": 1}
     assert not done.report.fallbacks
     assert done.report.is_clean
@@ -521,7 +521,8 @@ assert torch.equal(gradient_of_scale(mode=False), usual)
 
 @pytest.mark.parametrize("queue", ["0", "1", "2"])
 def test_the_deterministic_mode_of_torch_orders_the_sums_of_the_scale_s_gradient(simulated, queue):
-    """The tiling sees the mode: torch_npu passes it to CANN. The sums have the bits of back end sim's."""
+    """torch_npu passes the mode to CANN, and the tiling reads it there. The sums equal those of back end sim,
+    bit for bit."""
     done = simulated.code(DETERMINISTIC, TASK_QUEUE_ENABLE=queue)
     assert done.status == 0, done.stderr
     assert done.report.rule_violations == []
@@ -555,10 +556,10 @@ assert (rotated.cpu() - npu_rope.rope(x, positions, params)).abs().max() < 4e-3
     ],
 )
 def test_a_chip_of_a_known_family_computes_with_all_its_cores(simulated, soc, cores):
-    """CANN's platform files lack Ascend310P2, and the project's table Ascend950DT_95A1; the number behind ":"
-    is what aclGetDeviceCapability returns for the AI cores."""
-    # Without its cache, torch_npu frees a workspace before the call runs. The simulated CANN knows these by
-    # their padding, which torch_npu omits on Ascend950.
+    """CANN's platform files do not contain Ascend310P2. The project's table does not contain
+    Ascend950DT_95A1. The number after ":" is what aclGetDeviceCapability returns for the AI cores."""
+    # If its cache is off, torch_npu frees a workspace before the call runs. The simulated CANN permits this
+    # for allocations with padding. On Ascend950, torch_npu adds no padding, so the cache must be on.
     caching = {"PYTORCH_NO_NPU_MEMORY_CACHING": "0"} if "950" in soc else {}
     done = simulated.code(CALL, soc=soc, fresh=True, **caching)
     assert done.status == 0, done.stderr
