@@ -57,9 +57,8 @@ examples:
 """
 DEFAULT_CHIP = "Ascend910B1"
 EPSILON = 1e-6
-LINE_BYTES = (
-    512  # a copy that starts at a multiple of it costs least (gm_line_bytes of the simulator's profiles)
-)
+# A copy that starts at a multiple of it costs least (gm_line_bytes of the simulator's profiles).
+LINE_BYTES = 512
 MAX_TILE_BYTES = 48 * 1024
 ITEM_BYTES = {Dtype.BF16: 2, Dtype.F16: 2, Dtype.F32: 4}
 

@@ -6,6 +6,9 @@
 //   the call has them. If not, the kernel does not read them, and q or k is [1,1,D].
 // - k_out and v_out are optional, so that each may have its own type without more columns. A call passes both. An
 //   output that the call does not have has the size of its input, without v one element; the kernel does not write it.
+#include <utility>
+
+#include "csrc/core/dtype.h"
 #include "op_host/qkv_norm_rope_cache_tiling.h"
 #include "op_host/rope_cann.h"
 
@@ -103,9 +106,33 @@ static npu_rope_tensor without_heads(const npu_rope_tensor* one, const npu_rope_
     return t;
 }
 
+// Numbers of tensors of the definition.
+constexpr size_t kV = 2, kQScale = 3, kKScale = 4, kQBias = 5, kKBias = 6, kCos = 10, kSin = 11, kSlots = 12;
+constexpr size_t kInputs = 17, kCaches = 17, kOuts = 19;
+
+// The kernel reads all parameters in the type of q_scale, and writes rows of caches through k_out and v_out. CANN does
+// not check these optional tensors.
+static Check check_optional_tensors(const char* op, const Tensors& v, const QkvGiven& given) {
+    for (const auto& [index, name] : {std::pair{kKScale, "k_scale"}, std::pair{kQBias, "q_bias"},
+                                      std::pair{kKBias, "k_bias"}, std::pair{kCos, "cos"}, std::pair{kSin, "sin"}})
+        if (v[index] && v[kQScale] && v[index]->dtype != v[kQScale]->dtype)
+            return bad_type(op, name, formatted("have q_scale's dtype %s on an NPU", dtype_name(v[kQScale]->dtype)),
+                            dtype_name(v[index]->dtype));
+    if (!v[kSlots]) return {};
+    const bool has_side[] = {given.k, v[kV] != nullptr};
+    for (const auto& [side, name] : {std::pair{size_t{0}, "k_out"}, std::pair{size_t{1}, "v_out"}}) {
+        const npu_rope_tensor *cache = v[kCaches + side], *out = v[kOuts + 1 + side];
+        if (!has_side[side] || !cache) continue;
+        if (!out) return bad_value(op, name, "be the cache's memory", "NULL");
+        if (out->dtype != cache->dtype)
+            return bad_type(op, name, formatted("have the cache's dtype %s", dtype_name(cache->dtype)),
+                            dtype_name(out->dtype));
+    }
+    return {};
+}
+
 // The tensors of a call, from those of the definition. empty: memory for q and k without heads.
 static QkvTensors tensors_of_call(const Tensors& v, const QkvGiven& given, npu_rope_tensor (&empty)[2]) {
-    constexpr size_t kInputs = 17, kCaches = 17, kOuts = 19;
     QkvTensors t = {};
     static_assert(sizeof t.in == kInputs * sizeof(npu_rope_tensor*), "the definition has the order of the C interface");
     std::copy(v.begin(), v.begin() + kInputs, reinterpret_cast<const npu_rope_tensor**>(&t.in));
@@ -131,6 +158,7 @@ static Check tile_qkv(gert::TilingContext* context) {
     Tensors v;
     if (Check c = call.tensors(kQkvNormRopeCacheParameters, &v); !c.ok()) return c;
     if (!forward) return bad_value(op, "forward", "be true", "false");
+    if (Check c = check_optional_tensors(op, v, given); !c.ok()) return c;
     npu_rope_tensor empty[2];
     const QkvTensors t = tensors_of_call(v, given, empty);
     Platform platform = {};

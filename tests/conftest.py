@@ -27,9 +27,14 @@ BACKENDS = FORCED.split(",") if FORCED else ["reference", "cpu", "sim", "sim:asc
 
 START_SECONDS = time.monotonic()
 
-# Imports and collected tests make millions of objects that stay until the end. Without these two calls, each
-# full garbage collection visits all of them.
-gc.disable()
+
+def pytest_configure(config):
+    # Imports and collected tests make millions of objects that stay until the end. Each full garbage collection
+    # would visit all of them. pytest-xdist's controller collects no tests, so it would not enable the garbage
+    # collection again.
+    is_controller = getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput")
+    if not is_controller:
+        gc.disable()
 
 
 def pytest_collection_finish():

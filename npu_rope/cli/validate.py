@@ -219,6 +219,7 @@ def validate(
         with termination_as_interrupt(), write_report(format_.value, output, report, detail) as add:
             # One console prints both the lines and the progress bar. Two consoles would mix them.
             console = report.terminal or errors
+            is_interrupted = False
             try:
                 for result in _run(cases, executors, console, repeat):
                     report.results.append(result)
@@ -227,9 +228,10 @@ def validate(
                 # The console gets the results so far. A file stays as it was.
                 if output is not None or format_ is not ReportFormat.CONSOLE or not report.results:
                     raise
+                is_interrupted = True
                 report.not_reached = len(cases) - len(report.results)
             executors.end()  # frees the devices for the new processes
-            seconds = 0.0 if report.not_reached else rerun_seconds
+            seconds = 0.0 if is_interrupted else rerun_seconds
             report.not_rerun = _run_again(executors, report.results, console, seconds)
     finally:
         executors.end()

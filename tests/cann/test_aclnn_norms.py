@@ -13,6 +13,7 @@ from aclnn import RefusedPhase, strides_of
 from aclnn_calls import CHIPS, random_view
 
 from npu_rope import RopeParams, add_rms_norm, qk_square_sums, rms_norm, rms_norm_rope
+from npu_rope.qkv_norm_rope_cache_calls import CACHES, OTHERS, XS, QkvAttributes
 from npu_rope.rope_calls import RopeCallAttributes
 
 NORM = {"axis": -1, "epsilon": float(np.float32(1e-5)), "stash_type": 1}
@@ -141,6 +142,35 @@ def test_random_sums_of_squares_equal_the_simulators_bit_for_bit(device, backend
             part = np.full_like(out, 7)
             device.call("NpuQkSquareSums", with_strides({**arguments, name: False, "out": part}, q, k, out))
             assert bits(part) == bits(qk_square_sums(*sides, backend=backend))
+
+
+@pytest.mark.parametrize(
+    ("changed", "text"),
+    [
+        ({"k_scale": np.ones(16, np.float32)}, "k_scale must have q_scale's dtype float16 on an NPU"),
+        (
+            {"slots": np.arange(4, dtype=np.int32), "k_cache": np.zeros((4, 2, 16), np.float32)},
+            "k_out must have the cache's dtype float32 but got float16.",
+        ),
+    ],
+)
+def test_optional_tensors_of_qkv_norm_rope_cache_of_other_types_are_refused(device, changed, text):
+    """CANN chooses a kernel by the types of the required tensors."""
+    x = np.ones((4, 2, 16), np.float16)
+    given = dict.fromkeys((*XS, *OTHERS, *CACHES))
+    given |= {
+        "q": x,
+        "k": x.copy(),
+        "q_scale": np.ones(16, np.float16),
+        "positions": np.arange(4, dtype=np.int32),
+    }
+    given |= {"q_out_out": x.copy(), "k_out_out": x.copy(), "v_out_out": np.ones(1, np.float16)}
+    given |= dict.fromkeys(("normalizes_q", "has_positions", "has_q", "has_k"), True)
+    given |= QkvAttributes(RopeParams(16)).as_aclnn()
+    device.call("NpuQkvNormRopeCache", given)
+    with pytest.raises(RefusedPhase) as caught:
+        device.call("NpuQkvNormRopeCache", given | changed)
+    assert f"[qkv_norm_rope_cache] {text}" in str(caught.value)
 
 
 def test_bad_sums_of_squares_are_refused(device):

@@ -32,11 +32,6 @@ class Column:
         """The entry's name, as in cmake/NpuRopeSim.cmake."""
         return compiler.column_entry(f"npu_{self.op}", self.soc, self.types)
 
-    @property
-    def flags(self) -> tuple[str, ...]:
-        """Flags for the compiler that only this column needs."""
-        return ()
-
 
 QKV_ARGUMENTS = (
     *("Q", "K", "V", "Q_SCALE", "K_SCALE", "Q_BIAS", "K_BIAS", "SQUARE_SUMS", "POSITIONS", "FREQ_FACTORS"),
@@ -47,25 +42,13 @@ QKV_OUTS = ("K_CACHE", "V_CACHE", "Q_OUT", "K_OUT", "V_OUT")
 
 @dataclass(frozen=True)
 class QkvColumn(Column):
-    """The columns of qkv_norm_rope_cache that differ only in the type of keys, values and caches. The kernel
-    reads that type from the tiling data, so one library has the entries of all of them. ``types`` are those of
-    the column whose caches have the type of q."""
+    """A column of qkv_norm_rope_cache. The kernel reads the types of caches from the tiling data."""
 
     @property
     def name(self) -> str:
         """The dtypes of q and of its scale, as the calls name the column."""
         names = {"bfloat16_t": "bfloat16", "half": "float16", "float": "float32"}
         return f"{names[self.types['Q']]}/{names[self.types['Q_SCALE']]}"
-
-    @property
-    def flags(self) -> tuple[str, ...]:
-        """Definitions of the entries for the other types."""
-        written = [
-            dict.fromkeys(QKV_OUTS, t) | {"Q_OUT": self.types["Q"]}
-            for t in ("bfloat16_t", "half", "float", "int8_t")
-        ]
-        entries = [compiler.column_entry(f"npu_{self.op}", self.soc, {**self.types, **t}) for t in written]
-        return tuple(f"-Wl,--defsym,{entry}={self.symbol}" for entry in entries if entry != self.symbol)
 
 
 def _rope(soc: str, x: str, positions: str) -> Column:
@@ -216,7 +199,6 @@ def build(column: Column, folder: Path) -> Path:
             f"-fmacro-prefix-map={folder}=.",
             "-include",
             str(folder / "mutant.h"),
-            *column.flags,
         ),
         folder=folder,
     )

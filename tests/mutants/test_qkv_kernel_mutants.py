@@ -49,9 +49,9 @@ def operator_tests(folder: Path, edit: Edit | None) -> subprocess.CompletedProce
         source_edits.apply(edit, [folder / "op_kernel"])
     libraries = [str(mutation_rope.build(column, folder)) for column in COLUMNS]
     environment = {**os.environ, "NPU_ROPE_TEST_BACKEND": "sim", "ASCEND_SIM_KERNELS": ":".join(libraries)}
-    tests = str(ROOT / "tests/norm/test_qkv_norm_rope_cache.py")
+    tests = [ROOT / "tests/norm" / name for name in ("test_qkv_norm_rope_cache.py", "test_qk_square_sums.py")]
     options = ["-k", "random_calls and numpy or partial_sums or int8", "-x", "-q", "-p", "no:cacheprovider"]
-    command = [sys.executable, "-m", "pytest", tests, *options]
+    command = [sys.executable, "-m", "pytest", *map(str, tests), *options]
     return subprocess.run(command, capture_output=True, text=True, env=environment, check=False, cwd=ROOT)
 
 
