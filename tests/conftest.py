@@ -29,9 +29,9 @@ START_SECONDS = time.monotonic()
 
 
 def pytest_configure(config):
-    # Imports and collected tests make millions of objects that stay until the end. Each full garbage collection
-    # would visit all of them. pytest-xdist's controller collects no tests, so it would not enable the garbage
-    # collection again.
+    # Imports and collected tests make millions of objects that stay until the end. Each full garbage
+    # collection would visit all of them. pytest-xdist's controller collects no tests, so it would not enable
+    # the garbage collection again.
     is_controller = getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput")
     if not is_controller:
         gc.disable()

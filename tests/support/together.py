@@ -10,8 +10,8 @@ import guarded_memory
 import pytest
 
 SEPARATE_TESTS = os.environ.get("NPU_ROPE_TEST_CASES") == "apart"
-# Back ends that run every third row of a test with share=True, and the first of these rows: their chip runs the
-# tilings and kernels of back end sim, which runs all rows.
+# Back ends that run every third row of a test with share=True, and the first of these rows: their chip runs
+# the tilings and kernels of back end sim, which runs all rows.
 SHARES = {"sim:ascend950": 1}
 if os.environ.get("NPU_ROPE_TEST_BACKEND"):  # a back end that the user names runs all rows
     SHARES = {}
