@@ -304,7 +304,6 @@ private:
 
     // The rules of the kernel that the operator does not have.
     Check check_qkv() {
-        const npu_rope_qkv_inputs& in = in_.qkv->tensors->in;
         if (Check c = check_device_epsilon(in_.op, in_.qkv->attributes.epsilon, NPU_ROPE_FLOAT32); !c.ok()) return c;
         if (shape_.empty()) return {};
         if (has_heads(kV) && qkv_side(kV).D > kRopeMaxHeadSize)
