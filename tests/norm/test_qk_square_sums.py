@@ -149,7 +149,7 @@ def cores_of(soc, tokens, heads, size, dtype="float16"):
     return int(simulator.load().report()["summary"]["cores"])
 
 
-def test_tokens_and_long_tokens_use_all_cores():
+def test_tokens_and_long_tokens_use_all_cores_of_a_device():
     assert cores_of("ascend910b", 96, (32, 8), 128) == 48
     assert cores_of("ascend910b", 50, (32, 8), 128) >= 25
     assert cores_of("ascend950", 128, (32, 8), 128) == 64
