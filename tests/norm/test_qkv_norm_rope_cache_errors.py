@@ -264,7 +264,7 @@ def test_a_cache_shares_no_memory_with_an_input(shared, backend):
 
 def test_caches_share_no_memory():
     memory = np.zeros((R, K, D), np.float32)
-    with pytest.raises(ValueError, match="v_cache must share no memory with k_cache but got overlapping memory"):
+    with pytest.raises(ValueError, match="v_cache must share no memory with k_cache but got overlapping"):
         call({**CACHES, "v": ones(S, K, D), "k_cache": memory, "v_cache": memory}, "cpu", "numpy")
 
 
