@@ -83,7 +83,7 @@ class Device:
         pass
 
     def end(self):
-        self.backends, self.sequences = 0, []
+        self.backend_count, self.sequences = 0, []
 
     def close(self):
         self.end()
@@ -98,7 +98,7 @@ class Device:
 
     def sequence(self, steps, device=""):
         self.runs.append(steps)
-        self.backends += 1
+        self.backend_count += 1
         if device:
             return [StepResult(self._rotated(step.call)) for step in steps]
         self._end_if_freed(steps)
