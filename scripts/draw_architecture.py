@@ -19,6 +19,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import check_layers
+from pictures import draw_or_check
 
 ROOT = Path(__file__).resolve().parent.parent
 PICTURE = ROOT / "docs" / "images" / "architecture.svg"
@@ -291,22 +292,5 @@ def picture() -> str:
     return "\n".join(parts + texts) + "\n</svg>\n"
 
 
-def main() -> int:
-    if sys.argv[1:] not in ([], ["--check"]):
-        print(__doc__, file=sys.stderr)
-        return 2
-    drawn = picture()
-    if not sys.argv[1:]:
-        PICTURE.write_text(drawn)
-        return 0
-    if not PICTURE.is_file() or PICTURE.read_text() != drawn:
-        print(
-            f"{PICTURE.relative_to(ROOT)} differs from the tree: run scripts/draw_architecture.py",
-            file=sys.stderr,
-        )
-        return 1
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(draw_or_check(__doc__, picture, PICTURE, "the tree"))

@@ -15,6 +15,8 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from pictures import draw_or_check
+
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT / "benchmarks"))
 
@@ -93,20 +95,5 @@ def picture() -> str:
     return "\n".join(parts) + "\n</svg>\n"
 
 
-def main() -> int:
-    if sys.argv[1:] not in ([], ["--check"]):
-        print(__doc__, file=sys.stderr)
-        return 2
-    drawn = picture()
-    if not sys.argv[1:]:
-        PICTURE.write_text(drawn)
-        return 0
-    if not PICTURE.is_file() or PICTURE.read_text() != drawn:
-        name = PICTURE.relative_to(ROOT)
-        print(f"{name} differs from the launches: run scripts/draw_qkv_bytes.py", file=sys.stderr)
-        return 1
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(draw_or_check(__doc__, picture, PICTURE, "the launches"))

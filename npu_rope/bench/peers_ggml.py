@@ -16,7 +16,7 @@ from typing import Any
 from npu_rope.bench.harness import NotInstalled, Ready, Unsupported
 from npu_rope.bench.rope_rows import DTYPES, RopeInputs
 from npu_rope.optional_torch import torch
-from npu_rope.testing.ggml import GgmlUnavailable, find_library_dir
+from npu_rope.testing.ggml import Build, GgmlUnavailable, find_library_dir
 from npu_rope.testing.ggml_functions import BASE, GGML_TYPES, ROPES, InitParams, declare
 from npu_rope.testing.ggml_worker import open_base, open_cpu
 
@@ -60,8 +60,9 @@ class GgmlLibrary:
     """libggml-base and the fastest libggml-cpu that runs here, with declared signatures."""
 
     def __init__(self, folder: Path) -> None:
-        self.base = open_base(folder)
-        self.cpu, _ = open_cpu(folder)
+        build = Build(folder)
+        self.base = open_base(build)
+        self.cpu, _ = open_cpu(build)
         declare({**BASE, **ROPES, **_NORMS, **_MEMORY, **_POOL}, self.base, self.cpu)
 
 

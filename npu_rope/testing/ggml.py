@@ -82,45 +82,55 @@ def _from_pywhispercpp() -> Iterator[Path]:
             yield Path(str(file.locate())).parent
 
 
-def libraries(folder: Path, name: str = "") -> list[Path]:
-    """Return ggml's shared libraries in a folder and in the folders below it, the nearest first.
+class Build:
+    """ggml's shared libraries in a folder and in the folders below it, found once.
 
     The copy of ``libggml-base`` that is nearest to the folder is the one of the build. Folders with another
     copy are those of other builds, and are left out.
 
-    Args:
-        name: only libraries whose names begin with ``libggml`` and this text.
+    Attributes:
+        folder: the folder.
+        copies: the folders with a copy of ``libggml-base``, the nearest first.
+        libraries: the build's libraries, the nearest first.
     """
-    found = _all_libraries(folder)
-    other_builds = _folders_of_builds(found)[1:]
-    return [
-        path for path in found if path.name.startswith(f"libggml{name}") and path.parent not in other_builds
-    ]
 
+    def __init__(self, folder: Path) -> None:
+        found = [path for path in folder.rglob("libggml*") if SHARED_LIBRARY.search(path.name)]
+        found.sort(key=lambda path: (len(path.parts), path))
+        self.folder = folder
+        self.copies = list(
+            dict.fromkeys(path.parent for path in found if path.name.startswith("libggml-base"))
+        )
+        self.libraries = [path for path in found if path.parent not in self.copies[1:]]
 
-def _all_libraries(folder: Path) -> list[Path]:
-    found = [path for path in folder.rglob("libggml*") if SHARED_LIBRARY.search(path.name)]
-    return sorted(found, key=lambda path: (len(path.parts), path))
+    def named(self, name: str) -> list[Path]:
+        """Return the libraries whose names begin with ``libggml`` and this text."""
+        return [path for path in self.libraries if path.name.startswith(f"libggml{name}")]
 
+    @property
+    def base(self) -> Path | None:
+        """``libggml-base`` (the shortest name if there are several versions)."""
+        return min(self.named("-base"), key=lambda path: len(path.name), default=None)
 
-def _folders_of_builds(found: list[Path]) -> list[Path]:
-    return list(dict.fromkeys(path.parent for path in found if path.name.startswith("libggml-base")))
+    @property
+    def registry(self) -> Path | None:
+        """The library with the registry of backends (the shortest name if there are several versions)."""
+        found = [path for path in self.libraries if REGISTRY_NAME.match(path.name)]
+        return min(found, key=lambda path: len(path.name), default=None)
 
-
-def base_library(folder: Path) -> Path | None:
-    """Return ``libggml-base`` (the shortest name if there are several versions)."""
-    return min(libraries(folder, "-base"), key=lambda path: len(path.name), default=None)
-
-
-def registry_library(folder: Path) -> Path | None:
-    """Return the library with the registry of backends (the shortest name if there are several versions)."""
-    found = [path for path in libraries(folder) if REGISTRY_NAME.match(path.name)]
-    return min(found, key=lambda path: len(path.name), default=None)
+    def require_one(self) -> None:
+        """Raise GgmlUnavailable if several copies of libggml-base are equally near to the folder."""
+        nearest = [str(copy) for copy in self.copies if len(copy.parts) == len(self.copies[0].parts)]
+        if len(nearest) > 1:
+            raise GgmlUnavailable(
+                f"[ggml] library must be a folder with one build but got {self.folder}, which has builds in"
+                f" {', '.join(nearest[:-1])} and {nearest[-1]}.\nName one of them with --ggml-lib."
+            )
 
 
 def find_library_dir(given_folder: str | None = None, *, registry: bool = False) -> Path:
     """Return the folder with ``libggml-base*`` and ``libggml-cpu*``, or with ``libggml.so`` instead of the
-    second one if ``registry`` is true. The libraries are in the folder or below it (:func:`libraries`).
+    second one if ``registry`` is true. The libraries are in the folder or below it (:class:`Build`).
 
     The folder is ``given_folder``, else ``NPU_ROPE_GGML_LIB``, else that of the npm package, else that of
     PyPI's pywhispercpp. The first two may also name a library in the folder.
@@ -130,9 +140,9 @@ def find_library_dir(given_folder: str | None = None, *, registry: bool = False)
     """
     named_folder = given_folder or os.environ.get(ENVIRONMENT_VARIABLE)
     for folder in _candidates(named_folder):
-        second_library = registry_library(folder) if registry else next(iter(libraries(folder, "-cpu")), None)
-        if second_library and base_library(folder):
-            _require_one_build(folder)
+        build = Build(folder)
+        if build.base and (build.registry if registry else build.named("-cpu")):
+            build.require_one()
             return folder
     searched = named_folder or "none, and found neither the npm nor the PyPI package of ggml"
     second_library_name = "libggml.so (the registry of devices)" if registry else "libggml-cpu*"
@@ -140,17 +150,6 @@ def find_library_dir(given_folder: str | None = None, *, registry: bool = False)
         f"[ggml] library must be a folder with libggml-base* and {second_library_name} but got {searched}."
         f"\n{HOW_TO_NAME if named_folder else HOW_TO_GET}"
     )
-
-
-def _require_one_build(folder: Path) -> None:
-    """Raise GgmlUnavailable if several copies of libggml-base are equally near to the folder."""
-    builds = _folders_of_builds(_all_libraries(folder))
-    nearest = [str(build) for build in builds if len(build.parts) == len(builds[0].parts)]
-    if len(nearest) > 1:
-        raise GgmlUnavailable(
-            f"[ggml] library must be a folder with one build but got {folder}, which has builds in"
-            f" {', '.join(nearest[:-1])} and {nearest[-1]}.\nName one of them with --ggml-lib."
-        )
 
 
 @dataclass(frozen=True)

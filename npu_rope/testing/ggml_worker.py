@@ -26,6 +26,7 @@ from npu_rope.rope_attributes import RopeMode
 from npu_rope.testing.child import serve
 from npu_rope.testing.ggml import (
     HOW_TO_NAME,
+    Build,
     GgmlFailed,
     GgmlInfo,
     GgmlRefused,
@@ -33,28 +34,25 @@ from npu_rope.testing.ggml import (
     GgmlStep,
     GgmlUnavailable,
     StepResult,
-    base_library,
-    libraries,
-    registry_library,
 )
 from npu_rope.testing.ggml_functions import BASE, CPU, DEVICES, ROPES, declare
 from npu_rope.testing.ggml_graph import RopeGraph
 from npu_rope.testing.ggml_sequence import run_sequence
 
 
-def open_base(folder: Path) -> C.CDLL:
+def open_base(build: Build) -> C.CDLL:
     """Open libggml-base."""
-    return C.CDLL(str(base_library(folder)))
+    return C.CDLL(str(build.base))
 
 
-def open_cpu(folder: Path) -> tuple[C.CDLL, str]:
+def open_cpu(build: Build) -> tuple[C.CDLL, str]:
     """Open and initialise the CPU library with the best score on this machine.
 
     Builds with a library for each micro-architecture have ``ggml_backend_score()``, which returns 0 if the
     library cannot run here.
     """
     scored = []
-    for path in libraries(folder, "-cpu"):
+    for path in build.named("-cpu"):
         library = C.CDLL(str(path))
         score = library.ggml_backend_score() if hasattr(library, "ggml_backend_score") else 0
         scored.append((score, path.name, library))
@@ -64,11 +62,11 @@ def open_cpu(folder: Path) -> tuple[C.CDLL, str]:
     return library, name
 
 
-def open_backends(folder: Path) -> list[C.CDLL]:
+def open_backends(build: Build) -> list[C.CDLL]:
     """Open the libraries of backends. If the registry is linked with some of them, its RUNPATH may name
     another folder; the loader does not search it for libraries that are open."""
     opened = []
-    for path in libraries(folder, "-"):
+    for path in build.named("-"):
         with contextlib.suppress(OSError):  # a library of a device that this machine lacks
             opened.append(C.CDLL(str(path)))
     return opened
@@ -80,38 +78,38 @@ def mapped_files() -> list[str]:
     return [line.split(maxsplit=5)[-1] for line in maps.read_text().splitlines()] if maps.is_file() else []
 
 
-def require_own_libraries(folder: Path) -> None:
+def require_own_libraries(build: Build) -> None:
     """Check that every loaded library of ggml is in the folder or below it, where the system lists a
     process's files.
 
     Raises:
         GgmlUnavailable: one is not.
     """
-    own = {path.resolve() for path in libraries(folder)}
+    own = {path.resolve() for path in build.libraries}
     loaded = {Path(file) for file in mapped_files() if "/libggml" in file}
     for path in sorted(loaded - own):
         raise GgmlUnavailable(
-            f"[ggml] libraries must be in {folder} or below it but got {path}, which one of them loads.\n"
-            f"{HOW_TO_NAME}"
+            f"[ggml] libraries must be in {build.folder} or below it but got {path}, which one of them"
+            f" loads.\n{HOW_TO_NAME}"
         )
 
 
 class Devices:
     """ggml's registry of backends, with every backend of the folder loaded."""
 
-    def __init__(self, folder: Path, base: C.CDLL) -> None:
-        path = registry_library(folder)
+    def __init__(self, build: Build, base: C.CDLL) -> None:
+        path = build.registry
         if path is None:
-            raise GgmlUnavailable(f"[ggml] library must come with libggml.so but got {folder}.")
-        self.backends = open_backends(folder)
+            raise GgmlUnavailable(f"[ggml] library must come with libggml.so but got {build.folder}.")
+        self.backends = open_backends(build)
         self.library = C.CDLL(str(path))
-        require_own_libraries(folder)
+        require_own_libraries(build)
         self.file = path.name
         # Some of these functions are in libggml, others in libggml-base: it depends on ggml's version.
         self.call = declare(DEVICES, self.library, base)
         if missing := sorted(set(DEVICES) - set(self.call)):
             raise GgmlUnavailable(f"[ggml] library must have a registry of devices but got no {missing[0]}.")
-        for backends_folder in dict.fromkeys(path.parent for path in libraries(folder)):
+        for backends_folder in dict.fromkeys(path.parent for path in build.libraries):
             self.call["ggml_backend_load_all_from_path"](str(backends_folder).encode())
 
     def names(self) -> list[str]:
@@ -144,16 +142,17 @@ class Ggml:
     """The libraries, and the backend that computes."""
 
     def __init__(self, folder: Path, threads: int, device: str = "") -> None:
-        self.library = open_base(folder)
+        build = Build(folder)
+        self.library = open_base(build)
         self.base = declare(BASE, self.library)
         self.ropes = declare(ROPES, self.library)
         self.device, self.description, self.threads = device, "", threads
         if device:
-            self.devices = self.open_devices(folder)
+            self.devices = self.open_devices(build)
             self.backend, self.description = self.devices.start(device, threads)
             self.file = self.devices.file
             return
-        self.cpu, self.file = open_cpu(folder)
+        self.cpu, self.file = open_cpu(build)
         self.backend = self.start()
 
     def start(self, device: str = "") -> Any:
@@ -173,9 +172,9 @@ class Ggml:
         if (device or self.device) in ("", "CPU"):
             self.base["ggml_backend_free"](backend)
 
-    def open_devices(self, folder: Path) -> Devices:
-        """Return the registry of the folder."""
-        return Devices(folder, self.library)
+    def open_devices(self, build: Build) -> Devices:
+        """Return the registry of the build."""
+        return Devices(build, self.library)
 
     def info(self) -> GgmlInfo:
         """Return the versions of the loaded libraries."""

@@ -11,6 +11,7 @@
 #include "csrc/core/dtype.h"
 #include "op_host/qk_square_sums_tiling.h"
 #include "op_kernel/memory/tiles.h"
+#include "tests/tiling/failures.h"
 
 using namespace npu_rope;
 using memory::PlanRuns;
@@ -19,8 +20,6 @@ using memory::Tile;
 using memory::Tiles;
 
 namespace {
-
-int g_failures = 0;
 
 struct Case {
     QkSquareSumsTilingInput in;
@@ -42,25 +41,12 @@ void describe(const Case& c) {
                  h.block_tokens, h.tile_tokens[0], h.tile_tokens[1], h.tile_heads, c.data.chunk);
 }
 
-#define CHECK(c, condition)                                                      \
-    do {                                                                         \
-        if (!(condition)) {                                                      \
-            std::fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); \
-            describe(c);                                                         \
-            if (++g_failures > 10) std::exit(1);                                 \
-        }                                                                        \
-    } while (0)
-
 Case tile_call(const QkSquareSumsTilingInput& in, const char* chip) {
     Case c;
     c.in = in;
     c.platform = *find_platform(chip);
     Check check = qk_square_sums_tiling(in, c.platform, &c.data, &c.launch);
-    if (!check.ok()) {
-        std::fprintf(stderr, "%s\n", check.message().c_str());
-        describe(c);
-        std::exit(1);
-    }
+    require_accepted(check, c);
     return c;
 }
 

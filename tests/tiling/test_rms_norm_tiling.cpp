@@ -11,6 +11,7 @@
 #include "csrc/core/dtype.h"
 #include "op_host/rms_norm_tiling.h"
 #include "op_kernel/memory/tiles.h"
+#include "tests/tiling/failures.h"
 
 using namespace npu_rope;
 using memory::Tile;
@@ -18,8 +19,6 @@ using memory::TileOffset;
 using memory::Tiles;
 
 namespace {
-
-int g_failures = 0;
 
 struct Case {
     RmsNormTilingInput in;
@@ -39,25 +38,12 @@ void describe(const Case& c) {
                  c.data.common.tile_tokens[0], c.data.common.tile_heads, c.data.common.tokens_inner, c.data.chunk);
 }
 
-#define CHECK(c, condition)                                                      \
-    do {                                                                         \
-        if (!(condition)) {                                                      \
-            std::fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); \
-            describe(c);                                                         \
-            if (++g_failures > 10) std::exit(1);                                 \
-        }                                                                        \
-    } while (0)
-
 Case tile_call(const RmsNormTilingInput& in, const char* chip) {
     Case c;
     c.in = in;
     c.platform = *find_platform(chip);
     Check check = rms_norm_tiling(in, c.platform, &c.data, &c.launch);
-    if (!check.ok()) {
-        std::fprintf(stderr, "%s\n", check.message().c_str());
-        describe(c);
-        std::exit(1);
-    }
+    require_accepted(check, c);
     return c;
 }
 

@@ -12,6 +12,7 @@
 #include "csrc/core/rope_frequency.h"
 #include "op_host/rope_tiling.h"
 #include "op_kernel/memory/tiles.h"
+#include "tests/tiling/failures.h"
 
 using namespace npu_rope;
 using memory::PlanRuns;
@@ -25,7 +26,6 @@ using memory::Tiles;
 namespace {
 
 const char* g_test = "";
-int g_failures = 0;
 
 // A call and its tiling.
 struct Case {
@@ -41,6 +41,7 @@ struct Case {
 };
 
 void describe(const Case& c) {
+    std::fprintf(stderr, "  %s\n", g_test);
     const RopeTilingInput& i = c.in;
     const RopeSide& s = i.shape.side[0];
     std::fprintf(stderr,
@@ -55,15 +56,6 @@ void describe(const Case& c) {
                  c.common.row_granule, c.common.tile_tokens[0], c.common.tile_heads, c.common.block_tokens,
                  c.common.tokens_inner, c.common.work_bytes, c.common.queue_bytes);
 }
-
-#define CHECK(c, condition)                                                                  \
-    do {                                                                                     \
-        if (!(condition)) {                                                                  \
-            std::fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, g_test, #condition); \
-            describe(c);                                                                     \
-            if (++g_failures > 10) std::exit(1);                                             \
-        }                                                                                    \
-    } while (0)
 
 // ---- making calls -----------------------------------------------------------------------------
 
@@ -122,11 +114,7 @@ Case tile_call(const RopeTilingInput& in, const char* chip, bool given = false, 
     Check check = normed  ? normed_tiling(&c)
                   : given ? rotary_tiling(in, c.platform, &c.rotary, &c.launch)
                           : rope_tiling(in, c.platform, &c.data, &c.launch);
-    if (!check.ok()) {
-        std::fprintf(stderr, "%s: %s\n", g_test, check.message().c_str());
-        describe(c);
-        std::exit(1);
-    }
+    require_accepted(check, c);
     c.common = given ? c.rotary.common : c.data.common;
     return c;
 }

@@ -91,8 +91,8 @@ class StandInGgml(ggml_worker.Ggml):
     last_params = None
     is_odd = None
 
-    def open_devices(self, folder):
-        devices = super().open_devices(folder)
+    def open_devices(self, build):
+        devices = super().open_devices(build)
         register = devices.library.ggml_backend_device_register
         register.restype, register.argtypes = None, [C.c_void_p]
         cpu = devices.call["ggml_backend_dev_by_name"](b"CPU")

@@ -19,6 +19,7 @@ from npu_rope.testing import judge as judge_module
 from npu_rope.testing.bounds import TEST_BACKEND_OPS_NMSE
 from npu_rope.testing.cases import ggml_cases, make_data
 from npu_rope.testing.ggml import (
+    Build,
     GgmlAborted,
     GgmlFailed,
     GgmlProcess,
@@ -26,8 +27,6 @@ from npu_rope.testing.ggml import (
     GgmlRope,
     GgmlUnavailable,
     find_library_dir,
-    libraries,
-    registry_library,
 )
 from npu_rope.testing.judge import judge
 from npu_rope.testing.outcomes import FAIL, OK, UNSUPPORTED
@@ -359,7 +358,7 @@ def test_an_unknown_device_is_refused_with_the_names(ggml):
 def test_a_folder_without_the_registry_is_refused_with_the_missing_file(tmp_path):
     for name in ("libggml-base.so", "libggml-cpu.so", "libggml-cann.so"):
         (tmp_path / name).touch()
-    assert registry_library(tmp_path) is None
+    assert Build(tmp_path).registry is None
     with pytest.raises(GgmlUnavailable, match=r"libggml\.so"):
         find_library_dir(str(tmp_path), registry=True)
 
@@ -371,7 +370,7 @@ def test_a_folder_without_the_registry_is_refused_with_the_missing_file(tmp_path
 def test_the_registry_is_found_by_its_name(tmp_path, name):
     for file in ("libggml-base.so", "libggml-cpu.so", "libggml-cann.so", name):
         (tmp_path / file).touch()
-    assert registry_library(tmp_path) == tmp_path / name
+    assert Build(tmp_path).registry == tmp_path / name
 
 
 def _link_libraries(source, target, names):
@@ -384,7 +383,7 @@ def _link_libraries(source, target, names):
 def test_libraries_below_the_folder_are_those_of_the_build(tmp_path):
     """ggml alone has its backends in other folders than libggml-base."""
     installed, build = find_library_dir(registry=True), tmp_path / "build"
-    registry = registry_library(installed).name
+    registry = Build(installed).registry.name
     _link_libraries(installed, build / "src", ["libggml-base", registry])
     _link_libraries(installed, build / "src" / "ggml-cpu", ["libggml-cpu"])
     for folder in (build, build / "src"):
@@ -417,7 +416,7 @@ def test_a_build_further_below_is_left_out(two_builds):
     folder = two_builds / "bin"
     (two_builds / "src").rename(folder / "old")
     assert find_library_dir(str(folder)) == folder
-    assert {path.parent for path in libraries(folder)} == {folder}
+    assert {path.parent for path in Build(folder).libraries} == {folder}
 
 
 def test_static_libraries_are_no_build(tmp_path):
@@ -433,10 +432,10 @@ def test_a_library_of_another_folder_is_refused_with_its_remedy(two_builds, monk
     below, outside = folder / "ggml-cann" / "libggml-cann.so", two_builds / "src" / "libggml.so"
     below.touch()
     monkeypatch.setattr(ggml_worker, "mapped_files", lambda: [str(below), "/lib/libc.so.6"])
-    ggml_worker.require_own_libraries(folder)
+    ggml_worker.require_own_libraries(Build(folder))
     monkeypatch.setattr(ggml_worker, "mapped_files", lambda: [str(below), str(outside)])
     with pytest.raises(GgmlUnavailable, match=rf"or below it but got {outside}, .*\nName the folder"):
-        ggml_worker.require_own_libraries(folder)
+        ggml_worker.require_own_libraries(Build(folder))
 
 
 def _cases_by_message(process):

@@ -1,0 +1,32 @@
+"""The command line of the scripts that draw a picture from other files of the tree."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def draw_or_check(usage: str, draw: Callable[[], str], picture: Path, source: str) -> int:
+    """Draw a picture, or compare it with its file if the option is --check. Return the exit status.
+
+    Args:
+        usage: the text for other options.
+        draw: returns the picture as SVG.
+        picture: the file of the picture.
+        source: what the picture shows, for the message of --check.
+    """
+    if sys.argv[1:] not in ([], ["--check"]):
+        print(usage, file=sys.stderr)
+        return 2
+    drawn = draw()
+    if not sys.argv[1:]:
+        picture.write_text(drawn)
+        return 0
+    if not picture.is_file() or picture.read_text() != drawn:
+        script = Path(sys.argv[0]).name
+        print(f"{picture.relative_to(ROOT)} differs from {source}: run scripts/{script}", file=sys.stderr)
+        return 1
+    return 0
