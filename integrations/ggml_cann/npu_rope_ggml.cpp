@@ -54,8 +54,8 @@ Reason match(const Form& form, ggml_cgraph* graph, int index, bool has_bfloat16,
     return form.check(nodes, has_bfloat16);
 }
 
-// Whether the ROPE of the form RMS_NORM, MUL, ROPE begins kRopeSetRows. That form then takes the ROPE, because the
-// operator of the norm cannot write into the cache.
+// Whether the ROPE of the form RMS_NORM, MUL, ROPE begins kRopeSetRows. kRopeSetRows then computes the
+// ROPE, because the operator of the norm cannot write into the cache.
 bool is_followed_by_set_rows(const Form& form, ggml_cgraph* graph, int index, bool has_bfloat16) {
     const int last = form.count - 1;
     const ggml_tensor* nodes[kMaxNodes];

@@ -110,7 +110,7 @@ def _merged(judgements: list[Judgement]) -> Judgement:
 
 @dataclass
 class _Returned:
-    """What ggml returned for one call. ``judge_data`` uses this object in the place of ggml."""
+    """The results of one call that ggml returned. ``judge_data`` uses this object in the place of ggml."""
 
     info: GgmlInfo
     too_old: str

@@ -341,8 +341,8 @@ class Search:
     def _refined(
         self, sequence: Sequence, run: Callable[[Sequence], Failure], failure: Failure | None = None
     ) -> Failure:
-        """Run a sequence, unless its failure is given. If values are wrong, return the failing calls that
-        pass alone or, if there are none, a failure of the kind VALUES_ALONE."""
+        """Run a sequence, unless its failure is given, and return its failure. A failure with wrong values
+        names the failing calls that pass alone. If there are none, its kind becomes VALUES_ALONE."""
         failure = failure or run(sequence)
         if failure.kind != VALUES:
             return failure

@@ -32,7 +32,7 @@ void check_item(Call* call, const char* rank_argument, const Buffer& buffer, Hcc
     call->check_buffer(buffer, type);
 }
 
-// The pages do not say that a rank may send to itself outside of a batch. Such a rank would wait for itself, so the
+// The pages do not say that a rank may send to itself outside of a batch. The rank would wait for itself, so the
 // call is refused.
 HcclResult queue_one(Call* call, HcclSendRecvType kind, const Buffer& buffer, HcclDataType type, uint32_t other) {
     const char* rank_argument = kind == HCCL_SEND ? "destRank" : "srcRank";

@@ -20,8 +20,8 @@ aclError prepare_attention(const char* function, std::initializer_list<Unsimulat
     return finish_attention(&call, given, bytes, executor);
 }
 
-// Returns the layout if only V3 has it, otherwise NULL. Such a layout has the tokens of all batches in one dimension
-// (T), or heads as the first dimension of the output (NBSD).
+// Returns the layout if only V3 has it, otherwise NULL. Layouts of V3 alone have the tokens of all batches in one
+// dimension (T), or heads as the first dimension of the output (NBSD).
 const char* layout_of_v3(const char* layout) {
     return layout && (std::strchr(layout, 'T') || std::strstr(layout, "_NBSD")) ? layout : nullptr;
 }

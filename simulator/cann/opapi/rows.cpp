@@ -64,7 +64,7 @@ aclError prepare_index_select(const aclTensor* self_tensor, int64_t dim, const a
 
 // hicann/ops-nn index/gather_v2/docs/aclnnGatherV2.md and op_api/aclnn_gather_v2.cpp. The document has no rank 0 and
 // requires a contiguous out. The source accepts both: an index of rank 0 is a vector of one index. A self of rank 0
-// would need an out of rank 0. Such a self is refused, because the sources do not show the kernel for this case.
+// would need an out of rank 0. It is refused, because the sources do not show the kernel for this case.
 aclError prepare_gather_v2(const aclTensor* self_tensor, int64_t dim, const aclTensor* index_tensor,
                            const aclTensor* out_tensor, uint64_t* bytes, aclOpExecutor** executor) {
     FirstPhase call("aclnnGatherV2");

@@ -22,8 +22,8 @@ int64_t now() {
         .count();
 }
 
-// The functions below that take streams, positions or records need the lock. Those that run work also need
-// SchedulerState::running.
+// The functions below that take streams, positions or records need the lock. The functions that run work also
+// need SchedulerState::running.
 
 bool is_ready(const Stream& stream) {
     if (stream.is_running || stream.queue.empty()) return false;
