@@ -118,9 +118,12 @@ public:
             call_.buffers = 2;
             layout = best_layout(call_, tile_candidates(call_));
         }
-        if (!layout && call_.normalizes_tokens)
-            return bad_value(in_.op, "q_scale", "cover fewer elements on an NPU, or be given with square_sums",
-                             formatted("%lld, which do not fit UB", static_cast<long long>(max_norm_elements())));
+        if (!layout && call_.normalizes_tokens) {
+            const int k = longest_norm();
+            return bad_value(in_.op, k == 0 ? "q_scale" : "k_scale",
+                             "cover fewer elements on an NPU, or be given with square_sums",
+                             formatted("%lld, which do not fit UB", static_cast<long long>(qkv_side(k).N * shape_.D)));
+        }
         if (!layout) return internal_error(in_.op, "tile", "fit into UB", "none that does");
         set_layout(*layout);
         launch->block_dim = static_cast<uint32_t>(common_.row_parts * common_.head_parts);
@@ -300,7 +303,12 @@ private:
     bool qkv_normalizes() const { return qkv_ && (normalizes_side(0) || normalizes_side(1)); }
     int32_t out_type(int k) const { return k > 0 && in_.scatters ? qkv_side(k).out_dtype : in_.dtype; }
     int64_t out_item_bytes(int k) const { return dtype_bytes(out_type(k)); }
-    int64_t max_norm_elements() const { return std::max(shape_.side[0].N, shape_.side[1].N) * shape_.D; }
+    // The side with the most heads of those that normalize all heads of a token together.
+    int longest_norm() const {
+        if (!normalizes_side(1) || qkv_side(1).norm == QkvNorm::kHead) return 0;
+        if (!normalizes_side(0) || qkv_side(0).norm == QkvNorm::kHead) return 1;
+        return qkv_side(0).N < qkv_side(1).N ? 1 : 0;
+    }
 
     // The rules of the kernel that the operator does not have.
     Check check_qkv() {

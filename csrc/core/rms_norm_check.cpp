@@ -159,8 +159,8 @@ private:
         for (int k = 0; k < axis_; ++k) stride[kMaxOuterDims - axis_ + k] = used_stride(t, k);
     }
 
-    // Aligns the scale with x's last dimensions. Rows share the scale along a dimension that it lacks or where its size
-    // is 1.
+    // Aligns the scale with x's last dimensions. All rows along a dimension share the scale if the scale
+    // lacks that dimension or has size 1 in it.
     void fill_scale(const npu_rope_tensor& scale, int ndim) {
         const int missing_dims = ndim - scale.ndim;
         for (bool& shared : shape_.scale_is_shared) shared = true;

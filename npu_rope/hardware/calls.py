@@ -17,11 +17,15 @@ from ascend_sim import Options
 
 import npu_rope
 from npu_rope.call_tensors import CallTensors
+from npu_rope.executors import qk_square_sums as square_sums_executors
+from npu_rope.executors import qkv_norm_rope_cache as qkv_executors
 from npu_rope.executors import rms_norm as norm_executors
 from npu_rope.executors import rotations
 from npu_rope.executors.sim import type_of
+from npu_rope.hardware.qkv_calls import QkvCall, SquareSumsCall
 from npu_rope.optional_torch import torch
 from npu_rope.params import RopeParams
+from npu_rope.qkv_norm_rope_cache_calls import QkvAttributes
 from npu_rope.rms_norm_calls import RmsNormAttributes
 from npu_rope.rms_norm_rope_calls import RmsNormRopeAttributes, rms_norm_rope_tensors, scales_of
 from npu_rope.rope_calls import RopeCallAttributes, rope_qk_tensors, rope_set_rows_tensors, rope_tensors
@@ -89,6 +93,7 @@ class PreparedCall:
 OPERATORS = (
     *("rope", "rope_qk", "rope_set_rows", "rotary_mul", "rotary_mul_qk", "rotary_embedding"),
     *("rms_norm", "add_rms_norm", "rms_norm_backward", "rms_norm_rope"),
+    *("qkv_norm_rope_cache", "qk_square_sums"),
 )
 KERNELS: Mapping[str, str] = {
     **{op: type_of(op) for op in OPERATORS},
@@ -148,6 +153,11 @@ _EXTRA_CALLS: Mapping[str, tuple[tuple[str, tuple[int, ...], str, dict[str, Any]
         ("rounded-between", (1, 512, 32, HEAD_SIZE), BFLOAT16, {"intermediate_rounding": True}),
         ("to-cache", (1, 512, 32, HEAD_SIZE), BFLOAT16, {"set_rows": True}),
     ),
+    "qkv_norm_rope_cache": (
+        ("tables", (512, 32, HEAD_SIZE), BFLOAT16, {"tables": True}),
+        ("int8-caches", (512, 32, HEAD_SIZE), BFLOAT16, {"caches": "int8"}),
+        ("all-heads", (512, 32, HEAD_SIZE), FLOAT16, {"all_heads": True}),
+    ),
 }
 
 
@@ -179,6 +189,8 @@ def _all_calls(operator: str) -> Iterator[TimedCall]:
                 shape = (b, n, s, HEAD_SIZE)
             elif operator == "rope_set_rows":
                 shape = (1, b * s, n, HEAD_SIZE)  # the case's cache has rows for one batch only
+            elif operator in _TOKEN_OPERATORS:
+                shape = (b * s, n, HEAD_SIZE)
             yield TimedCall(operator, form, shape, dtype, (), quick)
     for form, shape, dtype, options in _EXTRA_CALLS.get(operator, ()):
         yield TimedCall(operator, form, shape, dtype, tuple(options.items()))
@@ -310,12 +322,31 @@ def _norm_rope_call(call: TimedCall, options: dict[str, Any]) -> PreparedCall:
     return PreparedCall(tensors, case.attributes, lambda: norm_ropes.expectation(case, data, "npu"), _values)
 
 
+def _qkv_call(call: TimedCall, options: dict[str, Any]) -> PreparedCall:
+    made = QkvCall(call.id, call.dtype, call.shape, KEY_HEADS, **options)
+    named = {
+        name: _tensor(array, made.dtypes[name]) if name in made.dtypes else torch.from_numpy(array)
+        for name, array in made.arrays.items()
+    }
+    tensors = made.tensors(named, torch.empty_like(named["q"]))
+    return PreparedCall(tensors, made.attributes, made.expect, _values)
+
+
+def _square_sums_call(call: TimedCall, options: dict[str, Any]) -> PreparedCall:
+    made = SquareSumsCall(call.id, call.dtype, call.shape, KEY_HEADS)
+    tensors = CallTensors(call.operator, {x: _tensor(array, call.dtype) for x, array in made.arrays.items()})
+    return PreparedCall(tensors, {}, made.expect, _values)
+
+
+_TOKEN_OPERATORS = ("qkv_norm_rope_cache", "qk_square_sums")  # of heads [S,N,D]
 _NORM_OPERATORS = ("rms_norm", "add_rms_norm", "rms_norm_backward")
 _PREPARE: Mapping[str, Callable[[TimedCall, dict[str, Any]], PreparedCall]] = {
     **dict.fromkeys(("rope", "rope_qk", "rope_set_rows"), _rope_call),
     **dict.fromkeys(("rotary_mul", "rotary_mul_qk", "rotary_embedding"), _table_call),
     **dict.fromkeys(_NORM_OPERATORS, _norm_call),
     "rms_norm_rope": _norm_rope_call,
+    "qkv_norm_rope_cache": _qkv_call,
+    "qk_square_sums": _square_sums_call,
 }
 
 # ---- running ------------------------------------------------------------------------------------------
@@ -335,6 +366,13 @@ def run(tensors: CallTensors[Any], attributes: Any) -> tuple[Any, ...]:
             options |= {"rows": tensors.other_inputs["rows"], "cache": tensors.outs["cache"]}
         positions = tensors.other_inputs["positions"]
         results = operator(*xs, *scales_of(tensors), positions, attributes.params, **options)
+    elif isinstance(attributes, QkvAttributes):
+        others, (q_out, k_cache, v_cache) = dict(tensors.other_inputs), tensors.outs.values()
+        written = {"out": q_out, "k_cache": k_cache, "v_cache": v_cache}
+        numbers = {"epsilon": attributes.epsilon, "ranks": attributes.ranks}
+        results = operator(*xs, others.pop("positions"), attributes.params, **others, **written, **numbers)
+    elif tensors.op == "qk_square_sums":
+        results = operator(*xs)
     else:
         cache = (tensors.other_inputs["rows"], tensors.outs["cache"]) if tensors.scatters else ()
         positions, forward = tensors.other_inputs["positions"], attributes.forward
@@ -345,8 +383,15 @@ def run(tensors: CallTensors[Any], attributes: Any) -> tuple[Any, ...]:
 def simulate(call: PreparedCall, options: Options) -> None:
     """Run the call as one launch on the simulated cores. ``report()`` of :func:`ascend_sim.library.load`
     then describes the launch."""
-    executors = norm_executors if isinstance(call.attributes, RmsNormAttributes) else rotations
+    executors = _EXECUTORS.get(call.tensors.op, rotations)
     executors.on_sim(options, call.tensors, call.attributes)
+
+
+_EXECUTORS: Mapping[str, Any] = {
+    **dict.fromkeys(_NORM_OPERATORS, norm_executors),
+    "qkv_norm_rope_cache": qkv_executors,
+    "qk_square_sums": square_sums_executors,
+}
 
 
 # ---- judging -----------------------------------------------------------------------------------------

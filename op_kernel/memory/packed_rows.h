@@ -1,7 +1,8 @@
 // Copy tiles of rows between GM and UB, for rows whose size is not a multiple of 32 bytes. The DMA of the SoC copies
 // only whole 32-byte blocks.
 //
-// A queue's buffer holds the runs of GM unchanged, each on a 32-byte border. A first DMA copies the whole blocks of a
+// A run is a contiguous piece of GM that holds several rows. A queue's buffer holds runs unchanged, each on a 32-byte
+// border. A first DMA copies the whole blocks of a
 // run. If bytes are left, a second DMA copies the last 32 bytes of the run, through a tail block of the buffer. Gather
 // converts runs to rows and rows to runs. No memory past a run is read or written. A run has at least 32 bytes.
 #pragma once

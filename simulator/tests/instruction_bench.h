@@ -48,7 +48,7 @@ inline const char* soc() {
 
 struct Options {
     bool saturate = false;
-    const char* lenient = nullptr;
+    const char* lenient = nullptr;  // names of the rules that only warn, as ascend_sim_launch's
 };
 
 inline std::function<void(GM_ADDR, GM_ADDR)> kernel_body;
@@ -66,7 +66,7 @@ inline std::string launch(std::vector<uint8_t>& x, std::vector<uint8_t>& y, cons
     settings.block_dim = 1;
     settings.lenient = options.lenient;
     settings.saturate = options.saturate;
-    settings.one_order = 1;
+    settings.one_order = 1;  // run the cores in one order only
     if (ascend_sim_run(reinterpret_cast<void*>(kernel_entry), memories, 2, args, 2, &settings) == ASCEND_SIM_OK)
         return "";
     const std::string report = ascend_sim_report();

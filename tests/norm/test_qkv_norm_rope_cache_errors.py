@@ -298,8 +298,10 @@ def test_a_chip_without_bfloat16_has_no_cache_of_it():
         call({**CACHES, "v_cache": np.zeros((R, K, 6), ml_dtypes.bfloat16)}, "sim:ascend310p", "numpy")
 
 
-def test_a_norm_that_does_not_fit_a_device_is_refused():
-    q = np.ones((1, 512, 128), np.float32)
-    named = {"q_scale": np.ones(512 * 128, np.float32), "backend": "sim"}
-    with pytest.raises(ValueError, match="q_scale must cover fewer elements on an NPU, or be given with"):
-        qkv_norm_rope_cache(q, q[:, :1], None, np.array([0]), RopeParams(128), **named)
+@pytest.mark.parametrize("side", ["q", "k"])
+def test_a_norm_that_does_not_fit_a_device_is_refused(side):
+    long = np.ones((1, 512, 128), np.float32)
+    q, k = (long, long[:, :1]) if side == "q" else (long[:, :1], long)
+    named = {f"{side}_scale": np.ones(512 * 128, np.float32), "backend": "sim"}
+    with pytest.raises(ValueError, match=f"{side}_scale must cover fewer .* but got 65536, which do not fit"):
+        qkv_norm_rope_cache(q, k, None, np.array([0]), RopeParams(128), **named)

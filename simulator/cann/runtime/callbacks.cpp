@@ -37,8 +37,8 @@ struct CallbackState {
 thread_local bool is_processing_reports = false;  // this thread is in aclrtProcessReport, and runs no callback yet
 thread_local bool has_run_callback = false;       // aclrtProcessReport ran a callback of this thread
 
-// Whether the calling thread may run a callback that blocks the stream, for the subscribed thread `thread`. The
-// callback must run in that thread's aclrtProcessReport, so other calls of that thread must not run it.
+// Whether the calling thread may wait for a callback that blocks the stream and that `thread`, the subscribed one,
+// runs. The callback must run in aclrtProcessReport of `thread`, so other calls of `thread` must not wait for it.
 bool may_run_blocking(uint64_t thread) { return thread != this_thread() || is_processing_reports; }
 
 // Passes the function to the subscribed thread. If the callback blocks, waits until that thread has called it. With
@@ -108,7 +108,7 @@ NPU_CANN_API aclError aclrtLaunchHostFunc(void* handle, void (*function)(void*),
         const bool is_subscribed = callbacks->thread_of_stream.count(stream->id);
         if (handle && is_subscribed)
             return fail(kStreamSubscribe, __func__,
-                        stream->place() + " must not be one that aclrtSubscribeReport named.");
+                        stream->place() + " must not be subscribed by aclrtSubscribeReport.");
         if (aclError error = check_stream_context(__func__, *stream)) return error;
         if (!is_captured && !is_subscribed) callbacks->runtime_streams.insert(stream->id);
     }
@@ -133,7 +133,7 @@ NPU_CANN_API aclError aclrtLaunchCallback(void (*function)(void*), void* argumen
         if (aclError error = check_stream_context(__func__, *stream)) return error;
         auto found = callbacks->thread_of_stream.find(stream->id);
         if (found == callbacks->thread_of_stream.end())
-            return fail(kNotSubscribed, __func__, "stream must be one that aclrtSubscribeReport named.");
+            return fail(kNotSubscribed, __func__, "stream must be one that aclrtSubscribeReport subscribed.");
         thread = found->second;
     }
     const bool blocks = block == kBlocks;
@@ -164,7 +164,8 @@ NPU_CANN_API aclError aclrtUnSubscribeReport(uint64_t thread, void* handle) {
     if (found == callbacks->thread_of_stream.end() && !callbacks->runtime_streams.count(stream->id))
         return fail(kStreamSubscribe, __func__, stream->place() + " must be subscribed.");
     if (found == callbacks->thread_of_stream.end() || found->second != thread)
-        return fail(kThreadSubscribe, __func__, "threadId must be the one that aclrtSubscribeReport named.");
+        return fail(kThreadSubscribe, __func__,
+                    "threadId must be the thread that aclrtSubscribeReport subscribed to the stream.");
     callbacks->thread_of_stream.erase(found);
     return kSuccess;
 }
@@ -184,14 +185,14 @@ NPU_CANN_API aclError aclrtProcessReport(int32_t timeout_ms) {
         // torch_npu's thread (torch_npu/csrc/npu/Graph.cpp, process_callback) calls this again at once.
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
         // subscribe.cc, CbSubscribe::GetGroupIdByThreadId.
-        return fail(kThreadSubscribe, __func__, "thread must be one that aclrtSubscribeReport named.");
+        return fail(kThreadSubscribe, __func__, "thread must be one that aclrtSubscribeReport subscribed to a stream.");
     }
     const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms < 0 ? 1000 : timeout_ms);
     std::shared_ptr<PendingCallback> callback;
     has_run_callback = false;
     while (!callback) {
         is_processing_reports = true;
-        run_some_of_all();
+        run_some_of_all_streams();
         is_processing_reports = false;
         if (has_run_callback) return kSuccess;
         Locked<CallbackState> callbacks;

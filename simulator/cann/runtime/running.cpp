@@ -286,7 +286,7 @@ void run_some(const std::vector<StreamPosition>& targets) {
         if (!run_one(needed, &lock)) return;
 }
 
-void run_some_of_all() {
+void run_some_of_all_streams() {
     std::vector<StreamPosition> targets;
     {
         auto lock = lock_streams();

@@ -200,10 +200,10 @@ void run_ready(const std::vector<StreamPosition>& targets);
 // returns false, continues with the next stream.
 void for_each_queued_work(const std::function<bool(const StreamPtr&, uint64_t position, const Work&)>& visit);
 
-// Run at most three heads of queues. run_some() runs work that the targets of a query need. run_some_of_all(), for
-// aclrtProcessReport, runs work of all streams.
+// Run at most three heads of queues. run_some() runs work that the targets of a query need. run_some_of_all_streams(),
+// for aclrtProcessReport, runs work of all streams.
 void run_some(const std::vector<StreamPosition>& targets);
-void run_some_of_all();
+void run_some_of_all_streams();
 
 // Wait for a stream, or for all streams of this thread's device. Return the status of `call`, and set its text if it
 // fails.

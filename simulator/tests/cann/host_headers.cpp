@@ -75,7 +75,8 @@ void fill(Node& node) {
     Node::set_values(&node.inputs[3][0], values, sizeof values);
 }
 
-// An index with "Ir" counts the parameters of the definition.
+// The functions with "Ir" in their names, and those of optional and dynamic parameters, count the parameters of the
+// definition; the others count tensors.
 void check_parameters(gert::TilingContext* context, uint32_t first_of_list) {
     EXPECT(context->GetOptionalInputShape(1) == nullptr && context->GetOptionalInputDesc(1) == nullptr);
     EXPECT(context->GetOptionalInputTensor(1) == nullptr);
@@ -99,7 +100,7 @@ uint32_t check_inputs(gert::TilingContext* context) {
     EXPECT(info->GetIrInputsNum() == 4 && info->GetInputsNum() == 4 && info->GetOutputsNum() == 1);
     EXPECT(info->GetInputInstanceInfo(3)->GetInstanceStart() == 3 && info->GetInputTdInfo(7) == nullptr);
     EXPECT(std::string(context->GetNodeType()) == "Some");
-    // Only inputs whose values the tiling declares have values.
+    // The tiling can read the values of an input only if its registration declared that it needs them.
     EXPECT(context->GetInputTensor(3)->GetData<int64_t>()[1] == 9 && context->GetInputTensor(3)->GetSize() == 16);
     EXPECT(context->GetInputTensor(0)->GetData<uint16_t>() == nullptr);
     EXPECT(context->GetInputTensor(0)->GetPlacement() == gert::kOnDeviceHbm);
@@ -265,7 +266,8 @@ void tiling_data() {
     auto& factory = optiling::CTilingDataClassFactory::GetInstance();
     EXPECT(factory.CreateTilingDataInstance("Tested")->GetDataSize() == 40);
     EXPECT(factory.CreateTilingDataInstance("None") == nullptr);
-    // Structs of library functions have their own names, which tell the builder that a kernel already has them.
+    // The struct of a library function has a name of its own, by which the builder knows that kernels define it
+    // already.
     EXPECT(factory.CreateTilingDataInstance("SoftMaxTilingOpApi") != nullptr);
 }
 

@@ -1,7 +1,7 @@
 // The tilings of library functions, such as SoftMaxTilingFunc() and GetLayerNormNDTilingInfo(), and their temporary
 // memory. A tiling function fills the class of optiling or the kernel's struct.
 //
-// Source: the pages of the tilings, such as SoftMax/SimpleSoftMax Tiling and LayerNorm Tiling; the figures are in
+// Source: the pages of the tilings, such as SoftMax/SimpleSoftMax Tiling and LayerNorm Tiling; the formulas are in
 // include/ascendc/library/softmax_tiling.h, norm_tiling.h, group_norm_tiling.h and pad_tiling.h.
 #pragma once
 
@@ -266,7 +266,7 @@ inline bool has_same_rows(const ge::Shape& shape, const ge::Shape& original) {
     return shape.GetDimNum() == 3 && original.GetDimNum() == 3 && shape.GetDim(0) == original.GetDim(0) &&
            shape.GetDim(1) == original.GetDim(1) && original.GetDim(2) > 0 && original.GetDim(2) <= shape.GetDim(2);
 }
-// Assigns a tiling if its rounds are not empty. They are empty if the memory is too small.
+// Assigns a tiling if the memory suffices for one round of its kernel; otherwise the rounds are empty.
 template <class S, class T>
 bool assign_if(bool has_round, S& to, const T& from) {
     if (has_round) assign(to, from);
