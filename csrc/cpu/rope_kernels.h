@@ -18,10 +18,11 @@ enum Pairing : int {
 // Order of the tables that a kernel reads. Each kernel chooses one. c[i] and s[i] are cos and sin of pair i.
 enum TableOrder : int {
     kNatural,  // cos_table has c[i], sin_table has s[i]
-    kCrossed,  // for interleaved pairs (x1, x2): cos_table has c[i], s[i], which multiply x1; sin_table has -s[i],
-               // c[i], which multiply x2
-    kEvenOdd   // in each group of pairs that fill two vectors, the even pairs come before the odd ones; the remaining
-               // pairs are in natural order
+    // For interleaved pairs (x1, x2): cos_table has the factors of x1, which are c[i] and s[i], and sin_table has those
+    // of x2, which are -s[i] and c[i].
+    kCrossed,
+    kEvenOdd  // in each group of pairs that fill two vectors, the even pairs come before the odd ones; the remaining
+              // pairs are in natural order
 };
 
 // Heads of one token. Strides are in elements; x and y point at the rotated window of head 0. The tables hold floats,
@@ -47,7 +48,7 @@ struct TablePair {
 };
 
 using RotateFn = void (*)(const HeadsJob&);
-// Converts count elements of a type to floats. vec.h's with_bf16_nan() converts NaNs.
+// Converts count elements of a type to floats, with NaNs as vec.h's with_bf16_nan() converts them.
 using WidenFn = void (*)(const void* src, float* dst, int64_t count);
 // Rounds count floats to 16 bits.
 using NarrowFn = void (*)(const float* src, void* dst, int64_t count);

@@ -42,8 +42,8 @@ constexpr size_t kParameters[] = {kQScale, kKScale, kQBias, kKBias, kCos, kSin};
 
 using QkvCall = std::array<OptionalTensor, kCount>;
 
-// The tensors for a launch. The outputs of a call without caches are those of the definition; with caches the call has
-// q_out, k_cache and v_cache.
+// The tensors for a launch. The definition has the outputs q_out, k_out and v_out; a call with caches passes k_cache
+// and v_cache as the last two.
 LaunchTensors launch_tensors(const QkvCall& call) {
     using T = LaunchTensor;
     constexpr const char* kNames[kCount] = {"q",

@@ -214,7 +214,7 @@ class _Probe:
             def rotate(heads: Any, cos: Any, sin: Any, dim: Any) -> Any:
                 if rotation.form.single:
                     raise NotKnown(f"{name} takes one tensor, not queries and keys")
-                if rotation.form.pairs == rope_forms.TO_HALVES:
+                if rotation.form.pairs == rope_forms.INTERLEAVED_TO_HALVES:
                     raise NotKnown(f"{name} moves the lanes of a pair")
                 named = {} if dim is None else {"unsqueeze_dim": dim}
                 results = rotation.function(*heads, cos, sin, **named)

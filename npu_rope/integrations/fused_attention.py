@@ -215,7 +215,7 @@ def _fused_rotation(rotation: Rotation, form: FusedForm) -> Callable[..., Any]:
 def params_of(form: Form, head: int) -> dict[int, RopeParams]:
     """Return the parameters of a rotation by tables, for each number of lanes of a head that may rotate."""
     mode = RopeMode.NORMAL if form.pairs == rope_forms.INTERLEAVED else RopeMode.NEOX
-    is_last = form.place == rope_forms.LAST
+    is_last = form.place == rope_forms.LAST_LANES
     widths = [head] if form.place is None else range(2, head + 1, 2)
     return {width: RopeParams(width, mode, n_offs=head - width if is_last else 0) for width in widths}
 

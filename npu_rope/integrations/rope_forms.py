@@ -21,9 +21,9 @@ from npu_rope.ops.rope_qk import rope_qk
 from npu_rope.ops.rotary_mul import rotary_mul, rotary_mul_qk
 
 OP = "apply_npu_rope"
-HALF, INTERLEAVED, TO_HALVES = "halves", "neighbours", "neighbours, written as halves"
+HALF, INTERLEAVED, INTERLEAVED_TO_HALVES = "halves", "neighbours", "neighbours, written as halves"
 TWICE, EACH_TWICE, ONCE = "all entries, then all again", "each entry twice", "one entry per pair"
-FIRST, LAST = "first lanes", "last lanes"
+FIRST_LANES, LAST_LANES = "first lanes", "last lanes"
 
 # A result that differs by more than this share of its largest element comes from another rotation.
 SAME_ROTATION = 1e-5
@@ -150,7 +150,7 @@ def _matches(
     generator = torch.Generator().manual_seed(0)
     found: dict[tuple[str, str], set[str]] = {}
     first_error, succeeded = "", False
-    for width, places in ((WIDTH, (None,)), (WIDTH // 2, (FIRST, LAST))):
+    for width, places in ((WIDTH, (None,)), (WIDTH // 2, (FIRST_LANES, LAST_LANES))):
         angles = torch.rand(BATCH, TOKENS, width // 2, generator=generator) * 6
         for tables, encoded in encodings(angles):
             heads = [torch.randn(BATCH, n, TOKENS, WIDTH, generator=generator) for n in (HEADS, KEY_HEADS)]
@@ -169,7 +169,7 @@ def _matches(
                 continue
             succeeded = True
             for place in places:
-                for pairs in (HALF, INTERLEAVED, TO_HALVES):
+                for pairs in (HALF, INTERLEAVED, INTERLEAVED_TO_HALVES):
                     expected = [_rotated(h, angles[:, None], pairs, place) for h in heads]
                     if all(_is_same(r, e) for r, e in zip(results, expected, strict=True)):
                         found.setdefault((pairs, tables), set()).add(place or "")
@@ -301,7 +301,7 @@ def _called(
 def _rotated(x: torch.Tensor, angles: torch.Tensor, pairs: str, place: str | None) -> torch.Tensor:
     """Rotate by the definition, in float64."""
     width = 2 * angles.shape[-1]
-    begin = x.shape[-1] - width if place == LAST else 0
+    begin = x.shape[-1] - width if place == LAST_LANES else 0
     window, cos, sin = x[..., begin : begin + width].double(), angles.double().cos(), angles.double().sin()
     if pairs == HALF:
         first, second = window.chunk(2, -1)
@@ -350,7 +350,7 @@ def replacement(function: Callable[..., Any], form: Form, uses: Uses | None = No
                 return tokens_first(rope(xs[0], *found), axis)
             q, k = rope_qk(xs[0], xs[1], *found)
             return tokens_first(q, axis), tokens_first(k, axis)
-        offset = head - width if form.place == LAST else 0
+        offset = head - width if form.place == LAST_LANES else 0
         if interleaved and form.tables == TWICE:
             cos, sin = cos[..., : width // 2], sin[..., : width // 2]
         if form.single:
@@ -470,7 +470,7 @@ def tokens_first(x: torch.Tensor, axis: int) -> torch.Tensor:
 
 
 def as_halves(x: torch.Tensor, form: Form, width: int) -> torch.Tensor:
-    """For pairs TO_HALVES, return the first lanes of all pairs, then the second lanes; for others, x."""
-    if form.pairs != TO_HALVES:
+    """For INTERLEAVED_TO_HALVES, return all pairs' first lanes, then their second lanes; for others, x."""
+    if form.pairs != INTERLEAVED_TO_HALVES:
         return x
     return x.reshape(*x.shape[:-1], width // 2, 2).transpose(-1, -2).flatten(-2)

@@ -1,4 +1,6 @@
-"""Compare a model's rotary embedding with parameters of rope, and record the positions of its tables."""
+"""Compare a model's rotary embedding with parameters of rope, and record the positions from which it computed
+its tables.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ def forward_of(module: torch.nn.Module) -> types.FunctionType:
 
 
 class _Rope:
-    """The parameters of rope that give one kind of a rotary embedding's tables.
+    """The parameters with which rope computes the same angles as a rotary embedding, for one kind of tables.
 
     Args:
         module: the rotary embedding.
@@ -63,9 +65,9 @@ class _Rope:
         by_pairs = {rope_forms.HALF: params}
         if not self.has_sections:  # the function that takes the tables decides which lanes are pairs
             half, neighbours = (_with_mode(params, mode) for mode in (RopeMode.NEOX, RopeMode.NORMAL))
-            by_pairs = {rope_forms.HALF: half, rope_forms.TO_HALVES: half}
+            by_pairs = {rope_forms.HALF: half, rope_forms.INTERLEAVED_TO_HALVES: half}
             by_pairs[rope_forms.INTERLEAVED] = neighbours
-        places = (None, rope_forms.FIRST)
+        places = (None, rope_forms.FIRST_LANES)
         forms = {(pairs, layout, place): p for pairs, p in by_pairs.items() for place in places}
         factors = self.model.freq_factors
         self.angles = Angles(forms, None if factors is None else torch.from_numpy(factors), layout)
@@ -137,8 +139,10 @@ class _Rope:
 
 
 def remember_positions(module: torch.nn.Module) -> tuple[Callable[..., Any] | None, list[str]]:
-    """Return a forward for this rotary embedding that records the positions of its tables, or None if none of
-    its tables follow from its configuration. Also return a note for each kind of tables that does not."""
+    """Return a forward for this rotary embedding that records the positions of its tables, and notes.
+
+    The forward is None if rope cannot compute any of the module's tables from the module's configuration.
+    Each kind of tables that rope cannot compute has a note."""
     kinds = getattr(module, "rope_type", "default")
     nested = isinstance(kinds, dict)
     ropes: dict[str | None, _Rope] = {}

@@ -62,7 +62,7 @@ def rms_norm_rope(
         q_scale, k_scale: ``[D]``, of q's dtype.
         positions: ``[S]`` or ``[B,S]``, int32 or int64, in the int32 range; in the modes with sections
             ``[4,S]``, ``[4*S]``, ``[4,B,S]``, ``[3,S]`` or ``[3,B,S]``, as for :func:`npu_rope.rope`.
-            A B of 1 serves all batches.
+            With B = 1 all batches have the same positions.
         params: the rotation's attributes; ``params.n_offs + params.n_dims <= D``.
         freq_factors: ``[>= pairs]`` float32; pair i's frequency is divided by factor i.
         epsilon: added to the mean square: >= 0. Rounded to float32.

@@ -38,8 +38,8 @@ def rope(
         positions: ``[S]`` or ``[B,S]``, int32 or int64, in the int32 range; they may be negative. In the
             modes with sections a token has ggml's four positions (time, height, width, extra):
             ``[4,S]``, ggml's flat ``[4*S]`` or ``[4,B,S]``; or the first three: ``[3,S]`` or ``[3,B,S]``.
-            A B of 1 serves all batches. (transformers' four planes are (text, time, height, width):
-            pass ``position_ids[-3:]``.)
+            With B = 1 all batches have the same positions. (transformers' four planes are
+            (text, time, height, width): pass ``position_ids[-3:]``.)
         params: the attributes; ``params.n_offs + params.n_dims <= D``.
         freq_factors: ``[>= pairs]`` float32; pair i's frequency is divided by factor i.
         backend: ``"reference"``, ``"cpu"``, ``"sim"``, ``"sim:<soc>"`` or ``"npu"``; None:

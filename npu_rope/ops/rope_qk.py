@@ -38,7 +38,7 @@ def rope_qk(
         k: ``[B,S,Nk,D]`` or ``[S,Nk,D]``, of q's dtype.
         positions: ``[S]`` or ``[B,S]``, int32 or int64, in the int32 range; in the modes with sections
             ``[4,S]``, ``[4*S]``, ``[4,B,S]``, ``[3,S]`` or ``[3,B,S]``, as for :func:`npu_rope.rope`.
-            A B of 1 serves all batches.
+            With B = 1 all batches have the same positions.
         params: the attributes; ``params.n_offs + params.n_dims <= D``.
         freq_factors: ``[>= pairs]`` float32; pair i's frequency is divided by factor i.
         backend: ``"reference"``, ``"cpu"``, ``"sim"``, ``"sim:<soc>"`` or ``"npu"``; None:

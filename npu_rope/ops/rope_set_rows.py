@@ -41,7 +41,7 @@ def rope_set_rows(
             float64. Any strides; a non-unit last stride costs a copy.
         positions: ``[S]`` or ``[B,S]``, int32 or int64, in the int32 range; in the modes with sections
             ``[4,S]``, ``[4*S]``, ``[4,B,S]``, ``[3,S]`` or ``[3,B,S]``, as for :func:`npu_rope.rope`.
-            A B of 1 serves all batches.
+            With B = 1 all batches have the same positions.
         rows: ``[B,S]``, or ``[S]`` if B is 1; int32 or int64. Each is the index of a row of the cache, or -1
             to skip the token. Two tokens must not have the same row.
         cache: ``[R,N,D]``, x's dtype, or float16 or bfloat16 for float32 x; unit last stride, sharing

@@ -115,7 +115,8 @@ def rope(
     Args:
         x: ``[B,S,N,D]`` or ``[S,N,D]``, float32, float16, bfloat16 (ml_dtypes) or float64.
         positions: ``[S]`` or ``[B,S]``, int32 or int64; in the modes mrope, vision and imrope ``[4,S]``,
-            its flat form ``[4*S]``, ``[3,S]``, ``[3,B,S]`` or ``[4,B,S]``. A B of 1 serves all batches.
+            its flat form ``[4*S]``, ``[3,S]``, ``[3,B,S]`` or ``[4,B,S]``. With B = 1 all batches have
+            the same positions.
         params: the attributes.
         freq_factors: ``[>= pairs]`` float32, or None.
         forward: False rotates by minus the angle, as the gradient does.

@@ -80,7 +80,7 @@ class NormRopeCase:
 
 _NEOX = RopeParams(128, "neox")
 _YARN = RopeParams(128, "neox", n_ctx_orig=4096, freq_scale=0.25, ext_factor=1.0)
-# The name of a case, and its differences from the default.
+# The name of a form, and its differences from the default of NormRopeCase.
 _FORMS: dict[str, dict[str, Any]] = {
     "qwen3": {"params": RopeParams(128, "neox", freq_base=1e6), "shape": (1, 7, 32, 128), "keys": 8},
     "qwen3-decode": {

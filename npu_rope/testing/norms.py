@@ -85,7 +85,7 @@ class NormCase:
 
 # ---- the cases -----------------------------------------------------------------------------------------
 
-# The name of a case, and its differences from the default shape (2, 9, 1024).
+# The name of a form, and its differences from a case of shape (2, 9, 1024).
 _FORMS: dict[str, dict[str, Any]] = {
     "model": {},
     "decode": {"shape": (1, 1, 4096)},
@@ -202,7 +202,7 @@ def expectation(case: NormCase, data: NormData, backend: str = "cpu") -> list[Ex
 
 
 def judge_norms(case: NormCase, backends: list[str], ggml: GgmlProcess | None = None) -> CaseResult:
-    """Run and judge one case; ggml's rms_norm has neither a scale nor another type than float32."""
+    """Run and judge one case, without ggml: its rms_norm has no scale, and takes float32 only."""
     data = make_data(case)
     return judge_each(case, backends, partial(_unsupported_reason, case, data), partial(_judge, case, data))
 

@@ -50,7 +50,7 @@ def test_an_elementwise_sum_on_any_number_of_cores(compiled, length, block_dim):
 
 @pytest.mark.parametrize("block_dim", [1, 3])
 def test_sums_of_nine_rows_computed_by_hand(compiled, block_dim):
-    # Nine rows of seventy columns: one more than a unit of rows, six more than a repeat of floats.
+    # Nine rows of seventy columns: the kernel handles 8 rows at a time, and a repeat has 64 floats.
     x = np.zeros((9, 70), np.float16)
     x[0] = np.arange(1, 71)  # 70 * 71 / 2
     x[1] = 1
@@ -106,7 +106,8 @@ def test_an_index_outside_the_table_is_caught(compiled, index):
 
 
 def test_the_filler_behind_the_table_is_its_first_element(compiled):
-    """DataCopyPad without padding defines the filler, so this index past the table's end is no violation."""
+    """Without padding parameters, DataCopyPad fills the block behind the table with the first element. An
+    index past the table's end thus reads a defined value, which is no violation."""
     table, indices, y = (
         np.arange(7, 17, dtype=np.float32),
         np.array([3, 10], np.int32),

@@ -19,7 +19,7 @@ from families import DEEPSEEK, MODELS, SIZE, make
 
 from npu_rope.hf_params import INTERLEAVED, INTERLEAVED_SECTIONS
 from npu_rope.integrations import norm_forms, rope_forms
-from npu_rope.integrations.rope_forms import EACH_TWICE, HALF, ONCE, TO_HALVES, TWICE, NotKnown
+from npu_rope.integrations.rope_forms import EACH_TWICE, HALF, INTERLEAVED_TO_HALVES, ONCE, TWICE, NotKnown
 from npu_rope.integrations.rope_forms import INTERLEAVED as NEIGHBOURS
 from npu_rope.integrations.rotary_embeddings import remember_positions
 from npu_rope.integrations.transformers import apply_npu_rope, unpatch
@@ -464,7 +464,7 @@ def test_every_rotation_of_transformers_is_classified_and_replaced():
     assert sum(HALF in p for p in pairs_of.values()) > 130
     # from_hf's lists of models with interleaved pairs must match the functions.
     for model in {*INTERLEAVED, *INTERLEAVED_SECTIONS} & set(pairs_of):
-        assert pairs_of[model] & {NEIGHBOURS, TO_HALVES}, model
+        assert pairs_of[model] & {NEIGHBOURS, INTERLEAVED_TO_HALVES}, model
     neighbours = {m for m, p in pairs_of.items() if HALF not in p}
     vision_and_audio = {
         "efficientloftr",

@@ -1,8 +1,9 @@
 """A folder laid out as an installed CANN toolkit: headers, libraries to link with, libraries to run with.
 
 A C or C++ program for CANN's aclnn interface compiles and links against it with the flags for the real one.
-The libraries have CANN's names and are links to libascend_sim_cann, which defines all symbols. The linker
-records that library; a program that was built against the real CANN finds the names that it needs.
+The libraries have CANN's names and are links to libascend_sim_cann, which defines all symbols. A program
+that is linked with them needs libascend_sim_cann alone at run time. A program that was linked with the real
+CANN needs CANN's names, and finds the links.
 The headers of ``aclnnop/`` are written from the table ``cann/opapi/functions.def``.
 """
 

@@ -79,7 +79,8 @@ std::vector<ParamRecord> DefReader::merge_params(const std::deque<ops::OpParamDe
     return records;
 }
 
-// Replaces each column by all combinations of the entries of DataTypeList() and FormatList(). As in CANN (metadef
+// A column is the types and formats of all parameters at one index of their lists. Replaces each column by all
+// combinations of it with the entries of DataTypeList() and FormatList(). As in CANN (metadef
 // base/asc/opdef/op_def_impl.cc, DfsFullPermutation), the column changes slowest, the last parameter's format fastest.
 void expand_lists(OpRecord* record) {
     std::vector<ParamRecord*> params;

@@ -105,7 +105,7 @@ aclError prepare_masked_fill(const aclTensor* self_tensor, const aclTensor* mask
     const TypesByChip types = with_bf16_except_310p(kTypes);
     const Operand self = call.in_place("selfRef", self_tensor, types);
     const Operand mask = call.input("mask", mask_tensor, on_all(kBoolType));
-    call.beyond_document_unless_contiguous("mask", mask);
+    call.report_beyond_document_unless_contiguous("mask", mask);
     call.scalar<double>("value", value, with_undocumented(types, kDoubleType, kDoubleType));
     require_conversion(&call, "value", value, self.dtype);
     require_broadcast(&call, {{"selfRef", self}, {"mask", mask}}, "selfRef", self);

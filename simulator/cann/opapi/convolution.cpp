@@ -74,11 +74,11 @@ private:
         const int32_t input = c_.input.dtype, weight = c_.weight.dtype;
         const int32_t promoted = promoted_dtype(input, true, weight, true);
         call_->require(math_type >= kKeepDtype && math_type <= kUseFp32Add, "cubeMathType", "be in [0, 4]", math_type);
-        call_->beyond_document(promoted == kFloat && math_type == kKeepDtype,
-                               "its document does not support float32 with cubeMathType 0");
-        call_->beyond_document(math_type == kUseFp16 && (input == kBfloat16 || weight == kBfloat16),
-                               "its document does not support bfloat16 with cubeMathType 2");
-        call_->beyond_document(math_type == kUseFp32Add, "its document does not list cubeMathType 4");
+        call_->report_beyond_document(promoted == kFloat && math_type == kKeepDtype,
+                                      "its document does not support float32 with cubeMathType 0");
+        call_->report_beyond_document(math_type == kUseFp16 && (input == kBfloat16 || weight == kBfloat16),
+                                      "its document does not support bfloat16 with cubeMathType 2");
+        call_->report_beyond_document(math_type == kUseFp32Add, "its document does not list cubeMathType 4");
         const bool acts_as_keep_dtype = math_type == kUseFp32Add && promoted != kFloat;  // accepted on every chip
         c_.types = cube_types(call_, input, weight, c_.output.dtype,
                               acts_as_keep_dtype ? int8_t{kKeepDtype} : math_type, false);

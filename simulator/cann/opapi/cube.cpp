@@ -107,10 +107,10 @@ float rounded_to_hf32(float value) { return hf32(value); }
 
 void report_ignored_option(FirstPhase* call, int32_t a, int32_t b, int8_t math_type) {
     const bool has_float = a == kFloat || b == kFloat, has_bf16 = a == kBfloat16 || b == kBfloat16;
-    call->beyond_document(has_bf16 && math_type == kUseFp16,
-                          "its document does not support bfloat16 with cubeMathType 2");
-    call->beyond_document(!is_ascend310p() && !has_float && math_type == kUseHf32,
-                          "its document does not support cubeMathType 3 without float32");
+    call->report_beyond_document(has_bf16 && math_type == kUseFp16,
+                                 "its document does not support bfloat16 with cubeMathType 2");
+    call->report_beyond_document(!is_ascend310p() && !has_float && math_type == kUseHf32,
+                                 "its document does not support cubeMathType 3 without float32");
 }
 
 // hicann/ops-nn matmul/common/op_host/op_api/matmul_util.cpp: Dav2201MatMulRule and NeedEnableFp32Output on Ascend910B,
@@ -119,7 +119,8 @@ void report_ignored_option(FirstPhase* call, int32_t a, int32_t b, int8_t math_t
 CubeTypes cube_types(FirstPhase* call, int32_t a, int32_t b, int32_t out, int8_t math_type, bool takes_fp32_add) {
     const bool has_float = a == kFloat || b == kFloat;
     if (is_ascend310p()) {
-        call->beyond_document(math_type == kUseHf32, "its document does not support cubeMathType 3 on this chip");
+        call->report_beyond_document(math_type == kUseHf32,
+                                     "its document does not support cubeMathType 3 on this chip");
         if (has_float)
             call->require(math_type == kAllowDownPrecision || math_type == kUseFp16, "cubeMathType",
                           "be 1 or 2 for float32 on " + std::string(soc_name()), math_type);

@@ -38,7 +38,7 @@ UnaryCall read_unary(const char* function, const UnaryRule& rule, const aclTenso
     if (rule.out_type == OutType::kSelf) call.phase.require_dtype(rule.out_name, call.out, call.self.dtype);
     if (rule.out_type == OutType::kConverted) require_conversion(&call.phase, call.dtype, rule.out_name, call.out);
     call.phase.require_shape(rule.out_name, call.out, call.self.shape);
-    if (rule.documents_contiguous_out) call.phase.beyond_document_unless_contiguous(rule.out_name, call.out);
+    if (rule.documents_contiguous_out) call.phase.report_beyond_document_unless_contiguous(rule.out_name, call.out);
     if (rule.out_type != OutType::kAny) ask_workspace_for_casts(&call.phase, call.dtype, {&call.self, &call.out});
     return call;
 }

@@ -45,7 +45,8 @@ void FirstPhase::require_shape_or_one_element(const char* name, const Operand& o
                                               const std::vector<int64_t>& shape) {
     const bool has_one = std::all_of(shape.begin(), shape.end(), [](int64_t size) { return size == 1; });
     if (!is_valid() || !has_one || operand.count() != 1) return require_shape(name, operand, shape);
-    beyond_document(operand.shape != shape, std::string("its document requires the shape of the result for ") + name);
+    report_beyond_document(operand.shape != shape,
+                           std::string("its document requires the shape of the result for ") + name);
 }
 
 void FirstPhase::require_dtype(const char* name, const Operand& operand, int32_t dtype) {
@@ -61,16 +62,16 @@ void FirstPhase::require_contiguous(const char* name, const Operand& operand) {
             "the strides " + shape_text(operand.strides) + " of the shape " + shape_text(operand.shape));
 }
 
-void FirstPhase::beyond_document(bool is_beyond, const std::string& reason) {
+void FirstPhase::report_beyond_document(bool is_beyond, const std::string& reason) {
     const bool is_new = std::find(beyond_document_.begin(), beyond_document_.end(), reason) == beyond_document_.end();
     if (is_beyond && is_new) beyond_document_.push_back(reason);
 }
 
-void FirstPhase::beyond_document_on_310p() { beyond_document(is_ascend310p(), kUnlistedChip); }
+void FirstPhase::report_beyond_document_on_310p() { report_beyond_document(is_ascend310p(), kUnlistedChip); }
 
-void FirstPhase::beyond_document_unless_contiguous(const char* name, const Operand& operand) {
-    beyond_document(!is_contiguous(operand.shape, operand.strides),
-                    std::string("its document requires a contiguous ") + name);
+void FirstPhase::report_beyond_document_unless_contiguous(const char* name, const Operand& operand) {
+    report_beyond_document(!is_contiguous(operand.shape, operand.strides),
+                           std::string("its document requires a contiguous ") + name);
 }
 
 void FirstPhase::refuse_unsimulated(bool is_used, const char* option) {
@@ -92,7 +93,7 @@ void FirstPhase::ask_workspace(int64_t bytes) { more_workspace_ += static_cast<u
 void FirstPhase::check_type(const char* name, int32_t dtype, const TypesByChip& types) {
     if (is_valid()) error_ = type_error(name, types, dtype);
     const std::string reason = undocumented_type(name, types, dtype);
-    beyond_document(!reason.empty(), reason);
+    report_beyond_document(!reason.empty(), reason);
 }
 
 void FirstPhase::check_rank(const char* name, size_t rank, RankRange ranks) {
@@ -200,7 +201,7 @@ bool FirstPhase::is_valid_scalar(const char* name, const aclScalar* scalar, cons
 aclError FirstPhase::finish(std::function<void()> body, uint64_t* workspace_bytes, aclOpExecutor** executor) {
     if (inner_status_ && !has_null_) return fail(inner_status_, std::string(function_) + ": " + error_);
     if (!is_valid()) return refuse(function_, error_);
-    beyond_document(is_ascend950(), "the simulated rules are those of Ascend910B, whose kernels differ");
+    report_beyond_document(is_ascend950(), "the simulated rules are those of Ascend910B, whose kernels differ");
     const aclError status = finish_first_phase(function_, std::move(accesses_), std::move(body), workspace_bytes,
                                                executor, more_workspace_);
     for (const std::string& reason : beyond_document_)

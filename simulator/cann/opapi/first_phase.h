@@ -65,11 +65,11 @@ public:
     void require_contiguous(const char* name, const Operand& operand);
     // If `is_beyond`, reports that CANN's source accepts the call although the function's document excludes it. Has no
     // effect if the call is refused.
-    void beyond_document(bool is_beyond, const std::string& reason);
+    void report_beyond_document(bool is_beyond, const std::string& reason);
     // Reports a call on the chips Ascend310P, for which the function has a kernel but which its document does not list.
-    void beyond_document_on_310p();
+    void report_beyond_document_on_310p();
     // Reports a tensor that is not contiguous: CANN's source packs it, but the document requires a contiguous one.
-    void beyond_document_unless_contiguous(const char* name, const Operand& operand);
+    void report_beyond_document_unless_contiguous(const char* name, const Operand& operand);
     // Refuses a call that uses an option which CANN has but the stand-in lacks. The report counts such calls.
     void refuse_unsimulated(bool is_used, const char* option);
     // Converts a dimension in [-rank, rank) to one in [0, rank). A tensor of rank 0 has dimension 0.

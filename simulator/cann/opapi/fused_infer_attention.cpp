@@ -69,9 +69,9 @@ private:
         if (!call_->is_valid()) return;
         attention_.key = keys[0];
         attention_.value = values[0];
-        call_->beyond_document_unless_contiguous("query", attention_.query);
-        call_->beyond_document_unless_contiguous("key", attention_.key);
-        call_->beyond_document_unless_contiguous("value", attention_.value);
+        call_->report_beyond_document_unless_contiguous("query", attention_.query);
+        call_->report_beyond_document_unless_contiguous("key", attention_.key);
+        call_->report_beyond_document_unless_contiguous("value", attention_.value);
         call_->require_dtype("key", attention_.key, attention_.query.dtype);
         call_->require_dtype("value", attention_.value, attention_.query.dtype);
         call_->require_dtype("attentionOut", attention_.out, attention_.query.dtype);
@@ -156,7 +156,7 @@ private:
         if (!call_->is_valid()) return;
         const std::vector<int64_t>&shape = attention_.pse->shape, &query = attention_.query.shape;
         call_->require_dtype("pseShift", *attention_.pse, attention_.query.dtype);
-        call_->beyond_document_unless_contiguous("pseShift", *attention_.pse);
+        call_->report_beyond_document_unless_contiguous("pseShift", *attention_.pse);
         const int64_t keys = attention_.key.shape[2];
         require((shape[0] == 1 || shape[0] == query[0]) && shape[1] == query[1] && shape[2] >= query[2] &&
                     shape[3] >= keys && (!is_one_query() || shape[2] == 1),
@@ -177,7 +177,7 @@ private:
         const Operand mask =
             call_->input("attenMask", given_.mask, only_910b(kBoolType | type_set({kInt8, kUint8})), {2, 4});
         if (!call_->is_valid()) return;
-        call_->beyond_document_unless_contiguous("attenMask", mask);
+        call_->report_beyond_document_unless_contiguous("attenMask", mask);
         if (mode >= kLeftUpCausal)
             check_causal_mask(mask);
         else

@@ -99,7 +99,7 @@ aclError prepare_swiglu(const aclTensor* x_tensor, int64_t dim, const aclTensor*
     FirstPhase call("aclnnSwiGlu");
     const Operand x = call.input("x", x_tensor, types, {1, 8});
     const Operand out = call.output("out", out_tensor, types);
-    call.beyond_document_unless_contiguous("x", x);
+    call.report_beyond_document_unless_contiguous("x", x);
     call.require_dtype("out", out, x.dtype);
     call.require_contiguous("out", out);
     const Split split = require_even_dimension(&call, "x", x, dim);

@@ -72,7 +72,7 @@ aclError prepare_layer_norm(const aclTensor* input_tensor, const aclIntArray* no
     norm.out = call.output("out", out_tensor, kNormTypes, kNormRanks);
     norm.mean = call.optional_output("mean_out", mean_tensor, kNormTypes, kNormRanks);
     norm.rstd = call.optional_output("rstd_out", rstd_tensor, kNormTypes, kNormRanks);
-    call.beyond_document_on_310p();
+    call.report_beyond_document_on_310p();
     const bool is_alone = norm.weight.has_value() != norm.bias.has_value();
     call.require(!normalized.empty() && ends_with(norm.in.shape, normalized), "normalized_shape",
                  "be the last dimensions of input, " + shape_text(norm.in.shape) + ",", shape_text(normalized));
@@ -88,8 +88,8 @@ aclError prepare_layer_norm(const aclTensor* input_tensor, const aclIntArray* no
         for (const auto& [name, operand] : {std::pair{"mean_out", &norm.mean}, std::pair{"rstd_out", &norm.rstd}}) {
             if (!*operand) continue;
             if ((*operand)->dtype != kFloat) call.require_dtype(name, **operand, norm.in.dtype);
-            call.beyond_document((*operand)->dtype != norm.in.dtype,
-                                 std::string("its document requires the type of input for ") + name);
+            call.report_beyond_document((*operand)->dtype != norm.in.dtype,
+                                        std::string("its document requires the type of input for ") + name);
             call.require_shape(name, **operand, shape.kept);
         }
     }

@@ -137,7 +137,7 @@ aclError prepare_flip(const aclTensor* self_tensor, const aclIntArray* dims_arra
     const Operand out = call.output("out", out_tensor, types, kNotScalar);
     call.require_dtype("out", out, self.dtype);
     call.require_shape("out", out, self.shape);
-    call.beyond_document_unless_contiguous("out", out);
+    call.report_beyond_document_unless_contiguous("out", out);
     const std::vector<size_t> dims = distinct_dimensions(&call, given, self.shape.size());
     if (call.is_valid() && self.count())
         for (size_t dim : dims) self = narrow(self, dim, self.shape[dim] - 1, self.shape[dim], -1);
@@ -167,7 +167,7 @@ aclError prepare_roll(const aclTensor* x_tensor, const aclIntArray* shifts_array
     const Operand out = call.output("out", out_tensor, types);
     call.require_dtype("out", out, x.dtype);
     call.require_shape("out", out, x.shape);
-    call.beyond_document_unless_contiguous("out", out);
+    call.report_beyond_document_unless_contiguous("out", out);
     const size_t expected = dims.empty() ? 1 : dims.size();
     call.require(shifts.size() == expected, "shifts", "have " + std::to_string(expected) + " element(s)",
                  static_cast<int64_t>(shifts.size()));
@@ -234,7 +234,7 @@ aclError prepare_cat(const aclTensorList* list, int64_t dim, const aclTensor* ou
     const std::vector<Operand> tensors = call.inputs("tensors", list, types, kNotScalar);
     const Operand out = call.output("out", out_tensor, types);
     check_common_type(&call, tensors, out);
-    call.beyond_document_unless_contiguous("out", out);
+    call.report_beyond_document_unless_contiguous("out", out);
     const size_t axis = tensors.empty() ? 0 : call.dimension("dim", dim, tensors[0].shape.size());
     if (!call.is_valid()) return call.finish(nullptr, bytes, executor);
     std::vector<int64_t> shape = tensors[0].shape;

@@ -13,7 +13,7 @@ using Shape = std::vector<int64_t>;
 // (hicann/ops-nn matmul/mat_mul_v3/op_host/op_api/aclnn_matmul.cpp, CheckWeightNzShapeValid).
 void check_nz(FirstPhase* call, const PackedWeight& mat2) {
     if (!call->is_valid() || !mat2.is_nz) return;
-    call->beyond_document(true, "its document does not list the format FRACTAL_NZ for mat2");
+    call->report_beyond_document(true, "its document does not list the format FRACTAL_NZ for mat2");
     const int64_t k = mat2.shape[mat2.shape.size() - 2], n = mat2.shape.back();
     call->require(k != 1 && n != 1, "mat2", "have no 1 in its last two dimensions in the format FRACTAL_NZ",
                   shape_text(mat2.shape));
@@ -114,8 +114,8 @@ aclError prepare_matmul(const aclTensor* self, const aclTensor* mat2, const aclT
     FirstPhase call("aclnnMatmul");
     const Product product(&call, self, mat2, out, {1, 6}, {0, 6});
     const int32_t a = product.self.dtype, b = product.mat2.dtype;
-    call.beyond_document(a != b && (a == kBfloat16 || b == kBfloat16),
-                         "its document does not support bfloat16 beside another type");
+    call.report_beyond_document(a != b && (a == kBfloat16 || b == kBfloat16),
+                                "its document does not support bfloat16 beside another type");
     report_ignored_option(&call, a, b, math_type);
     if (call.is_valid() && product.mat2.is_nz && product.self.dtype != kFloat)
         call.require(product.self.dtype == product.mat2.dtype, "mat2",
@@ -137,8 +137,8 @@ aclError prepare_batch_matmul(const aclTensor* self, const aclTensor* mat2, cons
     const CubeTypes types =
         cube_types(&call, product.self.dtype, product.mat2.dtype, product.out.dtype, math_type, false);
     product.check_shapes();
-    call.beyond_document(call.is_valid() && product.self.shape[0] != product.mat2.shape[0],
-                         "its document does not list a batch that broadcasts");
+    call.report_beyond_document(call.is_valid() && product.self.shape[0] != product.mat2.shape[0],
+                                "its document does not list a batch that broadcasts");
     return product.finish(types, bytes, executor);
 }
 

@@ -132,8 +132,8 @@ aclError prepare_triangle(const char* function, Triangle triangle, const aclTens
     const Operand out = call.output("out", out_tensor, triangle_types(triangle), kMatrices);
     call.require_dtype("out", out, self.dtype);
     call.require_shape("out", out, self.shape);
-    if (triangle == Triangle::kUpper) call.beyond_document_unless_contiguous("self", self);
-    call.beyond_document_unless_contiguous("out", out);
+    if (triangle == Triangle::kUpper) call.report_beyond_document_unless_contiguous("self", self);
+    call.report_beyond_document_unless_contiguous("out", out);
     auto body = [triangle, self, out, diagonal] {
         copy_elements(out, self);
         clear_outside(out, triangle, diagonal);
@@ -145,7 +145,7 @@ aclError prepare_inplace_triangle(const char* function, Triangle triangle, const
                                   int64_t diagonal, uint64_t* bytes, aclOpExecutor** executor) {
     FirstPhase call(function);
     const Operand self = call.in_place("selfRef", self_tensor, triangle_types(triangle), kMatrices);
-    if (triangle == Triangle::kUpper) call.beyond_document_unless_contiguous("selfRef", self);
+    if (triangle == Triangle::kUpper) call.report_beyond_document_unless_contiguous("selfRef", self);
     return call.finish([triangle, self, diagonal] { clear_outside(self, triangle, diagonal); }, bytes, executor);
 }
 

@@ -51,8 +51,8 @@ aclError prepare_index_select(const aclTensor* self_tensor, int64_t dim, const a
     const Operand out = call.output("out", out_tensor, types);
     call.require_dtype("out", out, self.dtype);
     const size_t axis = call.dimension("dim", dim, self.shape.size());
-    call.beyond_document_unless_contiguous("index", index);
-    call.beyond_document_unless_contiguous("out", out);
+    call.report_beyond_document_unless_contiguous("index", index);
+    call.report_beyond_document_unless_contiguous("out", out);
     if (call.is_valid() && self.shape.empty()) {
         call.require_shape("index", index, {1});
         call.require_shape("out", out, {});
@@ -75,8 +75,9 @@ aclError prepare_gather_v2(const aclTensor* self_tensor, int64_t dim, const aclT
     const Operand out = call.output("out", out_tensor, types, ranks);
     call.require_dtype("out", out, self.dtype);
     const size_t axis = call.dimension("dim", dim, self.shape.size());
-    call.beyond_document(index_tensor && index.shape.empty(), "its document does not list an index without dimensions");
-    call.beyond_document_unless_contiguous("out", out);
+    call.report_beyond_document(index_tensor && index.shape.empty(),
+                                "its document does not list an index without dimensions");
+    call.report_beyond_document_unless_contiguous("out", out);
     if (call.is_valid()) call.require_shape("out", out, gathered_shape(self.shape, axis, at_least_vector(index).shape));
     return call.finish([self, index, out, axis] { gather(out, self, axis, index); }, bytes, executor);
 }
@@ -150,7 +151,7 @@ aclError prepare_index_copy(const aclTensor* self_tensor, int64_t dim, const acl
     const Operand out = call.output("outRef", out_tensor, kIndexCopyTypes);
     call.require_dtype("outRef", out, self.dtype);
     call.require_shape("outRef", out, self.shape);
-    call.beyond_document_unless_contiguous("outRef", out);
+    call.report_beyond_document_unless_contiguous("outRef", out);
     const size_t axis = check_index_copy(&call, self, dim, index, source);
     auto body = [self, index, source, out, axis] {
         if (out.count() == 0 || index.count() == 0) return;

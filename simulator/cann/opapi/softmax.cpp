@@ -80,7 +80,7 @@ aclError prepare_softmax(const char* name, bool is_log, const aclTensor* self_te
     FirstPhase call(name);
     const Operand self = call.input("self", self_tensor, with_bf16_except_310p(kHalfToDoubleTypes));
     const Operand out = call.output("out", out_tensor, with_bf16_except_310p(kHalfToDoubleTypes));
-    call.beyond_document(is_log && self.shape.empty(), "its document does not list a tensor without dimensions");
+    call.report_beyond_document(is_log && self.shape.empty(), "its document does not list a tensor without dimensions");
     const size_t dim = call.dimension("dim", dim_value, self.shape.size());
     call.require_shape("out", out, self.shape);
     if (self.dtype != out.dtype) call.ask_workspace(self.count() * dtype_bytes(is_log ? out.dtype : self.dtype));

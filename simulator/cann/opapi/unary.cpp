@@ -150,8 +150,8 @@ aclError prepare_abs(const aclTensor* self, const aclTensor* out, uint64_t* byte
 
 aclError prepare_erf(UnaryCall call, uint64_t* bytes, aclOpExecutor** executor) {
     const bool is_910b = std::strncmp(soc_name(), "Ascend910B", std::strlen("Ascend910B")) == 0;
-    call.phase.beyond_document(is_910b && (call.self.dtype == kBfloat16 || call.out.dtype == kBfloat16),
-                               "its document lists bfloat16 for Ascend910_93 only");
+    call.phase.report_beyond_document(is_910b && (call.self.dtype == kBfloat16 || call.out.dtype == kBfloat16),
+                                      "its document lists bfloat16 for Ascend910_93 only");
     return call.finish<Kinds::kFloating>(kErf, bytes, executor);
 }
 
