@@ -1,5 +1,7 @@
 """npu_rope: rotary position embedding for Ascend NPUs, exact and fast on the CPU as well."""
 
+from ascend_sim import __version__
+
 from npu_rope import backends as _backends
 from npu_rope.errors import BackendUnavailable
 from npu_rope.ops.add_rms_norm import add_rms_norm
@@ -22,12 +24,12 @@ from npu_rope.ops.rotary_position_embedding import rotary_position_embedding
 from npu_rope.params import ModelRope, RopeParams
 from npu_rope.rope_attributes import RopeMode
 
-__version__ = "0.1.0"
 __all__ = [
     "BackendUnavailable",
     "ModelRope",
     "RopeMode",
     "RopeParams",
+    "__version__",
     "add_rms_norm",
     "qk_square_sums",
     "qkv_norm_rope_cache",

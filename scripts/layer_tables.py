@@ -307,5 +307,5 @@ PYTHON_LAYERS = (
         ("npu_rope/integrations/*",),
         (PY_STD, "numpy", "torch", "onnx", "onnxscript", "npu_rope", "npu_rope.*"),
     ),
-    Layer(("npu_rope/__init__.py",), (PY_STD, "npu_rope.*")),
+    Layer(("npu_rope/__init__.py",), (PY_STD, "ascend_sim", "npu_rope.*")),
 )

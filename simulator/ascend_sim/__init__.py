@@ -28,6 +28,7 @@ from ascend_sim.kernels import (
 from ascend_sim.library import Options
 from ascend_sim.operator_sources import OperatorReport, OperatorSources, Tiling
 
+# The version of both distributions of this repository. Their pyproject.toml and CMakeLists.txt read it here.
 __version__ = "0.1.0"
 
 __all__ = [
@@ -45,6 +46,7 @@ __all__ = [
     "Sum",
     "Tiling",
     "Unavailable",
+    "__version__",
     "build",
     "compile",
     "conversions",
