@@ -1,11 +1,16 @@
 """The documentation as a site: ``sphinx-build -W -c docs . build/site`` from the project's root."""
 
+import sys
+from pathlib import Path
+
 import npu_rope
+
+sys.path.append(str(Path(__file__).parent))  # c_header
 
 project = "npu_rope"
 author = "the npu_rope developers"
 version = release = npu_rope.__version__
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "c_header"]
 # The pages are where GitHub looks for them; links between them go to files.
 root_doc = "docs/site"
 include_patterns = [

@@ -304,7 +304,7 @@ NPU_ROPE_API npu_rope_status npu_rope_add_rms_norm(const npu_rope_tensor *x, con
  *                   No two tokens have the same row
  *   k_quant_scale,  float32 factors [1], [N] or [N,D] of an int8 cache, which requires them
  *   v_quant_scale
- *   k_quant_offset, float32, added after the factor, of the factor's shape
+ *   k_quant_offset,  float32, added after the factor, of the factor's shape
  *   v_quant_offset
  *
  * Attributes.

@@ -1,9 +1,9 @@
 """Check CHANGELOG.md and the numbers of the version.
 
-- The headings of the changelog: `## [Unreleased]` first, if present, then `## [X.Y.Z] - YYYY-MM-DD`, the newest
-  first. The version of simulator/ascend_sim/__init__.py has a heading.
-- The parts of a version, each at most once and not empty: Added, Fixed, Changed, Deprecated, Removed, Security, in
-  this order.
+- The headings of the changelog: `## [Unreleased]` first, if present, then `## [X.Y.Z] - YYYY-MM-DD`, the
+  newest first. The version of simulator/ascend_sim/__init__.py has a heading.
+- The parts of a version, each at most once and not empty: Added, Fixed, Changed, Deprecated, Removed,
+  Security, in this order.
 - Each relative link of the changelog leads to a file.
 - The dependencies in pyproject.toml have ascend-sim in that version.
 

@@ -44,7 +44,11 @@ int npu_rope_ggml_compute(const struct ggml_tensor* node, const struct npu_rope_
                           size_t why_bytes);
 
 /* Launch the graph's node `index` and nodes after it as one call, if they have one of these forms:
- *     ADD, RMS_NORM, MUL    ADD, RMS_NORM    RMS_NORM, MUL, ROPE    RMS_NORM, MUL    ROPE, VIEW or RESHAPE, SET_ROWS
+ *     ADD, RMS_NORM, MUL
+ *     ADD, RMS_NORM
+ *     RMS_NORM, MUL, ROPE
+ *     RMS_NORM, MUL
+ *     ROPE, VIEW or RESHAPE, SET_ROWS
  * Return the number of nodes that the call computes, or -1 if CANN or an allocation failed. Return 0 if the nodes have
  * none of the forms or break a rule of their form, which `why` names: nothing was launched, and the node must run
  * alone. */
