@@ -17,6 +17,7 @@ include_patterns = [
     "README.md",
     "CONTRIBUTING.md",
     "CHANGELOG.md",
+    "SECURITY.md",
     "docs/**",
     "simulator/README.md",
     "simulator/docs/**",
@@ -27,3 +28,7 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "none"
 html_theme = "furo"
 html_title = f"npu_rope {version}"
+html_extra_path = ["start"]  # index.html, which leads to the root document
+# scripts/build_site.sh --external-links
+linkcheck_timeout = 20
+linkcheck_retries = 2

@@ -2,8 +2,13 @@
 
 In each file, the ```python blocks run in order in one namespace. In ```sh blocks, every command that starts
 with `npu-rope`, `ascend-sim`, `python` or `cc` runs. A fence such as ```sh exit=2 gives the expected exit
-status of the commands. Other blocks are not run. The examples run in a folder that contains only a link to
-the package's examples/.
+status of the commands. Commands of a fence ```sh npu run with the Python of .venv-npu, which has torch_npu;
+without that environment they are not run. A block of a fence such as ```cpp file=scale.cpp is a file of this
+name for all examples of the page. Other blocks are not run. The examples run in a folder that contains only
+these files and a link to the package's examples/.
+
+The text of a fence ```text printed is what the block before it printed. "..." in it is any text, and a line
+of "..." any lines. Numbers of seconds may differ.
 """
 
 from __future__ import annotations
@@ -16,12 +21,15 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 RUN_COMMANDS = ("npu-rope ", "ascend-sim ", "python ", "cc ")
 SIMULATOR = ROOT / "simulator"
 TIMEOUT_S = 300
+NPU_PYTHON = ROOT / ".venv-npu" / "bin"
+MARK = "check_docs: block at line"  # printed before the output of a block
 EXIT_STATUS = "Exit status: 0 all examples work, 1 some do not, 2 bad usage."
 
 
@@ -55,8 +63,28 @@ def expected_status(block: CodeBlock) -> int:
     return int(status[1]) if status else 0
 
 
-def run(arguments: list[str] | str, folder: str, code: str | None = None) -> tuple[int, str]:
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+def matches(printed: str, shown: str) -> bool:
+    """Return whether a page shows what was printed, with "..." for text that it leaves out."""
+    pattern = ""
+    for line in shown.rstrip().splitlines():
+        # A number before "s" or "seconds" is a time.
+        parts = [re.escape(part) for part in re.sub(r"\b[\d.]+(?= s(econds)?\b)", "...", line).split("...")]
+        pattern += r"(?:.*\n)*?" if line.strip() == "..." else r"[^\n]*".join(parts) + r"[ \t]*\n"
+    return re.fullmatch(pattern, f"{printed.rstrip()}\n") is not None
+
+
+def compared(path: Path, block: CodeBlock, printed: str, shown: CodeBlock | None) -> list[str]:
+    """Return the failure of a block that did not print the text that the page shows after it."""
+    if shown is None or matches(printed, shown.text):
+        return []
+    return [f"{path}:{block.line}: the block printed another text than line {shown.line}:\n{printed}"]
+
+
+def run(
+    arguments: list[str] | str, folder: str, code: str | None = None, on_npu: bool = False
+) -> tuple[int, str]:
+    folders = [*([NPU_PYTHON] if on_npu else []), Path(sys.executable).parent, os.environ.get("PATH", "")]
+    path = os.pathsep.join(map(str, folders))
     environment = {**os.environ, "PATH": path, "MPLBACKEND": "Agg"}
     try:
         completed_process = subprocess.run(
@@ -75,7 +103,9 @@ def run(arguments: list[str] | str, folder: str, code: str | None = None) -> tup
     return completed_process.returncode, completed_process.stdout
 
 
-def run_python(path: Path, python: list[CodeBlock], folder: str) -> list[str]:
+def run_python(
+    path: Path, python: list[CodeBlock], shown: dict[CodeBlock, CodeBlock], folder: str
+) -> list[str]:
     """Run each block with its line numbers in the file, so that tracebacks point there."""
     if not python:
         return []
@@ -83,29 +113,53 @@ def run_python(path: Path, python: list[CodeBlock], folder: str) -> list[str]:
     steps = ["names = {'__name__': '__main__'}"]
     for block in python:
         source = "\n" * (block.line - 1) + block.text
+        steps.append(f"print({MARK!r}, {block.line}, flush=True)")
         steps.append(f"exec(compile({source!r}, {str(path)!r}, 'exec'), names)")
     status, output = run([sys.executable, "-"], folder, "\n".join(steps))
-    return [f"{path}: the python blocks failed\n{output}"] if status else []
+    if status:
+        output = re.sub(rf"^{MARK} \d+\n", "", output, flags=re.MULTILINE)
+        return [f"{path}: the python blocks failed\n{output}"]
+    printed = re.split(rf"^{MARK} \d+\n", output, flags=re.MULTILINE)[1:]
+    return [
+        failure
+        for block, text in zip(python, printed, strict=True)
+        for failure in compared(path, block, text, shown.get(block))
+    ]
 
 
-def check(path: Path) -> tuple[int, list[str]]:
-    """Return the number of examples and the failures."""
+def check(path: Path) -> tuple[int, int, list[str]]:
+    """Return the number of examples, the number of those that cannot run here, and the failures."""
     all_blocks = list(blocks(path.read_text()))
-    python = [block for block in all_blocks if block.language == "python"]
-    count = len(python)
+    shown = {
+        block: after
+        for block, after in pairwise(all_blocks)
+        if after.info == "printed" and block.info != "printed"
+    }
+    files = {block: name[1] for block in all_blocks if (name := re.search(r"file=(\S+)", block.info))}
+    python = [block for block in all_blocks if block.language == "python" and block not in files]
+    count, left_out = len(python), 0
     with tempfile.TemporaryDirectory() as folder:
         package = SIMULATOR if path.is_relative_to(SIMULATOR) else ROOT
         (Path(folder) / "examples").symlink_to(package / "examples")
-        failures = run_python(path, python, folder)
+        for block, name in files.items():
+            (Path(folder) / name).write_text(block.text)
+        failures = run_python(path, python, shown, folder)
         for block in all_blocks:
             if block.language != "sh":
                 continue
+            on_npu, printed = "npu" in block.info.split(), ""
             for line, command in commands(block):
                 count += 1
-                status, output = run(command, folder)
+                if on_npu and not NPU_PYTHON.is_dir():
+                    left_out += 1
+                    continue
+                status, output = run(command, folder, on_npu=on_npu)
+                printed += output
                 if status != expected_status(block):
                     failures.append(f"{path}:{line}: `{command}` ended with status {status}\n{output}")
-    return count, failures
+            if printed:
+                failures += compared(path, block, printed, shown.get(block))
+    return count, left_out, failures
 
 
 def main() -> int:
@@ -122,9 +176,10 @@ def main() -> int:
     paths = given_paths or [ROOT / "README.md", ROOT / "CONTRIBUTING.md", SIMULATOR / "README.md", *pages]
     failures: list[str] = []
     for path in paths:
-        count, page_failures = check(path)
+        count, left_out, page_failures = check(path)
         failures += page_failures
-        print(f"{os.path.relpath(path, ROOT)}: {count} example(s), {len(page_failures)} failed")
+        not_run = f", {left_out} not run without .venv-npu" if left_out else ""
+        print(f"{os.path.relpath(path, ROOT)}: {count} example(s), {len(page_failures)} failed{not_run}")
     for failure in failures:
         print(f"\n{failure}", file=sys.stderr)
     return 1 if failures else 0

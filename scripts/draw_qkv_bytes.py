@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from pictures import draw_or_check
+from pictures import draw_or_check, rectangle, text
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT / "benchmarks"))
@@ -34,14 +34,6 @@ STYLE = (
     "@media(prefers-color-scheme:dark){text{fill:#e6e9ef}.note{fill:#a9b1c0}.in{fill:#0d1117}.page{fill:#0d1117}"
     ".line{stroke:#4a5468}.q{fill:#8fb4ff}.k{fill:#f0b060}.v{fill:#6fcf97}}"
 )
-
-
-def text(style: str, x: float, y: float, words: str) -> str:
-    return f'<text class="{style}" x="{x:g}" y="{y:g}">{words}</text>'
-
-
-def rectangle(style: str, x: float, y: float, width: float, height: float) -> str:
-    return f'<rect class="{style}" x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}"/>'
 
 
 def bar(moved: Mapping[str, int], start: float, y: float, longest: int) -> Iterator[str]:

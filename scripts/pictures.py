@@ -1,4 +1,4 @@
-"""The command line of the scripts that draw a picture from other files of the tree."""
+"""The command line and the elements of the scripts that draw a picture from other files of the tree."""
 
 from __future__ import annotations
 
@@ -30,3 +30,13 @@ def draw_or_check(usage: str, draw: Callable[[], str], picture: Path, source: st
         print(f"{picture.relative_to(ROOT)} differs from {source}: run scripts/{script}", file=sys.stderr)
         return 1
     return 0
+
+
+def text(style: str, x: float, y: float, words: str) -> str:
+    """Return a line of text at (x, y)."""
+    return f'<text class="{style}" x="{x:g}" y="{y:g}">{words}</text>'
+
+
+def rectangle(style: str, x: float, y: float, width: float, height: float) -> str:
+    """Return a rectangle by its upper left corner."""
+    return f'<rect class="{style}" x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}"/>'
