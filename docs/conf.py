@@ -1,16 +1,16 @@
-"""The documentation as a site: ``sphinx-build -W -c docs . build/site`` from the project's root."""
+"""The documentation as a site. scripts/build_site.sh builds it."""
 
 import sys
 from pathlib import Path
 
 import npu_rope
 
-sys.path.append(str(Path(__file__).parent))  # c_header
+sys.path.append(str(Path(__file__).parent))  # c_header, accessible
 
 project = "npu_rope"
 author = "the npu_rope developers"
 version = release = npu_rope.__version__
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "c_header"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "c_header", "accessible"]
 # The pages are where GitHub looks for them; links between them go to files.
 root_doc = "docs/site"
 include_patterns = [
@@ -28,6 +28,8 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "none"
 html_theme = "furo"
 html_title = f"npu_rope {version}"
+html_theme_options = {"top_of_page_buttons": []}
+html_show_copyright = False
 html_extra_path = ["start"]  # index.html, which leads to the root document
 # scripts/build_site.sh --external-links
 linkcheck_timeout = 20

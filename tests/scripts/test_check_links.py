@@ -10,7 +10,7 @@ import pytest
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "check_links.py"
 GOOD = """<h1 id="top">a</h1>
-<a href="#top">t</a> <a href="sub/other.html#part">o</a> <a href="sub/other.html">o</a> <img src="sub/a%20b.svg">
+<a href="#top">t</a> <a href="sub/other.html#part">o</a> <img src="sub/a%20b.svg">
 <a href="https://example.org/none#x">e</a> <a href="mailto:a@example.org">m</a>
 """
 OTHER = '<p id="part">p</p><a href="../index.html#top">i</a>'

@@ -1,0 +1,41 @@
+"""Corrections of the theme's HTML that axe-core's rules require, in the pages that a build has written.
+
+The captions of the sidebar have a level, the two sidebars have names, the keyboard reaches code and tables that
+scroll, an empty cell is no header, and the page of the search has a heading.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from sphinx.application import Sphinx
+
+CORRECTIONS = (
+    ('class="caption" role="heading">', 'class="caption" role="heading" aria-level="2">'),
+    ('<aside class="sidebar-drawer">', '<aside class="sidebar-drawer" aria-label="Pages">'),
+    ('<aside class="toc-drawer', '<aside aria-label="Contents of this page" class="toc-drawer'),
+    ("<pre>", '<pre tabindex="0">'),
+    ('<div class="table-wrapper', '<div tabindex="0" class="table-wrapper'),
+    ('<th class="head"><p></p></th>', "<td></td>"),
+    ('<div id="search-results">', '<h1 class="visually-hidden">Search</h1>\n<div id="search-results">'),
+)
+
+
+def correct(app: Sphinx, exception: Exception | None) -> None:
+    """Correct the pages that this build has written."""
+    if exception or app.builder.format != "html":
+        return
+    for path in Path(app.outdir).rglob("*.html"):
+        text = path.read_text()
+        if 'aria-label="Pages"' in text:  # a page of an earlier build
+            continue
+        for old, new in CORRECTIONS:
+            text = text.replace(old, new)
+        path.write_text(text)
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Correct the pages after a build."""
+    app.connect("build-finished", correct)
+    return {"version": "1", "parallel_read_safe": True}
