@@ -1,7 +1,7 @@
 """Corrections of the theme's HTML that axe-core's rules require, in the pages that a build has written.
 
-The captions of the sidebar have a level, the two sidebars have names, the keyboard reaches code and tables that
-scroll, an empty cell is no header, and the page of the search has a heading.
+The captions of the sidebar have a level, the two sidebars have names, the keyboard reaches code and tables
+that scroll, an empty cell is no header, and the page of the search has a heading.
 """
 
 from __future__ import annotations

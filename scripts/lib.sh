@@ -260,7 +260,7 @@ step_build() {
   local npu=without
   if has_torch_npu; then npu="with torch_npu $TORCH_NPU_VERSION"; fi
   has_libraries || forget build
-  step build "$(hash_of "$ROOT/csrc" "$ROOT/op_host" "$ROOT/op_kernel" "$ROOT"/simulator/{src,include,cann,cmake,CMakeLists.txt,pyproject.toml} "$ROOT/include" \
+  step build "$(hash_of "$ROOT/csrc" "$ROOT/op_host" "$ROOT/op_kernel" "$ROOT"/simulator/{src,include,cann,cmake,CMakeLists.txt,pyproject.toml,ascend_sim/__init__.py} "$ROOT/include" \
     "$ROOT/cmake" "$ROOT/CMakeLists.txt" "$ROOT/pyproject.toml" "torch==$TORCH_VERSION" "$npu" "${CXX:-}")" \
     "building the simulator, the C++ library, its torch registration and the simulated kernels" install_projects ||
     die "npu_rope did not build."

@@ -24,7 +24,8 @@ ROOT = Path(__file__).parents[2]
 # Calls are small, and without optimization the compile takes a seventh of the time.
 OPTIMIZE = "-O0"
 EDITED = ("csrc", "op_host")  # the folders that the edits change
-SOURCES = ("CMakeLists.txt", "pyproject.toml", "cmake", "simulator/cmake", "include", "op_kernel", *EDITED)
+VERSION = "simulator/ascend_sim/__init__.py"
+SOURCES = ("CMakeLists.txt", VERSION, "cmake", "simulator/cmake", "include", "op_kernel", *EDITED)
 
 MUTANTS = {
     "sin sign": Edit("source_.forward ? constants_.mscale : -constants_.mscale", "source_.forward ? -constants_.mscale : constants_.mscale"),
