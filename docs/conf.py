@@ -15,6 +15,7 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "c_hea
 root_doc = "docs/site"
 include_patterns = [
     "README.md",
+    "README.zh.md",
     "CONTRIBUTING.md",
     "CHANGELOG.md",
     "SECURITY.md",

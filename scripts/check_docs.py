@@ -9,6 +9,9 @@ these files and a link to the package's examples/.
 
 The text of a fence ```text printed is what the block before it printed. "..." in it is any text, and a line
 of "..." any lines. Numbers of seconds may differ.
+
+The Chinese version of X.md is X.zh.md. Its examples are not run: it is compared with X.md (page_pairs.py) and
+must have the same ones.
 """
 
 from __future__ import annotations
@@ -24,13 +27,15 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
+import page_pairs
+
 ROOT = Path(__file__).resolve().parent.parent
 RUN_COMMANDS = ("npu-rope ", "ascend-sim ", "python ", "cc ")
 SIMULATOR = ROOT / "simulator"
 TIMEOUT_S = 300
 NPU_PYTHON = ROOT / ".venv-npu" / "bin"
 MARK = "check_docs: block at line"  # printed before the output of a block
-EXIT_STATUS = "Exit status: 0 all examples work, 1 some do not, 2 bad usage."
+EXIT_STATUS = "Exit status: 0 all examples work and all page pairs agree, 1 some do not, 2 bad usage."
 
 
 @dataclass(frozen=True)
@@ -173,9 +178,14 @@ def main() -> int:
             parser.error(f"FILE must be a page but got {path}")
     folders = [ROOT / "docs", SIMULATOR / "docs"]
     pages = [page for folder in folders for page in sorted(folder.rglob("*.md"))]
-    paths = given_paths or [ROOT / "README.md", ROOT / "CONTRIBUTING.md", SIMULATOR / "README.md", *pages]
+    named = [ROOT / "README.md", ROOT / "README.zh.md", ROOT / "CONTRIBUTING.md", SIMULATOR / "README.md"]
     failures: list[str] = []
-    for path in paths:
+    for path in given_paths or [*named, *pages]:
+        if path.name.endswith(page_pairs.CHINESE):
+            differences = page_pairs.differences(path)
+            failures += differences
+            print(f"{os.path.relpath(path, ROOT)}: {len(differences)} difference(s) from the English page")
+            continue
         count, left_out, page_failures = check(path)
         failures += page_failures
         not_run = f", {left_out} not run without .venv-npu" if left_out else ""
