@@ -1,7 +1,8 @@
 """Corrections of the theme's HTML that axe-core's rules require, in the pages that a build has written.
 
 The captions of the sidebar have a level, the two sidebars have names, the keyboard reaches code and tables
-that scroll, an empty cell is no header, and the page of the search has a heading.
+that scroll, an empty cell is no header, the page of the search has a heading, and Chinese pages name their
+language.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ def correct(app: Sphinx, exception: Exception | None) -> None:
             continue
         for old, new in CORRECTIONS:
             text = text.replace(old, new)
+        if path.name.endswith(".zh.html"):
+            text = text.replace('lang="en"', 'lang="zh-CN"', 1)
         path.write_text(text)
 
 
