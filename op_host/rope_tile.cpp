@@ -18,6 +18,9 @@ constexpr int64_t kMaxNormRows = 512;  // of a tile with a norm: each row needs 
 // Divides n into parts that are as equal as possible, of at least `min_share`. Returns the size of the largest part.
 int64_t even_share(int64_t n, int64_t min_share) { return ceil_div(n, std::max<int64_t>(1, n / min_share)); }
 
+// Whether the vector unit takes longer than the memory.
+bool is_vector_bound(const RopeTileCall& call) { return call.normalizes || call.key == kRopeSwapByGather; }
+
 // The largest unit of work: limits of its tiles, and their preferred size.
 struct Unit {
     explicit Unit(const RopeTileCall& call) {
@@ -30,6 +33,9 @@ struct Unit {
         max_heads = std::min(max_heads, heads);
         row_bytes = call.max_row_pitch() * call.item_bytes;
         target_bytes = target_tile_bytes(rows, heads, call.max_head_size() * call.item_bytes);
+        // If the vector unit takes longer than the memory, a larger tile saves more time by fewer instructions than its
+        // last store, which nothing overlaps, takes longer.
+        if (is_vector_bound(call)) target_bytes = std::max(target_bytes, 2 * tile_preferences().min_tile_bytes);
         full_token_rows = std::clamp<int64_t>(ceil_div(target_bytes, max_heads * row_bytes), 1, max_tokens);
     }
 
@@ -98,7 +104,7 @@ std::optional<RopeLayout> layout_of(const RopeTileCall& call, const RopeTile& ti
     layout.tile = tile;
     int64_t block = round_up(even_share(unit_tokens, std::max(tile.table_tokens, tile.tokens)), tile.tokens);
     layout.block_tokens = std::min(block, kMaxTokens / tile.tokens * tile.tokens);
-    layout.token_slots = round_up(layout.block_tokens, 32);
+    layout.token_slots = round_up(layout.block_tokens, 64);
     layout.tile_tokens[0] = tile.tokens;
     const int64_t out_row_bytes = *std::max_element(std::begin(call.out_row_bytes), std::end(call.out_row_bytes));
     for (int side = 1; side < call.sides; ++side) {
@@ -169,12 +175,11 @@ std::vector<RopeTile> tile_candidates(const RopeTileCall& call) {
     const Unit unit(call);
     const bool token_runs = call.common->tokens_inner != 0;
     // With few heads, building the tables takes much of the time. A table with more tokens takes less time for each
-    // token, because its instructions are longer. A table row is twice as wide without kRopeHalves. If the vector unit
-    // takes longer than the memory, a table with twice as many tokens saves more time. Otherwise the additional tokens
-    // only delay the first rows, which wait for their table.
+    // token, because its instructions are longer. A table row is twice as wide without kRopeHalves. If the call is
+    // bound by the vector unit, a table with twice as many tokens saves more time. Otherwise the additional tokens only
+    // delay the first rows, which wait for their table.
     const TilePreferences& p = tile_preferences();
-    const bool vector_bound = call.normalizes || call.key == kRopeSwapByGather;
-    const int64_t block_tokens = p.block_tokens * (vector_bound ? 2 : 1);
+    const int64_t block_tokens = p.block_tokens * (is_vector_bound(call) ? 2 : 1);
     const int64_t block_rows = p.block_rows * (call.normalizes || call.key != kRopeHalves ? 2 : 1);
     const int64_t max_table_tokens = std::clamp(block_rows / unit.heads, block_tokens, 4 * block_tokens);
     std::vector<RopeTile> tiles;

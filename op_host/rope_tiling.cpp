@@ -397,10 +397,26 @@ private:
             // Whole turns do not change the angle, unless the kernel still divides them by a factor.
             if (!in_.has_factors) turns -= rintl(turns);
             if (!in_.forward) turns = -turns;
-            computed_->hi[i] = static_cast<float>(turns);
-            computed_->lo[i] = static_cast<float>(turns - static_cast<long double>(computed_->hi[i]));
+            const auto hi = static_cast<float>(turns);
+            set_turns(i, hi, static_cast<float>(turns - static_cast<long double>(hi)));
         }
         return {};
+    }
+
+    // Splits the turns hi + lo of a pair, unless the kernel does so. The operations are those of the kernel's
+    // SplitTurns(): a factor of 1 gives the same bits. All products are exact.
+    void set_turns(size_t pair, float hi, float lo) {
+        const auto pairs = static_cast<size_t>(round_up(common_.n_dims / 2, 8));
+        if (in_.has_factors || pairs > kSplitMaxPairs) {
+            computed_->vectors[pair] = hi;
+            computed_->vectors[pairs + pair] = lo;
+            return;
+        }
+        auto nearest_on_grid = [](float x) { return std::nearbyint(x * kGridPerTurn) / kGridPerTurn; };
+        const float high = hi * kHighUnit, rest = high - std::nearbyint(high);
+        const float w1 = nearest_on_grid(hi), w2 = nearest_on_grid(rest);
+        const float parts[kTurnParts] = {w1, hi - w1 + lo, w2, rest - w2 + lo * kHighUnit};
+        for (size_t k = 0; k < kTurnParts; ++k) computed_->vectors[k * pairs + pair] = parts[k];
     }
 
     const RopeTilingInput& in_;

@@ -11,8 +11,6 @@ extern "C" __global__ __aicore__ void npu_qkv_norm_rope_cache(
     GM_ADDR v_cache, GM_ADDR q_out, GM_ADDR k_out, GM_ADDR v_out, GM_ADDR workspace, GM_ADDR tiling) {
     REGISTER_TILING_DEFAULT(QkvNormRopeCacheTilingData);
     GET_TILING_DATA_MEMBER(QkvNormRopeCacheTilingData, common, tiling_data, tiling);
-    GET_TILING_DATA_MEMBER(QkvNormRopeCacheTilingData, qkv, qkv_tiling_data, tiling);
-    GET_TILING_DATA_MEMBER(QkvNormRopeCacheTilingData, table, table_tiling_data, tiling);
 #if __CCE_AICORE__ != 200
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
 #endif
@@ -27,7 +25,7 @@ extern "C" __global__ __aicore__ void npu_qkv_norm_rope_cache(
                                      {nullptr, k_quant_offset, v_quant_offset}};
     GM_ADDR turns = tiling + __builtin_offsetof(QkvNormRopeCacheTilingData, turns);
     rotation::RopeSource angles{positions, freq_factors, turns};
-    rotation::RotarySource tables{cos, sin, positions, &table_tiling_data, turns};
-    rotation::RunQkvNormRopeCache<DTYPE_Q, DTYPE_Q_SCALE, DTYPE_POSITIONS>(&tiling_data, &qkv_tiling_data, arguments,
-                                                                           angles, tables);
+    rotation::RotarySource tables{cos, sin, positions, nullptr, turns};
+    rotation::RunQkvNormRopeCache<DTYPE_Q, DTYPE_Q_SCALE, DTYPE_POSITIONS>(&tiling_data, tiling, arguments, angles,
+                                                                           tables);
 }

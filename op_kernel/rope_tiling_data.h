@@ -2,8 +2,8 @@
 //
 // It contains the frequencies, in turns per position. A separate table in GM would need an argument that the
 // specification does not have. It would also need an allocation, a copy and a cache for each set of parameters. At its
-// start the kernel copies only the member `common`. A DMA copies the two vectors of turns from GM to UB, so their
-// offsets and the size are multiples of 32 bytes.
+// start the kernel copies only the member `common`. A DMA copies the vectors of turns from GM to UB, so their offsets
+// and the size are multiples of 32 bytes.
 #pragma once
 
 #include <cstdint>
@@ -25,6 +25,16 @@ constexpr int32_t kRopeSwapByGather = 3;  // all other calls: Gather exchanges t
 constexpr int32_t kCopyBursts = 0;  // by DMA: rows of whole 32-byte blocks, or rows that the DMA pads
 constexpr int32_t kCopyPacked = 1;  // by DMA: runs with the layout of GM, which Gather converts in UB
 constexpr int32_t kCopyScalar = 2;  // element by element, by the scalar unit
+
+// The kernel multiplies a position p by the turns w per position of a pair, exactly modulo whole turns. With
+// p = 2048 high + low, |low| <= 1024 and |high| <= 2048:
+//     p w = low w1 + high w2 (mod 1),   w1 = w,   w2 = 2048 w - round(2048 w).
+// w1 and w2 are each stored as hi + lo. hi is a multiple of 2^-13, so that the products with hi and their sum are exact
+// in float32.
+constexpr float kHighUnit = 2048.0f;                   // positions in one unit of `high`
+constexpr float kGridPerTurn = 8192.0f;                // hi parts are multiples of 1/kGridPerTurn
+constexpr int32_t kTurnParts = 4;                      // w1 hi, w1 lo, w2 hi, w2 lo
+constexpr int32_t kSplitMaxPairs = kRopeMaxPairs / 2;  // pairs whose parts fit RopeTurns
 
 // Numbers of temporary vectors of floats in the work buffer. The kernel needs them for the table and for its setup.
 constexpr int32_t kRopeTableTemps = 3;       // with block_tokens x table_width floats each
@@ -74,7 +84,7 @@ struct CommonTiling {
 
     // A unit is split into blocks, each with one table; a block is split into tiles.
     int32_t block_tokens;
-    int32_t token_slots;                 // block_tokens, rounded up to 32
+    int32_t token_slots;                 // block_tokens, rounded up to 64
     int32_t tile_tokens[kRopeMaxSides];  // tokens of a tile of a side
     int32_t tile_heads;
     int32_t tokens_inner;  // order of a tile's rows in UB: 0 token by token, 1 head by head
@@ -96,10 +106,11 @@ struct CommonTiling {
 
 // The part of the tiling data that the kernel reads from GM when it needs it.
 struct RopeTurns {
-    // The turns (radians / 2 pi) per position of each pair are hi + lo. They are in [-1/2, 1/2] if the call has no
-    // freq_factors. They are negated for the backward rotation.
-    float hi[kRopeMaxPairs];
-    float lo[kRopeMaxPairs];
+    // The turns (radians / 2 pi) per position of each pair, negated for the backward rotation, as vectors of n_dims/2
+    // floats, rounded up to a multiple of 8, without gaps. Four vectors are the parts of turns in [-1/2, 1/2]. With
+    // freq_factors or more than kSplitMaxPairs pairs there are two, whose sum is the turns: the kernel splits them
+    // after it has divided them by the factors.
+    float vectors[2 * kRopeMaxPairs];
 
     // With more than one plane of positions: bit i is set if table lane 64 * chunk + i rotates by this plane.
     uint64_t plane_lanes[kRopeMaxPlanes][kRopeMaxChunks];
@@ -112,4 +123,5 @@ struct RopeTilingData {
 
 static_assert(sizeof(RopeTilingData) % 32 == 0 && sizeof(RopeTurns) % 32 == 0, "copied in blocks of 32 bytes");
 static_assert(__builtin_offsetof(RopeTilingData, turns) % 32 == 0, "the source of a DMA");
-static_assert(__builtin_offsetof(RopeTurns, lo) % 32 == 0, "the source of a DMA");
+static_assert(__builtin_offsetof(RopeTurns, vectors) % 32 == 0, "the source of a DMA");
+static_assert(kTurnParts * kSplitMaxPairs == 2 * kRopeMaxPairs, "the four vectors fit RopeTurns");

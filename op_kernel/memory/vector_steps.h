@@ -59,12 +59,17 @@ __aicore__ inline void SyncPipes() {
     AscendC::WaitFlag<event>(id);
 }
 
-// Rounds to the nearest integer. The conversion goes through int32, because only this conversion exists on every SoC.
+// Rounds to the nearest integer, half to even. Ascend310P converts through int32 in `temp`, because it has no other
+// way.
 __aicore__ inline void Round(LocalTensor<float> dst, LocalTensor<float> src, LocalTensor<float> temp, int32_t count) {
+#if __CCE_AICORE__ == 200
     LocalTensor<int32_t> integers = temp.ReinterpretCast<int32_t>();
     AscendC::Cast(integers, src, AscendC::RoundMode::CAST_RINT, static_cast<uint32_t>(count));
     VectorBarrier();
     AscendC::Cast(dst, integers, kExactToFloat, static_cast<uint32_t>(count));
+#else
+    AscendC::Cast(dst, src, AscendC::RoundMode::CAST_RINT, static_cast<uint32_t>(count));
+#endif
     VectorBarrier();
 }
 

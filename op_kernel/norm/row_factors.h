@@ -73,11 +73,10 @@ public:
         }
     }
 
-    // Adds a number to all elements of the rows.
+    // Adds a number to all elements of the rows. The norm whose results Apply() multiplies by them has barriers.
     __aicore__ inline void AddNumber(const RowFactorsTiling& factors, const HeadRow& head, float number) {
         if (factors.rows == 0 || number == 0.0f) return;
         AscendC::Adds(rows_[factors.at], rows_[factors.at], number, factors.rows * head.pitch);
-        VectorBarrier();
     }
 
     // rows = rows op factors, for a tile's rows, token by token.
@@ -137,6 +136,8 @@ private:
     }
 
 #if __CCE_AICORE__ == 200
+    // If a row of factors has no whole blocks, neither has a row of a tile: the scalar unit also loads the first tile,
+    // and its synchronisation with the vector unit afterwards covers these stores.
     template <typename T>
     __aicore__ inline void LoadByScalar(LocalTensor<T> dst, AscendC::GlobalTensor<T> source,
                                         const RowFactorsTiling& factors, int32_t size, int32_t pitch) {
@@ -146,7 +147,6 @@ private:
                 dst.SetValue(static_cast<uint32_t>(row * pitch + i),
                              i < size ? source.GetValue(static_cast<uint64_t>(row * factors.head_stride + i))
                                       : static_cast<T>(0.0f));
-        SyncPipes<AscendC::HardEvent::S_V>();
     }
 #endif
 

@@ -74,8 +74,7 @@ public:
 
     // Computes 1 / RMS of each row from the sums of SetSum(). The tiling excludes that squares leave the range.
     __aicore__ inline void FindInverseRmsFromGiven(int32_t count) {
-        AscendC::Adds(sum_, sum_, tiling_->n_epsilon, count);
-        VectorBarrier();
+        AddEpsilon(tiling_->n_epsilon, count);
         InvertAndCheckRange(count);
     }
 
@@ -91,8 +90,7 @@ public:
     __aicore__ inline bool FindInverseRms(LocalTensor<float> rows, LocalTensor<float> squares, int32_t pitch,
                                           int32_t count) {
         SumSquares(rows, squares, pitch, count);
-        AscendC::Adds(sum_, sum_, tiling_->n_epsilon, count);
-        VectorBarrier();
+        AddEpsilon(tiling_->n_epsilon, count);
         bool out_of_range = InvertAndCheckRange(count);
         if (out_of_range) FindMultipliedInverseRms(rows, squares, pitch, count);
         return out_of_range;
@@ -114,8 +112,7 @@ public:
     // float32. Ends with SyncPipes<S_V>() unless the tiling excludes this.
     __aicore__ inline bool FindInverseRmsFromSums(LocalTensor<float> sums, float n_epsilon) {
         SumRows(sum_, inverse_rms_blocks_, sums, kRepeatFloats, kRepeatFloats, 1);
-        AscendC::Adds(sum_, sum_, n_epsilon, 1);
-        VectorBarrier();
+        AddEpsilon(n_epsilon, 1);
         return InvertAndCheckRange(1);
     }
 
@@ -156,6 +153,12 @@ private:
         SumRows(sum_, inverse_rms_blocks_, squares, pitch, width, count);
     }
 
+    // Processes whole repeats, because an instruction takes longer if its count is no multiple of a repeat.
+    __aicore__ inline void AddEpsilon(float n_epsilon, int32_t count) {
+        AscendC::Adds(sum_, sum_, n_epsilon, RoundUp(count, kRepeatFloats));
+        VectorBarrier();
+    }
+
     // Computes sqrt(n) / sqrt(sum_) and copies each result to a block. It uses Sqrt and Div, because Rsqrt is only an
     // approximation. Returns whether a sum is outside the range; the scalar unit checks this while the vector unit
     // computes.
@@ -168,9 +171,10 @@ private:
             AscendC::WholeReduceSum(temp_, sum_, kRepeatFloats, repeats, 1, 1, kRepeatFloats / kBlockFloats);
             AscendC::SetFlag<AscendC::HardEvent::V_S>(sums_ready);
         }
-        AscendC::Sqrt(inverse_rms_, sum_, count);
+        // Whole repeats, as in AddEpsilon().
+        AscendC::Sqrt(inverse_rms_, sum_, repeats * kRepeatFloats);
         VectorBarrier();
-        AscendC::Div(inverse_rms_, root_n_, inverse_rms_, count);
+        AscendC::Div(inverse_rms_, root_n_, inverse_rms_, repeats * kRepeatFloats);
         VectorBarrier();
         BroadcastRows(inverse_rms_blocks_, inverse_rms_, count);
         if (tiling_->square_range == kSquaresInRange) return false;

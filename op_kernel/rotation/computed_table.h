@@ -39,8 +39,8 @@ public:
     }
 
     // Starts the copies that BuildConstants() needs.
-    __aicore__ inline void LoadConstants() { lanes_.Load(source_.turns, source_.freq_factors); }
-    __aicore__ inline void BuildConstants(PairIndex* index) { lanes_.Build(pipe_, index, key != kRopeHalves); }
+    __aicore__ inline void LoadConstants() { lanes_.Load(source_.turns, source_.freq_factors, kByLane); }
+    __aicore__ inline void BuildConstants(PairIndex* index) { lanes_.Build(pipe_, index, kByLane); }
 
     // Starts the copy of the positions that Build() needs. tile: the first one of the block.
     __aicore__ inline void Load(const Tile& tile) { positions_.Load(tile); }
@@ -52,6 +52,8 @@ public:
     __aicore__ inline void Finish() { positions_.Finish(pipe_); }
 
 private:
+    static constexpr bool kByLane = key != kRopeHalves;  // the table has one lane for each lane of a head's row
+
     AscendC::TPipe* pipe_ = nullptr;
     Source source_{};
     LaneFrequencies lanes_;

@@ -1,11 +1,7 @@
-// The frequency of each table lane, which each core computes once. A core divides the tiling's turns by freq_factors,
-// if the call has them. It copies the turns of each pair to the lanes of the pair and splits them for the products of
-// sine_table.h.
-//
-// Let w be the turns per position, and p = 2048 high + low a position with |low| <= 1024 and |high| <= 2048. Then
-//     p w = low w1 + high w2 (mod 1),   w1 = w,   w2 = 2048 w - round(2048 w).
-// w1 and w2 are each stored as hi + lo. hi is a multiple of 2^-13, so that the products with hi and their sum are exact
-// in float32.
+// The frequency of each table lane, which each core computes once: the turns per position in the four parts that
+// rope_tiling_data.h explains. The tiling has the parts of each pair, unless the call has freq_factors or too many
+// pairs. Then a core divides the turns by the factors, if there are any, and splits them. If a table has a lane for
+// each lane of a head, a core copies the parts of each pair to the lanes of the pair.
 #pragma once
 
 #include "../memory/vector_steps.h"
@@ -17,8 +13,6 @@ namespace rotation {
 
 using namespace memory;
 
-constexpr float kHighUnit = 2048.0f;     // positions in one unit of `high`
-constexpr float kGridPerTurn = 8192.0f;  // hi parts are multiples of 1/kGridPerTurn
 // A larger freq_factor would overflow in SplitInHalves(). The pair of a factor of this size does not rotate.
 constexpr float kLargestFactor = 1e30f;
 constexpr float kVeltkampFactor = 4097.0f;  // 2^12 + 1: Veltkamp's splitting of a float32 into halves of 12 bits
@@ -31,48 +25,48 @@ public:
         pairs_ = RoundUp(tiling->n_dims / 2, kBlockFloats);
         pipe->InitBuffer(buffer_, static_cast<uint32_t>(tiling->lane_bytes));
         FloatAllocator lanes(buffer_.Get<float>());
-        w1_hi_ = lanes.Take(width_);
-        w1_lo_ = lanes.Take(width_);
-        w2_hi_ = lanes.Take(width_);
-        w2_lo_ = lanes.Take(width_);
+        for (int32_t k = 0; k < kTurnParts; ++k) part_[k] = lanes.Take(width_);
         FloatAllocator temps(scratch);
         for (int32_t k = 0; k < kRopeSetupPairTemps; ++k) pair_temp_[k] = temps.Take(pairs_);
         loaded_event_ = pipe->AllocEventID<AscendC::HardEvent::MTE2_V>();
     }
 
-    // Starts the copies that Build() waits for.
-    __aicore__ inline void Load(GM_ADDR turns, GM_ADDR freq_factors) {
-        LoadTurns(pair_temp_[0], turns + __builtin_offsetof(RopeTurns, hi));
-        LoadTurns(pair_temp_[1], turns + __builtin_offsetof(RopeTurns, lo));
-        if (tiling_->has_factors != 0) LoadFactors(pair_temp_[2], freq_factors);
+    // Starts the copies that Build() waits for. by_lane: the table has one lane for each lane of a head's row;
+    // otherwise one for each pair, and width_ is pairs_.
+    __aicore__ inline void Load(GM_ADDR turns, GM_ADDR freq_factors, bool by_lane) {
+        if (SplitsTurns()) {
+            LoadTurns(pair_temp_[0], turns, 2);
+            if (tiling_->has_factors != 0) LoadFactors(pair_temp_[2], freq_factors);
+        } else {
+            LoadTurns(by_lane ? pair_temp_[0] : part_[0], turns, kTurnParts);
+        }
         AscendC::SetFlag<AscendC::HardEvent::MTE2_V>(loaded_event_);
     }
 
-    // by_lane: the table has one lane for each lane of a head's row; otherwise one for each pair.
     __aicore__ inline void Build(AscendC::TPipe* pipe, PairIndex* index, bool by_lane) {
         if (by_lane) FindPairs(index);
         AscendC::WaitFlag<AscendC::HardEvent::MTE2_V>(loaded_event_);
         pipe->ReleaseEventID<AscendC::HardEvent::MTE2_V>(loaded_event_);
-        if (tiling_->has_factors != 0) DivideByFactors();
-        if (by_lane) {
-            LocalTensor<float> hi = index->Temp(3), lo = index->Temp(4);
-            GatherTurns(hi, lo, *index);
-            SplitTurns(hi, lo, *index);
-        } else {
-            SplitTurns(pair_temp_[0], pair_temp_[1], *index);
+        LocalTensor<float>* pair_parts = pair_temp_;
+        if (SplitsTurns()) {
+            if (tiling_->has_factors != 0) DivideByFactors();
+            pair_parts = by_lane ? &pair_temp_[2] : part_;
+            SplitTurns(pair_parts);
         }
+        if (by_lane) GatherParts(pair_parts, *index);
     }
 
-    __aicore__ inline LocalTensor<float> W1Hi() const { return w1_hi_; }
-    __aicore__ inline LocalTensor<float> W1Lo() const { return w1_lo_; }
-    __aicore__ inline LocalTensor<float> W2Hi() const { return w2_hi_; }
-    __aicore__ inline LocalTensor<float> W2Lo() const { return w2_lo_; }
+    // w1 hi, w1 lo, w2 hi, w2 lo of each lane.
+    __aicore__ inline LocalTensor<float> Part(int32_t k) const { return part_[k]; }
 
 private:
-    __aicore__ inline void LoadTurns(LocalTensor<float> dst, GM_ADDR turns) {
+    __aicore__ inline bool SplitsTurns() const { return tiling_->has_factors != 0 || pairs_ > kSplitMaxPairs; }
+
+    // Copies the first vectors of RopeTurns to adjacent vectors [pairs_].
+    __aicore__ inline void LoadTurns(LocalTensor<float> dst, GM_ADDR turns, int32_t count) {
         AscendC::GlobalTensor<float> source;
-        source.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(turns));
-        AscendC::DataCopy(dst, source, static_cast<uint32_t>(pairs_));
+        source.SetGlobalBuffer(reinterpret_cast<__gm__ float*>(turns + __builtin_offsetof(RopeTurns, vectors)));
+        AscendC::DataCopy(dst, source, static_cast<uint32_t>(count * pairs_));
     }
 
     // The caller guarantees only n_dims/2 factors. The rest of the last block becomes 1.
@@ -158,39 +152,40 @@ private:
         ToByteOffsets(index->Temp(0).ReinterpretCast<uint32_t>(), index->Temp(2), sizeof(float), width_);
     }
 
-    __aicore__ inline void GatherTurns(LocalTensor<float> hi, LocalTensor<float> lo, const PairIndex& index) {
+    __aicore__ inline void GatherParts(const LocalTensor<float>* pair_parts, const PairIndex& index) {
         LocalTensor<uint32_t> offsets = index.Temp(0).ReinterpretCast<uint32_t>();
-        AscendC::Gather(hi, pair_temp_[0], offsets, 0, static_cast<uint32_t>(width_));
-        AscendC::Gather(lo, pair_temp_[1], offsets, 0, static_cast<uint32_t>(width_));
+        for (int32_t k = 0; k < kTurnParts; ++k)
+            AscendC::Gather(part_[k], pair_parts[k], offsets, 0, static_cast<uint32_t>(width_));
         VectorBarrier();
-        AscendC::Mul(hi, hi, index.Temp(1), width_);
-        AscendC::Mul(lo, lo, index.Temp(1), width_);
+        for (int32_t k = 0; k < kTurnParts; ++k) AscendC::Mul(part_[k], part_[k], index.Temp(1), width_);
         VectorBarrier();
     }
 
-    __aicore__ inline void SplitTurns(LocalTensor<float> hi, LocalTensor<float> lo, const PairIndex& index) {
-        LocalTensor<float> rest = index.Temp(0), nearest = index.Temp(1), temp = index.Temp(2);
-        RoundToGrid(w1_hi_, hi, temp);
-        AscendC::Sub(w1_lo_, hi, w1_hi_, width_);
-        AscendC::Muls(rest, hi, kHighUnit, width_);
+    // Splits the turns of each pair, hi + lo, after DivideByFactors().
+    __aicore__ inline void SplitTurns(LocalTensor<float>* parts) {
+        LocalTensor<float> hi = pair_temp_[0], lo = pair_temp_[1];
+        LocalTensor<float> rest = pair_temp_[6], nearest = pair_temp_[7], temp = pair_temp_[8];
+        RoundToGrid(parts[0], hi, temp);
+        AscendC::Sub(parts[1], hi, parts[0], pairs_);
+        AscendC::Muls(rest, hi, kHighUnit, pairs_);
         VectorBarrier();
-        AscendC::Add(w1_lo_, w1_lo_, lo, width_);
-        Round(nearest, rest, temp, width_);
-        AscendC::Sub(rest, rest, nearest, width_);
+        AscendC::Add(parts[1], parts[1], lo, pairs_);
+        Round(nearest, rest, temp, pairs_);
+        AscendC::Sub(rest, rest, nearest, pairs_);
         VectorBarrier();
-        RoundToGrid(w2_hi_, rest, temp);
-        AscendC::Sub(w2_lo_, rest, w2_hi_, width_);
-        AscendC::Muls(nearest, lo, kHighUnit, width_);
+        RoundToGrid(parts[2], rest, temp);
+        AscendC::Sub(parts[3], rest, parts[2], pairs_);
+        AscendC::Muls(nearest, lo, kHighUnit, pairs_);
         VectorBarrier();
-        AscendC::Add(w2_lo_, w2_lo_, nearest, width_);
+        AscendC::Add(parts[3], parts[3], nearest, pairs_);
         VectorBarrier();
     }
 
     __aicore__ inline void RoundToGrid(LocalTensor<float> dst, LocalTensor<float> src, LocalTensor<float> temp) {
-        AscendC::Muls(dst, src, kGridPerTurn, width_);
+        AscendC::Muls(dst, src, kGridPerTurn, pairs_);
         VectorBarrier();
-        Round(dst, dst, temp, width_);
-        AscendC::Muls(dst, dst, 1.0f / kGridPerTurn, width_);
+        Round(dst, dst, temp, pairs_);
+        AscendC::Muls(dst, dst, 1.0f / kGridPerTurn, pairs_);
         VectorBarrier();
     }
 
@@ -199,7 +194,7 @@ private:
     int32_t pairs_ = 0;  // n_dims/2, rounded up to whole blocks
     AscendC::TEventID loaded_event_ = 0;
     AscendC::TBuf<AscendC::TPosition::VECCALC> buffer_;
-    LocalTensor<float> w1_hi_, w1_lo_, w2_hi_, w2_lo_;
+    LocalTensor<float> part_[kTurnParts];
     LocalTensor<float> pair_temp_[kRopeSetupPairTemps];
 };
 

@@ -44,21 +44,22 @@ public:
     __aicore__ inline void WaitForLoad() { AscendC::WaitFlag<AscendC::HardEvent::MTE2_V>(loaded_event_); }
     __aicore__ inline void ReleaseBuffer() { AscendC::SetFlag<AscendC::HardEvent::V_MTE2>(free_event_); }
 
-    // dst = the positions of a plane as float32. The number of tokens is rounded up to a multiple of 8.
+    // dst = the positions of a plane as float32. The number of tokens is rounded up to whole repeats.
     __aicore__ inline void Convert(LocalTensor<float> dst, LocalTensor<float> temp, int32_t plane, int32_t tokens) {
         LocalTensor<int32_t> raw = Plane(plane);
         if constexpr (sizeof(PositionT) == sizeof(int64_t)) {
             // Keep the low word of each int64, because Ascend310P has no Cast from int64.
             constexpr uint8_t kEvenElements = 1;   // GatherMask's pattern 1
             constexpr int32_t kRepeatTokens = 32;  // int64 in a repeat of 256 bytes
-            AscendC::GatherMaskParams all(1, static_cast<uint16_t>((tokens + kRepeatTokens - 1) / kRepeatTokens), 8, 0);
+            AscendC::GatherMaskParams all(1, static_cast<uint16_t>(RoundUp(tokens, kRepeatFloats) / kRepeatTokens), 8,
+                                          0);
             uint64_t kept = 0;
             AscendC::GatherMask(temp.ReinterpretCast<uint32_t>(), raw.ReinterpretCast<uint32_t>(), kEvenElements, false,
                                 0, all, kept);
             VectorBarrier();
             raw = temp.ReinterpretCast<int32_t>();
         }
-        AscendC::Cast(dst, raw, kExactToFloat, static_cast<uint32_t>(RoundUp(tokens, kBlockFloats)));
+        AscendC::Cast(dst, raw, kExactToFloat, static_cast<uint32_t>(RoundUp(tokens, kRepeatFloats)));
         VectorBarrier();
     }
 

@@ -41,13 +41,17 @@ struct QkvArguments {
 template <typename T, typename ParameterT, typename Table, int32_t key>
 class QkvKernel {
 public:
-    __aicore__ inline void Run(AscendC::TPipe* pipe, const CommonTiling* tiling, const QkvTiling* qkv,
+    // memory: the tiling data in GM. The copies that the table needs start before the kernel reads the rest of the
+    // tiling data, because everything else waits for the table.
+    __aicore__ inline void Run(AscendC::TPipe* pipe, const CommonTiling* tiling, GM_ADDR memory,
                                const QkvArguments& arguments, const typename Table::Source& source) {
         TileWindow window;
         if (!window.Begin(tiling, AscendC::GetBlockIdx(), AscendC::GetBlockNum())) return;
-        Init(pipe, tiling, qkv, arguments, source);
+        InitTable(pipe, tiling, source);
         table_.LoadConstants();
         if (window.current.opens_block != 0) table_.Load(window.current);
+        GET_TILING_DATA_MEMBER(QkvNormRopeCacheTilingData, qkv, qkv_tiling_data, memory);
+        Init(pipe, &qkv_tiling_data, arguments);
         StartFactors();
         LoadTile(window.current);
         rotation_.BuildConstants(&offsets_, false);
@@ -140,19 +144,23 @@ private:
     static constexpr AscendC::RoundMode kExactToInt8 = AscendC::RoundMode::CAST_TRUNC;
     static constexpr int32_t kOwnType = kIsFloat ? kOutFloat32 : SameType<T, half>::value ? kOutFloat16 : kOutBfloat16;
 
-    __aicore__ inline void Init(AscendC::TPipe* pipe, const CommonTiling* tiling, const QkvTiling* qkv,
-                                const QkvArguments& arguments, const typename Table::Source& source) {
+    __aicore__ inline void InitTable(AscendC::TPipe* pipe, const CommonTiling* tiling,
+                                     const typename Table::Source& source) {
         tiling_ = tiling;
-        qkv_ = qkv;
-        arguments_ = arguments;
-        pipe->InitBuffer(in_, static_cast<uint8_t>(qkv->buffers), static_cast<uint32_t>(tiling->queue_bytes));
-        pipe->InitBuffer(out_, static_cast<uint8_t>(qkv->buffers), static_cast<uint32_t>(qkv->out_queue_bytes));
         pipe->InitBuffer(work_, static_cast<uint32_t>(tiling->work_bytes));
-        if (tiling->gather_bytes > 0) pipe->InitBuffer(offsets_, static_cast<uint32_t>(tiling->gather_bytes));
         rows_ = work_.template Get<float>();
         temp_ = rows_[static_cast<uint32_t>(tiling->temp_offset_bytes) / sizeof(float)];
         rotation_.Init(tiling, rows_);
         table_.Init(pipe, tiling, source, rotation_.Index().Rest(), rows_);
+    }
+
+    __aicore__ inline void Init(AscendC::TPipe* pipe, const QkvTiling* qkv, const QkvArguments& arguments) {
+        const CommonTiling* tiling = tiling_;
+        qkv_ = qkv;
+        arguments_ = arguments;
+        pipe->InitBuffer(in_, static_cast<uint8_t>(qkv->buffers), static_cast<uint32_t>(tiling->queue_bytes));
+        pipe->InitBuffer(out_, static_cast<uint8_t>(qkv->buffers), static_cast<uint32_t>(qkv->out_queue_bytes));
+        if (tiling->gather_bytes > 0) pipe->InitBuffer(offsets_, static_cast<uint32_t>(tiling->gather_bytes));
         inputs_.Init(tiling, tiling->row_pitch);
         value_inputs_.Init(tiling, qkv->value_head.size, qkv->value_head.pitch);
         cache_.Init(tiling, arguments.slots);
@@ -211,7 +219,6 @@ private:
             ToFloats(rows_, x, element_count_);
             Convert(y, rows_, side, tile);
         }
-        VectorBarrier();
         in_.FreeTensor(x);
         out_.EnQue(y);
     }
@@ -329,31 +336,36 @@ private:
     int32_t element_count_ = 0;  // elements of the tile, with the padding of its rows
 };
 
+template <typename T, typename ParameterT, int32_t key>
+__aicore__ inline void RunWithGivenTable(AscendC::TPipe* pipe, const CommonTiling* tiling, GM_ADDR memory,
+                                         const QkvArguments& arguments, RotarySource tables) {
+    GET_TILING_DATA_MEMBER(QkvNormRopeCacheTilingData, table, table_tiling_data, memory);
+    tables.tiling = &table_tiling_data;
+    QkvKernel<T, ParameterT, GivenTable<ParameterT, key>, key> kernel;
+    kernel.Run(pipe, tiling, memory, arguments, tables);
+}
+
 // Runs the kernel for the launch's tiling key, of which 4 to 6 are those of given tables. The keys are literals,
-// because CANN's build reads them from the preprocessed source.
+// because CANN's build reads them from the preprocessed source. memory: the tiling data in GM. tables.tiling: not set.
 template <typename T, typename ParameterT, typename PositionT>
-__aicore__ inline void RunQkvNormRopeCache(const CommonTiling* tiling, const QkvTiling* qkv,
-                                           const QkvArguments& arguments, const RopeSource& positions,
-                                           const RotarySource& tables) {
+__aicore__ inline void RunQkvNormRopeCache(const CommonTiling* tiling, GM_ADDR memory, const QkvArguments& arguments,
+                                           const RopeSource& positions, const RotarySource& tables) {
     AscendC::TPipe pipe;
     if (TILING_KEY_IS(1)) {
         QkvKernel<T, ParameterT, ComputedTable<PositionT, kRopeHalves>, kRopeHalves> kernel;
-        kernel.Run(&pipe, tiling, qkv, arguments, positions);
+        kernel.Run(&pipe, tiling, memory, arguments, positions);
     } else if (TILING_KEY_IS(2)) {
         QkvKernel<T, ParameterT, ComputedTable<PositionT, kRopeSwapByShifts>, kRopeSwapByShifts> kernel;
-        kernel.Run(&pipe, tiling, qkv, arguments, positions);
+        kernel.Run(&pipe, tiling, memory, arguments, positions);
     } else if (TILING_KEY_IS(3)) {
         QkvKernel<T, ParameterT, ComputedTable<PositionT, kRopeSwapByGather>, kRopeSwapByGather> kernel;
-        kernel.Run(&pipe, tiling, qkv, arguments, positions);
+        kernel.Run(&pipe, tiling, memory, arguments, positions);
     } else if (TILING_KEY_IS(4)) {
-        QkvKernel<T, ParameterT, GivenTable<ParameterT, kRopeHalves>, kRopeHalves> kernel;
-        kernel.Run(&pipe, tiling, qkv, arguments, tables);
+        RunWithGivenTable<T, ParameterT, kRopeHalves>(&pipe, tiling, memory, arguments, tables);
     } else if (TILING_KEY_IS(5)) {
-        QkvKernel<T, ParameterT, GivenTable<ParameterT, kRopeSwapByShifts>, kRopeSwapByShifts> kernel;
-        kernel.Run(&pipe, tiling, qkv, arguments, tables);
+        RunWithGivenTable<T, ParameterT, kRopeSwapByShifts>(&pipe, tiling, memory, arguments, tables);
     } else if (TILING_KEY_IS(6)) {
-        QkvKernel<T, ParameterT, GivenTable<ParameterT, kRopeSwapByGather>, kRopeSwapByGather> kernel;
-        kernel.Run(&pipe, tiling, qkv, arguments, tables);
+        RunWithGivenTable<T, ParameterT, kRopeSwapByGather>(&pipe, tiling, memory, arguments, tables);
     }
 }
 

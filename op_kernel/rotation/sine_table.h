@@ -38,7 +38,7 @@ public:
         positions->WaitForLoad();
         for (int32_t plane = 0; plane < tiling_->planes; ++plane) {
             positions->Convert(slot_[0], slot_[1], plane, tokens);
-            SplitPositions(RoundUp(tokens, kBlockFloats));
+            SplitPositions(tokens);
             MultiplyTurns(lanes, plane, tokens);
         }
         positions->ReleaseBuffer();
@@ -58,8 +58,10 @@ private:
     static_assert(kSlotVectors + 2 * kBlockFloats == kRopeTokenTemps, "the tiling reserves memory for them");
 
     // Splits each position into 2048 high + low. low_ and high_ have a block of 8 equal floats for each token.
-    __aicore__ inline void SplitPositions(int32_t count) {
+    // An instruction takes longer if its count is no multiple of a repeat.
+    __aicore__ inline void SplitPositions(int32_t tokens) {
         LocalTensor<float> position = slot_[0], high = slot_[2], low = slot_[3];
+        int32_t count = RoundUp(tokens, kRepeatFloats);
         AscendC::Muls(high, position, 1.0f / kHighUnit, count);
         VectorBarrier();
         Round(high, high, slot_[4], count);
@@ -67,7 +69,7 @@ private:
         VectorBarrier();
         AscendC::Add(low, low, position, count);
         VectorBarrier();
-        auto blocks = static_cast<uint8_t>(count / kBlockFloats);
+        auto blocks = static_cast<uint8_t>(RoundUp(tokens, kBlockFloats) / kBlockFloats);
         AscendC::Brcb(low_, low, blocks, AscendC::BrcbRepeatParams(1, kBlockFloats));
         AscendC::Brcb(high_, high, blocks, AscendC::BrcbRepeatParams(1, kBlockFloats));
         VectorBarrier();
@@ -85,10 +87,10 @@ private:
     // Computes the four products of low w1 + high w2 in the lanes of a plane: the exact ones in temp_[0] and sin_, the
     // small ones in temp_[1] and cos_. MulAddDst is not used, because its rounding is not documented.
     __aicore__ inline void MultiplyTurns(const LaneFrequencies& lanes, int32_t plane, int32_t tokens) {
-        MultiplyLanes(temp_[0], low_, lanes.W1Hi(), plane, tokens);
-        MultiplyLanes(temp_[1], low_, lanes.W1Lo(), plane, tokens);
-        MultiplyLanes(sin_, high_, lanes.W2Hi(), plane, tokens);
-        MultiplyLanes(cos_, high_, lanes.W2Lo(), plane, tokens);
+        MultiplyLanes(temp_[0], low_, lanes.Part(0), plane, tokens);
+        MultiplyLanes(temp_[1], low_, lanes.Part(1), plane, tokens);
+        MultiplyLanes(sin_, high_, lanes.Part(2), plane, tokens);
+        MultiplyLanes(cos_, high_, lanes.Part(3), plane, tokens);
     }
 
     // dst = positions * lanes in the lanes of a plane. Each repeat of an instruction processes one token.

@@ -83,7 +83,6 @@ EQUIVALENT: dict[str, str] = {
     "long_rms_norm_kernel.h | count or repeat + 1 | AscendC::Cast(y, piece_, NarrowMode<ScaleT>(), {static_cast<uint32_t>(lanes)});": "a lane after the piece, which is not stored",
     "row_pieces.h | a number + 1 | auto fill = {static_cast<uint8_t>(RoundUp(count, kBlockItems) - count)};": "a zero after the piece, where padding follows or lanes that are cleared",
     "chunk_sums.h | comparison | if (width{ < }kRepeatFloats) AscendC::Duplicate(numbers[width], 0.0f, kRepeatFloats - width);": "an instruction without lanes",
-    "row_norm.h | count or repeat + 1 | AscendC::Adds(sum_, sum_, tiling_->n_epsilon, {count});": "a slot that belongs to no row",
     "row_norm.h | count or repeat + 1 | AscendC::Add(sum_, sum_, temp_, {count});": "a slot that belongs to no row",
     "row_norm.h | a number + 1 | uint32_t magnitude_bits = {bits.GetValue(i)}; // non-negative floats compare like their bits": "one bit of a magnitude; only its exponent is used",
     "row_norm.h | a number + 1 | int32_t exponent = {static_cast<int32_t>(largest_bits >> kMantissaBits) - kBias};": "scales by a factor of two more or less; the squares stay in range",

@@ -36,9 +36,6 @@ def sources() -> list[Path]:
 
 # For each mutant, named as by mutate_kernels.key_of: why it computes the same, or which test catches it.
 EQUIVALENT: dict[str, str] = {
-    "qkv_kernel.h | remove VectorBarrier | } {VectorBarrier()};": "redundant after a move of values: Convert() ends with a barrier, and the queues order a copy before what uses its buffers next",
     "qkv_kernel.h | a number - 1 | static constexpr int32_t kLowestInt8 = {-128}, kHighestInt8 = 127;": "Cast to int8 saturates",
     "qkv_kernel.h | count or repeat + 1 | {static_cast<uint32_t>(head_.size)});": "an element of the row's padding, which is not stored",
-    "row_factors.h | remove VectorBarrier | AscendC::Adds(rows_[factors.at], rows_[factors.at], number, factors.rows * head.pitch); {VectorBarrier()};": "redundant: the sums of squares, which precede the product with the scales, end with a barrier",
-    "row_factors.h | remove SyncPipes | : static_cast<T>(0.0f)); {SyncPipes<AscendC::HardEvent::S_V>()};": "redundant: the scalar unit loads the first tile too, and synchronizes after it",
 }

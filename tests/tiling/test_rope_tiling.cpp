@@ -276,7 +276,7 @@ void check_ub(const Case& c) {
     CHECK(c, d.cos_offset_bytes >= table * 4 && d.table_bytes >= d.cos_offset_bytes + table * 4);
     CHECK(c, c.given || d.lane_bytes == 16 * d.table_width);
     CHECK(c, c.given || d.source_bytes == d.planes * d.token_slots * (c.in.positions_int64 ? 8 : 4));
-    CHECK(c, d.token_slots >= d.block_tokens && d.token_slots % 32 == 0);
+    CHECK(c, d.token_slots >= d.block_tokens && d.token_slots % 64 == 0);
     int64_t index = int64_t{d.gather_rows} * d.row_pitch * 4;
     CHECK(c, d.gather_bytes == (gathers ? index : 0) + (packed ? 2 * index + 64 : 0));
     CHECK(c, !(gathers || packed) || (d.gather_rows >= 1 && d.setup_lanes >= d.gather_rows * d.row_pitch));
@@ -640,24 +640,50 @@ void turns_are_the_frequencies_over_2_pi() {
     Case c = tile_call(in, "Ascend910B1");
     in.forward = false;
     Case back = tile_call(in, "Ascend910B1");
+    in.forward = true;
+    in.has_factors = true;
+    Case whole = tile_call(in, "Ascend910B1");
     std::vector<long double> frequencies = rope_frequencies(in.params, nullptr, 0);
-    for (size_t i = 0; i < 64; ++i) {
-        long double turns = static_cast<long double>(c.data.turns.hi[i]) + c.data.turns.lo[i];
-        CHECK(c, fabsl(turns - frequencies[i] / kTwoPi) <= fabsl(turns) * 0x1p-47L);
-        CHECK(back, back.data.turns.hi[i] == -c.data.turns.hi[i] && back.data.turns.lo[i] == -c.data.turns.lo[i]);
+    constexpr size_t pairs = 64;
+    auto sum = [](const Case& of, size_t k, size_t i) {
+        return static_cast<long double>(of.data.turns.vectors[k * pairs + i]) +
+               of.data.turns.vectors[(k + 1) * pairs + i];
+    };
+    for (size_t i = 0; i < pairs; ++i) {
+        const long double turns = frequencies[i] / kTwoPi, high = 2048 * turns;
+        CHECK(whole, fabsl(sum(whole, 0, i) - turns) <= fabsl(turns) * 0x1p-47L);
+        // A lower part is at most 2^-14, and rounds once or twice.
+        CHECK(c, fabsl(sum(c, 0, i) - turns) <= 0x1p-38L);
+        CHECK(c, fabsl(sum(c, 2, i) - (high - rintl(high))) <= 0x1p-37L);
+        for (size_t k = 0; k < kTurnParts; ++k) {
+            const float part = c.data.turns.vectors[k * pairs + i];
+            CHECK(c, back.data.turns.vectors[k * pairs + i] == -part);
+            CHECK(c, k % 2 == 1 ? std::fabs(part) <= 0x1p-13f : part * 8192 == std::rint(part * 8192));
+        }
     }
-    CHECK(c, c.data.turns.hi[64] == 0 && c.data.turns.lo[64] == 0);
+    CHECK(c, c.data.turns.vectors[kTurnParts * pairs] == 0 && whole.data.turns.vectors[2 * pairs] == 0);
     CHECK(c, std::fabs(c.common.mscale - (1 + 0.1 * std::log(4.0))) < 1e-6);
+
+    // The parts of more than 256 pairs do not fit: the kernel splits the turns.
+    in = make_call(1, 4, 2, 520, NPU_ROPE_FLOAT16, NPU_ROPE_MODE_NEOX);
+    Case wide = tile_call(in, "Ascend910B1");
+    frequencies = rope_frequencies(in.params, nullptr, 0);
+    for (size_t i = 0; i < 260; ++i) {
+        const float *hi = wide.data.turns.vectors, *lo = hi + 264;
+        const long double turns = frequencies[i] / kTwoPi;
+        CHECK(wide, fabsl(static_cast<long double>(hi[i]) + lo[i] - turns) <= fabsl(turns) * 0x1p-47L);
+    }
 }
 
 void integer_turns_are_removed_unless_factors_divide_them() {
     RopeTilingInput in = make_call(1, 4, 2, 4, NPU_ROPE_FLOAT16, NPU_ROPE_MODE_NEOX);
     in.params.freq_scale = 100.0;
     Case c = tile_call(in, "Ascend910B1");
-    CHECK(c, std::fabs(c.data.turns.hi[0]) <= 0.5f);
+    CHECK(c, std::fabs(c.data.turns.vectors[0]) <= 0.5f);
     in.has_factors = true;
     Case factors = tile_call(in, "Ascend910B1");
-    CHECK(factors, std::fabs(factors.data.turns.hi[0] - 100 / 6.2831853f) < 1e-5f && factors.common.has_factors == 1);
+    CHECK(factors,
+          std::fabs(factors.data.turns.vectors[0] - 100 / 6.2831853f) < 1e-5f && factors.common.has_factors == 1);
 }
 
 void expect_error(const RopeTilingInput& in, const char* chip, const char* message) {
