@@ -249,7 +249,8 @@ def test_bad_arguments_are_refused_with_a_sentence(chain, capsys, arguments, mes
     assert message in capsys.readouterr().err
 
 
-@pytest.mark.slow
-def test_one_launch_takes_at_most_two_fifths_of_the_chain_in_a_prefill(chain):
-    result = chain.measure(chain.Sizes(4096), CHIP, lambda text: None)
+@pytest.mark.parametrize("tokens", [32, pytest.param(4096, marks=pytest.mark.slow)])
+def test_one_launch_takes_at_most_two_fifths_of_the_chain(chain, tokens):
+    result = chain.measure(chain.Sizes(tokens), CHIP, lambda text: None)
     assert result.ratio(0) <= 0.40
+    assert result.official_ratio(0) >= 2.5

@@ -41,7 +41,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 CAUGHT, SURVIVED, NOT_COMPILED, EXPLAINED = "caught", "SURVIVED", "does not compile", "equivalent"
 RUN_SECONDS = 120
-REQUIRED_SHARES = {"rope": 0.95, "norm": 0.95, "qkv": 0.98}
+# The shares that complete runs caught (docs/validation.md), rounded down. An explained mutant counts as not caught.
+REQUIRED_SHARES = {"rope": 0.96, "norm": 0.94, "qkv": 0.98}
 
 
 @dataclass(frozen=True)
