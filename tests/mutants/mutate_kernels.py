@@ -41,7 +41,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 CAUGHT, SURVIVED, NOT_COMPILED, EXPLAINED = "caught", "SURVIVED", "does not compile", "equivalent"
 RUN_SECONDS = 120
-# The shares that complete runs caught (docs/validation.md), rounded down. Explained mutants count as not caught.
+# Rounded down from the complete runs (docs/validation.md). Explained mutants count as not caught.
 REQUIRED_SHARES = {"rope": 0.96, "norm": 0.94, "qkv": 0.98}
 
 
