@@ -301,8 +301,8 @@ def test_unit_last_stride_reaches_the_kernel_without_a_copy(framework, device, m
 )
 def test_every_byte_is_moved_once(mode, n_offs, forward, layout, D, dtype, device, guarded):
     """x and the positions are read once and out is written once, with any strides. Each core also reads the
-    four parts of the frequencies. Ascend310P copies only whole blocks of 32 bytes, so it may move a row's last
-    block twice."""
+    four parts of the frequencies. Ascend310P copies only whole blocks of 32 bytes, so it may move a row's
+    last block twice."""
     D = D // 4 * 4 if mode == "vision" else D
     shape = (1, 70, 4, D)
     x = guarded.input(normal(shape, dtype), layout_strides(layout, shape))
