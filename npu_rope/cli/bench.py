@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from npu_rope import optional_torch
+from npu_rope.bench import page as bench_page
 from npu_rope.bench import plot as plotting
 from npu_rope.bench import report
 from npu_rope.bench.rope_rows import DTYPES, MODES
@@ -30,6 +31,7 @@ class BenchFormat(str, Enum):
     CONSOLE = "console"
     JSON = "json"
     CSV = "csv"
+    HTML = "html"
 
 
 def bench(
@@ -97,6 +99,8 @@ def bench(
 
       npu-rope bench --format json --output run.json --plot run.png
 
+      npu-rope bench --from run.json --format html --output run.html
+
       npu-rope bench --from run.json --markdown docs/benchmarks.md
     """
     require_writable("bench", output=output, plot=plot, markdown=markdown)
@@ -112,7 +116,7 @@ def bench(
         with replacing(markdown) as stream:
             stream.write(report.into_page(results, page))
     with stream_to(output) as stream:
-        writer = {BenchFormat.JSON: report.write_json, BenchFormat.CSV: report.write_csv}
+        writer = {BenchFormat.JSON: report.write_json, BenchFormat.CSV: report.write_csv, BenchFormat.HTML: bench_page.write_page}
         writer.get(format_, report.write_console)(results, stream)
     if plot is not None:
         if not plotting.drawn_figures(results):

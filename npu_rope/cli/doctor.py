@@ -61,10 +61,11 @@ def doctor(
 ) -> None:
     """List the parts that npu_rope finds: back ends, torch, CANN, NPU, CPU, peers.
 
+    The last line says what this machine can do, and the next command to type.
+
     Always exits 0: an absent part is an error only when something needs it.
     """
-    npu = _npu()
-    findings = [*_package(), *_backends(npu), *_simulator(), *_torch(), *npu, *_tools(), *_peers()]
+    findings = find_all()
     if json_:
         print(json.dumps([asdict(finding) for finding in findings], indent=1))
         return
@@ -76,6 +77,36 @@ def doctor(
     with console.capture() as captured:
         _show(findings, console)
     print(*(line.rstrip() for line in captured.get().splitlines()), sep="\n")
+
+
+def find_all() -> list[Finding]:
+    """Return the findings about every part."""
+    npu = _npu()
+    return [*_package(), *_backends(npu), *_simulator(), *_torch(), *npu, *_tools(), *_peers()]
+
+
+def next_step(findings: list[Finding]) -> str:
+    """Return in one line what this machine can do, and the next command to type."""
+    by_piece = {(finding.group, finding.piece): finding for finding in findings}
+    can_run = {f.piece for f in findings if f.group == "back ends" and f.present}
+    library, device = by_piece["npu_rope", "C library"], by_piece["NPU", "device"]
+    command = backends.command_line()
+    if not library.present:
+        text = "This machine computes only the float64 reference, because npu_rope's C library is absent"
+        return f"{text}. Next: {library.remedy}"
+    if "npu" in can_run and (soc := backends.simulated_soc()):
+        return f"This process runs npu_rope on a simulated {soc}. Next: {command} validate --backend npu"
+    if "npu" in can_run:
+        return f"This machine runs npu_rope on its NPU. Next: {command} hardware-report --quick"
+    if device.present:
+        fault = next(f for f in findings if f.group == "NPU" and f.present is False)
+        text = f"This machine has an NPU that npu_rope cannot use yet: {fault.piece} is not in order"
+        return f"{text}. Next: {fault.remedy or fault.detail}"
+    if "sim" in can_run:
+        text = "This machine runs npu_rope on the CPU, and its NPU kernels on the simulator; it has no NPU"
+        return f"{text}. Next: {command} validate"
+    text = "This machine runs npu_rope on the CPU only, because the simulator is absent"
+    return f"{text}. Next: {command} validate --backend cpu"
 
 
 def _show(findings: list[Finding], console: Console) -> None:
@@ -91,6 +122,7 @@ def _show(findings: list[Finding], console: Console) -> None:
                 table.add_row(mark, finding.piece, escape(detail))
         console.print(table)
         console.print()
+    console.print(escape(next_step(findings)), style="bold", soft_wrap=True)
 
 
 def _package() -> list[Finding]:

@@ -18,6 +18,7 @@ from rich.markup import escape
 from npu_rope import backends
 from npu_rope.cli.fault_report import counted, executor_name, explain, print_faults, print_wrapped
 from npu_rope.cli.report_files import write_csv, write_json, write_junit
+from npu_rope.cli.validation_page import write_page
 from npu_rope.cli.validation_report import ValidationReport
 from npu_rope.testing.faults import general_kind_of, kind_of
 from npu_rope.testing.outcomes import FAIL, OK, UNSUPPORTED, CaseResult, Judgement
@@ -42,7 +43,8 @@ def write_report(
             printer.summary()
         else:
             yield lambda result: None
-            {"json": write_json, "csv": write_csv, "junit": write_junit}[format_](stream, report)
+            writers = {"json": write_json, "csv": write_csv, "junit": write_junit, "html": write_page}
+            writers[format_](stream, report)
 
 
 # ---- console -------------------------------------------------------------------------------------

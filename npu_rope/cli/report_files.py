@@ -22,7 +22,8 @@ from npu_rope.testing.faults import Fault, find_faults
 from npu_rope.testing.outcomes import FAIL, OK, UNSUPPORTED, AnyCase, CaseResult, Judgement
 
 
-def _json_number(value: float | None) -> float | str | None:
+def json_number(value: float | None) -> float | str | None:
+    """Return the number for JSON, which has no NaN (here None) and no infinity (here ``"inf"``)."""
     if value is None or math.isnan(value):
         return None
     return value if math.isfinite(value) else "inf"
@@ -44,12 +45,12 @@ def _record(result: CaseResult, judgement: Judgement, report: ValidationReport) 
         "error_message": "" if judgement.verdict == OK else explain(judgement),
         "suite": case.suite,
         "angle_policy": "ggml" if judgement.executor in ("cpu:ggml", "ggml") else "exact",
-        "max_error": _json_number(judgement.max_error),
-        "error_over_bound": _json_number(judgement.ratio),
-        "bit_equal_share": _json_number(judgement.bit_equal),
-        "error_from_exact": _json_number(judgement.exact_error),
-        "near_cpu_share": _json_number(judgement.near_cpu),
-        "nmse": _json_number(judgement.nmse),
+        "max_error": json_number(judgement.max_error),
+        "error_over_bound": json_number(judgement.ratio),
+        "bit_equal_share": json_number(judgement.bit_equal),
+        "error_from_exact": json_number(judgement.exact_error),
+        "near_cpu_share": json_number(judgement.near_cpu),
+        "nmse": json_number(judgement.nmse),
         "source": case.source,
         "reproduce": (device and ggml_reproducer(result, judgement, report))
         or reproducer(result, judgement, report),
@@ -78,7 +79,7 @@ def _fault_record(fault: Fault, report: ValidationReport) -> dict[str, Any]:
         "rule": list(fault.rule),
         "failed": len(fault.failed),
         "of": fault.total,
-        "error_over_bound": _json_number(fault.worst_ratio),
+        "error_over_bound": json_number(fault.worst_ratio),
         "fails": fault.when,
         "example": result.case.name,
         "reproduce": reproducers(result, judgement, report),
@@ -98,6 +99,14 @@ def write_json(stream: TextIO, report: ValidationReport) -> None:
             "failed_runs": judgement.occurrence.failed if judgement.occurrence else None,
             "runs": judgement.occurrence.runs if judgement.occurrence else None,
             "output": list(judgement.output),
+            "by_position": [
+                {
+                    "first": errors.first,
+                    "max_error": json_number(errors.max_error),
+                    "error_over_bound": json_number(errors.ratio),
+                }
+                for errors in judgement.by_position
+            ],
         }
 
     cases = [

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
-from ascend_sim import Options, timeline, timeline_plot
+from ascend_sim import Options, timeline, timeline_page, timeline_plot
 from ascend_sim.files import replacing
 from ascend_sim.library import figures_of
 from rich.console import Console
@@ -74,6 +74,13 @@ class TableDtype(str, Enum):
     F32 = "f32"
 
 
+class TraceFormat(str, Enum):
+    """Formats of the timeline's file."""
+
+    CHROME = "chrome"
+    HTML = "html"
+
+
 ShapeOption = Annotated[str, typer.Option(help="B,S,N,D of x.")]
 DtypeOption = Annotated[Dtype | None, typer.Option(help="x's element type; default bf16, f16 on Ascend310P.")]
 LayoutOption = Annotated[
@@ -91,8 +98,15 @@ def run_command(
     ] = "ascend910b",
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="Chrome trace JSON, for Perfetto or chrome://tracing."),
+        typer.Option("--output", "-o", help="Write the timeline here."),
     ] = None,
+    format_: Annotated[
+        TraceFormat,
+        typer.Option(
+            "--format",
+            help="chrome: JSON, for Perfetto or chrome://tracing; html: a page that needs no other program.",
+        ),
+    ] = TraceFormat.CHROME,
     cores: Annotated[int, typer.Option(min=0, help="Number of cores in the trace; 0: all.")] = 4,
     core_limit: Annotated[
         int, typer.Option("--most-cores", min=0, help="Cores that the kernel may use; 0: all of the chip's.")
@@ -110,6 +124,8 @@ def run_command(
     """Run a command's launch; show and write its results. All commands have the parameters after ``launch``
     as options."""
     require_writable("trace", output=output, plot=plot)
+    if format_ is TraceFormat.HTML and output is None:
+        raise usage_error("[trace] output must name a file for --format html but got nothing.")
     if output is not None and output == plot:
         raise usage_error(f"[trace] plot must differ from output but got {plot}.")
     if plot is not None and (reason := timeline_plot.refusal(plot)):
@@ -127,7 +143,10 @@ def run_command(
                 most_cores=core_limit,
             )
             summary = launch(options)
-            if output is not None:
+            if output is not None and format_ is TraceFormat.HTML:
+                with replacing(output) as stream:
+                    timeline_page.write(trace_file, summary, summary["least_bytes"], stream)
+            elif output is not None:
                 with trace_file.open("rb") as source, replacing(output, "wb") as stream:
                     shutil.copyfileobj(source, stream)
             if plot is not None:
@@ -220,6 +239,8 @@ def rope(
       npu-rope trace rope --mode mrope --sections 16,24,24,0
 
       npu-rope trace rope -o rope.json        (open it at ui.perfetto.dev)
+
+      npu-rope trace rope --format html -o rope.html
 
       npu-rope trace rope --plot rope.png
     """

@@ -45,6 +45,7 @@ class ReportFormat(str, Enum):
     JSON = "json"
     CSV = "csv"
     JUNIT = "junit"
+    HTML = "html"
 
 
 # A member for each suite of cases.
@@ -171,6 +172,8 @@ def validate(
       npu-rope validate --suite models --filter llama-3.1
 
       npu-rope validate -o ROPE_BACK -b cpu --format junit
+
+      npu-rope validate --format html --output report.html
 
       npu-rope validate --ggml-lib ~/llama.cpp/build/bin
 

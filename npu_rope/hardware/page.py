@@ -6,10 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 
+from ascend_sim import pages
+
 from npu_rope.hardware.document import CORRECT, NOT_MEASURED, SIMULATED, WRONG, Document
 from npu_rope.hardware.kernel_times import MEANING
 from npu_rope.hardware.page_plot import plot
-from npu_rope.hardware.page_style import STYLE
 from npu_rope.testing.cases import SHORT
 
 Row = Sequence[str]  # cells, as HTML
@@ -18,23 +19,19 @@ LARGE_RATIO = 100  # ratios from here on are printed with three digits
 
 def html_of(document: Document) -> str:
     """Return the page of the document, which is its only input."""
-    return "\n".join(_page(document)) + "\n"
+    return pages.document(
+        f"{'SIMULATED: ' if document['simulated'] else ''}{_title(document)}", _page(document)
+    )
+
+
+def _title(document: Document) -> str:
+    return f"npu_rope on {document['machine'].get('chip', 'unknown chip')}"
 
 
 def _page(document: Document) -> Iterator[str]:
-    chip = str(document["machine"].get("chip", "unknown chip"))
-    title = f"npu_rope on {chip}"
-    yield "<!doctype html>"
-    yield '<html lang="en"><head><meta charset="utf-8">'
-    yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
-    yield (
-        '<meta http-equiv="Content-Security-Policy"'
-        " content=\"default-src 'none'; style-src 'unsafe-inline'; img-src data:\">"
-    )
-    yield f"<title>{'SIMULATED: ' if document['simulated'] else ''}{escape(title)}</title>"
-    yield f"<style>{STYLE}</style></head><body>"
+    title = _title(document)
     if document["simulated"]:
-        yield f'<div class="banner" role="note">{SIMULATED}</div>'
+        yield f'<aside class="banner" aria-label="Origin">{SIMULATED}</aside>'
     yield "<header>"
     yield f"<h1>Hardware report: {escape(title)}{_badge(document)}</h1>"
     yield f'<p class="soft">{escape(_describe_run(document))}</p>'
@@ -59,7 +56,7 @@ def _page(document: Document) -> Iterator[str]:
         f"<footer>{escape(document['schema'])}, version {document['schema_version']}. The JSON file beside"
         " this page has these numbers and more.</footer>"
     )
-    yield "</main></body></html>"
+    yield "</main>"
 
 
 def _badge(document: Document) -> str:
@@ -79,36 +76,13 @@ def _table(
     caption: str, titles: Sequence[str], rows: Iterable[tuple[Row, bool]], numbers: Sequence[int]
 ) -> str:
     """Return a table. ``rows`` holds each row's cells and whether the row is wrong. ``numbers`` holds the
-    indices of the columns with numbers, which are aligned to the right."""
-    css_classes = [' class="n"' if i in numbers else "" for i in range(len(titles))]
-    title_cells = "".join(
-        f'<th scope="col"{css}>{escape(title)}</th>' for title, css in zip(titles, css_classes, strict=True)
-    )
-    body = []
-    for row, is_wrong in rows:
-        cells = f'<th scope="row">{row[0]}</th>'
-        cells += "".join(f"<td{css}>{cell}</td>" for cell, css in zip(row[1:], css_classes[1:], strict=True))
-        kind = ' class="wrong"' if is_wrong else ""
-        body.append(f"<tr{kind}>{cells}</tr>")
-    # A region that scrolls sideways must be reachable by keyboard.
-    return (
-        f'<div class="scroll" role="region" tabindex="0" aria-label="{escape(_plain(caption))}"><table>'
-        f"<caption>{caption}</caption><thead><tr>{title_cells}</tr></thead><tbody>{''.join(body)}</tbody></table></div>"
-    )
+    indices of the columns with numbers."""
+    marked_rows = ((row, "wrong" if is_wrong else "") for row, is_wrong in rows)
+    return pages.table(caption, titles, marked_rows, numbers, _plain(caption))
 
 
 def _plain(caption: str) -> str:
     return caption.replace('<span class="mark warn">', "").replace("</span>", "").strip()
-
-
-def _facts(caption: str, facts: Iterable[tuple[str, str]]) -> str:
-    rows = "".join(f'<tr><th scope="row">{escape(name)}</th><td>{value}</td></tr>' for name, value in facts)
-    table = f'<table class="facts"><caption>{caption}</caption><tbody>{rows}</tbody></table>'
-    return f'<div class="scroll">{table}</div>'
-
-
-def _mark(text: str, kind: str) -> str:
-    return f'<span class="mark {kind}">{escape(text)}</span>'
 
 
 def _number(value: Any, format_spec: str) -> str:
@@ -135,7 +109,7 @@ def _verdict(document: Document) -> Iterator[str]:
     machine, model = document["machine"], document["timing_model"] or {}
     error = model.get("all")
     cards = [
-        ("Results", _mark(summary["status"], kind), escape(summary["text"])),
+        ("Results", pages.mark(summary["status"], kind), escape(summary["text"])),
         (
             "Chip",
             escape(str(machine.get("chip", "unknown"))),
@@ -193,7 +167,7 @@ def _machine(document: Document) -> Iterator[str]:
             text = f"{value:,}"
         rows.append((_FACT_NAMES.get(key, key), escape(text)))
     rows += [(name, f"<code>{escape(value)}</code>") for name, value in facts.get("variables", {}).items()]
-    yield _facts(f"Versions and settings{_badge(document)}", rows)
+    yield pages.facts(f"Versions and settings{_badge(document)}", rows)
 
 
 def _validate(document: Document) -> Iterator[str]:
@@ -236,7 +210,7 @@ def _failure(name: str, verdict: str, failure: Mapping[str, Any]) -> str:
     printed = failure.get("printed")
     printed_text = f"<p>The process printed:</p><pre>{escape(printed)}</pre>" if printed else ""
     return (
-        f"<details open><summary>{_mark(verdict, 'bad')} {escape(name)}</summary>"
+        f"<details open><summary>{pages.mark(verdict, 'bad')} {escape(name)}</summary>"
         f"<p>{escape(failure['message'])}</p>{printed_text}"
         f"<p>Repeat it with:</p><pre>{escape(failure['repeat'])}</pre></details>"
     )
@@ -272,7 +246,11 @@ def _operators(document: Document) -> Iterator[str]:
 
 def _call_row(call: Mapping[str, Any]) -> Row:
     measured, predicted = call["measured"], call["predicted"]
-    result = {None: _mark("not checked", "warn"), True: _mark(CORRECT, "good"), False: _mark(WRONG, "bad")}
+    result = {
+        None: pages.mark("not checked", "warn"),
+        True: pages.mark(CORRECT, "good"),
+        False: pages.mark(WRONG, "bad"),
+    }
     note = f'<span class="soft">{escape(call["measured_note"])}</span>'
     return [
         escape(call["form"]),
@@ -315,7 +293,7 @@ def _timing_model(document: Document) -> Iterator[str]:
     if model.get("profile_note"):
         yield f"<p>{escape(model['profile_note'])}.</p>"
     if not model.get("all"):
-        yield f"<p>{_mark(str(model.get('note') or 'not measured'), 'warn')}</p>"
+        yield f"<p>{pages.mark(str(model.get('note') or 'not measured'), 'warn')}</p>"
         if model.get("note") == NOT_MEASURED:
             yield "<p>A simulated machine's times are the model's own, or the host's. They show no error.</p>"
         return
@@ -360,7 +338,7 @@ def _missing_steps(document: Document) -> Iterator[str]:
         (
             [
                 escape(step["what"]),
-                _mark(*(("failed", "bad") if step["failed"] else ("not done", "warn"))),
+                pages.mark(*(("failed", "bad") if step["failed"] else ("not done", "warn"))),
                 escape(step["why"]),
             ],
             step["failed"],
@@ -381,7 +359,7 @@ def _doctor(document: Document) -> Iterator[str]:
     if not document["doctor"]:
         yield "<p>Not run.</p>"
         return
-    marks = {True: _mark("yes", "good"), False: _mark("no", "warn"), None: ""}
+    marks = {True: pages.mark("yes", "good"), False: pages.mark("no", "warn"), None: ""}
     for group in dict.fromkeys(finding["group"] for finding in document["doctor"]):
         findings_of_group = [finding for finding in document["doctor"] if finding["group"] == group]
         rows = [
@@ -392,5 +370,5 @@ def _doctor(document: Document) -> Iterator[str]:
             )
             for finding in findings_of_group
         ]
-        facts = _facts(_badge(document) or escape(group), rows)
+        facts = pages.facts(_badge(document) or escape(group), rows)
         yield f"<details><summary>{escape(group)}</summary>{facts}</details>"

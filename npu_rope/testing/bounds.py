@@ -227,18 +227,29 @@ def float32_angle_error(
     return error
 
 
-def worst_ratio(
+def error_ratios(
     got: npt.NDArray[Any], expected: npt.NDArray[np.float64], bound: npt.NDArray[np.float64]
-) -> tuple[float, tuple[int, ...]]:
-    """Return the largest ratio of an error to its bound, and its index. A ratio up to 1 is within the bound.
-    It is infinite if the bound is zero and the error is not, or if only one of got and expected is NaN."""
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Return each element's error, and its ratio to the element's bound. An error is infinite if only one of
+    got and expected is NaN. A ratio is infinite if the bound is zero and the error is not."""
     got = got.astype(np.float64)
     with np.errstate(invalid="ignore"):
-        error = np.abs(got - expected)
+        error: npt.NDArray[np.float64] = np.abs(got - expected)
     error[(got == expected) | (np.isnan(got) & np.isnan(expected))] = 0.0
     error[np.isnan(error)] = np.inf
     with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = np.where(error == 0, 0.0, error / bound)
+        return error, np.where(error == 0, 0.0, error / bound)
+
+
+def worst_ratio(
+    got: npt.NDArray[Any], expected: npt.NDArray[np.float64], bound: npt.NDArray[np.float64]
+) -> tuple[float, tuple[int, ...]]:
+    """Return the largest ratio of an error to its bound, and its index; 1 or less is within the bound."""
+    return largest(error_ratios(got, expected, bound)[1])
+
+
+def largest(ratio: npt.NDArray[np.float64]) -> tuple[float, tuple[int, ...]]:
+    """Return the largest element and its index; 0 and no index if there is none."""
     if ratio.size == 0:
         return 0.0, ()
     index = np.unravel_index(int(np.argmax(ratio)), ratio.shape)

@@ -83,6 +83,13 @@ def token_positions(case: RopeCase, data: CaseData, b: int, s: int) -> list[int]
     return [int(plane[b, s] if plane.ndim == 2 else plane[s]) for plane in planes]
 
 
+def _largest_positions(case: RopeCase, data: CaseData) -> Array:
+    """Return each token's position ``[B,S]``; in the modes with sections the largest of its four."""
+    planes = np.abs(reference.position_planes(data.positions, case.params).astype(np.int64))
+    largest: Array = planes.max(axis=0) if case.params.rope_mode.has_sections else planes
+    return np.broadcast_to(largest, case.shape[:2])
+
+
 def _text(positions: list[int]) -> str:
     return str(positions[0] if len(positions) == 1 else positions)
 
@@ -237,7 +244,8 @@ def ggml_call(case: RopeCase, data: CaseData) -> GgmlRope:
 
 def compare(case: RopeCase, data: CaseData, executor: str, got: Array, expected: Expectation) -> Judgement:
     """Compare a result with its expectation."""
-    judgement = compare_all(executor, [got], [expected], ["(b, s, n, d)"])
+    positions = _largest_positions(case, data)
+    judgement = compare_all(executor, [got], [expected], ["(b, s, n, d)"], positions)
     if judgement.worst is not None:
         _add_angle(case, data, judgement.worst)
     return judgement

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from npu_rope.errors import BackendUnavailable
-from npu_rope.testing.bounds import DEVICE_NEAR_CPU, within_one_ulp, worst_ratio
+from npu_rope.testing.bounds import DEVICE_NEAR_CPU, error_ratios, largest, within_one_ulp
 
 Array = npt.NDArray[Any]
 OK, FAIL, UNSUPPORTED = "ok", "FAIL", "unsupported"
@@ -67,6 +67,16 @@ class Worst:
     names: str = "(b, s, n, d)"  # the names of the index's dimensions
 
 
+@dataclass(frozen=True)
+class PositionErrors:
+    """The largest error, and the largest ratio of an error to its bound, at the positions ``first`` to
+    ``2 * first - 1`` (at position 0 if ``first`` is 0), of both signs."""
+
+    first: int
+    max_error: float
+    ratio: float
+
+
 ALONE, AFTER, SOMETIMES, NOT_ALONE = "alone", "after another", "sometimes", "not alone"
 
 
@@ -107,6 +117,7 @@ class Judgement:
     region: str = ""  # the elements beyond their bound
     output: tuple[str, ...] = ()  # the last lines of a process that did not complete the case
     occurrence: Occurrence | None = None  # of a failure that was run again
+    by_position: tuple[PositionErrors, ...] = ()  # ascending; empty if the suite does not record them
 
 
 @dataclass
@@ -176,13 +187,27 @@ def judge_each(
 
 
 def compare_all(
-    executor: str, got: Sequence[Array], expected: Sequence[Expectation], names: Sequence[str]
+    executor: str,
+    got: Sequence[Array],
+    expected: Sequence[Expectation],
+    names: Sequence[str],
+    positions: Array | None = None,
 ) -> Judgement:
-    """Compare a call's results with their expectations. ``names`` holds the names of the results' indices."""
+    """Compare a call's results with their expectations.
+
+    Args:
+        names: the names of the results' indices.
+        positions: the tokens' positions ``[B,S]`` if the results are ``[B,S,N,D]``. The judgement then
+            has the errors at each of them.
+    """
     ratio, error, worst, region = 0.0, 0.0, None, ""
+    by_position: tuple[PositionErrors, ...] = ()
     for result, expectation, name in zip(got, expected, names, strict=True):
         values, expected_values = np.atleast_1d(result).astype(np.float64), np.atleast_1d(expectation.value)
-        result_ratio, index = worst_ratio(values, expected_values, np.atleast_1d(expectation.bound))
+        errors, ratios = error_ratios(values, expected_values, np.atleast_1d(expectation.bound))
+        result_ratio, index = largest(ratios)
+        if positions is not None:
+            by_position = _errors_by_position(errors, ratios, positions)
         with np.errstate(invalid="ignore"):
             error = max(error, float(np.nanmax(np.abs(values - expected_values), initial=0.0)))
         if index and (worst is None or result_ratio > ratio):
@@ -192,7 +217,21 @@ def compare_all(
             bound = np.atleast_1d(expectation.bound)
             region = _region(values, expected_values, bound, name) if result_ratio > 1 else ""
         ratio = max(ratio, result_ratio)
-    return Judgement(executor, OK if ratio <= 1 else FAIL, error, ratio, worst, region=region)
+    verdict = OK if ratio <= 1 else FAIL
+    return Judgement(executor, verdict, error, ratio, worst, region=region, by_position=by_position)
+
+
+def _errors_by_position(errors: Array, ratios: Array, positions: Array) -> tuple[PositionErrors, ...]:
+    """Return the largest of the errors and ratios ``[B,S,N,D]`` by the positions ``[B,S]`` of the tokens."""
+    if not errors.size:
+        return ()
+    exponents = np.frexp(np.abs(positions.astype(np.float64)))[1].ravel()  # 0, and n for 2^(n-1) .. 2^n - 1
+    by_token = [values.max(axis=(2, 3)).ravel() for values in (errors, ratios)]
+    found = []
+    for exponent in np.unique(exponents):
+        error, ratio = (float(values[exponents == exponent].max()) for values in by_token)
+        found.append(PositionErrors(int(2 ** (exponent - 1)) if exponent else 0, error, ratio))
+    return tuple(found)
 
 
 def _region(values: Array, expected: Array, bound: Array, names: str) -> str:

@@ -59,7 +59,8 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and abs(value) <= sys.float_info.max
 
 
-def _format_bandwidth(run: dict[str, Any]) -> str:
+def format_bandwidth(run: dict[str, Any]) -> str:
+    """Return the rate of a launch's copies, such as ``1.23 TB/s``."""
     gigabytes = (run["bytes_read"] + run["bytes_written"]) / max(run["microseconds"], 1e-9) / 1e3
     return f"{gigabytes / 1e3:.2f} TB/s" if gigabytes >= 100 else f"{gigabytes:.2f} GB/s"
 
@@ -83,7 +84,7 @@ def show(run: dict[str, Any], least_bytes: int, console: Console) -> None:
         f"[dim]{NOT_HARDWARE}[/]",
         "",
         f"time      {run['cycles']:,.0f} cycles = {run['microseconds']:.2f} us, without the launch itself",
-        f"memory    {moved_bytes:,.0f} bytes moved ({excess:.3f} x the least), {_format_bandwidth(run)}",
+        f"memory    {moved_bytes:,.0f} bytes moved ({excess:.3f} x the least), {format_bandwidth(run)}",
         f"roofline  {run['roofline_share']:.1%} of what the memory allows",
         f"cores     {core_text}{slowest}",
         "",

@@ -19,6 +19,7 @@
 #include "src/bookings.h"
 #include "src/profile.h"
 #include "src/shadow.h"
+#include "src/ub_contents.h"
 
 namespace ascend_sim {
 
@@ -295,6 +296,7 @@ struct LaunchState {
     std::vector<WriteOfTwoCores> doubtful_writes;  // of the running instruction
     std::vector<Report> errors, warnings;
     std::vector<Span> spans;
+    std::vector<UbContents> ub_contents;  // of the traced cores
     std::vector<Totals> per_core;
     std::vector<Step> critical_path;  // of the slowest core so far, from its start to its end
     int64_t critical_core = -1;
@@ -384,6 +386,7 @@ struct CoreState {
     // The running instruction.
     Record current{Pipe::S, 0, "kernel", {"kernel", 0}};
     bool running = false;
+    UbPlaces ub_places;
     // Calls that need a kernel type with the scheduler between cores, or that use its flags.
     Call scheduler_user, reserved_flag_user;
     bool uses_sync_all = false;
@@ -446,6 +449,9 @@ struct Machine : LaunchState, CoreContext {
     void check_event_at_end(Pipe from, Pipe to, int id) const;
     void end_time();
     void check_static_end() const;
+    bool is_traced() const { return core < options.traced_cores; }
+    void note_ub_use(const UbView& view, bool writes);
+    void note_ub_time(double begin, double end);
     // Whether the instruction is one of this core.
     bool owns(uint32_t instruction) const { return instruction >= resumed_first || find_earlier(instruction); }
     // The record of an instruction of this core.

@@ -135,6 +135,7 @@ void Machine::mark_reads() {
 void reads(const char* operand, const UbView& view, const Range* ranges, size_t n) {
     Machine& m = machine();
     check_ranges(operand, view, ranges, n);
+    m.note_ub_use(view, false);
     const uint32_t valid_from = m.buffers[view.buffer].valid_from;
     for (size_t i = 0; i < n; ++i) {
         m.writer.for_each(ranges[i].begin, ranges[i].end, [&](uint32_t first, uint32_t end, uint32_t word) {
@@ -164,6 +165,7 @@ void reads(const char* operand, const UbView& view, const Range* ranges, size_t 
 void writes(const char* operand, const UbView& view, const Range* ranges, size_t n) {
     Machine& m = machine();
     check_ranges(operand, view, ranges, n);
+    m.note_ub_use(view, true);
     std::vector<Conflict> conflicts;  // nearly always empty
     for (size_t i = 0; i < n; ++i) {
         const Range r = ranges[i];
@@ -219,6 +221,7 @@ void Machine::settle_reference() {
         ascend_sim::writes("tensor", reference.view, &r, 1);
     else
         ascend_sim::reads("tensor", reference.view, &r, 1);
+    note_ub_time(pipe_free[int(Pipe::S)].time, pipe_free[int(Pipe::S)].time);
     running = false;
 }
 

@@ -48,13 +48,14 @@ ApiTotal& total_of(Pipe pipe, const char* api) {
 void end_instruction(double begin, double end, uint64_t bytes, uint32_t repeats) {
     Machine& m = machine();
     keep_span(m.current.pipe, m.current.api, m.current.site, begin, end, bytes, repeats);
+    m.note_ub_time(begin, end);
     m.running = false;
 }
 
 // Keeps a copy's latency for the trace, cut off at the end of the pipe's next copy.
 void keep_latency(Pipe pipe, double end, double done) {
     Machine& m = machine();
-    if (m.core >= m.options.traced_cores) return;
+    if (!m.is_traced()) return;
     Span& latency = m.latency[int(pipe)];
     if (latency.api) {
         latency.end = std::min(latency.end, end);
@@ -92,8 +93,7 @@ void keep_span(Pipe pipe, const char* api, Site site, double begin, double end, 
     total.repeats += repeats;
     total.bytes += bytes;
     total.cycles += end - begin;
-    if (m.core < m.options.traced_cores)
-        m.spans.push_back({int32_t(m.core), uint8_t(pipe), api, site, begin, end, bytes, repeats});
+    if (m.is_traced()) m.spans.push_back({int32_t(m.core), uint8_t(pipe), api, site, begin, end, bytes, repeats});
 }
 
 Moment step(Pipe pipe, StepKind kind, const char* api, Site site, const Moment& from, double end) {
@@ -205,7 +205,9 @@ void finish_copy(uint64_t bytes, uint32_t bursts, uintptr_t gm_address) {
 void finish_scalar(double cycles) {
     Machine& m = machine();
     if (!m.doubtful_writes.empty()) m.settle_doubtful_writes();
+    const double begin = m.pipe_free[int(Pipe::S)].time;
     spend_scalar(m.current.api, m.current.site, cycles);
+    m.note_ub_time(begin, m.pipe_free[int(Pipe::S)].time);
     m.pipe_done[int(Pipe::S)] = m.pipe_free[int(Pipe::S)];
     m.running = false;
 }
@@ -353,6 +355,8 @@ void Machine::end_time() {
     totals.end = last.time;
     for (const Span& span : latency)
         if (span.api) spans.push_back(span);
+    for (const auto& place : ub_places.places)
+        if (place.second.is_open) ub_contents.push_back(place.second.contents);
     if (!options.keeps_steps || (critical_core >= 0 && last.time <= critical_path.back().end)) return;
     std::vector<Step> path;
     for (int32_t at = last.step; at >= 0; at = steps[size_t(at)].after) path.push_back(steps[size_t(at)]);

@@ -91,7 +91,8 @@ void Pass::run() {
     undefined_reads = std::move(m.undefined_reads);
     // The spans of cores that waited for each other are interleaved.
     std::stable_sort(m.spans.begin(), m.spans.end(), [](const Span& a, const Span& b) { return a.core < b.core; });
-    timeline = {std::move(m.spans), std::move(m.per_core), std::move(m.critical_path), m.critical_core};
+    timeline = {std::move(m.spans), std::move(m.ub_contents), std::move(m.per_core), std::move(m.critical_path),
+                m.critical_core};
     gm_ = std::move(m.gm);
     accesses_ = std::move(m.gm_accesses);
     m.pause = nullptr;

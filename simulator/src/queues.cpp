@@ -293,6 +293,9 @@ UbView static_memory(const char* api, uint32_t address, uint64_t bytes, Site sit
     UbView view = view_of(m.static_buffer);
     view.addr = address;
     view.bytes = saturated(bytes);
+    auto& tensors = m.ub_places.static_tensors;
+    const std::pair<uint32_t, uint32_t> tensor{view.addr, view.bytes};
+    if (m.is_traced() && std::find(tensors.begin(), tensors.end(), tensor) == tensors.end()) tensors.push_back(tensor);
     return view;
 }
 void static_allocator_created(Site site) {

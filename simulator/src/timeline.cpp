@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <map>
+#include <tuple>
+#include <utility>
 
 #include "src/json.h"
 
@@ -33,15 +36,40 @@ void write_names(std::FILE* f, int core, bool first) {
                      core, row, row_name(row));
 }
 
+// Microseconds rounded as printed, so that spans that are adjacent in cycles are adjacent in the trace.
+double printed_microseconds(double cycles, double clock_ghz) { return std::round(cycles / clock_ghz * 10) / 1e4; }
+
 void write_span(std::FILE* f, const Span& s, double clock_ghz) {
     if (s.end <= s.begin) return;
-    // Microseconds rounded as printed, so that spans that are adjacent in cycles are adjacent in the trace.
-    auto printed = [&](double cycles) { return std::round(cycles / clock_ghz * 10) / 1e4; };
+    const double begin = printed_microseconds(s.begin, clock_ghz), end = printed_microseconds(s.end, clock_ghz);
     std::fprintf(f,
                  ",\n{\"ph\":\"X\",\"name\":\"%s\",\"pid\":%d,\"tid\":%d,\"ts\":%.4f,\"dur\":%.4f,\"args\":{\"line\":"
                  "\"%s\",\"cycles\":%.0f,\"bytes\":%llu,\"repeats\":%u}}",
-                 s.api, s.core, int(s.row), printed(s.begin), printed(s.end) - printed(s.begin), where(s.site).c_str(),
-                 s.end - s.begin, static_cast<unsigned long long>(s.bytes), s.repeats);
+                 s.api, s.core, int(s.row), begin, end - begin, where(s.site).c_str(), s.end - s.begin,
+                 static_cast<unsigned long long>(s.bytes), s.repeats);
+}
+
+// A row for each place in UB, below the rows of its core. Places of later contents may overlap those of earlier ones.
+void write_ub_contents(std::FILE* f, const std::vector<UbContents>& all, double clock_ghz) {
+    std::map<std::tuple<int32_t, uint32_t, uint32_t>, int> rows;
+    std::map<int32_t, int> rows_of_core;
+    for (const UbContents& c : all) {
+        const auto [row, is_new] = rows.emplace(std::make_tuple(c.core, c.addr, c.bytes), 0);
+        if (is_new) {
+            row->second = kRows + rows_of_core[c.core]++;
+            std::fprintf(f,
+                         ",\n{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":"
+                         "\"UB [%u, %u)\"}}",
+                         c.core, row->second, c.addr, c.addr + c.bytes);
+        }
+        if (c.end <= c.begin) continue;
+        const double begin = printed_microseconds(c.begin, clock_ghz), end = printed_microseconds(c.end, clock_ghz);
+        std::fprintf(f,
+                     ",\n{\"ph\":\"X\",\"name\":\"%s\",\"cat\":\"ub\",\"pid\":%d,\"tid\":%d,\"ts\":%.4f,\"dur\":%.4f,"
+                     "\"args\":{\"line\":\"%s\",\"cycles\":%.0f,\"address\":%u,\"bytes\":%u,\"uses\":%u}}",
+                     c.api, c.core, row->second, begin, end - begin, where(c.site).c_str(), c.end - c.begin, c.addr,
+                     c.bytes, c.uses);
+    }
 }
 
 void write_events(const Timeline& timeline, double clock_ghz, std::FILE* f) {
@@ -60,6 +88,7 @@ void write_events(const Timeline& timeline, double clock_ghz, std::FILE* f) {
             write_span(f,
                        {int32_t(timeline.critical_core), uint8_t(Row::Critical), s.api, s.site, s.begin, s.end, 0, 0},
                        clock_ghz);
+    write_ub_contents(f, timeline.ub_contents, clock_ghz);
 }
 
 }  // namespace

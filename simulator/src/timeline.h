@@ -9,8 +9,9 @@
 namespace ascend_sim {
 
 struct Timeline {
-    std::vector<Span> spans;    // of the traced cores
-    std::vector<Totals> cores;  // one for each block
+    std::vector<Span> spans;              // of the traced cores
+    std::vector<UbContents> ub_contents;  // of the traced cores
+    std::vector<Totals> cores;            // one for each block
     std::vector<Step> critical_path;
     int64_t critical_core = -1;
 };

@@ -611,7 +611,7 @@ def test_elements_that_scroll_sideways_can_be_reached_by_keyboard(good):
 
 
 def test_the_page_is_light_and_dark_and_fits_a_phone(good):
-    assert "prefers-color-scheme: dark" in good.page
+    assert "color-scheme: light dark" in good.page
     assert 'name="viewport" content="width=device-width' in good.page
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from ascend_sim import timeline, timeline_plot
+from ascend_sim import timeline, timeline_page, timeline_plot
 from ascend_sim.cli.application import usage_error
 from ascend_sim.files import cause_of, replacing, unwritable
 
@@ -17,6 +17,9 @@ from ascend_sim.files import cause_of, replacing, unwritable
 def trace(
     file: Annotated[Path, typer.Argument(help="A timeline that a run has written.", show_default=False)],
     plot: Annotated[Path | None, typer.Option(help="Draw the timeline to a .png, .svg or .pdf file.")] = None,
+    page: Annotated[
+        Path | None, typer.Option(help="Write the timeline as an HTML page, which needs no network.")
+    ] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
     """Show how a launch spent its cycles: pipes, instructions, critical path.
@@ -33,13 +36,19 @@ def trace(
       ascend-sim kernel gelu.cpp gelu in:x.npy 'out:float16[99]' --trace gelu.json
 
       ascend-sim trace gelu.json --plot gelu.png
+
+      ascend-sim trace gelu.json --page gelu.html
     """
     if plot is not None and (fault := unwritable(plot) or timeline_plot.refusal(plot)):
         raise usage_error(f"[trace] plot {fault}")
+    if page is not None and (fault := unwritable(page)):
+        raise usage_error(f"[trace] page {fault}")
+    if page is not None and page == plot:
+        raise usage_error(f"[trace] page must differ from plot but got {page}.")
     try:
         contents = json.loads(file.read_text())
         summary = {"call": file.name, **_summary_of(contents)}
-        if plot is not None and not timeline_plot.has_spans(contents):
+        if (plot or page) and not timeline_plot.has_spans(contents):
             raise ValueError("it has no traceEvents to plot")
     except (OSError, ValueError) as error:
         cause = cause_of(error)
@@ -49,13 +58,18 @@ def trace(
             timeline_plot.draw(
                 file, timeline_plot.title_of(summary), summary["microseconds"], stream, plot.suffix[1:]
             )
+    moved_bytes = int(summary["bytes_read"] + summary["bytes_written"])
+    if page is not None:
+        with replacing(page) as stream:
+            timeline_page.write(file, summary, moved_bytes, stream)
     if json_:
         print(json.dumps(summary, indent=1))
         return
-    moved_bytes = int(summary["bytes_read"] + summary["bytes_written"])
     timeline.show(summary, moved_bytes, Console(highlight=False))
     if plot is not None:
         print(f"plot written to {plot}")
+    if page is not None:
+        print(f"page written to {page}")
 
 
 def _summary_of(contents: Any) -> dict[str, Any]:
