@@ -223,7 +223,7 @@ function chart(host, label) {
   });
   let width = 0;
   new ResizeObserver(() => {
-    if (host.clientWidth !== width) draw();
+    if (host.clientWidth !== width) requestAnimationFrame(draw);
     width = host.clientWidth;
   }).observe(host);
   return (newSpec) => {

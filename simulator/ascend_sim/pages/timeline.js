@@ -331,5 +331,5 @@ document.addEventListener("theme", () => { resolveColours(); draw(); });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { resolveColours(); draw(); });
 chooseLanes();
 view = [...whole];
-new ResizeObserver(draw).observe(canvas);
+new ResizeObserver(() => requestAnimationFrame(draw)).observe(canvas);
 draw();
