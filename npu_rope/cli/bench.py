@@ -116,7 +116,11 @@ def bench(
         with replacing(markdown) as stream:
             stream.write(report.into_page(results, page))
     with stream_to(output) as stream:
-        writer = {BenchFormat.JSON: report.write_json, BenchFormat.CSV: report.write_csv, BenchFormat.HTML: bench_page.write_page}
+        writer = {
+            BenchFormat.JSON: report.write_json,
+            BenchFormat.CSV: report.write_csv,
+            BenchFormat.HTML: bench_page.write_page,
+        }
         writer.get(format_, report.write_console)(results, stream)
     if plot is not None:
         if not plotting.drawn_figures(results):

@@ -1,9 +1,9 @@
 // The filters, charts and table of the page of npu-rope validate.
 const number = (x) => (x === "inf" ? Infinity : x);
-const ROWS = DATA.results.map(([i, executor, verdict, error, ratio, equal, message, positions]) => {
+const ROWS = DATA.results.map(([i, executor, verdict, error, ratio, equal, near, message, positions]) => {
   const [suite, name, op, dtype, shape] = DATA.cases[i];
   return { suite, name, op, dtype, shape, executor, verdict, message,
-    backend: DATA.executors[executor], error: number(error), ratio: number(ratio), equal: number(equal),
+    backend: DATA.executors[executor], error: number(error), ratio: number(ratio), equal: number(equal), near: number(near),
     positions: positions.map(([first, most, share]) => ({ first, error: number(most), ratio: number(share) })),
     isWrong: DATA.verdicts[verdict] === "FAIL" };
 });
@@ -34,6 +34,7 @@ const showRows = dataTable(byId("case-table"), "Cases that match the filters", [
   { title: "error / bound", of: (row) => row.ratio, isNumber: true },
   { title: "error", of: (row) => row.error, isNumber: true },
   { title: "equal bits", of: (row) => row.equal, isNumber: true, show: (row) => percent(row.equal) },
+  { title: "near cpu", of: (row) => row.near, isNumber: true, show: (row) => percent(row.near) },
   { title: "type", of: (row) => row.dtype },
   { title: "shape", of: (row) => row.shape },
 ]);

@@ -40,7 +40,7 @@ def _sections(report: ValidationReport) -> Iterator[tuple[str, str, Iterable[str
     yield "summary", "Summary", [_cards(report), _by_suite(report), _equal_bits(report)]
     yield "failures", "Failures", _failures(report)
     yield "charts", "Errors", [_CHARTS]
-    yield "cases", "Cases", ['<div id="case-table"></div>']
+    yield "cases", "Cases", ['<div id="case-table"></div>', _LEGEND]
     yield "environment", "Environment", _environment(report)
 
 
@@ -57,6 +57,8 @@ the order of the run.
 The largest value among the tokens at positions 0, 1, 2 to 3, 4 to 7 and so on, of the cases of rope (suites
 ggml and models). In the modes with sections, a token counts at the largest of its four positions.
 </figcaption></figure>"""
+_LEGEND = """<p class="soft">Equal bits: the share of elements that are equal to those of cpu, with policy ggml for
+ggml. Near cpu: the share of 16-bit elements at most one unit in the last place from cpu's.</p>"""
 
 
 # ---- summary ---------------------------------------------------------------------------------------
@@ -259,7 +261,8 @@ def _data(report: ValidationReport) -> dict[str, Any]:
                     VERDICTS.index(j.verdict),
                     json_number(j.max_error),
                     json_number(j.ratio),
-                    json_number(j.bit_equal if j.bit_equal is not None else j.near_cpu),
+                    json_number(j.bit_equal),
+                    json_number(j.near_cpu),
                     "" if j.verdict == OK else explain(j),
                     [[at.first, json_number(at.max_error), json_number(at.ratio)] for at in j.by_position],
                 ]

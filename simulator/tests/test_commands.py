@@ -368,7 +368,7 @@ def test_a_timeline_without_spans_is_shown_but_not_plotted(timeline, events):
     assert ascend_sim_command("trace", "bare.json").exit_code == 0
     done = ascend_sim_command("trace", "bare.json", "--plot", "plot.png")
     assert (done.exit_code, done.stdout) == (2, "")
-    assert done.stderr.endswith("bare.json: it has no traceEvents to plot.\n")
+    assert done.stderr.endswith("bare.json: it has no traceEvents to show.\n")
     assert files() == ["bare.json"]
 
 

@@ -80,3 +80,54 @@ def test_no_arguments_print_help(npu_rope_command):
     result = npu_rope_command()
     assert "validate" in result.stdout + result.stderr
     assert "doctor" in result.stdout + result.stderr
+
+
+# ---- the last line -----------------------------------------------------------------------------------------
+
+
+def test_the_last_line_names_the_next_command(npu_rope_command):
+    last = npu_rope_command("doctor").stdout.splitlines()[-1]
+    assert last == (
+        "This machine runs npu_rope on the CPU, and its NPU kernels on the simulator; it has no NPU."
+        " Next: npu-rope validate"
+    )
+
+
+def changed(findings, **present):
+    """Return the findings with other values of ``present``, by the piece's name."""
+    return [
+        doctor.Finding(**f | ({"present": present[f["piece"]]} if f["piece"] in present else {}))
+        for f in findings
+    ]
+
+
+@pytest.mark.parametrize(
+    ("present", "simulated", "expected"),
+    [
+        ({"C library": False}, None, r"This machine computes only the float64 reference, .*\. Next: "),
+        (
+            {"sim": False},
+            None,
+            r"This machine runs npu_rope on the CPU only, .* Next: npu-rope validate --backend cpu$",
+        ),
+        (
+            {"npu": True, "device": True},
+            None,
+            r"This machine runs npu_rope on its NPU\. Next: npu-rope hardware-report --quick$",
+        ),
+        (
+            {"device": True, "torch_npu": True, "CANN": False},
+            None,
+            r"This machine has an NPU that npu_rope cannot use yet: CANN is not in order\. Next: install",
+        ),
+        (
+            {"npu": True},
+            "Ascend910B2",
+            r"This process runs npu_rope on a simulated Ascend910B2\."
+            r" Next: npu-rope sim --soc Ascend910B2 -- python -m npu_rope\.cli validate --backend npu$",
+        ),
+    ],
+)
+def test_the_last_line_depends_on_the_parts(present, simulated, expected, findings, monkeypatch):
+    monkeypatch.setattr(doctor.backends, "simulated_soc", lambda: simulated)
+    assert re.match(expected, doctor.next_step(changed(findings, **present)))

@@ -127,12 +127,12 @@ def test_the_page_of_validate_has_every_judgement(validated):
     expected = [(case, judgement) for case in document["cases"] for judgement in case["judgements"]]
     assert len(data["results"]) == len(expected) > 40
     for found, (case, judgement) in zip(data["results"], expected, strict=True):
-        index, executor, verdict, error, ratio, equal, message, positions = found
+        index, executor, verdict, error, ratio, equal, near, message, positions = found
         assert data["cases"][index][:2] == [case["suite"], case["name"]]
         assert data["executors"][executor] == judgement["backend_name"]
         assert ["ok", "FAIL", "unsupported"][verdict] == judgement["verdict"]
         assert (error, ratio) == (judgement["max_error"], judgement["error_over_bound"])
-        assert equal == judgement["near_cpu_share"]
+        assert (equal, near) == (judgement["bit_equal_share"], judgement["near_cpu_share"])
         assert message == judgement["error_message"]
         of_json = [
             tuple(at[name] for name in ("first", "max_error", "error_over_bound"))
@@ -166,7 +166,7 @@ def test_the_page_of_validate_names_the_machine_and_the_faults(validated):
 def test_markup_in_messages_is_text(validated):
     page = Page(validated[0])
     assert MESSAGE not in page.text
-    assert MESSAGE in {result[6] for result in page.data()["results"]}
+    assert MESSAGE in {result[7] for result in page.data()["results"]}
 
 
 def test_the_page_of_bench_has_every_figure_and_target(benched):

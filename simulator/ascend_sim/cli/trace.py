@@ -49,7 +49,7 @@ def trace(
         contents = json.loads(file.read_text())
         summary = {"call": file.name, **_summary_of(contents)}
         if (plot or page) and not timeline_plot.has_spans(contents):
-            raise ValueError("it has no traceEvents to plot")
+            raise ValueError("it has no traceEvents to show")
     except (OSError, ValueError) as error:
         cause = cause_of(error)
         raise usage_error(f"[trace] file must be a timeline of ascend_sim but got {file}: {cause}.") from None

@@ -213,3 +213,17 @@ KERNEL(sums_and_scalar) {
     if (!amounts.setting) order<HardEvent::V_S>();
     (void)t.GetValue(0);
 }
+
+// Two tensors at addresses. The first one gets new contents after the second one has read it.
+KERNEL(tensors_at_addresses) {
+    InitSocState();
+    READ_AMOUNTS;
+    LocalMemAllocator<> allocator;
+    LocalTensor<float> a = allocator.Alloc<float>(1024), b = allocator.Alloc<float>(1024);
+    Duplicate(a, 1.0f, 1024);
+    PipeBarrier<PIPE_V>();
+    Adds(b, a, 1.0f, int32_t(amounts.count));
+    PipeBarrier<PIPE_V>();
+    Duplicate(a, 2.0f, 1024);
+    PipeBarrier<PIPE_ALL>();
+}
