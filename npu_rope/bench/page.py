@@ -39,11 +39,11 @@ def _sections(results: Results) -> Iterator[tuple[str, str, Iterable[str]]]:
 _CHART = """<div class="filters" id="filters"></div>
 <p id="count" class="soft" role="status"></p>
 <figure><div id="ratios"></div><figcaption>
-Time divided by the time of the memory floor in the same rounds: a copy of the same bytes, or transformers' own
-code in the rows named patched. Rows are in the order of the run.
+Time divided by the time of the memory floor in the same rounds: a copy of the same bytes, or transformers'
+own code in the rows named patched. Rows are in the order of the run.
 </figcaption></figure>"""
-_LEGEND = """<p class="soft">Median: microseconds per call. Spread: interquartile range / least sample. A bar shows
-the median on a scale of its row, with a line for the interquartile range. Ratio to ours: median / the least
+_LEGEND = """<p class="soft">
+Median: microseconds per call. Spread: interquartile range / least sample. A bar shows the median on a scale of its row, with a line for the interquartile range. Ratio to ours: median / the least
 median of npu_rope in the row. *: others used 10 % of a core or more meanwhile.</p>"""
 
 
