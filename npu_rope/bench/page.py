@@ -43,8 +43,9 @@ Time divided by the time of the memory floor in the same rounds: a copy of the s
 own code in the rows named patched. Rows are in the order of the run.
 </figcaption></figure>"""
 _LEGEND = """<p class="soft">
-Median: microseconds per call. Spread: interquartile range / least sample. A bar shows the median on a scale of its row, with a line for the interquartile range. Ratio to ours: median / the least
-median of npu_rope in the row. *: others used 10 % of a core or more meanwhile.</p>"""
+Median: microseconds per call. Spread: interquartile range / least sample. A bar shows the median on a scale
+of its row, with a line for the interquartile range. Ratio to ours: median / the least median of npu_rope in
+the row. *: others used 10 % of a core or more meanwhile.</p>"""
 
 
 def _targets(results: Results) -> str:

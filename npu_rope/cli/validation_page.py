@@ -58,7 +58,8 @@ The largest value among the tokens at positions 0, 1, 2 to 3, 4 to 7 and so on, 
 ggml and models). In the modes with sections, a token counts at the largest of its four positions.
 </figcaption></figure>"""
 _LEGEND = """<p class="soft">
-Equal bits: the share of elements that are equal to those of cpu, with policy ggml for ggml. Near cpu: the share of 16-bit elements at most one unit in the last place from cpu's.</p>"""
+Equal bits: the share of elements that are equal to those of cpu, with policy ggml for ggml. Near cpu: the
+share of 16-bit elements at most one unit in the last place from cpu's.</p>"""
 
 
 # ---- summary ---------------------------------------------------------------------------------------
