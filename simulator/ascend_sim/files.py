@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-__all__ = ["cause_of", "replacing", "stream_to", "unwritable"]
+__all__ = ["cause_of", "remove", "replacing", "stream_to", "unwritable"]
 
 
 def cause_of(error: Exception) -> str:
@@ -71,6 +71,12 @@ def replacing(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
         with suppress(OSError):
             temporary.unlink()
         raise
+
+
+def remove(path: Path) -> None:
+    """Remove the file that :func:`replacing` would replace, if it exists. Devices and pipes stay."""
+    if not _is_special(path):
+        path.resolve().unlink(missing_ok=True)
 
 
 @contextmanager

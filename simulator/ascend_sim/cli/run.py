@@ -13,8 +13,8 @@ import typer
 
 from ascend_sim.cli.application import USAGE_ERROR, usage_error
 from ascend_sim.errors import Unavailable
-from ascend_sim.files import replacing, unwritable
-from ascend_sim.programs import session
+from ascend_sim.files import remove, replacing, unwritable
+from ascend_sim.programs import executables, session
 
 __all__ = ["run"]
 
@@ -93,6 +93,10 @@ def run(
       ascend-sim run -- ./test-backend-ops test -o ROPE -b CANN0
     """
     program = f"{context.find_root().command.name} {context.command.name}"
+    if report is not None:
+        if fault := unwritable(report):
+            raise usage_error(f"[sim] report {fault}")
+        remove(report)  # that of an earlier run, which would stay if this one does not start
     if not command:
         raise usage_error(
             "[sim] command must be a program and its arguments but got nothing.\n"
@@ -104,8 +108,6 @@ def run(
         raise usage_error(f"[sim] devices must be 1 to {session.MAX_DEVICES} but got {devices}.")
     if seed < 0:
         raise usage_error(f"[sim] seed must be at least 0 but got {seed}.")
-    if report is not None and (fault := unwritable(report)):
-        raise usage_error(f"[sim] report {fault}")
     try:
         if fault := session.soc_fault(soc):
             raise usage_error(f"[sim] soc {fault}")
@@ -114,15 +116,16 @@ def run(
                 command, soc, Path(folder), devices=devices, streams=streams, seed=seed
             )
             begin = time.monotonic()
-            status = session.run(command, environment)
+            end = session.run(command, environment)
+            status = end.status
             session_report = session.read_reports(Path(folder), soc)
-            if not_loaded := session.not_loaded(command, environment, status):
+            if not_loaded := executables.not_loaded(command[0], environment, status):
                 if not session_report.processes:  # nothing ran
                     raise not_loaded
                 session_report.not_loaded, status = not_loaded.missing, USAGE_ERROR
             session_report.devices = devices
             session_report.seconds = round(time.monotonic() - begin, 3)
-            session_report.ended_by = session.signal_name(status)
+            session_report.ended_by = end.ended_by
     except Unavailable as error:
         raise usage_error(str(error)) from None
     session.print_report(session_report, lambda line: print(f"{program}: {line}", file=sys.stderr))

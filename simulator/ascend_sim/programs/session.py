@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import difflib
 import json
 import os
@@ -10,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,16 +18,14 @@ from pathlib import Path
 from typing import Any
 
 from ascend_sim import folders
-from ascend_sim.errors import Unavailable
 from ascend_sim.library import load
-from ascend_sim.programs import executables, find_torch_npu, stubs, toolkit
+from ascend_sim.programs import executables, find_torch_npu, stubs, toolkit, watcher
 
 DEFAULT_CHIP = "Ascend910B2"
 # The AI cores of each family's largest chip. A chip's name begins with its family's name and a digit.
 FAMILIES = {"Ascend910B": 24, "Ascend910_93": 24, "Ascend310P": 10, "Ascend950PR_": 36, "Ascend950DT_": 36}
 
 STARTUP = Path(__file__).parent / "startup"
-_PR_SET_PDEATHSIG = 1  # of Linux, sys/prctl.h
 # The signals that are sent on to the command.
 FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 
@@ -107,68 +105,81 @@ def _path(*parts: Path | str | None) -> str:
     return os.pathsep.join(str(part) for part in parts if part)
 
 
-def run(command: list[str], env: dict[str, str]) -> int:
-    """Run the command. Return its exit status, or 128 plus the signal's number if a signal ended it.
+@dataclass
+class End:
+    """The end of a command.
+
+    Attributes:
+        status: its exit status, or 128 plus the signal's number if a signal ended it.
+        ended_by: the name of the signal that ended it, or "". A command that ends with a status above 128
+            after this process forwarded a signal to it was ended by that signal.
+    """
+
+    status: int
+    ended_by: str
+
+
+def run(command: list[str], env: dict[str, str]) -> End:
+    """Run the command. If this process is killed, all processes of the command end.
 
     Raises:
         Unavailable: the command does not start.
     """
-    executables.check(executables.find(command[0]))
-    try:
-        child = subprocess.Popen(command, env=env, preexec_fn=_ending_with_this_process())
-    except OSError as error:
-        remedy = "Name a program that runs: ascend-sim run -- python script.py."
-        raise Unavailable("command", f"{command[0]}: {error.strerror}", remedy) from None
-    with _forwarding(child):
-        status = child.wait()
-    return status if status >= 0 else 128 - status
+    program = executables.find(command[0])
+    executables.check(program, env.get("PATH"))
+    with _watcher() as variables:
+        try:
+            child = subprocess.Popen(command, env=env | variables)
+        except OSError as error:
+            raise executables.not_started(program, error) from None
+        with _forwarding(child) as forwarded:
+            status = child.wait()
+    if status < 0:
+        return End(128 - status, _signal_name(-status))
+    number = forwarded[-1] if forwarded and status > 128 else status - 128
+    return End(status, _signal_name(number))
 
 
-def _ending_with_this_process() -> Callable[[], None] | None:
-    """Return a function for the child, after which SIGTERM ends it when this process ends, even by SIGKILL.
-
-    A launcher such as torchrun ends its own processes at SIGTERM. On other systems than Linux, return None.
-    """
+@contextmanager
+def _watcher() -> Iterator[dict[str, str]]:
+    """Start a process that ends the command's processes if this process is killed (:mod:`watcher`). Yield the
+    variables by which it finds them. Systems other than Linux do not show it the environment of processes."""
     if sys.platform != "linux":
-        return None
-    prctl, parent = ctypes.CDLL(None).prctl, os.getpid()  # before the fork
-
-    def request() -> None:
-        prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-        if os.getppid() != parent:  # it ended before the request
-            os.kill(os.getpid(), signal.SIGTERM)
-
-    return request
-
-
-def not_loaded(command: list[str], env: dict[str, str], status: int) -> Unavailable | None:
-    """Return the error for a command that the loader ended with this status of :func:`run`, or None.
-
-    A library was missing or a symbol. The loader looks for most symbols at a program's start, but for some at
-    their first call.
-    """
-    if status != executables.NOT_LOADED:
-        return None
-    missing = executables.missing_pieces(command[0], env)
-    remedy = "A symbol of acl or aclnn that is missing here is newer than the simulated CANN: report it."
-    return Unavailable("command", missing, remedy) if missing else None
+        yield {}
+        return
+    run = f"{os.getpid()}-{time.time_ns()}"
+    arguments = [sys.executable, "-I", "-S", watcher.__file__, run]
+    # Without the variables of an outer run, whose watcher must not end this one.
+    own = {name: value for name, value in os.environ.items() if name != watcher.VARIABLE}
+    quiet, pipe = subprocess.DEVNULL, subprocess.PIPE
+    # In a session of its own, it gets no signals of this process's group or terminal.
+    with subprocess.Popen(
+        arguments, env=own, stdin=pipe, stdout=quiet, stderr=quiet, cwd="/", start_new_session=True
+    ) as process:
+        try:
+            yield {watcher.VARIABLE: run}
+        finally:
+            process.communicate(b".")
 
 
-def signal_name(status: int) -> str:
-    """Return the name of the signal that ended a command with this status of :func:`run`, or ""."""
+def _signal_name(number: int) -> str:
+    """Return the name of a signal, or "" if the number is not that of a signal."""
     try:
-        return signal.Signals(status - 128).name if status > 128 else ""
+        return signal.Signals(number).name
     except ValueError:
         return ""
 
 
 @contextmanager
-def _forwarding(child: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Forward signals of this process to the child."""
+def _forwarding(child: subprocess.Popen[bytes]) -> Iterator[list[int]]:
+    """Forward signals of this process to the child. Yield the list of those that came."""
     # A terminal sends its own signals to both.
     from_terminal = {signal.SIGINT, signal.SIGQUIT} if sys.stdin is not None and sys.stdin.isatty() else set()
 
+    forwarded: list[int] = []
+
     def forward(number: int, _frame: Any) -> None:
+        forwarded.append(number)
         if number not in from_terminal:
             child.send_signal(number)
 
@@ -176,7 +187,7 @@ def _forwarding(child: subprocess.Popen[bytes]) -> Iterator[None]:
     try:
         for number in FORWARDED:
             previous_handlers[number] = signal.signal(number, forward)
-        yield
+        yield forwarded
     finally:
         for number, handler in previous_handlers.items():
             signal.signal(number, handler)

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from ascend_sim import folders
@@ -83,6 +84,23 @@ def test_a_report_that_cannot_be_written_is_refused_before_the_command_runs(tmp_
     assert not ran.exists()
 
 
+@pytest.mark.parametrize(
+    "arguments", [["--soc", "Ascend9000", "--", "true"], ["--", "no-such-program"], ["--seed", "-1"], []]
+)
+def test_the_report_of_an_earlier_run_is_removed_when_a_run_is_refused(tmp_path, arguments):
+    report = tmp_path / "r.json"
+    report.write_text("{}")
+    done = run_command("--report", report, *arguments)
+    assert done.exit_code == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_report_that_is_a_device_is_not_removed():
+    done = run_command("--report", "/dev/null", "--", "no-such-program")
+    assert done.exit_code == 2
+    assert os.path.exists("/dev/null")
+
+
 def test_a_program_that_does_not_exist_is_refused():
     done = run_command("--", "no-such-program")
     assert done.exit_code == 2
@@ -129,6 +147,57 @@ def test_a_script_whose_interpreter_is_missing_is_refused(tmp_path, line, shown)
     assert refused(script) == (
         f"[sim] command must be available but the interpreter {shown} in the first line of {script} does not "
         "exist.\nCorrect the line, or install the interpreter.\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "line", ["/usr/bin/env no-such-interpreter", "/usr/bin/env -S no-such-interpreter -u"]
+)
+def test_a_script_whose_interpreter_env_does_not_find_is_refused(tmp_path, line):
+    script = program_of(tmp_path, f"#!{line}\n".encode())
+    assert refused(script) == (
+        "[sim] command must be available but env does not find the interpreter 'no-such-interpreter' in the "
+        f"first line of {script} on PATH.\nCorrect the line, or install the interpreter.\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "line", ["/usr/bin/env sh", "/usr/bin/env -S NAME=1 sh", "/usr/bin/env -S -u NAME sh"]
+)
+def test_a_script_whose_interpreter_env_finds_runs(tmp_path, line):
+    script = program_of(tmp_path, f"#!{line}\nexit 7\n".encode())
+    assert run_command("--", script).exit_code == 7
+
+
+def program_of(folder, contents):
+    program = folder / "program"
+    program.write_bytes(contents)
+    program.chmod(0o755)
+    return program
+
+
+def test_an_empty_program_is_refused(tmp_path):
+    program = program_of(tmp_path, b"")
+    assert refused(program) == (
+        f"[sim] command must be available but {program} is empty.\nBuild it again, or copy it again.\n"
+    )
+
+
+@pytest.mark.parametrize("count", [20, 40, 64, 600, 5000])
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have other formats of programs")
+def test_a_program_that_is_cut_off_is_refused(tmp_path, count):
+    whole = Path(sys.executable).read_bytes()
+    program = program_of(tmp_path, whole[:count])
+    cut_off = f"{program} is cut off: it has {count} bytes, and the system loads "
+    assert refused(program).startswith(f"[sim] command must be available but {cut_off}")
+
+
+@pytest.mark.parametrize("contents", [b"exit 7\n", b"\x01\x02\x03 neither"])
+def test_a_program_of_no_known_format_is_refused(tmp_path, contents):
+    program = program_of(tmp_path, contents)
+    assert refused(program) == (
+        f"[sim] command must be available but {program} is neither a program of this machine nor a script "
+        f"with #! and an interpreter.\nFor a script, name its interpreter: -- sh {program}.\n"
     )
 
 
@@ -194,17 +263,53 @@ def test_the_python_is_the_command_s_own_or_that_on_the_path(tmp_path, monkeypat
 # ---- the command's end -------------------------------------------------------------------------------
 
 
-def status_of(*code):
+def end_of(*code):
     return session.run([sys.executable, "-c", *code], dict(os.environ))
 
 
 def test_the_status_is_the_command_s():
-    assert status_of("") == 0
-    assert status_of("import sys; sys.exit(9)") == 9
+    assert end_of("") == session.End(0, "")
+    assert end_of("import sys; sys.exit(9)") == session.End(9, "")
+
+
+@pytest.mark.parametrize("status", [130, 137])
+def test_a_status_above_128_is_that_of_a_shell_whose_program_a_signal_ends(status):
+    assert end_of(f"import sys; sys.exit({status})") == session.End(status, signal.Signals(status - 128).name)
 
 
 def test_the_status_of_a_command_that_a_signal_ends_is_128_plus_its_number():
-    assert status_of("import os, signal; os.kill(os.getpid(), signal.SIGKILL)") == 128 + signal.SIGKILL
+    killed = end_of("import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
+    assert killed == session.End(128 + signal.SIGKILL, "SIGKILL")
+
+
+@pytest.mark.parametrize(
+    ("end", "expected"),
+    [
+        ("sys.exit(130)", "130 SIGTERM"),  # as npu-rope validate, which treats SIGTERM like Ctrl+C
+        ("sys.exit(0)", "0 "),
+        ("os.kill(os.getpid(), signal.SIGSEGV)", "139 SIGSEGV"),
+    ],
+)
+def test_a_command_that_ends_at_a_forwarded_signal_was_ended_by_it(end, expected):
+    child = (
+        f"import os, signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: {end});"
+        "print('ready', flush=True); time.sleep(60)"
+    )
+    with run_in_process(child, "print(end.status, end.ended_by)") as process:
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.stdout.read() == expected + "\n"
+
+
+def run_in_process(child, after):
+    """Start a process that runs Python source as the command of a run, and then the statement `after`."""
+    source = (
+        "import os, sys; from ascend_sim.programs import session;"
+        f"end = session.run([sys.executable, '-c', {child!r}], dict(os.environ)); {after}"
+    )
+    return subprocess.Popen(
+        [sys.executable, "-c", source], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
+    )
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1])
@@ -213,14 +318,7 @@ def test_a_signal_is_forwarded_and_the_run_waits_for_the_end(number):
         f"import signal, sys, time; signal.signal({int(number)}, lambda *_: (time.sleep(0.2), sys.exit(33)));"
         "print('ready', flush=True); time.sleep(60)"
     )
-    source = (
-        "import os, sys; from ascend_sim.programs import session;"
-        f"sys.exit(session.run([sys.executable, '-c', {child!r}], dict(os.environ)))"
-    )
-    process = subprocess.Popen(
-        [sys.executable, "-c", source], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
-    )
-    with process:
+    with run_in_process(child, "sys.exit(end.status)") as process:
         assert process.stdout.readline() == "ready\n"
         start = time.monotonic()
         process.send_signal(number)
@@ -228,19 +326,25 @@ def test_a_signal_is_forwarded_and_the_run_waits_for_the_end(number):
         assert time.monotonic() - start < 30
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell a child of its parent's end")
-def test_the_command_ends_with_a_run_that_is_killed():
-    child = "import time; print('ready', flush=True); time.sleep(60)"
-    source = (
-        "import os, sys; from ascend_sim.programs import session;"
-        f"session.run([sys.executable, '-c', {child!r}], dict(os.environ))"
-    )
-    with subprocess.Popen([sys.executable, "-c", source], stdout=subprocess.PIPE, text=True) as process:
+@pytest.mark.parametrize("ignored", ["", "trap '' TERM; "])
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not show the environment of processes")
+def test_all_processes_of_the_command_end_with_a_run_that_is_killed(ignored):
+    # Three generations; the last one is in a session of its own.
+    sleeper = f"{ignored}echo ready; while true; do sleep 1; done"
+    middle = f"import subprocess; subprocess.run(['sh', '-c', {sleeper!r}], start_new_session=True)"
+    child = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {middle!r}])"
+    with run_in_process(child, "") as process:
         assert process.stdout.readline() == "ready\n"
         start = time.monotonic()
         process.kill()
-        assert process.stdout.read() == ""  # the pipe is open until the child ends
+        assert process.stdout.read() == ""  # the pipe is open until the last of them ends
         assert time.monotonic() - start < 30
+
+
+def test_processes_that_the_command_leaves_behind_run_on():
+    source = "import subprocess; subprocess.Popen(['sh', '-c', 'sleep 1; echo late'])"
+    with run_in_process(source, "print('end', flush=True)") as process:
+        assert process.stdout.read() == "end\nlate\n"
 
 
 # ---- the report --------------------------------------------------------------------------------------
