@@ -70,17 +70,25 @@ def command_line(python: str = "python") -> str:
     """Return the beginning of a command line that runs npu_rope as this process does: ``npu-rope``, or
     ``npu-rope sim`` with the options of this process and this Python.
     """
+    prefix = simulation()
+    return f"{prefix}{shlex.join([python, '-m', 'npu_rope.cli'])}" if prefix else "npu-rope"
+
+
+def simulation() -> str:
+    """Return what comes before a program on a command line, so that it runs as this process does: ``npu-rope
+    sim`` with the options of this process, ``--`` and a space; empty outside of a simulation."""
     soc = simulated_soc()
     if soc is None:
-        return "npu-rope"
+        return ""
     words = ["npu-rope", "sim", "--soc", soc]
     for option, variable, default in (
+        ("--devices", "ASCEND_SIM_DEVICES", "1"),
         ("--streams", "ASCEND_SIM_STREAMS", "asynchronous"),
         ("--seed", "ASCEND_SIM_SEED", "0"),
     ):
         if (value := os.environ.get(variable, default)) != default:
             words += [option, value]
-    return shlex.join([*words, "--", python, "-m", "npu_rope.cli"])
+    return f"{shlex.join(words)} -- "
 
 
 def python_with_torch_npu() -> str:

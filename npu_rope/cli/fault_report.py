@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import shlex
 import textwrap
 
@@ -13,13 +14,15 @@ from rich.table import Table
 from npu_rope import backends
 from npu_rope.cli.validation_report import ValidationReport
 from npu_rope.testing.bounds import TEST_BACKEND_OPS_NMSE
-from npu_rope.testing.faults import Fault, find_faults
+from npu_rope.testing.faults import Fault, find_faults, short_kinds
 from npu_rope.testing.outcomes import AFTER, ALONE, NOT_ALONE, SOMETIMES, CaseResult, Judgement
 from npu_rope.testing.rerun import is_ggml
 from npu_rope.testing.suites import SUITES
 
 TERMINAL_LINES = 12  # lines of a process's output on a terminal; a file has all lines
 MOST_REPEATS = 1000
+# When a sequence fails, by CaseResult.when.
+_OF_SEQUENCE = {ALONE: "alone", AFTER: "only after another call", SOMETIMES: "only sometimes"}
 _CONFIDENCE = 0.99  # probability that the repeats of a printed command show the failure
 
 
@@ -39,10 +42,10 @@ def print_faults(console: Console, report: ValidationReport, table_width: int) -
     table.add_column("fault", overflow="fold")
     for title in ("cases", "error / bound", "fails"):
         table.add_column(title, justify="left" if title == "fails" else "right", no_wrap=True)
-    for number, fault in enumerate(faults, 1):
+    for number, (fault, kind) in enumerate(zip(faults, short_kinds(faults), strict=True), 1):
         ratio = "-" if math.isnan(fault.worst_ratio) else f"{fault.worst_ratio:.3g}"
         cases_cell = f"{len(fault.failed)} of {fault.total}"
-        table.add_row(str(number), escape(_title(fault, report)), cases_cell, ratio, _when(fault))
+        table.add_row(str(number), escape(_title(fault, kind, report)), cases_cell, ratio, _when(fault))
     console.print(table, width=min(table_width, console.width))
     for number, fault in enumerate(faults, 1):
         _print_fault(console, number, fault, report)
@@ -58,9 +61,9 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" + ("s" if number != 1 else "")
 
 
-def _title(fault: Fault, report: ValidationReport) -> str:
+def _title(fault: Fault, kind: str, report: ValidationReport) -> str:
     rule = f" ({', '.join(fault.rule)})" if fault.rule else ""
-    return f"{executor_name(fault.executor, report)}: {fault.kind}{rule}"
+    return f"{executor_name(fault.executor, report)}: {kind}{rule}"
 
 
 def executor_name(executor: str, report: ValidationReport) -> str:
@@ -75,13 +78,15 @@ def _when(fault: Fault) -> str:
 
 def _print_fault(console: Console, number: int, fault: Fault, report: ValidationReport) -> None:
     result, judgement = fault.example
-    console.print(f"\n[bold]{number}[/]  [red]{escape(_title(fault, report))}[/]", soft_wrap=True)
+    console.print(f"\n[bold]{number}[/]  [red]{escape(_title(fault, fault.kind, report))}[/]", soft_wrap=True)
     _print_item(console, "example", result.case.name)
     _print_item(console, executor_name(fault.executor, report), explain(judgement))
     if result.note:
         _print_item(console, "found", result.note)
     if SUITES[result.case.suite].reruns:
         _print_item(console, "fails", occurrence_text(judgement))
+    elif result.when:
+        _print_item(console, "fails", _OF_SEQUENCE[result.when])
     _print_output(console, judgement)
     for command in reproducers(result, judgement, report):
         # Print each command on one line, so that users can copy it.
@@ -190,7 +195,15 @@ def reproducer(result: CaseResult, judgement: Judgement, report: ValidationRepor
         words += [] if device else ["--backend", "cpu"]
         words += ["--ggml-lib", report.ggml_lib] if report.ggml_lib else []
         words += ["--ggml-device", device] if device else []
-    return f"{backends.command_line()} validate {shlex.join(words)}"
+    command = f"{backends.command_line()} validate {shlex.join(words)}"
+    return f"{_ggml_variables()}{command}" if is_ggml(judgement.executor) else command
+
+
+def _ggml_variables() -> str:
+    """Return the variables of this process that ggml reads, such as ``GGML_CANN_ACL_GRAPH=off``, before a
+    command; empty if there are none."""
+    names = sorted(name for name in os.environ if name.startswith("GGML_"))
+    return "".join(f"{name}={shlex.quote(os.environ[name])} " for name in names)
 
 
 def _repeats(failed: int, runs: int) -> int:
@@ -209,4 +222,5 @@ def ggml_reproducer(result: CaseResult, judgement: Judgement, report: Validation
         return ""
     if found is not None and found.when != ALONE:
         return ""
-    return f"test-backend-ops test -b {shlex.quote(device)} -o '{result.case.name}'"
+    command = f"test-backend-ops test -b {shlex.quote(device)} -o '{result.case.name}'"
+    return f"{_ggml_variables()}{backends.simulation()}{command}"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from npu_rope.testing import case_rules
 from npu_rope.testing.outcomes import ALONE, FAIL, NOT_ALONE, UNSUPPORTED, AnyCase, CaseResult, Judgement
 
-KIND_LENGTH = 160  # characters
+KIND_LENGTH = 160  # characters of a kind that is cut
 _PATH = re.compile(r"(?:/[\w.+@-]+)+/(?=[\w.+-])")
 # Numbers that vary between cases, but not those of rules (SIM-SYNC-01), lines (ops.cpp:12) and signals.
 _NUMBER = re.compile(r"(?<![\w:-])-?(?:0x[0-9a-fA-F]+|\d[\d.]*(?:e[+-]?\d+)?)%?")
@@ -65,8 +66,14 @@ class Fault:
 
 
 def kind_of(judgement: Judgement) -> str:
-    """Return the way in which a case fails, in words."""
+    """Return the way in which a case fails, in words, cut to ``KIND_LENGTH`` characters."""
     return _shortened(_whole_kind_of(judgement))
+
+
+def short_kinds(faults: list[Fault]) -> list[str]:
+    """Return the faults' kinds. Long kinds are cut, unless two of them would then be equal."""
+    count = Counter(_shortened(kind) for kind in {fault.kind for fault in faults})
+    return [fault.kind if count[_shortened(fault.kind)] > 1 else _shortened(fault.kind) for fault in faults]
 
 
 def _shortened(kind: str) -> str:
@@ -78,9 +85,7 @@ def _common_kind(failed: list[Failed]) -> str:
     names of all functions that use it."""
     kinds = [_whole_kind_of(judgement) for _, judgement in failed]
     functions = dict.fromkeys(match[1] for match in map(_FREED_MEMORY.search, kinds) if match)
-    if len(functions) < 2:
-        return _shortened(kinds[0])
-    return _shortened(f"{_FREED_KIND} by {', '.join(functions)}")
+    return f"{_FREED_KIND} by {', '.join(functions)}" if functions else kinds[0]
 
 
 def _whole_kind_of(judgement: Judgement) -> str:

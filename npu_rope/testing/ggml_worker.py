@@ -9,8 +9,9 @@ RTLD_LOCAL, so that another ggml cannot bind to their symbols.
 
 from __future__ import annotations
 
-import contextlib
 import ctypes as C
+import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -39,6 +40,11 @@ from npu_rope.testing.ggml_functions import BASE, CPU, DEVICES, ROPES, declare
 from npu_rope.testing.ggml_graph import RopeGraph
 from npu_rope.testing.ggml_sequence import run_sequence
 
+# The libraries of CANN with which ggml's CANN backend is linked, and the one behind the simulated CANN's.
+CANN_LIBRARY = re.compile(r"lib(ascendcl|nnopbase|opapi|acl_op_compiler|ascend_sim_cann)\.so")
+DIGITS = "0123456789"
+PACKAGE_LIBRARY = "libcust_opapi.so"
+
 
 def open_base(build: Build) -> C.CDLL:
     """Open libggml-base."""
@@ -62,14 +68,38 @@ def open_cpu(build: Build) -> tuple[C.CDLL, str]:
     return library, name
 
 
-def open_backends(build: Build) -> list[C.CDLL]:
-    """Open the libraries of backends. If the registry is linked with some of them, its RUNPATH may name
-    another folder; the loader does not search it for libraries that are open."""
-    opened = []
+def open_backends(build: Build) -> tuple[list[C.CDLL], dict[str, str]]:
+    """Open the libraries of backends. Return them, and the errors of the others, each with a file's name.
+
+    A library does not load if this machine lacks its device. If the registry is linked with some of the
+    libraries, its RUNPATH may name another folder; the loader does not search it for libraries that are open.
+    """
+    opened: list[C.CDLL] = []
+    errors: dict[str, str] = {}
     for path in build.named("-"):
-        with contextlib.suppress(OSError):  # a library of a device that this machine lacks
+        try:
             opened.append(C.CDLL(str(path)))
-    return opened
+        except OSError as error:
+            errors.setdefault(
+                str(error), path.name
+            )  # the first of a library's names, such as libggml-cann.so
+    return opened, errors
+
+
+def advice(error: str) -> str:
+    """Return a line that says how a library of CANN or of an operator package is found, if the error names
+    one; else nothing."""
+    if PACKAGE_LIBRARY in error:
+        return (
+            f"\n{PACKAGE_LIBRARY} is the library of an operator package. npu-rope sim finds npu_rope's "
+            "simulated one, and ascend-sim run does not. With an NPU, source the package's set_env.bash."
+        )
+    if CANN_LIBRARY.search(error):
+        return (
+            "\nOn a machine without an NPU, run npu-rope sim -- npu-rope validate ... "
+            "With an NPU, source CANN's set_env.sh."
+        )
+    return ""
 
 
 def mapped_files() -> list[str]:
@@ -101,7 +131,8 @@ class Devices:
         path = build.registry
         if path is None:
             raise GgmlUnavailable(f"[ggml] library must come with libggml.so but got {build.folder}.")
-        self.backends = open_backends(build)
+        self.build = build
+        self.backends, self.not_loaded = open_backends(build)
         self.library = C.CDLL(str(path))
         require_own_libraries(build)
         self.file = path.name
@@ -117,13 +148,27 @@ class Devices:
         devices = (self.call["ggml_backend_dev_get"](i) for i in range(self.call["ggml_backend_dev_count"]()))
         return [self.call["ggml_backend_dev_name"](device).decode() for device in devices]
 
+    def _how_to_get(self, device: str, names: list[str]) -> str:
+        """Return lines that say why the registry has no such device, if this is known."""
+        kind = device.rstrip(DIGITS)
+        library = f"libggml-{kind.lower()}"
+        if kind in [name.rstrip(DIGITS) for name in names]:
+            is_simulated = kind == "CANN" and "ASCEND_SIM_SOC" in os.environ
+            return "\nnpu-rope sim --devices N simulates N devices." if is_simulated else ""
+        errors = [error for error, name in self.not_loaded.items() if name.startswith(library)]
+        if errors:
+            return "".join(f"\n{library} does not load: {error}.{advice(error)}" for error in errors)
+        if not self.build.named(f"-{kind.lower()}"):
+            return f"\n{self.build.folder} has no {library}. Name a build with this backend by --ggml-lib."
+        return ""
+
     def start(self, name: str, threads: int) -> tuple[Any, str]:
         """Return a backend on the device, and the device's own description."""
         device = self.call["ggml_backend_dev_by_name"](name.encode())
         if not device:
-            raise GgmlUnavailable(
-                f"[ggml] device must be one of {', '.join(self.names()) or 'none at all'} but got {name}."
-            )
+            names = self.names()
+            fault = f"[ggml] device must be one of {', '.join(names) or 'none at all'} but got {name}."
+            raise GgmlUnavailable(fault + self._how_to_get(name, names))
         backend = self.call["ggml_backend_dev_init"](device, None)
         if not backend:
             raise GgmlUnavailable(f"[ggml] device {name} must start but ggml_backend_dev_init returned NULL.")
@@ -271,7 +316,7 @@ def start() -> Callable[[tuple[Any, ...]], tuple[str, Any]]:
     try:
         ggml = Ggml(Path(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:])
     except (OSError, AttributeError, KeyError) as error:
-        message = f"[ggml] library must load but got: {error}"
+        message = f"[ggml] library must load but got: {error}{advice(str(error))}"
     except GgmlUnavailable as error:
         message = str(error)
     else:

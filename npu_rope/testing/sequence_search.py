@@ -78,16 +78,18 @@ _memories: WeakKeyDictionary[GgmlProcess, Memory] = WeakKeyDictionary()
 
 
 def judge_sequence(sequence: Sequence, backends: list[str], ggml: GgmlProcess | None) -> CaseResult:
-    """Run and judge a sequence. If it was drawn and has a new fault, return the simplest one's result."""
+    """Run and judge a sequence. If it was drawn and has a new fault, return the simplest one's result. If a
+    user wrote it, name the cause as if it were the simplest one."""
     earlier = _before(sequence, ggml)
     results = judge_calls(sequence, backends, ggml, also_on_cpu=True)
     result = result_of(sequence, results)
     failed = next((j for j in result.judgements if j.verdict == FAIL), None)
-    if failed is None or not sequence.source:
+    if failed is None:
         return result
     memory = _memories.setdefault(ggml, Memory()) if ggml is not None else Memory()
     with Search(failed.executor, ggml, memory) as search:
-        found = search.find(sequence, _failure(sequence, results, failed.executor), earlier)
+        failure = _failure(sequence, results, failed.executor)
+        found = search.find(sequence, failure, earlier) if sequence.source else search.as_given(sequence)
         result.note, result.cause, result.like, result.when = found.note, found.cause, found.like, found.when
         if found.simplest is None:
             return result
@@ -188,6 +190,21 @@ class Search:
             kind, earlier = remaining, []
         assert counted is not None
         return counted
+
+    def as_given(self, sequence: Sequence) -> Found:
+        """Return when a sequence fails, and the cause that it would have if it were the simplest one."""
+        failure = self._refined(sequence, self.in_new_process)
+        if not failure.kind:
+            return Found("given by --op: it passes in a new process", when=SOMETIMES)
+        alone = failure.nodes
+        if failure.kind != VALUES_ALONE:
+            alone = tuple(
+                node for node in sequence.nodes if self.in_new_process(Sequence((node,))).kind == failure.kind
+            )
+        if alone and failure.kind != VALUES:
+            cause = cause_of(Sequence(alone[:1]))
+            return Found("given by --op: a call that fails alone", cause=str(cause), when=ALONE)
+        return Found("given by --op: each call passes alone", cause=str(cause_of(sequence)), when=AFTER)
 
     def _of_known(self, known: Known, note: str) -> Found:
         """Return the facts about a sequence with a known fault. They contain the fault's simplest sequence,

@@ -19,13 +19,15 @@ from typer.testing import CliRunner
 
 import npu_rope
 from npu_rope import simulated_package
+from npu_rope.cli import fault_report
 from npu_rope.cli import validate as command
 from npu_rope.cli.app import app
 from npu_rope.cli.report import _summary_line as summary_line
 from npu_rope.cli.validate import FAIL
+from npu_rope.cli.validation_report import ValidationReport
 from npu_rope.testing import judge
-from npu_rope.testing.ggml import GgmlUnavailable, find_library_dir
-from npu_rope.testing.outcomes import CaseResult, Judgement
+from npu_rope.testing.ggml import GgmlInfo, GgmlUnavailable, find_library_dir
+from npu_rope.testing.outcomes import ALONE, CaseResult, Judgement, Occurrence
 from npu_rope.testing.suites import SUITES, all_cases
 
 NINE_CASES = ["--suite", "ggml", "--filter", "type=f32,ne_a=[128,32,2,1],n_dims=32"]
@@ -521,6 +523,27 @@ def test_a_failing_device_gets_a_reproducer_for_each_tool(monkeypatch):
     again = invoke(*shlex.split(own_line.partition("validate ")[2]))
     assert again.exit_code == 1
     assert "ggml SHIFT0 vs ggml's angles: 0 of 1 within bounds" in again.stdout
+
+
+def test_both_reproducers_run_as_this_process_does(monkeypatch):
+    for name in [name for name in os.environ if name.startswith("GGML_")]:
+        monkeypatch.delenv(name)
+    case = all_cases(("ggml",))[0]
+    judgement = Judgement("ggml", FAIL, occurrence=Occurrence(ALONE, 3, 3))
+    info = GgmlInfo("1", "", "libggml.so", device="CANN0")
+    report = ValidationReport(["cpu"], info, "", "build/bin")
+    options = f"--suite ggml --op '{case.name}' --ggml-lib build/bin --ggml-device CANN0"
+    own = f"test-backend-ops test -b CANN0 -o '{case.name}'"
+    commands = fault_report.reproducers(CaseResult(case), judgement, report)
+    assert commands == [f"npu-rope validate {options}", own]
+    for name, value in (("SOC", "Ascend310P3"), ("DEVICES", "2"), ("STREAMS", "immediate"), ("SEED", "3")):
+        monkeypatch.setenv(f"ASCEND_SIM_{name}", value)
+    monkeypatch.setenv("GGML_CANN_ACL_GRAPH", "off")
+    simulated = (
+        "GGML_CANN_ACL_GRAPH=off npu-rope sim --soc Ascend310P3 --devices 2 --streams immediate --seed 3 --"
+    )
+    commands = fault_report.reproducers(CaseResult(case), judgement, report)
+    assert commands == [f"{simulated} python -m npu_rope.cli validate {options}", f"{simulated} {own}"]
 
 
 @pytest.mark.peer

@@ -3,6 +3,7 @@
 import collections
 import dataclasses
 import platform
+import subprocess
 import sys
 from types import SimpleNamespace
 
@@ -351,8 +352,54 @@ def test_the_registrys_cpu_equals_the_cpu_library(ggml):
 
 
 def test_an_unknown_device_is_refused_with_the_names(ggml):
-    with pytest.raises(GgmlUnavailable, match=r"^\[ggml\] device must be one of CPU but got CANN0\.$"):
+    refused = (
+        rf"^\[ggml\] device must be one of CPU but got CANN0\.\n{ggml.folder} has no libggml-cann\. "
+        r"Name a build with this backend by --ggml-lib\.$"
+    )
+    with pytest.raises(GgmlUnavailable, match=refused):
         GgmlProcess(device="CANN0")
+
+
+@pytest.mark.parametrize(
+    ("missing", "remedy"),
+    [
+        ("libascendcl.so", "run npu-rope sim -- npu-rope validate"),
+        ("libcust_opapi.so", "npu-rope sim finds npu_rope's simulated one, and ascend-sim run does not"),
+    ],
+)
+@pytest.mark.parametrize("is_linked", [False, True])
+def test_a_backend_whose_library_is_missing_names_it_and_its_remedy(
+    ggml, tmp_path, missing, remedy, is_linked
+):
+    """``is_linked``: the registry is linked with the backend; otherwise the registry loads the backend."""
+
+    def library(name, *flags):
+        source = "int symbol; int *use(void) { return &symbol; }"
+        command = ["cc", "-xc", "-", "-xnone", "-shared", "-fPIC", "-o", tmp_path / name, *flags]
+        subprocess.run(command, input=source, text=True, check=True)
+
+    library(missing, f"-Wl,-soname,{missing}")
+    if is_linked:
+        for name in ("libggml-base.so", "libggml-cpu.so"):
+            library(name)
+        library("libggml.so", "-Wl,--no-as-needed", tmp_path / missing)
+    else:
+        for path in Build(ggml.folder).libraries:
+            (tmp_path / path.name).symlink_to(path.resolve())
+    library("libggml-cann.so", "-Wl,--no-as-needed", tmp_path / missing)
+    (tmp_path / missing).unlink()
+    with pytest.raises(GgmlUnavailable) as refused:
+        GgmlProcess(str(tmp_path), device="CANN0")
+    first, *lines = str(refused.value).splitlines()
+    assert f"{missing}: cannot open shared object file" in (first if is_linked else lines[0])
+    assert remedy in lines[-1]
+
+
+def test_a_second_simulated_device_has_a_remedy(monkeypatch):
+    devices = object.__new__(ggml_worker.Devices)
+    assert devices._how_to_get("CANN1", ["CANN0", "CPU"]) == ""
+    monkeypatch.setenv("ASCEND_SIM_SOC", "Ascend910B2")
+    assert devices._how_to_get("CANN1", ["CANN0", "CPU"]) == "\nnpu-rope sim --devices N simulates N devices."
 
 
 def test_a_folder_without_the_registry_is_refused_with_the_missing_file(tmp_path):

@@ -17,7 +17,7 @@ from npu_rope.rope_attributes import RopeMode
 from npu_rope.testing import ggml_graph, sequence_search
 from npu_rope.testing.faults import find_faults
 from npu_rope.testing.ggml import GgmlAborted, GgmlInfo, StepResult
-from npu_rope.testing.outcomes import FAIL, OK, CaseResult, Judgement
+from npu_rope.testing.outcomes import AFTER, ALONE, FAIL, OK, SOMETIMES, CaseResult, Judgement
 from npu_rope.testing.sequence_causes import Cause, cause_of
 from npu_rope.testing.sequence_draw import sequence_cases
 from npu_rope.testing.sequence_search import judge_sequence
@@ -426,3 +426,24 @@ def test_the_example_of_a_fault_is_the_simplified_sequence():
     long, short = "rope(shape=[1,9,1,64]) + rope(shape=[1,9,1,64])", "rope(shape=[1,1,1,16])"
     (fault,) = find_faults([failed(short, like=long), failed(long)])
     assert fault.example[0].case.name == long
+
+
+@pytest.mark.parametrize("text", [f"{A} + {SCALED}", VISION.format("0,4,4,4")])
+def test_a_sequence_that_a_user_gives_has_the_title_of_the_run_that_found_it(text):
+    """The device forgets freq_scale, and is wrong in mode vision."""
+    device = Device(("freq_scale",), is_wrong=lambda call: call.params.rope_mode is RopeMode.VISION)
+    drawn = judge_sequence(written(text), [], device)
+    given = judge_sequence(parse(drawn.case.name), [], device.new_process())
+    titles = [
+        (fault.kind, fault.rule, fault.when) for result in (drawn, given) for fault in find_faults([result])
+    ]
+    assert titles[0] == titles[1]
+    assert titles[0][2] == (AFTER if "+" in text else ALONE)
+    assert given.note.startswith("given by --op: ")
+
+
+def test_a_sequence_that_a_user_gives_and_a_new_process_does_not_repeat_is_reported_so():
+    device = Device(("freq_scale",))
+    device.new_process = Device
+    given = judge_sequence(parse(f"{A} + {SCALED}"), [], device)
+    assert (given.verdict, given.when) == (FAIL, SOMETIMES)

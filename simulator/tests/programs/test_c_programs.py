@@ -135,16 +135,39 @@ def test_a_missing_symbol_is_named(tmp_path):
     assert f"{program} needs symbols that no library has: aclrtNewer" in done.stderr
 
 
-def test_a_missing_library_is_named(tmp_path):
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        ("libother.so", "Name their folders in LD_LIBRARY_PATH, or build the program again."),
+        (
+            "libcust_opapi.so",
+            "libcust_opapi.so is the library of an operator package. For npu_rope's, use npu-rope sim "
+            "instead of ascend-sim run; for another one, name its folder op_api/lib in LD_LIBRARY_PATH.",
+        ),
+    ],
+)
+def test_a_missing_library_is_named_with_its_remedy(tmp_path, name, remedy):
     (tmp_path / "other.c").write_text("int other(void) { return 0; }")
-    library = tmp_path / "libother.so"
-    subprocess.run(["cc", "-shared", tmp_path / "other.c", "-o", library], check=True)
+    library = tmp_path / name
+    shared = ["cc", "-shared", tmp_path / "other.c", f"-Wl,-soname,{name}", "-o", library]
+    subprocess.run(shared, check=True)
     program = compiled(tmp_path, "int other(void); int main(void) { return other(); }", str(library))
     library.unlink()
     done = run_command("--", program)
     assert done.exit_code == 2
-    assert f"{program} needs libraries that were not found: " in done.stderr
-    assert "libother.so" in done.stderr
+    missing = f"{program} needs libraries that were not found: {name}"
+    assert done.stderr.endswith(f"[sim] command must be available but {missing}.\n{remedy}\n")
+
+
+def test_a_library_that_is_no_library_is_named(tmp_path):
+    (tmp_path / "other.c").write_text("int other(void) { return 0; }")
+    library = tmp_path / "libother.so"
+    subprocess.run(["cc", "-shared", tmp_path / "other.c", "-o", library], check=True)
+    program = compiled(tmp_path, "int other(void); int main(void) { return other(); }", str(library))
+    library.write_bytes(b"")
+    done = run_command("--", program)
+    assert done.exit_code == 2
+    assert f"[sim] command must be available but {program} does not load: {library}: " in done.stderr
 
 
 LAZY = """
