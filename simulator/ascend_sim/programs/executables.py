@@ -88,7 +88,7 @@ def _bytes_to_load(stream: BinaryIO, header: bytes) -> int:
     )
     stream.seek(begin)
     table = stream.read(entry_bytes * count)
-    needed = begin + entry_bytes * count
+    needed: int = begin + entry_bytes * count
     for i in range(len(table) // entry_bytes if entry_bytes >= _SEGMENT.size else 0):
         segment_type, offset, file_bytes = _SEGMENT.unpack_from(table, i * entry_bytes)
         if segment_type == _PT_LOAD:
