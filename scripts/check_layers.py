@@ -191,6 +191,11 @@ def check_tolerances(file: str, tree: ast.AST) -> Iterator[Violation]:
             yield Violation(file, number, f"{used_name}: a tolerance may only be in npu_rope/testing")
 
 
+def check_other_file(file: str, text: str) -> Iterator[Violation]:
+    """Check a file, or a template of one, that only may not define a tolerance."""
+    yield from check_tolerances(file, ast.parse(text.replace("@op@", "op").replace("@Op@", "Op"), file))
+
+
 def check_python_file(file: str, text: str) -> Iterator[Violation]:
     tree = ast.parse(text, file)
     yield from check_tolerances(file, tree)
@@ -214,18 +219,26 @@ def check_outside_package(file: str, text: str) -> Iterator[Violation]:
             yield Violation(file, getattr(node, "lineno", 1), f"ascend_sim may not import {name}")
 
 
+@cache
+def names_in_all(text: str) -> tuple[str, ...] | None:
+    """Return the names in a module's ``__all__``, or None if it has none."""
+    found: tuple[str, ...] | None = None
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "__all__":
+            found = (*(found or ()), *ast.literal_eval(node.value))
+    return found
+
+
 def public_names(root: Path) -> frozenset[str]:
     """Return the modules of ascend_sim that have an ``__all__``, and the names in it. Other modules are
     private."""
     found = set()
     for path in sorted((root / PACKAGES[1]).rglob("*.py")):
-        module = ".".join(path.relative_to(root / "simulator").with_suffix("").parts).removesuffix(
-            ".__init__"
-        )
-        for node in ast.parse(path.read_text()).body:
-            if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "__all__":
-                names = ("*", "__all__", *ast.literal_eval(node.value))
-                found |= {module, *(f"{module}.{name}" for name in names)}
+        names = names_in_all(path.read_text())
+        if names is not None:
+            relative = path.relative_to(root / "simulator").with_suffix("")
+            module = ".".join(relative.parts).removesuffix(".__init__")
+            found |= {module, *(f"{module}.{name}" for name in ("*", "__all__", *names))}
     return frozenset(found)
 
 
@@ -323,8 +336,7 @@ def check(root: Path) -> list[Violation]:
     for folder, pattern in OTHER_FOLDERS_WITHOUT_TOLERANCES:
         for path in sorted((root / folder).rglob(pattern)):
             file = path.relative_to(root).as_posix()
-            text = path.read_text().replace("@op@", "op").replace("@Op@", "Op")
-            found += check_tolerances(file, ast.parse(text, file))
+            found += check_other_file(file, path.read_text())
     return found
 
 
