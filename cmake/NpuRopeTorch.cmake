@@ -39,6 +39,16 @@ target_compile_options(npu_rope_torch PRIVATE -O2)
 # Compile all files as one, because torch's headers take most of the compile time.
 set_target_properties(npu_rope_torch PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
 # torch is loaded before this library, so the loader finds torch's libraries by name. No path is recorded.
-target_link_directories(npu_rope_torch PRIVATE "${NPU_ROPE_TORCH_DIR}/lib")
-target_link_libraries(npu_rope_torch PRIVATE npu_rope npu_rope_options -ltorch_cpu)
+target_link_libraries(npu_rope_torch PRIVATE npu_rope npu_rope_options)
+if(CMAKE_CROSSCOMPILING)
+  # The library in NPU_ROPE_TORCH_DIR is for the machine that compiles. Its headers are for every machine, and the loader
+  # needs only the library's name: link an empty library with this name.
+  file(GENERATE OUTPUT "${CMAKE_CURRENT_BINARY_DIR}/torch_cpu.cpp" CONTENT "")
+  add_library(npu_rope_torch_cpu_name SHARED "${CMAKE_CURRENT_BINARY_DIR}/torch_cpu.cpp")
+  set_target_properties(npu_rope_torch_cpu_name PROPERTIES OUTPUT_NAME torch_cpu)
+  target_link_libraries(npu_rope_torch PRIVATE -Wl,--no-as-needed npu_rope_torch_cpu_name)
+else()
+  target_link_directories(npu_rope_torch PRIVATE "${NPU_ROPE_TORCH_DIR}/lib")
+  target_link_libraries(npu_rope_torch PRIVATE -ltorch_cpu)
+endif()
 set_target_properties(npu_rope_torch PROPERTIES INSTALL_RPATH "\$ORIGIN")

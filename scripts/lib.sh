@@ -1,12 +1,13 @@
 # shellcheck shell=bash
 # Functions that set up .venv from a clean clone, step by step, and skip finished steps.
-# scripts/test.sh, scripts/validate.sh and .ci/run source this file and then call `setup`.
+# scripts/test.sh, scripts/validate.sh and .ci/run source this file and then call `setup`. scripts/build_wheels.sh and
+# scripts/test_wheels.sh use its functions for environments of their own.
 
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
-VENV="$ROOT/.venv"
 VENV_NPU="$ROOT/.venv-npu" # with torch_npu
-STAMPS="$VENV/.stamps"
-LOGS="$VENV/.logs"
+# use_venv NAME: the folder of the checkout that the steps set up, with their stamps and logs.
+use_venv() { VENV="$ROOT/$1" STAMPS="$ROOT/$1/.stamps" LOGS="$ROOT/$1/.logs"; }
+use_venv .venv
 TORCH_VERSION=2.13.0
 TORCH_NPU_VERSION=2.13.0
 GGML_NPM="@node-llama-cpp/linux-x64@3.22.1"
@@ -134,12 +135,44 @@ require_compiler() {
     "or name it: CXX=/path/to/compiler $0"
 }
 
+# require_writable FOLDER REMEDY: end if no file can be made in the folder, or in the one that would contain it.
+require_writable() {
+  local folder="$1"
+  while [ ! -e "$folder" ]; do folder="$(dirname "$folder")"; done
+  [ -d "$folder" ] && [ -w "$folder" ] ||
+    die "$1 must be a folder that this user can write, but $folder is not." "$2"
+}
+
 # has_tool NAME MAJOR MINOR: whether the system has the tool in this version or a newer one.
 has_tool() {
   local version
   version="$("$1" --version 2>/dev/null | head -n 1 | grep -oE '[0-9]+\.[0-9]+' | head -n 1)" || return 1
   [ -n "$version" ] || return 1
   [ "${version%%.*}" -gt "$2" ] || { [ "${version%%.*}" -eq "$2" ] && [ "${version#*.}" -ge "$3" ]; }
+}
+
+# require_debian TEXT [PACKAGE TOOL]...: find each tool. If one is absent, install the Debian packages as a step, or end
+# with the command that installs them.
+require_debian() {
+  local text="$1"
+  local -a packages=() missing=()
+  shift
+  while [ $# -gt 0 ]; do
+    packages+=("$1")
+    command -v "$2" >/dev/null 2>&1 || missing+=("$1")
+    shift 2
+  done
+  [ ${#missing[@]} -gt 0 ] || return 0
+  command -v apt-get >/dev/null 2>&1 && [ "$(id -u)" = 0 ] || die "${missing[*]} must be installed: $text." \
+    "Install as root (Debian, Ubuntu): apt-get install ${packages[*]}"
+  forget debian
+  step debian installed "installing ${missing[*]} with apt-get" install_debian "${missing[@]}" ||
+    die "apt-get could not install ${missing[*]}." "Is Debian's package registry reachable?"
+}
+
+install_debian() {
+  export DEBIAN_FRONTEND=noninteractive
+  apt-get update && apt-get install -y --no-install-recommends "$@"
 }
 
 # ---- the steps ------------------------------------------------------------------------------------
@@ -160,13 +193,13 @@ step_venv() {
   venv_is_good "$VENV" && return 0
   refuse_link "$VENV"
   require_python
-  say "$(step_label)" "making .venv with $("$PYTHON_FOUND" -V) ... "
+  say "$(step_label)" "making ${VENV##*/} with $("$PYTHON_FOUND" -V) ... "
   log="$(mktemp)"
   if ! "$PYTHON_FOUND" -m venv --clear "$VENV" >"$log" 2>&1; then
     printf 'failed:\n' >&2
     tail -n 25 "$log" | sed 's/^/  | /' >&2
     rm -f "$log"
-    die "the environment .venv could not be made."
+    die "the environment ${VENV##*/} could not be made."
   fi
   rm -f "$log"
   printf 'done (%d s)\n' $((SECONDS - began))
@@ -176,11 +209,12 @@ pip_install() { "$VENV/bin/python" -m pip install "$@"; }
 
 # torch is installed first and separately, so that no package that depends on it chooses another build.
 # If the configured registries offer a CPU build (a local version, +cpu), pip prefers it.
+# install_torch [pip options]
 install_torch() {
   if [ -n "${TORCH_INDEX_URL:-}" ]; then
-    pip_install --index-url "$TORCH_INDEX_URL" "torch==$TORCH_VERSION"
+    pip_install --index-url "$TORCH_INDEX_URL" "torch==$TORCH_VERSION" "$@"
   else
-    pip_install "torch==$TORCH_VERSION"
+    pip_install "torch==$TORCH_VERSION" "$@"
   fi
 }
 
@@ -306,15 +340,22 @@ next() {
   "$@"
 }
 
+# Concurrent set-ups of a checkout wait for each other.
+lock_checkout() {
+  exec 9<"$ROOT/pyproject.toml"
+  if command -v flock >/dev/null 2>&1; then flock 9; fi
+}
+unlock_checkout() { exec 9<&-; }
+
 # setup [--npu] EXTRA...: run all steps, except those that an earlier call completed. Concurrent calls wait for each
 # other.
 setup() {
   local began=$SECONDS npu=no
   if [ "$1" = --npu ]; then npu=yes STEPS=6 && shift; fi
   cd "$ROOT" || exit 1
+  require_writable "$ROOT" "Copy the checkout to such a folder and run the command there."
   require_compiler
-  exec 9<"$ROOT/pyproject.toml" # the file that concurrent calls lock
-  if command -v flock >/dev/null 2>&1; then flock 9; fi
+  lock_checkout
   next step_venv
   export PATH="$VENV/bin:$PATH" VIRTUAL_ENV="$VENV"
   unset PYTHONHOME
@@ -323,6 +364,6 @@ setup() {
   next step_ggml
   if [ "$npu" = yes ]; then next step_torch_npu; fi
   next step_build
-  exec 9<&-
+  unlock_checkout
   [ $((SECONDS - began)) -lt 5 ] || printf 'set up in %d s; the next time this is skipped.\n' $((SECONDS - began))
 }
