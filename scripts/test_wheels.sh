@@ -1,0 +1,218 @@
+#!/usr/bin/env bash
+# Install the wheels into an environment with nothing else, and test them there: natively, or for aarch64 under emulation.
+set -euo pipefail
+# shellcheck source=scripts/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+MACHINE="$(uname -m)"
+# Packages of the tests that need neither torch nor a compiler.
+PYTEST=(pytest pytest-xdist hypothesis ml_dtypes mpmath)
+TIMES="[test_wheels]"
+
+usage() {
+  cat <<TEXT
+usage: scripts/test_wheels.sh [ARCH] [--wheels DIR] [--quick]
+
+Installs the wheels of scripts/build_wheels.sh into an environment that has NumPy and the packages of the command line
+but neither torch nor a compiler. There it runs:
+
+1. npu-rope doctor;
+2. one call on each back end but npu;
+3. what compiles (kernels of one's own, the stand-ins of torch_npu): each must say that it needs a compiler;
+4. npu-rope validate --backend cpu --backend sim;
+5. for aarch64 also the C tests, 2,000 random calls of every operator, whose bits must be those of this machine, and the
+   tests of the suite that need no torch.
+
+  ARCH          x86_64 or aarch64. Default: this machine's. On x86_64, aarch64 runs under emulation: QEMU's user mode, the
+                arm64 Python of Debian's packages in a folder of its own, and aarch64 wheels of NumPy and the others.
+                Needs apt-get and dpkg-deb. The script installs qemu-user-static and g++-aarch64-linux-gnu if it runs
+                as root. Emulated code is 10 to 30 times slower.
+  --wheels DIR  the folder of the wheels. Default: dist.
+  --quick       leave out 4 and the suite.
+
+The first run needs a package registry; later runs need no network. It sets up .venv-test-<ARCH>.
+PYTHON=/path/to/python replaces that on the PATH.
+Exit status: 0 all tests passed, 1 a test or a step failed, 2 a wrong argument.
+TEXT
+}
+
+refuse() {
+  printf '[test_wheels] %s\n' "$@" >&2
+  exit 2
+}
+
+# ---- arguments: arch, wheels, quick --------------------------------------------------------------
+
+arch="" wheels="$ROOT/dist" quick=no
+while [ $# -gt 0 ]; do
+  case "$1" in
+    -h | --help) usage && exit 0 ;;
+    --quick) quick=yes ;;
+    --wheels)
+      [ -d "${2:-}" ] || refuse "--wheels must be followed by a folder but got '${2:-}'."
+      wheels="$(cd "$2" && pwd)" && shift
+      ;;
+    x86_64 | aarch64)
+      [ -z "$arch" ] || refuse "one ARCH must be named but got $arch and $1."
+      arch="$1"
+      ;;
+    *) refuse "ARCH must be x86_64 or aarch64 but got $1." ;;
+  esac
+  shift
+done
+arch="${arch:-$MACHINE}"
+[ "$arch" = "$MACHINE" ] || [ "$MACHINE-$arch" = x86_64-aarch64 ] ||
+  refuse "ARCH must be $MACHINE on this machine but got $arch. Only x86_64 machines emulate aarch64."
+WHEELS=()
+for name in ascend_sim npu_rope; do
+  found="$(compgen -G "$wheels/$name-*-py3-none-*_$arch.whl" || true)"
+  [ -n "$found" ] || refuse "$wheels must have a wheel of $name for $arch but has none. Make it: scripts/build_wheels.sh $arch"
+  [ "$(wc -l <<<"$found")" = 1 ] || refuse "$wheels must have one wheel of $name for $arch but has several:" "$found"
+  WHEELS+=("$found")
+done
+
+# ---- the environment -----------------------------------------------------------------------------
+
+install_packages_native() { pip_install --only-binary :all: "$@"; }
+
+# The arm64 Python of Debian's packages, unpacked. apt gets a state of its own: it does not change this system.
+unpack_python() {
+  local state="$VENV/apt" deb
+  local -a apt=(apt-get -y -o APT::Architecture=arm64 -o APT::Architectures=arm64 -o "Dir::State=$state/state"
+    -o "Dir::State::status=$state/status" -o "Dir::Cache=$state/cache" -o Debug::NoLocking=1 -o "APT::Sandbox::User=")
+  rm -rf "$state" "$SYSROOT"
+  mkdir -p "$state/state/lists/partial" "$state/cache/archives/partial" "$SYSROOT" && : >"$state/status" || return 1
+  "${apt[@]}" update || return 1
+  "${apt[@]}" install --download-only --no-install-recommends python3 libstdc++6 || return 1
+  for deb in "$state"/cache/archives/*.deb; do dpkg-deb -x "$deb" "$SYSROOT" || return 1; done
+  rm -rf "$state"
+}
+
+# A virtual environment whose python is a script that starts the emulator. Python finds pyvenv.cfg beside the name by
+# which it was called.
+make_emulated_venv() {
+  local version
+  version="$(basename "$(compgen -G "$SYSROOT/usr/bin/python3.*[0-9]")")"
+  rm -rf "$VENV/bin" "$VENV/lib" && mkdir -p "$VENV/bin" "$VENV/lib/$version/site-packages" || return 1
+  printf 'home = %s/usr/bin\ninclude-system-site-packages = false\n' "$SYSROOT" >"$VENV/pyvenv.cfg"
+  # shellcheck disable=SC2016
+  printf '#!/bin/sh\nexec "%s" -L "%s" -0 "$0" "%s" "$@"\n' "$(command -v qemu-aarch64-static)" "$SYSROOT" \
+    "$SYSROOT/usr/bin/$version" >"$VENV/bin/python"
+  chmod +x "$VENV/bin/python" && ln -s python "$VENV/bin/python3" && "$VENV/bin/python" -c 'import ssl, ctypes, sys
+assert sys.prefix != sys.base_prefix, sys.prefix'
+}
+
+install_packages_emulated() {
+  local version
+  version="$("$VENV/bin/python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')" || return 1
+  "$PYTHON_FOUND" -m pip install --target "$VENV/lib/python$version/site-packages" --upgrade --only-binary :all: \
+    --platform manylinux_2_28_aarch64 --platform manylinux_2_17_aarch64 --platform manylinux2014_aarch64 \
+    --implementation cp --python-version "$version" pip "$@"
+}
+
+install_wheels() {
+  # pip refuses a wheel whose tag does not fit: the emulated Python's own pip reads it.
+  "$VENV/bin/python" -m pip install --no-index --no-deps --force-reinstall "${WHEELS[@]}"
+}
+
+setup_environment() {
+  local -a packages
+  mapfile -t packages < <("$PYTHON_FOUND" "$ROOT/scripts/requirements.py" sim --without scikit-build-core)
+  if [ "$arch" = "$MACHINE" ]; then
+    next step_venv
+    next step packages "$(hash_of "${packages[*]}")" "installing NumPy and the command line's packages" \
+      install_packages_native "${packages[@]}" || die "the packages could not be installed." "Is a package registry reachable?"
+  else
+    next require_debian "a compiler and an emulator for aarch64" g++-aarch64-linux-gnu aarch64-linux-gnu-g++ \
+      qemu-user-static qemu-aarch64-static
+    next step sysroot "$(hash_of "$VENV" python3)" "unpacking Debian's arm64 Python" unpack_python ||
+      die "the arm64 Python could not be unpacked." "Is Debian's package registry reachable?"
+    next step emulated "$(hash_of "$VENV" "$(command -v qemu-aarch64-static)")" "making ${VENV##*/}" \
+      make_emulated_venv || die "the emulated Python does not run."
+    packages+=("${PYTEST[@]}")
+    next step packages "$(hash_of "${packages[*]}")" "installing NumPy and the tests' packages for aarch64" \
+      install_packages_emulated "${packages[@]}" || die "the packages could not be installed." "Is a package registry reachable?"
+  fi
+  next step wheels "$(hash_of "${WHEELS[@]}")" "installing ${WHEELS[*]##*/}" install_wheels ||
+    die "the wheels could not be installed."
+}
+
+# ---- the tests -----------------------------------------------------------------------------------
+
+# in_environment COMMAND...: run a command outside of the checkout with a PATH on which only the environment is, and few
+# variables.
+in_environment() {
+  (cd "$SCRATCH" && exec env -i HOME="$SCRATCH" TMPDIR="$SCRATCH" LANG=C.UTF-8 OMP_WAIT_POLICY=passive \
+    PATH="$VENV/bin:$SCRATCH/path" "$@")
+}
+
+FAILED=()
+# try TEXT COMMAND...: run a test with its output on the terminal; record its verdict and its seconds.
+try() {
+  local text="$1" began=$SECONDS verdict=ok
+  shift
+  printf '\n==> %s\n' "$text"
+  "$@" || { verdict=FAILED && FAILED+=("$text"); }
+  printf '%s %s: %s (%d s)\n' "$TIMES" "$text" "$verdict" $((SECONDS - began))
+}
+
+one_call_on_each_back_end() { in_environment python "$ROOT/tests/scripts/wheel_calls.py"; }
+doctor() { in_environment python -m npu_rope doctor; }
+validate() { in_environment python -m npu_rope validate --quiet --backend cpu --backend sim; }
+
+c_tests() {
+  local program
+  local folder="$ROOT/build/wheels/c-tests-$arch"
+  PATH="$ROOT/.venv-wheels/bin:$PATH" cmake -S "$ROOT" -B "$folder" -DCMAKE_TOOLCHAIN_FILE="$ROOT/cmake/$arch.cmake" \
+    -DNPU_ROPE_TORCH=OFF -DNPU_ROPE_SIM=OFF -DNPU_ROPE_C_TESTS=ON -DNPU_ROPE_WERROR=ON >/dev/null &&
+    PATH="$ROOT/.venv-wheels/bin:$PATH" cmake --build "$folder" -j 2 >/dev/null || return 1
+  PATH="$ROOT/.venv-wheels/bin:$PATH" ctest --test-dir "$folder" --output-on-failure
+}
+
+same_bits() {
+  local bits="$SCRATCH/bits.json" isa
+  local -a native=(env "NPU_ROPE_LIB_DIR=")
+  [ -x "$ROOT/.venv/bin/python" ] || { echo "needs .venv with npu_rope of this checkout: scripts/test.sh makes it" && return 1; }
+  in_environment python "$ROOT/tests/fuzz/random_bits.py" --write "$bits" || return 1
+  for isa in $("$ROOT/.venv/bin/python" "$ROOT/tests/fuzz/random_bits.py" --list-isas); do
+    "$ROOT/.venv/bin/python" "$ROOT/tests/fuzz/random_bits.py" --isa "$isa" --compare "$bits" || return 1
+  done
+}
+
+# The tests that need no torch; -P: the installed package, not the folder of the checkout.
+suite() {
+  local files
+  mapfile -t files < <("$PYTHON_FOUND" "$ROOT/tests/support/without_torch.py")
+  (cd "$ROOT" && env -u PYTHONPATH PATH="$VENV/bin:/usr/bin:/bin" "$VENV/bin/python" -P -m pytest -n 2 -q \
+    -p no:cacheprovider -m "not slow" "${files[@]}")
+}
+
+cd "$ROOT"
+use_venv ".venv-test-$arch"
+SYSROOT="$VENV/sysroot"
+STEPS=3
+[ "$arch" = "$MACHINE" ] || STEPS=5
+require_writable "$ROOT" "Copy the checkout to such a folder and run the script there."
+require_python
+unset PYTHONHOME PYTHONPATH
+lock_checkout
+setup_environment
+unlock_checkout
+SCRATCH="$(mktemp -d)"
+trap 'rm -rf "$SCRATCH"' EXIT
+mkdir "$SCRATCH/path"
+# Scripts of the environment start with sh; nothing else of the system is on the PATH.
+ln -s "$(command -v sh)" "$SCRATCH/path/sh"
+
+try "doctor" doctor
+try "a call on each back end, and what needs a compiler" one_call_on_each_back_end
+if [ "$arch" != "$MACHINE" ]; then
+  try "C tests" c_tests
+  try "random calls: the bits of this machine" same_bits
+fi
+if [ "$quick" = no ]; then
+  try "validate --backend cpu --backend sim" validate
+  [ "$arch" = "$MACHINE" ] || try "the tests that need no torch" suite
+fi
+printf '\n'
+[ ${#FAILED[@]} -eq 0 ] || die "failed: ${FAILED[*]}"
+printf '%s all tests of the wheels for %s passed in %d s\n' "$TIMES" "$arch" "$SECONDS"
