@@ -5,7 +5,7 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 MACHINE="$(uname -m)"
 # Packages of the tests that need neither torch nor a compiler.
-PYTEST=(pytest pytest-xdist hypothesis ml_dtypes mpmath)
+PYTEST=(pytest pytest-xdist hypothesis mpmath)
 TIMES="[test_wheels]"
 
 usage() {
@@ -18,16 +18,17 @@ but neither torch nor a compiler. There it runs:
 1. npu-rope doctor;
 2. one call on each back end but npu;
 3. what compiles (kernels of one's own, the stand-ins of torch_npu): each must say that it needs a compiler;
-4. npu-rope validate --backend cpu --backend sim;
-5. for aarch64 also the C tests, 2,000 random calls of every operator, whose bits must be those of this machine, and the
-   tests of the suite that need no torch.
+4. 2,000 random calls of every operator on each instruction set of the CPU; all must have the same bits, and for aarch64
+   those that the test of the x86_64 wheels wrote to build/wheels/bits-x86_64.json;
+5. npu-rope validate --backend cpu --backend sim;
+6. for aarch64 also the C tests and the tests of the suite that need no torch.
 
   ARCH          x86_64 or aarch64. Default: this machine's. On x86_64, aarch64 runs under emulation: QEMU's user mode, the
                 arm64 Python of Debian's packages in a folder of its own, and aarch64 wheels of NumPy and the others.
                 Needs apt-get and dpkg-deb. The script installs qemu-user-static and g++-aarch64-linux-gnu if it runs
                 as root. Emulated code is 10 to 30 times slower.
   --wheels DIR  the folder of the wheels. Default: dist.
-  --quick       leave out 4 and the suite.
+  --quick       leave out 5 and the suite.
 
 The first run needs a package registry; later runs need no network. It sets up .venv-test-<ARCH>.
 PYTHON=/path/to/python replaces that on the PATH.
@@ -117,6 +118,7 @@ install_wheels() {
 setup_environment() {
   local -a packages
   mapfile -t packages < <("$PYTHON_FOUND" "$ROOT/scripts/requirements.py" sim --without scikit-build-core)
+  packages+=(ml_dtypes) # bfloat16 arrays of the random calls
   if [ "$arch" = "$MACHINE" ]; then
     next step_venv
     next step packages "$(hash_of "${packages[*]}")" "installing NumPy and the command line's packages" \
@@ -168,13 +170,19 @@ c_tests() {
   PATH="$ROOT/.venv-wheels/bin:$PATH" ctest --test-dir "$folder" --output-on-failure
 }
 
+# Hashes of the results of random calls: of each instruction set here, and of this machine beside those of x86_64.
 same_bits() {
-  local bits="$SCRATCH/bits.json" isa
-  local -a native=(env "NPU_ROPE_LIB_DIR=")
-  [ -x "$ROOT/.venv/bin/python" ] || { echo "needs .venv with npu_rope of this checkout: scripts/test.sh makes it" && return 1; }
-  in_environment python "$ROOT/tests/fuzz/random_bits.py" --write "$bits" || return 1
-  for isa in $("$ROOT/.venv/bin/python" "$ROOT/tests/fuzz/random_bits.py" --list-isas); do
-    "$ROOT/.venv/bin/python" "$ROOT/tests/fuzz/random_bits.py" --isa "$isa" --compare "$bits" || return 1
+  local file="$ROOT/build/wheels/bits-x86_64.json" isa
+  local -a bits=(env "PYTHONPATH=$ROOT/tests/fuzz" python "$ROOT/tests/fuzz/random_bits.py")
+  if [ "$arch" != x86_64 ]; then
+    [ -f "$file" ] || { echo "$file is absent. Write it on x86_64: scripts/test_wheels.sh x86_64 --quick" && return 1; }
+    in_environment "${bits[@]}" --compare "$file"
+    return
+  fi
+  mkdir -p "${file%/*}"
+  in_environment "${bits[@]}" --write "$file" || return 1
+  for isa in $(in_environment "${bits[@]}" --isas); do
+    in_environment "${bits[@]}" --compare "$file" --isa "$isa" || return 1
   done
 }
 
@@ -205,10 +213,8 @@ ln -s "$(command -v sh)" "$SCRATCH/path/sh"
 
 try "doctor" doctor
 try "a call on each back end, and what needs a compiler" one_call_on_each_back_end
-if [ "$arch" != "$MACHINE" ]; then
-  try "C tests" c_tests
-  try "random calls: the bits of this machine" same_bits
-fi
+[ "$arch" = "$MACHINE" ] || try "C tests" c_tests
+try "random calls: the same bits" same_bits
 if [ "$quick" = no ]; then
   try "validate --backend cpu --backend sim" validate
   [ "$arch" = "$MACHINE" ] || try "the tests that need no torch" suite

@@ -11,9 +11,9 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-import torch
 
 from npu_rope import RopeMode, RopeParams, qkv_norm_rope_cache
+from npu_rope.optional_torch import torch
 from npu_rope.qkv_norm_rope_cache_calls import QkvAttributes, qkv_tensors
 from npu_rope.testing.bounds import TABLE_ERROR_DEVICE, TABLE_ERROR_HOST, is_device, worst_ratio
 from npu_rope.testing.chip_types import lacks_type
@@ -174,13 +174,19 @@ def as_torch(array):
 
 
 def as_numpy(result):
-    if not isinstance(result, torch.Tensor):
+    if isinstance(result, np.ndarray):
         return result.astype(np.float64)
     return result.detach().double().numpy()
 
 
 def run(case: QkvCase, backend: str, framework: str = "numpy") -> dict[str, Any]:
     """Run the call on copies of its tensors; return the results by q, k and v, in float64."""
+    results = results_of(case, backend, framework)
+    return {name: as_numpy(result) for name, result in zip("qkv", results, strict=True)}
+
+
+def results_of(case: QkvCase, backend: str, framework: str = "numpy") -> Any:
+    """Run the call on copies of its tensors; return the results of q, k and v in their types."""
     copies = {name: _copied(t) for name, t in {**case.xs, **case.named}.items()}
     if framework == "torch":
         copies = {name: _torch_copy(t) if isinstance(t, np.ndarray) else t for name, t in copies.items()}
@@ -191,8 +197,7 @@ def run(case: QkvCase, backend: str, framework: str = "numpy") -> dict[str, Any]
     if case.writes == "in place":
         copies["out"] = tuple(xs.values())
     chosen = None if framework == "torch" and backend == "cpu" else backend
-    results = qkv_norm_rope_cache(*xs.values(), positions, case.params, backend=chosen, **copies)
-    return {name: as_numpy(result) for name, result in zip("qkv", results, strict=True)}
+    return qkv_norm_rope_cache(*xs.values(), positions, case.params, backend=chosen, **copies)
 
 
 def _copied(value):
@@ -207,9 +212,9 @@ def _torch_copy(array):
 
 
 def _new_like(x):
-    if isinstance(x, torch.Tensor):
-        return torch.full(x.shape, 7, dtype=x.dtype)
-    return np.full(x.shape, 7, x.dtype)
+    if isinstance(x, np.ndarray):
+        return np.full(x.shape, 7, x.dtype)
+    return torch.full(x.shape, 7, dtype=x.dtype)
 
 
 def expectation(case: QkvCase, backend: str) -> dict[str, Expected]:
