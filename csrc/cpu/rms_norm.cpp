@@ -9,11 +9,11 @@
 // double.
 //
 // In double (x or scale in float64, U other than float32, rows whose mean square fits_floats() rejects): the error of a
-// block's sum is at most 71 w (kSumBlockError). Adding the blocks pairwise takes at most log2(n) - 9 + 2 additions. No
-// term is negative, so the relative error of the sum of squares is at most (64 + log2 n) w. The mean and its sum with
-// epsilon round once each. The root halves the error and rounds. The inverse rounds, and its error is at most
-// (35 + log2(n) / 2) w. Its product with x rounds once more. Before Normalized is rounded to U, its error relative to
-// XU / RMS, where RMS is the root, is at most (36 + log2(n) / 2) w.
+// block's sum is at most 38 w (kSumBlockError); the bound allows 71 w. Adding the blocks pairwise takes at most
+// log2(n) - 9 + 2 additions. No term is negative, so the relative error of the sum of squares is at most
+// (64 + log2 n) w. The mean and its sum with epsilon round once each. The root halves the error and rounds. The inverse
+// rounds, and its error is at most (35 + log2(n) / 2) w. Its product with x rounds once more. Before Normalized is
+// rounded to U, its error relative to XU / RMS, where RMS is the root, is at most (36 + log2(n) / 2) w.
 //
 // In float32 (all other rows): groups of squares are added in float32 with an error of at most 5 u (kSquaresBlock).
 // Squares that underflow in float32 lose less than u in total. The additions in double add less than 256 w = 2^-45 for

@@ -1,6 +1,5 @@
-// The kernels of rms_norm for vectors of W = NPU_ROPE_VECTOR_FLOATS floats. If the instruction set has fused
-// multiply-adds, sums of products use them, and each product rounds once less. The error bounds in rms_norm_kernels.h
-// hold in both cases.
+// The kernels of rms_norm for vectors of W = NPU_ROPE_VECTOR_FLOATS floats. Sums have the same bits for every W: they add
+// in the order of vectors of kLanes floats, and round each product, except for products that are exact.
 #include "csrc/cpu/rms_norm_kernels.h"
 
 #include <cstring>
@@ -189,62 +188,77 @@ inline double sum_elements(typename DoublesOf<kSize>::Vec v) {
     }
 }
 
-inline double sum_of(const DoubleVec (&sums)[4], double tail) {
-    return sum_elements<kDoublesPerVector>((sums[0] + sums[1]) + (sums[2] + sums[3])) + tail;
+// Adds the elements of several vectors in the same way. kVectors is a power of two.
+template <int kVectors>
+inline double sum_vectors(DoubleVec (&sums)[kVectors]) {
+    for (int n = kVectors / 2; n > 0; n /= 2)
+        for (int k = 0; k < n; ++k) sums[k] += sums[k + n];
+    return sum_elements<kDoublesPerVector>(sums[0]);
 }
 
-// Adds the sums of groups in double. Four float32 accumulators add the squares of a group, and float32 additions join
-// them. The comment of kSquaresBlock derives the error.
+// Floats that are added at a time, on every instruction set: one vector of AVX-512, or kParts narrower ones.
+constexpr int kLanes = 16, kParts = kLanes / W;
+
+// Adds the sums of groups in double. Four float32 accumulators of kLanes floats add the squares of a group, and float32
+// additions join them. The comment of kSquaresBlock derives the error.
 struct GroupSums {
-    DoubleVec low{}, high{};
-    double total() const { return sum_elements<kDoublesPerVector>(low + high); }
-    void add(FloatVec group) {
-        DoubleVec group_low, group_high;
-        split(group, &group_low, &group_high);
-        low += group_low, high += group_high;
+    DoubleVec sums[2 * kParts] = {};
+    double total() { return sum_vectors(sums); }
+    // Adds a group's floats from lane part * W on.
+    void add(int part, FloatVec group) {
+        DoubleVec low, high;
+        split(group, &low, &high);
+        sums[2 * part] += low, sums[2 * part + 1] += high;
     }
-    void add(const FloatVec (&accumulators)[4]) {
-        add((accumulators[0] + accumulators[1]) + (accumulators[2] + accumulators[3]));
+    void add(int part, const FloatVec (&accumulators)[4]) {
+        add(part, (accumulators[0] + accumulators[1]) + (accumulators[2] + accumulators[3]));
     }
 };
 
 template <typename Element>
 int64_t sum_groups(const typename Element::T* p, int64_t count, GroupSums* sums) {
     int64_t i = 0;
-    for (; i + 8 * W <= count; i += 8 * W) {
-        FloatVec accumulators[4];
-        for (int k = 0; k < 4; ++k) {
-            FloatVec first = Element::load_vector(p + i + k * W), second = Element::load_vector(p + i + (k + 4) * W);
-            accumulators[k] = mul_add(second, second, first * first);
+    for (; i + 8 * kLanes <= count; i += 8 * kLanes) {
+        for (int part = 0; part < kParts; ++part) {
+            auto* from = p + i + part * W;
+            FloatVec accumulators[4];
+            for (int k = 0; k < 4; ++k) {
+                FloatVec first = Element::load_vector(from + k * kLanes);
+                FloatVec second = Element::load_vector(from + (k + 4) * kLanes);
+                accumulators[k] = first * first + second * second;
+            }
+            sums->add(part, accumulators);
         }
-        sums->add(accumulators);
     }
     return i;
 }
 
-// Adds a group of kVectors vectors. Each 32-bit word of a vector holds two elements.
+// Adds a group of kVectors vectors of kLanes words. Each 32-bit word holds two elements, whose squares are exact.
 template <int kVectors>
 inline void add_bf16_group(const uint16_t* p, GroupSums* sums) {
-    FloatVec accumulators[4] = {};
-    for (int k = 0; k < kVectors; ++k) {
-        Uint32Vec words = load<Uint32Vec>(p + k * 2 * W);
+    for (int part = 0; part < kParts; ++part) {
+        FloatVec accumulators[4] = {};
+        for (int k = 0; k < kVectors; ++k) {
+            Uint32Vec words = load<Uint32Vec>(p + 2 * (k * kLanes + part * W));
 #if NPU_ROPE_VECTOR_FLOATS == 16 && defined(__AVX512BF16__)
-        // The instruction treats subnormals as zero. Their squares are negligible, because callers use the sum only if
-        // the mean square is at least kMinMeanSquare.
-        accumulators[k % 4] = (FloatVec)_mm512_dpbf16_ps((__m512)accumulators[k % 4], (__m512bh)words, (__m512bh)words);
+            // The instruction treats subnormals as zero. Their squares are negligible, because callers use the sum only
+            // if the mean square is at least kMinMeanSquare.
+            accumulators[k % 4] =
+                (FloatVec)_mm512_dpbf16_ps((__m512)accumulators[k % 4], (__m512bh)words, (__m512bh)words);
 #else
-        FloatVec even = as_float(words << 16), odd = as_float(words & 0xffff0000u);
-        accumulators[k % 4] = mul_add(odd, odd, mul_add(even, even, accumulators[k % 4]));
+            FloatVec even = as_float(words << 16), odd = as_float(words & 0xffff0000u);
+            accumulators[k % 4] = mul_add(odd, odd, mul_add(even, even, accumulators[k % 4]));
 #endif
+        }
+        sums->add(part, accumulators);
     }
-    sums->add(accumulators);
 }
 
 template <>
 int64_t sum_groups<Bf16>(const uint16_t* p, int64_t count, GroupSums* sums) {
     int64_t i = 0;
-    for (; i + 16 * W <= count; i += 16 * W) add_bf16_group<8>(p + i, sums);
-    for (; i + 8 * W <= count; i += 8 * W) add_bf16_group<4>(p + i, sums);  // for example, a head of 128
+    for (; i + 16 * kLanes <= count; i += 16 * kLanes) add_bf16_group<8>(p + i, sums);
+    for (; i + 8 * kLanes <= count; i += 8 * kLanes) add_bf16_group<4>(p + i, sums);  // for example, a head of 128
     return i;
 }
 
@@ -253,9 +267,11 @@ inline double sum_row(const typename Element::T* p, int64_t count) {
     GroupSums sums;
     int64_t i = sum_groups<Element>(p, count, &sums);
     if (i == count) return sums.total();
-    for (; i + W <= count; i += W) {
-        FloatVec v = Element::load_vector(p + i);
-        sums.add(v * v);
+    for (; i + kLanes <= count; i += kLanes) {
+        for (int part = 0; part < kParts; ++part) {
+            FloatVec v = Element::load_vector(p + i + part * W);
+            sums.add(part, v * v);
+        }
     }
     double tail = 0;
     for (; i < count; ++i) tail += double{Element::to_float(p[i])} * double{Element::to_float(p[i])};
@@ -270,15 +286,15 @@ void sum_squares(const void* x, int64_t count, int64_t rows, int64_t row_bytes, 
 }
 
 double dot(const double* a, const double* b, int64_t count) {
-    DoubleVec sums[4] = {};
+    constexpr int kStep = 2 * kLanes, kVectors = kStep / kDoublesPerVector;
+    DoubleVec sums[kVectors] = {};
     int64_t i = 0;
-    for (; i + 2 * W <= count; i += 2 * W)
-        for (int k = 0; k < 4; ++k)
-            sums[k] = mul_add(load<DoubleVec>(a + i + k * kDoublesPerVector),
-                              load<DoubleVec>(b + i + k * kDoublesPerVector), sums[k]);
+    for (; i + kStep <= count; i += kStep)
+        for (int k = 0; k < kVectors; ++k)
+            sums[k] += load<DoubleVec>(a + i + k * kDoublesPerVector) * load<DoubleVec>(b + i + k * kDoublesPerVector);
     double tail = 0;
     for (; i < count; ++i) tail += a[i] * b[i];
-    return sum_of(sums, tail);
+    return sum_vectors(sums) + tail;
 }
 
 // ---- a row in float32 ----------------------------------------------------------------------------------

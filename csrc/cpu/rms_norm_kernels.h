@@ -41,21 +41,21 @@ struct AddJob {
 
 // Largest block, in elements, of a sum of doubles; the caller adds the sums of blocks pairwise.
 constexpr int64_t kSumBlock = 512;
-// Error of a block's sum, in units of 2^-53 of the sum of the products' magnitudes. W, at least 4, is the number of
-// floats in a vector, so a vector has W/2 doubles. The roundings of a product are:
+// Error of a block's sum, in units of 2^-53 of the sum of the products' magnitudes. The roundings of a product are:
 //   1    of the product itself
-//   64   of additions: a product is added into one element of one of four accumulators, which takes at most
-//        kSumBlock / (2 W) <= 64 additions. The products of the block's rest, which does not fill the accumulators, are
-//        added to one number instead, with at most 2 W - 1 <= 31 additions. So 64 covers both.
-//   5    of additions that join the accumulators and their elements: 2 + log2(W/2)
+//   31   of additions: a product is added into one of 32 accumulators, which takes kSumBlock / 32 = 16 additions. The
+//        products of the block's rest, which does not fill the accumulators, are added to one number instead, with at
+//        most 31 additions. So 31 covers both.
+//   5    of additions that join the accumulators: log2(32)
 //   1    of the addition of the rest
-constexpr int kSumBlockError = 1 + 64 + 5 + 1;
+constexpr int kSumBlockError = 1 + 31 + 5 + 1;
 
-// Largest block, in elements, of sum_squares, which adds groups of 8 or 16 vectors in float32 and the groups in double.
+// Largest block, in elements, of sum_squares, which adds groups of 128 or 256 elements in float32 and the groups in
+// double.
 // In a group, the square of a float32 rounds once. The squares of float16 and bfloat16 have at most 22 significant
 // bits, so they are exact. Then an accumulator rounds in at most one addition (bfloat16: three), and two more roundings
 // join the four accumulators. The worst case is bfloat16: 5 * 2^-24. The doubles round as above, with at most
-// kSquaresBlock / (8 W) <= 128 groups and 7 single vectors: less than 2^-45.
+// kSquaresBlock / 128 = 32 groups, 7 single vectors of 16 elements and 15 single elements: less than 2^-45.
 constexpr int64_t kSquaresBlock = 4096;
 // Range of mean squares (with epsilon) that are computed by float32 sums. Squares below 2^-126 lose bits in float32.
 // Their loss is less than 2^-24 of the smallest mean square in the range. Outside the range the row is summed in

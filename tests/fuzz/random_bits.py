@@ -8,6 +8,7 @@ import json
 import platform
 import random
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -147,7 +148,11 @@ def by_tables(op: str, seed: int, index: int) -> Call:
     values = np.random.default_rng(rng.getrandbits(63))
     dtype = rng.choice(random_norm_calls.DTYPES)
     table_dtype = rng.choice((dtype, "float32")) if op != "rotary_embedding" else dtype
-    batch, tokens, size = rng.choice((1, 2, 3)), rng.choice((1, 2, 5, 33)), rng.choice((2, 6, 32, 34, 66, 80, 128, 200))
+    batch, tokens, size = (
+        rng.choice((1, 2, 3)),
+        rng.choice((1, 2, 5, 33)),
+        rng.choice((2, 6, 32, 34, 66, 80, 128, 200)),
+    )
     width = rng.choice((size, max(2, size // 4 * 2)))
     interleaved = rng.random() < 0.5
     per_pair = op == "rotary_embedding" or rng.random() < 0.5
@@ -165,7 +170,9 @@ def by_tables(op: str, seed: int, index: int) -> Call:
     if op == "rotary_embedding":
         x, ids = np.ascontiguousarray(xs[0].swapaxes(1, 2)), values.integers(0, tokens, (batch, tokens))
         options = {"interleaved": int(interleaved), "rotary_embedding_dim": width, "backend": "cpu"}
-        return Call(text, [x, cos, sin], [ids], lambda: [npu_rope.rotary_embedding(x, cos, sin, ids, **options)])
+        return Call(
+            text, [x, cos, sin], [ids], lambda: [npu_rope.rotary_embedding(x, cos, sin, ids, **options)]
+        )
     window = {"interleaved": interleaved, "rotary_dim": width, "backend": "cpu"}
     if op == "rotary_mul_qk":
         return Call(text, [*xs, cos, sin], [], lambda: npu_rope.rotary_mul_qk(*xs, cos, sin, **window))
@@ -238,7 +245,7 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     add("--op", action="append", choices=OPS, help="this operator only; repeatable")
     add("--isa", choices=ISAS, help="the instruction set (the widest)")
     add("--write", type=Path, metavar="FILE", help="write the hashes")
-    add("--compare", type=Path, metavar="FILE", help="compare with the hashes of this file")
+    add("--compare", type=Path, metavar="FILE", help="compare with this file's hashes, of its seed")
     add("--isas", action="store_true", help="print the instruction sets of this machine")
     options = parse(parser, given, smallest_count=1)
     if not options.isas and (options.write is None) == (options.compare is None):
@@ -264,10 +271,12 @@ def main(given: Sequence[str] | None = None) -> int:
         return 0
     there = json.loads(options.compare.read_text())
     different: list[str] = []
+    by_op = Counter[str]()
     other_inputs = compared = 0
     for op in ops:
         expected = there["calls"][op]
-        indices = range(len(expected)) if options.only is None else [options.only]
+        count = min(options.count, len(expected))
+        indices = range(count) if options.only is None else [options.only]
         for index in indices:
             call, inputs, results = run(op, there["seed"], index)
             if options.only is not None:
@@ -279,7 +288,10 @@ def main(given: Sequence[str] | None = None) -> int:
             compared += 1
             if hash_of(results) != expected[index][1]:
                 different.append(f"--op {op} --only {index}: {call.text}")
+                by_op[op] += 1
     show_failures(different, print)
+    if by_op:
+        print("other bits: " + ", ".join(f"{count} of {op}" for op, count in by_op.items()))
     print(
         f"{'FAIL' if different else 'OK'}: {here} and {there['machine']}: {compared} calls of {len(ops)}"
         f" operators, {len(different) - other_inputs} with other bits, {other_inputs} with other inputs"

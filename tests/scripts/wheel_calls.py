@@ -70,7 +70,9 @@ def main() -> None:
         kernel = Path(folder) / "nothing.cpp"
         kernel.write_text(KERNEL)
         sentence_of("a kernel of one's own", lambda: ascend_sim.compile(str(kernel), "nothing"))
-        sentence_of("stand-ins for a torch_npu", lambda: stubs.build(NEEDS, library("ascend_sim_cann"), Path(folder)))
+        sentence_of(
+            "stand-ins for a torch_npu", lambda: stubs.build(NEEDS, library("ascend_sim_cann"), Path(folder))
+        )
     assert "CXX" not in os.environ
 
 

@@ -1,0 +1,138 @@
+"""scripts/build_wheels.sh and scripts/test_wheels.sh say in a sentence what is wrong, before they make anything."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+MACHINE = platform.machine()
+pytestmark = pytest.mark.skipif(platform.system() != "Linux", reason="wheels are made on Linux")
+# What the scripts read; a copy of these files stands in for a checkout.
+FILES = (*("scripts/build_wheels.sh", "scripts/test_wheels.sh", "scripts/lib.sh"), "pyproject.toml")
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A folder with the scripts, in a path with spaces and umlauts."""
+    folder = tmp_path / "eine Straße für Räder"
+    for name in FILES:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, folder / name)
+    return folder
+
+
+def run(checkout: Path, script: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(checkout / "scripts" / script), *arguments],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def made(checkout: Path) -> set[str]:
+    """Return the files and folders that a script has made in the checkout."""
+    return {path.name for path in checkout.iterdir()} - {"scripts", "pyproject.toml"}
+
+
+@pytest.mark.parametrize("script", ["build_wheels.sh", "test_wheels.sh"])
+def test_help_names_the_architectures_and_the_exit_status(checkout: Path, script: str) -> None:
+    done = run(checkout, script, "--help")
+    assert done.returncode == 0
+    assert "x86_64 or aarch64" in done.stdout
+    assert "Exit status: 0" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("script", "arguments", "sentence"),
+    [
+        ("build_wheels.sh", ("arm64",), "ARCH must be x86_64 or aarch64 but got arm64."),
+        ("build_wheels.sh", ("--output",), "--output must be followed by a folder."),
+        ("build_wheels.sh", ("--npu",), "--npu must find the operator package but "),
+        ("test_wheels.sh", ("riscv64",), "ARCH must be x86_64 or aarch64 but got riscv64."),
+        (
+            "test_wheels.sh",
+            ("--wheels", "/nonexistent"),
+            "--wheels must be followed by a folder but got '/nonexistent'.",
+        ),
+        ("test_wheels.sh", (), f"dist must have a wheel of ascend_sim for {MACHINE} but has none."),
+    ],
+    ids=str,
+)
+def test_a_wrong_argument_is_refused(
+    checkout: Path, script: str, arguments: tuple[str, ...], sentence: str
+) -> None:
+    done = run(checkout, script, *arguments)
+    assert done.returncode == 2
+    assert sentence in done.stderr
+    assert made(checkout) == set()
+
+
+def test_a_wheel_for_another_architecture_is_not_taken(checkout: Path) -> None:
+    other = "aarch64" if MACHINE == "x86_64" else "x86_64"
+    (checkout / "dist").mkdir()
+    for name in ("ascend_sim", "npu_rope"):
+        (checkout / "dist" / f"{name}-0.1.0-py3-none-manylinux_2_34_{other}.whl").touch()
+    done = run(checkout, "test_wheels.sh")
+    assert done.returncode == 2
+    assert f"must have a wheel of ascend_sim for {MACHINE} but has none. Make it: " in done.stderr
+
+
+def test_an_output_that_is_no_folder_is_refused(checkout: Path, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    done = run(checkout, "build_wheels.sh", "--output", str(file / "wheels"))
+    assert done.returncode == 1
+    assert f"must be a folder that this user can write, but {file} is not." in done.stderr
+    assert "--output DIR" in done.stderr
+    assert made(checkout) == set()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root can write everywhere")
+@pytest.mark.parametrize("script", ["build_wheels.sh", "test.sh"])
+def test_a_read_only_checkout_is_refused(checkout: Path, script: str) -> None:
+    shutil.copy(ROOT / "scripts/test.sh", checkout / "scripts/test.sh")
+    checkout.chmod(0o555)
+    done = run(checkout, script)
+    checkout.chmod(0o755)
+    assert done.returncode == 1
+    assert f"{checkout} must be a folder that this user can write, but {checkout} is not." in done.stderr
+
+
+def test_python_3_9_is_refused(checkout: Path, tmp_path: Path) -> None:
+    """Every Python that find_python tries is one that says that it is too old."""
+    folder = tmp_path / "path"
+    folder.mkdir()
+    for tool in ("bash", "cat", "cut", "date", "dirname", "flock", "git", "mkdir", "sed", "uname"):
+        if found := shutil.which(tool):
+            (folder / tool).symlink_to(found)
+    compiler = shutil.which("c++")
+    if compiler is None:
+        pytest.skip("no compiler")
+    (folder / "python3").write_text("#!/bin/sh\nexit 1\n")
+    (folder / "python3").chmod(0o755)
+    done = run(checkout, "build_wheels.sh", PATH=str(folder), CXX=compiler, PYTHON="")
+    assert done.returncode == 1
+    assert "no Python 3.10 or newer was found" in done.stderr
+    assert made(checkout) == set()
+
+
+def test_an_environment_of_an_interrupted_set_up_is_made_again(checkout: Path) -> None:
+    """The environment has no pip, as after an interrupted set-up; the tools then cannot be installed."""
+    (checkout / ".venv-wheels" / "bin").mkdir(parents=True)
+    (checkout / ".venv-wheels" / "bin" / "python").touch()
+    done = run(checkout, "build_wheels.sh", PIP_NO_INDEX="1", PIP_FIND_LINKS=str(checkout / "none"))
+    assert done.returncode == 1
+    assert "making .venv-wheels with Python 3" in done.stdout
+    assert "the tools could not be installed." in done.stderr
+    assert "Is a package registry reachable?" in done.stderr
+    assert made(checkout) == {".venv-wheels"}
+    assert (checkout / ".venv-wheels" / "bin" / "pip").exists()
