@@ -7,6 +7,8 @@ MACHINE="$(uname -m)"
 # Packages of the tests that need neither torch nor a compiler.
 PYTEST=(pytest pytest-xdist hypothesis mpmath)
 TIMES="[test_wheels]"
+# Tests of operators, validation and the command line. The others compile programs, or test the sources.
+SUITE=(tests/reference tests/rope tests/rotary tests/norm tests/ops tests/validation tests/cli)
 
 usage() {
   cat <<TEXT
@@ -186,12 +188,12 @@ same_bits() {
   done
 }
 
-# The tests that need no torch; -P: the installed package, not the folder of the checkout.
+# The suite without torch (tests/support/absent_torch.py); -P: the installed package, not the folder of the checkout. A
+# case with tensors is skipped, so each case is a test. The compilers are not on the PATH, and what compiles is skipped.
 suite() {
-  local files
-  mapfile -t files < <("$PYTHON_FOUND" "$ROOT/tests/support/without_torch.py")
-  (cd "$ROOT" && env -u PYTHONPATH PATH="$VENV/bin:/usr/bin:/bin" "$VENV/bin/python" -P -m pytest -n 2 -q \
-    -p no:cacheprovider -m "not slow" "${files[@]}")
+  (cd "$ROOT" && env -u CXX PYTHONPATH="$ROOT/tests/support" NPU_ROPE_TEST_CASES=apart OMP_WAIT_POLICY=passive \
+    PATH="$VENV/bin:/usr/bin:/bin" "$VENV/bin/python" -P -m pytest -n 2 --dist worksteal -q -p absent_torch \
+    -p no:cacheprovider -m "not slow and not peer" "${SUITE[@]}")
 }
 
 cd "$ROOT"

@@ -1,5 +1,5 @@
-// The kernels of rms_norm for vectors of W = NPU_ROPE_VECTOR_FLOATS floats. Sums have the same bits for every W: they add
-// in the order of vectors of kLanes floats, and round each product, except for products that are exact.
+// The kernels of rms_norm for vectors of W = NPU_ROPE_VECTOR_FLOATS floats. Sums have the same bits for every W: they
+// add in the order of vectors of kLanes floats, and round each product, except for products that are exact.
 #include "csrc/cpu/rms_norm_kernels.h"
 
 #include <cstring>

@@ -31,8 +31,8 @@ from npu_rope.executors import rotations
 from npu_rope.rms_norm_calls import add_rms_norm_tensors, rms_norm_backward_tensors, rms_norm_tensors
 
 HELP = """\
-Draw random calls of every operator, run them with the C library, and write hashes of their results, or compare
-the results with the hashes that another machine or another instruction set wrote.
+Draw random calls of every operator, run them with the C library, and write hashes of their results, or
+compare the results with the hashes that another machine or another instruction set wrote.
 
 A hash covers the bits of all results. NaNs count as equal to each other: the sign of the NaN that an invalid
 operation returns differs between x86 (negative) and aarch64 (positive). Another hash covers the inputs, so a
@@ -166,7 +166,8 @@ def by_tables(op: str, seed: int, index: int) -> Call:
 
     cos, sin = (numbers((tokens, width // 2 if per_pair else width), table_dtype) for _ in range(2))
     xs = [heads() for _ in range(2 if op == "rotary_mul_qk" else 1)]
-    text = f"{op} {dtype} {[list(x.shape) for x in xs]}, tables {table_dtype}{list(cos.shape)}, interleaved {interleaved}"
+    text = f"{op} {dtype} {[list(x.shape) for x in xs]}, tables {table_dtype}{list(cos.shape)}"
+    text += f", interleaved {interleaved}"
     if op == "rotary_embedding":
         x, ids = np.ascontiguousarray(xs[0].swapaxes(1, 2)), values.integers(0, tokens, (batch, tokens))
         options = {"interleaved": int(interleaved), "rotary_embedding_dim": width, "backend": "cpu"}

@@ -1,5 +1,7 @@
-"""A program for an environment with npu_rope's wheels and neither torch nor a compiler (scripts/test_wheels.sh): one
-call on each back end but npu, and the sentences of what needs a compiler.
+"""A program for an environment with npu_rope's wheels and neither torch nor a compiler.
+
+It runs one call on each back end but npu, and prints the sentences of what needs a compiler.
+scripts/test_wheels.sh runs it.
 """
 
 from __future__ import annotations
@@ -48,11 +50,12 @@ def sentence_of(name: str, call: Callable[[], object]) -> None:
     try:
         call()
     except ascend_sim.Unavailable as error:
-        assert "C++ compiler" in str(error), error
-        assert "apt install g++" in str(error), error
-        print(f"{name}: {error}")
+        text = str(error)
     else:
         raise AssertionError(f"{name} must need a compiler but did not")
+    assert "C++ compiler" in text, text
+    assert "apt install g++" in text, text
+    print(f"{name}: {text}")
 
 
 def main() -> None:

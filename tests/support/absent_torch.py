@@ -1,15 +1,19 @@
-"""A pytest plugin for an environment without torch: ``-p absent_torch``. Tests import a stand-in for torch, and a test
-that calls something of it is skipped. So the tests on NumPy arrays run in files that also test tensors. npu_rope
-itself does not see the stand-in.
+"""A pytest plugin for an environment without torch: ``-p absent_torch``.
+
+Tests import a stand-in for torch, and a test that calls something of it is skipped. So the tests on NumPy
+arrays run in files that also test tensors. npu_rope itself does not see the stand-in. Files that import other
+absent packages, such as onnx, are left out and named.
 """
 
 from __future__ import annotations
 
+import ast
 import importlib.abc
 import importlib.machinery
 import importlib.util
 import sys
 import types
+from pathlib import Path
 from typing import Any
 
 import ascend_sim  # noqa: F401  imported before the stand-in exists
@@ -73,6 +77,44 @@ def _asks_for_itself() -> bool:
             return True
         frame = frame.f_back
     return False
+
+
+# Packages of the extras that an environment without torch need not have.
+OTHERS = ("gguf", "matplotlib", "onnx", "onnxruntime", "onnxscript", "transformers")
+SUPPORT = Path(__file__).parent
+left_out: dict[str, list[str]] = {}
+
+
+def absent_imports(file: Path, seen: set[Path]) -> set[str]:
+    """Return the absent packages that a file imports at its top, or by modules beside it or in this folder."""
+    seen.add(file)
+    names = set()
+    for node in ast.parse(file.read_text()).body:
+        if isinstance(node, ast.Import):
+            names |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            names.add(node.module.partition(".")[0])
+    absent = {name for name in names if name in OTHERS and importlib.util.find_spec(name) is None}
+    for name in names:
+        for folder in (file.parent, SUPPORT, SUPPORT.parent / "fuzz"):
+            module = folder / f"{name}.py"
+            if module.is_file() and module not in seen:
+                absent |= absent_imports(module, seen)
+    return absent
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    if collection_path.suffix != ".py" or not collection_path.name.startswith("test_"):
+        return None
+    if absent := absent_imports(collection_path, set()):
+        left_out[collection_path.name] = sorted(absent)
+        return True
+    return None
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    for name, packages in sorted(left_out.items()):
+        terminalreporter.write_line(f"left out: {name}, which imports {', '.join(packages)}")
 
 
 assert importlib.util.find_spec("torch") is None, "torch is installed"
