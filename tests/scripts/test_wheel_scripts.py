@@ -1,4 +1,4 @@
-"""scripts/build_wheels.sh and scripts/test_wheels.sh say in a sentence what is wrong, and make nothing then."""
+"""scripts/build_wheels.sh and scripts/test_wheels.sh say in a sentence what is wrong, and make nothing."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ left_out: dict[str, list[str]] = {}
 
 
 def absent_imports(file: Path, seen: set[Path]) -> set[str]:
-    """Return the absent packages that a file imports at its top, or by modules beside it or in this folder."""
+    """Return the absent packages that a file imports at its top, also through modules in folders of tests."""
     seen.add(file)
     names = set()
     for node in ast.parse(file.read_text()).body:
