@@ -390,15 +390,15 @@ private:
 
     Check set_frequencies() {
         common_.mscale = static_cast<float>(rope_mscale(in_.params));
-        std::vector<long double> frequencies = rope_frequencies(in_.params, nullptr, 0);
+        std::vector<Quad> frequencies = rope_frequencies(in_.params, nullptr, 0);
         if (Check c = check_rope_frequencies(frequencies); !c.ok()) return c;
         for (size_t i = 0; i < frequencies.size(); ++i) {
-            long double turns = frequencies[i] / kTwoPi;
+            Quad turns = frequencies[i] / kTwoPi;
             // Whole turns do not change the angle, unless the kernel still divides them by a factor.
-            if (!in_.has_factors) turns -= rintl(turns);
+            if (!in_.has_factors) turns -= rintl(static_cast<long double>(turns));
             if (!in_.forward) turns = -turns;
             const auto hi = static_cast<float>(turns);
-            set_turns(i, hi, static_cast<float>(turns - static_cast<long double>(hi)));
+            set_turns(i, hi, static_cast<float>(turns - hi));
         }
         return {};
     }

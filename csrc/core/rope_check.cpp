@@ -334,7 +334,7 @@ Check check_rope_params(const npu_rope_params& p) {
     return {};
 }
 
-Check check_rope_frequencies(const std::vector<long double>& frequencies) {
+Check check_rope_frequencies(const std::vector<Quad>& frequencies) {
     for (size_t i = 0; i < frequencies.size(); ++i) {
         double radians = std::fabs(static_cast<double>(frequencies[i]));
         if (radians <= kMaxFrequency) continue;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "csrc/core/check.h"
+#include "csrc/core/rope_frequency.h"
 #include "csrc/core/tensor_rules.h"
 #include "include/npu_rope.h"
 
@@ -71,7 +72,7 @@ Check check_rope_params(const npu_rope_params& p);
 Check check_rope(const RopeTensors& t, const npu_rope_params* p, int32_t angle_policy, RopeShape* shape);
 
 // frequencies: radians per position, divided by freq_factors.
-Check check_rope_frequencies(const std::vector<long double>& frequencies);
+Check check_rope_frequencies(const std::vector<Quad>& frequencies);
 
 const char* mode_name(int32_t mode);  // NULL: not a mode
 

@@ -24,6 +24,33 @@ int32_t axis_that_begins(const npu_rope_params& p, int32_t sector) {
     return -1;
 }
 
+// Returns x^n.
+Quad power(Quad x, int32_t n) {
+    Quad result = 1;
+    for (; n > 0; n /= 2, x *= x)
+        if (n % 2) result *= x;
+    return result;
+}
+
+// Returns freq_base^(-2/n_dims). Each of Newton's steps doubles the number of correct bits, of which pow() gives
+// about 52.
+Quad theta_scale(const npu_rope_params& p) {
+    Quad root = std::pow(p.freq_base, -2.0 / p.n_dims);
+    for (int step = 0; step < 2; ++step) root *= 1 + (1 - power(root, p.n_dims) * p.freq_base * p.freq_base) / p.n_dims;
+    return root;
+}
+
+// Returns freq_base^(-2 k / n_dims) for k from 0 to the largest power of a pair.
+std::vector<Quad> unscaled_frequencies(const npu_rope_params& p, const std::vector<RopePairTerms>& pairs) {
+    int32_t largest = 0;
+    for (const RopePairTerms& pair : pairs) largest = std::max(largest, pair.power);
+    std::vector<Quad> powers(static_cast<size_t>(largest) + 1, Quad(1));
+    const Quad scale = kQuadHas113Bits ? theta_scale(p) : Quad(1);
+    for (int32_t k = 1; k <= largest; ++k)
+        powers[k] = kQuadHas113Bits ? powers[k - 1] * scale : Quad(powl(p.freq_base, -2.0L * k / p.n_dims));
+    return powers;
+}
+
 }  // namespace
 
 std::vector<RopePairTerms> rope_pair_terms(const npu_rope_params& p) {
@@ -47,17 +74,18 @@ std::vector<RopePairTerms> rope_pair_terms(const npu_rope_params& p) {
     return pairs;
 }
 
-std::vector<long double> rope_frequencies(const npu_rope_params& p, const float* freq_factors, int64_t factor_stride) {
+std::vector<Quad> rope_frequencies(const npu_rope_params& p, const float* freq_factors, int64_t factor_stride) {
     double low = 0, high = 0;
     if (p.ext_factor != 0) find_yarn_ramp(p, &low, &high);
     std::vector<RopePairTerms> pairs = rope_pair_terms(p);
-    std::vector<long double> frequencies(pairs.size());
+    std::vector<Quad> frequencies(pairs.size());
+    const std::vector<Quad> unscaled_of = unscaled_frequencies(p, pairs);
     for (int i = 0; i < static_cast<int>(pairs.size()); ++i) {
-        long double unscaled = powl(p.freq_base, -2.0L * pairs[i].power / p.n_dims);
+        Quad unscaled = unscaled_of[pairs[i].power];
         if (freq_factors) unscaled /= freq_factors[i * factor_stride];
-        long double interpolated = unscaled * p.freq_scale;
+        Quad interpolated = unscaled * p.freq_scale;
         double mix = p.ext_factor != 0 ? yarn_ramp(low, high, i) * p.ext_factor : 0;
-        frequencies[i] = mix != 0 ? interpolated * (1.0L - mix) + unscaled * mix : interpolated;
+        frequencies[i] = mix != 0 ? interpolated * (Quad(1) - mix) + unscaled * mix : interpolated;
     }
     return frequencies;
 }

@@ -3,16 +3,27 @@
 #pragma once
 
 #include <algorithm>
+#include <cfloat>
 #include <cmath>
 #include <cstdint>
+#include <type_traits>
 #include <vector>
 
 #include "include/npu_rope.h"
 
 namespace npu_rope {
 
-// 2 pi in the precision of long double.
-constexpr long double kTwoPi = 6.283185307179586476925286766559005768L;
+// The type of frequencies: 113 significant bits, on x86 and aarch64 Linux, so that both compute the same bits. x86's
+// long double has 64 bits, aarch64's has 113. Other machines compute in their long double.
+#if LDBL_MANT_DIG == 64 && defined(__SIZEOF_FLOAT128__)
+using Quad = __float128;
+#else
+using Quad = long double;
+#endif
+constexpr bool kQuadHas113Bits = LDBL_MANT_DIG == 113 || !std::is_same<Quad, long double>::value;
+
+// 2 pi, as the sum of three doubles.
+constexpr Quad kTwoPi = Quad(0x1.921fb54442d18p+2) + Quad(0x1.1a62633145c07p-52) - Quad(0x1.f1976b7ed8fbcp-108);
 
 // Number of axes. In modes with sections a token has four positions (time, height, width, extra), and sections assign
 // an axis to each pair.
@@ -33,7 +44,7 @@ struct RopePairTerms {
 std::vector<RopePairTerms> rope_pair_terms(const npu_rope_params& p);
 
 // Radians per position of every pair. freq_factors may be NULL. factor_stride: its stride in elements.
-std::vector<long double> rope_frequencies(const npu_rope_params& p, const float* freq_factors, int64_t factor_stride);
+std::vector<Quad> rope_frequencies(const npu_rope_params& p, const float* freq_factors, int64_t factor_stride);
 
 // The factor of cos and sin: attn_factor times YaRN's correction.
 double rope_mscale(const npu_rope_params& p);

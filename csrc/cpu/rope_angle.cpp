@@ -11,14 +11,14 @@ namespace npu_rope {
 namespace {
 
 // Splits turns into *hi with 22 significant bits, and the rest *lo.
-void split_turns(long double turns, double* hi, double* lo) {
+void split_turns(Quad turns, double* hi, double* lo) {
     constexpr int kClearedBits = 53 - 22;  // a double has 53 significant bits
     double rounded = static_cast<double>(turns);
     uint64_t bits;
     std::memcpy(&bits, &rounded, sizeof bits);
     bits &= ~((uint64_t{1} << kClearedBits) - 1);
     std::memcpy(hi, &bits, sizeof *hi);
-    *lo = static_cast<double>(turns - static_cast<long double>(*hi));
+    *lo = static_cast<double>(turns - *hi);
 }
 
 void fill_ggml_constants(const npu_rope_params& p, const float* factors, int64_t factor_stride,
@@ -74,7 +74,7 @@ Check make_angle_constants(const npu_rope_params& p, const float* freq_factors, 
     constants->pair_terms = rope_pair_terms(p);
     constants->mscale = rope_mscale(p);
 
-    std::vector<long double> frequencies = rope_frequencies(p, freq_factors, factor_stride);
+    std::vector<Quad> frequencies = rope_frequencies(p, freq_factors, factor_stride);
     if (Check c = check_rope_frequencies(frequencies); !c.ok()) return c;
 
     int padded = (constants->pairs + kPairPadding - 1) / kPairPadding * kPairPadding;
@@ -82,7 +82,7 @@ Check make_angle_constants(const npu_rope_params& p, const float* freq_factors, 
     constants->turns_lo.assign(padded, 0.0);
     bool is_f32 = policy == NPU_ROPE_ANGLE_F32;
     for (int i = 0; i < constants->pairs; ++i)
-        split_turns(is_f32 ? 1.0L / kTwoPi : frequencies[i] / kTwoPi, &constants->turns_hi[i], &constants->turns_lo[i]);
+        split_turns(is_f32 ? 1 / kTwoPi : frequencies[i] / kTwoPi, &constants->turns_hi[i], &constants->turns_lo[i]);
     if (is_f32) {
         constants->freq_f32.assign(padded, 0.0f);
         for (int i = 0; i < constants->pairs; ++i)

@@ -643,14 +643,14 @@ void turns_are_the_frequencies_over_2_pi() {
     in.forward = true;
     in.has_factors = true;
     Case whole = tile_call(in, "Ascend910B1");
-    std::vector<long double> frequencies = rope_frequencies(in.params, nullptr, 0);
+    std::vector<Quad> frequencies = rope_frequencies(in.params, nullptr, 0);
     constexpr size_t pairs = 64;
     auto sum = [](const Case& of, size_t k, size_t i) {
         return static_cast<long double>(of.data.turns.vectors[k * pairs + i]) +
                of.data.turns.vectors[(k + 1) * pairs + i];
     };
     for (size_t i = 0; i < pairs; ++i) {
-        const long double turns = frequencies[i] / kTwoPi, high = 2048 * turns;
+        const auto turns = static_cast<long double>(frequencies[i] / kTwoPi), high = 2048 * turns;
         CHECK(whole, fabsl(sum(whole, 0, i) - turns) <= fabsl(turns) * 0x1p-47L);
         // A lower part is at most 2^-14, and rounds once or twice.
         CHECK(c, fabsl(sum(c, 0, i) - turns) <= 0x1p-38L);
