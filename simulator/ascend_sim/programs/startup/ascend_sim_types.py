@@ -3,21 +3,30 @@
 torch's CPU kernels accept more types than the aclnn functions that torch_npu calls. :data:`TABLE` has the
 operators that torch_npu passes to one aclnn function without a conversion (Ascend/op-plugin
 ``op_plugin/config/op_plugin_functions.yaml``, ``gen_opapi``, and the files of the products and of
-linalg_vector_norm in ``op_plugin/ops/opapi``). The types of an argument are all that the host code of this
-function names for any chip, in the lists of ``OP_CHECK_DTYPE_NOT_SUPPORT``; the function's document has no
-others. Ascend310P has no kernels for bfloat16. Operators that torch_npu converts before the call are not in
-the table, and are not checked.
+linalg_vector_norm in ``op_plugin/ops/opapi``). The types of an argument are those that the host code of this
+function accepts on the chip, in the lists of ``OP_CHECK_DTYPE_NOT_SUPPORT``; the function's document has no
+others. The table is stricter than the host code in two cases:
+
+- Some lists name bfloat16 for every chip, but Ascend310P has no kernels for it.
+- Some functions accept a type with some values or shapes only, which the table cannot express:
+  ``threshold_backward`` accepts int64 on Ascend950 if the threshold is 0, and
+  ``adaptive_avg_pool3d_backward`` float64, and ``_ctc_loss_backward`` float16 and bfloat16 on Ascend910B,
+  for some shapes. The table does not have these types.
+
+Operators that torch_npu converts before the call are not in the table, and are not checked.
 """
 
 from __future__ import annotations
 
 import functools
 import os
+from collections.abc import Iterator
 
 import torch
 
 # The path of a source, without its folders op_host and op_api, in hicann/ops-math or hicann/ops-nn. Below it
-# are operators, arguments and types. A name covers all forms of the operator: in place, with out=.
+# are operators, arguments and types. A name covers all forms of the operator: in place, with out=. If a type
+# or a group has a colon before it, only the chips before the colon accept it.
 TABLE = """
 ops-math conversion/clip_by_value_v2/aclnn_clamp.cpp
     clamp.Tensor clamp_max clamp_max.Tensor clamp_min clamp_min.Tensor | self | FLOATS INTEGERS float64
@@ -32,13 +41,13 @@ ops-math conversion/pad_v3_grad_replication/aclnn_pad3d_backward.cpp
 ops-math conversion/pad_v4_grad/aclnn_reflection_pad1d_backward.cpp
     reflection_pad1d_backward | grad_output self | FRACTIONS
 ops-math conversion/roll/aclnn_roll.cpp
-    roll | self | FLOATS INTEGERS bool complex64
+    roll | self | FLOATS int8 int32 int64 uint8 bool 910B,950:int16 950:complex64
 ops-math conversion/tril/aclnn_tril.cpp
-    tril | self | FLOATS INTEGERS float64 bool complex64
+    tril | self | FLOATS INTEGERS float64 bool 950:complex64
 ops-math conversion/triu/aclnn_triu.cpp
-    triu | self | FLOATS INTEGERS float64 bool complex64
+    triu | self | FLOATS INTEGERS float64 bool 950:complex64
 ops-math math/abs/aclnn_abs.cpp
-    abs | self | FLOATS INTEGERS float64 bool complex64
+    abs | self | FLOATS INTEGERS float64 bool 910B,950:complex64
 ops-math math/acos/aclnn_acos.cpp
     acos | self | FLOATS INTEGERS float64 bool
 ops-math math/addr/aclnn_addr.cpp
@@ -46,7 +55,7 @@ ops-math math/addr/aclnn_addr.cpp
 ops-math math/bitwise_not/aclnn_bitwise_not.cpp
     bitwise_not | self | INTEGERS bool
 ops-math math/cdist/aclnn_cdist.cpp
-    _cdist_forward | x1 x2 | FLOATS
+    _cdist_forward | x1 x2 | 910B,950:FLOATS
 ops-math math/ceil/aclnn_ceil.cpp
     ceil | self | FLOATS float64
 ops-math math/cumprod/aclnn_cumprod.cpp
@@ -110,7 +119,7 @@ ops-math math/tanh_grad/aclnn_tanh_backward.cpp
 ops-math math/triangular_solve/aclnn_triangular_solve.cpp
     triangular_solve.X | self A | float32 float64 complex64 complex128
 ops-math math/trunc/aclnn_trunc.cpp
-    trunc | self | FLOATS int8 int32 uint8
+    trunc | self | FLOATS 950:int8 950:int32 950:uint8
 ops-math math/xlogy/aclnn_x_log_y_scalar_other.cpp
     xlogy.OutScalar_Other xlogy.Scalar_Other | self | FLOATS INTEGERS bool
 ops-math math/xlogy/aclnn_x_log_y_tensor.cpp
@@ -167,7 +176,7 @@ ops-nn activation/softplus_v2_grad/aclnn_softplus_backward.cpp
 ops-nn activation/softshrink/aclnn_softshrink.cpp
     softshrink | self | FLOATS
 ops-nn activation/threshold_grad_v2_d/aclnn_threshold_backward.cpp
-    threshold_backward | grad_output self | FLOATS int8 int32 int64 uint8
+    threshold_backward | grad_output self | FLOATS int8 int32 uint8
 ops-nn index/gather_v2/aclnn_median.cpp
     median.dim median.dim_values nanmedian nanmedian.dim | self | FLOATS INTEGERS
 ops-nn index/scatter_elements/aclnn_max_unpool2d.cpp
@@ -179,7 +188,7 @@ ops-nn loss/binary_cross_entropy/aclnn_binary_cross_entropy.cpp
 ops-nn loss/binary_cross_entropy_grad/aclnn_binary_cross_entropy_backward.cpp
     binary_cross_entropy_backward | grad_output self target | FLOATS
 ops-nn loss/ctc_loss_v2_grad/aclnn_ctc_loss_backward.cpp
-    _ctc_loss_backward | log_probs | FLOATS float64
+    _ctc_loss_backward | log_probs | float32 float64 950:float16 950:bfloat16
     _ctc_loss_backward | targets | float16 float32 int32 int64 bool
 ops-nn loss/mse_loss_grad_v2/aclnn_mse_loss_backward.cpp
     mse_loss_backward | self | FLOATS
@@ -202,35 +211,53 @@ ops-nn pooling/adaptive_avg_pool2d_grad/aclnn_adaptive_avg_pool2d_backward.cpp
 ops-nn pooling/adaptive_avg_pool3d/aclnn_adaptive_avg_pool3d.cpp
     _adaptive_avg_pool3d adaptive_avg_pool3d | self | FLOATS
 ops-nn pooling/adaptive_avg_pool3d_grad/aclnn_adaptive_avg_pool3d_backward.cpp
-    _adaptive_avg_pool3d_backward adaptive_avg_pool3d_backward | grad_output self | FLOATS float64
+    _adaptive_avg_pool3d_backward adaptive_avg_pool3d_backward | grad_output self | FLOATS
 ops-nn pooling/adaptive_max_pool2d/aclnn_adaptive_max_pool2d.cpp
     adaptive_max_pool2d | self | FLOATS float64
 """
 GROUPS = {
-    "FLOATS": "float16 bfloat16 float32",
-    "FRACTIONS": "float16 bfloat16 float32 float64 complex64 complex128",
+    "FLOATS": "float16 910B,950:bfloat16 float32",
+    "FRACTIONS": "FLOATS float64 complex64 complex128",
     "INTEGERS": "int8 int16 int32 int64 uint8",
 }
 
 
-def _read_table() -> dict[str, tuple[str, dict[str, frozenset[torch.dtype]]]]:
-    """Return, for each operator, the source and the types of arguments."""
+def chip_of(soc: str) -> str:
+    """Return the name of a SoC's chip in the table, such as ``310P`` for Ascend310P3."""
+    chips = {"Ascend310P": "310P", "Ascend950": "950"}
+    # The sources treat Ascend910_93 as Ascend910B, which is also the chip without ASCEND_SIM_SOC.
+    return next((chip for family, chip in chips.items() if soc.startswith(family)), "910B")
+
+
+def _types(cell: str, chip: str) -> Iterator[torch.dtype]:
+    """Yield the types of a cell of the table on a chip."""
+    for word in cell.split():
+        chips, _, name = word.rpartition(":")
+        if chips and chip not in chips.split(","):
+            continue
+        if name in GROUPS:
+            yield from _types(GROUPS[name], chip)
+        else:
+            yield getattr(torch, name)
+
+
+def read_table(chip: str) -> dict[str, tuple[str, dict[str, frozenset[torch.dtype]]]]:
+    """Return, for each operator, the source and the types of arguments on a chip of :func:`chip_of`."""
     operators: dict[str, tuple[str, dict[str, frozenset[torch.dtype]]]] = {}
     source = ""
     for line in TABLE.strip().splitlines():
         if not line.startswith(" "):
             source = line
             continue
-        names, arguments, types = (cell.split() for cell in line.split("|"))
-        allowed = frozenset(
-            getattr(torch, name) for group in types for name in GROUPS.get(group, group).split()
-        )
-        for name in names:
-            operators.setdefault(name, (source, {}))[1].update(dict.fromkeys(arguments, allowed))
+        names, arguments, types = line.split("|")
+        allowed = frozenset(_types(types, chip))
+        for name in names.split():
+            operators.setdefault(name, (source, {}))[1].update(dict.fromkeys(arguments.split(), allowed))
     return operators
 
 
-OPERATORS = _read_table()
+SOC = os.environ.get("ASCEND_SIM_SOC", "")
+OPERATORS = read_table(chip_of(SOC))
 
 
 @functools.cache
@@ -249,14 +276,15 @@ def check(name: str, argument: str, dtype: torch.dtype) -> None:
     """Raise RuntimeError if CANN's function for an operator refuses this type of an argument."""
     source, arguments = OPERATORS.get(form_of(name), ("", {}))
     allowed = arguments.get(argument)
-    if allowed is None:
+    if allowed is None or dtype in allowed:
         return
-    soc = os.environ.get("ASCEND_SIM_SOC", "")
-    if soc.startswith("Ascend310P"):
-        allowed = allowed - {torch.bfloat16}
-    if dtype not in allowed:
-        types = ", ".join(sorted(map(_name_of, allowed)))
+    if not allowed:
         raise RuntimeError(
-            f"{name}: {argument} must be one of {types} on {soc} but got {_name_of(dtype)}: CANN's function "
-            f"refuses other types (hicann/{source}, simulated)."
+            f"{name}: the chip must be one on which CANN's function accepts a type but got {SOC} "
+            f"(hicann/{source}, simulated)."
         )
+    types = ", ".join(sorted(map(_name_of, allowed)))
+    raise RuntimeError(
+        f"{name}: {argument} must be one of {types} on {SOC} but got {_name_of(dtype)}: CANN's function "
+        f"refuses other types (hicann/{source}, simulated)."
+    )

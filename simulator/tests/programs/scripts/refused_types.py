@@ -4,12 +4,15 @@ Needs TASK_QUEUE_ENABLE=0, so that a refusal is an exception of the call.
 """
 
 import operator
+import re
 import sys
 
 import torch
 from run_checks import refusal, run
 
-IS_310P = torch.npu.get_device_name().startswith("Ascend310P")
+SOC = torch.npu.get_device_name()
+IS_310P = SOC.startswith("Ascend310P")
+CHIP = "310P" if IS_310P else "950" if SOC.startswith("Ascend950") else "910B"
 
 
 def ones(dtype):
@@ -153,15 +156,36 @@ def check_host_fallbacks_of_types_that_cann_lacks():
     assert torch.linalg.vector_norm(half).item() > 0
     assert half.expm1().dtype == torch.float16
     assert double.exp().dtype == torch.float64  # aclnnExp has a kernel of the AI CPU
-    brain = ones(torch.bfloat16)
-    if IS_310P:
-        assert "but got bfloat16" in refusal(lambda: brain.exp())
-    else:
-        assert brain.exp().dtype == torch.bfloat16
+
+
+def check_host_fallbacks_of_types_that_some_chips_accept():
+    int16, int32 = ones(torch.int16), ones(torch.int32)
+    brain, numbers = ones(torch.bfloat16), ones(torch.complex64)
+    square, numbers_square = torch.eye(3).npu(), torch.eye(3, dtype=torch.complex64).npu()
+    for work, chips, got in (
+        (lambda: brain.exp(), "910B 950", "bfloat16"),
+        (lambda: brain.softmax(0), "910B 950", "bfloat16"),
+        (lambda: int16.roll(1), "910B 950", "int16"),
+        (lambda: numbers.abs(), "910B 950", "complex64"),
+        (lambda: torch.cdist(square, square), "910B 950", SOC),
+        (lambda: numbers.roll(1), "950", "complex64"),
+        (lambda: numbers_square.tril(), "950", "complex64"),
+        (lambda: numbers_square.triu(), "950", "complex64"),
+        (lambda: int32.trunc(), "950", "int32"),
+        (lambda: int32.trunc_(), "950", "int32"),
+    ):  # fmt: skip
+        if CHIP in chips.split():
+            assert work().device.type == "npu"
+        else:
+            text = refusal(work)
+            assert f" but got {got}" in text, text
 
 
 def check_the_table_of_types_names_operators_and_arguments_of_host_fallbacks():
     fallback, types = sys.modules["ascend_sim_fallback"], sys.modules["ascend_sim_types"]
+    chips = {chip for listed in re.findall(r"(\S+):", types.TABLE) for chip in listed.split(",")}
+    assert chips <= {"910B", "310P", "950"}, chips
+    assert types.chip_of("Ascend910_9391") == types.chip_of("Ascend910B4:20") == "910B"
     for name, (_, allowed) in types.OPERATORS.items():
         assert not {name, name.split(".")[0]} & fallback.KEPT, name
         assert types.form_of(name) == name
