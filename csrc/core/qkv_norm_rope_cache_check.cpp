@@ -137,9 +137,9 @@ private:
         const npu_rope_tensor& sums = *in_.square_sums;
         for (int side = 0; side < 2; ++side)
             if (shape_.side[side].N > 0 && shape_.side[side].norm != QkvNorm::kAllHeads)
-                return bad_value(op_, "square_sums", "be given with scales [N*D] of q and k only",
-                                 formatted("a tensor, and %s %s", kScaleName[side],
-                                           shape_.side[side].norm == QkvNorm::kHead ? "[D]" : "absent"));
+                return bad_value(
+                    op_, "square_sums", "be given with scales [N*D] of q and k only",
+                    formatted("%s %s", shape_.side[side].norm == QkvNorm::kHead ? "[D] as" : "no", kScaleName[side]));
         const int32_t dtype = type_of_sums(*in_.q);
         if (sums.dtype != dtype)
             return bad_type(op_, "square_sums", formatted("be %s", dtype_name(dtype)), dtype_name(sums.dtype));

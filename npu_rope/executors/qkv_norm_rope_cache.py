@@ -58,7 +58,7 @@ def _readable(call: Tensors) -> dict[str, Any]:
     for name in sources:
         if "quant" in name:
             tensor = sources[name]
-            sources[name] = tensor.contiguous() if is_tensor(tensor) else np.ascontiguousarray(tensor)
+            sources[name] = tensor.contiguous() if is_tensor(tensor) else np.asarray(tensor, order="C")
     return sources
 
 

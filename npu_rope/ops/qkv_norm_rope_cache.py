@@ -165,6 +165,9 @@ def _given_outputs(xs: tuple[Any, Any, Any], slots: Any, caches: tuple[Any, Any]
             is_sequence = isinstance(out, (tuple, list))
             got = f"a sequence of length {len(out)}" if is_sequence else type(out).__name__
             raise bad_value(OP, "out", "be (q_out, k_out, v_out)", got)
+        for name, x_name, x, written in zip(OUTS, XS, xs, out, strict=True):
+            if written is None and x is not None:
+                raise bad_value(OP, name, f"be given where {x_name} is", "None")
         return dict(zip(OUTS, out, strict=True))
     for name, x, cache in zip(CACHES, xs[1:], caches, strict=True):
         x_name = name[0]
@@ -199,6 +202,8 @@ def _on_hot_path(
         if out is None:
             pair = calls.try_hot_path(OP, (q, k, *read[:_SLOTS]), (), named=named)
             return pair if pair is NotImplemented else (*pair, v)
+        if type(out) is tuple and v is not None and out[-1:] == (None,):
+            return NotImplemented
         written = out
     else:
         if out is None:

@@ -87,7 +87,7 @@ BAD = {
     "ranks": ("ranks must be 1 without square_sums but got 2", ValueError, {"ranks": 2}),
     "no ranks": ("ranks must be positive but got 0", ValueError, {"ranks": 0}),
     "sums of heads": (
-        "square_sums must be given with scales [N*D] of q and k only but got a tensor, and q_scale [D]",
+        "square_sums must be given with scales [N*D] of q and k only but got [D] as q_scale",
         ValueError,
         {"q_scale": ones(D), "k_scale": ones(K * D), "square_sums": ones(S, 2)},
     ),
@@ -217,6 +217,21 @@ BAD = {
         ValueError,
         {"out": (ones(S, N, 7), ones(S, K, D), ones(S, K, 6))},
     ),
+    "no k_out": (
+        "k_out must be given where k is but got None",
+        ValueError,
+        {"out": (ones(S, N, D), None, ones(S, K, 6))},
+    ),
+    "no v_out": (
+        "v_out must be given where v is but got None",
+        ValueError,
+        {"out": (ones(S, N, D), ones(S, K, D), None)},
+    ),
+    "quantization scale without dimensions": (
+        "k_quant_scale must have shape [1], [N] = [2] or [N,D] = [2, 8] but got []",
+        ValueError,
+        {**CACHES, **INT8, "k_quant_scale": np.array(1, np.float32)},
+    ),
 }
 
 
@@ -225,7 +240,7 @@ def call(changed, backend, framework):
     if framework == "torch":
         arguments = {n: torch.from_numpy(t) if isinstance(t, np.ndarray) else t for n, t in arguments.items()}
         if "out" in arguments:
-            arguments["out"] = tuple(map(torch.from_numpy, arguments["out"]))
+            arguments["out"] = tuple(None if t is None else torch.from_numpy(t) for t in arguments["out"])
     xs = [arguments.pop(name) for name in ("q", "k", "v", "positions", "params")]
     written = {n: t for n, t in arguments.items() if "cache" in n and t is not None}
     before = {n: t.copy() if isinstance(t, np.ndarray) else t.clone() for n, t in written.items()}

@@ -66,7 +66,7 @@ def test_bfloat16_pairs_are_shifted_not_gathered():
     few, many = (
         count_repeats(ml_dtypes.bfloat16, "normal", heads, "sim")[1] for heads in (FEW_HEADS, MANY_HEADS)
     )
-    assert few["Gather"] == many["Gather"] <= 4  # the setup gathers the frequencies
+    assert few["Gather"] == many["Gather"] <= 8  # the setup gathers the four parts of the frequencies
     assert many["ShiftLeft"] > few["ShiftLeft"] > 0
 
 
