@@ -13,12 +13,12 @@ import sysconfig
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, TypeVar, cast, get_args
+from typing import Any, TypeVar, cast, get_args
 
 from npu_rope import errors
 from npu_rope.errors import BackendUnavailable, BrokenRule
 from npu_rope.params import RopeParams
-from npu_rope.values import ANGLE_POLICIES, AnglePolicy
+from npu_rope.values import ANGLE_POLICIES, AnglePolicy, Known
 
 ABI_VERSION = 2
 MAX_NDIM = 4
@@ -129,8 +129,6 @@ INSTALL = "Build it with 'pip install ./simulator .' in the project's folder (a 
 # ---- a loaded library -------------------------------------------------------------------------------
 
 TENSOR = C.POINTER(CTensor)  # const npu_rope_tensor *
-
-Known = Literal["values", "addresses", "layout"]  # what a check may read besides the layout: npu_rope_known
 
 # The types of the attributes, by their names in the C functions.
 _ATTRIBUTE_TYPES: dict[str, Any] = {

@@ -12,6 +12,7 @@ from npu_rope.errors import bad_type, bad_value
 AnglePolicy = Literal["exact", "f32", "ggml"]
 ANGLE_POLICIES: tuple[AnglePolicy, ...] = get_args(AnglePolicy)
 Angle = AnglePolicy | Literal[0, 1, 2]  # a policy's name, or its number in C and in the schemas
+Known = Literal["values", "addresses", "layout"]  # what a check may read besides the layout: npu_rope_known
 
 
 def angle_policy(op: str, angle: Any) -> AnglePolicy:

@@ -456,8 +456,9 @@ def _check_stores(
     q: Any = None,
     q_out: Any = None,
 ) -> None:
-    """Check the rules of both caches in one call, so that nothing is written if either breaks one. The calls
-    that follow check them again; only tensors with values need this check.
+    """Check the rules of both caches in one call, so that nothing is written if either breaks one. Rules of
+    values are checked for CPU tensors only, and traced calls not at all. The calls that follow check all
+    rules again.
 
     Args:
         names: the caller's names of qkv_norm_rope_cache's arguments.
@@ -465,11 +466,14 @@ def _check_stores(
         q, q_out: ``[T,N,D]`` and where its result is written, or None.
     """
     k, v = (target.as_stored(x) for x, target in zip(xs, targets, strict=True))
-    if not calls.has_values(k):
+    if (known := calls.known_of(k)) == "layout":
         return
-    given = [k[:, :0]] * 2 if q is None else [x.flatten(1).unflatten(1, (-1, k.shape[2])) for x in (q, q_out)]
-    others: dict[str, Any] = {**dict.fromkeys(OTHERS), "slots": slots, "positions": torch.zeros_like(slots)}
-    outs = {"q_out": given[1].clone() if q is None else given[1]}
+    no_heads = k[:, :0], k.new_empty((len(k), 0, k.shape[2]))
+    given = no_heads if q is None else [x.flatten(1).unflatten(1, (-1, k.shape[2])) for x in (q, q_out)]
+    # A launch that fills positions would be of no use where values are not read.
+    positions = torch.zeros_like(slots) if known == "values" else torch.empty_like(slots)
+    others: dict[str, Any] = {**dict.fromkeys(OTHERS), "slots": slots, "positions": positions}
+    outs = {"q_out": given[1]}
     for name, target in zip("kv", targets, strict=True):
         arguments = target.named(name)
         outs[f"{name}_cache"] = arguments.pop(f"{name}_cache")
@@ -477,7 +481,7 @@ def _check_stores(
     call = qkv_tensors({"q": given[0], "k": k, "v": v}, others, outs)
     try:
         calls.check_devices(call)
-        executors.check(call, QkvAttributes(UNROTATED))
+        executors.check(call, QkvAttributes(UNROTATED), known=known)
     except BrokenRule as error:
         argument, rule = (_renamed(text, names) for text in (error.argument, error.rule))
         raise broken(type(error), op, argument, rule, error.value) from None

@@ -29,7 +29,7 @@ from npu_rope.executors.tensors import (
 from npu_rope.optional_torch import torch
 from npu_rope.qkv_norm_rope_cache_calls import CACHES, OTHERS, OUTS, XS, QkvAttributes
 from npu_rope.reference import qkv_norm_rope_cache as reference
-from npu_rope.values import ANGLE_POLICIES
+from npu_rope.values import ANGLE_POLICIES, Known
 
 Tensors = CallTensors[Any]
 Results = tuple[Any, ...]
@@ -47,9 +47,9 @@ class COutputs(C.Structure):
     _fields_ = [(name, native.TENSOR) for name in OUTS]
 
 
-def check(call: Tensors, attributes: QkvAttributes, chip: str | None = None) -> None:
-    """Check every rule of a call on arrays or CPU tensors. ``chip`` as in :func:`.rules.check`."""
-    rules.check(call, attributes.checked, _readable, chip)
+def check(call: Tensors, attributes: QkvAttributes, chip: str | None = None, known: Known = "values") -> None:
+    """Check every rule of a call on arrays or tensors. ``chip`` and ``known`` as in :func:`.rules.check`."""
+    rules.check(call, attributes.checked, _readable, chip, known)
 
 
 def _readable(call: Tensors) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from npu_rope.executors.tensors import (
     spec_of,
     with_actual_value,
 )
+from npu_rope.values import Known
 
 
 def check(
@@ -23,14 +24,16 @@ def check(
     arguments: Mapping[str, Any],
     read: Callable[[CallTensors[Any]], dict[str, Any]] | None = None,
     chip: str | None = None,
+    known: Known = "values",
 ) -> None:
-    """Check every rule of a call on arrays or CPU tensors.
+    """Check every rule of a call on arrays or tensors.
 
     Args:
         call: the call. Outputs that it lacks are not checked.
         arguments: the attributes that csrc/core checks, by name (:meth:`npu_rope.native.Native.check`).
         read: returns the inputs as the kernels read them, by name; by default :func:`.readable_inputs`.
         chip: CANN's name of a chip whose kernels must support the call; None: any back end.
+        known: what may be read: ``"values"``, or ``"addresses"`` for tensors of another device than the CPU.
 
     Raises:
         InvalidValue, InvalidType: an argument breaks its rule.
@@ -43,7 +46,7 @@ def check(
     sources = readable_inputs(call) if read is None else read(call)
     inputs = {name: as_c(source) for name, source in sources.items()}
     outs = {name: as_c(out) for name, out in call.outs.items()}
-    _check_by_c(call, lambda: call.map(spec_of), "values", inputs, outs, {**arguments, "chip": chip})
+    _check_by_c(call, lambda: call.map(spec_of), known, inputs, outs, {**arguments, "chip": chip})
 
 
 def check_layout(
@@ -88,7 +91,7 @@ def _without_memory(spec: TensorSpec, strides: tuple[int, ...]) -> native.CTenso
 def _check_by_c(
     call: CallTensors[Any],
     specs: Callable[[], CallTensors[TensorSpec]],
-    known: native.Known,
+    known: Known,
     inputs: Mapping[str, native.CTensor],
     outs: Mapping[str, native.CTensor],
     arguments: Mapping[str, Any],

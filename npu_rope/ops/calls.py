@@ -20,7 +20,7 @@ from npu_rope.ops.registrar import Call, TorchOperator
 from npu_rope.optional_torch import torch
 from npu_rope.params import RopeParams
 from npu_rope.rope_calls import RopeCallAttributes
-from npu_rope.values import Angle, angle_policy, as_float32
+from npu_rope.values import Angle, Known, angle_policy, as_float32
 
 if torch is not None:
     # Compiled code may make a RopeParams. torch.compiler.assume_constant_result sets this attribute, but it
@@ -93,18 +93,29 @@ def is_plain_cpu_tensor(x: Any) -> bool:
     """Return whether x is an ordinary CPU tensor outside dispatch modes (fake tensors, make_fx), torch.func's
     transforms and forward-mode autograd's dual levels. Such a tensor may go straight to the C++ kernel. The
     callers check torch.compiler.is_compiling() themselves."""
+    return _is_plain(x) and x.is_cpu
+
+
+def _is_plain(x: Any) -> bool:
+    """As :func:`is_plain_cpu_tensor`, for any device."""
     return (
         type(x) in ORDINARY
-        and x.is_cpu
         and not _dispatch_modes()
         and _function_transforms() is None
         and _forward_ad._current_level < 0
     )
 
 
+def known_of(x: Any) -> Known:
+    """Return what the host can read of x besides its layout: elements, only the address, or neither."""
+    if torch.compiler.is_compiling() or x.is_meta or not _is_plain(x):
+        return "layout"
+    return "values" if x.is_cpu else "addresses"
+
+
 def has_values(x: Any) -> bool:
     """Return whether the host can read the elements of x."""
-    return not torch.compiler.is_compiling() and not x.is_meta and is_plain_cpu_tensor(x)
+    return known_of(x) == "values"
 
 
 # ---- rules of tensors, real or fake ----------------------------------------------------------------

@@ -3,11 +3,15 @@
 usage: qkv.py — prints JSON: the result of every check.
 """
 
+import functools
+import re
+
 import torch
 import torch_npu  # noqa: F401
 from run_checks import near, run, values
 
 from npu_rope import RopeParams, qk_square_sums, qkv_norm_rope_cache
+from npu_rope.compat import torch_npu as compat
 
 TOKENS, HEADS, SIZE = 33, (4, 2, 2), 64
 PARAMS = RopeParams(SIZE, "neox")
@@ -188,6 +192,91 @@ def check_bad_calls_are_refused():
             message = str(error)
         assert text in message, message
     assert not cache.cpu().any()
+
+
+# The caches' types, the scale or offset that is given, and the refusal.
+FLOAT, INT8 = torch.float32, torch.int8
+BAD_STORES = (
+    (INT8, FLOAT, (), "k_scale must be given for an int8 k_cache but got None."),
+    (FLOAT, INT8, (), "v_scale must be given for an int8 v_cache but got None."),
+    (FLOAT, FLOAT, ("k_scale",), "k_scale must be given for an int8 k_cache only but got float32."),
+    (FLOAT, FLOAT, ("k_offset",), "k_offset must be given for an int8 k_cache only but got float32."),
+    (INT8, FLOAT, ("k_offset",), "k_scale must be given for an int8 k_cache but got None."),
+    (torch.int32, FLOAT, (), "k_cache must be float32, float16, bfloat16 or int8 but got int32."),
+)
+OF_KV = {
+    "k_scale": "k_rope_scale",
+    "k_offset": "k_rope_offset",
+    "v_scale": "c_kv_scale",
+    "v_cache": "ckv_cache",
+}
+
+
+def refusal_of_store(call, written):
+    """Return the error of a call that must leave the written tensors, full of 9, as they are."""
+    message = "no error"
+    try:
+        call()
+    except (TypeError, ValueError) as error:
+        message = str(error)
+    assert all(bool((tensor.cpu() == 9).all()) for tensor in written), f"written, and then: {message}"
+    return message
+
+
+def full(device, dtype, *shape):
+    return torch.full(shape, 9, dtype=dtype).to(device)
+
+
+def bad_store_of_kv(device, mode, types, named):
+    """Return the error of npu_kv_rmsnorm_rope_cache with caches of two types."""
+    tables = [values(2, 1, 5, 32, seed=seed).to(device) for seed in (1, 2)]
+    caches = [full(device, dtype, 4, 8, 1, 32) for dtype in types]
+    given = values(2, 1, 5, 64).to(device), torch.ones(32, device=device), *tables
+    index = torch.arange(10, device=device)
+    named = {OF_KV[name]: torch.ones(1, device=device) for name in named}
+    return refusal_of_store(
+        lambda: compat.npu_kv_rmsnorm_rope_cache(*given, index, *caches, cache_mode=mode, **named), caches
+    )
+
+
+def bad_store_of_qkv(device, types, named):
+    """Return the error of npu_qkv_rms_norm_rope_cache with caches of two types."""
+    widths = [32 // dtype.itemsize for dtype in types]
+    caches = [full(device, dtype, 2, 32 // w, 8, w) for dtype, w in zip(types, widths, strict=True)]
+    q_out, gamma = full(device, torch.float32, 4, 32), torch.ones(32, device=device)
+    tables = [values(4, 32, seed=seed).to(device) for seed in (1, 2)]
+    index = torch.arange(4, device=device)
+    given = values(4, 96).to(device), gamma, gamma, *tables, index, q_out, *caches, [1, 4, 3, 32], [1, 1, 1]
+    named = {name: torch.ones(1, device=device) for name in named}
+    return refusal_of_store(lambda: compat.npu_qkv_rms_norm_rope_cache(*given, **named), (q_out, *caches))
+
+
+def check_bad_stores_of_torch_npu_s_names_are_refused_before_a_write():
+    for *types, named, text in BAD_STORES:
+        of_kv = re.sub(r"\w+", lambda word: OF_KV.get(word[0], word[0]), text)
+        for device in ("cpu", "npu"):
+            got = bad_store_of_qkv(device, types, named)
+            assert got == f"[npu_qkv_rms_norm_rope_cache] {text}", (device, got)
+            for mode in ("PA_BNSD", "PA_NZ"):
+                got = bad_store_of_kv(device, mode, types, named)
+                assert got == f"[npu_kv_rmsnorm_rope_cache] {of_kv}", (device, mode, got)
+
+
+def check_caches_of_torch_npu_s_names_share_no_memory_with_inputs():
+    texts = {"k_cache": "kv", "ckv_cache": "k_cache"}
+    for cache, other in texts.items():
+        for device in ("cpu", "npu"):
+            memory, apart = (full(device, torch.float32, 4, 8, 1, 32) for _ in range(2))
+            kv = values(2, 1, 5, 64).to(device)
+            if other == "kv":
+                kv = memory.flatten()[: kv.numel()].view(kv.shape)
+            caches = (memory, apart) if other == "kv" else (memory, memory)
+            table, index = values(2, 1, 5, 32).to(device), torch.arange(10, device=device)
+            given = kv, torch.ones(32, device=device), table, table, index, *caches
+            call = functools.partial(compat.npu_kv_rmsnorm_rope_cache, *given, cache_mode="PA_BNSD")
+            got = refusal_of_store(call, (memory, apart))
+            rule = f"{cache} must share no memory with {other} but got overlapping memory."
+            assert got == f"[npu_kv_rmsnorm_rope_cache] {rule}", (device, got)
 
 
 run(globals())
