@@ -93,11 +93,17 @@ def is_plain_cpu_tensor(x: Any) -> bool:
     """Return whether x is an ordinary CPU tensor outside dispatch modes (fake tensors, make_fx), torch.func's
     transforms and forward-mode autograd's dual levels. Such a tensor may go straight to the C++ kernel. The
     callers check torch.compiler.is_compiling() themselves."""
-    return _is_plain(x) and x.is_cpu
+    return (
+        type(x) in ORDINARY
+        and x.is_cpu
+        and not _dispatch_modes()
+        and _function_transforms() is None
+        and _forward_ad._current_level < 0
+    )
 
 
 def _is_plain(x: Any) -> bool:
-    """As :func:`is_plain_cpu_tensor`, for any device."""
+    """As :func:`is_plain_cpu_tensor`, for any device. A call of it would slow down the hot path."""
     return (
         type(x) in ORDINARY
         and not _dispatch_modes()
