@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 
@@ -70,6 +72,21 @@ def bad_value(op: str, argument: str, rule: str, value: Any, *, remedy: str = ""
 def bad_type(op: str, argument: str, rule: str, value: Any, *, remedy: str = "") -> InvalidType:
     """Return the error for an unsupported element type or Python type."""
     return broken(InvalidType, op, argument, rule, value, remedy)
+
+
+def renamed(error: BrokenRule, op: str, names: Mapping[str, str]) -> BrokenRule:
+    """Return an error of a function that another function calls as one of its caller.
+
+    Args:
+        error: the error.
+        op: the caller.
+        names: the caller's names of the arguments that error names. Other words remain.
+    """
+    argument, rule = (
+        re.sub(r"\w+", lambda word: names.get(word[0], word[0]), text)
+        for text in (error.argument, error.rule)
+    )
+    return broken(type(error), op, argument, rule, error.value, f"{error}".partition("\n")[2])
 
 
 # By the status of a C call (npu_rope_status).

@@ -11,12 +11,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from npu_rope.errors import BrokenRule, bad_type, bad_value, broken
+from npu_rope.errors import BrokenRule, bad_type, bad_value, renamed
 from npu_rope.executors import qkv_norm_rope_cache as executors
 from npu_rope.ops import calls
 from npu_rope.ops.qkv_norm_rope_cache import qkv_norm_rope_cache
@@ -483,12 +482,7 @@ def _check_stores(
         calls.check_devices(call)
         executors.check(call, QkvAttributes(UNROTATED), known=known)
     except BrokenRule as error:
-        argument, rule = (_renamed(text, names) for text in (error.argument, error.rule))
-        raise broken(type(error), op, argument, rule, error.value) from None
-
-
-def _renamed(text: str, names: Mapping[str, str]) -> str:
-    return re.sub(r"\w+", lambda word: names.get(word[0], word[0]), text)
+        raise renamed(error, op, names) from None
 
 
 def _check_kv(op: str, kv: Any, gamma: Any, cos: Any, sin: Any, v: Any) -> None:

@@ -14,11 +14,11 @@ has the launches of each.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
-from npu_rope.errors import bad_type, bad_value
+from npu_rope.errors import BrokenRule, bad_type, bad_value, broken, renamed
 from npu_rope.ops.qk_square_sums import qk_square_sums
 from npu_rope.ops.qkv_norm_rope_cache import qkv_norm_rope_cache
 from npu_rope.optional_torch import torch
@@ -65,10 +65,12 @@ def qkv_rmsnorm_rope(
     ([[-1.0, 1.0]], [[-1.0, 1.0]], [[7.0, 7.0]])
     """
     op = "qkv_rmsnorm_rope"
-    q, k, v = _split(op, input, q_hidden_size, kv_hidden_size, head_dim)
+    sizes = {"q_hidden_size": q_hidden_size, "kv_hidden_size": kv_hidden_size}
+    xs = _split(op, "input", input, sizes, "head_dim", head_dim)
     cos, sin = _halves(op, cos_sin_cache)
-    norm = {"q_scale": q_weight, "k_scale": k_weight, "q_bias": q_bias, "k_bias": k_bias, "epsilon": eps}
-    return _fused((q, k, v), positions, RopeParams(2 * cos.shape[-1], "neox"), cos=cos, sin=sin, **norm)
+    norm = _norm_of_heads(op, "head_dim", head_dim, q_weight, k_weight, q_bias, k_bias, eps)
+    names = _CACHE_NAMES | {"q": "input", "n_dims": "the width of cos_sin_cache"}
+    return _fused(op, names, xs, positions, 2 * cos.shape[-1], "neox", cos=cos, sin=sin, **norm)
 
 
 def triton_split_qkv_rmsnorm_mrope(
@@ -107,24 +109,34 @@ def triton_split_qkv_rmsnorm_mrope(
     """
     op = "triton_split_qkv_rmsnorm_mrope"
     width = head_size if rope_dim is None else rope_dim
-    _require_tensor(op, "cos_sin", cos_sin)
-    if cos_sin.ndim != 3 or cos_sin.shape[0] != 3 or cos_sin.shape[2] != width:
-        raise bad_value(op, "cos_sin", f"be [3, T, {width}]", list(cos_sin.shape))
+    q_heads = num_q_heads * (2 if has_gate else 1)
+    sizes = {
+        "num_q_heads * head_size": q_heads * head_size,
+        "num_kv_heads * head_size": num_kv_heads * head_size,
+    }
+    q, k, v = _split(op, "qkv", qkv, sizes, "head_size", head_size)
+    tokens = len(qkv)
+    _require_shape(op, "cos_sin", cos_sin, (3, tokens, width), "[3, T, rope_dim]")
     if len(mrope_section) != 3 or 2 * sum(mrope_section) != width:
         raise bad_value(op, "mrope_section", f"have three numbers that add up to {width // 2}", mrope_section)
-    q_size, kv_size = num_q_heads * head_size, num_kv_heads * head_size
-    q, k, v = _split(op, qkv, q_size * (2 if has_gate else 1), kv_size, head_size)
-    gate = qkv.new_empty((len(qkv), 0))
+    gate = qkv.new_empty((tokens, 0))
     if has_gate:
         both = q.unflatten(1, (num_q_heads, 2))
-        q, gate = both[:, :, 0], both[:, :, 1].reshape(len(qkv), q_size)
-    tokens = len(qkv)
+        q, gate = both[:, :, 0], both[:, :, 1].clone(memory_format=torch.contiguous_format).flatten(1)
     cos, sin = cos_sin.reshape(3 * tokens, width).chunk(2, dim=-1)
     rows = torch.arange(3 * tokens, device=qkv.device).view(3, tokens)
     mode = "imrope" if is_interleaved else "mrope"
-    params = RopeParams(width, mode, sections=(*mrope_section, 0))
-    norm = {"q_scale": q_weight, "k_scale": k_weight, "q_bias": q_bias, "k_bias": k_bias, "epsilon": eps}
-    return *_fused((q, k, v), rows, params, cos=cos, sin=sin, **norm), gate
+    norm = _norm_of_heads(op, "head_size", head_size, q_weight, k_weight, q_bias, k_bias, eps)
+    names = {
+        "q": "qkv",
+        "cos": "cos_sin",
+        "sin": "cos_sin",
+        "n_dims": "rope_dim",
+        "sections": "mrope_section",
+    }
+    sections = *mrope_section, 0
+    results = _fused(op, names, (q, k, v), rows, width, mode, sections, cos=cos, sin=sin, **norm)
+    return *results, gate
 
 
 def split_qkv_tp_rmsnorm_rope(
@@ -149,7 +161,8 @@ def split_qkv_tp_rmsnorm_rope(
         q_weight, k_weight: ``[q_hidden_size]`` and ``[kv_hidden_size]``, this rank's part.
         rotary_dim: the rotated width.
         tp_world: the number of ranks.
-        cos, sin: ``[T, rotary_dim/2]``.
+        cos, sin: ``[T, rotary_dim/2]``, or ``[T, rotary_dim]``, of which the first half is used. There may
+            be dimensions of size 1, as in ``[1, T, 1, rotary_dim]``, which vllm-ascend passes.
         all_reduce: adds ``[T,2]`` over the ranks and returns the sum, which may be the same tensor. Needed
             for tp_world > 1; vllm-ascend calls ``tensor_model_parallel_all_reduce``.
 
@@ -160,14 +173,23 @@ def split_qkv_tp_rmsnorm_rope(
         ValueError, TypeError: an argument breaks its rule.
     """
     op = "split_qkv_tp_rmsnorm_rope"
-    q, k, v = _split(op, input, q_hidden_size, kv_hidden_size, head_dim)
-    cos, sin = (_by_token(op, *named, len(input), rotary_dim // 2) for named in (("cos", cos), ("sin", sin)))
+    sizes = {"q_hidden_size": q_hidden_size, "kv_hidden_size": kv_hidden_size}
+    q, k, v = _split(op, "input", input, sizes, "head_dim", head_dim)
+    cos, sin = (_by_token(op, *named, len(input), rotary_dim) for named in (("cos", cos), ("sin", sin)))
+    _require_shape(op, "q_weight", q_weight, (q_hidden_size,), "[q_hidden_size]")
+    _require_shape(op, "k_weight", k_weight, (kv_hidden_size,), "[kv_hidden_size]")
     norm: dict[str, Any] = {"q_scale": q_weight, "k_scale": k_weight, "epsilon": eps}
     if tp_world > 1:
         if all_reduce is None:
             all_reduce = _all_reduce_of_vllm(op)
         norm |= {"square_sums": all_reduce(qk_square_sums(q, k)), "ranks": tp_world}
-    return _fused((q, k, v), None, RopeParams(rotary_dim, "neox"), cos=cos, sin=sin, **norm)
+    names = {
+        "q": "input",
+        "n_dims": "rotary_dim",
+        "ranks": "tp_world",
+        "square_sums": "the sum of all_reduce",
+    }
+    return _fused(op, names, (q, k, v), None, rotary_dim, "neox", cos=cos, sin=sin, **norm)
 
 
 def rope_forward_oot(
@@ -199,10 +221,18 @@ def rope_forward_oot(
     op = "rope_forward_oot"
     if offsets is not None:
         raise NotImplementedError(f"[{op}] offsets must be None but got a tensor.")
-    cos, sin = _halves(op, cos_sin_cache)
-    params = RopeParams(rotary_dim, "neox" if is_neox_style else "normal")
     heads = _as_heads(op, "query", query, head_size), _as_heads(op, "key", key, head_size)
-    q, k, _ = qkv_norm_rope_cache(heads[0], heads[1], None, positions, params, cos=cos, sin=sin)
+    _require_tensor(op, "cos_sin_cache", cos_sin_cache)
+    if cos_sin_cache.ndim != 2 or cos_sin_cache.shape[1] != rotary_dim:
+        rule = f"be [rows, rotary_dim] = [rows, {rotary_dim}]"
+        raise bad_value(op, "cos_sin_cache", rule, list(cos_sin_cache.shape))
+    try:
+        params = RopeParams(int(rotary_dim), "neox" if is_neox_style else "normal")
+        cos, sin = cos_sin_cache.chunk(2, dim=-1)
+        q, k, _ = qkv_norm_rope_cache(*heads, None, positions, params, cos=cos, sin=sin)
+    except BrokenRule as error:
+        names = _CACHE_NAMES | {"q": "query", "k": "key", "n_dims": "rotary_dim"}
+        raise renamed(error, op, names) from None
     return q.view(query.shape), k.view(key.shape)
 
 
@@ -277,16 +307,45 @@ def _require_tensor(op: str, name: str, tensor: Any) -> None:
         raise bad_type(op, name, "be a torch tensor", type(tensor).__name__)
 
 
-def _split(op: str, fused: Any, q_size: int, kv_size: int, head_size: int) -> Three:
-    """Return q, k and v of a fused projection as views ``[T, N, head_size]``."""
-    _require_tensor(op, "input" if op != "triton_split_qkv_rmsnorm_mrope" else "qkv", fused)
-    for name, size in (("q_hidden_size", q_size), ("kv_hidden_size", kv_size)):
-        if head_size <= 0 or size % head_size:
-            raise bad_value(op, name, f"be a multiple of the head size {head_size}", size)
+def _require_shape(op: str, name: str, tensor: Any, shape: tuple[int, ...], rule: str) -> None:
+    """Raise an error if an argument is not a tensor of that shape, which the rule has by its names."""
+    _require_tensor(op, name, tensor)
+    if tuple(tensor.shape) != shape:
+        raise bad_value(op, name, f"be {rule} = {list(shape)}", list(tensor.shape))
+
+
+def _require_positive(op: str, name: str, size: int) -> None:
+    if size <= 0:
+        raise bad_value(op, name, "be positive", size)
+
+
+def _split(op: str, name: str, fused: Any, sizes: Mapping[str, int], head_name: str, head_size: int) -> Three:
+    """Return q, k and v of a fused projection as views ``[T, N, head_size]``.
+
+    Args:
+        name: the projection's name.
+        sizes: the widths of q and of k and v, by their names.
+        head_name: head_size's name.
+    """
+    _require_tensor(op, name, fused)
+    _require_positive(op, head_name, head_size)
+    for size_name, size in sizes.items():
+        if size < 0 or size % head_size:
+            raise bad_value(op, size_name, f"be a multiple of {head_name} = {head_size}, at least 0,", size)
+    q_size, kv_size = sizes.values()
     if fused.ndim != 2 or fused.shape[1] != q_size + 2 * kv_size:
-        raise bad_value(op, "the projection", f"be [T, {q_size + 2 * kv_size}]", list(fused.shape))
+        raise bad_value(op, name, f"be [T, {q_size + 2 * kv_size}]", list(fused.shape))
     q, k, v = fused.split([q_size, kv_size, kv_size], dim=1)
     return q.unflatten(1, (-1, head_size)), k.unflatten(1, (-1, head_size)), v.unflatten(1, (-1, head_size))
+
+
+def _norm_of_heads(op: str, head_name: str, size: int, *given: Any) -> dict[str, Any]:
+    """Return the norm's arguments of qkv_norm_rope_cache, from q_weight, k_weight, q_bias, k_bias and eps."""
+    *parameters, eps = given
+    for name, parameter in zip(_PARAMETERS, parameters, strict=True):
+        if parameter is not None or name.endswith("weight"):
+            _require_shape(op, name, parameter, (size,), f"[{head_name}]")
+    return dict(zip(_PARAMETERS.values(), parameters, strict=True)) | {"epsilon": eps}
 
 
 def _halves(op: str, cache: Any) -> tuple[Any, Any]:
@@ -298,25 +357,56 @@ def _halves(op: str, cache: Any) -> tuple[Any, Any]:
     return cos, sin
 
 
-def _by_token(op: str, name: str, table: Any, tokens: int, pairs: int) -> Any:
-    """Return a table of any shape as ``[T, pairs]``."""
+def _by_token(op: str, name: str, table: Any, tokens: int, width: int) -> Any:
+    """Return a table as ``[T, width/2]``."""
     _require_tensor(op, name, table)
-    if table.numel() != tokens * pairs:
-        raise bad_value(op, name, f"be [T, rotary_dim/2] = [{tokens}, {pairs}]", list(table.shape))
-    return table.reshape(tokens, pairs)
+    pairs, rows = width // 2, [n for n in table.shape[:-1] if n != 1]
+    if table.ndim < 1 or table.shape[-1] not in (pairs, width) or rows != [n for n in (tokens,) if n != 1]:
+        rule = f"be [T, rotary_dim/2] = [{tokens}, {pairs}] or [T, rotary_dim] = [{tokens}, {width}]"
+        raise bad_value(op, name, rule, list(table.shape))
+    return table.reshape(tokens, table.shape[-1])[:, :pairs]
 
 
 def _as_heads(op: str, name: str, x: Any, head_size: int) -> Any:
     _require_tensor(op, name, x)
+    _require_positive(op, "head_size", head_size)
     if x.ndim not in (2, 3) or x.shape[-1] % head_size:
         raise bad_value(op, name, f"be [T, N*{head_size}] or [T, N, {head_size}]", list(x.shape))
     return x.reshape(len(x), x.shape[1:].numel() // head_size, head_size)
 
 
-def _fused(xs: Three, positions: Any, params: RopeParams, **named: Any) -> Three:
-    """Run qkv_norm_rope_cache into new contiguous tensors. Return them as ``[T, hidden]``."""
-    out = tuple(x.new_empty(x.shape) for x in xs)
-    q, k, v = qkv_norm_rope_cache(*xs, positions, params, out=out, **named)
+# Names of qkv_norm_rope_cache's arguments that these functions give other names.
+_PARAMETERS = {"q_weight": "q_scale", "k_weight": "k_scale", "q_bias": "q_bias", "k_bias": "k_bias"}
+_NAMES = {theirs: ours for ours, theirs in _PARAMETERS.items()} | {"epsilon": "eps"}
+_CACHE_NAMES = {"cos": "cos_sin_cache", "sin": "cos_sin_cache"}
+
+
+def _fused(
+    op: str,
+    names: Mapping[str, str],
+    xs: Three,
+    positions: Any,
+    width: int,
+    mode: str,
+    sections: tuple[int, ...] = (0, 0, 0, 0),
+    **named: Any,
+) -> Three:
+    """Run qkv_norm_rope_cache into new contiguous tensors. Return them as ``[T, hidden]``.
+
+    Args:
+        op, names: the function, and its names of the arguments of qkv_norm_rope_cache, for errors.
+        width, mode, sections: of the rotation. In a trace with symbolic sizes width becomes a constant.
+    """
+    try:
+        params = RopeParams(int(width), mode, sections=tuple(int(n) for n in sections))
+        out = tuple(x.new_empty(x.shape) for x in xs)
+        q, k, v = qkv_norm_rope_cache(*xs, positions, params, out=out, **named)
+    except BrokenRule as error:
+        error = renamed(error, op, {**_NAMES, **names})
+        if "not need a gradient" not in error.rule:
+            raise error from None
+        remedy = "Call it under torch.no_grad(), or detach the tensor: this function has no gradient."
+        raise broken(type(error), op, error.argument, "not need a gradient", error.value, remedy) from None
     return q.flatten(1), k.flatten(1), v.flatten(1)
 
 

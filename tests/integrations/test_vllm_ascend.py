@@ -150,6 +150,54 @@ def test_calls_without_tokens_have_results_without_tokens(operators):
     assert [x.shape for x in rotated] == [qkv.shape, (0, N + 2 * K, D)]
 
 
+def test_tables_may_have_an_entry_for_each_lane(operators):
+    """The forward of vllm-ascend's patch_minimax_m2.py passes [1, T, 1, rotary_dim]."""
+    qkv, weights = randn(T, (N + 2 * K) * D), (randn(N * D, seed=1), randn(K * D, seed=2))
+    cos, sin = randn(T, 8), randn(T, 8, seed=1)
+    given = qkv, *weights, N * D, K * D, D, 16, 1e-6, 1
+    expected = operators.split_qkv_tp_rmsnorm_rope(*given, cos, sin)
+    wide = (torch.cat([x, torch.full_like(x, torch.nan)], 1)[None, :, None] for x in (cos, sin))
+    for got, y in zip(operators.split_qkv_tp_rmsnorm_rope(*given, *wide), expected, strict=True):
+        assert torch.equal(got, y)
+
+
+def calls_of_operators(tokens=T, width=D):
+    """Return the arguments of a call of each operator, by its name. With a gate there is one head of queries:
+    then the gate is a view of qkv unless it is copied."""
+    qkv, one, positions = randn(tokens, (N + 2 * K) * D), torch.ones(D), torch.arange(tokens)
+    cache, sizes, pairs = randn(50, width), (N * D, K * D, D), width // 2
+    sections = [pairs - 2 * (pairs // 3), pairs // 3, pairs // 3]
+    axes, table = randn(3, tokens, width), randn(tokens, pairs)
+    gated = randn(tokens, (2 + 2 * K) * D), one, one, axes, 1, K, D, 1e-6, sections, True, width
+    return {
+        "qkv_rmsnorm_rope": (qkv, cache, positions, one, one, *sizes, 1e-6, one, one),
+        "triton_split_qkv_rmsnorm_mrope": (*gated, None, None, True),
+        "split_qkv_tp_rmsnorm_rope": (
+            *(qkv, torch.ones(N * D), torch.ones(K * D), *sizes, width, 1e-6, 1),
+            *(table, table.clone()),
+        ),
+        "npu_rotary_embedding": (positions, qkv, randn(tokens, K, D), cache, D, width, False),
+    }
+
+
+@pytest.mark.parametrize("tokens", [1, T])
+@pytest.mark.parametrize("name", calls_of_operators())
+def test_opcheck(name, tokens, operators):
+    with torch.no_grad():
+        torch.library.opcheck(getattr(operators, name).default, calls_of_operators(tokens, 16)[name])
+
+
+@pytest.mark.parametrize("name", calls_of_operators())
+def test_operators_compile_with_dynamic_sizes(name, operators):
+    torch._dynamo.reset()  # the limit of recompilations counts those of all operators
+    operator = getattr(operators, name)
+    compiled = torch.compile(lambda *a: operator(*a), fullgraph=True, backend="aot_eager", dynamic=True)
+    for tokens, width in ((5, 16), (T, 16), (T, D)):
+        arguments = calls_of_operators(tokens, width)[name]
+        for got, expected in zip(compiled(*arguments), operator(*arguments), strict=True):
+            assert torch.equal(got, expected)
+
+
 def test_the_operators_compile(operators):
     qkv, cache, one = randn(T, (N + 2 * K) * D), randn(50, D), torch.ones(D)
     arguments = qkv, cache, torch.arange(T), one, one, N * D, K * D, D, 1e-6
@@ -160,39 +208,127 @@ def test_the_operators_compile(operators):
     assert torch.equal(torch.compile(model, fullgraph=True, backend="aot_eager")(), model())
 
 
+PER_HEAD, MROPE, TP, ROTATE = (
+    "qkv_rmsnorm_rope",
+    "triton_split_qkv_rmsnorm_mrope",
+    "split_qkv_tp_rmsnorm_rope",
+    "rope_forward_oot",
+)
 BAD = [
-    ("the projection must be [T, 320] but got [9, 319]", lambda o: call(o, qkv=randn(T, 319))),
-    ("q_hidden_size must be a multiple of the head size 32 but got 100", lambda o: call(o, q_size=100)),
-    ("cos_sin_cache must be [rows, W] with an even W but got [50, 7]", lambda o: call(o, cache=randn(50, 7))),
-    ("positions must be rows 0 to 49 of cos but got 50", lambda o: call(o, positions=torch.full((T,), 50))),
+    (PER_HEAD, "input must be [T, 320] but got [9, 319].", {"input": torch.ones(T, 319)}),
     (
-        "all_reduce must be given where tp_world is above 1 and vllm is not installed but got None",
-        lambda o: tp(o),
+        PER_HEAD,
+        "q_hidden_size must be a multiple of head_dim = 32, at least 0, but got 100.",
+        {"q_hidden_size": 100},
     ),
-    ("cos must be [T, rotary_dim/2] = [9, 16] but got [9, 8]", lambda o: tp(o, width=32)),
-    ("mrope_section must have three numbers that add up to 16 but got [8, 4, 3]", lambda o: mrope(o)),
+    (PER_HEAD, "head_dim must be positive but got 0.", {"head_dim": 0}),
+    (
+        PER_HEAD,
+        "cos_sin_cache must be [rows, W] with an even W but got [50, 7].",
+        {"cos_sin_cache": torch.ones(50, 7)},
+    ),
+    (
+        PER_HEAD,
+        "the width of cos_sin_cache must be at most the head size 32 but got 64.",
+        {"cos_sin_cache": torch.ones(50, 64)},
+    ),
+    (
+        PER_HEAD,
+        "positions must be rows 0 to 49 of cos_sin_cache but got 50.",
+        {"positions": torch.full((T,), 50)},
+    ),
+    (PER_HEAD, "q_weight must be [head_dim] = [32] but got [192].", {"q_weight": torch.ones(N * D)}),
+    (PER_HEAD, "k_weight must be [head_dim] = [32] but got [64].", {"k_weight": torch.ones(K * D)}),
+    (PER_HEAD, "k_bias must be [head_dim] = [32] but got [64].", {"k_bias": torch.ones(K * D)}),
+    (
+        PER_HEAD,
+        "k_weight must have input's dtype float32 but got float64.",
+        {"k_weight": torch.ones(D).double()},
+    ),
+    (PER_HEAD, "eps must be >= 0 and finite in float32 but got -1.", {"eps": -1.0}),
+    (MROPE, "qkv must be [T, 320] but got [9, 319].", {"qkv": torch.ones(T, 319)}),
+    (MROPE, "head_size must be positive but got 0.", {"head_size": 0}),
+    (MROPE, "q_weight must be [head_size] = [32] but got [192].", {"q_weight": torch.ones(N * D)}),
+    (
+        MROPE,
+        "cos_sin must be [3, T, rope_dim] = [3, 9, 32] but got [3, 8, 32].",
+        {"cos_sin": torch.ones(3, 8, D)},
+    ),
+    (
+        MROPE,
+        "mrope_section must have three numbers that add up to 16 but got [8, 4, 3].",
+        {"mrope_section": [8, 4, 3]},
+    ),
+    (TP, "q_weight must be [q_hidden_size] = [192] but got [32].", {"q_weight": torch.ones(D)}),
+    (TP, "k_weight must be [kv_hidden_size] = [64] but got [32].", {"k_weight": torch.ones(D)}),
+    (
+        TP,
+        "cos must be [T, rotary_dim/2] = [9, 8] or [T, rotary_dim] = [9, 16] but got [8, 9].",
+        {"cos": torch.ones(8, 9)},
+    ),
+    (TP, "sin must be [T, rotary_dim/2] = [9, 8] or", {"sin": torch.ones(T * 8)}),
+    (
+        TP,
+        "all_reduce must be given where tp_world is above 1 and vllm is not installed but got None.",
+        {"tp_world": 2},
+    ),
+    (
+        ROTATE,
+        "cos_sin_cache must be [rows, rotary_dim] = [rows, 8] but got [50, 16].",
+        {"rotary_dim": 8},
+    ),
+    (ROTATE, "head_size must be positive but got 0.", {"head_size": 0}),
+    (ROTATE, "key must be [T, N*32] or [T, N, 32] but got [9, 33].", {"key": torch.ones(T, 33)}),
+    (
+        ROTATE,
+        "positions must be rows 0 to 49 of cos_sin_cache but got -1.",
+        {"positions": torch.full((T,), -1)},
+    ),
 ]
 
 
-def call(o, qkv=None, q_size=N * D, cache=None, positions=None):
-    qkv = randn(T, (N + 2 * K) * D) if qkv is None else qkv
-    cache, one = randn(50, D) if cache is None else cache, torch.ones(D)
-    positions = torch.arange(T) if positions is None else positions
-    o.qkv_rmsnorm_rope(qkv, cache, positions, one, one, q_size, K * D, D, 1e-6)
+def legal(function):
+    """Return the arguments of a legal call of a function, by their names."""
+    one, qkv, cache = torch.ones(D), randn(T, (N + 2 * K) * D), randn(50, D)
+    sizes = {"q_hidden_size": N * D, "kv_hidden_size": K * D, "head_dim": D, "eps": 1e-6}
+    weights = {"q_weight": one, "k_weight": one}
+    if function == PER_HEAD:
+        return {"input": qkv, "cos_sin_cache": cache, "positions": torch.arange(T), **weights, **sizes}
+    if function == MROPE:
+        sizes = {"num_q_heads": N, "num_kv_heads": K, "head_size": D, "eps": 1e-6}
+        axes = {"cos_sin": randn(3, T, D), "mrope_section": [6, 5, 5], "is_interleaved": False}
+        return {"qkv": qkv, **weights, **sizes, **axes}
+    if function == TP:
+        weights = {"q_weight": torch.ones(N * D), "k_weight": torch.ones(K * D)}
+        tables = {"cos": randn(T, 8), "sin": randn(T, 8), "rotary_dim": 16, "tp_world": 1}
+        return {"input": qkv, **weights, **sizes, **tables}
+    heads = {"query": randn(T, N * D), "key": randn(T, K, D), "head_size": D, "rotary_dim": 16}
+    return {"positions": torch.arange(T), "cos_sin_cache": cache[:, :16], "is_neox_style": True, **heads}
 
 
-def tp(o, width=16):
-    one = torch.ones(N * D), torch.ones(K * D)
-    qkv, table = randn(T, (N + 2 * K) * D), torch.ones(T, 8)
-    o.split_qkv_tp_rmsnorm_rope(qkv, *one, N * D, K * D, D, width, 1e-6, 2, table, table)
+@pytest.mark.parametrize(("function", "text", "changed"), BAD)
+def test_bad_calls_are_refused(function, text, changed):
+    call = getattr(vllm_ascend, function)
+    call(**legal(function))
+    with pytest.raises((ValueError, TypeError), match=re.escape(f"[{function}] {text}")):
+        call(**{**legal(function), **changed})
 
 
-def mrope(o):
-    one, qkv = torch.ones(D), randn(T, (N + 2 * K) * D)
-    o.triton_split_qkv_rmsnorm_mrope(qkv, one, one, randn(3, T, D), N, K, D, 1e-6, [8, 4, 3], False)
-
-
-@pytest.mark.parametrize(("text", "run"), BAD)
-def test_bad_calls_are_refused(text, run):
+@pytest.mark.parametrize("function", [PER_HEAD, MROPE, TP])
+def test_parameters_need_no_grad(function):
+    call, given = getattr(vllm_ascend, function), legal(function)
+    given["k_weight"] = torch.nn.Parameter(given["k_weight"])
+    text = (
+        f"[{function}] k_weight must not need a gradient but got one that does.\nCall it under torch.no_grad"
+    )
     with pytest.raises(ValueError, match=re.escape(text)):
-        run(vllm_ascend)
+        call(**given)
+    with torch.no_grad():
+        call(**given)
+
+
+def test_one_head_has_the_weights_of_both_norms():
+    given = legal(TP) | {"q_hidden_size": D, "kv_hidden_size": D, "input": randn(T, 3 * D)}
+    given |= {"q_weight": torch.ones(D), "k_weight": torch.ones(D)}
+    q = vllm_ascend.split_qkv_tp_rmsnorm_rope(**given)[0]
+    assert q.shape == (T, D)

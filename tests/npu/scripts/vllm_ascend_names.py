@@ -236,7 +236,12 @@ def check_split_qkv_tp_rmsnorm_rope():
             arguments = all_heads(dtype, D, width, tokens)
             judge(vllm_ascend.split_qkv_tp_rmsnorm_rope, "split_qkv_tp_rmsnorm_rope", arguments)
     arguments = all_heads(torch.bfloat16, parameters=torch.float32)
-    judge(vllm_ascend.split_qkv_tp_rmsnorm_rope, "split_qkv_tp_rmsnorm_rope", arguments)
+    results = judge(vllm_ascend.split_qkv_tp_rmsnorm_rope, "split_qkv_tp_rmsnorm_rope", arguments)
+    # As get_cos_and_sin_slice() of vllm-ascend gives them: each half has the entries of all pairs.
+    given = on_npu(arguments)
+    given |= {name: given[name].repeat(1, 2)[None, :, None] for name in ("cos", "sin")}
+    for got, expected in zip(vllm_ascend.split_qkv_tp_rmsnorm_rope(**given), results, strict=True):
+        assert torch.equal(got, expected)
 
 
 def check_the_tp_norm_of_two_ranks():
@@ -349,16 +354,29 @@ def check_full_graph_compilation():
 def check_bad_calls_are_refused():
     mrope, tp = "triton_split_qkv_rmsnorm_mrope", "split_qkv_tp_rmsnorm_rope"
     refused = [
-        ("qkv_rmsnorm_rope", {"head_dim": 100}, "q_hidden_size must be a multiple of the head size 100"),
+        ("qkv_rmsnorm_rope", {"head_dim": 100}, "q_hidden_size must be a multiple of head_dim = 100"),
+        ("qkv_rmsnorm_rope", {"input": values(9, 99).npu()}, "input must be [T, 640] but got [9, 99]"),
         (
             "qkv_rmsnorm_rope",
-            {"input": values(9, 99).npu()},
-            "the projection must be [T, 640] but got [9, 99]",
+            {"q_weight": values(384).npu()},
+            "q_weight must be [head_dim] = [64] but got [384]",
         ),
-        ("qkv_rmsnorm_rope", {"positions": torch.arange(9)}, "positions must be on q's device npu:0"),
+        (
+            "qkv_rmsnorm_rope",
+            {"positions": torch.arange(9)},
+            "[qkv_rmsnorm_rope] positions must be on input's device npu:0",
+        ),
         (mrope, {"mrope_section": [8, 8, 8]}, "mrope_section must have three numbers that add up to 32"),
-        (tp, {"cos": values(9, 8).npu()}, "cos must be [T, rotary_dim/2] = [9, 16] but got [9, 8]"),
-        ("rope_forward_oot", {"cos_sin_cache": values(50, 7).npu()}, "cos_sin_cache must be [rows, W] with"),
+        (
+            tp,
+            {"cos": values(9, 8).npu()},
+            "cos must be [T, rotary_dim/2] = [9, 16] or [T, rotary_dim] = [9, 32] but got [9, 8]",
+        ),
+        (
+            "rope_forward_oot",
+            {"rotary_dim": 16},
+            "cos_sin_cache must be [rows, rotary_dim] = [rows, 16] but got [45, 32]",
+        ),
     ]
     given = dict(calls_of(torch.float32))
     for name, changed, text in refused:
