@@ -12,13 +12,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCau
 
 from npu_rope.integrations.transformers import apply_npu_rope
 
-SIZES = {
-    "hidden_size": 128,
-    "intermediate_size": 128,
-    "num_hidden_layers": 2,
-    "head_dim": 32,
-    "vocab_size": 64,
-}
+SIZES = {"hidden_size": 128, "intermediate_size": 128, "num_hidden_layers": 2, "head_dim": 32}
 HEADS = {"vocab_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2, "attn_implementation": "eager"}
 
 
