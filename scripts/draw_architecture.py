@@ -19,7 +19,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import check_layers
-from pictures import draw_or_check
+from pictures import TIP, draw_or_check
 
 ROOT = Path(__file__).resolve().parent.parent
 PICTURE = ROOT / "docs" / "images" / "architecture.svg"
@@ -261,8 +261,7 @@ def picture() -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}">',
         f"<style>{STYLE}</style>",
         rectangle("page", 0, 0, width, height),
-        '<marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
-        '<path class="tip" d="M0,0 8,4 0,8z"/></marker>',
+        TIP,
     ]
     texts, taken = [], []
     for name, files in FRAMES:

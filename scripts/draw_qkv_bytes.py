@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from pictures import draw_or_check, rectangle, text
+from pictures import draw_or_check, rectangle, start, text
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT / "benchmarks"))
@@ -63,9 +63,7 @@ def picture() -> str:
     below = TOP + len(chain) * ROW  # the line under the chain
     height = below + 2 * ROW + 66
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}">',
-        f"<style>{STYLE}</style>",
-        rectangle("page", 0, 0, WIDTH, height),
+        *start(STYLE, WIDTH, height),
         text("title", 16, 30, f"Bytes that a token moves between memory and the cores ({model})"),
         text("note", 16, 54, "Queries q, keys k and values v. Scales, positions and slots are left out."),
         text("end", MIDDLE - 8, 90, "read"),

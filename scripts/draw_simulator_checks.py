@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pictures import ROOT, draw_or_check, rectangle, text
+from pictures import ROOT, TIP, draw_or_check, rectangle, start, text
 
 PICTURE = ROOT / "docs" / "images" / "simulator_checks.svg"
 RULES = ROOT / "simulator" / "docs" / "kernels.md"
@@ -158,11 +158,8 @@ def picture() -> str:
             f"{RULES.relative_to(ROOT)} must have the picture's rules but lacks {sorted(unknown)}"
         )
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}">',
-        f"<style>{STYLE}</style>",
-        rectangle("page", 0, 0, WIDTH, HEIGHT),
-        '<marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
-        '<path class="tip" d="M0,0 8,4 0,8z"/></marker>',
+        *start(STYLE, WIDTH, HEIGHT),
+        TIP,
         text("title", 16, 30, "What the simulator checks while a kernel runs"),
         text(
             "note",

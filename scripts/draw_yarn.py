@@ -13,7 +13,7 @@ import math
 import sys
 from collections.abc import Iterable, Iterator
 
-from pictures import ROOT, draw_or_check, rectangle, text
+from pictures import ROOT, draw_or_check, rectangle, start, text
 
 from npu_rope import RopeParams
 
@@ -76,9 +76,7 @@ def picture() -> str:
         return RAMP_BOTTOM - share * (RAMP_BOTTOM - RAMP_TOP)
 
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}">',
-        f"<style>{STYLE}</style>",
-        rectangle("page", 0, 0, WIDTH, HEIGHT),
+        *start(STYLE, WIDTH, HEIGHT),
         text("title", 16, 28, f"YaRN extends a context of {CONTEXT:,} tokens by a factor of {FACTOR}"),
         text(
             "note", 16, 50, f"Heads of 128 elements, freq_base 10,000; ext_factor 1, freq_scale 1/{FACTOR}."

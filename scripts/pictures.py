@@ -32,6 +32,22 @@ def draw_or_check(usage: str, draw: Callable[[], str], picture: Path, source: st
     return 0
 
 
+# The head of an arrow, for marker-end="url(#tip)".
+TIP = (
+    '<marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
+    '<path class="tip" d="M0,0 8,4 0,8z"/></marker>'
+)
+
+
+def start(css: str, width: float, height: float) -> list[str]:
+    """Return the first elements of a picture: its size, its styles, and its page."""
+    return [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}">',
+        f"<style>{css}</style>",
+        rectangle("page", 0, 0, width, height),
+    ]
+
+
 def text(style: str, x: float, y: float, words: str) -> str:
     """Return a line of text at (x, y)."""
     return f'<text class="{style}" x="{x:g}" y="{y:g}">{words}</text>'

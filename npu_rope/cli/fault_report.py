@@ -45,7 +45,7 @@ def print_faults(console: Console, report: ValidationReport, table_width: int) -
     for number, (fault, kind) in enumerate(zip(faults, short_kinds(faults), strict=True), 1):
         ratio = "-" if math.isnan(fault.worst_ratio) else f"{fault.worst_ratio:.3g}"
         cases_cell = f"{len(fault.failed)} of {fault.total}"
-        table.add_row(str(number), escape(_title(fault, kind, report)), cases_cell, ratio, _when(fault))
+        table.add_row(str(number), escape(title_of(fault, report, kind)), cases_cell, ratio, _when(fault))
     console.print(table, width=min(table_width, console.width))
     for number, fault in enumerate(faults, 1):
         _print_fault(console, number, fault, report)
@@ -61,9 +61,18 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" + ("s" if number != 1 else "")
 
 
-def _title(fault: Fault, kind: str, report: ValidationReport) -> str:
+def title_of(fault: Fault, report: ValidationReport, kind: str = "") -> str:
+    """Return a fault's title: the back end, the kind (by default the fault's own) and the broken rule."""
     rule = f" ({', '.join(fault.rule)})" if fault.rule else ""
-    return f"{executor_name(fault.executor, report)}: {kind}{rule}"
+    return f"{executor_name(fault.executor, report)}: {kind or fault.kind}{rule}"
+
+
+def fails_text(fault: Fault) -> str:
+    """Return when a fault's example fails, in words; empty for a suite that does not look for it."""
+    result, judgement = fault.example
+    if SUITES[result.case.suite].reruns:
+        return occurrence_text(judgement)
+    return _OF_SEQUENCE[result.when] if result.when else ""
 
 
 def executor_name(executor: str, report: ValidationReport) -> str:
@@ -78,15 +87,13 @@ def _when(fault: Fault) -> str:
 
 def _print_fault(console: Console, number: int, fault: Fault, report: ValidationReport) -> None:
     result, judgement = fault.example
-    console.print(f"\n[bold]{number}[/]  [red]{escape(_title(fault, fault.kind, report))}[/]", soft_wrap=True)
+    console.print(f"\n[bold]{number}[/]  [red]{escape(title_of(fault, report))}[/]", soft_wrap=True)
     _print_item(console, "example", result.case.name)
     _print_item(console, executor_name(fault.executor, report), explain(judgement))
     if result.note:
         _print_item(console, "found", result.note)
-    if SUITES[result.case.suite].reruns:
-        _print_item(console, "fails", occurrence_text(judgement))
-    elif result.when:
-        _print_item(console, "fails", _OF_SEQUENCE[result.when])
+    if fails := fails_text(fault):
+        _print_item(console, "fails", fails)
     _print_output(console, judgement)
     for command in reproducers(result, judgement, report):
         # Print each command on one line, so that users can copy it.

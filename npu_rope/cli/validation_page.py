@@ -14,7 +14,7 @@ from ascend_sim import pages
 from npu_rope import backends
 from npu_rope.bench.machine import machine
 from npu_rope.cli import doctor
-from npu_rope.cli.fault_report import counted, executor_name, explain, occurrence_text, reproducers
+from npu_rope.cli.fault_report import counted, executor_name, explain, fails_text, reproducers, title_of
 from npu_rope.cli.report_files import json_number
 from npu_rope.cli.validation_report import ValidationReport
 from npu_rope.hardware.privacy import Scrubber
@@ -190,15 +190,14 @@ def _failures(report: ValidationReport) -> Iterator[str]:
 
 def _fault(number: int, fault: Fault, report: ValidationReport) -> Iterator[str]:
     result, judgement = fault.example
-    rule = f" ({', '.join(fault.rule)})" if fault.rule else ""
-    title = f"{executor_name(fault.executor, report)}: {fault.kind}{rule}"
     cases = f"{len(fault.failed)} of {counted(fault.total, 'case')}"
-    yield f"<h3>{number}. {escape(title)}</h3>"
+    yield f"<h3>{number}. {escape(title_of(fault, report))}</h3>"
     yield f"<p>{cases}. Example: <code>{escape(result.case.name)}</code></p>"
     yield f"<p>{escape(explain(judgement))}</p>"
-    for text in (result.note, f"Fails {occurrence_text(judgement)}."):
-        if text:
-            yield f"<p>{escape(text)}</p>"
+    if result.note:
+        yield f"<p>{escape(result.note)}</p>"
+    if fails := fails_text(fault):
+        yield f"<p>Fails {escape(fails)}.</p>"
     if judgement.output:
         lines = escape("\n".join(judgement.output))
         yield f"<details><summary>Last lines of the process</summary><pre>{lines}</pre></details>"

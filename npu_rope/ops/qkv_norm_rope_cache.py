@@ -202,14 +202,14 @@ def _on_hot_path(
         if out is None:
             pair = calls.try_hot_path(OP, (q, k, *read[:_SLOTS]), (), named=named)
             return pair if pair is NotImplemented else (*pair, v)
-        if type(out) is tuple and v is not None and out[-1:] == (None,):
-            return NotImplemented
         written = out
     else:
         if out is None:
             return NotImplemented
         written = (out, *caches)
     if type(written) is not tuple or len(written) != len(OUTS) or any(x is None for x in written[:2]):
+        return NotImplemented
+    if written[2] is None and v is not None:
         return NotImplemented
     outs = dict(zip(OUTS, written, strict=True))
     tensors = tuple(x for x in written if x is not None)
