@@ -190,9 +190,10 @@ rank = int(os.environ["RANK"])
 torch.npu.set_device(rank)
 dist.init_process_group("hccl")
 x = torch.ones(4).npu()
+# Each rank prints before the collective, which no rank passes alone: torchrun cannot end a rank that has not printed.
+print("process", os.getpid(), flush=True)
 dist.all_reduce(x)
 torch.npu.synchronize()
-print("process", os.getpid(), flush=True)
 if rank == 1:
     os._exit(7)
 dist.all_reduce(x)
