@@ -17,7 +17,7 @@ from npu_rope import simulated_package
 ROOT = Path(__file__).resolve().parents[2]
 COMPILER = shlex.split(os.environ.get("CXX", "c++"))
 SIMULATOR = folders.root()
-FLAGS = ["-std=c++17", "-O0", "-Wall", "-Wextra", "-Werror"]
+FLAGS = ["-std=c++17", "-O0", "-Wall", "-Wextra", "-Werror", "-DNPU_ROPE_ASCEND950"]
 FLAGS += [f"-I{SIMULATOR}", f"-I{SIMULATOR / 'cann/include'}", f"-I{ROOT}"]
 DEFINITIONS = sorted(ROOT.glob("op_host/*_def.cpp"))
 DEFINITION_TESTS = sorted(ROOT.glob("tests/cann/test_*definitions.cpp"))

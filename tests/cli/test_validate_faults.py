@@ -403,7 +403,7 @@ def test_options_of_drawn_cases_need_their_suite():
 )
 def test_the_command_repeats_the_two_calls_of_a_fault(device, fault):
     drawn = ["--suite", "sequences", "--seed", "48", "--cases", "2", "--backend", "cpu"]
-    done = invoke(*drawn, "--ggml-device", device)
+    done = invoke(*drawn, "--ggml-device", device, "--verbose")  # which does not wrap the rows of faults
     assert done.exit_code == 1, done.output
     row = rf"^1 +{re.escape(fault)} +1 of 2 +\S+ +after another\s*$"
     assert re.search(row, done.stdout, re.M), done.stdout
