@@ -8,8 +8,11 @@
 
 #include "cann/locked.h"
 #include "cann/runtime/api.h"
+#include "cann/runtime/contexts.h"
 #include "cann/runtime/host_calls.h"
+#include "cann/runtime/objects.h"
 #include "cann/runtime/report.h"
+#include "cann/runtime/scheduler.h"
 
 namespace simulated_cann {
 namespace {
@@ -87,6 +90,33 @@ NPU_CANN_API aclError aclrtGetMemUceInfo(int32_t /*device*/, void* found, size_t
                                     "memUceInfoArray and retSize must not be null.");
     *count = 0;
     return simulated_cann::kSuccess;
+}
+
+// aclrtErrorInfo of hicann/runtime, include/external/acl/acl_rt.h. `detail` is the larger part of its union.
+struct ErrorInfo {
+    uint8_t try_repair, has_detail, reserved[2];
+    enum : int32_t { kNoError = 0, kAicore = 3, kOthers = 0xFFFF } error_type;
+    union {
+        int32_t aicore_error_type;
+        size_t detail[1 + 20 * 16];
+    };
+};
+// Describes the device's fault. By hicann/runtime src/runtime/config/*/dev_info_reg.cc, Ascend310P has no such
+// function. The values are those of ApiImplDavid::GetErrorVerbose (src/runtime/api/impl/api_impl_david.cc): the unknown
+// type of an error of the cores has a detail, and a fault can't be repaired.
+NPU_CANN_API aclError aclrtGetErrorVerbose(int32_t device, ErrorInfo* info) {
+    using namespace simulated_cann;
+    if (!info) return fail(kInvalidParam, __func__, "errorInfo must not be null.");
+    if (std::string(soc_name()).compare(0, 10, "Ascend310P") == 0)
+        return fail(kRtNotSupported, __func__, "this chip does not describe its faults.");
+    if (aclError error = check_device(__func__, device)) return error;
+    const int32_t failure = device_failure(device);
+    const bool is_in_cores = failure == kAiCoreException || failure == kVectorCoreException;
+    info->try_repair = 0;
+    info->has_detail = is_in_cores;
+    info->error_type = !failure ? ErrorInfo::kNoError : is_in_cores ? ErrorInfo::kAicore : ErrorInfo::kOthers;
+    if (is_in_cores) info->aicore_error_type = 0;
+    return kSuccess;
 }
 
 // A function that is not simulated calls this before it fails (cann/opapi/absent.cpp, ascend_sim/programs/stubs.py).

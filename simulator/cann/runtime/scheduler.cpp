@@ -175,6 +175,11 @@ int32_t context_error(int32_t device) {
     return state.failure;
 }
 
+int32_t device_failure(int32_t device) {
+    auto lock = lock_streams();
+    return scheduler_state().devices[device].failure;
+}
+
 void reset_context(int32_t device) {
     SchedulerState& scheduler = scheduler_state();
     RunLock running(&scheduler.running, RunLock::kWait);

@@ -213,6 +213,9 @@ int32_t synchronize_all(const char* call);
 // Returns the error of the device and sets its text; 0 if there is none. After an error, all calls that queue, query or
 // wait on this device return it.
 int32_t context_error(int32_t device);
+// Returns the error of the first work that failed on the device, whether or not later calls return it; 0 if none
+// failed.
+int32_t device_failure(int32_t device);
 // Clears the error of the device and discards its queued work.
 void reset_context(int32_t device);
 

@@ -190,7 +190,7 @@ rank = int(os.environ["RANK"])
 torch.npu.set_device(rank)
 dist.init_process_group("hccl")
 x = torch.ones(4).npu()
-# Each rank prints before the collective, which no rank passes alone: torchrun cannot end a rank that has not printed.
+# No rank passes the collective alone, so torchrun ends no rank that has not printed.
 print("process", os.getpid(), flush=True)
 dist.all_reduce(x)
 torch.npu.synchronize()

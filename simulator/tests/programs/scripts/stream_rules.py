@@ -589,6 +589,24 @@ def check_the_next_synchronization_returns_the_error():
     assert CANN.aclrtSynchronizeStream(one) == KERNEL
 
 
+def check_a_fault_of_the_device_is_described():
+    def described(device=0):
+        info = (C.c_uint8 * 4096)()
+        status = CANN.aclrtGetErrorVerbose(device, info)
+        return status, info[1], int.from_bytes(bytes(info[4:8]), "little")
+
+    assert CANN.aclrtGetErrorVerbose(0, None) == INVALID
+    one = make_stream(STOP)
+    if os.environ.get("ASCEND_SIM_SOC", "").startswith("Ascend310P"):
+        assert described() == (NOT_SUPPORTED, 0, 0)
+        return
+    assert described() == (OK, 0, 0)
+    assert described(9) == (NO_DEVICE, 0, 0)
+    fail_on(one)
+    assert CANN.aclrtSynchronizeStream(one) == KERNEL
+    assert described() == (OK, 1, 3)  # an error of the cores, with a detail
+
+
 def check_a_stream_that_continues_returns_its_error_once():
     one, at = make_stream(CONTINUE), make_memory(value=1)
     fail_on(one)
