@@ -29,9 +29,8 @@ public:
         staging_ = staging;
         loaded_event_ = pipe->AllocEventID<AscendC::HardEvent::MTE2_V>();
         if (!has_padding) return;
-        // The padding of the rows must be finite.
+        // The padding of the rows must be finite. The loads wait for the zeros, and what converts them for the loads.
         AscendC::Duplicate(rows_, 0.0f, bytes / static_cast<int32_t>(sizeof(float)));
-        VectorBarrier();
         SyncPipes<AscendC::HardEvent::V_MTE2>();
     }
 

@@ -37,5 +37,7 @@ def sources() -> list[Path]:
 # For each mutant, named as by mutate_kernels.key_of: why it computes the same, or which test catches it.
 EQUIVALENT: dict[str, str] = {
     "qkv_kernel.h | a number - 1 | static constexpr int32_t kLowestInt8 = {-128}, kHighestInt8 = 127;": "Cast to int8 saturates",
+    "qkv_kernel.h | comparison | for (int32_t side = 0; side{ < }kRopeMaxSides; ++side) has_padding |= "
+    "HeadOf(side).pitch != HeadOf(side).size;": "a side after the values has the head of the queries",
     "qkv_kernel.h | count or repeat + 1 | {static_cast<uint32_t>(head_.size)});": "an element of the row's padding, which is not stored",
 }
