@@ -234,7 +234,8 @@ def qk_square_sums(shape: HeadsOption = "4096,32,8,128", dtype: DtypeOption = No
         fused = _random_values((t, n + 2 * keys, d), element_type)
         q, k, _ = np.split(fused, [n, n + keys], axis=1)
         out = np.empty((t, 2), np.float32)
-        square_sums.launch_on_sim(options, CallTensors("qk_square_sums", {"q": q, "k": k}), out)
+        call = CallTensors("qk_square_sums", {"q": q, "k": k})
+        square_sums.launch_on_sim(options, call, (out,), {})
         properties = {"op": "qk_square_sums", "shape": [t, n, keys, d], "dtype": element_type.value}
         text = f"qk_square_sums [{t},{n},{keys},{d}] {element_type.value}"
         return trace.summary_of(text, q.nbytes + k.nbytes + out.nbytes, properties)

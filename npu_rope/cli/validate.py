@@ -143,18 +143,18 @@ def validate(
     and printed as a value for --op. ggml:CPU is the CPU of the library of
     --ggml-device.
 
-    onnx, torch_npu, norm, pmx: every back end against the suite's specification,
-    in float64 or wider. In suite torch_npu, npu_rope.compat.torch_npu and
-    torch_npu's own functions run the same calls. The latter need torch_npu and an
-    NPU, which npu-rope sim simulates.
+    onnx, torch_npu, norm, qkv, pmx: every back end against the suite's
+    specification, in float64 or wider. In suite torch_npu,
+    npu_rope.compat.torch_npu and torch_npu's own functions run the same calls.
+    The latter need torch_npu and an NPU, which npu-rope sim simulates.
 
     Operations: ROPE, ROPE_BACK, ROPE_SET_ROWS (suites ggml and models),
     ROTARY_EMBEDDING (onnx), ROTARY_MUL, NPU_ROTARY_MUL, NPU_APPLY_ROTARY_POS_EMB,
     NPU_INTERLEAVE_ROPE, NPU_MROPE, NPU_RMS_NORM, NPU_GEMMA_RMS_NORM,
     NPU_ADD_RMS_NORM, NPU_KV_RMSNORM_ROPE_CACHE, NPU_QKV_RMS_NORM_ROPE_CACHE,
     _NPU_ROTARY_EMBEDDING (torch_npu), RMS_NORM, RMS_NORM_BACK, ADD_RMS_NORM,
-    RMS_NORM_ROPE (norm), ROTARY_POSITION_EMBEDDING (pmx), ROPE_SEQUENCE
-    (sequences).
+    RMS_NORM_ROPE (norm), QKV_NORM_ROPE_CACHE, QK_SQUARE_SUMS (qkv),
+    ROTARY_POSITION_EMBEDDING (pmx), ROPE_SEQUENCE (sequences).
 
     A case that fails is run again, alone and after the cases before it, in new
     processes. The report says whether it fails alone, after which other case, or

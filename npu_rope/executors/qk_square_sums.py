@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
@@ -53,11 +53,16 @@ def _entry() -> Any:
     return native.load().checked_entry("npu_rope_qk_square_sums", *[native.TENSOR] * 3)
 
 
-def launch(call: Tensors, out: Any) -> None:
-    """Call the C function, which checks the call first."""
-    as_c = c_tensor if is_tensor(call.first[1]) else native.describe
+def launch(
+    call: Tensors,
+    results: Results,
+    attributes: Mapping[str, Any],
+    as_c: Callable[[Any], native.CTensor] | None = None,
+) -> None:
+    """Call the C function, which checks the call first. ``as_c`` as in :func:`.rotations.launch`."""
+    as_c = as_c or (c_tensor if is_tensor(call.first[1]) else native.describe)
     sources = readable_inputs(call)  # keeps the copies in memory until the call ends
-    _entry()(*(as_c(source) for source in sources.values()), as_c(out))
+    _entry()(*(as_c(tensor) for tensor in (*sources.values(), *results)))
 
 
 def on_cpu(call: Tensors, attributes: Mapping[str, Any]) -> Results:
@@ -65,7 +70,7 @@ def on_cpu(call: Tensors, attributes: Mapping[str, Any]) -> Results:
     call = accepted_call("cpu", call)
     out = new_sums(call.first[1])
     try:
-        launch(call, out)
+        launch(call, (out,), attributes)
     except BrokenRule as error:
         raise with_actual_value(error, call.map(spec_of)) from None
     return (out,)
@@ -73,7 +78,7 @@ def on_cpu(call: Tensors, attributes: Mapping[str, Any]) -> Results:
 
 def on_cpu_tensors(call: Tensors, attributes: Mapping[str, Any]) -> None:
     """Run the C library on torch tensors, into outs. For builds without the C++ registration."""
-    launch(call, call.outs["out"])
+    launch(call, tuple(call.outs.values()), attributes)
 
 
 # ---- sim and npu -----------------------------------------------------------------------------------
@@ -86,7 +91,7 @@ def on_sim(options: Options, call: Tensors, attributes: Mapping[str, Any]) -> Re
         rules.check(call, {}, chip=sim.chip_of(options))
 
     def launch(call: Tensors, results: Results) -> None:
-        launch_on_sim(options, call, results[0])
+        launch_on_sim(options, call, results, attributes)
 
     return sim.run(options, call, check, launch, lambda call: (_zeros(call.first[1]),))
 
@@ -98,7 +103,7 @@ def _zeros(q: Any) -> Any:
     return out
 
 
-def launch_on_sim(options: Options, call: Tensors, out: Any) -> None:
+def launch_on_sim(options: Options, call: Tensors, results: Results, attributes: Mapping[str, Any]) -> None:
     """Launch the kernel for a call whose values were checked. A uint16 array holds bfloat16's bits.
 
     Raises:
@@ -108,7 +113,7 @@ def launch_on_sim(options: Options, call: Tensors, out: Any) -> None:
     q, k = readable_inputs(call).values()
     given = {"has_q": 0 not in q.shape, "has_k": 0 not in k.shape}
     # aclnn takes no tensor without elements.
-    tensors = {"q": q if given["has_q"] else k, "k": k if given["has_k"] else q, "out": out}
+    tensors = {"q": q if given["has_q"] else k, "k": k if given["has_k"] else q, "out": results[0]}
     sim.launch(options, call.op, call.op, tensors, given)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes as C
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -124,9 +125,14 @@ def _entry() -> Any:
     )
 
 
-def launch(call: Tensors, results: Results, attributes: QkvAttributes) -> None:
-    """Call the C function, which checks the call first."""
-    as_c = c_tensor if is_tensor(call.first[1]) else native.describe
+def launch(
+    call: Tensors,
+    results: Results,
+    attributes: QkvAttributes,
+    as_c: Callable[[Any], native.CTensor] | None = None,
+) -> None:
+    """Call the C function, which checks the call first. ``as_c`` as in :func:`.rotations.launch`."""
+    as_c = as_c or (c_tensor if is_tensor(call.first[1]) else native.describe)
     sources = _readable(call)  # keeps the copies in memory until the call ends
     inputs = {name: as_c(source) for name, source in sources.items()}
     outs = {name: as_c(result) for name, result in _written(call, results).items()}

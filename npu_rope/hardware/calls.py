@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,6 @@ from npu_rope.executors import qkv_norm_rope_cache as qkv_executors
 from npu_rope.executors import rms_norm as norm_executors
 from npu_rope.executors import rotations
 from npu_rope.executors.sim import type_of
-from npu_rope.hardware.qkv_calls import QkvCall, SquareSumsCall
 from npu_rope.optional_torch import torch
 from npu_rope.params import RopeParams
 from npu_rope.qkv_norm_rope_cache_calls import QkvAttributes
@@ -30,7 +30,7 @@ from npu_rope.rms_norm_calls import RmsNormAttributes
 from npu_rope.rms_norm_rope_calls import RmsNormRopeAttributes, rms_norm_rope_tensors, scales_of
 from npu_rope.rope_calls import RopeCallAttributes, rope_qk_tensors, rope_set_rows_tensors, rope_tensors
 from npu_rope.rotary_calls import RotaryAttributes
-from npu_rope.testing import cases, judge, norm_ropes, norms, tables
+from npu_rope.testing import cases, judge, norm_ropes, norms, qkv_cases, tables
 from npu_rope.testing.bounds import TABLE_ERROR_DEVICE, worst_ratio
 from npu_rope.testing.cases import SHORT, CaseData, RopeCase
 from npu_rope.testing.outcomes import Expectation
@@ -154,9 +154,14 @@ _EXTRA_CALLS: Mapping[str, tuple[tuple[str, tuple[int, ...], str, dict[str, Any]
         ("to-cache", (1, 512, 32, HEAD_SIZE), BFLOAT16, {"set_rows": True}),
     ),
     "qkv_norm_rope_cache": (
-        ("tables", (512, 32, HEAD_SIZE), BFLOAT16, {"tables": True}),
-        ("int8-caches", (512, 32, HEAD_SIZE), BFLOAT16, {"caches": "int8"}),
-        ("all-heads", (512, 32, HEAD_SIZE), FLOAT16, {"all_heads": True}),
+        ("tables", (512, 32, HEAD_SIZE), BFLOAT16, {"tables": "pairs"}),
+        (
+            "int8-caches",
+            (512, 32, HEAD_SIZE),
+            BFLOAT16,
+            {"k_cache": "int8", "v_cache": "int8", "quantized": "head"},
+        ),
+        ("all-heads", (512, 32, HEAD_SIZE), FLOAT16, {"norm": "sums"}),
     ),
 }
 
@@ -323,19 +328,28 @@ def _norm_rope_call(call: TimedCall, options: dict[str, Any]) -> PreparedCall:
 
 
 def _qkv_call(call: TimedCall, options: dict[str, Any]) -> PreparedCall:
-    made = QkvCall(call.id, call.dtype, call.shape, KEY_HEADS, **options)
-    named = {
-        name: _tensor(array, made.dtypes[name]) if name in made.dtypes else torch.from_numpy(array)
-        for name, array in made.arrays.items()
-    }
-    tensors = made.tensors(named, torch.empty_like(named["q"]))
-    return PreparedCall(tensors, made.attributes, made.expect, _values)
+    params = RopeParams(HEAD_SIZE, "neox", freq_base=1e6)
+    case = qkv_cases.QkvCase(call.id, call.dtype, params, call.shape, KEY_HEADS, **options)
+    data = qkv_cases.make_data(case)
+    memory, others, caches = (
+        {
+            name: _tensor(array, data.dtypes[name]) if name in data.dtypes else torch.from_numpy(array)
+            for name, array in part.items()
+        }
+        for part in (data.memory, data.others, data.caches)
+    )
+    tensors = qkv_cases.call_of(case, memory, others, caches, torch.empty_like)
+    return PreparedCall(
+        tensors, case.attributes("npu"), partial(qkv_cases.expectation, case, data, "npu"), _values
+    )
 
 
 def _square_sums_call(call: TimedCall, options: dict[str, Any]) -> PreparedCall:
-    made = SquareSumsCall(call.id, call.dtype, call.shape, KEY_HEADS)
-    tensors = CallTensors(call.operator, {x: _tensor(array, call.dtype) for x, array in made.arrays.items()})
-    return PreparedCall(tensors, {}, made.expect, _values)
+    case = qkv_cases.SquareSumsCase(call.id, call.dtype, call.shape, KEY_HEADS)
+    data = qkv_cases.make_heads(case)
+    memory = {name: _tensor(array, call.dtype) for name, array in data.memory.items()}
+    expect = partial(qkv_cases.sums_expectation, case, data, "npu")
+    return PreparedCall(qkv_cases.sums_call(case, memory), {}, expect, _values)
 
 
 _TOKEN_OPERATORS = ("qkv_norm_rope_cache", "qk_square_sums")  # of heads [S,N,D]

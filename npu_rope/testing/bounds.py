@@ -231,14 +231,17 @@ def error_ratios(
     got: npt.NDArray[Any], expected: npt.NDArray[np.float64], bound: npt.NDArray[np.float64]
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Return each element's error, and its ratio to the element's bound. An error is infinite if only one of
-    got and expected is NaN. A ratio is infinite if the bound is zero and the error is not."""
+    got and expected is NaN. A ratio is infinite if the error is infinite, or if it is not zero and the bound
+    is zero or NaN."""
     got = got.astype(np.float64)
     with np.errstate(invalid="ignore"):
         error: npt.NDArray[np.float64] = np.abs(got - expected)
     error[(got == expected) | (np.isnan(got) & np.isnan(expected))] = 0.0
     error[np.isnan(error)] = np.inf
     with np.errstate(divide="ignore", invalid="ignore"):
-        return error, np.where(error == 0, 0.0, error / bound)
+        ratio = np.where(error == 0, 0.0, error / bound)
+    ratio[np.isinf(error) | np.isnan(ratio)] = np.inf
+    return error, ratio
 
 
 def worst_ratio(

@@ -9,6 +9,7 @@ rounding.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,6 +24,7 @@ from npu_rope.testing.bounds import (
     UNIT_ROUNDOFF,
     int8_expectation,
     normalized_error,
+    square_sums_bound,
 )
 
 Array = npt.NDArray[Any]
@@ -116,7 +118,27 @@ def in_cache(before: Array, tokens: Expected, slots: Array) -> Expected:
     """Return the expectation of a cache ``[rows,N,D]`` or ``[blocks,block_size,N,D]`` with these contents
     before the call. Rows without a token stay unchanged."""
     value, bound = before.astype(np.float64), np.zeros(before.shape)
-    used = slots >= 0
-    rows: Any = slots[used] if before.ndim == 3 else np.divmod(slots[used], before.shape[1])
+    used, rows = slots >= 0, token_rows(before, slots)
     value[rows], bound[rows] = tokens.value[used], tokens.bound[used]
     return Expected(value, bound)
+
+
+def token_rows(cache: Array, slots: Array) -> Any:
+    """Return the index of the rows of a cache ``[rows,N,D]`` or ``[blocks,block_size,N,D]`` that receive
+    tokens."""
+    used = slots[slots >= 0]
+    return used if cache.ndim == 3 else np.divmod(used, cache.shape[1])
+
+
+def square_sums_expectation(heads: Sequence[Array], dtype: str, backend: str) -> Expected:
+    """Return the expectation for qk_square_sums ``[S,2]`` of queries and keys ``[S,N,D]`` on a back end. Sums
+    that float32 cannot represent are infinite."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        sums = np.stack([(x.astype(np.float64) ** 2).sum((1, 2)) for x in heads], axis=1)
+        if dtype != "float64":
+            sums[np.isinf(sums.astype(np.float32))] = np.inf
+    bounds = [
+        square_sums_bound(sums[:, side], x.shape[1] * x.shape[2], dtype, backend)
+        for side, x in enumerate(heads)
+    ]
+    return Expected(sums, np.stack(bounds, axis=1))

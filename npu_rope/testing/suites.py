@@ -15,6 +15,7 @@ from npu_rope.testing.outcomes import AnyCase, CaseResult
 from npu_rope.testing.pmx import judge_pmx, pmx_cases
 from npu_rope.testing.port_functions import PortCase
 from npu_rope.testing.ports import PEER, judge_ports, port_cases
+from npu_rope.testing.qkv_cases import judge_qkv, qkv_cases
 from npu_rope.testing.sequence_draw import DEFAULT_COUNT, sequence_cases
 from npu_rope.testing.sequence_search import judge_sequence
 from npu_rope.testing.tables import TableCase, judge_tables, onnx_cases, torch_npu_cases
@@ -75,6 +76,7 @@ SUITES: Mapping[str, Suite] = {
         _judge_torch_npu,
     ),
     "norm": Suite("ONNX's RMSNormalization, alone and fused with rope", _norm_cases, _judge_norm),
+    "qkv": Suite("qkv_norm_rope_cache and qk_square_sums", qkv_cases, judge_qkv),
     "pmx": Suite("PMX's rotary embedding", pmx_cases, judge_pmx),
     "sequences": Suite(
         "two and three calls of rope one after another, drawn",

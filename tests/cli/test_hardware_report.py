@@ -184,7 +184,7 @@ def test_a_report_contains_the_counts_of_validate(good):
     assert found["correct"] + found["unsupported"] == found["cases"]
     assert found["failures"] == []
     suites = {row["suite"] for row in found["by_suite"]}
-    assert suites == {"ggml", "models", "onnx", "torch_npu", "norm", "pmx", "sequences"}
+    assert suites == {"ggml", "models", "onnx", "torch_npu", "norm", "qkv", "pmx", "sequences"}
     assert sum(row["cases"] for row in found["by_suite"]) == found["cases"]
     judged = [row for row in found["by_suite"] if row["unsupported"] < row["cases"]]
     assert {row["op"] for row in found["by_suite"] if row not in judged} <= {

@@ -1,4 +1,4 @@
-"""Random calls of qk_square_sums, compared with float64 (``bounds.square_sums_bound``).
+"""Random calls of qk_square_sums, compared with float64 (``qkv.square_sums_expectation``).
 
 The draws vary types, sizes, views, and magnitudes whose squares leave the range of float32.
 """
@@ -12,8 +12,9 @@ import numpy as np
 from random_qkv import DTYPES, NUMPY, as_torch
 
 from npu_rope import qk_square_sums
-from npu_rope.testing.bounds import square_sums_bound, worst_ratio
+from npu_rope.testing.bounds import worst_ratio
 from npu_rope.testing.chip_types import lacks_type
+from npu_rope.testing.qkv import square_sums_expectation
 
 LONGEST_WHOLE_HEAD = 8192  # elements; an NPU processes longer heads in chunks
 LARGEST_EXPONENT = {"float32": 70, "float16": 6, "bfloat16": 70, "float64": 300}
@@ -95,25 +96,12 @@ def refused(call: SquareSumsCase, backend: str) -> bool:
     return bool(lacks_type(backend, (call.dtype,)))
 
 
-def expected(call: SquareSumsCase) -> Any:
-    """Return the sums ``[S,2]`` in float64. Sums that float32 cannot represent are infinite."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        sums = np.stack([(x.astype(np.float64) ** 2).sum((1, 2)) for x in (call.q, call.k)], axis=1)
-        if call.dtype != "float64":
-            sums[np.isinf(sums.astype(np.float32))] = np.inf
-    return sums
-
-
 def ratio_of(call: SquareSumsCase, got: Any, backend: str) -> float:
     """Return the largest ratio of an error to its bound."""
-    sums = expected(call)
-    assert got.shape == sums.shape
+    expected = square_sums_expectation([call.q, call.k], call.dtype, backend)
+    assert got.shape == expected.value.shape
     assert str(got.dtype).rpartition(".")[2] == ("float64" if call.dtype == "float64" else "float32")
-    bounds = [
-        square_sums_bound(sums[:, side], x.shape[1] * x.shape[2], call.dtype, backend)
-        for side, x in enumerate((call.q, call.k))
-    ]
-    return worst_ratio(np.asarray(got), sums, np.stack(bounds, axis=1))[0]
+    return worst_ratio(np.asarray(got), *expected)[0]
 
 
 def judge(call: SquareSumsCase, backend: str) -> float:
