@@ -137,9 +137,11 @@ class SquareSumsCase:
 _NEOX = RopeParams(128, "neox", freq_base=1e6)
 _HALF = RopeParams(64, "neox", freq_base=1e6)
 _MROPE = RopeParams(128, "mrope", freq_base=1e6, sections=(16, 24, 24, 0))
+# With this number of tokens, a core of each SoC processes several of them at a time.
+_PREFILL = (300, 8, 128)
 # The name of a form, and its differences from the default of QkvCase.
 _FORMS: dict[str, dict[str, Any]] = {
-    "qwen3": {"params": _NEOX, "view": "fused"},
+    "qwen3": {"params": _NEOX, "shape": _PREFILL, "view": "fused"},
     "qwen3-decode": {
         "params": _NEOX,
         "shape": (1, 32, 128),
@@ -171,8 +173,19 @@ _FORMS: dict[str, dict[str, Any]] = {
         "bias": True,
         "writes": "new",
     },
-    "olmo2": {"params": RopeParams(128, "neox", freq_base=5e5), "keys": 8, "norm": "all", "layout": "rows"},
-    "minimax-m2": {"params": RopeParams(64, "neox", freq_base=5e6), "view": "fused", "norm": "sums"},
+    "olmo2": {
+        "params": RopeParams(128, "neox", freq_base=5e5),
+        "shape": _PREFILL,
+        "keys": 8,
+        "norm": "all",
+        "layout": "rows",
+    },
+    "minimax-m2": {
+        "params": RopeParams(64, "neox", freq_base=5e6),
+        "shape": _PREFILL,
+        "view": "fused",
+        "norm": "sums",
+    },
     "llama-yarn": {
         "params": RopeParams(128, "neox", n_ctx_orig=8192, freq_base=5e5, freq_scale=0.1, ext_factor=1.0),
         "view": "fused",
@@ -184,6 +197,7 @@ _FORMS: dict[str, dict[str, Any]] = {
     },
     "normal-middle": {
         "params": RopeParams(48, "normal", n_offs=40),
+        "shape": _PREFILL,
         "bias": True,
         "freq_factors": True,
         "layout": "rows",
@@ -204,7 +218,13 @@ _FORMS: dict[str, dict[str, Any]] = {
         "norm": "none",
         "writes": "new",
     },
-    "tables": {"params": _NEOX, "view": "fused", "tables": "pairs", "index": "int32"},
+    "tables": {
+        "params": _NEOX,
+        "shape": _PREFILL,
+        "view": "fused",
+        "tables": "pairs",
+        "index": "int32",
+    },
     "tables-of-lanes": {
         "params": RopeParams(32, "normal", n_offs=16),
         "shape": (9, 3, 80),
@@ -213,7 +233,13 @@ _FORMS: dict[str, dict[str, Any]] = {
         "wide": True,
         "writes": "given",
     },
-    "tables-mrope": {"params": _MROPE, "tables": "pairs", "planes": 3, "writes": "new"},
+    "tables-mrope": {
+        "params": _MROPE,
+        "shape": _PREFILL,
+        "tables": "pairs",
+        "planes": 3,
+        "writes": "new",
+    },
     "int8-tensor": {
         "params": _NEOX,
         "value_size": 64,
@@ -223,6 +249,7 @@ _FORMS: dict[str, dict[str, Any]] = {
     },
     "int8-head": {
         "params": _NEOX,
+        "shape": _PREFILL,
         "view": "fused",
         "k_cache": "int8",
         "quantized": "head",
@@ -241,7 +268,7 @@ _FORMS: dict[str, dict[str, Any]] = {
     "nothing-stored": {"params": _NEOX, "stores": False},
 }
 _SUMS_FORMS: dict[str, dict[str, Any]] = {
-    "sums": {"view": "fused"},
+    "sums": {"shape": _PREFILL, "view": "fused"},
     "sums-decode": {"shape": (1, 64, 128), "keys": 8},
     "sums-large": {"values": "large"},
 }
