@@ -291,8 +291,9 @@ NPU_ROPE_API npu_rope_status npu_rope_add_rms_norm(const npu_rope_tensor *x, con
  *   q_scale, k_scale  factors of the norm, of q's type or float32, unit stride; without them, q or k is not normalized.
  *                   [D]: each head is normalized. [N*D] (with more than one head): all heads of a token together
  *   q_bias, k_bias  added after the norm and its factors; shaped as q_scale and k_scale; of q's type or float32
- *   square_sums     [S,2] float32 (float64 for float64 q): the sums of squares of each token's q and k, over the heads
- *                   of all ranks; only with norms over all heads. npu_rope_qk_square_sums() computes a rank's part
+ *   square_sums     [S,2] float32 (float64 for float64 q), >= 0: the sums of squares of each token's q and k, over the
+ *                   heads of all ranks; only with norms over all heads. npu_rope_qk_square_sums() computes the sums of
+ *                   a rank
  *   positions       as npu_rope_rope's for one batch: [S]; [3,S], [4,S] or [4*S] in the modes with sections. With
  *                   tables: rows of the tables, >= 0; NULL means that token s has row s
  *   freq_factors    as npu_rope_rope's; not with tables

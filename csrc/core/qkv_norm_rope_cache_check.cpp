@@ -148,7 +148,22 @@ private:
                              got_shape(sums));
         if (Check c = check_memory("square_sums", sums); !c.ok()) return c;
         shape_.square_sum_stride = used_stride(sums, 0);
-        return check_unit_stride("square_sums", sums);
+        if (Check c = check_unit_stride("square_sums", sums); !c.ok() || known_ != Known::kValues) return c;
+        return dtype == NPU_ROPE_FLOAT64 ? check_sum_values<double>(sums) : check_sum_values<float>(sums);
+    }
+
+    // No sum is negative. A sum may be infinite or NaN, as the squares may be.
+    template <typename T>
+    Check check_sum_values(const npu_rope_tensor& sums) {
+        auto* values = static_cast<const T*>(sums.data);
+        for (int64_t s = 0; s < shape_.rope.S; ++s)
+            for (int side = 0; side < 2; ++side) {
+                const double sum = values[s * shape_.square_sum_stride + side];
+                if (sum < 0)
+                    return bad_value(op_, "square_sums", "be >= 0",
+                                     formatted("%s at index [%lld, %d]", NumberText(sum).text, LongLong(s), side));
+            }
+        return {};
     }
 
     // ---- tables

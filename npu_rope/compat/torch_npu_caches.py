@@ -455,9 +455,9 @@ def _check_stores(
     q: Any = None,
     q_out: Any = None,
 ) -> None:
-    """Check the rules of both caches in one call, so that nothing is written if either breaks one. Rules of
-    values are checked for CPU tensors only, and traced calls not at all. The calls that follow check all
-    rules again.
+    """Check the rules of both caches in one call, so that nothing is written if either breaks one or if the
+    chip does not support it. Rules of values are checked for CPU tensors only, and traced calls not at all.
+    The calls that follow check all rules again.
 
     Args:
         names: the caller's names of qkv_norm_rope_cache's arguments.
@@ -478,9 +478,12 @@ def _check_stores(
         outs[f"{name}_cache"] = arguments.pop(f"{name}_cache")
         others |= arguments
     call = qkv_tensors({"q": given[0], "k": k, "v": v}, others, outs)
+    heads = qkv_tensors({"q": xs[0], "k": xs[0][:, :0], "v": xs[1]}, {"positions": positions}, {})
+    chip = calls.chip_of(k)
     try:
-        calls.check_devices(call)
-        executors.check(call, QkvAttributes(UNROTATED), known=known)
+        for each in (call, heads):
+            calls.check_devices(each)
+            executors.check(each, QkvAttributes(UNROTATED), chip, known)
     except BrokenRule as error:
         raise renamed(error, op, names) from None
 

@@ -192,7 +192,7 @@ def split_qkv_tp_rmsnorm_rope(
     return _fused(op, names, (q, k, v), None, rotary_dim, "neox", cos=cos, sin=sin, **norm)
 
 
-def rope_forward_oot(
+def npu_rotary_embedding(
     positions: Any,
     query: Any,
     key: Any,
@@ -218,7 +218,37 @@ def rope_forward_oot(
         NotImplementedError: offsets is given.
         ValueError, TypeError: an argument breaks its rule.
     """
-    op = "rope_forward_oot"
+    named = positions, query, key, cos_sin_cache, head_size, rotary_dim, is_neox_style, offsets
+    return _rotary_embedding("npu_rotary_embedding", *named)
+
+
+def rope_forward_oot(
+    positions: Any,
+    query: Any,
+    key: Any,
+    cos_sin_cache: Any,
+    head_size: int,
+    rotary_dim: int,
+    is_neox_style: bool,
+    offsets: Any = None,
+) -> tuple[Any, Any]:
+    """As :func:`npu_rotary_embedding`."""
+    named = positions, query, key, cos_sin_cache, head_size, rotary_dim, is_neox_style, offsets
+    return _rotary_embedding("rope_forward_oot", *named)
+
+
+def _rotary_embedding(
+    op: str,
+    positions: Any,
+    query: Any,
+    key: Any,
+    cos_sin_cache: Any,
+    head_size: int,
+    rotary_dim: int,
+    is_neox_style: bool,
+    offsets: Any,
+) -> tuple[Any, Any]:
+    """Run the function of the name ``op``, which errors have."""
     if offsets is not None:
         raise NotImplementedError(f"[{op}] offsets must be None but got a tensor.")
     heads = _as_heads(op, "query", query, head_size), _as_heads(op, "key", key, head_size)
@@ -234,9 +264,6 @@ def rope_forward_oot(
         names = _CACHE_NAMES | {"q": "query", "k": "key", "n_dims": "rotary_dim"}
         raise renamed(error, op, names) from None
     return q.view(query.shape), k.view(key.shape)
-
-
-npu_rotary_embedding = rope_forward_oot
 
 
 # ---- registration ------------------------------------------------------------------------------------

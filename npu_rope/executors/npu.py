@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from npu_rope import backends
+from npu_rope import backends, chips
 from npu_rope.call_tensors import CallTensors
 from npu_rope.executors.tensors import (
     Array,
@@ -23,6 +23,16 @@ from npu_rope.optional_torch import load_torch_npu, torch
 
 DEVICE = "npu"
 Call = CallTensors[Any]
+
+
+def chip() -> str | None:
+    """Return CANN's name of this process's NPU, or of another chip of its SoC if chips.py lacks that name;
+    None if no SoC of chips.py has it."""
+    name = torch.npu.get_device_name()
+    soc = chips.soc_of(name)
+    if soc is None:
+        return None
+    return name if name in chips.CHIPS[soc] else chips.CHIPS[soc][0]
 
 
 def run(

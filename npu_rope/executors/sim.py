@@ -17,6 +17,7 @@ from npu_rope import backends, simulated_package
 from npu_rope.call_tensors import CallTensors, TensorSpec
 from npu_rope.dtypes import bfloat16_values
 from npu_rope.errors import InternalError, bad_value, broken
+from npu_rope.executors import npu
 from npu_rope.executors.tensors import (
     as_arrays,
     assign,
@@ -160,6 +161,14 @@ def chip_of(options: Options) -> str:
         ValueError: there is no such chip.
     """
     return str(simulated_package.load().chip(options.soc)["name"])
+
+
+def chip_of_backend(name: str) -> str | None:
+    """Return CANN's name of the chip of a back end, or None if no chip runs its calls."""
+    if name == npu.DEVICE:
+        return npu.chip()
+    backend, _, soc = name.partition(":")
+    return chip_of(Options(soc or None)) if backend == "sim" else None
 
 
 def type_of(kernel: str) -> str:

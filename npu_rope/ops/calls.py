@@ -13,7 +13,7 @@ from npu_rope import backends
 from npu_rope.call_tensors import CallTensors
 from npu_rope.errors import BrokenRule, GradientRefused, bad_type, bad_value, broken
 from npu_rope.executors import rotations as executors
-from npu_rope.executors import rules
+from npu_rope.executors import rules, sim
 from npu_rope.executors.tensors import is_tensor, require_dense, require_tensor_like, spec_of
 from npu_rope.ops import gradients, registrar
 from npu_rope.ops.registrar import Call, TorchOperator
@@ -122,6 +122,11 @@ def known_of(x: Any) -> Known:
 def has_values(x: Any) -> bool:
     """Return whether the host can read the elements of x."""
     return known_of(x) == "values"
+
+
+def chip_of(x: Any) -> str | None:
+    """Return CANN's name of the chip that runs calls with x, or None if no chip runs them."""
+    return sim.chip_of_backend(backends.default_backend or x.device.type)
 
 
 # ---- rules of tensors, real or fake ----------------------------------------------------------------

@@ -152,6 +152,12 @@ static void test_errors(void) {
     c.slot_data[2] = 3;
     check_refused(&c, "[qkv_norm_rope_cache] slots must differ from each other but got 3 twice.");
     set_valid_call(&c);
+    const int64_t all_heads[1] = {N * D};
+    c.scale = view(c.qkv_data, NPU_ROPE_FLOAT32, 1, all_heads);
+    c.inputs.square_sums = &c.sums;
+    for (int i = 0; i < S * 2; ++i) c.sums_data[i] = i == 3 ? -1.0f : 1.0f;
+    check_refused(&c, "[qkv_norm_rope_cache] square_sums must be >= 0 but got -1 at index [1, 1].");
+    set_valid_call(&c);
     c.inputs.q = NULL;
     check_refused(&c, "[qkv_norm_rope_cache] q must be a tensor but got NULL.");
     set_valid_call(&c);

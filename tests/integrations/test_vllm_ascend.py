@@ -208,12 +208,12 @@ def test_the_operators_compile(operators):
     assert torch.equal(torch.compile(model, fullgraph=True, backend="aot_eager")(), model())
 
 
-PER_HEAD, MROPE, TP, ROTATE = (
+PER_HEAD, MROPE, TP = (
     "qkv_rmsnorm_rope",
     "triton_split_qkv_rmsnorm_mrope",
     "split_qkv_tp_rmsnorm_rope",
-    "rope_forward_oot",
 )
+ROTATIONS = ("npu_rotary_embedding", "rope_forward_oot")
 BAD = [
     (PER_HEAD, "input must be [T, 320] but got [9, 319].", {"input": torch.ones(T, 319)}),
     (
@@ -273,16 +273,25 @@ BAD = [
         {"tp_world": 2},
     ),
     (
-        ROTATE,
-        "cos_sin_cache must be [rows, rotary_dim] = [rows, 8] but got [50, 16].",
-        {"rotary_dim": 8},
+        TP,
+        "the sum of all_reduce must be >= 0 but got -1 at index [0, 0].",
+        {"tp_world": 2, "all_reduce": lambda sums: -torch.ones_like(sums)},
     ),
-    (ROTATE, "head_size must be positive but got 0.", {"head_size": 0}),
-    (ROTATE, "key must be [T, N*32] or [T, N, 32] but got [9, 33].", {"key": torch.ones(T, 33)}),
-    (
-        ROTATE,
-        "positions must be rows 0 to 49 of cos_sin_cache but got -1.",
-        {"positions": torch.full((T,), -1)},
+    *(
+        (name, text, changed)
+        for name in ROTATIONS
+        for text, changed in (
+            (
+                "cos_sin_cache must be [rows, rotary_dim] = [rows, 8] but got [50, 16].",
+                {"rotary_dim": 8},
+            ),
+            ("head_size must be positive but got 0.", {"head_size": 0}),
+            ("key must be [T, N*32] or [T, N, 32] but got [9, 33].", {"key": torch.ones(T, 33)}),
+            (
+                "positions must be rows 0 to 49 of cos_sin_cache but got -1.",
+                {"positions": torch.full((T,), -1)},
+            ),
+        )
     ),
 ]
 
@@ -312,6 +321,19 @@ def test_bad_calls_are_refused(function, text, changed):
     call(**legal(function))
     with pytest.raises((ValueError, TypeError), match=re.escape(f"[{function}] {text}")):
         call(**{**legal(function), **changed})
+
+
+@pytest.mark.parametrize("function", ROTATIONS)
+def test_offsets_are_refused(function):
+    text = f"[{function}] offsets must be None but got a tensor."
+    with pytest.raises(NotImplementedError, match=re.escape(text)):
+        getattr(vllm_ascend, function)(**legal(function), offsets=torch.zeros(T))
+
+
+def test_an_operators_error_has_its_name(operators):
+    given = legal("npu_rotary_embedding") | {"head_size": 7}
+    with pytest.raises(ValueError, match=r"\[npu_rotary_embedding\] query must be"):
+        operators.npu_rotary_embedding(**given)
 
 
 @pytest.mark.parametrize("function", [PER_HEAD, MROPE, TP])

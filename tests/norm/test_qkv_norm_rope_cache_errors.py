@@ -96,6 +96,36 @@ BAD = {
         ValueError,
         {"q_scale": ones(N * D), "k_scale": ones(K * D), "square_sums": ones(S)},
     ),
+    "a negative sum": (
+        "square_sums must be >= 0 but got -0.5 at index [1, 0]",
+        ValueError,
+        {
+            "q_scale": ones(N * D),
+            "k_scale": ones(K * D),
+            "square_sums": np.float32([[1, 2], [-0.5, 3], [4, 5]]),
+        },
+    ),
+    "a negative sum of keys in a cache's call": (
+        "square_sums must be >= 0 but got -inf at index [2, 1]",
+        ValueError,
+        {
+            **CACHES,
+            "q_scale": ones(N * D),
+            "k_scale": ones(K * D),
+            "square_sums": np.float32([[1, 2], [np.nan, np.inf], [-0.0, -np.inf]]),
+            "ranks": 2,
+        },
+    ),
+    "a negative sum of float64": (
+        "square_sums must be >= 0 but got -1e-300 at index [0, 1]",
+        ValueError,
+        {
+            **{x: ones(S, heads, D, dtype=float) for x, heads in (("q", N), ("k", K), ("v", K))},
+            "q_scale": ones(N * D, dtype=float),
+            "k_scale": ones(K * D, dtype=float),
+            "square_sums": np.array([[1, -1e-300], [3, 4], [5, 6]]),
+        },
+    ),
     "cos alone": ("sin must be given with cos but got None", ValueError, {"cos": TABLES["cos"]}),
     "cos": (
         "cos must have shape [P,W] with W = 4 or 8 but got [3, 5]",

@@ -75,6 +75,28 @@ def test_the_stores_run_on_npu_tensors(simulated, chip, tmp_path):
     assert not of_sim["rule_violations"]
 
 
+STORE_INTO_BFLOAT16 = """
+import torch, torch_npu
+from npu_rope.compat import torch_npu as compat
+kv, gamma, tables = torch.ones(1, 1, 2, 48), torch.ones(32), torch.ones(2, 1, 1, 2, 16)
+caches = torch.full((1, 4, 1, 16), 9.0).bfloat16().npu(), torch.full((1, 4, 1, 32), 9.0).npu()
+given = kv.npu(), gamma.npu(), *tables.npu(), torch.arange(2).npu()
+try:
+    compat.npu_kv_rmsnorm_rope_cache(*given, *caches, cache_mode="PA")
+except TypeError as error:
+    print(error)
+print([bool((cache == 9).all()) for cache in caches])
+"""
+
+
+def test_a_chip_refuses_the_type_of_a_cache_before_the_other_one_is_written(simulated):
+    done = simulated.code(STORE_INTO_BFLOAT16, soc="Ascend310P3")
+    assert done.stdout.splitlines() == [
+        "[npu_kv_rmsnorm_rope_cache] k_cache must be float32 or float16 on Ascend310P3 but got bfloat16.",
+        "[True, True]",
+    ], done.stderr
+
+
 @pytest.mark.parametrize("chip", CHIPS)
 def test_torch_npu_refuses_the_calls_that_break_its_limits(simulated, chip):
     found = simulated.run(SCRIPTS / "port_limits.py", soc=chip, TASK_QUEUE_ENABLE="0").json()

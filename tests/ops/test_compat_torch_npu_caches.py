@@ -335,6 +335,53 @@ def test_a_bad_call_of_qkv_is_refused_and_writes_nothing(name, store_backend):
         assert torch.equal(given[argument], old)
 
 
+# ---- limits of a chip ----------------------------------------------------------------------------------
+
+BFLOAT16 = {"dtype": torch.bfloat16}
+LONG = 2048  # elements of a head; a kernel takes 1,024
+CHIP_LIMITS = {
+    "k_cache": (
+        run_kv,
+        kv_call(k_cache=torch.full((BLOCKS, BLOCK, 1, DK), 9, **BFLOAT16)),
+        "k_cache must be float32 or float16 on Ascend310P3 but got bfloat16.",
+    ),
+    "ckv_cache": (
+        run_kv,
+        kv_call("PA_NZ", ckv_cache=torch.full((BLOCKS, BLOCK, 1, DV), 9, **BFLOAT16)),
+        "ckv_cache must be float32 or float16 on Ascend310P3 but got bfloat16.",
+    ),
+    "kv": (
+        run_kv,
+        kv_call(**BFLOAT16),
+        "kv must be float32 or float16 on Ascend310P3 but got bfloat16.",
+    ),
+    "long heads in columns": (
+        run_kv,
+        kv_call("PA_NZ", kv=randn(B, 1, S, DV + LONG), k_cache=torch.full((BLOCKS, BLOCK, 1, LONG), 9.0))
+        | {name: randn(B, 1, S, LONG) for name in ("cos", "sin")},
+        "kv must have a head size of at most 1024 on an NPU but got 2048.",
+    ),
+    "v_cache": (
+        run_qkv,
+        qkv_call(v_cache=torch.full((3, NK * D // 16, 8, 16), 9, **BFLOAT16)),
+        "v_cache must be float32 or float16 on Ascend310P3 but got bfloat16.",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHIP_LIMITS)
+def test_a_chip_refuses_its_limits_before_anything_is_written(name, monkeypatch):
+    monkeypatch.setattr(backends, "default_backend", "sim:ascend310p")
+    run, given, text = CHIP_LIMITS[name]
+    given = {n: t.clone() if isinstance(t, torch.Tensor) else t for n, t in given.items()}
+    with pytest.raises((ValueError, TypeError)) as caught:
+        run(**given)
+    names = {run_kv: "npu_kv_rmsnorm_rope_cache", run_qkv: "npu_qkv_rms_norm_rope_cache"}
+    assert str(caught.value) == f"[{names[run]}] {text}"
+    written = {n: t for n, t in given.items() if n in ("k_cache", "ckv_cache", "v_cache", "q_out")}
+    assert {n: bool((t == 9).all()) for n, t in written.items()} == dict.fromkeys(written, True)
+
+
 # ---- _npu_rotary_embedding -----------------------------------------------------------------------------
 
 
