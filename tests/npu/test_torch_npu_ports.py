@@ -85,7 +85,7 @@ try:
     compat.npu_kv_rmsnorm_rope_cache(*given, *caches, cache_mode="PA")
 except TypeError as error:
     print(error)
-print([bool((cache == 9).all()) for cache in caches])
+print([bool((cache.cpu() == 9).all()) for cache in caches])
 """
 
 
