@@ -88,9 +88,9 @@ def qkv_norm_rope_cache(
         q_bias, k_bias: added after the scale; of its shape; of q's dtype or float32.
         epsilon: added to the mean square: >= 0. Rounded to float32.
         scale_offset: added to the scales: 1 for Gemma, which stores them minus 1.
-        square_sums: ``[S,2]`` float32 (float64 for float64), >= 0: the sums of squares of each token's queries
-            and keys over the heads of all ranks, for norms over all heads under tensor parallelism. Values
-            on an NPU are not checked.
+        square_sums: ``[S,2]`` float32 (float64 for float64), >= 0: the sums of squares of each token's
+            queries and keys over the heads of all ranks, for norms over all heads under tensor parallelism.
+            Values on an NPU are not checked.
         ranks: the number of these ranks, each with as many heads as this call.
         slots: ``[S]``, int32 or int64: each token's row of the caches, or -1 to leave its k and v out. Two
             tokens must not have the same row.
