@@ -116,7 +116,9 @@ private:
             best.row_parts = ceil_div(in_.S, share);
         } else {
             const WorkSplit by_heads = split_work(in_.S, 1, all, head_bytes(), platform_.cores, 1, 0);
-            if (longest_share_bytes(by_heads) + kWaitBytes < longest_share_bytes(best)) best = by_heads;
+            // After the wait, each core adds the parts of a share of the tokens, in the memory of one block.
+            const bool fits = ceil_div(in_.S, by_heads.row_parts * by_heads.head_parts) <= kMaxBlockTokens;
+            if (fits && longest_share_bytes(by_heads) + kWaitBytes < longest_share_bytes(best)) best = by_heads;
         }
         common_.row_parts = to_int32(best.row_parts);
         common_.head_parts = to_int32(best.head_parts);

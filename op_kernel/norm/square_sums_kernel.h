@@ -126,8 +126,8 @@ private:
         block_token_ = tile.token;
         block_tokens_ = tile.block_tokens;
         sums_ = out_.template AllocTensor<float>();
-        AscendC::Duplicate(sums_, 0.0f, kSums * block_tokens_);  // also the sums of a side without heads
-        VectorBarrier();
+        // Also the sums of a side without heads. AddPiece() has a barrier before it sets sums.
+        AscendC::Duplicate(sums_, 0.0f, kSums * block_tokens_);
     }
 
     __aicore__ inline void StoreBlock() {
@@ -268,26 +268,23 @@ private:
 
     // ---- the parts of several cores
 
-    // Adds the parts of the sums, for this core's share of the tokens.
+    // Adds the parts of the sums, for this core's share of the sums. They are no more than those of a block.
     __aicore__ inline void AddParts() {
 #if __CCE_AICORE__ != 200
         AscendC::SyncAll();
         Share own = ShareOf(kSums * common_->rows, kBlockFloats, AscendC::GetBlockNum(), AscendC::GetBlockIdx());
-        int64_t end = own.first + own.count;
-        int32_t parts = common_->head_parts, most = kSums * common_->block_tokens;
-        for (int64_t first = own.first; first < end; first += most) {
-            int32_t count = static_cast<int32_t>(end - first < most ? end - first : most);
-            int32_t width = RoundUp(count, kBlockFloats);
-            RowBursts<float> bursts;
-            bursts.Init(common_, count, width);
-            SyncPipes<AscendC::HardEvent::V_MTE2>();
-            bursts.LoadRows(rows_, arguments_.workspace, first, parts, tiling_->part_pitch, count);
-            SyncPipes<AscendC::HardEvent::MTE2_V>();
-            AddRowsAsTree(rows_, parts, width);
-            LocalTensor<float> sums = out_.template AllocTensor<float>();
-            AscendC::DataCopy(sums, rows_, static_cast<uint32_t>(width));
-            sum_pieces_.StoreQueued(arguments_.out, &out_, sums, first, count);
-        }
+        if (own.count == 0) return;
+        auto count = static_cast<int32_t>(own.count);
+        int32_t width = RoundUp(count, kBlockFloats);
+        RowBursts<float> bursts;
+        bursts.Init(common_, count, width);
+        // SyncAll() has waited for the vector instructions that use rows_.
+        bursts.LoadRows(rows_, arguments_.workspace, own.first, common_->head_parts, tiling_->part_pitch, count);
+        SyncPipes<AscendC::HardEvent::MTE2_V>();
+        AddRowsAsTree(rows_, common_->head_parts, width);
+        LocalTensor<float> sums = out_.template AllocTensor<float>();
+        AscendC::DataCopy(sums, rows_, static_cast<uint32_t>(width));
+        sum_pieces_.StoreQueued(arguments_.out, &out_, sums, own.first, count);
 #endif
     }
 

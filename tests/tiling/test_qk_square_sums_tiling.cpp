@@ -16,6 +16,7 @@
 using namespace npu_rope;
 using memory::PlanRuns;
 using memory::RunPlan;
+using memory::ShareOf;
 using memory::Tile;
 using memory::Tiles;
 
@@ -41,10 +42,12 @@ void describe(const Case& c) {
                  h.block_tokens, h.tile_tokens[0], h.tile_tokens[1], h.tile_heads, c.data.chunk);
 }
 
-Case tile_call(const QkSquareSumsTilingInput& in, const char* chip) {
+// cores: of the chip; 0: all.
+Case tile_call(const QkSquareSumsTilingInput& in, const char* chip, int32_t cores = 0) {
     Case c;
     c.in = in;
     c.platform = *find_platform(chip);
+    if (cores > 0) c.platform.cores = cores;
     Check check = qk_square_sums_tiling(in, c.platform, &c.data, &c.launch);
     require_accepted(check, c);
     return c;
@@ -142,6 +145,9 @@ void check_ub(const Case& c) {
     if (c.is_split()) {
         CHECK(c, floats >= h.head_parts * sums && c.data.part_pitch >= 2 * c.in.S && c.data.part_pitch % 8 == 0);
         CHECK(c, c.launch.workspace_bytes >= 4 * h.head_parts * c.data.part_pitch && c.launch.cores_wait);
+        // A core adds the parts of its share of the sums at once.
+        for (int64_t core = 0; core < c.launch.block_dim; ++core)
+            CHECK(c, ShareOf(2 * c.in.S, 8, c.launch.block_dim, core).count <= sums);
     }
     if (c.is_long()) {
         const int64_t last = c.in.D - (c.in.D - 1) / c.data.chunk * c.data.chunk;
@@ -224,6 +230,16 @@ void common_shapes_use_cores_and_ub_well() {
     CHECK(c, c.launch.tiling_key == kSquareSumsRows && c.launch.block_dim == 1);
 }
 
+// A core adds the parts of its share of the tokens at once. Calls with a share of more than a block are not split.
+void parts_of_many_tokens_are_not_split() {
+    for (int64_t S : {257, 511, 512, 513, 515, 1025}) {
+        const Case c = tile_call(make_call(S, 1, 1, 40000, NPU_ROPE_FLOAT32), "Ascend910B1", 2);
+        check_cover(c);
+        check_ub(c);
+        CHECK(c, c.is_split() == (S < 512 && S % 2 == 1));
+    }
+}
+
 void too_many_heads_are_refused() {
     QkSquareSumsTilingInput in = make_call(2, int64_t{1} << 31, 1, 1, NPU_ROPE_FLOAT16);
     QkSquareSumsTilingData data;
@@ -241,7 +257,8 @@ int main() {
     random_calls_have_sound_tilings();
     every_number_of_tokens_has_blocks();
     common_shapes_use_cores_and_ub_well();
+    parts_of_many_tokens_are_not_split();
     too_many_heads_are_refused();
-    std::printf("4 tests, %d failure(s)\n", g_failures);
+    std::printf("5 tests, %d failure(s)\n", g_failures);
     return g_failures != 0;
 }
