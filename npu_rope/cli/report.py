@@ -158,6 +158,8 @@ class ConsolePrinter:
             text = f"{text}; {on_device}" if ran else f"{on_device}; other back ends: {text}"
         if self.report.not_reached:
             text += f"; interrupted before the other {counted(self.report.not_reached, 'case')}"
+        if self.report.left_out:
+            text += f"; {counted(self.report.left_out, 'long case')} left out, which --all runs"
         self.console.print(f"{verdict}: {text}", soft_wrap=True)
 
     def _table(self, executors: list[str]) -> None:

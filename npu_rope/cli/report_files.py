@@ -134,6 +134,7 @@ def write_json(stream: TextIO, report: ValidationReport) -> None:
         "cases": cases,
         "total": len(cases),
         "failed": failed,
+        "left_out": report.left_out,
     }
     json.dump(document, stream, indent=1)
     stream.write("\n")

@@ -31,7 +31,15 @@ from npu_rope.testing.ports import PEER, peer_missing, require_peer
 from npu_rope.testing.rerun import Failure, NewProcesses, Reruns, is_ggml
 from npu_rope.testing.sequence_draw import DEFAULT_COUNT
 from npu_rope.testing.sequences import EXAMPLE, parse
-from npu_rope.testing.suites import SUITES, all_cases, executors_of, judge
+from npu_rope.testing.suites import (
+    LONG_STEP,
+    LONG_TOKENS,
+    SUITES,
+    all_cases,
+    executors_of,
+    judge,
+    without_most_long_cases,
+)
 
 SEQUENCE = re.compile(r"rope(_back)?\(")  # the beginning of a sequence's name
 RERUN_SECONDS = 120.0
@@ -82,6 +90,14 @@ def validate(
             "--cases", min=1, help=f"The number of drawn cases of suite sequences. Default: {DEFAULT_COUNT}."
         ),
     ] = None,
+    all_: Annotated[
+        bool,
+        typer.Option(
+            "--all",
+            help="Run every case. Without --suite, --filter, --op and --all, one in"
+            f" {LONG_STEP} of the long cases runs (of {LONG_TOKENS:,} tokens or more).",
+        ),
+    ] = False,
     backend: Annotated[
         list[str] | None,
         typer.Option(
@@ -169,6 +185,8 @@ def validate(
 
       npu-rope validate
 
+      npu-rope validate --all
+
       npu-rope validate --suite models --filter llama-3.1
 
       npu-rope validate -o ROPE_BACK -b cpu --format junit
@@ -191,6 +209,9 @@ def validate(
             )
     drawn = {"seed": seed or 0, "count": count or DEFAULT_COUNT}
     cases = _choose_cases(suites, drawn, filter_, op or [])
+    number_of_all = len(cases)
+    if not (all_ or suite or filter_ or op):
+        cases = without_most_long_cases(cases)
     if list_:
         for case in cases:
             print(case.name)
@@ -213,8 +234,9 @@ def validate(
         ggml_process.info if ggml_process else None,
         missing_reason,
         ggml_lib or os.environ.get(ENVIRONMENT_VARIABLE, ""),
-        selection=_selection(suite, filter_, op or []),
+        selection=_selection(suite, filter_, op or [], all_=all_),
         torch_npu_missing=torch_npu_missing,
+        left_out=number_of_all - len(cases),
     )
     executors = _Executors(names, ggml_process)
     try:
@@ -243,9 +265,10 @@ def validate(
     raise typer.Exit(1 if any(result.verdict == FAIL for result in report.results) else 0)
 
 
-def _selection(suite: list[SuiteName] | None, filter_: str, ops: list[str]) -> list[str]:
+def _selection(suite: list[SuiteName] | None, filter_: str, ops: list[str], *, all_: bool) -> list[str]:
     """Return the options that choose the cases."""
-    words = [word for chosen in suite or [] for word in ("--suite", chosen.value)]
+    words = ["--all"] if all_ else []
+    words += [word for chosen in suite or [] for word in ("--suite", chosen.value)]
     words += ["--filter", filter_] if filter_ else []
     return words + [word for op in ops for word in ("--op", op)]
 
@@ -275,7 +298,7 @@ def _no_case(option: str, text: str, cases: list[AnyCase]) -> typer.Exit:
     hint = "".join(f"\n  {name}" for name in close)
     return usage_error(
         f"[validate] {option} must match a case but got {text!r}.\n"
-        f"See 'npu-rope validate --list'{'; similar names:' + hint if hint else '.'}"
+        f"See 'npu-rope validate --list --all'{'; similar names:' + hint if hint else '.'}"
     )
 
 

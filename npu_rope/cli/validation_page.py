@@ -80,13 +80,14 @@ def _cards(report: ValidationReport) -> str:
     ran = sum(result.verdict != UNSUPPORTED for result in report.results)
     word, kind = ("FAIL", "bad") if failed else ("OK", "good") if ran else ("NOT RUN", "warn")
     faults = len(find_faults(report.results))
-    not_run = len(report.results) - ran
+    not_run, left_out = len(report.results) - ran, report.left_out
     cards = [
         (
             "Result",
             pages.mark(word, kind),
             f"{ran - failed} of {counted(ran, 'case')} within bounds"
-            + (f"; {not_run} not run: unsupported" if not_run else ""),
+            + (f"; {not_run} not run: unsupported" if not_run else "")
+            + (f"; {counted(left_out, 'long case')} left out, which --all runs" if left_out else ""),
         ),
         (
             "Failures",

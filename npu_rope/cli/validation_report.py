@@ -26,6 +26,7 @@ class ValidationReport:
     torch_npu_missing: str = ""  # why torch_npu's own functions are not compared in cases that call them
     not_rerun: int = 0  # failures that were not run again
     not_reached: int = 0  # cases that an interruption left out
+    left_out: int = 0  # long cases that only --all runs
     results: list[CaseResult] = field(default_factory=list)
 
     @property

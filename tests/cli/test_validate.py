@@ -28,7 +28,7 @@ from npu_rope.cli.validation_report import ValidationReport
 from npu_rope.testing import judge
 from npu_rope.testing.ggml import GgmlInfo, GgmlUnavailable, find_library_dir
 from npu_rope.testing.outcomes import ALONE, CaseResult, Judgement, Occurrence
-from npu_rope.testing.suites import SUITES, all_cases
+from npu_rope.testing.suites import LONG_STEP, LONG_TOKENS, SUITES, all_cases
 
 NINE_CASES = ["--suite", "ggml", "--filter", "type=f32,ne_a=[128,32,2,1],n_dims=32"]
 NO_RERUNS = ["--rerun-seconds", "0"]
@@ -284,6 +284,35 @@ def test_list_prints_names_only(validate):
     assert done.returncode == 0
     names = [case.name for case in all_cases(("ggml",)) if case.op == "ROPE_BACK"]
     assert done.stdout.splitlines() == names
+
+
+def test_most_long_cases_run_only_with_all(validate):
+    every, default = (validate("--list", *more).stdout.splitlines() for more in (["--all"], []))
+    assert every == [case.name for case in all_cases()]
+    assert len(every) - len(default) == len(set(every) - set(default)) == 317
+    assert all(re.search(r"ne_a=\[\d+,16,(2457|8192),1\]", name) for name in set(every) - set(default))
+    cases = all_cases(("ggml",))
+    assert validate("--list", "--suite", "ggml").stdout.splitlines() == [case.name for case in cases]
+    kept = [case for case in cases if case.name in default and case.shape[1] >= LONG_TOKENS]
+    for kind in (
+        lambda case: case.op,
+        lambda case: case.dtype,
+        lambda case: case.params.rope_mode,
+        lambda case: case.factors is None,
+        lambda case: (case.params.freq_scale, case.params.ext_factor, case.params.attn_factor),
+    ):
+        assert {kind(case) for case in kept} == {kind(case) for case in cases if case.shape[1] >= LONG_TOKENS}
+
+
+def test_the_last_line_and_the_files_count_the_cases_left_out(monkeypatch):
+    long = [case for case in all_cases(("ggml",)) if case.shape[1] >= LONG_TOKENS][: 2 * LONG_STEP]
+    monkeypatch.setattr(command, "_choose_cases", lambda *_: long)
+    options = ("--backend", "cpu", "--no-ggml")
+    text = "2 of 2 cases within their bounds; 24 long cases left out, which --all runs"
+    assert invoke(*options).output.splitlines()[-1] == f"OK: {text}"
+    assert json.loads(invoke(*options, "--format", "json").output)["left_out"] == 24
+    assert text.replace("their ", "") in invoke(*options, "--format", "html").output
+    assert "left out" not in invoke(*options, "--quiet", "--filter", "x").output
 
 
 def test_a_wrong_result_exits_1_with_its_worst_element_and_a_reproducer(monkeypatch):
