@@ -13,8 +13,8 @@ Every mutant that is not caught must have an entry in EQUIVALENT, which explains
 A run takes hours. It updates the file of --json after every mutant; with --resume it skips the mutants
 that the file lists as caught or not compiled, unless the kernels have changed.
 
-usage: python tests/mutants/mutate_kernels.py [--op rope|norm|qkv] [--jobs N] [--only REGEX] [--list]
-                                              [--believe] [--json FILE [--resume]]
+usage: python tests/mutants/mutate_kernels.py [--op rope|norm|qkv|square_sums] [--jobs N] [--only REGEX]
+                                              [--list] [--believe] [--json FILE [--resume]]
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CAUGHT, SURVIVED, NOT_COMPILED, EXPLAINED = "caught", "SURVIVED", "does not compile", "equivalent"
 RUN_SECONDS = 120
 # Rounded down from the complete runs (docs/validation.md). Explained mutants count as not caught.
-REQUIRED_SHARES = {"rope": 0.96, "norm": 0.94, "qkv": 0.98}
+REQUIRED_SHARES = {"rope": 0.96, "norm": 0.94, "qkv": 0.98, "square_sums": 0.98}
 
 
 @dataclass(frozen=True)
@@ -367,8 +367,14 @@ def main() -> int:
     import mutation_norm
     import mutation_qkv
     import mutation_rope
+    import mutation_square_sums
 
-    kernels = {"rope": mutation_rope, "norm": mutation_norm, "qkv": mutation_qkv}
+    kernels = {
+        "rope": mutation_rope,
+        "norm": mutation_norm,
+        "qkv": mutation_qkv,
+        "square_sums": mutation_square_sums,
+    }
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -35,19 +35,24 @@ def test_an_edit_of_a_kernel_names_one_place(name):
     assert edit.new != edit.old
 
 
-@pytest.mark.parametrize("name", test_qkv_kernel_mutants.CHANGES)
-def test_an_edit_of_the_kernel_of_qkv_norm_rope_cache_names_one_place(name):
-    edit = test_qkv_kernel_mutants.CHANGES[name]
+QKV_SUITES = test_qkv_kernel_mutants.SUITES
+
+
+@pytest.mark.parametrize(
+    ("suite", "name"), [(suite, name) for suite in QKV_SUITES for name in QKV_SUITES[suite].changes]
+)
+def test_an_edit_of_the_kernels_of_qkv_norm_rope_cache_and_qk_square_sums_names_one_place(suite, name):
+    edit = QKV_SUITES[suite].changes[name]
     source_edits.find(edit, [changed_kernel.KERNELS])
     assert edit.new != edit.old
 
 
-@pytest.mark.parametrize("table", ["mutation_rope", "mutation_norm", "mutation_qkv"])
+@pytest.mark.parametrize("table", ["mutation_rope", "mutation_norm", "mutation_qkv", "mutation_square_sums"])
 def test_every_entry_of_equivalent_names_a_mutant(table):
     """mutate_kernels.py does not start if an entry names no mutant."""
     mutate_kernels, kernels = (importlib.import_module(name) for name in ("mutate_kernels", table))
     keys = {mutate_kernels.key_of(m) for path in kernels.sources() for m in mutate_kernels.mutants_of(path)}
-    assert kernels.EQUIVALENT
+    assert keys
     assert [key for key in kernels.EQUIVALENT if key not in keys] == []
 
 
