@@ -17,6 +17,7 @@ from npu_rope.cli import validate as command
 from npu_rope.cli import validation_page
 from npu_rope.cli.app import app
 from npu_rope.testing import suites
+from npu_rope.testing.cases import SHORT
 from npu_rope.testing.outcomes import FAIL
 
 CASES = ["--suite", "ggml", "--suite", "onnx", "--filter", "(prefill|ne_a=.128,32,2,1.,n_dims=32)"]
@@ -218,6 +219,16 @@ const found = { shown: rows().length, count: byId("count").textContent };
 found.points = document.querySelectorAll("#ratios .points").length;
 found.positions = document.querySelectorAll("#positions .curve").length;
 const choose = (select, value) => { select.value = value; select.dispatchEvent(new Event("change")); };
+found.counts = [];
+for (const [key, select] of Object.entries({ suite, backend, dtype, verdict })) {
+  for (const value of [...select.options].map((option) => option.value).filter(Boolean)) {
+    choose(select, value);
+    found.counts.push([key, value, byId("count").textContent]);
+    choose(select, "");
+  }
+}
+const pairs = (points) => points.map(([at, value]) => [at, value]);
+found.errors = positionSpec(ROWS).series.map(({ name, points }) => [name, pairs(points)]);
 choose(verdict, "FAIL");
 found.failing = byId("count").textContent;
 choose(verdict, "");
@@ -254,6 +265,24 @@ def test_filters_sorting_charts_and_themes_work_in_a_browser(validated, tmp_path
     assert found["count"] == f"{len(judgements):,} results of {cases:,} cases match."
     assert found["points"] == 3
     assert found["positions"] == 3
+    values = {
+        "suite": lambda case, _: case["suite"],
+        "backend": lambda _, j: j["backend_name"],
+        "dtype": lambda case, _: re.search(r"type=(\w+)", case["name"])[1],
+        "verdict": lambda _, j: j["verdict"],
+    }
+    assert {key for key, _, _ in found["counts"]} == set(values)
+    for key, value, text in found["counts"]:
+        value = SHORT.get(value, value)
+        number = sum(values[key](case, j) == value for case, j in judgements)
+        assert text.startswith(f"{number} results of "), (key, value, text, number)
+    most = {}
+    for _, j in judgements:
+        for errors in j["by_position"]:
+            at = j["backend_name"], errors["first"] or 0.5
+            most[at] = max(most.get(at, 0), errors["error_over_bound"])
+    assert most
+    assert {(name, at): value for name, points in found["errors"] for at, value in points} == most
     failing = sum(j["verdict"] == FAIL for _, j in judgements)
     assert found["failing"].startswith(f"{failing} results of ")
     assert found["searched"]
