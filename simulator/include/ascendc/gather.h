@@ -46,8 +46,9 @@ inline Range view_range(const UbView& view, uint64_t bytes) { return {view.addr,
 // Gather or Scatter. `by_lane` has an element for each lane: dst of a gather, src of a scatter. The offsets point into
 // `by_offset`: src of a gather, dst of a scatter.
 template <bool kGather, class T>
-void gather_or_scatter(const Operand<T>& by_lane, const AscendC::LocalTensor<T>& by_offset,
-                       const AscendC::LocalTensor<uint32_t>& offsets, uint64_t base, const Lanes& lanes) {
+ASCEND_SIM_HOT void gather_or_scatter(const Operand<T>& by_lane, const AscendC::LocalTensor<T>& by_offset,
+                                      const AscendC::LocalTensor<uint32_t>& offsets, uint64_t base,
+                                      const Lanes& lanes) {
     static_assert(!kGather || kTakes<T, Api::Gather>, "Gather: this SoC does not have it for this type");
     static_assert(kGather || kTakes<T, Api::Scatter>, "Scatter: this SoC does not have it for this type");
     const char* const by_offset_name = kGather ? "src" : "dst";

@@ -172,7 +172,6 @@ void for_each_contiguous_part(const Lanes& lanes, const Layout (&layouts)[kOpera
         });
 }
 
-// Calls use(i) for i in [0, count), in a form that compilers vectorise. The calls must not depend on each other.
 #if defined(__clang__)
 #define ASCEND_SIM_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
 #define ASCEND_SIM_OPTIMIZED
@@ -186,8 +185,12 @@ void for_each_contiguous_part(const Lanes& lanes, const Layout (&layouts)[kOpera
 #define ASCEND_SIM_OPTIMIZED
 #endif
 #endif
+// A function with all that it calls inline, also if the command line turns inlining off.
+#define ASCEND_SIM_HOT ASCEND_SIM_OPTIMIZED __attribute__((noinline, flatten))
+
+// Calls use(i) for i in [0, count), in a form that compilers vectorise. The calls must not depend on each other.
 template <class F>
-ASCEND_SIM_OPTIMIZED __attribute__((noinline, flatten)) void for_each_lane(size_t count, F use) {
+ASCEND_SIM_HOT void for_each_lane(size_t count, F use) {
     constexpr size_t kChunk = 64;  // -O2 vectorises only loops with a constant trip count
     size_t i = 0;
     for (; i + kChunk <= count; i += kChunk) {
@@ -198,7 +201,7 @@ ASCEND_SIM_OPTIMIZED __attribute__((noinline, flatten)) void for_each_lane(size_
 }
 
 // The bytes that an operand covers, as ranges. Adjacent ranges are merged.
-inline const std::vector<Range>& ranges_of(const Lanes& lanes, const Layout& layout, uint32_t addr) {
+ASCEND_SIM_HOT inline const std::vector<Range>& ranges_of(const Lanes& lanes, const Layout& layout, uint32_t addr) {
     static thread_local std::vector<Range> ranges;
     ranges.clear();
     const Layout layouts[1] = {layout};

@@ -23,7 +23,7 @@ namespace ascend_sim {
 // Adds the active lanes of lane_values[0, count) as a tree; count is a power of two. Returns false if no lane is
 // active.
 template <class T, class F>
-bool tree_sum(const T* lane_values, uint32_t count, const Arithmetic<T>& type, F is_active, T* sum) {
+ASCEND_SIM_HOT bool tree_sum(const T* lane_values, uint32_t count, const Arithmetic<T>& type, F is_active, T* sum) {
     T values[kRepeatBytes / sizeof(T)];
     bool active[kRepeatBytes / sizeof(T)];
     for (uint32_t i = 0; i < count; ++i) {
@@ -86,9 +86,9 @@ constexpr uint32_t kGroupLanes = group == Group::Repeat  ? kRepeatBytes / sizeof
 // reduce(values, is_active, to) stores the result of the lanes for which is_active(lane). On Ascend950 it is also
 // called for a block or pair without active lanes.
 template <Group group, class T, class Result, class F>
-void reduce_groups(const AscendC::LocalTensor<Result>& dst, const AscendC::LocalTensor<T>& src, const Lanes& lanes,
-                   int64_t dst_repeat_stride, int64_t src_block_stride, int64_t src_repeat_stride,
-                   uint32_t result_bytes, F reduce) {
+ASCEND_SIM_HOT void reduce_groups(const AscendC::LocalTensor<Result>& dst, const AscendC::LocalTensor<T>& src,
+                                  const Lanes& lanes, int64_t dst_repeat_stride, int64_t src_block_stride,
+                                  int64_t src_repeat_stride, uint32_t result_bytes, F reduce) {
     constexpr bool kIsRepeat = group == Group::Repeat, kIsBlock = group == Group::Block;
     constexpr uint32_t kLanes = kRepeatBytes / sizeof(T), kGroupSize = kGroupLanes<T, group>,
                        kGroups = kLanes / kGroupSize;
