@@ -21,6 +21,13 @@
 #include "tiling/platform/platform_ascendc.h"
 
 namespace simulated_cann {
+
+// The SoC's name in definitions, and the profile of the chip; null if the chip is not simulated.
+struct SimulatedSoc {
+    std::string name;
+    const ascend_sim::Profile* profile;
+};
+
 namespace {
 
 std::vector<int64_t> sizes_of(const gert::Shape& shape) {
@@ -28,12 +35,6 @@ std::vector<int64_t> sizes_of(const gert::Shape& shape) {
     for (size_t d = 0; d < shape.GetDimNum(); ++d) sizes.push_back(shape.GetDim(d));
     return sizes;
 }
-
-// The SoC's name in definitions, and the profile of the chip; null if the chip is not simulated.
-struct SimulatedSoc {
-    std::string name;
-    const ascend_sim::Profile* profile;
-};
 
 // Returns a chip's profile with another number of cores. The profile is never freed, because calls keep its address.
 const ascend_sim::Profile* profile_with_cores(const ascend_sim::Profile& chip, int32_t cores) {

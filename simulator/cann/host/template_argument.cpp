@@ -7,7 +7,7 @@
 
 namespace {
 
-constexpr int32_t kModule = OP, kError = DLOG_ERROR;  // arguments of CANN's log
+constexpr int32_t kModule = OP, kLevel = DLOG_ERROR;  // arguments of CANN's log
 
 // Returns the values that a declaration of an unsigned argument allows. The first element is the kind of the
 // declaration. After ASCENDC_TPL_UI_LIST, the values follow. Otherwise the number of ranges and both ends of each range
@@ -48,7 +48,7 @@ uint64_t FastEncodeTilingKeyDirect(const TilingDeclareParams& declared, std::ini
         if (param.paramType == ASCENDC_TPL_UINT) {
             const auto found = std::find(param.vals.begin(), param.vals.end(), value);
             if (found == param.vals.end()) {
-                DlogRecord(kModule, kError, "[sim] template argument %s must be declared but got %llu.", param.name,
+                DlogRecord(kModule, kLevel, "[sim] template argument %s must be declared but got %llu.", param.name,
                            static_cast<unsigned long long>(value));
                 return INVALID_TILING_KEY;
             }
@@ -58,7 +58,7 @@ uint64_t FastEncodeTilingKeyDirect(const TilingDeclareParams& declared, std::ini
         used_bits += param.bitWidth;
     }
     if (used_bits <= 64) return key;
-    DlogRecord(kModule, kError, "[sim] template arguments must have at most 64 bits but got %u.", used_bits);
+    DlogRecord(kModule, kLevel, "[sim] template arguments must have at most 64 bits but got %u.", used_bits);
     return INVALID_TILING_KEY;
 }
 
