@@ -36,8 +36,11 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
 endif()
 
 function(npu_rope_add_kernels name)
-  npu_rope_compile_kernels(${name} baseline 4)
-  if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+    npu_rope_compile_kernels(${name} baseline 4)
+  else()
+    # For processors without AVX2. -O3 compiles twice as long for kernels that are up to a fifth faster.
+    npu_rope_compile_kernels(${name} baseline 4 -O1)
     npu_rope_compile_kernels(${name} avx2 8 ${NPU_ROPE_AVX2_FLAGS})
     npu_rope_compile_kernels(${name} avx512 16 ${NPU_ROPE_AVX512_FLAGS})
     npu_rope_compile_kernels(${name} avx512bf16 16 ${NPU_ROPE_AVX512_FLAGS} -mavx512bf16)
