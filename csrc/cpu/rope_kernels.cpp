@@ -1,6 +1,6 @@
-// The kernels of rope for vectors of W = NPU_ROPE_VECTOR_FLOATS floats. Tables are computed with fused multiply-adds if
-// the instruction set has them. A rotation rounds each product and their sum, as do the NPU's kernel and PyTorch's
-// x * cos + rotate_half(x) * sin. Equal tables therefore give equal bits on every instruction set.
+// The kernels of rope for vectors of W = NPU_ROPE_VECTOR_FLOATS floats. Tables are computed with fused multiply-adds. A
+// rotation rounds each product and their sum, as do the NPU's kernel and PyTorch's x * cos + rotate_half(x) * sin. All
+// results therefore have the same bits on every instruction set.
 #include "csrc/cpu/rope_kernels.h"
 
 #include <cmath>

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "csrc/cpu/soft_fma.h"
+
 #if defined(__x86_64__) || defined(__i386__)
 #include <immintrin.h>
 #elif defined(__aarch64__)
@@ -85,8 +87,8 @@ inline void copy_bytes(char* y, const char* x, int64_t bytes) {
         std::memcpy(y, x, static_cast<size_t>(bytes));
 }
 
-// Returns a * b + c, rounded once if the instruction set has a fused multiply-add, else twice. NpuRopeOp.cmake disables
-// contraction, so plain expressions round each product.
+// Return a * b + c, rounded once on every instruction set. NpuRopeOp.cmake disables contraction, so plain expressions
+// round each product. The product of floats must be exact, or negligible beside c: then two roundings equal one.
 inline FloatVec mul_add(FloatVec a, FloatVec b, FloatVec c) {
 #if NPU_ROPE_VECTOR_FLOATS == 16
     return (FloatVec)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
@@ -105,8 +107,10 @@ inline DoubleVec mul_add(DoubleVec a, DoubleVec b, DoubleVec c) {
     return (DoubleVec)_mm256_fmadd_pd((__m256d)a, (__m256d)b, (__m256d)c);
 #elif defined(__aarch64__)
     return (DoubleVec)vfmaq_f64((float64x2_t)c, (float64x2_t)a, (float64x2_t)b);
+#elif defined(__x86_64__)
+    return soft_fma<DoubleVec, Int64Vec>(a, b, c);
 #else
-    return a * b + c;
+    return DoubleVec{__builtin_fma(a[0], b[0], c[0]), __builtin_fma(a[1], b[1], c[1])};  // an instruction, or libm's
 #endif
 }
 
