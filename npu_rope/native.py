@@ -15,6 +15,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, cast, get_args
 
+from ascend_sim.elf import load_fault
+
 from npu_rope import errors
 from npu_rope.errors import BackendUnavailable, BrokenRule
 from npu_rope.params import RopeParams
@@ -360,7 +362,7 @@ def _load() -> Native | BackendUnavailable:
     try:
         return Native(path)
     except (OSError, AttributeError) as cause:  # AttributeError: it lacks a function
-        return BackendUnavailable("cpu", f"its library does not load: {cause}", INSTALL)
+        return BackendUnavailable("cpu", f"its library does not load: {load_fault(path, cause)}", INSTALL)
 
 
 # ---- arrays -------------------------------------------------------------------------------------------

@@ -259,7 +259,7 @@ PYTHON_LAYERS = (
     ),
     Layer(("npu_rope/errors.py", "npu_rope/dtypes.py"), (PY_STD, "numpy")),
     Layer(("npu_rope/optional_torch.py",), (PY_STD, "torch", "torch_npu", "npu_rope.errors")),
-    Layer(("npu_rope/native.py",), (PY_STD, "numpy", "npu_rope", *PURE)),
+    Layer(("npu_rope/native.py",), (PY_STD, "numpy", "ascend_sim.elf", "npu_rope", *PURE)),
     Layer(
         ("npu_rope/simulated_package.py",),
         (PY_STD, "ascend_sim", "ascend_sim.package", "npu_rope.native", "npu_rope.errors"),

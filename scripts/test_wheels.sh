@@ -12,7 +12,7 @@ SUITE=(tests/reference tests/rope tests/rotary tests/norm tests/ops tests/valida
 
 usage() {
   cat <<TEXT
-usage: scripts/test_wheels.sh [ARCH] [--wheels DIR] [--quick]
+usage: scripts/test_wheels.sh [ARCH] [--wheels DIR] [--quick] [--rebuild]
 
 Installs the wheels of scripts/build_wheels.sh into an environment that has NumPy and the packages of the command line
 but neither torch nor a compiler. There it runs:
@@ -20,17 +20,22 @@ but neither torch nor a compiler. There it runs:
 1. npu-rope doctor;
 2. one call on each back end but npu;
 3. what compiles (kernels of one's own, the stand-ins of torch_npu): each must say that it needs a compiler;
-4. 2,000 random calls of every operator on each instruction set of the CPU; all must have the same bits, and for aarch64
+4. pip, which must refuse the wheels for another architecture and for Python 3.9; and 2 again with the wheels in a
+   folder with spaces and umlauts;
+5. 2,000 random calls of every operator on each instruction set of the CPU; all must have the same bits, and for aarch64
    those that the test of the x86_64 wheels wrote to build/wheels/bits-x86_64.json;
-5. npu-rope validate --backend cpu --backend sim;
-6. for aarch64 also the C tests and the tests of the suite that need no torch.
+6. npu-rope validate --backend cpu --backend sim;
+7. for aarch64 also the C tests and the tests of the suite that need no torch;
+8. with --rebuild: scripts/build_wheels.sh from the unpacked source distribution, in another folder. The wheels and
+   the source distributions must have the same bytes. This takes as long as the first build.
 
   ARCH          x86_64 or aarch64. Default: this machine's. On x86_64, aarch64 runs under emulation: QEMU's user mode, the
                 arm64 Python of Debian's packages in a folder of its own, and aarch64 wheels of NumPy and the others.
                 Needs apt-get and dpkg-deb. The script installs qemu-user-static and g++-aarch64-linux-gnu if it runs
                 as root. Emulated code is 10 to 30 times slower.
   --wheels DIR  the folder of the wheels. Default: dist.
-  --quick       leave out 5 and the suite.
+  --quick       leave out 6 and the suite.
+  --rebuild     also do 8, with this machine's compiler.
 
 The first run needs a package registry; later runs need no network. It sets up .venv-test-<ARCH>.
 PYTHON=/path/to/python replaces that on the PATH.
@@ -43,13 +48,14 @@ refuse() {
   exit 2
 }
 
-# ---- arguments: arch, wheels, quick --------------------------------------------------------------
+# ---- arguments: arch, wheels, quick, rebuild -----------------------------------------------------
 
-arch="" wheels="$ROOT/dist" quick=no
+arch="" wheels="$ROOT/dist" quick=no rebuild=no
 while [ $# -gt 0 ]; do
   case "$1" in
     -h | --help) usage && exit 0 ;;
     --quick) quick=yes ;;
+    --rebuild) rebuild=yes ;;
     --wheels)
       [ -d "${2:-}" ] || refuse "--wheels must be followed by a folder but got '${2:-}'."
       wheels="$(cd "$2" && pwd)" && shift
@@ -71,6 +77,13 @@ for name in ascend_sim npu_rope; do
   [ -n "$found" ] || refuse "$wheels must have a wheel of $name for $arch but has none. Make it: scripts/build_wheels.sh $arch"
   [ "$(wc -l <<<"$found")" = 1 ] || refuse "$wheels must have one wheel of $name for $arch but has several:" "$found"
   WHEELS+=("$found")
+done
+SDISTS=()
+for name in ascend_sim npu_rope; do
+  sdist="$(compgen -G "$wheels/$name-*.tar.gz" || true)"
+  [ "$rebuild" = no ] || [ -f "$sdist" ] ||
+    refuse "$wheels must have one source distribution of $name beside --rebuild but has '$sdist'."
+  SDISTS+=("$sdist")
 done
 
 # ---- the environment -----------------------------------------------------------------------------
@@ -142,7 +155,7 @@ setup_environment() {
 
 # ---- the tests -----------------------------------------------------------------------------------
 
-# in_environment COMMAND...: run a command outside of the checkout with a PATH on which only the environment is, and few
+# in_environment [NAME=VALUE...] COMMAND...: run a command outside of the checkout with a PATH on which only the environment is, and few
 # variables.
 in_environment() {
   (cd "$SCRATCH" && exec env -i HOME="$SCRATCH" TMPDIR="$SCRATCH" LANG=C.UTF-8 OMP_WAIT_POLICY=passive \
@@ -160,6 +173,7 @@ try() {
 }
 
 one_call_on_each_back_end() { in_environment python "$ROOT/tests/scripts/wheel_calls.py"; }
+installs() { in_environment python "$ROOT/tests/scripts/wheel_installs.py" "${WHEELS[@]}"; }
 doctor() { in_environment python -m npu_rope doctor; }
 validate() { in_environment python -m npu_rope validate --quiet --backend cpu --backend sim; }
 
@@ -175,7 +189,7 @@ c_tests() {
 # Hashes of the results of random calls: of each instruction set here, and of this machine beside those of x86_64.
 same_bits() {
   local file="$ROOT/build/wheels/bits-x86_64.json" isa
-  local -a bits=(env "PYTHONPATH=$ROOT/tests/fuzz" python "$ROOT/tests/fuzz/random_bits.py")
+  local -a bits=("PYTHONPATH=$ROOT/tests/fuzz" python "$ROOT/tests/fuzz/random_bits.py")
   if [ "$arch" != x86_64 ]; then
     [ -f "$file" ] || { echo "$file is absent. Write it on x86_64: scripts/test_wheels.sh x86_64 --quick" && return 1; }
     in_environment "${bits[@]}" --compare "$file"
@@ -186,6 +200,31 @@ same_bits() {
   for isa in $(in_environment "${bits[@]}" --isas); do
     in_environment "${bits[@]}" --compare "$file" --isa "$isa" || return 1
   done
+}
+
+# unpack FILE FOLDER: unpack a wheel or a source distribution.
+unpack() {
+  case "$1" in
+    *.whl) "$PYTHON_FOUND" -m zipfile -e "$1" "$2" ;;
+    *) mkdir -p "$2" && tar -xzf "$1" --strip-components=1 -C "$2" ;;
+  esac
+}
+
+# Build the unpacked source distribution. Its files have the time SOURCE_DATE_EPOCH of the first build.
+rebuilt() {
+  local folder="$SCRATCH/Räder noch einmal" file name verdict=0
+  unpack "${SDISTS[1]}" "$folder" || return 1
+  SOURCE_DATE_EPOCH="$(stat -c %Y "$folder/pyproject.toml")" PYTHON="$PYTHON_FOUND" \
+    "$folder/scripts/build_wheels.sh" "$arch" || return 1
+  for file in "${WHEELS[@]}" "${SDISTS[@]}"; do
+    name="${file##*/}"
+    cmp -s "$file" "$folder/dist/$name" && printf 'the same bytes: %s\n' "$name" && continue
+    verdict=1
+    printf 'other bytes: %s\n' "$name"
+    unpack "$file" "$SCRATCH/first/$name" && unpack "$folder/dist/$name" "$SCRATCH/second/$name" || continue
+    diff -rq "$SCRATCH/first/$name" "$SCRATCH/second/$name" || true
+  done
+  return $verdict
 }
 
 # The suite without torch (tests/support/absent_torch.py); -P: the installed package, not the folder of the checkout. A
@@ -215,12 +254,14 @@ ln -s "$(command -v sh)" "$SCRATCH/path/sh"
 
 try "doctor" doctor
 try "a call on each back end, and what needs a compiler" one_call_on_each_back_end
+try "pip refuses other machines, and a folder with spaces and umlauts" installs
 [ "$arch" = "$MACHINE" ] || try "C tests" c_tests
 try "random calls: the same bits" same_bits
 if [ "$quick" = no ]; then
   try "validate --backend cpu --backend sim" validate
   [ "$arch" = "$MACHINE" ] || try "the tests that need no torch" suite
 fi
+[ "$rebuild" = no ] || try "a second build in another folder: the same bytes" rebuilt
 printf '\n'
 [ ${#FAILED[@]} -eq 0 ] || die "failed: ${FAILED[*]}"
 printf '%s all tests of the wheels for %s passed in %d s\n' "$TIMES" "$arch" "$SECONDS"

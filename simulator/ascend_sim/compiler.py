@@ -117,7 +117,9 @@ def build(
 
     Raises:
         CompileFailed: the compiler failed; the message holds its output.
-        ValueError: there is no such SoC, or the source cannot be read or is empty.
+        ValueError: there is no such SoC, the source cannot be read or is empty, or the folder cannot be
+            written.
+        Unavailable: there is no compiler, or no temporary folder that one may write.
     """
     if soc.lower() not in AICORE:
         raise bad_value(f"soc must be one of {', '.join(AICORE)} but got {soc}.")
@@ -126,7 +128,7 @@ def build(
     command, simulator = kernel_command(soc, defines=defines, include=include, flags=flags), load()
     # Do not resolve links: an include is found beside the link, not beside the file that it names.
     source = Path(os.path.abspath(source))
-    folder = own_temporary_folder() if folder is None else Path(folder)
+    folder = results_folder(folder)
     command += ["-iquote", str(source.parent), str(kernel_source(source, folder))]
     command += [str(simulator.path), f"-Wl,-rpath,{simulator.path.parent}"]
     return compile_once(command, f"{source.stem}-{soc.lower()}", ".so", source, folder)
@@ -163,9 +165,9 @@ def compile_once(
 
     Raises:
         CompileFailed: the compiler failed.
+        ValueError: the folder cannot be written.
     """
-    target = own_temporary_folder() if folder is None else Path(folder)
-    target.mkdir(parents=True, exist_ok=True)
+    target = results_folder(folder)
     stem = f"{stem}-{digest(repr(list(command)).encode())}"
     dependencies = target / f"{stem}.d"
     with (target / f"{stem}.lock").open("w") as lock:  # only one process at a time compiles a file
@@ -196,9 +198,35 @@ def _failed_assertions(errors: str, source: Path) -> list[str]:
     return list(dict.fromkeys(messages))
 
 
+def results_folder(folder: str | os.PathLike[str] | None) -> Path:
+    """Return the folder of a compiler's results, which exists and can be written.
+
+    Args:
+        folder: None: this user's folder in the system's temporary folder.
+
+    Raises:
+        ValueError: the folder cannot be made or written.
+        Unavailable: no temporary folder can be written.
+    """
+    if folder is None:
+        return own_temporary_folder()
+    path = Path(folder)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise bad_value(f"folder must be one that can be written but got {path}: {error.strerror}.") from None
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise bad_value(f"folder must be one that can be written but got {path}.")
+    return path
+
+
 def own_temporary_folder() -> Path:
     """Return a folder that only this user may write. The folder holds code that is loaded."""
-    folder = Path(tempfile.gettempdir()) / f"ascend_sim-{os.getuid()}"
+    try:
+        temporary = tempfile.gettempdir()
+    except FileNotFoundError:
+        raise Unavailable("temporary folder", "none can be written", "Name one: TMPDIR=PATH.") from None
+    folder = Path(temporary) / f"ascend_sim-{os.getuid()}"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     status = folder.lstat()
     others_may_write = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from ascend_sim.compiler import AICORE, build, own_temporary_folder
+from ascend_sim.compiler import AICORE, build, results_folder
 from ascend_sim.entry_parameters import EntryParameter, before_tiling, entry_parameters, packed_number
 from ascend_sim.errors import bad_type, bad_value
 from ascend_sim.files import digest, replacing
@@ -395,7 +395,7 @@ _CALLER = "ascend_sim_call_with_values"
 
 def _write_caller(source: Path, entry: str, folder: str | os.PathLike[str] | None) -> Path:
     """Write a source that includes the kernel's and has a function that calls its entry."""
-    target = own_temporary_folder() if folder is None else Path(folder)
+    target = results_folder(folder)
     included = kernel_source(Path(os.path.abspath(source)), target)
     text = (
         f'#include "ascend_sim_entry.h"\n#include "{included}"\n'
@@ -405,7 +405,6 @@ def _write_caller(source: Path, entry: str, folder: str | os.PathLike[str] | Non
     )
     caller = target / f"{source.stem}-{digest(text.encode())}.cpp"
     if not caller.is_file():
-        target.mkdir(parents=True, exist_ok=True)
         with replacing(caller) as stream:
             stream.write(text)
     return caller

@@ -11,7 +11,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
-from ascend_sim import folders
+from ascend_sim import elf, folders
 from ascend_sim.errors import Unavailable, bad_value
 
 __all__ = ["DEFAULT_SOC", "Library", "Options", "figures_of", "load"]
@@ -198,8 +198,11 @@ def load() -> Library:
 @cache
 def _load() -> Library | Unavailable:
     try:
-        return Library(folders.library("ascend_sim"))
+        path = folders.library("ascend_sim")
     except Unavailable as missing:
         return missing
+    try:
+        return Library(path)
     except (OSError, AttributeError) as cause:  # AttributeError: it lacks a function
-        return Unavailable("libascend_sim.so", f"it does not load: {cause}", "Install ascend-sim again.")
+        fault = elf.load_fault(path, cause)
+        return Unavailable("libascend_sim.so", f"it does not load: {fault}", "Install ascend-sim again.")

@@ -25,13 +25,7 @@ from typing import Any
 import numpy as np
 
 from ascend_sim import template_arguments
-from ascend_sim.compiler import (
-    CompileFailed,
-    compile_once,
-    compile_soc,
-    kernel_command,
-    own_temporary_folder,
-)
+from ascend_sim.compiler import CompileFailed, compile_once, compile_soc, kernel_command, results_folder
 from ascend_sim.errors import bad_value
 from ascend_sim.files import digest, replacing, unreadable
 from ascend_sim.kernels import Kernel, KernelBroken, Report
@@ -113,7 +107,8 @@ class OperatorSources:
 
     Raises:
         CompileFailed: definition or tiling does not compile or link.
-        ValueError: a file cannot be read, or the definition has no such operator or SoC.
+        ValueError: a file cannot be read, the folder cannot be written, or the definition has no such
+            operator or SoC.
     """
 
     def __init__(
@@ -139,8 +134,7 @@ class OperatorSources:
                     raise bad_value(f"{argument} {fault}")
         self._chip, self.soc, self._auto_sync = soc, compile_soc(soc), auto_sync
         self._generated_aclnn = generated_aclnn
-        self._folder = own_temporary_folder() if folder is None else Path(os.path.abspath(folder))
-        self._folder.mkdir(parents=True, exist_ok=True)
+        self._folder = Path(os.path.abspath(results_folder(folder)))
         self._include = [Path(os.path.abspath(root)) for root in include]
         self._kernel_include, self._flags = tuple(kernel_include), tuple(flags)
         sources = list(dict.fromkeys(Path(os.path.abspath(file)) for file in (definition, *tiling)))

@@ -105,6 +105,30 @@ def test_the_default_folder_is_one_that_only_this_user_can_write(project, monkey
         ascend_sim.build(project / "scale.cpp", flags=["-O0"])
 
 
+def test_a_folder_that_cannot_be_written_is_refused_before_the_compiler_runs(project, monkeypatch):
+    monkeypatch.setattr(compiler.subprocess, "run", lambda *a, **k: pytest.fail("the compiler ran"))
+    inside_a_file = project / "scale.cpp" / "out"
+    refused = rf"^\[sim\] folder must be one that can be written but got {inside_a_file}: Not a directory\.$"
+    for compile_into in (
+        lambda folder: ascend_sim.build(project / "scale.cpp", folder=folder),
+        lambda folder: ascend_sim.compile(project / "scale.cpp", "scale", folder=folder),
+    ):
+        with pytest.raises(ValueError, match=refused):
+            compile_into(inside_a_file)
+    monkeypatch.setattr(compiler.os, "access", lambda *a: False)  # root may write everywhere
+    with pytest.raises(ValueError, match=rf"^\[sim\] folder must be one that .* but got {project}\.$"):
+        ascend_sim.build(project / "scale.cpp", folder=project)
+
+
+def test_without_a_temporary_folder_a_sentence_says_how_to_name_one(project, monkeypatch):
+    def absent():
+        raise FileNotFoundError
+
+    monkeypatch.setattr(compiler.tempfile, "gettempdir", absent)
+    with pytest.raises(ascend_sim.Unavailable, match=r"temporary folder must be available .*\n.*TMPDIR=PATH"):
+        ascend_sim.build(project / "scale.cpp")
+
+
 def test_a_compile_error_has_the_compilers_message(project):
     (project / "scale.cpp").write_text(KERNEL.replace("Muls(", "Mulls("))
     with pytest.raises(ascend_sim.CompileFailed, match=r"scale\.cpp:\d+:\d+: error: .*Mulls"):

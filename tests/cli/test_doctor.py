@@ -70,6 +70,22 @@ def test_an_absent_simulator_has_a_remedy(tmp_path):
     assert by_name["back ends", "cpu"]["present"] is True
 
 
+def test_a_library_for_another_machine_is_named_as_such(tmp_path):
+    """The dynamic loader calls such a file a missing one."""
+    other, number = ("x86_64", 62) if os.uname().machine == "aarch64" else ("aarch64", 183)
+    code = bytearray(native.load().path.read_bytes())
+    code[18:20] = number.to_bytes(2, "little")  # e_machine of ELF
+    library = tmp_path / "libnpu_rope.so"
+    library.write_bytes(code)
+    command = [sys.executable, "-m", "npu_rope.cli", "doctor", "--json"]
+    environment = {**os.environ, "NPU_ROPE_LIB_DIR": str(tmp_path)}
+    found = json.loads(subprocess.run(command, env=environment, capture_output=True, check=True).stdout)
+    (finding,) = (f for f in found if (f["group"], f["piece"]) == ("back ends", "cpu"))
+    assert finding["present"] is False
+    expected = f"{library} is for {other} and this machine is {os.uname().machine}"
+    assert finding["detail"] == f"its library does not load: {expected}"
+
+
 def test_absent_kernels_are_reported(tmp_path):
     finding = doctor._kernels(tmp_path)
     assert (finding.present, finding.detail) == (False, f"none in {tmp_path}")

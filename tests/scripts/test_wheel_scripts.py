@@ -6,7 +6,10 @@ import os
 import platform
 import shutil
 import subprocess
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,17 +20,24 @@ pytestmark = pytest.mark.skipif(platform.system() != "Linux", reason="wheels are
 FILES = (*("scripts/build_wheels.sh", "scripts/test_wheels.sh", "scripts/lib.sh"), "pyproject.toml")
 
 
+NOBODY = 65534  # the user and the group without rights
+
+
 @pytest.fixture
-def checkout(tmp_path: Path) -> Path:
-    """A folder with the scripts, in a path with spaces and umlauts."""
-    folder = tmp_path / "eine Straße für Räder"
-    for name in FILES:
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(ROOT / name, folder / name)
-    return folder
+def checkout() -> Iterator[Path]:
+    """A folder with the scripts, in a path with spaces and umlauts. Every user can read it."""
+    with tempfile.TemporaryDirectory() as temporary:
+        Path(temporary).chmod(0o755)
+        folder = Path(temporary) / "eine Straße für Räder"
+        for name in FILES:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, folder / name)
+        yield folder
 
 
-def run(checkout: Path, script: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def run(
+    checkout: Path, script: str, *arguments: str, identity: dict[str, Any] | None = None, **environment: str
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [str(checkout / "scripts" / script), *arguments],
         env={**os.environ, **environment},
@@ -35,7 +45,16 @@ def run(checkout: Path, script: str, *arguments: str, **environment: str) -> sub
         text=True,
         timeout=60,
         check=False,
+        cwd=checkout,
+        **(identity or {}),
     )
+
+
+def make_wheels(folder: Path, machine: str) -> None:
+    """Make empty files with the names of both wheels."""
+    folder.mkdir()
+    for name in ("ascend_sim", "npu_rope"):
+        (folder / f"{name}-0.1.0-py3-none-manylinux_2_34_{machine}.whl").touch()
 
 
 def made(checkout: Path) -> set[str]:
@@ -78,9 +97,7 @@ def test_a_wrong_argument_is_refused(
 
 def test_a_wheel_for_another_architecture_is_not_taken(checkout: Path) -> None:
     other = "aarch64" if MACHINE == "x86_64" else "x86_64"
-    (checkout / "dist").mkdir()
-    for name in ("ascend_sim", "npu_rope"):
-        (checkout / "dist" / f"{name}-0.1.0-py3-none-manylinux_2_34_{other}.whl").touch()
+    make_wheels(checkout / "dist", other)
     done = run(checkout, "test_wheels.sh")
     assert done.returncode == 2
     assert f"must have a wheel of ascend_sim for {MACHINE} but has none. Make it: " in done.stderr
@@ -96,15 +113,20 @@ def test_an_output_that_is_no_folder_is_refused(checkout: Path, tmp_path: Path) 
     assert made(checkout) == set()
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root can write everywhere")
-@pytest.mark.parametrize("script", ["build_wheels.sh", "test.sh"])
+@pytest.mark.parametrize("script", ["build_wheels.sh", "test.sh", "test_wheels.sh", "validate.sh"])
 def test_a_read_only_checkout_is_refused(checkout: Path, script: str) -> None:
-    shutil.copy(ROOT / "scripts/test.sh", checkout / "scripts/test.sh")
+    """Root can write everywhere, so root runs the script as another user, who can read the checkout."""
+    for name in ("test.sh", "validate.sh"):
+        shutil.copy(ROOT / "scripts" / name, checkout / "scripts" / name)
+    make_wheels(checkout / "dist", MACHINE)
     checkout.chmod(0o555)
-    done = run(checkout, script)
+    others = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.geteuid() == 0 else {}
+    done = run(checkout, script, identity=others)
     checkout.chmod(0o755)
     assert done.returncode == 1
     assert f"{checkout} must be a folder that this user can write, but {checkout} is not." in done.stderr
+    assert "Copy the checkout to such a folder and run the " in done.stderr
+    assert made(checkout) == {"dist"}
 
 
 def test_python_3_9_is_refused(checkout: Path, tmp_path: Path) -> None:

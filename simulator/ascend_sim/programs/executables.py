@@ -13,16 +13,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import BinaryIO
 
+from ascend_sim import elf
 from ascend_sim.errors import Unavailable
 
 NOT_LOADED = 127  # the dynamic loader's exit status if a library or a symbol is missing
 LDD_SECONDS = 60
 MAX_NAMES = 5
 
-_MACHINES = {3: "i386", 40: "arm", 62: "x86_64", 183: "aarch64", 243: "riscv64"}  # e_machine of ELF
-_ELF = b"\x7fELF"
-_ELF_64_LITTLE_ENDIAN = _ELF + b"\x02\x01"
-_MACHINE_END = 20  # the end of e_machine
+_ELF_64_LITTLE_ENDIAN = elf.MAGIC + b"\x02\x01"
 _HEADER_BYTES = 64  # of an ELF file of 64 bits
 _SEGMENT = struct.Struct("<I4xQ16xQ")  # p_type, p_offset and p_filesz of ELF's Elf64_Phdr
 _PT_LOAD = 1
@@ -69,8 +67,12 @@ def check(program: Path, path: str | None = None) -> None:
         raise Unavailable("command", f"{program} is empty", _BUILD_AGAIN)
     if line.startswith(b"#!"):
         _check_interpreter(program, line[2:].strip(b" \t").decode(errors="replace"), path)
-    if header[:4] == _ELF and len(header) >= _MACHINE_END:
-        _check_architecture(program, header)
+    if machine := elf.other_machine(header):
+        own = os.uname().machine
+        remedy = f"Build it on this machine, against the folder of ascend-sim toolkit, for {own}."
+        raise Unavailable(
+            "command", f"{program} is a program for {machine} and this machine is {own}", remedy
+        )
     if size < needed:
         missing = f"{program} is cut off: it has {size} bytes, and the system loads {needed}"
         raise Unavailable("command", missing, _BUILD_AGAIN)
@@ -119,16 +121,6 @@ def _check_interpreter(program: Path, line: str, path: str | None) -> None:
     is_plain = name and not name.startswith("-") and "=" not in name
     if is_plain and not shutil.which(name, path=path):
         raise Unavailable("command", f"env does not find the interpreter {name!r} {where} on PATH", remedy)
-
-
-def _check_architecture(program: Path, header: bytes) -> None:
-    number = int.from_bytes(header[18:_MACHINE_END], "little")
-    machine, own = _MACHINES.get(number, f"machine {number}"), os.uname().machine
-    if machine != own and number in _MACHINES:
-        remedy = f"Build it on this machine, against the folder of ascend-sim toolkit, for {own}."
-        raise Unavailable(
-            "command", f"{program} is a program for {machine} and this machine is {own}", remedy
-        )
 
 
 def not_loaded(program: str, environment: Mapping[str, str], status: int) -> Unavailable | None:
