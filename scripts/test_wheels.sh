@@ -95,6 +95,7 @@ unpack_python() {
   local state="$VENV/apt" deb
   local -a apt=(apt-get -y -o APT::Architecture=arm64 -o APT::Architectures=arm64 -o "Dir::State=$state/state"
     -o "Dir::State::status=$state/status" -o "Dir::Cache=$state/cache" -o Debug::NoLocking=1 -o "APT::Sandbox::User=")
+  forget emulated
   rm -rf "$state" "$SYSROOT"
   mkdir -p "$state/state/lists/partial" "$state/cache/archives/partial" "$SYSROOT" && : >"$state/status" || return 1
   "${apt[@]}" update || return 1
@@ -108,6 +109,8 @@ unpack_python() {
 make_emulated_venv() {
   local version
   version="$(basename "$(compgen -G "$SYSROOT/usr/bin/python3.*[0-9]")")"
+  forget packages
+  forget wheels
   rm -rf "$VENV/bin" "$VENV/lib" && mkdir -p "$VENV/bin" "$VENV/lib/$version/site-packages" || return 1
   printf 'home = %s/usr/bin\ninclude-system-site-packages = false\n' "$SYSROOT" >"$VENV/pyvenv.cfg"
   # shellcheck disable=SC2016
@@ -141,9 +144,9 @@ setup_environment() {
   else
     next require_debian "a compiler and an emulator for aarch64" g++-aarch64-linux-gnu aarch64-linux-gnu-g++ \
       qemu-user-static qemu-aarch64-static
-    next step sysroot "$(hash_of "$VENV" python3)" "unpacking Debian's arm64 Python" unpack_python ||
+    next step sysroot "$(hash_of "folder $VENV" python3)" "unpacking Debian's arm64 Python" unpack_python ||
       die "the arm64 Python could not be unpacked." "Is Debian's package registry reachable?"
-    next step emulated "$(hash_of "$VENV" "$(command -v qemu-aarch64-static)")" "making ${VENV##*/}" \
+    next step emulated "$(hash_of "folder $VENV" "$(command -v qemu-aarch64-static)")" "making ${VENV##*/}" \
       make_emulated_venv || die "the emulated Python does not run."
     packages+=("${PYTEST[@]}")
     next step packages "$(hash_of "${packages[*]}")" "installing NumPy and the tests' packages for aarch64" \
