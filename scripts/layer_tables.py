@@ -267,7 +267,15 @@ PYTHON_LAYERS = (
     Layer(("npu_rope/simulator.py", "npu_rope/native_sim.py"), (PY_STD, "ascend_sim")),  # old names
     Layer(
         ("npu_rope/ops/*",),
-        (PY_STD, "npu_rope.ops", "npu_rope.optional_torch", "npu_rope.backends", *PURE, "npu_rope.executors"),
+        (
+            PY_STD,
+            "ascend_sim.elf",
+            "npu_rope.ops",
+            "npu_rope.optional_torch",
+            "npu_rope.backends",
+            *PURE,
+            "npu_rope.executors",
+        ),
         never=("ctypes",),
         functions_may_import=("torch.*",),  # torch itself may be absent: optional_torch has it or None
     ),

@@ -223,7 +223,7 @@ def on_sim(options: Options, call: Tensors, attributes: RmsNormAttributes) -> Re
     def run(call: Tensors, results: Results) -> None:
         axis = check(call, attributes)
         if call.op == BACKWARD:
-            _differentiate_on_sim(options, call, results, attributes, axis)
+            differentiate_on_sim(options, call, results, attributes, axis)
         else:
             launch_on_sim(options, joinable_call(call, axis), results, attributes, axis)
 
@@ -263,11 +263,15 @@ def launch_on_sim(
     sim.launch(options, call.op, call.op, tensors, arguments)
 
 
-def _differentiate_on_sim(
+def differentiate_on_sim(
     options: Options, call: Tensors, results: Results, attributes: RmsNormAttributes, axis: int
 ) -> None:
-    """Run the backward on simulated cores. The kernel takes one row of scale for all rows of x. If the scale
-    has several rows, launch it once for each of them. Expand a row of scale that lacks elements."""
+    """Run the backward on simulated cores, into dx and float32 zeros for dscale. A uint16 array holds
+    bfloat16's bits.
+
+    The kernel takes one row of scale for all rows of x. If the scale has several rows, launch it once for
+    each of them. Expand a row of scale that lacks elements.
+    """
     shape = tuple(call.x.shape)
     dx, sums = results
 

@@ -13,7 +13,10 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from pathlib import Path
 from typing import Any
+
+from ascend_sim.elf import load_fault
 
 from npu_rope import backends
 from npu_rope.errors import BackendUnavailable
@@ -160,7 +163,8 @@ def _load_registration(path: str) -> bool:
     try:
         torch.ops.load_library(path)
     except OSError as error:
-        text = f"[npu_rope] {path} must load but got {error.__cause__ or error}. Calls on tensors are slower."
+        fault = load_fault(Path(path), error.__cause__ or error)
+        text = f"[npu_rope] {path} must load but got {fault}. Calls on tensors are slower."
         text += f" {REINSTALL}"
         warnings.warn(text, RuntimeWarning, stacklevel=2)
         return False

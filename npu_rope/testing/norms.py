@@ -14,6 +14,7 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+from ascend_sim import Options
 
 from npu_rope.call_tensors import CallTensors
 from npu_rope.dtypes import bfloat16_bits, bfloat16_values
@@ -30,7 +31,7 @@ from npu_rope.testing import norm_spec
 from npu_rope.testing.bits import run_on_bits, tensor_of_bits
 from npu_rope.testing.bounds import is_device, normalized_error_on
 from npu_rope.testing.cases import SHORT, rounded
-from npu_rope.testing.chip_types import lacks_type
+from npu_rope.testing.chip_types import lacks_type, soc_of
 from npu_rope.testing.ggml import GgmlProcess
 from npu_rope.testing.outcomes import CaseResult, Expectation, Judgement, compare_all, judge_each, unwritten
 
@@ -265,10 +266,16 @@ def _on_bits(
     if case.add:
         results += (np.empty_like(x),)
     tensors = call_of(case, x, scale, grad, residual)
-    if case.backward and is_device(backend):
+    if case.backward and backend == "npu":
         computed = executors.run(backend, tensors.map(tensor_of_bits), case.attributes)
         for result, gradient in zip(results, computed, strict=True):
             tensor_of_bits(result).copy_(gradient)
+    elif case.backward and is_device(backend):
+        sums, axis = np.zeros(scale.shape, np.float32), case.axis % x.ndim
+        gradients = results[0], sums
+        executors.differentiate_on_sim(Options(soc_of(backend)), tensors, gradients, case.attributes, axis)
+        with np.errstate(over="ignore"):
+            results[1][...] = bfloat16_bits(sums) if scale.dtype == np.uint16 else sums
     else:
         outs = dict(zip(("out", "sum"), results, strict=False))
         run_on_bits(backend, replace(tensors, outs=outs), case.attributes)

@@ -27,7 +27,7 @@ def other_machine(header: bytes) -> str | None:
     return None if machine == os.uname().machine else machine
 
 
-def load_fault(library: Path, error: Exception) -> str:
+def load_fault(library: Path, error: BaseException) -> str:
     """Return why a library does not load: its machine, or the text of the loader's error.
 
     The loader calls a library for another machine a missing file.

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections import Counter
 
 import numpy as np
@@ -85,6 +88,26 @@ def test_sums_equal_those_of_torch():
         a, b = (torch.from_numpy(v).to(getattr(torch, dtype)) for v in (x, residual))
         total = norm_spec.add(a.double().numpy(), b.double().numpy(), dtype)
         assert np.array_equal(total, (a + b).double().numpy())
+
+
+GRADIENTS_WITHOUT_TORCH = """
+import json, sys
+sys.modules["torch"] = None
+from npu_rope.testing.norms import judge_norms, norm_cases
+cases = [case for case in norm_cases() if case.backward]
+judged = [(case, judge_norms(case, ["cpu", "sim"]).judgements) for case in cases]
+print(json.dumps([[case.dtype, j.executor, j.verdict] for case, all in judged for j in all]))
+"""
+
+
+def test_gradients_are_judged_without_torch():
+    command = [sys.executable, "-c", GRADIENTS_WITHOUT_TORCH]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    verdicts = Counter(map(tuple, json.loads(done.stdout)))
+    assert {verdict for _, _, verdict in verdicts} <= {"ok", "unsupported"}
+    for dtype in norms.DTYPES:
+        assert verdicts[dtype, "cpu", "ok"] == verdicts[dtype, "sim", "ok"] > 5
 
 
 def test_a_peers_bound_is_at_least_ours_and_rejects_wrong_results():
