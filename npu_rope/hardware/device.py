@@ -20,7 +20,7 @@ class NpuDevice:
 
     def __init__(self) -> None:
         load_torch_npu()
-        # The properties of a device include its memory, which aclrtGetMemInfo reports of the current device only.
+        # The properties of a device include its memory, which aclrtGetMemInfo reports for the current device.
         torch.npu.set_device(0)
         self.simulated = backends.simulated_soc() is not None
 
