@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import tarfile
 import textwrap
 import zipfile
 from pathlib import Path
@@ -75,6 +76,30 @@ def run(site, code):
 
 def files(site):
     return {str(p.relative_to(site)) for p in site.rglob("*") if p.is_file()}
+
+
+def source_distribution(project, folder):
+    """Make the source distribution of a project's folder."""
+    code = f"from scikit_build_core.build import build_sdist; print(build_sdist({str(folder)!r}))"
+    environment = {**os.environ, "SOURCE_DATE_EPOCH": "315532800"}
+    command = [sys.executable, "-c", code]
+    made = subprocess.run(
+        command, cwd=project, env=environment, capture_output=True, text=True, check=False, umask=0o022
+    )
+    assert made.returncode == 0, made.stderr
+    return folder / made.stdout.split()[-1]
+
+
+@compiles
+@pytest.mark.parametrize("project", [ROOT / "simulator", ROOT], ids=["ascend_sim", "npu_rope"])
+def test_the_source_distribution_of_an_unpacked_one_has_the_same_bytes(project, tmp_path):
+    folder = tmp_path / "Räder noch einmal"
+    first = source_distribution(project, tmp_path)
+    with tarfile.open(first) as archive:
+        archive.extractall(folder, filter="data")
+    (unpacked,) = folder.iterdir()
+    second = source_distribution(unpacked, folder)
+    assert second.read_bytes() == first.read_bytes()
 
 
 @compiles
