@@ -23,6 +23,7 @@ from npu_rope.ops.qk_square_sums import qk_square_sums
 from npu_rope.ops.qkv_norm_rope_cache import qkv_norm_rope_cache
 from npu_rope.optional_torch import torch
 from npu_rope.params import RopeParams
+from npu_rope.values import flag, integer
 
 Three = tuple[Any, Any, Any]
 
@@ -67,6 +68,7 @@ def qkv_rmsnorm_rope(
     op = "qkv_rmsnorm_rope"
     sizes = {"q_hidden_size": q_hidden_size, "kv_hidden_size": kv_hidden_size}
     xs = _split(op, "input", input, sizes, "head_dim", head_dim)
+    _require_tensor(op, "positions", positions)
     cos, sin = _halves(op, cos_sin_cache)
     norm = _norm_of_heads(op, "head_dim", head_dim, q_weight, k_weight, q_bias, k_bias, eps)
     names = _CACHE_NAMES | {"q": "input", "n_dims": "the width of cos_sin_cache"}
@@ -108,17 +110,18 @@ def triton_split_qkv_rmsnorm_mrope(
         ValueError, TypeError: an argument breaks its rule.
     """
     op = "triton_split_qkv_rmsnorm_mrope"
-    width = head_size if rope_dim is None else rope_dim
-    q_heads = num_q_heads * (2 if has_gate else 1)
+    has_gate, is_interleaved = flag(op, "has_gate", has_gate), flag(op, "is_interleaved", is_interleaved)
+    head_size = _integer(op, "head_size", head_size)
     sizes = {
-        "num_q_heads * head_size": q_heads * head_size,
-        "num_kv_heads * head_size": num_kv_heads * head_size,
+        "num_q_heads * head_size": _integer(op, "num_q_heads", num_q_heads) * head_size * (1 + has_gate),
+        "num_kv_heads * head_size": _integer(op, "num_kv_heads", num_kv_heads) * head_size,
     }
     q, k, v = _split(op, "qkv", qkv, sizes, "head_size", head_size)
     tokens = len(qkv)
+    named_width = ("head_size", head_size) if rope_dim is None else ("rope_dim", rope_dim)
+    width = _rotated_width(op, *named_width)
     _require_shape(op, "cos_sin", cos_sin, (3, tokens, width), "[3, T, rope_dim]")
-    if len(mrope_section) != 3 or 2 * sum(mrope_section) != width:
-        raise bad_value(op, "mrope_section", f"have three numbers that add up to {width // 2}", mrope_section)
+    sections = *_sections(op, mrope_section, width // 2), 0
     gate = qkv.new_empty((tokens, 0))
     if has_gate:
         both = q.unflatten(1, (num_q_heads, 2))
@@ -134,7 +137,6 @@ def triton_split_qkv_rmsnorm_mrope(
         "n_dims": "rope_dim",
         "sections": "mrope_section",
     }
-    sections = *mrope_section, 0
     results = _fused(op, names, (q, k, v), rows, width, mode, sections, cos=cos, sin=sin, **norm)
     return *results, gate
 
@@ -160,7 +162,7 @@ def split_qkv_tp_rmsnorm_rope(
         input: ``[T, q_hidden_size + 2 * kv_hidden_size]``, this rank's part.
         q_weight, k_weight: ``[q_hidden_size]`` and ``[kv_hidden_size]``, this rank's part.
         rotary_dim: the rotated width.
-        tp_world: the number of ranks.
+        tp_world: the number of ranks: >= 1.
         cos, sin: ``[T, rotary_dim/2]``, or ``[T, rotary_dim]``, of which the first half is used. There may
             be dimensions of size 1, as in ``[1, T, 1, rotary_dim]``, which vllm-ascend passes.
         all_reduce: adds ``[T,2]`` over the ranks and returns the sum, which may be the same tensor. Needed
@@ -175,19 +177,26 @@ def split_qkv_tp_rmsnorm_rope(
     op = "split_qkv_tp_rmsnorm_rope"
     sizes = {"q_hidden_size": q_hidden_size, "kv_hidden_size": kv_hidden_size}
     q, k, v = _split(op, "input", input, sizes, "head_dim", head_dim)
+    rotary_dim, ranks = _rotated_width(op, "rotary_dim", rotary_dim), _integer(op, "tp_world", tp_world)
+    if ranks < 1:
+        raise bad_value(op, "tp_world", "be >= 1", ranks)
+    if not (all_reduce is None or callable(all_reduce)):
+        raise bad_type(op, "all_reduce", "be a function", type(all_reduce).__name__)
     cos, sin = (_by_token(op, *named, len(input), rotary_dim) for named in (("cos", cos), ("sin", sin)))
     _require_shape(op, "q_weight", q_weight, (q_hidden_size,), "[q_hidden_size]")
     _require_shape(op, "k_weight", k_weight, (kv_hidden_size,), "[kv_hidden_size]")
     norm: dict[str, Any] = {"q_scale": q_weight, "k_scale": k_weight, "epsilon": eps}
-    if tp_world > 1:
+    if ranks > 1:
         if all_reduce is None:
             all_reduce = _all_reduce_of_vllm(op)
-        norm |= {"square_sums": all_reduce(qk_square_sums(q, k)), "ranks": tp_world}
+        sums = all_reduce(qk_square_sums(q, k))
+        _require_tensor(op, "the result of all_reduce", sums)
+        norm |= {"square_sums": sums, "ranks": ranks}
     names = {
         "q": "input",
         "n_dims": "rotary_dim",
         "ranks": "tp_world",
-        "square_sums": "the sum of all_reduce",
+        "square_sums": "the result of all_reduce",
     }
     return _fused(op, names, (q, k, v), None, rotary_dim, "neox", cos=cos, sin=sin, **norm)
 
@@ -252,17 +261,19 @@ def _rotary_embedding(
     if offsets is not None:
         raise NotImplementedError(f"[{op}] offsets must be None but got a tensor.")
     heads = _as_heads(op, "query", query, head_size), _as_heads(op, "key", key, head_size)
+    neox, rotary_dim = flag(op, "is_neox_style", is_neox_style), _rotated_width(op, "rotary_dim", rotary_dim)
+    _require_tensor(op, "positions", positions)
     _require_tensor(op, "cos_sin_cache", cos_sin_cache)
     if cos_sin_cache.ndim != 2 or cos_sin_cache.shape[1] != rotary_dim:
         rule = f"be [rows, rotary_dim] = [rows, {rotary_dim}]"
         raise bad_value(op, "cos_sin_cache", rule, list(cos_sin_cache.shape))
     try:
-        params = RopeParams(int(rotary_dim), "neox" if is_neox_style else "normal")
+        params = RopeParams(int(rotary_dim), "neox" if neox else "normal")
         cos, sin = cos_sin_cache.chunk(2, dim=-1)
         q, k, _ = qkv_norm_rope_cache(*heads, None, positions, params, cos=cos, sin=sin)
     except BrokenRule as error:
-        names = _CACHE_NAMES | {"q": "query", "k": "key", "n_dims": "rotary_dim"}
-        raise renamed(error, op, names) from None
+        names = {"q": "query", "k": "key", "n_dims": "rotary_dim"}
+        raise renamed(error, op, _NAMES | _CACHE_NAMES | names) from None
     return q.view(query.shape), k.view(key.shape)
 
 
@@ -341,12 +352,39 @@ def _require_shape(op: str, name: str, tensor: Any, shape: tuple[int, ...], rule
         raise bad_value(op, name, f"be {rule} = {list(shape)}", list(tensor.shape))
 
 
-def _require_positive(op: str, name: str, size: int) -> None:
+def _integer(op: str, name: str, value: Any) -> Any:
+    """Return an integer as an int, or a symbolic size of a trace as it is."""
+    if torch is not None and isinstance(value, torch.SymInt):
+        return value
+    return integer(name, value, op, bits=64)
+
+
+def _head_size(op: str, name: str, value: Any) -> Any:
+    size = _integer(op, name, value)
     if size <= 0:
         raise bad_value(op, name, "be positive", size)
+    return size
 
 
-def _split(op: str, name: str, fused: Any, sizes: Mapping[str, int], head_name: str, head_size: int) -> Three:
+def _rotated_width(op: str, name: str, value: Any) -> Any:
+    width = _integer(op, name, value)
+    if width <= 0 or width % 2:
+        raise bad_value(op, name, "be a positive even number", width)
+    return width
+
+
+def _sections(op: str, given: Any, pairs: int) -> list[Any]:
+    """Return mrope_section's three numbers, which add up to the number of pairs."""
+    if isinstance(given, str) or not hasattr(given, "__iter__"):
+        raise bad_type(op, "mrope_section", "be three integers", repr(given))
+    sections = [_integer(op, f"mrope_section[{i}]", n) for i, n in enumerate(given)]
+    if len(sections) != 3 or min(sections) < 0 or sum(sections) != pairs:
+        rule = f"be three numbers >= 0 that add up to {pairs}"
+        raise bad_value(op, "mrope_section", rule, sections)
+    return sections
+
+
+def _split(op: str, name: str, fused: Any, sizes: Mapping[str, Any], head_name: str, head_size: Any) -> Three:
     """Return q, k and v of a fused projection as views ``[T, N, head_size]``.
 
     Args:
@@ -355,7 +393,8 @@ def _split(op: str, name: str, fused: Any, sizes: Mapping[str, int], head_name: 
         head_name: head_size's name.
     """
     _require_tensor(op, name, fused)
-    _require_positive(op, head_name, head_size)
+    head_size = _head_size(op, head_name, head_size)
+    sizes = {size_name: _integer(op, size_name, size) for size_name, size in sizes.items()}
     for size_name, size in sizes.items():
         if size < 0 or size % head_size:
             raise bad_value(op, size_name, f"be a multiple of {head_name} = {head_size}, at least 0,", size)
@@ -394,17 +433,17 @@ def _by_token(op: str, name: str, table: Any, tokens: int, width: int) -> Any:
     return table.reshape(tokens, table.shape[-1])[:, :pairs]
 
 
-def _as_heads(op: str, name: str, x: Any, head_size: int) -> Any:
+def _as_heads(op: str, name: str, x: Any, head_size: Any) -> Any:
     _require_tensor(op, name, x)
-    _require_positive(op, "head_size", head_size)
+    head_size = _head_size(op, "head_size", head_size)
     if x.ndim not in (2, 3) or x.shape[-1] % head_size:
         raise bad_value(op, name, f"be [T, N*{head_size}] or [T, N, {head_size}]", list(x.shape))
     return x.reshape(len(x), x.shape[1:].numel() // head_size, head_size)
 
 
-# Names of qkv_norm_rope_cache's arguments that these functions give other names.
+# Names of qkv_norm_rope_cache's arguments and sizes that these functions give other names.
 _PARAMETERS = {"q_weight": "q_scale", "k_weight": "k_scale", "q_bias": "q_bias", "k_bias": "k_bias"}
-_NAMES = {theirs: ours for ours, theirs in _PARAMETERS.items()} | {"epsilon": "eps"}
+_NAMES = {theirs: ours for ours, theirs in _PARAMETERS.items()} | {"epsilon": "eps", "S": "T"}
 _CACHE_NAMES = {"cos": "cos_sin_cache", "sin": "cos_sin_cache"}
 
 

@@ -254,11 +254,30 @@ BAD = [
         "cos_sin must be [3, T, rope_dim] = [3, 9, 32] but got [3, 8, 32].",
         {"cos_sin": torch.ones(3, 8, D)},
     ),
+    *(
+        (
+            MROPE,
+            f"mrope_section must be three numbers >= 0 that add up to 16 but got {bad}.",
+            {"mrope_section": bad},
+        )
+        for bad in ([8, 4, 3], [20, -2, -2], [8, 8], [8, 4, 4, 0], [])
+    ),
+    (MROPE, "mrope_section[0] must be an integer but got 8.5.", {"mrope_section": [8.5, 3.5, 4]}),
+    (MROPE, "mrope_section[2] must be an integer but got 4.0.", {"mrope_section": [8, 4, 4.0]}),
+    (MROPE, "mrope_section must be three integers but got None.", {"mrope_section": None}),
+    (MROPE, "mrope_section must be three integers but got '844'.", {"mrope_section": "844"}),
     (
         MROPE,
-        "mrope_section must have three numbers that add up to 16 but got [8, 4, 3].",
-        {"mrope_section": [8, 4, 3]},
+        "rope_dim must be a positive even number but got 17.",
+        {"rope_dim": 17, "cos_sin": torch.ones(3, T, 17), "mrope_section": [4, 2, 2]},
     ),
+    (MROPE, "rope_dim must be a positive even number but got 0.", {"rope_dim": 0}),
+    (
+        MROPE,
+        "head_size must be a positive even number but got 5.",
+        {"head_size": 5, "qkv": torch.ones(T, 50), "q_weight": torch.ones(5), "k_weight": torch.ones(5)},
+    ),
+    (MROPE, "num_q_heads * head_size must be a multiple of head_size = 32, at least 0,", {"num_q_heads": -1}),
     (TP, "q_weight must be [q_hidden_size] = [192] but got [32].", {"q_weight": torch.ones(D)}),
     (TP, "k_weight must be [kv_hidden_size] = [64] but got [32].", {"k_weight": torch.ones(D)}),
     (
@@ -267,6 +286,22 @@ BAD = [
         {"cos": torch.ones(8, 9)},
     ),
     (TP, "sin must be [T, rotary_dim/2] = [9, 8] or", {"sin": torch.ones(T * 8)}),
+    *(
+        (TP, f"rotary_dim must be a positive even number but got {n}.", {"rotary_dim": n})
+        for n in (17, -16, 0)
+    ),
+    *((TP, f"tp_world must be >= 1 but got {n}.", {"tp_world": n}) for n in (0, -3)),
+    (TP, "all_reduce must be a function but got str.", {"tp_world": 2, "all_reduce": "sum"}),
+    (
+        TP,
+        "the result of all_reduce must be a torch tensor but got NoneType.",
+        {"tp_world": 2, "all_reduce": lambda sums: None},
+    ),
+    (
+        TP,
+        "the result of all_reduce must have shape [T,2] = [9, 2] but got [9].",
+        {"tp_world": 2, "all_reduce": lambda sums: sums[:, 0]},
+    ),
     (
         TP,
         "all_reduce must be given where tp_world is above 1 and vllm is not installed but got None.",
@@ -274,7 +309,7 @@ BAD = [
     ),
     (
         TP,
-        "the sum of all_reduce must be >= 0 but got -1 at index [0, 0].",
+        "the result of all_reduce must be >= 0 but got -1 at index [0, 0].",
         {"tp_world": 2, "all_reduce": lambda sums: -torch.ones_like(sums)},
     ),
     *(
@@ -291,7 +326,55 @@ BAD = [
                 "positions must be rows 0 to 49 of cos_sin_cache but got -1.",
                 {"positions": torch.full((T,), -1)},
             ),
+            (
+                "rotary_dim must be a positive even number but got 15.",
+                {"rotary_dim": 15, "cos_sin_cache": torch.ones(50, 15)},
+            ),
         )
+    ),
+    *(
+        (name, "positions must have shape [T] = [9] but got [8].", {"positions": torch.arange(8)})
+        for name in (PER_HEAD, *ROTATIONS)
+    ),
+]
+# Arguments of other Python types. torch refuses them itself where an operator has a schema.
+INTEGERS = {
+    PER_HEAD: ("q_hidden_size", "kv_hidden_size", "head_dim"),
+    MROPE: ("num_q_heads", "num_kv_heads", "head_size", "rope_dim"),
+    TP: ("q_hidden_size", "kv_hidden_size", "head_dim", "rotary_dim", "tp_world"),
+    **dict.fromkeys(ROTATIONS, ("head_size", "rotary_dim")),
+}
+FLAGS = {MROPE: ("is_interleaved", "has_gate"), **dict.fromkeys(ROTATIONS, ("is_neox_style",))}
+TENSORS = {
+    PER_HEAD: ("input", "cos_sin_cache", "positions", "q_weight", "k_weight"),
+    MROPE: ("qkv", "q_weight", "k_weight", "cos_sin"),
+    TP: ("input", "q_weight", "k_weight", "cos", "sin"),
+    **dict.fromkeys(ROTATIONS, ("positions", "query", "key", "cos_sin_cache")),
+}
+OTHER_TYPES = [
+    *(
+        (function, name, f"be an integer but got {bad!r}.", bad)
+        for function, names in INTEGERS.items()
+        for name in names
+        for bad in (None, 128.0, "a", True)
+        if (name, bad) != ("rope_dim", None)
+    ),
+    *(
+        (function, name, f"be True or False but got {bad!r}.", bad)
+        for function, names in FLAGS.items()
+        for name in names
+        for bad in (None, 1, "yes")
+    ),
+    *(
+        (function, name, f"be a torch tensor but got {type(bad).__name__}.", bad)
+        for function, names in TENSORS.items()
+        for name in names
+        for bad in (None, [1, 2])
+    ),
+    *(
+        (function, "eps", f"be a number but got {bad!r}.", bad)
+        for function in (PER_HEAD, MROPE, TP)
+        for bad in (None, "a")
     ),
 ]
 
@@ -321,6 +404,32 @@ def test_bad_calls_are_refused(function, text, changed):
     call(**legal(function))
     with pytest.raises((ValueError, TypeError), match=re.escape(f"[{function}] {text}")):
         call(**{**legal(function), **changed})
+
+
+@pytest.mark.parametrize(("function", "name", "text", "bad"), OTHER_TYPES)
+def test_other_python_types_are_type_errors(function, name, text, bad):
+    with pytest.raises(TypeError, match=re.escape(f"[{function}] {name} must {text}")):
+        getattr(vllm_ascend, function)(**{**legal(function), name: bad})
+
+
+def fits_schema(name, bad):
+    """Return whether torch passes the argument of a bad call on to an operator of the schema."""
+    if name == "mrope_section":
+        return isinstance(bad, list) and all(isinstance(n, int) for n in bad)
+    return name != "all_reduce"
+
+
+OF_OPERATORS = [
+    (function, text, changed)
+    for function, text, changed in BAD
+    if function != "rope_forward_oot" and all(fits_schema(*each) for each in changed.items())
+]
+
+
+@pytest.mark.parametrize(("function", "text", "changed"), OF_OPERATORS)
+def test_operators_refuse_bad_calls(function, text, changed, operators):
+    with pytest.raises((ValueError, TypeError), match=re.escape(f"[{function}] {text}")):
+        getattr(operators, function)(**{**legal(function), **changed})
 
 
 @pytest.mark.parametrize("function", ROTATIONS)
