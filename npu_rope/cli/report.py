@@ -263,9 +263,9 @@ def _ggml_cells(judgement: Judgement | None) -> str:
 _TITLES = {
     "reference": "reference vs float64 (exact)",
     "cpu": "cpu vs float64 (exact)",
-    "sim": "sim (Ascend910B, simulated) vs float64 (exact)",
-    "sim:ascend310p": "sim:ascend310p (simulated) vs float64 (exact)",
-    "sim:ascend950": "sim:ascend950 (simulated, against headers only) vs float64 (exact)",
+    "sim": "sim (Ascend910B, simulated; float32 attributes) vs float64 (exact)",
+    "sim:ascend310p": "sim:ascend310p (simulated; float32 attributes) vs float64 (exact)",
+    "sim:ascend950": "sim:ascend950 (simulated, against headers only; float32 attributes) vs float64 (exact)",
     "cpu:ggml": "cpu, policy ggml, vs ggml's angles",
     "ggml": "ggml vs ggml's angles",
 }

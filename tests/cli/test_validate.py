@@ -355,8 +355,12 @@ def test_the_console_lists_what_a_device_does_not_support():
     for name, line in lines.items():
         assert ("unsupported" in line) == ("type=bf16" in name)
     on_910b, on_310p = (line for line in done.stdout.splitlines() if line.startswith("sim"))
-    assert on_910b.startswith("sim (Ascend910B, simulated) vs float64 (exact): 3 of 3 within bounds")
-    assert on_310p.startswith("sim:ascend310p (simulated) vs float64 (exact): 2 of 2 within bounds")
+    assert on_910b.startswith(
+        "sim (Ascend910B, simulated; float32 attributes) vs float64 (exact): 3 of 3 within bounds"
+    )
+    assert on_310p.startswith(
+        "sim:ascend310p (simulated; float32 attributes) vs float64 (exact): 2 of 2 within bounds"
+    )
     for line in (on_910b, on_310p):
         assert re.search(r"; 9\d\.\d+%|; 100\.000% of 16-bit elements within one ulp of cpu's", line)
     assert f"1 unsupported ({NO_BFLOAT16})" in on_310p
@@ -418,7 +422,10 @@ def test_a_kernel_that_breaks_a_rule_fails_with_the_rule(format_, simulate_chang
     assert done.exit_code == 1
     if format_ == "console":
         assert f"  sim: {RULE}" in done.stdout
-        assert "sim (Ascend910B, simulated) vs float64 (exact): 0 of 1 within bounds" in done.stdout
+        assert (
+            "sim (Ascend910B, simulated; float32 attributes) vs float64 (exact): 0 of 1 within bounds"
+            in done.stdout
+        )
         assert "reproduce: npu-rope validate --suite models --op 'llama-3.1-8b/decode" in done.stdout
         assert "FAIL: 0 of 1 cases within their bounds" in done.stdout
     elif format_ == "json":
