@@ -11,17 +11,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from npu_rope.call_tensors import CallTensors, given
 from npu_rope.errors import BrokenRule, bad_type, bad_value, renamed
 from npu_rope.executors import qkv_norm_rope_cache as executors
-from npu_rope.ops import calls
+from npu_rope.executors import rules
+from npu_rope.executors.tensors import spec_of
+from npu_rope.ops import calls, gradients
 from npu_rope.ops.qkv_norm_rope_cache import qkv_norm_rope_cache
 from npu_rope.optional_torch import torch
 from npu_rope.params import RopeParams
-from npu_rope.qkv_norm_rope_cache_calls import OTHERS, QkvAttributes, qkv_tensors
+from npu_rope.qkv_norm_rope_cache_calls import OTHERS, attributes_of, qkv_tensors
 
 COLUMN_BYTES = 32  # a column of the layout FRACTAL_NZ
 UNROTATED = RopeParams(2, "neox")  # with positions 0
@@ -78,7 +83,8 @@ def npu_kv_rmsnorm_rope_cache(
         kv: ``[B,N,S,Dv+Dk]``: Dv dimensions to normalize, then Dk to rotate. With v ``[B,N,S,Dk]``: all are
             normalized, then the first W rotate.
         gamma: ``[Dv]``, with v ``[Dk]``; kv's dtype or float32.
-        cos, sin: ``[B or 1, N or 1, S or 1, W]``, W even; kv's dtype or float32. Without v, W is Dk.
+        cos, sin: ``[B or 1, N or 1, S or 1, W]``, W even; both of kv's dtype or both float32. Without v, W is
+            Dk.
         index: int64 or int32; -1 leaves a token or a block of tokens out. No two tokens have the same row.
             ``Norm``: ``[B,S]``, rows of the token's batch. ``PA``, ``PA_BNSD``, ``PA_NZ``: ``[B*S]``, rows of
             all blocks. ``PA_BLK_BNSD``, ``PA_BLK_NZ``: ``[B*ceil(S/block_size)]``: the block that has this
@@ -86,7 +92,7 @@ def npu_kv_rmsnorm_rope_cache(
         k_cache, ckv_cache: for Dk and for Dv dimensions D, written in place. ``Norm``: ``[B,N,rows,D]``.
             Otherwise ``[blocks, block_size, N, D]``; in the modes NZ the elements of a block are in the order
             ``[N, D/w, block_size, w]``, w elements being 32 bytes. kv's dtype, float32, float16, bfloat16 or
-            int8.
+            int8. Each shares no memory with another argument.
         k_rope_scale, c_kv_scale: factors of an int8 cache, ``[D]``, ``[N,D]`` or ``[1]``, float32. The cache
             gets ``y * factor + offset``, rounded half to even and limited to [-128, 127].
         k_rope_offset, c_kv_offset: float32, of the shapes of the factors, or None.
@@ -114,8 +120,10 @@ def npu_kv_rmsnorm_rope_cache(
     if cache_mode not in CACHE_MODES:
         raise bad_value(op, "cache_mode", f"be one of {', '.join(CACHE_MODES)}", repr(cache_mode))
     mode = CACHE_MODES[cache_mode]
-    inputs = {"kv": kv, "gamma": gamma, "cos": cos, "sin": sin, "index": index}
-    calls.require_tensors(op, **inputs, k_cache=k_cache, ckv_cache=ckv_cache)
+    inputs = {"kv": kv, "gamma": gamma, "cos": cos, "sin": sin, "index": index, "v": v}
+    inputs |= {"k_rope_scale": k_rope_scale, "k_rope_offset": k_rope_offset}
+    inputs |= {"c_kv_scale": c_kv_scale, "c_kv_offset": c_kv_offset}
+    _check_tensors(op, inputs, {"k_cache": k_cache, "ckv_cache": ckv_cache})
     _check_kv(op, kv, gamma, cos, sin, v)
     normalized = gamma.shape[0]
     k, ckv = (kv[..., normalized:], kv[..., :normalized]) if v is None else (kv, v)
@@ -125,13 +133,15 @@ def npu_kv_rmsnorm_rope_cache(
     ]
     slots = _slots(op, mode, index, k, targets[0].rows)
     parts = [_by_token(x) for x in (k, ckv)]
-    _check_stores(op, _KV_NAMES, parts, targets, slots)
+    names = _KV_NAMES if v is None else {**_KV_NAMES, "v": "v"}
+    _check_stores(op, names, epsilon, parts, targets, slots)
     width = cos.shape[-1]
     rotation: dict[str, Any] = {"params": RopeParams(width, "neox"), "output": is_output_kv}
     rotated, y = [], None
     if v is None:
         unrotated = {"positions": torch.zeros_like(slots), "k_scale": gamma, "epsilon": epsilon}
-        y = _store([parts[1]], [targets[1]], slots, UNROTATED, output=is_output_kv, **unrotated)
+        ckv_only = [parts[1]], [targets[1]], slots, UNROTATED
+        y = _named(op, _CKV_NAMES, _store, *ckv_only, output=is_output_kv, **unrotated)
         parts, targets = [_halves_first(parts[0], width)], targets[:1]
     else:
         rotation |= {"k_scale": _halves_first(gamma, width), "epsilon": epsilon}
@@ -145,7 +155,7 @@ def npu_kv_rmsnorm_rope_cache(
             for n, t in (("cos", cos), ("sin", sin))
         }
         xs, places = [x[:, some] for x in parts], [target.heads(some) for target in targets]
-        rotated.append(_store(xs, places, slots, **rotation, **rows))
+        rotated.append(_named(op, names, _store, xs, places, slots, **rotation, **rows))
     if not is_output_kv:
         return k_cache, ckv_cache, None, None
     k_embed = torch.cat(rotated, dim=1) if len(rotated) > 1 else rotated[0]
@@ -181,13 +191,14 @@ def npu_qkv_rms_norm_rope_cache(
     Args:
         qkv: ``[B*S, (Nq+Nk+Nv)*D]``.
         q_gamma, k_gamma: ``[D]``, of qkv's dtype or float32.
-        cos, sin: ``[B*S, W]``, W even: the first W dimensions of a head rotate, in two halves; qkv's dtype or
-            float32.
+        cos, sin: ``[B*S, W]``, W even: the first W dimensions of a head rotate, in two halves; both of qkv's
+            dtype or both float32.
         index: ``[B*S]``, int64 or int32: rows of all blocks; -1 leaves a token out. No two tokens have the
             same row.
         q_out: ``[B*S, Nq*D]`` of qkv's dtype: written.
         k_cache, v_cache: ``[blocks, N*D/w, block_size, w]`` for N = Nk and Nv, w elements being 32 bytes;
-            contiguous; written in place. qkv's dtype, float32, float16, bfloat16 or int8.
+            contiguous; written in place. qkv's dtype, float32, float16, bfloat16 or int8. Caches and q_out
+            share no memory with another argument.
         qkv_size: ``[B, S, Nq+Nk+Nv, D]``.
         head_nums: ``[Nq, Nk, Nv]``.
         k_scale, v_scale: divisors of an int8 cache, ``[N,D]``, ``[D]`` or ``[1]``, float32, not 0. The cache
@@ -207,12 +218,14 @@ def npu_qkv_rms_norm_rope_cache(
     if cache_mode != "PA_NZ":
         raise bad_value(op, "cache_mode", "be PA_NZ", repr(cache_mode))
     inputs = {"qkv": qkv, "q_gamma": q_gamma, "k_gamma": k_gamma, "cos": cos, "sin": sin, "index": index}
-    calls.require_tensors(op, **inputs, q_out=q_out, k_cache=k_cache, v_cache=v_cache)
+    inputs |= {"k_scale": k_scale, "k_offset": k_offset, "v_scale": v_scale, "v_offset": v_offset}
+    _check_tensors(op, inputs, {"q_out": q_out, "k_cache": k_cache, "v_cache": v_cache})
     sizes = _check_qkv(op, qkv, cos, sin, index, q_out, qkv_size, head_nums)
     size = sizes[-1]
     for name, gamma in (("q_gamma", q_gamma), ("k_gamma", k_gamma)):
         if tuple(gamma.shape) != (size,):
             raise bad_value(op, name, f"have shape [D] = [{size}]", list(gamma.shape))
+        _check_factor(op, name, gamma, qkv)
     q, k, v = (x.unflatten(1, (-1, size)) for x in qkv.split([n * size for n in sizes[:3]], dim=1))
     targets = [
         _nz_target(op, k_cache, k.shape[1], size, "k", k_scale, k_offset),
@@ -220,12 +233,14 @@ def npu_qkv_rms_norm_rope_cache(
     ]
     norm = {"cos": cos, "sin": sin, "q_scale": q_gamma, "k_scale": k_gamma}
     params, out = RopeParams(cos.shape[1], "neox"), q_out.unflatten(1, (-1, size))
-    _check_stores(op, _QKV_NAMES, [k, v], targets, index, q, out)
-    _store_nz([q, k, v], targets, index, params, out=out, epsilon=epsilon, **norm)
+    _check_stores(op, _QKV_NAMES, epsilon, [k, v], targets, index, q, out)
+    heads = [q, k, v], targets, index, params
+    _named(op, _QKV_NAMES, _store_nz, *heads, out=out, epsilon=epsilon, **norm)
     if not is_output_qkv:
         return None, None, None
     only_k = {"cos": cos, "sin": sin, "q_scale": k_gamma, "epsilon": epsilon}
-    rotated, _, _ = qkv_norm_rope_cache(k, k[:, :0], None, None, params, **only_k)
+    keys = k, k[:, :0], None, None, params
+    rotated, _, _ = _named(op, _QKV_NAMES, qkv_norm_rope_cache, *keys, **only_k)
     return q_out.clone(), rotated.flatten(1), v.flatten(1).clone()
 
 
@@ -321,7 +336,6 @@ def _factors(op: str, name: str, factors: Any, heads: int, size: int) -> Any:
     """Return factors or offsets as ``[heads, size]``, or None."""
     if factors is None:
         return None
-    calls.require_tensors(op, **{name: factors})
     if tuple(factors.shape) not in ((1,), (size,), (heads, size)):
         rule = f"have shape [1], [{size}] or [{heads}, {size}]"
         raise bad_value(op, name, rule, list(factors.shape))
@@ -427,6 +441,8 @@ _KV_NAMES = {
     "q": "kv",
     "k": "kv",
     "v": "kv",
+    "q_scale": "gamma",
+    "k_scale": "gamma",
     "slots": "index",
     "v_cache": "ckv_cache",
     "k_quant_scale": "k_rope_scale",
@@ -434,10 +450,19 @@ _KV_NAMES = {
     "v_quant_scale": "c_kv_scale",
     "v_quant_offset": "c_kv_offset",
 }
+# In the launch that stores the normalized part as keys.
+_CKV_NAMES = {
+    **_KV_NAMES,
+    "k_cache": "ckv_cache",
+    "k_quant_scale": "c_kv_scale",
+    "k_quant_offset": "c_kv_offset",
+}
 _QKV_NAMES = {
     "q": "qkv",
     "k": "qkv",
     "v": "qkv",
+    "q_scale": "q_gamma",
+    "k_scale": "k_gamma",
     "slots": "index",
     "k_quant_scale": "k_scale",
     "k_quant_offset": "k_offset",
@@ -446,9 +471,65 @@ _QKV_NAMES = {
 }
 
 
+def _named(op: str, names: Mapping[str, str], call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call a function on qkv_norm_rope_cache. Its errors have the caller's names."""
+    try:
+        return call(*args, **kwargs)
+    except BrokenRule as error:
+        raise renamed(error, op, names) from None
+
+
+def _check_tensors(op: str, inputs: Mapping[str, Any], written: Mapping[str, Any]) -> None:
+    """Check what all arguments have in common, before the first launch: they are tensors on one device, none
+    needs a gradient, and those that are written share no memory with another one.
+
+    Args:
+        inputs: the tensors that are read; None: not given. The first one is given.
+        written: the caches and outputs.
+    """
+    read = given(**inputs)
+    tensors = {**read, **written}
+    calls.require_tensors(op, **tensors)
+    calls.check_devices(CallTensors(op, read, outs=written))
+    gradients.refuse_tangents(op, tensors)
+    for name, tensor in tensors.items():
+        if torch.is_grad_enabled() and tensor.requires_grad:
+            remedy = "Call it under torch.no_grad(), or detach the tensor: this function has no gradient."
+            raise bad_value(op, name, "not need a gradient", "one that does", remedy=remedy)
+    if any(calls.known_of(tensor) == "layout" for tensor in tensors.values()):
+        return
+    others = {name: np.asarray(_Memory(tensor)) for name, tensor in tensors.items()}
+    for name in reversed(list(written)):
+        memory = others.pop(name)
+        for other_name, other in others.items():
+            if _may_share_memory(memory, other, max_work=_OVERLAP_WORK):
+                raise bad_value(op, name, f"share no memory with {other_name}", "overlapping memory")
+
+
+# Views of one buffer take NumPy less. Beyond it, they count as views that share memory.
+_OVERLAP_WORK = 10_000
+_may_share_memory: Any = np.may_share_memory  # NumPy's type stubs have no max_work above 0
+
+
+class _Memory:
+    """The addresses of a tensor for NumPy, which compares them and does not read them: they may be those of
+    an NPU."""
+
+    def __init__(self, tensor: Any) -> None:
+        size = tensor.element_size()
+        self.__array_interface__ = {
+            "version": 3,
+            "typestr": f"|V{size}",
+            "shape": tuple(tensor.shape),
+            "strides": tuple(n * size for n in tensor.stride()),
+            "data": (tensor.data_ptr(), True),
+        }
+
+
 def _check_stores(
     op: str,
     names: Mapping[str, str],
+    epsilon: Any,
     xs: Sequence[Any],
     targets: Sequence[_Target],
     slots: Any,
@@ -456,34 +537,39 @@ def _check_stores(
     q_out: Any = None,
 ) -> None:
     """Check the rules of both caches in one call, so that nothing is written if either breaks one or if the
-    chip does not support it. Rules of values are checked for CPU tensors only, and traced calls not at all.
+    chip does not support it. Rules of values are checked for CPU tensors only, and compiled calls not at all.
     The calls that follow check all rules again.
 
     Args:
         names: the caller's names of qkv_norm_rope_cache's arguments.
+        epsilon: the caller's.
         xs: the values to store, ``[T,N,D]``.
         q, q_out: ``[T,N,D]`` and where its result is written, or None.
     """
-    k, v = (target.as_stored(x) for x, target in zip(xs, targets, strict=True))
-    if (known := calls.known_of(k)) == "layout":
+    if torch.compiler.is_compiling():
         return
+    k, v = (target.as_stored(x) for x, target in zip(xs, targets, strict=True))
+    known = calls.known_of(k)
     no_heads = k[:, :0], k.new_empty((len(k), 0, k.shape[2]))
-    given = no_heads if q is None else [x.flatten(1).unflatten(1, (-1, k.shape[2])) for x in (q, q_out)]
+    with_q = no_heads if q is None else [x.flatten(1).unflatten(1, (-1, k.shape[2])) for x in (q, q_out)]
     # A launch that fills positions would be of no use where values are not read.
     positions = torch.zeros_like(slots) if known == "values" else torch.empty_like(slots)
     others: dict[str, Any] = {**dict.fromkeys(OTHERS), "slots": slots, "positions": positions}
-    outs = {"q_out": given[1]}
+    outs = {"q_out": with_q[1]}
     for name, target in zip("kv", targets, strict=True):
         arguments = target.named(name)
         outs[f"{name}_cache"] = arguments.pop(f"{name}_cache")
         others |= arguments
-    call = qkv_tensors({"q": given[0], "k": k, "v": v}, others, outs)
+    call = qkv_tensors({"q": with_q[0], "k": k, "v": v}, others, outs)
     heads = qkv_tensors({"q": xs[0], "k": xs[0][:, :0], "v": xs[1]}, {"positions": positions}, {})
     chip = calls.chip_of(k)
     try:
+        attributes = attributes_of(UNROTATED, epsilon, 0.0, 1, "exact")
         for each in (call, heads):
-            calls.check_devices(each)
-            executors.check(each, QkvAttributes(UNROTATED), chip, known)
+            if known == "layout":
+                rules.check_layout(each.map(spec_of), attributes.checked, chip)
+            else:
+                executors.check(each, attributes, chip, known)
     except BrokenRule as error:
         raise renamed(error, op, names) from None
 
@@ -499,8 +585,6 @@ def _check_kv(op: str, kv: Any, gamma: Any, cos: Any, sin: Any, v: Any) -> None:
     if cos.dim() != 4 or any(n not in allowed for n, allowed in zip(cos.shape, wanted, strict=False)):
         rule = f"have shape [{batches} or 1, {heads} or 1, {tokens} or 1, W]"
         raise bad_value(op, "cos", rule, list(cos.shape))
-    if sin.shape != cos.shape:
-        raise bad_value(op, "sin", f"have cos's shape {list(cos.shape)}", list(sin.shape))
     width = cos.shape[3]
     if width < 2 or width % 2:
         raise bad_value(op, "cos", "have an even number of at least two entries in a row", width)
@@ -509,24 +593,29 @@ def _check_kv(op: str, kv: Any, gamma: Any, cos: Any, sin: Any, v: Any) -> None:
             rule = f"have {normalized} + {width} elements in a row, those of gamma and of cos"
             raise bad_value(op, "kv", rule, size)
     else:
-        calls.require_tensors(op, v=v)
         if v.dim() != 4 or v.shape[:3] != kv.shape[:3]:
             raise bad_value(op, "v", f"have shape [{batches}, {heads}, {tokens}, Dv]", list(v.shape))
         if normalized != size or width > size:
             rule = f"have gamma's {normalized} elements in a row and at least cos's {width}, where v is given"
             raise bad_value(op, "kv", rule, size)
-    for name, tensor in (("gamma", gamma), ("cos", cos), ("sin", sin)):
-        _check_factor(op, name, tensor, "kv", kv)
+    for name, tensor in (("gamma", gamma), ("cos", cos)):
+        _check_factor(op, name, tensor, kv)
+    _check_sin(op, cos, sin)
     if v is not None and v.dtype != kv.dtype:
         raise bad_type(op, "v", f"have kv's dtype {str(kv.dtype)[6:]}", str(v.dtype)[6:])
 
 
-def _check_factor(op: str, name: str, factor: Any, x_name: str, x: Any) -> None:
+def _check_sin(op: str, cos: Any, sin: Any) -> None:
+    if sin.shape != cos.shape:
+        raise bad_value(op, "sin", f"have cos's shape {list(cos.shape)}", list(sin.shape))
+    if sin.dtype != cos.dtype:
+        raise bad_type(op, "sin", f"have cos's dtype {str(cos.dtype)[6:]}", str(sin.dtype)[6:])
+
+
+def _check_factor(op: str, name: str, factor: Any, x: Any) -> None:
     if factor.dtype not in (x.dtype, torch.float32):
         rule = " or ".join(dict.fromkeys((str(x.dtype)[6:], "float32")))
         raise bad_type(op, name, f"be {rule}", str(factor.dtype)[6:])
-    if factor.device != x.device:
-        raise bad_value(op, name, f"be on {x_name}'s device {x.device}", factor.device)
 
 
 def _check_qkv(
@@ -551,8 +640,8 @@ def _check_qkv(
         raise bad_value(op, "qkv", f"have shape [{rows}, {heads * size}]", list(qkv.shape))
     if cos.dim() != 2 or cos.shape[0] != rows or cos.shape[1] % 2 or not 2 <= cos.shape[1] <= size:
         raise bad_value(op, "cos", f"have shape [{rows}, W] with an even W up to {size}", list(cos.shape))
-    if sin.shape != cos.shape:
-        raise bad_value(op, "sin", f"have cos's shape {list(cos.shape)}", list(sin.shape))
+    _check_factor(op, "cos", cos, qkv)
+    _check_sin(op, cos, sin)
     if tuple(index.shape) != (rows,):
         raise bad_value(op, "index", f"have shape [{rows}]", list(index.shape))
     if tuple(q_out.shape) != (rows, head_nums[0] * size):

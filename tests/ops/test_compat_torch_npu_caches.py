@@ -8,7 +8,6 @@ bad ones.
 from __future__ import annotations
 
 import inspect
-import re
 from typing import Any
 
 import pytest
@@ -160,6 +159,7 @@ def test_a_negative_index_leaves_tokens_out(cache_mode, store_backend):
         assert (rows[S:] == 9).all()
 
 
+HALF = {name: t for name, t in kv_call(dtype=torch.float16).items() if name in ("kv", "gamma", "k_cache")}
 BAD_KV = {
     "mode": ({"cache_mode": "PA_X"}, "cache_mode must be one of Norm, PA, PA_BNSD, PA_NZ"),
     "list": ({"kv": [1]}, "kv must be a torch tensor but got list."),
@@ -217,7 +217,32 @@ BAD_KV = {
         {"kv": randn(B, 1, S, DV), "v": randn(B, 1, S, DV).half()},
         "v must have kv's dtype float32 but got float16.",
     ),
-    "epsilon": ({"epsilon": -1.0}, "epsilon must be"),
+    "epsilon": ({"epsilon": -1.0}, "epsilon must be >= 0 and finite in float32 but got -1."),
+    "epsilon's type": ({"epsilon": "1e-5"}, "epsilon must be a number but got '1e-5'."),
+    "sin's type": (
+        {"sin": randn(B, 1, S, DK).half(), **HALF},
+        "sin must have cos's dtype float32 but got float16.",
+    ),
+    "cos's type": (
+        HALF | {"cos": randn(B, 1, S, DK).double()},
+        "cos must be float16 or float32 but got float64.",
+    ),
+    "v is no tensor": ({"v": [1]}, "v must be a torch tensor but got list."),
+    "scale is no tensor": ({"c_kv_scale": 1.0}, "c_kv_scale must be a torch tensor but got float."),
+    "v's cache": (
+        {
+            "kv": randn(B, 1, S, DV),
+            "v": randn(B, 1, S, DV),
+            "k_cache": torch.full((BLOCKS, BLOCK, 1, DV), 9.0),
+        }
+        | {"ckv_cache": torch.full((BLOCKS, BLOCK, 1, DV), 9, dtype=torch.int16)},
+        "ckv_cache must be float32, float16, bfloat16 or int8 but got int16.",
+    ),
+    "strides": (
+        {"ckv_cache": torch.full((BLOCKS, BLOCK, 1, 2 * DV), 9.0)[..., ::2]},
+        "ckv_cache must have unit stride in its last dimension",
+    ),
+    "device": ({"sin": randn(B, 1, S, DK).to("meta")}, "sin must be on kv's device cpu but got meta."),
 }
 
 
@@ -228,21 +253,9 @@ def test_a_bad_call_of_kv_is_refused_and_writes_nothing(name, store_backend):
     before = [given[name].clone() for name in ("k_cache", "ckv_cache")]
     with pytest.raises((ValueError, TypeError)) as caught:
         run_kv(**given)
-    assert re.match(r"\[(npu_kv_rmsnorm|qkv_norm)_rope_cache\] " + re.escape(text), str(caught.value))
+    assert str(caught.value).startswith(f"[npu_kv_rmsnorm_rope_cache] {text}")
     for cache, old in zip((given["k_cache"], given["ckv_cache"]), before, strict=True):
         assert torch.equal(cache, old)
-
-
-def test_caches_that_share_memory_are_refused():
-    memory = torch.full((BLOCKS, BLOCK, 1, DV), 9.0)
-    given = kv_call(k_cache=memory[..., :DK], ckv_cache=memory)
-    with pytest.raises(ValueError, match=r"\] ckv_cache must share no memory with k_cache but got"):
-        run_kv(**given)
-    assert (memory == 9).all()
-    given = kv_call(k_cache=memory.view(-1)[: B * S * 2 * DV].view(B, 1, S, 2 * DV)[..., :DK])
-    given["kv"] = memory.view(-1)[: B * S * (DV + DK)].view(B, 1, S, -1)
-    with pytest.raises(ValueError, match=r"\] k_cache must (have shape|share no memory)"):
-        run_kv(**given)
 
 
 def test_an_nz_cache_is_contiguous_and_has_whole_columns():
@@ -311,7 +324,20 @@ BAD_QKV = {
         "index must differ from each other but got 0 twice.",
     ),
     "q_out": ({"q_out": randn(T, D)}, "q_out must have shape [6, 128] but got [6, 32]."),
-    "q_out's type": ({"q_out": randn(T, N * D).half()}, "q_out must"),
+    "q_out's type": (
+        {"q_out": randn(T, N * D).half()},
+        "q_out must have qkv's dtype float32 but got float16.",
+    ),
+    "gamma's type": ({"k_gamma": torch.ones(D).half()}, "k_gamma must be float32 but got float16."),
+    "queries' gamma's type": ({"q_gamma": torch.ones(D).half()}, "q_gamma must be float32 but got float16."),
+    "cos's type": ({"cos": randn(T, D).half()}, "cos must be float32 but got float16."),
+    "sin's type": ({"sin": randn(T, D).half()}, "sin must have cos's dtype float32 but got float16."),
+    "epsilon": ({"epsilon": -1.0}, "epsilon must be >= 0 and finite in float32 but got -1."),
+    "scale is no tensor": ({"v_scale": 1.0}, "v_scale must be a torch tensor but got float."),
+    "device": (
+        {"k_gamma": torch.ones(D, device="meta")},
+        "k_gamma must be on qkv's device cpu but got meta.",
+    ),
     "k_cache": (
         {"k_cache": randn(3, 8, 8, 16)},
         "k_cache must have shape [blocks, 8, block_size, 8] but got",
@@ -333,6 +359,158 @@ def test_a_bad_call_of_qkv_is_refused_and_writes_nothing(name, store_backend):
     assert str(caught.value).startswith(f"[npu_qkv_rms_norm_rope_cache] {text}")
     for argument, old in before.items():
         assert torch.equal(given[argument], old)
+
+
+# ---- memory, gradients and names -----------------------------------------------------------------------
+
+
+def int8_kv(cache_mode, **changes):
+    """Return a call with each of the arguments but v, and int8 caches."""
+    given = kv_call(cache_mode, **changes)
+    for prefix, cache in (("k_rope", "k_cache"), ("c_kv", "ckv_cache")):
+        given[cache] = given[cache].to(torch.int8)
+        size = given[cache].shape[-1]
+        given |= {f"{prefix}_scale": torch.full((size,), 20.0), f"{prefix}_offset": torch.ones(size)}
+    return given
+
+
+def int8_qkv():
+    caches = {
+        name: torch.full((3, NK * D // 32, 8, 32), 9, dtype=torch.int8) for name in ("k_cache", "v_cache")
+    }
+    scales = {f"{x}_scale": torch.full((NK, D), 0.1) for x in "kv"}
+    return qkv_call(**caches, **scales, **{f"{x}_offset": torch.ones(D) for x in "kv"})
+
+
+def with_v():
+    """Return a call with v and float32 caches."""
+    given = kv_call("PA", kv=randn(B, 1, S, DV), v=randn(B, 1, S, DV, seed=4))
+    return given | {"k_cache": torch.full((BLOCKS, BLOCK, 1, DV), 9.0)}
+
+
+WHOLE_CALLS = {
+    "Norm": (run_kv, lambda: int8_kv("Norm")),
+    "PA_BNSD": (run_kv, lambda: int8_kv("PA_BNSD")),
+    "PA_NZ": (run_kv, lambda: int8_kv("PA_NZ")),
+    "PA_BLK_BNSD": (run_kv, lambda: int8_kv("PA_BLK_BNSD")),
+    "float32": (run_kv, lambda: kv_call("PA_BNSD")),
+    "float32 NZ": (run_kv, lambda: kv_call("PA_NZ")),
+    "v": (run_kv, with_v),
+    "qkv": (run_qkv, int8_qkv),
+    "float32 qkv": (run_qkv, qkv_call),
+}
+WRITTEN = ("q_out", "k_cache", "ckv_cache", "v_cache")
+OP_OF = {run_kv: "npu_kv_rmsnorm_rope_cache", run_qkv: "npu_qkv_rms_norm_rope_cache"}
+
+
+def tensors_of(given):
+    return {name: t for name, t in given.items() if isinstance(t, torch.Tensor)}
+
+
+def error_of(run, given):
+    """Return a call's error and the written tensors that it has changed."""
+    before = {name: given[name].detach().clone() for name in WRITTEN if name in given}
+    message = "no error"
+    try:
+        run(**given)
+    except (ValueError, TypeError) as error:
+        message = str(error).partition("\n")[0]
+    return message, [name for name, old in before.items() if not torch.equal(given[name], old)]
+
+
+def overlapped(first, second):
+    """Return copies of two tensors. The last eight bytes of the first one are the first ones of the other."""
+    sizes = [t.numel() * t.element_size() for t in (first, second)]
+    start = sizes[0] - 8
+    memory = torch.zeros(start + sizes[1], dtype=torch.uint8)
+    both = memory[: sizes[0]], memory[start:]
+    views = [part.view(t.dtype).view(t.shape) for part, t in zip(both, (first, second), strict=True)]
+    views[0].copy_(first)
+    views[1].view(-1)[8 // second.element_size() :] = second.reshape(-1)[8 // second.element_size() :]
+    return views
+
+
+@pytest.mark.parametrize("name", WHOLE_CALLS)
+def test_no_written_tensor_shares_memory_with_another_argument(name, store_backend):
+    run, make = WHOLE_CALLS[name]
+    results, expected = {}, {}
+    arguments = list(tensors_of(make()))
+    for written in (argument for argument in arguments if argument in WRITTEN):
+        for other in (argument for argument in arguments if argument != written):
+            given = make()
+            given[written], given[other] = overlapped(given[written], given[other])
+            results[written, other] = error_of(run, given)
+            last, first = written, other
+            if other in WRITTEN and WRITTEN.index(other) > WRITTEN.index(written):
+                last, first = other, written
+            rule = f"{last} must share no memory with {first} but got overlapping memory."
+            expected[written, other] = (f"[{OP_OF[run]}] {rule}", [])
+    assert len(results) >= 2 * 6
+    assert results == expected
+
+
+@pytest.mark.parametrize("name", WHOLE_CALLS)
+def test_no_argument_needs_a_gradient(name, store_backend):
+    run, make = WHOLE_CALLS[name]
+    results, expected = {}, {}
+    for argument in (name for name, t in tensors_of(make()).items() if t.is_floating_point()):
+        given = make()
+        given[argument].requires_grad_()
+        results[argument] = error_of(run, given)
+        rule = f"{argument} must not need a gradient but got one that does."
+        expected[argument] = (f"[{OP_OF[run]}] {rule}", [])
+        with torch.no_grad():
+            run(**given)
+    assert len(results) >= 6
+    assert results == expected
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # from make_dual
+def test_no_argument_carries_a_tangent():
+    given = kv_call("PA_BNSD")
+    with torch.autograd.forward_ad.dual_level():
+        given["sin"] = torch.autograd.forward_ad.make_dual(given["sin"], torch.ones(given["sin"].shape))
+        with pytest.raises(
+            NotImplementedError, match=r"\[npu_kv_rmsnorm_rope_cache\] sin must carry no tangent"
+        ):
+            run_kv(**given)
+    assert (given["ckv_cache"] == 9).all()
+
+
+def test_views_of_one_buffer_that_share_no_memory_are_accepted(store_backend):
+    """Both caches and cos are columns of one tensor."""
+    apart, together = kv_call("PA"), kv_call("PA")
+    memory = torch.full((BLOCKS, BLOCK, 1, DV + 2 * DK), 9.0)
+    together |= {"k_cache": memory[..., :DK], "ckv_cache": memory[..., DK:-DK]}
+    cos = memory.flatten(0, 2)[: B * S, -DK:].view(B, 1, S, DK)
+    together["cos"] = cos.copy_(together["cos"])
+    for result, expected in zip(run_kv(**together)[:2], run_kv(**apart)[:2], strict=True):
+        assert torch.equal(result, expected)
+    empty = kv_call("PA", kv=randn(B, 1, 0, DV + DK), index=torch.arange(0))
+    run_kv(**empty | {name: randn(B, 1, 0, DK) for name in ("cos", "sin")})
+
+
+@pytest.mark.parametrize("cache_mode", ["Norm", "PA", "PA_NZ"])
+@pytest.mark.parametrize("argument", ["k_cache", "ckv_cache", "epsilon"])
+def test_an_error_of_a_fake_call_has_the_caller_s_names(cache_mode, argument):
+    given = kv_call(cache_mode)
+    with FakeTensorMode() as mode:
+        given = {n: mode.from_tensor(t) if isinstance(t, torch.Tensor) else t for n, t in given.items()}
+        given[argument] = -1.0 if argument == "epsilon" else given[argument].to(torch.int16)
+        with pytest.raises((ValueError, TypeError)) as caught:
+            run_kv(**given)
+    assert str(caught.value).startswith(f"[npu_kv_rmsnorm_rope_cache] {argument} must be ")
+
+
+@pytest.mark.parametrize(("run", "make", "x"), [(run_kv, kv_call, "kv"), (run_qkv, qkv_call, "qkv")])
+def test_an_error_of_a_launch_has_the_caller_s_names(run, make, x, monkeypatch):
+    monkeypatch.setattr(backends, "default_backend", "sim")
+    given = make()
+    xs = given.pop(x)[None]
+    with pytest.raises(
+        ValueError, match=rf"\[{OP_OF[run]}\] {x} must be outside torch\.func for backend sim"
+    ):
+        torch.func.vmap(lambda one: run(**given, **{x: one}))(xs)
 
 
 # ---- limits of a chip ----------------------------------------------------------------------------------
@@ -376,8 +554,7 @@ def test_a_chip_refuses_its_limits_before_anything_is_written(name, monkeypatch)
     given = {n: t.clone() if isinstance(t, torch.Tensor) else t for n, t in given.items()}
     with pytest.raises((ValueError, TypeError)) as caught:
         run(**given)
-    names = {run_kv: "npu_kv_rmsnorm_rope_cache", run_qkv: "npu_qkv_rms_norm_rope_cache"}
-    assert str(caught.value) == f"[{names[run]}] {text}"
+    assert str(caught.value) == f"[{OP_OF[run]}] {text}"
     written = {n: t for n, t in given.items() if n in ("k_cache", "ckv_cache", "v_cache", "q_out")}
     assert {n: bool((t == 9).all()) for n, t in written.items()} == dict.fromkeys(written, True)
 

@@ -262,6 +262,65 @@ def check_bad_stores_of_torch_npu_s_names_are_refused_before_a_write():
                 assert got == f"[npu_kv_rmsnorm_rope_cache] {of_kv}", (device, mode, got)
 
 
+def arguments_of_kv(device, mode):
+    """Return the tensors of npu_kv_rmsnorm_rope_cache by name, and a call of it with them."""
+    given = {"kv": values(2, 1, 5, 64), "gamma": torch.ones(32), "cos": values(2, 1, 5, 32, seed=1)}
+    given |= {"sin": values(2, 1, 5, 32, seed=2), "index": torch.arange(10)}
+    caches = {name: full(device, torch.int8, 4, 8, 1, 32) for name in ("k_cache", "ckv_cache")}
+    factors = {
+        name: torch.ones(32) for name in ("k_rope_scale", "k_rope_offset", "c_kv_scale", "c_kv_offset")
+    }
+    given = {name: t.to(device) for name, t in {**given, **factors}.items()} | caches
+    return given, functools.partial(compat.npu_kv_rmsnorm_rope_cache, cache_mode=mode)
+
+
+def arguments_of_qkv(device, mode):
+    """Return the tensors of npu_qkv_rms_norm_rope_cache by name, and a call of it with them."""
+    given = {"qkv": values(4, 96), "q_gamma": torch.ones(32), "k_gamma": torch.ones(32)}
+    given |= {"cos": values(4, 32, seed=1), "sin": values(4, 32, seed=2), "index": torch.arange(4)}
+    written = {"q_out": full(device, torch.float32, 4, 32)}
+    written |= {name: full(device, torch.int8, 2, 1, 8, 32) for name in ("k_cache", "v_cache")}
+    factors = {name: torch.ones(32) for name in ("k_scale", "k_offset", "v_scale", "v_offset")}
+    given = {name: t.to(device) for name, t in {**given, **factors}.items()} | written
+    sizes = {"qkv_size": [1, 4, 3, 32], "head_nums": [1, 1, 1], "cache_mode": mode}
+    return given, functools.partial(compat.npu_qkv_rms_norm_rope_cache, **sizes)
+
+
+def overlapped(first, second):
+    """Return tensors like two others. The last eight bytes of the first one are the first ones of the
+    other."""
+    start = first.numel() * first.element_size() - 8
+    memory = torch.full((start // 8 + second.numel() * second.element_size() // 8,), 9, device=first.device)
+    parts = memory[: start // 8 + 1], memory[start // 8 :]
+    return [part.view(t.dtype).view(t.shape) for part, t in zip(parts, (first, second), strict=True)]
+
+
+def check_no_written_tensor_of_torch_npu_s_names_shares_memory_or_needs_a_gradient():
+    written = ("q_out", "k_cache", "ckv_cache", "v_cache")
+    cases = (arguments_of_kv, "PA_BNSD"), (arguments_of_kv, "PA_NZ"), (arguments_of_qkv, "PA_NZ")
+    for make, mode in cases:
+        tensors, call = make("npu", mode)
+        op = call.func.__name__
+        for name in (name for name in tensors if name in written):
+            for other in (other for other in tensors if other != name):
+                given = dict(tensors)
+                given[name], given[other] = overlapped(tensors[name], tensors[other])
+                assert given[other].data_ptr() - given[name].data_ptr() == tensors[name].nbytes - 8
+                both = [t.cpu() for t in given.values()]
+                got = refusal_of_store(functools.partial(call, **given), ())
+                last, first = sorted((name, other), key=lambda n: written.index(n) if n in written else -1)[
+                    ::-1
+                ]
+                rule = f"{last} must share no memory with {first} but got overlapping memory."
+                assert got == f"[{op}] {rule}", (mode, name, other, got)
+                assert all(torch.equal(t.cpu(), old) for t, old in zip(given.values(), both, strict=True))
+        for name in (name for name, t in tensors.items() if t.is_floating_point()):
+            given = {**tensors, name: tensors[name].clone().requires_grad_()}
+            outs = [given[out] for out in written if out in given]
+            got = refusal_of_store(functools.partial(call, **given), [out.detach() for out in outs])
+            assert got.startswith(f"[{op}] {name} must not need a gradient but got one that does."), got
+
+
 def check_caches_of_torch_npu_s_names_share_no_memory_with_inputs():
     texts = {"k_cache": "kv", "ckv_cache": "k_cache"}
     for cache, other in texts.items():
