@@ -26,7 +26,7 @@ from npu_rope.ops import calls, gradients
 from npu_rope.ops.qkv_norm_rope_cache import qkv_norm_rope_cache
 from npu_rope.optional_torch import torch
 from npu_rope.params import RopeParams
-from npu_rope.qkv_norm_rope_cache_calls import OTHERS, attributes_of, qkv_tensors
+from npu_rope.qkv_norm_rope_cache_calls import OTHERS, QkvAttributes, qkv_tensors
 
 COLUMN_BYTES = 32  # a column of the layout FRACTAL_NZ
 UNROTATED = RopeParams(2, "neox")  # with positions 0
@@ -134,7 +134,7 @@ def npu_kv_rmsnorm_rope_cache(
     slots = _slots(op, mode, index, k, targets[0].rows)
     parts = [_by_token(x) for x in (k, ckv)]
     names = _KV_NAMES if v is None else {**_KV_NAMES, "v": "v"}
-    _check_stores(op, names, epsilon, parts, targets, slots)
+    _check_stores(op, names, parts, targets, slots)
     width = cos.shape[-1]
     rotation: dict[str, Any] = {"params": RopeParams(width, "neox"), "output": is_output_kv}
     rotated, y = [], None
@@ -233,7 +233,7 @@ def npu_qkv_rms_norm_rope_cache(
     ]
     norm = {"cos": cos, "sin": sin, "q_scale": q_gamma, "k_scale": k_gamma}
     params, out = RopeParams(cos.shape[1], "neox"), q_out.unflatten(1, (-1, size))
-    _check_stores(op, _QKV_NAMES, epsilon, [k, v], targets, index, q, out)
+    _check_stores(op, _QKV_NAMES, [k, v], targets, index, q, out)
     heads = [q, k, v], targets, index, params
     _named(op, _QKV_NAMES, _store_nz, *heads, out=out, epsilon=epsilon, **norm)
     if not is_output_qkv:
@@ -529,7 +529,6 @@ class _Memory:
 def _check_stores(
     op: str,
     names: Mapping[str, str],
-    epsilon: Any,
     xs: Sequence[Any],
     targets: Sequence[_Target],
     slots: Any,
@@ -542,7 +541,6 @@ def _check_stores(
 
     Args:
         names: the caller's names of qkv_norm_rope_cache's arguments.
-        epsilon: the caller's.
         xs: the values to store, ``[T,N,D]``.
         q, q_out: ``[T,N,D]`` and where its result is written, or None.
     """
@@ -562,9 +560,8 @@ def _check_stores(
         others |= arguments
     call = qkv_tensors({"q": with_q[0], "k": k, "v": v}, others, outs)
     heads = qkv_tensors({"q": xs[0], "k": xs[0][:, :0], "v": xs[1]}, {"positions": positions}, {})
-    chip = calls.chip_of(k)
+    chip, attributes = calls.chip_of(k), QkvAttributes(UNROTATED)
     try:
-        attributes = attributes_of(UNROTATED, epsilon, 0.0, 1, "exact")
         for each in (call, heads):
             if known == "layout":
                 rules.check_layout(each.map(spec_of), attributes.checked, chip)
