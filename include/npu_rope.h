@@ -73,7 +73,8 @@ typedef enum npu_rope_angle {
     NPU_ROPE_ANGLE_GGML = 2   /* ggml's float32 recurrence, operation by operation */
 } npu_rope_angle;
 
-/* Attributes of rope, named as in ggml's rope_ext. Start from npu_rope_default_params(). */
+/* Attributes of rope, named as in ggml's rope_ext. Start from npu_rope_default_params(). An error of an attribute
+ * begins with "[rope]" in all operators, because its rule is the same in all. */
 typedef struct npu_rope_params {
     int32_t n_dims;     /* rotated width: even, 2 .. head size; VISION: half the head size */
     int32_t mode;       /* npu_rope_mode */
@@ -291,9 +292,9 @@ NPU_ROPE_API npu_rope_status npu_rope_add_rms_norm(const npu_rope_tensor *x, con
  *   q_scale, k_scale  factors of the norm, of q's type or float32, unit stride; without them, q or k is not normalized.
  *                   [D]: each head is normalized. [N*D] (with more than one head): all heads of a token together
  *   q_bias, k_bias  added after the norm and its factors; shaped as q_scale and k_scale; of q's type or float32
- *   square_sums     [S,2] float32 (float64 for float64 q), >= 0: the sums of squares of each token's q and k, over the
- *                   heads of all ranks; only with norms over all heads. npu_rope_qk_square_sums() computes the sums of
- *                   a rank
+ *   square_sums     [S,2] float32 (float64 for float64 q), not negative: the sums of squares of each token's q and k,
+ *                   over the heads of all ranks; only with norms over all heads. NaN passes to the results.
+ *                   npu_rope_qk_square_sums() computes the sums of a rank
  *   positions       as npu_rope_rope's for one batch: [S]; [3,S], [4,S] or [4*S] in the modes with sections. With
  *                   tables: rows of the tables, >= 0; NULL means that token s has row s
  *   freq_factors    as npu_rope_rope's; not with tables
@@ -303,8 +304,8 @@ NPU_ROPE_API npu_rope_status npu_rope_add_rms_norm(const npu_rope_tensor *x, con
  *                   the row of its axis
  *   slots           [S] int32 or int64: the row of the caches for each token, or -1 to leave the token's k and v out.
  *                   No two tokens have the same row
- *   k_quant_scale,  float32 factors [1], [N] or [N,D] of an int8 cache, which requires them
- *   v_quant_scale
+ *   k_quant_scale,  float32 factors [1], [N] or [N,D] of an int8 cache, which requires them; only with slots, and for v
+ *   v_quant_scale   only with v
  *   k_quant_offset,  float32, added after the factor, of the factor's shape
  *   v_quant_offset
  *

@@ -37,6 +37,8 @@ public:
         for (int side = 0; side < 2; ++side)
             if (Check c = check_norm(side); !c.ok()) return c;
         if (Check c = check_square_sums(); !c.ok()) return c;
+        for (int side = 1; side < 3; ++side)
+            if (Check c = check_quantizes(side); !c.ok()) return c;
         if (in_.cos || in_.sin)
             if (Check c = check_tables(); !c.ok()) return c;
         if (in_.slots)
@@ -152,7 +154,7 @@ private:
         return dtype == NPU_ROPE_FLOAT64 ? check_sum_values<double>(sums) : check_sum_values<float>(sums);
     }
 
-    // No sum is negative. A sum may be infinite or NaN, as the squares may be.
+    // No sum is negative. A sum may be infinite or NaN, as the squares may be: a NaN passes to the results.
     template <typename T>
     Check check_sum_values(const npu_rope_tensor& sums) {
         auto* values = static_cast<const T*>(sums.data);
@@ -160,7 +162,7 @@ private:
             for (int side = 0; side < 2; ++side) {
                 const double sum = values[s * shape_.square_sum_stride + side];
                 if (sum < 0)
-                    return bad_value(op_, "square_sums", "be >= 0",
+                    return bad_value(op_, "square_sums", "not be negative",
                                      formatted("%s at index [%lld, %d]", NumberText(sum).text, LongLong(s), side));
             }
         return {};
@@ -240,7 +242,7 @@ private:
             return bad_value(op_, out_name(side), formatted("not be given without %s", kXName[side]), "a tensor");
         if (Check c = out_is_cache(side) ? check_cache(side, *y) : check_tensor(side, *y); !c.ok()) return c;
         shape_.side[side].out_dtype = y->dtype;
-        if (side > 0)
+        if (out_is_cache(side))
             if (Check c = check_quantization(side); !c.ok()) return c;
         return known_ == Known::kLayout ? Check{} : check_disjoint(side);
     }
@@ -280,7 +282,16 @@ private:
         return {};
     }
 
-    // An int8 cache needs a factor; other outputs have neither factor nor offset.
+    // Only a cache can be quantized, and only the cache of a tensor that is given.
+    Check check_quantizes(int side) {
+        const char* missing = !in_.slots ? "slots" : !x(side) ? kXName[side] : nullptr;
+        if (!missing) return {};
+        const std::string rule = formatted("not be given without %s", missing);
+        if (quant_scale(side)) return bad_value(op_, kQuantScaleName[side], rule, "a tensor");
+        return quant_offset(side) ? bad_value(op_, kQuantOffsetName[side], rule, "a tensor") : Check{};
+    }
+
+    // An int8 cache needs a factor; other caches have neither factor nor offset.
     Check check_quantization(int side) {
         const npu_rope_tensor *scale = quant_scale(side), *offset = quant_offset(side);
         const char *name = kQuantScaleName[side], *offset_name = kQuantOffsetName[side];
@@ -349,14 +360,16 @@ private:
     // Each slot is -1 or a row of each cache, and no two tokens have the same one.
     Check check_slot_values() {
         const npu_rope_tensor& slots = *in_.slots;
-        int64_t rows = shape_.side[1].cache_rows;
-        if (shape_.side[2].given) rows = std::min(rows, shape_.side[2].cache_rows);
+        const int64_t k_rows = shape_.side[1].cache_rows;
+        const int64_t v_rows = shape_.side[2].given ? shape_.side[2].cache_rows : k_rows;
+        const int64_t rows = std::min(k_rows, v_rows);
+        const char* cache = k_rows == v_rows ? "the cache" : k_rows < v_rows ? kCacheName[1] : kCacheName[2];
         std::vector<int64_t> seen;
         seen.reserve(static_cast<size_t>(shape_.rope.S));
         for (int64_t s = 0; s < shape_.rope.S; ++s) {
             const int64_t slot = index_at(slots.data, slots.dtype == NPU_ROPE_INT64, s * shape_.slot_stride);
             if (slot < -1 || slot >= rows)
-                return bad_value(op_, "slots", formatted("be -1 or a row of the cache's %lld", LongLong(rows)),
+                return bad_value(op_, "slots", formatted("be -1 or a row of %s's %lld", cache, LongLong(rows)),
                                  std::to_string(slot));
             if (slot >= 0) seen.push_back(slot);
         }
@@ -390,7 +403,8 @@ Check check_qkv_norm_rope_cache(const QkvTensors& t, const npu_rope_params* para
     if (Check c = check_ranks_of_heads(kOp, in.q, in.k); !c.ok()) return c;
     // Tables without positions have a row for each token. For rope_qk's rules, the positions then are any [S].
     npu_rope_tensor rows_of_tokens{nullptr, NPU_ROPE_INT64, 1, {in.q->shape[0]}, {1}};
-    const bool takes_rows_of_tokens = in.cos && !in.positions;
+    const bool has_tables = in.cos || in.sin, takes_rows_of_tokens = has_tables && !in.positions;
+    if (!has_tables && !in.positions) return bad_value(kOp, "positions", "be given without cos and sin", "None");
     if (takes_rows_of_tokens && params && rope_has_sections(params->mode))
         return bad_value(kOp, "positions", formatted("be given in mode %s", mode_name(params->mode)), "None");
     RopeTensors rope = rope_qk_tensors(in.q, in.k, takes_rows_of_tokens ? &rows_of_tokens : in.positions,

@@ -74,10 +74,15 @@ inline bool same_shape(const npu_rope_tensor& a, const npu_rope_tensor& b) {
     return true;
 }
 
-// Whether the view's size and extent in bytes fit int64.
-inline bool fits_int64(const npu_rope_tensor& t) {
-    int64_t bytes = checked_product(t.shape, t.ndim), extent = 0, span;
-    if (bytes < 0 || __builtin_mul_overflow(bytes, kDtypes[t.dtype].bytes, &bytes)) return false;
+// Whether the size in bytes fits int64.
+inline bool size_fits_int64(const npu_rope_tensor& t) {
+    int64_t bytes = checked_product(t.shape, t.ndim);
+    return bytes >= 0 && !__builtin_mul_overflow(bytes, kDtypes[t.dtype].bytes, &bytes);
+}
+
+// Whether the extent in bytes, from the first element to the last one, fits int64.
+inline bool extent_fits_int64(const npu_rope_tensor& t) {
+    int64_t extent = 0, span;
     if (is_empty(t)) return true;  // its strides are unused
     for (int k = 0; k < t.ndim; ++k) {
         const int64_t stride = used_stride(t, k, false);
@@ -147,8 +152,10 @@ public:
     Check check_memory(const char* name, const npu_rope_tensor& t) {
         for (int k = 0; k < t.ndim; ++k)
             if (t.shape[k] < 0) return bad_value(op_, name, "have sizes >= 0", shape_text(t.shape, t.ndim));
-        if (!fits_int64(t))
+        if (!size_fits_int64(t))
             return bad_value(op_, name, "have fewer than 2^63 bytes", "shape " + shape_text(t.shape, t.ndim));
+        if (!extent_fits_int64(t))
+            return bad_value(op_, name, "extend over fewer than 2^63 bytes", "strides " + shape_text(t.stride, t.ndim));
         if (known_ == Known::kLayout || is_empty(t)) return {};
         if (t.data == nullptr) return bad_value(op_, name, "have data", "NULL");
         int64_t bytes = kDtypes[t.dtype].bytes;

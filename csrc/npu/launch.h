@@ -29,8 +29,7 @@ struct LaunchTensor {
         kAsIs,        // in its own layout
         kUnitStride,  // in its own layout, with unit stride in the last dimension
         kContiguous,
-        kInt64,  // as int64: the package supports row numbers of this type only, which halves the number of its kernels
-        kInt32   // as int32; the values are in its range
+        kInt64  // as int64: the package supports row numbers of this type only, which halves the number of its kernels
     };
     const char* name;          // in messages
     const at::Tensor* tensor;  // NULL: the call has none

@@ -30,7 +30,7 @@ from npu_rope.qkv_norm_rope_cache_calls import (
     qkv_tensors,
 )
 from npu_rope.rope_calls import RopeCallAttributes
-from npu_rope.values import Angle
+from npu_rope.values import Angle, as_float32
 
 Tensors = CallTensors[Any]
 
@@ -88,9 +88,9 @@ def qkv_norm_rope_cache(
         q_bias, k_bias: added after the scale; of its shape; of q's dtype or float32.
         epsilon: added to the mean square: >= 0. Rounded to float32.
         scale_offset: added to the scales: 1 for Gemma, which stores them minus 1.
-        square_sums: ``[S,2]`` float32 (float64 for float64), >= 0: the sums of squares of each token's
-            queries and keys over the heads of all ranks, for norms over all heads under tensor parallelism.
-            Values on an NPU are not checked.
+        square_sums: ``[S,2]`` float32 (float64 for float64), not negative: the sums of squares of each
+            token's queries and keys over the heads of all ranks, for norms over all heads under tensor
+            parallelism. NaN passes to the results. Values on an NPU are not checked.
         ranks: the number of these ranks, each with as many heads as this call.
         slots: ``[S]``, int32 or int64: each token's row of the caches, or -1 to leave its k and v out. Two
             tokens must not have the same row.
@@ -98,7 +98,8 @@ def qkv_norm_rope_cache(
             stride in D, such as ``cache.transpose(1, 2)`` of a cache ``[blocks,N,block_size,D]``. The
             dtype is q's, float32, float16, bfloat16 or int8. Other rows keep their values.
         k_quant_scale, v_quant_scale: float32 factors of an int8 cache: ``[1]``, ``[N]`` or ``[N,D]``. The
-            cache gets y * factor + offset, rounded half to even and limited to [-128, 127].
+            cache gets y * factor + offset, rounded half to even and limited to [-128, 127]. Only with slots,
+            and for v only with v.
         k_quant_offset, v_quant_offset: float32, of the factor's shape, or None.
         out: where to write: (q_out, k_out, v_out) with the shapes and dtype of q, k and v; v_out is None
             without v. With caches only q_out. Each may be its own input, else it shares no memory with the
@@ -110,7 +111,8 @@ def qkv_norm_rope_cache(
 
     Returns:
         (q, k, v): the results; without caches and ``out`` v itself, unchanged. With caches: (q's result,
-        k_cache, v_cache). Without caches and ``out``, gradients flow to q, k, scales and biases.
+        k_cache, v_cache). Without caches and ``out``, gradients flow to q, k, scales, biases and
+        ``square_sums``.
 
     Raises:
         ValueError, TypeError: an argument breaks its rule; nothing was written.
@@ -142,6 +144,8 @@ def qkv_norm_rope_cache(
     require_tensor_like(OP, "q", q)
     calls.require_params(OP, params)
     outs = _given_outputs((q, k, v), slots, (k_cache, v_cache), out)
+    if slots is None:
+        _refuse_quantization(others)
     call = qkv_tensors({"q": q, "k": k, "v": v if outs else None}, others, outs)
     attributes = attributes_of(params, epsilon, scale_offset, ranks, angle)
     chosen = backend or backends.default_backend
@@ -152,6 +156,13 @@ def qkv_norm_rope_cache(
             call = qkv_tensors(call.xs, others, {"q_out": empty_like(q), **outs})
         results = calls.run_named(chosen, call, attributes, executors.run)
     return results[0], results[1], (results[2] if len(results) > 2 else None) if outs else v
+
+
+def _refuse_quantization(others: dict[str, Any]) -> None:
+    """Reject factors and offsets of caches in a call without caches: torch's operator for it lacks them."""
+    for name in OTHERS[_SLOTS + 1 :]:
+        if others[name] is not None:
+            raise bad_value(OP, name, "not be given without slots", "a tensor")
 
 
 def _given_outputs(xs: tuple[Any, Any, Any], slots: Any, caches: tuple[Any, Any], out: Any) -> dict[str, Any]:
@@ -201,6 +212,8 @@ def _on_hot_path(
         if caches != (None, None):
             return NotImplemented
         if out is None:
+            if any(tensor is not None for tensor in read[_SLOTS + 1 :]):
+                return NotImplemented
             pair = calls.try_hot_path(OP, (q, k, *read[:_SLOTS]), (), named=named)
             return pair if pair is NotImplemented else (*pair, v)
         written = out
@@ -292,14 +305,18 @@ def _backward(ctx: Any, q_gradient: Any, k_gradient: Any) -> tuple[Any, ...]:
     q, k, *others = ctx.saved_tensors
     named = dict(zip(_NORM_AND_ANGLES, others, strict=True))
     attributes = _attributes(ctx.attributes)
-    if named["square_sums"] is not None:
-        raise NotImplementedError(
-            f"[{OP}] square_sums must not be given where a gradient is needed but got a tensor."
-        )
     rotated_back = _rotated_back((q_gradient, k_gradient), named, attributes)
-    q_side = _side_gradients(rotated_back[0], q, named["q_scale"], named["q_bias"], attributes)
-    k_side = _side_gradients(rotated_back[1], k, named["k_scale"], named["k_bias"], attributes)
-    return q_side[0], k_side[0], q_side[1], k_side[1], q_side[2], k_side[2]
+    sides = []
+    for column, (side, x) in enumerate((("q", q), ("k", k))):
+        given = rotated_back[column], x, named[f"{side}_scale"], named[f"{side}_bias"]
+        sums = named["square_sums"]
+        if sums is None:
+            sides.append((*_side_gradients(*given, attributes), None))
+        else:
+            sides.append(_side_gradients_by_sums(*given, sums[:, column], attributes))
+    of_xs, of_scales, of_biases, of_sums = zip(*sides, strict=True)
+    square_sums_gradient = None if named["square_sums"] is None else torch.stack(of_sums, dim=1)
+    return *of_xs, *of_scales, *of_biases, square_sums_gradient
 
 
 def _rotated_back(
@@ -352,6 +369,26 @@ def _side_gradients(
     arguments = by_row.to(factor.dtype), x.reshape(rows), factor, -1, attributes.epsilon, stash
     dx, dscale = _operators.rms_norm_backward.default(*arguments)
     return dx.reshape(x.shape), dscale.to(scale.dtype), bias_gradient
+
+
+def _side_gradients_by_sums(
+    gradient: Any, x: Any, scale: Any, bias: Any, sums: Any, attributes: QkvAttributes
+) -> tuple[Any, Any, Any, Any]:
+    """Return the gradients of q or k, of its scale, of its bias and of the given sums of squares ``[S]``."""
+    if x.shape[1] == 0:
+        return gradient, None, None, torch.zeros_like(sums)
+    by_row = gradient.flatten(1).to(sums.dtype)
+    factor = scale.to(sums.dtype) + as_float32(attributes.scale_offset)
+    # A DTensor has the heads of all ranks.
+    ranks = 1 if hasattr(x, "placements") else attributes.ranks
+    elements = ranks * x.shape[1] * x.shape[2]
+    inverse = (sums / elements + as_float32(attributes.epsilon)).rsqrt()
+    scaled = by_row * inverse[:, None]
+    of_scale = scaled * x.flatten(1)
+    of_x = (scaled * factor).to(x.dtype).reshape(x.shape)
+    of_bias = None if bias is None else by_row.sum(0).to(bias.dtype)
+    of_sums = (of_scale * factor).sum(1) * inverse * inverse * (-0.5 / elements)
+    return of_x, of_scale.sum(0).to(scale.dtype), of_bias, of_sums
 
 
 def _sum_type(x: Any) -> Any:
@@ -413,7 +450,7 @@ register(
         f"qkv_norm_rope_cache({_NEW}, {_ATTRIBUTES}) -> (Tensor, Tensor)",
         _call_new,
         results=like_xs("q_out", "k_out"),
-        gradient=gradients.Gradient(_backward, _setup_context, reads=((0, 2, 4), (1, 3, 5))),
+        gradient=gradients.Gradient(_backward, _setup_context, reads=((0, 2, 4, 6), (1, 3, 5, 6))),
     ),
     _operator(
         f"qkv_norm_rope_cache_set_rows({_ALL}, Tensor(a!) k_cache, Tensor(b!)? v_cache, {_ATTRIBUTES})"

@@ -146,6 +146,15 @@ static void test_errors(void) {
     c.inputs.v_quant_scale = NULL;
     check_refused(&c, "[qkv_norm_rope_cache] v_quant_scale must be given for an int8 v_cache but got None.");
     set_valid_call(&c);
+    c.inputs.v = NULL;
+    c.outputs.v_out = NULL;
+    check_refused(&c, "[qkv_norm_rope_cache] v_quant_scale must not be given without v but got a tensor.");
+    c.inputs.slots = NULL;
+    check_refused(&c, "[qkv_norm_rope_cache] v_quant_scale must not be given without slots but got a tensor.");
+    c.inputs.v_quant_scale = NULL;
+    c.inputs.k_quant_offset = &c.factor;
+    check_refused(&c, "[qkv_norm_rope_cache] k_quant_offset must not be given without slots but got a tensor.");
+    set_valid_call(&c);
     c.slot_data[2] = 4;
     check_refused(&c, "[qkv_norm_rope_cache] slots must be -1 or a row of the cache's 4 but got 4.");
     set_valid_call(&c);
@@ -156,7 +165,7 @@ static void test_errors(void) {
     c.scale = view(c.qkv_data, NPU_ROPE_FLOAT32, 1, all_heads);
     c.inputs.square_sums = &c.sums;
     for (int i = 0; i < S * 2; ++i) c.sums_data[i] = i == 3 ? -1.0f : 1.0f;
-    check_refused(&c, "[qkv_norm_rope_cache] square_sums must be >= 0 but got -1 at index [1, 1].");
+    check_refused(&c, "[qkv_norm_rope_cache] square_sums must not be negative but got -1 at index [1, 1].");
     set_valid_call(&c);
     c.inputs.q = NULL;
     check_refused(&c, "[qkv_norm_rope_cache] q must be a tensor but got NULL.");

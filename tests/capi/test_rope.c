@@ -194,7 +194,8 @@ static void test_input_errors(void) {
     BAD(c.x.shape[1] = -1, VALUE, "[rope] x must have sizes >= 0 but got [2, -1, 6].");
     BAD((c.x.shape[0] = c.x.shape[1] = (int64_t)1 << 40), VALUE,
         "[rope] x must have fewer than 2^63 bytes but got shape [1099511627776, 1099511627776, 6].");
-    BAD(c.x.stride[0] = INT64_MAX / 2, VALUE, "[rope] x must have fewer than 2^63 bytes but got shape [2, 1, 6].");
+    BAD(c.x.stride[0] = INT64_MAX / 2, VALUE,
+        "[rope] x must extend over fewer than 2^63 bytes but got strides [4611686018427387903, 6, 1].");
     BAD(c.x.data = NULL, VALUE, "[rope] x must have data but got NULL.");
     BAD(c.x.data = (char*)c.x.data + 2, VALUE,
         "[rope] x must be aligned to its 4-byte elements but got an address that is not.");

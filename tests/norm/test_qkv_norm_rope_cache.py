@@ -11,6 +11,7 @@ import torch
 from random_qkv import DTYPES, NUMPY, QkvCase, as_numpy, as_torch, case_of, refused, run, worst
 
 from npu_rope import RopeParams, qkv_norm_rope_cache, rms_norm_rope, rope_qk
+from npu_rope.executors import qkv_norm_rope_cache as executors
 from npu_rope.testing.bounds import is_device
 from npu_rope.testing.chip_types import lacks_type
 
@@ -57,6 +58,23 @@ def test_numbers_at_the_ends_of_the_range_meet_the_bound(dtype, exponent, backen
             case.xs[name] = np.ldexp(x.astype(np.float64), exponent).astype(x.dtype)
         case.named |= {"epsilon": 0.0, "scale_offset": 0.0}
         judge(case, backend)
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_a_kernel_skips_a_slot_outside_the_caches(backend, dtype, monkeypatch):
+    """As on an NPU, where the host cannot read the slots: the kernel reads all 64 bits of them."""
+    if not is_device(backend):
+        pytest.skip("the host reads the slots")
+    check = executors.check
+    unread = lambda call, attributes, chip: check(call, attributes, chip, "addresses")  # noqa: E731
+    monkeypatch.setattr(executors, "check", unread)
+    far = [2**32 + 1, 1 - 2**32, 2 - 2**63] if dtype is np.int64 else [2**31 - 1, -(2**31), -7]
+    slots = np.array([8, *far, 4, -2], dtype)
+    qkv, caches = np.ones((6, 3, 32), np.float32), np.zeros((2, 8, 1, 32), np.float32)
+    named = {"slots": slots, "k_cache": caches[0], "v_cache": caches[1], "backend": backend}
+    qkv_norm_rope_cache(*np.split(qkv, 3, axis=1), np.arange(6), RopeParams(32), **named)
+    written = np.flatnonzero(caches[0].any(axis=(1, 2))), np.flatnonzero(caches[1].any(axis=(1, 2)))
+    assert [rows.tolist() for rows in written] == [[4], [4]]
 
 
 def fused_call(dtype="bfloat16", tokens=7):

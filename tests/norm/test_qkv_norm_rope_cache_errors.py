@@ -97,7 +97,7 @@ BAD = {
         {"q_scale": ones(N * D), "k_scale": ones(K * D), "square_sums": ones(S)},
     ),
     "a negative sum": (
-        "square_sums must be >= 0 but got -0.5 at index [1, 0]",
+        "square_sums must not be negative but got -0.5 at index [1, 0]",
         ValueError,
         {
             "q_scale": ones(N * D),
@@ -106,7 +106,7 @@ BAD = {
         },
     ),
     "a negative sum of keys in a cache's call": (
-        "square_sums must be >= 0 but got -inf at index [2, 1]",
+        "square_sums must not be negative but got -inf at index [2, 1]",
         ValueError,
         {
             **CACHES,
@@ -117,7 +117,7 @@ BAD = {
         },
     ),
     "a negative sum of float64": (
-        "square_sums must be >= 0 but got -1e-300 at index [0, 1]",
+        "square_sums must not be negative but got -1e-300 at index [0, 1]",
         ValueError,
         {
             **{x: ones(S, heads, D, dtype=float) for x, heads in (("q", N), ("k", K), ("v", K))},
@@ -153,7 +153,11 @@ BAD = {
         ValueError,
         {**TABLES, "positions": None, "params": MROPE},
     ),
-    "no positions": ("positions must be a tensor but got NULL", ValueError, {"positions": None}),
+    "no positions": (
+        "positions must be given without cos and sin but got None",
+        ValueError,
+        {"positions": None},
+    ),
     "slots": ("slots must have shape [S] = [3] but got [2]", ValueError, {**CACHES, "slots": np.arange(2)}),
     "slots' type": ("slots must be int32 or int64 but got float32", TypeError, {**CACHES, "slots": ones(S)}),
     "slot": (
@@ -167,9 +171,14 @@ BAD = {
         {**CACHES, "slots": np.array([0, -2, 1])},
     ),
     "slot of v": (
-        "slots must be -1 or a row of the cache's 5 but got 7",
+        "slots must be -1 or a row of v_cache's 5 but got 7",
         ValueError,
         {**CACHES, "v_cache": ones(5, K, 6), "slots": np.array([0, 7, 1])},
+    ),
+    "slot of k": (
+        "slots must be -1 or a row of k_cache's 2 but got 2",
+        ValueError,
+        {**CACHES, "k_cache": ones(2, K, D)},
     ),
     "same slot": (
         "slots must differ from each other but got 4 twice",
@@ -257,6 +266,27 @@ BAD = {
         ValueError,
         {"out": (ones(S, N, D), ones(S, K, D), None)},
     ),
+    **{
+        f"{name} without slots, {where}": (
+            f"{name} must not be given without slots but got a tensor",
+            ValueError,
+            {name: factor, **written},
+        )
+        for name in ("k_quant_scale", "k_quant_offset", "v_quant_scale", "v_quant_offset")
+        for where, factor, written in (
+            ("new results", ones(1), {}),
+            ("no values", ones(7, dtype=half), {"v": None}),
+            ("out", ones(1), {"out": (ones(S, N, D), ones(S, K, D), ones(S, K, 6))}),
+        )
+    },
+    **{
+        f"{name} without v": (
+            f"{name} must not be given without v but got a tensor",
+            ValueError,
+            {**CACHES, "v": None, "v_cache": None, name: ones(1)},
+        )
+        for name in ("v_quant_scale", "v_quant_offset")
+    },
     "quantization scale without dimensions": (
         "k_quant_scale must have shape [1], [N] = [2] or [N,D] = [2, 8] but got []",
         ValueError,
@@ -273,6 +303,7 @@ def call(changed, backend, framework):
             arguments["out"] = tuple(None if t is None else torch.from_numpy(t) for t in arguments["out"])
     xs = [arguments.pop(name) for name in ("q", "k", "v", "positions", "params")]
     written = {n: t for n, t in arguments.items() if "cache" in n and t is not None}
+    written |= {f"out[{i}]": t for i, t in enumerate(arguments.get("out", ())) if t is not None}
     before = {n: t.copy() if isinstance(t, np.ndarray) else t.clone() for n, t in written.items()}
     try:
         qkv_norm_rope_cache(*xs, **arguments, backend=None if framework == "torch" else backend)

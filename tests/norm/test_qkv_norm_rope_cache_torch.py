@@ -4,6 +4,7 @@ registration, over ctypes.
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from random_qkv import as_torch, case_of
@@ -161,12 +162,72 @@ def test_a_gradient_through_written_memory_is_refused():
     assert not any(out.any() for out in outs)
 
 
-def test_square_sums_are_refused_where_a_gradient_is_needed():
-    xs, named = sample(needs_grad=True)
-    named = {f"{name}_scale": torch.ones(heads * D) for name, heads in (("q", N), ("k", K))}
-    q, _, _ = qkv_norm_rope_cache(*xs, POSITIONS, PARAMS, **named, square_sums=torch.ones(S, 2))
-    with pytest.raises(NotImplementedError, match="square_sums must not be given where a gradient is needed"):
-        q.sum().backward()
+def all_heads(dtype, ranks=1):
+    """Return q, k, scales and biases [N*D] that need a gradient, and sums of squares of other heads."""
+    xs, _ = sample(dtype, needs_grad=True)
+    generator = torch.Generator().manual_seed(1)
+    make = lambda *shape: torch.rand(shape, generator=generator, dtype=torch.float64)  # noqa: E731
+    factors = {
+        f"{x}_{part}": (make(heads * D) + 0.5).to(dtype).requires_grad_()
+        for part in ("scale", "bias")
+        for x, heads in (("q", N), ("k", K))
+    }
+    sums = (make(S, 2) * 100 * ranks).to(torch.promote_types(dtype, torch.float32))
+    return xs[:2], factors, sums
+
+
+def formula(q, k, sums, factors, ranks, scale_offset):
+    """Compute the norms by torch's own operators, and rotate."""
+    results = []
+    for column, (side, x) in enumerate((("q", q), ("k", k))):
+        mean = sums[:, column] / (ranks * x.shape[1] * D)
+        y = x.flatten(1) / torch.sqrt(mean + float(np.float32(1e-3)))[:, None]
+        results.append(
+            (y * (factors[f"{side}_scale"] + scale_offset) + factors[f"{side}_bias"]).view(x.shape)
+        )
+    return qkv_norm_rope_cache(*results, None, POSITIONS, PARAMS)[:2]
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_gradients_with_given_square_sums_are_those_of_the_formula(ranks, dtype):
+    xs, factors, sums = all_heads(dtype, ranks)
+    named = {"epsilon": 1e-3, "scale_offset": 0.25, "ranks": ranks}
+    tensors = [*xs, *factors.values(), sums.requires_grad_()]
+    ys = qkv_norm_rope_cache(*xs, None, POSITIONS, PARAMS, **factors, square_sums=sums, **named)[:2]
+    weights = [torch.linspace(-1, 1, y.numel()).view(y.shape).to(dtype) for y in ys]
+    got = torch.autograd.grad(ys, tensors, weights)
+    wide = [t.detach().double().requires_grad_() for t in tensors]
+    wide_factors = dict(zip(factors, wide[2:-1], strict=True))
+    expected_ys = formula(*wide[:2], wide[-1], wide_factors, ranks, 0.25)
+    expected = torch.autograd.grad(expected_ys, wide, [w.double() for w in weights])
+    tolerance = {torch.float64: 1e-12, torch.float32: 1e-5, torch.bfloat16: 0.02}[dtype]
+    for t, gradient, value in zip(tensors, got, expected, strict=True):
+        assert gradient.dtype == t.dtype
+        assert (gradient.double() - value).abs().max() <= tolerance * value.abs().max()
+
+
+def test_gradients_with_given_square_sums_are_those_of_finite_differences():
+    xs, factors, sums = all_heads(torch.float64)
+
+    def call(q, k, sums, *given):
+        named = dict(zip(factors, given, strict=True))
+        return qkv_norm_rope_cache(q, k, None, POSITIONS, PARAMS, **named, square_sums=sums, ranks=2)[:2]
+
+    assert torch.autograd.gradcheck(call, (*xs, sums.requires_grad_(), *factors.values()), fast_mode=True)
+
+
+def test_gradients_flow_through_the_sums_of_the_same_heads():
+    xs, factors, _ = all_heads(torch.float64)
+    gradients = []
+    for sums in (None, qk_square_sums(*xs), qk_square_sums(*xs).detach()):
+        q, k, _ = qkv_norm_rope_cache(*xs, None, POSITIONS, PARAMS, **factors, square_sums=sums)
+        tensors = [*xs, *factors.values()]
+        gradients.append(torch.autograd.grad(q.pow(3).sum() + k.pow(3).sum(), tensors))
+    for expected, got in zip(*gradients[:2], strict=True):
+        torch.testing.assert_close(got, expected, rtol=1e-10, atol=1e-10)
+    assert not torch.allclose(gradients[2][0], gradients[0][0])  # constants: another gradient
+    torch.testing.assert_close(gradients[2][2], gradients[0][2], rtol=1e-10, atol=1e-10)
 
 
 # ---- without the registration ----------------------------------------------------------------------------

@@ -124,19 +124,23 @@ LARGE = 2**31
 
 
 @pytest.mark.parametrize(
-    ("shape", "strides"),
+    ("shape", "strides", "fault"),
     [
-        ((LARGE, LARGE, LARGE), (0, 0, 1)),  # elements
-        ((2**30, 2**30, 8), (0, 0, 1)),  # bytes
-        ((2, 2, 8), (2**62, 2**62, 1)),  # reach
-        ((2, 1, 8), (-(2**63), 0, 1)),  # a stride without an absolute value
-        ((2, 1, 8), (2**61, 0, 1)),  # reach in bytes
+        ((LARGE, LARGE, LARGE), (0, 0, 1), "shape"),  # elements
+        ((2**30, 2**30, 8), (0, 0, 1), "shape"),  # bytes
+        ((2, 2, 8), (2**62, 2**62, 1), "strides"),  # extent
+        ((2, 1, 8), (-(2**63), 0, 1), "strides"),  # a stride without an absolute value
+        ((2, 1, 8), (2**61, 0, 1), "strides"),  # extent in bytes
     ],
 )
-def test_sizes_and_strides_that_overflow_are_refused(shape, strides):
+def test_sizes_and_strides_that_overflow_are_refused(shape, strides, fault):
     data = np.ones(64, np.float32)
     status, message, out = call_c(x=c_tensor(data.ctypes.data, "float32", shape, strides))
-    assert (status, message) == (1, f"[rope] x must have fewer than 2^63 bytes but got shape {list(shape)}.")
+    rules = {
+        "shape": f"have fewer than 2^63 bytes but got shape {list(shape)}.",
+        "strides": f"extend over fewer than 2^63 bytes but got strides {list(strides)}.",
+    }
+    assert (status, message) == (1, f"[rope] x must {rules[fault]}")
     assert np.all(out == SENTINEL)
 
 

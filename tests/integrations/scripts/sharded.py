@@ -241,6 +241,9 @@ def qkv():
             assert_close(result, value, "norm over all heads")
             assert result.placements[0] in ((tokens, ALL) if placement is None else (placement,))
         case_count += 1
+        if placement is not None:
+            run = lambda *t: over_all_heads(*t, ranks=ranks if hasattr(t[0], "placements") else 1)  # noqa: B023, E731
+            compare("norm over all heads", run, full, placements, placement)
     text = f"ranks must be the number of parts of q's heads, 1 but got {MESH.size()}"
     of_tokens = (tokens, tokens, Shard(0), ALL, ALL)
     wrong_ranks = lambda *t: over_all_heads(*t, ranks=MESH.size())  # noqa: E731

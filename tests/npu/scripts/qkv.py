@@ -60,6 +60,25 @@ def stored(device, dtype, cache_type, index):
     return results
 
 
+def check_slots_outside_the_caches_are_skipped():
+    """The host does not read the slots. The kernel reads all 64 bits: no high word is lost."""
+    outside = [40, -2, 2**31 - 1, -(2**31)]
+    wide = [2**32 + 1, 1 - 2**32, -(2**63) + 2]
+    for index, step in ((torch.int64, 1), (torch.int64, 2), (torch.int32, 1)):
+        caches = torch.zeros(2, 40, 2, SIZE, device="npu")
+        rows = torch.full((TOKENS * step,), 3)
+        for token in range(TOKENS):
+            far = outside + (wide if index is torch.int64 else [])
+            rows[token * step] = token if token % 2 else far[token // 2 % len(far)]
+        slots = rows.to(index).to("npu")[::step]
+        q, k, v = views("npu")
+        named = {"slots": slots, "k_cache": caches[0], "v_cache": caches[1]}
+        qkv_norm_rope_cache(q, k, v, torch.arange(TOKENS, device="npu"), PARAMS, **named)
+        written = caches.cpu().flatten(2).any(-1)
+        expected = torch.arange(40) % 2 * (torch.arange(40) < TOKENS)
+        assert written.equal(expected.bool().expand(2, 40)), (index, step, written)
+
+
 def check_parameters_of_two_types_and_tables():
     def call(device):
         q_scale, k_scale = values(4 * SIZE, seed=1), values(2 * SIZE, dtype=torch.float16, seed=2)
@@ -93,6 +112,21 @@ def check_gradients():
         a, b, _ = qkv_norm_rope_cache(q, k, None, positions, PARAMS, q_scale=scale, k_scale=scale)
         (a.square().sum() + (b**3).sum()).backward()
         grads.append((q.grad, k.grad, scale.grad))
+    for on_npu, on_cpu in zip(*grads, strict=True):
+        near(on_npu, on_cpu, units=16)
+
+
+def check_gradients_with_given_sums():
+    grads = []
+    for device in ("npu", "cpu"):
+        q, k, _ = (x.detach().clone().requires_grad_() for x in views(device))
+        scales = [values(n * SIZE, seed=n).to(device).requires_grad_() for n in (q.shape[1], k.shape[1])]
+        sums = (qk_square_sums(q, k).detach() * 2).requires_grad_()
+        named = {"q_scale": scales[0], "k_scale": scales[1], "square_sums": sums, "ranks": 2}
+        positions = torch.arange(TOKENS, device=device)
+        a, b, _ = qkv_norm_rope_cache(q, k, None, positions, PARAMS, **named)
+        (a.square().sum() + (b**3).sum()).backward()
+        grads.append((q.grad, k.grad, *(scale.grad for scale in scales), sums.grad))
     for on_npu, on_cpu in zip(*grads, strict=True):
         near(on_npu, on_cpu, units=16)
 
