@@ -299,10 +299,12 @@ PYTHON_LAYERS = (
     ),
     Layer(
         ("npu_rope/compat/*",),
-        # vllm: the sum over its ranks (compat/vllm_ascend.py), imported where it is called.
+        # vllm: the sum over its ranks (compat/vllm_ascend.py), imported where it is called. numpy: its exact
+        # comparison of the memory of two views (compat/torch_npu_caches.py).
         (
             PY_STD,
             "vllm.distributed",
+            "numpy",
             "npu_rope.compat",
             "npu_rope.ops",
             "npu_rope.optional_torch",

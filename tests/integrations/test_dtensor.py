@@ -23,6 +23,6 @@ def test_two_processes_give_the_results_of_one():
         timeout=300,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    counts = {"operators": 46, "qkv": 38, "llama": 2}
+    counts = {"operators": 46, "qkv": 41, "llama": 2}
     lines = [f"{name}: {count} cases, 2 processes" for name, count in counts.items()]
     assert done.stdout.splitlines()[-3:] == lines

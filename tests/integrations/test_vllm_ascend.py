@@ -309,7 +309,7 @@ BAD = [
     ),
     (
         TP,
-        "the result of all_reduce must be >= 0 but got -1 at index [0, 0].",
+        "the result of all_reduce must not be negative but got -1 at index [0, 0].",
         {"tp_world": 2, "all_reduce": lambda sums: -torch.ones_like(sums)},
     ),
     *(

@@ -177,7 +177,7 @@ BAD_KV = {
     ),
     "ckv_cache": (
         {"ckv_cache": randn(2, BLOCK, 1, DV)[:0]},
-        "index must be -1 or a row of the cache's 0 but got 0.",
+        "index must be -1 or a row of ckv_cache's 0 but got 0.",
     ),
     "dtype": (
         {"ckv_cache": torch.zeros(BLOCKS, BLOCK, 1, DV, dtype=torch.int16)},
