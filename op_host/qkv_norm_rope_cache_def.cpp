@@ -110,8 +110,8 @@ static npu_rope_tensor without_heads(const npu_rope_tensor* one, const npu_rope_
 constexpr size_t kV = 2, kQScale = 3, kKScale = 4, kQBias = 5, kKBias = 6, kCos = 10, kSin = 11, kSlots = 12;
 constexpr size_t kInputs = 17, kCaches = 17, kOuts = 19;
 
-// The kernel reads all parameters in the type of q_scale, and writes rows of caches through k_out and v_out. It reads
-// slots of int32 and int64. CANN does not check these optional tensors.
+// The kernel reads all parameters in the type of q_scale, and writes rows of caches through k_out and v_out. CANN does
+// not check these optional tensors.
 static Check check_optional_tensors(const char* op, const Tensors& v, const QkvGiven& given) {
     for (const auto& [index, name] : {std::pair{kKScale, "k_scale"}, std::pair{kQBias, "q_bias"},
                                       std::pair{kKBias, "k_bias"}, std::pair{kCos, "cos"}, std::pair{kSin, "sin"}})

@@ -70,6 +70,13 @@ npu_rope_tensor view_of_copy(const at::Tensor& t, size_t number) {
     return view;
 }
 
+// Returns the numbers as int32. For contiguous int64 numbers, the result is a view of their low words.
+at::Tensor int32_of(const at::Tensor& t) {
+    if (t.scalar_type() == at::kInt) return t;
+    if (!t.is_contiguous()) return t.to(at::kInt);
+    return t.view(at::kInt).slice(t.dim() - 1, 0, std::nullopt, 2);
+}
+
 }  // namespace
 
 void raise_on(const Check& c) {
@@ -149,6 +156,7 @@ void LaunchTensors::copy_inputs() {
         if (!t.tensor) continue;
         if (!is_readable(t)) launched_[i] = t.tensor->contiguous();
         if (t.form == LaunchTensor::kInt64) launched_[i] = t.tensor->to(at::kLong);
+        if (t.form == LaunchTensor::kInt32) launched_[i] = int32_of(*t.tensor);
     }
 }
 

@@ -29,7 +29,8 @@ struct LaunchTensor {
         kAsIs,        // in its own layout
         kUnitStride,  // in its own layout, with unit stride in the last dimension
         kContiguous,
-        kInt64  // as int64: the package supports row numbers of this type only, which halves the number of its kernels
+        kInt64,  // as int64: the package supports row numbers of this type only, which halves the number of its kernels
+        kInt32   // as int32; the values are in its range
     };
     const char* name;          // in messages
     const at::Tensor* tensor;  // NULL: the call has none

@@ -75,6 +75,7 @@ LaunchTensors launch_tensors(const QkvCall& call) {
         if (i <= kV || i == kCos || i == kSin) form = T::kUnitStride;
         if ((i >= kQScale && i <= kSquareSums) || i == kFreqFactors || (i >= kKQuantScale && i <= kVQuantOffset))
             form = T::kContiguous;
+        if (i == kSlots) form = T::kInt32;
         if (i == kK) out = given(call[kKOut]);
         if (i == kV && call[kVOut].has_value()) out = given(call[kVOut]);
         tensors.push_back({kNames[i], given(call[i]), form, out});

@@ -205,6 +205,8 @@ def launch_on_sim(options: Options, call: Tensors, results: Results, attributes:
         "has_q": has["q"],
         "has_k": has["k"],
     }
+    if tensors["slots"] is not None:
+        tensors["slots"] = sim.int32_of(tensors["slots"])
     # CANN needs a tensor for each required parameter of the definition; the kernel does not read these ones.
     if tensors["q_scale"] is None:
         tensors["q_scale"] = tensors[parameters[0]] if parameters else sim.new_like(q, 1)

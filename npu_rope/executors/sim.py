@@ -202,6 +202,11 @@ def int64_of(numbers: Any) -> Any:
     return numbers.long() if is_tensor(numbers) else numbers.astype(np.int64, copy=False)
 
 
+def int32_of(numbers: Any) -> Any:
+    """Return numbers that int32 holds as int32."""
+    return numbers.int() if is_tensor(numbers) else numbers.astype(np.int32, copy=False)
+
+
 def float32_of(values: Any) -> Any:
     """Return values as float32. A uint16 array holds bfloat16's bits."""
     if is_tensor(values):
