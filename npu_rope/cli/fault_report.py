@@ -61,6 +61,11 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" + ("s" if number != 1 else "")
 
 
+def left_out_text(report: ValidationReport) -> str:
+    """Return the end of the verdict that counts the long cases left out; empty if all ran."""
+    return f"; {counted(report.left_out, 'long case')} left out, which --all runs" if report.left_out else ""
+
+
 def title_of(fault: Fault, report: ValidationReport, kind: str = "") -> str:
     """Return a fault's title: the back end, the kind (by default the fault's own) and the broken rule."""
     rule = f" ({', '.join(fault.rule)})" if fault.rule else ""

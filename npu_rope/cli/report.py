@@ -16,7 +16,14 @@ from rich.console import Console
 from rich.markup import escape
 
 from npu_rope import backends
-from npu_rope.cli.fault_report import counted, executor_name, explain, print_faults, print_wrapped
+from npu_rope.cli.fault_report import (
+    counted,
+    executor_name,
+    explain,
+    left_out_text,
+    print_faults,
+    print_wrapped,
+)
 from npu_rope.cli.report_files import write_csv, write_json, write_junit
 from npu_rope.cli.validation_page import write_page
 from npu_rope.cli.validation_report import ValidationReport
@@ -158,8 +165,7 @@ class ConsolePrinter:
             text = f"{text}; {on_device}" if ran else f"{on_device}; other back ends: {text}"
         if self.report.not_reached:
             text += f"; interrupted before the other {counted(self.report.not_reached, 'case')}"
-        if self.report.left_out:
-            text += f"; {counted(self.report.left_out, 'long case')} left out, which --all runs"
+        text += left_out_text(self.report)
         self.console.print(f"{verdict}: {text}", soft_wrap=True)
 
     def _table(self, executors: list[str]) -> None:

@@ -14,7 +14,15 @@ from ascend_sim import pages
 from npu_rope import backends
 from npu_rope.bench.machine import machine
 from npu_rope.cli import doctor
-from npu_rope.cli.fault_report import counted, executor_name, explain, fails_text, reproducers, title_of
+from npu_rope.cli.fault_report import (
+    counted,
+    executor_name,
+    explain,
+    fails_text,
+    left_out_text,
+    reproducers,
+    title_of,
+)
 from npu_rope.cli.report_files import json_number
 from npu_rope.cli.validation_report import ValidationReport
 from npu_rope.hardware.privacy import Scrubber
@@ -80,14 +88,14 @@ def _cards(report: ValidationReport) -> str:
     ran = sum(result.verdict != UNSUPPORTED for result in report.results)
     word, kind = ("FAIL", "bad") if failed else ("OK", "good") if ran else ("NOT RUN", "warn")
     faults = len(find_faults(report.results))
-    not_run, left_out = len(report.results) - ran, report.left_out
+    not_run = len(report.results) - ran
     cards = [
         (
             "Result",
             pages.mark(word, kind),
             f"{ran - failed} of {counted(ran, 'case')} within bounds"
             + (f"; {not_run} not run: unsupported" if not_run else "")
-            + (f"; {counted(left_out, 'long case')} left out, which --all runs" if left_out else ""),
+            + left_out_text(report),
         ),
         (
             "Failures",
