@@ -366,7 +366,7 @@ def check_bad_calls_are_refused():
             {"positions": torch.arange(9)},
             "[qkv_rmsnorm_rope] positions must be on input's device npu:0",
         ),
-        (mrope, {"mrope_section": [8, 8, 8]}, "mrope_section must have three numbers that add up to 32"),
+        (mrope, {"mrope_section": [8, 8, 8]}, "mrope_section must be three numbers >= 0 that add up to 32"),
         (
             tp,
             {"cos": values(9, 8).npu()},
