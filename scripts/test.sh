@@ -6,7 +6,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 usage() {
   cat <<TEXT
-usage: scripts/test.sh [--npu] [pytest arguments]
+usage: scripts/test.sh [--long | --npu] [pytest arguments]
 
 Sets up .venv and .venv-npu (the real torch_npu), builds npu_rope, and runs three sets of tests:
 
@@ -17,9 +17,10 @@ Sets up .venv and .venv-npu (the real torch_npu), builds npu_rope, and runs thre
 It needs Python >= 3.10, a C++17 compiler and a package registry. The first run installs all packages, which
 takes a few minutes; later runs skip the steps whose inputs did not change.
 
-  scripts/test.sh                      all three sets, without slow tests
-  scripts/test.sh -m slow              the slow tests
-  scripts/test.sh tests/rope -k cache  some tests, without npu; every argument goes to pytest
+  scripts/test.sh                      all three sets, without long and slow tests
+  scripts/test.sh --long               the long tests of all three sets: each takes about a second or more
+  scripts/test.sh -m slow              the slow tests: each takes more than a few seconds, or there are very many
+  scripts/test.sh tests/rope -k cache  some tests and their long ones, without npu; every argument goes to pytest
   scripts/test.sh -n 0 -x --pdb        one process; start the debugger at the first failure
   scripts/test.sh --npu                the operator tests on back end npu only
   scripts/test.sh --npu tests/rope/test_rope_qk.py -k heads    some of these tests
@@ -65,6 +66,10 @@ case "${1:-}" in
     run_npu "$@"
     exit
     ;;
+  --long)
+    [ $# -eq 1 ] || { echo "[test] --long must be the only argument but got: $*" >&2 && exit 2; }
+    marks="long and not slow"
+    ;;
   ?*)
     setup test
     run_default "$@"
@@ -73,18 +78,19 @@ case "${1:-}" in
 esac
 
 setup --npu test
+marks="${marks:-not slow and not long}"
 status=0
 COUNTS="$(mktemp -d)"
 trap 'rm -rf "$COUNTS"' EXIT
 printf '\n==> the default suite\n'
 without=()
 if has_torch_npu; then without=("${TORCH_NPU_TESTS[@]/#/--ignore=}"); fi
-NPU_ROPE_TEST_COUNTS="$COUNTS/default" run_default ${without[@]+"${without[@]}"} || status=$?
+NPU_ROPE_TEST_COUNTS="$COUNTS/default" run_default ${without[@]+"${without[@]}"} -m "$marks" || status=$?
 if has_torch_npu; then
   printf '\n==> torch_npu %s on a simulated CANN, no hardware\n' "$TORCH_NPU_VERSION"
-  NPU_ROPE_TEST_COUNTS="$COUNTS/torch_npu" run_default "${TORCH_NPU_TESTS[@]}" || status=$((status ? status : $?))
+  NPU_ROPE_TEST_COUNTS="$COUNTS/torch_npu" run_default "${TORCH_NPU_TESTS[@]}" -m "$marks" || status=$((status ? status : $?))
   printf '\n==> the operator tests on back end npu: torch_npu %s on a simulated CANN, no hardware\n' "$TORCH_NPU_VERSION"
-  NPU_ROPE_TEST_COUNTS="$COUNTS/npu" run_npu || status=$((status ? status : $?))
+  NPU_ROPE_TEST_COUNTS="$COUNTS/npu" run_npu -m "$marks" || status=$((status ? status : $?))
 fi
 printf '\n==> summary\n'
 "$VENV/bin/python" "$ROOT/tests/support/counts.py" "$COUNTS"/*

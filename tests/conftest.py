@@ -48,13 +48,14 @@ def pytest_itemcollected(item):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """On Ascend950 run one case of each test by default. Mark the others as slow."""
-    if FORCED:
-        return
+    """On Ascend950 run one case of each test by default: mark the others as slow. Beside torch_npu run the
+    tests of back end npu by default: mark the others, which repeat the default suite, as long."""
     seen = set()
     for item in items:
         parameters = item.callspec.params if hasattr(item, "callspec") else {}
-        if parameters.get("backend") == "sim:ascend950":
+        if FORCED == "npu" and parameters.get("backend") != "npu":
+            item.add_marker(pytest.mark.long)
+        if not FORCED and parameters.get("backend") == "sim:ascend950":
             if item.function in seen:
                 item.add_marker(pytest.mark.slow)
             seen.add(item.function)

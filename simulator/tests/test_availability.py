@@ -237,6 +237,7 @@ def instructions_without_types():
     return [(name, soc) for soc in SOCS for name, types in ascend_sim.instructions(soc).items() if not types]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("soc", ["ascend910b", "ascend310p", "ascend950"])
 def test_an_instruction_compiles_only_with_the_types_of_its_row(soc, tmp_path):
     table = ascend_sim.instructions(soc)

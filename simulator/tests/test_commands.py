@@ -127,6 +127,7 @@ def test_wrong_usage_is_reported_on_standard_error(arguments, words):
 # ---- kernel ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_kernel_is_compared_with_its_reference():
     done = add(*WITH_REFERENCE)
     assert (done.exit_code, done.stderr) == (0, ""), done.stderr
@@ -166,6 +167,7 @@ def test_a_result_unlike_the_reference_gives_exit_status_1():
     )
 
 
+@pytest.mark.long
 def test_a_broken_rule_gives_exit_status_1_and_writes_nothing():
     Path("broken.cpp").write_text(re.sub(r"\w+\.FreeTensor\(\w+\);", "", ADD.read_text()))
     arguments = (*VECTORS[:2], "out:float32[1003]=z.npy", *TILING, "--trace", "t.json")

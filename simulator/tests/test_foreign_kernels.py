@@ -31,6 +31,7 @@ def add(compiled, x, y, *, block_dim, tile=128, **options):
     return z, report
 
 
+@pytest.mark.long
 def test_sums_of_nine_pairs_computed_by_hand(compiled):
     x = np.array([1, -1, 0.5, 16777216, 3, 0, -0.0, 1e38, 100], np.float32)
     y = np.array([2, 1, 0.25, 1, -3, -7, 0.0, 3e38, 0.1], np.float32)
@@ -48,6 +49,7 @@ def test_an_elementwise_sum_on_any_number_of_cores(compiled, length, block_dim):
     assert report.warnings == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("block_dim", [1, 3])
 def test_sums_of_nine_rows_computed_by_hand(compiled, block_dim):
     # Nine rows of seventy columns: the kernel handles 8 rows at a time, and a repeat has 64 floats.
@@ -76,6 +78,7 @@ def test_sums_of_rows_of_any_length(compiled, rows, columns):
     assert np.array_equal(y, x.sum(axis=1, dtype=np.float64))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("block_dim", [1, 2])
 def test_a_gather_of_eleven_indices(compiled, block_dim):
     table = np.array([0, 1, 4, 9, 16, 25, 36, 49, 64, 81], np.float32)
@@ -153,6 +156,7 @@ def test_the_complete_kernel_keeps_every_rule(compiled, stem):
     assert compiled(stem, stem).run(*arguments, tiling=tiling, block_dim=2).warnings == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("stem", "line"), REMOVED_LINES, ids=[f"{stem}-{line}" for stem, line in REMOVED_LINES]
 )

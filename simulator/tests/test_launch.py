@@ -22,6 +22,7 @@ def floats(value=0.0, count=4096):
 # ---- cores and orders ------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("block_dim", [1, 2, 47, 48, 49, 200])
 def test_every_block_runs_even_if_there_are_more_blocks_than_cores(compiled, block_dim):
     y = floats(count=8 * block_dim)
@@ -46,6 +47,7 @@ def test_a_sum_may_depend_on_the_order_of_cores_and_a_copy_may_not(compiled):
         compiled("cores", "cores_write_over_each_other").run(In(floats()), Sum(y), block_dim=2)
 
 
+@pytest.mark.long
 def test_launches_do_not_affect_each_other(compiled):
     kernel = compiled("initialised", "reallocated_buffer")
     for _ in range(2):
@@ -135,6 +137,7 @@ def test_the_workspace_has_the_size_of_the_launch(compiled):
         kernel.run(In(floats()), Out(y), block_dim=4, workspace_bytes=96)
 
 
+@pytest.mark.long
 def test_elements_of_ub_are_read_and_written_by_reference(compiled):
     y = floats()
     compiled("scalars", "scalars_of_all_sorts").run(In(floats()), Out(y), workspace_bytes=64)
@@ -157,6 +160,7 @@ def test_a_store_by_reference_of_the_value_that_the_element_already_has_is_a_wri
 # ---- switches --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("claim", HAZARDS, ids=str)
 def test_auto_sync_inserts_only_the_compiler_s_synchronisation(compiled, claim):
     inserted = (

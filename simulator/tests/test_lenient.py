@@ -64,6 +64,7 @@ def options(claim, *lenient):
     return ascend_sim.Options(soc=claim.soc, lenient=lenient)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("claim", BROKEN, ids=str)
 def test_a_lenient_rule_only_warns_unless_the_core_cannot_continue(compiled, claim):
     report = launch(compiled, claim, options=options(claim, claim.rule))

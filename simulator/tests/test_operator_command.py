@@ -38,6 +38,7 @@ def write(name, text):
     Path(name).write_text(text)
 
 
+@pytest.mark.long
 def test_an_operator_is_compared_with_its_reference():
     done = scaled_add(*INPUTS, *OUTPUT, "--attr", "scale=0.5", "--reference", "reference:scaled_add")
     assert (done.exit_code, done.stderr) == (0, "")
@@ -104,6 +105,7 @@ def test_a_refusal_of_the_tiling_is_printed():
     assert done.stderr == f"[ScaledAdd] [ScaledAdd] {text}\n"
 
 
+@pytest.mark.long
 def test_a_tiling_struct_replaces_the_tiling():
     """An operator without a tiling, which writes its input in place."""
     x = np.arange(16, dtype=np.float32)

@@ -128,6 +128,7 @@ def simulated_first_unordered(compiled, steps):
     return [n for n, step in enumerate(steps) if step[0] in PIPE][done]
 
 
+@pytest.mark.long
 def test_the_simulator_finds_the_first_unordered_step_of_the_graph(compiled):
     verdicts = []
     for seed in range(1000):

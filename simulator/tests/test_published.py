@@ -129,11 +129,13 @@ def cycles_of_a_round(compiled, loop):
     return (cycles[1] - cycles[0]) / 4
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("loop", LOOPS, ids=str)
 def test_a_measured_loop_takes_about_as_long_in_the_model(compiled, loop):
     assert cycles_of_a_round(compiled, loop) == pytest.approx(loop.cycles, rel=loop.tolerance)
 
 
+@pytest.mark.long
 def test_the_page_has_the_measured_and_the_simulated_cycles(compiled):
     """ASCEND_SIM_UPDATE_DOCS=1 writes the table instead."""
     rows = ["| chip | sample | case | loop | measured | model | difference |"]

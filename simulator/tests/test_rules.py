@@ -133,6 +133,7 @@ def check_report(claim, error):
         assert parsed["place"] == f"{claim.stem}.cpp:{claim.line}"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("claim", [c for c in claims() if c.keeps], ids=str)
 def test_a_kernel_that_keeps_the_rule_passes(compiled, claim):
     report = launch(compiled, claim)

@@ -70,6 +70,7 @@ def test_the_same_text_is_compiled_once(project):
     assert (build(project), library.stat().st_mtime_ns) == (library, written)
 
 
+@pytest.mark.long
 def test_a_changed_header_gives_another_library_in_the_same_process(project):
     before = build(project)
     assert factor_of(before) == 2
@@ -80,6 +81,7 @@ def test_a_changed_header_gives_another_library_in_the_same_process(project):
     assert build(project) == before
 
 
+@pytest.mark.long
 def test_another_macro_or_chip_gives_another_library(project):
     libraries = {build(project), build(project, defines={"FACTOR": "7"}), build(project, soc="ascend310p")}
     assert len(libraries) == 3
@@ -226,6 +228,7 @@ def scale_by_number(tmp_path_factory):
     return lambda entry: ascend_sim.compile(source, entry, folder=folder, flags=["-O0"])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 def test_an_entry_may_be_a_template_with_numbers(scale_by_number, dtype):
     x, y = np.arange(64).astype(dtype), np.zeros(64, dtype)

@@ -52,6 +52,7 @@ def cycles_of(summary, api):
 # ---- inserted synchronisation ----------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_inserted_synchronisation_costs_what_the_kernel_s_own_costs(compiled):
     own = run(compiled, "sums_and_scalar", count=4096)
     inserted = run(compiled, "sums_and_scalar", count=4096, setting=1, auto_sync=True)
@@ -93,6 +94,7 @@ def test_banks_do_not_limit_an_instruction_that_takes_longer(compiled):
     assert cycles_of(run(compiled, "divide_repeats", count=32), "Div") == cycles_of(apart, "Div")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("soc", "cycles"), [("ascend950", 34 + 2 * 32), ("ascend310p", 20 + 32)])
 def test_two_sources_cost_two_cycles_per_repeat_on_ascend950_and_one_on_ascend310p(compiled, soc, cycles):
     assert cycles_of(run(compiled, "add_two_repeats", count=32, soc=soc), "Add") == cycles

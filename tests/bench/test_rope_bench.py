@@ -217,6 +217,7 @@ def test_the_patched_verdict_depends_on_every_level_and_dtype(mode, limit):
     assert outcome_of(other_mode, unpatched, fast) == "NOT MEASURED"
 
 
+@pytest.mark.long
 @pytest.mark.peer
 @pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
 @pytest.mark.parametrize("mode", patched_rows.MODES)
@@ -502,6 +503,7 @@ def test_a_binary_page_is_refused_before_the_measurement(tmp_path):
     assert "[bench] markdown must be a text file but got" in outcome.output
 
 
+@pytest.mark.long
 def test_the_command_measures_decode_rows_and_writes_the_documented_json(npu_rope_command, tmp_path):
     path = tmp_path / "run.json"
     options = ["--quick", "--rows", r"^decode \[1,.*f32 neox", "--peers", "none", "--format", "json"]

@@ -66,6 +66,7 @@ def memory_of(data: random_judge.Data, results: Sequence[Any]) -> list[bytes]:
     ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("backend", CHIPS)
 def test_random_calls_equal_the_simulators_bit_for_bit(device, backend):
     device.set_soc(CHIPS[backend])

@@ -29,6 +29,7 @@ def launch(device: Any, arguments: dict[str, Any]) -> None:
     device.call(OP, arguments)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("backend", CHIPS)
 def test_random_calls_have_the_simulators_dx_and_a_dscale_within_its_bound(device, backend):
     device.set_soc(CHIPS[backend])

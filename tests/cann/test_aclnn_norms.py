@@ -82,6 +82,7 @@ def test_random_sums_and_their_norms_equal_the_simulators_bit_for_bit(device, ba
         assert [bits(y) for y in (out, total)] == [bits(y) for y in expected], shape
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("backend", CHIPS)
 def test_random_norms_with_rotations_equal_the_simulators_bit_for_bit(device, backend):
     device.set_soc(CHIPS[backend])
@@ -124,6 +125,7 @@ def test_random_norms_with_rotations_equal_the_simulators_bit_for_bit(device, ba
             assert bits(y) == bits(e), (q.shape, width, rounds, cached)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("backend", CHIPS)
 def test_random_sums_of_squares_equal_the_simulators_bit_for_bit(device, backend):
     device.set_soc(CHIPS[backend])

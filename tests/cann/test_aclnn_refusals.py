@@ -304,6 +304,7 @@ def test_a_cache_that_shares_memory_with_x_is_refused(device):
 # ---- the device's rules ------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_kernel_that_breaks_a_rule_is_an_error_and_is_recorded(device, changed_kernel, monkeypatch):
     monkeypatch.setenv("ASCEND_SIM_KERNELS", str(changed_kernel("no order of vector instructions")))
     arguments = rope_arguments()
@@ -336,6 +337,7 @@ extern "C" __global__ __aicore__ void npu_rope(GM_ADDR x, GM_ADDR positions, GM_
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("offset", [-8, -7, 0])
 def test_a_kernel_may_write_only_inside_the_view(device, tmp_path, monkeypatch, offset):
     """Memory beyond the view may belong to other tensors, even in the same allocation."""

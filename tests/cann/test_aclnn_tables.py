@@ -31,6 +31,7 @@ def launch(device: Any, tensors: dict[str, Any], **attributes: Any) -> None:
         device.call("NpuRotaryMul", {"position_ids": None, **tensors, **arguments})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("backend", CHIPS)
 def test_random_calls_equal_the_simulators_bit_for_bit(device, backend):
     device.set_soc(CHIPS[backend])

@@ -47,6 +47,7 @@ def test_the_cpp_tests_of_the_definitions_pass(tmp_path):
     assert completed.stdout.endswith(" tests, 0 failure(s)\n")
 
 
+@pytest.mark.long
 def test_the_commands_in_the_example_run_it_on_the_simulated_runtime(tmp_path):
     text = (ROOT / "examples/aclnn_rope.cpp").read_text()
     _, _, without_cann = text.partition("// Without CANN")

@@ -36,6 +36,7 @@ def build(tmp_path_factory):
     return folder
 
 
+@pytest.mark.long
 def test_the_library_compiles_to_neon_without_a_warning(build):
     disassembly = subprocess.run(
         [f"{COMPILER}-objdump", "-d", build / "libnpu_rope.so"], capture_output=True, text=True, check=True

@@ -55,6 +55,7 @@ def test_the_simulator_is_described(findings):
     assert found["kernel headers"]["present"] is True
 
 
+@pytest.mark.long
 def test_an_absent_simulator_has_a_remedy(tmp_path):
     """The folder of the libraries holds only the C library."""
     (tmp_path / "libnpu_rope.so").symlink_to(native.load().path)
@@ -70,6 +71,7 @@ def test_an_absent_simulator_has_a_remedy(tmp_path):
     assert by_name["back ends", "cpu"]["present"] is True
 
 
+@pytest.mark.long
 def test_a_library_for_another_machine_is_named_as_such(tmp_path):
     """The dynamic loader calls such a file a missing one."""
     other, number = ("x86_64", 62) if os.uname().machine == "aarch64" else ("aarch64", 183)

@@ -162,6 +162,7 @@ def test_an_error_of_three_times_the_bound_is_found(operator):
 # ---- a report of correct results ---------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_report_of_correct_results_exits_0_and_prints_correct(good):
     assert good.data["verdict"]["status"] == "correct"
     assert good.data["complete"] is True
@@ -244,6 +245,7 @@ def test_a_report_of_an_npu_is_not_labelled_as_simulated(good):
 # ---- wrong, refused and lost results -----------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_wrong_result_is_shown_with_its_element_and_how_to_repeat_it(faulty):
     for id_, call in two_calls(faulty, "rope_qk").items():
         assert call["correct"] is False
@@ -290,6 +292,7 @@ def test_the_repeat_command_of_a_simulated_run_simulates_again(monkeypatch, vari
     assert summary["failures"][0]["repeat"].startswith(f"{begin} validate --backend npu ")
 
 
+@pytest.mark.long
 def test_every_repeat_command_of_a_simulated_report_simulates(simulated):
     for call in simulated.calls.values():
         assert call["repeat"].startswith(
@@ -483,6 +486,7 @@ print(json.dumps({"end": True}), flush=True)
 """
 
 
+@pytest.mark.long
 def test_a_call_that_does_not_end_is_stopped_and_the_next_ones_run(monkeypatch):
     monkeypatch.setattr(supervisor, "WORKER", (sys.executable, "-c", SLOW))
     results = {}
@@ -550,6 +554,7 @@ def test_an_unwritable_output_folder_exits_2(tmp_path):
     assert "output must be a writable folder" in done.output
 
 
+@pytest.mark.long
 def test_an_existing_report_stays_without_the_option_overwrite(tmp_path):
     for name in ("hardware-report.json", "hardware-report.html"):
         (tmp_path / name).write_text("old")

@@ -273,6 +273,7 @@ def test_any_model_name_can_be_the_title(config, tmp_path, name):
     assert shown in [label.replace("\\$", "$") for label in labels]
 
 
+@pytest.mark.long
 def test_letters_that_the_terminal_lacks_are_escaped(config):
     command = [sys.executable, "-m", "npu_rope.cli", "inspect", str(config(model_type="\u6a21\u578b"))]
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}

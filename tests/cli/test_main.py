@@ -42,6 +42,7 @@ def test_a_terminal_of_80_columns_shows_the_lines_of_help_as_written(names):
     assert [line for line in COMMANDS[names].help.splitlines() if line.strip() not in shown] == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "arguments",
     [["validate", "--list"], ["--help"], ["--version"], ["doctor"], ["doctor", "--json"]],
@@ -57,6 +58,7 @@ def test_a_closed_pipe_is_quiet_and_exits_141(npu_rope_command, arguments):
     assert (done.returncode, done.stderr) == (141, "")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("arguments", "output"),
     [
@@ -77,6 +79,7 @@ def restore_interrupts():
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl+C", "SIGTERM"])
 def test_an_interrupt_exits_130_after_the_results_so_far(number):
     command = [*COMMAND, "validate", "--verbose", "--no-ggml", "--backend", "cpu"]
@@ -94,6 +97,7 @@ def test_an_interrupt_exits_130_after_the_results_so_far(number):
     assert re.search(f"\n{last}$", output), output[-500:]
 
 
+@pytest.mark.long
 def test_sigterm_during_the_reruns_leaves_the_faults():
     """The whole group gets the signal, as from timeout(1). A second one comes while the report is printed."""
     code = (
@@ -128,6 +132,7 @@ def test_sigterm_during_the_reruns_leaves_the_faults():
     assert done.stdout.endswith("FAIL: 0 of 3 cases within their bounds\n")
 
 
+@pytest.mark.long
 def test_missing_typer_is_named_with_a_remedy():
     code = "import sys; sys.modules['typer'] = None; from npu_rope.cli import main; main()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

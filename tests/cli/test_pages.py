@@ -256,6 +256,7 @@ return found;
 """
 
 
+@pytest.mark.long
 def test_filters_sorting_charts_and_themes_work_in_a_browser(validated, tmp_path):
     text, document = validated
     judgements = [(case, j) for case in document["cases"] for j in case["judgements"]]
@@ -307,6 +308,7 @@ return found;
 """
 
 
+@pytest.mark.long
 def test_figures_have_bars_and_can_be_filtered_in_a_browser(benched, tmp_path):
     text, document = benched
     found = run_script(text, BENCH_SCRIPT, tmp_path)
@@ -347,6 +349,7 @@ return found;
 """
 
 
+@pytest.mark.long
 def test_the_timeline_is_drawn_and_used_by_keyboard_in_a_browser(traced, tmp_path):
     found = run_script(traced[0], TRACE_SCRIPT, tmp_path)
     whole = found["whole"]
@@ -362,6 +365,7 @@ def test_the_timeline_is_drawn_and_used_by_keyboard_in_a_browser(traced, tmp_pat
     assert found["rows"] > 0
 
 
+@pytest.mark.long
 def test_a_timeline_of_100000_spans_stays_usable_in_a_browser(traced, tmp_path):
     page = Page(traced[0])
     data = page.data()
@@ -378,6 +382,7 @@ def test_a_timeline_of_100000_spans_stays_usable_in_a_browser(traced, tmp_path):
     assert found["milliseconds"] < 500
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("width", WIDTHS)
 def test_a_page_is_not_wider_than_the_window(each, width, tmp_path):
     script = "return [document.documentElement.scrollWidth, innerWidth];"

@@ -322,6 +322,7 @@ def test_a_kernel_that_breaks_a_rule_exits_1_with_the_rule_and_keeps_the_earlier
     assert list(tmp_path.iterdir()) == [path]
 
 
+@pytest.mark.long
 def test_a_rebuilt_unchanged_kernel_gives_the_same_summary(changed_kernel, monkeypatch):
     before = summary(*FLOAT)
     library = Path(changed_kernel("nothing"))

@@ -82,6 +82,7 @@ MESSAGES = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("text", MESSAGES)
 def test_the_page_has_the_message_as_it_is_printed(text, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

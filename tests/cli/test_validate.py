@@ -40,6 +40,7 @@ def validate(npu_rope_command):
     return functools.partial(npu_rope_command, "validate")
 
 
+@pytest.mark.long
 def test_cases_within_bounds_exit_0_and_print_a_line_each(validate):
     done = validate(*NINE_CASES, "--verbose")
     assert done.returncode == 0, done.stderr
@@ -48,6 +49,7 @@ def test_cases_within_bounds_exit_0_and_print_a_line_each(validate):
     assert "9 of 9 cases within their bounds" in done.stdout
 
 
+@pytest.mark.long
 def test_the_summary_is_a_table_of_suites_by_back_ends(validate):
     done = validate(
         "--suite", "pmx", "--suite", "onnx", "--backend", "cpu", "--backend", "reference", "--no-ggml"
@@ -95,6 +97,7 @@ def test_failures_are_one_fault_and_counted_in_the_table(monkeypatch):
     )
 
 
+@pytest.mark.long
 def test_quiet_leaves_the_last_line(validate):
     done = validate(*NINE_CASES, "--quiet", "--no-ggml")
     assert done.stdout == "OK: 9 of 9 cases within their bounds\n"
@@ -128,6 +131,7 @@ def test_without_ggml_the_summary_says_so(validate):
 TWO_HALVES = ["--suite", "torch_npu", "--filter", r"(^|npu_rotary_mul/)half\(type=f32", "--no-ggml"]
 
 
+@pytest.mark.long
 def test_the_summary_says_why_torch_npu_is_not_compared(validate):
     arguments = [*TWO_HALVES, "--backend", "cpu"]
     assert "torch_npu: not" not in validate(*arguments).stdout  # the user has named a back end
@@ -159,6 +163,7 @@ def test_torch_npu_has_a_column_and_a_process_of_its_own(monkeypatch):
     assert reproducer in done.stdout
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -240,6 +245,7 @@ def test_bit_equal_elements_are_counted_not_cases():
     assert "bit-equal to policy ggml: 75.000% of elements" in summary_line("ggml", results)
 
 
+@pytest.mark.long
 def test_backend_forced_by_environment_and_absent_exits_2():
     forced = {**os.environ, "NPU_ROPE_BACKEND": "npu"}  # read at the import of npu_rope
     arguments = [sys.executable, "-m", "npu_rope.cli", "validate", *ONE_CASE]
@@ -286,6 +292,7 @@ def test_list_prints_names_only(validate):
     assert done.stdout.splitlines() == names
 
 
+@pytest.mark.long
 def test_most_long_cases_run_only_with_all(validate):
     every, default = (validate("--list", *more).stdout.splitlines() for more in (["--all"], []))
     assert every == [case.name for case in all_cases()]
@@ -304,6 +311,7 @@ def test_most_long_cases_run_only_with_all(validate):
         assert {kind(case) for case in kept} == {kind(case) for case in cases if case.shape[1] >= LONG_TOKENS}
 
 
+@pytest.mark.long
 def test_the_last_line_and_the_files_count_the_cases_left_out(monkeypatch):
     long = [case for case in all_cases(("ggml",)) if case.shape[1] >= LONG_TOKENS][: 2 * LONG_STEP]
     monkeypatch.setattr(command, "_choose_cases", lambda *_: long)
@@ -415,6 +423,7 @@ DECODE_ON_910B = [*SIMULATED[:2], *SIMULATED[4:], "--filter", "llama-3.1-8b/deco
 RULE = "[rope] kernel must keep the simulator's rules but got SIM-HAZARD-02 "
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("format_", ["console", "json", "csv", "junit"])
 def test_a_kernel_that_breaks_a_rule_fails_with_the_rule(format_, simulate_change):
     simulate_change("no order of vector instructions")
@@ -443,6 +452,7 @@ def test_a_kernel_that_breaks_a_rule_fails_with_the_rule(format_, simulate_chang
         assert root.find("testcase/failure").get("message").startswith(RULE)
 
 
+@pytest.mark.long
 def test_a_kernel_with_a_wrong_sign_fails_with_its_worst_element(simulate_change):
     simulate_change("sine's sign")
     done = invoke(*DECODE_ON_910B)
@@ -482,6 +492,7 @@ def test_an_unknown_device_exits_2_and_names_the_devices(validate):
     assert done.stdout == ""
 
 
+@pytest.mark.long
 @pytest.mark.peer
 def test_a_device_is_compared_only_with_the_cpu_unless_others_are_named(validate):
     done = validate(*FOUR_CASES, "--ggml-device", "CPU")
@@ -514,6 +525,7 @@ def test_refused_cases_are_listed_by_reason_and_do_not_fail():
     assert "2 unsupported (CANN0 refuses ROPE_BACK, but supports the call if it is forward)" in brief
 
 
+@pytest.mark.long
 @pytest.mark.peer
 @pytest.mark.usefixtures("stand_ins")
 def test_a_device_that_refuses_everything_is_not_ok():
@@ -537,6 +549,7 @@ def test_help_names_every_operator_and_suite():
         assert f"{suite}: " in help_
 
 
+@pytest.mark.long
 @pytest.mark.peer
 @pytest.mark.usefixtures("stand_ins")
 def test_a_failing_device_gets_a_reproducer_for_each_tool(monkeypatch):
@@ -582,6 +595,7 @@ def test_both_reproducers_run_as_this_process_does(monkeypatch):
     assert commands == [f"{simulated} python -m npu_rope.cli validate {options}", f"{simulated} {own}"]
 
 
+@pytest.mark.long
 @pytest.mark.peer
 @pytest.mark.usefixtures("stand_ins")
 def test_files_name_the_device_and_distinguish_refused_from_failed():

@@ -55,6 +55,7 @@ def printed_command(output):
 # ---- when a failure occurs -----------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.peer
 @pytest.mark.usefixtures("stand_ins")
 def test_a_stale_table_names_the_case_before_and_the_command_shows_it_again():
@@ -73,6 +74,7 @@ def test_a_stale_table_names_the_case_before_and_the_command_shows_it_again():
         assert invoke("--suite", "ggml", "--op", name, "--ggml-device", "STALE0").exit_code == 0
 
 
+@pytest.mark.long
 @pytest.mark.peer
 @pytest.mark.usefixtures("stand_ins")
 def test_a_failure_of_every_second_process_is_repeated_by_the_command(monkeypatch, tmp_path):
@@ -94,6 +96,7 @@ def test_a_failure_of_every_second_process_is_repeated_by_the_command(monkeypatc
     assert "FAIL: 0 of 1 cases within their bounds" in shown.stdout
 
 
+@pytest.mark.long
 @pytest.mark.peer
 @pytest.mark.usefixtures("stand_ins")
 def test_repeated_cases_that_pass_are_counted_once():
@@ -204,6 +207,7 @@ def abort(stand_ins):
     )
 
 
+@pytest.mark.long
 @pytest.mark.peer
 def test_an_abort_shows_all_that_the_process_printed(abort):
     done = abort()
@@ -388,6 +392,7 @@ def test_options_of_drawn_cases_need_their_suite():
     assert "[validate] seed must come with --suite sequences but got ggml." in done.stderr
 
 
+@pytest.mark.long
 @pytest.mark.peer
 @pytest.mark.usefixtures("stand_ins")
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ pytestmark = pytest.mark.peer  # the script needs transformers
 SCRIPT = Path(__file__).parent / "scripts" / "sharded.py"
 
 
+@pytest.mark.long
 def test_two_processes_give_the_results_of_one():
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"]
     done = subprocess.run(

@@ -19,6 +19,7 @@ def test_the_page_shows_every_example():
     assert set(SHOWN) == {p.name for p in (ROOT / "examples").iterdir() if p.suffix in (".py", ".sh")}
 
 
+@pytest.mark.long
 @pytest.mark.peer
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=pytest.mark.slow if n.startswith("train") else ()) for n in SHOWN]

@@ -105,6 +105,7 @@ def fuse(model, **options):
 # ---- families ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("family", MODELS)
 def test_every_family_gives_the_same_results(family, calls):
     model = make(family)
@@ -230,6 +231,7 @@ def generate_batch(model):
     return sorted((output.prompt_ids, output.generated_tokens) for output in outputs.values())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("family", [*KINDS, "phi3"])
 def test_continuous_batching_gives_the_same_tokens(family, calls):
     model = make(family)
@@ -404,6 +406,7 @@ def test_logits_are_no_less_accurate_than_the_models_own(family, dtype):
 # ---- torch.compile -----------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("family", ["qwen3", pytest.param("gemma3", marks=pytest.mark.slow)])
 def test_a_fused_model_compiles_without_graph_breaks(family):
     model = make(family)
@@ -415,6 +418,7 @@ def test_a_fused_model_compiles_without_graph_breaks(family):
     torch._dynamo.reset()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("batch", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_compiled_decoding_step_stores_rows_by_the_operator(batch):
     model, seen = make("qwen3"), []

@@ -54,6 +54,7 @@ def run_script(name, adapter, soc):
     return done.stdout.splitlines()[-1]
 
 
+@pytest.mark.long
 @pytest.mark.peer
 @pytest.mark.parametrize("soc", ["Ascend910B2", "Ascend310P3"])
 def test_graphs_of_ggml_give_the_cpus_results(adapter, soc):

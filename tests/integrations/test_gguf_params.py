@@ -355,6 +355,7 @@ def test_bad_arguments_are_refused(tmp_path, gguf_file):
 # ---- damage ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_file_truncated_at_any_length_is_refused(tmp_path, gguf_file):
     content = gguf_file("llama", LLAMA, {"rope_freqs.weight": np.ones(64, np.float32)}).read_bytes()
     assert RopeParams.from_gguf(tmp_path / "model.gguf").freq_factors is not None
@@ -365,6 +366,7 @@ def test_a_file_truncated_at_any_length_is_refused(tmp_path, gguf_file):
             RopeParams.from_gguf(cut)
 
 
+@pytest.mark.long
 def test_damaged_files_raise_only_documented_errors(tmp_path, gguf_file):
     """A thousand files with wrong bytes in up to four places raise only ValueError or TypeError."""
     content = gguf_file("qwen2vl", {**LLAMA, "rope.dimension_sections": [16, 24, 24, 0]}).read_bytes()

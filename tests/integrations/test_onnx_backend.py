@@ -71,6 +71,7 @@ def run_node_test(case, backend):
             np.testing.assert_allclose(y, expected, rtol=case.rtol, atol=case.atol)
 
 
+@pytest.mark.long
 @pytest.mark.peer
 def test_onnxs_test_runner_passes():
     """ONNX's BackendTest class, as other backends use it, passes the same tests."""

@@ -189,6 +189,7 @@ QUICK = ("neox", "normal-window", "bfloat16", "qk", "embedding-flat")
 MARKED = [pytest.param(c, marks=() if c.name in QUICK else pytest.mark.slow) for c in CASES]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", MARKED, ids=str)
 def test_onnxruntime_gives_the_same_results(case):
     model = export(case.run, case.given)
@@ -206,6 +207,7 @@ def test_onnxruntime_gives_the_same_results(case):
         assert np.all(error <= allowed), error.max()
 
 
+@pytest.mark.long
 def test_sizes_may_be_dynamic():
     model = export(rope_of(NORMAL), (X, FAR), dynamic_shapes=(({0: "B", 1: "S"}, {0: "S"}),))
     for B, S in ((1, 1), (3, 7), (2, 5)):
@@ -222,6 +224,7 @@ def test_a_model_of_one_rotary_embedding_runs_on_npu_ropes_onnx_backend():
     assert np.array_equal(got, rotary_embedding(*given).numpy())
 
 
+@pytest.mark.long
 def test_torchs_exporter_accepts_our_translation_table():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -236,6 +239,7 @@ def test_torchs_exporter_accepts_our_translation_table():
     assert "RotaryEmbedding" in op_types(program.model_proto)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("run", "given", "text"),
     [
@@ -349,6 +353,7 @@ def by_reference_evaluator(model, given):
     return evaluator.run(None, {n: t.numpy() for n, t in zip(names, given, strict=True)})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "case", [pytest.param(c, marks=() if c.name in QUICK_NORMS else pytest.mark.slow) for c in NORMS], ids=str
 )
@@ -379,6 +384,7 @@ def test_norms_give_the_specifications_results_in_every_runtime(case):
             assert ratio <= 1, f"{runtime}: {ratio:.3g} of its bound at {at}"
 
 
+@pytest.mark.long
 def test_a_large_float16_is_correct_in_a_runtime_that_ignores_stash_type():
     """onnx's ReferenceEvaluator computes in the input's type, in which 300 squared is infinite."""
     given = (torch.full((1, 8), 300.0), torch.ones(8))
@@ -387,6 +393,7 @@ def test_a_large_float16_is_correct_in_a_runtime_that_ignores_stash_type():
         assert np.all(y == 1)
 
 
+@pytest.mark.long
 def test_sizes_before_the_norms_axis_may_be_dynamic():
     for case in (NormExportCase("", ONE_NODE), NormExportCase("", WITH_CASTS, "float16", residual=True)):
         given = case.inputs()

@@ -157,6 +157,7 @@ def test_gradient_checkpointing_gives_the_same_gradients(level):
     assert all((got[n] - g).abs().max() <= 1e-5 * largest for n, g in expected.items())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("family", "level"),
     [("llama3", "positions"), pytest.param("gemma3", "tables", marks=pytest.mark.slow)],
@@ -443,6 +444,7 @@ def results_of(function, form, width, dtype):
     return [[r] if form.single else list(r) for r in results]
 
 
+@pytest.mark.long
 def test_every_rotation_of_transformers_is_classified_and_replaced():
     torch.manual_seed(0)
     pairs_of, unknown = {}, set()
@@ -1065,6 +1067,7 @@ def test_at_level_positions_compiled_models_use_the_tables(change):
     torch._dynamo.reset()
 
 
+@pytest.mark.long
 def test_compiled_layers_after_an_eager_rotary_embedding_use_its_tables():
     model = make("llama")
     before = logits(model)

@@ -187,6 +187,7 @@ def test_opcheck(name, tokens, operators):
         torch.library.opcheck(getattr(operators, name).default, calls_of_operators(tokens, 16)[name])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", calls_of_operators())
 def test_operators_compile_with_dynamic_sizes(name, operators):
     torch._dynamo.reset()  # the limit of recompilations counts those of all operators

@@ -46,6 +46,7 @@ def slow(*values):
     return pytest.param(*values, marks=pytest.mark.slow)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("order", "queue"),
     [
@@ -115,6 +116,7 @@ def test_a_package_that_the_user_names_is_used(simulated, package):
     assert done.stdout.splitlines()[-1] == f"{package}/op_api/lib/libcust_opapi.so"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("size", [0, 3000, 300_000])
 def test_a_truncated_package_of_the_user_is_named_at_the_import(simulated, package, tmp_path, size):
     """torch_npu opens the package at its first operator, and a truncated library ends the process."""
@@ -128,6 +130,7 @@ def test_a_truncated_package_of_the_user_is_named_at_the_import(simulated, packa
     assert "take its folder out of ASCEND_CUSTOM_OPP_PATH" in done.stderr
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "config",
     [
@@ -222,6 +225,7 @@ def test_doctor_finds_no_fault_in_the_simulated_package(package):
         assert operator_package.fault_of(package, soc) is None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("queue", ["0", "1"])
 @pytest.mark.parametrize("name", DAMAGES)
 def test_a_damaged_part_of_a_package_is_explained_at_the_call(simulated, package, tmp_path, name, queue):
@@ -273,6 +277,7 @@ def test_a_link_hides_a_folder_whose_name_has_the_ending_of_a_kernel(simulated, 
     assert done.status == 0, done.stderr
 
 
+@pytest.mark.long
 def test_a_chip_that_the_package_has_no_list_for_is_explained_at_the_call(simulated, package, tmp_path):
     broken = tmp_path / "broken"
     shutil.copytree(package, broken)
@@ -306,6 +311,7 @@ npu_rope.rope(torch.ones(1, 4, 2, 16).npu(), torch.arange(4).npu(), npu_rope.Rop
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("queue", ["0", "1"])
 def test_a_variable_that_cann_read_too_early_is_explained_at_the_call(simulated, queue):
     message = error_of(simulated.code(LATE, fresh=True, TASK_QUEUE_ENABLE=queue))
@@ -313,6 +319,7 @@ def test_a_variable_that_cann_read_too_early_is_explained_at_the_call(simulated,
     assert "CANN read ASCEND_CUSTOM_OPP_PATH before npu_rope was imported" in message
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "config",
     [None, "load_priority=another\n", "priority\nload_priority=npu_rope\n"],
@@ -346,11 +353,13 @@ def test_cann_s_own_operators_are_also_a_package(simulated):
     assert "CANN read ASCEND_CUSTOM_OPP_PATH before npu_rope was imported" in message
 
 
+@pytest.mark.long
 def test_copies_are_no_operators_of_a_package(simulated):
     done = simulated.code(COPY_THEN_CALL.format(""), fresh=True)
     assert done.status == 0, done.stderr
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("queue", ["0", "1"])
 def test_without_cann_s_own_folder_the_last_package_has_no_tiling(simulated, queue):
     """hicann/opbase indv_collector.cpp, NnopbaseLoadTilingSo: the last folder counts as CANN's own."""
@@ -390,6 +399,7 @@ for _ in range(2):
 """
 
 
+@pytest.mark.long
 def test_a_binding_that_does_not_load_is_reported_at_the_first_call_and_by_doctor(
     simulated, broken_libraries
 ):
@@ -406,6 +416,7 @@ def test_a_binding_that_does_not_load_is_reported_at_the_first_call_and_by_docto
     )
 
 
+@pytest.mark.long
 def test_kernels_of_cpu_tensors_that_do_not_load_are_reported(simulated, broken_libraries):
     folder = broken_libraries("libnpu_rope_torch.so")
     source = "import torch, npu_rope\nx = torch.ones(1, 4, 2, 16)\n"

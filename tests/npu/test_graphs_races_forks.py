@@ -11,12 +11,14 @@ LLAMA = SCRIPTS / "llama_graph.py"
 SEEDS = range(10)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("check", checks_of(GRAPHS))
 @pytest.mark.parametrize("queue", [pytest.param("0", marks=pytest.mark.slow), "1"])
 def test_graph(simulated, queue, check):
     assert simulated.checks(GRAPHS, queue=queue, cached=True)[check] == "ok"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("level", ["tables", pytest.param("positions", marks=pytest.mark.slow)])
 def test_a_replayed_decoding_step_of_a_llama_gives_the_tokens_of_single_operators(simulated, level):
     pytest.importorskip("transformers")
@@ -81,6 +83,7 @@ if {parent_launches}:
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("parent_launches", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_every_fork_that_uses_the_npu_reports_its_own_work(simulated, parent_launches):
     ends = ["exit", "idle", "_exit", "exit"]
@@ -111,6 +114,7 @@ os.waitpid(child, 0)
 """
 
 
+@pytest.mark.long
 def test_a_rule_violation_in_a_fork_fails_the_command(simulated, changed_kernel):
     library = str(changed_kernel("no order of vector instructions"))
     done = simulated.sim("--", simulated.python, "-c", RACE_IN_A_FORK, ASCEND_SIM_KERNELS=library)

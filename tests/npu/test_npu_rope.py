@@ -24,6 +24,7 @@ def slow(value):
     return pytest.param(value, marks=pytest.mark.slow)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("queue", ["0", "1", "2"])
 def test_a_port_agrees_with_float64(simulated, queue):
     done = simulated.run(SCRIPTS / "port.py", TASK_QUEUE_ENABLE=queue)
@@ -99,6 +100,7 @@ def test_fused_models_on_an_npu(simulated, check):
     assert simulated.checks(SCRIPTS / "fused_llama.py", queue="1")[check] == "ok"
 
 
+@pytest.mark.long
 def test_the_command_reports_launches_and_a_timeline(simulated, tmp_path):
     report = tmp_path / "report.json"
     done = simulated.sim("--report", report, "--", simulated.python, SCRIPTS / "port.py")
@@ -115,6 +117,7 @@ def test_the_command_reports_launches_and_a_timeline(simulated, tmp_path):
         assert after["begin"] == pytest.approx(run["begin"] + run["microseconds"])
 
 
+@pytest.mark.long
 def test_a_llama_with_npu_rope_trains_and_decodes_as_on_the_cpu(simulated):
     done = simulated.run(SCRIPTS / "rope_llama.py", "npu")
     expected = simulated.llama_on_the_cpu()
@@ -147,6 +150,7 @@ def test_a_planted_race_is_reported_with_its_rule_and_line(simulated, changed_ke
     assert not done.report.is_clean
 
 
+@pytest.mark.long
 def test_a_kernel_that_writes_too_much_is_reported(simulated, changed_kernel):
     library = str(changed_kernel("one element too many written"))
     done = simulated.code(ONE_CALL, ASCEND_SIM_KERNELS=library, TASK_QUEUE_ENABLE="0")
@@ -154,6 +158,7 @@ def test_a_kernel_that_writes_too_much_is_reported(simulated, changed_kernel):
     assert "SIM-BOUNDS" in done.report.rule_violations[0]
 
 
+@pytest.mark.long
 def test_the_race_fails_the_command_whatever_the_script_does(simulated, changed_kernel):
     library = str(changed_kernel("no order of vector instructions"))
     source = f"try:\n    exec({ONE_CALL!r})\nexcept RuntimeError:\n    pass\n"
@@ -388,6 +393,7 @@ print(json.dumps(found))
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("first", ["rope", slow("compiled"), slow("positions"), "cache"])
 def test_torch_npu_may_come_after_npu_rope(simulated, first):
     done = simulated.code(LATE, first, fresh=True)
@@ -420,6 +426,7 @@ except npu_rope.BackendUnavailable as error:
 """
 
 
+@pytest.mark.long
 def test_the_back_end_imports_torch_npu_if_torch_did_not(simulated):
     done = simulated.code(NOT_IMPORTED, fresh=True)
     right, refused, *_ = done.stdout.splitlines()
@@ -457,6 +464,7 @@ def test_without_the_binding_nothing_falls_back_to_the_cpu(simulated):
 # ---- the command line --------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_validate_runs_its_cases_on_npu(simulated):
     arguments = ["-m", "npu_rope.cli", "validate", "--backend", "npu", "--no-ggml", "--filter", r"ne_a=\[64"]
     done = simulated.sim("--", simulated.python, *arguments)
@@ -545,6 +553,7 @@ assert (rotated.cpu() - npu_rope.rope(x, positions, params)).abs().max() < 4e-3
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("soc", "cores"),
     [
@@ -600,6 +609,7 @@ REFUSED_CHIPS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("arguments", REFUSED_CHIPS)
 def test_a_chip_without_kernels_or_known_cores_is_refused_by_name(simulated, library_in_front, arguments):
     done = simulated.code(CALL, library_in_front, *arguments, fresh=True)

@@ -8,6 +8,7 @@ SCRIPT = Path(__file__).parent / "scripts" / "sharded_llama.py"
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node")
 
 
+@pytest.mark.long
 @pytest.mark.peer  # the script needs transformers
 @pytest.mark.parametrize(
     ("size", "kinds"),

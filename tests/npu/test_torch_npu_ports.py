@@ -20,6 +20,7 @@ def validate(simulated, *options, sim_options=()):
     return simulated.sim(*sim_options, "--", *command, *options)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("chip", CHIPS)
 def test_torch_npu_s_functions_are_within_their_bounds(simulated, chip, tmp_path):
     report = tmp_path / "report.json"
@@ -40,6 +41,7 @@ def test_torch_npu_s_functions_are_within_their_bounds(simulated, chip, tmp_path
     assert not of_sim["rule_violations"]
 
 
+@pytest.mark.long
 def test_the_table_has_torch_npu_beside_the_back_ends(simulated):
     done = validate(simulated, "--filter", r"npu_(rotary_mul|rms_norm)/(half|row|quarter)\(type=f16")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -55,6 +57,7 @@ def test_the_table_has_torch_npu_beside_the_back_ends(simulated):
     assert line.endswith("; 1 unsupported (rotary_mode must be half or interleave)")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("chip", CHIPS)
 def test_the_stores_run_on_npu_tensors(simulated, chip, tmp_path):
     """They copy nothing to the host. Some calls use operators of torch for their rows, parts of heads and
@@ -89,6 +92,7 @@ print([bool((cache.cpu() == 9).all()) for cache in caches])
 """
 
 
+@pytest.mark.long
 def test_a_chip_refuses_the_type_of_a_cache_before_the_other_one_is_written(simulated):
     done = simulated.code(STORE_INTO_BFLOAT16, soc="Ascend310P3")
     assert done.stdout.splitlines() == [
@@ -97,6 +101,7 @@ def test_a_chip_refuses_the_type_of_a_cache_before_the_other_one_is_written(simu
     ], done.stderr
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("chip", CHIPS)
 def test_torch_npu_refuses_the_calls_that_break_its_limits(simulated, chip):
     found = simulated.run(SCRIPTS / "port_limits.py", soc=chip, TASK_QUEUE_ENABLE="0").json()

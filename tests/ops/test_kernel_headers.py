@@ -50,6 +50,7 @@ def test_every_header_of_a_subfolder_is_in_a_listed_folder():
     assert len(HEADERS) > 20
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "soc", ["ascend910b", *(pytest.param(s, marks=pytest.mark.slow) for s in ("ascend310p", "ascend950"))]
 )

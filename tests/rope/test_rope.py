@@ -53,6 +53,7 @@ def cases(candidates):
     return together("case", [c for c in candidates if possible(c)], share=True)
 
 
+@pytest.mark.long
 @cases(ONE_FACTOR)
 def test_one_factor_changed_meets_the_bound(case, backend, guarded):
     run_and_judge(case, backend, guarded)

@@ -267,6 +267,7 @@ def test_many_tokens_on_several_threads_meet_the_bound(backend, guarded):
         run_and_judge(call, backend, guarded)
 
 
+@pytest.mark.long
 def test_large_results_with_streaming_stores_meet_the_bound(guarded):
     call = RotaryMulCall("bfloat16", sizes=(1, 1100, 64, 128), table="S")
     run_and_judge(call, "cpu", guarded)
@@ -402,6 +403,7 @@ def sample(dtype=torch.float32):
     return [torch.randn(s, generator=generator).to(dtype) for s in shapes]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("needs_grad", [False, True])
 def test_opcheck(dtype, needs_grad):

@@ -568,6 +568,7 @@ def build(request, tmp_path, clone):
 needs_make = pytest.mark.skipif(shutil.which("make") is None, reason="CANN's template builds with make")
 
 
+@pytest.mark.long
 @needs_make
 @pytest.mark.parametrize(
     "build", [*(pytest.param(v, marks=pytest.mark.slow) for v in VERSIONS[:-1]), VERSIONS[-1]], indirect=True
@@ -648,6 +649,7 @@ def kill_group(running, number):
     os.killpg(running.pid, number)
 
 
+@pytest.mark.long
 @needs_make
 @pytest.mark.parametrize(
     ("kill", "number"),
@@ -687,6 +689,7 @@ def test_cann_s_folder_may_have_a_space_in_its_name(build):
     assert build.outputs == ["custom_opp_test.run", "opp"]
 
 
+@pytest.mark.long
 @needs_make
 def test_truncated_kernels_are_found_and_nothing_is_installed(build):
     build.inject("opc_truncates")
@@ -697,6 +700,7 @@ def test_truncated_kernels_are_found_and_nothing_is_installed(build):
     assert build.outputs == []
 
 
+@pytest.mark.long
 @needs_make
 def test_a_failing_op_build_ends_the_build_with_a_message(build):
     build.inject("op_build_fails")
@@ -707,6 +711,7 @@ def test_a_failing_op_build_ends_the_build_with_a_message(build):
     assert build.outputs == []
 
 
+@pytest.mark.long
 @needs_make
 def test_a_changed_compiler_is_used_by_the_next_build(build):
     build.inject("op_build_fails")  # CMake has chosen the compiler before op_build runs

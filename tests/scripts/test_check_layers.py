@@ -107,6 +107,7 @@ def violations_in(layers: Any, tree: Path) -> list[str]:
     return [str(violation) for violation in layers.check(tree)]
 
 
+@pytest.mark.long
 def test_the_tree_itself_keeps_its_layers(layers: Any, tree: Path) -> None:
     assert violations_in(layers, tree) == []
 

@@ -69,6 +69,7 @@ def grown(a: Rectangle, by: float) -> Rectangle:
     return a[0] - by, a[1] - by, a[2] + by, a[3] + by
 
 
+@pytest.mark.long
 def test_each_arrow_is_drawn_from_its_box_to_its_box(script: Any, drawn: ElementTree.Element) -> None:
     titles = dict(zip(boxes(drawn), (words for words, _ in texts(drawn, "")), strict=True))
 

@@ -139,6 +139,7 @@ def test_it_changes_four_shared_files(generated: Path) -> None:
     assert changed == ["CMakeLists.txt", "csrc/capi/check.cpp", "include/npu_rope.h", "npu_rope/__init__.py"]
 
 
+@pytest.mark.long
 def test_the_layers_are_kept(generated: Path) -> None:
     require(run(sys.executable, "scripts/check_layers.py", str(generated), cwd=generated))
 
@@ -158,6 +159,7 @@ def test_the_generated_files_are_tidy(generated: Path) -> None:
     require_tidy(generated)
 
 
+@pytest.mark.long
 def test_the_script_formats_the_files_of_a_long_name(tmp_path_factory) -> None:
     folder, name = copy_of_checkout(tmp_path_factory), "scaled_copy_of_every_second_row"
     require(run(sys.executable, "scripts/new_op.py", name, "--kernel", cwd=folder))
@@ -221,6 +223,7 @@ def build_with_kernel(folder: Path) -> None:
     require(run("cmake", "--build", "build", "--target", *libraries, *kernels, "--parallel", "2", cwd=folder))
 
 
+@pytest.mark.long
 def test_the_files_of_a_kernel_keep_the_layers_and_change_the_same_shared_files(tmp_path_factory) -> None:
     folder = copy_of_checkout(tmp_path_factory)
     require(run(sys.executable, "scripts/new_op.py", NAME, "--kernel", cwd=folder))

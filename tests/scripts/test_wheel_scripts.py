@@ -147,6 +147,7 @@ def test_python_3_9_is_refused(checkout: Path, tmp_path: Path) -> None:
     assert made(checkout) == set()
 
 
+@pytest.mark.long
 def test_an_environment_of_an_interrupted_set_up_is_made_again(checkout: Path) -> None:
     """The environment has no pip, as after an interrupted set-up; the tools then cannot be installed."""
     (checkout / ".venv-wheels" / "bin").mkdir(parents=True)

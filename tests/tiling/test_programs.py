@@ -29,6 +29,7 @@ SQUARE_SUMS_TILING_SOURCES = (
 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("test", "tested_sources"),
     [

@@ -427,6 +427,7 @@ def _link_libraries(source, target, names):
             (target / path.name).symlink_to(path)
 
 
+@pytest.mark.long
 def test_libraries_below_the_folder_are_those_of_the_build(tmp_path):
     """ggml alone has its backends in other folders than libggml-base."""
     installed, build = find_library_dir(registry=True), tmp_path / "build"
@@ -495,6 +496,7 @@ def _cases_by_message(process):
     return cases_by_message
 
 
+@pytest.mark.long
 def test_a_refusal_names_a_similar_node_that_the_device_accepts(device):
     cases = _cases_by_message(device("CANN0"))
     assert set(cases) == {"", "CANN0 refuses ROPE_BACK, but supports the call if it is forward"}
@@ -521,6 +523,7 @@ def test_a_refusal_raises_ggml_refused(device):
         device("CANN0").rope(dataclasses.replace(_call(), forward=False))
 
 
+@pytest.mark.long
 def test_a_device_may_compute_its_angles_in_float32(device):
     tables = collections.Counter()
     for case in ONE_OF_EACH_KIND:
@@ -532,6 +535,7 @@ def test_a_device_may_compute_its_angles_in_float32(device):
     assert tables["float32"] > tables.total() / 2
 
 
+@pytest.mark.long
 def test_a_device_one_position_off_fails_with_its_worst_element(device):
     for case in ONE_OF_EACH_KIND[::5]:
         if not case.params.n_offs:

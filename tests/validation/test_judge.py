@@ -91,11 +91,13 @@ MISTAKES = {
 }
 
 
+@pytest.mark.long
 def test_the_correct_result_passes_every_small_case():
     backends = ["reference", "cpu", "sim", "sim:ascend310p"]
     assert {judge(c, backends, None).verdict for c in CASES} == {OK}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("backend_name", ["cpu", "sim", "sim:ascend310p"])
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_is_found(monkeypatch, mistake, backend_name):

@@ -156,6 +156,7 @@ def test_a_seed_and_a_number_always_draw_the_same_call():
     assert first.t.xs["q"].tobytes() == again.t.xs["q"].tobytes()
 
 
+@pytest.mark.long
 def test_random_calls_are_within_their_bound():
     options = ["--op", "rms_norm_rope"]
     assert random_norm.main([*options, "--count", "150", "--seed", "5"]) == 0

@@ -100,6 +100,7 @@ print(json.dumps([[case.dtype, j.executor, j.verdict] for case, all in judged fo
 """
 
 
+@pytest.mark.long
 def test_gradients_are_judged_without_torch():
     command = [sys.executable, "-c", GRADIENTS_WITHOUT_TORCH]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -153,6 +154,7 @@ def test_a_seed_and_a_number_always_draw_the_same_call():
     assert first.x.tobytes() == again.x.tobytes()
 
 
+@pytest.mark.long
 def test_random_calls_are_within_their_bound():
     assert random_norm.main(["--count", "400", "--seed", "5"]) == 0
     assert random_norm.main(["--only", "3", "--backend", "reference"]) == 0

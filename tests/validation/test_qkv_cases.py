@@ -56,6 +56,7 @@ def test_cases_cover_each_item_of_the_operator():
         assert {case.quantized for case in int8} == {"tensor", "head", "channel"}
 
 
+@pytest.mark.long
 def test_every_case_is_within_its_bound(backend):
     results = {case: judged(case, backend) for case in CASES.values()}
     for case, judgement in results.items():

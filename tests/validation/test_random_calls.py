@@ -35,6 +35,7 @@ def drawn(backend, count, seed=SEED):
 # ---- fixed calls -----------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_the_fixed_calls_are_within_their_bounds(backend):
     """To repeat call n: tests/fuzz/random_rope.py --backend … --seed 20261 --only n."""
     wrong = {}

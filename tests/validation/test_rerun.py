@@ -231,6 +231,7 @@ def worker(monkeypatch):
     monkeypatch.setattr(BackendProcess, "worker", ("-c", WORKER))
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("worker")
 def test_the_last_case_of_a_process_decides(two_cases):
     assert [NewProcesses(None)(two_cases[:1] * count, "cpu") for count in (1, 2, 3, 4)] == [
@@ -256,6 +257,7 @@ def test_the_end_of_a_back_ends_process_is_the_failure_of_one_case(two_cases):
         assert process.cases == [two_cases[1]]
 
 
+@pytest.mark.long
 def test_an_absent_back_end_or_device_is_not_run(two_cases):
     class Absent:
         def new_process(self):

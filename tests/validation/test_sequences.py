@@ -28,6 +28,7 @@ def drawn(seed, count):
     return first_sequences(seed)[:count]
 
 
+@pytest.mark.long
 def test_a_seed_determines_the_sequences():
     names = [sequence.name for sequence in drawn(1, 60)]
     assert names == [sequence.name for sequence in sequence_cases(1, 60)]
@@ -35,6 +36,7 @@ def test_a_seed_determines_the_sequences():
     assert len(set(names) - {sequence.name for sequence in drawn(2, 60)}) > 50
 
 
+@pytest.mark.long
 def test_the_drawn_sequences_cover_the_forms():
     sequences = drawn(0, 400)
     nodes = [node for sequence in sequences for node in sequence.nodes]

@@ -54,6 +54,7 @@ def download_out(device, given):
 # ---- argument checks ---------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["x", "y", "out"])
 def test_a_null_tensor_is_found_before_a_bad_attribute(device, name):
     failure = prepare_fails(device, call(**{name: None}, axes=[]))
@@ -267,6 +268,7 @@ KEY_PARTS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("part", KEY_PARTS)
 def test_each_part_of_the_key_alone_makes_another_tiling(
     device, foreign_kernel, foreign_half_kernel, monkeypatch, part

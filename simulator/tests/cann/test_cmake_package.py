@@ -49,6 +49,7 @@ def package_of(project: Path) -> Path:
     return build / "package"
 
 
+@pytest.mark.long
 @pytest.mark.skipif(shutil.which("cmake") is None, reason="needs cmake")
 def test_a_removed_operator_leaves_the_package(project: Path) -> None:
     tbe = Path("op_impl/ai_core/tbe")

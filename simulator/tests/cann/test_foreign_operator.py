@@ -189,6 +189,7 @@ def defined_for(soc: str) -> str:
     return DEFINITION.replace(only, f'{only}.AddConfig("{soc}")')
 
 
+@pytest.mark.long
 def test_the_name_of_an_optional_input_that_is_written_has_both_suffixes(tmp_path):
     """Only parameters whose names end in Ref are not const."""
     header = (generate(DEFINITION, tmp_path) / "aclnn_http_scale_v2.h").read_text()
@@ -214,6 +215,7 @@ def test_the_source_of_kernels_defines_each_argument_of_a_column_once(tmp_path):
     assert source.count('#include "http_scale_v2.cpp"\n') == 1
 
 
+@pytest.mark.long
 def test_the_source_of_a_socs_kernels_has_every_operator_that_is_defined_for_it(tmp_path):
     folder = generate(DEFINITION + defined_for("ascend310p").replace("HTTPScaleV2", "Other"), tmp_path)
     sources = {path.stem: path.read_text() for path in folder.glob("kernels_*.cpp")}
@@ -223,6 +225,7 @@ def test_the_source_of_a_socs_kernels_has_every_operator_that_is_defined_for_it(
     }
 
 
+@pytest.mark.long
 def test_the_source_of_kernels_compiles_to_an_entry_for_each_column(package, tmp_path):
     source = package / "op_api/include/kernels_ascend910b.cpp"
     library = ascend_sim.build(source, include=[FOREIGN], folder=tmp_path, flags=["-O0"])
@@ -230,6 +233,7 @@ def test_the_source_of_kernels_compiles_to_an_entry_for_each_column(package, tmp
     assert compiled == {f"weighted_add__ascend910b__{t}_{t}_{t}" for t in ("float", "half")}
 
 
+@pytest.mark.long
 def test_files_that_would_not_change_are_left_as_they_are(tmp_path):
     """A build does not compile unchanged files again."""
     folder = generate(DEFINITION, tmp_path)
@@ -256,6 +260,7 @@ TWO_OPTIONALS = (
 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -30,6 +30,7 @@ SECTIONS["platform_without_information"] = (
 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("section", SECTIONS)
 def test_the_host_headers_behave_as_cann_says(program, section):
     done = subprocess.run([program, section], capture_output=True, text=True)
@@ -37,6 +38,7 @@ def test_the_host_headers_behave_as_cann_says(program, section):
     assert (done.returncode, done.stderr) == SECTIONS[section]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("header", sorted(str(p.relative_to(INCLUDE)) for p in INCLUDE.rglob("*.h")))
 def test_each_header_compiles_alone(header, tmp_path):
     source = tmp_path / "one.cpp"

@@ -86,6 +86,7 @@ def rows(dtype=np.float32):
 # ---- definition and tiling -----------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_the_definition_has_types_and_defaults(scaled_add):
     definition = scaled_add.definition
     assert (definition.name, definition.kernel, definition.columns) == ("ScaledAdd", "scaled_add", 2)
@@ -112,6 +113,7 @@ def test_the_tiling_gets_the_chip_and_the_number_of_cores(scaled_add):
     assert scaled_add.tile(*call, options=Options(most_cores=3)).block_dim == 3
 
 
+@pytest.mark.long
 def test_the_tiling_gets_values_of_inputs_and_the_compile_information_is_parsed_once(picked_row):
     call = {"x": rows(), "row": np.array([2])}, {"y": np.empty(7, np.float32)}
     names = ("row", "columns", "plus", "parsed", "deterministic", "unset")
@@ -221,6 +223,7 @@ def test_a_kernel_without_declarations_has_none():
 # ---- kernels -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("has_bias", [False, True])
 @pytest.mark.parametrize("dtype", [np.float16, np.float32])
 def test_a_call_gives_the_results_of_the_kernel(scaled_add, dtype, has_bias):
@@ -234,6 +237,7 @@ def test_a_call_gives_the_results_of_the_kernel(scaled_add, dtype, has_bias):
     assert (report.errors, report.warnings, report.summary["cores"]) == ([], [], 25)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("plus", "doubled"), [(0, False), (5, False), (5, True)])
 @pytest.mark.parametrize("dtype", [np.float32, np.int32])
 def test_template_arguments_reach_the_kernel(picked_row, dtype, plus, doubled):
@@ -247,6 +251,7 @@ def test_a_combination_that_the_kernel_does_not_select_has_no_kernel(picked_row)
         picked_row.run({"x": rows(), "row": np.array([1])}, {"y": np.zeros(7, np.float32)}, doubled=True)
 
 
+@pytest.mark.long
 def test_an_input_that_is_also_an_output_is_written_in_place(folder):
     x, expected = rows()[:, :8].copy().ravel()[:16].copy(), -rows().ravel()[:16]
     tiling = np.array([(16,)], [("count", "<u4")])[0]
@@ -270,6 +275,7 @@ def written_input(folder, tmp_path):
     return OperatorSources(kernel, definition=definition, operator="Negated", folder=folder)
 
 
+@pytest.mark.long
 def test_an_input_that_the_kernel_writes_must_be_named(folder, tmp_path):
     operator = written_input(folder, tmp_path)
     x, y = np.arange(16, dtype=np.float32), np.zeros(16, np.float32)
@@ -285,6 +291,7 @@ def test_an_input_that_the_kernel_writes_must_be_named(folder, tmp_path):
         operator.run(**call, written_inputs=["x"])
 
 
+@pytest.mark.long
 def test_a_kernel_file_may_hold_a_function_that_launches_the_kernel(folder, tmp_path):
     """Two files of hicann/ops-nn do. The simulator never calls it. Reports name the kernel file's lines."""
     kernel = tmp_path / "negated.cpp"
@@ -303,6 +310,7 @@ def test_a_kernel_file_may_hold_a_function_that_launches_the_kernel(folder, tmp_
         )
 
 
+@pytest.mark.long
 def test_get_tiling_data_reads_the_default_struct_for_a_key_with_its_own_struct(folder, tmp_path):
     """The page GET_TILING_DATA: with several registered structs, the macro returns the default struct."""
     kernel, host = tmp_path / "negated.cpp", tmp_path / "negated_tiling.cpp"
@@ -342,6 +350,7 @@ def test_a_violation_names_the_line_of_the_kernel(folder):
     assert report.errors[0]["rule"] == "SIM-BOUNDS-03"
 
 
+@pytest.mark.long
 def test_synchronisation_is_inserted_unless_it_is_turned_off(folder, tmp_path):
     """CANN's build inserts it between instructions of the vector pipe."""
     source = tmp_path / "scaled_add.cpp"
@@ -356,6 +365,7 @@ def test_synchronisation_is_inserted_unless_it_is_turned_off(folder, tmp_path):
         scaled_add_of(folder, kernel=source, auto_sync=False).run({"x": x, "y": y}, {"z": z})
 
 
+@pytest.mark.long
 def test_a_kernel_that_does_not_compile_names_its_own_file(folder, tmp_path):
     shutil.copytree(OPS / "picked_row", tmp_path / "ops" / "picked_row")
     sources = tmp_path / "ops" / "picked_row"

@@ -353,6 +353,7 @@ def test_the_tensor_that_fills_another_has_at_most_one_dimension():
     assert text.endswith(f"{rule} but got 1 element(s) in 2 dimension(s).")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("check", checks_of(SCRIPTS / "refused_types.py"))
 @pytest.mark.parametrize("soc", ["Ascend910B2", "Ascend310P3", "Ascend950PR_9589"])
 def test_torch_reports_what_the_chip_refuses(simulated, soc, check):

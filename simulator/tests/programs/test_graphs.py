@@ -6,6 +6,7 @@ from simulated_npu import SCRIPTS, checks_of
 GRAPHS, RULES = SCRIPTS / "graphs.py", SCRIPTS / "graph_rules.py"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("check", checks_of(GRAPHS))
 @pytest.mark.parametrize("queue", [pytest.param("0", marks=pytest.mark.slow), "1"])
 def test_graph(simulated, queue, check):

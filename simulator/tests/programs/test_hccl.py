@@ -37,6 +37,7 @@ def all_results(tmp_path_factory):
     }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("check", checks_of(RESULTS))
 def test_result_of_collectives(all_results, check):
     assert all_results[RESULTS][check] == "ok"
@@ -168,6 +169,7 @@ def check_collectives(simulated, size, *checks, **variables):
     assert done.report.is_clean, done.stderr
 
 
+@pytest.mark.long
 def test_two_processes_of_torch_communicate(simulated):
     check_collectives(
         simulated, 2, "check_all_gather", "check_reduce_scatter", "check_batch_of_sends_and_receives",
@@ -210,6 +212,7 @@ def is_running(process):
     return True
 
 
+@pytest.mark.long
 def test_a_rank_that_dies_ends_the_run_with_a_sentence(simulated, tmp_path):
     """Without torchrun, which would end the other rank itself."""
     script = tmp_path / "rank_that_ends.py"
@@ -256,6 +259,7 @@ def test_torchrun_leaves_no_process_of_a_rank_that_dies(simulated, tmp_path):
     assert not any(is_running(process) for process in processes)
 
 
+@pytest.mark.long
 def test_several_devices_in_one_process_of_torch(simulated):
     source = """
 import torch, torch_npu, json

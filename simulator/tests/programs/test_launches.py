@@ -45,6 +45,7 @@ def build_changed(folder, name, *changes):
     return build_program([source], folder / name)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("streams", ["asynchronous", "immediate"])
 def test_a_program_launches_its_kernel(scale, streams):
     done = run("run", "--soc", "Ascend910B1", "--streams", streams, "--", scale)
@@ -53,6 +54,7 @@ def test_a_program_launches_its_kernel(scale, streams):
     assert "scale" in done.stderr
 
 
+@pytest.mark.long
 def test_a_program_of_two_files_with_kernels_runs(folder):
     other = folder / "other.asc"
     other.write_text(
@@ -64,6 +66,7 @@ def test_a_program_of_two_files_with_kernels_runs(folder):
     assert done.stdout == "8192 products are right.\n"
 
 
+@pytest.mark.long
 def test_a_broken_rule_is_reported_with_its_line_when_the_program_waits(folder):
     program = build_changed(folder, "broken", ("a = queue_in.DeQue<T>();", ""))
     done = run("run", "--", program)
@@ -81,6 +84,7 @@ TWO_STEPS = (
 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("auto_sync", [True, False])
 def test_synchronisation_is_inserted_unless_the_program_forbids_it(folder, auto_sync):
     source = folder / "two_steps.asc"
@@ -92,6 +96,7 @@ def test_synchronisation_is_inserted_unless_the_program_forbids_it(folder, auto_
     assert ("PipeBarrier<PIPE_V> missing" in done.stderr) == (not auto_sync)
 
 
+@pytest.mark.long
 def test_the_host_s_memory_is_no_argument(folder):
     program = build_changed(folder, "host", ("(GM_ADDR)device_x, (GM_ADDR)", "(GM_ADDR)x.data(), (GM_ADDR)"))
     done = run("run", "--", program)
@@ -105,6 +110,7 @@ def test_a_program_runs_on_chips_of_its_soc_only(scale):
     assert not re.search("products are right", done.stdout)
 
 
+@pytest.mark.long
 def test_a_launch_without_blocks_is_refused(folder):
     done = run("run", "--", build_changed(folder, "no_blocks", ("<<<kCores, nullptr", "<<<0, nullptr")))
     assert done.returncode == 1
@@ -156,6 +162,7 @@ def test_an_incomplete_launch_is_refused(text):
         rewritten(f"\n{text}\n", "file.asc")
 
 
+@pytest.mark.long
 def test_the_command_refuses_what_it_cannot_use(folder):
     for arguments in (
         ["missing.asc", "-o", folder / "x"],

@@ -10,6 +10,7 @@ LIMITS, ON_310P = SCRIPTS / "npu_function_limits.py", SCRIPTS / "npu_functions_3
 QUERY_AND_TABLES = [("float16", "float16"), ("float16", "float32"), ("bfloat16", "bfloat16")]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("check", checks_of(FUNCTIONS))
 def test_function(simulated, check):
     assert simulated.checks(FUNCTIONS)[check] == "ok"
@@ -20,11 +21,13 @@ def test_a_broken_limit_is_refused(simulated, check):
     assert simulated.checks(LIMITS, queue="0")[check] == "ok"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("check", checks_of(ON_310P))
 def test_function_on_ascend310p(simulated, check):
     assert simulated.checks(ON_310P, soc="Ascend310P3", queue="0")[check] == "ok"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("check", checks_of(ATB))
 @pytest.mark.parametrize("types", QUERY_AND_TABLES, ids="-".join)
 def test_atb_rotary_embedding(simulated, types, check):

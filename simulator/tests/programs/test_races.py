@@ -42,6 +42,7 @@ def test_a_race_is_reported_or_gives_a_wrong_result(simulated, name):
     assert wrong_results or reported
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [*SEEDS[:3], *(pytest.param(s, marks=pytest.mark.slow) for s in SEEDS[3:])])
 def test_the_programs_with_their_waits_are_correct_and_clean(simulated, seed):
     done = run(simulated, seed, "with-waits")

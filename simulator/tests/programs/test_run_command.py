@@ -326,6 +326,7 @@ def test_a_signal_is_forwarded_and_the_run_waits_for_the_end(number):
         assert time.monotonic() - start < 30
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ignored", ["", "trap '' TERM; "])
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems do not show the environment of processes")
 def test_all_processes_of_the_command_end_with_a_run_that_is_killed(ignored):
@@ -341,6 +342,7 @@ def test_all_processes_of_the_command_end_with_a_run_that_is_killed(ignored):
         assert time.monotonic() - start < 30
 
 
+@pytest.mark.long
 def test_processes_that_the_command_leaves_behind_run_on():
     source = "import subprocess; subprocess.Popen(['sh', '-c', 'sleep 1; echo late'])"
     with run_in_process(source, "print('end', flush=True)") as process:

@@ -84,6 +84,7 @@ def test_a_torch_of_another_version_is_refused(tmp_path):
     )
 
 
+@pytest.mark.long
 def test_libraries_are_made_once_and_link_to_stubs_and_runtime(torch_npu, library, cache):
     folder = stubs.prepare(torch_npu, library)
     assert folder.parent == cache
@@ -100,6 +101,7 @@ def test_libraries_are_made_once_and_link_to_stubs_and_runtime(torch_npu, librar
     assert list(cache.iterdir()) == [folder]
 
 
+@pytest.mark.long
 def test_the_wheel_s_symbols_are_all_found_through_the_made_libraries(torch_npu, library, cache):
     folder = stubs.prepare(torch_npu, library)
     use = torch_npu.folder / "lib" / "libtorch_npu.so"

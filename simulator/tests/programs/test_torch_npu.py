@@ -110,6 +110,7 @@ def test_a_run_prints_its_report_and_returns_the_script_s_status(simulated, tmp_
     assert found["launches"]["aclnnAdds"] == 1
 
 
+@pytest.mark.long
 def test_damage_changes_the_exit_status_from_0_to_1(simulated):
     source = OVERRUN + "del x"
     done = simulated.sim("--", simulated.python, "-c", source, PYTORCH_NO_NPU_MEMORY_CACHING="1")
@@ -160,6 +161,7 @@ def test_the_users_own_sitecustomize_runs_too(simulated, tmp_path):
     assert done.stdout == f"True {tmp_path / 'sitecustomize.py'} True\n", done.stderr
 
 
+@pytest.mark.long
 def test_processes_that_a_script_starts_are_simulated_too(simulated):
     done = simulated.run(SCRIPTS / "two_processes.py")
     assert done.json() == [[0.0, 1.0], [1.0, 2.0]]
@@ -215,6 +217,7 @@ print(x.cpu().sum().item(), other.exitcode)
 """
 
 
+@pytest.mark.long
 def test_torch_npu_refuses_a_fork_of_a_process_that_used_the_npu(simulated):
     """See Ascend/pytorch torch_npu/npu/__init__.py, _lazy_init and _after_fork."""
     done = simulated.code(FORK_AFTER_USE, fresh=True)
