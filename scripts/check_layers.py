@@ -2,6 +2,7 @@
 
 A layer is a folder or a file pattern. The first layer that matches a file applies. A file without a layer is
 an error. In C and C++ the script checks the #include lines, in Python all imports, also those in functions.
+It also refuses files of more than 500 lines outside tests and docs.
 """
 
 from __future__ import annotations
@@ -49,6 +50,11 @@ C_SUFFIXES = (
     ".ipp",
     ".tpp",
 )
+
+# The most lines of a file of these folders and kinds, outside tests. A table of data (.def) may have more.
+MOST_LINES = 500
+CODE_FOLDERS = (*C_FOLDERS, PACKAGE, "benchmarks", "cmake", "examples", "scripts")
+CODE_SUFFIXES = (".py", ".sh", ".js", ".css", ".cmake", ".in", ".asc", *C_SUFFIXES)
 
 
 @dataclass(frozen=True)
@@ -297,6 +303,20 @@ def check_cycles(imports: dict[str, dict[str, Violation]]) -> Iterator[Violation
         )
 
 
+# ---- lengths --------------------------------------------------------------------------------------
+
+
+def check_lengths(root: Path) -> Iterator[Violation]:
+    """Yield the files of code outside tests that have more than ``MOST_LINES`` lines."""
+    for path in (path for folder in CODE_FOLDERS for path in sorted((root / folder).rglob("*"))):
+        relative = path.relative_to(root)
+        if path.suffix in CODE_SUFFIXES and not {"tests", *BUILD_FOLDERS} & set(relative.parts):
+            lines = len(path.read_text().splitlines())
+            if lines > MOST_LINES:
+                rule = f"must have at most {MOST_LINES} lines but got {lines}: split it by subject"
+                yield Violation(relative.as_posix(), MOST_LINES + 1, rule)
+
+
 # ---- the tree -------------------------------------------------------------------------------------
 
 
@@ -337,6 +357,7 @@ def check(root: Path) -> list[Violation]:
         for path in sorted((root / folder).rglob(pattern)):
             file = path.relative_to(root).as_posix()
             found += check_other_file(file, path.read_text())
+    found += check_lengths(root)
     return found
 
 

@@ -300,7 +300,7 @@ PYTHON_LAYERS = (
     Layer(
         ("npu_rope/compat/*",),
         # vllm: the sum over its ranks (compat/vllm_ascend.py), imported where it is called. numpy: its exact
-        # comparison of the memory of two views (compat/torch_npu_caches.py).
+        # comparison of the memory of two views (compat/torch_npu_cache_rules.py).
         (
             PY_STD,
             "vllm.distributed",

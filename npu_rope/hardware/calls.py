@@ -30,7 +30,7 @@ from npu_rope.rms_norm_calls import RmsNormAttributes
 from npu_rope.rms_norm_rope_calls import RmsNormRopeAttributes, rms_norm_rope_tensors, scales_of
 from npu_rope.rope_calls import RopeCallAttributes, rope_qk_tensors, rope_set_rows_tensors, rope_tensors
 from npu_rope.rotary_calls import RotaryAttributes
-from npu_rope.testing import cases, judge, norm_ropes, norms, qkv_cases, tables
+from npu_rope.testing import cases, judge, norm_ropes, norms, qkv_cases, qkv_data, tables
 from npu_rope.testing.bounds import TABLE_ERROR_DEVICE, worst_ratio
 from npu_rope.testing.cases import SHORT, CaseData, RopeCase
 from npu_rope.testing.outcomes import Expectation
@@ -330,7 +330,7 @@ def _norm_rope_call(call: TimedCall, options: dict[str, Any]) -> PreparedCall:
 def _qkv_call(call: TimedCall, options: dict[str, Any]) -> PreparedCall:
     params = RopeParams(HEAD_SIZE, "neox", freq_base=1e6)
     case = qkv_cases.QkvCase(call.id, call.dtype, params, call.shape, KEY_HEADS, **options)
-    data = qkv_cases.make_data(case)
+    data = qkv_data.make_data(case)
     memory, others, caches = (
         {
             name: _tensor(array, data.dtypes[name]) if name in data.dtypes else torch.from_numpy(array)
@@ -338,18 +338,18 @@ def _qkv_call(call: TimedCall, options: dict[str, Any]) -> PreparedCall:
         }
         for part in (data.memory, data.others, data.caches)
     )
-    tensors = qkv_cases.call_of(case, memory, others, caches, torch.empty_like)
+    tensors = qkv_data.call_of(case, memory, others, caches, torch.empty_like)
     return PreparedCall(
-        tensors, case.attributes("npu"), partial(qkv_cases.expectation, case, data, "npu"), _values
+        tensors, case.attributes("npu"), partial(qkv_data.expectation, case, data, "npu"), _values
     )
 
 
 def _square_sums_call(call: TimedCall, options: dict[str, Any]) -> PreparedCall:
     case = qkv_cases.SquareSumsCase(call.id, call.dtype, call.shape, KEY_HEADS)
-    data = qkv_cases.make_heads(case)
+    data = qkv_data.make_heads(case)
     memory = {name: _tensor(array, call.dtype) for name, array in data.memory.items()}
-    expect = partial(qkv_cases.sums_expectation, case, data, "npu")
-    return PreparedCall(qkv_cases.sums_call(case, memory), {}, expect, _values)
+    expect = partial(qkv_data.sums_expectation, case, data, "npu")
+    return PreparedCall(qkv_data.sums_call(case, memory), {}, expect, _values)
 
 
 _TOKEN_OPERATORS = ("qkv_norm_rope_cache", "qk_square_sums")  # of heads [S,N,D]

@@ -19,8 +19,16 @@ from typing import Any
 import torch
 
 from npu_rope.integrations import fused_attention, norm_forms, rope_forms
+from npu_rope.integrations.attention_forms import (
+    CACHES,
+    EMBEDDINGS,
+    HOOKS,
+    FusedForm,
+    HeadNorm,
+    Rotation,
+    params_of,
+)
 from npu_rope.integrations.function_copies import with_globals
-from npu_rope.integrations.fused_attention import CACHES, EMBEDDINGS, FusedForm, HeadNorm, Rotation
 from npu_rope.integrations.norm_forms import NormForm
 from npu_rope.integrations.rope_forms import NotKnown, or_not_known
 
@@ -169,7 +177,7 @@ class _Probe:
         copied = copy.deepcopy(child).to("cpu").float()
         for part in copied.modules():
             part.__dict__.pop("forward", None)
-            for hooks in fused_attention.HOOKS:
+            for hooks in HOOKS:
                 getattr(part, hooks).clear()
         return copied
 
@@ -293,7 +301,7 @@ class _Probe:
                 raise NotKnown(f"its {what} are changed between projection and rotation")
             count = rope_forms.tokens_first(x, axis).shape[-2]
             norms.append(self._head_norm(norm, x, count) if norm else None)
-        params = fused_attention.params_of(form, head)
+        params = params_of(form, head)
         return call.name, FusedForm((norms[0], norms[1]), axis, self.parameters, self.cache, params)
 
     def _head_norm(self, name: str, heads: torch.Tensor, count: int) -> HeadNorm:

@@ -27,8 +27,9 @@ import torch
 
 from npu_rope.errors import bad_type, bad_value
 from npu_rope.integrations import attention_probe, norm_forms, rope_forms
+from npu_rope.integrations.attention_forms import FusedForm, Rotation
 from npu_rope.integrations.function_copies import with_globals
-from npu_rope.integrations.fused_attention import FusedForm, Rotation, fused_forward
+from npu_rope.integrations.fused_attention import fused_forward
 from npu_rope.integrations.rope_forms import OP, NotKnown
 from npu_rope.integrations.rotary_embeddings import forward_of, remember_positions
 from npu_rope.integrations.table_origins import Uses

@@ -21,6 +21,7 @@ from npu_rope.dtypes import bfloat16_bits, bfloat16_values
 from npu_rope.params import RopeParams
 from npu_rope.rope_attributes import AXES, RopeMode
 from npu_rope.testing.models import MODELS, PublishedRope
+from npu_rope.testing.outcomes import AnyCase
 
 Suite = Literal["ggml", "models", "sequences"]
 
@@ -124,9 +125,14 @@ def parent_shape(case: RopeCase) -> tuple[int, int, int, int]:
     return {0: (b, s, n, d), 1: (b, 3 * s, 4 * n, 2 * d), 2: (b, s, n, 2 * d)}[case.view]
 
 
+def generator_of(case: AnyCase) -> np.random.Generator:
+    """Return the generator of a case's values. Its seed is the case's name."""
+    return np.random.default_rng(zlib.crc32(f"{case.suite}/{case.name}".encode()))
+
+
 def make_data(case: RopeCase) -> CaseData:
     """Return the case's input: values uniform in [-1, 1), rounded to the case's dtype."""
-    generator = np.random.default_rng(zlib.crc32(f"{case.suite}/{case.name}".encode()))
+    generator = generator_of(case)
     parent = _values(generator, parent_shape(case), case.dtype)
     factors = _factors(case, generator)
     data = CaseData(view_of(parent, case), parent, _positions(case, generator), factors)

@@ -6,7 +6,6 @@ values. A form is a kind of call; each form has a case for each dtype.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -28,7 +27,7 @@ from npu_rope.testing.bounds import (
     is_device,
     normalized_error_on,
 )
-from npu_rope.testing.cases import FAR_4M, SHORT, rounded
+from npu_rope.testing.cases import FAR_4M, SHORT, generator_of, rounded
 from npu_rope.testing.chip_types import lacks_type
 from npu_rope.testing.ggml import GgmlProcess
 from npu_rope.testing.norm_spec import FORMATS
@@ -154,7 +153,7 @@ class NormRopeData:
 
 def make_data(case: NormRopeCase) -> NormRopeData:
     """Return the case's values, rounded to its type."""
-    generator = np.random.default_rng(zlib.crc32(f"{case.suite}/{case.name}".encode()))
+    generator = generator_of(case)
     *leading_sizes, heads, head = case.shape
     xs = [_heads(case, generator, (*leading_sizes, head_count, head)) for head_count in (heads, case.keys)]
     scales = [rounded(generator.uniform(-2, 2, head), case.dtype) for _ in xs]

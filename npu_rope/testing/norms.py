@@ -6,7 +6,6 @@ of its values. A form is a kind of call; each form has a case for each operator 
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -30,7 +29,7 @@ from npu_rope.rms_norm_calls import (
 from npu_rope.testing import norm_spec
 from npu_rope.testing.bits import run_on_bits, tensor_of_bits
 from npu_rope.testing.bounds import is_device, normalized_error_on
-from npu_rope.testing.cases import SHORT, rounded
+from npu_rope.testing.cases import SHORT, generator_of, rounded
 from npu_rope.testing.chip_types import lacks_type, soc_of
 from npu_rope.testing.ggml import GgmlProcess
 from npu_rope.testing.outcomes import CaseResult, Expectation, Judgement, compare_all, judge_each, unwritten
@@ -152,7 +151,7 @@ class NormData:
 
 def make_data(case: NormCase) -> NormData:
     """Return the case's values, rounded to its types."""
-    generator = np.random.default_rng(zlib.crc32(f"{case.suite}/{case.name}".encode()))
+    generator = generator_of(case)
     axis = case.axis % len(case.shape)
     rows = (*case.shape[:axis], *[1] * (len(case.shape) - axis))
     x = generator.standard_normal(case.shape) * sizes_of(case.values, case.dtype, generator, rows)

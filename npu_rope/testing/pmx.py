@@ -7,7 +7,6 @@ and packed sequences. The case's name seeds the generator of its values.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -26,7 +25,7 @@ from npu_rope.testing.bounds import (
     is_device,
     rotation_bound,
 )
-from npu_rope.testing.cases import SHORT
+from npu_rope.testing.cases import SHORT, generator_of
 from npu_rope.testing.ggml import GgmlProcess
 from npu_rope.testing.outcomes import CaseResult, Expectation, Judgement
 
@@ -168,7 +167,7 @@ def pmx_cases() -> Iterator[PmxCase]:
 
 def make_data(case: PmxCase) -> tuple[Array, Array]:
     """Return query and key: uniform in [-1, 1), or any int8."""
-    generator = np.random.default_rng(zlib.crc32(f"{case.suite}/{case.name}".encode()))
+    generator = generator_of(case)
 
     def values(heads: int) -> Array:
         shape = (*case.query_shape[:-2], heads, case.query_shape[-1])

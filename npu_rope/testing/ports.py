@@ -10,7 +10,6 @@ on npu_rope only.
 from __future__ import annotations
 
 import sys
-import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -24,10 +23,12 @@ from npu_rope.errors import BackendUnavailable
 from npu_rope.ops.registrar import registered
 from npu_rope.optional_torch import cause, load_torch_npu, torch
 from npu_rope.testing.bounds import is_device
+from npu_rope.testing.cases import generator_of
 from npu_rope.testing.chip_types import lacks_type
 from npu_rope.testing.ggml import GgmlProcess
 from npu_rope.testing.outcomes import CaseResult, Judgement, compare_all, judge_each, require_near_cpu
-from npu_rope.testing.port_functions import FUNCTIONS, Array, Arrays, PortCase
+from npu_rope.testing.port_case import Array, Arrays, PortCase
+from npu_rope.testing.port_functions import FUNCTIONS
 
 T = TypeVar("T")
 PEER = "torch_npu"  # the executor that runs torch_npu's own functions
@@ -171,7 +172,7 @@ def port_cases() -> Iterator[PortCase]:
 
 def make_data(case: PortCase) -> Arrays:
     """Return the tensors of a case, rounded to their types. The case's name seeds the generator."""
-    generator = np.random.default_rng(zlib.crc32(f"{case.suite}/{case.name}".encode()))
+    generator = generator_of(case)
     function = FUNCTIONS[case.function]
     shapes = function.shapes(case).items()
     return {name: function.values(case, name, shape, generator) for name, shape in shapes}

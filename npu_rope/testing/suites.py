@@ -13,9 +13,10 @@ from npu_rope.testing.norm_ropes import NormRopeCase, judge_norm_ropes, norm_rop
 from npu_rope.testing.norms import NormCase, judge_norms, norm_cases
 from npu_rope.testing.outcomes import AnyCase, CaseResult
 from npu_rope.testing.pmx import judge_pmx, pmx_cases
-from npu_rope.testing.port_functions import PortCase
+from npu_rope.testing.port_case import PortCase
 from npu_rope.testing.ports import PEER, judge_ports, port_cases
-from npu_rope.testing.qkv_cases import judge_qkv, qkv_cases
+from npu_rope.testing.qkv_cases import qkv_cases
+from npu_rope.testing.qkv_judge import judge_qkv
 from npu_rope.testing.sequence_draw import DEFAULT_COUNT, sequence_cases
 from npu_rope.testing.sequence_search import judge_sequence
 from npu_rope.testing.tables import TableCase, judge_tables, onnx_cases, torch_npu_cases

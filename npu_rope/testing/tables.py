@@ -6,7 +6,6 @@ generator of its values. A form is a kind of call; each form has a case for each
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -27,7 +26,7 @@ from npu_rope.rotary_calls import (
 from npu_rope.testing import outcomes, rotary_spec
 from npu_rope.testing.bits import run_on_bits
 from npu_rope.testing.bounds import is_device, table_bound
-from npu_rope.testing.cases import SHORT, rounded
+from npu_rope.testing.cases import SHORT, generator_of, rounded
 from npu_rope.testing.chip_types import chip_lacks
 from npu_rope.testing.ggml import GgmlProcess
 from npu_rope.testing.outcomes import CaseResult, Expectation, Judgement
@@ -181,7 +180,7 @@ class TableData:
 
 def make_data(case: TableCase) -> TableData:
     """Return the case's values, rounded to its types."""
-    generator = np.random.default_rng(zlib.crc32(f"{case.suite}/{case.name}".encode()))
+    generator = generator_of(case)
     shapes = [case.shape] + ([(*case.shape[:-2], case.keys, case.shape[-1])] if case.keys else [])
     xs = [rounded(generator.uniform(-1, 1, shape), case.dtype) for shape in shapes]
     half = case.width // 2

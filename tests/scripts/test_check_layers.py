@@ -280,7 +280,20 @@ def test_a_circle_of_imports_is_caught_also_inside_a_function(layers: Any, tree:
     assert any("imports must form no circle but got npu_rope." in violation for violation in reported)
 
 
+@pytest.mark.parametrize(
+    "file", ["npu_rope/testing/x.py", "csrc/cpu/x.h", "simulator/src/x.cpp", "scripts/x.sh"]
+)
+def test_a_file_of_code_has_at_most_500_lines(layers: Any, tree: Path, file: str) -> None:
+    plant(tree, file, "\n" * 499)
+    assert violations_in(layers, tree) == []
+    plant(tree, file, "")
+    expected = f"{file}:501: must have at most 500 lines but got 501: split it by subject"
+    assert violations_in(layers, tree) == [expected]
+
+
 ALLOWED = {
+    "table of data with more than 500 lines": ("simulator/cann/x.def", "\n" * 600),
+    "test with more than 500 lines": ("simulator/tests/x.py", "\n" * 600),
     "comment that names a header": ("csrc/cpu/rope.cpp", "// #include <torch/torch.h>"),
     "docstring that names a module": ("npu_rope/reference/rope.py", '"""import torch"""'),
     "kernel that includes its tiling struct": (

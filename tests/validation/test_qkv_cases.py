@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from npu_rope import RopeMode
-from npu_rope.testing import qkv_cases
+from npu_rope.testing import qkv_cases, qkv_data, qkv_judge
 from npu_rope.testing.bounds import error_ratios
 from npu_rope.testing.chip_types import lacks_type
 from npu_rope.testing.qkv import square_sums_expectation
-from npu_rope.testing.qkv_cases import QkvCase, judge_qkv
+from npu_rope.testing.qkv_cases import QkvCase
+from npu_rope.testing.qkv_judge import judge_qkv
 from npu_rope.testing.suites import all_cases
 
 CASES = {case.name.partition(",")[0] + ")": case for case in all_cases(("qkv",))}
@@ -68,8 +69,8 @@ def test_every_case_is_within_its_bound(backend):
 
 @pytest.mark.parametrize("name", QKV_CASES)
 def test_a_wrong_element_of_any_result_fails_its_case(name, monkeypatch):
-    case, run = CASES[name], qkv_cases._execute
-    expected = qkv_cases.expectation(case, qkv_cases.make_data(case), "cpu")
+    case, run = CASES[name], qkv_judge._execute
+    expected = qkv_data.expectation(case, qkv_data.make_data(case), "cpu")
     results = [i for i, result in enumerate(expected) if result.value.size]
     for i in results:
         index = np.unravel_index(int(np.argmax(np.abs(expected[i].value))), expected[i].value.shape)
@@ -79,7 +80,7 @@ def test_a_wrong_element_of_any_result_fails_its_case(name, monkeypatch):
             ys[i][index] = 0
             return ys
 
-        monkeypatch.setattr(qkv_cases, "_execute", wrong)
+        monkeypatch.setattr(qkv_judge, "_execute", wrong)
         judgement = judged(case)
         assert (judgement.verdict, judgement.worst.index) == ("FAIL", index)
         assert judgement.worst.names == f"{'qkv'[i]}'s index"
@@ -87,21 +88,21 @@ def test_a_wrong_element_of_any_result_fails_its_case(name, monkeypatch):
 
 @pytest.mark.parametrize("name", [n for n, c in CASES.items() if not isinstance(c, QkvCase)])
 def test_a_wrong_sum_fails_its_case(name, monkeypatch):
-    run = qkv_cases._run
+    run = qkv_judge._run
 
     def wrong(*arguments):
         results = run(*arguments)
         results[0][0, 1] = np.float32(results[0][0, 1]) * 1.001 if np.isfinite(results[0][0, 1]) else 1.0
         return results
 
-    monkeypatch.setattr(qkv_cases, "_run", wrong)
+    monkeypatch.setattr(qkv_judge, "_run", wrong)
     judgement = judged(CASES[name])
     assert (judgement.verdict, judgement.worst.index) == ("FAIL", (0, 1))
 
 
 @pytest.mark.parametrize("name", [n for n, c in QKV_CASES.items() if c.cache_dtypes and not c.v_cache])
 def test_a_changed_sign_of_a_zero_beside_the_stored_rows_fails_its_case(name, monkeypatch):
-    run = qkv_cases.run_on_bits
+    run = qkv_judge.run_on_bits
 
     def wrong(backend, call, attributes, results):
         run(backend, call, attributes, results)
@@ -115,7 +116,7 @@ def test_a_changed_sign_of_a_zero_beside_the_stored_rows_fails_its_case(name, mo
         values[zeros] = 0
         cache[row] = values
 
-    monkeypatch.setattr(qkv_cases, "run_on_bits", wrong)
+    monkeypatch.setattr(qkv_judge, "run_on_bits", wrong)
     judgement = judged(CASES[name])
     assert judgement.message == "a row of the cache that no token belongs to was written"
 
@@ -130,14 +131,14 @@ def test_a_changed_sign_of_a_zero_beside_the_stored_rows_fails_its_case(name, mo
 )
 def test_a_changed_input_fails_its_case(name, changed, monkeypatch):
     """The gate beside queries that rotate in place keeps its bits, and so does every other input."""
-    run = qkv_cases.run_on_bits
+    run = qkv_judge.run_on_bits
 
     def wrong(backend, call, attributes, results):
         run(backend, call, attributes, results)
         array = changed(call)
         array[(-1,) * array.ndim] += 1
 
-    monkeypatch.setattr(qkv_cases, "run_on_bits", wrong)
+    monkeypatch.setattr(qkv_judge, "run_on_bits", wrong)
     judgement = judged(CASES[name])
     assert (judgement.verdict, judgement.message) == ("FAIL", "an input was written")
 
