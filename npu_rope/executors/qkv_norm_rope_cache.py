@@ -13,7 +13,7 @@ from ascend_sim import Options
 from npu_rope import native
 from npu_rope.call_tensors import CallTensors
 from npu_rope.executors import npu, rules, sim
-from npu_rope.executors.rotations import check_device_positions
+from npu_rope.executors.rotations import check_device_positions, run_on_sim
 from npu_rope.executors.tensors import (
     Array,
     accepted_call,
@@ -169,15 +169,7 @@ _PARAMETERS = ("q_scale", "k_scale", "q_bias", "k_bias", "cos", "sin")
 
 def on_sim(options: Options, call: Tensors, attributes: QkvAttributes) -> Results:
     """Run the AscendC kernel on simulated cores, for arrays or CPU torch tensors without a gradient."""
-
-    def check_all(call: Tensors) -> None:
-        check(call, attributes, sim.chip_of(options))
-        check_device_positions(call, attributes)
-
-    def launch_kernel(call: Tensors, results: Results) -> None:
-        launch_on_sim(options, call, results, attributes)
-
-    return sim.run(options, call, check_all, launch_kernel)
+    return run_on_sim(options, call, attributes, check, launch_on_sim)
 
 
 def launch_on_sim(options: Options, call: Tensors, results: Results, attributes: QkvAttributes) -> None:

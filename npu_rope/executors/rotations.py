@@ -141,15 +141,28 @@ _OPTIONAL: Mapping[str, tuple[str, ...]] = {
 
 def on_sim(options: Options, call: Tensors, attributes: Attributes) -> Results:
     """Run the AscendC kernel on simulated cores, for arrays or CPU torch tensors without a gradient."""
+    return run_on_sim(options, call, attributes, check, launch_on_sim)
+
+
+def run_on_sim(
+    options: Options,
+    call: Tensors,
+    attributes: Any,
+    check: Callable[[Tensors, Any, str], Any],
+    launch: Callable[[Options, Tensors, Results, Any], None],
+) -> Results:
+    """Check a call with positions and launch its kernel on simulated cores.
+
+    Args:
+        check: checks a call with its attributes for a chip.
+        launch: launches the kernel for a call, its results and its attributes.
+    """
 
     def check_all(call: Tensors) -> None:
         check(call, attributes, sim.chip_of(options))
         check_device_positions(call, attributes)
 
-    def launch_kernel(call: Tensors, results: Results) -> None:
-        launch_on_sim(options, call, results, attributes)
-
-    return sim.run(options, call, check_all, launch_kernel)
+    return sim.run(options, call, check_all, lambda call, results: launch(options, call, results, attributes))
 
 
 def launch_on_sim(options: Options, call: Tensors, results: Results, attributes: Attributes) -> None:
