@@ -1,5 +1,7 @@
-"""What an attention module does between its projections and its KV cache: norms, rotations, parameters of
-forward. :mod:`.attention_probe` finds it, and :mod:`.fused_attention` runs it by one operator."""
+"""Descriptions of an attention module: its norms, its rotations and the parameters of its forward.
+
+:mod:`.attention_probe` makes them, and :mod:`.fused_attention` runs a module by them.
+"""
 
 from __future__ import annotations
 
