@@ -181,15 +181,16 @@ def main() -> int:
     named = [ROOT / "README.md", ROOT / "README.zh.md", ROOT / "CONTRIBUTING.md", SIMULATOR / "README.md"]
     failures: list[str] = []
     for path in given_paths or [*named, *pages]:
+        print(f"{os.path.relpath(path, ROOT)}: ", end="", flush=True)  # shows which page is checked now
         if path.name.endswith(page_pairs.CHINESE):
             differences = page_pairs.differences(path)
             failures += differences
-            print(f"{os.path.relpath(path, ROOT)}: {len(differences)} difference(s) from the English page")
+            print(f"{len(differences)} difference(s) from the English page")
             continue
         count, left_out, page_failures = check(path)
         failures += page_failures
         not_run = f", {left_out} not run without .venv-npu" if left_out else ""
-        print(f"{os.path.relpath(path, ROOT)}: {count} example(s), {len(page_failures)} failed{not_run}")
+        print(f"{count} example(s), {len(page_failures)} failed{not_run}")
     for failure in failures:
         print(f"\n{failure}", file=sys.stderr)
     return 1 if failures else 0

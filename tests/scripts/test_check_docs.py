@@ -85,6 +85,30 @@ def test_a_failing_example_is_named(tmp_path: Path, name: str) -> None:
     assert message in errors
 
 
+def test_the_name_of_a_page_is_printed_before_its_examples_run(tmp_path: Path) -> None:
+    seen = tmp_path / "seen"
+    page = tmp_path / "page.md"
+    page.write_text(
+        f"""```python
+import pathlib, time
+for _ in range(100):
+    if pathlib.Path({str(seen)!r}).exists():
+        break
+    time.sleep(0.1)
+else:
+    raise TimeoutError
+```
+"""
+    )
+    with subprocess.Popen([sys.executable, SCRIPT, page], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        name = process.stdout.read(len(f"{os.path.relpath(page, SCRIPT.parent.parent)}: "))
+        seen.touch()
+        rest = process.stdout.read()
+    assert name.endswith(b"page.md: ")
+    assert (rest, process.returncode) == (b"1 example(s), 0 failed\n", 0)
+
+
 def test_help_describes_the_script_and_runs_nothing() -> None:
     done = subprocess.run([sys.executable, SCRIPT, "--help"], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
