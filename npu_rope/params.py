@@ -69,7 +69,7 @@ class RopeParams(RopeAttributes):
                 ``(f * end / max_position_embeddings - (f - 1)) ** (n / (n - 2))`` if ``end`` exceeds
                 ``max_position_embeddings``.
             scaling_factor: f; positive and finite.
-            end: for ``dynamic``: the sequence's last position plus one.
+            end: for ``dynamic``: the sequence's last position plus one, >= 0.
 
         Raises:
             ValueError, TypeError: an argument breaks its rule.
@@ -86,12 +86,15 @@ class RopeParams(RopeAttributes):
         longest = integer("max_position_embeddings", max_position_embeddings, op)
         if longest <= 0:
             raise bad_value(op, "max_position_embeddings", "be positive", longest)
+        end = integer("end", end, op, bits=64)
+        if end < 0:
+            raise bad_value(op, "end", "be >= 0", end)
         if scaling_type not in ("", "linear", "dynamic"):
             raise bad_value(op, "scaling_type", "be '', 'linear' or 'dynamic'", repr(scaling_type))
         if scaling_type == "linear":
             return cls(width, RopeMode.NORMAL, freq_base=theta, freq_scale=1.0 / factor)
         if scaling_type == "dynamic" and width == 2:
-            raise bad_value(op, "scaling_type", "not be 'dynamic' where 2 dimensions rotate", "it")
+            raise bad_value(op, "scaling_type", "be '' or 'linear' where 2 dimensions rotate", "'dynamic'")
         if scaling_type == "dynamic" and end > longest:
             stretched = theta * (factor * end / longest - (factor - 1.0)) ** (width / (width - 2.0))
             require_positive("theta", stretched, " after its scaling", op=op)

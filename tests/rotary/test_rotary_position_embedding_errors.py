@@ -101,7 +101,7 @@ BAD = [
     ),
     bad(
         "dynamic-two",
-        "scaling_type must not be 'dynamic' where 2 dimensions rotate but got it.",
+        "scaling_type must be '' or 'linear' where 2 dimensions rotate but got 'dynamic'.",
         scaling_type="dynamic",
         rotary_dim=2,
     ),
@@ -246,7 +246,7 @@ def test_integers_may_be_of_the_other_framework(backend):
 def test_an_unknown_backend_is_named():
     query = ones(B, S, N, D)
     with pytest.raises(
-        ValueError, match=r"^\[rotary_position_embedding\] backend must be .* but got cuda\.$"
+        ValueError, match=r"^\[rotary_position_embedding\] backend must be .* but got 'cuda'\.$"
     ):
         rotary_position_embedding(query, query, 0, backend="cuda")
 
@@ -263,3 +263,21 @@ def test_from_pmx_raises_the_same_error(attributes, text):
     with pytest.raises(ValueError, match="must be") as caught:
         RopeParams.from_pmx(8, **attributes)
     assert str(caught.value) == f"[rotary_position_embedding] {text}"
+
+
+@pytest.mark.parametrize(
+    ("end", "kind", "text"),
+    [
+        ("5", TypeError, "be an integer but got '5'."),
+        (5000.7, TypeError, "be an integer but got 5000.7."),
+        (float("nan"), TypeError, "be an integer but got nan."),
+        (True, TypeError, "be an integer but got True."),
+        (-5, ValueError, "be >= 0 but got -5."),
+        (2**63, ValueError, "be in the int64 range but got 9223372036854775808."),
+    ],
+)
+@pytest.mark.parametrize("scaling_type", ["", "dynamic"])
+def test_from_pmx_checks_the_end(scaling_type, end, kind, text):
+    with pytest.raises(kind) as caught:
+        RopeParams.from_pmx(8, scaling_type=scaling_type, end=end)
+    assert str(caught.value) == f"[rotary_position_embedding] end must {text}"
