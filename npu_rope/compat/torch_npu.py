@@ -27,7 +27,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from npu_rope.compat.torch_npu_caches import npu_kv_rmsnorm_rope_cache, npu_qkv_rms_norm_rope_cache
-from npu_rope.errors import bad_type, bad_value
+from npu_rope.errors import BrokenRule, bad_type, bad_value, renamed
 from npu_rope.ops import calls
 from npu_rope.ops.add_rms_norm import add_rms_norm
 from npu_rope.ops.rms_norm import rms_norm
@@ -215,7 +215,11 @@ def _npu_rotary_embedding(
             rule = "have tokens that follow each other in memory"
             raise bad_value(op, name, rule, f"strides {list(x.stride())}") from None
     cos, sin = cos_sin_cache[rows.long()].chunk(2, dim=-1)
-    rotary_mul_qk_(heads[0], heads[1], cos, sin, rotary_dim=width, interleaved=not neox)
+    try:
+        rotary_mul_qk_(heads[0], heads[1], cos, sin, rotary_dim=width, interleaved=not neox)
+    except BrokenRule as error:
+        names = {"q": "query", "k": "key", "cos": "cos_sin_cache", "sin": "cos_sin_cache"}
+        raise renamed(error, op, names) from error.__cause__
 
 
 # ---- norms ---------------------------------------------------------------------------------------------

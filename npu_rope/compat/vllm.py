@@ -12,13 +12,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from npu_rope.errors import bad_type, bad_value
+from npu_rope.errors import BrokenRule, bad_type, bad_value, renamed
 from npu_rope.executors.tensors import require_dense
 from npu_rope.ops.rotary_mul import rotary_mul_, rotary_mul_qk_
 from npu_rope.optional_torch import torch
 from npu_rope.values import flag, integer
 
 OP = "rotary_embedding"
+# This function's names for the arguments of rotary_mul_ and rotary_mul_qk_.
+_NAMES = {"x": "query", "q": "query", "k": "key", "cos": "cos_sin_cache", "sin": "cos_sin_cache"}
 
 
 def rotary_embedding(
@@ -70,15 +72,8 @@ def rotary_embedding(
             rotary_mul_(heads[0], cos, sin, **attributes)
         else:
             rotary_mul_qk_(heads[0], heads[1], cos, sin, **attributes)
-    except (TypeError, ValueError) as error:
-        _check_like_query(**given, cos_sin_cache=cos_sin_cache)
-        if isinstance(error, TypeError):
-            raise
-        # All rules but those of addresses have been checked, so the error is about addresses.
-        names, rule = "query and key", "overlap neither each other nor themselves"
-        if key is None:
-            names, rule = "query", "not overlap itself"
-        raise bad_value(OP, names, rule, "memory that is shared") from error
+    except BrokenRule as error:
+        raise renamed(error, OP, _NAMES) from error.__cause__
 
 
 def _require_tensors(**tensors: Any) -> None:
@@ -86,18 +81,6 @@ def _require_tensors(**tensors: Any) -> None:
         if torch is None or not isinstance(tensor, torch.Tensor):
             raise bad_type(OP, name, "be a torch tensor", type(tensor).__name__)
         require_dense(OP, name, tensor)
-
-
-def _check_like_query(query: Any, **others: Any) -> None:
-    """Check dtypes and devices. The rotation also checks them, but its errors have other argument names."""
-    if query.dtype not in (torch.float32, torch.float16, torch.bfloat16, torch.float64):
-        rule = "float32, float16, bfloat16 or float64"
-        raise bad_type(OP, "query", f"be {rule}", query.dtype)
-    for name, tensor in others.items():
-        if tensor.device != query.device:
-            raise bad_value(OP, name, f"be on query's device {query.device}", tensor.device)
-        if name == "key" and tensor.dtype != query.dtype:
-            raise bad_type(OP, "key", f"have query's dtype {query.dtype}", tensor.dtype)
 
 
 def _check_positions(positions: Any, query: Any, cache: Any) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from npu_rope import backends
+from npu_rope.errors import BrokenRule, renamed
 from npu_rope.ops import calls, gradients
 from npu_rope.optional_torch import torch
 from npu_rope.params import RopeParams
@@ -90,7 +91,10 @@ def rope_(
     >>> rope_(x, np.array([0]), RopeParams(2)) is x
     True
     """
-    return rope(x, positions, params, freq_factors, backend=backend, out=x, forward=forward, angle=angle)
+    try:
+        return rope(x, positions, params, freq_factors, backend=backend, out=x, forward=forward, angle=angle)
+    except BrokenRule as error:
+        raise renamed(error, "rope_", {"out": "x"}) from error.__cause__
 
 
 # ---- torch tensors on their own device -------------------------------------------------------------

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from npu_rope import backends
+from npu_rope.errors import BrokenRule, renamed
 from npu_rope.ops import calls, gradients
 from npu_rope.optional_torch import torch
 from npu_rope.params import RopeParams
@@ -96,9 +97,12 @@ def rope_qk_(
     >>> rotated_q is q and rotated_k is k
     True
     """
-    return rope_qk(
-        q, k, positions, params, freq_factors, backend=backend, out=(q, k), forward=forward, angle=angle
-    )
+    try:
+        return rope_qk(
+            q, k, positions, params, freq_factors, backend=backend, out=(q, k), forward=forward, angle=angle
+        )
+    except BrokenRule as error:
+        raise renamed(error, "rope_qk_", {"q_out": "q", "k_out": "k"}) from error.__cause__
 
 
 # ---- torch tensors on their own device -------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from npu_rope.errors import bad_type, bad_value
+from npu_rope.errors import BrokenRule, bad_type, bad_value, renamed
 from npu_rope.executors.rotations import table_gradients
 from npu_rope.executors.rules import check_layout
 from npu_rope.executors.tensors import is_tensor, require_tensor_like, spec_of
@@ -89,9 +89,12 @@ def rotary_mul_(
     >>> rotary_mul_(x, np.float32([[0]]), np.float32([[1]])) is x
     True
     """
-    return rotary_mul(
-        x, cos, sin, interleaved=interleaved, rotary_dim=rotary_dim, offset=offset, out=x, backend=backend
-    )
+    try:
+        return rotary_mul(
+            x, cos, sin, interleaved=interleaved, rotary_dim=rotary_dim, offset=offset, out=x, backend=backend
+        )
+    except BrokenRule as error:
+        raise renamed(error, "rotary_mul_", {"out": "x"}) from error.__cause__
 
 
 def rotary_mul_qk(
@@ -154,17 +157,20 @@ def rotary_mul_qk_(
     backend: str | None = None,
 ) -> tuple[Any, Any]:
     """Apply :func:`rotary_mul_qk` in place: q and k are overwritten and returned."""
-    return rotary_mul_qk(
-        q,
-        k,
-        cos,
-        sin,
-        interleaved=interleaved,
-        rotary_dim=rotary_dim,
-        offset=offset,
-        out=(q, k),
-        backend=backend,
-    )
+    try:
+        return rotary_mul_qk(
+            q,
+            k,
+            cos,
+            sin,
+            interleaved=interleaved,
+            rotary_dim=rotary_dim,
+            offset=offset,
+            out=(q, k),
+            backend=backend,
+        )
+    except BrokenRule as error:
+        raise renamed(error, "rotary_mul_qk_", {"q_out": "q", "k_out": "k"}) from error.__cause__
 
 
 def rotary_mul_backward(

@@ -121,17 +121,15 @@ BAD = {
     "head_size must be at least the cache's width 16 but got -16.": {"head_size": -16},
     "query must be [3, N*24] or [3, N, 24] but got [3, 32].": {"head_size": 24},
     "key must be [3, N*16] or [3, N, 16] but got [2, 32].": {"key": QUERY[:2]},
-    "query must be float32, float16, bfloat16 or float64 but got torch.int32.": {"query": QUERY.int()},
-    "key must have query's dtype torch.float32 but got torch.float16.": {"key": QUERY.half()},
+    "query must be float32, float16, bfloat16 or float64 but got int32.": {"query": QUERY.int()},
+    "key must have query's dtype float32 but got float16.": {"key": QUERY.half()},
     "query must have unit stride in its last dimension but got 3.": {"query": QUERY.T.contiguous().T},
     "key must have unit stride in its last dimension but got 2.": {"key": torch.ones(3, 64)[:, ::2]},
     "key must be on query's device cpu but got meta.": {"key": QUERY.to("meta")},
     "positions must be on query's device cpu but got meta.": {"positions": POSITIONS.to("meta")},
     "cos_sin_cache must be on query's device cpu but got meta.": {"cos_sin_cache": CACHE.to("meta")},
-    "query and key must overlap neither each other nor themselves but got memory that is shared.": {
-        "key": QUERY[:, 16:]
-    },
-    "query must not overlap itself but got memory that is shared.": {"query": QUERY[:1].expand(3, -1)},
+    "query must share no memory with key but got overlapping memory.": {"key": QUERY[:, 16:]},
+    "query must not overlap itself but got strides [0, 16, 1].": {"query": QUERY[:1].expand(3, -1)},
     "is_neox must be True or False but got 1.": {"is_neox": 1},
     "cos_sin_cache must be of query's dtype or float32 but got torch.float16 with torch.float32.": {
         "cos_sin_cache": CACHE.half()

@@ -66,7 +66,7 @@ def run(request):
 @pytest.fixture
 def op(request):
     """Return the name of the operator of fixture run, as errors print it."""
-    return request.node.callspec.params["run"].rstrip("_")
+    return request.node.callspec.params["run"]
 
 
 @pytest.fixture(params=["numpy", "torch"])

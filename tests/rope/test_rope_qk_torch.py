@@ -474,7 +474,7 @@ def test_non_unit_last_strides_are_copied_and_in_place_refused():
     assert equal(OPS.rope_qk(q, k, positions, **ATTRIBUTES), expected)
     before = [x.clone() for x in (q, k)]
     with pytest.raises(
-        ValueError, match=r"^\[rope_qk\] k must have unit stride in its last dimension but got 2\."
+        ValueError, match=r"^\[rope_qk_\] k must have unit stride in its last dimension but got 2\."
     ):
         rope_qk_(q.contiguous(), k, positions, PARAMS)
     assert equal((q, k), before)
