@@ -316,7 +316,7 @@ def find(name: str, *, op: str = "rope") -> Backend:
     try:
         return BACKENDS[name]
     except (KeyError, TypeError):
-        raise bad_value(op, "backend", f"be one of {', '.join(BACKENDS)}", name) from None
+        raise bad_value(op, "backend", f"be one of {', '.join(BACKENDS)}", repr(name)) from None
 
 
 def executor_of(op: str, executors: Mapping[str, E], name: str) -> E:

@@ -188,12 +188,12 @@ class GgufFile:
             if name in names:
                 return mode
         if name in ARCHITECTURES_WITHOUT_ROPE:
-            raise bad_value(OP, "general.architecture", "be one with rope", name)
+            raise bad_value(OP, "general.architecture", "be one with rope", repr(name))
         raise bad_value(
             OP,
             "general.architecture",
             "be one whose pairs are known",
-            name,
+            repr(name),
             remedy="Make RopeParams yourself: normal where weights pair neighbours,"
             " neox where they pair halves.",
         )
@@ -434,8 +434,8 @@ class GgufFile:
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, npt.NDArray[np.float32]]]:
     """Return the values of GENERAL_KEYS and ARCHITECTURE_KEYS by their full names, and the factors."""
     try:
-        if not path.is_file():
-            raise ValueError("it is no file" if path.exists() else "there is none")
+        if path.exists() and not path.is_file():
+            raise OSError(0, "it is no file")
         with path.open("rb") as stream:
             header = GgufHeader(stream)
             architecture = header.value("general.architecture")

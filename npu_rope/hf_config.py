@@ -165,10 +165,10 @@ class Config:
                 raise bad_value(OP, "layer_type", f"be one of {types} for this config", "None")
             (chosen,) = nested
         if chosen not in nested:
-            raise bad_value(OP, "layer_type", f"be one of {types} for this config", chosen)
+            raise bad_value(OP, "layer_type", f"be one of {types} for this config", repr(chosen))
         entries = nested[chosen]
         if entries is None:
-            raise bad_value(OP, "layer_type", "be one whose heads rotate", chosen)
+            raise bad_value(OP, "layer_type", "be one whose heads rotate", repr(chosen))
         return RopeEntry(self._with_defaults(dict(entries)), given, nested=True)
 
     def _require_rope(self, given: Mapping[str, Any]) -> None:
@@ -180,7 +180,7 @@ class Config:
         known = self.get("layer_types") or ()
         if self.layer_type is not None and self.layer_type not in known:
             rule = f"one of {', '.join(dict.fromkeys(known))}" if known else "None for this config"
-            raise bad_value(OP, "layer_type", f"be {rule}", self.layer_type)
+            raise bad_value(OP, "layer_type", f"be {rule}", repr(self.layer_type))
 
     def _nested(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return the entries by type of layer; empty if all layers have the same entries."""
@@ -247,7 +247,7 @@ class RopeEntry:
         rope_type = str(entries.get("rope_type", entries.get("type", "default")))
         self.rope_type = OLD_ROPE_TYPES.get(rope_type, rope_type)
         if self.rope_type not in ROPE_TYPES:
-            raise bad_value(OP, "rope_type", f"be one of {', '.join(ROPE_TYPES)}", rope_type)
+            raise bad_value(OP, "rope_type", f"be one of {', '.join(ROPE_TYPES)}", repr(rope_type))
 
     def number(self, name: str, default: float | None = None) -> float:
         """Return a positive number; the entry is required if there is no default."""

@@ -80,7 +80,7 @@ def _pair_parameters(rope: RopeEntry, config: Config, head_size: int, width: int
             OP,
             "model_type",
             "rotate by a token's position in a sequence",
-            f"{model}, which rotates by row and column",
+            f"{model!r}, which rotates by row and column",
             remedy="Rotate its heads by the tables that the model makes: rotary_mul(x, cos, sin).",
         )
     sections = rope.entries.get("mrope_section")
@@ -96,12 +96,12 @@ def _pair_parameters(rope: RopeEntry, config: Config, head_size: int, width: int
             OP,
             "mrope_section",
             "belong to a model that pairs halves",
-            model,
+            repr(model),
             remedy="Rotate its heads by the tables that the model makes:"
             " rotary_mul(x, cos, sin, interleaved=True).",
         )
     if not isinstance(sections, (list, tuple)) or not 1 <= len(sections) <= 4:
-        raise bad_value(OP, "mrope_section", "be up to four numbers", repr(sections))
+        raise bad_value(OP, "mrope_section", "be up to four integers", repr(sections))
     if sum(sections) > width // 2:
         raise bad_value(OP, "mrope_section", f"add up to at most {width // 2} pairs", repr(sections))
     sections = [*sections, 0, 0, 0][:4]

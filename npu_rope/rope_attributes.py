@@ -59,17 +59,17 @@ def _mode(value: Any) -> RopeMode:
         except ValueError:
             pass
     names = ", ".join(f"{m.name.lower()} ({m.value})" for m in RopeMode)
-    raise bad_value("rope", "mode", f"be one of {names}", value)
+    raise bad_value("rope", "mode", f"be one of {names}", repr(value) if isinstance(value, str) else value)
 
 
 def _sections(value: Any) -> tuple[int, int, int, int]:
     if value is None:
         return (0, 0, 0, 0)
     if not isinstance(value, (Sequence, np.ndarray)) or isinstance(value, str):
-        raise bad_type("rope", "sections", "be four integers", repr(value))
+        raise bad_type("rope", "sections", "be four integers >= 0", repr(value))
     numbers = [integer(f"sections[{i}]", v) for i, v in enumerate(value)]
     if len(numbers) != 4:
-        raise bad_value("rope", "sections", "be four numbers >= 0", f"{len(numbers)} numbers")
+        raise bad_value("rope", "sections", "be four integers >= 0", f"{len(numbers)} integers")
     return (numbers[0], numbers[1], numbers[2], numbers[3])
 
 
@@ -130,7 +130,7 @@ class RopeAttributes:
     def _check_sections(self) -> None:
         given = list(self.sections)
         if any(s < 0 for s in given):
-            raise bad_value("rope", "sections", "be four numbers >= 0", given)
+            raise bad_value("rope", "sections", "be four integers >= 0", given)
         name = self.rope_mode.name.lower()
         if any(given) and not self.rope_mode.has_sections:
             raise bad_value("rope", "sections", f"be [0, 0, 0, 0] in mode {name}", given)

@@ -83,7 +83,7 @@ void CannCall::optional(const char* name, int32_t (*value)[4]) {
     const auto* list = attrs_ == nullptr ? nullptr : attrs_->GetListInt(attribute_++);
     const size_t count = list == nullptr ? 0 : list->GetSize();
     if (count != 0 && count != 4)
-        return keep_first_error(bad_value(op_, name, "be four numbers >= 0", formatted("%zu numbers", count)));
+        return keep_first_error(bad_value(op_, name, "be four integers >= 0", formatted("%zu integers", count)));
     for (size_t i = 0; i < count; ++i) set_int32(name, list->GetData()[i], &(*value)[i]);
 }
 

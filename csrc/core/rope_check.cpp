@@ -32,7 +32,7 @@ Check check_sections(const npu_rope_params& p) {
     }
     const int32_t* s = p.sections;
     if (has_negative)
-        return bad_value(kParamsOp, "sections", "be four numbers >= 0",
+        return bad_value(kParamsOp, "sections", "be four integers >= 0",
                          formatted("[%d, %d, %d, %d]", s[0], s[1], s[2], s[3]));
     if (has_nonzero && !rope_has_sections(p.mode))
         return bad_value(kParamsOp, "sections", formatted("be [0, 0, 0, 0] in mode %s", mode_name(p.mode)),

@@ -15,7 +15,7 @@ int32_t narrow(const char* name, int64_t v) {
 npu_rope_params params_of(const Attributes& a) {
     npu_rope_params p = {};
     if (a.sections.size() != 4)
-        raise_on(bad_value("rope", "sections", "be four numbers >= 0", formatted("%zu numbers", a.sections.size())));
+        raise_on(bad_value("rope", "sections", "be four integers >= 0", formatted("%zu integers", a.sections.size())));
     for (size_t i = 0; i < 4; ++i) p.sections[i] = narrow("sections", a.sections[i]);
     p.n_dims = narrow("n_dims", a.n_dims);
     p.mode = narrow("mode", a.mode);

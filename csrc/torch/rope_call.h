@@ -69,7 +69,7 @@ inline void read_sections(StableIValue v, int32_t* sections) {
         wide[i] = to<int64_t>(item);
     }
     torch_delete_list(list);
-    if (n != 4) raise_on(bad_value("rope", "sections", "be four numbers >= 0", std::to_string(n) + " numbers"));
+    if (n != 4) raise_on(bad_value("rope", "sections", "be four integers >= 0", std::to_string(n) + " integers"));
     for (int i = 0; i < 4; ++i) sections[i] = narrow("sections", wide[i]);
 }
 

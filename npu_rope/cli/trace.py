@@ -394,7 +394,7 @@ def params_of(
         return RopeParams(n_dims, mode.value, n_offs=n_offs, sections=equal_sections)
     pairs_by_axis = numbers(sections)
     if len(pairs_by_axis) != 4:
-        raise bad_value("trace", "sections", "be four numbers such as 16,24,24,0", sections)
+        raise bad_value("trace", "sections", "be four integers such as 16,24,24,0", sections)
     return RopeParams(n_dims, mode.value, n_offs=n_offs, sections=pairs_by_axis)
 
 

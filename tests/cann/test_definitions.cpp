@@ -270,7 +270,7 @@ void test_invalid_attributes_are_refused() {
             node->attrs.pop_back();
         };
     };
-    check_text(refusal(c, list(sections, {1, 2, 3})), "[rope] sections must be four numbers >= 0 but got 3 numbers.");
+    check_text(refusal(c, list(sections, {1, 2, 3})), "[rope] sections must be four integers >= 0 but got 3 integers.");
     check_text(refusal(c, list(sections, {0, 0, -(int64_t{1} << 40), 0})),
                "[rope] sections must be in the int32 range but got -1099511627776.");
     check_text(refusal(c, list(sections, {})), "");

@@ -257,7 +257,7 @@ BAD_USAGE = {
     "dtype": (["--dtype", "f64"], "'f64' is not one of"),
     "two sections": (
         ["--mode", "mrope", "--sections", "1,2"],
-        "[trace] sections must be four numbers such as 16,24,24,0 but got 1,2.",
+        "[trace] sections must be four integers such as 16,24,24,0 but got 1,2.",
     ),
     "no sections": (
         ["--mode", "imrope", "--sections", "0,0,0,0"],

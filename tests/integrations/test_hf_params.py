@@ -172,7 +172,9 @@ def test_each_layer_type_has_its_own_parameters():
     )
     without = {"head_dim": 64, "layer_types": ["full_attention", "sliding_attention"]}
     without["rope_parameters"] = {"full_attention": None, "sliding_attention": {"rope_theta": 1e4}}
-    with pytest.raises(ValueError, match="layer_type must be one whose heads rotate but got full_attention"):
+    with pytest.raises(
+        ValueError, match="layer_type must be one whose heads rotate but got 'full_attention'"
+    ):
         RopeParams.from_hf(without, "full_attention")
 
 
@@ -310,8 +312,8 @@ def test_rope_with_the_parameters_equals_transformers():
 
 
 BAD = {
-    "rope_type must be one of default, linear, dynamic, yarn, longrope, llama3, proportional but got xyz.": {
-        "rope_parameters": {"rope_type": "xyz"}
+    "rope_type must be one of default, linear, dynamic, yarn, longrope, llama3, proportional but got 'x'.": {
+        "rope_parameters": {"rope_type": "x"}
     },
     "rope_parameters must have factor for rope_type linear but got": {
         "rope_parameters": {"rope_type": "linear"}
@@ -335,7 +337,7 @@ BAD = {
         "rope_parameters": {"mrope_section": [30, 30, 30]}
     },
     "partial_rotary_factor must be at most 1 but got 2.": {"partial_rotary_factor": 2.0},
-    "mrope_section must be up to four numbers but got 7.": {"rope_parameters": {"mrope_section": 7}},
+    "mrope_section must be up to four integers but got 7.": {"rope_parameters": {"mrope_section": 7}},
 }
 
 
@@ -374,9 +376,9 @@ def test_bad_arguments_are_refused(tmp_path):
         ValueError, match=r"^\[rope\] config must have rope_parameters, or rope_theta, but got gpt2"
     ):
         RopeParams.from_hf(transformers.GPT2Config())
-    with pytest.raises(ValueError, match=r"^\[rope\] layer_type must be None for this config but got x\."):
+    with pytest.raises(ValueError, match=r"^\[rope\] layer_type must be None for this config but got 'x'\."):
         RopeParams.from_hf({"head_dim": 64, "rope_theta": 1e4}, "x")
-    with pytest.raises(ValueError, match=r"^\[rope\] layer_type must be one of full_attention but got x\."):
+    with pytest.raises(ValueError, match=r"^\[rope\] layer_type must be one of full_attention but got 'x'\."):
         RopeParams.from_hf(transformers.Qwen3Config(), "x")
     for seq_len in (0, -1, 1.5, True):
         with pytest.raises(ValueError, match=r"^\[rope\] seq_len must be a positive number of tokens"):

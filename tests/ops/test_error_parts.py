@@ -110,7 +110,7 @@ REGISTRATION_ERRORS = {
     "angle": ({"angle": 2**31}, ("rope", "angle", INT32, "2147483648")),
     "sections": (
         {"rope_mode": 8, "sections": [1, 2, 3]},
-        ("rope", "sections", "be four numbers >= 0", "3 numbers"),
+        ("rope", "sections", "be four integers >= 0", "3 integers"),
     ),
     "mode": ({"rope_mode": 7}, ("rope", "rope_mode", MODES, "7")),
     "wide mode": ({"rope_mode": 2**40}, ("rope", "rope_mode", INT32, "1099511627776")),

@@ -22,8 +22,8 @@ WRONG_TYPES = [
     ("freq_base", "1e4", "freq_base must be a number but got '1e4'."),
     ("freq_scale", True, "freq_scale must be a number but got True."),
     ("attn_factor", None, "attn_factor must be a number but got None."),
-    ("sections", 3, "sections must be four integers but got 3."),
-    ("sections", "1234", "sections must be four integers but got '1234'."),
+    ("sections", 3, "sections must be four integers >= 0 but got 3."),
+    ("sections", "1234", "sections must be four integers >= 0 but got '1234'."),
     ("sections", (1, 2, 3, 4.0), "sections[3] must be an integer but got 4.0."),
 ]
 
@@ -53,7 +53,7 @@ def test_an_unknown_mode_is_refused_with_a_list_of_modes(mode):
     names = "normal (0), neox (2), mrope (8), vision (24), imrope (40)"
     with pytest.raises(ValueError) as caught:  # noqa: PT011 - the text is compared below
         RopeParams(8, mode)
-    assert str(caught.value) == f"[rope] mode must be one of {names} but got {mode}."
+    assert str(caught.value) == f"[rope] mode must be one of {names} but got {mode!r}."
 
 
 def test_numbers_become_plain_python_ones():

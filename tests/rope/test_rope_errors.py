@@ -201,7 +201,7 @@ def ones(framework):
 @pytest.mark.parametrize("framework", ["numpy", "torch"])
 def test_unknown_backend_names_the_known_ones(framework):
     with pytest.raises(
-        ValueError, match=r"^\[rope\] backend must be one of reference, cpu, sim.* but got cuda\.$"
+        ValueError, match=r"^\[rope\] backend must be one of reference, cpu, sim.* but got 'cuda'\.$"
     ):
         rope(*ones(framework), RopeParams(8), backend="cuda")
 
@@ -285,7 +285,7 @@ def test_a_tensor_on_another_device_is_refused(backend_name):
 def test_rope_in_place_refuses_a_read_only_array(backend_name):
     x, positions = ones("numpy")
     x.flags.writeable = False
-    with pytest.raises(ValueError, match="out must be writeable but got a read-only array"):
+    with pytest.raises(ValueError, match=r"^\[rope_\] x must be writeable but got a read-only array\.$"):
         rope_(x, positions, RopeParams(8), backend=backend_name)
 
 

@@ -401,7 +401,7 @@ def test_q_must_be_an_array_or_a_tensor():
 def test_unknown_and_absent_backends_are_named(framework, monkeypatch):
     monkeypatch.delenv("ASCEND_CUSTOM_OPP_PATH", raising=False)
     with pytest.raises(
-        ValueError, match=r"^\[rope_qk\] backend must be one of reference, cpu, sim.* got cuda\.$"
+        ValueError, match=r"^\[rope_qk\] backend must be one of reference, cpu, sim.* got 'cuda'\.$"
     ):
         rope_qk(*arguments_of(framework), RopeParams(8), backend="cuda")
     with pytest.raises(BackendUnavailable, match=r"^\[npu\] backend must be available but "):
@@ -440,7 +440,7 @@ def test_a_call_that_the_device_cannot_run_is_refused_and_nothing_is_written(bac
             rope_qk_(
                 convert(q), convert(k), convert(positions), RopeParams(8), backend=backend_name, angle=angle
             )
-        assert str(caught.value) == f"[rope_qk] {text}"
+        assert str(caught.value) == f"[rope_qk_] {text}"
         assert np.all(q == SENTINEL)
         assert np.all(k == SENTINEL)
 

@@ -394,7 +394,7 @@ def test_x_must_be_an_array_or_a_tensor():
 @pytest.mark.parametrize("framework", ["numpy", "torch"])
 def test_unknown_and_absent_backends_are_named(framework, monkeypatch):
     monkeypatch.delenv("ASCEND_CUSTOM_OPP_PATH", raising=False)
-    text = r"^\[rope_set_rows\] backend must be one of reference, cpu, sim.* got cuda\.$"
+    text = r"^\[rope_set_rows\] backend must be one of reference, cpu, sim.* got 'cuda'\.$"
     with pytest.raises(ValueError, match=text):
         rope_set_rows(*arguments_of(framework), RopeParams(8), backend="cuda")
     with pytest.raises(BackendUnavailable, match=r"^\[npu\] backend must be available but "):

@@ -267,12 +267,12 @@ ATTRIBUTES = [
     ),
     attribute(
         "sections-negative",
-        "sections must be four numbers >= 0 but got [0, -1, 0, 0].",
+        "sections must be four integers >= 0 but got [0, -1, 0, 0].",
         sections=(0, -1, 0, 0),
     ),
     attribute(
         "sections-three",
-        "sections must be four numbers >= 0 but got 3 numbers.",
+        "sections must be four integers >= 0 but got 3 integers.",
         sections=(0, 0, 0),
         paths=(*PYTHON, "torch-ops"),
     ),
