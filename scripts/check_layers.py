@@ -2,7 +2,8 @@
 
 A layer is a folder or a file pattern. The first layer that matches a file applies. A file without a layer is
 an error. In C and C++ the script checks the #include lines, in Python all imports, also those in functions.
-It also refuses files of more than 500 lines outside tests and docs.
+It also refuses files of more than 500 lines outside tests and docs, and two classes of the packages that have
+one name.
 """
 
 from __future__ import annotations
@@ -50,6 +51,9 @@ C_SUFFIXES = (
     ".ipp",
     ".tpp",
 )
+
+# Both packages export a class of this name.
+SHARED_CLASS_NAMES = {"Report"}
 
 # The most lines of a file of these folders and kinds, outside tests. A table of data (.def) may have more.
 MOST_LINES = 500
@@ -317,6 +321,22 @@ def check_lengths(root: Path) -> Iterator[Violation]:
                 yield Violation(relative.as_posix(), MOST_LINES + 1, rule)
 
 
+# ---- names of classes -----------------------------------------------------------------------------
+
+
+def check_class_names(root: Path) -> Iterator[Violation]:
+    """Yield the classes outside classes and functions that have the name of another one."""
+    places: dict[str, str] = {}
+    for path in (path for folder in PACKAGES for path in sorted((root / folder).rglob("*.py"))):
+        file = path.relative_to(root).as_posix()
+        for node in ast.parse(path.read_text(), file).body:
+            if isinstance(node, ast.ClassDef) and node.name not in SHARED_CLASS_NAMES:
+                place = f"{file}:{node.lineno}"
+                if (other := places.setdefault(node.name, place)) != place:
+                    text = f"class {node.name} must have a name of its own but got that of {other}"
+                    yield Violation(file, node.lineno, text)
+
+
 # ---- the tree -------------------------------------------------------------------------------------
 
 
@@ -358,6 +378,7 @@ def check(root: Path) -> list[Violation]:
             file = path.relative_to(root).as_posix()
             found += check_other_file(file, path.read_text())
     found += check_lengths(root)
+    found += check_class_names(root)
     return found
 
 

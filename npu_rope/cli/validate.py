@@ -28,7 +28,7 @@ from npu_rope.testing.faults import find_faults
 from npu_rope.testing.ggml import ENVIRONMENT_VARIABLE, GgmlProcess, GgmlUnavailable
 from npu_rope.testing.outcomes import FAIL, AnyCase, CaseResult
 from npu_rope.testing.ports import PEER, peer_missing, require_peer
-from npu_rope.testing.rerun import Failure, NewProcesses, Reruns, is_ggml
+from npu_rope.testing.rerun import FailedCase, NewProcesses, Reruns, is_ggml
 from npu_rope.testing.sequence_draw import DEFAULT_COUNT
 from npu_rope.testing.sequences import EXAMPLE, parse
 from npu_rope.testing.suites import (
@@ -362,7 +362,7 @@ class _Executors:
         self.ggml = ggml
         self.backends = backends
         self.isolated = {name: BackendProcess(name) for name in backends if name in ISOLATED}
-        self.failures: list[Failure] = []
+        self.failures: list[FailedCase] = []
         self._here: list[AnyCase] = []  # the cases that have run in this process
 
     def judge(self, case: AnyCase) -> CaseResult:
@@ -382,7 +382,7 @@ class _Executors:
             if judgement.verdict == FAIL:
                 process_name = "ggml" if is_ggml(judgement.executor) else judgement.executor
                 ran_before = before[process_name] if process_name in before else self._here[:]
-                self.failures.append(Failure(result, judgement, ran_before))
+                self.failures.append(FailedCase(result, judgement, ran_before))
         self._here.append(case)
         return result
 

@@ -50,7 +50,7 @@ class Scaling(NamedTuple):
     scaling_factor: float
 
     def params(self, end: int) -> RopeParams:
-        """Return the parameters; repeated calls reuse cached ones. ``end``: as in :class:`Part`."""
+        """Return the parameters; repeated calls reuse cached ones. ``end``: as in :class:`FrequencyGroup`."""
         try:
             return _params(*self, end)
         except TypeError:  # the cache needs hashes, which an attribute of a wrong type may lack
@@ -62,7 +62,7 @@ class Scaling(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Part:
+class FrequencyGroup:
     """Batches, or packed tokens, that rotate by the same frequencies."""
 
     span: slice  # of the first dimension
@@ -71,7 +71,7 @@ class Part:
 
 def plan_call(
     query: Any, key: Any, start_pos: Any, pad_len: Any, seqstarts: Any, attributes: dict[str, Any]
-) -> tuple[list[Part], Any, Scaling]:
+) -> tuple[list[FrequencyGroup], Any, Scaling]:
     """Check a call. Return its parts, the tokens' positions (``[S]``, ``[B,S]`` or packed ``[T]``: a
     NumPy array, or a tensor on the query's device), and the attributes of the frequencies.
 
@@ -165,20 +165,20 @@ def _check_seqstarts(starts: Sequence[int], tokens: int) -> None:
 # ---- positions -------------------------------------------------------------------------------------
 
 
-def _parts(stops: Sequence[int], ends: Sequence[int]) -> list[Part]:
+def _parts(stops: Sequence[int], ends: Sequence[int]) -> list[FrequencyGroup]:
     """Join neighbouring sequences of equal ends. ``stops[i]`` is the end of sequence i in the first
     dimension."""
-    parts: list[Part] = []
+    parts: list[FrequencyGroup] = []
     first = 0
     for stop, end in zip(stops, ends, strict=True):
         if stop == first:
             continue
         if parts and parts[-1].end == end:
-            parts[-1] = Part(slice(parts[-1].span.start, stop), end)
+            parts[-1] = FrequencyGroup(slice(parts[-1].span.start, stop), end)
         else:
-            parts.append(Part(slice(first, stop), end))
+            parts.append(FrequencyGroup(slice(first, stop), end))
         first = stop
-    return parts or [Part(slice(0, first), 0)]
+    return parts or [FrequencyGroup(slice(0, first), 0)]
 
 
 def _values_on_host(value: Any) -> Any:
@@ -197,7 +197,9 @@ def _values_of(value: Any) -> Any:
     return value.detach().cpu().numpy().astype(np.int64) if on_host is None else on_host
 
 
-def _plan_padded(query: Any, start_pos: Any, pad_len: Any, scaling: Scaling) -> tuple[list[Part], Any]:
+def _plan_padded(
+    query: Any, start_pos: Any, pad_len: Any, scaling: Scaling
+) -> tuple[list[FrequencyGroup], Any]:
     batches, tokens = int(query.shape[0]), query.shape[1]
     if isinstance(start_pos, (int, np.integer)) and not isinstance(start_pos, bool):
         start_pos = integer("start_pos", start_pos, OP, bits=64)
@@ -206,7 +208,7 @@ def _plan_padded(query: Any, start_pos: Any, pad_len: Any, scaling: Scaling) -> 
     if pad_len is not None:
         _check_integers("pad_len", pad_len, (batches,), f"[B] = [{batches}] integers")
     _check_padded_range(start_pos, pad_len, batches, tokens)
-    parts = [Part(slice(0, batches), 0)]
+    parts = [FrequencyGroup(slice(0, batches), 0)]
     if scaling.scaling_type == "dynamic":
         pads = [0] * batches if pad_len is None else _values_of(pad_len).tolist()
         begin = int(_values_of(start_pos).reshape(()))
@@ -232,7 +234,9 @@ def _check_padded_range(start_pos: Any, pad_len: Any, batches: int, tokens: Any)
         _check_range(int(first.min()), int(first.max()) + int(tokens) - 1, packed=False)
 
 
-def _plan_packed(query: Any, start_pos: Any, seqstarts: Any, scaling: Scaling) -> tuple[list[Part], Any]:
+def _plan_packed(
+    query: Any, start_pos: Any, seqstarts: Any, scaling: Scaling
+) -> tuple[list[FrequencyGroup], Any]:
     tokens = query.shape[0]
     _check_integers("seqstarts", seqstarts, _valid_shape(seqstarts), "[B+1] integers")
     batches = int(seqstarts.shape[0]) - 1
@@ -242,7 +246,7 @@ def _plan_packed(query: Any, start_pos: Any, seqstarts: Any, scaling: Scaling) -
     dynamic = scaling.scaling_type == "dynamic"
     values_of = _values_of if dynamic else _values_on_host
     starts, first_positions = values_of(seqstarts), values_of(start_pos)
-    parts = [Part(slice(0, int(tokens)), 0)]
+    parts = [FrequencyGroup(slice(0, int(tokens)), 0)]
     if starts is not None:
         _check_seqstarts(starts.tolist(), int(tokens))
     if starts is not None and first_positions is not None:

@@ -111,7 +111,7 @@ def _rotary_position_embedding(
     packed = seqstarts is not None
     parts, positions, scaling = plan.plan_call(query, key, start_pos, pad_len, seqstarts, attributes)
 
-    def rotate(part: plan.Part) -> tuple[Any, Any]:
+    def rotate(part: plan.FrequencyGroup) -> tuple[Any, Any]:
         part_positions = positions[part.span] if packed or len(positions.shape) == 2 else positions
         pair = (query, key) if len(parts) == 1 else (query[part.span], key[part.span])
         return _rotate(*pair, part_positions, scaling.params(part.end), bypass_key, backend)
@@ -145,7 +145,9 @@ _X_IN_RULE = re.compile(r"\b[qx]('s\b|$)")  # x or q in the text of a rule
 
 
 def _with_own_names(
-    rotate: Callable[[plan.Part], tuple[Any, Any]], part: plan.Part, own_names: dict[str, str]
+    rotate: Callable[[plan.FrequencyGroup], tuple[Any, Any]],
+    part: plan.FrequencyGroup,
+    own_names: dict[str, str],
 ) -> tuple[Any, Any]:
     """Rotate a part. Convert an error of rope to this operator's name and argument names."""
     try:

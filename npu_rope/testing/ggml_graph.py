@@ -12,7 +12,7 @@ from npu_rope.testing.ggml import GgmlFailed, GgmlRope
 from npu_rope.testing.ggml_functions import CONTEXT_BYTES, GGML_TYPES, InitParams
 
 
-class Library(Protocol):
+class GgmlFunctions(Protocol):
     """ggml's functions by name, and the backend that computes."""
 
     base: dict[str, Any]
@@ -23,7 +23,7 @@ class Library(Protocol):
 class Graph:
     """One call as a ggml graph, whose operations are in ``nodes``."""
 
-    def __init__(self, ggml: Library) -> None:
+    def __init__(self, ggml: GgmlFunctions) -> None:
         self.ggml, self.base = ggml, ggml.base
         self.context = self.base["ggml_init"](InitParams(CONTEXT_BYTES, None, True))
         self.buffer: Any = None
@@ -75,7 +75,7 @@ class Graph:
 class RopeGraph(Graph):
     """The graph of rope. With a cache it also has the view that joins a token's heads, and set_rows."""
 
-    def __init__(self, ggml: Library, call: GgmlRope) -> None:
+    def __init__(self, ggml: GgmlFunctions, call: GgmlRope) -> None:
         super().__init__(ggml)
         self.call = call
         self.parent, x = self._input()

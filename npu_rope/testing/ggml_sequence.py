@@ -16,12 +16,12 @@ import numpy as np
 import numpy.typing as npt
 
 from npu_rope.testing.ggml import GgmlFailed, GgmlRope, GgmlStep, Start, StepResult
-from npu_rope.testing.ggml_graph import Graph, Library, RopeGraph
+from npu_rope.testing.ggml_graph import GgmlFunctions, Graph, RopeGraph
 
 Array = npt.NDArray[Any]
 
 
-class Device(Library, Protocol):
+class Device(GgmlFunctions, Protocol):
     """A library that makes backends."""
 
     def start(self, device: str = "") -> Any:
@@ -117,7 +117,7 @@ class _Node(RopeGraph):
 class BackendRun(Graph):
     """The graphs that run on one backend, with all their tensors."""
 
-    def __init__(self, ggml: Library) -> None:
+    def __init__(self, ggml: GgmlFunctions) -> None:
         super().__init__(ggml)
         self.pool: dict[tuple[Any, ...], list[Any]] = {}
         self.used: dict[tuple[Any, ...], int] = {}  # number of tensors of the pool in the current graph

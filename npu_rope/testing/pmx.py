@@ -71,16 +71,16 @@ class PmxCase:
         """The shape of query and key, concatenated along the heads."""
         return (*self.query_shape[:-2], self.query_shape[-2] + self.key_heads, self.query_shape[-1])
 
-    def sequences(self) -> list[pmx_spec.Sequence]:
+    def sequences(self) -> list[pmx_spec.PmxSequence]:
         """Return the first position and the length of each sequence."""
         if self.seqlens is not None:
             assert isinstance(self.start_pos, tuple)
             return [
-                pmx_spec.Sequence(*sequence) for sequence in zip(self.start_pos, self.seqlens, strict=True)
+                pmx_spec.PmxSequence(*sequence) for sequence in zip(self.start_pos, self.seqlens, strict=True)
             ]
         assert isinstance(self.start_pos, int)
         paddings = self.pad_len or (0,) * self.query_shape[0]
-        return [pmx_spec.Sequence(self.start_pos - pad, self.query_shape[1]) for pad in paddings]
+        return [pmx_spec.PmxSequence(self.start_pos - pad, self.query_shape[1]) for pad in paddings]
 
     def call(self, query: Array, key: Array, backend: str) -> tuple[Array, Array]:
         """Run the call on one of npu_rope's back ends."""

@@ -13,14 +13,14 @@ import numpy as np
 import numpy.typing as npt
 
 
-class Sequence(NamedTuple):
+class PmxSequence(NamedTuple):
     """Consecutive tokens: the position of the first one (``start_pos - pad_len[b]``), and their number."""
 
     first: int
     length: int
 
 
-def positions(sequences: list[Sequence]) -> npt.NDArray[np.int64]:
+def positions(sequences: list[PmxSequence]) -> npt.NDArray[np.int64]:
     """Return every token's position, ``[tokens]``: start_pos + s - pad_len[b]."""
     return np.array(
         [sequence.first + index for sequence in sequences for index in range(sequence.length)], np.int64
@@ -28,7 +28,7 @@ def positions(sequences: list[Sequence]) -> npt.NDArray[np.int64]:
 
 
 def angles(
-    sequences: list[Sequence],
+    sequences: list[PmxSequence],
     pivot: int,
     theta: float,
     scaling: tuple[str, float, int],

@@ -88,7 +88,7 @@ class PortCase:
         return SOURCES.get(self.function, f"documentation of torch_npu.{self.function}")
 
 
-class Function:
+class PortFunction:
     """A function of torch_npu.
 
     Attributes:

@@ -18,16 +18,16 @@ from npu_rope.testing.port_case import (
     EPSILON,
     Array,
     Arrays,
-    Function,
     Generator,
     PortCase,
+    PortFunction,
     Shapes,
     norm_of,
 )
 from npu_rope.testing.port_stores import STORES
 
 
-class _RotaryMul(Function):
+class _RotaryMul(PortFunction):
     tables = ("r1", "r2")
     aclnn = "aclnnRotaryPositionEmbedding"
     # op-plugin RotaryMulKernelNpuOpApi.cpp
@@ -46,7 +46,7 @@ class _RotaryMul(Function):
         return [port_spec.rotation(arrays["input"], cos, sin, case.mode, case.dtype)]
 
 
-class _ApplyRotaryPosEmb(Function):
+class _ApplyRotaryPosEmb(PortFunction):
     results = ("query", "key")
     written = ("query", "key")
     aclnn = "aclnnApplyRotaryPosEmbV2"
@@ -68,7 +68,7 @@ class _ApplyRotaryPosEmb(Function):
         ]
 
 
-class _InterleaveRope(Function):
+class _InterleaveRope(PortFunction):
     aclnn = "aclnnInterleaveRope"
     types = ("float16", "bfloat16")
 
@@ -80,7 +80,7 @@ class _InterleaveRope(Function):
         return [port_spec.rotation(x, arrays["cos"], arrays["sin"], "half", case.dtype)]
 
 
-class _CacheRotation(Function):
+class _CacheRotation(PortFunction):
     """A rotation of query and key by the rows of cos_sin_cache at the positions."""
 
     results = ("query", "key")
@@ -157,7 +157,7 @@ class _RotaryEmbedding(_CacheRotation):
         return {"head_size": case.shape[2], "is_neox_style": case.mode == "half"}
 
 
-class _RmsNorm(Function):
+class _RmsNorm(PortFunction):
     tables = ("gamma",)
     results: tuple[str, ...] = ("y", "rstd")
     aclnn = "aclnnRmsNorm"
@@ -175,7 +175,7 @@ class _RmsNorm(Function):
 
 class _GemmaRmsNorm(_RmsNorm):
     aclnn = "aclnnGemmaRmsNorm"
-    not_on_310p = Function.not_on_310p
+    not_on_310p = PortFunction.not_on_310p
 
     def expected(self, case: PortCase, arrays: Arrays, backend: str) -> list[Expectation]:
         return port_spec.gemma_rms_norm(norm_of(case, arrays["input"], arrays["gamma"]), backend)
@@ -194,7 +194,7 @@ class _AddRmsNorm(_RmsNorm):
         return port_spec.add_rms_norm(norm, arrays["x2"].astype(np.float64), backend)
 
 
-FUNCTIONS: Mapping[str, Function] = {
+FUNCTIONS: Mapping[str, PortFunction] = {
     "_npu_rotary_embedding": _RotaryEmbedding(),
     **STORES,
     "npu_rotary_mul": _RotaryMul(),

@@ -10,10 +10,19 @@ import numpy as np
 from npu_rope.testing import port_spec
 from npu_rope.testing.cases import rounded
 from npu_rope.testing.outcomes import Expectation
-from npu_rope.testing.port_case import EPSILON, Array, Arrays, Function, Generator, PortCase, Shapes, norm_of
+from npu_rope.testing.port_case import (
+    EPSILON,
+    Array,
+    Arrays,
+    Generator,
+    PortCase,
+    PortFunction,
+    Shapes,
+    norm_of,
+)
 
 
-class _Store(Function):
+class _Store(PortFunction):
     """A function that stores into caches.
 
     Attributes:
@@ -198,7 +207,7 @@ class _QkvRmsNormRopeCache(_Store):
         return [flat[0], *caches, *flat]
 
 
-STORES: Mapping[str, Function] = {
+STORES: Mapping[str, PortFunction] = {
     "npu_kv_rmsnorm_rope_cache": _KvRmsNormRopeCache(),
     "npu_qkv_rms_norm_rope_cache": _QkvRmsNormRopeCache(),
 }

@@ -35,7 +35,7 @@ SETTLED = 3
 
 
 @dataclass(frozen=True)
-class Failure:
+class FailedCase:
     """A failing judgement, and the cases that ran before it in the executor's process, in order."""
 
     result: CaseResult
@@ -104,7 +104,7 @@ class Reruns:
         self._end = clock() + seconds
         self._after: dict[str, tuple[AnyCase, ...]] = {}  # the last predecessors that were found, by executor
 
-    def examine(self, groups: Iterable[Sequence[Failure]], advance: Callable[[], None]) -> None:
+    def examine(self, groups: Iterable[Sequence[FailedCase]], advance: Callable[[], None]) -> None:
         """Set the occurrence of the first failure of each group, then that of the second one, and so on. The
         occurrence of a failure that is not run again stays None."""
         queues = [list(group) for group in groups]
@@ -115,13 +115,13 @@ class Reruns:
                     self._examine_one(queue[i], known)
                     advance()
 
-    def _examine_one(self, failure: Failure, known: _Settled) -> None:
+    def _examine_one(self, failure: FailedCase, known: _Settled) -> None:
         with suppress(OutOfTimeError, NotRunError):
             occurrence = self._occurrence(failure, known)
             failure.judgement.occurrence = occurrence
             known.seen.append(occurrence.when)
 
-    def _occurrence(self, failure: Failure, known: _Settled) -> Occurrence:
+    def _occurrence(self, failure: FailedCase, known: _Settled) -> Occurrence:
         attempts = _Attempts(self, failure)
         alone = [attempts.fails(()) for _ in range(known.repeats_of(ALONE, AFTER))]
         if any(alone) != known.is_settled(ALONE):  # unlike the other cases of the group
@@ -191,7 +191,7 @@ class _Settled:
 class _Attempts:
     """Runs of one case, and their counts."""
 
-    def __init__(self, reruns: Reruns, failure: Failure) -> None:
+    def __init__(self, reruns: Reruns, failure: FailedCase) -> None:
         self.reruns, self.failure = reruns, failure
         self.failed = self.runs = 0
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import MISSING, dataclass, fields, replace
 from typing import Any
 
-from npu_rope.testing.sequences import Node, Sequence
+from npu_rope.testing.sequences import CallSequence, Node
 
 _AXES = ("batch", "tokens", "heads", "head")  # of the shape
 _DEFAULTS: dict[str, Any] = {
@@ -46,14 +46,14 @@ class Cause:
             return f"a call with {', '.join(self.names)}" if self.names else "any call"
         return f"calls that differ in {', '.join(self.names)}" if self.names else "equal calls"
 
-    def is_in(self, sequence: Sequence) -> bool:
+    def is_in(self, sequence: CallSequence) -> bool:
         """Return whether a sequence has this cause."""
         nodes = sequence.nodes
         if self.is_alone:
             return all(any(_value(node, name) != _DEFAULTS[name] for node in nodes) for name in self.names)
         return all(_differ(nodes, name) for name in self.names) if self.names else _share_inputs(nodes)
 
-    def removed_from(self, sequence: Sequence) -> Sequence | None:
+    def removed_from(self, sequence: CallSequence) -> CallSequence | None:
         """Return the sequence without this cause; None if it lacks the cause, or must have it.
 
         All calls get the attributes' values of the first call or, if these break a rule, of a later one. If
@@ -84,7 +84,7 @@ class Cause:
 EQUAL_CALLS = Cause((), is_alone=False)
 
 
-def cause_of(simplest: Sequence, *, has_own_inputs: bool = False) -> Cause:
+def cause_of(simplest: CallSequence, *, has_own_inputs: bool = False) -> Cause:
     """Return the cause of the failure of a sequence that cannot be simplified further.
 
     Args:

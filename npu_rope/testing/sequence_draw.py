@@ -17,7 +17,7 @@ import numpy as np
 
 from npu_rope.reference import rope as reference
 from npu_rope.rope_attributes import RopeMode
-from npu_rope.testing.sequences import Node, Sequence
+from npu_rope.testing.sequences import CallSequence, Node
 
 DEFAULT_COUNT = 200
 
@@ -60,14 +60,14 @@ _SHARE_WITH_YARN = 0.5  # of the nodes that are not a change of another one
 _MOST_TRIES = 100
 
 
-def sequence_cases(seed: int = 0, count: int = DEFAULT_COUNT) -> Iterator[Sequence]:
+def sequence_cases(seed: int = 0, count: int = DEFAULT_COUNT) -> Iterator[CallSequence]:
     """Yield the first sequences of a seed. A longer run begins with those of a shorter one."""
     for index in range(count):
         yield draw(seed, index)
 
 
 @cache
-def draw(seed: int, index: int) -> Sequence:
+def draw(seed: int, index: int) -> CallSequence:
     """Return one sequence of a seed: two or three calls."""
     rng = random.Random(f"{seed} {index}")
     nodes = [_any_node(rng)]
@@ -77,7 +77,7 @@ def draw(seed: int, index: int) -> Sequence:
         else:
             nodes.append(_successor(rng, nodes[-1]))
     signs = rng.choices("+;|", (50, 45, 5), k=len(nodes) - 1)
-    return Sequence(tuple(nodes), tuple(signs), f"sequence {index} of seed {seed}")
+    return CallSequence(tuple(nodes), tuple(signs), f"sequence {index} of seed {seed}")
 
 
 def _any_node(rng: random.Random) -> Node:

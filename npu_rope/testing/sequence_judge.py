@@ -25,7 +25,7 @@ from npu_rope.testing.ggml import (
 )
 from npu_rope.testing.judge import Array, ggml_call, ggml_cannot, judge_data
 from npu_rope.testing.outcomes import FAIL, OK, UNSUPPORTED, CaseResult, Judgement
-from npu_rope.testing.sequences import Sequence
+from npu_rope.testing.sequences import CallSequence
 
 CPU = "CPU"  # ggml's name of its CPU device
 ON_CPU = "ggml:CPU"
@@ -33,13 +33,13 @@ _STARTS: tuple[Start, ...] = ("node", "graph", "backend")
 
 
 def judge_as_given(
-    sequence: Sequence, backends: list[str], ggml: GgmlProcess | None, *, also_on_cpu: bool = True
+    sequence: CallSequence, backends: list[str], ggml: GgmlProcess | None, *, also_on_cpu: bool = True
 ) -> CaseResult:
     """Run and judge a sequence as it is."""
     return result_of(sequence, judge_calls(sequence, backends, ggml, also_on_cpu=also_on_cpu))
 
 
-def result_of(sequence: Sequence, results: list[CaseResult]) -> CaseResult:
+def result_of(sequence: CallSequence, results: list[CaseResult]) -> CaseResult:
     """Return a result for the sequence from those of its calls."""
     names = [judgement.executor for judgement in results[0].judgements]
     return CaseResult(
@@ -48,7 +48,7 @@ def result_of(sequence: Sequence, results: list[CaseResult]) -> CaseResult:
 
 
 def judge_calls(
-    sequence: Sequence, backends: list[str], ggml: GgmlProcess | None, *, also_on_cpu: bool
+    sequence: CallSequence, backends: list[str], ggml: GgmlProcess | None, *, also_on_cpu: bool
 ) -> list[CaseResult]:
     """Return a result for each call."""
     data = [node.data() for node in sequence.nodes]
@@ -136,7 +136,7 @@ class _Returned:
         return self.too_old
 
 
-def _run(sequence: Sequence, data: list[CaseData], ggml: GgmlProcess, device: str) -> list[_Returned]:
+def _run(sequence: CallSequence, data: list[CaseData], ggml: GgmlProcess, device: str) -> list[_Returned]:
     """Run the calls that this ggml has. ``device`` is empty for the requested one."""
     steps, reasons = [], []
     pending: Start = "node"

@@ -28,7 +28,7 @@ from npu_rope.testing.outcomes import AFTER, ALONE, FAIL, SOMETIMES, CaseResult,
 from npu_rope.testing.sequence_causes import EQUAL_CALLS, Cause, cause_of
 from npu_rope.testing.sequence_judge import ON_CPU, judge_as_given, judge_calls, judgement_of, result_of
 from npu_rope.testing.sequence_shrink import shrink
-from npu_rope.testing.sequences import Node, Sequence
+from npu_rope.testing.sequences import CallSequence, Node
 
 MOST_ATTEMPTS = 400  # to simplify a sequence, in one process
 MOST_NEW_PROCESSES = 150  # to simplify a sequence, if each attempt needs a new process
@@ -39,7 +39,7 @@ VALUES_ALONE = "values alone"  # wrong values of a call that fails alone
 
 
 @dataclass(frozen=True)
-class Failure:
+class FailedSequence:
     """The kind of a failure (empty: there is none), and the calls that fail."""
 
     kind: str
@@ -53,13 +53,13 @@ class Known:
     executor: str
     kind: str
     cause: Cause
-    simplest: Sequence
+    simplest: CallSequence
     when: str
     note: str = ""
 
 
 @dataclass
-class Memory:
+class ProcessFailures:
     """The results of one ggml process.
 
     Attributes:
@@ -70,14 +70,14 @@ class Memory:
     """
 
     known: list[Known] = field(default_factory=list)
-    shown: set[Sequence] = field(default_factory=set)
-    in_new_processes: dict[tuple[str, str], Failure] = field(default_factory=dict)
+    shown: set[CallSequence] = field(default_factory=set)
+    in_new_processes: dict[tuple[str, str], FailedSequence] = field(default_factory=dict)
 
 
-_memories: WeakKeyDictionary[GgmlProcess, Memory] = WeakKeyDictionary()
+_process_failures: WeakKeyDictionary[GgmlProcess, ProcessFailures] = WeakKeyDictionary()
 
 
-def judge_sequence(sequence: Sequence, backends: list[str], ggml: GgmlProcess | None) -> CaseResult:
+def judge_sequence(sequence: CallSequence, backends: list[str], ggml: GgmlProcess | None) -> CaseResult:
     """Run and judge a sequence. If it was drawn and has a new fault, return the simplest one's result. If a
     user wrote it, name the cause as if it were the simplest one."""
     earlier = _before(sequence, ggml)
@@ -86,8 +86,10 @@ def judge_sequence(sequence: Sequence, backends: list[str], ggml: GgmlProcess | 
     failed = next((j for j in result.judgements if j.verdict == FAIL), None)
     if failed is None:
         return result
-    memory = _memories.setdefault(ggml, Memory()) if ggml is not None else Memory()
-    with Search(failed.executor, ggml, memory) as search:
+    failures = (
+        _process_failures.setdefault(ggml, ProcessFailures()) if ggml is not None else ProcessFailures()
+    )
+    with Search(failed.executor, ggml, failures) as search:
         failure = _failure(sequence, results, failed.executor)
         found = search.find(sequence, failure, earlier) if sequence.source else search.as_given(sequence)
         result.note, result.cause, result.like, result.when = found.note, found.cause, found.like, found.when
@@ -98,7 +100,7 @@ def judge_sequence(sequence: Sequence, backends: list[str], ggml: GgmlProcess | 
     return replace(simplest, note=found.note, cause=found.cause, when=found.when)
 
 
-def _before(sequence: Sequence, ggml: GgmlProcess | None) -> list[Sequence]:
+def _before(sequence: CallSequence, ggml: GgmlProcess | None) -> list[CallSequence]:
     """Return the sequences that have run in ggml's process, and add one to them."""
     if ggml is None:
         return []
@@ -115,14 +117,14 @@ def _kind(judgement: Judgement) -> str:
     return general_kind_of(judgement) if judgement.message else VALUES
 
 
-def _failure(sequence: Sequence, results: list[CaseResult], executor: str) -> Failure:
+def _failure(sequence: CallSequence, results: list[CaseResult], executor: str) -> FailedSequence:
     kinds = [_kind(judgement_of(result, executor)) for result in results]
     kind = VALUES if VALUES in kinds else next(filter(None, kinds), "")
     nodes = tuple(node for node, its_kind in zip(sequence.nodes, kinds, strict=True) if its_kind == kind)
     if kind == VALUES:
-        return Failure(kind if len(sequence.nodes) > 1 else VALUES_ALONE, nodes)
+        return FailedSequence(kind if len(sequence.nodes) > 1 else VALUES_ALONE, nodes)
     # If the process ended, every call has failed, and the last one is as good as any.
-    return Failure(kind, nodes[-1:] if kind else ())
+    return FailedSequence(kind, nodes[-1:] if kind else ())
 
 
 @dataclass(frozen=True)
@@ -138,7 +140,7 @@ class Found:
     """
 
     note: str
-    simplest: Sequence | None = None
+    simplest: CallSequence | None = None
     cause: str = ""
     like: str = ""
     when: str = ""
@@ -151,14 +153,14 @@ class Search:
     If it differs, state outlives the backends, and only runs in new processes count.
     """
 
-    def __init__(self, executor: str, ggml: GgmlProcess | None, memory: Memory) -> None:
+    def __init__(self, executor: str, ggml: GgmlProcess | None, process_failures: ProcessFailures) -> None:
         self.executor = executor
         self.ggml = ggml if executor in ("ggml", ON_CPU) else None
         self.backends = [] if self.ggml is not None else [executor.partition(":ggml")[0]]
         self.kind = ""  # of the failure that is simplified
         self.excluded: list[Cause] = []  # causes that the simplified sequences may not have
         self.shared: GgmlProcess | None = None
-        self.memory = memory
+        self.process_failures = process_failures
 
     def __enter__(self) -> Search:
         return self
@@ -169,7 +171,7 @@ class Search:
 
     # ---- known faults ------------------------------------------------------------------------------
 
-    def find(self, sequence: Sequence, failure: Failure, earlier: list[Sequence]) -> Found:
+    def find(self, sequence: CallSequence, failure: FailedSequence, earlier: list[CallSequence]) -> Found:
         """Return which known fault a failing sequence has, or its simplest one if it has a new fault."""
         source, counted = sequence.source, None
         seen = set()  # a removed cause can bring back an earlier failure
@@ -191,7 +193,7 @@ class Search:
         assert counted is not None
         return counted
 
-    def as_given(self, sequence: Sequence) -> Found:
+    def as_given(self, sequence: CallSequence) -> Found:
         """Return when a sequence fails, and the cause that it would have if it were the simplest one."""
         failure = self._refined(sequence, self.in_new_process)
         if not failure.kind:
@@ -199,22 +201,24 @@ class Search:
         alone = failure.nodes
         if failure.kind != VALUES_ALONE:
             alone = tuple(
-                node for node in sequence.nodes if self.in_new_process(Sequence((node,))).kind == failure.kind
+                node
+                for node in sequence.nodes
+                if self.in_new_process(CallSequence((node,))).kind == failure.kind
             )
         if alone and failure.kind != VALUES:
-            cause = cause_of(Sequence(alone[:1]))
+            cause = cause_of(CallSequence(alone[:1]))
             return Found("given by --op: a call that fails alone", cause=str(cause), when=ALONE)
         return Found("given by --op: each call passes alone", cause=str(cause_of(sequence)), when=AFTER)
 
     def _of_known(self, known: Known, note: str) -> Found:
         """Return the facts about a sequence with a known fault. They contain the fault's simplest sequence,
         unless this has been a result before."""
-        if known.simplest in self.memory.shown:
+        if known.simplest in self.process_failures.shown:
             return Found(note, cause=str(known.cause), like=known.simplest.name, when=known.when)
-        self.memory.shown.add(known.simplest)
+        self.process_failures.shown.add(known.simplest)
         return Found(known.note, known.simplest, str(known.cause), when=known.when)
 
-    def _without_known(self, sequence: Sequence, kind: str) -> tuple[Known | None, Sequence, str]:
+    def _without_known(self, sequence: CallSequence, kind: str) -> tuple[Known | None, CallSequence, str]:
         """Return a known fault, the sequence without its cause, and the kind of failure that remains. If no
         single cause changes the kind, remove the causes of all known faults."""
         applicable = []
@@ -233,7 +237,7 @@ class Search:
         words = ", ".join(known.cause.names_in_words for known in applicable)
         return applicable[0], replace(sequence, source=f"{sequence.source} without {words}"), remaining
 
-    def _of_known_message(self, sequence: Sequence, kind: str) -> tuple[Known | None, Sequence, str]:
+    def _of_known_message(self, sequence: CallSequence, kind: str) -> tuple[Known | None, CallSequence, str]:
         """Return the same as ``_without_known`` for a failure with a known message. Each message is one
         fault, whatever its causes.
 
@@ -258,21 +262,25 @@ class Search:
         if remaining == kind:
             return same[0], sequence, ""
         known = replace(same[0], cause=Cause(names, is_alone=False))
-        self.memory.known.append(known)
+        self.process_failures.known.append(known)
         return known, best, remaining
 
     def _known_of(self, kind: str) -> list[Known]:
-        return [known for known in self.memory.known if (known.executor, known.kind) == (self.executor, kind)]
+        return [
+            known
+            for known in self.process_failures.known
+            if (known.executor, known.kind) == (self.executor, kind)
+        ]
 
-    def _kind_in_the_run(self, sequence: Sequence) -> str:
+    def _kind_in_the_run(self, sequence: CallSequence) -> str:
         return self._refined(sequence, self._in_process_of_the_run).kind
 
     # ---- the simplest sequence ---------------------------------------------------------------------
 
-    def _simplified(self, sequence: Sequence, earlier: list[Sequence]) -> Found:
+    def _simplified(self, sequence: CallSequence, earlier: list[CallSequence]) -> Found:
         others = ""  # faults at which the simplification has arrived before
         while True:
-            if len({known.simplest for known in self.memory.known}) >= MOST_SIMPLIFIED:
+            if len({known.simplest for known in self.process_failures.known}) >= MOST_SIMPLIFIED:
                 return Found(f"{sequence.source}: not simplified, because {MOST_SIMPLIFIED} others were")
             found = self._repeated(sequence, earlier)
             if found is None:
@@ -287,14 +295,14 @@ class Search:
                 if other.cause == known.cause:
                     return self._of_known(other, note)
             known = replace(known, note=note)
-            self.memory.known.append(known)
+            self.process_failures.known.append(known)
             remaining = self._without(known, start)
             if remaining is None:
                 return self._of_known(known, note)
             others += f"; it also led to another fault ({known.cause}): {known.simplest.name}"
             sequence, earlier = remaining, []
 
-    def _without(self, known: Known, start: Sequence) -> Sequence | None:
+    def _without(self, known: Known, start: CallSequence) -> CallSequence | None:
         """Return the sequence without the cause of a fault of wrong values, if it still fails like that."""
         if known.kind not in (VALUES, VALUES_ALONE):
             return None
@@ -305,11 +313,11 @@ class Search:
             return None
         return replace(remaining, source=f"{start.source} without {known.cause.names_in_words}")
 
-    def _simplest(self, start: Sequence, failure: Failure) -> Known:
+    def _simplest(self, start: CallSequence, failure: FailedSequence) -> Known:
         """Return the simplest sequence that fails in a new process as this one does."""
         self.kind = failure.kind
         if self.kind == VALUES_ALONE or (self.kind != VALUES and self._fails_alone(failure.nodes[0])):
-            start = Sequence(failure.nodes[:1], source=start.source)
+            start = CallSequence(failure.nodes[:1], source=start.source)
         # Causes of other faults that the start does not have. A simplification must not add one of them.
         self.excluded = [known.cause for known in self._known_of(self.kind) if not known.cause.is_in(start)]
         simplest = shrink(start, lambda tried: self._is_same(tried, self.in_shared_process), MOST_ATTEMPTS)
@@ -321,7 +329,9 @@ class Search:
         cause = cause_of(simplest, has_own_inputs=EQUAL_CALLS in self.excluded)
         return Known(self.executor, self.kind, cause, simplest, when)
 
-    def _repeated(self, sequence: Sequence, earlier: list[Sequence]) -> tuple[Sequence, Failure] | None:
+    def _repeated(
+        self, sequence: CallSequence, earlier: list[CallSequence]
+    ) -> tuple[CallSequence, FailedSequence] | None:
         """Return the sequence, if necessary with earlier ones before it, such that it fails in a new process;
         None if it does not fail there."""
         count = 0
@@ -334,46 +344,49 @@ class Search:
                 return None
             count = min(max(1, 2 * count), len(earlier))
 
-    def _is_confirmed(self, simplest: Sequence) -> bool:
+    def _is_confirmed(self, simplest: CallSequence) -> bool:
         """Return whether new processes agree with the shared one, on the sequence and on each call alone."""
-        alone = [Sequence((node,)) for node in simplest.nodes]
+        alone = [CallSequence((node,)) for node in simplest.nodes]
         same = all(
             self.in_shared_process(tried).kind == self.in_new_process(tried).kind
             for tried in (simplest, *alone)
         )
         return same and self._is_same(simplest, self.in_new_process)
 
-    def _is_same(self, tried: Sequence, run: Callable[[Sequence], Failure]) -> bool:
+    def _is_same(self, tried: CallSequence, run: Callable[[CallSequence], FailedSequence]) -> bool:
         """Return whether the sequence fails in the same way, and has no cause of another fault."""
         if any(cause.is_in(tried) for cause in self.excluded):
             return False
         failure = self._refined(tried, run)
         if failure.kind != self.kind or self.kind in (VALUES, VALUES_ALONE):
             return failure.kind == self.kind
-        return len(tried.nodes) == 1 or run(Sequence(failure.nodes)).kind != self.kind
+        return len(tried.nodes) == 1 or run(CallSequence(failure.nodes)).kind != self.kind
 
     def _fails_alone(self, node: Node) -> bool:
-        return self.in_new_process(Sequence((node,))).kind == self.kind
+        return self.in_new_process(CallSequence((node,))).kind == self.kind
 
     def _refined(
-        self, sequence: Sequence, run: Callable[[Sequence], Failure], failure: Failure | None = None
-    ) -> Failure:
+        self,
+        sequence: CallSequence,
+        run: Callable[[CallSequence], FailedSequence],
+        failure: FailedSequence | None = None,
+    ) -> FailedSequence:
         """Run a sequence, unless its failure is given, and return its failure. A failure with wrong values
         names the failing calls that pass alone. If there are none, its kind becomes VALUES_ALONE."""
         failure = failure or run(sequence)
         if failure.kind != VALUES:
             return failure
-        alone = {node for node in set(failure.nodes) if run(Sequence((node,))).kind == VALUES_ALONE}
+        alone = {node for node in set(failure.nodes) if run(CallSequence((node,))).kind == VALUES_ALONE}
         after = tuple(node for node in failure.nodes if node not in alone)
-        return Failure(VALUES, after) if after else Failure(VALUES_ALONE, failure.nodes)
+        return FailedSequence(VALUES, after) if after else FailedSequence(VALUES_ALONE, failure.nodes)
 
     # ---- runs --------------------------------------------------------------------------------------
 
-    def _in_process_of_the_run(self, sequence: Sequence) -> Failure:
+    def _in_process_of_the_run(self, sequence: CallSequence) -> FailedSequence:
         _before(sequence, self.ggml)
         return self._run(sequence, self.ggml)
 
-    def in_shared_process(self, sequence: Sequence) -> Failure:
+    def in_shared_process(self, sequence: CallSequence) -> FailedSequence:
         """Run a sequence in the process that most attempts share."""
         if self.ggml is not None and self.shared is None:
             self.shared = self.ggml.new_process()
@@ -381,21 +394,21 @@ class Search:
             self.shared.end()
         return self._run(sequence, self.shared)
 
-    def in_new_process(self, sequence: Sequence) -> Failure:
+    def in_new_process(self, sequence: CallSequence) -> FailedSequence:
         """Run a sequence in a ggml process of its own, or in this process on a back end of npu_rope."""
         key = self.executor, sequence.name
-        if key not in self.memory.in_new_processes:
+        if key not in self.process_failures.in_new_processes:
             with self.ggml.new_process() if self.ggml is not None else nullcontext() as process:
-                self.memory.in_new_processes[key] = self._run(sequence, process)
-        return self.memory.in_new_processes[key]
+                self.process_failures.in_new_processes[key] = self._run(sequence, process)
+        return self.process_failures.in_new_processes[key]
 
-    def _run(self, sequence: Sequence, ggml: GgmlProcess | None) -> Failure:
+    def _run(self, sequence: CallSequence, ggml: GgmlProcess | None) -> FailedSequence:
         results = judge_calls(sequence, self.backends, ggml, also_on_cpu=self.executor == ON_CPU)
         return _failure(sequence, results, self.executor)
 
 
-def _joined(sequences: list[Sequence]) -> Sequence:
+def _joined(sequences: list[CallSequence]) -> CallSequence:
     """Return the sequences as one, each on a new backend."""
     signs = [sign for sequence in sequences for sign in ("|", *sequence.signs)]
     nodes = [node for sequence in sequences for node in sequence.nodes]
-    return Sequence(tuple(nodes), tuple(signs[1:]), sequences[-1].source)
+    return CallSequence(tuple(nodes), tuple(signs[1:]), sequences[-1].source)

@@ -8,7 +8,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
-from npu_rope.testing.sequences import Node, Sequence
+from npu_rope.testing.sequences import CallSequence, Node
 
 _SMALLEST_SHAPE = (1, 1, 1, 16)
 _DEFAULTS = {field.name: field.default for field in fields(Node) if field.default is not MISSING}
@@ -17,7 +17,7 @@ _FIRST_CONTENTS = ("pos", "ff", "x")  # numbers of contents: 1 is simpler than 2
 _SIMPLE_SECTIONS = ((1, 1, 1, 0), (1, 1, 1, 1))
 
 
-def shrink(sequence: Sequence, fails: Callable[[Sequence], bool], most_attempts: int) -> Sequence:
+def shrink(sequence: CallSequence, fails: Callable[[CallSequence], bool], most_attempts: int) -> CallSequence:
     """Return a sequence that fails and none of whose simplifications fails, or the simplest one after the
     last attempt.
 
@@ -41,7 +41,7 @@ def shrink(sequence: Sequence, fails: Callable[[Sequence], bool], most_attempts:
     return sequence
 
 
-def cost(sequence: Sequence) -> tuple[int, ...]:
+def cost(sequence: CallSequence) -> tuple[int, ...]:
     """Return a number for each kind of complexity, the most important first: calls, graphs, attributes that
     are not the default or differ from the call before, and sizes."""
     nodes = sequence.nodes
@@ -60,7 +60,7 @@ def _complexity(name: str, value: Any) -> int:
     return 2 if name == "sections" and value in _SIMPLE_SECTIONS else 3
 
 
-def simplifications(sequence: Sequence) -> Iterator[Sequence]:
+def simplifications(sequence: CallSequence) -> Iterator[CallSequence]:
     """Yield simpler sequences, those that simplify most first."""
     yield from _shorter(sequence)
     for candidate in (*_with_simpler_signs(sequence), *_with_simpler_nodes(sequence)):
@@ -68,7 +68,7 @@ def simplifications(sequence: Sequence) -> Iterator[Sequence]:
             yield candidate
 
 
-def _shorter(sequence: Sequence) -> Iterator[Sequence]:
+def _shorter(sequence: CallSequence) -> Iterator[CallSequence]:
     """Yield the sequence without each half of its calls, without each quarter, ..., and without each call."""
     count = len(sequence.nodes)
     size = count // 2
@@ -84,7 +84,7 @@ def _shorter(sequence: Sequence) -> Iterator[Sequence]:
         size //= 2
 
 
-def _with_simpler_signs(sequence: Sequence) -> Iterator[Sequence]:
+def _with_simpler_signs(sequence: CallSequence) -> Iterator[CallSequence]:
     signs = sequence.signs
     yield replace(sequence, signs=("+",) * len(signs))
     for i, sign in enumerate(signs):
@@ -92,7 +92,7 @@ def _with_simpler_signs(sequence: Sequence) -> Iterator[Sequence]:
             yield replace(sequence, signs=(*signs[:i], simpler, *signs[i + 1 :]))
 
 
-def _with_simpler_nodes(sequence: Sequence) -> Iterator[Sequence]:
+def _with_simpler_nodes(sequence: CallSequence) -> Iterator[CallSequence]:
     """Yield the sequence with attributes simplified in all calls, then in one call, then taken from the call
     before."""
     changes = list(_changes(sequence))
@@ -115,7 +115,7 @@ def _with_simpler_nodes(sequence: Sequence) -> Iterator[Sequence]:
             yield replace(sequence, nodes=(*sequence.nodes[:i], node, *sequence.nodes[i + 1 :]))
 
 
-def _changes(sequence: Sequence) -> Iterator[Callable[[Node], Node]]:
+def _changes(sequence: CallSequence) -> Iterator[Callable[[Node], Node]]:
     def with_size(axis: int, size: int) -> Callable[[Node], Node]:
         return lambda node: replace(
             node, shape=(*node.shape[:axis], min(node.shape[axis], size), *node.shape[axis + 1 :])

@@ -157,7 +157,7 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Sequence:
+class CallSequence:
     """Calls of rope, and the signs before all but the first. ``source`` is empty if a user wrote it."""
 
     nodes: tuple[Node, ...]
@@ -203,7 +203,7 @@ _ATTRIBUTE = re.compile(r"(\w+)=(\[[^\]]*\]|[^,\[\]]+)(?:,|$)")
 _FIELDS = {field.name: field for field in fields(Node)}
 
 
-def parse(text: str) -> Sequence:
+def parse(text: str) -> CallSequence:
     """Return the sequence that a name describes.
 
     Raises:
@@ -213,7 +213,7 @@ def parse(text: str) -> Sequence:
     (';',)
     """
     words = re.split(r"\s*([+;|])\s*(?=rope)", text.strip())
-    return Sequence(tuple(_parse_node(word) for word in words[::2]), tuple(words[1::2]))
+    return CallSequence(tuple(_parse_node(word) for word in words[::2]), tuple(words[1::2]))
 
 
 def _parse_node(text: str) -> Node:

@@ -291,6 +291,15 @@ def test_a_file_of_code_has_at_most_500_lines(layers: Any, tree: Path, file: str
     assert violations_in(layers, tree) == [expected]
 
 
+@pytest.mark.parametrize("file", ["npu_rope/testing/x.py", "simulator/ascend_sim/x.py"])
+def test_two_classes_have_two_names(layers: Any, tree: Path, file: str) -> None:
+    number = plant(tree, file, "class RopeMode: ...")
+    reported = [text for text in violations_in(layers, tree) if "must have a name of its own" in text]
+    assert len(reported) == 1
+    assert "class RopeMode must have a name of its own but got that of " in reported[0]
+    assert f"{file}:{number}" in reported[0]
+
+
 ALLOWED = {
     "table of data with more than 500 lines": ("simulator/cann/x.def", "\n" * 600),
     "test with more than 500 lines": ("simulator/tests/x.py", "\n" * 600),

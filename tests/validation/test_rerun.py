@@ -18,7 +18,7 @@ from npu_rope.testing.outcomes import (
     Judgement,
     Occurrence,
 )
-from npu_rope.testing.rerun import REPEATS, Failure, NewProcesses, NotRunError, Reruns
+from npu_rope.testing.rerun import REPEATS, FailedCase, NewProcesses, NotRunError, Reruns
 from npu_rope.testing.suites import all_cases
 
 
@@ -41,7 +41,7 @@ def _case(name):
 
 def _failure(name, before=(), executor="ggml"):
     judgement = Judgement(executor, FAIL)
-    return Failure(CaseResult(_case(name), [judgement]), judgement, [_case(other) for other in before])
+    return FailedCase(CaseResult(_case(name), [judgement]), judgement, [_case(other) for other in before])
 
 
 def _examine(runs, *failures, seconds=60.0, **options):

@@ -13,7 +13,7 @@ from npu_rope.testing.outcomes import OK
 from npu_rope.testing.sequence_draw import CHANGES, ROTATION, has_effect, sequence_cases
 from npu_rope.testing.sequence_search import judge_sequence
 from npu_rope.testing.sequence_shrink import cost, shrink, simplifications
-from npu_rope.testing.sequences import EXAMPLE, Node, Sequence, parse
+from npu_rope.testing.sequences import EXAMPLE, CallSequence, Node, parse
 
 YARN = ("ext_factor", "beta_fast", "beta_slow", "n_ctx_orig")
 
@@ -168,6 +168,6 @@ def test_sequences_are_right_on_the_cpu():
 
 def test_a_written_sequence_is_not_simplified():
     sequence = parse(EXAMPLE)
-    assert isinstance(sequence, Sequence)
+    assert isinstance(sequence, CallSequence)
     assert not sequence.source
     assert judge_sequence(sequence, ["cpu"], None).case is sequence

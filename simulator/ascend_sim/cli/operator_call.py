@@ -125,7 +125,7 @@ def _copy_of(value: Any) -> Any:
 
 
 @dataclass
-class _Call:
+class _CallArguments:
     """The arguments of a call, by their names in the definition."""
 
     inputs: dict[str, Any] = field(default_factory=dict)
@@ -134,9 +134,9 @@ class _Call:
     arguments: list[KernelArgument] = field(default_factory=list)  # all arrays, and the files of results
 
 
-def _call_of(definition: Definition, texts: CallTexts) -> _Call:
+def _call_of(definition: Definition, texts: CallTexts) -> _CallArguments:
     """Read the texts of a call. New inputs hold random numbers."""
-    call, random = _Call(), np.random.default_rng(texts.seed)
+    call, random = _CallArguments(), np.random.default_rng(texts.seed)
     in_place = definition.in_place
     lists = {p.name for p in definition.parameters if p.is_list}
     for text in texts.inputs:

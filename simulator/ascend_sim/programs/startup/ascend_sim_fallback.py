@@ -111,7 +111,7 @@ class HostKernel:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the operator; the dispatcher passes positional arguments, then the keyword-only ones."""
-        call = _Call(self)
+        call = _FallbackCall(self)
         host_args = [call.to_host(value, arg) for value, arg in zip(args, self.arguments, strict=False)]
         host_kwargs = {name: call.to_host(value, self.by_name[name]) for name, value in kwargs.items()}
         device = call.device or _device_of(kwargs)
@@ -120,7 +120,7 @@ class HostKernel:
             return self._run(call, host_args, host_kwargs, device)
 
     def _run(
-        self, call: _Call, host_args: list[Any], host_kwargs: dict[str, Any], device: torch.device
+        self, call: _FallbackCall, host_args: list[Any], host_kwargs: dict[str, Any], device: torch.device
     ) -> Any:
         work = StreamWork(self.name, device)
         if work.is_captured():
@@ -139,7 +139,12 @@ class HostKernel:
         return on_device
 
     def _capture(
-        self, call: _Call, work: StreamWork, args: list[Any], kwargs: dict[str, Any], device: torch.device
+        self,
+        call: _FallbackCall,
+        work: StreamWork,
+        args: list[Any],
+        kwargs: dict[str, Any],
+        device: torch.device,
     ) -> Any:
         """Make the operator a graph node. A run on copies of the arguments gives its results' shapes."""
         # The shape of x[index] depends on the contents only if an index is a mask.
@@ -187,7 +192,7 @@ class HostKernel:
             return self.function(*args, **kwargs)
 
 
-class _Call:
+class _FallbackCall:
     """One call's arguments on the device and on the host."""
 
     def __init__(self, kernel: HostKernel) -> None:
@@ -257,7 +262,7 @@ class _Call:
                 return type(value)(copied(item) for item in value)
             return copies.get(id(value), value) if isinstance(value, torch.Tensor) else value
 
-        trial = _Call(self.kernel)
+        trial = _FallbackCall(self.kernel)
         trial.device, trial.is_captured = self.device, True
         for device_tensor, view in self.inputs:
             copies[id(view)] = copy = host_copy(view)
@@ -309,7 +314,7 @@ class _Call:
 class _Trial(NamedTuple):
     """A call on copies of its arguments."""
 
-    call: _Call
+    call: _FallbackCall
     args: list[Any]
     kwargs: dict[str, Any]
 
