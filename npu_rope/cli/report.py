@@ -33,7 +33,8 @@ from npu_rope.testing.ports import PEER
 
 UNWRAPPED_WIDTH = 100_000  # characters
 TABLE_WIDTH = 110  # characters of the table of faults; --verbose does not wrap it
-WORST_CASE_WIDTH = 100  # characters that the name of a case may have in the table of suites
+SUMMARY_WIDTH = 120  # characters of the summary's lines where there is no terminal
+LEAST_NAME_WIDTH = 30  # characters of a case's name that are always printed
 LARGE_RATIO = 1000  # from here on, ratios have an exponent
 
 
@@ -62,6 +63,20 @@ def _number(value: float | None, format_spec: str = "8.1e") -> str:
     return "-".rjust(width) if value is None or math.isnan(value) else format(value, format_spec)
 
 
+def _largest_ratio(ratio: float) -> str:
+    """Return the largest ratio of an error to its bound. A ratio near 1 gets more digits, up to six, so that
+    the text shows its distance from 1."""
+    text = _number(ratio, "4.2f" if not ratio >= LARGE_RATIO else "4.3g")
+    if text != "1.00" or ratio == 1:
+        return text
+    return f"{ratio:.{min(6, 1 + math.ceil(-math.log10(abs(1 - ratio))))}f}"
+
+
+def _cut(name: str, width: int) -> str:
+    """Return a name of at most that many characters."""
+    return name if len(name) <= width else f"{name[: width - 3]}..."
+
+
 def _ratio(judgement: Judgement | None, format_spec: str) -> str:
     return _number(judgement.ratio if judgement else None, format_spec)
 
@@ -87,6 +102,9 @@ class ConsolePrinter:
         self.report = report
         self.detail = detail
         self.backends = report.backends
+        self.summary_width = self.console.width if stream.isatty() else SUMMARY_WIDTH
+        if detail == Detail.EVERY_CASE:
+            self.summary_width = UNWRAPPED_WIDTH  # names of cases are complete
         self.kinds: set[tuple[str, str, str]] = set()  # executor, way and cause of the failures so far
 
     def head(self) -> None:
@@ -139,7 +157,7 @@ class ConsolePrinter:
             )
             self._table(executors)
             for executor in executors:
-                line = _summary_line(executor, results, self.report.device)
+                line = _summary_line(executor, results, self.summary_width, self.report.device)
                 print_wrapped(self.console, line, "  ")
             if self.detail == Detail.EVERY_CASE:
                 self._list_unsupported()
@@ -176,27 +194,36 @@ class ConsolePrinter:
         columns = [(executor, max(len(executor), len("362/362  1.23e+04"))) for executor in executors]
         title, head_width = "cases, worst error / bound", 27
         width = head_width + sum(2 + width for _, width in columns)
-        if width + WORST_CASE_WIDTH <= self.console.width:
-            self._columns(title, head_width, columns, has_worst=True)
+        name_width = min(self.summary_width, self.console.width) - width
+        if name_width >= LEAST_NAME_WIDTH:
+            if self.detail == Detail.EVERY_CASE:
+                name_width = UNWRAPPED_WIDTH
+            self._columns(title, head_width, columns, name_width)
             self.console.print("")
             return
         self.console.print(f"\n[bold]{title}[/]", end="")
         head_width = 12
-        at_once = max(1, (self.console.width - head_width) // (2 + max(width for _, width in columns)))
+        at_once = max(
+            1,
+            (min(self.summary_width, self.console.width) - head_width)
+            // (2 + max(width for _, width in columns)),
+        )
         for i in range(0, len(columns), at_once):
-            self._columns("", head_width, columns[i : i + at_once], has_worst=False)
+            self._columns("", head_width, columns[i : i + at_once])
         self.console.print("")
 
     def _columns(
-        self, title: str, head_width: int, columns: list[tuple[str, int]], *, has_worst: bool
+        self, title: str, head_width: int, columns: list[tuple[str, int]], name_width: int = 0
     ) -> None:
+        """Print a table. ``name_width``: characters of the worst case's column; 0: it has no such column."""
+        has_worst = name_width > 0
         heads = [*(f"{executor:>{width}}" for executor, width in columns), *["worst case"] * has_worst]
         self.console.print(f"\n[bold]{title:<{head_width}}{'  '.join(heads)}[/]", soft_wrap=True)
         suites = dict.fromkeys(result.case.suite for result in self.report.results)
         for suite in suites:
             results = [result for result in self.report.results if result.case.suite == suite]
             cells = [_table_cell(results, executor, width) for executor, width in columns]
-            cells += [_worst_case(results)] * has_worst
+            cells += [_worst_case(results, name_width)] * has_worst
             self.console.print(f"{suite:<{head_width}}{'  '.join(cells)}", soft_wrap=True)
 
     def _list_unsupported(self) -> None:
@@ -224,19 +251,18 @@ def _table_cell(results: list[CaseResult], executor: str, width: int) -> str:
         return "-".rjust(width)
     passed = sum(judgement.verdict == OK for judgement in ran)
     worst = max((judgement.ratio for judgement in ran if not math.isnan(judgement.ratio)), default=math.nan)
-    worst_text = _number(worst, "4.2f" if not worst >= LARGE_RATIO else "4.3g")
-    text = f"{passed}/{len(ran)}  {worst_text}".rjust(width)
+    text = f"{passed}/{len(ran)}  {_largest_ratio(worst)}".rjust(width)
     return text if passed == len(ran) else f"[bold red]{text}[/]"
 
 
-def _worst_case(results: list[CaseResult]) -> str:
+def _worst_case(results: list[CaseResult], width: int) -> str:
     ratios = [
         (judgement.ratio, judgement.executor, result.case.name)
         for result in results
         for judgement in result.judgements
     ]
     _, executor, name = max((entry for entry in ratios if not math.isnan(entry[0])), default=(0, "-", "-"))
-    return escape(f"{executor}: {name}")
+    return escape(_cut(f"{executor}: {name}", width))
 
 
 def _counts_on_device(report: ValidationReport) -> tuple[int, int]:
@@ -282,7 +308,8 @@ def _share_of_elements(cases: list[tuple[int, float]]) -> float:
     return sum(n * share for n, share in cases) / sum(n for n, _ in cases)
 
 
-def _summary_line(executor: str, results: list[CaseResult], device: str = "") -> str:
+def _summary_line(executor: str, results: list[CaseResult], width: int, device: str = "") -> str:
+    """Return an executor's line. The name of its worst case is cut where it passes that width."""
     judged = [(result, judgement) for result in results if (judgement := result.by(executor)) is not None]
     unsupported = [judgement for _, judgement in judged if judgement.verdict == UNSUPPORTED]
     ran = [(result, judgement) for result, judgement in judged if judgement.verdict != UNSUPPORTED]
@@ -301,9 +328,8 @@ def _summary_line(executor: str, results: list[CaseResult], device: str = "") ->
     ]
     if finite:
         ratio, worst = max(finite)
-        text += (
-            f", largest error / bound {_number(ratio, '4.2f' if ratio < LARGE_RATIO else '4.3g')} ({worst})"
-        )
+        text += f", largest error / bound {_largest_ratio(ratio)}"
+        text += f" ({_cut(worst, max(LEAST_NAME_WIDTH, width - len(text) - len(' ()')))})"
     compared = [
         (math.prod(result.case.shape), judgement.bit_equal)
         for result, judgement in ran

@@ -4,6 +4,7 @@ import csv
 import functools
 import io
 import json
+import math
 import os
 import re
 import shlex
@@ -19,7 +20,7 @@ from typer.testing import CliRunner
 
 import npu_rope
 from npu_rope import simulated_package
-from npu_rope.cli import fault_report
+from npu_rope.cli import fault_report, report
 from npu_rope.cli import validate as command
 from npu_rope.cli.app import app
 from npu_rope.cli.report import _summary_line as summary_line
@@ -60,15 +61,49 @@ def test_the_summary_is_a_table_of_suites_by_back_ends(validate):
     head = next(n for n, line in enumerate(lines) if line.startswith("cases, worst error / bound"))
     assert lines[head].split()[-4:] == ["cpu", "reference", "worst", "case"]
     names = {suite: [case.name for case in all_cases((suite,))] for suite in ("onnx", "pmx")}
-    cell = r"(\d+)/\1 +(?:0\.\d\d|1\.00)"
+    cell = r"(\d+)/\1 +(?:0\.\d{2,6}|1\.00)"
     for row, suite in zip(lines[head + 1 : head + 3], ("onnx", "pmx"), strict=True):
         found = re.fullmatch(rf"{suite} +{cell} +{cell.replace('1', '2', 1)}  (?:cpu|reference): (.*)", row)
         assert found is not None, row
         assert found[1] == found[2] == str(len(names[suite]))
-        assert found[3] in names[suite]
+        assert len(row) <= 120
+        assert any(name.startswith(found[3].removesuffix("...")) for name in names[suite])
     cpu_line = next(line for line in lines if line.startswith("cpu vs float64"))
-    name = re.search(r"largest error / bound \S+ \((.*)\)$", cpu_line)[1]
-    assert name in names["onnx"] + names["pmx"]
+    assert len(cpu_line) <= 120
+    shown = re.search(r"largest error / bound \S+ \((.*)\)$", cpu_line)[1]
+    assert any(name.startswith(shown.removesuffix("...")) for name in names["onnx"] + names["pmx"])
+
+
+def test_names_of_cases_are_cut_where_a_line_of_the_summary_ends(validate):
+    name = "npu_rotary_mul/half(type=f32,shape=[2,16,8,128])"
+    chosen = ("--suite", "torch_npu", "--op", name, "--backend", "cpu", "--no-ggml")
+    assert f"cpu: {name}\n" in validate(*chosen).stdout
+    long_name = next(case.name for case in all_cases(("ggml",)) if len(case.name) > 100)
+    chosen = ("--suite", "ggml", "--op", long_name, "--backend", "cpu", "--no-ggml")
+    lines = [line for line in validate(*chosen).stdout.splitlines() if long_name[:20] in line]
+    assert [len(line) for line in lines] == [120] * 3  # the table's row, and a line for each executor
+    assert all(line.removesuffix(")").endswith("...") for line in lines)
+    assert validate(*chosen, "--verbose").stdout.count(long_name) == 4
+
+
+@pytest.mark.parametrize(
+    ("ratio", "text"),
+    [
+        (0.5, "0.50"),
+        (0.994, "0.99"),
+        (0.9987, "0.9987"),
+        (0.99998, "0.999980"),
+        (1 - 1e-12, "1.000000"),
+        (1.0, "1.00"),
+        (1.0012, "1.0012"),
+        (3.25, "3.25"),
+        (12345.0, "1.23e+04"),
+        (math.inf, " inf"),
+        (math.nan, "   -"),
+    ],
+)
+def test_a_ratio_near_1_shows_its_distance_from_1(ratio, text):
+    assert report._largest_ratio(ratio) == text
 
 
 def judge_with(verdict, ratio=0.5):
@@ -242,7 +277,7 @@ def test_bit_equal_elements_are_counted_not_cases():
         CaseResult(small, [Judgement("ggml", "ok", bit_equal=0.0)]),
         CaseResult(large, [Judgement("ggml", "ok", bit_equal=1.0)]),
     ]
-    assert "bit-equal to policy ggml: 75.000% of elements" in summary_line("ggml", results)
+    assert "bit-equal to policy ggml: 75.000% of elements" in summary_line("ggml", results, 1000)
 
 
 @pytest.mark.long
