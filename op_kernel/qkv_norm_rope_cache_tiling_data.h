@@ -22,7 +22,7 @@ constexpr int32_t kNormToken = 2;  // all heads of a token
 // Numbers with which the elements of each head are multiplied, or which are added to them: in UB a row of float32 for
 // each head, or one row for all heads.
 struct RowFactorsTiling {
-    int32_t at;             // offset of the first row in UB, in floats
+    int32_t ub_offset;      // offset of the first row in UB, in floats
     int32_t rows;           // 0: the call has none
     int32_t head_stride;    // in GM, in elements
     int32_t lane_stride;    // 1, or 0: a row has one number

@@ -14,6 +14,10 @@
 #include <arm_neon.h>
 #endif
 
+#ifndef NPU_ROPE_VECTOR_FLOATS
+#error "NPU_ROPE_VECTOR_FLOATS is not defined: only files compiled once per instruction set include this header"
+#endif
+
 namespace npu_rope {
 namespace {
 

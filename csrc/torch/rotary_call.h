@@ -1,20 +1,19 @@
-// Shared parts of the registrations of rotary_mul, rotary_mul_qk and rotary_embedding.
+// Shared part of the registrations of rotary_mul and rotary_mul_qk.
 #pragma once
 
 #include "csrc/torch/rope_call.h"
 
 namespace npu_rope {
 
-// The last arguments of the schemas: bool interleaved, two integers, bool forward.
-struct RotaryAttributes {
+// The last arguments of both schemas.
+struct RotaryMulAttributes {
     int32_t interleaved;
-    // The two integers: rotary_dim and offset; of rotary_embedding, num_heads and rotary_embedding_dim.
-    int64_t first_integer, second_integer;
+    int64_t rotary_dim, offset;
     int32_t forward;
-    explicit RotaryAttributes(const StableIValue* s)
+    explicit RotaryMulAttributes(const StableIValue* s)
         : interleaved(torch::stable::detail::to<bool>(s[0])),
-          first_integer(torch::stable::detail::to<int64_t>(s[1])),
-          second_integer(torch::stable::detail::to<int64_t>(s[2])),
+          rotary_dim(torch::stable::detail::to<int64_t>(s[1])),
+          offset(torch::stable::detail::to<int64_t>(s[2])),
           forward(torch::stable::detail::to<bool>(s[3])) {}
 };
 

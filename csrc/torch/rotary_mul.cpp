@@ -12,14 +12,13 @@ using namespace npu_rope;
 struct RotaryMulCall {
     static constexpr int kSides = 1, kInputs = 3, kOutsAt = kInputs;
     Owned x[1], cos, sin;
-    RotaryAttributes attributes;
+    RotaryMulAttributes attributes;
     RotaryMulCall(StableIValue* s, StableIValue* a) : x{Owned(s[0])}, cos(s[1]), sin(s[2]), attributes(a) {}
     void run(AtenTensorHandle out) const {
         const Side side(x[0].get(), out);
         const Readable c(cos.get(), out), s(sin.get(), out);
-        raise_on(npu_rope_rotary_mul(side.x(), c.get(), s.get(), attributes.interleaved,
-                                     /*rotary_dim=*/attributes.first_integer,
-                                     /*offset=*/attributes.second_integer, attributes.forward, side.out()));
+        raise_on(npu_rope_rotary_mul(side.x(), c.get(), s.get(), attributes.interleaved, attributes.rotary_dim,
+                                     attributes.offset, attributes.forward, side.out()));
     }
 };
 

@@ -12,15 +12,14 @@ using namespace npu_rope;
 struct RotaryMulQkCall {
     static constexpr int kSides = 2, kInputs = 4, kOutsAt = kInputs;
     Owned x[2], cos, sin;
-    RotaryAttributes attributes;
+    RotaryMulAttributes attributes;
     RotaryMulQkCall(StableIValue* s, StableIValue* a)
         : x{Owned(s[0]), Owned(s[1])}, cos(s[2]), sin(s[3]), attributes(a) {}
     void run(AtenTensorHandle q_out, AtenTensorHandle k_out) const {
         const Side q(x[0].get(), q_out), k(x[1].get(), k_out);
         const Readable c(cos.get(), q_out), s(sin.get(), q_out);
-        raise_on(npu_rope_rotary_mul_qk(q.x(), k.x(), c.get(), s.get(), attributes.interleaved,
-                                        /*rotary_dim=*/attributes.first_integer,
-                                        /*offset=*/attributes.second_integer, attributes.forward, q.out(), k.out()));
+        raise_on(npu_rope_rotary_mul_qk(q.x(), k.x(), c.get(), s.get(), attributes.interleaved, attributes.rotary_dim,
+                                        attributes.offset, attributes.forward, q.out(), k.out()));
     }
 };
 

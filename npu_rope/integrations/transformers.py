@@ -47,8 +47,8 @@ class Entry:
     Attributes:
         module: the module's name in the model.
         kind: the name of the module's class.
-        what: the name of the rotation's function; empty for a norm.
-        how: the recognized form, or the reason why it was left.
+        function: the name of the rotation's function; empty for a norm.
+        form_or_reason: the recognized form, or the reason why it was left.
         replaced: whether it was replaced.
         is_norm: whether it is a norm.
         uses: for a replaced rotation at level ``"positions"``, how its calls have rotated so far, including
@@ -57,8 +57,8 @@ class Entry:
 
     module: str
     kind: str
-    what: str
-    how: str
+    function: str
+    form_or_reason: str
     replaced: bool
     is_norm: bool = False
     uses: Uses | None = None
@@ -66,12 +66,24 @@ class Entry:
     def text(self) -> str:
         """Return the entry's line in the report."""
         used = "" if self.uses is None else f"; {self.uses}"
-        return f"{self.kind}{': ' * bool(self.what)}{self.what} ({self.how}{used})"
+        return f"{self.kind}{': ' * bool(self.function)}{self.function} ({self.form_or_reason}{used})"
 
     def told(self) -> str:
         """The old name of :meth:`text`."""
         warnings.warn("Entry.told() is Entry.text() now.", DeprecationWarning, stacklevel=2)
         return self.text()
+
+    @property
+    def what(self) -> str:
+        """The old name of ``function``."""
+        warnings.warn("Entry.what is Entry.function now.", DeprecationWarning, stacklevel=2)
+        return self.function
+
+    @property
+    def how(self) -> str:
+        """The old name of ``form_or_reason``."""
+        warnings.warn("Entry.how is Entry.form_or_reason now.", DeprecationWarning, stacklevel=2)
+        return self.form_or_reason
 
 
 @dataclass

@@ -332,12 +332,12 @@ def register_rotation(
             f"{op}({read}, {angles}, {ATTRIBUTES}) -> {'Tensor' if n == 1 else '(Tensor, Tensor)'}",
             call,
             results=registrar.like_xs(*outs),
-            autograd=gradients.rotate,
+            autograd=gradients.rotate_under_autograd,
         ),
         rope_operator(
             f"{op}_({registrar.schema_of_outputs(xs)}, {angles}, {ATTRIBUTES}) -> ()",
             call_in_place,
-            autograd=gradients.rotate_in_place,
+            autograd=gradients.rotate_in_place_under_autograd,
             functional=op,
         ),
         rope_operator(

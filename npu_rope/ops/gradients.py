@@ -17,6 +17,18 @@ from npu_rope.executors import rotations as executors
 from npu_rope.optional_torch import torch
 from npu_rope.rope_calls import RopeCallAttributes
 
+_Tensor: Any = ()  # without torch isinstance(x, ()) is False
+if torch is not None:
+    _Tensor = torch.Tensor
+    _operators = torch.ops.npu_rope
+    _below_autograd = torch._C._AutoDispatchBelowAutograd
+    _all_transforms = torch._C._functorch.get_interpreter_stack
+    _forward_ad = torch.autograd.forward_ad
+    _pyfunctorch = torch._functorch.pyfunctorch
+    _increment_version = torch._C._increment_version
+    _creation_of = torch._C._autograd._get_creation_meta
+    _creation_kinds = torch._C._autograd.CreationMeta
+
 
 def run_rope(xs: Sequence[Any], *rest: Any, **attributes: Any) -> tuple[Any, ...]:
     """Rotate one tensor with rope, or two with rope_qk."""
@@ -100,7 +112,7 @@ def refuse_in_place(x: Any) -> None:
 # ---- Autograd kernels of rope and rope_qk ----------------------------------------------------------
 
 
-def rotate(call: CallTensors[Any], attributes: dict[str, Any]) -> tuple[Any, ...]:
+def rotate_under_autograd(call: CallTensors[Any], attributes: dict[str, Any]) -> tuple[Any, ...]:
     """Autograd kernel of rope and rope_qk. Return a result for each of xs."""
     differentiated = [differentiates(call.op, name, x) for name, x in call.xs.items()]
     if any(differentiated):
@@ -117,7 +129,7 @@ def _angles(call: CallTensors[Any]) -> tuple[Any, Any]:
     return call.other_inputs["positions"], call.other_inputs.get("freq_factors")
 
 
-def rotate_in_place(call: CallTensors[Any], attributes: dict[str, Any]) -> tuple[()]:
+def rotate_in_place_under_autograd(call: CallTensors[Any], attributes: dict[str, Any]) -> tuple[()]:
     """Autograd kernel of rope and rope_qk in place. One call rotates both tensors, but each gets its own
     gradient function: queries and keys may be views, which torch supports only for functions of one
     result."""
@@ -136,7 +148,9 @@ def rotate_in_place(call: CallTensors[Any], attributes: dict[str, Any]) -> tuple
     return ()
 
 
-def write(call: CallTensors[Any], error: tuple[str | None, str, str], run: Callable[[], Any]) -> Any:
+def write_under_autograd(
+    call: CallTensors[Any], error: tuple[str | None, str, str], run: Callable[[], Any]
+) -> Any:
     """Autograd kernel of an operator that writes to other memory or to a cache, and has no gradient.
 
     Args:
@@ -155,9 +169,13 @@ def write(call: CallTensors[Any], error: tuple[str | None, str, str], run: Calla
 
 
 def _single_level_function() -> tuple[Any, Any]:
-    """Return torch.autograd.Function without its detour through torch.func, and the context that allows its
-    use. torch.func's transforms are handled before an operator's Autograd kernel runs. A torch version
-    without this class gets the public one, which does not support torch.func here."""
+    """Return the base class of the functions below, and the context in which they may be applied.
+
+    torch.autograd.Function calls torch.func for its transforms. Here these transforms have been handled
+    before an operator's Autograd kernel runs. So the base class is torch's private one, which does not call
+    torch.func. A torch version without the private class gets the public one, which does not support
+    torch.func here.
+    """
     try:
         from torch._functorch.utils import enable_single_level_autograd_function as allowed
 
@@ -173,22 +191,22 @@ def _make_functions(function: Any) -> tuple[Any, Any]:
         ctx.set_materialize_grads(False)
         ctx.attributes = attributes
 
-    def rotate_given(ctx: Any, tensors: Sequence[Any], **attributes: Any) -> Iterator[Any]:
+    def rotate_present(ctx: Any, tensors: Sequence[Any], **attributes: Any) -> Iterator[Any]:
         """Rotate the tensors that are not None: only queries or only keys may have a gradient."""
-        given = [tensor for tensor in tensors if tensor is not None]
-        ys = iter(run_rope(given, *ctx.saved_tensors, **attributes) if given else ())
+        present = [tensor for tensor in tensors if tensor is not None]
+        ys = iter(run_rope(present, *ctx.saved_tensors, **attributes) if present else ())
         return (None if tensor is None else next(ys) for tensor in tensors)
 
     def rotate_back(ctx: Any, gradients: Sequence[Any]) -> Iterator[Any]:
         back = not ctx.attributes.get("forward", True)
-        return rotate_given(ctx, gradients, **{**ctx.attributes, "forward": back})
+        return rotate_present(ctx, gradients, **{**ctx.attributes, "forward": back})
 
     class Rotation(function):  # type: ignore[misc]
         """Rotation of one tensor or two: apply(*xs, positions, freq_factors, attributes, differentiated,
         grad_mode).
 
-        grad_mode is the caller's mode, in which forward runs: apply() disables gradients, but under
-        torch.func an outer level differentiates the operations that run here."""
+        grad_mode tells whether the caller has gradients enabled. forward() runs in this mode, although
+        apply() disables gradients: under torch.func, an outer level must record what forward() does."""
 
         @staticmethod
         def forward(ctx: Any, *arguments: Any) -> tuple[Any, ...]:
@@ -206,7 +224,7 @@ def _make_functions(function: Any) -> tuple[Any, Any]:
 
         @staticmethod
         def jvp(ctx: Any, *tangents: Any) -> tuple[Any, ...]:
-            return tuple(rotate_given(ctx, tangents[:-5], **ctx.attributes))
+            return tuple(rotate_present(ctx, tangents[:-5], **ctx.attributes))
 
     class RotatedInPlace(function):  # type: ignore[misc]
         """Rotation of a tensor that was rotated in place: apply(x, positions, freq_factors, attributes)."""
@@ -250,7 +268,7 @@ class Gradient:
     reads: Sequence[Sequence[int]] = ()
 
 
-def differentiable(operator: Any, gradient: Gradient) -> Callable[..., Any]:
+def autograd_kernel_of(operator: Any, gradient: Gradient) -> Callable[..., Any]:
     """Return the Autograd kernel of an operator with this gradient. Unlike torch.library.register_autograd
     it supports torch.func.grad and rejects tangents."""
     op = operator._schema.name.partition("::")[2]
@@ -275,8 +293,8 @@ def differentiable(operator: Any, gradient: Gradient) -> Callable[..., Any]:
 
         @staticmethod
         def backward(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
-            found = gradient.backward(ctx, *gradients)
-            return *found, *(None,) * (count + 1 - len(found))
+            of_arguments = gradient.backward(ctx, *gradients)
+            return *of_arguments, *(None,) * (count + 1 - len(of_arguments))
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
         arguments = {**defaults, **dict(zip(names, args, strict=False)), **kwargs}
@@ -321,8 +339,9 @@ def _make_named_function() -> Any:
 
         @staticmethod
         def forward(ctx: Any, *arguments: Any) -> tuple[Any, ...]:
-            *xs, positions, freq_factors, ctx.run, ctx.is_forward = arguments
-            ys: tuple[Any, ...] = ctx.run(xs, positions, freq_factors, ctx.is_forward)
+            *xs, positions, freq_factors, run, is_forward = arguments
+            ctx.run, ctx.is_forward = run, is_forward
+            ys: tuple[Any, ...] = run(xs, positions, freq_factors, is_forward)
             ctx.save_for_backward(positions, freq_factors)
             ctx.set_materialize_grads(False)
             needed = ctx.needs_input_grad
@@ -331,10 +350,10 @@ def _make_named_function() -> Any:
 
         @staticmethod
         def backward(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
-            given = [g for g in gradients if g is not None]
+            present = [g for g in gradients if g is not None]
             back: Any = ()
-            if given:
-                back = RotationNamed.apply(*given, *ctx.saved_tensors, ctx.run, not ctx.is_forward)
+            if present:
+                back = RotationNamed.apply(*present, *ctx.saved_tensors, ctx.run, not ctx.is_forward)
             rotated_back = iter(back)
             return *(None if g is None else next(rotated_back) for g in gradients), None, None, None, None
 
@@ -365,7 +384,7 @@ def trace_as(operator: Any, functional: str) -> None:
     written = [name for name, alias in aliases.items() if alias is not None and alias.is_write]
     outs = [argument.name for argument in arguments if argument.kwarg_only and argument.name in written]
 
-    def traced(active: Any, *args: Any, **attributes: Any) -> Any:
+    def run_functional(active: Any, *args: Any, **attributes: Any) -> Any:
         if has_subclass((args, attributes), allowed_subclasses=ours):
             return NotImplemented
         api = functional_tensors.PythonFunctionalizeAPI(active)
@@ -380,20 +399,10 @@ def trace_as(operator: Any, functional: str) -> None:
             api.sync(named[name])
         return None
 
-    operator.py_impl(functional_tensors.FunctionalTensorMode)(traced)
+    operator.py_impl(functional_tensors.FunctionalTensorMode)(run_functional)
 
 
-_Tensor: Any = ()  # without torch isinstance(x, ()) is False
 if torch is not None:
-    _Tensor = torch.Tensor
-    _operators = torch.ops.npu_rope
-    _below_autograd = torch._C._AutoDispatchBelowAutograd
-    _all_transforms = torch._C._functorch.get_interpreter_stack
-    _forward_ad = torch.autograd.forward_ad
-    _pyfunctorch = torch._functorch.pyfunctorch
-    _increment_version = torch._C._increment_version
     _function, _single_level_allowed = _single_level_function()
     _Rotation, _RotatedInPlace = _make_functions(_function)
     _RotationNamed = _make_named_function()
-    _creation_of = torch._C._autograd._get_creation_meta
-    _creation_kinds = torch._C._autograd.CreationMeta

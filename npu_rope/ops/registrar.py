@@ -145,13 +145,13 @@ def _kernel(operator: TorchOperator, run: Callable[[Any, Any], Any]) -> Callable
 
 def _autograd(operator: TorchOperator, overload: Any) -> Callable[..., Any]:
     if operator.gradient is not None:
-        return gradients.differentiable(overload, operator.gradient)
+        return gradients.autograd_kernel_of(overload, operator.gradient)
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
         call, attributes = operator.call(*args, **kwargs)
         if operator.autograd is not None:
             return _returned(operator.autograd(call, attributes))
-        return gradients.write(call, operator.no_gradient, partial(overload, *args, **kwargs))
+        return gradients.write_under_autograd(call, operator.no_gradient, partial(overload, *args, **kwargs))
 
     return kernel
 

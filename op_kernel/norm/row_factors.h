@@ -29,7 +29,8 @@ public:
         staging_ = staging;
         loaded_event_ = pipe->AllocEventID<AscendC::HardEvent::MTE2_V>();
         if (!has_padding) return;
-        // The padding of the rows must be finite. The loads wait for the zeros, and what converts them for the loads.
+        // The padding of the rows must be finite, so all rows become zero. The loads wait for these zeros, and the
+        // conversion to float32 waits for the loads.
         AscendC::Duplicate(rows_, 0.0f, bytes / static_cast<int32_t>(sizeof(float)));
         SyncPipes<AscendC::HardEvent::V_MTE2>();
     }
@@ -38,16 +39,16 @@ public:
     template <typename T>
     __aicore__ inline void StartLoad(const RowFactorsTiling& factors, const HeadRow& head, GM_ADDR memory) {
         if (factors.rows == 0 || factors.lane_stride == 0) return;
-        LocalTensor<T> raw = Raw<T>(factors);
+        LocalTensor<T> own_type_rows = RowsInOwnType<T>(factors);
 #if __CCE_AICORE__ == 200
-        if (RawPitch<T>(head) != head.size) {
-            LoadByScalar(raw, TensorAt<T>(memory, 0), factors, head.size, RawPitch<T>(head));
+        if (PitchInOwnType<T>(head) != head.size) {
+            LoadByScalar(own_type_rows, TensorAt<T>(memory, 0), factors, head.size, PitchInOwnType<T>(head));
             return;
         }
 #endif
         RowBursts<T> bursts;
-        bursts.Init(tiling_, head.size, RawPitch<T>(head));
-        bursts.LoadRows(raw, memory, 0, factors.rows, factors.head_stride, head.size);
+        bursts.Init(tiling_, head.size, PitchInOwnType<T>(head));
+        bursts.LoadRows(own_type_rows, memory, 0, factors.rows, factors.head_stride, head.size);
     }
 
     __aicore__ inline void MarkLoads() {
@@ -67,15 +68,17 @@ public:
         if (factors.lane_stride == 0) {
             LoadNumbers<T>(factors, head, memory);
         } else if (factors.staging_bytes >= 0) {
-            Widen(rows_[factors.at], head.pitch, Raw<T>(factors), RawPitch<T>(head), factors.rows);
+            CopyAsFloat32(rows_[factors.ub_offset], head.pitch, RowsInOwnType<T>(factors), PitchInOwnType<T>(head),
+                          factors.rows);
             VectorBarrier();
         }
     }
 
-    // Adds a number to all elements of the rows. The norm whose results Apply() multiplies by them has barriers.
+    // Adds a number to all elements of the rows. This function has no barrier: a norm runs before Apply() reads the
+    // rows, and the norm has barriers.
     __aicore__ inline void AddNumber(const RowFactorsTiling& factors, const HeadRow& head, float number) {
         if (factors.rows == 0 || number == 0.0f) return;
-        AscendC::Adds(rows_[factors.at], rows_[factors.at], number, factors.rows * head.pitch);
+        AscendC::Adds(rows_[factors.ub_offset], rows_[factors.ub_offset], number, factors.rows * head.pitch);
     }
 
     // rows = rows op factors, for a tile's rows, token by token.
@@ -85,12 +88,12 @@ public:
         if (factors.rows == 0) return;
         if (factors.rows == 1) {
             PitchedRows heads{rows, head.pitch, false};
-            ApplyPerRow<op>(heads, heads, OneRow(rows_[factors.at]), tile.tokens * tile.heads,
+            ApplyPerRow<op>(heads, heads, OneRow(rows_[factors.ub_offset]), tile.tokens * tile.heads,
                             RoundUp(head.size, kBlockFloats));
         } else {
             int32_t token_pitch = tile.heads * head.pitch;
             PitchedRows tokens{rows, token_pitch, false};
-            ApplyPerRow<op>(tokens, tokens, OneRow(rows_[factors.at + tile.head * head.pitch]), tile.tokens,
+            ApplyPerRow<op>(tokens, tokens, OneRow(rows_[factors.ub_offset + tile.head * head.pitch]), tile.tokens,
                             token_pitch);
         }
         VectorBarrier();
@@ -99,14 +102,14 @@ public:
 private:
     // Elements from one row to the next in their own type.
     template <typename T>
-    __aicore__ inline int32_t RawPitch(const HeadRow& head) const {
+    __aicore__ inline int32_t PitchInOwnType(const HeadRow& head) const {
         return RoundUp(head.size, kBlockBytes / static_cast<int32_t>(sizeof(T)));
     }
 
     // The memory for rows in their own type. Float32 rows whose pitch is that of the tile need no other memory.
     template <typename T>
-    __aicore__ inline LocalTensor<T> Raw(const RowFactorsTiling& factors) {
-        if (factors.staging_bytes < 0) return rows_[factors.at].template ReinterpretCast<T>();
+    __aicore__ inline LocalTensor<T> RowsInOwnType(const RowFactorsTiling& factors) {
+        if (factors.staging_bytes < 0) return rows_[factors.ub_offset].template ReinterpretCast<T>();
         return staging_[factors.staging_bytes / static_cast<int32_t>(sizeof(float))].template ReinterpretCast<T>();
     }
 
@@ -116,15 +119,15 @@ private:
         AscendC::GlobalTensor<T> numbers = TensorAt<T>(memory, 0);
         for (int32_t row = 0; row < factors.rows; ++row) {
             float number = static_cast<float>(numbers.GetValue(static_cast<uint64_t>(row * factors.head_stride)));
-            AscendC::Duplicate(rows_[factors.at + row * head.pitch], number, head.pitch);
+            AscendC::Duplicate(rows_[factors.ub_offset + row * head.pitch], number, head.pitch);
         }
         VectorBarrier();
     }
 
     // Factors of 16 bits have x's type, and so the pitch of its rows.
     template <typename T>
-    __aicore__ inline void Widen(LocalTensor<float> dst, int32_t dst_pitch, LocalTensor<T> src, int32_t pitch,
-                                 int32_t rows) {
+    __aicore__ inline void CopyAsFloat32(LocalTensor<float> dst, int32_t dst_pitch, LocalTensor<T> src, int32_t pitch,
+                                         int32_t rows) {
         if constexpr (sizeof(T) != sizeof(float)) {
             AscendC::Cast(dst, src, AscendC::RoundMode::CAST_NONE, static_cast<uint32_t>(rows * pitch));
         } else {
@@ -135,8 +138,9 @@ private:
     }
 
 #if __CCE_AICORE__ == 200
-    // If a row of factors has no whole blocks, neither has a row of a tile: the scalar unit also loads the first tile,
-    // and its synchronisation with the vector unit afterwards covers these stores.
+    // Loads rows that end inside a block. The rows of a tile then end inside a block as well, so the scalar unit also
+    // loads the first tile. After that load it synchronises with the vector unit. The vector unit thus sees these
+    // stores too.
     template <typename T>
     __aicore__ inline void LoadByScalar(LocalTensor<T> dst, AscendC::GlobalTensor<T> source,
                                         const RowFactorsTiling& factors, int32_t size, int32_t pitch) {

@@ -114,7 +114,7 @@ def test_every_family_gives_the_same_results(family, calls):
     for level in ("tables", "positions"):
         report = apply_npu_rope(model, fuse=True, level=level)
         reasons = NOT_FUSED.get(family, [])
-        assert [e.how for e in report.not_fused] == reasons, str(report)
+        assert [e.form_or_reason for e in report.not_fused] == reasons, str(report)
         assert len(report.fused) == (0 if family == "deepseek-v3" else 2)
         calls.clear()
         assert worst(logits(model), before) <= 1e-5
@@ -534,7 +534,9 @@ def test_norms_with_different_epsilons_are_called(calls):
         layer.self_attn.k_norm.variance_epsilon = 1e-2
     before = logits(model)
     report = apply_npu_rope(model, fuse=True)
-    assert [e.how for e in report.not_fused] == ["its rotation or its norms do not fit the operator"] * 2
+    assert [e.form_or_reason for e in report.not_fused] == [
+        "its rotation or its norms do not fit the operator"
+    ] * 2
     for layer in model.model.layers:
         layer.self_attn.k_norm.variance_epsilon = layer.self_attn.q_norm.variance_epsilon
     fuse(model)
@@ -704,7 +706,7 @@ def test_a_module_that_does_something_else_is_left(kind, calls):
     model = with_attention(kind)
     before, generated = logits(model), generate(model, cache="static") if kind is not SharedKeys else None
     report = apply_npu_rope(model, fuse=True)
-    assert [e.how for e in report.not_fused][:1] == [LEFT[kind]]
+    assert [e.form_or_reason for e in report.not_fused][:1] == [LEFT[kind]]
     assert [e.module for e in report.not_fused][:1] == ["model.layers.0.self_attn"]
     assert len(report.fused) == (1 if kind is SharedKeys else 0)
     assert all(e.kind == kind.__name__ for e in report.attentions)
@@ -864,7 +866,7 @@ def test_a_forward_that_someone_else_replaced_is_not_fused():
     attention.forward = lambda *given, **named: type(attention).forward(attention, *given, **named)
     report = apply_npu_rope(model, fuse=True)
     reason = "its forward is not its class's: someone else replaced it"
-    assert [e.how for e in report.not_fused] == [reason]
+    assert [e.form_or_reason for e in report.not_fused] == [reason]
     assert len(report.fused) == 1
 
 
@@ -873,7 +875,7 @@ def test_a_rotation_that_is_left_is_not_fused(monkeypatch):
         "transformers.models.llama.modeling_llama.apply_rotary_pos_emb", lambda q, k, cos, sin: (q, k)
     )
     report = apply_npu_rope(make("llama"), fuse=True)
-    assert [e.how for e in report.not_fused] == ["its rotation is left"] * 2
+    assert [e.form_or_reason for e in report.not_fused] == ["its rotation is left"] * 2
 
 
 def test_bad_arguments_are_refused():

@@ -224,7 +224,7 @@ def test_the_report_lists_replaced_and_left_modules():
         "left      3 x CohereLayerNorm (what it computes is no RMS normalization known here)"
     )
     assert report.replaced[0].module == "model.layers.0.self_attn"
-    assert report.left[0].how == "what it computes is no RMS normalization known here"
+    assert report.left[0].form_or_reason == "what it computes is no RMS normalization known here"
 
 
 def uses_of(report):
@@ -280,7 +280,7 @@ def test_a_forward_that_someone_else_replaced_is_left():
         module.forward = functools.partial(type(module).forward, module)
     report = apply_npu_rope(model)
     reason = "its forward is not its class's: someone else replaced it"
-    assert [(e.module, e.how) for e in report.left] == [
+    assert [(e.module, e.form_or_reason) for e in report.left] == [
         ("model.layers.0.self_attn", reason),
         ("model.norm", reason),
     ]
@@ -355,7 +355,7 @@ USES = "RotaryEmbedding's tables are used:"
 COMPLEX = f"{USES} they are complex64, not cos and sin"
 AXIAL = (
     f"Qwen2VLVision{USES} rope has no parameters for its configuration (rope_type must be one of default,"
-    " linear, dynamic, yarn, longrope, llama3, proportional but got axial)"
+    " linear, dynamic, yarn, longrope, llama3, proportional but got 'axial')"
 )
 NOTES = {
     f"Llama4Text{COMPLEX}": lambda: tiny_model(
@@ -553,7 +553,7 @@ def test_functions_that_differ_from_a_rotation_are_refused(what, monkeypatch):
     module = torch.nn.Sequential(AttentionOfGlobals())
     report = apply_npu_rope(module)
     assert not report.replaced
-    assert [e.what for e in report.left] == ["apply_rotary_pos_emb"]
+    assert [e.function for e in report.left] == ["apply_rotary_pos_emb"]
     assert "forward" not in module[0].__dict__
 
 
@@ -685,7 +685,7 @@ def test_norms_are_classified_by_their_results(form):
 def test_a_module_that_is_no_rms_norm_is_left(what):
     model = torch.nn.Sequential(RMSNorm(NO_NORMS[what]))
     report = apply_npu_rope(model)
-    assert [e.how for e in report.left] == ["what it computes is no RMS normalization known here"]
+    assert [e.form_or_reason for e in report.left] == ["what it computes is no RMS normalization known here"]
     assert "forward" not in model[0].__dict__
 
 
@@ -729,7 +729,7 @@ def test_a_module_that_raises_in_the_classification_is_left(level, monkeypatch):
     model.model.norm = torch.nn.Sequential(model.model.norm)
     model.model.norm.RaisingNorm = RaisingNorm()
     report = apply_npu_rope(model, level=level)
-    reasons = {e.how for e in report.left}
+    reasons = {e.form_or_reason for e in report.left}
     assert "when it was tried it raised RuntimeError: not these" in reasons
     assert "when it was tried it raised KeyError: 'a key'" in reasons
 

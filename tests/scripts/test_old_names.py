@@ -43,3 +43,12 @@ def test_the_old_name_of_an_entrys_text_warns():
     with pytest.warns(DeprecationWarning, match=r"Entry\.text\(\)"):
         old = entry.told()
     assert old == entry.text() == "LlamaRMSNorm (weight)"
+
+
+@pytest.mark.parametrize(("old", "new"), [("what", "function"), ("how", "form_or_reason")])
+def test_the_old_name_of_an_entrys_attribute_warns(old, new):
+    entry = Entry("layers.0", "LlamaAttention", "apply_rotary_pos_emb", "halves", replaced=True)
+    with pytest.warns(DeprecationWarning, match=rf"Entry\.{new}"):
+        value = getattr(entry, old)
+    assert value == getattr(entry, new)
+    assert value in ("apply_rotary_pos_emb", "halves")
