@@ -90,16 +90,6 @@ class PreparedCall:
     to_values: Callable[[tuple[Any, ...]], list[Array]]
 
 
-OPERATORS = (
-    *("rope", "rope_qk", "rope_set_rows", "rotary_mul", "rotary_mul_qk", "rotary_embedding"),
-    *("rms_norm", "add_rms_norm", "rms_norm_backward", "rms_norm_rope"),
-    *("qkv_norm_rope_cache", "qk_square_sums"),
-)
-KERNELS: Mapping[str, str] = {
-    **{op: type_of(op) for op in OPERATORS},
-    "rotary_embedding": type_of("rotary_mul"),  # rotary_embedding launches that kernel
-}
-
 # ---- the shapes ---------------------------------------------------------------------------------------
 
 # (form, B, S, N, dtype, quick): decode steps of one sequence and of batches, and prefills.
@@ -361,6 +351,11 @@ _PREPARE: Mapping[str, Callable[[TimedCall, dict[str, Any]], PreparedCall]] = {
     "rms_norm_rope": _norm_rope_call,
     "qkv_norm_rope_cache": _qkv_call,
     "qk_square_sums": _square_sums_call,
+}
+OPERATORS = tuple(_PREPARE)
+KERNELS: Mapping[str, str] = {
+    **{op: type_of(op) for op in OPERATORS},
+    "rotary_embedding": type_of("rotary_mul"),  # rotary_embedding launches that kernel
 }
 
 # ---- running ------------------------------------------------------------------------------------------
