@@ -11,10 +11,10 @@ from typing import Any
 
 from npu_rope import backends
 from npu_rope.call_tensors import CallTensors
-from npu_rope.errors import BrokenRule, bad_value
+from npu_rope.errors import BrokenRule, bad_type, bad_value
 from npu_rope.executors import qkv_norm_rope_cache as executors
 from npu_rope.executors import rules
-from npu_rope.executors.tensors import empty_like, is_tensor, require_tensor_like, spec_of
+from npu_rope.executors.tensors import as_arrays, empty_like, is_tensor, require_tensor_like, spec_of
 from npu_rope.ops import calls, gradients
 from npu_rope.ops.registrar import Call, TorchOperator, like_xs, register
 from npu_rope.optional_torch import torch
@@ -142,12 +142,16 @@ def qkv_norm_rope_cache(
             return hot
     others = dict(zip(OTHERS, read, strict=True))
     require_tensor_like(OP, "q", q)
+    if k is None:
+        raise bad_type(OP, "k", "be a torch tensor or a NumPy array", "None")
     calls.require_params(OP, params)
     outs = _given_outputs((q, k, v), slots, (k_cache, v_cache), out)
     if slots is None:
         _refuse_quantization(others)
     call = qkv_tensors({"q": q, "k": k, "v": v if outs else None}, others, outs)
     attributes = attributes_of(params, epsilon, scale_offset, ranks, angle)
+    if not (outs or _keeps_rule(v, q)):
+        _check_returned(qkv_tensors({**call.xs, "v": v}, others, {}), attributes)
     chosen = backend or backends.default_backend
     if is_tensor(q) and chosen in (None, q.device.type):
         results = _on_own_device(call, attributes)
@@ -156,6 +160,25 @@ def qkv_norm_rope_cache(
             call = qkv_tensors(call.xs, others, {"q_out": empty_like(q), **outs})
         results = calls.run_named(chosen, call, attributes, executors.run)
     return results[0], results[1], (results[2] if len(results) > 2 else None) if outs else v
+
+
+def _keeps_rule(v: Any, q: Any) -> bool:
+    """Return whether v, which a call without outputs only returns, certainly keeps its rule. csrc/core has
+    the rule. To ask it takes longer than a decode-sized call."""
+    if v is None:
+        return True
+    if not (is_tensor(v) and is_tensor(q)) or (v.dtype, v.device, v.layout) != (q.dtype, q.device, q.layout):
+        return False
+    return bool(v.ndim == 3 and v.shape[0] == q.shape[0] and not v.is_nested)
+
+
+def _check_returned(call: Tensors, attributes: QkvAttributes) -> None:
+    """Check a call with v by the rules of a call that writes v."""
+    if is_tensor(call.first[1]):
+        calls.check_devices(call)
+    else:
+        call = as_arrays(call)
+    rules.check_layout(call.map(spec_of), attributes.checked)
 
 
 def _refuse_quantization(others: dict[str, Any]) -> None:
@@ -212,7 +235,7 @@ def _on_hot_path(
         if caches != (None, None):
             return NotImplemented
         if out is None:
-            if any(tensor is not None for tensor in read[_SLOTS + 1 :]):
+            if any(tensor is not None for tensor in read[_SLOTS + 1 :]) or not _keeps_rule(v, q):
                 return NotImplemented
             pair = calls.try_hot_path(OP, (q, k, *read[:_SLOTS]), (), named=named)
             return pair if pair is NotImplemented else (*pair, v)
@@ -346,7 +369,7 @@ def _rows_of(table: Any, positions: Any, tokens: int, params: RopeParams) -> Any
         return table[:tokens]
     if not params.rope_mode.has_sections:
         return table[positions.long()]
-    planes = positions.reshape(-1, tokens).long()
+    planes = (positions if positions.ndim == 2 else positions.reshape(4, tokens)).long()
     if len(planes) == 3:
         planes = torch.cat([planes, planes[:1]])
     axes = torch.as_tensor(params.axes(), device=table.device)
@@ -361,6 +384,8 @@ def _side_gradients(
     """Return the gradients of q or k, of its scale and of its bias."""
     if scale is None:
         return gradient, None, None
+    if scale.shape[0] == 0:
+        return gradient, *_no_gradients(scale, bias)
     rows = (-1, scale.shape[0])
     by_row = gradient.reshape(rows)
     bias_gradient = None if bias is None else by_row.sum(0, dtype=_sum_type(x)).to(bias.dtype)
@@ -371,12 +396,17 @@ def _side_gradients(
     return dx.reshape(x.shape), dscale.to(scale.dtype), bias_gradient
 
 
+def _no_gradients(scale: Any, bias: Any) -> tuple[Any, Any]:
+    """Return the gradients of the scale and the bias of a side without heads."""
+    return tuple(None if factor is None else torch.zeros_like(factor) for factor in (scale, bias))
+
+
 def _side_gradients_by_sums(
     gradient: Any, x: Any, scale: Any, bias: Any, sums: Any, attributes: QkvAttributes
 ) -> tuple[Any, Any, Any, Any]:
     """Return the gradients of q or k, of its scale, of its bias and of the given sums of squares ``[S]``."""
     if x.shape[1] == 0:
-        return gradient, None, None, torch.zeros_like(sums)
+        return gradient, *_no_gradients(scale, bias), torch.zeros_like(sums)
     by_row = gradient.flatten(1).to(sums.dtype)
     factor = scale.to(sums.dtype) + as_float32(attributes.scale_offset)
     # A DTensor has the heads of all ranks.

@@ -52,6 +52,24 @@ BAD = {
         TypeError,
         {**CACHES, "v": ones(S, K, 6, dtype=float)},
     ),
+    "v's tokens without caches": (
+        "v must have shape [S,N,D] = [3,N,D] but got [2, 2, 6]",
+        ValueError,
+        {"v": ones(2, K, 6)},
+    ),
+    "v's dimensions without caches": (
+        "v must have shape [S,N,D] = [3,N,D] but got [3]",
+        ValueError,
+        {"v": ones(S)},
+    ),
+    "v's type without caches": (
+        "v must have q's dtype float32 but got float16",
+        TypeError,
+        {"v": ones(S, K, 6, dtype=half)},
+    ),
+    "a text as v": ("like q but got str", TypeError, {"v": "text"}),
+    "a number as v": ("like q but got float", TypeError, {"v": 3.0}),
+    "no k": ("k must be a torch tensor or a NumPy array but got None", TypeError, {"k": None}),
     "positions": ("positions must have shape [S] = [3] but got [4]", ValueError, {"positions": np.arange(4)}),
     "one plane": (
         "positions must have shape [4,S] = [4, 3], [4*S] or [3,S] in mode mrope but got [3]",

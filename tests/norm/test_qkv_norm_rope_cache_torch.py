@@ -4,10 +4,13 @@ registration, over ctypes.
 
 from __future__ import annotations
 
+import contextlib
+
 import numpy as np
 import pytest
 import torch
 from random_qkv import as_torch, case_of
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from npu_rope import RopeParams, qk_square_sums, qkv_norm_rope_cache
 from npu_rope.qkv_norm_rope_cache_calls import OTHERS, XS, attributes_of
@@ -113,6 +116,37 @@ def test_meta_tensors_give_shapes():
     assert [tuple(t.shape) for t in (q, k, v)] == [(S, N, D), (S, K, D), (S, K, D)]
 
 
+WRONG_VALUES = {
+    "tokens": (torch.ones(S + 1, K, D), r"v must have shape \[S,N,D\] = \[5,N,D\] but got \[6, 2, 16\]"),
+    "type": (torch.ones(S, K, D).half(), "v must have q's dtype float32 but got float16"),
+    "device": (torch.ones(S, K, D, device="meta"), "v must be on q's device cpu but got meta"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_VALUES)
+@pytest.mark.parametrize("path", ["hot", "gradient", "fake", "compiled", "reference"])
+def test_v_is_checked_where_it_is_only_returned(path, name):
+    v, text = WRONG_VALUES[name]
+    (q, k, _), named = sample(needs_grad=path == "gradient")
+    backend = path if path == "reference" else None
+
+    def call(q, k, v, positions, factors):
+        return qkv_norm_rope_cache(q, k, v, positions, PARAMS, **factors, backend=backend)
+
+    run, context = call, contextlib.nullcontext()
+    tensors = [q, k, v, POSITIONS, named]
+    if path == "compiled":
+        torch._dynamo.reset()
+        run = torch.compile(call, backend="aot_eager")
+    if path == "fake":
+        context = FakeTensorMode(allow_non_fake_inputs=True)
+        if v.device.type == "cpu":
+            tensors[:4] = (context.from_tensor(t) for t in tensors[:4])
+            tensors[4] = {n: context.from_tensor(t) if torch.is_tensor(t) else t for n, t in named.items()}
+    with context, pytest.raises((ValueError, TypeError), match=text):
+        run(*tensors)
+
+
 # ---- gradients -----------------------------------------------------------------------------------------
 
 
@@ -160,6 +194,53 @@ def test_a_gradient_through_written_memory_is_refused():
     with pytest.raises(ValueError, match="must not need a gradient where memory is given"):
         qkv_norm_rope_cache(*xs, POSITIONS, PARAMS, **named, out=outs)
     assert not any(out.any() for out in outs)
+
+
+EMPTY_KEYS = {"[D]": D, "[N*D]": 0}
+
+
+@pytest.mark.parametrize("has_sums", [False, True])
+@pytest.mark.parametrize("size", EMPTY_KEYS)
+def test_keys_without_heads_have_gradients(size, has_sums):
+    xs, factors, sums = all_heads(torch.float64)
+    if has_sums:
+        factors["square_sums"] = sums.requires_grad_()
+    of_q = {n: t for n, t in factors.items() if not n.startswith("k_")}
+    full = qkv_norm_rope_cache(*xs, None, POSITIONS, PARAMS, **factors)[0]
+    expected = torch.autograd.grad(full.pow(3).sum(), [xs[0], *of_q.values()])
+    empty = {n: torch.zeros(EMPTY_KEYS[size], dtype=torch.float64) for n in ("k_scale", "k_bias")}
+    empty |= {"k": xs[1].detach()[:, :0]}
+    for tensor in empty.values():
+        tensor.requires_grad_()
+    parts = {n: t for n, t in empty.items() if n != "k"}
+    q, k, _ = qkv_norm_rope_cache(xs[0], empty["k"], None, POSITIONS, PARAMS, **of_q, **parts)
+    given = [xs[0], *of_q.values(), *empty.values()]
+    got = torch.autograd.grad(q.pow(3).sum() + k.sum(), given)
+    for gradient, value in zip(got, expected, strict=False):
+        torch.testing.assert_close(gradient, value, rtol=0, atol=0)
+    for gradient, tensor in zip(got[len(expected) :], empty.values(), strict=True):
+        assert gradient.shape == tensor.shape
+        assert not gradient.any()
+
+
+@pytest.mark.parametrize("norm", ["none", "head", "all"])
+@pytest.mark.parametrize("rows", [0, 20])
+@pytest.mark.parametrize("planes", [(3, 0), (4, 0), (0,)])
+def test_calls_without_tokens_have_gradients(planes, rows, norm):
+    params = RopeParams(D - 4, "mrope", n_offs=2, sections=(2, 3, 1, 0))
+    xs, factors, _ = all_heads(torch.float64)
+    if norm == "head":
+        factors = {n: torch.ones(D, dtype=torch.float64, requires_grad=True) for n in factors}
+    if norm == "none":
+        factors = {}
+    xs = [x.detach()[:0].requires_grad_() for x in xs]
+    tables = {n: torch.ones(rows, params.pairs, dtype=torch.float64) for n in ("cos", "sin")}
+    positions = torch.zeros(planes, dtype=torch.long)
+    q, k, _ = qkv_norm_rope_cache(*xs, None, positions, params, **tables, **factors)
+    tensors = [*xs, *factors.values()]
+    for gradient, tensor in zip(torch.autograd.grad(q.sum() + k.sum(), tensors), tensors, strict=True):
+        assert gradient.shape == tensor.shape
+        assert not gradient.any()
 
 
 def all_heads(dtype, ranks=1):
