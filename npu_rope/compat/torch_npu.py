@@ -26,6 +26,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from npu_rope.compat.arguments import require_one_of
 from npu_rope.compat.torch_npu_caches import npu_kv_rmsnorm_rope_cache, npu_qkv_rms_norm_rope_cache
 from npu_rope.errors import BrokenRule, bad_type, bad_value, renamed
 from npu_rope.ops import calls
@@ -87,8 +88,7 @@ def npu_apply_rotary_pos_emb(
     _check_mode(op, rotary_mode)
     calls.require_tensors(op, query=query, key=key, cos=cos, sin=sin)
     layouts = {"BSND": (0, 1, 2, 3), "SBND": (1, 0, 2, 3), "BNSD": (0, 2, 1, 3), "TND": (0, 1, 2)}
-    if layout not in layouts:
-        raise bad_value(op, "layout", f"be one of {', '.join(layouts)}", repr(layout))
+    require_one_of(op, "layout", layout, layouts)
     order = layouts[layout]
     for name, tensor in (("query", query), ("key", key), ("cos", cos), ("sin", sin)):
         if tensor.dim() != len(order):
@@ -318,8 +318,7 @@ def _rstd(x: Any, axis: int, epsilon: float) -> Any:
 
 
 def _check_mode(op: str, mode: Any) -> None:
-    if mode not in ROTARY_MODES:
-        raise bad_value(op, "rotary_mode", f"be one of {', '.join(ROTARY_MODES)}", repr(mode))
+    require_one_of(op, "rotary_mode", mode, ROTARY_MODES)
 
 
 def _check_rotate(op: str, rotate: Any, D: int, mode: str) -> None:

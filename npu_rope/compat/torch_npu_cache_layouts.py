@@ -104,10 +104,13 @@ def nz_target(op: str, cache: Any, heads: int, size: int, name: str, scale: Any,
         raise bad_value(
             op, f"{name}_cache", f"have shape [blocks, {count}, block_size, {width}]", list(cache.shape)
         )
-    scale, offset = (
+    factors, offset = (
         _factors(op, f"{name}_{n}", t, heads, size) for n, t in (("scale", scale), ("offset", offset))
     )
-    return _in_columns(cache.transpose(1, 2), None if scale is None else 1 / scale, offset, size // width)
+    if factors is not None:
+        _require_divisors(op, f"{name}_scale", scale)
+        factors = 1 / factors
+    return _in_columns(cache.transpose(1, 2), factors, offset, size // width)
 
 
 def _column(op: str, name: str, cache: Any, size: int) -> int:
@@ -135,6 +138,13 @@ def _factors(op: str, name: str, factors: Any, heads: int, size: int) -> Any:
     if factors.dtype != torch.float32:
         raise bad_type(op, name, "be float32", str(factors.dtype)[6:])
     return factors.expand(heads, size).contiguous()
+
+
+def _require_divisors(op: str, name: str, scale: Any) -> None:
+    """Raise ValueError if one of the divisors is 0. On an NPU values are not checked: to read them, the host
+    would wait for the device."""
+    if calls.has_values(scale) and not scale.all():
+        raise bad_value(op, name, "not be 0", f"0 at index {(scale == 0).nonzero()[0].tolist()}")
 
 
 # ---- rows --------------------------------------------------------------------------------------------

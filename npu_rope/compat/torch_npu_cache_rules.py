@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from npu_rope.call_tensors import CallTensors, given
+from npu_rope.call_tensors import CallTensors
+from npu_rope.compat.arguments import integers
 from npu_rope.compat.torch_npu_cache_layouts import Target
 from npu_rope.errors import BrokenRule, bad_type, bad_value, renamed
 from npu_rope.executors import qkv_norm_rope_cache as executors
@@ -26,13 +27,12 @@ def check_tensors(op: str, inputs: Mapping[str, Any], written: Mapping[str, Any]
     needs a gradient, and those that are written share no memory with another one.
 
     Args:
-        inputs: the tensors that are read; None: not given. The first one is given.
+        inputs: the tensors that are read.
         written: the caches and outputs.
     """
-    read = given(**inputs)
-    tensors = {**read, **written}
+    tensors = {**inputs, **written}
     calls.require_tensors(op, **tensors)
-    calls.check_devices(CallTensors(op, read, outs=written))
+    calls.check_devices(CallTensors(op, inputs, outs=written))
     gradients.refuse_tangents(op, tensors)
     for name, tensor in tensors.items():
         if torch.is_grad_enabled() and tensor.requires_grad:
@@ -117,6 +117,8 @@ def check_kv(op: str, kv: Any, gamma: Any, cos: Any, sin: Any, v: Any) -> None:
     """Check the shapes and dtypes of npu_kv_rmsnorm_rope_cache's inputs but index and factors."""
     if kv.dim() != 4:
         raise bad_value(op, "kv", "have shape [B,N,S,D]", list(kv.shape))
+    if kv.shape[1] == 0:
+        raise bad_value(op, "kv", "have at least one head", list(kv.shape))
     if gamma.dim() != 1:
         raise bad_value(op, "gamma", "have one dimension", list(gamma.shape))
     batches, heads, tokens, size = kv.shape
@@ -170,9 +172,11 @@ def check_qkv(
     head_nums: Sequence[int],
 ) -> tuple[int, int, int, int]:
     """Check the shapes. Return Nq, Nk, Nv and D."""
+    qkv_size = integers(op, "qkv_size", qkv_size, "four")
+    head_nums = integers(op, "head_nums", head_nums, "three")
     for name, numbers, count in (("qkv_size", qkv_size, 4), ("head_nums", head_nums, 3)):
         if len(numbers) != count or min(numbers) < 1:
-            raise bad_value(op, name, f"be {count} numbers of at least 1", list(numbers))
+            raise bad_value(op, name, f"be {count} numbers of at least 1", numbers)
     batches, tokens, heads, size = qkv_size
     if sum(head_nums) != heads:
         raise bad_value(op, "head_nums", f"add up to the {heads} heads of qkv_size", list(head_nums))

@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from npu_rope.call_tensors import given
+from npu_rope.compat.arguments import require_one_of
 from npu_rope.compat.torch_npu_cache_layouts import CACHE_MODES, Target, kv_target, nz_target, slots_of
 from npu_rope.compat.torch_npu_cache_rules import (
     UNROTATED,
@@ -27,6 +29,7 @@ from npu_rope.errors import BrokenRule, bad_value, renamed
 from npu_rope.ops.qkv_norm_rope_cache import qkv_norm_rope_cache
 from npu_rope.optional_torch import torch
 from npu_rope.params import RopeParams
+from npu_rope.values import flag
 
 
 def npu_kv_rmsnorm_rope_cache(
@@ -52,8 +55,8 @@ def npu_kv_rmsnorm_rope_cache(
     halves rotate.
 
     Args:
-        kv: ``[B,N,S,Dv+Dk]``: Dv dimensions to normalize, then Dk to rotate. With v ``[B,N,S,Dk]``: all are
-            normalized, then the first W rotate.
+        kv: ``[B,N,S,Dv+Dk]``, N >= 1: Dv dimensions to normalize, then Dk to rotate. With v
+            ``[B,N,S,Dk]``: all are normalized, then the first W rotate.
         gamma: ``[Dv]``, with v ``[Dk]``; kv's dtype or float32.
         cos, sin: ``[B or 1, N or 1, S or 1, W]``, W even; both of kv's dtype or both float32. Without v, W is
             Dk.
@@ -89,13 +92,12 @@ def npu_kv_rmsnorm_rope_cache(
     ([[[[0.0, 0.0], [-2.0, 1.0]]]], [[[[0.0, 0.0], [1.0, 1.0]]]])
     """
     op = "npu_kv_rmsnorm_rope_cache"
-    if cache_mode not in CACHE_MODES:
-        raise bad_value(op, "cache_mode", f"be one of {', '.join(CACHE_MODES)}", repr(cache_mode))
-    mode = CACHE_MODES[cache_mode]
-    inputs = {"kv": kv, "gamma": gamma, "cos": cos, "sin": sin, "index": index, "v": v}
-    inputs |= {"k_rope_scale": k_rope_scale, "k_rope_offset": k_rope_offset}
-    inputs |= {"c_kv_scale": c_kv_scale, "c_kv_offset": c_kv_offset}
-    check_tensors(op, inputs, {"k_cache": k_cache, "ckv_cache": ckv_cache})
+    require_one_of(op, "cache_mode", cache_mode, CACHE_MODES)
+    mode, is_output_kv = CACHE_MODES[cache_mode], flag(op, "is_output_kv", is_output_kv)
+    inputs = {"kv": kv, "gamma": gamma, "cos": cos, "sin": sin, "index": index}
+    optional = {"v": v, "k_rope_scale": k_rope_scale, "k_rope_offset": k_rope_offset}
+    optional |= {"c_kv_scale": c_kv_scale, "c_kv_offset": c_kv_offset}
+    check_tensors(op, {**inputs, **given(**optional)}, {"k_cache": k_cache, "ckv_cache": ckv_cache})
     check_kv(op, kv, gamma, cos, sin, v)
     normalized = gamma.shape[0]
     k, ckv = (kv[..., normalized:], kv[..., :normalized]) if v is None else (kv, v)
@@ -108,11 +110,12 @@ def npu_kv_rmsnorm_rope_cache(
     names = _KV_NAMES if v is None else {**_KV_NAMES, "v": "v"}
     check_stores(op, names, parts, targets, slots)
     width = cos.shape[-1]
+    places = _row_numbers(slots) if mode.nz else None
     rotation: dict[str, Any] = {"params": RopeParams(width, "neox"), "output": is_output_kv}
     rotated, y = [], None
     if v is None:
         unrotated = {"positions": torch.zeros_like(slots), "k_scale": gamma, "epsilon": epsilon}
-        ckv_only = [parts[1]], [targets[1]], slots, UNROTATED
+        ckv_only = [parts[1]], [targets[1]], slots, places, UNROTATED
         y = _named(op, _CKV_NAMES, _store, *ckv_only, output=is_output_kv, **unrotated)
         parts, targets = [_halves_first(parts[0], width)], targets[:1]
     else:
@@ -126,8 +129,8 @@ def npu_kv_rmsnorm_rope_cache(
             n: t[:, first].expand(batches, tokens, width).flatten(0, 1)
             for n, t in (("cos", cos), ("sin", sin))
         }
-        xs, places = [x[:, some] for x in parts], [target.heads(some) for target in targets]
-        rotated.append(_named(op, names, _store, xs, places, slots, **rotation, **rows))
+        xs, caches = [x[:, some] for x in parts], [target.heads(some) for target in targets]
+        rotated.append(_named(op, names, _store, xs, caches, slots, places, **rotation, **rows))
     if not is_output_kv:
         return k_cache, ckv_cache, None, None
     k_embed = torch.cat(rotated, dim=1) if len(rotated) > 1 else rotated[0]
@@ -174,7 +177,8 @@ def npu_qkv_rms_norm_rope_cache(
         qkv_size: ``[B, S, Nq+Nk+Nv, D]``.
         head_nums: ``[Nq, Nk, Nv]``.
         k_scale, v_scale: divisors of an int8 cache, ``[N,D]``, ``[D]`` or ``[1]``, float32, not 0. The cache
-            gets ``y / divisor + offset``, rounded half to even and limited to [-128, 127].
+            gets ``y / divisor + offset``, rounded half to even and limited to [-128, 127]. On an NPU their
+            values are not checked.
         k_offset, v_offset: float32, of the shapes of the divisors, or None.
         epsilon: added to the mean square.
         cache_mode: ``"PA_NZ"``, the only one that CANN documents.
@@ -189,9 +193,10 @@ def npu_qkv_rms_norm_rope_cache(
     op = "npu_qkv_rms_norm_rope_cache"
     if cache_mode != "PA_NZ":
         raise bad_value(op, "cache_mode", "be PA_NZ", repr(cache_mode))
+    is_output_qkv = flag(op, "is_output_qkv", is_output_qkv)
     inputs = {"qkv": qkv, "q_gamma": q_gamma, "k_gamma": k_gamma, "cos": cos, "sin": sin, "index": index}
-    inputs |= {"k_scale": k_scale, "k_offset": k_offset, "v_scale": v_scale, "v_offset": v_offset}
-    check_tensors(op, inputs, {"q_out": q_out, "k_cache": k_cache, "v_cache": v_cache})
+    optional = given(k_scale=k_scale, k_offset=k_offset, v_scale=v_scale, v_offset=v_offset)
+    check_tensors(op, {**inputs, **optional}, {"q_out": q_out, "k_cache": k_cache, "v_cache": v_cache})
     sizes = check_qkv(op, qkv, cos, sin, index, q_out, qkv_size, head_nums)
     size = sizes[-1]
     for name, gamma in (("q_gamma", q_gamma), ("k_gamma", k_gamma)):
@@ -206,7 +211,7 @@ def npu_qkv_rms_norm_rope_cache(
     norm = {"cos": cos, "sin": sin, "q_scale": q_gamma, "k_scale": k_gamma}
     params, out = RopeParams(cos.shape[1], "neox"), q_out.unflatten(1, (-1, size))
     check_stores(op, _QKV_NAMES, [k, v], targets, index, q, out)
-    heads = [q, k, v], targets, index, params
+    heads = [q, k, v], targets, index, _row_numbers(index), params
     _named(op, _QKV_NAMES, _store_nz, *heads, out=out, epsilon=epsilon, **norm)
     if not is_output_qkv:
         return None, None, None
@@ -223,18 +228,21 @@ def _store(
     xs: Sequence[Any],
     targets: Sequence[Target],
     slots: Any,
+    places: Any,
     params: RopeParams,
     *,
     output: bool,
     **named: Any,
 ) -> Any:
     """Normalize and rotate k, and store it, and v if xs has it. With ``output`` return k's result in its
-    dtype."""
+    dtype. ``places`` as in :func:`_store_nz`, or None for other layouts."""
     k = xs[0]
     q = k if output else k[:, :0]
     if output:
         named = {**named, "q_scale": named.get("k_scale")}
-    return (_store_nz if targets[0].columns else _store_rows)([q, *xs], targets, slots, params, **named)
+    if places is None:
+        return _store_rows([q, *xs], targets, slots, params, **named)
+    return _store_nz([q, *xs], targets, slots, places, params, **named)
 
 
 def _store_rows(
@@ -248,23 +256,30 @@ def _store_rows(
 
 
 def _store_nz(
-    xs: Sequence[Any], targets: Sequence[Target], slots: Any, params: RopeParams, **named: Any
+    xs: Sequence[Any], targets: Sequence[Target], slots: Any, places: Any, params: RopeParams, **named: Any
 ) -> Any:
     """As :func:`_store_rows`. A rotation needs whole heads, and the caches have columns: the results go into
-    float32 rows, then each column is stored."""
+    float32 rows, then each column is stored.
+
+    Args:
+        places: the rows' numbers, :func:`_row_numbers` of slots.
+    """
     wide = torch.promote_types(xs[1].dtype, torch.float32)
     rows = [x.new_empty(x.shape, dtype=wide) for x in xs[1:]]
-    tokens = torch.arange(len(rows[0]), device=rows[0].device)
-    q = _store_rows(xs, [Target(x[:, None], None, None, 0) for x in rows], tokens, params, **named)
-    nothing = rows[0].new_empty((len(tokens), 0, 2))
+    q = _store_rows(xs, [Target(x[:, None], None, None, 0) for x in rows], places, params, **named)
+    nothing = rows[0].new_empty((len(places), 0, 2))
     for x, target in zip(rows, targets, strict=True):
         count = target.rows.shape[0] * target.rows.shape[1]
-        positions, cache = torch.zeros_like(tokens), nothing.new_empty((count, 0, 2))
-        values = target.as_stored(x), target.named("v")
-        qkv_norm_rope_cache(
-            nothing, nothing, values[0], positions, UNROTATED, slots=slots, k_cache=cache, **values[1]
-        )
+        values, cache = target.as_stored(x), nothing.new_empty((count, 0, 2))
+        stored = {"slots": slots, "k_cache": cache, **target.named("v")}
+        # Nothing rotates, so any positions do. Zeros would be another launch on an NPU.
+        qkv_norm_rope_cache(nothing, nothing, values, places, UNROTATED, **stored)
     return q
+
+
+def _row_numbers(slots: Any) -> Any:
+    """Return the numbers of as many rows as there are slots."""
+    return torch.arange(len(slots), device=slots.device)
 
 
 def _by_token(x: Any) -> Any:

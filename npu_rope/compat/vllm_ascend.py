@@ -6,9 +6,10 @@
     q, k, v = torch.ops.vllm.qkv_rmsnorm_rope(qkv, cache, positions, wq, wk, 4096, 1024, 128, 1e-6)
 
 Signatures and shapes: vllm-project/vllm-ascend, ``vllm_ascend/ops/triton/linearnorm`` and
-``vllm_ascend/ops/rotary_embedding.py``, November 2026. A result is rounded once; vllm-ascend's kernels also
-round after the norm. The functions ran on the CPU and on the simulated NPU; docs/ops/qkv_norm_rope_cache.md
-has the launches of each.
+``vllm_ascend/ops/rotary_embedding.py``, November 2026; ``vllm_ascend/device/device_op.py`` has the calls of
+``qkv_rmsnorm_rope`` and, on Ascend950, of ``qkv_rmsnorm_rope_simt``. A result is rounded once; vllm-ascend's
+kernels also round after the norm. The functions ran on the CPU and on the simulated NPU;
+docs/ops/qkv_norm_rope_cache.md has the launches of each.
 """
 
 from __future__ import annotations
@@ -18,14 +19,26 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
+from npu_rope.compat.arguments import integer_or_symbol
+from npu_rope.compat.vllm_ascend_arguments import (
+    PARAMETERS,
+    Three,
+    as_heads,
+    by_token,
+    halves_of,
+    norm_of_heads,
+    require_shape,
+    rotated_width,
+    sections_of,
+    split_heads,
+)
 from npu_rope.errors import BrokenRule, bad_type, bad_value, broken, renamed
+from npu_rope.ops import calls
 from npu_rope.ops.qk_square_sums import qk_square_sums
 from npu_rope.ops.qkv_norm_rope_cache import qkv_norm_rope_cache
 from npu_rope.optional_torch import torch
 from npu_rope.params import RopeParams
-from npu_rope.values import flag, integer
-
-Three = tuple[Any, Any, Any]
+from npu_rope.values import flag
 
 
 def qkv_rmsnorm_rope(
@@ -65,12 +78,48 @@ def qkv_rmsnorm_rope(
     >>> q.tolist(), k.tolist(), v.tolist()
     ([[-1.0, 1.0]], [[-1.0, 1.0]], [[7.0, 7.0]])
     """
-    op = "qkv_rmsnorm_rope"
+    named = input, cos_sin_cache, positions, q_weight, k_weight, q_hidden_size, kv_hidden_size, head_dim, eps
+    return _qkv_rmsnorm_rope("qkv_rmsnorm_rope", *named, q_bias, k_bias)
+
+
+def qkv_rmsnorm_rope_simt(
+    input: Any,
+    cos_sin_cache: Any,
+    positions: Any,
+    q_weight: Any,
+    k_weight: Any,
+    q_hidden_size: int,
+    kv_hidden_size: int,
+    head_dim: int,
+    eps: float,
+    q_bias: Any = None,
+    k_bias: Any = None,
+) -> Three:
+    """As :func:`qkv_rmsnorm_rope`, which vllm-ascend calls by this name on Ascend950 (A5)."""
+    named = input, cos_sin_cache, positions, q_weight, k_weight, q_hidden_size, kv_hidden_size, head_dim, eps
+    return _qkv_rmsnorm_rope("qkv_rmsnorm_rope_simt", *named, q_bias, k_bias)
+
+
+def _qkv_rmsnorm_rope(
+    op: str,
+    input: Any,
+    cos_sin_cache: Any,
+    positions: Any,
+    q_weight: Any,
+    k_weight: Any,
+    q_hidden_size: int,
+    kv_hidden_size: int,
+    head_dim: int,
+    eps: float,
+    q_bias: Any,
+    k_bias: Any,
+) -> Three:
+    """Run the function of the name ``op``, which errors have."""
     sizes = {"q_hidden_size": q_hidden_size, "kv_hidden_size": kv_hidden_size}
-    xs = _split(op, "input", input, sizes, "head_dim", head_dim)
-    _require_tensor(op, "positions", positions)
-    cos, sin = _halves(op, cos_sin_cache)
-    norm = _norm_of_heads(op, "head_dim", head_dim, q_weight, k_weight, q_bias, k_bias, eps)
+    xs = split_heads(op, "input", input, sizes, "head_dim", head_dim)
+    calls.require_tensors(op, positions=positions)
+    cos, sin = halves_of(op, cos_sin_cache)
+    norm = norm_of_heads(op, "head_dim", head_dim, q_weight, k_weight, q_bias, k_bias, eps)
     names = _CACHE_NAMES | {"q": "input", "n_dims": "the width of cos_sin_cache"}
     return _fused(op, names, xs, positions, 2 * cos.shape[-1], "neox", cos=cos, sin=sin, **norm)
 
@@ -111,17 +160,19 @@ def triton_split_qkv_rmsnorm_mrope(
     """
     op = "triton_split_qkv_rmsnorm_mrope"
     has_gate, is_interleaved = flag(op, "has_gate", has_gate), flag(op, "is_interleaved", is_interleaved)
-    head_size = _integer(op, "head_size", head_size)
+    head_size = integer_or_symbol(op, "head_size", head_size)
+    num_q_heads = integer_or_symbol(op, "num_q_heads", num_q_heads)
+    num_kv_heads = integer_or_symbol(op, "num_kv_heads", num_kv_heads)
     sizes = {
-        "num_q_heads * head_size": _integer(op, "num_q_heads", num_q_heads) * head_size * (1 + has_gate),
-        "num_kv_heads * head_size": _integer(op, "num_kv_heads", num_kv_heads) * head_size,
+        "num_q_heads * head_size": num_q_heads * head_size * (1 + has_gate),
+        "num_kv_heads * head_size": num_kv_heads * head_size,
     }
-    q, k, v = _split(op, "qkv", qkv, sizes, "head_size", head_size)
+    q, k, v = split_heads(op, "qkv", qkv, sizes, "head_size", head_size)
     tokens = len(qkv)
     named_width = ("head_size", head_size) if rope_dim is None else ("rope_dim", rope_dim)
-    width = _rotated_width(op, *named_width)
-    _require_shape(op, "cos_sin", cos_sin, (3, tokens, width), "[3, T, rope_dim]")
-    sections = *_sections(op, mrope_section, width // 2), 0
+    width = rotated_width(op, *named_width)
+    require_shape(op, "cos_sin", cos_sin, (3, tokens, width), "[3, T, rope_dim]")
+    sections = *sections_of(op, mrope_section, width // 2), 0
     gate = qkv.new_empty((tokens, 0))
     if has_gate:
         both = q.unflatten(1, (num_q_heads, 2))
@@ -129,7 +180,7 @@ def triton_split_qkv_rmsnorm_mrope(
     cos, sin = cos_sin.reshape(3 * tokens, width).chunk(2, dim=-1)
     rows = torch.arange(3 * tokens, device=qkv.device).view(3, tokens)
     mode = "imrope" if is_interleaved else "mrope"
-    norm = _norm_of_heads(op, "head_size", head_size, q_weight, k_weight, q_bias, k_bias, eps)
+    norm = norm_of_heads(op, "head_size", head_size, q_weight, k_weight, q_bias, k_bias, eps)
     names = {
         "q": "qkv",
         "cos": "cos_sin",
@@ -176,21 +227,22 @@ def split_qkv_tp_rmsnorm_rope(
     """
     op = "split_qkv_tp_rmsnorm_rope"
     sizes = {"q_hidden_size": q_hidden_size, "kv_hidden_size": kv_hidden_size}
-    q, k, v = _split(op, "input", input, sizes, "head_dim", head_dim)
-    rotary_dim, ranks = _rotated_width(op, "rotary_dim", rotary_dim), _integer(op, "tp_world", tp_world)
+    q, k, v = split_heads(op, "input", input, sizes, "head_dim", head_dim)
+    rotary_dim = rotated_width(op, "rotary_dim", rotary_dim)
+    ranks = integer_or_symbol(op, "tp_world", tp_world)
     if ranks < 1:
         raise bad_value(op, "tp_world", "be >= 1", ranks)
     if not (all_reduce is None or callable(all_reduce)):
         raise bad_type(op, "all_reduce", "be a function", type(all_reduce).__name__)
-    cos, sin = (_by_token(op, *named, len(input), rotary_dim) for named in (("cos", cos), ("sin", sin)))
-    _require_shape(op, "q_weight", q_weight, (q_hidden_size,), "[q_hidden_size]")
-    _require_shape(op, "k_weight", k_weight, (kv_hidden_size,), "[kv_hidden_size]")
+    cos, sin = (by_token(op, *named, len(input), rotary_dim) for named in (("cos", cos), ("sin", sin)))
+    require_shape(op, "q_weight", q_weight, (q_hidden_size,), "[q_hidden_size]")
+    require_shape(op, "k_weight", k_weight, (kv_hidden_size,), "[kv_hidden_size]")
     norm: dict[str, Any] = {"q_scale": q_weight, "k_scale": k_weight, "epsilon": eps}
     if ranks > 1:
         if all_reduce is None:
             all_reduce = _all_reduce_of_vllm(op)
         sums = all_reduce(qk_square_sums(q, k))
-        _require_tensor(op, "the result of all_reduce", sums)
+        calls.require_tensors(op, **{"the result of all_reduce": sums})
         norm |= {"square_sums": sums, "ranks": ranks}
     names = {
         "q": "input",
@@ -260,10 +312,9 @@ def _rotary_embedding(
     """Run the function of the name ``op``, which errors have."""
     if offsets is not None:
         raise NotImplementedError(f"[{op}] offsets must be None but got a tensor.")
-    heads = _as_heads(op, "query", query, head_size), _as_heads(op, "key", key, head_size)
-    neox, rotary_dim = flag(op, "is_neox_style", is_neox_style), _rotated_width(op, "rotary_dim", rotary_dim)
-    _require_tensor(op, "positions", positions)
-    _require_tensor(op, "cos_sin_cache", cos_sin_cache)
+    heads = as_heads(op, "query", query, head_size), as_heads(op, "key", key, head_size)
+    neox, rotary_dim = flag(op, "is_neox_style", is_neox_style), rotated_width(op, "rotary_dim", rotary_dim)
+    calls.require_tensors(op, positions=positions, cos_sin_cache=cos_sin_cache)
     if cos_sin_cache.ndim != 2 or cos_sin_cache.shape[1] != rotary_dim:
         rule = f"be [rows, rotary_dim] = [rows, {rotary_dim}]"
         raise bad_value(op, "cos_sin_cache", rule, list(cos_sin_cache.shape))
@@ -281,6 +332,7 @@ def _rotary_embedding(
 
 _OPERATORS: dict[str, Callable[..., Any]] = {
     "qkv_rmsnorm_rope": qkv_rmsnorm_rope,
+    "qkv_rmsnorm_rope_simt": qkv_rmsnorm_rope_simt,
     "triton_split_qkv_rmsnorm_mrope": triton_split_qkv_rmsnorm_mrope,
     "split_qkv_tp_rmsnorm_rope": split_qkv_tp_rmsnorm_rope,
     "npu_rotary_embedding": npu_rotary_embedding,
@@ -290,9 +342,11 @@ _WEIGHTS = "Tensor q_weight, Tensor k_weight"
 _SIZES = "SymInt q_hidden_size, SymInt kv_hidden_size, SymInt head_dim"
 _BIASES = "Tensor? q_bias=None, Tensor? k_bias=None"
 _THREE = "(Tensor, Tensor, Tensor)"
+_PER_HEAD = f"(Tensor input, {_ANGLES}, {_WEIGHTS}, {_SIZES}, float eps, {_BIASES}) -> {_THREE}"
 # The schemas that vllm infers from the signatures.
 _SCHEMAS = {
-    "qkv_rmsnorm_rope": f"(Tensor input, {_ANGLES}, {_WEIGHTS}, {_SIZES}, float eps, {_BIASES}) -> {_THREE}",
+    "qkv_rmsnorm_rope": _PER_HEAD,
+    "qkv_rmsnorm_rope_simt": _PER_HEAD,
     "triton_split_qkv_rmsnorm_mrope": (
         f"(Tensor qkv, {_WEIGHTS}, Tensor cos_sin, SymInt num_q_heads, SymInt num_kv_heads, SymInt head_size,"
         f" float eps, SymInt[] mrope_section, bool is_interleaved, SymInt? rope_dim=None, {_BIASES},"
@@ -340,110 +394,8 @@ def register(namespace: str = "vllm") -> list[str]:
 # ---- parts of the functions --------------------------------------------------------------------------
 
 
-def _require_tensor(op: str, name: str, tensor: Any) -> None:
-    if torch is None or not isinstance(tensor, torch.Tensor):
-        raise bad_type(op, name, "be a torch tensor", type(tensor).__name__)
-
-
-def _require_shape(op: str, name: str, tensor: Any, shape: tuple[int, ...], rule: str) -> None:
-    """Raise an error if an argument is not a tensor of that shape, which the rule has by its names."""
-    _require_tensor(op, name, tensor)
-    if tuple(tensor.shape) != shape:
-        raise bad_value(op, name, f"be {rule} = {list(shape)}", list(tensor.shape))
-
-
-def _integer(op: str, name: str, value: Any) -> Any:
-    """Return an integer as an int, or a symbolic size of a trace as it is."""
-    if torch is not None and isinstance(value, torch.SymInt):
-        return value
-    return integer(name, value, op, bits=64)
-
-
-def _head_size(op: str, name: str, value: Any) -> Any:
-    size = _integer(op, name, value)
-    if size <= 0:
-        raise bad_value(op, name, "be positive", size)
-    return size
-
-
-def _rotated_width(op: str, name: str, value: Any) -> Any:
-    width = _integer(op, name, value)
-    if width <= 0 or width % 2:
-        raise bad_value(op, name, "be a positive even number", width)
-    return width
-
-
-def _sections(op: str, given: Any, pairs: int) -> list[Any]:
-    """Return mrope_section's three numbers, which add up to the number of pairs."""
-    if isinstance(given, str) or not hasattr(given, "__iter__"):
-        raise bad_type(op, "mrope_section", "be three integers", repr(given))
-    sections = [_integer(op, f"mrope_section[{i}]", n) for i, n in enumerate(given)]
-    if len(sections) != 3 or min(sections) < 0 or sum(sections) != pairs:
-        rule = f"be three numbers >= 0 that add up to {pairs}"
-        raise bad_value(op, "mrope_section", rule, sections)
-    return sections
-
-
-def _split(op: str, name: str, fused: Any, sizes: Mapping[str, Any], head_name: str, head_size: Any) -> Three:
-    """Return q, k and v of a fused projection as views ``[T, N, head_size]``.
-
-    Args:
-        name: the projection's name.
-        sizes: the widths of q and of k and v, by their names.
-        head_name: head_size's name.
-    """
-    _require_tensor(op, name, fused)
-    head_size = _head_size(op, head_name, head_size)
-    sizes = {size_name: _integer(op, size_name, size) for size_name, size in sizes.items()}
-    for size_name, size in sizes.items():
-        if size < 0 or size % head_size:
-            raise bad_value(op, size_name, f"be a multiple of {head_name} = {head_size}, at least 0,", size)
-    q_size, kv_size = sizes.values()
-    if fused.ndim != 2 or fused.shape[1] != q_size + 2 * kv_size:
-        raise bad_value(op, name, f"be [T, {q_size + 2 * kv_size}]", list(fused.shape))
-    q, k, v = fused.split([q_size, kv_size, kv_size], dim=1)
-    return q.unflatten(1, (-1, head_size)), k.unflatten(1, (-1, head_size)), v.unflatten(1, (-1, head_size))
-
-
-def _norm_of_heads(op: str, head_name: str, size: int, *given: Any) -> dict[str, Any]:
-    """Return the norm's arguments of qkv_norm_rope_cache, from q_weight, k_weight, q_bias, k_bias and eps."""
-    *parameters, eps = given
-    for name, parameter in zip(_PARAMETERS, parameters, strict=True):
-        if parameter is not None or name.endswith("weight"):
-            _require_shape(op, name, parameter, (size,), f"[{head_name}]")
-    return dict(zip(_PARAMETERS.values(), parameters, strict=True)) | {"epsilon": eps}
-
-
-def _halves(op: str, cache: Any) -> tuple[Any, Any]:
-    """Return cos and sin of a cache ``[rows, W]``."""
-    _require_tensor(op, "cos_sin_cache", cache)
-    if cache.ndim != 2 or cache.shape[1] % 2 or cache.shape[1] == 0:
-        raise bad_value(op, "cos_sin_cache", "be [rows, W] with an even W", list(cache.shape))
-    cos, sin = cache.chunk(2, dim=-1)
-    return cos, sin
-
-
-def _by_token(op: str, name: str, table: Any, tokens: int, width: int) -> Any:
-    """Return a table as ``[T, width/2]``."""
-    _require_tensor(op, name, table)
-    pairs, rows = width // 2, [n for n in table.shape[:-1] if n != 1]
-    if table.ndim < 1 or table.shape[-1] not in (pairs, width) or rows != [n for n in (tokens,) if n != 1]:
-        rule = f"be [T, rotary_dim/2] = [{tokens}, {pairs}] or [T, rotary_dim] = [{tokens}, {width}]"
-        raise bad_value(op, name, rule, list(table.shape))
-    return table.reshape(tokens, table.shape[-1])[:, :pairs]
-
-
-def _as_heads(op: str, name: str, x: Any, head_size: Any) -> Any:
-    _require_tensor(op, name, x)
-    head_size = _head_size(op, "head_size", head_size)
-    if x.ndim not in (2, 3) or x.shape[-1] % head_size:
-        raise bad_value(op, name, f"be [T, N*{head_size}] or [T, N, {head_size}]", list(x.shape))
-    return x.reshape(len(x), x.shape[1:].numel() // head_size, head_size)
-
-
 # Names of qkv_norm_rope_cache's arguments and sizes that these functions give other names.
-_PARAMETERS = {"q_weight": "q_scale", "k_weight": "k_scale", "q_bias": "q_bias", "k_bias": "k_bias"}
-_NAMES = {theirs: ours for ours, theirs in _PARAMETERS.items()} | {"epsilon": "eps", "S": "T"}
+_NAMES = {theirs: ours for ours, theirs in PARAMETERS.items()} | {"epsilon": "eps", "S": "T"}
 _CACHE_NAMES = {"cos": "cos_sin_cache", "sin": "cos_sin_cache"}
 
 
@@ -489,6 +441,7 @@ def _all_reduce_of_vllm(op: str) -> Callable[[Any], Any]:
 __all__ = [
     "npu_rotary_embedding",
     "qkv_rmsnorm_rope",
+    "qkv_rmsnorm_rope_simt",
     "register",
     "rope_forward_oot",
     "split_qkv_tp_rmsnorm_rope",

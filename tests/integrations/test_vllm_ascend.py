@@ -18,7 +18,7 @@ ROUNDING = {torch.float32: 4e-6, torch.bfloat16: 2.0**-7, torch.float16: 2.0**-1
 def operators():
     """The functions as torch operators of a namespace of their own."""
     names = vllm_ascend.register("npu_rope_test_vllm")
-    assert len(names) == 4
+    assert len(names) == 5
     assert vllm_ascend.register("npu_rope_test_vllm") == names  # a second time, as if vllm-ascend had them
     return torch.ops.npu_rope_test_vllm
 
@@ -171,6 +171,7 @@ def calls_of_operators(tokens=T, width=D):
     gated = randn(tokens, (2 + 2 * K) * D), one, one, axes, 1, K, D, 1e-6, sections, True, width
     return {
         "qkv_rmsnorm_rope": (qkv, cache, positions, one, one, *sizes, 1e-6, one, one),
+        "qkv_rmsnorm_rope_simt": (qkv, cache, positions, one, one, *sizes, 1e-6),
         "triton_split_qkv_rmsnorm_mrope": (*gated, None, None, True),
         "split_qkv_tp_rmsnorm_rope": (
             *(qkv, torch.ones(N * D), torch.ones(K * D), *sizes, width, 1e-6, 1),
@@ -197,6 +198,16 @@ def test_operators_compile_with_dynamic_sizes(name, operators):
         arguments = calls_of_operators(tokens, width)[name]
         for got, expected in zip(compiled(*arguments), operator(*arguments), strict=True):
             assert torch.equal(got, expected)
+
+
+def test_the_name_of_a5_gives_the_same_bits(operators):
+    """A5DeviceAdaptor of vllm-ascend's device_op.py passes all arguments by name."""
+    given = legal(PER_HEAD) | {"q_bias": randn(D, seed=1), "k_bias": randn(D, seed=2)}
+    expected = operators.qkv_rmsnorm_rope(**given)
+    for got, y in zip(operators.qkv_rmsnorm_rope_simt(**given), expected, strict=True):
+        assert torch.equal(got, y)
+    with pytest.raises(ValueError, match=r"\[qkv_rmsnorm_rope_simt\] head_dim must be positive but got 0"):
+        operators.qkv_rmsnorm_rope_simt(**given | {"head_dim": 0})
 
 
 def test_the_operators_compile(operators):

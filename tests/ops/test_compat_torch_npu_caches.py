@@ -80,7 +80,7 @@ def kv_call(cache_mode="PA", heads=1, dtype=torch.float32, **changes) -> dict[st
         "gamma": randn(DV, dtype=dtype, seed=1),
         "cos": randn(B, 1, S, DK, dtype=dtype, seed=2),
         "sin": randn(B, 1, S, DK, dtype=dtype, seed=3),
-        "index": rows.get(cache_mode, torch.arange(B * S)),
+        "index": rows.get(str(cache_mode), torch.arange(B * S)),
         "k_cache": k_cache,
         "ckv_cache": ckv_cache,
         "cache_mode": cache_mode,
@@ -163,6 +163,23 @@ HALF = {name: t for name, t in kv_call(dtype=torch.float16).items() if name in (
 BAD_KV = {
     "mode": ({"cache_mode": "PA_X"}, "cache_mode must be one of Norm, PA, PA_BNSD, PA_NZ"),
     "list": ({"kv": [1]}, "kv must be a torch tensor but got list."),
+    **{
+        f"no {name}": ({name: None}, f"{name} must be a torch tensor but got NoneType.")
+        for name in ("kv", "gamma", "cos", "sin", "index")
+    },
+    "mode of another type": ({"cache_mode": []}, "cache_mode must be one of Norm, PA, PA_BNSD, PA_NZ"),
+    **{
+        f"flag {value!r}": ({"is_output_kv": value}, f"is_output_kv must be True or False but got {value!r}.")
+        for value in ("no", 1, None)
+    },
+    "no heads": (
+        {
+            "kv": randn(B, 0, S, DV + DK),
+            "k_cache": torch.full((BLOCKS, BLOCK, 0, DK), 9.0),
+            "ckv_cache": torch.full((BLOCKS, BLOCK, 0, DV), 9.0),
+        },
+        "kv must have at least one head but got [2, 0, 5, 96].",
+    ),
     "rank": ({"kv": randn(2, 5, 96)}, "kv must have shape [B,N,S,D] but got [2, 5, 96]."),
     "width": ({"kv": randn(B, 1, S, 90)}, "kv must have 64 + 32 elements in a row"),
     "gamma": ({"gamma": torch.ones(64).half()}, "gamma must be float32 but got float16."),
@@ -307,7 +324,36 @@ def test_values_are_copied_and_the_outputs_are_what_is_stored(store_backend):
     assert run_qkv(**qkv_call()) == (None, None, None)
 
 
+def int8_cache():
+    return torch.full((3, NK * D // 32, 8, 32), 9, dtype=torch.int8)
+
+
 BAD_QKV = {
+    **{
+        f"no {name}": ({name: None}, f"{name} must be a torch tensor but got NoneType.")
+        for name in ("qkv", "q_gamma", "cos", "index")
+    },
+    "sizes as text": ({"qkv_size": "abcd"}, "qkv_size must be four integers but got 'abcd'."),
+    "no sizes": ({"qkv_size": None}, "qkv_size must be four integers but got None."),
+    "a float as a size": (
+        {"qkv_size": [2, 3.0, N + 2 * NK, D]},
+        "qkv_size[1] must be an integer but got 3.0.",
+    ),
+    "one number of heads": ({"head_nums": 6}, "head_nums must be three integers but got 6."),
+    "a bool as a number of heads": (
+        {"head_nums": [N, NK, True]},
+        "head_nums[2] must be an integer but got True.",
+    ),
+    "flag": ({"is_output_qkv": "no"}, "is_output_qkv must be True or False but got 'no'."),
+    "mode of another type": ({"cache_mode": []}, "cache_mode must be PA_NZ but got []."),
+    "divisor 0": (
+        {"k_cache": int8_cache(), "k_scale": torch.tensor([1.0] * 5 + [0.0] * (D - 5))},
+        "k_scale must not be 0 but got 0 at index [5].",
+    ),
+    "divisor -0 of values": (
+        {"v_cache": int8_cache(), "v_scale": -torch.zeros(1)},
+        "v_scale must not be 0 but got 0 at index [0].",
+    ),
     "mode": ({"cache_mode": "PA_BNSD"}, "cache_mode must be PA_NZ but got 'PA_BNSD'."),
     "sizes": ({"qkv_size": [2, 3, 8]}, "qkv_size must be 4 numbers of at least 1 but got [2, 3, 8]."),
     "heads": (
