@@ -16,7 +16,8 @@ implicit_replication().
 
 Norms over all heads of a token, with scales ``[N*D]``, need sums over all ranks. qk_square_sums of sharded
 heads is a partial sum; qkv_norm_rope_cache takes it as ``square_sums``, with the number of parts of the heads
-as ``ranks``. The result is that of full tensors with ``ranks=1``.
+as ``ranks``. With ``ranks=1`` DTensor gathers the heads first, except in an operator that writes, which is
+refused. The result is that of full tensors with ``ranks=1``.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from torch.distributed.tensor.experimental import register_sharding
 
 import npu_rope  # noqa: F401 - the operators that the rules are for
 from npu_rope.errors import bad_value
+from npu_rope.qkv_norm_rope_cache_calls import OP as QKV
 from npu_rope.rope_attributes import RopeMode
 
 Rule = tuple[list[Any], list[Any]]  # placements of the results, and of every argument
@@ -99,6 +101,7 @@ def _require_one_of(op: Any, allowed: list[Placements], tensors: Given) -> None:
         actual = dict(zip(tensors, on_one_mesh_dim, strict=True))
         if not any(all(rule.get(n, Replicate()) == p for n, p in actual.items()) for rule in allowed):
             name = op._schema.name.removeprefix("npu_rope::").removesuffix("_out").removesuffix("_")
+            name = QKV if name.startswith(QKV) else name
             got = ", ".join(f"{n} {p}" for n, p in actual.items())
             texts = (", ".join(f"{n} {rule.get(n, Replicate())}" for n in tensors) for rule in allowed)
             raise bad_value(name, "placements", f"be one of ({'; '.join(texts)})", f"({got})")
@@ -170,7 +173,7 @@ def _place_qkv(given: Given, dimension: str) -> Placements | None:
         if cache is not None and "q_out" in given and len(cache.shape) == 4:
             # DTensor requires the n-th output of such an operator to have the placement of its n-th argument.
             rule = "have shape [rows,N,D] where q_out is given and tensors are distributed"
-            raise bad_value("qkv_norm_rope_cache", f"{side}_cache", rule, list(cache.shape))
+            raise bad_value(QKV, f"{side}_cache", rule, list(cache.shape))
         if cache is not None and "q_out" not in given:
             placed[f"{side}_cache"] = Shard(len(cache.shape) - 2)
         scale = given[f"{side}_quant_scale"]
@@ -201,7 +204,7 @@ def _with_parts_of_heads(given: Given, allowed: list[Placements]) -> list[Placem
     parts = math.prod(n for n, p in zip(q.mesh.shape, q.placements, strict=True) if p == Shard(1))
     if ranks != parts:
         rule = f"be the number of parts of q's heads, {parts}"
-        raise bad_value("qkv_norm_rope_cache", "ranks", rule, ranks)
+        raise bad_value(QKV, "ranks", rule, ranks)
     return [rule for rule in allowed if rule.get("q", Replicate()) in q.placements]
 
 

@@ -279,11 +279,12 @@ def qkv():
     of_tensor = [*placements[:7], ALL, ALL]
     one_factor = (*stored[:7], torch.tensor([9.0]), torch.tensor([0.5]))
     compare_in_place("a factor of the tensor", store, one_factor, of_tensor, 6)
+    text = "[qkv_norm_rope_cache] placements must be one of ("
     for of_slots in (Shard(0), ALL):
         wrong = [tokens, tokens, tokens, Shard(0), of_slots, ALL, ALL, ALL, ALL]
-        expect_error("caches of sharded tokens", store, stored, wrong)
+        expect_error("caches of sharded tokens", store, stored, wrong, text)
     wrong = [*placements[:5], Shard(0), *placements[6:]]
-    expect_error("a cache of sharded blocks", store, stored, wrong)
+    expect_error("a cache of sharded blocks", store, stored, wrong, text)
 
     def into(q, k, v, positions, *outs):
         qkv_norm_rope_cache(q, k, v, positions, PARAMS, out=outs)
