@@ -304,9 +304,9 @@ NPU_ROPE_API npu_rope_status npu_rope_add_rms_norm(const npu_rope_tensor *x, con
  *                   the row of its axis
  *   slots           [S] int32 or int64: the row of the caches for each token, or -1 to leave the token's k and v out.
  *                   No two tokens have the same row
- *   k_quant_scale,  float32 factors [1], [N] or [N,D] of an int8 cache, which requires them; only with slots, and for v
- *   v_quant_scale   only with v
- *   k_quant_offset,  float32, added after the factor, of the factor's shape
+ *   k_quant_scale,  float32 factors [1], [N] or [N,D] of an int8 cache, which requires them; contiguous; only with
+ *   v_quant_scale   slots, and for v only with v
+ *   k_quant_offset,  float32, added after the factor, of the factor's shape; contiguous
  *   v_quant_offset
  *
  * Attributes.

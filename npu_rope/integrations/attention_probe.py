@@ -286,7 +286,7 @@ class _Probe:
             raise NotKnown(f"its forward updates its cache {len(cache.got)} times")
         call, (keys, values) = rotated[0], cache.got[0]
         if keys is not call.results[1]:
-            raise NotKnown("its keys are changed between rotation and cache")
+            raise NotKnown("the keys that it stores are not its rotation's result but made from it")
         projected = {_memory(x) for x in self.projected}
         if _memory(values) not in projected:
             raise NotKnown("its values are changed between projection and cache")

@@ -112,7 +112,7 @@ def qkv_norm_rope_cache(
     Returns:
         (q, k, v): the results; without caches and ``out`` v itself, unchanged. With caches: (q's result,
         k_cache, v_cache). Without caches and ``out``, gradients flow to q, k, scales, biases and
-        ``square_sums``.
+        ``square_sums``; the back ends reference, sim and npu refuse CPU tensors that need one.
 
     Raises:
         ValueError, TypeError: an argument breaks its rule; nothing was written.

@@ -679,7 +679,7 @@ class SharedKeys(Attention):
 NOT_SAME = "its results change if one operator normalizes, rotates and stores"
 LEFT = {
     ValueNorm: "its values are changed between projection and cache",
-    ScaledKeys: "its keys are changed between rotation and cache",
+    ScaledKeys: "the keys that it stores are not its rotation's result but made from it",
     ScaledQueries: NOT_SAME,
     AddedBias: "its keys are changed between projection and rotation",
     NormalizedTwice: "its queries are changed between projection and rotation",
