@@ -38,8 +38,8 @@ class Cause:
 
     @property
     def names_in_words(self) -> str:
-        """Return the attributes as text. Without attributes it is "anything" or "a difference"."""
-        return ", ".join(self.names) or ("anything" if self.is_alone else "a difference")
+        """Return the attributes as text. Without attributes it is "anything" or "equal inputs"."""
+        return ", ".join(self.names) or ("anything" if self.is_alone else "equal inputs")
 
     def __str__(self) -> str:
         if self.is_alone:
