@@ -10,6 +10,7 @@ import importlib.util
 import os
 import re
 import shlex
+import shutil
 import sys
 import warnings
 from collections.abc import Callable, Mapping
@@ -66,12 +67,36 @@ def simulated_soc() -> str | None:
     return os.environ.get("ASCEND_SIM_SOC")
 
 
-def command_line(python: str = "python") -> str:
+def command_line(python: str = "") -> str:
     """Return the beginning of a command line that runs npu_rope as this process does: ``npu-rope``, or
-    ``npu-rope sim`` with the options of this process and this Python.
+    ``npu-rope sim`` with the options of this process and a Python.
+
+    Args:
+        python: the Python of the command in a simulation; empty for the one of this process.
     """
     prefix = simulation()
-    return f"{prefix}{shlex.join([python, '-m', 'npu_rope.cli'])}" if prefix else "npu-rope"
+    words = [python or _python(), "-m", "npu_rope.cli"] if prefix else [_npu_rope()]
+    return f"{prefix}{shlex.join(words)}"
+
+
+def _python() -> str:
+    """Return ``python``, or this Python's path if ``python`` on PATH is that of another environment."""
+    return "python" if _is_on_path("python") else sys.executable
+
+
+def _npu_rope() -> str:
+    """Return ``npu-rope``, or its path if PATH lacks this environment's one."""
+    own = _in_environment("npu-rope")
+    return "npu-rope" if _is_on_path("npu-rope") or not os.path.exists(own) else own
+
+
+def _is_on_path(name: str) -> bool:
+    # Links are not resolved: the Pythons of several environments can be links to one file.
+    return os.path.abspath(shutil.which(name) or "") == _in_environment(name)
+
+
+def _in_environment(name: str) -> str:
+    return os.path.join(os.path.dirname(os.path.abspath(sys.executable)), name)
 
 
 def simulation() -> str:
@@ -80,7 +105,7 @@ def simulation() -> str:
     soc = simulated_soc()
     if soc is None:
         return ""
-    words = ["npu-rope", "sim", "--soc", soc]
+    words = [_npu_rope(), "sim", "--soc", soc]
     for option, variable, default in (
         ("--devices", "ASCEND_SIM_DEVICES", "1"),
         ("--streams", "ASCEND_SIM_STREAMS", "asynchronous"),

@@ -28,6 +28,10 @@ BACKENDS = FORCED.split(",") if FORCED else ["reference", "cpu", "sim", "sim:asc
 START_SECONDS = time.monotonic()
 
 
+# Printed commands are those of a user whose environment is active.
+os.environ["PATH"] = os.pathsep.join((os.path.dirname(sys.executable), os.environ.get("PATH", "")))
+
+
 def pytest_configure(config):
     # Imports and collected tests make millions of objects that stay until the end. Each full garbage
     # collection would visit all of them. pytest-xdist's controller collects no tests, so it would not enable

@@ -158,9 +158,15 @@ def explain(judgement: Judgement) -> str:
     """Return why a judgement failed, with its worst element."""
     if judgement.message:
         return judgement.message
-    text = f"error {judgement.max_error:.3g}, worst element {judgement.ratio:.3g} times its bound"
-    if judgement.worst is not None:
-        worst = judgement.worst
+    worst = judgement.worst
+    # A result that is not finite has neither an error nor a ratio.
+    is_finite = worst is None or math.isfinite(worst.got)
+    text = (
+        f"error {judgement.max_error:.3g}, worst element {judgement.ratio:.3g} times its bound"
+        if is_finite
+        else "worst element"
+    )
+    if worst is not None:
         place = ""
         if worst.position is not None:
             axis = f" ({worst.axis})" if worst.axis else ""
@@ -169,7 +175,7 @@ def explain(judgement: Judgement) -> str:
         text += f": got {worst.got:.9g}, expected {worst.expected:.9g}"
     if judgement.region:
         text += f"; beyond the bound: {judgement.region}"
-    if judgement.nmse is not None:
+    if judgement.nmse is not None and is_finite:
         allowed = "within" if judgement.nmse <= TEST_BACKEND_OPS_NMSE else "above"
         text += f"; NMSE {judgement.nmse:.3g}, {allowed} test-backend-ops' limit of {TEST_BACKEND_OPS_NMSE:g}"
     return text

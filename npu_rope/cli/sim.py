@@ -18,4 +18,15 @@ def sim(*arguments: Any, **options: Any) -> None:
     run(*arguments, **options)
 
 
-sim.__doc__ = (run.__doc__ or "").replace("ascend-sim run", "npu-rope sim")
+_SUMMARY = "Run a program for an NPU, unmodified, on a simulated one."
+sim.__doc__ = (
+    (run.__doc__ or "")
+    .replace("ascend-sim run", "npu-rope sim")
+    .replace(
+        _SUMMARY,
+        f"""{_SUMMARY}
+
+    This is ascend-sim run with one difference: npu_rope's operator package is
+    installed on the simulated machine.""",
+    )
+)

@@ -289,6 +289,11 @@ def _choose_cases(
             chosen += found
         cases = list({(case.suite, case.name): case for case in chosen}.values())
     if filter_ and not (found := _matching(cases, filter_)):
+        if filter_ in {case.op for case in cases}:
+            raise usage_error(
+                f"[validate] filter must be part of a case's name but got the operator {filter_!r}.\n"
+                f"Choose its cases with --op {filter_}."
+            )
         raise _no_case("filter", filter_, all_cases(suites, **drawn))
     return found if filter_ else cases
 

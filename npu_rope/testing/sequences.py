@@ -253,4 +253,7 @@ def _parse_value(name: str, text: str) -> Any:
         kind: Any = type(_FIELDS[name].default)
         return kind(int(text)) if kind is bool else kind(text)
     except (ValueError, TypeError):
-        raise ValueError(f"{name} must have another form but got {text}") from None
+        is_list = name in ("shape", "sections")
+        is_integer = isinstance(_FIELDS[name].default, int)
+        rule = "a list of integers" if is_list else "an integer" if is_integer else "a number"
+        raise ValueError(f"{name} must be {rule} but got {text}") from None

@@ -35,6 +35,12 @@ def commands_of(group, *names):
 COMMANDS = dict(commands_of(typer.main.get_command(app)))
 
 
+def test_the_help_of_sim_says_what_differs_from_ascend_sim_run():
+    help_ = " ".join(COMMANDS["sim",].help.split())
+    assert "This is ascend-sim run with one difference: npu_rope's operator package is installed" in help_
+    assert help_.count("ascend-sim") == 1
+
+
 @pytest.mark.parametrize("names", COMMANDS, ids=" ".join)
 def test_a_terminal_of_80_columns_shows_the_lines_of_help_as_written(names):
     done = CliRunner(env={"COLUMNS": "80"}).invoke(app, [*names, "--help"])

@@ -10,6 +10,7 @@ import re
 import shlex
 import subprocess
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 from xml.etree import ElementTree
 
@@ -19,7 +20,7 @@ import pytest
 from typer.testing import CliRunner
 
 import npu_rope
-from npu_rope import simulated_package
+from npu_rope import backends, simulated_package
 from npu_rope.cli import fault_report, report
 from npu_rope.cli import validate as command
 from npu_rope.cli.app import app
@@ -28,7 +29,7 @@ from npu_rope.cli.validate import FAIL
 from npu_rope.cli.validation_report import ValidationReport
 from npu_rope.testing import judge
 from npu_rope.testing.ggml import GgmlInfo, GgmlUnavailable, find_library_dir
-from npu_rope.testing.outcomes import ALONE, CaseResult, Judgement, Occurrence
+from npu_rope.testing.outcomes import ALONE, CaseResult, Judgement, Occurrence, Worst
 from npu_rope.testing.suites import LONG_STEP, LONG_TOKENS, SUITES, all_cases
 
 NINE_CASES = ["--suite", "ggml", "--filter", "type=f32,ne_a=[128,32,2,1],n_dims=32"]
@@ -628,6 +629,51 @@ def test_both_reproducers_run_as_this_process_does(monkeypatch):
     )
     commands = fault_report.reproducers(CaseResult(case), judgement, report)
     assert commands == [f"{simulated} python -m npu_rope.cli validate {options}", f"{simulated} {own}"]
+
+
+@pytest.mark.parametrize("on_path", ["nothing", "other programs"])
+def test_commands_have_paths_where_the_environment_is_not_active(tmp_path, monkeypatch, on_path):
+    names = ("npu-rope", "python", "python3")
+    other = tmp_path / "other"
+    for folder in (other, tmp_path / "environment"):
+        folder.mkdir()
+        for name in names:
+            (folder / name).touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(other) if on_path == "other programs" else str(tmp_path))
+    own = tmp_path / "environment"
+    monkeypatch.setattr(backends.sys, "executable", str(own / "python3"))
+    monkeypatch.delenv("ASCEND_SIM_SOC", raising=False)
+    assert backends.command_line() == f"{own}/npu-rope"
+    monkeypatch.setenv("ASCEND_SIM_SOC", "Ascend910B3")
+    simulation = f"{own}/npu-rope sim --soc Ascend910B3 -- "
+    assert backends.simulation() == simulation
+    assert backends.command_line() == f"{simulation}{own}/python3 -m npu_rope.cli"
+    monkeypatch.setenv("PATH", os.pathsep.join([str(own), str(other)]))
+    assert backends.command_line() == "npu-rope sim --soc Ascend910B3 -- python -m npu_rope.cli"
+
+
+def test_the_text_of_a_result_that_is_not_finite_has_neither_error_nor_nmse():
+    worst = Worst((0, 0, 0, 0), None, 0.0, float("nan"), 1.5)
+    judgement = Judgement(
+        "ggml", FAIL, ratio=float("inf"), worst=worst, region="25% of the elements", nmse=float("nan")
+    )
+    text = fault_report.explain(judgement)
+    assert text == (
+        "worst element at (b, s, n, d) = (0, 0, 0, 0): got nan, expected 1.5; "
+        "beyond the bound: 25% of the elements"
+    )
+    finite = replace(judgement, ratio=3.0, max_error=0.5, worst=replace(worst, got=1.0), nmse=0.1)
+    assert fault_report.explain(finite).startswith(
+        "error 0.5, worst element 3 times its bound at (b, s, n, d)"
+    )
+    assert "; NMSE 0.1, above" in fault_report.explain(finite)
+
+
+def test_a_filter_that_is_an_operator_names_the_option_for_operators():
+    outcome = invoke("--filter", "NPU_MROPE", "--list")
+    assert outcome.exit_code == 2
+    assert "filter must be part of a case's name but got the operator 'NPU_MROPE'" in outcome.output
+    assert "Choose its cases with --op NPU_MROPE." in outcome.output
 
 
 @pytest.mark.long

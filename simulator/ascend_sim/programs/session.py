@@ -311,7 +311,7 @@ def print_report(report: SessionReport, print_line: Callable[[str], None]) -> No
         (f"launches with rule violations: {broken or 'none'}", report.rule_violations),
         (f"work that failed on a stream: {failed}" if failed else "", _grouped(report.failed_work)),
         (f"streams: {report.streams}{order}; races: {report.race_count or 'none'}", _grouped(report.races)),
-        (f"uses of freed memory: {len(freed)}" if freed else "", _grouped(_by_allocation(freed))),
+        (f"uses of freed memory: {len(freed)}" if freed else "", _by_first_use(freed)),
         (f"guard zones: {f'{len(damage)} overrun' if damage else intact}", damage),
     ):
         for line in (title, *(f"  {text}" for text in texts)):
@@ -319,17 +319,30 @@ def print_report(report: SessionReport, print_line: Callable[[str], None]) -> No
                 print_line(line)
 
 
-def _by_allocation(texts: list[str]) -> list[str]:
-    """Return the first use of each freed allocation, with the names of the other work that uses it."""
+def _by_first_use(texts: list[str]) -> list[str]:
+    """Return the first use of each freed allocation, with the names of the other work that uses it. First
+    uses that differ in their numbers only are one row."""
     uses: dict[str, list[str]] = {}
     for text in texts:
         allocation = re.search(r"\(allocation \d+ of \d+ bytes\)", text)
         uses.setdefault(allocation[0] if allocation else text, []).append(text)
-    rows = []
-    for first, *others in uses.values():
-        names = dict.fromkeys(name for text in others if (name := text.partition(":")[0]) not in first)
-        rows.append(f"{first} Also used by {', '.join(names)}." if names else first)
-    return rows
+    rows: dict[str, list[list[str]]] = {}
+    for of_one in uses.values():
+        rows.setdefault(_without_numbers(of_one[0]), []).append(of_one)
+    return [_use_of_freed_memory(row) for row in rows.values()]
+
+
+def _use_of_freed_memory(allocations: list[list[str]]) -> str:
+    """Return one row for allocations whose first uses differ in their numbers only."""
+    text = allocations[0][0]
+    others = (use.partition(":")[0] for uses in allocations for use in uses[1:])
+    names = dict.fromkeys(name for name in others if name not in text)
+    also = f" Also used by {', '.join(names)}." if names else ""
+    return text + also + (f" ({len(allocations) - 1} more like it)" if len(allocations) > 1 else "")
+
+
+def _without_numbers(text: str) -> str:
+    return re.sub(r"\d+", "#", text)
 
 
 def _grouped(texts: list[str]) -> list[str]:
@@ -337,7 +350,7 @@ def _grouped(texts: list[str]) -> list[str]:
     first_texts: dict[str, str] = {}
     counts: Counter[str] = Counter()
     for text in texts:
-        kind = re.sub(r"\d+", "#", text)
+        kind = _without_numbers(text)
         first_texts.setdefault(kind, text)
         counts[kind] += 1
     return [

@@ -435,7 +435,7 @@ def test_errors_that_differ_in_numbers_are_listed_once(tmp_path):
     assert races == [f"  {texts[0]} (2 more like it)", "  another race"]
 
 
-def test_uses_of_one_freed_allocation_are_one_line(tmp_path):
+def test_uses_of_freed_memory_are_one_line_for_each_function_that_uses_it_first(tmp_path):
     text = "{}: self is read from memory that was freed before the work ran (allocation {} of 64 bytes)."
     uses = [
         ("aclnnMul", 4),
@@ -445,11 +445,11 @@ def test_uses_of_one_freed_allocation_are_one_line(tmp_path):
         ("aclnnMul", 5),
         ("aclnnCos", 5),
     ]
-    uses += [("aclnnSin", 5), ("aclnnExp", 6)]
+    uses += [("aclnnSin", 5), ("aclnnExp", 6), ("aclnnMul", 7), ("aclnnTanh", 7), ("aclnnMul", 8)]
     lines = lines_of(report_of(tmp_path, {"freed": [text.format(*use) for use in uses]}))
-    first = lines.index("uses of freed memory: 8")
+    first = lines.index("uses of freed memory: 11")
     assert lines[first + 1 : first + 4] == [
-        f"  {text.format('aclnnMul', 4)} Also used by aclnnCos, aclnnSin. (1 more like it)",
+        f"  {text.format('aclnnMul', 4)} Also used by aclnnCos, aclnnSin, aclnnTanh. (3 more like it)",
         f"  {text.format('aclnnExp', 6)}",
         "guard zones: intact",
     ]
