@@ -398,7 +398,8 @@ def _side_gradients(
 
 def _no_gradients(scale: Any, bias: Any) -> tuple[Any, Any]:
     """Return the gradients of the scale and the bias of a side without heads."""
-    return tuple(None if factor is None else torch.zeros_like(factor) for factor in (scale, bias))
+    of_scale, of_bias = (None if factor is None else torch.zeros_like(factor) for factor in (scale, bias))
+    return of_scale, of_bias
 
 
 def _side_gradients_by_sums(
