@@ -12,8 +12,7 @@ constexpr int64_t kRunBytes = 8 * 1024;  // preferred bytes of a run of one head
 // Largest number of tokens of a block: a multiple of 8, and at most 255, because an instruction has one repeat for each
 // token and at most 255 repeats.
 constexpr int64_t kMaxTokens = 248;
-constexpr int64_t kMaxRows = 4095;     // of a tile: a DMA instruction copies at most 4095 rows
-constexpr int64_t kMaxNormRows = 512;  // of a tile with a norm: each row needs memory for its statistics
+constexpr int64_t kMaxRows = 4095;  // of a tile: a DMA instruction copies at most 4095 rows
 
 // Divides n into parts that are as equal as possible, of at least `min_share`. Returns the size of the largest part.
 int64_t even_share(int64_t n, int64_t min_share) { return ceil_div(n, std::max<int64_t>(1, n / min_share)); }
@@ -31,6 +30,7 @@ struct Unit {
         max_tokens = std::min({rows, common.seq, kMaxTokens});
         for (int side = 0; side < kRopeMaxSides; ++side) max_heads = std::max(max_heads, heads_of_side(common, side));
         max_heads = std::min(max_heads, heads);
+        whole_heads = call.whole_heads;
         row_bytes = call.max_row_pitch() * call.item_bytes;
         target_bytes = target_tile_bytes(rows, heads, call.max_head_size() * call.item_bytes);
         // If the vector unit takes longer than the memory, a larger tile saves more time by fewer instructions than its
@@ -40,6 +40,7 @@ struct Unit {
     }
 
     int64_t heads, max_tokens, max_heads = 0;
+    int64_t whole_heads;              // the fewest heads of a tile that normalizes all heads of a token
     int64_t row_bytes, target_bytes;  // one head's row in UB; a tile of the preferred size
     int64_t full_token_rows;          // number of token rows, with all heads, that fill a tile of the preferred size
 };
@@ -47,10 +48,9 @@ struct Unit {
 // Whether the kernel's instructions can process the tile. A run of a packed tile must have at least 32 bytes.
 bool is_supported(const RopeTileCall& call, const RopeTile& tile) {
     const CommonTiling& common = *call.common;
-    if (tile.rows() > (call.normalizes ? kMaxNormRows : kMaxRows)) return false;
+    if (tile.rows() > (call.normalizes ? kMaxNormRows : kMaxRows) || tile.heads < call.whole_heads) return false;
     for (int side = 0; side < kRopeMaxSides; ++side) {
         const int64_t heads = heads_of_side(common, side);
-        if (call.normalizes_tokens && tile.heads < heads) return false;
         int64_t run = heads % tile.heads == 0 ? tile.heads : heads % tile.heads;
         if (common.copy_mode == kCopyPacked && heads > 0 && run * common.head_size * call.item_bytes < kUbBlockBytes)
             return false;
@@ -65,6 +65,8 @@ void add_token_rows(const Unit& unit, int64_t table_tokens, int64_t min_bytes, s
     for (int64_t tokens = unit.full_token_rows - 1; tokens >= 1 && tokens * all_heads * row_bytes >= min_bytes;
          --tokens)
         tiles->push_back({tokens, all_heads, table_tokens});
+    if (unit.whole_heads > 0 && unit.whole_heads < all_heads && unit.whole_heads * row_bytes >= min_bytes)
+        tiles->push_back({1, unit.whole_heads, table_tokens});
     int64_t parts = std::max<int64_t>(2, all_heads * row_bytes / (tile_preferences().tile_bytes + row_bytes));
     while (parts <= all_heads) {
         const int64_t heads = ceil_div(all_heads, parts);
@@ -154,7 +156,12 @@ std::optional<RopeLayout> layout_of(const RopeTileCall& call, const RopeTile& ti
                   kUbBankPeriodBytes;
     const int64_t temp_end = (rotates_in_work ? layout.temp_offset : kUbBankPeriodBytes) + lanes * 4;
     layout.staging_offset = round_up(4 * std::max(table_temps, setup_temps), kUbBlockBytes);
-    layout.work.bytes = std::max(temp_end, layout.staging_offset + call.staging_bytes);
+    int64_t staging_bytes = call.factors.staging_bytes;
+    if (call.factors.streamed_head_bytes > 0) {  // the factors of a tile, beside its rows and the next table
+        layout.staging_offset = std::max(layout.staging_offset, round_up(temp_end, kUbBlockBytes));
+        staging_bytes = std::max(staging_bytes, tile.heads * call.factors.streamed_head_bytes);
+    }
+    layout.work.bytes = std::max(temp_end, layout.staging_offset + staging_bytes);
     layout.cos_offset = conflict_free_offset(layout.block_tokens * width * 4);
     layout.table.bytes = layout.cos_offset + layout.block_tokens * width * 4;
     if (call.normalizes) {
@@ -166,7 +173,7 @@ std::optional<RopeLayout> layout_of(const RopeTileCall& call, const RopeTile& ti
             layout.raw_scales.bytes = call.item_bytes == 4 ? 0 : call.item_bytes * 2 * common.row_pitch;
         }
     }
-    if (call.stores_any_type) layout.scales.bytes = call.factor_bytes;
+    if (call.stores_any_type) layout.scales.bytes = call.factors.bytes;
 
     return place_regions(layout.regions()) <= call.ub_bytes ? std::optional(layout) : std::nullopt;
 }

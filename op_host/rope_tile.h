@@ -8,10 +8,13 @@
 #include <optional>
 #include <vector>
 
+#include "op_host/row_factors_tiling.h"
 #include "op_host/ub_layout.h"
 #include "op_kernel/rope_tiling_data.h"
 
 namespace npu_rope {
+
+constexpr int64_t kMaxNormRows = 512;  // of a tile with a norm: each row needs memory for its statistics
 
 // The properties of a call on which its layouts depend. The kernel computes tables from positions or loads given
 // tables.
@@ -27,13 +30,12 @@ struct RopeTileCall {
     bool normalizes_partners = false;          // each head's partners are also normalized
 
     // qkv_norm_rope_cache
-    bool normalizes_tokens = false;  // all heads of a token are normalized together, so a tile has all of them
-    bool stores_any_type = false;    // the kernel converts float32 rows to the type of each output
-    int64_t buffers = 2;             // number of input buffers, and of output buffers
-    int64_t value_size = 0;          // the head size of values; 0: the call has none
+    int64_t whole_heads = 0;       // a tile has all heads of a side with up to that many, to normalize them together
+    bool stores_any_type = false;  // the kernel converts float32 rows to the type of each output
+    int64_t buffers = 2;           // number of input buffers, and of output buffers
+    int64_t value_size = 0;        // the head size of values; 0: the call has none
     int64_t out_row_bytes[kRopeMaxSides] = {};  // a row of a head of each output in UB
-    int64_t factor_bytes = 0;                   // the rows of scales, biases and quantization as float32
-    int64_t staging_bytes = 0;                  // those of them that are converted, in their own types
+    RowFactorsPlaces factors;                   // the rows of scales, biases and quantization
 
     // The elements of the longest head, and those of its row in UB.
     int64_t max_head_size() const { return std::max<int64_t>(has_rotated_heads() ? common->head_size : 0, value_size); }

@@ -114,16 +114,13 @@ public:
             split();
             layout = best_layout(call_, tile_candidates(call_));
         }
-        if (!layout && qkv_) {
+        for (const bool streams : {false, true}) {
+            if (layout || !qkv_) break;
+            if (streams) place_factors(true);
             call_.buffers = 2;
             layout = best_layout(call_, tile_candidates(call_));
         }
-        if (!layout && call_.normalizes_tokens) {
-            const int k = longest_norm();
-            return bad_value(in_.op, k == 0 ? "q_scale" : "k_scale",
-                             "cover fewer elements on an NPU, or be given with square_sums",
-                             formatted("%lld, which do not fit UB", static_cast<long long>(qkv_side(k).N * shape_.D)));
-        }
+        if (!layout && call_.whole_heads > 0) return refuse_norm();
         if (!layout) return internal_error(in_.op, "tile", "fit into UB", "none that does");
         set_layout(*layout);
         launch->block_dim = static_cast<uint32_t>(common_.row_parts * common_.head_parts);
@@ -264,7 +261,7 @@ private:
         if (common_.copy_mode != kCopyScalar)  // else one core, because two cores must not write to one cache line
             split = split_work(
                 common_.rows, common_.row_granule, heads(), head_bytes(), platform_.cores,
-                common_.copy_mode == kCopyPacked || call_.normalizes_tokens ? heads() : tile_preferences().min_heads,
+                common_.copy_mode == kCopyPacked || call_.whole_heads > 0 ? heads() : tile_preferences().min_heads,
                 tile_preferences().table_heads);
         common_.row_parts = to_int32(split.row_parts);
         common_.head_parts = to_int32(split.head_parts);
@@ -303,11 +300,20 @@ private:
     bool qkv_normalizes() const { return qkv_ && (normalizes_side(0) || normalizes_side(1)); }
     int32_t out_type(int k) const { return k > 0 && in_.scatters ? qkv_side(k).out_dtype : in_.dtype; }
     int64_t out_item_bytes(int k) const { return dtype_bytes(out_type(k)); }
-    // The side with the most heads of those that normalize all heads of a token together.
-    int longest_norm() const {
-        if (!normalizes_side(1) || qkv_side(1).norm == QkvNorm::kHead) return 0;
-        if (!normalizes_side(0) || qkv_side(0).norm == QkvNorm::kHead) return 1;
-        return qkv_side(0).N < qkv_side(1).N ? 1 : 0;
+    bool normalizes_all_heads(int k) const { return has_heads(k) && qkv_side(k).norm == QkvNorm::kAllHeads; }
+
+    // Refuses the longest norm over all heads of a token, which do not fit UB together. Sums are for q and k alike.
+    Check refuse_norm() const {
+        const int k = normalizes_all_heads(1) && qkv_side(1).N == call_.whole_heads ? 1 : 0;
+        const bool may_have_sums = normalizes_all_heads(1 - k) || !has_heads(1 - k);
+        const bool has_many_heads = call_.whole_heads > kMaxNormRows;
+        const int64_t n = call_.whole_heads * (has_many_heads ? 1 : shape_.D);
+        const std::string most =
+            has_many_heads ? "at most " + std::to_string(kMaxNormRows) + " heads" : "fewer elements";
+        return bad_value(
+            in_.op, k == 0 ? "q_scale" : "k_scale",
+            formatted("cover %s on an NPU%s", most.c_str(), may_have_sums ? ", or be given with square_sums" : ""),
+            formatted("%lld%s", static_cast<long long>(n), has_many_heads ? "" : ", which do not fit UB"));
     }
 
     // The rules of the kernel that the operator does not have.
@@ -326,29 +332,35 @@ private:
     static_assert(kOutFloat32 == NPU_ROPE_FLOAT32 && kOutFloat16 == NPU_ROPE_FLOAT16, "out_type has these numbers");
     static_assert(kOutBfloat16 == NPU_ROPE_BFLOAT16 && kOutInt8 == NPU_ROPE_INT8, "out_type has these numbers");
 
-    // Places rows of factors of a side in UB. rows: 1 for all heads, or one for each head.
-    RowFactorsTiling place_factors(int k, const npu_rope_tensor* t, int64_t rows, int64_t head_stride,
-                                   int64_t lane_stride) {
-        if (!t) return {};
-        const auto at = to_int32(call_.factor_bytes / 4);
-        call_.factor_bytes += 4 * rows * head_row(k).pitch;
-        const int64_t item_bytes = dtype_bytes(t->dtype);
-        const int64_t pitch = round_up(qkv_side(k).D, kUbBlockBytes / item_bytes);
-        const bool is_converted = lane_stride != 0 && (item_bytes != 4 || pitch != head_row(k).pitch);
-        const auto staging = is_converted ? to_int32(call_.staging_bytes) : -1;
-        if (is_converted) call_.staging_bytes += rows * pitch * item_bytes;
-        return {at, to_int32(rows), to_int32(head_stride), to_int32(lane_stride), staging};
-    }
-
-    RowFactorsTiling place_quantization(int k, const npu_rope_tensor* t) {
-        const QkvSide& s = qkv_side(k);
-        const bool is_one = s.quant_stride[0] == 0 && s.quant_stride[1] == 0;
-        return place_factors(k, t, is_one ? 1 : s.N, s.quant_stride[0], s.quant_stride[1]);
+    // Places the factors of all sides in UB.
+    void place_factors(bool streams) {
+        const npu_rope_qkv_inputs& in = in_.qkv->tensors->in;
+        const npu_rope_tensor *scale[] = {in.q_scale, in.k_scale}, *bias[] = {in.q_bias, in.k_bias};
+        call_.factors = {streams};
+        for (int k = 0; k < shape_.sides; ++k) {
+            if (!has_heads(k)) continue;
+            const QkvSide& s = qkv_side(k);
+            QkvSideTiling& to = qkv_->side[k];
+            to.streams_factors = streams;
+            auto place = [&](const npu_rope_tensor* t, int64_t rows, int64_t head_stride, int64_t lane_stride) {
+                return t ? call_.factors.place({rows, dtype_bytes(t->dtype), head_stride, lane_stride}, head_row(k))
+                         : RowFactorsTiling{};
+            };
+            if (normalizes_side(k)) {
+                const bool is_per_head = s.norm == QkvNorm::kHead;
+                const int64_t rows = is_per_head ? 1 : s.N, head_stride = is_per_head ? 0 : shape_.D;
+                to.scale = place(scale[k], rows, head_stride, 1);
+                to.bias = place(bias[k], rows, head_stride, 1);
+            }
+            if (to.out_type != kOutInt8) continue;
+            const int64_t *stride = s.quant_stride, rows = stride[0] == 0 && stride[1] == 0 ? 1 : s.N;
+            to.factor = place(k == 1 ? in.k_quant_scale : in.v_quant_scale, rows, stride[0], stride[1]);
+            to.quant_offset = place(k == 1 ? in.k_quant_offset : in.v_quant_offset, rows, stride[0], stride[1]);
+        }
     }
 
     void set_qkv() {
         const npu_rope_qkv_inputs& in = in_.qkv->tensors->in;
-        const npu_rope_tensor *scale[] = {in.q_scale, in.k_scale}, *bias[] = {in.q_bias, in.k_bias};
         const QkvAttributes& a = in_.qkv->attributes;
         common_.out_pitch = common_.row_pitch;
         call_.stores_any_type = true;
@@ -373,15 +385,10 @@ private:
                 to.norm_kind = is_per_head ? kNormHead : kNormToken;
                 const int64_t n = shape_.D * (is_per_head ? 1 : s.N) * (has_sums ? a.ranks : 1);
                 to.norm = row_norm_tiling(n, a.epsilon, kStashFloat32, in_.dtype != NPU_ROPE_FLOAT16 && !has_sums);
-                call_.normalizes_tokens |= !is_per_head && !has_sums;
-                const int64_t rows = is_per_head ? 1 : s.N;
-                to.scale = place_factors(k, scale[k], rows, is_per_head ? 0 : shape_.D, 1);
-                to.bias = place_factors(k, bias[k], rows, is_per_head ? 0 : shape_.D, 1);
+                if (!is_per_head && !has_sums) call_.whole_heads = std::max(call_.whole_heads, s.N);
             }
-            if (to.out_type != kOutInt8) continue;
-            to.factor = place_quantization(k, k == 1 ? in.k_quant_scale : in.v_quant_scale);
-            to.quant_offset = place_quantization(k, k == 1 ? in.k_quant_offset : in.v_quant_offset);
         }
+        place_factors(false);
         qkv_->has_square_sums = in.square_sums != nullptr;
         qkv_->square_sum_stride = in_.qkv->shape->square_sum_stride;
         qkv_->scatters = in_.scatters;

@@ -22,11 +22,12 @@ constexpr int32_t kNormToken = 2;  // all heads of a token
 // Numbers with which the elements of each head are multiplied, or which are added to them: in UB a row of float32 for
 // each head, or one row for all heads.
 struct RowFactorsTiling {
-    int32_t ub_offset;      // offset of the first row in UB, in floats
+    int32_t ub_offset;      // offset of the first row in UB, in floats; unused if the rows are loaded for each tile
     int32_t rows;           // 0: the call has none
     int32_t head_stride;    // in GM, in elements
     int32_t lane_stride;    // 1, or 0: a row has one number
-    int32_t staging_bytes;  // offset in the staging memory of the rows in their own type; -1: they need none
+    int32_t staging_bytes;  // offset in the staging memory of the rows in their own type; -1: they need none. Rows that
+                            // are loaded for each tile have another place there.
 };
 
 // A head as a row in UB, in elements.
@@ -40,11 +41,11 @@ struct QkvSideTiling {
     RowFactorsTiling scale, bias;           // of q and k
     RowFactorsTiling factor, quant_offset;  // of an int8 output: it has y * factor + quant_offset
     int64_t cache_rows;
-    int64_t block_size;  // rows of a block of a cache
-    int32_t norm_kind;   // kNormNone, ...
-    int32_t out_type;    // kOutFloat32, ...
-    int32_t out_pitch;   // elements of a head of the output in UB
-    int32_t unused;
+    int64_t block_size;       // rows of a block of a cache
+    int32_t norm_kind;        // kNormNone, ...
+    int32_t out_type;         // kOutFloat32, ...
+    int32_t out_pitch;        // elements of a head of the output in UB
+    int32_t streams_factors;  // 1: the factors of which each head has its own row are loaded for each tile
 };
 
 struct QkvTiling {
@@ -54,11 +55,12 @@ struct QkvTiling {
     int32_t scatters;         // 1: sides 1 and 2 are stored into rows of caches
     float scale_offset;       // added to the scales
     int32_t stats_bytes;      // statistics of the rows, such as their sums of squares
-    int32_t factor_bytes;     // all RowFactorsTiling rows in UB
+    int32_t factor_bytes;     // all RowFactorsTiling rows that stay in UB
     int32_t buffers;          // number of input buffers, and of output buffers
     int32_t out_queue_bytes;  // each of the output buffers
-    int32_t staging_offset;   // in the work buffer, in bytes: memory for factors until they are float32
-    HeadRow value_head;       // of v, whose head size may differ from that of q and k
+    int32_t staging_offset;  // in the work buffer, in bytes: memory for factors until they are float32, or for those of
+                             // a tile
+    HeadRow value_head;      // of v, whose head size may differ from that of q and k
 };
 
 struct QkvNormRopeCacheTilingData {

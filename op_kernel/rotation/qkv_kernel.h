@@ -77,6 +77,7 @@ public:
         const QkvSideTiling& side = qkv_->side[tile.side];
         head_ = HeadOf(tile.side);
         element_count_ = tile.tokens * tile.heads * head_.pitch;
+        factors_.Select(side, head_);
         if (tile.side == kValues) {
             MoveValues(x, side, tile);
             return;
@@ -179,16 +180,18 @@ private:
         return side == kValues ? qkv_->value_head : HeadRow{tiling_->head_size, tiling_->row_pitch};
     }
 
-    // Starts to load all factors, before the first tile, so that they arrive while the table is computed.
+    // Starts to load the factors that stay in UB, before the first tile, so that they arrive while the table is
+    // computed.
     __aicore__ inline void StartFactors() {
         for (int32_t side = 0; side < kRopeMaxSides; ++side) {
             const QkvSideTiling& t = qkv_->side[side];
+            factors_.Select(t, HeadOf(side));
             if (side < 2) {
-                factors_.template StartLoad<ParameterT>(t.scale, HeadOf(side), arguments_.scale[side]);
-                factors_.template StartLoad<ParameterT>(t.bias, HeadOf(side), arguments_.bias[side]);
+                factors_.template StartLoad<ParameterT>(t.scale, arguments_.scale[side]);
+                factors_.template StartLoad<ParameterT>(t.bias, arguments_.bias[side]);
             }
-            factors_.template StartLoad<float>(t.factor, HeadOf(side), arguments_.factor[side]);
-            factors_.template StartLoad<float>(t.quant_offset, HeadOf(side), arguments_.quant_offset[side]);
+            factors_.template StartLoad<float>(t.factor, arguments_.factor[side]);
+            factors_.template StartLoad<float>(t.quant_offset, arguments_.quant_offset[side]);
         }
         factors_.MarkLoads();
     }
@@ -197,13 +200,14 @@ private:
         factors_.WaitForLoads();
         for (int32_t side = 0; side < kRopeMaxSides; ++side) {
             const QkvSideTiling& t = qkv_->side[side];
+            factors_.Select(t, HeadOf(side));
             if (side < 2) {
-                factors_.template Prepare<ParameterT>(t.scale, HeadOf(side), arguments_.scale[side]);
-                factors_.template Prepare<ParameterT>(t.bias, HeadOf(side), arguments_.bias[side]);
-                factors_.AddNumber(t.scale, HeadOf(side), qkv_->scale_offset);
+                factors_.template Prepare<ParameterT>(t.scale, arguments_.scale[side]);
+                factors_.template Prepare<ParameterT>(t.bias, arguments_.bias[side]);
+                factors_.AddNumber(t.scale, qkv_->scale_offset);
             }
-            factors_.template Prepare<float>(t.factor, HeadOf(side), arguments_.factor[side]);
-            factors_.template Prepare<float>(t.quant_offset, HeadOf(side), arguments_.quant_offset[side]);
+            factors_.template Prepare<float>(t.factor, arguments_.factor[side]);
+            factors_.template Prepare<float>(t.quant_offset, arguments_.quant_offset[side]);
         }
     }
 
@@ -237,8 +241,10 @@ private:
             norm_.FindInverseRms(rows, temp_, pitch, count);
         }
         norm_.Normalize(rows, pitch, count);
-        factors_.template Apply<RowOp::kMul>(side.scale, head_, rows, tile);
-        factors_.template Apply<RowOp::kAdd>(side.bias, head_, rows, tile);
+        factors_.template LoadStreamed<ParameterT>(side.scale, arguments_.scale[tile.side], tile, qkv_->scale_offset);
+        factors_.template Apply<RowOp::kMul>(side.scale, rows, tile);
+        factors_.template LoadStreamed<ParameterT>(side.bias, arguments_.bias[tile.side], tile);
+        factors_.template Apply<RowOp::kAdd>(side.bias, rows, tile);
     }
 
     __aicore__ inline void ReadSquareSums(const Tile& tile) {
@@ -277,8 +283,10 @@ private:
     // Rounds half to even and saturates. A NaN becomes 0.
     __aicore__ inline void Quantize(LocalTensor<int8_t> y, LocalTensor<float> rows, const QkvSideTiling& side,
                                     const Tile& tile) {
-        factors_.template Apply<RowOp::kMul>(side.factor, head_, rows, tile);
-        factors_.template Apply<RowOp::kAdd>(side.quant_offset, head_, rows, tile);
+        factors_.template LoadStreamed<float>(side.factor, arguments_.factor[tile.side], tile);
+        factors_.template Apply<RowOp::kMul>(side.factor, rows, tile);
+        factors_.template LoadStreamed<float>(side.quant_offset, arguments_.quant_offset[tile.side], tile);
+        factors_.template Apply<RowOp::kAdd>(side.quant_offset, rows, tile);
         // Cast saturates at the limits of int32, and makes 0 of a NaN.
         LocalTensor<int32_t> numbers = temp_.template ReinterpretCast<int32_t>();
         AscendC::Cast(numbers, rows, AscendC::RoundMode::CAST_RINT, static_cast<uint32_t>(element_count_));
