@@ -38,6 +38,16 @@ CHANGES = {
     "first block of a paged cache": Edit("row_tile.batch = row / layout.block_size;", "row_tile.batch = 0;"),
 }  # fmt: skip
 
+LOAD = "Load<T>(factors, memory, rows); "
+LOADED = "SyncPipes<AscendC::HardEvent::MTE2_V>();"
+
+STREAMED_CHANGES = {
+    "factors of the first heads for every tile": Edit("static_cast<int64_t>(rows.first) *", "int64_t{0} *"),
+    "numbers of the first heads for every tile": Edit("(rows.first + row) * factors", "row * factors"),
+    "scale_offset not added for a tile": Edit("Add(factors, number, rows.count);", ""),
+    "factors of a tile used before they are loaded": Edit(LOAD + LOADED, LOAD),
+}  # fmt: skip
+
 
 SUM = "(tile.table_row + row) + tile.side]"
 ZEROS = "AscendC::Duplicate(sums_, 0.0f, kSums * block_tokens_);"
@@ -93,6 +103,12 @@ SUITES = {
         "random_calls and numpy or partial_sums or int8",
         CHANGES,
     ),
+    "streamed factors": Suite(
+        "sim",
+        [mutation_rope.qkv_norm_rope_cache("ascend910b", "half", "half", "int64_t")],
+        "loaded_for_each_tile and (everything or number) and not ascend",
+        STREAMED_CHANGES,
+    ),
     "square sums": square_sums("sim", "ascend910b", SQUARE_SUMS_CHANGES),
     "square sums, 310P": square_sums("sim:ascend310p", "ascend310p", SQUARE_SUMS_CHANGES_ON_310P),
 }
@@ -106,7 +122,8 @@ def operator_tests(folder: Path, suite: Suite, edit: Edit | None) -> subprocess.
     libraries = [str(mutation_rope.build(column, folder)) for column in suite.columns]
     environment = {**os.environ, "NPU_ROPE_TEST_BACKEND": suite.backend}
     environment["ASCEND_SIM_KERNELS"] = ":".join(libraries)
-    tests = [ROOT / "tests/norm" / name for name in ("test_qkv_norm_rope_cache.py", "test_qk_square_sums.py")]
+    names = ("qkv_norm_rope_cache", "qkv_norm_rope_cache_limits", "qk_square_sums")
+    tests = [ROOT / f"tests/norm/test_{name}.py" for name in names]
     options = ["-k", suite.expression, "-x", "-q", "-p", "no:cacheprovider"]
     command = [sys.executable, "-m", "pytest", *map(str, tests), *options]
     return subprocess.run(command, capture_output=True, text=True, env=environment, check=False, cwd=ROOT)

@@ -57,7 +57,8 @@ def check(case, chip):
 HEAVY = {
     "sums and biases": {"heads": (128, 96), "bias": True, "scale_offset": 1.0, "sums": True},
     "sums and everything": {
-        "heads": (96, 64), "bias": True, "sums": True, "quantized": ((64, 128), True), "tokens": 12
+        "heads": (96, 64), "bias": True, "scale_offset": 1.0, "sums": True, "quantized": ((64, 128), True),
+        "tokens": 12,
     },
     "sums, float32 and pairs of neighbours": {
         "heads": (128, 96), "dtype": "float32", "bias": True, "sums": True, "mode": "normal"
