@@ -179,7 +179,7 @@ private:
     // Factors of 16 bits have x's type, and so the pitch of its rows.
     template <typename T>
     __aicore__ inline void CopyAsFloat32(LocalTensor<float> dst, int32_t dst_pitch, LocalTensor<T> src, int32_t pitch,
-                                 int32_t rows) {
+                                         int32_t rows) {
         if constexpr (sizeof(T) != sizeof(float)) {
             AscendC::Cast(dst, src, AscendC::RoundMode::CAST_NONE, static_cast<uint32_t>(rows * pitch));
         } else {
