@@ -310,7 +310,7 @@ def test_control_characters_are_escaped(config, tmp_path):
     output = inspect(config(model_type="red\x1b[31m\nlines"))
     assert output.startswith("red\\x1b[31m\\nlines (transformers configuration)\n")
     message = inspect(config(rope_scaling={"rope_type": "red\x1b[31m"}), status=2)
-    assert message.splitlines()[0].endswith(" but got red\\x1b[31m.")
+    assert message.splitlines()[0].endswith(" but got 'red\\x1b[31m'.")
     path = write(tmp_path / "model.gguf", "red\x1b[31m", LLAMA)
     message = inspect(path, status=2)
     assert message.startswith("[rope] general.architecture must be a name in ")
