@@ -35,7 +35,7 @@ struct RopeTileCall {
     int64_t buffers = 2;           // number of input buffers, and of output buffers
     int64_t value_size = 0;        // the head size of values; 0: the call has none
     int64_t out_row_bytes[kRopeMaxSides] = {};  // a row of a head of each output in UB
-    RowFactorsPlaces factors;                   // the rows of scales, biases and quantization
+    RowFactorsPlaces factors = {};              // the rows of scales, biases and quantization
 
     // The elements of the longest head, and those of its row in UB.
     int64_t max_head_size() const { return std::max<int64_t>(has_rotated_heads() ? common->head_size : 0, value_size); }

@@ -372,7 +372,10 @@ DEVICE_LIMITS = {
         "v_cache must be float32, float16, bfloat16 or int8 but got float64",
         {**CACHES, "v_cache": np.zeros((R, K, 6))},
     ),
-    "float64": ("q must be float32", {name: ones(S, n, D, dtype=np.float64) for name, n in HEADS}),
+    "float64": (
+        "q must be float32",
+        {"v": ones(S, K, 6, dtype=float), **{name: ones(S, n, D, dtype=float) for name, n in HEADS}},
+    ),
     "an angle policy": ("angle must be exact (0) on an NPU but got f32", {"angle": "f32"}),
     "a far position": ("positions must be between", {"positions": np.arange(S) + 2**22}),
 }
