@@ -339,7 +339,7 @@ def test_a_refused_call_does_not_even_copy_a_view(simulated):
         "rope_set_rows": f"[rope_set_rows] {shape}",
         "factors": "[rope] freq_factors must have one dimension of at least n_dims/2 = 32 elements"
         " but got shape [31].",
-        "in place": "[rope] x must have unit stride in its last dimension but got 2.",
+        "in place": "[rope_] x must have unit stride in its last dimension but got 2.",
     }
     assert not done.report.launches
 
