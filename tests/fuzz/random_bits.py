@@ -69,15 +69,21 @@ class Call:
     run: Callable[[], Sequence[Array]]
 
 
+# The unsigned type of a float type's bits, and the number of its lower bits that `exactly` replaces.
+LOWER_BITS = {"float64": (np.uint64, 30), "float32": (np.uint32, 8)}
+
+
 def exactly(array: Array, rng: np.random.Generator) -> None:
-    """Replace the lower half of each float64 by random bits. NumPy's functions may differ in the last bit
-    between machines; in the narrower types, rounding removes this difference."""
-    if array.dtype != np.float64 or not array.flags.writeable:
+    """Replace the lower bits of each float64 and float32 by random bits. NumPy's functions may differ in the
+    last bit between machines; in the narrower types, rounding removes this difference."""
+    if array.dtype.name not in LOWER_BITS or not array.flags.writeable:
         return
-    bits = np.array(array).view(np.uint64)
-    low = rng.integers(0, 2**30, array.shape, np.uint64)
+    bits_type, count = LOWER_BITS[array.dtype.name]
+    mask = bits_type(2**count - 1)
+    bits = np.array(array).view(bits_type)
+    low = rng.integers(0, 2**count, array.shape, bits_type)
     special = ~np.isfinite(array) | (array == 0)
-    array[...] = np.where(special, array, ((bits & ~np.uint64(2**30 - 1)) | low).view(np.float64))
+    array[...] = np.where(special, array, ((bits & ~mask) | low).view(array.dtype))
 
 
 # ---- draws ---------------------------------------------------------------------------------------------
