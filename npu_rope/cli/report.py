@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -33,7 +34,7 @@ from npu_rope.testing.ports import PEER
 
 UNWRAPPED_WIDTH = 100_000  # characters
 TABLE_WIDTH = 110  # characters of the table of faults; --verbose does not wrap it
-SUMMARY_WIDTH = 120  # characters of the summary's lines where there is no terminal
+SUMMARY_WIDTH = 120  # characters of the summary's lines without a terminal and COLUMNS
 LEAST_NAME_WIDTH = 30  # characters of a case's name that are always printed
 LARGE_RATIO = 1000  # from here on, ratios have an exponent
 
@@ -102,7 +103,9 @@ class ConsolePrinter:
         self.report = report
         self.detail = detail
         self.backends = report.backends
-        self.summary_width = self.console.width if stream.isatty() else SUMMARY_WIDTH
+        self.summary_width = self.console.width
+        if not stream.isatty():
+            self.summary_width = shutil.get_terminal_size((SUMMARY_WIDTH, 24)).columns  # or that of COLUMNS
         if detail == Detail.EVERY_CASE:
             self.summary_width = UNWRAPPED_WIDTH  # names of cases are complete
         self.kinds: set[tuple[str, str, str]] = set()  # executor, way and cause of the failures so far

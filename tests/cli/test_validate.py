@@ -54,7 +54,8 @@ def test_cases_within_bounds_exit_0_and_print_a_line_each(validate):
 @pytest.mark.long
 def test_the_summary_is_a_table_of_suites_by_back_ends(validate):
     done = validate(
-        "--suite", "pmx", "--suite", "onnx", "--backend", "cpu", "--backend", "reference", "--no-ggml"
+        *("--suite", "pmx", "--suite", "onnx", "--backend", "cpu", "--backend", "reference", "--no-ggml"),
+        COLUMNS="120",
     )
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
@@ -81,7 +82,7 @@ def test_names_of_cases_are_cut_where_a_line_of_the_summary_ends(validate):
     assert f"cpu: {name}\n" in validate(*chosen).stdout
     long_name = next(case.name for case in all_cases(("ggml",)) if len(case.name) > 100)
     chosen = ("--suite", "ggml", "--op", long_name, "--backend", "cpu", "--no-ggml")
-    lines = [line for line in validate(*chosen).stdout.splitlines() if long_name[:20] in line]
+    lines = [line for line in validate(*chosen, COLUMNS="120").stdout.splitlines() if long_name[:20] in line]
     assert [len(line) for line in lines] == [120] * 3  # the table's row, and a line for each executor
     assert all(line.removesuffix(")").endswith("...") for line in lines)
     assert validate(*chosen, "--verbose").stdout.count(long_name) == 4
