@@ -114,7 +114,7 @@ def _qkv_rmsnorm_rope(
     q_bias: Any,
     k_bias: Any,
 ) -> Three:
-    """Run the function of the name ``op``, which errors have."""
+    """Run the function that is called ``op`` in its errors."""
     sizes = {"q_hidden_size": q_hidden_size, "kv_hidden_size": kv_hidden_size}
     xs = split_heads(op, "input", input, sizes, "head_dim", head_dim)
     calls.require_tensors(op, positions=positions)
@@ -309,7 +309,7 @@ def _rotary_embedding(
     is_neox_style: bool,
     offsets: Any,
 ) -> tuple[Any, Any]:
-    """Run the function of the name ``op``, which errors have."""
+    """Run the function that is called ``op`` in its errors."""
     if offsets is not None:
         raise NotImplementedError(f"[{op}] offsets must be None but got a tensor.")
     heads = as_heads(op, "query", query, head_size), as_heads(op, "key", key, head_size)

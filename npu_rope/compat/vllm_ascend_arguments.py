@@ -18,7 +18,7 @@ PARAMETERS = {"q_weight": "q_scale", "k_weight": "k_scale", "q_bias": "q_bias", 
 
 
 def require_shape(op: str, name: str, tensor: Any, shape: tuple[int, ...], rule: str) -> None:
-    """Raise an error if an argument is not a tensor of that shape, which the rule has by its names."""
+    """Raise an error if an argument is not a tensor of that shape. ``rule``: the shape by its names."""
     calls.require_tensors(op, **{name: tensor})
     if tuple(tensor.shape) != shape:
         raise bad_value(op, name, f"be {rule} = {list(shape)}", list(tensor.shape))
