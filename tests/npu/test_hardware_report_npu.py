@@ -146,7 +146,8 @@ def test_a_wrong_kernel_is_reported_as_wrong(simulated, changed_kernel, tmp_path
     # Run the command that repeats the call, with this machine's Python.
     words = shlex.split(call["repeat"])
     end = words.index("--")
-    assert (words[:2], words[end + 1]) == (["npu-rope", "sim"], "python")
+    assert words[:2] == ["npu-rope", "sim"]
+    assert words[end + 1] in ("python", "<python>/bin/python")  # the report has no paths of this machine
     again = words[end + 2 :]
     again[again.index("repeated")] = str(tmp_path / "repeated")
     options = (*words[2:end], "--", simulated.python)
