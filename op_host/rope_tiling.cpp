@@ -114,10 +114,12 @@ public:
             split();
             layout = best_layout(call_, tile_candidates(call_));
         }
-        for (const bool streams : {false, true}) {
-            if (layout || !qkv_) break;
-            if (streams) place_factors(true);
+        if (!layout && qkv_) {
             call_.buffers = 2;
+            layout = best_layout(call_, tile_candidates(call_));
+        }
+        if (!layout && qkv_) {
+            place_factors(true);
             layout = best_layout(call_, tile_candidates(call_));
         }
         if (!layout && call_.whole_heads > 0) return refuse_norm();

@@ -58,6 +58,7 @@ run_npu() {
     "$VENV_NPU/bin/python" -m pytest -n 2 --dist worksteal -p no:cacheprovider -m "not slow" "$@"
 }
 
+marks="not slow and not long"
 case "${1:-}" in
   -h | --help) usage && exit 0 ;;
   --npu)
@@ -78,7 +79,6 @@ case "${1:-}" in
 esac
 
 setup --npu test
-marks="${marks:-not slow and not long}"
 status=0
 COUNTS="$(mktemp -d)"
 trap 'rm -rf "$COUNTS"' EXIT

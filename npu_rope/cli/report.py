@@ -197,7 +197,8 @@ class ConsolePrinter:
         columns = [(executor, max(len(executor), len("362/362  1.23e+04"))) for executor in executors]
         title, head_width = "cases, worst error / bound", 27
         width = head_width + sum(2 + width for _, width in columns)
-        name_width = min(self.summary_width, self.console.width) - width
+        table_width = min(self.summary_width, self.console.width)
+        name_width = table_width - width
         if name_width >= LEAST_NAME_WIDTH:
             if self.detail == Detail.EVERY_CASE:
                 name_width = UNWRAPPED_WIDTH
@@ -206,11 +207,7 @@ class ConsolePrinter:
             return
         self.console.print(f"\n[bold]{title}[/]", end="")
         head_width = 12
-        at_once = max(
-            1,
-            (min(self.summary_width, self.console.width) - head_width)
-            // (2 + max(width for _, width in columns)),
-        )
+        at_once = max(1, (table_width - head_width) // (2 + max(width for _, width in columns)))
         for i in range(0, len(columns), at_once):
             self._columns("", head_width, columns[i : i + at_once])
         self.console.print("")

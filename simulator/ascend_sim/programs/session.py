@@ -11,15 +11,17 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ascend_sim import folders
 from ascend_sim.library import load
 from ascend_sim.programs import executables, find_torch_npu, stubs, toolkit, watcher
+
+T = TypeVar("T")
 
 DEFAULT_CHIP = "Ascend910B2"
 # The AI cores of each family's largest chip. A chip's name begins with its family's name and a digit.
@@ -326,10 +328,7 @@ def _by_first_use(texts: list[str]) -> list[str]:
     for text in texts:
         allocation = re.search(r"\(allocation \d+ of \d+ bytes\)", text)
         uses.setdefault(allocation[0] if allocation else text, []).append(text)
-    rows: dict[str, list[list[str]]] = {}
-    for of_one in uses.values():
-        rows.setdefault(_without_numbers(of_one[0]), []).append(of_one)
-    return [_use_of_freed_memory(row) for row in rows.values()]
+    return [_use_of_freed_memory(row) for row in _alike(uses.values(), lambda of_one: of_one[0])]
 
 
 def _use_of_freed_memory(allocations: list[list[str]]) -> str:
@@ -338,25 +337,24 @@ def _use_of_freed_memory(allocations: list[list[str]]) -> str:
     others = (use.partition(":")[0] for uses in allocations for use in uses[1:])
     names = dict.fromkeys(name for name in others if name not in text)
     also = f" Also used by {', '.join(names)}." if names else ""
-    return text + also + (f" ({len(allocations) - 1} more like it)" if len(allocations) > 1 else "")
-
-
-def _without_numbers(text: str) -> str:
-    return re.sub(r"\d+", "#", text)
+    return text + also + _more_like_it(allocations)
 
 
 def _grouped(texts: list[str]) -> list[str]:
     """Return the first of the texts that differ in their numbers only, with the number of the others."""
-    first_texts: dict[str, str] = {}
-    counts: Counter[str] = Counter()
-    for text in texts:
-        kind = _without_numbers(text)
-        first_texts.setdefault(kind, text)
-        counts[kind] += 1
-    return [
-        f"{text} ({counts[kind] - 1} more like it)" if counts[kind] > 1 else text
-        for kind, text in first_texts.items()
-    ]
+    return [alike[0] + _more_like_it(alike) for alike in _alike(texts, str)]
+
+
+def _alike(items: Iterable[T], text_of: Callable[[T], str]) -> list[list[T]]:
+    """Return the groups of items whose texts differ in their numbers only."""
+    groups: dict[str, list[T]] = {}
+    for item in items:
+        groups.setdefault(re.sub(r"\d+", "#", text_of(item)), []).append(item)
+    return list(groups.values())
+
+
+def _more_like_it(alike: Sized) -> str:
+    return f" ({len(alike) - 1} more like it)" if len(alike) > 1 else ""
 
 
 MAX_PRINTED_NAMES = 6
