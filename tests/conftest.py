@@ -52,8 +52,8 @@ def pytest_itemcollected(item):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """On Ascend950 run one case of each test by default: mark the others as slow. Beside torch_npu run the
-    tests of back end npu by default: mark the others, which repeat the default suite, as long."""
+    """On Ascend950 run one case of each test by default: mark the others as slow. In a run on
+    back end npu, mark tests that do not run on it as long, because the default suite has them."""
     seen = set()
     for item in items:
         parameters = item.callspec.params if hasattr(item, "callspec") else {}

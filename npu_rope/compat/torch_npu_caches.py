@@ -272,7 +272,7 @@ def _store_nz(
         count = target.rows.shape[0] * target.rows.shape[1]
         values, cache = target.as_stored(x), nothing.new_empty((count, 0, 2))
         stored = {"slots": slots, "k_cache": cache, **target.named("v")}
-        # Nothing rotates, so any positions do. Zeros would be another launch on an NPU.
+        # Nothing rotates, so the positions have no effect. Zeros would be another launch on an NPU.
         qkv_norm_rope_cache(nothing, nothing, values, places, UNROTATED, **stored)
     return q
 

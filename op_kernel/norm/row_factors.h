@@ -149,7 +149,7 @@ private:
         return RoundUp(head_.size, kBlockBytes / static_cast<int32_t>(sizeof(T)));
     }
 
-    // The rows as float32. Those that are streamed are at the begin of the staging memory.
+    // The rows as float32. Streamed rows are at the beginning of the staging memory.
     __aicore__ inline LocalTensor<float> Rows(const RowFactorsTiling& factors) {
         return IsStreamed(factors) ? staging_ : rows_[factors.ub_offset];
     }
