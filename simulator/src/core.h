@@ -411,10 +411,10 @@ struct CoreState {
 // Memory of a core. A core that begins takes it over from a core that has ended.
 struct CoreMemory {
     // The address is a multiple of 4 GiB, so that its low 32 bits are the offset in UB (physical_address()).
-    struct Unmap {
+    struct GiveBack {
         void operator()(uint8_t* p) const;
     };
-    std::unique_ptr<uint8_t[], Unmap> ub;
+    std::unique_ptr<uint8_t[], GiveBack> ub;
     Shadow writer;                      // number << 1 | poisoned; numbers below core_first belong to earlier cores
     std::array<Shadow, kPipes> reader;  // number
 

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <mutex>
 #include <new>
+#include <vector>
 
 #include "src/fiber.h"
 #include "src/stretches.h"
@@ -51,15 +53,42 @@ uint8_t* map_ub() {
     return ub;
 }
 
+// UB memory that no core uses. Each launch has a thread that ends with it: in an emulated process, each reservation of
+// map_ub() costs the emulator 24 MB that it never frees. A fork may copy the mutex while it is locked, so nobody waits.
+struct FreeUb {
+    std::mutex mutex;
+    std::vector<uint8_t*> memory;
+};
+
+FreeUb& free_ub() {
+    static FreeUb& free = *new FreeUb;  // threads may end after static objects are destroyed
+    return free;
+}
+
+uint8_t* take_ub() {
+    std::unique_lock<std::mutex> lock(free_ub().mutex, std::try_to_lock);
+    if (!lock || free_ub().memory.empty()) return map_ub();
+    uint8_t* const ub = free_ub().memory.back();
+    free_ub().memory.pop_back();
+    return ub;
+}
+
 void renew_memory(CoreMemory* memory) {
-    memory->ub.reset(map_ub());
+    memory->ub.reset(take_ub());
     memory->writer.reset(kLargestUb);
     for (Shadow& r : memory->reader) r.reset(kLargestUb);
 }
 
 }  // namespace
 
-void CoreMemory::Unmap::operator()(uint8_t* p) const { munmap(p, kLargestUb); }
+void CoreMemory::GiveBack::operator()(uint8_t* p) const {
+    std::unique_lock<std::mutex> lock(free_ub().mutex, std::try_to_lock);
+    if (lock) {
+        free_ub().memory.push_back(p);
+    } else {
+        munmap(p, kLargestUb);
+    }
+}
 
 Machine& machine() { return *g_machine; }
 
