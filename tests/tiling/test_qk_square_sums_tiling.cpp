@@ -1,199 +1,20 @@
-// The tiling of qk_square_sums (op_host/qk_square_sums_tiling.cpp), for random calls. The test iterates over a call's
-// tiles as the kernel does (op_kernel/memory/tiles.h).
-#include <algorithm>
-#include <cinttypes>
-#include <cstdio>
-#include <cstdlib>
-#include <map>
-#include <random>
-#include <vector>
+// The tiling of qk_square_sums (op_host/qk_square_sums_tiling.cpp), for random calls and for calls of known shapes.
+#include "tests/tiling/qk_square_sums_tiling_calls.h"
 
-#include "csrc/core/dtype.h"
-#include "op_host/qk_square_sums_tiling.h"
-#include "op_kernel/memory/tiles.h"
-#include "tests/tiling/failures.h"
-
-using namespace npu_rope;
-using memory::PlanRuns;
-using memory::RunPlan;
-using memory::ShareOf;
-using memory::Tile;
-using memory::Tiles;
+using namespace qk_square_sums_tilings;
 
 namespace {
 
-struct Case {
-    QkSquareSumsTilingInput in;
-    Platform platform{};
-    QkSquareSumsTilingData data{};
-    KernelLaunch launch;
-    bool is_310p() const { return platform.arch == kArch310p; }
-    bool is_long() const { return launch.tiling_key % 2 == 0; }
-    bool is_split() const { return data.common.head_parts > 1; }
-};
-
-void describe(const Case& c) {
-    const CommonTiling& h = c.data.common;
-    std::fprintf(stderr,
-                 "  %s S %" PRId64 " N %" PRId64 " and %" PRId64 " D %" PRId64
-                 " %s\n  key %d copy mode %d parts %d x %d granule %d block %d tile %d, %d x %d chunk %d\n",
-                 c.platform.soc, c.in.S, c.in.N[0], c.in.N[1], c.in.D, dtype_name(c.in.dtype),
-                 static_cast<int>(c.launch.tiling_key), h.copy_mode, h.row_parts, h.head_parts, h.row_granule,
-                 h.block_tokens, h.tile_tokens[0], h.tile_tokens[1], h.tile_heads, c.data.chunk);
-}
-
-// cores: of the chip; 0: all.
-Case tile_call(const QkSquareSumsTilingInput& in, const char* chip, int32_t cores = 0) {
-    Case c;
-    c.in = in;
-    c.platform = *find_platform(chip);
-    if (cores > 0) c.platform.cores = cores;
-    Check check = qk_square_sums_tiling(in, c.platform, &c.data, &c.launch);
-    require_accepted(check, c);
-    return c;
-}
-
-// Heads of D elements with `gap` elements between heads, and `token_gap` elements between tokens.
-QkSquareSumsTilingInput make_call(int64_t S, int64_t Nq, int64_t Nk, int64_t D, int32_t dtype, int64_t gap = 0,
-                                  int64_t token_gap = 0) {
-    QkSquareSumsTilingInput in;
-    in.S = S;
-    in.D = D;
-    in.N[0] = Nq;
-    in.N[1] = Nk;
-    in.dtype = dtype;
-    for (int k = 0; k < 2; ++k) {
-        in.x_stride[k][1] = in.N[k] > 1 ? D + gap : 0;
-        in.x_stride[k][0] = S > 1 ? in.N[k] * (D + gap) + token_gap : 0;
-    }
-    return in;
-}
-
-// A token and a side: the tiles that a core has for it.
-struct Part {
-    int64_t heads = 0, tiles = 0;
-    uint32_t unit = 0;
-    bool is_open = false;  // the last tile of the core belongs to it
-};
-
-// Each head of each token is in one tile. The tiles of a token and side in one unit come one after another. A tile of
-// several tokens has all heads of the unit. Blocks have enough tokens for their store.
-void check_cover(const Case& c) {
-    const CommonTiling& common = c.data.common;
-    std::map<std::pair<int64_t, int32_t>, std::vector<std::pair<int64_t, int64_t>>> heads_of;
-    CHECK(c, c.launch.block_dim <= static_cast<uint32_t>(c.platform.cores));
-    for (uint32_t block = 0; block < c.launch.block_dim; ++block) {
-        Tiles tiles;
-        tiles.Init(&common, block, c.launch.block_dim);
-        std::map<std::pair<int64_t, int32_t>, Part> parts;
-        std::pair<int64_t, int32_t> last{-1, -1};
-        int64_t block_first = -1;
-        bool has_tiles = false;
-        for (Tile tile; tiles.Next(&tile); has_tiles = true) {
-            const int64_t N = c.in.N[tile.side];
-            CHECK(c, tile.tokens <= common.tile_tokens[tile.side] && tile.heads <= common.tile_heads);
-            CHECK(c, tile.table_row + tile.tokens <= tile.block_tokens && tile.block_tokens <= common.block_tokens);
-            CHECK(c, int64_t{tile.tokens} * tile.heads <= 4095);
-            if (tile.opens_block) {
-                block_first = tile.token;
-                CHECK(c, !c.is_310p() || tile.block_tokens >= 4 || (c.in.S < 4 && c.data.stores_by_scalar));
-            }
-            CHECK(c, tile.token - tile.table_row == block_first);
-            for (int64_t t = tile.token; t < tile.token + tile.tokens; ++t) {
-                const auto key = std::pair{t, tile.side};
-                CHECK(c, parts.count(key) == 0 || (last == key && tile.tokens == 1));
-                Part& part = parts[key];
-                part.heads += tile.heads;
-                if (++part.tiles > 1) CHECK(c, tile.tokens == 1);
-                heads_of[key].push_back({tile.head, tile.head + tile.heads});
-                last = key;
-            }
-            const bool is_short_run = common.copy_mode == kCopyPacked;
-            if (is_short_run) {
-                const RunPlan plan = PlanRuns(&common, tile, common.side[tile.side].x_stride, common.head_size, true);
-                CHECK(c, plan.run_elements * dtype_bytes(c.in.dtype) >= 32);
-            }
-            CHECK(c, tile.head + tile.heads <= N);
-        }
-        CHECK(c, has_tiles);
-        const int64_t pieces = c.is_long() ? (c.in.D + c.data.chunk - 1) / c.data.chunk : 1;
-        for (const auto& [key, part] : parts) CHECK(c, part.tiles * pieces < int64_t{1} << c.data.levels);
-    }
-    int64_t sides = 0;
-    for (int64_t N : c.in.N) sides += N > 0;
-    CHECK(c, heads_of.size() == static_cast<size_t>(c.in.S * sides));
-    for (auto& [key, ranges] : heads_of) {
-        std::sort(ranges.begin(), ranges.end());
-        int64_t end = 0;
-        for (const auto& [first, last] : ranges) {
-            CHECK(c, first == end);
-            end = last;
-        }
-        CHECK(c, end == c.in.N[key.second]);
-    }
-}
-
-// The kernel's buffers are large enough, and fit in UB together.
-void check_ub(const Case& c) {
-    const CommonTiling& h = c.data.common;
-    const int64_t x = dtype_bytes(c.in.dtype), sums = (2 * int64_t{h.block_tokens} + 7) / 8 * 8;
-    const int64_t fixed = 4 * (64 * (1 + int64_t{c.data.levels}) + 2 * 16);  // lane sums, the tree, offsets
-    int64_t floats = (h.work_bytes - fixed) / 4;
-    CHECK(c, int64_t{2} * h.queue_bytes + int64_t{2} * c.data.out_bytes + h.work_bytes + h.gather_bytes <=
-                 ub_budget_bytes(c.platform));
-    CHECK(c, h.queue_bytes % 32 == 0 && h.queue_bytes >= 256 && c.data.out_bytes >= 4 * sums + 32 && floats >= 64);
-    if (c.is_split()) {
-        CHECK(c, floats >= h.head_parts * sums && c.data.part_pitch >= 2 * c.in.S && c.data.part_pitch % 8 == 0);
-        CHECK(c, c.launch.workspace_bytes >= 4 * h.head_parts * c.data.part_pitch && c.launch.cores_wait);
-        // A core adds the parts of its share of the sums at once.
-        for (int64_t core = 0; core < c.launch.block_dim; ++core)
-            CHECK(c, ShareOf(2 * c.in.S, 8, c.launch.block_dim, core).count <= sums);
-    }
-    if (c.is_long()) {
-        const int64_t last = c.in.D - (c.in.D - 1) / c.data.chunk * c.data.chunk;
-        CHECK(c, c.data.chunk % 16 == 0 && last * x >= 32 && h.queue_bytes >= c.data.chunk * x + 32);
-        CHECK(c, h.temp_offset_bytes >= 4 * c.data.chunk && 4 * floats >= h.temp_offset_bytes + c.data.chunk / 2);
-        CHECK(c, h.tile_heads == 1 && h.tile_tokens[0] == 1 && h.tile_tokens[1] == 1);
-        return;
-    }
-    CHECK(c, h.row_pitch >= c.in.D && h.row_pitch * x % 32 == 0);
-    for (int k = 0; k < 2; ++k) {
-        if (c.in.N[k] == 0) continue;
-        const int64_t rows = h.tile_tokens[k] * std::min<int64_t>(h.tile_heads, c.in.N[k]), lanes = rows * h.row_pitch;
-        const bool packed = h.copy_mode == kCopyPacked;
-        CHECK(c, h.queue_bytes >= lanes * x + (packed ? 32 * rows : 0));
-        const bool in_place = x == 4 && !packed;
-        CHECK(c, h.temp_offset_bytes >= (in_place ? 0 : 4 * lanes) && h.temp_offset_bytes % 32 == 0);
-        CHECK(c, 4 * floats >= h.temp_offset_bytes + (packed && x == 2 ? 2 * lanes : lanes / 2));
-        CHECK(c, !packed || h.tail_offset_bytes >= lanes * x);
-    }
-}
-
 void random_calls_have_sound_tilings() {
-    std::mt19937 engine(1);
-    auto in = [&](int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(engine); };
-    const char* chips[] = {"Ascend910B1", "Ascend910B4", "Ascend950PR_9589", "Ascend310P3", "Ascend310P1"};
+    Choices random(1);
     int count[5] = {}, packed = 0, scalar = 0, in_parts = 0;
     for (int i = 0; i < 8000; ++i) {
-        const char* chip = chips[in(0, 4)];
-        const int32_t types[] = {NPU_ROPE_FLOAT32, NPU_ROPE_FLOAT16, NPU_ROPE_BFLOAT16};
-        const int64_t choice = in(0, 9);
-        const int64_t S = in(0, 3) ? in(1, 70) : in(1, 3000);
-        int64_t D = choice < 5 ? 16 * in(1, 32) : choice < 8 ? in(1, 70) : in(1, 20000);
-        int64_t Nq = in(0, 40), Nk = in(0, 12);
-        if (choice == 9) Nq = in(100, 3000);
-        if (Nq + Nk == 0) Nk = 1;
-        if (S * (Nq + Nk) > 200000) continue;
-        const int32_t dtype = types[in(0, chip[6] == '3' ? 1 : 2)];
-        const int64_t gap = in(0, 2) ? 0 : in(1, 40), token_gap = in(0, 1) ? 0 : in(1, 500);
-        const Case c = tile_call(make_call(S, Nq, Nk, D, dtype, gap, token_gap), chip);
-        check_cover(c);
-        check_ub(c);
-        CHECK(c, c.launch.tiling_key == static_cast<uint64_t>(1 + (D > 8192) + 2 * c.is_split()));
+        const Case c = check_random_call(&random, random.one_of({"Ascend910B1", "Ascend910B4", "Ascend950PR_9589",
+                                                                 "Ascend310P3", "Ascend310P1"}));
         ++count[c.launch.tiling_key];
         packed += c.data.common.copy_mode == kCopyPacked;
         scalar += c.data.common.copy_mode == kCopyScalar;
-        in_parts += !c.is_long() && c.data.common.tile_heads < std::max(Nq, Nk) && !c.is_split();
+        in_parts += !c.is_long() && c.data.common.tile_heads < std::max(c.in.N[0], c.in.N[1]) && !c.is_split();
     }
     std::printf(
         "calls: %d with whole heads, %d in chunks, %d and %d with split heads; %d packed, %d by the scalar unit, "

@@ -1,166 +1,20 @@
-// The tiling of rms_norm, add_rms_norm and rms_norm_backward (op_host/rms_norm_tiling.cpp), for random calls. The test
-// iterates over a call's tiles as the kernels do (op_kernel/memory/tiles.h).
-#include <algorithm>
-#include <cinttypes>
-#include <cstdio>
-#include <cstdlib>
-#include <random>
-#include <set>
-#include <vector>
+// The tiling of rms_norm, add_rms_norm and rms_norm_backward (op_host/rms_norm_tiling.cpp), for random calls and for
+// calls of known shapes.
+#include "tests/tiling/rms_norm_tiling_calls.h"
 
-#include "csrc/core/dtype.h"
-#include "op_host/rms_norm_tiling.h"
-#include "op_kernel/memory/tiles.h"
-#include "tests/tiling/failures.h"
-
-using namespace npu_rope;
-using memory::Tile;
-using memory::TileOffset;
-using memory::Tiles;
+using namespace rms_norm_tilings;
 
 namespace {
 
-struct Case {
-    RmsNormTilingInput in;
-    Platform platform{};
-    RmsNormTilingData data{};
-    KernelLaunch launch;
-};
-
-void describe(const Case& c) {
-    const RmsNormShape& s = c.in.shape;
-    std::fprintf(stderr,
-                 "  arch %d [%" PRId64 ",%" PRId64 ",%" PRId64 "] x %" PRId64
-                 " %s to %s adds %d shared %d\n  key %d copy mode %d parts %d x %d tile %d x %d inner %d chunk %d\n",
-                 c.platform.arch, s.outer[0], s.outer[1], s.outer[2], s.n, dtype_name(c.in.dtype),
-                 dtype_name(c.in.scale_dtype), c.in.adds, c.data.scale_shared, static_cast<int>(c.launch.tiling_key),
-                 c.data.common.copy_mode, c.data.common.row_parts, c.data.common.head_parts,
-                 c.data.common.tile_tokens[0], c.data.common.tile_heads, c.data.common.tokens_inner, c.data.chunk);
-}
-
-Case tile_call(const RmsNormTilingInput& in, const char* chip) {
-    Case c;
-    c.in = in;
-    c.platform = *find_platform(chip);
-    Check check = rms_norm_tiling(in, c.platform, &c.data, &c.launch);
-    require_accepted(check, c);
-    return c;
-}
-
-// Rows [a,b,c,n]. The rows of x have `gap` elements between them, and may be in memory as [a,c,b,n].
-RmsNormTilingInput make_call(int64_t a, int64_t b, int64_t c, int64_t n, int32_t dtype, int32_t scale_dtype,
-                             bool exchanged, int64_t gap) {
-    RmsNormTilingInput in{};
-    RmsNormShape& s = in.shape;
-    const int64_t outer[] = {a, b, c};
-    std::copy(outer, outer + 3, s.outer);
-    s.rows = a * b * c;
-    s.n = n;
-    s.x_stride[exchanged ? 1 : 2] = n + gap;
-    s.x_stride[exchanged ? 2 : 1] = (n + gap) * (exchanged ? b : c);
-    s.x_stride[0] = (n + gap) * b * c;
-    const int64_t dense[] = {b * c * n, c * n, n};
-    for (int64_t* stride : {s.out_stride, s.residual_stride, s.sum_stride}) std::copy(dense, dense + 3, stride);
-    for (int64_t& size : s.inner) size = 1;
-    s.inner[3] = n;
-    s.scale_inner_stride[3] = 1;
-    s.scale_is_dense = true;
-    s.stash_dtype = NPU_ROPE_FLOAT32;
-    s.epsilon = 1e-5;
-    in.dtype = dtype;
-    in.scale_dtype = scale_dtype;
-    return in;
-}
-
-// Each row of x is read once, and the same row of out is written once.
-void check_cover(const Case& c) {
-    const RmsNormShape& s = c.in.shape;
-    const CommonTiling& common = c.data.common;
-    std::set<std::pair<int64_t, int64_t>> expected, visited;
-    for (int64_t i = 0; i < s.outer[0]; ++i)
-        for (int64_t j = 0; j < s.outer[1]; ++j)
-            for (int64_t k = 0; k < s.outer[2]; ++k)
-                expected.insert({i * s.x_stride[0] + j * s.x_stride[1] + k * s.x_stride[2],
-                                 i * s.out_stride[0] + j * s.out_stride[1] + k * s.out_stride[2]});
-    for (uint32_t block = 0; block < c.launch.block_dim; ++block) {
-        Tiles tiles;
-        tiles.Init(&common, block, c.launch.block_dim);
-        bool has_tiles = false;
-        for (Tile tile; tiles.Next(&tile); has_tiles = true) {
-            CHECK(c, tile.side == 0 && tile.tokens <= common.tile_tokens[0] && tile.heads <= common.tile_heads);
-            for (int32_t t = 0; t < tile.tokens; ++t)
-                for (int32_t h = 0; h < tile.heads; ++h) {
-                    Tile row = tile;
-                    row.token += t;
-                    row.head += h;
-                    bool is_new = visited
-                                      .insert({TileOffset(row, common.side[0].x_stride),
-                                               TileOffset(row, common.side[0].out_stride)})
-                                      .second;
-                    CHECK(c, is_new);
-                }
-        }
-        CHECK(c, has_tiles);
-    }
-    CHECK(c, visited == expected);
-}
-
-// The kernels' buffers are large enough, and fit in UB together.
-void check_ub(const Case& c) {
-    const CommonTiling& h = c.data.common;
-    int64_t bytes = int64_t{4} * h.queue_bytes + int64_t{4} * c.data.sum_queue_bytes + h.work_bytes +
-                    c.data.stats_bytes + c.data.scale_bytes + c.data.scale_raw_bytes;
-    const int64_t x = dtype_bytes(c.in.dtype), out = dtype_bytes(c.in.scale_dtype), n = c.in.shape.n;
-    if (c.launch.tiling_key == kRmsNormRows) {
-        const int64_t rows = int64_t{h.tile_tokens[0]} * h.tile_heads, lanes = rows * h.row_pitch;
-        bytes += h.gather_bytes;
-        CHECK(c, h.row_pitch >= n && h.out_pitch >= n && h.row_pitch * x % 32 == 0 && h.out_pitch * out % 32 == 0);
-        CHECK(c, rows >= 1 && rows <= 512 && h.queue_bytes >= lanes * x && h.queue_bytes >= rows * h.out_pitch * out);
-        CHECK(c, h.work_bytes >= h.temp_offset_bytes + 4 * lanes && h.temp_offset_bytes % 32 == 0);
-        CHECK(c, x == 4 || h.temp_offset_bytes >= 4 * lanes);
-        CHECK(c, c.data.stats_bytes >= 48 * rows && c.data.stats_bytes % (48 * 64) == 0);
-        CHECK(c, c.data.scale_bytes >= 4 * n * (c.data.scale_shared ? 1 : rows));
-    } else {
-        bytes += c.data.row_bytes;
-        const int64_t chunks = (n + c.data.chunk - 1) / c.data.chunk, last = n - (chunks - 1) * c.data.chunk;
-        CHECK(c, c.data.chunk % 16 == 0 && (last * x) >= 32 && last * out >= 32);
-        CHECK(c, h.queue_bytes >= c.data.chunk * std::max(x, out) + 32);
-        CHECK(c, c.data.row_bytes >= 4 * (c.data.keeps_row ? n : c.data.chunk));
-        CHECK(c, c.data.scale_bytes >= 4 * (c.data.keeps_scale ? n : c.data.chunk));
-        CHECK(c, chunks < int64_t{1} << c.data.levels);
-    }
-    CHECK(c, bytes <= ub_budget_bytes(c.platform));
-}
-
 void random_calls_have_sound_tilings() {
-    std::mt19937 engine(1);
-    auto in = [&](int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(engine); };
-    const char* chips[] = {"Ascend910B1", "Ascend910B4", "Ascend310P3"};
+    Choices random(1);
     int in_rows = 0, in_chunks = 0, rows_kept = 0, inner = 0, packed = 0, scalar = 0, backward = 0;
     for (int i = 0; i < 6000; ++i) {
-        const char* chip = chips[in(0, 2)];
-        const bool is_310p = chip[6] == '3';
-        const int32_t types[] = {NPU_ROPE_FLOAT32, NPU_ROPE_FLOAT16, NPU_ROPE_BFLOAT16};
-        const int64_t choice = in(0, 9);
-        int64_t n = choice < 4 ? in(1, 70) : choice < 8 ? in(1, 600) * in(1, 8) : in(5000, 200000);
-        if (in(0, 1)) n = std::max<int64_t>(64, n / 64 * 64);
-        const int64_t max_size = n > 4000 ? 3 : 9;
-        RmsNormTilingInput input =
-            make_call(in(1, max_size), in(1, max_size), in(1, max_size), n, types[in(0, is_310p ? 1 : 2)],
-                      types[in(0, is_310p ? 1 : 2)], in(0, 1), in(0, 2) ? 0 : in(1, 40));
-        input.adds = in(0, 2) == 0;
-        if (in(0, 3) == 0) input.shape.scale_stride[2] = n;
-        input.backward = !input.adds && input.shape.scale_stride[2] == 0 && in(0, 1);
-        std::copy_n(input.shape.out_stride, kMaxOuterDims, input.shape.grad_stride);
-        const Case c = tile_call(input, chip);
-        check_cover(c);
-        if (input.backward) {  // test_rms_norm_tile.cpp checks its UB
-            const RopeSideTiling* side = c.data.common.side;
-            CHECK(c, c.data.scale_shared && std::equal(side[1].x_stride, side[1].x_stride + 3, side[0].out_stride));
+        const Case c = check_random_call(&random, random.one_of({"Ascend910B1", "Ascend910B4", "Ascend310P3"}));
+        if (c.in.backward) {
             ++backward;
             continue;
         }
-        check_ub(c);
         const bool rows = c.launch.tiling_key == kRmsNormRows;
         (rows ? in_rows : in_chunks)++;
         rows_kept += !rows && c.data.keeps_row;
