@@ -63,7 +63,7 @@ def _arithmetic_errors_converted() -> Iterator[None]:
     """Convert the arithmetic errors that a configuration's values cause to errors of the library."""
     try:
         yield
-    except (TypeError, ArithmeticError) as error:
+    except (TypeError, ValueError, ArithmeticError) as error:
         if isinstance(error, BrokenRule):
             raise
         raise bad_value(OP, "config", "have rope entries of valid types and sizes", error) from None

@@ -59,7 +59,8 @@ Check check_call(const Call& call, RotaryTensors t) {
     RotaryShape shape;
     t.known = known_of(call);
     t.out_may_be_null = true;
-    const RotaryAttributes attributes{/*interleaved=*/false, call.rotary_dim, call.offset, call.num_heads};
+    // ONNX's operator has no offset.
+    const RotaryAttributes attributes{/*interleaved=*/false, call.rotary_dim, t.onnx ? 0 : call.offset, call.num_heads};
     if (!call.chip) return check_rotary(t, attributes, &shape);
     TilingResult<RotaryTilingData> tiled;
     return check_and_tile_rotary(t, attributes, /*forward=*/true, *call.chip, &shape, &tiled);

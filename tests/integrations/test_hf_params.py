@@ -396,8 +396,12 @@ def test_bad_arguments_are_refused(tmp_path):
             {"rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "mrope_section": ["a", 3, 3]}},
             "config must have rope entries of valid types and sizes but got ",
         ),
+        (
+            {"max_position_embeddings": 64, "rope_parameters": {"rope_type": "yarn", "beta_fast": 1e308}},
+            "config must have rope entries of valid types and sizes but got math domain error.",
+        ),
     ],
-    ids=["head", "width", "more width", "theta", "sections"],
+    ids=["head", "width", "more width", "theta", "sections", "ramp"],
 )
 def test_values_of_a_wrong_kind_or_size_are_refused(changed, text):
     with pytest.raises(ValueError, match=r"^\[rope\]") as caught:

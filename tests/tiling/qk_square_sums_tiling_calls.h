@@ -170,7 +170,7 @@ inline void check_ub(const Case& c) {
     }
 }
 
-inline QkSquareSumsTilingInput random_call(Choices* random, bool is_310p) {
+inline QkSquareSumsTilingInput random_call(Choices* random, bool is_310p, int64_t most_heads) {
     const auto in = [&](int64_t low, int64_t high) { return random->between(low, high); };
     const int32_t types[] = {NPU_ROPE_FLOAT32, NPU_ROPE_FLOAT16, NPU_ROPE_BFLOAT16};
     const int64_t choice = in(0, 9);
@@ -179,15 +179,15 @@ inline QkSquareSumsTilingInput random_call(Choices* random, bool is_310p) {
     int64_t Nq = in(0, 40), Nk = in(0, 12);
     if (choice == 9) Nq = in(100, 3000);
     if (Nq + Nk == 0) Nk = 1;
-    S = std::min(S, 200000 / (Nq + Nk));
+    S = std::min(S, most_heads / (Nq + Nk));
     const int32_t dtype = types[in(0, is_310p ? 1 : 2)];
     const int64_t gap = in(0, 2) ? 0 : in(1, 40), token_gap = in(0, 1) ? 0 : in(1, 500);
     return make_call(S, Nq, Nk, D, dtype, gap, token_gap);
 }
 
-// Draws a call for this chip, tiles it and checks its tiling.
-inline Case check_random_call(Choices* random, const char* chip) {
-    const Case c = tile_call(random_call(random, chip[6] == '3'), chip);
+// Draws a call for this chip with at most this number of heads of tokens, tiles it and checks its tiling.
+inline Case check_random_call(Choices* random, const char* chip, int64_t most_heads = 200000) {
+    const Case c = tile_call(random_call(random, chip[6] == '3', most_heads), chip);
     check_cover(c);
     check_ub(c);
     CHECK(c, c.launch.tiling_key == static_cast<uint64_t>(1 + (c.in.D > 8192) + 2 * c.is_split()));

@@ -482,11 +482,11 @@ inline void check_balance(const Case& c) {
     CHECK(c, d.head_parts == 1 || min_heads >= 4);
 }
 
-// Draws a call for this chip, tiles it and checks its tiling.
-inline Case check_random_call(Choices* random, const char* chip) {
+// Draws a call for this chip with at most this number of heads of tokens, tiles it and checks its tiling.
+inline Case check_random_call(Choices* random, const char* chip, int64_t most_heads = 60000) {
     RopeTilingInput in = random_call(random, find_platform(chip)->arch);
     RopeShape& s = in.shape;
-    if (s.B * s.S * s.heads() > 60000) s.S = std::max<int64_t>(1, 60000 / (s.B * s.heads()));
+    if (s.B * s.S * s.heads() > most_heads) s.S = std::max<int64_t>(1, most_heads / (s.B * s.heads()));
     const int64_t* x = s.side[0].x_stride;
     if (!in.scatters && x[1] == s.side[0].N * s.D && x[2] == s.D) make_contiguous(&s);
     bool given = !in.scatters && random->chance(3);

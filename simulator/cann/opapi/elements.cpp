@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "cann/runtime/regions.h"
 
@@ -181,12 +182,42 @@ bool is_strided_format(int32_t format) {
            format == 35 || format == 47;
 }
 
+// The first byte of a view and the byte after its last one, relative to the tensor's data.
+struct Span {
+    int64_t first = 0, end = 0;
+};
+
+// Returns nothing if a byte's offset does not fit int64. The view has elements.
+std::optional<Span> span_of(const aclTensor& tensor, int64_t item_bytes) {
+    Span span{tensor.offset, tensor.offset};
+    for (size_t i = 0; i < tensor.shape.size(); ++i) {
+        int64_t reach;
+        if (__builtin_mul_overflow(tensor.shape[i] - 1, tensor.strides[i], &reach)) return std::nullopt;
+        int64_t& edge = reach < 0 ? span.first : span.end;
+        if (__builtin_add_overflow(edge, reach, &edge)) return std::nullopt;
+    }
+    if (__builtin_mul_overflow(span.first, item_bytes, &span.first) || __builtin_add_overflow(span.end, 1, &span.end) ||
+        __builtin_mul_overflow(span.end, item_bytes, &span.end))
+        return std::nullopt;
+    return span;
+}
+
 }  // namespace
 
 std::string shape_text(const std::vector<int64_t>& shape) {
     std::string text = "[";
     for (size_t i = 0; i < shape.size(); ++i) text += (i ? "," : "") + std::to_string(shape[i]);
     return text + "]";
+}
+
+std::string size_error(const std::string& name, const std::vector<int64_t>& shape, int64_t item_bytes) {
+    int64_t bytes = item_bytes;
+    for (int64_t size : shape)
+        if (size < 0) return name + " must have sizes >= 0 but got the shape " + shape_text(shape) + ".";
+    for (int64_t size : shape)
+        if (size > 0 && __builtin_mul_overflow(bytes, size, &bytes))
+            return name + " must have fewer than 2^63 bytes but got the shape " + shape_text(shape) + ".";
+    return "";
 }
 
 int64_t dtype_bytes(int32_t dtype) {
@@ -256,20 +287,21 @@ std::string read_argument(const aclTensor* tensor, const char* argument_name, Op
     out->shape = tensor->shape;
     out->strides = tensor->strides;
     out->dtype = tensor->dtype;
+    if (const std::string error = size_error(name, out->shape, bytes); !error.empty()) return error;
     if (out->count() == 0) return "";
-    int64_t low = tensor->offset, high = tensor->offset;
-    for (size_t i = 0; i < out->shape.size(); ++i)
-        (out->strides[i] < 0 ? low : high) += (out->shape[i] - 1) * out->strides[i];
-    out->first = static_cast<char*>(tensor->data) + tensor->offset * bytes;
     void* allocation = nullptr;
     uint64_t allocation_bytes = 0;
     if (!find_allocation(tensor->data, &allocation, &allocation_bytes))
         return name + " must be in device memory but its address is not the simulated device's.";
-    int64_t offset_bytes = static_cast<char*>(tensor->data) - static_cast<char*>(allocation);
-    const int64_t first_byte = offset_bytes + low * bytes, end_byte = offset_bytes + (high + 1) * bytes;
-    if (first_byte < 0 || end_byte > int64_t(allocation_bytes))
-        return name + " must lie inside its allocation of " + std::to_string(allocation_bytes) +
-               " bytes but reaches byte " + std::to_string(first_byte < 0 ? first_byte : end_byte) + ".";
+    const std::string rule = name + " must lie inside its allocation of " + std::to_string(allocation_bytes) + " bytes";
+    const std::optional<Span> span = span_of(*tensor, bytes);
+    if (!span) return rule + " but its strides and its offset reach beyond 2^63 bytes.";
+    const int64_t before = static_cast<char*>(tensor->data) - static_cast<char*>(allocation);
+    const int64_t after = int64_t(allocation_bytes) - before;
+    if (span->first < -before) return rule + " but reaches byte " + std::to_string(before + span->first) + ".";
+    if (span->end > after)
+        return rule + " but reaches byte " + std::to_string(uint64_t(before) + uint64_t(span->end)) + ".";
+    out->first = static_cast<char*>(tensor->data) + tensor->offset * bytes;
     return "";
 }
 

@@ -36,6 +36,8 @@ bool is_complex(int32_t dtype);
 bool is_floating(int32_t dtype);
 bool is_contiguous(const std::vector<int64_t>& shape, const std::vector<int64_t>& strides);
 std::string shape_text(const std::vector<int64_t>& shape);  // such as "[2,3]"
+// Returns "" or the reason why a shape has a negative size or too many bytes for int64. Sizes of 0 do not count.
+std::string size_error(const std::string& name, const std::vector<int64_t>& shape, int64_t item_bytes);
 
 // Calls work(Compute{}) with the compute type of a dtype. float16 and bfloat16 are computed as float and rounded once
 // when they are written, as in torch on the CPU. Integers and bool are computed as int64_t.

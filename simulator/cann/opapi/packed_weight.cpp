@@ -136,6 +136,8 @@ std::string read_weight(const aclTensor* tensor, const char* argument_name, Pack
         return name + " must be of a dtype of 1 or 2 bytes in the format FRACTAL_NZ but got " + "aclDataType " +
                std::to_string(tensor->dtype) + ".";
     if (out->shape.size() < 2) return name + " must have at least 2 dimensions.";
+    // In FRACTAL_NZ, an element takes a block at most.
+    if (const std::string error = size_error(name, out->shape, kBlockRows * kBlockBytes); !error.empty()) return error;
     Operand view{out->shape, out->strides, out->dtype, nullptr};
     // A dimension of one element may have any stride.
     for (size_t i = 0; i + 2 < view.shape.size(); ++i)
@@ -150,8 +152,10 @@ std::string read_weight(const aclTensor* tensor, const char* argument_name, Pack
     const int64_t bytes = !out->is_nz ? (count + 1) / 2
                                       : nz_bytes(out->is_transposed() ? with_last_two_swapped(out->shape) : out->shape,
                                                  dtype_bytes(out->dtype));
-    out->first =
-        static_cast<char*>(tensor->data) + (out->is_nz ? tensor->offset * dtype_bytes(out->dtype) : tensor->offset / 2);
+    // Unsigned, because an offset may be any number; allocation_error() checks the address.
+    const auto offset_bytes = out->is_nz ? static_cast<uintptr_t>(tensor->offset) * static_cast<uintptr_t>(dtype_bytes(out->dtype))
+                                         : static_cast<uintptr_t>(tensor->offset / 2);
+    out->first = reinterpret_cast<char*>(reinterpret_cast<uintptr_t>(tensor->data) + offset_bytes);
     *access = {argument_name, out->first, {bytes}, {1}, 1, true, false};
     return allocation_error(out->first, bytes, argument_name);
 }

@@ -90,10 +90,10 @@ NPU_CANN_API aclTensor* aclCreateTensor(const int64_t* shape, uint64_t dims, int
     auto* tensor = new aclTensor;
     tensor->shape.assign(shape, shape + dims);
     tensor->strides.resize(dims);
-    int64_t step = 1;
+    uint64_t step = 1;  // unsigned: it wraps for sizes that the functions refuse
     for (uint64_t i = dims; i-- > 0;) {
-        tensor->strides[i] = strides ? strides[i] : step;
-        step *= shape[i];
+        tensor->strides[i] = strides ? strides[i] : static_cast<int64_t>(step);
+        step *= static_cast<uint64_t>(shape[i]);
     }
     tensor->offset = offset;
     tensor->storage_shape.assign(storage_shape, storage_shape + storage_dims);

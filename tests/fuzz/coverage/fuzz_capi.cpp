@@ -472,7 +472,7 @@ void allocate(Choices* c, Call* call, Tensor* t) {
     for (int k = 0; t->is_valid && k < v.ndim; ++k) {
         t->is_valid = v.shape[k] >= 0;
         is_empty = is_empty || v.shape[k] == 0;
-        (v.stride[k] < 0 ? low : high) += static_cast<__int128>(v.shape[k] - 1) * v.stride[k];
+        (v.stride[k] < 0 ? low : high) += (static_cast<__int128>(v.shape[k]) - 1) * v.stride[k];
     }
     if (!t->is_valid) return;
     if (is_empty) {

@@ -1,0 +1,402 @@
+// Fuzz the simulated aclnn functions (simulator/cann/opapi/functions.def) with hostile tensors, lists, scalars and
+// attributes. The bytes choose a function and its arguments; the arguments of a call resemble each other, so that some
+// calls are accepted. Device memory is that of host calls (include/ascend_sim_cann.h): each tensor of a small extent has
+// an allocation of exactly its extent, so that AddressSanitizer finds each access outside it.
+//
+// Properties of every call:
+// - A phase that fails has a status and a message. A failed first phase writes nothing.
+// - An accepted call whose tensors are small runs.
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <climits>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <vector>
+
+#include "aclnn/acl_meta.h"
+#include "include/ascend_sim_cann.h"
+#include "tests/fuzz/coverage/choices.h"
+
+namespace {
+
+constexpr int64_t kMostBytes = 1 << 12;         // of a tensor's allocation
+constexpr int64_t kMostElements = 1 << 12;      // of a tensor of a call that runs
+constexpr uint64_t kMostWorkspace = 1 << 20;    // bytes
+constexpr size_t kMostRank = 10;
+
+struct Block {
+    std::unique_ptr<char[]> memory;
+    size_t bytes;
+    std::vector<char> before;
+};
+
+// A call in the making: the shape and the type that its tensors share, and what it has allocated.
+class Call {
+public:
+    Call(Choices* choices, const char* name) : c_(*choices), name_(name) {
+        const int64_t rank = c_.up_to(5);
+        for (int64_t k = 0; k < rank; ++k) shape_.push_back(c_.one_of<int64_t>({2, 1, 3, 4, 8, 16, 32, 0}));
+        dtype_ = c_.one_of<int32_t>({ACL_FLOAT, ACL_FLOAT16, ACL_BF16, ACL_INT32, ACL_INT64, ACL_INT8, ACL_BOOL,
+                                     ACL_UINT8, ACL_DOUBLE, ACL_COMPLEX64, ACL_INT16, ACL_INT4});
+    }
+    ~Call() {
+        for (const aclTensor* t : tensors_) aclDestroyTensor(t);
+        for (const aclTensorList* t : tensor_lists_) aclDestroyTensorList(t);
+        for (const aclScalar* s : scalars_) aclDestroyScalar(s);
+        for (const aclScalarList* s : scalar_lists_) aclDestroyScalarList(s);
+        for (const aclIntArray* a : int_arrays_) aclDestroyIntArray(a);
+        for (const aclFloatArray* a : float_arrays_) aclDestroyFloatArray(a);
+        for (const aclBoolArray* a : bool_arrays_) aclDestroyBoolArray(a);
+    }
+    Call(const Call&) = delete;
+    Call& operator=(const Call&) = delete;
+
+    // An argument of a parameter's type.
+    template <class T>
+    T argument() {
+        using Value = std::remove_cv_t<std::remove_pointer_t<T>>;
+        if constexpr (std::is_pointer_v<T>) {
+            if (c_.chance(16)) return nullptr;
+            if constexpr (std::is_same_v<Value, aclTensor>) return keep(&tensors_, tensor());
+            if constexpr (std::is_same_v<Value, aclTensorList>) return keep(&tensor_lists_, tensor_list());
+            if constexpr (std::is_same_v<Value, aclScalar>) return keep(&scalars_, scalar());
+            if constexpr (std::is_same_v<Value, aclScalarList>) return keep(&scalar_lists_, scalar_list());
+            if constexpr (std::is_same_v<Value, aclIntArray>) return keep(&int_arrays_, int_array());
+            if constexpr (std::is_same_v<Value, aclFloatArray>) return keep(&float_arrays_, float_array());
+            if constexpr (std::is_same_v<Value, aclBoolArray>) return keep(&bool_arrays_, bool_array());
+            if constexpr (std::is_same_v<Value, char>) return text();
+            return nullptr;  // other pointers are outputs of functions without a stand-in
+        } else if constexpr (std::is_same_v<T, bool>) {
+            return c_.chance(2);
+        } else if constexpr (std::is_floating_point_v<T>) {
+            return static_cast<T>(real());
+        } else if constexpr (std::is_enum_v<T>) {
+            return static_cast<T>(dtype());
+        } else {
+            return static_cast<T>(integer());
+        }
+    }
+
+    // The memory that the call may access.
+    std::vector<ascend_sim_memory> memories() const {
+        std::vector<ascend_sim_memory> all;
+        for (const Block& block : blocks_) all.push_back({"", block.memory.get(), block.bytes, 0});
+        return all;
+    }
+    bool is_small() const { return is_small_; }
+
+    void remember() {
+        for (Block& block : blocks_) block.before.assign(block.memory.get(), block.memory.get() + block.bytes);
+    }
+    bool has_changed() const {
+        return std::any_of(blocks_.begin(), blocks_.end(), [](const Block& block) {
+            return std::memcmp(block.before.data(), block.memory.get(), block.bytes) != 0;
+        });
+    }
+    [[noreturn]] void fail(const char* property) const {
+        std::fprintf(stderr, "broken: %s\naclnn%s\n", property, name_);
+        for (const std::string& line : lines_) std::fprintf(stderr, "  %s\n", line.c_str());
+        std::abort();
+    }
+
+private:
+    template <class T>
+    static T* keep(std::vector<T*>* all, T* one) {
+        if (one) all->push_back(one);
+        return one;
+    }
+
+    int64_t hostile() {
+        switch (c_.up_to(3)) {
+            case 0:
+                return c_.between(-8, 40);
+            case 1:
+                return (c_.chance(2) ? 1 : -1) * ((int64_t{1} << c_.up_to(62)) + c_.between(-2, 2));
+            case 2:
+                return c_.one_of<int64_t>({INT64_MAX, INT64_MIN, INT32_MAX, INT32_MIN});
+            default:
+                return static_cast<int64_t>(c_.bits(8));
+        }
+    }
+    int64_t integer() { return c_.chance(8) ? hostile() : c_.between(-3, 8); }
+    double real() {
+        if (!c_.chance(8)) return c_.one_of({1e-5, 1.0, 0.0, 0.5, 2.0, 10000.0, -1.0});
+        if (c_.chance(2)) return c_.one_of({HUGE_VAL, -HUGE_VAL, std::nan(""), 1e300, 1e-320, -0.0});
+        return std::ldexp(1.0, static_cast<int>(c_.between(-1074, 1023)));
+    }
+    int32_t dtype() {
+        if (!c_.chance(4)) return dtype_;
+        return static_cast<int32_t>(c_.chance(8) ? hostile() : c_.between(-1, 41));
+    }
+    char* text() {
+        static char texts[][16] = {"", "none", "half", "interleave", "quarter", "rotate_half", "BSH", "BNSD", "BSND", "TND",
+                                   "BNSD_BSND", "SBH", "static", "dynamic", "sum", "mean", "tanh", "rint", "floor",
+                                   "left", "bilinear", "ND", "NTD", "Norm", "PA_NZ", "PA_BNSD"};
+        return texts[c_.up_to(sizeof texts / sizeof *texts - 1)];
+    }
+
+    // The shape of the call, perhaps with fewer, more or other dimensions.
+    std::vector<int64_t> shape() {
+        std::vector<int64_t> shape = shape_;
+        if (c_.chance(2)) {
+            if (c_.chance(2)) shape.erase(shape.begin(), shape.begin() + c_.up_to(static_cast<int64_t>(shape.size())));
+            if (c_.chance(3)) shape.resize(static_cast<size_t>(c_.up_to(static_cast<int64_t>(shape.size()))));
+            for (int64_t k = c_.up_to(2); k > 0; --k)
+                shape.insert(shape.begin() + c_.up_to(static_cast<int64_t>(shape.size())),
+                             shape_.empty() || c_.chance(2) ? c_.up_to(17) : shape_[static_cast<size_t>(c_.up_to(static_cast<int64_t>(shape_.size()) - 1))]);
+            if (!shape.empty() && c_.chance(3))
+                shape[static_cast<size_t>(c_.up_to(static_cast<int64_t>(shape.size()) - 1))] = c_.up_to(17);
+        }
+        if (!shape.empty() && c_.chance(16))
+            shape[static_cast<size_t>(c_.up_to(static_cast<int64_t>(shape.size()) - 1))] = hostile();
+        if (c_.chance(64)) shape.resize(static_cast<size_t>(c_.up_to(kMostRank)), 1);
+        return shape;
+    }
+
+    aclTensor* tensor() {
+        const std::vector<int64_t> shape = this->shape();
+        const size_t rank = shape.size();
+        std::vector<int64_t> strides(rank);
+        uint64_t step = 1;
+        for (size_t k = rank; k-- > 0;) {
+            strides[k] = static_cast<int64_t>(step);
+            step *= static_cast<uint64_t>(shape[k]);
+        }
+        if (rank > 1 && c_.chance(8)) std::swap(strides[0], strides[rank - 1]);
+        if (rank > 0 && c_.chance(8)) {
+            int64_t& stride = strides[static_cast<size_t>(c_.up_to(static_cast<int64_t>(rank) - 1))];
+            stride = c_.one_of<int64_t>({0, 2, -1, 1, 64, hostile()});
+        }
+        const int32_t type = dtype();
+        int64_t offset = c_.chance(8) ? (c_.chance(4) ? hostile() : c_.up_to(9)) : 0;
+        const int32_t format = static_cast<int32_t>(c_.chance(16) ? c_.between(-1, 55) : ACL_FORMAT_ND);
+        const bool has_strides = !c_.chance(16);
+        const auto [data, extent] = memory(shape, strides, type, &offset);
+        std::vector<int64_t> storage{extent};
+        if (c_.chance(4)) storage = shape;
+        if (c_.chance(32)) storage.assign(1, hostile());
+        std::string line = "tensor of type " + std::to_string(type) + " format " + std::to_string(format) + " offset " +
+                           std::to_string(offset) + (has_strides ? "" : " without strides");
+        for (size_t k = 0; k < rank; ++k) line += " " + std::to_string(shape[k]) + "*" + std::to_string(strides[k]);
+        lines_.push_back(line);
+        return aclCreateTensor(shape.data(), rank, static_cast<aclDataType>(type), has_strides ? strides.data() : nullptr,
+                               offset, static_cast<aclFormat>(format), storage.data(), storage.size(), data);
+    }
+
+    // Returns the address of a storage and its number of elements.
+    std::pair<void*, int64_t> memory(const std::vector<int64_t>& shape, const std::vector<int64_t>& strides, int32_t type,
+                                     int64_t* offset) {
+        __int128 low = 0, high = 0, count = 1;
+        bool is_empty = false;
+        for (size_t k = 0; k < shape.size(); ++k) {
+            is_empty = is_empty || shape[k] == 0;
+            (strides[k] < 0 ? low : high) += (static_cast<__int128>(shape[k]) - 1) * strides[k];
+            if (shape[k] < 0 || low < -kMostBytes || high > kMostBytes || count > kMostElements) {
+                is_small_ = false;
+                low = high = 0, count = 1;
+                break;
+            }
+            count *= shape[k];
+        }
+        if (count > kMostElements) is_small_ = false;
+        if (c_.chance(32)) return {reinterpret_cast<void*>(uintptr_t{64}), 1};  // not device memory
+        const int64_t item = type == ACL_COMPLEX128 ? 16 : type == ACL_DOUBLE || type == ACL_INT64 || type == ACL_UINT64 || type == ACL_COMPLEX64 ? 8
+                             : type == ACL_FLOAT || type == ACL_INT32 || type == ACL_UINT32 ? 4
+                             : type == ACL_INT8 || type == ACL_UINT8 || type == ACL_BOOL || type == ACL_INT4 ? 1 : 2;
+        if (*offset >= 0 && *offset < 16 && low < 0) *offset -= static_cast<int64_t>(low);
+        const int64_t elements = is_empty ? 0 : static_cast<int64_t>(high - low + 1) + (*offset > 0 && *offset < 16 ? *offset : 0);
+        const auto bytes = static_cast<size_t>(elements * item);
+        if (!blocks_.empty() && c_.chance(8)) {  // memory of another tensor
+            const Block& block = blocks_[static_cast<size_t>(c_.up_to(static_cast<int64_t>(blocks_.size()) - 1))];
+            return {block.memory.get(), elements};
+        }
+        Block block{std::make_unique<char[]>(bytes), bytes, {}};
+        const bool counts = c_.chance(2);
+        for (size_t k = 0; k < bytes; ++k) {
+            const size_t index = k / static_cast<size_t>(item);
+            block.memory[k] = static_cast<char>(counts ? (k % static_cast<size_t>(item) == 0 ? index : 0) : index * 37 + k);
+        }
+        if (!counts && c_.chance(2)) std::fill_n(block.memory.get(), bytes, static_cast<char>(c_.bits(1)));
+        blocks_.push_back(std::move(block));
+        return {blocks_.back().memory.get(), elements};
+    }
+
+    aclTensorList* tensor_list() {
+        std::vector<const aclTensor*> all;
+        for (int64_t k = c_.up_to(3); k > 0; --k) all.push_back(c_.chance(16) ? nullptr : tensor());
+        return aclCreateTensorList(all.data(), all.size());
+    }
+    aclScalar* scalar() {
+        double values[2] = {real(), real()};
+        const float narrow = static_cast<float>(values[0]);
+        const int64_t whole = integer();
+        const int32_t type = dtype();
+        if (type == ACL_FLOAT) std::memcpy(values, &narrow, sizeof narrow);
+        if (type != ACL_FLOAT && type != ACL_DOUBLE) std::memcpy(values, &whole, sizeof whole);
+        if (type == ACL_BOOL) *reinterpret_cast<char*>(values) &= 1;
+        return aclCreateScalar(values, static_cast<aclDataType>(type));
+    }
+    aclScalarList* scalar_list() {
+        std::vector<const aclScalar*> all;
+        for (int64_t k = c_.up_to(3); k > 0; --k)
+            if (aclScalar* one = scalar()) all.push_back(one);
+        return aclCreateScalarList(all.data(), all.size());
+    }
+    aclIntArray* int_array() {
+        std::vector<int64_t> all;
+        for (int64_t k = c_.up_to(5); k > 0; --k) all.push_back(integer());
+        if (c_.chance(4)) all = shape_;
+        return aclCreateIntArray(all.data(), all.size());
+    }
+    aclFloatArray* float_array() {
+        std::vector<float> all;
+        for (int64_t k = c_.up_to(4); k > 0; --k) all.push_back(static_cast<float>(real()));
+        return aclCreateFloatArray(all.data(), all.size());
+    }
+    aclBoolArray* bool_array() {
+        bool all[5];
+        const int64_t count = c_.up_to(5);
+        for (int64_t k = 0; k < count; ++k) all[k] = c_.chance(2);
+        return aclCreateBoolArray(all, static_cast<uint64_t>(count));
+    }
+
+    Choices& c_;
+    const char* name_;
+    std::vector<int64_t> shape_;
+    int32_t dtype_ = 0;
+    bool is_small_ = true;
+    std::vector<Block> blocks_;
+    std::vector<std::string> lines_;
+    std::vector<aclTensor*> tensors_;
+    std::vector<aclTensorList*> tensor_lists_;
+    std::vector<aclScalar*> scalars_;
+    std::vector<aclScalarList*> scalar_lists_;
+    std::vector<aclIntArray*> int_arrays_;
+    std::vector<aclFloatArray*> float_arrays_;
+    std::vector<aclBoolArray*> bool_arrays_;
+};
+
+// A chip and memory for the calls of this thread.
+class HostCalls {
+public:
+    explicit HostCalls(const char* chip) : calls_{chip, "no package", 40, nullptr, 0, &options_, 0} {}
+    // Runs a phase and returns the message of its failure, or "".
+    template <class Phase>
+    std::string run(std::vector<ascend_sim_memory> memories, Phase phase) {
+        calls_.memories = memories.data();
+        calls_.memory_count = static_cast<int32_t>(memories.size());
+        ascend_sim_begin_host_calls(&calls_);
+        phase();
+        return ascend_sim_end_host_calls();
+    }
+
+private:
+    ascend_sim_launch options_{};
+    ascend_sim_host_calls calls_;
+};
+
+#define REQUIRE(call, condition) ((condition) ? void() : (call).fail(#condition))
+
+// The sanitizer's check of a function's type would report the weak definitions of functions without a stand-in.
+template <class... Parameters>
+__attribute__((no_sanitize("function"))) int first_phase(void* function, uint64_t* workspace, aclOpExecutor** executor,
+                                                         Parameters... arguments) {
+    return reinterpret_cast<int (*)(Parameters..., uint64_t*, aclOpExecutor**)>(function)(arguments..., workspace,
+                                                                                          executor);
+}
+
+__attribute__((no_sanitize("function"))) int second_phase(void* function, void* workspace, uint64_t bytes,
+                                                          aclOpExecutor* executor) {
+    return reinterpret_cast<int (*)(void*, uint64_t, aclOpExecutor*, aclrtStream)>(function)(workspace, bytes, executor,
+                                                                                            nullptr);
+}
+
+void* symbol(const std::string& name) {
+    void* found = dlsym(RTLD_DEFAULT, name.c_str());
+    if (found) return found;
+    std::fprintf(stderr, "%s\n", dlerror());
+    std::abort();
+}
+
+template <class... Parameters>
+void fuzz(Choices* c, const char* name, int (*)(Parameters...)) {
+    HostCalls calls(c->one_of({"Ascend910B2", "Ascend310P3", "Ascend950PR_9589"}));
+    Call call(c, name);
+    uint64_t bytes = 0;
+    aclOpExecutor* executor = nullptr;
+    int status = 0;
+    const std::tuple<Parameters...> arguments{call.argument<Parameters>()...};
+    call.remember();
+    const std::string refusal = calls.run(call.memories(), [&] {
+        status = std::apply(
+            [&](auto... values) {
+                return first_phase<Parameters...>(symbol("aclnn" + std::string(name) + "GetWorkspaceSize"), &bytes,
+                                                  &executor, values...);
+            },
+            arguments);
+    });
+    REQUIRE(call, (status == 0) == refusal.empty());
+    REQUIRE(call, status == 0 || !call.has_changed());
+    if (status != 0 || !executor) return;
+    if (!call.is_small() || bytes > kMostWorkspace) {
+        aclDestroyAclOpExecutor(executor);
+        return;
+    }
+    std::vector<char> workspace(bytes);
+    std::vector<ascend_sim_memory> memories = call.memories();
+    memories.push_back({"", workspace.data(), bytes, 0});
+    const std::string failure = calls.run(memories, [&] {
+        status = second_phase(symbol("aclnn" + std::string(name)), bytes ? workspace.data() : nullptr, bytes, executor);
+    });
+    REQUIRE(call, (status == 0) == failure.empty());
+}
+
+// Whether a function has a stand-in. The others fail with this message for any arguments, also for zeros.
+template <class... Parameters>
+bool is_simulated(const char* name, int (*)(Parameters...)) {
+    HostCalls calls("Ascend910B2");
+    uint64_t bytes = 0;
+    aclOpExecutor* executor = nullptr;
+    void* function = symbol("aclnn" + std::string(name) + "GetWorkspaceSize");
+    const std::string text =
+        calls.run({}, [&] { first_phase<Parameters...>(function, &bytes, &executor, Parameters{}...); });
+    return text.find("is not simulated") == std::string::npos;
+}
+
+struct Function {
+    const char* name;
+    bool (*is_simulated)(const char* name);
+    void (*fuzz)(Choices* c, const char* name);
+};
+
+#define ACLNN(header, name, parameters)                                                             \
+    {#name, [](const char* called) { return is_simulated(called, static_cast<int(*) parameters>(nullptr)); }, \
+     [](Choices* c, const char* called) { fuzz(c, called, static_cast<int(*) parameters>(nullptr)); }},
+#define ACLNN_PLAIN(header, name, parameters)
+const Function kFunctions[] = {
+#include "cann/opapi/functions.def"
+};
+
+std::vector<const Function*> simulated_functions() {
+    std::vector<const Function*> found;
+    for (const Function& function : kFunctions)
+        if (function.is_simulated(function.name)) found.push_back(&function);
+    return found;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t count) {
+    static const std::vector<const Function*> functions = simulated_functions();
+    Choices c(bytes, count);
+    const Function& function = *functions[static_cast<size_t>(c.up_to(static_cast<int64_t>(functions.size()) - 1))];
+    function.fuzz(&c, function.name);
+    return 0;
+}
