@@ -16,8 +16,8 @@
 #include <cstring>
 #include <memory>
 #include <string>
-#include <tuple>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "aclnn/acl_meta.h"
@@ -58,30 +58,24 @@ public:
     Call(const Call&) = delete;
     Call& operator=(const Call&) = delete;
 
-    // An argument of a parameter's type.
-    template <class T>
-    T argument() {
-        using Value = std::remove_cv_t<std::remove_pointer_t<T>>;
-        if constexpr (std::is_pointer_v<T>) {
-            if (c_.chance(16)) return nullptr;
-            if constexpr (std::is_same_v<Value, aclTensor>) return keep(&tensors_, tensor());
-            if constexpr (std::is_same_v<Value, aclTensorList>) return keep(&tensor_lists_, tensor_list());
-            if constexpr (std::is_same_v<Value, aclScalar>) return keep(&scalars_, scalar());
-            if constexpr (std::is_same_v<Value, aclScalarList>) return keep(&scalar_lists_, scalar_list());
-            if constexpr (std::is_same_v<Value, aclIntArray>) return keep(&int_arrays_, int_array());
-            if constexpr (std::is_same_v<Value, aclFloatArray>) return keep(&float_arrays_, float_array());
-            if constexpr (std::is_same_v<Value, aclBoolArray>) return keep(&bool_arrays_, bool_array());
-            if constexpr (std::is_same_v<Value, char>) return text();
-            return nullptr;  // other pointers are outputs of functions without a stand-in
-        } else if constexpr (std::is_same_v<T, bool>) {
-            return c_.chance(2);
-        } else if constexpr (std::is_floating_point_v<T>) {
-            return static_cast<T>(real());
-        } else if constexpr (std::is_enum_v<T>) {
-            return static_cast<T>(dtype());
-        } else {
-            return static_cast<T>(integer());
+    // The bits of an argument of a parameter's type, such as "const aclTensor*".
+    uint64_t argument(const std::string& type) {
+        if (type.find('*') != std::string::npos) {
+            if (c_.chance(16)) return 0;
+            if (has(type, "aclTensorList")) return bits(keep(&tensor_lists_, tensor_list()));
+            if (has(type, "aclTensor")) return bits(keep(&tensors_, tensor()));
+            if (has(type, "aclScalarList")) return bits(keep(&scalar_lists_, scalar_list()));
+            if (has(type, "aclScalar")) return bits(keep(&scalars_, scalar()));
+            if (has(type, "aclIntArray")) return bits(keep(&int_arrays_, int_array()));
+            if (has(type, "aclFloatArray")) return bits(keep(&float_arrays_, float_array()));
+            if (has(type, "aclBoolArray")) return bits(keep(&bool_arrays_, bool_array()));
+            return has(type, "char") ? bits(text()) : 0;  // others are outputs of functions without a stand-in
         }
+        if (has(type, "double")) return bits(real());
+        if (has(type, "float")) return bits(static_cast<float>(real()));
+        if (has(type, "bool")) return c_.chance(2);
+        if (has(type, "aclDataType")) return bits(dtype());
+        return bits(integer());
     }
 
     // The memory that the call may access.
@@ -107,6 +101,13 @@ public:
     }
 
 private:
+    static bool has(const std::string& type, const char* word) { return type.find(word) != std::string::npos; }
+    template <class T>
+    static uint64_t bits(T value) {
+        uint64_t all = 0;
+        std::memcpy(&all, &value, sizeof value);
+        return all;
+    }
     template <class T>
     static T* keep(std::vector<T*>* all, T* one) {
         if (one) all->push_back(one);
@@ -304,20 +305,6 @@ private:
 
 #define REQUIRE(call, condition) ((condition) ? void() : (call).fail(#condition))
 
-// The sanitizer's check of a function's type would report the weak definitions of functions without a stand-in.
-template <class... Parameters>
-__attribute__((no_sanitize("function"))) int first_phase(void* function, uint64_t* workspace, aclOpExecutor** executor,
-                                                         Parameters... arguments) {
-    return reinterpret_cast<int (*)(Parameters..., uint64_t*, aclOpExecutor**)>(function)(arguments..., workspace,
-                                                                                          executor);
-}
-
-__attribute__((no_sanitize("function"))) int second_phase(void* function, void* workspace, uint64_t bytes,
-                                                          aclOpExecutor* executor) {
-    return reinterpret_cast<int (*)(void*, uint64_t, aclOpExecutor*, aclrtStream)>(function)(workspace, bytes, executor,
-                                                                                            nullptr);
-}
-
 void* symbol(const std::string& name) {
     void* found = dlsym(RTLD_DEFAULT, name.c_str());
     if (found) return found;
@@ -325,23 +312,60 @@ void* symbol(const std::string& name) {
     std::abort();
 }
 
-template <class... Parameters>
-void fuzz(Choices* c, const char* name, int (*)(Parameters...)) {
+struct Function {
+    std::string name;
+    std::vector<std::string> types;  // of the parameters, without workspaceSize and executor
+};
+
+// Calls a first phase. The ABIs of Linux on x86_64 and aarch64 pass floating-point arguments in registers of their own,
+// and the others in registers and then on the stack, both in order. So the call is the same as one with the arguments
+// in the order of the declaration. (A call through each declaration would instantiate a thousand templates.)
+constexpr size_t kMostWords = 64, kMostReals = 8;
+template <size_t... kWord, size_t... kReal>
+__attribute__((no_sanitize("function"))) int call_with(void* function, const uint64_t* words, const double* reals,
+                                                       std::index_sequence<kWord...>, std::index_sequence<kReal...>) {
+    return reinterpret_cast<int (*)(std::decay_t<decltype(words[kWord])>..., std::decay_t<decltype(reals[kReal])>...)>(
+        function)(words[kWord]..., reals[kReal]...);
+}
+
+int first_phase(const Function& function, const std::vector<uint64_t>& arguments, uint64_t* workspace,
+                aclOpExecutor** executor) {
+    uint64_t words[kMostWords] = {};
+    double reals[kMostReals] = {};
+    size_t word_count = 0, real_count = 0;
+    for (size_t k = 0; k < arguments.size(); ++k) {
+        const std::string& type = function.types[k];
+        const bool is_real = type.find('*') == std::string::npos &&
+                             (type.find("double") != std::string::npos || type.find("float") != std::string::npos);
+        if (word_count + 2 == kMostWords || real_count == kMostReals) std::abort();
+        if (is_real)
+            std::memcpy(&reals[real_count++], &arguments[k], sizeof arguments[k]);
+        else
+            words[word_count++] = arguments[k];
+    }
+    words[word_count++] = reinterpret_cast<uintptr_t>(workspace);
+    words[word_count++] = reinterpret_cast<uintptr_t>(executor);
+    return call_with(symbol("aclnn" + function.name + "GetWorkspaceSize"), words, reals,
+                     std::make_index_sequence<kMostWords>(), std::make_index_sequence<kMostReals>());
+}
+
+__attribute__((no_sanitize("function"))) int second_phase(const Function& function, void* workspace, uint64_t bytes,
+                                                          aclOpExecutor* executor) {
+    return reinterpret_cast<int (*)(void*, uint64_t, aclOpExecutor*, aclrtStream)>(symbol("aclnn" + function.name))(
+        workspace, bytes, executor, nullptr);
+}
+
+void fuzz(Choices* c, const Function& function) {
     HostCalls calls(c->one_of({"Ascend910B2", "Ascend310P3", "Ascend950PR_9589"}));
-    Call call(c, name);
+    Call call(c, function.name.c_str());
+    std::vector<uint64_t> arguments;
+    for (const std::string& type : function.types) arguments.push_back(call.argument(type));
+    call.remember();
     uint64_t bytes = 0;
     aclOpExecutor* executor = nullptr;
     int status = 0;
-    const std::tuple<Parameters...> arguments{call.argument<Parameters>()...};
-    call.remember();
-    const std::string refusal = calls.run(call.memories(), [&] {
-        status = std::apply(
-            [&](auto... values) {
-                return first_phase<Parameters...>(symbol("aclnn" + std::string(name) + "GetWorkspaceSize"), &bytes,
-                                                  &executor, values...);
-            },
-            arguments);
-    });
+    const std::string refusal =
+        calls.run(call.memories(), [&] { status = first_phase(function, arguments, &bytes, &executor); });
     REQUIRE(call, (status == 0) == refusal.empty());
     REQUIRE(call, status == 0 || !call.has_changed());
     if (status != 0 || !executor) return;
@@ -353,50 +377,49 @@ void fuzz(Choices* c, const char* name, int (*)(Parameters...)) {
     std::vector<ascend_sim_memory> memories = call.memories();
     memories.push_back({"", workspace.data(), bytes, 0});
     const std::string failure = calls.run(memories, [&] {
-        status = second_phase(symbol("aclnn" + std::string(name)), bytes ? workspace.data() : nullptr, bytes, executor);
+        status = second_phase(function, bytes ? workspace.data() : nullptr, bytes, executor);
     });
     REQUIRE(call, (status == 0) == failure.empty());
 }
 
-// Whether a function has a stand-in. The others fail with this message for any arguments, also for zeros.
-template <class... Parameters>
-bool is_simulated(const char* name, int (*)(Parameters...)) {
-    HostCalls calls("Ascend910B2");
-    uint64_t bytes = 0;
-    aclOpExecutor* executor = nullptr;
-    void* function = symbol("aclnn" + std::string(name) + "GetWorkspaceSize");
-    const std::string text =
-        calls.run({}, [&] { first_phase<Parameters...>(function, &bytes, &executor, Parameters{}...); });
-    return text.find("is not simulated") == std::string::npos;
+// Splits "(const aclTensor* self, aclTensor* out)" into the types of the parameters.
+std::vector<std::string> types_of(const std::string& parameters) {
+    std::vector<std::string> types;
+    const std::string inside = parameters.substr(1, parameters.size() - 2);
+    for (size_t begin = 0; begin < inside.size();) {
+        const size_t end = std::min(inside.find(", ", begin), inside.size());
+        const std::string parameter = inside.substr(begin, end - begin);
+        types.push_back(parameter.substr(0, parameter.rfind(' ')));
+        begin = end + 2;
+    }
+    return types;
 }
 
-struct Function {
-    const char* name;
-    bool (*is_simulated)(const char* name);
-    void (*fuzz)(Choices* c, const char* name);
-};
-
-#define ACLNN(header, name, parameters)                                                             \
-    {#name, [](const char* called) { return is_simulated(called, static_cast<int(*) parameters>(nullptr)); }, \
-     [](Choices* c, const char* called) { fuzz(c, called, static_cast<int(*) parameters>(nullptr)); }},
+// The functions that have a stand-in. The others fail with the same message for any arguments, also for zeros.
+std::vector<Function> simulated_functions() {
+    std::vector<Function> found;
+    for (const auto& [name, parameters] : std::initializer_list<std::pair<const char*, const char*>>{
+#define ACLNN(header, name, parameters) {#name, #parameters},
 #define ACLNN_PLAIN(header, name, parameters)
-const Function kFunctions[] = {
 #include "cann/opapi/functions.def"
-};
-
-std::vector<const Function*> simulated_functions() {
-    std::vector<const Function*> found;
-    for (const Function& function : kFunctions)
-        if (function.is_simulated(function.name)) found.push_back(&function);
+         }) {
+        const Function function{name, types_of(parameters)};
+        HostCalls calls("Ascend910B2");
+        uint64_t bytes = 0;
+        aclOpExecutor* executor = nullptr;
+        const std::vector<uint64_t> zeros(function.types.size());
+        const std::string text = calls.run({}, [&] { first_phase(function, zeros, &bytes, &executor); });
+        if (executor) aclDestroyAclOpExecutor(executor);
+        if (text.find("is not simulated") == std::string::npos) found.push_back(function);
+    }
     return found;
 }
 
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t count) {
-    static const std::vector<const Function*> functions = simulated_functions();
+    static const std::vector<Function> functions = simulated_functions();
     Choices c(bytes, count);
-    const Function& function = *functions[static_cast<size_t>(c.up_to(static_cast<int64_t>(functions.size()) - 1))];
-    function.fuzz(&c, function.name);
+    fuzz(&c, functions[static_cast<size_t>(c.up_to(static_cast<int64_t>(functions.size()) - 1))]);
     return 0;
 }

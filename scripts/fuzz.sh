@@ -1,0 +1,219 @@
+#!/usr/bin/env bash
+# Fuzz by coverage: libFuzzer changes inputs, and keeps those that reach new code. Programs: tests/fuzz/coverage.
+set -uo pipefail
+# shellcheck source=scripts/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+SOURCES="$ROOT/tests/fuzz/coverage"
+BUILD="$ROOT/build/fuzz"
+TARGETS=(capi tiling aclnn readers)
+ATHERIS=atheris==3.0.0
+VENV_FUZZ="$ROOT/.venv-fuzz" # with atheris
+CLANG_LIBRARIES='/usr/lib/llvm-14/lib/clang/*/bin/hwasan_symbolize' # a program of libclang-rt-14-dev
+
+usage() {
+  cat <<TEXT
+usage: scripts/fuzz.sh [TARGET...] [--seconds N] [--keep]
+       scripts/fuzz.sh TARGET FILE
+
+Builds the targets with AddressSanitizer and UndefinedBehaviorSanitizer, runs the inputs of the corpus, and searches for
+inputs that crash or break a property. At the end it prints for each target the executions, the lines of the code under
+test that the inputs reached, and each crash with the command that repeats it.
+
+  capi     the C interface: tensors with any rank, size, stride, type and address, and any attributes
+  tiling   the tilings of op_host, judged as in tests/tiling
+  aclnn    the simulated aclnn functions: both phases with any tensors, lists, scalars and attributes
+  readers  RopeParams.from_gguf and from_hf: files and configurations of any content
+
+  --seconds N  search for N seconds in each target. 0: only run the corpus. Default: 60
+  --keep       add the inputs that reach new code to tests/fuzz/coverage/corpus, and remove those that reach none that
+               other inputs do not reach. Commit the result after a change of a target
+  FILE         run this input only, such as a crash
+
+Examples:
+  scripts/fuzz.sh                             a minute for each target
+  scripts/fuzz.sh capi --seconds 7200 --keep  before a release
+  scripts/fuzz.sh capi build/fuzz/crashes/capi-crash-0123
+
+After you have mended a crash, put its input into tests/fuzz/coverage/corpus/TARGET as mended-<what>: every run repeats
+it, and --keep keeps it.
+Needs clang-14, libclang-rt-14-dev and llvm-14 of Debian or Ubuntu, which the script installs if it runs as root; readers
+needs .venv (scripts/test.sh sets it up) and installs $ATHERIS into .venv-fuzz.
+Exit status: 0 no crash, 1 a crash or a failed step, 2 a wrong argument.
+TEXT
+}
+
+refuse() {
+  printf '[fuzz] %s\n' "$@" >&2
+  exit 2
+}
+
+# ---- arguments: targets, seconds, keep, input ----------------------------------------------------
+
+targets=() seconds=60 keep=no input=""
+while [ $# -gt 0 ]; do
+  case "$1" in
+    -h | --help) usage && exit 0 ;;
+    --keep) keep=yes ;;
+    --seconds)
+      [[ "${2:-}" =~ ^[0-9]+$ ]] || refuse "--seconds must be followed by a number but got '${2:-}'."
+      seconds="$2" && shift
+      ;;
+    *)
+      if [[ " ${TARGETS[*]} " = *" $1 "* ]]; then
+        targets+=("$1")
+      elif [ -f "$1" ] && [ ${#targets[@]} -eq 1 ] && [ -z "$input" ]; then
+        input="$(cd "$(dirname "$1")" && pwd)/$(basename "$1")"
+      else
+        refuse "TARGET must be one of ${TARGETS[*]} but got $1."
+      fi
+      ;;
+  esac
+  shift
+done
+[ ${#targets[@]} -gt 0 ] || targets=("${TARGETS[@]}")
+
+# ---- steps ---------------------------------------------------------------------------------------
+
+configure_and_build() {
+  command -v make >/dev/null 2>&1 || export CMAKE_GENERATOR=Ninja
+  (cd "$ROOT" && cmake --preset fuzz && cmake --build --preset fuzz --parallel 2 --target "$@")
+}
+
+build_programs() {
+  local target
+  local -a programs=()
+  for target in "${targets[@]}"; do [ "$target" = readers ] || programs+=("fuzz_$target"); done
+  [ ${#programs[@]} -gt 0 ] || return 0
+  require_debian "the fuzzers need Clang" clang-14 clang++-14 llvm-14 llvm-cov-14 \
+    libclang-rt-14-dev "$(compgen -G "$CLANG_LIBRARIES" || echo "$CLANG_LIBRARIES")"
+  forget fuzz
+  step fuzz always "building ${programs[*]} with Clang (the first time: some minutes)" \
+    configure_and_build "${programs[@]}" || die "the fuzzers could not be built."
+}
+
+# atheris has an environment of its own, which shares all other packages with .venv.
+install_atheris() {
+  local python="$VENV/bin/python"
+  venv_is_good "$VENV_FUZZ" || "$python" -m venv --clear "$VENV_FUZZ" || return 1
+  "$VENV_FUZZ/bin/python" -m pip install --only-binary :all: "$ATHERIS" &&
+    printf 'import site; site.addsitedir("%s")\n' "$(site_packages_of "$VENV")" >"$(site_packages_of "$VENV_FUZZ")/shared.pth"
+}
+
+set_up_readers() {
+  [[ " ${targets[*]} " = *" readers "* ]] || return 0
+  [ -x "$VENV/bin/python" ] || die "readers needs .venv." "scripts/test.sh --help describes how to set it up."
+  refuse_link "$VENV_FUZZ"
+  venv_is_good "$VENV_FUZZ" || forget atheris
+  step atheris "$(hash_of "$ATHERIS" "$("$VENV/bin/python" -V)")" "installing $ATHERIS into .venv-fuzz" install_atheris ||
+    die "$ATHERIS could not be installed." "Is a package registry reachable?"
+}
+
+# program TARGET: set `command` to the target's program.
+program() {
+  if [ "$1" = readers ]; then
+    command=("$VENV_FUZZ/bin/python" "$SOURCES/fuzz_readers.py")
+  else
+    command=("$BUILD/tests/fuzz/coverage/fuzz_$1")
+  fi
+}
+
+# The code under test of a target, and the binary that contains it.
+covered() {
+  case "$1" in
+    capi) echo "$BUILD/libnpu_rope.so" csrc/capi csrc/core csrc/cpu ;;
+    tiling) echo "$BUILD/tests/fuzz/coverage/fuzz_tiling" op_host ;;
+    aclnn) echo "$BUILD/simulator/libascend_sim_cann.so" simulator/cann/opapi ;;
+  esac
+}
+
+# lines TARGET: print how many lines of the code under test the inputs reached, of the run whose profiles are in $work.
+lines() {
+  local binary sources
+  if [ "$1" = readers ]; then
+    "${command[@]}" --lines "$work/corpus" "$SOURCES/corpus/$1" 2>/dev/null | grep lines
+    return
+  fi
+  read -r binary sources <<<"$(covered "$1")"
+  compgen -G "$work/*.profraw" >/dev/null || { echo "no profile, because the program crashed" && return; }
+  # shellcheck disable=SC2086 # several folders
+  (cd "$ROOT" && llvm-profdata-14 merge -sparse "$work"/*.profraw -o "$work/profile" &&
+    llvm-cov-14 report "$binary" -instr-profile="$work/profile" $sources) 2>/dev/null |
+    awk -v sources="$sources" '/^TOTAL/ {print $8 - $9 " of " $8 " lines of " sources ", " $10}'
+}
+
+# search TARGET: run the corpus, and search. Sets the variables that `report` prints.
+search() {
+  local target="$1" status=0 label="$STEP/$STEPS"
+  work="$BUILD/work/$target"
+  mkdir -p "$work/corpus" "$BUILD/crashes" "$SOURCES/corpus/$target"
+  rm -f "$work"/*.profraw
+  local -a limits=(-max_len=512 -len_control=0 -timeout=60 -rss_limit_mb=3000 "-artifact_prefix=$BUILD/crashes/$target-")
+  if [ "$seconds" -gt 0 ]; then limits+=("-max_total_time=$seconds"); else limits+=(-runs=0); fi
+  [ "$target" = readers ] || limits+=(-malloc_limit_mb=1000)
+  LLVM_PROFILE_FILE="$work/%m.profraw" "${command[@]}" "${limits[@]}" -print_final_stats=1 \
+    "$work/corpus" "$SOURCES/corpus/$target" >"$work/log" 2>&1 </dev/null &
+  local pid=$!
+  while kill -0 $pid 2>/dev/null; do
+    if [ -t 1 ]; then
+      printf '\r[%s] %s: %s\e[K' "$label" "$target" "$(grep -aE '^#[0-9]+' "$work/log" | tail -n 1 | cut -c 1-80)"
+    fi
+    sleep 1
+  done
+  wait $pid || status=$?
+  [ ! -t 1 ] || printf '\r\e[K'
+  executions="$(awk '/number_of_executed_units/ {print $2}' "$work/log")"
+  printf '[%s] %-8s %s executions, %s\n' "$label" "$target" "${executions:-no}" "$(lines "$target" | paste -sd ';' | sed 's/;/\n                /g')"
+  [ $status -ne 0 ] || return 0
+  local crash
+  crash="$(sed -n 's/.*Test unit written to //p' "$work/log" | tail -n 1)"
+  grep -aE '^(broken: |SUMMARY: |==[0-9]+==ERROR|[^ ]*: runtime error| *=== Uncaught|[A-Za-z]+Error: )' "$work/log" | head -n 5 |
+    sed 's/^/  | /'
+  # An input of the corpus is not written again.
+  crash="${crash:-$(sed -n 's/^Running: //p' "$work/log" | tail -n 1)}"
+  if [ -n "$crash" ]; then
+    FAILED+=("scripts/fuzz.sh $target ${crash#"$ROOT/"}")
+  else
+    FAILED+=("scripts/fuzz.sh $target   # it ended with status $status: see ${work#"$ROOT/"}/log")
+  fi
+}
+
+# Merge the inputs that a run has found into the corpus, which is minimised.
+keep_inputs() {
+  local target="$1" minimal="$work/minimal"
+  rm -rf "$minimal" && mkdir "$minimal"
+  "${command[@]}" -merge=1 -max_len=512 "$minimal" "$SOURCES/corpus/$target" "$work/corpus" >>"$work/log" 2>&1 ||
+    die "the corpus of $target could not be minimised." "See $work/log"
+  find "$SOURCES/corpus/$target" -type f ! -name 'mended-*' -delete
+  local file
+  for file in "$minimal"/*; do cp "$file" "$SOURCES/corpus/$target/$(basename "$file" | cut -c 1-12)"; done
+  printf '    %s has %d inputs in %s\n' "$target" "$(find "$SOURCES/corpus/$target" -type f | wc -l)" \
+    "$(du -sh --apparent-size "$SOURCES/corpus/$target" | cut -f 1)"
+}
+
+# ---- run -----------------------------------------------------------------------------------------
+
+if [ -d "$VENV/bin" ]; then export PATH="$VENV/bin:$PATH"; fi
+STEP_LABEL=fuzz
+build_programs
+set_up_readers
+unset STEP_LABEL
+export ASAN_OPTIONS="detect_leaks=1:allocator_may_return_null=1:${ASAN_OPTIONS:-}" UBSAN_OPTIONS=print_stacktrace=1
+if [ -n "$input" ]; then
+  program "${targets[0]}"
+  "${command[@]}" "$input"
+  exit $(($? != 0))
+fi
+FAILED=()
+STEPS=${#targets[@]}
+for target in "${targets[@]}"; do
+  STEP=$((STEP + 1))
+  program "$target"
+  search "$target"
+  [ "$keep" = no ] || keep_inputs "$target"
+done
+if [ ${#FAILED[@]} -gt 0 ]; then
+  printf '%d crash(es). Repeat them with:\n' ${#FAILED[@]} >&2
+  printf '  %s\n' "${FAILED[@]}" >&2
+  exit 1
+fi
+echo "0 crashes"
