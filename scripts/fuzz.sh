@@ -181,7 +181,9 @@ search() {
 keep_inputs() {
   local target="$1" minimal="$work/minimal"
   rm -rf "$minimal" && mkdir "$minimal"
-  "${command[@]}" -merge=1 -max_len=512 "$minimal" "$SOURCES/corpus/$target" "$work/corpus" >>"$work/log" 2>&1 ||
+  local -a merge=(-set_cover_merge=1 -use_counters=0 -max_len=512)
+  [ "$target" != readers ] || merge=(--keep)
+  "${command[@]}" "${merge[@]}" "$minimal" "$SOURCES/corpus/$target" "$work/corpus" >>"$work/log" 2>&1 ||
     die "the corpus of $target could not be minimised." "See $work/log"
   find "$SOURCES/corpus/$target" -type f ! -name 'mended-*' -delete
   local file

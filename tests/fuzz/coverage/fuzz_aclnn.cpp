@@ -91,7 +91,7 @@ public:
     }
     bool has_changed() const {
         return std::any_of(blocks_.begin(), blocks_.end(), [](const Block& block) {
-            return std::memcmp(block.before.data(), block.memory.get(), block.bytes) != 0;
+            return !std::equal(block.before.begin(), block.before.end(), block.memory.get());
         });
     }
     [[noreturn]] void fail(const char* property) const {

@@ -9,7 +9,7 @@ any bytes. Properties of every call:
   option -timeout of libFuzzer limits its time.
 
 scripts/fuzz.sh runs this program. Options are libFuzzer's; --lines FOLDER... runs the files of the folders and
-prints the number of lines of the readers that they reach.
+prints the number of lines of the readers that they reach; --keep NEW FOLDER... copies those that reach new lines.
 """
 
 from __future__ import annotations
@@ -18,9 +18,11 @@ import json
 import os
 import re
 import resource
+import shutil
 import struct
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from types import CodeType
 from typing import Any
@@ -220,9 +222,9 @@ def lines_of(code: CodeType) -> set[int]:
     return own.union(*(lines_of(inner) for inner in code.co_consts if isinstance(inner, CodeType)))
 
 
-def print_lines(folders: list[str]) -> None:
-    """Run the files of the folders, and print the number of lines of each reader that they reach."""
-    reached: dict[str, set[int]] = {str(module.__file__): set() for module in READERS}
+def reached_lines(names: list[Path]) -> Iterator[tuple[Path, dict[str, set[int]]]]:
+    """Run each file. Yield it and the lines of the readers that it reaches."""
+    reached: dict[str, set[int]] = {}
 
     def trace(frame: Any, event: str, _: Any) -> Any:
         lines = reached.get(frame.f_code.co_filename)
@@ -231,21 +233,48 @@ def print_lines(folders: list[str]) -> None:
         lines.add(frame.f_lineno)
         return trace
 
-    for name in sorted(file for each in folders for file in Path(each).iterdir()):
+    for name in names:
+        reached = {str(module.__file__): set() for module in READERS}
         sys.settrace(trace)
         test(name.read_bytes())
         sys.settrace(None)
-    for file, lines in reached.items():
+        yield name, reached
+
+
+def files_of(folders: list[str]) -> list[Path]:
+    files = [file for each in folders for file in Path(each).iterdir()]
+    return sorted(files, key=lambda file: (file.stat().st_size, file.name))
+
+
+def print_lines(folders: list[str]) -> None:
+    """Run the files of the folders, and print the number of lines of each reader that they reach."""
+    total: dict[str, set[int]] = {str(module.__file__): set() for module in READERS}
+    for _, reached in reached_lines(files_of(folders)):
+        for file, lines in reached.items():
+            total[file] |= lines
+    for file, lines in total.items():
         # The lines of the module itself ran when it was imported.
         source = compile(Path(file).read_text(encoding="utf-8"), file, "exec")
         known = lines_of(source) - {line for _, _, line in source.co_lines() if line}
         share = 100 * len(lines & known) / len(known)
-        print(f"{os.path.basename(file):32s} {len(lines & known):5d} of {len(known):5d} lines {share:5.1f} %")
+        print(f"{len(lines & known)} of {len(known)} lines of {os.path.basename(file)}, {share:.1f} %")
+
+
+def keep_files(new_folder: str, folders: list[str]) -> None:
+    """Copy each file that reaches a line which no smaller file reaches. (atheris does not support -merge.)"""
+    known: set[tuple[str, int]] = set()
+    for name, reached in reached_lines(files_of(folders)):
+        lines = {(file, line) for file, lines in reached.items() for line in lines}
+        if not lines <= known:
+            known |= lines
+            shutil.copy(name, new_folder)
 
 
 def main() -> None:
     if sys.argv[1:2] == ["--lines"]:
         return print_lines(sys.argv[2:])
+    if sys.argv[1:2] == ["--keep"]:
+        return keep_files(sys.argv[2], sys.argv[3:])
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY_BYTES, resource.RLIM_INFINITY))
     atheris.Setup(sys.argv, test)
