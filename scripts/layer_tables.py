@@ -162,6 +162,7 @@ CPP_LAYERS = (
             C_STD,
             "omp.h",
             "pthread.h",
+            "cpuid.h",
             "immintrin.h",
             "arm_neon.h",
             "csrc/cpu/*",

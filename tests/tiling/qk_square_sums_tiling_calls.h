@@ -56,7 +56,7 @@ inline Case tile_call(const QkSquareSumsTilingInput& in, const char* chip, int32
 
 // Heads of D elements with `gap` elements between heads, and `token_gap` elements between tokens.
 inline QkSquareSumsTilingInput make_call(int64_t S, int64_t Nq, int64_t Nk, int64_t D, int32_t dtype, int64_t gap = 0,
-                                  int64_t token_gap = 0) {
+                                         int64_t token_gap = 0) {
     QkSquareSumsTilingInput in;
     in.S = S;
     in.D = D;

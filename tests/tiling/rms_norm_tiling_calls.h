@@ -49,7 +49,7 @@ inline Case tile_call(const RmsNormTilingInput& in, const char* chip) {
 
 // Rows [a,b,c,n]. The rows of x have `gap` elements between them, and may be in memory as [a,c,b,n].
 inline RmsNormTilingInput make_call(int64_t a, int64_t b, int64_t c, int64_t n, int32_t dtype, int32_t scale_dtype,
-                             bool exchanged, int64_t gap) {
+                                    bool exchanged, int64_t gap) {
     RmsNormTilingInput in{};
     RmsNormShape& s = in.shape;
     const int64_t outer[] = {a, b, c};

@@ -80,7 +80,8 @@ inline void set_mode(RopeTilingInput* in, int32_t mode) {
     for (int axis = 0; axis < 4; ++axis) s.axis_offset[axis] = axis * s.S;
 }
 
-inline RopeTilingInput make_call(int64_t B, int64_t S, int64_t N, int64_t D, int32_t dtype, int32_t mode, int64_t keys = 0) {
+inline RopeTilingInput make_call(int64_t B, int64_t S, int64_t N, int64_t D, int32_t dtype, int32_t mode,
+                                 int64_t keys = 0) {
     RopeTilingInput in;
     in.shape.B = B, in.shape.S = S, in.shape.D = D;
     in.shape.sides = keys > 0 ? 2 : 1;
@@ -118,7 +119,6 @@ inline Case tile_call(const RopeTilingInput& in, const char* chip, bool given = 
     c.common = given ? c.rotary.common : c.data.common;
     return c;
 }
-
 
 // Strides of a permutation of (B, S, N), some with gaps or negative; if may_repeat, some are 0.
 inline void random_strides(Choices* r, const RopeShape& s, int64_t heads, int64_t* stride, bool may_repeat) {

@@ -9,8 +9,8 @@ void random_calls_have_sound_tilings() {
     Choices random(1);
     int count[5] = {}, packed = 0, scalar = 0, in_parts = 0;
     for (int i = 0; i < 8000; ++i) {
-        const Case c = check_random_call(&random, random.one_of({"Ascend910B1", "Ascend910B4", "Ascend950PR_9589",
-                                                                 "Ascend310P3", "Ascend310P1"}));
+        const Case c = check_random_call(
+            &random, random.one_of({"Ascend910B1", "Ascend910B4", "Ascend950PR_9589", "Ascend310P3", "Ascend310P1"}));
         ++count[c.launch.tiling_key];
         packed += c.data.common.copy_mode == kCopyPacked;
         scalar += c.data.common.copy_mode == kCopyScalar;

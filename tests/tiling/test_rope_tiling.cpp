@@ -1,7 +1,7 @@
 // The tilings of the rotation kernels (op_host/rope_tiling.h), for random calls and for calls of known shapes.
-#include "tests/tiling/rope_tiling_calls.h"
-
 #include <cmath>
+
+#include "tests/tiling/rope_tiling_calls.h"
 
 using namespace rope_tilings;
 

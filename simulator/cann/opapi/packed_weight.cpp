@@ -153,8 +153,9 @@ std::string read_weight(const aclTensor* tensor, const char* argument_name, Pack
                                       : nz_bytes(out->is_transposed() ? with_last_two_swapped(out->shape) : out->shape,
                                                  dtype_bytes(out->dtype));
     // Unsigned, because an offset may be any number; allocation_error() checks the address.
-    const auto offset_bytes = out->is_nz ? static_cast<uintptr_t>(tensor->offset) * static_cast<uintptr_t>(dtype_bytes(out->dtype))
-                                         : static_cast<uintptr_t>(tensor->offset / 2);
+    const auto offset_bytes =
+        out->is_nz ? static_cast<uintptr_t>(tensor->offset) * static_cast<uintptr_t>(dtype_bytes(out->dtype))
+                   : static_cast<uintptr_t>(tensor->offset / 2);
     out->first = reinterpret_cast<char*>(reinterpret_cast<uintptr_t>(tensor->data) + offset_bytes);
     *access = {argument_name, out->first, {bytes}, {1}, 1, true, false};
     return allocation_error(out->first, bytes, argument_name);

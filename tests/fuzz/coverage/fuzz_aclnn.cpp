@@ -1,7 +1,7 @@
 // Fuzz the simulated aclnn functions (simulator/cann/opapi/functions.def) with hostile tensors, lists, scalars and
 // attributes. The bytes choose a function and its arguments; the arguments of a call resemble each other, so that some
-// calls are accepted. Device memory is that of host calls (include/ascend_sim_cann.h): each tensor of a small extent has
-// an allocation of exactly its extent, so that AddressSanitizer finds each access outside it.
+// calls are accepted. Device memory is that of host calls (include/ascend_sim_cann.h): each tensor of a small extent
+// has an allocation of exactly its extent, so that AddressSanitizer finds each access outside it.
 //
 // Properties of every call:
 // - A phase that fails has a status and a message. A failed first phase writes nothing.
@@ -26,9 +26,9 @@
 
 namespace {
 
-constexpr int64_t kMostBytes = 1 << 12;         // of a tensor's allocation
-constexpr int64_t kMostElements = 1 << 12;      // of a tensor of a call that runs
-constexpr uint64_t kMostWorkspace = 1 << 20;    // bytes
+constexpr int64_t kMostBytes = 1 << 12;       // of a tensor's allocation
+constexpr int64_t kMostElements = 1 << 12;    // of a tensor of a call that runs
+constexpr uint64_t kMostWorkspace = 1 << 20;  // bytes
 constexpr size_t kMostRank = 10;
 
 struct Block {
@@ -137,9 +137,10 @@ private:
         return static_cast<int32_t>(c_.chance(8) ? hostile() : c_.between(-1, 41));
     }
     char* text() {
-        static char texts[][16] = {"", "none", "half", "interleave", "quarter", "rotate_half", "BSH", "BNSD", "BSND", "TND",
-                                   "BNSD_BSND", "SBH", "static", "dynamic", "sum", "mean", "tanh", "rint", "floor",
-                                   "left", "bilinear", "ND", "NTD", "Norm", "PA_NZ", "PA_BNSD"};
+        static char texts[][16] = {"",     "none", "half", "interleave", "quarter", "rotate_half", "BSH",
+                                   "BNSD", "BSND", "TND",  "BNSD_BSND",  "SBH",     "static",      "dynamic",
+                                   "sum",  "mean", "tanh", "rint",       "floor",   "left",        "bilinear",
+                                   "ND",   "NTD",  "Norm", "PA_NZ",      "PA_BNSD"};
         return texts[c_.up_to(sizeof texts / sizeof *texts - 1)];
     }
 
@@ -151,7 +152,9 @@ private:
             if (c_.chance(3)) shape.resize(static_cast<size_t>(c_.up_to(static_cast<int64_t>(shape.size()))));
             for (int64_t k = c_.up_to(2); k > 0; --k)
                 shape.insert(shape.begin() + c_.up_to(static_cast<int64_t>(shape.size())),
-                             shape_.empty() || c_.chance(2) ? c_.up_to(17) : shape_[static_cast<size_t>(c_.up_to(static_cast<int64_t>(shape_.size()) - 1))]);
+                             shape_.empty() || c_.chance(2)
+                                 ? c_.up_to(17)
+                                 : shape_[static_cast<size_t>(c_.up_to(static_cast<int64_t>(shape_.size()) - 1))]);
             if (!shape.empty() && c_.chance(3))
                 shape[static_cast<size_t>(c_.up_to(static_cast<int64_t>(shape.size()) - 1))] = c_.up_to(17);
         }
@@ -187,13 +190,14 @@ private:
                            std::to_string(offset) + (has_strides ? "" : " without strides");
         for (size_t k = 0; k < rank; ++k) line += " " + std::to_string(shape[k]) + "*" + std::to_string(strides[k]);
         lines_.push_back(line);
-        return aclCreateTensor(shape.data(), rank, static_cast<aclDataType>(type), has_strides ? strides.data() : nullptr,
-                               offset, static_cast<aclFormat>(format), storage.data(), storage.size(), data);
+        return aclCreateTensor(shape.data(), rank, static_cast<aclDataType>(type),
+                               has_strides ? strides.data() : nullptr, offset, static_cast<aclFormat>(format),
+                               storage.data(), storage.size(), data);
     }
 
     // Returns the address of a storage and its number of elements.
-    std::pair<void*, int64_t> memory(const std::vector<int64_t>& shape, const std::vector<int64_t>& strides, int32_t type,
-                                     int64_t* offset) {
+    std::pair<void*, int64_t> memory(const std::vector<int64_t>& shape, const std::vector<int64_t>& strides,
+                                     int32_t type, int64_t* offset) {
         __int128 low = 0, high = 0, count = 1;
         bool is_empty = false;
         for (size_t k = 0; k < shape.size(); ++k) {
@@ -208,11 +212,15 @@ private:
         }
         if (count > kMostElements) is_small_ = false;
         if (c_.chance(32)) return {reinterpret_cast<void*>(uintptr_t{64}), 1};  // not device memory
-        const int64_t item = type == ACL_COMPLEX128 ? 16 : type == ACL_DOUBLE || type == ACL_INT64 || type == ACL_UINT64 || type == ACL_COMPLEX64 ? 8
-                             : type == ACL_FLOAT || type == ACL_INT32 || type == ACL_UINT32 ? 4
-                             : type == ACL_INT8 || type == ACL_UINT8 || type == ACL_BOOL || type == ACL_INT4 ? 1 : 2;
+        const int64_t item = type == ACL_COMPLEX128 ? 16
+                             : type == ACL_DOUBLE || type == ACL_INT64 || type == ACL_UINT64 || type == ACL_COMPLEX64
+                                 ? 8
+                             : type == ACL_FLOAT || type == ACL_INT32 || type == ACL_UINT32                  ? 4
+                             : type == ACL_INT8 || type == ACL_UINT8 || type == ACL_BOOL || type == ACL_INT4 ? 1
+                                                                                                             : 2;
         if (*offset >= 0 && *offset < 16 && low < 0) *offset -= static_cast<int64_t>(low);
-        const int64_t elements = is_empty ? 0 : static_cast<int64_t>(high - low + 1) + (*offset > 0 && *offset < 16 ? *offset : 0);
+        const int64_t elements =
+            is_empty ? 0 : static_cast<int64_t>(high - low + 1) + (*offset > 0 && *offset < 16 ? *offset : 0);
         const auto bytes = static_cast<size_t>(elements * item);
         if (!blocks_.empty() && c_.chance(8)) {  // memory of another tensor
             const Block& block = blocks_[static_cast<size_t>(c_.up_to(static_cast<int64_t>(blocks_.size()) - 1))];
@@ -222,7 +230,8 @@ private:
         const bool counts = c_.chance(2);
         for (size_t k = 0; k < bytes; ++k) {
             const size_t index = k / static_cast<size_t>(item);
-            block.memory[k] = static_cast<char>(counts ? (k % static_cast<size_t>(item) == 0 ? index : 0) : index * 37 + k);
+            block.memory[k] =
+                static_cast<char>(counts ? (k % static_cast<size_t>(item) == 0 ? index : 0) : index * 37 + k);
         }
         if (!counts && c_.chance(2)) std::fill_n(block.memory.get(), bytes, static_cast<char>(c_.bits(1)));
         blocks_.push_back(std::move(block));
@@ -376,9 +385,8 @@ void fuzz(Choices* c, const Function& function) {
     std::vector<char> workspace(bytes);
     std::vector<ascend_sim_memory> memories = call.memories();
     memories.push_back({"", workspace.data(), bytes, 0});
-    const std::string failure = calls.run(memories, [&] {
-        status = second_phase(function, bytes ? workspace.data() : nullptr, bytes, executor);
-    });
+    const std::string failure = calls.run(
+        memories, [&] { status = second_phase(function, bytes ? workspace.data() : nullptr, bytes, executor); });
     REQUIRE(call, (status == 0) == failure.empty());
 }
 

@@ -27,7 +27,20 @@ namespace {
 constexpr int64_t kMostBytes = 1 << 16;  // of an allocation
 
 // What a tensor is, which determines its shape, its type and its values in a valid call.
-enum class Role { kHeads, kKeys, kValues, kTable, kPositions, kIndices, kRows, kFactors, kScale, kNormed, kCache, kSums };
+enum class Role {
+    kHeads,
+    kKeys,
+    kValues,
+    kTable,
+    kPositions,
+    kIndices,
+    kRows,
+    kFactors,
+    kScale,
+    kNormed,
+    kCache,
+    kSums
+};
 
 struct Argument {
     const char* name;
@@ -60,7 +73,10 @@ const Operator kOperators[] = {
      {{"x", Role::kHeads, false}, {"cos", Role::kTable, false}, {"sin", Role::kTable, false}},
      {{"out", Role::kHeads, false}}},
     {"rotary_mul_qk",
-     {{"q", Role::kHeads, false}, {"k", Role::kKeys, false}, {"cos", Role::kTable, false}, {"sin", Role::kTable, false}},
+     {{"q", Role::kHeads, false},
+      {"k", Role::kKeys, false},
+      {"cos", Role::kTable, false},
+      {"sin", Role::kTable, false}},
      {{"q_out", Role::kHeads, false}, {"k_out", Role::kKeys, false}}},
     {"rotary_embedding",
      {{"X", Role::kHeads, false},
@@ -68,9 +84,7 @@ const Operator kOperators[] = {
       {"sin_cache", Role::kTable, false},
       {"position_ids", Role::kIndices, true}},
      {{"Y", Role::kHeads, false}}},
-    {"rms_norm",
-     {{"x", Role::kNormed, false}, {"scale", Role::kScale, false}},
-     {{"out", Role::kNormed, false}}},
+    {"rms_norm", {{"x", Role::kNormed, false}, {"scale", Role::kScale, false}}, {{"out", Role::kNormed, false}}},
     {"rms_norm_backward",
      {{"grad", Role::kNormed, false}, {"x", Role::kNormed, false}, {"scale", Role::kScale, false}},
      {{"dx", Role::kNormed, false}, {"dscale", Role::kScale, false}}},
@@ -113,9 +127,7 @@ const Operator kOperators[] = {
       {"v_quant_scale", Role::kFactors, true},
       {"v_quant_offset", Role::kFactors, true}},
      {{"q_out", Role::kHeads, false}, {"k_out", Role::kCache, false}, {"v_out", Role::kCache, true}}},
-    {"qk_square_sums",
-     {{"q", Role::kHeads, false}, {"k", Role::kKeys, false}},
-     {{"out", Role::kSums, false}}},
+    {"qk_square_sums", {{"q", Role::kHeads, false}, {"k", Role::kKeys, false}}, {{"out", Role::kSums, false}}},
 };
 
 // A tensor, and the allocation that its view lies in.
@@ -158,8 +170,8 @@ void print(const char* name, const Tensor& t) {
     std::fprintf(stderr, "broken: %s\n%s on %s: %s\n", property, call.op->name, npu_rope_isa(), npu_rope_last_error());
     for (size_t k = 0; k < call.inputs.size(); ++k) print(call.op->inputs[k].name, call.inputs[k]);
     for (size_t k = 0; k < call.outputs.size(); ++k) print(call.op->outputs[k].name, call.outputs[k]);
-    std::fprintf(stderr, "  n_dims %d mode %d n_offs %d base %g scale %g ext %g angle %d axis %lld stash %lld\n", p.n_dims,
-                 p.mode, p.n_offs, p.freq_base, p.freq_scale, p.ext_factor, call.check.angle,
+    std::fprintf(stderr, "  n_dims %d mode %d n_offs %d base %g scale %g ext %g angle %d axis %lld stash %lld\n",
+                 p.n_dims, p.mode, p.n_offs, p.freq_base, p.freq_scale, p.ext_factor, call.check.angle,
                  static_cast<long long>(call.check.axis), static_cast<long long>(call.check.stash_type));
     std::abort();
 }
@@ -252,8 +264,8 @@ void make_valid(Choices* c, Call* call) {
     Sizes s;
     const std::string op = call->op->name;
     npu_rope_params& p = call->params;
-    const int32_t mode = c->one_of({NPU_ROPE_MODE_NORMAL, NPU_ROPE_MODE_NEOX, NPU_ROPE_MODE_MROPE, NPU_ROPE_MODE_IMROPE,
-                                    NPU_ROPE_MODE_VISION});
+    const int32_t mode = c->one_of(
+        {NPU_ROPE_MODE_NORMAL, NPU_ROPE_MODE_NEOX, NPU_ROPE_MODE_MROPE, NPU_ROPE_MODE_IMROPE, NPU_ROPE_MODE_VISION});
     const bool has_sections = (mode & NPU_ROPE_MODE_MROPE) != 0;
     s.has_batch = c->chance(2) && op.rfind("qk", 0) != 0;
     s.B = s.has_batch ? c->up_to(3) : op == "rotary_embedding" ? 2 : 1;
@@ -607,8 +619,7 @@ void require_written(const Call& call, bool accepted) {
 
 npu_rope_status check(Call* call, npu_rope_known known, const char* chip = nullptr) {
     call->check.known = known;
-    const npu_rope_status status =
-        chip ? npu_rope_check_on_chip(&call->check, chip) : npu_rope_check(&call->check);
+    const npu_rope_status status = chip ? npu_rope_check_on_chip(&call->check, chip) : npu_rope_check(&call->check);
     require_error(*call, status);
     return status;
 }
@@ -655,7 +666,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t count) {
     const char* isas[] = {"baseline", "avx2", "avx512", "avx512_bf16", "neon"};
     npu_rope_force_isa(nullptr);
     npu_rope_force_isa(isas[c.up_to(4)]);  // has no effect if the machine lacks it
-    const int64_t broken_attributes = c.chance(3) ? 1 + c.up_to(2) : 0, broken_tensors = c.chance(2) ? 1 + c.up_to(2) : 0;
+    const int64_t broken_attributes = c.chance(3) ? 1 + c.up_to(2) : 0,
+                  broken_tensors = c.chance(2) ? 1 + c.up_to(2) : 0;
     make_valid(&c, &call);
     for (int64_t k = 0; k < broken_attributes; ++k) break_attribute(&c, &call);
     for (int64_t k = 0; k < broken_tensors; ++k) break_tensor(&c, &call);

@@ -3,13 +3,15 @@
 The bytes make a GGUF file or a config.json: with the keys that the readers know and values of any type, or of
 any bytes. Properties of every call:
 
-- A failure is a ValueError or TypeError of the form "[rope] argument must RULE but got VALUE.", or an OSError.
+- A failure is a ValueError or TypeError of the form "[rope] argument must RULE but got VALUE.", or an
+  OSError.
 - A result has finite frequencies.
 - A call takes at most MEMORY_BYTES, so a file with a huge count is refused before memory is requested. The
   option -timeout of libFuzzer limits its time.
 
-scripts/fuzz.sh runs this program. Options are libFuzzer's; --lines FOLDER... runs the files of the folders and
-prints the number of lines of the readers that they reach; --keep NEW FOLDER... copies those that reach new lines.
+scripts/fuzz.sh runs this program. Options are libFuzzer's; --lines FOLDER... runs the files of the folders
+and prints the number of lines of the readers that they reach; --keep NEW FOLDER... copies those that reach
+new lines.
 """
 
 from __future__ import annotations
@@ -39,11 +41,11 @@ with atheris.instrument_imports(
     include=["npu_rope.gguf_header", "npu_rope.gguf_params", "npu_rope.hf_config", "npu_rope.hf_params"]
 ):
     from npu_rope import gguf_header, gguf_params, hf_config, hf_params
-import gguf
-import numpy as np
+import gguf  # noqa: E402
+import numpy as np  # noqa: E402
 
-from npu_rope import RopeParams
-from npu_rope.errors import BrokenRule
+from npu_rope import RopeParams  # noqa: E402
+from npu_rope.errors import BrokenRule  # noqa: E402
 
 READERS = (gguf_header, gguf_params, hf_config, hf_params)
 MEMORY_BYTES = 1 << 28
@@ -68,7 +70,9 @@ def number(data: atheris.FuzzedDataProvider, code: str) -> bytes:
     """Return a number of this type: plausible or of any bits."""
     size = struct.calcsize(code)
     if code in "fd":
-        plausible = data.PickValueInList([10000.0, 1.0, 0.0, -1.0, 0.25, 8.0, 1e30, float("nan"), float("inf")])
+        plausible = data.PickValueInList(
+            [10000.0, 1.0, 0.0, -1.0, 0.25, 8.0, 1e30, float("nan"), float("inf")]
+        )
         packed = struct.pack("<" + code, plausible)
     else:
         plausible = data.PickValueInList([1, 2, 4, 16, 32, 64, 100, 127])
@@ -145,7 +149,9 @@ def json_value(data: atheris.FuzzedDataProvider, depth: int) -> Any:
     if kind <= 3:
         return data.PickValueInList([8.0, 10000.0, 1, 0.5, 64, 128, 4096, 0, -1])
     if kind == 4:
-        return data.PickValueInList([10**400, -(10**30), 2**31, 2**63, 1e308, 5e-324, float("nan"), float("inf")])
+        return data.PickValueInList(
+            [10**400, -(10**30), 2**31, 2**63, 1e308, 5e-324, float("nan"), float("inf")]
+        )
     if kind == 5:
         return data.PickValueInList([True, False, None])
     if kind == 6:
@@ -158,20 +164,25 @@ def json_value(data: atheris.FuzzedDataProvider, depth: int) -> Any:
 
 
 def json_object(data: atheris.FuzzedDataProvider, keys: list[str], depth: int) -> dict[str, Any]:
-    return {
-        data.PickValueInList(keys): json_value(data, depth) for _ in range(data.ConsumeIntInRange(0, 6))
-    }
+    return {data.PickValueInList(keys): json_value(data, depth) for _ in range(data.ConsumeIntInRange(0, 6))}
 
 
 def config(data: atheris.FuzzedDataProvider) -> dict[str, Any]:
     """Return a configuration with the entries of its rope_type, some of them changed."""
-    rope = {"rope_type": data.PickValueInList(list(hf_config.ROPE_TYPES)), "rope_theta": 10000.0, "factor": 8.0}
+    rope = {
+        "rope_type": data.PickValueInList(list(hf_config.ROPE_TYPES)),
+        "rope_theta": 10000.0,
+        "factor": 8.0,
+    }
     rope |= {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 4096}
     rope |= {"short_factor": [1.0] * 32, "long_factor": [2.0] * 32}
     rope |= json_object(data, ROPE_KEYS, 1)
     made = {"head_dim": 64, "max_position_embeddings": 32768, "rope_parameters": rope}
     if data.ConsumeBool():
-        made["rope_parameters"] = {"full_attention": rope, "sliding_attention": json_object(data, ROPE_KEYS, 1)}
+        made["rope_parameters"] = {
+            "full_attention": rope,
+            "sliding_attention": json_object(data, ROPE_KEYS, 1),
+        }
     return made | json_object(data, CONFIG_KEYS, 3)
 
 
@@ -198,7 +209,9 @@ def read(data: atheris.FuzzedDataProvider) -> None:
     else:
         content = gguf_file(data) if kind == 0 else data.ConsumeBytes(1 << 12)
     path.write_bytes(content)
-    model = RopeParams.from_hf(path, layer_type, n_ctx) if kind == 3 else RopeParams.from_gguf(path, layer, n_ctx)
+    model = (
+        RopeParams.from_hf(path, layer_type, n_ctx) if kind == 3 else RopeParams.from_gguf(path, layer, n_ctx)
+    )
     if not np.isfinite(model.frequencies()).all():
         raise AssertionError(f"frequencies must be finite but {model} has others")
 
