@@ -4,15 +4,6 @@
 namespace simulated_cann {
 namespace {
 
-// Converts integers to unsigned ones, whose arithmetic wraps in two's complement. Returns other types unchanged.
-template <class Compute>
-constexpr auto to_wrapping(Compute value) {
-    if constexpr (std::is_integral_v<Compute>)
-        return uint64_t(value);
-    else
-        return value;
-}
-
 constexpr auto kAdd = [](auto a, auto b, auto alpha) { return to_wrapping(a) + to_wrapping(alpha) * to_wrapping(b); };
 constexpr auto kSubtract = [](auto a, auto b, auto alpha) {
     return to_wrapping(a) - to_wrapping(alpha) * to_wrapping(b);

@@ -49,6 +49,15 @@ void call_with_compute_type(int32_t dtype, Work work) {
     return is_floating(dtype) ? work(float{}) : work(int64_t{});
 }
 
+// Converts integers to unsigned ones, whose arithmetic wraps in two's complement. Returns other types unchanged.
+template <class Compute>
+constexpr auto to_wrapping(Compute value) {
+    if constexpr (std::is_integral_v<Compute>)
+        return uint64_t(value);
+    else
+        return value;
+}
+
 // Returns the dtype to which torch promotes two arguments. If only one argument has dimensions, it determines the dtype
 // unless the other one has a higher category (bool, integer, floating-point, complex).
 int32_t promoted_dtype(int32_t first, bool first_has_dims, int32_t second, bool second_has_dims);

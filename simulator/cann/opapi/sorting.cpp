@@ -266,7 +266,8 @@ aclError prepare_cumsum(const aclTensor* self_tensor, int64_t dim, int32_t dtype
         call_with_compute_type(out.dtype, [&](auto type) {
             auto values = values_of<decltype(type)>(packed);
             for (size_t i = 0; i < values.size(); ++i)
-                if (i % size) values[i] += values[i - 1];
+                if (i % size)
+                    values[i] = static_cast<decltype(type)>(to_wrapping(values[i]) + to_wrapping(values[i - 1]));
             set_values(with_last_dimension(out, axis), values);
         });
     };
