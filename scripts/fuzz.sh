@@ -8,7 +8,7 @@ BUILD="$ROOT/build/fuzz"
 TARGETS=(capi tiling aclnn readers)
 ATHERIS=atheris==3.0.0
 VENV_FUZZ="$ROOT/.venv-fuzz" # with atheris
-CLANG_LIBRARIES='/usr/lib/llvm-14/lib/clang/*/bin/hwasan_symbolize' # a program of libclang-rt-14-dev
+FUZZER_LIBRARY='/usr/lib/llvm-14/lib/clang/*/lib/linux/libclang_rt.fuzzer-*.a' # of libclang-rt-14-dev
 
 usage() {
   cat <<TEXT
@@ -85,7 +85,7 @@ build_programs() {
   for target in "${targets[@]}"; do [ "$target" = readers ] || programs+=("fuzz_$target"); done
   [ ${#programs[@]} -gt 0 ] || return 0
   require_debian "the fuzzers need Clang" clang-14 clang++-14 llvm-14 llvm-cov-14 \
-    libclang-rt-14-dev "$(compgen -G "$CLANG_LIBRARIES" || echo "$CLANG_LIBRARIES")"
+    libclang-rt-14-dev "$(compgen -G "$FUZZER_LIBRARY" | head -n 1)"
   forget fuzz
   step fuzz always "building ${programs[*]} with Clang (the first time: some minutes)" \
     configure_and_build "${programs[@]}" || die "the fuzzers could not be built."

@@ -151,15 +151,15 @@ has_tool() {
   [ "${version%%.*}" -gt "$2" ] || { [ "${version%%.*}" -eq "$2" ] && [ "${version#*.}" -ge "$3" ]; }
 }
 
-# require_debian TEXT [PACKAGE TOOL]...: find each tool. If one is absent, install the Debian packages as a step, or end
-# with the command that installs them.
+# require_debian TEXT [PACKAGE TOOL]...: find each tool, a command or a file. If one is absent, install the Debian
+# packages as a step, or end with the command that installs them.
 require_debian() {
   local text="$1"
   local -a packages=() missing=()
   shift
   while [ $# -gt 0 ]; do
     packages+=("$1")
-    command -v "$2" >/dev/null 2>&1 || missing+=("$1")
+    command -v "$2" >/dev/null 2>&1 || [ -e "$2" ] || missing+=("$1")
     shift 2
   done
   [ ${#missing[@]} -gt 0 ] || return 0
