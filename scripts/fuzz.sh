@@ -5,7 +5,7 @@ set -uo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 SOURCES="$ROOT/tests/fuzz/coverage"
 BUILD="$ROOT/build/fuzz"
-TARGETS=(capi tiling aclnn readers)
+TARGETS=(capi tiling aclnn ggml readers)
 ATHERIS=atheris==3.0.0
 VENV_FUZZ="$ROOT/.venv-fuzz" # with atheris
 FUZZER_LIBRARY='/usr/lib/llvm-14/lib/clang/*/lib/linux/libclang_rt.fuzzer-*.a' # of libclang-rt-14-dev
@@ -22,6 +22,7 @@ test that the inputs reached, and each crash with the command that repeats it.
   capi     the C interface: tensors with any rank, size, stride, type and address, and any attributes
   tiling   the tilings of op_host, judged as in tests/tiling
   aclnn    the simulated aclnn functions: both phases with any tensors, lists, scalars and attributes
+  ggml     the adapter for ggml's CANN backend: nodes and graphs with any fields
   readers  RopeParams.from_gguf and from_hf: files and configurations of any content
 
   --seconds N  search for N seconds in each target. 0: only run the corpus. Default: 60
@@ -122,6 +123,7 @@ covered() {
   case "$1" in
     capi) echo "$BUILD/libnpu_rope.so" csrc/capi csrc/core csrc/cpu ;;
     tiling) echo "$BUILD/tests/fuzz/coverage/fuzz_tiling" op_host ;;
+    ggml) echo "$BUILD/tests/fuzz/coverage/fuzz_ggml" integrations/ggml_cann ;;
     aclnn) echo "$BUILD/simulator/libascend_sim_cann.so" simulator/cann/opapi ;;
   esac
 }

@@ -36,6 +36,11 @@ bool is_op_of_form(const ggml_tensor& node, const char* op) {
     return has_op(node, op) || (std::strcmp(op, "VIEW") == 0 && has_op(node, "RESHAPE"));
 }
 
+// Whether a node of a form has its sources. RMS_NORM and VIEW have one, the others have two.
+bool has_sources(const ggml_tensor& node) {
+    return node.src[0] && (node.src[1] || has_op(node, "RMS_NORM") || is_op_of_form(node, "VIEW"));
+}
+
 // Returns why the graph's nodes from index on do not have the form, or nullptr. If their operations are not the form's,
 // the reason is empty. Fills nodes.
 Reason match(const Form& form, ggml_cgraph* graph, int index, bool has_bfloat16, const ggml_tensor** nodes) {
@@ -46,6 +51,8 @@ Reason match(const Form& form, ggml_cgraph* graph, int index, bool has_bfloat16,
         nodes[i] = ggml_graph_node(graph, index + i);
         if (!is_op_of_form(*nodes[i], form.ops[i])) return "";
         if (is_empty(*nodes[i])) return "a node is empty";
+        if (!has_sources(*nodes[i])) return "a node lacks a source";
+        if (Reason reason = check_layouts(*nodes[i])) return reason;
         ops[i] = nodes[i]->op, indices[i] = index + i;
     }
     for (int i = 0; i < form.num_outputs; ++i) outputs[i] = index + form.outputs[i];
@@ -65,9 +72,11 @@ bool is_followed_by_set_rows(const Form& form, ggml_cgraph* graph, int index, bo
 
 Reason check_node(const ggml_tensor* node, bool has_bfloat16) {
     if (!node) return "the node is NULL";
-    if (has_op(*node, "RMS_NORM")) return check_rms_norm(*node);
-    if (has_op(*node, "ROPE") || has_op(*node, "ROPE_BACK")) return check_rope(*node, has_bfloat16);
-    return "the node is not a rope or an RMS norm";
+    const bool is_norm = has_op(*node, "RMS_NORM");
+    if (!is_norm && !has_op(*node, "ROPE") && !has_op(*node, "ROPE_BACK"))
+        return "the node is not a rope or an RMS norm";
+    if (Reason reason = check_layouts(*node)) return reason;
+    return is_norm ? check_rms_norm(*node) : check_rope(*node, has_bfloat16);
 }
 
 int compute_fused(ggml_cgraph* graph, int index, const npu_rope_ggml_target& target, Message why) {

@@ -1,5 +1,6 @@
 #include "npu_rope_ggml_call.h"
 
+#include <algorithm>
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
@@ -36,6 +37,31 @@ uintptr_t end_byte(const ggml_tensor& t) {
     return end;
 }
 
+// Whether the product of the sizes and the bytes from the first to the last element are numbers of 63 bits.
+bool has_valid_sizes(const ggml_tensor& t) {
+    int64_t elements = 1, bytes = 8;
+    for (int d = 0; d < kDims; ++d) {
+        int64_t reach;
+        if (t.ne[d] < 0 || __builtin_mul_overflow(elements, t.ne[d], &elements)) return false;
+        if (__builtin_mul_overflow(t.ne[d], t.nb[d], &reach) || __builtin_add_overflow(bytes, reach, &bytes))
+            return false;
+    }
+    return true;
+}
+
+// Whether each stride steps over all dimensions with smaller strides, so that no two elements share memory.
+bool is_nested(const ggml_tensor& t) {
+    int order[kDims] = {0, 1, 2, 3};
+    std::sort(order, order + kDims, [&](int a, int b) { return t.nb[a] < t.nb[b]; });
+    size_t bytes = item_bytes(t.type);
+    for (int d : order) {
+        if (t.ne[d] <= 1) continue;
+        if (t.nb[d] < bytes) return false;
+        bytes += static_cast<size_t>(t.ne[d] - 1) * t.nb[d];
+    }
+    return true;
+}
+
 bool is_same_memory(const ggml_tensor& a, const ggml_tensor& b) {
     if (a.data != b.data || a.type != b.type || !has_same_shape(a, b)) return false;
     for (int d = 0; d < kDims; ++d)
@@ -60,6 +86,14 @@ bool has_op(const ggml_tensor& node, const char* op) {
     return name && std::strcmp(name, op) == 0;
 }
 
+Reason check_layouts(const ggml_tensor& node) {
+    bool are_valid = has_valid_sizes(node);
+    for (const ggml_tensor* source : node.src) are_valid = are_valid && (!source || has_valid_sizes(*source));
+    if (!are_valid) return "a tensor has a negative size or reaches over 2^63 bytes";
+    const bool is_plain = node.type == kFloat32 || node.type == kFloat16 || node.type == kBfloat16;
+    return is_plain && !is_nested(node) ? "the result overlaps itself" : nullptr;
+}
+
 bool is_empty(const ggml_tensor& t) {
     for (int d = 0; d < kDims; ++d)
         if (t.ne[d] == 0) return true;
@@ -71,6 +105,8 @@ bool has_same_shape(const ggml_tensor& a, const ggml_tensor& b) {
         if (a.ne[d] != b.ne[d]) return false;
     return true;
 }
+
+bool is_vector(const ggml_tensor& t) { return t.ne[1] == 1 && t.ne[2] == 1 && t.ne[3] == 1; }
 
 bool is_dense(const ggml_tensor& t) {
     size_t expected = item_bytes(t.type);

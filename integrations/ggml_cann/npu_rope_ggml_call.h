@@ -30,8 +30,11 @@ struct Message {
 };
 
 bool has_op(const ggml_tensor& node, const char* op);
+// Checks the sizes and strides of a node and of its sources, before others compute with them.
+Reason check_layouts(const ggml_tensor& node);
 bool is_empty(const ggml_tensor& t);
 bool has_same_shape(const ggml_tensor& a, const ggml_tensor& b);
+bool is_vector(const ggml_tensor& t);
 bool is_dense(const ggml_tensor& t);
 // Whether each row is contiguous and all strides are multiples of the element size.
 bool has_contiguous_rows(const ggml_tensor& t);

@@ -19,12 +19,11 @@ bool is_float32_with_rows(const ggml_tensor& t) { return t.type == kFloat32 && h
 Reason check_mul(const ggml_tensor& norm, const ggml_tensor& mul) {
     const ggml_tensor& weight = weight_of(norm, mul);
     if (&weight == &norm) return "the nodes are not connected as the form requires";
-    if (weight.type != kFloat32 || !is_float32_with_rows(mul)) return "the tensors of a norm are not float32";
+    if (!is_float32_with_rows(weight) || !is_float32_with_rows(mul))
+        return "the weight or the product is not float32 with contiguous rows";
     if (!has_same_shape(mul, norm)) return "the multiplication changes the norm's shape";
     for (int d = 0; d < kDims; ++d)
         if (weight.ne[d] != 1 && weight.ne[d] != norm.ne[d]) return "the weight repeats inside a dimension";
-    for (size_t stride : weight.nb)
-        if (stride % sizeof(float)) return "a stride is not a multiple of the element size";
     return nullptr;
 }
 

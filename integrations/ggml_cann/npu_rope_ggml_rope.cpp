@@ -2,6 +2,7 @@
 //
 // ggml's dimensions have the reverse order: ne = [D, N, S, B] is [B, S, N, D] here. Each token has one position; in
 // modes with sections it has four, in four planes. Source of the places in op_params: ggml's rope (specs/, ggml.h).
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -16,7 +17,8 @@ namespace {
 // Values of rope's mode.
 enum Mode { kNormal = 0, kNeox = 2, kMrope = 8, kVision = 24, kImrope = 40 };
 
-constexpr int64_t kMaxHeadSize = 1024;  // limit of the operator on an NPU
+constexpr int64_t kMaxHeadSize = 1024;   // limit of the operator on an NPU
+constexpr float kFrequencyLimit = 9e8f;  // the operator's limit is 1e9; this leaves room for rounding
 
 // The parameters in ggml's op_params.
 struct Params {
@@ -34,8 +36,10 @@ struct Params {
     bool has_sections() const { return (mode & kMrope) != 0; }
     bool has_frequencies() const {
         return freq_base > 0 && freq_scale > 0 && std::isfinite(freq_base) && std::isfinite(freq_scale) &&
-               std::isfinite(ext_factor) && std::isfinite(attn_factor);
+               std::isfinite(ext_factor) && std::isfinite(attn_factor) && max_frequency() < kFrequencyLimit;
     }
+    // An upper bound of the radians per position of all pairs, without freq_factors.
+    float max_frequency() const { return std::max(1.0f, freq_scale) * std::max(1.0f, 1 / freq_base); }
     bool has_yarn() const { return ext_factor != 0; }
     bool has_ramp() const {
         const bool has_limits =
@@ -50,6 +54,15 @@ struct Params {
         return freq_base > 1 && beta_fast * kTwoPi >= 1 && beta_slow * kTwoPi >= 1;
     }
     int32_t context() const { return has_yarn() && n_ctx_orig == 0 ? 1 : n_ctx_orig; }
+    // Whether the sections name time, height or width, and fit a head of this size.
+    bool has_valid_sections(int64_t head_size) const {
+        int64_t sum = 0;
+        for (int32_t section : sections) {
+            if (section < 0) return false;
+            sum += section;
+        }
+        return sections[0] + int64_t{sections[1]} + sections[2] > 0 && sum <= head_size;
+    }
     bool is_known() const {
         return mode == kNormal || mode == kNeox || mode == kMrope || mode == kVision || mode == kImrope;
     }
@@ -62,7 +75,8 @@ Reason check_tensors(const ggml_tensor& node, bool has_bfloat16) {
     if (x->type != node.type) return "x and the result have different types";
     if (x->type == kBfloat16 && !has_bfloat16) return "this chip has no bfloat16";
     if (x->type != kFloat32 && x->type != kFloat16 && x->type != kBfloat16) return "x is not a floating point tensor";
-    if (positions->type != kInt32 || !is_dense(*positions)) return "positions are not contiguous 32-bit integers";
+    if (positions->type != kInt32 || !is_dense(*positions) || !is_vector(*positions))
+        return "positions are not a contiguous vector of 32-bit integers";
     if (!has_same_shape(*x, node)) return "x and the result have different shapes";
     if (!has_contiguous_rows(*x) || !has_contiguous_rows(node)) return "a head's elements are not contiguous";
     return nullptr;
@@ -88,14 +102,15 @@ Reason check_rope(const ggml_tensor& node, bool has_bfloat16) {
     const int64_t planes = p.has_sections() ? 4 : 1;
     if (positions.ne[0] != x.ne[2] * planes) return "the number of positions does not fit the tokens";
     const int64_t pairs = p.mode == kVision ? p.n_dims : p.n_dims / 2;
-    if (p.n_dims <= 0 || p.n_dims % 2 || p.n_offs < 0 || p.n_offs + 2 * pairs > x.ne[0])
+    if (p.n_dims <= 0 || p.n_dims % 2 || p.n_offs < 0 || p.n_offs % 2 || p.n_offs + 2 * pairs > x.ne[0])
         return "the dimensions to rotate are not pairs inside a head";
     if (x.ne[0] > kMaxHeadSize) return "a head has more than 1024 elements";
     if (p.n_ctx_orig < 0) return "n_ctx_orig is negative";
     if (!p.has_frequencies()) return "freq_base, freq_scale or a factor is not a number of the allowed range";
     if (p.has_yarn() && !p.has_ramp()) return "YaRN's ramp is not defined";
+    if (p.has_sections() && !p.has_valid_sections(x.ne[0])) return "the sections name no axis or do not fit a head";
     if (p.mode == kVision && 2 * int64_t{p.n_dims} != x.ne[0]) return "in mode vision the whole head must rotate";
-    if (factors && (factors->type != kFloat32 || !is_dense(*factors) || factors->ne[0] < pairs))
+    if (factors && (factors->type != kFloat32 || !is_dense(*factors) || !is_vector(*factors) || factors->ne[0] < pairs))
         return "freq_factors do not have a contiguous float32 for each pair";
     return nullptr;
 }
@@ -125,7 +140,7 @@ Reason check_rope_set_rows(Nodes nodes, bool has_bfloat16) {
     const bool joins_heads = view.ne[0] == width && view.ne[1] == tokens && view.ne[2] == 1 && view.ne[3] == 1;
     if (!joins_heads || view.data != rope.data || !is_dense(rope) || !is_dense(view))
         return "the view does not join the heads of each token";
-    if (rows->type != kInt64 || !is_dense(*rows) || rows->ne[0] != tokens)
+    if (rows->type != kInt64 || !is_dense(*rows) || !is_vector(*rows) || rows->ne[0] != tokens)
         return "the rows' indices are not contiguous 64-bit integers, one for each token";
     const bool narrows = x->type == kFloat32 && (cache.type == kFloat16 || (cache.type == kBfloat16 && has_bfloat16));
     if (cache.type != x->type && !narrows)

@@ -213,6 +213,14 @@ def check_refused_norms():
     graph, _, _, _, product = norm_graph(weight_shape=(32,))
     graph.expand(product)
     check_refused(graph, "the weight repeats inside a dimension")
+    graph, _, w, _, product = norm_graph()
+    graph.expand(product)
+    fields_of(w).nb[0] = 8  # as in a transposed matrix
+    check_refused(graph, "the weight or the product is not float32 with contiguous rows")
+    fields_of(w).nb[0] = 2**62
+    check_refused(graph, "a tensor has a negative size or reaches over 2^63 bytes")
+    fields_of(product).src[1] = None
+    check_refused(graph, "a node lacks a source")
     graph, x, w, _, product = norm_graph(weight_shape=(1, 3, 5, 64))
     graph.expand(product)
     graph.place(product, fields_of(x).data + 4)
