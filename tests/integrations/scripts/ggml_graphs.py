@@ -248,17 +248,31 @@ assert reason(set_yarn(8, 0.0)) == "YaRN's ramp is not defined"
 def make_head_too_long(tensor):
     for t in (tensor, GgmlTensor.from_address(x)):
         t.ne[0] = 1026
+        for d in (1, 2, 3):
+            t.nb[d] = t.nb[d - 1] * t.ne[d - 1]
 
 
 def make_vision_partial(tensor):
     tensor.op_params[2] = 24
     tensor.op_params[1] = 6
+    tensor.op_params[11] = 1
     GgmlTensor.from_address(positions_tensor).ne[0] = 20
+
+
+def make_vision_without_axis(tensor):
+    make_vision_partial(tensor)
+    tensor.op_params[11] = 0
+
+
+def repeat_head(tensor):
+    tensor.nb[1] = 0
 
 
 for change, bfloat16, expected in (
     (make_head_too_long, 1, "a head has more than 1024 elements"),
     (make_vision_partial, 1, "in mode vision the whole head must rotate"),
+    (make_vision_without_axis, 1, "the sections name no axis or do not fit a head"),
+    (repeat_head, 1, "the result overlaps itself"),
     (both_bfloat16, 0, "this chip has no bfloat16"),
 ):
     before = [(t, C.string_at(t, C.sizeof(GgmlTensor))) for t in (x, positions_tensor)]
