@@ -129,6 +129,8 @@ def _bfloat16_calls() -> list[QkvRun]:
         # Norms of different numbers of elements; long rows, whose squares leave the range of float32.
         run(NEOX, 9, (6, 6), 128, ("head", "token"), factors=True, power=90, epsilon=0.0),
         run(RopeParams(36, "neox"), 20, (3, 2, 2), 36, HEAD, True, cache=ROWS, out=F32, pad=3),
+        # Scales and biases that do not fit UB with the tiles: each tile loads its own.
+        run(NEOX, 3, (64, 64, 1), 128, TOKEN, True, **norm, ranks=2, cores=1),
         # The most rows of one instruction, and long rows. Tiles that fill their buffers.
         run(RopeParams(8, "neox"), 1, (255, 2, 1), 16, cores=1),
         run(RopeParams(64, "neox"), 5, (2, 2, 1), 256, cores=1),
@@ -159,6 +161,11 @@ def _float16_calls() -> list[QkvRun]:
         run(NEOX, 64, (4, 4, 4), 128, HEAD, cache=ROWS, quantization=("tensor", "tensor"), cores=1),
         run(RopeParams(16, "neox"), 64, (8, 8, 8), 16, HEAD, cache=ROWS, quantization=("head", "tensor"),
             quant_offset=True, cores=1),
+        # Factors that each tile loads, whole rows and rows with padding.
+        run(NEOX, 3, (64, 64, 64), 128, TOKEN, True, ranks=2, cache=ROWS,
+            quantization=("channel", "channel"), quant_offset=True, cores=1),
+        run(RopeParams(36, "neox"), 3, (200, 200, 2), 36, TOKEN, True, 1.0, ranks=2, cache=ROWS,
+            quantization=("channel", "head"), quant_offset=True, cores=1),
     ]  # fmt: skip
 
 
@@ -192,6 +199,9 @@ def _calls_on_310p() -> list[QkvRun]:
         # Factors that the scalar unit loads into their place.
         QkvRun(SOC_310P, F32, F32, RopeParams(36, "normal"), 8, (3, 2, 2), 36, TOKEN, True, cache=ROWS,
                out=INT8, quantization=("channel", "head"), quant_offset=True),
+        # Factors that each tile loads, whole rows and rows with padding.
+        run(NEOX, 2, (64, 64, 1), 128, TOKEN, True, 1.0, ranks=2, cores=1),
+        QkvRun(SOC_310P, F32, F32, RopeParams(36, "neox"), 2, (250, 250, 2), 36, TOKEN, True, 1.0, ranks=2, cores=1),
     ]  # fmt: skip
 
 
