@@ -57,16 +57,19 @@ def test_the_simulator_is_described(findings):
 
 @pytest.mark.long
 def test_an_absent_simulator_has_a_remedy(tmp_path):
-    """The folder of the libraries holds only the C library."""
-    (tmp_path / "libnpu_rope.so").symlink_to(native.load().path)
+    """The folder of the libraries holds only the C library, and a wheel's libgomp where the library finds it."""
+    installed, folder = native.load().path, tmp_path / "npu_rope" / "lib"
+    folder.mkdir(parents=True)
+    (folder / "libnpu_rope.so").symlink_to(installed)
+    (tmp_path / "npu_rope.libs").symlink_to(installed.parents[2] / "npu_rope.libs")
     command = [sys.executable, "-m", "npu_rope.cli", "doctor", "--json"]
-    environment = {**os.environ, "NPU_ROPE_LIB_DIR": str(tmp_path), "NPU_ROPE_GGML_LIB": str(tmp_path)}
+    environment = {**os.environ, "NPU_ROPE_LIB_DIR": str(folder), "NPU_ROPE_GGML_LIB": str(folder)}
     found = json.loads(subprocess.run(command, env=environment, capture_output=True, check=True).stdout)
     by_name = {(f["group"], f["piece"]): f for f in found}
     for key in (("back ends", "sim"), ("back ends", "sim:ascend310p"), ("simulator", "library")):
         finding = by_name[key]
         assert finding["present"] is False
-        assert finding["detail"] == f"its operator package simulated_package was not found in {tmp_path}"
+        assert finding["detail"] == f"its operator package simulated_package was not found in {folder}"
         assert "pip install" in finding["remedy"]
     assert by_name["back ends", "cpu"]["present"] is True
 

@@ -26,6 +26,7 @@ from npu_rope.hardware import calls, document, machine, run, supervisor
 from npu_rope.hardware.page import html_of
 from npu_rope.hardware.privacy import Scrubber
 
+pytestmark = pytest.mark.torch
 STAND_IN = (sys.executable, str(Path(__file__).parent / "stand_in_npu.py"))
 CANN_NAMES = {op: "Npu" + "".join(word.title() for word in op.split("_")) for op in calls.OPERATORS}
 

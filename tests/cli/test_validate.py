@@ -76,6 +76,7 @@ def test_the_summary_is_a_table_of_suites_by_back_ends(validate):
     assert any(name.startswith(shown.removesuffix("...")) for name in names["onnx"] + names["pmx"])
 
 
+@pytest.mark.torch
 def test_names_of_cases_are_cut_where_a_line_of_the_summary_ends(validate):
     name = "npu_rotary_mul/half(type=f32,shape=[2,16,8,128])"
     chosen = ("--suite", "torch_npu", "--op", name, "--backend", "cpu", "--no-ggml")
@@ -182,6 +183,7 @@ def test_the_summary_says_why_torch_npu_is_not_compared(validate):
     assert "torch_npu" not in validate(*ONE_CASE, "--no-ggml").stdout
 
 
+@pytest.mark.torch
 def test_torch_npu_has_a_column_and_a_process_of_its_own(monkeypatch):
     monkeypatch.setattr(command, "peer_missing", lambda: "")
     monkeypatch.setattr(command.backends, "available", lambda: ["cpu"])

@@ -236,6 +236,7 @@ except ValueError as error:
 """
 
 
+@pytest.mark.torch
 def test_the_operator_works_over_ctypes_without_the_registration(run_without_registration):
     output = run_without_registration(SCRIPT)
     assert output == "[add_rms_norm] residual must have x's shape [2, 3, 8] but got [1, 3, 8].\n"

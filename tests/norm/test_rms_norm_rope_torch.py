@@ -275,6 +275,7 @@ except ValueError as error:
 """
 
 
+@pytest.mark.torch
 def test_the_operator_works_over_ctypes_without_the_registration(run_without_registration):
     output = run_without_registration(SCRIPT)
     assert output == "[rms_norm_rope] q_scale must have shape [D] = [8] but got [3].\n"

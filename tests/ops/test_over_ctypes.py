@@ -92,5 +92,6 @@ MESSAGES = """\
 """
 
 
+@pytest.mark.torch
 def test_the_rotations_work_over_ctypes_without_the_registration(run_without_registration):
     assert run_without_registration(SCRIPT) == MESSAGES

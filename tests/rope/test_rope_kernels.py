@@ -94,7 +94,8 @@ def test_results_round_to_nearest_even(isa, dtype, mode, library):
     library.force_isa(isa)
     bits = np.random.default_rng(0).integers(0, 65536, 64 * 1024).astype(np.uint16)
     x1 = bits.view(NUMPY_DTYPES[dtype])
-    x1[~np.isfinite(x1.astype(np.float32))] = 1
+    with np.errstate(invalid="ignore"):  # NumPy's conversion of a signalling NaN on aarch64
+        x1[~np.isfinite(x1.astype(np.float32))] = 1
     attn_factor = np.float32(1.5)  # many products are ties
     x = np.zeros((1, 1024, 128), NUMPY_DTYPES[dtype])
     first = slice(0, None, 2) if mode == "normal" else slice(0, 64)

@@ -39,6 +39,7 @@ def test_a_child_answers_and_keeps_what_it_prints_apart(child):
     assert child.output_of_call() == ("from Python",)
 
 
+@pytest.mark.native
 @pytest.mark.parametrize(
     ("statement", "end"),
     [
@@ -68,6 +69,7 @@ def test_a_child_that_fails_to_start_says_why():
         process.call([])
 
 
+@pytest.mark.native
 def test_the_last_part_of_a_long_output_is_kept(child):
     count = OUTPUT_BYTES // len("line 0000000\n") + 1000
     with pytest.raises(ChildEnded) as raised:
@@ -78,6 +80,7 @@ def test_the_last_part_of_a_long_output_is_kept(child):
     assert len(lines) > OUTPUT_BYTES // len("line 0000000\n") - 2
 
 
+@pytest.mark.native
 def test_bytes_that_are_no_text_are_kept(child):
     with pytest.raises(ChildEnded) as raised:
         child.call([r"os.write(2, b'caf\xe9 \x00\n')", "os.abort()"])
@@ -113,6 +116,7 @@ def forking():
 
 
 @only_with_forks
+@pytest.mark.native
 @pytest.mark.parametrize(
     ("statement", "end"),
     [("os.abort()", "SIGABRT"), ("os._exit(0)", "exit status 0"), ("ctypes.string_at(0)", "SIGSEGV")],

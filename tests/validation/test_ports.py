@@ -22,6 +22,7 @@ from npu_rope.testing.port_functions import FUNCTIONS
 from npu_rope.testing.ports import judge_ports, limit_of, make_data, port_cases
 from npu_rope.testing.suites import all_cases, executors_of, judge
 
+pytestmark = pytest.mark.torch
 CASES = list(port_cases())
 
 

@@ -242,6 +242,7 @@ def test_the_last_case_of_a_process_decides(two_cases):
     ]
 
 
+@pytest.mark.native
 @pytest.mark.usefixtures("worker")
 def test_the_end_of_a_back_ends_process_is_the_failure_of_one_case(two_cases):
     with BackendProcess("cpu") as process:
