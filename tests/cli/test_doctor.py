@@ -57,7 +57,7 @@ def test_the_simulator_is_described(findings):
 
 @pytest.mark.long
 def test_an_absent_simulator_has_a_remedy(tmp_path):
-    """The folder of the libraries holds only the C library, and a wheel's libgomp where the library finds it."""
+    """The folder of the libraries holds only the C library. A wheel's libgomp is where it finds it."""
     installed, folder = native.load().path, tmp_path / "npu_rope" / "lib"
     folder.mkdir(parents=True)
     (folder / "libnpu_rope.so").symlink_to(installed)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 SCRIPT = """
 import sys
 import torch

@@ -113,7 +113,7 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Give the stand-in to modules of tests that have torch from npu_rope.optional_torch, where it is None."""
+    """Give the stand-in to modules of tests whose torch is that of npu_rope.optional_torch, None."""
     for module in list(sys.modules.values()):
         file = getattr(module, "__file__", None) or ""
         if "tests" in Path(file).parts and getattr(module, "torch", ()) is None:

@@ -211,7 +211,9 @@ def both_bfloat16(tensor):
 assert reason(set_field("op", 0)) == "the node is not a rope or an RMS norm"
 assert reason(set_field("src", None, 1)) == "the node has no x or no positions"
 assert reason(set_field("type", 1)) == "x and the result have different types"
-assert reason(set_field("type", 27), positions_tensor) == "positions are not a contiguous vector of 32-bit integers"
+NO_POSITIONS = "positions are not a contiguous vector of 32-bit integers"
+assert reason(set_field("type", 27), positions_tensor) == NO_POSITIONS
+assert reason(set_field("ne", 2, 2), positions_tensor) == NO_POSITIONS
 assert reason(set_field("ne", 4, 0), positions_tensor) == "the number of positions does not fit the tokens"
 assert reason(set_field("nb", 8, 0), x) == "a head's elements are not contiguous"
 assert reason(set_field("ne", 7, 1), x) == "x and the result have different shapes"
