@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import math
+import re
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
@@ -16,7 +17,12 @@ import numpy.typing as npt
 from npu_rope.errors import bad_type, bad_value
 
 OP = "rope"  # the prefix of errors, the same as RopeParams'
-MAX_HEAD_SIZE = 65536  # the largest head size that is accepted, because the file may be damaged
+# The file may be damaged or hostile, so these are limited.
+MAX_HEAD_SIZE = 65536  # dimensions
+MAX_BYTES = 1 << 24  # of the file
+MAX_COUNT = 1 << 16  # of layers and labels
+# The entries for which classes of transformers make lists of their length.
+COUNTS = re.compile(r"layers?$|num_labels|num_blocks|depths?$|out_indices|_replace$")
 
 # Models whose code reads rotary_dim. The other classes of transformers ignore it, though files may have it.
 READS_ROTARY_DIM = ("codegen", "gptj", "minimax_m2")
@@ -48,9 +54,14 @@ def read_file(config: Any) -> Any:
     if path.exists() and not path.is_file():
         raise bad_value(OP, "config", "be a readable file", f"{path} (it is no file)")
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        with path.open("rb") as stream:
+            text = stream.read(MAX_BYTES + 1)
     except OSError as error:
         raise bad_value(OP, "config", "be a readable file", f"{path} ({error.strerror})") from None
+    if len(text) > MAX_BYTES:
+        raise bad_value(OP, "config", f"have at most {MAX_BYTES} bytes", f"{path} with more")
+    try:
+        content = json.loads(text.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise bad_value(OP, "config", "be a JSON file", f"{path} ({error})") from None
     if not isinstance(content, dict):
@@ -69,11 +80,25 @@ def as_transformers(config: Any) -> Any:
         return config
     if config["model_type"] not in CONFIG_MAPPING:
         return config
+    check_counts(config)
     try:
         return CONFIG_MAPPING[config["model_type"]].from_dict(copy.deepcopy(dict(config)))
     except Exception as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise bad_value(OP, "config", "be one that transformers can read", reason.rstrip(".")) from None
+
+
+def check_counts(config: Mapping[str, Any]) -> None:
+    """Refuse counts, also in parts of the configuration, from which transformers would make endless lists."""
+    parts = [config]
+    while parts:
+        for name, value in parts.pop().items():
+            if isinstance(value, Mapping):
+                parts.append(value)
+            elif COUNTS.search(str(name)):
+                for number in value if isinstance(value, (list, tuple)) else (value,):
+                    if isinstance(number, (int, float)) and number > MAX_COUNT:
+                        raise bad_value(OP, str(name), f"be at most {MAX_COUNT}", number)
 
 
 def text_config(config: Any) -> Any:

@@ -2,8 +2,8 @@
 
 A layer is a folder or a file pattern. The first layer that matches a file applies. A file without a layer is
 an error. In C and C++ the script checks the #include lines, in Python all imports, also those in functions.
-It also refuses files of more than 500 lines outside tests and docs, and two classes of the packages that have
-one name.
+It also refuses files of more than 500 lines outside tests and docs, two classes of the packages that have
+one name, and calls outside tests that run data as code or make files with predictable names.
 """
 
 from __future__ import annotations
@@ -20,7 +20,21 @@ from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
-from layer_tables import C_HEADERS, C_STD, CPP_LAYERS, PACKAGE, PACKAGES, PY_STD, PYTHON_LAYERS, Layer
+from layer_tables import (
+    C_HEADERS,
+    C_STD,
+    CPP_LAYERS,
+    HOSTILE_ARGUMENTS,
+    HOSTILE_C_CALLS,
+    HOSTILE_CALLS,
+    HOSTILE_MODULES,
+    HOSTILE_MODULES_IN,
+    PACKAGE,
+    PACKAGES,
+    PY_STD,
+    PYTHON_LAYERS,
+    Layer,
+)
 
 # The folder that defines all tolerances. Tests may also define some.
 TOLERANCE_HOME = "npu_rope/testing/*"
@@ -115,6 +129,8 @@ def check_c_file(
         yield Violation(file, 1, "belongs to no layer: add it to CPP_LAYERS in scripts/layer_tables.py")
         return
     for number, line in enumerate(without_comments(text).splitlines(), 1):
+        if hostile := re.search(HOSTILE_C_CALLS, re.sub(r'"(?:\\.|[^"\\])*"', '""', line)):
+            yield Violation(file, number, f"calls {hostile[1]}, which hostile input can misuse")
         if included := re.match(r'\s*#\s*(?:include|include_next|import)\b\s*([<"]?)([^>"\s]+)', line):
             header = included[2]
             is_standard = included[1] == "<" and C_STD in layer.may_use and is_standard_header(header)
@@ -307,6 +323,47 @@ def check_cycles(imports: dict[str, dict[str, Violation]]) -> Iterator[Violation
         )
 
 
+# ---- hostile input --------------------------------------------------------------------------------
+
+
+def dotted(node: ast.AST) -> str:
+    """Return the name of a called function, such as ``os.system``; empty for other expressions."""
+    if isinstance(node, ast.Attribute) and (base := dotted(node.value)):
+        return f"{base}.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def check_hostile_input(file: str, text: str) -> Iterator[Violation]:
+    """Refuse modules, calls and arguments that run data as code or make files with predictable names."""
+    tree = ast.parse(text, file)
+    origins = {}  # the full names of what the file imports
+    for node, name in imported(tree, file):
+        if name.split(".")[0] in HOSTILE_MODULES and name.split(".")[0] not in HOSTILE_MODULES_IN.get(file, ()):
+            yield Violation(file, getattr(node, "lineno", 1), f"may not import {name}: it runs data as code")
+        for alias in getattr(node, "names", ()):
+            if name.rpartition(".")[2] == alias.name.rpartition(".")[2]:
+                origins[alias.asname or alias.name] = name
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        first, dot, rest = dotted(node.func).partition(".")
+        called = f"{origins.get(first, first)}{dot}{rest}"
+        if called in HOSTILE_CALLS:
+            yield Violation(file, node.lineno, f"may not call {called}, which hostile input can misuse")
+        for keyword in node.keywords:
+            value = keyword.value.value if isinstance(keyword.value, ast.Constant) else None
+            if keyword.arg in HOSTILE_ARGUMENTS and value is HOSTILE_ARGUMENTS[keyword.arg]:
+                rule = f"may not pass {keyword.arg}={value}, which hostile input can misuse"
+                yield Violation(file, node.lineno, rule)
+
+
+def python_outside_tests(root: Path) -> Iterator[Path]:
+    for folder in (*CODE_FOLDERS, "docs"):
+        for path in sorted((root / folder).rglob("*.py")):
+            if not {"tests", *BUILD_FOLDERS} & set(path.relative_to(root).parts):
+                yield path
+
+
 # ---- lengths --------------------------------------------------------------------------------------
 
 
@@ -377,6 +434,8 @@ def check(root: Path) -> list[Violation]:
         for path in sorted((root / folder).rglob(pattern)):
             file = path.relative_to(root).as_posix()
             found += check_other_file(file, path.read_text())
+    for path in python_outside_tests(root):
+        found += check_hostile_input(path.relative_to(root).as_posix(), path.read_text())
     found += check_lengths(root)
     found += check_class_names(root)
     return found

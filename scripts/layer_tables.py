@@ -11,6 +11,20 @@ C_HEADERS = (
 )
 
 
+# Python outside tests may not use these, because they run data as code. Files with an exception are listed with it;
+# docs/threats.md says why.
+HOSTILE_MODULES = ("cloudpickle", "dill", "joblib", "marshal", "pickle", "shelve")
+HOSTILE_MODULES_IN = {"npu_rope/testing/child.py": ("pickle",)}
+HOSTILE_CALLS = (
+    *("eval", "exec", "builtins.eval", "builtins.exec", "os.system", "os.popen", "os.tempnam"),
+    *("subprocess.getoutput", "subprocess.getstatusoutput", "tempfile.mktemp", "torch.load"),
+    *("yaml.load", "yaml.full_load", "yaml.unsafe_load"),
+)
+HOSTILE_ARGUMENTS = {"shell": True, "allow_pickle": True, "weights_only": False, "trust_remote_code": True}
+# The same for C and C++: a shell, predictable temporary files, and writes without a size.
+HOSTILE_C_CALLS = r"(?<![\w.>])(?:std::)?(system|popen|tmpnam|tempnam|mktemp|gets|strcpy|strcat|sprintf|vsprintf)\s*\("
+
+
 @dataclass(frozen=True)
 class Layer:
     """Files of one layer, and patterns of the files and modules that they may include or import."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO
 
+from ascend_sim.files import bytes_of
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -18,6 +19,7 @@ from npu_rope.bench.run import SCHEMA, Results
 from npu_rope.bench.targets import Figures, format_microseconds, is_disturbed, verdicts
 
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
+MOST_BYTES = 1 << 26  # of a run's JSON; the largest runs have half a megabyte
 # The marks of the groups of rows that have a part of their own in the page.
 OWN_MARKS = {
     norm_rows.GROUP: ("<!-- measured norms: begin -->", "<!-- measured norms: end -->"),
@@ -165,7 +167,10 @@ def read_json(path: Path) -> Results:
     Raises:
         ValueError: the file has other content.
     """
-    document = json.loads(path.read_text(encoding="utf-8"))
+    try:
+        document = json.loads(bytes_of(path, MOST_BYTES).decode("utf-8"))
+    except RecursionError as error:
+        raise ValueError(str(error)) from None
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         raise ValueError(f"its schema is not {SCHEMA}")
     _require(document, _DOCUMENT_TYPES, "the report")

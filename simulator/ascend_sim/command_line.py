@@ -14,6 +14,8 @@ __all__ = ["main"]
 
 USAGE_ERROR = 2
 INTERRUPTED = 128 + 2  # as a shell reports SIGINT
+# No space, a quota, or the largest size of a file (ulimit -f).
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 CLOSED_PIPE = 128 + 13  # as a shell reports SIGPIPE
 
 ErrorKind = TypeVar("ErrorKind", bound=BaseException)
@@ -42,7 +44,7 @@ def main(program: str, run: Callable[[], None]) -> None:
             print(f"[{program}] interrupted.", file=sys.stderr)
             raise SystemExit(INTERRUPTED) from None
         file_error = _cause_of_kind(error, OSError)
-        if file_error is not None and file_error.errno == errno.ENOSPC:
+        if file_error is not None and file_error.errno in FULL:
             print(f"[{program}] output must fit on the disk but got: {file_error.strerror}.", file=sys.stderr)
             _discard_output()
             raise SystemExit(USAGE_ERROR) from None

@@ -7,15 +7,15 @@ import hashlib
 import os
 import re
 import shutil
-import stat
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from ascend_sim import folders
 from ascend_sim.errors import Unavailable, bad_value
-from ascend_sim.files import digest, unreadable
+from ascend_sim.files import digest, is_own_folder, unreadable
 from ascend_sim.launch_syntax import kernel_source
 from ascend_sim.library import DEFAULT_SOC, load
 
@@ -227,10 +227,9 @@ def own_temporary_folder() -> Path:
     except FileNotFoundError:
         raise Unavailable("temporary folder", "none can be written", "Name one: TMPDIR=PATH.") from None
     folder = Path(temporary) / f"ascend_sim-{os.getuid()}"
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    status = folder.lstat()
-    others_may_write = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or others_may_write:
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not is_own_folder(folder):
         raise bad_value(f"{folder} must be a folder that only this user may write; pass folder=.")
     return folder
 

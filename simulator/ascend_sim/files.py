@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-__all__ = ["cause_of", "remove", "replacing", "stream_to", "unwritable"]
+__all__ = ["bytes_of", "cause_of", "remove", "replacing", "stream_to", "unwritable"]
 
 
 def cause_of(error: Exception) -> str:
@@ -48,6 +49,28 @@ def unwritable(path: Path) -> str | None:
     except OSError as error:
         return f"must be a file one may write but got {path}: {error.strerror}."
     return None
+
+
+def is_own_folder(path: Path) -> bool:
+    """Return whether ``path`` is a folder that no other user may write, and not a link to one. Code that is
+    loaded must be in such a folder. Folders of the superuser count as one's own."""
+    status = path.lstat()
+    others_may_write = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    return stat.S_ISDIR(status.st_mode) and status.st_uid in (os.getuid(), 0) and not others_may_write
+
+
+def bytes_of(path: Path, most_bytes: int) -> bytes:
+    """Return the contents of a file that comes from elsewhere. No more than a limit is read.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: it has more bytes than ``most_bytes``.
+    """
+    with path.open("rb") as stream:
+        data = stream.read(most_bytes + 1)
+    if len(data) > most_bytes:
+        raise ValueError(f"it has more than {most_bytes} bytes")
+    return data
 
 
 @contextmanager

@@ -49,6 +49,7 @@ def layers() -> Iterator[Any]:
         "check_public_names",
         "check_outside_package",
         "check_other_file",
+        "check_hostile_input",
     ):
         setattr(module, judge, memoized(getattr(module, judge)))
     yield module
@@ -261,6 +262,14 @@ VIOLATIONS = {
     "tolerance in a benchmark": ("benchmarks/bench_rope.py", "f(rtol=1)"),
     "tolerance in a template": ("scripts/templates/npu_rope/ops/@op@.py.in", "assert abs(a - b) < 1e-6"),
     "tolerance as a bare number": ("npu_rope/cli/app.py", "ok = abs(a - b) < 1e-6"),
+    "pickle in another file of the tests' tools": ("npu_rope/testing/judge.py", "import pickle"),
+    "eval in a benchmark": ("benchmarks/bench_rope.py", "eval(text)"),
+    "shell in a script": ("scripts/new_op.py", "subprocess.run(text, shell=True)"),
+    "shell in the library": ("csrc/cpu/rope.cpp", "int run(const char* s) { return system(s); }"),
+    "shell by popen": ("simulator/src/launch.cpp", "auto* p = popen(s, \"r\");"),
+    "predictable file": ("simulator/cann/runtime/report.cpp", "const char* n = std::tmpnam(nullptr);"),
+    "copy without a size": ("csrc/core/rope_check.cpp", "void f(char* a, char* b) { std::strcpy(a, b); }"),
+    "print without a size": ("csrc/core/rope_check.cpp", "sprintf(a, \"%s\", b);"),
 }
 
 
@@ -272,6 +281,34 @@ def test_violation_is_caught(layers: Any, tree: Path, name: str) -> None:
     assert any(violation.startswith(f"{file}:{number}: ") for violation in reported), reported
     in_no_layer = any("belongs to no layer" in violation for violation in reported)
     assert in_no_layer == name.endswith(" in no layer"), reported
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import pickle",
+        "from pickle import loads",
+        "def f():\n    import marshal as m",
+        "import_module('shelve')",
+        "eval(text)",
+        "exec(text)",
+        "import builtins as b\nb.eval(text)",
+        "import os\nos.system(text)",
+        "import os as o\no.popen(text)",
+        "from os import system as run\nrun(text)",
+        "import subprocess\nsubprocess.run(text, shell=True)",
+        "from subprocess import getoutput\ngetoutput(text)",
+        "import yaml\nyaml.load(text)",
+        "import numpy as np\nnp.load(text, allow_pickle=True)",
+        "import torch\ntorch.load(text)",
+        "f(text, weights_only=False)",
+        "import tempfile\ntempfile.mktemp()",
+    ],
+)
+def test_hostile_input_finds_no_way_to_run(layers: Any, text: str) -> None:
+    (violation,) = layers.check_hostile_input("npu_rope/planted.py", text)
+    assert violation.line == text.count("\n") + 1
+    assert violation.text.startswith("may not ")
 
 
 def test_a_circle_of_imports_is_caught_also_inside_a_function(layers: Any, tree: Path) -> None:
@@ -316,6 +353,12 @@ ALLOWED = {
     ),
     "tolerance in npu_rope/testing": ("npu_rope/testing/bounds.py", "def f(rtol=1e-3): ..."),
     "standard header in a CPU kernel": ("csrc/cpu/rope.cpp", "#include <vector>"),
+    "pickle in the file that is named for it": ("npu_rope/testing/child.py", "import pickle as p"),
+    "hostile calls in a test": ("simulator/tests/x.py", "import pickle\neval(text)"),
+    "a method with the name of a hostile function": ("npu_rope/bench/run.py", "model.eval()\nf.system(x)"),
+    "a shell that is off": ("npu_rope/bench/run.py", "subprocess.run(command, shell=False)"),
+    "a text that names a hostile call": ("csrc/cpu/rope.cpp", 'const char* t = "system(x), strcpy(a, b)";'),
+    "a method in C++ with the name of a hostile function": ("csrc/cpu/rope.cpp", "int n = host.system(3);"),
 }
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ascend_sim.errors import bad_value
-from ascend_sim.files import cause_of, replacing, unwritable
+from ascend_sim.files import bytes_of, cause_of, replacing, unwritable
 from ascend_sim.kernels import Argument, ArrayArgument, In, InOut, Out, Part, Sum
 
 ROLES: dict[str, Any] = {"in": In, "out": Out, "part": Part, "inout": InOut, "sum": Sum}
@@ -23,6 +23,9 @@ _STRUCT_FORMATS = {
     "int64_t": "q", "uint64_t": "Q", "float": "f", "double": "d",
 }  # fmt: skip
 _INTEGERS = tuple(c_type.removesuffix("_t") for c_type in _STRUCT_FORMATS if c_type.endswith("_t"))
+MOST_BYTES = 2**32  # of an array
+MOST_TILING_BYTES = 1 << 20  # of a struct; CANN's own are below 64 KiB
+MOST_DIMS = 32  # NumPy 1.26 has no more
 DTYPES = ("float16", "float32", "bfloat16", "bool", *_INTEGERS)
 _NEW_ARRAY = re.compile(r"(\w+)\[([0-9,]*)\]")
 _NEGATIVE_SIZES = re.compile(r"\w+\[[-0-9, ]*-[-0-9, ]*\]")
@@ -113,8 +116,11 @@ def new_array(dtype_name: str, sizes: str, random: np.random.Generator | None, t
     """Return an array with random numbers, or zeros without a generator."""
     dtype = _dtype(dtype_name)
     shape = tuple(int(size) for size in sizes.split(",") if size)
-    if math.prod(shape) * dtype.itemsize > 2**32:
+    # Also the product without the sizes that are 0, because NumPy computes it.
+    if math.prod(size or 1 for size in shape) * dtype.itemsize > MOST_BYTES:
         raise bad_value(f"argument must have at most 4 GiB but got {text}.")
+    if len(shape) > MOST_DIMS:
+        raise bad_value(f"argument must have at most {MOST_DIMS} dimensions but got {text}.")
     if random is None:
         return np.zeros(shape, dtype)
     values = random.standard_normal(shape, dtype=np.float32)
@@ -128,10 +134,15 @@ def new_array(dtype_name: str, sizes: str, random: np.random.Generator | None, t
 def read_array(file: str, other_form: str = "DTYPE[SIZES]") -> Any:
     """Return the array of a ``.npy`` file. ``other_form`` is how the argument names a new array."""
     try:
-        return np.ascontiguousarray(np.load(file, allow_pickle=False))
-    except (OSError, ValueError) as error:
+        # Mapped and not read, so that a header with larger sizes than the file's is refused before memory is
+        # asked for. Python objects and archives (.npz) cannot be mapped.
+        mapped = np.lib.format.open_memmap(file, mode="r")
+    except (OSError, OverflowError, ValueError) as error:
         cause = cause_of(error).rstrip(".")
         raise bad_value(f"argument must be a .npy file or {other_form} but got {file}: {cause}.") from None
+    if mapped.nbytes > MOST_BYTES:
+        raise bad_value(f"argument must have at most 4 GiB but got {file}.")
+    return np.array(mapped, order="C", ndmin=1, subok=False)
 
 
 def struct_of(texts: Sequence[str]) -> bytes:
@@ -154,10 +165,10 @@ def tiling_of(text: str) -> bytes:
     """
     if text.startswith("@"):
         try:
-            return Path(text[1:]).read_bytes()
-        except OSError as error:
+            return bytes_of(Path(text[1:]), MOST_TILING_BYTES)
+        except (OSError, ValueError) as error:
             raise bad_value(
-                f"tiling must be a file that can be read but got {text}: {error.strerror}."
+                f"tiling must be a file that can be read but got {text}: {cause_of(error)}."
             ) from None
     if "=" not in text:
         try:

@@ -11,7 +11,9 @@ from rich.console import Console
 
 from ascend_sim import timeline, timeline_page, timeline_plot
 from ascend_sim.cli.application import usage_error
-from ascend_sim.files import cause_of, replacing, unwritable
+from ascend_sim.files import bytes_of, cause_of, replacing, unwritable
+
+MOST_BYTES = 1 << 30  # of a timeline: a launch with 4 million instructions has one of this size
 
 
 def trace(
@@ -46,11 +48,11 @@ def trace(
     if page is not None and page == plot:
         raise usage_error(f"[trace] page must differ from plot but got {page}.")
     try:
-        contents = json.loads(file.read_text())
+        contents = json.loads(bytes_of(file, MOST_BYTES).decode("utf-8"))
         summary = {"call": file.name, **_summary_of(contents)}
         if (plot or page) and not timeline_plot.has_spans(contents):
             raise ValueError("it has no traceEvents to show")
-    except (OSError, ValueError) as error:
+    except (OSError, RecursionError, ValueError) as error:
         cause = cause_of(error)
         raise usage_error(f"[trace] file must be a timeline of ascend_sim but got {file}: {cause}.") from None
     if plot is not None:

@@ -205,6 +205,7 @@ class SessionReport:
     ended_by: str = ""  # the signal that ended the command, such as "SIGSEGV"
     not_loaded: str = ""  # the symbols that the loader did not find when the command called them
     processes: int = 0
+    reports_lost: int = 0  # that did not fit on the disk: errors of their processes may be missing
     processes_without_end: int = 0  # killed, or ended by os._exit: last launches and fallbacks may be missing
     launches: Counter[str] = field(default_factory=Counter)
     fallbacks: Counter[str] = field(default_factory=Counter)
@@ -226,12 +227,17 @@ class SessionReport:
 
     @property
     def is_clean(self) -> bool:
-        """Return whether every call was simulated, and no error was found.
+        """Return whether every call was simulated, no report was lost, and no error was found.
 
         With torch_npu's queue, a call that is not simulated leaves undefined data and no error.
         """
         memory_errors = (self.guard_damage, self.race_count, self.freed_memory)
-        failures = (self.launches_with_violations, self.failed_work_count, self.not_simulated)
+        failures = (
+            self.launches_with_violations,
+            self.failed_work_count,
+            self.not_simulated,
+            self.reports_lost,
+        )
         return not any((*failures, *memory_errors))
 
     def as_json(self) -> dict[str, Any]:
@@ -247,7 +253,7 @@ class SessionReport:
 
 def read_reports(folder: Path, soc: str) -> SessionReport:
     """Return one report for all reports that the processes wrote to ``folder``."""
-    report = SessionReport(soc)
+    report = SessionReport(soc, reports_lost=sum(1 for _ in folder.glob("*.lost")))
     for path in sorted(folder.glob("*.json")):
         found = json.loads(path.read_text())
         if path.name.endswith(".fallback.json"):
@@ -286,6 +292,8 @@ def print_report(report: SessionReport, print_line: Callable[[str], None]) -> No
     end = f", ended by {report.ended_by}" if report.ended_by else ""
     who = f"processes: {report.processes}" if report.processes else "no process used the simulated NPU"
     print_line(f"{who}; seconds: {report.seconds:.1f}{end}")
+    if lost := report.reports_lost:
+        print_line(f"reports that could not be written: {lost}; errors of their processes may be missing.")
     if not report.processes:
         return
     if without_end := report.processes_without_end:

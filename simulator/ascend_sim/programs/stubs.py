@@ -23,6 +23,7 @@ from typing import Any
 
 from ascend_sim.compiler import compiler
 from ascend_sim.errors import Unavailable
+from ascend_sim.files import is_own_folder
 from ascend_sim.programs.find_torch_npu import TorchNpu
 
 # torch_npu loads these with dlopen, so its libraries do not list them.
@@ -155,9 +156,9 @@ def cached_folder(name: str, make: Callable[[Path], None]) -> Path:
     """Return the cache's folder ``name``. If it does not exist, ``make`` fills a new one."""
     folder = cache_folder() / name
     if folder.is_dir():
-        return folder
+        return _of_this_user(folder)
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         unfinished = Path(tempfile.mkdtemp(prefix=".draft-", dir=folder.parent))
     except OSError as error:
         remedy = "Name a folder one may write in: XDG_CACHE_HOME=PATH."
@@ -171,6 +172,15 @@ def cached_folder(name: str, make: Callable[[Path], None]) -> Path:
         shutil.rmtree(unfinished, ignore_errors=True)
     if not folder.is_dir():
         raise Unavailable("cache", f"{folder} cannot be made", "Name another folder: XDG_CACHE_HOME=PATH.")
+    return _of_this_user(folder)
+
+
+def _of_this_user(folder: Path) -> Path:
+    """Return the cache's folder; refuse one that another user may have filled, because programs load it."""
+    for path in (folder.parent, folder):
+        if not is_own_folder(path.resolve()):
+            remedy = f"Remove it, or chmod go-w '{path}', or name another folder: XDG_CACHE_HOME=PATH."
+            raise Unavailable("cache", f"{path} is one that other users may write", remedy)
     return folder
 
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -72,6 +73,16 @@ double read_number(const std::string& json, const std::string& name) {
     return at == std::string::npos ? 0 : std::strtod(json.c_str() + at + name.size() + 3, nullptr);
 }
 
+// Says once that a report cannot be written. From the renamed draft, ascend-sim run knows that a report is lost.
+void lose_report(const std::string& draft_path, const std::string& lost_path, const std::string& folder) {
+    static std::atomic<bool> is_said{false};
+    const std::string cause = std::strerror(errno);
+    std::rename(draft_path.c_str(), lost_path.c_str());
+    if (!is_said.exchange(true))
+        std::fprintf(stderr, "simulated CANN: ASCEND_SIM_REPORT_DIR must be a folder one may write but got %s: %s.\n",
+                     folder.c_str(), cause.c_str());
+}
+
 // Writes a draft and renames it, so that readers always get a complete file. A fork writes only if it used the NPU or
 // has its own folder. So forks that do other work do not count as processes of the run.
 void write_report(Report& report, bool ended) {
@@ -100,13 +111,14 @@ void write_report(Report& report, bool ended) {
     json.raw("host_waits", counts_json(report.host_waits)).raw("kernel_runs", json_list(timeline));
     const uint64_t bytes = all_bytes_in_use();
     json.raw("bytes_not_freed", std::to_string(bytes - std::min(bytes, report.parent_bytes)));
-    const std::string path = folder + "/" + std::to_string(getpid()) + ".runtime.json";
-    const std::string draft_path = path + ".draft";
+    const std::string path = folder + "/" + std::to_string(getpid()) + ".runtime";
+    const std::string draft_path = path + ".json.draft";
+    errno = 0;
     std::FILE* file = std::fopen(draft_path.c_str(), "w");
-    if (!file) return;
-    std::fputs(json.done().c_str(), file);
-    std::fclose(file);
-    std::rename(draft_path.c_str(), path.c_str());
+    bool is_written = file && std::fputs(json.done().c_str(), file) >= 0;
+    if (file) is_written = std::fclose(file) == 0 && is_written;
+    if (is_written && std::rename(draft_path.c_str(), (path + ".json").c_str()) == 0) return;
+    lose_report(draft_path, path + ".lost", folder);
 }
 
 // Writes the report at each of the first 64 launches, and later at a launch if 0.2 s have passed since the last write.

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -27,9 +28,16 @@ SchedulerState& scheduler_state() {
 
 namespace {
 
-uint64_t read_number(const char* variable, uint64_t default_value) {
-    const char* text = std::getenv(variable);
-    return text && *text ? std::strtoull(text, nullptr, 10) : default_value;
+// Ends the process for text that is not a number. Not by std::exit, whose handlers would read the settings again.
+uint64_t read_seed() {
+    const char* text = std::getenv("ASCEND_SIM_SEED");
+    if (!text || !*text) return 0;
+    uint64_t seed = 0;
+    const char* const text_end = text + std::strlen(text);
+    const auto [end, error] = std::from_chars(text, text_end, seed);
+    if (error == std::errc() && end == text_end) return seed;
+    std::fprintf(stderr, "simulated CANN: ASCEND_SIM_SEED must be an integer of 0 to 2**64 - 1 but got %s.\n", text);
+    std::_Exit(2);
 }
 
 }  // namespace
@@ -51,7 +59,7 @@ namespace {
 struct Settings {
     pid_t process = getpid();
     Order order = Order::kRandom;
-    uint64_t seed = read_number("ASCEND_SIM_SEED", 0);
+    uint64_t seed = read_seed();
 
     Settings() {
         const char* wanted = std::getenv("ASCEND_SIM_STREAMS");

@@ -40,7 +40,7 @@ NPU_CANN_API aclError aclsysGetVersionStr(const char* package, char* version) {
     for (char& letter : name)
         if (letter == '-') letter = '_';
     if (!packages().count(name)) return fail(kInvalidFile, __func__, "share/info must have the package " + name + ".");
-    std::strcpy(version, kVersion);
+    std::memcpy(version, kVersion, sizeof(kVersion));
     return kSuccess;
 }
 

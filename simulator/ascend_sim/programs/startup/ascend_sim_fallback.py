@@ -31,6 +31,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import ascend_sim_atb  # type: ignore[import-not-found]
@@ -468,5 +469,9 @@ def write_report() -> None:
         with open(path + ".draft", "w", encoding="utf-8") as stream:
             json.dump({"fallbacks": dict(counts)}, stream)
         os.replace(path + ".draft", path)
-    except OSError:
+    except FileNotFoundError:
         pass  # ascend-sim run has ended and removed the folder
+    except OSError as error:
+        with suppress(OSError):  # by the renamed draft, ascend-sim run knows that a report is lost
+            os.replace(path + ".draft", path.removesuffix("json") + "lost")
+        print(f"simulated CANN: the count of fallbacks cannot be written: {error}", file=sys.stderr)
