@@ -14,7 +14,7 @@ import pytest
 import typer
 from ascend_sim import folders
 from ascend_sim.cli.app import app
-from ascend_sim.cli.arguments import tiling_of
+from ascend_sim.cli.arguments import read_array, tiling_of
 from ascend_sim.programs import session
 from typer.testing import CliRunner
 
@@ -220,6 +220,18 @@ REFUSED = {
         ["in:x.npy"],
         "[sim] argument must be a .npy file or DTYPE[SIZES] but got x.npy: No such file or directory.",
     ),
+    "size that overflows beside a size of 0": (
+        [f"in:float32[0,{10**24}]"],
+        f"[sim] argument must have at most 4 GiB but got in:float32[0,{10**24}].",
+    ),
+    "dimensions": (
+        [f"in:float32[{','.join('1' * 33)}]"],
+        "[sim] argument must have at most 32 dimensions but got in:float32[1,1,",
+    ),
+    "tiling without an end": (
+        ["--tiling", "@/dev/zero"],
+        "[sim] tiling must be a file that can be read but got @/dev/zero: it has more than 1048576 bytes.",
+    ),
     "dtype": (["in:float31[8]"], "[sim] dtype must be one of float16, float32, "),
     "negative size": (
         ["in:float32[-8]"],
@@ -251,6 +263,58 @@ REFUSED = {
         "[sim] figure must have read_latency_cycles of at least 0 but got -1.0.",
     ),
 }
+
+
+def npy(shape):
+    """Return a .npy file of float32 with sizes in its header, and three bytes of data."""
+    header = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}}}".ljust(117) + "\n"
+    return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode() + b"abc"
+
+
+HOSTILE_ARRAYS = {
+    "of 4 TiB in its header": npy((2**40,)),
+    "of more than 64 bits in its header": npy((2**70,)),
+    "of a negative size": npy((-8,)),
+    "with code in its header": npy("(print('run'),)"),
+    "of Python objects": b"\x93NUMPY\x01\x00v\x00" + b"{'descr': '|O', 'fortran_order': False, 'shape': (1,)}".ljust(118),
+    "that ends in its header": npy((8,))[:40],
+    "that is a pickle": b"\x80\x04N.",
+    "that is an archive": None,
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE_ARRAYS)
+def test_a_hostile_array_is_refused_before_memory_is_asked_for(name, monkeypatch):
+    if HOSTILE_ARRAYS[name] is None:
+        np.savez("x.npz", x=np.ones(8, np.float32))
+        Path("x.npz").rename("x.npy")
+    else:
+        Path("x.npy").write_bytes(HOSTILE_ARRAYS[name])
+    monkeypatch.setattr(np, "fromfile", lambda *a, **k: pytest.fail("memory was asked for"))
+    done = add("in:x.npy", *VECTORS[1:], *TILING)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.startswith("[sim] argument must be a .npy file or DTYPE[SIZES] but got x.npy: ")
+    assert "unsafe" not in done.stderr
+
+
+def test_an_array_above_4_gib_is_refused_before_it_is_read():
+    with open("x.npy", "wb") as stream:
+        stream.write(npy((2**30 + 1,)))
+        stream.truncate(2**32 + 2**12)  # no data: the file has holes
+    done = add("in:x.npy", *VECTORS[1:], *TILING)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr == "[sim] argument must have at most 4 GiB but got x.npy.\n"
+
+
+@pytest.mark.parametrize("array", [np.zeros((0, 3), np.float16), np.float32(5), np.asfortranarray(np.eye(3)[:2])])
+def test_an_array_of_a_file_is_a_copy_that_can_be_written(array):
+    np.save("x.npy", array)
+    found = read_array("x.npy")
+    assert type(found) is np.ndarray
+    assert found.flags.c_contiguous
+    assert found.flags.writeable
+    assert np.array_equal(found, np.ascontiguousarray(array))
+    assert found.dtype == array.dtype
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -319,6 +383,7 @@ def test_a_plot_is_drawn(timeline):
         ("nope.json", "No such file or directory."),
         ("folder", "Is a directory."),
         ("empty.json", "Expecting value: "),
+        ("deep.json", "maximum recursion depth exceeded"),
         ("list.json", "it has no otherData."),
         ("other.json", "it has no otherData."),
         ("foreign.json", "it has no summary."),
@@ -329,6 +394,7 @@ def test_a_file_that_is_no_timeline_is_refused(file, cause):
     Path("empty.json").write_text("")
     Path("list.json").write_text("[]")
     Path("other.json").write_text("{}")
+    Path("deep.json").write_text("[" * 100_000)
     Path("foreign.json").write_text('{"otherData": {"version": "1"}}')
     before = files()
     done = ascend_sim_command("trace", file, "--plot", "plot.png")

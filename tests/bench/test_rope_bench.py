@@ -469,6 +469,7 @@ INVALID_REPORTS = {
     "row without foreign_cores": {"rows": [{k: v for k, v in figure().items() if k != "foreign_cores"}]},
     "time that is a text": {"rows": [figure() | {"median_us": "1"}]},
     "problem that is no text": {"problems": [1]},
+    "lists in lists without an end": "[" * 100_000,
 }
 
 

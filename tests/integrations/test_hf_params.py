@@ -473,3 +473,34 @@ def test_a_context_of_hundreds_of_digits_is_no_context():
         RopeParams.from_hf({**config, "rope_scaling": {"type": "dynamic", "factor": 2.0}})
     with pytest.raises(ValueError, match=r"^\[rope\] config must have rope entries of valid types and sizes"):
         hf_params.model_info({**config, "rope_theta": 10**400})
+
+
+# ---- hostile files -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("model_type", ["qwen2", "mamba", "olmo_hybrid"])
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"num_hidden_layers": 10**10},
+        {"num_hidden_layers": 1e10},
+        {"n_layer": 10**10},
+        {"num_labels": 10**10},
+        {"text_config": {"num_hidden_layers": 10**10}},
+        {"out_indices": [1, 10**10]},
+    ],
+    ids=str,
+)
+def test_a_count_that_would_make_endless_lists_is_refused(tmp_path, model_type, entry):
+    (tmp_path / "config.json").write_text(
+        json.dumps({"model_type": model_type, "head_dim": 64, "rope_theta": 1e4} | entry)
+    )
+    with pytest.raises(ValueError, match=r"^\[rope\] \w+ must be at most 65536 but got 10000000000(\.0)?\.$"):
+        RopeParams.from_hf(tmp_path)
+
+
+def test_a_configuration_without_an_end_is_refused(tmp_path):
+    with open(tmp_path / "config.json", "wb") as stream:
+        stream.truncate(1 << 40)  # no data: the file has holes
+    with pytest.raises(ValueError, match=r"^\[rope\] config must have at most 16777216 bytes but got "):
+        RopeParams.from_hf(tmp_path)
