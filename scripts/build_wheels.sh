@@ -94,7 +94,7 @@ step_torch_headers() {
 
 step_torch_npu_headers() {
   step torch_npu "$(hash_of "$TORCH_NPU_VERSION")" "installing torch_npu $TORCH_NPU_VERSION, for its headers" \
-    pip_install --no-deps --only-binary :all: "torch_npu==$TORCH_NPU_VERSION" ||
+    pip_install --no-deps --only-binary :all: -r "$TORCH_NPU_HASHES" ||
     die "torch_npu $TORCH_NPU_VERSION could not be installed." "Is a package registry reachable?"
 }
 

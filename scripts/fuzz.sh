@@ -6,7 +6,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 SOURCES="$ROOT/tests/fuzz/coverage"
 BUILD="$ROOT/build/fuzz"
 TARGETS=(capi tiling aclnn ggml readers)
-ATHERIS=atheris==3.0.0
+ATHERIS=atheris==3.0.0 # its hashes are in scripts/atheris.txt
 VENV_FUZZ="$ROOT/.venv-fuzz" # with atheris
 FUZZER_LIBRARY='/usr/lib/llvm-14/lib/clang/*/lib/linux/libclang_rt.fuzzer-*.a' # of libclang-rt-14-dev
 
@@ -96,7 +96,7 @@ build_programs() {
 install_atheris() {
   local python="$VENV/bin/python"
   venv_is_good "$VENV_FUZZ" || "$python" -m venv --clear "$VENV_FUZZ" || return 1
-  "$VENV_FUZZ/bin/python" -m pip install --only-binary :all: "$ATHERIS" &&
+  "$VENV_FUZZ/bin/python" -m pip install --only-binary :all: -r "$ROOT/scripts/atheris.txt" &&
     printf 'import site; site.addsitedir("%s")\n' "$(site_packages_of "$VENV")" >"$(site_packages_of "$VENV_FUZZ")/shared.pth"
 }
 

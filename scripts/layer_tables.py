@@ -11,8 +11,8 @@ C_HEADERS = (
 )
 
 
-# Python outside tests may not use these, because they run data as code. Files with an exception are listed with it;
-# docs/threats.md says why.
+# Python outside tests may not use these, because they run data as code. docs/threats.md has the reasons of
+# the exceptions.
 HOSTILE_MODULES = ("cloudpickle", "dill", "joblib", "marshal", "pickle", "shelve")
 HOSTILE_MODULES_IN = {"npu_rope/testing/child.py": ("pickle",)}
 HOSTILE_CALLS = (
@@ -22,7 +22,8 @@ HOSTILE_CALLS = (
 )
 HOSTILE_ARGUMENTS = {"shell": True, "allow_pickle": True, "weights_only": False, "trust_remote_code": True}
 # The same for C and C++: a shell, predictable temporary files, and writes without a size.
-HOSTILE_C_CALLS = r"(?<![\w.>])(?:std::)?(system|popen|tmpnam|tempnam|mktemp|gets|strcpy|strcat|sprintf|vsprintf)\s*\("
+_C_CALLS = "system|popen|tmpnam|tempnam|mktemp|gets|strcpy|strcat|sprintf|vsprintf"
+HOSTILE_C_CALLS = rf"(?<![\w.>])(?:std::)?({_C_CALLS})\s*\("
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,10 @@ use_venv() { VENV="$ROOT/$1" STAMPS="$ROOT/$1/.stamps" LOGS="$ROOT/$1/.logs"; }
 use_venv .venv
 TORCH_VERSION=2.13.0
 TORCH_NPU_VERSION=2.13.0
+TORCH_NPU_HASHES="$ROOT/simulator/scripts/torch_npu.txt"
 GGML_NPM="@node-llama-cpp/linux-x64@3.22.1"
-GGML_PIP="pywhispercpp==1.5.1"
+GGML_NPM_HASH="sha512-5uCCDNqWCNfaAm8aR/Uzxbo4HBpKgNF91kCHPepKhgMgV2OAmatoefbOlMihsqCiH2Od35E/eUHQCFbfRBJuOg=="
+GGML_PIP="pywhispercpp==1.5.1" # its hashes are in scripts/pywhispercpp.txt
 
 export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 PIP_PROGRESS_BAR=off
 export PYTHONUNBUFFERED=1
@@ -252,10 +254,19 @@ setup_dev() {
 install_ggml() {
   if command -v npm >/dev/null 2>&1; then
     echo "npm install $GGML_NPM"
-    npm install --prefix "$VENV/ggml" --no-audit --no-fund --ignore-scripts --prefer-offline "$GGML_NPM" && return 0
+    npm install --prefix "$VENV/ggml" --no-audit --no-fund --ignore-scripts --prefer-offline "$GGML_NPM" &&
+      has_npm_hash && return 0
   fi
   echo "pip install $GGML_PIP"
-  pip_install --no-deps --only-binary :all: "$GGML_PIP"
+  pip_install --no-deps --only-binary :all: -r "$ROOT/scripts/pywhispercpp.txt"
+}
+
+# npm compares a package with the hash that the registry names, and records this hash.
+has_npm_hash() {
+  grep -qF "\"$GGML_NPM_HASH\"" "$VENV/ggml/node_modules/.package-lock.json" && return 0
+  echo "error: $GGML_NPM must have the hash $GGML_NPM_HASH but got another one; it is removed."
+  rm -rf "$VENV/ggml"
+  return 1
 }
 
 # A prebuilt ggml for comparisons. All other steps work without it, so this step may fail.
@@ -305,7 +316,7 @@ step_build() {
 install_torch_npu() {
   venv_is_good "$VENV_NPU" || "$VENV/bin/python" -m venv --clear "$VENV_NPU" || return 1
   "$VENV_NPU/bin/python" -m pip install --only-binary :all: pyyaml &&
-    "$VENV_NPU/bin/python" -m pip install --no-deps --only-binary :all: "torch_npu==$TORCH_NPU_VERSION" &&
+    "$VENV_NPU/bin/python" -m pip install --no-deps --only-binary :all: -r "$TORCH_NPU_HASHES" &&
     printf 'import site; site.addsitedir("%s")\n' "$(site_packages_of "$VENV")" >"$(site_packages_of "$VENV_NPU")/shared.pth"
 }
 

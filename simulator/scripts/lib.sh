@@ -41,7 +41,9 @@ setup_torch_npu() {
   "$VENV/bin/python" -m venv --clear "$VENV_NPU" || exit 1
   quietly "installing torch $TORCH_NPU_VERSION" "$VENV_NPU/bin/python" -m pip install \
     ${TORCH_INDEX_URL:+--index-url "$TORCH_INDEX_URL"} "torch==$TORCH_NPU_VERSION"
+  quietly "installing the packages of torch_npu" "$VENV_NPU/bin/python" -m pip install \
+    numpy packaging pyyaml
   quietly "installing torch_npu $TORCH_NPU_VERSION" "$VENV_NPU/bin/python" -m pip install \
-    numpy packaging pyyaml "torch_npu==$TORCH_NPU_VERSION"
+    --no-deps --only-binary :all: -r "$ROOT/scripts/torch_npu.txt"
   printf '%s\n' "$TORCH_NPU_VERSION" >"$VENV_NPU/.state"
 }

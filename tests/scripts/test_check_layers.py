@@ -266,10 +266,10 @@ VIOLATIONS = {
     "eval in a benchmark": ("benchmarks/bench_rope.py", "eval(text)"),
     "shell in a script": ("scripts/new_op.py", "subprocess.run(text, shell=True)"),
     "shell in the library": ("csrc/cpu/rope.cpp", "int run(const char* s) { return system(s); }"),
-    "shell by popen": ("simulator/src/launch.cpp", "auto* p = popen(s, \"r\");"),
+    "shell by popen": ("simulator/src/launch.cpp", 'auto* p = popen(s, "r");'),
     "predictable file": ("simulator/cann/runtime/report.cpp", "const char* n = std::tmpnam(nullptr);"),
     "copy without a size": ("csrc/core/rope_check.cpp", "void f(char* a, char* b) { std::strcpy(a, b); }"),
-    "print without a size": ("csrc/core/rope_check.cpp", "sprintf(a, \"%s\", b);"),
+    "print without a size": ("csrc/core/rope_check.cpp", 'sprintf(a, "%s", b);'),
 }
 
 

@@ -5,6 +5,7 @@ help of the scripts that use it, and requirements.py.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -101,6 +102,48 @@ def test_an_old_python_is_skipped(bare_path: str) -> None:
     (Path(bare_path) / "python3.11").symlink_to(sys.executable)
     done = bash("find_python", PATH=bare_path, PYTHON="")
     assert done.stdout.strip() == f"{bare_path}/python3.11"
+
+
+@pytest.mark.parametrize(
+    ("file", "variable", "python_versions"),
+    [
+        ("simulator/scripts/torch_npu.txt", "torch_npu==$TORCH_NPU_VERSION", 10),
+        ("scripts/pywhispercpp.txt", "$GGML_PIP", 5),
+        ("scripts/atheris.txt", "$ATHERIS", 3),
+    ],
+)
+def test_a_pinned_package_has_the_version_of_the_scripts_and_a_hash_of_each_wheel(
+    file: str, variable: str, python_versions: int
+) -> None:
+    requirement, *hashes = (ROOT / file).read_text().partition("\n")[2].split("\\\n")
+    (atheris,) = re.findall(r"^ATHERIS=(\S+)", (ROOT / "scripts/fuzz.sh").read_text(), re.M)
+    assert requirement.strip() == bash(f'echo "{variable}"', ATHERIS=atheris).stdout.strip()
+    assert len(set(hashes)) == python_versions
+    assert all(re.fullmatch(r" {4}--hash=sha256:[0-9a-f]{64} ?\n?", text) for text in hashes)
+
+
+def test_scripts_install_no_exact_version_without_its_hash() -> None:
+    """torch is the exception: TORCH_INDEX_URL may name a registry with other builds of it."""
+    for path in (*ROOT.glob("scripts/*.sh"), *ROOT.glob("simulator/scripts/*.sh")):
+        for line in re.findall(r"^.*pip(?:_install| install) .*$", path.read_text(), re.M):
+            if not line.strip().startswith(("#", "echo", '"Install', "remedy=")):
+                assert re.search(r"==|\$GGML_PIP|\$ATHERIS", line) is None or "torch==$TORCH" in line, path
+
+
+@pytest.mark.parametrize("matches", [True, False])
+def test_an_npm_package_with_another_hash_is_removed(tmp_path: Path, matches: bool) -> None:
+    modules = tmp_path / "ggml" / "node_modules"
+    modules.mkdir(parents=True)
+    code = f"""VENV='{tmp_path}'
+        npm() {{ echo "\\"integrity\\": \\"$FOUND\\"" > '{modules}/.package-lock.json'; }}
+        pip_install() {{ echo pip "$@"; }}
+        {"FOUND=$GGML_NPM_HASH" if matches else "FOUND=sha512-another"}
+        install_ggml"""
+    done = bash(code)
+    assert done.returncode == 0, done.stderr
+    assert modules.exists() == matches
+    assert ("pip --no-deps --only-binary :all: -r" in done.stdout) != matches
+    assert ("must have the hash sha512-" in done.stdout) != matches
 
 
 STEPS = 'STEP=1; STEPS=1; VENV="$FOLDER"; STAMPS="$VENV/.stamps"; LOGS="$VENV/.logs"\n'
