@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, cast, get_args
 
-from ascend_sim.elf import load_fault
+from ascend_sim.elf import check_whole, load_fault
 
 from npu_rope import errors
 from npu_rope.errors import BackendUnavailable, BrokenRule
@@ -224,6 +224,7 @@ class Native:
     """A loaded libnpu_rope. Its calls raise an exception for a nonzero status."""
 
     def __init__(self, path: Path) -> None:
+        check_whole(path)
         self.path, self.lib = path, C.CDLL(str(path))
         found = self.status_entry("npu_rope_abi_version")()
         if found != ABI_VERSION:

@@ -16,7 +16,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from ascend_sim.elf import load_fault
+from ascend_sim.elf import check_whole, load_fault
 
 from npu_rope import backends
 from npu_rope.errors import BackendUnavailable
@@ -161,6 +161,7 @@ def _load_registration(path: str) -> bool:
     """Load the C++ kernels for CPU tensors. Return False, with a warning, if the library does not load. Calls
     then go through ctypes, with the same results."""
     try:
+        check_whole(Path(path))
         torch.ops.load_library(path)
     except OSError as error:
         fault = load_fault(Path(path), error.__cause__ or error)

@@ -1,11 +1,12 @@
-"""The machine that an ELF file, a program or a library of Linux, is for."""
+"""The machine that an ELF file, a program or a library of Linux, is for, and whether it is whole."""
 
 from __future__ import annotations
 
 import os
+import struct
 from pathlib import Path
 
-__all__ = ["MAGIC", "load_fault", "other_machine"]
+__all__ = ["MAGIC", "check_whole", "load_fault", "other_machine"]
 
 MAGIC = b"\x7fELF"
 _MACHINE = slice(18, 20)  # e_machine
@@ -25,6 +26,30 @@ def other_machine(header: bytes) -> str | None:
         return None
     machine = _MACHINES.get(int.from_bytes(header[_MACHINE], "little"))
     return None if machine == os.uname().machine else machine
+
+
+def check_whole(library: Path) -> None:
+    """Require that a 64-bit ELF file has all bytes that the loader maps. Other files pass.
+
+    The loader maps a truncated library, and a read of its missing part ends the process by SIGBUS.
+
+    Raises:
+        OSError: the file is truncated or cannot be read.
+    """
+    with library.open("rb") as stream:
+        header = stream.read(64)
+        if len(header) < 64 or header[:5] != MAGIC + b"\x02":
+            return  # the loader refuses it
+        (begin,), (size, count) = struct.unpack_from("<Q", header, 32), struct.unpack_from("<HH", header, 54)
+        stream.seek(begin)
+        parts = stream.read(size * count)
+        end = begin + size * count
+        for at in range(0, len(parts) - 55, max(size, 56)):
+            offset, bytes_in_file = struct.unpack_from("<Q16xQ", parts, at + 8)
+            end = max(end, offset + bytes_in_file)
+        found = stream.seek(0, os.SEEK_END)
+    if end > found:
+        raise OSError(f"{library} is truncated: it has {found} of at least {end} bytes")
 
 
 def load_fault(library: Path, error: BaseException) -> str:

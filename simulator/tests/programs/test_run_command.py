@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -535,3 +536,30 @@ def test_the_fallback_is_installed_after_the_first_import_of_torch_npu(tmp_path)
     command = [sys.executable, "-c", source]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     assert done.stdout == "start\ntorch_npu\ninstalled\ntorch_npu\n"
+
+
+# ---- a full disk --------------------------------------------------------------------------------------
+
+# Loads the runtime, and ends by its exit handlers. Its files have no room.
+WITHOUT_ROOM = """
+import ctypes, resource, signal, sys
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (10, 10))
+ctypes.CDLL(sys.argv[1])
+"""
+
+
+def test_a_report_without_room_on_the_disk_makes_the_run_unclean(tmp_path):
+    library = str(folders.library("ascend_sim_cann"))
+    command = ("--report", tmp_path / "run.json", "--", sys.executable, "-c", WITHOUT_ROOM, library)
+    done = subprocess.run(
+        [sys.executable, "-m", "ascend_sim.cli", "run", *map(str, command)], capture_output=True, text=True
+    )
+    assert done.returncode == 1, done.stderr
+    assert re.search(
+        r"ASCEND_SIM_REPORT_DIR must be a folder one may write but got \S+: File too large\.", done.stderr
+    )
+    assert "reports that could not be written: 1; errors of their processes may be missing." in done.stderr
+    report = json.loads((tmp_path / "run.json").read_text())
+    assert (report["reports_lost"], report["processes"], report["exit_status"]) == (1, 0, 1)
+    assert [path.name for path in tmp_path.iterdir()] == ["run.json"]

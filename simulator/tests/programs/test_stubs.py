@@ -3,6 +3,7 @@
 import ctypes
 import os
 import re
+import stat
 import subprocess
 import sys
 
@@ -190,3 +191,16 @@ def test_the_later_of_two_builds_uses_the_first_one_s_libraries(torch_npu, libra
     folder = stubs.prepare(torch_npu, library)
     assert (folder / "first").exists()
     assert list(cache.iterdir()) == [folder]
+
+
+@pytest.mark.parametrize("place", ["the cache", "the folder in it"])
+def test_a_cache_that_others_may_write_is_refused(cache, place):
+    folder = stubs.cached_folder("made", lambda folder: (folder / "x.so").touch())
+    assert stat.S_IMODE(cache.stat().st_mode) == 0o700
+    assert stubs.cached_folder("made", lambda folder: pytest.fail("it is cached")) == folder
+    path = cache if place == "the cache" else folder
+    path.chmod(0o777)
+    with pytest.raises(
+        Unavailable, match=f"cache must be available but {path} is one that other users may write"
+    ):
+        stubs.cached_folder("made", lambda folder: None)

@@ -1,0 +1,124 @@
+"""What the user sees after a fault of the environment: variables with nonsense, truncated libraries."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from ascend_sim import elf, folders
+
+from npu_rope import native
+
+# A call of rope on the back end of the variable NPU_ROPE_BACKEND. Prints the error.
+CALL = """
+import numpy as np
+from npu_rope import RopeParams, rope
+try:
+    rope(np.ones((1, 1, 1, 16), np.float32), np.zeros(1, np.int32), RopeParams(n_dims=16))
+except (RuntimeError, ValueError) as error:
+    print(error)
+"""
+# The simulated runtime alone. Ends with status 2 for a variable that it refuses.
+RUNTIME = """
+import ctypes as C, sys
+cann = C.CDLL(sys.argv[1])
+cann.aclrtGetSocName()
+cann.aclrtSetDevice(0)
+stream = C.c_void_p()
+cann.aclrtCreateStream(C.byref(stream))
+cann.aclrtDestroyStream(stream)
+"""
+
+
+def output_of(source: str, *arguments: str, **variables: str) -> tuple[int, str]:
+    command = [sys.executable, "-c", source, *arguments]
+    done = subprocess.run(
+        command, env={**os.environ, **variables}, capture_output=True, text=True, check=False, timeout=300
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+NONSENSE_OF_A_CALL = {
+    "NPU_ROPE_BACKEND=gpu": "[rope] backend must be one of reference, cpu, sim, ",
+    "NPU_ROPE_LIB_DIR=/nowhere": (
+        "[cpu] backend must be available but its library libnpu_rope was not found in /nowhere.\n"
+    ),
+    "NPU_ROPE_BACKEND=sim ASCEND_SIM_LIB_DIR=/nowhere": (
+        "[sim] backend must be available but libascend_sim.so: it was not found in /nowhere.\n"
+    ),
+    "NPU_ROPE_BACKEND=sim ASCEND_SIM_KERNELS=/nowhere.so": (
+        "must be compiled but got none (/nowhere.so: cannot open shared object file: No such file or "
+        "directory)."
+    ),
+}
+
+
+@pytest.mark.parametrize("setting", NONSENSE_OF_A_CALL)
+def test_a_variable_with_nonsense_gives_a_sentence(setting: str) -> None:
+    status, output = output_of(CALL, **dict(item.split("=") for item in setting.split()))
+    assert status == 0
+    assert NONSENSE_OF_A_CALL[setting] in output
+
+
+NONSENSE_OF_THE_RUNTIME = {
+    "ASCEND_SIM_SOC=Ascend1": "ASCEND_SIM_SOC must be one of Ascend910B1, ",
+    "ASCEND_SIM_SOC=Ascend910B1:99999999999": "ASCEND_SIM_SOC must be one of Ascend910B1, ",
+    "ASCEND_SIM_DEVICES=many": "ASCEND_SIM_DEVICES must be 1 to 16 but got many.",
+    "ASCEND_SIM_DEVICES=99999999999999999999": "ASCEND_SIM_DEVICES must be 1 to 16 but got 9",
+    "ASCEND_SIM_STREAMS=some": "ASCEND_SIM_STREAMS must be asynchronous or immediate but got some.",
+    "ASCEND_SIM_SEED=x": "ASCEND_SIM_SEED must be an integer of 0 to 2**64 - 1 but got x.",
+    "ASCEND_SIM_SEED=-1": "ASCEND_SIM_SEED must be an integer of 0 to 2**64 - 1 but got -1.",
+    "ASCEND_SIM_SEED=18446744073709551616": "ASCEND_SIM_SEED must be an integer of 0 to 2**64 - 1 but got 1",
+}
+
+
+@pytest.mark.parametrize("setting", NONSENSE_OF_THE_RUNTIME)
+def test_the_simulated_runtime_refuses_a_variable_with_nonsense(setting: str) -> None:
+    name, _, value = setting.partition("=")
+    status, output = output_of(RUNTIME, str(folders.library("ascend_sim_cann")), **{name: value})
+    assert status == 2
+    assert f"simulated CANN: {NONSENSE_OF_THE_RUNTIME[setting]}" in output
+
+
+def test_a_report_folder_that_cannot_be_written_is_named_once() -> None:
+    library = str(folders.library("ascend_sim_cann"))
+    status, output = output_of(RUNTIME, library, ASCEND_SIM_REPORT_DIR="/dev/null")
+    assert status == 0
+    rule = "ASCEND_SIM_REPORT_DIR must be a folder one may write but got /dev/null: Not a directory.\n"
+    assert output.count(f"simulated CANN: {rule}") == 1
+
+
+LIBRARIES = {
+    "NPU_ROPE_LIB_DIR": (native.find_library("npu_rope"), "cpu"),
+    "ASCEND_SIM_LIB_DIR": (folders.library("ascend_sim"), "sim"),
+}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="ELF files")
+@pytest.mark.parametrize("variable", LIBRARIES)
+@pytest.mark.parametrize("part", [0, 0.0001, 0.3, 0.9])
+def test_a_truncated_library_does_not_end_the_process(tmp_path: Path, variable: str, part: float) -> None:
+    library, backend = LIBRARIES[variable]
+    assert library is not None
+    shutil.copy(library, tmp_path)
+    size = int(part * library.stat().st_size)
+    os.truncate(tmp_path / library.name, size)
+    status, output = output_of(CALL, **{variable: str(tmp_path), "NPU_ROPE_BACKEND": backend})
+    assert status == 0, output
+    assert output.startswith(f"[{backend}] backend must be available but ")
+    cause = f"{library.name} is truncated: it has {size} of at least " if size >= 64 else "file too short"
+    assert cause in output
+
+
+def test_whole_libraries_are_whole_and_a_cut_is_found_anywhere(tmp_path: Path) -> None:
+    library = folders.library("ascend_sim")
+    elf.check_whole(library)
+    data = library.read_bytes()
+    for size in range(64, len(data) - (64 << 10), len(data) // 50):
+        (tmp_path / "cut.so").write_bytes(data[:size])
+        with pytest.raises(OSError, match=f"cut.so is truncated: it has {size} of at least "):
+            elf.check_whole(tmp_path / "cut.so")
