@@ -58,7 +58,7 @@ LINUX = (
 )
 
 # POSIX headers of the simulated machine: libraries, and the stacks of cores that wait for each other.
-POSIX = ("dlfcn.h", "sys/mman.h", "ucontext.h", "unistd.h", "sanitizer/common_interface_defs.h")
+POSIX = ("dlfcn.h", "elf.h", "sys/mman.h", "ucontext.h", "unistd.h", "sanitizer/common_interface_defs.h")
 
 # CANN's headers for the host code of operators, as far as the simulated CANN has them.
 CANN_OPERATORS = (*CANN_HOST, "base/*", "platform/*", "securec.h", "ascendc/host_api/*")

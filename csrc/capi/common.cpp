@@ -6,12 +6,16 @@
 namespace npu_rope {
 namespace {
 thread_local Check g_last_error;
-}
+// Made when the library is loaded, because later there may be no memory for it.
+const Check g_no_memory = internal_error("npu_rope", "call", "have memory", "none");
+}  // namespace
 
 npu_rope_status report(const Check& check) {
     if (!check.ok()) g_last_error = check;
     return static_cast<npu_rope_status>(check.kind);
 }
+
+npu_rope_status report_no_memory() { return report(g_no_memory); }
 
 }  // namespace npu_rope
 

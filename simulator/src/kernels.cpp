@@ -1,10 +1,14 @@
 // Lookup of compiled kernels by the names of their entries, <kernel>__<soc>__<types>. A library holds all entries of an
 // SoC.
 #include <dlfcn.h>
+#include <elf.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <mutex>
 #include <string>
 
@@ -22,6 +26,29 @@ bool make_global() {
     Dl_info info = {};
     dladdr(reinterpret_cast<void*>(&make_global), &info);
     return info.dli_fname && dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_GLOBAL);
+}
+
+// Whether a library lacks bytes that dlopen would map. A read of the missing part ends the process. dlopen itself
+// refuses files that are no libraries.
+bool is_truncated(const std::string& path) {
+    std::ifstream file(path, std::ios::binary | std::ios::ate);
+    const auto bytes = static_cast<uint64_t>(std::max<std::streamoff>(file.tellg(), 0));
+    Elf64_Ehdr header;
+    if (!file.seekg(0).read(reinterpret_cast<char*>(&header), sizeof header)) return false;
+    if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_phentsize != sizeof(Elf64_Phdr)) return false;
+    for (uint16_t i = 0; i < header.e_phnum; ++i) {
+        Elf64_Phdr part;
+        if (!file.seekg(static_cast<std::streamoff>(header.e_phoff + i * sizeof part))) return true;
+        if (!file.read(reinterpret_cast<char*>(&part), sizeof part)) return true;
+        if (part.p_filesz > bytes || part.p_offset > bytes - part.p_filesz) return true;
+    }
+    return false;
+}
+
+// Opens a library of kernels. After a failure, dlerror() has the reason, or none for a truncated library.
+void* open_kernels(const std::string& path) {
+    dlerror();
+    return is_truncated(path) ? nullptr : dlopen(path.c_str(), RTLD_LAZY | RTLD_LOCAL);
 }
 
 // Prints at the end of the process that the named libraries replaced no kernel.
@@ -48,7 +75,7 @@ bool find_override(const char* entry, void** found) {
         p += n + (p[n] != 0);
         if (path.empty()) continue;
         // Not closed, because the entry is called later. A second dlopen of a path costs little.
-        void* library = dlopen(path.c_str(), RTLD_LAZY | RTLD_LOCAL);
+        void* library = open_kernels(path);
         if (!library) return false;
         *found = dlsym(library, entry);
     }
@@ -75,6 +102,6 @@ extern "C" void* ascend_sim_find_kernel(const char* folder, const char* entry) {
     [[maybe_unused]] static const bool is_global = make_global();
     void* found = nullptr;
     if (!find_override(entry, &found) || found) return found;
-    void* library = dlopen(kernel_path(folder, entry).c_str(), RTLD_LAZY | RTLD_LOCAL);
+    void* library = open_kernels(kernel_path(folder, entry));
     return library ? dlsym(library, entry) : nullptr;
 }

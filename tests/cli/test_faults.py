@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from ascend_sim import elf, folders
 
-from npu_rope import native
+from npu_rope import native, simulated_package
 
 # A call of rope on the back end of the variable NPU_ROPE_BACKEND. Prints the error.
 CALL = """
@@ -112,6 +112,17 @@ def test_a_truncated_library_does_not_end_the_process(tmp_path: Path, variable: 
     assert output.startswith(f"[{backend}] backend must be available but ")
     cause = f"{library.name} is truncated: it has {size} of at least " if size >= 64 else "file too short"
     assert cause in output
+
+
+@pytest.mark.parametrize("part", [0.001, 0.3, 0.9])
+def test_a_truncated_library_of_kernels_does_not_end_the_process(tmp_path: Path, part: float) -> None:
+    package = simulated_package.find()
+    assert package is not None
+    kernels = shutil.copy(package / "sim_kernels" / "ascend910b.so", tmp_path)
+    os.truncate(kernels, int(part * os.path.getsize(kernels)))
+    status, output = output_of(CALL, ASCEND_SIM_KERNELS=str(kernels), NPU_ROPE_BACKEND="sim")
+    assert status == 0, output
+    assert "must be compiled but got none (its library is truncated)." in output
 
 
 def test_whole_libraries_are_whole_and_a_cut_is_found_anywhere(tmp_path: Path) -> None:

@@ -1,0 +1,165 @@
+/* Every allocation of a call fails, one after another: alone, and together with all later ones. The call returns
+ * NPU_ROPE_INTERNAL_ERROR with a message, and leaves the results as they were; or it needs no memory there, and is
+ * right. Nothing is leaked. This program's malloc replaces that of the C library, whose functions __libc_* it calls. */
+#include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "include/npu_rope.h"
+#include "tests/capi/check.h"
+
+extern void* __libc_malloc(size_t);
+extern void* __libc_calloc(size_t, size_t);
+extern void* __libc_realloc(void*, size_t);
+extern void* __libc_memalign(size_t, size_t);
+extern void __libc_free(void*);
+
+static __thread int armed = 0;       /* whether allocations of this thread are counted */
+static __thread int fails_later = 0; /* whether the allocations after the failing one fail too */
+static __thread long count = 0, failing = 0, live = 0;
+
+static int fails(void) {
+    if (!armed) return 0;
+    ++count;
+    return count == failing || (fails_later && count > failing);
+}
+static void* counted(void* memory) {
+    if (armed && memory) ++live;
+    return memory;
+}
+void* malloc(size_t bytes) { return fails() ? NULL : counted(__libc_malloc(bytes)); }
+void* calloc(size_t n, size_t bytes) { return fails() ? NULL : counted(__libc_calloc(n, bytes)); }
+void* realloc(void* old, size_t bytes) {
+    if (fails()) return NULL;
+    void* memory = __libc_realloc(old, bytes);
+    return old ? memory : counted(memory);
+}
+void* memalign(size_t alignment, size_t bytes) { return fails() ? NULL : counted(__libc_memalign(alignment, bytes)); }
+void* aligned_alloc(size_t alignment, size_t bytes) { return memalign(alignment, bytes); }
+int posix_memalign(void** memory, size_t alignment, size_t bytes) {
+    *memory = memalign(alignment, bytes);
+    return *memory ? 0 : ENOMEM;
+}
+void free(void* memory) {
+    if (armed && memory) --live;
+    __libc_free(memory);
+}
+
+enum { S = 200, N = 2, D = 128, COUNT = S * N * D };
+static const float kSentinel = 99.0f;
+static float x_data[COUNT], k_data[COUNT], scale_data[D], cos_data[S * D], sin_data[S * D];
+static float out_data[COUNT], k_out_data[COUNT], dscale_data[D], reference[2 * COUNT + D];
+static int32_t position_data[S], row_data[S];
+static npu_rope_tensor x, k, scale, cos_table, sin_table, out, k_out, dscale, positions, rows, cache;
+static npu_rope_params params;
+
+static void set_call(void) {
+    const int64_t shape[4] = {1, S, N, D}, row[1] = {D}, table[2] = {S, D}, tokens[1] = {S}, slots[3] = {S, N, D};
+    for (int i = 0; i < COUNT; ++i) {
+        x_data[i] = (float)(i % 7) - 2.5f;
+        k_data[i] = (float)(i % 5) - 1.0f;
+        out_data[i] = k_out_data[i] = kSentinel;
+    }
+    for (int i = 0; i < D; ++i) scale_data[i] = 0.5f * (float)(i + 1), dscale_data[i] = kSentinel;
+    for (int i = 0; i < S * D; ++i) cos_data[i] = 0.8f, sin_data[i] = 0.6f;
+    for (int i = 0; i < S; ++i) position_data[i] = 1000 * i, row_data[i] = S - 1 - i;
+    x = view(x_data, NPU_ROPE_FLOAT32, 4, shape);
+    k = view(k_data, NPU_ROPE_FLOAT32, 4, shape);
+    out = view(out_data, NPU_ROPE_FLOAT32, 4, shape);
+    k_out = view(k_out_data, NPU_ROPE_FLOAT32, 4, shape);
+    scale = view(scale_data, NPU_ROPE_FLOAT32, 1, row);
+    dscale = view(dscale_data, NPU_ROPE_FLOAT32, 1, row);
+    cos_table = view(cos_data, NPU_ROPE_FLOAT32, 2, table);
+    sin_table = view(sin_data, NPU_ROPE_FLOAT32, 2, table);
+    positions = view(position_data, NPU_ROPE_INT32, 1, tokens);
+    rows = view(row_data, NPU_ROPE_INT32, 1, tokens);
+    cache = view(out_data, NPU_ROPE_FLOAT32, 3, slots);
+    params = npu_rope_default_params(D, NPU_ROPE_MODE_NEOX);
+}
+
+static npu_rope_status call_rope(void) {
+    return npu_rope_rope(&x, &positions, NULL, &params, 1, NPU_ROPE_ANGLE_EXACT, &out);
+}
+static npu_rope_status call_rope_qk(void) {
+    return npu_rope_rope_qk(&x, &k, &positions, NULL, &params, 1, NPU_ROPE_ANGLE_GGML, &out, &k_out);
+}
+static npu_rope_status call_rope_set_rows(void) {
+    return npu_rope_rope_set_rows(&x, &positions, &rows, NULL, &params, 1, NPU_ROPE_ANGLE_F32, &cache);
+}
+static npu_rope_status call_rotary_mul(void) {
+    return npu_rope_rotary_mul(&x, &cos_table, &sin_table, 0, 0, 0, 1, &out);
+}
+static npu_rope_status call_rms_norm(void) { return npu_rope_rms_norm(&x, &scale, -1, 1e-5, 1, &out); }
+static npu_rope_status call_rms_norm_backward(void) {
+    return npu_rope_rms_norm_backward(&k, &x, &scale, -1, 1e-5, 1, &out, &dscale);
+}
+static npu_rope_status call_bad(void) { /* an error needs memory for its texts */
+    return npu_rope_rms_norm(&x, &positions, -1, 1e-5, 1, &out);
+}
+
+static void save(float* saved) {
+    memcpy(saved, out_data, sizeof out_data);
+    memcpy(saved + COUNT, k_out_data, sizeof k_out_data);
+    memcpy(saved + 2 * COUNT, dscale_data, sizeof dscale_data);
+}
+
+static long test_call(const char* name, npu_rope_status (*call)(void), npu_rope_status expected, int later) {
+    static float before[2 * COUNT + D], after[2 * COUNT + D];
+    char error[512] = "";
+    set_call();
+    save(before);
+    CHECK(call() == expected, "%s: %s", name, npu_rope_last_error());
+    save(reference);
+    for (long n = 1; n < 10000; ++n) {
+        npu_rope_status status = NPU_ROPE_OK;
+        long lost = 0, made = 0;
+        for (int round = 0; round < 2; ++round) { /* in the second one, the error of the first one is freed */
+            set_call();
+            armed = 1, fails_later = later, count = live = 0, failing = n;
+            status = call();
+            lost = live, made = count;
+            armed = 0;
+        }
+        save(after);
+        if (made < n) {
+            CHECK(status == expected, "%s: %s", name, npu_rope_last_error());
+            return n - 1;
+        }
+        if (status == NPU_ROPE_INTERNAL_ERROR) {
+            snprintf(error, sizeof error, "%s", npu_rope_last_error());
+            CHECK(strstr(error, " must ") && strstr(error, " but got "), "%s: allocation %ld: %s", name, n, error);
+            CHECK(memcmp(before, after, sizeof before) == 0, "%s: allocation %ld: results changed", name, n);
+        } else {
+            CHECK(status == expected, "%s: allocation %ld: status %d", name, n, (int)status);
+            CHECK(memcmp(reference, after, sizeof after) == 0, "%s: allocation %ld: wrong results", name, n);
+        }
+        CHECK(lost == 0, "%s: allocation %ld: %ld blocks leaked", name, n, lost);
+    }
+    CHECK(0, "%s: no end", name);
+    return 0;
+}
+
+int main(void) {
+    static const struct {
+        const char* name;
+        npu_rope_status (*call)(void);
+        npu_rope_status expected;
+    } calls[] = {{"rope", call_rope, NPU_ROPE_OK},
+                 {"rope_qk", call_rope_qk, NPU_ROPE_OK},
+                 {"rope_set_rows", call_rope_set_rows, NPU_ROPE_OK},
+                 {"rotary_mul", call_rotary_mul, NPU_ROPE_OK},
+                 {"rms_norm", call_rms_norm, NPU_ROPE_OK},
+                 {"rms_norm_backward", call_rms_norm_backward, NPU_ROPE_OK},
+                 {"refused rms_norm", call_bad, NPU_ROPE_INVALID_TYPE}};
+    long all = 0;
+    for (int later = 0; later < 2; ++later)
+        for (size_t i = 0; i < sizeof calls / sizeof *calls; ++i) {
+            long places = test_call(calls[i].name, calls[i].call, calls[i].expected, later);
+            printf("%s: %ld allocations\n", calls[i].name, places);
+            all += places;
+        }
+    CHECK(all > 0, "no allocation failed");
+    return failures != 0;
+}
