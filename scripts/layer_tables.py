@@ -58,7 +58,7 @@ LINUX = (
 )
 
 # POSIX headers of the simulated machine: libraries, and the stacks of cores that wait for each other.
-POSIX = ("dlfcn.h", "elf.h", "sys/mman.h", "ucontext.h", "unistd.h", "sanitizer/common_interface_defs.h")
+POSIX = ("dlfcn.h", "elf.h", "sys/mman.h", "ucontext.h", "unistd.h", "sanitizer/*")
 
 # CANN's headers for the host code of operators, as far as the simulated CANN has them.
 CANN_OPERATORS = (*CANN_HOST, "base/*", "platform/*", "securec.h", "ascendc/host_api/*")
@@ -156,6 +156,8 @@ CPP_LAYERS = (
         ("simulator/tests/*", "simulator/examples/*"),
         (
             C_STD,
+            "sys/wait.h",  # the tests of forks
+            "unistd.h",
             "simulator/tests/*",
             "simulator/examples/*",
             "../row_copy/*",  # the place in CANN's build, which the simulator lays out

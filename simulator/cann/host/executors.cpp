@@ -33,6 +33,7 @@ Executor* Executor::take(const std::string& op_type) {
 void Executor::prepare(std::unique_ptr<CallTensors> tensors, const OpLaunch& launch) {
     tensors_ = std::move(tensors);
     launch_ = launch;
+    Locked<ExecutorPools> pools;  // take() of other threads reads the states of all executors
     state_ = State::kPrepared;
 }
 

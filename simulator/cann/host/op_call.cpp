@@ -41,9 +41,9 @@ const ascend_sim::Profile* profile_with_cores(const ascend_sim::Profile& chip, i
     static std::mutex mutex;
     static std::map<std::pair<std::string, int32_t>, ascend_sim::Profile> profiles;
     const std::lock_guard<std::mutex> lock(mutex);
-    ascend_sim::Profile& profile = profiles.try_emplace({chip.name, cores}, chip).first->second;
-    profile.cores = cores;
-    return &profile;
+    const auto [entry, is_new] = profiles.try_emplace({chip.name, cores}, chip);
+    if (is_new) entry->second.cores = cores;  // other threads read the profile of an earlier call
+    return &entry->second;
 }
 
 // Returns the SoC of a chip. If src/chips.h lacks the chip, uses the profile of the family's first chip. The number of

@@ -167,7 +167,8 @@ aclError call_with_event(void* handle, void* stream_handle, const char* call, Ch
 struct LatestRecord {
     std::shared_ptr<Record> record;
     StreamPtr stream;
-    bool is_extended = false;  // the event's
+    bool is_extended = false;                  // the event's
+    std::vector<StreamPosition> pending = {};  // the record, unless it has happened; else empty
 };
 
 // Returns the error of the device on which the event was recorded.
@@ -184,6 +185,7 @@ aclError find_latest_record(void* handle, const char* call, LatestRecord* out) {
     if (is_capturing(*event)) return refuse_captured_event(*event, call);
     *out = {event->latest_record, event->latest_record ? event->latest_record->stream.lock() : nullptr,
             event->is_extended};
+    if (out->record && !out->record->is_done && out->stream) out->pending = {{out->stream, out->record->position}};
     if (int32_t error = device_error(*out)) return error;
     return kSuccess;
 }
@@ -244,7 +246,7 @@ NPU_CANN_API aclError aclrtSynchronizeEvent(void* handle) {
     LatestRecord latest;
     if (aclError error = find_latest_record(handle, __func__, &latest)) return error;
     if (!latest.record) return kSuccess;  // event.cc, Synchronize: no record to wait for
-    if (!latest.record->is_done && latest.stream && !run_until({{latest.stream, latest.record->position}})) {
+    if (!latest.pending.empty() && !run_until(latest.pending)) {
         auto lock = lock_streams();
         if (int32_t error = device_error(latest)) return error;
         return fail(kStreamSyncTimeout, __func__, "the event's stream waits for an event that nothing records.");
@@ -262,7 +264,7 @@ NPU_CANN_API aclError aclrtQueryEventStatus(void* handle, int32_t* status) {
         *status = latest.is_extended ? kRecordComplete : kRecordNotReady;  // event.cc, QueryEventStatus
         return kSuccess;
     }
-    if (!latest.record->is_done && latest.stream) run_some({{latest.stream, latest.record->position}});
+    if (!latest.pending.empty()) run_some(latest.pending);
     auto lock = lock_streams();
     *status = latest.record->is_done ? kRecordComplete : kRecordNotReady;
     if (latest.record->is_done) note_host_wait(latest.record->clock);

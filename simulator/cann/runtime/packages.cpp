@@ -60,9 +60,15 @@ OperatorPackages read_packages() {
 const OperatorPackages& operator_packages() {
     if (host_calls()) return host_packages();
     static std::mutex mutex;
-    static OperatorPackages packages;
+    static const OperatorPackages none;
+    static OperatorPackages packages;  // changes only once, because callers read it without the lock
+    static bool is_read = false;
     std::lock_guard<std::mutex> lock(mutex);
-    if (packages.folders.empty() && !packages.has_built_in) packages = read_packages();
+    if (is_read) return packages;
+    OperatorPackages found = read_packages();
+    if (found.folders.empty() && !found.has_built_in) return none;
+    packages = std::move(found);
+    is_read = true;
     return packages;
 }
 

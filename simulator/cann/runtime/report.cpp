@@ -138,7 +138,14 @@ void write_now_and_then(Report& report) {
     write_report(report, false);
 }
 
-void lock_before_fork() { Locked<Report>::mutex().lock(); }
+uint64_t bytes_at_fork = 0;
+
+// The bytes are counted before the fork: in the fork, the lock of the allocations would never be free if a thread of
+// the parent process held it.
+void lock_before_fork() {
+    Locked<Report>::mutex().lock();
+    bytes_at_fork = all_bytes_in_use();
+}
 void unlock_after_fork() { Locked<Report>::mutex().unlock(); }
 
 // The parent process reports its own counts, so the fork starts from zero.
@@ -152,7 +159,7 @@ void reset_in_fork() {
          {&report->broken_launches, &report->damage, &report->races, &report->freed, &report->failed_work})
         texts->clear();
     report->kernel_runs.clear();
-    report->parent_bytes = all_bytes_in_use();
+    report->parent_bytes = bytes_at_fork;
     report->broken_launch_count = report->race_count = report->failed_work_count = report->work_left = 0;
 }
 

@@ -209,7 +209,11 @@ int32_t run_immediately(const StreamPtr& stream, Work work, std::unique_lock<std
     lock->unlock();
     for (RankWait wait; work.is_blocked && work.is_blocked();) wait.sleep();
     std::string text;
-    const int32_t status = run(work, stream->device, &text);
+    int32_t status = 0;
+    {
+        RunLock running(&scheduler_state().running, RunLock::kWait);  // two threads may launch on one stream at once
+        status = run(work, stream->device, &text);
+    }
     lock->lock();
     return status;
 }

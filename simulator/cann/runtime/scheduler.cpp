@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>
@@ -72,10 +73,14 @@ struct Settings {
     }
 };
 
+// Threads may call this at once, also in a fork. They then read the same settings, of which one copy stays in use.
 const Settings& settings() {
-    static Settings current;
-    if (current.process != getpid()) current = Settings();
-    return current;
+    static std::atomic<const Settings*> current{nullptr};
+    const Settings* found = current.load();
+    if (found && found->process == getpid()) return *found;
+    found = new Settings;  // never freed, because another thread may use it
+    current.store(found);
+    return *found;
 }
 
 }  // namespace
