@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <string>
 #include <thread>
@@ -228,7 +229,7 @@ void test_fork(const Inputs& inputs, const std::vector<Results>& expected) {
         threads.emplace_back([&, op] {
             for (; !ends; ++calls) wrong += results_of(kOperators[op], inputs) != expected[op];
         });
-    while (calls < 2) std::this_thread::yield();
+    while (calls < 2) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     const pid_t child = fork();
     if (child == 0) {
         alarm(120);  // a child that waits for missing threads ends here
@@ -237,7 +238,7 @@ void test_fork(const Inputs& inputs, const std::vector<Results>& expected) {
         _exit(is_right ? 0 : 1);
     }
     const int calls_at_fork = calls;
-    while (calls < calls_at_fork + 2) std::this_thread::yield();
+    while (calls < calls_at_fork + 2) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     ends = true;
     for (std::thread& thread : threads) thread.join();
     int status = -1;
