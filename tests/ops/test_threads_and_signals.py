@@ -12,7 +12,7 @@ import pytest
 pytestmark = pytest.mark.long
 
 KINDS = ["numpy", "torch", "sim"]  # what calls: NumPy or torch on the CPU, or NumPy on the simulator
-# Torch's own exit handler removes the operators that Python registered (torch.library, _del_library). A thread that
+# At exit, torch removes the operators that Python registered (_del_library of torch.library). A thread that
 # calls one at this time ends the process by a segmentation fault, so a program must join its threads before.
 KINDS_WITH_DAEMONS = ["numpy", "sim"]
 
