@@ -22,7 +22,7 @@ import random_norm_calls
 import random_norm_ropes
 import random_qkv
 import random_square_sums
-from random_runs import parse, parser_of, show_failures
+from random_options import parse, parser_of, show_failures
 
 import npu_rope
 from npu_rope import native

@@ -1,16 +1,16 @@
 """Draw random calls of rope, rope_qk and rope_set_rows.
 
-A call is drawn from (seed, index) and a :class:`Limits`, the limits of its back end. It is the same on every
-machine. ``random_judge.py`` makes its tensors, runs and judges it; ``random_rope.py`` runs any number of
-calls.
+A call is drawn from :class:`~choices.Choices` and a :class:`Limits`, the limits of its back end. It is the same
+on every machine. ``random_judge.py`` makes its tensors, runs and judges it.
 """
 
 from __future__ import annotations
 
-import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
+
+from choices import Choices
 
 from npu_rope.params import RopeParams
 from npu_rope.rope_attributes import RopeMode
@@ -101,7 +101,7 @@ class RandomCall:
         cache: the number of spare rows, the dtype and the dtype of the indices in a call of rope_set_rows.
     """
 
-    seed: tuple[int, int]
+    seed: int
     op: str
     arrays: Literal["numpy", "torch"]
     dtype: str
@@ -156,138 +156,137 @@ HEAD_SIZES = (2, 4, 6, 8, 12, 16, 20, 32, 36, 48, 64, 80, 96, 112, 128)
 WIDE_HEAD_SIZES = (160, 192, 256, 320, 512, 576, 1024)
 
 
-def draw(
-    seed: int,
-    index: int,
-    limits: Limits,
-    operators: Sequence[str] = OPERATORS,
-    kinds: Sequence[str] = ("numpy",),
-) -> RandomCall:
+def draw(choices: Choices, op: str, limits: Limits, kinds: Sequence[str] = ("numpy",)) -> RandomCall:
     """Return one call.
 
     Args:
-        seed, index: determine the call.
+        choices: determine the call.
+        op: one of OPERATORS.
         limits: the limits of the back end.
-        operators: operators to choose from.
         kinds: kinds of arrays to choose from (ARRAYS).
     """
-    rng = random.Random(f"{seed}/{index}")
-    op, arrays, mode = rng.choice(operators), rng.choice(kinds), rng.choice(list(RopeMode))
-    head_size = _head_size(rng, mode)
-    batch, tokens, heads = _sizes(rng, op, head_size, limits.elements)
+    arrays, mode = choices.choice(kinds), choices.choice(list(RopeMode))
+    head_size = _head_size(choices, mode)
+    batch, tokens, heads = _sizes(choices, op, head_size, limits.elements)
     may_reverse = arrays == "numpy"  # torch has no negative strides
+    reverse = -1 if may_reverse else 2
+    slow = FASTEST_DRAWN / limits.fastest
     call = RandomCall(
-        seed=(seed, index),
+        seed=choices.seed,
         op=op,
         arrays="torch" if arrays == "torch" else "numpy",
-        dtype=rng.choice(limits.dtypes),
+        dtype=choices.choice(limits.dtypes),
         batch=batch,
         tokens=tokens,
         heads=heads,
         head_size=head_size,
-        params=_params(rng, mode, head_size),
-        layouts=tuple(_layout(rng, written=False, may_reverse=may_reverse) for _ in heads),
-        positions=rng.choice(_position_shapes(mode, batch)),
-        position_values=rng.choice(("run", "random", "negative", "far", "equal")),
-        position_dtype=rng.choice(("int32", "int64")),
-        position_step=rng.choice((1, 1, 1, 0, 2, -1 if may_reverse else 2)),
-        planes_shared=rng.random() < 0.15,
-        factors=rng.choice((None, None, (0.9, 1.1), (FASTEST_DRAWN / limits.fastest, 64.0), (1.0, 3e38))),
-        factor_step=rng.choice((1, 1, 3, -1 if may_reverse else 0)),
-        forward=rng.random() < 0.7,
-        angle=rng.choice(limits.angles) if rng.random() < 0.2 else limits.angles[0],
-        scale=rng.choice((1.0, 1.0, 1.0, 100.0, 1e-3, 1e-6)),
+        params=_params(choices, mode, head_size),
+        layouts=tuple(_layout(choices, written=False, may_reverse=may_reverse) for _ in heads),
+        positions=choices.choice(_position_shapes(mode, batch)),
+        position_values=choices.choice(("run", "random", "negative", "far", "equal")),
+        position_dtype=choices.choice(("int32", "int64")),
+        position_step=choices.choice((1, 1, 1, 0, 2, reverse)),
+        planes_shared=choices.chance(0.15),
+        factors=choices.choice((None, None, (0.9, 1.1), (slow, 64.0), (1.0, 3e38))),
+        factor_step=choices.choice((1, 1, 3, -1 if may_reverse else 0)),
+        forward=not choices.chance(0.3),
+        angle=choices.choice(limits.angles) if choices.chance(0.2) else limits.angles[0],
+        scale=choices.choice((1.0, 1.0, 1.0, 100.0, 1e-3, 1e-6)),
     )
     if op == "rope_set_rows":
         narrower = [d for d in ("float16", "bfloat16") if call.dtype == "float32" and d in limits.dtypes]
-        dtype = rng.choice([call.dtype, *narrower])
-        cache = (rng.choice((0, 1, 5)), dtype, rng.choice(("int32", "int64")))
-        out_layouts = (_layout(rng, written=True, may_reverse=may_reverse),)
+        dtype = choices.choice([call.dtype, *narrower])
+        cache = (choices.choice((0, 1, 5)), dtype, choices.choice(("int32", "int64")))
+        out_layouts = (_layout(choices, written=True, may_reverse=may_reverse),)
         return replace(call, cache=cache, out="given", out_layouts=out_layouts)
-    return _with_out(rng, call, may_reverse)
+    return _with_out(choices, call, may_reverse)
 
 
-def _head_size(rng: random.Random, mode: RopeMode) -> int:
-    head_size = rng.choice(HEAD_SIZES) if rng.random() < 0.7 else rng.randint(2, 130)
-    head_size = rng.choice(WIDE_HEAD_SIZES) if rng.random() < 0.08 else head_size
+def _head_size(choices: Choices, mode: RopeMode) -> int:
+    if choices.chance(0.08):
+        head_size = choices.choice(WIDE_HEAD_SIZES)
+    else:
+        head_size = choices.integer(2, 130) if choices.chance(0.3) else choices.choice(HEAD_SIZES)
     return max(4, head_size // 4 * 4) if mode is RopeMode.VISION else head_size
 
 
-def _sizes(rng: random.Random, op: str, head_size: int, most: int) -> tuple[int, int, tuple[int, ...]]:
+def _sizes(choices: Choices, op: str, head_size: int, most: int) -> tuple[int, int, tuple[int, ...]]:
     """Return B (0: no such axis), S and the heads, with at most ``most`` elements. A few draws have many more
     elements, so that all threads and cores run several rounds."""
-    most *= rng.choices((1, 16, 128), (970, 20, 10))[0]
+    most *= choices.choice((16, 16, 128)) if choices.chance(0.03) else 1
     room = max(1, most // head_size)
     sides = 2 if op == "rope_qk" else 1
-    heads = tuple(min(room, rng.choice((1, 1, 2, 3, 4, 7, 8, 16, 64))) for _ in range(sides))
+    heads = tuple(min(room, choices.choice((1, 1, 2, 3, 4, 7, 8, 16, 64))) for _ in range(sides))
     room = max(1, room // max(heads))
-    batch = min(room, rng.choice((0, 1, 1, 2, 3)))
+    batch = min(room, choices.choice((0, 1, 1, 2, 3)))
     room = max(1, min(2000, room // max(1, batch)))
-    return batch, min(room, rng.choice((1, 2, rng.randint(1, 9), rng.randint(1, room)))), heads
+    return batch, min(room, choices.integer(1, choices.choice((1, 2, 9, room)))), heads
 
 
-def _params(rng: random.Random, mode: RopeMode, head_size: int) -> RopeParams:
+def _params(choices: Choices, mode: RopeMode, head_size: int) -> RopeParams:
     n_dims, n_offs = head_size // 2, 0
     if mode is not RopeMode.VISION:
-        n_dims = rng.choice((head_size // 2 * 2, head_size // 2 * 2, 2 * rng.randint(1, head_size // 2)))
-        n_offs = 2 * rng.randint(0, (head_size - n_dims) // 2)
+        n_dims = head_size // 2 * 2
+        if choices.chance(1 / 3):
+            n_dims -= 2 * choices.below(head_size // 2)
+        n_offs = 2 * choices.integer(0, (head_size - n_dims) // 2)
     pairs = n_dims if mode is RopeMode.VISION else n_dims // 2
-    numbers: dict[str, Any] = {"freq_base": rng.choice((1e4, 5e5, 1e6, 1e7, 160.0, 1.5, 0.5))}
-    if rng.random() < 0.3:
-        numbers["freq_scale"] = rng.choice((0.25, 1.4245, 1 / 40))
-    if rng.random() < 0.3:
-        numbers["ext_factor"] = rng.choice((1.0, 0.7465, -0.3))
-        numbers["n_ctx_orig"] = rng.choice((1, 512, 4096, 131072))
+    numbers: dict[str, Any] = {"freq_base": choices.choice((1e4, 5e5, 1e6, 1e7, 160.0, 1.5, 0.5))}
+    if choices.chance(0.3):
+        numbers["freq_scale"] = choices.choice((0.25, 1.4245, 1 / 40))
+    if choices.chance(0.3):
+        numbers["ext_factor"] = choices.choice((1.0, 0.7465, -0.3))
+        numbers["n_ctx_orig"] = choices.choice((1, 512, 4096, 131072))
         betas = ((32.0, 1.0), (1.0, 1.0), (16.0, 2.0), (1.0, 8.0))
-        numbers["beta_fast"], numbers["beta_slow"] = rng.choice(betas)
-    if rng.random() < 0.3:
-        numbers["attn_factor"] = rng.choice((1.4245, 0.5, -0.7, 0.0))
-    sections = _sections(rng, pairs, head_size) if mode.has_sections else (0, 0, 0, 0)
+        numbers["beta_fast"], numbers["beta_slow"] = choices.choice(betas)
+    if choices.chance(0.3):
+        numbers["attn_factor"] = choices.choice((1.4245, 0.5, -0.7, 0.0))
+    sections = _sections(choices, pairs, head_size) if mode.has_sections else (0, 0, 0, 0)
     return RopeParams(n_dims, mode, sections=sections, n_offs=n_offs, **numbers)
 
 
-def _sections(rng: random.Random, pairs: int, head_size: int) -> tuple[int, int, int, int]:
+def _sections(choices: Choices, pairs: int, head_size: int) -> tuple[int, int, int, int]:
     """Return the widths of four sections. Together they have as many pairs as the window, fewer or more. Some
     sections are empty, most often the fourth."""
-    total = rng.choice((pairs, pairs, rng.randint(1, pairs), rng.randint(1, head_size)))
-    cuts = sorted(rng.randint(0, total) for _ in range(3))
+    total = choices.choice((pairs, pairs, choices.integer(1, pairs), choices.integer(1, head_size)))
+    cuts = sorted(choices.integer(0, total) for _ in range(3))
     widths = [cuts[0], cuts[1] - cuts[0], cuts[2] - cuts[1], total - cuts[2]]
-    if rng.random() < 0.6 or not any(widths[:3]):  # no fourth section, as in most models
-        widths[rng.randrange(3)] += widths[3]
+    if not choices.chance(0.4) or not any(widths[:3]):  # no fourth section, as in most models
+        widths[choices.below(3)] += widths[3]
         widths[3] = 0
-    if rng.random() < 0.3:
-        empty, wider = rng.sample(range(3), 2)
-        widths[wider] += widths[empty]
+    if choices.chance(0.3):
+        empty = choices.below(3)
+        widths[(empty + choices.integer(1, 2)) % 3] += widths[empty]
         widths[empty] = 0
     return (widths[0], widths[1], widths[2], widths[3])
 
 
-def _layout(rng: random.Random, *, written: bool, may_reverse: bool) -> Layout:
+def _layout(choices: Choices, *, written: bool, may_reverse: bool) -> Layout:
     """Return a contiguous layout, or that of a view: transposed, corners, parts of rows at any offset, slices
     of fused projections, every second element, reversed; for inputs also stride 0, and lanes with a step."""
-    if rng.random() < 0.4:
+    if not choices.chance(0.6):
         return PLAIN
-    order = rng.choice(("BSN", "BSN", "BNS", "SBN", "NSB"))
+    order = choices.choice(("BSN", "BSN", "BNS", "SBN", "NSB"))
     kinds = ("transposed", "corner", "part of a row", "fused", "every other", "shared", "reversed")
-    kind = rng.choice((*kinds, "not of unit stride"))
+    kind = choices.choice((*kinds, "not of unit stride"))
     if kind == "corner":
         most = (2, 2, 2, 40)
-        b, s, n, d = (rng.randint(0, m) for m in most)
+        b, s, n, d = (choices.integer(0, m) for m in most)
         return Layout(order, trail=(b, s, n, d))
     if kind == "part of a row":
-        before, after = rng.choice(((36, 0), (1, 0), (0, 7), (rng.randint(0, 80), rng.randint(0, 9))))
+        before, after = choices.choice(((36, 0), (1, 0), (0, 7), (choices.integer(0, 80), choices.integer(0, 9))))
         return Layout(order, (0, 0, 0, before), (0, 0, 0, after))
     if kind == "fused":
-        return Layout(order, (0, 0, rng.randint(0, 4), 0), (0, 0, rng.randint(0, 4), 0))
+        return Layout(order, (0, 0, choices.integer(0, 4), 0), (0, 0, choices.integer(0, 4), 0))
     b, s, n, d = 1, 1, 1, 1
     if kind == "every other":
-        b, s, n = rng.choice(((2, 1, 1), (1, 2, 1), (1, 1, 2)))
+        b, s, n = choices.choice(((2, 1, 1), (1, 2, 1), (1, 1, 2)))
     elif kind == "shared" and not written:
-        b, s, n = rng.choice(((0, 1, 1), (0, 1, 1), (1, 0, 1), (1, 1, 0)))
+        b, s, n = choices.choice(((0, 1, 1), (0, 1, 1), (1, 0, 1), (1, 1, 0)))
     elif kind == "not of unit stride" and not written:
-        d = rng.choice((2, 2, 3, -1 if may_reverse else 0))
+        d = choices.choice((2, 2, 3, -1 if may_reverse else 0))
     elif kind == "reversed" and may_reverse:
-        b, s, n = (rng.choice((1, -1)) for _ in range(3))
+        b, s, n = (choices.choice((1, -1)) for _ in range(3))
     return Layout(order, step=(b, s, n, d))
 
 
@@ -298,56 +297,17 @@ def _position_shapes(mode: RopeMode, batch: int) -> list[str]:
     return ["[4,S]", "[4*S]", "[3,S]"] + (by_batch if batch else [])
 
 
-def _with_out(rng: random.Random, call: RandomCall, may_reverse: bool) -> RandomCall:
+def _with_out(choices: Choices, call: RandomCall, may_reverse: bool) -> RandomCall:
     """Return the call with the output of rope or rope_qk."""
-    out = rng.choice(("new", "new", "in place", "given", "alternating"))
+    out = choices.choice(("new", "new", "in place", "given", "alternating"))
     if out == "new":
-        return replace(call, fused=call.op == "rope_qk" and rng.random() < 0.3)
-    written = tuple(_layout(rng, written=True, may_reverse=may_reverse) for _ in call.heads)
+        return replace(call, fused=call.op == "rope_qk" and choices.chance(0.3))
+    written = tuple(_layout(choices, written=True, may_reverse=may_reverse) for _ in call.heads)
     if out == "in place":
         return replace(
-            call, out="in place", layouts=written, fused=call.op == "rope_qk" and rng.random() < 0.3
+            call, out="in place", layouts=written, fused=call.op == "rope_qk" and choices.chance(0.3)
         )
     if out == "given" or call.op != "rope":
         return replace(call, out="given", out_layouts=written)
     every_other = (*written[0].step[:2], 2, 1)
     return replace(call, out="alternating", layouts=(replace(written[0], step=every_other),))
-
-
-# ---- simplifying a call ----------------------------------------------------------------------------------
-
-
-def simpler(call: RandomCall) -> Iterator[RandomCall]:
-    """Yield calls in which one property is replaced by a simpler one."""
-    changes: list[dict[str, Any]] = [
-        {"layouts": tuple(PLAIN for _ in call.heads), "fused": False},
-        {"out_layouts": tuple(PLAIN for _ in call.out_layouts)},
-        {"heads": tuple(1 for _ in call.heads)},
-        {"tokens": 1},
-        {"tokens": (call.tokens + 1) // 2},
-        {"factors": None},
-        {"factor_step": 1},
-        {"forward": True},
-        {"scale": 1.0},
-        {"position_values": "run"},
-        {"position_dtype": "int32"},
-        {"position_step": 1},
-        {"planes_shared": False},
-        {"arrays": "numpy"},
-        {"angle": "exact"},
-    ]
-    plainer_params = (
-        {"n_offs": 0},
-        {"ext_factor": 0.0},
-        {"freq_scale": 1.0},
-        {"attn_factor": 1.0},
-        {"freq_base": 1e4},
-    )
-    changes += [{"params": replace(call.params, **changed)} for changed in plainer_params]
-    if call.op != "rope_set_rows":
-        changes += [{"out": "new", "out_layouts": ()}, {"dtype": "float32"}]
-    if "B" not in call.positions:
-        changes.append({"batch": 1 if call.batch > 1 or "1" in call.positions else 0})
-    for changed in changes:
-        if (candidate := replace(call, **changed)) != call:
-            yield candidate

@@ -16,7 +16,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import numpy.typing as npt
-from random_calls import Layout, Limits, RandomCall, limits_of, simpler
+from random_calls import Layout, Limits, RandomCall, limits_of
 
 import npu_rope
 from npu_rope.executors.npu import tensor_of
@@ -300,7 +300,8 @@ def execute(call: RandomCall, data: Data, backend: str) -> Sequence[Any]:
     return [operator(x[0], positions, call.params, factors, out=out[0], **settings)]
 
 
-def _values(result: Any) -> npt.NDArray[np.float64]:
+def values_of(result: Any) -> npt.NDArray[np.float64]:
+    """Return an array or tensor in float64."""
     if not isinstance(result, np.ndarray):
         result = result.to(torch.float64).numpy()
     values: npt.NDArray[np.float64] = result.astype(np.float64)
@@ -395,7 +396,7 @@ def _judge_side(call: RandomCall, data: Data, side: int, result: Any, want: Expe
         return Verdict(f"the result must have dtype {call.result_dtype} but has {result.dtype}")
     elif tuple(result.shape) != want.value.shape:
         return Verdict(f"the result must have shape {want.value.shape} but has {tuple(result.shape)}")
-    return _compare(_values(result if given is None else given), want.value, want.bound)
+    return _compare(values_of(result if given is None else given), want.value, want.bound)
 
 
 def _judge_cache(call: RandomCall, data: Data, cache: Array, want: Expectation) -> Verdict:
@@ -409,7 +410,7 @@ def _judge_cache(call: RandomCall, data: Data, cache: Array, want: Expectation) 
         return Verdict("a row of the cache that no index selects was written")
     shape = (len(rows), *want.value.shape[-2:])
     value, bound = (a.reshape(shape)[written] for a in (want.value, want.bound))
-    return _compare(_values(cache[rows[written]]), value, bound)
+    return _compare(values_of(cache[rows[written]]), value, bound)
 
 
 def _compare(
@@ -419,14 +420,3 @@ def _compare(
     if ratio <= 1:
         return Verdict("", ratio)
     return Verdict(f"{ratio:.3g} times its bound at {at}: {got[at]:.9g} instead of {value[at]:.9g}", ratio)
-
-
-# ---- reduction ------------------------------------------------------------------------------------
-
-
-def reduce(call: RandomCall, backend: str, run: Execute = execute) -> RandomCall:
-    """Simplify a failing call until every simpler call passes."""
-    for candidate in simpler(call):
-        if judge(candidate, backend, run).problem:
-            return reduce(candidate, backend, run)
-    return call

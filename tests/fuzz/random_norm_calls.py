@@ -5,12 +5,12 @@ rows of any magnitude of their type.
 
 from __future__ import annotations
 
-import random
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from choices import Choices
 
 from npu_rope.dtypes import bfloat16_bits
 from npu_rope.executors import rms_norm as executors
@@ -27,10 +27,11 @@ from npu_rope.testing.outcomes import unwritten
 
 Array = npt.NDArray[Any]
 DTYPES = tuple(norm_spec.FORMATS)
+OPERATORS = ("rms_norm", "rms_norm_backward", "add_rms_norm")
 # Lengths of rows around those of vectors, blocks and groups. Large ones are drawn rarely.
 SIZES = (1, 2, 3, 31, 33, 64, 127, 129, 511, 513, 1000)
 LARGE, HUGE = (4096, 4097, 16384), 1_000_003
-HUGE_EVERY = 500
+HUGE_EVERY = 1000
 EPSILONS = (1e-5, 1e-6, 1e-12, 0.0, 1.0)
 OUTS = ("new", "given", "gaps", "in place")
 SUMS = ("new", "x", "residual")
@@ -49,11 +50,6 @@ class NormDraw:
     x_dtype: str
     scale_dtype: str
     attributes: RmsNormAttributes
-
-    @property
-    def kind(self) -> str:
-        """Forward, backward or add."""
-        return "backward" if self.grad is not None else "forward" if self.residual is None else "add"
 
     def normalized(self) -> npt.NDArray[np.float64]:
         """Return the input of the normalization: x, or its sum with the residual."""
@@ -75,34 +71,32 @@ class NormDraw:
         )
 
 
-def draw(seed: int, index: int, dtypes: tuple[str, ...] = DTYPES) -> NormDraw:
-    """Return one call."""
-    rng = random.Random(f"{seed}/{index}")
-    values = np.random.default_rng(rng.getrandbits(63))
-    x_dtype = rng.choice(dtypes)
-    scale_dtype = rng.choice((x_dtype, x_dtype, rng.choice(DTYPES)))
-    shape = _shape(rng, huge=index % HUGE_EVERY == HUGE_EVERY - 1)
-    axis = rng.randrange(len(shape)) if rng.random() < 0.5 else len(shape) - 1
+def draw(choices: Choices, op: str, dtypes: tuple[str, ...] = DTYPES) -> NormDraw:
+    """Return one call of an operator of OPERATORS."""
+    values = choices.numbers()
+    x_dtype = choices.choice(dtypes)
+    scale_dtype = choices.choice((x_dtype, x_dtype, choices.choice(dtypes)))
+    shape = _shape(choices)
+    axis = len(shape) - 1 - (choices.below(len(shape)) if choices.chance(0.5) else 0)
     a = RmsNormAttributes(
-        axis - len(shape) if rng.random() < 0.5 else axis,
-        rng.choice(EPSILONS),
-        rng.choice((1, 1, 1, *norm_spec.STASH)),
+        axis if choices.chance(0.5) else axis - len(shape),
+        choices.choice(EPSILONS),
+        choices.choice((1, 1, 1, *norm_spec.STASH)),
     )
-    layout = rng.choice(("contiguous", "contiguous", "gaps", "non-unit", "reversed"))
-    x = _with_layout(rounded(_numbers(rng, values, shape, axis, x_dtype), x_dtype), layout)
-    scale = rounded(values.uniform(-2, 2, _scale_shape(rng, shape)), scale_dtype)
-    op = rng.choices(("rms_norm", "rms_norm_backward", "add_rms_norm"), (4, 3, 3))[0]
+    layout = choices.choice(("contiguous", "contiguous", "gaps", "non-unit", "reversed"))
+    x = _with_layout(rounded(_numbers(choices, values, shape, axis, x_dtype), x_dtype), layout)
+    scale = rounded(values.uniform(-2, 2, _scale_shape(choices, shape)), scale_dtype)
     grad = residual = None
     outs: tuple[Array, ...] = ()
     out_kind = "new"
     if op == "rms_norm_backward":
         grad = rounded(values.standard_normal(shape), scale_dtype)
     else:
-        outs, out_kind = _outs(rng, x, scale, axis)
+        outs, out_kind = _outs(choices, x, scale, axis)
     if op == "add_rms_norm":
-        residual = rounded(_numbers(rng, values, shape, axis, x_dtype), x_dtype)
+        residual = rounded(_numbers(choices, values, shape, axis, x_dtype), x_dtype)
         if outs:
-            total, sum_out = _sum(rng, x, residual, outs[0])
+            total, sum_out = _sum(choices, x, residual, outs[0])
             outs, out_kind = (*outs, total), f"{out_kind}, sum {sum_out}"
     text = (
         f"{op} {x_dtype}{list(shape)} {layout}, scale {scale_dtype}{list(scale.shape)}, out {out_kind}, {a}"
@@ -110,42 +104,50 @@ def draw(seed: int, index: int, dtypes: tuple[str, ...] = DTYPES) -> NormDraw:
     return NormDraw(text, x, scale, grad, residual, outs, x_dtype, scale_dtype, a)
 
 
-def _shape(rng: random.Random, *, huge: bool) -> tuple[int, ...]:
-    if huge:
+def _shape(choices: Choices) -> tuple[int, ...]:
+    if choices.chance(1 / HUGE_EVERY):
         return (1, HUGE)
-    last = rng.choice(LARGE) if rng.random() < 0.01 else rng.choice((*SIZES, rng.randint(1, 300)))
-    outer = [rng.choice((1, 1, 2, 3, 5)) for _ in range(rng.randint(0, 5))]
-    if rng.random() < 0.02:
-        outer = [rng.choice((0, 20)), *outer[:1]]
+    if choices.chance(0.01):
+        last = choices.choice(LARGE)
+    else:
+        last = choices.choice((*SIZES, choices.integer(1, 300)))
+    outer = [choices.choice((1, 1, 2, 3, 5)) for _ in range(choices.integer(0, 5))]
+    if choices.chance(0.02):
+        outer = [choices.choice((0, 20)), *outer[:1]]
     while int(np.prod(outer)) * last > 20_000 and outer:
         outer.pop()
     return (*outer, last)
 
 
-def _scale_shape(rng: random.Random, shape: tuple[int, ...]) -> tuple[int, ...]:
-    dims = shape[rng.randint(0, len(shape)) :] if rng.random() < 0.5 else shape[-1:]
-    return tuple(1 if rng.random() < 0.2 else n for n in dims)
+def _scale_shape(choices: Choices, shape: tuple[int, ...]) -> tuple[int, ...]:
+    first = len(shape) - 1
+    if choices.chance(0.5):
+        first = choices.integer(0, len(shape))
+    return tuple(1 if choices.chance(0.2) else n for n in shape[first:])
+
+
+# How the numbers of a row are drawn: around 1 in most draws.
+NUMBERS = ("plain",) * 8 + ("integers",) * 3 + ("zero rows",) + ("scaled rows",) * 6 + ("scaled numbers",) * 2
 
 
 def _numbers(
-    rng: random.Random, values: np.random.Generator, shape: tuple[int, ...], axis: int, dtype: str
+    choices: Choices, values: np.random.Generator, shape: tuple[int, ...], axis: int, dtype: str
 ) -> npt.NDArray[np.float64]:
     """Return rows with numbers around 1. Some draws scale each row or each number over the type's range, make
     rows zero, or draw integers (many ties)."""
-    rows = (*shape[:axis], *[1] * (len(shape) - axis))
-    kind = rng.random()
-    if kind < 0.15:
+    rows, kind = (*shape[:axis], *[1] * (len(shape) - axis)), choices.choice(NUMBERS)
+    if kind == "integers":
         return values.integers(-9, 10, shape).astype(np.float64)
     x = values.standard_normal(shape)
-    if kind < 0.2:
+    if kind == "zero rows":
         return x * values.integers(0, 2, rows)
+    if kind == "plain":
+        return np.asarray(x * 10.0 ** values.uniform(-2, 2, rows))
     bits, smallest, largest = norm_spec.FORMATS[dtype]
-    if kind < 0.6:
-        each = rows if kind < 0.5 else shape
-        exponents = values.uniform(smallest + bits // 2, np.log2(largest) - 3, each)
-        with np.errstate(over="ignore", under="ignore"):
-            return np.clip(x * np.exp2(exponents), -largest, largest)
-    return np.asarray(x * 10.0 ** values.uniform(-2, 2, rows))
+    each = rows if kind == "scaled rows" else shape
+    exponents = values.uniform(smallest + bits // 2, np.log2(largest) - 3, each)
+    with np.errstate(over="ignore", under="ignore"):
+        return np.clip(x * np.exp2(exponents), -largest, largest)
 
 
 def rounded(values: npt.NDArray[np.float64], dtype: str) -> Array:
@@ -169,9 +171,9 @@ def _with_layout(a: Array, layout: str) -> Array:
     return a
 
 
-def _outs(rng: random.Random, x: Array, scale: Array, axis: int) -> tuple[tuple[Array, ...], str]:
+def _outs(choices: Choices, x: Array, scale: Array, axis: int) -> tuple[tuple[Array, ...], str]:
     """Return the array for the result, in a tuple that is empty if the call makes it, and its description."""
-    out_kind = rng.choice(OUTS)
+    out_kind = choices.choice(OUTS)
     last = axis == x.ndim - 1 and x.ndim <= 4
     if out_kind == "in place" and x.dtype == scale.dtype and x.flags.c_contiguous:
         return (x,), out_kind
@@ -182,9 +184,9 @@ def _outs(rng: random.Random, x: Array, scale: Array, axis: int) -> tuple[tuple[
     return (), "new"
 
 
-def _sum(rng: random.Random, x: Array, residual: Array, out: Array) -> tuple[Array, str]:
+def _sum(choices: Choices, x: Array, residual: Array, out: Array) -> tuple[Array, str]:
     """Return the array for add_rms_norm's sum, which may be an input but not out, and its description."""
-    out_kind = rng.choice(SUMS)
+    out_kind = choices.choice(SUMS)
     if out_kind == "x" and x.flags.c_contiguous and out is not x:
         return x, out_kind
     return (residual, out_kind) if out_kind == "residual" else (np.zeros(x.shape, x.dtype), "new")
@@ -194,7 +196,7 @@ def refused(call: NormDraw, backend: str) -> bool:
     """Return whether the back end's device does not support the call."""
     stash = norm_spec.STASH[call.attributes.stash_type]
     lacks = lacks_type(backend, (call.x_dtype, call.scale_dtype, stash))
-    by_torch = backend == "npu" and call.kind == "backward" and not call.spec().all_rows_share_scale
+    by_torch = backend == "npu" and call.grad is not None and not call.spec().all_rows_share_scale
     return bool(lacks) or by_torch
 
 

@@ -7,12 +7,12 @@ bits of rms_norm followed by rope_qk.
 
 from __future__ import annotations
 
-import random
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from choices import Choices
 from random_norm_calls import EPSILONS, rounded
 
 from npu_rope.call_tensors import CallTensors
@@ -30,10 +30,12 @@ from npu_rope.testing.norm_spec import FORMATS
 from npu_rope.testing.outcomes import Expectation, unwritten
 
 Array = npt.NDArray[Any]
+OP = "rms_norm_rope"
 DTYPES = tuple(FORMATS)
 SECTIONED = ("mrope", "imrope", "vision")
 MODES = ("normal", "neox", *SECTIONED)
 HEAD_SIZES = (2, 4, 6, 16, 30, 32, 34, 62, 64, 66, 80, 96, 128, 130, 192, 256)
+NUMBERS = ("plain",) * 5 + ("zero heads",) + ("scaled heads",) * 3 + ("scaled numbers",)
 STARTS = (0, 1, -5, 1000, 131_072, 1_000_000, 2**31 - 100, -(2**31))
 
 
@@ -47,22 +49,23 @@ class NormRopeDraw:
     attributes: RmsNormRopeAttributes
 
 
-def draw(seed: int, index: int, dtypes: tuple[str, ...] = DTYPES) -> NormRopeDraw:
-    """Return the call that the seed and the index select."""
-    rng = random.Random(f"norm-rope/{seed}/{index}")
-    values = np.random.default_rng(rng.getrandbits(63))
-    dtype, mode, head_size = rng.choice(dtypes), rng.choice(MODES), rng.choice(HEAD_SIZES)
+def draw(choices: Choices, op: str = OP, dtypes: tuple[str, ...] = DTYPES) -> NormRopeDraw:
+    """Return one call."""
+    values = choices.numbers()
+    dtype, mode, head_size = choices.choice(dtypes), choices.choice(MODES), choices.choice(HEAD_SIZES)
     if mode in SECTIONED:  # four sections of 1 need D >= 4; vision needs an even D / 2
         head_size = max(4, head_size // 4 * 4)
-    params = _params(rng, mode, head_size)
-    batch, tokens = rng.choice((0, 1, 1, 2, 3)), rng.choice((0, 1, 2, 5, 70))  # batch 0: no batch dimension
+    params = _params(choices, mode, head_size)
+    batch, tokens = choices.choice((0, 1, 1, 2, 3)), choices.choice((1, 2, 5, 70, 0))  # 0: no batch dimension
     lead = (batch, tokens) if batch else (tokens,)
-    xs = [_heads(rng, values, (*lead, rng.choice((1, 2, 3, 9, 17)), head_size), dtype) for _ in range(2)]
+    xs = [
+        _heads(choices, values, (*lead, choices.choice((1, 2, 3, 9, 17)), head_size), dtype) for _ in range(2)
+    ]
     scales = [rounded(values.uniform(-2, 2, head_size), dtype) for _ in xs]
-    a = RmsNormRopeAttributes(params, rng.choice(EPSILONS), rng.random() < 0.5)
-    positions = _positions(rng, values, params, lead)
-    factors = values.uniform(0.5, 4, params.pairs).astype(np.float32) if rng.random() < 0.2 else None
-    rows, outs, out_kind = _outs(rng, values, xs, dtype, lead)
+    a = RmsNormRopeAttributes(params, choices.choice(EPSILONS), choices.chance(0.5))
+    positions = _positions(choices, values, params, lead)
+    factors = values.uniform(0.5, 4, params.pairs).astype(np.float32) if choices.chance(0.2) else None
+    rows, outs, out_kind = _outs(choices, values, xs, dtype, lead)
     t = rms_norm_rope_tensors(xs[0], xs[1], scales[0], scales[1], positions, factors, outs, rows)
     text = (
         f"{dtype} q{list(xs[0].shape)} k{list(xs[1].shape)} strides {list(xs[0].strides)}, {out_kind},"
@@ -71,57 +74,57 @@ def draw(seed: int, index: int, dtypes: tuple[str, ...] = DTYPES) -> NormRopeDra
     return NormRopeDraw(text, t, dtype, a)
 
 
-def _params(rng: random.Random, mode: str, head_size: int) -> RopeParams:
+def _params(choices: Choices, mode: str, head_size: int) -> RopeParams:
     n_dims, n_offs = head_size // 2 * 2, 0
     if mode == "vision":
         n_dims = head_size // 2
-    elif rng.random() < 0.5:
-        n_dims = rng.randrange(2, n_dims + 1, 2)
-        n_offs = rng.randrange(0, head_size - n_dims + 1, 2)
+    elif choices.chance(0.5):
+        n_dims -= 2 * choices.below(n_dims // 2)
+        n_offs = 2 * choices.integer(0, (head_size - n_dims) // 2)
     pairs = n_dims if mode == "vision" else n_dims // 2
     sections = None
     if mode in SECTIONED:
-        sections = [rng.randint(0, max(1, pairs // 3)) for _ in range(4)]
-        sections[rng.randrange(3)] = max(1, pairs // 3)
+        sections = [choices.integer(0, max(1, pairs // 3)) for _ in range(4)]
+        sections[choices.below(3)] = max(1, pairs // 3)
     scaling: dict[str, Any] = {}
-    if rng.random() < 0.2:
-        scaling = {"n_ctx_orig": 4096, "freq_scale": 0.25, "ext_factor": rng.choice((1.0, 0.5))}
-    base = rng.choice((10_000.0, 1e6))
+    if choices.chance(0.2):
+        scaling = {"n_ctx_orig": 4096, "freq_scale": 0.25, "ext_factor": choices.choice((1.0, 0.5))}
+    base = choices.choice((10_000.0, 1e6))
     return RopeParams(
         n_dims, mode, sections=sections or (0, 0, 0, 0), n_offs=n_offs, freq_base=base, **scaling
     )
 
 
 def _positions(
-    rng: random.Random, values: np.random.Generator, params: RopeParams, lead: tuple[int, ...]
+    choices: Choices, values: np.random.Generator, params: RopeParams, lead: tuple[int, ...]
 ) -> Array:
-    tokens, start = lead[-1], rng.choice(STARTS)
-    shape = lead if rng.random() < 0.3 else (tokens,)
+    tokens, start = lead[-1], choices.choice(STARTS)
+    shape = lead if choices.chance(0.3) else (tokens,)
     if params.rope_mode.has_sections:
-        shape = (rng.choice((3, 4)), *shape)
-    dtype = rng.choice((np.int32, np.int64))
-    if rng.random() < 0.7:  # consecutive, as in text
+        shape = (choices.choice((3, 4)), *shape)
+    dtype = choices.choice((np.int32, np.int64))
+    if not choices.chance(0.3):  # consecutive, as in text
         return np.broadcast_to(start + np.arange(tokens), shape).astype(dtype)
     return values.integers(-(2**31), 2**31, shape).astype(dtype)
 
 
-def _heads(rng: random.Random, values: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Array:
+def _heads(choices: Choices, values: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Array:
     """Return heads of a random layout. Half of the draws scale each head by 1e-2 to 1e2. The others scale
     each head or each number over the range of the dtype, or make heads zero."""
-    per_head, kind = (*shape[:-1], 1), rng.random()
+    per_head, kind = (*shape[:-1], 1), choices.choice(NUMBERS)
     bits, smallest, largest = FORMATS[dtype]
     x = values.standard_normal(shape)
-    if kind < 0.1:
+    if kind == "plain":
+        x = x * 10.0 ** values.uniform(-2, 2, per_head)
+    elif kind == "zero heads":
         x = x * values.integers(0, 2, per_head)
-    elif kind < 0.5:
-        sizes = per_head if kind < 0.4 else shape
+    else:
+        sizes = per_head if kind == "scaled heads" else shape
         exponents = values.uniform(smallest + bits // 2, np.log2(largest) - 3, sizes)
         with np.errstate(over="ignore", under="ignore"):
             x = np.clip(x * np.exp2(exponents), -largest, largest)
-    else:
-        x = x * 10.0 ** values.uniform(-2, 2, per_head)
     heads = rounded(x, dtype)
-    layout = rng.choice(("contiguous", "contiguous", "gaps", "heads-first", "non-unit"))
+    layout = choices.choice(("contiguous", "contiguous", "gaps", "heads-first", "non-unit"))
     if layout == "gaps":
         return np.concatenate((heads, heads[..., :3]), -1)[..., : shape[-1]]
     if layout == "heads-first":
@@ -132,10 +135,10 @@ def _heads(rng: random.Random, values: np.random.Generator, shape: tuple[int, ..
 
 
 def _outs(
-    rng: random.Random, values: np.random.Generator, xs: list[Array], dtype: str, lead: tuple[int, ...]
+    choices: Choices, values: np.random.Generator, xs: list[Array], dtype: str, lead: tuple[int, ...]
 ) -> tuple[Array | None, tuple[Array, Array] | None, str]:
     """Return the cache's rows or None, the outputs (or q's and the cache) or None, and the kind of output."""
-    out_kind = rng.choice(("new", "given", "in place", "cache", "cache"))
+    out_kind = choices.choice(("new", "given", "in place", "cache", "cache"))
     # A tensor that is not contiguous gets a separate output.
     outs = [x if out_kind == "in place" and x.flags.c_contiguous else np.zeros(x.shape, x.dtype) for x in xs]
     if out_kind != "cache":

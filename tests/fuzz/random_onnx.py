@@ -19,7 +19,7 @@ import onnx
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 from random_norm_calls import rounded
-from random_runs import parse, parser_of, show_failures
+from random_options import parse, parser_of, show_failures
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table

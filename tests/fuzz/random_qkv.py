@@ -11,6 +11,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+from choices import Choices
 
 from npu_rope import RopeMode, RopeParams, qkv_norm_rope_cache
 from npu_rope.optional_torch import torch
@@ -19,6 +20,7 @@ from npu_rope.testing.bounds import TABLE_ERROR_DEVICE, TABLE_ERROR_HOST, is_dev
 from npu_rope.testing.chip_types import lacks_type
 from npu_rope.testing.qkv import Expected, expected_results, in_cache
 
+OP = "qkv_norm_rope_cache"
 DTYPES = ("float32", "float16", "bfloat16", "float64")
 NUMPY = {
     "float32": np.float32,
@@ -64,39 +66,43 @@ def values(rng, shape, dtype, size=1.0):
 
 def case_of(seed: int | tuple[int, ...], **fixed: Any) -> QkvCase:
     """Return the call of a seed. fixed: values of dtype, mode, norm, tables or writes."""
-    rng = np.random.default_rng(seed)
+    return draw(Choices(f"qkv {seed}"), **fixed)
+
+
+def draw(choices: Choices, op: str = OP, dtypes: tuple[str, ...] = DTYPES, **fixed: Any) -> QkvCase:
+    """Return one call. fixed: as for case_of."""
+    rng = choices.numbers()
 
     def choose(name, options):
-        return fixed.get(name, options[rng.integers(len(options))])
+        return fixed.get(name, choices.choice(options))
 
-    dtype = choose("dtype", DTYPES)
+    dtype = choose("dtype", dtypes)
     mode = RopeMode[choose("mode", ("normal", "neox", "neox", "mrope", "imrope", "vision")).upper()]
-    S, heads = int(rng.choice([1, 2, 5, 70])), [int(rng.choice([1, 2, 3, 8])) for _ in range(3)]
-    if rng.random() < 0.2:
-        heads = [N * int(rng.integers(2)) for N in heads]
-    D = int(rng.choice([4, 8, 16, 34, 64, 96, 128]))
+    S, heads = choices.choice((1, 2, 5, 70)), [choices.choice((1, 2, 3, 8)) for _ in range(3)]
+    if choices.chance(0.2):
+        heads = [0 if choices.chance(0.5) else N for N in heads]
+    D = choices.choice((4, 8, 16, 34, 64, 96, 128))
     if mode is RopeMode.VISION:
         D -= D % 4
-    n_dims = D // 2 if mode is RopeMode.VISION else int(rng.choice([D, max(2, D // 4 * 2)]))
-    n_offs = 0 if mode is RopeMode.VISION else int(rng.integers(0, (D - n_dims) // 2 + 1)) * 2
+    n_dims = D // 2 if mode is RopeMode.VISION else choices.choice((D, max(2, D // 4 * 2)))
+    n_offs = 0 if mode is RopeMode.VISION else choices.integer(0, (D - n_dims) // 2) * 2
     sections = (1, 1, 1, 1) if mode.has_sections else (0, 0, 0, 0)
     params = RopeParams(
-        n_dims, mode=mode, n_offs=n_offs, sections=sections, attn_factor=float(rng.choice([1, 0.8]))
+        n_dims, mode=mode, n_offs=n_offs, sections=sections, attn_factor=choices.choice((1.0, 0.8))
     )
-    Dv = int(rng.choice([D, 24, 6, 160]))
-    xs = views(rng, dtype, S, heads, D, Dv)
-    case = QkvCase(dtype, params, xs)
-    _add_norm(rng, case, choose("norm", ("none", "head", "all", "sums", "bias")), heads, D)
-    _add_angles(rng, case, choose("tables", (None, "pair", "lane", "row")), S)
+    Dv = choices.choice((D, 24, 6, 160))
+    case = QkvCase(dtype, params, views(choices, rng, dtype, S, heads, D, Dv))
+    _add_norm(choices, rng, case, choose("norm", ("none", "head", "all", "sums", "bias")), heads, D)
+    _add_angles(choices, rng, case, choose("tables", (None, "pair", "lane", "row")), S)
     case.writes = choose("writes", ("new", "out", "in place", "caches", "caches"))
     if case.writes == "caches":
-        _add_caches(rng, case, S, heads, D, Dv)
+        _add_caches(choices, rng, case, S, heads, D, Dv, dtypes)
     return case
 
 
-def views(rng, dtype, S, heads, D, Dv):
+def views(choices, rng, dtype, S, heads, D, Dv):
     """Return q, k and v: views of one fused tensor, or tensors with gaps between tokens and heads."""
-    if Dv == D and rng.integers(2):
+    if Dv == D and not choices.chance(0.5):
         fused = values(rng, (S, sum(heads), D), dtype)
         splits = np.cumsum(heads)
         return dict(zip("qkv", np.split(fused, splits[:2], axis=1), strict=True))
@@ -106,59 +112,60 @@ def views(rng, dtype, S, heads, D, Dv):
     }
 
 
-def _add_norm(rng, case, norm, heads, D):
+def _add_norm(choices, rng, case, norm, heads, D):
     if norm == "none":
         return
-    scale_dtype = str(rng.choice([case.dtype, "float32"]))
+    scale_dtype = choices.choice((case.dtype, "float32"))
     for name, N in zip("qk", heads[:2], strict=True):
-        if N == 0 and rng.integers(2):
+        if N == 0 and choices.chance(0.5):
             continue
         size = D if norm in ("head", "bias") else N * D
         case.named[f"{name}_scale"] = values(rng, (size,), scale_dtype)
         if norm == "bias":
             case.named[f"{name}_bias"] = values(rng, (size,), scale_dtype)
-    case.named |= {"epsilon": float(rng.choice([0, 1e-6, 1e-3])), "scale_offset": float(rng.choice([0, 1]))}
+    case.named |= {"epsilon": choices.choice((0.0, 1e-6, 1e-3)), "scale_offset": choices.choice((0.0, 1.0))}
     if norm == "sums":
-        ranks, sums = int(rng.choice([1, 4])), np.float64 if case.dtype == "float64" else np.float32
+        ranks, sums = choices.choice((1, 4)), np.float64 if case.dtype == "float64" else np.float32
         case.named["square_sums"] = (rng.random((len(case.xs["q"]), 2)) * ranks * 50 + 1).astype(sums)
         case.named["ranks"] = ranks
 
 
-def _add_angles(rng, case, tables, S):
-    pairs, index = case.params.pairs, rng.choice([np.int32, np.int64])
+def _add_angles(choices, rng, case, tables, S):
+    pairs, index = case.params.pairs, choices.choice((np.int32, np.int64))
     planes = case.params.rope_mode.has_sections
-    shape = (int(rng.choice([3, 4])), S) if planes else (S,)
+    shape = (choices.choice((3, 4)), S) if planes else (S,)
     if tables is None:
         case.named["positions"] = rng.integers(-5, 4000, shape).astype(index)
-        if rng.integers(2):
+        if choices.chance(0.5):
             case.named["freq_factors"] = (rng.random(pairs) + 0.5).astype(np.float32)
         return
     rows, width = 90, 2 * pairs if tables == "lane" else pairs
-    table = str(rng.choice([case.dtype, "float32"]))
+    table = choices.choice((case.dtype, "float32"))
     case.named |= {name: values(rng, (rows, width), table) for name in ("cos", "sin")}
     if tables != "row" or planes:
         case.named["positions"] = rng.integers(0, rows, shape).astype(index)
 
 
-def _add_caches(rng, case, S, heads, D, Dv):
-    block, blocks = int(rng.choice([1, 4, 16])), 80
-    slots = rng.permutation(block * blocks)[:S].astype(rng.choice([np.int32, np.int64]))
+def _add_caches(choices, rng, case, S, heads, D, Dv, dtypes):
+    block, blocks = choices.choice((1, 4, 16)), 80
+    slots = rng.permutation(block * blocks)[:S].astype(choices.choice((np.int32, np.int64)))
     slots[rng.random(S) < 0.2] = -1
     case.named["slots"] = slots
+    narrow = [dtype for dtype in ("float16", "bfloat16") if dtype in dtypes]
     for name, N, d in zip("kv", heads[1:], (D, Dv), strict=True):
-        dtype = str(rng.choice([case.dtype, "float16", "bfloat16", "float32", "int8"]))
-        layout = rng.integers(3)
+        dtype = choices.choice((case.dtype, *narrow, "float32", "int8"))
+        layout = choices.choice(("slots", "heads first", "blocks"))
         if dtype == "int8":
             cache = rng.integers(-128, 128, (blocks, block, N, d)).astype(np.int8)
-            shape = [(1,), (N,), (N, d)][rng.integers(3)]
+            shape = choices.choice(((1,), (N,), (N, d)))
             case.named[f"{name}_quant_scale"] = values(rng, shape, "float32", 30)
-            if rng.integers(2):
+            if choices.chance(0.5):
                 case.named[f"{name}_quant_offset"] = values(rng, shape, "float32", 10)
         else:
             cache = values(rng, (blocks, block, N, d), dtype)
-        if layout == 0:
+        if layout == "slots":
             cache = cache.reshape(blocks * block, N, d)
-        elif layout == 1:
+        elif layout == "heads first":
             cache = np.ascontiguousarray(cache.swapaxes(1, 2)).swapaxes(1, 2)
         case.named[f"{name}_cache"] = cache
 
@@ -241,12 +248,7 @@ def worst(case: QkvCase, results: dict[str, Any], backend: str = "cpu") -> dict[
     return {name: worst_ratio(results[name], *expected[name])[0] for name in "qkv"}
 
 
-# ---- of tests/fuzz/random_norm.py --------------------------------------------------------------------------
-
-
-def draw(seed: int, index: int, dtypes: tuple[str, ...] = DTYPES) -> QkvCase:
-    """Return the call that the seed and the index select."""
-    return case_of((seed, index), dtype=dtypes[index % len(dtypes)])
+# ---- judgement -----------------------------------------------------------------------------------------
 
 
 def refused(call: QkvCase, backend: str) -> bool:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from choices import Choices
 from random_qkv import DTYPES, NUMPY, as_torch
 
 from npu_rope import qk_square_sums
@@ -16,6 +17,7 @@ from npu_rope.testing.bounds import worst_ratio
 from npu_rope.testing.chip_types import lacks_type
 from npu_rope.testing.qkv import square_sums_expectation
 
+OP = "qk_square_sums"
 LONGEST_WHOLE_HEAD = 8192  # elements; an NPU processes longer heads in chunks
 LARGEST_EXPONENT = {"float32": 70, "float16": 6, "bfloat16": 70, "float64": 300}
 
@@ -36,29 +38,30 @@ class SquareSumsCase:
         return f"{self.dtype} {self.layout} {sides}"
 
 
-def draw(seed: int, index: int, dtypes: tuple[str, ...] = DTYPES) -> SquareSumsCase:
-    """Return the call that the seed and the index select."""
-    rng = np.random.default_rng((seed, index))
-    dtype = dtypes[index % len(dtypes)]
-    tokens = int(rng.choice([1, 2, 3, 4, 5, 7, 8, 33, 70, 130, 400]))
-    heads = [int(rng.choice([0, 1, 2, 3, 8, 12, 40])) for _ in range(2)]
-    size = int(rng.choice([1, 3, 4, 8, 16, 17, 34, 64, 96, 128, 200, 256, 0, 520]))
-    kind = rng.random()
-    if kind < 0.06:  # a token that does not fit UB
-        tokens, size, heads[rng.integers(2)] = int(rng.integers(1, 7)), 128, int(rng.integers(150, 1200))
-    elif kind < 0.12:  # a head that does not fit UB
-        tokens = int(rng.integers(1, 7))
-        size = LONGEST_WHOLE_HEAD + int(rng.choice([-1, 0, 1, 15, 16, 8192, 8193, 8207, 20000, 60001]))
-        heads = [int(rng.integers(0, 4)), int(rng.integers(1, 3))]
-    elif kind < 0.125:
+def draw(choices: Choices, op: str = OP, dtypes: tuple[str, ...] = DTYPES) -> SquareSumsCase:
+    """Return one call."""
+    rng, dtype = choices.numbers(), choices.choice(dtypes)
+    tokens = choices.choice((1, 2, 3, 4, 5, 7, 8, 33, 70, 130, 400))
+    heads = [choices.choice((1, 0, 2, 3, 8, 12, 40)) for _ in range(2)]
+    size = choices.choice((1, 3, 4, 8, 16, 17, 34, 64, 96, 128, 200, 256, 0, 520))
+    kind = choices.choice(("usual",) * 176 + ("long token",) * 12 + ("long head",) * 11 + ("huge head",))
+    if kind == "long token":  # one that does not fit UB
+        tokens, size, heads[choices.below(2)] = choices.integer(1, 6), 128, choices.integer(150, 1199)
+    elif kind == "long head":  # one that does not fit UB
+        tokens = choices.integer(1, 6)
+        size = LONGEST_WHOLE_HEAD + choices.choice((-1, 0, 1, 15, 16, 8192, 8193, 8207, 20000, 60001))
+        heads = [choices.integer(0, 3), choices.integer(1, 2)]
+    elif kind == "huge head":
         tokens, heads, size = 1, [1, 1], 1_000_003
-    layout = str(rng.choice(["fused", "dense", "head gaps", "token gaps", "head by head", "last stride 2"]))
-    exponent = int(rng.integers(-1, 2)) * LARGEST_EXPONENT[dtype] if rng.random() < 0.3 else 0
-    q, k = (_scaled(rng, x, dtype, exponent) for x in _views(rng, layout, tokens, heads, size, dtype))
+    layout = choices.choice(("dense", "fused", "head gaps", "token gaps", "head by head", "last stride 2"))
+    exponent = choices.choice((0, 1, -1)) * LARGEST_EXPONENT[dtype] if choices.chance(0.3) else 0
+    has_special = choices.chance(0.2)
+    views = _views(choices, rng, layout, tokens, heads, size, dtype)
+    q, k = (_scaled(rng, x, exponent, has_special) for x in views)
     return SquareSumsCase(dtype, layout, q, k)
 
 
-def _views(rng, layout, tokens, heads, size, dtype):
+def _views(choices, rng, layout, tokens, heads, size, dtype):
     """Return q and k, views with random numbers."""
 
     def numbers(*shape):
@@ -68,7 +71,7 @@ def _views(rng, layout, tokens, heads, size, dtype):
         fused = numbers(tokens, sum(heads) + 1, size)
         return fused[:, : heads[0]], fused[:, heads[0] : sum(heads)]
     if layout == "head gaps":
-        gap = int(rng.integers(1, 20))
+        gap = choices.integer(1, 19)
         return [numbers(tokens, n, size + gap)[:, :, gap:] for n in heads]
     if layout == "token gaps":
         return [numbers(tokens, n + 2, size)[:, 1 : n + 1] for n in heads]
@@ -79,14 +82,14 @@ def _views(rng, layout, tokens, heads, size, dtype):
     return [numbers(tokens, n, size) for n in heads]
 
 
-def _scaled(rng, x, dtype, exponent):
-    """Return x times a power of two for each token, with a few special numbers, in the same layout."""
+def _scaled(rng, x, exponent, has_special):
+    """Return x times a power of two for each token, with a special number or without, in the same layout."""
     if exponent == 0 or x.size == 0:
         return x
     powers = rng.integers(exponent - 6, exponent + 7, (x.shape[0], 1, 1)).astype(np.int32)
     with np.errstate(over="ignore", under="ignore"):
         x[...] = np.ldexp(x.astype(np.float64), powers).astype(x.dtype)
-    if rng.random() < 0.2:
+    if has_special:
         x[tuple(rng.integers(0, x.shape))] = rng.choice([np.inf, -np.inf, np.nan])
     return x
 
