@@ -13,11 +13,13 @@ import pytest
 import random_calls
 import random_judge
 from aclnn_calls import CHIPS
+from choices import Choices
 
 
 def random_call(seed: int, index: int, backend: str) -> random_calls.RandomCall:
     """Return a random call whose attributes are exact in CANN's float32."""
-    call = random_calls.draw(seed, index, random_calls.limits_of(backend))
+    op = random_calls.OPERATORS[index % len(random_calls.OPERATORS)]
+    call = random_calls.draw(Choices(f"{seed}/{index}"), op, random_calls.limits_of(backend))
     return replace(call, params=aclnn_calls.in_float32(call.params))
 
 

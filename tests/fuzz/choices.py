@@ -51,7 +51,7 @@ class Choices:
         return low + self.below(high - low + 1)
 
     def choice(self, options: Sequence[T]) -> T:
-        """Return one of the options. The first one is the simplest; one that occurs twice is twice as likely."""
+        """Return one of the options, the simplest first. One that occurs twice is twice as likely."""
         return options[self.below(len(options))]
 
     def chance(self, probability: float) -> bool:

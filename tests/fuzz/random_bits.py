@@ -6,10 +6,9 @@ import argparse
 import hashlib
 import json
 import platform
-import random
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,15 +19,17 @@ import random_calls
 import random_judge
 import random_norm_calls
 import random_norm_ropes
+import random_operators
+import random_pmx
 import random_qkv
-import random_square_sums
+import random_tables
+from random_operators import OPERATORS
 from random_options import parse, parser_of, show_failures
 
 import npu_rope
 from npu_rope import native
 from npu_rope.executors import rms_norm as norm_executors
 from npu_rope.executors import rotations
-from npu_rope.rms_norm_calls import add_rms_norm_tensors, rms_norm_backward_tensors, rms_norm_tensors
 
 HELP = """\
 Draw random calls of every operator, run them with the C library, and write hashes of their results, or
@@ -86,114 +87,43 @@ def exactly(array: Array, rng: np.random.Generator) -> None:
     array[...] = np.where(special, array, ((bits & ~mask) | low).view(array.dtype))
 
 
-# ---- draws ---------------------------------------------------------------------------------------------
+# ---- calls ---------------------------------------------------------------------------------------------
 
 
-def rotated(op: str, seed: int, index: int) -> Call:
-    """rope, rope_qk or rope_set_rows."""
-    limits = random_calls.limits_of("cpu")
-    call = random_calls.draw(seed, index, limits, (op,))
-    data = random_judge.make_data(call, limits)
-    others = [data.positions, *([] if data.rows is None else [data.rows])]
-    floats = [*data.x, *([] if data.factors is None else [data.factors])]
-
-    def run() -> Sequence[Array]:
-        return random_judge.execute(replace(call, arrays="numpy"), data, "cpu")
-
-    return Call(str(call), floats, others, run)
-
-
-def normalized(op: str, seed: int, index: int) -> Call:
-    """rms_norm, rms_norm_backward or add_rms_norm: the next draw of this operator."""
-    kinds = {"rms_norm": "forward", "rms_norm_backward": "backward", "add_rms_norm": "add"}
-    attempts = (random_norm_calls.draw(seed, 1000 * index + k) for k in range(1000))
-    call = next(draw for draw in attempts if draw.kind == kinds[op])
-
-    def run() -> Sequence[Array]:
-        if call.grad is not None:
-            tensors = rms_norm_backward_tensors(call.grad, call.x, call.scale)
-        elif call.residual is not None:
-            tensors = add_rms_norm_tensors(call.x, call.residual, call.scale, call.outs)
-        else:
-            tensors = rms_norm_tensors(call.x, call.scale, *call.outs)
-        return norm_executors.run("cpu", tensors, call.attributes)
-
-    floats = [a for a in (call.x, call.scale, call.grad, call.residual) if a is not None]
-    return Call(call.text, floats, [], run)
-
-
-def normalized_and_rotated(op: str, seed: int, index: int) -> Call:
-    """rms_norm_rope, with and without a cache."""
-    call = random_norm_ropes.draw(seed, index)
-    read = [*call.t.xs.values(), *(a for a in call.t.other_inputs.values() if a is not None)]
-    floats = [a for a in read if a.dtype.kind not in "iu"]
-    others = [a for a in read if a.dtype.kind in "iu"]
-    return Call(call.text, floats, others, lambda: rotations.run("cpu", call.t, call.attributes))
-
-
-def qkv(op: str, seed: int, index: int) -> Call:
-    """qkv_norm_rope_cache."""
-    case = random_qkv.draw(seed, index)
-    read = [*case.xs.values(), *(a for a in case.named.values() if isinstance(a, np.ndarray))]
-    floats = [a for a in read if a.dtype.kind not in "iu"]
-    others = [a for a in read if a.dtype.kind in "iu"]
-    return Call(case.text, floats, others, lambda: list(random_qkv.results_of(case, "cpu")))
-
-
-def square_sums(op: str, seed: int, index: int) -> Call:
-    """qk_square_sums."""
-    call = random_square_sums.draw(seed, index)
-    return Call(
-        call.text, [call.q, call.k], [], lambda: [npu_rope.qk_square_sums(call.q, call.k, backend="cpu")]
-    )
-
-
-def by_tables(op: str, seed: int, index: int) -> Call:
-    """rotary_mul, rotary_mul_qk or rotary_embedding."""
-    rng = random.Random(f"{op}/{seed}/{index}")
-    values = np.random.default_rng(rng.getrandbits(63))
-    dtype = rng.choice(random_norm_calls.DTYPES)
-    table_dtype = rng.choice((dtype, "float32")) if op != "rotary_embedding" else dtype
-    batch, tokens, size = (
-        rng.choice((1, 2, 3)),
-        rng.choice((1, 2, 5, 33)),
-        rng.choice((2, 6, 32, 34, 66, 80, 128, 200)),
-    )
-    width = rng.choice((size, max(2, size // 4 * 2)))
-    interleaved = rng.random() < 0.5
-    per_pair = op == "rotary_embedding" or rng.random() < 0.5
-
-    def numbers(shape: tuple[int, ...], kind: str) -> Array:
-        return random_norm_calls.rounded(values.standard_normal(shape) * 10.0 ** rng.choice((-3, 0, 2)), kind)
-
-    def heads() -> Array:
-        made = numbers((batch, tokens, rng.choice((1, 2, 3, 9)), size + rng.choice((0, 0, 3))), dtype)
-        return made[..., :size]
-
-    cos, sin = (numbers((tokens, width // 2 if per_pair else width), table_dtype) for _ in range(2))
-    xs = [heads() for _ in range(2 if op == "rotary_mul_qk" else 1)]
-    text = f"{op} {dtype} {[list(x.shape) for x in xs]}, tables {table_dtype}{list(cos.shape)}"
-    text += f", interleaved {interleaved}"
-    if op == "rotary_embedding":
-        x, ids = np.ascontiguousarray(xs[0].swapaxes(1, 2)), values.integers(0, tokens, (batch, tokens))
-        options = {"interleaved": int(interleaved), "rotary_embedding_dim": width, "backend": "cpu"}
-        return Call(
-            text, [x, cos, sin], [ids], lambda: [npu_rope.rotary_embedding(x, cos, sin, ids, **options)]
+def call_of(op: str, seed: int, index: int) -> Call:
+    """Return a call of the draws (random_operators.py), on arrays."""
+    drawn, _ = random_operators.draw(op, seed, index, "cpu")
+    text = random_operators.text(drawn)
+    if isinstance(drawn, random_calls.RandomCall):
+        call = replace(drawn, arrays="numpy")
+        data = random_judge.make_data(call, random_calls.limits_of("cpu"))
+        return _call(
+            text,
+            [*data.x, data.factors, data.positions, data.rows],
+            lambda: random_judge.execute(call, data, "cpu"),
         )
-    window = {"interleaved": interleaved, "rotary_dim": width, "backend": "cpu"}
-    if op == "rotary_mul_qk":
-        return Call(text, [*xs, cos, sin], [], lambda: npu_rope.rotary_mul_qk(*xs, cos, sin, **window))
-    return Call(text, [*xs, cos, sin], [], lambda: [npu_rope.rotary_mul(*xs, cos, sin, **window)])
+    if isinstance(drawn, random_tables.TableCall):
+        on_arrays = replace(drawn, arrays="numpy")
+        return _call(text, drawn.tensors.values(), lambda: on_arrays.run("cpu"))
+    if isinstance(drawn, random_pmx.PmxCall):
+        return _call(text, [drawn.query, drawn.key], lambda: drawn.case.call(drawn.query, drawn.key, "cpu"))
+    if isinstance(drawn, random_norm_calls.NormDraw):
+        read = [drawn.x, drawn.scale, drawn.grad, drawn.residual]
+        return _call(text, read, lambda: norm_executors.run("cpu", drawn.tensors(), drawn.attributes))
+    if isinstance(drawn, random_norm_ropes.NormRopeDraw):
+        read = [*drawn.t.xs.values(), *drawn.t.other_inputs.values()]
+        return _call(text, read, lambda: rotations.run("cpu", drawn.t, drawn.attributes))
+    if isinstance(drawn, random_qkv.QkvCase):
+        read = [*drawn.xs.values(), *drawn.named.values()]
+        return _call(text, read, lambda: list(random_qkv.results_of(drawn, "cpu")))
+    return _call(text, [drawn.q, drawn.k], lambda: [npu_rope.qk_square_sums(drawn.q, drawn.k, backend="cpu")])
 
 
-OPS: dict[str, Callable[[str, int, int], Call]] = {
-    **dict.fromkeys(("rope", "rope_qk", "rope_set_rows"), rotated),
-    **dict.fromkeys(("rotary_mul", "rotary_mul_qk", "rotary_embedding"), by_tables),
-    **dict.fromkeys(("rms_norm", "rms_norm_backward", "add_rms_norm"), normalized),
-    "rms_norm_rope": normalized_and_rotated,
-    "qkv_norm_rope_cache": qkv,
-    "qk_square_sums": square_sums,
-}
+def _call(text: str, read: Iterable[Any], run: Callable[[], Sequence[Array]]) -> Call:
+    """Return a call that reads these arrays; other values are ignored."""
+    arrays = [a for a in read if isinstance(a, np.ndarray)]
+    floats = [a for a in arrays if a.dtype.kind not in "iu"]
+    return Call(text, floats, [a for a in arrays if a.dtype.kind in "iu"], run)
 
 
 # ---- hashes --------------------------------------------------------------------------------------------
@@ -213,7 +143,7 @@ def hash_of(arrays: Sequence[Array], text: str = "") -> str:
 
 def run(op: str, seed: int, index: int) -> tuple[Call, str, Sequence[Array]]:
     """Draw and run a call; return it, the hash of its inputs and its results."""
-    call = OPS[op](op, seed, index)
+    call = call_of(op, seed, index)
     rng = np.random.default_rng((seed, index))
     for array in call.floats:
         exactly(array, rng)
@@ -249,7 +179,7 @@ def isas() -> list[str]:
 def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser = parser_of("random_bits.py", HELP, EXAMPLES, "call", 2000)
     add = parser.add_argument
-    add("--op", action="append", choices=OPS, help="this operator only; repeatable")
+    add("--op", action="append", choices=OPERATORS, help="this operator only; repeatable")
     add("--isa", choices=ISAS, help="the instruction set (the widest)")
     add("--write", type=Path, metavar="FILE", help="write the hashes")
     add("--compare", type=Path, metavar="FILE", help="compare with this file's hashes, of its seed")
@@ -269,7 +199,7 @@ def main(given: Sequence[str] | None = None) -> int:
     if options.isa:
         library.force_isa(options.isa)
     here = f"{platform.machine()} {library.isa()}"
-    ops = options.op or list(OPS)
+    ops = options.op or list(OPERATORS)
     if options.write:
         found = {op: hashes_of(op, options.seed, options.count) for op in ops}
         content = {"machine": here, "seed": options.seed, "calls": found}

@@ -1,7 +1,7 @@
 """Draw random calls of rope, rope_qk and rope_set_rows.
 
-A call is drawn from :class:`~choices.Choices` and a :class:`Limits`, the limits of its back end. It is the same
-on every machine. ``random_judge.py`` makes its tensors, runs and judges it.
+A call is drawn from :class:`~choices.Choices` and a :class:`Limits`, the limits of its back end. It is the
+same on every machine. ``random_judge.py`` makes its tensors, runs and judges it.
 """
 
 from __future__ import annotations
@@ -213,7 +213,7 @@ def _head_size(choices: Choices, mode: RopeMode) -> int:
 def _sizes(choices: Choices, op: str, head_size: int, most: int) -> tuple[int, int, tuple[int, ...]]:
     """Return B (0: no such axis), S and the heads, with at most ``most`` elements. A few draws have many more
     elements, so that all threads and cores run several rounds."""
-    most *= choices.choice((16, 16, 128)) if choices.chance(0.03) else 1
+    most = most * choices.choice((16, 16, 128)) if choices.chance(0.01) else most // choices.choice((8, 8, 1))
     room = max(1, most // head_size)
     sides = 2 if op == "rope_qk" else 1
     heads = tuple(min(room, choices.choice((1, 1, 2, 3, 4, 7, 8, 16, 64))) for _ in range(sides))
@@ -274,7 +274,9 @@ def _layout(choices: Choices, *, written: bool, may_reverse: bool) -> Layout:
         b, s, n, d = (choices.integer(0, m) for m in most)
         return Layout(order, trail=(b, s, n, d))
     if kind == "part of a row":
-        before, after = choices.choice(((36, 0), (1, 0), (0, 7), (choices.integer(0, 80), choices.integer(0, 9))))
+        before, after = choices.choice(
+            ((36, 0), (1, 0), (0, 7), (choices.integer(0, 80), choices.integer(0, 9)))
+        )
         return Layout(order, (0, 0, 0, before), (0, 0, 0, after))
     if kind == "fused":
         return Layout(order, (0, 0, choices.integer(0, 4), 0), (0, 0, choices.integer(0, 4), 0))

@@ -57,6 +57,14 @@ class NormDraw:
             return self.x.astype(np.float64)
         return norm_spec.add(self.x, self.residual, self.x_dtype)
 
+    def tensors(self) -> Any:
+        """Return the operator's call on the arrays."""
+        if self.grad is not None:
+            return rms_norm_backward_tensors(self.grad, self.x, self.scale)
+        if self.residual is not None:
+            return add_rms_norm_tensors(self.x, self.residual, self.scale, self.outs)
+        return rms_norm_tensors(self.x, self.scale, *self.outs)
+
     def spec(self) -> norm_spec.NormCall:
         """Return the specification's call."""
         a = self.attributes
@@ -209,15 +217,12 @@ def judge(call: NormDraw, backend: str) -> float:
     if call.grad is not None:
         grad = call.grad.astype(np.float64)
         expected = norm_spec.rms_norm_backward(spec, grad, backend)
-        t = rms_norm_backward_tensors(call.grad, call.x, call.scale)
     elif call.residual is not None:
         expected = norm_spec.rms_norm(spec, error), (spec.x, np.zeros(spec.x.shape))
-        t = add_rms_norm_tensors(call.x, call.residual, call.scale, call.outs)
     else:
         expected = (norm_spec.rms_norm(spec, error),)
-        t = rms_norm_tensors(call.x, call.scale, *call.outs)
     with unwritten(inputs):
-        results = executors.run(backend, t, call.attributes)
+        results = executors.run(backend, call.tensors(), call.attributes)
     ratios = [
         worst_ratio(np.atleast_1d(y).astype(np.float64), np.atleast_1d(value), np.atleast_1d(bound))[0]
         for y, (value, bound) in zip(results, expected, strict=True)

@@ -58,9 +58,10 @@ def draw(choices: Choices, op: str = OP, dtypes: tuple[str, ...] = DTYPES) -> No
     params = _params(choices, mode, head_size)
     batch, tokens = choices.choice((0, 1, 1, 2, 3)), choices.choice((1, 2, 5, 70, 0))  # 0: no batch dimension
     lead = (batch, tokens) if batch else (tokens,)
-    xs = [
-        _heads(choices, values, (*lead, choices.choice((1, 2, 3, 9, 17)), head_size), dtype) for _ in range(2)
-    ]
+    most = 1_000_000 if choices.chance(0.02) else 8000  # elements of a tensor
+    room = max(1, most // max(1, int(np.prod(lead)) * head_size))
+    heads = [min(room, choices.choice((1, 2, 3, 9, 17))) for _ in range(2)]
+    xs = [_heads(choices, values, (*lead, n, head_size), dtype) for n in heads]
     scales = [rounded(values.uniform(-2, 2, head_size), dtype) for _ in xs]
     a = RmsNormRopeAttributes(params, choices.choice(EPSILONS), choices.chance(0.5))
     positions = _positions(choices, values, params, lead)

@@ -1,14 +1,14 @@
 """Draw and judge random calls of every operator.
 
-A call is drawn from an operator's name, a seed and an index. It is the same on every machine, and the back end
-supports it. Modules for groups of operators draw and judge the calls; this one finds the module by the name.
+A call is drawn from an operator's name, a seed and an index. It is the same on every machine, and the back
+end supports it. Modules for groups of operators draw and judge the calls; this one finds the module by the
+name.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-
 from types import ModuleType
 from typing import Any
 

@@ -78,7 +78,7 @@ def draw(choices: Choices, op: str = OP, dtypes: tuple[str, ...] = DTYPES, **fix
 
     dtype = choose("dtype", dtypes)
     mode = RopeMode[choose("mode", ("normal", "neox", "neox", "mrope", "imrope", "vision")).upper()]
-    S, heads = choices.choice((1, 2, 5, 70)), [choices.choice((1, 2, 3, 8)) for _ in range(3)]
+    S, heads = choices.choice((1, 1, 2, 2, 5, 5, 11, 70)), [choices.choice((1, 2, 3, 8)) for _ in range(3)]
     if choices.chance(0.2):
         heads = [0 if choices.chance(0.5) else N for N in heads]
     D = choices.choice((4, 8, 16, 34, 64, 96, 128))
@@ -147,7 +147,8 @@ def _add_angles(choices, rng, case, tables, S):
 
 
 def _add_caches(choices, rng, case, S, heads, D, Dv, dtypes):
-    block, blocks = choices.choice((1, 4, 16)), 80
+    block = choices.choice((1, 4, 16))
+    blocks = S // block + 2
     slots = rng.permutation(block * blocks)[:S].astype(choices.choice((np.int32, np.int64)))
     slots[rng.random(S) < 0.2] = -1
     case.named["slots"] = slots

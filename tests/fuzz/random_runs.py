@@ -53,14 +53,13 @@ examples:
   random_runs.py --count 1000000 --state cpu.json --minutes 30
   random_runs.py --backend sim:ascend310p --seed 3
   random_runs.py --op rope --seed 3 --only 4711      repeat, describe and simplify one call
-  random_runs.py --op rope --only 4711 --choices 0,1,3
-                                                     repeat a simplified call
+  random_runs.py --op rope --only 4711 --choices 0,1  repeat a simplified call
 
-The totals do not depend on --jobs or on interruptions. A state file belongs to a seed, a back end and a version
-of the draws (the files in tests/fuzz); it may hold any operators and be continued with a larger --count.
+The totals do not depend on --jobs or on interruptions. A state file belongs to a seed, a back end and a
+version of the draws (the files in tests/fuzz). It may hold any operators. A larger --count continues it.
 
-exit status: 0 no violation in this run or an earlier one of the same state file; 1 violations, with lines that
-repeat them; 2 bad usage, or the back end is unavailable; 130 interrupted.
+exit status: 0 no violation in this run or an earlier one of the same state file; 1 violations, with lines
+that repeat them; 2 bad usage, or the back end is unavailable; 130 interrupted.
 """
 VERSION = 2
 BATCH = 50  # calls of a job
@@ -139,7 +138,9 @@ def load(path: Path | None, settings: dict[str, Any]) -> State:
     except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
         raise BadUsage(f"--state must be a file of an earlier run but got {path} ({error!r})") from None
     if version == VERSION and broken:
-        raise BadUsage(f"--state must be a file of an earlier run but the totals of {broken[0]} in {path} differ")
+        raise BadUsage(
+            f"--state must be a file of an earlier run but the totals of {broken[0]} in {path} differ"
+        )
     different = [name for name in settings if version != VERSION or found.get(name) != settings[name]]
     if different:
         name = different[0]
@@ -297,7 +298,14 @@ class Run:
     def print_totals(self) -> int:
         """Print a table of the operators. Return the number of violations."""
         table = Table(box=box.MARKDOWN)
-        for column in ("operator", "calls", "violations", "largest error ÷ bound (call)", "seconds", "by type"):
+        for column in (
+            "operator",
+            "calls",
+            "violations",
+            "largest error ÷ bound (call)",
+            "seconds",
+            "by type",
+        ):
             table.add_column(column, no_wrap=True)
         for op in self.ops:
             totals = self.state.operators[op]

@@ -53,6 +53,8 @@ def draw(choices: Choices, op: str = OP, dtypes: tuple[str, ...] = DTYPES) -> Sq
         heads = [choices.integer(0, 3), choices.integer(1, 2)]
     elif kind == "huge head":
         tokens, heads, size = 1, [1, 1], 1_000_003
+    elif not choices.chance(0.02):
+        tokens = max(1, min(tokens, 20_000 // max(1, sum(heads) * size)))
     layout = choices.choice(("dense", "fused", "head gaps", "token gaps", "head by head", "last stride 2"))
     exponent = choices.choice((0, 1, -1)) * LARGEST_EXPONENT[dtype] if choices.chance(0.3) else 0
     has_special = choices.chance(0.2)

@@ -1,8 +1,8 @@
 """Random calls of the operators that rotate by given tables: rotary_mul, rotary_mul_qk, rotary_embedding and
 rotary_mul_backward. ``rotary_spec.py`` computes their results in float64.
 
-The draws vary types, layouts of heads and tables, windows, outputs, and the shapes of tables: for each lane or
-each pair, by token, by batch, or selected by position_ids.
+The draws vary types, layouts of heads and tables, windows, outputs, and the shapes of tables: for each lane
+or each pair, by token, by batch, or selected by position_ids.
 """
 
 from __future__ import annotations
@@ -129,9 +129,10 @@ def draw(
     elif out_kind != "new":
         kind = "gaps" if out_kind == "gaps" else "dense"
         outs = tuple(in_layout(np.zeros(x.shape, x.dtype), kind) for x in xs)
+    by_ids = "" if ids is None else f"position_ids {ids.dtype}, "
     text = (
-        f"{op} {dtype} {[list(x.shape) for x in xs]} {layout}, tables {table_dtype}{list(tensors['cos'].shape)}"
-        f" {table_layout}, {'' if ids is None else f'position_ids {ids.dtype}, '}out {out_kind}, {options}, {arrays}"
+        f"{op} {dtype} {[list(x.shape) for x in xs]} {layout}, tables {table_dtype}"
+        f"{list(tensors['cos'].shape)} {table_layout}, {by_ids}out {out_kind}, {options}, {arrays}"
     )
     return TableCall(op, text, dtype, tensors, outs, options, arrays)
 
@@ -182,8 +183,8 @@ def _expectation(value: Array, magnitude: Array, dtype: str) -> Expectation:
 def _gradients(call: TableCall) -> Iterator[Expectation]:
     """Yield the expectations for the gradients of x, cos and sin.
 
-    With R(x) = rotate(x), a result is ``x*cos + R(x)*sin``, and R's transpose is -R. The gradient of x is thus
-    ``grad*cos - R(grad*sin)``, that of cos is the sum of ``grad*x``, and that of sin is the sum of
+    With R(x) = rotate(x), a result is ``x*cos + R(x)*sin``, and R's transpose is -R. The gradient of x is
+    thus ``grad*cos - R(grad*sin)``, that of cos is the sum of ``grad*x``, and that of sin is the sum of
     ``grad*R(x)``, over the elements that a table's entry serves.
     """
     grad, x, cos, sin = (call.tensors[name] for name in ("grad", "x", "cos", "sin"))
@@ -201,9 +202,7 @@ def _gradients(call: TableCall) -> Iterator[Expectation]:
     # torch tensors up to float32 are summed in float32, in any order; arrays in float64
     u = UNIT_ROUNDOFF["float32" if call.arrays == "torch" and call.dtype != "float64" else "float64"]
     for table, products in zip((cos, sin), (g * part, g * rotate(part)), strict=True):
-        entries = _for_each_lane(
-            np.arange(table.size).reshape(table.shape), width, interleaved, x.ndim
-        )
+        entries = _for_each_lane(np.arange(table.size).reshape(table.shape), width, interleaved, x.ndim)
         entries = np.broadcast_to(entries, products.shape).astype(np.int64).ravel()
         total = np.bincount(entries, products.ravel(), table.size)
         size = np.bincount(entries, np.abs(products).ravel(), table.size)

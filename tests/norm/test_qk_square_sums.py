@@ -9,6 +9,7 @@ import pytest
 import random_qkv
 import torch
 from ascend_sim import library as simulator
+from choices import Choices
 from random_qkv import DTYPES, NUMPY, as_numpy, as_torch
 from random_square_sums import LONGEST_WHOLE_HEAD, SquareSumsCase, draw, judge, ratio_of, refused
 
@@ -38,7 +39,7 @@ def assert_within_bound(q, k, dtype, backend):
 @pytest.mark.parametrize("first_index", range(0, 240, 30))
 def test_random_calls_meet_the_bound(first_index, backend):
     for index in range(first_index, first_index + 30):
-        case = draw(5, index)
+        case = draw(Choices(f"{index}"))
         if refused(case, backend):
             continue
         ratio = judge(case, backend)
