@@ -97,6 +97,12 @@ def simplified(choices: Sequence[int], fails: Callable[[list[int]], list[int] | 
                 if 0 < smaller < value and attempt([*best[:at], smaller, *best[at + 1 :]]):
                     progress = True
                     break
+        # A number of things, with one thing less: any of the choices that follow.
+        for at in [] if progress else range(len(best)):
+            for gone in range(at + 1, len(best)):
+                if at < len(best) and best[at]:
+                    fewer = [*best[:at], best[at] - 1, *best[at + 1 : gone], *best[gone + 1 :]]
+                    progress |= attempt(fewer)
     return without_final_zeros(best)
 
 
