@@ -24,7 +24,7 @@ import random_operators
 from choices import simplified
 from random_operators import OPERATORS
 from random_options import MOST_SHOWN, parse, parser_of
-from random_workers import CannotStart, Ended, Job, Outcome, Worker, problem_of
+from random_workers import NO_RESULT, CannotStart, Ended, Job, Outcome, Worker, problem_of
 from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -81,7 +81,7 @@ class Totals:
 
     Attributes:
         worst, worst_at: the largest error / bound of a correct call, and the call's index (-1: none).
-        kinds: the number of calls of each type; "no result" for calls that ended a process.
+        kinds: the number of calls of each type; NO_RESULT for calls that ended or blocked a process.
         failures: for each violation its index, its problem, the call in words and its choices.
     """
 
@@ -259,6 +259,9 @@ class Run:
     def simplify(self, op: str, index: int, problem: str, made: Sequence[int]) -> None:
         """Find and print the simplest call that fails in the same way."""
         worker = self.workers[0]
+        if problem.startswith(NO_RESULT):
+            self.console.print("not simplified: each attempt would take as long")
+            return
 
         def fails(given: list[int]) -> list[int] | None:
             answer = worker.ask(Job(op, index, index + 1, tuple(given)))
@@ -326,14 +329,14 @@ class Run:
 def kind_of(problem: str) -> str:
     """Return the kind of a problem: the type of an exception, the end of a process, or a wrong result."""
     first = problem.partition(":")[0]
-    is_known = first.isidentifier() or "process" in problem or "no result" in problem or not problem
+    is_known = first.isidentifier() or "the process" in problem or not problem
     return first if is_known else "wrong result"
 
 
 def ended_outcome(index: int, problem: str, text: str, made: list[int]) -> Outcome:
     """Return the outcome of a call that ended or blocked its process."""
     outcome = Outcome(failures=[(index, problem, text, made)])
-    outcome.kinds["no result"] += 1
+    outcome.kinds[NO_RESULT] += 1
     return outcome
 
 

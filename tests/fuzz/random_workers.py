@@ -22,6 +22,7 @@ from npu_rope.errors import BackendUnavailable
 from npu_rope.optional_torch import torch
 
 MOST_SECONDS = 600.0  # of one call
+NO_RESULT = "no result"
 # Two threads for calls that are large enough to be divided. More would only compete with other processes.
 THREADS = 2
 _FORK = multiprocessing.get_context("fork")
@@ -170,7 +171,7 @@ class Worker:
             return None
         self.process.kill()
         self.process.join()
-        return self._replace(f"no result after {MOST_SECONDS:.0f} seconds")
+        return self._replace(f"{NO_RESULT} after {MOST_SECONDS:.0f} seconds")
 
     def _replace(self, problem: str) -> Ended:
         self.close()

@@ -154,7 +154,7 @@ def wrong(x, *args, **options):
 npu_rope.rope = wrong
 """
 ENDS = """
-rotary_mul, rms_norm_rope = npu_rope.rotary_mul, npu_rope.rotary_embedding
+rotary_mul, rotary_embedding = npu_rope.rotary_mul, npu_rope.rotary_embedding
 def crash(x, *args, **options):
     if options["interleaved"] and x.shape[-2] == 3:
         os.kill(os.getpid(), signal.SIGSEGV)
@@ -163,16 +163,16 @@ npu_rope.rotary_mul = crash
 def leave(x, *args, **options):
     if x.ndim == 3:
         os._exit(3)
-    return rms_norm_rope(x, *args, **options)
+    return rotary_embedding(x, *args, **options)
 npu_rope.rotary_embedding = leave
 """
 HANGS = """
-random_workers.MOST_SECONDS = 0.5
-sums = npu_rope.rotary_mul_qk
+random_workers.MOST_SECONDS = 10
+rotary_mul_qk = npu_rope.rotary_mul_qk
 def hang(q, *args, **options):
     if q.shape[-1] == 200:
         time.sleep(1000)
-    return sums(q, *args, **options)
+    return rotary_mul_qk(q, *args, **options)
 npu_rope.rotary_mul_qk = hang
 """
 
@@ -196,26 +196,48 @@ def test_a_wrong_kernel_is_found_and_its_call_is_simplified():
     assert run(simplest[3].split())[0] == 0
 
 
+def calls_with(op, condition, count):
+    """Return the indexes of the first calls that meet the condition, which takes x or q and the options."""
+    drawn = [random_operators.draw(op, 0, index, "cpu")[0] for index in range(count)]
+    return [index for index, call in enumerate(drawn) if condition(call.xs[0], call.options)]
+
+
 @pytest.mark.long
 def test_calls_that_end_their_process_are_violations_and_do_not_stop_the_run(tmp_path):
-    path, ops = tmp_path / "state", ["rotary_mul", "rotary_embedding", "rotary_mul_qk"]
+    path, ops = tmp_path / "state", ["rotary_mul", "rotary_embedding"]
     arguments = [*(f"--op={op}" for op in ops), "--count", 60, "--jobs", 2, "--state", path]
-    status, output, errors = run(arguments, ENDS + HANGS)
+    status, output, errors = run(arguments, ENDS)
     assert (status, errors) == (1, "")
-    problems = {
-        "rotary_mul": "signal SIGSEGV ended the process",
-        "rotary_embedding": "the process ended with status 3",
-        "rotary_mul_qk": "no result after 0 seconds",
-    }
-    for op, totals in state_of(path).items():
+    crashes = calls_with("rotary_mul", lambda x, o: o["interleaved"] and x.shape[-2] == 3, 60)
+    exits = calls_with("rotary_embedding", lambda x, o: x.ndim == 3, 60)
+    for op, indexes, problem in (
+        ("rotary_mul", crashes, "signal SIGSEGV ended the process"),
+        ("rotary_embedding", exits, "the process ended with status 3"),
+    ):
+        totals = state_of(path)[op]
         assert totals["next"] == 60
-        assert totals["kinds"]["no result"] == len(totals["failures"]) > 0
-        assert {failure["problem"] for failure in totals["failures"]} == {problems[op]}
-    calls = [failure["call"] for failure in state_of(path)["rotary_mul"]["failures"]]
-    assert all("'interleaved': True" in call for call in calls)
+        assert totals["kinds"]["no result"] == len(indexes) > 2
+        assert [failure["index"] for failure in totals["failures"]] == indexes
+        assert {failure["problem"] for failure in totals["failures"]} == {problem}
+        assert f"WRONG {op} {indexes[0]}: {problem}" in output
     simplest = re.findall(r"^simplest: (.*)$", output, re.M)
     first = "rotary_mul float32 [[1, 1, 3, 2]] dense, tables float32[1, 1] dense, out new"
     assert simplest[0].startswith(first), simplest[0]
+
+
+@pytest.mark.long
+def test_a_call_that_hangs_is_a_violation_and_does_not_stop_the_run(tmp_path):
+    path = tmp_path / "state"
+    indexes = calls_with("rotary_mul_qk", lambda q, o: q.shape[-1] == 200, 30)
+    status, output, errors = run(
+        ["--op", "rotary_mul_qk", "--count", 30, "--jobs", 2, "--state", path], HANGS
+    )
+    assert (status, errors) == (1, "")
+    failures = state_of(path)["rotary_mul_qk"]["failures"]
+    assert [failure["index"] for failure in failures] == indexes
+    assert indexes
+    assert {failure["problem"] for failure in failures} == {"no result after 10 seconds"}
+    assert "not simplified" in output
 
 
 # ---- states ----------------------------------------------------------------------------------------
