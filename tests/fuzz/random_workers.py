@@ -6,6 +6,7 @@ torch_npu do not survive a fork.
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import signal
@@ -109,9 +110,11 @@ def _serve(pipe: connection.Connection, others: list[Any], backend: str, seed: i
     while True:
         try:
             job = pipe.recv()
-        except EOFError:
+        except (EOFError, ConnectionError):  # the parent has closed its end, or ended
             return
-        pipe.send(run(job, backend, seed, at))
+        outcome = run(job, backend, seed, at)
+        with contextlib.suppress(ConnectionError):
+            pipe.send(outcome)
 
 
 class Worker:
