@@ -6,15 +6,18 @@ torch_npu do not survive a fork.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import ctypes
 import multiprocessing
 import os
 import signal
+import sys
 import time
 from collections import Counter
 from dataclasses import dataclass, field
 from multiprocessing import connection
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import random_operators
 
@@ -23,6 +26,7 @@ from npu_rope.errors import BackendUnavailable
 from npu_rope.optional_torch import torch
 
 MOST_SECONDS = 600.0  # of one call
+SECONDS_TO_END = 30.0
 NO_RESULT = "no result"
 # Two threads for calls that are large enough to be divided. More would only compete with other processes.
 THREADS = 2
@@ -111,10 +115,19 @@ def _serve(pipe: connection.Connection, others: list[Any], backend: str, seed: i
         try:
             job = pipe.recv()
         except (EOFError, ConnectionError):  # the parent has closed its end, or ended
-            return
+            _end()
         outcome = run(job, backend, seed, at)
         with contextlib.suppress(ConnectionError):
             pipe.send(outcome)
+
+
+def _end() -> NoReturn:
+    """End this process as an interpreter does, so that the simulated CANN checks and reports at the end."""
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    ctypes.CDLL(None).exit(0)
+    raise AssertionError("unreachable")
 
 
 class Worker:
@@ -185,10 +198,12 @@ class Worker:
         return ended
 
     def close(self) -> None:
-        """End the process, if it has not been ended."""
+        """End the process, if it has not been ended. One with a job is killed."""
         if not self.pipe.closed:
             self.all_pipes.remove(self.pipe)
             self.pipe.close()
+        if self.job is None:
+            self.process.join(SECONDS_TO_END)
         self.process.kill()
         self.process.join()
 
