@@ -30,6 +30,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from npu_rope import backends
+
 HELP = """\
 Draw random calls of every operator, run them on one back end and judge each against float64.
 
@@ -252,7 +254,7 @@ class Run:
 
     def command(self, op: str, index: int, made: Sequence[int] | None = None) -> str:
         """Return the command that repeats a call."""
-        line = f"python tests/fuzz/random_runs.py --op {op}"
+        line = f"{backends.simulation()}python tests/fuzz/random_runs.py --op {op}"
         line += f" --backend {self.options.backend} --seed {self.options.seed} --only {index}"
         return line if made is None else f"{line} --choices {','.join(map(str, made)) or '0'}"
 

@@ -48,7 +48,7 @@ class Job(NamedTuple):
 
 @dataclass
 class Outcome:
-    """What judging a job's calls showed.
+    """The result of a job.
 
     Attributes:
         kinds: the number of calls of each type of elements.
