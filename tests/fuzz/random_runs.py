@@ -271,6 +271,11 @@ class Run:
                 return None
             return answer.made if isinstance(answer, Outcome) else given
 
+        if fails(list(made)) is None:
+            self.console.print(
+                "not simplified: alone, the call does not fail; earlier calls may be the cause"
+            )
+            return
         simplest = simplified(made, fails)
         answer = worker.ask(Job(op, index, index + 1, tuple(simplest)))
         call, _ = random_operators.draw(op, self.options.seed, index, self.options.backend, simplest)
@@ -280,6 +285,8 @@ class Run:
     def only(self, op: str, index: int, given: tuple[int, ...] | None) -> int:
         """Judge, describe and simplify one call; return the exit status."""
         answer = self.workers[0].ask(Job(op, index, index + 1, given))
+        if isinstance(answer, Outcome) and not answer.text:
+            raise BadUsage(f"--choices must make a call that {self.options.backend} supports")
         call, made = random_operators.draw(op, self.options.seed, index, self.options.backend, given)
         self.console.print(random_operators.text(call))
         if problem := problem_of(answer):

@@ -249,7 +249,7 @@ OFTEN = "random_runs.SECONDS_BETWEEN_SAVES = 0.05"
 def test_an_interrupted_run_ends_with_the_totals_of_one_run(tmp_path):
     one, pieces = tmp_path / "one", tmp_path / "pieces"
     ops = [f"--op={op}" for op in SPARSE]
-    assert run([*ops, "--count", 400, "--jobs", 1, "--state", one], WRONG_KERNEL)[0] == 0
+    assert run([*ops, "--count", 400, "--jobs", 1, "--state", one])[0] == 0
     process = start([*ops, "--count", 400, "--jobs", 3, "--state", pieces], OFTEN)
     while process.poll() is None:
         if pieces.exists() and any(totals["next"] for totals in state_of(pieces).values()):
@@ -306,6 +306,19 @@ def test_a_broken_or_foreign_state_is_refused_and_kept(name, tmp_path, capsys):
     assert random_runs.main(["--op", "rope", "--count", "3", "--state", str(path)]) == 2
     assert message in capsys.readouterr().err
     assert path.read_text() == before
+
+
+@pytest.mark.long
+def test_an_earlier_violation_still_counts_and_is_judged_again(tmp_path):
+    path = a_state(tmp_path / "state")
+    content = json.loads(path.read_text())
+    failure = {"index": 2, "problem": "1.5 times its bound", "call": "rope", "choices": [0]}
+    content["operators"]["rope"]["failures"].append(failure)
+    path.write_text(json.dumps(content))
+    status, output, errors = run(["--op", "rope", "--count", 5, "--state", path])
+    assert (status, errors) == (1, "")
+    assert "not simplified: alone, the call does not fail" in output
+    assert "FAIL: 5 calls on cpu, seed 0: 1 violations\n" in output
 
 
 def test_a_correct_state_is_read(tmp_path):
