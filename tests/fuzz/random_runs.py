@@ -273,7 +273,7 @@ class Run:
 
         if fails(list(made)) is None:
             self.console.print(
-                "not simplified: alone, the call does not fail; earlier calls may be the cause"
+                "not simplified: alone, the call does not fail; earlier ones may be the cause"
             )
             return
         simplest = simplified(made, fails)
