@@ -272,9 +272,7 @@ class Run:
             return answer.made if isinstance(answer, Outcome) else given
 
         if fails(list(made)) is None:
-            self.console.print(
-                "not simplified: alone, the call does not fail; earlier ones may be the cause"
-            )
+            self.console.print("not simplified: alone, the call does not fail; earlier ones may be the cause")
             return
         simplest = simplified(made, fails)
         answer = worker.ask(Job(op, index, index + 1, tuple(simplest)))
