@@ -326,10 +326,10 @@ def test_a_wrong_call_is_reduced_to_the_smallest_wrong_call():
         call, made = call_at(1, index, given=given)
         return made if judge(call, "cpu", wrong_backward).problem else None
 
-    calls = ((index, *call_at(1, index)) for index in range(100))
-    index, _, made = next(
-        c for c in calls if not c[1].forward and c[1].layouts[0] != Layout() and fails(c[2])
-    )
+    for index in range(100):
+        call, made = call_at(1, index)
+        if not call.forward and call.layouts[0] != Layout() and fails(made):
+            break
     simplest, _ = call_at(1, index, given=simplified(made, fails))
     assert judge(simplest, "cpu", wrong_backward).problem
     assert not simplest.forward
