@@ -97,11 +97,13 @@ def simplified(choices: Sequence[int], fails: Callable[[list[int]], list[int] | 
                 if 0 < smaller < value and attempt([*best[:at], smaller, *best[at + 1 :]]):
                     progress = True
                     break
-        # A number of things, with one thing less: any of the choices that follow.
+        # One option less, without choices that belong to it: those after it, or one of a list.
+        gone = [(0, size) for size in range(1, 9)] + [(skipped, 1) for skipped in range(1, 40)]
         for at in [] if progress else range(len(best)):
-            for gone in range(at + 1, len(best)):
+            for skipped, size in gone:
                 if at < len(best) and best[at]:
-                    fewer = [*best[:at], best[at] - 1, *best[at + 1 : gone], *best[gone + 1 :]]
+                    rest = best[at + 1 :]
+                    fewer = [*best[:at], best[at] - 1, *rest[:skipped], *rest[skipped + size :]]
                     progress |= attempt(fewer)
     return without_final_zeros(best)
 
