@@ -7,10 +7,9 @@ from typing import Any
 from npu_rope.executors.tensors import require_tensor_like
 from npu_rope.ops import gradients
 from npu_rope.ops import rms_norm as norm
-from npu_rope.ops.calls import require_pair, try_hot_path
+from npu_rope.ops.calls import require_pair, run, try_hot_path
 from npu_rope.ops.registrar import Call, register
-from npu_rope.optional_torch import torch
-from npu_rope.rms_norm_calls import ADD, RmsNormAttributes, add_rms_norm_tensors, attributes_of
+from npu_rope.rms_norm_calls import ADD, BACKWARD, RmsNormAttributes, add_rms_norm_tensors, attributes_of
 
 
 def add_rms_norm(
@@ -75,17 +74,15 @@ def add_rms_norm(
 # ---- gradients -----------------------------------------------------------------------------------------
 
 
-def _setup_context(ctx: Any, arguments: dict[str, Any], output: Any) -> None:
-    _, _, scale, *ctx.attributes = arguments.values()
-    ctx.save_for_backward(output[1], scale)
+def _save(ctx: Any, tensors: tuple[Any, ...], output: Any) -> tuple[Any, ...]:
     ctx.set_materialize_grads(False)
+    return output[1], tensors[2]
 
 
 def _backward(ctx: Any, y_gradient: Any, sum_gradient: Any) -> tuple[Any, ...]:
     dx, dscale = sum_gradient, None
     if y_gradient is not None:
-        operator = torch.ops.npu_rope.rms_norm_backward.default
-        dx, dscale = operator(y_gradient, *ctx.saved_tensors, *ctx.attributes)
+        dx, dscale = run(BACKWARD, (y_gradient, *ctx.saved_tensors), ctx.attributes)
         dx = dx if sum_gradient is None else dx + sum_gradient
     return dx, dx, dscale
 
@@ -112,7 +109,7 @@ register(
         f"add_rms_norm({_TENSORS}, {norm.ATTRIBUTES}) -> (Tensor, Tensor)",
         _call,
         results=_results,
-        gradient=gradients.Gradient(_backward, _setup_context, reads=((0, 1, 2), (0, 1))),
+        gradient=gradients.Gradient(_backward, _save, reads=((0, 1, 2), (0, 1))),
     ),
     norm.operator(
         f"add_rms_norm_out({_TENSORS}, Tensor(a!) out, Tensor(b!) sum, {norm.ATTRIBUTES}) -> ()", _call_out

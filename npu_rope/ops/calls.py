@@ -5,18 +5,16 @@ for real and fake tensors, conversion of torch's errors, named back ends, and th
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cache, partial
+from functools import cache
 from types import MappingProxyType
 from typing import Any
 
 from npu_rope import backends
 from npu_rope.call_tensors import CallTensors
 from npu_rope.errors import BrokenRule, GradientRefused, bad_type, bad_value, broken
-from npu_rope.executors import rotations as executors
 from npu_rope.executors import rules, sim
 from npu_rope.executors.tensors import is_tensor, require_dense, require_tensor_like, spec_of
-from npu_rope.ops import gradients, registrar
-from npu_rope.ops.registrar import Call, TorchOperator
+from npu_rope.ops.gradients import add_node
 from npu_rope.optional_torch import torch
 from npu_rope.params import RopeParams
 from npu_rope.rope_calls import RopeCallAttributes
@@ -240,7 +238,8 @@ def callable_of(overload: Any) -> Any:
 
 
 @cache
-def _callable(op: str) -> Any:
+def callable_named(op: str) -> Any:
+    """Return :func:`callable_of` for the operator of that name."""
     return callable_of(getattr(torch.ops.npu_rope, op).default)
 
 
@@ -252,8 +251,9 @@ def try_hot_path(
     named: Mapping[str, Any] = MappingProxyType({}),
     written: tuple[Any, ...] = (),
 ) -> Any:
-    """Call the kernel directly, below autograd, for plain CPU tensors without a gradient. Return
-    NotImplemented for other calls and for calls with an error, which the operator's file then reports.
+    """Call the kernel directly, below autograd, for plain CPU tensors, and add the node for their gradient.
+    Return NotImplemented for other calls, for calls that write where a gradient is needed, and for calls with
+    an error, which the operator's file then reports.
 
     Args:
         op: the operator. Its schema takes the tensors, then the attributes.
@@ -264,94 +264,35 @@ def try_hot_path(
     """
     if torch is None or torch.compiler.is_compiling() or backends.default_backend not in (None, "cpu"):
         return NotImplemented
-    grad_enabled, ordinary = torch.is_grad_enabled(), ORDINARY
+    grad_enabled, ordinary, needs_gradient = torch.is_grad_enabled(), ORDINARY, False
     for tensor in (*tensors, *written) if named else tensors:
         if tensor is None:
             continue
-        if type(tensor) not in ordinary or (grad_enabled and tensor.requires_grad):
+        if type(tensor) not in ordinary:
             return NotImplemented
-    if not is_plain_cpu_tensor(tensors[0]):
+        if grad_enabled and tensor.requires_grad:
+            needs_gradient = True
+    if not is_plain_cpu_tensor(tensors[0]) or (needs_gradient and op not in add_node):
         return NotImplemented
     try:
         with _below_autograd():
-            results = _callable(op)(*tensors, *attributes, **named)
+            results = callable_named(op)(*tensors, *attributes, **named)
     except (RuntimeError, TypeError, ValueError):
         return NotImplemented
     if written:
         _increment_version(written)
         return written
+    if needs_gradient:
+        return add_node[op]((results, named or attributes), *tensors)
     return results
 
 
-# ---- registration ----------------------------------------------------------------------------------
-
-
-def on_cpu(call: CallTensors[Any], attributes: dict[str, Any]) -> None:
-    """Run a schema's call through ctypes, into the call's outs."""
-    executors.on_cpu_tensors(call, attributes_of_schema(call.op, attributes))
-
-
-# Make a TorchOperator of rope, rope_qk or rope_set_rows.
-rope_operator = partial(TorchOperator, check=check_traced, on_cpu=on_cpu)
-# Make the TorchOperator of their hot path, whose attributes are packed into one uint8 tensor (packed_of). In
-# place, x is omitted: passing a tensor takes torch a tenth of the time of a decode-sized call.
-packed_operator = partial(
-    TorchOperator, check=check_packed, on_cpu=executors.on_cpu_packed, hot_path=True, on_npu=False
-)
-
-
-def register_rotation(
-    op: str, make: Callable[..., CallTensors[Any]], xs: tuple[str, ...], outs: tuple[str, ...]
-) -> None:
-    """Register rope or rope_qk: with new results, in place, into given memory, and its hot path.
-
-    Args:
-        make: returns the call's tensors from xs, positions, freq_factors and the output.
-        xs, outs: the names of the rotated tensors and of the results.
-    """
-    n = len(xs)
-
-    def call(*given: Any, **attributes: Any) -> Call:
-        out = tuple(attributes.pop(name) for name in outs if name in attributes)
-        return make(
-            *given, *[None] * (n + 2 - len(given)), registrar.one_or_all(out) if out else None
-        ), attributes
-
-    def call_in_place(*given: Any, **attributes: Any) -> Call:
-        return make(*given, *[None] * (n + 2 - len(given)), registrar.one_or_all(given[:n])), attributes
-
-    def call_packed(*given: Any) -> Call:
-        out, (positions, packed, *factors) = given[:n], given[2 * n :]
-        read = (written if x is None else x for written, x in zip(out, given[n:], strict=False))
-        return make(*read, positions, factors[0] if factors else None, registrar.one_or_all(out)), packed
-
-    read, angles = registrar.schema_of_inputs(xs), "Tensor positions, Tensor? freq_factors=None"
-    accepted, refused = ("x itself", "another tensor") if n == 1 else ("(q, k)", "other tensors")
-    registrar.register(
-        rope_operator(
-            f"{op}({read}, {angles}, {ATTRIBUTES}) -> {'Tensor' if n == 1 else '(Tensor, Tensor)'}",
-            call,
-            results=registrar.like_xs(*outs),
-            autograd=gradients.rotate_under_autograd,
-        ),
-        rope_operator(
-            f"{op}_({registrar.schema_of_outputs(xs)}, {angles}, {ATTRIBUTES}) -> ()",
-            call_in_place,
-            autograd=gradients.rotate_in_place_under_autograd,
-            functional=op,
-        ),
-        rope_operator(
-            f"{op}_out({read}, {angles}, {ATTRIBUTES}, {registrar.schema_of_outputs(outs)}) -> ()",
-            call,
-            no_gradient=("out", f"be None or {accepted} where a gradient is needed", refused),
-            functional=op,
-        ),
-        packed_operator(
-            f"{op}_packed_({registrar.schema_of_outputs(outs)}, {', '.join(f'Tensor? {x}' for x in xs)},"
-            " Tensor positions, Tensor packed, Tensor? freq_factors=None) -> ()",
-            call_packed,
-        ),
-    )
+def run(op: str, tensors: tuple[Any, ...], attributes: tuple[Any, ...]) -> Any:
+    """Run an operator on the hot path if the call supports it, else through torch."""
+    results = try_hot_path(op, tensors, attributes)
+    if results is NotImplemented:
+        results = getattr(torch.ops.npu_rope, op).default(*tensors, *attributes)
+    return results
 
 
 # Tensor types without their own dispatch. torch.nn.Parameter is one of them: requires_grad is checked

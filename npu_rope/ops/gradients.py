@@ -1,13 +1,14 @@
-"""Autograd kernels, gradients on named back ends, and the tracing of operators that write.
+"""Gradients of operators, their Autograd kernels, gradients on named back ends, and the tracing of operators
+that write.
 
-The backward of a rotation is the rotation by minus the angle: rope and rope_qk with ``forward`` flipped. One
-call rotates the gradients of queries and keys. freq_factors get no gradient.
+A call is computed below autograd. If a gradient flows through it, ``add_node`` then adds its node to
+autograd's graph. The Autograd kernels do so, and the hot path (``calls.py``), which calls no Autograd kernel.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,24 +24,12 @@ if torch is not None:
     _operators = torch.ops.npu_rope
     _below_autograd = torch._C._AutoDispatchBelowAutograd
     _all_transforms = torch._C._functorch.get_interpreter_stack
+    _innermost_transform = torch._C._functorch.peek_interpreter_stack
     _forward_ad = torch.autograd.forward_ad
     _pyfunctorch = torch._functorch.pyfunctorch
     _increment_version = torch._C._increment_version
     _creation_of = torch._C._autograd._get_creation_meta
     _creation_kinds = torch._C._autograd.CreationMeta
-
-
-def run_rope(xs: Sequence[Any], *rest: Any, **attributes: Any) -> tuple[Any, ...]:
-    """Rotate one tensor with rope, or two with rope_qk."""
-    if len(xs) == 1:
-        return (_operators.rope.default(*xs, *rest, **attributes),)
-    return tuple(_operators.rope_qk.default(*xs, *rest, **attributes))
-
-
-def run_rope_in_place(xs: Sequence[Any], *rest: Any, **attributes: Any) -> None:
-    """Rotate one tensor with rope, or two with rope_qk, in place."""
-    operator = _operators.rope_ if len(xs) == 1 else _operators.rope_qk_
-    operator.default(*xs, *rest, **attributes)
 
 
 # ---- gradients and tangents of a call --------------------------------------------------------------
@@ -109,43 +98,7 @@ def refuse_in_place(x: Any) -> None:
         x.narrow(-1, 0, 0).zero_()  # torch checks a write of no element as it checks any other
 
 
-# ---- Autograd kernels of rope and rope_qk ----------------------------------------------------------
-
-
-def rotate_under_autograd(call: CallTensors[Any], attributes: dict[str, Any]) -> tuple[Any, ...]:
-    """Autograd kernel of rope and rope_qk. Return a result for each of xs."""
-    differentiated = [differentiates(call.op, name, x) for name, x in call.xs.items()]
-    if any(differentiated):
-        with _single_level_allowed():
-            rest = *_angles(call), attributes, differentiated, torch.is_grad_enabled()
-            ys: tuple[Any, ...] = _Rotation.apply(*call.xs.values(), *rest)
-        return ys
-    with _below_autograd():
-        return run_rope(tuple(call.xs.values()), *_angles(call), **attributes)
-
-
-def _angles(call: CallTensors[Any]) -> tuple[Any, Any]:
-    """Return positions, and freq_factors or None."""
-    return call.other_inputs["positions"], call.other_inputs.get("freq_factors")
-
-
-def rotate_in_place_under_autograd(call: CallTensors[Any], attributes: dict[str, Any]) -> tuple[()]:
-    """Autograd kernel of rope and rope_qk in place. One call rotates both tensors, but each gets its own
-    gradient function: queries and keys may be views, which torch supports only for functions of one
-    result."""
-    tensors = tuple(call.xs.values())
-    differentiated = [x for name, x in call.xs.items() if differentiates(call.op, name, x)]
-    for x in differentiated:
-        if torch.is_grad_enabled():
-            refuse_in_place(x)
-    with _below_autograd():
-        run_rope_in_place(tensors, *_angles(call), **attributes)
-    for x in differentiated:
-        with _single_level_allowed():
-            _RotatedInPlace.apply(x, *_angles(call), attributes)
-    # autograd must detect that tensors it saved for a gradient have changed.
-    _increment_version(tensors)
-    return ()
+# ---- operators that write -------------------------------------------------------------------------
 
 
 def write_under_autograd(
@@ -168,13 +121,45 @@ def write_under_autograd(
     return result
 
 
-def _single_level_function() -> tuple[Any, Any]:
-    """Return the base class of the functions below, and the context in which they may be applied.
+# ---- operators with a gradient -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Gradient:
+    """The gradient of an operator. Its schema takes all tensors, then the attributes.
+
+    Attributes:
+        backward: ``(ctx, *gradients)``; returns a gradient for each of the operator's tensors, or only for
+            the first ones. ``ctx.attributes`` are the call's attributes. Element k + 1 of
+            ``ctx.needs_input_grad`` tells whether tensor k needs a gradient.
+        save: ``(ctx, tensors, output)``; returns the tensors that backward needs. None: the operator's.
+        reads: for each result, the positions of the tensors through which a gradient flows to it. If none
+            of these needs a gradient, neither does the result. Empty: one result, and all tensors.
+        attributes: makes ``ctx.attributes`` from the schema's arguments after the tensors. None: their
+            values as a tuple.
+        jvp: ``(ctx, *tangents)``; returns the tangents of the results. None: the operator rejects tangents.
+    """
+
+    backward: Callable[..., Sequence[Any]]
+    save: Callable[[Any, tuple[Any, ...], Any], tuple[Any, ...]] | None = None
+    reads: Sequence[Sequence[int]] = ()
+    attributes: Callable[..., Any] | None = None
+    jvp: Callable[..., Sequence[Any]] | None = None
+
+
+# By operator: a function that adds a call's node to autograd's graph: f((output, attributes), *tensors). It
+# returns the output, which the operator has computed below autograd. attributes are ``ctx.attributes`` of the
+# operator's Gradient. tensors are all tensors of the operator's schema, None for an absent one.
+add_node: dict[str, Callable[..., Any]] = {}
+
+
+def single_level_function() -> tuple[Any, Any]:
+    """Return the base class of the package's autograd functions, and the context for their apply().
 
     torch.autograd.Function calls torch.func for its transforms. Here these transforms have been handled
     before an operator's Autograd kernel runs. So the base class is torch's private one, which does not call
-    torch.func. A torch version without the private class gets the public one, which does not support
-    torch.func here.
+    torch.func and takes less time. A torch version without the private class gets the public one, which does
+    not support torch.func here.
     """
     try:
         from torch._functorch.utils import enable_single_level_autograd_function as allowed
@@ -184,129 +169,102 @@ def _single_level_function() -> tuple[Any, Any]:
         return torch.autograd.Function, contextlib.nullcontext
 
 
-def _make_functions(function: Any) -> tuple[Any, Any]:
-    def save(ctx: Any, positions: Any, freq_factors: Any, attributes: dict[str, Any]) -> None:
-        ctx.save_for_backward(positions, freq_factors)
-        ctx.save_for_forward(positions, freq_factors)
-        ctx.set_materialize_grads(False)
-        ctx.attributes = attributes
+def _function_of(op: str, gradient: Gradient, count: int) -> Any:
+    """Return the class of an operator's nodes. Its apply() is a function of ``add_node``.
 
-    def rotate_present(ctx: Any, tensors: Sequence[Any], **attributes: Any) -> Iterator[Any]:
-        """Rotate the tensors that are not None: only queries or only keys may have a gradient."""
-        present = [tensor for tensor in tensors if tensor is not None]
-        ys = iter(run_rope(present, *ctx.saved_tensors, **attributes) if present else ())
-        return (None if tensor is None else next(ys) for tensor in tensors)
+    The caller has computed the output, because apply() disables gradients: under torch.func, an outer level
+    must record the computation. The output is in a tuple, so that torch does not take it for an input.
 
-    def rotate_back(ctx: Any, gradients: Sequence[Any]) -> Iterator[Any]:
-        back = not ctx.attributes.get("forward", True)
-        return rotate_present(ctx, gradients, **{**ctx.attributes, "forward": back})
-
-    class Rotation(function):  # type: ignore[misc]
-        """Rotation of one tensor or two: apply(*xs, positions, freq_factors, attributes, differentiated,
-        grad_mode).
-
-        grad_mode tells whether the caller has gradients enabled. forward() runs in this mode, although
-        apply() disables gradients: under torch.func, an outer level must record what forward() does."""
-
-        @staticmethod
-        def forward(ctx: Any, *arguments: Any) -> tuple[Any, ...]:
-            *xs, positions, freq_factors, attributes, differentiated, grad_mode = arguments
-            save(ctx, positions, freq_factors, attributes)
-            with torch.set_grad_enabled(grad_mode), _below_autograd():
-                ys = run_rope(xs, positions, freq_factors, **attributes)
-            # Queries may need a gradient where keys need none.
-            ctx.mark_non_differentiable(*[y for y, d in zip(ys, differentiated, strict=True) if not d])
-            return ys
-
-        @staticmethod
-        def backward(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
-            return *rotate_back(ctx, gradients), None, None, None, None, None
-
-        @staticmethod
-        def jvp(ctx: Any, *tangents: Any) -> tuple[Any, ...]:
-            return tuple(rotate_present(ctx, tangents[:-5], **ctx.attributes))
-
-    class RotatedInPlace(function):  # type: ignore[misc]
-        """Rotation of a tensor that was rotated in place: apply(x, positions, freq_factors, attributes)."""
-
-        @staticmethod
-        def forward(ctx: Any, x: Any, positions: Any, freq_factors: Any, attributes: dict[str, Any]) -> Any:
-            save(ctx, positions, freq_factors, attributes)
-            ctx.mark_dirty(x)
-            return x
-
-        @staticmethod
-        def backward(ctx: Any, gradient: Any) -> tuple[Any, ...]:
-            return *rotate_back(ctx, (gradient,)), None, None, None
-
-        @staticmethod
-        def jvp(ctx: Any, tangent: Any, *_: Any) -> Any:
-            if tangent is not None:
-                run_rope_in_place((tangent,), *ctx.saved_tensors, **ctx.attributes)
-            return tangent
-
-    return Rotation, RotatedInPlace
-
-
-# ---- operators whose backward is another operator ------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Gradient:
-    """The gradient of an operator without forward-mode differentiation.
-
-    Attributes:
-        backward: ``(ctx, *gradients)``; returns a gradient for each of the schema's arguments, or only for
-            the first ones.
-        setup_context: ``(ctx, arguments, output)``, with all arguments by name, in the schema's order.
-        reads: for each of several results, the positions of the arguments that it depends on. If none of
-            these needs a gradient, neither does the result.
+    Args:
+        count: the number of the operator's tensors.
     """
+    save, jvp = gradient.save, gradient.jvp
+    reads = gradient.reads if len(gradient.reads) > 1 else ()
 
-    backward: Callable[..., tuple[Any, ...]]
-    setup_context: Callable[[Any, dict[str, Any], Any], None]
-    reads: Sequence[Sequence[int]] = ()
+    def forward(ctx: Any, call: tuple[Any, Any], *tensors: Any) -> Any:
+        output, ctx.attributes = call
+        if save is not None:
+            tensors = save(ctx, tensors, output)
+        ctx.save_for_backward(*tensors)
+        if jvp is not None and _forward_ad._current_level >= 0:
+            ctx.save_for_forward(*tensors)
+        if reads:
+            _mark_constant(ctx, output, reads)
+        return output
+
+    def backward(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
+        of_tensors = gradient.backward(ctx, *gradients)
+        return None, *of_tensors, *(None,) * (count - len(of_tensors))
+
+    methods = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
+    if jvp is not None:
+        methods["jvp"] = staticmethod(lambda ctx, _, *tangents: jvp(ctx, *tangents))
+    name = "".join(map(str.capitalize, op.split("_")))
+    return type(base_function)(name, (base_function,), methods)
+
+
+def _mark_constant(ctx: Any, results: Sequence[Any], reads: Sequence[Sequence[int]]) -> None:
+    """Mark the results that read no tensor that needs a gradient."""
+    needed = ctx.needs_input_grad
+    constant = []
+    for y, read in zip(results, reads, strict=True):
+        for k in read:
+            if needed[1 + k]:
+                break
+        else:
+            constant.append(y)
+    if constant:
+        ctx.mark_non_differentiable(*constant)
 
 
 def autograd_kernel_of(operator: Any, gradient: Gradient) -> Callable[..., Any]:
     """Return the Autograd kernel of an operator with this gradient. Unlike torch.library.register_autograd
     it supports torch.func.grad and rejects tangents."""
     op = operator._schema.name.partition("::")[2]
-    defaults = {argument.name: argument.default_value for argument in operator._schema.arguments}
-    names, count = list(defaults), len(defaults)
-    positional = sum(not argument.kwarg_only for argument in operator._schema.arguments)
-
-    class OperatorFunction(_function):  # type: ignore[misc,valid-type]
-        """The operator's function: apply(*arguments, grad_mode), with grad_mode as in Rotation."""
-
-        @staticmethod
-        def forward(ctx: Any, *arguments_and_mode: Any) -> Any:
-            *arguments, grad_mode = arguments_and_mode
-            with torch.set_grad_enabled(grad_mode), _below_autograd():
-                named = dict(zip(names[positional:], arguments[positional:], strict=True))
-                output = operator(*arguments[:positional], **named)
-            needed = ctx.needs_input_grad
-            constant = [k for k, read in enumerate(gradient.reads) if not any(needed[i] for i in read)]
-            ctx.mark_non_differentiable(*[output[k] for k in constant])
-            gradient.setup_context(ctx, dict(zip(names, arguments, strict=True)), output)
-            return output
-
-        @staticmethod
-        def backward(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
-            of_arguments = gradient.backward(ctx, *gradients)
-            return *of_arguments, *(None,) * (count + 1 - len(of_arguments))
+    arguments = operator._schema.arguments
+    names = [argument.name for argument in arguments if "Tensor" in str(argument.type)]
+    count = len(names)
+    sources = sorted({k for read in gradient.reads for k in read}) or range(count)
+    defaults = tuple(argument.default_value for argument in arguments)
+    make_attributes = gradient.attributes
+    add = add_node[op] = _function_of(op, gradient, count).apply
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
-        arguments = {**defaults, **dict(zip(names, args, strict=False)), **kwargs}
-        tensors = {name: x for name, x in arguments.items() if isinstance(x, _Tensor)}
-        refuse_tangents(op, tensors)
-        if any(differentiates(op, name, x) for name, x in tensors.items()):
-            with _single_level_allowed():
-                return OperatorFunction.apply(*arguments.values(), torch.is_grad_enabled())
+        needs_gradient = _needs_gradient(op, names, args, sources, gradient.jvp is not None)
         with _below_autograd():
-            return operator(*args, **kwargs)
+            output = operator(*args, **kwargs)
+        if not needs_gradient:
+            return output
+        if make_attributes is not None:
+            attributes = make_attributes(*args[count:], **kwargs)
+            tensors = args[:count] + defaults[len(args) : count]
+        else:
+            given = args + defaults[len(args) :]  # torch omits arguments that equal their defaults
+            tensors, attributes = given[:count], given[count:]
+        if _innermost_transform() is None:
+            return add((output, attributes), *tensors)
+        with single_level_allowed():
+            return add((output, attributes), *tensors)
 
     return kernel
+
+
+def _needs_gradient(
+    op: str, names: Sequence[str], arguments: Sequence[Any], sources: Sequence[int], has_jvp: bool
+) -> bool:
+    """Return whether a gradient flows through the arguments at the positions ``sources``, or a tangent if the
+    operator has a jvp. Otherwise reject tangents of all tensors."""
+    if _innermost_transform() is None and _forward_ad._current_level < 0:
+        if torch.is_grad_enabled():
+            for k in sources:
+                if k < len(arguments) and isinstance(arguments[k], _Tensor) and arguments[k].requires_grad:
+                    return True
+        return False
+    if not has_jvp:
+        named = {name: x for name, x in zip(names, arguments, strict=False) if isinstance(x, _Tensor)}
+        refuse_tangents(op, named)
+    given = [k for k in sources if k < len(arguments) and isinstance(arguments[k], _Tensor)]
+    return any(differentiates(op, names[k], arguments[k]) for k in given)
 
 
 # ---- named back ends -------------------------------------------------------------------------------
@@ -319,7 +277,7 @@ def run_named(backend: str, call: CallTensors[Any], attributes: RopeCallAttribut
     if call.outs or not isinstance(x, _Tensor) or not torch.is_grad_enabled():
         return executors.run(backend, call, attributes)
     needs_gradient = any(isinstance(x, _Tensor) and x.requires_grad for x in call.xs.values())
-    if not needs_gradient or torch._C._functorch.peek_interpreter_stack() is not None:
+    if not needs_gradient or _innermost_transform() is not None:
         return executors.run(backend, call, attributes)
 
     def run(xs: Sequence[Any], positions: Any, freq_factors: Any, forward: bool) -> tuple[Any, ...]:
@@ -329,7 +287,8 @@ def run_named(backend: str, call: CallTensors[Any], attributes: RopeCallAttribut
         part = CallTensors(op, dict(zip(names, xs, strict=True)), other_inputs)
         return executors.run(backend, part, replace(attributes, forward=forward))
 
-    ys: tuple[Any, ...] = _RotationNamed.apply(*call.xs.values(), *_angles(call), run, attributes.forward)
+    angles = call.other_inputs["positions"], call.other_inputs.get("freq_factors")
+    ys: tuple[Any, ...] = _RotationNamed.apply(*call.xs.values(), *angles, run, attributes.forward)
     return ys
 
 
@@ -403,6 +362,5 @@ def trace_as(operator: Any, functional: str) -> None:
 
 
 if torch is not None:
-    _function, _single_level_allowed = _single_level_function()
-    _Rotation, _RotatedInPlace = _make_functions(_function)
+    base_function, single_level_allowed = single_level_function()
     _RotationNamed = _make_named_function()

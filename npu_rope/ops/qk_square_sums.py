@@ -62,10 +62,6 @@ def _check(call: CallTensors[Any], attributes: Any) -> None:
     rules.check_layout(call.map(spec_of), {})
 
 
-def _setup_context(ctx: Any, arguments: dict[str, Any], output: Any) -> None:
-    ctx.save_for_backward(*arguments.values())
-
-
 def _backward(ctx: Any, gradient: Any) -> tuple[Any, ...]:
     return tuple(
         (2 * gradient[:, side, None, None] * x).to(x.dtype) for side, x in enumerate(ctx.saved_tensors)
@@ -83,6 +79,6 @@ register(
         _check,
         executors.on_cpu_tensors,
         results=lambda call: {"out": executors.new_sums(call.first[1])},
-        gradient=Gradient(_backward, _setup_context),
+        gradient=Gradient(_backward),
     )
 )

@@ -15,7 +15,7 @@ from npu_rope.errors import BrokenRule, bad_type, bad_value
 from npu_rope.executors import qkv_norm_rope_cache as executors
 from npu_rope.executors import rules
 from npu_rope.executors.tensors import as_arrays, empty_like, is_tensor, require_tensor_like, spec_of
-from npu_rope.ops import calls, gradients
+from npu_rope.ops import calls, gradients, rotations
 from npu_rope.ops.registrar import Call, TorchOperator, like_xs, register
 from npu_rope.optional_torch import torch
 from npu_rope.params import RopeParams
@@ -29,7 +29,6 @@ from npu_rope.qkv_norm_rope_cache_calls import (
     attributes_of,
     qkv_tensors,
 )
-from npu_rope.rope_calls import RopeCallAttributes
 from npu_rope.values import Angle, as_float32
 
 Tensors = CallTensors[Any]
@@ -316,12 +315,6 @@ def _check(call: Tensors, attributes: QkvAttributes) -> None:
 _NORM_AND_ANGLES = OTHERS[:9]
 
 
-def _setup_context(ctx: Any, arguments: dict[str, Any], output: Any) -> None:
-    tensors = list(arguments.values())[: 2 + len(_NORM_AND_ANGLES)]
-    ctx.save_for_backward(*tensors)
-    ctx.attributes = dict(list(arguments.items())[len(tensors) :])
-
-
 def _backward(ctx: Any, q_gradient: Any, k_gradient: Any) -> tuple[Any, ...]:
     """Differentiate through the rotation, then through the norms. The gradient of a rounding is the
     identity."""
@@ -344,23 +337,16 @@ def _backward(ctx: Any, q_gradient: Any, k_gradient: Any) -> tuple[Any, ...]:
 
 def _rotated_back(
     grads: tuple[Any, Any], named: dict[str, Any], attributes: QkvAttributes
-) -> tuple[Any, Any]:
+) -> tuple[Any, ...]:
     """Rotate the gradients of both results by minus the angle."""
     params, positions = attributes.params, named["positions"]
     if named["cos"] is None:
-        schema = RopeCallAttributes(params, False, attributes.angle).as_schema()
-        return tuple(_operators.rope_qk.default(*grads, positions, named["freq_factors"], **schema))
+        angles = positions, named["freq_factors"]
+        return rotations.rotate(grads, angles, (params, False, attributes.angle))
     cos, sin = (_rows_of(named[name], positions, grads[0].shape[0], params) for name in ("cos", "sin"))
     interleaved = not params.rope_mode.has_sections and params.rope_mode.value == 0
-    rotate = partial(
-        _operators.rotary_mul_qk.default,
-        *grads,
-        cos,
-        sin,
-        interleaved=interleaved,
-        rotary_dim=2 * params.pairs,
-    )
-    return tuple(rotate(offset=params.n_offs, forward=False))
+    given = interleaved, 2 * params.pairs, params.n_offs, False
+    return tuple(calls.run("rotary_mul_qk", (*grads, cos, sin), given))
 
 
 def _rows_of(table: Any, positions: Any, tokens: int, params: RopeParams) -> Any:
@@ -391,8 +377,8 @@ def _side_gradients(
     bias_gradient = None if bias is None else by_row.sum(0, dtype=_sum_type(x)).to(bias.dtype)
     factor = scale.to(_sum_type(x)) + attributes.scale_offset
     stash = 11 if spec_of(x).dtype == "float64" else 1
-    arguments = by_row.to(factor.dtype), x.reshape(rows), factor, -1, attributes.epsilon, stash
-    dx, dscale = _operators.rms_norm_backward.default(*arguments)
+    tensors = by_row.to(factor.dtype), x.reshape(rows), factor
+    dx, dscale = calls.run("rms_norm_backward", tensors, (-1, attributes.epsilon, stash))
     return dx.reshape(x.shape), dscale.to(scale.dtype), bias_gradient
 
 
@@ -481,7 +467,7 @@ register(
         f"qkv_norm_rope_cache({_NEW}, {_ATTRIBUTES}) -> (Tensor, Tensor)",
         _call_new,
         results=like_xs("q_out", "k_out"),
-        gradient=gradients.Gradient(_backward, _setup_context, reads=((0, 2, 4, 6), (1, 3, 5, 6))),
+        gradient=gradients.Gradient(_backward, reads=((0, 2, 4, 6), (1, 3, 5, 6)), attributes=dict),
     ),
     _operator(
         f"qkv_norm_rope_cache_set_rows({_ALL}, Tensor(a!) k_cache, Tensor(b!)? v_cache, {_ATTRIBUTES})"

@@ -179,13 +179,8 @@ def check(call: Tensors, attributes: RmsNormAttributes) -> None:
 # ---- gradients -----------------------------------------------------------------------------------------
 
 
-def _setup_context(ctx: Any, arguments: dict[str, Any], output: Any) -> None:
-    x, scale, *ctx.attributes = arguments.values()
-    ctx.save_for_backward(x, scale)
-
-
 def _backward(ctx: Any, grad: Any) -> tuple[Any, ...]:
-    both: tuple[Any, ...] = _operators.rms_norm_backward.default(grad, *ctx.saved_tensors, *ctx.attributes)
+    both: tuple[Any, ...] = calls.run(BACKWARD, (grad, *ctx.saved_tensors), ctx.attributes)
     return both
 
 
@@ -296,7 +291,7 @@ register(
         f"rms_norm(Tensor x, Tensor scale, {ATTRIBUTES}) -> Tensor",
         _call,
         results=_results,
-        gradient=gradients.Gradient(_backward, _setup_context),
+        gradient=gradients.Gradient(_backward),
     ),
     operator(f"rms_norm_out(Tensor x, Tensor scale, Tensor(a!) out, {ATTRIBUTES}) -> ()", _call_out),
     TorchOperator(

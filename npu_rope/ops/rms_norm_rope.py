@@ -15,7 +15,7 @@ from npu_rope.call_tensors import CallTensors
 from npu_rope.errors import bad_value
 from npu_rope.executors import rotations as executors
 from npu_rope.executors.tensors import require_tensor_like, spec_of
-from npu_rope.ops import calls, gradients
+from npu_rope.ops import calls, gradients, rotations
 from npu_rope.ops.registrar import Call, TorchOperator, like_xs, register
 from npu_rope.optional_torch import torch
 from npu_rope.params import RopeParams
@@ -25,7 +25,6 @@ from npu_rope.rms_norm_rope_calls import (
     attributes_of,
     rms_norm_rope_tensors,
 )
-from npu_rope.rope_calls import RopeCallAttributes
 from npu_rope.values import Angle
 
 Tensors = CallTensors[Any]
@@ -143,11 +142,21 @@ def _on_own_device(tensors: tuple[Any, ...], given: tuple[Any, ...]) -> tuple[An
     try:
         needs_grad = torch.is_grad_enabled() and _require_grad((q, k, q_scale, k_scale, *(written or ())))
         if (
-            not (needs_grad or torch.compiler.is_compiling())
+            not (needs_grad and written is not None)
+            and not torch.compiler.is_compiling()
             and calls.is_plain_cpu_tensor(q)
             and type(k) in calls.ORDINARY
         ):
-            return _hot_path(tensors, given)
+            if not needs_grad:
+                return _hot_path(tensors, given)
+            if type(q_scale) in calls.ORDINARY and type(k_scale) in calls.ORDINARY:
+                _enable_grad(False)
+                try:
+                    pair = _hot_path(tensors, given)
+                finally:
+                    _enable_grad(True)
+                both: tuple[Any, Any] = gradients.add_node[OP]((pair, given), *tensors[:6])
+                return both
         floats = {"q": q, "k": k, "q_scale": q_scale, "k_scale": k_scale, "freq_factors": freq_factors}
         gradients.refuse_tangents(OP, floats)
         attributes = _schema_attributes(*given)
@@ -242,27 +251,32 @@ def _attributes(named: dict[str, Any]) -> RmsNormRopeAttributes:
     return attributes_of(calls.params_of_schema(named), epsilon, rounding, angle)
 
 
+def _given_of_schema(**named: Any) -> tuple[Any, ...]:
+    """Return params, epsilon, intermediate_rounding and angle from a schema's arguments."""
+    attributes = _attributes(named)
+    return (
+        attributes.params,
+        attributes.epsilon,
+        attributes.intermediate_rounding,
+        attributes.angle,
+    )
+
+
 # ---- gradient --------------------------------------------------------------------------------------
-
-
-def _setup_context(ctx: Any, arguments: dict[str, Any], output: Any) -> None:
-    q, k, q_scale, k_scale, positions, freq_factors, *_ = arguments.values()
-    ctx.save_for_backward(q, k, q_scale, k_scale, positions, freq_factors)
-    ctx.attributes = dict(list(arguments.items())[6:])
 
 
 def _backward(ctx: Any, q_gradient: Any, k_gradient: Any) -> tuple[Any, ...]:
     """Differentiate through rope_qk, then through rms_norm. The gradient of a rounding is the identity."""
-    q, k, q_scale, k_scale, positions, freq_factors = ctx.saved_tensors
-    attributes = _attributes(ctx.attributes)
-    named = RopeCallAttributes(attributes.params, False, attributes.angle).as_schema()
-    rotated_back = _operators.rope_qk.default(q_gradient, k_gradient, positions, freq_factors, **named)
+    q, k, q_scale, k_scale, *angles = ctx.saved_tensors
+    attributes = attributes_of(*ctx.attributes)
+    inverse = attributes.params, False, attributes.angle
+    rotated_back = rotations.rotate((q_gradient, k_gradient), angles, inverse)
     needed = ctx.needs_input_grad
-    stash = attributes.norm_stash_type(spec_of(q).dtype)
+    given = -1, attributes.epsilon, attributes.norm_stash_type(spec_of(q).dtype)
     input_gradients: list[Any] = [None] * 4
     for side, (gradient, x, scale) in enumerate(zip(rotated_back, (q, k), (q_scale, k_scale), strict=True)):
-        if needed[side] or needed[2 + side]:
-            both = _operators.rms_norm_backward.default(gradient, x, scale, -1, attributes.epsilon, stash)
+        if needed[1 + side] or needed[3 + side]:
+            both = calls.run("rms_norm_backward", (gradient, x, scale), given)
             input_gradients[side], input_gradients[2 + side] = both
     return tuple(input_gradients)
 
@@ -307,7 +321,7 @@ register(
         f"rms_norm_rope({_NEW}) -> (Tensor, Tensor)",
         _call,
         results=like_xs("q_out", "k_out"),
-        gradient=gradients.Gradient(_backward, _setup_context, reads=((0, 2), (1, 3))),
+        gradient=gradients.Gradient(_backward, reads=((0, 2), (1, 3)), attributes=_given_of_schema),
     ),
     _operator(f"rms_norm_rope_out({_NEW}, Tensor(a!) q_out, Tensor(b!) k_out) -> ()", _call),
     _operator(f"rms_norm_rope_set_rows({_ROWS}) -> Tensor", _call_set_rows, results=like_xs("q_out")),
@@ -330,6 +344,7 @@ if torch is not None:
     _Tensor, _contiguous = torch.Tensor, torch.contiguous_format
     _operators = torch.ops.npu_rope
     _call_hot = calls.callable_of(_operators.rms_norm_rope_packed_.default)
+    _enable_grad = torch._C._set_grad_enabled
     _increment_version = torch._C._increment_version
 
 __all__ = ["rms_norm_rope"]

@@ -1,6 +1,6 @@
 """rope: the Python functions, and the registration with torch.
 
-``calls.py`` and ``gradients.py`` hold the code that it shares with rope_qk and rope_set_rows.
+``rotations.py`` has the code that it shares with rope_qk and rope_set_rows.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import Any
 
 from npu_rope import backends
 from npu_rope.errors import BrokenRule, renamed
-from npu_rope.ops import calls, gradients
+from npu_rope.ops import calls, gradients, rotations
 from npu_rope.optional_torch import torch
 from npu_rope.params import RopeParams
 from npu_rope.rope_calls import rope_tensors
@@ -105,8 +105,16 @@ def _on_own_device(
 ) -> Any:
     try:
         needs_grad = (x.requires_grad or (out is not None and out.requires_grad)) and torch.is_grad_enabled()
-        if not (needs_grad or torch.compiler.is_compiling()) and calls.is_plain_cpu_tensor(x):
-            return _hot_path(x, positions, params, freq_factors, out, forward, angle)
+        is_hot = not (needs_grad and out is not None) and not torch.compiler.is_compiling()
+        if is_hot and calls.is_plain_cpu_tensor(x):
+            if not needs_grad:
+                return _hot_path(x, positions, params, freq_factors, out, forward, angle)
+            _enable_grad(False)
+            try:
+                y = _hot_path(x, positions, params, freq_factors, None, forward, angle)
+            finally:
+                _enable_grad(True)
+            return gradients.add_node["rope"]((y, (params, forward, angle)), x, positions, freq_factors)
         attributes = calls.attributes_of("rope", params, forward, angle).as_schema()
         if out is None:
             return torch.ops.npu_rope.rope.default(x, positions, freq_factors, **attributes)
@@ -143,12 +151,13 @@ def _hot_path(
     return out
 
 
-calls.register_rotation("rope", rope_tensors, ("x",), ("out",))
+rotations.register_rotation("rope", rope_tensors, ("x",), ("out",))
 
 _Tensor: Any = ()  # without torch isinstance(x, ()) is False
 if torch is not None:
     _Tensor, _contiguous = torch.Tensor, torch.contiguous_format
     _call_hot = calls.callable_of(torch.ops.npu_rope.rope_packed_.default)
+    _enable_grad = torch._C._set_grad_enabled
     _increment_version = torch._C._increment_version
 
 __all__ = ["rope", "rope_"]

@@ -1,7 +1,7 @@
 """rope_qk: the Python functions, and the registration with torch.
 
 Queries and keys rotate by the same angles. One call computes one table of cos and sin for both, with one
-dispatch and one launch. ``calls.py`` and ``gradients.py`` hold the code that it shares with rope.
+dispatch and one launch. ``rotations.py`` has the code that it shares with rope.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 from npu_rope import backends
 from npu_rope.errors import BrokenRule, renamed
-from npu_rope.ops import calls, gradients
+from npu_rope.ops import calls, gradients, rotations
 from npu_rope.optional_torch import torch
 from npu_rope.params import RopeParams
 from npu_rope.rope_calls import rope_qk_tensors
@@ -127,25 +127,18 @@ def _on_own_device(
             or k.requires_grad
             or (out is not None and (q_out.requires_grad or k_out.requires_grad))
         )
-        is_plain = not (needs_grad or torch.compiler.is_compiling()) and calls.is_plain_cpu_tensor(q)
-        if is_plain and type(k) in calls.ORDINARY:
-            # Hot path: call the kernel without checks in Python. The C++ checks report every error.
+        is_hot = not (needs_grad and out is not None) and not torch.compiler.is_compiling()
+        if is_hot and calls.is_plain_cpu_tensor(q) and type(k) in calls.ORDINARY:
+            if not needs_grad:
+                return _hot_path(q, k, positions, params, freq_factors, out, forward, angle)
+            _enable_grad(False)
             try:
-                packed = params.__dict__["_packed"][forward, angle]
-            except (KeyError, AttributeError):
-                packed = calls.packed_of("rope_qk", params, forward, angle)
-            if out is None:
-                q_out = torch.empty_like(q, memory_format=_contiguous)
-                k_out = torch.empty_like(k, memory_format=_contiguous)
-            read_q, read_k = None if q_out is q else q, None if k_out is k else k
-            if freq_factors is None:
-                _call_hot(q_out, k_out, read_q, read_k, positions, packed)
-            else:
-                _call_hot(q_out, k_out, read_q, read_k, positions, packed, freq_factors)
-            if out is not None:
-                # autograd must detect that tensors it saved for a gradient have changed.
-                _increment_version((q_out, k_out))
-            return q_out, k_out
+                pair = _hot_path(q, k, positions, params, freq_factors, None, forward, angle)
+            finally:
+                _enable_grad(True)
+            call = pair, (params, forward, angle)
+            both: tuple[Any, Any] = gradients.add_node["rope_qk"](call, q, k, positions, freq_factors)
+            return both
         attributes = calls.attributes_of("rope_qk", params, forward, angle).as_schema()
         operators = torch.ops.npu_rope
         if out is None:
@@ -161,12 +154,44 @@ def _on_own_device(
         raise calls.error_of_rope(error, tensors, params, angle) from error.__cause__
 
 
-calls.register_rotation("rope_qk", rope_qk_tensors, ("q", "k"), ("q_out", "k_out"))
+def _hot_path(
+    q: Any,
+    k: Any,
+    positions: Any,
+    params: RopeParams,
+    freq_factors: Any,
+    out: Any,
+    forward: bool,
+    angle: Angle,
+) -> tuple[Any, Any]:
+    """Call the kernel without checks in Python. The C++ checks report every error."""
+    try:
+        packed = params.__dict__["_packed"][forward, angle]
+    except (KeyError, AttributeError):
+        packed = calls.packed_of("rope_qk", params, forward, angle)
+    if out is None:
+        q_out = torch.empty_like(q, memory_format=_contiguous)
+        k_out = torch.empty_like(k, memory_format=_contiguous)
+    else:
+        q_out, k_out = out
+    read_q, read_k = None if q_out is q else q, None if k_out is k else k
+    if freq_factors is None:
+        _call_hot(q_out, k_out, read_q, read_k, positions, packed)
+    else:
+        _call_hot(q_out, k_out, read_q, read_k, positions, packed, freq_factors)
+    if out is not None:
+        # autograd must detect that tensors it saved for a gradient have changed.
+        _increment_version((q_out, k_out))
+    return q_out, k_out
+
+
+rotations.register_rotation("rope_qk", rope_qk_tensors, ("q", "k"), ("q_out", "k_out"))
 
 _Tensor: Any = ()  # without torch isinstance(x, ()) is False
 if torch is not None:
     _Tensor, _contiguous = torch.Tensor, torch.contiguous_format
     _call_hot = calls.callable_of(torch.ops.npu_rope.rope_qk_packed_.default)
+    _enable_grad = torch._C._set_grad_enabled
     _increment_version = torch._C._increment_version
 
 __all__ = ["rope_qk", "rope_qk_"]

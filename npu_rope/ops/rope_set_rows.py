@@ -10,7 +10,7 @@ from typing import Any
 
 from npu_rope import backends
 from npu_rope.errors import bad_value
-from npu_rope.ops import calls, gradients
+from npu_rope.ops import calls, gradients, rotations
 from npu_rope.ops.calls import ATTRIBUTES
 from npu_rope.ops.registrar import Call, register
 from npu_rope.optional_torch import torch
@@ -140,12 +140,12 @@ def _call_packed(
 _INPUTS = "Tensor x, Tensor positions, Tensor rows, Tensor(a!) cache"
 register(
     # No functional operator: it would copy the whole cache to write a few rows.
-    calls.rope_operator(
+    rotations.rope_operator(
         f"rope_set_rows({_INPUTS}, Tensor? freq_factors=None, {ATTRIBUTES}) -> ()",
         _call,
         no_gradient=(None, *_NO_GRADIENT),
     ),
-    calls.packed_operator(
+    rotations.packed_operator(
         f"rope_set_rows_packed_({_INPUTS}, Tensor packed, Tensor? freq_factors=None) -> ()", _call_packed
     ),
 )

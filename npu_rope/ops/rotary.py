@@ -5,7 +5,6 @@ registration with torch.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -176,34 +175,34 @@ def _as_table(
     return lanewise.reshape(table.shape).to(table.dtype)
 
 
-def _gradient_of(make: Callable[..., Call], n_xs: int, n_tensors: int) -> Gradient:
+def _gradient_of(op: str, make: Callable[..., Call], n_xs: int) -> Gradient:
     """Return the gradient of an operator.
 
     Args:
         make: returns a call from the operator's arguments.
-        n_xs, n_tensors: the number of its rotated tensors, and of all its tensors.
+        n_xs: the number of its rotated tensors.
     """
 
-    def setup_context(ctx: Any, arguments: dict[str, Any], output: Any) -> None:
-        given = tuple(arguments.values())
+    def save(ctx: Any, tensors: tuple[Any, ...], output: Any) -> tuple[Any, ...]:
         # Only the tables' gradients need xs. Otherwise xs are not saved and may be overwritten.
-        ctx.saves_xs = any(ctx.needs_input_grad[n_xs : n_xs + 2])
-        ctx.save_for_backward(*given[0 if ctx.saves_xs else n_xs : n_tensors])
-        ctx.attributes = given[n_tensors:]
+        needed = ctx.needs_input_grad
+        ctx.saves_xs = needed[1 + n_xs] or needed[2 + n_xs]
+        return tensors if ctx.saves_xs else tensors[n_xs:]
 
     def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
-        call, attributes = make(*(() if ctx.saves_xs else grads), *ctx.saved_tensors, *ctx.attributes)
+        saved = ctx.saved_tensors
         x_gradients: tuple[Any, ...] = (None,) * n_xs
-        if any(ctx.needs_input_grad[:n_xs]):
-            backward_attributes = replace(attributes, forward=not attributes.forward)
-            values = _attributes_in_schema_order(call, backward_attributes)
-            x_gradients = getattr(_operators, call.op).default(*grads, *_other_inputs(call), *values)
-            x_gradients = x_gradients if isinstance(x_gradients, tuple) else (x_gradients,)
+        if any(ctx.needs_input_grad[1 : 1 + n_xs]):
+            *attributes, forward = ctx.attributes
+            other_inputs = saved[n_xs:] if ctx.saves_xs else saved
+            rotated = calls.run(op, (*grads, *other_inputs), (*attributes, not forward))
+            x_gradients = rotated if isinstance(rotated, tuple) else (rotated,)
         if not ctx.saves_xs:
             return x_gradients
-        return *x_gradients, *table_gradients(call, grads, attributes, sizes_of(call, attributes))
+        call, given = make(*saved, *ctx.attributes)
+        return *x_gradients, *table_gradients(call, grads, given, sizes_of(call, given))
 
-    return Gradient(backward, setup_context, ((0, 2, 3), (1, 2, 3)) if n_xs == 2 else ())
+    return Gradient(backward, save, ((0, 2, 3), (1, 2, 3)) if n_xs == 2 else ())
 
 
 # ---- registration --------------------------------------------------------------------------------------
@@ -257,7 +256,7 @@ def _operators_of(
             f"{op}({read}, {_TABLES}, {_ATTRIBUTES}) -> {result}",
             call,
             results=registrar.like_xs(*outs),
-            gradient=_gradient_of(call, n, inputs),
+            gradient=_gradient_of(op, call, n),
         ),
         _operator(f"{op}_({registrar.schema_of_outputs(xs)}, {_TABLES}, {_ATTRIBUTES}) -> ()", call_in_place),
         _operator(
@@ -274,7 +273,7 @@ registrar.register(
         f"rotary_embedding({_CACHES}=None, {_ONNX}) -> Tensor",
         _call_onnx,
         results=registrar.like_xs("Y"),
-        gradient=_gradient_of(_call_onnx, 1, 4),
+        gradient=_gradient_of("rotary_embedding", _call_onnx, 1),
     ),
     _operator(f"rotary_embedding_out({_CACHES}, Tensor(a!) Y, {_ONNX}) -> ()", _call_onnx_out),
 )

@@ -59,10 +59,7 @@ def rotary_embedding(
     as_bool = bool(interleaved) if type(interleaved) is int and interleaved in (0, 1) else interleaved
     if backend is None and out is None and rotary.have_schema_types(as_bool, num_heads, rotary_embedding_dim):
         given = as_bool, num_heads, rotary_embedding_dim, True
-        if position_ids is None:
-            y = calls.try_hot_path(op, (X, cos_cache, sin_cache), (None, *given))
-        else:
-            y = calls.try_hot_path(op, (X, cos_cache, sin_cache, position_ids), given)
+        y = calls.try_hot_path(op, (X, cos_cache, sin_cache, position_ids), given)
         if y is not NotImplemented:
             return y
     require_tensor_like(op, "X", X)

@@ -2,7 +2,8 @@
 
 A call outside the hot path checks whether a gradient or a tangent flows through its tensors. These tests
 count the checks. Parameters have requires_grad=True in every loaded model: where gradients are off they
-must cost no more than other tensors.
+must cost no more than other tensors. Where gradients are on, a call adds its node to autograd's graph on the
+hot path, and its backward calls kernels on the hot path.
 """
 
 import itertools
@@ -10,7 +11,7 @@ import itertools
 import pytest
 
 import npu_rope
-from npu_rope.ops import gradients
+from npu_rope.ops import calls, gradients
 
 torch = pytest.importorskip("torch")
 
@@ -27,7 +28,7 @@ PARAMS = npu_rope.RopeParams(8, "neox")
 def gradient_checks(monkeypatch):
     """Return a list to which each check of a call for gradients or tangents adds the operator's name."""
     checked = []
-    for name in ("refuse_tangents", "differentiates"):
+    for name in ("refuse_tangents", "differentiates", "_needs_gradient"):
         original = getattr(gradients, name)
 
         def counted(op, *rest, original=original):
@@ -114,11 +115,153 @@ def test_parameters_that_need_no_gradient_take_the_hot_path_where_gradients_are_
     assert not gradient_checks
 
 
-@pytest.mark.parametrize("name", [name for name in CALLS if name != "rope_set_rows" and "out=" not in name])
-def test_parameters_leave_the_hot_path_where_gradients_are_on(name, gradient_checks):
-    found = tensors(CALLS[name](torch.nn.Parameter))
-    assert gradient_checks
+DIFFERENTIABLE = [name for name in CALLS if name != "rope_set_rows" and "out=" not in name]
+
+
+class Parameters:
+    """Make parameters, and keep them."""
+
+    def __init__(self):
+        self.made = []
+
+    def __call__(self, x):
+        self.made.append(torch.nn.Parameter(x) if type(x) is torch.Tensor else x)
+        return self.made[-1]
+
+
+def results_and_gradients(name, **options):
+    """Return the results of a call on parameters, and the gradients of all its parameters."""
+    parameters = Parameters()
+    found = tensors(CALLS[name](parameters))
     assert all(y.requires_grad for y in found)
+    loss = sum(y.pow(2).sum() for y in found)
+    leaves = [x for x in parameters.made if x.is_leaf]
+    return found, torch.autograd.grad(loss, leaves, allow_unused=True, **options)
+
+
+@pytest.mark.parametrize("name", DIFFERENTIABLE)
+def test_gradients_take_the_hot_path_with_the_same_bits(name, gradient_checks, monkeypatch):
+    found, hot = results_and_gradients(name)
+    assert not gradient_checks
+    monkeypatch.setattr(calls, "is_plain_cpu_tensor", lambda x: False)
+    expected, cold = results_and_gradients(name)
+    assert gradient_checks
+    assert all(map(torch.equal, found, expected))
+    assert len(hot) == len(cold) > 0
+    assert any(g is not None for g in hot)
+    for g, other in zip(hot, cold, strict=True):
+        assert (g is None and other is None) or torch.equal(g, other)
+
+
+@pytest.mark.parametrize("name", DIFFERENTIABLE)
+def test_a_gradient_under_torch_func_leaves_the_hot_path(name, gradient_checks):
+    first = []
+
+    def loss(x):
+        def wrap(y):
+            first.append(y)
+            return x if len(first) == 1 else y
+
+        return sum(y.pow(2).sum() for y in tensors(CALLS[name](wrap)))
+
+    x = heads(detached)[0] if name == "qkv_norm_rope_cache" else heads(detached)
+    gradient = torch.func.grad(loss)(x)
+    assert gradient_checks
+    assert gradient.abs().max() > 0
+
+
+@pytest.mark.parametrize("name", DIFFERENTIABLE)
+def test_a_level_of_forward_mode_leaves_the_hot_path(name, gradient_checks):
+    with torch.autograd.forward_ad.dual_level():
+        assert all(y.requires_grad for y in tensors(CALLS[name](torch.nn.Parameter)))
+    assert gradient_checks
+
+
+@pytest.mark.parametrize("name", DIFFERENTIABLE)
+def test_a_dispatch_mode_sees_the_operator_where_gradients_are_on(name, gradient_checks):
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    seen = []
+
+    class Seeing(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            seen.append(str(function))
+            return function(*args, **(kwargs or {}))
+
+    with Seeing():
+        assert all(y.requires_grad for y in tensors(CALLS[name](torch.nn.Parameter)))
+    assert gradient_checks
+    assert f"npu_rope.{name}.default" in seen
+
+
+def test_a_backward_that_is_differentiated_gives_second_gradients():
+    x, factor = heads(torch.clone).double().requires_grad_(), scale(torch.clone).double().requires_grad_()
+    assert torch.autograd.gradgradcheck(npu_rope.rms_norm, (x, factor))
+    assert torch.autograd.gradgradcheck(lambda x: npu_rope.rope(x, POSITIONS, PARAMS), (x,))
+    cos = table(torch.clone).double().requires_grad_()
+    assert torch.autograd.gradgradcheck(npu_rope.rotary_mul, (x, cos, cos))
+
+
+def test_a_saved_tensor_that_changes_is_detected_on_the_hot_path():
+    x, factor = heads(detached), scale(torch.nn.Parameter)
+    y = npu_rope.rms_norm(x, factor)
+    x.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+
+
+def test_hooks_of_saved_tensors_run_once_on_the_hot_path(gradient_checks):
+    packed, unpacked = [], []
+
+    def pack(x):
+        packed.append(x)
+        return x.clone()
+
+    def unpack(x):
+        unpacked.append(x)
+        return x
+
+    x, factor = heads(torch.nn.Parameter), scale(torch.nn.Parameter)
+    with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
+        y = npu_rope.rms_norm(x, factor)
+    y.sum().backward()
+    assert [x.shape for x in packed] == [(1, 3, 2, 8), (8,)]
+    assert len(unpacked) == 2
+    assert not gradient_checks
+
+
+def test_an_error_of_a_hook_is_raised_once_and_as_it_is():
+    calls_of_pack = []
+
+    def pack(x):
+        calls_of_pack.append(x)
+        raise ValueError("no room")
+
+    with (
+        torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x),
+        pytest.raises(ValueError, match="^no room$"),
+    ):
+        npu_rope.rms_norm(heads(torch.nn.Parameter), scale(torch.nn.Parameter))
+    assert len(calls_of_pack) == 1
+
+
+@pytest.mark.parametrize("use_reentrant", [False, True])
+@pytest.mark.parametrize("name", DIFFERENTIABLE)
+def test_a_checkpoint_recomputes_on_the_hot_path(name, use_reentrant, gradient_checks):
+    from torch.utils.checkpoint import checkpoint
+
+    gradients_of_x = []
+    for is_checkpointed in (False, True):
+        factor = torch.ones((), requires_grad=True)
+
+        def run(factor):
+            return CALLS[name](lambda x: x * factor)
+
+        result = checkpoint(run, factor, use_reentrant=use_reentrant) if is_checkpointed else run(factor)
+        sum(y.pow(2).sum() for y in tensors(result)).backward()
+        gradients_of_x.append(factor.grad)
+    assert torch.equal(*gradients_of_x)
+    assert not gradient_checks
 
 
 class CountingTensor(torch.Tensor):
@@ -177,6 +320,5 @@ def test_every_call_of_a_patched_model_takes_the_hot_path_where_gradients_are_of
             with mode():
                 assert model.generate(ids, min_new_tokens=2, max_new_tokens=2).shape == (1, 7)
             assert not gradient_checks
-        model(ids)
-        assert gradient_checks
-        gradient_checks.clear()
+        assert model(ids).logits.requires_grad
+        assert not gradient_checks
