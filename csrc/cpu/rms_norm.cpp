@@ -34,6 +34,7 @@
 #include <vector>
 
 #include "csrc/cpu/parallel.h"
+#include "csrc/cpu/rms_norm_backward_kernels.h"
 #include "csrc/cpu/rms_norm_row.h"
 #include "csrc/cpu/streaming.h"
 
@@ -269,6 +270,7 @@ struct BackwardOffsets {
     int64_t x = 0, grad = 0, scale = 0, dx = 0;
     BackwardOffsets(const RmsNormShape& s, int64_t scale_index, int64_t row_of_scale) {
         for (int k = kMaxOuterDims - 1; k >= 0; --k) {
+            if (s.outer[k] == 1) continue;
             int64_t& from = s.scale_is_shared[k] ? row_of_scale : scale_index;
             const int64_t i = from % s.outer[k];
             from /= s.outer[k];
@@ -284,13 +286,19 @@ struct BackwardOffsets {
 class BackwardRow {
 public:
     explicit BackwardRow(const Job& job)
-        : job_(job), kernels_(job.format.kernels), double_row_(job.format), scales_(job) {}
+        : job_(job),
+          kernels_(job.format.kernels),
+          narrow_kernels_(active_rms_norm_backward_kernels()),
+          double_row_(job.format),
+          scales_(job),
+          is_narrow_(computes_in_floats(job.format)) {}
 
     // Writes dx and adds to the n sums of dscale.
     void run(const BackwardOffsets& offsets, double* sums) {
         x_ = job_.x + offsets.x * job_.format.x_bytes;
         grad_ = job_.grad + offsets.grad * job_.format.scale_bytes;
         scale_ = scales_.at(offsets.scale);
+        if (is_narrow_) return run_narrow(job_.out + offsets.dx * job_.format.x_bytes, sums);
         factors_ = double_row_.factors_of(x_);
         // dx is multiplied by inverse, then by power. `headroom` keeps a small gradient normal after the first product.
         // The second factor is therefore divided by it.
@@ -309,6 +317,29 @@ public:
     }
 
 private:
+    // Does the same for types that one kernel reads, computes in double and rounds.
+    void run_narrow(char* dx, double* sums) {
+        const int32_t x_type = job_.format.x_dtype, scale_type = job_.format.scale_dtype;
+        const int64_t x_bytes = job_.format.x_bytes, scale_bytes = job_.format.scale_bytes;
+        const auto n = static_cast<double>(job_.shape.n);
+        PairwiseSum squares, products;
+        for_each_block(job_.shape.n, [&](int64_t at, int64_t count) {
+            squares.add(narrow_kernels_.sum_block_squares[x_type](x_ + at * x_bytes, count));
+        });
+        const double inverse = 1 / std::sqrt(squares.total() / n + job_.format.epsilon);
+        GradientJob block{x_, grad_, scale_, 0, inverse, 0, dx, sums};
+        auto for_each_gradient_block = [&](auto run) {
+            for_each_block(job_.shape.n, [&](int64_t at, int64_t count) {
+                block.x = x_ + at * x_bytes, block.dx = dx + at * x_bytes, block.sums = sums + at;
+                block.grad = grad_ + at * scale_bytes, block.scale = scale_ + at * scale_bytes, block.count = count;
+                run();
+            });
+        };
+        for_each_gradient_block([&] { products.add(narrow_kernels_.dot_gradient[x_type][scale_type](block)); });
+        block.mean = products.total() / n;
+        for_each_gradient_block([&] { narrow_kernels_.differentiate[x_type][scale_type](block); });
+    }
+
     // Computes a block of grad, g and N.
     void compute_block(int64_t at, int64_t count) {
         kernels_.widen[job_.format.scale_dtype](grad_ + at * job_.format.scale_bytes, grad_block_, count);
@@ -330,8 +361,10 @@ private:
 
     const Job& job_;
     const RmsNormKernels& kernels_;
+    const RmsNormBackwardKernels& narrow_kernels_;
     const DoubleRow double_row_;
     ScaleRow scales_;
+    const bool is_narrow_;  // run_narrow() supports the types
     RowFactors factors_;
     const char *x_ = nullptr, *grad_ = nullptr, *scale_ = nullptr;
     double blocks_[4][kSumBlock];

@@ -16,7 +16,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from npu_rope.bench import form_rows, machine, norm_rope_rows, norm_rows, patched_rows, qkv_rows
+from npu_rope.bench import (
+    form_rows,
+    gradient_rows,
+    machine,
+    norm_rope_rows,
+    norm_rows,
+    patched_rows,
+    qkv_rows,
+)
 from npu_rope.bench.rope_rows import DTYPES, MODES, Row, rows
 
 SCHEMA = 1
@@ -45,6 +53,7 @@ class BenchOptions:
         forms += [norm_rope_rows.row(dtype, threads) for dtype in self.dtypes]
         forms += [qkv_rows.row(dtype, threads) for dtype in self.dtypes]
         forms += patched_rows.rows(self.dtypes, threads)
+        forms += gradient_rows.rows(self.dtypes, threads)
         chosen = rows(self.dtypes, self.modes, threads, self.rows)
         return chosen + [row for row in forms if self.rows is None or re.search(self.rows, row.name)]
 

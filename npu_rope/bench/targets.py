@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from npu_rope.bench import form_rows, norm_rope_rows, norm_rows, patched_rows, qkv_rows
+from npu_rope.bench import form_rows, gradient_rows, norm_rope_rows, norm_rows, patched_rows, qkv_rows
 from npu_rope.bench.rope_rows import OUT, PACKED, PACKED_IN_PLACE, SCHEMA
 
 # Largest time of rope's prefill divided by the memory floor's, by dtype.
@@ -26,6 +26,8 @@ QKV_FLOOR_LIMITS = {"f32": 1.15, "bf16": 1.5}
 QKV_GAINS = {"eager": 3.0, "compiled": 1.3}
 # Largest time of a patched module, and of a patched model's step, divided by transformers' own time.
 PATCHED_LIMITS = {patched_rows.NORM: 0.6, patched_rows.DECODE: 1.0}
+# Largest extra time of requires_grad, in empty calls; largest time of backward divided by forward's.
+REQUIRES_GRAD_LIMIT, BACKWARD_LIMIT = 2.3, 1.0
 DISTURBED_CORES = 0.1  # CPU cores that other programs use
 # A figure is the result of one contestant in one row, as worker.as_dict returns it.
 Figures = Sequence[dict[str, Any]]
@@ -44,14 +46,14 @@ class TargetVerdict:
 def verdicts(figures: Figures) -> list[TargetVerdict]:
     """Judge every target."""
     own_target_groups = tuple(
-        rows.GROUP for rows in (form_rows, norm_rows, norm_rope_rows, qkv_rows, patched_rows)
+        rows.GROUP for rows in (form_rows, norm_rows, norm_rope_rows, qkv_rows, patched_rows, gradient_rows)
     )
     modes = dict.fromkeys(figure["mode"] for figure in figures if figure["group"] not in own_target_groups)
     decode = [_decode_verdict(figures, mode) for mode in modes]
     norms = [*(_norm_verdict(figures, mode) for mode in norm_rows.MODES), _norm_rope_verdict(figures)]
     patched = [_patched_verdict(figures, mode) for mode in PATCHED_LIMITS]
     rope = [*_floor_verdicts(figures), _peer_verdict(figures), *decode, _forms_verdict(figures)]
-    return [*rope, *norms, *_qkv_verdicts(figures), *patched]
+    return [*rope, *norms, *_qkv_verdicts(figures), *patched, *_gradient_verdicts(figures)]
 
 
 def by_row(figures: Figures) -> dict[str, list[dict[str, Any]]]:
@@ -208,6 +210,33 @@ def _patched_verdict(figures: Figures, mode: str) -> TargetVerdict:
             detail = f"{ours['dtype']} {ours['threads']}T{level} {ours['ratio']:.2f}"
             target.add(ours["ratio"] < limit, detail, ours)
     return target.verdict()
+
+
+def _gradient_verdicts(figures: Figures) -> Iterator[TargetVerdict]:
+    """Judge the extra time of requires_grad for a decoded token, and backward for a batch in training."""
+    decode, training = (
+        gradient_rows.row("f32", 1, gradient_rows.MODES[0], sizes).shape
+        for sizes in (gradient_rows.DECODE, gradient_rows.TRAINING)
+    )
+    extra = _Target(f"requires_grad {decode}: at most {REQUIRES_GRAD_LIMIT} empty calls more than without")
+    backward = _Target(f"backward {training}: at most {BACKWARD_LIMIT} x forward with requires_grad")
+    for row in by_row(figures).values():
+        if row[0]["group"] != gradient_rows.GROUP:
+            continue
+        measured = {figure["contestant"]: figure for figure in row if "ratio" in figure}
+        label = f"{row[0]['mode']} {row[0]['dtype']} {row[0]['threads']}T"
+        names = gradient_rows.WITHOUT, gradient_rows.WITH, gradient_rows.BACKWARD
+        if not all(name in measured for name in names):
+            continue
+        without, with_gradient, back = (measured[name] for name in names)
+        if row[0]["shape"] == decode:
+            more = with_gradient["ratio"] - without["ratio"]
+            extra.add(more <= REQUIRES_GRAD_LIMIT, f"{label} {more:.2f}", without, with_gradient)
+        elif row[0]["shape"] == training:
+            ratio = back["ratio"] / with_gradient["ratio"]
+            backward.add(ratio <= BACKWARD_LIMIT, f"{label} {ratio:.2f}", with_gradient, back)
+    yield extra.verdict()
+    yield backward.verdict()
 
 
 def _decode_verdict(figures: Figures, mode: str) -> TargetVerdict:

@@ -10,7 +10,16 @@ import os
 import sys
 from typing import Any
 
-from npu_rope.bench import form_rows, norm_rope_rows, norm_rows, patched_rows, peers, qkv_rows, rope_rows
+from npu_rope.bench import (
+    form_rows,
+    gradient_rows,
+    norm_rope_rows,
+    norm_rows,
+    patched_rows,
+    peers,
+    qkv_rows,
+    rope_rows,
+)
 from npu_rope.bench.harness import Contestant, Figure, measure_row, wait_for_quiet
 from npu_rope.bench.run import BenchOptions
 from npu_rope.optional_torch import torch
@@ -28,6 +37,8 @@ def contestants(row: rope_rows.Row, options: BenchOptions) -> list[Contestant]:
         return list(qkv_rows.contestants(row, options.peers))
     if row.group == patched_rows.GROUP:
         return list(patched_rows.contestants(row))
+    if row.group == gradient_rows.GROUP:
+        return list(gradient_rows.contestants(row))
     inputs = rope_rows.RopeInputs(row)
     row_contestants = [rope_rows.floor(inputs.xs)]
     if row.is_decode:

@@ -60,6 +60,11 @@ def attributes_of_schema(op: str, attributes: dict[str, Any]) -> RopeCallAttribu
     return RopeCallAttributes(params_of_schema(attributes), forward, policy)
 
 
+def cache_key(attributes: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
+    """Return a schema's arguments as a key: a list becomes a tuple."""
+    return tuple((name, tuple(v) if isinstance(v, list) else v) for name, v in attributes.items())
+
+
 def params_of_schema(attributes: dict[str, Any]) -> RopeParams:
     """Return the parameters of a schema's call. An error names ``rope_mode``, as the schema does."""
     try:

@@ -6,7 +6,7 @@ the stores into the caches, in one pass over memory.
 
 from __future__ import annotations
 
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from npu_rope import backends
@@ -320,7 +320,7 @@ def _backward(ctx: Any, q_gradient: Any, k_gradient: Any) -> tuple[Any, ...]:
     identity."""
     q, k, *others = ctx.saved_tensors
     named = dict(zip(_NORM_AND_ANGLES, others, strict=True))
-    attributes = _attributes(ctx.attributes)
+    attributes = _attributes_of_key(calls.cache_key(ctx.attributes))
     rotated_back = _rotated_back((q_gradient, k_gradient), named, attributes)
     sides = []
     for column, (side, x) in enumerate((("q", q), ("k", k))):
@@ -423,6 +423,9 @@ def _attributes(named: dict[str, Any]) -> QkvAttributes:
     own = {"epsilon": 1e-5, "scale_offset": 0.0, "ranks": 1, "angle": 0}
     values = {name: named.pop(name, default) for name, default in own.items()}
     return attributes_of(calls.params_of_schema(named), **values)
+
+
+_attributes_of_key = lru_cache(maxsize=256)(lambda key: _attributes(dict(key)))
 
 
 def _call_new(*read: Any, **attributes: Any) -> Call:

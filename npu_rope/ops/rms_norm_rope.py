@@ -7,7 +7,7 @@ of two ``rms_norm`` calls and ``rope_qk`` in one pass over memory.
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from npu_rope import backends
@@ -253,13 +253,13 @@ def _attributes(named: dict[str, Any]) -> RmsNormRopeAttributes:
 
 def _given_of_schema(**named: Any) -> tuple[Any, ...]:
     """Return params, epsilon, intermediate_rounding and angle from a schema's arguments."""
-    attributes = _attributes(named)
-    return (
-        attributes.params,
-        attributes.epsilon,
-        attributes.intermediate_rounding,
-        attributes.angle,
-    )
+    return _given_of_key(calls.cache_key(named))
+
+
+@lru_cache(maxsize=256)
+def _given_of_key(key: tuple[tuple[str, Any], ...]) -> tuple[Any, ...]:
+    a = _attributes(dict(key))
+    return a.params, a.epsilon, a.intermediate_rounding, a.angle
 
 
 # ---- gradient --------------------------------------------------------------------------------------

@@ -81,14 +81,12 @@ def _jvp(ctx: Any, *tangents: Any) -> tuple[Any, ...]:
 
 def _attributes_of_schema(**attributes: Any) -> Attributes:
     """Return the attributes of a schema's call from its arguments by name."""
-    if attributes.get("sections") is not None:
-        attributes["sections"] = tuple(attributes["sections"])
-    return _attributes_of_items(tuple(attributes.items()))
+    return _attributes_of_key(calls.cache_key(attributes))
 
 
 @lru_cache(maxsize=256)
-def _attributes_of_items(items: tuple[tuple[str, Any], ...]) -> Attributes:
-    attributes = calls.attributes_of_schema("rope", dict(items))
+def _attributes_of_key(key: tuple[tuple[str, Any], ...]) -> Attributes:
+    attributes = calls.attributes_of_schema("rope", dict(key))
     return attributes.params, attributes.forward, attributes.angle
 
 

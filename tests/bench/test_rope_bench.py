@@ -11,7 +11,15 @@ pytest.importorskip("typer")
 
 from typer.testing import CliRunner  # noqa: E402
 
-from npu_rope.bench import norm_rope_rows, norm_rows, patched_rows, qkv_rows, report, worker  # noqa: E402
+from npu_rope.bench import (  # noqa: E402
+    gradient_rows,
+    norm_rope_rows,
+    norm_rows,
+    patched_rows,
+    qkv_rows,
+    report,
+    worker,
+)
 from npu_rope.bench.harness import NotInstalled, Unsupported  # noqa: E402
 from npu_rope.bench.peers import peers  # noqa: E402
 from npu_rope.bench.rope_rows import OUT, PACKED, RopeInputs, Row, ours, rows  # noqa: E402
@@ -215,6 +223,46 @@ def test_the_patched_verdict_depends_on_every_level_and_dtype(mode, limit):
     assert outcome_of(mode, unpatched) == "NOT MEASURED"
     (other_mode,) = {patched_rows.NORM, patched_rows.DECODE} - {mode}
     assert outcome_of(other_mode, unpatched, fast) == "NOT MEASURED"
+
+
+def test_the_gradient_verdicts_judge_the_extra_time_and_backward():
+    decode, training = (
+        gradient_rows.row("f32", 1, "rope", sizes).shape
+        for sizes in (gradient_rows.DECODE, gradient_rows.TRAINING)
+    )
+
+    def gradient(name, ratio, shape, row="gradient"):
+        entries = {"mode": "rope", "group": gradient_rows.GROUP, "shape": shape}
+        return figure(name, row=row, ratio=ratio) | entries
+
+    def row_of(shape, without, with_gradient, backward, row="gradient"):
+        names = gradient_rows.WITHOUT, gradient_rows.WITH, gradient_rows.BACKWARD
+        ratios = without, with_gradient, backward
+        return [gradient(name, ratio, shape, row) for name, ratio in zip(names, ratios, strict=True)]
+
+    assert outcome_of("requires_grad [", *row_of(decode, 3.0, 5.2, 90.0)) == "PASS"
+    assert outcome_of("requires_grad [", *row_of(decode, 3.0, 5.4, 1.0)) == "MISS"
+    one_of_two = *row_of(decode, 3.0, 5.2, 1.0), *row_of(decode, 3.0, 5.4, 1.0, "other")
+    assert outcome_of("requires_grad [", *one_of_two) == "MISS"
+    assert outcome_of("requires_grad [", *row_of(training, 3.0, 5.0, 1.0)) == "NOT MEASURED"
+    assert outcome_of("backward [", *row_of(training, 1.0, 90.0, 90.0)) == "PASS"
+    assert outcome_of("backward [", *row_of(training, 1.0, 90.0, 91.0)) == "MISS"
+    assert outcome_of("backward [", *row_of(decode, 1.0, 90.0, 91.0)) == "NOT MEASURED"
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+@pytest.mark.parametrize("mode", gradient_rows.MODES)
+def test_every_contestant_of_a_gradient_row_is_correct(mode, dtype):
+    found = list(gradient_rows.contestants(gradient_rows.row(dtype, 1, mode)))
+    assert [c.kind for c in found] == ["floor", "call", "ours", "ours", "ours"]
+    with torch.no_grad():  # as in the measuring process
+        for contestant in found:
+            ready = contestant.prepare()
+            with ready.around():
+                ready.call()
+                assert contestant.check(ready.result()) is None, contestant.name
+    assert found[-2].check(torch.zeros(1)) is not None
+    assert found[-1].check(tuple(g * 1.01 for g in ready.result())) is not None
 
 
 @pytest.mark.long

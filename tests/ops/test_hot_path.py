@@ -239,7 +239,7 @@ def test_an_error_of_a_hook_is_raised_once_and_as_it_is():
 
     with (
         torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x),
-        pytest.raises(ValueError, match="^no room$"),
+        pytest.raises(ValueError, match=r"^no room$"),
     ):
         npu_rope.rms_norm(heads(torch.nn.Parameter), scale(torch.nn.Parameter))
     assert len(calls_of_pack) == 1

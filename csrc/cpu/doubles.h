@@ -1,0 +1,101 @@
+// Elements as doubles, and sums of doubles with the same bits for every instruction set. Compiled for one instruction
+// set, as vec.h is.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "csrc/cpu/elements.h"
+
+namespace npu_rope {
+namespace {
+
+constexpr int kDoublesPerVector = W / 2;
+
+// Converts W floats to two vectors of doubles, and back.
+inline void split(FloatVec v, DoubleVec* low, DoubleVec* high) {
+    HalfFloatVec halves[2];
+    std::memcpy(halves, &v, sizeof v);
+    *low = to_doubles(halves[0]);
+    *high = to_doubles(halves[1]);
+}
+inline FloatVec join(DoubleVec low, DoubleVec high) {
+    HalfFloatVec halves[2] = {to_floats(low), to_floats(high)};
+    FloatVec v;
+    std::memcpy(&v, halves, sizeof v);
+    return v;
+}
+
+// Rounds to odd: keeps 16 significant bits and sets the last one if bits were lost. A further rounding to float16's 11
+// or bfloat16's 8 bits then gives the result of a single rounding, because two more bits are enough (Boldo & Melquiond
+// 2008). Float32 holds the result exactly from half of bfloat16's smallest subnormal to its largest number. A value
+// outside that range becomes zero or infinite, with two roundings as with one.
+inline DoubleVec round_to_odd(DoubleVec v) {
+    constexpr int64_t kLastBit = int64_t{1} << (53 - 16), kLostBits = kLastBit - 1;  // a double has 53 bits
+    Int64Vec bits = (Int64Vec)v, is_inexact = (bits & kLostBits) != 0;
+    return (DoubleVec)((bits & ~kLostBits) | (is_inexact & kLastBit));
+}
+
+// Converts W elements of a type to two vectors of doubles, and back.
+template <typename Element>
+struct AsDoubles {
+    using T = typename Element::T;
+    static void load_doubles(const T* p, DoubleVec* low, DoubleVec* high) { split(Element::load_vector(p), low, high); }
+    static void store_doubles(T* p, DoubleVec low, DoubleVec high) {
+        Element::template store_vector<false>(p, with_bf16_nan(join(round_to_odd(low), round_to_odd(high))));
+    }
+};
+template <>
+struct AsDoubles<F32> {
+    using T = float;
+    static void load_doubles(const T* p, DoubleVec* low, DoubleVec* high) {
+        *low = to_doubles(load<HalfFloatVec>(p));
+        *high = to_doubles(load<HalfFloatVec>(p + kDoublesPerVector));
+    }
+    static void store_doubles(T* p, DoubleVec low, DoubleVec high) {
+        store(p, to_floats(low));
+        store(p + kDoublesPerVector, to_floats(high));
+    }
+};
+struct F64 {};
+template <>
+struct AsDoubles<F64> {
+    using T = double;
+    static void load_doubles(const T* p, DoubleVec* low, DoubleVec* high) {
+        *low = load<DoubleVec>(p), *high = load<DoubleVec>(p + kDoublesPerVector);
+    }
+    static void store_doubles(T* p, DoubleVec low, DoubleVec high) {
+        store(p, low), store(p + kDoublesPerVector, high);
+    }
+};
+
+template <int kSize>
+struct DoublesOf {
+    typedef double Vec __attribute__((vector_size(8 * kSize)));
+};
+
+// Adds the elements of a vector: the upper half to the lower half, until one number remains.
+template <int kSize>
+inline double sum_elements(typename DoublesOf<kSize>::Vec v) {
+    if constexpr (kSize == 2) {
+        return v[0] + v[1];
+    } else {
+        typename DoublesOf<kSize / 2>::Vec halves[2];
+        std::memcpy(halves, &v, sizeof v);
+        return sum_elements<kSize / 2>(halves[0] + halves[1]);
+    }
+}
+
+// Adds the elements of several vectors in the same way. kVectors is a power of two.
+template <int kVectors>
+inline double sum_vectors(DoubleVec (&sums)[kVectors]) {
+    for (int n = kVectors / 2; n > 0; n /= 2)
+        for (int k = 0; k < n; ++k) sums[k] += sums[k + n];
+    return sum_elements<kDoublesPerVector>(sums[0]);
+}
+
+// Floats that are added at a time, on every instruction set: one vector of AVX-512, or kParts narrower ones.
+constexpr int kLanes = 16, kParts = kLanes / W;
+
+}  // namespace
+}  // namespace npu_rope
