@@ -36,8 +36,8 @@ if torch is not None:
 
 
 def has_tangent(x: Any) -> bool:
-    """Return whether x carries a tangent of forward-mode differentiation."""
-    if _forward_ad._current_level < 0:
+    """Return whether x is a tensor with a tangent of forward-mode differentiation."""
+    if _forward_ad._current_level < 0 or not isinstance(x, _Tensor):
         return False
     return _forward_ad.unpack_dual(x).tangent is not None
 
@@ -153,7 +153,7 @@ class Gradient:
 add_node: dict[str, Callable[..., Any]] = {}
 
 
-def single_level_function() -> tuple[Any, Any]:
+def _single_level_function() -> tuple[Any, Any]:
     """Return the base class of the package's autograd functions, and the context for their apply().
 
     torch.autograd.Function calls torch.func for its transforms. Here these transforms have been handled
@@ -183,13 +183,17 @@ def _function_of(op: str, gradient: Gradient, count: int) -> Any:
 
     def forward(ctx: Any, call: tuple[Any, Any], *tensors: Any) -> Any:
         output, ctx.attributes = call
-        if save is not None:
-            tensors = save(ctx, tensors, output)
-        ctx.save_for_backward(*tensors)
+        saved = tensors if save is None else save(ctx, tensors, output)
+        ctx.save_for_backward(*saved)
+        needed = ctx.needs_input_grad[1:] if reads else ()
         if jvp is not None and _forward_ad._current_level >= 0:
-            ctx.save_for_forward(*tensors)
+            ctx.save_for_forward(*saved)
+            with _forward_ad._set_fwd_grad_enabled(True):  # apply() disables tangents
+                needed = [need or has_tangent(x) for need, x in zip(needed, tensors, strict=False)]
         if reads:
-            _mark_constant(ctx, output, reads)
+            constant = _constant_results(output, reads, needed)
+            if constant:
+                ctx.mark_non_differentiable(*constant)
         return output
 
     def backward(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
@@ -203,18 +207,18 @@ def _function_of(op: str, gradient: Gradient, count: int) -> Any:
     return type(base_function)(name, (base_function,), methods)
 
 
-def _mark_constant(ctx: Any, results: Sequence[Any], reads: Sequence[Sequence[int]]) -> None:
-    """Mark the results that read no tensor that needs a gradient."""
-    needed = ctx.needs_input_grad
+def _constant_results(
+    results: Sequence[Any], reads: Sequence[Sequence[int]], needed: Sequence[bool]
+) -> list[Any]:
+    """Return the results that read no tensor that needs a gradient or has a tangent."""
     constant = []
     for y, read in zip(results, reads, strict=True):
         for k in read:
-            if needed[1 + k]:
+            if needed[k]:
                 break
         else:
             constant.append(y)
-    if constant:
-        ctx.mark_non_differentiable(*constant)
+    return constant
 
 
 def autograd_kernel_of(operator: Any, gradient: Gradient) -> Callable[..., Any]:
@@ -362,5 +366,5 @@ def trace_as(operator: Any, functional: str) -> None:
 
 
 if torch is not None:
-    base_function, single_level_allowed = single_level_function()
+    base_function, single_level_allowed = _single_level_function()
     _RotationNamed = _make_named_function()

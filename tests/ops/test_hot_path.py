@@ -6,6 +6,7 @@ must cost no more than other tensors. Where gradients are on, a call adds its no
 hot path, and its backward calls kernels on the hot path.
 """
 
+import functools
 import itertools
 
 import pytest
@@ -196,7 +197,8 @@ def test_a_dispatch_mode_sees_the_operator_where_gradients_are_on(name, gradient
 
 def test_a_backward_that_is_differentiated_gives_second_gradients():
     x, factor = heads(torch.clone).double().requires_grad_(), scale(torch.clone).double().requires_grad_()
-    assert torch.autograd.gradgradcheck(npu_rope.rms_norm, (x, factor))
+    norm = functools.partial(npu_rope.rms_norm, stash_type=11)  # float64: a rounding has no gradient
+    assert torch.autograd.gradgradcheck(norm, (x, factor))
     assert torch.autograd.gradgradcheck(lambda x: npu_rope.rope(x, POSITIONS, PARAMS), (x,))
     cos = table(torch.clone).double().requires_grad_()
     assert torch.autograd.gradgradcheck(npu_rope.rotary_mul, (x, cos, cos))
