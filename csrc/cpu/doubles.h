@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #include "csrc/cpu/elements.h"
 
@@ -12,18 +13,22 @@ namespace {
 
 constexpr int kDoublesPerVector = W / 2;
 
-// Converts W floats to two vectors of doubles, and back.
+// Converts W floats to two vectors of doubles, and back. The shuffles stay in registers: a load of two halves that were
+// just stored would wait for the cache.
+template <size_t... k>
+inline void split_by_lanes(FloatVec v, DoubleVec* low, DoubleVec* high, std::index_sequence<k...>) {
+    *low = to_doubles(__builtin_shufflevector(v, v, static_cast<int>(k)...));
+    *high = to_doubles(__builtin_shufflevector(v, v, static_cast<int>(sizeof...(k) + k)...));
+}
 inline void split(FloatVec v, DoubleVec* low, DoubleVec* high) {
-    HalfFloatVec halves[2];
-    std::memcpy(halves, &v, sizeof v);
-    *low = to_doubles(halves[0]);
-    *high = to_doubles(halves[1]);
+    split_by_lanes(v, low, high, std::make_index_sequence<kDoublesPerVector>());
+}
+template <size_t... k>
+inline FloatVec join_by_lanes(HalfFloatVec low, HalfFloatVec high, std::index_sequence<k...>) {
+    return __builtin_shufflevector(low, high, static_cast<int>(k)...);
 }
 inline FloatVec join(DoubleVec low, DoubleVec high) {
-    HalfFloatVec halves[2] = {to_floats(low), to_floats(high)};
-    FloatVec v;
-    std::memcpy(&v, halves, sizeof v);
-    return v;
+    return join_by_lanes(to_floats(low), to_floats(high), std::make_index_sequence<W>());
 }
 
 // Rounds to odd: keeps 16 significant bits and sets the last one if bits were lost. A further rounding to float16's 11

@@ -66,6 +66,8 @@ inline void round_doubles(DoubleVec* low, DoubleVec* high) {
     const FloatVec v = join(*low, *high);
     if constexpr (std::is_same<Element, F32>::value) {
         split(v, low, high);
+    } else if constexpr (std::is_same<Element, Bf16>::value) {
+        split(as_float(round_bf16(with_bf16_nan(v)) & 0xffff0000u), low, high);
     } else {
         typename Element::T narrow[W];
         Element::template store_vector<false>(narrow, with_bf16_nan(v));
