@@ -1,6 +1,6 @@
 """Calls under autograd: forward without and with a gradient, and backward.
 
-The floor of these rows is an empty call, so a ratio counts empty calls. A second floor is a node of
+The floor of these rows is an empty call, so a ratio counts empty calls. The second line is a node of
 torch.autograd.Function that only saves two tensors: the least that a gradient in Python costs. The tensors
 have the sizes of a decoded token, or of a batch in training.
 """

@@ -144,7 +144,7 @@ class Gradient:
     save: Callable[[Any, tuple[Any, ...], Any], tuple[Any, ...]] | None = None
     reads: Sequence[Sequence[int]] = ()
     attributes: Callable[..., Any] | None = None
-    jvp: Callable[..., Sequence[Any]] | None = None
+    jvp: Callable[..., Any] | None = None
 
 
 # By operator: a function that adds a call's node to autograd's graph: f((output, attributes), *tensors). It

@@ -74,9 +74,8 @@ def _backward(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
     return _rotate_present(gradients, ctx.saved_tensors, (params, not forward, angle))
 
 
-def _jvp(ctx: Any, *tangents: Any) -> tuple[Any, ...]:
-    rotated = _rotate_present(tangents[:-2], ctx.saved_tensors, ctx.attributes)
-    return registrar.one_or_all(rotated)
+def _jvp(ctx: Any, *tangents: Any) -> Any:
+    return registrar.one_or_all(_rotate_present(tangents[:-2], ctx.saved_tensors, ctx.attributes))
 
 
 def _attributes_of_schema(**attributes: Any) -> Attributes:
@@ -120,7 +119,7 @@ def _rotate_in_place_under_autograd(call: CallTensors[Any], attributes: dict[str
 
 
 def _make_function_in_place() -> Any:
-    class RotatedInPlace(gradients.base_function):  # type: ignore[misc,name-defined]
+    class RotatedInPlace(gradients.base_function):  # type: ignore[misc,valid-type]
         """Rotation of a tensor that was rotated in place: apply(x, positions, freq_factors, attributes)."""
 
         @staticmethod

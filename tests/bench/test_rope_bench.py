@@ -71,8 +71,8 @@ def outcome_of(target, *figures):
 def test_every_shape_dtype_and_mode_is_a_row():
     found = BenchOptions().chosen_rows(2)
     # Rows per dtype: rope in two modes, its forms, two norms of three sizes, rms_norm_rope,
-    # qkv_norm_rope_cache, and patched modules.
-    assert len(found) == 3 * (5 * 2 + 1 + 2 * 3 + 1 + 1 + 4) == len({row.name for row in found})
+    # qkv_norm_rope_cache, patched modules, and gradients of three operators in two sizes.
+    assert len(found) == 3 * (5 * 2 + 1 + 2 * 3 + 1 + 1 + 4 + 3 * 2) == len({row.name for row in found})
     assert all(row.name.endswith("2 threads") for row in found)
 
 
