@@ -136,7 +136,7 @@ def test_verdicts_pass_at_the_limit_and_miss_beyond_it():
         "NOT MEASURED",
         "PASS",
         "PASS",
-        *["NOT MEASURED"] * 11,
+        *["NOT MEASURED"] * 13,
     ]
     ahead = figure("peer", "peer", dtype="bf16", median=1.9)
     assert outcomes(figure(ratio=1.21), figure(dtype="bf16", ratio=1.61, median=2.0), ahead) == [
@@ -144,7 +144,7 @@ def test_verdicts_pass_at_the_limit_and_miss_beyond_it():
         "NOT MEASURED",
         "MISS",
         "MISS",
-        *["NOT MEASURED"] * 11,
+        *["NOT MEASURED"] * 13,
     ]
 
 
