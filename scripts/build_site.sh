@@ -24,7 +24,10 @@ case "${1:-}" in
   --external-links) external=yes && shift ;;
   -h | --help) usage && exit 0 ;;
 esac
-[ $# -eq 0 ] || { usage >&2 && exit 2; }
+[ $# -eq 0 ] || {
+  printf '[build_site] the argument must be --external-links but got: %s\n' "$*" >&2
+  exit 2
+}
 
 setup test
 setup_dev

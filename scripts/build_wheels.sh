@@ -81,19 +81,19 @@ fi
 install_tools() { pip_install --only-binary :all: "${TOOLS[@]}"; }
 
 step_tools() {
-  step tools "$(hash_of "${TOOLS[*]}")" "installing the tools of the builds" install_tools ||
+  pip_step tools "$(hash_of "${TOOLS[*]}")" "installing the tools of the builds" install_tools ||
     die "the tools could not be installed." "Is a package registry reachable?"
 }
 
 # torch's headers and the library that the registration is linked with; torch itself does not run.
 step_torch_headers() {
-  step torch "$(hash_of "torch==$TORCH_VERSION")" "installing torch $TORCH_VERSION, for its headers" \
+  pip_step torch "$(hash_of "torch==$TORCH_VERSION")" "installing torch $TORCH_VERSION, for its headers" \
     install_torch --no-deps || die "torch $TORCH_VERSION could not be installed." \
     "Is a package registry reachable? TORCH_INDEX_URL=<url> names another one for torch."
 }
 
 step_torch_npu_headers() {
-  step torch_npu "$(hash_of "$TORCH_NPU_VERSION")" "installing torch_npu $TORCH_NPU_VERSION, for its headers" \
+  pip_step torch_npu "$(hash_of "$TORCH_NPU_VERSION")" "installing torch_npu $TORCH_NPU_VERSION, for its headers" \
     pip_install --no-deps --only-binary :all: -r "$TORCH_NPU_HASHES" ||
     die "torch_npu $TORCH_NPU_VERSION could not be installed." "Is a package registry reachable?"
 }

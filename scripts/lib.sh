@@ -68,6 +68,15 @@ show_log() {
   tail -n 25 "$LOGS/$1.log" | sed 's/^/  | /' >&2
 }
 
+# An interrupt (Ctrl+C, SIGTERM) of a step ends the script with a sentence. While a function writes into a log, its
+# redirections are also those of the trap; descriptor 8 stays the script's standard error.
+interrupted() {
+  printf '\n%s: interrupted. Run it again: it continues with the step that was interrupted.\n' "$0" >&8
+  exit 130
+}
+on_interrupt() { exec 8>&2 && trap interrupted INT TERM; }
+off_interrupt() { trap - INT TERM && exec 8>&-; }
+
 # The number of the current step, and the number of all steps. A step outside of them sets STEP_LABEL.
 STEP=0
 STEPS=5
@@ -81,10 +90,13 @@ step() {
   forget "$name"
   say "$(step_label)" "$text ... "
   mkdir -p "$LOGS" && : >"$LOGS/$name.log"
+  on_interrupt
   if ! quietly "$name" "$@"; then
+    off_interrupt
     show_log "$name"
     return 1
   fi
+  off_interrupt
   mark_done "$name" "$hash"
   printf 'done (%d s)\n' $((SECONDS - began))
 }
@@ -141,8 +153,9 @@ require_compiler() {
 require_writable() {
   local folder="$1"
   while [ ! -e "$folder" ]; do folder="$(dirname "$folder")"; done
-  [ -d "$folder" ] && [ -w "$folder" ] ||
-    die "$1 must be a folder that this user can write, but $folder is not." "$2"
+  [ -d "$folder" ] && [ -w "$folder" ] && return 0
+  [ "$folder" != "$1" ] || die "$folder must be a folder that this user can write." "$2"
+  die "$1 must be a folder that this user can write, but $folder is not." "$2"
 }
 
 # has_tool NAME MAJOR MINOR: whether the system has the tool in this version or a newer one.
@@ -197,17 +210,39 @@ step_venv() {
   require_python
   say "$(step_label)" "making ${VENV##*/} with $("$PYTHON_FOUND" -V) ... "
   log="$(mktemp)"
+  on_interrupt
   if ! "$PYTHON_FOUND" -m venv --clear "$VENV" >"$log" 2>&1; then
+    off_interrupt
     printf 'failed:\n' >&2
     tail -n 25 "$log" | sed 's/^/  | /' >&2
     rm -f "$log"
     die "the environment ${VENV##*/} could not be made."
   fi
+  off_interrupt
   rm -f "$log"
   printf 'done (%d s)\n' $((SECONDS - began))
 }
 
 pip_install() { "$VENV/bin/python" -m pip install "$@"; }
+
+# pip_step NAME HASH TEXT COMMAND...: a step that needs the package registry. pip repeats its requests for minutes, so
+# the first such step asks once before, and says so if there is no answer.
+pip_step() {
+  is_done "$1" "$2" || ask_registry
+  step "$@"
+}
+
+ask_registry() {
+  local folder="$LOGS/registry"
+  [ -z "${REGISTRY_ASKED:-}${PIP_NO_INDEX:-}" ] || return 0
+  REGISTRY_ASKED=yes
+  mkdir -p "$folder"
+  on_interrupt
+  "$VENV/bin/python" -m pip download --retries 0 --timeout 10 --no-deps --dest "$folder" iniconfig >"$folder/log" 2>&1 </dev/null ||
+    printf 'note: the package registry does not answer. pip tries again for about two minutes; Ctrl+C ends it.\n' >&2
+  off_interrupt
+  rm -rf "$folder"
+}
 
 # torch is installed first and separately, so that no package that depends on it chooses another build.
 # If the configured registries offer a CPU build (a local version, +cpu), pip prefers it.
@@ -221,7 +256,7 @@ install_torch() {
 }
 
 step_torch() {
-  step torch "$(hash_of "torch==$TORCH_VERSION")" \
+  pip_step torch "$(hash_of "torch==$TORCH_VERSION")" \
     "installing torch $TORCH_VERSION (CPU build; the largest step)" install_torch ||
     die "torch $TORCH_VERSION could not be installed." \
       "Is a package registry reachable? TORCH_INDEX_URL=<url> names another one for torch."
@@ -239,14 +274,14 @@ install_packages() {
 }
 
 step_packages() {
-  step packages "$(hash_of "$ROOT/pyproject.toml" "$ROOT/simulator/pyproject.toml" "$ROOT/scripts/requirements.py" "$*")" \
+  pip_step packages "$(hash_of "$ROOT/pyproject.toml" "$ROOT/simulator/pyproject.toml" "$ROOT/scripts/requirements.py" "$*")" \
     "installing the packages of pyproject.toml ($*)" install_packages "$@" ||
     die "the packages could not be installed." "Is a package registry reachable?"
 }
 
 # The tools that CI and pre-commit run besides the tests.
 setup_dev() {
-  STEP_LABEL=dev step packages-dev "$(hash_of "$ROOT/pyproject.toml" "$ROOT/simulator/pyproject.toml" "$ROOT/scripts/requirements.py")" \
+  STEP_LABEL=dev pip_step packages-dev "$(hash_of "$ROOT/pyproject.toml" "$ROOT/simulator/pyproject.toml" "$ROOT/scripts/requirements.py")" \
     "installing the tools that check the code" install_packages dev ||
     die "the tools could not be installed." "Is a package registry reachable?"
 }
@@ -338,7 +373,7 @@ step_torch_npu() {
     refuse_link "$VENV_NPU"
     forget torch_npu
   fi
-  step torch_npu "$(torch_npu_hash)" "installing torch_npu $TORCH_NPU_VERSION into .venv-npu" install_torch_npu || die \
+  pip_step torch_npu "$(torch_npu_hash)" "installing torch_npu $TORCH_NPU_VERSION into .venv-npu" install_torch_npu || die \
     "torch_npu $TORCH_NPU_VERSION could not be installed into .venv-npu." \
     "Is a package registry reachable, and does torch_npu have a wheel for this Python?" \
     "To run the tests without back end npu, pass arguments to pytest: scripts/test.sh tests"

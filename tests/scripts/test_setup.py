@@ -7,8 +7,10 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -174,6 +176,59 @@ def test_step_that_was_interrupted_is_run_again(tmp_path: Path) -> None:
     again, finished = (bash(STEPS + "step name 1 text true", FOLDER=str(tmp_path)).stdout for _ in range(2))
     assert "text ... done" in again
     assert finished == ""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_of_a_step_ends_with_a_sentence_and_the_step_is_run_again(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    """As Ctrl+C and timeout(1) do, the whole group gets the signal."""
+    assert BASH is not None
+    code = STEPS + "waits() { : >\"$FOLDER/began\"; sleep 60; }\nstep name 1 text waits\necho continued"
+    with subprocess.Popen(
+        [BASH, "-c", f"source '{ROOT}/scripts/lib.sh'\n{code}", "scripts/test.sh"],
+        env={**os.environ, "FOLDER": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    ) as process:
+        while not (tmp_path / "began").exists():
+            assert process.poll() is None
+            time.sleep(0.01)
+        os.killpg(process.pid, number)
+        output, errors = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert output == "[1/1] text ... "
+    sentence = "interrupted. Run it again: it continues with the step that was interrupted."
+    assert errors == f"\nscripts/test.sh: {sentence}\n"
+    assert "done" in bash(STEPS + "step name 1 text true", FOLDER=str(tmp_path)).stdout
+
+
+@pytest.mark.parametrize(("answer", "notes"), [("true", 0), ("false", 1)])
+def test_a_registry_that_does_not_answer_is_named_once_before_pip_repeats(
+    tmp_path: Path, answer: str, notes: int
+) -> None:
+    python = tmp_path / "bin" / "python"
+    python.parent.mkdir()
+    python.write_text(f"#!/bin/sh\nexec {answer}\n")
+    python.chmod(0o755)
+    code = STEPS + "for name in one two; do pip_step $name 1 text true; done"
+    done = bash(code, FOLDER=str(tmp_path), PIP_NO_INDEX="")
+    assert done.returncode == 0
+    assert done.stderr.count("note: the package registry does not answer.") == notes
+    assert done.stdout.count("done") == 2
+    again = bash(code, FOLDER=str(tmp_path), PIP_NO_INDEX="")  # finished steps do not ask
+    assert (again.stdout, again.stderr) == ("", "")
+
+
+def test_the_site_s_script_names_a_wrong_argument() -> None:
+    assert BASH is not None
+    command = [BASH, str(ROOT / "scripts/build_site.sh"), "--bogus"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "[build_site] the argument must be --external-links but got: --bogus\n"
 
 
 def test_build_folder_is_removed_after_a_compiler_change_or_a_failed_build(tmp_path: Path) -> None:

@@ -124,7 +124,7 @@ def test_a_read_only_checkout_is_refused(checkout: Path, script: str) -> None:
     done = run(checkout, script, identity=others)
     checkout.chmod(0o755)
     assert done.returncode == 1
-    assert f"{checkout} must be a folder that this user can write, but {checkout} is not." in done.stderr
+    assert f"error: {checkout} must be a folder that this user can write.\n" in done.stderr
     assert "Copy the checkout to such a folder and run the " in done.stderr
     assert made(checkout) == {"dist"}
 
