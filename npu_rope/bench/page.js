@@ -26,7 +26,7 @@ filters.append(clear);
 const showRows = dataTable(byId("figure-table"), "Figures that match the filters", [
   { title: "implementation", of: (row) => row.contestant, show: nameCell },
   { title: "row", of: (row) => row.row },
-  { title: "median, us", of: (row) => row.median_us, isNumber: true, show: barCell },
+  { title: "median, µs", of: (row) => row.median_us, isNumber: true, show: barCell },
   { title: "spread", of: (row) => row.spread, isNumber: true,
     show: (row) => (row.spread === undefined ? "–" : `${Math.round(100 * row.spread)} %`) },
   { title: "x floor", of: (row) => row.ratio, isNumber: true,
@@ -70,7 +70,7 @@ function update() {
   const high = Math.max(2, ...ratios), low = Math.min(1, ...ratios), isLog = high / low > 10;
   const series = Object.entries(KINDS).map(([key, name]) => ({ name, colour: COLOURS[key],
     points: measured.filter((row) => row.kind === key).map((row) => [order.get(row.row), row.ratio,
-      `${row.contestant}: ${row.ratio.toFixed(2)} x the floor, ${figure(row.median_us)} us, in ${row.row}`]) }));
+      `${row.contestant}: ${row.ratio.toFixed(2)} x the floor, ${figure(row.median_us)} µs, in ${row.row}`]) }));
   drawRatios({ series: series.filter((each) => each.points.length), limit: 1, limitText: "memory floor",
     x: { label: "row", low: 0, high: order.size + 1 },
     y: { label: "time / floor", low: isLog ? 10 ** Math.floor(Math.log10(low)) : 0,

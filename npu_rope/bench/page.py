@@ -20,7 +20,7 @@ def write_page(results: Results, stream: TextIO) -> None:
     """Write the page. It has every figure as JSON, and the targets' verdicts also without scripts."""
     facts = results.facts
     body = [
-        pages.header("npu-rope bench", str(facts["machine"])),
+        pages.header("npu-rope bench", ", ".join(filter(None, (facts.get("date"), facts["machine"])))),
         *pages.sections(_sections(results)),
         pages.data_element(_data(results)),
     ]
@@ -43,29 +43,33 @@ Time divided by the time of the memory floor in the same rounds: a copy of the s
 own code in the rows named patched. Rows are in the order of the run.
 </figcaption></figure>"""
 _LEGEND = """<p class="soft">
-Median: microseconds per call. Spread: interquartile range / least sample. A bar shows the median on a scale
+Median: µs per call. Spread: interquartile range / least sample. A bar shows the median on a scale
 of its row, with a line for the interquartile range. Ratio to ours: median / the least median of npu_rope in
 the row. *: others used 10 % of a core or more meanwhile.</p>"""
 
+_VERDICTS = "PASS: this run met the target. MISS: it did not. NOT MEASURED: the run lacks the rows."
+_DOUBT = (
+    "PASS? and MISS?: other programs used 10 % of a core or more during the measurement, so the verdict is in"
+    " doubt. Measure again when the machine is idle."
+)
+
 
 def _targets(results: Results) -> str:
-    rows = [
-        (
-            [
-                escape(verdict.target),
-                pages.mark(verdict.outcome, MARKS[verdict.outcome.rstrip("?")]),
-                escape(verdict.detail),
-            ],
-            "wrong" if verdict.outcome.startswith("MISS") else "",
-        )
-        for verdict in verdicts(results.figures)
-    ]
-    return pages.table("Targets, judged by this run", ("target", "verdict", "measured"), rows, ())
+    judged = verdicts(results.figures)
+    items = "".join(
+        f"<li>{pages.mark(verdict.outcome, MARKS[verdict.outcome.rstrip('?')])}"
+        f"<div><b>{escape(verdict.target)}</b><br>{escape(verdict.detail)}</div></li>"
+        for verdict in judged
+    )
+    doubt = any(verdict.outcome.endswith("?") for verdict in judged)
+    legend = f'<p class="soft">{_DOUBT}</p>' if doubt else ""
+    return f'<p class="soft">{_VERDICTS}</p>{legend}<ul class="verdicts">{items}</ul>'
 
 
 def _machine(results: Results) -> str:
     facts = results.facts
-    rows = {"machine": facts["machine"], "kernels": facts["isa"], **facts["versions"]}
+    rows = {"date": facts["date"]} if facts.get("date") else {}
+    rows |= {"machine": facts["machine"], "kernels": facts["isa"], **facts["versions"]}
     rows["measuring time of a row"] = f"{facts['seconds_per_row']:g} s"
     return pages.facts("Machine and versions", {name: escape(str(value)) for name, value in rows.items()})
 

@@ -12,7 +12,9 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Generator
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -81,8 +83,9 @@ class Results:
 
 
 def facts(options: BenchOptions) -> dict[str, Any]:
-    """Return descriptions of the machine and the versions."""
+    """Return the date, in local time, and descriptions of the machine and the versions."""
     return {
+        "date": time.strftime("%Y-%m-%d %H:%M"),
         "machine": machine.machine(),
         "isa": machine.isa(),
         "versions": machine.versions(options.ggml_lib),
@@ -102,19 +105,20 @@ def run(options: BenchOptions, on_event: Callable[[dict[str, Any]], None]) -> Re
     results = Results(run_facts, [], [])
     for threads in options.threads:
         expected = {row.name for row in options.chosen_rows(threads)}
-        for event in _events(options, threads, results.problems):
-            if event["event"] == "row":
-                for figure in event["figures"]:
-                    figure.update(machine=run_facts["machine"], isa=run_facts["isa"], versions=versions)
-                    results.figures.append(figure)
-                    expected.discard(figure["row"])
-            on_event(event)
+        with closing(_events(options, threads, results.problems)) as events:  # an interrupt ends the process
+            for event in events:
+                if event["event"] == "row":
+                    for figure in event["figures"]:
+                        figure.update(machine=run_facts["machine"], isa=run_facts["isa"], versions=versions)
+                        results.figures.append(figure)
+                        expected.discard(figure["row"])
+                on_event(event)
         if expected:
             results.problems.append(f"not measured, the process ended early: {'; '.join(sorted(expected))}")
     return results
 
 
-def _events(options: BenchOptions, threads: int, problems: list[str]) -> Iterator[dict[str, Any]]:
+def _events(options: BenchOptions, threads: int, problems: list[str]) -> Generator[dict[str, Any], None, None]:
     count = str(threads)
     environment = {
         **os.environ,

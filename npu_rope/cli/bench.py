@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from dataclasses import replace
 from enum import Enum
 from pathlib import Path
@@ -21,6 +22,7 @@ from npu_rope.bench import plot as plotting
 from npu_rope.bench import report
 from npu_rope.bench.rope_rows import DTYPES, MODES
 from npu_rope.bench.run import BenchOptions, Results, run
+from npu_rope.cli.termination import termination_as_interrupt
 from npu_rope.cli.usage import numbers, require_writable, usage_error
 from npu_rope.testing.ggml import ENVIRONMENT_VARIABLE, GgmlUnavailable, find_library_dir
 
@@ -84,12 +86,13 @@ def bench(
     the chains of torch, transformers and ONNX Runtime; patched: a norm, decode
     steps and a prefill after apply_npu_rope, also with fused attention modules.
     All in f32, f16, bf16, with 1 and 2 threads.
-    They take 10 to 30 minutes. Run them on an otherwise idle machine; a *
+    They need torch and take 10 to 30 minutes. Run them on an otherwise idle machine; a *
     marks disturbed rows.
 
     Exit status: 0 measured; 1 npu_rope gave a wrong result or failed, or a
-    process ended early; 2 bad usage. A missed target does not change it,
-    because that depends on the machine.
+    process ended early; 2 bad usage; 130 interrupted by Ctrl+C or SIGTERM,
+    and then nothing is written. A missed target does not change it, because
+    that depends on the machine.
 
     Examples:
 
@@ -111,7 +114,8 @@ def bench(
         results = _read(earlier)
     else:
         options = _options(quick, rows, threads, dtypes, modes, peers, seconds, ggml_lib)
-        results = _measure(options)
+        with termination_as_interrupt():
+            results = _measure(options)
     if markdown is not None:
         with replacing(markdown) as stream:
             stream.write(report.into_page(results, page))
@@ -122,6 +126,8 @@ def bench(
             BenchFormat.HTML: bench_page.write_page,
         }
         writer.get(format_, report.write_console)(results, stream)
+    if output is not None:
+        print(f"report written to {output}", file=sys.stderr)
     if plot is not None:
         if not plotting.drawn_figures(results):
             raise usage_error("[bench] rows must include mode neox or normal for --plot but include neither.")
@@ -182,7 +188,9 @@ def _options(
     ggml_lib: str | None,
 ) -> BenchOptions:
     if optional_torch.torch is None:
-        raise usage_error(f"[bench] torch must be importable but {optional_torch.cause}.")
+        raise usage_error(
+            f"[bench] torch must be importable but {optional_torch.cause}.\n{optional_torch.remedy}"
+        )
     if ggml_lib is not None or os.environ.get(ENVIRONMENT_VARIABLE):
         try:
             find_library_dir(ggml_lib)

@@ -19,6 +19,7 @@ from npu_rope.testing.outcomes import AFTER, ALONE, NOT_ALONE, SOMETIMES, CaseRe
 from npu_rope.testing.rerun import is_ggml
 from npu_rope.testing.suites import SUITES
 
+LARGE_RATIO = 1000  # from here on, ratios have an exponent
 TERMINAL_LINES = 12  # lines of a process's output on a terminal; a file has all lines
 MOST_REPEATS = 1000
 # When a sequence fails, by CaseResult.when.
@@ -54,6 +55,17 @@ def print_faults(console: Console, report: ValidationReport, table_width: int) -
         print_wrapped(console, "", "")
         print_wrapped(console, f"{text} (--rerun-seconds), or it was interrupted.", "")
     console.print("")
+
+
+def ratio_text(ratio: float) -> str:
+    """Return the largest ratio of an error to its bound. A ratio near 1 gets more digits, up to six, so that
+    the text shows its distance from 1."""
+    if math.isnan(ratio):
+        return "   -"
+    text = format(ratio, "4.2f" if not ratio >= LARGE_RATIO else "4.3g")
+    if text != "1.00" or ratio == 1:
+        return text
+    return f"{ratio:.{min(6, 1 + math.ceil(-math.log10(abs(1 - ratio))))}f}"
 
 
 def counted(number: int, noun: str) -> str:

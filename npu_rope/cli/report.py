@@ -24,6 +24,7 @@ from npu_rope.cli.fault_report import (
     left_out_text,
     print_faults,
     print_wrapped,
+    ratio_text,
 )
 from npu_rope.cli.report_files import write_csv, write_json, write_junit
 from npu_rope.cli.validation_page import write_page
@@ -36,7 +37,6 @@ UNWRAPPED_WIDTH = 100_000  # characters
 TABLE_WIDTH = 110  # characters of the table of faults; --verbose does not wrap it
 SUMMARY_WIDTH = 120  # characters of the summary's lines without a terminal and COLUMNS
 LEAST_NAME_WIDTH = 30  # characters of a case's name that are always printed
-LARGE_RATIO = 1000  # from here on, ratios have an exponent
 
 
 @contextmanager
@@ -54,6 +54,9 @@ def write_report(
             yield lambda result: None
             writers = {"json": write_json, "csv": write_csv, "junit": write_junit, "html": write_page}
             writers[format_](stream, report)
+    if output is not None:
+        line = f"report written to {escape(str(output))}: {_verdict(report)}"
+        Console(stderr=True, highlight=False).print(line, soft_wrap=True)
 
 
 # ---- console -------------------------------------------------------------------------------------
@@ -62,15 +65,6 @@ def write_report(
 def _number(value: float | None, format_spec: str = "8.1e") -> str:
     width = int(re.match(r"\d+", format_spec).group())  # type: ignore[union-attr]
     return "-".rjust(width) if value is None or math.isnan(value) else format(value, format_spec)
-
-
-def _largest_ratio(ratio: float) -> str:
-    """Return the largest ratio of an error to its bound. A ratio near 1 gets more digits, up to six, so that
-    the text shows its distance from 1."""
-    text = _number(ratio, "4.2f" if not ratio >= LARGE_RATIO else "4.3g")
-    if text != "1.00" or ratio == 1:
-        return text
-    return f"{ratio:.{min(6, 1 + math.ceil(-math.log10(abs(1 - ratio))))}f}"
 
 
 def _cut(name: str, width: int) -> str:
@@ -114,7 +108,10 @@ class ConsolePrinter:
         """Print the environment, and the column titles of the cases' lines."""
         if self.detail != Detail.QUIET:
             for name, value in self.report.environment().items():
-                self.console.print(f"[dim]{name}:[/] {escape(value)}")
+                reason = f": {self.report.ggml_missing}" if name == "ggml" and not self.report.ggml else ""
+                self.console.print(f"[dim]{name}:[/] {escape(value + reason)}", soft_wrap=True)
+            if reason := self.report.torch_npu_missing:
+                print_wrapped(self.console, f"torch_npu: not compared: {reason}", "  ")
         if self.detail == Detail.EVERY_CASE:
             columns = [f"{'verdict':7}"]
             columns += [f"{b + ' err':>{_error_width(b)}} {'/bound':>6}" for b in self.backends]
@@ -164,30 +161,9 @@ class ConsolePrinter:
                 print_wrapped(self.console, line, "  ")
             if self.detail == Detail.EVERY_CASE:
                 self._list_unsupported()
-            if self.report.ggml is None:
-                self.console.print(f"ggml: [yellow]not compared[/]: {escape(self.report.ggml_missing)}")
-            if reason := self.report.torch_npu_missing:
-                print_wrapped(self.console, f"torch_npu: not compared: {reason}", "  ")
         is_wide = self.detail == Detail.EVERY_CASE
         print_faults(self.console, self.report, self.console.width if is_wide else TABLE_WIDTH)
-        failed = sum(result.verdict == FAIL for result in results)
-        cases = sum(result.verdict != UNSUPPORTED for result in results)
-        ran, refused = _counts_on_device(self.report)
-        device = self.report.device
-        nothing_ran = not cases or (device and not ran)
-        verdict = "[bold yellow]NOT RUN[/]" if nothing_ran else "[bold green]OK[/]"
-        verdict = "[bold yellow]INTERRUPTED[/]" if self.report.not_reached else verdict
-        verdict = "[bold red]FAIL[/]" if failed else verdict
-        text = f"{cases - failed} of {cases} cases within their bounds"
-        if cases < len(results):
-            text += f"; {len(results) - cases} not run: unsupported"
-        if device:
-            on_device = f"{escape(device)}: {ran} of {ran + refused} run, {refused} refused"
-            text = f"{text}; {on_device}" if ran else f"{on_device}; other back ends: {text}"
-        if self.report.not_reached:
-            text += f"; interrupted before the other {counted(self.report.not_reached, 'case')}"
-        text += left_out_text(self.report)
-        self.console.print(f"{verdict}: {text}", soft_wrap=True)
+        self.console.print(_verdict(self.report), soft_wrap=True)
 
     def _table(self, executors: list[str]) -> None:
         """Print a row for each suite: cases within bounds and worst ratio by back end, and the worst case.
@@ -241,6 +217,28 @@ class ConsolePrinter:
             self.console.print("")
 
 
+def _verdict(report: ValidationReport) -> str:
+    """Return the last line of a report: the verdict and the numbers of cases, with rich's markup."""
+    results = report.results
+    failed = sum(result.verdict == FAIL for result in results)
+    cases = sum(result.verdict != UNSUPPORTED for result in results)
+    ran, refused = _counts_on_device(report)
+    device = report.device
+    nothing_ran = not cases or (device and not ran)
+    verdict = "[bold yellow]NOT RUN[/]" if nothing_ran else "[bold green]OK[/]"
+    verdict = "[bold yellow]INTERRUPTED[/]" if report.not_reached else verdict
+    verdict = "[bold red]FAIL[/]" if failed else verdict
+    text = f"{cases - failed} of {cases} cases within their bounds"
+    if cases < len(results):
+        text += f"; {len(results) - cases} not run: unsupported"
+    if device:
+        on_device = f"{escape(device)}: {ran} of {ran + refused} run, {refused} refused"
+        text = f"{text}; {on_device}" if ran else f"{on_device}; other back ends: {text}"
+    if report.not_reached:
+        text += f"; interrupted before the other {counted(report.not_reached, 'case')}"
+    return f"{verdict}: {text}{left_out_text(report)}"
+
+
 def _table_cell(results: list[CaseResult], executor: str, width: int) -> str:
     ran = [
         judgement
@@ -251,7 +249,7 @@ def _table_cell(results: list[CaseResult], executor: str, width: int) -> str:
         return "-".rjust(width)
     passed = sum(judgement.verdict == OK for judgement in ran)
     worst = max((judgement.ratio for judgement in ran if not math.isnan(judgement.ratio)), default=math.nan)
-    text = f"{passed}/{len(ran)}  {_largest_ratio(worst)}".rjust(width)
+    text = f"{passed}/{len(ran)}  {ratio_text(worst)}".rjust(width)
     return text if passed == len(ran) else f"[bold red]{text}[/]"
 
 
@@ -328,7 +326,7 @@ def _summary_line(executor: str, results: list[CaseResult], width: int, device: 
     ]
     if finite:
         ratio, worst = max(finite)
-        text += f", largest error / bound {_largest_ratio(ratio)}"
+        text += f", largest error / bound {ratio_text(ratio)}"
         text += f" ({_cut(worst, max(LEAST_NAME_WIDTH, width - len(text) - len(' ()')))})"
     compared = [
         (math.prod(result.case.shape), judgement.bit_equal)

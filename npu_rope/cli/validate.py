@@ -225,9 +225,11 @@ def validate(
             raise usage_error(f"[validate] {option} must come without --no-ggml but got both.")
     errors = Console(stderr=True, highlight=False)
     ggml_process, missing_reason = _open_ggml(ggml, ggml_lib, ggml_device)
-    if missing_reason and ggml:
+    # The head of the console's report has the reasons too.
+    is_quiet = quiet or output is not None or format_ is not ReportFormat.CONSOLE
+    if missing_reason and ggml and is_quiet:
         errors.print(f"[yellow]ggml is not compared:[/] {escape(missing_reason)}", soft_wrap=True)
-    if torch_npu_missing:
+    if torch_npu_missing and is_quiet:
         errors.print(f"[yellow]torch_npu is not compared:[/] {escape(torch_npu_missing)}", soft_wrap=True)
     report = ValidationReport(
         names,

@@ -23,7 +23,8 @@ clear.addEventListener("click", () => {
 filters.append(clear);
 const measure = make("select", {}, make("option", { value: "ratio" }, "error / bound"),
   make("option", { value: "error" }, "error"));
-byId("measure").append(make("label", {}, "Value", measure));
+const hasPositions = byId("positions") !== null; // some case of rope was judged
+if (hasPositions) byId("measure").append(make("label", {}, "Value", measure));
 measure.addEventListener("change", update);
 
 const showRows = dataTable(byId("case-table"), "Cases that match the filters", [
@@ -31,7 +32,8 @@ const showRows = dataTable(byId("case-table"), "Cases that match the filters", [
   { title: "suite", of: (row) => row.suite },
   { title: "back end", of: (row) => row.backend },
   { title: "result", of: (row) => row.verdict, show: resultCell },
-  { title: "error / bound", of: (row) => row.ratio, isNumber: true },
+  { title: "error / bound", of: (row) => row.ratio, isNumber: true,
+    show: (row) => ratioText(row.ratio) },
   { title: "error", of: (row) => row.error, isNumber: true },
   { title: "equal bits", of: (row) => row.equal, isNumber: true, show: (row) => percent(row.equal) },
   { title: "near cpu", of: (row) => row.near, isNumber: true, show: (row) => percent(row.near) },
@@ -40,7 +42,13 @@ const showRows = dataTable(byId("case-table"), "Cases that match the filters", [
 ]);
 const drawRatios = chart(byId("ratios"), "Error divided by bound of each case, by back end. The table of cases has the "
   + "same values.");
-const drawPositions = chart(byId("positions"), "Largest error at each position, by back end.");
+const drawPositions = hasPositions && chart(byId("positions"), "Largest error at each position, by back end.");
+
+// A ratio that three digits round to 1 gets more digits, up to six, so that the text shows its distance from 1.
+function ratioText(x) {
+  const text = figure(x);
+  return text !== "1" || x === 1 ? text : x.toFixed(Math.min(6, 1 + Math.ceil(-Math.log10(Math.abs(1 - x)))));
+}
 
 function percent(share) {
   return share === null ? "–" : `${(100 * share).toFixed(share === 1 ? 0 : 3)} %`;
@@ -75,7 +83,7 @@ function ratioSpec(rows) {
   for (const row of measured) if (!order.has(`${row.suite} ${row.name}`)) order.set(`${row.suite} ${row.name}`, order.size + 1);
   const series = DATA.executors.map((name, i) => ({ name, colour: colourOf(i),
     points: measured.filter((row) => row.executor === i).map((row) => [order.get(`${row.suite} ${row.name}`), row.ratio,
-      `${row.backend}: ${figure(row.ratio)} in ${row.suite}: ${row.name}`]) }));
+      `${row.backend}: ${ratioText(row.ratio)} in ${row.suite}: ${row.name}`]) }));
   return { series: series.filter((each) => each.points.length), limit: 1,
     x: { label: "case", low: 0, high: Math.max(order.size, 1) + 1 },
     y: axisOf("error / bound", measured.map((row) => row.ratio), false) };
@@ -98,7 +106,7 @@ function positionSpec(rows) {
       values.push(value);
       const range = first < 2 ? `position ${first}` : `positions ${first} to ${2 * first - 1}`;
       // Position 0 is drawn half a step before position 1.
-      return [first || 0.5, value, `${name}: ${figure(value)} at ${range} in ${worst}`];
+      return [first || 0.5, value, `${name}: ${key === "ratio" ? ratioText(value) : figure(value)} at ${range} in ${worst}`];
     }) };
   });
   const high = Math.max(2, ...series.flatMap((each) => each.points.map(([x]) => x)));
@@ -118,7 +126,7 @@ function update() {
   byId("count").textContent = `${rows.length.toLocaleString("en")} results of ${cases.toLocaleString("en")} cases match.`;
   showRows(rows);
   drawRatios(ratioSpec(rows));
-  drawPositions(positionSpec(rows));
+  if (hasPositions) drawPositions(positionSpec(rows));
 }
 
 update();

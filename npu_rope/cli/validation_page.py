@@ -20,6 +20,7 @@ from npu_rope.cli.fault_report import (
     explain,
     fails_text,
     left_out_text,
+    ratio_text,
     reproducers,
     title_of,
 )
@@ -47,7 +48,8 @@ def write_page(stream: TextIO, report: ValidationReport) -> None:
 def _sections(report: ValidationReport) -> Iterator[tuple[str, str, Iterable[str]]]:
     yield "summary", "Summary", [_cards(report), _by_suite(report), _equal_bits(report)]
     yield "failures", "Failures", _failures(report)
-    yield "charts", "Errors", [_CHARTS]
+    has_positions = any(j.by_position for result in report.results for j in result.judgements)
+    yield "charts", "Errors", [_CHARTS, *[_POSITION_CHART] * has_positions]
     yield "cases", "Cases", ['<div id="case-table"></div>', _LEGEND]
     yield "environment", "Environment", _environment(report)
 
@@ -58,8 +60,8 @@ _CHARTS = """<div class="filters" id="filters"></div>
 <figure><div id="ratios"></div><figcaption>
 The largest error of a case divided by the bound of its element. 1 or less is within the bound. Cases are in
 the order of the run.
-</figcaption></figure>
-<h3>Error at each position</h3>
+</figcaption></figure>"""
+_POSITION_CHART = """<h3>Error at each position</h3>
 <div class="filters" id="measure"></div>
 <figure><div id="positions"></div><figcaption>
 The largest value among the tokens at positions 0, 1, 2 to 3, 4 to 7 and so on, of the cases of rope (suites
@@ -129,7 +131,7 @@ def _largest_ratio(report: ValidationReport) -> tuple[str, str]:
     if not ratios:
         return "–", ""
     ratio, executor, name = max(ratios)
-    return f"{ratio:.3g}", escape(f"{executor_name(executor, report)}: {name}")
+    return ratio_text(ratio).strip(), escape(f"{executor_name(executor, report)}: {name}")
 
 
 def _by_suite(report: ValidationReport) -> str:
@@ -138,8 +140,7 @@ def _by_suite(report: ValidationReport) -> str:
     rows = []
     for suite in suites:
         judged = [[j for _, j in _judged(report, executor, suite)] for executor in executors]
-        is_wrong = any(j.verdict == FAIL for judgements in judged for j in judgements)
-        rows.append(([escape(suite), *map(_suite_cell, judged)], "wrong" if is_wrong else ""))
+        rows.append(([escape(suite), *map(_suite_cell, judged)], ""))
     titles = ["suite", *(executor_name(executor, report) for executor in executors)]
     caption = "Cases within their bounds of the cases run, and the largest error / bound"
     return pages.table(caption, titles, rows, range(1, len(titles)))
@@ -150,8 +151,11 @@ def _suite_cell(judgements: list[Judgement]) -> str:
         return "–"
     within = sum(j.verdict == OK for j in judgements)
     worst = max((j.ratio for j in judgements if not math.isnan(j.ratio)), default=math.nan)
-    text = "–" if math.isnan(worst) else f"{worst:.3g}"
-    return f'{within} / {len(judgements)}<br><small class="soft">{text}</small>'
+    text = "–" if math.isnan(worst) else ratio_text(worst).strip()
+    cases = f"{within} / {len(judgements)}"
+    if any(j.verdict == FAIL for j in judgements):
+        cases = pages.mark(cases, "bad")
+    return f'{cases}<br><small class="soft">{text}</small>'
 
 
 def _equal_bits(report: ValidationReport) -> str:

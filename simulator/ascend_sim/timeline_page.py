@@ -54,9 +54,9 @@ _TIMELINE = """<div class="filters" id="controls"></div>
 <figure><canvas id="lanes" class="lanes" tabindex="0" role="img" aria-describedby="keys" aria-label="Timeline
 with a lane for each pipe of a core and for each buffer in UB. The table of spans in view has the same data.">
 </canvas><p class="readout" id="span" role="status"></p>
-<figcaption id="keys">A red outline or line marks instructions on the critical path. Light: transfers in
-progress. A span of a buffer in UB lasts from the first write of its contents to their last use. Keys, when
-the timeline has the focus: + and - zoom, Left and Right move, Up and Down choose a lane, comma and full stop
+<figcaption id="keys">A red outline or line marks instructions on the critical path. In the lanes of MTE2 and
+MTE3, light bars are transfers in progress. In the lanes of buffers in UB, a span lasts from the first write
+of its contents to their last use, and every second span is lighter. Keys, when the timeline has the focus: + and - zoom, Left and Right move, Up and Down choose a lane, comma and full stop
 choose the span before or after, Home shows everything. Drag to move; after a click on the timeline, the wheel
 zooms.</figcaption></figure>"""
 
@@ -66,14 +66,14 @@ def _cards(run: dict[str, Any], least_bytes: int) -> str:
     cores = f"{run['cores']:.0f}"
     blocks = f"{run.get('blocks', run['cores']):.0f}"
     cards = [
-        ("Time", f"{run['microseconds']:.2f} us", f"{run['cycles']:,.0f} cycles"),
+        ("Time", f"{run['microseconds']:.2f} µs", f"{run['cycles']:,.0f} cycles"),
         ("Roofline", f"{run['roofline_share']:.1%}", "of what the memory allows"),
         (
             "Memory",
             format_bandwidth(run),
-            f"{moved:,.0f} bytes moved, {moved / max(least_bytes, 1):.3f} x the least",
+            f"{moved:,.0f} bytes moved, {moved / max(least_bytes, 1):.3f}&nbsp;x&nbsp;the&nbsp;least",
         ),
-        ("Cores", cores, f"{blocks} blocks; the slowest is {run['slowest_core']:.0f}"),
+        ("Cores", cores, f"{blocks} blocks; the slowest is core&nbsp;{run['slowest_core']:.0f}"),
     ]
     parts = (
         f'<div class="card"><span class="soft">{name}</span><b>{value}</b><span>{detail}</span></div>'

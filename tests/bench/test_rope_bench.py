@@ -511,6 +511,7 @@ INVALID_REPORTS = {
     "other object": "{}",
     "other schema": {"schema": 0},
     "no machine": {"machine": None},
+    "date that is no text": {"date": 1},
     "rows that are no list": {"rows": {}},
     "row that is no object": {"rows": [1]},
     "row without a contestant": {"rows": [{"row": "x"}]},
@@ -561,6 +562,7 @@ def test_the_command_measures_decode_rows_and_writes_the_documented_json(npu_rop
     document = json.loads(path.read_text())
     assert set(document) == {
         "schema",
+        "date",
         "machine",
         "isa",
         "versions",

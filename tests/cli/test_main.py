@@ -104,6 +104,35 @@ def test_an_interrupt_exits_130_after_the_results_so_far(number):
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl+C", "SIGTERM"])
+def test_an_interrupt_of_bench_ends_its_process_too(number):
+    pytest.importorskip("torch")
+    code = (
+        "from npu_rope.cli import bench, main\n"
+        "from npu_rope.bench import run\n"
+        "import subprocess, time\n"
+        "popen = subprocess.Popen\n"
+        "def printing(*arguments, **options):\n"
+        "    process = popen(*arguments, **options)\n"
+        "    if 'npu_rope.bench.worker' in arguments[0]:\n"
+        "        print(process.pid, flush=True)\n"
+        "    return process\n"
+        "run.subprocess.Popen = printing\n"
+        "main()\n"
+    )
+    command = [sys.executable, "-c", code, "bench", "--rows", "^decode", "--peers", "none"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=restore_interrupts
+    ) as process:
+        worker = int(process.stdout.readline())
+        process.send_signal(number)
+        output, errors = process.communicate(timeout=60)
+    assert (process.returncode, output, errors) == (130, "", "[npu-rope] interrupted.\n")
+    with pytest.raises(ProcessLookupError):
+        os.kill(worker, 0)
+
+
+@pytest.mark.long
 def test_sigterm_during_the_reruns_leaves_the_faults():
     """The whole group gets the signal, as from timeout(1). A second one comes while the report is printed."""
     code = (

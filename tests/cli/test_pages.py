@@ -78,7 +78,13 @@ BENCH_FIGURES = [
         ("<b>ggml</b>", "peer", 0.0, 0.0, "not installed"),
     )
 ]
-BENCH_FACTS = {"machine": "2 cores", "isa": "avx2", "versions": {"python": "3.11"}, "seconds_per_row": 1.0}
+BENCH_FACTS = {
+    "date": "2026-01-31 12:00",
+    "machine": "2 cores",
+    "isa": "avx2",
+    "versions": {"python": "3.11"},
+    "seconds_per_row": 1.0,
+}
 
 
 @pytest.fixture(scope="module")
@@ -164,6 +170,55 @@ def test_the_page_of_validate_names_the_machine_and_the_faults(validated):
     assert os.path.expanduser("~/") not in text
 
 
+def test_only_the_cells_with_failures_are_marked(validated):
+    text, document = validated
+    table = text[text.index("Cases within their bounds") :].partition("</table>")[0]
+    rows = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in re.findall(r"<tr>(<th scope=\"row\".*?)</tr>", table)]
+    marked = sum('class="mark bad"' in cell for row in rows for cell in row)
+    failing = {
+        (case["suite"], j["backend_name"])
+        for case in document["cases"]
+        for j in case["judgements"]
+        if j["verdict"] == FAIL
+    }
+    assert 0 < marked == len(failing) < sum(cell != "–" for row in rows for cell in row)
+    assert 'class="wrong"' not in table
+
+
+def test_a_run_without_rope_has_no_chart_of_positions(validated):
+    done = run("validate", "--suite", "onnx", "--filter", "prefill", *CPU, "--format", "html")
+    assert done.exit_code == 0, done.output
+    assert "Error at each position" not in done.stdout
+    assert "Error at each position" in validated[0]
+
+
+@pytest.mark.long
+def test_a_run_without_rope_is_drawn_in_a_browser(tmp_path):
+    text = run("validate", "--suite", "onnx", "--filter", "prefill", *CPU, "--format", "html").stdout
+    script = """
+        clear.click();
+        return [byId("count").textContent, ratioText(0.99702), ratioText(1), ratioText(0.5), ratioText(Infinity)];
+    """
+    count, *ratios = run_script(text, script, tmp_path)
+    assert re.match(r"[1-9]\d* results of [1-9]\d* cases match", count)
+    assert ratios == ["0.997", "1", "0.5", "infinite"]
+
+
+def test_the_page_of_bench_has_the_date_and_explains_verdicts_in_doubt(benched, tmp_path):
+    text, document = benched
+    assert f'<p class="soft">{BENCH_FACTS["date"]}, 2 cores</p>' in text
+    assert '<th scope="row">date</th><td>2026-01-31 12:00</td>' in text
+    assert "PASS? and MISS?" not in text
+    path = tmp_path / "run.json"
+    rows = [row | {"foreign_cores": 1.0} for row in document["rows"]]
+    path.write_text(json.dumps({k: v for k, v in document.items() if k != "date"} | {"rows": rows}))
+    done = run("bench", "--from", str(path), "--format", "html")
+    assert done.exit_code == 0, done.output
+    assert re.search(r'class="mark good">PASS\?<', done.stdout)
+    assert "PASS? and MISS?" in done.stdout
+    assert '<p class="soft">2 cores</p>' in done.stdout  # an earlier version's report has no date
+
+
 def test_markup_in_messages_is_text(validated):
     page = Page(validated[0])
     assert MESSAGE not in page.text
@@ -208,6 +263,7 @@ def test_the_page_of_trace_has_the_spans_of_the_trace(traced):
     assert kinds.count("critical") == 1
     assert kinds.count("ub") >= 16
     assert "never fitted to hardware" in text
+    assert re.search(r"<span>\d+ blocks; the slowest is core&nbsp;\d+</span>", text)
 
 
 # ---- in a browser ------------------------------------------------------------------------------------------
@@ -359,7 +415,7 @@ def test_the_timeline_is_drawn_and_used_by_keyboard_in_a_browser(traced, tmp_pat
     assert found["moved"][0] > found["zoomed"][0]
     assert found["back"] == whole
     assert found["wheeled"][1] - found["wheeled"][0] == pytest.approx(0.8 * (whole[1] - whole[0]))
-    assert re.match(r"Core 0, V: \w+; \w+\.h:\d+; from [\d.]+ us, [\d.]+ us = [\d,]+ cycles", found["first"])
+    assert re.match(r"Core 0, V: \w+; \w+\.h:\d+; from [\d.]+ µs, [\d.]+ µs = [\d,]+ cycles", found["first"])
     assert found["second"] != found["first"]
     assert found["critical"].startswith("Core 0, critical path: ")
     assert found["rows"] > 0

@@ -106,7 +106,7 @@ def test_names_of_cases_are_cut_where_a_line_of_the_summary_ends(validate):
     ],
 )
 def test_a_ratio_near_1_shows_its_distance_from_1(ratio, text):
-    assert report._largest_ratio(ratio) == text
+    assert report.ratio_text(ratio) == text
 
 
 def judge_with(verdict, ratio=0.5):
@@ -258,8 +258,21 @@ def test_messages_with_brackets_are_printed_unchanged(monkeypatch):
     monkeypatch.delenv("NPU_ROPE_GGML_LIB", raising=False)
     outcome = invoke(*ONE_CASE)
     assert outcome.exit_code == 0
-    assert "ggml is not compared: [ggml] library must be here." in outcome.stderr
-    assert "ggml: not compared: [ggml] library must be here." in outcome.stdout
+    assert outcome.stdout.count("ggml: not compared: [ggml] library must be here.\n") == 1
+    assert outcome.stderr == ""
+    outcome = invoke(*ONE_CASE, "--quiet")
+    assert outcome.stderr == "ggml is not compared: [ggml] library must be here.\n"
+    assert "library" not in outcome.stdout
+
+
+@pytest.mark.parametrize("form", ["console", "html", "json", "csv", "junit"])
+def test_a_report_in_a_file_is_named_with_its_verdict(form, tmp_path):
+    path = tmp_path / "report"
+    outcome = invoke(*ONE_CASE, "--no-ggml", "--format", form, "--output", str(path))
+    assert outcome.exit_code == 0
+    assert outcome.stdout == ""
+    assert outcome.stderr.endswith(f"report written to {path}: OK: 1 of 1 cases within their bounds\n")
+    assert path.stat().st_size > 0
 
 
 def test_an_interrupted_run_leaves_the_earlier_report_as_it_was(monkeypatch, tmp_path):

@@ -147,7 +147,7 @@ function drawAxis(width, height) {
     pen.fillRect(Math.round(x), 18, 1, height);
     pen.fillStyle = colours["--soft"];
     pen.textAlign = x > width - 40 ? "right" : "center";
-    if (width > 600 || tick === ticks[0] || ticks.indexOf(tick) % 2 === 0) pen.fillText(`${tick} us`, x, 13);
+    if (width > 600 || tick === ticks[0] || ticks.indexOf(tick) % 2 === 0) pen.fillText(`${tick} µs`, x, 13);
   });
   pen.textAlign = "left";
 }
@@ -182,10 +182,11 @@ function draw() {
 function describe({ lane, i }) {
   const cycles = (lane.length[i] / DATA.ticks) * 1e3 * DATA.clock, line = DATA.lines[lane.lines[i]];
   const words = [`Core ${lane.core}, ${lane.name}: ${DATA.names[lane.names[i]]}`, line,
-    `from ${microseconds(lane.begin[i]).toFixed(4)} us, ${microseconds(lane.length[i]).toFixed(4)} us = ${
+    `from ${microseconds(lane.begin[i]).toFixed(4)} µs, ${microseconds(lane.length[i]).toFixed(4)} µs = ${
       Math.round(cycles).toLocaleString("en")} cycles`];
   if (lane.bytes[i]) words.push(`${lane.bytes[i].toLocaleString("en")} bytes`);
-  if (lane.count[i]) words.push(`${lane.count[i].toLocaleString("en")} ${lane.kind === "ub" ? "uses" : "repeats"}`);
+  const count = lane.count[i], noun = lane.kind === "ub" ? "use" : "repeat";
+  if (count) words.push(`${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`);
   if (lane.critical?.[i]) words.push("on the critical path");
   return words.filter(Boolean).join("; ");
 }
@@ -302,9 +303,9 @@ const showSpans = dataTable(byId("span-table"), "Spans in the timeline's view, b
   { title: "instruction", of: (row) => DATA.names[row.lane.names[row.i]] },
   { title: "core", of: (row) => row.lane.core, isNumber: true },
   { title: "lane", of: (row) => row.lane.name },
-  { title: "begin, us", of: (row) => row.lane.begin[row.i], isNumber: true,
+  { title: "begin, µs", of: (row) => row.lane.begin[row.i], isNumber: true,
     show: (row) => microseconds(row.lane.begin[row.i]).toFixed(4) },
-  { title: "length, us", of: (row) => row.lane.length[row.i], isNumber: true,
+  { title: "length, µs", of: (row) => row.lane.length[row.i], isNumber: true,
     show: (row) => microseconds(row.lane.length[row.i]).toFixed(4) },
   { title: "bytes", of: (row) => row.lane.bytes[row.i], isNumber: true,
     show: (row) => row.lane.bytes[row.i].toLocaleString("en") },
