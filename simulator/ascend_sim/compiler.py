@@ -40,7 +40,7 @@ class CompileFailed(RuntimeError):
     """The compiler refused a kernel.
 
     The message holds the simulator's own errors first, such as
-    ``add.cpp:12: Add: this SoC does not have it for this type``, then the whole compiler output.
+    ``add.cpp:12: Neg: this SoC does not have it``, then the whole compiler output.
     """
 
 

@@ -144,7 +144,7 @@ def test_an_instruction_that_the_chip_lacks_is_reported_first_with_its_line(proj
     with pytest.raises(ascend_sim.CompileFailed) as failed:
         build(project)
     first, rest = str(failed.value).split("\n", 1)
-    assert first == f"scale.cpp:{line}: Neg: this SoC does not have it for this type"
+    assert first == f"scale.cpp:{line}: Neg: this SoC does not have it"
     assert "required from here" in rest
 
 

@@ -208,6 +208,8 @@ constexpr Instruction kRows[] = {
 }  // namespace cell
 inline constexpr auto& kInstructions = cell::kRows;
 
+constexpr bool has(Api api, SocColumn column) { return kInstructions[int(api)].types[int(column)] != 0; }
+
 constexpr bool takes(Api api, SocColumn column, Element type) {
     return kInstructions[int(api)].types[int(column)] & set_of(type);
 }

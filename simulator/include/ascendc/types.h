@@ -153,10 +153,16 @@ constexpr Element element_of() {
 // Whether this SoC has the instruction for the type. If the type does not matter, every type matches.
 template <class T, Api api>
 constexpr bool kTakes = takes(api, kSocColumn, element_of<T>());
+
+// Whether this SoC has the instruction for any type. It depends on T so that it is evaluated at a call.
+template <class T, Api api>
+constexpr bool kExists = has(api, kSocColumn);
 }  // namespace ascend_sim
 
-#define ASCEND_SIM_NEEDS(Name, T) \
-    static_assert(ascend_sim::kTakes<T, ascend_sim::Api::Name>, #Name ": this SoC does not have it for this type")
+#define ASCEND_SIM_NEEDS(Name, T)                                                                                 \
+    static_assert(ascend_sim::kExists<T, ascend_sim::Api::Name>, #Name ": this SoC does not have it");            \
+    static_assert(!ascend_sim::kExists<T, ascend_sim::Api::Name> || ascend_sim::kTakes<T, ascend_sim::Api::Name>, \
+                  #Name ": this SoC does not have it for this type")
 
 enum pipe_t { PIPE_S = 0, PIPE_V, PIPE_MTE2, PIPE_MTE3, PIPE_M, PIPE_MTE1, PIPE_FIX, PIPE_ALL };
 
