@@ -1,12 +1,13 @@
-"""Corrections of the theme's HTML that axe-core's rules require, in the pages that a build has written.
+"""Corrections of the theme's HTML that readers and axe-core's rules require, in the pages that a build has written.
 
-The captions of the sidebar have a level, the two sidebars have names, the keyboard reaches code and tables
+A picture is a link to its file, because a phone shows it small. The captions of the sidebar have a level, the two sidebars have names, the keyboard reaches code and tables
 that scroll, an empty cell is no header, the page of the search has a heading, and Chinese pages name their
 language.
 """
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ CORRECTIONS = (
     ('<th class="head"><p></p></th>', "<td></td>"),
     ('<div id="search-results">', '<h1 class="visually-hidden">Search</h1>\n<div id="search-results">'),
 )
+PICTURE = re.compile(r'<img alt="[^"]*" src="([^"]*_images/[^"]*)" />')
 
 
 def correct(app: Sphinx, exception: Exception | None) -> None:
@@ -33,6 +35,7 @@ def correct(app: Sphinx, exception: Exception | None) -> None:
             continue
         for old, new in CORRECTIONS:
             text = text.replace(old, new)
+        text = PICTURE.sub(r'<a class="picture" href="\1">\g<0></a>', text)
         if path.name.endswith(".zh.html"):
             text = text.replace('lang="en"', 'lang="zh-CN"', 1)
         path.write_text(text)

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import npu_rope
 
-sys.path.append(str(Path(__file__).parent))  # c_header, accessible
+sys.path.append(str(Path(__file__).parent))  # c_header, accessible, search_words
 
 project = "npu_rope"
 author = "the npu_rope developers"
 version = release = npu_rope.__version__
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "c_header", "accessible"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "c_header", "accessible", "search_words"]
 # The pages are where GitHub looks for them; links between them go to files.
 root_doc = "docs/site"
 include_patterns = [
@@ -27,6 +27,7 @@ myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 4
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"
+napoleon_use_rtype = False  # "Returns: x: y" is one text, not a type and a text
 html_theme = "furo"
 html_title = f"npu_rope {version}"
 html_theme_options = {"top_of_page_buttons": []}

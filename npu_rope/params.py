@@ -164,7 +164,7 @@ class ModelRope(NamedTuple):
     params: RopeParams
     """The attributes."""
     freq_factors: npt.NDArray[np.float32] | None = None
-    """``[pairs]``: each pair's frequency is divided by its factor. None: no factors."""
+    """The divisors of the pairs' frequencies, with shape ``[pairs]``, or None if there are none."""
 
     def frequencies(self, policy: Angle = "exact") -> npt.NDArray[Any]:
         """Return :meth:`RopeParams.frequencies` with the factors."""

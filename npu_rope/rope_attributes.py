@@ -38,7 +38,7 @@ class RopeMode(IntEnum):
 
     @property
     def has_sections(self) -> bool:
-        """Whether a token has several positions: mrope, vision, imrope."""
+        """Whether a token has several positions, as in mrope, vision and imrope."""
         return bool(self.value & RopeMode.MROPE.value)
 
 

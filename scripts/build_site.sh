@@ -9,7 +9,8 @@ usage() {
 usage: scripts/build_site.sh [--external-links]
 
 Builds the site in build/site; its first page is build/site/index.html. A warning of Sphinx, or a link to a file or an
-anchor that does not exist, is an error. Search works in the browser, without a server.
+anchor that does not exist, is an error. Search works in the browser without a server, but its results then have no
+excerpts: browsers do not let a page read other files. 'python -m http.server -d build/site' shows them.
 
   --external-links  also request each link to another site, which needs the network
 
