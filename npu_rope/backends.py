@@ -31,7 +31,7 @@ default_backend: str | None = os.environ.get(ENVIRONMENT_VARIABLE) or None
 # SoC -> the back end that runs the same kernels on a core of the same sizes, if there is one.
 SIMULATED_SOCS = {"ascend910b": "sim", "ascend910_93": "sim", "ascend310p": "", "ascend950": ""}
 # Notes for users, in the list of back ends.
-NOTES = {"ascend950": ": simulated or against headers only"}
+NOTES = {"ascend950": ", simulated; for hardware they were only checked against CANN's headers"}
 
 
 @dataclass(frozen=True)
@@ -270,13 +270,14 @@ def npu_pieces() -> list[NpuPiece]:
             "binding",
             "npu_rope's binding of torch_npu",
             npu_binding(),
-            "install npu_rope where torch_npu is: pip install --no-build-isolation ./simulator .",
+            "install npu_rope where torch_npu is: a wheel that scripts/build_wheels.sh --npu made, or in a"
+            " checkout: pip install --no-build-isolation ./simulator .",
         ),
         NpuPiece(
             "operators",
             "npu_rope's operator package (ASCEND_CUSTOM_OPP_PATH)",
             operator_package(),
-            "build it with CANN, then install npu_rope again:"
+            "in a checkout, build it with CANN, then install npu_rope again:"
             " scripts/build_npu.sh && pip install --no-build-isolation ./simulator .",
         ),
     ]

@@ -177,8 +177,8 @@ try() {
 
 one_call_on_each_back_end() { in_environment python "$ROOT/tests/scripts/wheel_calls.py"; }
 installs() { in_environment python "$ROOT/tests/scripts/wheel_installs.py" "${WHEELS[@]}"; }
-doctor() { in_environment python -m npu_rope doctor; }
-validate() { in_environment python -m npu_rope validate --quiet --backend cpu --backend sim; }
+doctor() { in_environment python -m npu_rope.cli doctor; }
+validate() { in_environment python -m npu_rope.cli validate --quiet --backend cpu --backend sim; }
 
 c_tests() {
   local program

@@ -32,8 +32,8 @@ from npu_rope.errors import BackendUnavailable
 from npu_rope.ops.registrar import REINSTALL, npu_binding_error
 from npu_rope.testing.ggml import GgmlAborted, GgmlProcess, GgmlUnavailable
 
-BUILD_PACKAGE = "scripts/build_npu.sh && pip install --no-build-isolation ./simulator ."
-INSTALL_AGAIN = "pip install --no-build-isolation --force-reinstall --no-deps ."
+BUILD_PACKAGE = "scripts/build_npu.sh && pip install --no-build-isolation ./simulator . (in a checkout)"
+INSTALL_AGAIN = "pip install --no-build-isolation --force-reinstall --no-deps . (in a checkout)"
 PEERS = ("onnx", "onnxruntime", "transformers")
 COMMAND_SECONDS = 10  # time limit of a tool's --version
 
@@ -216,7 +216,7 @@ def _torch() -> list[Finding]:
             False,
             "not built: torch calls go through Python and ctypes, each about 10 microseconds slower",
             "If the compiler has no C++20, which torch's headers need, name a newer one with CXX. If torch"
-            " was absent at build time (it is in pip's isolated builds), install it. Then:"
+            " was absent at build time (it is in pip's isolated builds), install it. Then, in a checkout:"
             " pip install --no-build-isolation ./simulator .",
         ),
     ]
@@ -276,7 +276,7 @@ def _npu_chip(found: dict[str, str | None]) -> list[Finding]:
             chip = chips.chip_of_machine()
         except chips.NoChip as why:
             if found["device"]:
-                remedy = "Name the SoC to scripts/build_npu.sh yourself, such as ascend910b."
+                remedy = "Name the SoC to scripts/build_npu.sh of a checkout yourself, such as ascend910b."
                 findings.append(Finding("NPU", "chip", None, f"not known: {why}", remedy))
         else:
             soc = chips.soc_of(chip)

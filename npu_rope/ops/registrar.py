@@ -175,7 +175,7 @@ def _load_registration(path: str) -> bool:
 # ---- NPU tensors -----------------------------------------------------------------------------------
 
 REINSTALL = (
-    "Install npu_rope again with the installed torch and torch_npu: "
+    "Install npu_rope again, from a checkout, with the installed torch and torch_npu: "
     "pip install --no-build-isolation --force-reinstall --no-deps . "
     "(npu-rope doctor shows which versions are compatible.)"
 )

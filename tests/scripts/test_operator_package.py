@@ -21,7 +21,7 @@ INTERFACE = Path("op_api/lib/libcust_opapi.so")
 KERNEL = TBE / "kernel/ascend910b/npu_rope/NpuRope_1.o"
 LIST = TBE / "kernel/config/ascend910b/binary_info_config.json"
 SOCS = ("ascend910b", "ascend310p")
-INSTALL = "pip install --no-build-isolation ./simulator ."
+INSTALL = "pip install --no-build-isolation ./simulator . (in a checkout)"
 
 
 @pytest.fixture
@@ -234,7 +234,7 @@ def test_doctor_reads_the_package_of_the_simulated_chip(package, monkeypatch, tm
     )
     monkeypatch.setattr(backends, "bundled_package", lambda: str(package))
     assert kernels_for("Ascend910B2").remedy == (
-        "Install npu_rope again: pip install --no-build-isolation --force-reinstall --no-deps ."
+        "Install npu_rope again: pip install --no-build-isolation --force-reinstall --no-deps . (in a checkout)"
     )
 
 
