@@ -6,6 +6,7 @@
   Security, in this order.
 - Each relative link of the changelog leads to a file.
 - The dependencies in pyproject.toml have ascend-sim in that version.
+- CITATION.cff has that version and the date of its heading.
 
 usage: check_release.py [--tag vX.Y.Z]
 
@@ -86,6 +87,15 @@ def link_faults(text: str) -> Iterator[str]:
                 yield f"CHANGELOG.md:{number}: the link {target} leads to no file"
 
 
+def citation_faults(text: str, version: str, citation: str) -> Iterator[str]:
+    """Yield the entries of CITATION.cff that disagree with the version and its date in the changelog."""
+    dates = re.findall(rf"^## \[{re.escape(version)}\] - (\S+)$", text, re.MULTILINE)
+    for key, expected in (("version", [version]), ("date-released", dates)):
+        found = re.findall(rf"^{key}: *(.*)$", citation, re.MULTILINE)
+        if found != expected:
+            yield f"CITATION.cff: {key} must be {' '.join(expected) or 'absent'} but is {' '.join(found) or 'absent'}"
+
+
 def version_faults(text: str, version: str, pyproject: str, tag: str | None) -> Iterator[str]:
     """Yield the places that disagree with the version."""
     headings = [heading for _, heading, _ in sections(text, "##")]
@@ -114,6 +124,7 @@ def main() -> int:
         *part_faults(text),
         *link_faults(text),
         *version_faults(text, version, pyproject, tag),
+        *citation_faults(text, version, (ROOT / "CITATION.cff").read_text()),
     ]
     for fault in faults:
         print(fault, file=sys.stderr)

@@ -15,7 +15,7 @@ from npu_rope import native
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "scripts" / "check_release.py"
-FILES = ("CHANGELOG.md", "pyproject.toml", "simulator/ascend_sim/__init__.py")
+FILES = ("CHANGELOG.md", "pyproject.toml", "simulator/ascend_sim/__init__.py", "CITATION.cff")
 GOOD = """# Changelog
 
 ## [Unreleased]
@@ -44,9 +44,18 @@ VERSION = "0.2.0"
 DEPENDENCIES = f'dependencies = ["ascend-sim=={VERSION}"]\n'
 
 
-def check(folder: Path, *options: str, changelog: str = GOOD, pyproject: str = DEPENDENCIES) -> list[str]:
+CITATION = f"version: {VERSION}\ndate-released: 2026-03-01\n"
+
+
+def check(
+    folder: Path,
+    *options: str,
+    changelog: str = GOOD,
+    pyproject: str = DEPENDENCIES,
+    citation: str = CITATION,
+) -> list[str]:
     """Return the faults that the script prints about a repository with these files."""
-    texts = changelog, pyproject, f'__version__ = "{VERSION}"\n'
+    texts = changelog, pyproject, f'__version__ = "{VERSION}"\n', citation
     for name, text in zip(FILES, texts, strict=True):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
@@ -123,6 +132,23 @@ def test_a_fault_of_the_changelog_is_named(tmp_path: Path, name: str) -> None:
 def test_another_version_in_the_dependencies_is_named(tmp_path: Path) -> None:
     (fault,) = check(tmp_path, pyproject='dependencies = ["ascend-sim==0.1.9"]\n')
     assert fault.endswith("must have ascend-sim==0.2.0 once but have ['0.1.9']")
+
+
+def test_another_version_or_date_of_the_citation_is_named(tmp_path: Path) -> None:
+    faults = check(tmp_path, citation="version: 0.1.0\n")
+    assert faults == [
+        "CITATION.cff: version must be 0.2.0 but is 0.1.0",
+        "CITATION.cff: date-released must be 2026-03-01 but is absent",
+    ]
+
+
+@pytest.mark.parametrize("folder", [ROOT, ROOT / "simulator"])
+def test_the_description_on_an_index_page_has_no_relative_links(folder: Path) -> None:
+    text = (folder / "pyproject.toml").read_text()
+    description = text[text.index("[project.readme]") : text.index("[project.optional-dependencies]")]
+    assert len(description) > 500
+    assert "](" not in description
+    assert 'readme = "' not in text
 
 
 def test_a_release_has_the_tag_of_its_version_and_no_unreleased_entries(tmp_path: Path) -> None:
