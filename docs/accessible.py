@@ -1,8 +1,8 @@
-"""Corrections of the theme's HTML that readers and axe-core's rules require, in the pages that a build has written.
+"""Corrections of the theme's HTML that readers and axe-core's rules require, in the pages of a build.
 
-A picture is a link to its file, because a phone shows it small. The captions of the sidebar have a level, the two sidebars have names, the keyboard reaches code and tables
-that scroll, an empty cell is no header, the page of the search has a heading, and Chinese pages name their
-language.
+A picture is a link to its file, because a phone shows it small. The captions of the sidebar have a level, the
+two sidebars have names, the keyboard reaches code and tables that scroll, an empty cell is no header, the
+page of the search has a heading, and Chinese pages name their language.
 """
 
 from __future__ import annotations

@@ -10,7 +10,8 @@ sys.path.append(str(Path(__file__).parent))  # c_header, accessible, search_word
 project = "npu_rope"
 author = "the npu_rope developers"
 version = release = npu_rope.__version__
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "c_header", "accessible", "search_words"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions += ["c_header", "accessible", "search_words"]
 # The pages are where GitHub looks for them; links between them go to files.
 root_doc = "docs/site"
 include_patterns = [

@@ -1,13 +1,14 @@
 """Words of the site's search, for pages in English and in Chinese.
 
-Chinese text has no spaces, so its words are pairs of adjacent characters, and single characters for queries of one.
-The words of other text are those of Sphinx's English search. Without a server, a browser does not let a page read
-other pages; the results then have no excerpts.
+Chinese text has no spaces, so its words are pairs of adjacent characters, and single characters for queries
+of one. The words of other text are those of Sphinx's English search. Without a server, a browser does not let
+a page read other pages; the results then have no excerpts.
 """
 
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import Any
 
 from sphinx.application import Sphinx
@@ -32,12 +33,14 @@ var splitQuery = (query) => query.split(/[^\p{{Letter}}\p{{Number}}_\p{{Emoji_Pr
         """Return the words of a text."""
         words: list[str] = []
         for part in PARTS.findall(input):
-            pairs = ["".join(pair) for pair in zip(part, part[1:], strict=False)]
+            pairs = map("".join, pairwise(part))
             words += [*part, *pairs] if re.match(f"[{HAN}]", part) else [part]
         return words
 
 
-NO_EXCERPTS_FROM_FILES = 'if (location.protocol === "file:") DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = false;'
+NO_EXCERPTS_FROM_FILES = """
+if (location.protocol === "file:") DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = false;
+"""
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

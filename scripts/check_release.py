@@ -93,7 +93,8 @@ def citation_faults(text: str, version: str, citation: str) -> Iterator[str]:
     for key, expected in (("version", [version]), ("date-released", dates)):
         found = re.findall(rf"^{key}: *(.*)$", citation, re.MULTILINE)
         if found != expected:
-            yield f"CITATION.cff: {key} must be {' '.join(expected) or 'absent'} but is {' '.join(found) or 'absent'}"
+            wanted, given = (" ".join(values) or "absent" for values in (expected, found))
+            yield f"CITATION.cff: {key} must be {wanted} but is {given}"
 
 
 def version_faults(text: str, version: str, pyproject: str, tag: str | None) -> Iterator[str]:

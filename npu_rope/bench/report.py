@@ -185,7 +185,7 @@ def read_json(path: Path) -> Results:
             _require(row, dict.fromkeys(_MEASURED_NUMBERS, float), "a measured row")
         if "ratio" in row:
             _require(row, {"ratio": float}, "a measured row")
-    _require({"date": "", **document}, {"date": str}, "the report")  # reports of earlier versions have no date
+    _require({"date": "", **document}, {"date": str}, "the report")  # earlier versions wrote no date
     names = ("date", "machine", "isa", "versions", "seconds_per_row")
     facts = {name: document[name] for name in names if name in document}
     return Results(facts, document["rows"], document["problems"])

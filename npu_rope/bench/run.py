@@ -118,7 +118,9 @@ def run(options: BenchOptions, on_event: Callable[[dict[str, Any]], None]) -> Re
     return results
 
 
-def _events(options: BenchOptions, threads: int, problems: list[str]) -> Generator[dict[str, Any], None, None]:
+def _events(
+    options: BenchOptions, threads: int, problems: list[str]
+) -> Generator[dict[str, Any], None, None]:
     count = str(threads)
     environment = {
         **os.environ,

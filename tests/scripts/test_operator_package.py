@@ -234,7 +234,8 @@ def test_doctor_reads_the_package_of_the_simulated_chip(package, monkeypatch, tm
     )
     monkeypatch.setattr(backends, "bundled_package", lambda: str(package))
     assert kernels_for("Ascend910B2").remedy == (
-        "Install npu_rope again: pip install --no-build-isolation --force-reinstall --no-deps . (in a checkout)"
+        "Install npu_rope again: "
+        "pip install --no-build-isolation --force-reinstall --no-deps . (in a checkout)"
     )
 
 

@@ -184,7 +184,7 @@ def test_an_interrupt_of_a_step_ends_with_a_sentence_and_the_step_is_run_again(
 ) -> None:
     """As Ctrl+C and timeout(1) do, the whole group gets the signal."""
     assert BASH is not None
-    code = STEPS + "waits() { : >\"$FOLDER/began\"; sleep 60; }\nstep name 1 text waits\necho continued"
+    code = STEPS + 'waits() { : >"$FOLDER/began"; sleep 60; }\nstep name 1 text waits\necho continued'
     with subprocess.Popen(
         [BASH, "-c", f"source '{ROOT}/scripts/lib.sh'\n{code}", "scripts/test.sh"],
         env={**os.environ, "FOLDER": str(tmp_path)},
