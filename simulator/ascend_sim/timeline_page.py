@@ -54,11 +54,12 @@ _TIMELINE = """<div class="filters" id="controls"></div>
 <figure><canvas id="lanes" class="lanes" tabindex="0" role="img" aria-describedby="keys" aria-label="Timeline
 with a lane for each pipe of a core and for each buffer in UB. The table of spans in view has the same data.">
 </canvas><p class="readout" id="span" role="status"></p>
-<figcaption id="keys">A red outline or line marks instructions on the critical path. In the lanes of MTE2 and
-MTE3, light bars are transfers in progress. In the lanes of buffers in UB, a span lasts from the first write of its contents to
-their last use, and every second span is lighter. Keys, when the timeline has the focus: + and - zoom, Left
-and Right move, Up and Down choose a lane, comma and full stop choose the span before or after, Home shows
-everything. Drag to move; after a click on the timeline, the wheel zooms.</figcaption></figure>"""
+<figcaption id="keys">A red outline or line marks instructions on the critical path. In the lanes of MTE2
+and MTE3, light bars are transfers in progress. In the lanes of buffers in UB, a span lasts from the first
+write of its contents to their last use, and every second span is lighter. Keys, when the timeline has the
+focus: + and - zoom, Left and Right move, Up and Down choose a lane, comma and full stop choose the span
+before or after, Home shows everything. Drag to move; after a click on the timeline, the wheel
+zooms.</figcaption></figure>"""
 
 
 def _cards(run: dict[str, Any], least_bytes: int) -> str:
