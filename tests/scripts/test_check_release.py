@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -44,7 +45,10 @@ VERSION = "0.2.0"
 DEPENDENCIES = f'dependencies = ["ascend-sim=={VERSION}"]\n'
 
 
-CITATION = f"version: {VERSION}\ndate-released: 2026-03-01\n"
+def citation_of(changelog: str) -> str:
+    """Return a citation that agrees with the changelog."""
+    date = re.search(rf"^## \[{VERSION}\] - (\S+)$", changelog, re.MULTILINE)
+    return f"version: {VERSION}\n" + (f"date-released: {date[1]}\n" if date else "")
 
 
 def check(
@@ -52,9 +56,10 @@ def check(
     *options: str,
     changelog: str = GOOD,
     pyproject: str = DEPENDENCIES,
-    citation: str = CITATION,
+    citation: str | None = None,
 ) -> list[str]:
     """Return the faults that the script prints about a repository with these files."""
+    citation = citation_of(changelog) if citation is None else citation
     texts = changelog, pyproject, f'__version__ = "{VERSION}"\n', citation
     for name, text in zip(FILES, texts, strict=True):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
