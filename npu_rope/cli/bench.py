@@ -86,13 +86,13 @@ def bench(
     the chains of torch, transformers and ONNX Runtime; patched: a norm, decode
     steps and a prefill after apply_npu_rope, also with fused attention modules.
     All in f32, f16, bf16, with 1 and 2 threads.
-    They need torch and take 10 to 30 minutes. Run them on an otherwise idle machine; a *
-    marks disturbed rows.
+    They need torch and take 10 to 30 minutes. Run them on an otherwise
+    idle machine; a * marks disturbed rows.
 
     Exit status: 0 measured; 1 npu_rope gave a wrong result or failed, or a
-    process ended early; 2 bad usage; 130 interrupted by Ctrl+C or SIGTERM,
-    and then nothing is written. A missed target does not change it, because
-    that depends on the machine.
+    process ended early; 2 bad usage; 130 interrupted by Ctrl+C or
+    SIGTERM, and then nothing is written. A missed target does not change
+    it, because that depends on the machine.
 
     Examples:
 
