@@ -201,7 +201,8 @@ def _calls_on_310p() -> list[QkvRun]:
                out=INT8, quantization=("channel", "head"), quant_offset=True),
         # Factors that each tile loads, whole rows and rows with padding.
         run(NEOX, 2, (64, 64, 1), 128, TOKEN, True, 1.0, ranks=2, cores=1),
-        QkvRun(SOC_310P, F32, F32, RopeParams(68, "neox"), 2, (250, 250, 2), 68, TOKEN, True, 1.0, ranks=2, cores=1),
+        QkvRun(SOC_310P, F32, F32, RopeParams(68, "neox"), 2, (250, 250, 2), 68, TOKEN, True, 1.0, ranks=2,
+               cores=1),
     ]  # fmt: skip
 
 
