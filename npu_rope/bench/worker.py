@@ -72,7 +72,10 @@ def main() -> None:
     options = BenchOptions(**json.loads(sys.argv[2]))
 
     def send(**event: Any) -> None:
-        print(json.dumps(event), file=results, flush=True)
+        try:
+            print(json.dumps(event), file=results, flush=True)
+        except BrokenPipeError:  # the command has ended
+            os._exit(1)
 
     torch.set_num_threads(threads)
     torch.set_grad_enabled(False)
