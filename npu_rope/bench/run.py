@@ -149,7 +149,8 @@ def _events(
             for line in process.stdout:
                 yield json.loads(line)
         except BaseException:
-            process.terminate()
+            process.kill()  # it has nothing to clean up
+            process.wait()  # after an interrupt, Popen waits for a quarter of a second only
             raise
     if process.returncode != 0:
         code = process.returncode
