@@ -35,6 +35,11 @@ PARAMS = (
 ATTRIBUTES = f"{PARAMS}, bool forward=True, int angle=0"
 
 
+def records_calls() -> bool:
+    """Return whether torch.jit.trace records calls. It records a node of autograd's graph as a constant."""
+    return torch._C._get_tracing_state() is not None
+
+
 def require_params(op: str, params: Any) -> None:
     """Raise TypeError if params is not a RopeParams."""
     if not isinstance(params, RopeParams):
@@ -277,7 +282,9 @@ def try_hot_path(
             return NotImplemented
         if grad_enabled and tensor.requires_grad:
             needs_gradient = True
-    if not is_plain_cpu_tensor(tensors[0]) or (needs_gradient and op not in add_node):
+    if not is_plain_cpu_tensor(tensors[0]):
+        return NotImplemented
+    if needs_gradient and (op not in add_node or records_calls()):
         return NotImplemented
     try:
         with _below_autograd():

@@ -188,6 +188,7 @@ def _function_of(op: str, gradient: Gradient, count: int) -> Any:
         needed = ctx.needs_input_grad[1:] if reads else ()
         if jvp is not None and _forward_ad._current_level >= 0:
             ctx.save_for_forward(*saved)
+            ctx.tensors = tensors
             with _forward_ad._set_fwd_grad_enabled(True):  # apply() disables tangents
                 needed = [need or has_tangent(x) for need, x in zip(needed, tensors, strict=False)]
         if reads:

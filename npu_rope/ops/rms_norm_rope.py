@@ -142,7 +142,7 @@ def _on_own_device(tensors: tuple[Any, ...], given: tuple[Any, ...]) -> tuple[An
     try:
         needs_grad = torch.is_grad_enabled() and _require_grad((q, k, q_scale, k_scale, *(written or ())))
         if (
-            not (needs_grad and written is not None)
+            not (needs_grad and (written is not None or calls.records_calls()))
             and not torch.compiler.is_compiling()
             and calls.is_plain_cpu_tensor(q)
             and type(k) in calls.ORDINARY

@@ -105,7 +105,8 @@ def _on_own_device(
 ) -> Any:
     try:
         needs_grad = (x.requires_grad or (out is not None and out.requires_grad)) and torch.is_grad_enabled()
-        is_hot = not (needs_grad and out is not None) and not torch.compiler.is_compiling()
+        is_hot = not (needs_grad and (out is not None or calls.records_calls()))
+        is_hot = is_hot and not torch.compiler.is_compiling()
         if is_hot and calls.is_plain_cpu_tensor(x):
             if not needs_grad:
                 return _hot_path(x, positions, params, freq_factors, out, forward, angle)

@@ -127,7 +127,8 @@ def _on_own_device(
             or k.requires_grad
             or (out is not None and (q_out.requires_grad or k_out.requires_grad))
         )
-        is_hot = not (needs_grad and out is not None) and not torch.compiler.is_compiling()
+        is_hot = not (needs_grad and (out is not None or calls.records_calls()))
+        is_hot = is_hot and not torch.compiler.is_compiling()
         if is_hot and calls.is_plain_cpu_tensor(q) and type(k) in calls.ORDINARY:
             if not needs_grad:
                 return _hot_path(q, k, positions, params, freq_factors, out, forward, angle)

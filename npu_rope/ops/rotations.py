@@ -40,6 +40,7 @@ def rotate(xs: Sequence[Any], angles: Iterable[Any], attributes: Attributes) -> 
         not (needs_gradient or torch.compiler.is_compiling())
         and calls.is_plain_cpu_tensor(xs[0])
         and type(xs[-1]) in calls.ORDINARY
+        and not any(map(torch._C._functorch.is_legacy_batchedtensor, xs))  # of is_grads_batched
     ):
         ys = tuple(torch.empty_like(x, memory_format=torch.contiguous_format) for x in xs)
         factors = () if freq_factors is None else (freq_factors,)
@@ -75,7 +76,14 @@ def _backward(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
 
 
 def _jvp(ctx: Any, *tangents: Any) -> Any:
-    return registrar.one_or_all(_rotate_present(tangents[:-2], ctx.saved_tensors, ctx.attributes))
+    ys = _rotate_present(tangents[:-2], ctx.saved_tensors, ctx.attributes)
+    # A result that needs a gradient must have a tangent if another result has one.
+    needed = ctx.needs_input_grad[1:]
+    tangents = tuple(
+        torch.zeros_like(x) if y is None and need else y
+        for y, x, need in zip(ys, ctx.tensors, needed, strict=False)
+    )
+    return registrar.one_or_all(tangents)
 
 
 def _attributes_of_schema(**attributes: Any) -> Attributes:

@@ -127,6 +127,7 @@ def test_an_interrupt_leaves_a_whole_result_and_calls_continue(kind):
     call. The interrupts come at different times after the begin of the calls.
     """
     program = """
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background processes ignore interrupts
 cache, rows = given(np.zeros((TOKENS, HEADS, D), np.float32)), given(np.arange(TOKENS))
 zeros, ones = given(np.zeros(TOKENS, np.int64)), given(np.ones((TOKENS, HEADS, D), np.float32))
 expected = call()

@@ -28,6 +28,8 @@ SPARSE = ["rotary_mul", "qk_square_sums"]
 def start(arguments, fault=""):
     """Start the program. fault: Python code that runs before."""
     code = f"import os, signal, sys, time, npu_rope, random_runs, random_workers\n{fault}\n"
+    # A shell's background processes ignore interrupts.
+    code += "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
     code += "sys.exit(random_runs.main(sys.argv[1:]))"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(FUZZ), os.environ.get("PYTHONPATH", "")))}
     command = [sys.executable, "-c", code, *map(str, arguments)]

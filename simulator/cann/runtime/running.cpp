@@ -3,6 +3,7 @@
 #include <chrono>
 #include <exception>
 #include <map>
+#include <optional>
 #include <thread>
 
 #include "cann/runtime/allocations.h"
@@ -211,7 +212,9 @@ int32_t run_immediately(const StreamPtr& stream, Work work, std::unique_lock<std
     std::string text;
     int32_t status = 0;
     {
-        RunLock running(&scheduler_state().running, RunLock::kWait);  // two threads may launch on one stream at once
+        // Two threads may launch on one stream at once. A host function may wait for another thread's launch.
+        std::optional<RunLock> running;
+        if (work.kind != Work::Kind::kHostCode) running.emplace(&scheduler_state().running, RunLock::kWait);
         status = run(work, stream->device, &text);
     }
     lock->lock();
