@@ -226,7 +226,7 @@ def judge_binding(built_for: str | None, torch_npu: str | None) -> Compatibility
     return Compatibility(
         False,
         f"the binding must be built for the installed torch_npu {torch_npu} but was built for {built_for}",
-        "pip install --no-build-isolation --force-reinstall --no-deps . (in a checkout)",
+        "in a checkout: pip install --no-build-isolation --force-reinstall --no-deps .",
     )
 
 

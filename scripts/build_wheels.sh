@@ -25,8 +25,9 @@ distributions. A wheel works with every Python from 3.10 on, with and without to
   --output DIR  the folder of the files. Default: dist, or dist/npu with --npu.
 
 auditwheel names each wheel after the oldest glibc that it works with, and adds libgomp (OpenMP) to npu_rope's. The
-compiler decides this version: manylinux_2_34 with g++ of Debian 12. For an older one, run the script with an older
-distribution's compiler, for example in an image of manylinux_2_28.
+compiler decides this version: manylinux_2_34 with g++ of Debian 12, whose wheels also need the libstdc++ of GCC 11 or
+newer. For an older one, run the script with an older distribution's compiler, for example in an image of
+manylinux_2_28.
 
 Two builds of the same sources with the same compiler give the same bytes, also in another folder. File times are those
 of the last commit, or SOURCE_DATE_EPOCH.

@@ -68,14 +68,14 @@ show_log() {
   tail -n 25 "$LOGS/$1.log" | sed 's/^/  | /' >&2
 }
 
-# An interrupt (Ctrl+C, SIGTERM) of a step ends the script with a sentence. While a function writes into a log, its
+# An interrupt (Ctrl+C) of a step ends the script with a sentence. While a function writes into a log, its
 # redirections are also those of the trap; descriptor 8 stays the script's standard error.
 interrupted() {
   printf '\n%s: interrupted. Run it again: it continues with the step that was interrupted.\n' "$0" >&8
   exit 130
 }
-on_interrupt() { exec 8>&2 && trap interrupted INT TERM; }
-off_interrupt() { trap - INT TERM && exec 8>&-; }
+on_interrupt() { exec 8>&2 && trap interrupted INT; }
+off_interrupt() { trap - INT && exec 8>&-; }
 
 # The number of the current step, and the number of all steps. A step outside of them sets STEP_LABEL.
 STEP=0
@@ -238,8 +238,10 @@ ask_registry() {
   REGISTRY_ASKED=yes
   mkdir -p "$folder"
   on_interrupt
-  "$VENV/bin/python" -m pip download --retries 0 --timeout 10 --no-deps --dest "$folder" iniconfig >"$folder/log" 2>&1 </dev/null ||
-    printf 'note: the package registry does not answer. pip tries again for about two minutes; Ctrl+C ends it.\n' >&2
+  "$VENV/bin/python" -m pip download --retries 0 --timeout 10 --no-deps --dest "$folder" iniconfig \
+    >"$folder/log" 2>&1 </dev/null ||
+    printf '%s\n' "note: pip could not fetch a small package from its index. If the index does not answer, the next" \
+      "      step tries again for up to two minutes; Ctrl+C ends it." >&2
   off_interrupt
   rm -rf "$folder"
 }

@@ -32,8 +32,8 @@ from npu_rope.errors import BackendUnavailable
 from npu_rope.ops.registrar import REINSTALL, npu_binding_error
 from npu_rope.testing.ggml import GgmlAborted, GgmlProcess, GgmlUnavailable
 
-BUILD_PACKAGE = "scripts/build_npu.sh && pip install --no-build-isolation ./simulator . (in a checkout)"
-INSTALL_AGAIN = "pip install --no-build-isolation --force-reinstall --no-deps . (in a checkout)"
+BUILD_PACKAGE = "in a checkout: scripts/build_npu.sh && pip install --no-build-isolation ./simulator ."
+INSTALL_AGAIN = "in a checkout: pip install --no-build-isolation --force-reinstall --no-deps ."
 PEERS = ("onnx", "onnxruntime", "transformers")
 COMMAND_SECONDS = 10  # time limit of a tool's --version
 
@@ -299,10 +299,10 @@ def _package_remedy(folder: str) -> str:
     if folder == bundled:
         if backends.simulated_soc() is not None:  # an install of npu_rope builds that package
             return f"Install npu_rope again: {INSTALL_AGAIN}"
-        return f"Build it again: {BUILD_PACKAGE}"
+        return f"Build it again, {BUILD_PACKAGE}"
     named = folder in os.environ.get(backends.CUSTOM_OPP, "").split(os.pathsep)
     removal = f"Take {folder} out of {backends.CUSTOM_OPP}" if named else f"Remove {folder}"
-    build = f"Then build it: {BUILD_PACKAGE}"
+    build = f"Then build it, {BUILD_PACKAGE}"
     next_step = f"npu_rope then uses its own package, {bundled}" if bundled else build
     return f"{removal}: CANN takes it before npu_rope's own package. {next_step}"
 

@@ -47,8 +47,8 @@ def rope(
             ``NPU_ROPE_BACKEND``, else by x's device.
         out: where to write: x's shape and dtype, unit last stride; may be x itself (in place).
         forward: True or False; False rotates by minus the angle.
-        angle: ``"exact"`` (float32-correct at every position), ``"f32"`` or ``"ggml"``,
-            or their numbers 0, 1 and 2 (docs/ops/rope.md describes the numerics).
+        angle: ``"exact"`` (cos and sin within 2^-23; on an NPU within 2^-20 below 2^22), ``"f32"`` or
+            ``"ggml"``, or their numbers 0, 1 and 2 (docs/ops/rope.md describes the numerics).
 
     Returns:
         A tensor or array, as x is, with x's shape and dtype; ``out`` if it was passed.
