@@ -21,7 +21,7 @@ INTERFACE = Path("op_api/lib/libcust_opapi.so")
 KERNEL = TBE / "kernel/ascend910b/npu_rope/NpuRope_1.o"
 LIST = TBE / "kernel/config/ascend910b/binary_info_config.json"
 SOCS = ("ascend910b", "ascend310p")
-INSTALL = "pip install --no-build-isolation ./simulator ."
+BUILD = "in a checkout: scripts/build_npu.sh && pip install --no-build-isolation ./simulator ."
 
 
 @pytest.fixture
@@ -203,11 +203,11 @@ def test_doctor_names_the_chip_and_a_package_for_another_one(package, tmp_path, 
     remedy = doctor._npu_chip(pieces)[1].remedy
     assert remedy.startswith(f"Take {package} out of ASCEND_CUSTOM_OPP_PATH: CANN takes it before ")
     monkeypatch.setattr(backends, "bundled_package", lambda: None)
-    assert doctor._npu_chip(pieces)[1].remedy.endswith("Then build it, in a checkout: scripts/build_npu.sh && " + INSTALL)
+    assert doctor._npu_chip(pieces)[1].remedy.endswith(f"Then build it, {BUILD}")
     monkeypatch.setattr(backends, "bundled_package", lambda: "/own")
     assert doctor._npu_chip(pieces)[1].remedy.endswith("npu_rope then uses its own package, /own")
     monkeypatch.setattr(backends, "bundled_package", lambda: str(package))
-    assert doctor._npu_chip(pieces)[1].remedy == "Build it again, in a checkout: scripts/build_npu.sh && " + INSTALL
+    assert doctor._npu_chip(pieces)[1].remedy == f"Build it again, {BUILD}"
 
 
 def test_doctor_reads_the_package_of_the_simulated_chip(package, monkeypatch, tmp_path):
