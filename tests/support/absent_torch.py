@@ -117,7 +117,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     for module in list(sys.modules.values()):
         file = getattr(module, "__file__", None) or ""
         if "tests" in Path(file).parts and getattr(module, "torch", ()) is None:
-            vars(module)["torch"] = sys.modules.get("torch") or importlib.import_module("torch")
+            vars(module)["torch"] = importlib.import_module("torch")
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
