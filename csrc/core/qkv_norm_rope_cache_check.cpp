@@ -45,6 +45,9 @@ public:
             if (Check c = check_slots(*in_.slots); !c.ok()) return c;
         for (int side = 0; side < 3; ++side)
             if (Check c = check_out(side); !c.ok()) return c;
+        // Only now all extents of the tensors are known to fit int64.
+        for (int side = 0; side < 3 && known_ != Known::kLayout; ++side)
+            if (Check c = check_disjoint(side); !c.ok()) return c;
         return in_.slots && known_ == Known::kValues ? check_slot_values() : Check{};
     }
 
@@ -242,9 +245,7 @@ private:
             return bad_value(op_, out_name(side), formatted("not be given without %s", kXName[side]), "a tensor");
         if (Check c = out_is_cache(side) ? check_cache(side, *y) : check_tensor(side, *y); !c.ok()) return c;
         shape_.side[side].out_dtype = y->dtype;
-        if (out_is_cache(side))
-            if (Check c = check_quantization(side); !c.ok()) return c;
-        return known_ == Known::kLayout ? Check{} : check_disjoint(side);
+        return out_is_cache(side) ? check_quantization(side) : Check{};
     }
 
     Check check_tensor(int side, const npu_rope_tensor& y) {
@@ -330,6 +331,7 @@ private:
 
     // An output is its own input, or shares no memory with any tensor of the call.
     Check check_disjoint(int side) {
+        if (!out(side)) return {};
         const StridedView y = view_of(*out(side));
         auto shares = [&](const npu_rope_tensor* other) { return other && may_share_memory(y, view_of(*other)); };
         for (int k = 0; k < 3; ++k) {
@@ -401,8 +403,10 @@ Check check_qkv_norm_rope_cache(const QkvTensors& t, const npu_rope_params* para
                                 QkvShape* shape) {
     const npu_rope_qkv_inputs& in = t.in;
     if (Check c = check_ranks_of_heads(kOp, in.q, in.k); !c.ok()) return c;
-    // Tables without positions have a row for each token. For rope_qk's rules, the positions then are any [S].
-    npu_rope_tensor rows_of_tokens{nullptr, NPU_ROPE_INT64, 1, {in.q->shape[0]}, {1}};
+    // Tables without positions have a row for each token. For rope_qk's rules, the positions then are any [S], whose
+    // values the rules do not read.
+    int64_t any_row = 0;
+    npu_rope_tensor rows_of_tokens{&any_row, NPU_ROPE_INT64, 1, {in.q->shape[0]}, {1}};
     const bool has_tables = in.cos || in.sin, takes_rows_of_tokens = has_tables && !in.positions;
     if (!has_tables && !in.positions) return bad_value(kOp, "positions", "be given without cos and sin", "None");
     if (takes_rows_of_tokens && params && rope_has_sections(params->mode))
@@ -410,7 +414,7 @@ Check check_qkv_norm_rope_cache(const QkvTensors& t, const npu_rope_params* para
     RopeTensors rope = rope_qk_tensors(in.q, in.k, takes_rows_of_tokens ? &rows_of_tokens : in.positions,
                                        in.freq_factors, nullptr, nullptr);
     rope.op = kOp;
-    rope.known = takes_rows_of_tokens ? Known::kLayout : t.known;
+    rope.known = takes_rows_of_tokens ? std::max(t.known, Known::kAddresses) : t.known;
     rope.out_may_be_null = true;
     *shape = QkvShape{};
     if (Check c = check_rope(rope, params, attributes.angle_policy, &shape->rope); !c.ok()) return c;

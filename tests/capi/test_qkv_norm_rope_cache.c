@@ -172,6 +172,27 @@ static void test_errors(void) {
     set_valid_call(&c);
     c.outputs.v_out = NULL;
     check_refused(&c, "[qkv_norm_rope_cache] v_cache must be a tensor but got NULL.");
+    /* Tables with a row for each token, so that there are no positions. */
+    const int64_t table[2] = {S, 1};
+    set_valid_call(&c);
+    const npu_rope_tensor factors = view(c.sums_data, NPU_ROPE_FLOAT32, 2, table);
+    for (int i = 0; i < S; ++i) c.sums_data[i] = 1.0f;
+    c.inputs.positions = NULL;
+    c.inputs.cos = c.inputs.sin = &factors;
+    for (int side = 0; side < 2; ++side) {
+        npu_rope_tensor* x = side ? &c.k : &c.q;
+        char* data = x->data;
+        x->data = NULL;
+        check_refused(&c, side ? "[qkv_norm_rope_cache] k must have data but got NULL."
+                               : "[qkv_norm_rope_cache] q must have data but got NULL.");
+        x->data = data + 1;
+        check_refused(&c, side ? "[qkv_norm_rope_cache] k must be aligned to its 4-byte elements but got an address "
+                                 "that is not."
+                               : "[qkv_norm_rope_cache] q must be aligned to its 4-byte elements but got an address "
+                                 "that is not.");
+        x->data = data;
+    }
+    CHECK(run(&c) == NPU_ROPE_OK, "%s", npu_rope_last_error());
     set_valid_call(&c);
     CHECK(npu_rope_qkv_norm_rope_cache(NULL, &c.params, 0, 0, 1, NPU_ROPE_ANGLE_EXACT, &c.outputs) ==
               NPU_ROPE_INVALID_VALUE,
