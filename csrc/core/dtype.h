@@ -21,8 +21,8 @@ constexpr const char* kUnsupportedDtypes[] = {"int16", "uint8", "bool", "complex
 
 constexpr bool is_known_dtype(int32_t d) { return d >= 0 && d < int32_t(sizeof kDtypes / sizeof *kDtypes); }
 constexpr const char* dtype_name(int32_t d) {
-    const int32_t unsupported = d - NPU_ROPE_INT16;
-    if (unsupported >= 0 && unsupported < int32_t(sizeof kUnsupportedDtypes / sizeof *kUnsupportedDtypes))
+    const int64_t unsupported = int64_t{d} - NPU_ROPE_INT16;
+    if (unsupported >= 0 && unsupported < int64_t(sizeof kUnsupportedDtypes / sizeof *kUnsupportedDtypes))
         return kUnsupportedDtypes[unsupported];
     return is_known_dtype(d) ? kDtypes[d].name : "an unknown dtype";
 }

@@ -29,8 +29,10 @@ int sort_dims(const StridedView& v, Dim* dims, int64_t* low) {
 bool is_nested(const Dim* dims, int n, int64_t item_bytes) {
     int64_t inner = item_bytes;
     for (int k = n - 1; k >= 0; --k) {
-        if (dims[k].stride < inner) return false;
-        inner = (dims[k].size - 1) * dims[k].stride + inner;
+        int64_t span;
+        if (dims[k].stride < inner || __builtin_mul_overflow(dims[k].size - 1, dims[k].stride, &span) ||
+            __builtin_add_overflow(inner, span, &inner))
+            return false;
     }
     return true;
 }

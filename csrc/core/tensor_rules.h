@@ -80,18 +80,20 @@ inline bool size_fits_int64(const npu_rope_tensor& t) {
     return bytes >= 0 && !__builtin_mul_overflow(bytes, kDtypes[t.dtype].bytes, &bytes);
 }
 
-// Whether the extent in bytes, from the first element to the last one, fits int64.
-inline bool extent_fits_int64(const npu_rope_tensor& t) {
-    int64_t extent = 0, span;
+// Computes the bytes [low, high) of the tensor, relative to its data. Returns false if an end or the extent does not
+// fit int64.
+inline bool find_bytes(const npu_rope_tensor& t, int64_t* low, int64_t* high) {
+    const int64_t item = kDtypes[t.dtype].bytes;
+    int64_t span, extent;
+    *low = 0, *high = item;
     if (is_empty(t)) return true;  // its strides are unused
     for (int k = 0; k < t.ndim; ++k) {
-        const int64_t stride = used_stride(t, k, false);
-        if (stride == INT64_MIN) return false;
-        if (stride == 0) continue;
-        if (__builtin_mul_overflow(t.shape[k] - 1, stride < 0 ? -stride : stride, &span)) return false;
-        if (__builtin_add_overflow(extent, span, &extent)) return false;
+        if (__builtin_mul_overflow(t.shape[k] - 1, used_stride(t, k, false), &span)) return false;
+        if (__builtin_mul_overflow(span, item, &span)) return false;
+        int64_t* end = span < 0 ? low : high;
+        if (__builtin_add_overflow(*end, span, end)) return false;
     }
-    return !__builtin_mul_overflow(extent, kDtypes[t.dtype].bytes, &extent);
+    return !__builtin_sub_overflow(*high, *low, &extent);
 }
 
 // Whether all sizes are equal, except possibly the number of heads, which is the last but one.
@@ -154,7 +156,8 @@ public:
             if (t.shape[k] < 0) return bad_value(op_, name, "have sizes >= 0", shape_text(t.shape, t.ndim));
         if (!size_fits_int64(t))
             return bad_value(op_, name, "have fewer than 2^63 bytes", "shape " + shape_text(t.shape, t.ndim));
-        if (!extent_fits_int64(t))
+        int64_t low, high;
+        if (!find_bytes(t, &low, &high))
             return bad_value(op_, name, "extend over fewer than 2^63 bytes", "strides " + shape_text(t.stride, t.ndim));
         if (known_ == Known::kLayout || is_empty(t)) return {};
         if (t.data == nullptr) return bad_value(op_, name, "have data", "NULL");
@@ -163,6 +166,9 @@ public:
             return bad_value(op_, name,
                              formatted("be aligned to its %lld-byte elements", static_cast<long long>(bytes)),
                              "an address that is not");
+        const auto base = reinterpret_cast<intptr_t>(t.data);
+        if (__builtin_add_overflow(base, low, &low) || __builtin_add_overflow(base, high, &high))
+            return bad_value(op_, name, "have addresses of at most 63 bits", "strides " + shape_text(t.stride, t.ndim));
         return {};
     }
 

@@ -196,6 +196,8 @@ static void test_input_errors(void) {
         "[rope] x must have fewer than 2^63 bytes but got shape [1099511627776, 1099511627776, 6].");
     BAD(c.x.stride[0] = INT64_MAX / 2, VALUE,
         "[rope] x must extend over fewer than 2^63 bytes but got strides [4611686018427387903, 6, 1].");
+    BAD(c.x.stride[0] = (INT64_MAX - 100) / 4, VALUE,
+        "[rope] x must have addresses of at most 63 bits but got strides [2305843009213693926, 6, 1].");
     BAD(c.x.data = NULL, VALUE, "[rope] x must have data but got NULL.");
     BAD(c.x.data = (char*)c.x.data + 2, VALUE,
         "[rope] x must be aligned to its 4-byte elements but got an address that is not.");
