@@ -91,12 +91,4 @@ inline npu_rope_error parts_of(const Check& c) {
     return text + "]";
 }
 
-// The product of the sizes, or -1 if a partial product does not fit int64.
-inline int64_t checked_product(const int64_t* shape, int ndim) {
-    int64_t product = 1;
-    for (int i = 0; i < ndim; ++i)
-        if (__builtin_mul_overflow(product, shape[i], &product)) return -1;
-    return product;
-}
-
 }  // namespace npu_rope

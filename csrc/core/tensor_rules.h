@@ -74,10 +74,12 @@ inline bool same_shape(const npu_rope_tensor& a, const npu_rope_tensor& b) {
     return true;
 }
 
-// Whether the size in bytes fits int64.
+// Whether the size in bytes fits int64. Sizes of 0 count as 1, so that every product of some sizes fits, too.
 inline bool size_fits_int64(const npu_rope_tensor& t) {
-    int64_t bytes = checked_product(t.shape, t.ndim);
-    return bytes >= 0 && !__builtin_mul_overflow(bytes, kDtypes[t.dtype].bytes, &bytes);
+    int64_t bytes = kDtypes[t.dtype].bytes;
+    for (int k = 0; k < t.ndim; ++k)
+        if (__builtin_mul_overflow(bytes, std::max<int64_t>(t.shape[k], 1), &bytes)) return false;
+    return true;
 }
 
 // Computes the bytes [low, high) of the tensor, relative to its data. Returns false if an end or the extent does not
@@ -155,7 +157,10 @@ public:
         for (int k = 0; k < t.ndim; ++k)
             if (t.shape[k] < 0) return bad_value(op_, name, "have sizes >= 0", shape_text(t.shape, t.ndim));
         if (!size_fits_int64(t))
-            return bad_value(op_, name, "have fewer than 2^63 bytes", "shape " + shape_text(t.shape, t.ndim));
+            return bad_value(
+                op_, name,
+                is_empty(t) ? "have fewer than 2^63 bytes if its sizes of 0 were 1" : "have fewer than 2^63 bytes",
+                "shape " + shape_text(t.shape, t.ndim));
         int64_t low, high;
         if (!find_bytes(t, &low, &high))
             return bad_value(op_, name, "extend over fewer than 2^63 bytes", "strides " + shape_text(t.stride, t.ndim));

@@ -128,6 +128,7 @@ LARGE = 2**31
     [
         ((LARGE, LARGE, LARGE), (0, 0, 1), "shape"),  # elements
         ((2**30, 2**30, 8), (0, 0, 1), "shape"),  # bytes
+        ((0, LARGE, LARGE), (0, 0, 1), "empty"),  # elements apart from the size of 0
         ((2, 2, 8), (2**62, 2**62, 1), "strides"),  # extent
         ((2, 1, 8), (-(2**63), 0, 1), "strides"),  # a stride without an absolute value
         ((2, 1, 8), (2**61, 0, 1), "strides"),  # extent in bytes
@@ -138,6 +139,7 @@ def test_sizes_and_strides_that_overflow_are_refused(shape, strides, fault):
     status, message, out = call_c(x=c_tensor(data.ctypes.data, "float32", shape, strides))
     rules = {
         "shape": f"have fewer than 2^63 bytes but got shape {list(shape)}.",
+        "empty": f"have fewer than 2^63 bytes if its sizes of 0 were 1 but got shape {list(shape)}.",
         "strides": f"extend over fewer than 2^63 bytes but got strides {list(strides)}.",
     }
     assert (status, message) == (1, f"[rope] x must {rules[fault]}")
