@@ -312,6 +312,13 @@ void run_range(int64_t begin, int64_t end, void* ctx) {
         std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
+// Whether a side can be stored past the caches (streaming.h).
+template <typename Real>
+bool may_stream(const Call<Real>& call, const Side<Real>& side) {
+    return side.x && side.path != Path::kByHead && !side.shape.in_place && call.dtype != NPU_ROPE_FLOAT64 &&
+           rotation::is_aligned(call.rotation, side.out, side.shape.out_stride);
+}
+
 template <typename Real, class Source>
 void run_all(Call<Real>* call, const Source& source) {
     if (call->shape.empty()) return;
@@ -320,7 +327,10 @@ void run_all(Call<Real>* call, const Source& source) {
         elements += side.shape.N * side.shape.D;
         heads += side.shape.N;
     }
-    const int threads = threads_for(elements * call->shape.rope.S);
+    elements *= call->shape.rope.S;
+    const int threads = threads_for(elements);
+    for (Side<Real>& side : call->side)
+        side.stream = exceeds_caches(threads, 2 * elements * call->item_bytes) && may_stream(*call, side);
     const int64_t segments = (call->shape.rope.S + rotation::kTokensPerSegment - 1) / rotation::kTokensPerSegment;
     // If a token's heads are normalized together in place, no other thread may overwrite them in the meantime.
     const bool needs_whole_tokens =
@@ -342,16 +352,6 @@ Path path_of(const Call<Real>& call, const Side<Real>& side) {
     if (side.scale.empty()) return Path::kRotate;
     const bool is_plain_norm = side.shape.norm == QkvNorm::kHead && side.bias.empty();
     return is_plain_norm && std::is_same_v<Real, float> ? Path::kPass : Path::kByHead;
-}
-
-// Whether to store a side past the caches (streaming.h).
-template <typename Real>
-bool should_stream(const Call<Real>& call, const Side<Real>& side) {
-    int64_t elements = 0;
-    for (const Side<Real>& each : call.side) elements += call.shape.rope.S * each.shape.N * each.shape.D;
-    return side.path != Path::kByHead && !side.shape.in_place && call.dtype != NPU_ROPE_FLOAT64 &&
-           2 * elements * call.item_bytes > kStreamAboveBytes &&
-           rotation::is_aligned(call.rotation, side.out, side.shape.out_stride);
 }
 
 template <typename Real>
@@ -381,7 +381,6 @@ void fill_sides(Call<Real>* call, const QkvTensors& t, double scale_offset) {
             if (side.path == Path::kPass)
                 side.ordered_scale = normalized_heads::ordered_scale(side.scale, call->rotation, call->rope);
     }
-    for (Side<Real>& side : call->side) side.stream = side.x && should_stream(*call, side);
 }
 
 Given given_tables(const QkvTensors& t, const QkvShape& shape, const npu_rope_params& params,

@@ -196,12 +196,9 @@ void normalize_rows(int64_t begin, int64_t end, void* ctx) {
     if (job.storing == StoreMode::kStreamed || job.stream_sum) std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
-// Total size of a call's tensors above which stores are not plain. One thread then stores past the caches. Several
-// threads do so from kStreamAboveBytes on; below it they prefetch the lines that they will write. An unaligned output
-// is always prefetched. These limits come from measurements that also read the result, with a last-level cache of
-// 32 MiB. There, stores past the caches make one thread faster from half the cache's size on, and several threads from
-// its full size on.
-constexpr int64_t kLargeAboveBytes = kStreamAboveBytes / 2;
+// Total size of a call's tensors above which stores are not plain. If they do not go past the caches (streaming.h), as
+// those of an unaligned output, the lines that will be written are prefetched.
+constexpr int64_t kLargeAboveBytes = kCacheBytes / 2;
 
 // Selects how to store an output with these strides, whose elements have item_bytes. An output in place has plain
 // stores, because its lines were just read into the caches.
@@ -212,7 +209,7 @@ StoreMode store_mode_of(const Job& job, int threads, const char* to, const int64
     if (to == job.x || to == job.residual || total_bytes <= kLargeAboveBytes) return StoreMode::kPlain;
     int64_t address_bits = static_cast<int64_t>(reinterpret_cast<uintptr_t>(to));
     for (int k = 0; k < kMaxOuterDims; ++k) address_bits |= strides[k] * item_bytes;
-    const bool stream = (threads == 1 || total_bytes >= kStreamAboveBytes) && address_bits % kStreamAlignBytes == 0;
+    const bool stream = exceeds_caches(threads, total_bytes) && address_bits % kStreamAlignBytes == 0;
     return stream ? StoreMode::kStreamed : StoreMode::kPrefetched;
 }
 

@@ -66,11 +66,11 @@ inline bool is_aligned(const RotationCall& call, const void* out, const int64_t 
 }
 
 // Whether to store output past the caches (streaming.h).
-inline bool should_stream(const RotationCall& call, int side, int64_t item_bytes) {
+inline bool should_stream(const RotationCall& call, int threads, int side, int64_t item_bytes) {
     const RopeShape& shape = call.shape;
     int64_t bytes = shape.B * shape.S * shape.heads() * shape.D * item_bytes;
     return !shape.side[side].in_place && !call.out_is_cache(side) && call.dtype != NPU_ROPE_FLOAT64 &&
-           2 * bytes > kStreamAboveBytes && is_aligned(call, call.out[side], shape.side[side].out_stride);
+           exceeds_caches(threads, 2 * bytes) && is_aligned(call, call.out[side], shape.side[side].out_stride);
 }
 
 // This thread's buffer for a head that is rounded to the cache's type.
@@ -210,14 +210,15 @@ void rotate_all(const TableSource& source, const RotationCall& call) {
     int64_t segments = shape.B * segments_per_batch;
     int64_t groups = segments >= kMinSegmentsPerThread * threads ? 1 : std::min<int64_t>(shape.heads(), threads);
     int64_t item_bytes = dtype_bytes(call.dtype);
-    Job<TableSource> job{source,
-                         call,
-                         active_rope_kernels(),
-                         segments_per_batch,
-                         groups,
-                         item_bytes,
-                         dtype_bytes(call.out_dtype),
-                         {should_stream(call, 0, item_bytes), shape.sides == 2 && should_stream(call, 1, item_bytes)}};
+    Job<TableSource> job{
+        source,
+        call,
+        active_rope_kernels(),
+        segments_per_batch,
+        groups,
+        item_bytes,
+        dtype_bytes(call.out_dtype),
+        {should_stream(call, threads, 0, item_bytes), shape.sides == 2 && should_stream(call, threads, 1, item_bytes)}};
     parallel_ranges(segments * groups, threads, run_range<TableSource>, &job);
 }
 

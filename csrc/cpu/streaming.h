@@ -6,9 +6,16 @@
 
 namespace npu_rope {
 
-// Total size of input and output above which the caches are assumed not to keep them. It is a constant, because in some
-// virtual machines sysconf reports a last-level cache whose size is wrong by a factor of ten.
-constexpr int64_t kStreamAboveBytes = int64_t{32} << 20;
+// Size of the last-level cache. It is a constant, because in some virtual machines sysconf reports a size that is wrong
+// by a factor of ten.
+constexpr int64_t kCacheBytes = int64_t{32} << 20;
+
+// Whether to store past the caches in a call whose tensors have this total size. These limits come from measurements
+// that also read the result, with a cache of kCacheBytes. There, stores past the caches make one thread faster from
+// half the cache's size on, and several threads from its full size on.
+inline bool exceeds_caches(int threads, int64_t total_bytes) {
+    return threads == 1 ? total_bytes > kCacheBytes / 2 : total_bytes >= kCacheBytes;
+}
 
 // Alignment that is sufficient for the streaming stores of every instruction set.
 constexpr int64_t kStreamAlignBytes = 32;
