@@ -124,8 +124,10 @@ private:
         common_.head_parts = to_int32(best.head_parts);
     }
 
-    int64_t longest_share_bytes(const WorkSplit& split) const {
-        return ceil_div(in_.S, split.row_parts) * ceil_div(heads(), split.head_parts) * head_bytes();
+    // As a double: q and k together may have more than 2^63 bytes.
+    double longest_share_bytes(const WorkSplit& split) const {
+        return static_cast<double>(ceil_div(in_.S, split.row_parts)) *
+               static_cast<double>(ceil_div(heads(), split.head_parts)) * static_cast<double>(head_bytes());
     }
 
     // Whether a part of a number of tokens leaves a rest that a DMA can store.
