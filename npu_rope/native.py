@@ -157,6 +157,10 @@ ENTRIES: dict[str, tuple[int, tuple[str, ...], int]] = {
 }
 
 
+# The functions of csrc/capi/python.cpp, without their prefix.
+_SMALL_ENTRIES = ("rope", "rope_qk")
+
+
 def attribute_values(op: str, attributes: Any) -> list[Any]:
     """Return the attributes of an object as the C function takes them."""
     given = [getattr(attributes, name) for name in ENTRIES[op][1]]
@@ -220,6 +224,27 @@ def raised_by_torch(message: str) -> BrokenRule | None:
     return None
 
 
+def small_entries(path: Path) -> dict[str, Callable[..., int]]:
+    """Return the functions that run operators on small arrays, with the interpreter's lock held.
+
+    They take what the functions of :data:`ENTRIES` take, but arrays instead of tensors, and None for absent
+    ones. They return 0; for a call that they do not run, another number or an exception. The dictionary is
+    empty if the interpreter lacks the functions of the buffer protocol.
+    """
+    try:
+        get, release = C.pythonapi.PyObject_GetBuffer, C.pythonapi.PyBuffer_Release
+    except AttributeError:
+        return {}
+    library = C.PyDLL(str(path))
+    library.npu_rope_python_use(C.cast(get, C.c_void_p), C.cast(release, C.c_void_p), C.py_object(None))
+    entries: dict[str, Any] = {op: getattr(library, f"npu_rope_python_{op}") for op in _SMALL_ENTRIES}
+    for op, entry in entries.items():
+        read, attributes, written = ENTRIES[op]
+        types = [_ATTRIBUTE_TYPES[name] for name in attributes]
+        entry.argtypes = [C.py_object] * read + types + [C.py_object] * written
+    return entries
+
+
 class Native:
     """A loaded libnpu_rope. Its calls raise an exception for a nonzero status."""
 
@@ -244,6 +269,7 @@ class Native:
         self._version, self._isa = self.text_entry("npu_rope_version"), self.text_entry("npu_rope_isa")
         self._num_threads = self.status_entry("npu_rope_num_threads")
         self._force_isa = self.status_entry("npu_rope_force_isa", C.c_char_p)
+        self.small_entries = small_entries(path)
         self._check = self.checked_entry("npu_rope_check", C.POINTER(CCall))
         self._check_on_chip = self.checked_entry("npu_rope_check_on_chip", C.POINTER(CCall), C.c_char_p)
 

@@ -399,7 +399,7 @@ def check_class_names(root: Path) -> Iterator[Violation]:
 
 def operators_of(root: Path) -> frozenset[str]:
     """Return the operators' stems: files of csrc/capi, except those for all operators, and kernels."""
-    stems = {path.stem for path in (root / "csrc/capi").glob("*.cpp")} - {"common", "check"}
+    stems = {path.stem for path in (root / "csrc/capi").glob("*.cpp")} - {"common", "check", "python"}
     return frozenset(
         stems | {path.stem.removeprefix("npu_") for path in (root / "op_kernel").glob("npu_*.cpp")}
     )

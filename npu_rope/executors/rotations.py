@@ -36,6 +36,7 @@ from npu_rope.reference import rotary as rotary_reference
 from npu_rope.rms_norm_rope_calls import RmsNormRopeAttributes
 from npu_rope.rope_calls import RopeCallAttributes
 from npu_rope.rotary_calls import RotaryAttributes, is_onnx, tables_of
+from npu_rope.values import ANGLE_POLICIES
 
 Tensors = CallTensors[Any]
 Attributes = RopeCallAttributes | RotaryAttributes | RmsNormRopeAttributes
@@ -113,6 +114,42 @@ def launch(
 def on_cpu(call: Tensors, attributes: Attributes) -> Results:
     """Run the C library on arrays. (For tensors: csrc/torch, or :func:`on_cpu_tensors`.)"""
     return on_arrays(call, lambda call, results: launch(call, results, attributes))
+
+
+def on_small_arrays(
+    op: str,
+    xs: tuple[Any, ...],
+    other_inputs: tuple[Any, ...],
+    params: Any,
+    forward: bool,
+    angle: Any,
+    outs: Any,
+) -> Results | None:
+    """Run a call of rope or rope_qk on small NumPy arrays without checks in Python. Return None if that is
+    not possible; the usual path then runs the call or reports its error. NumPy's bfloat16 has no buffers, so
+    it takes the usual path.
+
+    Args:
+        op, xs, other_inputs: the operator and its inputs, in the order of its arguments.
+        params, forward, angle: its attributes.
+        outs: the results' arrays; None: new ones.
+    """
+    for x in xs:
+        if x.__class__ is not np.ndarray:
+            return None
+    for array in other_inputs if outs is None else (*other_inputs, *outs):
+        if array is not None and array.__class__ is not np.ndarray:
+            return None
+    try:
+        attributes = params.__dict__["_c_params"], forward, _ANGLE_CODES[angle]
+        results = tuple([np.empty(x.shape, x.dtype) for x in xs]) if outs is None else tuple(outs)
+        status = native.load().small_entries[op](*xs, *other_inputs, *attributes, *results)
+    except (KeyError, AttributeError, TypeError, ValueError, BufferError, C.ArgumentError):
+        return None
+    return results if status == 0 else None
+
+
+_ANGLE_CODES = {policy: code for code, policy in enumerate(ANGLE_POLICIES)}
 
 
 def on_cpu_tensors(call: Tensors, attributes: Any) -> None:

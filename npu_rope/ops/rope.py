@@ -9,6 +9,7 @@ from typing import Any
 
 from npu_rope import backends
 from npu_rope.errors import BrokenRule, renamed
+from npu_rope.executors import rotations as executors
 from npu_rope.ops import calls, gradients, rotations
 from npu_rope.optional_torch import torch
 from npu_rope.params import RopeParams
@@ -69,6 +70,13 @@ def rope(
     chosen = backend or backends.default_backend
     if isinstance(x, _Tensor) and (chosen is None or chosen == x.device.type):
         return _on_own_device(x, positions, params, freq_factors, out, forward, angle)
+    if chosen is None or chosen == "cpu":
+        outs = None if out is None else (out,)
+        results = executors.on_small_arrays(
+            "rope", (x,), (positions, freq_factors), params, forward, angle, outs
+        )
+        if results is not None:
+            return results[0]
     attributes = calls.attributes_of("rope", params, forward, angle)
     tensors = rope_tensors(x, positions, freq_factors, out)
     return calls.run_named(chosen, tensors, attributes, gradients.run_named)[0]

@@ -10,6 +10,7 @@ from typing import Any
 
 from npu_rope import backends
 from npu_rope.errors import BrokenRule, renamed
+from npu_rope.executors import rotations as executors
 from npu_rope.ops import calls, gradients, rotations
 from npu_rope.optional_torch import torch
 from npu_rope.params import RopeParams
@@ -72,6 +73,11 @@ def rope_qk(
     chosen = backend or backends.default_backend
     if isinstance(q, _Tensor) and (chosen is None or chosen == q.device.type):
         return _on_own_device(q, k, positions, params, freq_factors, out, forward, angle)
+    if chosen is None or chosen == "cpu":
+        others = positions, freq_factors
+        pair: Any = executors.on_small_arrays("rope_qk", (q, k), others, params, forward, angle, out)
+        if pair is not None:
+            return pair[0], pair[1]
     attributes = calls.attributes_of("rope_qk", params, forward, angle)
     tensors = rope_qk_tensors(q, k, positions, freq_factors, out)
     rotated_q, rotated_k = calls.run_named(chosen, tensors, attributes, gradients.run_named)
