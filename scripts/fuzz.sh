@@ -105,7 +105,7 @@ set_up_readers() {
   [ -x "$VENV/bin/python" ] || die "readers needs .venv." "scripts/test.sh --help describes how to set it up."
   refuse_link "$VENV_FUZZ"
   venv_is_good "$VENV_FUZZ" || forget atheris
-  step atheris "$(hash_of "$ATHERIS" "$("$VENV/bin/python" -V)")" "installing $ATHERIS into .venv-fuzz" install_atheris ||
+  pip_step atheris "$(hash_of "$ATHERIS" "$("$VENV/bin/python" -V)")" "installing $ATHERIS into .venv-fuzz" install_atheris ||
     die "$ATHERIS could not be installed." "Is a package registry reachable?"
 }
 

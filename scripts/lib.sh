@@ -70,11 +70,13 @@ show_log() {
 
 # An interrupt (Ctrl+C) of a step ends the script with a sentence. While a function writes into a log, its
 # redirections are also those of the trap; descriptor 8 stays the script's standard error.
+# on_interrupt [FOLDER]: an interrupt also removes this folder.
 interrupted() {
+  [ -z "$INTERRUPT_REMOVES" ] || rm -rf "$INTERRUPT_REMOVES"
   printf '\n%s: interrupted. Run it again: it continues with the step that was interrupted.\n' "$0" >&8
   exit 130
 }
-on_interrupt() { exec 8>&2 && trap interrupted INT; }
+on_interrupt() { INTERRUPT_REMOVES="${1:-}" && exec 8>&2 && trap interrupted INT; }
 off_interrupt() { trap - INT && exec 8>&-; }
 
 # The number of the current step, and the number of all steps. A step outside of them sets STEP_LABEL.
@@ -204,22 +206,19 @@ refuse_link() {
 }
 
 step_venv() {
-  local began=$SECONDS log
+  local began=$SECONDS output
   venv_is_good "$VENV" && return 0
   refuse_link "$VENV"
   require_python
   say "$(step_label)" "making ${VENV##*/} with $("$PYTHON_FOUND" -V) ... "
-  log="$(mktemp)"
   on_interrupt
-  if ! "$PYTHON_FOUND" -m venv --clear "$VENV" >"$log" 2>&1; then
+  if ! output="$("$PYTHON_FOUND" -m venv --clear "$VENV" 2>&1)"; then
     off_interrupt
     printf 'failed:\n' >&2
-    tail -n 25 "$log" | sed 's/^/  | /' >&2
-    rm -f "$log"
+    tail -n 25 <<<"$output" | sed 's/^/  | /' >&2
     die "the environment ${VENV##*/} could not be made."
   fi
   off_interrupt
-  rm -f "$log"
   printf 'done (%d s)\n' $((SECONDS - began))
 }
 
@@ -232,16 +231,20 @@ pip_step() {
   step "$@"
 }
 
+# PYTHON_OF_PIP: the Python whose pip the step uses, if it is not that of the environment.
 ask_registry() {
-  local folder="$LOGS/registry"
-  [ -z "${REGISTRY_ASKED:-}${PIP_NO_INDEX:-}" ] || return 0
+  local folder="$LOGS/registry" python="${PYTHON_OF_PIP:-$VENV/bin/python}"
+  [ -z "${REGISTRY_ASKED:-}" ] || return 0
   REGISTRY_ASKED=yes
+  # An option of `pip install` that a configuration file or PIP_NO_INDEX sets: pip then asks no index.
+  ! "$python" -m pip config list 2>/dev/null |
+    grep -iE "^(global|install|:env:)\.no-index='(1|y|yes|t|true|on)'" >/dev/null || return 0
   mkdir -p "$folder"
-  on_interrupt
-  "$VENV/bin/python" -m pip download --retries 0 --timeout 10 --no-deps --dest "$folder" iniconfig \
+  on_interrupt "$folder"
+  "$python" -m pip download --retries 0 --timeout 10 --no-deps --dest "$folder" iniconfig \
     >"$folder/log" 2>&1 </dev/null ||
-    printf '%s\n' "note: pip could not fetch a small package from its index. If the index does not answer, the next" \
-      "      step tries again for up to two minutes; Ctrl+C ends it." >&2
+    printf '%s\n' "note: pip could not fetch a small package from its index. If the index does not answer, each step that" \
+      "      needs it tries again for up to two minutes; Ctrl+C ends it." >&2
   off_interrupt
   rm -rf "$folder"
 }

@@ -139,7 +139,7 @@ setup_environment() {
   packages+=(ml_dtypes) # bfloat16 arrays of the random calls
   if [ "$arch" = "$MACHINE" ]; then
     next step_venv
-    next step packages "$(hash_of "${packages[*]}")" "installing NumPy and the command line's packages" \
+    next pip_step packages "$(hash_of "${packages[*]}")" "installing NumPy and the command line's packages" \
       install_packages_native "${packages[@]}" || die "the packages could not be installed." "Is a package registry reachable?"
   else
     next require_debian "a compiler and an emulator for aarch64" g++-aarch64-linux-gnu aarch64-linux-gnu-g++ \
@@ -149,7 +149,8 @@ setup_environment() {
     next step emulated "$(hash_of "folder $VENV" "$(command -v qemu-aarch64-static)")" "making ${VENV##*/}" \
       make_emulated_venv || die "the emulated Python does not run."
     packages+=("${PYTEST[@]}")
-    next step packages "$(hash_of "${packages[*]}")" "installing NumPy and the tests' packages for aarch64" \
+    PYTHON_OF_PIP="$PYTHON_FOUND" next pip_step packages "$(hash_of "${packages[*]}")" \
+      "installing NumPy and the tests' packages for aarch64" \
       install_packages_emulated "${packages[@]}" || die "the packages could not be installed." "Is a package registry reachable?"
   fi
   next step wheels "$(hash_of "${WHEELS[@]}")" "installing ${WHEELS[*]##*/}" install_wheels ||

@@ -178,13 +178,39 @@ def test_step_that_was_interrupted_is_run_again(tmp_path: Path) -> None:
     assert finished == ""
 
 
-def test_an_interrupt_of_a_step_ends_with_a_sentence_and_the_step_is_run_again(tmp_path: Path) -> None:
-    """As Ctrl+C does, the whole group gets the signal."""
+# A Python that waits in `-m venv` and `-m pip download`.
+WAITS = """mkdir -p "$VENV/bin" && cat >"$VENV/bin/python" <<'END'
+#!/bin/sh
+[ "$2 $3" = "venv --clear" ] || [ "$3" = download ] || exit 0
+: >"$FOLDER/began"
+exec sleep 60
+END
+chmod +x "$VENV/bin/python"
+"""
+RUNS_A_STEP = 'waits() { : >"$FOLDER/began"; sleep 60; }\nstep name 1 text waits\n'
+MAKES_AN_ENVIRONMENT = WAITS + 'require_python() { PYTHON_FOUND="$VENV/bin/python"; }\nstep_venv\n'
+
+
+@pytest.mark.parametrize(
+    ("code", "printed"),
+    [
+        (RUNS_A_STEP, r"\[1/1\] text ... "),
+        (MAKES_AN_ENVIRONMENT, r"\[1/1\] making .* with .*"),
+        (WAITS + "ask_registry\n", ""),
+    ],
+    ids=["step", "step_venv", "ask_registry"],
+)
+def test_an_interrupt_of_a_step_ends_with_a_sentence_and_the_step_is_run_again(
+    tmp_path: Path, code: str, printed: str
+) -> None:
+    """As Ctrl+C does, the whole group gets the signal. No temporary file is left."""
     assert BASH is not None
-    code = STEPS + 'waits() { : >"$FOLDER/began"; sleep 60; }\nstep name 1 text waits\necho continued'
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    code = STEPS + code + "echo continued"
     with subprocess.Popen(
         [BASH, "-c", f"source '{ROOT}/scripts/lib.sh'\n{code}", "scripts/test.sh"],
-        env={**os.environ, "FOLDER": str(tmp_path)},
+        env={**os.environ, "FOLDER": str(tmp_path), "TMPDIR": str(temporary)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -197,9 +223,10 @@ def test_an_interrupt_of_a_step_ends_with_a_sentence_and_the_step_is_run_again(t
         os.killpg(process.pid, signal.SIGINT)
         output, errors = process.communicate(timeout=30)
     assert process.returncode == 130
-    assert output == "[1/1] text ... "
+    assert re.fullmatch(printed, output)
     sentence = "interrupted. Run it again: it continues with the step that was interrupted."
     assert errors == f"\nscripts/test.sh: {sentence}\n"
+    assert not [*temporary.iterdir(), *tmp_path.glob(".logs/registry")]
     assert "done" in bash(STEPS + "step name 1 text true", FOLDER=str(tmp_path)).stdout
 
 
@@ -218,6 +245,38 @@ def test_a_registry_that_does_not_answer_is_named_once_before_pip_repeats(
     assert done.stdout.count("done") == 2
     again = bash(code, FOLDER=str(tmp_path), PIP_NO_INDEX="")  # finished steps do not ask
     assert (again.stdout, again.stderr) == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("section", "setting", "notes"),
+    [
+        ("global", "no-index = true", 0),
+        ("install", "no-index = Yes", 0),
+        ("install", "no-index = no", 1),
+        ("wheel", "no-index = true", 1),
+    ],
+)
+def test_no_registry_is_asked_if_pip_s_configuration_names_none(
+    tmp_path: Path, section: str, setting: str, notes: int
+) -> None:
+    """The index of these configurations does not answer."""
+    configuration = tmp_path / "pip.conf"
+    configuration.write_text(f"[{section}]\n{setting}\n")
+    absent = "http://127.0.0.1:9/simple"
+    settings = {"PIP_CONFIG_FILE": str(configuration), "PIP_INDEX_URL": absent, "PIP_EXTRA_INDEX_URL": absent}
+    settings |= {"PIP_FIND_LINKS": str(tmp_path), "PYTHON_OF_PIP": sys.executable, "PIP_NO_INDEX": ""}
+    done = bash(STEPS + "pip_step name 1 text true", FOLDER=str(tmp_path / "environment"), **settings)
+    assert done.returncode == 0
+    assert done.stderr.count("note: pip could not fetch a small package from its index.") == notes
+
+
+def test_every_step_that_needs_the_registry_asks_first() -> None:
+    """The exceptions: apt-get, local folders and wheels, and ggml, which may fail and follows other steps."""
+    needs = re.compile(r"\binstall_(?!debian|projects|wheels|ggml)\w+|\bpip_install\b")
+    for path in ROOT.glob("scripts/*.sh"):
+        for line in path.read_text().replace("\\\n", " ").splitlines():
+            if re.search(r"\bstep ", line):  # not pip_step
+                assert needs.search(line) is None, f"{path.name}: {line}"
 
 
 def test_the_site_s_script_names_a_wrong_argument() -> None:

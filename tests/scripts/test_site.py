@@ -25,10 +25,10 @@ root_doc = "index"
 """
 PAGES = {
     "index": "# Start\n\n```{toctree}\n:hidden:\n\none\ntwo.zh\nthree.zh\n```\n\n![A square](square.svg)\n",
-    "one": "# Kernels\n\nThe simulator runs kernels.\n",
+    "one": "# Kernels\n\nThe simulator runs kernels of RoPE.\n",
     "two.zh": "# \u7b2c\u4e8c\n\n\u8fd9\u91cc\u7684\u4eff\u771f\u5668\u4e0b\u53d1RoPE\u7b97\u5b50\u3002\n",
     "three.zh": "# \u7b2c\u4e09\n\n"
-    "\u5728\u4eff\u771f\u5668\u4e0a\u8fd0\u884c\u3002\u4e0b\u65b9\u53d1\u9001\u3002\n",
+    "\u5728\u4eff\u771f\u5668\u4e0a\u8fd0\u884c\u7b97\u5b50\u3002\u4e0b\u65b9\u53d1\u9001\u3002\n",
 }
 
 
@@ -51,8 +51,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("\u4eff\u771f\u5668", {"two.zh", "three.zh"}),
         ("\u4eff", {"two.zh", "three.zh"}),
         ("\u4e0b\u53d1", {"two.zh"}),  # three.zh has both characters, but not next to each other
-        ("rope", {"two.zh"}),
+        ("rope", {"one", "two.zh"}),
         ("kernel", {"one"}),  # as in Sphinx's English search
+        ("RoPE\u7b97\u5b50", {"two.zh"}),  # one and three.zh each have one of these words
+        ("\u7b97\u5b50 rope", {"two.zh"}),
         ("\u540e\u7aef", set()),
     ],
 )
