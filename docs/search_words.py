@@ -28,12 +28,13 @@ var splitQuery = (query) => query.split(/[^\p{{Letter}}\p{{Number}}_\p{{Emoji_Pr
   .flatMap((part) => (/[{HAN}]{{2}}/.test(part)
     ? Array.from({{ length: part.length - 1 }}, (_, i) => part.slice(i, i + 2)) : [part]));
 
-// Sphinx also lists the pages that contain only the terms of three or more characters. Every term is required here.
+// Sphinx also lists pages with only as many terms as have three or more characters. Every term is required here.
 const pagesWithMostTerms = Search.performTermsSearch;
 Search.performTermsSearch = (searchTerms, excludedTerms) => {{
   const pages = [...searchTerms].map((term) =>
     new Set(pagesWithMostTerms(new Set([term]), excludedTerms).map(([page]) => page)));
-  return pagesWithMostTerms(searchTerms, excludedTerms).filter(([page]) => pages.every((found) => found.has(page)));
+  return pagesWithMostTerms(searchTerms, excludedTerms)
+    .filter(([page]) => pages.every((found) => found.has(page)));
 }};
 """
 
