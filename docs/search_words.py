@@ -28,7 +28,7 @@ var splitQuery = (query) => query.split(/[^\p{{Letter}}\p{{Number}}_\p{{Emoji_Pr
   .flatMap((part) => (/[{HAN}]{{2}}/.test(part)
     ? Array.from({{ length: part.length - 1 }}, (_, i) => part.slice(i, i + 2)) : [part]));
 
-// Sphinx also lists pages with only as many terms as have three or more characters. Every term is required here.
+// Sphinx also lists pages with as many terms as have three or more characters. Every term is required here.
 const pagesWithMostTerms = Search.performTermsSearch;
 Search.performTermsSearch = (searchTerms, excludedTerms) => {{
   const pages = [...searchTerms].map((term) =>

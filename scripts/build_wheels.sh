@@ -24,10 +24,10 @@ distributions. A wheel works with every Python from 3.10 on, with and without to
                 package needs this CANN, and the binding this torch_npu.
   --output DIR  the folder of the files. Default: dist, or dist/npu with --npu.
 
-auditwheel names each wheel after the oldest glibc that it works with, and adds libgomp (OpenMP) to npu_rope's. The
-compiler decides this version: manylinux_2_34 with g++ of Debian 12, whose wheels also need the libstdc++ of GCC 11 or
-newer. For an older one, run the script with an older distribution's compiler, for example in an image of
-manylinux_2_28.
+auditwheel names each wheel after the oldest glibc that it works with, and adds libgomp (OpenMP) to npu_rope's, whose
+metadata then also names the license of libgomp (LICENSE.libgomp). The compiler decides the version of glibc:
+manylinux_2_34 with g++ of Debian 12, whose wheels also need the libstdc++ of GCC 11 or newer. For an older one, run the
+script with an older distribution's compiler, for example in an image of manylinux_2_28.
 
 Two builds of the same sources with the same compiler give the same bytes, also in another folder. File times are those
 of the last commit, or SOURCE_DATE_EPOCH.
@@ -155,6 +155,24 @@ build_npu_rope() {
   PYTHONPATH="$work/site" make_wheel "$work" "$ROOT" "${options[@]}"
 }
 
+# state_license WHEEL: name libgomp's license in the metadata of a wheel to which auditwheel added libgomp. pyproject.toml
+# names that of the sources, which holds for source distributions and for wheels without libgomp.
+state_license() {
+  "$VENV/bin/python" - "$1" <<'END'
+import pathlib, sys
+from auditwheel.wheeltools import InWheelCtx
+
+wheel = pathlib.Path(sys.argv[1])
+with InWheelCtx(wheel, wheel) as contents:
+    if any(contents.path.glob("*.libs/libgomp*")):
+        (metadata,) = contents.path.glob("*.dist-info/METADATA")
+        text, sources = metadata.read_text(encoding="utf-8"), "License-Expression: Apache-2.0\n"
+        assert sources in text
+        both = "License-Expression: Apache-2.0 AND GPL-3.0-or-later WITH GCC-exception-3.1\n"
+        metadata.write_text(text.replace(sources, both, 1), encoding="utf-8")
+END
+}
+
 # auditwheel leaves out the libraries of the other wheel and of torch: those lie where the wheels are installed.
 repair() {
   local arch="$1" work="$2" cxx="${CXX:-c++}" wheel
@@ -170,6 +188,7 @@ repair() {
       --wheel-dir "$work/done" "$wheel" || return 1
   done
   for wheel in "$work"/done/*.whl; do
+    state_license "$wheel" || return 1
     "$VENV/bin/python" -m auditwheel show "$wheel"
     if [ "$(stat -c %s "$wheel")" -gt "$MOST_BYTES" ]; then
       echo "$wheel must have at most $MOST_BYTES bytes but has $(stat -c %s "$wheel")." && return 1

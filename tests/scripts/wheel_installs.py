@@ -1,18 +1,21 @@
-"""A program for an environment with npu_rope's wheels: where pip refuses them, and an unusual folder.
+"""A program for an environment with npu_rope's wheels: their licenses, pip's refusals, and an unusual folder.
 
-It checks pip's sentences for another architecture and for Python 3.9, and that pip then installs nothing. It
-installs the wheels into a folder whose path has spaces and umlauts, and runs wheel_calls.py from there.
+The metadata of a wheel with libgomp must name the license of libgomp, and that of another wheel must not. The
+program checks what pip prints for another architecture and for Python 3.9, and that pip installs nothing.
+It installs the wheels into a folder whose path has spaces and umlauts, and runs wheel_calls.py from there.
 scripts/test_wheels.sh runs it with the paths of the wheels.
 """
 
 from __future__ import annotations
 
+import email
 import os
 import platform
 import shutil
 import subprocess
 import sys
 import tempfile
+import zipfile
 from pathlib import Path
 
 OTHER = {"x86_64": "aarch64", "aarch64": "x86_64"}
@@ -33,8 +36,24 @@ def refused(name: str, sentence: str, folder: Path, *arguments: object) -> None:
     print(f"{name}: {done.stderr.strip()}")
 
 
+def check_license(wheel: Path) -> None:
+    """Require the license expression of the wheel's contents, and a text for each license."""
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        (metadata,) = (name for name in names if name.endswith(".dist-info/METADATA"))
+        expression = email.message_from_bytes(archive.read(metadata))["License-Expression"]
+    has_libgomp = any(".libs/libgomp" in name for name in names)
+    libgomp = " AND GPL-3.0-or-later WITH GCC-exception-3.1" if has_libgomp else ""
+    assert expression == f"Apache-2.0{libgomp}", (wheel.name, expression)
+    for text in ["LICENSE", "LICENSE.libgomp"][: 1 + has_libgomp]:
+        assert any(name.endswith(f"dist-info/licenses/{text}") for name in names), (wheel.name, text)
+    print(f"{wheel.name}: {expression}")
+
+
 def main(wheels: list[Path]) -> None:
     machine = platform.machine()
+    for wheel in wheels:
+        check_license(wheel)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         for wheel in wheels:
