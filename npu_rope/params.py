@@ -56,8 +56,7 @@ class RopeParams(RopeAttributes):
         scaling_factor: float = 1.0,
         end: int = 0,
     ) -> RopeParams:
-        """Return the attributes of PMX's RotaryPositionEmbedding
-        (``specs/pmx_rotary_position_embedding.txt``), with the scaling of PMX's Python operators.
+        """Return the attributes of PMX's RotaryPositionEmbedding, with the scaling of PMX's Python operators.
 
         Args:
             head_dim: D, the head size.

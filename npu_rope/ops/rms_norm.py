@@ -37,8 +37,7 @@ def rms_norm(
     out: Any = None,
     backend: str | None = None,
 ) -> Any:
-    """Divide rows by the root of their mean square, and multiply by scale: ONNX's RMSNormalization-23
-    (``specs/onnx_rms_normalization_23.txt``)::
+    """Divide rows by the root of their mean square, and multiply by scale: ONNX's RMSNormalization-23::
 
         y = (x / sqrt(mean(x^2) + epsilon), rounded to x's type) * scale
 

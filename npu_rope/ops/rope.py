@@ -28,7 +28,7 @@ def rope(
     forward: bool = True,
     angle: Angle = "exact",
 ) -> Any:
-    """Apply rotary position embedding (``specs/ggml_rope_acltensor.txt``).
+    """Apply rotary position embedding, with the attributes and modes of ggml's ``rope_ext``.
 
     A pair (x1, x2) of a head rotates by ``theta = position * frequency``::
 

@@ -30,8 +30,8 @@ def rope_qk(
     forward: bool = True,
     angle: Angle = "exact",
 ) -> tuple[Any, Any]:
-    """Apply rotary position embedding to queries and keys in one call (``specs/ggml_rope_acltensor.txt``).
-    The results equal those of :func:`npu_rope.rope` bit for bit.
+    """Apply rotary position embedding to queries and keys in one call. The results equal those of
+    :func:`npu_rope.rope` bit for bit.
 
     Args:
         q: ``[B,S,Nq,D]`` or ``[S,Nq,D]``, torch tensor or NumPy array; float32, float16, bfloat16 or

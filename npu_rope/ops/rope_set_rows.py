@@ -33,8 +33,8 @@ def rope_set_rows(
     forward: bool = True,
     angle: Angle = "exact",
 ) -> Any:
-    """Rotate tokens and write each into its row of a cache (``specs/ggml_rope_acltensor.txt``, then
-    ggml's SET_ROWS): ``cache[rows[b, s]] = rope(x)[b, s]``, rounded to the cache's dtype.
+    """Rotate tokens as :func:`npu_rope.rope` does, and write each into its row of a cache, as ggml's SET_ROWS
+    does: ``cache[rows[b, s]] = rope(x)[b, s]``, rounded to the cache's dtype.
 
     Args:
         x: ``[B,S,N,D]`` or ``[S,N,D]``, torch tensor or NumPy array; float32, float16, bfloat16 or

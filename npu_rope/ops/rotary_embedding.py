@@ -21,7 +21,7 @@ def rotary_embedding(
     out: Any = None,
     backend: str | None = None,
 ) -> Any:
-    """Apply ONNX's RotaryEmbedding, opset 23 (``specs/onnx_rotary_embedding_23.txt``).
+    """Apply ONNX's RotaryEmbedding of opset 23.
 
     A pair (x1, x2) of a head becomes ``(x1*cos - x2*sin, x1*sin + x2*cos)``, with cos and sin from the
     token's row of the caches.

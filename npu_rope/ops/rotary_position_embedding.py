@@ -39,8 +39,7 @@ def rotary_position_embedding(
     seqstarts: Any = None,
     backend: str | None = None,
 ) -> tuple[Any, Any]:
-    """Apply PMX's RotaryPositionEmbedding (``specs/pmx_rotary_position_embedding.txt``), with the scaling and
-    the packed form of PMX's Python operators.
+    """Apply PMX's RotaryPositionEmbedding, with the scaling and the packed form of PMX's Python operators.
 
     Token s of batch b is at position ``m = start_pos + s - pad_len[b]``, which may be negative. Pair
     ``(x[2i], x[2i+1])`` of a head rotates by ``m * theta ** (-2i / rotary_dim)``.

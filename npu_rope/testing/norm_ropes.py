@@ -67,7 +67,7 @@ class NormRopeCase:
     suite: ClassVar[str] = "norm"
 
     op: ClassVar[str] = "RMS_NORM_ROPE"
-    source: ClassVar[str] = "specs/onnx_rms_normalization_23.txt, then specs/ggml_rope_acltensor.txt"
+    source: ClassVar[str] = "ONNX RMSNormalization-23, then ggml rope_ext"
 
     @property
     def attributes(self) -> RmsNormRopeAttributes:

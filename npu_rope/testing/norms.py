@@ -65,7 +65,7 @@ class NormCase:
     backward: bool = False
     add: bool = False
     suite: ClassVar[str] = "norm"
-    source: ClassVar[str] = "specs/onnx_rms_normalization_23.txt"
+    source: ClassVar[str] = "ONNX RMSNormalization-23"
 
     @property
     def op(self) -> str:

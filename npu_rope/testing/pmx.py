@@ -62,9 +62,7 @@ class PmxCase:
 
     suite: ClassVar[str] = "pmx"
     op: ClassVar[str] = "ROTARY_POSITION_EMBEDDING"
-    source: ClassVar[str] = (
-        "specs/pmx_rotary_position_embedding.txt; PMX torch_function for scaling and packing"
-    )
+    source: ClassVar[str] = "PMX RotaryPositionEmbedding; PMX torch_function for scaling and packing"
 
     @property
     def shape(self) -> tuple[int, ...]:

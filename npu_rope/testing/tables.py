@@ -35,7 +35,7 @@ Array = npt.NDArray[Any]
 T = TypeVar("T")
 DTYPES = ("float32", "float16", "bfloat16")
 _SOURCE = {
-    "onnx": "specs/onnx_rotary_embedding_23.txt",
+    "onnx": "ONNX RotaryEmbedding-23",
     "torch_npu": "documentation of torch_npu.npu_rotary_mul",
 }
 
