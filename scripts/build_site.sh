@@ -8,14 +8,16 @@ usage() {
   cat <<TEXT
 usage: scripts/build_site.sh [--external-links]
 
-Builds the site in build/site; its first page is build/site/index.html. A warning of Sphinx, or a link to a file or an
-anchor that does not exist, is an error. Search works in the browser without a server, but its results then have no
-excerpts: browsers do not let a page read other files. 'python -m http.server -d build/site' shows them.
+Builds the documentation as a site in build/site. Open build/site/index.html in a browser. A warning of Sphinx is an
+error, and so is a link to a file or an anchor that does not exist.
 
-  --external-links  also request each link to another site, which needs the network
+Search also works in a site opened as files, but its results then have no excerpts, because browsers do not let a page
+read other files. To see excerpts, run 'python -m http.server -d build/site' and open http://localhost:8000.
+
+  --external-links  also check links to other sites, which needs the network
 
 The first run sets up .venv as scripts/test.sh does, and needs a package registry.
-Exit status: 0 the site is built and all links lead somewhere, 1 otherwise, 2 a wrong argument.
+Exit status: 0 the site is built and no link is broken, 1 otherwise, 2 a wrong argument.
 TEXT
 }
 
