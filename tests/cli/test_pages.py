@@ -111,7 +111,7 @@ def traced(tmp_path_factory):
     for kind in ("html", "chrome"):
         done = run(*TRACE, "--format", kind, "--output", str(folder / kind))
         assert done.exit_code == 0, done.output
-        assert f"report written to {folder / kind}" in done.stdout
+        assert f"timeline written to {folder / kind}" in done.stdout
     return (folder / "html").read_text(), json.loads((folder / "chrome").read_text())
 
 

@@ -174,7 +174,7 @@ def test_the_timeline_is_chrome_trace_json(tmp_path):
     path = tmp_path / "t.json"
     done = run(*SMALL, "-o", str(path), "--cores", "2")
     assert done.exit_code == 0, done.stderr
-    assert f"report written to {path}" in done.stdout
+    assert f"timeline written to {path}" in done.stdout
     events = json.loads(path.read_text())["traceEvents"]
     names = {(e["pid"], e.get("tid")): e["args"]["name"] for e in events if e["ph"] == "M"}
     assert {names[core, tid] for core in (0, 1) for tid in range(4)} == {"S", "V", "MTE2", "MTE3"}

@@ -252,7 +252,7 @@ def kernel(
     else:
         outcome.show()
         if trace is not None:
-            Console(highlight=False).print(f"report written to {escape(str(trace))}", soft_wrap=True)
+            Console(highlight=False).print(f"timeline written to {escape(str(trace))}", soft_wrap=True)
     if difference is None:
         return
     if not json_:
