@@ -104,9 +104,9 @@ def test_an_interrupt_exits_130_after_the_results_so_far(number):
 
 
 @pytest.mark.long
+@pytest.mark.torch
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl+C", "SIGTERM"])
 def test_an_interrupt_of_bench_ends_its_process_too(number):
-    pytest.importorskip("torch")
     code = (
         "from npu_rope.cli import bench, main\n"
         "from npu_rope.bench import run\n"

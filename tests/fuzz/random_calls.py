@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from choices import Choices
 
+from npu_rope.optional_torch import torch
 from npu_rope.params import RopeParams
 from npu_rope.rope_attributes import RopeMode
 from npu_rope.testing.bounds import TABLE_ERROR_DEVICE, TABLE_ERROR_HOST, is_device
@@ -20,7 +21,7 @@ from npu_rope.values import AnglePolicy
 
 DTYPES = ("float32", "float16", "bfloat16", "float64")
 OPERATORS = ("rope", "rope_qk", "rope_set_rows")
-ARRAYS = ("numpy", "torch")
+ARRAYS = ("numpy", "torch") if torch is not None else ("numpy",)
 # Upper bound of the drawn frequencies in radians per position, before freq_factors.
 FASTEST_DRAWN = 6.4
 

@@ -21,13 +21,12 @@ import random_qkv
 import random_square_sums
 import random_tables
 from choices import Choices
+from random_calls import ARRAYS
 from random_judge import Verdict
 
-from npu_rope.optional_torch import torch
 from npu_rope.testing.bounds import is_device
 from npu_rope.testing.chip_types import has_bfloat16
 
-ARRAYS = random_calls.ARRAYS if torch is not None else random_calls.ARRAYS[:1]
 MODULES: dict[str, ModuleType] = {
     **dict.fromkeys(random_calls.OPERATORS, random_calls),
     **dict.fromkeys(random_tables.OPERATORS, random_tables),

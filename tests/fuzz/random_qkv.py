@@ -12,6 +12,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 from choices import Choices
+from random_calls import ARRAYS
 
 from npu_rope import RopeMode, RopeParams, qkv_norm_rope_cache
 from npu_rope.optional_torch import torch
@@ -260,5 +261,5 @@ def refused(call: QkvCase, backend: str) -> bool:
 
 def judge(call: QkvCase, backend: str) -> float:
     """Run the call on arrays and on tensors; return the largest ratio of an error to its bound."""
-    frameworks = ("numpy", "torch") if backend == "cpu" else ("numpy",)
+    frameworks = ARRAYS if backend == "cpu" else ("numpy",)
     return max(ratio for f in frameworks for ratio in worst(call, run(call, backend, f), backend).values())

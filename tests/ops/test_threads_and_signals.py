@@ -11,7 +11,8 @@ import pytest
 
 pytestmark = pytest.mark.long
 
-KINDS = ["numpy", "torch", "sim"]  # what calls: NumPy or torch on the CPU, or NumPy on the simulator
+WITH_TORCH = pytest.param("torch", marks=pytest.mark.torch)
+KINDS = ["numpy", WITH_TORCH, "sim"]  # what calls: NumPy or torch on the CPU, or NumPy on the simulator
 # At exit, torch removes the operators that Python registered (_del_library of torch.library). A thread that
 # calls one at this time ends the process by a segmentation fault, so a program must join its threads before.
 KINDS_WITH_DAEMONS = ["numpy", "sim"]
@@ -174,7 +175,7 @@ while True: call()
     assert process.returncode == -signal.SIGINT
 
 
-@pytest.mark.parametrize("kind", ["numpy", "torch"])
+@pytest.mark.parametrize("kind", ["numpy", WITH_TORCH])
 def test_a_signal_handler_may_call(kind):
     """The handler runs between two instructions of Python, also of those inside a call.
 
