@@ -102,7 +102,8 @@ std::vector<RmsNormTile> row_tiles(const RmsNormTileCall& call) {
 }
 
 std::vector<RmsNormTile> chunk_tiles(const RmsNormTileCall& call) {
-    const bool may_keep_scale = call.backward || call.scale_shared;
+    const bool may_keep_row = call.n <= call.ub_bytes;  // larger sizes may overflow
+    const bool may_keep_scale = may_keep_row && (call.backward || call.scale_shared);
     std::vector<RmsNormTile> tiles;
     for (int64_t max_chunk = kMaxChunk; max_chunk >= kMinChunk; max_chunk /= 2) {
         // Take this size or a little less. The last chunk of a row must have at least 32 bytes, the least size of a
@@ -110,7 +111,7 @@ std::vector<RmsNormTile> chunk_tiles(const RmsNormTileCall& call) {
         int64_t chunk = max_chunk;
         while (call.n % chunk != 0 && call.n % chunk < kUbBlockBytes / 2) chunk -= kChunkGranule;
         if (may_keep_scale) tiles.push_back({1, 1, chunk, true, true});
-        tiles.push_back({1, 1, chunk, true, false});
+        if (may_keep_row) tiles.push_back({1, 1, chunk, true, false});
         tiles.push_back({1, 1, chunk, false, false});
     }
     return tiles;
