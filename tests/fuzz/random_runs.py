@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import fcntl
 import hashlib
 import json
+import math
 import os
 import signal
+import stat
 import sys
 import time
 from collections import deque
@@ -18,7 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from multiprocessing import connection
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import random_operators
 from choices import simplified
@@ -41,7 +44,9 @@ are large. Every result must be within its derived bound (npu_rope/testing/bound
 unchanged. For rope, the memory around the outputs must be unchanged.
 
 Processes judge the calls in batches. If a process ends (a crash, kill -9) or hangs, the call that it was
-judging is a violation, another process takes its place, and the run goes on.
+judging is a violation, another process takes its place, and the run goes on. A process that ends between two
+calls is replaced without a violation. If three in a row end before their first call, the run ends with status
+2.
 
 A violation is simplified: the program looks for a call with smaller sizes, fewer optional tensors, contiguous
 tensors and default attributes that fails in the same way.
@@ -58,14 +63,17 @@ examples:
   random_runs.py --op rope --only 4711 --choices 0,1  repeat a simplified call
 
 The totals do not depend on --jobs or on interruptions. A state file belongs to a seed, a back end and a
-version of the draws (the files in tests/fuzz). It may hold any operators. A larger --count continues it.
+version of the draws (the files in tests/fuzz). It may hold any operators. A larger --count continues it. One
+run at a time may use it.
 
 exit status: 0 no violation in this run or an earlier one of the same state file; 1 violations, with lines
 that repeat them; 2 bad usage, or the back end is unavailable; 130 interrupted.
 """
 VERSION = 2
 BATCH = 50  # calls of a job
+FAILURE = ("index", "problem", "call", "choices")
 SECONDS_BETWEEN_SAVES = 5.0
+MOST_DIGITS = 18  # of a choice
 MOST_SIMPLIFIED = 3  # violations of an operator
 PROGRAMS = ("random_runs.py", "random_workers.py", "random_options.py", "random_bits.py", "random_onnx.py")
 
@@ -96,8 +104,7 @@ class Totals:
 
     def add(self, outcome: Outcome, end: int) -> list[dict[str, Any]]:
         """Add the calls up to ``end``. Return the new violations."""
-        names = ("index", "problem", "call", "choices")
-        new = [dict(zip(names, failure, strict=True)) for failure in outcome.failures]
+        new = [dict(zip(FAILURE, failure, strict=True)) for failure in outcome.failures]
         self.failures += new
         if outcome.worst[0] > self.worst:
             self.worst, self.worst_at = outcome.worst
@@ -107,9 +114,17 @@ class Totals:
         return new
 
     def is_valid(self) -> bool:
-        """Return whether these can be totals."""
-        wrong = [f for f in self.failures if not 0 <= f["index"] < self.next]
-        return self.next == sum(self.kinds.values()) and not wrong and self.worst_at < self.next
+        """Return whether these can be totals. A file may have any values."""
+        counts = [self.next, self.worst_at + 1, *self.kinds.values()]
+        for failure in self.failures:
+            index, problem, call, choices = (failure[name] for name in FAILURE)
+            if not (isinstance(problem, str) and isinstance(call, str) and 0 <= index < self.next):
+                return False
+            counts += [index, *choices]
+        are_counts = all(type(count) is int and count >= 0 for count in counts)
+        are_numbers = all(0 <= number < math.inf for number in (self.worst, self.seconds))
+        is_whole = self.next == sum(self.kinds.values()) and self.worst_at < self.next
+        return are_counts and are_numbers and is_whole
 
 
 @dataclass
@@ -119,37 +134,93 @@ class State:
     settings: dict[str, Any]
     operators: dict[str, Totals] = field(default_factory=dict)
 
-    def save(self, path: Path | None) -> None:
-        """Write the file atomically: after an interruption it holds the old or the new state."""
+    def text(self) -> str:
+        """Return the content of a state file."""
+        return json.dumps({"version": VERSION, **asdict(self)}, indent=1)
+
+
+class StateFile:
+    """The file with a run's state, locked until it is closed. With path None there is no file.
+
+    Forked processes do not inherit the lock, which is one of fcntl. It belongs to the file and not to the
+    name, so each new file is locked before it gets the name.
+
+    Raises:
+        BadUsage: another run uses the file, or it is no regular file.
+        OSError: the file cannot be opened or made.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+        self._file: TextIO | None = None
         if path is None:
             return
-        temporary = path.with_name(f"{path.name}.{os.getpid()}")
-        temporary.write_text(json.dumps({"version": VERSION, **asdict(self)}, indent=1))
-        os.replace(temporary, path)
+        while True:
+            self._is_new = False
+            try:
+                file = path.open("r+")
+            except FileNotFoundError:
+                file, self._is_new = path.open("x+"), True
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                file.close()
+                raise BadUsage(f"--state must be a regular file but got {path}")
+            try:
+                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                file.close()
+                raise BadUsage(f"--state must be a file that no other run uses but got {path}") from None
+            with contextlib.suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                    self._file = file
+                    return
+            file.close()  # another run has replaced the file since it was opened
 
+    def load(self, settings: dict[str, Any]) -> State:
+        """Return the state of an earlier run with the same settings, or a new one."""
+        if self._file is None or self._is_new:
+            return State(settings)
+        try:
+            content = json.load(self._file)
+            found = {**content["settings"], "version": content["version"]}
+            totals = {op: Totals(**values) for op, values in content["operators"].items()}
+            broken = [op for op, of_op in totals.items() if op not in OPERATORS or not of_op.is_valid()]
+        except (ValueError, KeyError, TypeError, AttributeError, OSError, RecursionError) as error:
+            text = f"--state must be a file of an earlier run but got {self.path} ({error!r})"
+            raise BadUsage(text) from None
+        if found["version"] == VERSION and broken:
+            text = f"the totals of {broken[0]} in {self.path} differ"
+            raise BadUsage(f"--state must be a file of an earlier run but {text}")
+        for name, value in {"version": VERSION, **settings}.items():
+            if found.get(name) != value:
+                text = f"{name} {value} but {self.path} has {found.get(name)}"
+                raise BadUsage(f"--state must be a file of a run with {text}")
+        return State(settings, totals)
 
-def load(path: Path | None, settings: dict[str, Any]) -> State:
-    """Return the state of an earlier run with the same settings, or a new one."""
-    if path is None or not path.exists():
-        return State(settings)
-    try:
-        content = json.loads(path.read_text())
-        version, found = content["version"], content["settings"]
-        totals = {op: Totals(**values) for op, values in content["operators"].items()}
-        broken = [op for op, of_op in totals.items() if op not in OPERATORS or not of_op.is_valid()]
-    except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
-        raise BadUsage(f"--state must be a file of an earlier run but got {path} ({error!r})") from None
-    if version == VERSION and broken:
-        raise BadUsage(
-            f"--state must be a file of an earlier run but the totals of {broken[0]} in {path} differ"
-        )
-    different = [name for name in settings if version != VERSION or found.get(name) != settings[name]]
-    if different:
-        name = different[0]
-        raise BadUsage(
-            f"--state must be a file of a run with {name} {settings[name]} but {path} has {found.get(name)}"
-        )
-    return State(settings, totals)
+    def save(self, state: State) -> None:
+        """Replace the file: after an interruption it holds the old or the new state."""
+        if self.path is None:
+            return
+        temporary = self.path.with_name(f"{self.path.name}.{os.getpid()}")
+        file = temporary.open("w+")
+        try:
+            file.write(state.text())
+            file.flush()
+            fcntl.lockf(file, fcntl.LOCK_EX)
+            os.replace(temporary, self.path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            if self._is_new:  # and empty
+                self.path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # it writes again what did not fit on the disk
+                file.close()
+            raise
+        self.close()
+        self._file, self._is_new = file, False
+
+    def close(self) -> None:
+        """Unlock the file."""
+        if self._file is not None:
+            self._file.close()
 
 
 def version_of_draws() -> str:
@@ -165,8 +236,8 @@ def version_of_draws() -> str:
 class Run:
     """Judge calls in processes, and keep the state up to date."""
 
-    def __init__(self, options: argparse.Namespace, state: State, console: Console) -> None:
-        self.options, self.state, self.console = options, state, console
+    def __init__(self, options: argparse.Namespace, state: State, file: StateFile, console: Console) -> None:
+        self.options, self.state, self.file, self.console = options, state, file, console
         self.ops = options.op or list(OPERATORS)
         for op in self.ops:
             state.operators.setdefault(op, Totals())
@@ -210,7 +281,7 @@ class Run:
                         again.extend(self._take(job, answer))
                 show()
                 if time.monotonic() - saved > SECONDS_BETWEEN_SAVES:
-                    self.state.save(self.options.state)
+                    self.file.save(self.state)
                     saved = time.monotonic()
 
     def _new_jobs(self) -> Iterator[Job]:
@@ -226,8 +297,6 @@ class Run:
         """Add a job's outcome to the totals. Return the parts of the job that are to be run again."""
         if isinstance(answer, Ended):
             at = answer.index
-            if at < job.begin:
-                return [job]
             text, made = self._describe(job.op, at)
             self.finished[job.op, at] = at + 1, ended_outcome(at, answer.problem, text, made)
             parts = [job._replace(end=at), job._replace(begin=at + 1)]
@@ -385,11 +454,12 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
         parser.error("--only must come with one --op and without --state")
     if options.choices is not None and options.only is None:
         parser.error("--choices must come with --only")
-    try:
-        parts = None if options.choices is None else options.choices.split(",")
-        options.choices = None if parts is None else tuple(int(part) for part in parts)
-    except ValueError:
-        parser.error(f"--choices must be integers with commas but got {options.choices}")
+    if options.choices is not None:
+        parts = options.choices.split(",")
+        if not all(part.isdecimal() and len(part) <= MOST_DIGITS for part in parts):
+            rule = f"numbers with commas, each at least 0 and at most {MOST_DIGITS} digits"
+            parser.error(f"--choices must be {rule}, but got {options.choices}")
+        options.choices = tuple(map(int, parts))
     return options
 
 
@@ -402,19 +472,21 @@ def main(given: Sequence[str] | None = None) -> int:
         "draws": version_of_draws(),
     }
     run = None
+    file = None
     try:
-        state = load(options.state, settings)
-        state.save(options.state)  # an unwritable file ends the run here
+        file = StateFile(options.state)
+        state = file.load(settings)
+        file.save(state)  # an unwritable file ends the run here
         if options.only is not None:
             options.jobs = 1
-        run = Run(options, state, console)
+        run = Run(options, state, file, console)
         if options.only is not None:
             return run.only(options.op[0], options.only, options.choices)
         minutes = float("inf") if options.minutes is None else options.minutes
         try:
             run.judge(time.monotonic() + 60 * minutes)
         finally:  # also after an interruption
-            state.save(options.state)
+            file.save(state)
         return 1 if run.report() else 0
     except KeyboardInterrupt:
         if run is not None:
@@ -426,6 +498,8 @@ def main(given: Sequence[str] | None = None) -> int:
     finally:
         if run is not None:
             run.close()
+        if file is not None:
+            file.close()
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ from npu_rope.errors import BackendUnavailable
 from npu_rope.optional_torch import torch
 
 MOST_SECONDS = 600.0  # of one call
+MOST_ENDS = 3  # of processes one after another, each before its first call
 SECONDS_TO_END = 30.0
 NO_RESULT = "no result"
 # Two threads for calls that are large enough to be divided. More would only compete with other processes.
@@ -68,7 +69,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Ended:
-    """The process ended or hung at the call of this index (-1: before the first call)."""
+    """The process ended or hung at the call of this index."""
 
     index: int
     problem: str
@@ -137,6 +138,7 @@ class Worker:
         self.arguments = backend, seed
         self.all_pipes = all_pipes
         self.job: Job | None = None
+        self._ends = 0  # since the last call
         self._start()
 
     def _start(self) -> None:
@@ -151,17 +153,20 @@ class Worker:
         self._seen = (-1, time.monotonic())
 
     def give(self, job: Job) -> None:
-        """Start a job."""
+        """Start a job. If the process has ended, answer() finds that and replaces it."""
         self.job, self._seen, self.at.value = job, (-1, time.monotonic()), -1
-        self.pipe.send(job)
+        with contextlib.suppress(ConnectionError):
+            self.pipe.send(job)
 
     def answer(self) -> Outcome | Ended | None:
         """Return the answer to the job if there is one, and end the job. None: it is not finished.
 
-        After Ended, another process has taken the place of the one that ended.
+        After Ended, another process has taken the place of the one that ended. If that one ended before its
+        first call, the other process has its job.
 
         Raises:
-            CannotStart: the back end is unavailable or unknown, or a process ends before it is ready.
+            CannotStart: the back end is unavailable or unknown, a process ends before it is ready, or
+                MOST_ENDS processes in a row end before their first call.
         """
         try:
             if not self.pipe.poll():
@@ -175,7 +180,7 @@ class Worker:
                 raise CannotStart(received)
             self.is_ready = True
             return None
-        self.job = None
+        self.job, self._ends = None, 0
         answer: Outcome = received
         return answer
 
@@ -189,13 +194,20 @@ class Worker:
         self.process.join()
         return self._replace(f"{NO_RESULT} after {MOST_SECONDS:.0f} seconds")
 
-    def _replace(self, problem: str) -> Ended:
+    def _replace(self, problem: str) -> Ended | None:
         self.close()
         if not self.is_ready:  # another process would not start either
             raise CannotStart(f"{problem} before it was ready for a call")
-        ended, self.job = Ended(self.at.value, problem), None
+        job, index, self.job = self.job, self.at.value, None
+        assert job is not None
+        self._ends = 0 if index >= job.begin else self._ends + 1
+        if self._ends == MOST_ENDS:
+            raise CannotStart(f"{problem} before a call, {MOST_ENDS} times in a row")
         self._start()
-        return ended
+        if self._ends == 0:
+            return Ended(index, problem)
+        self.give(job)
+        return None
 
     def close(self) -> None:
         """End the process, if it has not been ended. One with a job is killed."""

@@ -244,6 +244,45 @@ def test_a_call_that_hangs_is_a_violation_and_does_not_stop_the_run(tmp_path):
     assert "not simplified" in output
 
 
+ENDS_BETWEEN_CALLS = """
+import random_operators
+give, ends = random_workers.Worker.give, []
+def kill_first(self, job):
+    if self.is_ready and job.begin == 50 and len(ends) < COUNT:
+        ends.append(job)
+        self.process.kill()
+        self.process.join()
+    give(self, job)
+random_workers.Worker.give = kill_first
+"""
+NEVER_BEGINS = """
+def leave(*arguments):
+    os._exit(3)
+random_workers.run = leave
+"""
+
+
+@pytest.mark.long
+def test_a_process_that_ends_between_calls_is_replaced(tmp_path):
+    path = tmp_path / "state"
+    fault = (
+        ENDS_BETWEEN_CALLS.replace("COUNT", "1") + "import atexit\natexit.register(lambda: print(len(ends)))"
+    )
+    status, output, errors = run(["--op", "rotary_mul", "--count", 100, "--jobs", 1, "--state", path], fault)
+    assert (status, errors) == (0, "")
+    assert "OK: 100 calls on cpu, seed 0: 0 violations\n1\n" in output
+    assert state_of(path)["rotary_mul"]["failures"] == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("arguments", [["--count", "100"], ["--only", "3"]])
+def test_a_run_ends_if_no_process_begins_a_call(arguments):
+    status, _, errors = run(["--op", "rotary_mul", "--jobs", 1, *arguments], NEVER_BEGINS)
+    assert status == 2
+    problem = "the process ended with status 3 before a call, 3 times in a row"
+    assert errors == f"random_runs.py: {problem}\n"
+
+
 # ---- states ----------------------------------------------------------------------------------------
 
 OFTEN = "random_runs.SECONDS_BETWEEN_SAVES = 0.05"
@@ -277,7 +316,7 @@ def a_state(path, **changed):
     settings = {"backend": "cpu", "seed": 0, "arrays": list(random_operators.ARRAYS)}
     settings["draws"] = random_runs.version_of_draws()
     totals = random_runs.Totals(next=3, kinds={"float32": 3}, worst=0.5, worst_at=1)
-    random_runs.State({**settings, **changed}, {"rope": totals}).save(path)
+    path.write_text(random_runs.State({**settings, **changed}, {"rope": totals}).text())
     return path
 
 
@@ -293,10 +332,36 @@ BROKEN = {
     "of an unknown operator": (lambda text: text.replace('"rope"', '"rape"'), "the totals of rape"),
     "of another version": (
         lambda text: text.replace('"version": 2', '"version": 1'),
-        "must be a file of a run with",
+        "must be a file of a run with version 2 but",
     ),
     "of another seed": (lambda text: text.replace('"seed": 0', '"seed": 2'), "with seed 0 but"),
     "of another back end": (lambda text: text.replace('"cpu"', '"sim"'), "with backend cpu but"),
+    "with settings that are a list": (
+        lambda text: re.sub(r'"settings": {.*?}', '"settings": ["cpu"]', text, flags=re.DOTALL),
+        "must be a file of an earlier run",
+    ),
+    "with operators that are a list": (
+        lambda text: re.sub(r'"operators": {.*}', '"operators": [1]}', text, flags=re.DOTALL),
+        "must be a file of an earlier run",
+    ),
+    "with failures that are numbers": (
+        lambda text: text.replace('"failures": []', '"failures": [1]'),
+        "must be a file of an earlier run",
+    ),
+    "with a failure without a problem": (
+        lambda text: text.replace('"failures": []', '"failures": [{"index": 1, "call": "", "choices": []}]'),
+        "must be a file of an earlier run",
+    ),
+    "with a text as the worst ratio": (
+        lambda text: text.replace('"worst": 0.5', '"worst": "0.5"'),
+        "must be a file of an earlier run",
+    ),
+    "with a number of calls that is no integer": (
+        lambda text: text.replace(": 3", ": 3.0"),
+        "the totals of rope",
+    ),
+    "with a ratio that is not finite": (lambda text: text.replace("0.5", "NaN"), "the totals of rope"),
+    "with nested lists": (lambda text: "[" * 100_000, "must be a file of an earlier run"),
     "of other draws": (lambda text: re.sub('"draws": "..', '"draws": "zz', text), "with draws "),
 }
 
@@ -328,7 +393,51 @@ def test_an_earlier_violation_still_counts_and_is_judged_again(tmp_path):
 def test_a_correct_state_is_read(tmp_path):
     path = a_state(tmp_path / "state")
     settings = json.loads(path.read_text())["settings"]
-    assert random_runs.load(path, settings).operators["rope"].next == 3
+    file = random_runs.StateFile(path)
+    assert file.load(settings).operators["rope"].next == 3
+    file.close()
+
+
+def test_a_state_that_is_no_regular_file_is_refused(capsys):
+    assert random_runs.main(["--state", "/dev/zero"]) == 2
+    assert "--state must be a regular file but got /dev/zero\n" in capsys.readouterr().err
+
+
+@pytest.mark.long
+def test_a_second_run_with_the_same_state_is_refused(tmp_path):
+    path = tmp_path / "state"
+    first = start(["--op", "rope", "--count", 10**6, "--jobs", 1, "--state", path], OFTEN)
+    try:
+        while first.poll() is None and not (path.exists() and path.stat().st_size):
+            time.sleep(0.01)
+        for _ in range(3):  # the first run replaces the file meanwhile
+            status, output, errors = run(["--op", "rope", "--count", 3, "--state", path])
+            assert (status, output) == (2, "")
+            assert errors == f"random_runs.py: --state must be a file that no other run uses but got {path}\n"
+        first.send_signal(signal.SIGINT)
+        output, errors = first.communicate(timeout=60)
+        assert (first.returncode, errors) == (130, "")
+    finally:
+        first.kill()
+        first.communicate()
+    done = state_of(path)["rope"]["next"]
+    assert f" {done:,} calls on cpu" in output
+    assert run(["--op", "rope", "--count", done + 3, "--state", path])[0] == 0
+    assert [found.name for found in tmp_path.iterdir()] == ["state"]
+
+
+@pytest.mark.long
+def test_a_state_that_does_not_fit_on_the_disk_is_refused_and_the_old_one_is_kept(tmp_path):
+    path = tmp_path / "state"
+    small = "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))\n"
+    small += "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)"
+    for before in (None, a_state(tmp_path / "old").read_text()):
+        if before is not None:
+            path.write_text(before)
+        status, output, errors = run(["--op", "rope", "--count", 3, "--state", path], small)
+        assert (status, output, errors) == (2, "", "random_runs.py: [Errno 27] File too large\n")
+        assert (path.read_text() if path.exists() else None) == before
+    assert sorted(found.name for found in tmp_path.iterdir()) == ["old", "state"]
 
 
 def test_a_state_in_a_missing_folder_is_refused(tmp_path, capsys):
@@ -356,6 +465,9 @@ def test_a_back_end_that_is_unknown_or_unavailable_ends_with_2(name, message):
         ["--only", "3", "--op", "rope", "--op", "rope_qk"],
         ["--only", "3", "--op", "rope", "--state", "x"],
         ["--only", "3", "--op", "rope", "--choices", "1,x"],
+        ["--only", "3", "--op", "rope", "--choices", "1,-1"],
+        ["--only", "3", "--op", "rope", "--choices", "1,"],
+        ["--only", "3", "--op", "rope", "--choices", "9" * 19],
         ["--choices", "1"],
         ["--jobs", "0"],
         ["--op", "norm"],
