@@ -250,8 +250,8 @@ void test_callbacks() {
     check(x.holds(kThreads * kCallbacks), "kernels beside callbacks");
 }
 
-// Forks while other threads allocate and launch. A child that does not use the NPU ends as usual; it does not wait for
-// a lock that a thread of its parent held.
+// Forks while other threads allocate and launch. A child does not wait for a lock that a thread of its parent held:
+// neither one that uses the NPU, nor one that only ends.
 void test_forks() {
     std::atomic<bool> ends{false};
     std::atomic<int> launches{0};
@@ -266,12 +266,35 @@ void test_forks() {
                 stream.synchronize();
             }
         });
+    // These threads hold the locks of the memory and of the streams for most of their time.
+    threads.emplace_back([&] {
+        CALL(aclrtSetDevice, 0);
+        while (!ends) {
+            void* memory = nullptr;
+            CALL(aclrtMalloc, &memory, size_t(4) << 20, ACL_MEM_MALLOC_HUGE_FIRST);
+            CALL(aclrtFree, memory);
+        }
+    });
+    threads.emplace_back([&] {
+        CALL(aclrtSetDevice, 0);
+        Stream stream;
+        aclrtStreamStatus status = ACL_STREAM_STATUS_NOT_READY;
+        while (!ends) CALL(aclrtStreamQuery, stream, &status);
+    });
     while (launches < 2) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    for (int i = 0; i < 8; ++i) {
+    for (int i = 0; i < 32; ++i) {
         const pid_t child = fork();
         if (child == 0) {
             alarm(60);
-            _exit(7);
+            CALL(aclrtSetDevice, 0);
+            for (int launch = 0; i % 2 && launch < 3; ++launch) {
+                Buffer x;
+                Stream stream;
+                launch_add_one(x.get(), stream);
+                stream.synchronize();
+                if (!x.holds(1)) ++g_failed_calls;
+            }
+            _exit(g_failed_calls ? 6 : 7);
         }
         int status = -1;
         const bool ended = waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 7;

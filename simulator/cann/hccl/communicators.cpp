@@ -11,6 +11,7 @@
 #include "cann/locked.h"
 #include "cann/runtime/api.h"
 #include "cann/runtime/contexts.h"
+#include "cann/runtime/forks.h"
 #include "hccl/hccl.h"
 
 namespace simulated_cann {
@@ -20,9 +21,13 @@ struct Communicators {
     std::map<void*, CommunicatorPtr> by_handle;
 };
 
+const ForkLock communicators_lock(LockRank::kLast, &Locked<Communicators>::mutex());
+
 struct Configuration {
     int32_t deterministic = 0;
 };
+
+const ForkLock configuration_lock(LockRank::kLast, &Locked<Configuration>::mutex());
 
 constexpr char kRootMark[] = "ascend_sim ";  // start of a root info; the path of the folder follows
 

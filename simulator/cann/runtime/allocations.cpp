@@ -9,6 +9,7 @@
 
 #include "cann/locked.h"
 #include "cann/runtime/api.h"
+#include "cann/runtime/forks.h"
 #include "cann/runtime/host_calls.h"
 #include "cann/runtime/report.h"
 
@@ -46,6 +47,8 @@ struct AllocationTable {
     std::deque<Allocation> freed;  // in quarantine, oldest first
     size_t freed_bytes = 0;
 };
+
+const ForkLock allocations_lock(LockRank::kLast, &Locked<AllocationTable>::mutex());
 
 constexpr size_t kPartialBytes = 64;   // bytes of each guard zone that a partial check reads
 constexpr size_t kPartialCount = 256;  // allocations that a partial check reads

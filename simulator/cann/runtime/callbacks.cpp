@@ -10,6 +10,7 @@
 
 #include "cann/locked.h"
 #include "cann/runtime/api.h"
+#include "cann/runtime/forks.h"
 #include "cann/runtime/gil.h"
 #include "cann/runtime/graphs.h"
 #include "cann/runtime/scheduler.h"
@@ -33,6 +34,8 @@ struct CallbackState {
     std::set<int32_t> runtime_streams;  // streams whose host functions the runtime's own thread runs
     std::map<uint64_t, std::deque<std::shared_ptr<PendingCallback>>> callbacks_of_thread;
 };
+
+const ForkLock callbacks_lock(LockRank::kTables, &Locked<CallbackState>::mutex());
 
 thread_local bool is_processing_reports = false;  // this thread is in aclrtProcessReport, and runs no callback yet
 thread_local bool has_run_callback = false;       // aclrtProcessReport ran a callback of this thread

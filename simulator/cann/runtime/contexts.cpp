@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 
+#include "cann/runtime/forks.h"
 #include "cann/runtime/report.h"
 #include "cann/runtime/scheduler.h"
 
@@ -25,6 +26,7 @@ struct PrimaryContext {
 };
 
 std::mutex mutex;
+const ForkLock fork_lock(LockRank::kContexts, &mutex);
 uint64_t last_number = 0;
 std::map<int32_t, PrimaryContext> primary_contexts;  // by device
 std::map<Context*, std::unique_ptr<Context>> created_contexts;

@@ -9,6 +9,7 @@
 #include "cann/locked.h"
 #include "cann/runtime/api.h"
 #include "cann/runtime/contexts.h"
+#include "cann/runtime/forks.h"
 #include "cann/runtime/host_calls.h"
 #include "cann/runtime/objects.h"
 #include "cann/runtime/report.h"
@@ -22,6 +23,8 @@ namespace {
 struct RecentError {
     std::string text;
 };
+
+const ForkLock error_lock(LockRank::kLast, &Locked<RecentError>::mutex());
 
 // Returns the lowest level that is printed: ASCEND_GLOBAL_LOG_LEVEL, from 0 (debug) to 3 (error). Returns 4, which
 // prints nothing, unless ASCEND_SLOG_PRINT_TO_STDOUT is 1.

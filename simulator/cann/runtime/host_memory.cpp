@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "cann/locked.h"
+#include "cann/runtime/forks.h"
 
 namespace simulated_cann {
 namespace {
@@ -38,6 +39,8 @@ struct PinnedTable {
         return wanted - after->first < after->second.bytes ? &*after : nullptr;
     }
 };
+
+const ForkLock pinned_lock(LockRank::kLast, &Locked<PinnedTable>::mutex());
 
 // Copies with `call`, which is process_vm_readv or process_vm_writev. These system calls fail on unmapped addresses.
 // Their arguments are `local` and `remote`. If the operating system forbids the call, copies directly.

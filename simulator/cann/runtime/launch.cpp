@@ -6,6 +6,7 @@
 #include "cann/locked.h"
 #include "cann/runtime/allocations.h"
 #include "cann/runtime/api.h"
+#include "cann/runtime/forks.h"
 #include "cann/runtime/host_calls.h"
 #include "cann/runtime/report.h"
 #include "cann/runtime/scheduler.h"
@@ -77,6 +78,8 @@ int32_t check_workspace(const aclOpExecutor& executor, void* workspace, uint64_t
 struct StandInExecutors {
     std::unordered_map<const aclOpExecutor*, std::unique_ptr<aclOpExecutor>> by_handle;
 };
+
+const ForkLock executors_lock(LockRank::kLast, &Locked<StandInExecutors>::mutex());
 
 // Null if the executor does not wait for its second phase.
 std::unique_ptr<aclOpExecutor> take_executor(const aclOpExecutor* executor) {

@@ -4,6 +4,7 @@
 
 #include "cann/locked.h"
 #include "cann/runtime/api.h"
+#include "cann/runtime/forks.h"
 
 namespace simulated_cann {
 namespace {
@@ -12,6 +13,8 @@ struct Options {
     // By aclCompileOpt; 10 is ACL_OP_JIT_COMPILE, off because operators are never compiled at run time.
     std::map<int, std::string> texts{{10, "disable"}};
 };
+
+const ForkLock options_lock(LockRank::kLast, &Locked<Options>::mutex());
 
 }  // namespace
 }  // namespace simulated_cann

@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "cann/runtime/api.h"
+#include "cann/runtime/forks.h"
 #include "cann/runtime/host_calls.h"
 
 namespace simulated_cann {
@@ -55,15 +56,17 @@ OperatorPackages read_packages() {
     return packages;
 }
 
+std::mutex packages_mutex;
+const ForkLock packages_lock(LockRank::kLast, &packages_mutex);
+
 }  // namespace
 
 const OperatorPackages& operator_packages() {
     if (host_calls()) return host_packages();
-    static std::mutex mutex;
     static const OperatorPackages none;
     static OperatorPackages packages;  // changes only once, because callers read it without the lock
     static bool is_read = false;
-    std::lock_guard<std::mutex> lock(mutex);
+    std::lock_guard<std::mutex> lock(packages_mutex);
     if (is_read) return packages;
     OperatorPackages found = read_packages();
     if (found.folders.empty() && !found.has_built_in) return none;

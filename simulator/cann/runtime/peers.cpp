@@ -9,6 +9,7 @@
 
 #include "cann/locked.h"
 #include "cann/runtime/contexts.h"
+#include "cann/runtime/forks.h"
 
 namespace simulated_cann {
 namespace {
@@ -48,15 +49,17 @@ std::vector<int32_t> read_visible_devices() {
     return devices;
 }
 
+std::mutex visible_mutex;
+const ForkLock visible_lock(LockRank::kLast, &visible_mutex);
+
 // The environment, read again after a fork: tests fork a process that has loaded the library.
 const std::vector<int32_t>& visible_devices() {
     struct Visible {
         pid_t process = getpid();
         std::vector<int32_t> devices = read_visible_devices();
     };
-    static std::mutex mutex;
     static Visible* current = new Visible;
-    std::lock_guard<std::mutex> lock(mutex);
+    std::lock_guard<std::mutex> lock(visible_mutex);
     if (current->process != getpid()) *current = Visible();
     return current->devices;
 }
@@ -65,6 +68,8 @@ const std::vector<int32_t>& visible_devices() {
 struct PeerAccess {
     std::set<std::pair<int32_t, int32_t>> enabled;
 };
+
+const ForkLock peers_lock(LockRank::kLast, &Locked<PeerAccess>::mutex());
 
 // hicann/runtime src/acl/aclrt_impl/memory.cpp, aclrtDeviceEnablePeerAccessImpl and aclrtDeviceDisablePeerAccessImpl.
 aclError check_peer(const char* call, int32_t device, int32_t peer) {

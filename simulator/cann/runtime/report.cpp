@@ -1,6 +1,5 @@
 #include "cann/runtime/report.h"
 
-#include <pthread.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,6 +15,7 @@
 #include "cann/locked.h"
 #include "cann/runtime/allocations.h"
 #include "cann/runtime/api.h"
+#include "cann/runtime/forks.h"
 #include "cann/runtime/host_calls.h"
 #include "cann/runtime/scheduler.h"
 #include "src/json.h"
@@ -138,30 +138,7 @@ void write_now_and_then(Report& report) {
     write_report(report, false);
 }
 
-uint64_t bytes_at_fork = 0;
-
-// The bytes are counted before the fork: in the fork, the lock of the allocations would never be free if a thread of
-// the parent process held it.
-void lock_before_fork() {
-    Locked<Report>::mutex().lock();
-    bytes_at_fork = all_bytes_in_use();
-}
-void unlock_after_fork() { Locked<Report>::mutex().unlock(); }
-
-// The parent process reports its own counts, so the fork starts from zero.
-void reset_in_fork() {
-    unlock_after_fork();
-    Locked<Report> report;
-    report->is_fork = true;
-    for (auto* counted : {&report->launches, &report->not_simulated, &report->beyond_documents, &report->host_waits})
-        counted->clear();
-    for (auto* texts :
-         {&report->broken_launches, &report->damage, &report->races, &report->freed, &report->failed_work})
-        texts->clear();
-    report->kernel_runs.clear();
-    report->parent_bytes = bytes_at_fork;
-    report->broken_launch_count = report->race_count = report->failed_work_count = report->work_left = 0;
-}
+const ForkLock report_lock(LockRank::kReport, &Locked<Report>::mutex());
 
 bool is_idle_fork() {
     Locked<Report> report;
@@ -181,7 +158,6 @@ void end_report() {
 __attribute__((constructor)) void begin_report() {
     write_report(*Locked<Report>(), false);
     std::atexit(end_report);
-    pthread_atfork(lock_before_fork, unlock_after_fork, reset_in_fork);
 }
 
 thread_local uint64_t errors_of_thread = 0;  // that are in the report
@@ -195,6 +171,20 @@ void add_text(std::vector<std::string> Report::* list, const std::string& text) 
 }
 
 }  // namespace
+
+// The parent process reports its own counts, so the fork starts from zero.
+void reset_report_in_fork() {
+    Locked<Report> report;
+    report->is_fork = true;
+    for (auto* counted : {&report->launches, &report->not_simulated, &report->beyond_documents, &report->host_waits})
+        counted->clear();
+    for (auto* texts :
+         {&report->broken_launches, &report->damage, &report->races, &report->freed, &report->failed_work})
+        texts->clear();
+    report->kernel_runs.clear();
+    report->parent_bytes = all_bytes_in_use();
+    report->broken_launch_count = report->race_count = report->failed_work_count = report->work_left = 0;
+}
 
 void announce_simulation() {
     static std::atomic<bool> is_announced{false};

@@ -203,6 +203,17 @@ const Work* find_work_for_report() {
     return nullptr;
 }
 
+void fail_running_work() {
+    const std::string text =
+        std::string(kErrorPrefix) + "the process was forked while another thread ran work of the stream.";
+    for (const StreamPtr& stream : list_streams()) {
+        if (!stream->is_running) continue;
+        stream->is_running = false;
+        store_failure(stream.get(), kernel_exception(), text);
+        ++stream->last_finished;
+    }
+}
+
 int32_t run_immediately(const StreamPtr& stream, Work work, std::unique_lock<std::mutex>* lock) {
     if (work.kind == Work::Kind::kRecord) mark_done(work.record.get());
     ++stream->last_finished;
@@ -214,7 +225,7 @@ int32_t run_immediately(const StreamPtr& stream, Work work, std::unique_lock<std
     {
         // Two threads may launch on one stream at once. A host function may wait for another thread's launch.
         std::optional<RunLock> running;
-        if (work.kind != Work::Kind::kHostCode) running.emplace(&scheduler_state().running, RunLock::kWait);
+        if (work.kind != Work::Kind::kHostCode) running.emplace(scheduler_state().running, RunLock::kWait);
         status = run(work, stream->device, &text);
     }
     lock->lock();
@@ -224,7 +235,7 @@ int32_t run_immediately(const StreamPtr& stream, Work work, std::unique_lock<std
 void run_early(const StreamPtr& stream) {
     SchedulerState& scheduler = scheduler_state();
     if (stream_order() == Order::kImmediate) return;
-    RunLock running(&scheduler.running, RunLock::kTry);
+    RunLock running(scheduler.running, RunLock::kTry);
     if (!running.is_held()) return;
     auto lock = lock_streams();
     for (int i = 0;
@@ -249,7 +260,7 @@ enum class Progress { kReached, kNeedsRank, kStuck };
 // Runs ready work until the targets are reached or no work is ready.
 Progress run_toward(const std::vector<StreamPosition>& targets) {
     SchedulerState& scheduler = scheduler_state();
-    RunLock running(&scheduler.running, RunLock::kWait);
+    RunLock running(scheduler.running, RunLock::kWait);
     auto lock = lock_streams();
     const std::map<size_t, StreamPosition> needed = find_needed_positions(targets);
     for (;;) {
@@ -285,7 +296,7 @@ void for_each_queued_work(const std::function<bool(const StreamPtr&, uint64_t po
 
 void run_some(const std::vector<StreamPosition>& targets) {
     SchedulerState& scheduler = scheduler_state();
-    RunLock running(&scheduler.running, RunLock::kTry);
+    RunLock running(scheduler.running, RunLock::kTry);
     if (!running.is_held()) return;
     auto lock = lock_streams();
     const std::map<size_t, StreamPosition> needed = find_needed_positions(targets);

@@ -13,6 +13,7 @@
 
 #include "cann/runtime/allocations.h"
 #include "cann/runtime/contexts.h"
+#include "cann/runtime/forks.h"
 #include "cann/runtime/gil.h"
 #include "cann/runtime/graphs.h"
 #include "cann/runtime/host_memory.h"
@@ -22,8 +23,21 @@
 
 namespace simulated_cann {
 
+namespace {
+
+// Not in SchedulerState, which reads the settings at its first use: a process may load the library, fork, and set them.
+std::mutex g_streams_mutex;
+const ForkLock streams_lock(LockRank::kStreams, &g_streams_mutex);
+std::atomic<bool> g_has_state{false};
+
+}  // namespace
+
 SchedulerState& scheduler_state() {
-    static SchedulerState* instance = new SchedulerState;
+    static SchedulerState* instance = [] {
+        auto* const made = new SchedulerState;
+        g_has_state = true;
+        return made;
+    }();
     return *instance;
 }
 
@@ -88,7 +102,7 @@ const Settings& settings() {
 Order stream_order() { return settings().order; }
 uint64_t stream_seed() { return settings().seed; }
 
-std::unique_lock<std::mutex> lock_streams() { return std::unique_lock<std::mutex>(scheduler_state().mutex); }
+std::unique_lock<std::mutex> lock_streams() { return std::unique_lock<std::mutex>(g_streams_mutex); }
 
 StreamPtr new_stream(int32_t device) {
     SchedulerState& scheduler = scheduler_state();
@@ -147,7 +161,7 @@ int32_t enqueue(const StreamPtr& stream, Work work) {
         work.record->clock = stream->clock;
     }
     if (stream_order() == Order::kImmediate) {
-        std::unique_lock<std::mutex> lock(scheduler.mutex, std::adopt_lock);
+        std::unique_lock<std::mutex> lock(g_streams_mutex, std::adopt_lock);
         const int32_t status = run_immediately(stream, std::move(work), &lock);
         lock.release();
         return status;
@@ -195,7 +209,7 @@ int32_t device_failure(int32_t device) {
 
 void reset_context(int32_t device) {
     SchedulerState& scheduler = scheduler_state();
-    RunLock running(&scheduler.running, RunLock::kWait);
+    RunLock running(scheduler.running, RunLock::kWait);
     auto lock = lock_streams();
     scheduler.devices[device].failure = 0;
     for (const auto& [handle, stream] : scheduler.streams) {
@@ -279,6 +293,20 @@ int32_t synchronize_all(const char* call) {
     for (const StreamPosition& target : targets)
         if (int32_t error = take_error(target.stream); error && !status) status = error;
     return status;
+}
+
+bool is_work_running_elsewhere() {
+    if (!g_has_state) return false;
+    const bool is_free = scheduler_state().running->try_lock();  // or this thread holds it
+    if (is_free) scheduler_state().running->unlock();
+    return !is_free;
+}
+
+void reset_streams_in_fork(bool was_running_elsewhere) {
+    if (!g_has_state) return;
+    scheduler_state().running = new std::recursive_mutex;  // the other one may stay locked
+    auto lock = lock_streams();
+    if (was_running_elsewhere) fail_running_work();
 }
 
 uint64_t work_left() {

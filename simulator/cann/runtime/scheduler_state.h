@@ -48,10 +48,11 @@ struct DeviceState {
     std::string failure_text;
 };
 
-// Never destroyed, because calls may use it while the process ends.
+// Never destroyed, because calls may use it while the process ends. The mutex of lock_streams() protects all members
+// but `running`, and the fields of streams and events.
 struct SchedulerState {
-    std::mutex mutex;              // protects all members but `running`, and the fields of streams and events
-    std::recursive_mutex running;  // held by the thread that runs work; taken before `mutex`
+    // Held by the thread that runs work, which may take long; taken before the other mutex. A fork gets another one.
+    std::recursive_mutex* running = new std::recursive_mutex;
     std::unordered_map<void*, StreamPtr> streams;
     std::unordered_map<int32_t, DeviceState> devices;
     size_t actors = kHost + 1;
@@ -75,6 +76,8 @@ std::vector<StreamPtr> list_streams();
 
 // Returns a head that this thread may run only in aclrtProcessReport; null if there is none.
 const Work* find_work_for_report();
+// Ends the work that a thread of the parent process ran at the fork, with an error of its stream.
+void fail_running_work();
 // Runs the work now, for streams that run their work immediately. Releases the lock while it runs.
 int32_t run_immediately(const StreamPtr& stream, Work work, std::unique_lock<std::mutex>* lock);
 

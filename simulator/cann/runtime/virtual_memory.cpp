@@ -12,6 +12,7 @@
 #include "cann/runtime/allocations.h"
 #include "cann/runtime/api.h"
 #include "cann/runtime/contexts.h"
+#include "cann/runtime/forks.h"
 #include "cann/runtime/scheduler.h"
 
 namespace simulated_cann {
@@ -38,6 +39,8 @@ struct VirtualMemory {
     std::map<char*, size_t> reserved;         // bytes, by first address
     std::map<char*, Mapped> mapped;           // by first address
 };
+
+const ForkLock virtual_memory_lock(LockRank::kTables, &Locked<VirtualMemory>::mutex());
 
 aclError check_properties(const char* call, const aclrtPhysicalMemProp* prop) {
     if (prop->location.type != ACL_MEM_LOCATION_TYPE_DEVICE)
