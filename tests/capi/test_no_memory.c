@@ -1,6 +1,7 @@
 /* Every allocation of a call fails, one after another: alone, and together with all later ones. The call returns
  * NPU_ROPE_INTERNAL_ERROR with a message, and leaves the results as they were; or it needs no memory there, and is
- * right. Nothing is leaked. This program's malloc replaces that of the C library, whose functions __libc_* it calls. */
+ * right. The next call is right. Nothing is leaked. This program's malloc replaces that of the C library, whose
+ * functions __libc_* it calls. */
 #include <errno.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -95,6 +96,63 @@ static npu_rope_status call_rms_norm(void) { return npu_rope_rms_norm(&x, &scale
 static npu_rope_status call_rms_norm_backward(void) {
     return npu_rope_rms_norm_backward(&k, &x, &scale, -1, 1e-5, 1, &out, &dscale);
 }
+static npu_rope_status call_rotary_mul_qk(void) {
+    return npu_rope_rotary_mul_qk(&x, &k, &cos_table, &sin_table, 0, 0, 0, 1, &out, &k_out);
+}
+static npu_rope_status call_rotary_embedding(void) {
+    const int64_t bnsd[4] = {1, N, S, D}, half[3] = {1, S, D / 2};
+    npu_rope_tensor in = view(x_data, NPU_ROPE_FLOAT32, 4, bnsd), to = view(out_data, NPU_ROPE_FLOAT32, 4, bnsd);
+    npu_rope_tensor cosines = view(cos_data, NPU_ROPE_FLOAT32, 3, half);
+    npu_rope_tensor sines = view(sin_data, NPU_ROPE_FLOAT32, 3, half);
+    return npu_rope_rotary_embedding(&in, &cosines, &sines, NULL, 0, 0, 0, 1, &to);
+}
+static npu_rope_status call_add_rms_norm(void) {
+    return npu_rope_add_rms_norm(&x, &k, &scale, -1, 1e-5, 1, &out, &k_out);
+}
+static npu_rope_status call_rms_norm_rope(void) {
+    return npu_rope_rms_norm_rope(&x, &k, &scale, &scale, &positions, NULL, &params, 1e-5, 1, NPU_ROPE_ANGLE_EXACT,
+                                  &out, &k_out);
+}
+static npu_rope_status call_rms_norm_rope_set_rows(void) {
+    cache = view(k_out_data, NPU_ROPE_FLOAT32, 3, (const int64_t[3]){S, N, D});
+    return npu_rope_rms_norm_rope_set_rows(&x, &k, &scale, &scale, &positions, &rows, NULL, &params, 1e-5, 1,
+                                           NPU_ROPE_ANGLE_F32, &out, &cache);
+}
+static npu_rope_status call_qkv_norm_rope_cache(void) {
+    const int64_t heads[3] = {S, N, D};
+    npu_rope_tensor q = view(x_data, NPU_ROPE_FLOAT32, 3, heads), keys = view(k_data, NPU_ROPE_FLOAT32, 3, heads);
+    npu_rope_tensor q_out = view(out_data, NPU_ROPE_FLOAT32, 3, heads);
+    npu_rope_qkv_inputs inputs;
+    npu_rope_qkv_outputs outputs = {&q_out, &cache, NULL};
+    cache = view(k_out_data, NPU_ROPE_FLOAT32, 3, heads);
+    memset(&inputs, 0, sizeof inputs);
+    inputs.q = &q, inputs.k = &keys, inputs.q_scale = inputs.k_scale = &scale;
+    inputs.positions = &positions, inputs.slots = &rows;
+    return npu_rope_qkv_norm_rope_cache(&inputs, &params, 1e-5, 1.0, 1, NPU_ROPE_ANGLE_EXACT, &outputs);
+}
+static npu_rope_status call_qk_square_sums(void) {
+    const int64_t heads[3] = {S, N, D}, sums_shape[2] = {S, 2};
+    npu_rope_tensor q = view(x_data, NPU_ROPE_FLOAT32, 3, heads), keys = view(k_data, NPU_ROPE_FLOAT32, 3, heads);
+    npu_rope_tensor sums = view(out_data, NPU_ROPE_FLOAT32, 2, sums_shape);
+    return npu_rope_qk_square_sums(&q, &keys, &sums);
+}
+static void set_check(npu_rope_call* checked) {
+    memset(checked, 0, sizeof *checked);
+    checked->op = "rope_set_rows";
+    checked->inputs[0] = &x, checked->inputs[1] = &positions, checked->inputs[2] = &rows;
+    checked->outputs[0] = &cache;
+    checked->params = &params;
+}
+static npu_rope_status call_check(void) {
+    npu_rope_call checked;
+    set_check(&checked);
+    return npu_rope_check(&checked);
+}
+static npu_rope_status call_check_on_chip(void) {
+    npu_rope_call checked;
+    set_check(&checked);
+    return npu_rope_check_on_chip(&checked, "Ascend910B3");
+}
 static npu_rope_status call_bad(void) { /* an error needs memory for its texts */
     return npu_rope_rms_norm(&x, &positions, -1, 1e-5, 1, &out);
 }
@@ -106,7 +164,7 @@ static void save(float* saved) {
 }
 
 static long test_call(const char* name, npu_rope_status (*call)(void), npu_rope_status expected, int later) {
-    static float before[2 * COUNT + D], after[2 * COUNT + D];
+    static float before[2 * COUNT + D], after[2 * COUNT + D], again[2 * COUNT + D];
     char error[512] = "";
     set_call();
     save(before);
@@ -135,6 +193,10 @@ static long test_call(const char* name, npu_rope_status (*call)(void), npu_rope_
             CHECK(status == expected, "%s: allocation %ld: status %d", name, n, (int)status);
             CHECK(memcmp(reference, after, sizeof after) == 0, "%s: allocation %ld: wrong results", name, n);
         }
+        set_call();
+        CHECK(call() == expected, "%s: after allocation %ld: %s", name, n, npu_rope_last_error());
+        save(again);
+        CHECK(memcmp(reference, again, sizeof again) == 0, "%s: wrong results after allocation %ld", name, n);
         CHECK(lost == 0, "%s: allocation %ld: %ld blocks leaked", name, n, lost);
     }
     CHECK(0, "%s: no end", name);
@@ -150,7 +212,16 @@ int main(void) {
                  {"rope_qk", call_rope_qk, NPU_ROPE_OK},
                  {"rope_set_rows", call_rope_set_rows, NPU_ROPE_OK},
                  {"rotary_mul", call_rotary_mul, NPU_ROPE_OK},
+                 {"rotary_mul_qk", call_rotary_mul_qk, NPU_ROPE_OK},
+                 {"rotary_embedding", call_rotary_embedding, NPU_ROPE_OK},
                  {"rms_norm", call_rms_norm, NPU_ROPE_OK},
+                 {"add_rms_norm", call_add_rms_norm, NPU_ROPE_OK},
+                 {"rms_norm_rope", call_rms_norm_rope, NPU_ROPE_OK},
+                 {"rms_norm_rope_set_rows", call_rms_norm_rope_set_rows, NPU_ROPE_OK},
+                 {"qkv_norm_rope_cache", call_qkv_norm_rope_cache, NPU_ROPE_OK},
+                 {"qk_square_sums", call_qk_square_sums, NPU_ROPE_OK},
+                 {"check", call_check, NPU_ROPE_OK},
+                 {"check_on_chip", call_check_on_chip, NPU_ROPE_OK},
                  {"rms_norm_backward", call_rms_norm_backward, NPU_ROPE_OK},
                  {"refused rms_norm", call_bad, NPU_ROPE_INVALID_TYPE}};
     long all = 0;
