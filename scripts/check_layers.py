@@ -29,6 +29,8 @@ from layer_tables import (
     HOSTILE_CALLS,
     HOSTILE_MODULES,
     HOSTILE_MODULES_IN,
+    JUMPING_C_CLOCKS,
+    JUMPING_CLOCKS,
     PACKAGE,
     PACKAGES,
     PY_STD,
@@ -131,6 +133,8 @@ def check_c_file(
     for number, line in enumerate(without_comments(text).splitlines(), 1):
         if hostile := re.search(HOSTILE_C_CALLS, re.sub(r'"(?:\\.|[^"\\])*"', '""', line)):
             yield Violation(file, number, f"calls {hostile[1]}, which hostile input can misuse")
+        if clock := re.search(JUMPING_C_CLOCKS, line):
+            yield Violation(file, number, f"may not use {clock[1]}, which can jump: use steady_clock")
         if included := re.match(r'\s*#\s*(?:include|include_next|import)\b\s*([<"]?)([^>"\s]+)', line):
             header = included[2]
             is_standard = included[1] == "<" and C_STD in layer.may_use and is_standard_header(header)
@@ -334,7 +338,7 @@ def dotted(node: ast.AST) -> str:
 
 
 def check_hostile_input(file: str, text: str) -> Iterator[Violation]:
-    """Refuse modules, calls and arguments that run data as code or make files with predictable names."""
+    """Refuse calls that run data as code, make predictable files, or read a clock that can jump."""
     tree = ast.parse(text, file)
     origins = {}  # the full names of what the file imports
     for node, name in imported(tree, file):
@@ -350,6 +354,9 @@ def check_hostile_input(file: str, text: str) -> Iterator[Violation]:
         called = f"{origins.get(first, first)}{dot}{rest}"
         if called in HOSTILE_CALLS:
             yield Violation(file, node.lineno, f"may not call {called}, which hostile input can misuse")
+        if called in JUMPING_CLOCKS:
+            rule = f"may not call {called}, whose clock can jump: use time.monotonic"
+            yield Violation(file, node.lineno, rule)
         for keyword in node.keywords:
             value = keyword.value.value if isinstance(keyword.value, ast.Constant) else None
             if keyword.arg in HOSTILE_ARGUMENTS and value is HOSTILE_ARGUMENTS[keyword.arg]:

@@ -24,6 +24,9 @@ HOSTILE_ARGUMENTS = {"shell": True, "allow_pickle": True, "weights_only": False,
 # The same for C and C++: a shell, predictable temporary files, and writes without a size.
 _C_CALLS = "system|popen|tmpnam|tempnam|mktemp|gets|strcpy|strcat|sprintf|vsprintf"
 HOSTILE_C_CALLS = rf"(?<![\w.>])(?:std::)?({_C_CALLS})\s*\("
+# Clocks that can jump. Durations come from time.monotonic, time.perf_counter or steady_clock.
+JUMPING_CLOCKS = ("time.time", "time.time_ns")
+JUMPING_C_CLOCKS = r"\b(system_clock|high_resolution_clock|gettimeofday|CLOCK_REALTIME)\b"
 
 
 @dataclass(frozen=True)

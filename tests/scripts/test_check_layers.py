@@ -269,6 +269,7 @@ VIOLATIONS = {
     "shell by popen": ("simulator/src/launch.cpp", 'auto* p = popen(s, "r");'),
     "predictable file": ("simulator/cann/runtime/report.cpp", "const char* n = std::tmpnam(nullptr);"),
     "copy without a size": ("csrc/core/rope_check.cpp", "void f(char* a, char* b) { std::strcpy(a, b); }"),
+    "clock that can jump": ("csrc/cpu/rope.cpp", "auto now = std::chrono::system_clock::now();"),
     "print without a size": ("csrc/core/rope_check.cpp", 'sprintf(a, "%s", b);'),
 }
 
@@ -303,6 +304,8 @@ def test_violation_is_caught(layers: Any, tree: Path, name: str) -> None:
         "import torch\ntorch.load(text)",
         "f(text, weights_only=False)",
         "import tempfile\ntempfile.mktemp()",
+        "import time\ntime.time()",
+        "from time import time_ns as now\nnow()",
     ],
 )
 def test_hostile_input_finds_no_way_to_run(layers: Any, text: str) -> None:

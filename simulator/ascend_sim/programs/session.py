@@ -149,7 +149,7 @@ def _watcher() -> Iterator[dict[str, str]]:
     if sys.platform != "linux":
         yield {}
         return
-    run = f"{os.getpid()}-{time.time_ns()}"
+    run = f"{os.getpid()}-{time.monotonic_ns()}"
     arguments = [sys.executable, "-I", "-S", watcher.__file__, run]
     # Without the variables of an outer run, whose watcher must not end this one.
     own = {name: value for name, value in os.environ.items() if name != watcher.VARIABLE}
