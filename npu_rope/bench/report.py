@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from npu_rope.bench import gradient_rows, norm_rope_rows, norm_rows, patched_rows, qkv_rows
+from npu_rope.bench import family_rows, gradient_rows, norm_rope_rows, norm_rows, patched_rows, qkv_rows
 from npu_rope.bench.run import SCHEMA, Results
 from npu_rope.bench.targets import Figures, format_microseconds, is_disturbed, verdicts
 
@@ -26,11 +26,13 @@ OWN_MARKS = {
     norm_rope_rows.GROUP: ("<!-- measured norm-rope: begin -->", "<!-- measured norm-rope: end -->"),
     qkv_rows.GROUP: ("<!-- measured qkv: begin -->", "<!-- measured qkv: end -->"),
     patched_rows.GROUP: ("<!-- measured patched: begin -->", "<!-- measured patched: end -->"),
+    family_rows.GROUP: ("<!-- measured families: begin -->", "<!-- measured families: end -->"),
     gradient_rows.GROUP: ("<!-- measured gradients: begin -->", "<!-- measured gradients: end -->"),
 }
 LEGEND = (
     "us: median microseconds per call. spread: interquartile range / least sample. x floor: median over"
-    " rounds of this time / the floor's time in the same round; the floor is the first line of a table."
+    " rounds of this time / the floor's time in the same round; the floor is the first line of a table, or"
+    " of a family of models."
     " *: others used 10 % of a core or more meanwhile."
 )
 CSV_COLUMNS = (

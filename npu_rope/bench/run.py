@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from npu_rope.bench import (
+    family_rows,
     form_rows,
     gradient_rows,
     machine,
@@ -56,6 +57,8 @@ class BenchOptions:
         forms += [qkv_rows.row(dtype, threads) for dtype in self.dtypes]
         forms += patched_rows.rows(self.dtypes, threads)
         forms += gradient_rows.rows(self.dtypes, threads)
+        if self.rows is not None:  # they take too long to be measured unasked
+            forms += family_rows.rows(self.dtypes, threads)
         chosen = rows(self.dtypes, self.modes, threads, self.rows)
         return chosen + [row for row in forms if self.rows is None or re.search(self.rows, row.name)]
 

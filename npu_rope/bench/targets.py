@@ -12,7 +12,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from npu_rope.bench import form_rows, gradient_rows, norm_rope_rows, norm_rows, patched_rows, qkv_rows
+from npu_rope.bench import (
+    family_rows,
+    form_rows,
+    gradient_rows,
+    norm_rope_rows,
+    norm_rows,
+    patched_rows,
+    qkv_rows,
+)
 from npu_rope.bench.rope_rows import OUT, PACKED, PACKED_IN_PLACE, SCHEMA
 
 # Largest time of rope's prefill divided by the memory floor's, by dtype.
@@ -26,6 +34,15 @@ QKV_FLOOR_LIMITS = {"f32": 1.15, "bf16": 1.5}
 QKV_GAINS = {"eager": 3.0, "compiled": 1.3}
 # Largest time of a patched module, and of a patched model's step, divided by transformers' own time.
 PATCHED_LIMITS = {patched_rows.NORM: 0.6, patched_rows.DECODE: 1.0}
+# The same for the families of models; least share of the ceiling's gain that a patched model reaches.
+FAMILY_LIMITS = {
+    family_rows.NORM: 0.5,
+    family_rows.ROTATION: 0.4,
+    family_rows.DECODE: 0.95,
+    family_rows.PREFILL: 0.97,
+    family_rows.TRAINING: 0.97,
+}
+LEAST_SHARE = 0.7
 # Largest extra time of requires_grad, in empty calls; largest time of backward divided by forward's.
 REQUIRES_GRAD_LIMIT, BACKWARD_LIMIT = 2.3, 1.0
 DISTURBED_CORES = 0.1  # CPU cores that other programs use
@@ -46,12 +63,14 @@ class TargetVerdict:
 def verdicts(figures: Figures) -> list[TargetVerdict]:
     """Judge every target."""
     own_target_groups = tuple(
-        rows.GROUP for rows in (form_rows, norm_rows, norm_rope_rows, qkv_rows, patched_rows, gradient_rows)
+        rows.GROUP
+        for rows in (form_rows, norm_rows, norm_rope_rows, qkv_rows, patched_rows, family_rows, gradient_rows)
     )
     modes = dict.fromkeys(figure["mode"] for figure in figures if figure["group"] not in own_target_groups)
     decode = [_decode_verdict(figures, mode) for mode in modes]
     norms = [*(_norm_verdict(figures, mode) for mode in norm_rows.MODES), _norm_rope_verdict(figures)]
     patched = [_patched_verdict(figures, mode) for mode in PATCHED_LIMITS]
+    patched += [*_family_verdicts(figures), _share_verdict(figures)]
     rope = [*_floor_verdicts(figures), _peer_verdict(figures), *decode, _forms_verdict(figures)]
     return [*rope, *norms, *_qkv_verdicts(figures), *patched, *_gradient_verdicts(figures)]
 
@@ -210,6 +229,37 @@ def _patched_verdict(figures: Figures, mode: str) -> TargetVerdict:
             detail = f"{ours['dtype']} {ours['threads']}T{level} {ours['ratio']:.2f}"
             target.add(ours["ratio"] < limit, detail, ours)
     return target.verdict()
+
+
+def _family_verdicts(figures: Figures) -> Iterator[TargetVerdict]:
+    """Judge each family's patched time divided by transformers' own, which is the floor of these rows."""
+    for mode, limit in FAMILY_LIMITS.items():
+        target = _Target(f"every family, {mode} after apply_npu_rope: at most {limit} x transformers' own")
+        for ours in figures:
+            is_patched = (ours["group"], ours["mode"], ours["kind"]) == (family_rows.GROUP, mode, "ours")
+            if is_patched and "ratio" in ours:
+                target.add(ours["ratio"] <= limit, f"{_family_label(ours)} {ours['ratio']:.2f}", ours)
+        yield target.verdict()
+
+
+def _share_verdict(figures: Figures) -> TargetVerdict:
+    """Judge the time that the patch saves divided by the time that the ceiling saves."""
+    target = _Target(f"every family: at least {LEAST_SHARE:.0%} of the time of its rotations and norms saved")
+    for row in by_row(figures).values():
+        ours = next((f for f in row if f["kind"] == "ours" and "ratio" in f), None)
+        ceiling = next((f for f in row if f["kind"] == "call" and "ratio" in f), None)
+        if row[0]["group"] != family_rows.GROUP or ours is None or ceiling is None:
+            continue
+        gain, largest_gain = 1 - ours["ratio"], 1 - ceiling["ratio"]
+        share = f"{gain / largest_gain:.0%}" if largest_gain > 0 else "nothing to save"
+        detail = f"{ours['mode']} {_family_label(ours)} {share}"
+        target.add(gain >= LEAST_SHARE * largest_gain, detail, ours, ceiling)
+    return target.verdict()
+
+
+def _family_label(figure: dict[str, Any]) -> str:
+    family = figure["contestant"].partition(":")[0]
+    return f"{family} {figure['dtype']} {figure['threads']}T"
 
 
 def _gradient_verdicts(figures: Figures) -> Iterator[TargetVerdict]:

@@ -11,6 +11,7 @@ import sys
 from typing import Any
 
 from npu_rope.bench import (
+    family_rows,
     form_rows,
     gradient_rows,
     norm_rope_rows,
@@ -37,6 +38,8 @@ def contestants(row: rope_rows.Row, options: BenchOptions) -> list[Contestant]:
         return list(qkv_rows.contestants(row, options.peers))
     if row.group == patched_rows.GROUP:
         return list(patched_rows.contestants(row))
+    if isinstance(row, family_rows.FamilyRow):
+        return list(family_rows.contestants(row))
     if row.group == gradient_rows.GROUP:
         return list(gradient_rows.contestants(row))
     inputs = rope_rows.RopeInputs(row)

@@ -86,7 +86,9 @@ def bench(
     the chains of torch, transformers and ONNX Runtime; patched: a norm, decode
     steps and a prefill after apply_npu_rope, also with fused attention modules.
     All in f32, f16, bf16, with 1 and 2 threads.
-    They need torch and take 10 to 30 minutes. Run them on an otherwise
+    Rows that are measured only if --rows names them: patched families,
+    apply_npu_rope on 15 families of models, in f32 and bf16 (an hour).
+    The others need torch and take 10 to 30 minutes. Run them on an otherwise
     idle machine; a * marks disturbed rows.
 
     Exit status: 0 measured; 1 npu_rope gave a wrong result or failed, or a

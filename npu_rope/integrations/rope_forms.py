@@ -332,8 +332,9 @@ def replacement(function: Callable[..., Any], form: Form, uses: Uses | None = No
             positions of the tables if these are recorded, with :func:`npu_rope.rope_qk`, and record in
             ``uses`` which of the two was used.
     """
-    interleaved = form.pairs == INTERLEAVED
-    key = form.pairs, form.tables, form.place
+    interleaved, to_halves = form.pairs == INTERLEAVED, form.pairs == INTERLEAVED_TO_HALVES
+    halves_tables, in_last_lanes = interleaved and form.tables == TWICE, form.place == LAST_LANES
+    promotes, single, key = form.promotes, form.single, (form.pairs, form.tables, form.place)
 
     def rotate(
         heads: Sequence[torch.Tensor], cos: torch.Tensor, sin: torch.Tensor, unsqueeze_dim: int | None
@@ -341,24 +342,30 @@ def replacement(function: Callable[..., Any], form: Form, uses: Uses | None = No
         if (fitted := fit(form, heads, cos, sin, unsqueeze_dim)) is None:
             return NotImplemented
         axis, width = fitted
-        head = heads[0].shape[-1]
-        if form.promotes and cos.dtype != heads[0].dtype:
-            heads = tuple(h.float() for h in heads)
-        xs = [tokens_first(as_halves(h, form, width), axis) for h in heads]
-        if uses is not None and (found := uses.find(cos, sin, key)) is not None:
-            if form.single:
-                return tokens_first(rope(xs[0], *found), axis)
-            q, k = rope_qk(xs[0], xs[1], *found)
-            return tokens_first(q, axis), tokens_first(k, axis)
-        offset = head - width if form.place == LAST_LANES else 0
-        if interleaved and form.tables == TWICE:
+        first = heads[0]
+        offset = first.shape[-1] - width if in_last_lanes else 0
+        if promotes and cos.dtype != first.dtype:
+            heads = [h.float() for h in heads]
+        if to_halves:
+            heads = [as_halves(h, form, width) for h in heads]
+        found = None if uses is None else uses.find(cos, sin, key)
+        if found is None and halves_tables:
             cos, sin = cos[..., : width // 2], sin[..., : width // 2]
-        if form.single:
-            y = rotary_mul(xs[0], cos, sin, interleaved=interleaved, rotary_dim=width, offset=offset)
+        if single:
+            x = tokens_first(heads[0], axis)
+            if found is not None:
+                y = rope(x, *found)
+            else:
+                y = rotary_mul(x, cos, sin, interleaved=interleaved, rotary_dim=width, offset=offset)
             return tokens_first(y, axis)
-        q, k = xs
-        q, k = rotary_mul_qk(q, k, cos, sin, interleaved=interleaved, rotary_dim=width, offset=offset)
-        return tokens_first(q, axis), tokens_first(k, axis)
+        q, k = heads
+        if axis == HEADS_FIRST:  # without tokens_first: calls of it take a twentieth of a decode-sized call
+            q, k = q.transpose(-3, -2), k.transpose(-3, -2)
+        if found is not None:
+            q, k = rope_qk(q, k, *found)
+        else:
+            q, k = rotary_mul_qk(q, k, cos, sin, interleaved=interleaved, rotary_dim=width, offset=offset)
+        return (q.transpose(-3, -2), k.transpose(-3, -2)) if axis == HEADS_FIRST else (q, k)
 
     def rotate_and_record(*given: Any) -> Any:
         results = rotate(*given)
@@ -447,19 +454,21 @@ def match_tokens(tables: Sequence[int], heads: Sequence[torch.Tensor], axis: int
     heads with or without batches."""
     first = heads[0]
     shape, dtype, dims = first.shape, first.dtype, len(tables)
+    head_dims = len(shape)
     if dims == 3:
-        if len(shape) != 4 or tables[0] not in (1, shape[0]):
+        if head_dims != 4 or tables[0] not in (1, shape[0]):
             return False
-    elif dims != 2 or len(shape) not in (3, 4):
+    elif dims != 2 or head_dims not in (3, 4):
         return False
     tokens = -2 if axis == HEADS_FIRST else -3
-    if shape[tokens] != tables[-2]:
+    token_count = shape[tokens]
+    if token_count != tables[-2]:
         return False
     for other in heads[1:]:
-        if other.dtype != dtype or other.ndim != len(shape):
-            return False
         sizes = other.shape
-        if sizes[-1] != shape[-1] or sizes[tokens] != shape[tokens] or sizes[:-3] != shape[:-3]:
+        if other.dtype != dtype or len(sizes) != head_dims or sizes[-1] != shape[-1]:
+            return False
+        if sizes[tokens] != token_count or (head_dims == 4 and sizes[0] != shape[0]):
             return False
     return True
 

@@ -3,6 +3,9 @@
 import csv
 import io
 import json
+import re
+from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -12,6 +15,7 @@ pytest.importorskip("typer")
 from typer.testing import CliRunner  # noqa: E402
 
 from npu_rope.bench import (  # noqa: E402
+    family_rows,
     gradient_rows,
     norm_rope_rows,
     norm_rows,
@@ -27,6 +31,7 @@ from npu_rope.bench.run import BenchOptions, Results  # noqa: E402
 from npu_rope.bench.targets import verdicts  # noqa: E402
 from npu_rope.cli.app import app  # noqa: E402
 from npu_rope.testing.bounds import OURS, PEER_ROUNDED_STEPS  # noqa: E402
+from npu_rope.testing.families import SMALL as SMALL_MODEL  # noqa: E402
 
 SMALL = ((1, 3, 2),)  # batch, tokens and heads of one tensor
 
@@ -136,7 +141,7 @@ def test_verdicts_pass_at_the_limit_and_miss_beyond_it():
         "NOT MEASURED",
         "PASS",
         "PASS",
-        *["NOT MEASURED"] * 13,
+        *["NOT MEASURED"] * 19,
     ]
     ahead = figure("peer", "peer", dtype="bf16", median=1.9)
     assert outcomes(figure(ratio=1.21), figure(dtype="bf16", ratio=1.61, median=2.0), ahead) == [
@@ -144,7 +149,7 @@ def test_verdicts_pass_at_the_limit_and_miss_beyond_it():
         "NOT MEASURED",
         "MISS",
         "MISS",
-        *["NOT MEASURED"] * 13,
+        *["NOT MEASURED"] * 19,
     ]
 
 
@@ -225,6 +230,49 @@ def test_the_patched_verdict_depends_on_every_level_and_dtype(mode, limit):
     assert outcome_of(other_mode, unpatched, fast) == "NOT MEASURED"
 
 
+@pytest.mark.parametrize(
+    ("mode", "limit"),
+    [
+        (family_rows.NORM, 0.5),
+        (family_rows.ROTATION, 0.4),
+        (family_rows.DECODE, 0.95),
+        (family_rows.PREFILL, 0.97),
+        (family_rows.TRAINING, 0.97),
+    ],
+)
+def test_the_family_verdicts_depend_on_every_family(mode, limit):
+    target = f"every family, {mode}"
+    assert outcome_of(target, *family_row(mode, "llama", limit)) == "PASS"
+    both = *family_row(mode, "llama", limit), *family_row(mode, "phi3", limit + 0.01)
+    assert outcome_of(target, *both) == "MISS"
+    (verdict,) = (v for v in verdicts(both) if v.target.startswith(target))
+    assert verdict.detail == f"llama f32 1T {limit:.2f}; phi3 f32 1T {limit + 0.01:.2f}"
+    others = {*family_rows.MODES} - {mode}
+    assert all(outcome_of(f"every family, {m}", *both) == "NOT MEASURED" for m in others)
+
+
+def test_the_share_verdict_compares_with_the_ceiling():
+    def outcome(ours, ceiling):
+        return outcome_of("every family: ", *family_row(family_rows.DECODE, "llama", ours, ceiling))
+
+    assert outcome(0.825, 0.75) == "PASS"  # 70 % of the gain, exact in binary
+    assert outcome(0.85, 0.75) == "MISS"
+    assert outcome(1.0, 1.0) == "PASS"
+    assert outcome(1.01, 1.0) == "MISS"
+    assert outcome_of("every family: ", *family_row(family_rows.NORM, "llama", 0.5)) == "NOT MEASURED"
+
+
+def family_row(mode, family, ratio, ceiling=None):
+    """Figures of one row of a family, with a ceiling if its ratio is given."""
+    entries = {"group": family_rows.GROUP, "mode": mode, "row": f"{family} {mode}"}
+    contestants = [("transformers", "floor", 1.0), ("ours", "ours", ratio), ("nothing", "call", ceiling)]
+    return [
+        figure(family_rows.name_of(family, name), kind, ratio=value) | entries
+        for name, kind, value in contestants
+        if value is not None
+    ]
+
+
 def test_the_gradient_verdicts_judge_the_extra_time_and_backward():
     decode, training = (
         gradient_rows.row("f32", 1, "rope", sizes).shape
@@ -287,6 +335,94 @@ def test_a_patched_row_is_not_measured_if_a_module_stays_unpatched(monkeypatch):
     *_, patched = patched_rows.contestants(patched_rows.row("f32", 1, patched_rows.NORM))
     with pytest.raises(RuntimeError, match="left"):
         patched.prepare()
+
+
+def test_the_families_are_measured_only_if_they_are_asked_for():
+    assert not [row for row in BenchOptions().chosen_rows(1) if row.group == family_rows.GROUP]
+    found = BenchOptions(rows="^patched families").chosen_rows(1)
+    assert len(found) == 15 * 5 * 2 == len({row.name for row in found})
+    (row,) = BenchOptions(rows="^patched families qwen3 .*f32 prefill", dtypes=("f32",)).chosen_rows(2)
+    assert row.name == "patched families qwen3 4 layers of 512 f32 prefill 2 threads"
+
+
+@pytest.fixture
+def small_families(monkeypatch):
+    monkeypatch.setattr(
+        family_rows, "SIZES", replace(SMALL_MODEL, vocab_size=512, max_position_embeddings=8192)
+    )
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+@pytest.mark.parametrize("mode", family_rows.MODES)
+def test_every_contestant_of_a_family_row_is_correct(mode, dtype, small_families):
+    found = list(family_rows.contestants(family_rows.row("qwen3", dtype, 1, mode)))
+    is_model = mode not in (family_rows.NORM, family_rows.ROTATION)
+    assert [c.kind for c in found] == ["floor", "ours", *["call"] * is_model]
+    results = {}
+    for contestant in found:
+        ready = contestant.prepare()
+        with ready.around():
+            ready.call()
+            first, second = ready.result(), ready.result()
+        pairs = [(first, second)] if is_model else list(zip(first, second, strict=True))
+        assert all(torch.equal(a, b) for a, b in pairs)  # a step changes neither its cache nor its weights
+        results[contestant.kind] = first
+    _, ours, *ceiling = found
+    got = results["ours"]
+    assert ours.check(got) is None
+    assert ours.check(got * 1.2 if is_model else tuple(y * 1.2 for y in got)) is not None
+    assert ours.check(results["floor"]) is None
+    if ceiling:  # without rotations and norms, the model computes something else
+        assert ours.check(results["call"]) is not None
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize("family", family_rows.FAMILIES)
+def test_the_ceiling_has_no_rotation_and_no_norm_of_the_family(family, small_families, monkeypatch):
+    from npu_rope.integrations import norm_forms, rope_forms
+
+    found = {
+        c.kind: c for c in family_rows.contestants(family_rows.row(family, "f32", 1, family_rows.DECODE))
+    }
+    calls = []
+    for module, name in ((norm_forms, "rms_norm"), (rope_forms, "rotary_mul_qk"), (rope_forms, "rotary_mul")):
+        original = getattr(module, name)
+        record = partial(
+            lambda name, original, *a, **n: calls.append(name) or original(*a, **n), name, original
+        )
+        monkeypatch.setattr(module, name, record)
+    steps = {kind: contestant.prepare() for kind, contestant in found.items()}
+    expected = {"floor": set(), "call": set(), "ours": {"rotary_mul_qk", "rms_norm"}}
+    if family in ("cohere", "gpt-neox"):
+        expected["ours"] = {"rotary_mul_qk"}
+    logits = {}
+    for kind, ready in steps.items():
+        calls.clear()
+        with ready.around():
+            logits[kind] = ready.call()
+        assert set(calls) == expected[kind], kind
+    assert not torch.allclose(logits["call"], logits["floor"], rtol=1e-3)
+
+
+@pytest.mark.peer
+def test_a_family_without_rms_norms_has_no_norm_to_measure(small_families):
+    for contestant in family_rows.contestants(family_rows.row("cohere", "f32", 1, family_rows.NORM)):
+        with pytest.raises(Unsupported, match="no RMS norms"):
+            contestant.prepare()
+
+
+@pytest.mark.peer
+def test_a_table_has_the_families_with_one_dtype_and_mode():
+    arguments = ["bench", "--rows"] + ["^patched families (llama|cohere) .*f32 norm"]
+    arguments += ["--dtypes", "f32", "--threads", "1", "--seconds", "0.01", "--quick"]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    assert "patched families 4 layers of 512 f32 norm" in result.output
+    assert "1T us" in result.output and "x floor" in result.output
+    lines = [line for line in result.output.splitlines() if line.startswith("llama: after apply_npu_rope")]
+    assert len(lines) == 1 and re.search(r" 0\.\d\d\*?$", lines[0].rstrip())
+    assert "cohere: after apply_npu_rope (unsupported: its norms are no RMS norms)" in result.output
 
 
 @pytest.mark.peer

@@ -9,13 +9,13 @@ import pickle
 import pytest
 import torch
 import transformers
-from families import MODELS, make
 from transformers.generation.continuous_batching import PagedAttentionCache
 from transformers.models.llama.modeling_llama import LlamaAttention, LlamaRMSNorm, apply_rotary_pos_emb
 
 from npu_rope.integrations import fused_attention
 from npu_rope.integrations.fused_attention import Rows
 from npu_rope.integrations.transformers import apply_npu_rope, unpatch
+from npu_rope.testing.families import MODELS, make
 
 pytestmark = [
     pytest.mark.peer,

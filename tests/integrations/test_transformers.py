@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 import torch
 import transformers
-from families import DEEPSEEK, MODELS, SIZE, make
 
 from npu_rope.hf_params import INTERLEAVED, INTERLEAVED_SECTIONS
 from npu_rope.integrations import norm_forms, rope_forms
@@ -23,6 +22,7 @@ from npu_rope.integrations.rope_forms import EACH_TWICE, HALF, INTERLEAVED_TO_HA
 from npu_rope.integrations.rope_forms import INTERLEAVED as NEIGHBOURS
 from npu_rope.integrations.rotary_embeddings import remember_positions
 from npu_rope.integrations.transformers import apply_npu_rope, unpatch
+from npu_rope.testing.families import MODELS, SMALL, deepseek, make, model_of
 
 pytestmark = [
     pytest.mark.peer,
@@ -331,7 +331,7 @@ def test_tables_are_used_where_they_do_not_follow_from_the_configuration(is_repl
 
 def tiny_model(model, config, **settings):
     torch.manual_seed(0)
-    return getattr(transformers, model)(getattr(transformers, config)(**{**SIZE, **settings})).eval()
+    return model_of(model, config, **settings).eval()
 
 
 @pytest.mark.parametrize(
@@ -362,7 +362,7 @@ NOTES = {
         "Llama4ForCausalLM", "Llama4TextConfig", head_dim=16, intermediate_size_mlp=96, num_local_experts=2
     ),
     f"DeepseekV2{COMPLEX}": lambda: tiny_model(
-        "DeepseekV2ForCausalLM", "DeepseekV2Config", **DEEPSEEK, head_dim=16
+        "DeepseekV2ForCausalLM", "DeepseekV2Config", **deepseek(), head_dim=16
     ),
     AXIAL: lambda: make("qwen2-vl"),
 }
@@ -393,7 +393,7 @@ def test_parts_of_a_model_may_be_patched_separately():
 
 def test_a_model_without_weights_is_refused():
     with torch.device("meta"):
-        model = MODELS["llama"]()
+        model = MODELS["llama"](SMALL)
     with pytest.raises(ValueError, match=r"^\[apply_npu_rope\] model must have its weights but got"):
         apply_npu_rope(model)
 
@@ -933,7 +933,7 @@ class Rotation(torch.nn.Module):
 
     def __init__(self, change=lambda cos, sin: (cos, sin)):
         super().__init__()
-        config = transformers.LlamaConfig(**SIZE, head_dim=8)
+        config = transformers.LlamaConfig(**SMALL.settings, head_dim=8)
         self.rotary_emb = transformers.models.llama.modeling_llama.LlamaRotaryEmbedding(config)
         self.change = change
 
