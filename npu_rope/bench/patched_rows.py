@@ -133,6 +133,7 @@ class DecodeStep:
             model(tokens[:, :CONTEXT], **self.arguments)
 
     def __call__(self) -> Any:
+        """Return the step's logits."""
         logits = self.model(self.last, **self.arguments).logits
         self.cache.crop(-1)
         return logits
@@ -232,7 +233,7 @@ def _static_models(bench_row: Row) -> Iterator[Contestant]:
 
 
 class ModelCheck:
-    """Compare a model's results, such as logits, with those of a model with float64 parameters, the reference.
+    """Compare a model's results, such as logits, with the reference: those of a float64 model.
 
     The error may be MAX_ERROR_RATIO times that of the unpatched model. The reference is not exact, because
     its norms and rotary embedding compute in float32.
@@ -242,6 +243,7 @@ class ModelCheck:
         self.dtype, self.model_of, self.call_of = dtype, model_of, call_of
 
     def __call__(self, results: Any) -> str | None:
+        """Return None, or the fault of the results."""
         with torch.no_grad():
             # Both have the same rounded weights, so that only the arithmetic differs.
             wide = with_parameters(self.model_of(self.dtype), torch.float64)
