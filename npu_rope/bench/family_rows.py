@@ -161,7 +161,8 @@ class _Family:
     @cached_property
     def _first_calls(self) -> dict[str, tuple[Any, tuple[Any, ...], dict[str, Any]]]:
         """The first norm and the first rotation of a decode step, with their arguments."""
-        model, calls = self.copied(), {}
+        model = self.copied()
+        calls: dict[str, tuple[Any, tuple[Any, ...], dict[str, Any]]] = {}
 
         def recording(mode: str, called: Any, call: Callable[..., Any]) -> Callable[..., Any]:
             def record(*given: Any, **named: Any) -> Any:

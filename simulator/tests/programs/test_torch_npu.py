@@ -12,7 +12,8 @@ from ascend_sim.programs import find_torch_npu, session, stubs
 from simulated_npu import SCRIPTS, TIMEOUT_SECONDS, checks_of
 
 QUEUES = ("0", "1", "2")
-TORCH_NPU_LOG = re.compile(r"[IWEF]\d{4} .*\.cpp:\d+\]")  # a line of torch_npu's own log, such as of its queue's thread
+# A line of torch_npu's own log, such as of the thread of its queue.
+TORCH_NPU_LOG = re.compile(r"[IWEF]\d{4} .*\.cpp:\d+\]")
 
 
 @pytest.mark.parametrize("check", checks_of(SCRIPTS / "arithmetic.py"))
