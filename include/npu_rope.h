@@ -313,7 +313,7 @@ NPU_ROPE_API npu_rope_status npu_rope_add_rms_norm(const npu_rope_tensor *x, con
  *   epsilon       added to the mean square: >= 0; rounded to float32
  *   scale_offset  added to the scales in float32: 1 for Gemma, whose scales are stored minus 1
  *   ranks         the number of ranks whose heads square_sums covers, each with as many heads as this call: the mean
- *                 square is the sum divided by ranks * N * D. 1 without square_sums
+ *                 square is the sum divided by ranks * N * D. In [1, 65536]; 1 without square_sums
  *
  * Outputs.
  *   q_out         q's shape and dtype, unit stride in D

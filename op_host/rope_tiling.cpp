@@ -103,7 +103,7 @@ public:
             if (Check c = check_device_epsilon("rms_norm_rope", in_.norm.epsilon, NPU_ROPE_FLOAT32); !c.ok()) return c;
         if (qkv_)
             if (Check c = check_qkv(); !c.ok()) return c;
-        if (is_empty) return computed_ ? set_frequencies() : Check{};
+        if (is_empty) return computed_ ? check_rope_frequencies(rope_frequencies(in_.params, nullptr, 0)) : Check{};
         merge_batches(in_, &common_, given_);
         set_shape();
         set_copy_mode();
@@ -328,6 +328,11 @@ private:
         for (const auto& [k, name] : {std::pair{1, "k_cache"}, {kV, "v_cache"}})
             if (has_heads(k) && out_type(k) != NPU_ROPE_INT8)
                 if (Check c = check_dtype_on_chip(in_.op, name, out_type(k), platform_); !c.ok()) return c;
+        // The kernel reads slots as int32.
+        for (const auto& [k, name] : {std::pair{1, "k_cache"}, {kV, "v_cache"}})
+            if (has_heads(k) && in_.qkv->tensors->in.slots && qkv_side(k).cache_rows > int64_t{INT32_MAX} + 1)
+                return bad_value(in_.op, name, "have at most 2147483648 rows on an NPU",
+                                 std::to_string(qkv_side(k).cache_rows));
         return {};
     }
 

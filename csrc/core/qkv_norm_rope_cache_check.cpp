@@ -95,7 +95,8 @@ private:
         if (Check c = check_epsilon(attributes_.epsilon); !c.ok()) return c;
         if (!std::isfinite(static_cast<float>(attributes_.scale_offset)))
             return bad_value(op_, "scale_offset", "be finite in float32", NumberText(attributes_.scale_offset).text);
-        if (attributes_.ranks < 1) return bad_value(op_, "ranks", "be positive", std::to_string(attributes_.ranks));
+        if (attributes_.ranks < 1 || attributes_.ranks > kMaxRanks)
+            return bad_value(op_, "ranks", formatted("be in [1, %d]", kMaxRanks), std::to_string(attributes_.ranks));
         if (attributes_.ranks > 1 && !in_.square_sums)
             return bad_value(op_, "ranks", "be 1 without square_sums", std::to_string(attributes_.ranks));
         return {};

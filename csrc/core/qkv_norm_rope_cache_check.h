@@ -41,6 +41,8 @@ struct QkvShape {
     }
 };
 
+constexpr int kMaxRanks = 65536;
+
 struct QkvAttributes {
     double epsilon, scale_offset;
     int64_t ranks;

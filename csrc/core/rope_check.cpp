@@ -101,6 +101,9 @@ private:
         if (params_.mode == NPU_ROPE_MODE_VISION && int64_t{2} * params_.n_dims != D)
             return bad_value(op_, "n_dims", "be half the head size in mode vision",
                              formatted("%d of %lld", params_.n_dims, D));
+        if (params_.n_dims > kMaxRotatedLanes)
+            return bad_value(op_, "n_dims", formatted("be at most %lld", static_cast<long long>(kMaxRotatedLanes)),
+                             std::to_string(params_.n_dims));
         const int32_t* s = params_.sections;
         if (int64_t{s[0]} + s[1] + s[2] + s[3] > D)
             return bad_value(op_, "sections", formatted("add up to at most the head size %lld", D),
@@ -169,7 +172,7 @@ private:
         if (Check c = check_memory("positions", t); !c.ok()) return c;
         shape_.pos_stride[0] = is_per_batch && shape_.B > 1 ? t.stride[1] : 0;
         shape_.pos_stride[1] = shape_.S > 1 ? t.stride[t.ndim - 1] : 0;
-        int64_t step = is_flat ? shape_.S * t.stride[0] : t.stride[0];
+        int64_t step = (is_flat ? shape_.S : 1) * used_stride(t, 0);
         for (int axis = 0; axis < kRopeAxes; ++axis)
             shape_.axis_offset[axis] = is_flat || axis < t.shape[0] ? axis * step : 0;
         return {};

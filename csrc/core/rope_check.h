@@ -30,7 +30,7 @@ struct RopeShape {
     int64_t row_stride[2] = {};  // of rows: B, S
     int64_t cache_rows = 0;
     int64_t heads() const { return side[0].N + side[1].N + side[2].N; }
-    bool empty() const { return B * S * heads() * D == 0; }
+    bool empty() const { return B == 0 || S == 0 || heads() == 0 || D == 0; }
 };
 
 // Sets the sizes of the shape, and N and the strides of one side, from a [B,S,N,D] or [S,N,D] tensor.

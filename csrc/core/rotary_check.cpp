@@ -76,6 +76,11 @@ private:
                              formatted("be 0 or an even number up to the head size %lld", static_cast<LongLong>(D)),
                              std::to_string(width));
         shape_.rotary_dim = width ? width : D;
+        if (shape_.rotary_dim > kMaxRotatedLanes)
+            return bad_value(op_, width ? name_of_width() : "the head size",
+                             formatted("be at most %lld%s", static_cast<LongLong>(kMaxRotatedLanes),
+                                       width ? "" : " where it is the rotated width"),
+                             std::to_string(shape_.rotary_dim));
         if (attributes_.offset < 0 || attributes_.offset % 2 != 0)
             return bad_value(op_, "offset", "be an even number >= 0", std::to_string(attributes_.offset));
         if (attributes_.offset > D - shape_.rotary_dim)

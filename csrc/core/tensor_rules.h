@@ -16,6 +16,9 @@
 
 namespace npu_rope {
 
+// The most lanes of a head that a call rotates. The tables have int sizes.
+constexpr int64_t kMaxRotatedLanes = int64_t{1} << 24;
+
 // The data of tensors that the checks may read. The checks skip rules that need other data.
 enum class Known {
     kValues,     // sizes, types, strides, addresses and values

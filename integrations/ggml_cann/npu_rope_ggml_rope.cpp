@@ -100,7 +100,8 @@ Reason check_rope(const ggml_tensor& node, bool has_bfloat16) {
     const Params p(node);
     if (!p.is_known()) return "the node's mode is not known";
     const int64_t planes = p.has_sections() ? 4 : 1;
-    if (positions.ne[0] != x.ne[2] * planes) return "the number of positions does not fit the tokens";
+    if (positions.ne[0] % planes != 0 || positions.ne[0] / planes != x.ne[2])
+        return "the number of positions does not fit the tokens";
     const int64_t pairs = p.mode == kVision ? p.n_dims : p.n_dims / 2;
     if (p.n_dims <= 0 || p.n_dims % 2 || p.n_offs < 0 || p.n_offs % 2 || p.n_offs + 2 * pairs > x.ne[0])
         return "the dimensions to rotate are not pairs inside a head";

@@ -90,7 +90,7 @@ def qkv_norm_rope_cache(
         square_sums: ``[S,2]`` float32 (float64 for float64), not negative: the sums of squares of each
             token's queries and keys over the heads of all ranks, for norms over all heads under tensor
             parallelism. NaN passes to the results. Values on an NPU are not checked.
-        ranks: the number of these ranks, each with as many heads as this call.
+        ranks: the number of these ranks, at most 65,536, each with as many heads as this call.
         slots: ``[S]``, int32 or int64: each token's row of the caches, or -1 to leave its k and v out. Two
             tokens must not have the same row.
         k_cache, v_cache: with slots: ``[rows,N,D]``, or ``[blocks,block_size,N,D]`` of any strides with unit

@@ -155,14 +155,15 @@ private:
 
     __aicore__ inline void AddSumsOfPiece(int64_t first, int32_t count, LocalTensor<float> scratch) {
         auto width = static_cast<int32_t>(Aligned(count));
-        int64_t cores = AscendC::GetBlockNum(), most = scratch.GetSize() / static_cast<uint32_t>(width);
+        int64_t cores = AscendC::GetBlockNum(), gap = (pitch_ - width) / kBlockFloats;
+        // A DMA instruction encodes at most 65,535 blocks between the sums of two cores.
+        int64_t most = gap > 65535 ? 1 : scratch.GetSize() / static_cast<uint32_t>(width);
         AscendC::Duplicate(sums_, 0.0f, width);
         VectorBarrier();
         for (int64_t core = 0; core < cores; core += most) {
             int64_t loaded = cores - core < most ? cores - core : most;
-            auto blocks = static_cast<uint16_t>(width / kBlockFloats);
-            AscendC::DataCopyParams runs(static_cast<uint16_t>(loaded), blocks,
-                                         static_cast<uint16_t>(pitch_ / kBlockFloats - blocks), 0);
+            AscendC::DataCopyParams runs(static_cast<uint16_t>(loaded), static_cast<uint16_t>(width / kBlockFloats),
+                                         static_cast<uint16_t>(loaded == 1 ? 0 : gap), 0);
             SyncPipes<AscendC::HardEvent::V_MTE2>();
             AscendC::DataCopy(scratch, SumsOf(core, first), runs);
             SyncPipes<AscendC::HardEvent::MTE2_V>();

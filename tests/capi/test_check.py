@@ -169,3 +169,50 @@ def test_a_chip_that_no_kernel_supports_is_named():
         check_on("Ascend910A", "rope", [describe(X), describe(POSITIONS)], [], **PARAMS)
     rule = "be CANN's name of a chip that docs/npu.md lists"
     assert (caught.value.argument, caught.value.rule, caught.value.value) == ("chip", rule, "Ascend910A")
+
+
+# ---- wide heads ----------------------------------------------------------------------------------------
+
+WIDEST = 1 << 24  # lanes that a call rotates
+
+
+def wide(*shape):
+    """Return a view of memory that is not there: all rows are the same."""
+    strides = [0] * (len(shape) - 1) + [1]
+    return c_tensor(0, "float16", shape, tuple(strides))
+
+
+@pytest.mark.parametrize("chip", [None, "Ascend910B1", "Ascend310P3", "Ascend950PR_9589"])
+@pytest.mark.parametrize("mode", ["neox", "vision"])
+@pytest.mark.parametrize("width", [1 << 12, 1 << 20])
+def test_a_call_without_elements_has_heads_of_any_size(chip, mode, width):
+    """The tiling data has room for the frequencies of the widest head of a kernel only."""
+    x, sections = wide(0, 1, 2 * width), (1, 1, 0, 0) if mode == "vision" else (0, 0, 0, 0)
+    positions = c_tensor(0, "int32", (4, 0) if mode == "vision" else (0,), (2**62, 1))
+    params = RopeParams(width, mode, sections=sections)
+    native.load().check("rope", (x, positions), (), "layout", chip=chip, params=params)
+
+
+def test_a_call_rotates_so_many_lanes_that_their_number_fits_an_int():
+    position = c_tensor(0, "int32", (1,), (1,))
+
+    def rope(n_dims):
+        check = native.load().check
+        check("rope", (wide(1, 1, 2 * WIDEST), position), (), "layout", params=RopeParams(n_dims))
+
+    def rotary_mul(head_size, rotary_dim):
+        table = wide(1, (rotary_dim or head_size) // 2)
+        inputs = wide(1, 1, head_size), table, table
+        native.load().check("rotary_mul", inputs, (), "layout", rotary_dim=rotary_dim)
+
+    rope(WIDEST)
+    rotary_mul(WIDEST, 0)
+    rotary_mul(2**40, WIDEST)
+    with pytest.raises(InvalidValue, match=r"n_dims must be at most 16777216 but got 16777218\."):
+        rope(WIDEST + 2)
+    with pytest.raises(
+        InvalidValue, match=r"the head size must be at most 16777216 where it is .* got 8589934592\."
+    ):
+        rotary_mul(2**33, 0)
+    with pytest.raises(InvalidValue, match=r"rotary_dim must be at most 16777216 but got 2147483646\."):
+        rotary_mul(2**40, 2**31 - 2)

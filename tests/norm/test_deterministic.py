@@ -90,12 +90,14 @@ SIZES = {
     "odd": (97, 1003),
     "chunks": (19, 20001),
     "long": (13, 70001),
+    "wide": (3, 600001),  # more than 65,535 blocks between the sums of two cores
 }
 
 
-@pytest.mark.parametrize(
-    "size", [pytest.param(s, marks=pytest.mark.slow if s == "long" else ()) for s in SIZES]
-)
+SLOWNESS = {"long": pytest.mark.slow, "wide": pytest.mark.long}
+
+
+@pytest.mark.parametrize("size", [pytest.param(s, marks=SLOWNESS.get(s, ())) for s in SIZES])
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 @pytest.mark.parametrize("device", DEVICES)
 def test_gradients_are_within_their_bounds(device, dtype, size):

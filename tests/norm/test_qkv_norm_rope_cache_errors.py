@@ -103,7 +103,8 @@ BAD = {
         {"scale_offset": float("inf")},
     ),
     "ranks": ("ranks must be 1 without square_sums but got 2", ValueError, {"ranks": 2}),
-    "no ranks": ("ranks must be positive but got 0", ValueError, {"ranks": 0}),
+    "no ranks": ("ranks must be in [1, 65536] but got 0", ValueError, {"ranks": 0}),
+    "too many ranks": ("ranks must be in [1, 65536] but got 65537", ValueError, {"ranks": 65537}),
     "sums of heads": (
         "square_sums must be given with scales [N*D] of q and k only but got [D] as q_scale",
         ValueError,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 from random_qkv import NUMPY, QkvCase, run, values, worst
 
-from npu_rope import RopeParams, qkv_norm_rope_cache
+from npu_rope import RopeParams, native, qkv_norm_rope_cache
 from npu_rope.executors import qkv_norm_rope_cache as executors
 from npu_rope.qkv_norm_rope_cache_calls import qkv_tensors
 
@@ -50,6 +51,44 @@ def check(case, chip):
     outs = {"q_out": case.xs["q"], **{n: t for n, t in case.named.items() if "cache" in n}}
     outs["q_out"] = np.empty_like(outs["q_out"])
     executors.check(qkv_tensors(case.xs, case.tensors, outs), case.attributes(), chip)
+
+
+# ---- rows of parameters and of caches -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("backend", SOCS)
+def test_more_rows_of_factors_than_a_dma_copies(backend):
+    """An instruction copies at most 4095 rows. The rows of seven elements are padded."""
+    rng = np.random.default_rng(4)
+    q, k = (values(rng, (2, n, 7), "float32") for n in (1, 4200))
+    factors = values(rng, (4200, 7), "float32", 30)
+    caches = {}
+    for name in ("cpu", backend):
+        caches[name] = np.zeros((3, 4200, 7), np.int8)
+        given = {"slots": np.array([2, 0]), "k_cache": caches[name], "k_quant_scale": factors}
+        qkv_norm_rope_cache(q, k, None, np.array([5, 9]), RopeParams(6, "neox"), backend=name, **given)
+    assert np.abs(caches["cpu"].astype(int) - caches[backend]).max() <= 1  # of two rounded values
+    assert np.abs(caches["cpu"][[0, 2], 4100:]).max() > 10
+
+
+@pytest.mark.parametrize("chip", CHIPS.values())
+@pytest.mark.parametrize("cache", [(2**31, 1, 8), (2**24, 128, 1, 8)])
+def test_a_cache_has_as_many_rows_as_slots_of_32_bits_name(chip, cache):
+    q, one = native.c_tensor(0, "float16", (1, 1, 8), (8, 8, 1)), native.c_tensor(0, "int64", (1,), (1,))
+    absent = [None] * 5
+
+    def check(shape):
+        strides = [math.prod(shape[k + 1 :]) for k in range(len(shape))]
+        written = native.c_tensor(0, "float16", shape, tuple(strides))
+        inputs = [q, q, None, *absent, one, None, None, None, one]
+        native.load().check(
+            "qkv_norm_rope_cache", inputs, [q, written], "layout", chip=chip, params=RopeParams(8), ranks=1
+        )
+
+    check(cache)
+    more = (cache[0] + 1, *cache[1:])
+    with pytest.raises(ValueError, match=r"k_cache must have at most 2147483648 rows on an NPU but got \d"):
+        check(more)
 
 
 # ---- parameters that do not fit UB --------------------------------------------------------------------
