@@ -2,6 +2,8 @@
 #include "op_host/qkv_norm_rope_cache_tiling.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <string>
 
 namespace npu_rope {
 namespace {
@@ -37,6 +39,15 @@ void set_tables(const npu_rope_qkv_inputs& in, const QkvShape& shape, RopeTiling
     if (tables.has_ids) std::copy(shape.rope.pos_stride, shape.rope.pos_stride + 2, tables.id_stride);
 }
 
+// The kernels read slots as int32.
+Check check_rows(const char* op, const QkvShape& shape) {
+    for (int k = 1; k < 3; ++k)
+        if (shape.side[k].cache_rows > int64_t{INT32_MAX} + 1)
+            return bad_value(op, k == 1 ? "k_cache" : "v_cache", "have at most 2^31 rows on an NPU",
+                             std::to_string(shape.side[k].cache_rows));
+    return {};
+}
+
 }  // namespace
 
 Check check_and_tile_qkv_norm_rope_cache(const QkvTensors& t, const npu_rope_params& params,
@@ -48,6 +59,7 @@ Check check_and_tile_qkv_norm_rope_cache(const QkvTensors& t, const npu_rope_par
     in.op = "qkv_norm_rope_cache";
     in.x_name = "q";
     if (Check c = check_device_angle(in.op, attributes.angle_policy); !c.ok()) return c;
+    if (Check c = check_rows(in.op, shape); !c.ok()) return c;
     const QkvTilingInput qkv{&t, &shape, attributes};
     in.qkv = &qkv;
     in.shape = shape.rope;

@@ -328,11 +328,6 @@ private:
         for (const auto& [k, name] : {std::pair{1, "k_cache"}, {kV, "v_cache"}})
             if (has_heads(k) && out_type(k) != NPU_ROPE_INT8)
                 if (Check c = check_dtype_on_chip(in_.op, name, out_type(k), platform_); !c.ok()) return c;
-        // The kernel reads slots as int32.
-        for (const auto& [k, name] : {std::pair{1, "k_cache"}, {kV, "v_cache"}})
-            if (has_heads(k) && in_.qkv->tensors->in.slots && qkv_side(k).cache_rows > int64_t{INT32_MAX} + 1)
-                return bad_value(in_.op, name, "have at most 2147483648 rows on an NPU",
-                                 std::to_string(qkv_side(k).cache_rows));
         return {};
     }
 
