@@ -129,7 +129,10 @@ def main() -> int:
     ]
     for fault in faults:
         print(fault, file=sys.stderr)
-    return 1 if faults else 0
+    if faults:
+        return 1
+    print(f"The changelog, the citation and all places of version {version} agree.")
+    return 0
 
 
 if __name__ == "__main__":

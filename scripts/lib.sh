@@ -249,15 +249,24 @@ ask_registry() {
   rm -rf "$folder"
 }
 
+# PyTorch's index of CPU builds, which pip prefers as local versions (+cpu). PyPI's build for x86_64 needs gigabytes of
+# CUDA. Only for a pip without sources of its own, because these may be the only ones that it reaches.
+TORCH_CPU_INDEX=https://download.pytorch.org/whl/cpu
+has_own_sources() {
+  "$VENV/bin/python" -m pip config list 2>/dev/null |
+    grep -E "^(global|install|:env:)\.(index-url|extra-index-url|find-links|no-index)=" >/dev/null
+}
+
 # torch is installed first and separately, so that no package that depends on it chooses another build.
-# If the configured registries offer a CPU build (a local version, +cpu), pip prefers it.
 # install_torch [pip options]
 install_torch() {
+  local -a index=()
   if [ -n "${TORCH_INDEX_URL:-}" ]; then
-    pip_install --index-url "$TORCH_INDEX_URL" "torch==$TORCH_VERSION" "$@"
-  else
-    pip_install "torch==$TORCH_VERSION" "$@"
+    index=(--index-url "$TORCH_INDEX_URL")
+  elif ! has_own_sources; then
+    index=(--extra-index-url "$TORCH_CPU_INDEX")
   fi
+  pip_install ${index[@]+"${index[@]}"} "torch==$TORCH_VERSION" "$@"
 }
 
 step_torch() {

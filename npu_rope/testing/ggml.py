@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
+import platform
 import re
 import sys
 from collections.abc import Iterator
@@ -26,10 +27,21 @@ from npu_rope.testing.child import Child, ChildEnded, module_arguments
 
 ENVIRONMENT_VARIABLE = "NPU_ROPE_GGML_LIB"
 NODE_PACKAGE = Path("node_modules/@node-llama-cpp/linux-x64/bins/linux-x64")
-HOW_TO_GET = (
-    "Get one with 'npm install --prefix .venv/ggml @node-llama-cpp/linux-x64@3.22.1' or"
-    " 'pip install --no-deps pywhispercpp==1.5.1', or give --ggml-lib PATH."
-)
+
+
+def _how_to_get() -> str:
+    if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
+        return "Give --ggml-lib PATH, the folder of a build of your own: no package has one for this machine."
+    environment = Path(sys.prefix)
+    if environment.is_relative_to(Path.cwd()):
+        environment = environment.relative_to(Path.cwd())
+    return (
+        f"Get one with 'npm install --prefix {environment / 'ggml'} @node-llama-cpp/linux-x64@3.22.1' or"
+        " 'pip install --no-deps pywhispercpp==1.5.1', or give --ggml-lib PATH."
+    )
+
+
+HOW_TO_GET = _how_to_get()
 HOW_TO_NAME = (
     "Name the folder of a build with shared libraries, such as --ggml-lib build. The libraries may be in this"
     " folder or below it. ggml alone has them in build/src, llama.cpp in build/bin."

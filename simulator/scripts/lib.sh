@@ -36,11 +36,18 @@ setup() {
 }
 
 # setup_torch_npu: install torch (TORCH_INDEX_URL=<url> takes it from another registry) and torch_npu of one version.
+# A pip without sources of its own also asks PyTorch's index of CPU builds: PyPI's for x86_64 need gigabytes of CUDA.
 setup_torch_npu() {
+  local -a index=()
   [ "$(cat "$VENV_NPU/.state" 2>/dev/null)" = "$TORCH_NPU_VERSION" ] && return 0
   "$VENV/bin/python" -m venv --clear "$VENV_NPU" || exit 1
+  if [ -n "${TORCH_INDEX_URL:-}" ]; then
+    index=(--index-url "$TORCH_INDEX_URL")
+  elif ! "$VENV_NPU/bin/python" -m pip config list | grep -E "\.(index-url|extra-index-url|find-links|no-index)=" >/dev/null; then
+    index=(--extra-index-url https://download.pytorch.org/whl/cpu)
+  fi
   quietly "installing torch $TORCH_NPU_VERSION" "$VENV_NPU/bin/python" -m pip install \
-    ${TORCH_INDEX_URL:+--index-url "$TORCH_INDEX_URL"} "torch==$TORCH_NPU_VERSION"
+    ${index[@]+"${index[@]}"} "torch==$TORCH_NPU_VERSION"
   quietly "installing the packages of torch_npu" "$VENV_NPU/bin/python" -m pip install \
     numpy packaging pyyaml
   quietly "installing torch_npu $TORCH_NPU_VERSION" "$VENV_NPU/bin/python" -m pip install \

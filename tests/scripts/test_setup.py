@@ -132,6 +132,32 @@ def test_scripts_install_no_exact_version_without_its_hash() -> None:
                 assert re.search(r"==|\$GGML_PIP|\$ATHERIS", line) is None or "torch==$TORCH" in line, path
 
 
+CPU_INDEX = "--extra-index-url https://download.pytorch.org/whl/cpu"
+
+
+@pytest.mark.parametrize(
+    ("settings", "options"),
+    [
+        ({}, CPU_INDEX),
+        ({"PIP_FIND_LINKS": "/wheels"}, ""),
+        ({"PIP_INDEX_URL": "https://mirror.example/simple"}, ""),
+        ({"TORCH_INDEX_URL": "https://mirror.example/torch"}, "--index-url https://mirror.example/torch"),
+    ],
+)
+def test_a_pip_without_sources_of_its_own_takes_torch_from_the_index_of_cpu_builds(
+    settings: dict[str, str], options: str
+) -> None:
+    code = f"""unset PIP_FIND_LINKS PIP_INDEX_URL PIP_EXTRA_INDEX_URL PIP_NO_INDEX
+        export PIP_CONFIG_FILE=/dev/null {" ".join(f"{name}={value}" for name, value in settings.items())}
+        VENV='{sys.prefix}'
+        pip_install() {{ echo "$@"; }}
+        install_torch"""
+    done = bash(code)
+    assert done.returncode == 0, done.stderr
+    version = bash("echo $TORCH_VERSION").stdout.strip()
+    assert done.stdout.split() == [*options.split(), f"torch=={version}"]
+
+
 @pytest.mark.parametrize("matches", [True, False])
 def test_an_npm_package_with_another_hash_is_removed(tmp_path: Path, matches: bool) -> None:
     modules = tmp_path / "ggml" / "node_modules"
