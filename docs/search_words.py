@@ -32,7 +32,7 @@ var splitQuery = (query) => query.split(/[^\p{{Letter}}\p{{Number}}_\p{{Emoji_Pr
 const pagesWithMostTerms = Search.performTermsSearch;
 Search.performTermsSearch = (searchTerms, excludedTerms) => {{
   const pages = [...searchTerms].map((term) =>
-    new Set(pagesWithMostTerms(new Set([term]), excludedTerms).map(([page]) => page)));
+    new Set(pagesWithMostTerms(new Set([term]), new Set()).map(([page]) => page)));
   return pagesWithMostTerms(searchTerms, excludedTerms)
     .filter(([page]) => pages.every((found) => found.has(page)));
 }};

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import errno
 import fcntl
 import hashlib
 import json
@@ -156,22 +157,26 @@ class StateFile:
         if path is None:
             return
         while True:
-            self._is_new = False
             try:
                 file = path.open("r+")
             except FileNotFoundError:
-                file, self._is_new = path.open("x+"), True
+                with contextlib.suppress(FileExistsError):  # another run has just made it
+                    path.open("x").close()
+                continue
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 file.close()
                 raise BadUsage(f"--state must be a regular file but got {path}")
             try:
                 fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
+            except OSError as error:
                 file.close()
+                if error.errno not in (errno.EACCES, errno.EAGAIN):
+                    raise
                 raise BadUsage(f"--state must be a file that no other run uses but got {path}") from None
             with contextlib.suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(file.fileno()), path.stat()):
-                    self._file = file
+                    # A run that ended before its first save leaves an empty file.
+                    self._file, self._is_new = file, os.fstat(file.fileno()).st_size == 0
                     return
             file.close()  # another run has replaced the file since it was opened
 
@@ -201,8 +206,9 @@ class StateFile:
         if self.path is None:
             return
         temporary = self.path.with_name(f"{self.path.name}.{os.getpid()}")
-        file = temporary.open("w+")
+        file: TextIO | None = None
         try:
+            file = temporary.open("w+")
             file.write(state.text())
             file.flush()
             fcntl.lockf(file, fcntl.LOCK_EX)
@@ -212,7 +218,8 @@ class StateFile:
             if self._is_new:  # and empty
                 self.path.unlink(missing_ok=True)
             with contextlib.suppress(OSError):  # it writes again what did not fit on the disk
-                file.close()
+                if file is not None:
+                    file.close()
             raise
         self.close()
         self._file, self._is_new = file, False

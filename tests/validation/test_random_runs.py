@@ -320,9 +320,17 @@ def a_state(path, **changed):
     return path
 
 
+def test_a_run_that_ended_before_its_first_save_is_continued(tmp_path, capsys):
+    path = tmp_path / "state"
+    path.touch()
+    assert random_runs.main(["--op", "rope", "--count", "2", "--jobs", "1", "--state", str(path)]) == 0
+    assert state_of(path)["rope"]["next"] == 2
+    assert "2 calls" in capsys.readouterr().out
+
+
 BROKEN = {
     "torn": (lambda text: text[: len(text) // 2], "must be a file of an earlier run"),
-    "empty": (lambda text: "", "must be a file of an earlier run"),
+    "blank": (lambda text: "\n", "must be a file of an earlier run"),
     "of another program": (lambda text: "[]", "must be a file of an earlier run"),
     "without a field": (
         lambda text: text.replace('"worst_at"', '"worst_as"'),

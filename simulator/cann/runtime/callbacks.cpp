@@ -5,6 +5,8 @@
 #include <condition_variable>
 #include <deque>
 #include <map>
+#include <memory>
+#include <new>
 #include <set>
 #include <thread>
 
@@ -84,6 +86,11 @@ aclError check_subscription(const char* call, void* handle, const Stream& stream
 }
 
 }  // namespace
+
+void reset_callbacks_in_fork() {
+    Locked<CallbackState> callbacks;
+    new (&callbacks->changed) std::condition_variable;  // the destructor of the old one would wait for its threads
+}
 
 void end_reports(const Stream& stream) {
     Locked<CallbackState> callbacks;

@@ -27,6 +27,7 @@ void unlock_after_fork() {
 void reset_in_fork() {
     unlock_after_fork();
     reset_streams_in_fork(g_was_running_elsewhere);
+    reset_callbacks_in_fork();
     reset_report_in_fork();
 }
 

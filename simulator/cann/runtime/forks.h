@@ -23,6 +23,9 @@ bool is_work_running_elsewhere();
 
 // scheduler.cpp: work that another thread was running at the fork never ends.
 void reset_streams_in_fork(bool was_running_elsewhere);
+// callbacks.cpp: no thread waits for a callback. A condition variable on which a thread of the parent waited would
+// block.
+void reset_callbacks_in_fork();
 // report.cpp: the child reports only its own work.
 void reset_report_in_fork();
 
