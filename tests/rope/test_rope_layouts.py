@@ -92,6 +92,7 @@ def test_x_with_unit_last_stride_is_not_copied(framework, monkeypatch):
         return original(self, op, inputs, *rest)
 
     monkeypatch.setattr(native.Native, "call", record)
+    monkeypatch.setattr(executors, "on_small_arrays", lambda *arguments: None)  # it makes no copies
     x = normal((2, 3, 6, 40), "float32").transpose(0, 2, 1, 3)
     out = np.empty(SHAPE, np.float32)
     if framework == "numpy":
