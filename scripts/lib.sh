@@ -231,14 +231,16 @@ pip_step() {
   step "$@"
 }
 
+# pip_settings PYTHON NAME|...: print the settings of pip with these names, of its files and of the environment.
+pip_settings() { "$1" -m pip config list 2>/dev/null | grep -E "^(global|install|:env:)\.($2)="; }
+
 # PYTHON_OF_PIP: the Python whose pip the step uses, if it is not that of the environment.
 ask_registry() {
   local folder="$LOGS/registry" python="${PYTHON_OF_PIP:-$VENV/bin/python}"
   [ -z "${REGISTRY_ASKED:-}" ] || return 0
   REGISTRY_ASKED=yes
-  # An option of `pip install` that a configuration file or PIP_NO_INDEX sets: pip then asks no index.
-  ! "$python" -m pip config list 2>/dev/null |
-    grep -iE "^(global|install|:env:)\.no-index='(1|y|yes|t|true|on)'" >/dev/null || return 0
+  # pip then asks no index.
+  ! pip_settings "$python" no-index | grep -iE "='(1|y|yes|t|true|on)'" >/dev/null || return 0
   mkdir -p "$folder"
   on_interrupt "$folder"
   "$python" -m pip download --retries 0 --timeout 10 --no-deps --dest "$folder" iniconfig \
@@ -252,10 +254,7 @@ ask_registry() {
 # PyTorch's index of CPU builds, which pip prefers as local versions (+cpu). PyPI's build for x86_64 needs gigabytes of
 # CUDA. Only for a pip without sources of its own, because these may be the only ones that it reaches.
 TORCH_CPU_INDEX=https://download.pytorch.org/whl/cpu
-has_own_sources() {
-  "$VENV/bin/python" -m pip config list 2>/dev/null |
-    grep -E "^(global|install|:env:)\.(index-url|extra-index-url|find-links|no-index)=" >/dev/null
-}
+has_own_sources() { pip_settings "$VENV/bin/python" "index-url|extra-index-url|find-links|no-index" >/dev/null; }
 
 # torch is installed first and separately, so that no package that depends on it chooses another build.
 # install_torch [pip options]

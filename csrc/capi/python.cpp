@@ -8,7 +8,6 @@
 // which runs the call or reports its error.
 #include <cstddef>
 #include <cstring>
-#include <new>
 
 #include "csrc/capi/common.h"
 #include "csrc/core/dtype.h"
@@ -42,12 +41,11 @@ constexpr npu_rope_status kRefused = NPU_ROPE_INVALID_VALUE;  // of a call witho
 
 // Returns the type of a buffer's elements in the machine's byte order, or -1. struct's characters: docs.python.org.
 int32_t dtype_of(const Buffer& buffer) {
-    const char *format = buffer.format, last = format[0] == '@' || format[0] == '=' ? format[1] : format[0];
-    const char* formats = "fe?dilb";  // by npu_rope_dtype; NumPy has no bfloat16
-    const char* found = last == 'q'           ? formats + NPU_ROPE_INT64
-                        : last && last != '?' ? std::strchr(formats, last)
-                                              : nullptr;
-    if (!found || std::strlen(format) > 2) return -1;
+    const char *formats = "fe?dilb", *format = buffer.format;  // by npu_rope_dtype; NumPy has no bfloat16
+    if (*format == '@' || *format == '=') ++format;
+    if (std::strlen(format) != 1 || *format == '?') return -1;
+    const char* found = std::strchr(formats, *format == 'q' ? 'l' : *format);
+    if (!found) return -1;
     const auto dtype = static_cast<int32_t>(found - formats);
     return buffer.item_bytes == dtype_bytes(dtype) ? dtype : -1;
 }

@@ -77,7 +77,7 @@ inline bool same_shape(const npu_rope_tensor& a, const npu_rope_tensor& b) {
     return true;
 }
 
-// Whether the size in bytes fits int64. Sizes of 0 count as 1, so that every product of some sizes fits, too.
+// Whether the size in bytes fits int64. A size of 0 counts as 1: then the product of any of the sizes fits, too.
 inline bool size_fits_int64(const npu_rope_tensor& t) {
     int64_t bytes = kDtypes[t.dtype].bytes;
     for (int k = 0; k < t.ndim; ++k)

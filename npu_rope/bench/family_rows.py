@@ -3,7 +3,7 @@
 A family has five rows: its first norm and its first rotation with the tensors of a decode step, a decode step
 after CONTEXT tokens, a prefill of PROMPT tokens, and a training step. The floor of these rows is
 transformers' own module, function or model. The rows of models have a ceiling: the same model whose rotations
-and norms return their inputs. Nothing that replaces rotations and norms can be faster.
+and norms return their inputs. A patch of rotations and norms cannot make the model faster than that.
 
 All models of a row share their parameters, so they also share the caches.
 """
@@ -91,7 +91,8 @@ def contestants(bench_row: FamilyRow) -> Iterator[Contestant]:
     """Return transformers' own module, function or model, the patched one, and for a model the ceiling."""
     family, name = _Family(bench_row), partial(name_of, bench_row.family)
     if bench_row.mode in (NORM, ROTATION):
-        own, ours = (family.norm, family.rotation)[bench_row.mode == ROTATION]
+        prepare = family.prepare_norm if bench_row.mode == NORM else family.prepare_rotation
+        own, ours = partial(prepare, patched=False), partial(prepare, patched=True)
         yield Contestant(name(UNPATCHED), "floor", own)
         yield Contestant(name(PATCHED), "ours", ours, family.module_check(own))
         return
@@ -181,12 +182,8 @@ class _Family:
             step()
         return calls
 
-    @property
-    def norm(self) -> tuple[Callable[[], Ready], Callable[[], Ready]]:
-        """The first norm before and after the patch."""
-        return tuple(partial(self._prepare_norm, patched=patched) for patched in (False, True))  # type: ignore[return-value]
-
-    def _prepare_norm(self, *, patched: bool) -> Ready:
+    def prepare_norm(self, *, patched: bool) -> Ready:
+        """Prepare the first norm, before or after the patch."""
         if NORM not in self._first_calls:
             raise Unsupported("its norms are no RMS norms")
         module, given, named = self._first_calls[NORM]
@@ -196,12 +193,8 @@ class _Family:
             applied(torch.nn.Sequential(module))
         return _module_ready(partial(module, *given, **named))
 
-    @property
-    def rotation(self) -> tuple[Callable[[], Ready], Callable[[], Ready]]:
-        """The first rotation before and after the patch."""
-        return tuple(partial(self._prepare_rotation, patched=patched) for patched in (False, True))  # type: ignore[return-value]
-
-    def _prepare_rotation(self, *, patched: bool) -> Ready:
+    def prepare_rotation(self, *, patched: bool) -> Ready:
+        """Prepare the first rotation, before or after the patch."""
         function, given, named = self._first_calls[ROTATION]
         if patched:
             rope_forms = _rope_forms()

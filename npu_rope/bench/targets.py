@@ -34,7 +34,8 @@ QKV_FLOOR_LIMITS = {"f32": 1.15, "bf16": 1.5}
 QKV_GAINS = {"eager": 3.0, "compiled": 1.3}
 # Largest time of a patched module, and of a patched model's step, divided by transformers' own time.
 PATCHED_LIMITS = {patched_rows.NORM: 0.6, patched_rows.DECODE: 1.0}
-# The same for the families of models; least share of the ceiling's gain that a patched model reaches.
+# The same ratios for each family of models; and the least share of the ceiling's gain that a patched model
+# reaches.
 FAMILY_LIMITS = {
     family_rows.NORM: 0.5,
     family_rows.ROTATION: 0.4,

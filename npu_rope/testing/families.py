@@ -1,4 +1,4 @@
-"""Models of families of transformers, with random weights and sizes of choice. Nothing is downloaded.
+"""Models of families of transformers with random weights and sizes of choice, so that none is downloaded.
 
 The tests of ``apply_npu_rope`` and the rows ``patched families`` of ``npu-rope bench`` use the same models.
 """

@@ -1,6 +1,6 @@
-// Copy tiles of rows between GM and UB by DMA. One instruction copies a whole tile if the strides allow it; otherwise
-// each row needs an instruction of its own. On SoCs that have DataCopyPad, rows of any size are supported: they are
-// padded in UB with zeros to whole 32-byte blocks.
+// Copy tiles of rows between GM and UB by DMA. One instruction copies a whole tile if the strides and the number of
+// rows allow it; otherwise each row needs an instruction of its own. On SoCs that have DataCopyPad, rows of any size
+// are supported: they are padded in UB with zeros to whole 32-byte blocks.
 #pragma once
 
 #include "../rope_tiling_data.h"
@@ -17,6 +17,8 @@ __aicore__ inline AscendC::GlobalTensor<T> TensorAt(GM_ADDR base, int64_t elemen
     tensor.SetGlobalBuffer(reinterpret_cast<__gm__ T*>(base) + element);
     return tensor;
 }
+
+constexpr int64_t kMaxDmaRuns = 4095;  // of one instruction
 
 template <typename T>
 class RowBursts {
@@ -60,7 +62,7 @@ private:
         for (int64_t outer = 0; outer < plan.outer_count; ++outer) {
             int64_t first = begin + outer * plan.outer_stride;
             LocalTensor<T> part = rows[static_cast<uint32_t>(outer * plan.inner_count * pitch)];
-            if (FitsOneInstruction(plan)) {
+            if (plan.inner_count <= kMaxDmaRuns && FitsOneInstruction(plan)) {
                 MoveRuns<loads>(part, TensorAt<T>(memory, first), plan.inner_count, plan);
                 continue;
             }

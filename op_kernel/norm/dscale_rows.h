@@ -37,6 +37,7 @@ public:
         if (tiling->sums_pitch != 0) {
             all_sums_ = workspace;
             pitch_ = tiling->sums_pitch;
+            common_ = &tiling->common;
 #if __CCE_AICORE__ == 200
             turns_ = TensorAt<int32_t>(workspace, AscendC::GetBlockNum() * pitch_);
             turn_temp_ = temp.ReinterpretCast<int32_t>();
@@ -155,17 +156,15 @@ private:
 
     __aicore__ inline void AddSumsOfPiece(int64_t first, int32_t count, LocalTensor<float> scratch) {
         auto width = static_cast<int32_t>(Aligned(count));
-        int64_t cores = AscendC::GetBlockNum(), gap = (pitch_ - width) / kBlockFloats;
-        // A DMA instruction encodes at most 65,535 blocks between the sums of two cores.
-        int64_t most = gap > 65535 ? 1 : scratch.GetSize() / static_cast<uint32_t>(width);
+        int64_t cores = AscendC::GetBlockNum(), most = scratch.GetSize() / static_cast<uint32_t>(width);
+        RowBursts<float> bursts;
+        bursts.Init(common_, count, width);
         AscendC::Duplicate(sums_, 0.0f, width);
         VectorBarrier();
         for (int64_t core = 0; core < cores; core += most) {
             int64_t loaded = cores - core < most ? cores - core : most;
-            AscendC::DataCopyParams runs(static_cast<uint16_t>(loaded), static_cast<uint16_t>(width / kBlockFloats),
-                                         static_cast<uint16_t>(loaded == 1 ? 0 : gap), 0);
             SyncPipes<AscendC::HardEvent::V_MTE2>();
-            AscendC::DataCopy(scratch, SumsOf(core, first), runs);
+            bursts.LoadRows(scratch, all_sums_, core * pitch_ + first, loaded, pitch_, count);
             SyncPipes<AscendC::HardEvent::MTE2_V>();
             AddRows(scratch, static_cast<int32_t>(loaded), width);
             VectorBarrier();
@@ -204,7 +203,8 @@ private:
     int32_t width_ = 0;
     GM_ADDR dscale_ = nullptr;
     GM_ADDR all_sums_ = nullptr;  // the sums of core 0; NULL: the cores add in any order
-    int64_t pitch_ = 0;           // distance of the sums of two cores, in floats
+    const CommonTiling* common_ = nullptr;
+    int64_t pitch_ = 0;  // distance of the sums of two cores, in floats
 };
 
 }  // namespace norm

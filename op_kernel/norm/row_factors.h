@@ -14,8 +14,6 @@ namespace norm {
 
 using namespace memory;
 
-constexpr int32_t kMostDmaRows = 4095;  // of a DMA instruction
-
 class RowFactors {
 public:
     // has_padding: in the rows of some head, the pitch exceeds the size. staging: memory for the rows in their own
@@ -126,12 +124,7 @@ private:
 #endif
         RowBursts<T> bursts;
         bursts.Init(tiling_, head_.size, PitchInOwnType<T>());
-        for (int32_t at = 0; at < rows.count; at += kMostDmaRows) {
-            const int32_t count = rows.count - at < kMostDmaRows ? rows.count - at : kMostDmaRows;
-            bursts.LoadRows(own_type_rows[static_cast<uint32_t>(at * PitchInOwnType<T>())], memory,
-                            first + static_cast<int64_t>(at) * factors.head_stride, count, factors.head_stride,
-                            head_.size);
-        }
+        bursts.LoadRows(own_type_rows, memory, first, rows.count, factors.head_stride, head_.size);
     }
 
     template <typename T>
