@@ -14,7 +14,15 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from npu_rope.bench import family_rows, gradient_rows, norm_rope_rows, norm_rows, patched_rows, qkv_rows
+from npu_rope.bench import (
+    family_rows,
+    gradient_rows,
+    growth_rows,
+    norm_rope_rows,
+    norm_rows,
+    patched_rows,
+    qkv_rows,
+)
 from npu_rope.bench.run import SCHEMA, Results
 from npu_rope.bench.targets import Figures, format_microseconds, is_disturbed, verdicts
 
@@ -28,11 +36,12 @@ OWN_MARKS = {
     patched_rows.GROUP: ("<!-- measured patched: begin -->", "<!-- measured patched: end -->"),
     family_rows.GROUP: ("<!-- measured families: begin -->", "<!-- measured families: end -->"),
     gradient_rows.GROUP: ("<!-- measured gradients: begin -->", "<!-- measured gradients: end -->"),
+    growth_rows.GROUP: ("<!-- measured growth: begin -->", "<!-- measured growth: end -->"),
 }
 LEGEND = (
     "us: median microseconds per call. spread: interquartile range / least sample. x floor: median over"
-    " rounds of this time / the floor's time in the same round; the floor is the first line of a table, or"
-    " of a family of models."
+    " rounds of this time / the floor's time in the same round; the floor is the first line of a table, of a"
+    " family of models, or of a size."
     " *: others used 10 % of a core or more meanwhile."
 )
 CSV_COLUMNS = (

@@ -22,6 +22,7 @@ from npu_rope.bench import (
     family_rows,
     form_rows,
     gradient_rows,
+    growth_rows,
     machine,
     norm_rope_rows,
     norm_rows,
@@ -58,7 +59,7 @@ class BenchOptions:
         forms += patched_rows.rows(self.dtypes, threads)
         forms += gradient_rows.rows(self.dtypes, threads)
         if self.rows is not None:  # they take too long to be measured unasked
-            forms += family_rows.rows(self.dtypes, threads)
+            forms += family_rows.rows(self.dtypes, threads) + growth_rows.rows(self.dtypes, threads)
         chosen = rows(self.dtypes, self.modes, threads, self.rows)
         return chosen + [row for row in forms if self.rows is None or re.search(self.rows, row.name)]
 

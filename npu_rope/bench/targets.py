@@ -16,6 +16,7 @@ from npu_rope.bench import (
     family_rows,
     form_rows,
     gradient_rows,
+    growth_rows,
     norm_rope_rows,
     norm_rows,
     patched_rows,
@@ -46,6 +47,16 @@ FAMILY_LIMITS = {
 LEAST_SHARE = 0.7
 # Largest extra time of requires_grad, in empty calls; largest time of backward divided by forward's.
 REQUIRES_GRAD_LIMIT, BACKWARD_LIMIT = 2.3, 1.0
+_OWN_TARGETS = (
+    form_rows,
+    norm_rows,
+    norm_rope_rows,
+    qkv_rows,
+    patched_rows,
+    family_rows,
+    gradient_rows,
+    growth_rows,
+)
 DISTURBED_CORES = 0.1  # CPU cores that other programs use
 # A figure is the result of one contestant in one row, as worker.as_dict returns it.
 Figures = Sequence[dict[str, Any]]
@@ -63,10 +74,7 @@ class TargetVerdict:
 
 def verdicts(figures: Figures) -> list[TargetVerdict]:
     """Judge every target."""
-    own_target_groups = tuple(
-        rows.GROUP
-        for rows in (form_rows, norm_rows, norm_rope_rows, qkv_rows, patched_rows, family_rows, gradient_rows)
-    )
+    own_target_groups = tuple(rows.GROUP for rows in _OWN_TARGETS)
     modes = dict.fromkeys(figure["mode"] for figure in figures if figure["group"] not in own_target_groups)
     decode = [_decode_verdict(figures, mode) for mode in modes]
     norms = [*(_norm_verdict(figures, mode) for mode in norm_rows.MODES), _norm_rope_verdict(figures)]

@@ -14,6 +14,7 @@ from npu_rope.bench import (
     family_rows,
     form_rows,
     gradient_rows,
+    growth_rows,
     norm_rope_rows,
     norm_rows,
     patched_rows,
@@ -40,6 +41,8 @@ def contestants(row: rope_rows.Row, options: BenchOptions) -> list[Contestant]:
         return list(patched_rows.contestants(row))
     if isinstance(row, family_rows.FamilyRow):
         return list(family_rows.contestants(row))
+    if isinstance(row, growth_rows.GrowthRow):
+        return list(growth_rows.contestants(row))
     if row.group == gradient_rows.GROUP:
         return list(gradient_rows.contestants(row))
     inputs = rope_rows.RopeInputs(row)

@@ -17,9 +17,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from npu_rope import optional_torch
+from npu_rope.bench import growth_plot, report
 from npu_rope.bench import page as bench_page
 from npu_rope.bench import plot as plotting
-from npu_rope.bench import report
 from npu_rope.bench.rope_rows import DTYPES, MODES
 from npu_rope.bench.run import BenchOptions, Results, run
 from npu_rope.cli.termination import termination_as_interrupt
@@ -87,7 +87,9 @@ def bench(
     steps and a prefill after apply_npu_rope, also with fused attention modules.
     All in f32, f16, bf16, with 1 and 2 threads.
     Rows that are measured only if --rows names them: patched families,
-    apply_npu_rope on 15 families of models, in f32 and bf16 (an hour).
+    apply_npu_rope on 15 families of models, in f32 and bf16 (an hour);
+    growth: 1 to 1,000,000 tokens, 1 to 256 heads, heads of 16 to 1024,
+    beside a copy (half an hour), with a --plot of their own.
     The others need torch and take 10 to 30 minutes. Run them on an otherwise
     idle machine; a * marks disturbed rows.
 
@@ -107,6 +109,8 @@ def bench(
       npu-rope bench --from run.json --format html --output run.html
 
       npu-rope bench --from run.json --markdown docs/benchmarks.md
+
+      npu-rope bench --rows '^growth' --peers none --plot growth.svg
     """
     require_writable("bench", output=output, plot=plot, markdown=markdown)
     if plot is not None and (reason := timeline_plot.refusal(plot.with_suffix(plot.suffix.lower()))):
@@ -131,10 +135,12 @@ def bench(
     if output is not None:
         print(f"report written to {output}", file=sys.stderr)
     if plot is not None:
-        if not plotting.drawn_figures(results):
-            raise usage_error("[bench] rows must include mode neox or normal for --plot but include neither.")
+        draw = plotting.draw if plotting.drawn_figures(results) else growth_plot.draw
+        if draw is growth_plot.draw and not growth_plot.drawn_figures(results):
+            needed = "must include mode neox or normal, or measured rows of growth, for --plot"
+            raise usage_error(f"[bench] rows {needed} but include neither.")
         with replacing(plot, "wb") as stream:
-            plotting.draw(results, stream, plot.suffix[1:].lower())
+            draw(results, stream, plot.suffix[1:].lower())
     bad = any(f["kind"] == "ours" and f["status"] in ("wrong", "failed") for f in results.figures)
     raise typer.Exit(1 if bad or results.problems else 0)
 

@@ -16,6 +16,7 @@ from typer.testing import CliRunner  # noqa: E402
 from npu_rope.bench import (  # noqa: E402
     family_rows,
     gradient_rows,
+    growth_rows,
     norm_rope_rows,
     norm_rows,
     patched_rows,
@@ -411,6 +412,65 @@ def test_a_family_without_rms_norms_has_no_norm_to_measure(small_families):
             contestant.prepare()
 
 
+def test_growth_is_measured_only_if_it_is_asked_for():
+    assert not [row for row in BenchOptions().chosen_rows(1) if row.group == growth_rows.GROUP]
+    found = BenchOptions(rows="^growth").chosen_rows(1)
+    assert len(found) == sum(map(len, growth_rows.SIZES.values())) * 3 == len({row.name for row in found})
+    (row,) = BenchOptions(rows=r"^growth \[1,1000000,").chosen_rows(2)[1:2]
+    assert (row.name, row.shape) == ("growth [1,1000000,8,128] f16 tokens 2 threads", "[1,S,8,128]")
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
+@pytest.mark.parametrize("mode", growth_rows.MODES)
+def test_rope_in_a_growth_row_is_correct(mode, dtype):
+    least, middle = growth_rows.SIZES[mode][0], growth_rows.SIZES[mode][4]
+    for size in (least, middle):
+        row = growth_rows.GrowthRow(growth_rows.GROUP, ((1, 1, 1),), dtype, mode, 1, size)
+        copy, empty, ours = growth_rows.contestants(row)
+        assert [c.kind for c in (copy, empty, ours)] == ["floor", "call", "ours"]
+        result = ours.prepare().result().clone()
+        assert tuple(result.shape) == row.dimensions
+        assert ours.check(result) is None
+        assert ours.check(result * 1.01) is not None
+        result[:, -1] += 1  # the last token is among those that are checked
+        assert ours.check(result) is not None
+        copied = copy.prepare().result()
+        assert not torch.equal(copied, result)
+
+
+def test_a_growth_row_beyond_half_of_the_memory_is_not_measured(monkeypatch):
+    monkeypatch.setattr(growth_rows.os, "sysconf", lambda name: 1024)
+    row = growth_rows.GrowthRow(growth_rows.GROUP, ((1, 1, 1),), "f32", growth_rows.TOKENS, 1, 4096)
+    for contestant in growth_rows.contestants(row):
+        with pytest.raises(Unsupported, match="needs 32 MiB, more than half of this machine's memory"):
+            contestant.prepare()
+
+
+def growth_figure(contestant, kind, size, ratio):
+    entries = {"group": growth_rows.GROUP, "mode": growth_rows.HEADS, "row": f"growth {size}"}
+    return figure(f"N={size}: {contestant}", kind, ratio=ratio) | entries | {"shape": "[1,256,N,128]"}
+
+
+def test_a_table_and_the_plot_have_every_size_of_growth():
+    pytest.importorskip("matplotlib")
+    from npu_rope.bench import growth_plot
+
+    figures = [
+        growth_figure(name, kind, size, ratio)
+        for size in (1, 64)
+        for name, kind, ratio in ((growth_rows.FLOOR, "floor", 1.0), (OUT, "ours", 1.5))
+    ]
+    (table,) = report.bench_tables(figures)
+    assert table.title == "growth [1,256,N,128] f32 heads"
+    assert [line[0].partition(":")[0] for line in table.lines] == ["N=1", "N=1", "N=64", "N=64"]
+    stream = io.BytesIO()
+    growth_plot.draw(results(*figures), stream, "svg")
+    text = stream.getvalue().decode()
+    assert "<!-- heads N -->" in text
+    assert "<!-- [1,256,N,128], 1 thread -->" in text
+    assert not growth_plot.drawn_figures(results(figure()))
+
+
 def test_a_table_has_the_families_with_one_dtype_and_mode():
     rows_of = [family_row(family_rows.DECODE, family, 0.9, 0.8) for family in ("llama", "phi3")]
     (table,) = report.bench_tables([entry for row in rows_of for entry in row])
@@ -611,7 +671,7 @@ def test_results_that_no_plot_shows_are_written_before_the_plot_is_refused(tmp_p
     outcome = CliRunner().invoke(app, ["bench", "--from", str(run), "--format", "csv", "--plot", str(plot)])
     assert outcome.exit_code == 2
     assert "mrope" in outcome.output
-    assert "rows must include mode neox or normal for --plot but include neither." in outcome.output
+    assert "rows must include mode neox or normal, or measured rows of growth, for --plot" in outcome.output
     assert not plot.exists()
 
 

@@ -111,7 +111,7 @@ place.textContent = JSON.stringify(event.data); document.body.append(place); }};
     options = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--dump-dom"]
     options += [f"--user-data-dir={folder / 'profile'}", "--window-size=1400,1000"]
     command = [executable, *options, "--virtual-time-budget=10000", (folder / "frame.html").as_uri()]
-    # The time limit only ends a browser that hangs. A page of 100,000 spans takes minutes beside emulated processes.
+    # The time limit only ends a browser that hangs. Beside other work, a page of 100,000 spans takes minutes.
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=True)
     reported = [
         json.loads(unescape(each))
