@@ -44,7 +44,7 @@ def draw(results: Results, stream: IO[bytes], kind: str) -> None:
         axes[2 * i + 1][0].set_ylabel("rope / copy", color=INK, fontsize=9)
     lines = [plt.Line2D([], [], color=COLOURS[dtype], label=f"rope {dtype}") for dtype in _dtypes(figures)]
     lines.append(plt.Line2D([], [], color=INK, linestyle="--", label="copy of the same bytes, same colours"))
-    top = 1 - 0.75 / size[1]
+    top = 1 - 0.55 / size[1]
     image.legend(
         handles=lines,
         loc="upper center",
@@ -56,7 +56,7 @@ def draw(results: Results, stream: IO[bytes], kind: str) -> None:
     )
     title = "How the time of rope grows: tokens, heads and the size of a head"
     image.suptitle(title, color=INK, fontsize=12, y=1 - 0.1 / size[1], va="top")
-    image.tight_layout(rect=(0, 0, 1, top))
+    image.tight_layout(rect=(0, 0, 1, top), h_pad=0.6)
     image.savefig(
         stream, format=kind, dpi=110, facecolor="white", metadata={"Date": None} if kind == "svg" else None
     )
