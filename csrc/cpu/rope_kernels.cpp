@@ -232,7 +232,7 @@ void rotate_fixed(const HeadsJob& job) {
     }
 }
 
-template <typename Element, typename Rotator, Pairing kPairing, bool kCrossedTable>
+template <typename Element, typename Rotator, Pairing kPairing, bool kCrossedTable, bool kStream>
 void rotate_any(const HeadsJob& job) {
     using T = typename Element::T;
     auto* c = static_cast<const float*>(job.cos_table);
@@ -245,21 +245,21 @@ void rotate_any(const HeadsJob& job) {
     auto* y = static_cast<T*>(job.y);
     const OutsideWindow outside(job, T{});
     for (int64_t h = 0; h < job.heads; ++h, x += job.x_stride, y += job.y_stride) {
-        outside.template copy_before<false>(x, y);
+        outside.template copy_before<kStream>(x, y);
         for (int i = 0; i < whole_pairs; i += Rotator::kPairs) {
             Rotator rotator;
             rotator.load_table(c, s, i);
-            rotator.template run<false>(x, y, i, job.pairs);
+            rotator.template run<kStream>(x, y, i, job.pairs);
         }
         if constexpr (kHasExtraVectors)
             for (int i = whole_pairs; i < vector_pairs; i += W) {
                 HalfApartRotator<Element> rotator;
                 rotator.load_table(c, s, i);
-                rotator.template run<false>(x, y, i, job.pairs);
+                rotator.template run<kStream>(x, y, i, job.pairs);
             }
         rotate_pairs<Element, kPairing, kCrossedTable>([x](int lane) { return Element::to_float(x[lane]); }, y,
                                                        vector_pairs, job.pairs, c, s);
-        outside.template copy_after<false>(x, y);
+        outside.template copy_after<kStream>(x, y);
     }
 }
 
@@ -301,7 +301,8 @@ void rotate(const HeadsJob& job) {
                 default:
                     break;
             }
-    rotate_any<Element, Rotator, kPairing, kCrossedTable>(job);
+    job.stream ? rotate_any<Element, Rotator, kPairing, kCrossedTable, true>(job)
+               : rotate_any<Element, Rotator, kPairing, kCrossedTable, false>(job);
 }
 
 template <Pairing kPairing>

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "csrc/core/dtype.h"
 #include "csrc/cpu/isa.h"
 
 namespace npu_rope {
@@ -91,6 +92,18 @@ struct RopeKernels {
 };
 
 NPU_ROPE_DECLARE_KERNELS(RopeKernels, rope_kernels)
+
+// Returns the kernels that rotate windows of `pairs` pairs. If vectors of 16 floats would leave half a vector to the
+// code for single pairs, these are the kernels for vectors of 8 floats. A result has the same bits with all kernels.
+inline const RopeKernels& rope_kernels_for([[maybe_unused]] Pairing pairing, [[maybe_unused]] int32_t dtype,
+                                           [[maybe_unused]] int64_t pairs) {
+#if defined(__x86_64__)
+    // An interleaved rotator has half as many pairs as floats, but that of bfloat16 has as many.
+    const bool has_16_pairs = pairing == kHalfApart || dtype == NPU_ROPE_BFLOAT16;
+    if (active_isa() >= Isa::kAvx512 && has_16_pairs && pairs % 16 >= 8) return rope_kernels_avx2();
+#endif
+    return active_rope_kernels();
+}
 
 // Floats to allocate for a table of `pairs` pairs in any order. It is padded to two vectors of the widest instruction
 // set, and kCrossed has two entries for each pair.

@@ -70,7 +70,7 @@ Check run_rotary_cpu(const RotaryTensors& t, const RotaryAttributes& a, bool for
     call.offset = a.offset;
     call.pairs = shape.rotary_dim / 2;
     call.shape = shape.rope;
-    rotate_all(given, call);
+    rotate_all(given, call, rope_kernels_for(call.pairing, call.dtype, call.pairs));
     return {};
 }
 

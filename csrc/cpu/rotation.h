@@ -198,9 +198,9 @@ void run_range(int64_t begin, int64_t end, void* ctx) {
 
 }  // namespace rotation
 
-// Rotates every token of a checked call.
+// Rotates every token of a checked call with these kernels.
 template <class TableSource>
-void rotate_all(const TableSource& source, const RotationCall& call) {
+void rotate_all(const TableSource& source, const RotationCall& call, const RopeKernels& kernels) {
     using namespace rotation;
 
     const RopeShape& shape = call.shape;
@@ -213,7 +213,7 @@ void rotate_all(const TableSource& source, const RotationCall& call) {
     Job<TableSource> job{
         source,
         call,
-        active_rope_kernels(),
+        kernels,
         segments_per_batch,
         groups,
         item_bytes,

@@ -197,6 +197,7 @@ def large(tokens, dtype):
 LARGE_WINDOWS = [
     pytest.param((0, 128), id="0+128"),
     pytest.param((12, 80), id="12+80"),
+    pytest.param((0, 112), id="0+112"),
     pytest.param((0, 96), id="0+96", marks=pytest.mark.slow),
     pytest.param((16, 64), id="16+64", marks=pytest.mark.slow),
 ]

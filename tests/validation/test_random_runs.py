@@ -320,12 +320,13 @@ def a_state(path, **changed):
     return path
 
 
-def test_a_run_that_ended_before_its_first_save_is_continued(tmp_path, capsys):
+def test_a_run_that_ended_before_its_first_save_is_continued(tmp_path):
     path = tmp_path / "state"
     path.touch()
-    assert random_runs.main(["--op", "rope", "--count", "2", "--jobs", "1", "--state", str(path)]) == 0
+    status, output, errors = run(["--op", "rope", "--count", 2, "--jobs", 1, "--state", path])
+    assert (status, errors) == (0, "")
     assert state_of(path)["rope"]["next"] == 2
-    assert "2 calls" in capsys.readouterr().out
+    assert "2 calls" in output
 
 
 BROKEN = {
