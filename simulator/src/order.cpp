@@ -118,6 +118,9 @@ const char* set_library_function(const char* name) {
     return before;
 }
 
+// Of a core. Each takes memory until the core ends, so an endless loop would take all of it.
+constexpr size_t kMostInstructions = size_t(1) << 24;
+
 void start(Pipe pipe, const char* api, Site site) {
     Machine& m = machine();
     if (m.library_function) api = name_inside(m.library_function, api);
@@ -128,6 +131,8 @@ void start(Pipe pipe, const char* api, Site site) {
     m.number = m.next_number++;
     m.records.push_back(m.current);
     m.running = true;
+    if (m.records.size() > kMostInstructions)
+        fatal_at(Rule::End02, api, site, "this is instruction %zu of the core.", m.records.size());
     m.ends_with_barrier = false;
     m.clock[p].join(m.clock[int(Pipe::S)]);  // the scalar unit issues the instruction after its own waits
     spend_scalar("issue", site, m.profile->scalar_cycles, StepKind::Issue);

@@ -1,9 +1,13 @@
 #include "src/pass.h"
 
+#include <dlfcn.h>
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <mutex>
 #include <new>
 #include <vector>
@@ -73,6 +77,27 @@ uint8_t* take_ub() {
     return ub;
 }
 
+std::string kernel_name(const Job& job) {
+    Dl_info info = {};
+    const bool is_known = job.entry && dladdr(job.entry, &info) && info.dli_saddr == job.entry && info.dli_sname;
+    return is_known ? "the kernel " + std::string(info.dli_sname) : "the kernel";
+}
+
+thread_local const Job* g_running_job = nullptr;  // while its kernel runs on this thread
+
+// exit() destroys the objects of its thread first. If the thread runs a kernel, the kernel called it, and other cores
+// and the caller have not finished: the process must not end as if they had, so it ends here.
+struct ExitOfKernel {
+    ~ExitOfKernel() {
+        if (!g_running_job) return;
+        const Machine& m = machine();
+        const std::string text = kernel_name(*g_running_job) + " calls exit: the process ends.";
+        const Report report = report_of(Rule::End01, m.current.api, m.current.site, m.core, text.c_str());
+        std::fprintf(stderr, "[sim] %s\n", report.text.c_str());
+        std::_Exit(1);
+    }
+};
+
 void renew_memory(CoreMemory* memory) {
     memory->ub.reset(take_ub());
     memory->writer.reset(kLargestUb);
@@ -129,6 +154,8 @@ void Pass::run() {
 
 Machine& Pass::prepare() {
     static thread_local Machine own;
+    static thread_local ExitOfKernel exit_of_kernel;  // after `own`, so that it is destroyed first
+    (void)exit_of_kernel;
     g_machine = &own;
     Machine& m = own;
     const ascend_sim_launch& launch = *job_.launch;
@@ -211,6 +238,15 @@ void Pass::run_cores(Machine& m) {
     run_waiting(m, &waiting);
 }
 
+// The line is that of the core's last instruction.
+void Pass::report_exception(Machine& m, const char* what) const {
+    try {
+        fatal_at(Rule::End01, m.current.api, m.current.site, "an exception leaves %s: %s.", kernel_name(job_).c_str(),
+                 what);
+    } catch (const Stop&) {
+    }
+}
+
 void Pass::run_core(Machine& m, RunningCore& core) {
     if (!m.ub && !spare_memories_.empty()) {
         static_cast<CoreMemory&>(m) = std::move(spare_memories_.back());
@@ -223,6 +259,10 @@ void Pass::run_core(Machine& m, RunningCore& core) {
             call_kernel();
             m.end_core();
         } catch (const Stop&) {
+        } catch (const std::exception& error) {
+            report_exception(m, error.what());
+        } catch (...) {
+            report_exception(m, "it is no std::exception");
         }
         m.per_core[size_t(m.core)] = m.totals;
     });
@@ -237,7 +277,9 @@ void Pass::resume(Machine& m, RunningCore& core) {
         core.fiber->pause();
         if (ends_waits_) throw Stop{};
     };
+    g_running_job = &job_;
     core.fiber->resume();
+    g_running_job = nullptr;
     if (core.fiber->has_ended()) return;
     m.earlier_numbers.push_back({m.resumed_first, m.next_number, m.resumed_record});
     core.context = std::move(static_cast<CoreContext&>(m));

@@ -59,6 +59,7 @@ private:
     void place_memory(Machine& m);
     void add_memory(Machine& m, const char* name, const void* data, uint64_t bytes, Role role, int fill = 0);
     void run_cores(Machine& m);
+    void report_exception(Machine& m, const char* what) const;
     void run_core(Machine& m, RunningCore& core);
     void run_waiting(Machine& m, Waiting* waiting);
     void resume(Machine& m, RunningCore& core);

@@ -12,6 +12,9 @@ import re
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 FOLDER = Path(__file__).with_name("kernels")
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -56,6 +59,16 @@ class Claim:
 @cache
 def claims() -> tuple[Claim, ...]:
     return tuple(claim for path in sorted(FOLDER.glob("*.cpp")) for claim in _claims_of(path))
+
+
+def broken_claims() -> list[Any]:
+    """The parameters of tests that run each kernel that breaks a rule. An endless loop takes 3 GiB and ten
+    seconds until it reaches the simulator's limit."""
+    return [
+        pytest.param(claim, id=str(claim), marks=[pytest.mark.slow] if claim.rule == "SIM-END-02" else [])
+        for claim in claims()
+        if claim.breaks
+    ]
 
 
 def source(stem: str) -> Path:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import re
 import struct
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
+import ascend_sim
+import mini_kernels
 import numpy as np
 import pytest
 from ascend_sim import In, InOut, KernelBroken, Options, Out, Sum
@@ -68,6 +72,38 @@ def test_threads_launch_in_parallel_and_each_has_its_own_report(compiled):
 
     with ThreadPoolExecutor(4) as threads:
         assert all(threads.map(run_one, range(40)))
+
+
+# ---- kernels that do not return ---------------------------------------------------------------------------
+
+EXITS = """
+import sys, ascend_sim, numpy as np
+kernel = ascend_sim.Kernel(sys.argv[1], "exit_of_the_last_core", "ascend910b")
+kernel.run(ascend_sim.Part(np.zeros(8, np.float32)), ascend_sim.Part(np.zeros(8, np.float32)), block_dim=3)
+print("returned")
+"""
+
+
+def test_a_kernel_that_calls_exit_does_not_end_the_process_as_if_it_had_succeeded(kernel_folder):
+    library = ascend_sim.build(mini_kernels.source("ends"), flags=["-O0"], folder=kernel_folder)
+    done = subprocess.run(
+        [sys.executable, "-c", EXITS, str(library)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    # Both orders of the cores may reach it at the same time.
+    (line,) = set(done.stderr.splitlines())
+    text = "kernel:0, core 2, kernel: the kernel exit_of_the_last_core calls exit: the process ends."
+    assert line == f"[sim] SIM-END-01 {text}"
+
+
+def test_an_exception_of_one_core_ends_the_others_and_the_next_launch_works(compiled):
+    y = floats(7)
+    with pytest.raises(KernelBroken, match=r"core 1, .*an exception leaves the kernel exception_of_core_one"):
+        compiled("ends", "exception_of_core_one").run(In(floats()), InOut(y), block_dim=3)
+    assert (y == 7).all()
+    z = floats(count=8 * 3)
+    compiled("reports", "number_of_each_core").run(In(floats()), Out(z), block_dim=3)
+    assert np.array_equal(z, np.repeat(np.arange(3) + 1, 8))
 
 
 # ---- outputs ---------------------------------------------------------------------------------------------

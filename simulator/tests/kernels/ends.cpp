@@ -1,0 +1,44 @@
+// Kernels that end in another way than by a return, and loops that do not end.
+#include <cstdlib>
+#include <stdexcept>
+
+#include "mini.h"
+
+KERNEL(exception_that_stays_inside) {
+    Ub ub(256);
+    try {
+        throw std::runtime_error("caught");  // keeps SIM-END-01
+    } catch (const std::runtime_error&) {
+    }
+}
+
+KERNEL(exception_that_leaves) {
+    Ub ub(256);
+    LocalTensor<float> t = ub.at<float>(0, 64);
+    Muls(t, t, 2.0f, 64);  // breaks SIM-END-01: an exception leaves the kernel exception_that_leaves: no tile.
+    if (GetBlockNum() == 1) throw std::runtime_error("no tile");
+}
+
+KERNEL(number_that_is_thrown) {
+    if (GetBlockNum() == 1) throw 1;  // breaks SIM-END-01 (no line): an exception leaves the kernel number_that_is_thrown: it is no
+}
+
+// The other cores wait for core 1.
+KERNEL(exception_of_core_one) {
+    if (GetBlockIdx() == 1) throw std::runtime_error("of core 1");
+    SyncAll();
+}
+
+KERNEL(exit_of_the_last_core) {
+    if (GetBlockIdx() == GetBlockNum() - 1) std::exit(0);
+}
+
+KERNEL(wait_for_a_flag_that_is_set) {
+    GlobalTensor<int32_t> flags = global<int32_t>(x);
+    while (flags.GetValue(1) == 0) continue;  // keeps SIM-END-02
+}
+
+KERNEL(endless_wait_for_a_flag) {
+    GlobalTensor<int32_t> flags = global<int32_t>(x);
+    while (flags.GetValue(0) == 0) continue;  // breaks SIM-END-02: this is instruction 16777217 of the core.
+}

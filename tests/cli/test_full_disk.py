@@ -1,0 +1,102 @@
+"""A full disk under the files of each command: one sentence, exit status 2, the earlier file, no other file.
+
+The largest size of a file is limited (as with ``ulimit -f``). A write beyond it fails as on a full disk, but with EFBIG.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("typer")
+resource = pytest.importorskip("resource")
+
+ROOT = Path(__file__).resolve().parents[2]
+# npu-rope with the rest of the command line. Its files may have as many bytes as the first argument says.
+LIMITED = """
+import resource, signal, sys
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+limit = int(sys.argv.pop(1))
+resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+from npu_rope.cli import main
+main()
+"""
+FULL = "[npu-rope] output must fit on the disk but got: File too large.\n"
+VALIDATE = ("validate", "--no-ggml", "--suite", "models", "--filter", "llama-3.1-8b/decode(type=f32")
+BENCH = ("bench", "--from", "{run}")
+COMMANDS = {
+    "validate console": (*VALIDATE, "--backend", "cpu"),
+    "validate json": (*VALIDATE, "--backend", "cpu", "--format", "json"),
+    "validate csv": (*VALIDATE, "--backend", "cpu", "--format", "csv"),
+    "validate junit": (*VALIDATE, "--backend", "cpu", "--format", "junit"),
+    "validate html": (*VALIDATE, "--backend", "cpu", "--format", "html"),
+    "bench console": BENCH,
+    "bench json": (*BENCH, "--format", "json"),
+    "bench csv": (*BENCH, "--format", "csv"),
+    "bench html": (*BENCH, "--format", "html"),
+}
+FIGURE = {
+    **{"row": "prefill f32 neox 1 thread", "group": "prefill", "shape": "[1,1,32,128]", "dtype": "f32"},
+    **{"mode": "neox", "threads": 1, "contestant": "npu_rope.rope(out=)", "kind": "ours", "status": "ok"},
+    **{"note": "", "foreign_cores": 0.0, "median_us": 1.0, "min_us": 1.0, "spread": 0.0, "samples": 5.0},
+    **{"ratio": 1.0, "ratio_of_medians": 1.0},
+}
+
+
+@pytest.fixture
+def bench_run(tmp_path_factory):
+    """Return the path of an earlier benchmark's JSON."""
+    from npu_rope.bench.run import Results
+
+    facts = {"machine": "a machine", "isa": "baseline", "versions": {}, "seconds_per_row": 1.0}
+    path = tmp_path_factory.mktemp("bench") / "run.json"
+    path.write_text(json.dumps(Results(facts, [FIGURE], []).document()))
+    return path
+
+
+@pytest.fixture
+def limited(run_python):
+    """Return a function that runs npu-rope with files of at most ``limit`` bytes."""
+    return lambda limit, *arguments: run_python("-c", LIMITED, str(limit), *map(str, arguments))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", COMMANDS)
+def test_an_output_keeps_its_earlier_file(limited, bench_run, tmp_path, name):
+    command = [word.format(run=bench_run) for word in COMMANDS[name]]
+    (tmp_path / "old").write_text("earlier")
+    for file in ("old", "new"):
+        done = limited(100, *command, "--output", tmp_path / file)
+        assert (done.returncode, done.stderr) == (2, FULL), done.stdout
+    assert [path.name for path in tmp_path.iterdir()] == ["old"]
+    assert (tmp_path / "old").read_text() == "earlier"
+
+
+@pytest.mark.long
+def test_the_page_of_a_benchmark_keeps_its_text(limited, bench_run, tmp_path):
+    page = tmp_path / "page.md"
+    shutil.copy(ROOT / "docs" / "benchmarks.md", page)
+    done = limited(100, "bench", "--from", bench_run, "--markdown", page)
+    assert (done.returncode, done.stderr) == (2, FULL)
+    assert page.read_text() == (ROOT / "docs" / "benchmarks.md").read_text()
+    assert [path.name for path in tmp_path.iterdir()] == ["page.md"]
+
+
+@pytest.mark.long
+def test_a_timeline_that_fits_only_the_temporary_folder_leaves_no_page(limited, tmp_path):
+    shape = ("trace", "rope", "--shape", "1,1,1,64", "--output", tmp_path / "timeline")
+    assert limited(1 << 30, *shape).returncode == 0
+    bytes_of_timeline = (tmp_path / "timeline").stat().st_size
+    (tmp_path / "timeline").write_text("earlier")
+    done = limited(bytes_of_timeline, *shape, "--format", "html")
+    assert (done.returncode, done.stderr) == (2, FULL)
+    # A full temporary folder is named.
+    done = limited(100, *shape)
+    assert done.returncode == 2
+    assert "[trace] launch must be possible but got cannot write " in done.stderr
+    assert "File too large" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["timeline"]
+    assert (tmp_path / "timeline").read_text() == "earlier"
