@@ -247,15 +247,13 @@ for arch in "${archs[@]}"; do build_arch "$arch"; done
 next fresh sdist "packing the source distributions" build_sdists "$WORK/sdist"
 
 # Everything was made: put it into the output folder.
-mkdir -p "$output"
 made=()
 for arch in "${archs[@]}"; do made+=("$WORK/$arch"/done/*.whl); done
 made+=("$WORK"/sdist/*.tar.gz)
+publish "$output" "${made[@]}" || die "the files could not be copied into $output, which did not change."
 printf '\n%s:\n' "$output"
 for file in "${made[@]}"; do
   name="${file##*/}"
-  cp "$file" "$output/.$name.new"
-  mv "$output/.$name.new" "$output/$name"
   printf '  %8d bytes  %s  %s\n' "$(stat -c %s "$file")" "$(sha256sum <"$file" | cut -d' ' -f1)" "$name"
 done
 unlock_checkout

@@ -46,8 +46,23 @@ hash_of() {
 is_done() { [ "$(cat "$STAMPS/$1" 2>/dev/null)" = "$2" ]; }
 
 mark_done() {
-  mkdir -p "$STAMPS"
-  printf '%s\n' "$2" >"$STAMPS/$1.new" && mv "$STAMPS/$1.new" "$STAMPS/$1"
+  mkdir -p "$STAMPS" && { printf '%s\n' "$2" >"$STAMPS/$1.new"; } 2>/dev/null && mv "$STAMPS/$1.new" "$STAMPS/$1" && return 0
+  rm -f "$STAMPS/$1.new"
+  die "$STAMPS/$1 could not be written." "Is the disk full? The next run repeats this step."
+}
+
+# publish FOLDER FILE...: copy the files into the folder. If one cannot be copied, the folder keeps its earlier files.
+publish() {
+  local folder="$1" file
+  shift
+  mkdir -p "$folder" || return 1
+  for file in "$@"; do
+    if ! cp "$file" "$folder/.${file##*/}.new"; then
+      for file in "$@"; do rm -f "$folder/.${file##*/}.new"; done
+      return 1
+    fi
+  done
+  for file in "$@"; do mv "$folder/.${file##*/}.new" "$folder/${file##*/}" || return 1; done
 }
 
 forget() { rm -f "$STAMPS/$1"; }

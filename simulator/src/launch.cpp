@@ -194,8 +194,9 @@ int32_t run(const Job& job) {
     check_waves(job, ascending);
     const std::string summary = summary_of(ascending.timeline, *job.profile);
     const char* path = job.launch->trace_path;
-    if (path && !write_trace(path, ascending.timeline, *job.profile, summary))
-        return bad_call(std::string("cannot write ") + path);
+    if (path)
+        if (const std::string cause = write_trace(path, ascending.timeline, *job.profile, summary); !cause.empty())
+            return bad_call("cannot write " + std::string(path) + ": " + cause);
     if (ascending.errors.empty()) copy_back(job, ascending);
     return store_report(ascending.errors, ascending.warnings, summary);
 }

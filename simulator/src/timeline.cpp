@@ -1,8 +1,12 @@
 #include "src/timeline.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <cstdio>
+#include <cstring>
 #include <map>
 #include <tuple>
 #include <utility>
@@ -132,14 +136,21 @@ std::string summary_of(const Timeline& timeline, const Profile& profile) {
     return j.raw("apis", by_api).done();
 }
 
-bool write_trace(const char* path, const Timeline& timeline, const Profile& profile, const std::string& summary) {
+std::string write_trace(const char* path, const Timeline& timeline, const Profile& profile,
+                        const std::string& summary) {
     std::FILE* f = std::fopen(path, "w");
-    if (!f) return false;
+    if (!f) return std::strerror(errno);
     std::fputs("{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n", f);
     write_events(timeline, profile.clock_ghz, f);
     std::fprintf(f, "\n],\"otherData\":{\"summary\":%s}}\n", summary.c_str());
-    const bool written = std::ferror(f) == 0;
-    return std::fclose(f) == 0 && written;
+    std::fflush(f);
+    const int error = std::ferror(f) ? errno : 0;
+    if (std::fclose(f) == 0 && !error) return "";
+    const std::string cause = std::strerror(error ? error : errno);
+    // Half of a timeline must not stay. Devices and pipes do.
+    struct stat status;
+    if (stat(path, &status) == 0 && S_ISREG(status.st_mode)) std::remove(path);
+    return cause;
 }
 
 }  // namespace ascend_sim

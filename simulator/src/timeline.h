@@ -19,7 +19,7 @@ struct Timeline {
 // Totals, use of the pipes, instructions of the slowest core and critical path, as JSON.
 std::string summary_of(const Timeline& timeline, const Profile& profile);
 
-// Writes the trace with the summary; false if the file cannot be written.
-bool write_trace(const char* path, const Timeline& timeline, const Profile& profile, const std::string& summary);
+// Writes the trace with the summary. Returns "", or why the file cannot be written.
+std::string write_trace(const char* path, const Timeline& timeline, const Profile& profile, const std::string& summary);
 
 }  // namespace ascend_sim

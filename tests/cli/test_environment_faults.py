@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 from ascend_sim import elf, folders
 
 from npu_rope import native, simulated_package
+from npu_rope.testing import ggml
 
 # A call of rope on the back end of the variable NPU_ROPE_BACKEND. Prints the error.
 CALL = """
@@ -82,6 +84,50 @@ def test_the_simulated_runtime_refuses_a_variable_with_nonsense(setting: str) ->
     status, output = output_of(RUNTIME, str(folders.library("ascend_sim_cann")), **{name: value})
     assert status == 2
     assert f"simulated CANN: {NONSENSE_OF_THE_RUNTIME[setting]}" in output
+
+
+# Logs a line of each level from 0 to 3.
+LOG = """
+import ctypes, sys
+log = ctypes.CDLL(sys.argv[1]).aclAppLog
+for level in range(4):
+    log(level, b"f", b"f.cpp", 1, b"text")
+ctypes.CDLL(None).fflush(None)
+"""
+
+
+# CANN uses the default, level 3, for a text that is no level (hicann/runtime
+# src/dfx/log/liblog/slog/dlog_level_env.c, DlogInitGlobalLogLevelByEnv).
+@pytest.mark.parametrize(
+    ("text", "first"), [("0", 0), ("2", 2), *((text, 3) for text in ("", "-1", "9" * 30, "debug", "1x", "\udcff"))]
+)
+def test_a_log_level_that_is_none_is_the_default(text: str, first: int) -> None:
+    library = str(folders.library("ascend_sim_cann"))
+    variables = {"ASCEND_GLOBAL_LOG_LEVEL": text, "ASCEND_SLOG_PRINT_TO_STDOUT": "1"}
+    status, output = output_of(LOG, library, **variables)
+    assert status == 0
+    assert re.findall(r"log (\d)\]", output) == [str(level) for level in range(first, 4)]
+
+
+@pytest.mark.parametrize("text", ["-1", "nonsense", "9" * 30, "x" * 5000, "/dev/null", "\udcff"])
+def test_a_ggml_folder_that_is_none_is_named(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv(ggml.ENVIRONMENT_VARIABLE, text)
+    with pytest.raises(ggml.GgmlUnavailable) as caught:
+        ggml.find_library_dir()
+    message = str(caught.value).split("\n")[0]
+    assert message == f"[ggml] library must be a folder with libggml-base* and libggml-cpu* but got {text}."
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("text", ["", "0", "-1", "x" * 5000, "\udcff"])
+def test_a_run_replaces_the_number_of_an_outer_run(text: str) -> None:
+    command = [sys.executable, "-c", "import os; print(ascii(os.environ['ASCEND_SIM_RUN']))"]
+    run = [sys.executable, "-m", "ascend_sim.cli", "run", "--", *command]
+    done = subprocess.run(
+        run, env={**os.environ, "ASCEND_SIM_RUN": text}, capture_output=True, text=True, check=False, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    assert re.fullmatch(r"'\d+-\d+'\n", done.stdout), done.stdout
 
 
 def test_a_report_folder_that_cannot_be_written_is_named_once() -> None:

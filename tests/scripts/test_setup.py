@@ -368,3 +368,43 @@ def test_requirements_include_extras_and_exclude_packages_of_without() -> None:
     assert any(line.startswith("scikit-build-core") for line in listed)
     assert any(line.startswith("typer") for line in listed)
     assert not any(line.startswith(("torch", "pywhispercpp", "npu-rope")) for line in listed)
+
+
+# ---- a full disk --------------------------------------------------------------------------------------
+
+# Files have at most 1 KiB (a unit of ulimit). A larger write fails with EFBIG, as one on a full disk with ENOSPC.
+SMALL_FILES = "trap '' XFSZ; ulimit -f 1"
+
+
+def test_a_stamp_without_room_ends_the_step_with_a_sentence_and_leaves_no_file(tmp_path: Path) -> None:
+    folders = f"STAMPS={tmp_path}/stamps; LOGS={tmp_path}/logs"
+    done = bash(f"{folders}; trap '' XFSZ; ulimit -f 0; step a 1 working true; echo after")
+    assert done.returncode == 1
+    assert "after" not in done.stdout
+    assert done.stderr == (
+        f"\nerror: {tmp_path}/stamps/a could not be written.\n"
+        "  Is the disk full? The next run repeats this step.\n"
+    )
+    assert list((tmp_path / "stamps").iterdir()) == []
+
+
+def test_a_log_without_room_fails_the_step_which_is_not_recorded(tmp_path: Path) -> None:
+    folders = f"STAMPS={tmp_path}/stamps; LOGS={tmp_path}/logs"
+    done = bash(f"{folders}; {SMALL_FILES}; step a 1 working seq 1000 || echo failed with $?")
+    assert "failed with 1" in done.stdout
+    assert f"failed. The last lines of {tmp_path}/logs/a.log:" in done.stderr
+    assert not (tmp_path / "stamps" / "a").exists()
+
+
+@pytest.mark.parametrize("room", [True, False])
+def test_files_are_published_all_or_none(tmp_path: Path, room: bool) -> None:
+    output = tmp_path / "dist"
+    output.mkdir()
+    (output / "a.whl").write_text("earlier")
+    (tmp_path / "a.whl").write_text("new")
+    (tmp_path / "b.whl").write_bytes(bytes(5000))
+    limit = "" if room else SMALL_FILES
+    done = bash(f"{limit}\npublish {output} {tmp_path}/a.whl {tmp_path}/b.whl; echo status $?")
+    assert done.stdout == f"status {int(not room)}\n"
+    assert sorted(path.name for path in output.iterdir()) == (["a.whl", "b.whl"] if room else ["a.whl"])
+    assert (output / "a.whl").read_text() == ("new" if room else "earlier")

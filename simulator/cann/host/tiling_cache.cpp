@@ -1,5 +1,6 @@
 #include "cann/host/tiling_cache.h"
 
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <list>
@@ -10,13 +11,16 @@
 namespace simulated_cann {
 namespace {
 
+// hicann/opbase src/nnopbase/individual_op/executor/indv_args_pool.cpp, ArgsPool::GetCacheSizeLimit: the default for a
+// text that std::stoull refuses, which includes a number that is too large for it.
 size_t read_entry_limit() {
-    constexpr size_t kDefaultLimit = 10000, kMaxLimit = 10000000;  // indv_args_pool.cpp
+    constexpr size_t kDefaultLimit = 10000, kMaxLimit = 10000000;
     const char* text = std::getenv("ACLNN_CACHE_LIMIT");
     if (!text) return kDefaultLimit;
     char* end = nullptr;
+    errno = 0;
     const unsigned long long limit = std::strtoull(text, &end, 10);
-    if (end == text) return kDefaultLimit;
+    if (end == text || errno == ERANGE) return kDefaultLimit;
     return limit < kMaxLimit ? static_cast<size_t>(limit) : kMaxLimit;
 }
 

@@ -26,14 +26,16 @@ struct RecentError {
 
 const ForkLock error_lock(LockRank::kLast, &Locked<RecentError>::mutex());
 
-// Returns the lowest level that is printed: ASCEND_GLOBAL_LOG_LEVEL, from 0 (debug) to 3 (error). Returns 4, which
-// prints nothing, unless ASCEND_SLOG_PRINT_TO_STDOUT is 1.
+// Returns the lowest level that is printed: ASCEND_GLOBAL_LOG_LEVEL, from 0 (debug) to 3 (error) and 4 (nothing).
+// Returns 3 for any other text, as hicann/runtime src/dfx/log/liblog/slog/dlog_level_env.c does in
+// DlogInitGlobalLogLevelByEnv. Returns 4 unless ASCEND_SLOG_PRINT_TO_STDOUT is 1.
 int log_level() {
     static const int level = [] {
         const char* level_text = std::getenv("ASCEND_GLOBAL_LOG_LEVEL");
         const char* print_setting = std::getenv("ASCEND_SLOG_PRINT_TO_STDOUT");
         if (!print_setting || std::string(print_setting) != "1") return 4;
-        return level_text ? std::atoi(level_text) : 3;
+        const bool is_level = level_text && level_text[0] >= '0' && level_text[0] <= '4' && !level_text[1];
+        return is_level ? level_text[0] - '0' : 3;
     }();
     return level;
 }

@@ -3,6 +3,7 @@
 import ctypes
 import os
 import re
+import resource
 import stat
 import subprocess
 import sys
@@ -204,3 +205,32 @@ def test_a_cache_that_others_may_write_is_refused(cache, place):
         Unavailable, match=f"cache must be available but {path} is one that other users may write"
     ):
         stubs.cached_folder("made", lambda folder: None)
+
+
+# ---- a full disk --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small_files():
+    """Limit files to 100 bytes. A larger write fails with EFBIG, as one on a full disk with ENOSPC."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_cache_without_room_keeps_no_draft(small_files, monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with pytest.raises(OSError, match="File too large"):
+        stubs.cached_folder("made", lambda folder: (folder / "x.so").write_text("x" * 1000))
+    assert list((tmp_path / "ascend-sim").iterdir()) == []
+
+
+def test_a_compiler_without_room_keeps_no_draft_and_is_named(small_files, monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    needs = stubs.Needs(sonames=(), symbols=())
+    monkeypatch.setattr(stubs, "source_of", lambda symbols: "int x[99];")
+    library = folders.library("ascend_sim_cann")
+    with pytest.raises(Unavailable, match=r"\[sim\] C\+\+ compiler must be available but .* failed:"):
+        stubs.cached_folder("made", lambda folder: stubs.build(needs, library, folder))
+    assert list((tmp_path / "ascend-sim").iterdir()) == []
