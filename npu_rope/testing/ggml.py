@@ -74,7 +74,7 @@ class GgmlRefused(RuntimeError):
 def _candidates(given_folder: str | None) -> Iterator[Path]:
     if given_folder:
         path = Path(given_folder)
-        yield path.parent if path.is_file() else path
+        yield path.parent if os.path.isfile(path) else path
         return
     yield Path(sys.prefix) / "ggml" / NODE_PACKAGE
     here = Path.cwd()
@@ -107,7 +107,9 @@ class Build:
     """
 
     def __init__(self, folder: Path) -> None:
-        found = [path for path in folder.rglob("libggml*") if SHARED_LIBRARY.search(path.name)]
+        # Unlike pathlib, os.path raises no error for a name that is too long.
+        entries = folder.rglob("libggml*") if os.path.isdir(folder) else ()
+        found = [path for path in entries if SHARED_LIBRARY.search(path.name)]
         found.sort(key=lambda path: (len(path.parts), path))
         self.folder = folder
         self.copies = list(

@@ -99,7 +99,8 @@ ctypes.CDLL(None).fflush(None)
 # CANN uses the default, level 3, for a text that is no level (hicann/runtime
 # src/dfx/log/liblog/slog/dlog_level_env.c, DlogInitGlobalLogLevelByEnv).
 @pytest.mark.parametrize(
-    ("text", "first"), [("0", 0), ("2", 2), *((text, 3) for text in ("", "-1", "9" * 30, "debug", "1x", "\udcff"))]
+    ("text", "first"),
+    [("0", 0), ("2", 2), *((text, 3) for text in ("", "-1", "9" * 30, "debug", "1x", "\udcff"))],
 )
 def test_a_log_level_that_is_none_is_the_default(text: str, first: int) -> None:
     library = str(folders.library("ascend_sim_cann"))
@@ -124,7 +125,12 @@ def test_a_run_replaces_the_number_of_an_outer_run(text: str) -> None:
     command = [sys.executable, "-c", "import os; print(ascii(os.environ['ASCEND_SIM_RUN']))"]
     run = [sys.executable, "-m", "ascend_sim.cli", "run", "--", *command]
     done = subprocess.run(
-        run, env={**os.environ, "ASCEND_SIM_RUN": text}, capture_output=True, text=True, check=False, timeout=300
+        run,
+        env={**os.environ, "ASCEND_SIM_RUN": text},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
     assert re.fullmatch(r"'\d+-\d+'\n", done.stdout), done.stdout

@@ -1,6 +1,7 @@
 """A full disk under the files of each command: one sentence, exit status 2, the earlier file, no other file.
 
-The largest size of a file is limited (as with ``ulimit -f``). A write beyond it fails as on a full disk, but with EFBIG.
+The largest size of a file is limited, as with ``ulimit -f``. A write beyond it fails as on a full disk, but
+with EFBIG.
 """
 
 from __future__ import annotations
@@ -39,10 +40,23 @@ COMMANDS = {
     "bench html": (*BENCH, "--format", "html"),
 }
 FIGURE = {
-    **{"row": "prefill f32 neox 1 thread", "group": "prefill", "shape": "[1,1,32,128]", "dtype": "f32"},
-    **{"mode": "neox", "threads": 1, "contestant": "npu_rope.rope(out=)", "kind": "ours", "status": "ok"},
-    **{"note": "", "foreign_cores": 0.0, "median_us": 1.0, "min_us": 1.0, "spread": 0.0, "samples": 5.0},
-    **{"ratio": 1.0, "ratio_of_medians": 1.0},
+    "row": "prefill f32 neox 1 thread",
+    "group": "prefill",
+    "shape": "[1,1,32,128]",
+    "dtype": "f32",
+    "mode": "neox",
+    "threads": 1,
+    "contestant": "npu_rope.rope(out=)",
+    "kind": "ours",
+    "status": "ok",
+    "note": "",
+    "foreign_cores": 0.0,
+    "median_us": 1.0,
+    "min_us": 1.0,
+    "spread": 0.0,
+    "samples": 5.0,
+    "ratio": 1.0,
+    "ratio_of_medians": 1.0,
 }
 
 

@@ -372,7 +372,7 @@ def test_requirements_include_extras_and_exclude_packages_of_without() -> None:
 
 # ---- a full disk --------------------------------------------------------------------------------------
 
-# Files have at most 1 KiB (a unit of ulimit). A larger write fails with EFBIG, as one on a full disk with ENOSPC.
+# Files have at most 1 KiB. A larger write fails with EFBIG, as one on a full disk does with ENOSPC.
 SMALL_FILES = "trap '' XFSZ; ulimit -f 1"
 
 

@@ -144,7 +144,8 @@ namespace ascend_sim {
     RULE(Assert01, "SIM-ASSERT-01", "the kernel's assertions hold, and it does not reach Trap", "assert, Trap")        \
     RULE(End01, "SIM-END-01", "a kernel ends by a return: no exception leaves it, and it does not call exit",          \
          "project rule")                                                                                               \
-    RULE(End02, "SIM-END-02", "a core ends after at most 16,777,216 instructions: it is in no endless loop", "project rule")
+    RULE(End02, "SIM-END-02", "a core ends after at most 16,777,216 instructions: it is in no endless loop",           \
+         "project rule")
 
 enum class Rule {
 #define ASCEND_SIM_RULE(name, id, text, basis) name,

@@ -333,7 +333,13 @@ print(ctypes.c_int.in_dll(device.tiling_library(), "weighted_add_tilings").value
         # std::stoull reads -1 as the largest number, and refuses one that is too large and no number at all.
         *(
             pytest.param({"ACLNN_CACHE_LIMIT": limit, "DISABLE_L2_CACHE": l2}, [], 1, marks=pytest.mark.slow)
-            for limit, l2 in (("", ""), ("-1", "-1"), ("9" * 30, "9" * 30), ("\udcff", "\udcff"), ("5x", "yes"))
+            for limit, l2 in (
+                ("", ""),
+                ("-1", "-1"),
+                ("9" * 30, "9" * 30),
+                ("\udcff", "\udcff"),
+                ("5x", "yes"),
+            )
         ),
         ({}, ["DISABLE_L2_CACHE=1"], 3),
         ({"DISABLE_L2_CACHE": "1"}, ["DISABLE_L2_CACHE=0"], 1),

@@ -33,11 +33,28 @@ def check_the_number_of_devices():
 
 # Only the devices before the first character or number that is none count
 # (hicann/runtime docs/zh/env_vars/ASCEND_RT_VISIBLE_DEVICES.md).
-NONSENSE = (("-1", 0), ("9" * 30, 0), ("0," + "9" * 30, 1), ("\udcff", 0), ("0,\udcff", 1), ("0,,1", 1), ("all", 0))
+NONSENSE = (
+    ("-1", 0),
+    ("9" * 30, 0),
+    ("0," + "9" * 30, 1),
+    ("\udcff", 0),
+    ("0,\udcff", 1),
+    ("0,,1", 1),
+    ("all", 0),
+)
 
 
 def check_visible_devices():
-    for text, devices in (("1", 1), ("1,2,3", 3), ("1, 2,3", 1), ("1,3,8", 2), ("2,1", 1), ("", 0), ("x", 0), *NONSENSE):
+    for text, devices in (
+        ("1", 1),
+        ("1,2,3", 3),
+        ("1, 2,3", 1),
+        ("1,3,8", 2),
+        ("2,1", 1),
+        ("", 0),
+        ("x", 0),
+        *NONSENSE,
+    ):
         reader, writer = os.pipe()
         os.environ["ASCEND_RT_VISIBLE_DEVICES"] = text
         if os.fork() == 0:
