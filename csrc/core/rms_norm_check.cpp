@@ -221,7 +221,7 @@ Check check_rms_norm(const RmsNormTensors& t, const RmsNormAttributes& a, RmsNor
                {{"scale", t.scale}, true},
                {{t.out_name(), t.out}, !t.out_may_be_null},
                {{"sum", t.sum}, t.adds && !t.out_may_be_null},
-               {{"dscale", t.dscale}, t.backward && !t.out_may_be_null}};
+               {{"dscale", t.dscale}, t.adds_to_float32_dscale && !t.out_may_be_null}};
     for (const auto& [named, required] : all)
         if (required && !named.tensor) return bad_value(t.op, named.name, "be a tensor", "NULL");
     *shape = RmsNormShape{};

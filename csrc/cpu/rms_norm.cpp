@@ -254,7 +254,7 @@ constexpr int64_t kMinRowsPerGroup = 16, kMaxGroups = 64;
 
 struct BackwardJob {
     Job job;
-    char* dscale;
+    char* dscale;              // NULL: not needed
     int64_t scales;            // the number of different scales
     int64_t rows_per_scale;    // the number of rows that share a scale
     int64_t scale_elements;    // of one scale: the product of the inner sizes along which the scale is not broadcast
@@ -265,6 +265,7 @@ struct BackwardJob {
 // The offsets of a row. They are computed from the index of its scale and its index among the rows with this scale.
 struct BackwardOffsets {
     int64_t x = 0, grad = 0, scale = 0, dx = 0;
+    BackwardOffsets() = default;
     BackwardOffsets(const RmsNormShape& s, int64_t scale_index, int64_t row_of_scale) {
         for (int k = kMaxOuterDims - 1; k >= 0; --k) {
             if (s.outer[k] == 1) continue;
@@ -290,12 +291,17 @@ public:
           scales_(job),
           is_narrow_(computes_in_floats(job.format)) {}
 
-    // Writes dx and adds to the n sums of dscale.
-    void run(const BackwardOffsets& offsets, double* sums) {
+    // Writes dx of `count` rows, which share a scale, and adds to the n sums of dscale, row by row. sums may be NULL.
+    void run(const BackwardOffsets* offsets, int count, double* sums) {
+        scale_ = scales_.at(offsets[0].scale);
+        if (is_narrow_) return run_narrow(offsets, count, sums);
+        for (int r = 0; r < count; ++r) run_in_doubles(offsets[r], sums);
+    }
+
+private:
+    void run_in_doubles(const BackwardOffsets& offsets, double* sums) {
         x_ = job_.x + offsets.x * job_.format.x_bytes;
         grad_ = job_.grad + offsets.grad * job_.format.scale_bytes;
-        scale_ = scales_.at(offsets.scale);
-        if (is_narrow_) return run_narrow(job_.out + offsets.dx * job_.format.x_bytes, sums);
         factors_ = double_row_.factors_of(x_);
         // dx is multiplied by inverse, then by power. `headroom` keeps a small gradient normal after the first product.
         // The second factor is therefore divided by it.
@@ -307,34 +313,52 @@ public:
             kernels_.scale_difference(scaled_grad_, normalized_, mean, factors_.inverse * headroom, dx_block_, count);
             if (factors_.power != 1) kernels_.scale_by(dx_block_, factors_.power / headroom, count);
             kernels_.narrow[job_.format.x_dtype](dx_block_, dx + at * job_.format.x_bytes, count);
+            if (!sums) return;
             round_to(kernels_, job_.shape.stash_dtype, normalized_, count);
             round_to(kernels_, job_.format.x_dtype, normalized_, count);
             kernels_.add_product(grad_block_, normalized_, sums + at, count);
         });
     }
 
-private:
     // Does the same for types that one kernel reads, computes in double and rounds.
-    void run_narrow(char* dx, double* sums) {
-        const int32_t x_type = job_.format.x_dtype, scale_type = job_.format.scale_dtype;
+    void run_narrow(const BackwardOffsets* offsets, int count, double* sums) {
         const int64_t x_bytes = job_.format.x_bytes, scale_bytes = job_.format.scale_bytes;
-        const auto n = static_cast<double>(job_.shape.n);
+        const auto differentiate = narrow_kernels_.differentiate[job_.format.x_dtype][job_.format.scale_dtype];
+        GradientRow rows[kGradientRows];
+        for (int r = 0; r < count; ++r) rows[r] = narrow_row(offsets[r]);
+        for_each_block(job_.shape.n, [&](int64_t at, int64_t elements) {
+            GradientBlock block{scale_ + at * scale_bytes, elements, sums ? sums + at : nullptr, 1, {}};
+            auto take = [&](int to, const GradientRow& row) {
+                block.row[to] = {static_cast<const char*>(row.x) + at * x_bytes,
+                                 static_cast<const char*>(row.grad) + at * scale_bytes,
+                                 static_cast<char*>(row.dx) + at * x_bytes, row.inverse, row.mean};
+            };
+            if (count == kGradientRows) {
+                block.rows = kGradientRows;
+                for (int r = 0; r < count; ++r) take(r, rows[r]);
+                return differentiate(block);
+            }
+            for (int r = 0; r < count; ++r) {
+                take(0, rows[r]);
+                differentiate(block);
+            }
+        });
+    }
+
+    // Returns a row's addresses, inverse and mean.
+    GradientRow narrow_row(const BackwardOffsets& offsets) const {
+        const int64_t x_bytes = job_.format.x_bytes, scale_bytes = job_.format.scale_bytes;
+        const auto sum_block = narrow_kernels_.sum_block[job_.format.x_dtype][job_.format.scale_dtype];
+        const char *x = job_.x + offsets.x * x_bytes, *grad = job_.grad + offsets.grad * scale_bytes;
         PairwiseSum squares, products;
         for_each_block(job_.shape.n, [&](int64_t at, int64_t count) {
-            squares.add(narrow_kernels_.sum_block_squares[x_type](x_ + at * x_bytes, count));
+            const RowSums sums = sum_block(x + at * x_bytes, grad + at * scale_bytes, scale_ + at * scale_bytes, count);
+            squares.add(sums.squares);
+            products.add(sums.products);
         });
+        const auto n = static_cast<double>(job_.shape.n);
         const double inverse = 1 / std::sqrt(squares.total() / n + job_.format.epsilon);
-        GradientJob block{x_, grad_, scale_, 0, inverse, 0, dx, sums};
-        auto for_each_gradient_block = [&](auto run) {
-            for_each_block(job_.shape.n, [&](int64_t at, int64_t count) {
-                block.x = x_ + at * x_bytes, block.dx = dx + at * x_bytes, block.sums = sums + at;
-                block.grad = grad_ + at * scale_bytes, block.scale = scale_ + at * scale_bytes, block.count = count;
-                run();
-            });
-        };
-        for_each_gradient_block([&] { products.add(narrow_kernels_.dot_gradient[x_type][scale_type](block)); });
-        block.mean = products.total() / n;
-        for_each_gradient_block([&] { narrow_kernels_.differentiate[x_type][scale_type](block); });
+        return {x, grad, job_.out + offsets.dx * x_bytes, inverse, products.total() * inverse / n};
     }
 
     // Computes a block of grad, g and N.
@@ -391,17 +415,25 @@ void differentiate_groups(int64_t begin, int64_t end, void* ctx) {
     auto& backward = *static_cast<BackwardJob*>(ctx);
     const size_t n = static_cast<size_t>(backward.job.shape.n);
     BackwardRow row(backward.job);
-    std::vector<double> single_group_sums(backward.groups == 1 ? n : 0);
+    std::vector<double> single_group_sums(backward.dscale && backward.groups == 1 ? n : 0);
+    BackwardOffsets offsets[kGradientRows];
     for (int64_t item = begin; item < end; ++item) {
         const int64_t scale_index = item / backward.groups, group = item % backward.groups;
-        double* sums =
-            backward.groups == 1 ? single_group_sums.data() : backward.sums.data() + static_cast<size_t>(item) * n;
-        std::fill_n(sums, n, 0.0);
+        double* sums = nullptr;
+        if (backward.dscale) {
+            sums =
+                backward.groups == 1 ? single_group_sums.data() : backward.sums.data() + static_cast<size_t>(item) * n;
+            std::fill_n(sums, n, 0.0);
+        }
         const int64_t first = backward.rows_per_scale * group / backward.groups,
                       last = backward.rows_per_scale * (group + 1) / backward.groups;
-        for (int64_t row_of_scale = first; row_of_scale < last; ++row_of_scale)
-            row.run(BackwardOffsets(backward.job.shape, scale_index, row_of_scale), sums);
-        if (backward.groups == 1) write_dscale(backward, scale_index, sums);
+        for (int64_t row_of_scale = first; row_of_scale < last; row_of_scale += kGradientRows) {
+            const int count = static_cast<int>(std::min<int64_t>(kGradientRows, last - row_of_scale));
+            for (int r = 0; r < count; ++r)
+                offsets[r] = BackwardOffsets(backward.job.shape, scale_index, row_of_scale + r);
+            row.run(offsets, count, sums);
+        }
+        if (backward.dscale && backward.groups == 1) write_dscale(backward, scale_index, sums);
     }
 }
 
@@ -425,10 +457,11 @@ void run_backward(const Job& job, char* dscale) {
     if (backward.scales * backward.scale_elements == 0) return;
     const int64_t max_groups = std::max<int64_t>(kMaxGroups / backward.scales, 1);
     backward.groups = std::clamp<int64_t>(backward.rows_per_scale / kMinRowsPerGroup, 1, max_groups);
-    if (backward.groups > 1) backward.sums.resize(static_cast<size_t>(backward.scales * backward.groups * shape.n));
+    const bool has_partial_sums = dscale && backward.groups > 1;
+    if (has_partial_sums) backward.sums.resize(static_cast<size_t>(backward.scales * backward.groups * shape.n));
     parallel_ranges(backward.scales * backward.groups, threads_for(shape.rows * shape.n), differentiate_groups,
                     &backward);
-    if (backward.groups > 1) add_groups(backward);
+    if (has_partial_sums) add_groups(backward);
 }
 
 }  // namespace
@@ -438,7 +471,7 @@ Check run_rms_norm_cpu(const RmsNormTensors& t, const RmsNormAttributes& a) {
     if (Check c = check_rms_norm(t, a, &shape); !c.ok()) return c;
     Job job = make_job(shape, t);
     if (t.backward)
-        run_backward(job, static_cast<char*>(t.dscale->data));
+        run_backward(job, t.dscale ? static_cast<char*>(t.dscale->data) : nullptr);
     else if (shape.rows * shape.n != 0)
         run_forward(job);
     return {};

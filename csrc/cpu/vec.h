@@ -356,7 +356,12 @@ inline void pack_bf16_twice(FloatVec even0, FloatVec odd0, FloatVec even1, Float
 #endif
 
 inline FloatVec load_bf16(const uint16_t* p) {
+#if NPU_ROPE_VECTOR_FLOATS == 16
+    // gcc 12 would convert vectors of 16 elements in two halves.
+    return as_float((Uint32Vec)_mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))) << 16);
+#else
     return as_float(__builtin_convertvector(load<Uint16Vec>(p), Uint32Vec) << 16);
+#endif
 }
 template <bool kStream>
 inline void store_bf16(uint16_t* p, FloatVec v) {
