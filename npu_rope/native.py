@@ -298,14 +298,16 @@ class Native:
         if status != 0:
             raise self.last_error().as_exception()
 
-    def call(self, op: str, inputs: Sequence[CTensor], attributes: Any, outputs: Sequence[CTensor]) -> None:
+    def call(
+        self, op: str, inputs: Sequence[CTensor], attributes: Any, outputs: Sequence[CTensor | None]
+    ) -> None:
         """Call ``npu_rope_<op>``; a nonzero status is raised as ValueError, TypeError or RuntimeError.
 
         Args:
             op: a key of :data:`ENTRIES`.
             inputs: in the order of the function's arguments. The last ones, if optional, may be left out.
             attributes: an object with attributes of the names in :data:`ENTRIES`.
-            outputs: in the order of the function's arguments.
+            outputs: in the order of the function's arguments; None for one that is not needed.
         """
         absent = [None] * (ENTRIES[op][0] - len(inputs))
         self._entries[op](*inputs, *absent, *attribute_values(op, attributes), *outputs)

@@ -20,6 +20,7 @@ T = TypeVar("T")
 # ONNX's numbers (TensorProto.DataType) of the types that stash_type may be.
 STASH_DTYPES: Mapping[int, str] = {1: "float32", 10: "float16", 11: "float64", 16: "bfloat16"}
 FORWARD, BACKWARD, ADD = "rms_norm", "rms_norm_backward", "add_rms_norm"
+BACKWARD_DX = "rms_norm_backward_dx"  # torch's operator for a scale that needs no gradient
 MAX_NATIVE_NDIM = 4  # NPU_ROPE_MAX_NDIM
 
 

@@ -41,14 +41,26 @@ void launch(const NormCall& norm, const at::Tensor& grad, const at::Tensor& x, c
                     attributes.stash_type, strides, dx);
 }
 
+// Returns dx and the sums of a row's scale. The kernel computes the sums in every call.
+std::tuple<at::Tensor, at::Tensor> differentiate(const at::Tensor& grad, const at::Tensor& x,
+                                                 const at::Tensor& row_scale, const RmsNormAttributes& attributes) {
+    const NormCall norm(kOp, x, row_scale, attributes);
+    const at::Tensor dx = at::empty(x.sizes(), x.options());
+    const at::Tensor sums = at::zeros(norm.scale().sizes(), row_scale.options().dtype(at::kFloat));
+    launch(norm, norm.read("grad", grad), norm.read("x", x), norm.written("dx", dx), sums);
+    return {dx, sums};
+}
+
+at::Tensor rms_norm_backward_dx(const at::Tensor& grad, const at::Tensor& x, const at::Tensor& scale, int64_t axis,
+                                double epsilon, int64_t stash_type) {
+    return std::get<0>(differentiate(grad, x, scale_of_row(x, scale, axis), {axis, epsilon, stash_type}));
+}
+
 std::tuple<at::Tensor, at::Tensor> rms_norm_backward(const at::Tensor& grad, const at::Tensor& x,
                                                      const at::Tensor& scale, int64_t axis, double epsilon,
                                                      int64_t stash_type) {
     const at::Tensor row_scale = scale_of_row(x, scale, axis);
-    const NormCall norm(kOp, x, row_scale, {axis, epsilon, stash_type});
-    const at::Tensor dx = at::empty(x.sizes(), x.options());
-    const at::Tensor sums = at::zeros(norm.scale().sizes(), scale.options().dtype(at::kFloat));
-    launch(norm, norm.read("grad", grad), norm.read("x", x), norm.written("dx", dx), sums);
+    const auto [dx, sums] = differentiate(grad, x, row_scale, {axis, epsilon, stash_type});
     const at::Tensor summed =
         sums.numel() == scale.numel() ? sums : sums.view(row_scale.sizes()).sum_to_size(scale.sizes());
     return {dx, summed.reshape(scale.sizes()).to(scale.scalar_type())};
@@ -56,4 +68,7 @@ std::tuple<at::Tensor, at::Tensor> rms_norm_backward(const at::Tensor& grad, con
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(npu_rope, PrivateUse1, m) { m.impl("rms_norm_backward", &rms_norm_backward); }
+TORCH_LIBRARY_IMPL(npu_rope, PrivateUse1, m) {
+    m.impl("rms_norm_backward", &rms_norm_backward);
+    m.impl("rms_norm_backward_dx", &rms_norm_backward_dx);
+}

@@ -35,22 +35,27 @@ Tensor summed_to(const Tensor& t, const Dims& sizes) {
     return torch::stable::detail::to<Tensor>(stack[0]);
 }
 
-// rms_norm_backward(grad, x, scale, attributes)
-void rms_norm_backward(StableIValue* stack, uint64_t, uint64_t) {
+// Replaces the arguments grad, x, scale and the attributes by dx and, if it is needed, dscale.
+void differentiate(StableIValue* stack, bool needs_dscale) {
     Owned grad(stack[0]), x(stack[1]), scale(stack[2]);
     const NormAttributes a(stack + 3);
     NormCall call("rms_norm_backward", x.get(), scale.get(), a.axis);
     call.convert_expanded_scale_to_double();
     const Tensor grad_read = call.as_doubles_if_scale_is_expanded(grad.get());
     const AtenTensorHandle scale_read = call.scale_tensor().get();
-    Owned dx = empty_of(x.get(), x.get()),
-          dscale = empty_of(call.scale_is_expanded() ? scale_read : scale.get(), scale_read);
+    Owned dx = empty_of(x.get(), x.get());
     const npu_rope_tensor grad_view = call.read("grad", grad_read.get()), x_view = call.read("x", x.get());
     const npu_rope_tensor scale_view = call.scale();
-    const npu_rope_tensor dx_view = call.written("dx", dx.get()), dscale_view = call.view_like_scale(dscale.get());
-    raise_on(npu_rope_rms_norm_backward(&grad_view, &x_view, &scale_view, call.axis(), a.epsilon, a.stash_type,
-                                        &dx_view, &dscale_view));
-    stack[0] = torch::stable::detail::from(dx.release());
+    const npu_rope_tensor dx_view = call.written("dx", dx.get());
+    auto run = [&](const npu_rope_tensor* dscale_view) {
+        raise_on(npu_rope_rms_norm_backward(&grad_view, &x_view, &scale_view, call.axis(), a.epsilon, a.stash_type,
+                                            &dx_view, dscale_view));
+        stack[0] = torch::stable::detail::from(dx.release());
+    };
+    if (!needs_dscale) return run(nullptr);
+    Owned dscale = empty_of(call.scale_is_expanded() ? scale_read : scale.get(), scale_read);
+    const npu_rope_tensor dscale_view = call.view_like_scale(dscale.get());
+    run(&dscale_view);
     if (!call.scale_is_expanded()) {
         stack[1] = torch::stable::detail::from(dscale.release());
         return;
@@ -59,10 +64,17 @@ void rms_norm_backward(StableIValue* stack, uint64_t, uint64_t) {
     stack[1] = torch::stable::detail::from(torch::stable::to(summed, reference_to(scale.get()).scalar_type()));
 }
 
+// rms_norm_backward(grad, x, scale, attributes)
+void rms_norm_backward(StableIValue* stack, uint64_t, uint64_t) { differentiate(stack, /*needs_dscale=*/true); }
+
+// rms_norm_backward_dx(grad, x, scale, attributes)
+void rms_norm_backward_dx(StableIValue* stack, uint64_t, uint64_t) { differentiate(stack, /*needs_dscale=*/false); }
+
 }  // namespace
 
 STABLE_TORCH_LIBRARY_IMPL(npu_rope, CPU, m) {
     m.impl("rms_norm", &rms_norm);
     m.impl("rms_norm_out", &rms_norm_out);
     m.impl("rms_norm_backward", &rms_norm_backward);
+    m.impl("rms_norm_backward_dx", &rms_norm_backward_dx);
 }

@@ -155,7 +155,8 @@ def launch(
     """Call the library's entry of the operator, on copies of the inputs that it cannot read in place.
 
     Args:
-        call, results, attributes: the call, its allocated results and its attributes.
+        call, results, attributes: the call, its allocated results and its attributes. The backward's second
+            result may be missing; it is then not computed.
         axis: counted from the front.
         as_c: makes the C struct of an array or tensor; by default it describes the array or tensor unchanged.
     """
@@ -163,7 +164,9 @@ def launch(
     # `sources` keeps the copies in memory until the call ends.
     sources, written, axis = _in_four_dimensions(call, results, axis)
     outs = [as_c(result) for result in written]
-    native.load().call(call.op, [as_c(source) for source in sources], replace(attributes, axis=axis), outs)
+    absent = [None] * (native.ENTRIES[call.op][2] - len(outs))
+    sources_as_c = [as_c(source) for source in sources]
+    native.load().call(call.op, sources_as_c, replace(attributes, axis=axis), [*outs, *absent])
 
 
 def _in_four_dimensions(call: Tensors, results: Results, axis: int) -> tuple[list[Any], list[Any], int]:
@@ -180,7 +183,7 @@ def _in_four_dimensions(call: Tensors, results: Results, axis: int) -> tuple[lis
     sources = [_readable(x, 0).reshape(x_sizes) for x in rows]
     sources.append(_readable(call.scale, 0).reshape(scale_sizes))
     shapes = (x_sizes, scale_sizes) if call.op == BACKWARD else (x_sizes,) * len(results)
-    return sources, [r.reshape(s) for r, s in zip(results, shapes, strict=True)], first
+    return sources, [r.reshape(s) for r, s in zip(results, shapes, strict=False)], first
 
 
 def _new_results(call: Tensors) -> Results:
@@ -199,13 +202,15 @@ def on_cpu(call: Tensors, attributes: RmsNormAttributes) -> Results:
     return on_cpu_tensors(call, attributes)
 
 
-def on_cpu_tensors(call: Tensors, attributes: RmsNormAttributes) -> Results:
-    """Run the C library on arrays or tensors, into outs or new ones."""
+def on_cpu_tensors(call: Tensors, attributes: RmsNormAttributes, *, needs_dscale: bool = True) -> Results:
+    """Run the C library on arrays or tensors, into outs or new ones. The backward returns only dx if dscale
+    is not needed."""
     axis = check(call, attributes)
     joinable = joinable_call(call, axis)
     results = tuple(call.outs.values()) or _new_results(joinable)
+    results = results if needs_dscale else results[:1]
     launch(joinable, results, attributes, axis)
-    if call.op != BACKWARD or joinable is call:
+    if call.op != BACKWARD or joinable is call or not needs_dscale:
         return results
     return results[0], _summed(results[1], call.scale)
 

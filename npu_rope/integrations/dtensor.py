@@ -275,6 +275,7 @@ def _register() -> None:
     _register_norm(ops.rms_norm.default, 1, (True,))
     _register_norm(ops.rms_norm_out.default, 1, ())
     _register_norm(ops.rms_norm_backward.default, 2, (True, False))
+    _register_norm(ops.rms_norm_backward_dx.default, 2, (True,))
     _register_norm(ops.add_rms_norm.default, 2, (True, True))
     _register_norm(ops.add_rms_norm_out.default, 2, ())
 

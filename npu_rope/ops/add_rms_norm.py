@@ -7,9 +7,9 @@ from typing import Any
 from npu_rope.executors.tensors import require_tensor_like
 from npu_rope.ops import gradients
 from npu_rope.ops import rms_norm as norm
-from npu_rope.ops.calls import require_pair, run, try_hot_path
+from npu_rope.ops.calls import require_pair, try_hot_path
 from npu_rope.ops.registrar import Call, register
-from npu_rope.rms_norm_calls import ADD, BACKWARD, RmsNormAttributes, add_rms_norm_tensors, attributes_of
+from npu_rope.rms_norm_calls import ADD, RmsNormAttributes, add_rms_norm_tensors, attributes_of
 
 
 def add_rms_norm(
@@ -82,7 +82,8 @@ def _save(ctx: Any, tensors: tuple[Any, ...], output: Any) -> tuple[Any, ...]:
 def _backward(ctx: Any, y_gradient: Any, sum_gradient: Any) -> tuple[Any, ...]:
     dx, dscale = sum_gradient, None
     if y_gradient is not None:
-        dx, dscale = run(BACKWARD, (y_gradient, *ctx.saved_tensors), ctx.attributes)
+        given = ctx.attributes, ctx.needs_input_grad[3]
+        dx, dscale = norm.differentiate(y_gradient, *ctx.saved_tensors, *given)
         dx = dx if sum_gradient is None else dx + sum_gradient
     return dx, dx, dscale
 

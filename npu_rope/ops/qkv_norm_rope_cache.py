@@ -15,7 +15,7 @@ from npu_rope.errors import BrokenRule, bad_type, bad_value
 from npu_rope.executors import qkv_norm_rope_cache as executors
 from npu_rope.executors import rules
 from npu_rope.executors.tensors import as_arrays, empty_like, is_tensor, require_tensor_like, spec_of
-from npu_rope.ops import calls, gradients, rotations
+from npu_rope.ops import calls, gradients, rms_norm, rotations
 from npu_rope.ops.registrar import Call, TorchOperator, like_xs, register
 from npu_rope.optional_torch import torch
 from npu_rope.params import RopeParams
@@ -322,12 +322,14 @@ def _backward(ctx: Any, q_gradient: Any, k_gradient: Any) -> tuple[Any, ...]:
     named = dict(zip(_NORM_AND_ANGLES, others, strict=True))
     attributes = _attributes_of_key(calls.cache_key(ctx.attributes))
     rotated_back = _rotated_back((q_gradient, k_gradient), named, attributes)
+    needed = dict(zip(("q", "k", *_NORM_AND_ANGLES), ctx.needs_input_grad[1:], strict=False))
     sides = []
     for column, (side, x) in enumerate((("q", q), ("k", k))):
         given = rotated_back[column], x, named[f"{side}_scale"], named[f"{side}_bias"]
         sums = named["square_sums"]
         if sums is None:
-            sides.append((*_side_gradients(*given, attributes), None))
+            needs_scale = needed[f"{side}_scale"]
+            sides.append((*_side_gradients(*given, attributes, needs_scale=needs_scale), None))
         else:
             sides.append(_side_gradients_by_sums(*given, sums[:, column], attributes))
     of_xs, of_scales, of_biases, of_sums = zip(*sides, strict=True)
@@ -365,9 +367,10 @@ def _rows_of(table: Any, positions: Any, tokens: int, params: RopeParams) -> Any
 
 
 def _side_gradients(
-    gradient: Any, x: Any, scale: Any, bias: Any, attributes: QkvAttributes
+    gradient: Any, x: Any, scale: Any, bias: Any, attributes: QkvAttributes, *, needs_scale: bool
 ) -> tuple[Any, Any, Any]:
-    """Return the gradients of q or k, of its scale and of its bias."""
+    """Return the gradients of q or k, of its scale and of its bias. That of a scale that needs none is
+    None."""
     if scale is None:
         return gradient, None, None
     if scale.shape[0] == 0:
@@ -378,8 +381,8 @@ def _side_gradients(
     factor = scale.to(_sum_type(x)) + attributes.scale_offset
     stash = 11 if spec_of(x).dtype == "float64" else 1
     tensors = by_row.to(factor.dtype), x.reshape(rows), factor
-    dx, dscale = calls.run("rms_norm_backward", tensors, (-1, attributes.epsilon, stash))
-    return dx.reshape(x.shape), dscale.to(scale.dtype), bias_gradient
+    dx, dscale = rms_norm.differentiate(*tensors, (-1, attributes.epsilon, stash), needs_scale)
+    return dx.reshape(x.shape), None if dscale is None else dscale.to(scale.dtype), bias_gradient
 
 
 def _no_gradients(scale: Any, bias: Any) -> tuple[Any, Any]:

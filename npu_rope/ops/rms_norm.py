@@ -17,6 +17,7 @@ from npu_rope.ops.registrar import Call, TorchOperator, register
 from npu_rope.optional_torch import torch
 from npu_rope.rms_norm_calls import (
     BACKWARD,
+    BACKWARD_DX,
     FORWARD,
     RmsNormAttributes,
     attributes_of,
@@ -178,24 +179,37 @@ def check(call: Tensors, attributes: RmsNormAttributes) -> None:
 # ---- gradients -----------------------------------------------------------------------------------------
 
 
-def _backward(ctx: Any, grad: Any) -> tuple[Any, ...]:
-    both: tuple[Any, ...] = calls.run(BACKWARD, (grad, *ctx.saved_tensors), ctx.attributes)
+def differentiate(
+    grad: Any, x: Any, scale: Any, given: tuple[Any, ...], needs_dscale: bool
+) -> tuple[Any, Any]:
+    """Return the gradients of x and scale. That of a scale that needs none is None, and is not computed.
+
+    Args:
+        given: the values of rms_norm's attributes.
+    """
+    if not needs_dscale:
+        return calls.run(BACKWARD_DX, (grad, x, scale), given), None
+    both: tuple[Any, Any] = calls.run(BACKWARD, (grad, x, scale), given)
     return both
 
 
-def _differentiable(call: Tensors, attributes: RmsNormAttributes) -> tuple[Any, Any]:
-    """Autograd kernel of rms_norm_backward. It runs torch's operations if an input needs a gradient or has a
-    tangent, or if the rows have different scales on an NPU."""
+def _backward(ctx: Any, grad: Any) -> tuple[Any, Any]:
+    return differentiate(grad, *ctx.saved_tensors, ctx.attributes, ctx.needs_input_grad[2])
+
+
+def _differentiable(op: str, call: Tensors, attributes: RmsNormAttributes) -> tuple[Any, ...]:
+    """Autograd kernel of rms_norm_backward and of rms_norm_backward_dx. It runs torch's operations if an
+    input needs a gradient or has a tangent, or if the rows have different scales on an NPU."""
     tensors = grad, x, scale = call.xs["grad"], call.x, call.scale
     differentiated = torch.is_grad_enabled() and any(v.requires_grad for v in tensors)
     differentiated = differentiated or any(map(gradients.has_tangent, tensors))
     if differentiated or (x.device.type == "npu" and _scale_varies(x, scale, attributes.axis)):
         check(call, attributes)
-        return differentiable_backward(grad, x, scale, attributes)
+        both = differentiable_backward(grad, x, scale, attributes)
+        return both if op == BACKWARD else both[:1]
     with torch._C._AutoDispatchBelowAutograd():
         given = attributes.axis, attributes.epsilon, attributes.stash_type
-        both: tuple[Any, Any] = _operators.rms_norm_backward.default(grad, x, scale, *given)
-        return both
+        return _as_tuple(getattr(_operators, op).default(grad, x, scale, *given))
 
 
 def _scale_varies(x: Any, scale: Any, axis: int) -> bool:
@@ -266,6 +280,10 @@ def _results(call: Tensors) -> dict[str, Any]:
     return {"out": call.x.new_empty(call.x.shape, dtype=call.scale.dtype)}
 
 
+def _results_backward_dx(call: Tensors) -> dict[str, Any]:
+    return {"dx": call.x.new_empty(call.x.shape)}
+
+
 def _results_backward(call: Tensors) -> dict[str, Any]:
     return {"dx": call.x.new_empty(call.x.shape), "dscale": call.scale.new_empty(call.scale.shape)}
 
@@ -278,13 +296,17 @@ def _check_backward(call: Tensors, attributes: RmsNormAttributes) -> None:
 def _backward_on_cpu(call: Tensors, attributes: RmsNormAttributes) -> None:
     """Run rms_norm_backward through ctypes. The executor may compute dscale in another shape and sum it, so
     it returns results of its own, which are copied to the call's outs."""
-    results = executors.on_cpu_tensors(replace(call, outs={}), attributes)
+    needs_dscale = "dscale" in call.outs
+    results = executors.on_cpu_tensors(replace(call, outs={}), attributes, needs_dscale=needs_dscale)
     for out, y in zip(call.outs.values(), results, strict=True):
         out.copy_(y)
 
 
 ATTRIBUTES = "int axis=-1, float epsilon=1e-5, int stash_type=1"
 operator = partial(TorchOperator, check=check, on_cpu=executors.on_cpu_tensors)
+_backward_operator = partial(
+    TorchOperator, call=_call_backward, check=_check_backward, on_cpu=_backward_on_cpu
+)
 register(
     operator(
         f"rms_norm(Tensor x, Tensor scale, {ATTRIBUTES}) -> Tensor",
@@ -293,13 +315,15 @@ register(
         gradient=gradients.Gradient(_backward),
     ),
     operator(f"rms_norm_out(Tensor x, Tensor scale, Tensor(a!) out, {ATTRIBUTES}) -> ()", _call_out),
-    TorchOperator(
+    _backward_operator(
         f"rms_norm_backward(Tensor grad, Tensor x, Tensor scale, {ATTRIBUTES}) -> (Tensor, Tensor)",
-        _call_backward,
-        _check_backward,
-        _backward_on_cpu,
         results=_results_backward,
-        autograd=_differentiable,
+        autograd=partial(_differentiable, BACKWARD),
+    ),
+    _backward_operator(
+        f"rms_norm_backward_dx(Tensor grad, Tensor x, Tensor scale, {ATTRIBUTES}) -> Tensor",
+        results=_results_backward_dx,
+        autograd=partial(_differentiable, BACKWARD_DX),
     ),
 )
 

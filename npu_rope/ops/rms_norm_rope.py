@@ -15,7 +15,7 @@ from npu_rope.call_tensors import CallTensors
 from npu_rope.errors import bad_value
 from npu_rope.executors import rotations as executors
 from npu_rope.executors.tensors import require_tensor_like, spec_of
-from npu_rope.ops import calls, gradients, rotations
+from npu_rope.ops import calls, gradients, rms_norm, rotations
 from npu_rope.ops.registrar import Call, TorchOperator, like_xs, register
 from npu_rope.optional_torch import torch
 from npu_rope.params import RopeParams
@@ -276,7 +276,7 @@ def _backward(ctx: Any, q_gradient: Any, k_gradient: Any) -> tuple[Any, ...]:
     input_gradients: list[Any] = [None] * 4
     for side, (gradient, x, scale) in enumerate(zip(rotated_back, (q, k), (q_scale, k_scale), strict=True)):
         if needed[1 + side] or needed[3 + side]:
-            both = calls.run("rms_norm_backward", (gradient, x, scale), given)
+            both = rms_norm.differentiate(gradient, x, scale, given, needed[3 + side])
             input_gradients[side], input_gradients[2 + side] = both
     return tuple(input_gradients)
 

@@ -9,11 +9,13 @@ import torch
 from npu_rope import (
     RopeParams,
     add_rms_norm,
+    qkv_norm_rope_cache,
     rms_norm,
     rms_norm_backward,
     rms_norm_rope,
     rotary_mul,
 )
+from npu_rope.ops import calls
 
 X, OTHER, GRAD = (torch.randn(3, 8, generator=torch.Generator().manual_seed(k)) for k in range(3))
 SCALE = torch.linspace(0.5, 2, 8)
@@ -119,6 +121,74 @@ def test_results_that_do_not_depend_on_a_leaf_need_no_gradient():
     alone = X.clone().requires_grad_()
     CALLS["rms_norm_rope"](alone).sum().backward()
     torch.testing.assert_close(k.grad[:, 0], alone.grad)
+
+
+# ---- scales without a gradient --------------------------------------------------------------------------
+
+
+def sum_of_rotated(q, k):
+    return q.square().sum() + k.square().sum()
+
+
+# By operator: a loss of x and of the scales of two norms, and the number of norms.
+LOSSES = {
+    "rms_norm": (lambda x, scale, _: rms_norm(x, scale).square().sum(), 1),
+    "rms_norm of five dimensions": (
+        lambda x, scale, _: rms_norm(x.view(1, 3, 1, 1, 8).expand(2, 3, 2, 2, 8), scale).square().sum(),
+        1,
+    ),
+    "add_rms_norm": (lambda x, scale, _: add_rms_norm(x, OTHER, scale)[0].square().sum(), 1),
+    "rms_norm_rope": (
+        lambda x, q, k: sum_of_rotated(*rms_norm_rope(x[:, None], x[:, None], q, k, POSITIONS, PARAMS)),
+        2,
+    ),
+    "qkv_norm_rope_cache": (
+        lambda x, q, k: sum_of_rotated(
+            *qkv_norm_rope_cache(x[:, None], x[:, None], None, POSITIONS, PARAMS, q_scale=q, k_scale=k)[:2]
+        ),
+        2,
+    ),
+}
+
+
+@pytest.mark.parametrize("create_graph", [False, True])
+@pytest.mark.parametrize("trained", [(False, False), (True, False), (False, True)])
+@pytest.mark.parametrize(("loss", "norms"), LOSSES.values(), ids=LOSSES)
+def test_the_gradient_of_a_scale_is_computed_only_where_it_is_needed(
+    loss, norms, trained, create_graph, monkeypatch
+):
+    def gradients(trained):
+        x, *scales = X.clone().requires_grad_(), SCALE.clone(), SCALE.clone()
+        for scale, is_trained in zip(scales, trained, strict=True):
+            scale.requires_grad_(is_trained)
+        leaves = [leaf for leaf in (x, *scales) if leaf.requires_grad]
+        given = loss(x, *scales), leaves
+        found = iter(torch.autograd.grad(*given, create_graph=create_graph, allow_unused=True))
+        return [next(found) if leaf.requires_grad else None for leaf in (x, *scales)]
+
+    called, callable_named = [], calls.callable_named
+    expected = gradients((True, True))
+    monkeypatch.setattr(calls, "callable_named", lambda op: called.append(op) or callable_named(op))
+    for got, wanted, is_needed in zip(gradients(trained), expected, (True, *trained), strict=True):
+        assert (got is not None) == (is_needed and wanted is not None)
+        assert got is None or torch.equal(got, wanted)
+    if not create_graph:  # else torch's operations compute the gradients
+        with_scale = sum(trained[:norms])
+        assert called.count("rms_norm_backward") == with_scale
+        assert called.count("rms_norm_backward_dx") == norms - with_scale
+
+
+def test_torch_checks_the_operator_without_the_scales_gradient():
+    operator = torch.ops.npu_rope.rms_norm_backward_dx.default
+    given = GRAD.clone().requires_grad_(), X.clone().requires_grad_(), SCALE.clone().requires_grad_()
+    torch.library.opcheck(operator, given)
+    assert torch.autograd.gradcheck(operator, [v.detach().double().requires_grad_() for v in given] + [-1, 1e-5, 11])
+
+
+def test_a_bad_call_without_the_scales_gradient_has_the_message_of_rms_norm_backward():
+    message = r"^\[rms_norm_backward\] scale must be broadcastable to x's shape \[3, 8\] but got "
+    with pytest.raises((ValueError, RuntimeError), match=message):
+        torch.ops.npu_rope.rms_norm_backward_dx(GRAD, X, SCALE[:3])
 
 
 # ---- torch.func -------------------------------------------------------------------------------------------

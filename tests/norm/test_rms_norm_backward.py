@@ -23,7 +23,7 @@ from norm_cases import (
 from pairwise import pairwise
 from together import together
 
-from npu_rope import rms_norm, rms_norm_backward
+from npu_rope import native, rms_norm, rms_norm_backward
 from npu_rope.ops.rms_norm import differentiable_backward
 from npu_rope.rms_norm_calls import RmsNormAttributes
 from npu_rope.testing import norm_spec
@@ -92,8 +92,35 @@ def test_every_instruction_set_meets_the_bound(isa, dtype, library, guarded):
         pytest.skip(f"this machine has no {isa}")
     for n in (1, 31, 33, 511, 513, 1025):
         judge_gradients(
-            NormSetup(dtype, shape=(3, n), stash_type=11 if dtype == "float64" else 1), "cpu", guarded
+            NormSetup(dtype, shape=(6, n), stash_type=11 if dtype == "float64" else 1), "cpu", guarded
         )
+
+
+@pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512", None])
+@pytest.mark.parametrize("stash_type", [1, 16])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_bits_of_dx_depend_only_on_its_row(dtype, stash_type, isa, library):
+    """They are the same on every instruction set, beside other rows, and without the scale's gradient."""
+    for n in (1, 31, 33, 513):
+        inputs = make_inputs(NormSetup(dtype, shape=(6, n)), GuardedMemory())
+        attributes = RmsNormAttributes(-1, 1e-5, stash_type)
+
+        def run(rows, inputs=inputs, attributes=attributes, needs_dscale=True):
+            results = np.empty_like(inputs.x[rows]), np.empty_like(inputs.scale)
+            sources = [native.describe(a) for a in (inputs.grad[rows], inputs.x[rows], inputs.scale)]
+            outs = [native.describe(results[0]), native.describe(results[1]) if needs_dscale else None]
+            library.call("rms_norm_backward", sources, attributes, outs)
+            return [result.tobytes() for result in results]
+
+        library.force_isa("baseline")
+        expected = run(slice(0, 6))
+        try:
+            library.force_isa(isa)
+        except ValueError:
+            pytest.skip(f"this machine has no {isa}")
+        assert run(slice(0, 6)) == expected
+        assert run(slice(0, 6), needs_dscale=False)[0] == expected[0]
+        assert b"".join(run(slice(k, k + 1))[0] for k in range(6)) == expected[0]
 
 
 @pytest.mark.parametrize("scale", ["normalized", "one", "tokens"])
