@@ -158,7 +158,7 @@ ENTRIES: dict[str, tuple[int, tuple[str, ...], int]] = {
 
 
 # The functions of csrc/capi/python.cpp, without their prefix.
-_SMALL_ENTRIES = ("rope", "rope_qk")
+_SMALL_ENTRIES = ("rope", "rope_qk", "rotary_mul", "rms_norm", "rms_norm_rope")
 
 
 def attribute_values(op: str, attributes: Any) -> list[Any]:

@@ -122,4 +122,29 @@ NPU_ROPE_API npu_rope_status npu_rope_python_rope_qk(void* q, void* k, void* pos
                         : npu_rope::kRefused;
 }
 
+NPU_ROPE_API npu_rope_status npu_rope_python_rotary_mul(void* x, void* cos, void* sin, int32_t interleaved,
+                                                        int64_t rotary_dim, int64_t offset, int32_t forward,
+                                                        void* out) {
+    const npu_rope::Arrays<4> a({x, cos, sin, out}, 1);
+    return a.is_small() ? npu_rope_rotary_mul(a[0], a[1], a[2], interleaved, rotary_dim, offset, forward, a[3])
+                        : npu_rope::kRefused;
+}
+
+NPU_ROPE_API npu_rope_status npu_rope_python_rms_norm(void* x, void* scale, int64_t axis, double epsilon,
+                                                      int64_t stash_type, void* out) {
+    const npu_rope::Arrays<3> a({x, scale, out}, 1);
+    return a.is_small() ? npu_rope_rms_norm(a[0], a[1], axis, epsilon, stash_type, a[2]) : npu_rope::kRefused;
+}
+
+NPU_ROPE_API npu_rope_status npu_rope_python_rms_norm_rope(void* q, void* k, void* q_scale, void* k_scale,
+                                                           void* positions, void* freq_factors,
+                                                           const npu_rope_params* params, double epsilon,
+                                                           int32_t intermediate_rounding, npu_rope_angle angle,
+                                                           void* q_out, void* k_out) {
+    const npu_rope::Arrays<8> a({q, k, q_scale, k_scale, positions, freq_factors, q_out, k_out}, 2);
+    return a.is_small() ? npu_rope_rms_norm_rope(a[0], a[1], a[2], a[3], a[4], a[5], params, epsilon,
+                                                 intermediate_rounding, angle, a[6], a[7])
+                        : npu_rope::kRefused;
+}
+
 }  // extern "C"

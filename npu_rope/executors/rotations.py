@@ -14,7 +14,7 @@ from ascend_sim import Options
 from npu_rope import native
 from npu_rope.call_tensors import CallTensors
 from npu_rope.errors import bad_value
-from npu_rope.executors import npu, rules, sim
+from npu_rope.executors import npu, rules, sim, small_arrays
 from npu_rope.executors.tensors import (
     Array,
     accepted_call,
@@ -36,7 +36,6 @@ from npu_rope.reference import rotary as rotary_reference
 from npu_rope.rms_norm_rope_calls import RmsNormRopeAttributes
 from npu_rope.rope_calls import RopeCallAttributes
 from npu_rope.rotary_calls import RotaryAttributes, is_onnx, tables_of
-from npu_rope.values import ANGLE_POLICIES
 
 Tensors = CallTensors[Any]
 Attributes = RopeCallAttributes | RotaryAttributes | RmsNormRopeAttributes
@@ -125,31 +124,8 @@ def on_small_arrays(
     angle: Any,
     outs: Any,
 ) -> Results | None:
-    """Run a call of rope or rope_qk on small NumPy arrays without checks in Python. Return None if that is
-    not possible; the usual path then runs the call or reports its error. NumPy's bfloat16 has no buffers, so
-    it takes the usual path.
-
-    Args:
-        op, xs, other_inputs: the operator and its inputs, in the order of its arguments.
-        params, forward, angle: its attributes.
-        outs: the results' arrays; None: new ones.
-    """
-    for x in xs:
-        if x.__class__ is not np.ndarray:
-            return None
-    for array in other_inputs if outs is None else (*other_inputs, *outs):
-        if array is not None and array.__class__ is not np.ndarray:
-            return None
-    try:
-        attributes = params.__dict__["_c_params"], forward, _ANGLE_CODES[angle]
-        results = tuple([np.empty(x.shape, x.dtype) for x in xs]) if outs is None else tuple(outs)
-        status = native.load().small_entries[op](*xs, *other_inputs, *attributes, *results)
-    except (KeyError, AttributeError, TypeError, ValueError, BufferError, C.ArgumentError):
-        return None
-    return results if status == 0 else None
-
-
-_ANGLE_CODES = {policy: code for code, policy in enumerate(ANGLE_POLICIES)}
+    """Run :func:`.small_arrays.run` for a call of rope or rope_qk."""
+    return small_arrays.run(op, xs, other_inputs, (params, forward, angle), outs)
 
 
 def on_cpu_tensors(call: Tensors, attributes: Any) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from npu_rope import backends
 from npu_rope.call_tensors import CallTensors
 from npu_rope.executors import rms_norm as executors
+from npu_rope.executors import small_arrays
 from npu_rope.executors.tensors import is_tensor, require_tensor_like, spec_of
 from npu_rope.ops import calls, gradients
 from npu_rope.ops.registrar import Call, TorchOperator, register
@@ -77,6 +78,11 @@ def rms_norm(
             y = calls.try_hot_path(f"{FORWARD}_out", (x, scale, out), given, written=(out,))
         if y is not NotImplemented:
             return y if out is None else out
+        if not is_tensor(x) and backends.default_backend in (None, "cpu"):
+            outs = None if out is None else (out,)
+            results = small_arrays.run(FORWARD, (x,), (scale,), given, outs, typed=scale)
+            if results is not None:
+                return results[0]
     require_tensor_like(FORWARD, "x", x)
     attributes = attributes_of(FORWARD, axis, epsilon, stash_type)
     return run(backend, rms_norm_tensors(x, scale, out), attributes)[0]

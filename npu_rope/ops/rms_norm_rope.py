@@ -14,6 +14,7 @@ from npu_rope import backends
 from npu_rope.call_tensors import CallTensors
 from npu_rope.errors import bad_value
 from npu_rope.executors import rotations as executors
+from npu_rope.executors import small_arrays
 from npu_rope.executors.tensors import require_tensor_like, spec_of
 from npu_rope.ops import calls, gradients, rms_norm, rotations
 from npu_rope.ops.registrar import Call, TorchOperator, like_xs, register
@@ -102,6 +103,18 @@ def rms_norm_rope(
             (q, k, q_scale, k_scale, positions, freq_factors, written, rows),
             (params, epsilon, intermediate_rounding, angle),
         )
+    if (
+        not isinstance(q, _Tensor)
+        and chosen in (None, "cpu")
+        and rows is None
+        and type(epsilon) is float
+        and type(intermediate_rounding) is bool
+    ):
+        inputs = q_scale, k_scale, positions, freq_factors
+        given = params, epsilon, intermediate_rounding, angle
+        pair: Any = small_arrays.run(OP, (q, k), inputs, given, written)
+        if pair is not None:
+            return pair[0], pair[1]
     require_tensor_like(OP, "q", q)
     calls.require_params(OP, params)
     attributes = attributes_of(params, epsilon, intermediate_rounding, angle)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from npu_rope import backends
 from npu_rope.errors import BrokenRule, bad_type, bad_value, renamed
+from npu_rope.executors import small_arrays
 from npu_rope.executors.rotations import table_gradients
 from npu_rope.executors.rules import check_layout
 from npu_rope.executors.tensors import is_tensor, require_tensor_like, spec_of
@@ -67,6 +69,11 @@ def rotary_mul(
             y = try_hot_path("rotary_mul_out", (x, cos, sin, out), given, written=(out,))
         if y is not NotImplemented:
             return y if out is None else out
+        if not is_tensor(x) and backends.default_backend in (None, "cpu"):
+            outs = None if out is None else (out,)
+            results = small_arrays.run("rotary_mul", (x,), (cos, sin), given, outs)
+            if results is not None:
+                return results[0]
     require_tensor_like("rotary_mul", "x", x)
     attributes = attributes_of("rotary_mul", interleaved, rotary_dim, offset)
     return rotary.run(backend, rotary_mul_tensors(x, cos, sin, out), attributes)[0]

@@ -182,7 +182,9 @@ def test_torch_checks_the_operator_without_the_scales_gradient():
     operator = torch.ops.npu_rope.rms_norm_backward_dx.default
     given = GRAD.clone().requires_grad_(), X.clone().requires_grad_(), SCALE.clone().requires_grad_()
     torch.library.opcheck(operator, given)
-    assert torch.autograd.gradcheck(operator, [v.detach().double().requires_grad_() for v in given] + [-1, 1e-5, 11])
+    assert torch.autograd.gradcheck(
+        operator, [v.detach().double().requires_grad_() for v in given] + [-1, 1e-5, 11]
+    )
 
 
 def test_a_bad_call_without_the_scales_gradient_has_the_message_of_rms_norm_backward():
