@@ -82,8 +82,9 @@ def _save(ctx: Any, tensors: tuple[Any, ...], output: Any) -> tuple[Any, ...]:
 def _backward(ctx: Any, y_gradient: Any, sum_gradient: Any) -> tuple[Any, ...]:
     dx, dscale = sum_gradient, None
     if y_gradient is not None:
-        given = ctx.attributes, ctx.needs_input_grad[3]
-        dx, dscale = norm.differentiate(y_gradient, *ctx.saved_tensors, *given)
+        total, scale = ctx.saved_tensors
+        needs_dscale = ctx.needs_input_grad[3]
+        dx, dscale = norm.differentiate(y_gradient, total, scale, ctx.attributes, needs_dscale)
         dx = dx if sum_gradient is None else dx + sum_gradient
     return dx, dx, dscale
 

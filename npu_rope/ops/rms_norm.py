@@ -200,7 +200,8 @@ def differentiate(
 
 
 def _backward(ctx: Any, grad: Any) -> tuple[Any, Any]:
-    return differentiate(grad, *ctx.saved_tensors, ctx.attributes, ctx.needs_input_grad[2])
+    x, scale = ctx.saved_tensors
+    return differentiate(grad, x, scale, ctx.attributes, ctx.needs_input_grad[2])
 
 
 def _differentiable(op: str, call: Tensors, attributes: RmsNormAttributes) -> tuple[Any, ...]:
