@@ -369,8 +369,8 @@ def _rows_of(table: Any, positions: Any, tokens: int, params: RopeParams) -> Any
 def _side_gradients(
     gradient: Any, x: Any, scale: Any, bias: Any, attributes: QkvAttributes, *, needs_scale: bool
 ) -> tuple[Any, Any, Any]:
-    """Return the gradients of q or k, of its scale and of its bias. That of a scale that needs none is
-    None."""
+    """Return the gradients of q or k, of its scale and of its bias. If the scale needs none, do not
+    compute it, and return None for it."""
     if scale is None:
         return gradient, None, None
     if scale.shape[0] == 0:

@@ -188,7 +188,8 @@ def check(call: Tensors, attributes: RmsNormAttributes) -> None:
 def differentiate(
     grad: Any, x: Any, scale: Any, given: tuple[Any, ...], needs_dscale: bool
 ) -> tuple[Any, Any]:
-    """Return the gradients of x and scale. That of a scale that needs none is None, and is not computed.
+    """Return the gradients of x and scale. If scale needs no gradient, do not compute it, and
+    return None for it.
 
     Args:
         given: the values of rms_norm's attributes.
