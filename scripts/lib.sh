@@ -46,7 +46,8 @@ hash_of() {
 is_done() { [ "$(cat "$STAMPS/$1" 2>/dev/null)" = "$2" ]; }
 
 mark_done() {
-  mkdir -p "$STAMPS" && { printf '%s\n' "$2" >"$STAMPS/$1.new"; } 2>/dev/null && mv "$STAMPS/$1.new" "$STAMPS/$1" && return 0
+  mkdir -p "$STAMPS" && { printf '%s\n' "$2" >"$STAMPS/$1.new"; } 2>/dev/null &&
+    mv "$STAMPS/$1.new" "$STAMPS/$1" && return 0
   rm -f "$STAMPS/$1.new"
   die "$STAMPS/$1 could not be written." "Is the disk full? The next run repeats this step."
 }

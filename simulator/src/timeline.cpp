@@ -1,12 +1,11 @@
 #include "src/timeline.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <map>
 #include <tuple>
 #include <utility>
@@ -148,8 +147,8 @@ std::string write_trace(const char* path, const Timeline& timeline, const Profil
     if (std::fclose(f) == 0 && !error) return "";
     const std::string cause = std::strerror(error ? error : errno);
     // Half of a timeline must not stay. Devices and pipes do.
-    struct stat status;
-    if (stat(path, &status) == 0 && S_ISREG(status.st_mode)) std::remove(path);
+    std::error_code ignored;
+    if (std::filesystem::is_regular_file(path, ignored)) std::remove(path);
     return cause;
 }
 
