@@ -23,6 +23,7 @@ SCRIPTS = Path(__file__).parent / "scripts"
 KERNEL_OF = {
     "rotary_embedding": "rotary_mul",
     "rotary_position_embedding": "rope_qk",
+    "rms_norm_backward_dx": "rms_norm_backward",
     "rms_norm_rope_set_rows": "rms_norm_rope",
     "qkv_norm_rope_cache_set_rows": "qkv_norm_rope_cache",
 }
