@@ -2,7 +2,7 @@
 
 A picture is a link to its file, because a phone shows it small. The captions of the sidebar have a level, the
 two sidebars have names, the keyboard reaches code and tables that scroll, an empty cell is no header, the
-page of the search has a heading, and Chinese pages name their language.
+page of the search has a heading, and Chinese pages and the links to them name their language.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ CORRECTIONS = (
     ('<th class="head"><p></p></th>', "<td></td>"),
     ('<div id="search-results">', '<h1 class="visually-hidden">Search</h1>\n<div id="search-results">'),
 )
+CHINESE_LINK = re.compile(r'<a (?=[^>]*href="[^"]*\.zh\.html)')
 PICTURE = re.compile(r'<img alt="[^"]*" src="([^"]*_images/[^"]*)" />')
 
 
@@ -38,6 +39,8 @@ def correct(app: Sphinx, exception: Exception | None) -> None:
         text = PICTURE.sub(r'<a class="picture" href="\1">\g<0></a>', text)
         if path.name.endswith(".zh.html"):
             text = text.replace('lang="en"', 'lang="zh-CN"', 1)
+        else:
+            text = CHINESE_LINK.sub('<a lang="zh-CN" ', text)
         path.write_text(text)
 
 

@@ -33,6 +33,8 @@ html_theme = "furo"
 html_title = f"npu_rope {version}"
 html_theme_options = {"top_of_page_buttons": []}
 html_show_copyright = False
+html_static_path = ["static"]
+html_css_files = ["site.css"]
 html_extra_path = ["start"]  # index.html, which leads to the root document
 # scripts/build_site.sh --external-links
 linkcheck_timeout = 20

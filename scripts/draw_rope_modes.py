@@ -297,7 +297,7 @@ def main() -> None:
     draw_strips(
         folder / "rope_pairs.png",
         PAIRS,
-        "an arc joins the two lanes of a pair; dark: rotates fast, light: slowly, grey: not at all",
+        "an arc joins the two lanes of a pair; strong blue rotates fast, weak blue slowly, grey not at all",
     )
     draw_strips(folder / "rope_sections.png", SECTIONS, "the letter: the position that rotates the pair")
     draw_rows(folder / "rope_models.png", MODELS, "one box for each pair", 0.2)

@@ -71,6 +71,7 @@ done
 arch="${arch:-$MACHINE}"
 [ "$arch" = "$MACHINE" ] || [ "$MACHINE-$arch" = x86_64-aarch64 ] ||
   refuse "ARCH must be $MACHINE on this machine but got $arch. Only x86_64 machines emulate aarch64."
+require_writable "$ROOT" "Copy the checkout to such a folder and run the script there."
 WHEELS=()
 for name in ascend_sim npu_rope; do
   found="$(compgen -G "$wheels/$name-*-py3-none-*_$arch.whl" || true)"
@@ -244,7 +245,6 @@ use_venv ".venv-test-$arch"
 SYSROOT="$VENV/sysroot"
 STEPS=3
 [ "$arch" = "$MACHINE" ] || STEPS=5
-require_writable "$ROOT" "Copy the checkout to such a folder and run the script there."
 require_python
 unset PYTHONHOME PYTHONPATH
 lock_checkout

@@ -10,10 +10,10 @@ from typing import Any, TextIO
 from ascend_sim import pages
 
 from npu_rope.bench.run import Results
-from npu_rope.bench.targets import by_row, fastest, is_disturbed, verdicts
+from npu_rope.bench.targets import by_row, fastest, is_disturbed, measured_and_not, verdicts
 
 SCRIPT = Path(__file__).with_suffix(".js")
-MARKS = {"PASS": "good", "MISS": "bad", "NOT MEASURED": "warn"}
+MARKS = {"PASS": "good", "MISS": "bad"}
 
 
 def write_page(results: Results, stream: TextIO) -> None:
@@ -47,7 +47,7 @@ Median: µs per call. Spread: interquartile range / least sample. A bar shows th
 of its row, with a line for the interquartile range. Ratio to ours: median / the least median of npu_rope in
 the row. *: others used 10 % of a core or more meanwhile.</p>"""
 
-_VERDICTS = "PASS: this run met the target. MISS: it did not. NOT MEASURED: the run lacks the rows."
+_VERDICTS = "PASS: this run met the target. MISS: it did not."
 _DOUBT = (
     "PASS? and MISS?: other programs used 10 % of a core or more during the measurement, so the verdict is in"
     " doubt. Measure again when the machine is idle."
@@ -56,14 +56,18 @@ _DOUBT = (
 
 def _targets(results: Results) -> str:
     judged = verdicts(results.figures)
+    measured, not_measured = measured_and_not(judged)
     items = "".join(
         f"<li>{pages.mark(verdict.outcome, MARKS[verdict.outcome.rstrip('?')])}"
         f"<div><b>{escape(verdict.target)}</b><br>{escape(verdict.detail)}</div></li>"
-        for verdict in judged
+        for verdict in measured
     )
     doubt = any(verdict.outcome.endswith("?") for verdict in judged)
     legend = f'<p class="soft">{_DOUBT}</p>' if doubt else ""
-    return f'<p class="soft">{_VERDICTS}</p>{legend}<ul class="verdicts">{items}</ul>'
+    shown = f'<p class="soft">{_VERDICTS}</p>{legend}<ul class="verdicts">{items}</ul>' if measured else ""
+    names = "".join(f"<li>{escape(verdict.target)}</li>" for verdict in not_measured)
+    title = f"Targets whose rows this run lacks: {len(not_measured)}"
+    return shown + (f"<details><summary>{title}</summary><ul>{names}</ul></details>" if not_measured else "")
 
 
 def _machine(results: Results) -> str:

@@ -24,7 +24,7 @@ from npu_rope.bench import (
     qkv_rows,
 )
 from npu_rope.bench.run import SCHEMA, Results
-from npu_rope.bench.targets import Figures, format_microseconds, is_disturbed, verdicts
+from npu_rope.bench.targets import Figures, format_microseconds, is_disturbed, measured_and_not, verdicts
 
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 MOST_BYTES = 1 << 26  # of a run's JSON; the largest runs have half a megabyte
@@ -159,10 +159,14 @@ def write_console(results: Results, stream: TextIO) -> None:
     console.print()
     console.print(LEGEND)
     console.print()
-    for verdict in verdicts(results.figures):
+    measured, not_measured = measured_and_not(verdicts(results.figures))
+    for verdict in measured:
         style = _STYLES[verdict.outcome.rstrip("?")]
         console.print(f"[{style}]{verdict.outcome}[/] {escape(verdict.target)}")
         console.print(f"     {escape(verdict.detail)}")
+    if not_measured:
+        text = f"targets whose rows this run lacks: {len(not_measured)}"
+        console.print(f"[{_STYLES['NOT MEASURED']}]NOT MEASURED[/] {text}")
     for problem in results.problems:
         console.print(f"[bold red]{escape(problem)}[/]")
 
@@ -222,11 +226,8 @@ def markdown(results: Results) -> str:
     """Return the results as one generated part of ``docs/benchmarks.md``."""
     lines = [*head(results), "", "| target | | measured |", "|---|---|---|"]
     has_own_part = bool(results.figures) and all(figure["group"] in OWN_MARKS for figure in results.figures)
-    judged = [
-        verdict
-        for verdict in verdicts(results.figures)
-        if verdict.outcome != "NOT MEASURED" or not has_own_part
-    ]
+    measured, not_measured = measured_and_not(verdicts(results.figures))
+    judged = measured if has_own_part else [*measured, *not_measured]
     lines += [f"| {verdict.target} | {verdict.outcome} | {verdict.detail} |" for verdict in judged]
     lines += ["", LEGEND.replace("*:", "\\*:")]
     for bench_table in bench_tables(results.figures):

@@ -84,6 +84,12 @@ def verdicts(figures: Figures) -> list[TargetVerdict]:
     return [*rope, *norms, *_qkv_verdicts(figures), *patched, *_gradient_verdicts(figures)]
 
 
+def measured_and_not(judged: Sequence[TargetVerdict]) -> tuple[list[TargetVerdict], list[TargetVerdict]]:
+    """Return the verdicts on measured targets, and those on targets whose rows the run lacks."""
+    measured = [verdict for verdict in judged if verdict.outcome != "NOT MEASURED"]
+    return measured, [verdict for verdict in judged if verdict.outcome == "NOT MEASURED"]
+
+
 def by_row(figures: Figures) -> dict[str, list[dict[str, Any]]]:
     """Return the figures of each row, in the order of measurement."""
     grouped: dict[str, list[dict[str, Any]]] = {}

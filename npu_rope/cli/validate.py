@@ -44,6 +44,7 @@ from npu_rope.testing.suites import (
 SEQUENCE = re.compile(r"rope(_back)?\(")  # the beginning of a sequence's name
 RERUN_SECONDS = 120.0
 PROGRESS_SECONDS = 15  # between lines of progress where there is no terminal
+LEAST_SHARE_FOR_ESTIMATE = 0.1  # of the cases
 
 
 class ReportFormat(str, Enum):
@@ -454,7 +455,9 @@ def _progress(console: Console, total: int, activity: str = "validating") -> Ite
         now = time.monotonic()
         if now - printed >= PROGRESS_SECONDS and done < total:
             printed = now
-            seconds = (now - began) / done * (total - done)
-            console.print(f"{activity}: {done} of {total} cases, about {seconds:.0f} s left")
+            left = (now - began) / done * (total - done)
+            # The first cases take longest: they load the back ends.
+            estimate = f", about {left:.0f} s left" if done >= LEAST_SHARE_FOR_ESTIMATE * total else ""
+            console.print(f"{activity}: {done} of {total} cases{estimate}")
 
     yield advance

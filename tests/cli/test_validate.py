@@ -146,11 +146,13 @@ def test_quiet_leaves_the_last_line(validate):
 
 def test_progress_is_printed_without_a_terminal(monkeypatch):
     monkeypatch.setattr(command, "PROGRESS_SECONDS", 0)
+    monkeypatch.setattr(command, "LEAST_SHARE_FOR_ESTIMATE", 0.3)
     monkeypatch.setattr(command, "judge", judge_with("ok"))
     done = invoke(*NINE_CASES, "--no-ggml", "--backend", "cpu")
     lines = [line for line in done.stderr.splitlines() if line.startswith("validating: ")]
     assert len(lines) == 8  # no line after the last case
-    assert all(re.fullmatch(r"validating: \d of 9 cases, about \d+ s left", line) for line in lines)
+    assert lines[:2] == ["validating: 1 of 9 cases", "validating: 2 of 9 cases"]
+    assert all(re.fullmatch(r"validating: \d of 9 cases, about \d+ s left", line) for line in lines[2:])
 
 
 @pytest.mark.peer

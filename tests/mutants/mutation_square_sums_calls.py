@@ -112,9 +112,8 @@ def check(call: SquareSumsRun) -> str:
     """The detected problem, or an empty string."""
     xs = inputs_of(call)
     out = np.full((call.tokens, 2), FILL, np.float32)
-    executors.launch_on_sim(
-        Options(call.soc, most_cores=call.cores), CallTensors(call.op, dict(zip("qk", xs, strict=True))), out
-    )
+    tensors = CallTensors(call.op, dict(zip("qk", xs, strict=True)))
+    executors.launch_on_sim(Options(call.soc, most_cores=call.cores), tensors, (out,), {})
     for side, x in enumerate(xs):
         sums = (values_of(x).astype(np.float64) ** 2).sum((1, 2))
         bound = square_sums_bound(sums, x.shape[1] * x.shape[2], call.dtype, "sim")
