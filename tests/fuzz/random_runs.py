@@ -7,14 +7,11 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import errno
-import fcntl
 import hashlib
 import json
 import math
 import os
 import signal
-import stat
 import sys
 import time
 from collections import deque
@@ -22,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from multiprocessing import connection
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import random_operators
 from choices import simplified
@@ -33,6 +30,7 @@ from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from state_file import BadUsage, StateFile
 
 from npu_rope import backends
 
@@ -76,11 +74,14 @@ FAILURE = ("index", "problem", "call", "choices")
 SECONDS_BETWEEN_SAVES = 5.0
 MOST_DIGITS = 18  # of a choice
 MOST_SIMPLIFIED = 3  # violations of an operator
-PROGRAMS = ("random_runs.py", "random_workers.py", "random_options.py", "random_bits.py", "random_onnx.py")
-
-
-class BadUsage(Exception):
-    """An error that ends the program with status 2."""
+PROGRAMS = (
+    "random_runs.py",
+    "random_workers.py",
+    "random_options.py",
+    "random_bits.py",
+    "random_onnx.py",
+    "state_file.py",
+)
 
 
 # ---- state ---------------------------------------------------------------------------------------------
@@ -140,94 +141,27 @@ class State:
         return json.dumps({"version": VERSION, **asdict(self)}, indent=1)
 
 
-class StateFile:
-    """The file with a run's state, locked until it is closed. With path None there is no file.
-
-    Forked processes do not inherit the lock, which is one of fcntl. It belongs to the file and not to the
-    name, so each new file is locked before it gets the name.
-
-    Raises:
-        BadUsage: another run uses the file, or it is no regular file.
-        OSError: the file cannot be opened or made.
-    """
-
-    def __init__(self, path: Path | None) -> None:
-        self.path = path
-        self._file: TextIO | None = None
-        if path is None:
-            return
-        while True:
-            try:
-                file = path.open("r+")
-            except FileNotFoundError:
-                with contextlib.suppress(FileExistsError):  # another run has just made it
-                    path.open("x").close()
-                continue
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                file.close()
-                raise BadUsage(f"--state must be a regular file but got {path}")
-            try:
-                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                file.close()
-                if error.errno not in (errno.EACCES, errno.EAGAIN):
-                    raise
-                raise BadUsage(f"--state must be a file that no other run uses but got {path}") from None
-            with contextlib.suppress(FileNotFoundError):
-                if os.path.samestat(os.fstat(file.fileno()), path.stat()):
-                    # A run that ended before its first save leaves an empty file.
-                    self._file, self._is_new = file, os.fstat(file.fileno()).st_size == 0
-                    return
-            file.close()  # another run has replaced the file since it was opened
-
-    def load(self, settings: dict[str, Any]) -> State:
-        """Return the state of an earlier run with the same settings, or a new one."""
-        if self._file is None or self._is_new:
+def load_state(file: StateFile, settings: dict[str, Any]) -> State:
+    """Return the state of an earlier run with the same settings, or a new one."""
+    try:
+        text = file.read()
+        if not text:
             return State(settings)
-        try:
-            content = json.load(self._file)
-            found = {**content["settings"], "version": content["version"]}
-            totals = {op: Totals(**values) for op, values in content["operators"].items()}
-            broken = [op for op, of_op in totals.items() if op not in OPERATORS or not of_op.is_valid()]
-        except (ValueError, KeyError, TypeError, AttributeError, OSError, RecursionError) as error:
-            text = f"--state must be a file of an earlier run but got {self.path} ({error!r})"
-            raise BadUsage(text) from None
-        if found["version"] == VERSION and broken:
-            text = f"the totals of {broken[0]} in {self.path} differ"
-            raise BadUsage(f"--state must be a file of an earlier run but {text}")
-        for name, value in {"version": VERSION, **settings}.items():
-            if found.get(name) != value:
-                text = f"{name} {value} but {self.path} has {found.get(name)}"
-                raise BadUsage(f"--state must be a file of a run with {text}")
-        return State(settings, totals)
-
-    def save(self, state: State) -> None:
-        """Replace the file: after an interruption it holds the old or the new state."""
-        if self.path is None:
-            return
-        temporary = self.path.with_name(f"{self.path.name}.{os.getpid()}")
-        file: TextIO | None = None
-        try:
-            file = temporary.open("w+")
-            file.write(state.text())
-            file.flush()
-            fcntl.lockf(file, fcntl.LOCK_EX)
-            os.replace(temporary, self.path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            if self._is_new:  # and empty
-                self.path.unlink(missing_ok=True)
-            with contextlib.suppress(OSError):  # it writes again what did not fit on the disk
-                if file is not None:
-                    file.close()
-            raise
-        self.close()
-        self._file, self._is_new = file, False
-
-    def close(self) -> None:
-        """Unlock the file."""
-        if self._file is not None:
-            self._file.close()
+        content = json.loads(text)
+        found = {**content["settings"], "version": content["version"]}
+        totals = {op: Totals(**values) for op, values in content["operators"].items()}
+        broken = [op for op, of_op in totals.items() if op not in OPERATORS or not of_op.is_valid()]
+    except (ValueError, KeyError, TypeError, AttributeError, OSError, RecursionError) as error:
+        text = f"--state must be a file of an earlier run but got {file.path} ({error!r})"
+        raise BadUsage(text) from None
+    if found["version"] == VERSION and broken:
+        text = f"the totals of {broken[0]} in {file.path} differ"
+        raise BadUsage(f"--state must be a file of an earlier run but {text}")
+    for name, value in {"version": VERSION, **settings}.items():
+        if found.get(name) != value:
+            text = f"{name} {value} but {file.path} has {found.get(name)}"
+            raise BadUsage(f"--state must be a file of a run with {text}")
+    return State(settings, totals)
 
 
 def version_of_draws() -> str:
@@ -288,7 +222,7 @@ class Run:
                         again.extend(self._take(job, answer))
                 show()
                 if time.monotonic() - saved > SECONDS_BETWEEN_SAVES:
-                    self.file.save(self.state)
+                    self.file.save(self.state.text())
                     saved = time.monotonic()
 
     def _new_jobs(self) -> Iterator[Job]:
@@ -482,8 +416,8 @@ def main(given: Sequence[str] | None = None) -> int:
     file = None
     try:
         file = StateFile(options.state)
-        state = file.load(settings)
-        file.save(state)  # an unwritable file ends the run here
+        state = load_state(file, settings)
+        file.save(state.text())  # an unwritable file ends the run here
         if options.only is not None:
             options.jobs = 1
         run = Run(options, state, file, console)
@@ -493,7 +427,7 @@ def main(given: Sequence[str] | None = None) -> int:
         try:
             run.judge(time.monotonic() + 60 * minutes)
         finally:  # also after an interruption
-            file.save(state)
+            file.save(state.text())
         return 1 if run.report() else 0
     except KeyboardInterrupt:
         if run is not None:

@@ -1,20 +1,7 @@
-"""Break a kernel in one place at a time and check that the simulator or a result detects it.
+"""Break the sources in one place at a time and check that a test detects it; see --help.
 
-Every mutant is the kernel with one statement removed or one number, operand, operation or mode changed. It
-is compiled for one column of element types after another, and run on a list of calls. It is caught if
-
-* it breaks a rule of the simulator,
-* a result exceeds its bound,
-* a call becomes slower on the timeline, or
-* it crashes or does not end.
-
-Every mutant that is not caught must have an entry in EQUIVALENT, which explains why it computes the same.
-
-A run takes hours. It updates the file of --json after every mutant; with --resume it skips the mutants
-that the file lists as caught or not compiled, unless the kernels have changed.
-
-usage: python tests/mutants/mutate_kernels.py [--op rope|norm|qkv|square_sums] [--jobs N] [--only REGEX]
-                                              [--list] [--believe] [--json FILE [--resume]]
+This file has the mutants of kernels and the program. source_mutants.py has the mutants of all other sources,
+and mutation_areas.py the builds and tests of the areas beside the kernels.
 """
 
 from __future__ import annotations
@@ -23,43 +10,79 @@ import argparse
 import hashlib
 import json
 import os
+import queue
+import random
 import re
+import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any, Protocol
 
 from ascend_sim import CompileFailed
+from mutation_areas import CAUGHT, NOT_COMPILED, SURVIVED, TIMEOUT, CannotBuild, areas
+from source_mutants import ROOT, Maker, Mutant, changed, closing, code_only, key_of
 
-ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "tests" / "fuzz"))
 
-CAUGHT, SURVIVED, NOT_COMPILED, EXPLAINED = "caught", "SURVIVED", "does not compile", "equivalent"
+from state_file import BadUsage, StateFile
+
+EXPLAINED = "equivalent"
 RUN_SECONDS = 120
 # Rounded down from the complete runs (docs/validation.md). Explained mutants count as not caught.
 REQUIRED_SHARES = {"rope": 0.96, "norm": 0.94, "qkv": 0.98, "square_sums": 0.98}
 
+HELP = """\
+Break the sources in one place at a time and check that a test detects it.
 
-@dataclass(frozen=True)
-class Mutant:
-    """One change: text[begin:end] of a file becomes ``new``."""
+A mutant is a source file with one operator, number, condition, choice or statement changed. It is caught if a
+test fails, ends by a signal, or does not end in five times its usual time (a timeout). A mutant that no test
+catches is a survivor. It needs a new test, or an entry in a table EQUIVALENT with the reason why it computes
+the same.
 
-    kind: str
-    file: str
-    line: int
-    begin: int
-    end: int
-    old: str
-    new: str
+areas of kernels, in op_kernel (rope, norm, qkv, square_sums): a mutant is compiled for one column of element
+types after another and runs a list of calls. A rule of the simulator, a bound of the results or the time on
+the timeline catches it. tests/mutants/mutation_*.py has the columns, the calls and EQUIVALENT.
 
-    def label(self) -> str:
-        show = lambda t: " ".join(t.split())[:70]  # noqa: E731
-        return f"{self.file}:{self.line} {self.kind}: {show(self.old)} -> {show(self.new) or '(nothing)'}"
+other areas, of which a run usually takes a sample:
+
+  tilings     op_host, without the definitions for CANN
+  rules       the checks of arguments (csrc/core) and of kernels (simulator/src)
+  cpu         the kernels for CPUs (csrc/cpu)
+  simulator   the rest of simulator/src, and the instructions (simulator/include/ascendc)
+  cann        the simulated CANN (simulator/cann): runtime and aclnn functions
+  angles      the arithmetic of angles and norms, in C++ and in the reference (npu_rope/reference)
+
+Each process has a copy of the sources below build/mutants. The first build takes minutes, and a later run
+continues with it. For a mutant, only the changed file is compiled (-O1), and the tests that caught other
+mutants of this file run first. With CMAKE_CXX_COMPILER_LAUNCHER=ccache, the previous mutant's file is not
+compiled again.
+"""
+EXAMPLES = """\
+examples:
+
+  mutate_kernels.py --area rope --jobs 2             all mutants of rope's kernels: hours
+  mutate_kernels.py --area cpu --count 500 --state cpu.json      until Ctrl-C; run it again to continue
+  mutate_kernels.py --area cpu --area rules --count 60 --minutes 30
+  mutate_kernels.py --area cpu --count 500 --state cpu.json --again       the survivors, with new tests
+  mutate_kernels.py --area rules --only 'strided.cpp:19:13 condition'   one mutant; a survivor's line has this
+  mutate_kernels.py --area cann --list | wc -l
+
+A sample depends on the area, the seed and the sources only; a larger --count continues it. It has --count
+mutants that compile. A state file belongs to a seed and a version of the sources. It may hold any areas. One
+run at a time may use it.
+
+exit status: 0 every mutant is caught or explained, and the kernels' shares are reached; 1 some are not; 2 bad
+usage, or the unchanged sources do not build or pass; 130 interrupted.
+"""
 
 
 @dataclass
@@ -70,26 +93,23 @@ class Outcome:
     kind: str
     state: str
     by: str
+    key: str
+    seconds: float = 0.0
 
 
-# ---- reading C++ ----------------------------------------------------------------------------------
+class Area(Protocol):
+    """Sources, their mutants, and how these are judged."""
+
+    EQUIVALENT: dict[str, str]
+
+    def sources(self) -> list[Path]: ...
+    def mutants(self) -> list[Mutant]: ...
+    def key_of(self, mutant: Mutant) -> str: ...
+    def prepare(self, mutants: Sequence[Mutant], workers: int) -> None: ...
+    def judge(self, mutant: Mutant, worker: int) -> tuple[str, str]: ...
 
 
-def code_only(text: str) -> str:
-    """Return the text with blanks for comments, preprocessor lines and static_assert, at the same offsets."""
-    blank = lambda m: re.sub(r"[^\n]", " ", m.group())  # noqa: E731
-    text = re.sub(r"//[^\n]*|/\*.*?\*/", blank, text, flags=re.DOTALL)
-    return re.sub(r"^[ \t]*#[^\n]*|^static_assert\([^\n]*", blank, text, flags=re.MULTILINE)
-
-
-def closing(text: str, opened: int) -> int:
-    """Return the offset of the bracket that closes the one at ``opened``."""
-    depth = 0
-    for i in range(opened, len(text)):
-        depth += (text[i] in "([{") - (text[i] in ")]}")
-        if depth == 0:
-            return i
-    raise ValueError("unbalanced brackets")
+# ---- reading calls in C++ -------------------------------------------------------------------------
 
 
 def arguments(text: str, opened: int) -> list[tuple[int, int]]:
@@ -139,12 +159,9 @@ NUMBER_DEFINITION = re.compile(
 
 
 def mutants_of(path: Path) -> Iterator[Mutant]:
-    text = path.read_text()
+    make = Maker(path)
+    text = make.text
     code = code_only(text)
-
-    def make(kind: str, begin: int, end: int, new: str) -> Mutant:
-        line = text.count("\n", 0, begin) + 1
-        return Mutant(kind, str(path.relative_to(ROOT)), line, begin, end, text[begin:end], new)
 
     for m in STATEMENT.finditer(code):
         begin = m.start() + len(m.group()) - len(m.group().lstrip())
@@ -241,10 +258,7 @@ def write_sources(mutant: Mutant | None, folder: Path) -> None:
     if mutant is None:
         return
     path = folder / mutant.file
-    text = path.read_text()
-    assert text[mutant.begin : mutant.end] == mutant.old
-    lines = "\n" * mutant.old.count("\n")  # keep the line numbers of the following text
-    path.write_text(text[: mutant.begin] + mutant.new + lines + text[mutant.end :])
+    path.write_text(changed(path.read_text(), mutant))
 
 
 def try_column(kernel, column, folder: Path, unchanged: Path) -> tuple[str, str]:
@@ -270,7 +284,7 @@ def try_column(kernel, column, folder: Path, unchanged: Path) -> tuple[str, str]
     try:
         done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=RUN_SECONDS)
     except subprocess.TimeoutExpired:
-        return CAUGHT, f"no end within {RUN_SECONDS} s"
+        return TIMEOUT, f"no end within {RUN_SECONDS} s"
     if done.returncode == 0:
         return SURVIVED, ""
     if done.returncode < 0:
@@ -279,91 +293,229 @@ def try_column(kernel, column, folder: Path, unchanged: Path) -> tuple[str, str]
     return CAUGHT, output_lines[-1][:200] if output_lines else f"exit {done.returncode}"
 
 
-def judge(kernel, mutant: Mutant, unchanged: Path) -> Outcome:
-    """Try the columns in order until one catches the mutant or does not compile it."""
-    with tempfile.TemporaryDirectory() as name:
-        write_sources(mutant, Path(name))
-        for column in kernel.columns_for(mutant.file):
-            state, by = try_column(kernel, column, Path(name), unchanged)
-            if state != SURVIVED:
-                return Outcome(mutant.label(), mutant.kind, state, by)
-    why = kernel.EQUIVALENT.get(key_of(mutant))
-    return Outcome(mutant.label(), mutant.kind, EXPLAINED if why else SURVIVED, why or "")
+class KernelArea:
+    """The kernels of a module such as mutation_rope."""
 
+    def __init__(self, kernel: Any) -> None:
+        self.kernel, self.EQUIVALENT = kernel, kernel.EQUIVALENT
+        self._unchanged: tempfile.TemporaryDirectory[str] | None = None
 
-def unchanged_is_clean(kernel, unchanged: Path, pool: ThreadPoolExecutor) -> bool:
-    """Return whether every column of the unchanged kernels passes; write its library and its cycles."""
+    def sources(self) -> list[Path]:
+        """Return the files that are changed."""
+        return self.kernel.sources()
 
-    def passes(column) -> bool:
+    def mutants(self) -> list[Mutant]:
+        """Return all mutants."""
+        return [mutant for path in self.sources() for mutant in mutants_of(path)]
+
+    def key_of(self, mutant: Mutant) -> str:
+        """Return the mutant's name in EQUIVALENT."""
+        return key_of(mutant)
+
+    def prepare(self, mutants: Sequence[Mutant], workers: int) -> None:
+        """Build every column of the unchanged kernels, and write its library and its cycles.
+
+        Raises:
+            CannotBuild: a column does not pass.
+        """
+        self._unchanged = tempfile.TemporaryDirectory()
+
+        def reason(column: Any) -> str:
+            with tempfile.TemporaryDirectory() as name:
+                write_sources(None, Path(name))
+                state, by = try_column(self.kernel, column, Path(name), self._folder())
+            return "" if state == SURVIVED else f"the unchanged kernel is not clean ({column.symbol}): {by}"
+
+        with ThreadPoolExecutor(workers) as pool:
+            if reasons := list(filter(None, pool.map(reason, self.kernel.columns))):
+                raise CannotBuild("\n".join(reasons))
+
+    def _folder(self) -> Path:
+        assert self._unchanged is not None
+        return Path(self._unchanged.name)
+
+    def judge(self, mutant: Mutant, worker: int) -> tuple[str, str]:
+        """Try the columns in order until one catches the mutant or does not compile it."""
         with tempfile.TemporaryDirectory() as name:
-            write_sources(None, Path(name))
-            state, by = try_column(kernel, column, Path(name), unchanged)
-        if state != SURVIVED:
-            print(f"the unchanged kernel is not clean ({column.symbol}): {by}", file=sys.stderr)
-        return state == SURVIVED
-
-    return all(list(pool.map(passes, kernel.columns)))
-
-
-def key_of(mutant: Mutant) -> str:
-    """Return a mutant's name without line numbers: file, kind and the line with the changed text in braces.
-    If a removed text begins the line, the line before is included."""
-    text = (ROOT / mutant.file).read_text()
-    begin = text.rfind("\n", 0, mutant.begin) + 1
-    if not text[begin : mutant.begin].strip() and mutant.new == "":
-        begin = text.rfind("\n", 0, begin - 1) + 1
-    end = text.find("\n", mutant.end)
-    marked = f"{text[begin : mutant.begin]}{{{mutant.old}}}{text[mutant.end : end]}"
-    return f"{Path(mutant.file).name} | {mutant.kind} | {' '.join(marked.split())}"
+            write_sources(mutant, Path(name))
+            for column in self.kernel.columns_for(mutant.file):
+                state, by = try_column(self.kernel, column, Path(name), self._folder())
+                if state != SURVIVED:
+                    return state, by
+        return SURVIVED, ""
 
 
-def sources_hash() -> str:
-    """Return the hash of the kernels from which the mutants are made."""
+# ---- a run ----------------------------------------------------------------------------------------
+
+VERSION = 1
+
+
+def hash_of_sources(area: Area) -> str:
+    """Return the hash of the files from which the mutants are made."""
     digest = hashlib.sha256()
-    for path in sorted((ROOT / "op_kernel").rglob("*.*")):
+    for path in sorted(area.sources()):
         digest.update(path.read_bytes())
-    return digest.hexdigest()
+    return digest.hexdigest()[:16]
 
 
-def caught_before(path: Path) -> dict[str, Outcome]:
-    """Return the mutants that an earlier run of the same kernels caught or could not compile."""
-    saved = json.loads(path.read_text()) if path.is_file() else {}
-    if saved.get("sources") != sources_hash():
-        return {}
-    outcomes = [Outcome(**o) for o in saved["outcomes"]]
-    return {o.label: o for o in outcomes if o.state in (CAUGHT, NOT_COMPILED)}
+def load_state(
+    file: StateFile, settings: dict[str, Any], names: Sequence[str]
+) -> dict[str, dict[str, Outcome]]:
+    """Return the outcomes of an earlier run, by area and label.
+
+    Raises:
+        BadUsage: the file is of another seed or version of the sources, or of another program.
+    """
+    outcomes: dict[str, dict[str, Outcome]] = {name: {} for name in names}
+    if not (text := file.read()):
+        return outcomes
+    try:
+        content = json.loads(text)
+        found = {"version": content["version"], "seed": content["seed"]}
+        for name, of_area in content["areas"].items():
+            found[f"{name}'s sources"] = of_area["sources"]
+            outcomes[name] = {o["label"]: Outcome(**o) for o in of_area["outcomes"]}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise BadUsage(f"--state must be a file of an earlier run but got {file.path} ({error!r})") from None
+    for name, value in settings.items():
+        if found.get(name, value) != value:
+            text = f"{name} {value} but {file.path} has {found[name]}"
+            raise BadUsage(f"--state must be a file of a run with {text}")
+    return outcomes
 
 
-def write_outcomes(path: Path, outcomes: list[Outcome]) -> None:
-    text = json.dumps({"sources": sources_hash(), "outcomes": [asdict(o) for o in outcomes]}, indent=1)
-    path.with_suffix(".new").write_text(text)
-    path.with_suffix(".new").replace(path)
+class Run:
+    """Judge the mutants of some areas, and keep the state up to date."""
+
+    def __init__(self, options: argparse.Namespace, chosen: dict[str, Area], file: StateFile) -> None:
+        self.options, self.chosen, self.file = options, chosen, file
+        self.deadline = time.monotonic() + 60 * options.minutes
+        self.sources = {name: hash_of_sources(area) for name, area in chosen.items()}
+        settings = {f"{name}'s sources": digest for name, digest in self.sources.items()}
+        self.outcomes = load_state(file, {"version": VERSION, "seed": options.seed, **settings}, list(chosen))
+        self._other = {name: {} for name in self.outcomes if name not in chosen}
+        if self._other:
+            self._other = {n: json.loads(file.path.read_text())["areas"][n] for n in self._other}  # type: ignore[union-attr]
+        self.workers: queue.Queue[int] = queue.Queue()
+        for worker in range(options.jobs):
+            self.workers.put(worker)
+
+    def save(self) -> None:
+        """Write the state."""
+        now = {
+            name: {
+                "sources": self.sources[name],
+                "outcomes": [asdict(o) for o in self.outcomes[name].values()],
+            }
+            for name in self.chosen
+        }
+        content = {"version": VERSION, "seed": self.options.seed, "areas": {**self._other, **now}}
+        self.file.save(json.dumps(content, indent=1))
+
+    def sample(self, name: str, order: list[Mutant]) -> list[Mutant]:
+        """Return the first mutants of the order, --count of which compile as far as it is known."""
+        of_area, compiled, chosen = self.outcomes[name], 0, []
+        for mutant in order:
+            if compiled == self.options.count:
+                break
+            known = of_area.get(mutant.label())
+            compiled += known is None or known.state != NOT_COMPILED
+            chosen.append(mutant)
+        return chosen
+
+    def judge(self, name: str) -> list[Outcome]:
+        """Judge an area's mutants, or those that are begun before the deadline; return their outcomes."""
+        area, of_area = self.chosen[name], self.outcomes[name]
+        order = [m for m in area.mutants() if re.search(self.options.only, m.label())]
+        if self.options.count is not None:
+            random.Random(f"{name} {self.options.seed}").shuffle(order)
+        if self.options.again:
+            for outcome in [o for o in of_area.values() if o.state in (SURVIVED, EXPLAINED)]:
+                del of_area[outcome.label]
+        prepared: list[Mutant] = []
+        with ThreadPoolExecutor(self.options.jobs) as pool:
+            while missing := [m for m in self.sample(name, order) if m.label() not in of_area]:
+                # In the order of the files, an unchanged file is compiled again less often.
+                missing.sort(key=lambda m: (m.file, m.begin))
+                new = [m for m in missing if m not in prepared]
+                area.prepare(new, self.options.jobs)
+                prepared += new
+                begin, done = time.monotonic(), 0
+                for outcome in pool.map(lambda m: self._judge_one(area, m), missing):
+                    if outcome is None:
+                        continue
+                    of_area[outcome.label] = outcome
+                    done += 1
+                    left = (time.monotonic() - begin) / done * (len(missing) - done)
+                    place = f"[{name} {done}/{len(missing)}, {left / 60:.0f} min left]"
+                    print(f"{place} {outcome.state:16} {outcome.label} | {outcome.by}", flush=True)
+                    self.save()
+                if time.monotonic() >= self.deadline:
+                    break
+        chosen = [of_area[m.label()] for m in self.sample(name, order) if m.label() in of_area]
+        for outcome in chosen:  # EQUIVALENT may have changed since the outcome was saved
+            if outcome.state in (SURVIVED, EXPLAINED):
+                why = area.EQUIVALENT.get(outcome.key)
+                outcome.state, outcome.by = (EXPLAINED, why) if why else (SURVIVED, "")
+        return chosen
+
+    def _judge_one(self, area: Area, mutant: Mutant) -> Outcome | None:
+        if time.monotonic() >= self.deadline:
+            return None
+        begin, key = time.monotonic(), area.key_of(mutant)
+        why = area.EQUIVALENT.get(key)
+        if why and self.options.believe:
+            return Outcome(mutant.label(), mutant.kind, EXPLAINED, why, key)
+        worker = self.workers.get()
+        try:
+            state, by = area.judge(mutant, worker)
+        finally:
+            self.workers.put(worker)
+        if state == SURVIVED and why:
+            state, by = EXPLAINED, why
+        return Outcome(mutant.label(), mutant.kind, state, by, key, round(time.monotonic() - begin, 1))
 
 
-def report(outcomes: list[Outcome], required_share: float) -> int:
-    """Print the results; return 1 for a mutant that survived unexplained or for too small a share, else 0."""
-    compiled = [o for o in outcomes if o.state != NOT_COMPILED]
-    caught = sum(o.state == CAUGHT for o in compiled)
-    print()
-    for kind in dict.fromkeys(o.kind for o in outcomes):
-        count = Counter(o.state for o in outcomes if o.kind == kind)
-        print(f"{kind:34} " + ", ".join(f"{n} {state}" for state, n in count.items()))
-    for title, state in (("equivalent", EXPLAINED), ("survived", SURVIVED)):
-        found = [o for o in outcomes if o.state == state]
-        print(f"\n{title}:" if found else f"\n{title}: none")
-        for o in found:
-            print(f"  {o.label}" + (f"\n      {o.by}" if o.by else ""))
-    share = caught / max(len(compiled), 1)
+def command_of(name: str, outcome: Outcome) -> str:
+    """Return the command that repeats a mutant."""
+    only = shlex.quote(f"^{re.escape(outcome.label)}$")
+    return f"python tests/mutants/mutate_kernels.py --area {name} --only {only}"
+
+
+def report(judged: dict[str, list[Outcome]]) -> None:
+    """Print kinds, explained mutants, each survivor with the command that repeats it, and the table."""
+    for name, outcomes in judged.items():
+        print(f"\n{name}:")
+        for kind in dict.fromkeys(o.kind for o in outcomes):
+            count = Counter(o.state for o in outcomes if o.kind == kind)
+            print(f"  {kind:34} " + ", ".join(f"{n} {state}" for state, n in count.items()))
+        for o in outcomes:
+            if o.state == EXPLAINED:
+                print(f"  equivalent {o.label}\n      {o.by}")
+        for o in outcomes:
+            if o.state == SURVIVED:
+                print(f"  SURVIVED {o.label}\n      {o.key}\n      {command_of(name, o)}")
     print(
-        f"\n{caught} of {len(compiled)} mutants caught ({share:.1%});"
-        f" {sum(o.state == EXPLAINED for o in compiled)} equivalent,"
-        f" {sum(o.state == SURVIVED for o in compiled)} survived unexplained;"
-        f" {len(outcomes) - len(compiled)} more do not compile"
+        "\n| area | mutants | caught | timeouts | equivalent | survivors | share | seconds | not compiled |"
     )
-    return 0 if share >= required_share and not any(o.state == SURVIVED for o in compiled) else 1
+    print("|---|---|---|---|---|---|---|---|---|")
+    for name, outcomes in judged.items():
+        compiled = [o for o in outcomes if o.state != NOT_COMPILED]
+        count = Counter(o.state for o in compiled)
+        seconds = sum(o.seconds for o in outcomes) / max(len(outcomes), 1)
+        counts = (len(compiled), *(count[state] for state in (CAUGHT, TIMEOUT, EXPLAINED, SURVIVED)))
+        cells = (name, *counts, f"{share_of(outcomes):.1%}", f"{seconds:.1f}", len(outcomes) - len(compiled))
+        print(f"| {' | '.join(map(str, cells))} |")
 
 
-def main() -> int:
+def share_of(outcomes: Sequence[Outcome]) -> float:
+    """Return the share of the mutants that compile which a test detects. An explained one is not detected."""
+    compiled = [o for o in outcomes if o.state != NOT_COMPILED]
+    return sum(o.state in (CAUGHT, TIMEOUT) for o in compiled) / max(len(compiled), 1)
+
+
+def all_areas() -> dict[str, Area]:
+    """Return the areas by their names."""
     import mutation_norm
     import mutation_qkv
     import mutation_rope
@@ -375,60 +527,83 @@ def main() -> int:
         "qkv": mutation_qkv,
         "square_sums": mutation_square_sums,
     }
+    return {**{name: KernelArea(kernel) for name, kernel in kernels.items()}, **areas()}
+
+
+def arguments_of(given: Sequence[str] | None, names: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="mutate_kernels.py",
+        description=HELP,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
     )
-    parser.add_argument(
-        "--op", default="rope", choices=kernels, help="the operators whose kernels are changed (rope)"
+    add = parser.add_argument
+    cores = len(os.sched_getaffinity(0))
+    add("--area", action="append", choices=names, help="break these sources (rope); repeatable")
+    add("--count", type=int, metavar="N", help="a sample of N mutants that compile (all mutants)")
+    add("--seed", type=int, default=0, metavar="N", help="seed of the sample (0)")
+    add(
+        "--jobs",
+        type=int,
+        default=cores,
+        metavar="N",
+        help=f"mutants at a time (the machine's cores: {cores})",
     )
-    parser.add_argument(
-        "--jobs", type=int, default=os.cpu_count() or 1, help="number of mutants that run at a time"
-    )
-    parser.add_argument("--only", default="", help="run only the mutants whose label matches")
-    parser.add_argument("--list", action="store_true", help="print the mutants and stop")
-    parser.add_argument("--json", type=Path, help="the file for all outcomes")
-    parser.add_argument(
-        "--resume", action="store_true", help="skip what --json lists as caught or not compiled"
-    )
-    parser.add_argument(
-        "--believe",
-        action="store_true",
-        help="do not run the mutants in EQUIVALENT; count them as not caught",
-    )
-    options = parser.parse_args()
-    if options.resume and not options.json:
-        parser.error("--resume must have --json")
-    kernel = kernels[options.op]
-    mutants = [m for path in kernel.sources() for m in mutants_of(path) if re.search(options.only, m.label())]
-    if options.list:
-        print("\n".join(m.label() for m in mutants))
-        return 0
-    keys = {key_of(m) for path in kernel.sources() for m in mutants_of(path)}
-    if stale := [key for key in kernel.EQUIVALENT if key not in keys]:
-        parser.error("EQUIVALENT must name mutants but got " + "\n  ".join(stale))
-    with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(options.jobs) as pool:
-        unchanged = Path(name)
-        if not unchanged_is_clean(kernel, unchanged, pool):
-            return 2
-        before = caught_before(options.json) if options.resume else {}
-        outcomes = [before[m.label()] for m in mutants if m.label() in before]
-        mutants = [m for m in mutants if m.label() not in before]
-        if options.believe:
-            explained = {m: kernel.EQUIVALENT[key_of(m)] for m in mutants if key_of(m) in kernel.EQUIVALENT}
-            outcomes += [Outcome(m.label(), m.kind, EXPLAINED, why) for m, why in explained.items()]
-            mutants = [m for m in mutants if m not in explained]
-        begin = time.monotonic()
-        for done, outcome in enumerate(pool.map(lambda m: judge(kernel, m, unchanged), mutants), 1):
-            outcomes.append(outcome)
-            left = (time.monotonic() - begin) / done * (len(mutants) - done)
-            place = f"[{done}/{len(mutants)}, {left / 60:.0f} min left]"
-            print(f"{place} {outcome.state:16} {outcome.label} | {outcome.by}")
-            sys.stdout.flush()
-            if options.json:
-                write_outcomes(options.json, outcomes)
-    # A share is required only if all mutants run.
-    return report(outcomes, 0.0 if options.only else REQUIRED_SHARES[options.op])
+    add("--minutes", type=float, default=float("inf"), metavar="M", help="begin no mutant after M minutes")
+    add("--state", type=Path, metavar="FILE", help="continue the run in this file, and keep it up to date")
+    add("--again", action="store_true", help="judge the survivors of --state again")
+    add("--believe", action="store_true", help="do not run the mutants in EQUIVALENT")
+    add("--only", default="", metavar="REGEX", help="only the mutants whose label matches")
+    add("--list", action="store_true", help="print the mutants and stop")
+    options = parser.parse_args(given)
+    for name in ("count", "jobs"):
+        if getattr(options, name) is not None and getattr(options, name) < 1:
+            parser.error(f"--{name} must be at least 1 but got {getattr(options, name)}")
+    try:
+        re.compile(options.only)
+    except re.error as error:
+        parser.error(f"--only must be a regular expression but got {options.only} ({error})")
+    if options.again and options.state is None:
+        parser.error("--again must come with --state")
+    return options
+
+
+def main(given: Sequence[str] | None = None, known: Callable[[], dict[str, Area]] = all_areas) -> int:
+    known_areas = known()
+    options = arguments_of(given, list(known_areas))
+    chosen = {name: known_areas[name] for name in options.area or ["rope"]}
+    file = None
+    judged: dict[str, list[Outcome]] = {}
+    try:
+        for name, area in chosen.items():
+            labels = {area.key_of(m): m.label() for m in area.mutants()}
+            if stale := [key for key in area.EQUIVALENT if key not in labels]:
+                raise BadUsage(f"EQUIVALENT of {name} must name mutants but got " + "\n  ".join(stale))
+            if options.list:
+                found = [m.label() for m in area.mutants() if re.search(options.only, m.label())]
+                print("\n".join(found))
+        if options.list:
+            return 0
+        file = StateFile(options.state)
+        run = Run(options, chosen, file)
+        run.save()  # an unwritable file ends the run here
+        for name in chosen:
+            judged[name] = run.judge(name)
+    except KeyboardInterrupt:
+        return 130
+    except (BadUsage, CannotBuild, OSError) as error:
+        print(f"mutate_kernels.py: {error}", file=sys.stderr)
+        return 2
+    finally:
+        if file is not None:
+            file.close()
+    report(judged)
+    is_whole = not options.only and options.count is None  # a share is required only if all mutants run
+    reached = all(share_of(o) >= REQUIRED_SHARES.get(name, 0) for name, o in judged.items()) or not is_whole
+    return 0 if reached and not any(o.state == SURVIVED for of in judged.values() for o in of) else 1
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as after Ctrl-C
     sys.exit(main())

@@ -403,7 +403,7 @@ def test_a_correct_state_is_read(tmp_path):
     path = a_state(tmp_path / "state")
     settings = json.loads(path.read_text())["settings"]
     file = random_runs.StateFile(path)
-    assert file.load(settings).operators["rope"].next == 3
+    assert random_runs.load_state(file, settings).operators["rope"].next == 3
     file.close()
 
 

@@ -1,0 +1,158 @@
+"""mutate_kernels.py tells caught mutants from survivors, on tiny sources."""
+
+import json
+import shlex
+import sys
+
+import mutate_kernels
+import pytest
+import source_mutants
+from mutation_areas import Area, Check, Part, Recipe
+
+PYTHON_SOURCE = """\
+def first(x: int) -> int:
+    if x < 1:  # not tested at 1
+        return x + 2
+    return x - 3
+"""
+PYTHON_TEST = "import tiny; assert tiny.first(0) == 2; assert tiny.first(5) == 2"
+
+
+def python_area(root, equivalent=None, test=PYTHON_TEST):
+    (root / "tiny.py").write_text(PYTHON_SOURCE)
+    recipe = Recipe("tiny", ("tiny.py",), environment={"PYTHONPATH": "{source}"})
+    command = (sys.executable, "-S", "-c", test)
+    return Area("tiny", (Part(recipe, ("tiny.py",), (Check("call", command),), root=root),), equivalent, root)
+
+
+def run(root, capsys, *options, **area):
+    """Run the program on the tiny Python source; return its status, output and errors."""
+    arguments = ["--area", "tiny", "--jobs", "1", *options]
+    status = mutate_kernels.main(arguments, known=lambda: {"tiny": python_area(root, **area)})
+    return status, *capsys.readouterr()
+
+
+def cells(output):
+    """Return the table's row: mutants, caught, timeouts, equivalent, survivors."""
+    row = next(line for line in output.splitlines() if line.startswith("| tiny |"))
+    return [int(cell) for cell in row.split("|")[2:7]]
+
+
+COMPARISON = "comparison|number"
+SURVIVOR = "tiny.py:2:10 comparison: < -> <="
+
+
+def test_a_caught_mutant_and_a_survivor_are_counted_and_the_survivor_is_shown(tmp_path, capsys):
+    status, output, _ = run(tmp_path, capsys, "--only", "comparison|arithmetic")
+    assert status == 1
+    assert cells(output) == [3, 2, 0, 0, 1]
+    assert f"SURVIVED {SURVIVOR}" in output
+    command = next(line for line in output.splitlines() if "mutate_kernels.py --area" in line)
+    status, repeated, _ = run(tmp_path, capsys, *shlex.split(command)[4:])
+    assert cells(repeated) == [1, 0, 0, 0, 1]
+    assert (tmp_path / "tiny.py").read_text() == PYTHON_SOURCE
+    assert (tmp_path / "build/mutants/tiny-0/source/tiny.py").read_text() == PYTHON_SOURCE
+
+
+def test_a_mutant_with_a_reason_is_equivalent_and_a_reason_without_a_mutant_is_refused(tmp_path, capsys):
+    key = "tiny.py | comparison | if x {<} 1: # not tested at 1"
+    status, output, _ = run(tmp_path, capsys, "--only", "comparison", equivalent={key: "no caller has 1"})
+    assert (status, cells(output)) == (0, [1, 0, 0, 1, 0])
+    status, _, errors = run(tmp_path, capsys, equivalent={key.replace("1:", "7:"): "no caller has 1"})
+    assert status == 2
+    assert "EQUIVALENT of tiny must name mutants but got tiny.py | comparison | if x {<} 7:" in errors
+
+
+def test_a_mutant_without_end_is_a_timeout(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("mutation_areas.MORE_SECONDS", 0.5)
+    waits = "import tiny, time; time.sleep(60 * (tiny.first(5) != 2))"
+    status, output, _ = run(tmp_path, capsys, "--only", "- -> +", test=waits)
+    assert (status, cells(output)) == (0, [1, 0, 1, 0, 0])
+
+
+def test_sources_that_do_not_pass_are_an_error(tmp_path, capsys):
+    status, _, errors = run(tmp_path, capsys, test="import tiny; assert tiny.first(0) == 3")
+    assert status == 2
+    assert "the unchanged sources do not pass call" in errors
+
+
+def test_a_larger_sample_continues_a_state_and_judges_no_mutant_twice(tmp_path, capsys):
+    state = tmp_path / "state.json"
+    labels = []
+    for count in ("2", "4"):
+        _, output, _ = run(tmp_path, capsys, "--count", count, "--state", str(state))
+        assert cells(output)[0] == int(count)
+        assert output.count(" min left]") == 2
+        labels.append([o["label"] for o in json.loads(state.read_text())["areas"]["tiny"]["outcomes"]])
+    assert labels[1][:2] == labels[0]
+    (tmp_path / "other").mkdir()
+    _, output, _ = run(tmp_path / "other", capsys, "--count", "4")
+    assert all(label in output for label in labels[1])
+
+
+def test_a_state_of_another_seed_is_refused(tmp_path, capsys):
+    state = tmp_path / "state.json"
+    run(tmp_path, capsys, "--count", "1", "--state", str(state))
+    status, _, errors = run(tmp_path, capsys, "--count", "1", "--seed", "1", "--state", str(state))
+    assert status == 2
+    assert f"--state must be a file of a run with seed 1 but {state} has 0" in errors
+
+
+def test_again_judges_survivors_again(tmp_path, capsys):
+    options = ("--only", "comparison|arithmetic", "--state", str(tmp_path / "state.json"))
+    run(tmp_path, capsys, *options)
+    both = PYTHON_TEST + "; assert tiny.first(1) == -2"
+    _, kept, _ = run(tmp_path, capsys, *options, test=both)
+    assert cells(kept) == [3, 2, 0, 0, 1]
+    status, output, _ = run(tmp_path, capsys, *options, "--again", test=both)
+    assert (status, cells(output)) == (0, [3, 3, 0, 0, 0])
+    assert output.count(" min left]") == 1
+
+
+CPP_SOURCE = """\
+#include <vector>
+
+// a < b
+extern "C" int sum(const std::vector<int>& v, int most) {
+    int s = 0;
+    for (int x : v)
+        if (x <= most && x != 3) s += x;
+    return v.empty() ? most : s;
+}
+const char* text = "a < b";
+"""
+
+
+def test_mutants_of_cpp_leave_comments_texts_and_templates_alone(tmp_path):
+    (tmp_path / "sum.cpp").write_text(CPP_SOURCE)
+    mutants = source_mutants.mutants_of(tmp_path / "sum.cpp", tmp_path)
+    assert [mutant.label().partition(":")[2] for mutant in mutants] == [
+        "5:13 number + 1: 0 -> (0 + 1)",
+        "7:13 condition negated: x <= most && x != 3 -> !(x <= most && x != 3)",
+        "7:15 comparison: <= -> <",
+        "7:23 logic: && -> ||",
+        "7:28 comparison: != -> ==",
+        "7:31 number + 1: 3 -> (3 + 1)",
+        "7:36 assignment: += -> -=",
+        "8:24 choice swapped: most : s -> s : most",
+    ]
+
+
+@pytest.mark.long
+def test_mutants_of_cpp_are_compiled_and_run(tmp_path, capsys):
+    (tmp_path / "sum.cpp").write_text(CPP_SOURCE)
+    (tmp_path / "main.cpp").write_text(
+        "#include <vector>\n"
+        'extern "C" int sum(const std::vector<int>&, int);\n'
+        "int main() { return sum({1, 2, 3, 9}, 4) == 3 && sum({3}, 4) == 0 ? 0 : 1; }\n"
+    )
+    (tmp_path / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.20)\nproject(tiny CXX)\nadd_executable(tiny sum.cpp main.cpp)\n"
+    )
+    recipe = Recipe("tiny", ("CMakeLists.txt", "sum.cpp", "main.cpp"), project=".")
+    test = Check("sum", ("{build}/tiny",), ("tiny",), ("tiny",))
+    area = Area("tiny", (Part(recipe, ("sum.cpp",), (test,), root=tmp_path),), root=tmp_path)
+    mutate_kernels.main(["--area", "tiny", "--jobs", "1"], known=lambda: {"tiny": area})
+    output = capsys.readouterr().out
+    assert cells(output) == [8, 7, 0, 0, 1]
+    assert "SURVIVED sum.cpp:7:15 comparison: <= -> <" in output
