@@ -476,6 +476,15 @@ class Run:
         return Outcome(mutant.label(), mutant.kind, state, by, key, round(time.monotonic() - begin, 1))
 
 
+def stale_keys(area: Area) -> list[str]:
+    """Return the keys of EQUIVALENT that name no mutant."""
+    names = {key.partition(" | ")[0] for key in area.EQUIVALENT}
+    if not names:
+        return []
+    keys = {area.key_of(m) for m in area.mutants() if Path(m.file).name in names}
+    return [key for key in area.EQUIVALENT if key not in keys]
+
+
 def command_of(name: str, outcome: Outcome) -> str:
     """Return the command that repeats a mutant."""
     only = shlex.quote(f"^{re.escape(outcome.label)}$")
@@ -577,8 +586,7 @@ def main(given: Sequence[str] | None = None, known: Callable[[], dict[str, Area]
     judged: dict[str, list[Outcome]] = {}
     try:
         for name, area in chosen.items():
-            labels = {area.key_of(m): m.label() for m in area.mutants()}
-            if stale := [key for key in area.EQUIVALENT if key not in labels]:
+            if stale := stale_keys(area):
                 raise BadUsage(f"EQUIVALENT of {name} must name mutants but got " + "\n  ".join(stale))
             if options.list:
                 found = [m.label() for m in area.mutants() if re.search(options.only, m.label())]

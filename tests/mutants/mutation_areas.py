@@ -125,8 +125,8 @@ def run(command: Iterable[str], seconds: float, **options: object) -> tuple[int 
 class Build:
     """A copy of a recipe's sources and its build. One worker uses it at a time."""
 
-    def __init__(self, recipe: Recipe, worker: int, root: Path = ROOT) -> None:
-        self.recipe, self.root = recipe, root
+    def __init__(self, recipe: Recipe, worker: int, processes: int, root: Path = ROOT) -> None:
+        self.recipe, self.processes, self.root = recipe, processes, root
         folder = root / "build" / "mutants" / f"{recipe.name}-{worker}"
         self.source, self.build = folder / "source", folder / "build"
         self.seconds: dict[str, float] = {}
@@ -174,7 +174,8 @@ class Build:
         targets = tuple(targets)
         if not targets:
             return 0, ""
-        return run(["cmake", "--build", str(self.build), "--target", *targets], SECONDS_OF_A_BUILD)
+        command = ["cmake", "--build", str(self.build), "--parallel", str(self.processes)]
+        return run([*command, "--target", *targets], SECONDS_OF_A_BUILD)
 
     def _fill(self, word: str) -> str:
         return word.replace("{build}", str(self.build)).replace("{source}", str(self.source))
@@ -283,7 +284,8 @@ class Area:
             for worker in range(workers):
                 key = part.recipe.name, worker
                 if key not in self._builds:
-                    self._builds[key] = Build(part.recipe, worker, self.root)
+                    processes = max(1, len(os.sched_getaffinity(0)) // workers)
+                    self._builds[key] = Build(part.recipe, worker, processes, self.root)
                 self._builds[key].run_unchanged(part.tests)
 
     def judge(self, mutant: Mutant, worker: int) -> tuple[str, str]:
@@ -307,12 +309,13 @@ def pytest_of(name: str, *paths: str, targets: tuple[str, ...] = (), files: tupl
     return Check(name, (sys.executable, "-m", "pytest", *options, *words), targets, files)
 
 
-def copy_registration(_: Path, build: Path) -> None:
-    """Put the installed registration of torch beside the built library, which it loads."""
+def add_installed(_: Path, build: Path) -> None:
+    """Put the registration of torch and the simulated package of the installation beside the built library."""
     from npu_rope import native
 
-    for file in native.load().path.parent.glob("libnpu_rope_torch*.so"):
-        shutil.copyfile(file, build / file.name)
+    for path in native.load().path.parent.iterdir():
+        if path.name != "libnpu_rope.so" and not (build / path.name).exists():
+            (build / path.name).symlink_to(path)
 
 
 CSRC = Recipe(
@@ -324,7 +327,7 @@ CSRC = Recipe(
     project=".",
     options=("-DNPU_ROPE_TORCH=OFF", "-DNPU_ROPE_SIM=OFF", "-DNPU_ROPE_C_TESTS=ON"),
     environment={"NPU_ROPE_LIB_DIR": "{build}", "NPU_ROPE_TEST_BACKEND": "cpu", "CI": "1"},
-    prepare=copy_registration,
+    prepare=add_installed,
 )
 LIBRARY = {"targets": ("npu_rope",), "files": ("libnpu_rope.so",)}
 

@@ -1,7 +1,7 @@
 """Break the kernels of qkv_norm_rope_cache and qk_square_sums on purpose, one mistake at a time: their tests
 must detect it.
 
-``mutate_kernels.py --op qkv`` and ``--op square_sums`` make many more mutants and run calls of their own.
+``mutate_kernels.py --area qkv`` and ``--area square_sums`` make many more mutants and run calls of their own.
 This file checks that tests of the default suite detect a mistake.
 """
 

@@ -4,11 +4,11 @@ The mutation tests are slow and run late. These tests only read the sources and 
 line that a mutation test edits has changed, they fail at once. The message has the text and its places.
 """
 
-import importlib
 import re
 from pathlib import Path
 
 import changed_kernel
+import mutate_kernels
 import pytest
 import source_edits
 import test_qkv_kernel_mutants
@@ -47,13 +47,18 @@ def test_an_edit_of_the_kernels_of_qkv_norm_rope_cache_and_qk_square_sums_names_
     assert edit.new != edit.old
 
 
-@pytest.mark.parametrize("table", ["mutation_rope", "mutation_norm", "mutation_qkv", "mutation_square_sums"])
-def test_every_entry_of_equivalent_names_a_mutant(table):
+MUTATED_AREAS = mutate_kernels.all_areas()
+
+
+@pytest.mark.parametrize("name", [name for name, area in MUTATED_AREAS.items() if area.EQUIVALENT])
+def test_every_entry_of_equivalent_names_a_mutant(name):
     """mutate_kernels.py does not start if an entry names no mutant."""
-    mutate_kernels, kernels = (importlib.import_module(name) for name in ("mutate_kernels", table))
-    keys = {mutate_kernels.key_of(m) for path in kernels.sources() for m in mutate_kernels.mutants_of(path)}
-    assert keys
-    assert [key for key in kernels.EQUIVALENT if key not in keys] == []
+    assert mutate_kernels.stale_keys(MUTATED_AREAS[name]) == []
+
+
+@pytest.mark.parametrize("name", MUTATED_AREAS)
+def test_every_area_has_sources(name):
+    assert MUTATED_AREAS[name].sources()
 
 
 @pytest.fixture
