@@ -295,7 +295,8 @@ def test_an_interrupted_run_ends_with_the_totals_of_one_run(tmp_path):
     assert run([*ops, "--count", 400, "--jobs", 1, "--state", one])[0] == 0
     process = start([*ops, "--count", 400, "--jobs", 3, "--state", pieces], OFTEN)
     while process.poll() is None:
-        if pieces.exists() and any(totals["next"] for totals in state_of(pieces).values()):
+        is_written = pieces.exists() and pieces.stat().st_size > 0
+        if is_written and any(totals["next"] for totals in state_of(pieces).values()):
             process.send_signal(signal.SIGINT)
             break
         time.sleep(0.01)
