@@ -22,7 +22,7 @@ CORRECTIONS = (
     ('<th class="head"><p></p></th>', "<td></td>"),
     ('<div id="search-results">', '<h1 class="visually-hidden">Search</h1>\n<div id="search-results">'),
 )
-CHINESE_LINK = re.compile(r'<a (?=[^>]*href="[^"]*\.zh\.html)')
+CHINESE_LINK = re.compile(r'<a (?=[^>]*href="[^"]*\.zh\.html[^>]*>[^<]*[\u4e00-\u9fff])')
 PICTURE = re.compile(r'<img alt="[^"]*" src="([^"]*_images/[^"]*)" />')
 
 

@@ -192,7 +192,9 @@ repair() {
     "$VENV/bin/python" -m auditwheel show "$wheel"
     # auditwheel show knows no --exclude, so it judges a wheel with an excluded library by that library. repair has
     # checked all others, and refuses a wheel that needs a newer glibc than its tag.
-    [[ "${wheel##*/}" == *-manylinux_*_"$arch".whl ]] || { echo "$wheel must have a manylinux tag." && return 1; }
+    if [ "$npu" = no ] && [[ "${wheel##*/}" != *-manylinux_*_"$arch".whl ]]; then
+      echo "$wheel must have a manylinux tag." && return 1
+    fi
     if [ "$(stat -c %s "$wheel")" -gt "$MOST_BYTES" ]; then
       echo "$wheel must have at most $MOST_BYTES bytes but has $(stat -c %s "$wheel")." && return 1
     fi

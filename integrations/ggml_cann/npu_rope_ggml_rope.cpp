@@ -179,6 +179,7 @@ Reason check_rms_norm_mul_rope(Nodes nodes, bool has_bfloat16) {
     if (Reason reason = check_rope(rope, has_bfloat16)) return reason;
     const ggml_tensor& weight = weight_of(norm, mul);
     if (rope.src[0] != &mul || &weight == &norm) return "the nodes are not connected as the form requires";
+    if (!has_same_shape(*norm.src[0], rope)) return "the norm and the rotation have different shapes";
     if (rope.type != kFloat32 || weight.type != kFloat32 || mul.type != kFloat32)
         return "the tensors of a norm are not float32";
     const int64_t D = rope.ne[0];
