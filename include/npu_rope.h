@@ -236,8 +236,9 @@ NPU_ROPE_API npu_rope_status npu_rope_rms_norm(const npu_rope_tensor *x, const n
  *
  *   grad    out's gradient: x's shape, scale's dtype; contiguous like x
  *   dx      x's shape and dtype, contiguous like x
- *   dscale  scale's shape and dtype, contiguous; summed in float64, in an order that depends on the shapes only. NULL:
- * it is not computed Neither output overlaps itself, the other, or an input. The rest as above. */
+ *   dscale  NULL if it is not needed, or scale's shape and dtype, contiguous; summed in float64, in an order that
+ *           depends on the shapes only
+ * Neither output overlaps itself, the other, or an input. The rest as above. */
 NPU_ROPE_API npu_rope_status npu_rope_rms_norm_backward(const npu_rope_tensor *grad, const npu_rope_tensor *x,
                                                         const npu_rope_tensor *scale, int64_t axis, double epsilon,
                                                         int64_t stash_type, const npu_rope_tensor *dx,

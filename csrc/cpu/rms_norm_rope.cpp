@@ -139,8 +139,8 @@ Check run_rms_norm_rope_cpu(const RmsNormRopeTensors& t, const npu_rope_params* 
     if (Check c = rope_table::fill_call(t.rope, *params, /*forward=*/1, angle_policy, &source, &call); !c.ok())
         return c;
     const bool in_one_pass = dtype == NPU_ROPE_FLOAT32 || (!is_float64 && !intermediate_rounding);
-    const RopeKernels& kernels =
-        active_rope_kernels();  // RmsNormRopeKernels of the same instruction set read its tables
+    // RmsNormRopeKernels of the same instruction set read the tables of these kernels.
+    const RopeKernels& kernels = active_rope_kernels();
     for (int side = 0; side < 2; ++side) {
         source.scale[side] = static_cast<const char*>(t.scale[side]->data);
         if (!in_one_pass) continue;
