@@ -45,10 +45,13 @@ def has_tangent(x: Any) -> bool:
 def refuse_tangents(op: str, tensors: Mapping[str, Any]) -> None:
     """Reject tangents for operators without forward-mode differentiation, whose tangents would silently be
     zero."""
-    if torch.compiler.is_compiling() or _forward_ad._current_level < 0:
-        return
+    if not torch.compiler.is_compiling() and _forward_ad._current_level >= 0:
+        _refuse_tangents(op, tensors, _carries_tangent)
+
+
+def _refuse_tangents(op: str, tensors: Mapping[str, Any], carries: Callable[[Any], bool]) -> None:
     for name, x in tensors.items():
-        if isinstance(x, torch.Tensor) and _carries_tangent(x):
+        if isinstance(x, torch.Tensor) and carries(x):
             raise NotImplementedError(
                 f"[{op}] {name} must carry no tangent but got one of forward-mode differentiation.\n"
                 f"torch.autograd differentiates {op} backward: use backward() or torch.autograd.grad."
@@ -69,22 +72,9 @@ def _carries_tangent(x: Any) -> bool:
         return _carries_tangent(x)
 
 
-def differentiates(op: str, name: str, x: Any) -> bool:
-    """Return whether a gradient or a tangent flows through x. Reject nested transforms of torch.func."""
-    _refuse_nested_transforms(op, name)
+def differentiates(x: Any) -> bool:
+    """Return whether a gradient or a tangent flows through x."""
     return (torch.is_grad_enabled() and x.requires_grad) or has_tangent(x)
-
-
-def _refuse_nested_transforms(op: str, name: str) -> None:
-    """Reject nested gradient transforms of torch.func: one of the gradients would silently be zero."""
-    levels = _all_transforms() or ()
-    kinds = torch._C._functorch.TransformType
-    nested = sum(level.key() in (kinds.Grad, kinds.Jvp) for level in levels)
-    if nested > 1:
-        raise NotImplementedError(
-            f"[{op}] {name} must be under one torch.func gradient transform but got {nested} nested ones.\n"
-            f"torch.autograd differentiates {op} any number of times: use grad(create_graph=True)."
-        )
 
 
 def refuse_in_place(x: Any) -> None:
@@ -112,7 +102,7 @@ def write_under_autograd(
         run: calls the operator. Its result is returned.
     """
     for name, tensor in call.differentiable().items():
-        if differentiates(call.op, name, tensor):
+        if differentiates(tensor):
             argument, rule, value = error
             raise broken(GradientRefused, call.op, argument or name, rule, value)
     with _below_autograd():
@@ -203,7 +193,12 @@ def _function_of(op: str, gradient: Gradient, count: int) -> Any:
 
     methods = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
     if jvp is not None:
-        methods["jvp"] = staticmethod(lambda ctx, _, *tangents: jvp(ctx, *tangents))
+
+        def tangents_of(ctx: Any, _: Any, *tangents: Any) -> Any:
+            with _forward_ad._set_fwd_grad_enabled(True):
+                return jvp(ctx, *tangents)
+
+        methods["jvp"] = staticmethod(tangents_of)
     name = "".join(map(str.capitalize, op.split("_")))
     return type(base_function)(name, (base_function,), methods)
 
@@ -266,10 +261,10 @@ def _needs_gradient(
                     return True
         return False
     if not has_jvp:
-        named = {name: x for name, x in zip(names, arguments, strict=False) if isinstance(x, _Tensor)}
-        refuse_tangents(op, named)
-    given = [k for k in sources if k < len(arguments) and isinstance(arguments[k], _Tensor)]
-    return any(differentiates(op, names[k], arguments[k]) for k in given)
+        # An outer level of torch.func calls this kernel again, for its own tangents.
+        _refuse_tangents(op, dict(zip(names, arguments, strict=False)), has_tangent)
+    given = [arguments[k] for k in sources if k < len(arguments) and isinstance(arguments[k], _Tensor)]
+    return any(map(differentiates, given))
 
 
 # ---- named back ends -------------------------------------------------------------------------------

@@ -112,7 +112,7 @@ def _rotate_in_place_under_autograd(call: CallTensors[Any], attributes: dict[str
     result."""
     tensors = tuple(call.xs.values())
     angles = call.other_inputs["positions"], call.other_inputs.get("freq_factors")
-    differentiated = [x for name, x in call.xs.items() if gradients.differentiates(call.op, name, x)]
+    differentiated = [x for x in call.xs.values() if gradients.differentiates(x)]
     for x in differentiated:
         if torch.is_grad_enabled():
             gradients.refuse_in_place(x)
@@ -146,7 +146,8 @@ def _make_function_in_place() -> Any:
         def jvp(ctx: Any, tangent: Any, *_: Any) -> Any:
             if tangent is not None:
                 schema = calls.attributes_of("rope", *ctx.attributes).as_schema()
-                torch.ops.npu_rope.rope_.default(tangent, *ctx.saved_tensors, **schema)
+                with torch.autograd.forward_ad._set_fwd_grad_enabled(True):
+                    torch.ops.npu_rope.rope_.default(tangent, *ctx.saved_tensors, **schema)
             return tangent
 
     return RotatedInPlace

@@ -215,13 +215,6 @@ def test_torch_func_differentiates_each_element_of_a_batch():
 
 
 @with_each_call
-def test_nested_transforms_are_refused(call):
-    x = SCALE if call is CALLS["scale"] else X
-    with pytest.raises(NotImplementedError, match=r"must be under one torch\.func gradient transform"):
-        torch.func.grad(lambda a: torch.func.grad(sum_of_squares(call))(a).sum())(x)
-
-
-@with_each_call
 def test_an_outer_gradient_passes_through_torch_func_grad(call):
     """A gradient penalty needs this. The value that grad_and_value returns also has its gradient."""
     x, weight = (SCALE if call is CALLS["scale"] else X), torch.linspace(-1, 2, 8).requires_grad_()

@@ -410,17 +410,6 @@ def test_forward_mode_gives_the_rotated_tangents(has_tangent, in_place):
             assert torch.equal(y.tangent, rope(tangent, positions, PARAMS))
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # raised by torch
-def test_nested_function_transforms_are_refused():
-    q, k = torch.randn(1, 1, 4, dtype=torch.float64), torch.randn(1, 1, 4, dtype=torch.float64)
-
-    def f(q):
-        return sum(y.square().sum() for y in rope_qk(q, k, torch.tensor([3]), RopeParams(4)))
-
-    with pytest.raises(NotImplementedError, match=r"^\[rope_qk\] q must be under one torch\.func gradient"):
-        torch.func.hessian(f)(q)
-
-
 # ---- tracing ---------------------------------------------------------------------------------------
 
 

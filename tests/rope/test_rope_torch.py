@@ -433,28 +433,6 @@ def test_forward_mode_gives_the_rotated_tangent():
         assert torch.equal(tangent, rope(v, positions, PARAMS))
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # raised by torch
-@pytest.mark.parametrize("operator", ["rope", "torch.ops"])
-@pytest.mark.parametrize("nest", ["hessian", "jacrev of jacrev", "jacfwd of jacfwd", "jvp of grad"])
-def test_nested_function_transforms_are_refused(operator, nest):
-    params, positions, func = RopeParams(4), torch.tensor([3]), torch.func
-    x = torch.randn(1, 1, 4, dtype=torch.float64)
-
-    def f(x):
-        if operator == "rope":
-            return rope(x, positions, params).square().sum()
-        return torch.ops.npu_rope.rope(x, positions, n_dims=4, rope_mode=0).square().sum()
-
-    nested = {
-        "hessian": lambda: func.hessian(f)(x),
-        "jacrev of jacrev": lambda: func.jacrev(func.jacrev(f))(x),
-        "jacfwd of jacfwd": lambda: func.jacfwd(func.jacfwd(f))(x),
-        "jvp of grad": lambda: func.jvp(func.grad(f), (x,), (x,)),
-    }[nest]
-    with pytest.raises(NotImplementedError, match=r"one torch\.func gradient transform but got 2"):
-        nested()
-
-
 def test_the_hessian_of_the_squared_length_is_twice_the_identity():
     params, positions = RopeParams(4), torch.tensor([3])
     x = torch.randn(1, 1, 4, dtype=torch.float64)
