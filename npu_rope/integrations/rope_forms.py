@@ -18,7 +18,7 @@ from npu_rope.errors import bad_type
 from npu_rope.integrations.table_origins import Uses
 from npu_rope.ops.rope import rope
 from npu_rope.ops.rope_qk import rope_qk
-from npu_rope.ops.rotary_mul import rotary_mul, rotary_mul_qk
+from npu_rope.ops.rotary_mul import rotary_mul, rotary_mul_qk, rotary_mul_qk_heads_first
 
 OP = "apply_npu_rope"
 HALF, INTERLEAVED, INTERLEAVED_TO_HALVES = "halves", "neighbours", "neighbours, written as halves"
@@ -359,13 +359,14 @@ def replacement(function: Callable[..., Any], form: Form, uses: Uses | None = No
                 y = rotary_mul(x, cos, sin, interleaved=interleaved, rotary_dim=width, offset=offset)
             return tokens_first(y, axis)
         q, k = heads
+        if found is None:
+            if axis == HEADS_FIRST:
+                return rotary_mul_qk_heads_first(q, k, cos, sin, interleaved, width, offset)
+            return rotary_mul_qk(q, k, cos, sin, interleaved=interleaved, rotary_dim=width, offset=offset)
         if axis == HEADS_FIRST:  # without tokens_first: calls of it take a twentieth of a decode-sized call
-            q, k = q.transpose(-3, -2), k.transpose(-3, -2)
-        if found is not None:
-            q, k = rope_qk(q, k, *found)
-        else:
-            q, k = rotary_mul_qk(q, k, cos, sin, interleaved=interleaved, rotary_dim=width, offset=offset)
-        return (q.transpose(-3, -2), k.transpose(-3, -2)) if axis == HEADS_FIRST else (q, k)
+            q, k = rope_qk(q.transpose(-3, -2), k.transpose(-3, -2), *found)
+            return q.transpose(-3, -2), k.transpose(-3, -2)
+        return rope_qk(q, k, *found)
 
     def rotate_and_record(*given: Any) -> Any:
         results = rotate(*given)

@@ -5,6 +5,7 @@ registration with torch.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -266,9 +267,28 @@ def _operators_of(
     )
 
 
+def _transposed(call: Tensors) -> Tensors:
+    """Exchange heads and tokens of queries, keys and their results."""
+    transposed = call.map(lambda x: x.transpose(-3, -2) if x.ndim > 2 else x)
+    return replace(transposed, other_inputs=call.other_inputs)
+
+
+def _call_heads_first(q: Any, k: Any, cos: Any, sin: Any, *given: Any) -> Call:
+    return rotary_mul_qk_tensors(q, k, cos, sin, None), _attributes_of(*given)
+
+
 registrar.register(
     *_operators_of("rotary_mul", rotary_mul_tensors, ("x",), ("out",)),
     *_operators_of("rotary_mul_qk", rotary_mul_qk_tensors, ("q", "k"), ("q_out", "k_out")),
+    TorchOperator(
+        f"rotary_mul_qk_heads_first(Tensor q, Tensor k, {_TABLES}, {_ATTRIBUTES}) -> (Tensor, Tensor)",
+        _call_heads_first,
+        check=lambda call, attributes: calls.check(_transposed(call), attributes),
+        on_cpu=lambda call, attributes: executors.on_cpu_tensors(_transposed(call), attributes),
+        results=registrar.like_xs("q_out", "k_out"),
+        hot_path=True,
+        on_npu=False,
+    ),
     _operator(
         f"rotary_embedding({_CACHES}=None, {_ONNX}) -> Tensor",
         _call_onnx,

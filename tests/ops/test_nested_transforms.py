@@ -59,6 +59,10 @@ def rms_norm(x, scale=SCALE):
     return npu_rope.rms_norm(x, scale, stash_type=11)
 
 
+def by_onnx(x):
+    return npu_rope.rotary_embedding(x, COS[None, :, 0, :2], SIN[None, :, 0, :2])
+
+
 def stored_norm_rope(x, scale):
     q, k, v = npu_rope.qkv_norm_rope_cache(x, 2 * x, None, POSITIONS, PARAMS, q_scale=scale, k_scale=scale)
     assert v is None
@@ -81,8 +85,8 @@ OTHERS = {
         lambda x: rotated(x + x * x, COS, SIN),
     ),
     "rotary_embedding": (
-        lambda x: npu_rope.rotary_embedding(x[None].transpose(1, 2), COS[None, :, 0, :2], SIN[None, :, 0, :2]),
-        lambda x: rotated(x, COS[..., :2].repeat(1, 1, 2), SIN[..., :2].repeat(1, 1, 2))[None].transpose(1, 2),
+        lambda x: by_onnx(x[None].transpose(1, 2)),
+        lambda x: rotated(x, *(t[..., :2].repeat(1, 1, 2) for t in (COS, SIN)))[None].transpose(1, 2),
     ),
     "rms_norm": (rms_norm, normalized),
     "torch.ops.npu_rope.rms_norm": (
@@ -186,5 +190,5 @@ def test_vmap_of_rope_in_place_is_refused_in_nested_transforms():
 @pytest.mark.parametrize("op", OTHERS)
 def test_operators_without_tangents_refuse_them_in_nested_transforms(op, nest):
     call, _ = OTHERS[op]
-    with pytest.raises(NotImplementedError, match=r"^\[\w+\] \w+ must carry no tangent but got one of forward"):
+    with pytest.raises(NotImplementedError, match=r"^\[\w+\] \w+ must carry no tangent but got "):
         FORWARD[nest](call)(X)

@@ -25,6 +25,7 @@ from npu_rope import (
     rotary_mul_qk,
     rotary_mul_qk_,
 )
+from npu_rope.ops.rotary_mul import rotary_mul_qk_heads_first
 from npu_rope.testing import rotary_spec
 from npu_rope.testing.bounds import table_bound, worst_ratio
 
@@ -281,6 +282,47 @@ def test_rotary_mul_qk_equals_two_calls_of_rotary_mul():
     pair = rotary_mul_qk_(q.copy(), k.copy(), c, s)
     for y, x in zip(pair, (q, k), strict=True):
         assert np.array_equal(y, rotary_mul_(x.copy(), c, s))
+
+
+def heads_first_sample(tokens, needs_gradient=False):
+    """Return q and k as views [2,N,tokens,12] of tokens-first memory, and tables for 8 of the 12 lanes."""
+    numbers = torch.Generator().manual_seed(tokens)
+    q, k = (torch.randn(2, tokens, n, 12, generator=numbers).transpose(1, 2) for n in (3, 2))
+    return q.requires_grad_(needs_gradient), k, *torch.randn(2, 2, tokens, 8, generator=numbers)
+
+
+def operators_of(call):
+    with torch.profiler.profile() as profile:
+        call()
+    return {event.name.removeprefix("npu_rope::") for event in profile.events() if "npu_rope::" in event.name}
+
+
+@pytest.mark.parametrize("tokens", [1, 4])
+@pytest.mark.parametrize("needs_gradient", [False, True])
+def test_queries_and_keys_with_heads_first_are_rotated_as_their_transpositions(tokens, needs_gradient):
+    *xs, cos, sin = heads_first_sample(tokens, needs_gradient)
+    options = {"interleaved": True, "rotary_dim": 8, "offset": 4}
+    got = rotary_mul_qk_heads_first(*xs, cos, sin, *options.values())
+    expected = rotary_mul_qk(*(x.transpose(1, 2) for x in xs), cos, sin, **options)
+    for y, e in zip(got, expected, strict=True):
+        assert torch.equal(y, e.transpose(1, 2))
+    assert got[0].requires_grad == needs_gradient
+    for y, e in zip(OPS.rotary_mul_qk_heads_first(*xs, cos, sin, *options.values()), got, strict=True):
+        assert torch.equal(y, e)
+
+
+def test_one_token_with_heads_first_is_not_transposed():
+    inputs = heads_first_sample(1)
+    used = operators_of(lambda: rotary_mul_qk_heads_first(*inputs, False, 8, 0))
+    assert used == {"rotary_mul_qk_heads_first"}
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_the_operator_for_heads_first_names_the_tensors_that_break_a_rule(device):
+    q, k, cos, sin = (x.to(device) for x in heads_first_sample(1))
+    message = r"\[rotary_mul_qk\] k must have q's "
+    with pytest.raises((RuntimeError, ValueError), match=message):
+        OPS.rotary_mul_qk_heads_first(q, k[:1], cos, sin, False, 8)
 
 
 def test_a_full_table_with_equal_halves_gives_the_result_of_a_half_table():
