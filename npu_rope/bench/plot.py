@@ -86,7 +86,7 @@ def _draw_panel(panel: Any, figures: Figures) -> None:
     for dtype_index, dtype in enumerate(dtypes):
         for i, (name, _, colour) in enumerate(BARS):
             for figure in figures:
-                if (figure["dtype"], figure["contestant"]) == (dtype, name):
+                if figure["dtype"] == dtype and figure["contestant"] in (name, rope_rows.for_pairs(name)):
                     bar_centre = dtype_index + (i - (len(BARS) - 1) / 2) * width
                     _draw_bar(panel, bar_centre, width, figure, colour)
                     break

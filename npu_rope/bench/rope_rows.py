@@ -2,7 +2,7 @@
 
 All tensors have the layout ``[B,S,N,D]``. Prefill has the positions 0..S-1. Decode has the positions
 ``[B,1]`` from 1000 on, one for each sequence. Rows of grouped-query attention (gqa) rotate q with 32 heads
-and k with 8.
+and k with 8, by one call of the operators for pairs.
 """
 
 from __future__ import annotations
@@ -153,50 +153,67 @@ def empty_call(inputs: RopeInputs) -> Contestant:
     def prepare() -> Ready:
         return ready_from_writes([partial(torch.empty_like, x) for x in inputs.xs], lambda: None)
 
-    return Contestant("call floor: torch.empty_like", "call", prepare)
+    return Contestant(CALL_FLOOR, "call", prepare)
 
 
 # ---- ours ------------------------------------------------------------------------------------------
 
 
-def _prepare_calls(
+def _prepare_call(
     inputs: RopeInputs,
-    call_of: Callable[[Any, Any], Callable[[], object]],
+    call_of: Callable[[Sequence[Any], Sequence[Any]], Callable[[], object]],
     *,
     in_place: bool = False,
     **options: Any,
 ) -> Ready:
-    """Prepare a call for each tensor, which writes into preallocated memory or in place into a copy."""
+    """Prepare ``call_of(xs, outs)``, which writes into preallocated memory or in place into copies."""
     outs = [x.clone() if in_place else torch.empty_like(x) for x in inputs.xs]
-    pairs = zip(outs if in_place else inputs.xs, outs, strict=True)
-    return ready_from_writes([call_of(x, out) for x, out in pairs], lambda: outs, **options)
+    call = call_of(outs if in_place else inputs.xs, outs)
+    return ready_from_writes([call], lambda: outs, **options)
+
+
+def _function_of(xs: Sequence[Any]) -> Callable[..., Any]:
+    return npu_rope.rope if len(xs) == 1 else npu_rope.rope_qk
+
+
+def _one_or_both(outs: Sequence[Any]) -> Any:
+    return outs[0] if len(outs) == 1 else tuple(outs)
 
 
 def _rope(inputs: RopeInputs, *, in_place: bool = False) -> Ready:
-    angles = inputs.positions, inputs.params
-    return _prepare_calls(
-        inputs, lambda x, out: partial(npu_rope.rope, x, *angles, out=out), in_place=in_place
-    )
+    def call_of(xs: Sequence[Any], outs: Sequence[Any]) -> Callable[[], object]:
+        return partial(_function_of(xs), *xs, inputs.positions, inputs.params, out=_one_or_both(outs))
+
+    return _prepare_call(inputs, call_of, in_place=in_place)
 
 
-def _new_tensor(inputs: RopeInputs) -> Ready:
-    calls = [partial(npu_rope.rope, x, inputs.positions, inputs.params) for x in inputs.xs]
-    return Ready(in_order(calls), lambda: [call() for call in calls])
+def _new_tensors(inputs: RopeInputs) -> Ready:
+    call = partial(_function_of(inputs.xs), *inputs.xs, inputs.positions, inputs.params)
+    return Ready(call, lambda: [call()] if len(inputs.xs) == 1 else call())
 
 
 def _packed_operator(inputs: RopeInputs, *, in_place: bool = False) -> Ready:
-    call = backends.packed_call(inputs.params, True, "exact")
-    other_arguments = inputs.positions, torch.frombuffer(bytearray(call), dtype=torch.uint8)
-    operator = torch.ops.npu_rope.rope_packed_.default
-    call_of = lambda x, out: partial(operator, out, None if in_place else x, *other_arguments)  # noqa: E731
-    return _prepare_calls(inputs, call_of, in_place=in_place)
+    packed = torch.frombuffer(
+        bytearray(backends.packed_call(inputs.params, True, "exact")), dtype=torch.uint8
+    )
+    operators = torch.ops.npu_rope
+    operator = operators.rope_packed_ if len(inputs.xs) == 1 else operators.rope_qk_packed_
+
+    def call_of(xs: Sequence[Any], outs: Sequence[Any]) -> Callable[[], object]:
+        read = [None] * len(xs) if in_place else xs
+        return partial(operator.default, *outs, *read, inputs.positions, packed)
+
+    return _prepare_call(inputs, call_of, in_place=in_place)
 
 
 def _schema_operator(inputs: RopeInputs) -> Ready:
     attributes = {"n_dims": HEAD_DIM, "rope_mode": int(inputs.params.rope_mode)}
-    operator = torch.ops.npu_rope.rope_.default
-    call_of = lambda x, out: partial(operator, x, inputs.positions, **attributes)  # noqa: E731
-    return _prepare_calls(inputs, call_of, in_place=True, around=torch.inference_mode)
+    operator = torch.ops.npu_rope.rope_ if len(inputs.xs) == 1 else torch.ops.npu_rope.rope_qk_
+
+    def call_of(xs: Sequence[Any], outs: Sequence[Any]) -> Callable[[], object]:
+        return partial(operator.default, *outs, inputs.positions, **attributes)
+
+    return _prepare_call(inputs, call_of, in_place=True, around=torch.inference_mode)
 
 
 def _numpy(inputs: RopeInputs) -> Ready:
@@ -205,10 +222,8 @@ def _numpy(inputs: RopeInputs) -> Ready:
     xs = [x.numpy() for x in inputs.xs]
     outs = [x.copy() for x in xs]
     positions = inputs.positions.numpy()
-    calls = [
-        partial(npu_rope.rope, x, positions, inputs.params, out=out) for x, out in zip(xs, outs, strict=True)
-    ]
-    return ready_from_writes(calls, lambda: [torch.from_numpy(out) for out in outs])
+    call = partial(_function_of(xs), *xs, positions, inputs.params, out=_one_or_both(outs))
+    return ready_from_writes([call], lambda: [torch.from_numpy(out) for out in outs])
 
 
 def _given_tables(inputs: RopeInputs) -> Ready:
@@ -227,6 +242,7 @@ def _given_tables(inputs: RopeInputs) -> Ready:
 
 
 # Names of the contestants.
+CALL_FLOOR = "call floor: torch.empty_like"
 OUT, IN_PLACE, NEW_TENSOR = "npu_rope.rope(out=)", "npu_rope.rope_ in place", "npu_rope.rope, new tensor"
 PACKED, PACKED_IN_PLACE = "torch.ops rope_packed_", "torch.ops rope_packed_ in place"
 SCHEMA = "torch.ops rope_, inference_mode"
@@ -234,12 +250,21 @@ NUMPY = "npu_rope.rope(out=) on NumPy"
 GIVEN_TABLES = "npu_rope.rotary_mul(out=), tables given"
 
 
+def for_pairs(name: str) -> str:
+    """Return the name of a contestant of ours in rows of queries and keys.
+
+    >>> for_pairs(OUT), for_pairs(PACKED)
+    ('npu_rope.rope_qk(out=)', 'torch.ops rope_qk_packed_')
+    """
+    return re.sub(r"\b(rope|rotary_mul)(?=[_(, ])", r"\1_qk", name)
+
+
 def ours(inputs: RopeInputs) -> Iterator[Contestant]:
     """Yield npu_rope's contestants, one for each interface to its kernel."""
     interfaces: list[tuple[str, Callable[[RopeInputs], Ready]]] = [
         (OUT, _rope),
         (IN_PLACE, partial(_rope, in_place=True)),
-        (NEW_TENSOR, _new_tensor),
+        (NEW_TENSOR, _new_tensors),
         (PACKED, _packed_operator),
         (PACKED_IN_PLACE, partial(_packed_operator, in_place=True)),
         (SCHEMA, _schema_operator),
@@ -248,4 +273,5 @@ def ours(inputs: RopeInputs) -> Iterator[Contestant]:
     if inputs.row.is_decode:
         interfaces.append((NUMPY, _numpy))
     for name, prepare in interfaces:
-        yield Contestant(name, "ours", partial(prepare, inputs), inputs.check(*OURS))
+        shown = name if len(inputs.xs) == 1 else for_pairs(name)
+        yield Contestant(shown, "ours", partial(prepare, inputs), inputs.check(*OURS))

@@ -1,9 +1,10 @@
 """The speed targets of ``npu-rope bench``, judged by the figures of one run.
 
-In the prefill and peer targets, rope's time is the smaller one of ``npu_rope.rope(out=)`` and
-``rope_packed_``, the operator that it calls. Both write into a preallocated buffer, as the memory floor (a
-copy of the same bytes), ggml and ONNX Runtime do. In the decode target, rope's time is the smaller one of
-``rope_packed_`` into a preallocated buffer and in place.
+In the targets of prefill, of small batches and of peers, rope's time is the smaller one of
+``npu_rope.rope(out=)`` and ``rope_packed_``, the operator that it calls. Both write into a preallocated
+buffer, as the memory floor (a copy of the same bytes), ggml and ONNX Runtime do. In the decode targets, the
+time through torch.ops is the smaller one of ``rope_packed_`` into a preallocated buffer and in place. Rows of
+queries and keys have the same interfaces of ``rope_qk``.
 """
 
 from __future__ import annotations
@@ -22,16 +23,36 @@ from npu_rope.bench import (
     patched_rows,
     qkv_rows,
 )
-from npu_rope.bench.rope_rows import OUT, PACKED, PACKED_IN_PLACE, SCHEMA
+from npu_rope.bench.rope_rows import (
+    CALL_FLOOR,
+    DTYPES,
+    GIVEN_TABLES,
+    IN_PLACE,
+    NUMPY,
+    OUT,
+    PACKED,
+    PACKED_IN_PLACE,
+    SCHEMA,
+    for_pairs,
+)
 
-# Largest time of rope's prefill divided by the memory floor's, by dtype.
-FLOOR_LIMITS = {"f32": 1.2, "f16": 1.6, "bf16": 1.6}
+# Largest time of rope and rotary_mul divided by the memory floor's: prefill, and small batches in 16 bits.
+FLOOR_LIMIT, SMALL_BATCH_LIMIT = 1.15, 1.5
+SMALL_BATCH, ONE_TOKEN = "[32,1,32,128]", "[1,1,32,128]"
+# Largest time of a decoded token divided by the call floor's, by interface.
+CALL_LIMITS = {
+    "torch.ops": ((PACKED, PACKED_IN_PLACE), 2.3),
+    "the Python function": ((OUT, IN_PLACE), 3.0),
+    "the Python function on NumPy": ((NUMPY,), 8.0),
+}
 FORM_LIMIT = 1.3  # largest time of a mode or form divided by NeoX's
-NORM_LIMIT = 1.3  # largest time of a norm divided by the memory floor's
-FUSION_GAIN = 1.3  # least time of rms_norm and rope_qk divided by rms_norm_rope's
+# Largest time of a norm divided by the memory floor's.
+NORM_LIMITS = {"rms_norm": 1.15, "add_rms_norm": 1.3}
+# Least time of rms_norm and rope_qk divided by rms_norm_rope's; its largest time divided by the floor's.
+FUSION_GAIN, FUSED_LIMIT = 1.3, 1.5
 # Largest time of qkv_norm_rope_cache divided by the memory floor's, by dtype; least time of the fastest peer
 # of each kind divided by qkv_norm_rope_cache's.
-QKV_FLOOR_LIMITS = {"f32": 1.15, "bf16": 1.5}
+QKV_FLOOR_LIMITS = {"f32": 1.15, "f16": 1.5, "bf16": 1.5}
 QKV_GAINS = {"eager": 3.0, "compiled": 1.3}
 # Largest time of a patched module, and of a patched model's step, divided by transformers' own time.
 PATCHED_LIMITS = {patched_rows.NORM: 0.6, patched_rows.DECODE: 1.0}
@@ -76,11 +97,17 @@ def verdicts(figures: Figures) -> list[TargetVerdict]:
     """Judge every target."""
     own_target_groups = tuple(rows.GROUP for rows in _OWN_TARGETS)
     modes = dict.fromkeys(figure["mode"] for figure in figures if figure["group"] not in own_target_groups)
-    decode = [_decode_verdict(figures, mode) for mode in modes]
+    decode = [*_call_verdicts(figures), *(_decode_verdict(figures, mode) for mode in modes)]
     norms = [*(_norm_verdict(figures, mode) for mode in norm_rows.MODES), _norm_rope_verdict(figures)]
     patched = [_patched_verdict(figures, mode) for mode in PATCHED_LIMITS]
     patched += [*_family_verdicts(figures), _share_verdict(figures)]
-    rope = [*_floor_verdicts(figures), _peer_verdict(figures), *decode, _forms_verdict(figures)]
+    rope = [
+        *_floor_verdicts(figures),
+        _small_batch_verdict(figures),
+        _peer_verdict(figures),
+        *decode,
+        _forms_verdict(figures),
+    ]
     return [*rope, *norms, *_qkv_verdicts(figures), *patched, *_gradient_verdicts(figures)]
 
 
@@ -136,21 +163,55 @@ class _Target:
         return TargetVerdict(self.description, outcome, "; ".join(self.details) + advice)
 
 
+def _best(row: Figures, *names: str) -> dict[str, Any] | None:
+    """Return the fastest of our contestants of these names, or of the same names for queries and keys."""
+    return fastest(row, names=(*names, *map(for_pairs, names)))
+
+
 def _floor_verdicts(figures: Figures) -> Iterator[TargetVerdict]:
-    for dtype, limit in FLOOR_LIMITS.items():
-        target = _Target(f"prefill {dtype}: at most {limit} x the memory floor")
+    for dtype in DTYPES:
+        target = _Target(f"prefill {dtype}: at most {FLOOR_LIMIT} x the memory floor")
         for row in by_row(figures).values():
-            best = fastest(row, names=(OUT, PACKED))
-            if (row[0]["group"], row[0]["dtype"]) == ("prefill", dtype) and best and "ratio" in best:
-                detail = f"{best['mode']} {best['threads']}T {best['ratio']:.2f}"
-                target.add(best["ratio"] <= limit, detail, best)
+            group = row[0]["group"]
+            if group not in ("prefill", "gqa prefill") or row[0]["dtype"] != dtype:
+                continue
+            label = f"{group.removesuffix('prefill')}{row[0]['mode']} {row[0]['threads']}T"
+            for text, names in (("", (OUT, PACKED)), (" tables given", (GIVEN_TABLES,))):
+                best = _best(row, *names)
+                if best and "ratio" in best:
+                    target.add(best["ratio"] <= FLOOR_LIMIT, f"{label}{text} {best['ratio']:.2f}", best)
+        yield target.verdict()
+
+
+def _small_batch_verdict(figures: Figures) -> TargetVerdict:
+    target = _Target(f"decode {SMALL_BATCH} f16 and bf16: at most {SMALL_BATCH_LIMIT} x the memory floor")
+    for row in by_row(figures).values():
+        best = _best(row, OUT, PACKED)
+        if row[0]["shape"] != SMALL_BATCH or row[0]["dtype"] == "f32" or not best or "ratio" not in best:
+            continue
+        detail = f"{best['dtype']} {best['mode']} {best['threads']}T {best['ratio']:.2f}"
+        target.add(best["ratio"] <= SMALL_BATCH_LIMIT, detail, best)
+    return target.verdict()
+
+
+def _call_verdicts(figures: Figures) -> Iterator[TargetVerdict]:
+    """Judge the time of a decoded token divided by that of an empty call in the same rounds."""
+    for interface, (names, limit) in CALL_LIMITS.items():
+        target = _Target(f"decode {ONE_TOKEN} through {interface}: at most {limit} x the call floor")
+        for row in by_row(figures).values():
+            ours, empty = fastest(row, names=names), fastest(row, names=(CALL_FLOOR,))
+            if row[0]["shape"] != ONE_TOKEN or not ours or not empty or "ratio" not in ours:
+                continue
+            ratio = ours["ratio"] / empty["ratio"]
+            detail = f"{ours['dtype']} {ours['mode']} {ours['threads']}T {ratio:.2f}"
+            target.add(ratio <= limit, detail, ours, empty)
         yield target.verdict()
 
 
 def _peer_verdict(figures: Figures) -> TargetVerdict:
     target = _Target("f16 and bf16: no peer ahead in any row")
     for name, row in by_row(figures).items():
-        ours, peer = fastest(row, names=(OUT, PACKED)), fastest(row, kind="peer")
+        ours, peer = _best(row, OUT, PACKED), fastest(row, kind="peer")
         if row[0]["dtype"] == "f32" or ours is None or peer is None:
             continue
         is_ahead = peer["median_us"] < ours["median_us"]
@@ -179,9 +240,9 @@ def _forms_verdict(figures: Figures) -> TargetVerdict:
 
 
 def _norm_verdict(figures: Figures, mode: str) -> TargetVerdict:
-    """Judge a norm of prefill's size by the floor and the fastest peer. float16 is reported, not judged."""
-    shape = norm_rows.row("f32", 1).shape
-    target = _Target(f"{mode} {shape} f32 and bf16: at most {NORM_LIMIT} x the memory floor, no peer ahead")
+    """Judge a norm of prefill's size by the floor and the fastest peer."""
+    shape, limit = norm_rows.row("f32", 1).shape, NORM_LIMITS[mode]
+    target = _Target(f"{mode} {shape}: at most {limit} x the memory floor, no peer ahead")
     for row in by_row(figures).values():
         if (row[0]["group"], row[0]["mode"], row[0]["shape"]) != (norm_rows.GROUP, mode, shape):
             continue
@@ -190,28 +251,31 @@ def _norm_verdict(figures: Figures, mode: str) -> TargetVerdict:
             continue
         best_peer = f", best peer {peer['median_us'] / ours['median_us']:.1f} x ours" if peer else ""
         is_ahead = peer is not None and peer["median_us"] < ours["median_us"]
-        is_met = ours["dtype"] == "f16" or (ours["ratio"] <= NORM_LIMIT and not is_ahead)
-        target.add(is_met, f"{ours['dtype']} {ours['threads']}T {ours['ratio']:.2f}{best_peer}", ours)
+        target.add(
+            ours["ratio"] <= limit and not is_ahead,
+            f"{ours['dtype']} {ours['threads']}T {ours['ratio']:.2f}{best_peer}",
+            ours,
+        )
     return target.verdict()
 
 
 def _norm_rope_verdict(figures: Figures) -> TargetVerdict:
-    """Judge the time of rms_norm_rope's parts divided by its own. Both are multiples of the floor in the same
-    rounds. float16 is reported, not judged."""
-    target = _Target(f"rms_norm_rope f32 and bf16: at least {FUSION_GAIN} x as fast as rms_norm and rope_qk")
+    """Judge rms_norm_rope by the floor, and by the time of its parts, a multiple of the floor in the same
+    rounds."""
+    limits = f"at most {FUSED_LIMIT} x the memory floor, at least {FUSION_GAIN} x as fast as its parts"
+    target = _Target(f"rms_norm_rope: {limits}")
     for row in by_row(figures).values():
         fused, parts = (fastest(row, names=(name,)) for name in (norm_rope_rows.OUT, norm_rope_rows.PARTS))
         if fused is None or parts is None or "ratio" not in fused or "ratio" not in parts:
             continue
         gain = parts["ratio"] / fused["ratio"]
-        detail = f"{fused['dtype']} {fused['threads']}T {gain:.2f} ({fused['ratio']:.2f} x the floor)"
-        target.add(fused["dtype"] == "f16" or gain >= FUSION_GAIN, detail, fused, parts)
+        detail = f"{fused['dtype']} {fused['threads']}T {fused['ratio']:.2f}, {gain:.2f} x as fast"
+        target.add(gain >= FUSION_GAIN and fused["ratio"] <= FUSED_LIMIT, detail, fused, parts)
     return target.verdict()
 
 
 def _qkv_verdicts(figures: Figures) -> Iterator[TargetVerdict]:
-    """Judge qkv_norm_rope_cache by the floor, and by the fastest eager and compiled peers. float16 is judged
-    by the peers only."""
+    """Judge qkv_norm_rope_cache by the floor, and by the fastest eager and compiled peers."""
     rows = [row for row in by_row(figures).values() if row[0]["group"] == qkv_rows.GROUP]
     measured = [(row, ours) for row in rows if (ours := fastest(row, names=(qkv_rows.OUT,))) is not None]
     for dtype, limit in QKV_FLOOR_LIMITS.items():

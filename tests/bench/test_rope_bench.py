@@ -26,7 +26,18 @@ from npu_rope.bench import (  # noqa: E402
 )
 from npu_rope.bench.harness import NotInstalled, Unsupported  # noqa: E402
 from npu_rope.bench.peers import peers  # noqa: E402
-from npu_rope.bench.rope_rows import OUT, PACKED, RopeInputs, Row, ours, rows  # noqa: E402
+from npu_rope.bench.rope_rows import (  # noqa: E402
+    CALL_FLOOR,
+    GIVEN_TABLES,
+    NUMPY,
+    OUT,
+    PACKED,
+    RopeInputs,
+    Row,
+    for_pairs,
+    ours,
+    rows,
+)
 from npu_rope.bench.run import BenchOptions, Results  # noqa: E402
 from npu_rope.bench.targets import verdicts  # noqa: E402
 from npu_rope.cli.app import app  # noqa: E402
@@ -134,30 +145,63 @@ def test_a_wrong_rotation_is_caught_by_either_bound(wrong, bound):
     assert inputs.check(*bound)([npu_rope.rope(x, positions, params)]) is None
 
 
-def test_verdicts_pass_at_the_limit_and_miss_beyond_it():
-    peer = figure("peer", "peer", dtype="bf16", median=2.0)
-    assert outcomes(figure(ratio=1.2), figure(dtype="bf16", ratio=1.6, median=2.0), peer) == [
-        "PASS",
-        "NOT MEASURED",
-        "PASS",
-        "PASS",
-        *["NOT MEASURED"] * 19,
-    ]
-    ahead = figure("peer", "peer", dtype="bf16", median=1.9)
-    assert outcomes(figure(ratio=1.21), figure(dtype="bf16", ratio=1.61, median=2.0), ahead) == [
-        "MISS",
-        "NOT MEASURED",
-        "MISS",
-        "MISS",
-        *["NOT MEASURED"] * 19,
-    ]
+PREFILL_CONTESTANTS = [OUT, GIVEN_TABLES, for_pairs(PACKED), for_pairs(GIVEN_TABLES)]
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
+@pytest.mark.parametrize("name", PREFILL_CONTESTANTS)
+def test_the_prefill_verdict_judges_rope_and_rotary_mul_of_one_tensor_and_of_pairs(name, dtype):
+    def prefill(ratio):
+        row = "prefill" if name in (OUT, GIVEN_TABLES) else "gqa prefill"
+        return figure(name, row=row, dtype=dtype, ratio=ratio)
+
+    target = f"prefill {dtype}"
+    assert outcome_of(target, prefill(1.15)) == "PASS"
+    assert outcome_of(target, prefill(1.16)) == "MISS"
+    assert outcome_of("prefill f32" if dtype != "f32" else "prefill f16", prefill(1.16)) == "NOT MEASURED"
+
+
+def test_the_verdict_of_small_batches_judges_sixteen_bits():
+    def small(ratio, dtype="f16", shape="[32,1,32,128]"):
+        return figure(PACKED, row="decode", dtype=dtype, ratio=ratio) | {"shape": shape}
+
+    target = "decode [32,1,32,128]"
+    assert outcome_of(target, small(1.5), small(1.5, "bf16")) == "PASS"
+    assert outcome_of(target, small(1.51)) == "MISS"
+    assert outcome_of(target, small(2.0, "f32"), small(2.0, shape="[1,1,32,128]")) == "NOT MEASURED"
+
+
+@pytest.mark.parametrize(
+    ("interface", "name", "limit"),
+    [
+        ("torch.ops", PACKED, 2.3),
+        ("the Python function:", OUT, 3.0),
+        ("the Python function on NumPy", NUMPY, 8.0),
+    ],
+)
+def test_the_verdicts_of_one_token_compare_with_an_empty_call(interface, name, limit):
+    def one_token(name, ratio):
+        return figure(name, "ours", row="decode", ratio=ratio) | {"shape": "[1,1,32,128]"}
+
+    target, empty = f"decode [1,1,32,128] through {interface}", one_token(CALL_FLOOR, 0.5)
+    assert outcome_of(target, empty, one_token(name, limit / 2)) == "PASS"
+    assert outcome_of(target, empty, one_token(name, limit / 2 + 0.01)) == "MISS"
+    assert outcome_of(target, one_token(name, 1.0)) == "NOT MEASURED"
+
+
+@pytest.mark.parametrize("name", [OUT, for_pairs(OUT)])
+def test_the_verdict_of_peers_compares_sixteen_bits(name):
+    own = figure(name, dtype="bf16", median=2.0)
+    slow, ahead = (figure("peer", "peer", dtype="bf16", median=median) for median in (2.0, 1.9))
+    assert outcome_of("f16 and bf16: no peer", own, slow) == "PASS"
+    assert outcome_of("f16 and bf16: no peer", own, ahead) == "MISS"
 
 
 def test_the_decode_verdict_compares_the_operator_with_the_best_peer():
     own = figure(PACKED, row="decode", median=3.0)
     slow, fast = (figure(f"peer {t}", "peer", row="decode", median=t) for t in (9.0, 2.0))
-    assert outcome_of("decode [", own, slow) == "PASS"
-    assert outcome_of("decode [", own, slow, fast) == "MISS"
+    assert outcome_of("decode [1,1,32,128] f32", own, slow) == "PASS"
+    assert outcome_of("decode [1,1,32,128] f32", own, slow, fast) == "MISS"
 
 
 def test_no_form_may_cost_much_more_than_neox():
@@ -175,27 +219,31 @@ def test_the_norm_verdict_depends_on_the_floor_and_the_peers(mode):
         return figure(name, kind, row="norm", **values) | {"mode": mode, "shape": shape}
 
     target, name = f"{mode} [", norm_rows.OUT[mode]
-    own = norm(name, ratio=1.3, median=2.0)
+    limit = {"rms_norm": 1.15, "add_rms_norm": 1.3}[mode]
+    own = norm(name, ratio=limit, median=2.0)
     slower, faster = (norm("torch", "peer", median=median) for median in (2.1, 1.9))
     assert outcome_of(target, own, slower) == "PASS"
     assert outcome_of(target, own, faster) == "MISS"
-    assert outcome_of(target, norm(name, ratio=1.31, median=2.0)) == "MISS"
+    assert outcome_of(target, norm(name, ratio=limit + 0.01, median=2.0)) == "MISS"
     assert outcome_of(target, norm(name, shape="[1,4096]")) == "NOT MEASURED"
 
 
-def test_the_norm_rope_verdict_compares_with_the_parts():
-    def norm_rope(name, ratio, dtype="f32"):
+@pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
+def test_the_norm_rope_verdict_compares_with_the_parts_and_the_floor(dtype):
+    def norm_rope(name, ratio):
         return figure(name, row="norm-rope", ratio=ratio, dtype=dtype)
 
-    target, parts = "rms_norm_rope", norm_rope(norm_rope_rows.PARTS, 2.6)
-    assert outcome_of(target, norm_rope(norm_rope_rows.OUT, 2.0), parts) == "PASS"
-    assert outcome_of(target, norm_rope(norm_rope_rows.OUT, 2.01), parts) == "MISS"
+    target, parts = "rms_norm_rope", norm_rope(norm_rope_rows.PARTS, 1.95)
+    assert outcome_of(target, norm_rope(norm_rope_rows.OUT, 1.5), parts) == "PASS"
+    assert outcome_of(target, norm_rope(norm_rope_rows.OUT, 1.51), parts) == "MISS"
+    assert (
+        outcome_of(target, norm_rope(norm_rope_rows.OUT, 1.51), norm_rope(norm_rope_rows.PARTS, 9.0))
+        == "MISS"
+    )
     assert outcome_of(target, parts) == "NOT MEASURED"
-    not_judged = norm_rope(norm_rope_rows.OUT, 2.0, "f16"), norm_rope(norm_rope_rows.PARTS, 2.1, "f16")
-    assert outcome_of(target, norm_rope(norm_rope_rows.OUT, 2.0), parts, *not_judged) == "PASS"
 
 
-@pytest.mark.parametrize(("dtype", "limit"), [("f32", 1.15), ("bf16", 1.5)])
+@pytest.mark.parametrize(("dtype", "limit"), [("f32", 1.15), ("f16", 1.5), ("bf16", 1.5)])
 def test_the_qkv_verdicts_compare_with_the_floor_and_both_kinds_of_peers(dtype, limit):
     def qkv(name=qkv_rows.OUT, kind="ours", **values):
         return figure(name, kind, row="qkv", **{"dtype": dtype, "median": 2.0, **values})
@@ -386,16 +434,17 @@ def test_the_ceiling_has_no_rotation_and_no_norm_of_the_family(family, small_fam
         c.kind: c for c in family_rows.contestants(family_rows.row(family, "f32", 1, family_rows.DECODE))
     }
     calls = []
-    for module, name in ((norm_forms, "rms_norm"), (rope_forms, "rotary_mul_qk"), (rope_forms, "rotary_mul")):
+    rotations = "rotary_mul_qk_heads_first", "rotary_mul_qk", "rotary_mul"
+    for module, name in ((norm_forms, "rms_norm"), *((rope_forms, name) for name in rotations)):
         original = getattr(module, name)
         record = partial(
             lambda name, original, *a, **n: calls.append(name) or original(*a, **n), name, original
         )
         monkeypatch.setattr(module, name, record)
     steps = {kind: contestant.prepare() for kind, contestant in found.items()}
-    expected = {"floor": set(), "call": set(), "ours": {"rotary_mul_qk", "rms_norm"}}
+    expected = {"floor": set(), "call": set(), "ours": {"rotary_mul_qk_heads_first", "rms_norm"}}
     if family in ("cohere", "gpt-neox"):
-        expected["ours"] = {"rotary_mul_qk"}
+        expected["ours"] = {"rotary_mul_qk_heads_first"}
     logits = {}
     for kind, ready in steps.items():
         calls.clear()

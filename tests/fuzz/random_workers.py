@@ -109,9 +109,11 @@ def _serve(pipe: connection.Connection, others: list[Any], backend: str, seed: i
         torch.set_num_threads(THREADS)
     try:
         backends.find(backend).require()
-        pipe.send("")
+        problem = ""
     except (ValueError, BackendUnavailable) as error:
-        pipe.send(str(error))
+        problem = str(error)
+    with contextlib.suppress(ConnectionError):
+        pipe.send(problem)
     while True:
         try:
             job = pipe.recv()

@@ -244,6 +244,20 @@ def test_a_call_that_hangs_is_a_violation_and_does_not_stop_the_run(tmp_path):
     assert "not simplified" in output
 
 
+STARTS_SLOWLY = """
+find = random_workers.backends.find
+random_workers.backends.find = lambda name: time.sleep(0.5) or find(name)
+worker = random_workers.Worker("cpu", 0, [])
+worker.pipe.close()
+worker.process.join(60)
+sys.exit(worker.process.exitcode)
+"""
+
+
+def test_a_process_that_is_no_longer_needed_when_it_is_ready_ends_without_a_word():
+    assert run([], STARTS_SLOWLY) == (0, "", "")
+
+
 ENDS_BETWEEN_CALLS = """
 import random_operators
 give, ends = random_workers.Worker.give, []
