@@ -2,7 +2,8 @@
 
 A picture is a link to its file, because a phone shows it small. The captions of the sidebar have a level, the
 two sidebars have names, the keyboard reaches code and tables that scroll, an empty cell is no header, the
-page of the search has a heading, and Chinese pages and the links to them name their language.
+page of the search has a heading. Chinese pages, Chinese links of English pages, and the links and the theme's
+English texts of Chinese pages name their language.
 """
 
 from __future__ import annotations
@@ -20,9 +21,21 @@ CORRECTIONS = (
     ("<pre>", '<pre tabindex="0">'),
     ('<div class="table-wrapper', '<div tabindex="0" class="table-wrapper'),
     ('<th class="head"><p></p></th>', "<td></td>"),
+    ('<span class="caption-text">\u4e2d', '<span class="caption-text" lang="zh-CN">\u4e2d'),
     ('<div id="search-results">', '<h1 class="visually-hidden">Search</h1>\n<div id="search-results">'),
 )
-CHINESE_LINK = re.compile(r'<a (?=[^>]*href="[^"]*\.zh\.html[^>]*>[^<]*[\u4e00-\u9fff])')
+# The beginnings of the theme's elements with English texts or labels.
+ENGLISH = (
+    '<svg xmlns="http://www.w3.org/2000/svg" style="display: none;"',
+    '<input type="checkbox" class="sidebar-toggle"',
+    '<header class="mobile-header"',
+    '<aside class="sidebar-drawer"',
+    '<div class="content-icon-container"',
+    '<div class="context"',
+    '<div class="bottom-of-page"',
+    '<aside aria-label="Contents of this page"',
+)
+LINK = re.compile(r"<a (?=[^>]*>(.*?)</a>)", re.DOTALL)
 PICTURE = re.compile(r'<img alt="[^"]*" src="([^"]*_images/[^"]*)" />')
 
 
@@ -37,11 +50,22 @@ def correct(app: Sphinx, exception: Exception | None) -> None:
         for old, new in CORRECTIONS:
             text = text.replace(old, new)
         text = PICTURE.sub(r'<a class="picture" href="\1">\g<0></a>', text)
-        if path.name.endswith(".zh.html"):
-            text = text.replace('lang="en"', 'lang="zh-CN"', 1)
-        else:
-            text = CHINESE_LINK.sub('<a lang="zh-CN" ', text)
-        path.write_text(text)
+        path.write_text(name_languages(text, path.name.endswith(".zh.html")))
+
+
+def name_languages(text: str, is_chinese: bool) -> str:
+    """Return a page whose root and elements in another language name their languages."""
+    if is_chinese:
+        text = text.replace('lang="en"', 'lang="zh-CN"', 1)
+        for element in ENGLISH:
+            text = text.replace(element, f'{element} lang="en"')
+
+    def name_language(link: re.Match[str]) -> str:
+        if re.search("[\u4e00-\u9fff]", link[1]):
+            return '<a lang="zh-CN" '
+        return '<a lang="en" ' if is_chinese else link[0]
+
+    return LINK.sub(name_language, text)
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
