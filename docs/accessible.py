@@ -1,8 +1,8 @@
 """Corrections of the theme's HTML that readers and axe-core's rules require, in the pages of a build.
 
 A picture is a link to its file, because a phone shows it small. The captions of the sidebar have a level, the
-two sidebars have names, the keyboard reaches code and tables that scroll, an empty cell is no header, the
-page of the search has a heading. Chinese pages, Chinese links of English pages, and the links and the theme's
+two sidebars have names, the keyboard reaches code and tables that scroll, a wide table has an element that shows
+that it continues (site.css), an empty cell is no header, the page of the search has a heading. Chinese pages, Chinese links of English pages, and the links and the theme's
 English texts of Chinese pages name their language.
 """
 
@@ -19,7 +19,6 @@ CORRECTIONS = (
     ('<aside class="sidebar-drawer">', '<aside class="sidebar-drawer" aria-label="Pages">'),
     ('<aside class="toc-drawer', '<aside aria-label="Contents of this page" class="toc-drawer'),
     ("<pre>", '<pre tabindex="0">'),
-    ('<div class="table-wrapper', '<div tabindex="0" class="table-wrapper'),
     ('<th class="head"><p></p></th>', "<td></td>"),
     ('<span class="caption-text">\u4e2d', '<span class="caption-text" lang="zh-CN">\u4e2d'),
     ('<div id="search-results">', '<h1 class="visually-hidden">Search</h1>\n<div id="search-results">'),
@@ -36,6 +35,7 @@ ENGLISH = (
     '<aside aria-label="Contents of this page"',
 )
 LINK = re.compile(r"<a (?=[^>]*>(.*?)</a>)", re.DOTALL)
+TABLE = re.compile(r'<div class="(table-wrapper[^"]*)">')
 PICTURE = re.compile(r'<img alt="[^"]*" src="([^"]*_images/[^"]*)" />')
 
 
@@ -49,6 +49,7 @@ def correct(app: Sphinx, exception: Exception | None) -> None:
             continue
         for old, new in CORRECTIONS:
             text = text.replace(old, new)
+        text = TABLE.sub(r'<div tabindex="0" class="\1"><div class="continues"></div>', text)
         text = PICTURE.sub(r'<a class="picture" href="\1">\g<0></a>', text)
         path.write_text(name_languages(text, path.name.endswith(".zh.html")))
 

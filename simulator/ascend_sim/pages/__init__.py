@@ -17,6 +17,7 @@ from typing import Any
 __all__ = ["data_element", "document", "facts", "header", "mark", "sections", "table"]
 
 Row = Sequence[str]  # cells, as HTML
+_CONTINUES = '<div class="continues"></div>'  # shows that a table continues behind an edge; page.css
 
 
 def document(title: str, body: Iterable[str], script: Path | None = None) -> str:
@@ -90,7 +91,7 @@ def table(
     # A region that scrolls sideways must be reachable by keyboard.
     label = escape(plain_caption if plain_caption is not None else caption)
     return (
-        f'<div class="scroll" role="region" tabindex="0" aria-label="{label}"><table>'
+        f'<div class="scroll" role="region" tabindex="0" aria-label="{label}">{_CONTINUES}<table>'
         f"<caption>{caption}</caption><thead><tr>{title_cells}</tr></thead><tbody>{''.join(body)}</tbody></table></div>"
     )
 
@@ -100,7 +101,7 @@ def facts(caption: str, rows: Mapping[str, str] | Iterable[tuple[str, str]]) -> 
     pairs = rows.items() if isinstance(rows, Mapping) else rows
     body = "".join(f'<tr><th scope="row">{escape(name)}</th><td>{value}</td></tr>' for name, value in pairs)
     table_element = f'<table class="facts"><caption>{caption}</caption><tbody>{body}</tbody></table>'
-    return f'<div class="scroll">{table_element}</div>'
+    return f'<div class="scroll">{_CONTINUES}{table_element}</div>'
 
 
 def mark(text: str, kind: str) -> str:

@@ -69,7 +69,7 @@ function dataTable(host, caption, columns) {
   const body = make("tbody"), head = make("tr"), more = make("div", { class: "filters" });
   const table = make("table", {}, make("caption", {}, caption), make("thead", {}, head), body);
   const scroll = { class: "scroll tall", role: "region", tabindex: "0", "aria-label": caption };
-  host.append(make("div", scroll, table), more);
+  host.append(make("div", scroll, make("div", { class: "continues" }), table), more);
   columns.forEach((column, i) => {
     const button = make("button", { type: "button" }, column.title);
     const cell = make("th", { scope: "col", class: `sortable${column.isNumber ? " n" : ""}` }, button);
