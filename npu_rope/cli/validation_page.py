@@ -131,7 +131,7 @@ def _largest_ratio(report: ValidationReport) -> tuple[str, str]:
     if not ratios:
         return "–", ""
     ratio, executor, name = max(ratios)
-    return ratio_text(ratio).strip(), escape(f"{executor_name(executor, report)}: {name}")
+    return ratio_text(ratio).strip(), f"{escape(executor_name(executor, report))}: {pages.breakable(name)}"
 
 
 def _by_suite(report: ValidationReport) -> str:
@@ -205,7 +205,7 @@ def _fault(number: int, fault: Fault, report: ValidationReport) -> Iterator[str]
     result, judgement = fault.example
     cases = f"{len(fault.failed)} of {counted(fault.total, 'case')}"
     yield f"<h3>{number}. {escape(title_of(fault, report))}</h3>"
-    yield f"<p>{cases}. Example: <code>{escape(result.case.name)}</code></p>"
+    yield f"<p>{cases}. Example: <code>{pages.breakable(result.case.name)}</code></p>"
     yield f"<p>{escape(explain(judgement))}</p>"
     if result.note:
         yield f"<p>{escape(result.note)}</p>"
@@ -220,7 +220,7 @@ def _fault(number: int, fault: Fault, report: ValidationReport) -> Iterator[str]
     if others:
         yield f"<details><summary>The other {counted(len(others), 'case')}</summary>"
         for other_result, other in others:
-            yield f"<p><code>{escape(other_result.case.name)}</code>: {escape(explain(other))}</p>"
+            yield f"<p><code>{pages.breakable(other_result.case.name)}</code>: {escape(explain(other))}</p>"
             yield from (_command(command) for command in reproducers(other_result, other, report))
         yield "</details>"
 

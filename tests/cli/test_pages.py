@@ -1,13 +1,13 @@
 """The pages of validate, bench and trace: their contents, their scripts in a browser, and errors."""
 
+import html
 import json
 import os
 import re
-from functools import cache
-from pathlib import Path
 
 import html_pages
 import pytest
+from ascend_sim import pages
 from html_pages import Page, check_page, run_script
 from typer.testing import CliRunner
 
@@ -160,6 +160,19 @@ def test_every_failing_case_has_its_command(validated):
     assert all(line.startswith("npu-rope validate --suite ") for line in failed)
 
 
+def test_a_line_of_a_case_s_name_ends_where_a_word_ends(validated):
+    """Not in the name of a parameter, such as n_dims."""
+    text, document = validated
+    assert pages.breakable("npu_rope_cache/BSND(n_dims=2,v<1)") == (
+        "npu_<wbr>rope_<wbr>cache/<wbr>BSND(<wbr>n_dims=2,<wbr>v&lt;1)"
+    )
+    examples = re.findall(r"Example: <code>(.*?)</code>", text)
+    names = {case["name"] for case in document["cases"]}
+    assert {html.unescape(example.replace("<wbr>", "")) for example in examples} <= names
+    assert examples
+    assert all(",<wbr>" in example for example in examples)
+
+
 def test_the_page_of_validate_names_the_machine_and_the_faults(validated):
     text, document = validated
     page = Page(text)
@@ -293,6 +306,7 @@ words.value = "MODE=2,";
 words.dispatchEvent(new Event("input"));
 found.searched = new Set(firsts(0));
 found.searched = [...found.searched];
+found.breaks = rows()[0].cells[0].innerHTML;
 clear.click();
 const titles = [...document.querySelectorAll("#case-table th button")];
 const sorter = titles.find((title) => title.textContent === "error / bound");
@@ -345,6 +359,9 @@ def test_filters_sorting_charts_and_themes_work_in_a_browser(validated, tmp_path
     assert found["failing"].startswith(f"{failing} results of ")
     assert found["searched"]
     assert all("mode=2," in name for name in found["searched"])
+    assert found["breaks"].startswith(
+        "ROPE(<wbr>type=f32,<wbr>ne_a=[128,<wbr>32,<wbr>2,<wbr>1],<wbr>n_dims=32,"
+    )
     assert found["sorted"] == "descending"
     assert found["ratios"][0] == "infinite"
     numbers = [float(r) for r in found["ratios"] if r != "infinite"]
@@ -448,12 +465,19 @@ def test_a_page_is_not_wider_than_the_window(each, width, tmp_path):
     assert content <= window
 
 
-@cache
-def axe():
-    path = os.environ.get("NPU_ROPE_AXE")
-    if not path:
-        pytest.skip("NPU_ROPE_AXE does not name axe.min.js (npm install axe-core; MPL-2.0)")
-    return Path(path).read_text()
+SHADOWS = {
+    ("validated", 390): [[False, True], [True, True], [True, False]],
+    ("benched", 390): [[False, True], [True, True], [True, False]],
+    ("benched", 1280): [[False, False]] * 3,
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("page", "width"), SHADOWS)
+def test_a_shadow_shows_where_a_table_continues(page, width, request, tmp_path):
+    text = request.getfixturevalue(page)[0]
+    script = html_pages.shadows_script("document.querySelector('.scroll.tall')")
+    assert run_script(text, script, tmp_path, width) == SHADOWS[page, width]
 
 
 @pytest.mark.parametrize("dark", [False, True])
@@ -461,9 +485,7 @@ def axe():
 def test_axe_finds_no_fault(each, width, dark, tmp_path):
     html_pages.browser()
     theme = f"document.documentElement.dataset.theme = '{'dark' if dark else 'light'}';"
-    script = f"{theme} {axe()}; const found = await axe.run(document, {{ resultTypes: ['violations'] }});"
-    script += " return found.violations.map((v) => [v.id, v.nodes.map((n) => n.target)]);"
-    assert run_script(each, script, tmp_path, width) == []
+    assert html_pages.faults_of_access(each, tmp_path, width, theme) == []
 
 
 # ---- bad input ---------------------------------------------------------------------------------------------

@@ -5,15 +5,18 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
 import re
 import shutil
 import subprocess
+from functools import cache
 from html import escape, unescape
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 
-VOID_TAGS = ("meta", "br", "line", "circle", "input")
+VOID_TAGS = ("meta", "br", "wbr", "line", "circle", "input")
 LOADING_TAGS = ("script", "img", "link", "iframe", "object", "form")
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
@@ -31,6 +34,8 @@ class Page(HTMLParser):
         assert self.open_tags == []
 
     def handle_starttag(self, tag, attributes):
+        if tag == "wbr":  # inside a text
+            return
         a = dict(attributes)
         if "id" in a:
             self.ids.append(a["id"])
@@ -120,3 +125,47 @@ place.textContent = JSON.stringify(event.data); document.body.append(place); }};
     assert len(reported) == 1, done.stdout[-2000:] + done.stderr[-2000:]
     assert "error" not in reported[0], reported
     return reported[0]["value"]
+
+
+def shadows_script(box):
+    """Return a script for `run_script`: whether a shadow lies over the left and the right edge of a box
+    with a table, before it scrolls, in the middle, and at the end.
+
+    Args:
+        box: the expression of the element that scrolls.
+    """
+    return f"""
+        const style = document.createElement("style"), box = {box};
+        style.textContent = "html {{ scroll-behavior: auto }}"
+          + " .continues::before, .continues::after {{ pointer-events: auto }}";
+        document.head.append(style);
+        box.scrollIntoView();
+        const isShadow = (x, y) => document.elementFromPoint(x, y).className === "continues";
+        return [0, (box.scrollWidth - box.clientWidth) / 2, box.scrollWidth].map((left) => {{
+          box.scrollLeft = left;
+          const at = box.getBoundingClientRect(), y = at.top + Math.min(at.height, 600) / 2;
+          return [4, box.clientWidth - 4].map((x) => isShadow(at.left + box.clientLeft + x, y));
+        }});"""
+
+
+@cache
+def axe():
+    """Return the source of axe-core. If the environment does not name its file, skip the test."""
+    path = os.environ.get("NPU_ROPE_AXE")
+    if not path:
+        pytest.skip("NPU_ROPE_AXE does not name axe.min.js (npm install axe-core; MPL-2.0)")
+    return Path(path).read_text()
+
+
+def faults_of_access(text, folder, width, theme):
+    """Return the rules that axe-core finds violated in a page, each with its elements.
+
+    Args:
+        text: the page.
+        folder: see `run_script`.
+        width: of the page, in pixels.
+        theme: a statement of JavaScript, which sets the page's theme.
+    """
+    script = f"{theme} {axe()}; const found = await axe.run(document, {{ resultTypes: ['violations'] }});"
+    script += " return found.violations.map((v) => [v.id, v.nodes.map((n) => n.target)]);"
+    return run_script(text, script, folder, width)

@@ -8,13 +8,14 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from html import escape
 from pathlib import Path
 from typing import Any
 
-__all__ = ["data_element", "document", "facts", "header", "mark", "sections", "table"]
+__all__ = ["breakable", "data_element", "document", "facts", "header", "mark", "sections", "table"]
 
 Row = Sequence[str]  # cells, as HTML
 _CONTINUES = '<div class="continues"></div>'  # shows that a table continues behind an edge; page.css
@@ -102,6 +103,11 @@ def facts(caption: str, rows: Mapping[str, str] | Iterable[tuple[str, str]]) -> 
     body = "".join(f'<tr><th scope="row">{escape(name)}</th><td>{value}</td></tr>' for name, value in pairs)
     table_element = f'<table class="facts"><caption>{caption}</caption><tbody>{body}</tbody></table>'
     return f'<div class="scroll">{_CONTINUES}{table_element}</div>'
+
+
+def breakable(text: str) -> str:
+    """Return a name as HTML, with the places where a line may break, as ``breakable`` in page.js."""
+    return re.sub(r"(?<=[,/(])|(?<=_)(?=[^=,]*[/(])", "<wbr>", escape(text))
 
 
 def mark(text: str, kind: str) -> str:

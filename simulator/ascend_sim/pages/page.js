@@ -24,6 +24,12 @@ function figure(x) {
   return size >= 100 ? Math.round(x).toLocaleString("en") : String(Number(x.toPrecision(3)));
 }
 
+// Returns the pieces of a name, with places where a line may break: behind a comma, slash or opening bracket, and behind
+// an underscore of the words before a slash or bracket, but not in the name of a parameter.
+function breakable(name) {
+  return name.split(/(?<=[,/(])|(?<=_)(?=[^=,]*[/(])/).flatMap((piece, i) => (i ? [make("wbr"), piece] : [piece]));
+}
+
 // ---- light and dark ----
 
 function themeButton() {
@@ -100,7 +106,8 @@ function dataTable(host, caption, columns) {
         const content = column.show ? column.show(row) : column.isNumber ? figure(column.of(row)) : column.of(row);
         const attributes = column.isNumber ? { class: "n" } : {};
         if (i) return make("td", attributes, content);
-        return make("th", { scope: "row", class: "long" }, content);
+        const pieces = typeof content === "string" ? breakable(content) : [content];
+        return make("th", { scope: "row", class: "long" }, ...pieces);
       });
       const line = make("tr", row.isWrong ? { class: "wrong" } : row.isOurs ? { class: "ours" } : {}, ...cells);
       return line;
