@@ -1,9 +1,10 @@
 """Corrections of the theme's HTML that readers and axe-core's rules require, in the pages of a build.
 
 A picture is a link to its file, because a phone shows it small. The captions of the sidebar have a level, the
-two sidebars have names, the keyboard reaches code and tables that scroll, a wide table has an element that shows
-that it continues (site.css), an empty cell is no header, the page of the search has a heading. Chinese pages, Chinese links of English pages, and the links and the theme's
-English texts of Chinese pages name their language.
+two sidebars have names, the keyboard reaches code and tables that scroll, a wide table has an element which
+shows that it continues (site.css), an empty cell is no header, the page of the search has a heading. Chinese
+pages, Chinese links of English pages, and the links and the theme's English texts of Chinese pages name their
+language.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ CORRECTIONS = (
     ("<pre>", '<pre tabindex="0">'),
     ('<th class="head"><p></p></th>', "<td></td>"),
     ('<span class="caption-text">\u4e2d', '<span class="caption-text" lang="zh-CN">\u4e2d'),
+    ('<div class="context">', '<div class="context" lang="en">'),  # in a link to a page of any language
     ('<div id="search-results">', '<h1 class="visually-hidden">Search</h1>\n<div id="search-results">'),
 )
 # The beginnings of the theme's elements with English texts or labels.
@@ -30,7 +32,6 @@ ENGLISH = (
     '<header class="mobile-header"',
     '<aside class="sidebar-drawer"',
     '<div class="content-icon-container"',
-    '<div class="context"',
     '<div class="bottom-of-page"',
     '<aside aria-label="Contents of this page"',
 )
