@@ -68,7 +68,7 @@ publish() {
 
 forget() { rm -f "$STAMPS/$1"; }
 
-say() { printf '[%s] %s' "$1" "$2"; }
+say() { IS_SHOWN=yes && printf '[%s] %s' "$1" "$2"; }
 
 # quietly NAME COMMAND...: run the command with its output in the step's log.
 quietly() {
@@ -95,9 +95,11 @@ interrupted() {
 on_interrupt() { INTERRUPT_REMOVES="${1:-}" && exec 8>&2 && trap interrupted INT; }
 off_interrupt() { trap - INT && exec 8>&-; }
 
-# The number of the current step, and the number of all steps. A step outside of them sets STEP_LABEL.
+# The number of the current step, and the number of all steps. A skipped step is not counted: STEPS becomes less. A step
+# outside of them sets STEP_LABEL.
 STEP=0
 STEPS=5
+IS_SHOWN=yes # whether the current step has printed its number
 step_label() { printf '%s' "${STEP_LABEL:-$STEP/$STEPS}"; }
 
 # step NAME HASH TEXT COMMAND...: run a step, or skip it if NAME was done with the same HASH.
@@ -411,7 +413,8 @@ step_torch_npu() {
 
 # next STEP [ARGUMENT...]: run the next step.
 next() {
-  STEP=$((STEP + 1))
+  if [ "$IS_SHOWN" = yes ]; then STEP=$((STEP + 1)); else STEPS=$((STEPS - 1)); fi
+  IS_SHOWN=no
   "$@"
 }
 

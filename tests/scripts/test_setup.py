@@ -185,6 +185,13 @@ def test_step_runs_once_until_its_inputs_change(tmp_path: Path) -> None:
     assert "noise" not in done.stdout
 
 
+def test_skipped_steps_have_no_number(tmp_path: Path) -> None:
+    code = STEPS + "STEP=0; STEPS=4; mark_done a 1; mark_done c 1\n"
+    code += "for name in a b c d; do next step $name 1 $name true; done"
+    done = bash(code, FOLDER=str(tmp_path))
+    assert re.findall(r"\[.*?\] \w", done.stdout) == ["[1/3] b", "[2/2] d"]
+
+
 def test_failed_step_shows_its_log_and_is_run_again(tmp_path: Path) -> None:
     code = STEPS + "fails() { echo because; false; }\nstep name 1 text fails"
     for _ in range(2):
