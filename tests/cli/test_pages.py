@@ -252,6 +252,25 @@ def test_the_page_of_bench_has_every_figure_and_target(benched):
         assert target["target"].replace("'", "&#x27;") in text
 
 
+def test_targets_that_were_not_measured_are_one_line(benched, bench_run):
+    text, document = benched
+    names = {True: [], False: []}
+    for target in document["targets"]:
+        names[target["outcome"] != "NOT MEASURED"].append(html.escape(target["target"]))
+    title = f"Targets whose rows this run lacks: {len(names[False])}"
+    folded = (
+        f"<details><summary>{title}</summary><ul><li>{'</li><li>'.join(names[False])}</li></ul></details>"
+    )
+    assert len(names[False]) > 3
+    assert folded in text
+    assert re.findall(r"<div><b>(.*?)</b>", text) == names[True] != []
+    done = run("bench", "--from", str(bench_run))
+    assert done.exit_code == 0, done.output
+    lines = re.findall(r"^(NOT MEASURED .*|PASS.*|MISS.*)$", done.stdout, re.MULTILINE)
+    assert lines[-1] == f"NOT MEASURED targets whose rows this run lacks: {len(names[False])}"
+    assert len(lines) == len(names[True]) + 1
+
+
 def test_the_page_of_trace_has_the_spans_of_the_trace(traced):
     text, trace = traced
     data = Page(text).data()

@@ -20,6 +20,27 @@ pytestmark = pytest.mark.skipif(platform.system() != "Linux", reason="wheels are
 FILES = (*("scripts/build_wheels.sh", "scripts/test_wheels.sh", "scripts/lib.sh"), "pyproject.toml")
 
 
+# The environment's Python: its module build makes empty wheels for this machine, and its auditwheel copies a
+# wheel and replaces the tag linux by $REPAIRED.
+BUILD_TOOLS = """#!/usr/bin/env bash
+[ "$1" = -m ] || exit 0
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --outdir | --wheel-dir) folder="$2" ;;
+    --wheel | --sdist | repair) kind="$1" ;;
+  esac
+  last="$1" && shift
+done
+name=npu_rope
+[ "${last##*/}" != simulator ] || name=ascend_sim
+case "${kind:-}" in
+  --wheel) touch "$folder/$name-0.1.0-py3-none-linux_$(uname -m).whl" ;;
+  --sdist) touch "$folder/$name-0.1.0.tar.gz" ;;
+  repair) mkdir -p "$folder" && wheel="${last##*/}" && cp "$last" "$folder/${wheel/linux/$REPAIRED}" ;;
+esac
+"""
+
+
 NOBODY = 65534  # the user and the group without rights
 
 
@@ -60,6 +81,49 @@ def make_wheels(folder: Path, machine: str) -> None:
 def made(checkout: Path) -> set[str]:
     """Return the files and folders that a script has made in the checkout."""
     return {path.name for path in checkout.iterdir()} - {"scripts", "pyproject.toml"}
+
+
+def build_with_stand_ins(checkout: Path, repaired: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run build_wheels.sh with an environment whose tools are stand-ins."""
+    tools = checkout / ".venv-wheels" / "bin"
+    tools.mkdir(parents=True)
+    (tools / "python").write_text(BUILD_TOOLS)
+    (tools / "python").chmod(0o755)
+    (tools / "pip").write_text(f"#!{tools}/python\n")
+    (tools / "compiler").write_text("#!/bin/sh\ncat >/dev/null\n")
+    (tools / "compiler").chmod(0o755)
+    (checkout / "build/npu/opp/packages/vendors/npu_rope").mkdir(parents=True)
+    path = f"{tools}:{os.environ['PATH']}"
+    return run(checkout, "build_wheels.sh", *arguments, CXX="compiler", PATH=path, REPAIRED=repaired)
+
+
+def wheels_in(folder: Path) -> set[str]:
+    return {path.name for path in folder.glob("*.whl")}
+
+
+def wheels_with(tag: str) -> set[str]:
+    return {f"{name}-0.1.0-py3-none-{tag}_{MACHINE}.whl" for name in ("ascend_sim", "npu_rope")}
+
+
+def test_wheels_get_the_tag_of_auditwheel(checkout: Path) -> None:
+    done = build_with_stand_ins(checkout, "manylinux_2_34")
+    assert done.returncode == 0, done.stderr
+    assert wheels_in(checkout / "dist") == wheels_with("manylinux_2_34")
+    assert len(list((checkout / "dist").glob("*.tar.gz"))) == 2
+
+
+def test_a_wheel_without_a_manylinux_tag_is_refused(checkout: Path) -> None:
+    done = build_with_stand_ins(checkout, "linux")
+    assert done.returncode == 1
+    assert f"-linux_{MACHINE}.whl must have a manylinux tag." in done.stderr
+    assert "the output folder did not change" in done.stderr
+    assert not (checkout / "dist").exists()
+
+
+def test_wheels_for_an_npu_keep_the_tag_linux(checkout: Path) -> None:
+    done = build_with_stand_ins(checkout, "manylinux_2_34", "--npu")
+    assert done.returncode == 0, done.stderr
+    assert wheels_in(checkout / "dist/npu") == wheels_with("linux")
 
 
 @pytest.mark.parametrize("script", ["build_wheels.sh", "test_wheels.sh"])
