@@ -430,8 +430,10 @@ def _run_again(executors: _Executors, results: list[CaseResult], console: Consol
         for fault in find_faults(results)
     ]
     reruns = Reruns(NewProcesses(executors.ggml), seconds)
+    # The limit is known before the first case ends, and no run begins after it.
+    activity = f"running failures again for {seconds:g} s at most"
     # An interruption ends these runs, but not the report of the results.
-    with suppress(KeyboardInterrupt), _progress(console, len(failures), "running failures again") as advance:
+    with suppress(KeyboardInterrupt), _progress(console, len(failures), activity) as advance:
         reruns.examine(groups, advance)
     return sum(failure.judgement.occurrence is None for failure in failures)
 

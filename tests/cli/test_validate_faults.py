@@ -135,6 +135,18 @@ def test_a_back_end_that_fails_only_after_another_case(monkeypatch):
     assert printed_command(done.stdout) == [*suites, *ops, "--backend", "cpu", "--no-ggml"]
 
 
+def test_the_progress_of_the_reruns_names_their_limit(monkeypatch):
+    monkeypatch.setattr(command, "PROGRESS_SECONDS", 0)
+    monkeypatch.setattr(command, "NewProcesses", FailingBackend)
+    monkeypatch.setattr(
+        command, "judge", lambda case, backends, ggml: CaseResult(case, [Judgement("cpu", FAIL)])
+    )
+    options = ["--suite", "onnx", "--filter", "prefill", "--backend", "cpu", "--no-ggml"]
+    done = invoke(*options, "--rerun-seconds", "20")
+    lines = re.findall(r"^running failures again for 20 s at most: (\d of 3 cases)", done.stderr, re.M)
+    assert lines == ["1 of 3 cases", "2 of 3 cases"]
+
+
 def test_an_interruption_of_the_reruns_leaves_the_results(monkeypatch):
     class Interrupted(FailingBackend):
         def __call__(self, cases, executor):
