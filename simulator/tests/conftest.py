@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from functools import cache
+from pathlib import Path
 
 import ascend_sim
 import mini_kernels
@@ -12,7 +13,9 @@ import pytest
 
 @pytest.fixture(scope="session")
 def kernel_folder(tmp_path_factory):
-    """The folder of compiled kernels, shared by all workers of a session."""
+    """The folder of compiled kernels, shared by all workers of a session. A variable may name a lasting one."""
+    if lasting := os.environ.get("ASCEND_SIM_TEST_KERNELS"):
+        return Path(lasting)
     base = tmp_path_factory.getbasetemp()
     return (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "kernels"
 

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ascend_sim import CompileFailed
-from mutation_areas import CAUGHT, NOT_COMPILED, SURVIVED, TIMEOUT, CannotBuild, areas
+from mutation_areas import CAUGHT, NOT_COMPILED, SAME, SURVIVED, TIMEOUT, CannotBuild, areas
 from source_mutants import ROOT, Maker, Mutant, changed, closing, code_only, key_of
 
 sys.path.append(str(ROOT / "tests" / "fuzz"))
@@ -107,6 +107,7 @@ class Area(Protocol):
     def key_of(self, mutant: Mutant) -> str: ...
     def prepare(self, mutants: Sequence[Mutant], workers: int) -> None: ...
     def judge(self, mutant: Mutant, worker: int) -> tuple[str, str]: ...
+    def learn(self, file: str, state: str, by: str) -> None: ...
 
 
 # ---- reading calls in C++ -------------------------------------------------------------------------
@@ -344,6 +345,9 @@ class KernelArea:
                     return state, by
         return SURVIVED, ""
 
+    def learn(self, file: str, state: str, by: str) -> None:
+        """Keep the order of the columns: it does not depend on earlier outcomes."""
+
 
 # ---- a run ----------------------------------------------------------------------------------------
 
@@ -432,6 +436,8 @@ class Run:
         if self.options.again:
             for outcome in [o for o in of_area.values() if o.state in (SURVIVED, EXPLAINED)]:
                 del of_area[outcome.label]
+        for outcome in of_area.values():
+            area.learn(outcome.label.partition(":")[0], outcome.state, outcome.by)
         prepared: list[Mutant] = []
         with ThreadPoolExecutor(self.options.jobs) as pool:
             while missing := [m for m in self.sample(name, order) if m.label() not in of_area]:
@@ -505,14 +511,15 @@ def report(judged: dict[str, list[Outcome]]) -> None:
             if o.state == SURVIVED:
                 print(f"  SURVIVED {o.label}\n      {o.key}\n      {command_of(name, o)}")
     print(
-        "\n| area | mutants | caught | timeouts | equivalent | survivors | share | seconds | not compiled |"
+        "\n| area | mutants | caught | timeouts | equivalent | survivors | same code | share | seconds "
+        "| not compiled |"
     )
-    print("|---|---|---|---|---|---|---|---|---|")
+    print("|---|---|---|---|---|---|---|---|---|---|")
     for name, outcomes in judged.items():
         compiled = [o for o in outcomes if o.state != NOT_COMPILED]
         count = Counter(o.state for o in compiled)
         seconds = sum(o.seconds for o in outcomes) / max(len(outcomes), 1)
-        counts = (len(compiled), *(count[state] for state in (CAUGHT, TIMEOUT, EXPLAINED, SURVIVED)))
+        counts = (len(compiled), *(count[state] for state in (CAUGHT, TIMEOUT, EXPLAINED, SURVIVED, SAME)))
         cells = (name, *counts, f"{share_of(outcomes):.1%}", f"{seconds:.1f}", len(outcomes) - len(compiled))
         print(f"| {' | '.join(map(str, cells))} |")
 

@@ -65,15 +65,26 @@ def test_a_mutant_with_a_reason_is_equivalent_and_a_reason_without_a_mutant_is_r
 
 def test_a_mutant_without_end_is_a_timeout(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("mutation_areas.MORE_SECONDS", 0.5)
-    waits = "import tiny, time; time.sleep(60 * (tiny.first(5) != 2))"
-    status, output, _ = run(tmp_path, capsys, "--only", "- -> +", test=waits)
-    assert (status, cells(output)) == (0, [1, 0, 1, 0, 0])
+    monkeypatch.setattr("mutation_areas.IDLE_SECONDS", 0.5)
+    for endless in ("time.sleep(60)", "\n while True: pass"):
+        waits = f"import tiny, time\nif tiny.first(5) != 2: {endless}"
+        status, output, _ = run(tmp_path, capsys, "--only", "- -> +", test=waits)
+        assert (status, cells(output)) == (0, [1, 0, 1, 0, 0])
 
 
 def test_sources_that_do_not_pass_are_an_error(tmp_path, capsys):
     status, _, errors = run(tmp_path, capsys, test="import tiny; assert tiny.first(0) == 3")
     assert status == 2
     assert "the unchanged sources do not pass call" in errors
+
+
+def test_unchanged_sources_are_not_tested_again_until_something_changes(tmp_path, capsys):
+    runs = tmp_path / "runs"
+    counts = f"{PYTHON_TEST}; open({str(runs)!r}, 'a').write('x')"  # a test that fails does not reach its end
+    for test, expected in ((counts, "x"), (counts, "x"), (counts + "  # changed", "xx")):
+        _, output, _ = run(tmp_path, capsys, "--only", "arithmetic", test=test)
+        assert cells(output)[:2] == [2, 2]
+        assert runs.read_text() == expected
 
 
 def test_a_larger_sample_continues_a_state_and_judges_no_mutant_twice(tmp_path, capsys):

@@ -48,7 +48,7 @@ class ForkServer:
             printed = []
             for stream in (out, err):
                 stream.seek(0)
-                printed.append(stream.read().decode())
+                printed.append(stream.read().decode(errors="replace"))
         return subprocess.CompletedProcess(arguments, status, *printed)
 
     def _wait(self, arguments, timeout):
