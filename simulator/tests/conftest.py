@@ -13,7 +13,7 @@ import pytest
 
 @pytest.fixture(scope="session")
 def kernel_folder(tmp_path_factory):
-    """The folder of compiled kernels, shared by all workers of a session. A variable may name a lasting one."""
+    """The folder of compiled kernels, shared by all workers of a session; a variable names one that stays."""
     if lasting := os.environ.get("ASCEND_SIM_TEST_KERNELS"):
         return Path(lasting)
     base = tmp_path_factory.getbasetemp()

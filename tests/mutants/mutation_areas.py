@@ -193,10 +193,13 @@ runpy.run_module("pytest", run_name="__main__", alter_sys=True)
         """Return the run's status. All its processes end, and after the time limit it ends itself."""
         child = self._receive()
         has_ended = lambda pause: bool(select.select([self._socket], [], [], pause)[0])  # noqa: E731
-        has_status = ends(has_ended, child, timeout)
-        status = self._receive() if has_status else 0
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(child, signal.SIGKILL)
+        has_status = False
+        try:
+            has_status = ends(has_ended, child, timeout)
+            status = self._receive() if has_status else 0
+        finally:  # also after an interrupt
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child, signal.SIGKILL)
         if not has_status:
             self._receive()
             raise subprocess.TimeoutExpired("pytest", timeout)
