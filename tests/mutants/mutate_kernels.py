@@ -352,6 +352,7 @@ class KernelArea:
 # ---- a run ----------------------------------------------------------------------------------------
 
 VERSION = 1
+GROUP = 24  # mutants that are sorted by file
 
 
 def hash_of_sources(area: Area) -> str:
@@ -439,21 +440,23 @@ class Run:
         for outcome in of_area.values():
             area.learn(outcome.label.partition(":")[0], outcome.state, outcome.by)
         prepared: list[Mutant] = []
+        begin, done = time.monotonic(), 0
+        total = len([m for m in self.sample(name, order) if m.label() not in of_area])
         with ThreadPoolExecutor(self.options.jobs) as pool:
             while missing := [m for m in self.sample(name, order) if m.label() not in of_area]:
-                # In the order of the files, an unchanged file is compiled again less often.
-                missing.sort(key=lambda m: (m.file, m.begin))
-                new = [m for m in missing if m not in prepared]
+                # Mutants of the same file follow each other, so that it is compiled less often. What is judged at
+                # any time is nevertheless close to the beginning of the sample.
+                group = sorted(missing[:GROUP], key=lambda m: (m.file, m.begin))
+                new = [m for m in group if m not in prepared]
                 area.prepare(new, self.options.jobs)
                 prepared += new
-                begin, done = time.monotonic(), 0
-                for outcome in pool.map(lambda m: self._judge_one(area, m), missing):
+                for outcome in pool.map(lambda m: self._judge_one(area, m), group):
                     if outcome is None:
                         continue
                     of_area[outcome.label] = outcome
                     done += 1
-                    left = (time.monotonic() - begin) / done * (len(missing) - done)
-                    place = f"[{name} {done}/{len(missing)}, {left / 60:.0f} min left]"
+                    left = (time.monotonic() - begin) / done * (total - done)
+                    place = f"[{name} {done}/{total}, {left / 60:.0f} min left]"
                     print(f"{place} {outcome.state:16} {outcome.label} | {outcome.by}", flush=True)
                     self.save()
                 if time.monotonic() >= self.deadline:

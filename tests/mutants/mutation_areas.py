@@ -341,7 +341,8 @@ class Build:
     def _state_of(self, test: Check) -> str:
         """Return the hash of all that decides a test's outcome: sources, built files, and the files of the test."""
         digest = hashlib.sha256(f"{test} {self.recipe.environment} {self.hashes[test.name]}".encode())
-        for path in (self.source, *(self.root / name for name in test.read)):
+        reads_sources = not test.files or "{source}" in str(self.recipe.environment)
+        for path in (*([self.source] if reads_sources else []), *(self.root / name for name in test.read)):
             if path not in self._contents:
                 content = hashlib.sha256()
                 for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
