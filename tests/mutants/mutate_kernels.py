@@ -444,7 +444,7 @@ class Run:
         total = len([m for m in self.sample(name, order) if m.label() not in of_area])
         with ThreadPoolExecutor(self.options.jobs) as pool:
             while missing := [m for m in self.sample(name, order) if m.label() not in of_area]:
-                # Mutants of a file follow each other, so that it is compiled less often. Groups are small: a run
+                # Mutants of a file follow each other, to compile it less often. The groups are small: a run
                 # that ends early has judged the beginning of the sample.
                 group = sorted(missing[:GROUP], key=lambda m: (m.file, m.begin))
                 new = [m for m in group if m not in prepared]
