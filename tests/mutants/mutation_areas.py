@@ -153,17 +153,14 @@ def ends(has_ended: Callable[[float], bool], group: int, seconds: float) -> bool
     """Wait for a group of processes; return whether it ends within its limits.
 
     On a busy machine, a test takes many times its usual time. The limit is therefore of processor time, and a
-    group that uses none of it is waited for a minute.
+    group that uses none of it is waited for a minute. The clock is that of this loop, which may be stopped.
     """
-    pause, used = 0.25, 0.0
-    begin = last_use = time.monotonic()
+    pause, used, clock, idle = 0.25, 0.0, 0.0, 0.0
     while not has_ended(pause):
         now = processor_seconds(group)
-        if now >= used + 0.02:
-            used, last_use = now, time.monotonic()
-        if used > seconds or time.monotonic() > min(
-            last_use + IDLE_SECONDS, begin + TIMES_OF_A_CLOCK * seconds
-        ):
+        clock, idle = clock + pause, 0.0 if now >= used + 0.02 else idle + pause
+        used = now if idle == 0 else used
+        if used > seconds or idle > IDLE_SECONDS or clock > TIMES_OF_A_CLOCK * seconds:
             return False
         pause = min(2 * pause, 4)
     return True
