@@ -223,14 +223,12 @@ def write_csv(results: Results, stream: TextIO) -> None:
 
 
 def markdown(results: Results) -> str:
-    """Return the results as one generated part of ``docs/benchmarks.md``."""
+    """Return the results as one generated part of ``docs/benchmarks.md``, with the targets of its rows."""
     lines = head(results)
-    has_own_part = bool(results.figures) and all(figure["group"] in OWN_MARKS for figure in results.figures)
-    measured, not_measured = measured_and_not(verdicts(results.figures))
-    judged = measured if has_own_part else [*measured, *not_measured]
-    if judged:
+    measured, _ = measured_and_not(verdicts(results.figures))
+    if measured:
         lines += ["", "| target | | measured |", "|---|---|---|"]
-        lines += [f"| {verdict.target} | {verdict.outcome} | {verdict.detail} |" for verdict in judged]
+        lines += [f"| {verdict.target} | {verdict.outcome} | {verdict.detail} |" for verdict in measured]
     lines += ["", LEGEND.replace("*:", "\\*:")]
     for bench_table in bench_tables(results.figures):
         lines += ["", f"### {bench_table.title}", "", _markdown_line(bench_table.header)]
