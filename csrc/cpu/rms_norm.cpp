@@ -33,6 +33,7 @@
 #include <cstring>
 #include <vector>
 
+#include "csrc/cpu/normalized_heads.h"
 #include "csrc/cpu/parallel.h"
 #include "csrc/cpu/rms_norm_backward_kernels.h"
 #include "csrc/cpu/rms_norm_row.h"
@@ -196,6 +197,48 @@ void normalize_rows(int64_t begin, int64_t end, void* ctx) {
     if (job.storing == StoreMode::kStreamed || job.stream_sum) std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
+// Longest row that is normalized in a block of rows, as a head of a query. The inverse roots of a block are computed by
+// vectors, because the root and the division of one row take longer than its sum. The results have the same bits.
+constexpr int64_t kMaxBlockedRowBytes = 2048;
+
+void normalize_blocks(int64_t begin, int64_t end, void* ctx) {
+    const auto& job = *static_cast<const Job*>(ctx);
+    const RowFormat& format = job.format;
+    const RowNormalizer normalizer(format);
+    const RmsNormRopeKernels& roots = active_rms_norm_rope_kernels();
+    const auto sum_squares = format.kernels.sum_squares[format.x_dtype];
+    const auto normalize = format.kernels.normalize[format.x_dtype][format.scale_dtype];
+    const double n = static_cast<double>(format.n);
+    const int64_t row_bytes = format.n * format.x_bytes;
+    const int64_t rows_per_block = normalized_heads::heads_per_block(row_bytes);
+    ScaleRow scales(job);
+    RowOffsets offsets(job.shape, begin);
+    for (int64_t first = begin; first < end; first += rows_per_block) {
+        const int64_t count = std::min(rows_per_block, end - first);
+        RowOffsets row_offsets = offsets;
+        double sums[normalized_heads::kMaxHeadsPerBlock];
+        float inverses[normalized_heads::kMaxHeadsPerBlock];
+        for (int64_t r = 0; r < count; ++r, offsets.advance())
+            sum_squares(job.x + offsets.x * format.x_bytes, format.n, /*rows=*/1, 0, &sums[r]);
+        constexpr int64_t kPadding = RmsNormRopeKernels::kRootPadding;
+        const int64_t padded = (count + kPadding - 1) / kPadding * kPadding;
+        std::fill(sums + count, sums + padded, n);  // fits_floats() is true for a mean square of 1
+        const bool all_fit = roots.invert_roots(sums, padded, n, format.epsilon, inverses);
+        for (int64_t r = 0; r < count; ++r, row_offsets.advance()) {
+            const char* x = job.x + row_offsets.x * format.x_bytes;
+            const char* ahead = x + rows_per_block * row_bytes;
+            const char* scale = scales.at(row_offsets.scale);
+            char* y = job.out + row_offsets.out * format.scale_bytes;
+            if (all_fit)
+                normalize({x, scale, y, format.n, inverses[r], job.storing, {ahead, ahead}});
+            else
+                normalizer.write(x, sums[r] / n + format.epsilon, scale, y, job.storing, {ahead, ahead});
+        }
+    }
+    // Stores past the caches are unordered.
+    if (job.storing == StoreMode::kStreamed) std::atomic_thread_fence(std::memory_order_seq_cst);
+}
+
 // Total size of a call's tensors above which stores are not plain. If they do not go past the caches (streaming.h), as
 // those of an unaligned output, the lines that will be written are prefetched.
 constexpr int64_t kLargeAboveBytes = kCacheBytes / 2;
@@ -223,7 +266,9 @@ void run_forward(Job& job) {
     // For float32, measurements show that storing both results past the caches is slower than storing one.
     job.stream_sum = job.residual && job.format.x_bytes == 2 && s.n * job.format.x_bytes <= kMaxCachedSumBytes &&
                      store_mode_of(job, threads, job.sum, s.sum_stride, job.format.x_bytes) == StoreMode::kStreamed;
-    parallel_ranges(s.rows, threads, normalize_rows, &job);
+    const bool in_blocks =
+        !job.residual && computes_in_floats(job.format) && s.n * job.format.x_bytes <= kMaxBlockedRowBytes;
+    parallel_ranges(s.rows, threads, in_blocks ? normalize_blocks : normalize_rows, &job);
 }
 
 Job make_job(const RmsNormShape& shape, const RmsNormTensors& t) {

@@ -137,7 +137,30 @@ def test_many_rows_on_several_threads_meet_the_bound(backend, guarded):
     run_and_judge(NormSetup(shape=(300, 7, 96), layout="transposed", out="gaps"), backend, guarded)
 
 
-@pytest.mark.parametrize("width", [4096, 1000])
+@pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512", None])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_a_rows_result_does_not_depend_on_its_neighbours(isa, dtype, library):
+    """Short rows are normalized in blocks, long ones by themselves. Some rows do not fit float32's sums."""
+    try:
+        library.force_isa(isa)
+    except ValueError:
+        pytest.skip(f"this machine has no {isa}")
+    rng = np.random.default_rng(0)
+    for n in (1, 33, 128, 500, 1024, 1030):
+        x = rng.standard_normal((70, n), np.float32).astype(NUMPY_DTYPES[dtype])
+        scale = rng.standard_normal(n, np.float32).astype(NUMPY_DTYPES[dtype])
+        ordinary = rms_norm(x, scale, epsilon=0.0)
+        x[5], x[40, 0], x[41, -1], x[66] = 0, np.inf, np.nan, np.finfo(np.float16).smallest_subnormal
+        x[69] = np.ldexp(np.float32(1), 100 if dtype != "float16" else 15)
+        together = rms_norm(x, scale, epsilon=0.0)
+        for row in range(len(x)):
+            alone = rms_norm(x[row : row + 1], scale, epsilon=0.0)
+            assert bytes_of(together[row]) == bytes_of(alone[0]), (n, row)
+            is_ordinary = row not in (5, 40, 41, 66, 69)
+            assert not is_ordinary or bytes_of(together[row]) == bytes_of(ordinary[row]), (n, row)
+
+
+@pytest.mark.parametrize("width", [4096, 1000, 128])
 @pytest.mark.parametrize(
     ("dtype", "mebibytes_of_x_and_out"),
     [("float32", 38), ("float16", 38), ("bfloat16", 38), ("bfloat16", 24)],
