@@ -24,6 +24,18 @@ inline int64_t heads_per_block(int64_t head_bytes) {
     return std::clamp<int64_t>(kBlockBytes / head_bytes, 1, kMaxHeadsPerBlock);
 }
 
+// Computes the inverse root mean squares of a block of `count` rows from the sums of the squares of their n elements.
+// Returns whether fits_floats() is true for all of them. The arrays have kMaxHeadsPerBlock elements, or a multiple of
+// kRootPadding that is at least count.
+inline bool invert_roots(const RmsNormRopeKernels& kernels, double* sums, int64_t count, int64_t n, double epsilon,
+                         float* inverses) {
+    constexpr int64_t kPadding = RmsNormRopeKernels::kRootPadding;
+    const int64_t padded = (count + kPadding - 1) / kPadding * kPadding;
+    const auto elements = static_cast<double>(n);
+    std::fill(sums + count, sums + padded, elements);  // fits_floats() is true for a mean square of 1
+    return kernels.invert_roots(sums, padded, elements, epsilon, inverses);
+}
+
 // Returns a head's scale as the kernels read it. For bfloat16, the elements at the window are in the order kEvenOdd:
 // those of each half of a window whose pairs are half apart, else those of the whole window. NaNs become NaNs of
 // bfloat16.
@@ -78,10 +90,7 @@ public:
             double sums[kMaxHeadsPerBlock];
             float inverses[kMaxHeadsPerBlock];
             sum_squares_in_floats(format_, x, count, x_step, sums);
-            constexpr int64_t kPadding = RmsNormRopeKernels::kRootPadding;
-            const int64_t padded = (count + kPadding - 1) / kPadding * kPadding;
-            std::fill(sums + count, sums + padded, n);  // fits_floats() is true for a mean square of 1
-            if (kernels_.invert_roots(sums, padded, n, format_.epsilon, inverses)) {
+            if (invert_roots(kernels_, sums, count, format_.n, format_.epsilon, inverses)) {
                 rotate(x, y, count, inverses);
                 continue;
             }

@@ -220,10 +220,7 @@ void normalize_blocks(int64_t begin, int64_t end, void* ctx) {
         float inverses[normalized_heads::kMaxHeadsPerBlock];
         for (int64_t r = 0; r < count; ++r, offsets.advance())
             sum_squares(job.x + offsets.x * format.x_bytes, format.n, /*rows=*/1, 0, &sums[r]);
-        constexpr int64_t kPadding = RmsNormRopeKernels::kRootPadding;
-        const int64_t padded = (count + kPadding - 1) / kPadding * kPadding;
-        std::fill(sums + count, sums + padded, n);  // fits_floats() is true for a mean square of 1
-        const bool all_fit = roots.invert_roots(sums, padded, n, format.epsilon, inverses);
+        const bool all_fit = normalized_heads::invert_roots(roots, sums, count, format.n, format.epsilon, inverses);
         for (int64_t r = 0; r < count; ++r, row_offsets.advance()) {
             const char* x = job.x + row_offsets.x * format.x_bytes;
             const char* ahead = x + rows_per_block * row_bytes;

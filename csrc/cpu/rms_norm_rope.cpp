@@ -21,10 +21,11 @@
 namespace npu_rope {
 namespace {
 
-// Heads of a block that is normalized before it is rotated. The mean squares of all of them are computed before the
-// first square root, so that the roots do not delay the sums. Eight heads of 128 floats are 4 KiB, an eighth of an L1
-// cache of 32 KiB.
+// Heads of a block that is normalized before it is rotated. The sums of squares of all of them are computed before the
+// first root, so that the roots do not delay the sums. Eight heads of 128 floats are 4 KiB, an eighth of an L1 cache of
+// 32 KiB.
 constexpr int64_t kHeadsPerBlock = 8;
+static_assert(kHeadsPerBlock % RmsNormRopeKernels::kRootPadding == 0, "invert_roots() pads the arrays of a block");
 
 // The data of a checked call for its norm and for its tables: a TableSource of rotation.h.
 struct NormAndTables : rope_table::ComputedTableSource {
@@ -60,19 +61,29 @@ void prefetch_head(const char* x, int64_t bytes) {
 void normalize_then_rotate_blocks(const Job& job, rope_table::ComputedTokenTable& table, int side, const Heads& heads,
                                   bool stream) {
     const NormAndTables& source = job.source;
-    const int64_t D = source.format.n, step = heads.x_stride * job.item_bytes;
+    const RowFormat& format = source.format;
+    const int64_t D = format.n, step = heads.x_stride * job.item_bytes;
     char* block = block_of_heads(kHeadsPerBlock * D * job.item_bytes);
     for (int64_t first = 0; first < heads.count; first += kHeadsPerBlock) {
         const int64_t count = std::min(kHeadsPerBlock, heads.count - first);
         const char* x = heads.x + first * step;
-        double mean_squares_plus_epsilon[kHeadsPerBlock];
-        for (int64_t h = 0; h < count; ++h)
-            mean_squares_plus_epsilon[h] = source.normalizer.mean_square_plus_epsilon(x + h * step);
+        double sums[kHeadsPerBlock] = {};
+        float inverses[kHeadsPerBlock];
+        bool all_fit = computes_in_floats(format);
+        if (all_fit) {
+            sum_squares_in_floats(format, x, count, step, sums);
+            all_fit = normalized_heads::invert_roots(source.kernels, sums, count, D, format.epsilon, inverses);
+        }
         for (int64_t h = 0; h < count; ++h) {
-            prefetch_head(x + (h + kHeadsPerBlock) * step, D * job.item_bytes);
-            source.normalizer.write(x + h * step, mean_squares_plus_epsilon[h], source.scale[side],
-                                    block + h * D * job.item_bytes, StoreMode::kPlain,
-                                    /*prefetch, without effect: x is in the caches*/ {x, x});
+            const char* head = x + h * step;
+            char* y = block + h * D * job.item_bytes;
+            prefetch_head(head + kHeadsPerBlock * step, D * job.item_bytes);
+            if (all_fit)
+                format.kernels.normalize[format.x_dtype][format.scale_dtype](
+                    {head, source.scale[side], y, D, inverses[h], StoreMode::kPlain, {x, x}});
+            else
+                source.normalizer.write(head, source.normalizer.mean_square_plus_epsilon(head), source.scale[side], y,
+                                        StoreMode::kPlain, /*prefetch, without effect: x is in the caches*/ {x, x});
         }
         const Heads normalized{block, heads.y + first * heads.y_stride * job.item_bytes, count, D, heads.y_stride};
         rotation::rotate_heads(job.kernels, job.call, job.call.dtype, table, normalized, /*in_place=*/false, stream);
