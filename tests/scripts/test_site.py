@@ -150,15 +150,9 @@ def test_a_shadow_shows_where_a_table_continues(site: Path, tmp_path: Path) -> N
 
 # The pages of the documentation with each kind of content, and the pages that Sphinx adds.
 DOCUMENTATION = (
-    "README",
-    "README.zh",
-    "docs/site",
-    "docs/api",
-    "docs/c_api",
-    "docs/benchmarks",
-    "docs/ops/rope",
+    *("README", "README.zh", "docs/site", "docs/api", "docs/c_api", "docs/benchmarks", "docs/ops/rope"),
+    "docs/tutorials/ascendc_kernel.zh",
 )
-DOCUMENTATION += ("docs/tutorials/ascendc_kernel.zh",)
 
 
 @pytest.fixture(scope="module")

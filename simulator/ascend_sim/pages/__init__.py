@@ -107,7 +107,7 @@ def facts(caption: str, rows: Mapping[str, str] | Iterable[tuple[str, str]]) -> 
 
 def breakable(text: str) -> str:
     """Return a name as HTML, with the places where a line may break, as ``breakable`` in page.js."""
-    return re.sub(r"(?<=[,/(])|(?<=_)(?=[^=,]*[/(])", "<wbr>", escape(text))
+    return re.sub(r"(?<=[,/(])|(?<=_)(?=[^=,.]*[/(])", "<wbr>", escape(text))
 
 
 def mark(text: str, kind: str) -> str:

@@ -25,9 +25,9 @@ function figure(x) {
 }
 
 // Returns the pieces of a name, with places where a line may break: behind a comma, slash or opening bracket, and behind
-// an underscore of the words before a slash or bracket, but not in the name of a parameter.
+// an underscore of the word before a slash or bracket, but not in the name of a parameter or module.
 function breakable(name) {
-  return name.split(/(?<=[,/(])|(?<=_)(?=[^=,]*[/(])/).flatMap((piece, i) => (i ? [make("wbr"), piece] : [piece]));
+  return name.split(/(?<=[,/(])|(?<=_)(?=[^=,.]*[/(])/).flatMap((piece, i) => (i ? [make("wbr"), piece] : [piece]));
 }
 
 // ---- light and dark ----
