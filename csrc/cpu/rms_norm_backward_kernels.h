@@ -9,8 +9,8 @@
 namespace npu_rope {
 
 // A block of at most kSumBlock columns of some rows of rms_norm_backward, which share a scale. x and scale are float32
-// or narrower, and the stash type is float32. N and g are those of rms_norm_backward.cpp's formula; all arithmetic is in
-// double.
+// or narrower, and the stash type is float32. N and g are those of rms_norm_backward.cpp's formula; all arithmetic is
+// in double.
 struct GradientRow {
     const void* x;
     const void* grad;  // of scale's type
