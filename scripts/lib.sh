@@ -127,7 +127,7 @@ is_new_enough() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 10))' >/d
 
 find_python() {
   local name
-  for name in ${PYTHON:+"$PYTHON"} python3 python3.13 python3.12 python3.11 python3.14 python3.10 python; do
+  for name in python3 python3.13 python3.12 python3.11 python3.14 python3.10 python; do
     if command -v "$name" >/dev/null 2>&1 && is_new_enough "$name"; then
       command -v "$name"
       return 0
@@ -137,9 +137,14 @@ find_python() {
 }
 
 require_python() {
-  PYTHON_FOUND="$(find_python)" || die "no Python 3.10 or newer was found." \
-    "Install one (Debian, Ubuntu: apt install python3 python3-venv; macOS: brew install python)," \
-    "or name it: PYTHON=/path/to/python3 $0"
+  if [ -n "${PYTHON:-}" ]; then
+    PYTHON_FOUND="$(command -v "$PYTHON")" && is_new_enough "$PYTHON" || die \
+      "PYTHON must name a Python 3.10 or newer but got '$PYTHON'." "Unset it to take the one on the PATH."
+  else
+    PYTHON_FOUND="$(find_python)" || die "no Python 3.10 or newer was found." \
+      "Install one (Debian, Ubuntu: apt install python3 python3-venv; macOS: brew install python)," \
+      "or name it: PYTHON=/path/to/python3 $0"
+  fi
   "$PYTHON_FOUND" -c 'import venv, ensurepip' >/dev/null 2>&1 || die \
     "$PYTHON_FOUND cannot make virtual environments (its venv or ensurepip module is missing)." \
     "Install it (Debian, Ubuntu: apt install python3-venv), or name another: PYTHON=/path/to/python3 $0"

@@ -65,6 +65,17 @@ def test_a_working_compiler_is_accepted(compiler: str) -> None:
     assert bash("require_compiler", CXX=compiler).returncode == 0
 
 
+@pytest.mark.parametrize("python", ["/bin/false", "/nonexistent/python3"])
+def test_a_named_python_that_is_too_old_or_missing_is_an_error(python: str) -> None:
+    done = bash("require_python", PYTHON=python)
+    assert done.returncode == 1
+    assert f"error: PYTHON must name a Python 3.10 or newer but got '{python}'." in done.stderr
+
+
+def test_a_named_python_is_taken() -> None:
+    assert bash("require_python; echo $PYTHON_FOUND", PYTHON=sys.executable).stdout.strip() == sys.executable
+
+
 def test_missing_python_is_named_with_a_remedy(bare_path: str) -> None:
     done = bash("require_python", PATH=bare_path, PYTHON="")
     assert done.returncode == 1
