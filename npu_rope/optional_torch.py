@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import platform
 from typing import Any
 
 from npu_rope.errors import BackendUnavailable
@@ -17,6 +18,8 @@ try:
     torch = _torch
 except ImportError as error:
     cause, remedy = f"torch is not installed ({error})", "pip install torch"
+    if (platform.system(), platform.machine()) == ("Linux", "x86_64"):  # PyPI's torch has CUDA there
+        remedy += " --index-url https://download.pytorch.org/whl/cpu"
 except (OSError, RuntimeError) as error:
     # torch loads device back ends automatically: with torch_npu but without CANN, importing torch fails.
     cause = f"torch does not load: {str(error).rstrip('.')}."

@@ -10,6 +10,7 @@ import importlib.metadata
 import os
 import platform
 import re
+import shutil
 import sys
 from collections.abc import Iterator
 from copy import copy
@@ -35,10 +36,10 @@ def _how_to_get() -> str:
     environment = Path(sys.prefix)
     if environment.is_relative_to(Path.cwd()):
         environment = environment.relative_to(Path.cwd())
-    return (
-        f"Get one with 'npm install --prefix {environment / 'ggml'} @node-llama-cpp/linux-x64@3.22.1' or"
-        " 'pip install --no-deps pywhispercpp==1.5.1', or give --ggml-lib PATH."
-    )
+    by_npm = f"npm install --prefix {environment / 'ggml'} @node-llama-cpp/linux-x64@3.22.1"
+    by_pip = "pip install --no-deps pywhispercpp==1.5.1"
+    first, second = (by_npm, by_pip) if shutil.which("npm") else (by_pip, by_npm)
+    return f"Get one with '{first}' or '{second}', or give --ggml-lib PATH."
 
 
 HOW_TO_GET = _how_to_get()
