@@ -8,6 +8,7 @@ what the mutant changes is compiled again. Then the part's tests run, until one 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import json
 import os
@@ -18,6 +19,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -225,6 +227,13 @@ class Build:
         self.seconds: dict[str, float] = {}
         self.hashes: dict[str, str] = {}
         self._passes = folder / "passes.json"
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = os.open(folder / "lock", os.O_CREAT | os.O_RDWR)
+        weakref.finalize(self, os.close, lock)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise CannotBuild(f"another run uses {folder}") from None
         self._up_to_date: set[str] = set()
         self._contents: dict[Path, bytes] = {}
         self._server: PytestServer | None = None
