@@ -143,22 +143,21 @@ def run(command: Iterable[str], seconds: float, **options: object) -> tuple[int 
     try:
         return (process.returncode, output) if ends(has_ended, process.pid, seconds) else (None, "")
     finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+        end_session(process.pid)
         process.wait()
         assert process.stdout is not None
         process.stdout.close()
 
 
-def ends(has_ended: Callable[[float], bool], group: int, seconds: float) -> bool:
-    """Wait for a group of processes; return whether it ends within its limits.
+def ends(has_ended: Callable[[float], bool], session: int, seconds: float) -> bool:
+    """Wait for a session of processes; return whether it ends within its limits.
 
-    On a busy machine, a test takes many times its usual time. The limit is therefore of processor time, and a
-    group that uses none of it is waited for a minute. The clock is that of this loop, which may be stopped.
+    On a busy machine, a test takes many times its usual time. The limit is therefore of processor time. If the
+    session uses none, the limit is a minute. The clock is that of this loop, which may be stopped.
     """
     pause, used, clock, idle = 0.25, 0.0, 0.0, 0.0
     while not has_ended(pause):
-        now = processor_seconds(group)
+        now = sum(processes_of(session).values()) / os.sysconf("SC_CLK_TCK")
         clock, idle = clock + pause, 0.0 if now >= used + 0.02 else idle + pause
         used = now if idle == 0 else used
         if used > seconds or idle > IDLE_SECONDS or clock > TIMES_OF_A_CLOCK * seconds:
@@ -167,14 +166,22 @@ def ends(has_ended: Callable[[float], bool], group: int, seconds: float) -> bool
     return True
 
 
-def processor_seconds(group: int) -> float:
-    """Return the processor time of a group's processes, with their children that have ended."""
-    ticks = 0
+def processes_of(session: int) -> dict[int, int]:
+    """Return the processes of a session, with the ticks that each and its ended children have used."""
+    found = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
             fields = stat.read_text(errors="replace").rpartition(")")[2].split()
-            ticks += sum(map(int, fields[11:15])) if int(fields[2]) == group else 0
-    return ticks / os.sysconf("SC_CLK_TCK")
+            if int(fields[3]) == session:
+                found[int(stat.parent.name)] = sum(map(int, fields[11:15]))
+    return found
+
+
+def end_session(session: int) -> None:
+    """End the processes of a session. Ninja's compilers are in groups of their own."""
+    for process in processes_of(session):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
 
 
 class PytestServer(ForkServer):  # type: ignore[misc]
@@ -196,8 +203,7 @@ runpy.run_module("pytest", run_name="__main__", alter_sys=True)
             has_status = ends(has_ended, child, timeout)
             status = self._receive() if has_status else 0
         finally:  # also after an interrupt
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(child, signal.SIGKILL)
+            end_session(child)
         if not has_status:
             self._receive()
             raise subprocess.TimeoutExpired("pytest", timeout)
@@ -429,7 +435,7 @@ class Build:
 def not_compiled(status: int | None, output: str) -> tuple[str, str]:
     """Return the state and the reason of a mutant whose compilation failed."""
     if status is None:
-        return TIMEOUT, f"the compiler takes {SECONDS_OF_A_BUILD} s"
+        return NOT_COMPILED, f"the compiler does not end within {SECONDS_OF_A_BUILD} s of the processor"
     errors = [line for line in output.splitlines() if "error" in line or "undefined" in line]
     return NOT_COMPILED, (errors or ["failed"])[0][-160:]
 
