@@ -153,7 +153,6 @@ void normalize_blocks(int64_t begin, int64_t end, void* ctx) {
     const RowNormalizer normalizer(format);
     const RmsNormRopeKernels& roots = active_rms_norm_rope_kernels();
     const auto sum_squares = format.kernels.sum_squares[format.x_dtype];
-    const auto normalize = format.kernels.normalize[format.x_dtype][format.scale_dtype];
     const double n = static_cast<double>(format.n);
     const int64_t row_bytes = format.n * format.x_bytes;
     const int64_t rows_per_block = normalized_heads::heads_per_block(row_bytes);
@@ -173,7 +172,7 @@ void normalize_blocks(int64_t begin, int64_t end, void* ctx) {
             const char* scale = scales.at(row_offsets.scale);
             char* y = job.out + row_offsets.out * format.scale_bytes;
             if (all_fit)
-                normalize({x, scale, y, format.n, inverses[r], job.storing, {ahead, ahead}});
+                normalizer.write_by_inverse(x, inverses[r], scale, y, job.storing, {ahead, ahead});
             else
                 normalizer.write(x, sums[r] / n + format.epsilon, scale, y, job.storing, {ahead, ahead});
         }

@@ -67,23 +67,22 @@ void normalize_then_rotate_blocks(const Job& job, rope_table::ComputedTokenTable
     for (int64_t first = 0; first < heads.count; first += kHeadsPerBlock) {
         const int64_t count = std::min(kHeadsPerBlock, heads.count - first);
         const char* x = heads.x + first * step;
-        double sums[kHeadsPerBlock] = {};
+        const bool in_floats = computes_in_floats(format);
+        double sums[kHeadsPerBlock];
         float inverses[kHeadsPerBlock];
-        bool all_fit = computes_in_floats(format);
-        if (all_fit) {
-            sum_squares_in_floats(format, x, count, step, sums);
-            all_fit = normalized_heads::invert_roots(source.kernels, sums, count, D, format.epsilon, inverses);
-        }
+        if (in_floats) sum_squares_in_floats(format, x, count, step, sums);
+        const bool all_fit =
+            in_floats && normalized_heads::invert_roots(source.kernels, sums, count, D, format.epsilon, inverses);
         for (int64_t h = 0; h < count; ++h) {
             const char* head = x + h * step;
             char* y = block + h * D * job.item_bytes;
             prefetch_head(head + kHeadsPerBlock * step, D * job.item_bytes);
+            const RowNormalizer::Prefetch none{x, x};  // without effect: x is in the caches
             if (all_fit)
-                format.kernels.normalize[format.x_dtype][format.scale_dtype](
-                    {head, source.scale[side], y, D, inverses[h], StoreMode::kPlain, {x, x}});
+                source.normalizer.write_by_inverse(head, inverses[h], source.scale[side], y, StoreMode::kPlain, none);
             else
-                source.normalizer.write(head, source.normalizer.mean_square_plus_epsilon(head), source.scale[side], y,
-                                        StoreMode::kPlain, /*prefetch, without effect: x is in the caches*/ {x, x});
+                source.normalizer.write(head, in_floats ? sums[h] / static_cast<double>(D) + format.epsilon : 0,
+                                        source.scale[side], y, StoreMode::kPlain, none);
         }
         const Heads normalized{block, heads.y + first * heads.y_stride * job.item_bytes, count, D, heads.y_stride};
         rotation::rotate_heads(job.kernels, job.call, job.call.dtype, table, normalized, /*in_place=*/false, stream);

@@ -230,7 +230,12 @@ public:
     void write(const char* x, double mean_square_plus_epsilon, const char* scale, char* y, StoreMode storing,
                const Prefetch& prefetch) const {
         if (!fits_floats(mean_square_plus_epsilon)) return double_row_.write(x, double_row_.factors_of(x), scale, y);
-        const auto inverse = static_cast<float>(1 / std::sqrt(mean_square_plus_epsilon));
+        write_by_inverse(x, static_cast<float>(1 / std::sqrt(mean_square_plus_epsilon)), scale, y, storing, prefetch);
+    }
+
+    // Does the same for a row that fits_floats(), from its inverse root mean square.
+    void write_by_inverse(const char* x, float inverse, const char* scale, char* y, StoreMode storing,
+                          const Prefetch& prefetch) const {
         format_.kernels.normalize[format_.x_dtype][format_.scale_dtype](
             {x, scale, y, format_.n, inverse, storing, {prefetch.x, prefetch.residual}});
     }

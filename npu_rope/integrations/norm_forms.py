@@ -145,10 +145,10 @@ def normalized(form: NormForm, module: torch.nn.Module, x: torch.Tensor) -> Any:
     if x.dtype == weight.dtype and (form.order == ROUND_FIRST or x.dtype in _WIDE):  # no dtype changes
         return rms_norm(x, _plus(form.offset, weight) if form.offset else weight, epsilon=epsilon)
     if form.order == ROUND_LAST:
-        if torch.promote_types(x.dtype, torch.float32) == torch.float32:
-            wide, weight = x.float(), weight.float()  # float() takes less time than to()
+        if x.dtype == torch.float64:
+            wide, weight = x, weight.double()
         else:
-            wide, weight = x, weight.to(x.dtype)
+            wide, weight = x.float(), weight.float()  # float() takes less time than to()
         weight = _plus(form.offset, weight) if form.offset else weight
         return rms_norm(wide, weight, epsilon=epsilon).to(x.dtype)
     weight = _plus(form.offset, weight) if form.offset else weight
