@@ -32,12 +32,13 @@ root_doc = "index"
 """
 PAGES = {
     "index": "# Start\n\n```{toctree}\n:hidden:\n\none\ntwo.zh\nthree.zh\n```\n\n![A square](square.svg)\n",
-    "one": "# Kernels\n\n[\u4e2d\u6587](two.zh.md)\n\nThe simulator runs kernels of RoPE.\n\n"
+    "one": "# Kernels\n\n[\u4e2d\u6587](two.zh.md)\n\nThe simulator runs kernels of RoPE. "
+    "Error 507015, SIM-BOUNDS-03.\n\n"
     f"|{'| '.join(50 * ['`item_bytes`'])}|\n|{50 * '-|'}\n",
     "two.zh": "# \u7b2c\u4e8c\n\n[English](one.md)\n\n"
     "\u8fd9\u91cc\u7684\u4eff\u771f\u5668\u4e0b\u53d1RoPE\u7b97\u5b50\u3002\n\n## \u7b97\u5b50\n",
     "three.zh": "# \u7b2c\u4e09\n\n"
-    "\u5728\u4eff\u771f\u5668\u4e0a\u8fd0\u884c\u7b97\u5b50\u3002\u4e0b\u65b9\u53d1\u9001\u3002\n",
+    "\u5728\u4eff\u771f\u5668\u4e0a\u8fd0\u884c\u7b97\u5b50\u3002\u4e0b\u65b9\u53d1\u9001\u3002SIM-BOUNDS-04\u3002\n",
 }
 
 
@@ -75,6 +76,8 @@ def page_in_a_frame(path: Path) -> str:
         ("RoPE\u7b97\u5b50", {"two.zh"}),  # one and three.zh each have one of these words
         ("\u7b97\u5b50 rope", {"two.zh"}),
         ("\u540e\u7aef", set()),
+        ("507015", {"one"}),
+        ("SIM-BOUNDS-03", {"one"}),
     ],
 )
 def test_the_search_finds_every_page_with_the_word(site: Path, query: str, pages: set[str]) -> None:
