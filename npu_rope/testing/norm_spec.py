@@ -43,15 +43,33 @@ STASH = {1: "float32", 10: "float16", 11: "float64", 16: "bfloat16"}
 
 
 def cast(values: Long, dtype: str) -> Long:
-    """Round to the nearest number of a type, ties to even, by arithmetic only."""
-    bits, smallest, largest = FORMATS[dtype]
+    """Round to the nearest number of a type, ties to even. A 16-bit type is rounded to by arithmetic only."""
     with np.errstate(all="ignore"):
-        _, exponent = np.frexp(np.where(np.isfinite(values), values, 1))
-        unit = np.maximum(exponent - bits, smallest)
-        rounded = np.ldexp(np.rint(np.ldexp(values, -unit)), unit)
-        rounded = np.where(np.abs(rounded) > largest, np.copysign(np.inf, values), rounded)
-        result: Long = np.where(np.isfinite(values), rounded, values)
-    return result
+        if dtype in ("float32", "float64"):
+            return values.astype(dtype).astype(np.longdouble)
+        bits, smallest, largest = FORMATS[dtype]
+        odd = _round_to_odd(values)
+        _, exponent = np.frexp(odd)
+        # The last bit of the sum has the weight of the type's last bit.
+        addend = np.ldexp(0.75, np.clip(exponent, smallest + bits, _MOST_EXPONENT) + (53 - bits))
+        rounded = np.copysign((np.abs(odd) + addend) - addend, odd)
+        rounded = np.where(np.abs(rounded) > largest, np.copysign(np.inf, odd), rounded)
+    return rounded.astype(np.longdouble)
+
+
+_MOST_EXPONENT = 200  # more than any 16-bit type has
+
+
+def _round_to_odd(values: Long) -> Array:
+    """Round to float64. An inexact result has an odd last bit, so rounding it again to fewer bits gives the
+    result of one rounding (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums", 2008)."""
+    nearest = values.astype(np.float64)
+    error = (values - nearest.astype(np.longdouble)).astype(np.float64)
+    encoding = nearest.view(np.int64)
+    is_even = np.isfinite(nearest) & (error != 0) & (encoding & 1 == 0)
+    step = np.where(np.signbit(error) == np.signbit(nearest), 1, -1)  # to the other side of the value
+    odd: Array = (encoding + step * is_even).view(np.float64)
+    return odd
 
 
 @dataclass(frozen=True)

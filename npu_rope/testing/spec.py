@@ -6,6 +6,7 @@ the reference.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -29,9 +30,13 @@ def axis_and_power(params: RopeParams, pair: int) -> tuple[int, int]:
 
     This is section 6, which follows ggml's CPU source. The loop starts at pair 0, as in the source.
     """
-    mode, (time, height, width, extra) = int(params.rope_mode), params.sections
-    if not mode & HAS_SECTIONS:
-        return 0, pair
+    mode = int(params.rope_mode)
+    return _axis_and_power(mode, tuple(params.sections), pair) if mode & HAS_SECTIONS else (0, pair)
+
+
+@functools.lru_cache(maxsize=4096)
+def _axis_and_power(mode: int, sections: tuple[int, ...], pair: int) -> tuple[int, int]:
+    time, height, width, extra = sections
     power, axis = [0, 0, 0, 0], 0
     for i in range(pair + 1):
         sector = i % (time + height + width + extra)

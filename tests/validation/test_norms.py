@@ -82,6 +82,26 @@ def test_casts_equal_those_of_numpy_and_ml_dtypes():
         assert np.array_equal(cast, narrow.astype(ml_dtypes.bfloat16).astype(np.float64))
 
 
+@pytest.mark.parametrize("dtype", norm_spec.FORMATS)
+def test_casts_round_once(dtype):
+    """A value beside a tie goes to the nearer side, also where float64 cannot tell it from the tie."""
+    bits, smallest, _ = norm_spec.FORMATS[dtype]
+    # x86's long double has 64 significant bits. More are rounded away when the value is made.
+    beside = np.longdouble(2) ** (1 - np.finfo(np.longdouble).nmant)
+    for exponent in (0, -1, 7, smallest + bits):
+        unit = np.longdouble(2) ** (exponent + 1 - bits)
+        even = np.longdouble(2) ** exponent
+        tie = even + unit / 2
+        values = np.array([tie, tie * (1 + beside), tie * (1 - beside), tie + unit], np.longdouble)
+        expected = np.array([even, even + unit, even, even + 2 * unit])
+        assert np.array_equal(norm_spec.cast(values, dtype), expected), exponent
+        assert np.array_equal(norm_spec.cast(-values, dtype), -expected), exponent
+    # Halves of the smallest subnormal number.
+    tiny = np.longdouble(2) ** smallest
+    values = np.array([tiny / 2, tiny / 2 * (1 + beside), tiny * 1.5, tiny * 1.5 * (1 - beside)])
+    assert np.array_equal(norm_spec.cast(values, dtype) / tiny, [0, 1, 2, 1])
+
+
 def test_sums_equal_those_of_torch():
     torch = pytest.importorskip("torch")
     x, residual = RNG.standard_normal((2, 5000)) * 10.0 ** RNG.uniform(-6, 4.5, (2, 5000))
