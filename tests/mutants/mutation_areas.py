@@ -402,8 +402,10 @@ class Build:
         )
 
     def _judge(self, tests: Sequence[Check]) -> tuple[str, str]:
-        if self.recipe.later is not None and shutil.which("ninja"):
-            quick = [test for test in tests if test.files and self.seconds[test.name] < QUICK_SECONDS]
+        # compile_first() links the library only, so a program with objects of its own would be an old one.
+        library = LIBRARY["files"][0]
+        quick = [test for test in tests if library in test.files and self.seconds[test.name] < QUICK_SECONDS]
+        if quick and self.recipe.later is not None and shutil.which("ninja"):
             status, output = self.compile_first()
             if status != 0:
                 return not_compiled(status, output)

@@ -150,7 +150,9 @@ def test_mutants_of_cpp_leave_comments_texts_and_templates_alone(tmp_path):
 
 
 @pytest.mark.long
-def test_mutants_of_cpp_are_compiled_and_run(tmp_path, capsys):
+@pytest.mark.parametrize("later", [None, lambda: "no object"])
+def test_mutants_of_cpp_are_compiled_and_run(tmp_path, capsys, later):
+    """Also if a recipe compiles some objects of a library later: the program has objects of its own."""
     (tmp_path / "sum.cpp").write_text(CPP_SOURCE)
     (tmp_path / "main.cpp").write_text(
         "#include <vector>\n"
@@ -158,9 +160,10 @@ def test_mutants_of_cpp_are_compiled_and_run(tmp_path, capsys):
         "int main() { return sum({1, 2, 3, 9}, 4) == 3 && sum({3}, 4) == 0 ? 0 : 1; }\n"
     )
     (tmp_path / "CMakeLists.txt").write_text(
-        "cmake_minimum_required(VERSION 3.20)\nproject(tiny CXX)\nadd_executable(tiny sum.cpp main.cpp)\n"
+        "cmake_minimum_required(VERSION 3.20)\nproject(tiny CXX)\n"
+        "add_library(npu_rope SHARED sum.cpp)\nadd_executable(tiny sum.cpp main.cpp)\n"
     )
-    recipe = Recipe("tiny", ("CMakeLists.txt", "sum.cpp", "main.cpp"), project=".")
+    recipe = Recipe("tiny", ("CMakeLists.txt", "sum.cpp", "main.cpp"), project=".", later=later)
     test = Check("sum", ("{build}/tiny",), ("tiny",), ("tiny",))
     area = Area("tiny", (Part(recipe, ("sum.cpp",), (test,), root=tmp_path),), root=tmp_path)
     mutate_kernels.main(["--area", "tiny", "--jobs", "1"], known=lambda: {"tiny": area})
