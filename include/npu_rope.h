@@ -232,6 +232,16 @@ NPU_ROPE_API npu_rope_status npu_rope_rotary_embedding(const npu_rope_tensor *X,
 NPU_ROPE_API npu_rope_status npu_rope_rms_norm(const npu_rope_tensor *x, const npu_rope_tensor *scale, int64_t axis,
                                                double epsilon, int64_t stash_type, const npu_rope_tensor *out);
 
+/* The norm of models that round once, after the scale (Gemma, OLMo 2, gpt-oss), on the CPU only: the quotient times
+ * (scale + scale_offset), rounded to x's type. The quotient, the sum and the product are in float32.
+ *
+ *   x, scale      as npu_rope_rms_norm's, but not float64
+ *   scale_offset  finite in float32: 1 for Gemma, whose scales are stored minus 1
+ *   out           x's shape and dtype; the rest as npu_rope_rms_norm's */
+NPU_ROPE_API npu_rope_status npu_rope_rms_norm_rounded_last(const npu_rope_tensor *x, const npu_rope_tensor *scale,
+                                                            int64_t axis, double epsilon, double scale_offset,
+                                                            const npu_rope_tensor *out);
+
 /* The gradients of rms_norm, with 1 as the derivative of a rounding.
  *
  *   grad    out's gradient: x's shape, scale's dtype; contiguous like x
@@ -372,7 +382,7 @@ typedef struct npu_rope_call {
     const npu_rope_tensor *outputs[NPU_ROPE_MAX_OUTPUTS]; /* likewise. NULL: still to be allocated, and not checked */
     const npu_rope_params *params;
     double epsilon;
-    double scale_offset;                   /* of qkv_norm_rope_cache */
+    double scale_offset;                   /* of qkv_norm_rope_cache and rms_norm_rounded_last */
     int64_t ranks;                         /* of qkv_norm_rope_cache */
     int64_t axis, stash_type;              /* of the norms */
     int64_t rotary_dim, offset, num_heads; /* of the rotary operators; rotary_dim is also rotary_embedding_dim */

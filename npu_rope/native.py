@@ -135,7 +135,7 @@ TENSOR = C.POINTER(CTensor)  # const npu_rope_tensor *
 # The types of the attributes, by their names in the C functions.
 _ATTRIBUTE_TYPES: dict[str, Any] = {
     "params": C.POINTER(CParams),
-    "epsilon": C.c_double,
+    **dict.fromkeys(("epsilon", "scale_offset"), C.c_double),
     **dict.fromkeys(("forward", "angle", "interleaved", "intermediate_rounding"), C.c_int32),
     **dict.fromkeys(("axis", "stash_type", "rotary_dim", "offset", "num_heads"), C.c_int64),
 }
@@ -150,6 +150,7 @@ ENTRIES: dict[str, tuple[int, tuple[str, ...], int]] = {
     "rotary_mul_qk": (4, _TABLES, 2),
     "rotary_embedding": (4, ("interleaved", "num_heads", "rotary_dim", "forward"), 1),
     "rms_norm": (2, _NORM, 1),
+    "rms_norm_rounded_last": (2, ("axis", "epsilon", "scale_offset"), 1),
     "rms_norm_backward": (3, _NORM, 2),
     "add_rms_norm": (3, _NORM, 2),
     "rms_norm_rope": (6, _NORM_ROPE, 2),

@@ -1,5 +1,5 @@
-"""Tensors and attributes of a call of rms_norm, its backward or add_rms_norm. The rules are those of
-``csrc/core/rms_norm_check.cpp``.
+"""Tensors and attributes of a call of rms_norm, rms_norm_rounded_last, rms_norm_backward or add_rms_norm.
+The rules are those of ``csrc/core/rms_norm_check.cpp``.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ T = TypeVar("T")
 # ONNX's numbers (TensorProto.DataType) of the types that stash_type may be.
 STASH_DTYPES: Mapping[int, str] = {1: "float32", 10: "float16", 11: "float64", 16: "bfloat16"}
 FORWARD, BACKWARD, ADD = "rms_norm", "rms_norm_backward", "add_rms_norm"
+ROUNDED_LAST = "rms_norm_rounded_last"
 BACKWARD_DX = "rms_norm_backward_dx"  # torch's operator for a scale that needs no gradient
 MAX_NATIVE_NDIM = 4  # NPU_ROPE_MAX_NDIM
 
@@ -27,6 +28,11 @@ MAX_NATIVE_NDIM = 4  # NPU_ROPE_MAX_NDIM
 def rms_norm_tensors(x: T, scale: T, out: T | None = None) -> CallTensors[T]:
     """Return a call of rms_norm."""
     return call_of(FORWARD, {"x": x}, {"scale": scale}, given(out=out))
+
+
+def rms_norm_rounded_last_tensors(x: T, scale: T) -> CallTensors[T]:
+    """Return a call of rms_norm_rounded_last."""
+    return CallTensors(ROUNDED_LAST, {"x": x}, {"scale": scale})
 
 
 def rms_norm_backward_tensors(grad: T, x: T, scale: T) -> CallTensors[T]:
@@ -49,16 +55,19 @@ class RmsNormAttributes:
         axis: the first normalized dimension; if negative, counted from the end.
         epsilon: added to the mean square.
         stash_type: ONNX's number of the type in which the norm is computed.
+        scale_offset: of rms_norm_rounded_last: added to the scale.
     """
 
     axis: int = -1
     epsilon: float = 1e-5
     stash_type: int = 1
+    scale_offset: float = 0.0
 
     @property
     def checked(self) -> dict[str, Any]:
         """The attributes that csrc/core checks, by name."""
-        return {"axis": self.axis, "epsilon": self.epsilon, "stash_type": self.stash_type}
+        numbers = {"axis": self.axis, "epsilon": self.epsilon, "stash_type": self.stash_type}
+        return {**numbers, "scale_offset": self.scale_offset}
 
     @property
     def stash_dtype(self) -> str:

@@ -70,8 +70,10 @@ Check check_call(const Call& call, RmsNormTensors t) {
     RmsNormShape shape;
     t.known = known_of(call);
     t.out_may_be_null = true;
-    const RmsNormAttributes attributes{call.axis, call.epsilon, call.stash_type};
-    if (!call.chip) return check_rms_norm(t, attributes, &shape);
+    const RmsNormAttributes attributes{call.axis, call.epsilon, t.rounds_last ? 1 : call.stash_type,
+                                       t.rounds_last ? call.scale_offset : 0};
+    if (Check c = check_rms_norm(t, attributes, &shape); !call.chip || !c.ok()) return c;
+    if (t.rounds_last) return bad_value(t.op, "x", "be on the CPU, which alone has this operator", "an NPU");
     TilingResult<RmsNormTilingData> tiled;
     return check_and_tile_rms_norm(t, attributes, *call.chip, &tiled);
 }
@@ -120,6 +122,7 @@ const OperatorRules kOperators[] = {
                    check_call(call, rotary_mul_qk_tensors(in[0], in[1], in[2], in[3], out[0], out[1]))),
     NPU_ROPE_RULES("rotary_embedding", check_call(call, rotary_embedding_tensors(in[0], in[1], in[2], in[3], out[0]))),
     NPU_ROPE_RULES("rms_norm", check_call(call, rms_norm_tensors(in[0], in[1], out[0]))),
+    NPU_ROPE_RULES("rms_norm_rounded_last", check_call(call, rms_norm_rounded_last_tensors(in[0], in[1], out[0]))),
     NPU_ROPE_RULES("rms_norm_backward",
                    check_call(call, rms_norm_backward_tensors(in[0], in[1], in[2], out[0], out[1]))),
     NPU_ROPE_RULES("add_rms_norm", check_call(call, add_rms_norm_tensors(in[0], in[1], in[2], out[0], out[1]))),

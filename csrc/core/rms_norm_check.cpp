@@ -1,6 +1,7 @@
 #include "csrc/core/rms_norm_check.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 
 namespace npu_rope {
@@ -20,8 +21,9 @@ public:
         if (tensors_.backward)
             if (Check c = check_tensor("grad", *tensors_.grad, "scale", scale_dtype, shape_.grad_stride); !c.ok())
                 return c;
-        const char* like = tensors_.backward ? "x" : "scale";
-        const int32_t out_dtype = tensors_.backward ? x_dtype : scale_dtype;
+        const bool has_x_dtype = tensors_.backward || tensors_.rounds_last;
+        const char* like = has_x_dtype ? "x" : "scale";
+        const int32_t out_dtype = has_x_dtype ? x_dtype : scale_dtype;
         if (tensors_.out)
             if (Check c = check_output(tensors_.out_name(), *tensors_.out, like, out_dtype, shape_.out_stride); !c.ok())
                 return c;
@@ -35,8 +37,11 @@ public:
 private:
     Check check_x_and_scale(const npu_rope_tensor& x, const npu_rope_tensor& scale) {
         for (const NamedTensor& t : {NamedTensor{"x", &x}, NamedTensor{"scale", &scale}})
-            if (!is_float(t.tensor->dtype))
-                return bad_type(op_, t.name, "be float32, float16, bfloat16 or float64", dtype_name(t.tensor->dtype));
+            if (!is_float(t.tensor->dtype) || (tensors_.rounds_last && t.tensor->dtype == NPU_ROPE_FLOAT64))
+                return bad_type(op_, t.name,
+                                tensors_.rounds_last ? "be float32, float16 or bfloat16"
+                                                     : "be float32, float16, bfloat16 or float64",
+                                dtype_name(t.tensor->dtype));
         if (x.ndim < 1 || x.ndim > NPU_ROPE_MAX_NDIM)
             return bad_value(op_, "x", formatted("have at least one dimension%s", x.ndim < 1 ? "" : " and at most 4"),
                              got_shape(x));
@@ -63,6 +68,8 @@ private:
         if (shape_.stash_dtype < 0)
             return bad_value(op_, "stash_type", "be 1 (float32), 10 (float16), 11 (float64) or 16 (bfloat16)",
                              std::to_string(attributes_.stash_type));
+        if (!std::isfinite(static_cast<float>(attributes_.scale_offset)))
+            return bad_value(op_, "scale_offset", "be finite in float32", NumberText(attributes_.scale_offset).text);
         return {};
     }
 
@@ -197,6 +204,14 @@ int32_t rms_norm_stash_dtype(int64_t stash_type) {
 
 RmsNormTensors rms_norm_tensors(const npu_rope_tensor* x, const npu_rope_tensor* scale, const npu_rope_tensor* out) {
     return {"rms_norm", x, scale, out, nullptr, nullptr, nullptr, nullptr};
+}
+
+RmsNormTensors rms_norm_rounded_last_tensors(const npu_rope_tensor* x, const npu_rope_tensor* scale,
+                                             const npu_rope_tensor* out) {
+    RmsNormTensors t = rms_norm_tensors(x, scale, out);
+    t.op = "rms_norm_rounded_last";
+    t.rounds_last = true;
+    return t;
 }
 
 RmsNormTensors rms_norm_backward_tensors(const npu_rope_tensor* grad, const npu_rope_tensor* x,

@@ -1,4 +1,5 @@
-// Check the arguments of rms_norm, rms_norm_backward and add_rms_norm by every rule, for all back ends.
+// Check the arguments of rms_norm, rms_norm_rounded_last, rms_norm_backward and add_rms_norm by every rule, for all
+// back ends.
 #pragma once
 
 #include <cstdint>
@@ -21,10 +22,13 @@ struct RmsNormTensors {
     bool adds_to_float32_dscale = false;    // dscale is float32, and the kernel adds to the values in it
     Known known = Known::kValues;
     bool out_may_be_null = false;  // not allocated yet
+    bool rounds_last = false;      // the operator is rms_norm_rounded_last
     const char* out_name() const { return backward ? "dx" : "out"; }
 };
 
 RmsNormTensors rms_norm_tensors(const npu_rope_tensor* x, const npu_rope_tensor* scale, const npu_rope_tensor* out);
+RmsNormTensors rms_norm_rounded_last_tensors(const npu_rope_tensor* x, const npu_rope_tensor* scale,
+                                             const npu_rope_tensor* out);
 RmsNormTensors rms_norm_backward_tensors(const npu_rope_tensor* grad, const npu_rope_tensor* x,
                                          const npu_rope_tensor* scale, const npu_rope_tensor* dx,
                                          const npu_rope_tensor* dscale, bool adds_to_float32_dscale = false);
@@ -35,7 +39,8 @@ RmsNormTensors add_rms_norm_tensors(const npu_rope_tensor* x, const npu_rope_ten
 struct RmsNormAttributes {
     int64_t axis;
     double epsilon;
-    int64_t stash_type;  // a type by ONNX's number
+    int64_t stash_type;       // a type by ONNX's number
+    double scale_offset = 0;  // of rms_norm_rounded_last
 };
 
 constexpr int kMaxOuterDims = NPU_ROPE_MAX_NDIM - 1;

@@ -5,6 +5,9 @@
 //   Normalized  = XU / sqrt(mean(XU^2) + epsilon), rounded to U
 //   y           = Normalized rounded to x's type, times scale, rounded to scale's type
 //
+// rms_norm_rounded_last: y = Normalized * (scale + scale_offset), rounded to x's type. U is float32, and the sum and
+// the product are rounded to float32 as well.
+//
 // The error of Normalized. Let u = 2^-24 and w = 2^-53, the largest relative errors of one rounding in float32 and
 // double.
 //
@@ -132,7 +135,7 @@ void normalize_rows(int64_t begin, int64_t end, void* ctx) {
         if (has_next) x_ahead = residual_ahead = job.x + next_offsets.x * job.format.x_bytes + distance;
         if (has_next && job.residual)
             residual_ahead = job.residual + next_offsets.residual * job.format.x_bytes + distance;
-        char* y = job.out + offsets.out * job.format.scale_bytes;
+        char* y = job.out + offsets.out * job.format.y_bytes();
         normalizer.write(current->row(), current->mean_square_plus_epsilon(), scales.at(offsets.scale), y, job.storing,
                          {x_ahead, residual_ahead});
         if (has_next && !computes_next_early) next->compute(next_offsets, normalizer);
@@ -170,7 +173,7 @@ void normalize_blocks(int64_t begin, int64_t end, void* ctx) {
             const char* x = job.x + row_offsets.x * format.x_bytes;
             const char* ahead = x + rows_per_block * row_bytes;
             const char* scale = scales.at(row_offsets.scale);
-            char* y = job.out + row_offsets.out * format.scale_bytes;
+            char* y = job.out + row_offsets.out * format.y_bytes();
             if (all_fit)
                 normalizer.write_by_inverse(x, inverses[r], scale, y, job.storing, {ahead, ahead});
             else
@@ -190,7 +193,7 @@ constexpr int64_t kLargeAboveBytes = kCacheBytes / 2;
 StoreMode store_mode_of(const Job& job, int threads, const char* to, const int64_t* strides, int64_t item_bytes) {
     const RmsNormShape& s = job.shape;
     const int64_t x_typed_tensors = job.residual ? 3 : 1;  // x, or x, residual and sum
-    const int64_t total_bytes = s.rows * s.n * (x_typed_tensors * job.format.x_bytes + job.format.scale_bytes);
+    const int64_t total_bytes = s.rows * s.n * (x_typed_tensors * job.format.x_bytes + job.format.y_bytes());
     if (to == job.x || to == job.residual || total_bytes <= kLargeAboveBytes) return StoreMode::kPlain;
     int64_t address_bits = static_cast<int64_t>(reinterpret_cast<uintptr_t>(to));
     for (int k = 0; k < kMaxOuterDims; ++k) address_bits |= strides[k] * item_bytes;
@@ -204,7 +207,7 @@ constexpr int64_t kMaxCachedSumBytes = int64_t{256} << 10;
 void run_forward(Job& job) {
     const RmsNormShape& s = job.shape;
     const int threads = s.rows == 1 ? 1 : threads_for(s.rows * s.n);
-    job.storing = store_mode_of(job, threads, job.out, s.out_stride, job.format.scale_bytes);
+    job.storing = store_mode_of(job, threads, job.out, s.out_stride, job.format.y_bytes());
     // For float32, measurements show that storing both results past the caches is slower than storing one.
     job.stream_sum = job.residual && job.format.x_bytes == 2 && s.n * job.format.x_bytes <= kMaxCachedSumBytes &&
                      store_mode_of(job, threads, job.sum, s.sum_stride, job.format.x_bytes) == StoreMode::kStreamed;
@@ -213,7 +216,7 @@ void run_forward(Job& job) {
     parallel_ranges(s.rows, threads, in_blocks ? normalize_blocks : normalize_rows, &job);
 }
 
-Job make_job(const RmsNormShape& shape, const RmsNormTensors& t) {
+Job make_job(const RmsNormShape& shape, const RmsNormTensors& t, double scale_offset) {
     auto read = [](const npu_rope_tensor* in) { return in ? static_cast<const char*>(in->data) : nullptr; };
     Job job{shape,
             row_format(shape.n, t.x->dtype, t.scale->dtype, shape.stash_dtype, shape.epsilon),
@@ -222,6 +225,8 @@ Job make_job(const RmsNormShape& shape, const RmsNormTensors& t) {
             read(t.grad),
             static_cast<char*>(t.out->data),
             StoreMode::kPlain};
+    job.format.rounds_last = t.rounds_last;
+    job.format.scale_offset = static_cast<float>(scale_offset);
     job.residual = read(t.residual);
     if (t.sum) job.sum = static_cast<char*>(t.sum->data);
     return job;
@@ -232,7 +237,7 @@ Job make_job(const RmsNormShape& shape, const RmsNormTensors& t) {
 Check run_rms_norm_cpu(const RmsNormTensors& t, const RmsNormAttributes& a) {
     RmsNormShape shape;
     if (Check c = check_rms_norm(t, a, &shape); !c.ok()) return c;
-    Job job = make_job(shape, t);
+    Job job = make_job(shape, t, a.scale_offset);
     if (t.backward)
         rms_norm::run_backward(job, t.dscale ? static_cast<char*>(t.dscale->data) : nullptr);
     else if (shape.rows * shape.n != 0)

@@ -213,8 +213,8 @@ double dot(const double* a, const double* b, int64_t count) {
 
 // ---- a row in float32 ----------------------------------------------------------------------------------
 //
-// round_bf16() needs NaNs with a zero lower half. Here all NaNs have one: the elements of the row are finite, so a NaN
-// comes from a bfloat16 scale or is the machine's default NaN.
+// round_bf16() needs NaNs with a zero lower half. The elements of the row are finite, so a NaN comes from the scale or
+// is the machine's default NaN, which has one. So has a NaN of a bfloat16 scale.
 
 // Rounds to a type, and returns the result as floats.
 template <typename Element>
@@ -234,22 +234,43 @@ inline FloatVec rounded<Bf16>(FloatVec v) {
     return as_float((as_bits(v) + 0x8000) & 0xffff0000u);
 }
 
-template <typename XElement, typename ScaleElement, bool kStream>
-inline void store_product(typename ScaleElement::T* y, FloatVec normalized, FloatVec scale) {
-    ScaleElement::template store_vector<kStream>(y, rounded<XElement>(normalized) * scale);
-}
-
+// The product of rms_norm: Normalized rounded to x's type, times scale. y has scale's type.
 template <typename XElement, typename ScaleElement>
-inline void normalize_tail(const NormalizeJob& job, int64_t first) {
+struct RoundedFirst {
+    using X = XElement;
+    using Scale = ScaleElement;
+    using Y = ScaleElement;
+    explicit RoundedFirst(const NormalizeJob&) {}
+    FloatVec product(FloatVec normalized, FloatVec scale) const { return rounded<X>(normalized) * scale; }
+};
+
+// The product of rms_norm_rounded_last: Normalized times the sum of scale and its offset. y has x's type.
+template <typename XElement, typename ScaleElement>
+struct RoundedLast {
+    using X = XElement;
+    using Scale = ScaleElement;
+    using Y = XElement;
+    explicit RoundedLast(const NormalizeJob& job) : scale_offset(FloatVec{} + job.scale_offset) {}
+    FloatVec product(FloatVec normalized, FloatVec scale) const {
+        const FloatVec v = normalized * (scale + scale_offset);
+        return std::is_same<Y, Bf16>::value && !std::is_same<Scale, Bf16>::value ? with_bf16_nan(v) : v;
+    }
+    FloatVec scale_offset;
+};
+
+template <typename Product>
+inline void normalize_tail(const NormalizeJob& job, const Product& product, int64_t first) {
+    using X = typename Product::X;
+    using Scale = typename Product::Scale;
+    using Y = typename Product::Y;
     const int64_t count = job.count - first;
     if (count == 0) return;
-    const Padded<typename XElement::T> x(static_cast<const typename XElement::T*>(job.x) + first, count);
-    const Padded<typename ScaleElement::T> scale(static_cast<const typename ScaleElement::T*>(job.scale) + first,
-                                                 count);
-    Padded<typename ScaleElement::T> y;
-    store_product<XElement, ScaleElement, false>(y.elements, XElement::load_vector(x.elements) * job.inverse,
-                                                 ScaleElement::load_vector(scale.elements));
-    y.copy_to(static_cast<typename ScaleElement::T*>(job.y) + first, count);
+    const Padded<typename X::T> x(static_cast<const typename X::T*>(job.x) + first, count);
+    const Padded<typename Scale::T> scale(static_cast<const typename Scale::T*>(job.scale) + first, count);
+    Padded<typename Y::T> y;
+    Y::template store_vector<false>(
+        y.elements, product.product(X::load_vector(x.elements) * job.inverse, Scale::load_vector(scale.elements)));
+    y.copy_to(static_cast<typename Y::T*>(job.y) + first, count);
 }
 
 // Prefetches cache lines while elements are normalized: the ranges NormalizeJob::prefetch, and with kPrefetched also
@@ -273,64 +294,65 @@ private:
     const char *next_x_, *next_residual_;
 };
 
-template <typename XElement, typename ScaleElement, StoreMode storing>
+template <typename Product, StoreMode storing>
 void normalize_row(const NormalizeJob& job) {
-    constexpr bool kStream = storing == StoreMode::kStreamed;
-    auto* x = static_cast<const typename XElement::T*>(job.x);
-    auto* scale = static_cast<const typename ScaleElement::T*>(job.scale);
-    auto* y = static_cast<typename ScaleElement::T*>(job.y);
+    using X = typename Product::X;
+    using Scale = typename Product::Scale;
+    using Y = typename Product::Y;
+    auto* x = static_cast<const typename X::T*>(job.x);
+    auto* scale = static_cast<const typename Scale::T*>(job.scale);
+    auto* y = static_cast<typename Y::T*>(job.y);
     const Prefetcher<storing> prefetcher(job);
+    const Product product(job);
     const int64_t count = job.count;
     const FloatVec inverse = FloatVec{} + job.inverse;
     int64_t i = 0;
     for (; i + W <= count; i += W) {
         prefetcher.at(i, x, y);
-        store_product<XElement, ScaleElement, kStream>(y + i, XElement::load_vector(x + i) * inverse,
-                                                       ScaleElement::load_vector(scale + i));
+        Y::template store_vector<storing == StoreMode::kStreamed>(
+            y + i, product.product(X::load_vector(x + i) * inverse, Scale::load_vector(scale + i)));
     }
-    normalize_tail<XElement, ScaleElement>(job, i);
+    normalize_tail(job, product, i);
 }
 
 // x and scale in bfloat16: each 32-bit word of a vector holds two elements, and no data move between words.
-template <StoreMode storing>
+template <typename Product, StoreMode storing>
 void normalize_row_bf16(const NormalizeJob& job) {
     auto* x = static_cast<const uint16_t*>(job.x);
     auto* scale = static_cast<const uint16_t*>(job.scale);
     auto* y = static_cast<uint16_t*>(job.y);
     const Prefetcher<storing> prefetcher(job);
+    const Product product(job);
     const int64_t count = job.count;
     const FloatVec inverse = FloatVec{} + job.inverse;
     int64_t i = 0;
     for (; i + 2 * W <= count; i += 2 * W) {
         prefetcher.at(i, x, y);
         Uint32Vec x_words = load<Uint32Vec>(x + i), scale_words = load<Uint32Vec>(scale + i);
-        FloatVec even = rounded<Bf16>(as_float(x_words << 16) * inverse);
-        FloatVec odd = rounded<Bf16>(as_float(x_words & 0xffff0000u) * inverse);
-        put<storing == StoreMode::kStreamed>(
-            y + i, pack_bf16(even * as_float(scale_words << 16), odd * as_float(scale_words & 0xffff0000u)));
+        FloatVec even = product.product(as_float(x_words << 16) * inverse, as_float(scale_words << 16));
+        FloatVec odd = product.product(as_float(x_words & 0xffff0000u) * inverse, as_float(scale_words & 0xffff0000u));
+        put<storing == StoreMode::kStreamed>(y + i, pack_bf16(even, odd));
     }
     if (job.count - i >= W) {
-        store_product<Bf16, Bf16, false>(y + i, load_bf16(x + i) * job.inverse, load_bf16(scale + i));
+        store_bf16<false>(y + i, product.product(load_bf16(x + i) * job.inverse, load_bf16(scale + i)));
         i += W;
     }
-    normalize_tail<Bf16, Bf16>(job, i);
+    normalize_tail(job, product, i);
 }
 
-template <typename XElement, typename ScaleElement, StoreMode storing>
+template <typename Product, StoreMode storing>
 inline void normalize_by_types(const NormalizeJob& job) {
-    if constexpr (std::is_same<XElement, Bf16>::value && std::is_same<ScaleElement, Bf16>::value)
-        normalize_row_bf16<storing>(job);
+    if constexpr (std::is_same<typename Product::X, Bf16>::value && std::is_same<typename Product::Scale, Bf16>::value)
+        normalize_row_bf16<Product, storing>(job);
     else
-        normalize_row<XElement, ScaleElement, storing>(job);
+        normalize_row<Product, storing>(job);
 }
 
-template <typename XElement, typename ScaleElement>
+template <typename Product>
 void normalize(const NormalizeJob& job) {
-    if (job.storing == StoreMode::kStreamed)
-        return normalize_by_types<XElement, ScaleElement, StoreMode::kStreamed>(job);
-    if (job.storing == StoreMode::kPrefetched)
-        return normalize_by_types<XElement, ScaleElement, StoreMode::kPrefetched>(job);
-    normalize_by_types<XElement, ScaleElement, StoreMode::kPlain>(job);
+    if (job.storing == StoreMode::kStreamed) return normalize_by_types<Product, StoreMode::kStreamed>(job);
+    if (job.storing == StoreMode::kPrefetched) return normalize_by_types<Product, StoreMode::kPrefetched>(job);
+    normalize_by_types<Product, StoreMode::kPlain>(job);
 }
 
 // ---- a block of a row in float64 -----------------------------------------------------------------------
@@ -351,12 +373,18 @@ void scale_difference(const double* __restrict a, const double* __restrict b, do
 
 }  // namespace
 
+#define NPU_ROPE_BY_TYPES(Product)                                                                      \
+    {                                                                                                   \
+        {normalize<Product<F32, F32>>, normalize<Product<F32, F16>>, normalize<Product<F32, Bf16>>},    \
+        {normalize<Product<F16, F32>>, normalize<Product<F16, F16>>, normalize<Product<F16, Bf16>>},    \
+        {normalize<Product<Bf16, F32>>, normalize<Product<Bf16, F16>>, normalize<Product<Bf16, Bf16>>}, \
+    }
+
 const RmsNormKernels& NPU_ROPE_OF_ISA(rms_norm_kernels, NPU_ROPE_ISA)() {
     static const RmsNormKernels set = {
         {sum_squares<F32>, sum_squares<F16>, sum_squares<Bf16>},
-        {{normalize<F32, F32>, normalize<F32, F16>, normalize<F32, Bf16>},
-         {normalize<F16, F32>, normalize<F16, F16>, normalize<F16, Bf16>},
-         {normalize<Bf16, F32>, normalize<Bf16, F16>, normalize<Bf16, Bf16>}},
+        NPU_ROPE_BY_TYPES(RoundedFirst),
+        NPU_ROPE_BY_TYPES(RoundedLast),
         {add<F32>, add<F16>, add<Bf16>, add_doubles},
         {widen<F32>, widen<F16>, widen<Bf16>, widen<F64>},
         {narrow<F32>, narrow<F16>, narrow<Bf16>, narrow<F64>},

@@ -15,14 +15,14 @@ enum class StoreMode {
     kStreamed     // past the caches
 };
 
-// Computes y = (x * inverse, rounded to x's type) * scale for a row of finite elements. x and scale are float32 or
-// narrower, and the stash type is float32.
+// A row of finite elements to normalize. x and scale are float32 or narrower, and the stash type is float32.
 struct NormalizeJob {
     const void* x;
     const void* scale;
     void* y;
     int64_t count;
     float inverse;  // of the root mean square
+    float scale_offset;
     // With StoreMode::kStreamed, y's address is a multiple of kStreamAlignBytes, and the caller orders the stores
     // before another thread reads them.
     StoreMode storing;
@@ -67,7 +67,9 @@ constexpr double kMinMeanSquare = 0x1p-100, kMaxMeanSquare = 0x1p128;
 struct RmsNormKernels {
     // Sums the squares of each row, of at most kSquaresBlock elements. A sum is infinite or NaN if float32 overflows.
     void (*sum_squares[3])(const void* x, int64_t count, int64_t rows, int64_t row_bytes, double* sums);
-    void (*normalize[3][3])(const NormalizeJob&);  // by x's type, then scale's
+    // By x's type, then scale's.
+    void (*normalize[3][3])(const NormalizeJob&);               // y = (x * inverse, rounded to x's type) * scale
+    void (*normalize_rounded_last[3][3])(const NormalizeJob&);  // y = x * inverse * (scale + scale_offset), of x's type
     void (*add[4])(const AddJob&);
     // widen converts elements to doubles; narrow rounds doubles once to the type.
     void (*widen[4])(const void* from, double* to, int64_t count);

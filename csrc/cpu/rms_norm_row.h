@@ -1,4 +1,4 @@
-// Normalize one row, for rms_norm and rms_norm_rope. The comment at the top of rms_norm.cpp gives the formula,
+// Normalize one row, for the operators with a norm. The comment at the top of rms_norm.cpp gives the formula,
 // defines Normalized, and derives its error.
 #pragma once
 
@@ -19,6 +19,10 @@ struct RowFormat {
     int32_t x_dtype, scale_dtype, stash_dtype;
     double epsilon;                // rounded to the stash type
     int64_t x_bytes, scale_bytes;  // of an element
+    bool rounds_last = false;      // y = Normalized * (scale + scale_offset) in float32, rounded to x's type
+    float scale_offset = 0;
+    int32_t y_dtype() const { return rounds_last ? x_dtype : scale_dtype; }
+    int64_t y_bytes() const { return rounds_last ? x_bytes : scale_bytes; }
 };
 
 // Adds the sums of blocks pairwise, in order. If bit k of the number of blocks is set, parts_[k] is the sum of 2^k
@@ -150,10 +154,15 @@ public:
         double block[kSumBlock], scale_block[kSumBlock], product[kSumBlock];
         for_each_block(format_.n, [&](int64_t at, int64_t count) {
             normalize(x, factors, at, count, /*rounded=*/true, block);
-            round_to(kernels_, format_.x_dtype, block, count);
+            if (!format_.rounds_last) round_to(kernels_, format_.x_dtype, block, count);
             kernels_.widen[format_.scale_dtype](scale + at * format_.scale_bytes, scale_block, count);
+            if (format_.rounds_last) {
+                for (int64_t i = 0; i < count; ++i) scale_block[i] += double{format_.scale_offset};
+                round_to(kernels_, NPU_ROPE_FLOAT32, scale_block, count);
+            }
             kernels_.multiply(block, scale_block, product, count);
-            kernels_.narrow[format_.scale_dtype](product, y + at * format_.scale_bytes, count);
+            if (format_.rounds_last) round_to(kernels_, NPU_ROPE_FLOAT32, product, count);
+            kernels_.narrow[format_.y_dtype()](product, y + at * format_.y_bytes(), count);
         });
     }
 
@@ -236,8 +245,9 @@ public:
     // Does the same for a row that fits_floats(), from its inverse root mean square.
     void write_by_inverse(const char* x, float inverse, const char* scale, char* y, StoreMode storing,
                           const Prefetch& prefetch) const {
-        format_.kernels.normalize[format_.x_dtype][format_.scale_dtype](
-            {x, scale, y, format_.n, inverse, storing, {prefetch.x, prefetch.residual}});
+        const auto& kernels = format_.rounds_last ? format_.kernels.normalize_rounded_last : format_.kernels.normalize;
+        kernels[format_.x_dtype][format_.scale_dtype](
+            {x, scale, y, format_.n, inverse, format_.scale_offset, storing, {prefetch.x, prefetch.residual}});
     }
 
 private:

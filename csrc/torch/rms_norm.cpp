@@ -20,6 +20,20 @@ void rms_norm(StableIValue* stack, uint64_t, uint64_t) {
     stack[0] = torch::stable::detail::from(out.release());
 }
 
+// rms_norm_rounded_last(x, scale, attributes)
+void rms_norm_rounded_last(StableIValue* stack, uint64_t, uint64_t) {
+    using torch::stable::detail::to;
+    Owned x(stack[0]), scale(stack[1]);
+    const auto axis = to<int64_t>(stack[2]);
+    const auto epsilon = to<double>(stack[3]), scale_offset = to<double>(stack[4]);
+    Owned out = empty_of(x.get(), x.get());
+    NormCall call("rms_norm_rounded_last", x.get(), scale.get(), axis);
+    const npu_rope_tensor out_view = call.written("out", out.get()), x_view = call.read("x", x.get());
+    const npu_rope_tensor scale_view = call.scale();
+    raise_on(npu_rope_rms_norm_rounded_last(&x_view, &scale_view, call.axis(), epsilon, scale_offset, &out_view));
+    stack[0] = torch::stable::detail::from(out.release());
+}
+
 // rms_norm_out(x, scale, out, attributes)
 void rms_norm_out(StableIValue* stack, uint64_t, uint64_t) {
     Owned x(stack[0]), scale(stack[1]), out(stack[2]);
@@ -75,6 +89,7 @@ void rms_norm_backward_dx(StableIValue* stack, uint64_t, uint64_t) { differentia
 STABLE_TORCH_LIBRARY_IMPL(npu_rope, CPU, m) {
     m.impl("rms_norm", &rms_norm);
     m.impl("rms_norm_out", &rms_norm_out);
+    m.impl("rms_norm_rounded_last", &rms_norm_rounded_last);
     m.impl("rms_norm_backward", &rms_norm_backward);
     m.impl("rms_norm_backward_dx", &rms_norm_backward_dx);
 }

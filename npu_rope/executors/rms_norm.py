@@ -1,4 +1,5 @@
-"""Executors of rms_norm, its backward and add_rms_norm on arrays and tensors, by back end."""
+"""Executors of rms_norm, its backward and add_rms_norm on arrays and tensors, by back end, and of
+rms_norm_rounded_last on the CPU."""
 
 from __future__ import annotations
 
@@ -34,6 +35,7 @@ from npu_rope.rms_norm_calls import (
     BACKWARD,
     FORWARD,
     MAX_NATIVE_NDIM,
+    ROUNDED_LAST,
     RmsNormAttributes,
     check_many_sizes,
     is_dense_from,
@@ -189,6 +191,8 @@ def _in_four_dimensions(call: Tensors, results: Results, axis: int) -> tuple[lis
 def _new_results(call: Tensors) -> Results:
     if call.op == BACKWARD:
         return empty_like(call.x), empty_like(call.scale)
+    if call.op == ROUNDED_LAST:
+        return (empty_like(call.x),)
     sum_result = (empty_like(call.x),) if call.op == ADD else ()
     if is_tensor(call.x):
         return call.x.new_empty(call.x.shape, dtype=call.scale.dtype), *sum_result

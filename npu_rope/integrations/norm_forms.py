@@ -11,8 +11,7 @@ from typing import Any
 import torch
 
 from npu_rope.integrations.rope_forms import NotKnown, or_not_known
-from npu_rope.ops.calls import is_plain_cpu_tensor
-from npu_rope.ops.rms_norm import rms_norm
+from npu_rope.ops.rms_norm import rms_norm, rms_norm_rounded_last
 
 ROUND_FIRST, ROUND_LAST = "rounded, then times the weight", "times the weight in float32, then rounded"
 EPSILONS = ("variance_epsilon", "eps", "epsilon", "norm_eps")
@@ -142,28 +141,17 @@ def normalized(form: NormForm, module: torch.nn.Module, x: torch.Tensor) -> Any:
         ones = torch.ones(x.shape[-1], dtype=x.dtype, device=x.device)
         return rms_norm(x, ones, epsilon=epsilon)
     weight = weight_of(module, form.weight)
+    if form.offset and x.dtype == weight.dtype == torch.float32:
+        return rms_norm_rounded_last(x, weight, epsilon, form.offset)
     if x.dtype == weight.dtype and (form.order == ROUND_FIRST or x.dtype in _WIDE):  # no dtype changes
-        return rms_norm(x, _plus(form.offset, weight) if form.offset else weight, epsilon=epsilon)
+        return rms_norm(x, weight + form.offset if form.offset else weight, epsilon=epsilon)
     if form.order == ROUND_LAST:
-        if x.dtype == torch.float64:
-            wide, weight = x, weight.double()
-        else:
-            wide, weight = x.float(), weight.float()  # float() takes less time than to()
-        weight = _plus(form.offset, weight) if form.offset else weight
-        return rms_norm(wide, weight, epsilon=epsilon).to(x.dtype)
-    weight = _plus(form.offset, weight) if form.offset else weight
+        return rms_norm_rounded_last(x, weight, epsilon, form.offset)
+    weight = weight + form.offset if form.offset else weight
     # torch multiplies two dtypes in the promoted one.
     return rms_norm(x, weight.to(torch.promote_types(x.dtype, weight.dtype)), epsilon=epsilon)
 
 
-def _plus(offset: float, weight: torch.Tensor) -> torch.Tensor:
-    """Return the sum. For a number torch makes a tensor first, which takes a microsecond."""
-    if offset == 1 and weight.dtype == torch.float32 and is_plain_cpu_tensor(weight):
-        return torch.add(_ONE, weight)
-    return weight + offset
-
-
-_ONE = torch.ones(1)
 _WIDE = (torch.float32, torch.float64)
 
 

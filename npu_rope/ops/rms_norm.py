@@ -1,5 +1,5 @@
-"""rms_norm and rms_norm_backward, ONNX's RMSNormalization: the Python functions, the gradients, and the
-registration with torch. ``add_rms_norm.py`` calls :func:`run` as well.
+"""rms_norm and rms_norm_backward, ONNX's RMSNormalization, and rms_norm_rounded_last: the Python functions,
+the gradients, and the registration with torch. ``add_rms_norm.py`` calls :func:`run` as well.
 """
 
 from __future__ import annotations
@@ -20,9 +20,11 @@ from npu_rope.rms_norm_calls import (
     BACKWARD,
     BACKWARD_DX,
     FORWARD,
+    ROUNDED_LAST,
     RmsNormAttributes,
     attributes_of,
     rms_norm_backward_tensors,
+    rms_norm_rounded_last_tensors,
     rms_norm_tensors,
 )
 
@@ -86,6 +88,29 @@ def rms_norm(
     require_tensor_like(FORWARD, "x", x)
     attributes = attributes_of(FORWARD, axis, epsilon, stash_type)
     return run(backend, rms_norm_tensors(x, scale, out), attributes)[0]
+
+
+def rms_norm_rounded_last(x: Any, scale: Any, epsilon: float, scale_offset: float) -> Any:
+    """Normalize the last dimension in float32, multiply by scale + scale_offset, and round once::
+
+        y = (x / sqrt(mean(x^2) + epsilon) * (scale + scale_offset)), rounded to x's type
+
+    Gemma, OLMo 2 and gpt-oss have this norm. Its conversions take most of the time of a decode-sized call. So
+    a call on the CPU that needs no gradient uses an operator that reads x and scale in their types.
+
+    Args:
+        x, scale: tensors as rms_norm's. For float64, the arithmetic is in float64.
+        epsilon: added to the mean square.
+        scale_offset: added to the scale: 1 for Gemma, whose scales are stored minus 1.
+    """
+    is_narrow = x.dtype != torch.float64 != scale.dtype
+    if is_narrow:
+        y = calls.try_hot_path(ROUNDED_LAST, (x, scale), (-1, epsilon, scale_offset))
+        if y is not NotImplemented:
+            return y
+    wide = torch.float32 if is_narrow else torch.float64
+    scale = scale.to(wide) + scale_offset if scale_offset else scale.to(wide)
+    return rms_norm(x.to(wide), scale, epsilon=epsilon).to(x.dtype)
 
 
 def rms_norm_backward(
@@ -280,12 +305,23 @@ def _call_out(x: Any, scale: Any, out: Any, *given: Any) -> Call:
     return rms_norm_tensors(x, scale, out), RmsNormAttributes(*given)
 
 
+def _call_rounded_last(
+    x: Any, scale: Any, axis: int = -1, epsilon: float = 1e-5, scale_offset: float = 0.0
+) -> Call:
+    attributes = RmsNormAttributes(axis, epsilon, scale_offset=scale_offset)
+    return rms_norm_rounded_last_tensors(x, scale), attributes
+
+
 def _call_backward(grad: Any, x: Any, scale: Any, *given: Any) -> Call:
     return rms_norm_backward_tensors(grad, x, scale), RmsNormAttributes(*given)
 
 
 def _results(call: Tensors) -> dict[str, Any]:
     return {"out": call.x.new_empty(call.x.shape, dtype=call.scale.dtype)}
+
+
+def _results_like_x(call: Tensors) -> dict[str, Any]:
+    return {"out": call.x.new_empty(call.x.shape)}
 
 
 def _results_backward_dx(call: Tensors) -> dict[str, Any]:
@@ -321,6 +357,14 @@ register(
         _call,
         results=_results,
         gradient=gradients.Gradient(_backward),
+    ),
+    operator(
+        "rms_norm_rounded_last(Tensor x, Tensor scale, int axis=-1, float epsilon=1e-5, "
+        "float scale_offset=0.0) -> Tensor",
+        _call_rounded_last,
+        results=_results_like_x,
+        hot_path=True,
+        on_npu=False,
     ),
     operator(f"rms_norm_out(Tensor x, Tensor scale, Tensor(a!) out, {ATTRIBUTES}) -> ()", _call_out),
     _backward_operator(

@@ -1,5 +1,5 @@
-/* rms_norm, rms_norm_backward and add_rms_norm from a C program: correct values, errors, no writes on error or outside
- * the results. */
+/* rms_norm, rms_norm_rounded_last, rms_norm_backward and add_rms_norm from a C program: correct values, errors, no
+ * writes on error or outside the results. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -88,6 +88,29 @@ static void test_in_place(void) {
     CHECK(npu_rope_rms_norm(&c.x, &c.scale, -1, 0.5, 1, &c.out) == NPU_ROPE_OK, "not in place");
     CHECK(npu_rope_rms_norm(&c.x, &c.scale, -1, 0.5, 1, &c.x) == NPU_ROPE_OK, "in place");
     CHECK(!memcmp(c.x_data, c.out_data + GUARD, sizeof c.x_data), "in place gives another result");
+}
+
+static void test_rounded_last(void) {
+    call_t c;
+    set_valid_call(&c);
+    CHECK(npu_rope_rms_norm_rounded_last(&c.x, &c.scale, -1, 0.5, 1.0, &c.out) == NPU_ROPE_OK, "%s",
+          npu_rope_last_error());
+    for (int i = 0; i < COUNT; ++i)
+        check_near("y", i, c.out_data[GUARD + i], c.x_data[i] * inverse(&c, i / N) * (c.scale_data[i % N] + 1));
+    CHECK(guards_unchanged(&c), "written outside the result");
+
+    set_valid_call(&c);
+    CHECK(npu_rope_rms_norm_rounded_last(&c.x, &c.scale, -1, 0.5, INFINITY, &c.out) == NPU_ROPE_INVALID_VALUE,
+          "an offset");
+    CHECK(!strcmp(npu_rope_last_error(), "[rms_norm_rounded_last] scale_offset must be finite in float32 but got inf."),
+          "%s", npu_rope_last_error());
+    c.out.dtype = NPU_ROPE_BFLOAT16;
+    CHECK(npu_rope_rms_norm_rounded_last(&c.x, &c.scale, -1, 0.5, 1.0, &c.out) == NPU_ROPE_INVALID_TYPE, "a type");
+    CHECK(!strcmp(npu_rope_last_error(), "[rms_norm_rounded_last] out must have x's dtype float32 but got bfloat16."),
+          "%s", npu_rope_last_error());
+    c.x.dtype = NPU_ROPE_FLOAT64;
+    CHECK(npu_rope_rms_norm_rounded_last(&c.x, &c.scale, -1, 0.5, 1.0, &c.out) == NPU_ROPE_INVALID_TYPE, "float64");
+    CHECK(untouched(c.out_data, 2 * GUARD + COUNT), "written on error");
 }
 
 static npu_rope_status run(const call_t* c, int64_t axis, double epsilon, int64_t stash_type) {
@@ -185,6 +208,7 @@ int main(void) {
     test_values();
     test_gradients();
     test_in_place();
+    test_rounded_last();
     test_errors();
     test_add();
     test_add_errors();

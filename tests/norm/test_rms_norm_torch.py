@@ -196,6 +196,8 @@ leaf = x.clone().requires_grad_()
 rms_norm(leaf, scale).backward(grad)
 dx, dscale = rms_norm_backward(grad, x, scale)
 assert torch.equal(leaf.grad, dx)
+rounded_last = torch.ops.npu_rope.rms_norm_rounded_last(x.half(), scale, -1, 1e-5, 1.0)
+assert torch.equal(rounded_last, rms_norm(x.half().float(), scale.float() + 1).half())
 arrays = rms_norm_backward(grad.float().numpy(), x.numpy(), scale.float().numpy())
 torch.testing.assert_close(dx, torch.from_numpy(arrays[0]))
 try:

@@ -128,6 +128,9 @@ const Operator kOperators[] = {
       {"v_quant_offset", Role::kFactors, true}},
      {{"q_out", Role::kHeads, false}, {"k_out", Role::kCache, false}, {"v_out", Role::kCache, true}}},
     {"qk_square_sums", {{"q", Role::kHeads, false}, {"k", Role::kKeys, false}}, {{"out", Role::kSums, false}}},
+    {"rms_norm_rounded_last",
+     {{"x", Role::kNormed, false}, {"scale", Role::kScale, false}},
+     {{"out", Role::kNormed, false}}},
 };
 
 // A tensor, and the allocation that its view lies in.
@@ -345,7 +348,8 @@ void make_valid(Choices* c, Call* call) {
     for (size_t i = 0; i < call->outputs.size(); ++i) {
         npu_rope_tensor* t = &call->outputs[i].view;
         make_shape(c, s, *call, call->op->outputs[i].role, t);
-        if (op.find("rms_norm") != std::string::npos && call->op->outputs[i].name == std::string("out"))
+        if (op != "rms_norm_rounded_last" && op.find("rms_norm") != std::string::npos &&
+            call->op->outputs[i].name == std::string("out"))
             t->dtype = s.scale_dtype;
         make_strides(c, t);
     }
@@ -588,8 +592,10 @@ npu_rope_status run(Call* call) {
             const npu_rope_qkv_outputs outputs = {out[0], out[1], out[2]};
             return npu_rope_qkv_norm_rope_cache(&inputs, p, k.epsilon, k.scale_offset, k.ranks, k.angle, &outputs);
         }
-        default:
+        case 12:
             return npu_rope_qk_square_sums(in[0], in[1], out[0]);
+        default:
+            return npu_rope_rms_norm_rounded_last(in[0], in[1], k.axis, k.epsilon, k.scale_offset, out[0]);
     }
 }
 
