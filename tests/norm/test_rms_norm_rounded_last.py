@@ -1,5 +1,5 @@
-"""rms_norm_rounded_last: every type of x and scale, sizes around vectors and blocks, several instruction sets,
-the ends of the types' ranges, errors, and the calls that compute it in another way.
+"""rms_norm_rounded_last: types of x and scale, sizes around vectors and blocks, instruction sets, the ends of
+the types' ranges, errors, and the calls that compute it in another way.
 """
 
 from __future__ import annotations
