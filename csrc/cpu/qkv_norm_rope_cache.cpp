@@ -60,7 +60,6 @@ struct Call {
     const void* square_sums = nullptr;
     const void* slots = nullptr;
     bool slots_are_int64 = false;
-    int64_t head_groups = 1;  // parts into which a token's heads are split among threads
 
     explicit Call(const RowFormat& rows) : format(rows) {}
     Call(const Call&) = delete;
@@ -242,19 +241,19 @@ Factors factors_of_token(const Call<Real>& call, int k, const char* x, int64_t s
     return {{1, 1 / std::sqrt(mean)}, std::is_same_v<Real, float> && fits_floats(mean)};
 }
 
-// Computes heads [first, last) of a side of token s. slot: its row of the caches.
+// Computes the heads of a side of token s. slot: its row of the caches.
 template <typename Real, class Table>
-void compute_heads(const Call<Real>& call, int k, Table& table, int64_t s, int64_t slot, int64_t first, int64_t last) {
+void compute_heads(const Call<Real>& call, int k, Table& table, int64_t s, int64_t slot) {
     const Side<Real>& side = call.side[k];
     const bool is_cache = call.slots && k > 0;
-    if (first >= last || (is_cache && slot < 0)) return;
+    if (side.shape.N == 0 || (is_cache && slot < 0)) return;
     const int64_t head_bytes = side.shape.x_stride[1] * call.item_bytes, out_bytes = dtype_bytes(side.shape.out_dtype);
     const char* x = side.x + s * side.shape.x_stride[0] * call.item_bytes;
     const int64_t row = is_cache ? slot / side.shape.block_size * side.shape.out_stride[0] +
                                        slot % side.shape.block_size * side.shape.out_stride[1]
                                  : s * side.shape.out_stride[0];
-    const rotation::Heads heads{x + first * head_bytes, side.out + (row + first * side.shape.out_stride[2]) * out_bytes,
-                                last - first, side.shape.x_stride[1], side.shape.out_stride[2]};
+    const rotation::Heads heads{x, side.out + row * out_bytes, side.shape.N, side.shape.x_stride[1],
+                                side.shape.out_stride[2]};
     if (side.path == Path::kCopy) return copy_heads(call, side, heads);
     if (side.path == Path::kRotate)
         return rotation::rotate_heads(call.rope, call.rotation, call.dtype, table, heads, side.shape.in_place,
@@ -271,7 +270,7 @@ void compute_heads(const Call<Real>& call, int k, Table& table, int64_t s, int64
     for (int64_t h = 0; h < heads.count; ++h) {
         const char* head = heads.x + h * head_bytes;
         if (side.shape.norm == QkvNorm::kHead) factors = factors_of(call, head, 1, 0);
-        compute_head(call, side, table, head, factors, first + h, heads.y + h * heads.y_stride * out_bytes);
+        compute_head(call, side, table, head, factors, h, heads.y + h * heads.y_stride * out_bytes);
     }
 }
 
@@ -281,32 +280,17 @@ struct Job {
     const Source& source;
 };
 
-// Computes a range of groups of heads. The heads of q, k and v of a token have consecutive numbers.
 template <typename Real, class Source>
 void run_range(int64_t begin, int64_t end, void* ctx) {
     const auto& job = *static_cast<const Job<Real, Source>*>(ctx);
     const Call<Real>& call = job.call;
-    const int64_t groups = call.head_groups, segment_tokens = rotation::kTokensPerSegment;
     auto table = job.source.table(call.rotation, call.rope);
-    const int64_t heads = call.side[0].shape.N + call.side[1].shape.N + call.side[2].shape.N;
-    for (int64_t item = begin; item < end; ++item) {
-        const int64_t group = item % groups, first_token = item / groups * segment_tokens;
-        const int64_t last_token = std::min(first_token + segment_tokens, call.shape.rope.S);
-        table.begin_segment();
-        for (int64_t s = first_token; s < last_token; ++s) {
-            const int64_t slot =
-                call.slots ? index_at(call.slots, call.slots_are_int64, s * call.shape.slot_stride) : 0;
-            table.fill(0, s);
-            int64_t first = heads * group / groups, last = heads * (group + 1) / groups;
-            for (int k = 0; k < 3; ++k) {
-                const int64_t N = call.side[k].shape.N;
-                compute_heads(call, k, table, s, slot, std::clamp<int64_t>(first, 0, N),
-                              std::clamp<int64_t>(last, 0, N));
-                first -= N;
-                last -= N;
-            }
-        }
-    }
+    rotation::run_units(begin, end, call.shape.rope.S, table, [&](int64_t, int64_t s, bool computes) {
+        table.fill(0, s);
+        if (!computes) return;
+        const int64_t slot = call.slots ? index_at(call.slots, call.slots_are_int64, s * call.shape.slot_stride) : 0;
+        for (int k = 0; k < 3; ++k) compute_heads(call, k, table, s, slot);
+    });
     // Stores past the caches are unordered.
     if (std::any_of(std::begin(call.side), std::end(call.side), [](const Side<Real>& side) { return side.stream; }))
         std::atomic_thread_fence(std::memory_order_seq_cst);
@@ -322,25 +306,14 @@ bool may_stream(const Call<Real>& call, const Side<Real>& side) {
 template <typename Real, class Source>
 void run_all(Call<Real>* call, const Source& source) {
     if (call->shape.empty()) return;
-    int64_t elements = 0, heads = 0;
-    for (const Side<Real>& side : call->side) {
-        elements += side.shape.N * side.shape.D;
-        heads += side.shape.N;
-    }
+    int64_t elements = 0;
+    for (const Side<Real>& side : call->side) elements += side.shape.N * side.shape.D;
     elements *= call->shape.rope.S;
     const int threads = threads_for(elements);
     for (Side<Real>& side : call->side)
         side.stream = exceeds_caches(threads, 2 * elements * call->item_bytes) && may_stream(*call, side);
-    const int64_t segments = (call->shape.rope.S + rotation::kTokensPerSegment - 1) / rotation::kTokensPerSegment;
-    // If a token's heads are normalized together in place, no other thread may overwrite them in the meantime.
-    const bool needs_whole_tokens =
-        !call->square_sums && std::any_of(std::begin(call->side), std::end(call->side), [](const Side<Real>& side) {
-            return side.shape.in_place && side.shape.norm == QkvNorm::kAllHeads;
-        });
-    const bool has_enough_segments = segments >= rotation::kMinSegmentsPerThread * threads;
-    call->head_groups = needs_whole_tokens || has_enough_segments ? 1 : std::min<int64_t>(heads, threads);
     Job<Real, Source> job{*call, source};
-    parallel_ranges(segments * call->head_groups, threads, run_range<Real, Source>, &job);
+    parallel_ranges(rotation::units_of(call->shape.rope.S), threads, run_range<Real, Source>, &job);
 }
 
 // ---- calls ------------------------------------------------------------------------------------------------

@@ -32,13 +32,14 @@ struct RotationCall {
 
 namespace rotation {
 
-// A segment is at most this number of consecutive tokens of one batch; one thread processes it. Tables are computed by
-// steps (StepJob) inside a segment only, so that a result does not depend on the number of threads.
+// A segment is this number of consecutive tokens of one batch, or the batch's rest. Tables are computed by steps
+// (StepJob) inside a segment only, so that a result does not depend on the number of threads.
 constexpr int64_t kTokensPerSegment = 64;
 
-// With fewer segments per thread than this, a token's heads are also split among threads, so that all threads get
-// almost equal work.
-constexpr int64_t kMinSegmentsPerThread = 4;
+// A unit is a part of a segment: the least that a thread processes.
+constexpr int64_t kTokensPerUnit = 16;
+
+inline int64_t units_of(int64_t tokens) { return (tokens + kTokensPerUnit - 1) / kTokensPerUnit; }
 
 // A TableSource holds the data from which the tables of all tokens are computed. Its class Table computes and holds the
 // tables of one token. Each thread constructs a Table from the source, the call and the kernels. Functions of Table:
@@ -51,8 +52,6 @@ struct Job {
     const TableSource& source;
     const RotationCall& call;
     const RopeKernels& kernels;
-    int64_t segments_per_batch;
-    int64_t head_groups;  // parts into which a token's heads are split among threads
     int64_t item_bytes, out_bytes;
     bool stream[2];  // of each side: store past the caches
 };
@@ -140,19 +139,17 @@ struct Token {
     int64_t b, s, row;
 };
 
-// Rotates heads [first, last) of one side. A token with row -1 is not stored into a cache.
+// Rotates a token's heads of one side. A token with row -1 is not stored into a cache.
 template <class TableSource>
-void rotate_side(const Job<TableSource>& job, typename TableSource::Table& table, int side, const Token& token,
-                 int64_t first, int64_t last) {
+void rotate_side(const Job<TableSource>& job, typename TableSource::Table& table, int side, const Token& token) {
     const RotationCall& call = job.call;
-    if (first >= last || (call.out_is_cache(side) && token.row < 0)) return;
+    if (call.out_is_cache(side) && token.row < 0) return;
     const RopeSide& rope_side = call.shape.side[side];
     Heads heads;
     heads.x = static_cast<const char*>(call.x[side]) +
-              (token.b * rope_side.x_stride[0] + token.s * rope_side.x_stride[1] + first * rope_side.x_stride[2]) *
-                  job.item_bytes;
-    heads.y = static_cast<char*>(call.out[side]) + first * rope_side.out_stride[2] * job.out_bytes;
-    heads.count = last - first;
+              (token.b * rope_side.x_stride[0] + token.s * rope_side.x_stride[1]) * job.item_bytes;
+    heads.y = static_cast<char*>(call.out[side]);
+    heads.count = rope_side.N;
     heads.x_stride = rope_side.x_stride[2];
     heads.y_stride = rope_side.out_stride[2];
     if (call.out_is_cache(side)) return scatter_heads(job, table, side, heads, token.row);
@@ -166,32 +163,34 @@ inline Token token_at(const RotationCall& call, int64_t b, int64_t s) {
             index_at(call.rows, call.rows_are_int64, b * call.shape.row_stride[0] + s * call.shape.row_stride[1])};
 }
 
-// Rotates one group of a token's heads. The heads of both sides have consecutive numbers.
-template <class TableSource>
-void rotate_token(const Job<TableSource>& job, typename TableSource::Table& table, int64_t b, int64_t s,
-                  int64_t group) {
-    const RotationCall& call = job.call;
-    int64_t head_count = call.shape.heads(), first_side_heads = call.shape.side[0].N;
-    int64_t first = head_count * group / job.head_groups, last = head_count * (group + 1) / job.head_groups;
-    if (first == last) return;
-    const Token token = token_at(call, b, s);
-    if (token.row < 0 && call.out_is_cache(0)) return;
-    table.fill(b, s);
-    rotate_side(job, table, 0, token, first, std::min(last, first_side_heads));
-    rotate_side(job, table, 1, token, std::max(first, first_side_heads) - first_side_heads, last - first_side_heads);
+// Processes units [begin, end) of batches of S tokens: calls process(b, s, true) for each of their tokens. If the first
+// unit is not the first of its segment, calls process(b, s, false) for the segment's tokens before it, which only fills
+// the table: the tables of a token may be computed from those of the token before it.
+template <class Table, typename Process>
+void run_units(int64_t begin, int64_t end, int64_t S, Table& table, Process process) {
+    const int64_t units_per_batch = units_of(S);
+    for (int64_t unit = begin; unit < end; ++unit) {
+        const int64_t b = unit / units_per_batch, first = unit % units_per_batch * kTokensPerUnit;
+        const int64_t segment = first / kTokensPerSegment * kTokensPerSegment;
+        if (unit == begin || first == segment) {
+            table.begin_segment();
+            for (int64_t s = segment; s < first; ++s) process(b, s, false);
+        }
+        for (int64_t s = first; s < std::min(first + kTokensPerUnit, S); ++s) process(b, s, true);
+    }
 }
 
 template <class TableSource>
 void run_range(int64_t begin, int64_t end, void* ctx) {
     const auto& job = *static_cast<const Job<TableSource>*>(ctx);
-    typename TableSource::Table table(job.source, job.call, job.kernels);
-    for (int64_t item = begin; item < end; ++item) {
-        int64_t segment = item / job.head_groups, group = item % job.head_groups;
-        int64_t b = segment / job.segments_per_batch, first = segment % job.segments_per_batch * kTokensPerSegment;
-        int64_t last = std::min(first + kTokensPerSegment, job.call.shape.S);
-        table.begin_segment();
-        for (int64_t s = first; s < last; ++s) rotate_token(job, table, b, s, group);
-    }
+    const RotationCall& call = job.call;
+    typename TableSource::Table table(job.source, call, job.kernels);
+    run_units(begin, end, call.shape.S, table, [&](int64_t b, int64_t s, bool rotates) {
+        const Token token = token_at(call, b, s);
+        if (token.row < 0 && call.out_is_cache(0)) return;
+        table.fill(b, s);
+        for (int side = 0; rotates && side < call.shape.sides; ++side) rotate_side(job, table, side, token);
+    });
     // Stores past the caches are unordered.
     if (job.stream[0] || job.stream[1]) std::atomic_thread_fence(std::memory_order_seq_cst);
 }
@@ -206,20 +205,15 @@ void rotate_all(const TableSource& source, const RotationCall& call, const RopeK
     const RopeShape& shape = call.shape;
     if (shape.empty()) return;
     int threads = threads_for(shape.B * shape.S * shape.heads() * shape.D);
-    int64_t segments_per_batch = (shape.S + kTokensPerSegment - 1) / kTokensPerSegment;
-    int64_t segments = shape.B * segments_per_batch;
-    int64_t groups = segments >= kMinSegmentsPerThread * threads ? 1 : std::min<int64_t>(shape.heads(), threads);
     int64_t item_bytes = dtype_bytes(call.dtype);
     Job<TableSource> job{
         source,
         call,
         kernels,
-        segments_per_batch,
-        groups,
         item_bytes,
         dtype_bytes(call.out_dtype),
         {should_stream(call, threads, 0, item_bytes), shape.sides == 2 && should_stream(call, threads, 1, item_bytes)}};
-    parallel_ranges(segments * groups, threads, run_range<TableSource>, &job);
+    parallel_ranges(shape.B * units_of(shape.S), threads, run_range<TableSource>, &job);
 }
 
 }  // namespace npu_rope

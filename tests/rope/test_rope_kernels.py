@@ -13,7 +13,7 @@ import pytest
 import torch
 from rope_cases import NUMPY_DTYPES, assert_within, values_of
 
-from npu_rope import RopeParams, native, rope
+from npu_rope import RopeParams, native, rope, rope_set_rows
 
 DTYPES = list(NUMPY_DTYPES)
 MODES = ["normal", "neox"]
@@ -137,13 +137,27 @@ def test_the_result_does_not_depend_on_where_a_threads_share_begins(shape, threa
     assert all(torch.equal(results[0], other) for other in results[1:])
 
 
+def test_tokens_without_a_row_do_not_change_other_tokens_whatever_the_threads(threads):
+    """A thread whose share begins inside a segment skips the same tokens as a thread that computes them all."""
+    params, rng = RopeParams(64, "neox"), np.random.default_rng(6)
+    x, positions = torch.ones(150, 40, 64), torch.arange(150) + 2**23
+    rows = torch.from_numpy(np.where(rng.random(150) < 0.4, -1, np.arange(150)))
+    caches = []
+    for count in (1, 2, 3, 8):
+        threads(count)
+        caches.append(torch.zeros(150, 40, 64))
+        rope_set_rows(x, positions, rows, caches[-1], params)
+    assert all(torch.equal(caches[0], other) for other in caches[1:])
+    assert caches[0].any()
+
+
 def test_without_torch_the_library_uses_openmp():
     """OMP_NUM_THREADS sets the number of threads."""
     program = """
 import sys
 sys.modules["torch"] = None
 import numpy as np
-from npu_rope import RopeParams, native, rope
+from npu_rope import RopeParams, native, rope, rope_set_rows
 x = np.random.default_rng(0).standard_normal((200, 8, 128)).astype(np.float32)
 y = rope(x, np.arange(200), RopeParams(128), backend="cpu")
 sys.stdout.write(f"{native.load().num_threads()} {y.tobytes().hex()[:4000]} {hash(y.tobytes())}")
