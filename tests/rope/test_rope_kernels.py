@@ -137,15 +137,16 @@ def test_the_result_does_not_depend_on_where_a_threads_share_begins(shape, threa
     assert all(torch.equal(results[0], other) for other in results[1:])
 
 
-def test_tokens_without_a_row_do_not_change_other_tokens_whatever_the_threads(threads):
-    """A thread whose share begins inside a segment skips the same tokens as a thread that computes them all."""
-    params, rng = RopeParams(64, "neox"), np.random.default_rng(6)
-    x, positions = torch.ones(150, 40, 64), torch.arange(150) + 2**23
-    rows = torch.from_numpy(np.where(rng.random(150) < 0.4, -1, np.arange(150)))
+def test_tokens_without_a_row_change_no_other_token_whatever_the_threads(threads):
+    """A thread whose share begins inside a segment skips the tokens that other threads skip."""
+    params, rng = RopeParams(2048, "neox"), np.random.default_rng(6)
+    x = torch.ones(40, 64, 1, 2048)
+    positions = torch.arange(64) + torch.from_numpy(rng.integers(0, 2**24, (40, 1)))
+    rows = torch.from_numpy(np.where(rng.random((40, 64)) < 0.3, -1, np.arange(40 * 64).reshape(40, 64)))
     caches = []
-    for count in (1, 2, 3, 8):
+    for count in (1, 3, 5, 8):
         threads(count)
-        caches.append(torch.zeros(150, 40, 64))
+        caches.append(torch.zeros(40 * 64, 1, 2048))
         rope_set_rows(x, positions, rows, caches[-1], params)
     assert all(torch.equal(caches[0], other) for other in caches[1:])
     assert caches[0].any()
