@@ -49,6 +49,8 @@ class BenchOptions:
     quiet_seconds: float = 120.0
     """The longest total wait of a process until other programs use little CPU."""
     ggml_lib: str | None = None
+    isa: str | None = None
+    """The instruction set of npu_rope's kernels; None: the widest that the machine has."""
 
     def chosen_rows(self, threads: int) -> list[Row]:
         """Return the rows of one process."""
@@ -91,7 +93,7 @@ def facts(options: BenchOptions) -> dict[str, Any]:
     return {
         "date": time.strftime("%Y-%m-%d %H:%M"),
         "machine": machine.machine(),
-        "isa": machine.isa(),
+        "isa": options.isa or machine.isa(),
         "versions": machine.versions(options.ggml_lib),
         "seconds_per_row": options.seconds,
     }
@@ -113,7 +115,7 @@ def run(options: BenchOptions, on_event: Callable[[dict[str, Any]], None]) -> Re
             for event in events:
                 if event["event"] == "row":
                     for figure in event["figures"]:
-                        figure.update(machine=run_facts["machine"], isa=run_facts["isa"], versions=versions)
+                        figure.update(machine=run_facts["machine"], versions=versions)
                         results.figures.append(figure)
                         expected.discard(figure["row"])
                 on_event(event)

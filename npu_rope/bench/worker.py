@@ -10,11 +10,13 @@ import os
 import sys
 from typing import Any
 
+from npu_rope import native
 from npu_rope.bench import (
     family_rows,
     form_rows,
     gradient_rows,
     growth_rows,
+    machine,
     norm_rope_rows,
     norm_rows,
     patched_rows,
@@ -65,6 +67,7 @@ def as_dict(row: rope_rows.Row, figure: Figure, foreign: float | None) -> dict[s
         "kind": figure.kind,
         "status": figure.status,
         "note": figure.note,
+        "isa": machine.isa(),
         "foreign_cores": None if foreign is None else round(foreign, 3),
         **{name: float(f"{value:.6g}") for name, value in figure.numbers.items()},
     }
@@ -83,6 +86,8 @@ def main() -> None:
         except BrokenPipeError:  # the command has ended
             os._exit(1)
 
+    if options.isa is not None:
+        native.load().force_isa(options.isa)
     torch.set_num_threads(threads)
     torch.set_grad_enabled(False)
     quiet_seconds = options.quiet_seconds

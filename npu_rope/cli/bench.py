@@ -16,7 +16,7 @@ from ascend_sim.files import cause_of, replacing, stream_to
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from npu_rope import optional_torch
+from npu_rope import native, optional_torch
 from npu_rope.bench import growth_plot, report
 from npu_rope.bench import page as bench_page
 from npu_rope.bench import plot as plotting
@@ -69,6 +69,10 @@ def bench(
     ggml_lib: Annotated[
         str | None, typer.Option(help="Folder with libggml-base and libggml-cpu, which must exist.")
     ] = None,
+    isa: Annotated[
+        str | None,
+        typer.Option(help="Instruction set of npu_rope's kernels, e.g. avx2; default: the widest."),
+    ] = None,
 ) -> None:
     """Measure operators against a copy of the same bytes and other libraries.
 
@@ -111,6 +115,8 @@ def bench(
       npu-rope bench --from run.json --markdown docs/benchmarks.md
 
       npu-rope bench --rows '^growth' --peers none --plot growth.svg
+
+      npu-rope bench --rows '^prefill' --peers none --isa avx2
     """
     require_writable("bench", output=output, plot=plot, markdown=markdown)
     if plot is not None and (reason := timeline_plot.refusal(plot.with_suffix(plot.suffix.lower()))):
@@ -119,7 +125,7 @@ def bench(
     if earlier is not None:
         results = _read(earlier)
     else:
-        options = _options(quick, rows, threads, dtypes, modes, peers, seconds, ggml_lib)
+        options = _options(quick, rows, threads, dtypes, modes, peers, seconds, ggml_lib, isa)
         with termination_as_interrupt():
             results = _measure(options)
     if markdown is not None:
@@ -185,6 +191,22 @@ def _threads(text: str) -> tuple[int, ...]:
     return counts
 
 
+def _isa(name: str | None) -> str | None:
+    if name is None:
+        return None
+    library = native.load()
+    widest = library.isa()
+    try:
+        library.force_isa(name)
+    except ValueError:
+        raise usage_error(
+            f"[bench] isa must be an instruction set that this machine runs, such as {widest},"
+            f" but got {name}."
+        ) from None
+    library.force_isa(None)
+    return name
+
+
 def _options(
     quick: bool,
     rows: str | None,
@@ -194,6 +216,7 @@ def _options(
     peers: str | None,
     seconds: float | None,
     ggml_lib: str | None,
+    isa: str | None,
 ) -> BenchOptions:
     if optional_torch.torch is None:
         raise usage_error(
@@ -211,6 +234,7 @@ def _options(
         modes=_some_of("modes", modes or ("neox" if quick else ",".join(MODES)), MODES),
         peers=_pattern("peers", peers),
         ggml_lib=ggml_lib,
+        isa=_isa(isa),
     )
     if quick:
         options = replace(options, seconds=0.1, min_rounds=5, attempts=1, quiet_seconds=0.0)

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import platform
 from dataclasses import replace
 from functools import partial
 
@@ -13,6 +14,7 @@ pytest.importorskip("typer")
 
 from typer.testing import CliRunner  # noqa: E402
 
+from npu_rope import native  # noqa: E402
 from npu_rope.bench import (  # noqa: E402
     family_rows,
     gradient_rows,
@@ -802,13 +804,26 @@ def test_a_binary_page_is_refused_before_the_measurement(tmp_path):
     assert "[bench] markdown must be a text file but got" in outcome.output
 
 
+NARROWEST = "baseline" if platform.machine() == "x86_64" else "neon"
+
+
+def test_an_instruction_set_that_the_machine_lacks_is_refused_before_the_measurement():
+    widest = native.load().isa()
+    outcome = CliRunner().invoke(app, ["bench", "--isa", "avx999"])
+    assert outcome.exit_code == 2
+    message = "isa must be an instruction set that this machine runs, such as"
+    assert f"[bench] {message} {widest}, but got avx999." in " ".join(outcome.output.split())
+    assert native.load().isa() == widest
+
+
 @pytest.mark.long
 def test_the_command_measures_decode_rows_and_writes_the_documented_json(npu_rope_command, tmp_path):
     path = tmp_path / "run.json"
-    options = ["--quick", "--rows", r"^decode \[1,.*f32 neox", "--peers", "none", "--format", "json"]
-    done = npu_rope_command("bench", *options, "--output", str(path))
+    options = ["--quick", "--rows", r"^decode \[1,.*f32 neox", "--peers", "none", "--isa", NARROWEST]
+    done = npu_rope_command("bench", *options, "--format", "json", "--output", str(path))
     assert done.returncode == 0, done.stderr
     document = json.loads(path.read_text())
+    assert {document["isa"], *(row["isa"] for row in document["rows"])} == {NARROWEST}
     assert set(document) == {
         "schema",
         "date",
