@@ -306,12 +306,18 @@ void normalize_row(const NormalizeJob& job) {
     const Product product(job);
     const int64_t count = job.count;
     const FloatVec inverse = FloatVec{} + job.inverse;
-    int64_t i = 0;
-    for (; i + W <= count; i += W) {
-        prefetcher.at(i, x, y);
+    auto normalize_vector = [&](int64_t at) {
         Y::template store_vector<storing == StoreMode::kStreamed>(
-            y + i, product.product(X::load_vector(x + i) * inverse, Scale::load_vector(scale + i)));
+            y + at, product.product(X::load_vector(x + at) * inverse, Scale::load_vector(scale + at)));
+    };
+    constexpr int64_t kLine = kCacheLineBytes / int64_t{sizeof *x};
+    int64_t i = 0;
+    for (; i + kLine <= count; i += kLine) {
+        prefetcher.at(i, x, y);
+#pragma GCC unroll 8
+        for (int64_t v = 0; v < kLine; v += W) normalize_vector(i + v);
     }
+    for (; i + W <= count; i += W) normalize_vector(i);
     normalize_tail(job, product, i);
 }
 
@@ -325,14 +331,20 @@ void normalize_row_bf16(const NormalizeJob& job) {
     const Product product(job);
     const int64_t count = job.count;
     const FloatVec inverse = FloatVec{} + job.inverse;
-    int64_t i = 0;
-    for (; i + 2 * W <= count; i += 2 * W) {
-        prefetcher.at(i, x, y);
-        Uint32Vec x_words = load<Uint32Vec>(x + i), scale_words = load<Uint32Vec>(scale + i);
+    auto normalize_words = [&](int64_t at) {
+        Uint32Vec x_words = load<Uint32Vec>(x + at), scale_words = load<Uint32Vec>(scale + at);
         FloatVec even = product.product(as_float(x_words << 16) * inverse, as_float(scale_words << 16));
         FloatVec odd = product.product(as_float(x_words & 0xffff0000u) * inverse, as_float(scale_words & 0xffff0000u));
-        put<storing == StoreMode::kStreamed>(y + i, pack_bf16(even, odd));
+        put<storing == StoreMode::kStreamed>(y + at, pack_bf16(even, odd));
+    };
+    constexpr int64_t kLine = kCacheLineBytes / int64_t{sizeof *x};
+    int64_t i = 0;
+    for (; i + kLine <= count; i += kLine) {
+        prefetcher.at(i, x, y);
+#pragma GCC unroll 8
+        for (int64_t v = 0; v < kLine; v += 2 * W) normalize_words(i + v);
     }
+    for (; i + 2 * W <= count; i += 2 * W) normalize_words(i);
     if (job.count - i >= W) {
         store_bf16<false>(y + i, product.product(load_bf16(x + i) * job.inverse, load_bf16(scale + i)));
         i += W;

@@ -72,9 +72,10 @@ inline void put(void* p, V v) {
         store(p, v);
 }
 
+constexpr int64_t kCacheLineBytes = 64;
+
 // Prefetches the cache lines of a range. Any address is valid.
 inline void prefetch_bytes(const char* p, int64_t bytes) {
-    constexpr int64_t kCacheLineBytes = 64;
     for (int64_t at = 0; at < bytes; at += kCacheLineBytes) __builtin_prefetch(p + at);
 }
 
