@@ -122,10 +122,12 @@ inline DoubleVec mul_add(DoubleVec a, DoubleVec b, DoubleVec c) {
 inline FloatVec as_float(Uint32Vec v) { return (FloatVec)v; }
 inline Uint32Vec as_bits(FloatVec v) { return (Uint32Vec)v; }
 
-// Conversions of floats to doubles and back. gcc 12 would convert vectors of 8 elements in two halves.
+// Conversions of floats to doubles and back. gcc 12 would convert vectors of 4 and 8 elements in two halves.
 inline DoubleVec to_doubles(HalfFloatVec v) {
 #if NPU_ROPE_VECTOR_FLOATS == 16
     return (DoubleVec)_mm512_cvtps_pd((__m256)v);
+#elif NPU_ROPE_VECTOR_FLOATS == 8
+    return (DoubleVec)_mm256_cvtps_pd((__m128)v);
 #else
     return __builtin_convertvector(v, DoubleVec);
 #endif
@@ -133,6 +135,8 @@ inline DoubleVec to_doubles(HalfFloatVec v) {
 inline HalfFloatVec to_floats(DoubleVec v) {
 #if NPU_ROPE_VECTOR_FLOATS == 16
     return (HalfFloatVec)_mm512_cvtpd_ps((__m512d)v);
+#elif NPU_ROPE_VECTOR_FLOATS == 8
+    return (HalfFloatVec)_mm256_cvtpd_ps((__m256d)v);
 #else
     return __builtin_convertvector(v, HalfFloatVec);
 #endif
@@ -358,8 +362,10 @@ inline void pack_bf16_twice(FloatVec even0, FloatVec odd0, FloatVec even1, Float
 
 inline FloatVec load_bf16(const uint16_t* p) {
 #if NPU_ROPE_VECTOR_FLOATS == 16
-    // gcc 12 would convert vectors of 16 elements in two halves.
+    // gcc 12 would convert vectors of 8 and 16 elements in two halves.
     return as_float((Uint32Vec)_mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))) << 16);
+#elif NPU_ROPE_VECTOR_FLOATS == 8
+    return as_float((Uint32Vec)_mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))) << 16);
 #else
     return as_float(__builtin_convertvector(load<Uint16Vec>(p), Uint32Vec) << 16);
 #endif
