@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 
 #include "csrc/cpu/elements.h"
@@ -41,13 +42,37 @@ inline DoubleVec round_to_odd(DoubleVec v) {
     return (DoubleVec)((bits & ~kLostBits) | (is_inexact & kLastBit));
 }
 
+// Whether any element is a NaN, or has no bits of the mask.
+inline bool any_nan_or_without(FloatVec v, uint32_t mask) {
+#if NPU_ROPE_VECTOR_FLOATS == 16
+    return (_mm512_testn_epi32_mask((__m512i)v, _mm512_set1_epi32(static_cast<int>(mask))) |
+            _mm512_cmp_ps_mask((__m512)v, (__m512)v, _CMP_UNORD_Q)) != 0;
+#else
+    const Uint32Vec found = (Uint32Vec)((as_bits(v) & mask) == 0) | (Uint32Vec)(v != v);
+#if NPU_ROPE_VECTOR_FLOATS == 8
+    return _mm256_movemask_ps((__m256)found) != 0;
+#elif defined(__aarch64__)
+    return vmaxvq_u32((uint32x4_t)found) != 0;
+#else
+    return (found[0] | found[1] | found[2] | found[3]) != 0;
+#endif
+#endif
+}
+
 // Converts W elements of a type to two vectors of doubles, and back.
 template <typename Element>
 struct AsDoubles {
     using T = typename Element::T;
+    // The bits of a float32 that are zero in every tie between two numbers of the type.
+    static constexpr uint32_t kBelowTies = std::is_same<Element, F16>::value ? 0xfff : 0x7fff;
     static void load_doubles(const T* p, DoubleVec* low, DoubleVec* high) { split(Element::load_vector(p), low, high); }
+    // Rounds once. float32 has all ties of the type, so a rounding to float32 first changes no result, unless it gives
+    // a tie. round_to_odd() is slower.
     static void store_doubles(T* p, DoubleVec low, DoubleVec high) {
-        Element::template store_vector<false>(p, with_bf16_nan(join(round_to_odd(low), round_to_odd(high))));
+        FloatVec v = join(low, high);
+        if (__builtin_expect(any_nan_or_without(v, kBelowTies), 0))
+            v = with_bf16_nan(join(round_to_odd(low), round_to_odd(high)));
+        Element::template store_vector<false>(p, v);
     }
 };
 template <>

@@ -198,6 +198,29 @@ def test_the_number_of_threads_changes_no_bit():
     assert torch.equal(results[0], results[2])
 
 
+@pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512", None])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_a_product_in_float64_is_rounded_once(dtype, isa, library):
+    """Some products are so near to a tie that rounding to float32 first would give another result."""
+    try:
+        library.force_isa(isa)
+    except ValueError:
+        pytest.skip(f"this machine has no {isa}")
+    rng = np.random.default_rng(0)
+    x, scale = rng.standard_normal((8192, 128)), np.ones(128)
+    products = rms_norm(x, scale, stash_type=11)
+    rounded = rms_norm(x, scale.astype(NUMPY_DTYPES[dtype]), stash_type=11)
+    if dtype == "float16":
+        expected = products.astype(np.float16)
+    else:
+        bits = 45  # of float64's fraction that bfloat16 does not have
+        is_odd = products.view(np.int64) >> bits & 1
+        up = products.view(np.int64) + 2 ** (bits - 1) - 1 + is_odd
+        expected = (up >> bits << bits).view(np.float64).astype(NUMPY_DTYPES[dtype])
+    assert bytes_of(rounded) == bytes_of(expected)
+    assert bytes_of(rounded) != bytes_of(products.astype(np.float32).astype(NUMPY_DTYPES[dtype]))
+
+
 # ---- numbers -------------------------------------------------------------------------------------------
 
 
