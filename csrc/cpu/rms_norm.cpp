@@ -188,6 +188,11 @@ void normalize_blocks(int64_t begin, int64_t end, void* ctx) {
 // those of an unaligned output, the lines that will be written are prefetched.
 constexpr int64_t kLargeAboveBytes = kCacheBytes / 2;
 
+// Shortest row that is stored past the caches if it does not fill the vectors of every instruction set. The elements
+// that do not fill a vector are stored into the caches, and a cache line with both kinds of stores takes about 150 ns.
+constexpr int64_t kMinStreamedRowBytes = int64_t{4} << 10;
+constexpr int64_t kMaxVectorFloats = 16;
+
 // Selects how to store an output with these strides, whose elements have item_bytes. An output in place has plain
 // stores, because its lines were just read into the caches.
 StoreMode store_mode_of(const Job& job, int threads, const char* to, const int64_t* strides, int64_t item_bytes) {
@@ -197,7 +202,8 @@ StoreMode store_mode_of(const Job& job, int threads, const char* to, const int64
     if (to == job.x || to == job.residual || total_bytes <= kLargeAboveBytes) return StoreMode::kPlain;
     int64_t address_bits = static_cast<int64_t>(reinterpret_cast<uintptr_t>(to));
     for (int k = 0; k < kMaxOuterDims; ++k) address_bits |= strides[k] * item_bytes;
-    const bool stream = exceeds_caches(threads, total_bytes) && address_bits % kStreamAlignBytes == 0;
+    const bool stream = exceeds_caches(threads, total_bytes) && address_bits % kStreamAlignBytes == 0 &&
+                        (s.n % kMaxVectorFloats == 0 || s.n * item_bytes >= kMinStreamedRowBytes);
     return stream ? StoreMode::kStreamed : StoreMode::kPrefetched;
 }
 
