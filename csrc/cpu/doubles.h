@@ -68,11 +68,12 @@ struct AsDoubles {
     static void load_doubles(const T* p, DoubleVec* low, DoubleVec* high) { split(Element::load_vector(p), low, high); }
     // Rounds once. float32 has all ties of the type, so a rounding to float32 first changes no result, unless it gives
     // a tie. round_to_odd() is slower.
+    template <bool kStream = false>
     static void store_doubles(T* p, DoubleVec low, DoubleVec high) {
         FloatVec v = join(low, high);
         if (__builtin_expect(any_nan_or_without(v, kBelowTies), 0))
             v = with_bf16_nan(join(round_to_odd(low), round_to_odd(high)));
-        Element::template store_vector<false>(p, v);
+        Element::template store_vector<kStream>(p, v);
     }
 };
 template <>
@@ -82,7 +83,9 @@ struct AsDoubles<F32> {
         *low = to_doubles(load<HalfFloatVec>(p));
         *high = to_doubles(load<HalfFloatVec>(p + kDoublesPerVector));
     }
+    template <bool kStream = false>
     static void store_doubles(T* p, DoubleVec low, DoubleVec high) {
+        if constexpr (kStream) return stream(p, join(low, high));
         store(p, to_floats(low));
         store(p + kDoublesPerVector, to_floats(high));
     }

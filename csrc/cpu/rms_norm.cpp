@@ -197,7 +197,8 @@ constexpr int64_t kMaxVectorFloats = 16;
 // stores, because its lines were just read into the caches.
 StoreMode store_mode_of(const Job& job, int threads, const char* to, const int64_t* strides, int64_t item_bytes) {
     const RmsNormShape& s = job.shape;
-    const int64_t x_typed_tensors = job.residual ? 3 : 1;  // x, or x, residual and sum
+    // x; x and dx; or x, residual and sum
+    const int64_t x_typed_tensors = job.residual ? 3 : job.grad ? 2 : 1;
     const int64_t total_bytes = s.rows * s.n * (x_typed_tensors * job.format.x_bytes + job.format.y_bytes());
     if (to == job.x || to == job.residual || total_bytes <= kLargeAboveBytes) return StoreMode::kPlain;
     int64_t address_bits = static_cast<int64_t>(reinterpret_cast<uintptr_t>(to));
@@ -244,9 +245,11 @@ Check run_rms_norm_cpu(const RmsNormTensors& t, const RmsNormAttributes& a) {
     RmsNormShape shape;
     if (Check c = check_rms_norm(t, a, &shape); !c.ok()) return c;
     Job job = make_job(shape, t, a.scale_offset);
-    if (t.backward)
+    if (t.backward) {
+        job.storing =
+            store_mode_of(job, threads_for(shape.rows * shape.n), job.out, shape.out_stride, job.format.x_bytes);
         rms_norm::run_backward(job, t.dscale ? static_cast<char*>(t.dscale->data) : nullptr);
-    else if (shape.rows * shape.n != 0)
+    } else if (shape.rows * shape.n != 0)
         run_forward(job);
     return {};
 }

@@ -6,7 +6,9 @@
 // All arithmetic is in double. Rows that share a scale are summed in groups. The number of groups depends on the shape
 // only, so that the result has the same bits for any number and order of threads.
 #include <algorithm>
+#include <atomic>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include "csrc/cpu/parallel.h"
@@ -29,44 +31,153 @@ struct BackwardJob {
     std::vector<double> sums;  // [scales, groups, n]; empty if there is one group
 };
 
-// The offsets of a row. They are computed from the index of its scale and its index among the rows with this scale.
-struct BackwardOffsets {
-    int64_t x = 0, grad = 0, scale = 0, dx = 0;
-    BackwardOffsets() = default;
-    BackwardOffsets(const RmsNormShape& s, int64_t scale_index, int64_t row_of_scale) {
+// Iterates over the rows that share a scale: the offset of the current row in each tensor, in elements.
+class BackwardOffsets {
+public:
+    BackwardOffsets(const RmsNormShape& shape, int64_t scale_index, int64_t row_of_scale) : shape_(shape) {
         for (int k = kMaxOuterDims - 1; k >= 0; --k) {
-            if (s.outer[k] == 1) continue;
-            int64_t& from = s.scale_is_shared[k] ? row_of_scale : scale_index;
-            const int64_t i = from % s.outer[k];
-            from /= s.outer[k];
-            x += i * s.x_stride[k];
-            grad += i * s.grad_stride[k];
-            scale += i * s.scale_stride[k];
-            dx += i * s.out_stride[k];
+            if (shape.outer[k] <= 1) continue;
+            int64_t& from = shape.scale_is_shared[k] ? row_of_scale : scale_index;
+            index_[k] = from % shape.outer[k];
+            from /= shape.outer[k];
+            move(k, index_[k]);
+            scale += index_[k] * shape.scale_stride[k];
         }
     }
+    void advance() {
+        for (int k = kMaxOuterDims - 1; k >= 0; --k) {
+            if (!shape_.scale_is_shared[k]) continue;
+            if (++index_[k] < shape_.outer[k]) return move(k, 1);
+            move(k, 1 - shape_.outer[k]);
+            index_[k] = 0;
+        }
+    }
+    int64_t x = 0, grad = 0, scale = 0, dx = 0;
+
+private:
+    void move(int k, int64_t by) {
+        x += by * shape_.x_stride[k];
+        grad += by * shape_.grad_stride[k];
+        dx += by * shape_.out_stride[k];
+    }
+
+    const RmsNormShape& shape_;
+    int64_t index_[kMaxOuterDims] = {};
 };
 
-// Computes dx of a row, and the row's share of dscale. g and N are those of the formula above.
-class BackwardRow {
+// Computes dx of rows that share a scale, and their share of dscale, if no type is wider than float32 and the stash
+// type is float32. g and N are those of the formula above.
+class FloatRows {
 public:
-    explicit BackwardRow(const Job& job)
+    explicit FloatRows(const Job& job)
         : job_(job),
-          kernels_(job.format.kernels),
-          narrow_kernels_(active_rms_norm_backward_kernels()),
-          double_row_(job.format),
+          kernels_(active_rms_norm_backward_kernels()),
           scales_(job),
-          is_narrow_(computes_in_floats(job.format)) {}
+          rows_per_block_(rows_per_block(job.shape.n)) {}
 
-    // Writes dx of `count` rows, which share a scale, and adds to the n sums of dscale, row by row. sums may be NULL.
-    void run(const BackwardOffsets* offsets, int count, double* sums) {
-        scale_ = scales_.at(offsets[0].scale);
-        if (is_narrow_) return run_narrow(offsets, count, sums);
-        for (int r = 0; r < count; ++r) run_in_doubles(offsets[r], sums);
+    // Writes dx of `count` rows, and adds to the n sums of dscale, row by row. sums may be NULL.
+    void run(BackwardOffsets offsets, int64_t count, double* sums) {
+        const int64_t x_bytes = job_.format.x_bytes, scale_bytes = job_.format.scale_bytes;
+        scale_ = scales_.at(offsets.scale);
+        scale_at_ = -1;
+        for (int64_t first = 0; first < count; first += rows_per_block_) {
+            rows_ = static_cast<int>(std::min(rows_per_block_, count - first));
+            for (int r = 0; r < rows_; ++r, offsets.advance())
+                addresses_[r] = {job_.x + offsets.x * x_bytes, job_.grad + offsets.grad * scale_bytes,
+                                 job_.out + offsets.dx * x_bytes};
+            run_block(sums);
+        }
     }
 
 private:
-    void run_in_doubles(const BackwardOffsets& offsets, double* sums) {
+    struct Addresses {
+        const char *x, *grad;
+        char* dx;
+    };
+
+    void run_block(double* sums) {
+        rows_at_ = -1;
+        const int64_t n = job_.shape.n;
+        RowSums row_sums = {};
+        PairwiseSum squares[kMaxGradientRows], products[kMaxGradientRows];
+        for_each_block(n, [&](int64_t at, int64_t count) {
+            kernels_.sum_rows(columns(at, count), &row_sums);
+            if (n <= kSumBlock) return;
+            for (int r = 0; r < rows_; ++r) squares[r].add(row_sums.squares[r]), products[r].add(row_sums.products[r]);
+        });
+        for (int r = 0; r < rows_ && n > kSumBlock; ++r)
+            row_sums.squares[r] = squares[r].total(), row_sums.products[r] = products[r].total();
+        kernels_.set_factors(row_sums, n, job_.format.epsilon, row_, rows_);
+        for_each_block(n, [&](int64_t at, int64_t count) {
+            GradientBlock block = columns(at, count);
+            if (sums) block.sums = sums + at;
+            kernels_.differentiate[job_.format.x_dtype][static_cast<int>(job_.storing)][sums != nullptr](block);
+        });
+    }
+
+    // Returns columns of the block's rows. They are widened, unless the last call returned the same columns.
+    GradientBlock columns(int64_t at, int64_t count) {
+        const int32_t x_dtype = job_.format.x_dtype, scale_dtype = job_.format.scale_dtype;
+        const int64_t x_bytes = job_.format.x_bytes, scale_bytes = job_.format.scale_bytes;
+        const GradientBlock block{row_, rows_, count, wide_scale_, nullptr, scale_bytes};
+        if (std::exchange(scale_at_, at) != at)
+            job_.format.kernels.widen[scale_dtype](scale_ + at * scale_bytes, wide_scale_, count);
+        if (std::exchange(rows_at_, at) == at) return block;
+        for (int r = 0; r < rows_; ++r) {
+            const Addresses& from = addresses_[r];
+            row_[r].x = widened(x_dtype, from.x + at * x_bytes, wide_x_ + r * count, count);
+            row_[r].grad = widened(scale_dtype, from.grad + at * scale_bytes, wide_grad_ + r * count, count);
+            row_[r].dx = from.dx + at * x_bytes;
+            row_[r].x_ahead = from.x + (at + ahead_) * x_bytes;
+            row_[r].grad_ahead = from.grad + (at + ahead_) * scale_bytes;
+            row_[r].dx_ahead = from.dx + (at + ahead_) * x_bytes;
+        }
+        return block;
+    }
+
+    // Returns elements as float32: themselves, or a copy.
+    const float* widened(int32_t dtype, const char* from, float* to, int64_t count) const {
+        if (dtype == NPU_ROPE_FLOAT32) return reinterpret_cast<const float*>(from);
+        kernels_.widen[dtype](from, to, count);
+        return to;
+    }
+
+    // Rows are read twice. A block of short rows, as float32, stays in the first-level cache, and one of long rows in
+    // the second-level cache.
+    static constexpr int64_t kBlockElements = 8 * kSumBlock, kLongBlockElements = int64_t{32} << 10;
+    static int64_t rows_per_block(int64_t n) {
+        const int64_t of_columns = kBlockElements / std::clamp<int64_t>(n, 1, kSumBlock);
+        const int64_t of_rows = std::max<int64_t>(kLongBlockElements / std::max<int64_t>(n, 1), 4);
+        return std::min<int64_t>({of_columns, of_rows, kMaxGradientRows});
+    }
+
+    const Job& job_;
+    const RmsNormBackwardKernels& kernels_;
+    ScaleRow scales_;
+    const int64_t rows_per_block_;
+    const int64_t ahead_ = rows_per_block_ * job_.shape.n;  // to the next block, if rows are contiguous
+    const char* scale_ = nullptr;
+    int rows_ = 0;
+    Addresses addresses_[kMaxGradientRows];
+    GradientRow row_[kMaxGradientRows] = {};
+    int64_t scale_at_ = -1, rows_at_ = -1;  // the first columns of wide_scale_ and row_; -1: of another scale or block
+    double wide_scale_[kSumBlock];
+    float wide_x_[kBlockElements], wide_grad_[kBlockElements];
+};
+
+// Computes the same for every combination of types.
+class DoubleRows {
+public:
+    explicit DoubleRows(const Job& job)
+        : job_(job), kernels_(job.format.kernels), double_row_(job.format), scales_(job) {}
+
+    void run(BackwardOffsets offsets, int64_t count, double* sums) {
+        scale_ = scales_.at(offsets.scale);
+        for (int64_t row = 0; row < count; ++row, offsets.advance()) run_row(offsets, sums);
+    }
+
+private:
+    void run_row(const BackwardOffsets& offsets, double* sums) {
         x_ = job_.x + offsets.x * job_.format.x_bytes;
         grad_ = job_.grad + offsets.grad * job_.format.scale_bytes;
         factors_ = double_row_.factors_of(x_);
@@ -85,47 +196,6 @@ private:
             round_to(kernels_, job_.format.x_dtype, normalized_, count);
             kernels_.add_product(grad_block_, normalized_, sums + at, count);
         });
-    }
-
-    // Does the same for types that one kernel reads, computes in double and rounds.
-    void run_narrow(const BackwardOffsets* offsets, int count, double* sums) {
-        const int64_t x_bytes = job_.format.x_bytes, scale_bytes = job_.format.scale_bytes;
-        const auto differentiate = narrow_kernels_.differentiate[job_.format.x_dtype][job_.format.scale_dtype];
-        GradientRow rows[kGradientRows];
-        for (int r = 0; r < count; ++r) rows[r] = narrow_row(offsets[r]);
-        for_each_block(job_.shape.n, [&](int64_t at, int64_t elements) {
-            GradientBlock block{scale_ + at * scale_bytes, elements, sums ? sums + at : nullptr, 1, {}};
-            auto take = [&](int to, const GradientRow& row) {
-                block.row[to] = {static_cast<const char*>(row.x) + at * x_bytes,
-                                 static_cast<const char*>(row.grad) + at * scale_bytes,
-                                 static_cast<char*>(row.dx) + at * x_bytes, row.inverse, row.mean};
-            };
-            if (count == kGradientRows) {
-                block.rows = kGradientRows;
-                for (int r = 0; r < count; ++r) take(r, rows[r]);
-                return differentiate(block);
-            }
-            for (int r = 0; r < count; ++r) {
-                take(0, rows[r]);
-                differentiate(block);
-            }
-        });
-    }
-
-    // Returns a row's addresses, inverse and mean.
-    GradientRow narrow_row(const BackwardOffsets& offsets) const {
-        const int64_t x_bytes = job_.format.x_bytes, scale_bytes = job_.format.scale_bytes;
-        const auto sum_block = narrow_kernels_.sum_block[job_.format.x_dtype][job_.format.scale_dtype];
-        const char *x = job_.x + offsets.x * x_bytes, *grad = job_.grad + offsets.grad * scale_bytes;
-        PairwiseSum squares, products;
-        for_each_block(job_.shape.n, [&](int64_t at, int64_t count) {
-            const RowSums sums = sum_block(x + at * x_bytes, grad + at * scale_bytes, scale_ + at * scale_bytes, count);
-            squares.add(sums.squares);
-            products.add(sums.products);
-        });
-        const auto n = static_cast<double>(job_.shape.n);
-        const double inverse = 1 / std::sqrt(squares.total() / n + job_.format.epsilon);
-        return {x, grad, job_.out + offsets.dx * x_bytes, inverse, products.total() * inverse / n};
     }
 
     // Computes a block of grad, g and N.
@@ -149,10 +219,8 @@ private:
 
     const Job& job_;
     const RmsNormKernels& kernels_;
-    const RmsNormBackwardKernels& narrow_kernels_;
     const DoubleRow double_row_;
     ScaleRow scales_;
-    const bool is_narrow_;  // run_narrow() supports the types
     RowFactors factors_;
     const char *x_ = nullptr, *grad_ = nullptr, *scale_ = nullptr;
     double blocks_[4][kSumBlock];
@@ -178,12 +246,12 @@ void write_dscale(const BackwardJob& backward, int64_t scale_index, const double
     backward.job.format.kernels.narrow[backward.job.format.scale_dtype](sums, to, backward.scale_elements);
 }
 
+template <typename Rows>
 void differentiate_groups(int64_t begin, int64_t end, void* ctx) {
     auto& backward = *static_cast<BackwardJob*>(ctx);
     const size_t n = static_cast<size_t>(backward.job.shape.n);
-    BackwardRow row(backward.job);
+    Rows rows(backward.job);
     std::vector<double> single_group_sums(backward.dscale && backward.groups == 1 ? n : 0);
-    BackwardOffsets offsets[kGradientRows];
     for (int64_t item = begin; item < end; ++item) {
         const int64_t scale_index = item / backward.groups, group = item % backward.groups;
         double* sums = nullptr;
@@ -194,14 +262,11 @@ void differentiate_groups(int64_t begin, int64_t end, void* ctx) {
         }
         const int64_t first = backward.rows_per_scale * group / backward.groups,
                       last = backward.rows_per_scale * (group + 1) / backward.groups;
-        for (int64_t row_of_scale = first; row_of_scale < last; row_of_scale += kGradientRows) {
-            const int count = static_cast<int>(std::min<int64_t>(kGradientRows, last - row_of_scale));
-            for (int r = 0; r < count; ++r)
-                offsets[r] = BackwardOffsets(backward.job.shape, scale_index, row_of_scale + r);
-            row.run(offsets, count, sums);
-        }
+        rows.run(BackwardOffsets(backward.job.shape, scale_index, first), last - first, sums);
         if (backward.dscale && backward.groups == 1) write_dscale(backward, scale_index, sums);
     }
+    // Stores past the caches are unordered.
+    if (backward.job.storing == StoreMode::kStreamed) std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
 void add_groups(BackwardJob& backward) {
@@ -228,7 +293,8 @@ void run_backward(const Job& job, char* dscale) {
     backward.groups = std::clamp<int64_t>(backward.rows_per_scale / kMinRowsPerGroup, 1, max_groups);
     const bool has_partial_sums = dscale && backward.groups > 1;
     if (has_partial_sums) backward.sums.resize(static_cast<size_t>(backward.scales * backward.groups * shape.n));
-    parallel_ranges(backward.scales * backward.groups, threads_for(shape.rows * shape.n), differentiate_groups,
+    parallel_ranges(backward.scales * backward.groups, threads_for(shape.rows * shape.n),
+                    computes_in_floats(job.format) ? differentiate_groups<FloatRows> : differentiate_groups<DoubleRows>,
                     &backward);
     if (has_partial_sums) add_groups(backward);
 }

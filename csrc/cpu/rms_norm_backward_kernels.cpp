@@ -2,6 +2,7 @@
 // those of the functions of RmsNormKernels on blocks of doubles, except for the rounding of the mean of g N.
 #include "csrc/cpu/rms_norm_backward_kernels.h"
 
+#include <algorithm>
 #include <type_traits>
 
 #include "csrc/cpu/doubles.h"
@@ -9,147 +10,165 @@
 namespace npu_rope {
 namespace {
 
-// Sums terms in the order of dot(). terms(i, low, high) sets those of W elements, as two vectors.
-template <typename Terms, typename Term>
-inline double sum_terms(int64_t count, Terms terms, Term term) {
-    constexpr int kStep = 2 * kLanes;
-    DoubleVec sums[kStep / kDoublesPerVector] = {};
-    int64_t i = 0;
-    for (; i + kStep <= count; i += kStep) {
-        for (int k = 0; k < kStep / W; ++k) {
-            DoubleVec low, high;
-            terms(i + k * W, &low, &high);
-            sums[2 * k] += low, sums[2 * k + 1] += high;
+// Sums the squares and the products of a row in dot's order. Each pass over the row adds into a part of the
+// accumulators, which stays in registers.
+inline void sum_row(const GradientRow& row, const double* scale, int64_t count, double* sum_of_squares,
+                    double* sum_of_products) {
+    constexpr int kStep = 2 * kLanes, kPart = 2 * W, kVectors = kPart / kDoublesPerVector;
+    const float *x = row.x, *grad = row.grad;
+    DoubleVec squares[kStep / kDoublesPerVector], products[kStep / kDoublesPerVector];
+    const int64_t whole = count - count % kStep;
+    for (int part = 0; part < kStep / kPart; ++part) {
+        DoubleVec square[kVectors] = {}, product[kVectors] = {};
+        for (int64_t first = part * kPart; first < whole; first += kStep) {
+            for (int k = 0; k < kVectors; ++k) {
+                const int64_t i = first + k * kDoublesPerVector;
+                const DoubleVec v = to_doubles(load<HalfFloatVec>(x + i));
+                square[k] += v * v;
+                product[k] += to_doubles(load<HalfFloatVec>(grad + i)) * load<DoubleVec>(scale + i) * v;
+            }
         }
+        std::copy_n(square, kVectors, squares + part * kVectors);
+        std::copy_n(product, kVectors, products + part * kVectors);
     }
-    double tail = 0;
-    for (; i < count; ++i) tail += term(i);
-    return sum_vectors(sums) + tail;
+    double rest_of_squares = 0, rest_of_products = 0;
+    for (int64_t i = whole; i < count; ++i) {
+        const double v = x[i];
+        rest_of_squares += v * v;
+        rest_of_products += double{grad[i]} * scale[i] * v;
+    }
+    *sum_of_squares = sum_vectors(squares) + rest_of_squares;
+    *sum_of_products = sum_vectors(products) + rest_of_products;
 }
 
-// One loop for each sum is faster than one loop for both.
-template <typename XElement, typename ScaleElement>
-RowSums sum_block(const void* x_block, const void* grad_block, const void* scale_block, int64_t count) {
-    auto* x = static_cast<const typename XElement::T*>(x_block);
-    auto* grad = static_cast<const typename ScaleElement::T*>(grad_block);
-    auto* scale = static_cast<const typename ScaleElement::T*>(scale_block);
-    auto squares = [=](int64_t i, DoubleVec* low, DoubleVec* high) {
-        AsDoubles<XElement>::load_doubles(x + i, low, high);
-        *low *= *low, *high *= *high;
-    };
-    auto square = [=](int64_t i) {
-        const double v = XElement::to_float(x[i]);
-        return v * v;
-    };
-    auto products = [=](int64_t i, DoubleVec* low, DoubleVec* high) {
-        DoubleVec x_low, x_high, scale_low, scale_high;
-        AsDoubles<XElement>::load_doubles(x + i, &x_low, &x_high);
-        AsDoubles<ScaleElement>::load_doubles(grad + i, low, high);
-        AsDoubles<ScaleElement>::load_doubles(scale + i, &scale_low, &scale_high);
-        *low = *low * scale_low * x_low;
-        *high = *high * scale_high * x_high;
-    };
-    auto product = [=](int64_t i) {
-        return double{ScaleElement::to_float(grad[i])} * double{ScaleElement::to_float(scale[i])} *
-               double{XElement::to_float(x[i])};
-    };
-    return {sum_terms(count, squares, square), sum_terms(count, products, product)};
+void sum_rows(const GradientBlock& block, RowSums* sums) {
+    for (int r = 0; r < block.rows; ++r)
+        sum_row(block.row[r], block.scale, block.count, &sums->squares[r], &sums->products[r]);
+}
+
+void set_factors(const RowSums& sums, int64_t n, double epsilon, GradientRow* row, int rows) {
+    const auto elements = static_cast<double>(n);
+    for (int first = 0; first < rows; first += kDoublesPerVector) {
+        const DoubleVec inverse = 1.0 / square_root(load<DoubleVec>(sums.squares + first) / elements + epsilon);
+        const DoubleVec mean = load<DoubleVec>(sums.products + first) * inverse / elements;
+        for (int k = 0; k < kDoublesPerVector && first + k < rows; ++k)
+            row[first + k].inverse = inverse[k], row[first + k].mean = mean[k];
+    }
 }
 
 // Rounds to float32, then to a type, and returns the result as doubles. A NaN of bfloat16 comes from an element of this
 // type, so round_bf16() needs no with_bf16_nan().
 template <typename Element>
 inline void round_doubles(DoubleVec* low, DoubleVec* high) {
-    const FloatVec v = join(*low, *high);
     if constexpr (std::is_same<Element, F32>::value) {
-        split(v, low, high);
-    } else if constexpr (std::is_same<Element, Bf16>::value) {
+        *low = to_doubles(to_floats(*low)), *high = to_doubles(to_floats(*high));
+        return;
+    }
+    const FloatVec v = join(*low, *high);
+    if constexpr (std::is_same<Element, Bf16>::value) {
         split(as_float(round_bf16(v) & 0xffff0000u), low, high);
     } else {
         typename Element::T narrow[W];
-        Element::template store_vector<false>(narrow, with_bf16_nan(v));
+        Element::template store_vector<false>(narrow, v);
         AsDoubles<Element>::load_doubles(narrow, low, high);
     }
 }
 
-// Differentiates W columns of some rows. Element i of a row is read at x + i, grad + i and dx + i.
-template <typename XElement, typename ScaleElement, int kRows, bool kSums>
-inline void differentiate_vector(const GradientRow* rows, int64_t i, const typename ScaleElement::T* scale,
-                                 double* sums) {
-    using X = typename XElement::T;
-    using Scale = typename ScaleElement::T;
+// Differentiates W columns of some rows, from column i.
+template <typename Element, int kRows, bool kSums, bool kStream>
+inline void differentiate_vector(const GradientRow* rows, int64_t i, const double* scale, double* sums) {
     DoubleVec scales[2], sum[2];
-    AsDoubles<ScaleElement>::load_doubles(scale, &scales[0], &scales[1]);
-    if constexpr (kSums) AsDoubles<F64>::load_doubles(sums, &sum[0], &sum[1]);
+    AsDoubles<F64>::load_doubles(scale + i, &scales[0], &scales[1]);
+    if constexpr (kSums) AsDoubles<F64>::load_doubles(sums + i, &sum[0], &sum[1]);
     for (int r = 0; r < kRows; ++r) {
         const GradientRow& row = rows[r];
         DoubleVec n[2], grads[2], to[2];
-        AsDoubles<XElement>::load_doubles(static_cast<const X*>(row.x) + i, &n[0], &n[1]);
-        AsDoubles<ScaleElement>::load_doubles(static_cast<const Scale*>(row.grad) + i, &grads[0], &grads[1]);
+        AsDoubles<F32>::load_doubles(row.x + i, &n[0], &n[1]);
+        AsDoubles<F32>::load_doubles(row.grad + i, &grads[0], &grads[1]);
         for (int k = 0; k < 2; ++k) {
             n[k] *= row.inverse;
             to[k] = row.inverse * (grads[k] * scales[k] - n[k] * row.mean);
         }
-        AsDoubles<XElement>::store_doubles(static_cast<X*>(row.dx) + i, to[0], to[1]);
+        AsDoubles<Element>::template store_doubles<kStream>(static_cast<typename Element::T*>(row.dx) + i, to[0],
+                                                            to[1]);
         if constexpr (kSums) {
-            round_doubles<XElement>(&n[0], &n[1]);
+            round_doubles<Element>(&n[0], &n[1]);
             for (int k = 0; k < 2; ++k) sum[k] += grads[k] * n[k];
         }
     }
-    if constexpr (kSums) AsDoubles<F64>::store_doubles(sums, sum[0], sum[1]);
+    if constexpr (kSums) AsDoubles<F64>::store_doubles(sums + i, sum[0], sum[1]);
 }
 
 // Differentiates the last columns of a row, fewer than W, in padded copies.
-template <typename XElement, typename ScaleElement, bool kSums>
-void differentiate_rest(const GradientRow& row, int64_t i, int64_t count, const typename ScaleElement::T* scale,
-                        double* sums) {
-    using X = typename XElement::T;
-    using Scale = typename ScaleElement::T;
-    const Padded<X> x(static_cast<const X*>(row.x) + i, count);
-    const Padded<Scale> grad(static_cast<const Scale*>(row.grad) + i, count), scales(scale, count);
-    Padded<X> dx;
+template <typename Element, bool kSums>
+void differentiate_rest(const GradientRow& row, int64_t i, int64_t count, const double* scale, double* sums) {
+    using T = typename Element::T;
+    const Padded<float> x(row.x + i, count), grad(row.grad + i, count);
+    const Padded<double> scales(scale + i, count);
+    Padded<T> dx;
     Padded<double> sum;
-    if constexpr (kSums) sum = Padded<double>(sums, count);
-    const GradientRow padded{x.elements, grad.elements, dx.elements, row.inverse, row.mean};
-    differentiate_vector<XElement, ScaleElement, 1, kSums>(&padded, 0, scales.elements, sum.elements);
-    dx.copy_to(static_cast<X*>(row.dx) + i, count);
-    if constexpr (kSums) sum.copy_to(sums, count);
+    if constexpr (kSums) sum = Padded<double>(sums + i, count);
+    const GradientRow padded{x.elements, grad.elements, dx.elements, row.inverse, row.mean, nullptr, nullptr, nullptr};
+    differentiate_vector<Element, 1, kSums, false>(&padded, 0, scales.elements, sum.elements);
+    dx.copy_to(static_cast<T*>(row.dx) + i, count);
+    if constexpr (kSums) sum.copy_to(sums + i, count);
 }
 
-template <typename XElement, typename ScaleElement, int kRows, bool kSums>
-void differentiate_rows(const GradientBlock& block) {
-    auto* scale = static_cast<const typename ScaleElement::T*>(block.scale);
-    GradientRow rows[kRows];  // a local copy, which no store changes
-    for (int r = 0; r < kRows; ++r) rows[r] = block.row[r];
+// The rows that are differentiated at a time. The scale and the sums are then loaded once for all of them.
+constexpr int kRowsAtATime = 4;
+
+template <typename Element, int kRows, bool kSums, StoreMode kStoring>
+void differentiate_rows(const GradientBlock& block, int first) {
+    constexpr int64_t kBytes = sizeof(typename Element::T);
+    const double* const scale = block.scale;
     double* const sums = block.sums;
+    const int64_t count = block.count, grad_bytes = block.grad_bytes;
+    GradientRow rows[kRows];  // a local copy, which no store changes
+    std::copy_n(block.row + first, kRows, rows);
     int64_t i = 0;
-    for (; i + W <= block.count; i += W)
-        differentiate_vector<XElement, ScaleElement, kRows, kSums>(rows, i, scale + i, kSums ? sums + i : nullptr);
-    if (i == block.count) return;
-    for (const GradientRow& row : rows)
-        differentiate_rest<XElement, ScaleElement, kSums>(row, i, block.count - i, scale + i,
-                                                          kSums ? sums + i : nullptr);
+    for (; i + W <= count; i += W) {
+        for (int r = 0; r < kRows && kStoring != StoreMode::kPlain; ++r) {
+            __builtin_prefetch(rows[r].x_ahead + i * kBytes);
+            __builtin_prefetch(rows[r].grad_ahead + i * grad_bytes);
+            if (kStoring == StoreMode::kPrefetched) __builtin_prefetch(rows[r].dx_ahead + i * kBytes, 1);
+        }
+        differentiate_vector<Element, kRows, kSums, kStoring == StoreMode::kStreamed>(rows, i, scale, sums);
+    }
+    if (i == count) return;
+    for (const GradientRow& row : rows) differentiate_rest<Element, kSums>(row, i, count - i, scale, sums);
 }
 
-template <typename XElement, typename ScaleElement>
+template <typename Element, StoreMode kStoring, bool kSums>
 void differentiate(const GradientBlock& block) {
-    if (block.rows == kGradientRows)
-        return block.sums ? differentiate_rows<XElement, ScaleElement, kGradientRows, true>(block)
-                          : differentiate_rows<XElement, ScaleElement, kGradientRows, false>(block);
-    return block.sums ? differentiate_rows<XElement, ScaleElement, 1, true>(block)
-                      : differentiate_rows<XElement, ScaleElement, 1, false>(block);
+    int r = 0;
+    for (; r + kRowsAtATime <= block.rows; r += kRowsAtATime)
+        differentiate_rows<Element, kRowsAtATime, kSums, kStoring>(block, r);
+    for (; r < block.rows; ++r) differentiate_rows<Element, 1, kSums, kStoring>(block, r);
+}
+
+template <typename Element>
+constexpr DifferentiateFn kDifferentiate[3][2] = {
+    {differentiate<Element, StoreMode::kPlain, false>, differentiate<Element, StoreMode::kPlain, true>},
+    {differentiate<Element, StoreMode::kPrefetched, false>, differentiate<Element, StoreMode::kPrefetched, true>},
+    {differentiate<Element, StoreMode::kStreamed, false>, differentiate<Element, StoreMode::kStreamed, true>},
+};
+
+template <typename Element>
+void widen(const void* from, float* to, int64_t count) {
+    auto* p = static_cast<const typename Element::T*>(from);
+    int64_t i = 0;
+    for (; i + W <= count; i += W) store(to + i, Element::load_vector(p + i));
+    for (; i < count; ++i) to[i] = Element::to_float(p[i]);
 }
 
 }  // namespace
 
 const RmsNormBackwardKernels& NPU_ROPE_OF_ISA(rms_norm_backward_kernels, NPU_ROPE_ISA)() {
     static const RmsNormBackwardKernels set = {
-        {{sum_block<F32, F32>, sum_block<F32, F16>, sum_block<F32, Bf16>},
-         {sum_block<F16, F32>, sum_block<F16, F16>, sum_block<F16, Bf16>},
-         {sum_block<Bf16, F32>, sum_block<Bf16, F16>, sum_block<Bf16, Bf16>}},
-        {{differentiate<F32, F32>, differentiate<F32, F16>, differentiate<F32, Bf16>},
-         {differentiate<F16, F32>, differentiate<F16, F16>, differentiate<F16, Bf16>},
-         {differentiate<Bf16, F32>, differentiate<Bf16, F16>, differentiate<Bf16, Bf16>}},
+        sum_rows,
+        set_factors,
+        {kDifferentiate<F32>, kDifferentiate<F16>, kDifferentiate<Bf16>},
+        {nullptr, widen<F16>, widen<Bf16>},
     };
     return set;
 }

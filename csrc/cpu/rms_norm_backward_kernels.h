@@ -5,41 +5,53 @@
 #include <cstdint>
 
 #include "csrc/cpu/isa.h"
+#include "csrc/cpu/rms_norm_kernels.h"
 
 namespace npu_rope {
 
-// A block of at most kSumBlock columns of some rows of rms_norm_backward, which share a scale. x and scale are float32
-// or narrower, and the stash type is float32. N and g are those of rms_norm_backward.cpp's formula; all arithmetic is
-// in double.
+// Columns of a row of rms_norm_backward, as float32. x and scale are float32 or narrower, and the stash type is
+// float32. N and g are those of rms_norm_backward.cpp's formula; all arithmetic is in double.
 struct GradientRow {
-    const void* x;
-    const void* grad;  // of scale's type
-    void* dx;          // of x's type
-    double inverse;    // of the root mean square
-    double mean;       // of g N over the row
+    const float* x;
+    const float* grad;
+    void* dx;        // of x's type
+    double inverse;  // of the root mean square
+    double mean;     // of g N over the row
+    // The same columns of a later row, in their own types, which are prefetched unless stores are plain. Any address is
+    // valid.
+    const char *x_ahead, *grad_ahead, *dx_ahead;
 };
 
-// The rows that a kernel differentiates at a time. It then loads the scale and the sums once for all of them.
-constexpr int kGradientRows = 4;
+// Largest number of rows of a block, a multiple of the doubles of a vector. Their inverse roots are computed by
+// vectors, because the root and the divisions of one row take longer than a vector's.
+constexpr int kMaxGradientRows = 16;
 
+// At most kSumBlock columns of rows that share a scale.
 struct GradientBlock {
-    const void* scale;
-    int64_t count;
-    double* sums;  // of dscale's terms, to which the block's are added row by row; NULL: not needed
-    int rows;      // 1 or kGradientRows
-    GradientRow row[kGradientRows];
+    const GradientRow* row;
+    int rows;
+    int64_t count;        // of columns
+    const double* scale;  // of these columns
+    double* sums;         // of dscale's terms, to which the block's are added row by row; NULL: not needed
+    int64_t grad_bytes;   // of an element of grad_ahead
 };
+using DifferentiateFn = void (*)(const GradientBlock&);
 
-// The sums of x^2 and of g x over a block of a row, in double and in dot's order.
+// The sums of x^2 and of g x of each row, in double and in dot's order.
 struct RowSums {
-    double squares, products;
+    double squares[kMaxGradientRows], products[kMaxGradientRows];
 };
 
-// Arrays of functions are indexed by npu_rope_dtype: float32, float16 and bfloat16.
 struct RmsNormBackwardKernels {
-    // By x's type, then scale's: sums a block of a row; writes dx, and adds to the sums of dscale.
-    RowSums (*sum_block[3][3])(const void* x, const void* grad, const void* scale, int64_t count);
-    void (*differentiate[3][3])(const GradientBlock&);
+    // Sums the columns of each row of a block.
+    void (*sum_rows)(const GradientBlock&, RowSums*);
+    // Computes `inverse` and `mean` of rows of n elements from the sums of all their columns.
+    void (*set_factors)(const RowSums&, int64_t n, double epsilon, GradientRow*, int rows);
+    // Write dx, and add to the sums. Indexed by x's type (float32, float16 or bfloat16), dx's StoreMode, and whether
+    // the block has sums. With kStreamed, each row's dx is as NormalizeJob::storing requires.
+    const DifferentiateFn (*differentiate[3])[2];
+    // Converts float16 (1) or bfloat16 (2) to float32.
+    void (*widen[3])(const void* from, float* to, int64_t count);
 };
 
 NPU_ROPE_DECLARE_KERNELS(RmsNormBackwardKernels, rms_norm_backward_kernels)

@@ -14,11 +14,13 @@ from hypothesis import strategies as st
 from norm_cases import (
     NUMPY_DTYPES,
     NormSetup,
+    bytes_of,
     judge_gradients,
     make_inputs,
     on_hosts,
     possible,
     spec_call,
+    strides_of,
     to_torch,
 )
 from pairwise import pairwise
@@ -101,9 +103,10 @@ def test_every_instruction_set_meets_the_bound(isa, dtype, library, guarded):
 @pytest.mark.parametrize("stash_type", [1, 16])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_the_bits_of_dx_depend_only_on_its_row(dtype, stash_type, isa, library):
-    """They are the same on every instruction set, beside other rows, and without the scale's gradient."""
-    for n in (1, 31, 33, 513):
-        inputs = make_inputs(NormSetup(dtype, shape=(6, n)), GuardedMemory())
+    """They are the same on every instruction set, beside other rows, and without the scale's gradient. Some
+    calls have more rows than a block, and an incomplete last block."""
+    for n, rows in ((1, 6), (31, 37), (33, 6), (128, 37), (513, 23)):
+        inputs = make_inputs(NormSetup(dtype, shape=(rows, n)), GuardedMemory())
         attributes = RmsNormAttributes(-1, 1e-5, stash_type)
 
         def run(rows, inputs=inputs, attributes=attributes, needs_dscale=True):
@@ -114,19 +117,59 @@ def test_the_bits_of_dx_depend_only_on_its_row(dtype, stash_type, isa, library):
             return [result.tobytes() for result in results]
 
         library.force_isa("neon" if platform.machine() == "aarch64" else "baseline")
-        expected = run(slice(0, 6))
+        expected = run(slice(0, rows))
         try:
             library.force_isa(isa)
         except ValueError:
             pytest.skip(f"this machine has no {isa}")
-        assert run(slice(0, 6)) == expected
-        assert run(slice(0, 6), needs_dscale=False)[0] == expected[0]
-        assert b"".join(run(slice(k, k + 1))[0] for k in range(6)) == expected[0]
+        assert run(slice(0, rows)) == expected
+        assert run(slice(0, rows), needs_dscale=False)[0] == expected[0]
+        assert b"".join(run(slice(k, k + 1))[0] for k in range(rows)) == expected[0]
 
 
-@pytest.mark.parametrize("scale", ["normalized", "one", "tokens"])
+@pytest.mark.parametrize("isa", ["avx2", None])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_large_gradients_are_the_same_with_every_kind_of_store(dtype, isa, library, guarded):
+    """Stores past the caches and into prefetched lines, by one thread or two, give the bits of calls on a few
+    rows."""
+    try:
+        library.force_isa(isa)
+    except ValueError:
+        pytest.skip(f"this machine has no {isa}")
+    rng = np.random.default_rng(0)
+    width = 1032 if dtype == "float32" else 128  # 1032: the last vector of AVX-512 is incomplete
+    rows = 33 * 2**20 // (3 * width * np.dtype(NUMPY_DTYPES[dtype]).itemsize)
+    x = rng.standard_normal((rows, width), np.float32).astype(NUMPY_DTYPES[dtype])
+    grad, scale = np.roll(x, 1), x[7].copy()
+
+    def run(grad, x, dx, needs_dscale=False):
+        dscale = np.empty_like(scale)
+        read = [native.describe(a) for a in (grad, x, scale)]
+        written = [native.describe(dx), native.describe(dscale) if needs_dscale else None]
+        library.call("rms_norm_backward", read, RmsNormAttributes(-1, 1e-5, 1), written)
+        return dscale.tobytes() if needs_dscale else b""
+
+    expected = np.empty_like(x)
+    for k in range(0, rows, 100):
+        part = slice(k, k + 100)
+        run(grad[part], x[part], expected[part])
+    threads, dscales = torch.get_num_threads(), set()
+    try:
+        for count, layout in ((1, "contiguous"), (2, "contiguous"), (2, "gaps")):
+            torch.set_num_threads(count)
+            for needs_dscale in (False, True):
+                dx = guarded.empty(x.shape, x.dtype, strides_of(layout, x.shape))
+                dscales.add(run(grad, x, dx, needs_dscale))
+                assert bytes_of(dx) == bytes_of(expected), (count, layout, needs_dscale)
+    finally:
+        torch.set_num_threads(threads)
+    assert len(dscales - {b""}) == 1
+
+
+@pytest.mark.parametrize("scale", ["normalized", "one", "tokens", "second"])
 def test_a_scale_shared_by_many_rows_meets_the_bound(scale, backend, guarded):
-    judge_gradients(NormSetup(shape=(40, 60, 33), scale=scale), backend, guarded)
+    shape = (8, 5, 60, 33) if scale == "second" else (40, 60, 33)
+    judge_gradients(NormSetup(shape=shape, scale=scale), backend, guarded)
 
 
 @pytest.mark.parametrize("peak", [1e30, 1e-30, 2.0**-149])

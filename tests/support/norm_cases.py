@@ -39,6 +39,7 @@ class NormSetup:
     * "one": none
     * "own": all
     * "tokens": the first and the last, with size 1 between them
+    * "second": the second and the last, if there are more than two
     * "inner-one": those from axis on, with size 1 for the last
     """
 
@@ -69,6 +70,7 @@ class NormSetup:
             "one": (),
             "own": shape,
             "tokens": (shape[0], *(1,) * (len(shape) - 2), shape[-1]) if len(shape) > 1 else shape,
+            "second": (shape[1], *(1,) * (len(shape) - 3), shape[-1]) if len(shape) > 2 else shape[-1:],
             "inner-one": (*shape[axis:-1], 1),
         }[self.scale]
 
