@@ -2,7 +2,8 @@
 
 The floor of these rows is an empty call, so a ratio counts empty calls. The second line is a node of
 torch.autograd.Function that only saves two tensors: the least that a gradient in Python costs. The tensors
-have the sizes of a decoded token, or of a batch in training.
+have the sizes of a decoded token, or of a batch in training. The norm has a copy of as many bytes as its
+backward reads and writes.
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ from typing import Any
 
 import npu_rope
 from npu_rope.bench.harness import Contestant, Ready
-from npu_rope.bench.rope_rows import DTYPES, HEAD_DIM, Row
+from npu_rope.bench.rope_rows import DTYPES, HEAD_DIM, Row, ready_from_writes
 from npu_rope.optional_torch import torch
 
 GROUP = "gradient"
 DECODE, TRAINING = (1, 1, 32), (4, 512, 32)  # B, S and N
 MODES = ("rms_norm", "rope", "rotary_mul")
 EMPTY, NODE = "empty call: torch.ops.aten.alias", "torch.empty_like in a torch.autograd.Function"
+COPY = "copy_ of the bytes of backward"
 WITHOUT, WITH, BACKWARD = "forward", "forward with requires_grad", "backward"
 
 
@@ -74,12 +76,14 @@ class GradientInputs:
 
 
 def contestants(bench_row: Row) -> Iterator[Contestant]:
-    """Return the empty call, a node that computes nothing, and the operator's forward and backward."""
+    """Return the empty call, an empty node, a copy for the norm, and the operator's forward and backward."""
     inputs = GradientInputs(bench_row)
     empty = partial(torch.ops.aten.alias.default, inputs.x)
     node = partial(_saving_function().apply, inputs.x.detach().requires_grad_(), inputs.scale)
     yield Contestant(EMPTY, "floor", lambda: Ready(empty, lambda: None))
     yield Contestant(NODE, "call", lambda: Ready(node, lambda: None, torch.enable_grad))
+    if inputs.mode == "rms_norm":
+        yield Contestant(COPY, "call", partial(_prepare_copy, inputs))
     yield Contestant(WITHOUT, "ours", partial(_prepare_forward, inputs, needs_gradient=False))
     yield Contestant(WITH, "ours", partial(_prepare_forward, inputs, needs_gradient=True), _check_node)
     yield Contestant(BACKWARD, "ours", partial(_prepare_backward, inputs), partial(_check_gradients, inputs))
@@ -99,6 +103,14 @@ def _saving_function() -> Any:
             return gradient, None
 
     return Saving
+
+
+def _prepare_copy(inputs: GradientInputs) -> Ready:
+    """Prepare a copy of x and of half the gradient, because backward reads both and writes x's gradient."""
+    sources = inputs.x.flatten(), inputs.gradient.flatten()[: inputs.x.numel() // 2]
+    return ready_from_writes(
+        [partial(torch.empty_like(source).copy_, source) for source in sources], lambda: None
+    )
 
 
 def _prepare_forward(inputs: GradientInputs, *, needs_gradient: bool) -> Ready:

@@ -56,7 +56,7 @@ class Ready:
 @dataclass
 class Contestant:
     """An implementation that a row times. ``kind`` is floor (the memory floor), ours, peer, or call (a call
-    that computes nothing)."""
+    that computes nothing, or a copy that is not the floor)."""
 
     name: str
     kind: str

@@ -352,7 +352,8 @@ def test_the_gradient_verdicts_judge_the_extra_time_and_backward():
 @pytest.mark.parametrize("mode", gradient_rows.MODES)
 def test_every_contestant_of_a_gradient_row_is_correct(mode, dtype):
     found = list(gradient_rows.contestants(gradient_rows.row(dtype, 1, mode)))
-    assert [c.kind for c in found] == ["floor", "call", "ours", "ours", "ours"]
+    calls = 2 if mode == "rms_norm" else 1  # a node, and a copy
+    assert [c.kind for c in found] == ["floor", *["call"] * calls, "ours", "ours", "ours"]
     with torch.no_grad():  # as in the measuring process
         for contestant in found:
             ready = contestant.prepare()
