@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from npu_rope.integrations.rope_forms import NotKnown, or_not_known
+from npu_rope.integrations.rope_forms import NotKnown, is_left_to_compiler, or_not_known
 from npu_rope.ops.rms_norm import rms_norm, rms_norm_rounded_last
 
 ROUND_FIRST, ROUND_LAST = "rounded, then times the weight", "times the weight in float32, then rounded"
@@ -168,6 +168,8 @@ def replacement(form: NormForm) -> Callable[..., Any]:
     """Return a function for modules of this form. Its name is ``forward``: pickle finds methods by name."""
 
     def forward(self: Any, hidden_states: Any) -> Any:
+        if is_left_to_compiler(hidden_states):
+            return type(self).forward(self, hidden_states)
         if not form.holds_for_mixed_dtypes and hidden_states.dtype != getattr(self, str(form.weight)).dtype:
             return type(self).forward(self, hidden_states)
         return normalized(form, self, hidden_states)

@@ -323,7 +323,8 @@ def replacement(function: Callable[..., Any], form: Form, uses: Uses | None = No
     """Return a function that computes the same rotation by npu_rope, with the same parameters.
 
     It calls the original function if there are no keys. It also calls it for shapes that the recognition did
-    not cover, such as tables narrower than the heads where ``form.place`` is None.
+    not cover, such as tables narrower than the heads where ``form.place`` is None, and if ``uses`` is None for
+    calls that :func:`is_left_to_compiler`.
 
     Args:
         function: a model's function.
@@ -374,14 +375,29 @@ def replacement(function: Callable[..., Any], form: Form, uses: Uses | None = No
             uses.tables_reason = "the model's own function rotates heads and tables of these shapes and types"
         return results
 
-    return with_parameters(rotate if uses is None else rotate_and_record, function, form)
+    if uses is None:
+        return with_parameters(rotate, function, form, leaves_to_compiler=True)
+    return with_parameters(rotate_and_record, function, form)
+
+
+# The time of a compiled Llama of 4 layers of 512 with our operators, divided by that with its own code: 1.10 to
+# 1.15 for 1 token, 1.00 to 1.02 for 128, 0.97 for 512.
+MOST_ELEMENTS_LEFT_TO_COMPILER = 128 * 512
+
+
+def is_left_to_compiler(x: torch.Tensor) -> bool:
+    """Return whether torch.compile traces a small call on the CPU. The compiler fuses the model's own code of
+    such a call with the code around it, but cannot fuse an operator, whose call then takes more time than it
+    saves."""
+    return torch.compiler.is_compiling() and x.is_cpu and x.numel() <= MOST_ELEMENTS_LEFT_TO_COMPILER
 
 
 def with_parameters(
-    rotate: Callable[..., Any], function: Callable[..., Any], form: Form
+    rotate: Callable[..., Any], function: Callable[..., Any], form: Form, *, leaves_to_compiler: bool = False
 ) -> Callable[..., Any]:
     """Return ``rotate(heads, cos, sin, unsqueeze_dim)`` with the parameters of a model's function. If rotate
-    returns NotImplemented, the model's function is called."""
+    returns NotImplemented, the model's function is called; with ``leaves_to_compiler`` also for a call that
+    :func:`is_left_to_compiler`."""
     parameters = _signature(function).parameters
     names = tuple(parameters)
     defaults = {name: p.default for name, p in parameters.items() if p.default is not p.empty}
@@ -393,6 +409,9 @@ def with_parameters(
     default_unsqueeze_dim = defaults.get("unsqueeze_dim")
 
     def with_same_parameters(*given: Any, **named: Any) -> Any:
+        # First of all: torch.compile guards all that the lines below read.
+        if leaves_to_compiler and given and is_left_to_compiler(given[0]):
+            return function(*given, **named)
         if may_be_usual and len(given) == usual_count and not named:
             *heads, cos, sin = given
             dim = default_unsqueeze_dim

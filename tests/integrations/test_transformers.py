@@ -163,7 +163,8 @@ def test_gradient_checkpointing_gives_the_same_gradients(level):
     ("family", "level"),
     [("llama3", "positions"), pytest.param("gemma3", "tables", marks=pytest.mark.slow)],
 )
-def test_a_patched_model_compiles_without_graph_breaks(family, level):
+def test_a_patched_model_compiles_without_graph_breaks(family, level, monkeypatch):
+    monkeypatch.setattr(rope_forms, "MOST_ELEMENTS_LEFT_TO_COMPILER", 0)
     model = make(family)
     before, expected = logits(model), gradients(model)
     apply_npu_rope(model, level=level)
@@ -173,6 +174,32 @@ def test_a_patched_model_compiles_without_graph_breaks(family, level):
     largest = max(g.abs().max() for g in expected.values())
     names = {name.removeprefix("_orig_mod."): g for name, g in got.items()}
     assert all((names[n] - g).abs().max() <= 1e-5 * largest for n, g in expected.items())
+    torch._dynamo.reset()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("level", LEVELS)
+def test_small_compiled_calls_keep_the_code_that_the_compiler_can_fuse(level, monkeypatch):
+    """At level positions the rotation stays, because its angles are more exact than the model's."""
+    model, x = make("qwen3"), tokens()
+    before = logits(model)
+    apply_npu_rope(model, level=level)
+    operators = []
+
+    def recording(graph, _):
+        called = [str(node.target) for node in graph.graph.nodes if node.op == "call_function"]
+        operators.append({name.split(".")[1] for name in called if name.startswith("npu_rope.")})
+        return graph.forward
+
+    rotation = set() if level == "tables" else {"rotary_mul_qk"}
+    hidden = x.numel() * model.config.hidden_size
+    for most, expected in ((hidden, rotation), (0, {"rms_norm", "rotary_mul_qk"})):
+        monkeypatch.setattr(rope_forms, "MOST_ELEMENTS_LEFT_TO_COMPILER", most)
+        torch._dynamo.reset()
+        compiled = torch.compile(model, fullgraph=True, backend=recording, dynamic=False)
+        assert worst(logits(compiled), before) <= 1e-5
+        assert set().union(*operators) == expected
+        operators.clear()
     torch._dynamo.reset()
 
 
