@@ -1,9 +1,10 @@
 """Each family of transformers' models before and after ``apply_npu_rope``, and with nothing in its place.
 
-A family has five rows: its first norm and its first rotation with the tensors of a decode step, a decode step
-after CONTEXT tokens, a prefill of PROMPT tokens, and a training step. The floor of these rows is
-transformers' own module, function or model. The rows of models have a ceiling: the same model whose rotations
-and norms return their inputs. A patch of rotations and norms cannot make the model faster than that.
+A family has seven rows: its first norm and its first rotation with the tensors of a decode step, a decode
+step after CONTEXT tokens, a prefill of PROMPT tokens, a training step, and the compiled decode step and
+prefill. The floor of these rows is transformers' own module, function or model. The rows of models have a
+ceiling: the same model whose rotations and norms return their inputs. A patch of rotations and norms cannot
+make the model faster than that.
 
 All models of a row share their parameters, so they also share the caches.
 """
@@ -37,7 +38,9 @@ from npu_rope.testing.families import MODELS, ModelSizes, make
 
 GROUP = "patched families"
 NORM, ROTATION, DECODE, PREFILL, TRAINING = "norm", "rotation", "decode step", "prefill", "training step"
-MODES = (NORM, ROTATION, DECODE, PREFILL, TRAINING)
+COMPILED_DECODE, COMPILED_PREFILL = f"compiled {DECODE}", f"compiled {PREFILL}"
+EAGER = {COMPILED_DECODE: DECODE, COMPILED_PREFILL: PREFILL}  # by compiled mode
+MODES = (NORM, ROTATION, DECODE, PREFILL, TRAINING, *EAGER)
 CEILING = "rotation and norms replaced by nothing"
 FAMILIES = tuple(name for name in MODELS if name != "llama3")  # llama3 runs the code of llama
 SIZES = ModelSizes(
@@ -96,11 +99,16 @@ def contestants(bench_row: FamilyRow) -> Iterator[Contestant]:
         yield Contestant(name(UNPATCHED), "floor", own)
         yield Contestant(name(PATCHED), "ours", ours, family.module_check(own))
         return
-    step = {DECODE: DecodeStep, PREFILL: _Prefill, TRAINING: _TrainingStep}[bench_row.mode]
-    yield Contestant(name(UNPATCHED), "floor", lambda: _ready(step(family.copied())))
+    eager = EAGER.get(bench_row.mode, bench_row.mode)
+    step = {DECODE: DecodeStep, PREFILL: _Prefill, TRAINING: _TrainingStep}[eager]
+
+    def ready(model: Any) -> Ready:
+        return _ready(step(_compiled(model) if bench_row.mode in EAGER else model))
+
+    yield Contestant(name(UNPATCHED), "floor", lambda: ready(family.copied()))
     check = ModelCheck(family.dtype, family.model_of, lambda model: _ready(step(model)).result)
-    yield Contestant(name(PATCHED), "ours", lambda: _ready(step(applied(family.copied()))), check)
-    yield Contestant(name(CEILING), "call", lambda: _ready(step(_emptied(family.copied()))))
+    yield Contestant(name(PATCHED), "ours", lambda: ready(applied(family.copied())), check)
+    yield Contestant(name(CEILING), "call", lambda: ready(_emptied(family.copied())))
 
 
 def _ready(step: Any) -> Ready:
@@ -138,6 +146,12 @@ class _TrainingStep:
             used = [p for p in self.model.parameters() if p.requires_grad]
             found = torch.autograd.grad(loss, used, allow_unused=True)
         return torch.cat([g.flatten() for g in found if g is not None])
+
+
+def _compiled(model: Any) -> Any:
+    """Let the model's first call compile it; return the model."""
+    model.forward = torch.compile(model.forward, dynamic=False)
+    return model
 
 
 class _Family:

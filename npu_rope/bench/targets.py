@@ -64,6 +64,8 @@ FAMILY_LIMITS = {
     family_rows.DECODE: 0.95,
     family_rows.PREFILL: 0.97,
     family_rows.TRAINING: 0.97,
+    family_rows.COMPILED_DECODE: 0.95,
+    family_rows.COMPILED_PREFILL: 0.97,
 }
 LEAST_SHARE = 0.7
 # Largest extra time of requires_grad, in empty calls; largest time of backward divided by forward's.

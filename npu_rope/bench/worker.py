@@ -93,7 +93,7 @@ def main() -> None:
     quiet_seconds = options.quiet_seconds
     for row in options.chosen_rows(threads):
         send(event="start", row=row.name)
-        if options.peers != "none":
+        if options.peers != "none" or row.mode in family_rows.EAGER:
             torch._dynamo.reset()  # at its limit of recompilations, torch would run later rows eagerly
         row_contestants = contestants(row, options)
         quiet_seconds -= wait_for_quiet(quiet_seconds)

@@ -323,8 +323,8 @@ def replacement(function: Callable[..., Any], form: Form, uses: Uses | None = No
     """Return a function that computes the same rotation by npu_rope, with the same parameters.
 
     It calls the original function if there are no keys. It also calls it for shapes that the recognition did
-    not cover, such as tables narrower than the heads where ``form.place`` is None, and if ``uses`` is None for
-    calls that :func:`is_left_to_compiler`.
+    not cover, such as tables narrower than the heads where ``form.place`` is None, and if ``uses`` is None
+    for calls that :func:`is_left_to_compiler`.
 
     Args:
         function: a model's function.
@@ -380,8 +380,8 @@ def replacement(function: Callable[..., Any], form: Form, uses: Uses | None = No
     return with_parameters(rotate_and_record, function, form)
 
 
-# The time of a compiled Llama of 4 layers of 512 with our operators, divided by that with its own code: 1.10 to
-# 1.15 for 1 token, 1.00 to 1.02 for 128, 0.97 for 512.
+# The time of a compiled Llama of 4 layers of 512 with our operators, divided by that with its own code: 1.10
+# to 1.15 for 1 token, 1.00 to 1.02 for 128, 0.97 for 512.
 MOST_ELEMENTS_LEFT_TO_COMPILER = 128 * 512
 
 

@@ -288,6 +288,8 @@ def test_the_patched_verdict_depends_on_every_level_and_dtype(mode, limit):
         (family_rows.DECODE, 0.95),
         (family_rows.PREFILL, 0.97),
         (family_rows.TRAINING, 0.97),
+        (family_rows.COMPILED_DECODE, 0.95),
+        (family_rows.COMPILED_PREFILL, 0.97),
     ],
 )
 def test_the_family_verdicts_depend_on_every_family(mode, limit):
@@ -404,18 +406,26 @@ def small_families(monkeypatch):
 
 
 @pytest.mark.peer
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # from torch
 @pytest.mark.parametrize("dtype", ["f32", "bf16"])
-@pytest.mark.parametrize("mode", family_rows.MODES)
+@pytest.mark.parametrize(
+    "mode",
+    [pytest.param(m, marks=[pytest.mark.slow] * (m in family_rows.EAGER)) for m in family_rows.MODES],
+)
 def test_every_contestant_of_a_family_row_is_correct(mode, dtype, small_families):
     found = list(family_rows.contestants(family_rows.row("qwen3", dtype, 1, mode)))
     is_model = mode not in (family_rows.NORM, family_rows.ROTATION)
     assert [c.kind for c in found] == ["floor", "ours", *["call"] * is_model]
     results = {}
+    graphs = torch._dynamo.utils.counters["stats"]
     for contestant in found:
+        torch._dynamo.reset()
+        graphs.clear()
         ready = contestant.prepare()
         with ready.around():
             ready.call()
             first, second = ready.result(), ready.result()
+        assert (graphs["unique_graphs"] > 0) == (mode in family_rows.EAGER)
         pairs = [(first, second)] if is_model else list(zip(first, second, strict=True))
         assert all(torch.equal(a, b) for a, b in pairs)  # a step changes neither its cache nor its weights
         results[contestant.kind] = first
