@@ -103,7 +103,10 @@ def contestants(bench_row: FamilyRow) -> Iterator[Contestant]:
     step = {DECODE: DecodeStep, PREFILL: _Prefill, TRAINING: _TrainingStep}[eager]
 
     def ready(model: Any) -> Ready:
-        return _ready(step(_compiled(model) if bench_row.mode in EAGER else model))
+        prepared = step(model)
+        if bench_row.mode in EAGER:  # only now: a step may have filled its cache by the model
+            model.forward = torch.compile(model.forward, dynamic=False)
+        return _ready(prepared)
 
     yield Contestant(name(UNPATCHED), "floor", lambda: ready(family.copied()))
     check = ModelCheck(family.dtype, family.model_of, lambda model: _ready(step(model)).result)
@@ -146,12 +149,6 @@ class _TrainingStep:
             used = [p for p in self.model.parameters() if p.requires_grad]
             found = torch.autograd.grad(loss, used, allow_unused=True)
         return torch.cat([g.flatten() for g in found if g is not None])
-
-
-def _compiled(model: Any) -> Any:
-    """Let the model's first call compile it; return the model."""
-    model.forward = torch.compile(model.forward, dynamic=False)
-    return model
 
 
 class _Family:

@@ -91,7 +91,7 @@ def bench(
     steps and a prefill after apply_npu_rope, also with fused attention modules.
     All in f32, f16, bf16, with 1 and 2 threads.
     Rows that are measured only if --rows names them: patched families,
-    apply_npu_rope on 15 families of models, in f32 and bf16 (an hour);
+    apply_npu_rope on 15 families of models, in f32 and bf16 (more than an hour);
     growth: 1 to 1,000,000 tokens, 1 to 256 heads, heads of 16 to 1024,
     beside a copy (half an hour), with a --plot of their own.
     The others need torch and take 10 to 30 minutes. Run them on an otherwise
