@@ -12,6 +12,7 @@ import fcntl
 import hashlib
 import json
 import os
+import platform
 import re
 import resource
 import select
@@ -66,6 +67,8 @@ class Check:
         targets: what the build makes for it.
         files: the built files that it runs. If a mutant changes none of their bytes, it is not run.
         read: files and folders of the checkout that decide its outcome, beside the copied sources.
+        written: files below the build's folder that its run with the unchanged sources writes, and that it compares
+            in a run with a mutant.
     """
 
     name: str
@@ -73,6 +76,7 @@ class Check:
     targets: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
     read: tuple[str, ...] = ()
+    written: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -336,6 +340,8 @@ class Build:
             self.hashes[test.name] = self.hash_of(test)
             state = self._state_of(test)
             if passes.get(test.name, {}).get("state") != state:
+                for name in test.written:
+                    (self.build / name).unlink(missing_ok=True)
                 begin = self._processor_seconds()
                 status, output = self.test(test, SECONDS_OF_A_BUILD)
                 if status != 0:
@@ -525,13 +531,18 @@ def pytest_of(
     files: tuple[str, ...] = (),
     marks: str = "not slow",
     only: str = "",
+    read: tuple[str, ...] = (),
 ) -> Check:
     """Return the test that runs files of pytest until one fails: those with the marks, and ``only`` those names."""
     options = ("-x", "-q", "-n", "0", "-p", "no:cacheprovider", "-m", marks, *(("-k", only) if only else ()))
     options += ("--rootdir", str(ROOT), "-c", str(ROOT / "pyproject.toml"))
     options += ("-W", "ignore:Module already imported:pytest.PytestAssertRewriteWarning")  # of PytestServer
     return Check(
-        name, (*PYTEST, *options, *(str(ROOT / path) for path in paths)), targets, files, (*paths, *SUPPORT)
+        name,
+        (*PYTEST, *options, *(str(ROOT / path) for path in paths)),
+        targets,
+        files,
+        (*paths, *SUPPORT, *read),
     )
 
 
@@ -661,9 +672,75 @@ RESULT_TESTS = (
         **LIBRARY,
     ),
 )
-TILING_TESTS = tuple(
-    c_test(name, f"test_{name}", "tests/tiling")
-    for name in ("rope_tile", "rope_tiling", "rms_norm_tile", "rms_norm_tiling", "qk_square_sums_tiling")
+
+# The folder of the tilings that the simulated CANN loads. The kernels are those of the installation.
+TILING_LIBRARY = "simulated_package/op_impl/ai_core/tbe/op_tiling/lib/linux"
+
+
+def add_kernels(_: Path, build: Path) -> None:
+    """Put the installation's simulated package beside the built library, without the tilings. It is a copy, because
+    CANN knows a package by its real path."""
+    from npu_rope import native
+
+    installed = native.load().path.parent
+    for path in (installed / "simulated_package").rglob("*"):
+        if path.is_file() and TILING_LIBRARY not in str(path):
+            place = build / path.relative_to(installed)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, place)
+
+
+TILINGS = Recipe(
+    "tilings",
+    (
+        *("CMakeLists.txt", "simulator", "cmake", "include", "op_kernel", "csrc", "op_host", "examples"),
+        *("tests/capi", "tests/cpu", "tests/cann", "tests/tiling", "tests/fuzz/coverage/choices.h"),
+    ),
+    project=".",
+    options=("-DNPU_ROPE_TORCH=OFF", "-DNPU_ROPE_C_TESTS=ON"),
+    environment={
+        "NPU_ROPE_LIB_DIR": "{build}",
+        "NPU_ROPE_TEST_BACKEND": "sim,sim:ascend310p",
+        "MALLOC_ARENA_MAX": "2",  # of the threads of 48 cores, for MOST_KILOBYTES
+        "CI": "1",
+    },
+    prepare=add_kernels,
+    imported=IMPORTED,
+)
+KERNELS = ("op_kernel", "simulator")  # sources of the installed kernels and of the simulator
+SIMULATED: dict[str, Any] = {
+    "targets": ("npu_rope", "npu_rope_opmaster"),
+    "files": ("libnpu_rope.so", f"{TILING_LIBRARY}/{platform.machine()}/libcust_opmaster_rt2.0.so"),
+    "read": KERNELS,
+}
+
+
+def calls_of(kernel: str) -> Check:
+    """Return the test that runs a kernel's calls, none of which may take longer than with the unchanged tilings."""
+    script, cycles = f"tests/mutants/mutation_{kernel}_calls.py", f"{kernel}_cycles.json"
+    variables = (f"NPU_ROPE_MUTATION_CYCLES={{build}}/{cycles}", f"PYTHONPATH={ROOT / 'tests/fuzz'}")
+    command = ("env", *variables, sys.executable, str(ROOT / script))
+    read = ("tests/mutants", "tests/fuzz", *SUPPORT, *KERNELS)
+    return Check(f"{kernel} calls", command, SIMULATED["targets"], SIMULATED["files"], read, (cycles,))
+
+
+TILING_TESTS = (
+    *(
+        c_test(name, f"test_{name}", "tests/tiling")
+        for name in ("rope_tile", "rope_tiling", "rms_norm_tile", "rms_norm_tiling", "qk_square_sums_tiling")
+    ),
+    # The simulated kernels with these tilings, and the refusals of the chips.
+    *map(calls_of, ("rope", "rotary", "norm", "square_sums", "qkv")),
+    *pytests_of(
+        *(
+            "tests/rope/test_rope_device.py",
+            "tests/rotary/test_rotary_device.py",
+            "tests/norm/test_norm_device.py",
+        ),
+        only="refused",
+        **SIMULATED,
+    ),
+    *pytests_of("tests/norm/test_qkv_norm_rope_cache_limits.py", **SIMULATED),
 )
 
 ANGLES = (
@@ -804,7 +881,7 @@ EQUIVALENT: dict[str, dict[str, str]] = {
 def areas() -> dict[str, Area]:
     """Return the areas by their names."""
     parts = {
-        "tilings": (Part(CSRC, ("op_host/*_til*.*", "op_host/ub_layout.h", "op_host/work_split.h"), TILING_TESTS),),
+        "tilings": (Part(TILINGS, ("op_host/*_til*.*", "op_host/ub_layout.h", "op_host/work_split.h"), TILING_TESTS),),
         "rules": (
             Part(CSRC, ("csrc/core/*.cpp", "csrc/core/*.h"), RULES_TESTS, without=ANGLES),
             Part(SIMULATOR, CHECKS, CORE_TESTS),

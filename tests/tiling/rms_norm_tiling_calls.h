@@ -105,6 +105,18 @@ inline void check_cover(const Case& c) {
     CHECK(c, visited == expected);
 }
 
+// Only a gradient's sums on several cores are added in a fixed order. Each core has its own lines of 512 bytes in the
+// workspace, and all cores have blocks of 32 bytes behind.
+inline void check_launch(const Case& c) {
+    const bool is_ordered = c.in.backward && c.in.deterministic && c.launch.block_dim > 1;
+    const int32_t keys[2][2] = {{kRmsNormRows, kRmsNormLong}, {kRmsNormOrderedRows, kRmsNormOrderedLong}};
+    CHECK(c, c.launch.tiling_key == static_cast<uint64_t>(keys[is_ordered][c.data.chunk > 0]));
+    CHECK(c, c.launch.block_dim >= 1 && c.launch.block_dim <= static_cast<uint32_t>(c.platform.cores));
+    CHECK(c, c.launch.cores_wait == is_ordered);
+    CHECK(c, c.data.sums_pitch == (is_ordered ? (c.in.shape.n + 127) / 128 * 128 : 0));
+    CHECK(c, c.launch.workspace_bytes == is_ordered * c.launch.block_dim * (4 * c.data.sums_pitch + 32));
+}
+
 // The kernels' buffers are large enough, and fit in UB together.
 inline void check_ub(const Case& c) {
     const CommonTiling& h = c.data.common;
@@ -146,6 +158,7 @@ inline RmsNormTilingInput random_call(Choices* random, bool is_310p) {
     input.adds = in(0, 2) == 0;
     if (in(0, 3) == 0) input.shape.scale_stride[2] = n;
     input.backward = !input.adds && input.shape.scale_stride[2] == 0 && in(0, 1);
+    input.deterministic = in(0, 1);
     std::copy_n(input.shape.out_stride, kMaxOuterDims, input.shape.grad_stride);
     return input;
 }
@@ -155,6 +168,7 @@ inline Case check_random_call(Choices* random, const char* chip) {
     const RmsNormTilingInput input = random_call(random, chip[6] == '3');
     const Case c = tile_call(input, chip);
     check_cover(c);
+    check_launch(c);
     if (!input.backward) {
         check_ub(c);
         return c;
