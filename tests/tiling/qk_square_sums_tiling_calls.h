@@ -10,6 +10,7 @@
 
 #include "csrc/core/dtype.h"
 #include "op_host/qk_square_sums_tiling.h"
+#include "op_host/tile_preferences.h"
 #include "op_kernel/memory/tiles.h"
 #include "tests/fuzz/coverage/choices.h"
 #include "tests/tiling/failures.h"
@@ -92,7 +93,8 @@ inline void check_cover(const Case& c) {
         bool has_tiles = false;
         for (Tile tile; tiles.Next(&tile); has_tiles = true) {
             const int64_t N = c.in.N[tile.side];
-            CHECK(c, tile.tokens <= common.tile_tokens[tile.side] && tile.heads <= common.tile_heads);
+            CHECK(c, tile.tokens >= 1 && tile.tokens <= common.tile_tokens[tile.side]);
+            CHECK(c, tile.heads >= 1 && tile.heads <= common.tile_heads);
             CHECK(c, tile.table_row + tile.tokens <= tile.block_tokens && tile.block_tokens <= common.block_tokens);
             CHECK(c, int64_t{tile.tokens} * tile.heads <= 4095);
             if (tile.opens_block) {
@@ -134,6 +136,74 @@ inline void check_cover(const Case& c) {
     }
 }
 
+inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+inline int64_t round_up(int64_t n, int64_t multiple) { return ceil_div(n, multiple) * multiple; }
+
+// The heads of a token on a core.
+inline int64_t heads_on_a_core(const Case& c) { return ceil_div(c.data.common.heads, c.data.common.head_parts); }
+
+// The largest number of heads of a tile: those of a token of one side, on one core.
+inline int64_t most_heads(const Case& c) { return std::min(std::max(c.in.N[0], c.in.N[1]), heads_on_a_core(c)); }
+
+// Only Ascend310P, whose DMA copies no rows with padding, packs rows or copies them by the scalar unit.
+inline void check_copy_mode(const Case& c) {
+    const int64_t head_bytes = c.in.D * dtype_bytes(c.in.dtype);
+    const bool whole = !c.is_310p() || c.is_long() || head_bytes % 32 == 0;
+    bool can_pack = true;
+    for (int k = 0; k < 2; ++k)
+        can_pack &=
+            head_bytes >= 32 || c.in.N[k] == 0 || (c.in.N[k] * head_bytes >= 32 && (c.in.x_stride[k][1] == c.in.D));
+    const int32_t mode = c.data.common.copy_mode;
+    // If one run, of a head or of the heads of a token, does not fit UB, the scalar unit copies it.
+    const bool fits = (head_bytes >= 32 ? 1 : most_heads(c)) * c.data.common.row_pitch * 4 <= 16 * 1024;
+    // A part of a run may be too short for a DMA.
+    CHECK(c, mode != kCopyPacked || head_bytes >= 32 || c.data.common.tile_heads == most_heads(c));
+    CHECK(c, whole ? mode == kCopyBursts : mode == kCopyScalar ? !can_pack || !fits : mode == kCopyPacked && can_pack);
+}
+
+// A tile has the preferred size, unless it is one head or the heads of one token. A chunk is as long as possible.
+inline void check_preferred_size(const Case& c) {
+    const CommonTiling& h = c.data.common;
+    CHECK(c, h.tile_heads <= most_heads(c));
+    if (c.is_long()) {
+        int64_t chunk = 8192;
+        while (c.in.D % chunk != 0 && c.in.D % chunk < 16) chunk -= 16;
+        CHECK(c, c.data.chunk == chunk);
+        return;
+    }
+    const int64_t head_bytes = h.row_pitch * dtype_bytes(c.in.dtype), bytes = h.tile_heads * head_bytes;
+    const int64_t tile_bytes = tile_preferences().tile_bytes;
+    CHECK(c, bytes <= tile_bytes || h.tile_heads == 1 || h.tile_heads == most_heads(c));
+    for (int k = 0; k < 2; ++k)
+        CHECK(c, h.tile_tokens[k] * std::min<int64_t>(h.tile_heads, c.in.N[k]) * head_bytes <=
+                     std::max(tile_bytes, bytes));
+}
+
+// The buffers have no byte more than the kernel needs.
+inline void check_sizes(const Case& c) {
+    const CommonTiling& h = c.data.common;
+    const bool packed = h.copy_mode == kCopyPacked, in_place = c.in.dtype == NPU_ROPE_FLOAT32 && !packed;
+    const int64_t x = dtype_bytes(c.in.dtype);
+    const int64_t rows = h.tile_tokens[c.in.N[1] > c.in.N[0]] * int64_t{h.tile_heads};
+    const int64_t lanes = c.is_long() ? c.data.chunk : rows * h.row_pitch;
+    const int64_t tails = c.is_long() ? 32 : packed ? 32 * rows : 0;
+    CHECK(c, h.queue_bytes == std::max<int64_t>(256, round_up(lanes * x + tails, 32)));
+    CHECK(c, h.tail_offset_bytes == (c.is_long() ? 0 : lanes * x));
+    CHECK(c, c.data.out_bytes == 4 * round_up(2 * h.block_tokens, 8) + 32);
+    CHECK(c, h.temp_offset_bytes == (in_place && !c.is_long() ? 0 : 4 * lanes));
+    const int64_t gather_rows = packed ? std::clamp<int64_t>(2048 / h.row_pitch, 1, rows) : 0;
+    const int64_t gather_lanes = gather_rows * h.row_pitch;
+    CHECK(c, h.gather_rows == gather_rows && h.gather_bytes == packed * 4 * (2 * gather_lanes + 16));
+    CHECK(c, h.setup_lanes == packed * round_up(std::max<int64_t>(gather_lanes, 16), 8));
+    const int64_t chunks = ceil_div(heads_on_a_core(c), h.tile_heads) * (c.is_long() ? ceil_div(c.in.D, lanes) : 1);
+    CHECK(c, c.data.levels == 1 || chunks >= int64_t{1} << (c.data.levels - 1));
+    const int64_t sums = packed && x == 2 ? lanes * x : c.is_long() ? round_up(lanes / 2, 32) : lanes / 2;
+    const int64_t parts = c.is_split() ? 4 * h.head_parts * round_up(2 * h.block_tokens, 8) : 0;
+    const int64_t most =
+        std::max<int64_t>({h.temp_offset_bytes + sums, int64_t{4} * kRopeSetupLaneTemps * h.setup_lanes, parts, 256});
+    CHECK(c, h.work_bytes == 4 * (64 * (1 + c.data.levels) + 2 * 16) + round_up(most, 32));
+}
+
 // The kernel's buffers are large enough, and fit in UB together.
 inline void check_ub(const Case& c) {
     const CommonTiling& h = c.data.common;
@@ -142,10 +212,12 @@ inline void check_ub(const Case& c) {
     int64_t floats = (h.work_bytes - fixed) / 4;
     CHECK(c, int64_t{2} * h.queue_bytes + int64_t{2} * c.data.out_bytes + h.work_bytes + h.gather_bytes <=
                  ub_budget_bytes(c.platform));
-    CHECK(c, h.queue_bytes % 32 == 0 && h.queue_bytes >= 256 && c.data.out_bytes >= 4 * sums + 32 && floats >= 64);
+    for (const int64_t bytes : {h.queue_bytes, h.tail_offset_bytes, h.work_bytes, h.temp_offset_bytes, h.gather_bytes})
+        CHECK(c, bytes % 32 == 0 && bytes >= 0);
+    CHECK(c, h.queue_bytes >= 256 && c.data.out_bytes >= 4 * sums + 32 && floats >= 64);
     if (c.is_split()) {
-        CHECK(c, floats >= h.head_parts * sums && c.data.part_pitch >= 2 * c.in.S && c.data.part_pitch % 8 == 0);
-        CHECK(c, c.launch.workspace_bytes >= 4 * h.head_parts * c.data.part_pitch && c.launch.cores_wait);
+        CHECK(c, floats >= h.head_parts * sums && c.data.part_pitch == round_up(2 * c.in.S, 8));
+        CHECK(c, c.launch.workspace_bytes == 4 * h.head_parts * c.data.part_pitch && c.launch.cores_wait);
         // A core adds the parts of its share of the sums at once.
         for (int64_t core = 0; core < c.launch.block_dim; ++core)
             CHECK(c, ShareOf(2 * c.in.S, 8, c.launch.block_dim, core).count <= sums);
@@ -175,12 +247,13 @@ inline QkSquareSumsTilingInput random_call(Choices* random, bool is_310p, int64_
     const int32_t types[] = {NPU_ROPE_FLOAT32, NPU_ROPE_FLOAT16, NPU_ROPE_BFLOAT16};
     const int64_t choice = in(0, 9);
     int64_t S = in(0, 3) ? in(1, 70) : in(1, 3000);
-    const int64_t D = choice < 5 ? 16 * in(1, 32) : choice < 8 ? in(1, 70) : in(1, 20000);
+    int64_t D = choice < 5 ? 16 * in(1, 32) : choice < 8 ? in(1, 70) : in(1, 20000);
     int64_t Nq = in(0, 40), Nk = in(0, 12);
     if (choice == 9) Nq = in(100, 3000);
     if (Nq + Nk == 0) Nk = 1;
     S = std::min(S, most_heads / (Nq + Nk));
     const int32_t dtype = types[in(0, is_310p ? 1 : 2)];
+    if (choice == 9 && in(0, 1)) D = in(1, 15);
     const int64_t gap = in(0, 2) ? 0 : in(1, 40), token_gap = in(0, 1) ? 0 : in(1, 500);
     return make_call(S, Nq, Nk, D, dtype, gap, token_gap);
 }
@@ -190,6 +263,10 @@ inline Case check_random_call(Choices* random, const char* chip, int64_t most_he
     const Case c = tile_call(random_call(random, chip[6] == '3', most_heads), chip);
     check_cover(c);
     check_ub(c);
+    check_sizes(c);
+    check_copy_mode(c);
+    check_preferred_size(c);
+    for (int64_t stride : c.data.common.side[2].x_stride) CHECK(c, stride == 0);  // there is no third side
     CHECK(c, c.launch.tiling_key == static_cast<uint64_t>(1 + (c.in.D > 8192) + 2 * c.is_split()));
     return c;
 }

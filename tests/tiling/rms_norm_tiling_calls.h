@@ -87,7 +87,8 @@ inline void check_cover(const Case& c) {
         tiles.Init(&common, block, c.launch.block_dim);
         bool has_tiles = false;
         for (Tile tile; tiles.Next(&tile); has_tiles = true) {
-            CHECK(c, tile.side == 0 && tile.tokens <= common.tile_tokens[0] && tile.heads <= common.tile_heads);
+            CHECK(c, tile.side == 0 && tile.tokens >= 1 && tile.heads >= 1);
+            CHECK(c, tile.tokens <= common.tile_tokens[0] && tile.heads <= common.tile_heads);
             for (int32_t t = 0; t < tile.tokens; ++t)
                 for (int32_t h = 0; h < tile.heads; ++h) {
                     Tile row = tile;

@@ -59,6 +59,46 @@ void parts_of_many_tokens_are_not_split() {
         check_ub(c);
         CHECK(c, c.is_split() == (S < 512 && S % 2 == 1));
     }
+    // The parts of two cores take more memory than a tile's temporaries.
+    const Case c = tile_call(make_call(511, 6, 6, 4096, NPU_ROPE_FLOAT32), "Ascend910B1", 2);
+    check_sizes(c);
+    CHECK(c, c.data.common.head_parts == 2 && c.data.common.block_tokens == 256);
+}
+
+// The cores wait as long as one of them reads 64 KiB, so the longest share must become shorter by more.
+void a_token_is_split_if_that_saves_more_than_the_wait() {
+    for (const int64_t heads : {2092, 2093}) {
+        const Case c = tile_call(make_call(1, heads, 0, 16, NPU_ROPE_FLOAT16), "Ascend910B1");
+        const int64_t saved = 32 * (heads - (heads + 47) / 48);
+        CHECK(c, (saved > 64 * 1024) == (heads == 2093) && c.is_split() == (heads == 2093));
+    }
+}
+
+void heads_are_long_from_8193_elements() {
+    for (const int64_t D : {8192, 8193, 8200, 8207, 8208, 16384, 16399, 16400, 24576, 24600}) {
+        const Case c = tile_call(make_call(3, 2, 1, D, NPU_ROPE_FLOAT16), "Ascend910B1");
+        CHECK(c, c.is_long() == (D > 8192));
+        check_cover(c);
+        check_ub(c);
+        check_sizes(c);
+        check_preferred_size(c);
+    }
+}
+
+void one_element_has_buffers_of_whole_vectors() {
+    for (const char* chip : {"Ascend910B1", "Ascend310P3"})
+        for (const int32_t dtype : {NPU_ROPE_FLOAT32, NPU_ROPE_FLOAT16}) {
+            const Case c = tile_call(make_call(1, 1, 0, 1, dtype), chip);
+            check_cover(c);
+            check_ub(c);
+            check_sizes(c);
+        }
+}
+
+void distant_tokens_are_accepted() {
+    const int64_t gap = int64_t{1} << 33;
+    for (const char* chip : {"Ascend910B1", "Ascend310P3"})
+        check_cover(tile_call(make_call(9, 3, 2, 64, NPU_ROPE_FLOAT16, 0, gap), chip));
 }
 
 void too_many_heads_are_refused() {
@@ -79,7 +119,11 @@ int main() {
     every_number_of_tokens_has_blocks();
     common_shapes_use_cores_and_ub_well();
     parts_of_many_tokens_are_not_split();
+    a_token_is_split_if_that_saves_more_than_the_wait();
+    heads_are_long_from_8193_elements();
+    one_element_has_buffers_of_whole_vectors();
+    distant_tokens_are_accepted();
     too_many_heads_are_refused();
-    std::printf("5 tests, %d failure(s)\n", g_failures);
+    std::printf("9 tests, %d failure(s)\n", g_failures);
     return g_failures != 0;
 }

@@ -99,6 +99,9 @@ RmsNormLayout unlimited_layout(const Case& c, const RmsNormTile& tile) {
     return *layout_of(call, tile);
 }
 
+// Whether the offset is the first or the second one after the end that is half the bank groups from a multiple of them.
+bool is_next_half(int64_t offset, int64_t end) { return offset % 512 == 256 && offset >= end && offset < end + 768; }
+
 // ---- layout_of ------------------------------------------------------------------------------------
 
 void regions_are_aligned_and_do_not_overlap() {
@@ -156,12 +159,14 @@ void regions_are_as_large_as_the_kernels_need() {
             CHECK(c, tile, row / tile.chunk < int64_t{1} << l.levels);
             continue;
         }
+        CHECK(c, tile, l.tail_offset % 32 == 0);
         // The work buffer: float32 rows of x and of grad, then the temporaries. Unpacked float32 rows stay in the
-        // queue.
+        // queue. Two that follow each other begin half the bank groups apart.
         const bool rows_in_queue = c.call.x_bytes == 4 && !packed;
         const int64_t rows_bytes = backward ? l.g_offset : l.temp_offset;
         CHECK(c, tile, l.g_offset % 32 == 0 && l.temp_offset % 32 == 0 && (rows_bytes >= 4 * lanes || rows_in_queue));
-        CHECK(c, tile, !backward || l.temp_offset >= l.g_offset + 4 * out_lanes);
+        CHECK(c, tile, rows_in_queue ? rows_bytes == 0 : is_next_half(rows_bytes, 4 * lanes));
+        CHECK(c, tile, !backward || is_next_half(l.temp_offset, l.g_offset + 4 * out_lanes));
         CHECK(c, tile, l.work.bytes >= l.temp_offset + 4 * lanes);
         CHECK(c, tile, l.dscale.bytes >= 4 * c.call.n * backward && l.row.bytes == 0 && l.levels == 0);
         CHECK(c, tile, l.scale.bytes >= 4 * c.call.n * (c.call.scale_shared ? 1 : tile.rows()));
