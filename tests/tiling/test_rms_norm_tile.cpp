@@ -173,6 +173,50 @@ void regions_are_as_large_as_the_kernels_need() {
     }
 }
 
+// A region has no byte more than the kernels need, apart from the buffers of a chunk, which are 32 bytes longer.
+void regions_are_no_larger_than_the_kernels_need() {
+    Random random;
+    for (int k = 0; k < kCalls; ++k) {
+        const Case c(&random);
+        const RmsNormTile tile = c.random_tile(&random);
+        const RmsNormLayout l = unlimited_layout(c, tile);
+        const bool chunked = tile.chunk > 0, packed = !chunked && c.common.copy_mode == kCopyPacked;
+        const int64_t rows = tile.rows(), chunks = chunked ? (c.call.n + tile.chunk - 1) / tile.chunk : 0;
+        const int64_t lanes = chunked ? tile.chunk : rows * c.common.row_pitch;
+        const int64_t out_lanes = chunked ? tile.chunk : rows * c.common.out_pitch;
+        const int64_t x_bytes = lanes * c.call.x_bytes, out_bytes = out_lanes * c.call.out_bytes;
+        const int64_t widest = std::max(x_bytes, out_bytes), tails = chunked ? 32 : 32 * rows;
+        auto two = [&](int64_t bytes) { return 2 * (packed ? widest + tails : chunked ? bytes + tails : bytes); };
+        const bool backward = c.call.backward;
+        CHECK(c, tile, l.inputs.bytes == two(backward ? x_bytes : widest) && l.outputs.bytes == l.inputs.bytes);
+        CHECK(c, tile, l.residuals.bytes == (c.call.adds ? two(x_bytes) : 0));
+        CHECK(c, tile, l.grads.bytes == (backward ? two(out_bytes) : 0));
+        CHECK(c, tile, l.tail_offset == (packed || (!chunked && !backward) ? widest : 0));
+        const int64_t gather_rows = packed ? std::clamp<int64_t>(2048 / c.common.row_pitch, 1, rows) : 0;
+        const int64_t gather_lanes = gather_rows * c.common.row_pitch;
+        CHECK(c, tile, l.gather_rows == gather_rows);
+        CHECK(c, tile, l.setup_lanes == (packed ? round_up(std::max<int64_t>(gather_lanes, 16), 8) : 0));
+        CHECK(c, tile, l.gather_offsets.bytes == (packed ? 8 * (2 * gather_lanes + 16) : 0));
+        CHECK(c, tile, l.stats.bytes == 4 * (12 + 10 * backward) * round_up(rows, 64));
+        const int64_t kept = tile.keeps_scale ? chunks * tile.chunk : tile.chunk;
+        const int64_t scales = chunked ? kept : (c.call.scale_shared ? 1 : rows) * c.call.scale_pitch;
+        CHECK(c, tile, l.scale.bytes == 4 * scales);
+        CHECK(c, tile, l.raw_scale.bytes == (c.call.out_bytes == 4 ? 0 : 2 * (chunked ? tile.chunk : scales)));
+        const int64_t row = !chunked ? c.common.row_pitch : tile.keeps_row ? chunks * tile.chunk : tile.chunk;
+        CHECK(c, tile, l.dscale.bytes == (backward ? 4 * (row + 16) : 0));
+        CHECK(c, tile, l.row.bytes == (chunked && !backward ? 4 * row : 0));
+        if (chunked) {
+            CHECK(c, tile, chunks >= int64_t{1} << (l.levels - 1));
+            const int64_t sums = ((1 + backward) * l.levels + 1) * 64;
+            CHECK(c, tile, l.work.bytes == 4 * ((2 + backward) * tile.chunk + sums + 8 + 2 * 16));
+            continue;
+        }
+        const int64_t narrow = backward ? std::min(c.call.x_bytes, c.call.out_bytes) : c.call.x_bytes;
+        const int64_t temps = 4 * lanes + (packed && narrow == 2 ? 2 * lanes : 0);
+        CHECK(c, tile, l.work.bytes == std::max(l.temp_offset + temps, 24 * l.setup_lanes));
+    }
+}
+
 // ---- the search -----------------------------------------------------------------------------------
 
 void no_candidate_that_fits_is_better() {
@@ -234,6 +278,7 @@ struct Test {
 constexpr Test kTests[] = {
     TEST(regions_are_aligned_and_do_not_overlap),
     TEST(regions_are_as_large_as_the_kernels_need),
+    TEST(regions_are_no_larger_than_the_kernels_need),
     TEST(no_candidate_that_fits_is_better),
     TEST(candidates_are_within_the_unit_and_the_instructions),
 };

@@ -77,6 +77,27 @@ struct Case {
         call.normalizes_partners = call.normalizes && r->chance(2);
     }
 
+    // Makes the call one of qkv_norm_rope_cache, with values of another size, narrower outputs and factors.
+    void make_qkv(Random* r) {
+        common.copy_mode = r->one_of<int32_t>({kCopyBursts, kCopyScalar});
+        call.normalizes_partners = false;
+        call.stores_any_type = true;
+        call.out_bytes = call.item_bytes;
+        call.buffers = r->in(2, 3);
+        call.sides = r->in(2, 3);
+        const int64_t values = call.sides == 3 ? r->one_of<int64_t>({1, 2, 8}) : 0;
+        set_heads(common, {r->one_of<int64_t>({0, 2, 8, 71}), r->one_of<int64_t>({1, 8}), values});
+        common.head_parts = 1;
+        if (values > 0) call.value_size = r->in(1, 1024);
+        for (int side = 0; side < call.sides; ++side)
+            call.out_row_bytes[side] = round_up(std::max<int64_t>(1, side == 2 ? call.value_size : common.head_size) *
+                                                    (side == 0 ? call.item_bytes : r->one_of<int64_t>({1, 2, 4})),
+                                                32);
+        call.factors.bytes = 32 * r->in(0, 100);
+        call.factors.staging_bytes = 32 * r->in(0, 100);
+        call.factors.streamed_head_bytes = r->chance(2) ? 32 * r->in(1, 50) : 0;
+    }
+
     int64_t row_bytes() const { return common.row_pitch * call.item_bytes; }
     int64_t unit_heads() const { return (common.heads + common.head_parts - 1) / common.head_parts; }
     // The largest number of heads of one side in a unit.
@@ -177,6 +198,95 @@ void regions_are_as_large_as_the_kernels_need() {
         CHECK(c, tile, l.factors.bytes >= 4 * tile.rows() * c.call.normalizes_partners);
         CHECK(c, tile, (l.scales.bytes + l.raw_scales.bytes + l.stats.bytes > 0) == c.call.normalizes);
     }
+}
+
+// The distance of an operand that follows these bytes: half the bank groups.
+int64_t in_other_banks(int64_t bytes) { return round_up(bytes, 512) + 256; }
+
+// A region has no byte more than the kernels need.
+void regions_are_no_larger_than_the_kernels_need() {
+    Random random;
+    for (int k = 0; k < kCalls; ++k) {
+        Case c(&random);
+        const bool qkv = random.chance(2);
+        if (qkv) c.make_qkv(&random);
+        const RopeTile tile = c.random_tile(&random);
+        const RopeLayout l = unlimited_layout(c, tile);
+        const RopeTileCall& call = c.call;
+        const bool packed = c.common.copy_mode == kCopyPacked, gathers = call.key == kRopeSwapByGather;
+        const bool given = call.entry_bytes > 0, halves = call.key == kRopeHalves;
+        const int64_t rows = tile.rows(), width = c.common.table_width, item = call.item_bytes;
+        const int64_t value_pitch = round_up(call.value_size, 32 / item);
+        const int64_t lanes = rows * std::max<int64_t>(c.common.row_pitch, value_pitch);
+        const int64_t out_row = *std::max_element(std::begin(call.out_row_bytes), std::end(call.out_row_bytes));
+        CHECK(c, tile, l.buffers == call.buffers && l.tail_offset == lanes * item);
+        CHECK(c, tile, l.inputs.bytes == call.buffers * (lanes * item + 32 * rows * packed));
+        CHECK(c, tile, l.outputs.bytes == (qkv ? call.buffers * rows * out_row : l.inputs.bytes));
+        const int64_t most_gathered = (c.common.row_pitch <= 256 ? 2048 : 1024) / c.common.row_pitch;
+        CHECK(c, tile, l.gather_rows == (gathers || packed) * std::clamp<int64_t>(most_gathered, 1, rows));
+        const int64_t gather_lanes = l.gather_rows * c.common.row_pitch;
+        CHECK(c, tile, l.gather_offsets.bytes == 4 * (gather_lanes * (gathers + 2 * packed) + 16 * packed));
+        CHECK(c, tile, l.setup_lanes == round_up(std::max({gather_lanes, width, int64_t{16}}), 8));
+        CHECK(c, tile, l.token_slots == round_up(l.block_tokens, 64));
+        CHECK(c, tile,
+              l.frequencies.bytes == 16 * width * !given && l.cos_offset == in_other_banks(4 * l.block_tokens * width));
+        CHECK(c, tile, l.table.bytes == l.cos_offset + 4 * l.block_tokens * width);
+        CHECK(c, tile, l.entry_offsets.bytes == 12 * width * (given && !halves));
+        const int64_t entries = l.block_tokens * call.entry_pitch;
+        CHECK(c, tile,
+              l.source.bytes == (given ? 2 * entries * call.entry_bytes : l.token_slots * call.position_bytes));
+        const int64_t slots = round_up(rows, 64);
+        CHECK(c, tile, l.stats.bytes == 48 * slots * call.normalizes);
+        CHECK(c, tile, l.factors.bytes == 4 * slots * call.normalizes_partners);
+        const int64_t scales = 2 * c.common.row_pitch * (call.normalizes && !qkv);
+        CHECK(c, tile, l.scales.bytes == (qkv ? call.factors.bytes : 4 * scales * (1 + call.normalizes_partners)));
+        CHECK(c, tile, l.raw_scales.bytes == (item == 4 ? 0 : 2 * scales));
+
+        // The sum of two products: the second one begins half the bank groups from the first one.
+        const int64_t half = halves ? c.common.n_dims / 2 * 4 % 512 : 0, distance = half == 256 ? 0 : 256;
+        const bool in_work = item == 2 || (call.out_bytes == 2 && !qkv) || packed;
+        CHECK(c, tile, in_work || (l.outputs.bytes + l.temp_offset) % 512 == distance);
+        CHECK(c, tile, l.temp_offset == (in_work ? round_up(4 * lanes, 512) + distance : l.temp_offset % 512));
+        const int64_t temp_end = (in_work ? l.temp_offset : 512) + 4 * lanes;
+        const int64_t setup = 6 * l.setup_lanes + !given * 12 * round_up(c.common.n_dims / 2, 8);
+        const int64_t table = given ? entries : 3 * l.block_tokens * width + 21 * l.token_slots;
+        int64_t staging_offset = round_up(4 * std::max(table, setup), 32), staging = call.factors.staging_bytes;
+        if (call.factors.streamed_head_bytes > 0) {
+            staging_offset = std::max(staging_offset, round_up(temp_end, 32));
+            staging = std::max(staging, tile.heads * call.factors.streamed_head_bytes);
+        }
+        CHECK(c, tile, l.staging_offset == staging_offset);
+        CHECK(c, tile, l.work.bytes == std::max(temp_end, staging_offset + staging));
+    }
+}
+
+// Each side fills the buffers of side 0 with its tokens. A block has as many tokens as a table is for, or those of the
+// unit, and tiles of equal numbers of tokens.
+void tiles_of_all_sides_fill_the_same_buffers() {
+    Random random;
+    int values = 0;
+    for (int k = 0; k < kCalls; ++k) {
+        Case c(&random);
+        c.make_qkv(&random);
+        const RopeTile tile = c.random_tile(&random);
+        const RopeLayout l = unlimited_layout(c, tile);
+        const int64_t out_bytes = l.outputs.bytes / l.buffers, lanes = l.tail_offset / c.call.item_bytes;
+        const int64_t value_pitch = round_up(c.call.value_size, 32 / c.call.item_bytes);
+        for (int side = 1; side < c.call.sides; ++side) {
+            const int64_t heads = std::clamp<int64_t>(heads_of_side(c.common, side), 1, tile.heads);
+            const auto fits = [&](int64_t tokens) {
+                if (side < 2 || c.call.value_size == 0) return tokens * heads <= tile.rows();
+                return tokens * heads <= 4095 && tokens * heads * value_pitch <= lanes &&
+                       tokens * heads * c.call.out_row_bytes[side] <= out_bytes;
+            };
+            const int64_t tokens = l.tile_tokens[side], block = l.block_tokens;
+            const int64_t tiles = (block + tokens - 1) / tokens;
+            CHECK(c, tile, fits(tokens) && tokens <= block && tokens == (block + tiles - 1) / tiles);
+            CHECK(c, tile, tiles == 1 || !fits((block + tiles - 2) / (tiles - 1)));
+            values += side == 2;
+        }
+    }
+    if (values < kCalls / 4) ++g_failures;
 }
 
 // A larger tile never needs less memory, except for tables: the tokens of a block are a multiple of the tile's, so a
@@ -294,6 +404,8 @@ struct Test {
 constexpr Test kTests[] = {
     TEST(regions_are_aligned_and_do_not_overlap),
     TEST(regions_are_as_large_as_the_kernels_need),
+    TEST(regions_are_no_larger_than_the_kernels_need),
+    TEST(tiles_of_all_sides_fill_the_same_buffers),
     TEST(regions_grow_with_the_tile),
     TEST(no_candidate_that_fits_is_better),
     TEST(candidates_are_within_the_unit_and_the_instructions),
