@@ -827,6 +827,12 @@ RUNTIME_TESTS = (
     pytest_of(
         "simulator/tests/programs/test_c_programs.py", "simulator/tests/programs/test_c_programs.py", **CANN
     ),
+    pytest_of(
+        "simulator/tests/programs/test_streams.py",
+        "simulator/tests/programs/test_streams.py",
+        marks="",
+        **CANN,
+    ),
 )
 
 PYTHON = Recipe(

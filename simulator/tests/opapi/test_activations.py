@@ -330,6 +330,14 @@ def test_swiglu_grad_is_torchs_gradient(opapi, dim):
         assert_close(out, leaf.grad.numpy(), 6 if name == "float32" else 1, 16 * 4)
 
 
+def test_swiglu_grad_of_one_dimension_is_that_of_a_row(opapi):
+    x, grad = uniform("float32", (1, 64)), uniform("float32", (1, 32), seed=1)
+    of_row, of_one = np.zeros_like(x), np.zeros(64, np.float32)
+    opapi.call("SwiGluGrad", {"y_grad": grad, "x": x, "dim": 1, "out": of_row})
+    opapi.call("SwiGluGrad", {"y_grad": grad[0], "x": x[0], "dim": 0, "out": of_one})
+    assert np.array_equal(of_row[0], of_one)
+
+
 def test_swiglu_packs_a_strided_x(opapi):
     x = uniform("float32", (4, 64))
     packed, from_view = np.zeros((4, 32), np.float32), np.zeros((4, 32), np.float32)

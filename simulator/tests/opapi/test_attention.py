@@ -139,6 +139,13 @@ def test_pse_of_each_batch_and_larger_than_the_keys(opapi_910b):
     check(tensors[3], attention(*tensors[:3], pse=pse[:, :, :5, :9]))
 
 
+def test_a_pse_of_one_batch_is_that_of_all_batches(opapi_910b):
+    tensors = case(2, 4, 2, 5, 9, 32)
+    pse = np.random.default_rng(1).standard_normal((1, 4, 5, 9)).astype(F16)
+    call(opapi_910b, *tensors, pse_shift=pse)
+    check(tensors[3], attention(*tensors[:3], pse=pse))
+
+
 @pytest.mark.parametrize("dtype", [np.bool_, np.int8, np.uint8])
 def test_masks_of_all_shapes(opapi_910b, dtype):
     tensors = case(2, 4, 2, 5, 9, 32)

@@ -7,7 +7,17 @@ then rounded once to the output, with a relative error of at most 2^-11 for floa
 import numpy as np
 import pytest
 from ml_dtypes import bfloat16
-from operands import NULL, NUMBERS, TYPES, assert_refused, assert_same, check_types, random_of, strided
+from operands import (
+    NULL,
+    NUMBERS,
+    TYPES,
+    assert_beyond_document,
+    assert_refused,
+    assert_same,
+    check_types,
+    random_of,
+    strided,
+)
 
 CODES = {"float32": 0, "float16": 1, "int8": 2, "int32": 3, "uint8": 4, "int16": 6, "int64": 9, "float64": 11,
          "bool": 12, "complex64": 16, "complex128": 17, "bfloat16": 27, "uint16": 7, "uint32": 8,
@@ -79,6 +89,26 @@ def test_reduce_sum_of_a_scalar_is_the_scalar(opapi):
     given = {"self": np.array(3, np.int32), "dims": [-1], "keep_dims": True, "dtype": 0, "out": out}
     opapi.call("ReduceSum", given)
     assert out == 3
+
+
+def test_one_result_may_have_any_shape_of_one_element(opapi):
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    for function, names, expected in (
+        ("ReduceSum", ("dims", "keep_dims"), 15),
+        ("Mean", ("dim", "keep_dim"), 2.5),
+    ):
+        out = np.zeros((1, 1, 1), np.float32)
+        given = {"self": x, names[0]: [0, 1], names[1]: False, "dtype": 0, "out": out}
+        assert_beyond_document(
+            opapi, function, given, "its document requires the shape of the result for out"
+        )
+        opapi.call(function, given)
+        assert out == expected
+        assert_refused(
+            opapi, function, given | {"out": np.zeros(2, np.float32)}, r"out must have the shape \[\]"
+        )
+    given = {"self": x, "p_scalar": np.float32(2), "dim": [0, 1], "keepdim": False, "out": out}
+    assert_refused(opapi, "Norm", given, r"out must have the shape \[\]")
 
 
 def test_reduce_sum_checks_its_arguments(opapi):

@@ -155,10 +155,13 @@ def kv_call(name: str, mode: str, is_quantized: bool = False) -> dict[str, Any]:
     if mode == "Norm":
         index = np.stack([np.random.default_rng(seed).permutation(7)[:TOKENS] for seed in range(BATCHES)])
     elif "BLK" in mode:
-        index = np.array([2 * BLOCK, 0])
+        index = np.array([0 if "NZ" in mode else 2 * BLOCK, 0])
     else:
         index = np.random.default_rng(3).permutation(BLOCKS * BLOCK)[: BATCHES * TOKENS]
     index.flat[1 if "BLK" in mode else 3] = -1
+    # Some token has the first row of a cache.
+    if "BLK" not in mode and 0 not in (index[0] if mode == "Norm" else index):
+        index.flat[0] = 0
     return {
         "kv": uniform(name, (BATCHES, 1, TOKENS, 576)), "gamma": uniform(name, 512, 1),
         "cos": uniform(name, (BATCHES, 1, TOKENS, 64), 2),

@@ -58,6 +58,13 @@ def test_an_output_between_the_elements_of_an_input_is_taken(opapi):
     assert np.array_equal(memory[1::2], 2 * memory[::2])
 
 
+def test_an_output_beside_an_input_is_taken(opapi):
+    for first, second in ((slice(0, 6), slice(6, 12)), (slice(6, 12), slice(0, 6))):
+        memory = np.arange(12, dtype=F32)
+        opapi.call("Muls", {"self": memory[first], "other": TWO, "out": memory[second]})
+        assert np.array_equal(memory[second], 2 * memory[first])
+
+
 def test_two_outputs_that_overlap_are_refused(opapi):
     if opapi.is_310p:
         pytest.skip("aclnnGroupNorm is one of Ascend910B")

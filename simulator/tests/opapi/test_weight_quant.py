@@ -120,6 +120,13 @@ def test_batches_on_310p(opapi):
     check(y.reshape(8, 6), expected(x, weight.T, scale.T, group=32))
 
 
+def test_inputs_may_share_memory(opapi):
+    x, weight, scale, y = case(64, 6)
+    shared = x.view(np.int8).reshape(-1)[: weight.size].reshape(weight.shape)
+    call(opapi, x, shared.T, scale.T, y, group=32)
+    check(y, expected(x, shared.T, scale.T, group=32))
+
+
 def test_int8_in_blocks_on_910b(opapi):
     x, weight, scale, y = case(64, 40, group=0)
     blocks = weight.T.reshape(4, 16, 40)

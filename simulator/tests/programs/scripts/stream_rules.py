@@ -816,6 +816,48 @@ def check_arguments_that_are_refused():
     assert CANN.aclrtMalloc(C.byref(made), size(1 << 45), 0) == 207001
 
 
+def check_descriptors_of_tensors_keep_their_values():
+    """Those of aclop, which the simulator does not run."""
+    CANN.aclCreateTensorDesc.restype = CANN.aclCreateDataBuffer.restype = C.c_void_p
+    CANN.aclGetTensorDescNumDims.restype = C.c_size_t
+    value, sizes = C.c_int64(), (C.c_int64 * 3)(5, 6, 7)
+    assert CANN.aclCreateTensorDesc(1, -1, sizes, 2) is None
+    assert CANN.aclCreateTensorDesc(1, 3, None, 2) is None
+    desc = C.c_void_p(CANN.aclCreateTensorDesc(1, 3, sizes, 2))
+
+    def shape():
+        found = []
+        for index in range(CANN.aclGetTensorDescNumDims(desc)):
+            assert CANN.aclGetTensorDescDimV2(desc, size(index), C.byref(value)) == OK
+            found.append(value.value)
+        assert CANN.aclGetTensorDescDimV2(desc, size(len(found)), C.byref(value)) == INVALID
+        return found
+
+    assert shape() == [5, 6, 7]
+    assert CANN.aclGetTensorDescDimV2(desc, size(0), None) == INVALID
+    assert CANN.aclSetTensorShape(desc, 2, sizes) == OK
+    assert shape() == [5, 6]
+    for dims, given in ((-1, sizes), (1, None)):
+        assert CANN.aclSetTensorShape(desc, dims, given) == INVALID
+    assert CANN.aclSetTensorShape(desc, 0, None) == OK
+    assert shape() == []
+    assert (CANN.aclGetTensorDescType(desc), CANN.aclGetTensorDescFormat(desc)) == (1, 2)
+    assert CANN.aclSetTensorFormat(desc, 30) == OK
+    assert CANN.aclGetTensorDescFormat(desc) == 30
+    assert (CANN.aclGetTensorDescType(None), CANN.aclGetTensorDescFormat(None)) == (-1, -1)
+    assert CANN.aclGetTensorDescNumDims(None) == 0
+    for status in (
+        CANN.aclSetTensorFormat(None, 2),
+        CANN.aclSetTensorShape(None, 3, sizes),
+        CANN.aclSetTensorPlaceMent(None, 1),
+        CANN.aclSetTensorConst(None, None, size(0)),
+        CANN.aclGetTensorDescDimV2(None, size(0), C.byref(value)),
+    ):
+        assert status == INVALID
+    assert CANN.aclSetTensorPlaceMent(desc, 1) == CANN.aclSetTensorConst(desc, None, size(0)) == OK
+    CANN.aclDestroyTensorDesc(desc)
+
+
 def check_options_of_the_system():
     """The process has one set of options. aclrtCtxSetSysParamOpt needs a context."""
     value, results = C.c_int64(), []
