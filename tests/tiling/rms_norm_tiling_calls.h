@@ -128,6 +128,12 @@ inline void check_ub(const Case& c) {
         const int64_t rows = int64_t{h.tile_tokens[0]} * h.tile_heads, lanes = rows * h.row_pitch;
         bytes += h.gather_bytes;
         CHECK(c, h.row_pitch >= n && h.out_pitch >= n && h.row_pitch * x % 32 == 0 && h.out_pitch * out % 32 == 0);
+        // Packed rows of both types have the same elements in UB.
+        const int64_t items = 32 / x, out_items = 32 / out, most_items = std::max(items, out_items);
+        const bool packed = h.copy_mode == kCopyPacked;
+        CHECK(c,
+              h.row_pitch - n < (packed ? most_items : items) && h.out_pitch - n < (packed ? most_items : out_items));
+        CHECK(c, !packed || h.row_pitch == h.out_pitch);
         CHECK(c, rows >= 1 && rows <= 512 && h.queue_bytes >= lanes * x && h.queue_bytes >= rows * h.out_pitch * out);
         CHECK(c, h.work_bytes >= h.temp_offset_bytes + 4 * lanes && h.temp_offset_bytes % 32 == 0);
         CHECK(c, x == 4 || h.temp_offset_bytes >= 4 * lanes);

@@ -80,6 +80,7 @@ struct Case {
     // Makes the call one of qkv_norm_rope_cache, with values of another size, narrower outputs and factors.
     void make_qkv(Random* r) {
         common.copy_mode = r->one_of<int32_t>({kCopyBursts, kCopyScalar});
+        common.tokens_inner = 0;
         call.normalizes_partners = false;
         call.stores_any_type = true;
         call.out_bytes = call.item_bytes;
@@ -89,6 +90,8 @@ struct Case {
         set_heads(common, {r->one_of<int64_t>({0, 2, 8, 71}), r->one_of<int64_t>({1, 8}), values});
         common.head_parts = 1;
         if (values > 0) call.value_size = r->in(1, 1024);
+        if (call.normalizes && r->chance(2))
+            call.whole_heads = heads_of_side(common, heads_of_side(common, 0) > 0 && r->chance(2) ? 0 : 1);
         for (int side = 0; side < call.sides; ++side)
             call.out_row_bytes[side] = round_up(std::max<int64_t>(1, side == 2 ? call.value_size : common.head_size) *
                                                     (side == 0 ? call.item_bytes : r->one_of<int64_t>({1, 2, 4})),
@@ -102,7 +105,8 @@ struct Case {
     int64_t unit_heads() const { return (common.heads + common.head_parts - 1) / common.head_parts; }
     // The largest number of heads of one side in a unit.
     int64_t max_heads() const {
-        return std::min<int64_t>(unit_heads(), std::max(heads_of_side(common, 0), heads_of_side(common, 1)));
+        return std::min(unit_heads(),
+                        std::max({heads_of_side(common, 0), heads_of_side(common, 1), heads_of_side(common, 2)}));
     }
     RopeTile random_tile(Random* r) const {
         RopeTile tile;
@@ -395,6 +399,69 @@ void candidates_have_every_equal_part_of_a_tokens_heads() {
     }
 }
 
+// The largest table and the preferred tile of a call, in rows and in tokens (op_host/tile_preferences.h).
+struct Preferred {
+    explicit Preferred(const Case& c) {
+        const RopeTileCall& call = c.call;
+        const int64_t granules = ceil_div(c.common.rows, c.common.row_granule);
+        const int64_t unit_rows =
+            std::min(c.common.rows, ceil_div(granules, c.common.row_parts) * c.common.row_granule);
+        max_tokens = std::min({unit_rows, c.common.seq, int64_t{248}});
+        const bool is_vector_bound = call.normalizes || call.key == kRopeSwapByGather;
+        const int64_t block_tokens = is_vector_bound ? 16 : 8;
+        const int64_t block_rows = call.normalizes || call.key != kRopeHalves ? 256 : 128;
+        max_table = std::clamp(block_rows / c.unit_heads(), block_tokens, 4 * block_tokens);
+        const int64_t work = unit_rows * c.unit_heads() * call.max_head_size() * call.item_bytes;
+        const int64_t bytes = std::clamp<int64_t>(work / 4, is_vector_bound ? 8192 : 4096, 16384);
+        row_bytes = call.max_row_pitch() * call.item_bytes;
+        rows = bytes / row_bytes;
+        tokens = std::clamp<int64_t>(ceil_div(bytes, c.max_heads() * row_bytes), 1, max_tokens);
+    }
+    static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+    int64_t max_tokens, max_table, rows, row_bytes, tokens;
+};
+
+// The first candidate with each table has the preferred size. Each candidate of at least 4 KiB is one with each table,
+// and each call has a candidate of one row.
+void candidates_have_every_table_and_the_preferred_size() {
+    Random random;
+    for (int k = 0; k < kCalls; ++k) {
+        Case c(&random);
+        if (random.chance(3)) c.make_qkv(&random);
+        if (c.common.copy_mode == kCopyPacked) continue;
+        const Preferred preferred(c);
+        const std::vector<RopeTile> all = tile_candidates(c.call);
+        const auto has = [&](const RopeTile& tile) {
+            const bool is_allowed = tile.rows() <= kMaxTileRows[c.call.normalizes] && tile.heads >= c.call.whole_heads;
+            return !is_allowed || std::any_of(all.begin(), all.end(), [&](const RopeTile& t) { return same(t, tile); });
+        };
+        int64_t max_table = 0;
+        for (const RopeTile& tile : all) max_table = std::max(max_table, tile.table_tokens);
+        const bool runs = c.common.tokens_inner != 0;
+        CHECK(c, RopeTile{}, max_table <= preferred.max_table * (c.call.normalizes && !runs ? 2 : 1));
+        CHECK(c, RopeTile{}, has({1, std::max<int64_t>(1, c.call.whole_heads), 1}));
+        for (int64_t table = preferred.max_table; table >= 1; table /= 2) {
+            RopeTile first{preferred.tokens, c.max_heads(), table};
+            if (runs) {
+                const int64_t least = std::max(table, 8192 / preferred.row_bytes);
+                const int64_t parts = std::max<int64_t>(1, preferred.max_tokens / least);
+                first.tokens = std::min(preferred.rows, Preferred::ceil_div(preferred.max_tokens, parts));
+                first.heads = std::min(c.max_heads(), preferred.rows / first.tokens);
+            }
+            CHECK(c, first, has(first));
+            for (RopeTile tile : all) {
+                if (tile.rows() * preferred.row_bytes < 4096) continue;
+                if (runs && std::max(table, tile.table_tokens) * preferred.row_bytes > 8192) continue;  // longer runs
+                tile.table_tokens = table;
+                CHECK(c, tile, has(tile));
+            }
+        }
+        const RopeTile fewer_tables{preferred.tokens, c.max_heads(), 2 * preferred.max_table};
+        CHECK(c, fewer_tables, !c.call.normalizes || runs || has(fewer_tables));
+    }
+}
+
 struct Test {
     const char* name;
     void (*run)();
@@ -410,6 +477,7 @@ constexpr Test kTests[] = {
     TEST(no_candidate_that_fits_is_better),
     TEST(candidates_are_within_the_unit_and_the_instructions),
     TEST(candidates_have_every_equal_part_of_a_tokens_heads),
+    TEST(candidates_have_every_table_and_the_preferred_size),
 };
 
 }  // namespace
