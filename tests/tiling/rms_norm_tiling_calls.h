@@ -140,6 +140,7 @@ inline void check_ub(const Case& c) {
         CHECK(c, c.data.stats_bytes >= 48 * rows && c.data.stats_bytes % (48 * 64) == 0);
         CHECK(c, c.data.scale_bytes >= 4 * n * (c.data.scale_shared ? 1 : rows));
     } else {
+        CHECK(c, h.copy_mode == kCopyBursts && h.tokens_inner == 0 && h.head_size == 0);
         bytes += c.data.row_bytes;
         const int64_t chunks = (n + c.data.chunk - 1) / c.data.chunk, last = n - (chunks - 1) * c.data.chunk;
         CHECK(c, c.data.chunk % 16 == 0 && (last * x) >= 32 && last * out >= 32);
@@ -176,6 +177,7 @@ inline Case check_random_call(Choices* random, const char* chip) {
     const Case c = tile_call(input, chip);
     check_cover(c);
     check_launch(c);
+    CHECK(c, c.data.scale_shared == (input.shape.outer[2] == 1 || input.shape.scale_stride[2] == 0));
     if (!input.backward) {
         check_ub(c);
         return c;

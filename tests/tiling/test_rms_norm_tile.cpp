@@ -124,6 +124,9 @@ void regions_are_aligned_and_do_not_overlap() {
         // Only a layout that exceeds UB is refused.
         CHECK(c, tile, layout_of(c.call, tile).has_value() == (end <= c.call.ub_bytes));
         fitting += end <= c.call.ub_bytes;
+        RmsNormTileCall call = c.call;
+        call.ub_bytes = end;
+        CHECK(c, tile, layout_of(call, tile).has_value());
     }
     if (fitting < kCalls / 4 || fitting > kCalls * 9 / 10) {
         std::fprintf(stderr, "%s: %d of %d layouts fit\n", g_test, fitting, kCalls);
@@ -255,7 +258,11 @@ void candidates_are_within_the_unit_and_the_instructions() {
         const Case c(&random);
         const int64_t unit_rows = (c.common.rows + c.common.row_parts - 1) / c.common.row_parts;
         const int64_t unit_heads = (c.common.heads + c.common.head_parts - 1) / c.common.head_parts;
-        for (const RmsNormTile& tile : c.candidates(false)) {
+        const std::vector<RmsNormTile> rows = c.candidates(false);
+        CHECK(c, RmsNormTile{}, !rows.empty() && rows.back().rows() == 1);
+        for (size_t i = 1; i < rows.size() && unit_heads == 1; ++i)  // each has at least three quarters of the last one
+            CHECK(c, rows[i], rows[i].rows() >= rows[i - 1].rows() * 3 / 4);
+        for (const RmsNormTile& tile : rows) {
             CHECK(c, tile, tile.tokens >= 1 && tile.tokens <= std::min(unit_rows, c.common.seq));
             CHECK(c, tile, tile.heads >= 1 && tile.heads <= unit_heads && tile.rows() <= 512 && tile.chunk == 0);
         }

@@ -45,9 +45,26 @@ void common_shapes_use_cores_and_ub_well() {
     CHECK(c, c.launch.tiling_key == kRmsNormLong && !c.data.keeps_row && c.launch.block_dim == 1);
 }
 
+void rows_beyond_int32_must_merge() {
+    const Case merged =
+        tile_call(make_call(1, 2, int64_t{1} << 31, 1, NPU_ROPE_FLOAT32, NPU_ROPE_FLOAT32, false, 0), "Ascend910B1");
+    CHECK(merged, merged.data.common.rows == int64_t{1} << 32);
+    Case c;
+    for (const int64_t heads : {int64_t{INT32_MAX}, int64_t{INT32_MAX} + 1}) {
+        c.in = make_call(1, 2, heads, 1, NPU_ROPE_FLOAT32, NPU_ROPE_FLOAT32, true, 0);
+        c.in.op = "rms_norm";
+        c.platform = *find_platform("Ascend910B1");
+        const std::string message = rms_norm_tiling(c.in, c.platform, &c.data, &c.launch).message();
+        CHECK(c, message == (heads == INT32_MAX ? ""
+                                                : "[rms_norm] x must have at most 2147483647 rows in a dimension that "
+                                                  "cannot be merged with another on an NPU but got more."));
+    }
+}
+
 }  // namespace
 
 int main() {
+    rows_beyond_int32_must_merge();
     random_calls_have_sound_tilings();
     common_shapes_use_cores_and_ub_well();
     std::printf("%d failure(s)\n", g_failures);

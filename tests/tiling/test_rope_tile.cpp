@@ -160,6 +160,9 @@ void regions_are_aligned_and_do_not_overlap() {
         // Only a layout that exceeds UB is refused, and the limit does not change a layout.
         std::optional<RopeLayout> limited = layout_of(c.call, tile);
         CHECK(c, tile, limited.has_value() == (end <= c.call.ub_bytes));
+        RopeTileCall exact = c.call;
+        exact.ub_bytes = end;
+        CHECK(c, tile, layout_of(exact, tile).has_value());
         if (!limited) continue;
         ++fitting;
         for (size_t i = 0; i < l.regions().size(); ++i) {
