@@ -858,6 +858,28 @@ def check_descriptors_of_tensors_keep_their_values():
     CANN.aclDestroyTensorDesc(desc)
 
 
+def check_the_primary_context_is_active_while_the_device_is_set():
+    active, flags = C.c_int32(7), C.c_uint32()
+    assert CANN.aclrtGetPrimaryCtxState(0, None, C.byref(active)) == OK
+    assert active.value == 1
+    assert CANN.aclrtResetDevice(0) == OK
+    assert CANN.aclrtGetPrimaryCtxState(0, None, C.byref(active)) == OK
+    assert active.value == 0
+    assert CANN.aclrtGetPrimaryCtxState(0, C.byref(flags), C.byref(active)) == INVALID
+    assert CANN.aclrtGetPrimaryCtxState(0, None, None) == INVALID
+    assert CANN.aclrtGetPrimaryCtxState(5, None, C.byref(active)) == NO_DEVICE
+
+
+def check_kernels_may_use_all_cores():
+    cubes, vectors, stream = C.c_uint32(), C.c_uint32(), make_stream()
+    for call, of in ((CANN.aclrtGetDeviceResLimit, 0), (CANN.aclrtGetStreamResLimit, stream)):
+        assert call(of, 0, C.byref(cubes)) == call(of, 1, C.byref(vectors)) == OK
+        assert (cubes.value, vectors.value) == (24, 48)
+        assert call(of, 0, None) == INVALID
+        for kind in (-1, 2):
+            assert call(of, kind, C.byref(cubes)) == RT_INVALID
+
+
 def check_options_of_the_system():
     """The process has one set of options. aclrtCtxSetSysParamOpt needs a context."""
     value, results = C.c_int64(), []
