@@ -740,7 +740,18 @@ TILING_TESTS = (
         only="refused",
         **SIMULATED,
     ),
-    *pytests_of("tests/norm/test_qkv_norm_rope_cache_limits.py", **SIMULATED),
+    *pytests_of(
+        *("tests/norm/test_rms_norm_errors.py", "tests/norm/test_rms_norm_rope_errors.py"),
+        *("tests/norm/test_qkv_norm_rope_cache_errors.py", "tests/norm/test_qkv_norm_rope_cache_limits.py"),
+        *("tests/rope/test_rope_errors.py", "tests/rotary/test_rotary_errors.py"),
+        **SIMULATED,
+    ),
+    pytest_of(
+        "tests/ops/test_compat_torch_npu_caches.py",
+        "tests/ops/test_compat_torch_npu_caches.py",
+        only="limit",
+        **SIMULATED,
+    ),
 )
 
 ANGLES = (
