@@ -889,6 +889,22 @@ PYTHON_TESTS = (
 
 # For each mutant, named as by source_mutants.key_of: why it computes the same.
 EQUIVALENT: dict[str, dict[str, str]] = {
+    "tilings": {
+        "qk_square_sums_tiling.cpp | number + 1 | int64_t levels = 0, gather_rows = 0, setup_lanes = 0, tail_offset = 0, temp_offset = {0};": "both layouts set it",
+        "qk_square_sums_tiling.cpp | number + 1 | for (int k = 0; k < {2}; ++k)": "the array has two elements, so the compiler ends the loop there",
+        "qk_square_sums_tiling.cpp | statement removed | data_.head_elements = in_.D; {common_.copy_mode = kCopyBursts};": "new tiling data has this mode, 0",
+        "qk_square_sums_tiling.cpp | comparison | if (head_bytes() {>=} kUbBlockBytes) return true;": "a head of one block is copied by bursts, and is not asked about",
+        "qk_square_sums_tiling.cpp | statement removed | layout->outputs.bytes = 2 * (4 * round_up(2 * common_.block_tokens, 8) + kUbBlockBytes); {layout->levels = 1};": "the loop counts from 0 to at least 1, because there is a chunk",
+        "rms_norm_tile.h | number + 1 | int64_t n = {0}; // elements of a row": "the tiling sets it",
+        "rms_norm_tile.cpp | comparison | for (; rows >= 1; rows = rows {>} 4 ? rows * 3 / 4 : rows - 1) {": "4 * 3 / 4 is 4 - 1",
+        "rope_tile.cpp | comparison | if (side >= kRopeRotatedSides && call.value_size {>} 0)": "a call with a third side has values with elements",
+        "rope_tile.cpp | number + 1 | if (call.factors.streamed_head_bytes > {0}) { // the factors of a tile, beside its rows and the next table": "a row has at least 32 bytes",
+    },
+    "cann": {
+        "elements.cpp | comparison | reason.size() {>} ending.size() && reason.compare(reason.size() - ending.size(), ending.size(), ending) == 0;": "a reason begins with the name of an argument, so it is longer than its ending",
+        "sorting.cpp | comparison | for (size_t i = 0; i {<} values.size(); ++i)": "one index more is a multiple of a row's size, which the loop skips",
+        "allocations.cpp | number + 1 | uint64_t number = {0};": "no caller reads the number of a place without memory",
+    },
     "rules": {
         "check.h | statement removed | std::vsnprintf(text, sizeof text, format, args); {va_end(args)};": "va_end does nothing in the ABIs of x86-64 and AArch64",
     },

@@ -19,6 +19,13 @@ ROPE_TILING_SOURCES = (
     "csrc/core/rope_frequency",
     "csrc/core/strided",
 )
+RMS_NORM_TILING_SOURCES = (
+    PREFERENCES,
+    "op_host/rms_norm_tile",
+    "op_host/rms_norm_tiling",
+    "csrc/core/rms_norm_check",
+    "csrc/core/strided",
+)
 SQUARE_SUMS_TILING_SOURCES = (
     PREFERENCES,
     "op_host/qk_square_sums_tiling",
@@ -36,6 +43,7 @@ SQUARE_SUMS_TILING_SOURCES = (
         ("test_rope_tile", ("op_host/rope_tile", PREFERENCES)),
         ("test_rope_tiling", ROPE_TILING_SOURCES),
         ("test_rms_norm_tile", ("op_host/rms_norm_tile", PREFERENCES)),
+        ("test_rms_norm_tiling", RMS_NORM_TILING_SOURCES),
         ("test_qk_square_sums_tiling", SQUARE_SUMS_TILING_SOURCES),
     ],
 )

@@ -67,6 +67,6 @@ int main() {
     rows_beyond_int32_must_merge();
     random_calls_have_sound_tilings();
     common_shapes_use_cores_and_ub_well();
-    std::printf("%d failure(s)\n", g_failures);
+    std::printf("3 tests, %d failure(s)\n", g_failures);
     return g_failures != 0;
 }
