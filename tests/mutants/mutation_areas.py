@@ -678,13 +678,13 @@ TILING_LIBRARY = "simulated_package/op_impl/ai_core/tbe/op_tiling/lib/linux"
 
 
 def add_kernels(_: Path, build: Path) -> None:
-    """Put the installation's simulated package beside the built library, without the tilings. It is a copy, because
-    CANN knows a package by its real path."""
+    """Put the installation's registration of torch and its simulated package, without the tilings, beside the built
+    library. They are copies, because CANN knows a package by its real path."""
     from npu_rope import native
 
     installed = native.load().path.parent
-    for path in (installed / "simulated_package").rglob("*"):
-        if path.is_file() and TILING_LIBRARY not in str(path):
+    for path in installed.rglob("*"):
+        if path.is_file() and path.name != "libnpu_rope.so" and TILING_LIBRARY not in str(path):
             place = build / path.relative_to(installed)
             place.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(path, place)
