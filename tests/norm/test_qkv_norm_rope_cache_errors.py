@@ -152,6 +152,11 @@ BAD = {
         {"cos": ones(3, 5), "sin": ones(3, 5)},
     ),
     "sin": ("sin must have cos's shape [3, 4] but got [3, 8]", ValueError, {**TABLES, "sin": ones(3, 8)}),
+    "sin's dtype": (
+        "sin must have cos's dtype float32 but got float16",
+        TypeError,
+        {**TABLES, "sin": ones(S, D // 2).astype(np.float16)},
+    ),
     "factors": (
         "freq_factors must not be given with cos and sin but got a tensor",
         ValueError,
