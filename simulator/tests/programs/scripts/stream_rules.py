@@ -817,7 +817,7 @@ def check_arguments_that_are_refused():
 
 
 def check_descriptors_of_tensors_keep_their_values():
-    """Those of aclop, which the simulator does not run."""
+    """aclop's descriptors only store values, because the simulator does not run aclop's operators."""
     CANN.aclCreateTensorDesc.restype = CANN.aclCreateDataBuffer.restype = C.c_void_p
     CANN.aclGetTensorDescNumDims.restype = C.c_size_t
     value, sizes = C.c_int64(), (C.c_int64 * 3)(5, 6, 7)
