@@ -84,7 +84,6 @@ private:
         common_.rows = common_.seq = in_.S;
         for (int k = 0; k < 2; ++k) std::copy(in_.x_stride[k], in_.x_stride[k] + 2, common_.side[k].x_stride + 1);
         set_heads(common_, {in_.N[0], in_.N[1]});
-        common_.planes = 1;
         data_.head_elements = in_.D;
         common_.copy_mode = kCopyBursts;
         if (is_long_) return;
@@ -144,7 +143,7 @@ private:
         const int64_t share = share_tokens(), last_share = in_.S % common_.row_granule;
         data_.stores_by_scalar = is_310p() && in_.S < kLeastStoredTokens;
         int64_t block = std::min(share, kMaxBlockTokens);
-        while (block > 1 && !(can_store(share % block) && can_store(last_share % block))) --block;
+        while (!(can_store(share % block) && can_store(last_share % block))) --block;  // a block of 1 has no rest
         common_.block_tokens = to_int32(block);
         return can_store(block);
     }

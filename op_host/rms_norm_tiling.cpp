@@ -151,7 +151,6 @@ private:
         data_.inverse_n = static_cast<float>(1.0 / static_cast<double>(call_.n));
         data_.norm = row_norm_tiling(call_.n, s.epsilon, data_.stash, in_.dtype != NPU_ROPE_FLOAT16);
         common_.row_granule = common_.row_parts = common_.head_parts = 1;
-        common_.planes = 1;
     }
 
     void split_rows() {
