@@ -897,6 +897,7 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "qk_square_sums_tiling.cpp | statement removed | layout->outputs.bytes = 2 * (4 * round_up(2 * common_.block_tokens, 8) + kUbBlockBytes); {layout->levels = 1};": "the loop counts from 0 to at least 1, because there is a chunk",
         "rms_norm_tile.h | number + 1 | int64_t n = {0}; // elements of a row": "the tiling sets it",
         "rms_norm_tile.cpp | comparison | for (; rows >= 1; rows = rows {>} 4 ? rows * 3 / 4 : rows - 1) {": "4 * 3 / 4 is 4 - 1",
+        "rms_norm_tiling.cpp | comparison | if (s.outer[k] {>} 1 && !s.scale_is_shared[k]) return false;": "along a dimension of size 1 the scale has size 1 too, so all rows share it",
         "rope_tile.cpp | comparison | if (side >= kRopeRotatedSides && call.value_size {>} 0)": "a call with a third side has values with elements",
         "rope_tile.cpp | number + 1 | if (call.factors.streamed_head_bytes > {0}) { // the factors of a tile, beside its rows and the next table": "a row has at least 32 bytes",
     },
