@@ -845,6 +845,7 @@ RUNTIME_TESTS = (
         marks="",
         **CANN,
     ),
+    *pytests_of("simulator/tests/opapi/test_shared_memory.py", **CANN),
 )
 
 PYTHON = Recipe(
