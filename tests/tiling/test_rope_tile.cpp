@@ -87,7 +87,7 @@ struct Case {
         call.buffers = r->in(2, 3);
         call.sides = r->in(2, 3);
         const int64_t values = call.sides == 3 ? r->one_of<int64_t>({1, 2, 8}) : 0;
-        set_heads(common, {r->one_of<int64_t>({0, 2, 8, 71}), r->one_of<int64_t>({1, 8}), values});
+        set_heads(common, {r->one_of<int64_t>({0, 2, 8, 71}), r->one_of<int64_t>({1, 8, 17}), values});
         common.head_parts = 1;
         if (values > 0) call.value_size = r->in(1, 1024);
         if (call.normalizes && r->chance(2))
