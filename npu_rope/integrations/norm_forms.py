@@ -10,7 +10,8 @@ from typing import Any
 
 import torch
 
-from npu_rope.integrations.rope_forms import NotKnown, is_left_to_compiler, or_not_known
+from npu_rope.integrations.left_to_compiler import is_left_to_compiler
+from npu_rope.integrations.rope_forms import NotKnown, or_not_known
 from npu_rope.ops.rms_norm import rms_norm, rms_norm_rounded_last
 
 ROUND_FIRST, ROUND_LAST = "rounded, then times the weight", "times the weight in float32, then rounded"

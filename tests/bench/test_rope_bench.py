@@ -393,7 +393,7 @@ def test_a_patched_row_is_not_measured_if_a_module_stays_unpatched(monkeypatch):
 def test_the_families_are_measured_only_if_they_are_asked_for():
     assert not [row for row in BenchOptions().chosen_rows(1) if row.group == family_rows.GROUP]
     found = BenchOptions(rows="^patched families").chosen_rows(1)
-    assert len(found) == 15 * 5 * 2 == len({row.name for row in found})
+    assert len(found) == 15 * 7 * 2 == len({row.name for row in found})
     (row,) = BenchOptions(rows="^patched families qwen3 .*f32 prefill", dtypes=("f32",)).chosen_rows(2)
     assert row.name == "patched families qwen3 4 layers of 512 f32 prefill 2 threads"
 

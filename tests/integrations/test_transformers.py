@@ -17,7 +17,7 @@ import torch
 import transformers
 
 from npu_rope.hf_params import INTERLEAVED, INTERLEAVED_SECTIONS
-from npu_rope.integrations import norm_forms, rope_forms
+from npu_rope.integrations import left_to_compiler, norm_forms, rope_forms
 from npu_rope.integrations.rope_forms import EACH_TWICE, HALF, INTERLEAVED_TO_HALVES, ONCE, TWICE, NotKnown
 from npu_rope.integrations.rope_forms import INTERLEAVED as NEIGHBOURS
 from npu_rope.integrations.rotary_embeddings import remember_positions
@@ -164,7 +164,7 @@ def test_gradient_checkpointing_gives_the_same_gradients(level):
     [("llama3", "positions"), pytest.param("gemma3", "tables", marks=pytest.mark.slow)],
 )
 def test_a_patched_model_compiles_without_graph_breaks(family, level, monkeypatch):
-    monkeypatch.setattr(rope_forms, "MOST_ELEMENTS_LEFT_TO_COMPILER", 0)
+    monkeypatch.setattr(left_to_compiler, "MOST_ELEMENTS_LEFT_TO_COMPILER", 0)
     model = make(family)
     before, expected = logits(model), gradients(model)
     apply_npu_rope(model, level=level)
@@ -194,7 +194,7 @@ def test_small_compiled_calls_keep_the_code_that_the_compiler_can_fuse(level, mo
     rotation = set() if level == "tables" else {"rotary_mul_qk"}
     hidden = x.numel() * model.config.hidden_size
     for most, expected in ((hidden, rotation), (0, {"rms_norm", "rotary_mul_qk"})):
-        monkeypatch.setattr(rope_forms, "MOST_ELEMENTS_LEFT_TO_COMPILER", most)
+        monkeypatch.setattr(left_to_compiler, "MOST_ELEMENTS_LEFT_TO_COMPILER", most)
         torch._dynamo.reset()
         compiled = torch.compile(model, fullgraph=True, backend=recording, dynamic=False)
         assert worst(logits(compiled), before) <= 1e-5
