@@ -8,6 +8,7 @@ import ast
 import importlib
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -155,6 +156,20 @@ def require_tidy(folder: Path, name: str = NAME) -> None:
     require(run(CLANG_FORMAT, "--dry-run", "-Werror", *cpp, cwd=folder))
 
 
+def require_declarations(folder: Path) -> None:
+    """Parse the operator's C++ files that need neither torch nor CANN. Whole builds are in the slow tests."""
+    folders = [folder / layer for layer in ("csrc/core", "csrc/cpu", "csrc/capi", "op_host")]
+    files = [path for layer in folders for path in layer.glob(f"{NAME}*.cpp") if "_def" not in path.name]
+    assert len(files) >= 3
+    compiler = [*shlex.split(os.environ.get("CXX", "c++")), "-std=c++17", "-fsyntax-only", f"-I{folder}"]
+    require(run(*compiler, *files, cwd=folder))
+
+
+@pytest.mark.long
+def test_the_generated_files_call_what_is_declared(generated: Path) -> None:
+    require_declarations(generated)
+
+
 def test_the_generated_files_are_tidy(generated: Path) -> None:
     require_tidy(generated)
 
@@ -239,6 +254,7 @@ def test_the_files_of_a_kernel_keep_the_layers_and_change_the_same_shared_files(
         f"tests/cann/test_{NAME}_package.py",
     } <= made
     require_tidy(folder)
+    require_declarations(folder)
 
 
 @pytest.mark.slow
