@@ -137,6 +137,20 @@ def library():
     loaded.force_isa(None)
 
 
+@pytest.fixture
+def force_isa(library):
+    """Return a function that uses an instruction set (None: the widest), or skips the test if the machine
+    lacks it."""
+
+    def force(name):
+        try:
+            library.force_isa(name)
+        except ValueError:
+            pytest.skip(f"this machine has no {name}")
+
+    return force
+
+
 @pytest.fixture(scope="session")
 def changed_kernel(tmp_path_factory):
     """Return a function that compiles rope's kernel with a change of changed_kernel.CHANGES and returns the

@@ -1,7 +1,6 @@
 #include "csrc/core/qkv_norm_rope_cache_check.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 #include <vector>
 
@@ -93,8 +92,7 @@ private:
 
     Check check_norm_attributes() {
         if (Check c = check_epsilon(attributes_.epsilon); !c.ok()) return c;
-        if (!std::isfinite(static_cast<float>(attributes_.scale_offset)))
-            return bad_value(op_, "scale_offset", "be finite in float32", NumberText(attributes_.scale_offset).text);
+        if (Check c = check_scale_offset(attributes_.scale_offset); !c.ok()) return c;
         if (attributes_.ranks < 1 || attributes_.ranks > kMaxRanks)
             return bad_value(op_, "ranks", formatted("be in [1, %d]", kMaxRanks), std::to_string(attributes_.ranks));
         if (attributes_.ranks > 1 && !in_.square_sums)

@@ -1,7 +1,6 @@
 #include "csrc/core/rms_norm_check.h"
 
 #include <algorithm>
-#include <cmath>
 #include <iterator>
 
 namespace npu_rope {
@@ -68,9 +67,7 @@ private:
         if (shape_.stash_dtype < 0)
             return bad_value(op_, "stash_type", "be 1 (float32), 10 (float16), 11 (float64) or 16 (bfloat16)",
                              std::to_string(attributes_.stash_type));
-        if (!std::isfinite(static_cast<float>(attributes_.scale_offset)))
-            return bad_value(op_, "scale_offset", "be finite in float32", NumberText(attributes_.scale_offset).text);
-        return {};
+        return check_scale_offset(attributes_.scale_offset);
     }
 
     // Whether scale broadcasts to x's shape. With the last dimensions aligned, each size of scale must be 1 or x's

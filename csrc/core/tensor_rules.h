@@ -234,6 +234,12 @@ public:
         return bad_value(op_, "epsilon", "be >= 0 and finite in float32", NumberText(epsilon).text);
     }
 
+    // Checks the number that a norm adds to its scale in float32.
+    Check check_scale_offset(double scale_offset) {
+        if (std::isfinite(static_cast<float>(scale_offset))) return {};
+        return bad_value(op_, "scale_offset", "be finite in float32", NumberText(scale_offset).text);
+    }
+
     // An output must have x's dtype and shape.
     Check check_like(const char* name, const npu_rope_tensor& out, const char* x_name, const npu_rope_tensor& x) {
         if (out.dtype != x.dtype)

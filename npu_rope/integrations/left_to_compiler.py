@@ -1,4 +1,4 @@
-"""Which calls of a patched model keep the model's own code under torch.compile."""
+"""Decide whether torch.compile keeps the model's own code for a call of a patched model."""
 
 from __future__ import annotations
 

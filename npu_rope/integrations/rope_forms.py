@@ -376,9 +376,9 @@ def replacement(function: Callable[..., Any], form: Form, uses: Uses | None = No
             uses.tables_reason = "the model's own function rotates heads and tables of these shapes and types"
         return results
 
-    if uses is None:
-        return with_parameters(rotate, function, form, leaves_to_compiler=True)
-    return with_parameters(rotate_and_record, function, form)
+    return with_parameters(
+        rotate if uses is None else rotate_and_record, function, form, leaves_to_compiler=uses is None
+    )
 
 
 def with_parameters(

@@ -14,7 +14,7 @@ from npu_rope.executors import rms_norm as executors
 from npu_rope.executors import small_arrays
 from npu_rope.executors.tensors import is_tensor, require_tensor_like, spec_of
 from npu_rope.ops import calls, gradients
-from npu_rope.ops.registrar import Call, TorchOperator, register
+from npu_rope.ops.registrar import Call, TorchOperator, like_xs, register
 from npu_rope.optional_torch import torch
 from npu_rope.rms_norm_calls import (
     BACKWARD,
@@ -320,14 +320,6 @@ def _results(call: Tensors) -> dict[str, Any]:
     return {"out": call.x.new_empty(call.x.shape, dtype=call.scale.dtype)}
 
 
-def _results_like_x(call: Tensors) -> dict[str, Any]:
-    return {"out": call.x.new_empty(call.x.shape)}
-
-
-def _results_backward_dx(call: Tensors) -> dict[str, Any]:
-    return {"dx": call.x.new_empty(call.x.shape)}
-
-
 def _results_backward(call: Tensors) -> dict[str, Any]:
     return {"dx": call.x.new_empty(call.x.shape), "dscale": call.scale.new_empty(call.scale.shape)}
 
@@ -362,7 +354,7 @@ register(
         "rms_norm_rounded_last(Tensor x, Tensor scale, int axis=-1, float epsilon=1e-5, "
         "float scale_offset=0.0) -> Tensor",
         _call_rounded_last,
-        results=_results_like_x,
+        results=like_xs("out"),
         hot_path=True,
         on_npu=False,
     ),
@@ -374,7 +366,7 @@ register(
     ),
     _backward_operator(
         f"rms_norm_backward_dx(Tensor grad, Tensor x, Tensor scale, {ATTRIBUTES}) -> Tensor",
-        results=_results_backward_dx,
+        results=like_xs("dx"),
         autograd=partial(_differentiable, BACKWARD_DX),
     ),
 )

@@ -191,11 +191,8 @@ def assert_equals_the_two_operators(x, residual, scale, **attributes):
 @pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512", None])
 @pytest.mark.parametrize("scale_dtype", ["own", "float32"])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_results_equal_the_two_operators_bit_for_bit(isa, dtype, scale_dtype, library):
-    try:
-        library.force_isa(isa)
-    except ValueError:
-        pytest.skip(f"this machine has no {isa}")
+def test_results_equal_the_two_operators_bit_for_bit(isa, dtype, scale_dtype, force_isa):
+    force_isa(isa)
     for n in ROW_SIZES:
         x, residual = x_and_residual(dtype, (3, n), n)
         scale = torch.linspace(-2, 2, n).to(x.dtype if scale_dtype == "own" else torch.float32)

@@ -115,11 +115,8 @@ SIZES = (1, 2, 3, 31, 32, 33, 127, 129, 255, 257, 513, 4097, 16384)
 @pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512", None])
 @pytest.mark.parametrize("scale_dtype", ["own", "float32"])
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
-def test_every_instruction_set_meets_the_bound(isa, dtype, scale_dtype, library, guarded):
-    try:
-        library.force_isa(isa)
-    except ValueError:
-        pytest.skip(f"this machine has no {isa}")
+def test_every_instruction_set_meets_the_bound(isa, dtype, scale_dtype, force_isa, guarded):
+    force_isa(isa)
     for n in SIZES:
         run_and_judge(NormSetup(dtype, scale_dtype, shape=(2, n)), "cpu", guarded)
 
@@ -139,12 +136,9 @@ def test_many_rows_on_several_threads_meet_the_bound(backend, guarded):
 
 @pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512", None])
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
-def test_a_rows_result_does_not_depend_on_its_neighbours(isa, dtype, library):
+def test_a_rows_result_does_not_depend_on_its_neighbours(isa, dtype, force_isa):
     """Short rows are normalized in blocks, long ones by themselves. Some rows do not fit float32's sums."""
-    try:
-        library.force_isa(isa)
-    except ValueError:
-        pytest.skip(f"this machine has no {isa}")
+    force_isa(isa)
     rng = np.random.default_rng(0)
     for n in (1, 33, 128, 500, 1024, 1030):
         x = rng.standard_normal((70, n), np.float32).astype(NUMPY_DTYPES[dtype])
@@ -200,12 +194,9 @@ def test_the_number_of_threads_changes_no_bit():
 
 @pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512", None])
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_a_product_in_float64_is_rounded_once(dtype, isa, library):
+def test_a_product_in_float64_is_rounded_once(dtype, isa, force_isa):
     """Some products are so near to a tie that rounding to float32 first would give another result."""
-    try:
-        library.force_isa(isa)
-    except ValueError:
-        pytest.skip(f"this machine has no {isa}")
+    force_isa(isa)
     rng = np.random.default_rng(0)
     x, scale = rng.standard_normal((8192, 128)), np.ones(128)
     products = rms_norm(x, scale, stash_type=11)

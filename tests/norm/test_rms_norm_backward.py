@@ -88,11 +88,8 @@ def test_any_call_meets_the_bound(call, n, seed, backend):
 
 @pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512", None])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_every_instruction_set_meets_the_bound(isa, dtype, library, guarded):
-    try:
-        library.force_isa(isa)
-    except ValueError:
-        pytest.skip(f"this machine has no {isa}")
+def test_every_instruction_set_meets_the_bound(isa, dtype, force_isa, guarded):
+    force_isa(isa)
     for n in (1, 31, 33, 511, 513, 1025):
         judge_gradients(
             NormSetup(dtype, shape=(6, n), stash_type=11 if dtype == "float64" else 1), "cpu", guarded
@@ -102,7 +99,7 @@ def test_every_instruction_set_meets_the_bound(isa, dtype, library, guarded):
 @pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512", None])
 @pytest.mark.parametrize("stash_type", [1, 16])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_the_bits_of_dx_depend_only_on_its_row(dtype, stash_type, isa, library):
+def test_the_bits_of_dx_depend_only_on_its_row(dtype, stash_type, isa, library, force_isa):
     """They are the same on every instruction set, beside other rows, and without the scale's gradient. Some
     calls have more rows than a block, and an incomplete last block."""
     for n, rows in ((1, 6), (31, 37), (33, 6), (128, 37), (513, 23)):
@@ -118,10 +115,7 @@ def test_the_bits_of_dx_depend_only_on_its_row(dtype, stash_type, isa, library):
 
         library.force_isa("neon" if platform.machine() == "aarch64" else "baseline")
         expected = run(slice(0, rows))
-        try:
-            library.force_isa(isa)
-        except ValueError:
-            pytest.skip(f"this machine has no {isa}")
+        force_isa(isa)
         assert run(slice(0, rows)) == expected
         assert run(slice(0, rows), needs_dscale=False)[0] == expected[0]
         assert b"".join(run(slice(k, k + 1))[0] for k in range(rows)) == expected[0]
@@ -129,13 +123,10 @@ def test_the_bits_of_dx_depend_only_on_its_row(dtype, stash_type, isa, library):
 
 @pytest.mark.parametrize("isa", ["avx2", None])
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
-def test_large_gradients_are_the_same_with_every_kind_of_store(dtype, isa, library, guarded):
+def test_large_gradients_are_the_same_with_every_kind_of_store(dtype, isa, library, force_isa, guarded):
     """Stores past the caches and into prefetched lines, by one thread or two, give the bits of calls on a few
     rows."""
-    try:
-        library.force_isa(isa)
-    except ValueError:
-        pytest.skip(f"this machine has no {isa}")
+    force_isa(isa)
     rng = np.random.default_rng(0)
     width = 1032 if dtype == "float32" else 128  # 1032: the last vector of AVX-512 is incomplete
     rows = 33 * 2**20 // (3 * width * np.dtype(NUMPY_DTYPES[dtype]).itemsize)

@@ -81,11 +81,8 @@ SIZES = (2, 6, 8, 14, 16, 30, 32, 34, 48, 62, 64, 66, 80, 96, 126, 128, 130, 192
 @pytest.mark.parametrize("rounding", ROUNDINGS)
 @pytest.mark.parametrize("mode", ["neox", "normal"])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_every_instruction_set_meets_the_bound(isa, dtype, mode, rounding, library, guarded):
-    try:
-        library.force_isa(isa)
-    except ValueError:
-        pytest.skip(f"this machine has no {isa}")
+def test_every_instruction_set_meets_the_bound(isa, dtype, mode, rounding, force_isa, guarded):
+    force_isa(isa)
     for i, head in enumerate(SIZES):
         # Two of the four combinations of mode and rounding rotate the full head, two a part of it.
         window = "middle" if (i + (mode == "neox") + (rounding == ROUNDINGS[0])) % 2 else "full"
@@ -131,11 +128,8 @@ def test_with_intermediate_rounding_the_bits_are_those_of_the_separate_operators
 
 @pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512", None])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_every_instruction_set_has_the_bits_of_the_separate_operators(isa, dtype, library, guarded):
-    try:
-        library.force_isa(isa)
-    except ValueError:
-        pytest.skip(f"this machine has no {isa}")
+def test_every_instruction_set_has_the_bits_of_the_separate_operators(isa, dtype, force_isa, guarded):
+    force_isa(isa)
     for mode in ("neox", "normal"):
         for head in SIZES:
             call = NormRopeSetup(dtype, True, mode, sizes=(1, 70, 2, head), positions="int64")

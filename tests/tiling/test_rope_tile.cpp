@@ -18,7 +18,8 @@ int g_failures = 0;
 constexpr int kCalls = 3000;
 constexpr int64_t kMaxTileRows[] = {4095, 512};  // the largest tile, without and with a norm, in rows
 
-int64_t round_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+int64_t round_up(int64_t n, int64_t multiple) { return ceil_div(n, multiple) * multiple; }
 
 class Random {
 public:
@@ -420,7 +421,6 @@ struct Preferred {
         rows = bytes / row_bytes;
         tokens = std::clamp<int64_t>(ceil_div(bytes, c.max_heads() * row_bytes), 1, max_tokens);
     }
-    static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
     int64_t max_tokens, max_table, rows, row_bytes, tokens;
 };
@@ -449,7 +449,7 @@ void candidates_have_every_table_and_the_preferred_size() {
             if (runs) {
                 const int64_t least = std::max(table, 8192 / preferred.row_bytes);
                 const int64_t parts = std::max<int64_t>(1, preferred.max_tokens / least);
-                first.tokens = std::min(preferred.rows, Preferred::ceil_div(preferred.max_tokens, parts));
+                first.tokens = std::min(preferred.rows, ceil_div(preferred.max_tokens, parts));
                 first.heads = std::min(c.max_heads(), preferred.rows / first.tokens);
             }
             CHECK(c, first, has(first));
