@@ -233,7 +233,7 @@ def generated_with_kernel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def build_with_kernel(folder: Path) -> None:
-    kernels = ["npu_rope_kernels__ascend910b", "npu_rope_kernels__ascend310p"]
+    kernels = [f"npu_rope_kernels__{soc}" for soc in ("ascend910b", "ascend310p", "ascend950")]
     libraries = ["npu_rope", "npu_rope_torch", "npu_rope_torch_npu", "npu_rope_opapi", "npu_rope_opmaster"]
     require(run("cmake", "--build", "build", "--target", *libraries, *kernels, "--parallel", "2", cwd=folder))
 
