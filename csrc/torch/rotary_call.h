@@ -7,9 +7,10 @@ namespace npu_rope {
 
 // The last arguments of both schemas.
 struct RotaryMulAttributes {
-    int32_t interleaved;
-    int64_t rotary_dim, offset;
-    int32_t forward;
+    int32_t interleaved = 0;
+    int64_t rotary_dim = 0, offset = 0;
+    int32_t forward = 1;
+    RotaryMulAttributes() = default;
     explicit RotaryMulAttributes(const StableIValue* s)
         : interleaved(torch::stable::detail::to<bool>(s[0])),
           rotary_dim(torch::stable::detail::to<int64_t>(s[1])),

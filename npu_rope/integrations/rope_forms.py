@@ -19,7 +19,13 @@ from npu_rope.integrations.left_to_compiler import is_left_to_compiler
 from npu_rope.integrations.table_origins import Uses
 from npu_rope.ops.rope import rope
 from npu_rope.ops.rope_qk import rope_qk
-from npu_rope.ops.rotary_mul import rotary_mul, rotary_mul_qk, rotary_mul_qk_heads_first
+from npu_rope.ops.rotary import neighbours_to_halves
+from npu_rope.ops.rotary_mul import (
+    rotary_mul,
+    rotary_mul_qk,
+    rotary_mul_qk_heads_first,
+    rotary_mul_qk_to_halves,
+)
 
 OP = "apply_npu_rope"
 HALF, INTERLEAVED, INTERLEAVED_TO_HALVES = "halves", "neighbours", "neighbours, written as halves"
@@ -348,9 +354,11 @@ def replacement(function: Callable[..., Any], form: Form, uses: Uses | None = No
         offset = first.shape[-1] - width if in_last_lanes else 0
         if promotes and cos.dtype != first.dtype:
             heads = [h.float() for h in heads]
-        if to_halves:
-            heads = [as_halves(h, form, width) for h in heads]
         found = None if uses is None else uses.find(cos, sin, key)
+        if to_halves:
+            if found is None and axis == HEADS_FIRST and not single:
+                return rotary_mul_qk_to_halves(heads[0], heads[1], cos, sin)
+            heads = [neighbours_to_halves(h) for h in heads]
         if found is None and halves_tables:
             cos, sin = cos[..., : width // 2], sin[..., : width // 2]
         if single:
@@ -485,10 +493,3 @@ def match_tokens(tables: Sequence[int], heads: Sequence[torch.Tensor], axis: int
 def tokens_first(x: torch.Tensor, axis: int) -> torch.Tensor:
     """Transpose [B,N,S,D] to [B,S,N,D], or back, if the axis is HEADS_FIRST. Return other heads unchanged."""
     return x.transpose(-3, -2) if axis == HEADS_FIRST else x
-
-
-def as_halves(x: torch.Tensor, form: Form, width: int) -> torch.Tensor:
-    """For INTERLEAVED_TO_HALVES, return all pairs' first lanes, then their second lanes; for others, x."""
-    if form.pairs != INTERLEAVED_TO_HALVES:
-        return x
-    return x.reshape(*x.shape[:-1], width // 2, 2).transpose(-1, -2).flatten(-2)

@@ -277,6 +277,19 @@ def _call_heads_first(q: Any, k: Any, cos: Any, sin: Any, *given: Any) -> Call:
     return rotary_mul_qk_tensors(q, k, cos, sin, None), _attributes_of(*given)
 
 
+def neighbours_to_halves(x: Any) -> Any:
+    """Return the first lanes of all pairs ``(x[2i], x[2i+1])``, then their second lanes."""
+    return x.unflatten(-1, (x.shape[-1] // 2, 2)).transpose(-1, -2).flatten(-2)
+
+
+def _to_halves(call: Tensors) -> Tensors:
+    """Return the call of rotary_mul_qk that computes a call of rotary_mul_qk_to_halves."""
+    even = all(x.shape[-1] % 2 == 0 for x in call.xs.values())  # rotary_mul_qk rejects odd sizes
+    return _transposed(
+        replace(call, xs={n: neighbours_to_halves(x) for n, x in call.xs.items()}) if even else call
+    )
+
+
 registrar.register(
     *_operators_of("rotary_mul", rotary_mul_tensors, ("x",), ("out",)),
     *_operators_of("rotary_mul_qk", rotary_mul_qk_tensors, ("q", "k"), ("q_out", "k_out")),
@@ -285,6 +298,15 @@ registrar.register(
         _call_heads_first,
         check=lambda call, attributes: calls.check(_transposed(call), attributes),
         on_cpu=lambda call, attributes: executors.on_cpu_tensors(_transposed(call), attributes),
+        results=registrar.like_xs("q_out", "k_out"),
+        hot_path=True,
+        on_npu=False,
+    ),
+    TorchOperator(
+        f"rotary_mul_qk_to_halves(Tensor q, Tensor k, {_TABLES}) -> (Tensor, Tensor)",
+        _call_heads_first,
+        check=lambda call, attributes: calls.check(_transposed(call), attributes),
+        on_cpu=lambda call, attributes: executors.on_cpu_tensors(_to_halves(call), attributes),
         results=registrar.like_xs("q_out", "k_out"),
         hot_path=True,
         on_npu=False,

@@ -450,7 +450,7 @@ def test_the_ceiling_has_no_rotation_and_no_norm_of_the_family(family, small_fam
         c.kind: c for c in family_rows.contestants(family_rows.row(family, "f32", 1, family_rows.DECODE))
     }
     calls = []
-    rotations = "rotary_mul_qk_heads_first", "rotary_mul_qk", "rotary_mul"
+    rotations = "rotary_mul_qk_heads_first", "rotary_mul_qk_to_halves", "rotary_mul_qk", "rotary_mul"
     norms = "rms_norm", "rms_norm_rounded_last"
     for module, name in (
         *((norm_forms, name) for name in norms),
@@ -463,7 +463,8 @@ def test_the_ceiling_has_no_rotation_and_no_norm_of_the_family(family, small_fam
         monkeypatch.setattr(module, name, record)
     steps = {kind: contestant.prepare() for kind, contestant in found.items()}
     norm = {"rms_norm_rounded_last" if family in ROUNDED_LAST else "rms_norm"}
-    ours = {"rotary_mul_qk_heads_first"} | (set() if family in ("cohere", "gpt-neox") else norm)
+    rotation = "rotary_mul_qk_to_halves" if family == "deepseek-v3" else "rotary_mul_qk_heads_first"
+    ours = {rotation} | (set() if family in ("cohere", "gpt-neox") else norm)
     expected = {"floor": set(), "call": set(), "ours": ours}
     logits = {}
     for kind, ready in steps.items():

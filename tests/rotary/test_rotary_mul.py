@@ -26,7 +26,8 @@ from npu_rope import (
     rotary_mul_qk_,
 )
 from npu_rope.ops import calls as hot_calls
-from npu_rope.ops.rotary_mul import rotary_mul_qk_heads_first
+from npu_rope.ops.rotary import neighbours_to_halves
+from npu_rope.ops.rotary_mul import MOST_REARRANGED, rotary_mul_qk_heads_first, rotary_mul_qk_to_halves
 from npu_rope.testing import rotary_spec
 from npu_rope.testing.bounds import table_bound, worst_ratio
 
@@ -312,6 +313,87 @@ def test_the_operator_for_heads_first_names_the_tensors_that_break_a_rule(device
     message = r"\[rotary_mul_qk\] k must have q's "
     with pytest.raises((RuntimeError, ValueError), match=message):
         OPS.rotary_mul_qk_heads_first(q, k[:1], cos, sin, False, 8)
+
+
+def to_halves_sample(dtype=torch.float32, tokens=1, head=16, entries=16):
+    """Return q and k as views [2,N,tokens,head] of wider heads, and tables [2,tokens,entries]."""
+    numbers = torch.Generator().manual_seed(tokens)
+    wide = (torch.randn(2, tokens, n, head + 7, generator=numbers).to(dtype).transpose(1, 2) for n in (3, 1))
+    cos, sin = torch.randn(2, 2, tokens, entries, generator=numbers).to(dtype)
+    return *(x[..., 7:] for x in wide), cos, sin
+
+
+def by_definition(x, cos, sin):
+    """Rotate pairs (x[2i], x[2i+1]) of heads first and write them as halves, in float64."""
+    x1, x2, (cos, sin) = (
+        x[..., 0::2].double(),
+        x[..., 1::2].double(),
+        (t.double()[:, None] for t in (cos, sin)),
+    )
+    (c1, c2), (s1, s2) = (t.chunk(2, -1) if t.shape[-1] == x.shape[-1] else (t, t) for t in (cos, sin))
+    return torch.cat((x1 * c1 - x2 * s1, x2 * c2 + x1 * s2), -1)
+
+
+@pytest.mark.parametrize("dtype", NUMPY_DTYPES, ids=str)
+@pytest.mark.parametrize(("tokens", "head", "entries"), [(1, 16, 16), (1, 16, 8), (1, 130, 65), (3, 12, 12)])
+def test_neighbours_are_rotated_and_written_as_halves(dtype, tokens, head, entries):
+    dtype = getattr(torch, dtype)
+    q, k, cos, sin = to_halves_sample(dtype, tokens, head, entries)
+    before = q.clone(), k.clone()
+    got = rotary_mul_qk_to_halves(q, k, cos, sin)
+    for y, raw, x in zip(got, OPS.rotary_mul_qk_to_halves(q, k, cos, sin), (q, k), strict=True):
+        expected = by_definition(x, cos, sin)
+        assert torch.equal(y, raw)
+        assert (y - expected).abs().max() <= 2 * torch.finfo(dtype).eps * expected.abs().max()
+        halves = rotary_mul(neighbours_to_halves(x).transpose(1, 2), cos, sin).transpose(1, 2)
+        assert torch.equal(y, halves)
+    assert all(map(torch.equal, before, (q, k)))
+
+
+def test_one_token_is_rearranged_by_the_operator_and_others_by_torch(monkeypatch):
+    used, callable_named = [], hot_calls.callable_named
+    monkeypatch.setattr(hot_calls, "callable_named", lambda op: used.append(op) or callable_named(op))
+    many = torch.randn(MOST_REARRANGED // 16 + 1, 1, 1, 16), torch.randn(MOST_REARRANGED // 16 + 1, 1, 1, 16)
+    cases = (
+        (to_halves_sample(tokens=1), "rotary_mul_qk_to_halves"),
+        (to_halves_sample(tokens=3), "rotary_mul_qk"),
+        ((*many, *torch.randn(2, 1, 16)), "rotary_mul_qk_heads_first"),
+    )
+    for sample, expected in cases:
+        rotary_mul_qk_to_halves(*sample)
+        assert used == [expected]
+        used.clear()
+    q, *others = to_halves_sample()
+    y, _ = rotary_mul_qk_to_halves(q.requires_grad_(), *others)
+    assert used == ["rotary_mul_qk"]
+    (gradient,) = torch.autograd.grad(y.sum(), q)
+    leaf = q.detach().double().requires_grad_()
+    (expected,) = torch.autograd.grad(by_definition(leaf, *others[1:]).sum(), leaf)
+    assert torch.allclose(gradient.double(), expected, atol=1e-6)
+
+
+def test_elements_that_are_apart_are_rearranged():
+    q, k, cos, sin = to_halves_sample()
+    apart = (torch.stack((x, x), -1).flatten(-2)[..., ::2] for x in (q, k))
+    for y, expected in zip(rotary_mul_qk_to_halves(*apart, cos, sin), (q, k), strict=True):
+        assert torch.equal(y, rotary_mul_qk_to_halves(expected, expected, cos, sin)[0])
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda q, k, c, s: (q, k[:1], c, s), "k must have q's "),
+        (lambda q, k, c, s: (q[..., :15], k[..., :15], c, s), "the head size must be even and positive"),
+        (lambda q, k, c, s: (q.int(), k.int(), c, s), "q must be "),
+        (lambda q, k, c, s: (q[0, 0], k[0, 0], c, s), "q must have shape "),
+        (lambda q, k, c, s: (q, k, c[..., :2], s), "cos must have shape "),
+    ],
+)
+def test_the_operator_for_halves_names_the_tensors_that_break_a_rule(change, message, device):
+    given = change(*(x.to(device) for x in to_halves_sample()))
+    with pytest.raises((RuntimeError, ValueError, TypeError), match=rf"\[rotary_mul_qk\] {message}"):
+        OPS.rotary_mul_qk_to_halves(*given)
 
 
 def test_a_full_table_with_equal_halves_gives_the_result_of_a_half_table():
