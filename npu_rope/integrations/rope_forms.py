@@ -17,15 +17,11 @@ import torch
 from npu_rope.errors import bad_type
 from npu_rope.integrations.left_to_compiler import is_left_to_compiler
 from npu_rope.integrations.table_origins import Uses
+from npu_rope.ops.calls import try_hot_path
 from npu_rope.ops.rope import rope
 from npu_rope.ops.rope_qk import rope_qk
 from npu_rope.ops.rotary import neighbours_to_halves
-from npu_rope.ops.rotary_mul import (
-    rotary_mul,
-    rotary_mul_qk,
-    rotary_mul_qk_heads_first,
-    rotary_mul_qk_to_halves,
-)
+from npu_rope.ops.rotary_mul import rotary_mul, rotary_mul_qk
 
 OP = "apply_npu_rope"
 HALF, INTERLEAVED, INTERLEAVED_TO_HALVES = "halves", "neighbours", "neighbours, written as halves"
@@ -35,6 +31,10 @@ FIRST_LANES, LAST_LANES = "first lanes", "last lanes"
 # A result that differs by more than this share of its largest element comes from another rotation.
 SAME_ROTATION = 1e-5
 BATCH, HEADS, KEY_HEADS, TOKENS, WIDTH = 2, 4, 2, 5, 16
+
+# The most elements of queries that rotary_mul_qk_to_halves rearranges, on one thread. Torch distributes more
+# than 32,768 among its threads.
+MOST_REARRANGED = 1 << 17
 
 
 @dataclass(frozen=True)
@@ -344,9 +344,37 @@ def replacement(function: Callable[..., Any], form: Form, uses: Uses | None = No
     halves_tables, in_last_lanes = interleaved and form.tables == TWICE, form.place == LAST_LANES
     promotes, single, key = form.promotes, form.single, (form.pairs, form.tables, form.place)
 
+    default_dim, lanes_of_entry = form.default_unsqueeze_dim, 2 if form.tables == ONCE else 1
+    may_be_decode = uses is None and not single and heads_axis(form, default_dim, 3) == HEADS_FIRST
+    heads_first = "rotary_mul_qk_to_halves" if to_halves else "rotary_mul_qk_heads_first"
+
+    def rotate_decode(q: torch.Tensor, k: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> Any:
+        """Rotate queries and keys ``[B,N,1,D]`` by tables ``[B,1,W]``, by an operator that reads heads first.
+        Return NotImplemented for other calls. :func:`fit` would take a third of the time of a decode-sized
+        call, so the operator checks all that it can check, and transpositions would take another third."""
+        shape, table_shape = q.shape, cos.shape
+        if len(table_shape) != 3 or table_shape[1] != 1 or len(shape) != 4:
+            return NotImplemented
+        head, width = shape[3], table_shape[2] * lanes_of_entry
+        if (width != head and form.place is None) or (promotes and cos.dtype != q.dtype):
+            return NotImplemented
+        if to_halves:
+            attributes: tuple[Any, ...] = ()
+            if q.numel() > MOST_REARRANGED:
+                return NotImplemented
+        else:
+            attributes = interleaved, width, head - width if in_last_lanes else 0, True
+        if halves_tables:
+            cos, sin = cos[..., : width // 2], sin[..., : width // 2]
+        return try_hot_path(heads_first, (q, k, cos, sin), attributes)
+
     def rotate(
         heads: Sequence[torch.Tensor], cos: torch.Tensor, sin: torch.Tensor, unsqueeze_dim: int | None
     ) -> Any:
+        if may_be_decode and unsqueeze_dim == default_dim:
+            pair = rotate_decode(heads[0], heads[1], cos, sin)
+            if pair is not NotImplemented:
+                return pair
         if (fitted := fit(form, heads, cos, sin, unsqueeze_dim)) is None:
             return NotImplemented
         axis, width = fitted
@@ -354,29 +382,19 @@ def replacement(function: Callable[..., Any], form: Form, uses: Uses | None = No
         offset = first.shape[-1] - width if in_last_lanes else 0
         if promotes and cos.dtype != first.dtype:
             heads = [h.float() for h in heads]
-        found = None if uses is None else uses.find(cos, sin, key)
         if to_halves:
-            if found is None and axis == HEADS_FIRST and not single:
-                return rotary_mul_qk_to_halves(heads[0], heads[1], cos, sin)
             heads = [neighbours_to_halves(h) for h in heads]
+        found = None if uses is None else uses.find(cos, sin, key)
         if found is None and halves_tables:
             cos, sin = cos[..., : width // 2], sin[..., : width // 2]
+        heads = [tokens_first(h, axis) for h in heads]
+        window: Any = {"interleaved": interleaved, "rotary_dim": width, "offset": offset}
         if single:
-            x = tokens_first(heads[0], axis)
-            if found is not None:
-                y = rope(x, *found)
-            else:
-                y = rotary_mul(x, cos, sin, interleaved=interleaved, rotary_dim=width, offset=offset)
+            y = rope(heads[0], *found) if found else rotary_mul(heads[0], cos, sin, **window)
             return tokens_first(y, axis)
         q, k = heads
-        if found is None:
-            if axis == HEADS_FIRST:
-                return rotary_mul_qk_heads_first(q, k, cos, sin, interleaved, width, offset)
-            return rotary_mul_qk(q, k, cos, sin, interleaved=interleaved, rotary_dim=width, offset=offset)
-        if axis == HEADS_FIRST:  # without tokens_first: calls of it take a twentieth of a decode-sized call
-            q, k = rope_qk(q.transpose(-3, -2), k.transpose(-3, -2), *found)
-            return q.transpose(-3, -2), k.transpose(-3, -2)
-        return rope_qk(q, k, *found)
+        q, k = rope_qk(q, k, *found) if found else rotary_mul_qk(q, k, cos, sin, **window)
+        return tokens_first(q, axis), tokens_first(k, axis)
 
     def rotate_and_record(*given: Any) -> Any:
         results = rotate(*given)

@@ -288,7 +288,9 @@ def try_hot_path(
         return NotImplemented
     try:
         with _below_autograd():
-            results = callable_named(op)(*tensors, *attributes, **named)
+            function = callable_named(op)
+            # Python copies named arguments for a call, even if there are none.
+            results = function(*tensors, *attributes, **named) if named else function(*tensors, *attributes)
     except (RuntimeError, TypeError, ValueError):
         return NotImplemented
     if written:

@@ -152,54 +152,6 @@ def rotary_mul_qk(
     return rotated_q, rotated_k
 
 
-def rotary_mul_qk_heads_first(
-    q: Any, k: Any, cos: Any, sin: Any, interleaved: bool, rotary_dim: int, offset: int
-) -> tuple[Any, Any]:
-    """Apply :func:`rotary_mul_qk` to tensors ``[B,N,S,D]``, and return such tensors.
-
-    The transpositions take a third of the time of a decode-sized call. So a call of one token that needs no
-    gradient uses an operator that reads heads first. The tensors of one token are the same in both layouts.
-    """
-    if cos.shape[-2] == 1:
-        given = interleaved, rotary_dim, offset, True
-        pair = try_hot_path("rotary_mul_qk_heads_first", (q, k, cos, sin), given)
-        if pair is not NotImplemented:
-            both: tuple[Any, Any] = pair
-            return both
-    q, k = rotary_mul_qk(
-        q.transpose(-3, -2),
-        k.transpose(-3, -2),
-        cos,
-        sin,
-        interleaved=interleaved,
-        rotary_dim=rotary_dim,
-        offset=offset,
-    )
-    return q.transpose(-3, -2), k.transpose(-3, -2)
-
-
-def rotary_mul_qk_to_halves(q: Any, k: Any, cos: Any, sin: Any) -> tuple[Any, Any]:
-    """Apply :func:`rotary_mul_qk` to whole heads of ``[B,N,S,D]`` tensors whose pairs are neighbours.
-
-    The results have halves: the first lanes of all pairs, then their second lanes, as in DeepSeek's models.
-
-    Torch would rearrange the lanes in half the time of a decode-sized call. So a call of one token that needs
-    no gradient uses an operator that also rearranges, on one thread; large batches use torch's threads.
-    """
-    if cos.shape[-2] == 1 and q.numel() <= MOST_REARRANGED:
-        pair = try_hot_path("rotary_mul_qk_to_halves", (q, k, cos, sin), ())
-        if pair is not NotImplemented:
-            both: tuple[Any, Any] = pair
-            return both
-    q, k = rotary.neighbours_to_halves(q), rotary.neighbours_to_halves(k)
-    return rotary_mul_qk_heads_first(q, k, cos, sin, False, 0, 0)
-
-
-# The most elements of q that an operator rearranges, on one thread. Torch distributes more than 32,768 among
-# its threads.
-MOST_REARRANGED = 1 << 17
-
-
 def rotary_mul_qk_(
     q: Any,
     k: Any,
