@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 
-from npu_rope.integrations import rope_forms
+from npu_rope.integrations import rotation_form
 from npu_rope.integrations.norm_forms import NormForm, weight_of
-from npu_rope.integrations.rope_forms import Form
+from npu_rope.integrations.rotation_form import Form
 from npu_rope.integrations.table_origins import Uses
 from npu_rope.params import RopeParams
 from npu_rope.rope_attributes import RopeMode
@@ -59,8 +59,8 @@ class HeadNorm:
         if not self.covers_all_heads:
             normalized: torch.Tensor = norm(heads)
             return normalized
-        x = rope_forms.tokens_first(heads, axis)
-        return rope_forms.tokens_first(norm(x.flatten(-2)).view(x.shape), axis)
+        x = rotation_form.tokens_first(heads, axis)
+        return rotation_form.tokens_first(norm(x.flatten(-2)).view(x.shape), axis)
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class Rotation:
 
 def params_of(form: Form, head: int) -> dict[int, RopeParams]:
     """Return the parameters of a rotation by tables, for each number of lanes of a head that may rotate."""
-    mode = RopeMode.NORMAL if form.pairs == rope_forms.INTERLEAVED else RopeMode.NEOX
-    is_last = form.place == rope_forms.LAST_LANES
+    mode = RopeMode.NORMAL if form.pairs == rotation_form.INTERLEAVED else RopeMode.NEOX
+    is_last = form.place == rotation_form.LAST_LANES
     widths = [head] if form.place is None else range(2, head + 1, 2)
     return {width: RopeParams(width, mode, n_offs=head - width if is_last else 0) for width in widths}

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from npu_rope.integrations import fused_attention, norm_forms, rope_forms
+from npu_rope.integrations import fused_attention, norm_forms, rope_forms, rotation_form
 from npu_rope.integrations.attention_forms import (
     CACHES,
     EMBEDDINGS,
@@ -222,7 +222,7 @@ class _Probe:
             def rotate(heads: Any, cos: Any, sin: Any, dim: Any) -> Any:
                 if rotation.form.single:
                     raise NotKnown(f"{name} takes one tensor, not queries and keys")
-                if rotation.form.pairs == rope_forms.INTERLEAVED_TO_HALVES:
+                if rotation.form.pairs == rotation_form.INTERLEAVED_TO_HALVES:
                     raise NotKnown(f"{name} moves the lanes of a pair")
                 named = {} if dim is None else {"unsqueeze_dim": dim}
                 results = rotation.function(*heads, cos, sin, **named)
@@ -291,7 +291,7 @@ class _Probe:
         if _memory(values) not in projected:
             raise NotKnown("its values are changed between projection and cache")
         form = self.rotations[call.name].form
-        axis = rope_forms.heads_axis(form, call.dim, 3)
+        axis = rotation_form.heads_axis(form, call.dim, 3)
         if axis is None:
             raise NotKnown(f"{call.name} gets unsqueeze_dim {call.dim}")
         norms = []
@@ -299,7 +299,7 @@ class _Probe:
             norm, given = next(((n, g) for n, g, y in normalized if _memory(y) == _memory(x)), ("", x))
             if _memory(given) not in projected:
                 raise NotKnown(f"its {what} are changed between projection and rotation")
-            count = rope_forms.tokens_first(x, axis).shape[-2]
+            count = rotation_form.tokens_first(x, axis).shape[-2]
             norms.append(self._head_norm(norm, x, count) if norm else None)
         params = params_of(form, head)
         return call.name, FusedForm((norms[0], norms[1]), axis, self.parameters, self.cache, params)
@@ -366,7 +366,7 @@ def _parameters(forward: types.FunctionType) -> tuple[tuple[str, ...], str]:
     return names, cache
 
 
-def _angles(form: rope_forms.Form, batch: int, tokens: int, width: int) -> torch.Tensor:
+def _angles(form: rotation_form.Form, batch: int, tokens: int, width: int) -> torch.Tensor:
     """Return angles in the layout of the rotation's tables for ``width`` lanes."""
     generator = torch.Generator().manual_seed(batch * 100 + tokens)
     angles = torch.rand(batch, tokens, width // 2, generator=generator) * 6

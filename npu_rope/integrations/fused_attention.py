@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from npu_rope.integrations import rope_forms
+from npu_rope.integrations import rope_forms, rotation_form
 from npu_rope.integrations.attention_forms import EMBEDDINGS, FusedForm, Rotation
 from npu_rope.integrations.function_copies import with_globals
 from npu_rope.integrations.norm_forms import weight_of
@@ -155,7 +155,7 @@ class Step:
             dim: the rotation's unsqueeze_dim, or None.
         """
         norms: list[Any] = [None if how is None else how.of(self.module) for how in self.form.norms]
-        fitted = rope_forms.fit(rotation.form, heads, self.cos, sin, dim)
+        fitted = rotation_form.fit(rotation.form, heads, self.cos, sin, dim)
         is_fused = (
             fitted is not None
             and heads[0].ndim == 4
@@ -176,7 +176,7 @@ class Step:
             pair: tuple[Any, Any] = rotation.unfused(*normalized, self.cos, sin, **named)
             return pair
         self.axis, width = fitted
-        q, k = (rope_forms.tokens_first(x, self.axis) for x in heads)
+        q, k = (rotation_form.tokens_first(x, self.axis) for x in heads)
         self.batch, self.tokens = q.shape[0], q.shape[1]
         self.angles = self._angles(rotation, sin, width)
         self.q, self.k = q.flatten(0, 1), k.flatten(0, 1)
@@ -208,7 +208,7 @@ class Step:
                 positions, params, factors = found
                 of_tokens = positions.expand(*positions.shape[:-2], self.batch, self.tokens).flatten(-2)
                 return {"positions": of_tokens, "params": params, "freq_factors": factors}
-        if form.pairs == rope_forms.INTERLEAVED and form.tables == rope_forms.TWICE:
+        if form.pairs == rotation_form.INTERLEAVED and form.tables == rotation_form.TWICE:
             cos, sin = cos[..., : width // 2], sin[..., : width // 2]
         rows = None
         if self.batch > 1 and (cos.ndim == 2 or cos.shape[0] == 1):
@@ -222,7 +222,7 @@ class Step:
 
     def _as_heads(self, x: torch.Tensor) -> torch.Tensor:
         """Return ``[S,N,D]`` of all batches in the layout of the module's heads."""
-        return rope_forms.tokens_first(x.view(self.batch, self.tokens, *x.shape[1:]), self.axis)
+        return rotation_form.tokens_first(x.view(self.batch, self.tokens, *x.shape[1:]), self.axis)
 
     def require_update(self) -> None:
         """Require that the cache has got the rows.
@@ -329,7 +329,7 @@ class Step:
         return results
 
     def _as_heads_first(self, heads: torch.Tensor) -> torch.Tensor:
-        return heads if self.axis == rope_forms.HEADS_FIRST else heads.transpose(1, 2)
+        return heads if self.axis == rotation_form.HEADS_FIRST else heads.transpose(1, 2)
 
 
 def plain(value: Any) -> Any:

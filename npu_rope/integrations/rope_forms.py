@@ -9,13 +9,29 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from npu_rope.errors import bad_type
 from npu_rope.integrations.left_to_compiler import is_left_to_compiler
+from npu_rope.integrations.rotation_form import (
+    EACH_TWICE,
+    FIRST_LANES,
+    HALF,
+    HEADS_FIRST,
+    INTERLEAVED,
+    INTERLEAVED_TO_HALVES,
+    LAST_LANES,
+    ONCE,
+    TOKENS_FIRST,
+    TWICE,
+    Form,
+    fit,
+    heads_axis,
+    tokens_first,
+)
 from npu_rope.integrations.table_origins import Uses
 from npu_rope.ops.calls import try_hot_path
 from npu_rope.ops.rope import rope
@@ -24,10 +40,6 @@ from npu_rope.ops.rotary import neighbours_to_halves
 from npu_rope.ops.rotary_mul import rotary_mul, rotary_mul_qk
 
 OP = "apply_npu_rope"
-HALF, INTERLEAVED, INTERLEAVED_TO_HALVES = "halves", "neighbours", "neighbours, written as halves"
-TWICE, EACH_TWICE, ONCE = "all entries, then all again", "each entry twice", "one entry per pair"
-FIRST_LANES, LAST_LANES = "first lanes", "last lanes"
-
 # A result that differs by more than this share of its largest element comes from another rotation.
 SAME_ROTATION = 1e-5
 BATCH, HEADS, KEY_HEADS, TOKENS, WIDTH = 2, 4, 2, 5, 16
@@ -35,37 +47,6 @@ BATCH, HEADS, KEY_HEADS, TOKENS, WIDTH = 2, 4, 2, 5, 16
 # The most elements of queries that rotary_mul_qk_to_halves rearranges, on one thread. Torch distributes more
 # than 32,768 among its threads.
 MOST_REARRANGED = 1 << 17
-
-
-@dataclass(frozen=True)
-class Form:
-    """A rotation.
-
-    Attributes:
-        pairs: which lanes form a pair, and where they are written.
-        tables: the layout of cos and sin: the order of their entries, for each lane or each pair.
-        place: which lanes rotate if the tables are narrower than the head; None: they cannot be narrower.
-        single: the function takes one tensor, not queries and keys.
-        promotes: 16-bit heads with float32 tables become float32.
-        tokens_first: heads are ``[B,S,N,D]`` or ``[S,N,D]``.
-        flat_axis: where tables ``[S,W]`` get an axis for the heads, HEADS_FIRST or TOKENS_FIRST; None: not
-            supported. It may differ from the axis of ``[B,S,W]``: the function's ``cos[:, None]`` inserts an
-            axis before the tokens of ``[B,S,W]``, but after those of ``[S,W]``.
-        default_unsqueeze_dim: the default of unsqueeze_dim.
-    """
-
-    pairs: str
-    tables: str
-    place: str | None
-    single: bool = False
-    promotes: bool = False
-    tokens_first: bool = False
-    flat_axis: int | None = None
-    default_unsqueeze_dim: int | None = None
-
-    def __str__(self) -> str:
-        where = "" if self.place is None else f", the {self.place} of the head"
-        return f"pairs: {self.pairs}; tables: {self.tables}{where}"
 
 
 class NotKnown(ValueError):
@@ -128,15 +109,15 @@ def _first_line(error: Exception) -> str:
 def _classified(function: Callable[..., Any]) -> Form:
     _, single = parameters_of(function)
     errors = []
-    for tokens_first in (False, True):
-        found, error = _matches(function, single, tokens_first)
+    for has_tokens_first in (False, True):
+        found, error = _matches(function, single, has_tokens_first)
         errors.append(error)
         whole_head_keys = [key for key, places in found.items() if "" in places]
         if len(whole_head_keys) == 1:
             (key,) = whole_head_keys
             places = found[key] - {""}
             place = places.pop() if len(places) == 1 else None
-            form = _with_promotion(function, Form(*key, place, single, tokens_first=tokens_first))
+            form = _with_promotion(function, Form(*key, place, single, tokens_first=has_tokens_first))
             _require_for_other_sizes(function, form)
             unsqueeze_dim = _signature(function).parameters.get("unsqueeze_dim")
             if unsqueeze_dim is not None:
@@ -148,7 +129,7 @@ def _classified(function: Callable[..., Any]) -> Form:
 
 
 def _matches(
-    function: Callable[..., Any], single: bool, tokens_first: bool
+    function: Callable[..., Any], single: bool, has_tokens_first: bool
 ) -> tuple[dict[tuple[str, str], set[str]], str]:
     """Return the rotations that match the function's results: the values of ``Form.place`` by ``Form.pairs``
     and ``Form.tables``. A place "" means that the whole head rotates. Also return the first error if every
@@ -162,10 +143,10 @@ def _matches(
         for tables, encoded in encodings(angles):
             heads = [torch.randn(BATCH, n, TOKENS, WIDTH, generator=generator) for n in (HEADS, KEY_HEADS)]
             heads = heads[:1] if single else heads
-            passed = [h.transpose(1, 2) for h in heads] if tokens_first else heads
+            passed = [h.transpose(1, 2) for h in heads] if has_tokens_first else heads
             try:
                 results = _called(function, passed, encoded.cos(), encoded.sin())
-                if tokens_first:  # heads without the batch dimension must give the same results
+                if has_tokens_first:  # heads without the batch dimension must give the same results
                     alone = _called(function, [h[0] for h in passed], encoded[0].cos(), encoded[0].sin())
                     if not all(_is_same(a, r[0]) for a, r in zip(alone, results, strict=True)):
                         continue
@@ -441,73 +422,3 @@ def with_parameters(
         return function(*given, **named) if results is NotImplemented else results
 
     return with_same_parameters
-
-
-HEADS_FIRST, TOKENS_FIRST = -3, -2  # the axis of heads in tables that broadcast to [B,N,S,D] or [B,S,N,D]
-_UNSQUEEZED = {1: HEADS_FIRST, 2: TOKENS_FIRST}
-
-
-def fit(
-    form: Form,
-    heads: Sequence[torch.Tensor],
-    cos: torch.Tensor,
-    sin: torch.Tensor,
-    unsqueeze_dim: int | None,
-) -> tuple[int, int] | None:
-    """Return the axis of heads in the tables, and the number of rotated lanes of each head. None: the
-    recognition did not cover heads and tables of these shapes and types."""
-    if heads[-1] is None:
-        return None
-    first, tables = heads[0], cos.shape
-    axis = heads_axis(form, unsqueeze_dim, len(tables))
-    if axis is None or tables != sin.shape or cos.dtype != sin.dtype:
-        return None
-    head, width = first.shape[-1], tables[-1] * (2 if form.tables == ONCE else 1)
-    fits = width == head if form.place is None else width <= head and width % 2 == 0
-    if not fits or not match_tokens(tables, heads, axis):
-        return None
-    if cos.dtype != first.dtype and (cos.dtype != torch.float32 or first.dtype not in _NARROW):
-        return None
-    return axis, width
-
-
-_NARROW = (torch.float16, torch.bfloat16)
-
-
-def heads_axis(form: Form, unsqueeze_dim: int | None, dims: int) -> int | None:
-    """Return where tables of ``dims`` dimensions get an axis for the heads. None: not supported."""
-    if dims == 2:
-        return form.flat_axis if unsqueeze_dim == form.default_unsqueeze_dim else None
-    if unsqueeze_dim is None:
-        return TOKENS_FIRST if form.tokens_first else HEADS_FIRST
-    return _UNSQUEEZED.get(unsqueeze_dim)
-
-
-def match_tokens(tables: Sequence[int], heads: Sequence[torch.Tensor], axis: int) -> bool:
-    """Return whether tables of these sizes have a row for each token of all heads, and all heads have one
-    dtype and width. Tables [B,S,W] need heads of B batches, or of any number if B is 1; tables [S,W] take
-    heads with or without batches."""
-    first = heads[0]
-    shape, dtype, dims = first.shape, first.dtype, len(tables)
-    head_dims = len(shape)
-    if dims == 3:
-        if head_dims != 4 or tables[0] not in (1, shape[0]):
-            return False
-    elif dims != 2 or head_dims not in (3, 4):
-        return False
-    tokens = -2 if axis == HEADS_FIRST else -3
-    token_count = shape[tokens]
-    if token_count != tables[-2]:
-        return False
-    for other in heads[1:]:
-        sizes = other.shape
-        if other.dtype != dtype or len(sizes) != head_dims or sizes[-1] != shape[-1]:
-            return False
-        if sizes[tokens] != token_count or (head_dims == 4 and sizes[0] != shape[0]):
-            return False
-    return True
-
-
-def tokens_first(x: torch.Tensor, axis: int) -> torch.Tensor:
-    """Transpose [B,N,S,D] to [B,S,N,D], or back, if the axis is HEADS_FIRST. Return other heads unchanged."""
-    return x.transpose(-3, -2) if axis == HEADS_FIRST else x

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from npu_rope.errors import BrokenRule
-from npu_rope.integrations import rope_forms
+from npu_rope.integrations import rope_forms, rotation_form
 from npu_rope.integrations.rope_forms import NotKnown
 from npu_rope.integrations.table_origins import Angles, set_origin
 from npu_rope.params import RopeParams
@@ -62,12 +62,12 @@ class _Rope:
         params, layout = self.model.params, self._compare(module)
         self.has_sections = params.rope_mode.has_sections
         self.has_fourth_plane = params.rope_mode is RopeMode.IMROPE
-        by_pairs = {rope_forms.HALF: params}
+        by_pairs = {rotation_form.HALF: params}
         if not self.has_sections:  # the function that takes the tables decides which lanes are pairs
             half, neighbours = (_with_mode(params, mode) for mode in (RopeMode.NEOX, RopeMode.NORMAL))
-            by_pairs = {rope_forms.HALF: half, rope_forms.INTERLEAVED_TO_HALVES: half}
-            by_pairs[rope_forms.INTERLEAVED] = neighbours
-        places = (None, rope_forms.FIRST_LANES)
+            by_pairs = {rotation_form.HALF: half, rotation_form.INTERLEAVED_TO_HALVES: half}
+            by_pairs[rotation_form.INTERLEAVED] = neighbours
+        places = (None, rotation_form.FIRST_LANES)
         forms = {(pairs, layout, place): p for pairs, p in by_pairs.items() for place in places}
         factors = self.model.freq_factors
         self.angles = Angles(forms, None if factors is None else torch.from_numpy(factors), layout)

@@ -17,7 +17,7 @@ from npu_rope.params import RopeParams
 
 _ATTRIBUTE = "_npu_rope_origin"
 
-# The attributes pairs, tables and place of a rope_forms.Form.
+# The attributes pairs, tables and place of a rotation_form.Form.
 FormKey = tuple[str, str, str | None]
 
 

@@ -26,7 +26,7 @@ from typing import Any
 import torch
 
 from npu_rope.errors import bad_type, bad_value
-from npu_rope.integrations import attention_probe, norm_forms, rope_forms
+from npu_rope.integrations import attention_probe, norm_forms, rope_forms, rotation_form
 from npu_rope.integrations.attention_forms import FusedForm, Rotation
 from npu_rope.integrations.function_copies import with_globals
 from npu_rope.integrations.fused_attention import fused_forward
@@ -284,9 +284,9 @@ class _Rotations:
 
     def __init__(self, model: torch.nn.Module, report: Report, norms: _Norms | None) -> None:
         self.model, self.report, self.norms = model, report, norms
-        self.forms: dict[int, rope_forms.Form | str] = {}
+        self.forms: dict[int, rotation_form.Form | str] = {}
 
-    def form(self, function: Callable[..., Any]) -> rope_forms.Form | str:
+    def form(self, function: Callable[..., Any]) -> rotation_form.Form | str:
         """Return the function's form, or the reason why it has none."""
         if id(function) not in self.forms:
             try:
@@ -308,9 +308,9 @@ class _Rotations:
             ours: dict[str, Rotation] = {}
             for called_name, function in functions.items():
                 form = self.form(function)
-                is_known = isinstance(form, rope_forms.Form)
+                is_known = isinstance(form, rotation_form.Form)
                 uses = Uses() if is_known and self.report.level == "positions" else None
-                if isinstance(form, rope_forms.Form):
+                if isinstance(form, rotation_form.Form):
                     unfused = rope_forms.replacement(function, form, uses)
                     ours[called_name] = Rotation(function, form, unfused, uses)
                 self.report.entries.append(entry(called_name, str(form), is_known, uses=uses))

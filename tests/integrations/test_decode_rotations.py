@@ -1,4 +1,4 @@
-"""Rotations of one token in a patched model: which operator computes them, and whether they are transformers'."""
+"""Rotations of one token in a patched model: their operators, and their results beside transformers'."""
 
 from __future__ import annotations
 

@@ -18,9 +18,10 @@ import transformers
 
 from npu_rope.hf_params import INTERLEAVED, INTERLEAVED_SECTIONS
 from npu_rope.integrations import left_to_compiler, norm_forms, rope_forms
-from npu_rope.integrations.rope_forms import EACH_TWICE, HALF, INTERLEAVED_TO_HALVES, ONCE, TWICE, NotKnown
-from npu_rope.integrations.rope_forms import INTERLEAVED as NEIGHBOURS
+from npu_rope.integrations.rope_forms import NotKnown
 from npu_rope.integrations.rotary_embeddings import remember_positions
+from npu_rope.integrations.rotation_form import EACH_TWICE, HALF, INTERLEAVED_TO_HALVES, ONCE, TWICE
+from npu_rope.integrations.rotation_form import INTERLEAVED as NEIGHBOURS
 from npu_rope.integrations.transformers import apply_npu_rope, unpatch
 from npu_rope.testing.families import MODELS, SMALL, deepseek, make, model_of
 
