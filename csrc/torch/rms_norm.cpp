@@ -13,6 +13,7 @@ void run(AtenTensorHandle x, AtenTensorHandle scale, const NormAttributes& a, At
 }
 
 // rms_norm(x, scale, attributes)
+// rms_norm_hot(x, scale, attributes)
 void rms_norm(StableIValue* stack, uint64_t, uint64_t) {
     Owned x(stack[0]), scale(stack[1]);
     Owned out = empty_of(x.get(), scale.get());
@@ -88,6 +89,7 @@ void rms_norm_backward_dx(StableIValue* stack, uint64_t, uint64_t) { differentia
 
 STABLE_TORCH_LIBRARY_IMPL(npu_rope, CPU, m) {
     m.impl("rms_norm", &rms_norm);
+    m.impl("rms_norm_hot", &rms_norm);
     m.impl("rms_norm_out", &rms_norm_out);
     m.impl("rms_norm_rounded_last", &rms_norm_rounded_last);
     m.impl("rms_norm_backward", &rms_norm_backward);

@@ -7,7 +7,7 @@ from typing import Any
 from npu_rope.executors.tensors import require_tensor_like
 from npu_rope.ops import gradients
 from npu_rope.ops import rms_norm as norm
-from npu_rope.ops.calls import require_pair, try_hot_path
+from npu_rope.ops.calls import require_pair, try_hot_path, try_hot_write
 from npu_rope.ops.registrar import Call, register
 from npu_rope.rms_norm_calls import ADD, RmsNormAttributes, add_rms_norm_tensors, attributes_of
 
@@ -58,9 +58,11 @@ def add_rms_norm(
         require_pair(ADD, out, "(y, sum)")
     outs = tuple(out or ())
     if backend is None and type(axis) is int is type(stash_type) and type(epsilon) is float:
-        op = f"{ADD}_out" if outs else ADD
         given = axis, epsilon, stash_type
-        results = try_hot_path(op, (x, residual, scale, *outs), given, written=outs)
+        if outs:
+            results = try_hot_write(f"{ADD}_out", (x, residual, scale, *outs), given, outs)
+        else:
+            results = try_hot_path(ADD, (x, residual, scale), given)
         if results is not NotImplemented:
             both: tuple[Any, Any] = results
             return both

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cache
-from types import MappingProxyType
 from typing import Any
 
 from npu_rope import backends
@@ -14,7 +13,7 @@ from npu_rope.call_tensors import CallTensors
 from npu_rope.errors import BrokenRule, GradientRefused, bad_type, bad_value, broken
 from npu_rope.executors import rules, sim
 from npu_rope.executors.tensors import is_tensor, require_dense, require_tensor_like, spec_of
-from npu_rope.ops.gradients import add_node
+from npu_rope.ops.gradients import add_node, without_autograd
 from npu_rope.optional_torch import torch
 from npu_rope.params import RopeParams
 from npu_rope.rope_calls import RopeCallAttributes
@@ -257,48 +256,73 @@ def try_hot_path(
     op: str,
     tensors: tuple[Any, ...],
     attributes: tuple[Any, ...],
-    *,
-    named: Mapping[str, Any] = MappingProxyType({}),
-    written: tuple[Any, ...] = (),
+    named: Mapping[str, Any] | None = None,
 ) -> Any:
     """Call the kernel directly, below autograd, for plain CPU tensors, and add the node for their gradient.
-    Return NotImplemented for other calls, for calls that write where a gradient is needed, and for calls with
-    an error, which the operator's file then reports.
+    Return NotImplemented for other calls, and for calls with an error, which the operator's file reports.
 
     Args:
         op: the operator. Its schema takes the tensors, then the attributes.
         tensors: its tensors, the first of which must be given; None is an absent one.
         attributes: values of exactly the schema's types; torch would silently convert others.
-        named: the attributes and written tensors that the schema takes by name.
-        written: the tensors that the operator writes. If there are any, they are returned.
+        named: the attributes that the schema takes by name.
     """
-    if torch is None or torch.compiler.is_compiling() or backends.default_backend not in (None, "cpu"):
+    # After a model's matrix products, each access to a module's attributes and each call of a function waits
+    # for memory. So names are bound below, and the conditions of is_plain_cpu_tensor() are repeated.
+    if (
+        torch is None
+        or _is_compiling()
+        or backends.default_backend not in (None, "cpu")
+        or _dispatch_modes()
+        or _function_transforms() is not None
+        or _forward_ad._current_level >= 0
+    ):
         return NotImplemented
-    grad_enabled, ordinary, needs_gradient = torch.is_grad_enabled(), ORDINARY, False
-    for tensor in (*tensors, *written) if named else tensors:
+    needs_gradient = False
+    for tensor in tensors:
         if tensor is None:
             continue
-        if type(tensor) not in ordinary:
+        if type(tensor) not in ORDINARY:
             return NotImplemented
-        if grad_enabled and tensor.requires_grad:
+        if tensor.requires_grad and _is_grad_enabled():
             needs_gradient = True
-    if not is_plain_cpu_tensor(tensors[0]):
-        return NotImplemented
-    if needs_gradient and (op not in add_node or records_calls()):
+    if not tensors[0].is_cpu or (needs_gradient and (op not in add_node or records_calls())):
         return NotImplemented
     try:
+        if not needs_gradient and (hot := without_autograd.get(op)) is not None:
+            return hot(*tensors, *attributes)
+        function = callable_named(op)
         with _below_autograd():
-            function = callable_named(op)
             # Python copies named arguments for a call, even if there are none.
             results = function(*tensors, *attributes, **named) if named else function(*tensors, *attributes)
     except (RuntimeError, TypeError, ValueError):
         return NotImplemented
-    if written:
-        _increment_version(written)
-        return written
     if needs_gradient:
         return add_node[op]((results, named or attributes), *tensors)
     return results
+
+
+def try_hot_write(
+    op: str,
+    tensors: tuple[Any, ...],
+    attributes: tuple[Any, ...],
+    written: tuple[Any, ...],
+    named: Mapping[str, Any] | None = None,
+) -> Any:
+    """Call an operator that writes as :func:`try_hot_path` does, and return the written tensors. Also return
+    NotImplemented if a tensor needs a gradient, as such an operator has none.
+
+    Args:
+        op, tensors, attributes: as in try_hot_path.
+        written: the tensors that the operator writes.
+        named: the written tensors and the attributes that the schema takes by name.
+    """
+    if named and any(type(t) not in ORDINARY or (t.requires_grad and _is_grad_enabled()) for t in written):
+        return NotImplemented
+    if try_hot_path(op, tensors, attributes, named) is NotImplemented:
+        return NotImplemented
+    _increment_version(written)
+    return written
 
 
 def run(op: str, tensors: tuple[Any, ...], attributes: tuple[Any, ...]) -> Any:
@@ -314,6 +338,7 @@ def run(op: str, tensors: tuple[Any, ...], attributes: tuple[Any, ...]) -> Any:
 ORDINARY: frozenset[Any] = frozenset()
 if torch is not None:
     ORDINARY = frozenset({torch.Tensor, torch.nn.Parameter})
+    _is_compiling, _is_grad_enabled = torch.compiler.is_compiling, torch.is_grad_enabled
     _dispatch_modes = torch._C._len_torch_dispatch_stack
     _function_transforms = torch._C._functorch.peek_interpreter_stack
     _forward_ad = torch.autograd.forward_ad

@@ -236,7 +236,7 @@ def _on_hot_path(
         if out is None:
             if any(tensor is not None for tensor in read[_SLOTS + 1 :]) or not _keeps_rule(v, q):
                 return NotImplemented
-            pair = calls.try_hot_path(OP, (q, k, *read[:_SLOTS]), (), named=named)
+            pair = calls.try_hot_path(OP, (q, k, *read[:_SLOTS]), (), named)
             return pair if pair is NotImplemented else (*pair, v)
         written = out
     else:
@@ -249,7 +249,7 @@ def _on_hot_path(
         return NotImplemented
     outs = dict(zip(OUTS, written, strict=True))
     tensors = tuple(x for x in written if x is not None)
-    done = calls.try_hot_path(f"{OP}_out", (q, k, v, *read), (), named={**named, **outs}, written=tensors)
+    done = calls.try_hot_write(f"{OP}_out", (q, k, v, *read), (), tensors, {**named, **outs})
     return done if done is NotImplemented else written
 
 

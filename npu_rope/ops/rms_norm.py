@@ -14,7 +14,7 @@ from npu_rope.executors import rms_norm as executors
 from npu_rope.executors import small_arrays
 from npu_rope.executors.tensors import is_tensor, require_tensor_like, spec_of
 from npu_rope.ops import calls, gradients
-from npu_rope.ops.registrar import Call, TorchOperator, like_xs, register
+from npu_rope.ops.registrar import HOT, Call, TorchOperator, like_xs, register
 from npu_rope.optional_torch import torch
 from npu_rope.rms_norm_calls import (
     BACKWARD,
@@ -77,7 +77,7 @@ def rms_norm(
         if out is None:
             y = calls.try_hot_path(FORWARD, (x, scale), given)
         else:
-            y = calls.try_hot_path(f"{FORWARD}_out", (x, scale, out), given, written=(out,))
+            y = calls.try_hot_write(f"{FORWARD}_out", (x, scale, out), given, (out,))
         if y is not NotImplemented:
             return y if out is None else out
         if not is_tensor(x) and backends.default_backend in (None, "cpu"):
@@ -349,6 +349,13 @@ register(
         _call,
         results=_results,
         gradient=gradients.Gradient(_backward),
+    ),
+    operator(
+        f"rms_norm{HOT}(Tensor x, Tensor scale, {ATTRIBUTES}) -> Tensor",
+        _call,
+        results=_results,
+        hot_path=True,
+        on_npu=False,
     ),
     operator(
         "rms_norm_rounded_last(Tensor x, Tensor scale, int axis=-1, float epsilon=1e-5, "

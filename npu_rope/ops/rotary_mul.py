@@ -11,7 +11,7 @@ from npu_rope.executors.rotations import table_gradients
 from npu_rope.executors.rules import check_layout
 from npu_rope.executors.tensors import is_tensor, require_tensor_like, spec_of
 from npu_rope.ops import rotary
-from npu_rope.ops.calls import require_pair, try_hot_path
+from npu_rope.ops.calls import require_pair, try_hot_path, try_hot_write
 from npu_rope.optional_torch import torch
 from npu_rope.rotary_calls import attributes_of, rotary_mul_qk_tensors, rotary_mul_tensors, sizes_of
 
@@ -64,9 +64,9 @@ def rotary_mul(
         if out is None:
             y = try_hot_path("rotary_mul", (x, cos, sin), given)
         elif out is x:
-            y = try_hot_path("rotary_mul_", (x, cos, sin), given, written=(x,))
+            y = try_hot_write("rotary_mul_", (x, cos, sin), given, (x,))
         else:
-            y = try_hot_path("rotary_mul_out", (x, cos, sin, out), given, written=(out,))
+            y = try_hot_write("rotary_mul_out", (x, cos, sin, out), given, (out,))
         if y is not NotImplemented:
             return y if out is None else out
         if not is_tensor(x) and backends.default_backend in (None, "cpu"):
@@ -139,9 +139,9 @@ def rotary_mul_qk(
         if out is None:
             pair = try_hot_path("rotary_mul_qk", (q, k, cos, sin), given)
         elif out[0] is q and out[1] is k:
-            pair = try_hot_path("rotary_mul_qk_", (q, k, cos, sin), given, written=(q, k))
+            pair = try_hot_write("rotary_mul_qk_", (q, k, cos, sin), given, (q, k))
         else:
-            pair = try_hot_path("rotary_mul_qk_out", (q, k, cos, sin, *out), given, written=tuple(out))
+            pair = try_hot_write("rotary_mul_qk_out", (q, k, cos, sin, *out), given, tuple(out))
         if pair is not NotImplemented:
             both: tuple[Any, Any] = pair
             return both

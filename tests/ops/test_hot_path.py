@@ -116,6 +116,29 @@ def test_parameters_that_need_no_gradient_take_the_hot_path_where_gradients_are_
     assert not gradient_checks
 
 
+@pytest.mark.parametrize("needs_gradient", [False, True])
+def test_a_norm_without_a_gradient_calls_the_operator_without_an_autograd_kernel(needs_gradient, monkeypatch):
+    called, kernels = [], dict(gradients.without_autograd)
+    for name, kernel in kernels.items():
+        record = lambda *given, name=name, kernel=kernel: called.append(name) or kernel(*given)  # noqa: E731
+        monkeypatch.setitem(gradients.without_autograd, name, record)
+    x, factor = heads(torch.clone).requires_grad_(needs_gradient), scale(torch.clone)
+    y = npu_rope.rms_norm(x, factor)
+    assert called == ([] if needs_gradient else ["rms_norm"])
+    assert y.requires_grad == needs_gradient
+    hot = torch.ops.npu_rope.rms_norm_hot(x, factor)
+    assert torch.equal(hot, y)
+    assert not hot.requires_grad  # callers exclude gradients
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_negated_view_is_read_with_its_sign(name):
+    """Torch's dispatcher negates such a view for a kernel, so no call may go past it."""
+    found = tensors(CALLS[name](lambda x: torch._neg_view(x) if x.is_floating_point() else x))
+    expected = tensors(CALLS[name](lambda x: -x if x.is_floating_point() else x))
+    assert all(map(torch.equal, found, expected))
+
+
 DIFFERENTIABLE = [name for name in CALLS if name != "rope_set_rows" and "out=" not in name]
 
 
@@ -144,7 +167,7 @@ def results_and_gradients(name, **options):
 def test_gradients_take_the_hot_path_with_the_same_bits(name, gradient_checks, monkeypatch):
     found, hot = results_and_gradients(name)
     assert not gradient_checks
-    monkeypatch.setattr(calls, "is_plain_cpu_tensor", lambda x: False)
+    monkeypatch.setattr(calls, "ORDINARY", frozenset())
     expected, cold = results_and_gradients(name)
     assert gradient_checks
     assert all(map(torch.equal, found, expected))
