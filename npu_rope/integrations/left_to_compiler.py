@@ -9,8 +9,11 @@ import torch
 MOST_ELEMENTS_LEFT_TO_COMPILER = 128 * 512
 
 
+is_compiling = torch.compiler.is_compiling
+
+
 def is_left_to_compiler(x: torch.Tensor) -> bool:
     """Return whether torch.compile traces a small call on the CPU. The compiler fuses the model's own code of
     such a call with the code around it, but cannot fuse an operator, whose call then takes more time than it
-    saves."""
-    return torch.compiler.is_compiling() and x.is_cpu and x.numel() <= MOST_ELEMENTS_LEFT_TO_COMPILER
+    saves. Callers ask :func:`is_compiling` first, which is faster."""
+    return is_compiling() and x.is_cpu and x.numel() <= MOST_ELEMENTS_LEFT_TO_COMPILER

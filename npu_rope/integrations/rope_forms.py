@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from npu_rope.errors import bad_type
-from npu_rope.integrations.left_to_compiler import is_left_to_compiler
+from npu_rope.integrations.left_to_compiler import is_compiling, is_left_to_compiler
 from npu_rope.integrations.rotation_form import (
     EACH_TWICE,
     FIRST_LANES,
@@ -352,10 +352,6 @@ def replacement(function: Callable[..., Any], form: Form, uses: Uses | None = No
     def rotate(
         heads: Sequence[torch.Tensor], cos: torch.Tensor, sin: torch.Tensor, unsqueeze_dim: int | None
     ) -> Any:
-        if may_be_decode and unsqueeze_dim == default_dim:
-            pair = rotate_decode(heads[0], heads[1], cos, sin)
-            if pair is not NotImplemented:
-                return pair
         if (fitted := fit(form, heads, cos, sin, unsqueeze_dim)) is None:
             return NotImplemented
         axis, width = fitted
@@ -384,16 +380,26 @@ def replacement(function: Callable[..., Any], form: Form, uses: Uses | None = No
         return results
 
     return with_parameters(
-        rotate if uses is None else rotate_and_record, function, form, leaves_to_compiler=uses is None
+        rotate if uses is None else rotate_and_record,
+        function,
+        form,
+        leaves_to_compiler=uses is None,
+        first=rotate_decode if may_be_decode else None,
     )
 
 
 def with_parameters(
-    rotate: Callable[..., Any], function: Callable[..., Any], form: Form, *, leaves_to_compiler: bool = False
+    rotate: Callable[..., Any],
+    function: Callable[..., Any],
+    form: Form,
+    *,
+    leaves_to_compiler: bool = False,
+    first: Callable[..., Any] | None = None,
 ) -> Callable[..., Any]:
     """Return ``rotate(heads, cos, sin, unsqueeze_dim)`` with the parameters of a model's function. If rotate
     returns NotImplemented, the model's function is called; with ``leaves_to_compiler`` also for a call that
-    :func:`is_left_to_compiler`."""
+    :func:`is_left_to_compiler`. ``first`` is tried first, with the heads, cos and sin of a call that has
+    nothing else."""
     parameters = _signature(function).parameters
     names = tuple(parameters)
     defaults = {name: p.default for name, p in parameters.items() if p.default is not p.empty}
@@ -406,9 +412,11 @@ def with_parameters(
 
     def with_same_parameters(*given: Any, **named: Any) -> Any:
         # First of all: torch.compile guards all that the lines below read.
-        if leaves_to_compiler and given and is_left_to_compiler(given[0]):
+        if is_compiling() and leaves_to_compiler and given and is_left_to_compiler(given[0]):
             return function(*given, **named)
         if may_be_usual and len(given) == usual_count and not named:
+            if first is not None and (results := first(*given)) is not NotImplemented:
+                return results
             *heads, cos, sin = given
             dim = default_unsqueeze_dim
         else:
