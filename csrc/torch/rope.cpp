@@ -27,6 +27,17 @@ struct RopeCall {
     void run(AtenTensorHandle out) const { ::run(x[0].get(), positions.get(), factors, attributes, out); }
 };
 
+// rope_packed(x, positions, packed, freq_factors)
+struct RopePackedCall {
+    static constexpr int kSides = 1, kInputs = 4;
+    Owned x[1], positions, packed;
+    Optional factors;
+    RopePackedCall(StableIValue* s, StableIValue*) : x{Owned(s[0])}, positions(s[1]), packed(s[2]), factors(s[3]) {}
+    void run(AtenTensorHandle out) const {
+        ::run(x[0].get(), positions.get(), factors, unpack("rope", packed.get()), out);
+    }
+};
+
 // rope_packed_(out, x, positions, packed, freq_factors)
 // Without x the call is in place. Torch would need a tenth of the time of a decode-sized call to pass the tensor twice.
 void rope_packed(StableIValue* stack, uint64_t, uint64_t) {
@@ -41,5 +52,6 @@ STABLE_TORCH_LIBRARY_IMPL(npu_rope, CPU, m) {
     m.impl("rope", &BoxedKernels<RopeCall>::functional);
     m.impl("rope_", &BoxedKernels<RopeCall>::inplace);
     m.impl("rope_out", &BoxedKernels<RopeCall>::out);
+    m.impl("rope_packed", &BoxedKernels<RopePackedCall>::functional);
     m.impl("rope_packed_", &rope_packed);
 }

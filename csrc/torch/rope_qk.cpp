@@ -27,6 +27,18 @@ struct RopeQkCall {
     }
 };
 
+// rope_qk_packed(q, k, positions, packed, freq_factors)
+struct RopeQkPackedCall {
+    static constexpr int kSides = 2, kInputs = 5;
+    Owned x[2], positions, packed;
+    Optional factors;
+    RopeQkPackedCall(StableIValue* s, StableIValue*)
+        : x{Owned(s[0]), Owned(s[1])}, positions(s[2]), packed(s[3]), factors(s[4]) {}
+    void run(AtenTensorHandle q_out, AtenTensorHandle k_out) const {
+        ::run({x[0].get(), q_out}, {x[1].get(), k_out}, positions.get(), factors, unpack("rope_qk", packed.get()));
+    }
+};
+
 // rope_qk_packed_(q_out, k_out, q, k, positions, packed, freq_factors)
 // If q or k is absent, its output is rotated in place.
 void rope_qk_packed(StableIValue* stack, uint64_t, uint64_t) {
@@ -42,5 +54,6 @@ STABLE_TORCH_LIBRARY_IMPL(npu_rope, CPU, m) {
     m.impl("rope_qk", &BoxedKernels<RopeQkCall>::functional);
     m.impl("rope_qk_", &BoxedKernels<RopeQkCall>::inplace);
     m.impl("rope_qk_out", &BoxedKernels<RopeQkCall>::out);
+    m.impl("rope_qk_packed", &BoxedKernels<RopeQkPackedCall>::functional);
     m.impl("rope_qk_packed_", &rope_qk_packed);
 }

@@ -112,9 +112,9 @@ def _on_own_device(
     x: Any, positions: Any, params: RopeParams, freq_factors: Any, out: Any, forward: bool, angle: Angle
 ) -> Any:
     try:
-        needs_grad = (x.requires_grad or (out is not None and out.requires_grad)) and torch.is_grad_enabled()
+        needs_grad = (x.requires_grad or (out is not None and out.requires_grad)) and _is_grad_enabled()
         is_hot = not (needs_grad and (out is not None or calls.records_calls()))
-        is_hot = is_hot and not torch.compiler.is_compiling()
+        is_hot = is_hot and not _is_compiling()
         if is_hot and calls.is_plain_cpu_tensor(x):
             if not needs_grad:
                 return _hot_path(x, positions, params, freq_factors, out, forward, angle)
@@ -145,18 +145,17 @@ def _hot_path(
         packed = params.__dict__["_packed"][forward, angle]
     except (KeyError, AttributeError):
         packed = calls.packed_of("rope", params, forward, angle)
-    given_out = out
     if out is None:
-        out = torch.empty_like(x, memory_format=_contiguous)
-    elif out is x:
-        x = None
+        if freq_factors is None:
+            return _call_hot(x, positions, packed)
+        return _call_hot(x, positions, packed, freq_factors)
+    read = None if out is x else x
     if freq_factors is None:
-        _call_hot(out, x, positions, packed)
+        _write_hot(out, read, positions, packed)
     else:
-        _call_hot(out, x, positions, packed, freq_factors)
-    if given_out is not None:
-        # autograd must detect that a tensor it saved for a gradient has changed.
-        _increment_version((out,))
+        _write_hot(out, read, positions, packed, freq_factors)
+    # autograd must detect that a tensor it saved for a gradient has changed.
+    _increment_version((out,))
     return out
 
 
@@ -164,8 +163,10 @@ rotations.register_rotation("rope", rope_tensors, ("x",), ("out",))
 
 _Tensor: Any = ()  # without torch isinstance(x, ()) is False
 if torch is not None:
-    _Tensor, _contiguous = torch.Tensor, torch.contiguous_format
-    _call_hot = calls.callable_of(torch.ops.npu_rope.rope_packed_.default)
+    _Tensor = torch.Tensor
+    _is_compiling, _is_grad_enabled = torch.compiler.is_compiling, torch.is_grad_enabled
+    _call_hot = calls.callable_of(torch.ops.npu_rope.rope_packed.default)
+    _write_hot = calls.callable_of(torch.ops.npu_rope.rope_packed_.default)
     _enable_grad = torch._C._set_grad_enabled
     _increment_version = torch._C._increment_version
 

@@ -128,13 +128,13 @@ def _on_own_device(
     k_out: Any
     q_out, k_out = (None, None) if out is None else out
     try:
-        needs_grad = torch.is_grad_enabled() and (
+        needs_grad = _is_grad_enabled() and (
             q.requires_grad
             or k.requires_grad
             or (out is not None and (q_out.requires_grad or k_out.requires_grad))
         )
         is_hot = not (needs_grad and (out is not None or calls.records_calls()))
-        is_hot = is_hot and not torch.compiler.is_compiling()
+        is_hot = is_hot and not _is_compiling()
         if is_hot and calls.is_plain_cpu_tensor(q) and type(k) in calls.ORDINARY:
             if not needs_grad:
                 return _hot_path(q, k, positions, params, freq_factors, out, forward, angle)
@@ -177,18 +177,17 @@ def _hot_path(
     except (KeyError, AttributeError):
         packed = calls.packed_of("rope_qk", params, forward, angle)
     if out is None:
-        q_out = torch.empty_like(q, memory_format=_contiguous)
-        k_out = torch.empty_like(k, memory_format=_contiguous)
-    else:
-        q_out, k_out = out
+        factors = () if freq_factors is None else (freq_factors,)
+        both: tuple[Any, Any] = _call_hot(q, k, positions, packed, *factors)
+        return both
+    q_out, k_out = out
     read_q, read_k = None if q_out is q else q, None if k_out is k else k
     if freq_factors is None:
-        _call_hot(q_out, k_out, read_q, read_k, positions, packed)
+        _write_hot(q_out, k_out, read_q, read_k, positions, packed)
     else:
-        _call_hot(q_out, k_out, read_q, read_k, positions, packed, freq_factors)
-    if out is not None:
-        # autograd must detect that tensors it saved for a gradient have changed.
-        _increment_version((q_out, k_out))
+        _write_hot(q_out, k_out, read_q, read_k, positions, packed, freq_factors)
+    # autograd must detect that tensors it saved for a gradient have changed.
+    _increment_version((q_out, k_out))
     return q_out, k_out
 
 
@@ -196,8 +195,10 @@ rotations.register_rotation("rope_qk", rope_qk_tensors, ("q", "k"), ("q_out", "k
 
 _Tensor: Any = ()  # without torch isinstance(x, ()) is False
 if torch is not None:
-    _Tensor, _contiguous = torch.Tensor, torch.contiguous_format
-    _call_hot = calls.callable_of(torch.ops.npu_rope.rope_qk_packed_.default)
+    _Tensor = torch.Tensor
+    _is_compiling, _is_grad_enabled = torch.compiler.is_compiling, torch.is_grad_enabled
+    _call_hot = calls.callable_of(torch.ops.npu_rope.rope_qk_packed.default)
+    _write_hot = calls.callable_of(torch.ops.npu_rope.rope_qk_packed_.default)
     _enable_grad = torch._C._set_grad_enabled
     _increment_version = torch._C._increment_version
 

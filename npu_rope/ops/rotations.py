@@ -190,16 +190,21 @@ def register_rotation(
     def call_in_place(*given: Any, **attributes: Any) -> Call:
         return make(*given, *[None] * (n + 2 - len(given)), registrar.one_or_all(given[:n])), attributes
 
+    def call_packed_new(*given: Any) -> Call:
+        positions, packed, *factors = given[n:]
+        return make(*given[:n], positions, factors[0] if factors else None, None), packed
+
     def call_packed(*given: Any) -> Call:
         out, (positions, packed, *factors) = given[:n], given[2 * n :]
         read = (written if x is None else x for written, x in zip(out, given[n:], strict=False))
         return make(*read, positions, factors[0] if factors else None, registrar.one_or_all(out)), packed
 
     read, angles = registrar.schema_of_inputs(xs), "Tensor positions, Tensor? freq_factors=None"
+    result = "Tensor" if n == 1 else "(Tensor, Tensor)"
     accepted, refused = ("x itself", "another tensor") if n == 1 else ("(q, k)", "other tensors")
     registrar.register(
         rope_operator(
-            f"{op}({read}, {angles}, {calls.ATTRIBUTES}) -> {'Tensor' if n == 1 else '(Tensor, Tensor)'}",
+            f"{op}({read}, {angles}, {calls.ATTRIBUTES}) -> {result}",
             call,
             results=registrar.like_xs(*outs),
             gradient=_gradient_of(n),
@@ -215,6 +220,11 @@ def register_rotation(
             call,
             no_gradient=("out", f"be None or {accepted} where a gradient is needed", refused),
             functional=op,
+        ),
+        packed_operator(
+            f"{op}_packed({read}, Tensor positions, Tensor packed, Tensor? freq_factors=None) -> {result}",
+            call_packed_new,
+            results=registrar.like_xs(*outs),
         ),
         packed_operator(
             f"{op}_packed_({registrar.schema_of_outputs(outs)}, {', '.join(f'Tensor? {x}' for x in xs)},"
