@@ -109,7 +109,6 @@ def register(*operators: TorchOperator) -> None:
         if by_ctypes:
             _library.impl(name, _kernel(operator, operator.on_cpu), "CPU")
         if operator.hot_path:
-            _library.impl(name, torch.library.fallthrough_kernel, "Autograd")
             # OpOverload.__call__ only calls _op, but takes a third of the time of a decode-sized call.
             gradients.without_autograd[name.removesuffix(HOT)] = getattr(overload, "_op", overload)
         else:

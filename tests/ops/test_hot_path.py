@@ -126,9 +126,13 @@ def test_a_norm_without_a_gradient_calls_the_operator_without_an_autograd_kernel
     y = npu_rope.rms_norm(x, factor)
     assert called == ([] if needs_gradient else ["rms_norm"])
     assert y.requires_grad == needs_gradient
-    hot = torch.ops.npu_rope.rms_norm_hot(x, factor)
-    assert torch.equal(hot, y)
-    assert not hot.requires_grad  # callers exclude gradients
+    assert torch.equal(torch.ops.npu_rope.rms_norm_hot(x, factor), y)
+
+
+def test_torch_warns_where_a_gradient_flows_through_an_operator_without_an_autograd_kernel():
+    x = heads(torch.clone).requires_grad_()
+    with pytest.warns(UserWarning, match="npu_rope::rms_norm_hot: an autograd kernel was not registered"):
+        torch.ops.npu_rope.rms_norm_hot(x, scale(torch.clone)).sum().backward()
 
 
 @pytest.mark.parametrize("name", CALLS)
