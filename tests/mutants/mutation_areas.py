@@ -909,6 +909,7 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "allocations.cpp | number + 1 | uint64_t number = {0};": "no caller reads the number of a place without memory",
     },
     "rules": {
+        "rope_check.h | number + 1 | int sides = {1}; // 2: queries and keys; 3: also values, which are not rotated": "check_rope and check_rotary set it, and qkv_norm_rope_cache does not read it",
         "check.h | statement removed | std::vsnprintf(text, sizeof text, format, args); {va_end(args)};": "va_end does nothing in the ABIs of x86-64 and AArch64",
     },
 }
