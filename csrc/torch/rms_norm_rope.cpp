@@ -94,6 +94,19 @@ struct SetRowsCall {
     }
 };
 
+// rms_norm_rope_packed(q, k, q_scale, k_scale, positions, packed, freq_factors)
+struct PackedCall {
+    static constexpr int kSides = 2, kInputs = 7;
+    Owned x[2], q_scale, k_scale, positions, packed;
+    Optional factors;
+    PackedCall(StableIValue* s, StableIValue*)
+        : x{Owned(s[0]), Owned(s[1])}, q_scale(s[2]), k_scale(s[3]), positions(s[4]), packed(s[5]), factors(s[6]) {}
+    void run(AtenTensorHandle q_out, AtenTensorHandle k_out) const {
+        ::run({x[0].get(), q_out}, {x[1].get(), k_out}, {q_scale.get(), k_scale.get(), positions.get(), nullptr},
+              factors, read_packed(packed.get()));
+    }
+};
+
 // rms_norm_rope_packed_(q_out, k_out, q, k, q_scale, k_scale, positions, packed, rows, freq_factors)
 // If q or k is absent, the call normalizes and rotates its output in place. With rows, k_out is a cache.
 void rms_norm_rope_packed(StableIValue* stack, uint64_t, uint64_t) {
@@ -110,5 +123,6 @@ STABLE_TORCH_LIBRARY_IMPL(npu_rope, CPU, m) {
     m.impl("rms_norm_rope_out", &BoxedKernels<RmsNormRopeCall>::out);
     m.impl("rms_norm_rope_set_rows", &BoxedKernels<SetRowsCall>::functional);
     m.impl("rms_norm_rope_set_rows_out", &BoxedKernels<SetRowsCall>::out);
+    m.impl("rms_norm_rope_packed", &BoxedKernels<PackedCall>::functional);
     m.impl("rms_norm_rope_packed_", &rms_norm_rope_packed);
 }

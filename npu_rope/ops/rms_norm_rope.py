@@ -205,22 +205,21 @@ def _hot_path(tensors: tuple[Any, ...], given: tuple[Any, ...]) -> tuple[Any, An
             packed = _packed_of(params, epsilon, rounding, angle)
     except (KeyError, AttributeError, TypeError):
         packed = _packed_of(params, epsilon, rounding, angle)
-    q_out, k_out = written or (None, None)
-    given_outs = () if q_out is None else (q_out,)
+    if written is None:
+        factors = () if freq_factors is None else (freq_factors,)
+        pair: tuple[Any, Any] = _call_hot(q, k, q_scale, k_scale, positions, packed, *factors)
+        return pair
+    q_out, k_out = written
+    given_outs = (k_out,) if q_out is None else (q_out, k_out)
     if q_out is None:
         q_out = torch.empty_like(q, memory_format=_contiguous)
-    if k_out is None:
-        k_out = torch.empty_like(k, memory_format=_contiguous)
-    else:
-        given_outs = (*given_outs, k_out)
     read_q, read_k = None if q_out is q else q, None if k_out is k else k
     if rows is None and freq_factors is None:
-        _call_hot(q_out, k_out, read_q, read_k, q_scale, k_scale, positions, packed)
+        _write_hot(q_out, k_out, read_q, read_k, q_scale, k_scale, positions, packed)
     else:
-        _call_hot(q_out, k_out, read_q, read_k, q_scale, k_scale, positions, packed, rows, freq_factors)
-    if given_outs:
-        # autograd must detect that tensors it saved for a gradient have changed.
-        _increment_version(given_outs)
+        _write_hot(q_out, k_out, read_q, read_k, q_scale, k_scale, positions, packed, rows, freq_factors)
+    # autograd must detect that tensors it saved for a gradient have changed.
+    _increment_version(given_outs)
     return q_out, k_out
 
 
@@ -317,6 +316,12 @@ def _call_packed(q_out: Any, k_out: Any, q: Any, k: Any, *rest: Any) -> Call:
     return rms_norm_rope_tensors(q, k, q_scale, k_scale, positions, factors, outs, rows), packed
 
 
+def _call_packed_new(
+    q: Any, k: Any, q_scale: Any, k_scale: Any, positions: Any, packed: Any, factors: Any = None
+) -> Call:
+    return rms_norm_rope_tensors(q, k, q_scale, k_scale, positions, factors, None, None), packed
+
+
 def _check_traced(call: Tensors, attributes: dict[str, Any]) -> None:
     calls.check(call, _attributes(attributes))
 
@@ -329,6 +334,9 @@ _INPUTS = "Tensor q, Tensor k, Tensor q_scale, Tensor k_scale, Tensor positions"
 _NEW = f"{_INPUTS}, Tensor? freq_factors=None, {_ATTRIBUTES}"
 _ROWS = f"{_INPUTS}, Tensor rows, Tensor(a!) cache, Tensor? freq_factors=None, {_ATTRIBUTES}"
 _operator = partial(TorchOperator, check=_check_traced, on_cpu=_on_cpu)
+_packed_operator = partial(
+    TorchOperator, check=calls.check_packed, on_cpu=executors.on_cpu_packed, hot_path=True, on_npu=False
+)
 register(
     _operator(
         f"rms_norm_rope({_NEW}) -> (Tensor, Tensor)",
@@ -339,16 +347,17 @@ register(
     _operator(f"rms_norm_rope_out({_NEW}, Tensor(a!) q_out, Tensor(b!) k_out) -> ()", _call),
     _operator(f"rms_norm_rope_set_rows({_ROWS}) -> Tensor", _call_set_rows, results=like_xs("q_out")),
     _operator(f"rms_norm_rope_set_rows_out({_ROWS}, Tensor(b!) q_out) -> ()", _call_set_rows),
+    _packed_operator(
+        f"rms_norm_rope_packed({_INPUTS}, Tensor packed, Tensor? freq_factors=None) -> (Tensor, Tensor)",
+        _call_packed_new,
+        results=like_xs("q_out", "k_out"),
+    ),
     # If q or k is None, its output is the input as well. With rows, k_out is a cache.
-    TorchOperator(
+    _packed_operator(
         "rms_norm_rope_packed_(Tensor(a!) q_out, Tensor(b!) k_out, Tensor? q, Tensor? k,"
         " Tensor q_scale, Tensor k_scale, Tensor positions, Tensor packed, Tensor? rows=None,"
         " Tensor? freq_factors=None) -> ()",
         _call_packed,
-        calls.check_packed,
-        executors.on_cpu_packed,
-        hot_path=True,
-        on_npu=False,
     ),
 )
 
@@ -356,7 +365,8 @@ _Tensor: Any = ()  # without torch isinstance(x, ()) is False
 if torch is not None:
     _Tensor, _contiguous = torch.Tensor, torch.contiguous_format
     _operators = torch.ops.npu_rope
-    _call_hot = calls.callable_of(_operators.rms_norm_rope_packed_.default)
+    _call_hot = calls.callable_of(_operators.rms_norm_rope_packed.default)
+    _write_hot = calls.callable_of(_operators.rms_norm_rope_packed_.default)
     _enable_grad = torch._C._set_grad_enabled
     _increment_version = torch._C._increment_version
 
