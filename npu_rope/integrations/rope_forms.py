@@ -332,12 +332,14 @@ def replacement(function: Callable[..., Any], form: Form, uses: Uses | None = No
     def rotate_decode(q: torch.Tensor, k: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> Any:
         """Rotate queries and keys ``[B,N,1,D]`` by tables ``[B,1,W]``, by an operator that reads heads first.
         Return NotImplemented for other calls. :func:`fit` would take a third of the time of a decode-sized
-        call, so the operator checks all that it can check, and transpositions would take another third."""
+        call, so the operator checks what it sees, and transpositions would take another third."""
         shape, table_shape = q.shape, cos.shape
-        if len(table_shape) != 3 or table_shape[1] != 1 or len(shape) != 4:
+        if len(table_shape) != 3 or table_shape[1] != 1 or len(shape) != 4 or k is None:
             return NotImplemented
         head, width = shape[3], table_shape[2] * lanes_of_entry
-        if (width != head and form.place is None) or (promotes and cos.dtype != q.dtype):
+        if width != head and form.place is None:
+            return NotImplemented
+        if cos.dtype != q.dtype and (promotes or q.dtype == torch.float64):
             return NotImplemented
         if to_halves:
             attributes: tuple[Any, ...] = ()
@@ -346,6 +348,8 @@ def replacement(function: Callable[..., Any], form: Form, uses: Uses | None = No
         else:
             attributes = interleaved, width, head - width if in_last_lanes else 0, True
         if halves_tables:
+            if sin.shape != table_shape:  # the operator sees only the halves
+                return NotImplemented
             cos, sin = cos[..., : width // 2], sin[..., : width // 2]
         return try_hot_path(heads_first, (q, k, cos, sin), attributes)
 
@@ -359,9 +363,13 @@ def replacement(function: Callable[..., Any], form: Form, uses: Uses | None = No
         offset = first.shape[-1] - width if in_last_lanes else 0
         if promotes and cos.dtype != first.dtype:
             heads = [h.float() for h in heads]
+        found = None if uses is None else uses.find(cos, sin, key)
+        if found is None and axis == HEADS_FIRST and not single and not is_compiling():
+            pair = rotate_decode(heads[0], heads[1], cos, sin)
+            if pair is not NotImplemented:
+                return pair
         if to_halves:
             heads = [neighbours_to_halves(h) for h in heads]
-        found = None if uses is None else uses.find(cos, sin, key)
         if found is None and halves_tables:
             cos, sin = cos[..., : width // 2], sin[..., : width // 2]
         heads = [tokens_first(h, axis) for h in heads]
@@ -412,10 +420,11 @@ def with_parameters(
 
     def with_same_parameters(*given: Any, **named: Any) -> Any:
         # First of all: torch.compile guards all that the lines below read.
-        if is_compiling() and leaves_to_compiler and given and is_left_to_compiler(given[0]):
+        compiles = is_compiling()
+        if compiles and leaves_to_compiler and given and is_left_to_compiler(given[0]):
             return function(*given, **named)
         if may_be_usual and len(given) == usual_count and not named:
-            if first is not None and (results := first(*given)) is not NotImplemented:
+            if first is not None and not compiles and (results := first(*given)) is not NotImplemented:
                 return results
             *heads, cos, sin = given
             dim = default_unsqueeze_dim

@@ -13,7 +13,7 @@ from npu_rope.call_tensors import CallTensors
 from npu_rope.errors import BrokenRule, GradientRefused, bad_type, bad_value, broken
 from npu_rope.executors import rules, sim
 from npu_rope.executors.tensors import is_tensor, require_dense, require_tensor_like, spec_of
-from npu_rope.ops.gradients import add_node, without_autograd
+from npu_rope.ops.gradients import add_node, callable_of, without_autograd
 from npu_rope.optional_torch import torch
 from npu_rope.params import RopeParams
 from npu_rope.rope_calls import RopeCallAttributes
@@ -36,7 +36,7 @@ ATTRIBUTES = f"{PARAMS}, bool forward=True, int angle=0"
 
 def records_calls() -> bool:
     """Return whether torch.jit.trace records calls. It records a node of autograd's graph as a constant."""
-    return torch._C._get_tracing_state() is not None
+    return _tracing_state() is not None
 
 
 def require_params(op: str, params: Any) -> None:
@@ -240,12 +240,6 @@ def run_named(backend: str | None, call: CallTensors[Any], attributes: Any, run:
 # ---- hot path --------------------------------------------------------------------------------------
 
 
-def callable_of(overload: Any) -> Any:
-    """Return ``_op`` of an OpOverload. ``OpOverload.__call__`` only calls ``_op``, but takes a third of the
-    time of a decode-sized call."""
-    return getattr(overload, "_op", overload)
-
-
 @cache
 def callable_named(op: str) -> Any:
     """Return :func:`callable_of` for the operator of that name."""
@@ -258,7 +252,7 @@ def try_hot_path(
     attributes: tuple[Any, ...],
     named: Mapping[str, Any] | None = None,
 ) -> Any:
-    """Call the kernel directly, below autograd, for plain CPU tensors, and add the node for their gradient.
+    """Call the kernel without autograd's, for plain CPU tensors, and add the node for their gradient.
     Return NotImplemented for other calls, and for calls with an error, which the operator's file reports.
 
     Args:
@@ -289,7 +283,9 @@ def try_hot_path(
     if not tensors[0].is_cpu or (needs_gradient and (op not in add_node or records_calls())):
         return NotImplemented
     try:
-        if not needs_gradient and (hot := without_autograd.get(op)) is not None:
+        hot = None if needs_gradient or named else without_autograd.get(op)
+        # torch.jit.trace records the operator that has a gradient.
+        if hot is not None and _tracing_state() is None:
             return hot(*tensors, *attributes)
         function = callable_named(op)
         with _below_autograd():
@@ -338,6 +334,7 @@ def run(op: str, tensors: tuple[Any, ...], attributes: tuple[Any, ...]) -> Any:
 ORDINARY: frozenset[Any] = frozenset()
 if torch is not None:
     ORDINARY = frozenset({torch.Tensor, torch.nn.Parameter})
+    _tracing_state = torch._C._get_tracing_state
     _is_compiling, _is_grad_enabled = torch.compiler.is_compiling, torch.is_grad_enabled
     _dispatch_modes = torch._C._len_torch_dispatch_stack
     _function_transforms = torch._C._functorch.peek_interpreter_stack

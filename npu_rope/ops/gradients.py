@@ -148,6 +148,12 @@ add_node: dict[str, Callable[..., Any]] = {}
 without_autograd: dict[str, Callable[..., Any]] = {}
 
 
+def callable_of(overload: Any) -> Any:
+    """Return ``_op`` of an OpOverload. ``OpOverload.__call__`` only calls ``_op``, but takes a third of the
+    time of a decode-sized call."""
+    return getattr(overload, "_op", overload)
+
+
 def _single_level_function() -> tuple[Any, Any]:
     """Return the base class of the package's autograd functions, and the context for their apply().
 

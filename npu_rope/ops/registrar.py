@@ -8,6 +8,7 @@ functionalisation and placeholders for NPU tensors. The C++ kernels are in ``csr
 
 from __future__ import annotations
 
+import re
 import sys
 import warnings
 from collections.abc import Callable, Mapping
@@ -109,8 +110,7 @@ def register(*operators: TorchOperator) -> None:
         if by_ctypes:
             _library.impl(name, _kernel(operator, operator.on_cpu), "CPU")
         if operator.hot_path:
-            # OpOverload.__call__ only calls _op, but takes a third of the time of a decode-sized call.
-            gradients.without_autograd[name.removesuffix(HOT)] = getattr(overload, "_op", overload)
+            gradients.without_autograd[name.removesuffix(HOT)] = gradients.callable_of(overload)
         else:
             _library.impl(name, _autograd(operator, overload), "Autograd")
         if operator.functional is not None:
@@ -205,7 +205,7 @@ def _npu_refusal(name: str) -> Callable[..., None]:
     to the copies."""
 
     def refuse(*_: Any, **__: Any) -> None:
-        op = name.removesuffix("_packed_")
+        op = re.sub(rf"(_packed_?|{HOT}|_heads_first|_to_halves)$", "", name)
         raise RuntimeError(f"[{op}] tensors must be on device cpu in {name} but got npu.")
 
     return refuse

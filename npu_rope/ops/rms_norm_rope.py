@@ -206,7 +206,7 @@ def _hot_path(tensors: tuple[Any, ...], given: tuple[Any, ...]) -> tuple[Any, An
     except (KeyError, AttributeError, TypeError):
         packed = _packed_of(params, epsilon, rounding, angle)
     if written is None:
-        factors = () if freq_factors is None else (freq_factors,)
+        factors = () if freq_factors is None else (freq_factors.detach(),)  # they have no gradient
         pair: tuple[Any, Any] = _call_hot(q, k, q_scale, k_scale, positions, packed, *factors)
         return pair
     q_out, k_out = written
@@ -365,8 +365,8 @@ _Tensor: Any = ()  # without torch isinstance(x, ()) is False
 if torch is not None:
     _Tensor, _contiguous = torch.Tensor, torch.contiguous_format
     _operators = torch.ops.npu_rope
-    _call_hot = calls.callable_of(_operators.rms_norm_rope_packed.default)
-    _write_hot = calls.callable_of(_operators.rms_norm_rope_packed_.default)
+    _call_hot = gradients.callable_of(_operators.rms_norm_rope_packed.default)
+    _write_hot = gradients.callable_of(_operators.rms_norm_rope_packed_.default)
     _enable_grad = torch._C._set_grad_enabled
     _increment_version = torch._C._increment_version
 

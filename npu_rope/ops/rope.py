@@ -148,7 +148,7 @@ def _hot_path(
     if out is None:
         if freq_factors is None:
             return _call_hot(x, positions, packed)
-        return _call_hot(x, positions, packed, freq_factors)
+        return _call_hot(x, positions, packed, freq_factors.detach())  # they have no gradient
     read = None if out is x else x
     if freq_factors is None:
         _write_hot(out, read, positions, packed)
@@ -165,8 +165,8 @@ _Tensor: Any = ()  # without torch isinstance(x, ()) is False
 if torch is not None:
     _Tensor = torch.Tensor
     _is_compiling, _is_grad_enabled = torch.compiler.is_compiling, torch.is_grad_enabled
-    _call_hot = calls.callable_of(torch.ops.npu_rope.rope_packed.default)
-    _write_hot = calls.callable_of(torch.ops.npu_rope.rope_packed_.default)
+    _call_hot = gradients.callable_of(torch.ops.npu_rope.rope_packed.default)
+    _write_hot = gradients.callable_of(torch.ops.npu_rope.rope_packed_.default)
     _enable_grad = torch._C._set_grad_enabled
     _increment_version = torch._C._increment_version
 

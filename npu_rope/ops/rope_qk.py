@@ -177,7 +177,7 @@ def _hot_path(
     except (KeyError, AttributeError):
         packed = calls.packed_of("rope_qk", params, forward, angle)
     if out is None:
-        factors = () if freq_factors is None else (freq_factors,)
+        factors = () if freq_factors is None else (freq_factors.detach(),)  # they have no gradient
         both: tuple[Any, Any] = _call_hot(q, k, positions, packed, *factors)
         return both
     q_out, k_out = out
@@ -197,8 +197,8 @@ _Tensor: Any = ()  # without torch isinstance(x, ()) is False
 if torch is not None:
     _Tensor = torch.Tensor
     _is_compiling, _is_grad_enabled = torch.compiler.is_compiling, torch.is_grad_enabled
-    _call_hot = calls.callable_of(torch.ops.npu_rope.rope_qk_packed.default)
-    _write_hot = calls.callable_of(torch.ops.npu_rope.rope_qk_packed_.default)
+    _call_hot = gradients.callable_of(torch.ops.npu_rope.rope_qk_packed.default)
+    _write_hot = gradients.callable_of(torch.ops.npu_rope.rope_qk_packed_.default)
     _enable_grad = torch._C._set_grad_enabled
     _increment_version = torch._C._increment_version
 

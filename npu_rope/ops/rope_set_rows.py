@@ -153,7 +153,7 @@ register(
 _Tensor: Any = ()  # without torch isinstance(x, ()) is False
 if torch is not None:
     _Tensor = torch.Tensor
-    _call_hot = calls.callable_of(torch.ops.npu_rope.rope_set_rows_packed_.default)
+    _call_hot = gradients.callable_of(torch.ops.npu_rope.rope_set_rows_packed_.default)
     _increment_version = torch._C._increment_version
 
 __all__ = ["rope_set_rows"]

@@ -40,14 +40,15 @@ def rotate(xs: Sequence[Any], angles: Iterable[Any], attributes: Attributes) -> 
         not (needs_gradient or torch.compiler.is_compiling())
         and calls.is_plain_cpu_tensor(xs[0])
         and type(xs[-1]) in calls.ORDINARY
-        and not any(map(torch._C._functorch.is_legacy_batchedtensor, xs))  # of is_grads_batched
     ):
-        ys = tuple(torch.empty_like(x, memory_format=torch.contiguous_format) for x in xs)
-        factors = () if freq_factors is None else (freq_factors,)
-        calls.callable_named(f"{op}_packed_")(*ys, *xs, positions, calls.packed_of(op, *attributes), *factors)
-        return ys
+        factors = () if freq_factors is None else (freq_factors.detach(),)  # they have no gradient
+        packed = calls.packed_of(op, *attributes)
+        return _as_tuple(calls.callable_named(f"{op}_packed")(*xs, positions, packed, *factors))
     schema = calls.attributes_of(op, *attributes).as_schema()
-    results = getattr(torch.ops.npu_rope, op).default(*xs, positions, freq_factors, **schema)
+    return _as_tuple(getattr(torch.ops.npu_rope, op).default(*xs, positions, freq_factors, **schema))
+
+
+def _as_tuple(results: Any) -> tuple[Any, ...]:
     return results if isinstance(results, tuple) else (results,)
 
 

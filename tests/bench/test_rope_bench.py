@@ -450,10 +450,23 @@ def test_the_ceiling_has_no_rotation_and_no_norm_of_the_family(family, small_fam
         c.kind: c for c in family_rows.contestants(family_rows.row(family, "f32", 1, family_rows.DECODE))
     }
     calls = []
+
+    def record(original, name, *given, **named):
+        results = original(name, *given, **named)
+        if results is not NotImplemented:
+            calls.append(name)
+        return results
+
     for module in (norm_forms, rope_forms):
-        original = module.try_hot_path
-        record = partial(lambda original, name, *a: calls.append(name) or original(name, *a), original)
-        monkeypatch.setattr(module, "try_hot_path", record)
+        monkeypatch.setattr(module, "try_hot_path", partial(record, module.try_hot_path))
+    for module, name in (
+        *((norm_forms, name) for name in ("rms_norm", "rms_norm_rounded_last")),
+        *((rope_forms, name) for name in ("rotary_mul_qk", "rotary_mul")),
+    ):
+        original = getattr(module, name)
+        monkeypatch.setattr(
+            module, name, partial(lambda f, name, *a, **n: calls.append(name) or f(*a, **n), original, name)
+        )
     steps = {kind: contestant.prepare() for kind, contestant in found.items()}
     norm = {"rms_norm_rounded_last" if family in ROUNDED_LAST else "rms_norm"}
     rotation = "rotary_mul_qk_to_halves" if family == "deepseek-v3" else "rotary_mul_qk_heads_first"

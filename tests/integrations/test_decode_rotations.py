@@ -12,6 +12,7 @@ from npu_rope.integrations import rope_forms
 HEADS_FIRST, TO_HALVES = "rotary_mul_qk_heads_first", "rotary_mul_qk_to_halves"
 # Model, function, width of the tables for heads of 16 lanes, operator.
 FUNCTIONS = {
+    "neighbours, by halves of tables": ("ernie4_5", "apply_rotary_pos_emb", 16, HEADS_FIRST),
     "halves": ("llama", "apply_rotary_pos_emb", 16, HEADS_FIRST),
     "neighbours": ("cohere", "apply_rotary_pos_emb", 16, HEADS_FIRST),
     "first lanes": ("glm4", "apply_rotary_pos_emb", 8, HEADS_FIRST),
@@ -124,6 +125,12 @@ def test_what_the_function_rejects_is_rejected_and_what_it_broadcasts_is_broadca
         (q, k, cos[..., : width - 2], sin[..., : width - 2]),
         (q, k, torch.cat((cos, cos), -1), torch.cat((sin, sin), -1)),
         (q, k, torch.cat((cos, cos)), torch.cat((sin, sin))),
+        (q, k, cos, torch.cat((sin, sin), -1)),
+        (q, k, torch.cat((cos, cos), -1), sin),
+        (q, k, cos, sin[..., : width // 2]),
+        (q, k, cos, sin.double()),
+        (q.double(), k.double(), cos, sin),
+        (q.double(), k, cos, sin),
         (q[0], k[0], cos, sin),
         (q[:1], k[:1], cos, sin),
     ):
@@ -134,3 +141,35 @@ def test_what_the_function_rejects_is_rejected_and_what_it_broadcasts_is_broadca
                 ours(*given)
         else:
             assert_same(ours(*given), expected)
+
+
+def half_keys(q, k, cos, sin, unsqueeze_dim=1):
+    """Rotate halves; keys may be absent, as in mistral_large4."""
+    cos, sin = cos.unsqueeze(unsqueeze_dim), sin.unsqueeze(unsqueeze_dim)
+
+    def rotated(x):
+        first, second = x.chunk(2, -1)
+        return x * cos + torch.cat((-second, first), -1) * sin
+
+    return rotated(q), None if k is None else rotated(k)
+
+
+def test_keys_may_be_absent(used):
+    ours = rope_forms.replacement(half_keys, rope_forms.classify(half_keys))
+    q, _, cos, sin = sample("halves", 16)
+    y, keys = ours(q, None, cos, sin)
+    assert torch.equal(y, half_keys(q, None, cos, sin)[0])
+    assert keys is None
+
+
+@pytest.mark.parametrize("kind", FUNCTIONS)
+def test_one_token_passed_by_name_and_in_a_promoted_type_takes_the_short_way(kind, used):
+    function, ours, width, operator = function_of(kind)
+    used.clear()
+    q, k, cos, sin = sample(kind, width)
+    assert_same(ours(q, k, cos=cos, sin=sin), function(q, k, cos=cos, sin=sin))
+    if rope_forms.classify(function).promotes:
+        q, k = q.bfloat16(), k.bfloat16()
+        assert_same(ours(q, k, cos, sin), function(q, k, cos, sin))
+        assert used[-1] == operator
+    assert set(used) == {operator}

@@ -135,6 +135,44 @@ def test_torch_warns_where_a_gradient_flows_through_an_operator_without_an_autog
         torch.ops.npu_rope.rms_norm_hot(x, scale(torch.clone)).sum().backward()
 
 
+@pytest.mark.filterwarnings("ignore:.torch.jit.trace:DeprecationWarning")
+def test_a_trace_records_the_norm_that_has_a_gradient():
+    x, factor = heads(torch.clone), scale(torch.clone)
+    traced = torch.jit.trace(lambda x: npu_rope.rms_norm(x, factor), (x,))
+    assert "npu_rope::rms_norm(" in str(traced.graph)
+    x.requires_grad_()
+    found, expected = (torch.autograd.grad(f(x).square().sum(), x)[0] for f in (traced, NORM))
+    assert torch.equal(found, expected)
+
+
+def NORM(x):
+    return npu_rope.rms_norm(x, scale(torch.clone))
+
+
+def test_factors_have_no_gradient():
+    q, factors = heads(torch.clone), torch.ones(4, requires_grad=True)
+    given = torch.arange(3), PARAMS
+    y = npu_rope.rope(q, *given, factors)
+    pairs = npu_rope.rope_qk(q, q, *given, factors)
+    normed = npu_rope.rms_norm_rope(q, q, scale(torch.clone), scale(torch.clone), *given, factors)
+    assert not any(result.requires_grad for result in (y, *pairs, *normed))
+
+
+def test_operators_of_the_hot_path_keep_torch_s_rules():
+    packed, positions = npu_rope.ops.calls.packed_of("rope", PARAMS, True, "exact"), torch.arange(3)
+    q, k, factor, cos = heads(torch.clone), heads(torch.clone, 1), scale(torch.clone), table(torch.clone)[:1]
+    token = q[:, :1].transpose(1, 2)
+    ops = torch.ops.npu_rope
+    for operator, given in (
+        (ops.rope_packed, (q, positions, packed)),
+        (ops.rope_qk_packed, (q, k, positions, packed)),
+        (ops.rms_norm_hot, (q, factor)),
+        (ops.rotary_mul_qk_heads_first, (token, token, cos, cos)),
+        (ops.rotary_mul_qk_to_halves, (token, token, cos, cos)),
+    ):
+        torch.library.opcheck(operator.default, given)
+
+
 @pytest.mark.parametrize("name", CALLS)
 def test_a_negated_view_is_read_with_its_sign(name):
     """Torch's dispatcher negates such a view for a kernel, so no call may go past it."""
