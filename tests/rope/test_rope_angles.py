@@ -269,6 +269,7 @@ GGML = [
     RopeParams(64, freq_base=1e6, freq_scale=0.25, attn_factor=1.25),
     RopeParams(64, n_ctx_orig=4096, freq_scale=1 / 40, ext_factor=1.0),
     RopeParams(96, n_ctx_orig=4096, freq_scale=0.125, ext_factor=0.6, attn_factor=1.1, beta_slow=2.0),
+    RopeParams(386, freq_base=160.0),  # glibc's powf does not give the nearest number
 ]
 
 
