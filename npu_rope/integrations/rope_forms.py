@@ -324,7 +324,6 @@ def replacement(function: Callable[..., Any], form: Form, uses: Uses | None = No
     interleaved, to_halves = form.pairs == INTERLEAVED, form.pairs == INTERLEAVED_TO_HALVES
     halves_tables, in_last_lanes = interleaved and form.tables == TWICE, form.place == LAST_LANES
     promotes, single, key = form.promotes, form.single, (form.pairs, form.tables, form.place)
-
     default_dim, lanes_of_entry = form.default_unsqueeze_dim, 2 if form.tables == ONCE else 1
     may_be_decode = uses is None and not single and heads_axis(form, default_dim, 3) == HEADS_FIRST
     heads_first = "rotary_mul_qk_to_halves" if to_halves else "rotary_mul_qk_heads_first"

@@ -334,9 +334,6 @@ _INPUTS = "Tensor q, Tensor k, Tensor q_scale, Tensor k_scale, Tensor positions"
 _NEW = f"{_INPUTS}, Tensor? freq_factors=None, {_ATTRIBUTES}"
 _ROWS = f"{_INPUTS}, Tensor rows, Tensor(a!) cache, Tensor? freq_factors=None, {_ATTRIBUTES}"
 _operator = partial(TorchOperator, check=_check_traced, on_cpu=_on_cpu)
-_packed_operator = partial(
-    TorchOperator, check=calls.check_packed, on_cpu=executors.on_cpu_packed, hot_path=True, on_npu=False
-)
 register(
     _operator(
         f"rms_norm_rope({_NEW}) -> (Tensor, Tensor)",
@@ -347,13 +344,13 @@ register(
     _operator(f"rms_norm_rope_out({_NEW}, Tensor(a!) q_out, Tensor(b!) k_out) -> ()", _call),
     _operator(f"rms_norm_rope_set_rows({_ROWS}) -> Tensor", _call_set_rows, results=like_xs("q_out")),
     _operator(f"rms_norm_rope_set_rows_out({_ROWS}, Tensor(b!) q_out) -> ()", _call_set_rows),
-    _packed_operator(
+    rotations.packed_operator(
         f"rms_norm_rope_packed({_INPUTS}, Tensor packed, Tensor? freq_factors=None) -> (Tensor, Tensor)",
         _call_packed_new,
         results=like_xs("q_out", "k_out"),
     ),
     # If q or k is None, its output is the input as well. With rows, k_out is a cache.
-    _packed_operator(
+    rotations.packed_operator(
         "rms_norm_rope_packed_(Tensor(a!) q_out, Tensor(b!) k_out, Tensor? q, Tensor? k,"
         " Tensor q_scale, Tensor k_scale, Tensor positions, Tensor packed, Tensor? rows=None,"
         " Tensor? freq_factors=None) -> ()",

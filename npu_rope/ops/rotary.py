@@ -290,26 +290,25 @@ def _to_halves(call: Tensors) -> Tensors:
     )
 
 
+# Make a TorchOperator of queries and keys [B,N,S,D].
+_heads_first_operator = partial(
+    TorchOperator,
+    call=_call_heads_first,
+    check=lambda call, attributes: calls.check(_transposed(call), attributes),
+    results=registrar.like_xs("q_out", "k_out"),
+    hot_path=True,
+    on_npu=False,
+)
 registrar.register(
     *_operators_of("rotary_mul", rotary_mul_tensors, ("x",), ("out",)),
     *_operators_of("rotary_mul_qk", rotary_mul_qk_tensors, ("q", "k"), ("q_out", "k_out")),
-    TorchOperator(
+    _heads_first_operator(
         f"rotary_mul_qk_heads_first(Tensor q, Tensor k, {_TABLES}, {_ATTRIBUTES}) -> (Tensor, Tensor)",
-        _call_heads_first,
-        check=lambda call, attributes: calls.check(_transposed(call), attributes),
         on_cpu=lambda call, attributes: executors.on_cpu_tensors(_transposed(call), attributes),
-        results=registrar.like_xs("q_out", "k_out"),
-        hot_path=True,
-        on_npu=False,
     ),
-    TorchOperator(
+    _heads_first_operator(
         f"rotary_mul_qk_to_halves(Tensor q, Tensor k, {_TABLES}) -> (Tensor, Tensor)",
-        _call_heads_first,
-        check=lambda call, attributes: calls.check(_transposed(call), attributes),
         on_cpu=lambda call, attributes: executors.on_cpu_tensors(_to_halves(call), attributes),
-        results=registrar.like_xs("q_out", "k_out"),
-        hot_path=True,
-        on_npu=False,
     ),
     _operator(
         f"rotary_embedding({_CACHES}=None, {_ONNX}) -> Tensor",
