@@ -5,6 +5,7 @@ arguments by name; the functions' parameters are read from the generated headers
 from __future__ import annotations
 
 import ctypes as C
+import functools
 import json
 import os
 import re
@@ -43,8 +44,9 @@ class Parameter:
     name: str
 
 
+@functools.cache
 def parameters_of(header: str, function: str) -> list[Parameter]:
-    """The parameters with which a header declares a function."""
+    """The parameters with which a header declares a function. Do not change the list: the cache has it."""
     found = re.search(rf"\b{function}\(\s*(.*?)\)\s*;", header, re.DOTALL)
     assert found is not None, f"{function} is not declared"
     parameters = []
