@@ -26,7 +26,7 @@ HELP = """\
 Ask the first phase of the stand-ins of libopapi about the neighbours of valid calls; write neighbours.txt.
 
 A neighbour differs from a call in one argument (another type, a dimension more or less, another size, other
-strides, NULL, another number), or in all tensors of one type or one shape, or two of its tensors share memory.
+strides, NULL, another number), or in all tensors of one type or shape, or two of its tensors share memory.
 neighbours.txt has the calls and the answers of both chips: accepted, with the bytes of workspace and the ways
 in which the call goes beyond the function's document, or the status and the rule that refuses it.
 test_neighbours.py compares.
@@ -311,7 +311,7 @@ def text_of(call: Call, devices: list[Device]) -> str:
 
 
 def known() -> dict[tuple[str, str], str]:
-    """Return the texts of neighbours.txt by function and arguments. Functions with one text share a section."""
+    """Return the texts of neighbours.txt by function and arguments. Functions may share a section."""
     found = {}
     for section in ANSWERS.read_text().split("\n\n"):
         first, _, text = section.strip("\n").partition("\n")
