@@ -23,7 +23,8 @@ ASCEND_SIM_EXPORT int32_t ascend_sim_abi_version(void);
 typedef enum ascend_sim_status {
     ASCEND_SIM_OK = 0,
     ASCEND_SIM_BROKEN_RULE = 1, /* ascend_sim_report() has the rule and the line of the kernel */
-    ASCEND_SIM_BAD_CALL = 2     /* unknown SoC, rule or figure; too many arguments; trace_path not writable */
+    ASCEND_SIM_BAD_CALL = 2     /* unknown SoC, rule or figure; too many arguments; trace_path not writable; not enough
+                                   memory: the results are as they were */
 } ascend_sim_status;
 
 typedef enum ascend_sim_role {

@@ -120,7 +120,12 @@ Fiber::Fiber(std::function<void()> body) : parts_(new Parts{std::move(body)}) {
     makecontext(&p.own, reinterpret_cast<void (*)()>(&Fiber::enter), 2, unsigned(address >> 32), unsigned(address));
 }
 
-Fiber::~Fiber() { g_free_stacks.push_back(std::move(parts_->stack)); }
+Fiber::~Fiber() {
+    try {
+        g_free_stacks.push_back(std::move(parts_->stack));
+    } catch (const std::bad_alloc&) {  // the stack is freed with parts_
+    }
+}
 
 void Fiber::resume() { parts_->switch_to_own(); }
 void Fiber::pause() { parts_->switch_to_caller(); }

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
-#include <thread>
+#include <future>
 
 #include "src/json.h"
 #include "src/pass.h"
@@ -181,9 +181,9 @@ int32_t run(const Job& job) {
     Pass ascending(job, PassKind::Ascending), descending(job, PassKind::Descending);
     const bool both = job.launch->block_dim > 1 && !job.launch->one_order;
     if (both) {
-        std::thread other([&] { descending.run(); });
+        std::future<void> other = std::async(std::launch::async, [&] { descending.run(); });
         ascending.run();
-        other.join();
+        other.get();
         if (ascending.errors.empty()) ascending.errors = descending.errors;
         if (ascending.errors.empty()) compare_orders(job, ascending, descending);
     } else {
@@ -197,8 +197,9 @@ int32_t run(const Job& job) {
     if (path)
         if (const std::string cause = write_trace(path, ascending.timeline, *job.profile, summary); !cause.empty())
             return bad_call("cannot write " + std::string(path) + ": " + cause);
-    if (ascending.errors.empty()) copy_back(job, ascending);
-    return store_report(ascending.errors, ascending.warnings, summary);
+    const int32_t status = store_report(ascending.errors, ascending.warnings, summary);
+    if (ascending.errors.empty()) copy_back(job, ascending);  // last, so that a failure leaves the results
+    return status;
 }
 
 // Replaces the figures in a list such as "read_latency_cycles=570,flag_cycles=1". Returns an item that is not a valid
@@ -219,7 +220,7 @@ std::string replace_figures(const char* list, Profile* profile) {
     return "";
 }
 
-int32_t launch_job(Job job) {
+int32_t launch_checked(Job job) {
     const ascend_sim_launch& launch = *job.launch;
     job.profile = find_profile(launch.soc);
     if (!job.profile) return bad_call(std::string("no SoC ") + launch.soc);
@@ -239,6 +240,21 @@ int32_t launch_job(Job job) {
         return bad_call(std::string("cannot write ") + launch.trace_path);
     ++g_launches;
     return run(job);
+}
+
+// The interface has no exceptions. One that leaves the simulator says that memory or threads are missing.
+int32_t launch_job(const Job& job) {
+    try {
+        return launch_checked(job);
+    } catch (const std::exception& error) {
+        g_report.clear();
+        g_message = "out of memory";  // short, so that it needs none
+        try {
+            return bad_call(std::string("the launch needs more memory or threads than there are: ") + error.what());
+        } catch (const std::bad_alloc&) {
+            return ASCEND_SIM_BAD_CALL;
+        }
+    }
 }
 
 }  // namespace

@@ -98,21 +98,23 @@ struct ExitOfKernel {
     }
 };
 
-void renew_memory(CoreMemory* memory) {
-    memory->ub.reset(take_ub());
-    memory->writer.reset(kLargestUb);
-    for (Shadow& r : memory->reader) r.reset(kLargestUb);
+CoreMemory new_memory() {
+    CoreMemory memory;
+    memory.ub.reset(take_ub());
+    memory.writer.reset(kLargestUb);
+    for (Shadow& r : memory.reader) r.reset(kLargestUb);
+    return memory;
 }
 
 }  // namespace
 
 void CoreMemory::GiveBack::operator()(uint8_t* p) const {
     std::unique_lock<std::mutex> lock(free_ub().mutex, std::try_to_lock);
-    if (lock) {
-        free_ub().memory.push_back(p);
-    } else {
-        munmap(p, kLargestUb);
+    try {
+        if (lock) return free_ub().memory.push_back(p);
+    } catch (const std::bad_alloc&) {
     }
+    munmap(p, kLargestUb);
 }
 
 Machine& machine() { return *g_machine; }
@@ -229,13 +231,31 @@ void Pass::call_kernel() {
 // Runs every core up to its end or its first wait for other cores, then the waiting ones in turns.
 void Pass::run_cores(Machine& m) {
     Waiting waiting;
-    for (int64_t i = 0; i < m.blocks && m.errors.empty(); ++i) {
-        auto core = std::make_unique<RunningCore>();
-        core->index = kind_ == PassKind::Descending ? m.blocks - 1 - i : i;
-        run_core(m, *core);
-        if (!core->fiber->has_ended()) waiting.push_back(std::move(core));
+    waiting.reserve(size_t(m.blocks));
+    try {
+        for (int64_t i = 0; i < m.blocks && m.errors.empty(); ++i) {
+            waiting.push_back(std::make_unique<RunningCore>());
+            waiting.back()->index = kind_ == PassKind::Descending ? m.blocks - 1 - i : i;
+            run_core(m, *waiting.back());
+            if (waiting.back()->fiber->has_ended()) waiting.pop_back();
+        }
+        run_waiting(m, &waiting);
+    } catch (...) {
+        end_waiting(m, waiting);
+        m.pause = nullptr;
+        throw;
     }
-    run_waiting(m, &waiting);
+}
+
+// Lets the bodies of the fibers return, because a failure ends the pass.
+void Pass::end_waiting(Machine& m, const Waiting& waiting) {
+    ends_waits_ = true;
+    for (const auto& core : waiting) {
+        if (!core->fiber || core->fiber->has_ended()) continue;
+        static_cast<CoreContext&>(m) = std::move(core->context);
+        core->fiber->resume();
+    }
+    g_running_job = nullptr;
 }
 
 // The line is that of the core's last instruction.
@@ -252,19 +272,25 @@ void Pass::run_core(Machine& m, RunningCore& core) {
         static_cast<CoreMemory&>(m) = std::move(spare_memories_.back());
         spare_memories_.pop_back();
     }
-    if (!m.ub) renew_memory(&m);
+    if (!m.ub) static_cast<CoreMemory&>(m) = new_memory();
     m.begin_core(core.index);
     core.fiber = std::make_unique<Fiber>([this, &m] {
         try {
-            call_kernel();
-            m.end_core();
-        } catch (const Stop&) {
-        } catch (const std::exception& error) {
-            report_exception(m, error.what());
+            try {
+                call_kernel();
+                m.end_core();
+            } catch (const Stop&) {
+            } catch (const std::bad_alloc&) {  // the simulator's: kernels allocate nothing
+                throw;
+            } catch (const std::exception& error) {
+                report_exception(m, error.what());
+            } catch (...) {
+                report_exception(m, "it is no std::exception");
+            }
+            m.per_core[size_t(m.core)] = m.totals;
         } catch (...) {
-            report_exception(m, "it is no std::exception");
+            failure_ = std::current_exception();
         }
-        m.per_core[size_t(m.core)] = m.totals;
     });
     resume(m, core);
 }
@@ -280,6 +306,7 @@ void Pass::resume(Machine& m, RunningCore& core) {
     g_running_job = &job_;
     core.fiber->resume();
     g_running_job = nullptr;
+    if (failure_) std::rethrow_exception(failure_);
     if (core.fiber->has_ended()) return;
     m.earlier_numbers.push_back({m.resumed_first, m.next_number, m.resumed_record});
     core.context = std::move(static_cast<CoreContext&>(m));

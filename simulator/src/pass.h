@@ -1,6 +1,7 @@
 // One pass over the cores of a launch, in ascending or descending order, on memory of its own.
 #pragma once
 
+#include <exception>
 #include <memory>
 #include <set>
 #include <string>
@@ -37,6 +38,7 @@ class Pass {
 public:
     Pass(const Job& job, PassKind kind, const Spoiling& spoiling = {}) : job_(job), kind_(kind), spoiling_(spoiling) {}
 
+    // Throws if there is not enough memory.
     void run();
 
     // The last write to the byte of memory i.
@@ -63,6 +65,7 @@ private:
     void run_core(Machine& m, RunningCore& core);
     void run_waiting(Machine& m, Waiting* waiting);
     void resume(Machine& m, RunningCore& core);
+    void end_waiting(Machine& m, const Waiting& waiting);
     void report_missing_signal(Machine& m, RunningCore& core, const Waiting& waiting);
     void call_kernel();
     void check_launch(Machine& m);
@@ -71,7 +74,8 @@ private:
     const Job& job_;
     PassKind kind_;
     Spoiling spoiling_;
-    bool ends_waits_ = false;  // every wait ends its core
+    bool ends_waits_ = false;     // every wait ends its core
+    std::exception_ptr failure_;  // what ended a core: it must not leave the core's fiber
     std::vector<Arena> arenas_;
     std::vector<GmTensor> gm_;
     std::vector<GmAccess> accesses_;

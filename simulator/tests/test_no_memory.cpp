@@ -1,0 +1,137 @@
+// Every allocation of a launch fails alone, and every fifth one together with all later ones. The launch returns
+// ASCEND_SIM_BAD_CALL with a message and leaves the results as they were, or it is right. The next launch is right.
+// This program's malloc replaces that of the C library, whose functions __libc_* it calls.
+#include <atomic>
+#include <cerrno>
+
+#include "instruction_bench.h"
+
+extern "C" {
+void* __libc_malloc(size_t);
+void* __libc_calloc(size_t, size_t);
+void* __libc_realloc(void*, size_t);
+void* __libc_memalign(size_t, size_t);
+}
+
+using namespace AscendC;
+using namespace bench;
+
+namespace {
+
+// Allocations of all threads count, because a launch has two.
+std::atomic<bool> is_armed{false}, fails_later{false};
+std::atomic<long> count{0}, failing{0};
+
+bool fails() {
+    if (!is_armed) return false;
+    const long number = ++count;
+    return number == failing || (fails_later && number > failing);
+}
+
+constexpr uint32_t kCores = 2, kPart = 64, kBytes = kCores * kPart * sizeof(float);
+
+__aicore__ GlobalTensor<float> part(uint8_t* address, uint32_t core) {
+    GlobalTensor<float> tensor;
+    tensor.SetGlobalBuffer(reinterpret_cast<float*>(address) + core * kPart, kPart);
+    return tensor;
+}
+
+// y = x + 1. With SyncAll, the first cores wait when an allocation of the last one fails.
+void add_one(uint8_t* const* addresses, const void* waits) {
+    KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_MIX_AIV_1_0);
+    const auto core = uint32_t(GetBlockIdx());
+    TPipe pipe;
+    TBuf<TPosition::VECCALC> buffer;
+    pipe.InitBuffer(buffer, kPart * sizeof(float));
+    LocalTensor<float> t = buffer.Get<float>();
+    DataCopy(t, part(addresses[0], core), kPart);
+    PipeBarrier<PIPE_ALL>();
+    Adds(t, t, 1.0F, kPart);
+    PipeBarrier<PIPE_ALL>();
+    if (*static_cast<const bool*>(waits)) SyncAll();
+    DataCopy(part(addresses[1], core), t, kPart);
+    PipeBarrier<PIPE_ALL>();
+}
+
+struct Launch {
+    bool waits = false, one_order = false;
+    const char* soc = bench::soc();
+    std::vector<float> x = std::vector<float>(kCores * kPart, 2), y = std::vector<float>(kCores * kPart, -1);
+
+    int32_t run() {
+        const ascend_sim_memory memories[] = {{"x", x.data(), kBytes, ASCEND_SIM_IN},
+                                              {"y", y.data(), kBytes, ASCEND_SIM_OUT}};
+        const ascend_sim_arg args[] = {{0, 0}, {1, 0}};
+        ascend_sim_launch launch{};
+        launch.soc = soc;
+        launch.block_dim = kCores;
+        launch.one_order = one_order;
+        return ascend_sim_run_call(add_one, &waits, memories, 2, args, 2, &launch);
+    }
+    bool has(float value) const { return y == std::vector<float>(y.size(), value); }
+};
+
+void check_launch_after(const Launch& failed, const std::string& place) {
+    Launch next = failed;
+    check(next.run() == ASCEND_SIM_OK && next.has(3), place + ": the next launch: " + ascend_sim_report());
+}
+
+long fail_each_allocation(const Launch& launch, const std::string& name) {
+    const long step = fails_later ? 5 : 1;
+    for (long n = 1; n < 100000; n += step) {
+        const std::string place = name + ", allocation " + std::to_string(n);
+        Launch failed = launch;
+        count = 0;
+        failing = n;
+        is_armed = true;
+        const int32_t status = failed.run();
+        is_armed = false;
+        const std::string message = ascend_sim_message();
+        if (status == ASCEND_SIM_OK) {
+            check(failed.has(3), place + ": wrong results");
+        } else {
+            check(status == ASCEND_SIM_BAD_CALL, place + ": " + ascend_sim_report());
+            check(message.find("memory") != std::string::npos, place + ": the message: " + message);
+            check(failed.has(-1), place + ": the results changed");
+        }
+        if (count < n) return n / step;
+        check_launch_after(launch, place);
+    }
+    check(false, name + " has no end");
+    return 0;
+}
+
+}  // namespace
+
+extern "C" {
+void* malloc(size_t bytes) { return fails() ? nullptr : __libc_malloc(bytes); }
+// glibc ends the process if it cannot note a destructor of a thread (cxa_thread_atexit_impl.c), so these 32 bytes
+// exist.
+void* calloc(size_t n, size_t bytes) { return n * bytes != 32 && fails() ? nullptr : __libc_calloc(n, bytes); }
+void* realloc(void* old, size_t bytes) { return fails() ? nullptr : __libc_realloc(old, bytes); }
+void* memalign(size_t alignment, size_t bytes) { return fails() ? nullptr : __libc_memalign(alignment, bytes); }
+void* aligned_alloc(size_t alignment, size_t bytes) { return memalign(alignment, bytes); }
+int posix_memalign(void** memory, size_t alignment, size_t bytes) {
+    *memory = memalign(alignment, bytes);
+    return *memory ? 0 : ENOMEM;
+}
+}
+
+int main() {
+    long all = 0;
+    for (const bool later : {false, true}) {
+        fails_later = later;
+        for (const bool both : {false, true}) {  // cores that wait for each other, in both orders
+            Launch launch;
+            launch.waits = both;
+            launch.one_order = !both;
+            check_launch_after(launch, "without a failure");
+            const char* name = both ? "two passes" : "one pass";
+            const long places = fail_each_allocation(launch, std::string(name) + (later ? ", later ones too" : ""));
+            check(places > 10, "allocations fail");
+            all += places;
+        }
+    }
+    std::printf("%ld failed allocations\n", all);
+    return failures != 0;
+}
