@@ -250,7 +250,7 @@ int32_t launch_job(const Job& job) {
         g_report.clear();
         g_message = "out of memory";  // short, so that it needs none
         try {
-            return bad_call(std::string("the launch needs more memory or threads than there are: ") + error.what());
+            return bad_call(std::string("too little memory or too few threads: ") + error.what());
         } catch (const std::bad_alloc&) {
             return ASCEND_SIM_BAD_CALL;
         }

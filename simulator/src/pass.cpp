@@ -4,12 +4,14 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <mutex>
 #include <new>
+#include <thread>
 #include <vector>
 
 #include "src/fiber.h"
@@ -42,8 +44,13 @@ constexpr size_t kLargestUb = 262144;
 // Memory of a core's UB, at a multiple of 4 GiB.
 uint8_t* map_ub() {
     constexpr size_t kAlignment = size_t(1) << 32;
-    void* reserved =
-        mmap(nullptr, kAlignment + kLargestUb, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* reserved = MAP_FAILED;
+    // Each thread reserves 4 GiB for a moment. With a limit of addresses (ulimit -v), this may be too much for two.
+    for (int attempt = 0; reserved == MAP_FAILED && attempt < 1000; ++attempt) {
+        if (attempt > 0) std::this_thread::sleep_for(std::chrono::microseconds(100));
+        reserved =
+            mmap(nullptr, kAlignment + kLargestUb, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    }
     if (reserved == MAP_FAILED) throw std::bad_alloc();
     const uintptr_t begin = uintptr_t(reserved);
     const uintptr_t aligned = (begin + kAlignment - 1) / kAlignment * kAlignment;
