@@ -902,6 +902,11 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "rms_norm_tiling.cpp | comparison | if (s.outer[k] {>} 1 && !s.scale_is_shared[k]) return false;": "along a dimension of size 1 the scale has size 1 too, so all rows share it",
         "rope_tile.cpp | comparison | if (side >= kRopeRotatedSides && call.value_size {>} 0)": "a call with a third side has values with elements",
         "rope_tile.cpp | number + 1 | if (call.factors.streamed_head_bytes > {0}) { // the factors of a tile, beside its rows and the next table": "a row has at least 32 bytes",
+        "rope_tile.cpp | number + 1 | if (call.entry_bytes > {0}) {": "an entry has 2 or 4 bytes",
+        "rope_tile.cpp | number + 1 | const int64_t max_gather_lanes = common.row_pitch <= 256 ? 2048 : {1024};": "the pitch is a multiple of 8, and only an odd one divides 1025",
+        "rope_tiling.h | number + 1 | int64_t rows = {0}; // with position_ids: rows of the tables": "the kernel reads it with position_ids only, and then the caller sets it",
+        "rope_tiling.cpp | arithmetic | return static_cast<size_t>(common_.halves ? inside % (common_.n_dims / 2) : inside {/} 2);": "only modes with sections call it, and their pairs are halves",
+        "rms_norm_tiling.cpp | logic | common_.tokens_inner = common_.heads > 1 && stride[1] == call_.n {&&} stride[2] != call_.n;": "another order of rows of which none are adjacent, or of one head",
     },
     "cann": {
         "elements.cpp | comparison | reason.size() {>} ending.size() && reason.compare(reason.size() - ending.size(), ending.size(), ending) == 0;": "a reason begins with the name of an argument, so it is longer than its ending",

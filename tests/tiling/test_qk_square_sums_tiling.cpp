@@ -112,6 +112,23 @@ void too_many_heads_are_refused() {
     ++g_failures;
 }
 
+void an_output_with_gaps_is_refused() {
+    float memory[64] = {};
+    const npu_rope_tensor x{memory, NPU_ROPE_FLOAT32, 3, {3, 2, 4}, {8, 4, 1}};
+    const std::string rule = "[qk_square_sums] out must be contiguous on an NPU but got strides ";
+    const auto check_stride = [&](int64_t stride, const std::string& expected) {
+        const npu_rope_tensor out{memory + 32, NPU_ROPE_FLOAT32, 2, {3, 2}, {stride, 1}};
+        TilingResult<QkSquareSumsTilingData> tiled;
+        const std::string message =
+            check_and_tile_qk_square_sums({&x, &x, &out}, *find_platform("Ascend910B1"), &tiled).message();
+        if (message == expected) return;
+        std::fprintf(stderr, "%s\n", message.c_str());
+        ++g_failures;
+    };
+    check_stride(2, "");
+    check_stride(3, rule + "[3, 1].");
+}
+
 }  // namespace
 
 int main() {
@@ -124,6 +141,7 @@ int main() {
     one_element_has_buffers_of_whole_vectors();
     distant_tokens_are_accepted();
     too_many_heads_are_refused();
-    std::printf("9 tests, %d failure(s)\n", g_failures);
+    an_output_with_gaps_is_refused();
+    std::printf("10 tests, %d failure(s)\n", g_failures);
     return g_failures != 0;
 }

@@ -61,12 +61,41 @@ void rows_beyond_int32_must_merge() {
     }
 }
 
+void a_scale_that_rows_do_not_share_is_refused_in_backward() {
+    Case c;
+    c.platform = *find_platform("Ascend910B1");
+    c.in = make_call(1, 2, 3, 40, NPU_ROPE_FLOAT32, NPU_ROPE_FLOAT32, false, 0);
+    c.in.op = "rms_norm_backward";
+    c.in.backward = true;
+    const auto message = [&c] { return check_rms_norm_on_chip(c.in, c.platform).message(); };
+    for (bool& is_shared : c.in.shape.scale_is_shared) is_shared = true;
+    CHECK(c, message().empty());
+    for (const bool has_two_dims : {false, true}) {  // of a row
+        if (has_two_dims) c.in.shape.inner[2] = 4, c.in.shape.inner[3] = 10;
+        const std::string rule = std::string("[rms_norm_backward] scale must have the elements of one row, ") +
+                                 (has_two_dims ? "[4, 10]" : "[40]") +
+                                 ", for all rows and be contiguous on Ascend910B1 but got one that lacks some of them, "
+                                 "differs between rows or has gaps.";
+        c.in.shape.scale_is_dense = false;
+        CHECK(c, message() == rule);
+        c.in.shape.scale_is_dense = true;
+        for (const int k : {1, 2}) {  // the dimensions with several rows
+            c.in.shape.scale_is_shared[k] = false;
+            CHECK(c, message() == rule);
+            c.in.shape.scale_is_shared[k] = true;
+        }
+    }
+    c.in.shape.scale_is_shared[0] = false;  // one row
+    CHECK(c, message().empty());
+}
+
 }  // namespace
 
 int main() {
     rows_beyond_int32_must_merge();
     random_calls_have_sound_tilings();
     common_shapes_use_cores_and_ub_well();
-    std::printf("3 tests, %d failure(s)\n", g_failures);
+    a_scale_that_rows_do_not_share_is_refused_in_backward();
+    std::printf("4 tests, %d failure(s)\n", g_failures);
     return g_failures != 0;
 }

@@ -465,6 +465,32 @@ void candidates_have_every_table_and_the_preferred_size() {
     }
 }
 
+// A tile of just the heads that are normalized together is a candidate with each table, from 4 KiB on.
+void candidates_have_the_heads_that_are_normalized_together() {
+    Random random;
+    Case c(&random);
+    c.make_qkv(&random);
+    c.common.n_dims = c.common.table_width = c.common.head_size = c.common.row_pitch = 128;
+    c.common.rows = c.common.seq = 1000;
+    c.common.row_parts = c.common.row_granule = 1;
+    c.common.copy_mode = kCopyBursts;
+    c.call.item_bytes = 2;
+    c.call.key = kRopeHalves;
+    c.call.normalizes = true;
+    c.call.sides = 2;
+    c.call.value_size = 0;
+    for (const int64_t fewer : {15, 16, 17}) {  // 40 heads have no equal parts of so many
+        set_heads(c.common, {40, fewer, 0});
+        c.call.whole_heads = fewer;
+        const std::vector<RopeTile> all = tile_candidates(c.call);
+        for (const int64_t table : {1, 16}) {
+            const RopeTile tile{1, fewer, table};
+            const bool has = std::any_of(all.begin(), all.end(), [&](const RopeTile& t) { return same(t, tile); });
+            CHECK(c, tile, has == (table == 1 || fewer * 128 * 2 >= 4096));
+        }
+    }
+}
+
 struct Test {
     const char* name;
     void (*run)();
@@ -481,6 +507,7 @@ constexpr Test kTests[] = {
     TEST(candidates_are_within_the_unit_and_the_instructions),
     TEST(candidates_have_every_equal_part_of_a_tokens_heads),
     TEST(candidates_have_every_table_and_the_preferred_size),
+    TEST(candidates_have_the_heads_that_are_normalized_together),
 };
 
 }  // namespace
