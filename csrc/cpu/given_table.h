@@ -6,10 +6,10 @@
 #include <cstdint>
 #include <cstring>
 #include <utility>
-#include <vector>
 
 #include "csrc/core/dtype.h"
 #include "csrc/core/rope_frequency.h"
+#include "csrc/cpu/parallel.h"
 #include "csrc/cpu/rope_kernels.h"
 
 namespace npu_rope {
@@ -30,24 +30,29 @@ struct Rows {
     const char *cos[kRopeAxes], *sin[kRopeAxes];
 };
 
-// Returns this thread's memory for four tables: cos and sin, in natural order and in the kernel's order. The
-// memory is kept between calls.
-template <typename T>
-T* scratch(size_t size) {
-    thread_local std::vector<T> tables;
-    if (tables.size() < 4 * size) tables.resize(4 * size);
-    return tables.data();
-}
-
 // A token's tables, widened to the type of the arithmetic.
 class TokenTable {
 public:
+    // Four tables: cos and sin, in natural order and in the kernel's order.
+    struct Memory {
+        Memory(const Format& format, PartMemory& memory) {
+            const int64_t elements = 4 * table_floats(2 * format.pairs);
+            if (format.head_dtype == NPU_ROPE_FLOAT64)
+                tables = memory.take<double>(elements);
+            else
+                tables = memory.take<float>(elements);
+        }
+        void* tables;
+    };
+
     // axis_of_pair: NULL, or the axis whose row has the entries of each pair.
-    TokenTable(const Format& format, const RopeKernels& kernels, const int* axis_of_pair = nullptr)
+    TokenTable(const Format& format, const RopeKernels& kernels, const Memory& memory,
+               const int* axis_of_pair = nullptr)
         : format_(format),
           kernels_(kernels),
           axis_of_pair_(axis_of_pair),
-          size_(static_cast<size_t>(table_floats(2 * format.pairs))) {}
+          size_(table_floats(2 * format.pairs)),
+          tables_(memory.tables) {}
 
     void read(const Rows& rows) {
         if (rows.cos[0] == last_.cos[0] && rows.sin[0] == last_.sin[0] && !axis_of_pair_) return;
@@ -69,7 +74,8 @@ public:
 private:
     template <typename T>
     void fill_as(const Rows& rows) {
-        T *natural_cos = scratch<T>(size_), *natural_sin = natural_cos + size_, *row_of_axis = natural_sin + size_;
+        T *natural_cos = static_cast<T*>(tables_), *natural_sin = natural_cos + size_,
+          *row_of_axis = natural_sin + size_;
         const int pairs = format_.pairs;
         widen_rows(rows.cos, natural_cos, row_of_axis);
         widen_rows(rows.sin, natural_sin, row_of_axis);
@@ -84,8 +90,8 @@ private:
     // order: of tables with one entry per pair.
     template <typename T>
     TablePair in_order(TableOrder order) {
-        T *natural_cos = scratch<T>(size_), *natural_sin = natural_cos + size_, *ordered_cos = natural_sin + size_,
-          *ordered_sin = ordered_cos + size_;
+        T *natural_cos = static_cast<T*>(tables_), *natural_sin = natural_cos + size_,
+          *ordered_cos = natural_sin + size_, *ordered_sin = ordered_cos + size_;
         if (entry_per_lane_ ? !interleaved() : order == kNatural) return {natural_cos, natural_sin};
         if (!is_ordered_) {
             if (entry_per_lane_)
@@ -163,7 +169,8 @@ private:
     const Format format_;
     const RopeKernels& kernels_;
     const int* axis_of_pair_;
-    const size_t size_;  // of one table in scratch()
+    const int64_t size_;  // of one table
+    void* const tables_;
     Rows last_ = {};
     bool entry_per_lane_ = false;
     bool is_ordered_ = false;  // the tables in another order than kNatural are those of last_

@@ -1,6 +1,11 @@
 #include "csrc/cpu/parallel.h"
 
 #include <algorithm>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <thread>
+#include <vector>
 
 #if defined(_OPENMP)
 #include <omp.h>
@@ -23,6 +28,76 @@ bool g_is_forked = false;
 #if defined(NPU_ROPE_HAS_FORK)
 [[maybe_unused]] const int g_at_fork = pthread_atfork(nullptr, nullptr, [] { g_is_forked = true; });
 #endif
+
+struct Free {
+    void operator()(char* memory) const { ::operator delete(memory, std::align_val_t{PartMemory::kAlignment}); }
+};
+using Memory = std::unique_ptr<char, Free>;
+
+Memory allocate(size_t bytes) {
+    return Memory(static_cast<char*>(::operator new(bytes, std::align_val_t{PartMemory::kAlignment})));
+}
+
+// Small memory that a thread keeps for its next call. It has no destructor, so that reading it needs no test.
+struct Kept {
+    char* address;
+    size_t bytes;
+};
+thread_local Kept g_kept;
+
+[[gnu::noinline]] void keep(size_t bytes) {
+    thread_local Memory owner;
+    owner = allocate(bytes);
+    g_kept = {owner.get(), bytes};
+}
+
+// The memory of a call's parts.
+class Parts {
+public:
+    explicit Parts(size_t bytes) {
+        constexpr size_t kMostKeptBytes = size_t{256} << 10;
+        if (bytes > kMostKeptBytes) {
+            own_ = allocate(bytes);
+            address_ = own_.get();
+            return;
+        }
+        if (bytes > g_kept.bytes) keep(bytes);
+        address_ = g_kept.address;
+    }
+    char* address() const { return address_; }
+
+private:
+    Memory own_;
+    char* address_;
+};
+
+// A call on the host framework's thread pool, which may run more ranges than it has threads.
+struct PooledCall {
+    PartBody body;
+    const void* job;
+    std::mutex mutex;
+    std::vector<char*> free;  // memory that no range uses
+
+    char* take() {
+        for (;; std::this_thread::yield()) {
+            const std::lock_guard<std::mutex> lock(mutex);
+            if (free.empty()) continue;
+            char* const memory = free.back();
+            free.pop_back();
+            return memory;
+        }
+    }
+    void give_back(char* memory) {
+        const std::lock_guard<std::mutex> lock(mutex);
+        free.push_back(memory);  // within its capacity
+    }
+    static void run(int64_t begin, int64_t end, void* ctx) {
+        auto& call = *static_cast<PooledCall*>(ctx);
+        char* const memory = call.take();
+        call.body(begin, end, PartMemory(memory), call.job);
+        call.give_back(memory);
+    }
+};
 
 }  // namespace
 
@@ -50,25 +125,30 @@ int threads_for(int64_t elements) {
     return useful_threads <= 1 ? 1 : static_cast<int>(std::min<int64_t>(num_threads(), useful_threads));
 }
 
-void parallel_ranges(int64_t n, int threads, npu_rope_range_fn body, void* ctx) {
+void parallel_ranges(int64_t n, int threads, size_t bytes, PartBody body, const void* job) {
     if (n <= 0) return;
     if (threads <= 1 || n == 1) {
-        body(0, n, ctx);
+        const Parts parts(bytes);
+        body(0, n, PartMemory(parts.address()), job);
         return;
     }
+    const Parts parts(bytes * static_cast<size_t>(threads));
     if (g_run) {
-        g_run(n, threads, body, ctx);
+        PooledCall call{body, job, {}, {}};
+        for (int part = 0; part < threads; ++part)
+            call.free.push_back(parts.address() + bytes * static_cast<size_t>(part));
+        g_run(n, threads, PooledCall::run, &call);
         return;
     }
 #if defined(_OPENMP)
 #pragma omp parallel num_threads(threads)
     {
-        int64_t parts = omp_get_num_threads(), part = omp_get_thread_num();
-        int64_t begin = n * part / parts, end = n * (part + 1) / parts;
-        if (begin < end) body(begin, end, ctx);
+        const int64_t count = omp_get_num_threads(), part = omp_get_thread_num();
+        const int64_t begin = n * part / count, end = n * (part + 1) / count;
+        if (begin < end) body(begin, end, PartMemory(parts.address() + bytes * static_cast<size_t>(part)), job);
     }
 #else
-    body(0, n, ctx);
+    body(0, n, PartMemory(parts.address()), job);
 #endif
 }
 

@@ -74,7 +74,10 @@ constexpr int32_t kRealType = std::is_same_v<Real, double> ? NPU_ROPE_FLOAT64 : 
 struct Computed {
     rope_table::ComputedTableSource source;
     using Table = rope_table::ComputedTokenTable;
-    Table table(const RotationCall& call, const RopeKernels& kernels) const { return Table(source, call, kernels); }
+    Table::Memory memory(const RotationCall& call, PartMemory& memory) const { return {source, call, memory}; }
+    Table table(const RotationCall& call, const RopeKernels& kernels, const Table::Memory& memory) const {
+        return {source, call, kernels, memory};
+    }
 };
 
 // The caller's tables, whose rows the positions select.
@@ -88,8 +91,9 @@ struct Given {
 
     class Table : public given_table::TokenTable {
     public:
-        Table(const Given& given, const RotationCall& call, const RopeKernels& kernels)
-            : TokenTable(given.format, kernels, given.axis_of_pair.empty() ? nullptr : given.axis_of_pair.data()),
+        Table(const Given& given, const RotationCall& call, const RopeKernels& kernels, const Memory& memory)
+            : TokenTable(given.format, kernels, memory,
+                         given.axis_of_pair.empty() ? nullptr : given.axis_of_pair.data()),
               given_(given),
               shape_(call.shape) {}
         void begin_segment() {}
@@ -111,7 +115,10 @@ struct Given {
         const Given& given_;
         const RopeShape& shape_;
     };
-    Table table(const RotationCall& call, const RopeKernels& kernels) const { return Table(*this, call, kernels); }
+    Table::Memory memory(const RotationCall&, PartMemory& memory) const { return {format, memory}; }
+    Table table(const RotationCall& call, const RopeKernels& kernels, const Table::Memory& memory) const {
+        return {*this, call, kernels, memory};
+    }
 };
 
 // ---- norm -------------------------------------------------------------------------------------------------
@@ -151,14 +158,6 @@ void normalize_in_doubles(const Call<Real>& call, const char* x, const Factors& 
 
 // ---- heads ------------------------------------------------------------------------------------------------
 
-// This thread's buffer for a head.
-template <typename Real>
-Real* head_buffer(int64_t count) {
-    thread_local std::vector<Real> buffer;
-    if (static_cast<int64_t>(buffer.size()) < count) buffer.resize(static_cast<size_t>(count));
-    return buffer.data();
-}
-
 template <typename Real>
 void widen_head(const Call<Real>& call, const Side<Real>& side, const char* x, const Factors& factors, int64_t head,
                 Real* y) {
@@ -197,12 +196,12 @@ void store_head(const Call<Real>& call, const Side<Real>& side, int64_t head, co
         call.format.kernels.narrow[side.shape.out_dtype](y, out, side.shape.D);
 }
 
-// Computes one head of a side by kByHead.
+// Computes one head of a side by kByHead. `buffer` has memory for a head.
 template <typename Real, class Table>
-void compute_head(const Call<Real>& call, const Side<Real>& side, Table& table, const char* x, const Factors& factors,
-                  int64_t head, char* out) {
+void compute_head(const Call<Real>& call, const Side<Real>& side, Table& table, Real* buffer, const char* x,
+                  const Factors& factors, int64_t head, char* out) {
     const bool out_is_real = side.shape.out_dtype == kRealType<Real>;
-    Real* y = out_is_real ? reinterpret_cast<Real*>(out) : head_buffer<Real>(side.shape.D);
+    Real* y = out_is_real ? reinterpret_cast<Real*>(out) : buffer;
     char* bytes = reinterpret_cast<char*>(y);
     widen_head(call, side, x, factors, head, y);
     if (side.rotates)
@@ -243,7 +242,7 @@ Factors factors_of_token(const Call<Real>& call, int k, const char* x, int64_t s
 
 // Computes the heads of a side of token s. slot: its row of the caches.
 template <typename Real, class Table>
-void compute_heads(const Call<Real>& call, int k, Table& table, int64_t s, int64_t slot) {
+void compute_heads(const Call<Real>& call, int k, Table& table, Real* buffer, int64_t s, int64_t slot) {
     const Side<Real>& side = call.side[k];
     const bool is_cache = call.slots && k > 0;
     if (side.shape.N == 0 || (is_cache && slot < 0)) return;
@@ -262,7 +261,7 @@ void compute_heads(const Call<Real>& call, int k, Table& table, int64_t s, int64
         normalized_heads::Pass pass(call.rms_norm_rope, call.format, call.rotation, side.ordered_scale.data(),
                                     table.in_order_of(call.dtype), heads, side.stream);
         return pass.run([&](const char* head, char* y) {
-            compute_head(call, side, table, head, factors_of(call, head, 1, 0), 0, y);
+            compute_head(call, side, table, buffer, head, factors_of(call, head, 1, 0), 0, y);
         });
     }
     Factors factors;
@@ -270,7 +269,7 @@ void compute_heads(const Call<Real>& call, int k, Table& table, int64_t s, int64
     for (int64_t h = 0; h < heads.count; ++h) {
         const char* head = heads.x + h * head_bytes;
         if (side.shape.norm == QkvNorm::kHead) factors = factors_of(call, head, 1, 0);
-        compute_head(call, side, table, head, factors, h, heads.y + h * heads.y_stride * out_bytes);
+        compute_head(call, side, table, buffer, head, factors, h, heads.y + h * heads.y_stride * out_bytes);
     }
 }
 
@@ -280,21 +279,44 @@ struct Job {
     const Source& source;
 };
 
+// A part of a call: some units of tokens.
 template <typename Real, class Source>
-void run_range(int64_t begin, int64_t end, void* ctx) {
-    const auto& job = *static_cast<const Job<Real, Source>*>(ctx);
-    const Call<Real>& call = job.call;
-    auto table = job.source.table(call.rotation, call.rope);
-    rotation::run_units(begin, end, call.shape.rope.S, table, [&](int64_t, int64_t s, bool computes) {
-        table.fill(0, s);
-        if (!computes) return;
-        const int64_t slot = call.slots ? index_at(call.slots, call.slots_are_int64, s * call.shape.slot_stride) : 0;
-        for (int k = 0; k < 3; ++k) compute_heads(call, k, table, s, slot);
-    });
-    // Stores past the caches are unordered.
-    if (std::any_of(std::begin(call.side), std::end(call.side), [](const Side<Real>& side) { return side.stream; }))
-        std::atomic_thread_fence(std::memory_order_seq_cst);
-}
+class Part {
+public:
+    struct Memory {
+        Memory(const Job<Real, Source>& job, PartMemory& memory) : table(job.source.memory(job.call.rotation, memory)) {
+            int64_t D = 0;
+            for (const Side<Real>& side : job.call.side) D = std::max(D, side.shape.D);
+            head = memory.take<Real>(D);
+        }
+        typename Source::Table::Memory table;
+        Real* head;
+    };
+
+    Part(const Job<Real, Source>& job, const Memory& memory)
+        : call_(job.call),
+          table_(job.source.table(job.call.rotation, job.call.rope, memory.table)),
+          head_(memory.head) {}
+
+    void run(int64_t begin, int64_t end) {
+        rotation::run_units(begin, end, call_.shape.rope.S, table_, [&](int64_t, int64_t s, bool computes) {
+            table_.fill(0, s);
+            if (!computes) return;
+            const int64_t slot =
+                call_.slots ? index_at(call_.slots, call_.slots_are_int64, s * call_.shape.slot_stride) : 0;
+            for (int k = 0; k < 3; ++k) compute_heads(call_, k, table_, head_, s, slot);
+        });
+        // Stores past the caches are unordered.
+        if (std::any_of(std::begin(call_.side), std::end(call_.side),
+                        [](const Side<Real>& side) { return side.stream; }))
+            std::atomic_thread_fence(std::memory_order_seq_cst);
+    }
+
+private:
+    const Call<Real>& call_;
+    typename Source::Table table_;
+    Real* head_;
+};
 
 // Whether a side can be stored past the caches (streaming.h).
 template <typename Real>
@@ -313,7 +335,9 @@ void run_all(Call<Real>* call, const Source& source) {
     for (Side<Real>& side : call->side)
         side.stream = exceeds_caches(threads, 2 * elements * call->item_bytes) && may_stream(*call, side);
     Job<Real, Source> job{*call, source};
-    parallel_ranges(rotation::units_of(call->shape.rope.S), threads, run_range<Real, Source>, &job);
+    using OfCall = Part<Real, Source>;
+    run_parts<typename OfCall::Memory, rotation::run_part<OfCall, Job<Real, Source>>>(
+        rotation::units_of(call->shape.rope.S), threads, job);
 }
 
 // ---- calls ------------------------------------------------------------------------------------------------
@@ -422,8 +446,8 @@ Check run_qk_square_sums_cpu(const npu_rope_tensor* q, const npu_rope_tensor* k,
         const DoubleRow& row;
         const RowFormat& format;
     } job{{q, k}, out, double_row, format};
-    auto body = [](int64_t begin, int64_t end, void* ctx) {
-        const Job& job = *static_cast<const Job*>(ctx);
+    const auto body = [](int64_t begin, int64_t end, PartMemory, const void* checked) {
+        const Job& job = *static_cast<const Job*>(checked);
         for (int64_t s = begin; s < end; ++s)
             for (int side = 0; side < 2; ++side) {
                 const npu_rope_tensor& x = *job.x[side];
@@ -446,7 +470,7 @@ Check run_qk_square_sums_cpu(const npu_rope_tensor* q, const npu_rope_tensor* k,
     };
     const int64_t S = q->shape[0];
     const int threads = threads_for(S * (q->shape[1] + k->shape[1]) * q->shape[2]);
-    parallel_ranges(S, threads, body, &job);
+    parallel_ranges(S, threads, 0, body, &job);
     return {};
 }
 

@@ -32,7 +32,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <vector>
 
 #include "csrc/cpu/normalized_heads.h"
 #include "csrc/cpu/parallel.h"
@@ -80,8 +79,13 @@ private:
 // A row to be normalized: a row of x, or its sum with the residual's row.
 class RowToNormalize {
 public:
-    explicit RowToNormalize(const Job& job)
-        : job_(job), cached_sum_(job.stream_sum ? static_cast<size_t>(job.shape.n * job.format.x_bytes) : 0) {}
+    struct Memory {
+        Memory(const Job& job, PartMemory& memory)
+            : sum(job.stream_sum ? memory.take<char>(job.shape.n * job.format.x_bytes) : nullptr) {}
+        char* sum;
+    };
+
+    RowToNormalize(const Job& job, const Memory& memory) : job_(job), cached_sum_(memory.sum) {}
 
     // Computes the row at these offsets, and its mean square.
     void compute(const RowOffsets& offsets, const RowNormalizer& normalizer) {
@@ -97,14 +101,14 @@ private:
         const char* x = job_.x + offsets.x * bytes;
         if (!job_.residual) return x;
         char *sum = job_.sum + offsets.sum * bytes, *streamed = nullptr;
-        if (job_.stream_sum) streamed = sum, sum = cached_sum_.data();
+        if (job_.stream_sum) streamed = sum, sum = cached_sum_;
         const char* residual = job_.residual + offsets.residual * bytes;
         job_.format.kernels.add[job_.format.x_dtype]({x, residual, sum, job_.shape.n, streamed});
         return sum;
     }
 
     const Job& job_;
-    std::vector<char> cached_sum_;  // copy of a sum that is stored past the caches
+    char* const cached_sum_;  // copy of a sum that is stored past the caches
     const char* row_ = nullptr;
     double mean_square_plus_epsilon_ = 0;
 };
@@ -116,11 +120,17 @@ constexpr int64_t kPrefetchBytes = int64_t{6} << 10;
 // one row with the sum of the next. The L1 cache does not hold two longer rows, the prefetched bytes and the scale.
 constexpr int64_t kMaxEarlyRowBytes = int64_t{8} << 10;
 
-void normalize_rows(int64_t begin, int64_t end, void* ctx) {
-    const auto& job = *static_cast<const Job*>(ctx);
+struct RowsMemory {
+    RowsMemory(const Job& job, PartMemory& memory)
+        : scale(job, memory), rows{RowToNormalize::Memory(job, memory), RowToNormalize::Memory(job, memory)} {}
+    ScaleRow::Memory scale;
+    RowToNormalize::Memory rows[2];
+};
+
+void normalize_rows(int64_t begin, int64_t end, const Job& job, const RowsMemory& memory) {
     const RowNormalizer normalizer(job.format);
-    ScaleRow scales(job);
-    RowToNormalize rows[] = {RowToNormalize(job), RowToNormalize(job)};
+    ScaleRow scales(job, memory.scale);
+    RowToNormalize rows[] = {RowToNormalize(job, memory.rows[0]), RowToNormalize(job, memory.rows[1])};
     RowToNormalize *current = &rows[0], *next = &rows[1];
     RowOffsets offsets(job.shape, begin), next_offsets(job.shape, begin);
     current->compute(offsets, normalizer);
@@ -150,8 +160,7 @@ void normalize_rows(int64_t begin, int64_t end, void* ctx) {
 // vectors, because the root and the division of one row take longer than its sum. The results have the same bits.
 constexpr int64_t kMaxBlockedRowBytes = 2048;
 
-void normalize_blocks(int64_t begin, int64_t end, void* ctx) {
-    const auto& job = *static_cast<const Job*>(ctx);
+void normalize_blocks(int64_t begin, int64_t end, const Job& job, const ScaleRow::Memory& memory) {
     const RowFormat& format = job.format;
     const RowNormalizer normalizer(format);
     const RmsNormRopeKernels& roots = active_rms_norm_rope_kernels();
@@ -159,7 +168,7 @@ void normalize_blocks(int64_t begin, int64_t end, void* ctx) {
     const double n = static_cast<double>(format.n);
     const int64_t row_bytes = format.n * format.x_bytes;
     const int64_t rows_per_block = normalized_heads::heads_per_block(row_bytes);
-    ScaleRow scales(job);
+    ScaleRow scales(job, memory);
     RowOffsets offsets(job.shape, begin);
     for (int64_t first = begin; first < end; first += rows_per_block) {
         const int64_t count = std::min(rows_per_block, end - first);
@@ -220,7 +229,10 @@ void run_forward(Job& job) {
                      store_mode_of(job, threads, job.sum, s.sum_stride, job.format.x_bytes) == StoreMode::kStreamed;
     const bool in_blocks =
         !job.residual && computes_in_floats(job.format) && s.n * job.format.x_bytes <= kMaxBlockedRowBytes;
-    parallel_ranges(s.rows, threads, in_blocks ? normalize_blocks : normalize_rows, &job);
+    if (in_blocks)
+        run_parts<ScaleRow::Memory, normalize_blocks>(s.rows, threads, job);
+    else
+        run_parts<RowsMemory, normalize_rows>(s.rows, threads, job);
 }
 
 Job make_job(const RmsNormShape& shape, const RmsNormTensors& t, double scale_offset) {

@@ -23,12 +23,12 @@ constexpr int64_t kMinRowsPerGroup = 16, kMaxGroups = 64;
 
 struct BackwardJob {
     Job job;
-    char* dscale;              // NULL: not needed
-    int64_t scales;            // the number of different scales
-    int64_t rows_per_scale;    // the number of rows that share a scale
-    int64_t scale_elements;    // of one scale: the product of the inner sizes along which the scale is not broadcast
-    int64_t groups;            // into which the rows that share a scale are divided
-    std::vector<double> sums;  // [scales, groups, n]; empty if there is one group
+    char* dscale;            // NULL: not needed
+    int64_t scales;          // the number of different scales
+    int64_t rows_per_scale;  // the number of rows that share a scale
+    int64_t scale_elements;  // of one scale: the product of the inner sizes along which the scale is not broadcast
+    int64_t groups;          // into which the rows that share a scale are divided
+    double* sums;            // [scales, groups, n]; NULL if there is one group
 };
 
 // Iterates over the rows that share a scale: the offset of the current row in each tensor, in elements.
@@ -69,10 +69,10 @@ private:
 // type is float32. g and N are those of the formula above.
 class FloatRows {
 public:
-    explicit FloatRows(const Job& job)
+    FloatRows(const Job& job, const ScaleRow::Memory& memory)
         : job_(job),
           kernels_(active_rms_norm_backward_kernels()),
-          scales_(job),
+          scales_(job, memory),
           rows_per_block_(rows_per_block(job.shape.n)) {}
 
     // Writes dx of `count` rows, and adds to the n sums of dscale, row by row. sums may be NULL.
@@ -168,8 +168,8 @@ private:
 // Computes the same for every combination of types.
 class DoubleRows {
 public:
-    explicit DoubleRows(const Job& job)
-        : job_(job), kernels_(job.format.kernels), double_row_(job.format), scales_(job) {}
+    DoubleRows(const Job& job, const ScaleRow::Memory& memory)
+        : job_(job), kernels_(job.format.kernels), double_row_(job.format), scales_(job, memory) {}
 
     void run(BackwardOffsets offsets, int64_t count, double* sums) {
         scale_ = scales_.at(offsets.scale);
@@ -227,9 +227,14 @@ private:
     double *grad_block_ = blocks_[0], *scaled_grad_ = blocks_[1], *dx_block_ = blocks_[2], *normalized_ = blocks_[3];
 };
 
+// The number of sums of write_dscale().
+int64_t element_sums_of(const BackwardJob& backward) {
+    return backward.dscale && backward.scale_elements != backward.job.shape.n ? backward.scale_elements : 0;
+}
+
 // Writes the gradient of one scale, rounded. `sums` has one sum for each element of a row. If elements of a row share
-// an element of the scale, their sums are added.
-void write_dscale(const BackwardJob& backward, int64_t scale_index, const double* sums) {
+// an element of the scale, their sums are added in element_sums, which has memory for element_sums_of() sums.
+void write_dscale(const BackwardJob& backward, int64_t scale_index, const double* sums, double* element_sums) {
     const RmsNormShape& shape = backward.job.shape;
     int64_t stride[NPU_ROPE_MAX_NDIM], step = 1;
     for (int k = NPU_ROPE_MAX_NDIM - 1; k >= 0; --k) {
@@ -237,45 +242,51 @@ void write_dscale(const BackwardJob& backward, int64_t scale_index, const double
         if (!shape.scale_inner_is_shared[k]) step *= shape.inner[k];
     }
     char* to = backward.dscale + scale_index * backward.scale_elements * backward.job.format.scale_bytes;
-    std::vector<double> element_sums;
-    if (backward.scale_elements != shape.n) {
-        element_sums.resize(static_cast<size_t>(backward.scale_elements));
-        for_each_inner(shape, stride, [&](int64_t j, int64_t at) { element_sums[static_cast<size_t>(at)] += sums[j]; });
-        sums = element_sums.data();
+    if (element_sums_of(backward) > 0) {
+        std::fill_n(element_sums, backward.scale_elements, 0.0);
+        for_each_inner(shape, stride, [&](int64_t j, int64_t at) { element_sums[at] += sums[j]; });
+        sums = element_sums;
     }
     backward.job.format.kernels.narrow[backward.job.format.scale_dtype](sums, to, backward.scale_elements);
 }
 
+struct GroupsMemory {
+    GroupsMemory(const BackwardJob& backward, PartMemory& memory) : scale(backward.job, memory) {
+        if (!backward.dscale || backward.groups > 1) return;
+        sums = memory.take<double>(backward.job.shape.n);
+        element_sums = memory.take<double>(element_sums_of(backward));
+    }
+    ScaleRow::Memory scale;
+    double *sums = nullptr, *element_sums = nullptr;  // if there is one group
+};
+
 template <typename Rows>
-void differentiate_groups(int64_t begin, int64_t end, void* ctx) {
-    auto& backward = *static_cast<BackwardJob*>(ctx);
+void differentiate_groups(int64_t begin, int64_t end, const BackwardJob& backward, const GroupsMemory& memory) {
     const size_t n = static_cast<size_t>(backward.job.shape.n);
-    Rows rows(backward.job);
-    std::vector<double> single_group_sums(backward.dscale && backward.groups == 1 ? n : 0);
+    Rows rows(backward.job, memory.scale);
     for (int64_t item = begin; item < end; ++item) {
         const int64_t scale_index = item / backward.groups, group = item % backward.groups;
         double* sums = nullptr;
         if (backward.dscale) {
-            sums =
-                backward.groups == 1 ? single_group_sums.data() : backward.sums.data() + static_cast<size_t>(item) * n;
+            sums = backward.groups == 1 ? memory.sums : backward.sums + static_cast<size_t>(item) * n;
             std::fill_n(sums, n, 0.0);
         }
         const int64_t first = backward.rows_per_scale * group / backward.groups,
                       last = backward.rows_per_scale * (group + 1) / backward.groups;
         rows.run(BackwardOffsets(backward.job.shape, scale_index, first), last - first, sums);
-        if (backward.dscale && backward.groups == 1) write_dscale(backward, scale_index, sums);
+        if (backward.dscale && backward.groups == 1) write_dscale(backward, scale_index, sums, memory.element_sums);
     }
     // Stores past the caches are unordered.
     if (backward.job.storing == StoreMode::kStreamed) std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
-void add_groups(BackwardJob& backward) {
+void add_groups(const BackwardJob& backward, double* element_sums) {
     const size_t n = static_cast<size_t>(backward.job.shape.n);
     for (int64_t scale_index = 0; scale_index < backward.scales; ++scale_index) {
-        double* sums = backward.sums.data() + static_cast<size_t>(scale_index * backward.groups) * n;
+        double* sums = backward.sums + static_cast<size_t>(scale_index * backward.groups) * n;
         for (int64_t group = 1; group < backward.groups; ++group)
             for (size_t j = 0; j < n; ++j) sums[j] += sums[static_cast<size_t>(group) * n + j];
-        write_dscale(backward, scale_index, sums);
+        write_dscale(backward, scale_index, sums, element_sums);
     }
 }
 
@@ -283,7 +294,7 @@ void add_groups(BackwardJob& backward) {
 
 void run_backward(const Job& job, char* dscale) {
     const RmsNormShape& shape = job.shape;
-    BackwardJob backward{job, dscale, 1, 1, 1, 1, {}};
+    BackwardJob backward{job, dscale, 1, 1, 1, 1, nullptr};
     for (int k = 0; k < kMaxOuterDims; ++k)
         (shape.scale_is_shared[k] ? backward.rows_per_scale : backward.scales) *= shape.outer[k];
     for (int k = 0; k < NPU_ROPE_MAX_NDIM; ++k)
@@ -292,11 +303,19 @@ void run_backward(const Job& job, char* dscale) {
     const int64_t max_groups = std::max<int64_t>(kMaxGroups / backward.scales, 1);
     backward.groups = std::clamp<int64_t>(backward.rows_per_scale / kMinRowsPerGroup, 1, max_groups);
     const bool has_partial_sums = dscale && backward.groups > 1;
-    if (has_partial_sums) backward.sums.resize(static_cast<size_t>(backward.scales * backward.groups * shape.n));
-    parallel_ranges(backward.scales * backward.groups, threads_for(shape.rows * shape.n),
-                    computes_in_floats(job.format) ? differentiate_groups<FloatRows> : differentiate_groups<DoubleRows>,
-                    &backward);
-    if (has_partial_sums) add_groups(backward);
+    std::vector<double> sums, element_sums;
+    if (has_partial_sums) {
+        sums.resize(static_cast<size_t>(backward.scales * backward.groups * shape.n));
+        element_sums.resize(static_cast<size_t>(element_sums_of(backward)));
+        backward.sums = sums.data();
+    }
+    const int64_t items = backward.scales * backward.groups;
+    const int threads = threads_for(shape.rows * shape.n);
+    if (computes_in_floats(job.format))
+        run_parts<GroupsMemory, differentiate_groups<FloatRows>>(items, threads, backward);
+    else
+        run_parts<GroupsMemory, differentiate_groups<DoubleRows>>(items, threads, backward);
+    if (has_partial_sums) add_groups(backward, element_sums.data());
 }
 
 }  // namespace rms_norm

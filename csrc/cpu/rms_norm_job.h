@@ -3,9 +3,9 @@
 
 #include <cstdint>
 #include <cstring>
-#include <vector>
 
 #include "csrc/core/rms_norm_check.h"
+#include "csrc/cpu/parallel.h"
 #include "csrc/cpu/rms_norm_row.h"
 
 namespace npu_rope {
@@ -38,28 +38,32 @@ void for_each_inner(const RmsNormShape& s, const int64_t* stride, F f) {
 // Returns the scale of a row as n contiguous elements: the scale itself, or a copy.
 class ScaleRow {
 public:
-    explicit ScaleRow(const Job& job) : job_(job) {}
+    struct Memory {
+        Memory(const Job& job, PartMemory& memory)
+            : row(job.shape.scale_is_dense ? nullptr : memory.take<char>(job.shape.n * job.format.scale_bytes)) {}
+        char* row;
+    };
+
+    ScaleRow(const Job& job, const Memory& memory) : job_(job), gathered_(memory.row) {}
 
     const char* at(int64_t offset) {
         const char* from = job_.scale + offset * job_.format.scale_bytes;
         if (job_.shape.scale_is_dense) return from;
         if (from != gathered_from_) gather(from);
-        return gathered_.data();
+        return gathered_;
     }
 
 private:
     void gather(const char* from) {
         const size_t bytes = static_cast<size_t>(job_.format.scale_bytes);
-        gathered_.resize(static_cast<size_t>(job_.shape.n) * bytes);
         for_each_inner(job_.shape, job_.shape.scale_inner_stride, [&](int64_t j, int64_t offset) {
-            std::memcpy(gathered_.data() + static_cast<size_t>(j) * bytes, from + offset * job_.format.scale_bytes,
-                        bytes);
+            std::memcpy(gathered_ + static_cast<size_t>(j) * bytes, from + offset * job_.format.scale_bytes, bytes);
         });
         gathered_from_ = from;
     }
 
     const Job& job_;
-    std::vector<char> gathered_;
+    char* const gathered_;
     const char* gathered_from_ = nullptr;
 };
 

@@ -43,27 +43,18 @@ struct NormAndTables : rope_table::ComputedTableSource {
 using Job = rotation::Job<NormAndTables>;
 using rotation::Heads;
 
-// Buffer for contiguous heads, kept between calls.
-char* block_of_heads(int64_t bytes) {
-    thread_local std::vector<double> buffer;  // aligned for any type
-    const size_t count = static_cast<size_t>(bytes) / sizeof(double) + 1;
-    if (buffer.size() < count) buffer.resize(count);
-    return reinterpret_cast<char*>(buffer.data());
-}
-
 // Prefetches a head of the next block. After a token's last head, this is a head of the next token in most layouts.
 void prefetch_head(const char* x, int64_t bytes) {
     constexpr int64_t kCacheLineBytes = 64;
     for (int64_t at = 0; at < bytes; at += kCacheLineBytes) __builtin_prefetch(x + at);
 }
 
-// Stores the normalized heads of a block, then rotates them.
-void normalize_then_rotate_blocks(const Job& job, rope_table::ComputedTokenTable& table, int side, const Heads& heads,
-                                  bool stream) {
+// Stores the normalized heads of a block, then rotates them. `block` has memory for kHeadsPerBlock heads.
+void normalize_then_rotate_blocks(const Job& job, rope_table::ComputedTokenTable& table, char* block, int side,
+                                  const Heads& heads, bool stream) {
     const NormAndTables& source = job.source;
     const RowFormat& format = source.format;
     const int64_t D = format.n, step = heads.x_stride * job.item_bytes;
-    char* block = block_of_heads(kHeadsPerBlock * D * job.item_bytes);
     for (int64_t first = 0; first < heads.count; first += kHeadsPerBlock) {
         const int64_t count = std::min(kHeadsPerBlock, heads.count - first);
         const char* x = heads.x + first * step;
@@ -106,19 +97,19 @@ float rescale(const RowFormat& format, const DoubleRow& double_row, const char* 
     return static_cast<float>(double_row.factors_of(x).inverse / power);
 }
 
-// Normalizes and rotates each head in one pass.
-void normalize_and_rotate_heads(const Job& job, rope_table::ComputedTokenTable& table, int side, const Heads& heads,
-                                bool stream) {
+// Normalizes and rotates each head in one pass. `block` is for heads that need another.
+void normalize_and_rotate_heads(const Job& job, rope_table::ComputedTokenTable& table, char* block, int side,
+                                const Heads& heads, bool stream) {
     const NormAndTables& source = job.source;
     const int32_t dtype = job.call.dtype;
     normalized_heads::Pass pass(source.kernels, source.format, job.call, source.ordered_scale[side].data(),
                                 table.in_order_of(dtype), heads, stream);
     pass.run([&](const char* x, char* y) {
         if (dtype == NPU_ROPE_FLOAT32)
-            return normalize_then_rotate_blocks(job, table, side, {x, y, 1, heads.x_stride, heads.y_stride}, stream);
-        char* rescaled = block_of_heads(source.format.n * job.item_bytes);
-        const float inverse = rescale(source.format, source.double_row, x, rescaled);
-        pass.rotate(rescaled, y, 1, &inverse);
+            return normalize_then_rotate_blocks(job, table, block, side, {x, y, 1, heads.x_stride, heads.y_stride},
+                                                stream);
+        const float inverse = rescale(source.format, source.double_row, x, block);
+        pass.rotate(block, y, 1, &inverse);
     });
 }
 
@@ -128,10 +119,13 @@ namespace rotation {
 
 template <>
 struct RotateHeads<NormAndTables> {
-    static void run(const Job<NormAndTables>& job, rope_table::ComputedTokenTable& table, int side, const Heads& heads,
-                    bool /*in_place*/, bool stream) {
-        job.source.ordered_scale[side].empty() ? normalize_then_rotate_blocks(job, table, side, heads, stream)
-                                               : normalize_and_rotate_heads(job, table, side, heads, stream);
+    static int64_t block_bytes(const Job<NormAndTables>& job) {
+        return kHeadsPerBlock * job.call.shape.D * job.item_bytes;
+    }
+    static void run(const Job<NormAndTables>& job, rope_table::ComputedTokenTable& table, char* block, int side,
+                    const Heads& heads, bool /*in_place*/, bool stream) {
+        job.source.ordered_scale[side].empty() ? normalize_then_rotate_blocks(job, table, block, side, heads, stream)
+                                               : normalize_and_rotate_heads(job, table, block, side, heads, stream);
     }
 };
 

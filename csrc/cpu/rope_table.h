@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <vector>
 
 #include "csrc/cpu/rope_angle.h"
 #include "csrc/cpu/rotation.h"
@@ -50,12 +49,6 @@ inline bool is_likely_step(const TokenPosition& step) {
     return moves;
 }
 
-// One thread's tables, kept between calls.
-struct Scratch {
-    std::vector<double> doubles;
-    std::vector<float> floats;
-};
-
 inline TokenPosition position_of(const ComputedTableSource& source, const RopeShape& shape, int64_t b, int64_t s) {
     int64_t at = b * shape.pos_stride[0] + s * shape.pos_stride[1];
     TokenPosition position;
@@ -71,15 +64,21 @@ inline TokenPosition position_of(const ComputedTableSource& source, const RopeSh
 // A token's tables.
 class ComputedTokenTable {
 public:
-    ComputedTokenTable(const ComputedTableSource& source, const RotationCall& call, const RopeKernels& kernels)
+    struct Memory {
+        Memory(const ComputedTableSource& source, const RotationCall&, PartMemory& memory)
+            : floats(memory.take<float>(4 * table_floats(source.constants->pairs))),
+              doubles(memory.take<double>(5 * table_floats(source.constants->pairs))) {}
+        float* floats;
+        double* doubles;
+    };
+
+    ComputedTokenTable(const ComputedTableSource& source, const RotationCall& call, const RopeKernels& kernels,
+                       const Memory& memory)
         : source_(source), call_(call), kernels_(kernels), constants_(*source.constants) {
-        thread_local Scratch scratch;
-        const size_t size = static_cast<size_t>(table_floats(constants_.pairs));
-        if (scratch.floats.size() < 4 * size) scratch.floats.resize(4 * size);
-        if (scratch.doubles.size() < 5 * size) scratch.doubles.resize(5 * size);
-        natural_cos_ = scratch.floats.data(), natural_sin_ = natural_cos_ + size;
+        const int size = table_floats(constants_.pairs);
+        natural_cos_ = memory.floats, natural_sin_ = natural_cos_ + size;
         ordered_cos_ = natural_sin_ + size, ordered_sin_ = ordered_cos_ + size;
-        double_cos_ = scratch.doubles.data(), double_sin_ = double_cos_ + size;
+        double_cos_ = memory.doubles, double_sin_ = double_cos_ + size;
         step_cos_ = double_sin_ + size, step_sin_ = step_cos_ + size;
         pair_multipliers_ = step_sin_ + size;
     }

@@ -20,14 +20,22 @@ struct GivenTables {
     bool forward;
 };
 
+given_table::Format format_of(const GivenTables& given, const RotationCall& call) {
+    return {given.dtype,  given.shape.entry_per_lane,  given.forward, call.dtype,
+            call.pairing, static_cast<int>(call.pairs)};
+}
+
 // The tables of one token, from GivenTables: the class Table of a TableSource.
 class GivenTokenTable : public given_table::TokenTable {
 public:
-    GivenTokenTable(const GivenTables& given, const RotationCall& call, const RopeKernels& kernels)
-        : TokenTable({given.dtype, given.shape.entry_per_lane, given.forward, call.dtype, call.pairing,
-                      static_cast<int>(call.pairs)},
-                     kernels),
-          given_(given) {}
+    struct Memory : TokenTable::Memory {
+        Memory(const GivenTables& given, const RotationCall& call, PartMemory& memory)
+            : TokenTable::Memory(format_of(given, call), memory) {}
+    };
+
+    GivenTokenTable(const GivenTables& given, const RotationCall& call, const RopeKernels& kernels,
+                    const Memory& memory)
+        : TokenTable(format_of(given, call), kernels, memory), given_(given) {}
 
     void begin_segment() {}
 

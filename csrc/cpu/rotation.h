@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
-#include <vector>
 
 #include "csrc/core/dtype.h"
 #include "csrc/core/rope_check.h"
@@ -42,7 +41,8 @@ constexpr int64_t kTokensPerUnit = 16;
 inline int64_t units_of(int64_t tokens) { return (tokens + kTokensPerUnit - 1) / kTokensPerUnit; }
 
 // A TableSource holds the data from which the tables of all tokens are computed. Its class Table computes and holds the
-// tables of one token. Each thread constructs a Table from the source, the call and the kernels. Functions of Table:
+// tables of one token. Each part of a call constructs a Table from the source, the call, the kernels and a
+// Table::Memory(source, call, memory). Functions of Table:
 //   begin_segment()             begins a segment; it is called before the segment's first token
 //   fill(b, s)                  computes the tables of token s of batch b
 //   in_order_of(dtype)          returns the tables, in the order that the kernel of this dtype reads
@@ -70,12 +70,6 @@ inline bool should_stream(const RotationCall& call, int threads, int side, int64
     int64_t bytes = shape.B * shape.S * shape.heads() * shape.D * item_bytes;
     return !shape.side[side].in_place && !call.out_is_cache(side) && call.dtype != NPU_ROPE_FLOAT64 &&
            exceeds_caches(threads, 2 * bytes) && is_aligned(call, call.out[side], shape.side[side].out_stride);
-}
-
-// This thread's buffer for a head that is rounded to the cache's type.
-inline std::vector<float>& head_buffer() {
-    thread_local std::vector<float> buffer;
-    return buffer;
 }
 
 // Some heads of one token. Strides are in elements.
@@ -108,54 +102,20 @@ void rotate_heads(const RopeKernels& kernels, const RotationCall& call, int32_t 
 }
 
 // Rotates heads of a side by a token's tables. An operator that also normalizes the heads specializes this template.
+// block_bytes() returns the bytes of `block`, which run() may use.
 template <class TableSource>
 struct RotateHeads {
-    static void run(const Job<TableSource>& job, typename TableSource::Table& table, int, const Heads& heads,
-                    bool in_place, bool stream) {
+    static int64_t block_bytes(const Job<TableSource>&) { return 0; }
+    static void run(const Job<TableSource>& job, typename TableSource::Table& table, char* /*block*/, int,
+                    const Heads& heads, bool in_place, bool stream) {
         rotate_heads(job.kernels, job.call, job.call.dtype, table, heads, in_place, stream);
     }
 };
-
-// Rotates heads into a row of the cache. If the cache has another type than x, the function rotates each head into a
-// float32 buffer and rounds it.
-template <class TableSource>
-void scatter_heads(const Job<TableSource>& job, typename TableSource::Table& table, int side, Heads heads,
-                   int64_t row) {
-    const RotationCall& call = job.call;
-    heads.y += row * call.shape.side[side].out_stride[1] * job.out_bytes;
-    if (call.out_dtype == call.dtype) return RotateHeads<TableSource>::run(job, table, side, heads, false, false);
-    std::vector<float>& buffer = head_buffer();
-    int64_t D = call.shape.D;
-    if (static_cast<int64_t>(buffer.size()) < D) buffer.resize(static_cast<size_t>(D));
-    for (int64_t h = 0; h < heads.count; ++h) {
-        Heads head{heads.x + h * heads.x_stride * job.item_bytes, reinterpret_cast<char*>(buffer.data()), 1, D, D};
-        RotateHeads<TableSource>::run(job, table, side, head, false, false);
-        job.kernels.narrow[call.out_dtype](buffer.data(), heads.y + h * heads.y_stride * job.out_bytes, D);
-    }
-}
 
 // A token: its batch b, its index s in the batch and, if the call has rows, its row of the cache.
 struct Token {
     int64_t b, s, row;
 };
-
-// Rotates a token's heads of one side. A token with row -1 is not stored into a cache.
-template <class TableSource>
-void rotate_side(const Job<TableSource>& job, typename TableSource::Table& table, int side, const Token& token) {
-    const RotationCall& call = job.call;
-    if (call.out_is_cache(side) && token.row < 0) return;
-    const RopeSide& rope_side = call.shape.side[side];
-    Heads heads;
-    heads.x = static_cast<const char*>(call.x[side]) +
-              (token.b * rope_side.x_stride[0] + token.s * rope_side.x_stride[1]) * job.item_bytes;
-    heads.y = static_cast<char*>(call.out[side]);
-    heads.count = rope_side.N;
-    heads.x_stride = rope_side.x_stride[2];
-    heads.y_stride = rope_side.out_stride[2];
-    if (call.out_is_cache(side)) return scatter_heads(job, table, side, heads, token.row);
-    heads.y += (token.b * rope_side.out_stride[0] + token.s * rope_side.out_stride[1]) * job.out_bytes;
-    RotateHeads<TableSource>::run(job, table, side, heads, rope_side.in_place, job.stream[side]);
-}
 
 inline Token token_at(const RotationCall& call, int64_t b, int64_t s) {
     if (!call.rows) return {b, s, 0};
@@ -180,19 +140,83 @@ void run_units(int64_t begin, int64_t end, int64_t S, Table& table, Process proc
     }
 }
 
+// A part of a call: some units.
 template <class TableSource>
-void run_range(int64_t begin, int64_t end, void* ctx) {
-    const auto& job = *static_cast<const Job<TableSource>*>(ctx);
-    const RotationCall& call = job.call;
-    typename TableSource::Table table(job.source, call, job.kernels);
-    run_units(begin, end, call.shape.S, table, [&](int64_t b, int64_t s, bool rotates) {
-        const Token token = token_at(call, b, s);
-        if (token.row < 0 && call.out_is_cache(0)) return;
-        table.fill(b, s);
-        for (int side = 0; rotates && side < call.shape.sides; ++side) rotate_side(job, table, side, token);
-    });
-    // Stores past the caches are unordered.
-    if (job.stream[0] || job.stream[1]) std::atomic_thread_fence(std::memory_order_seq_cst);
+class Part {
+public:
+    struct Memory {
+        Memory(const Job<TableSource>& job, PartMemory& memory)
+            : table(job.source, job.call, memory),
+              head(job.call.out_dtype == job.call.dtype ? nullptr : memory.take<float>(job.call.shape.D)),
+              block(memory.take<char>(RotateHeads<TableSource>::block_bytes(job))) {}
+        typename TableSource::Table::Memory table;
+        float* head;  // one that is rounded to the cache's type
+        char* block;  // of RotateHeads
+    };
+
+    Part(const Job<TableSource>& job, const Memory& memory)
+        : job_(job),
+          table_(job.source, job.call, job.kernels, memory.table),
+          head_(memory.head),
+          block_(memory.block) {}
+
+    void run(int64_t begin, int64_t end) {
+        const RotationCall& call = job_.call;
+        run_units(begin, end, call.shape.S, table_, [&](int64_t b, int64_t s, bool rotates) {
+            const Token token = token_at(call, b, s);
+            if (token.row < 0 && call.out_is_cache(0)) return;
+            table_.fill(b, s);
+            for (int side = 0; rotates && side < call.shape.sides; ++side) rotate_side(side, token);
+        });
+        // Stores past the caches are unordered.
+        if (job_.stream[0] || job_.stream[1]) std::atomic_thread_fence(std::memory_order_seq_cst);
+    }
+
+private:
+    // Rotates a token's heads of one side. A token with row -1 is not stored into a cache.
+    void rotate_side(int side, const Token& token) {
+        const RotationCall& call = job_.call;
+        if (call.out_is_cache(side) && token.row < 0) return;
+        const RopeSide& rope_side = call.shape.side[side];
+        Heads heads;
+        heads.x = static_cast<const char*>(call.x[side]) +
+                  (token.b * rope_side.x_stride[0] + token.s * rope_side.x_stride[1]) * job_.item_bytes;
+        heads.y = static_cast<char*>(call.out[side]);
+        heads.count = rope_side.N;
+        heads.x_stride = rope_side.x_stride[2];
+        heads.y_stride = rope_side.out_stride[2];
+        if (call.out_is_cache(side)) return scatter_heads(side, heads, token.row);
+        heads.y += (token.b * rope_side.out_stride[0] + token.s * rope_side.out_stride[1]) * job_.out_bytes;
+        rotate(side, heads, rope_side.in_place, job_.stream[side]);
+    }
+
+    // Rotates heads into a row of the cache. If the cache has another type than x, the function rotates each head into
+    // a float32 buffer and rounds it.
+    void scatter_heads(int side, Heads heads, int64_t row) {
+        const RotationCall& call = job_.call;
+        heads.y += row * call.shape.side[side].out_stride[1] * job_.out_bytes;
+        if (call.out_dtype == call.dtype) return rotate(side, heads, false, false);
+        const int64_t D = call.shape.D;
+        for (int64_t h = 0; h < heads.count; ++h) {
+            rotate(side, {heads.x + h * heads.x_stride * job_.item_bytes, reinterpret_cast<char*>(head_), 1, D, D},
+                   false, false);
+            job_.kernels.narrow[call.out_dtype](head_, heads.y + h * heads.y_stride * job_.out_bytes, D);
+        }
+    }
+
+    void rotate(int side, const Heads& heads, bool in_place, bool stream) {
+        RotateHeads<TableSource>::run(job_, table_, block_, side, heads, in_place, stream);
+    }
+
+    const Job<TableSource>& job_;
+    typename TableSource::Table table_;
+    float* head_;
+    char* block_;
+};
+
+template <class Part, class Job>
+void run_part(int64_t begin, int64_t end, const Job& job, const typename Part::Memory& memory) {
+    Part(job, memory).run(begin, end);
 }
 
 }  // namespace rotation
@@ -213,7 +237,8 @@ void rotate_all(const TableSource& source, const RotationCall& call, const RopeK
         item_bytes,
         dtype_bytes(call.out_dtype),
         {should_stream(call, threads, 0, item_bytes), shape.sides == 2 && should_stream(call, threads, 1, item_bytes)}};
-    parallel_ranges(shape.B * units_of(shape.S), threads, run_range<TableSource>, &job);
+    run_parts<typename Part<TableSource>::Memory, run_part<Part<TableSource>, Job<TableSource>>>(
+        shape.B * units_of(shape.S), threads, job);
 }
 
 }  // namespace npu_rope

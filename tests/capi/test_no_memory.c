@@ -1,8 +1,10 @@
-/* Every allocation of a call fails, one after another: alone, and together with all later ones. The call returns
- * NPU_ROPE_INTERNAL_ERROR with a message, and leaves the results as they were; or it needs no memory there, and is
- * right. The next call is right. Nothing is leaked. This program's malloc replaces that of the C library, whose
- * functions __libc_* it calls. */
+/* Every allocation of a call fails, one after another: alone, and together with all later ones, on one thread and on
+ * three. The call returns NPU_ROPE_INTERNAL_ERROR with a message, and leaves the results as they were; or it needs no
+ * memory there, and is right. The next call is right. Nothing is leaked. This program's malloc replaces that of the C
+ * library, whose functions __libc_* it calls. */
 #include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,14 +19,14 @@ extern void* __libc_realloc(void*, size_t);
 extern void* __libc_memalign(size_t, size_t);
 extern void __libc_free(void*);
 
-static __thread int armed = 0;       /* whether allocations of this thread are counted */
-static __thread int fails_later = 0; /* whether the allocations after the failing one fail too */
-static __thread long count = 0, failing = 0, live = 0;
+static atomic_int armed = 0;       /* whether allocations are counted */
+static atomic_int fails_later = 0; /* whether the allocations after the failing one fail too */
+static atomic_long count = 0, failing = 0, live = 0;
 
 static int fails(void) {
     if (!armed) return 0;
-    ++count;
-    return count == failing || (fails_later && count > failing);
+    const long number = ++count;
+    return number == failing || (fails_later && number > failing);
 }
 static void* counted(void* memory) {
     if (armed && memory) ++live;
@@ -48,10 +50,54 @@ void free(void* memory) {
     __libc_free(memory);
 }
 
-enum { S = 200, N = 2, D = 128, COUNT = S * N * D };
+/* A thread pool, which runs more ranges than it has threads. It allocates nothing during a call. */
+enum { THREADS = 3, RANGES = 7 };
+static int pool_size = 1;
+static pthread_barrier_t begins, ends;
+static npu_rope_range_fn range_body;
+static void* range_ctx;
+static int64_t range_end;
+static atomic_int next_range;
+
+static void run_ranges(void) {
+    for (int part = next_range++; part < RANGES; part = next_range++)
+        range_body(range_end * part / RANGES, range_end * (part + 1) / RANGES, range_ctx);
+}
+static void* run_worker(void* unused) {
+    (void)unused;
+    for (;;) {
+        pthread_barrier_wait(&begins);
+        run_ranges();
+        pthread_barrier_wait(&ends);
+    }
+    return NULL;
+}
+static void run_on_pool(int64_t n, int32_t threads, npu_rope_range_fn body, void* ctx) {
+    (void)threads;
+    range_body = body;
+    range_ctx = ctx;
+    range_end = n;
+    next_range = 0;
+    pthread_barrier_wait(&begins);
+    run_ranges();
+    pthread_barrier_wait(&ends);
+}
+static int32_t size_of_pool(void) { return pool_size; }
+static void start_pool(void) {
+    pthread_barrier_init(&begins, NULL, THREADS);
+    pthread_barrier_init(&ends, NULL, THREADS);
+    for (int i = 1; i < THREADS; ++i) {
+        pthread_t thread;
+        CHECK(pthread_create(&thread, NULL, run_worker, NULL) == 0, "no thread %d", i);
+        pthread_detach(thread);
+    }
+    npu_rope_set_thread_pool(run_on_pool, size_of_pool);
+}
+
+enum { S = 400, N = 2, D = 128, COUNT = S * N * D };
 static const float kSentinel = 99.0f;
 static float x_data[COUNT], k_data[COUNT], scale_data[D], cos_data[S * D], sin_data[S * D];
-static float out_data[COUNT], k_out_data[COUNT], dscale_data[D], reference[2 * COUNT + D];
+static float out_data[COUNT], k_out_data[COUNT], dscale_data[D], dscale_of_heads[S * N], reference[2 * COUNT + D];
 static int32_t position_data[S], row_data[S];
 static npu_rope_tensor x, k, scale, cos_table, sin_table, out, k_out, dscale, positions, rows, cache;
 static npu_rope_params params;
@@ -93,6 +139,27 @@ static npu_rope_status call_rotary_mul(void) {
     return npu_rope_rotary_mul(&x, &cos_table, &sin_table, 0, 0, 0, 1, &out);
 }
 static npu_rope_status call_rms_norm(void) { return npu_rope_rms_norm(&x, &scale, -1, 1e-5, 1, &out); }
+/* The scale of each row, with gaps: a gradient of each row, and rows of the scale that are gathered. */
+static npu_rope_status call_rms_norm_of_gaps(void) {
+    npu_rope_tensor gaps = x;
+    gaps.ndim = 1, gaps.shape[0] = D, gaps.stride[0] = 2;
+    return npu_rope_rms_norm(&k, &gaps, -1, 1e-5, 1, &out);
+}
+static npu_rope_status call_rms_norm_backward_of_rows(void) {
+    return npu_rope_rms_norm_backward(&k, &x, &x, -1, 1e-5, 1, &out, &k_out);
+}
+/* Elements of the last dimension share a scale. */
+static npu_rope_status call_rms_norm_backward_of_heads(void) {
+    const int64_t scale_of_heads[4] = {1, S, N, 1};
+    npu_rope_tensor of_heads = view(x_data, NPU_ROPE_FLOAT32, 4, scale_of_heads);
+    npu_rope_tensor its_gradient = view(dscale_of_heads, NPU_ROPE_FLOAT32, 4, scale_of_heads);
+    return npu_rope_rms_norm_backward(&k, &x, &of_heads, -2, 1e-5, 1, &out, &its_gradient);
+}
+static npu_rope_status call_rope_set_rows_rounded(void) {
+    const int64_t slots[3] = {S, N, D};
+    npu_rope_tensor narrow = view(out_data, NPU_ROPE_FLOAT16, 3, slots);
+    return npu_rope_rope_set_rows(&x, &positions, &rows, NULL, &params, 1, NPU_ROPE_ANGLE_F32, &narrow);
+}
 static npu_rope_status call_rms_norm_backward(void) {
     return npu_rope_rms_norm_backward(&k, &x, &scale, -1, 1e-5, 1, &out, &dscale);
 }
@@ -175,10 +242,15 @@ static long test_call(const char* name, npu_rope_status (*call)(void), npu_rope_
         long lost = 0, made = 0;
         for (int round = 0; round < 2; ++round) { /* in the second one, the error of the first one is freed */
             set_call();
-            armed = 1, fails_later = later, count = live = 0, failing = n;
+            fails_later = later;
+            count = 0;
+            live = 0;
+            failing = n;
+            armed = 1;
             status = call();
-            lost = live, made = count;
             armed = 0;
+            lost = live;
+            made = count;
         }
         save(after);
         if (made < n) {
@@ -223,14 +295,20 @@ int main(void) {
                  {"check", call_check, NPU_ROPE_OK},
                  {"check_on_chip", call_check_on_chip, NPU_ROPE_OK},
                  {"rms_norm_backward", call_rms_norm_backward, NPU_ROPE_OK},
+                 {"rms_norm with gaps", call_rms_norm_of_gaps, NPU_ROPE_OK},
+                 {"rms_norm_backward of rows", call_rms_norm_backward_of_rows, NPU_ROPE_OK},
+                 {"rms_norm_backward of heads", call_rms_norm_backward_of_heads, NPU_ROPE_OK},
+                 {"rope_set_rows rounded", call_rope_set_rows_rounded, NPU_ROPE_OK},
                  {"refused rms_norm", call_bad, NPU_ROPE_INVALID_TYPE}};
     long all = 0;
-    for (int later = 0; later < 2; ++later)
-        for (size_t i = 0; i < sizeof calls / sizeof *calls; ++i) {
-            long places = test_call(calls[i].name, calls[i].call, calls[i].expected, later);
-            printf("%s: %ld allocations\n", calls[i].name, places);
-            all += places;
-        }
+    start_pool();
+    for (pool_size = 1; pool_size <= THREADS; pool_size += THREADS - 1)
+        for (int later = 0; later < 2; ++later)
+            for (size_t i = 0; i < sizeof calls / sizeof *calls; ++i) {
+                long places = test_call(calls[i].name, calls[i].call, calls[i].expected, later);
+                printf("%s, %d thread(s): %ld allocations\n", calls[i].name, pool_size, places);
+                all += places;
+            }
     CHECK(all > 0, "no allocation failed");
     return failures != 0;
 }
