@@ -8,7 +8,15 @@ import torch
 from ascend_sim import Options
 from ascend_sim import library as simulator
 
-from npu_rope import RopeParams, add_rms_norm, rms_norm, rms_norm_backward, rms_norm_rope, rope_qk
+from npu_rope import (
+    RopeParams,
+    add_rms_norm,
+    qkv_norm_rope_cache,
+    rms_norm,
+    rms_norm_backward,
+    rms_norm_rope,
+    rope_qk,
+)
 from npu_rope.executors import rms_norm as executors
 from npu_rope.rms_norm_calls import RmsNormAttributes, rms_norm_tensors
 from npu_rope.testing import norm_spec
@@ -154,6 +162,24 @@ def test_stash_types_that_a_chip_lacks_are_refused(device, stash_type, text):
     with pytest.raises(ValueError, match="stash_type") as caught:
         rms_norm(x, x[0], stash_type=stash_type, backend=device)
     assert str(caught.value) == f"[rms_norm] stash_type must be {text}."
+
+
+@on_each_device
+def test_an_epsilon_above_2_to_the_64_is_refused(device):
+    x, positions = np.ones((1, 2, 1, 8), np.float32), np.arange(2)
+    params, scale = RopeParams(8, "neox"), np.ones(8, np.float32)
+    for run in (
+        lambda epsilon: rms_norm(x, scale, epsilon=epsilon, backend=device),
+        lambda epsilon: rms_norm_rope(x, x, scale, scale, positions, params, epsilon=epsilon, backend=device),
+        lambda epsilon: qkv_norm_rope_cache(
+            x[0], x[0], None, positions, params, q_scale=scale, epsilon=epsilon, backend=device
+        ),
+    ):
+        run(2.0**64)
+        with pytest.raises(
+            ValueError, match=r"epsilon must be at most 2\^64 on the device but got 3.68935e\+19"
+        ):
+            run(2.0**65)
 
 
 @on_each_device

@@ -176,6 +176,16 @@ def test_a_refusal_offers_sums_only_where_both_sides_may_have_them(side, backend
     assert not case.named["k_cache"].any()
 
 
+@pytest.mark.parametrize("backend", SOCS)
+def test_a_refusal_offers_sums_if_the_other_side_has_no_heads(backend):
+    q, scale = np.ones((3, 200, 128), np.float16), np.ones(25600, np.float16)
+    no_heads = np.ones((3, 0, 128), np.float16)
+    with pytest.raises(ValueError, match=f"q_scale must {FEWER}, or be given with square_sums but got 25600"):
+        qkv_norm_rope_cache(
+            q, no_heads, None, np.arange(3), RopeParams(128, "neox"), q_scale=scale, backend=backend
+        )
+
+
 def test_random_heavy_calls_fit_or_have_a_norm_over_all_heads():
     """No other call is refused: the tiling raises InternalError, which is no ValueError."""
     refused = 0

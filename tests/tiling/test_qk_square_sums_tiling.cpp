@@ -85,14 +85,15 @@ void heads_are_long_from_8193_elements() {
     }
 }
 
-void one_element_has_buffers_of_whole_vectors() {
+void one_short_head_has_buffers_of_whole_vectors() {
     for (const char* chip : {"Ascend910B1", "Ascend310P3"})
-        for (const int32_t dtype : {NPU_ROPE_FLOAT32, NPU_ROPE_FLOAT16}) {
-            const Case c = tile_call(make_call(1, 1, 0, 1, dtype), chip);
-            check_cover(c);
-            check_ub(c);
-            check_sizes(c);
-        }
+        for (const int32_t dtype : {NPU_ROPE_FLOAT32, NPU_ROPE_FLOAT16})
+            for (const int64_t D : {1, 9, 17}) {
+                const Case c = tile_call(make_call(1, 1, 0, D, dtype), chip);
+                check_cover(c);
+                check_ub(c);
+                check_sizes(c);
+            }
 }
 
 void distant_tokens_are_accepted() {
@@ -138,7 +139,7 @@ int main() {
     parts_of_many_tokens_are_not_split();
     a_token_is_split_if_that_saves_more_than_the_wait();
     heads_are_long_from_8193_elements();
-    one_element_has_buffers_of_whole_vectors();
+    one_short_head_has_buffers_of_whole_vectors();
     distant_tokens_are_accepted();
     too_many_heads_are_refused();
     an_output_with_gaps_is_refused();

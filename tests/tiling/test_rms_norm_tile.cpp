@@ -262,7 +262,11 @@ void candidates_are_within_the_unit_and_the_instructions() {
         CHECK(c, RmsNormTile{}, !rows.empty() && rows.back().rows() == 1);
         for (size_t i = 1; i < rows.size() && unit_heads == 1; ++i)  // each has at least three quarters of the last one
             CHECK(c, rows[i], rows[i].rows() >= rows[i - 1].rows() * 3 / 4);
+        // Bytes of a quarter of a core's rows, from 4 to 16 KiB.
+        const int64_t row_bytes = c.common.row_pitch * c.call.x_bytes;
+        const int64_t bytes = std::clamp<int64_t>(unit_rows * unit_heads * row_bytes / 4, 4096, 16384);
         for (const RmsNormTile& tile : rows) {
+            CHECK(c, tile, (tile.rows() - 1) * row_bytes < bytes);
             CHECK(c, tile, tile.tokens >= 1 && tile.tokens <= std::min(unit_rows, c.common.seq));
             CHECK(c, tile, tile.heads >= 1 && tile.heads <= unit_heads && tile.rows() <= 512 && tile.chunk == 0);
         }

@@ -70,10 +70,14 @@ void a_scale_that_rows_do_not_share_is_refused_in_backward() {
     const auto message = [&c] { return check_rms_norm_on_chip(c.in, c.platform).message(); };
     for (bool& is_shared : c.in.shape.scale_is_shared) is_shared = true;
     CHECK(c, message().empty());
-    for (const bool has_two_dims : {false, true}) {  // of a row
-        if (has_two_dims) c.in.shape.inner[2] = 4, c.in.shape.inner[3] = 10;
+    struct Row {
+        int64_t sizes[4];
+        const char* text;
+    };
+    for (const Row& row : {Row{{1, 1, 1, 40}, "[40]"}, {{1, 1, 4, 10}, "[4, 10]"}, {{2, 1, 4, 5}, "[2, 1, 4, 5]"}}) {
+        std::copy(row.sizes, row.sizes + 4, c.in.shape.inner);
         const std::string rule = std::string("[rms_norm_backward] scale must have the elements of one row, ") +
-                                 (has_two_dims ? "[4, 10]" : "[40]") +
+                                 row.text +
                                  ", for all rows and be contiguous on Ascend910B1 but got one that lacks some of them, "
                                  "differs between rows or has gaps.";
         c.in.shape.scale_is_dense = false;

@@ -90,7 +90,7 @@ struct Case {
         const int64_t values = call.sides == 3 ? r->one_of<int64_t>({1, 2, 8}) : 0;
         set_heads(common, {r->one_of<int64_t>({0, 2, 8, 71}), r->one_of<int64_t>({1, 8, 17}), values});
         common.head_parts = 1;
-        if (values > 0) call.value_size = r->in(1, 1024);
+        if (values > 0) call.value_size = r->chance(4) ? 1 : r->in(1, 1024);
         if (call.normalizes && r->chance(2))
             call.whole_heads = heads_of_side(common, heads_of_side(common, 0) > 0 && r->chance(2) ? 0 : 1);
         for (int side = 0; side < call.sides; ++side)
@@ -367,6 +367,11 @@ void candidates_are_within_the_unit_and_the_instructions() {
         const std::vector<RopeTile> all = tile_candidates(c.call);
         int64_t max_rows = 0;
         for (const RopeTile& tile : all) max_rows = std::max(max_rows, tile.rows());
+        // Runs of one head: each has at least three quarters of the last one.
+        const bool one_head = c.common.tokens_inner && c.max_heads() == 1 && c.common.copy_mode != kCopyPacked;
+        for (size_t i = 1; i < all.size() && one_head; ++i)
+            CHECK(c, all[i],
+                  all[i].table_tokens != all[i - 1].table_tokens || all[i].rows() >= all[i - 1].rows() * 3 / 4);
         for (const RopeTile& tile : all) {
             CHECK(c, tile, tile.tokens >= 1 && tile.tokens <= std::min<int64_t>(248, c.common.seq));
             CHECK(c, tile, tile.heads >= 1 && tile.heads <= c.max_heads() && tile.table_tokens >= 1);
@@ -491,6 +496,28 @@ void candidates_have_the_heads_that_are_normalized_together() {
     }
 }
 
+// A run of a packed tile has at least 32 bytes.
+void packed_runs_of_32_bytes_are_candidates() {
+    Random random;
+    Case c(&random);
+    c.call.item_bytes = c.call.out_bytes = 2;
+    c.call.key = kRopeHalves;
+    c.call.sides = 1;
+    c.call.normalizes = c.call.normalizes_partners = false;
+    c.common.copy_mode = kCopyPacked;
+    c.common.tokens_inner = 0;
+    c.common.rows = c.common.seq = 10;
+    c.common.row_parts = c.common.head_parts = c.common.row_granule = 1;
+    c.common.n_dims = 4;
+    c.common.table_width = 8;
+    c.common.row_pitch = 16;
+    for (const int32_t head_size : {3, 4, 5}) {  // four heads have 24, 32 and 40 bytes
+        c.common.head_size = head_size;
+        set_heads(c.common, {4, 0, 0});
+        CHECK(c, RopeTile{}, tile_candidates(c.call).empty() == (head_size == 3));
+    }
+}
+
 struct Test {
     const char* name;
     void (*run)();
@@ -508,6 +535,7 @@ constexpr Test kTests[] = {
     TEST(candidates_have_every_equal_part_of_a_tokens_heads),
     TEST(candidates_have_every_table_and_the_preferred_size),
     TEST(candidates_have_the_heads_that_are_normalized_together),
+    TEST(packed_runs_of_32_bytes_are_candidates),
 };
 
 }  // namespace

@@ -165,6 +165,23 @@ void turns_are_the_frequencies_over_2_pi() {
     }
 }
 
+void backward_turns_the_other_way() {
+    uint16_t memory[64] = {};
+    int32_t numbers[4] = {0, 1, 2, 3};
+    const npu_rope_tensor x{memory, NPU_ROPE_FLOAT16, 4, {1, 4, 2, 8}, {64, 16, 8, 1}};
+    const npu_rope_tensor positions{numbers, NPU_ROPE_INT32, 1, {4}, {1}};
+    const npu_rope_params params = make_call(1, 4, 2, 8, NPU_ROPE_FLOAT16, NPU_ROPE_MODE_NEOX).params;
+    TilingResult<RopeTilingData> tiled[2];
+    for (const bool forward : {false, true}) {
+        const Check check = check_and_tile_rope(rope_tensors(&x, &positions, nullptr, &x), params, NPU_ROPE_ANGLE_EXACT,
+                                                forward, *find_platform("Ascend910B1"), &tiled[forward]);
+        if (!check.ok()) std::fprintf(stderr, "%s\n", check.message().c_str());
+        g_failures += !check.ok();
+    }
+    const float back = tiled[false].data.turns.vectors[0], front = tiled[true].data.turns.vectors[0];
+    g_failures += !(front > 0 && back == -front);
+}
+
 void integer_turns_are_removed_unless_factors_divide_them() {
     RopeTilingInput in = make_call(1, 4, 2, 4, NPU_ROPE_FLOAT16, NPU_ROPE_MODE_NEOX);
     in.params.freq_scale = 100.0;
@@ -213,6 +230,7 @@ constexpr Test kTests[] = {
     TEST(axes_with_the_same_positions_are_one_plane),
     TEST(two_tensors_share_a_cores_table),
     TEST(turns_are_the_frequencies_over_2_pi),
+    TEST(backward_turns_the_other_way),
     TEST(integer_turns_are_removed_unless_factors_divide_them),
     TEST(calls_that_an_npu_does_not_support_are_refused),
 };
