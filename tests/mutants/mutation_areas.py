@@ -907,7 +907,7 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "rope_tiling.h | number + 1 | int64_t rows = {0}; // with position_ids: rows of the tables": "the kernel reads it with position_ids only, and then the caller sets it",
         "rope_tiling.cpp | arithmetic | return static_cast<size_t>(common_.halves ? inside % (common_.n_dims / 2) : inside {/} 2);": "only modes with sections call it, and their pairs are halves",
         "rms_norm_tiling.cpp | logic | common_.tokens_inner = common_.heads > 1 && stride[1] == call_.n {&&} stride[2] != call_.n;": "another order of rows of which none are adjacent, or of one head",
-        "rms_norm_tile.h | comparison | return a.chunk != b.chunk ? a.chunk > b.chunk : a.rows() {>} b.rows();": "of two tiles with the same rows the search takes the later one, which has the same cost",
+        "rms_norm_tile.h | comparison | return a.chunk != b.chunk ? a.chunk > b.chunk : a.rows() {>} b.rows();": "tiles of one chunk size, or of as many whole rows, are the same tile",
         "rope_tile.cpp | number + 1 | parts = heads == 1 ? all_heads + {1} : ceil_div(all_heads, heads - 1);": "the loop ends with any number above all_heads",
         "rms_norm_tile.h | name | bool adds = false, backward = {false}; // add_rms_norm, rms_norm_backward": "the tiling sets it",
         "rms_norm_tiling.h | name | bool deterministic = {false}; // rms_norm_backward: dscale does not depend on the order of the cores": "check_and_tile_rms_norm sets it, whose default is the same",
