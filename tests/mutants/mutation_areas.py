@@ -919,6 +919,8 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "rope_tile.cpp | number + 1 | const int64_t max_gather_lanes = common.row_pitch <= 256 ? {2048} : 1024;": "the pitch is a multiple of 8, and only an odd one divides 2049",
         "rope_tiling.cpp | logic | int32_t out_type(int k) const { return k > 0 {&&} in_.scatters ? qkv_side(k).out_dtype : in_.dtype; }": "q_out, and the outputs of a call without caches, have x's type",
         "rotary_tiling.cpp | number + 1 | std::fill(in.shape.pos_stride, in.shape.pos_stride + {2}, 0);": "the next member is axis_offset[0], which is 0 without sections",
+        "rms_norm_tiling.cpp | number + 1 | common_.tokens_inner = common_.heads > 1 && stride[1] == call_.n && stride[{2}] != call_.n;": "if both strides are n, there is one token",
+        "rope_tile.h | number + 1 | int64_t block_tokens = 0, token_slots = 0, gather_rows = {0}, setup_lanes = 0;": "layout_of() sets it",
         "row_factors_tiling.h | number + 1 | is_converted ? to_int32(staging_bytes) : -{1}};": "the kernel asks for a number below 0",
     },
     "cann": {

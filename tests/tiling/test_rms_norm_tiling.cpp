@@ -45,6 +45,15 @@ void common_shapes_use_cores_and_ub_well() {
     CHECK(c, c.launch.tiling_key == kRmsNormLong && !c.data.keeps_row && c.launch.block_dim == 1);
 }
 
+void rows_are_in_the_order_in_which_they_are_adjacent() {
+    for (const bool exchanged : {false, true})
+        for (const int64_t gap : {0, 16}) {
+            const Case c =
+                tile_call(make_call(1, 5, 7, 48, NPU_ROPE_FLOAT16, NPU_ROPE_FLOAT16, exchanged, gap), "Ascend910B1");
+            CHECK(c, c.data.common.tokens_inner == (exchanged && gap == 0));
+        }
+}
+
 void rows_beyond_int32_must_merge() {
     const Case merged =
         tile_call(make_call(1, 2, int64_t{1} << 31, 1, NPU_ROPE_FLOAT32, NPU_ROPE_FLOAT32, false, 0), "Ascend910B1");
@@ -97,9 +106,10 @@ void a_scale_that_rows_do_not_share_is_refused_in_backward() {
 
 int main() {
     rows_beyond_int32_must_merge();
+    rows_are_in_the_order_in_which_they_are_adjacent();
     random_calls_have_sound_tilings();
     common_shapes_use_cores_and_ub_well();
     a_scale_that_rows_do_not_share_is_refused_in_backward();
-    std::printf("4 tests, %d failure(s)\n", g_failures);
+    std::printf("5 tests, %d failure(s)\n", g_failures);
     return g_failures != 0;
 }

@@ -165,6 +165,29 @@ void turns_are_the_frequencies_over_2_pi() {
     }
 }
 
+// Rows in UB have the order in which more rows of the tensors are adjacent, and tokens before heads otherwise.
+void rows_are_in_the_order_of_most_tensors() {
+    const auto set_heads_first = [](RopeTilingInput* in, int64_t* strides, int64_t heads) {
+        strides[2] = in->shape.S * in->shape.D;
+        strides[1] = in->shape.D;
+        strides[0] = heads * strides[2];
+    };
+    for (const int64_t keys : {0, 4}) {
+        RopeTilingInput in = make_call(1, 64, 8, 32, NPU_ROPE_FLOAT16, NPU_ROPE_MODE_NEOX, keys);
+        const int tensors = 2 * in.shape.sides;
+        for (int heads_first = 0; heads_first <= tensors; ++heads_first) {
+            const Case c = tile_call(in, "Ascend910B1");
+            CHECK(c, c.common.tokens_inner == (2 * heads_first > tensors));
+            if (heads_first == tensors) break;
+            RopeSide& side = in.shape.side[heads_first / 2];
+            set_heads_first(&in, heads_first % 2 ? side.out_stride : side.x_stride, side.N);
+        }
+        in.scatters = true;  // a cache has its rows token by token
+        in.shape.cache_rows = 64;
+        CHECK(tile_call(in, "Ascend910B1"), tile_call(in, "Ascend910B1").common.tokens_inner == 0);
+    }
+}
+
 void backward_turns_the_other_way() {
     uint16_t memory[64] = {};
     int32_t numbers[4] = {0, 1, 2, 3};
@@ -230,6 +253,7 @@ constexpr Test kTests[] = {
     TEST(axes_with_the_same_positions_are_one_plane),
     TEST(two_tensors_share_a_cores_table),
     TEST(turns_are_the_frequencies_over_2_pi),
+    TEST(rows_are_in_the_order_of_most_tensors),
     TEST(backward_turns_the_other_way),
     TEST(integer_turns_are_removed_unless_factors_divide_them),
     TEST(calls_that_an_npu_does_not_support_are_refused),
