@@ -45,6 +45,28 @@ void common_shapes_use_cores_and_ub_well() {
     CHECK(c, c.launch.tiling_key == kRmsNormLong && !c.data.keeps_row && c.launch.block_dim == 1);
 }
 
+// On Ascend310P a DMA copies whole blocks of 32 bytes, of x's type and of out's.
+void rows_without_whole_blocks_are_packed_on_310p() {
+    const int32_t half = NPU_ROPE_FLOAT16, single = NPU_ROPE_FLOAT32;
+    struct Row {
+        int64_t n;
+        int32_t x, out, mode, scale_pitch;
+    };
+    for (const Row& row : {Row{16, half, single, kCopyBursts, 16},
+                           {24, half, single, kCopyPacked, 24},
+                           {24, single, half, kCopyPacked, 32},
+                           {24, single, single, kCopyBursts, 24},
+                           {20, half, half, kCopyPacked, 32},
+                           {12, half, single, kCopyScalar, 16},
+                           {12, single, half, kCopyScalar, 16},
+                           {7, single, single, kCopyScalar, 8}}) {
+        const RmsNormTilingInput in = make_call(1, 5, 7, row.n, row.x, row.out, false, 0);
+        const Case on_310p = tile_call(in, "Ascend310P3"), on_910b = tile_call(in, "Ascend910B1");
+        CHECK(on_310p, on_310p.data.common.copy_mode == row.mode && on_310p.data.scale_pitch == row.scale_pitch);
+        CHECK(on_910b, on_910b.data.common.copy_mode == kCopyBursts && on_910b.data.scale_pitch == row.scale_pitch);
+    }
+}
+
 void rows_are_in_the_order_in_which_they_are_adjacent() {
     for (const bool exchanged : {false, true})
         for (const int64_t gap : {0, 16}) {
@@ -107,9 +129,10 @@ void a_scale_that_rows_do_not_share_is_refused_in_backward() {
 int main() {
     rows_beyond_int32_must_merge();
     rows_are_in_the_order_in_which_they_are_adjacent();
+    rows_without_whole_blocks_are_packed_on_310p();
     random_calls_have_sound_tilings();
     common_shapes_use_cores_and_ub_well();
     a_scale_that_rows_do_not_share_is_refused_in_backward();
-    std::printf("5 tests, %d failure(s)\n", g_failures);
+    std::printf("6 tests, %d failure(s)\n", g_failures);
     return g_failures != 0;
 }

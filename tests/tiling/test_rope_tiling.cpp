@@ -1,6 +1,8 @@
 // The tilings of the rotation kernels (op_host/rope_tiling.h), for random calls and for calls of known shapes.
 #include <cmath>
 
+#include "op_host/tile_preferences.h"
+#include "op_host/work_split.h"
 #include "tests/tiling/rope_tiling_calls.h"
 
 using namespace rope_tilings;
@@ -165,6 +167,34 @@ void turns_are_the_frequencies_over_2_pi() {
     }
 }
 
+// No other number of parts of the heads has less work for the busiest core, and no smaller one has as little.
+void the_split_has_the_least_work() {
+    Choices random(20261127);
+    constexpr int64_t kHeadBytes = 4096;
+    for (int k = 0; k < 2000; ++k) {
+        const int64_t granule = random.one_of<int64_t>({1, 1, 2, 16}), rows = random.between(1, 400);
+        const int64_t heads = random.between(1, 80), min_heads = random.one_of<int64_t>({1, 1, 4, 8});
+        const int64_t token_cost = random.one_of<int64_t>({0, 2, 5}), cores = random.one_of<int64_t>({8, 20, 48});
+        const int64_t core_bytes = tile_preferences().min_core_bytes;
+        const int64_t parts = std::clamp<int64_t>(rows * heads * kHeadBytes / core_bytes, 1, cores);
+        const WorkSplit best = split_work(rows, granule, heads, kHeadBytes, cores, min_heads, token_cost);
+        const auto work_of = [&](int64_t head_parts) {
+            const int64_t groups = (rows + granule - 1) / granule, row_parts = std::min(groups, parts / head_parts);
+            const int64_t rows_of_part = (groups + row_parts - 1) / row_parts * granule;
+            return rows_of_part * ((heads + head_parts - 1) / head_parts + token_cost);
+        };
+        const int64_t most = std::max<int64_t>(1, std::min(parts, heads / min_heads));
+        bool is_least = best.row_parts * best.head_parts <= parts && best.head_parts <= most;
+        for (int64_t other = 1; other <= most; ++other)
+            is_least &= other < best.head_parts ? work_of(other) > work_of(best.head_parts)
+                                                : work_of(other) >= work_of(best.head_parts);
+        if (is_least) continue;
+        std::fprintf(stderr, "%" PRId64 " rows by %" PRId64 ", %" PRId64 " heads: %" PRId64 " x %" PRId64 " parts\n",
+                     rows, granule, heads, best.row_parts, best.head_parts);
+        ++g_failures;
+    }
+}
+
 // Rows in UB have the order in which more rows of the tensors are adjacent, and tokens before heads otherwise.
 void rows_are_in_the_order_of_most_tensors() {
     const auto set_heads_first = [](RopeTilingInput* in, int64_t* strides, int64_t heads) {
@@ -253,6 +283,7 @@ constexpr Test kTests[] = {
     TEST(axes_with_the_same_positions_are_one_plane),
     TEST(two_tensors_share_a_cores_table),
     TEST(turns_are_the_frequencies_over_2_pi),
+    TEST(the_split_has_the_least_work),
     TEST(rows_are_in_the_order_of_most_tensors),
     TEST(backward_turns_the_other_way),
     TEST(integer_turns_are_removed_unless_factors_divide_them),
