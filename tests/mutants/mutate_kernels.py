@@ -11,7 +11,6 @@ import hashlib
 import json
 import os
 import queue
-import random
 import re
 import shlex
 import shutil
@@ -77,8 +76,9 @@ examples:
   mutate_kernels.py --area cann --list | wc -l
 
 A sample depends on the area, the seed and the sources only; a larger --count continues it. It has --count
-mutants that compile. A state file belongs to a seed and a version of the sources. It may hold any areas. One
-run at a time may use it.
+mutants that compile. If some lines of the sources change, the mutants of all other lines stay in the sample.
+A state file belongs to a seed, and may hold any areas. A later run judges again the mutants of the files that
+have changed. One run at a time may use it.
 
 exit status: 0 every mutant is caught or explained, and the kernels' shares are reached; 1 some are not; 2 bad
 usage, or the unchanged sources do not build or pass; 130 interrupted.
@@ -94,6 +94,7 @@ class Outcome:
     state: str
     by: str
     key: str
+    source: str  # hash of the file
     seconds: float = 0.0
 
 
@@ -101,6 +102,7 @@ class Area(Protocol):
     """Sources, their mutants, and how these are judged."""
 
     EQUIVALENT: dict[str, str]
+    root: Path
 
     def sources(self) -> list[Path]: ...
     def mutants(self) -> list[Mutant]: ...
@@ -297,6 +299,8 @@ def try_column(kernel, column, folder: Path, unchanged: Path) -> tuple[str, str]
 class KernelArea:
     """The kernels of a module such as mutation_rope."""
 
+    root = ROOT
+
     def __init__(self, kernel: Any) -> None:
         self.kernel, self.EQUIVALENT = kernel, kernel.EQUIVALENT
         self._unchanged: tempfile.TemporaryDirectory[str] | None = None
@@ -351,16 +355,25 @@ class KernelArea:
 
 # ---- a run ----------------------------------------------------------------------------------------
 
-VERSION = 1
+VERSION = 2
 GROUP = 24  # mutants that are sorted by file
 
 
-def hash_of_sources(area: Area) -> str:
-    """Return the hash of the files from which the mutants are made."""
-    digest = hashlib.sha256()
-    for path in sorted(area.sources()):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()[:16]
+def hash_of(text: str | bytes) -> str:
+    """Return a hash of some bytes."""
+    return hashlib.sha256(text.encode() if isinstance(text, str) else text).hexdigest()[:16]
+
+
+def sampled(mutants: Sequence[Mutant], key_of: Callable[[Mutant], str], seed: int) -> list[Mutant]:
+    """Return the mutants in the order of a sample. A mutant's place depends on its key and on the number of
+    earlier mutants with this key, so it stays when other lines change."""
+    seen: Counter[str] = Counter()
+    places = {}
+    for mutant in mutants:
+        key = key_of(mutant)
+        places[mutant] = hash_of(f"{seed} {key} {seen[key]}")
+        seen[key] += 1
+    return sorted(mutants, key=places.__getitem__)
 
 
 def load_state(
@@ -369,7 +382,7 @@ def load_state(
     """Return the outcomes of an earlier run, by area and label.
 
     Raises:
-        BadUsage: the file is of another seed or version of the sources, or of another program.
+        BadUsage: the file is of another seed, or of another program.
     """
     outcomes: dict[str, dict[str, Outcome]] = {name: {} for name in names}
     if not (text := file.read()):
@@ -378,8 +391,7 @@ def load_state(
         content = json.loads(text)
         found = {"version": content["version"], "seed": content["seed"]}
         for name, of_area in content["areas"].items():
-            found[f"{name}'s sources"] = of_area["sources"]
-            outcomes[name] = {o["label"]: Outcome(**o) for o in of_area["outcomes"]}
+            outcomes[name] = {o["label"]: Outcome(**o) for o in of_area}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise BadUsage(f"--state must be a file of an earlier run but got {file.path} ({error!r})") from None
     for name, value in settings.items():
@@ -395,26 +407,26 @@ class Run:
     def __init__(self, options: argparse.Namespace, chosen: dict[str, Area], file: StateFile) -> None:
         self.options, self.chosen, self.file = options, chosen, file
         self.deadline = time.monotonic() + 60 * options.minutes
-        self.sources = {name: hash_of_sources(area) for name, area in chosen.items()}
-        settings = {f"{name}'s sources": digest for name, digest in self.sources.items()}
-        self.outcomes = load_state(file, {"version": VERSION, "seed": options.seed, **settings}, list(chosen))
-        self._other = {name: {} for name in self.outcomes if name not in chosen}
-        if self._other:
-            self._other = {n: json.loads(file.path.read_text())["areas"][n] for n in self._other}  # type: ignore[union-attr]
+        self.outcomes = load_state(file, {"version": VERSION, "seed": options.seed}, list(chosen))
+        self.sources: dict[str, str] = {}
+        for name, area in chosen.items():
+            of_area = {
+                str(path.relative_to(area.root)): hash_of(path.read_bytes()) for path in area.sources()
+            }
+            self.sources.update(of_area)
+            self.outcomes[name] = {
+                label: outcome
+                for label, outcome in self.outcomes[name].items()
+                if of_area.get(label.partition(":")[0]) == outcome.source
+            }
         self.workers: queue.Queue[int] = queue.Queue()
         for worker in range(options.jobs):
             self.workers.put(worker)
 
     def save(self) -> None:
         """Write the state."""
-        now = {
-            name: {
-                "sources": self.sources[name],
-                "outcomes": [asdict(o) for o in self.outcomes[name].values()],
-            }
-            for name in self.chosen
-        }
-        content = {"version": VERSION, "seed": self.options.seed, "areas": {**self._other, **now}}
+        areas = {name: [asdict(o) for o in of_area.values()] for name, of_area in self.outcomes.items()}
+        content = {"version": VERSION, "seed": self.options.seed, "areas": areas}
         self.file.save(json.dumps(content, indent=1))
 
     def sample(self, name: str, order: list[Mutant]) -> list[Mutant]:
@@ -431,9 +443,10 @@ class Run:
     def judge(self, name: str) -> list[Outcome]:
         """Judge an area's mutants, or those that are begun before the deadline; return their outcomes."""
         area, of_area = self.chosen[name], self.outcomes[name]
-        order = [m for m in area.mutants() if re.search(self.options.only, m.label())]
+        order = area.mutants()
         if self.options.count is not None:
-            random.Random(f"{name} {self.options.seed}").shuffle(order)
+            order = sampled(order, area.key_of, self.options.seed)
+        order = [m for m in order if re.search(self.options.only, m.label())]
         if self.options.again:
             for outcome in [o for o in of_area.values() if o.state in (SURVIVED, EXPLAINED)]:
                 del of_area[outcome.label]
@@ -474,7 +487,7 @@ class Run:
         begin, key = time.monotonic(), area.key_of(mutant)
         why = area.EQUIVALENT.get(key)
         if why and self.options.believe:
-            return Outcome(mutant.label(), mutant.kind, EXPLAINED, why, key)
+            return Outcome(mutant.label(), mutant.kind, EXPLAINED, why, key, self.sources[mutant.file])
         worker = self.workers.get()
         try:
             state, by = area.judge(mutant, worker)
@@ -482,7 +495,8 @@ class Run:
             self.workers.put(worker)
         if state == SURVIVED and why:
             state, by = EXPLAINED, why
-        return Outcome(mutant.label(), mutant.kind, state, by, key, round(time.monotonic() - begin, 1))
+        seconds = round(time.monotonic() - begin, 1)
+        return Outcome(mutant.label(), mutant.kind, state, by, key, self.sources[mutant.file], seconds)
 
 
 def stale_keys(area: Area) -> list[str]:

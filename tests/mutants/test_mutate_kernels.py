@@ -1,6 +1,7 @@
 """mutate_kernels.py tells caught mutants from survivors, on tiny sources."""
 
 import json
+import re
 import shlex
 import sys
 
@@ -94,11 +95,40 @@ def test_a_larger_sample_continues_a_state_and_judges_no_mutant_twice(tmp_path, 
         _, output, _ = run(tmp_path, capsys, "--count", count, "--state", str(state))
         assert cells(output)[0] == int(count)
         assert output.count(" min left]") == 2
-        labels.append([o["label"] for o in json.loads(state.read_text())["areas"]["tiny"]["outcomes"]])
+        labels.append([o["label"] for o in json.loads(state.read_text())["areas"]["tiny"]])
     assert labels[1][:2] == labels[0]
     (tmp_path / "other").mkdir()
     _, output, _ = run(tmp_path / "other", capsys, "--count", "4")
     assert all(label in output for label in labels[1])
+
+
+def test_after_a_change_only_the_mutants_of_that_file_are_judged_again(tmp_path, capsys):
+    (tmp_path / "tiny.py").write_text(PYTHON_SOURCE)
+    other = tmp_path / "other.py"
+    recipe = Recipe("tiny", ("tiny.py", "other.py"), environment={"PYTHONPATH": "{source}"})
+    test = Check(
+        "call", (sys.executable, "-S", "-c", PYTHON_TEST + "; import other; assert other.second(4) == 9")
+    )
+    state = tmp_path / "state.json"
+
+    def judged(source):
+        other.write_text(source)
+        area = Area("tiny", (Part(recipe, ("*.py",), (test,), root=tmp_path),), root=tmp_path)
+        options = ["--area", "tiny", "--jobs", "1", "--count", "6", "--state", str(state)]
+        mutate_kernels.main(options, known=lambda: {"tiny": area})
+        printed = re.findall(r"min left\] \S+ +(\w+\.py)", capsys.readouterr().out)
+        return printed, {o["key"] for o in json.loads(state.read_text())["areas"]["tiny"]}
+
+    source = "def second(x):\n    y = x * 2\n    return y + 1\n"
+    first, keys = judged(source)
+    assert len(first) == len(keys) == 6
+    assert set(first) == {"tiny.py", "other.py"}
+    assert judged(source) == ([], keys)
+    again, same_keys = judged("# a comment\n" + source)
+    assert again == ["other.py"] * first.count("other.py")
+    assert same_keys == keys
+    _, other_keys = judged(source.replace("y + 1", "1 + y"))
+    assert len(keys & other_keys) >= 4  # at most two of six are in the changed line
 
 
 def test_a_state_of_another_seed_is_refused(tmp_path, capsys):
