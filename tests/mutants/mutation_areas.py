@@ -821,7 +821,7 @@ FUNCTION_TESTS = tuple(
     test
     for path in sorted((ROOT / "simulator/tests/opapi").glob("test_*.py"))
     for test in pytests_of(str(path.relative_to(ROOT)), **CANN)
-)
+) + pytests_of("simulator/tests/programs/test_argument_types.py", marks="not slow and not long", **CANN)
 RUNTIME_TESTS = (
     # Its tests are slow because of what they do to a process, not because of their time.
     pytest_of(

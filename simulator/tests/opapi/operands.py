@@ -32,7 +32,7 @@ def random_of(name: str, shape: Any, seed: int = 0, limit: int = 100) -> Any:
 def strided(array: Any) -> Any:
     """A view with the same elements and shape: every second element of a larger array of ones."""
     owner = np.ones([2 * n + 1 for n in array.shape], array.dtype)
-    view = owner[tuple(slice(1, None, 2) for _ in array.shape)]
+    view = owner[(..., *(slice(1, None, 2) for _ in array.shape))]
     view[...] = array
     return view
 
