@@ -764,7 +764,11 @@ SIMULATOR = Recipe(
     "simulator",
     ("simulator",),
     project="simulator",
-    options=("-DASCEND_SIM_C_TESTS=ON",),
+    # End the process if an index is outside a vector or an array.
+    options=(
+        "-DASCEND_SIM_C_TESTS=ON",
+        "-DCMAKE_CXX_FLAGS=-D_GLIBCXX_ASSERTIONS -fsanitize=bounds -fsanitize-undefined-trap-on-error",
+    ),
     environment={
         "ASCEND_SIM_LIB_DIR": "{build}",
         "PYTHONPATH": "{source}:{source}/simulator",

@@ -124,7 +124,7 @@ def test_the_factor_of_an_integer_may_be_a_fraction(opapi_910b):
 
 
 def test_a_quotient_of_integers_is_truncated(opapi_910b):
-    """C++ does not define the quotients by 0 and of the least number by -1: both are the negative dividend."""
+    """C++ does not define quotients by 0 and of the least number by -1: both are the negative dividend."""
     least = np.iinfo(np.int64).min
     x = np.array([7, -7, 7, -7, 6, 0, 9, -9, 5, -5, 0, least, least, least], np.int64)
     y = np.array([2, 2, -2, -2, 3, 3, -1, -1, 0, 0, 0, -1, 0, 2], np.int64)

@@ -232,6 +232,44 @@ def test_an_unknown_chip_ends_the_process(soc):
     assert session.soc_fault(soc)
 
 
+# ---- the log -----------------------------------------------------------------------------------------
+
+LOG = """
+import ctypes as C, sys
+cann = C.CDLL(sys.argv[1])
+for level in range(5):
+    cann.aclAppLog(level, b"function", b"file.cpp", 7, b"%d and %s", level, b"text")
+cann.aclAppLog(3, None, None, 0, b"")
+C.CDLL(None).fflush(None)
+"""
+
+
+@pytest.mark.parametrize(
+    ("level", "least"),
+    [
+        *((str(level), level) for level in range(5)),
+        (None, 3),
+        ("5", 3),
+        ("-1", 3),
+        ("/", 3),
+        ("", 3),
+        ("10", 3),
+    ],
+)
+def test_the_log_has_the_levels_of_the_environment(level, least):
+    environment = {**os.environ, "ASCEND_SLOG_PRINT_TO_STDOUT": "1"}
+    environment |= {} if level is None else {"ASCEND_GLOBAL_LOG_LEVEL": level}
+    command = [sys.executable, "-c", LOG, str(folders.library("ascend_sim_cann"))]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    lines = [f"[simulated CANN log {n}] file.cpp:7 function: {n} and text" for n in range(least, 5)]
+    lines += ["[simulated CANN log 3] :0 : "] if least <= 3 else []
+    assert done.stdout.splitlines() == lines
+    for off in ("0", "2", ""):
+        environment["ASCEND_SLOG_PRINT_TO_STDOUT"] = off
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        assert done.stdout.splitlines() == lines[-1 - (least <= 3) :][:1]  # only level 4
+
+
 # ---- stand-ins ---------------------------------------------------------------------------------------
 
 
@@ -472,3 +510,60 @@ def test_a_process_that_skips_its_exit_handlers_leaves_a_report_without_end(tmp_
     subprocess.run(command, env=environment, check=True)
     report = session.read_reports(tmp_path, "Ascend910B2")
     assert (report.processes, report.processes_without_end) == (1, 1)
+
+
+FORKS = """
+import ctypes as C, os, sys
+cann = C.CDLL(sys.argv[1])
+cann.aclrtSetDevice(0)
+address = C.c_void_p()
+cann.aclrtMalloc(C.byref(address), C.c_size_t(64), 0)
+cann.aclrtSynchronizeDevice()
+cann.simulated_cann_not_simulated(b"aclOfTheParent")
+if os.fork() == 0:
+    what = sys.argv[2]
+    if what == "folder":
+        os.environ["ASCEND_SIM_REPORT_DIR"] = sys.argv[3]
+    if what == "used":
+        cann.simulated_cann_not_simulated(b"aclOfTheFork")
+    if what == "waited":
+        cann.aclrtSynchronizeDevice()
+    if what == "damaged":
+        C.memset(address.value + 64, 0, 1)
+        cann.aclrtSynchronizeDevice()
+    if what == "raced":
+        cann.aclrtMemsetAsync(address, C.c_size_t(64), 1, C.c_size_t(64), None)
+        cann.aclrtFree(address)
+    if what == "allocated":
+        cann.aclrtMalloc(C.byref(address), C.c_size_t(16), 0)
+        cann.simulated_cann_not_simulated(b"aclOfTheFork")
+    sys.exit(0)
+os.wait()
+"""
+
+
+@pytest.mark.parametrize("what", ["nothing", "folder", "used", "waited", "damaged", "raced", "allocated"])
+def test_a_fork_reports_its_own_work(tmp_path, what):
+    """It writes no report if it does not use the NPU, unless it has its own folder."""
+    folder, other = tmp_path / "reports", tmp_path / "other"
+    folder.mkdir()
+    other.mkdir()
+    environment = {**os.environ, "ASCEND_SIM_REPORT_DIR": str(folder)}
+    command = [sys.executable, "-c", FORKS, str(folders.library("ascend_sim_cann")), what, str(other)]
+    subprocess.run(command, env=environment, check=True, capture_output=True)
+    reports = [json.loads(path.read_text()) for path in folder.iterdir()]
+    (parent,) = (report for report in reports if "aclOfTheParent" in report["not_simulated"])
+    assert (parent["ended"], parent["bytes_not_freed"]) == (True, 64)
+    forks = [report for report in reports if report is not parent]
+    if what == "folder":
+        assert forks == []
+        forks = [json.loads(path.read_text()) for path in other.iterdir()]
+    assert len(forks) == (what != "nothing")
+    for fork in forks:
+        names = {"aclOfTheFork": 1} if what in ("used", "allocated") else {}
+        assert fork["not_simulated"] == names
+        assert fork["ended"]
+        assert fork["bytes_not_freed"] == (16 if what == "allocated" else 0)
+        assert sum(fork["host_waits"].values()) == (what in ("waited", "damaged"))
+        assert len(fork["damage"]) == (what == "damaged")
+        assert (fork["race_count"], len(fork["races"])) == ((1, 1) if what == "raced" else (0, 0))

@@ -10,10 +10,12 @@ from ascend_sim import folders
 from ascend_sim.programs import session
 from simulated_npu import SCRIPTS, checks_of
 
+RULES = [SCRIPTS / f"{name}_rules.py" for name in ("stream", "capture", "handle")]
 
-def results(**variables):
-    """Run stream_rules.py and return the result of each check by name."""
-    command = [sys.executable, str(SCRIPTS / "stream_rules.py"), str(folders.library("ascend_sim_cann"))]
+
+def results(script, *checks, **variables):
+    """Run checks of a script of rules, by default all, and return the result of each by name."""
+    command = [sys.executable, str(script), str(folders.library("ascend_sim_cann")), *checks]
     environment = {**os.environ, "ASCEND_SIM_SEED": "0", **variables}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     return json.loads(done.stdout)
@@ -21,25 +23,33 @@ def results(**variables):
 
 @pytest.fixture(scope="module")
 def results_of_seed_0():
-    return results()
+    return {script: results(script) for script in RULES}
 
 
-@pytest.mark.parametrize("check", checks_of(SCRIPTS / "stream_rules.py"))
-def test_rule_of_streams_events_and_memory(results_of_seed_0, check):
-    assert results_of_seed_0[check] == "ok"
+@pytest.mark.parametrize(
+    ("script", "check"),
+    [pytest.param(script, check, id=check) for script in RULES for check in checks_of(script)],
+)
+def test_rule_of_streams_events_and_memory(results_of_seed_0, script, check):
+    assert results_of_seed_0[script][check] == "ok"
 
 
 def test_statuses_of_the_310p():
-    found = results(ASCEND_SIM_SOC="Ascend310P3")
-    assert found["check_the_next_synchronization_returns_the_error"] == "ok"
-    assert found["check_an_error_stops_the_streams_of_the_context"] == "ok"
-    assert found["check_the_mode_of_overflow"] == "ok"
+    checks = (
+        "check_the_next_synchronization_returns_the_error",
+        "check_an_error_stops_the_streams_of_the_context",
+        "check_a_fault_of_the_device_is_described",
+        "check_the_mode_of_overflow",
+    )
+    found = results(RULES[0], *checks, ASCEND_SIM_SOC="Ascend310P3")
+    assert found == dict.fromkeys(checks, "ok")
 
 
 def test_immediate_streams_run_work_at_its_launch():
-    found = results(ASCEND_SIM_STREAMS="immediate")
-    assert "AssertionError" in found["check_work_waits_until_something_forces_it"]
-    assert found["check_a_stream_keeps_its_order"] == "ok"
+    waits, order = "check_work_waits_until_something_forces_it", "check_a_stream_keeps_its_order"
+    found = results(RULES[0], waits, order, ASCEND_SIM_STREAMS="immediate")
+    assert "AssertionError" in found[waits]
+    assert found[order] == "ok"
 
 
 def test_an_unknown_kind_of_streams_ends_the_process():
@@ -138,3 +148,31 @@ def test_the_race_of_a_graph_names_streams_of_the_program(tmp_path, where):
     text = RACES_OF_GRAPHS[where]
     assert report.race_count == (text is not None), done.stderr
     assert text is None or text in done.stderr, done.stderr
+
+
+EARLY_FREE = """
+import ctypes as C, sys
+cann = C.CDLL(sys.argv[1])
+cann.aclrtSetDevice(0)
+one, at = C.c_void_p(), C.c_void_p()
+cann.aclrtCreateStream(C.byref(one))
+cann.aclrtMalloc(C.byref(at), C.c_size_t(64), 0)
+cann.aclrtMemsetAsync(at, C.c_size_t(64), 1, C.c_size_t(64), one)
+if sys.argv[2] == "late":
+    cann.aclrtSynchronizeStream(one)
+cann.aclrtFree(at)
+"""
+
+
+@pytest.mark.parametrize("when", ["early", "late"])
+def test_memory_that_is_freed_before_the_host_waits_is_a_race(tmp_path, when):
+    environment = {**os.environ, "ASCEND_SIM_SEED": "0", "ASCEND_SIM_REPORT_DIR": str(tmp_path)}
+    command = [sys.executable, "-c", EARLY_FREE, str(folders.library("ascend_sim_cann")), when]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    text = (
+        "aclrtFree frees memory that stream 0's aclrtMemsetAsync writes, and the host has not waited for it: "
+        "synchronize stream 0 first."
+    )
+    report = session.read_reports(tmp_path, "Ascend910B2")
+    assert report.race_count == (when == "early"), done.stderr
+    assert (text in done.stderr) == (when == "early"), done.stderr

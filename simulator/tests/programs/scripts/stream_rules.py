@@ -8,6 +8,7 @@ import ctypes as C
 import os
 import sys
 import threading
+import time
 
 from forked_checks import run_checks
 
@@ -209,6 +210,78 @@ def check_an_event_without_the_time_line_flag_has_no_time():
 def check_the_status_of_an_event_that_nothing_recorded():
     assert event_status(make_event(True)) == (OK, 1)
     assert event_status(make_event(False)) == (OK, 0)
+
+
+def check_the_status_of_waits_for_an_event():
+    """They are complete if no stream waits for a later record, and the last record has happened."""
+    one, two, event, status = make_stream(), make_stream(), make_event(False), C.c_int32(-1)
+
+    def wait_status():
+        assert CANN.aclrtQueryEventWaitStatus(event, C.byref(status)) == OK
+        return status.value
+
+    complete, not_ready = 0, 1
+    assert wait_status() == complete
+    assert CANN.aclrtStreamWaitEvent(two, event) == OK
+    assert wait_status() == not_ready
+    assert CANN.aclrtRecordEvent(event, one) == OK
+    assert wait_status() == not_ready
+    assert CANN.aclrtSynchronizeStream(two) == OK
+    assert wait_status() == complete
+    assert CANN.aclrtRecordEvent(event, one) == OK
+    assert wait_status() == not_ready
+    assert CANN.aclrtSynchronizeStream(one) == OK
+    assert wait_status() == complete
+    assert CANN.aclrtQueryEventWaitStatus(make_event(True), C.byref(status)) == NOT_SUPPORTED
+    assert CANN.aclrtQueryEventWaitStatus(None, C.byref(status)) == INVALID
+    assert CANN.aclrtQueryEventWaitStatus(event, None) == INVALID
+
+
+def check_a_null_argument_of_an_event():
+    one, event, value, time = make_stream(), make_event(), C.c_int32(), C.c_uint64()
+    for status in (
+        CANN.aclrtCreateEvent(None),
+        CANN.aclrtCreateEventWithFlag(None, SYNC),
+        CANN.aclrtCreateEventExWithFlag(None, SYNC),
+        CANN.aclrtDestroyEvent(None),
+        CANN.aclrtRecordEvent(None, one),
+        CANN.aclrtStreamWaitEvent(one, None),
+        CANN.aclrtResetEvent(None, one),
+        CANN.aclrtSynchronizeEvent(None),
+        CANN.aclrtQueryEventStatus(None, C.byref(value)),
+        CANN.aclrtQueryEventStatus(event, None),
+        CANN.aclrtEventElapsedTime(None, event, event),
+        CANN.aclrtEventElapsedTime(C.byref(C.c_float()), None, event),
+        CANN.aclrtEventElapsedTime(C.byref(C.c_float()), event, None),
+        CANN.aclrtEventGetTimestamp(None, C.byref(time)),
+        CANN.aclrtEventGetTimestamp(event, None),
+    ):
+        assert status == INVALID
+
+
+def check_times_of_events():
+    """A time stamp is in microseconds, and the difference of two in milliseconds."""
+    one, two = make_stream(), make_stream()
+    first, last = (make_event(flags=TIME_LINE | SYNC) for _ in range(2))
+    stamps, elapsed = [C.c_uint64(), C.c_uint64()], C.c_float()
+    assert CANN.aclrtEventGetTimestamp(first, C.byref(stamps[0])) == 507000
+    assert "event must have been recorded but nothing recorded it." in error_text()
+    assert CANN.aclrtRecordEvent(first, one) == OK
+    assert CANN.aclrtEventGetTimestamp(first, C.byref(stamps[0])) == 107006
+    assert CANN.aclrtSynchronizeStream(one) == OK
+    time.sleep(0.02)
+    assert CANN.aclrtRecordEvent(last, two) == OK
+    assert CANN.aclrtSynchronizeStream(two) == OK
+    for event, stamp in zip((first, last), stamps, strict=True):
+        assert CANN.aclrtEventGetTimestamp(event, C.byref(stamp)) == OK
+    now = time.monotonic_ns() // 1000
+    assert 0 <= now - stamps[1].value < 60_000_000
+    assert CANN.aclrtEventElapsedTime(C.byref(elapsed), first, last) == OK
+    milliseconds = (stamps[1].value - stamps[0].value) / 1000
+    assert milliseconds >= 20
+    assert abs(elapsed.value - milliseconds) < 0.01
+    assert CANN.aclrtEventElapsedTime(C.byref(elapsed), last, first) == OK
+    assert abs(elapsed.value + milliseconds) < 0.01
 
 
 def check_queries_come_to_an_end():
@@ -456,6 +529,47 @@ def check_a_callback_runs_only_in_the_report():
     assert content(at) == {3}
 
 
+def check_a_callback_waits_for_no_other_callback():
+    """The report of its thread runs one callback."""
+    one, two, seen = make_stream(), make_stream(), []
+    inner = FUNCTION(lambda _: seen.append("inner"))
+
+    def run_outer(_):
+        seen.append(CANN.aclrtLaunchCallback(inner, None, 1, two))
+        seen.append(CANN.aclrtSynchronizeStream(two))
+        seen.append("outer")
+
+    outer = FUNCTION(run_outer)
+    for stream in (one, two):
+        assert CANN.aclrtSubscribeReport(this_thread(), stream) == OK
+    assert CANN.aclrtLaunchCallback(outer, None, 1, one) == OK
+    assert CANN.aclrtProcessReport(1000) == OK
+    assert seen == [OK, REPORT_TIMEOUT, "outer"]
+    assert CANN.aclrtProcessReport(1000) == OK
+    assert seen[3:] == ["inner"]
+    assert CANN.aclrtProcessReport(5) == REPORT_TIMEOUT
+
+
+def check_a_null_stream_has_callbacks():
+    """The default stream is not checked for host functions."""
+    seen = []
+    function = FUNCTION(lambda _: seen.append(1))
+    assert CANN.aclrtSubscribeReport(this_thread(), None) == OK
+    assert CANN.aclrtLaunchCallback(function, None, 1, None) == OK
+    assert CANN.aclrtLaunchCallback(None, None, 1, None) == RT_INVALID
+    assert CANN.aclrtProcessReport(1000) == OK
+    assert seen == [1]
+    assert CANN.aclrtLaunchHostFunc(None, function, None) == OK
+    assert CANN.aclrtSynchronizeStream(None) == OK
+    assert seen == [1, 1]
+    assert CANN.aclrtUnSubscribeReport(this_thread(), None) == OK
+    assert CANN.aclrtLaunchCallback(function, None, 1, None) == NOT_SUBSCRIBED
+    assert CANN.aclrtLaunchHostFunc(None, function, None) == OK
+    assert CANN.aclrtSubscribeReport(this_thread(), None) == STREAM_SUBSCRIBE
+    assert CANN.aclrtUnSubscribeReport(this_thread(), None) == THREAD_SUBSCRIBE
+    assert CANN.aclrtSynchronizeStream(None) == OK
+
+
 def check_a_callback_that_does_not_block_lets_its_stream_continue():
     one, at, seen = make_stream(), make_memory(value=1), []
     function = FUNCTION(lambda _: seen.append(content(at)))
@@ -496,6 +610,39 @@ def check_host_functions_and_callbacks_need_streams_of_their_own():
         assert CANN.aclrtUnSubscribeReport(this_thread(), each) == STREAM_SUBSCRIBE
         assert CANN.aclrtLaunchCallback(function, None, 1, each) == STREAM_SUBSCRIBE
         assert CANN.aclrtLaunchHostFunc(each, function, None) == OK
+
+
+def check_a_fork_does_not_have_the_work_of_another_thread():
+    """The work that runs in another thread during the fork has failed in the child."""
+    one, two, at = make_stream(), make_stream(), make_memory(value=1)
+    started, done, status = threading.Event(), threading.Event(), os.pipe()
+
+    def run_in_thread(_):
+        started.set()
+        done.wait()
+
+    function = FUNCTION(run_in_thread)
+    assert CANN.aclrtLaunchHostFunc(one, function, None) == OK
+    assert fill(at, 2, one) == OK
+    found = []
+    thread = threading.Thread(
+        target=lambda: found.extend([CANN.aclrtSetDevice(0), CANN.aclrtSynchronizeStream(one)])
+    )
+    thread.start()
+    started.wait()
+    if os.fork() == 0:
+        statuses = [CANN.aclrtSynchronizeStream(one), error_text(), CANN.aclrtSynchronizeStream(one)]
+        statuses += [CANN.aclrtSynchronizeStream(two), sorted(content(at))]
+        os.write(status[1], repr(statuses).encode())
+        os._exit(0)
+    os.wait()
+    text = "simulated CANN: the process was forked while another thread ran work of the stream."
+    assert os.read(status[0], 4096).decode() == repr([KERNEL, text, OK, OK, [2]])
+    assert content(at) == {1}
+    done.set()
+    thread.join()
+    assert found == [OK, OK]
+    assert content(at) == {2}
 
 
 # ---- freed memory ------------------------------------------------------------------------------------
@@ -630,13 +777,17 @@ def check_an_error_stops_the_streams_of_the_context():
     CANN.aclrtRecordEvent(event, two)
     fail_on(one)
     assert CANN.aclrtSynchronizeStream(one) == KERNEL
-    assert fill(at, 2, two) == KERNEL
-    assert CANN.aclrtRecordEvent(event, two) == KERNEL
-    assert CANN.aclrtSynchronizeStream(two) == KERNEL
-    assert CANN.aclrtSynchronizeEvent(event) == KERNEL
-    assert event_status(event)[0] == KERNEL
-    assert CANN.aclrtSynchronizeDevice() == KERNEL
     assert "was freed before the work ran" in error_text()
+    for call in (
+        lambda: fill(at, 2, two),
+        lambda: CANN.aclrtRecordEvent(event, two),
+        lambda: CANN.aclrtSynchronizeStream(two),
+        lambda: CANN.aclrtSynchronizeEvent(event),
+        lambda: event_status(event)[0],
+        CANN.aclrtSynchronizeDevice,
+    ):
+        assert call() == KERNEL
+        assert "was freed before the work ran" in error_text()
     assert CANN.aclrtMemset(at, size(), 3, size()) == OK  # the driver fills the memory even after an error
     assert CANN.aclrtFree(at) == OK
 
