@@ -154,7 +154,7 @@ private:
                   attention_.out.strides[3], value_size_, result.data());
             if (!attention_.lse) continue;
             const float lse = is_zero ? kInfinity : std::log(rows.sums[at]) + rows.maxima[at];
-            store(kFloat, const_cast<char*>(element(*attention_.lse, batch_, head, token)), 1, 1, &lse);
+            store_one(kFloat, const_cast<char*>(element(*attention_.lse, batch_, head, token)), lse);
         }
     }
 

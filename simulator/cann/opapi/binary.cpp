@@ -11,21 +11,13 @@ struct BinaryCall {
     aclScalar scalar, alpha;
 };
 
-// Returns the value after rounding to the dtype. As in torch on the CPU, sums and comparisons first convert the scalar
-// to the dtype of the computation; Mul and Div do not.
-template <class Compute>
-Compute rounded_to(Compute value, int32_t dtype) {
-    alignas(16) char bytes[16];  // the size of complex128, the largest dtype
-    store(dtype, bytes, 1, 1, &value);
-    load(dtype, bytes, 1, 1, &value);
-    return value;
-}
-
+// As in torch on the CPU, sums and comparisons first convert the scalar to the dtype of the computation; Mul and Div do
+// not, for which `scalar_dtype` is negative.
 template <class Compute>
 void run_call(const BinaryCall& call, RunFunction<Compute> function, int32_t scalar_dtype) {
     Compute scalar{}, alpha(1);
     if (call.is_other_scalar) scalar = scalar_as<Compute>(call.scalar);
-    if (call.is_other_scalar && scalar_dtype >= 0) scalar = rounded_to(scalar, scalar_dtype);
+    if (call.is_other_scalar && scalar_dtype >= 0) scalar = rounded_to(scalar_dtype, scalar);
     if (call.has_alpha) alpha = scalar_as<Compute>(call.alpha);
     Operand self = call.self.broadcast_to(call.out.shape);
     Operand other = call.is_other_scalar ? call.out : call.other.broadcast_to(call.out.shape);

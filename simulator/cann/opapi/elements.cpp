@@ -388,6 +388,21 @@ void for_each_run(const std::vector<const Operand*>& operands,
 }
 
 template <class Compute>
+Compute load_one(int32_t dtype, const char* from) {
+    Compute value{};
+    call_with_type(dtype, [&](auto type) {
+        value = to_compute<decltype(type), Compute>(*reinterpret_cast<const decltype(type)*>(from));
+    });
+    return value;
+}
+
+template <class Compute>
+void store_one(int32_t dtype, char* to, Compute value) {
+    call_with_type(
+        dtype, [&](auto type) { *reinterpret_cast<decltype(type)*>(to) = to_stored<decltype(type), Compute>(value); });
+}
+
+template <class Compute>
 void load(int32_t dtype, const char* from, int64_t stride, int64_t count, Compute* to) {
     call_with_type(dtype, [&](auto type) {
         const auto* values = reinterpret_cast<const decltype(type)*>(from);
@@ -423,27 +438,19 @@ void set_values(const Operand& operand, const std::vector<Compute>& values) {
     });
 }
 
-template std::vector<float> values_of(const Operand&);
-template std::vector<double> values_of(const Operand&);
-template std::vector<int64_t> values_of(const Operand&);
-template std::vector<std::complex<float>> values_of(const Operand&);
-template std::vector<std::complex<double>> values_of(const Operand&);
-template void set_values(const Operand&, const std::vector<float>&);
-template void set_values(const Operand&, const std::vector<double>&);
-template void set_values(const Operand&, const std::vector<int64_t>&);
-template void set_values(const Operand&, const std::vector<std::complex<float>>&);
-template void set_values(const Operand&, const std::vector<std::complex<double>>&);
-
-template void load(int32_t, const char*, int64_t, int64_t, float*);
-template void load(int32_t, const char*, int64_t, int64_t, double*);
-template void load(int32_t, const char*, int64_t, int64_t, int64_t*);
-template void load(int32_t, const char*, int64_t, int64_t, std::complex<float>*);
-template void load(int32_t, const char*, int64_t, int64_t, std::complex<double>*);
-template void store(int32_t, char*, int64_t, int64_t, const float*);
-template void store(int32_t, char*, int64_t, int64_t, const double*);
-template void store(int32_t, char*, int64_t, int64_t, const int64_t*);
-template void store(int32_t, char*, int64_t, int64_t, const std::complex<float>*);
-template void store(int32_t, char*, int64_t, int64_t, const std::complex<double>*);
+#define NPU_CANN_INSTANTIATE(Compute)                                      \
+    template std::vector<Compute> values_of(const Operand&);               \
+    template void set_values(const Operand&, const std::vector<Compute>&); \
+    template void load(int32_t, const char*, int64_t, int64_t, Compute*);  \
+    template void store(int32_t, char*, int64_t, int64_t, const Compute*); \
+    template Compute load_one(int32_t, const char*);                       \
+    template void store_one(int32_t, char*, Compute);
+NPU_CANN_INSTANTIATE(float)
+NPU_CANN_INSTANTIATE(double)
+NPU_CANN_INSTANTIATE(int64_t)
+NPU_CANN_INSTANTIATE(std::complex<float>)
+NPU_CANN_INSTANTIATE(std::complex<double>)
+#undef NPU_CANN_INSTANTIATE
 
 MemoryAccess read_access(const char* argument_name, const Operand& operand) {
     return {argument_name, operand.first, operand.shape, operand.strides, dtype_bytes(operand.dtype), true, false};

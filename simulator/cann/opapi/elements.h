@@ -103,6 +103,12 @@ void load(int32_t dtype, const char* from, int64_t stride, int64_t count, Comput
 template <class Compute>
 void store(int32_t dtype, char* to, int64_t stride, int64_t count, const Compute* from);
 
+// Load and store one element.
+template <class Compute>
+Compute load_one(int32_t dtype, const char* from);
+template <class Compute>
+void store_one(int32_t dtype, char* to, Compute value);
+
 // Copies all elements to a packed array of the compute type, or back from it.
 template <class Compute>
 std::vector<Compute> values_of(const Operand& operand);
@@ -117,12 +123,17 @@ void round_to(int32_t dtype, std::vector<Compute>* values) {
     load(dtype, stored.data(), 1, static_cast<int64_t>(values->size()), values->data());
 }
 
+template <class Compute>
+Compute rounded_to(int32_t dtype, Compute value) {
+    alignas(16) char stored[16];  // the size of complex128, the largest dtype
+    store_one(dtype, stored, value);
+    return load_one<Compute>(dtype, stored);
+}
+
 // The value of a scalar in a compute type.
 template <class Compute>
 Compute scalar_as(const aclScalar& scalar) {
-    Compute value{};
-    load(scalar.dtype, reinterpret_cast<const char*>(scalar.value), 1, 1, &value);
-    return value;
+    return load_one<Compute>(scalar.dtype, reinterpret_cast<const char*>(scalar.value));
 }
 
 // Describe memory that the body of a stand-in reads or writes.

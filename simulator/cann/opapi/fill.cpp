@@ -16,13 +16,9 @@ void fill_with(const Operand& out, Compute value) {
 // Converts an integer or bool value through int64_t, any other value through std::complex<double>.
 void fill_from(const Operand& out, const Operand& value) {
     if (!is_floating(value.dtype) && !is_complex(value.dtype)) {
-        int64_t integer = 0;
-        load(value.dtype, value.first, 1, 1, &integer);
-        fill_with(out, integer);
+        fill_with(out, load_one<int64_t>(value.dtype, value.first));
     } else {
-        std::complex<double> number;
-        load(value.dtype, value.first, 1, 1, &number);
-        fill_with(out, number);
+        fill_with(out, load_one<std::complex<double>>(value.dtype, value.first));
     }
 }
 

@@ -31,7 +31,7 @@ struct Axis {
     };
     Inside inside(int64_t k, int64_t outputs) const {
         const int64_t offset = k * dilation - before;
-        const int64_t first = offset < 0 ? (-offset + stride - 1) / stride : 0;
+        const int64_t first = std::max<int64_t>(stride - 1 - offset, 0) / stride;
         const int64_t last = offset >= size ? 0 : std::min((size - 1 - offset) / stride + 1, outputs);
         return {first, std::max<int64_t>(last - first, 0), first * stride + offset};
     }
@@ -148,12 +148,7 @@ void for_each_window(const Operand& out, const std::vector<float>& values, const
     set_values(out, results);
 }
 
-float as_half(float value) {
-    char half[2];
-    store(kFloat16, half, 1, 1, &value);
-    load(kFloat16, half, 1, 1, &value);
-    return value;
-}
+float as_half(float value) { return rounded_to(kFloat16, value); }
 
 struct AveragePool {
     Axis rows, columns;

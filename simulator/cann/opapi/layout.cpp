@@ -53,8 +53,9 @@ aclError prepare_repeat(const aclTensor* self_tensor, const aclIntArray* repeats
     for (size_t i = 0; i < shape.size(); ++i) shape[i] *= repeats[i];
     call.require_shape("out", out, shape);
     const bool has_zero = std::find(repeats.begin(), repeats.end(), 0) != repeats.end();
-    const auto repeated_after_first = static_cast<int64_t>(repeats.size()) - (repeats.empty() ? 0 : 1) -
-                                      (repeats.empty() ? 0 : std::count(repeats.begin() + 1, repeats.end(), 1));
+    int64_t repeated_after_first = 0;
+    for (size_t i = 1; i < repeats.size(); ++i)
+        if (repeats[i] != 1) ++repeated_after_first;
     call.require_inner(kAclnnInnerNullptr, has_zero || repeated_after_first <= kMostRepeatedAfterFirst, "repeats",
                        "repeat at most 3 dimensions after the first one", shape_text(repeats));
     if (call.is_valid() && out.count())

@@ -76,9 +76,6 @@ Operand PackedWeight::unpacked(std::vector<char>* storage) const {
     if (operand.count() == 0 || (!is_nz && dtype != kInt4)) return operand;
     if (is_nz) {
         *storage = from_nz(first, is_transposed() ? with_last_two_swapped(shape) : shape, dtype_bytes(dtype));
-        // A batch of one matrix may have any stride in its first dimensions.
-        const std::vector<int64_t> packed = contiguous_strides(shape);
-        for (size_t i = 0; i + 2 < shape.size(); ++i) operand.strides[i] = packed[i];
     } else {
         storage->resize(static_cast<size_t>(operand.count()));
         for (size_t i = 0; i < storage->size(); ++i)

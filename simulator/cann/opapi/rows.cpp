@@ -124,7 +124,7 @@ size_t check_index_copy(FirstPhase* call, const Operand& self, int64_t dim, cons
                         const Operand& source) {
     call->require_dtype("source", source, self.dtype);
     const size_t axis = call->dimension("dim", dim, self.shape.size());
-    if (!call->is_valid()) return 0;
+    if (!call->is_valid()) return axis;
     if (source.shape.empty() || self.shape.empty()) {
         call->require(index.count() == 1, "index", "have 1 element", index.count());
         call->require(source.count() == 1, "source", "have 1 element", source.count());

@@ -92,11 +92,9 @@ enum Reduction : int64_t { kReplace = 0, kAdd = 1, kMultiply = 2 };
 // type of the dtype and rounds the result.
 void combine(int32_t dtype, char* to, const char* from, int64_t reduce) {
     call_with_compute_type(dtype, [&](auto type) {
-        decltype(type) a{}, b{};
-        load(dtype, to, 1, 1, &a);
-        load(dtype, from, 1, 1, &b);
-        a = reduce == kAdd ? a + b : a * b;
-        store(dtype, to, 1, 1, &a);
+        using Compute = decltype(type);
+        const auto a = load_one<Compute>(dtype, to), b = load_one<Compute>(dtype, from);
+        store_one<Compute>(dtype, to, reduce == kAdd ? a + b : a * b);
     });
 }
 

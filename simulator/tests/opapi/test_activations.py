@@ -172,6 +172,34 @@ def test_activations_work_in_place(opapi, name, more_types):
         assert_close(np.ascontiguousarray(x), expected, activation.ulps + 0.5, activation.epsilons)
 
 
+def test_relu_keeps_what_is_not_below_zero(opapi):
+    """The document's words: a value that is at least 0. This includes -0.0; NaN is not below 0."""
+    x = np.array([-0.0, 0.0, -1, 1, np.inf, -np.inf, np.nan], np.float32)
+    out, changed = np.ones_like(x), x.copy()
+    opapi.call("Relu", {"self": x, "out": out})
+    opapi.call("InplaceRelu", {"self": changed})
+    expected = np.array([-0.0, 0.0, 0, 1, np.inf, 0, np.nan], np.float32)
+    assert_same(out, expected)
+    assert_same(changed, expected)
+
+
+def test_activations_of_special_numbers(opapi):
+    """At the bounds of their parts, and of infinity and NaN, as in torch.
+
+    By the documents, Hardswish of -infinity is 0, and Threshold replaces NaN.
+    """
+    for activation in ACTIVATIONS:
+        if activation.name not in ("Relu", "Gelu", "GeluV2", "Silu"):
+            least = -4 if activation.name == "Hardswish" else -np.inf
+            x = np.array([least, -3, -1, -0.0, 0.0, 1, 3, np.inf, np.nan], np.float32)
+            out = np.ones_like(x)
+            opapi.call(activation.name, activation.given(x, out))
+            expected = activation.reference(torch.from_numpy(x.astype(np.float64))).numpy()
+            if activation.name == "Threshold":
+                expected[-1] = 2
+            assert_close(out, expected, activation.ulps + 0.5, activation.epsilons)
+
+
 def test_integers(opapi_910b):
     x = np.arange(-5, 6, dtype=np.int32)
     out = np.zeros_like(x)

@@ -40,7 +40,7 @@ def case(batch, heads, key_heads, tokens, keys, size, dtype=F16, seed=0):
     query = rng.standard_normal((batch, heads, tokens, size)).astype(dtype)
     key = rng.standard_normal((batch, key_heads, keys, size)).astype(dtype)
     value = rng.standard_normal((batch, key_heads, keys, size)).astype(dtype)
-    return query, key, value, np.zeros_like(query)
+    return query, key, value, np.full_like(query, np.nan)
 
 
 def attention(query, key, value, *, scale=0.125, pse=None, hidden=None):
@@ -182,16 +182,44 @@ def test_bands_of_the_sparse_modes(opapi_910b):
         check(tensors[3], attention(*tensors[:3], hidden=hidden))
     call(opapi_910b, *tensors, **tokens)  # without a mask, the band of mode 0 is ignored
     check(tensors[3], attention(*tensors[:3]))
-    with pytest.raises(RefusedPhase, match="attenMask must be 1 above the diagonal"):
-        call(opapi_910b, *tensors, atten_mask=np.zeros((2048, 2048), np.bool_), sparse_mode=2)
+
+
+def test_the_mask_of_a_causal_mode_is_checked(opapi_910b):
+    """Each element, also of a mask that is not contiguous."""
+    tensors = case(1, 2, 2, 6, 9, 16)
+    distance = np.arange(9)[None] - np.arange(6)[:, None]
+    views = (
+        np.zeros((2048, 2048), np.int8),
+        np.zeros((2048, 4096), np.int8)[:, ::2],
+        np.zeros((2048, 2048), np.int8).T,
+        np.zeros((1, 1, 2048, 2048), np.int8),
+    )
+    for mask in views:
+        mask[...] = np.triu(np.ones((2048, 2048), np.int8), 1)
+        call(opapi_910b, *tensors, atten_mask=mask, sparse_mode=2)
+        check(tensors[3], attention(*tensors[:3], hidden=distance > 0))
+    for mask in views[:2]:
+        for at in ((0, 0), (0, 1), (0, 2047), (2047, 0), (2047, 2047), (1030, 5)):
+            before = mask[at]
+            mask[at] = 1 - before
+            message = (
+                "attenMask must be 1 above the diagonal and 0 elsewhere for sparseMode 2, 3 and 4 but got "
+                f"{1 - before} in row {at[0]}, column {at[1]}[.]"
+            )
+            with pytest.raises(RefusedPhase, match=message):
+                call(opapi_910b, *tensors, atten_mask=mask, sparse_mode=2)
+            mask[at] = before
 
 
 def test_queries_that_see_no_key(opapi_910b):
     tensors = case(1, 2, 2, 4, 6, 16)
     mask = np.zeros((4, 6), np.bool_)
     mask[1] = True
-    call(opapi_910b, *tensors, atten_mask=mask, inner_precise=2)
+    lse = np.full((1, 2, 4, 1), np.nan, np.float32)
+    call(opapi_910b, *tensors, atten_mask=mask, inner_precise=2, softmax_lse=lse, softmax_lse_flag=True)
     assert not tensors[3][:, :, 1].any()
+    assert np.isposinf(lse[:, :, 1]).all()
+    assert np.isfinite(lse[:, :, [0, 2, 3]]).all()
     call(opapi_910b, *tensors, atten_mask=mask, inner_precise=0)
     mean = tensors[2].astype(np.float64).mean(2)
     assert np.allclose(tensors[3][:, :, 1].astype(np.float64), mean, atol=2e-3)
@@ -202,11 +230,16 @@ def test_queries_that_see_no_key(opapi_910b):
 
 def test_lengths_of_each_batch(opapi_910b):
     query, key, value, out = case(2, 2, 2, 5, 9, 16)
-    call(opapi_910b, query, key, value, out, actual_seq_lengths=[3, 5], actual_seq_lengths_kv=[4, 9])
+    lse = np.full((2, 2, 5, 1), np.nan, np.float32)
+    lengths = {"actual_seq_lengths": [3, 5], "actual_seq_lengths_kv": [4, 9]}
+    call(opapi_910b, query, key, value, out, **lengths, softmax_lse=lse, softmax_lse_flag=True)
     for batch, tokens, keys in ((0, 3, 4), (1, 5, 9)):
         part = [x[batch : batch + 1] for x in (query[:, :, :tokens], key[:, :, :keys], value[:, :, :keys])]
-        check(out[batch : batch + 1, :, :tokens], attention(*part))
+        reference = attention(*part)
+        check(out[batch : batch + 1, :, :tokens], reference)
+        assert np.allclose(lse[batch : batch + 1, :, :tokens], reference[1], rtol=0, atol=1e-5)
     assert not out[0, :, 3:].any()
+    assert np.isposinf(lse[0, :, 3:]).all()
     call(opapi_910b, query, key, value, out, actual_seq_lengths_kv=[7])
     check(out, attention(query, key[:, :, :7], value[:, :, :7]))
     error = refused(opapi_910b, query, key, value, out, actual_seq_lengths_kv=[4, 10])
@@ -214,7 +247,7 @@ def test_lengths_of_each_batch(opapi_910b):
 
 
 def test_softmax_lse(opapi_910b):
-    tensors, lse = case(2, 4, 2, 5, 9, 32), np.zeros((2, 4, 5, 1), np.float32)
+    tensors, lse = case(2, 4, 2, 5, 9, 32), np.full((2, 4, 5, 1), np.nan, np.float32)
     call(opapi_910b, *tensors, softmax_lse=lse, softmax_lse_flag=True)
     assert np.allclose(lse, attention(*tensors[:3])[1], rtol=0, atol=1e-5)
 

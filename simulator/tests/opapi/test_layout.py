@@ -63,7 +63,8 @@ def test_repeat_checks_its_arguments(opapi):
 def test_repeat_refuses_more_than_three_repeated_dimensions_after_the_first(opapi):
     x = np.zeros((1, 1, 1, 1, 1), np.float32)
     for repeats, is_valid in (((2, 3, 1, 5, 6), True), ((1, 3, 1, 5, 6), True), ((2, 3, 4, 5, 6), False),
-                              ((1, 3, 4, 5, 6), False)):  # fmt: skip
+                              ((1, 3, 4, 5, 6), False), ((2, 2, 2, 2, 1), True),
+                              ((1, 1, 1, 1, 1, 1, 1, 2), True), ((1, 1, 3, 3, 3, 0, 3), True)):  # fmt: skip
         given = {"self": x, "repeats": list(repeats), "out": np.zeros(repeats, np.float32)}
         if is_valid:
             opapi.call("Repeat", given)

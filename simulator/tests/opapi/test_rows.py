@@ -185,6 +185,25 @@ def test_index_copy_checks_its_arguments(opapi):
     assert_refused(opapi, "InplaceIndexCopy", given | {"source": None}, "source must not be null", NULL)
 
 
+def test_index_copy_of_a_scalar_has_one_element(opapi):
+    """self, source and index have one element. Only a self of one element has a source without dimensions."""
+    for shape, of_source, index in (((), (), (1,)), ((1,), (), ()), ((), (1,), ()), ((1, 1), (), (1,))):
+        x, source = np.zeros(shape, np.float32), np.ones(of_source, np.float32)
+        opapi.call(
+            "InplaceIndexCopy", {"self": x, "dim": 0, "index": np.zeros(index, np.int32), "source": source}
+        )
+        assert np.all(x == 1)
+    for shape, of_source, index, message in (
+        ((), (), (2,), "index must have 1 element but got 2"),
+        ((), (), (0,), "index must have 1 element but got 0"),
+        ((), (2,), (1,), "source must have 1 element but got 2"),
+        ((3,), (), (1,), r"source must have the rank of selfRef but got \[\]"),
+    ):
+        given = {"self": np.zeros(shape, np.float32), "dim": 0, "index": np.zeros(index, np.int32)}
+        refused = given | {"source": np.zeros(of_source, np.float32)}
+        assert_refused(opapi, "InplaceIndexCopy", refused, message)
+
+
 @pytest.mark.parametrize("name", ["float16", "float32", "int32", "int64", "bool", "bfloat16"])
 def test_index_fill_tensor_sets_slices(opapi_910b, name):
     x = random_of(name, (3, 4))

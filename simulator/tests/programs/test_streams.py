@@ -150,29 +150,106 @@ def test_the_race_of_a_graph_names_streams_of_the_program(tmp_path, where):
     assert text is None or text in done.stderr, done.stderr
 
 
-EARLY_FREE = """
+WORK_OF_TWO_STREAMS = """
 import ctypes as C, sys
 cann = C.CDLL(sys.argv[1])
 cann.aclrtSetDevice(0)
-one, at = C.c_void_p(), C.c_void_p()
-cann.aclrtCreateStream(C.byref(one))
-cann.aclrtMalloc(C.byref(at), C.c_size_t(64), 0)
-cann.aclrtMemsetAsync(at, C.c_size_t(64), 1, C.c_size_t(64), one)
-if sys.argv[2] == "late":
-    cann.aclrtSynchronizeStream(one)
-cann.aclrtFree(at)
+def create(call, *more):
+    made = C.c_void_p()
+    assert call(C.byref(made), *more) == 0
+    return made
+one, two = (create(cann.aclrtCreateStream) for _ in range(2))
+event = create(cann.aclrtCreateEventExWithFlag, 1)
+at, other, third = (create(cann.aclrtMalloc, C.c_size_t(64), 0) for _ in range(3))
+host = C.create_string_buffer(64)
+for memory in (at, other, third):
+    assert cann.aclrtMemset(memory, C.c_size_t(64), 1, C.c_size_t(64)) == 0
+def place(memory, offset):
+    return C.c_void_p(memory.value + offset)
+def fill(stream, memory=at, offset=0, count=64):
+    size = C.c_size_t(count)
+    assert cann.aclrtMemsetAsync(place(memory, offset), size, 2, size, stream) == 0
+def read(stream, to, offset=0, count=64):
+    size = C.c_size_t(count)
+    assert cann.aclrtMemcpyAsync(place(to, offset), size, place(at, offset), size, 3, stream) == 0
+def record(stream):
+    assert cann.aclrtRecordEvent(event, stream) == 0
+def wait(stream):
+    assert cann.aclrtStreamWaitEvent(stream, event) == 0
+def synchronize(stream):
+    assert cann.aclrtSynchronizeStream(stream) == 0
+def free():
+    assert cann.aclrtFree(at) == 0
+def copy_to_host():
+    assert cann.aclrtMemcpy(host, C.c_size_t(64), at, C.c_size_t(64), 2) == 0
+def copy_from_host():
+    assert cann.aclrtMemcpy(at, C.c_size_t(64), host, C.c_size_t(64), 1) == 0
+for line in sys.argv[2].split("; "):
+    exec(line)
+assert cann.aclrtSynchronizeDevice() == 0
 """
+FILL, COPY = "aclrtMemsetAsync", "aclrtMemcpyAsync"
 
 
-@pytest.mark.parametrize("when", ["early", "late"])
-def test_memory_that_is_freed_before_the_host_waits_is_a_race(tmp_path, when):
-    environment = {**os.environ, "ASCEND_SIM_SEED": "0", "ASCEND_SIM_REPORT_DIR": str(tmp_path)}
-    command = [sys.executable, "-c", EARLY_FREE, str(folders.library("ascend_sim_cann")), when]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    text = (
-        "aclrtFree frees memory that stream 0's aclrtMemsetAsync writes, and the host has not waited for it: "
+def conflict(later, earlier):
+    """The message about two accesses, each with its actor and verb."""
+    return f"{later} memory that {earlier}, and nothing orders them"
+
+
+# Work and the beginning of each message about a race.
+ORDERS = {
+    "fill(one); free()": [
+        f"aclrtFree frees memory that stream 0's {FILL} writes, and the host has not waited for it: "
         "synchronize stream 0 first."
-    )
+    ],
+    "read(one, other); free()": [f"aclrtFree frees memory that stream 0's {COPY} reads"],
+    "fill(one); synchronize(one); free()": [],
+    "fill(one); read(two, other)": [conflict(f"stream 1's {COPY} reads", f"stream 0's {FILL} writes")],
+    "read(one, other); fill(two)": [conflict(f"stream 1's {FILL} writes", f"stream 0's {COPY} reads")],
+    "read(one, other); read(two, third)": [],
+    "read(one, other); read(two, other)": [
+        conflict(f"stream 1's {COPY} writes", f"stream 0's {COPY} writes")
+    ],
+    "fill(one); record(one); wait(two); fill(two)": [],
+    "fill(one); synchronize(one); fill(two)": [],
+    # Parts of one allocation.
+    "fill(one, at, 0, 32); fill(two, at, 32, 32)": [],
+    "fill(one, at, 0, 33); fill(two, at, 32, 32)": [
+        conflict(f"stream 1's {FILL} writes", f"stream 0's {FILL} writes")
+    ],
+    "fill(one, at, 32, 32); fill(two, at, 0, 32)": [],
+    "fill(one, at, 32, 32); fill(two, at, 0, 33)": [
+        conflict(f"stream 1's {FILL} writes", f"stream 0's {FILL} writes")
+    ],
+    # The later of two accesses of the same bytes counts.
+    "fill(one); record(one); fill(one); wait(two); fill(two)": [
+        conflict(f"stream 1's {FILL} writes", f"stream 0's {FILL} writes")
+    ],
+    "fill(one); record(one); read(one, other); wait(two); read(two, third)": [],
+    "fill(one); record(one); read(one, other); wait(two); fill(two)": [
+        conflict(f"stream 1's {FILL} writes", f"stream 0's {COPY} reads")
+    ],
+    # A read does not replace an earlier write.
+    "fill(one); read(one, other); read(two, third)": [
+        conflict(f"stream 1's {COPY} reads", f"stream 0's {FILL} writes")
+    ],
+    # The host.
+    "fill(one); copy_to_host()": [conflict("the host's aclrtMemcpy reads", f"stream 0's {FILL} writes")],
+    "read(one, other); copy_to_host()": [],
+    "read(one, other); copy_from_host()": [
+        conflict("the host's aclrtMemcpy writes", f"stream 0's {COPY} reads")
+    ],
+    "copy_from_host(); fill(one)": [],
+}
+
+
+@pytest.mark.parametrize("work", ORDERS)
+def test_accesses_that_nothing_orders_are_reported(tmp_path, work):
+    environment = {**os.environ, "ASCEND_SIM_SEED": "0", "ASCEND_SIM_REPORT_DIR": str(tmp_path)}
+    command = [sys.executable, "-c", WORK_OF_TWO_STREAMS, str(folders.library("ascend_sim_cann")), work]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 or "free()" in work, done.stderr
     report = session.read_reports(tmp_path, "Ascend910B2")
-    assert report.race_count == (when == "early"), done.stderr
-    assert (text in done.stderr) == (when == "early"), done.stderr
+    assert report.race_count == len(ORDERS[work]), done.stderr
+    for text in ORDERS[work]:
+        assert f"simulated CANN: race: {text}" in done.stderr, done.stderr

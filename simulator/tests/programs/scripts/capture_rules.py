@@ -12,7 +12,10 @@ from pathlib import Path
 from forked_checks import run_checks
 from stream_rules import (
     CANN,
+    COUNT,
     INVALID,
+    KERNEL,
+    NO_HANDLE,
     NOT_SUPPORTED,
     OK,
     RT_INVALID,
@@ -241,6 +244,7 @@ def check_streams_that_do_not_join_again():
         assert (status, graph.value) == (UNJOINED, None), what
         assert rule in error_text(), what
         assert (state_of(one), state_of(two)) == (NONE, NONE)
+        assert CANN.aclrtSynchronizeEvent(event) == OK  # it is in no capture
 
 
 def check_the_origin_waits_for_a_stream_that_joined():
@@ -427,6 +431,107 @@ def check_calls_of_task_groups_that_are_refused():
     status, graph = end(other)
     assert (status, graph.value) == (TASK_GROUP, None)
     assert "a task group is open." in error_text()
+
+
+# ---- fallbacks to the host ---------------------------------------------------------------------------
+
+
+def words_of(address, writes, sizes=(COUNT,), strides=(1,)):
+    """Describe an access: first byte, bytes of an element, whether it writes, rank, sizes, strides."""
+    return (C.c_int64 * (4 + 2 * len(sizes)))(address, 1, writes, len(sizes), *sizes, *strides)
+
+
+def host_kernel_end(stream, words, count=1):
+    return CANN.simulated_cann_host_kernel_end(stream, b"fallback", words, C.c_int64(count))
+
+
+def check_a_fallback_begins_after_the_earlier_work():
+    one, at, gone, stuck = make_stream(), make_memory(value=1), make_stream(), make_stream()
+    assert fill(at, 2, one) == OK
+    assert CANN.simulated_cann_host_kernel_begin(one, b"fallback") == OK
+    assert content(at) == {2}
+    assert CANN.aclrtDestroyStream(gone) == OK
+    assert CANN.simulated_cann_host_kernel_begin(gone, b"fallback") == NO_HANDLE
+    assert host_kernel_end(gone, words_of(at.value, 1)) == NO_HANDLE
+    assert error_text() == "simulated CANN: fallback: stream must be one that exists."
+    assert CANN.aclrtStreamWaitEvent(stuck, make_event(False)) == OK
+    assert CANN.simulated_cann_host_kernel_begin(stuck, b"fallback") == 507046
+    assert "fallback: the stream waits for an event that nothing records." in error_text()
+
+
+def check_a_fallback_on_freed_memory_fails():
+    """An access is written or read, and has as many bytes as its elements and strides span."""
+    for offset, sizes, strides, is_freed in (
+        (0, (COUNT,), (1,), True),
+        (-COUNT, (COUNT,), (1,), False),
+        (0, (0,), (1,), False),
+        (0, (2, 3), (4, 1), True),
+    ):
+        for writes, what in ((0, "is read from"), (1, "is written to")):
+            one, at = make_stream(), make_memory(2 * COUNT)
+            kept = make_memory(value=1)
+            first = at.value if is_freed or not all(sizes) else kept.value
+            words = words_of(first, writes, sizes, strides)
+            assert CANN.aclrtFree(at) == OK
+            assert host_kernel_end(one, words) == OK
+            assert CANN.aclrtSynchronizeStream(one) == (KERNEL if is_freed else OK), (offset, sizes)
+            if is_freed:
+                assert f"fallback: argument {what} memory that was freed before the work ran" in error_text()
+
+
+def check_each_access_of_a_fallback_is_read():
+    one, kept, at = make_stream(), make_memory(), make_memory()
+    both = [*words_of(kept.value, 1, (2, 3), (3, 1)), *words_of(at.value, 0)]
+    words = (C.c_int64 * len(both))(*both)
+    assert CANN.aclrtFree(at) == OK
+    assert host_kernel_end(one, words, 1) == OK
+    assert CANN.aclrtSynchronizeStream(one) == OK
+    assert host_kernel_end(one, words, 2) == OK
+    assert CANN.aclrtSynchronizeStream(one) == KERNEL
+    assert "fallback: argument is read from memory that was freed" in error_text()
+
+
+def check_a_captured_fallback_runs_at_each_replay():
+    at, seen = make_memory(value=1), []
+    one, words = begin(), words_of(at.value, 1)
+
+    @C.CFUNCTYPE(C.c_int32, C.c_int64)
+    def run(argument):
+        seen.append(argument)
+        if len(seen) == 3:
+            CANN.simulated_cann_set_error(b"the third call")
+        return len(seen) == 3
+
+    def capture(stream):
+        number = C.c_int64(42)
+        call = CANN.simulated_cann_host_kernel_capture
+        return call(stream, b"fallback", words, C.c_int64(1), run, number)
+
+    def is_capturing(stream):
+        return CANN.simulated_cann_is_capturing(stream)
+
+    other, gone = make_stream(), make_stream()
+    assert CANN.aclrtDestroyStream(gone) == OK
+    assert [is_capturing(stream) for stream in (one, other, gone)] == [1, 0, 0]
+    assert (capture(other), capture(gone)) == (NOT_CAPTURED, NO_HANDLE)
+    assert capture(one) == OK
+    graph = ended(one)
+    assert seen == []
+    for count in (1, 2):
+        replay(graph)
+        assert seen == [42] * count
+    assert CANN.aclmdlRIExecuteAsync(graph, one) == OK
+    assert CANN.aclrtSynchronizeStream(one) == KERNEL
+    assert error_text() == "the third call"
+    assert CANN.aclrtFree(at) == OK
+    assert CANN.aclmdlRIExecuteAsync(graph, one) == OK
+    assert CANN.aclrtSynchronizeStream(one) == KERNEL
+    assert "fallback: argument is written to memory that was freed" in error_text()
+    two = begin()
+    assert CANN.simulated_cann_host_kernel_begin(two, b"fallback") == STREAM_CAPTURED
+    assert is_capturing(two) == 1  # although the capture is invalid
+    assert capture(two) == CAPTURE_INVALIDATED
+    assert end(two)[0] == CAPTURE_INVALIDATED
 
 
 # ---- graphs as text ----------------------------------------------------------------------------------

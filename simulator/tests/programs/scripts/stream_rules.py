@@ -564,10 +564,26 @@ def check_a_null_stream_has_callbacks():
     assert seen == [1, 1]
     assert CANN.aclrtUnSubscribeReport(this_thread(), None) == OK
     assert CANN.aclrtLaunchCallback(function, None, 1, None) == NOT_SUBSCRIBED
+    assert CANN.aclrtSubscribeReport(this_thread(), None) == OK
+    assert CANN.aclrtUnSubscribeReport(this_thread(), None) == OK
     assert CANN.aclrtLaunchHostFunc(None, function, None) == OK
     assert CANN.aclrtSubscribeReport(this_thread(), None) == STREAM_SUBSCRIBE
     assert CANN.aclrtUnSubscribeReport(this_thread(), None) == THREAD_SUBSCRIBE
     assert CANN.aclrtSynchronizeStream(None) == OK
+
+
+def check_a_captured_host_function_leaves_its_stream_to_callbacks():
+    """The function runs at each replay. The runtime does not subscribe to a stream in a capture."""
+    one, graph, seen = make_stream(), C.c_void_p(), []
+    function = FUNCTION(lambda _: seen.append(1))
+    assert CANN.aclmdlRICaptureBegin(one, 0) == OK
+    assert CANN.aclrtLaunchHostFunc(one, function, None) == OK
+    assert CANN.aclmdlRICaptureEnd(one, C.byref(graph)) == OK
+    assert CANN.aclrtSubscribeReport(this_thread(), one) == OK
+    for count in range(3):
+        assert len(seen) == count
+        assert CANN.aclmdlRIExecuteAsync(graph, one) == OK
+        assert CANN.aclrtSynchronizeStream(one) == OK
 
 
 def check_a_callback_that_does_not_block_lets_its_stream_continue():
@@ -790,6 +806,21 @@ def check_an_error_stops_the_streams_of_the_context():
         assert "was freed before the work ran" in error_text()
     assert CANN.aclrtMemset(at, size(), 3, size()) == OK  # the driver fills the memory even after an error
     assert CANN.aclrtFree(at) == OK
+
+
+def check_each_stream_keeps_its_own_error():
+    """The other streams return the first error of the context."""
+    one, two, three = (make_stream(STOP) for _ in range(3))
+    texts = []
+    for stream in (one, two):
+        fail_on(stream)
+    for stream in (two, one, two, one, three):
+        assert CANN.aclrtSynchronizeStream(stream) == KERNEL
+        texts.append(error_text())
+    assert "(allocation 3 of" in texts[0]
+    assert "(allocation 1 of" in texts[1]
+    assert texts[2:4] == texts[:2]
+    assert texts[4] in texts[:2]
 
 
 def check_a_launch_that_the_runtime_refuses():
