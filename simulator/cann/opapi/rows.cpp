@@ -107,9 +107,12 @@ aclError prepare_embedding(const aclTensor* weight_tensor, const aclTensor* indi
 // not define which one does.
 void scatter_slices(const Operand& out, size_t dim, const Operand& index, const Operand& source) {
     if (out.count() == 0 || index.count() == 0) return;
-    const Operand target = at_least_vector(out);
+    Operand target = at_least_vector(out);
     std::vector<char> storage;
-    const Operand rows = at_least_vector(separate_from(out, source, &storage));
+    Operand rows = at_least_vector(separate_from(out, source, &storage));
+    // The ranks may differ if both have one element.
+    while (rows.shape.size() < target.shape.size()) rows = with_repeated_dimension(rows, 0, 1);
+    while (target.shape.size() < rows.shape.size()) target = with_repeated_dimension(target, 0, 1);
     const std::vector<int64_t> indices = indices_of(index, "index", target.shape[dim]);
     for (size_t i = 0; i < indices.size(); ++i)
         copy_view(narrow(target, dim, indices[i], 1), narrow(rows, dim, static_cast<int64_t>(i), 1));

@@ -72,6 +72,7 @@ class Stored:
 
 
 GUARD, GUARD_BYTE = 512, 0xA5
+CLAIMED_BYTES = 1 << 46
 
 
 @dataclass
@@ -84,6 +85,7 @@ class Device:
     calls: HostCalls
     allocations: dict[int, Any] = field(default_factory=dict)  # the bytes with both guards, by first address
     memories: dict[int, int] = field(default_factory=dict)  # device address, by the array owner's address
+    claims: dict[int, int] = field(default_factory=dict)  # bytes that no memory backs, by first address
     format: int = 2  # of the created tensors; 2 is ND
 
     @classmethod
@@ -153,7 +155,16 @@ class Device:
         return bool(np.all(guarded[:GUARD] == GUARD_BYTE) and np.all(guarded[-GUARD:] == GUARD_BYTE))
 
     def _pass_memory_to_calls(self) -> None:
-        self.calls.set_memory([(first, len(data) - 2 * GUARD) for first, data in self.allocations.items()])
+        spans = [(first, len(data) - 2 * GUARD) for first, data in self.allocations.items()]
+        self.calls.set_memory([*spans, *self.claims.items()])
+
+    def claim(self, array: Any, size: int) -> None:
+        """Give an array's owner an address of `size` bytes without memory. Only first phases may use it."""
+        address = CLAIMED_BYTES * (len(self.claims) + 1)
+        assert size <= CLAIMED_BYTES
+        self.memories[owner_of(array).ctypes.data] = address
+        self.claims[address] = size
+        self._pass_memory_to_calls()
 
     def upload(self, array: Any) -> int:
         """Copy the memory of an array's owner to device memory, once per owner."""
@@ -171,8 +182,11 @@ class Device:
 
     def free_tensors(self) -> None:
         for memory in self.memories.values():
-            self.free(memory)
+            if memory not in self.claims:
+                self.free(memory)
         self.memories.clear()
+        self.claims.clear()
+        self._pass_memory_to_calls()
 
     def tensor(self, array: Any) -> int:
         """Create the aclTensor of an array's copy in device memory; return its handle."""

@@ -98,14 +98,19 @@ class Call:
     def answer(self, device: Device) -> str:
         """Return what the first phase answers."""
         tensors = {n: v for n, v in self.given.items() if isinstance(v, Tensor)}
-        memory = np.zeros(max((tensors[n].bytes() for n in self.shared), default=1), np.uint8)
+
+        def memory_of(size: int) -> Any:
+            memory = np.zeros(1, np.uint8)
+            device.claim(memory, size)
+            return memory
+
+        memory = memory_of(max((tensors[n].bytes() for n in self.shared), default=1))
         given: Given = {}
         for name, value in self.given.items():
             if isinstance(value, Tensor):
-                own = memory if name in self.shared else np.zeros(value.bytes(), np.uint8)
-                given[name] = value.stored(own)
+                given[name] = value.stored(memory if name in self.shared else memory_of(value.bytes()))
             elif isinstance(value, list) and any(isinstance(item, Tensor) for item in value):
-                given[name] = [item.stored(np.zeros(item.bytes(), np.uint8)) for item in value]
+                given[name] = [item.stored(memory_of(item.bytes())) for item in value]
             elif isinstance(value, dict):
                 given[name] = value["text"].encode() if "text" in value else scalar_of(value)
             else:

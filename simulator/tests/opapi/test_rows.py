@@ -187,7 +187,13 @@ def test_index_copy_checks_its_arguments(opapi):
 
 def test_index_copy_of_a_scalar_has_one_element(opapi):
     """self, source and index have one element. Only a self of one element has a source without dimensions."""
-    for shape, of_source, index in (((), (), (1,)), ((1,), (), ()), ((), (1,), ()), ((1, 1), (), (1,))):
+    for shape, of_source, index in (
+        ((), (), (1,)),
+        ((1,), (), ()),
+        ((), (1,), ()),
+        ((1, 1), (), (1,)),
+        ((), (1, 1), (1,)),
+    ):
         x, source = np.zeros(shape, np.float32), np.ones(of_source, np.float32)
         opapi.call(
             "InplaceIndexCopy", {"self": x, "dim": 0, "index": np.zeros(index, np.int32), "source": source}
