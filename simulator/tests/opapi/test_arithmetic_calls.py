@@ -89,6 +89,64 @@ def test_a_type_that_cann_lacks_is_refused_before_it_is_read(opapi, argument, dt
     assert_refused(opapi, "Mul", given, message)
 
 
+def refusal_of_a_view(device, spans, count):
+    """Prepare a call on floats from an address on. The memories are spans of bytes, relative to it."""
+    x = np.zeros(count, np.float32)
+    address = x.ctypes.data
+    device.memories[address] = address
+    device.calls.set_memory([(address + offset, size) for offset, size in spans])
+    try:
+        device.prepare("InplaceOne", {"self": x})
+    except RefusedPhase as refused:
+        return str(refused)
+    finally:
+        device.memories.clear()
+        device.free_tensors()
+    return None
+
+
+OUTSIDE = "self must be in device memory but its address is not the simulated device's."
+
+
+@pytest.mark.parametrize(
+    ("spans", "count", "message"),
+    [
+        ([(0, 64)], 16, None),
+        ([(0, 64)], 17, "self must lie inside its allocation of 64 bytes but reaches byte 68."),
+        ([(-64, 64)], 1, OUTSIDE),
+        ([(4, 64)], 1, OUTSIDE),
+        ([], 1, OUTSIDE),
+        ([(-64, 68)], 1, None),
+        ([(-64, 68)], 2, "self must lie inside its allocation of 68 bytes but reaches byte 72."),
+        ([(0, 64), (0, 128)], 32, None),
+        ([(0, 128), (0, 64)], 32, None),
+        ([(-64, 128), (0, 32)], 16, None),
+        (
+            [(0, 128), (-64, 192)],
+            33,
+            "self must lie inside its allocation of 128 bytes but reaches byte 132.",
+        ),
+        (
+            [(-64, 192), (0, 128)],
+            33,
+            "self must lie inside its allocation of 192 bytes but reaches byte 196.",
+        ),
+        ([(-64, 64), (0, 8)], 2, None),
+    ],
+)
+def test_an_address_belongs_to_the_memory_that_ends_last(opapi, spans, count, message):
+    """Views of one array are overlapping memories."""
+    found = refusal_of_a_view(opapi, spans, count)
+    assert found == (message and f"simulated CANN: aclnnInplaceOne: {message}")
+
+
+def test_memory_that_is_not_counted_is_not_found(opapi):
+    x = np.zeros(4, np.float32)
+    opapi.upload(x)
+    opapi.calls.memory_count -= 1
+    assert_refused(opapi, "InplaceOne", {"self": x}, "its address is not the simulated device's")
+
+
 def test_an_executor_runs_once(opapi):
     x, out = np.ones((3, 4), np.float32), np.zeros((3, 4), np.float32)
     size, executor = opapi.prepare("Muls", {"self": x, "other": TWO, "out": out})

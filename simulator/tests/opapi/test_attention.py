@@ -1,5 +1,7 @@
 """aclnnFusedInferAttentionScoreV2 against attention in float64."""
 
+import ctypes as C
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -268,11 +270,31 @@ def test_high_performance_rounds_the_scores(opapi_910b):
 def test_weights_are_rounded_to_the_type_of_value(opapi_910b, dtype, fraction_bits):
     # 100 weights just below a tie are rounded down, so the mean of ones is one unit below 1.
     weight = 0.5 + 2.0 ** (-fraction_bits - 2) * 0.98
+    assert mean_of_ones(opapi_910b, dtype, weight, -np.log(weight)) == 1 - 2.0 ** (-fraction_bits - 1)
+
+
+def mean_of_ones(device, dtype, weight, scale):
+    """The mean of ones: the first one has the weight 1, and 100 others exp(-scale), which is the weight."""
     query, key = np.zeros((1, 1, 1, 16), dtype), np.zeros((1, 1, 101, 16), dtype)
     query[..., 0], key[0, 0, 1:, 0] = 1, -1
     value, out = np.ones_like(key), np.zeros_like(query)
-    call(opapi_910b, query, key, value, out, scale_value=-np.log(weight))
-    assert np.all(out.astype(float) == 1 - 2.0 ** (-fraction_bits - 1))
+    call(device, query, key, value, out, scale_value=scale)
+    assert np.all(out == out[0, 0, 0, 0])
+    return float(out[0, 0, 0, 0])
+
+
+@pytest.mark.parametrize(("dtype", "fraction_bits"), [(F16, 10), (BF16, 7)])
+@pytest.mark.parametrize(("quarters", "is_up"), [(1, False), (3, True), (5, False), (7, True)])
+def test_weights_between_two_numbers_become_the_even_one(opapi_910b, dtype, fraction_bits, quarters, is_up):
+    """A weight rounded up gives a mean of 1, because the mean has fewer bits than the weights."""
+    weight = np.float32(0.5 + quarters * 2.0 ** (-fraction_bits - 2))
+    exp = C.CDLL("libm.so.6").expf
+    exp.restype, exp.argtypes = C.c_float, (C.c_float,)
+    near = np.float32(-np.log(np.float64(weight)))
+    scales = near + np.arange(-4, 5, dtype=np.float32) * np.spacing(near)
+    scale = next(float(one) for one in scales if np.float32(exp(-one)) == weight)
+    mean = mean_of_ones(opapi_910b, dtype, weight, scale)
+    assert mean == (1 if is_up else 1 - 2.0 ** (-fraction_bits - 1))
 
 
 def test_refusals_with_the_status_of_a_tiling(opapi_910b):
@@ -296,6 +318,19 @@ def test_refusals_with_the_status_of_a_tiling(opapi_910b):
         (
             refused(opapi_910b, *tensors, sparse_mode=3, atten_mask=np.zeros((5, 9), np.bool_)),
             "attenMask must have the shape [2048,2048]",
+        ),
+        *(
+            (
+                refused(opapi_910b, *tensors, sparse_mode=mode, atten_mask=np.zeros(shape, np.bool_)),
+                "attenMask must have the shape [2048,2048]",
+            )
+            for mode, shape in (
+                (2, (2048, 2047)),
+                (2, (2047, 2048)),
+                (3, (2, 2048, 2048)),
+                (3, (2, 1, 2048, 2048)),
+                (4, (1, 2, 2048, 2048)),
+            )
         ),
         (
             refused(opapi_910b, *tensors, atten_mask=np.zeros((5, 8), np.bool_)),

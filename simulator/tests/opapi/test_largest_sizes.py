@@ -259,3 +259,21 @@ def test_bounds_of_products_of_quantized_weights(opapi):
             found = weight_quant(opapi, m, 64, 64, f" strides 1,{m}", " strides 1,64")
             assert is_accepted(found) == (m == 65535), found
         assert "m must be at most 65535" in found
+
+
+# ---- images --------------------------------------------------------------------------------------
+
+
+def test_images_whose_positions_are_exact_in_float32(opapi):
+    """Types other than the floating-point ones of 16 and 32 bits have fewer than 2^24 rows and columns."""
+    for name in ("float32", "float16", "bfloat16", "float64", "uint8"):
+        if name == "bfloat16" and opapi.is_310p:
+            continue
+        for size in (2**24 - 1, 2**24):
+            for rows, columns in ((size, 1), (1, size)):
+                found = answer(
+                    opapi, "UpsampleNearest2d", self=f"{name}[1,1,{rows},{columns}] format 0",
+                    output_size=[2, 2], out=f"{name}[1,1,2,2] format 0",
+                )  # fmt: skip
+                is_valid = size < 2**24 or name not in ("float64", "uint8")
+                assert is_accepted(found) == is_valid, (name, rows, columns, found)

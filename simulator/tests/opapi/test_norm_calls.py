@@ -457,3 +457,34 @@ def test_group_norm_refusals(opapi):
     ]
     for changes, message in refused:
         assert_refused(opapi, "GroupNorm", changed(given, **changes), message, INVALID)
+
+
+def test_each_norm_adds_epsilon(opapi):
+    """The squares of the elements have the mean 1/4, to which epsilon adds 3/4."""
+    x = np.tile(np.array([0.5, -0.5], np.float32), (4, 16))
+    ones, zeros, epsilon = np.ones(32, np.float32), np.zeros(32, np.float32), 0.75
+
+    def moments(*shape):
+        return np.full(shape, 7, np.float32)
+
+    rms = {"x": x, "gamma": ones, "epsilon": epsilon, "y_out": moments(4, 32), "rstd_out": moments(4, 1)}
+    added = {**rms, "x1": x, "x2": np.zeros_like(x), "x_out": moments(4, 32)}
+    del added["x"]
+    layer = {"input": x, "normalized_shape": [32], "weight": ones, "bias": zeros, "eps": epsilon,
+             "out": moments(4, 32), "mean_out": moments(4, 1), "rstd_out": moments(4, 1)}  # fmt: skip
+    group = {"self": x, "gamma": ones, "beta": zeros, "n": 4, "c": 32, "hx_w": 1, "group": 2, "eps": epsilon,
+             "out": moments(4, 32), "mean_out": moments(4, 2), "rstd_out": moments(4, 2)}  # fmt: skip
+    in_place = {"x1": x.copy(), "x2": np.zeros_like(x), "gamma": ones, "epsilon": epsilon,
+                "rstd_out": moments(4, 1)}  # fmt: skip
+    calls = {"RmsNorm": rms, "AddRmsNorm": added, "InplaceAddRmsNorm": in_place, "LayerNorm": layer}
+    if not opapi.is_310p:
+        calls |= {"GemmaRmsNorm": {**rms, "gamma": zeros}, "GroupNorm": group}
+    for op, given in calls.items():
+        out = given.get("y_out", given.get("out", given.get("x1")))
+        out[...] = x if op == "InplaceAddRmsNorm" else 7
+        opapi.call(op, given)
+        assert np.array_equal(out, x), op
+        if not (opapi.is_310p and "Add" in op):  # whose rstd is documented as invalid
+            assert np.all(given["rstd_out"] == 1), op
+        if "mean_out" in given:
+            assert np.all(given["mean_out"] == 0), op

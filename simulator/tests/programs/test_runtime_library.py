@@ -388,8 +388,10 @@ def test_a_second_phase_without_executor_repeats_the_first_one_s_error(cann, ten
 # ---- operators of other libraries --------------------------------------------------------------------
 
 OPERATOR = r"""
+#include <algorithm>
 #include <cstring>
 #include "cann/runtime/objects.h"
+#include "include/ascend_sim_cann.h"
 // Queues work that writes `bytes` from `at` on, even past its allocation, or throws if `at` is null.
 extern "C" __attribute__((visibility("default"))) int run(char* at, uint64_t bytes, const char* report) {
     auto* e = new aclOpExecutor;
@@ -401,6 +403,26 @@ extern "C" __attribute__((visibility("default"))) int run(char* at, uint64_t byt
         return bytes == 1 ? 77 : 0;
     };
     return simulated_cann::launch(nullptr, 0, e, nullptr);
+}
+static int runs, releases;
+static uint8_t* addresses_seen[4];
+static void body(uint8_t* const* addresses, const void* context) {
+    ++runs;
+    std::copy(addresses, addresses + *static_cast<const int*>(context), addresses_seen);
+}
+// Launches a kernel that notes its addresses.
+extern "C" __attribute__((visibility("default")))
+int launch_kernel(int arch, int64_t blocks, void* const* pointers, int count) {
+    const auto release = [](void* context) { ++releases; delete static_cast<int*>(context); };
+    auto* context = new int(count);
+    ascend_sim_kernel kernel{"MadeUp", arch, 0, blocks, nullptr, body, context, release, pointers, count};
+    runs = releases = 0;
+    return ascend_sim_launch_kernel(&kernel);
+}
+extern "C" __attribute__((visibility("default"))) void seen(int* counts, uint8_t** addresses) {
+    counts[0] = runs;
+    counts[1] = releases;
+    std::copy(addresses_seen, addresses_seen + 4, addresses);
 }
 extern "C" __attribute__((visibility("default"))) uint64_t find(void* at, uint64_t* offset) {
     void* first = nullptr;
@@ -418,7 +440,7 @@ def operator(cann, tmp_path_factory):
     folder = tmp_path_factory.mktemp("operator")
     source, library = folder / "operator.cpp", folder / "liboperator.so"
     source.write_text("#include <stdexcept>\n" + OPERATOR)
-    cann_library = folders.library("ascend_sim_cann")
+    libraries = [str(folders.library(name)) for name in ("ascend_sim_cann", "ascend_sim")]
     command = [
         *compiler.compiler().split(),
         "-std=c++17",
@@ -427,7 +449,7 @@ def operator(cann, tmp_path_factory):
         "-fvisibility=hidden",
         f"-I{folders.root()}",
     ]
-    command += [str(source), "-o", str(library), str(cann_library)]
+    command += [str(source), "-o", str(library), *libraries]
     subprocess.run(command, check=True)
     return C.CDLL(str(library))
 
@@ -469,6 +491,65 @@ def test_an_allocation_is_found_by_any_of_its_bytes(operator, memory):
         assert offset.value == inside
     for outside in (-1, 100):
         assert operator.find(C.c_void_p(address + outside), C.byref(offset)) == 0
+
+
+def launch_kernel(operator, pointers, *, arch=220, blocks=3):
+    """Launch a kernel of Ascend910B; return the status."""
+    array = (C.c_void_p * max(len(pointers), 1))(*pointers)
+    return operator.launch_kernel(arch, C.c_int64(blocks), array, len(pointers))
+
+
+def seen_by_kernel(operator):
+    """The runs, the releases of the context, and the addresses of the last run."""
+    counts, addresses = (C.c_int * 2)(), (C.c_uint64 * 4)()
+    operator.seen(counts, addresses)
+    return (*counts, list(addresses))
+
+
+def test_a_kernel_of_a_program_runs_in_each_block(cann, operator, memory):
+    one, two = memory(64), memory(64)
+    assert launch_kernel(operator, [one, one + 8, None, two + 4]) == OK
+    assert seen_by_kernel(operator)[:2] == (0, 0)
+    assert cann.aclrtSynchronizeStream(None) == OK
+    runs, releases, addresses = seen_by_kernel(operator)
+    assert (runs % 3, releases) == (0, 1)  # the simulator may run the blocks in two orders
+    assert runs > 0
+    assert addresses[1] - addresses[0] == 8
+    assert addresses[2] == 0
+    assert 0 not in (addresses[0], addresses[3])
+    assert addresses[3] % 8 == 4
+    assert addresses[0] % 8 == 0
+
+
+def test_a_kernel_of_a_program_is_refused(cann, operator, memory):
+    at = memory(64)
+    for arch, blocks, text in (
+        (
+            200,
+            3,
+            "MadeUp: the kernel must be compiled for Ascend910B2 but was not (ascend-sim program --soc).",
+        ),
+        (220, 0, "MadeUp: numBlocks must be 1 to 65535 but got 0."),
+        (220, 65536, "MadeUp: numBlocks must be 1 to 65535 but got 65536."),
+    ):
+        assert launch_kernel(operator, [at], arch=arch, blocks=blocks) == RT_INVALID
+        assert error_text(cann) == f"simulated CANN: {text}"
+        assert seen_by_kernel(operator)[:2] == (0, 1)
+    assert launch_kernel(operator, [at], blocks=1) == OK
+    assert cann.aclrtSynchronizeStream(None) == OK
+    assert seen_by_kernel(operator)[:2] == (1, 1)
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_the_pointers_of_a_kernel_point_to_device_memory(cann, operator, memory, index):
+    host = C.create_string_buffer(64)
+    pointers = [memory(64), memory(64)]
+    pointers[index] = C.addressof(host)
+    assert launch_kernel(operator, pointers) == OK
+    assert cann.aclrtSynchronizeStream(None) == VECTOR_CORE
+    text = f"SIM-BOUNDS-03 MadeUp: pointer {index + 1} of the kernel's arguments points to no device memory."
+    assert error_text(cann) == f"simulated CANN: {text}"
+    assert seen_by_kernel(operator)[:2] == (0, 1)
 
 
 # ---- the report --------------------------------------------------------------------------------------
