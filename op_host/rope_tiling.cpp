@@ -217,11 +217,12 @@ private:
         }
     }
 
-    // The pair of a table lane. Lanes outside the window are clamped to the nearest lane inside, as in the kernel.
+    // The pair of a table lane in a mode with sections, whose pairs are halves. Lanes outside the window are clamped to
+    // the nearest lane inside, as in the kernel.
     size_t pair_of_lane(int32_t lane) const {
         if (call_.key == kRopeHalves) return static_cast<size_t>(lane);
         int32_t inside = std::clamp(lane + common_.lane_first - common_.n_offs, 0, common_.n_dims - 1);
-        return static_cast<size_t>(common_.halves ? inside % (common_.n_dims / 2) : inside / 2);
+        return static_cast<size_t>(inside % (common_.n_dims / 2));
     }
 
     // Bytes of the longest head.

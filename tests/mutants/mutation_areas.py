@@ -909,7 +909,6 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "rope_tile.cpp | number + 1 | if (call.entry_bytes > {0}) {": "an entry has 2 or 4 bytes",
         "rope_tile.cpp | number + 1 | const int64_t max_gather_lanes = common.row_pitch <= 256 ? 2048 : {1024};": "the pitch is a multiple of 8, and only an odd one divides 1025",
         "rope_tiling.h | number + 1 | int64_t rows = {0}; // with position_ids: rows of the tables": "the kernel reads it with position_ids only, and then the caller sets it",
-        "rope_tiling.cpp | arithmetic | return static_cast<size_t>(common_.halves ? inside % (common_.n_dims / 2) : inside {/} 2);": "only modes with sections call it, and their pairs are halves",
         "rms_norm_tiling.cpp | logic | common_.tokens_inner = common_.heads > 1 && stride[1] == call_.n {&&} stride[2] != call_.n;": "another order of rows of which none are adjacent, or of one head",
         "rms_norm_tile.h | comparison | return a.chunk != b.chunk ? a.chunk > b.chunk : a.rows() {>} b.rows();": "tiles of one chunk size, or of as many whole rows, are the same tile",
         "rope_tile.cpp | number + 1 | parts = heads == 1 ? all_heads + {1} : ceil_div(all_heads, heads - 1);": "the loop ends with any number above all_heads",
@@ -927,7 +926,6 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "rope_tile.h | number + 1 | int64_t block_tokens = 0, token_slots = 0, gather_rows = {0}, setup_lanes = 0;": "layout_of() sets it",
         "rope_tiling.cpp | comparison | if (!layout && common_.copy_mode {==} kCopyPacked) {": "a second search finds no layout either, and qkv_norm_rope_cache's kernel does not read the mode",
         "qk_square_sums_tiling.cpp | comparison | is_packed() && head_bytes() {<} kUbBlockBytes && layout->tile.heads < std::max(in_.N[0], in_.N[1]);": "a head of one block is not packed",
-        "rope_tiling.cpp | number + 1 | return static_cast<size_t>(common_.halves ? inside % (common_.n_dims / 2) : inside / {2});": "only modes with sections call it, and their pairs are halves",
         "row_factors_tiling.h | number + 1 | is_converted ? to_int32(staging_bytes) : -{1}};": "the kernel asks for a number below 0",
     },
     "cann": {
