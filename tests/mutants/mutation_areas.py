@@ -926,6 +926,7 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "rope_tile.h | number + 1 | int64_t block_tokens = 0, token_slots = 0, gather_rows = {0}, setup_lanes = 0;": "layout_of() sets it",
         "rope_tiling.cpp | comparison | if (!layout && common_.copy_mode {==} kCopyPacked) {": "a second search finds no layout either, and qkv_norm_rope_cache's kernel does not read the mode",
         "qk_square_sums_tiling.cpp | comparison | is_packed() && head_bytes() {<} kUbBlockBytes && layout->tile.heads < std::max(in_.N[0], in_.N[1]);": "a head of one block is not packed",
+        "rope_tile.h | number + 1 | int64_t tail_offset = {0}; // in an input or output buffer, in bytes": "layout_of() sets it",
         "row_factors_tiling.h | number + 1 | is_converted ? to_int32(staging_bytes) : -{1}};": "the kernel asks for a number below 0",
     },
     "cann": {
