@@ -109,11 +109,6 @@ public:
         set_copy_mode();
         split();
         std::optional<RopeLayout> layout = best_layout(call_, tile_candidates(call_));
-        if (!layout && common_.copy_mode == kCopyPacked) {
-            common_.copy_mode = kCopyScalar;
-            split();
-            layout = best_layout(call_, tile_candidates(call_));
-        }
         if (!layout && qkv_) {
             call_.buffers = 2;
             layout = best_layout(call_, tile_candidates(call_));
@@ -365,7 +360,6 @@ private:
     void set_qkv() {
         const npu_rope_qkv_inputs& in = in_.qkv->tensors->in;
         const QkvAttributes& a = in_.qkv->attributes;
-        common_.out_pitch = common_.row_pitch;
         call_.stores_any_type = true;
         // The moves of values, which need no computation, take place while the vector unit computes the tile before.
         call_.buffers = 3;

@@ -271,7 +271,9 @@ void candidates_are_within_the_unit_and_the_instructions() {
             CHECK(c, tile, tile.heads >= 1 && tile.heads <= unit_heads && tile.rows() <= 512 && tile.chunk == 0);
         }
         if (c.call.n < 16) continue;  // such rows are never split
-        for (const RmsNormTile& tile : c.candidates(true)) {
+        const std::vector<RmsNormTile> chunks = c.candidates(true);
+        CHECK(c, chunks.back(), chunks.back().chunk <= 512 && chunks.front().chunk > 4096 - 64);
+        for (const RmsNormTile& tile : chunks) {
             const int64_t last = (c.call.n - 1) % tile.chunk + 1;
             CHECK(c, tile, tile.rows() == 1 && tile.chunk >= 16 && tile.chunk <= 4096 && tile.chunk % 16 == 0);
             CHECK(c, tile, last >= 16);  // a DMA's 32 bytes

@@ -167,6 +167,19 @@ void turns_are_the_frequencies_over_2_pi() {
     }
 }
 
+// On Ascend310P, rows without whole blocks are copied in runs of 32 bytes or more, or by the scalar unit.
+void short_heads_have_a_tile_on_310p() {
+    for (const int32_t mode : {NPU_ROPE_MODE_NEOX, NPU_ROPE_MODE_NORMAL})
+        for (const int64_t keys : {0, 1, 5, 8})
+            for (const int64_t heads : {1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 16, 17, 31, 40, 127, 1000, 4097, 12289})
+                for (const int64_t D : {2, 3, 4, 5, 6, 7, 9, 11, 15, 17, 20, 33, 100, 1000}) {
+                    const Case c = tile_call(make_call(1, 3, heads, D, NPU_ROPE_FLOAT16, mode, keys), "Ascend310P3");
+                    const int64_t run_bytes = (keys > 0 ? std::min(heads, keys) : heads) * D * 2;
+                    const int32_t mode_of_short = run_bytes >= 32 ? kCopyPacked : kCopyScalar;
+                    CHECK(c, c.common.copy_mode == mode_of_short);
+                }
+}
+
 // No other number of parts of the heads has less work for the busiest core, and no smaller one has as little.
 void the_split_has_the_least_work() {
     Choices random(20261127);
@@ -283,6 +296,7 @@ constexpr Test kTests[] = {
     TEST(axes_with_the_same_positions_are_one_plane),
     TEST(two_tensors_share_a_cores_table),
     TEST(turns_are_the_frequencies_over_2_pi),
+    TEST(short_heads_have_a_tile_on_310p),
     TEST(the_split_has_the_least_work),
     TEST(rows_are_in_the_order_of_most_tensors),
     TEST(backward_turns_the_other_way),
