@@ -172,6 +172,20 @@ static void test_errors(void) {
     set_valid_call(&c);
     c.outputs.v_out = NULL;
     check_refused(&c, "[qkv_norm_rope_cache] v_cache must be a tensor but got NULL.");
+
+    for (int of_sin = 0; of_sin < 2; ++of_sin) { /* the elements of a row of a table are adjacent */
+        const int64_t pairs[2] = {S, D / 2};
+        float entries[2 * S * D] = {0};
+        npu_rope_tensor table = view(entries, NPU_ROPE_FLOAT32, 2, pairs), gaps = table;
+        gaps.stride[0] = 2 * D;
+        gaps.stride[1] = 2;
+        set_valid_call(&c);
+        c.inputs.positions = NULL;
+        c.inputs.cos = of_sin ? &table : &gaps;
+        c.inputs.sin = of_sin ? &gaps : &table;
+        check_refused(&c, of_sin ? "[qkv_norm_rope_cache] sin must have unit stride in its last dimension but got 2."
+                                 : "[qkv_norm_rope_cache] cos must have unit stride in its last dimension but got 2.");
+    }
     /* Tables with a row for each token, so that there are no positions. */
     const int64_t table[2] = {S, 1};
     set_valid_call(&c);
