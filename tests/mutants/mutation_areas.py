@@ -945,6 +945,11 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "elements.cpp | comparison | reason.size() {>} ending.size() && reason.compare(reason.size() - ending.size(), ending.size(), ending) == 0;": "a reason begins with the name of an argument, so it is longer than its ending",
         "sorting.cpp | comparison | for (size_t i = 0; i {<} values.size(); ++i)": "one index more is a multiple of a row's size, which the loop skips",
         "allocations.cpp | number + 1 | uint64_t number = {0};": "no caller reads the number of a place without memory",
+        "binary.cpp | number + 1 | if (call.is_other_scalar && scalar_dtype >= {0}) scalar = rounded_to(scalar_dtype, scalar);": "the type 0, float32, is that of the computation, so the scalar has it already",
+        "rms_norms.cpp | number + 1 | float epsilon = {0};": "both functions set it",
+        "rope_pairs.cpp | number + 1 | int64_t head_size = {0};": "the only function that uses it sets it",
+        "objects.h | number + 1 | int64_t item_bytes = {1};": "every access sets it",
+        "host_memory.cpp | comparison | if (count {<=} 0) {": "the system call returns 0 for 0 bytes only",
     },
     "rules": {
         "qkv_norm_rope_cache_check.h | number + 1 | QkvSide side[{3}];": "a longer array",

@@ -6,6 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from aclnn import RefusedPhase
+from operands import strided
 
 F16, BF16 = np.float16, ml_dtypes.bfloat16
 TILING = 561002
@@ -158,6 +159,15 @@ def test_masks_of_all_shapes(opapi_910b, dtype):
         hidden = mask.reshape(-1, 1, *shape[-2:])[:, :, :5, :9].astype(bool)
         call(opapi_910b, *tensors, atten_mask=mask)
         check(tensors[3], attention(*tensors[:3], hidden=hidden))
+
+
+def test_a_mask_of_many_keys_with_gaps(opapi_910b):
+    """The keys are processed in several parts."""
+    query, key, value, out = case(2, 2, 2, 3, 1100, 16)
+    hidden = np.random.default_rng(1).random((2, 1, 3, 1100)) < 0.4
+    pse = np.random.default_rng(2).standard_normal((2, 2, 3, 1100)).astype(F16)
+    call(opapi_910b, query, key, value, out, atten_mask=strided(hidden), pse_shift=strided(pse))
+    check(out, attention(query, key, value, pse=pse, hidden=hidden))
 
 
 def test_masks_of_one_query(opapi_910b):

@@ -104,7 +104,8 @@ def test_logic_takes_any_types_as_bool(opapi, op):
 @pytest.mark.parametrize("name", [*NUMBERS, *WIDE_UNSIGNED])
 def test_where_selects_and_broadcasts(opapi, name):
     a, b = pair_of(name)
-    for condition in (random_of("bool", (4, 3, 5)), random_of("uint8", (1, 5))):
+    chosen = random_of("bool", (4, 3, 5))
+    for condition in (chosen, ~chosen, random_of("uint8", (1, 5))):
         out = np.zeros((4, 3, 5), a.dtype)
         opapi.call("SWhere", {"condition": condition, "self": a, "other": b, "out": out})
         assert_same(out, np.where(condition != 0, a, b))

@@ -185,6 +185,20 @@ def test_index_copy_checks_its_arguments(opapi):
     assert_refused(opapi, "InplaceIndexCopy", given | {"source": None}, "source must not be null", NULL)
 
 
+def test_index_copy_without_indices_writes_nothing(opapi):
+    """Not even out: aclnn_index_copy.cpp returns before."""
+    x, source, out = (
+        random_of("float32", (3, 4)),
+        np.zeros((0, 4), np.float32),
+        np.full((3, 4), 7, np.float32),
+    )
+    given = {"self": x, "dim": 0, "index": np.zeros(0, np.int64), "source": source}
+    opapi.call("IndexCopy", given | {"out": out})
+    assert np.all(out == 7)
+    opapi.call("InplaceIndexCopy", given)
+    assert_same(x, random_of("float32", (3, 4)))
+
+
 def test_index_copy_of_a_scalar_has_one_element(opapi):
     """self, source and index have one element. Only a self of one element has a source without dimensions."""
     for shape, of_source, index in (

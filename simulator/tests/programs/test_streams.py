@@ -161,7 +161,7 @@ def create(call, *more):
 one, two = (create(cann.aclrtCreateStream) for _ in range(2))
 event = create(cann.aclrtCreateEventExWithFlag, 1)
 at, other, third = (create(cann.aclrtMalloc, C.c_size_t(64), 0) for _ in range(3))
-host = C.create_string_buffer(64)
+host, pinned = C.create_string_buffer(64), create(cann.aclrtMallocHost, C.c_size_t(64))
 for memory in (at, other, third):
     assert cann.aclrtMemset(memory, C.c_size_t(64), 1, C.c_size_t(64)) == 0
 def place(memory, offset):
@@ -184,6 +184,14 @@ def copy_to_host():
     assert cann.aclrtMemcpy(host, C.c_size_t(64), at, C.c_size_t(64), 2) == 0
 def copy_from_host():
     assert cann.aclrtMemcpy(at, C.c_size_t(64), host, C.c_size_t(64), 1) == 0
+def copy_in(stream, source=host, to=at):
+    assert cann.aclrtMemcpyAsync(to, C.c_size_t(64), source, C.c_size_t(64), 1, stream) == 0
+def copy_out(stream, to=host, source=other):
+    assert cann.aclrtMemcpyAsync(to, C.c_size_t(64), source, C.c_size_t(64), 2, stream) == 0
+def change(at=0):
+    host[at] = 5
+def free_pinned():
+    assert cann.aclrtFreeHost(pinned) == 0
 for line in sys.argv[2].split("; "):
     exec(line)
 assert cann.aclrtSynchronizeDevice() == 0
@@ -196,6 +204,10 @@ def conflict(later, earlier):
     return f"{later} memory that {earlier}, and nothing orders them"
 
 
+SOURCE = (
+    f"the host changes the 64 bytes that stream 0's {COPY} reads, and it has not waited for the copy: "
+    "synchronize stream 0 first."
+)
 # Work and the beginning of each message about a race.
 ORDERS = {
     "fill(one); free()": [
@@ -240,6 +252,20 @@ ORDERS = {
         conflict("the host's aclrtMemcpy writes", f"stream 0's {COPY} reads")
     ],
     "copy_from_host(); fill(one)": [],
+    # The host changes the source of a copy.
+    "copy_in(one); change(); synchronize(one)": [SOURCE],
+    "copy_in(one); change(63)": [SOURCE],
+    "copy_in(one); synchronize(one); change()": [],
+    "copy_in(one); synchronize(two); change(); synchronize(one)": [SOURCE],
+    # A stream does: then a change does not prove a write by the host.
+    "copy_in(one); copy_out(two); synchronize(two); synchronize(one)": [],
+    "copy_out(two); copy_in(one); synchronize(two); synchronize(one)": [],
+    # Accesses to pinned memory are compared like those to device memory.
+    "copy_in(one, pinned); copy_out(two, pinned)": [
+        conflict(f"stream 1's {COPY} writes", f"stream 0's {COPY} reads")
+    ],
+    "copy_in(one, pinned); copy_in(two, pinned, other)": [],
+    "copy_out(one, pinned); record(one); wait(two); copy_in(two, pinned, third)": [],
 }
 
 
@@ -253,3 +279,14 @@ def test_accesses_that_nothing_orders_are_reported(tmp_path, work):
     assert report.race_count == len(ORDERS[work]), done.stderr
     for text in ORDERS[work]:
         assert f"simulated CANN: race: {text}" in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("is_early", [True, False])
+def test_pinned_memory_is_freed_after_its_copy(tmp_path, is_early):
+    environment = {**os.environ, "ASCEND_SIM_SEED": "0", "ASCEND_SIM_REPORT_DIR": str(tmp_path)}
+    work = "copy_in(one, pinned); " + ("free_pinned()" if is_early else "synchronize(one); free_pinned()")
+    command = [sys.executable, "-c", WORK_OF_TWO_STREAMS, str(folders.library("ascend_sim_cann")), work]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    text = f"aclrtFreeHost frees memory that stream 0's {COPY} uses, and the host has not waited for it."
+    assert (text in done.stderr) == is_early, done.stderr
+    assert len(session.read_reports(tmp_path, "Ascend910B2").freed_memory) == is_early

@@ -732,6 +732,58 @@ def check_only_memory_of_the_call_is_freed():
     assert CANN.aclrtFreeHost(host) == INVALID
 
 
+def check_the_target_of_a_copy_is_filled_until_it_runs():
+    """An early read gives NaN, but the bytes that other queued work uses stay."""
+    one, at, host = make_stream(), make_memory(4 * COUNT, value=1), C.create_string_buffer(4 * COUNT)
+
+    def copy_out(offset, count=COUNT):
+        to = C.c_void_p(C.addressof(host) + offset)
+        assert CANN.aclrtMemcpyAsync(to, size(count), at, size(count), TO_HOST, one) == OK
+
+    copy_out(COUNT)
+    assert host.raw == b"\0" * COUNT + b"\xff" * COUNT + b"\0" * 2 * COUNT
+    copy_out(0)
+    copy_out(2 * COUNT)  # beside the others
+    assert host.raw == b"\xff" * 3 * COUNT + b"\0" * COUNT
+    copy_out(3 * COUNT - 1)  # shares a byte
+    assert host.raw == b"\xff" * 3 * COUNT + b"\0" * COUNT
+    assert CANN.aclrtSynchronizeStream(one) == OK
+    assert host.raw == b"\1" * (4 * COUNT - 1) + b"\0"
+
+
+def check_pinned_memory_stays_while_a_copy_uses_it():
+    one, at, host, attributes = make_stream(), make_memory(), C.c_void_p(), (C.c_uint32 * 7)()
+    assert CANN.aclrtMallocHost(C.byref(host), size()) == OK
+    C.memset(host, 7, COUNT)
+    assert copy(at, host, one, TO_DEVICE) == OK
+    assert CANN.aclrtFreeHost(host) == OK
+    assert CANN.aclrtPointerGetAttributes(host, attributes) == OK
+    assert attributes[1] == 0
+    assert CANN.aclrtSynchronizeStream(one) == OK
+    assert content(at) == {7}
+    assert CANN.aclrtFreeHost(host) == OK
+    assert CANN.aclrtPointerGetAttributes(host, attributes) == OK
+    assert attributes[1] == 2
+    for status in (
+        CANN.aclrtFreeHost(None),
+        CANN.aclrtMallocHost(None, size()),
+        CANN.aclrtMallocHost(C.byref(host), size(0)),
+    ):
+        assert status == INVALID
+
+
+def check_copies_of_many_bytes():
+    """The runtime compares and fills the host's memory in chunks."""
+    count = 3 * (1 << 16) + 5
+    one, at = make_stream(), make_memory(count)
+    host, back = C.create_string_buffer(os.urandom(count), count), C.create_string_buffer(count)
+    assert CANN.aclrtMemcpyAsync(at, size(count), host, size(count), TO_DEVICE, one) == OK
+    assert CANN.aclrtMemcpyAsync(back, size(count), at, size(count), TO_HOST, one) == OK
+    assert set(back.raw) == {0xFF}
+    assert CANN.aclrtSynchronizeStream(one) == OK
+    assert back.raw == host.raw
+
+
 def check_pinned_memory_is_of_kind_host():
     host, attributes = C.c_void_p(), (C.c_uint32 * 7)()
     CANN.aclrtMallocHost(C.byref(host), size())
