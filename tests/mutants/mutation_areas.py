@@ -849,7 +849,12 @@ RUNTIME_TESTS = (
         marks="",
         **CANN,
     ),
-    *pytests_of("simulator/tests/opapi/test_shared_memory.py", **CANN),
+    *pytests_of(
+        "simulator/tests/opapi/test_shared_memory.py",
+        "simulator/tests/opapi/test_arithmetic_calls.py",
+        **CANN,
+    ),
+    pytest_of("devices", "simulator/tests/programs/test_hccl.py", only="rule_of_devices", **CANN),
 )
 
 PYTHON = Recipe(
