@@ -122,6 +122,40 @@ def test_damage_is_found_when_the_memory_is_freed(cann, capfd):
     assert "not be freed twice" in error_text(cann)
 
 
+PADDING = """
+import ctypes as C, sys
+cann = C.CDLL(sys.argv[1])
+cann.aclrtSetDevice(0)
+address = C.c_void_p()
+assert cann.aclrtMallocAlign32(C.byref(address), C.c_size_t(int(sys.argv[2])), 0) == 0
+C.memset(address.value + int(sys.argv[3]), 0, 1)
+print(cann.aclrtSynchronizeDevice())
+"""
+
+
+@pytest.mark.parametrize(
+    ("count", "offset", "is_damage", "variables"),
+    [
+        (33, 0, False, {}),
+        (33, 1, True, {}),
+        (32, 31, False, {}),
+        (32, 32, True, {}),
+        (1, 0, False, {}),
+        (1, 1, True, {}),
+        (33, 1, False, {"PYTORCH_NO_NPU_MEMORY_CACHING": "0"}),
+        (33, 1, False, {"PYTORCH_NO_NPU_MEMORY_CACHING": ""}),
+        (33, 1, False, {"ASCEND_SIM_SOC": "Ascend950PR_9589"}),
+        (33, 1, True, {"ASCEND_SIM_SOC": "Ascend310P3"}),
+    ],
+)
+def test_the_padding_of_torch_is_32_bytes(count, offset, is_damage, variables):
+    environment = {**os.environ, "PYTORCH_NO_NPU_MEMORY_CACHING": "1", **variables}
+    library = str(folders.library("ascend_sim_cann"))
+    command = [sys.executable, "-c", PADDING, library, str(count), str(offset)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout == f"{DEVICE_MEMORY if is_damage else OK}\n"
+
+
 def test_torch_s_padding_is_checked_if_its_cache_is_off():
     source = """
 import ctypes as C, sys

@@ -311,6 +311,133 @@ def check_a_timeout_of_zero_is_refused():
     assert CANN.aclrtSynchronizeStreamWithTimeout(make_stream(), -1) == OK
 
 
+def check_a_destroyed_stream_ends_its_work():
+    """Unless it is destroyed by force: then its work does not run."""
+    for destroy, value in ((CANN.aclrtDestroyStream, 2), (CANN.aclrtDestroyStreamForce, 1)):
+        one, at = make_stream(), make_memory(value=1)
+        assert fill(at, 2, one) == OK
+        assert destroy(one) == OK
+        assert CANN.aclrtSynchronizeDevice() == OK
+        assert content(at) == {value}
+        assert destroy(one) == NO_HANDLE
+
+
+def check_a_null_argument_of_a_stream():
+    one, made = make_stream(), C.c_void_p()
+    for status in (
+        CANN.aclrtCreateStream(None),
+        CANN.aclrtCreateStreamWithConfig(None, 0, 0),
+        CANN.aclrtDestroyStream(None),
+        CANN.aclrtDestroyStreamForce(None),
+        CANN.aclrtStreamGetId(one, None),
+        CANN.aclrtStreamQuery(one, None),
+    ):
+        assert status == INVALID
+    assert CANN.aclrtCreateStreamWithConfig(C.byref(made), 0, 1) == OK
+    numbers = []
+    for stream in (one, made, make_stream()):
+        number = C.c_int32(-1)
+        assert CANN.aclrtStreamGetId(stream, C.byref(number)) == OK
+        numbers.append(number.value)
+    assert numbers == [numbers[0] + i for i in range(3)]
+    flag = C.c_uint32(7)
+    assert CANN.aclrtSetStreamOverflowSwitch(one, 1) == OK
+    assert CANN.aclrtSetStreamOverflowSwitch(one, 2) == INVALID
+    assert CANN.aclrtGetStreamOverflowSwitch(one, C.byref(flag)) == OK
+    assert flag.value == 0  # the switch has no effect
+
+
+def check_the_status_of_a_stream():
+    one, two, event, status = make_stream(), make_stream(), make_event(False), C.c_int32(-1)
+    assert CANN.aclrtStreamWaitEvent(one, event) == OK
+    for _ in range(20):
+        assert CANN.aclrtStreamQuery(one, C.byref(status)) == OK
+        assert status.value == 1
+    assert CANN.aclrtRecordEvent(event, two) == OK
+    assert CANN.aclrtSynchronizeStream(one) == OK
+    assert CANN.aclrtStreamQuery(one, C.byref(status)) == OK
+    assert status.value == 0
+    stops = make_stream(STOP)
+    fail_on(stops)
+    assert CANN.aclrtSynchronizeStream(stops) == KERNEL
+    assert CANN.aclrtStreamQuery(stops, C.byref(status)) == KERNEL
+    assert CANN.aclrtStreamQuery(one, C.byref(status)) == KERNEL
+
+
+def check_the_bounds_of_fills_and_copies():
+    """No bytes: no rule. NULL and the sizes are checked before the allocation."""
+    one, at, host = make_stream(), make_memory(64, value=1), C.create_string_buffer(64)
+    past = C.c_void_p(at.value + 1)
+    for call, more in ((CANN.aclrtMemset, ()), (CANN.aclrtMemsetAsync, (one,))):
+        assert call(None, size(0), 2, size(0), *more) == OK
+        assert call(None, size(8), 2, size(8), *more) == INVALID
+        assert "devPtr must not be null." in error_text()
+        assert call(at, size(7), 2, size(8), *more) == RT_INVALID
+        assert "count must be at most maxCount 7 but got 8." in error_text()
+        assert call(past, size(64), 2, size(64), *more) == INVALID
+        assert (
+            "devPtr must stay inside its allocation of 64 bytes but got 64 bytes from byte 1." in error_text()
+        )
+        assert call(past, size(64), 2, size(63), *more) == OK
+        assert call(at, size(8), 3, size(8), *more) == OK
+        assert CANN.aclrtSynchronizeStream(one) == OK
+        assert C.string_at(at, 64) == b"\3" * 8 + b"\2" * 56
+        assert CANN.aclrtMemset(at, size(64), 1, size(64)) == OK
+    for call, more in ((CANN.aclrtMemcpy, ()), (CANN.aclrtMemcpyAsync, (one,))):
+        assert call(None, size(0), None, size(0), 99, *more) == OK
+        for to, source in ((None, host), (at, None)):
+            assert call(to, size(8), source, size(8), TO_DEVICE, *more) == INVALID
+            assert "dst and src must not be null." in error_text()
+        for to, source, name in ((past, host, "dst"), (host, past, "src")):
+            kind = TO_DEVICE if name == "dst" else TO_HOST
+            assert call(to, size(64), source, size(64), kind, *more) == INVALID
+            assert f"{name} must stay inside its allocation of 64 bytes" in error_text()
+            assert call(to, size(64), source, size(63), kind, *more) == OK
+        assert CANN.aclrtSynchronizeStream(one) == OK
+
+
+def check_kinds_of_copies():
+    """The kind of a synchronous copy matches the addresses; an asynchronous copy ignores it."""
+    one, here, there = make_stream(), make_memory(16, value=1), make_memory(16, value=2)
+    host, other = (C.create_string_buffer(16) for _ in range(2))
+    valid = {(True, True): (3, 4), (True, False): (1, 4, 5), (False, True): (2, 4), (False, False): (0, 4)}
+    for (to_device, from_device), kinds in valid.items():
+        to, source = here if to_device else host, there if from_device else other
+        for kind in range(6):
+            status = CANN.aclrtMemcpy(to, size(16), source, size(16), kind)
+            assert status == (OK if kind in kinds else INVALID), (to_device, from_device, kind)
+            status = CANN.aclrtMemcpyAsync(to, size(16), source, size(16), kind, one)
+            assert status == (OK if to_device or from_device else NOT_SUPPORTED), (
+                to_device,
+                from_device,
+                kind,
+            )
+    assert CANN.aclrtSynchronizeStream(one) == OK
+    assert set(host.raw) == {2}
+    assert content(here, 16) == {0}
+
+
+def check_the_memory_in_use():
+    free, total = C.c_size_t(), C.c_size_t()
+
+    def used():
+        assert CANN.aclrtGetMemInfo(0, C.byref(free), C.byref(total)) == OK
+        assert total.value == 64 << 30
+        return total.value - free.value
+
+    assert used() == 0
+    one, two = make_memory(100), C.c_void_p()
+    for allocate, count in ((CANN.aclrtMalloc, 7), (CANN.aclrtMallocCached, 8), (CANN.aclrtMallocAlign32, 9)):
+        assert allocate(C.byref(two), size(count), 0) == OK
+        assert used() == 100 + count
+        assert CANN.aclrtFree(two) == OK
+        assert allocate(None, size(count), 0) == allocate(C.byref(two), size(0), 0) == INVALID
+    assert CANN.aclrtFree(one) == OK
+    assert used() == 0
+    assert CANN.aclrtGetMemInfo(0, None, C.byref(total)) == INVALID
+    assert CANN.aclrtGetMemInfo(0, C.byref(free), None) == INVALID
+
+
 def calls_of_a_stream(one):
     """The name and the arguments of each call that takes a stream."""
     at, event, made, number = make_memory(), make_event(), C.c_void_p(), C.c_uint32()
