@@ -261,8 +261,8 @@ private:
 };
 
 void check_triangle(const Operand& mask) {
-    for (int64_t i = 0; i < mask.shape[0]; ++i)
-        for (int64_t j = 0; j < mask.shape[1]; ++j) {
+    for (int64_t i = 0; i < kSparseMaskSize; ++i)
+        for (int64_t j = 0; j < kSparseMaskSize; ++j) {
             const bool hides = mask.first[i * mask.strides[0] + j * mask.strides[1]] != 0;
             if (hides != (j > i))
                 throw std::invalid_argument(
