@@ -13,7 +13,7 @@ TILING = 561002
 
 
 def answer(device: Any, op: str, **given: Any) -> str:
-    """Return the answer of the first phase. A text describes a tensor, and a list of texts a list of tensors."""
+    """Return the answer of the first phase. Texts describe tensors; a list of texts is a list of tensors."""
 
     def argument(value: Any) -> Any:
         if isinstance(value, str):
