@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from ascend_sim import compiler, folders
@@ -682,3 +683,18 @@ def test_a_fork_reports_its_own_work(tmp_path, what):
         assert sum(fork["host_waits"].values()) == (what in ("waited", "damaged"))
         assert len(fork["damage"]) == (what == "damaged")
         assert (fork["race_count"], len(fork["races"])) == ((1, 1) if what == "raced" else (0, 0))
+
+
+def test_a_process_without_a_folder_writes_no_report():
+    source = "import ctypes, os, sys; ctypes.CDLL(sys.argv[1]).aclrtSetDevice(0); print(os.getpid())"
+    environment = {name: value for name, value in os.environ.items() if name != "ASCEND_SIM_REPORT_DIR"}
+    command = [sys.executable, "-c", source, str(folders.library("ascend_sim_cann"))]
+    done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+    assert done.stderr == (
+        "simulated CANN: this is ascend_sim, nothing runs on hardware; ascend-sim run -- PROGRAM prints a "
+        "report.\n"
+    )
+    left = Path(f"/{done.stdout.strip()}.runtime.json")  # the name of a report in the folder ""
+    found = left.exists()
+    left.unlink(missing_ok=True)
+    assert not found
