@@ -1,10 +1,10 @@
 #include "csrc/cpu/parallel.h"
 
 #include <algorithm>
-#include <memory>
 #include <mutex>
 #include <new>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #if defined(_OPENMP)
@@ -29,46 +29,51 @@ bool g_is_forked = false;
 [[maybe_unused]] const int g_at_fork = pthread_atfork(nullptr, nullptr, [] { g_is_forked = true; });
 #endif
 
-struct Free {
-    void operator()(char* memory) const { ::operator delete(memory, std::align_val_t{PartMemory::kAlignment}); }
-};
-using Memory = std::unique_ptr<char, Free>;
+void free_memory(char* memory) { ::operator delete(memory, std::align_val_t{PartMemory::kAlignment}); }
 
-Memory allocate(size_t bytes) {
-    return Memory(static_cast<char*>(::operator new(bytes, std::align_val_t{PartMemory::kAlignment})));
-}
-
-// Small memory that a thread keeps for its next call. It has no destructor, so that reading it needs no test.
-struct Kept {
+struct Block {
     char* address;
     size_t bytes;
 };
-thread_local Kept g_kept;
 
-[[gnu::noinline]] void keep(size_t bytes) {
-    thread_local Memory owner;
-    owner = allocate(bytes);
-    g_kept = {owner.get(), bytes};
+// A small block that a thread keeps for its next call. It has no destructor, so that reading it needs no test.
+thread_local Block g_kept;
+thread_local bool g_thread_has_ended = false;
+
+struct FreeAtEndOfThread {
+    ~FreeAtEndOfThread() {
+        free_memory(std::exchange(g_kept, {}).address);
+        g_thread_has_ended = true;
+    }
+};
+
+[[gnu::noinline]] Block allocate(size_t bytes) {
+    thread_local FreeAtEndOfThread at_end;
+    static_cast<void>(at_end);
+    return {static_cast<char*>(::operator new(bytes, std::align_val_t{PartMemory::kAlignment})), bytes};
 }
 
-// The memory of a call's parts.
+// The memory of a call's parts. A call takes the kept block, because a pool may run another call on a thread that waits
+// for its parts.
 class Parts {
 public:
     explicit Parts(size_t bytes) {
-        constexpr size_t kMostKeptBytes = size_t{256} << 10;
-        if (bytes > kMostKeptBytes) {
-            own_ = allocate(bytes);
-            address_ = own_.get();
-            return;
-        }
-        if (bytes > g_kept.bytes) keep(bytes);
-        address_ = g_kept.address;
+        if (bytes <= kMostKeptBytes && bytes > g_kept.bytes)
+            free_memory(std::exchange(g_kept, allocate(bytes)).address);
+        block_ = bytes > kMostKeptBytes ? allocate(bytes) : std::exchange(g_kept, {});
     }
-    char* address() const { return address_; }
+    Parts(const Parts&) = delete;
+    ~Parts() {
+        if (block_.bytes > kMostKeptBytes || g_kept.address || g_thread_has_ended)
+            free_memory(block_.address);
+        else
+            g_kept = block_;
+    }
+    char* address() const { return block_.address; }
 
 private:
-    Memory own_;
-    char* address_;
+    static constexpr size_t kMostKeptBytes = size_t{256} << 10;
+    Block block_;
 };
 
 // A call on the host framework's thread pool, which may run more ranges than it has threads.
@@ -127,7 +132,8 @@ int threads_for(int64_t elements) {
 
 void parallel_ranges(int64_t n, int threads, size_t bytes, PartBody body, const void* job) {
     if (n <= 0) return;
-    if (threads <= 1 || n == 1) {
+    threads = static_cast<int>(std::min<int64_t>(threads, n));
+    if (threads <= 1) {
         const Parts parts(bytes);
         body(0, n, PartMemory(parts.address()), job);
         return;
@@ -135,6 +141,7 @@ void parallel_ranges(int64_t n, int threads, size_t bytes, PartBody body, const 
     const Parts parts(bytes * static_cast<size_t>(threads));
     if (g_run) {
         PooledCall call{body, job, {}, {}};
+        call.free.reserve(static_cast<size_t>(threads));
         for (int part = 0; part < threads; ++part)
             call.free.push_back(parts.address() + bytes * static_cast<size_t>(part));
         g_run(n, threads, PooledCall::run, &call);

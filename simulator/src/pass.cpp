@@ -315,8 +315,9 @@ void Pass::resume(Machine& m, RunningCore& core) {
     g_running_job = nullptr;
     if (failure_) std::rethrow_exception(failure_);
     if (core.fiber->has_ended()) return;
-    m.earlier_numbers.push_back({m.resumed_first, m.next_number, m.resumed_record});
+    const Machine::Numbers numbers{m.resumed_first, m.next_number, m.resumed_record};
     core.context = std::move(static_cast<CoreContext&>(m));
+    core.context.earlier_numbers.push_back(numbers);
 }
 
 void Pass::run_waiting(Machine& m, Waiting* waiting) {

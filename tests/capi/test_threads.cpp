@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <cmath>
+#include <functional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -22,18 +23,28 @@ constexpr int kPoolThreads = 4;
 // ---- a thread pool ---------------------------------------------------------------------------------------
 
 std::atomic<int> g_parts{0};
+std::function<void()> g_while_waiting;  // what the calling thread does again and again until the parts have ended
 
 // Starts a thread for each part. ThreadSanitizer knows these threads, but not those of OpenMP.
 void run_parts(int64_t n, int32_t threads, npu_rope_range_fn body, void* ctx) {
     std::vector<std::thread> workers;
+    std::atomic<size_t> ended{0};
+    std::atomic<int32_t> ready{0};
     for (int32_t part = 0; part < threads; ++part) {
         const int64_t begin = n * part / threads, end = n * (part + 1) / threads;
-        if (begin < end) workers.emplace_back(body, begin, end, ctx);
+        if (begin == end) continue;
+        workers.emplace_back([=, &ended, &ready] {
+            for (++ready; g_while_waiting && ready < threads;) std::this_thread::yield();  // the parts begin at once
+            body(begin, end, ctx);
+            ++ended;
+        });
     }
     g_parts += static_cast<int>(workers.size());
+    while (g_while_waiting && ended < workers.size()) g_while_waiting();
     for (std::thread& worker : workers) worker.join();
 }
-int32_t pool_size() { return kPoolThreads; }
+int32_t g_pool_size = kPoolThreads;
+int32_t pool_size() { return g_pool_size; }
 
 // ---- the operators ---------------------------------------------------------------------------------------
 
@@ -181,6 +192,31 @@ void test_every_operator_divides_its_work(const Inputs& inputs, const std::vecto
     }
 }
 
+// A pool may run other work on the thread that waits for the parts, also small calls, which are not divided.
+void test_calls_of_a_thread_that_waits(const Inputs& inputs, const std::vector<Results>& expected) {
+    constexpr int64_t kSmall = 16;  // tokens
+    Results small(3 * kElements), small_expected;
+    Call call(inputs, small.data());
+    for (npu_rope_tensor* t : {&call.q, &call.cos, &call.sin, &call.positions, &call.outs[0]}) t->shape[0] = kSmall;
+    int wrong = 0;
+    const auto call_small = [&] {
+        wrong += npu_rope_rotary_mul(&call.q, &call.cos, &call.sin, 0, 0, 0, 1, &call.outs[0]) != NPU_ROPE_OK;
+        if (small_expected.empty()) small_expected.assign(small.begin(), small.begin() + kSmall * kHeads * kHead);
+        wrong += !std::equal(small_expected.begin(), small_expected.end(), small.begin());
+    };
+    call_small();
+    g_pool_size = 2;  // so that the parts use all memory at the same time on two cores
+    for (size_t op = 0; op < expected.size(); ++op)
+        for (int repeat = 0; repeat < 5; ++repeat) {
+            g_while_waiting = call_small;
+            const Results got = results_of(kOperators[op], inputs);
+            g_while_waiting = nullptr;
+            CHECK(got == expected[op], "%s beside calls of its thread", kOperators[op].name);
+        }
+    g_pool_size = kPoolThreads;
+    CHECK(wrong == 0, "%d small calls are wrong", wrong);
+}
+
 // Each thread makes one call and ends, while the next one starts.
 void test_threads_that_end(const Inputs& inputs, const std::vector<Results>& expected) {
     constexpr int kThreads = 16;
@@ -254,6 +290,7 @@ int main() {
     const std::vector<Results> expected = test_first_calls(inputs);
     npu_rope_set_thread_pool(run_parts, pool_size);
     test_every_operator_divides_its_work(inputs, expected);
+    test_calls_of_a_thread_that_waits(inputs, expected);
     test_threads_that_end(inputs, expected);
     test_errors_of_threads(inputs);
     test_fork(inputs, expected);
