@@ -37,13 +37,16 @@ struct Block {
 };
 
 // A small block that a thread keeps for its next call. It has no destructor, so that reading it needs no test.
-thread_local Block g_kept;
-thread_local bool g_thread_has_ended = false;
+struct Kept {
+    Block block;
+    bool thread_has_ended;
+};
+thread_local Kept g_kept;
 
 struct FreeAtEndOfThread {
     ~FreeAtEndOfThread() {
-        free_memory(std::exchange(g_kept, {}).address);
-        g_thread_has_ended = true;
+        free_memory(std::exchange(g_kept.block, {}).address);
+        g_kept.thread_has_ended = true;
     }
 };
 
@@ -53,27 +56,32 @@ struct FreeAtEndOfThread {
     return {static_cast<char*>(::operator new(bytes, std::align_val_t{PartMemory::kAlignment})), bytes};
 }
 
-// The memory of a call's parts. A call takes the kept block, because a pool may run another call on a thread that waits
-// for its parts.
+constexpr size_t kMostKeptBytes = size_t{256} << 10;
+
+// Returns the block that this thread keeps, which has at least so many bytes.
+Block& kept_block(size_t bytes) {
+    Block& kept = g_kept.block;
+    if (bytes > kept.bytes) free_memory(std::exchange(kept, allocate(bytes)).address);
+    return kept;
+}
+
+// The memory of several parts, or a large one. A small block is taken from the thread until the call ends, because a
+// pool may run another call on a thread that waits for its parts.
 class Parts {
 public:
-    explicit Parts(size_t bytes) {
-        if (bytes <= kMostKeptBytes && bytes > g_kept.bytes)
-            free_memory(std::exchange(g_kept, allocate(bytes)).address);
-        block_ = bytes > kMostKeptBytes ? allocate(bytes) : std::exchange(g_kept, {});
-    }
+    explicit Parts(size_t bytes)
+        : block_(bytes > kMostKeptBytes ? allocate(bytes) : std::exchange(kept_block(bytes), {})) {}
     Parts(const Parts&) = delete;
     ~Parts() {
-        if (block_.bytes > kMostKeptBytes || g_kept.address || g_thread_has_ended)
+        if (block_.bytes > kMostKeptBytes || g_kept.block.address || g_kept.thread_has_ended)
             free_memory(block_.address);
         else
-            g_kept = block_;
+            g_kept.block = block_;
     }
     char* address() const { return block_.address; }
 
 private:
-    static constexpr size_t kMostKeptBytes = size_t{256} << 10;
-    Block block_;
+    const Block block_;
 };
 
 // A call on the host framework's thread pool, which may run more ranges than it has threads.
@@ -133,11 +141,8 @@ int threads_for(int64_t elements) {
 void parallel_ranges(int64_t n, int threads, size_t bytes, PartBody body, const void* job) {
     if (n <= 0) return;
     threads = static_cast<int>(std::min<int64_t>(threads, n));
-    if (threads <= 1) {
-        const Parts parts(bytes);
-        body(0, n, PartMemory(parts.address()), job);
-        return;
-    }
+    if (threads <= 1 && bytes <= kMostKeptBytes) return body(0, n, PartMemory(kept_block(bytes).address), job);
+    if (threads <= 1) return body(0, n, PartMemory(Parts(bytes).address()), job);
     const Parts parts(bytes * static_cast<size_t>(threads));
     if (g_run) {
         PooledCall call{body, job, {}, {}};
