@@ -65,6 +65,45 @@ def test_an_output_beside_an_input_is_taken(opapi):
         assert np.array_equal(memory[second], 2 * memory[first])
 
 
+def random_view(random, memory, shape):
+    """A view with gaps, steps backwards, repeated or merged dimensions; no dimension reaches outside."""
+    strides, reach = [], 0
+    for size in shape:
+        most = (len(memory) - 1 - reach) // max(size - 1, 1)
+        step = int(random.integers(0, min(most, 24) + 1))
+        if strides and random.random() < 0.5:  # continues another dimension
+            at = int(random.integers(len(strides)))
+            step = min(strides[at] * shape[at], most)
+        strides.append(step)
+        reach += (size - 1) * step
+    first = int(random.integers(0, len(memory) - reach))
+    places = first + sum(np.indices(shape)[i] * step for i, step in enumerate(strides))
+    view = np.lib.stride_tricks.as_strided(memory[first:], shape, [4 * step for step in strides])
+    flipped = tuple(slice(None, None, -1 if random.random() < 0.3 else 1) for _ in shape)
+    return view[flipped], places[flipped]
+
+
+def test_views_overlap_if_they_have_a_common_element(opapi_910b):
+    random = np.random.default_rng(0)
+    counts = {True: 0, False: 0}
+    for _ in range(1500):
+        memory = np.arange(120, dtype=F32)
+        shape = tuple(int(n) for n in random.integers(1, 5, int(random.integers(1, 4))))
+        (x, x_places), (out, out_places) = (random_view(random, memory, shape) for _ in range(2))
+        overlaps = bool(set(x_places.ravel()) & set(out_places.ravel()))
+        if overlaps and np.array_equal(x_places, out_places):
+            continue  # the same view
+        try:
+            opapi_910b.prepare("Muls", {"self": x, "other": TWO, "out": out})
+            is_refused = False
+        except RefusedPhase:
+            is_refused = True
+        opapi_910b.free_tensors()
+        assert is_refused == overlaps, (x_places.tolist(), out_places.tolist())
+        counts[overlaps] += 1
+    assert min(counts.values()) > 200, counts
+
+
 def test_two_outputs_that_overlap_are_refused(opapi):
     if opapi.is_310p:
         pytest.skip("aclnnGroupNorm is one of Ascend910B")
