@@ -44,6 +44,14 @@ inline const char* soc() {
     return ascend_sim::kIs910b ? "ascend910b" : ascend_sim::kIs310p ? "ascend310p" : "ascend950";
 }
 
+// Returns a core's part of floats in GM.
+template <uint32_t kElements>
+__aicore__ AscendC::GlobalTensor<float> part_of(uint8_t* address, uint32_t core) {
+    AscendC::GlobalTensor<float> tensor;
+    tensor.SetGlobalBuffer(reinterpret_cast<float*>(address) + core * kElements, kElements);
+    return tensor;
+}
+
 // ---- one launch of one core -----------------------------------------------------------------------------
 
 struct Options {

@@ -30,12 +30,6 @@ bool fails() {
 
 constexpr uint32_t kCores = 2, kPart = 64, kBytes = kCores * kPart * sizeof(float);
 
-__aicore__ GlobalTensor<float> part(uint8_t* address, uint32_t core) {
-    GlobalTensor<float> tensor;
-    tensor.SetGlobalBuffer(reinterpret_cast<float*>(address) + core * kPart, kPart);
-    return tensor;
-}
-
 // y = x + 1. With SyncAll, the first cores wait when an allocation of the last one fails.
 void add_one(uint8_t* const* addresses, const void* waits) {
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_MIX_AIV_1_0);
@@ -44,12 +38,12 @@ void add_one(uint8_t* const* addresses, const void* waits) {
     TBuf<TPosition::VECCALC> buffer;
     pipe.InitBuffer(buffer, kPart * sizeof(float));
     LocalTensor<float> t = buffer.Get<float>();
-    DataCopy(t, part(addresses[0], core), kPart);
+    DataCopy(t, part_of<kPart>(addresses[0], core), kPart);
     PipeBarrier<PIPE_ALL>();
     Adds(t, t, 1.0F, kPart);
     PipeBarrier<PIPE_ALL>();
     if (*static_cast<const bool*>(waits)) SyncAll();
-    DataCopy(part(addresses[1], core), t, kPart);
+    DataCopy(part_of<kPart>(addresses[1], core), t, kPart);
     PipeBarrier<PIPE_ALL>();
 }
 

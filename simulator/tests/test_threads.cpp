@@ -22,12 +22,6 @@ struct Settings {
     bool one_order = false;  // the simulator starts no thread for the second order
 };
 
-__aicore__ GlobalTensor<float> part(uint8_t* address, uint32_t core) {
-    GlobalTensor<float> tensor;
-    tensor.SetGlobalBuffer(reinterpret_cast<float*>(address) + core * kPart, kPart);
-    return tensor;
-}
-
 // y = x + addend; then each core copies the part of y that the next core wrote to z.
 void pass_to_neighbour(uint8_t* const* addresses, const void* context) {
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_MIX_AIV_1_0);
@@ -37,16 +31,16 @@ void pass_to_neighbour(uint8_t* const* addresses, const void* context) {
     TBuf<TPosition::VECCALC> buffer;
     pipe.InitBuffer(buffer, kPart * sizeof(float));
     LocalTensor<float> t = buffer.Get<float>();
-    DataCopy(t, part(addresses[0], core), kPart);
+    DataCopy(t, part_of<kPart>(addresses[0], core), kPart);
     PipeBarrier<PIPE_ALL>();
     Adds(t, t, settings.addend, kPart);
     PipeBarrier<PIPE_ALL>();
-    DataCopy(part(addresses[1], core), t, kPart);
+    DataCopy(part_of<kPart>(addresses[1], core), t, kPart);
     PipeBarrier<PIPE_ALL>();
     if (settings.waits) SyncAll();
-    DataCopy(t, part(addresses[1], (core + 1) % kCores), kPart);
+    DataCopy(t, part_of<kPart>(addresses[1], (core + 1) % kCores), kPart);
     PipeBarrier<PIPE_ALL>();
-    DataCopy(part(addresses[2], core), t, kPart);
+    DataCopy(part_of<kPart>(addresses[2], core), t, kPart);
     PipeBarrier<PIPE_ALL>();
 }
 
