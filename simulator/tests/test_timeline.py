@@ -94,6 +94,14 @@ def test_banks_do_not_limit_an_instruction_that_takes_longer(compiled):
     assert cycles_of(run(compiled, "divide_repeats", count=32), "Div") == cycles_of(apart, "Div")
 
 
+@pytest.mark.parametrize("count", [1, 15, 16, 17, 18, 33, 100])
+def test_every_repeat_waits_for_the_banks_that_its_sources_share(compiled, count):
+    """The groups recur after 16 repeats."""
+    apart, shared = (run(compiled, "add_two_repeats", count=count, setting=n) for n in (0, 64))
+    assert cycles_of(apart, "Add") == VECTOR + count
+    assert cycles_of(shared, "Add") == VECTOR + 2 * count
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(("soc", "cycles"), [("ascend950", 34 + 2 * 32), ("ascend310p", 20 + 32)])
 def test_two_sources_cost_two_cycles_per_repeat_on_ascend950_and_one_on_ascend310p(compiled, soc, cycles):
@@ -365,7 +373,8 @@ def test_scalar_accesses_cost_the_profile_s_cycles(compiled):
     for count, lines in ((3, 1), (16, 1), (17, 2)):
         summary = run(compiled, "scalar_accesses", count=count)
         hit, miss = profile()["scalar_ub_cycles"], profile()["scalar_miss_cycles"]
-        for api, misses in (("SetValue", 0), ("GetValue", 0), ("GlobalTensor::GetValue", lines)):
+        in_gm = (("GlobalTensor::GetValue", lines), ("GlobalTensor::SetValue", lines))
+        for api, misses in (("SetValue", 0), ("GetValue", 0), *in_gm):
             assert cycles_of(summary, api) == pytest.approx((count - misses) * hit + misses * miss)
 
 

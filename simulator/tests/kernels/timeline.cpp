@@ -58,12 +58,12 @@ KERNEL(add_strided) {
     Adds(t, t[4096], 1.0f, 64, 4, {1, uint16_t(amounts.count), 8, 8});
 }
 
-// One Add of `count` repeats of two sources in different groups of Ascend910B's banks.
+// One Add of `count` repeats of two sources in different groups of Ascend910B's banks; with setting 64 in the same.
 KERNEL(add_two_repeats) {
     READ_AMOUNTS;
     Ub ub(65536);
     LocalTensor<float> t = ub.at<float>(0, 16384);
-    Add(t, t[4096 + 64], t[8192], 64, uint8_t(amounts.count), {1, 1, 1, 8, 8, 8});
+    Add(t, t[4096 + 64 - amounts.setting], t[8192], 64, uint8_t(amounts.count), {1, 1, 1, 8, 8, 8});
 }
 
 // One Adds of `count` floats.
@@ -131,7 +131,7 @@ KERNEL(gather_count) {
     Gather(ub.at<float>(32768, 4096), ub.at<float>(49152, 4096), offsets, 0, amounts.count);
 }
 
-// Writes and reads `count` scalars of UB, and reads as many of GM.
+// Writes and reads `count` scalars of UB and of GM.
 KERNEL(scalar_accesses) {
     READ_AMOUNTS;
     Ub ub(256);
@@ -140,8 +140,9 @@ KERNEL(scalar_accesses) {
     for (uint32_t i = 0; i < amounts.count; ++i) {
         t.SetValue(i, 1.0f);
         sum += t.GetValue(i) + global<float>(x, 64).GetValue(i);
+        global<float>(y, 64).SetValue(i, sum);
     }
-    (void)sum;
+    DataCacheCleanAndInvalid<float, CacheLine::ENTIRE_DATA_CACHE, DcciDst::CACHELINE_OUT>(global<float>(y, 64));
 }
 
 // Copies in and out with V in between. V only waits if `setting` is 0, adds if it is 1, and has a barrier if it is 2.
