@@ -142,7 +142,7 @@ KERNEL(scalar_accesses) {
         sum += t.GetValue(i) + global<float>(x, 64).GetValue(i);
         global<float>(y, 64).SetValue(i, sum);
     }
-    DataCacheCleanAndInvalid<float, CacheLine::ENTIRE_DATA_CACHE, DcciDst::CACHELINE_OUT>(global<float>(y, 64));
+    DataCacheCleanAndInvalid<float, CacheLine::ENTIRE_DATA_CACHE>(global<float>(y, 64));
 }
 
 // Copies in and out with V in between. V only waits if `setting` is 0, adds if it is 1, and has a barrier if it is 2.
