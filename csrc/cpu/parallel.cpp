@@ -58,7 +58,7 @@ struct FreeAtEndOfThread {
 
 constexpr size_t kMostKeptBytes = size_t{256} << 10;
 
-// Returns the block that this thread keeps, which has at least so many bytes.
+// Returns the block that this thread keeps. It has `bytes` bytes or more.
 Block& kept_block(size_t bytes) {
     Block& kept = g_kept.block;
     if (bytes > kept.bytes) free_memory(std::exchange(kept, allocate(bytes)).address);

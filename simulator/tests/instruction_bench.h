@@ -52,6 +52,23 @@ __aicore__ AscendC::GlobalTensor<float> part_of(uint8_t* address, uint32_t core)
     return tensor;
 }
 
+// The sum of a number and a core's part of floats in GM, in UB.
+template <uint32_t kElements>
+struct PartAndNumber {
+    __aicore__ PartAndNumber(uint8_t* address, uint32_t core, float number) {
+        pipe.InitBuffer(buffer, kElements * sizeof(float));
+        values = buffer.Get<float>();
+        AscendC::DataCopy(values, part_of<kElements>(address, core), kElements);
+        AscendC::PipeBarrier<PIPE_ALL>();
+        AscendC::Adds(values, values, number, kElements);
+        AscendC::PipeBarrier<PIPE_ALL>();
+    }
+
+    AscendC::TPipe pipe;
+    AscendC::TBuf<AscendC::TPosition::VECCALC> buffer;
+    AscendC::LocalTensor<float> values;
+};
+
 // ---- one launch of one core -----------------------------------------------------------------------------
 
 struct Options {

@@ -34,16 +34,9 @@ constexpr uint32_t kCores = 2, kPart = 64, kBytes = kCores * kPart * sizeof(floa
 void add_one(uint8_t* const* addresses, const void* waits) {
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_MIX_AIV_1_0);
     const auto core = uint32_t(GetBlockIdx());
-    TPipe pipe;
-    TBuf<TPosition::VECCALC> buffer;
-    pipe.InitBuffer(buffer, kPart * sizeof(float));
-    LocalTensor<float> t = buffer.Get<float>();
-    DataCopy(t, part_of<kPart>(addresses[0], core), kPart);
-    PipeBarrier<PIPE_ALL>();
-    Adds(t, t, 1.0F, kPart);
-    PipeBarrier<PIPE_ALL>();
+    const PartAndNumber<kPart> sum(addresses[0], core, 1);
     if (*static_cast<const bool*>(waits)) SyncAll();
-    DataCopy(part_of<kPart>(addresses[1], core), t, kPart);
+    DataCopy(part_of<kPart>(addresses[1], core), sum.values, kPart);
     PipeBarrier<PIPE_ALL>();
 }
 

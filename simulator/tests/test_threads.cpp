@@ -27,14 +27,8 @@ void pass_to_neighbour(uint8_t* const* addresses, const void* context) {
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_MIX_AIV_1_0);
     const auto& settings = *static_cast<const Settings*>(context);
     const auto core = uint32_t(GetBlockIdx());
-    TPipe pipe;
-    TBuf<TPosition::VECCALC> buffer;
-    pipe.InitBuffer(buffer, kPart * sizeof(float));
-    LocalTensor<float> t = buffer.Get<float>();
-    DataCopy(t, part_of<kPart>(addresses[0], core), kPart);
-    PipeBarrier<PIPE_ALL>();
-    Adds(t, t, settings.addend, kPart);
-    PipeBarrier<PIPE_ALL>();
+    const PartAndNumber<kPart> sum(addresses[0], core, settings.addend);
+    const LocalTensor<float>& t = sum.values;
     DataCopy(part_of<kPart>(addresses[1], core), t, kPart);
     PipeBarrier<PIPE_ALL>();
     if (settings.waits) SyncAll();

@@ -961,7 +961,7 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "qkv_norm_rope_cache_check.h | logic | return rope.S == 0 {||} (side[0].N * side[0].D == 0 && side[1].N * side[1].D == 0 && side[2].N * side[2].D == 0);": "on the CPU a call without elements computes nothing; tests of the simulated kernels detect its launch",
         "qkv_norm_rope_cache_check.h | number + 1 | return rope.S == 0 || (side[0].N * side[0].D == 0 && side[1].N * side[1].D == {0} && side[2].N * side[2].D == 0);": "on the CPU a call without elements computes nothing; tests of the simulated kernels detect its launch",
         "rope_check.cpp | number + 1 | side_of_cache.out_stride[{0}] = 0;": "no stride of a batch addresses a cache, and the next statement sets the other one",
-        "queues.cpp | number + 1 | return {offset, 0, -{1}, 0};": "every negative number says that there is no buffer",
+        "queues.cpp | number + 1 | return {offset, 0, -{1}, 0};": "a negative number means no buffer",
         "queues.cpp | number + 1 | return {offset, {0}, -1, 0};": "a view without a buffer is refused before its bytes are read",
         "rope_check.h | number + 1 | int sides = {1}; // 2: queries and keys; 3: also values, which are not rotated": "check_rope and check_rotary set it, and qkv_norm_rope_cache does not read it",
         "check.h | statement removed | std::vsnprintf(text, sizeof text, format, args); {va_end(args)};": "va_end does nothing in the ABIs of x86-64 and AArch64",

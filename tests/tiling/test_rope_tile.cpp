@@ -484,7 +484,7 @@ void candidates_have_the_heads_that_are_normalized_together() {
     c.call.normalizes = true;
     c.call.sides = 2;
     c.call.value_size = 0;
-    for (const int64_t fewer : {15, 16, 17}) {  // 40 heads have no equal parts of so many
+    for (const int64_t fewer : {15, 16, 17}) {  // no equal parts of 40 heads have these sizes
         set_heads(c.common, {40, fewer, 0});
         c.call.whole_heads = fewer;
         const std::vector<RopeTile> all = tile_candidates(c.call);

@@ -18,7 +18,7 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "cann"))
 
 from aclnn import TYPES as NUMBER_OF_TYPE
 from aclnn import Device, RefusedPhase, Stored
-from operands import TYPES
+from operands import TYPES, prepared
 
 ANSWERS = Path(__file__).with_name("neighbours.txt")
 CHIPS = ("Ascend910B1", "Ascend310P3")
@@ -115,16 +115,10 @@ class Call:
                 given[name] = value["text"].encode() if "text" in value else scalar_of(value)
             else:
                 given[name] = value
-        before = device.calls_beyond_documents()
         try:
-            size, _ = device.prepare(self.op, given)
+            size, beyond = prepared(device, self.op, given)
         except RefusedPhase as refused:
             return f"{refused.status} {rule_of(str(refused), self.op)}"
-        finally:
-            device.free_tensors()
-        counts = device.calls_beyond_documents()
-        prefix = f"aclnn{self.op} on {device.soc}: "
-        beyond = [call.removeprefix(prefix) for call in counts if counts[call] != before.get(call, 0)]
         return ", ".join([f"accepted, {size} bytes", *(f"although {reason}" for reason in beyond)])
 
 

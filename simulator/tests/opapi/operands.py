@@ -60,16 +60,24 @@ def assert_refused(
 UNLISTED_CHIP = "its document does not list the chip"
 
 
-def reasons_beyond_document(device: Device, op: str, given: dict[str, Any]) -> list[str]:
-    """The first phase accepts the call. Return how it goes beyond the function's document, by the report."""
+def prepared(device: Device, op: str, given: dict[str, Any]) -> tuple[int, list[str]]:
+    """Run the first phase. Return the bytes of workspace, and how the call goes beyond the function's document,
+    by the report."""
     before = device.calls_beyond_documents()
-    device.prepare(op, given)
-    device.free_tensors()
+    try:
+        size, _ = device.prepare(op, given)
+    finally:
+        device.free_tensors()
     counted = {call: n - before.get(call, 0) for call, n in device.calls_beyond_documents().items()}
     new = [call for call, n in counted.items() if n]
     prefix = f"aclnn{op} on {device.soc}: "
     assert all(call.startswith(prefix) and counted[call] == 1 for call in new)
-    return [call.removeprefix(prefix) for call in new]
+    return size, [call.removeprefix(prefix) for call in new]
+
+
+def reasons_beyond_document(device: Device, op: str, given: dict[str, Any]) -> list[str]:
+    """The first phase accepts the call. Return how it goes beyond the function's document."""
+    return prepared(device, op, given)[1]
 
 
 def assert_beyond_document(device: Device, op: str, given: dict[str, Any], reason: str) -> None:
