@@ -61,8 +61,8 @@ UNLISTED_CHIP = "its document does not list the chip"
 
 
 def prepared(device: Device, op: str, given: dict[str, Any]) -> tuple[int, list[str]]:
-    """Run the first phase. Return the bytes of workspace, and how the call goes beyond the function's document,
-    by the report."""
+    """Run the first phase. Return the bytes of workspace, and how the call goes beyond the function's
+    document, by the report."""
     before = device.calls_beyond_documents()
     try:
         size, _ = device.prepare(op, given)
