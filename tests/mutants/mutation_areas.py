@@ -637,8 +637,18 @@ RULES_TESTS = (
         **LIBRARY,
     ),
 )
-RESULT_TESTS = (
-    *C_TESTS,
+SHARED_C_TESTS = (
+    c_test("C/threads", "test_capi_threads", "tests/capi"),
+    c_test("C/no_memory", "test_capi_no_memory", "tests/capi"),
+    c_test("C/mul_add", "test_cpu_mul_add", "tests/cpu"),
+)
+CALLS_OF_ALL = pytests_of(
+    *("tests/ops/test_small_norms_and_tables.py", "tests/ops/test_over_ctypes.py"),
+    "tests/ops/test_mixed_frameworks.py",
+    **LIBRARY,
+)
+ROTATION_TESTS = (
+    *C_TESTS[:2],
     *pytests_of(
         *("tests/rope/test_rope.py", "tests/rope/test_rope_angles.py", "tests/rope/test_rope_kernels.py"),
         *(
@@ -658,20 +668,34 @@ RESULT_TESTS = (
         ),
         *("tests/rope/test_rope_arguments.py", "tests/rope/test_rope_set_rows_torch.py"),
         *("tests/rotary/test_rotary_mul.py", "tests/rotary/test_rotary_position_embedding.py"),
+        **LIBRARY,
+    ),
+)
+NORM_TESTS = (
+    C_TESTS[2],
+    *pytests_of(
         *(
             "tests/norm/test_rms_norm.py",
             "tests/norm/test_rms_norm_backward.py",
             "tests/norm/test_add_rms_norm.py",
         ),
-        *("tests/norm/test_rms_norm_rope.py", "tests/norm/test_qkv_norm_rope_cache.py"),
-        *("tests/norm/test_qk_square_sums.py", "tests/norm/test_deterministic.py"),
         *("tests/norm/test_norm_gradients_torch.py", "tests/norm/test_rms_norm_torch.py"),
-        *("tests/norm/test_rms_norm_rope_torch.py", "tests/norm/test_qkv_norm_rope_cache_torch.py"),
-        *("tests/ops/test_small_norms_and_tables.py", "tests/ops/test_over_ctypes.py"),
-        "tests/ops/test_mixed_frameworks.py",
         **LIBRARY,
     ),
 )
+HEADS_TESTS = (
+    *C_TESTS[3:],
+    *pytests_of(
+        *("tests/norm/test_rms_norm_rope.py", "tests/norm/test_qkv_norm_rope_cache.py"),
+        "tests/norm/test_qk_square_sums.py",
+        *("tests/norm/test_rms_norm_rope_torch.py", "tests/norm/test_qkv_norm_rope_cache_torch.py"),
+        **LIBRARY,
+    ),
+)
+RESULT_TESTS = (*ROTATION_TESTS, *NORM_TESTS, *HEADS_TESTS, *CALLS_OF_ALL)
+# Sources of norms of rows, and of heads that are normalized before they are rotated.
+NORM_SOURCES = ("csrc/cpu/rms_norm.*", "csrc/cpu/rms_norm_job.h", "csrc/cpu/rms_norm_backward*")
+HEADS_SOURCES = ("csrc/cpu/rms_norm_rope*", "csrc/cpu/qkv_norm_rope_cache*", "csrc/cpu/normalized_heads.h")
 
 # The folder of the tilings that the simulated CANN loads. The kernels are those of the installation.
 TILING_LIBRARY = "simulated_package/op_impl/ai_core/tbe/op_tiling/lib/linux"
@@ -977,7 +1001,14 @@ def areas() -> dict[str, Area]:
             Part(CSRC, ("csrc/core/*.cpp", "csrc/core/*.h"), RULES_TESTS, without=ANGLES),
             Part(SIMULATOR, CHECKS, CORE_TESTS),
         ),
-        "cpu": (Part(CSRC, ("csrc/cpu/*.cpp", "csrc/cpu/*.h"), RESULT_TESTS, without=ANGLES),),
+        "cpu": (
+            Part(CSRC, NORM_SOURCES, (*NORM_TESTS, *CALLS_OF_ALL)),
+            Part(CSRC, HEADS_SOURCES, (*HEADS_TESTS, *CALLS_OF_ALL)),
+            Part(
+                CSRC, ("csrc/cpu/*.cpp", "csrc/cpu/*.h"), (*SHARED_C_TESTS, *RESULT_TESTS),
+                without=(*ANGLES, *NORM_SOURCES, *HEADS_SOURCES),
+            ),
+        ),
         "simulator": (
             Part(SIMULATOR, ("simulator/src/*.*",), CORE_TESTS, without=CHECKS),
             Part(SIMULATOR, ("simulator/include/ascendc/**/*.h",), INSTRUCTION_TESTS),
