@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "src/stretches.h"
@@ -17,7 +18,7 @@ public:
     void reset(uint32_t bytes) {
         block_words_.assign(bytes / kBlock, 0);
         mixed_.assign(bytes / kBlock, 0);
-        byte_words_.assign(bytes, 0);
+        byte_words_.reset(new uint32_t[bytes]);
     }
 
     void fill(uint32_t begin, uint32_t end, uint32_t word) {
@@ -37,7 +38,7 @@ public:
             const uint32_t block = at / kBlock;
             if (mixed_[block]) {
                 const uint32_t stop = std::min(end, (block + 1) * kBlock);
-                for_each_stretch(byte_words_.data(), at, stop,
+                for_each_stretch(byte_words_.get(), at, stop,
                                  [&](uint64_t b, uint64_t e, uint32_t word) { f(uint32_t(b), uint32_t(e), word); });
                 at = stop;
                 continue;
@@ -60,15 +61,16 @@ private:
         const uint32_t block = begin / kBlock;
         if (!mixed_[block]) {
             if (block_words_[block] == word) return;
-            std::fill_n(byte_words_.begin() + block * kBlock, kBlock, block_words_[block]);
+            std::fill_n(byte_words_.get() + block * kBlock, kBlock, block_words_[block]);
             mixed_[block] = 1;
         }
-        std::fill(byte_words_.begin() + begin, byte_words_.begin() + end, word);
+        std::fill(byte_words_.get() + begin, byte_words_.get() + end, word);
     }
 
     std::vector<uint32_t> block_words_;  // of each block whose bytes share one word
-    std::vector<uint32_t> byte_words_;   // of each byte in the other blocks
-    std::vector<uint8_t> mixed_;         // for each block: 1 if its bytes have words of their own
+    // Of each byte in the other blocks. It is not initialized: a launch uses few of its pages, and each costs time.
+    std::unique_ptr<uint32_t[]> byte_words_;
+    std::vector<uint8_t> mixed_;  // for each block: 1 if its bytes have words of their own
 };
 
 }  // namespace ascend_sim

@@ -1,32 +1,13 @@
 // Every allocation of a launch fails alone, and every fifth one together with all later ones. The launch returns
 // ASCEND_SIM_BAD_CALL with a message and leaves the results as they were, or it is right. The next launch is right.
-// This program's malloc replaces that of the C library, whose functions __libc_* it calls.
-#include <atomic>
-#include <cerrno>
-
+#include "failing_memory.h"
 #include "instruction_bench.h"
-
-extern "C" {
-void* __libc_malloc(size_t);
-void* __libc_calloc(size_t, size_t);
-void* __libc_realloc(void*, size_t);
-void* __libc_memalign(size_t, size_t);
-}
 
 using namespace AscendC;
 using namespace bench;
+using namespace failing_memory;
 
 namespace {
-
-// Allocations of all threads count, because a launch has two.
-std::atomic<bool> is_armed{false}, fails_later{false};
-std::atomic<long> count{0}, failing{0};
-
-bool fails() {
-    if (!is_armed) return false;
-    const long number = ++count;
-    return number == failing || (fails_later && number > failing);
-}
 
 constexpr uint32_t kCores = 2, kPart = 64, kBytes = kCores * kPart * sizeof(float);
 
@@ -68,9 +49,7 @@ long fail_each_allocation(const Launch& launch, const std::string& name) {
     for (long n = 1; n < 100000; n += step) {
         const std::string place = name + ", allocation " + std::to_string(n);
         Launch failed = launch;
-        count = 0;
-        failing = n;
-        is_armed = true;
+        arm(n);
         const int32_t status = failed.run();
         is_armed = false;
         const std::string message = ascend_sim_message();
@@ -89,20 +68,6 @@ long fail_each_allocation(const Launch& launch, const std::string& name) {
 }
 
 }  // namespace
-
-extern "C" {
-void* malloc(size_t bytes) { return fails() ? nullptr : __libc_malloc(bytes); }
-// glibc ends the process if it cannot note a destructor of a thread (cxa_thread_atexit_impl.c), so these 32 bytes
-// exist.
-void* calloc(size_t n, size_t bytes) { return n * bytes != 32 && fails() ? nullptr : __libc_calloc(n, bytes); }
-void* realloc(void* old, size_t bytes) { return fails() ? nullptr : __libc_realloc(old, bytes); }
-void* memalign(size_t alignment, size_t bytes) { return fails() ? nullptr : __libc_memalign(alignment, bytes); }
-void* aligned_alloc(size_t alignment, size_t bytes) { return memalign(alignment, bytes); }
-int posix_memalign(void** memory, size_t alignment, size_t bytes) {
-    *memory = memalign(alignment, bytes);
-    return *memory ? 0 : ENOMEM;
-}
-}
 
 int main() {
     long all = 0;

@@ -51,8 +51,9 @@ aclError make_event(void** out, uint32_t flags, bool is_extended, const char* ca
     event->id = ++created_event_count;
     event->is_extended = is_extended;
     event->flags = flags;
-    *out = new_handle(event->id);
-    live_events()[*out] = std::move(event);
+    void* const handle = new_handle(event->id);
+    live_events()[handle] = std::move(event);
+    *out = handle;
     return kSuccess;
 }
 

@@ -263,9 +263,11 @@ NPU_CANN_API aclError aclmdlRICaptureBegin(void* handle, int32_t mode) {
     graph->id = ++registry().created_count;
     graph->mode = static_cast<CaptureMode>(mode);
     graph->thread = this_thread();
-    add_branch(graph, stream);
+    graph->branches.reserve(1);
+    registry().capturing.reserve(registry().capturing.size() + 1);
     registry().by_handle[graph.get()] = graph;
-    registry().capturing.push_back(graph);
+    registry().capturing.push_back(graph);  // from here on, nothing needs memory: the capture begins completely
+    add_branch(graph, stream);
     return kSuccess;
 }
 
