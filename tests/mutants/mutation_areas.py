@@ -864,14 +864,20 @@ RUNTIME_TESTS = (
         ("test_simulator_stream_threads",),
         ("tests/test_simulator_stream_threads", "libascend_sim_cann.so"),
     ),
-    pytest_of(
-        "simulator/tests/programs/test_c_programs.py", "simulator/tests/programs/test_c_programs.py", **CANN
+    Check(
+        "C/streams immediately",
+        ("env", "ASCEND_SIM_STREAMS=immediate", "{build}/tests/test_simulator_stream_threads"),
+        ("test_simulator_stream_threads",),
+        ("tests/test_simulator_stream_threads", "libascend_sim_cann.so"),
     ),
-    pytest_of(
-        "simulator/tests/programs/test_streams.py",
-        "simulator/tests/programs/test_streams.py",
-        marks="",
-        **CANN,
+    *(
+        pytest_of(
+            f"simulator/tests/programs/test_{name}.py",
+            f"simulator/tests/programs/test_{name}.py",
+            marks="",
+            **CANN,
+        )
+        for name in ("c_programs", "streams", "races", "run_command")
     ),
     *pytests_of(
         "simulator/tests/opapi/test_shared_memory.py",

@@ -221,6 +221,7 @@ class SessionReport:
     freed_memory: list[str] = field(default_factory=list)  # uses of freed memory
     failed_work: list[str] = field(default_factory=list)  # of streams, for reasons that no other list has
     failed_work_count: int = 0
+    work_left: int = 0  # pieces that were queued when their process ended: they never ran
     bytes_not_freed: int = 0
     streams: str = STREAMS[0]
     seed: int = 0
@@ -275,6 +276,7 @@ def read_reports(folder: Path, soc: str) -> SessionReport:
         report.freed_memory += found["freed"]
         report.failed_work += found["failed_work"]
         report.failed_work_count += found["failed_work_count"]
+        report.work_left += found["work_left"]
         report.streams, report.seed = found["streams"], found["seed"]
         report.launches_with_violations += found["broken_launches"]
         report.bytes_not_freed += found["bytes_not_freed"]
@@ -307,6 +309,8 @@ def print_report(report: SessionReport, print_line: Callable[[str], None]) -> No
         print_line(f"calls beyond CANN's documents, which its sources accept: {beyond.total()}")
         for call, calls in beyond.most_common():
             print_line(f"  {call} ({calls} {'call' if calls == 1 else 'calls'})")
+    if left := report.work_left:
+        print_line(f"queued work that never ran: {left}; synchronize the device before the process ends")
     if report.timeline:
         microseconds_of: Counter[str] = Counter()
         for run in report.timeline:

@@ -312,7 +312,11 @@ void reset_streams_in_fork(bool was_running_elsewhere) {
 uint64_t work_left() {
     auto lock = lock_streams();
     uint64_t left = 0;
-    for (const auto& [handle, stream] : scheduler_state().streams) left += stream->queue.size();
+    const auto has_results = [](const Work& work) {
+        return work.kind == Work::Kind::kDevice || work.kind == Work::Kind::kHostCode;
+    };
+    for (const auto& [handle, stream] : scheduler_state().streams)
+        left += uint64_t(std::count_if(stream->queue.begin(), stream->queue.end(), has_results));
     return left;
 }
 

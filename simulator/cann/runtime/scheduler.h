@@ -222,7 +222,7 @@ void reset_context(int32_t device);
 // Ends the subscription of a destroyed stream (callbacks.cpp).
 void end_reports(const Stream& stream);
 
-// Number of pieces of work that are still queued.
+// Number of pieces of work that are still queued and would have an effect: not records of events and waits for them.
 uint64_t work_left();
 
 }  // namespace simulated_cann

@@ -357,7 +357,7 @@ RUNTIME = {
     "damage": [], "not_simulated": {}, "beyond_documents": {}, "bytes_not_freed": 10,
     "host_waits": {"aclrtSynchronizeStream": 2},
     "kernel_runs": [], "races": [], "race_count": 0, "freed": [], "failed_work": [],
-    "failed_work_count": 0, "streams": "asynchronous", "seed": 7,
+    "failed_work_count": 0, "work_left": 0, "streams": "asynchronous", "seed": 7,
 }  # fmt: skip
 
 
@@ -384,7 +384,13 @@ def test_processes_are_added_up(tmp_path):
     report = report_of(
         tmp_path,
         {"kernel_runs": [kernel("AddCustom", 1.5), kernel("AddQkCustom", 2.5), kernel("AddCustom", 2.5)]},
-        {"launches": {"aclnnMul": 1, "Mine": 2}, "broken": broken, "broken_launches": 2, "ended": False},
+        {
+            "launches": {"aclnnMul": 1, "Mine": 2},
+            "broken": broken,
+            "broken_launches": 2,
+            "ended": False,
+            "work_left": 5,
+        },
         fallbacks=({"aten.exp.default": 2}, {"aten.exp.default": 3, "aten.mm.default": 1}),
     )
     assert report.launches == {"aclnnMul": 4, "Mine": 2}
@@ -399,6 +405,7 @@ def test_processes_are_added_up(tmp_path):
         "1 of 2 processes ended without a final report.",
         "launches: 6 (aclnnMul 4, Mine 2)",
         "host fallbacks: 6 (aten.exp.default 5, aten.mm.default 1)",
+        "queued work that never ran: 5; synchronize the device before the process ends",
         "simulated microseconds of kernels: 6.5 (AddCustom 4.0, AddQkCustom 2.5)",
         "launches with rule violations: 2",
         "  Mine: UB-1 kernel.cpp:3, core 0: too far",

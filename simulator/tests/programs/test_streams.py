@@ -190,6 +190,18 @@ def copy_out(stream, to=host, source=other):
     assert cann.aclrtMemcpyAsync(to, C.c_size_t(64), source, C.c_size_t(64), 2, stream) == 0
 def change(at=0):
     host[at] = 5
+def set_at_once():
+    assert cann.aclrtMemset(at, C.c_size_t(64), 3, C.c_size_t(64)) == 0
+def zero(stream, strides, sizes=(3, 2), int8=2):
+    shape, steps = (C.c_int64 * 2)(*sizes), (C.c_int64 * 2)(*strides)
+    make, bytes_of_workspace, executor = cann.aclCreateTensor, C.c_uint64(), C.c_void_p()
+    make.restype = C.c_void_p
+    length = C.c_uint64(2)
+    tensor = C.c_void_p(make(shape, length, int8, steps, C.c_int64(0), 2, shape, length, at))
+    prepare = cann.aclnnInplaceZeroGetWorkspaceSize
+    assert prepare(tensor, C.byref(bytes_of_workspace), C.byref(executor)) == 0
+    workspace = create(cann.aclrtMalloc, C.c_size_t(max(bytes_of_workspace.value, 1)), 0)
+    assert cann.aclnnInplaceZero(workspace, bytes_of_workspace, executor, stream) == 0
 def free_pinned():
     assert cann.aclrtFreeHost(pinned) == 0
 for line in sys.argv[2].split("; "):
@@ -233,6 +245,11 @@ ORDERS = {
     "fill(one, at, 32, 32); fill(two, at, 0, 33)": [
         conflict(f"stream 1's {FILL} writes", f"stream 0's {FILL} writes")
     ],
+    # Views whose strides differ, with the same first and last byte.
+    "zero(one, (8, 2)); zero(one, (7, 4)); fill(two, at, 8, 1)": [
+        conflict(f"stream 1's {FILL} writes", "stream 0's aclnnInplaceZero writes")
+    ],
+    "zero(one, (8, 2)); zero(one, (7, 4)); fill(two, at, 12, 2)": [],
     # The later of two accesses of the same bytes counts.
     "fill(one); record(one); fill(one); wait(two); fill(two)": [
         conflict(f"stream 1's {FILL} writes", f"stream 0's {FILL} writes")
@@ -252,6 +269,7 @@ ORDERS = {
         conflict("the host's aclrtMemcpy writes", f"stream 0's {COPY} reads")
     ],
     "copy_from_host(); fill(one)": [],
+    "fill(one); set_at_once()": [conflict("the host's aclrtMemset writes", f"stream 0's {FILL} writes")],
     # The host changes the source of a copy.
     "copy_in(one); change(); synchronize(one)": [SOURCE],
     "copy_in(one); change(63)": [SOURCE],
@@ -279,6 +297,19 @@ def test_accesses_that_nothing_orders_are_reported(tmp_path, work):
     assert report.race_count == len(ORDERS[work]), done.stderr
     for text in ORDERS[work]:
         assert f"simulated CANN: race: {text}" in done.stderr, done.stderr
+
+
+def test_the_report_counts_waits_of_the_host_and_the_work_that_is_left(tmp_path):
+    environment = {**os.environ, "ASCEND_SIM_SEED": "0", "ASCEND_SIM_REPORT_DIR": str(tmp_path)}
+    work = (
+        "copy_in(one); copy_out(one); copy_to_host(); copy_from_host(); synchronize(one); read(one, other); "
+    )
+    work += "record(one); read(one, other); sys.exit()"
+    command = [sys.executable, "-c", WORK_OF_TWO_STREAMS, str(folders.library("ascend_sim_cann")), work]
+    subprocess.run(command, env=environment, check=True)
+    report = session.read_reports(tmp_path, "Ascend910B2")
+    waits = {"aclrtMemcpyAsync to the host": 1, "aclrtMemcpy to the host": 1, "aclrtSynchronizeStream": 1}
+    assert (report.host_waits, report.work_left) == (waits, 2)
 
 
 @pytest.mark.parametrize("is_early", [True, False])

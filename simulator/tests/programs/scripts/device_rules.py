@@ -23,6 +23,9 @@ from hccl_ranks import (
 )
 
 
+CONTEXT_NULL = 107002
+
+
 def check_the_number_of_devices():
     found = C.c_uint32()
     assert CANN.aclrtGetDeviceCount(C.byref(found)) == OK
@@ -45,6 +48,7 @@ NONSENSE = (
 
 
 def check_visible_devices():
+    CANN.aclrtGetDeviceCount(C.byref(C.c_uint32()))  # a fork reads the environment again
     for text, devices in (
         ("1", 1),
         ("1,2,3", 3),
@@ -64,6 +68,14 @@ def check_visible_devices():
             os._exit(0)
         os.wait()
         assert os.read(reader, 1)[0] == devices, text
+
+
+def check_a_device_that_accesses_another_one_is_set():
+    can = C.c_int32()
+    set_device(1)
+    assert CANN.aclrtDeviceCanAccessPeer(C.byref(can), 1, 0) == OK
+    assert CANN.aclrtDeviceCanAccessPeer(C.byref(can), 2, 0) == CONTEXT_NULL
+    assert CANN.aclrtDeviceCanAccessPeer(C.byref(can), 4, 0) == CONTEXT_NULL
 
 
 def check_memory_belongs_to_a_device():

@@ -298,10 +298,40 @@ def check_queries_come_to_an_end():
     assert status.value == 0
 
 
+def check_a_query_runs_at_most_three_pieces_of_work():
+    """Their number is random."""
+    counts, pieces = set(), [make_memory(value=1) for _ in range(5)]
+    for _ in range(100):
+        one = make_stream()
+        for at in pieces:
+            assert CANN.aclrtMemset(at, size(), 1, size()) == OK
+        for at in pieces:
+            assert fill(at, 2, one) == OK
+        CANN.aclrtStreamQuery(one, C.byref(C.c_int32()))
+        counts.add(sum(content(at) == {2} for at in pieces))
+        assert CANN.aclrtSynchronizeStream(one) == OK
+    assert counts == {0, 1, 2, 3}
+
+
 def check_an_extended_event_is_not_reset():
     one = make_stream()
     assert CANN.aclrtResetEvent(make_event(True), one) == 207000
     assert CANN.aclrtResetEvent(make_event(False), one) == OK
+    oldest = C.c_void_p()
+    assert CANN.aclrtCreateEvent(C.byref(oldest)) == OK
+    assert CANN.aclrtResetEvent(oldest, one) == OK
+
+
+def check_an_event_that_is_reset_has_no_record():
+    """A wait for it waits for the next record."""
+    one, two, event = make_stream(), make_stream(), make_event(False)
+    assert CANN.aclrtRecordEvent(event, one) == OK
+    assert CANN.aclrtSynchronizeStream(one) == OK
+    assert event_status(event) == (OK, 1)
+    assert CANN.aclrtResetEvent(event, one) == OK
+    assert event_status(event) == (OK, 0)
+    assert CANN.aclrtStreamWaitEvent(two, event) == OK
+    assert CANN.aclrtSynchronizeStream(two) == 507046
 
 
 def check_a_timeout_of_zero_is_refused():

@@ -129,6 +129,7 @@ int main(void) {
     EXPECT(aclrtMemcpy((char*)range + 2 * page, 8, host, 8, ACL_MEMCPY_HOST_TO_DEVICE), 0);
     EXPECT(aclrtMemcpy(back, 8, range, 8, ACL_MEMCPY_DEVICE_TO_HOST), 0);
     EXPECT(strcmp(back, host), 0);
+    EXPECT(aclrtMemcpy((char*)range + page - 4, 8, host, 8, ACL_MEMCPY_HOST_TO_DEVICE), INVALID); /* a gap follows */
     EXPECT(aclrtUnmapMem((char*)range + 2 * page), 0);
     memset(back, 0, sizeof back);
     EXPECT(aclrtMapMem(range, page, 0, second, 0), RT_INVALID);
