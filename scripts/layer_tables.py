@@ -166,6 +166,7 @@ CPP_LAYERS = (
             "../row_copy/*",  # the place in CANN's build, which the simulator lays out
             "cann/host/*",
             "acl/*",
+            "aclnn/*",
             "aclnnop/*",
             "hccl/*",
             "src/*",
