@@ -1271,6 +1271,16 @@ def check_kernels_may_use_all_cores():
             assert call(of, kind, C.byref(cubes)) == RT_INVALID
 
 
+def check_the_deterministic_level_of_a_tiling():
+    """Strong consistency raises level 1 to 2. The function is that which the library gives to tilings."""
+    deterministic, consistency = 0, 2
+    level = getattr(CANN, "_ZN14simulated_cann19deterministic_levelEv")
+    for values, expected in (((0, 0), 0), ((1, 0), 1), ((0, 1), 0), ((1, 1), 2), ((3, 1), 3)):
+        for option, value in zip((deterministic, consistency), values):
+            assert CANN.aclrtSetSysParamOpt(option, C.c_int64(value)) == OK
+        assert level() == expected, values
+
+
 def check_options_of_the_system():
     """The process has one set of options. aclrtCtxSetSysParamOpt needs a context."""
     value, results = C.c_int64(), []
