@@ -22,7 +22,6 @@ from hccl_ranks import (
     set_device,
 )
 
-
 CONTEXT_NULL = 107002
 
 

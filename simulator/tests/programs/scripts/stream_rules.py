@@ -1274,9 +1274,9 @@ def check_kernels_may_use_all_cores():
 def check_the_deterministic_level_of_a_tiling():
     """Strong consistency raises level 1 to 2. The function is that which the library gives to tilings."""
     deterministic, consistency = 0, 2
-    level = getattr(CANN, "_ZN14simulated_cann19deterministic_levelEv")
+    level = CANN._ZN14simulated_cann19deterministic_levelEv
     for values, expected in (((0, 0), 0), ((1, 0), 1), ((0, 1), 0), ((1, 1), 2), ((3, 1), 3)):
-        for option, value in zip((deterministic, consistency), values):
+        for option, value in ((deterministic, values[0]), (consistency, values[1])):
             assert CANN.aclrtSetSysParamOpt(option, C.c_int64(value)) == OK
         assert level() == expected, values
 
