@@ -203,6 +203,17 @@ void check_addresses() {
         SetNextTaskStart();
         PipeBarrier<PIPE_ALL>();
     });
+    check_doubling("a tensor at an address after others were written", [](GM_ADDR x, GM_ADDR y) {
+        InitSocState();
+        const LocalTensor<float> a(TPosition::VECCALC, 0, kN);
+        DataCopy(a, global<float>(x), kN);
+        PipeBarrier<PIPE_ALL>();
+        const LocalTensor<float> b(TPosition::VECCALC, 4 * kN, kN);
+        Add(b, a, a, kN);
+        PipeBarrier<PIPE_ALL>();
+        DataCopy(global<float>(y), b, kN);
+        PipeBarrier<PIPE_ALL>();
+    });
 }
 
 void check_tensors() {

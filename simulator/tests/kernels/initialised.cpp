@@ -126,6 +126,18 @@ KERNEL(filler_of_a_padded_copy) {
     DataCopy(global<float>(y), t[32], 8);
 }
 
+KERNEL(filler_of_the_first_copy) {
+    TPipe pipe;
+    TBuf<> buffer;
+    pipe.InitBuffer(buffer, 512);
+    LocalTensor<float> t = buffer.Get<float>();
+    DataCopyPad(t, global<float>(x), {1, 12, 0, 0, 0}, {false, 0, 1, 0});
+    order<HardEvent::MTE2_V>();
+    Add(t[32], t, t, 8);  // breaks SIM-INIT-01: UB bytes [12, 32) (from byte 12 of the tensor on): bytes that the copy at @-2 left undefined
+    PipeBarrier<PIPE_ALL>();
+    DataCopy(global<float>(y), t[32], 8);
+}
+
 KERNEL(filler_after_a_copy_that_replaced_the_padding_value) {
     Ub ub(512);
     LocalTensor<float> t = ub.at<float>(0, 64);
