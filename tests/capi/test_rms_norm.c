@@ -82,6 +82,25 @@ static void test_gradients(void) {
     CHECK(guards_unchanged(&c), "written outside the results");
 }
 
+/* Rows in several groups, each of which sums its part of dscale. */
+static void test_gradients_of_many_rows(void) {
+    enum { MANY = 64 };
+    float x_data[MANY * N], grad_data[MANY * N], dx_data[MANY * N], scale_data[N], dscale_data[N];
+    const int64_t shape[2] = {MANY, N}, row[1] = {N};
+    for (int i = 0; i < MANY * N; ++i) {
+        x_data[i] = 1;
+        grad_data[i] = (float)(i % N + 1);
+    }
+    for (int i = 0; i < N; ++i) scale_data[i] = 1;
+    npu_rope_tensor x = view(x_data, NPU_ROPE_FLOAT32, 2, shape), grad = view(grad_data, NPU_ROPE_FLOAT32, 2, shape);
+    npu_rope_tensor dx = view(dx_data, NPU_ROPE_FLOAT32, 2, shape), scale = view(scale_data, NPU_ROPE_FLOAT32, 1, row);
+    npu_rope_tensor dscale = view(dscale_data, NPU_ROPE_FLOAT32, 1, row);
+    CHECK(npu_rope_rms_norm_backward(&grad, &x, &scale, 1, 0, 1, &dx, &dscale) == NPU_ROPE_OK, "%s",
+          npu_rope_last_error());
+    for (int i = 0; i < MANY * N; ++i) check_near("dx", i, dx_data[i], grad_data[i] - (N + 1) / 2.0);
+    for (int i = 0; i < N; ++i) check_near("dscale", i, dscale_data[i], MANY * (i + 1));
+}
+
 static void test_in_place(void) {
     call_t c;
     set_valid_call(&c);
@@ -207,6 +226,7 @@ static void test_add_errors(void) {
 int main(void) {
     test_values();
     test_gradients();
+    test_gradients_of_many_rows();
     test_in_place();
     test_rounded_last();
     test_errors();

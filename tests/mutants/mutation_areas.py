@@ -997,6 +997,15 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "convolution.cpp | number + 1 | int64_t groups = {1};": "the function sets it",
         "host_memory.cpp | comparison | if (count {<=} 0) {": "the system call returns 0 for 0 bytes only",
     },
+    "cpu": {
+        "rms_norm.cpp | number + 1 | const int64_t x_typed_tensors = job.residual ? 3 : job.grad ? 2 : {1};": "how results are stored decides the time only",
+        "rms_norm.cpp | logic | if (to == job.x || to == job.residual {||} total_bytes <= kLargeAboveBytes) return StoreMode::kPlain;": "how results are stored decides the time only",
+        "rms_norm_backward.cpp | number + 1 | static constexpr int64_t kBlockElements = 8 * kSumBlock, kLongBlockElements = int64_t{{32}} << 10;": "the number of rows in a block decides the time only",
+        "rms_norm_backward.cpp | comparison | for (size_t j = 0; j {<} n; ++j) sums[j] += sums[static_cast<size_t>(group) * n + j];": "the sum of one more column is not read; tests/capi/test_rms_norm.c with the address sanitizer detects its address",
+        "rms_norm_backward.cpp | statement removed | const int64_t max_groups = std::max<int64_t>(kMaxGroups / backward.scales, 1); {backward.groups = std::clamp<int64_t>(backward.rows_per_scale / kMinRowsPerGroup, 1, max_groups)};": "one group is the work of one thread, which decides the time only",
+        "rms_norm_rope.cpp | arithmetic | prefetch_head(head + kHeadsPerBlock {*} step, D * job.item_bytes);": "a prefetch decides the time only",
+        "vec.h | comparison | Int64Vec small = ((DoubleVec)((Int64Vec)t & INT64_MAX)) {<} (DoubleVec{} + 0x1p52);": "2^52 is an integer, and both ways return it",
+    },
     "rules": {
         "qkv_norm_rope_cache_check.h | number + 1 | QkvSide side[{3}];": "a longer array",
         "qkv_norm_rope_cache_check.h | logic | return rope.S == 0 {||} (side[0].N * side[0].D == 0 && side[1].N * side[1].D == 0 && side[2].N * side[2].D == 0);": "on the CPU a call without elements computes nothing; tests of the simulated kernels detect its launch",
