@@ -779,10 +779,9 @@ TILING_TESTS = (
     ),
 )
 
-ANGLES = (
-    *("csrc/core/rope_frequency.*", "csrc/cpu/rope_angle.*", "csrc/cpu/doubles.h", "csrc/cpu/soft_fma.h"),
-    *("csrc/cpu/rope_table.h", "csrc/cpu/rms_norm_row.h"),
-)
+ROTATION_ANGLES = ("csrc/core/rope_frequency.*", "csrc/cpu/rope_angle.*", "csrc/cpu/rope_table.h")
+SHARED_DOUBLES = ("csrc/cpu/doubles.h", "csrc/cpu/soft_fma.h")
+ANGLES = (*ROTATION_ANGLES, *SHARED_DOUBLES, "csrc/cpu/rms_norm_row.h")
 
 SIMULATOR = Recipe(
     "simulator",
@@ -1044,7 +1043,9 @@ def areas() -> dict[str, Area]:
             Part(SIMULATOR, ("simulator/cann/runtime/*.*",), RUNTIME_TESTS),
         ),
         "angles": (
-            Part(CSRC, ANGLES, RESULT_TESTS),
+            Part(CSRC, ("csrc/cpu/rms_norm_row.h",), (*NORM_TESTS, *HEADS_TESTS, *CALLS_OF_ALL)),
+            Part(CSRC, SHARED_DOUBLES, (*SHARED_C_TESTS, *RESULT_TESTS)),
+            Part(CSRC, ROTATION_ANGLES, (*ROTATION_TESTS, *HEADS_TESTS)),
             Part(PYTHON, ("npu_rope/reference/*.py", "npu_rope/rope_attributes.py"), PYTHON_TESTS),
         ),
     }  # fmt: skip
