@@ -279,11 +279,12 @@ aclError prepare_stack(const aclTensorList* list, int64_t dim, const aclTensor* 
     return finish_parts(&call, places, tensors, bytes, executor);
 }
 
-// hicann/ops-math conversion/split_v/docs/aclnnSplitTensor.md.
+// hicann/ops-math conversion/split_v/docs/aclnnSplitTensor.md and op_api/aclnn_split_tensor.cpp. The document lists
+// unsigned types of at least 16 bits for every chip; the source has them only on Ascend950.
 aclError prepare_split(const aclTensor* self_tensor, uint64_t sections, int64_t dim, const aclTensorList* list,
                        uint64_t* bytes, aclOpExecutor** executor) {
     FirstPhase call("aclnnSplitTensor");
-    const TypesByChip types = with_bf16_except_310p(kNumberTypes | kWideUnsigned);
+    const TypesByChip types = with_bf16_except_310p(kNumberTypes);
     const Operand self = call.input("self", self_tensor, types, kNotScalar);
     const std::vector<Operand> out = call.outputs("out", list, types, kNotScalar);
     const size_t axis = call.dimension("dim", dim, self.shape.size());

@@ -66,14 +66,16 @@ aclError prepare_rms_norm(const char* name, bool is_gemma, const aclTensor* x_te
     call.require_inner(kAclnnTilingError, gamma.count() > 0, "gamma", "have elements", shape_text(gamma.shape));
     require_shape_with(&call, kAclnnTilingError, "y_out", y, x.shape);
     if (call.is_valid()) {
-        // rstd may have ones for the normalized dimensions, or lack these dimensions: the documents show both. The
-        // tiling checks the axes that rstd has.
+        // rstd may have ones for the normalized dimensions, or lack these dimensions: the tiling checks the axes that
+        // rstd has. The document of GemmaRmsNorm shows both forms, that of RmsNorm only the first one.
         const int64_t rows = norm_rows(x.shape, gamma.shape.size()).rows;
         bool fits = rstd.shape.size() <= x.shape.size() && rstd.count() == rows;
         for (size_t i = 0; fits && i < rstd.shape.size(); ++i) fits = rstd.shape[i] == 1 || rstd.shape[i] == x.shape[i];
         call.require_inner(kAclnnTilingError, fits, "rstd_out",
                            "have " + std::to_string(rows) + " elements, and in each axis 1 or the size of x",
                            shape_text(rstd.shape));
+        call.report_beyond_document(!is_gemma && rstd.shape.size() < x.shape.size(),
+                                    "its document requires as many dimensions as x has for rstd_out");
     }
     require_310p_row(&call, "x", x);
     require_float_at_least(&call, kAclnnTilingError, "epsilon", epsilon, 0);

@@ -249,6 +249,7 @@ aclError prepare_cached_rope(const aclTensor* positions, const aclTensor* query,
         require_not_empty(&call, kAclnnTilingError, names[which][0], in);
         call.require(in.strides[1] == 1, std::string("the last stride of ") + names[which][0], "be 1", in.strides[1]);
     }
+    require_not_empty(&call, kAclnnTilingError, "cos_sin_cache", cached.cache);
     cached.head_size = head_size;
     cached.pairing = is_neox ? Pairing::kHalves : Pairing::kNeighbours;
     if (call.is_valid()) require_sizes(&call, cached);

@@ -57,11 +57,12 @@ constexpr UnaryRule kRsqrtRule =
     converted(with_bf16_except_310p(kNumberTypes), with_bf16_except_310p(kInexactTypes), IntegersAs::kOut);
 constexpr UnaryRule kInexactInPlace = same(with_bf16_except_310p(kInexactTypes));
 // math/reciprocal/docs/aclnnReciprocal&aclnnInplaceReciprocal.md.
-constexpr UnaryRule kReciprocalRule =
-    converted(with_bf16_except_310p(kNumberTypes), with_bf16_except_310p(kInexactTypes), IntegersAs::kFloat);
+constexpr UnaryRule kReciprocalRule = with_one_format(
+    converted(with_bf16_except_310p(kNumberTypes), with_bf16_except_310p(kInexactTypes), IntegersAs::kFloat));
 // math/tanh/docs/aclnnTanh&aclnnInplaceTanh.md.
-constexpr UnaryRule kTanhRule = converted(undocumented_on_310p(kHalfAndFloatTypes | kIntegersAndBool),
-                                          undocumented_on_310p(kHalfAndFloatTypes), IntegersAs::kFloat);
+constexpr UnaryRule kTanhRule =
+    with_one_format(converted(undocumented_on_310p(kHalfAndFloatTypes | kIntegersAndBool),
+                              undocumented_on_310p(kHalfAndFloatTypes), IntegersAs::kFloat));
 constexpr UnaryRule kTanhInPlace = same(undocumented_on_310p(kHalfAndFloatTypes));
 // math/erf/docs/aclnnErf&aclnnInplaceErf.md. bfloat16 is documented for Ascend910_93, not for Ascend910B; the source
 // accepts it on both.
@@ -76,8 +77,8 @@ constexpr UnaryRule kSigmoidRule = converted(
 constexpr UnaryRule kSigmoidInPlace = same(with_bf16_except_310p(kInexactTypes), kOneToEight);
 
 // math/abs/docs/aclnnAbs.md. The result of a complex64 is float32.
-constexpr UnaryRule kAbsRule{by_chip(kRealTypes | kBf16 | type_set({kComplex64}), kRealTypes),
-                             with_bf16_except_310p(kRealTypes), OutType::kAny};
+constexpr UnaryRule kAbsRule = with_one_format({by_chip(kRealTypes | kBf16 | type_set({kComplex64}), kRealTypes),
+                                                with_bf16_except_310p(kRealTypes), OutType::kAny});
 // math/sign/docs/aclnnSign.md. Complex types are not simulated.
 constexpr TypesByChip kSignTypes = undocumented_on_310p(kHalfToDoubleTypes | kIndexTypes | kBoolType);
 constexpr UnaryRule kSignRule{kSignTypes, kSignTypes, OutType::kSelf, IntegersAs::kSelf, kOneToEight, "self", "result"};

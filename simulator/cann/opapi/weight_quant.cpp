@@ -68,13 +68,11 @@ void check_sizes(FirstPhase* call, const QuantProduct& p) {
     const bool is_x_transposed = is_transposed(p.x.shape, p.x.strides);
     call->require(k == p.k(), "weight", "have " + std::to_string(k) + " rows", p.k());
     for (int64_t size : {m, k, p.n()}) call->require(size >= 1, "each of m, k and n", "be at least 1", size);
-    if (!is_ascend310p()) {
-        for (int64_t size : {k, p.n()}) call->require(size <= kLargestDim, "each of k and n", "be at most 65535", size);
-        const int64_t most = is_x_transposed ? kLargestDim : INT32_MAX;
-        call->require(m <= most, "m", "be at most " + std::to_string(most), m);
-    } else {
+    for (int64_t size : {k, p.n()}) call->require(size <= kLargestDim, "each of k and n", "be at most 65535", size);
+    const int64_t most = is_x_transposed ? kLargestDim : INT32_MAX;
+    call->require(m <= most, "m", "be at most " + std::to_string(most), m);
+    if (is_ascend310p())
         call->require(m <= kLargestRows310p / std::max<int64_t>(k, 1), "m * k", "be at most 512000000", m * k);
-    }
     if (p.weight.dtype == kInt4) {
         const int64_t inner = p.weight.is_transposed() ? k : p.n();
         call->require(inner % 2 == 0, "the contiguous dimension of a weight of int4", "be even", inner);
@@ -107,6 +105,10 @@ void check_formats(FirstPhase* call, const QuantProduct& p) {
         call->refuse_unsimulated(is_ascend310p(), "the format FRACTAL_NZ on this chip");
         call->require(p.group_size == 0 && p.scale.count() == p.n(), "antiquantScale",
                       "have one element for each column in the format FRACTAL_NZ", shape_text(p.scale.shape));
+        // The tiling takes a scale of one element for one that all columns share, and refuses it in this format
+        // (op_host/op_tiling/weight_quant_batch_matmul_v2_tiling.cpp, CheckNzSupportedScenarios).
+        call->require(p.scale.count() > 1, "antiquantScale", "have more than one element in the format FRACTAL_NZ",
+                      p.scale.count());
     }
     if (!p.bias) return;
     call->require_contiguous("biasOptional", *p.bias);
@@ -223,6 +225,10 @@ NPU_CANN_API aclError aclnnWeightQuantBatchMatmulV2GetWorkspaceSize(
     p.y = call.output("y", y, types, ranks);
     p.group_size = antiquantGroupSize;
     call.refuse_unsimulated(quantScaleOptional || quantOffsetOptional, "quantScaleOptional");
+    for (const auto& [name, tensor] :
+         {std::pair("antiquantScale", antiquantScale), std::pair("antiquantOffsetOptional", antiquantOffsetOptional)})
+        if (call.is_valid() && tensor)
+            call.require(tensor->format == kNd, name, "have the format ND (2)", tensor->format);
     if (call.is_valid()) {
         check_formats(&call, p);
         check_sizes(&call, p);

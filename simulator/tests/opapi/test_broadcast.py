@@ -18,6 +18,7 @@ from operands import (
 )
 from ulps import assert_close, uniform
 
+INNER_NULLPTR = 561103
 ONE = np.float32(1)
 FRACTIONS = [*HALF_AND_FLOAT, "float64"]
 
@@ -134,6 +135,10 @@ def test_where_promotes_and_checks_its_arguments(opapi):
         ({"self": a.astype(np.uint32)}, "self and other must have a common type but got uint32 and float32"),
     ):
         assert_refused(opapi, "SWhere", {**given, **change}, message)
+
+    bools = {"self": np.ones(3, np.bool_), "other": np.ones(3, np.bool_)}
+    message = "out must be bool but got float32"
+    assert_refused(opapi, "SWhere", given | bools, message, INNER_NULLPTR)
 
     def of_type(name):
         return {"condition": np.ones(3, np.bool_), "self": random_of(name, 3), "other": random_of(name, 3),

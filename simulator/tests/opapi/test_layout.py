@@ -270,6 +270,12 @@ def test_split_tensor_cuts_parts(opapi):
         given = {"self": x, "split_sections": 2, "dim": 1, "out": out} | change
         assert_refused(opapi, "SplitTensor", given, message, INVALID)
 
+    def of_type(name):
+        parts = [random_of(name, (3, n)) for n in (2, 2, 1)]
+        return {"self": random_of(name, (3, 5)), "split_sections": 2, "dim": 1, "out": parts}
+
+    check_types(opapi, "SplitTensor", of_type, NUMBERS, ("bfloat16",))
+
 
 def test_a_part_that_is_the_output_is_refused(opapi):
     memory = np.arange(8, dtype=np.float32)

@@ -6,7 +6,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from operands import INVALID, NULL, TYPES, UNLISTED_CHIP, assert_beyond_document, assert_refused, strided
+from operands import (
+    INVALID,
+    NULL,
+    TYPES,
+    UNLISTED_CHIP,
+    assert_beyond_document,
+    assert_refused,
+    reasons_beyond_document,
+    strided,
+)
 
 torch = pytest.importorskip("torch")
 
@@ -86,6 +95,18 @@ def test_rms_norm_takes_a_float32_gamma_beside_16_bits(opapi_910b, name):
     opapi_910b.call("RmsNorm", given)
     x = given["x"].astype(np.float64)
     assert_near(given["y_out"], x * rms(x, 1) * given["gamma"], 70)
+
+
+def test_rms_norm_takes_an_rstd_of_fewer_dimensions(opapi):
+    """The tiling accepts it. The document of RmsNorm requires the dimensions of x."""
+    given = rms_call("float32", (3, 4, 48))
+    given["rstd_out"] = np.ones((3, 4), np.float32)
+    reason = "its document requires as many dimensions as x has for rstd_out"
+    assert reasons_beyond_document(opapi, "RmsNorm", given) == [reason]
+    if not opapi.is_310p:
+        assert reasons_beyond_document(opapi, "GemmaRmsNorm", given) == []
+    opapi.call("RmsNorm", given)
+    assert_near(given["rstd_out"], rms(given["x"], 1)[..., 0], 48)
 
 
 def test_rms_norm_takes_strided_operands(opapi):

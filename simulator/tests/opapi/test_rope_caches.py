@@ -135,6 +135,7 @@ def test_rope_with_sin_cos_cache_refusals(opapi):
         (cached_call("float16", sections=[16, 24, 24]), "be 128 with mrope_section but got 32"),
         (changed(given, head_size=128), r"query_in must have the shape \[6,N\*128\]"),
         (cached_call("float16", heads=(64, 8), size=128, width=128), "196608 bytes of UB"),
+        (changed(given, cos_sin_cache=np.zeros((0, 32), np.float16)), "cos_sin_cache must have elements"),
     ]
     for call, message in tiling:
         assert_refused(opapi, function, call, message, TILING)

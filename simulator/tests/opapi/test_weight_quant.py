@@ -144,6 +144,20 @@ def test_int8_in_blocks_on_910b(opapi):
     assert "antiquantScale must have one element for each column" in refused(
         opapi, x, stored, scale[:1, 0].copy(), y
     )
+    column = Stored(nz, 2, (64, 1), (1, 1), NZ)  # its scale would be one for all
+    assert "antiquantScale must have more than one element" in refused(
+        opapi, x, column, scale[:1, 0].copy(), y[:, :1].copy()
+    )
+
+
+def test_the_formats_of_a_scale_and_an_offset(opapi):
+    x, weight, scale, y = case(64, 6, group=0)
+    for name in ("scale", "offset"):
+        other = Stored(scale[:, 0].copy(), 1, (6,), (1,), 0)
+        given = {"scale": scale[:, 0].copy(), "offset": scale[:, 0].copy(), name: other}
+        message = refused(opapi, x, weight.T, given["scale"], y, offset=given["offset"])
+        argument = "antiquantScale" if name == "scale" else "antiquantOffsetOptional"
+        assert f"{argument} must have the format ND (2) but got 0" in message
 
 
 def test_refusals(opapi):
