@@ -129,7 +129,7 @@ def test_gradients(opapi, name, dim):
 
 
 def test_the_gradient_of_softmax_converts_to_wider_types(opapi):
-    """The document of SoftmaxBackward has float64 and complex64 for out; that of LogSoftmaxBackward has not."""
+    """The document of SoftmaxBackward has float64 and complex64 for out, that of LogSoftmaxBackward not."""
     gradient, y = random((3, 4), np.float16), np.full((3, 4), 0.25, np.float16)
     given = {"grad_output": gradient, "output": y, "dim": 1}
     half = np.zeros((3, 4), np.float16)
