@@ -16,7 +16,7 @@ namespace simulated_cann {
 struct RankRange {
     size_t least = 0, most = 8;  // 8: CANN's limit for functions without another one
 };
-// Of the functions that CANN generates, whose tiling checks the ranks. 25 is the limit of CANN's shapes (hicann/opbase
+// For functions that CANN generates: the tiling checks the ranks. 25 is the limit of CANN's shapes (hicann/opbase
 // src/nnopbase/individual_op/executor/indv_executor.h, MAX_DIM_NUM).
 constexpr RankRange kAnyRank{0, 25};
 

@@ -237,6 +237,12 @@ aclError prepare_cat(const aclTensorList* list, int64_t dim, const aclTensor* ou
     const int32_t common = check_common_type(&call, tensors, out);
     call.require(common != kComplex128, "tensors", "have a common type other than complex128", dtype_name(common));
     call.report_beyond_document_unless_contiguous("out", out);
+    if (call.is_valid()) {
+        const aclTensor* first = list->values[0];
+        for (const aclTensor* tensor : list->values)
+            call.require_format_of("the first tensor", first, "tensors", tensor);
+        call.require_format_of("the first tensor", first, "out", out_tensor);
+    }
     const size_t axis = tensors.empty() ? 0 : call.dimension("dim", dim, tensors[0].shape.size());
     if (!call.is_valid()) return call.finish(nullptr, bytes, executor);
     std::vector<int64_t> shape = tensors[0].shape;

@@ -237,6 +237,26 @@ def test_cat_checks_its_arguments(opapi):
     )
 
 
+def test_cat_has_tensors_of_one_format(opapi):
+    nd, nchw = 2, 0
+
+    def tensor(rows, number):
+        return Stored(np.zeros((rows, 3), np.float32), 0, (rows, 3), (3, 1), number)
+
+    for first, second, out, message in (
+        (nchw, nchw, nchw, ""),
+        (nd, nchw, nd, "tensors must have the format 2 of the first tensor but got 0"),
+        (nchw, nd, nchw, "tensors must have the format 0 of the first tensor but got 2"),
+        (nd, nd, nchw, "out must have the format 2 of the first tensor but got 0"),
+    ):
+        given = {"tensors": [tensor(2, first), tensor(2, second)], "dim": 0, "out": tensor(4, out)}
+        if message:
+            assert_refused(opapi, "Cat", given, message)
+        else:
+            opapi.prepare("Cat", given)
+            opapi.free_tensors()
+
+
 @pytest.mark.parametrize(("dtype", "name"), [(29, "int4"), (36, "aclDataType 36")])
 def test_cat_refuses_types_that_cann_lacks_with_its_list(opapi, dtype, name):
     """ggml's CANN backend passes a quantized tensor as int4. 36 is float8_e4m3fn: a number above 31."""
