@@ -194,16 +194,15 @@ void require_sizes(FirstPhase* call, const CachedRope& cached) {
     const int64_t multiple = query.dtype == kFloat ? 16 : 32;
     const auto is_size = [multiple](int64_t value) { return value >= 16 && value <= 128 && value % multiple == 0; };
     const std::string sizes = "be a multiple of " + std::to_string(multiple) + " from 16 to 128";
-    call->require(key.shape[0] == tokens, "key_in", "have " + std::to_string(tokens) + " token(s)", key.shape[0]);
     call->require(size != 0, "head_size", "not be 0", size);
+    const std::string rows = "have the shape [" + std::to_string(tokens) + ",N*" + std::to_string(size) + "]";
+    call->require(key.shape[0] == tokens, "key_in", rows, shape_text(key.shape));
     call->require_inner(kAclnnTilingError, is_size(size), "head_size", sizes, std::to_string(size));
     call->require_inner(kAclnnTilingError, is_size(width) && width <= size, "the last dimension of cos_sin_cache",
                         sizes + " and at most head_size", std::to_string(width));
     if (!call->is_valid()) return;
     for (const auto& [name, operand] : {std::pair{"query_in", &query}, std::pair{"key_in", &key}})
-        call->require_inner(kAclnnTilingError, operand->shape[0] == tokens && operand->shape[1] % size == 0, name,
-                            "have the shape [" + std::to_string(tokens) + ",N*" + std::to_string(size) + "]",
-                            shape_text(operand->shape));
+        call->require_inner(kAclnnTilingError, operand->shape[1] % size == 0, name, rows, shape_text(operand->shape));
     const bool has_sections = !cached.sections.empty();
     const std::vector<int64_t> positions =
         has_sections ? std::vector<int64_t>{3, tokens} : std::vector<int64_t>{tokens};
