@@ -23,7 +23,8 @@ constexpr UnaryRule kReluRule = same(with_undocumented(undocumented_on_310p(kRel
 constexpr UnaryRule kReluInPlace = same(undocumented_on_310p(kReluTypes | kUint8Type));
 // hard_sigmoid/docs/aclnnHardsigmoid&aclnnInplaceHardsigmoid.md. An int32 is computed in float32 and truncated.
 constexpr TypesByChip kHardsigmoidTypes = undocumented_on_310p(kHalfAndFloatTypes | type_set({kInt32}));
-constexpr UnaryRule kHardsigmoidRule{kHardsigmoidTypes, kHardsigmoidTypes, OutType::kSelf, IntegersAs::kFloat};
+constexpr UnaryRule kHardsigmoidRule =
+    with_one_format({kHardsigmoidTypes, kHardsigmoidTypes, OutType::kSelf, IntegersAs::kFloat});
 // hard_swish/docs/aclnnHardswish&aclnnInplaceHardswish.md.
 constexpr UnaryRule kHardswishRule = converted(kHalfFloatUnlistedOn310p);
 // gelu/docs/aclnnGelu.md, gelu_v2/docs/aclnnGeluV2.md, swish/docs/aclnnSilu.md.
@@ -40,7 +41,8 @@ constexpr UnaryRule kLeakyReluInPlace = same(undocumented_on_310p(kHalfToDoubleT
 // softplus_v2/docs/aclnnSoftplus.md.
 constexpr UnaryRule kSoftplusRule = converted(kHalfFloatBf16);
 // threshold/docs/aclnnThreshold&aclnnInplaceThreshold.md. The kernel ThresholdV2 of Ascend310P does not accept int64.
-// The document does not list float64 for the scalars; the source accepts every scalar.
+// The document does not list float64 for the scalars; the source accepts every scalar, and checks only that the type of
+// self converts to that of out.
 constexpr uint32_t kThresholdOn310p = kHalfAndFloatTypes | type_set({kInt8, kUint8, kInt16, kInt32});
 constexpr TypesByChip kThresholdTypes =
     undocumented_on_310p(kHalfAndFloatTypes | kBf16 | kIntegerTypes, kThresholdOn310p);
@@ -113,9 +115,17 @@ aclError prepare_softplus(const aclTensor* self, const aclScalar* beta_scalar, c
 }
 
 aclError prepare_threshold(UnaryCall call, const aclScalar* threshold_scalar, const aclScalar* value_scalar,
-                           uint64_t* bytes, aclOpExecutor** executor) {
+                           bool has_out, uint64_t* bytes, aclOpExecutor** executor) {
     const auto threshold = call.phase.scalar<double>("threshold", threshold_scalar, kThresholdScalars);
     const auto value = call.phase.scalar<double>("value", value_scalar, kThresholdScalars);
+    if (call.phase.is_valid() && has_out) {
+        int32_t common = call.self.dtype;
+        for (const aclScalar* scalar : {threshold_scalar, value_scalar})
+            common = promoted_dtype(common, true, scalar->dtype, true);
+        call.phase.report_beyond_document(
+            !can_cast(common, call.out.dtype),
+            "its document requires an out to which the common type of self, threshold and value converts");
+    }
     const auto apply = [threshold, value](auto x) {
         using Compute = decltype(x);
         if constexpr (std::is_integral_v<Compute>)
@@ -197,7 +207,7 @@ NPU_CANN_API aclError aclnnThresholdGetWorkspaceSize(const aclTensor* self, cons
                                                      const aclScalar* value, const aclTensor* out, uint64_t* bytes,
                                                      aclOpExecutor** executor) {
     using namespace simulated_cann;
-    return prepare_threshold(read_unary("aclnnThreshold", kThresholdRule, self, out), threshold, value, bytes,
+    return prepare_threshold(read_unary("aclnnThreshold", kThresholdRule, self, out), threshold, value, true, bytes,
                              executor);
 }
 NPU_CANN_SECOND_PHASE(aclnnThreshold)
@@ -206,7 +216,7 @@ NPU_CANN_API aclError aclnnInplaceThresholdGetWorkspaceSize(const aclTensor* sel
                                                             const aclScalar* value, uint64_t* bytes,
                                                             aclOpExecutor** executor) {
     using namespace simulated_cann;
-    return prepare_threshold(read_in_place("aclnnInplaceThreshold", kThresholdInPlace, self), threshold, value, bytes,
-                             executor);
+    return prepare_threshold(read_in_place("aclnnInplaceThreshold", kThresholdInPlace, self), threshold, value, false,
+                             bytes, executor);
 }
 NPU_CANN_SECOND_PHASE(aclnnInplaceThreshold)

@@ -125,6 +125,11 @@ aclError prepare_add_product(const AddProductArguments& given, uint64_t* bytes, 
     p.beta = call.scalar<float>("beta", given.beta, factors);
     p.alpha = call.scalar<float>("alpha", given.alpha, factors);
     p.out = given.out ? call.output("out", given.out, types, ranks) : p.self;
+    if (given.is_batched) {
+        call.require_format_of(given.first_name, given.first, given.second_name, given.second);
+        call.require_format_of(given.first_name, given.first, given.out ? "out" : "selfRef",
+                               given.out ? given.out : given.self);
+    }
     if (!given.is_batched) report_ignored_option(&call, p.first.dtype, p.second.dtype, given.math_type);
     p.types = cube_types(&call, p.first.dtype, p.second.dtype, p.out.dtype, given.math_type, true);
     if (call.is_valid()) check_shapes(&call, p, given);

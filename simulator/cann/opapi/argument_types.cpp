@@ -64,7 +64,8 @@ constexpr ArgumentTypes kArgumentTypes[] = {
     // The source has one list for all simulated chips. According to math/zero_op/tests/ut/op_api/test_aclnn_zero.cpp,
     // chips without an AI core kernel for bfloat16 use an AI CPU kernel. The documentation does not list bfloat16 on
     // Ascend310P.
-    {"Zero", "math/zero_op/op_api/aclnn_zero.cpp", on_all(kNumberTypes | kUnsigned16 | kBf16)},
+    {"Zero", "math/zero_op/op_api/aclnn_zero.cpp",
+     with_undocumented(with_bf16_except_310p(kNumberTypes | kUnsigned16), 0, kBf16)},
 };
 
 // The largest number of dimensions, from the check of shapes in each source of hicann/ops-math. The simulation checks
@@ -140,6 +141,12 @@ std::string argument_error(const char* function, Role role, const char* argument
 
 std::string argument_error(const char* function, const char* argument_name, const aclScalar& argument) {
     return type_error(function, Role::kInput, argument_name, argument.dtype);
+}
+
+std::string undocumented_type(const char* function, Role role, const char* argument_name, int32_t dtype) {
+    const ArgumentTypes* row = find_row(function);
+    if (!row) return "";
+    return undocumented_type(argument_name, role == Role::kInput ? row->inputs : row->outputs, dtype);
 }
 
 // An unsigned type of at least 16 bits has a common type only with itself, or if `other` is complex (hicann/opbase

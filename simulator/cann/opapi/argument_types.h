@@ -21,6 +21,9 @@ std::string read_argument(const char* function, const aclScalar* scalar, const c
 std::string argument_error(const char* function, Role role, const char* argument_name, const Operand& argument);
 std::string argument_error(const char* function, const char* argument_name, const aclScalar& argument);
 
+// Returns "" or how a type that is accepted goes beyond the function's document.
+std::string undocumented_type(const char* function, Role role, const char* argument_name, int32_t dtype);
+
 // Whether CANN converts a result of the type `from` to an output of the type `to`.
 bool can_cast(int32_t from, int32_t to);
 

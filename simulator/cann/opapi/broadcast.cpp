@@ -66,7 +66,9 @@ aclError prepare_logical(const char* name, Op op, const aclTensor* self_tensor, 
     return call.finish(body, bytes, executor);
 }
 
-// hicann/ops-math math/select/docs/aclnnSWhere.md, op_api/aclnn_s_where.cpp.
+// hicann/ops-math math/select/docs/aclnnSWhere.md, op_api/aclnn_s_where.cpp. If self and other are bool, the source
+// copies the result to out without a conversion (ViewCopy of conversion/contiguous/op_host/op_api/contiguous.cpp). It
+// does not check whether there is a common type, and the cast to it fails; the document has the status 161002.
 aclError prepare_where(const aclTensor* condition_tensor, const aclTensor* self_tensor, const aclTensor* other_tensor,
                        const aclTensor* out_tensor, uint64_t* bytes, aclOpExecutor** executor) {
     FirstPhase call("aclnnSWhere");
@@ -75,9 +77,13 @@ aclError prepare_where(const aclTensor* condition_tensor, const aclTensor* self_
     const Operand self = call.input("self", self_tensor, types);
     const Operand other = call.input("other", other_tensor, types);
     const Operand out = call.output("out", out_tensor, types);
+    require_broadcast(&call, {{"self", self}, {"other", other}, {"condition", condition}}, "out", out);
+    call.require_inner(kAclnnInnerNullptr, promotion_error(self.dtype, other.dtype).empty(), "self and other",
+                       "have a common type", dtype_name(self.dtype) + std::string(" and ") + dtype_name(other.dtype));
     const int32_t dtype = require_common_type(&call, {"self", self}, {"other", other});
     require_conversion(&call, dtype, "out", out);
-    require_broadcast(&call, {{"self", self}, {"other", other}, {"condition", condition}}, "out", out);
+    call.require_inner(kAclnnInnerNullptr, dtype != kBool || out.dtype == kBool, "out", "be bool",
+                       dtype_name(out.dtype));
     ask_workspace_for_casts(&call, dtype, {&self, &other, &out});
     ask_workspace_for_casts(&call, kBool, {&condition});
     const auto body = [=] {

@@ -58,6 +58,10 @@ NPU_CANN_API aclError aclnnComplexGetWorkspaceSize(const aclTensor* real, const 
     if (error.empty() && (real_operand.dtype != part_dtype || imag_operand.dtype != part_dtype))
         error = std::string("real and imag must be ") + dtype_name(part_dtype) + ", as the parts of out, but got " +
                 dtype_name(real_operand.dtype) + " and " + dtype_name(imag_operand.dtype) + ".";
+    // CheckFormat of the same file.
+    if (error.empty() && (real->format != out->format || imag->format != out->format))
+        error = "real, imag and out must have one format but got " + std::to_string(real->format) + ", " +
+                std::to_string(imag->format) + " and " + std::to_string(out->format) + ".";
     if (error.empty()) error = result_shape_error(real_operand, "real", imag_operand, "imag", result);
     if (!error.empty()) return refuse("aclnnComplex", error);
     Operand real_part = result;

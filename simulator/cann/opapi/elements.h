@@ -31,6 +31,8 @@ enum Dtype : int32_t {
     kBfloat16 = 27,
     kInt4 = 29,  // two elements in a byte; only weights have it (packed_weight.h)
 };
+// The values of aclFormat that a rule names.
+enum Format : int32_t { kNchw = 0, kNhwc = 1, kNd = 2, kHwcn = 16, kNdhwc = 27, kNcl = 47 };
 int64_t dtype_bytes(int32_t dtype);  // 0 if the dtype is not supported
 bool is_complex(int32_t dtype);
 bool is_floating(int32_t dtype);

@@ -35,6 +35,7 @@ UnaryCall read_unary(const char* function, const UnaryRule& rule, const aclTenso
     call.self = call.phase.input(rule.self_name, self, rule.self, rule.ranks);
     call.out = call.phase.output(rule.out_name, out, rule.out, rule.ranks);
     call.dtype = kernel_dtype(rule, call.self.dtype, call.out.dtype);
+    if (rule.has_one_format) call.phase.require_format_of(rule.self_name, self, rule.out_name, out);
     if (rule.out_type == OutType::kSelf) call.phase.require_dtype(rule.out_name, call.out, call.self.dtype);
     if (rule.out_type == OutType::kConverted) require_conversion(&call.phase, call.dtype, rule.out_name, call.out);
     call.phase.require_shape(rule.out_name, call.out, call.self.shape);

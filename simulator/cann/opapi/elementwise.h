@@ -73,6 +73,7 @@ struct UnaryRule {
     const char* self_name = "self";
     const char* out_name = "out";
     bool documents_contiguous_out = false;  // the document requires a contiguous out, the source does not
+    bool has_one_format = false;            // the source refuses an out whose format is not that of self
 };
 
 // The rules of a function whose out has the type of self, and of one whose result is converted to the type of out.
@@ -83,6 +84,10 @@ constexpr UnaryRule converted(TypesByChip self, TypesByChip out, IntegersAs inte
     return {self, out, OutType::kConverted, integers};
 }
 constexpr UnaryRule converted(TypesByChip types) { return converted(types, types, IntegersAs::kSelf); }
+constexpr UnaryRule with_one_format(UnaryRule rule) {
+    rule.has_one_format = true;
+    return rule;
+}
 
 // The arguments of a function of one tensor, and the type of its kernel.
 struct UnaryCall {

@@ -1,5 +1,6 @@
 // aclnnInplaceZero, aclnnInplaceOne, aclnnInplaceFillScalar, aclnnInplaceFillTensor: set every element to one value.
 #include "cann/opapi/argument_types.h"
+#include "cann/runtime/report.h"
 
 namespace simulated_cann {
 namespace {
@@ -37,7 +38,11 @@ aclError prepare_fill(const char* name, aclTensor* self, const aclScalar& value,
         value_operand.first = reinterpret_cast<char*>(scalar_copy.value);
         fill_from(out, value_operand);
     };
-    return finish_first_phase(name, {write_access("self", out)}, body, workspace_bytes, executor);
+    const aclError status = finish_first_phase(name, {write_access("self", out)}, body, workspace_bytes, executor);
+    const std::string beyond = undocumented_type(name, Role::kOutput, "self", out.dtype);
+    if (status == kSuccess && !beyond.empty())
+        count_beyond_document(std::string(name) + " on " + soc_name() + ": " + beyond);
+    return status;
 }
 
 aclScalar uint8_scalar(uint8_t value) {

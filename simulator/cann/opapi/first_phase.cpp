@@ -53,8 +53,15 @@ void FirstPhase::require_dtype(const char* name, const Operand& operand, int32_t
     require(operand.dtype == dtype, name, std::string("be ") + dtype_name(dtype), dtype_name(operand.dtype));
 }
 
-void FirstPhase::refuse_310p() {
-    require(!is_ascend310p(), "the chip", "be of the series Ascend910B or Ascend910_93", soc_name());
+void FirstPhase::require_format_of(const char* other_name, const aclTensor* other, const char* name,
+                                   const aclTensor* tensor) {
+    if (!is_valid()) return;
+    require(tensor->format == other->format, name,
+            "have the format " + std::to_string(other->format) + " of " + other_name, tensor->format);
+}
+
+void FirstPhase::refuse_310p(aclError status) {
+    require_inner(status, !is_ascend310p(), "the chip", "be of the series Ascend910B or Ascend910_93", soc_name());
 }
 
 void FirstPhase::require_contiguous(const char* name, const Operand& operand) {

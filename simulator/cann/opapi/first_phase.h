@@ -16,6 +16,9 @@ namespace simulated_cann {
 struct RankRange {
     size_t least = 0, most = 8;  // 8: CANN's limit for functions without another one
 };
+// For functions that CANN generates: the tiling checks the ranks. 25 is the limit of CANN's shapes (hicann/opbase
+// src/nnopbase/individual_op/executor/indv_executor.h, MAX_DIM_NUM).
+constexpr RankRange kAnyRank{0, 25};
 
 // Returns the number with 6 significant digits, such as "0" and "1e-05", or with 17 if 6 do not determine it.
 std::string number_text(double value);
@@ -59,8 +62,12 @@ public:
     // ops-math common/inc/op_api/aclnn_check.h, CheckShapeAndScalarSame.
     void require_shape_or_one_element(const char* name, const Operand& operand, const std::vector<int64_t>& shape);
     void require_dtype(const char* name, const Operand& operand, int32_t dtype);
-    // Refuses the call on the chips Ascend310P, for which CANN has no kernel or which the function's source refuses.
-    void refuse_310p();
+    // Refuses a tensor whose format differs from that of `other`. Used if the function's source compares the formats.
+    void require_format_of(const char* other_name, const aclTensor* other, const char* name, const aclTensor* tensor);
+    // Refuses the call on the chips Ascend310P, for which CANN has no kernel. 161001 is the status of the functions
+    // that CANN generates from the operator's definition: hicann/opbase
+    // src/nnopbase/individual_op/executor/indv_executor_ext.cpp, NnopbaseExecutorSetRegInfo.
+    void refuse_310p(aclError status = kAclnnNullptr);
     // Refuses a tensor that is not contiguous. Used if CANN's source refuses such a tensor or is not available.
     void require_contiguous(const char* name, const Operand& operand);
     // If `is_beyond`, reports that CANN's source accepts the call although the function's document excludes it. Has no

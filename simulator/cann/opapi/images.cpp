@@ -10,8 +10,6 @@
 namespace simulated_cann {
 namespace {
 
-enum Format : int32_t { kNchw = 0, kNhwc = 1, kNcl = 47 };
-
 // A window along one dimension.
 struct Axis {
     int64_t size = 1, kernel = 1, stride = 1, before = 0, after = 0, dilation = 1;
@@ -253,9 +251,7 @@ aclError prepare_max_pool(const aclTensor* self_tensor, const aclIntArray* kerne
     const std::vector<int64_t> dilations = call.integers("dilations", dilations_array);
     const Operand out = call.output("out", out_tensor, types, {3, 4});
     call.require_dtype("out", out, self.dtype);
-    if (call.is_valid())
-        call.require(out_tensor->format == self_tensor->format, "out",
-                     "have the format " + std::to_string(self_tensor->format), out_tensor->format);
+    call.require_format_of("self", self_tensor, "out", out_tensor);
     const std::vector<int64_t> kernel = pair_of(&call, "kernelShape", kernel_list, 1, {});
     const std::vector<int64_t> strides = pair_of(&call, "strides", stride_list, 1, {1, 1});
     call.require(auto_pad == 0, "autoPad", "be 0", auto_pad);
@@ -286,10 +282,33 @@ aclError prepare_max_pool(const aclTensor* self_tensor, const aclIntArray* kerne
     return call.finish(body, bytes, executor);
 }
 
-// hicann/ops-cv image/resize_nearest_neighbor_v2/docs/aclnnUpsampleNearest2d.md and aclnn_upsample_nearest_2d.cpp. The
-// document excludes float32 on Ascend310P, but the source accepts it, and CANN 8.1 has the kernel
-// ResizeNearestNeighborV2. Along each axis, element i of n output elements is element floor(i * size / n) of the input.
-// The index is computed in float32.
+// The largest size is that of the source (CheckUplimit). The document has smaller limits: 2^20 for each size, and 60
+// GiB for self and out with 16 * n channels.
+void require_upsampled_sizes(FirstPhase* call, const Operand& self, const Operand& out, int32_t format) {
+    constexpr int64_t kDocumentedSize = 1 << 20, kChannelUnit = 16;
+    constexpr double kDocumentedBytes = 60.0 * (1 << 30);
+    if (!call->is_valid()) return;
+    bool has_large_size = false;
+    double elements = 0;
+    const int64_t channels = self.shape[format == kNhwc ? 3 : 1];
+    for (const auto& [name, operand] : {std::pair("self", &self), std::pair("out", &out)}) {
+        for (int64_t size : operand->shape) {
+            call->require(size <= INT32_MAX, name, "have at most 2147483647 elements in each dimension", size);
+            has_large_size = has_large_size || size > kDocumentedSize;
+        }
+        elements += static_cast<double>(operand->count()) / static_cast<double>(channels);
+    }
+    const int64_t padded_channels = (channels + kChannelUnit - 1) / kChannelUnit * kChannelUnit;
+    const double bytes = elements * static_cast<double>(padded_channels * dtype_bytes(self.dtype));
+    call->report_beyond_document(self.count() == 0, "its document excludes empty tensors");
+    call->report_beyond_document(has_large_size, "its document requires sizes of at most 2^20");
+    call->report_beyond_document(bytes >= kDocumentedBytes, "its document requires tensors of less than 60 GiB");
+}
+
+// hicann/ops-cv image/resize_nearest_neighbor_v2/docs/aclnnUpsampleNearest2d.md and aclnn_upsample_nearest_2d.cpp. In
+// both formats, the source refuses an empty dimension except the first one. The document excludes float32 on
+// Ascend310P, but the source accepts it, and CANN 8.1 has the kernel ResizeNearestNeighborV2. Along each axis, element
+// i of n output elements is element floor(i * size / n) of the input. The index is computed in float32.
 aclError prepare_upsample(const aclTensor* self_tensor, const aclIntArray* size_array, const aclTensor* out_tensor,
                           uint64_t* bytes, aclOpExecutor** executor) {
     FirstPhase call("aclnnUpsampleNearest2d");
@@ -305,18 +324,19 @@ aclError prepare_upsample(const aclTensor* self_tensor, const aclIntArray* size_
     if (!call.is_valid()) return call.finish(nullptr, bytes, executor);
     const int32_t format = self_tensor->format;
     call.require(format == kNchw || format == kNhwc, "self", "have the format NCHW (0) or NHWC (1)", format);
-    call.require(out_tensor->format == format, "out", "have the format of self, " + std::to_string(format),
-                 out_tensor->format);
+    call.require_format_of("self", self_tensor, "out", out_tensor);
     const size_t height = format == kNhwc ? 1 : 2, width = height + 1;
     std::vector<int64_t> shape = self.shape;
+    for (size_t dim = 1; dim < shape.size(); ++dim)
+        call.require(shape[dim] > 0, "self", "have no empty dimension except the batch", shape_text(shape));
     for (size_t dim : {height, width}) {
-        call.require(shape[dim] > 0, "self", "have no empty dimension", shape_text(self.shape));
         call.require(
             shape[dim] < (1 << 24) || self.dtype == kFloat || self.dtype == kFloat16 || self.dtype == kBfloat16, "self",
             "have fewer than 2^24 rows and columns", shape[dim]);
         shape[dim] = size[dim - height];
     }
     call.require_shape("out", out, shape);
+    require_upsampled_sizes(&call, self, out, format);
     auto body = [self, out, height, width] {
         std::vector<char> storage;
         const Operand from = separate_from(out, self, &storage);

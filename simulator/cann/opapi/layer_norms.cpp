@@ -124,6 +124,12 @@ aclError prepare_group_norm(const aclTensor* self_tensor, const aclTensor* gamma
     call.require(group > 0, "group", "be greater than 0", group);
     call.require(group > 0 && c % group == 0, "C", "be divisible by group, " + std::to_string(group) + ",", c);
     call.require(eps > 0, "eps", "be greater than 0", number_text(eps));
+    call.require_format_of("self", self_tensor, "out", out_tensor);
+    if (call.is_valid()) {
+        const int32_t format = self_tensor->format;
+        call.require(format != kNhwc && format != kHwcn && format != kNdhwc, "self", "have its channels in dimension 1",
+                     "the format " + std::to_string(format));
+    }
     call.require_shape("out", norm.out, norm.in.shape);
     call.require_shape("mean_out", *norm.mean, {n, group});
     call.require_shape("rstd_out", *norm.rstd, {n, group});

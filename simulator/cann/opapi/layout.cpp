@@ -191,10 +191,11 @@ aclError prepare_roll(const aclTensor* x_tensor, const aclIntArray* shifts_array
     return call.finish(body, bytes, executor);
 }
 
-// Refuses inputs without a common type, or whose common type does not convert to that of `out`.
-void check_common_type(FirstPhase* call, const std::vector<Operand>& tensors, const Operand& out) {
+// Returns the common type of the inputs. Refuses inputs without one, or whose common type does not convert to that of
+// `out`.
+int32_t check_common_type(FirstPhase* call, const std::vector<Operand>& tensors, const Operand& out) {
     call->require(!tensors.empty(), "tensors", "have at least 1 element", 0);
-    if (!call->is_valid()) return;
+    if (!call->is_valid()) return out.dtype;
     int32_t common = tensors[0].dtype;
     for (const Operand& tensor : tensors) {
         call->require(promotion_error(tensor.dtype, common).empty(), "tensors", "have a common type",
@@ -203,8 +204,7 @@ void check_common_type(FirstPhase* call, const std::vector<Operand>& tensors, co
     }
     call->require(can_cast(common, out.dtype), "out",
                   std::string("have a type to which ") + dtype_name(common) + " converts", dtype_name(out.dtype));
-    call->require(common != kComplex128 || tensors[0].dtype == kComplex128, "tensors",
-                  "have a common type other than complex128", dtype_name(common));
+    return common;
 }
 
 // Copies each part to its place. A part that overlaps the memory of the places is copied to a buffer first.
@@ -234,8 +234,15 @@ aclError prepare_cat(const aclTensorList* list, int64_t dim, const aclTensor* ou
     const TypesByChip types = with_bf16_except_310p(kRealTypes | type_set({kComplex64}));
     const std::vector<Operand> tensors = call.inputs("tensors", list, types, kNotScalar);
     const Operand out = call.output("out", out_tensor, types);
-    check_common_type(&call, tensors, out);
+    const int32_t common = check_common_type(&call, tensors, out);
+    call.require(common != kComplex128, "tensors", "have a common type other than complex128", dtype_name(common));
     call.report_beyond_document_unless_contiguous("out", out);
+    if (call.is_valid()) {
+        const aclTensor* first = list->values[0];
+        for (const aclTensor* tensor : list->values)
+            call.require_format_of("the first tensor", first, "tensors", tensor);
+        call.require_format_of("the first tensor", first, "out", out_tensor);
+    }
     const size_t axis = tensors.empty() ? 0 : call.dimension("dim", dim, tensors[0].shape.size());
     if (!call.is_valid()) return call.finish(nullptr, bytes, executor);
     std::vector<int64_t> shape = tensors[0].shape;
@@ -256,9 +263,11 @@ aclError prepare_cat(const aclTensorList* list, int64_t dim, const aclTensor* ou
     return finish_parts(&call, places, tensors, bytes, executor);
 }
 
-// hicann/ops-math conversion/pack/docs/aclnnStack.md.
+// hicann/ops-math conversion/pack/docs/aclnnStack.md and op_api/aclnn_stack.cpp, which give 561103 for NULL.
 aclError prepare_stack(const aclTensorList* list, int64_t dim, const aclTensor* out_tensor, uint64_t* bytes,
                        aclOpExecutor** executor) {
+    for (const auto& [name, is_null] : {std::pair("tensors", !list), std::pair("out", !out_tensor)})
+        if (is_null) return fail(kAclnnInnerNullptr, std::string("aclnnStack: ") + name + kMustNotBeNull);
     FirstPhase call("aclnnStack");
     const TypesByChip types = with_bf16_except_310p(kNumberTypes | kWideUnsigned);
     std::vector<Operand> tensors = call.inputs("tensors", list, types, {1, 7});
@@ -279,11 +288,13 @@ aclError prepare_stack(const aclTensorList* list, int64_t dim, const aclTensor* 
     return finish_parts(&call, places, tensors, bytes, executor);
 }
 
-// hicann/ops-math conversion/split_v/docs/aclnnSplitTensor.md.
+// hicann/ops-math conversion/split_v/docs/aclnnSplitTensor.md and op_api/aclnn_split_tensor.cpp. The document lists
+// unsigned types of at least 16 bits for every chip; the source has them only on Ascend950. The parts are converted to
+// the type of the outputs. If there is one part, the source copies it without a check of the shape.
 aclError prepare_split(const aclTensor* self_tensor, uint64_t sections, int64_t dim, const aclTensorList* list,
                        uint64_t* bytes, aclOpExecutor** executor) {
     FirstPhase call("aclnnSplitTensor");
-    const TypesByChip types = with_bf16_except_310p(kNumberTypes | kWideUnsigned);
+    const TypesByChip types = with_bf16_except_310p(kNumberTypes);
     const Operand self = call.input("self", self_tensor, types, kNotScalar);
     const std::vector<Operand> out = call.outputs("out", list, types, kNotScalar);
     const size_t axis = call.dimension("dim", dim, self.shape.size());
@@ -296,9 +307,15 @@ aclError prepare_split(const aclTensor* self_tensor, uint64_t sections, int64_t 
                  static_cast<int64_t>(out.size()));
     std::vector<Operand> parts;
     for (int64_t i = 0; i < count && call.is_valid(); ++i) {
+        const Operand& place = out[static_cast<size_t>(i)];
         parts.push_back(narrow(self, axis, i * part, std::min(part, size - i * part)));
-        call.require_dtype("out", out[static_cast<size_t>(i)], self.dtype);
-        call.require_shape("out", out[static_cast<size_t>(i)], parts.back().shape);
+        call.require_dtype("out", place, out[0].dtype);
+        call.require(can_cast(self.dtype, place.dtype), "out",
+                     std::string("have a type to which ") + dtype_name(self.dtype) + " converts",
+                     dtype_name(place.dtype));
+        call.require_inner(part == size ? kAclnnInnerNullptr : kAclnnInvalidParam, place.shape == parts.back().shape,
+                           "out", "have the shape " + shape_text(parts.back().shape), shape_text(place.shape));
+        if (call.is_valid() && place.dtype != self.dtype) call.ask_workspace(place.count() * dtype_bytes(place.dtype));
     }
     return finish_parts(&call, out, parts, bytes, executor);
 }

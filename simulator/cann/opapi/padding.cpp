@@ -23,6 +23,7 @@ aclError prepare_constant_pad(const aclTensor* self_tensor, const aclIntArray* p
     call.scalar<float>("value", value, types);
     const Operand out = call.output("out", out_tensor, types);
     call.require_dtype("out", out, self.dtype);
+    if (call.is_valid() && self_tensor->format != kNd) call.require_format_of("self", self_tensor, "out", out_tensor);
     const size_t rank = self.shape.size();
     call.require(pad.size() % 2 == 0 && pad.size() <= 2 * rank, "pad",
                  "have an even number of elements up to " + std::to_string(2 * rank), static_cast<int64_t>(pad.size()));
@@ -73,6 +74,7 @@ aclError prepare_reflection_pad(const aclTensor* self_tensor, const aclIntArray*
     const std::vector<int64_t> padding = call.integers("padding", padding_array);
     const Operand out = call.output("out", out_tensor, types, {2, 3});
     call.require_dtype("out", out, self.dtype);
+    call.require_format_of("self", self_tensor, "out", out_tensor);
     call.require(padding.size() == 2, "padding", "have 2 elements", static_cast<int64_t>(padding.size()));
     if (!call.is_valid()) return call.finish(nullptr, bytes, executor);
     const size_t last = self.shape.size() - 1;
@@ -131,6 +133,7 @@ aclError prepare_triangle(const char* function, Triangle triangle, const aclTens
     const Operand self = call.input("self", self_tensor, triangle_types(triangle), kMatrices);
     const Operand out = call.output("out", out_tensor, triangle_types(triangle), kMatrices);
     call.require_dtype("out", out, self.dtype);
+    call.require_format_of("self", self_tensor, "out", out_tensor);
     call.require_shape("out", out, self.shape);
     if (triangle == Triangle::kUpper) call.report_beyond_document_unless_contiguous("self", self);
     call.report_beyond_document_unless_contiguous("out", out);

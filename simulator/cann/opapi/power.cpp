@@ -33,12 +33,14 @@ void require_not_both_bool(FirstPhase* call, int32_t self, int32_t exponent) {
     call->require(self != kBool || exponent != kBool, "self and exponent", "not both be bool", "bool and bool");
 }
 
-// aclnn_pow.cpp, InferTensorScalarDtype and InferScalarTensorDtype.
+// aclnn_pow.cpp, CheckDtypeValid, which first requires that the common type converts to out; then
+// InferTensorScalarDtype and InferScalarTensorDtype.
 int32_t type_with_scalar(FirstPhase* call, const char* tensor_name, const Operand& tensor, const char* scalar_name,
                          const aclScalar* scalar, const Operand& out, int32_t exponent_dtype) {
     if (!call->is_valid()) return tensor.dtype;
     call->require(promotion_error(tensor.dtype, scalar->dtype).empty(), scalar_name,
                   std::string("have a common type with ") + tensor_name, dtype_name(scalar->dtype));
+    require_conversion(call, promoted_dtype(tensor.dtype, true, scalar->dtype, true), "out", out);
     if (exponent_dtype == kDouble && out.dtype == kFloat) return kFloat;
     const bool is_promoted = is_complex(scalar->dtype) ||
                              (!is_floating(tensor.dtype) && (is_floating(scalar->dtype) || tensor.dtype == kBool));

@@ -49,12 +49,12 @@ aclError prepare_rms_norm(const char* name, bool is_gemma, const aclTensor* x_te
                           double epsilon, const aclTensor* y_tensor, const aclTensor* rstd_tensor, uint64_t* bytes,
                           aclOpExecutor** executor) {
     FirstPhase call(name);
-    const Operand x = call.input("x", x_tensor, kNormTypes);
-    const Operand gamma = call.input("gamma", gamma_tensor, kNormTypes);
-    const Operand y = call.output("y_out", y_tensor, kNormTypes);
-    const Operand rstd = call.output("rstd_out", rstd_tensor, kFloatOnly);
+    if (is_gemma) call.refuse_310p();  // no AddConfig in norm/gemma_rms_norm/op_host/gemma_rms_norm_def.cpp
+    const Operand x = call.input("x", x_tensor, kNormTypes, kAnyRank);
+    const Operand gamma = call.input("gamma", gamma_tensor, kNormTypes, kAnyRank);
+    const Operand y = call.output("y_out", y_tensor, kNormTypes, kAnyRank);
+    const Operand rstd = call.output("rstd_out", rstd_tensor, kFloatOnly, kAnyRank);
     if (is_gemma) {
-        call.refuse_310p();  // no AddConfig in norm/gemma_rms_norm/op_host/gemma_rms_norm_def.cpp
         call.require_dtype("gamma", gamma, x.dtype);
     } else {
         require_gamma_type(&call, x, gamma);
@@ -66,14 +66,16 @@ aclError prepare_rms_norm(const char* name, bool is_gemma, const aclTensor* x_te
     call.require_inner(kAclnnTilingError, gamma.count() > 0, "gamma", "have elements", shape_text(gamma.shape));
     require_shape_with(&call, kAclnnTilingError, "y_out", y, x.shape);
     if (call.is_valid()) {
-        // rstd may have ones for the normalized dimensions, or lack these dimensions: the documents show both. The
-        // tiling checks the axes that rstd has.
+        // rstd may have ones for the normalized dimensions, or lack these dimensions: the tiling checks the axes that
+        // rstd has. The document of GemmaRmsNorm shows both forms, that of RmsNorm only the first one.
         const int64_t rows = norm_rows(x.shape, gamma.shape.size()).rows;
         bool fits = rstd.shape.size() <= x.shape.size() && rstd.count() == rows;
         for (size_t i = 0; fits && i < rstd.shape.size(); ++i) fits = rstd.shape[i] == 1 || rstd.shape[i] == x.shape[i];
         call.require_inner(kAclnnTilingError, fits, "rstd_out",
                            "have " + std::to_string(rows) + " elements, and in each axis 1 or the size of x",
                            shape_text(rstd.shape));
+        call.report_beyond_document(!is_gemma && rstd.shape.size() < x.shape.size(),
+                                    "its document requires as many dimensions as x has for rstd_out");
     }
     require_310p_row(&call, "x", x);
     require_float_at_least(&call, kAclnnTilingError, "epsilon", epsilon, 0);
@@ -167,10 +169,10 @@ aclError prepare_inplace_add_rms_norm(aclTensor* x1_tensor, aclTensor* x2_tensor
                                       aclOpExecutor** executor) {
     FirstPhase call("aclnnInplaceAddRmsNorm");
     AddedNorm in;
-    in.x1 = call.in_place("x1", x1_tensor, kNormTypes);
-    in.x2 = call.in_place("x2", x2_tensor, kNormTypes);
-    in.gamma = call.input("gamma", gamma_tensor, kNormTypes);
-    in.rstd = call.output("rstd_out", rstd_tensor, kFloatOnly);
+    in.x1 = call.in_place("x1", x1_tensor, kNormTypes, kAnyRank);
+    in.x2 = call.in_place("x2", x2_tensor, kNormTypes, kAnyRank);
+    in.gamma = call.input("gamma", gamma_tensor, kNormTypes, kAnyRank);
+    in.rstd = call.output("rstd_out", rstd_tensor, kFloatOnly, kAnyRank);
     call.require_dtype("x2", in.x2, in.x1.dtype);
     call.require_dtype("gamma", in.gamma, in.x1.dtype);
     const struct {
@@ -216,21 +218,23 @@ void rms_norm_gradients(const Operand& dy_operand, const Operand& x_operand, con
 
 // hicann/ops-nn norm/rms_norm_grad/docs/aclnnRmsNormGrad.md and op_host/rms_norm_grad_tiling.cpp
 // (CheckInputShape4RmsNormGrad). rstd has the leading dimensions of x; torch_npu appends ones, which the tiling
-// accepts. The tiling refuses empty tensors, which the document allows.
+// accepts. The tiling refuses empty tensors, which the document allows. It does not run if all outputs are empty
+// (hicann/opbase src/nnopbase/individual_op/executor/indv_executor.cpp, NnopbaseExecutorMatchCache).
 aclError prepare_rms_norm_grad(const aclTensor* dy_tensor, const aclTensor* x_tensor, const aclTensor* rstd_tensor,
                                const aclTensor* gamma_tensor, const aclTensor* dx_tensor,
                                const aclTensor* dgamma_tensor, uint64_t* bytes, aclOpExecutor** executor) {
     constexpr RankRange kWholeRanks{2, 8}, kPartRanks{1, 7};
     FirstPhase call("aclnnRmsNormGrad");
-    const Operand dy = call.input("dy", dy_tensor, kNormTypes);
-    const Operand x = call.input("x", x_tensor, kNormTypes);
-    const Operand rstd = call.input("rstd", rstd_tensor, kFloatOnly);
-    const Operand gamma = call.input("gamma", gamma_tensor, kNormTypes);
-    const Operand dx = call.output("dx_out", dx_tensor, kNormTypes);
-    const Operand dgamma = call.output("dgamma_out", dgamma_tensor, kFloatOnly);
+    const Operand dy = call.input("dy", dy_tensor, kNormTypes, kAnyRank);
+    const Operand x = call.input("x", x_tensor, kNormTypes, kAnyRank);
+    const Operand rstd = call.input("rstd", rstd_tensor, kFloatOnly, kAnyRank);
+    const Operand gamma = call.input("gamma", gamma_tensor, kNormTypes, kAnyRank);
+    const Operand dx = call.output("dx_out", dx_tensor, kNormTypes, kAnyRank);
+    const Operand dgamma = call.output("dgamma_out", dgamma_tensor, kFloatOnly, kAnyRank);
     call.require_dtype("x", x, dy.dtype);
     call.require_dtype("dx_out", dx, dy.dtype);
     require_gamma_type(&call, x, gamma);
+    if (call.is_valid() && dx.count() == 0 && dgamma.count() == 0) return call.finish([] {}, bytes, executor);
     require_rank(&call, kAclnnTilingError, "x", x, kWholeRanks);
     require_rank(&call, kAclnnTilingError, "gamma", gamma, kPartRanks);
     require_rank(&call, kAclnnTilingError, "rstd", rstd, kPartRanks);

@@ -88,10 +88,10 @@ aclError prepare_interleave(const aclTensor* x_tensor, const aclTensor* cos_tens
     constexpr TypesByChip kTypes = only_910b(type_set({kFloat16, kBfloat16}));
     FirstPhase call("aclnnInterleaveRope");
     call.refuse_310p();
-    const Operand x = call.input("x", x_tensor, kTypes);
-    const Operand cos = call.input("cos", cos_tensor, kTypes);
-    const Operand sin = call.input("sin", sin_tensor, kTypes);
-    const Operand out = call.output("out", out_tensor, kTypes);
+    const Operand x = call.input("x", x_tensor, kTypes, kAnyRank);
+    const Operand cos = call.input("cos", cos_tensor, kTypes, kAnyRank);
+    const Operand sin = call.input("sin", sin_tensor, kTypes, kAnyRank);
+    const Operand out = call.output("out", out_tensor, kTypes, kAnyRank);
     const struct {
         const char* name;
         const Operand& operand;
@@ -184,7 +184,9 @@ void rotate_tokens(const CachedRope& cached) {
     }
 }
 
-// Checks the sizes. op_host/rope_with_sin_cos_cache_tiling.cpp divides by the number of tokens that fit in UB. If no
+// Checks the sizes. The source checks head_size 0 and the tokens of key_in; the other rules are those of the tiling,
+// whose status the source ignores (op_host/op_api/rope_with_sin_cos_cache.cpp). The document gives 561002 for them.
+// op_host/rope_with_sin_cos_cache_tiling.cpp divides by the number of tokens that fit in UB. If no
 // token fits, this division by 0 ends the process.
 void require_sizes(FirstPhase* call, const CachedRope& cached) {
     const Operand &query = cached.inputs[0], &key = cached.inputs[1];
@@ -192,14 +194,15 @@ void require_sizes(FirstPhase* call, const CachedRope& cached) {
     const int64_t multiple = query.dtype == kFloat ? 16 : 32;
     const auto is_size = [multiple](int64_t value) { return value >= 16 && value <= 128 && value % multiple == 0; };
     const std::string sizes = "be a multiple of " + std::to_string(multiple) + " from 16 to 128";
+    call->require(size != 0, "head_size", "not be 0", size);
+    const std::string rows = "have the shape [" + std::to_string(tokens) + ",N*" + std::to_string(size) + "]";
+    call->require(key.shape[0] == tokens, "key_in", rows, shape_text(key.shape));
     call->require_inner(kAclnnTilingError, is_size(size), "head_size", sizes, std::to_string(size));
     call->require_inner(kAclnnTilingError, is_size(width) && width <= size, "the last dimension of cos_sin_cache",
                         sizes + " and at most head_size", std::to_string(width));
     if (!call->is_valid()) return;
     for (const auto& [name, operand] : {std::pair{"query_in", &query}, std::pair{"key_in", &key}})
-        call->require_inner(kAclnnTilingError, operand->shape[0] == tokens && operand->shape[1] % size == 0, name,
-                            "have the shape [" + std::to_string(tokens) + ",N*" + std::to_string(size) + "]",
-                            shape_text(operand->shape));
+        call->require_inner(kAclnnTilingError, operand->shape[1] % size == 0, name, rows, shape_text(operand->shape));
     const bool has_sections = !cached.sections.empty();
     const std::vector<int64_t> positions =
         has_sections ? std::vector<int64_t>{3, tokens} : std::vector<int64_t>{tokens};
@@ -222,7 +225,7 @@ aclError prepare_cached_rope(const aclTensor* positions, const aclTensor* query,
                              aclOpExecutor** executor) {
     constexpr RankRange kMatrix{2, 2};
     FirstPhase call("aclnnRopeWithSinCosCache");
-    call.refuse_310p();
+    call.refuse_310p(kAclnnInvalidParam);
     CachedRope cached;
     cached.positions = call.input("positions", positions, on_all(type_set({kInt64})), {1, 2});
     cached.inputs[0] = call.input("query_in", query, kRopeTypes, kMatrix);
@@ -249,6 +252,7 @@ aclError prepare_cached_rope(const aclTensor* positions, const aclTensor* query,
         require_not_empty(&call, kAclnnTilingError, names[which][0], in);
         call.require(in.strides[1] == 1, std::string("the last stride of ") + names[which][0], "be 1", in.strides[1]);
     }
+    require_not_empty(&call, kAclnnTilingError, "cos_sin_cache", cached.cache);
     cached.head_size = head_size;
     cached.pairing = is_neox ? Pairing::kHalves : Pairing::kNeighbours;
     if (call.is_valid()) require_sizes(&call, cached);

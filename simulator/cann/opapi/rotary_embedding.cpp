@@ -1,5 +1,8 @@
 // aclnnRotaryPositionEmbedding and its gradient: y = x * cos + rotate(x) * sin, in float32 and rounded once
 // (hicann/ops-transformer posembedding/rotary_position_embedding/op_kernel).
+#include <initializer_list>
+#include <utility>
+
 #include "cann/opapi/rotation.h"
 
 namespace simulated_cann {
@@ -27,6 +30,13 @@ bool fits_layout(const Layout& layout, int64_t mode, const std::vector<int64_t>&
     if (batch >= kBatchOrHeadsEnd || heads >= kBatchOrHeadsEnd) return false;
     if (table[layout.heads] == 1) return table[layout.batch] == 1 || table[layout.batch] == batch;
     return table[layout.heads] == heads && table[layout.batch] == batch;
+}
+
+// Both tilings require 4 dimensions.
+void require_ranks(FirstPhase* call, std::initializer_list<std::pair<const char*, const Operand*>> operands) {
+    for (const auto& [name, operand] : operands)
+        call->require_inner(kAclnnTilingError, operand->shape.size() == 4, name, "have 4 dimensions",
+                            std::to_string(operand->shape.size()));
 }
 
 // Checks mode, cos and sin by the rules of the documents and of the tilings that both functions share.
@@ -67,20 +77,20 @@ bool is_slow_bnsd(const Operand& x, const Operand& cos) {
 // op_host/rope_rotate_half_tiling.cpp, rope_interleaved_tiling.cpp. An empty x has no limits.
 aclError prepare_rotary(const aclTensor* x_tensor, const aclTensor* cos_tensor, const aclTensor* sin_tensor,
                         int64_t mode, const aclTensor* out_tensor, uint64_t* bytes, aclOpExecutor** executor) {
-    constexpr RankRange kFour{4, 4};
     FirstPhase call("aclnnRotaryPositionEmbedding");
     call.refuse_310p();
-    const Operand x = call.input("x", x_tensor, kRopeTypes, kFour);
-    const Operand cos = call.input("cos", cos_tensor, kRopeTypes, kFour);
-    const Operand sin = call.input("sin", sin_tensor, kRopeTypes, kFour);
-    const Operand out = call.output("out", out_tensor, kRopeTypes, kFour);
+    const Operand x = call.input("x", x_tensor, kRopeTypes, kAnyRank);
+    const Operand cos = call.input("cos", cos_tensor, kRopeTypes, kAnyRank);
+    const Operand sin = call.input("sin", sin_tensor, kRopeTypes, kAnyRank);
+    const Operand out = call.output("out", out_tensor, kRopeTypes, kAnyRank);
     call.require_dtype("cos", cos, x.dtype);
     call.require_dtype("sin", sin, x.dtype);
     call.require_dtype("out", out, x.dtype);
     call.require_contiguous("out", out);
+    const bool is_empty = x.count() == 0;
+    if (!is_empty) require_ranks(&call, {{"x", &x}, {"cos", &cos}, {"sin", &sin}});
     call.require_inner(kAclnnTilingError, out.shape == x.shape, "out", "have the shape " + shape_text(x.shape),
                        shape_text(out.shape));
-    const bool is_empty = x.count() == 0;
     if (!is_empty) require_tables(&call, "x", x, cos, sin, mode);
     if (call.is_valid() && !is_empty && mode == kHalfMode)
         call.require_inner(kAclnnTilingError, !is_slow_bnsd(x, cos), "x",
@@ -142,22 +152,23 @@ bool has_gradient_layout(const std::vector<int64_t>& x, const std::vector<int64_
 }
 
 // hicann/ops-transformer posembedding/rotary_position_embedding_grad/docs/aclnnRotaryPositionEmbeddingGrad.md and
-// op_host/rope_half_grad_tiling.cpp. Without x, the gradients of cos and sin are not written.
+// op_host/rope_half_grad_tiling.cpp. Without x, the gradients of cos and sin are not written. The tiling does not run
+// if all outputs are empty (hicann/opbase src/nnopbase/individual_op/executor/indv_executor.cpp,
+// NnopbaseExecutorMatchCache).
 aclError prepare_rotary_gradient(const aclTensor* dy_tensor, const aclTensor* cos_tensor, const aclTensor* sin_tensor,
                                  const aclTensor* x_tensor, int64_t mode, const aclTensor* dx_tensor,
                                  const aclTensor* dcos_tensor, const aclTensor* dsin_tensor, uint64_t* bytes,
                                  aclOpExecutor** executor) {
-    constexpr RankRange kFour{4, 4};
     FirstPhase call("aclnnRotaryPositionEmbeddingGrad");
     call.refuse_310p();
     RotaryGradient in;
-    in.dy = call.input("dy", dy_tensor, kRopeTypes, kFour);
-    in.cos = call.input("cos", cos_tensor, kRopeTypes, kFour);
-    in.sin = call.input("sin", sin_tensor, kRopeTypes, kFour);
-    in.x = call.optional_input("x", x_tensor, kRopeTypes, kFour);
-    in.dx = call.output("dx_out", dx_tensor, kRopeTypes, kFour);
-    in.dcos = call.output("dcos_out", dcos_tensor, kRopeTypes, kFour);
-    in.dsin = call.output("dsin_out", dsin_tensor, kRopeTypes, kFour);
+    in.dy = call.input("dy", dy_tensor, kRopeTypes, kAnyRank);
+    in.cos = call.input("cos", cos_tensor, kRopeTypes, kAnyRank);
+    in.sin = call.input("sin", sin_tensor, kRopeTypes, kAnyRank);
+    in.x = call.optional_input("x", x_tensor, kRopeTypes, kAnyRank);
+    in.dx = call.output("dx_out", dx_tensor, kRopeTypes, kAnyRank);
+    in.dcos = call.output("dcos_out", dcos_tensor, kRopeTypes, kAnyRank);
+    in.dsin = call.output("dsin_out", dsin_tensor, kRopeTypes, kAnyRank);
     call.require_dtype("cos", in.cos, in.dy.dtype);
     call.require_dtype("sin", in.sin, in.dy.dtype);
     if (in.x) call.require_dtype("x", *in.x, in.dy.dtype);
@@ -165,12 +176,17 @@ aclError prepare_rotary_gradient(const aclTensor* dy_tensor, const aclTensor* co
         const char* name;
         const Operand &out, &like;
     } outputs[] = {{"dx_out", in.dx, in.dy}, {"dcos_out", in.dcos, in.cos}, {"dsin_out", in.dsin, in.sin}};
+    bool all_are_empty = true;
     for (const auto& [name, out, like] : outputs) {
         call.require_dtype(name, out, in.dy.dtype);
         call.require_contiguous(name, out);
+        all_are_empty = all_are_empty && out.count() == 0;
+    }
+    if (call.is_valid() && all_are_empty) return call.finish([] {}, bytes, executor);
+    require_ranks(&call, {{"dy", &in.dy}, {"cos", &in.cos}, {"sin", &in.sin}});
+    for (const auto& [name, out, like] : outputs)
         call.require_inner(kAclnnTilingError, out.shape == like.shape, name, "have the shape " + shape_text(like.shape),
                            shape_text(out.shape));
-    }
     if (in.x)
         call.require_inner(kAclnnTilingError, in.x->shape == in.dy.shape, "x",
                            "have the shape " + shape_text(in.dy.shape), shape_text(in.x->shape));

@@ -153,6 +153,7 @@ aclError prepare_index_copy(const aclTensor* self_tensor, int64_t dim, const acl
     const Operand source = call.input("source", source_tensor, kIndexCopyTypes);
     const Operand out = call.output("outRef", out_tensor, kIndexCopyTypes);
     call.require_dtype("outRef", out, self.dtype);
+    call.require_format_of("selfRef", self_tensor, "outRef", out_tensor);
     call.require_shape("outRef", out, self.shape);
     call.report_beyond_document_unless_contiguous("outRef", out);
     const size_t axis = check_index_copy(&call, self, dim, index, source);

@@ -147,7 +147,11 @@ aclError prepare_scatter(const char* function, const aclTensor* self_tensor, int
 
 // hicann/ops-nn index/scatter/docs/aclnnInplaceScatterUpdate.md and op_api/aclnn_scatter_update.cpp. The document does
 // not define the meaning of indices with two dimensions, which are refused. The document does not list Ascend310P,
-// whose kernel Scatter (CANN 8.1) has float16, float32 and int8.
+// whose kernel Scatter (CANN 8.1) has float16, float32 and int8. By the document, the indices and 224 bytes must fit in
+// UB. The tiling is not open; the source gives 561103 for its errors.
+constexpr int64_t kScatterUpdateUbBytes910b = 192 * 1024, kScatterUpdateUbBytes310p = 256 * 1024;
+constexpr int64_t kScatterUpdateReservedBytes = 224;
+
 aclError prepare_scatter_update(const aclTensor* data_tensor, const aclTensor* indices_tensor,
                                 const aclTensor* updates_tensor, int64_t axis, uint64_t* bytes,
                                 aclOpExecutor** executor) {
@@ -172,6 +176,10 @@ aclError prepare_scatter_update(const aclTensor* data_tensor, const aclTensor* i
         call.require(may_be_less ? updates.shape[i] <= data.shape[i] : updates.shape[i] == data.shape[i], "updates",
                      "fit the shape " + shape_text(data.shape), shape_text(updates.shape));
     }
+    const int64_t ub_bytes = is_ascend310p() ? kScatterUpdateUbBytes310p : kScatterUpdateUbBytes910b;
+    const int64_t most_indices = (ub_bytes - kScatterUpdateReservedBytes) / dtype_bytes(indices.dtype);
+    call.require_inner(kAclnnInnerNullptr, indices.count() <= most_indices, "indices",
+                       "have at most " + std::to_string(most_indices) + " elements", std::to_string(indices.count()));
     auto body = [data, indices, updates, dim] {
         std::vector<char> storage;
         const Operand source = separate_from(data, updates, &storage);

@@ -100,7 +100,8 @@ aclError prepare_softmax(const char* name, bool is_log, const aclTensor* self_te
 
 // The gradients: (gradOutput - sum(gradOutput * output)) * output for Softmax, and gradOutput - sum(gradOutput) *
 // exp(output) for LogSoftmax. Sources: hicann/ops-nn activation/softmax_grad/docs/aclnnSoftmaxBackward.md and
-// op_api/aclnn_softmax_backward.cpp, activation/log_softmax_grad/docs/aclnnLogSoftmaxBackward.md.
+// op_api/aclnn_softmax_backward.cpp, activation/log_softmax_grad/docs/aclnnLogSoftmaxBackward.md. The document of
+// SoftmaxBackward has more types for out, to which the source converts the result.
 aclError prepare_gradient(const char* name, bool is_log, const aclTensor* gradient_tensor,
                           const aclTensor* output_tensor, int64_t dim_value, const aclTensor* out_tensor,
                           uint64_t* bytes, aclOpExecutor** executor) {
@@ -109,7 +110,9 @@ aclError prepare_gradient(const char* name, bool is_log, const aclTensor* gradie
     const RankRange ranks{is_log ? 1U : 0U, 8};
     const Operand gradient = call.input("gradOutput", gradient_tensor, types, ranks);
     const Operand output = call.input("output", output_tensor, types, ranks);
-    const Operand out = call.output("out", out_tensor, types, ranks);
+    const TypesByChip out_types =
+        is_log ? types : with_bf16_except_310p(kHalfToDoubleTypes | type_set({kComplex64, kComplex128}));
+    const Operand out = call.output("out", out_tensor, out_types, ranks);
     const size_t dim = call.dimension("dim", dim_value, gradient.shape.size());
     call.require_dtype("output", output, gradient.dtype);
     call.require_shape("output", output, gradient.shape);
@@ -144,8 +147,8 @@ aclError prepare_cross_entropy(const aclTensor* features_tensor, const aclTensor
     const TypesByChip types = with_bf16_except_310p(kHalfAndFloatTypes);
     const Operand features = call.input("features", features_tensor, types, {2, 2});
     const Operand labels = call.input("labels", labels_tensor, types, {2, 2});
-    const Operand loss = call.output("loss", loss_tensor, types, {1, 1});
-    const Operand backprop = call.output("backprop", backprop_tensor, types, {2, 2});
+    const Operand loss = call.output("loss", loss_tensor, types);
+    const Operand backprop = call.output("backprop", backprop_tensor, types);
     if (call.is_valid()) {
         const struct {
             const char* name;
@@ -153,8 +156,15 @@ aclError prepare_cross_entropy(const aclTensor* features_tensor, const aclTensor
         } others[] = {{"labels", &labels}, {"loss", &loss}, {"backprop", &backprop}};
         for (const auto& other : others) call.require_dtype(other.name, *other.operand, features.dtype);
         call.require_shape("labels", labels, features.shape);
-        call.require_shape("loss", loss, {features.shape[0]});
-        call.require_shape("backprop", backprop, features.shape);
+        // The source does not check the shapes of the outputs, and its copy of the results to them fails.
+        const struct {
+            const char* name;
+            const Operand& operand;
+            std::vector<int64_t> shape;
+        } results[] = {{"loss", loss, {features.shape[0]}}, {"backprop", backprop, features.shape}};
+        for (const auto& [name, operand, shape] : results)
+            call.require_inner(kAclnnInnerNullptr, operand.shape == shape, name, "have the shape " + shape_text(shape),
+                               shape_text(operand.shape));
     }
     auto body = [features, labels, loss, backprop] {
         if (features.count() == 0) return;

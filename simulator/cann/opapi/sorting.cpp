@@ -108,17 +108,18 @@ aclError prepare_argsort(const aclTensor* self_tensor, int64_t dim, bool descend
                        executor);
 }
 
-// hicann/ops-math math/sort/docs/aclnnSort.md and op_api/aclnn_sort.cpp. The stand-in also refuses a valuesOut whose
-// type differs from self's type.
+// hicann/ops-math math/sort/docs/aclnnSort.md and op_api/aclnn_sort.cpp, which converts the values to the type of
+// valuesOut.
 aclError prepare_sort(const aclTensor* self_tensor, int64_t dim, bool descending, const aclTensor* values_tensor,
                       const aclTensor* indices_tensor, uint64_t* bytes, aclOpExecutor** executor) {
     FirstPhase call("aclnnSort");
     const TypesByChip types = with_bf16_except_310p(kSortedTypes | kBoolType);
     const RankRange ranks{1, 8};
     const Operand self = call.input("self", self_tensor, types, ranks);
-    const Operand values = call.output("valuesOut", values_tensor, types, ranks);
+    const TypesByChip value_types = with_bf16_except_310p(kSortedTypes | kBoolType | type_set({kDouble}));
+    const Operand values = call.output("valuesOut", values_tensor, value_types, ranks);
     const Operand indices = call.output("indicesOut", indices_tensor, kInt64Only, ranks);
-    call.require_dtype("valuesOut", values, self.dtype);
+    if (call.is_valid() && values.dtype != self.dtype) call.ask_workspace(self.count() * dtype_bytes(self.dtype));
     const size_t axis = call.dimension("dim", dim, self.shape.size());
     call.require_shape("valuesOut", values, self.shape);
     call.require_shape("indicesOut", indices, self.shape);

@@ -57,11 +57,12 @@ constexpr UnaryRule kRsqrtRule =
     converted(with_bf16_except_310p(kNumberTypes), with_bf16_except_310p(kInexactTypes), IntegersAs::kOut);
 constexpr UnaryRule kInexactInPlace = same(with_bf16_except_310p(kInexactTypes));
 // math/reciprocal/docs/aclnnReciprocal&aclnnInplaceReciprocal.md.
-constexpr UnaryRule kReciprocalRule =
-    converted(with_bf16_except_310p(kNumberTypes), with_bf16_except_310p(kInexactTypes), IntegersAs::kFloat);
+constexpr UnaryRule kReciprocalRule = with_one_format(
+    converted(with_bf16_except_310p(kNumberTypes), with_bf16_except_310p(kInexactTypes), IntegersAs::kFloat));
 // math/tanh/docs/aclnnTanh&aclnnInplaceTanh.md.
-constexpr UnaryRule kTanhRule = converted(undocumented_on_310p(kHalfAndFloatTypes | kIntegersAndBool),
-                                          undocumented_on_310p(kHalfAndFloatTypes), IntegersAs::kFloat);
+constexpr UnaryRule kTanhRule =
+    with_one_format(converted(undocumented_on_310p(kHalfAndFloatTypes | kIntegersAndBool),
+                              undocumented_on_310p(kHalfAndFloatTypes), IntegersAs::kFloat));
 constexpr UnaryRule kTanhInPlace = same(undocumented_on_310p(kHalfAndFloatTypes));
 // math/erf/docs/aclnnErf&aclnnInplaceErf.md. bfloat16 is documented for Ascend910_93, not for Ascend910B; the source
 // accepts it on both.
@@ -69,17 +70,18 @@ constexpr UnaryRule kErfRule = converted(undocumented_on_310p(kHalfToDoubleTypes
                                          undocumented_on_310p(kHalfToDoubleTypes), IntegersAs::kFloat);
 constexpr UnaryRule kErfInPlace = same(undocumented_on_310p(kHalfToDoubleTypes));
 // hicann/ops-nn activation/sigmoid/docs/aclnnSigmoid&aclnnInplaceSigmoid.md and op_api/aclnn_sigmoid.cpp, which has
-// more types: integers are cast to the type of out, float64 and complex numbers run on the AI CPU.
-constexpr UnaryRule kSigmoidRule = converted(
-    with_undocumented(with_bf16_except_310p(kHalfAndFloatTypes), kNumberTypes, kNumberTypes),
-    with_undocumented(with_bf16_except_310p(kHalfAndFloatTypes), kInexactTypes, kInexactTypes), IntegersAs::kOut);
+// more types: integers are cast to the type of out, float64 and complex numbers run on the AI CPU. On Ascend310P, the
+// source refuses bfloat16 only for self.
+constexpr UnaryRule kSigmoidRule =
+    converted(with_undocumented(with_bf16_except_310p(kHalfAndFloatTypes), kNumberTypes, kNumberTypes),
+              with_undocumented(on_all(kHalfAndFloatTypes | kBf16), kInexactTypes, kInexactTypes), IntegersAs::kOut);
 constexpr UnaryRule kSigmoidInPlace = same(with_bf16_except_310p(kInexactTypes), kOneToEight);
 
 // math/abs/docs/aclnnAbs.md. The result of a complex64 is float32.
-constexpr UnaryRule kAbsRule{by_chip(kRealTypes | kBf16 | type_set({kComplex64}), kRealTypes),
-                             with_bf16_except_310p(kRealTypes), OutType::kAny};
-// math/sign/docs/aclnnSign.md. Complex types are not simulated.
-constexpr TypesByChip kSignTypes = undocumented_on_310p(kHalfToDoubleTypes | kIndexTypes | kBoolType);
+constexpr UnaryRule kAbsRule = with_one_format({by_chip(kRealTypes | kBf16 | type_set({kComplex64}), kRealTypes),
+                                                with_bf16_except_310p(kRealTypes), OutType::kAny});
+// math/sign/docs/aclnnSign.md. The document does not define the sign of a complex number, which is not simulated.
+constexpr TypesByChip kSignTypes = undocumented_on_310p(kHalfToDoubleTypes | kIndexTypes | kBoolType | kComplexTypes);
 constexpr UnaryRule kSignRule{kSignTypes, kSignTypes, OutType::kSelf, IntegersAs::kSelf, kOneToEight, "self", "result"};
 // math/floor/docs/aclnnFloor&aclnnInplaceFloor.md.
 constexpr UnaryRule kFloorRule = same(undocumented_on_310p(kHalfToDoubleTypes | kIntegerTypes | kWideUnsigned));
@@ -148,6 +150,12 @@ aclError prepare_abs(const aclTensor* self, const aclTensor* out, uint64_t* byte
     return call.finish<Kinds::kNumbers>(kAbs, bytes, executor);
 }
 
+aclError prepare_sign(const aclTensor* self, const aclTensor* result, uint64_t* bytes, aclOpExecutor** executor) {
+    UnaryCall call = read_unary("aclnnSign", kSignRule, self, result);
+    call.phase.refuse_unsimulated(is_complex(call.self.dtype), "the sign of complex numbers");
+    return call.finish<Kinds::kReal>(kSign, bytes, executor);
+}
+
 aclError prepare_erf(UnaryCall call, uint64_t* bytes, aclOpExecutor** executor) {
     const bool is_910b = std::strncmp(soc_name(), "Ascend910B", std::strlen("Ascend910B")) == 0;
     call.phase.report_beyond_document(is_910b && (call.self.dtype == kBfloat16 || call.out.dtype == kBfloat16),
@@ -199,7 +207,6 @@ NPU_CANN_UNARY(aclnnTanh, kTanhRule, kFloating, kTanh)
 NPU_CANN_IN_PLACE(aclnnInplaceTanh, kTanhInPlace, kFloating, kTanh)
 NPU_CANN_UNARY(aclnnSigmoid, kSigmoidRule, kNumbers, kSigmoid)
 NPU_CANN_IN_PLACE(aclnnInplaceSigmoid, kSigmoidInPlace, kNumbers, kSigmoid)
-NPU_CANN_UNARY(aclnnSign, kSignRule, kReal, kSign)
 NPU_CANN_UNARY(aclnnCeil, kCeilRule, kFloating, kCeil)
 NPU_CANN_IN_PLACE(aclnnInplaceCeil, kCeilRule, kFloating, kCeil)
 NPU_CANN_UNARY(aclnnRound, kRoundRule, kReal, kRound)
@@ -213,6 +220,12 @@ NPU_CANN_API aclError aclnnAbsGetWorkspaceSize(const aclTensor* self, const aclT
     return simulated_cann::prepare_abs(self, out, bytes, executor);
 }
 NPU_CANN_SECOND_PHASE(aclnnAbs)
+
+NPU_CANN_API aclError aclnnSignGetWorkspaceSize(const aclTensor* self, aclTensor* result, uint64_t* bytes,
+                                                aclOpExecutor** executor) {
+    return simulated_cann::prepare_sign(self, result, bytes, executor);
+}
+NPU_CANN_SECOND_PHASE(aclnnSign)
 
 NPU_CANN_UNARY_PAIR(Erf, kErfRule, kErfInPlace, prepare_erf)
 NPU_CANN_UNARY_PAIR(Floor, kFloorRule, kFloorRule, prepare_floor)

@@ -3,8 +3,8 @@
 // The cube unit computes the product. Sources: hicann/ops-nn
 // matmul/weight_quant_batch_matmul_v2/docs/aclnnWeightQuantBatchMatmulV2.md,
 // op_host/op_api/aclnn_weight_quant_batch_matmul_v2.cpp and op_kernel/weight_quant_batch_matmul_v2_common.h.
-// Not simulated: quantized results, antiquantScale of 64-bit integers, weights of int32, and CANN's other kernels for
-// small m.
+// Not simulated (200001): quantized results, antiquantScale of 64-bit integers, weights of int32. CANN's other kernels
+// for small m are not simulated either.
 #include <algorithm>
 
 #include "cann/opapi/cube.h"
@@ -68,13 +68,11 @@ void check_sizes(FirstPhase* call, const QuantProduct& p) {
     const bool is_x_transposed = is_transposed(p.x.shape, p.x.strides);
     call->require(k == p.k(), "weight", "have " + std::to_string(k) + " rows", p.k());
     for (int64_t size : {m, k, p.n()}) call->require(size >= 1, "each of m, k and n", "be at least 1", size);
-    if (!is_ascend310p()) {
-        for (int64_t size : {k, p.n()}) call->require(size <= kLargestDim, "each of k and n", "be at most 65535", size);
-        const int64_t most = is_x_transposed ? kLargestDim : INT32_MAX;
-        call->require(m <= most, "m", "be at most " + std::to_string(most), m);
-    } else {
+    for (int64_t size : {k, p.n()}) call->require(size <= kLargestDim, "each of k and n", "be at most 65535", size);
+    const int64_t most = is_x_transposed ? kLargestDim : INT32_MAX;
+    call->require(m <= most, "m", "be at most " + std::to_string(most), m);
+    if (is_ascend310p())
         call->require(m <= kLargestRows310p / std::max<int64_t>(k, 1), "m * k", "be at most 512000000", m * k);
-    }
     if (p.weight.dtype == kInt4) {
         const int64_t inner = p.weight.is_transposed() ? k : p.n();
         call->require(inner % 2 == 0, "the contiguous dimension of a weight of int4", "be even", inner);
@@ -107,13 +105,22 @@ void check_formats(FirstPhase* call, const QuantProduct& p) {
         call->refuse_unsimulated(is_ascend310p(), "the format FRACTAL_NZ on this chip");
         call->require(p.group_size == 0 && p.scale.count() == p.n(), "antiquantScale",
                       "have one element for each column in the format FRACTAL_NZ", shape_text(p.scale.shape));
+        // The tiling takes a scale of one element for one that all columns share, and refuses it in this format
+        // (op_host/op_tiling/weight_quant_batch_matmul_v2_tiling.cpp, CheckNzSupportedScenarios).
+        call->require(p.scale.count() > 1, "antiquantScale", "have more than one element in the format FRACTAL_NZ",
+                      p.scale.count());
     }
     if (!p.bias) return;
     call->require_contiguous("biasOptional", *p.bias);
     call->require_dtype("biasOptional", *p.bias, p.x.dtype == kBfloat16 ? static_cast<int32_t>(kFloat) : p.x.dtype);
-    const bool is_vector = p.bias->shape == std::vector<int64_t>{p.n()};
-    call->require(is_vector || p.bias->shape == std::vector<int64_t>{1, p.n()}, "biasOptional",
-                  "have the shape [n] or [1,n] with n = " + std::to_string(p.n()), shape_text(p.bias->shape));
+    const std::vector<int64_t> vector{p.n()}, row{1, p.n()};
+    std::vector<int64_t> batched = p.y.shape;  // Ascend310P: a row for each batch of y
+    batched[batched.size() - 2] = 1;
+    const bool has_batch = is_ascend310p() && batched.size() > 2;
+    const std::string shapes = has_batch ? "[n], [1,n] or " + shape_text(batched) : "[n] or [1,n]";
+    call->require(p.bias->shape == vector || p.bias->shape == row || (has_batch && p.bias->shape == batched),
+                  "biasOptional", "have the shape " + shapes + " with n = " + std::to_string(p.n()),
+                  shape_text(p.bias->shape));
 }
 
 // The scale or the offset of a group of rows in a column.
@@ -196,8 +203,10 @@ void run(const QuantProduct& p) {
                                      i * p.x.strides[p.x.shape.size() - 2] * dtype_bytes(p.x.dtype));
         multiply_quantized(p, one, rows, values.data() + batch * m * n);
     }
+    const auto columns = static_cast<size_t>(n), matrix_size = static_cast<size_t>(m * n);
     if (!bias.empty())
-        for (size_t i = 0; i < values.size(); ++i) values[i] += bias[i % bias.size()];
+        for (size_t i = 0; i < values.size(); ++i)
+            values[i] += bias[(i / matrix_size * columns + i % columns) % bias.size()];
     set_values(p.y, values);
 }
 
@@ -211,18 +220,32 @@ NPU_CANN_API aclError aclnnWeightQuantBatchMatmulV2GetWorkspaceSize(
     aclOpExecutor** executor) {
     using namespace simulated_cann;
     FirstPhase call("aclnnWeightQuantBatchMatmulV2");
+    // CheckOptionalNotNull has the status of a NULL argument.
+    for (const auto& [name, tensor] :
+         {std::pair("quantScaleOptional", quantScaleOptional), std::pair("quantOffsetOptional", quantOffsetOptional)})
+        call.require_inner(kAclnnNullptr, !is_ascend310p() || !tensor, name, "be NULL on Ascend310P", "a tensor");
     const TypesByChip types = with_bf16_except_310p(type_set({kFloat16}));
-    const TypesByChip weight_types = by_chip(type_set({kInt8, kInt4}), type_set({kInt8}));
+    const TypesByChip weight_types = by_chip(type_set({kInt8, kInt4, kInt32}), type_set({kInt8}));
+    const uint32_t kWideScale = type_set({kInt64, kUint64});
+    const TypesByChip scale_types = by_chip(types.on_910b | kWideScale, types.on_310p);
+    const TypesByChip offset_types = by_chip(types.on_910b | type_set({kInt32}), types.on_310p);
     const RankRange ranks{2, is_ascend310p() ? 6U : 2U};
     QuantProduct p;
     p.x = call.input("x", x, types, ranks);
     p.weight = call.weight("weight", weight, weight_types, ranks);
-    p.scale = call.input("antiquantScale", antiquantScale, types, {1, 2});
-    p.offset = call.optional_input("antiquantOffsetOptional", antiquantOffsetOptional, types, {1, 2});
-    p.bias = call.optional_input("biasOptional", biasOptional, with_bf16_except_310p(kHalfAndFloatTypes), {1, 2});
+    p.scale = call.input("antiquantScale", antiquantScale, scale_types, {1, 2});
+    p.offset = call.optional_input("antiquantOffsetOptional", antiquantOffsetOptional, offset_types, {1, 2});
+    p.bias = call.optional_input("biasOptional", biasOptional, with_bf16_except_310p(kHalfAndFloatTypes),
+                                 {1, is_ascend310p() ? 6U : 2U});
     p.y = call.output("y", y, types, ranks);
     p.group_size = antiquantGroupSize;
     call.refuse_unsimulated(quantScaleOptional || quantOffsetOptional, "quantScaleOptional");
+    call.refuse_unsimulated(kWideScale >> p.scale.dtype & 1, "antiquantScale of 64-bit integers");
+    call.refuse_unsimulated(p.weight.dtype == kInt32, "a weight of int32");
+    for (const auto& [name, tensor] :
+         {std::pair("antiquantScale", antiquantScale), std::pair("antiquantOffsetOptional", antiquantOffsetOptional)})
+        if (call.is_valid() && tensor)
+            call.require(tensor->format == kNd, name, "have the format ND (2)", tensor->format);
     if (call.is_valid()) {
         check_formats(&call, p);
         check_sizes(&call, p);

@@ -26,16 +26,16 @@ HELP = """\
 Ask the first phase of the stand-ins of libopapi about the neighbours of valid calls; write neighbours.txt.
 
 A neighbour differs from a call in one argument (another type, a dimension more or less, another size, other
-strides, NULL, another number), or in all tensors of one type or shape, or two of its tensors share memory.
-neighbours.txt has the calls and the answers of both chips: accepted, with the bytes of workspace and the ways
-in which the call goes beyond the function's document, or the status and the rule that refuses it.
-test_neighbours.py compares.
+strides, another format, NULL, another number), or in all tensors of one type or shape, or two of its tensors
+share memory. neighbours.txt has the calls and the answers of both chips: accepted, with the bytes of
+workspace and the ways in which the call goes beyond the function's document, or the status and the rule that
+refuses it. test_neighbours.py compares.
 
 After a change of a rule, run this program and read the difference line by line: each line is a claim about
 CANN, whose source is named in simulator/cann/opapi. To add a call, add a line with the function and its
 arguments.
 """
-ND, FRACTAL_NZ = 2, 29
+NCHW, ND, FRACTAL_NZ = 0, 2, 29
 OTHER_NUMBERS = (-1, 0, 1, 2, 9, 2**31)
 
 
@@ -212,6 +212,8 @@ def other_tensors(tensor: Tensor) -> Iterator[tuple[str, Tensor]]:
         transposed = (*steps[:-2], 1, max(shape[-2], 1))
         yield "transposed", replace(tensor, strides=transposed)
         yield "overlapping rows", replace(tensor, strides=(*steps[:-2], 0, 1))
+    if tensor.format == ND:
+        yield "nchw", replace(tensor, format=NCHW)
     yield (
         "nz" if tensor.format != FRACTAL_NZ else "nd",
         replace(packed, format=FRACTAL_NZ if tensor.format != FRACTAL_NZ else ND),

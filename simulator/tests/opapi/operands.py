@@ -10,6 +10,7 @@ from aclnn import Device, RefusedPhase
 from ml_dtypes import bfloat16
 
 INVALID, NULL = 161002, 161001
+NOT_SUPPORTED = 200001  # of an option that the stand-in lacks
 TYPES = {
     "float16": np.float16, "float32": np.float32, "float64": np.float64, "bfloat16": bfloat16,
     "int8": np.int8,
@@ -93,14 +94,19 @@ def check_types(
     on_910b: tuple[str, ...] = (),
     undocumented: tuple[str, ...] = (),
     is_310p_unlisted: bool = False,
+    unsimulated: tuple[str, ...] = (),
 ) -> None:
     """Accept `given_of(name)` for `names`, and for `on_910b` but on Ascend310P; refuse every other type.
 
     Types in `undocumented` are accepted and reported. If `is_310p_unlisted`, so is every call on Ascend310P.
+    CANN accepts the types in `unsimulated`, and the stand-in does not.
     """
     documented = {*names, *(() if device.is_310p else on_910b)} - {*undocumented}
     for name in TYPES:
         given = given_of(name)
+        if name in unsimulated:
+            assert_refused(device, op, given, "is not simulated", NOT_SUPPORTED)
+            continue
         if name not in documented | {*undocumented}:
             assert_refused(device, op, given, "must be .* but got " + name)
             continue

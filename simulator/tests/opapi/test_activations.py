@@ -9,6 +9,7 @@ from operands import (
     HALF_AND_FLOAT,
     NULL,
     TYPES,
+    UNLISTED_CHIP,
     assert_beyond_document,
     assert_refused,
     assert_same,
@@ -80,7 +81,8 @@ ACTIVATIONS = [
     ),
     Activation("Softplus", F.softplus, 3, 1, {"beta": ONE, "threshold": np.float32(20)}),
     Activation(
-        "Threshold", lambda x: F.threshold(x, 1, 2), 0, 0, {"threshold": ONE, "value": TWO}, True,
+        "Threshold", lambda x: F.threshold(x, 1, 2), 0, 0,
+        {"threshold": np.int8(1), "value": np.int8(2)}, True,
         ("int8", "int16", "int32", "int64", "uint8"),
     ),
 ]  # fmt: skip
@@ -210,6 +212,19 @@ def test_integers(opapi_910b):
     given = {"self": x, "threshold": np.float64(-0.5), "value": np.int32(7), "out": out}
     opapi_910b.call("Threshold", given)
     assert_same(out, np.where(x > -0.5, x, 7).astype(np.int32))
+
+
+def test_the_common_type_of_threshold_should_convert_to_out(opapi):
+    """The source checks the type of self only. The document of the form in place does not have this rule."""
+    x = np.ones(3, np.int32)
+    given = {"self": x, "threshold": np.int32(1), "value": np.int32(2)}
+    unlisted = [UNLISTED_CHIP] if opapi.is_310p else []
+    reason = "its document requires an out to which the common type of self, threshold and value converts"
+    for changes in ({}, {"value": ONE}, {"threshold": np.float16(1)}):
+        expected = [*unlisted, reason] if changes else unlisted
+        found = reasons_beyond_document(opapi, "Threshold", given | changes | {"out": x.copy()})
+        assert found == expected
+        assert reasons_beyond_document(opapi, "InplaceThreshold", given | changes) == unlisted
 
 
 def test_elu_with_infinite_factors_replaces_what_is_not_positive(opapi):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from aclnn import TYPES as NUMBER_OF_TYPE
 from ml_dtypes import bfloat16
-from operands import TYPES, assert_refused, assert_same, strided
+from operands import TYPES, assert_refused, assert_same, reasons_beyond_document, strided
 
 torch = pytest.importorskip("torch")
 
@@ -452,6 +452,13 @@ def test_zeros_and_ones(opapi_910b):
             out = strided(np.full((2, 300), 5).astype(TYPES[name]))
             opapi_910b.call(f"Inplace{op}", {"self": out})
             assert_same(np.ascontiguousarray(out), np.full((2, 300), value).astype(TYPES[name]))
+
+
+def test_zeros_of_bfloat16_go_beyond_the_document_on_ascend310p(opapi):
+    reasons = ["its document does not list bfloat16 for self"] if opapi.is_310p else []
+    given = {"self": np.ones(3, TYPES["bfloat16"])}
+    assert reasons_beyond_document(opapi, "InplaceZero", given) == reasons
+    assert reasons_beyond_document(opapi, "InplaceZero", {"self": np.ones(3, np.float16)}) == []
 
 
 def test_a_value_that_fills_has_one_element(opapi):

@@ -18,6 +18,7 @@ from operands import (
 )
 from ulps import assert_close, uniform
 
+INNER_NULLPTR = 561103
 ONE = np.float32(1)
 FRACTIONS = [*HALF_AND_FLOAT, "float64"]
 
@@ -131,9 +132,14 @@ def test_where_promotes_and_checks_its_arguments(opapi):
         ({"condition": np.ones((3, 3), np.bool_)}, r"condition must broadcast .* but got \[3,3\]"),
         ({"out": np.zeros((2, 3), np.int32)}, "out must have a type to which float32"),
         ({"out": np.zeros(3, np.float32)}, r"out must have the shape \[2,3\]"),
-        ({"self": a.astype(np.uint32)}, "self and other must have a common type but got uint32 and float32"),
     ):
         assert_refused(opapi, "SWhere", {**given, **change}, message)
+    message = "self and other must have a common type but got uint32 and float32"
+    assert_refused(opapi, "SWhere", {**given, "self": a.astype(np.uint32)}, message, INNER_NULLPTR)
+
+    bools = {"self": np.ones(3, np.bool_), "other": np.ones(3, np.bool_)}
+    message = "out must be bool but got float32"
+    assert_refused(opapi, "SWhere", given | bools, message, INNER_NULLPTR)
 
     def of_type(name):
         return {"condition": np.ones(3, np.bool_), "self": random_of(name, 3), "other": random_of(name, 3),

@@ -222,6 +222,24 @@ def test_upsample_nearest_checks_its_arguments(formatted):
     assert_refused(formatted, "UpsampleNearest2d", given, "self must have the format NCHW")
 
 
+@pytest.mark.parametrize("format_number", [NCHW, NHWC])
+def test_upsample_nearest_of_an_empty_tensor(formatted, format_number):
+    """The source refuses an empty dimension 1, 2 or 3 in both formats, the document every empty tensor."""
+    formatted.format = format_number
+    for empty in range(4):
+        sizes = [1, 3, 3, 3]
+        sizes[empty] = 0
+        rows = 1 if format_number == NHWC else 2
+        x, out = np.zeros(sizes, np.float16), np.zeros([*sizes[:rows], 3, 3, *sizes[rows + 2 :]], np.float16)
+        given = {"self": x, "output_size": [3, 3], "out": out}
+        if empty:
+            message = "self must have no empty dimension except the batch"
+            assert_refused(formatted, "UpsampleNearest2d", given, message)
+        else:
+            reason = "its document excludes empty tensors"
+            assert_beyond_document(formatted, "UpsampleNearest2d", given, reason)
+
+
 @pytest.mark.parametrize("upper", [True, False])
 @pytest.mark.parametrize("transpose", [True, False])
 @pytest.mark.parametrize("name", ["float32", "float64", "complex64", "complex128"])

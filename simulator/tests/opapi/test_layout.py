@@ -237,6 +237,26 @@ def test_cat_checks_its_arguments(opapi):
     )
 
 
+def test_cat_has_tensors_of_one_format(opapi):
+    nd, nchw = 2, 0
+
+    def tensor(rows, number):
+        return Stored(np.zeros((rows, 3), np.float32), 0, (rows, 3), (3, 1), number)
+
+    for first, second, out, message in (
+        (nchw, nchw, nchw, ""),
+        (nd, nchw, nd, "tensors must have the format 2 of the first tensor but got 0"),
+        (nchw, nd, nchw, "tensors must have the format 0 of the first tensor but got 2"),
+        (nd, nd, nchw, "out must have the format 2 of the first tensor but got 0"),
+    ):
+        given = {"tensors": [tensor(2, first), tensor(2, second)], "dim": 0, "out": tensor(4, out)}
+        if message:
+            assert_refused(opapi, "Cat", given, message)
+        else:
+            opapi.prepare("Cat", given)
+            opapi.free_tensors()
+
+
 @pytest.mark.parametrize(("dtype", "name"), [(29, "int4"), (36, "aclDataType 36")])
 def test_cat_refuses_types_that_cann_lacks_with_its_list(opapi, dtype, name):
     """ggml's CANN backend passes a quantized tensor as int4. 36 is float8_e4m3fn: a number above 31."""
@@ -255,6 +275,20 @@ def test_stack_adds_a_dimension(opapi, dim):
     assert_same(out, expected)
 
 
+def test_stack_promotes_types_and_has_an_own_status_for_null(opapi):
+    parts = [np.array([1, 2], np.float64), np.array([1j, 3], np.complex64)]
+    out = np.zeros((2, 2), np.complex128)
+    given = {"tensors": parts, "dim": 0, "out": out}
+    opapi.call("Stack", given)
+    assert_same(out, np.stack(parts))
+    for name in ("tensors", "out"):
+        assert_refused(opapi, "Stack", given | {name: None}, f"{name} must not be null", INNER_NULLPTR)
+    # The rule of Cat for such a common type is none of Stack.
+    assert_refused(
+        opapi, "Cat", given | {"out": np.zeros(4, np.complex64)}, "common type other than complex128"
+    )
+
+
 def test_split_tensor_cuts_parts(opapi):
     x = strided(random_of("float64", (3, 5)))
     expected = np.split(x, [2, 4], 1)
@@ -269,6 +303,28 @@ def test_split_tensor_cuts_parts(opapi):
     ):
         given = {"self": x, "split_sections": 2, "dim": 1, "out": out} | change
         assert_refused(opapi, "SplitTensor", given, message, INVALID)
+
+    def of_type(name):
+        parts = [random_of(name, (3, n)) for n in (2, 2, 1)]
+        return {"self": random_of(name, (3, 5)), "split_sections": 2, "dim": 1, "out": parts}
+
+    check_types(opapi, "SplitTensor", of_type, NUMBERS, ("bfloat16",))
+
+
+def test_split_tensor_converts_to_one_type(opapi):
+    x = random_of("int32", (3, 5))
+    expected = np.split(x.astype(np.float16), [2, 4], 1)
+    given = {"self": x, "split_sections": 2, "dim": 1, "out": [np.zeros_like(part) for part in expected]}
+    opapi.call("SplitTensor", given)
+    for got, part in zip(given["out"], expected, strict=True):
+        assert_same(got, part)
+    mixed = [*given["out"][:2], np.zeros((3, 1), np.float32)]
+    assert_refused(opapi, "SplitTensor", given | {"out": mixed}, "out must be float16 but got float32")
+    whole = {"self": x, "split_sections": 5, "dim": 1, "out": [np.zeros((3, 4), np.int32)]}
+    assert_refused(opapi, "SplitTensor", whole, r"out must have the shape \[3,5\]", INNER_NULLPTR)
+    wrong = given | {"self": x.astype(np.float32), "out": [part.astype(np.int32) for part in expected]}
+    message = "out must have a type to which float32 converts but got int32"
+    assert_refused(opapi, "SplitTensor", wrong, message)
 
 
 def test_a_part_that_is_the_output_is_refused(opapi):

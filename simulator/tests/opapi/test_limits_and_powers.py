@@ -162,6 +162,15 @@ def test_scalars_follow_the_tensor_unless_their_kind_is_higher(opapi):
     assert_refused(opapi, "PowTensorScalar", given, "out must have a type to which float32, .*, converts")
     half = np.array([2, 3], np.float16)
     opapi.call("PowTensorScalar", {"self": half, "exponent": np.float64(2), "out": half.copy()})
+    # The common type must convert to out, although an exponent of float64 and an out of float32 give float32.
+    wide, single = np.ones(2, np.float64), np.ones(2, np.float32)
+    for op, given in (
+        ("PowTensorScalar", {"self": np.ones(2, np.complex64), "exponent": np.float64(2)}),
+        ("PowScalarTensor", {"self": np.complex64(2), "exponent": wide}),
+    ):
+        message = "out must have a type to which complex128, the type of the result, converts but got float32"
+        assert_refused(opapi, op, {**given, "out": single}, message)
+    opapi.call("PowScalarTensor", {"self": np.float64(2), "exponent": wide, "out": single})
     # ggml: the slopes of ALiBi.
     slopes = np.zeros(4, np.float32)
     exponent = np.arange(1, 5, dtype=np.float32)

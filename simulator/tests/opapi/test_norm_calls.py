@@ -6,7 +6,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from operands import INVALID, NULL, TYPES, UNLISTED_CHIP, assert_beyond_document, assert_refused, strided
+from operands import (
+    INVALID,
+    NULL,
+    TYPES,
+    UNLISTED_CHIP,
+    assert_beyond_document,
+    assert_refused,
+    reasons_beyond_document,
+    strided,
+)
 
 torch = pytest.importorskip("torch")
 
@@ -88,6 +97,18 @@ def test_rms_norm_takes_a_float32_gamma_beside_16_bits(opapi_910b, name):
     assert_near(given["y_out"], x * rms(x, 1) * given["gamma"], 70)
 
 
+def test_rms_norm_takes_an_rstd_of_fewer_dimensions(opapi):
+    """The tiling accepts it. The document of RmsNorm requires the dimensions of x."""
+    given = rms_call("float32", (3, 4, 48))
+    given["rstd_out"] = np.ones((3, 4), np.float32)
+    reason = "its document requires as many dimensions as x has for rstd_out"
+    assert reasons_beyond_document(opapi, "RmsNorm", given) == [reason]
+    if not opapi.is_310p:
+        assert reasons_beyond_document(opapi, "GemmaRmsNorm", given) == []
+    opapi.call("RmsNorm", given)
+    assert_near(given["rstd_out"], rms(given["x"], 1)[..., 0], 48)
+
+
 def test_rms_norm_takes_strided_operands(opapi):
     given = rms_call("float32", (3, 4, 48))
     packed = changed(given)
@@ -137,6 +158,13 @@ def test_rms_norm_refusals(opapi_910b, function):
         ),
         ({"epsilon": -1.0}, r"epsilon must be at least 0 but got -1\.$"),
     ]
+    nine = (1,) * 6 + (2, 3, 32)
+    refused += [
+        ({"x": uniform("float16", nine)}, "x must have 1 to 8 dimensions but got 9"),
+        ({"gamma": uniform("float16", nine)}, "gamma must have 1 to 8 dimensions but got 9"),
+        ({"y_out": uniform("float16", nine)}, r"y_out must have the shape \[2,3,32\]"),
+        ({"rstd_out": np.zeros((1,) * 9, np.float32)}, "rstd_out must have 6 elements"),
+    ]
     for changes, message in refused:
         assert_refused(opapi_910b, function, changed(given, **changes), message, TILING)
     bf16_gamma = changed(given, gamma=uniform("bfloat16", 32))
@@ -156,7 +184,8 @@ def test_rms_norm_limits_of_ascend310p(opapi):
     assert_refused(opapi, "RmsNorm", rms_call("float32", (2, 7)), "at least 32 bytes", TILING)
     mixed = rms_call("float16", (2, 32), gamma_name="float32")
     assert_refused(opapi, "RmsNorm", mixed, "gamma must be float16 but got float32")
-    assert_refused(opapi, "GemmaRmsNorm", rms_call("float16", (2, 32)), "the chip must be")
+    for name in FLOATS:
+        assert_refused(opapi, "GemmaRmsNorm", rms_call(name, (2, 32)), "the chip must be", NULL)
 
 
 # ---- AddRmsNorm and InplaceAddRmsNorm -------------------------------------------------------------------
@@ -321,6 +350,14 @@ def test_rms_norm_grad_refusals(opapi):
         assert_refused(opapi, "RmsNormGrad", changed(given, **changes), message, TILING)
     assert_refused(opapi, "RmsNormGrad", grad_call("float16", (32,)), "x must have 2 to 8 dimensions", TILING)
     assert_refused(opapi, "RmsNormGrad", grad_call("float16", (0, 32)), "dy must have elements", TILING)
+    # The tiling does not run if all outputs are empty.
+    names = ("dy", "x", "gamma", "dx_out", "dgamma_out")
+    opapi.call("RmsNormGrad", changed(given, **{name: given[name][..., :0].copy() for name in names}))
+    nine = (1,) * 6 + (3, 4, 32)
+    assert_refused(opapi, "RmsNormGrad", grad_call("float16", nine), "x must have 2 to 8 dimensions", TILING)
+    for name, at in (("rstd", (1,) * 9), ("gamma", (1,) * 8 + (32,))):
+        wrong = changed(given, **{name: np.ones(at, given[name].dtype)})
+        assert_refused(opapi, "RmsNormGrad", wrong, f"{name} must have 1 to 7 dimensions but got 9", TILING)
     if opapi.is_310p:
         assert_refused(opapi, "RmsNormGrad", grad_call("float16", (2, 15)), "at least 32 bytes", TILING)
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from aclnn import Stored
 from operands import (
     NULL,
     NUMBERS,
@@ -102,6 +103,69 @@ def test_reflection_pad_checks_its_arguments(opapi):
         REAL,
         ("bfloat16", "complex64", "complex128"),
     )
+
+
+ND, NCHW, NHWC = 2, 0, 1
+
+
+def in_format(array, number):
+    """A tensor of float32 or complex64 in this plain format."""
+    dtype = 16 if np.iscomplexobj(array) else 0
+    strides = tuple(step // array.itemsize for step in array.strides)
+    return Stored(array, dtype, array.shape, strides, number)
+
+
+@pytest.mark.parametrize(
+    ("op", "more", "names"),
+    [
+        ("ReflectionPad1d", {"padding": [0, 0]}, ["self", "out"]),
+        ("ConstantPadNd", {"pad": [0, 0], "value": np.float32(0)}, ["self", "out"]),
+        ("Tril", {"diagonal": 0}, ["self", "out"]),
+        ("Triu", {"diagonal": 0}, ["self", "out"]),
+        ("Tanh", {}, ["self", "out"]),
+        ("Abs", {}, ["self", "out"]),
+        ("Reciprocal", {}, ["self", "out"]),
+        ("Hardsigmoid", {}, ["self", "out"]),
+        ("IndexCopy", {"dim": 0, "index": np.zeros(2, np.int32), "source": np.zeros((2, 2), np.float32)},
+         ["self", "out"]),
+        ("Baddbmm", {"self": np.zeros((1, 2, 2), np.float32), "beta": np.float32(1),
+                     "alpha": np.float32(1), "cube_math_type": 1}, ["batch1", "batch2", "out"]),
+        ("InplaceBaddbmm", {"beta": np.float32(1), "alpha": np.float32(1), "cube_math_type": 1},
+         ["batch1", "batch2", "self"]),
+        ("GroupNorm", {"gamma": None, "beta": None, "n": 2, "c": 2, "hx_w": 1, "group": 1, "eps": 1e-5,
+                       "mean_out": np.zeros((2, 1), np.float32), "rstd_out": np.zeros((2, 1), np.float32)},
+         ["self", "out"]),
+        ("Complex", {}, ["real", "imag", "out"]),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)  # fmt: skip
+def test_tensors_have_one_format(opapi, op, more, names):
+    """The sources of these functions compare the formats of tensors."""
+    shape = (1, 2, 2) if "addbmm" in op else (2, 2)
+    out_type = np.complex64 if op == "Complex" else np.float32
+    arrays = {name: np.zeros(shape, out_type if name == "out" else np.float32) for name in names}
+    opapi.prepare(op, more | {name: in_format(array, NCHW) for name, array in arrays.items()})
+    opapi.free_tensors()
+    for at, other in enumerate(names):
+        for usual, changed in ((ND, NCHW), (NCHW, ND)):
+            formats = dict.fromkeys(names, usual) | {other: changed}
+            given = more | {name: in_format(array, formats[name]) for name, array in arrays.items()}
+            if op == "ConstantPadNd" and formats["self"] == ND:
+                opapi.prepare(op, given)
+                opapi.free_tensors()
+                continue
+            expected = changed if at == 0 else usual
+            message = f"must have the format {expected} of .* but got|must have one format but got"
+            assert_refused(opapi, op, given, message)
+
+
+def test_group_norm_has_its_channels_in_dimension_1(opapi):
+    x, moments = np.zeros((2, 2), np.float32), np.zeros((2, 1), np.float32)
+    image = in_format(x, NHWC)
+    given = {"self": image, "gamma": None, "beta": None, "n": 2, "c": 2, "hx_w": 1, "group": 1, "eps": 1e-5,
+             "out": image, "mean_out": moments, "rstd_out": moments.copy()}  # fmt: skip
+    message = "self must have its channels in dimension 1 but got the format 1"
+    assert_refused(opapi, "GroupNorm", given, message)
 
 
 @pytest.mark.parametrize("diagonal", [0, 1, -2, 9, -9, 2**62, -(2**62)])

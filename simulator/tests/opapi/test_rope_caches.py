@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from aclnn import RefusedPhase
-from operands import NULL, TYPES, assert_refused, strided
+from operands import INVALID, NULL, TYPES, assert_refused, strided
 
 TILING = 561002
 UNIT = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-24}  # largest relative error of a rounding
@@ -109,7 +109,7 @@ def test_rope_with_sin_cos_cache_refusals(opapi):
     function = "RopeWithSinCosCache"
     given = cached_call("float16")
     if opapi.is_310p:
-        assert_refused(opapi, function, given, "the chip must be")
+        assert_refused(opapi, function, given, "the chip must be", INVALID)
         return
     for name in ("positions", "query_in", "key_in", "cos_sin_cache", "query_out", "key_out"):
         assert_refused(opapi, function, changed(given, **{name: None}), f"{name} must not be null", NULL)
@@ -126,6 +126,12 @@ def test_rope_with_sin_cos_cache_refusals(opapi):
     )
     wrong_key = changed(given, key_out=np.ones((6, 32), np.float16))
     assert_refused(opapi, function, wrong_key, r"key_out must have the shape \[6,64\]")
+    no_size = changed(given, head_size=0)
+    assert_refused(opapi, function, no_size, "head_size must not be 0 but got 0")
+    key = {name: given[name][:5].copy() for name in ("key_in", "key_out")}
+    assert_refused(
+        opapi, function, changed(given, **key), r"key_in must have the shape \[6,N\*64\] but got \[5,64\]"
+    )
     tiling = [
         (cached_call("float16", size=48), "head_size must be a multiple of 32 from 16 to 128 but got 48"),
         (cached_call("float16", width=16), "the last dimension of cos_sin_cache must be a multiple of 32"),
@@ -135,6 +141,7 @@ def test_rope_with_sin_cos_cache_refusals(opapi):
         (cached_call("float16", sections=[16, 24, 24]), "be 128 with mrope_section but got 32"),
         (changed(given, head_size=128), r"query_in must have the shape \[6,N\*128\]"),
         (cached_call("float16", heads=(64, 8), size=128, width=128), "196608 bytes of UB"),
+        (changed(given, cos_sin_cache=np.zeros((0, 32), np.float16)), "cos_sin_cache must have elements"),
     ]
     for call, message in tiling:
         assert_refused(opapi, function, call, message, TILING)
@@ -257,7 +264,7 @@ def test_kv_rms_norm_rope_cache_refusals(opapi):
     function = "KvRmsNormRopeCache"
     given = kv_call("float16", "PA")
     if opapi.is_310p:
-        assert_refused(opapi, function, given, "the chip must be")
+        assert_refused(opapi, function, given, "the chip must be", NULL)
         return
     for name in ("kv", "gamma", "cos", "sin", "index", "k_cache", "ckv_cache", "k_rope_out", "c_kv_out"):
         assert_refused(opapi, function, changed(given, **{name: None}), f"{name} must not be null", NULL)

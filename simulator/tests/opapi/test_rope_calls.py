@@ -118,7 +118,9 @@ def test_rotary_position_embedding_refuses_shapes(opapi_910b, mode, shape, table
 def test_rotary_position_embedding_refusals(opapi):
     given = rotary_call("float16", (2, 5, 3, 64), (1, 5, 1, 64), 0)
     if opapi.is_310p:
-        assert_refused(opapi, "RotaryPositionEmbedding", given, "the chip must be")
+        assert_refused(opapi, "RotaryPositionEmbedding", given, "the chip must be", NULL)
+        gradient = grad_call("float16", (2, 5, 3, 64), (1, 5, 1, 64), 0)
+        assert_refused(opapi, "RotaryPositionEmbeddingGrad", gradient, "the chip must be", NULL)
         return
     for name in ("x", "cos", "sin", "out"):
         null = changed(given, **{name: None})
@@ -130,8 +132,10 @@ def test_rotary_position_embedding_refusals(opapi):
         assert_refused(opapi, "RotaryPositionEmbedding", wrong, f"{name} must be float16")
     view = changed(given, out=strided(given["out"]))
     assert_refused(opapi, "RotaryPositionEmbedding", view, "out must be contiguous")
-    three = changed(given, cos=given["cos"][0].copy())
-    assert_refused(opapi, "RotaryPositionEmbedding", three, "cos must have 4 dimensions")
+    for name in ("x", "cos", "sin"):
+        for other in (given[name][0].copy(), given[name].reshape((1,) * 5 + given[name].shape)):
+            wrong = changed(given, **{name: other})
+            assert_refused(opapi, "RotaryPositionEmbedding", wrong, f"{name} must have 4 dimensions", TILING)
 
 
 # ---- RotaryPositionEmbeddingGrad ------------------------------------------------------------------------
@@ -211,8 +215,14 @@ def test_rotary_position_embedding_grad_refusals(opapi_910b):
             assert_refused(opapi_910b, function, call, message, TILING)
         else:
             opapi_910b.call(function, call)
+    for name in ("dy", "cos"):
+        for other in (given[name][0].copy(), given[name].reshape((1,) * 5 + given[name].shape)):
+            wrong = changed(given, **{name: other})
+            assert_refused(opapi_910b, function, wrong, f"{name} must have 4 dimensions", TILING)
     empty = grad_call("float16", (0, 5, 3, 64), (1, 5, 1, 64), 0)
     assert_refused(opapi_910b, function, empty, "dy must have elements", TILING)
+    # The tiling does not run if all outputs are empty.
+    opapi_910b.call(function, grad_call("float16", (2, 0, 3, 64), (1, 0, 1, 64), 0))
 
 
 # ---- ApplyRotaryPosEmb ----------------------------------------------------------------------------------
@@ -299,7 +309,7 @@ def test_interleave_rope_reorders_and_rotates(opapi_910b, name, table_tokens):
 def test_interleave_rope_refusals(opapi):
     given = interleave_call("float16", (2, 3, 7, 64), 7)
     if opapi.is_310p:
-        assert_refused(opapi, "InterleaveRope", given, "the chip must be")
+        assert_refused(opapi, "InterleaveRope", given, "the chip must be", NULL)
         return
     for name in ("x", "cos", "sin", "out"):
         assert_refused(

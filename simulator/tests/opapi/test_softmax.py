@@ -1,13 +1,17 @@
 """Softmax, LogSoftmax and SoftmaxCrossEntropyWithLogits of libopapi's stand-ins against torch in float64."""
 
+import re
+
 import ml_dtypes
 import numpy as np
 import pytest
 from aclnn import RefusedPhase
+from operands import INVALID, NULL, assert_refused
 
 torch = pytest.importorskip("torch")
 
 BF16 = ml_dtypes.bfloat16
+INNER_NULLPTR = 561103
 FRACTION_BITS = {"float16": 10, "bfloat16": 7, "float32": 23, "float64": 52}
 
 
@@ -124,6 +128,21 @@ def test_gradients(opapi, name, dim):
         check(out, expected, y.shape[dim], scale=scale)
 
 
+def test_the_gradient_of_softmax_converts_to_wider_types(opapi):
+    """The document of SoftmaxBackward has float64 and complex64 for out, that of LogSoftmaxBackward not."""
+    gradient, y = random((3, 4), np.float16), np.full((3, 4), 0.25, np.float16)
+    given = {"grad_output": gradient, "output": y, "dim": 1}
+    half = np.zeros((3, 4), np.float16)
+    opapi.call("SoftmaxBackward", given | {"out": half})
+    for dtype in (np.float64, np.complex64, np.complex128):
+        out = np.zeros((3, 4), dtype)
+        opapi.call("SoftmaxBackward", given | {"out": out})
+        assert np.array_equal(out, half.astype(dtype))
+        message = "out must be .* but got"
+        assert_refused(opapi, "LogSoftmaxBackward", given | {"out": out}, message)
+    assert_refused(opapi, "SoftmaxBackward", given | {"out": np.zeros((3, 4), np.int32)}, message)
+
+
 def test_gradients_refuse_other_shapes_and_types(opapi):
     x = random((2, 3), np.float32)
     for given, text in (
@@ -162,14 +181,15 @@ def test_cross_entropy_refuses_other_shapes_and_types(opapi):
     x, loss = random((5, 4), np.float32), np.zeros(5, np.float32)
     good = {"features": x, "labels": x.copy(), "loss": loss, "backprop": x.copy()}
     for change, text in (
-        ({"labels": x[:4]}, "labels must have the shape [5,4]"),
-        ({"loss": loss[:4]}, "loss must have the shape [5]"),
-        ({"backprop": x.T}, "backprop must have the shape [5,4]"),
-        ({"labels": x.astype(np.float16)}, "labels must be float32 but got float16"),
-        ({"loss": loss.astype(np.float16)}, "loss must be float32"),
-        ({"features": x[0]}, "features must have 2 dimensions"),
-        ({"loss": None}, "loss must not be null"),
+        ({"labels": x[:4]}, f"{INVALID} labels must have the shape [5,4]"),
+        ({"loss": loss[:4]}, f"{INNER_NULLPTR} loss must have the shape [5]"),
+        ({"loss": x[:, :1].copy()}, f"{INNER_NULLPTR} loss must have the shape [5]"),
+        ({"backprop": x.T}, f"{INNER_NULLPTR} backprop must have the shape [5,4]"),
+        ({"backprop": x[:, None]}, f"{INNER_NULLPTR} backprop must have the shape [5,4]"),
+        ({"labels": x.astype(np.float16)}, f"{INVALID} labels must be float32 but got float16"),
+        ({"loss": loss.astype(np.float16)}, f"{INVALID} loss must be float32"),
+        ({"features": x[0]}, f"{INVALID} features must have 2 dimensions"),
+        ({"loss": None}, f"{NULL} loss must not be null"),
     ):
-        with pytest.raises(RefusedPhase) as caught:
-            opapi.call("SoftmaxCrossEntropyWithLogits", good | change)
-        assert text in str(caught.value)
+        status, _, message = text.partition(" ")
+        assert_refused(opapi, "SoftmaxCrossEntropyWithLogits", good | change, re.escape(message), int(status))

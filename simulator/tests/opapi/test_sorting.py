@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from ml_dtypes import bfloat16
-from operands import TYPES, assert_refused, assert_same, check_types, random_of, strided
+from operands import TYPES, assert_refused, assert_same, check_types, prepared, random_of, strided
 
 SORTED = ["float16", "float32", "int8", "int16", "int32", "int64", "uint8"]
 
@@ -31,6 +31,22 @@ def test_sort_and_argsort_order_the_elements(opapi, name, dim, descending):
     assert_same(values, expected.values.numpy())
     assert_same(indices, expected.indices.numpy())
     assert_same(order, expected.indices.numpy())
+
+
+def test_sort_converts_its_values(opapi):
+    x, order = np.array([3, 1, 2], np.int16), np.zeros(3, np.int64)
+    given = {"self": x, "stable": True, "dim": 0, "descending": False, "indices_out": order}
+    types = [*SORTED, "float64", "bool", *([] if opapi.is_310p else ["bfloat16"])]
+    for name in types:
+        values = np.zeros(3, TYPES[name])
+        opapi.call("Sort", given | {"values_out": values})
+        assert_same(values, np.array([1, 2, 3]).astype(TYPES[name]))
+    assert prepared(opapi, "Sort", given | {"values_out": np.zeros(3, np.float64)})[0] > 0
+    for name in ("uint16", "complex64"):
+        message = f"valuesOut must be .* but got {name}"
+        assert_refused(opapi, "Sort", given | {"values_out": np.zeros(3, TYPES[name])}, message)
+    doubles = given | {"self": np.zeros(3, np.float64), "values_out": np.zeros(3, np.float64)}
+    assert_refused(opapi, "Sort", doubles, "self must be .* but got float64")
 
 
 def test_sort_refuses_what_the_documents_exclude(opapi):

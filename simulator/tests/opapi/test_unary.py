@@ -226,7 +226,14 @@ def test_types_of_the_source_are_taken_and_others_refused(opapi, function):
     if function.name == "Erf" and not opapi.is_310p:  # documented for Ascend910_93 only
         undocumented = ("bfloat16",)
     check_types(
-        opapi, function.name, given, function.inputs, tuple(on_910b), undocumented, function.is_310p_unlisted
+        opapi,
+        function.name,
+        given,
+        function.inputs,
+        tuple(on_910b),
+        undocumented,
+        function.is_310p_unlisted,
+        tuple(COMPLEX) if function.name == "Sign" else (),
     )
 
 
@@ -339,6 +346,13 @@ def test_is_finite_writes_bool(opapi):
     out = np.zeros(3, np.bool_)
     opapi.call("IsFinite", {"self": np.zeros(3, np.int32), "out": out})
     assert out.tolist() == [True] * 3
+
+
+def test_out_of_sigmoid_is_bfloat16_on_both_chips(opapi):
+    given = {"self": np.array([0, 9], np.float32), "out": np.zeros(2, TYPES["bfloat16"])}
+    assert reasons_beyond_document(opapi, "Sigmoid", given) == []
+    opapi.call("Sigmoid", given)
+    assert given["out"].tolist() == [0.5, 1]
 
 
 def test_sigmoid_casts_integers_to_the_type_of_out(opapi):

@@ -4,6 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from aclnn import RefusedPhase, Stored
+from operands import assert_refused
 
 F16, BF16 = np.float16, ml_dtypes.bfloat16
 INT4, NZ = 29, 29
@@ -144,6 +145,20 @@ def test_int8_in_blocks_on_910b(opapi):
     assert "antiquantScale must have one element for each column" in refused(
         opapi, x, stored, scale[:1, 0].copy(), y
     )
+    column = Stored(nz, 2, (64, 1), (1, 1), NZ)  # its scale would be one for all
+    assert "antiquantScale must have more than one element" in refused(
+        opapi, x, column, scale[:1, 0].copy(), y[:, :1].copy()
+    )
+
+
+def test_the_formats_of_a_scale_and_an_offset(opapi):
+    x, weight, scale, y = case(64, 6, group=0)
+    for name in ("scale", "offset"):
+        other = Stored(scale[:, 0].copy(), 1, (6,), (1,), 0)
+        given = {"scale": scale[:, 0].copy(), "offset": scale[:, 0].copy(), name: other}
+        message = refused(opapi, x, weight.T, given["scale"], y, offset=given["offset"])
+        argument = "antiquantScale" if name == "scale" else "antiquantOffsetOptional"
+        assert f"{argument} must have the format ND (2) but got 0" in message
 
 
 def test_refusals(opapi):
@@ -168,12 +183,59 @@ def test_refusals(opapi):
     assert "biasOptional must be float16" in refused(
         opapi, x, w, s, y, group=32, bias=np.zeros(6, np.float32)
     )
-    assert "quantScaleOptional is not simulated" in refused(
-        opapi, x, w, s, y, group=32, quant_scale=np.zeros(6, np.uint64)
-    )
+    quantized = refused(opapi, x, w, s, y, group=32, quant_scale=np.zeros(6, np.uint64))
+    if opapi.is_310p:
+        assert "quantScaleOptional must be NULL on Ascend310P" in quantized
+    else:
+        assert "quantScaleOptional is not simulated" in quantized
     row = np.zeros((1, 6), F16)
     if opapi.is_310p:
         assert "have the shape [1], [6]" in refused(opapi, x, w, row, y)
+
+
+def test_statuses_of_options_that_are_not_simulated(opapi):
+    x, weight, scale, y = case(64, 64, group=0)
+    given = dict.fromkeys(NAMES) | {"x": x, "weight": weight.T, "antiquant_scale": scale[:, 0].copy(), "y": y}
+    given |= {"antiquant_group_size": 0}
+    for name in ("quant_scale", "quant_offset"):
+        dtype = np.uint64 if name == "quant_scale" else np.float32
+        status = 161001 if opapi.is_310p else 200001
+        text = "must be NULL on Ascend310P" if opapi.is_310p else "is not simulated"
+        changed = given | {name: np.zeros(64, dtype)}
+        assert_refused(opapi, "WeightQuantBatchMatmulV2", changed, text, status)
+    for change, text in (
+        ({"antiquant_scale": np.ones(64, np.uint64)}, "antiquantScale of 64-bit integers is not simulated"),
+        (
+            {"antiquant_scale": np.ones(64, np.int64), "antiquant_offset": np.ones(64, np.int32)},
+            "antiquantScale of 64-bit integers is not simulated",
+        ),
+        ({"weight": np.zeros((8, 64), np.int32).T}, "a weight of int32 is not simulated"),
+    ):
+        if opapi.is_310p:
+            assert_refused(opapi, "WeightQuantBatchMatmulV2", given | change, "must be .* but got", 161002)
+        else:
+            assert_refused(opapi, "WeightQuantBatchMatmulV2", given | change, text, 200001)
+    offset = given | {"antiquant_offset": np.ones(64, np.int32)}
+    message = "antiquantOffsetOptional must be float16 but got int32"
+    if opapi.is_310p:
+        message = "antiquantOffsetOptional must be float16 on Ascend310P3 but got int32"
+    assert_refused(opapi, "WeightQuantBatchMatmulV2", offset, message, 161002)
+
+
+def test_a_bias_of_each_batch_on_310p(opapi):
+    x, weight, scale, _ = case(64, 6, m=8)
+    batches, y = x.reshape(2, 4, 64), np.zeros((2, 4, 6), F16)
+    bias = np.arange(12, dtype=F16).reshape(2, 1, 6)
+    if not opapi.is_310p:
+        message = refused(opapi, x, weight.T, scale.T, np.zeros((8, 6), F16), group=32, bias=bias)
+        assert "biasOptional must have 1 to 2 dimensions but got 3" in message
+        return
+    call(opapi, batches, weight.T, scale.T, y, group=32, bias=bias)
+    rows = np.repeat(bias.reshape(2, 6), 4, 0)
+    check(y.reshape(8, 6), expected(x, weight.T, scale.T, group=32, bias=rows))
+    for shape in ((1, 1, 6), (2, 4, 6), (2, 1, 1), (1, 2, 1, 6)):
+        message = refused(opapi, batches, weight.T, scale.T, y, group=32, bias=np.zeros(shape, F16))
+        assert "biasOptional must have the shape [n], [1,n] or [2,1,6] with n = 6" in message
 
 
 def test_910b_refuses_large_and_odd_sizes(opapi_910b):
