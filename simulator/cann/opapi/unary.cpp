@@ -82,7 +82,7 @@ constexpr UnaryRule kAbsRule = with_one_format({by_chip(kRealTypes | kBf16 | typ
                                                 with_bf16_except_310p(kRealTypes), OutType::kAny});
 // math/sign/docs/aclnnSign.md. The document does not define the sign of a complex number, which is not simulated.
 constexpr TypesByChip kSignTypes = undocumented_on_310p(kHalfToDoubleTypes | kIndexTypes | kBoolType | kComplexTypes);
-constexpr UnaryRule kSignRule{kSignTypes, kSignTypes, OutType::kSelf, IntegersAs::kSelf, kOneToEight, "self", "result"};
+constexpr UnaryRule kSignRule{kSignTypes, kSignTypes, OutType::kAny, IntegersAs::kSelf, kOneToEight, "self", "result"};
 // math/floor/docs/aclnnFloor&aclnnInplaceFloor.md.
 constexpr UnaryRule kFloorRule = same(undocumented_on_310p(kHalfToDoubleTypes | kIntegerTypes | kWideUnsigned));
 // math/ceil/docs/aclnnCeil&aclnnInplaceCeil.md.
@@ -152,6 +152,10 @@ aclError prepare_abs(const aclTensor* self, const aclTensor* out, uint64_t* byte
 
 aclError prepare_sign(const aclTensor* self, const aclTensor* result, uint64_t* bytes, aclOpExecutor** executor) {
     UnaryCall call = read_unary("aclnnSign", kSignRule, self, result);
+    // The source does not compare the types for a self of bfloat16, and its copy of the result fails.
+    call.phase.require_inner(call.self.dtype == kBfloat16 ? kAclnnInnerNullptr : kAclnnInvalidParam,
+                             call.out.dtype == call.self.dtype, "result",
+                             std::string("be ") + dtype_name(call.self.dtype), dtype_name(call.out.dtype));
     call.phase.refuse_unsimulated(is_complex(call.self.dtype), "the sign of complex numbers");
     return call.finish<Kinds::kReal>(kSign, bytes, executor);
 }

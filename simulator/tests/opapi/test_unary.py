@@ -8,6 +8,7 @@ import pytest
 from aclnn import Device
 from operands import (
     HALF_AND_FLOAT,
+    INVALID,
     NULL,
     NUMBERS,
     REAL,
@@ -346,6 +347,13 @@ def test_is_finite_writes_bool(opapi):
     out = np.zeros(3, np.bool_)
     opapi.call("IsFinite", {"self": np.zeros(3, np.int32), "out": out})
     assert out.tolist() == [True] * 3
+
+
+@pytest.mark.parametrize(("name", "status"), [("bfloat16", 561103), ("float16", INVALID)])
+def test_the_status_of_another_result_type_of_sign(opapi_910b, name, status):
+    """The source compares the types unless self is bfloat16, whose result it cannot copy to another type."""
+    given = {"self": np.ones(3, TYPES[name]), "result": np.ones(3, np.float32)}
+    assert_refused(opapi_910b, "Sign", given, f"result must be {name} but got float32", status)
 
 
 def test_out_of_sigmoid_is_bfloat16_on_both_chips(opapi):
