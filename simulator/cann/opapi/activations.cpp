@@ -141,12 +141,20 @@ constexpr auto kGelu = [](auto x) { return gelu_tanh(x); };
 
 NPU_CANN_UNARY(aclnnRelu, kReluRule, kReal, kRelu)
 NPU_CANN_IN_PLACE(aclnnInplaceRelu, kReluInPlace, kReal, kRelu)
-NPU_CANN_UNARY(aclnnHardsigmoid, kHardsigmoidRule, kFloating, kHardsigmoid)
 NPU_CANN_IN_PLACE(aclnnInplaceHardsigmoid, kHardsigmoidRule, kFloating, kHardsigmoid)
 NPU_CANN_UNARY(aclnnHardswish, kHardswishRule, kFloating, kHardswish)
 NPU_CANN_IN_PLACE(aclnnInplaceHardswish, kHardswishRule, kFloating, kHardswish)
 NPU_CANN_UNARY(aclnnGelu, kGeluRule, kFloating, kGelu)
 NPU_CANN_UNARY(aclnnSilu, kSiluRule, kFloating, kSilu)
+
+NPU_CANN_API aclError aclnnHardsigmoidGetWorkspaceSize(const aclTensor* self, const aclTensor* out, uint64_t* bytes,
+                                                       aclOpExecutor** executor) {
+    using namespace simulated_cann;
+    UnaryCall call = read_unary("aclnnHardsigmoid", kHardsigmoidRule, self, out);
+    call.phase.require_same_format("out", out, "self", self);  // aclnn_hardsigmoid.cpp, CheckParams
+    return call.finish<Kinds::kFloating>(kHardsigmoid, bytes, executor);
+}
+NPU_CANN_SECOND_PHASE(aclnnHardsigmoid)
 
 NPU_CANN_API aclError aclnnGeluV2GetWorkspaceSize(const aclTensor* x, int64_t approximate, const aclTensor* y,
                                                   uint64_t* bytes, aclOpExecutor** executor) {

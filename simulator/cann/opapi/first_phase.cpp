@@ -53,6 +53,14 @@ void FirstPhase::require_dtype(const char* name, const Operand& operand, int32_t
     require(operand.dtype == dtype, name, std::string("be ") + dtype_name(dtype), dtype_name(operand.dtype));
 }
 
+void FirstPhase::require_same_format(const char* name, const aclTensor* tensor, const char* of_name,
+                                     const aclTensor* of_tensor) {
+    if (!is_valid()) return;
+    require(tensor->format == of_tensor->format, name,
+            std::string("have the format of ") + of_name + ", " + std::to_string(of_tensor->format) + ",",
+            tensor->format);
+}
+
 void FirstPhase::refuse_310p() {
     require(!is_ascend310p(), "the chip", "be of the series Ascend910B or Ascend910_93", soc_name());
 }

@@ -59,6 +59,9 @@ public:
     // ops-math common/inc/op_api/aclnn_check.h, CheckShapeAndScalarSame.
     void require_shape_or_one_element(const char* name, const Operand& operand, const std::vector<int64_t>& shape);
     void require_dtype(const char* name, const Operand& operand, int32_t dtype);
+    // Requires that a tensor has the format of another one.
+    void require_same_format(const char* name, const aclTensor* tensor, const char* of_name,
+                             const aclTensor* of_tensor);
     // Refuses the call on the chips Ascend310P, for which CANN has no kernel or which the function's source refuses.
     void refuse_310p();
     // Refuses a tensor that is not contiguous. Used if CANN's source refuses such a tensor or is not available.

@@ -238,6 +238,17 @@ std::vector<int64_t> four_paddings(const std::vector<int64_t>& given) {
     return {given[0], given.back(), given[0], given.back()};
 }
 
+// Whether MaxPool takes every plain format. The document lists the format ND, but the source converts four dimensions
+// to NC1HWC0, which TransDataSpecial does for NCHW and NHWC only (hicann/ops-math
+// conversion/trans_data/op_api/transdata.cpp). For NHWC, the kernel would pool other dimensions. On Ascend910B, a large
+// window with equal paddings runs on MaxPool3DWithArgmaxV2, which takes every format.
+bool takes_every_format(const Operand& self, const Axis (&axes)[2]) {
+    constexpr int64_t kLargestKernel = 1000;
+    const bool is_large = axes[0].kernel > kLargestKernel || axes[1].kernel > kLargestKernel;
+    const bool is_even = axes[0].before == axes[0].after && axes[1].before == axes[1].after;
+    return self.shape.size() == 3 || self.count() == 0 || (is_large && is_even && !is_ascend310p());
+}
+
 // hicann/ops-nn pooling/max_pool_v3/docs/aclnnMaxPool.md and op_api/aclnn_max_pool.cpp. The document does not define
 // negative paddings, which are refused. The document does not list Ascend310P, for which the source has float16 only.
 aclError prepare_max_pool(const aclTensor* self_tensor, const aclIntArray* kernel_array,
@@ -274,6 +285,9 @@ aclError prepare_max_pool(const aclTensor* self_tensor, const aclIntArray* kerne
         }
     }
     require_outputs(&call, self, out, axes[0], axes[1], rounds_up);
+    if (call.is_valid() && !takes_every_format(self, axes))
+        call.require_inner(kAclnnInnerNullptr, self_tensor->format == kNchw, "self", "have the format NCHW (0)",
+                           std::to_string(self_tensor->format));
     auto body = [self, out, rows = axes[0], columns = axes[1]] {
         for_each_window(out, values_of<float>(self), rows, columns,
                         [](const float* window, int64_t count, int64_t, int64_t) {

@@ -5,7 +5,9 @@
 // Sources: op-plugin docs/zh/custom_APIs/torch_npu/torch_npu-npu_kv_rmsnorm_rope_cache.md, whose limits are the
 // stricter ones, and hicann/ops-transformer posembedding/kv_rms_norm_rope_cache/docs/aclnnKvRmsNormRopeCache.md for the
 // values of index, the block sizes and the status codes. The second document does not list Ascend910B, the first one
-// does.
+// does. The tiling, op_host/kv_rms_norm_rope_cache_ds_tiling.cpp, refuses scales in the mode Norm (DoOpTiling). An
+// output of a generated function must be contiguous, because CANN packs only its inputs and the tensors that it reads
+// and writes: hicann/opbase src/nnopbase/individual_op/executor/indv_executor_tensor.cpp, NnopbaseExecutorAddTensor.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -141,6 +143,7 @@ void read_target(FirstPhase* call, Target* target, const char* const (&names)[4]
     target->scale = call->optional_input(names[1], scale, kFloatOnly, {1, 1});
     call->require(!offset, names[2], "be NULL", "a tensor");  // asymmetric quantization is documented as unsupported
     target->out = call->output(names[3], out, k16BitTypes, {4, 4});
+    call->require_contiguous(names[3], target->out);  // the document allows strides, which CANN ignores
 }
 
 void require_target(FirstPhase* phase, const KvCall& call, const Target& target, const char* const (&names)[4]) {
@@ -203,6 +206,8 @@ aclError prepare_kv_rope_cache(const aclTensor* kv, const aclTensor* gamma, cons
         require_shape_with(&phase, kAclnnTilingError, "kv", call.kv, {batches, 1, tokens, kNormSize + kRopeSize});
         phase.require_inner(kAclnnTilingError, call.kv.count() > 0, "kv", "have elements", shape_text(call.kv.shape));
         require_shape_with(&phase, kAclnnTilingError, "gamma", call.gamma, {kNormSize});
+        phase.require_inner(kAclnnTilingError, mode->is_paged || !(call.key.scale || call.norm.scale), "cache_mode",
+                            "be a paged mode with k_rope_scale or c_kv_scale", mode->name);
         require_shape_with(&phase, kAclnnTilingError, "cos", call.cos, {batches, 1, tokens, kRopeSize});
         require_shape_with(&phase, kAclnnTilingError, "sin", call.sin, {batches, 1, tokens, kRopeSize});
         require_target(&phase, call, call.key, kRopeNames);

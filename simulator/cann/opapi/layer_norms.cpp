@@ -98,7 +98,7 @@ aclError prepare_layer_norm(const aclTensor* input_tensor, const aclIntArray* no
 }
 
 // hicann/ops-nn norm/group_norm/docs/aclnnGroupNorm.md and op_host/op_api/aclnn_group_norm.cpp. gamma and beta may be
-// NULL.
+// NULL. CheckFormat has the rules for formats.
 aclError prepare_group_norm(const aclTensor* self_tensor, const aclTensor* gamma_tensor, const aclTensor* beta_tensor,
                             int64_t n, int64_t c, int64_t h_by_w, int64_t group, double eps, aclTensor* out_tensor,
                             aclTensor* mean_tensor, aclTensor* rstd_tensor, uint64_t* bytes, aclOpExecutor** executor) {
@@ -135,6 +135,12 @@ aclError prepare_group_norm(const aclTensor* self_tensor, const aclTensor* gamma
     }
     if (norm.weight) call.require_shape("gamma", *norm.weight, {c});
     if (norm.bias) call.require_shape("beta", *norm.bias, {c});
+    call.require_same_format("out", out_tensor, "self", self_tensor);
+    if (call.is_valid()) {
+        const int32_t format = self_tensor->format;
+        const bool is_refused = format == 1 || format == 16 || format == 27;
+        call.require(!is_refused, "self", "not have the format NHWC (1), HWCN (16) or NDHWC (27)", format);
+    }
     if (call.is_valid()) {
         norm.rows = n * group;
         norm.columns = c / group * h_by_w;

@@ -19,6 +19,16 @@ void check_nz(FirstPhase* call, const PackedWeight& mat2) {
                   shape_text(mat2.shape));
 }
 
+// The source casts mat2 as if its memory had the shape of its view, and then sets the shape of the blocks again
+// (matmul_util.cpp, MatmulCommonProcess). So a cast of FRACTAL_NZ has no defined result.
+void require_nz_type(FirstPhase* call, const PackedWeight& mat2, const CubeTypes& types) {
+    if (!call->is_valid() || !mat2.is_nz) return;
+    call->require(
+        mat2.dtype == types.compute, "mat2",
+        std::string("be ") + dtype_name(types.compute) + ", the type of the product, in the format FRACTAL_NZ",
+        dtype_name(mat2.dtype));
+}
+
 // The operands of out = self @ mat2, and the checks that Mm, Matmul and BatchMatMul share.
 struct Product {
     Product(FirstPhase* call_, const aclTensor* self_tensor, const aclTensor* mat2_tensor, const aclTensor* out_tensor,
@@ -102,6 +112,7 @@ aclError prepare_mm(const aclTensor* self, const aclTensor* mat2, const aclTenso
     report_ignored_option(&call, product.self.dtype, product.mat2.dtype, math_type);
     const CubeTypes types =
         cube_types(&call, product.self.dtype, product.mat2.dtype, product.out.dtype, math_type, true);
+    require_nz_type(&call, product.mat2, types);
     product.check_shapes();
     return product.finish(types, bytes, executor);
 }
@@ -122,6 +133,7 @@ aclError prepare_matmul(const aclTensor* self, const aclTensor* mat2, const aclT
                      std::string("be ") + dtype_name(product.self.dtype) + " in the format FRACTAL_NZ",
                      dtype_name(product.mat2.dtype));
     CubeTypes types = cube_types(&call, product.self.dtype, product.mat2.dtype, product.out.dtype, math_type, true);
+    require_nz_type(&call, product.mat2, types);
     product.check_shapes();
     if (product.self.shape.size() == 1 && product.mat2.shape.size() == 1)
         types = {CubeRounding::kNone, promoted_dtype(product.self.dtype, true, product.mat2.dtype, true)};

@@ -13,6 +13,7 @@ from operands import (
     assert_refused,
     assert_same,
     check_types,
+    formatted,
     random_of,
     reasons_beyond_document,
     strided,
@@ -170,6 +171,12 @@ def test_activations_work_in_place(opapi, name, more_types):
         x = strided(x)
         opapi.call(op, {"self": x, **arguments})
         assert_close(np.ascontiguousarray(x), expected, activation.ulps + 0.5, activation.epsilons)
+
+
+def test_hardsigmoid_refuses_an_out_of_another_format(opapi):
+    x = np.zeros((2, 3), np.float16)
+    given = {"self": x, "out": formatted(x.copy(), 0)}
+    assert_refused(opapi, "Hardsigmoid", given, "out must have the format of self, 2, but got 0")
 
 
 def test_relu_keeps_what_is_not_below_zero(opapi):

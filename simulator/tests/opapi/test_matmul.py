@@ -327,6 +327,13 @@ def test_nz_is_refused_for_other_arguments(opapi):
     assert "mat2 must have no 1 in its last two dimensions" in str(
         refused(opapi, "Mm", a, column, out[:, :1])
     )
+    if not opapi.is_310p:
+        for name, left in (("Mm", a.astype(F32)), ("Matmul", a.astype(F32)), ("Mm", a.astype(BF16))):
+            message = (
+                "mat2 must be float32, the type of the product, in the format FRACTAL_NZ but got float16"
+            )
+            assert message in str(refused(opapi, name, left, stored, out))
+            call(opapi, name, left, stored, out, FP16)
     wide = Stored(nz, 0, (16, 16), (16, 1), NZ)
     assert "of a dtype of 1 or 2 bytes" in str(refused(opapi, "Mm", a, wide, out))
     opapi.free_tensors()

@@ -6,7 +6,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from operands import INVALID, NULL, TYPES, UNLISTED_CHIP, assert_beyond_document, assert_refused, strided
+from operands import (
+    INVALID,
+    NULL,
+    TYPES,
+    UNLISTED_CHIP,
+    assert_beyond_document,
+    assert_refused,
+    formatted,
+    strided,
+)
 
 torch = pytest.importorskip("torch")
 
@@ -88,14 +97,12 @@ def test_rms_norm_takes_a_float32_gamma_beside_16_bits(opapi_910b, name):
     assert_near(given["y_out"], x * rms(x, 1) * given["gamma"], 70)
 
 
-def test_rms_norm_takes_strided_operands(opapi):
+def test_rms_norm_takes_strided_inputs(opapi):
     given = rms_call("float32", (3, 4, 48))
     packed = changed(given)
     opapi.call("RmsNorm", packed)
-    views = {
-        name: strided(value) if isinstance(value, np.ndarray) else value for name, value in given.items()
-    }
-    views["y_out"][...] = 0
+    views = changed(given, x=strided(given["x"]), gamma=strided(given["gamma"]))
+    views |= {name: np.zeros_like(given[name]) for name in ("y_out", "rstd_out")}
     opapi.call("RmsNorm", views)
     assert np.array_equal(views["y_out"], packed["y_out"])
     assert np.array_equal(views["rstd_out"], packed["rstd_out"])
@@ -139,6 +146,9 @@ def test_rms_norm_refusals(opapi_910b, function):
     ]
     for changes, message in refused:
         assert_refused(opapi_910b, function, changed(given, **changes), message, TILING)
+    for name in ("y_out", "rstd_out"):
+        view = changed(given, **{name: strided(given[name])})
+        assert_refused(opapi_910b, function, view, f"{name} must be contiguous but got the strides")
     bf16_gamma = changed(given, gamma=uniform("bfloat16", 32))
     assert_refused(opapi_910b, function, bf16_gamma, "gamma must be float16")
     empty = rms_call("float16", (2, 0))
@@ -457,6 +467,22 @@ def test_group_norm_refusals(opapi):
     ]
     for changes, message in refused:
         assert_refused(opapi, "GroupNorm", changed(given, **changes), message, INVALID)
+
+
+@pytest.mark.parametrize(
+    ("of_self", "of_out", "message"),
+    [
+        (0, 2, "out must have the format of self, 0, but got 2"),
+        (1, 1, r"self must not have the format NHWC \(1\), HWCN \(16\) or NDHWC \(27\) but got 1"),
+        (16, 16, "self must not have .* but got 16"),
+        (27, 27, "self must not have .* but got 27"),
+    ],
+)
+def test_group_norm_refuses_formats(opapi, of_self, of_out, message):
+    given = group_call("float16", (2, 6, 5, 7), 3, True)
+    for name, form in (("self", of_self), ("out", of_out)):
+        given[name] = formatted(given[name], form)
+    assert_refused(opapi, "GroupNorm", given, message)
 
 
 def test_each_norm_adds_epsilon(opapi):

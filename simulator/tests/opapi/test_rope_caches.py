@@ -207,8 +207,9 @@ def token_rows(given: dict[str, Any], mode: str) -> Any:
 
 
 @pytest.mark.parametrize("name", ["float16", "bfloat16"])
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("is_quantized", [False, True])
+@pytest.mark.parametrize(
+    ("mode", "is_quantized"), [*((mode, False) for mode in MODES), *((mode, True) for mode in MODES[1:])]
+)
 def test_kv_rms_norm_rope_cache_writes_the_rows_of_index(opapi_910b, name, mode, is_quantized):
     given = kv_call(name, mode, is_quantized)
     opapi_910b.call("KvRmsNormRopeCache", given)
@@ -265,11 +266,18 @@ def test_kv_rms_norm_rope_cache_refusals(opapi):
         assert_refused(opapi, function, wrong, f"{name} must be")
     one_scale = changed(given, k_rope_scale=np.ones(64, np.float32))
     assert_refused(opapi, function, one_scale, "k_rope_scale and c_kv_scale must both be NULL or neither")
+    for name in ("k_rope_out", "c_kv_out"):
+        view = changed(given, **{name: strided(given[name])})
+        assert_refused(opapi, function, view, f"{name} must be contiguous")
     offset = changed(given, c_kv_offset=np.ones(512, np.float32))
     assert_refused(opapi, function, offset, "c_kv_offset must be NULL")
     quantized = changed(kv_call("float16", "PA", True), k_cache=given["k_cache"])
     assert_refused(opapi, function, quantized, "k_cache must be int8 but got float16")
     tiling = [
+        (
+            kv_call("float16", "Norm", True),
+            "cache_mode must be a paged mode with k_rope_scale or c_kv_scale but got Norm",
+        ),
         (changed(given, cache_mode=b"PA_XX"), "cache_mode must be Norm, PA"),
         (changed(given, cache_mode=None), "cache_mode must be Norm, PA"),
         (changed(given, kv=uniform("float16", (2, 2, 5, 576))), r"kv must have the shape \[2,1,5,576\]"),
