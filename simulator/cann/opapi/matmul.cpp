@@ -1,5 +1,7 @@
 // Mm, Matmul, BatchMatMul and Mv: out = self @ mat2. cube.h describes the arithmetic.
 #include <algorithm>
+#include <functional>
+#include <numeric>
 
 #include "cann/opapi/cube.h"
 
@@ -41,8 +43,8 @@ struct Product {
     }
 
     // Checks the shapes of two matrices or batches of matrices, and out's shape. A batch dimension broadcasts if its
-    // size is 1 or if one operand lacks it.
-    void check_shapes() const {
+    // size is 1 or if one operand lacks it. If `reshapes`, out may have another shape than the product.
+    void check_shapes(bool reshapes = false) const {
         if (!call->is_valid()) return;
         const Shape a = as_matrices(self.shape, true), b = as_matrices(mat2.shape, false);
         call->require(a.back() == b[b.size() - 2], "mat2", "have " + std::to_string(a.back()) + " rows",
@@ -58,8 +60,13 @@ struct Product {
         shape.back() = b.back();
         if (mat2.shape.size() == 1) shape.pop_back();
         if (self.shape.size() == 1) shape.erase(shape.end() - (mat2.shape.size() == 1 ? 1 : 2));
-        call->require_shape("out", out, shape);
+        if (!reshapes) return call->require_shape("out", out, shape);
+        call->report_beyond_document(out.shape != shape, "its document does not mention an out of another shape");
+        call->require_inner(kAclnnInnerNullptr, is_empty() || out.count() == count_of(shape), "out",
+                            "have the shape " + shape_text(shape) + " or as many elements", shape_text(out.shape));
     }
+
+    bool is_empty() const { return self.count() == 0 || count_of(mat2.shape) == 0; }
 
     // Ends the first phase. The kernel's result needs a workspace if its type is not that of out.
     aclError finish(const CubeTypes& types, uint64_t* bytes, aclOpExecutor** executor) const {
@@ -71,9 +78,14 @@ struct Product {
             std::vector<float> values =
                 batched_product(matrices(self, true, rank), matrices(unpacked, false, rank), types.rounding);
             if (types.result != out.dtype) round_to(types.result, &values);
+            values.resize(static_cast<size_t>(out.count()));  // an empty product fills every out with 0
             set_values(out, values);
         };
         return call->finish(body, bytes, executor);
+    }
+
+    static int64_t count_of(const Shape& shape) {
+        return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
     }
 
     static int64_t size_from_end(const Shape& shape, size_t distance) {
@@ -119,7 +131,9 @@ aclError prepare_mm(const aclTensor* self, const aclTensor* mat2, const aclTenso
 
 // hicann/ops-nn matmul/mat_mul_v3/docs/aclnnMatmul.md and op_host/op_api/aclnn_matmul.cpp. Two vectors are promoted and
 // multiplied by the function Dot, without regard to cubeMathType. The document does not support bfloat16 beside another
-// type; the source computes it (matmul_util.cpp, Dav2201MatMulRule::GetUpperDtypeByLookUpTable).
+// type; the source computes it (matmul_util.cpp, Dav2201MatMulRule::GetUpperDtypeByLookUpTable). The source reshapes
+// the product to the shape of out (MatmulGraphImpl::CommonPostProcessWithReshape), and fills out with 0 if an input is
+// empty (MatMulEmptyTensorGraph).
 aclError prepare_matmul(const aclTensor* self, const aclTensor* mat2, const aclTensor* out, int8_t math_type,
                         uint64_t* bytes, aclOpExecutor** executor) {
     FirstPhase call("aclnnMatmul");
@@ -134,7 +148,7 @@ aclError prepare_matmul(const aclTensor* self, const aclTensor* mat2, const aclT
                      dtype_name(product.mat2.dtype));
     CubeTypes types = cube_types(&call, product.self.dtype, product.mat2.dtype, product.out.dtype, math_type, true);
     require_nz_type(&call, product.mat2, types);
-    product.check_shapes();
+    product.check_shapes(true);
     if (product.self.shape.size() == 1 && product.mat2.shape.size() == 1)
         types = {CubeRounding::kNone, promoted_dtype(product.self.dtype, true, product.mat2.dtype, true)};
     return product.finish(types, bytes, executor);
