@@ -16,6 +16,9 @@ namespace simulated_cann {
 struct RankRange {
     size_t least = 0, most = 8;  // 8: CANN's limit for functions without another one
 };
+// For functions that CANN generates: the tiling checks the ranks. 25 is the limit of CANN's shapes (hicann/opbase
+// src/nnopbase/individual_op/executor/indv_executor.h, MAX_DIM_NUM).
+constexpr RankRange kAnyRank{0, 25};
 
 // Returns the number with 6 significant digits, such as "0" and "1e-05", or with 17 if 6 do not determine it.
 std::string number_text(double value);
