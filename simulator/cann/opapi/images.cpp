@@ -70,7 +70,10 @@ void require_outputs(FirstPhase* call, const Operand& self, const Operand& out, 
 }
 
 // hicann/ops-math conversion/im2col/docs/aclnnIm2col.md and op_api/aclnn_im2col.cpp. The document does not list
-// Ascend310P, for which CANN 8.1 has a kernel.
+// Ascend310P, for which CANN 8.1 has a kernel. The source casts the result to the type of out. The document lists types
+// for self that no kernel has.
+constexpr TypesByChip kColumnTypes = undocumented_on_310p(kRealTypes | kWideUnsigned | type_set({kComplex64}));
+
 aclError prepare_im2col(const aclTensor* self_tensor, const aclIntArray* kernel_array,
                         const aclIntArray* dilation_array, const aclIntArray* padding_array,
                         const aclIntArray* stride_array, const aclTensor* out_tensor, uint64_t* bytes,
@@ -86,8 +89,8 @@ aclError prepare_im2col(const aclTensor* self_tensor, const aclIntArray* kernel_
                  {"dilation", call.integers("dilation", dilation_array), 1},
                  {"padding", call.integers("padding", padding_array), 0},
                  {"stride", call.integers("stride", stride_array), 1}};
-    const Operand out = call.output("out", out_tensor, types, {2, 3});
-    call.require_dtype("out", out, self.dtype);
+    const Operand out = call.output("out", out_tensor, kColumnTypes, {2, 3});
+    if (call.is_valid() && out.dtype != self.dtype) call.ask_workspace(out.count() * dtype_bytes(self.dtype));
     for (const auto& list : lists) {
         call.require(list.values.size() == 2, list.name, "have 2 elements", static_cast<int64_t>(list.values.size()));
         for (int64_t value : list.values)
@@ -108,7 +111,8 @@ aclError prepare_im2col(const aclTensor* self_tensor, const aclIntArray* kernel_
     call.require_shape("out", out, shape);
     auto body = [images, out, rows = axes[0], columns = axes[1], height, width] {
         std::vector<char> storage;
-        const Operand from = separate_from(out, images, &storage);
+        const Operand from =
+            out.dtype == images.dtype ? separate_from(out, images, &storage) : packed_as(out.dtype, images, &storage);
         fill_view(out, float_scalar(0));
         const Operand batched = out.shape.size() == 2 ? with_repeated_dimension(out, 0, 1) : out;
         Operand to = split_dimension(batched, 2, height, width);

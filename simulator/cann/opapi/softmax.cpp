@@ -100,16 +100,20 @@ aclError prepare_softmax(const char* name, bool is_log, const aclTensor* self_te
 
 // The gradients: (gradOutput - sum(gradOutput * output)) * output for Softmax, and gradOutput - sum(gradOutput) *
 // exp(output) for LogSoftmax. Sources: hicann/ops-nn activation/softmax_grad/docs/aclnnSoftmaxBackward.md and
-// op_api/aclnn_softmax_backward.cpp, activation/log_softmax_grad/docs/aclnnLogSoftmaxBackward.md.
+// op_api/aclnn_softmax_backward.cpp, activation/log_softmax_grad/docs/aclnnLogSoftmaxBackward.md and
+// op_api/aclnn_logsoftmax_backward.cpp. LogSoftmaxBackward casts the result to any type of out. Its document does not
+// list rank 0, which the source accepts.
 aclError prepare_gradient(const char* name, bool is_log, const aclTensor* gradient_tensor,
                           const aclTensor* output_tensor, int64_t dim_value, const aclTensor* out_tensor,
                           uint64_t* bytes, aclOpExecutor** executor) {
     FirstPhase call(name);
     const TypesByChip types = with_bf16_except_310p(kHalfAndFloatTypes);
-    const RankRange ranks{is_log ? 1U : 0U, 8};
-    const Operand gradient = call.input("gradOutput", gradient_tensor, types, ranks);
-    const Operand output = call.input("output", output_tensor, types, ranks);
-    const Operand out = call.output("out", out_tensor, types, ranks);
+    const TypesByChip out_types = is_log ? with_bf16_except_310p(kNumberTypes | kWideUnsigned) : types;
+    const Operand gradient = call.input("gradOutput", gradient_tensor, types);
+    const Operand output = call.input("output", output_tensor, types);
+    const Operand out = call.output("out", out_tensor, out_types);
+    call.report_beyond_document(is_log && gradient_tensor && gradient.shape.empty(),
+                                "its document does not list a gradOutput without dimensions");
     const size_t dim = call.dimension("dim", dim_value, gradient.shape.size());
     call.require_dtype("output", output, gradient.dtype);
     call.require_shape("output", output, gradient.shape);

@@ -56,6 +56,16 @@ def test_im2col_puts_windows_into_columns(opapi_910b, window, shape):
     assert_same(out, expected.astype(np.float16))
 
 
+@pytest.mark.parametrize("to", ["float32", "bfloat16", "int8", "uint64", "complex64"])
+def test_im2col_casts_to_the_type_of_out(opapi_910b, to):
+    x = random_of("float16", (2, 3, 4))
+    out, same = np.ones((8, 6), TYPES[to]), np.ones((8, 6), np.float16)
+    given = {"self": x, "kernel_size": [2, 2], "dilation": [1, 1], "padding": [0, 0], "stride": [1, 1]}
+    opapi_910b.call("Im2col", given | {"out": same})
+    opapi_910b.call("Im2col", given | {"out": out})
+    assert_same(out, same.astype(TYPES[to]))
+
+
 def test_im2col_checks_its_arguments(opapi):
     x, out = np.zeros((1, 2, 4, 4), np.float32), np.zeros((1, 8, 9), np.float32)
     given = {

@@ -4,6 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from aclnn import RefusedPhase
+from operands import assert_beyond_document
 
 torch = pytest.importorskip("torch")
 
@@ -122,6 +123,22 @@ def test_gradients(opapi, name, dim):
         )
         scale = np.abs(g) + np.abs(terms).sum(dim, keepdims=True) * weights
         check(out, expected, y.shape[dim], scale=scale)
+
+
+def test_log_softmax_backward_casts_to_the_type_of_out(opapi):
+    x, y = np.array([[8, 2, 2]], np.float16), np.zeros((1, 3), np.float16)  # whose exponential is 1
+    for dtype in (np.float32, np.int8, np.uint16, np.complex64):
+        out = np.ones((1, 3), dtype)
+        opapi.call(
+            "LogSoftmaxBackward", {"grad_output": x[:, :] + 12, "output": y - np.inf, "dim": 1, "out": out}
+        )
+        assert out.tolist() == [[20, 14, 14]]
+    one = {"grad_output": np.array(3, np.float32), "output": np.array(0, np.float32), "dim": 0,
+           "out": np.array(7, np.float32)}  # fmt: skip
+    reason = "its document does not list a gradOutput without dimensions"
+    assert_beyond_document(opapi, "LogSoftmaxBackward", one, reason)
+    opapi.call("LogSoftmaxBackward", one)
+    assert one["out"] == 0
 
 
 def test_gradients_refuse_other_shapes_and_types(opapi):
