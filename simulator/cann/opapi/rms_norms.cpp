@@ -6,7 +6,8 @@
 namespace simulated_cann {
 namespace {
 
-constexpr int64_t kLeastLastBytes310p = 32;  // of the last dimension of x and gamma on Ascend310P
+constexpr int64_t kRmsNormWorkspaceBytes = (16 << 20) + 256;  // of the tilings in rms_norm_tiling.cpp
+constexpr int64_t kLeastLastBytes310p = 32;                   // of the last dimension of x and gamma on Ascend310P
 
 bool is_16_bit(int32_t dtype) { return dtype == kFloat16 || dtype == kBfloat16; }
 
@@ -81,6 +82,7 @@ aclError prepare_rms_norm(const char* name, bool is_gemma, const aclTensor* x_te
     }
     require_310p_row(&call, "x", x);
     require_float_at_least(&call, kAclnnTilingError, "epsilon", epsilon, 0);
+    if (call.is_valid() && x.count() > 0) call.ask_workspace(kRmsNormWorkspaceBytes);
     const auto epsilon_float = static_cast<float>(epsilon);
     const float added_to_gamma = is_gemma ? 1.0F : 0.0F;
     return call.finish([=] { write_rms_norm(x, gamma, epsilon_float, added_to_gamma, y, rstd); }, bytes, executor);

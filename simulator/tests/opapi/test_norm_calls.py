@@ -14,6 +14,7 @@ from operands import (
     assert_beyond_document,
     assert_refused,
     formatted,
+    prepared,
     strided,
 )
 
@@ -156,6 +157,16 @@ def test_rms_norm_refusals(opapi_910b, function):
     if function == "GemmaRmsNorm":
         mixed = rms_call("float16", (2, 32), gamma_name="float32")
         assert_refused(opapi_910b, function, mixed, "gamma must be float16 but got float32")
+
+
+def test_norms_ask_for_the_workspace_of_their_tilings(opapi):
+    given = rms_call("float16", (2, 32))
+    for function in ("RmsNorm",) if opapi.is_310p else ("RmsNorm", "GemmaRmsNorm"):
+        assert prepared(opapi, function, given)[0] == (16 << 20) + 512
+    group = group_call("float16", (2, 6, 5), 3, True)
+    assert (
+        prepared(opapi, "GroupNorm", group)[0] == (2 << 20 if opapi.is_310p else 16 << 20) + 512
+    )  # with CANN's padding
 
 
 def test_rms_norm_limits_of_ascend310p(opapi):
