@@ -115,6 +115,7 @@ aclError prepare_masked_fill(const aclTensor* self_tensor, const aclTensor* mask
     call.scalar<double>("value", value, with_undocumented(types, kDoubleType, kDoubleType));
     require_conversion(&call, "value", value, self.dtype);
     require_broadcast(&call, {{"selfRef", self}, {"mask", mask}}, "selfRef", self);
+    ask_workspace_in_place(&call, self);
     const aclScalar scalar = value ? *value : aclScalar{};
     const auto body = [=] {
         const std::vector<int64_t> truth = truth_of(mask, self.shape);
@@ -203,6 +204,7 @@ aclError prepare_lerp(const char* name, const aclTensor* self_tensor, const aclT
     call.require_dtype("weight", weight, self.dtype);
     call.require_dtype("out", out, self.dtype);
     require_broadcast(&call, {{self_name, self}, {"end", end}, {"weight", weight}}, in_place ? self_name : "out", out);
+    if (in_place) ask_workspace_in_place(&call, self);
     const auto body = [=] {
         std::vector<float> values = values_of<float>(self.broadcast_to(out.shape));
         const std::vector<float> ends = values_of<float>(end.broadcast_to(out.shape));

@@ -126,12 +126,13 @@ CubeTypes cube_types(FirstPhase* call, int32_t a, int32_t b, int32_t out, int8_t
                           "be 1 or 2 for float32 on " + std::string(soc_name()), math_type);
         call->require(math_type >= kKeepDtype && math_type <= kUseHf32, "cubeMathType",
                       "be in [0, 3] on " + std::string(soc_name()), math_type);
-        return {CubeRounding::kFloat16, out == kFloat ? kFloat : kFloat16};
+        return {CubeRounding::kFloat16, kFloat16, out == kFloat ? kFloat : kFloat16};
     }
     call->require(math_type >= kKeepDtype && math_type <= kUseFp32Add, "cubeMathType", "be in [0, 4]", math_type);
     if (math_type == kUseFp32Add && !takes_fp32_add) math_type = kKeepDtype;
     const int32_t compute = compute_dtype_910b(a, b, math_type);
     CubeTypes types;
+    types.compute = compute;
     if (compute == kFloat16) types.rounding = CubeRounding::kFloat16;
     if (compute == kFloat && (math_type == kAllowDownPrecision || math_type == kUseHf32))
         types.rounding = CubeRounding::kHf32;

@@ -16,7 +16,8 @@ enum class CubeRounding { kNone, kFloat16, kBfloat16, kHf32 };
 
 struct CubeTypes {
     CubeRounding rounding = CubeRounding::kNone;
-    int32_t result = kFloat;  // the type that the kernel writes, before a conversion to out's type
+    int32_t compute = kFloat;  // the type to which CANN casts the inputs
+    int32_t result = kFloat;   // the type that the kernel writes, before a conversion to out's type
 };
 
 // Checks cubeMathType and returns the types of a product of `a` and `b`. `takes_fp32_add` tells whether the function

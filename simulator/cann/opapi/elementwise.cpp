@@ -17,6 +17,11 @@ void ask_workspace_for_casts(FirstPhase* call, int32_t dtype, std::initializer_l
         if (operand->dtype != dtype) call->ask_workspace(operand->count() * dtype_bytes(dtype));
 }
 
+void ask_workspace_in_place(FirstPhase* call, const Operand& self) {
+    if (call->is_valid() && !is_contiguous(self.shape, self.strides))
+        call->ask_workspace(self.count() * dtype_bytes(self.dtype));
+}
+
 void require_conversion(FirstPhase* call, int32_t dtype, const char* out_name, const Operand& out) {
     if (!call->is_valid()) return;
     call->require(can_cast(dtype, out.dtype), out_name,
@@ -49,6 +54,7 @@ UnaryCall read_in_place(const char* function, const UnaryRule& rule, const aclTe
     call.self = call.out = call.phase.in_place(rule.self_name, self, rule.self, rule.ranks);
     call.dtype = kernel_dtype(rule, call.self.dtype, call.out.dtype);
     ask_workspace_for_casts(&call.phase, call.dtype, {&call.self, &call.out});
+    ask_workspace_in_place(&call.phase, call.self);
     return call;
 }
 

@@ -108,6 +108,9 @@ UnaryCall read_in_place(const char* function, const UnaryRule& rule, const aclTe
 
 // Asks for workspace for one intermediate tensor of the type `dtype` for each operand of another type.
 void ask_workspace_for_casts(FirstPhase* call, int32_t dtype, std::initializer_list<const Operand*> operands);
+// Asks for the packed result of a function that writes `self` in place, if self is not contiguous. CANN also packs the
+// input, which FirstPhase counts.
+void ask_workspace_in_place(FirstPhase* call, const Operand& self);
 
 // Refuses the call unless a result of the type `dtype` converts to the type of out.
 void require_conversion(FirstPhase* call, int32_t dtype, const char* out_name, const Operand& out);

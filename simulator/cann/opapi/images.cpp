@@ -68,7 +68,10 @@ void require_outputs(FirstPhase* call, const Operand& self, const Operand& out, 
 }
 
 // hicann/ops-math conversion/im2col/docs/aclnnIm2col.md and op_api/aclnn_im2col.cpp. The document does not list
-// Ascend310P, for which CANN 8.1 has a kernel.
+// Ascend310P, for which CANN 8.1 has a kernel. The source casts the result to the type of out. The document lists types
+// for self that no kernel has.
+constexpr TypesByChip kColumnTypes = undocumented_on_310p(kRealTypes | kWideUnsigned | type_set({kComplex64}));
+
 aclError prepare_im2col(const aclTensor* self_tensor, const aclIntArray* kernel_array,
                         const aclIntArray* dilation_array, const aclIntArray* padding_array,
                         const aclIntArray* stride_array, const aclTensor* out_tensor, uint64_t* bytes,
@@ -84,8 +87,8 @@ aclError prepare_im2col(const aclTensor* self_tensor, const aclIntArray* kernel_
                  {"dilation", call.integers("dilation", dilation_array), 1},
                  {"padding", call.integers("padding", padding_array), 0},
                  {"stride", call.integers("stride", stride_array), 1}};
-    const Operand out = call.output("out", out_tensor, types, {2, 3});
-    call.require_dtype("out", out, self.dtype);
+    const Operand out = call.output("out", out_tensor, kColumnTypes, {2, 3});
+    if (call.is_valid() && out.dtype != self.dtype) call.ask_workspace(out.count() * dtype_bytes(self.dtype));
     for (const auto& list : lists) {
         call.require(list.values.size() == 2, list.name, "have 2 elements", static_cast<int64_t>(list.values.size()));
         for (int64_t value : list.values)
@@ -106,7 +109,8 @@ aclError prepare_im2col(const aclTensor* self_tensor, const aclIntArray* kernel_
     call.require_shape("out", out, shape);
     auto body = [images, out, rows = axes[0], columns = axes[1], height, width] {
         std::vector<char> storage;
-        const Operand from = separate_from(out, images, &storage);
+        const Operand from =
+            out.dtype == images.dtype ? separate_from(out, images, &storage) : packed_as(out.dtype, images, &storage);
         fill_view(out, float_scalar(0));
         const Operand batched = out.shape.size() == 2 ? with_repeated_dimension(out, 0, 1) : out;
         Operand to = split_dimension(batched, 2, height, width);
@@ -236,6 +240,17 @@ std::vector<int64_t> four_paddings(const std::vector<int64_t>& given) {
     return {given[0], given.back(), given[0], given.back()};
 }
 
+// Whether MaxPool takes every plain format. The document lists the format ND, but the source converts four dimensions
+// to NC1HWC0, which TransDataSpecial does for NCHW and NHWC only (hicann/ops-math
+// conversion/trans_data/op_api/transdata.cpp). For NHWC, the kernel would pool other dimensions. On Ascend910B, a large
+// window with equal paddings runs on MaxPool3DWithArgmaxV2, which takes every format.
+bool takes_every_format(const Operand& self, const Axis (&axes)[2]) {
+    constexpr int64_t kLargestKernel = 1000;
+    const bool is_large = axes[0].kernel > kLargestKernel || axes[1].kernel > kLargestKernel;
+    const bool is_even = axes[0].before == axes[0].after && axes[1].before == axes[1].after;
+    return self.shape.size() == 3 || self.count() == 0 || (is_large && is_even && !is_ascend310p());
+}
+
 // hicann/ops-nn pooling/max_pool_v3/docs/aclnnMaxPool.md and op_api/aclnn_max_pool.cpp. The document does not define
 // negative paddings, which are refused. The document does not list Ascend310P, for which the source has float16 only.
 aclError prepare_max_pool(const aclTensor* self_tensor, const aclIntArray* kernel_array,
@@ -270,6 +285,9 @@ aclError prepare_max_pool(const aclTensor* self_tensor, const aclIntArray* kerne
         }
     }
     require_outputs(&call, self, out, axes[0], axes[1], rounds_up);
+    if (call.is_valid() && !takes_every_format(self, axes))
+        call.require_inner(kAclnnInnerNullptr, self_tensor->format == kNchw, "self", "have the format NCHW (0)",
+                           std::to_string(self_tensor->format));
     auto body = [self, out, rows = axes[0], columns = axes[1]] {
         for_each_window(out, values_of<float>(self), rows, columns,
                         [](const float* window, int64_t count, int64_t, int64_t) {

@@ -2,10 +2,13 @@
 // elements are written to two caches. Arithmetic is in float32; a result is rounded once, or quantized with a scale to
 // int8.
 //
-// Sources: op-plugin docs/zh/custom_APIs/torch_npu/torch_npu-npu_kv_rmsnorm_rope_cache.md, whose limits are the
-// stricter ones, and hicann/ops-transformer posembedding/kv_rms_norm_rope_cache/docs/aclnnKvRmsNormRopeCache.md for the
-// values of index, the block sizes and the status codes. The second document does not list Ascend910B, the first one
-// does.
+// Sources: op-plugin docs/zh/custom_APIs/torch_npu/torch_npu-npu_kv_rmsnorm_rope_cache.md for the sizes and the outputs
+// of a mode, and hicann/ops-transformer posembedding/kv_rms_norm_rope_cache/docs/aclnnKvRmsNormRopeCache.md for the
+// values of index, the block sizes, the scales and the status codes. The tiling,
+// op_host/kv_rms_norm_rope_cache_base_tiling.cpp and kv_rms_norm_rope_cache_ds_tiling.cpp, checks ranks and shapes,
+// takes no mode as Norm, and refuses scales in the mode Norm. An output of a generated function must be contiguous,
+// because CANN packs only its inputs and the tensors that it reads and writes: hicann/opbase
+// src/nnopbase/individual_op/executor/indv_executor_tensor.cpp, NnopbaseExecutorAddTensor.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -137,17 +140,19 @@ void update_caches(const KvCall& call) {
 void read_target(FirstPhase* call, Target* target, const char* const (&names)[4], const aclTensor* cache,
                  const aclTensor* scale, const aclTensor* offset, const aclTensor* out) {
     constexpr TypesByChip k16BitTypes = only_910b(type_set({kFloat16, kBfloat16}));
-    target->cache = call->in_place(names[0], cache, only_910b(type_set({kFloat16, kBfloat16, kInt8})), {4, 4});
-    target->scale = call->optional_input(names[1], scale, kFloatOnly, {1, 1});
+    target->cache = call->in_place(names[0], cache, only_910b(type_set({kFloat16, kBfloat16, kInt8})), kAnyRank);
+    target->scale = call->optional_input(names[1], scale, kFloatOnly, kAnyRank);
     call->require(!offset, names[2], "be NULL", "a tensor");  // asymmetric quantization is documented as unsupported
-    target->out = call->output(names[3], out, k16BitTypes, {4, 4});
+    target->out = call->output(names[3], out, k16BitTypes, kAnyRank);
+    call->require_contiguous(names[3], target->out);  // the document allows strides, which CANN ignores
 }
 
 void require_target(FirstPhase* phase, const KvCall& call, const Target& target, const char* const (&names)[4]) {
     const int64_t size = target.size;
     phase->require_dtype(names[0], target.cache, target.scale ? int32_t{kInt8} : call.kv.dtype);
     phase->require_dtype(names[3], target.out, call.kv.dtype);
-    if (target.scale) require_shape_with(phase, kAclnnTilingError, names[1], *target.scale, {size});
+    if (target.scale && target.scale->shape != std::vector<int64_t>{1, size})
+        require_shape_with(phase, kAclnnTilingError, names[1], *target.scale, {size});
     require_shape_with(phase, kAclnnTilingError, names[3], target.out, {call.batches(), 1, call.tokens(), size});
     const std::vector<int64_t>& shape = target.cache.shape;
     if (call.mode.is_nz) phase->require_contiguous(names[0], target.cache);
@@ -177,32 +182,41 @@ aclError prepare_kv_rope_cache(const aclTensor* kv, const aclTensor* gamma, cons
                                const aclTensor* c_kv_out, uint64_t* bytes, aclOpExecutor** executor) {
     constexpr TypesByChip k16BitTypes = only_910b(type_set({kFloat16, kBfloat16}));
     constexpr RankRange kFour{4, 4};
+    constexpr int64_t kTilingWorkspaceBytes = 32;  // op_host/kv_rms_norm_rope_cache_tiling.h, DEFAULT_WORKSPACE_SIZE
     constexpr const char* kRopeNames[] = {"k_cache", "k_rope_scale", "k_rope_offset", "k_rope_out"};
     constexpr const char* kNormNames[] = {"ckv_cache", "c_kv_scale", "c_kv_offset", "c_kv_out"};
     FirstPhase phase("aclnnKvRmsNormRopeCache");
     phase.refuse_310p();  // no kernel in the list of CANN 8.1, opp/built-in/op_impl/ai_core/tbe/config/ascend310p
     KvCall call;
-    call.kv = phase.input("kv", kv, k16BitTypes, kFour);
-    call.gamma = phase.input("gamma", gamma, k16BitTypes, {1, 1});
-    call.cos = phase.input("cos", cos, k16BitTypes, kFour);
-    call.sin = phase.input("sin", sin, k16BitTypes, kFour);
-    call.index = phase.input("index", index, on_all(type_set({kInt64})), {1, 2});
+    call.kv = phase.input("kv", kv, k16BitTypes, kAnyRank);
+    call.gamma = phase.input("gamma", gamma, k16BitTypes, kAnyRank);
+    call.cos = phase.input("cos", cos, k16BitTypes, kAnyRank);
+    call.sin = phase.input("sin", sin, k16BitTypes, kAnyRank);
+    call.index = phase.input("index", index, on_all(type_set({kInt64})), kAnyRank);
     read_target(&phase, &call.key, kRopeNames, k_cache, k_rope_scale, k_rope_offset, k_rope_out);
     read_target(&phase, &call.norm, kNormNames, ckv_cache, c_kv_scale, c_kv_offset, c_kv_out);
     for (const auto& [name, operand] :
          {std::pair{"gamma", &call.gamma}, std::pair{"cos", &call.cos}, std::pair{"sin", &call.sin}})
         phase.require_dtype(name, *operand, call.kv.dtype);
-    const CacheMode* mode = find_mode(cache_mode);
+    for (const auto& [name, operand] :
+         {std::pair{"kv", &call.kv}, std::pair{"cos", &call.cos}, std::pair{"sin", &call.sin},
+          std::pair{"k_cache", &call.key.cache}, std::pair{"ckv_cache", &call.norm.cache}})
+        require_rank(&phase, kAclnnTilingError, name, *operand, kFour);
+    const CacheMode* mode = find_mode(cache_mode ? cache_mode : "Norm");
     phase.require_inner(kAclnnTilingError, mode, "cache_mode", "be Norm, PA, PA_BNSD, PA_NZ, PA_BLK_BNSD or PA_BLK_NZ",
                         cache_mode ? cache_mode : "NULL");
-    phase.require(call.key.scale.has_value() == call.norm.scale.has_value(), "k_rope_scale and c_kv_scale",
-                  "both be NULL or neither", "one NULL");
     if (phase.is_valid()) {
         call.mode = *mode;
         const int64_t batches = call.batches(), tokens = call.tokens();
         require_shape_with(&phase, kAclnnTilingError, "kv", call.kv, {batches, 1, tokens, kNormSize + kRopeSize});
         phase.require_inner(kAclnnTilingError, call.kv.count() > 0, "kv", "have elements", shape_text(call.kv.shape));
         require_shape_with(&phase, kAclnnTilingError, "gamma", call.gamma, {kNormSize});
+        phase.require_inner(kAclnnTilingError, mode->is_paged || !(call.key.scale || call.norm.scale), "cache_mode",
+                            "be a paged mode with k_rope_scale or c_kv_scale", mode->name);
+        // The tiling and the document accept such tables. The sources do not show how the kernels read them.
+        const std::vector<int64_t> one_row{batches, 1, 1, kRopeSize};
+        phase.refuse_unsimulated(tokens > 1 && call.cos.shape == one_row && call.sin.shape == one_row,
+                                 "one row of cos and sin for the tokens of a batch");
         require_shape_with(&phase, kAclnnTilingError, "cos", call.cos, {batches, 1, tokens, kRopeSize});
         require_shape_with(&phase, kAclnnTilingError, "sin", call.sin, {batches, 1, tokens, kRopeSize});
         require_target(&phase, call, call.key, kRopeNames);
@@ -218,6 +232,7 @@ aclError prepare_kv_rope_cache(const aclTensor* kv, const aclTensor* gamma, cons
             require_shape_with(&phase, kAclnnTilingError, "index", call.index, indices);
         }
     }
+    if (phase.is_valid()) phase.ask_workspace(kTilingWorkspaceBytes);
     call.epsilon = static_cast<float>(epsilon);
     call.has_output = has_output && mode && mode->is_paged;  // documented for the paged modes only
     return phase.finish([call] { update_caches(call); }, bytes, executor);

@@ -98,7 +98,8 @@ aclError prepare_layer_norm(const aclTensor* input_tensor, const aclIntArray* no
 }
 
 // hicann/ops-nn norm/group_norm/docs/aclnnGroupNorm.md and op_host/op_api/aclnn_group_norm.cpp. gamma and beta may be
-// NULL.
+// NULL. CheckFormat has the rules for formats. The workspace is that of norm/group_norm_silu/op_host/
+// group_norm_silu_tiling.cpp; the source runs the kernel GroupNormSilu.
 aclError prepare_group_norm(const aclTensor* self_tensor, const aclTensor* gamma_tensor, const aclTensor* beta_tensor,
                             int64_t n, int64_t c, int64_t h_by_w, int64_t group, double eps, aclTensor* out_tensor,
                             aclTensor* mean_tensor, aclTensor* rstd_tensor, uint64_t* bytes, aclOpExecutor** executor) {
@@ -146,6 +147,7 @@ aclError prepare_group_norm(const aclTensor* self_tensor, const aclTensor* gamma
         norm.columns = c / group * h_by_w;
         norm.run = h_by_w;
         norm.epsilon = static_cast<float>(eps);
+        if (norm.in.count() > 0) call.ask_workspace(is_ascend310p() ? 2 << 20 : 16 << 20);
     }
     return call.finish([norm] { write_norm_with_mean(norm); }, bytes, executor);
 }

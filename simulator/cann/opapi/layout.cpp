@@ -69,7 +69,8 @@ aclError prepare_repeat(const aclTensor* self_tensor, const aclIntArray* repeats
 }
 
 // hicann/ops-math conversion/transpose/docs/aclnnPermute.md and op_api/aclnn_permute.cpp. The document does not list
-// Ascend310P. On this chip, the kernel Transpose of CANN 8.1 handles some types, and the AI CPU handles the others.
+// Ascend310P. On this chip, the kernel Transpose of CANN 8.1 handles some types, and the AI CPU handles the others. For
+// an empty self, the source accepts every empty out of the same rank.
 aclError prepare_permute(const aclTensor* self_tensor, const aclIntArray* dims_array, const aclTensor* out_tensor,
                          uint64_t* bytes, aclOpExecutor** executor) {
     FirstPhase call("aclnnPermute");
@@ -82,6 +83,11 @@ aclError prepare_permute(const aclTensor* self_tensor, const aclIntArray* dims_a
                  static_cast<int64_t>(given.size()));
     const std::vector<size_t> dims = distinct_dimensions(&call, given, self.shape.size());
     if (call.is_valid()) self = permuted(self, dims);
+    if (call.is_valid() && self.count() == 0 && out.shape.size() == self.shape.size()) {
+        call.require_inner(kAclnnInnerNullptr, out.count() == 0, "out", "be empty, as self is", shape_text(out.shape));
+        call.report_beyond_document(out.shape != self.shape, "its document requires the permuted shape for out");
+        return call.finish([] {}, bytes, executor);
+    }
     call.require_shape("out", out, self.shape);
     return finish_copy(&call, out, self, bytes, executor);
 }

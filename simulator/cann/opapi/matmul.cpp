@@ -1,5 +1,7 @@
 // Mm, Matmul, BatchMatMul and Mv: out = self @ mat2. cube.h describes the arithmetic.
 #include <algorithm>
+#include <functional>
+#include <numeric>
 
 #include "cann/opapi/cube.h"
 
@@ -19,6 +21,16 @@ void check_nz(FirstPhase* call, const PackedWeight& mat2) {
                   shape_text(mat2.shape));
 }
 
+// The source casts mat2 as if its memory had the shape of its view, and then sets the shape of the blocks again
+// (matmul_util.cpp, MatmulCommonProcess). So a cast of FRACTAL_NZ has no defined result.
+void require_nz_type(FirstPhase* call, const PackedWeight& mat2, const CubeTypes& types) {
+    if (!call->is_valid() || !mat2.is_nz) return;
+    call->require(
+        mat2.dtype == types.compute, "mat2",
+        std::string("be ") + dtype_name(types.compute) + ", the type of the product, in the format FRACTAL_NZ",
+        dtype_name(mat2.dtype));
+}
+
 // The operands of out = self @ mat2, and the checks that Mm, Matmul and BatchMatMul share.
 struct Product {
     Product(FirstPhase* call_, const aclTensor* self_tensor, const aclTensor* mat2_tensor, const aclTensor* out_tensor,
@@ -31,8 +43,8 @@ struct Product {
     }
 
     // Checks the shapes of two matrices or batches of matrices, and out's shape. A batch dimension broadcasts if its
-    // size is 1 or if one operand lacks it.
-    void check_shapes() const {
+    // size is 1 or if one operand lacks it. If `reshapes`, out may have another shape than the product.
+    void check_shapes(bool reshapes = false) const {
         if (!call->is_valid()) return;
         const Shape a = as_matrices(self.shape, true), b = as_matrices(mat2.shape, false);
         call->require(a.back() == b[b.size() - 2], "mat2", "have " + std::to_string(a.back()) + " rows",
@@ -48,8 +60,13 @@ struct Product {
         shape.back() = b.back();
         if (mat2.shape.size() == 1) shape.pop_back();
         if (self.shape.size() == 1) shape.erase(shape.end() - (mat2.shape.size() == 1 ? 1 : 2));
-        call->require_shape("out", out, shape);
+        if (!reshapes) return call->require_shape("out", out, shape);
+        call->report_beyond_document(out.shape != shape, "its document does not mention an out of another shape");
+        call->require_inner(kAclnnInnerNullptr, is_empty() || out.count() == count_of(shape), "out",
+                            "have the shape " + shape_text(shape) + " or as many elements", shape_text(out.shape));
     }
+
+    bool is_empty() const { return self.count() == 0 || count_of(mat2.shape) == 0; }
 
     // Ends the first phase. The kernel's result needs a workspace if its type is not that of out.
     aclError finish(const CubeTypes& types, uint64_t* bytes, aclOpExecutor** executor) const {
@@ -61,9 +78,14 @@ struct Product {
             std::vector<float> values =
                 batched_product(matrices(self, true, rank), matrices(unpacked, false, rank), types.rounding);
             if (types.result != out.dtype) round_to(types.result, &values);
+            values.resize(static_cast<size_t>(out.count()));  // an empty product fills every out with 0
             set_values(out, values);
         };
         return call->finish(body, bytes, executor);
+    }
+
+    static int64_t count_of(const Shape& shape) {
+        return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
     }
 
     static int64_t size_from_end(const Shape& shape, size_t distance) {
@@ -102,13 +124,16 @@ aclError prepare_mm(const aclTensor* self, const aclTensor* mat2, const aclTenso
     report_ignored_option(&call, product.self.dtype, product.mat2.dtype, math_type);
     const CubeTypes types =
         cube_types(&call, product.self.dtype, product.mat2.dtype, product.out.dtype, math_type, true);
+    require_nz_type(&call, product.mat2, types);
     product.check_shapes();
     return product.finish(types, bytes, executor);
 }
 
 // hicann/ops-nn matmul/mat_mul_v3/docs/aclnnMatmul.md and op_host/op_api/aclnn_matmul.cpp. Two vectors are promoted and
 // multiplied by the function Dot, without regard to cubeMathType. The document does not support bfloat16 beside another
-// type; the source computes it (matmul_util.cpp, Dav2201MatMulRule::GetUpperDtypeByLookUpTable).
+// type; the source computes it (matmul_util.cpp, Dav2201MatMulRule::GetUpperDtypeByLookUpTable). The source reshapes
+// the product to the shape of out (MatmulGraphImpl::CommonPostProcessWithReshape), and fills out with 0 if an input is
+// empty (MatMulEmptyTensorGraph).
 aclError prepare_matmul(const aclTensor* self, const aclTensor* mat2, const aclTensor* out, int8_t math_type,
                         uint64_t* bytes, aclOpExecutor** executor) {
     FirstPhase call("aclnnMatmul");
@@ -122,7 +147,8 @@ aclError prepare_matmul(const aclTensor* self, const aclTensor* mat2, const aclT
                      std::string("be ") + dtype_name(product.self.dtype) + " in the format FRACTAL_NZ",
                      dtype_name(product.mat2.dtype));
     CubeTypes types = cube_types(&call, product.self.dtype, product.mat2.dtype, product.out.dtype, math_type, true);
-    product.check_shapes();
+    require_nz_type(&call, product.mat2, types);
+    product.check_shapes(true);
     if (product.self.shape.size() == 1 && product.mat2.shape.size() == 1)
         types = {CubeRounding::kNone, promoted_dtype(product.self.dtype, true, product.mat2.dtype, true)};
     return product.finish(types, bytes, executor);

@@ -36,7 +36,8 @@ void require_shape_with(FirstPhase* call, aclError status, const char* name, con
 void require_rank(FirstPhase* call, aclError status, const char* name, const Operand& operand, RankRange ranks) {
     const size_t rank = operand.shape.size();
     call->require_inner(status, rank >= ranks.least && rank <= ranks.most, name,
-                        "have " + std::to_string(ranks.least) + " to " + std::to_string(ranks.most) + " dimensions",
+                        "have " + (ranks.least == ranks.most ? "" : std::to_string(ranks.least) + " to ") +
+                            std::to_string(ranks.most) + " dimensions",
                         std::to_string(rank));
 }
 

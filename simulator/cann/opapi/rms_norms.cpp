@@ -6,7 +6,8 @@
 namespace simulated_cann {
 namespace {
 
-constexpr int64_t kLeastLastBytes310p = 32;  // of the last dimension of x and gamma on Ascend310P
+constexpr int64_t kRmsNormWorkspaceBytes = (16 << 20) + 256;  // of the tilings in rms_norm_tiling.cpp
+constexpr int64_t kLeastLastBytes310p = 32;                   // of the last dimension of x and gamma on Ascend310P
 
 bool is_16_bit(int32_t dtype) { return dtype == kFloat16 || dtype == kBfloat16; }
 
@@ -44,7 +45,9 @@ void write_rms_norm(const Operand& x_operand, const Operand& gamma_operand, floa
 
 // hicann/ops-nn norm/rms_norm/docs/aclnnRmsNorm.md, norm/gemma_rms_norm/docs/aclnnGemmaRmsNorm.md and
 // norm/rms_norm/op_host/rms_norm_tiling.cpp, CheckInputShape4RmsNorm, which both use. The tiling refuses an empty
-// gamma. An empty x is documented.
+// gamma. An empty x is documented. The documents list outputs that are not contiguous, but a generated function writes
+// packed memory: hicann/opbase src/nnopbase/individual_op/executor/indv_executor_tensor.cpp, NnopbaseExecutorAddTensor,
+// packs only inputs.
 aclError prepare_rms_norm(const char* name, bool is_gemma, const aclTensor* x_tensor, const aclTensor* gamma_tensor,
                           double epsilon, const aclTensor* y_tensor, const aclTensor* rstd_tensor, uint64_t* bytes,
                           aclOpExecutor** executor) {
@@ -60,6 +63,8 @@ aclError prepare_rms_norm(const char* name, bool is_gemma, const aclTensor* x_te
         require_gamma_type(&call, x, gamma);
     }
     call.require_dtype("y_out", y, x.dtype);
+    call.require_contiguous("y_out", y);
+    call.require_contiguous("rstd_out", rstd);
     require_rank(&call, kAclnnTilingError, "x", x, kNormRanks);
     require_rank(&call, kAclnnTilingError, "gamma", gamma, kNormRanks);
     require_gamma_shape(&call, kAclnnTilingError, "x", x, gamma);
@@ -79,6 +84,7 @@ aclError prepare_rms_norm(const char* name, bool is_gemma, const aclTensor* x_te
     }
     require_310p_row(&call, "x", x);
     require_float_at_least(&call, kAclnnTilingError, "epsilon", epsilon, 0);
+    if (call.is_valid() && x.count() > 0) call.ask_workspace(kRmsNormWorkspaceBytes);
     const auto epsilon_float = static_cast<float>(epsilon);
     const float added_to_gamma = is_gemma ? 1.0F : 0.0F;
     return call.finish([=] { write_rms_norm(x, gamma, epsilon_float, added_to_gamma, y, rstd); }, bytes, executor);

@@ -84,7 +84,7 @@ aclError prepare_apply(const char* name, aclTensor* query_tensor, aclTensor* key
 aclError prepare_interleave(const aclTensor* x_tensor, const aclTensor* cos_tensor, const aclTensor* sin_tensor,
                             const aclTensor* out_tensor, uint64_t* bytes, aclOpExecutor** executor) {
     constexpr RankRange kFour{4, 4};
-    constexpr int64_t kHeadSize = 64;
+    constexpr int64_t kHeadSize = 64, kTilingWorkspaceBytes = 32;
     constexpr TypesByChip kTypes = only_910b(type_set({kFloat16, kBfloat16}));
     FirstPhase call("aclnnInterleaveRope");
     call.refuse_310p();
@@ -115,6 +115,7 @@ aclError prepare_interleave(const aclTensor* x_tensor, const aclTensor* cos_tens
         call.require_inner(kAclnnTilingError, out.shape == shape, "out", "have the shape " + shape_text(shape),
                            shape_text(out.shape));
     }
+    if (call.is_valid()) call.ask_workspace(kTilingWorkspaceBytes);
     auto body = [x, cos, sin, out] {
         const std::vector<float> values = values_of<float>(x);
         std::vector<float> split(values.size());

@@ -120,9 +120,10 @@ void scatter_slices(const Operand& out, size_t dim, const Operand& index, const 
 
 // Checks the arguments of IndexCopy except `self`, and returns the dimension as a number in [0, rank).
 // hicann/ops-nn index/scatter_update/docs/aclnnIndexCopy&aclnnInplaceIndexCopy.md and op_api/aclnn_index_copy.cpp. The
-// document does not list Ascend310P. On this chip, the kernel ScatterUpdate (CANN 8.1) has float16, float32 and int32.
-// Other types run on the AI CPU, which has no bool (aicpu/tf_kernel/config/tf_kernel.json). Only the source accepts an
-// outRef that is not contiguous.
+// document does not list Ascend310P. The kernel ScatterUpdate has float16, float32 and int32, and except on Ascend310P
+// int64 and bfloat16 (op_api/scatter_update.cpp). Other types run on the AI CPU, which has no bool (CANN 8.1,
+// aicpu/tf_kernel/config/tf_kernel.json), although the document lists it. Only the source accepts an outRef that is not
+// contiguous.
 size_t check_index_copy(FirstPhase* call, const Operand& self, int64_t dim, const Operand& index,
                         const Operand& source) {
     call->require_dtype("source", source, self.dtype);
@@ -131,7 +132,8 @@ size_t check_index_copy(FirstPhase* call, const Operand& self, int64_t dim, cons
     if (source.shape.empty() || self.shape.empty()) {
         call->require(index.count() == 1, "index", "have 1 element", index.count());
         call->require(source.count() == 1, "source", "have 1 element", source.count());
-        call->require(self.count() == 1 || !source.shape.empty(), "source", "have the rank of selfRef",
+        // IsSliceShapeSame compares all dimensions of selfRef except dim.
+        call->require(self.shape.size() <= 1 || !source.shape.empty(), "source", "have the rank of selfRef",
                       shape_text(source.shape));
         return axis;
     }
@@ -142,7 +144,7 @@ size_t check_index_copy(FirstPhase* call, const Operand& self, int64_t dim, cons
     return axis;
 }
 
-constexpr TypesByChip kIndexCopyTypes = undocumented_on_310p(kNumberTypes | kBf16, kNumberTypes & ~kBoolType);
+constexpr TypesByChip kIndexCopyTypes = undocumented_on_310p(kNumberTypes & ~kBoolType);
 
 aclError prepare_index_copy(const aclTensor* self_tensor, int64_t dim, const aclTensor* index_tensor,
                             const aclTensor* source_tensor, const aclTensor* out_tensor, uint64_t* bytes,
@@ -175,12 +177,14 @@ aclError prepare_inplace_index_copy(const aclTensor* self_tensor, int64_t dim, c
     return call.finish([self, index, source, axis] { scatter_slices(self, axis, index, source); }, bytes, executor);
 }
 
-// Checks and converts the indices of IndexFillTensor. They may be negative.
+// Checks and converts the indices of IndexFillTensor. They may be negative, except for a self of rank 0: the source
+// accepts -1, but adds the size of a dimension that does not exist.
 std::vector<int64_t> fill_indices(FirstPhase* call, const Operand& self, size_t axis, std::vector<int64_t> indices) {
     const int64_t size = self.shape.empty() ? 1 : call->is_valid() ? self.shape[axis] : 0;
+    const int64_t least = self.shape.empty() ? 0 : -size;
     for (int64_t& index : indices) {
-        call->require(index >= -size && index < size, "index",
-                      "be in [" + std::to_string(-size) + ", " + std::to_string(size) + ")", index);
+        call->require(index >= least && index < size, "index",
+                      "be in [" + std::to_string(least) + ", " + std::to_string(size) + ")", index);
         if (index < 0) index += size;
     }
     return indices;
@@ -208,6 +212,8 @@ aclError prepare_index_fill(const char* function, const aclTensor* self_tensor, 
     const Operand self = is_in_place ? out : call.input("self", self_tensor, kIndexFillTypes);
     const std::vector<int64_t> given = call.integers("index", index_array);
     const auto value = call.scalar<float>("value", value_scalar, kFillValueTypes);
+    call.report_beyond_document(call.is_valid() && value_scalar->dtype != self.dtype,
+                                "its document requires the type of self for value");
     call.require_dtype("out", out, self.dtype);
     call.require_shape("out", out, self.shape);
     const size_t axis = call.dimension("dim", dim, self.shape.size());

@@ -100,19 +100,22 @@ aclError prepare_softmax(const char* name, bool is_log, const aclTensor* self_te
 
 // The gradients: (gradOutput - sum(gradOutput * output)) * output for Softmax, and gradOutput - sum(gradOutput) *
 // exp(output) for LogSoftmax. Sources: hicann/ops-nn activation/softmax_grad/docs/aclnnSoftmaxBackward.md and
-// op_api/aclnn_softmax_backward.cpp, activation/log_softmax_grad/docs/aclnnLogSoftmaxBackward.md. The document of
-// SoftmaxBackward has more types for out, to which the source converts the result.
+// op_api/aclnn_softmax_backward.cpp, activation/log_softmax_grad/docs/aclnnLogSoftmaxBackward.md and
+// op_api/aclnn_logsoftmax_backward.cpp. The document of SoftmaxBackward has more types for out, to which the source
+// converts the result. LogSoftmaxBackward casts the result to any type of out. Its document does not list rank 0, which
+// the source accepts.
 aclError prepare_gradient(const char* name, bool is_log, const aclTensor* gradient_tensor,
                           const aclTensor* output_tensor, int64_t dim_value, const aclTensor* out_tensor,
                           uint64_t* bytes, aclOpExecutor** executor) {
     FirstPhase call(name);
     const TypesByChip types = with_bf16_except_310p(kHalfAndFloatTypes);
-    const RankRange ranks{is_log ? 1U : 0U, 8};
-    const Operand gradient = call.input("gradOutput", gradient_tensor, types, ranks);
-    const Operand output = call.input("output", output_tensor, types, ranks);
-    const TypesByChip out_types =
-        is_log ? types : with_bf16_except_310p(kHalfToDoubleTypes | type_set({kComplex64, kComplex128}));
-    const Operand out = call.output("out", out_tensor, out_types, ranks);
+    const Operand gradient = call.input("gradOutput", gradient_tensor, types);
+    const Operand output = call.input("output", output_tensor, types);
+    const uint32_t more_types =
+        is_log ? kNumberTypes | kWideUnsigned : kHalfToDoubleTypes | type_set({kComplex64, kComplex128});
+    const Operand out = call.output("out", out_tensor, with_bf16_except_310p(more_types));
+    call.report_beyond_document(is_log && gradient_tensor && gradient.shape.empty(),
+                                "its document does not list a gradOutput without dimensions");
     const size_t dim = call.dimension("dim", dim_value, gradient.shape.size());
     call.require_dtype("output", output, gradient.dtype);
     call.require_shape("output", output, gradient.shape);

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from aclnn import Device, RefusedPhase
+from aclnn import TYPES as NUMBER_OF_TYPE
+from aclnn import Device, RefusedPhase, Stored
 from ml_dtypes import bfloat16
 
 INVALID, NULL = 161002, 161001
@@ -36,6 +37,12 @@ def strided(array: Any) -> Any:
     view = owner[(..., *(slice(1, None, 2) for _ in array.shape))]
     view[...] = array
     return view
+
+
+def formatted(array: Any, form: int) -> Stored:
+    """A contiguous array as a tensor of a plain format."""
+    steps = tuple(step // array.itemsize for step in array.strides)
+    return Stored(array, NUMBER_OF_TYPE[array.dtype.name], array.shape, steps, form)
 
 
 def bits(array: Any) -> Any:

@@ -14,6 +14,7 @@ from operands import (
     assert_refused,
     assert_same,
     check_types,
+    prepared,
     random_of,
     reasons_beyond_document,
     strided,
@@ -172,6 +173,18 @@ def test_activations_work_in_place(opapi, name, more_types):
         x = strided(x)
         opapi.call(op, {"self": x, **arguments})
         assert_close(np.ascontiguousarray(x), expected, activation.ulps + 0.5, activation.epsilons)
+
+
+def test_in_place_functions_pack_input_and_result_of_a_view(opapi):
+    x, bytes_of_one = strided(np.ones((16, 32), np.float16)), 1024 + 512  # and CANN's padding
+    other, mask = np.ones((16, 32), np.float16), np.zeros((16, 32), np.bool_)
+    for op, more in (
+        ("InplaceHardsigmoid", {}),
+        ("InplaceLerp", {"end": other, "weight": other}),
+        ("InplaceMaskedFillScalar", {"mask": mask, "value": np.float32(1)}),
+    ):
+        assert prepared(opapi, op, {"self": x, **more})[0] == 2 * bytes_of_one
+        assert prepared(opapi, op, {"self": other.copy(), **more})[0] == 0
 
 
 def test_relu_keeps_what_is_not_below_zero(opapi):

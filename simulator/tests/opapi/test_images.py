@@ -15,6 +15,7 @@ from operands import (
 
 torch = pytest.importorskip("torch")
 NCHW, NHWC, ND, NCL = 0, 1, 2, 47
+INNER_NULLPTR = 561103
 
 
 @pytest.fixture
@@ -22,6 +23,12 @@ def formatted(opapi):
     """The device, which restores the format of its tensors."""
     yield opapi
     opapi.format = ND
+
+
+@pytest.fixture
+def formatted_910b(opapi_910b):
+    yield opapi_910b
+    opapi_910b.format = ND
 
 
 def torch_of(x):
@@ -47,6 +54,16 @@ def test_im2col_puts_windows_into_columns(opapi_910b, window, shape):
              "stride": list(stride), "out": out}  # fmt: skip
     opapi_910b.call("Im2col", given)
     assert_same(out, expected.astype(np.float16))
+
+
+@pytest.mark.parametrize("to", ["float32", "bfloat16", "int8", "uint64", "complex64"])
+def test_im2col_casts_to_the_type_of_out(opapi_910b, to):
+    x = random_of("float16", (2, 3, 4))
+    out, same = np.ones((8, 6), TYPES[to]), np.ones((8, 6), np.float16)
+    given = {"self": x, "kernel_size": [2, 2], "dilation": [1, 1], "padding": [0, 0], "stride": [1, 1]}
+    opapi_910b.call("Im2col", given | {"out": same})
+    opapi_910b.call("Im2col", given | {"out": out})
+    assert_same(out, same.astype(TYPES[to]))
 
 
 def test_im2col_checks_its_arguments(opapi):
@@ -146,7 +163,8 @@ def test_avg_pool_checks_its_arguments(formatted):
 @pytest.mark.parametrize("window", WINDOWS)
 @pytest.mark.parametrize("name", ["float16", "float32"])
 @pytest.mark.parametrize("shape", [(2, 3, 7, 8), (3, 7, 8)])
-def test_max_pool_takes_the_greatest_element(opapi_910b, window, name, shape):
+def test_max_pool_takes_the_greatest_element(formatted_910b, window, name, shape):
+    formatted_910b.format = NCHW if len(shape) == 4 else ND
     kernel, stride, padding, ceils = window
     if 2 * max(padding) > min(kernel):
         padding = (0, 0)
@@ -155,11 +173,29 @@ def test_max_pool_takes_the_greatest_element(opapi_910b, window, name, shape):
     out = strided(np.zeros(expected.shape, x.dtype))
     given = {"self": x, "kernel_shape": list(kernel), "strides": list(stride), "auto_pad": 0,
              "pads": list(padding), "dilations": [1, 1], "ceil_mode": int(ceils), "out": out}  # fmt: skip
-    opapi_910b.call("MaxPool", given)
+    formatted_910b.call("MaxPool", given)
     assert_same(out, expected.astype(x.dtype))
 
 
-def test_max_pool_checks_its_arguments(opapi):
+def test_max_pool_takes_other_formats_than_nchw_in_some_cases_only(formatted):
+    x, out = np.zeros((1, 2, 1100, 4), np.float16), np.zeros((1, 2, 100, 3), np.float16)
+    given = {"self": x, "kernel_shape": [1001, 2], "strides": [], "auto_pad": 0, "pads": [], "dilations": [],
+             "ceil_mode": 0, "out": out}  # fmt: skip
+    small = given | {"kernel_shape": [1000, 2], "out": np.zeros((1, 2, 101, 3), np.float16)}
+    uneven = given | {"pads": [1, 0, 0, 0], "out": np.zeros((1, 2, 101, 3), np.float16)}
+    for form in (NHWC, ND):
+        formatted.format = form
+        for call in (small, uneven, *([given] if formatted.is_310p else [])):
+            message = rf"self must have the format NCHW \(0\) but got {form}"
+            assert_refused(formatted, "MaxPool", call, message, INNER_NULLPTR)
+        if not formatted.is_310p:
+            formatted.call("MaxPool", given)
+        formatted.call("MaxPool", small | {"self": x[0], "out": small["out"][0]})
+        formatted.call("MaxPool", small | {"self": x[:0], "out": small["out"][:0]})
+
+
+def test_max_pool_checks_its_arguments(formatted):
+    opapi, formatted.format = formatted, NCHW
     x, out = np.zeros((1, 2, 4, 4), np.float16), np.zeros((1, 2, 3, 3), np.float16)
     given = {"self": x, "kernel_shape": [2, 2], "strides": [], "auto_pad": 0, "pads": [], "dilations": [1],
              "ceil_mode": 0, "out": out}  # fmt: skip

@@ -95,6 +95,18 @@ def test_permute_checks_its_arguments(opapi):
         assert_refused(opapi, "Permute", given | change, message)
 
 
+def test_permute_of_an_empty_tensor_takes_every_empty_out(opapi):
+    given = {"self": np.zeros((2, 0), np.float32), "dims": [1, 0]}
+    assert_refused(
+        opapi, "Permute", given | {"out": np.zeros((3, 2), np.float32)}, "out must be empty", 561103
+    )
+    assert_refused(
+        opapi, "Permute", given | {"out": np.zeros(0, np.float32)}, r"out must have the shape \[0,2\]"
+    )
+    reason = "its document requires the permuted shape for out"
+    assert_beyond_document(opapi, "Permute", given | {"out": np.zeros((5, 0), np.float32)}, reason)
+
+
 @pytest.mark.parametrize("part", [(0, 4, 1), (1, 9, 2), (-3, -1, 1), (3, 1, 1), (-9, 3, 3), (4, 9, 1)])
 @pytest.mark.parametrize("dim", [1, -2])
 def test_slice_takes_a_range(opapi_910b, part, dim):

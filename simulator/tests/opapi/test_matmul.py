@@ -212,6 +212,24 @@ def test_matmul_converts_to_the_type_of_out(opapi_910b):
     check(wide, a.astype(F16), b, roundings=[])
 
 
+def test_matmul_reshapes_its_result(opapi):
+    a, b, out = random((5, 6), F16), random((6, 4), F16, 1), np.zeros((2, 10), F16)
+    given = {"self": a, "mat2": b, "out": out, "cube_math_type": KEEP}
+    reason = "its document does not mention an out of another shape"
+    assert_beyond_document(opapi, "Matmul", given, reason)
+    opapi.call("Matmul", given)
+    check(out.reshape(5, 4), a, b, roundings=[F16])
+    message = r"out must have the shape \[5,4\] or as many elements but got \[3,7\]"
+    assert_refused(opapi, "Matmul", given | {"out": np.zeros((3, 7), F16)}, message, 561103)
+    assert_refused(opapi, "Mm", given, r"out must have the shape \[5,4\]")
+    for rows, inner in ((0, 6), (5, 0)):
+        filled = np.ones((3, 7), F16)
+        empty = given | {"self": a[:rows, :inner], "mat2": b[:inner], "out": filled}
+        assert_beyond_document(opapi, "Matmul", empty, reason)
+        opapi.call("Matmul", empty)
+        assert np.all(filled == 0)
+
+
 def test_matmul_refuses_batches_that_do_not_broadcast(opapi):
     error = refused(opapi, "Matmul", random((2, 3, 4), F16), random((3, 4, 5), F16), np.zeros((2, 3, 5), F16))
     assert "mat2 must broadcast to the batch of self [2,3,4] but got [3,4,5]" in str(error)
@@ -327,6 +345,13 @@ def test_nz_is_refused_for_other_arguments(opapi):
     assert "mat2 must have no 1 in its last two dimensions" in str(
         refused(opapi, "Mm", a, column, out[:, :1])
     )
+    if not opapi.is_310p:
+        for name, left in (("Mm", a.astype(F32)), ("Matmul", a.astype(F32)), ("Mm", a.astype(BF16))):
+            message = (
+                "mat2 must be float32, the type of the product, in the format FRACTAL_NZ but got float16"
+            )
+            assert message in str(refused(opapi, name, left, stored, out))
+            call(opapi, name, left, stored, out, FP16)
     wide = Stored(nz, 0, (16, 16), (16, 1), NZ)
     assert "of a dtype of 1 or 2 bytes" in str(refused(opapi, "Mm", a, wide, out))
     opapi.free_tensors()

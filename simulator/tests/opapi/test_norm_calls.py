@@ -13,6 +13,7 @@ from operands import (
     UNLISTED_CHIP,
     assert_beyond_document,
     assert_refused,
+    prepared,
     reasons_beyond_document,
     strided,
 )
@@ -109,14 +110,12 @@ def test_rms_norm_takes_an_rstd_of_fewer_dimensions(opapi):
     assert_near(given["rstd_out"], rms(given["x"], 1)[..., 0], 48)
 
 
-def test_rms_norm_takes_strided_operands(opapi):
+def test_rms_norm_takes_strided_inputs(opapi):
     given = rms_call("float32", (3, 4, 48))
     packed = changed(given)
     opapi.call("RmsNorm", packed)
-    views = {
-        name: strided(value) if isinstance(value, np.ndarray) else value for name, value in given.items()
-    }
-    views["y_out"][...] = 0
+    views = changed(given, x=strided(given["x"]), gamma=strided(given["gamma"]))
+    views |= {name: np.zeros_like(given[name]) for name in ("y_out", "rstd_out")}
     opapi.call("RmsNorm", views)
     assert np.array_equal(views["y_out"], packed["y_out"])
     assert np.array_equal(views["rstd_out"], packed["rstd_out"])
@@ -167,6 +166,9 @@ def test_rms_norm_refusals(opapi_910b, function):
     ]
     for changes, message in refused:
         assert_refused(opapi_910b, function, changed(given, **changes), message, TILING)
+    for name in ("y_out", "rstd_out"):
+        view = changed(given, **{name: strided(given[name])})
+        assert_refused(opapi_910b, function, view, f"{name} must be contiguous but got the strides")
     bf16_gamma = changed(given, gamma=uniform("bfloat16", 32))
     assert_refused(opapi_910b, function, bf16_gamma, "gamma must be float16")
     empty = rms_call("float16", (2, 0))
@@ -174,6 +176,16 @@ def test_rms_norm_refusals(opapi_910b, function):
     if function == "GemmaRmsNorm":
         mixed = rms_call("float16", (2, 32), gamma_name="float32")
         assert_refused(opapi_910b, function, mixed, "gamma must be float16 but got float32")
+
+
+def test_norms_ask_for_the_workspace_of_their_tilings(opapi):
+    given = rms_call("float16", (2, 32))
+    for function in ("RmsNorm",) if opapi.is_310p else ("RmsNorm", "GemmaRmsNorm"):
+        assert prepared(opapi, function, given)[0] == (16 << 20) + 512
+    group = group_call("float16", (2, 6, 5), 3, True)
+    assert (
+        prepared(opapi, "GroupNorm", group)[0] == (2 << 20 if opapi.is_310p else 16 << 20) + 512
+    )  # with CANN's padding
 
 
 def test_rms_norm_limits_of_ascend310p(opapi):

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 from aclnn import RefusedPhase
-from operands import INVALID, NULL, TYPES, assert_refused, strided
+from operands import INVALID, NULL, TYPES, assert_refused, prepared, strided
 
-TILING = 561002
+TILING, NOT_SIMULATED = 561002, 200001
+TILING_BYTES = 512  # 32 bytes and CANN's padding
 UNIT = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-24}  # largest relative error of a rounding
 LEAST = 2.0**-24  # smallest float16; the other types have smaller numbers
 
@@ -153,12 +154,14 @@ MODES = ["Norm", "PA", "PA_BNSD", "PA_BLK_BNSD", "PA_NZ", "PA_BLK_NZ"]
 BATCHES, TOKENS, BLOCKS, BLOCK = 2, 5, 3, 32
 
 
-def kv_call(name: str, mode: str, is_quantized: bool = False) -> dict[str, Any]:
-    cache_name = "int8" if is_quantized else name
+CACHES = ("k_cache", "ckv_cache")
+
+
+def kv_call(name: str, mode: str, quantized: tuple[str, ...] = ()) -> dict[str, Any]:
     caches = {}
     for key, size in (("k_cache", 64), ("ckv_cache", 512)):
         shape = (BATCHES, 1, 7, size) if mode == "Norm" else (BLOCKS, BLOCK, 1, size)
-        caches[key] = np.full(shape, 9, TYPES[cache_name])
+        caches[key] = np.full(shape, 9, TYPES["int8" if key in quantized else name])
     if mode == "Norm":
         index = np.stack([np.random.default_rng(seed).permutation(7)[:TOKENS] for seed in range(BATCHES)])
     elif "BLK" in mode:
@@ -174,8 +177,8 @@ def kv_call(name: str, mode: str, is_quantized: bool = False) -> dict[str, Any]:
         "cos": uniform(name, (BATCHES, 1, TOKENS, 64), 2),
         "sin": uniform(name, (BATCHES, 1, TOKENS, 64), 3),
         "index": index, **caches,
-        "k_rope_scale": np.full(64, 50, np.float32) if is_quantized else None,
-        "c_kv_scale": np.linspace(1, 40, 512, dtype=np.float32) if is_quantized else None,
+        "k_rope_scale": np.full(64, 50, np.float32) if "k_cache" in quantized else None,
+        "c_kv_scale": np.linspace(1, 40, 512, dtype=np.float32) if "ckv_cache" in quantized else None,
         "k_rope_offset": None, "c_kv_offset": None, "epsilon": 1e-5, "cache_mode": mode.encode(),
         "is_output_kv": True, "k_rope_out": np.ones((BATCHES, 1, TOKENS, 64), TYPES[name]),
         "c_kv_out": np.ones((BATCHES, 1, TOKENS, 512), TYPES[name]),
@@ -214,10 +217,17 @@ def token_rows(given: dict[str, Any], mode: str) -> Any:
 
 
 @pytest.mark.parametrize("name", ["float16", "bfloat16"])
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("is_quantized", [False, True])
-def test_kv_rms_norm_rope_cache_writes_the_rows_of_index(opapi_910b, name, mode, is_quantized):
-    given = kv_call(name, mode, is_quantized)
+@pytest.mark.parametrize(
+    ("mode", "quantized"),
+    [
+        *((mode, ()) for mode in MODES),
+        *((mode, CACHES) for mode in MODES[1:]),
+        ("PA", CACHES[:1]),
+        ("PA_BLK_NZ", CACHES[1:]),
+    ],
+)
+def test_kv_rms_norm_rope_cache_writes_the_rows_of_index(opapi_910b, name, mode, quantized):
+    given = kv_call(name, mode, quantized)
     opapi_910b.call("KvRmsNormRopeCache", given)
     rows = token_rows(given, mode)
     for key, (values, sizes) in expected_rows(given).items():
@@ -227,7 +237,7 @@ def test_kv_rms_norm_rope_cache_writes_the_rows_of_index(opapi_910b, name, mode,
         assert len(untouched) < len(cache)
         expected = values.reshape(-1, cache.shape[1])[rows >= 0]
         got = cache[rows[rows >= 0]]
-        if is_quantized:
+        if key in quantized:
             scaled = expected * given["k_rope_scale" if key == "k_cache" else "c_kv_scale"].astype(np.float64)
             # Half a step, and the float32 error of a value up to 128.
             assert np.all(np.abs(got - np.clip(scaled, -128, 127)) <= 0.5 + 128 * 24 * UNIT["float32"])
@@ -238,6 +248,27 @@ def test_kv_rms_norm_rope_cache_writes_the_rows_of_index(opapi_910b, name, mode,
             assert np.all(out == 1)
         else:
             assert_within(out[:, 0], values, sizes, 24)
+
+
+def test_kv_rms_norm_rope_cache_takes_a_row_as_scale_and_no_mode(opapi_910b):
+    """Without a mode, it is Norm. In both cases, the call is the same as another one."""
+    vectors, rows = (kv_call("float16", "PA", CACHES) for _ in range(2))
+    rows |= {name: rows[name][None] for name in ("k_rope_scale", "c_kv_scale")}
+    for one, other in (
+        (vectors, rows),
+        (kv_call("float16", "Norm"), kv_call("float16", "Norm") | {"cache_mode": None}),
+    ):
+        opapi_910b.call("KvRmsNormRopeCache", one)
+        opapi_910b.call("KvRmsNormRopeCache", other)
+        for name in (*CACHES, "k_rope_out", "c_kv_out"):
+            assert np.array_equal(one[name], other[name])
+
+
+def test_rotations_ask_for_the_workspace_of_their_tilings(opapi_910b):
+    assert prepared(opapi_910b, "KvRmsNormRopeCache", kv_call("float16", "PA"))[0] == TILING_BYTES
+    x, table = uniform("float16", (2, 3, 7, 64)), uniform("float16", (2, 1, 7, 64))
+    given = {"x": x, "cos": table, "sin": table, "out": np.zeros_like(x)}
+    assert prepared(opapi_910b, "InterleaveRope", given)[0] == TILING_BYTES
 
 
 def test_kv_rms_norm_rope_cache_without_outputs_leaves_them(opapi_910b):
@@ -271,14 +302,42 @@ def test_kv_rms_norm_rope_cache_refusals(opapi):
         wrong = changed(given, **{name: given[name].astype(np.float64)})
         assert_refused(opapi, function, wrong, f"{name} must be")
     one_scale = changed(given, k_rope_scale=np.ones(64, np.float32))
-    assert_refused(opapi, function, one_scale, "k_rope_scale and c_kv_scale must both be NULL or neither")
+    assert_refused(opapi, function, one_scale, "k_cache must be int8 but got float16")
+    one_row = changed(given, **{name: uniform("float16", (2, 1, 1, 64)) for name in ("cos", "sin")})
+    message = "one row of cos and sin for the tokens of a batch is not simulated"
+    assert_refused(opapi, function, one_row, message, NOT_SIMULATED)
+    for name in ("k_rope_out", "c_kv_out"):
+        view = changed(given, **{name: strided(given[name])})
+        assert_refused(opapi, function, view, f"{name} must be contiguous")
     offset = changed(given, c_kv_offset=np.ones(512, np.float32))
     assert_refused(opapi, function, offset, "c_kv_offset must be NULL")
-    quantized = changed(kv_call("float16", "PA", True), k_cache=given["k_cache"])
+    quantized = changed(kv_call("float16", "PA", CACHES), k_cache=given["k_cache"])
     assert_refused(opapi, function, quantized, "k_cache must be int8 but got float16")
     tiling = [
+        (
+            kv_call("float16", "Norm", CACHES),
+            "cache_mode must be a paged mode with k_rope_scale or c_kv_scale but got Norm",
+        ),
         (changed(given, cache_mode=b"PA_XX"), "cache_mode must be Norm, PA"),
-        (changed(given, cache_mode=None), "cache_mode must be Norm, PA"),
+        (changed(given, cache_mode=None), r"k_cache must have the shape \[2,1,1,64\]"),  # of the mode Norm
+        (changed(given, kv=uniform("float16", (5, 576))), "kv must have 4 dimensions but got 2"),
+        (
+            changed(given, cos=uniform("float16", (1, 1, 1, 1, 1, 2, 1, 5, 64))),
+            "cos must have 4 dimensions but got 9",
+        ),
+        (
+            changed(given, gamma=uniform("float16", (1, 512))),
+            r"gamma must have the shape \[512\] but got \[1,512\]",
+        ),
+        (
+            changed(given, ckv_cache=np.ones((32, 512), np.float16)),
+            "ckv_cache must have 4 dimensions but got 2",
+        ),
+        (changed(given, index=np.zeros((), np.int64)), r"index must have the shape \[10\]"),
+        (
+            changed(kv_call("float16", "PA", CACHES), c_kv_scale=np.ones((2, 512), np.float32)),
+            r"c_kv_scale must have the shape \[512\]",
+        ),
         (changed(given, kv=uniform("float16", (2, 2, 5, 576))), r"kv must have the shape \[2,1,5,576\]"),
         (changed(given, gamma=uniform("float16", 64)), r"gamma must have the shape \[512\]"),
         (changed(given, cos=uniform("float16", (2, 1, 1, 64))), r"cos must have the shape \[2,1,5,64\]"),

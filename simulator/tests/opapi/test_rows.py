@@ -15,6 +15,7 @@ from operands import (
     assert_same,
     check_types,
     random_of,
+    reasons_beyond_document,
     strided,
 )
 
@@ -170,10 +171,10 @@ def test_index_copy_writes_slices(opapi_910b, name, dim):
 def test_index_copy_checks_its_arguments(opapi):
     x, source = np.zeros((3, 4), np.float32), np.zeros((4, 4), np.float32)
     given = {"self": x, "dim": 0, "index": INDEX, "source": source}
-    if opapi.is_310p:  # whose kernels have no bool
+    if opapi.is_310p:
         assert_beyond_document(opapi, "InplaceIndexCopy", given, UNLISTED_CHIP)
-        bools = given | {"self": x.astype(np.bool_), "source": source.astype(np.bool_)}
-        assert_refused(opapi, "InplaceIndexCopy", bools, "selfRef must be .* but got bool")
+    bools = given | {"self": x.astype(np.bool_), "source": source.astype(np.bool_)}  # no kernel has this type
+    assert_refused(opapi, "InplaceIndexCopy", bools, "selfRef must be .* but got bool")
     for change, message in (
         ({"dim": -3}, "dim must be in"),
         ({"source": source[:3]}, r"source must have the shape \[4,4\]"),
@@ -200,24 +201,24 @@ def test_index_copy_without_indices_writes_nothing(opapi):
 
 
 def test_index_copy_of_a_scalar_has_one_element(opapi):
-    """self, source and index have one element. Only a self of one element has a source without dimensions."""
+    """source and index have one element. A self of two dimensions has no source without dimensions."""
     for shape, of_source, index in (
         ((), (), (1,)),
         ((1,), (), ()),
         ((), (1,), ()),
-        ((1, 1), (), (1,)),
+        ((3,), (), (1,)),
         ((), (1, 1), (1,)),
     ):
         x, source = np.zeros(shape, np.float32), np.ones(of_source, np.float32)
         opapi.call(
             "InplaceIndexCopy", {"self": x, "dim": 0, "index": np.zeros(index, np.int32), "source": source}
         )
-        assert np.all(x == 1)
+        assert x.ravel().tolist() == [1, 0, 0][: x.size]
     for shape, of_source, index, message in (
         ((), (), (2,), "index must have 1 element but got 2"),
         ((), (), (0,), "index must have 1 element but got 0"),
         ((), (2,), (1,), "source must have 1 element but got 2"),
-        ((3,), (), (1,), r"source must have the rank of selfRef but got \[\]"),
+        ((1, 1), (), (1,), r"source must have the rank of selfRef but got \[\]"),
     ):
         given = {"self": np.zeros(shape, np.float32), "dim": 0, "index": np.zeros(index, np.int32)}
         refused = given | {"source": np.zeros(of_source, np.float32)}
@@ -253,16 +254,41 @@ def test_index_fill_tensor_checks_its_arguments(opapi):
         ({"value": np.complex64(1)}, "value must be .* but got complex64"),
     ):
         assert_refused(opapi, "InplaceIndexFillTensor", given | change, message)
+
+    def value_of(name):
+        """A value of self's type. The source refuses complex values for another reason."""
+        return np.float32(0) if name.startswith("complex") else TYPES[name](0)
+
     for name in ("self", "index", "value"):
         assert_refused(opapi, "InplaceIndexFillTensor", given | {name: None}, "must not be null", NULL)
     check_types(
         opapi,
         "InplaceIndexFillTensor",
-        lambda name: given | {"self": np.zeros((3, 4), TYPES[name])},
+        lambda name: given | {"self": np.zeros((3, 4), TYPES[name]), "value": value_of(name)},
         [*HALF_AND_FLOAT, "int32", "int64", "bool"],
         ("bfloat16",),
         is_310p_unlisted=True,
     )
+
+
+def test_index_fill_tensor_of_a_scalar_has_no_negative_index(opapi):
+    """The source adds the size of a dimension that does not exist to -1."""
+    given = {"self": np.array(5, np.float32), "dim": 0, "index": [-1], "value": np.float32(7)}
+    message = r"index must be in \[0, 1\) but got -1"
+    assert_refused(opapi, "InplaceIndexFillTensor", given, message)
+    assert_refused(opapi, "IndexFillTensor", given | {"out": np.array(5, np.float32)}, message)
+    opapi.call("InplaceIndexFillTensor", given | {"index": [0]})
+    assert given["self"] == 7
+
+
+def test_index_fill_tensor_converts_a_value_of_another_type(opapi):
+    """Only the source does; the document requires the type of self."""
+    given = {"self": np.zeros(3, np.float16), "dim": 0, "index": [1]}
+    beyond = [UNLISTED_CHIP] if opapi.is_310p else []
+    another = "its document requires the type of self for value"
+    for value, reasons in ((np.float16(2), []), (np.float32(2), [another]), (np.uint16(2), [another])):
+        found = reasons_beyond_document(opapi, "InplaceIndexFillTensor", given | {"value": value})
+        assert sorted(found) == sorted(reasons + beyond)
 
 
 @pytest.mark.parametrize("dim", [0, 1, -1])

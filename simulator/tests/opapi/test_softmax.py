@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from aclnn import RefusedPhase
-from operands import INVALID, NULL, assert_refused
+from operands import INVALID, NULL, assert_beyond_document, assert_refused
 
 torch = pytest.importorskip("torch")
 
@@ -129,7 +129,7 @@ def test_gradients(opapi, name, dim):
 
 
 def test_the_gradient_of_softmax_converts_to_wider_types(opapi):
-    """The document of SoftmaxBackward has float64 and complex64 for out, that of LogSoftmaxBackward not."""
+    """The document of SoftmaxBackward has float64 and complex64 for out."""
     gradient, y = random((3, 4), np.float16), np.full((3, 4), 0.25, np.float16)
     given = {"grad_output": gradient, "output": y, "dim": 1}
     half = np.zeros((3, 4), np.float16)
@@ -138,9 +138,24 @@ def test_the_gradient_of_softmax_converts_to_wider_types(opapi):
         out = np.zeros((3, 4), dtype)
         opapi.call("SoftmaxBackward", given | {"out": out})
         assert np.array_equal(out, half.astype(dtype))
-        message = "out must be .* but got"
-        assert_refused(opapi, "LogSoftmaxBackward", given | {"out": out}, message)
+    message = "out must be .* but got"
     assert_refused(opapi, "SoftmaxBackward", given | {"out": np.zeros((3, 4), np.int32)}, message)
+
+
+def test_log_softmax_backward_casts_to_the_type_of_out(opapi):
+    x, y = np.array([[8, 2, 2]], np.float16), np.zeros((1, 3), np.float16)  # whose exponential is 1
+    for dtype in (np.float32, np.int8, np.uint16, np.complex64):
+        out = np.ones((1, 3), dtype)
+        opapi.call(
+            "LogSoftmaxBackward", {"grad_output": x[:, :] + 12, "output": y - np.inf, "dim": 1, "out": out}
+        )
+        assert out.tolist() == [[20, 14, 14]]
+    one = {"grad_output": np.array(3, np.float32), "output": np.array(0, np.float32), "dim": 0,
+           "out": np.array(7, np.float32)}  # fmt: skip
+    reason = "its document does not list a gradOutput without dimensions"
+    assert_beyond_document(opapi, "LogSoftmaxBackward", one, reason)
+    opapi.call("LogSoftmaxBackward", one)
+    assert one["out"] == 0
 
 
 def test_gradients_refuse_other_shapes_and_types(opapi):

@@ -447,10 +447,10 @@ def check_cache_calls_that_break_a_rule():
     assert_refused("kv must have the shape [2,1,3,576]", lambda: call(size=512))
     assert_refused("k_cache must be a multiple of 16 but got 24", lambda: call(block=24))
     assert_refused("gamma must have the shape [512]", lambda: call(gamma=64))
-    assert_refused("cos must have the shape [2,1,3,64]", lambda: call(tables=1))
+    assert_refused("cos must have the shape [2,1,3,64]", lambda: call(tables=2))
     assert_refused("index must have the shape [6]", lambda: call(index=5))
     scale = tensor(64, dtype=torch.float32)
-    assert_refused("k_rope_scale and c_kv_scale must both be NULL or neither", lambda: call(scale=scale))
+    assert_refused("k_cache must be int8 but got float16", lambda: call(scale=scale))
 
 
 if __name__ == "__main__":
