@@ -75,6 +75,10 @@ void check_shapes(FirstPhase* call, const AddProduct& p, const AddProductArgumen
         call->require(b[0] == a[0] || (b[0] == 1 && given.out), given.second_name,
                       "have the batch size " + std::to_string(a[0]) + (given.out && a[0] != 1 ? " or 1" : ""), b[0]);
         call->require(a[rank - 1] != 0 || p.out.count() == 0, given.first_name, "have elements", shape_text(a));
+        const bool is_empty = a[0] == 0 || a[1] == 0 || b[2] == 0;  // aclnn_baddbmm.cpp, CheckShape
+        call->require((p.self.count() == 0) == is_empty, given.out ? "self" : "selfRef",
+                      std::string(is_empty ? "be empty" : "have elements") + ", as the product",
+                      shape_text(p.self.shape));
     }
     std::vector<int64_t> shape(a.begin(), a.end() - 1);
     shape.push_back(b[rank - 1]);

@@ -144,11 +144,11 @@ std::string argument_error(const char* function, const char* argument_name, cons
 
 // An unsigned type of at least 16 bits has a common type only with itself, or if `other` is complex (hicann/opbase
 // include/nnopbase/opdev/data_type_utils.h, kPromoteTypesLookup).
-std::string promotion_error(int32_t self, int32_t other) {
+std::string promotion_error(int32_t self, int32_t other, const char* other_name) {
     if (self == other || (!is_wide_unsigned(self) && !is_wide_unsigned(other)) ||
         (is_wide_unsigned(self) && is_complex(other)))
         return "";
-    return std::string("self and other must have a common type but got ") + dtype_name(self) + " and " +
+    return std::string("self and ") + other_name + " must have a common type but got " + dtype_name(self) + " and " +
            dtype_name(other) + ".";
 }
 

@@ -25,7 +25,7 @@ std::string argument_error(const char* function, const char* argument_name, cons
 bool can_cast(int32_t from, int32_t to);
 
 // Returns "" or the reason why two inputs of these types have no common type.
-std::string promotion_error(int32_t self, int32_t other);
+std::string promotion_error(int32_t self, int32_t other, const char* other_name = "other");
 
 // The types of a call with two inputs. alpha is -1 if the call has none.
 struct CallTypes {

@@ -52,6 +52,17 @@ public:
             "aclFormat " + std::to_string(tensor->format));
     }
 
+    // The format of bias: FormatChecker in the source.
+    void check_bias_format(const aclTensor* bias) {
+        if (!call_->is_valid() || !bias) return;
+        constexpr int32_t kNchw = 0, kNd = 2, kNcdhw = 30, kNcl = 47;
+        const int32_t format = bias->format;
+        call_->require(format == kNchw || format == kNd || format == kNcdhw || format == kNcl, "bias",
+                       "be in the format ND, NCL, NCHW or NCDHW", "aclFormat " + std::to_string(format));
+        call_->report_beyond_document(c_.is_transposed && format != kNd,
+                                      "its document requires the format ND for the bias of a transposed convolution");
+    }
+
 private:
     void require_between(const char* name, int64_t value, int64_t least, int64_t most) {
         call_->require(value >= least && value <= most, std::string("each ") + name,
@@ -144,6 +155,9 @@ private:
         const int64_t channels = c_.input.shape[1], in_weight = c_.weight.shape[c_.is_transposed ? 0 : 1];
         const int64_t expected = c_.is_transposed ? in_weight : in_weight * c_.groups;
         call_->require(channels == expected, "input", "have " + std::to_string(expected) + " channels", channels);
+        // ValueChecker in the source, CheckEmptyTensor.
+        call_->require(channels > 0 || !c_.is_transposed, "input", "have channels in a transposed convolution",
+                       channels);
         call_->require(c_.weight.shape[0] % c_.groups == 0, "weight",
                        "have a first dimension that is a multiple of groups, " + std::to_string(c_.groups),
                        c_.weight.shape[0]);
@@ -165,6 +179,9 @@ private:
             shape.push_back((size + padding - reach - 1) / c_.stride[i] + 1);
         }
         call_->require_shape("output", c_.output, shape);
+        // ConvXdChecker in the source.
+        call_->require((c_.input.count() && c_.weight.count()) || !c_.output.count(), "output",
+                       "be empty if input or weight is empty", shape_text(c_.output.shape));
     }
 
     FirstPhase* call_;
@@ -337,6 +354,7 @@ NPU_CANN_API aclError aclnnConvolutionGetWorkspaceSize(const aclTensor* input, c
     check.check_format("input", input);
     check.check_format("weight", weight);
     check.check_format("output", output);
+    check.check_bias_format(bias);
     const size_t dims = call.is_valid() ? c.spatial_dims() : 0;
     c.stride = spatial_list(&call, "stride", stride, dims);
     read_padding(&call, padding, &c);

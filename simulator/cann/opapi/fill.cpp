@@ -1,4 +1,6 @@
 // aclnnInplaceZero, aclnnInplaceOne, aclnnInplaceFillScalar, aclnnInplaceFillTensor: set every element to one value.
+#include <cstring>
+
 #include "cann/opapi/argument_types.h"
 
 namespace simulated_cann {
@@ -29,6 +31,9 @@ aclError prepare_fill(const char* name, aclTensor* self, const aclScalar& value,
     if (error.empty()) error = read_argument(name, &value, "value");
     if (error.empty()) error = argument_error(name, Role::kOutput, "self", out);
     if (error.empty()) error = argument_error(name, "value", value);
+    // CheckPromoteType in hicann/ops-math conversion/fill/op_api/aclnn_fill_scalar.cpp.
+    const bool is_fill_scalar = std::strcmp(name, "aclnnInplaceFillScalar") == 0;
+    if (error.empty() && is_fill_scalar) error = promotion_error(out.dtype, value.dtype, "value");
     if (!error.empty()) return refuse(name, error);
     auto body = [out, value] {
         aclScalar scalar_copy = value;

@@ -30,6 +30,7 @@ public:
         if (call_->is_valid()) check_heads();
         if (call_->is_valid()) check_shapes();
         if (call_->is_valid()) read_lengths();
+        if (call_->is_valid()) check_antiquant_mode();
         if (call_->is_valid()) check_pse();
         if (call_->is_valid()) check_mask();
         if (call_->is_valid()) set_precision();
@@ -150,6 +151,12 @@ private:
         attention_.key_lengths = lengths("actualSeqLengthsKv", given_.key_lengths, attention_.key.shape[2]);
     }
 
+    // fused_infer_attention_score_tiling.cpp, CheckDequantParams, which runs only for several queries.
+    void check_antiquant_mode() {
+        require(is_one_query() || given_.antiquant_mode == 0, "antiquantMode", "be 0 for several queries",
+                given_.antiquant_mode);
+    }
+
     void check_pse() {
         if (!given_.pse) return;
         attention_.pse = call_->input("pseShift", given_.pse, only_910b(type_set({kFloat16, kBfloat16})), {4, 4});
@@ -166,10 +173,17 @@ private:
                 shape_text(shape));
     }
 
+    // For one query, the tiling considers sparseMode only if there is a mask: incre_flash_attention_tiling_check.cpp,
+    // ProcessAttenMask.
+    int64_t sparse_mode() const {
+        const int64_t mode = given_.sparse_mode;
+        return is_one_query() && !(given_.mask && (mode == kRightDownCausal || mode == kBand)) ? kDefaultMask : mode;
+    }
+
     void check_mask() {
         const auto batches = static_cast<size_t>(attention_.query.shape[0]);
         attention_.bands.resize(batches);
-        const int64_t mode = is_one_query() ? kDefaultMask : given_.sparse_mode;
+        const int64_t mode = sparse_mode();
         require(mode >= kDefaultMask && mode <= kBand, "sparseMode", "be in [0, 4]", mode);
         require(given_.mask || mode == kDefaultMask, "attenMask", "not be null for sparseMode " + std::to_string(mode),
                 "null");
@@ -183,11 +197,27 @@ private:
         else
             attention_.mask = mask_by_batch(mask);
         if (is_one_query()) return;
-        if (mode == kBand)
-            require(given_.previous_tokens >= 0 || given_.next_tokens >= 0, "preTokens and nextTokens",
-                    "not both be negative for sparseMode 4",
-                    std::to_string(given_.previous_tokens) + " and " + std::to_string(given_.next_tokens));
-        for (size_t batch = 0; batch < batches; ++batch) attention_.bands[batch] = band(mode, batch);
+        for (size_t batch = 0; batch < batches; ++batch) {
+            if (mode == kDefaultMask || mode == kBand) check_tokens(mode, batch);
+            attention_.bands[batch] = band(mode, batch);
+        }
+    }
+
+    // prompt_flash_attention_tiling.cpp, RunBigKernelTilingWithParams. The tiling compares a negative number with the
+    // length of the tensor as well, which is at least the length of the batch.
+    void check_tokens(int64_t mode, size_t batch) {
+        const int64_t before = std::max(given_.previous_tokens, -INT64_MAX);
+        const int64_t after = std::max(given_.next_tokens, -INT64_MAX);
+        const int64_t queries = attention_.query_lengths[batch], keys = attention_.key_lengths[batch];
+        const std::string tokens = std::to_string(before) + " and " + std::to_string(after);
+        require(before >= 0 || after >= 0, "preTokens and nextTokens",
+                "not both be negative for sparseMode " + std::to_string(mode), tokens);
+        require(-after <= before, "preTokens and nextTokens", "have a sum of at least 0", tokens);
+        const int64_t least_before = mode == kBand ? queries : keys, least_after = mode == kBand ? keys : queries;
+        require(before >= 0 || -before < least_before, "preTokens",
+                "be greater than -" + std::to_string(least_before) + " for sparseMode " + std::to_string(mode), before);
+        require(after >= 0 || -after < least_after, "nextTokens",
+                "be greater than -" + std::to_string(least_after) + " for sparseMode " + std::to_string(mode), after);
     }
 
     AttentionBand band(int64_t mode, size_t batch) const {
@@ -208,9 +238,12 @@ private:
         const size_t rank = mask.shape.size();
         bool fits = mask.shape[rank - 1] == kSparseMaskSize && mask.shape[rank - 2] == kSparseMaskSize;
         for (size_t i = 0; i + 2 < rank; ++i) fits = fits && mask.shape[i] == 1;
+        fits = fits && (rank == 2 || !is_one_query());
         require(fits, "attenMask",
-                "have the shape [2048,2048], with leading dimensions of 1, for sparseMode 2, 3 and 4",
+                std::string("have the shape [2048,2048]") + (is_one_query() ? "" : ", with leading dimensions of 1,") +
+                    " for sparseMode 2, 3 and 4",
                 shape_text(mask.shape));
+        call_->refuse_unsimulated(is_one_query(), "sparseMode 3 or 4 with a mask for one query");
         if (!fits) return;
         causal_mask_ = Operand{{kSparseMaskSize, kSparseMaskSize},
                                {mask.strides[rank - 2], mask.strides[rank - 1]},
@@ -237,6 +270,10 @@ private:
         const int64_t keys = attention_.key.shape[2];
         const bool fits_batch = shape[0] == query[0] || (shape[0] == 1 && !is_one_query());
         require(has_one_head, "attenMask", "have one head", shape_text(mask.shape));
+        // The tiling accepts more rows, but the kernel reads the mask of batch i at i times the last dimension:
+        // incre_flash_attention_tiling_check.cpp, ProcessAttenMask, and op_kernel/incre_flash_attention_preload.h.
+        require(!is_one_query() || shape[1] == 1, "attenMask", "have one row for each batch of one query",
+                shape_text(mask.shape));
         require(fits_batch && shape[1] >= query[2] && shape[2] >= keys, "attenMask",
                 "have " + std::string(query[0] == 1 || is_one_query() ? "" : "1 or ") + std::to_string(query[0]) +
                     " batches, at least " + std::to_string(query[2]) + " queries and at least " + std::to_string(keys) +
@@ -246,7 +283,9 @@ private:
     }
 
     void set_precision() {
-        require(given_.inner_precise >= 0 && given_.inner_precise <= 3, "innerPrecise", "be in [0, 3]",
+        const int64_t last = is_one_query() ? 1 : 3;
+        require(given_.inner_precise >= 0 && given_.inner_precise <= last, "innerPrecise",
+                "be in [0, " + std::to_string(last) + "]" + (is_one_query() ? " for one query" : ""),
                 given_.inner_precise);
         attention_.scale = static_cast<float>(given_.scale);
         attention_.is_high_performance =

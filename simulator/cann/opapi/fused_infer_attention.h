@@ -10,6 +10,7 @@ struct AttentionArguments {
     const aclTensorList *key = nullptr, *value = nullptr;
     const aclIntArray *query_lengths = nullptr, *key_lengths = nullptr;
     int64_t heads = 0, key_heads = 0, previous_tokens = 0, next_tokens = 0, sparse_mode = 0, inner_precise = 0;
+    int64_t antiquant_mode = 0;
     double scale = 1;
     const char* layout = nullptr;
     bool has_lse = false;

@@ -36,7 +36,7 @@ NPU_CANN_API aclError aclnnFusedInferAttentionScoreGetWorkspaceSize(
     const aclTensor* quantOffset2, const aclTensor* antiquantScale, const aclTensor* antiquantOffset,
     const aclTensor* blockTable, const aclTensor* queryPaddingSize, const aclTensor* kvPaddingSize, int64_t numHeads,
     double scaleValue, int64_t preTokens, int64_t nextTokens, char* inputLayout, int64_t numKeyValueHeads,
-    int64_t sparseMode, int64_t innerPrecise, int64_t /*blockSize*/, int64_t /*antiquantMode*/, bool softmaxLseFlag,
+    int64_t sparseMode, int64_t innerPrecise, int64_t /*blockSize*/, int64_t antiquantMode, bool softmaxLseFlag,
     const aclTensor* attentionOut, const aclTensor* softmaxLse, uint64_t* bytes, aclOpExecutor** executor) {
     return simulated_cann::prepare_attention(
         "aclnnFusedInferAttentionScore",
@@ -51,8 +51,8 @@ NPU_CANN_API aclError aclnnFusedInferAttentionScoreGetWorkspaceSize(
          {queryPaddingSize, "queryPaddingSize"},
          {kvPaddingSize, "kvPaddingSize"}},
         {query, pseShift, attenMask, attentionOut, softmaxLse, key, value, actualSeqLengths, actualSeqLengthsKv,
-         numHeads, numKeyValueHeads, preTokens, nextTokens, sparseMode, innerPrecise, scaleValue, inputLayout,
-         softmaxLseFlag},
+         numHeads, numKeyValueHeads, preTokens, nextTokens, sparseMode, innerPrecise, antiquantMode, scaleValue,
+         inputLayout, softmaxLseFlag},
         bytes, executor);
 }
 NPU_CANN_SECOND_PHASE(aclnnFusedInferAttentionScore)
@@ -70,7 +70,7 @@ NPU_CANN_API aclError aclnnFusedInferAttentionScoreV2GetWorkspaceSize(
     const aclTensor* keySharedPrefixOptional, const aclTensor* valueSharedPrefixOptional,
     const aclIntArray* actualSharedPrefixLenOptional, int64_t numHeads, double scaleValue, int64_t preTokens,
     int64_t nextTokens, char* inputLayout, int64_t numKeyValueHeads, int64_t sparseMode, int64_t innerPrecise,
-    int64_t /*blockSize*/, int64_t /*antiquantMode*/, bool softmaxLseFlag, int64_t /*keyAntiquantMode*/,
+    int64_t /*blockSize*/, int64_t antiquantMode, bool softmaxLseFlag, int64_t /*keyAntiquantMode*/,
     int64_t /*valueAntiquantMode*/, const aclTensor* attentionOut, const aclTensor* softmaxLse, uint64_t* bytes,
     aclOpExecutor** executor) {
     return simulated_cann::prepare_attention(
@@ -94,7 +94,7 @@ NPU_CANN_API aclError aclnnFusedInferAttentionScoreV2GetWorkspaceSize(
          {actualSharedPrefixLenOptional, "actualSharedPrefixLen"}},
         {query, pseShiftOptional, attenMaskOptional, attentionOut, softmaxLse, key, value, actualSeqLengthsOptional,
          actualSeqLengthsKvOptional, numHeads, numKeyValueHeads, preTokens, nextTokens, sparseMode, innerPrecise,
-         scaleValue, inputLayout, softmaxLseFlag},
+         antiquantMode, scaleValue, inputLayout, softmaxLseFlag},
         bytes, executor);
 }
 NPU_CANN_SECOND_PHASE(aclnnFusedInferAttentionScoreV2)
@@ -113,7 +113,7 @@ NPU_CANN_API aclError aclnnFusedInferAttentionScoreV3GetWorkspaceSize(
     const aclIntArray* actualSharedPrefixLenOptional, const aclTensor* queryRopeOptional,
     const aclTensor* keyRopeOptional, const aclTensor* keyRopeAntiquantScaleOptional, int64_t numHeads,
     double scaleValue, int64_t preTokens, int64_t nextTokens, char* inputLayout, int64_t numKeyValueHeads,
-    int64_t sparseMode, int64_t innerPrecise, int64_t /*blockSize*/, int64_t /*antiquantMode*/, bool softmaxLseFlag,
+    int64_t sparseMode, int64_t innerPrecise, int64_t /*blockSize*/, int64_t antiquantMode, bool softmaxLseFlag,
     int64_t /*keyAntiquantMode*/, int64_t /*valueAntiquantMode*/, const aclTensor* attentionOut,
     const aclTensor* softmaxLse, uint64_t* bytes, aclOpExecutor** executor) {
     return simulated_cann::prepare_attention(
@@ -141,7 +141,7 @@ NPU_CANN_API aclError aclnnFusedInferAttentionScoreV3GetWorkspaceSize(
          {simulated_cann::layout_of_v3(inputLayout), "an inputLayout with T or NBSD"}},
         {query, pseShiftOptional, attenMaskOptional, attentionOut, softmaxLse, key, value, actualSeqLengthsOptional,
          actualSeqLengthsKvOptional, numHeads, numKeyValueHeads, preTokens, nextTokens, sparseMode, innerPrecise,
-         scaleValue, inputLayout, softmaxLseFlag},
+         antiquantMode, scaleValue, inputLayout, softmaxLseFlag},
         bytes, executor);
 }
 NPU_CANN_SECOND_PHASE(aclnnFusedInferAttentionScoreV3)

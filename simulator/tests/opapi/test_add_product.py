@@ -121,6 +121,12 @@ def test_refusals(opapi):
             "batch2 must have the batch size 1 but got 2",
         ),
         ("Baddbmm", (self, a[None, :, :0], b[None, :0], out[None]), "batch1 must have elements"),
+        (
+            "Baddbmm",
+            (self[:1], a[None, :0], b[None], out[None, :0]),
+            "self must be empty, as the product but got [1,7]",
+        ),
+        ("Baddbmm", (self[:0], a[None, :1], b[None], out[None, :1]), "self must have elements, as the"),
     ):
         with pytest.raises(RefusedPhase) as caught:
             call(opapi, name, *arguments)
