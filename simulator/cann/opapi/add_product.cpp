@@ -89,6 +89,21 @@ void check_shapes(FirstPhase* call, const AddProduct& p, const AddProductArgumen
     call->require(error.empty(), "self", "broadcast to " + shape_text(shape), shape_text(p.self.shape));
 }
 
+// The documents of Baddbmm list one type for all tensors. They allow a product of 16-bit types whose self and out are
+// float32 on Ascend910B. The sources promote the types.
+void report_types(FirstPhase* call, const AddProduct& p, const AddProductArguments& given) {
+    const int32_t type = p.first.dtype, out = p.out.dtype;
+    if (given.is_batched) {
+        const bool is_wider_sum = is_16_bits(type) && out == kFloat && !is_ascend310p();
+        call->report_beyond_document(p.second.dtype != type || p.self.dtype != out || (out != type && !is_wider_sum),
+                                     "its document requires one type for self, batch1, batch2 and out");
+        call->report_beyond_document(p.self.shape.empty(), "its document requires 1 to 3 dimensions for self");
+    } else if (given.out) {
+        call->report_beyond_document(out != promoted_dtype(p.self.dtype, true, p.second.dtype, true),
+                                     "its document requires the common type of self and mat2 for out");
+    }
+}
+
 void run(const AddProduct& p) {
     if (p.out.count() == 0) return;
     std::vector<float> scaled = values_of<float>(p.self.broadcast_to(p.out.shape));
@@ -132,6 +147,7 @@ aclError prepare_add_product(const AddProductArguments& given, uint64_t* bytes, 
     if (!given.is_batched) report_ignored_option(&call, p.first.dtype, p.second.dtype, given.math_type);
     p.types = cube_types(&call, p.first.dtype, p.second.dtype, p.out.dtype, given.math_type, true);
     if (call.is_valid()) check_shapes(&call, p, given);
+    report_types(&call, p, given);
     if (call.is_valid()) {
         set_types(&p, given.math_type, given.is_batched);
         // The product and beta * self are in the workspace.

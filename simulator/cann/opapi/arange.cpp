@@ -71,6 +71,10 @@ NPU_CANN_API aclError aclnnArangeGetWorkspaceSize(const aclScalar* start, const 
         else
             write_range(out, int_start, int_step);
     };
-    return finish_first_phase("aclnnArange", {write_access("out", out)}, body, bytes, executor);
+    const aclError status = finish_first_phase("aclnnArange", {write_access("out", out)}, body, bytes, executor);
+    BeyondDocument beyond;
+    beyond.add(out.shape.size() != 1, "its document describes an out of one dimension");
+    if (status == kSuccess) beyond.report("aclnnArange");
+    return status;
 }
 NPU_CANN_SECOND_PHASE(aclnnArange)

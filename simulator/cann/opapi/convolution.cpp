@@ -89,7 +89,7 @@ private:
                                       "its document does not support float32 with cubeMathType 0");
         call_->report_beyond_document(math_type == kUseFp16 && (input == kBfloat16 || weight == kBfloat16),
                                       "its document does not support bfloat16 with cubeMathType 2");
-        call_->report_beyond_document(math_type == kUseFp32Add, "its document does not list cubeMathType 4");
+        call_->report_beyond_document(math_type == kUseFp32Add, kUnlistedFp32Add);
         const bool acts_as_keep_dtype = math_type == kUseFp32Add && promoted != kFloat;  // accepted on every chip
         c_.types = cube_types(call_, input, weight, c_.output.dtype,
                               acts_as_keep_dtype ? int8_t{kKeepDtype} : math_type, false);
@@ -146,6 +146,8 @@ private:
                                "(kernel - 1) * dilation - padding", dims < 3 ? "be at most 255" : "be in [0, 255]",
                                reach);
             if (!is_ascend310p()) continue;
+            call_->report_beyond_document(dims == 3 && c_.kernel(0) > kLargestKernel,
+                                          "its document limits each kernel dimension of weight to 255 on Ascend310P");
             require_between("kernel dimension of weight", c_.kernel(i), 1, kLargestKernel);
             require_between("image dimension of input", c_.input.shape[i + 2], 0, kLargestImage310p);
         }

@@ -24,6 +24,16 @@ void fill_from(const Operand& out, const Operand& value) {
     }
 }
 
+// The documents require a value whose type converts to that of self. The sources convert every value.
+BeyondDocument beyond_document(const char* name, int32_t self, int32_t value) {
+    BeyondDocument beyond;
+    add_undocumented_type(&beyond, name, Role::kOutput, "self", self);
+    add_undocumented_type(&beyond, name, Role::kInput, "value", value);
+    beyond.add(!can_cast(value, self), std::string("its document does not convert a value of ") + dtype_name(value) +
+                                           " to " + dtype_name(self));
+    return beyond;
+}
+
 aclError prepare_fill(const char* name, aclTensor* self, const aclScalar& value, uint64_t* workspace_bytes,
                       aclOpExecutor** executor) {
     Operand out;
@@ -42,7 +52,9 @@ aclError prepare_fill(const char* name, aclTensor* self, const aclScalar& value,
         value_operand.first = reinterpret_cast<char*>(scalar_copy.value);
         fill_from(out, value_operand);
     };
-    return finish_first_phase(name, {write_access("self", out)}, body, workspace_bytes, executor);
+    const aclError status = finish_first_phase(name, {write_access("self", out)}, body, workspace_bytes, executor);
+    if (status == kSuccess && is_fill_scalar) beyond_document(name, out.dtype, value.dtype).report(name);
+    return status;
 }
 
 aclScalar uint8_scalar(uint8_t value) {
@@ -87,8 +99,11 @@ NPU_CANN_API aclError aclnnInplaceFillTensorGetWorkspaceSize(aclTensor* self, co
                 std::to_string(value_operand.count()) + " element(s) in " + std::to_string(value_operand.shape.size()) +
                 " dimension(s).";
     if (!error.empty()) return refuse("aclnnInplaceFillTensor", error);
-    return finish_first_phase(
+    const aclError status = finish_first_phase(
         "aclnnInplaceFillTensor", {read_access("value", value_operand), write_access("self", out)},
         [out, value_operand] { fill_from(out, value_operand); }, bytes, executor);
+    if (status == kSuccess)
+        beyond_document("aclnnInplaceFillTensor", out.dtype, value_operand.dtype).report("aclnnInplaceFillTensor");
+    return status;
 }
 NPU_CANN_SECOND_PHASE(aclnnInplaceFillTensor)

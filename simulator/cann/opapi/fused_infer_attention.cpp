@@ -153,8 +153,18 @@ private:
 
     // fused_infer_attention_score_tiling.cpp, CheckDequantParams, which runs only for several queries.
     void check_antiquant_mode() {
-        require(is_one_query() || given_.antiquant_mode == 0, "antiquantMode", "be 0 for several queries",
-                given_.antiquant_mode);
+        require(is_one_query() || given_.antiquant.both == 0, "antiquantMode", "be 0 for several queries",
+                given_.antiquant.both);
+        // The tiling ignores the modes of arguments that are not there; the document limits them.
+        const int64_t key = given_.antiquant.key, value = given_.antiquant.value;
+        const int64_t last = is_one_query() ? 5 : 1;
+        call_->report_beyond_document(given_.antiquant.both != 0 && given_.antiquant.both != 1,
+                                      "its document limits antiquantMode to 0 and 1");
+        call_->report_beyond_document(
+            key < 0 || key > last || value < 0 || value > last,
+            "its document limits keyAntiquantMode and valueAntiquantMode to 0 to " + std::to_string(last));
+        call_->report_beyond_document(key != value && (key != 0 || value != 1),
+                                      "its document requires one mode for keyAntiquantMode and valueAntiquantMode");
     }
 
     void check_pse() {

@@ -38,6 +38,7 @@ NPU_CANN_API aclError aclnnFusedInferAttentionScoreGetWorkspaceSize(
     double scaleValue, int64_t preTokens, int64_t nextTokens, char* inputLayout, int64_t numKeyValueHeads,
     int64_t sparseMode, int64_t innerPrecise, int64_t /*blockSize*/, int64_t antiquantMode, bool softmaxLseFlag,
     const aclTensor* attentionOut, const aclTensor* softmaxLse, uint64_t* bytes, aclOpExecutor** executor) {
+    const simulated_cann::AntiquantModes modes{antiquantMode, 0, 0};
     return simulated_cann::prepare_attention(
         "aclnnFusedInferAttentionScore",
         {{deqScale1, "deqScale1"},
@@ -51,8 +52,8 @@ NPU_CANN_API aclError aclnnFusedInferAttentionScoreGetWorkspaceSize(
          {queryPaddingSize, "queryPaddingSize"},
          {kvPaddingSize, "kvPaddingSize"}},
         {query, pseShift, attenMask, attentionOut, softmaxLse, key, value, actualSeqLengths, actualSeqLengthsKv,
-         numHeads, numKeyValueHeads, preTokens, nextTokens, sparseMode, innerPrecise, antiquantMode, scaleValue,
-         inputLayout, softmaxLseFlag},
+         numHeads, numKeyValueHeads, preTokens, nextTokens, sparseMode, innerPrecise, modes, scaleValue, inputLayout,
+         softmaxLseFlag},
         bytes, executor);
 }
 NPU_CANN_SECOND_PHASE(aclnnFusedInferAttentionScore)
@@ -70,9 +71,10 @@ NPU_CANN_API aclError aclnnFusedInferAttentionScoreV2GetWorkspaceSize(
     const aclTensor* keySharedPrefixOptional, const aclTensor* valueSharedPrefixOptional,
     const aclIntArray* actualSharedPrefixLenOptional, int64_t numHeads, double scaleValue, int64_t preTokens,
     int64_t nextTokens, char* inputLayout, int64_t numKeyValueHeads, int64_t sparseMode, int64_t innerPrecise,
-    int64_t /*blockSize*/, int64_t antiquantMode, bool softmaxLseFlag, int64_t /*keyAntiquantMode*/,
-    int64_t /*valueAntiquantMode*/, const aclTensor* attentionOut, const aclTensor* softmaxLse, uint64_t* bytes,
+    int64_t /*blockSize*/, int64_t antiquantMode, bool softmaxLseFlag, int64_t keyAntiquantMode,
+    int64_t valueAntiquantMode, const aclTensor* attentionOut, const aclTensor* softmaxLse, uint64_t* bytes,
     aclOpExecutor** executor) {
+    const simulated_cann::AntiquantModes modes{antiquantMode, keyAntiquantMode, valueAntiquantMode};
     return simulated_cann::prepare_attention(
         "aclnnFusedInferAttentionScoreV2",
         {{deqScale1Optional, "deqScale1"},
@@ -93,8 +95,8 @@ NPU_CANN_API aclError aclnnFusedInferAttentionScoreV2GetWorkspaceSize(
          {valueSharedPrefixOptional, "valueSharedPrefix"},
          {actualSharedPrefixLenOptional, "actualSharedPrefixLen"}},
         {query, pseShiftOptional, attenMaskOptional, attentionOut, softmaxLse, key, value, actualSeqLengthsOptional,
-         actualSeqLengthsKvOptional, numHeads, numKeyValueHeads, preTokens, nextTokens, sparseMode, innerPrecise,
-         antiquantMode, scaleValue, inputLayout, softmaxLseFlag},
+         actualSeqLengthsKvOptional, numHeads, numKeyValueHeads, preTokens, nextTokens, sparseMode, innerPrecise, modes,
+         scaleValue, inputLayout, softmaxLseFlag},
         bytes, executor);
 }
 NPU_CANN_SECOND_PHASE(aclnnFusedInferAttentionScoreV2)
@@ -114,8 +116,9 @@ NPU_CANN_API aclError aclnnFusedInferAttentionScoreV3GetWorkspaceSize(
     const aclTensor* keyRopeOptional, const aclTensor* keyRopeAntiquantScaleOptional, int64_t numHeads,
     double scaleValue, int64_t preTokens, int64_t nextTokens, char* inputLayout, int64_t numKeyValueHeads,
     int64_t sparseMode, int64_t innerPrecise, int64_t /*blockSize*/, int64_t antiquantMode, bool softmaxLseFlag,
-    int64_t /*keyAntiquantMode*/, int64_t /*valueAntiquantMode*/, const aclTensor* attentionOut,
-    const aclTensor* softmaxLse, uint64_t* bytes, aclOpExecutor** executor) {
+    int64_t keyAntiquantMode, int64_t valueAntiquantMode, const aclTensor* attentionOut, const aclTensor* softmaxLse,
+    uint64_t* bytes, aclOpExecutor** executor) {
+    const simulated_cann::AntiquantModes modes{antiquantMode, keyAntiquantMode, valueAntiquantMode};
     return simulated_cann::prepare_attention(
         "aclnnFusedInferAttentionScoreV3",
         {{deqScale1Optional, "deqScale1"},
@@ -140,8 +143,8 @@ NPU_CANN_API aclError aclnnFusedInferAttentionScoreV3GetWorkspaceSize(
          {keyRopeAntiquantScaleOptional, "keyRopeAntiquantScale"},
          {simulated_cann::layout_of_v3(inputLayout), "an inputLayout with T or NBSD"}},
         {query, pseShiftOptional, attenMaskOptional, attentionOut, softmaxLse, key, value, actualSeqLengthsOptional,
-         actualSeqLengthsKvOptional, numHeads, numKeyValueHeads, preTokens, nextTokens, sparseMode, innerPrecise,
-         antiquantMode, scaleValue, inputLayout, softmaxLseFlag},
+         actualSeqLengthsKvOptional, numHeads, numKeyValueHeads, preTokens, nextTokens, sparseMode, innerPrecise, modes,
+         scaleValue, inputLayout, softmaxLseFlag},
         bytes, executor);
 }
 NPU_CANN_SECOND_PHASE(aclnnFusedInferAttentionScoreV3)

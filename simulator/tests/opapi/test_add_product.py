@@ -4,6 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from aclnn import RefusedPhase
+from operands import reasons_beyond_document
 
 F16, F32, BF16 = np.float16, np.float32, ml_dtypes.bfloat16
 KEEP, ALLOW, FP16, HF32, FP32_ADD = range(5)
@@ -137,3 +138,46 @@ def test_refusals(opapi):
         opapi.call("InplaceAddmm", given | {"cube_math_type": KEEP})
     with pytest.raises(RefusedPhase, match="alpha must be"):
         opapi.call("InplaceAddmm", given | {"alpha": np.complex64(1), "cube_math_type": KEEP})
+
+
+ONE_TYPE = "its document requires one type for self, batch1, batch2 and out"
+
+
+@pytest.mark.parametrize(
+    ("name", "types", "reasons"),
+    [
+        ("Baddbmm", (F16, F16, F16, F16), []),
+        ("Baddbmm", (F32, F16, F16, F32), []),
+        ("Baddbmm", (F16, F16, F16, F32), [ONE_TYPE]),
+        ("Baddbmm", (F16, F16, F32, F16), [ONE_TYPE]),
+        ("Baddbmm", (F32, BF16, F32, F32), [ONE_TYPE]),
+        ("InplaceBaddbmm", (F16, F32, F32, None), [ONE_TYPE]),
+        ("InplaceBaddbmm", (F16, F16, F16, None), []),
+        ("Addmm", (F16, F16, F16, F16), []),
+        ("Addmm", (F16, F16, F16, F32), ["its document requires the common type of self and mat2 for out"]),
+        ("Addmm", (F32, F16, F16, F16), ["its document requires the common type of self and mat2 for out"]),
+        ("InplaceAddmm", (F16, F16, F32, None), []),  # its document has no rule for the type of the result
+    ],
+)
+def test_types_beyond_the_document_are_reported(opapi_910b, name, types, reasons):
+    lead = (2,) if "bmm" in name else ()
+    names = ("batch1", "batch2") if lead else ("mat1", "mat2")
+    shapes = ((*lead, 5, 7), (*lead, 5, 4), (*lead, 4, 7), (*lead, 5, 7))
+    given = {
+        key: np.zeros(shape, dtype)
+        for key, shape, dtype in zip(("self", *names, "out"), shapes, types, strict=True)
+        if dtype
+    }
+    factors = {"beta": np.float32(1), "alpha": np.float32(1), "cube_math_type": KEEP}
+    assert reasons_beyond_document(opapi_910b, name, given | factors) == reasons
+
+
+def test_a_number_as_self_is_reported(opapi_910b):
+    given = {
+        "self": np.zeros((), F16),
+        "batch1": np.zeros((2, 5, 4), F16),
+        "batch2": np.zeros((2, 4, 7), F16),
+    }
+    given |= {"beta": np.float32(1), "alpha": np.float32(1), "cube_math_type": KEEP}
+    reasons = reasons_beyond_document(opapi_910b, "Baddbmm", given | {"out": np.zeros((2, 5, 7), F16)})
+    assert reasons == ["its document requires 1 to 3 dimensions for self"]

@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from aclnn import RefusedPhase
-from operands import strided
+from operands import reasons_beyond_document, strided
 
 F16, BF16 = np.float16, ml_dtypes.bfloat16
 TILING = 561002
@@ -25,10 +25,13 @@ DEFAULTS = {
 
 
 def call(device, query, key, value, out, *, version="V2", **options):
+    device.call(f"FusedInferAttentionScore{version}", given_of(query, key, value, out, **options))
+
+
+def given_of(query, key, value, out, **options):
     heads = {"num_heads": query.shape[1], "num_key_value_heads": key.shape[1]}
     given = dict.fromkeys(OPTIONAL) | DEFAULTS | heads | options
-    given |= {"query": query, "key": [key], "value": [value], "attention_out": out}
-    device.call(f"FusedInferAttentionScore{version}", given)
+    return given | {"query": query, "key": [key], "value": [value], "attention_out": out}
 
 
 def refused(device, *args, **options):
@@ -397,6 +400,25 @@ def test_rules_of_one_and_of_several_queries(opapi_910b, version):
         error = refused(opapi_910b, *one, version=version, inner_precise=mode)
         assert f"innerPrecise must be in [0, 1] for one query but got {mode}." in str(error)
         assert error.status == TILING
+
+
+@pytest.mark.parametrize("version", ["V2", "V3"])
+@pytest.mark.parametrize(
+    ("tokens", "key", "value", "both", "reasons"),
+    [
+        (5, 0, 1, 0, []),
+        (5, 1, 1, 0, []),
+        (5, 2, 2, 0, ["its document limits keyAntiquantMode and valueAntiquantMode to 0 to 1"]),
+        (1, 5, 5, 1, []),
+        (1, 6, 6, 0, ["its document limits keyAntiquantMode and valueAntiquantMode to 0 to 5"]),
+        (1, 1, 0, 0, ["its document requires one mode for keyAntiquantMode and valueAntiquantMode"]),
+        (1, 0, 0, 2, ["its document limits antiquantMode to 0 and 1"]),
+    ],
+)
+def test_modes_beyond_the_document_are_reported(opapi_910b, version, tokens, key, value, both, reasons):
+    modes = {"key_antiquant_mode": key, "value_antiquant_mode": value, "antiquant_mode": both}
+    given = given_of(*case(2, 4, 2, tokens, 9, 32), **modes)
+    assert reasons_beyond_document(opapi_910b, f"FusedInferAttentionScore{version}", given) == reasons
 
 
 def test_masks_of_one_query_that_are_refused(opapi_910b):

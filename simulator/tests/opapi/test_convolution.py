@@ -159,6 +159,15 @@ def test_the_format_of_bias(opapi, form):
         assert call(opapi, *arguments, **options) == ([reason] if is_transposed and form != 2 else [])
 
 
+def test_a_deep_kernel_is_reported_on_ascend310p(opapi):
+    for depth in (255, 256):
+        weight, x = np.zeros((1, 1, depth, 1, 1), F16), np.zeros((1, 1, 256, 1, 1), F16)
+        out = np.zeros((1, 1, 257 - depth, 1, 1), F16)
+        reason = "its document limits each kernel dimension of weight to 255 on Ascend310P"
+        expected_reasons = [reason] if depth == 256 and opapi.is_310p else []
+        assert call(opapi, x, weight, out, reports=True) == expected_reasons
+
+
 def test_refusals(opapi):
     x, weight, out = random((2, 4, 11), F16), random((6, 4, 3), F16, 1), np.zeros((2, 6, 9), F16)
     short = random((4, 6, 3), F16)
