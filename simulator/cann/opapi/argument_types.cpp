@@ -195,8 +195,8 @@ std::string cast_error(const char* function, const CallTypes& types) {
            ", the type of the result, converts but got " + dtype_name(types.out) + ".";
 }
 
-// The documents of Muls and Divs, but not of their in-place forms, require that the promoted type of self and the scalar
-// converts to the type of out. For Divs integers are promoted to float32: hicann/ops-math math/muls/docs and
+// The documents of Muls and Divs, but not of their in-place forms, require that the promoted type of self and the
+// scalar converts to the type of out. For Divs integers are promoted to float32: hicann/ops-math math/muls/docs and
 // math/div/docs, with the table TensorScalar of docs/zh/context/deduction_relationship.md.
 void add_undocumented_result(BeyondDocument* beyond, const char* function, const CallTypes& types) {
     const bool is_divs = std::strcmp(function, "aclnnDivs") == 0;

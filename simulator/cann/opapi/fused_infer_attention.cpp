@@ -49,19 +49,27 @@ private:
 
     bool is_one_query() const { return attention_.query.shape[2] == 1; }
 
+    void require_rank(const char* name, const Operand& operand, size_t rank) {
+        require(operand.shape.size() == rank, name, "have " + std::to_string(rank) + " dimensions",
+                static_cast<int64_t>(operand.shape.size()));
+    }
+
     void read_tensors() {
         const std::string layout = given_.layout ? given_.layout : "";
         const TypesByChip types = only_910b(type_set({kFloat16, kBfloat16}));
         const bool is_flat = layout == "BSH";
         require(is_flat || layout == "BSND" || layout == "BNSD" || layout == "BNSD_BSND", "inputLayout",
                 "be BSH, BSND, BNSD or BNSD_BSND", layout);
-        const RankRange ranks{is_flat ? 3U : 4U, is_flat ? 3U : 4U};
-        attention_.query = call_->input("query", given_.query, types, ranks);
-        const std::vector<Operand> keys = call_->inputs("key", given_.key, types, ranks);
-        const std::vector<Operand> values = call_->inputs("value", given_.value, types, ranks);
-        attention_.out = call_->output("attentionOut", given_.out, types, ranks);
-        if (given_.has_lse)
-            attention_.lse = call_->output("softmaxLse", given_.lse, only_910b(type_set({kFloat})), {4, 4});
+        attention_.query = call_->input("query", given_.query, types);
+        const std::vector<Operand> keys = call_->inputs("key", given_.key, types);
+        const std::vector<Operand> values = call_->inputs("value", given_.value, types);
+        attention_.out = call_->output("attentionOut", given_.out, types);
+        if (given_.has_lse) attention_.lse = call_->output("softmaxLse", given_.lse, only_910b(type_set({kFloat})));
+        const size_t rank = is_flat ? 3 : 4;
+        require_rank("query", attention_.query, rank);
+        for (const Operand& key : keys) require_rank("key", key, rank);
+        for (const Operand& value : values) require_rank("value", value, rank);
+        require_rank("attentionOut", attention_.out, rank);
         if (!call_->is_valid()) return;
         call_->require(keys.size() == values.size() && !keys.empty(), "key and value",
                        "have the same number of tensors, at least one",
@@ -126,7 +134,10 @@ private:
         if (!is_one_query()) require(query[3] % kHeadUnit == 0, "the size of a head", "be a multiple of 16", query[3]);
         require(!is_one_query() || std::strcmp(given_.layout, "BNSD_BSND") != 0, "inputLayout",
                 "not be BNSD_BSND for one query", given_.layout);
-        if (attention_.lse) call_->require_shape("softmaxLse", *attention_.lse, {query[0], query[1], query[2], 1});
+        if (!attention_.lse) return;
+        const std::vector<int64_t> lse{query[0], query[1], query[2], 1};
+        require(attention_.lse->shape == lse, "softmaxLse", "have the shape " + shape_text(lse),
+                shape_text(attention_.lse->shape));
     }
 
     // Returns the length of each batch. `given` has one length for all batches, or at least one for each; further ones
@@ -198,6 +209,8 @@ private:
         require(given_.mask || mode == kDefaultMask, "attenMask", "not be null for sparseMode " + std::to_string(mode),
                 "null");
         if (!given_.mask || !call_->is_valid()) return;
+        // The operator's definition lists float16, which the tiling refuses.
+        require(given_.mask->dtype != kFloat16, "attenMask", "be int8, uint8 or bool", dtype_name(kFloat16));
         const Operand mask =
             call_->input("attenMask", given_.mask, only_910b(kBoolType | type_set({kInt8, kUint8})), {2, 4});
         if (!call_->is_valid()) return;

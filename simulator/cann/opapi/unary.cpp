@@ -96,7 +96,7 @@ constexpr UnaryRule kIsFiniteRule{with_undocumented(undocumented_on_310p(kHalfTo
 // math/logical_not/docs/aclnnLogicalNot&aclnnInplaceLogicalNot.md.
 constexpr UnaryRule kLogicalNotRule{with_bf16_except_310p(kRealTypes), with_bf16_except_310p(kRealTypes),
                                     OutType::kAny};
-// math/bitwise_not/docs/aclnnBitwiseNot.md.
+// math/bitwise_not/docs/aclnnBitwiseNot.md. For NULL the source returns 561103; the document says 161001, as here.
 constexpr UnaryRule kBitwiseNotRule{
     on_all(kIntegersAndBool), on_all(kIntegersAndBool), OutType::kSelf, IntegersAs::kSelf, {}, "self", "out", true};
 

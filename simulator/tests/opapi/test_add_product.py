@@ -90,6 +90,27 @@ def test_baddbmm_broadcasts_self_and_the_second_batch(opapi, shape):
         check(out, self, a, b, beta=0.5, alpha=2, product=F16, scaled=F16, total=F16)
 
 
+@pytest.mark.parametrize(("beta", "alpha"), [(1.0, 1.0), (0.5, 2.0), (0.0, 2.0)])
+def test_a_product_of_no_columns_is_zero(opapi, beta, alpha):
+    self, first, second = random((3, 5, 7), F16), np.zeros((3, 5, 0), F16), np.zeros((3, 0, 7), F16)
+    out = np.full((3, 5, 7), np.nan, F16)
+    if not beta:
+        self[0] = np.nan
+    call(opapi, "Baddbmm", self, first, second, out, beta=beta, alpha=alpha)
+    assert np.array_equal(out, self * F16(beta) if beta else np.zeros_like(self))
+
+
+def test_a_product_of_no_columns_with_float32_sums_is_not_simulated(opapi_910b):
+    self, first, second = np.zeros((3, 5, 7), F32), np.zeros((3, 5, 0), F16), np.zeros((3, 0, 7), F16)
+    for out, math in ((self, KEEP), (self.astype(F16), FP32_ADD)):
+        with pytest.raises(
+            RefusedPhase, match="a product of no columns with float32 sums is not simul"
+        ) as error:
+            call(opapi_910b, "Baddbmm", self, first, second, out, math)
+        assert error.value.status == 200001
+        opapi_910b.free_tensors()
+
+
 def test_in_place_forms(opapi):
     for name, lead in (("InplaceAddmm", ()), ("InplaceBaddbmm", (2,))):
         self, a, b = (
@@ -121,7 +142,6 @@ def test_refusals(opapi):
             (self, a[None], np.stack([b, b]), out[None]),
             "batch2 must have the batch size 1 but got 2",
         ),
-        ("Baddbmm", (self, a[None, :, :0], b[None, :0], out[None]), "batch1 must have elements"),
         (
             "Baddbmm",
             (self[:1], a[None, :0], b[None], out[None, :0]),

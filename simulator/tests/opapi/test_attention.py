@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from aclnn import RefusedPhase
-from operands import reasons_beyond_document, strided
+from operands import INVALID, reasons_beyond_document, strided
 
 F16, BF16 = np.float16, ml_dtypes.bfloat16
 TILING = 561002
@@ -324,6 +324,8 @@ def test_refusals_with_the_status_of_a_tiling(opapi_910b):
         (refused(opapi_910b, *tensors, num_heads=2), "query must have 2 heads but got 4"),
         (refused(opapi_910b, query, key, value[:, :, :8], out), "value must have the shape of key"),
         (refused(opapi_910b, query, key[:1], value[:1], out), "key must have 2 batches but got 1"),
+        (refused(opapi_910b, *tensors, input_layout=b"BSH"), "query must have 3 dimensions but got 4"),
+        (refused(opapi_910b, query, key, value, out[0]), "attentionOut must have 4 dimensions but got 3"),
         (refused(opapi_910b, query, key, value, out[:, :, :4]), "attentionOut must have the shape of query"),
         (refused(opapi_910b, *odd), "the size of a head must be a multiple of 16 but got 40"),
         (refused(opapi_910b, *tensors, inner_precise=4), "innerPrecise must be in [0, 3]"),
@@ -452,7 +454,15 @@ def test_refusals_of_types_and_chip(opapi):
     )
     assert "key must be float16 but got bfloat16" in str(refused(opapi, query, key.astype(BF16), value, out))
     error = refused(opapi, *tensors, atten_mask=np.zeros((5, 9), F16))
-    assert "attenMask must be int8, uint8 or bool" in str(error)
+    assert "attenMask must be int8, uint8 or bool but got float16." in str(error)
+    assert error.status == TILING
+    error = refused(opapi, *tensors, atten_mask=np.zeros((5, 9), np.float32))
+    assert "attenMask must be int8, uint8 or bool on" in str(error)
+    assert error.status == INVALID
+    for lse in (np.zeros((1, 2, 5), np.float32), np.zeros((1, 2, 5, 2), np.float32)):
+        error = refused(opapi, *tensors, softmax_lse=lse, softmax_lse_flag=True)
+        assert "softmaxLse must have the shape [1,2,5,1] but got" in str(error)
+        assert error.status == TILING
 
 
 def test_options_that_are_not_simulated_are_named(opapi_910b):
