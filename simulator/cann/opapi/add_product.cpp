@@ -74,7 +74,14 @@ void check_shapes(FirstPhase* call, const AddProduct& p, const AddProductArgumen
     if (given.is_batched) {
         call->require(b[0] == a[0] || (b[0] == 1 && given.out), given.second_name,
                       "have the batch size " + std::to_string(a[0]) + (given.out && a[0] != 1 ? " or 1" : ""), b[0]);
-        call->require(a[rank - 1] != 0 || p.out.count() == 0, given.first_name, "have elements", shape_text(a));
+        // batch_matmul_util.cpp fills the product with zeros, except in GemmV3, whose result is not known.
+        const bool uses_gemm = given.math_type == kUseFp32Add || (is_16_bits(p.first.dtype) && p.out.dtype == kFloat);
+        call->refuse_unsimulated(a[rank - 1] == 0 && p.out.count() && uses_gemm && !is_ascend310p(),
+                                 "a product of no columns with float32 sums");
+        const bool is_empty = a[0] == 0 || a[1] == 0 || b[2] == 0;  // aclnn_baddbmm.cpp, CheckShape
+        call->require((p.self.count() == 0) == is_empty, given.out ? "self" : "selfRef",
+                      std::string(is_empty ? "be empty" : "have elements") + ", as the product",
+                      shape_text(p.self.shape));
     }
     std::vector<int64_t> shape(a.begin(), a.end() - 1);
     shape.push_back(b[rank - 1]);
@@ -85,13 +92,29 @@ void check_shapes(FirstPhase* call, const AddProduct& p, const AddProductArgumen
     call->require(error.empty(), "self", "broadcast to " + shape_text(shape), shape_text(p.self.shape));
 }
 
+// The documents of Baddbmm list one type for all tensors. They allow a product of 16-bit types whose self and out are
+// float32 on Ascend910B. The sources promote the types.
+void report_types(FirstPhase* call, const AddProduct& p, const AddProductArguments& given) {
+    const int32_t type = p.first.dtype, out = p.out.dtype;
+    if (given.is_batched) {
+        const bool is_wider_sum = is_16_bits(type) && out == kFloat && !is_ascend310p();
+        call->report_beyond_document(p.second.dtype != type || p.self.dtype != out || (out != type && !is_wider_sum),
+                                     "its document requires one type for self, batch1, batch2 and out");
+        call->report_beyond_document(p.self.shape.empty(), "its document requires 1 to 3 dimensions for self");
+    } else if (given.out) {
+        call->report_beyond_document(out != promoted_dtype(p.self.dtype, true, p.second.dtype, true),
+                                     "its document requires the common type of self and mat2 for out");
+    }
+}
+
 void run(const AddProduct& p) {
     if (p.out.count() == 0) return;
     std::vector<float> scaled = values_of<float>(p.self.broadcast_to(p.out.shape));
     if (!is_near(p.beta, 1))
         for (float& value : scaled) value *= p.beta;
     round_to(p.scaled_self, &scaled);
-    if (is_near(p.alpha, 0) || p.first.shape.back() == 0) return set_values(p.out, scaled);
+    const bool is_empty_addmm = p.first.shape.size() == 2 && p.first.shape.back() == 0;
+    if (is_near(p.alpha, 0) || is_empty_addmm) return set_values(p.out, scaled);
     std::vector<float> sums = batched_product(p.first, p.second, p.types.rounding);
     if (p.is_fused) {
         for (size_t i = 0; i < sums.size(); ++i) sums[i] += scaled[i];
@@ -133,6 +156,7 @@ aclError prepare_add_product(const AddProductArguments& given, uint64_t* bytes, 
     if (!given.is_batched) report_ignored_option(&call, p.first.dtype, p.second.dtype, given.math_type);
     p.types = cube_types(&call, p.first.dtype, p.second.dtype, p.out.dtype, given.math_type, true);
     if (call.is_valid()) check_shapes(&call, p, given);
+    report_types(&call, p, given);
     if (call.is_valid()) {
         set_types(&p, given.math_type, given.is_batched);
         // The product and beta * self are in the workspace.

@@ -19,10 +19,22 @@ void write_range(const Operand& out, Compute start, Compute step) {
     });
 }
 
+// Converts a scalar as CheckStepCorrect in the source does: to float for 16-bit and float32 outputs, to int64_t for
+// integers.
+double as_checked(const aclScalar& scalar, int32_t out) {
+    if (!is_floating(out)) return static_cast<double>(scalar_as<int64_t>(scalar));
+    return out == kDouble ? scalar_as<double>(scalar) : static_cast<double>(scalar_as<float>(scalar));
+}
+
+// Returns "" or the reason why these bounds have no direction after their conversion to the type of the check.
+std::string direction_error(double start, double end, double step, int32_t out) {
+    if (step == 0 || std::isnan(step))
+        return is_floating(out) ? "step must not be 0." : "step must not be 0 after its conversion to int64.";
+    return (step > 0 && start > end) || (step < 0 && start < end) ? "end must lie in step's direction from start." : "";
+}
+
 // Returns "" or the reason why these bounds do not describe `count` numbers.
-std::string range_error(double start, double end, double step, int64_t count) {
-    if (step == 0) return "step must not be 0.";
-    if ((end - start) * step < 0) return "end must lie in step's direction from start.";
+std::string count_error(double start, double end, double step, int64_t count) {
     const double expected = std::ceil((end - start) / step);
     if (expected == static_cast<double>(count)) return "";
     return "out must have " + std::to_string(static_cast<int64_t>(expected)) + " elements but got " +
@@ -48,7 +60,9 @@ NPU_CANN_API aclError aclnnArangeGetWorkspaceSize(const aclScalar* start, const 
     if (error.empty()) error = argument_error("aclnnArange", Role::kOutput, "out", out);
     if (!error.empty()) return refuse("aclnnArange", error);
     const auto real_start = scalar_as<double>(*start), real_step = scalar_as<double>(*step);
-    error = range_error(real_start, scalar_as<double>(*end), real_step, out.count());
+    error = direction_error(as_checked(*start, out.dtype), as_checked(*end, out.dtype), as_checked(*step, out.dtype),
+                            out.dtype);
+    if (error.empty()) error = count_error(real_start, scalar_as<double>(*end), real_step, out.count());
     if (!error.empty()) return refuse("aclnnArange", error);
     const auto int_start = scalar_as<int64_t>(*start), int_step = scalar_as<int64_t>(*step);
     auto body = [out, real_start, real_step, int_start, int_step] {
@@ -57,6 +71,10 @@ NPU_CANN_API aclError aclnnArangeGetWorkspaceSize(const aclScalar* start, const 
         else
             write_range(out, int_start, int_step);
     };
-    return finish_first_phase("aclnnArange", {write_access("out", out)}, body, bytes, executor);
+    const aclError status = finish_first_phase("aclnnArange", {write_access("out", out)}, body, bytes, executor);
+    BeyondDocument beyond;
+    beyond.add(out.shape.size() != 1, "its document describes an out of one dimension");
+    if (status == kSuccess) beyond.report("aclnnArange");
+    return status;
 }
 NPU_CANN_SECOND_PHASE(aclnnArange)

@@ -12,6 +12,8 @@ struct ArgumentTypes {
     TypesByChip inputs, outputs = inputs;
 };
 
+constexpr uint32_t kUndocumentedFills = kComplexTypes | type_set({kDouble});  // of FillTensor
+
 // Inputs are tensors and scalars. The tensor of an in-place function is an input and an output.
 // tests/programs/test_argument_types.py has an independent copy of these lists.
 //
@@ -21,25 +23,26 @@ struct ArgumentTypes {
 // - scalars of Add, Sub, Mul and FillScalar;
 // - inputs of EqTensor, GtTensor, GeTensor and GeScalar, because the source checks only the common type;
 // - the value of FillTensor.
+// The documents of Add, Sub, Div, Neg, Eq, Ne and Lt do not list Ascend310P; the sources accept calls on it.
 constexpr ArgumentTypes kArgumentTypes[] = {
-    {"Add", "math/add/op_api/aclnn_add.cpp", with_bf16_except_310p(kNumberTypes)},
+    {"Add", "math/add/op_api/aclnn_add.cpp", undocumented_on_310p(kNumberTypes)},
     {"Adds", "math/add/op_api/aclnn_add.cpp", with_bf16_except_310p(kNumberTypes)},
-    {"Sub", "math/sub/op_api/aclnn_sub.cpp", with_bf16_except_310p(kNumberTypes)},
+    {"Sub", "math/sub/op_api/aclnn_sub.cpp", undocumented_on_310p(kNumberTypes)},
     {"Subs", "math/sub/op_api/aclnn_sub.cpp", with_bf16_except_310p(kNumberTypes)},
     {"Mul", "math/mul/op_api/aclnn_mul.cpp", with_bf16_except_310p(kNumberTypes)},
     {"Muls", "math/mul/op_api/aclnn_mul.cpp", with_bf16_except_310p(kNumberTypes)},
-    {"Div", "math/div/op_api/aclnn_div.cpp", with_bf16_except_310p(kNumberTypes)},
-    {"Divs", "math/div/op_api/aclnn_div.cpp", with_bf16_except_310p(kNumberTypes)},
-    {"Neg", "math/neg/op_api/aclnn_neg.cpp", with_bf16_except_310p(kSignedTypes | kComplexTypes)},
+    {"Div", "math/div/op_api/aclnn_div.cpp", undocumented_on_310p(kNumberTypes)},
+    {"Divs", "math/div/op_api/aclnn_div.cpp", undocumented_on_310p(kNumberTypes)},
+    {"Neg", "math/neg/op_api/aclnn_neg.cpp", undocumented_on_310p(kSignedTypes | kComplexTypes)},
     {"EqTensor", "math/equal/op_api/aclnn_eq_tensor.cpp",
-     by_chip(kNumberTypes | kBf16, kNumberTypes | kUnsigned32And64)},
+     undocumented_on_310p(kNumberTypes | kBf16, kNumberTypes | kUnsigned32And64)},
     // The source treats every unknown chip as an Ascend910B and accepts bfloat16 there. But the kernel of Ascend310P
     // has no bfloat16 (equal.cpp beside the source), and the documentation does not list bfloat16 for this chip.
-    {"EqScalar", "math/equal/op_api/aclnn_eq_scalar.cpp", with_bf16_except_310p(kNumberTypes)},
-    {"NeTensor", "math/not_equal/op_api/aclnn_ne_tensor.cpp", with_bf16_except_310p(kNumberTypes)},
-    {"NeScalar", "math/not_equal/op_api/aclnn_ne_scalar.cpp", with_bf16_except_310p(kNumberTypes)},
-    {"LtTensor", "math/less/op_api/aclnn_lt_tensor.cpp", with_bf16_except_310p(kRealTypes | kWideUnsigned)},
-    {"LtScalar", "math/less/op_api/aclnn_lt_scalar.cpp", with_bf16_except_310p(kRealTypes | kWideUnsigned)},
+    {"EqScalar", "math/equal/op_api/aclnn_eq_scalar.cpp", undocumented_on_310p(kNumberTypes)},
+    {"NeTensor", "math/not_equal/op_api/aclnn_ne_tensor.cpp", undocumented_on_310p(kNumberTypes)},
+    {"NeScalar", "math/not_equal/op_api/aclnn_ne_scalar.cpp", undocumented_on_310p(kNumberTypes)},
+    {"LtTensor", "math/less/op_api/aclnn_lt_tensor.cpp", undocumented_on_310p(kRealTypes | kWideUnsigned)},
+    {"LtScalar", "math/less/op_api/aclnn_lt_scalar.cpp", undocumented_on_310p(kRealTypes | kWideUnsigned)},
     {"LeTensor", "math/less_equal/op_api/aclnn_le_tensor.cpp", with_bf16_except_310p(kRealTypes | kUnsigned16)},
     {"LeScalar", "math/less_equal/op_api/aclnn_le_scalar.cpp", with_bf16_except_310p(kRealTypes | kUnsigned16)},
     {"GtTensor", "math/greater/op_api/aclnn_gt_tensor.cpp", with_bf16_except_310p(kRealTypes | kWideUnsigned),
@@ -59,7 +62,9 @@ constexpr ArgumentTypes kArgumentTypes[] = {
     {"Complex", "math/complex/op_api/aclnn_complex.cpp", on_all(kHalfToDoubleTypes), on_all(kComplexTypes)},
     {"FillScalar", "conversion/fill/op_api/aclnn_fill_scalar.cpp",
      by_chip(kNumberTypes | kWideUnsigned | kBf16, kNumberTypes)},
-    {"FillTensor", "conversion/fill/op_api/aclnn_fill_tensor.cpp", with_bf16_except_310p(kNumberTypes)},
+    {"FillTensor", "conversion/fill/op_api/aclnn_fill_tensor.cpp",
+     with_undocumented(with_bf16_except_310p(kNumberTypes & ~kUndocumentedFills), kUndocumentedFills,
+                       kUndocumentedFills)},
     {"One", "math/ones_like/op_api/aclnn_ones.cpp", with_bf16_except_310p(kRealTypes)},
     // The source has one list for all simulated chips. According to math/zero_op/tests/ut/op_api/test_aclnn_zero.cpp,
     // chips without an AI core kernel for bfloat16 use an AI CPU kernel. The documentation does not list bfloat16 on
@@ -108,6 +113,15 @@ std::string type_error(const char* function, Role role, const char* argument_nam
 
 }  // namespace
 
+void add_undocumented_type(BeyondDocument* beyond, const char* function, Role role, const char* argument_name,
+                           int32_t dtype) {
+    const ArgumentTypes* row = find_row(function);
+    if (!row) return;
+    const TypesByChip& types = role == Role::kInput ? row->inputs : row->outputs;
+    const std::string reason = undocumented_type(argument_name, types, dtype);
+    beyond->add(!reason.empty(), reason);
+}
+
 // hicann/opbase include/nnopbase/opdev/data_type_utils.h, CanCast.
 bool can_cast(int32_t from, int32_t to) {
     if (is_complex(from) && !is_complex(to)) return false;
@@ -143,19 +157,13 @@ std::string argument_error(const char* function, const char* argument_name, cons
     return type_error(function, Role::kInput, argument_name, argument.dtype);
 }
 
-std::string undocumented_type(const char* function, Role role, const char* argument_name, int32_t dtype) {
-    const ArgumentTypes* row = find_row(function);
-    if (!row) return "";
-    return undocumented_type(argument_name, role == Role::kInput ? row->inputs : row->outputs, dtype);
-}
-
 // An unsigned type of at least 16 bits has a common type only with itself, or if `other` is complex (hicann/opbase
 // include/nnopbase/opdev/data_type_utils.h, kPromoteTypesLookup).
-std::string promotion_error(int32_t self, int32_t other) {
+std::string promotion_error(int32_t self, int32_t other, const char* other_name) {
     if (self == other || (!is_wide_unsigned(self) && !is_wide_unsigned(other)) ||
         (is_wide_unsigned(self) && is_complex(other)))
         return "";
-    return std::string("self and other must have a common type but got ") + dtype_name(self) + " and " +
+    return std::string("self and ") + other_name + " must have a common type but got " + dtype_name(self) + " and " +
            dtype_name(other) + ".";
 }
 
@@ -186,6 +194,18 @@ std::string cast_error(const char* function, const CallTypes& types) {
     if (can_cast(result_dtype, types.out)) return "";
     return std::string("out must have a type to which ") + dtype_name(result_dtype) +
            ", the type of the result, converts but got " + dtype_name(types.out) + ".";
+}
+
+// The documents of Muls and Divs, but not of their in-place forms, require that the promoted type of self and the
+// scalar converts to the type of out. For Divs integers are promoted to float32: hicann/ops-math math/muls/docs and
+// math/div/docs, with the table TensorScalar of docs/zh/context/deduction_relationship.md.
+void add_undocumented_result(BeyondDocument* beyond, const char* function, const CallTypes& types) {
+    const bool is_divs = std::strcmp(function, "aclnnDivs") == 0;
+    if (!is_divs && std::strcmp(function, "aclnnMuls") != 0) return;
+    int32_t result = promoted_dtype(types.self, true, types.other, false);
+    if (is_divs && !is_floating(result) && !is_complex(result)) result = kFloat;
+    beyond->add(!can_cast(result, types.out), std::string("its document does not convert ") + dtype_name(result) +
+                                                  ", the type of the result, to " + dtype_name(types.out));
 }
 
 }  // namespace simulated_cann

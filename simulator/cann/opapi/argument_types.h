@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "cann/opapi/type_sets.h"
+#include "cann/opapi/first_phase.h"
 
 namespace simulated_cann {
 
@@ -21,20 +21,24 @@ std::string read_argument(const char* function, const aclScalar* scalar, const c
 std::string argument_error(const char* function, Role role, const char* argument_name, const Operand& argument);
 std::string argument_error(const char* function, const char* argument_name, const aclScalar& argument);
 
-// Returns "" or how a type that is accepted goes beyond the function's document.
-std::string undocumented_type(const char* function, Role role, const char* argument_name, int32_t dtype);
+// Adds how the type of an argument that is accepted goes beyond the function's document.
+void add_undocumented_type(BeyondDocument* beyond, const char* function, Role role, const char* argument_name,
+                           int32_t dtype);
 
 // Whether CANN converts a result of the type `from` to an output of the type `to`.
 bool can_cast(int32_t from, int32_t to);
 
 // Returns "" or the reason why two inputs of these types have no common type.
-std::string promotion_error(int32_t self, int32_t other);
+std::string promotion_error(int32_t self, int32_t other, const char* other_name = "other");
 
 // The types of a call with two inputs. alpha is -1 if the call has none.
 struct CallTypes {
     int32_t self = 0, other = 0, alpha = -1, out = 0;
     bool is_other_scalar = false;
 };
+
+// Adds how the types of an accepted call go beyond the document: a result that does not convert to the type of out.
+void add_undocumented_result(BeyondDocument* beyond, const char* function, const CallTypes& types);
 
 // Returns "" or the reason why `function` cannot convert alpha to the type of its result, or the result to out's type.
 std::string cast_error(const char* function, const CallTypes& types);

@@ -1,5 +1,7 @@
 #include "cann/opapi/binary.h"
 
+#include <cstring>
+
 #include "cann/opapi/argument_types.h"
 
 namespace simulated_cann {
@@ -31,6 +33,26 @@ void run_call(const BinaryCall& call, RunFunction<Compute> function, int32_t sca
     });
 }
 
+CallTypes types_of(const BinaryCall& call, const SecondArgument& second) {
+    CallTypes types;
+    types.self = call.self.dtype;
+    types.other = call.is_other_scalar ? second.scalar->dtype : call.other.dtype;
+    types.is_other_scalar = call.is_other_scalar;
+    if (second.alpha) types.alpha = second.alpha->dtype;
+    types.out = call.out.dtype;
+    return types;
+}
+
+BeyondDocument beyond_document(const char* name, const BinaryCall& call, const CallTypes& types) {
+    BeyondDocument beyond;
+    add_undocumented_type(&beyond, name, Role::kInput, "self", types.self);
+    add_undocumented_result(&beyond, name, types);
+    // hicann/ops-math math/equal/docs/aclnnEqTensor&aclnnInplaceEqTensor.md; the source has no such check.
+    beyond.add(std::strcmp(name, "aclnnInplaceEqTensor") == 0 && (call.self.count() == 0) != (call.other.count() == 0),
+               "its document does not allow one empty tensor of selfRef and other");
+    return beyond;
+}
+
 // Returns "" or the reason why CANN's function refuses arguments of these types or ranks.
 std::string types_error(const char* name, const BinaryCall& call, const SecondArgument& second) {
     std::string error = argument_error(name, Role::kInput, "self", call.self);
@@ -40,12 +62,7 @@ std::string types_error(const char* name, const BinaryCall& call, const SecondAr
     if (error.empty() && second.alpha) error = argument_error(name, "alpha", *second.alpha);
     if (error.empty()) error = argument_error(name, Role::kOutput, "out", call.out);
     if (!error.empty()) return error;
-    CallTypes types;
-    types.self = call.self.dtype;
-    types.other = call.is_other_scalar ? second.scalar->dtype : call.other.dtype;
-    types.is_other_scalar = call.is_other_scalar;
-    if (second.alpha) types.alpha = second.alpha->dtype;
-    types.out = call.out.dtype;
+    const CallTypes types = types_of(call, second);
     error = promotion_error(types.self, types.other);
     return error.empty() ? cast_error(name, types) : error;
 }
@@ -94,7 +111,9 @@ aclError prepare_binary(const char* name, const BinaryFunction& function, Comput
     };
     std::vector<MemoryAccess> accesses{read_access("self", call.self), write_access("out", call.out)};
     if (!call.is_other_scalar) accesses.push_back(read_access("other", call.other));
-    return finish_first_phase(name, std::move(accesses), body, workspace_bytes, executor);
+    const aclError status = finish_first_phase(name, std::move(accesses), body, workspace_bytes, executor);
+    if (status == kSuccess) beyond_document(name, call, types_of(call, second)).report(name);
+    return status;
 }
 
 }  // namespace simulated_cann

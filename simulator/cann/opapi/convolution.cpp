@@ -52,6 +52,17 @@ public:
             "aclFormat " + std::to_string(tensor->format));
     }
 
+    // The format of bias: FormatChecker in the source.
+    void check_bias_format(const aclTensor* bias) {
+        if (!call_->is_valid() || !bias) return;
+        constexpr int32_t kNchw = 0, kNd = 2, kNcdhw = 30, kNcl = 47;
+        const int32_t format = bias->format;
+        call_->require(format == kNchw || format == kNd || format == kNcdhw || format == kNcl, "bias",
+                       "be in the format ND, NCL, NCHW or NCDHW", "aclFormat " + std::to_string(format));
+        call_->report_beyond_document(c_.is_transposed && format != kNd,
+                                      "its document requires the format ND for the bias of a transposed convolution");
+    }
+
 private:
     void require_between(const char* name, int64_t value, int64_t least, int64_t most) {
         call_->require(value >= least && value <= most, std::string("each ") + name,
@@ -78,7 +89,7 @@ private:
                                       "its document does not support float32 with cubeMathType 0");
         call_->report_beyond_document(math_type == kUseFp16 && (input == kBfloat16 || weight == kBfloat16),
                                       "its document does not support bfloat16 with cubeMathType 2");
-        call_->report_beyond_document(math_type == kUseFp32Add, "its document does not list cubeMathType 4");
+        call_->report_beyond_document(math_type == kUseFp32Add, kUnlistedFp32Add);
         const bool acts_as_keep_dtype = math_type == kUseFp32Add && promoted != kFloat;  // accepted on every chip
         c_.types = cube_types(call_, input, weight, c_.output.dtype,
                               acts_as_keep_dtype ? int8_t{kKeepDtype} : math_type, false);
@@ -135,6 +146,8 @@ private:
                                "(kernel - 1) * dilation - padding", dims < 3 ? "be at most 255" : "be in [0, 255]",
                                reach);
             if (!is_ascend310p()) continue;
+            call_->report_beyond_document(dims == 3 && c_.kernel(0) > kLargestKernel,
+                                          "its document limits each kernel dimension of weight to 255 on Ascend310P");
             require_between("kernel dimension of weight", c_.kernel(i), 1, kLargestKernel);
             require_between("image dimension of input", c_.input.shape[i + 2], 0, kLargestImage310p);
         }
@@ -144,6 +157,9 @@ private:
         const int64_t channels = c_.input.shape[1], in_weight = c_.weight.shape[c_.is_transposed ? 0 : 1];
         const int64_t expected = c_.is_transposed ? in_weight : in_weight * c_.groups;
         call_->require(channels == expected, "input", "have " + std::to_string(expected) + " channels", channels);
+        // ValueChecker in the source, CheckEmptyTensor.
+        call_->require(channels > 0 || !c_.is_transposed, "input", "have channels in a transposed convolution",
+                       channels);
         call_->require(c_.weight.shape[0] % c_.groups == 0, "weight",
                        "have a first dimension that is a multiple of groups, " + std::to_string(c_.groups),
                        c_.weight.shape[0]);
@@ -165,6 +181,9 @@ private:
             shape.push_back((size + padding - reach - 1) / c_.stride[i] + 1);
         }
         call_->require_shape("output", c_.output, shape);
+        // ConvXdChecker in the source.
+        call_->require((c_.input.count() && c_.weight.count()) || !c_.output.count(), "output",
+                       "be empty if input or weight is empty", shape_text(c_.output.shape));
     }
 
     FirstPhase* call_;
@@ -337,6 +356,7 @@ NPU_CANN_API aclError aclnnConvolutionGetWorkspaceSize(const aclTensor* input, c
     check.check_format("input", input);
     check.check_format("weight", weight);
     check.check_format("output", output);
+    check.check_bias_format(bias);
     const size_t dims = call.is_valid() ? c.spatial_dims() : 0;
     c.stride = spatial_list(&call, "stride", stride, dims);
     read_padding(&call, padding, &c);

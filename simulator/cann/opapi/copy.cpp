@@ -8,6 +8,23 @@
 namespace simulated_cann {
 namespace {
 
+// hicann/ops-math math/cast/docs/aclnnCast.md and conversion/view_copy/docs/aclnnInplaceCopy.md. The sources accept
+// these calls.
+BeyondDocument beyond_document(const char* name, const Operand& out, const Operand& source) {
+    BeyondDocument beyond;
+    if (std::strcmp(name, "aclnnCast") == 0) {
+        beyond.add((source.dtype == kBool || is_complex(source.dtype)) && !is_contiguous(source.shape, source.strides),
+                   std::string("its document requires a contiguous self of ") + dtype_name(source.dtype));
+        return beyond;
+    }
+    beyond.add(out.shape.empty() || source.shape.empty(), "its document requires 1 to 8 dimensions");
+    beyond.add(is_complex(out.dtype) && is_complex(source.dtype) && !is_contiguous(out.shape, out.strides),
+               "its document requires a contiguous selfRef for complex numbers");
+    beyond.add(!can_cast(source.dtype, out.dtype), std::string("its document does not convert ") +
+                                                       dtype_name(source.dtype) + " to " + dtype_name(out.dtype));
+    return beyond;
+}
+
 aclError prepare_copy(const char* name, const char* from_name, const aclTensor* to, const aclTensor* from,
                       uint64_t* workspace_bytes, aclOpExecutor** executor) {
     Operand out, source;
@@ -20,9 +37,11 @@ aclError prepare_copy(const char* name, const char* from_name, const aclTensor* 
         error = std::strcmp(name, "aclnnCast") == 0 ? result_shape_error(source, from_name, source, from_name, out)
                                                     : broadcast_error(source, out, from_name);
     if (!error.empty()) return refuse(name, error);
-    return finish_first_phase(
+    const aclError status = finish_first_phase(
         name, {read_access(from_name, source), write_access("out", out)}, [out, source] { copy_elements(out, source); },
         workspace_bytes, executor, 0, MayOverlap::kYes);
+    if (status == kSuccess) beyond_document(name, out, source).report(name);
+    return status;
 }
 
 }  // namespace

@@ -11,6 +11,9 @@ namespace simulated_cann {
 // cubeMathType of the documents.
 enum CubeMathType : int8_t { kKeepDtype = 0, kAllowDownPrecision = 1, kUseFp16 = 2, kUseHf32 = 3, kUseFp32Add = 4 };
 
+// The reason to report for functions whose source treats kUseFp32Add as kKeepDtype.
+constexpr const char* kUnlistedFp32Add = "its document does not list cubeMathType 4";
+
 // How a float32 input is rounded before the product.
 enum class CubeRounding { kNone, kFloat16, kBfloat16, kHf32 };
 

@@ -1,4 +1,6 @@
 // aclnnInplaceZero, aclnnInplaceOne, aclnnInplaceFillScalar, aclnnInplaceFillTensor: set every element to one value.
+#include <cstring>
+
 #include "cann/opapi/argument_types.h"
 #include "cann/runtime/report.h"
 
@@ -23,6 +25,16 @@ void fill_from(const Operand& out, const Operand& value) {
     }
 }
 
+// The documents require a value whose type converts to that of self. The sources convert every value.
+BeyondDocument beyond_document(const char* name, int32_t self, int32_t value) {
+    BeyondDocument beyond;
+    add_undocumented_type(&beyond, name, Role::kOutput, "self", self);
+    add_undocumented_type(&beyond, name, Role::kInput, "value", value);
+    beyond.add(!can_cast(value, self), std::string("its document does not convert a value of ") + dtype_name(value) +
+                                           " to " + dtype_name(self));
+    return beyond;
+}
+
 aclError prepare_fill(const char* name, aclTensor* self, const aclScalar& value, uint64_t* workspace_bytes,
                       aclOpExecutor** executor) {
     Operand out;
@@ -30,6 +42,9 @@ aclError prepare_fill(const char* name, aclTensor* self, const aclScalar& value,
     if (error.empty()) error = read_argument(name, &value, "value");
     if (error.empty()) error = argument_error(name, Role::kOutput, "self", out);
     if (error.empty()) error = argument_error(name, "value", value);
+    // CheckPromoteType in hicann/ops-math conversion/fill/op_api/aclnn_fill_scalar.cpp.
+    const bool is_fill_scalar = std::strcmp(name, "aclnnInplaceFillScalar") == 0;
+    if (error.empty() && is_fill_scalar) error = promotion_error(out.dtype, value.dtype, "value");
     if (!error.empty()) return refuse(name, error);
     auto body = [out, value] {
         aclScalar scalar_copy = value;
@@ -39,9 +54,12 @@ aclError prepare_fill(const char* name, aclTensor* self, const aclScalar& value,
         fill_from(out, value_operand);
     };
     const aclError status = finish_first_phase(name, {write_access("self", out)}, body, workspace_bytes, executor);
-    const std::string beyond = undocumented_type(name, Role::kOutput, "self", out.dtype);
-    if (status == kSuccess && !beyond.empty())
-        count_beyond_document(std::string(name) + " on " + soc_name() + ": " + beyond);
+    BeyondDocument beyond;
+    if (is_fill_scalar)
+        beyond = beyond_document(name, out.dtype, value.dtype);
+    else
+        add_undocumented_type(&beyond, name, Role::kOutput, "self", out.dtype);
+    if (status == kSuccess) beyond.report(name);
     return status;
 }
 
@@ -87,8 +105,11 @@ NPU_CANN_API aclError aclnnInplaceFillTensorGetWorkspaceSize(aclTensor* self, co
                 std::to_string(value_operand.count()) + " element(s) in " + std::to_string(value_operand.shape.size()) +
                 " dimension(s).";
     if (!error.empty()) return refuse("aclnnInplaceFillTensor", error);
-    return finish_first_phase(
+    const aclError status = finish_first_phase(
         "aclnnInplaceFillTensor", {read_access("value", value_operand), write_access("self", out)},
         [out, value_operand] { fill_from(out, value_operand); }, bytes, executor);
+    if (status == kSuccess)
+        beyond_document("aclnnInplaceFillTensor", out.dtype, value_operand.dtype).report("aclnnInplaceFillTensor");
+    return status;
 }
 NPU_CANN_SECOND_PHASE(aclnnInplaceFillTensor)

@@ -16,6 +16,16 @@ std::string number_text(double value) {
     return text;
 }
 
+void BeyondDocument::add(bool is_beyond, const std::string& reason) {
+    const bool is_new = std::find(reasons_.begin(), reasons_.end(), reason) == reasons_.end();
+    if (is_beyond && is_new) reasons_.push_back(reason);
+}
+
+void BeyondDocument::report(const char* function) const {
+    for (const std::string& reason : reasons_)
+        count_beyond_document(std::string(function) + " on " + soc_name() + ": " + reason);
+}
+
 // CANN checks all arguments for NULL before it makes any other check: hicann/ops-math math/mul/op_api/aclnn_mul.cpp,
 // CheckParams, and the same function of the other operators.
 void FirstPhase::refuse_null(const char* name) {
@@ -70,8 +80,7 @@ void FirstPhase::require_contiguous(const char* name, const Operand& operand) {
 }
 
 void FirstPhase::report_beyond_document(bool is_beyond, const std::string& reason) {
-    const bool is_new = std::find(beyond_document_.begin(), beyond_document_.end(), reason) == beyond_document_.end();
-    if (is_beyond && is_new) beyond_document_.push_back(reason);
+    beyond_document_.add(is_beyond, reason);
 }
 
 void FirstPhase::report_beyond_document_on_310p() { report_beyond_document(is_ascend310p(), kUnlistedChip); }
@@ -211,8 +220,7 @@ aclError FirstPhase::finish(std::function<void()> body, uint64_t* workspace_byte
     report_beyond_document(is_ascend950(), "the simulated rules are those of Ascend910B, whose kernels differ");
     const aclError status = finish_first_phase(function_, std::move(accesses_), std::move(body), workspace_bytes,
                                                executor, more_workspace_);
-    for (const std::string& reason : beyond_document_)
-        if (status == kSuccess) count_beyond_document(std::string(function_) + " on " + soc_name() + ": " + reason);
+    if (status == kSuccess) beyond_document_.report(function_);
     return status;
 }
 

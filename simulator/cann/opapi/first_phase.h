@@ -23,6 +23,17 @@ constexpr RankRange kAnyRank{0, 25};
 // Returns the number with 6 significant digits, such as "0" and "1e-05", or with 17 if 6 do not determine it.
 std::string number_text(double value);
 
+// The reasons why a function's document excludes a call that CANN's source accepts.
+class BeyondDocument {
+public:
+    void add(bool is_beyond, const std::string& reason);
+    // Adds the reasons to the report of the process, after the first phase of `function` has accepted the call.
+    void report(const char* function) const;
+
+private:
+    std::vector<std::string> reasons_;
+};
+
 class FirstPhase {
 public:
     explicit FirstPhase(const char* function) : function_(function) {}
@@ -102,8 +113,8 @@ private:
     const char* function_;
     std::string error_;
     bool has_null_ = false;
-    aclError inner_status_ = kSuccess;          // set by require_inner() and refuse_unsimulated()
-    std::vector<std::string> beyond_document_;  // how the call goes beyond the function's document
+    aclError inner_status_ = kSuccess;  // set by require_inner() and refuse_unsimulated()
+    BeyondDocument beyond_document_;
     std::vector<MemoryAccess> accesses_;
     uint64_t more_workspace_ = 0;
 };

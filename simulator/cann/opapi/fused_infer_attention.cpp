@@ -30,6 +30,7 @@ public:
         if (call_->is_valid()) check_heads();
         if (call_->is_valid()) check_shapes();
         if (call_->is_valid()) read_lengths();
+        if (call_->is_valid()) check_antiquant_mode();
         if (call_->is_valid()) check_pse();
         if (call_->is_valid()) check_mask();
         if (call_->is_valid()) set_precision();
@@ -48,19 +49,27 @@ private:
 
     bool is_one_query() const { return attention_.query.shape[2] == 1; }
 
+    void require_rank(const char* name, const Operand& operand, size_t rank) {
+        require(operand.shape.size() == rank, name, "have " + std::to_string(rank) + " dimensions",
+                static_cast<int64_t>(operand.shape.size()));
+    }
+
     void read_tensors() {
         const std::string layout = given_.layout ? given_.layout : "";
         const TypesByChip types = only_910b(type_set({kFloat16, kBfloat16}));
         const bool is_flat = layout == "BSH";
         require(is_flat || layout == "BSND" || layout == "BNSD" || layout == "BNSD_BSND", "inputLayout",
                 "be BSH, BSND, BNSD or BNSD_BSND", layout);
-        const RankRange ranks{is_flat ? 3U : 4U, is_flat ? 3U : 4U};
-        attention_.query = call_->input("query", given_.query, types, ranks);
-        const std::vector<Operand> keys = call_->inputs("key", given_.key, types, ranks);
-        const std::vector<Operand> values = call_->inputs("value", given_.value, types, ranks);
-        attention_.out = call_->output("attentionOut", given_.out, types, ranks);
-        if (given_.has_lse)
-            attention_.lse = call_->output("softmaxLse", given_.lse, only_910b(type_set({kFloat})), {4, 4});
+        attention_.query = call_->input("query", given_.query, types);
+        const std::vector<Operand> keys = call_->inputs("key", given_.key, types);
+        const std::vector<Operand> values = call_->inputs("value", given_.value, types);
+        attention_.out = call_->output("attentionOut", given_.out, types);
+        if (given_.has_lse) attention_.lse = call_->output("softmaxLse", given_.lse, only_910b(type_set({kFloat})));
+        const size_t rank = is_flat ? 3 : 4;
+        require_rank("query", attention_.query, rank);
+        for (const Operand& key : keys) require_rank("key", key, rank);
+        for (const Operand& value : values) require_rank("value", value, rank);
+        require_rank("attentionOut", attention_.out, rank);
         if (!call_->is_valid()) return;
         call_->require(keys.size() == values.size() && !keys.empty(), "key and value",
                        "have the same number of tensors, at least one",
@@ -125,7 +134,10 @@ private:
         if (!is_one_query()) require(query[3] % kHeadUnit == 0, "the size of a head", "be a multiple of 16", query[3]);
         require(!is_one_query() || std::strcmp(given_.layout, "BNSD_BSND") != 0, "inputLayout",
                 "not be BNSD_BSND for one query", given_.layout);
-        if (attention_.lse) call_->require_shape("softmaxLse", *attention_.lse, {query[0], query[1], query[2], 1});
+        if (!attention_.lse) return;
+        const std::vector<int64_t> lse{query[0], query[1], query[2], 1};
+        require(attention_.lse->shape == lse, "softmaxLse", "have the shape " + shape_text(lse),
+                shape_text(attention_.lse->shape));
     }
 
     // Returns the length of each batch. `given` has one length for all batches, or at least one for each; further ones
@@ -150,6 +162,22 @@ private:
         attention_.key_lengths = lengths("actualSeqLengthsKv", given_.key_lengths, attention_.key.shape[2]);
     }
 
+    // fused_infer_attention_score_tiling.cpp, CheckDequantParams, which runs only for several queries.
+    void check_antiquant_mode() {
+        require(is_one_query() || given_.antiquant.both == 0, "antiquantMode", "be 0 for several queries",
+                given_.antiquant.both);
+        // The tiling ignores the modes of arguments that are not there; the document limits them.
+        const int64_t key = given_.antiquant.key, value = given_.antiquant.value;
+        const int64_t last = is_one_query() ? 5 : 1;
+        call_->report_beyond_document(given_.antiquant.both != 0 && given_.antiquant.both != 1,
+                                      "its document limits antiquantMode to 0 and 1");
+        call_->report_beyond_document(
+            key < 0 || key > last || value < 0 || value > last,
+            "its document limits keyAntiquantMode and valueAntiquantMode to 0 to " + std::to_string(last));
+        call_->report_beyond_document(key != value && (key != 0 || value != 1),
+                                      "its document requires one mode for keyAntiquantMode and valueAntiquantMode");
+    }
+
     void check_pse() {
         if (!given_.pse) return;
         attention_.pse = call_->input("pseShift", given_.pse, only_910b(type_set({kFloat16, kBfloat16})), {4, 4});
@@ -166,14 +194,23 @@ private:
                 shape_text(shape));
     }
 
+    // For one query, the tiling considers sparseMode only if there is a mask: incre_flash_attention_tiling_check.cpp,
+    // ProcessAttenMask.
+    int64_t sparse_mode() const {
+        const int64_t mode = given_.sparse_mode;
+        return is_one_query() && !(given_.mask && (mode == kRightDownCausal || mode == kBand)) ? kDefaultMask : mode;
+    }
+
     void check_mask() {
         const auto batches = static_cast<size_t>(attention_.query.shape[0]);
         attention_.bands.resize(batches);
-        const int64_t mode = is_one_query() ? kDefaultMask : given_.sparse_mode;
+        const int64_t mode = sparse_mode();
         require(mode >= kDefaultMask && mode <= kBand, "sparseMode", "be in [0, 4]", mode);
         require(given_.mask || mode == kDefaultMask, "attenMask", "not be null for sparseMode " + std::to_string(mode),
                 "null");
         if (!given_.mask || !call_->is_valid()) return;
+        // The operator's definition lists float16, which the tiling refuses.
+        require(given_.mask->dtype != kFloat16, "attenMask", "be int8, uint8 or bool", dtype_name(kFloat16));
         const Operand mask =
             call_->input("attenMask", given_.mask, only_910b(kBoolType | type_set({kInt8, kUint8})), {2, 4});
         if (!call_->is_valid()) return;
@@ -183,11 +220,27 @@ private:
         else
             attention_.mask = mask_by_batch(mask);
         if (is_one_query()) return;
-        if (mode == kBand)
-            require(given_.previous_tokens >= 0 || given_.next_tokens >= 0, "preTokens and nextTokens",
-                    "not both be negative for sparseMode 4",
-                    std::to_string(given_.previous_tokens) + " and " + std::to_string(given_.next_tokens));
-        for (size_t batch = 0; batch < batches; ++batch) attention_.bands[batch] = band(mode, batch);
+        for (size_t batch = 0; batch < batches; ++batch) {
+            if (mode == kDefaultMask || mode == kBand) check_tokens(mode, batch);
+            attention_.bands[batch] = band(mode, batch);
+        }
+    }
+
+    // prompt_flash_attention_tiling.cpp, RunBigKernelTilingWithParams. The tiling compares a negative number with the
+    // length of the tensor as well, which is at least the length of the batch.
+    void check_tokens(int64_t mode, size_t batch) {
+        const int64_t before = std::max(given_.previous_tokens, -INT64_MAX);
+        const int64_t after = std::max(given_.next_tokens, -INT64_MAX);
+        const int64_t queries = attention_.query_lengths[batch], keys = attention_.key_lengths[batch];
+        const std::string tokens = std::to_string(before) + " and " + std::to_string(after);
+        require(before >= 0 || after >= 0, "preTokens and nextTokens",
+                "not both be negative for sparseMode " + std::to_string(mode), tokens);
+        require(-after <= before, "preTokens and nextTokens", "have a sum of at least 0", tokens);
+        const int64_t least_before = mode == kBand ? queries : keys, least_after = mode == kBand ? keys : queries;
+        require(before >= 0 || -before < least_before, "preTokens",
+                "be greater than -" + std::to_string(least_before) + " for sparseMode " + std::to_string(mode), before);
+        require(after >= 0 || -after < least_after, "nextTokens",
+                "be greater than -" + std::to_string(least_after) + " for sparseMode " + std::to_string(mode), after);
     }
 
     AttentionBand band(int64_t mode, size_t batch) const {
@@ -208,9 +261,12 @@ private:
         const size_t rank = mask.shape.size();
         bool fits = mask.shape[rank - 1] == kSparseMaskSize && mask.shape[rank - 2] == kSparseMaskSize;
         for (size_t i = 0; i + 2 < rank; ++i) fits = fits && mask.shape[i] == 1;
+        fits = fits && (rank == 2 || !is_one_query());
         require(fits, "attenMask",
-                "have the shape [2048,2048], with leading dimensions of 1, for sparseMode 2, 3 and 4",
+                std::string("have the shape [2048,2048]") + (is_one_query() ? "" : ", with leading dimensions of 1,") +
+                    " for sparseMode 2, 3 and 4",
                 shape_text(mask.shape));
+        call_->refuse_unsimulated(is_one_query(), "sparseMode 3 or 4 with a mask for one query");
         if (!fits) return;
         causal_mask_ = Operand{{kSparseMaskSize, kSparseMaskSize},
                                {mask.strides[rank - 2], mask.strides[rank - 1]},
@@ -237,6 +293,10 @@ private:
         const int64_t keys = attention_.key.shape[2];
         const bool fits_batch = shape[0] == query[0] || (shape[0] == 1 && !is_one_query());
         require(has_one_head, "attenMask", "have one head", shape_text(mask.shape));
+        // The tiling accepts more rows, but the kernel reads the mask of batch i at i times the last dimension:
+        // incre_flash_attention_tiling_check.cpp, ProcessAttenMask, and op_kernel/incre_flash_attention_preload.h.
+        require(!is_one_query() || shape[1] == 1, "attenMask", "have one row for each batch of one query",
+                shape_text(mask.shape));
         require(fits_batch && shape[1] >= query[2] && shape[2] >= keys, "attenMask",
                 "have " + std::string(query[0] == 1 || is_one_query() ? "" : "1 or ") + std::to_string(query[0]) +
                     " batches, at least " + std::to_string(query[2]) + " queries and at least " + std::to_string(keys) +
@@ -246,7 +306,9 @@ private:
     }
 
     void set_precision() {
-        require(given_.inner_precise >= 0 && given_.inner_precise <= 3, "innerPrecise", "be in [0, 3]",
+        const int64_t last = is_one_query() ? 1 : 3;
+        require(given_.inner_precise >= 0 && given_.inner_precise <= last, "innerPrecise",
+                "be in [0, " + std::to_string(last) + "]" + (is_one_query() ? " for one query" : ""),
                 given_.inner_precise);
         attention_.scale = static_cast<float>(given_.scale);
         attention_.is_high_performance =

@@ -36,8 +36,9 @@ NPU_CANN_API aclError aclnnFusedInferAttentionScoreGetWorkspaceSize(
     const aclTensor* quantOffset2, const aclTensor* antiquantScale, const aclTensor* antiquantOffset,
     const aclTensor* blockTable, const aclTensor* queryPaddingSize, const aclTensor* kvPaddingSize, int64_t numHeads,
     double scaleValue, int64_t preTokens, int64_t nextTokens, char* inputLayout, int64_t numKeyValueHeads,
-    int64_t sparseMode, int64_t innerPrecise, int64_t /*blockSize*/, int64_t /*antiquantMode*/, bool softmaxLseFlag,
+    int64_t sparseMode, int64_t innerPrecise, int64_t /*blockSize*/, int64_t antiquantMode, bool softmaxLseFlag,
     const aclTensor* attentionOut, const aclTensor* softmaxLse, uint64_t* bytes, aclOpExecutor** executor) {
+    const simulated_cann::AntiquantModes modes{antiquantMode, 0, 0};
     return simulated_cann::prepare_attention(
         "aclnnFusedInferAttentionScore",
         {{deqScale1, "deqScale1"},
@@ -51,7 +52,7 @@ NPU_CANN_API aclError aclnnFusedInferAttentionScoreGetWorkspaceSize(
          {queryPaddingSize, "queryPaddingSize"},
          {kvPaddingSize, "kvPaddingSize"}},
         {query, pseShift, attenMask, attentionOut, softmaxLse, key, value, actualSeqLengths, actualSeqLengthsKv,
-         numHeads, numKeyValueHeads, preTokens, nextTokens, sparseMode, innerPrecise, scaleValue, inputLayout,
+         numHeads, numKeyValueHeads, preTokens, nextTokens, sparseMode, innerPrecise, modes, scaleValue, inputLayout,
          softmaxLseFlag},
         bytes, executor);
 }
@@ -70,9 +71,10 @@ NPU_CANN_API aclError aclnnFusedInferAttentionScoreV2GetWorkspaceSize(
     const aclTensor* keySharedPrefixOptional, const aclTensor* valueSharedPrefixOptional,
     const aclIntArray* actualSharedPrefixLenOptional, int64_t numHeads, double scaleValue, int64_t preTokens,
     int64_t nextTokens, char* inputLayout, int64_t numKeyValueHeads, int64_t sparseMode, int64_t innerPrecise,
-    int64_t /*blockSize*/, int64_t /*antiquantMode*/, bool softmaxLseFlag, int64_t /*keyAntiquantMode*/,
-    int64_t /*valueAntiquantMode*/, const aclTensor* attentionOut, const aclTensor* softmaxLse, uint64_t* bytes,
+    int64_t /*blockSize*/, int64_t antiquantMode, bool softmaxLseFlag, int64_t keyAntiquantMode,
+    int64_t valueAntiquantMode, const aclTensor* attentionOut, const aclTensor* softmaxLse, uint64_t* bytes,
     aclOpExecutor** executor) {
+    const simulated_cann::AntiquantModes modes{antiquantMode, keyAntiquantMode, valueAntiquantMode};
     return simulated_cann::prepare_attention(
         "aclnnFusedInferAttentionScoreV2",
         {{deqScale1Optional, "deqScale1"},
@@ -93,7 +95,7 @@ NPU_CANN_API aclError aclnnFusedInferAttentionScoreV2GetWorkspaceSize(
          {valueSharedPrefixOptional, "valueSharedPrefix"},
          {actualSharedPrefixLenOptional, "actualSharedPrefixLen"}},
         {query, pseShiftOptional, attenMaskOptional, attentionOut, softmaxLse, key, value, actualSeqLengthsOptional,
-         actualSeqLengthsKvOptional, numHeads, numKeyValueHeads, preTokens, nextTokens, sparseMode, innerPrecise,
+         actualSeqLengthsKvOptional, numHeads, numKeyValueHeads, preTokens, nextTokens, sparseMode, innerPrecise, modes,
          scaleValue, inputLayout, softmaxLseFlag},
         bytes, executor);
 }
@@ -113,9 +115,10 @@ NPU_CANN_API aclError aclnnFusedInferAttentionScoreV3GetWorkspaceSize(
     const aclIntArray* actualSharedPrefixLenOptional, const aclTensor* queryRopeOptional,
     const aclTensor* keyRopeOptional, const aclTensor* keyRopeAntiquantScaleOptional, int64_t numHeads,
     double scaleValue, int64_t preTokens, int64_t nextTokens, char* inputLayout, int64_t numKeyValueHeads,
-    int64_t sparseMode, int64_t innerPrecise, int64_t /*blockSize*/, int64_t /*antiquantMode*/, bool softmaxLseFlag,
-    int64_t /*keyAntiquantMode*/, int64_t /*valueAntiquantMode*/, const aclTensor* attentionOut,
-    const aclTensor* softmaxLse, uint64_t* bytes, aclOpExecutor** executor) {
+    int64_t sparseMode, int64_t innerPrecise, int64_t /*blockSize*/, int64_t antiquantMode, bool softmaxLseFlag,
+    int64_t keyAntiquantMode, int64_t valueAntiquantMode, const aclTensor* attentionOut, const aclTensor* softmaxLse,
+    uint64_t* bytes, aclOpExecutor** executor) {
+    const simulated_cann::AntiquantModes modes{antiquantMode, keyAntiquantMode, valueAntiquantMode};
     return simulated_cann::prepare_attention(
         "aclnnFusedInferAttentionScoreV3",
         {{deqScale1Optional, "deqScale1"},
@@ -140,7 +143,7 @@ NPU_CANN_API aclError aclnnFusedInferAttentionScoreV3GetWorkspaceSize(
          {keyRopeAntiquantScaleOptional, "keyRopeAntiquantScale"},
          {simulated_cann::layout_of_v3(inputLayout), "an inputLayout with T or NBSD"}},
         {query, pseShiftOptional, attenMaskOptional, attentionOut, softmaxLse, key, value, actualSeqLengthsOptional,
-         actualSeqLengthsKvOptional, numHeads, numKeyValueHeads, preTokens, nextTokens, sparseMode, innerPrecise,
+         actualSeqLengthsKvOptional, numHeads, numKeyValueHeads, preTokens, nextTokens, sparseMode, innerPrecise, modes,
          scaleValue, inputLayout, softmaxLseFlag},
         bytes, executor);
 }

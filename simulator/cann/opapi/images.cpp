@@ -221,6 +221,7 @@ aclError prepare_avg_pool(const aclTensor* self_tensor, const aclIntArray* kerne
         if (pool.is_half && self.dtype == kFloat) call.ask_workspace(2 * (self.count() + out.count()));
     }
     require_outputs(&call, self, out, pool.rows, pool.columns, rounds_up);
+    call.report_beyond_document(self.count() == 0, "its document does not allow an empty self");
     auto body = [self, out, pool] {
         std::vector<float> values = values_of<float>(self);
         if (pool.is_half)

@@ -261,7 +261,11 @@ aclError prepare_cat(const aclTensorList* list, int64_t dim, const aclTensor* ou
                      shape_text(tensor.shape));
         if (call.is_valid()) shape[axis] += tensor.shape[axis];
     }
-    call.require_shape("out", out, shape);
+    // The source copies a single tensor with elements without a check of out's shape, and the copy fails.
+    const auto with_elements =
+        std::count_if(tensors.begin(), tensors.end(), [](const Operand& tensor) { return tensor.count() != 0; });
+    call.require_inner(with_elements == 1 ? kAclnnInnerNullptr : kAclnnInvalidParam, out.shape == shape, "out",
+                       "have the shape " + shape_text(shape), shape_text(out.shape));
     std::vector<Operand> places;
     int64_t start = 0;
     for (size_t i = 0; i < tensors.size() && call.is_valid(); start += tensors[i++].shape[axis])

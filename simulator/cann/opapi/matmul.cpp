@@ -154,8 +154,7 @@ aclError prepare_matmul(const aclTensor* self, const aclTensor* mat2, const aclT
     return product.finish(types, bytes, executor);
 }
 
-// hicann/ops-nn matmul/batch_mat_mul_v3/docs/aclnnBatchMatMul.md and op_host/op_api/aclnn_batch_matmul.cpp. The
-// document does not mention broadcasting, but the source accepts a batch of 1.
+// hicann/ops-nn matmul/batch_mat_mul_v3/docs/aclnnBatchMatMul.md and op_host/op_api/aclnn_batch_matmul.cpp.
 aclError prepare_batch_matmul(const aclTensor* self, const aclTensor* mat2, const aclTensor* out, int8_t math_type,
                               uint64_t* bytes, aclOpExecutor** executor) {
     FirstPhase call("aclnnBatchMatMul");
@@ -163,8 +162,7 @@ aclError prepare_batch_matmul(const aclTensor* self, const aclTensor* mat2, cons
     const CubeTypes types =
         cube_types(&call, product.self.dtype, product.mat2.dtype, product.out.dtype, math_type, false);
     product.check_shapes();
-    call.report_beyond_document(call.is_valid() && product.self.shape[0] != product.mat2.shape[0],
-                                "its document does not list a batch that broadcasts");
+    call.report_beyond_document(math_type == kUseFp32Add, kUnlistedFp32Add);
     return product.finish(types, bytes, executor);
 }
 
@@ -179,6 +177,7 @@ aclError prepare_mv(const aclTensor* self_tensor, const aclTensor* vec_tensor, c
     call.require_dtype("vec", vec, self.dtype);
     call.require_dtype("out", out, self.dtype);
     report_ignored_option(&call, self.dtype, vec.dtype, math_type);
+    call.report_beyond_document(math_type == kUseFp32Add, kUnlistedFp32Add);
     const CubeTypes types = cube_types(&call, self.dtype, vec.dtype, out.dtype, math_type, false);
     if (call.is_valid()) {
         call.require_shape("vec", vec, {self.shape[1]});

@@ -26,6 +26,15 @@ void require_310p_row(FirstPhase* call, const char* name, const Operand& operand
                         "have at least 32 bytes on Ascend310P", std::to_string(bytes));
 }
 
+// No check of CANN refuses a shorter row, but the kernel of AddRmsNorm on Ascend310P writes its last 32 bytes in one
+// piece, and so memory before the row: hicann/ops-nn norm/add_rms_norm/op_kernel/add_rms_norm_base.h, DataCopyCustom.
+void require_310p_row_of_kernel(FirstPhase* call, const Operand& gamma) {
+    if (!call->is_valid() || !is_ascend310p()) return;
+    const int64_t bytes = gamma.count() * dtype_bytes(gamma.dtype);
+    call->require_inner(kAclnnTilingError, bytes == 0 || bytes >= kLeastLastBytes310p, "gamma",
+                        "have at least 32 bytes on Ascend310P", std::to_string(bytes));
+}
+
 // y = x * rstd * factor, where factor is gamma, or for Gemma 1 + gamma.
 void write_rms_norm(const Operand& x_operand, const Operand& gamma_operand, float epsilon, float added_to_gamma,
                     const Operand& y_operand, const Operand& rstd_operand) {
@@ -160,6 +169,7 @@ aclError prepare_add_rms_norm(const aclTensor* x1_tensor, const aclTensor* x2_te
     }
     require_float_at_least(&call, kAclnnInvalidParam, "epsilon", epsilon, 0);
     in.epsilon = static_cast<float>(epsilon);
+    require_310p_row_of_kernel(&call, in.gamma);
     const bool is_empty = in.x1.count() == 0 || in.gamma.count() == 0;
     return call.finish(
         [in, is_empty] {
@@ -197,6 +207,7 @@ aclError prepare_inplace_add_rms_norm(aclTensor* x1_tensor, aclTensor* x2_tensor
                            norm_rows(in.x1.shape, in.gamma.shape.size()).kept);
     require_float_at_least(&call, kAclnnTilingError, "epsilon", epsilon, 0);
     in.epsilon = static_cast<float>(epsilon);
+    require_310p_row_of_kernel(&call, in.gamma);
     in.y = in.x1;
     in.x = in.x2;
     return call.finish([in] { add_and_normalize(in); }, bytes, executor);

@@ -15,6 +15,12 @@ void require_not_empty(FirstPhase* call, aclError status, const char* name, cons
     call->require_inner(status, operand.count() > 0, name, "have elements", shape_text(operand.shape));
 }
 
+void require_shape_in_tiling(FirstPhase* call, const char* name, const Operand& operand,
+                             const std::vector<int64_t>& shape) {
+    call->require_inner(kAclnnTilingError, operand.shape == shape, name, "have the shape " + shape_text(shape),
+                        shape_text(operand.shape));
+}
+
 // ---- ApplyRotaryPosEmb ----
 
 constexpr int64_t kRotatedHeadSize = 128;
@@ -44,26 +50,34 @@ void rotate_in_place(const Operand& x, const Operand& cos, const Operand& sin) {
 aclError prepare_apply(const char* name, aclTensor* query_tensor, aclTensor* key_tensor, const aclTensor* cos_tensor,
                        const aclTensor* sin_tensor, int64_t layout, const char* mode, uint64_t* bytes,
                        aclOpExecutor** executor) {
-    constexpr RankRange kFour{4, 4};
+    constexpr size_t kRotatedRank = 4;
     constexpr TypesByChip kTypes = undocumented_on_310p(kHalfAndFloatTypes);
     FirstPhase call(name);
-    const Operand query = call.in_place("query", query_tensor, kTypes, kFour);
-    const Operand key = call.in_place("key", key_tensor, kTypes, kFour);
-    const Operand cos = call.input("cos", cos_tensor, kTypes, kFour);
-    const Operand sin = call.input("sin", sin_tensor, kTypes, kFour);
+    const Operand query = call.in_place("query", query_tensor, kTypes);
+    const Operand key = call.in_place("key", key_tensor, kTypes);
+    const Operand cos = call.input("cos", cos_tensor, kTypes);
+    const Operand sin = call.input("sin", sin_tensor, kTypes);
     call.require_dtype("key", key, query.dtype);
     call.require_dtype("cos", cos, query.dtype);
     call.require_dtype("sin", sin, query.dtype);
-    call.require(layout == kBsnd, "layout", "be 1 (BSND)", layout);
+    const struct {
+        const char* name;
+        const Operand& operand;
+    } all[] = {{"query", query}, {"key", key}, {"cos", cos}, {"sin", sin}};
+    for (const auto& [argument, operand] : all)
+        call.require_inner(kAclnnTilingError, operand.shape.size() == kRotatedRank, argument, "have 4 dimensions",
+                           std::to_string(operand.shape.size()));
+    call.require_inner(kAclnnTilingError, layout == kBsnd, "layout", "be 1 (BSND)", std::to_string(layout));
     call.require(mode && std::strcmp(mode, "half") == 0, "rotary_mode", "be half", mode ? mode : "NULL");
     for (const auto& [argument, operand] : {std::pair{"query", &query}, std::pair{"key", &key}})
-        require_not_empty(&call, kAclnnInvalidParam, argument, *operand);
+        require_not_empty(&call, kAclnnTilingError, argument, *operand);
     if (call.is_valid()) {
         const std::vector<int64_t>& shape = query.shape;
-        call.require(shape[3] == kRotatedHeadSize, "the last dimension of query", "be 128", shape[3]);
-        call.require_shape("key", key, {shape[0], shape[1], key.shape[2], shape[3]});
-        call.require_shape("cos", cos, {shape[0], shape[1], 1, shape[3]});
-        call.require_shape("sin", sin, cos.shape);
+        call.require_inner(kAclnnTilingError, shape[3] == kRotatedHeadSize, "the last dimension of query", "be 128",
+                           std::to_string(shape[3]));
+        require_shape_in_tiling(&call, "key", key, {shape[0], shape[1], key.shape[2], shape[3]});
+        require_shape_in_tiling(&call, "cos", cos, {shape[0], shape[1], 1, shape[3]});
+        require_shape_in_tiling(&call, "sin", sin, cos.shape);
     }
     if (call.is_valid()) {
         const int64_t heads = query.shape[2] + key.shape[2], needed = ub_bytes_of_token(query.dtype, heads);

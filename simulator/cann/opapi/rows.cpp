@@ -88,11 +88,21 @@ aclError prepare_embedding(const aclTensor* weight_tensor, const aclTensor* indi
                            uint64_t* bytes, aclOpExecutor** executor) {
     FirstPhase call("aclnnEmbedding");
     const TypesByChip types = with_bf16_except_310p(kNumberTypes);
-    const Operand weight = call.input("weight", weight_tensor, types, {2, 2});
+    const Operand weight = call.input("weight", weight_tensor, types);
     const Operand indices = call.input("indices", indices_tensor, on_all(kIndexTypes));
     const Operand out = call.output("out", out_tensor, types);
     call.require_dtype("out", out, weight.dtype);
-    if (call.is_valid()) call.require_shape("out", out, gathered_shape(weight.shape, 0, indices.shape));
+    // CheckDimension in the source compares the dimensions of indices. The last copy fails for other wrong shapes.
+    std::vector<int64_t> leading = out.shape;
+    if (!leading.empty()) leading.pop_back();
+    call.require(out.shape.size() == indices.shape.size() + 1 && leading == indices.shape, "out",
+                 "have the dimensions of indices, " + shape_text(indices.shape) + ", and one more",
+                 shape_text(out.shape));
+    call.require_inner(kAclnnInnerNullptr, weight.shape.size() == 2, "weight", "have 2 dimensions",
+                       std::to_string(weight.shape.size()));
+    if (call.is_valid())
+        call.require_inner(kAclnnInnerNullptr, out.shape.back() == weight.shape[1], "the last dimension of out",
+                           "be " + std::to_string(weight.shape[1]), std::to_string(out.shape.back()));
     auto body = [weight, indices, out] {
         if (out.count() == 0) return;
         std::vector<char> storage;

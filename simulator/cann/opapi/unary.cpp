@@ -98,7 +98,7 @@ constexpr UnaryRule kIsFiniteRule{with_undocumented(undocumented_on_310p(kHalfTo
 // math/logical_not/docs/aclnnLogicalNot&aclnnInplaceLogicalNot.md.
 constexpr UnaryRule kLogicalNotRule{with_bf16_except_310p(kRealTypes), with_bf16_except_310p(kRealTypes),
                                     OutType::kAny};
-// math/bitwise_not/docs/aclnnBitwiseNot.md.
+// math/bitwise_not/docs/aclnnBitwiseNot.md. For NULL the source returns 561103; the document says 161001, as here.
 constexpr UnaryRule kBitwiseNotRule{
     on_all(kIntegersAndBool), on_all(kIntegersAndBool), OutType::kSelf, IntegersAs::kSelf, {}, "self", "out", true};
 
@@ -160,6 +160,13 @@ aclError prepare_sign(const aclTensor* self, const aclTensor* result, uint64_t* 
     return call.finish<Kinds::kReal>(kSign, bytes, executor);
 }
 
+aclError prepare_exp(UnaryCall call, uint64_t* bytes, aclOpExecutor** executor) {
+    const bool is_inexact = is_floating(call.self.dtype) || is_complex(call.self.dtype);
+    call.phase.report_beyond_document(!is_inexact && is_complex(call.out.dtype),
+                                      "its document requires a floating-point out for an integer or bool self");
+    return call.finish<Kinds::kNumbers>(kExp, bytes, executor);
+}
+
 aclError prepare_erf(UnaryCall call, uint64_t* bytes, aclOpExecutor** executor) {
     const bool is_910b = std::strncmp(soc_name(), "Ascend910B", std::strlen("Ascend910B")) == 0;
     call.phase.report_beyond_document(is_910b && (call.self.dtype == kBfloat16 || call.out.dtype == kBfloat16),
@@ -197,8 +204,7 @@ NPU_CANN_UNARY(aclnnCos, kCosRule, kNumbers, kCos)
 NPU_CANN_IN_PLACE(aclnnInplaceCos, kCosInPlace, kNumbers, kCos)
 NPU_CANN_UNARY(aclnnSin, kSinRule, kNumbers, kSin)
 NPU_CANN_IN_PLACE(aclnnInplaceSin, kSinInPlace, kNumbers, kSin)
-NPU_CANN_UNARY(aclnnExp, kExpRule, kNumbers, kExp)
-NPU_CANN_IN_PLACE(aclnnInplaceExp, kInexactInPlaceUnlistedOn310p, kNumbers, kExp)
+NPU_CANN_UNARY_PAIR(Exp, kExpRule, kInexactInPlaceUnlistedOn310p, prepare_exp)
 NPU_CANN_UNARY(aclnnLog, kLogRule, kNumbers, kLog)
 NPU_CANN_IN_PLACE(aclnnInplaceLog, kLogInPlace, kNumbers, kLog)
 NPU_CANN_UNARY(aclnnSqrt, kSqrtRule, kNumbers, kSqrt)

@@ -4,6 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from aclnn import RefusedPhase
+from operands import reasons_beyond_document
 
 F16, F32, BF16 = np.float16, np.float32, ml_dtypes.bfloat16
 KEEP, ALLOW, FP16, HF32, FP32_ADD = range(5)
@@ -89,6 +90,27 @@ def test_baddbmm_broadcasts_self_and_the_second_batch(opapi, shape):
         check(out, self, a, b, beta=0.5, alpha=2, product=F16, scaled=F16, total=F16)
 
 
+@pytest.mark.parametrize(("beta", "alpha"), [(1.0, 1.0), (0.5, 2.0), (0.0, 2.0)])
+def test_a_product_of_no_columns_is_zero(opapi, beta, alpha):
+    self, first, second = random((3, 5, 7), F16), np.zeros((3, 5, 0), F16), np.zeros((3, 0, 7), F16)
+    out = np.full((3, 5, 7), np.nan, F16)
+    if not beta:
+        self[0] = np.nan
+    call(opapi, "Baddbmm", self, first, second, out, beta=beta, alpha=alpha)
+    assert np.array_equal(out, self * F16(beta) if beta else np.zeros_like(self))
+
+
+def test_a_product_of_no_columns_with_float32_sums_is_not_simulated(opapi_910b):
+    self, first, second = np.zeros((3, 5, 7), F32), np.zeros((3, 5, 0), F16), np.zeros((3, 0, 7), F16)
+    for out, math in ((self, KEEP), (self.astype(F16), FP32_ADD)):
+        with pytest.raises(
+            RefusedPhase, match="a product of no columns with float32 sums is not simul"
+        ) as error:
+            call(opapi_910b, "Baddbmm", self, first, second, out, math)
+        assert error.value.status == 200001
+        opapi_910b.free_tensors()
+
+
 def test_in_place_forms(opapi):
     for name, lead in (("InplaceAddmm", ()), ("InplaceBaddbmm", (2,))):
         self, a, b = (
@@ -120,7 +142,12 @@ def test_refusals(opapi):
             (self, a[None], np.stack([b, b]), out[None]),
             "batch2 must have the batch size 1 but got 2",
         ),
-        ("Baddbmm", (self, a[None, :, :0], b[None, :0], out[None]), "batch1 must have elements"),
+        (
+            "Baddbmm",
+            (self[:1], a[None, :0], b[None], out[None, :0]),
+            "self must be empty, as the product but got [1,7]",
+        ),
+        ("Baddbmm", (self[:0], a[None, :1], b[None], out[None, :1]), "self must have elements, as the"),
     ):
         with pytest.raises(RefusedPhase) as caught:
             call(opapi, name, *arguments)
@@ -131,3 +158,46 @@ def test_refusals(opapi):
         opapi.call("InplaceAddmm", given | {"cube_math_type": KEEP})
     with pytest.raises(RefusedPhase, match="alpha must be"):
         opapi.call("InplaceAddmm", given | {"alpha": np.complex64(1), "cube_math_type": KEEP})
+
+
+ONE_TYPE = "its document requires one type for self, batch1, batch2 and out"
+
+
+@pytest.mark.parametrize(
+    ("name", "types", "reasons"),
+    [
+        ("Baddbmm", (F16, F16, F16, F16), []),
+        ("Baddbmm", (F32, F16, F16, F32), []),
+        ("Baddbmm", (F16, F16, F16, F32), [ONE_TYPE]),
+        ("Baddbmm", (F16, F16, F32, F16), [ONE_TYPE]),
+        ("Baddbmm", (F32, BF16, F32, F32), [ONE_TYPE]),
+        ("InplaceBaddbmm", (F16, F32, F32, None), [ONE_TYPE]),
+        ("InplaceBaddbmm", (F16, F16, F16, None), []),
+        ("Addmm", (F16, F16, F16, F16), []),
+        ("Addmm", (F16, F16, F16, F32), ["its document requires the common type of self and mat2 for out"]),
+        ("Addmm", (F32, F16, F16, F16), ["its document requires the common type of self and mat2 for out"]),
+        ("InplaceAddmm", (F16, F16, F32, None), []),  # its document has no rule for the type of the result
+    ],
+)
+def test_types_beyond_the_document_are_reported(opapi_910b, name, types, reasons):
+    lead = (2,) if "bmm" in name else ()
+    names = ("batch1", "batch2") if lead else ("mat1", "mat2")
+    shapes = ((*lead, 5, 7), (*lead, 5, 4), (*lead, 4, 7), (*lead, 5, 7))
+    given = {
+        key: np.zeros(shape, dtype)
+        for key, shape, dtype in zip(("self", *names, "out"), shapes, types, strict=True)
+        if dtype
+    }
+    factors = {"beta": np.float32(1), "alpha": np.float32(1), "cube_math_type": KEEP}
+    assert reasons_beyond_document(opapi_910b, name, given | factors) == reasons
+
+
+def test_a_number_as_self_is_reported(opapi_910b):
+    given = {
+        "self": np.zeros((), F16),
+        "batch1": np.zeros((2, 5, 4), F16),
+        "batch2": np.zeros((2, 4, 7), F16),
+    }
+    given |= {"beta": np.float32(1), "alpha": np.float32(1), "cube_math_type": KEEP}
+    reasons = reasons_beyond_document(opapi_910b, "Baddbmm", given | {"out": np.zeros((2, 5, 7), F16)})
+    assert reasons == ["its document requires 1 to 3 dimensions for self"]

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 from aclnn import GUARD, RefusedPhase, Stored
-from operands import assert_refused
+from operands import TYPES, UNLISTED_CHIP, assert_refused, reasons_beyond_document, strided
 
 TWO = np.float32(2)
 
@@ -192,3 +192,138 @@ def test_a_function_without_a_stand_in_fails_with_its_name(opapi):
     with pytest.raises(RefusedPhase, match="aclnnErfinv"):
         opapi.prepare("Erfinv", {"self": np.ones(3, np.float32), "out": np.ones(3, np.float32)})
     opapi.free_tensors()
+
+
+@pytest.mark.parametrize(
+    ("name", "is_listed"),
+    [
+        *((name, False) for name in ("Add", "Sub", "Div", "EqTensor", "NeTensor", "LtTensor")),
+        *((name, False) for name in ("Divs", "EqScalar", "NeScalar", "LtScalar", "Neg")),
+        *((name, True) for name in ("Adds", "Subs", "Mul", "Muls", "LeTensor", "GtScalar", "GeTensor")),
+    ],
+)
+@pytest.mark.parametrize("form", ["", "Inplace"])
+def test_chips_that_a_document_does_not_list_are_reported(opapi, name, is_listed, form):
+    x = np.ones(3, np.float32)
+    has_scalar = name in ("Adds", "Subs", "Muls", "Divs") or name.endswith("Scalar")
+    given = {"self": x, "other": TWO if has_scalar else x.copy()}
+    if name == "Neg":
+        given = {"self": x}
+    if name[:3] in ("Add", "Sub"):
+        given["alpha"] = TWO
+    if not form:
+        given["out"] = np.ones(3, np.bool_ if name.endswith(("Tensor", "Scalar")) else np.float32)
+    expected = [UNLISTED_CHIP] if opapi.is_310p and not is_listed else []
+    assert reasons_beyond_document(opapi, form + name, given) == expected
+
+
+def converts(source, target):
+    return f"its document does not convert {source} to {target}"
+
+
+@pytest.mark.parametrize(
+    ("name", "self", "other", "out", "reasons"),
+    [
+        (
+            "Divs",
+            "float32",
+            "complex64",
+            "float32",
+            [converts("complex64, the type of the result,", "float32")],
+        ),
+        ("Divs", "int32", "int64", "int32", [converts("float32, the type of the result,", "int32")]),
+        ("Divs", "int32", "int64", "float16", []),
+        ("Divs", "float16", "float64", "float16", []),
+        (
+            "Muls",
+            "complex64",
+            "float32",
+            "float32",
+            [converts("complex64, the type of the result,", "float32")],
+        ),
+        ("Muls", "float32", "float32", "int8", [converts("float32, the type of the result,", "int8")]),
+        ("Muls", "int32", "int64", "int8", []),
+        ("InplaceMuls", "int32", "float32", None, []),
+        ("InplaceDivs", "int32", "float32", None, []),
+    ],
+)
+def test_results_that_a_document_does_not_convert_are_reported(opapi_910b, name, self, other, out, reasons):
+    given = {"self": np.ones(3, TYPES[self]), "other": TYPES[other](2)}
+    if out:
+        given["out"] = np.ones(3, TYPES[out])
+    assert reasons_beyond_document(opapi_910b, name, given) == reasons
+
+
+@pytest.mark.parametrize(
+    ("shapes", "is_reported"),
+    [(((0, 5), (1, 5)), True), (((0, 5), (0, 5)), False), (((2, 5), (1, 5)), False)],
+)
+def test_one_empty_tensor_of_an_inplace_comparison_is_reported(opapi_910b, shapes, is_reported):
+    given = dict(zip(("self", "other"), (np.ones(shape, np.float32) for shape in shapes), strict=True))
+    reason = "its document does not allow one empty tensor of selfRef and other"
+    assert reasons_beyond_document(opapi_910b, "InplaceEqTensor", given) == [reason] * is_reported
+    assert reasons_beyond_document(opapi_910b, "InplaceNeTensor", given) == []
+
+
+@pytest.mark.parametrize("op", ["InplaceFillScalar", "InplaceFillTensor"])
+@pytest.mark.parametrize(
+    ("self", "value", "is_reported"),
+    [
+        ("int32", "complex64", True),
+        ("float32", "complex64", True),
+        ("int32", "float32", True),
+        ("bool", "int64", True),
+        ("bool", "bool", False),
+        ("int8", "int64", False),
+        ("float16", "float32", False),
+    ],
+)
+def test_values_that_a_document_does_not_convert_are_reported(opapi_910b, op, self, value, is_reported):
+    number = TYPES[value](1)
+    given = {"self": np.ones(3, TYPES[self]), "value": number if "Scalar" in op else np.asarray(number)}
+    reason = f"its document does not convert a value of {value} to {self}"
+    assert (reason in reasons_beyond_document(opapi_910b, op, given)) == is_reported
+
+
+@pytest.mark.parametrize("name", ["float64", "complex64", "complex128"])
+def test_types_that_the_document_of_a_fill_does_not_list_are_reported(opapi_910b, name):
+    given = {"self": np.ones(3, TYPES[name]), "value": np.asarray(np.float32(1))}
+    reason = f"its document does not list {name} for self"
+    assert reasons_beyond_document(opapi_910b, "InplaceFillTensor", given) == [reason]
+    given["value"] = np.float32(1)
+    assert reasons_beyond_document(opapi_910b, "InplaceFillScalar", given) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "is_reported"), [("bool", True), ("complex64", True), ("complex128", True), ("float32", False)]
+)
+def test_a_cast_of_a_strided_tensor_is_reported(opapi_910b, name, is_reported):
+    x = strided(np.ones((2, 3), TYPES[name]))
+    given = {"self": x, "dtype": 16, "out": np.ones((2, 3), np.complex64)}  # ACL_COMPLEX64
+    reason = f"its document requires a contiguous self of {name}"
+    assert reasons_beyond_document(opapi_910b, "Cast", given) == [reason] * is_reported
+    assert reasons_beyond_document(opapi_910b, "Cast", given | {"self": np.ascontiguousarray(x)}) == []
+
+
+def test_copies_beyond_the_document_are_reported(opapi_910b):
+    for self, src, reasons in (
+        (np.ones((), np.float32), np.ones((), np.float32), ["its document requires 1 to 8 dimensions"]),
+        (np.ones(3, np.float32), np.ones((), np.float32), ["its document requires 1 to 8 dimensions"]),
+        (
+            strided(np.ones(3, np.complex64)),
+            np.ones(3, np.complex64),
+            ["its document requires a contiguous selfRef for complex numbers"],
+        ),
+        (strided(np.ones(3, np.complex64)), np.ones(3, np.float32), []),
+        (np.ones(3, np.int32), np.ones(3, np.complex64), [converts("complex64", "int32")]),
+        (np.ones(3, np.bool_), np.ones(3, np.float32), [converts("float32", "bool")]),
+        (np.ones(3, np.float16), np.ones(3, np.float32), []),
+    ):
+        assert reasons_beyond_document(opapi_910b, "InplaceCopy", {"self": self, "src": src}) == reasons
+
+
+@pytest.mark.parametrize("shape", [(5,), (1, 5)])
+def test_a_range_of_several_dimensions_is_reported(opapi_910b, shape):
+    given = {"start": np.int64(0), "end": np.int64(5), "step": np.int64(1), "out": np.ones(shape, np.float32)}
+    reasons = ["its document describes an out of one dimension"] * (len(shape) > 1)
+    assert reasons_beyond_document(opapi_910b, "Arange", given) == reasons

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from aclnn import TYPES as NUMBER_OF_TYPE
 from ml_dtypes import bfloat16
-from operands import TYPES, assert_refused, assert_same, reasons_beyond_document, strided
+from operands import TYPES, assert_refused, assert_same, prepared, reasons_beyond_document, strided
 
 torch = pytest.importorskip("torch")
 
@@ -471,6 +471,27 @@ def test_a_value_that_fills_has_one_element(opapi):
         assert_refused(opapi, "InplaceFillTensor", {**given, "value": value}, message)
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "is_refused"),
+    [
+        ("uint16", "int64", True),
+        ("uint64", "float32", True),
+        ("float16", "uint16", True),
+        ("float32", "uint64", True),
+        ("complex64", "uint32", True),
+        ("uint32", "complex64", False),
+        ("uint32", "uint32", False),
+    ],
+)
+def test_the_value_of_a_wide_unsigned_tensor_has_a_common_type(opapi_910b, name, value, is_refused):
+    given = {"self": np.ones(3, TYPES[name]), "value": TYPES[value](1)}
+    if is_refused:
+        message = f"self and value must have a common type but got {name} and {value}[.]"
+        assert_refused(opapi_910b, "InplaceFillScalar", given, message)
+    else:
+        prepared(opapi_910b, "InplaceFillScalar", given)
+
+
 @pytest.mark.parametrize("name", ["float16", "bfloat16", "float32", "float64", "int32", "int64"])
 def test_ranges(opapi_910b, name):
     for bounds in ((0, 5, 1), (2, 9, 1), (0, 10, 3), (10, 0, -3), (5, 5, 1), (0, 601, 1)):
@@ -495,6 +516,21 @@ def test_a_range_of_large_integers_is_exact(opapi_910b):
     bounds = {"start": np.int64(start), "end": np.int64(start + 2**60), "step": np.int64(2**59)}
     opapi_910b.call("Arange", {**bounds, "out": out})
     assert out.tolist() == [start, start + 2**59]
+
+
+@pytest.mark.parametrize(
+    ("name", "step", "message"),
+    [
+        ("int32", 0.1, "step must not be 0 after its conversion to int64[.]"),
+        ("int64", 0.1, "step must not be 0 after its conversion to int64[.]"),
+        ("float32", 1e-60, "step must not be 0[.]"),
+        ("float16", 1e-60, "step must not be 0[.]"),
+    ],
+)
+def test_the_step_of_a_range_is_checked_in_the_type_of_the_range(opapi_910b, name, step, message):
+    given = {"start": np.float64(0.5), "end": np.float64(0.5 + 8 * step), "step": np.float64(step)}
+    given["out"] = np.ones(8 if step == 0.1 else 0, TYPES[name])
+    assert_refused(opapi_910b, "Arange", given, message)
 
 
 @pytest.mark.parametrize(

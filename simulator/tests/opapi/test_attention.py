@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from aclnn import RefusedPhase
-from operands import NULL, strided
+from operands import INVALID, NULL, reasons_beyond_document, strided
 
 F16, BF16 = np.float16, ml_dtypes.bfloat16
 TILING = 561002
@@ -25,10 +25,13 @@ DEFAULTS = {
 
 
 def call(device, query, key, value, out, *, version="V2", **options):
+    device.call(f"FusedInferAttentionScore{version}", given_of(query, key, value, out, **options))
+
+
+def given_of(query, key, value, out, **options):
     heads = {"num_heads": query.shape[1], "num_key_value_heads": key.shape[1]}
     given = dict.fromkeys(OPTIONAL) | DEFAULTS | heads | options
-    given |= {"query": query, "key": [key], "value": [value], "attention_out": out}
-    device.call(f"FusedInferAttentionScore{version}", given)
+    return given | {"query": query, "key": [key], "value": [value], "attention_out": out}
 
 
 def refused(device, *args, **options):
@@ -174,7 +177,7 @@ def test_masks_of_one_query(opapi_910b):
     tensors = case(2, 4, 2, 1, 9, 32)
     mask = np.random.default_rng(1).random((2, 9)) < 0.4
     for shape in ((2, 9), (2, 1, 9), (2, 1, 1, 9)):
-        call(opapi_910b, *tensors, atten_mask=mask.reshape(shape), sparse_mode=3)
+        call(opapi_910b, *tensors, atten_mask=mask.reshape(shape), sparse_mode=2)
         check(tensors[3], attention(*tensors[:3], hidden=mask[:, None, None]))
 
 
@@ -236,8 +239,9 @@ def test_queries_that_see_no_key(opapi_910b):
     mean = tensors[2].astype(np.float64).mean(2)
     assert np.allclose(tensors[3][:, :, 1].astype(np.float64), mean, atol=2e-3)
     call(opapi_910b, *tensors, atten_mask=np.triu(np.ones((2048, 2048), np.bool_), 1), sparse_mode=4,
-         pre_tokens=-7, next_tokens=9)  # fmt: skip
-    assert not tensors[3][:, :, 3].any()
+         pre_tokens=-3, next_tokens=9)  # fmt: skip
+    assert not tensors[3][:, :, 1:].any()
+    assert tensors[3][:, :, 0].any()
 
 
 def test_lengths_of_each_batch(opapi_910b):
@@ -320,6 +324,8 @@ def test_refusals_with_the_status_of_a_tiling(opapi_910b):
         (refused(opapi_910b, *tensors, num_heads=2), "query must have 2 heads but got 4"),
         (refused(opapi_910b, query, key, value[:, :, :8], out), "value must have the shape of key"),
         (refused(opapi_910b, query, key[:1], value[:1], out), "key must have 2 batches but got 1"),
+        (refused(opapi_910b, *tensors, input_layout=b"BSH"), "query must have 3 dimensions but got 4"),
+        (refused(opapi_910b, query, key, value, out[0]), "attentionOut must have 4 dimensions but got 3"),
         (refused(opapi_910b, query, key, value, out[:, :, :4]), "attentionOut must have the shape of query"),
         (refused(opapi_910b, *odd), "the size of a head must be a multiple of 16 but got 40"),
         (refused(opapi_910b, *tensors, inner_precise=4), "innerPrecise must be in [0, 3]"),
@@ -359,6 +365,79 @@ def test_refusals_with_the_status_of_a_tiling(opapi_910b):
         assert error.status == TILING
 
 
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"pre_tokens": -1, "next_tokens": -1}, "preTokens and nextTokens must not both be negative for"),
+        ({"pre_tokens": 2, "next_tokens": -3}, "preTokens and nextTokens must have a sum of at least 0"),
+        ({"pre_tokens": -9}, "preTokens must be greater than -9 for sparseMode 0 but got -9."),
+        ({"next_tokens": -5}, "nextTokens must be greater than -5 for sparseMode 0 but got -5."),
+        ({"next_tokens": -3, "actual_seq_lengths": [5, 3]}, "nextTokens must be greater than -3"),
+        ({"pre_tokens": -4, "actual_seq_lengths_kv": [4]}, "preTokens must be greater than -4"),
+        ({"sparse_mode": 4, "pre_tokens": -1, "next_tokens": -1}, "preTokens and nextTokens must not both"),
+        ({"sparse_mode": 4, "pre_tokens": -5}, "preTokens must be greater than -5 for sparseMode 4"),
+        ({"sparse_mode": 4, "next_tokens": -9}, "nextTokens must be greater than -9 for sparseMode 4"),
+    ],
+)
+def test_negative_tokens(opapi_910b, options, text):
+    """Each call has a neighbour, by one token, that is accepted."""
+    is_band = options.get("sparse_mode") == 4
+    mask = np.triu(np.ones((2048, 2048), np.bool_), 1) if is_band else np.zeros((5, 9), np.bool_)
+    tensors = case(2, 2, 2, 5, 9, 16)
+    error = refused(opapi_910b, *tensors, atten_mask=mask, **options)
+    assert text in str(error)
+    assert error.status == TILING
+    moved = {name: options[name] + 1 for name in ("pre_tokens", "next_tokens") if options.get(name, 0) < 0}
+    call(opapi_910b, *tensors, atten_mask=mask, **options | moved)
+
+
+@pytest.mark.parametrize("version", ["", "V2", "V3"])
+def test_rules_of_one_and_of_several_queries(opapi_910b, version):
+    several, one = case(2, 4, 2, 5, 9, 32), case(2, 4, 2, 1, 9, 32)
+    error = refused(opapi_910b, *several, version=version, antiquant_mode=1)
+    assert "antiquantMode must be 0 for several queries but got 1." in str(error)
+    assert error.status == TILING
+    call(opapi_910b, *one, version=version, antiquant_mode=1)
+    for mode in (2, 3):
+        error = refused(opapi_910b, *one, version=version, inner_precise=mode)
+        assert f"innerPrecise must be in [0, 1] for one query but got {mode}." in str(error)
+        assert error.status == TILING
+
+
+@pytest.mark.parametrize("version", ["V2", "V3"])
+@pytest.mark.parametrize(
+    ("tokens", "key", "value", "both", "reasons"),
+    [
+        (5, 0, 1, 0, []),
+        (5, 1, 1, 0, []),
+        (5, 2, 2, 0, ["its document limits keyAntiquantMode and valueAntiquantMode to 0 to 1"]),
+        (1, 5, 5, 1, []),
+        (1, 6, 6, 0, ["its document limits keyAntiquantMode and valueAntiquantMode to 0 to 5"]),
+        (1, 1, 0, 0, ["its document requires one mode for keyAntiquantMode and valueAntiquantMode"]),
+        (1, 0, 0, 2, ["its document limits antiquantMode to 0 and 1"]),
+    ],
+)
+def test_modes_beyond_the_document_are_reported(opapi_910b, version, tokens, key, value, both, reasons):
+    modes = {"key_antiquant_mode": key, "value_antiquant_mode": value, "antiquant_mode": both}
+    given = given_of(*case(2, 4, 2, tokens, 9, 32), **modes)
+    assert reasons_beyond_document(opapi_910b, f"FusedInferAttentionScore{version}", given) == reasons
+
+
+def test_masks_of_one_query_that_are_refused(opapi_910b):
+    tensors = case(2, 4, 2, 1, 9, 32)
+    causal = np.triu(np.ones((2048, 2048), np.bool_), 1)
+    for mode, mask, text, status in (
+        (0, np.zeros((2, 5, 9), np.bool_), "attenMask must have one row for each batch of one query", TILING),
+        (3, np.zeros((2, 9), np.bool_), "attenMask must have the shape [2048,2048] for", TILING),
+        (4, np.zeros((2, 1, 9), np.bool_), "attenMask must have the shape [2048,2048] for", TILING),
+        (3, causal[None], "attenMask must have the shape [2048,2048] for", TILING),
+        (3, causal, "sparseMode 3 or 4 with a mask for one query is not simulated.", 200001),
+    ):
+        error = refused(opapi_910b, *tensors, atten_mask=mask, sparse_mode=mode)
+        assert text in str(error)
+        assert error.status == status
+
+
 def test_layouts_that_only_v3_has_are_not_simulated(opapi_910b):
     error = refused(opapi_910b, *case(2, 4, 2, 5, 9, 32), version="V3", input_layout=b"TND")
     assert "an inputLayout with T or NBSD is not simulated." in str(error)
@@ -377,7 +456,15 @@ def test_refusals_of_types_and_chip(opapi):
     )
     assert "key must be float16 but got bfloat16" in str(refused(opapi, query, key.astype(BF16), value, out))
     error = refused(opapi, *tensors, atten_mask=np.zeros((5, 9), F16))
-    assert "attenMask must be int8, uint8 or bool" in str(error)
+    assert "attenMask must be int8, uint8 or bool but got float16." in str(error)
+    assert error.status == TILING
+    error = refused(opapi, *tensors, atten_mask=np.zeros((5, 9), np.float32))
+    assert "attenMask must be int8, uint8 or bool on" in str(error)
+    assert error.status == INVALID
+    for lse in (np.zeros((1, 2, 5), np.float32), np.zeros((1, 2, 5, 2), np.float32)):
+        error = refused(opapi, *tensors, softmax_lse=lse, softmax_lse_flag=True)
+        assert "softmaxLse must have the shape [1,2,5,1] but got" in str(error)
+        assert error.status == TILING
 
 
 def test_options_that_are_not_simulated_are_named(opapi_910b):

@@ -3,8 +3,8 @@
 import ml_dtypes
 import numpy as np
 import pytest
-from aclnn import RefusedPhase
-from operands import reasons_beyond_document
+from aclnn import RefusedPhase, Stored
+from operands import INVALID, reasons_beyond_document
 
 torch = pytest.importorskip("torch")
 
@@ -141,6 +141,33 @@ def test_fp32_add_is_computed_as_keep_dtype(opapi_910b):
     assert np.array_equal(out, kept)
 
 
+@pytest.mark.parametrize("form", [0, 2, 30, 47, 1, 16, 27])
+def test_the_format_of_bias(opapi, form):
+    x, weight = random((2, 4, 11), F16), random((4, 6, 3), F16, 1)
+    bias = Stored(random(6, F16, 2), 1, (6,), (1,), form)
+    for is_transposed, kernel, length in ((False, weight.transpose(1, 0, 2).copy(), 9), (True, weight, 13)):
+        arguments = (x, kernel, np.zeros((2, 6, length), F16))
+        options = {"bias": bias, "transposed": is_transposed, "reports": True}
+        if form not in (0, 2, 30, 47):
+            with pytest.raises(RefusedPhase) as caught:
+                call(opapi, *arguments, **options)
+            text = f"bias must be in the format ND, NCL, NCHW or NCDHW but got aclFormat {form}."
+            assert text in str(caught.value)
+            assert caught.value.status == INVALID
+            continue
+        reason = "its document requires the format ND for the bias of a transposed convolution"
+        assert call(opapi, *arguments, **options) == ([reason] if is_transposed and form != 2 else [])
+
+
+def test_a_deep_kernel_is_reported_on_ascend310p(opapi):
+    for depth in (255, 256):
+        weight, x = np.zeros((1, 1, depth, 1, 1), F16), np.zeros((1, 1, 256, 1, 1), F16)
+        out = np.zeros((1, 1, 257 - depth, 1, 1), F16)
+        reason = "its document limits each kernel dimension of weight to 255 on Ascend310P"
+        expected_reasons = [reason] if depth == 256 and opapi.is_310p else []
+        assert call(opapi, x, weight, out, reports=True) == expected_reasons
+
+
 def test_refusals(opapi):
     x, weight, out = random((2, 4, 11), F16), random((6, 4, 3), F16, 1), np.zeros((2, 6, 9), F16)
     short = random((4, 6, 3), F16)
@@ -165,6 +192,21 @@ def test_refusals(opapi):
         ((x, weight, out), {"bias": np.zeros(5, F16)}, "bias must have the shape [6] but got [5]"),
         ((x, weight, out), {"bias": np.zeros(6, F32)}, "bias must be float16 but got float32"),
         ((x, weight, out.astype(F32)), {}, "output must be float16 but got float32"),
+        (
+            (np.zeros((2, 3, 0, 7), F16), np.zeros((4, 3, 3, 2), F16), np.zeros((2, 4, 2, 8), F16)),
+            {"padding": [2, 1]},
+            "output must be empty if input or weight is empty but got [2,4,2,8]",
+        ),
+        (
+            (np.zeros((2, 0, 9, 7), F16), np.zeros((4, 0, 3, 2), F16), np.zeros((2, 4, 7, 6), F16)),
+            {},
+            "output must be empty if input or weight is empty but got [2,4,7,6]",
+        ),
+        (
+            (np.zeros((2, 0, 5), F16), np.zeros((0, 3, 4), F16), np.zeros((2, 3, 8), F16)),
+            {"transposed": True},
+            "input must have channels in a transposed convolution but got 0",
+        ),
         ((x, short, out), {"transposed": True, "padding": [1, 1]}, "padding must have 1 elements but got 2"),
         (
             (x, short, out),

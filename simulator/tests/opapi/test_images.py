@@ -10,6 +10,7 @@ from operands import (
     assert_same,
     check_types,
     random_of,
+    reasons_beyond_document,
     strided,
 )
 
@@ -101,6 +102,18 @@ def test_im2col_checks_its_arguments(opapi):
         ("bfloat16",),
         is_310p_unlisted=True,
     )
+
+
+def test_an_average_pool_of_no_images_is_reported(formatted):
+    formatted.format = NCHW
+    given = {"kernel_size": [2, 2], "strides": [2, 2], "paddings": [0, 0], "ceil_mode": False}
+    given |= {"count_include_pad": True, "divisor_override": 0, "cube_math_type": 1}
+    for count, reasons in ((0, ["its document does not allow an empty self"]), (1, [])):
+        tensors = {
+            "self": np.ones((count, 3, 4, 4), np.float16),
+            "out": np.ones((count, 3, 2, 2), np.float16),
+        }
+        assert reasons_beyond_document(formatted, "AvgPool2d", given | tensors) == reasons
 
 
 WINDOWS = [((2, 2), (2, 2), (0, 0), False), ((3, 2), (2, 1), (1, 1), False), ((3, 3), (2, 2), (1, 0), True),

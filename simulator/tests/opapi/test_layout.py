@@ -343,3 +343,11 @@ def test_a_part_that_is_the_output_is_refused(opapi):
     memory = np.arange(8, dtype=np.float32)
     given = {"tensors": [memory[4:], memory[:4]], "dim": 0, "out": memory}
     assert_refused(opapi, "Cat", given, "share no memory with it but got memory that overlaps", INVALID)
+
+
+@pytest.mark.parametrize(("count", "status"), [(1, 561103), (2, INVALID)])
+def test_a_wrong_output_of_a_cat_of_one_tensor_is_an_error_of_the_copy(opapi, count, status):
+    tensors = [np.ones((2, 3), np.float32)] * count + [np.ones((0, 3), np.float32)]
+    given = {"tensors": tensors, "dim": 0, "out": np.ones((7, 3), np.float32)}
+    message = rf"out must have the shape \[{2 * count},3\] but got \[7,3\]"
+    assert_refused(opapi, "Cat", given, message, status)

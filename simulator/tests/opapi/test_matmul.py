@@ -387,8 +387,12 @@ def test_products_that_only_the_source_accepts_are_reported(opapi_910b):
     reason = "its document does not support bfloat16 with cubeMathType 2"
     assert reasons_beyond_document(opapi_910b, "Mm", low) == [reason]
     batches = given_product(random((3, 4, 8), F16), random((1, 8, 5), F16), np.zeros((3, 4, 5), F16), KEEP)
-    reason = "its document does not list a batch that broadcasts"
+    assert reasons_beyond_document(opapi_910b, "BatchMatMul", batches) == []
+    reason = "its document does not list cubeMathType 4"
+    batches["cube_math_type"] = FP32_ADD
     assert reasons_beyond_document(opapi_910b, "BatchMatMul", batches) == [reason]
+    vectors = {"self": np.zeros((3, 4), F32), "vec": np.zeros(4, F32), "out": np.zeros(3, F32)}
+    assert reasons_beyond_document(opapi_910b, "Mv", vectors | {"cube_math_type": FP32_ADD}) == [reason]
 
 
 def test_dot_adds_the_products(opapi):

@@ -203,6 +203,21 @@ def test_rms_norm_limits_of_ascend310p(opapi):
 # ---- AddRmsNorm and InplaceAddRmsNorm -------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("name", "shape", "rank"), [("float16", (2, 15), 1), ("float32", (2, 7), 1), ("float32", (4, 1, 7), 2)]
+)
+def test_add_rms_norm_of_short_rows_on_ascend310p(opapi, name, shape, rank):
+    message = r"gamma must have at least 32 bytes on Ascend310P but got (28|30)[.]"
+    for function in ("AddRmsNorm", "InplaceAddRmsNorm"):
+        given = added_call(name, shape, rank)
+        if function == "InplaceAddRmsNorm":
+            given = {key: given[key] for key in ("x1", "x2", "gamma", "epsilon", "rstd_out")}
+        if opapi.is_310p:
+            assert_refused(opapi, function, given, message, TILING)
+        else:
+            prepared(opapi, function, given)
+
+
 def assert_added_norm(given: dict[str, Any], y: Any, x: Any, rank: int) -> None:
     """Compare with float64. y has three roundings of 16 bits: those of the sum, of x * rstd and of y."""
     total = given["x1"].astype(np.float64) + given["x2"].astype(np.float64)

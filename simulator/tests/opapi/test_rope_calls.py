@@ -267,12 +267,20 @@ def test_apply_rotary_pos_emb_refusals(opapi_910b):
         wrong = changed(given, **{name: given[name].astype(np.float64)})
         assert_refused(opapi_910b, function, wrong, f"{name} must be")
     refused = [
-        ({"layout": 3}, r"layout must be 1 \(BSND\) but got 3"),
         ({"rotary_mode": b"interleave"}, "rotary_mode must be half but got interleave"),
+        ({"key": uniform("float32", (2, 5, 2, 128))}, "key must be float16"),
+    ]
+    for changes, message in refused:
+        assert_refused(opapi_910b, function, changed(given, **changes), message)
+    refused = [
+        ({"layout": 3}, r"layout must be 1 \(BSND\) but got 3"),
+        *(
+            ({name: given[name][0]}, f"{name} must have 4 dimensions but got 3")
+            for name in ("query", "key", "cos", "sin")
+        ),
         ({"cos": uniform("float16", (1, 5, 1, 128))}, r"cos must have the shape \[2,5,1,128\]"),
         ({"sin": uniform("float16", (2, 5, 1, 64))}, r"sin must have the shape \[2,5,1,128\]"),
         ({"key": uniform("float16", (2, 4, 2, 128))}, r"key must have the shape \[2,5,2,128\]"),
-        ({"key": uniform("float32", (2, 5, 2, 128))}, "key must be float16"),
         (
             {"query": uniform("float16", (2, 5, 4, 64))},
             "the last dimension of query must be 128 but got 64",
@@ -280,7 +288,7 @@ def test_apply_rotary_pos_emb_refusals(opapi_910b):
         ({"query": uniform("float16", (2, 5, 0, 128))}, "query must have elements"),
     ]
     for changes, message in refused:
-        assert_refused(opapi_910b, function, changed(given, **changes), message)
+        assert_refused(opapi_910b, function, changed(given, **changes), message, TILING)
     for name, most in (("float16", 152), ("float32", 76), ("bfloat16", 76)):
         opapi_910b.call(function, apply_call(name, (most - 1, 1), (1, 1)))
         assert_refused(opapi_910b, function, apply_call(name, (most, 1), (1, 1)), "196608 bytes", TILING)

@@ -5,6 +5,7 @@ import pytest
 from aclnn import RefusedPhase
 from operands import (
     HALF_AND_FLOAT,
+    INVALID,
     NULL,
     NUMBERS,
     TYPES,
@@ -19,6 +20,7 @@ from operands import (
     strided,
 )
 
+INNER_NULLPTR = 561103  # ACLNN_ERR_INNER_NULLPTR
 INDEX = np.array([2, 0, 2, 1], np.int32)
 
 
@@ -145,12 +147,21 @@ def test_embedding_takes_rows_of_a_matrix(opapi):
     out = strided(np.zeros((2, 2, 5), np.float32))
     opapi.call("Embedding", {"weight": weight, "indices": indices, "out": out})
     assert_same(out, weight[indices])
-    assert_refused(
-        opapi,
-        "Embedding",
-        {"weight": weight[0], "indices": indices, "out": out},
-        "weight must have 2 dimensions",
-    )
+
+
+@pytest.mark.parametrize(
+    ("weight", "out", "message", "status"),
+    [
+        ((5,), (2, 2, 5), "weight must have 2 dimensions but got 1", INNER_NULLPTR),
+        ((3, 5, 2), (2, 2, 5), "weight must have 2 dimensions but got 3", INNER_NULLPTR),
+        ((3, 5), (2, 2, 4), "the last dimension of out must be 5 but got 4", INNER_NULLPTR),
+        ((3, 5), (4, 5), r"out must have the dimensions of indices, \[2,2\], and one more", INVALID),
+        ((3, 5), (2, 3, 5), r"out must have the dimensions of indices, \[2,2\], and one more", INVALID),
+    ],
+)
+def test_embedding_checks_its_arguments(opapi, weight, out, message, status):
+    given = {"weight": np.ones(weight, np.float32), "indices": INDEX.reshape(2, 2)}
+    assert_refused(opapi, "Embedding", given | {"out": np.ones(out, np.float32)}, message, status)
 
 
 @pytest.mark.parametrize("dim", [0, 1, -1])

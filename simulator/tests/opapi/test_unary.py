@@ -415,3 +415,14 @@ def test_bitwise_not_inverts_bits_and_bools(opapi):
     assert_beyond_document(opapi, "BitwiseNot", {"self": x, "out": out}, STRIDED_OUT)
     opapi.call("BitwiseNot", {"self": x, "out": out})
     assert_same(np.ascontiguousarray(out), np.invert(x))
+
+
+@pytest.mark.parametrize(
+    ("name", "out", "is_reported"),
+    [("bool", "complex64", True), ("int64", "complex128", True), ("int64", "float32", False),
+     ("float32", "complex64", False)],
+)  # fmt: skip
+def test_a_complex_exponential_of_integers_is_reported(opapi_910b, name, out, is_reported):
+    given = {"self": np.ones(3, TYPES[name]), "out": np.ones(3, TYPES[out])}
+    reason = "its document requires a floating-point out for an integer or bool self"
+    assert reasons_beyond_document(opapi_910b, "Exp", given) == [reason] * is_reported

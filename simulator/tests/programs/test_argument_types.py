@@ -213,8 +213,10 @@ def calls_of_types(function, soc):
     if base in ARITHMETIC:
         assert inputs == outputs
         return [call(function, {"inputs": dtype, out: dtype}) for dtype in sorted(inputs)]
-    filled = {out: "float32"} if base.startswith("Fill") else {}
-    calls = [call(function, {"inputs": dtype, **filled}) for dtype in sorted(inputs)]
+    if base.startswith("Fill"):  # a wide unsigned type has a common type only with itself
+        calls = [call(function, {"inputs": dtype, out: "float32"}) for dtype in sorted(inputs - WIDE)]
+        return calls + [call(function, {"inputs": dtype, out: dtype}) for dtype in sorted(inputs & outputs)]
+    calls = [call(function, {"inputs": dtype}) for dtype in sorted(inputs)]
     return calls + [call(function, {out: dtype}) for dtype in sorted(outputs)]
 
 
