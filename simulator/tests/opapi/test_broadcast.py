@@ -211,6 +211,16 @@ def test_addc_computes_in_float32_and_broadcasts(opapi_910b, op):
         assert_same(x, out)
 
 
+def test_the_value_of_addc_is_rounded_to_the_type_of_the_computation(opapi_910b):
+    """0.1 in float16, times 3, is 0.2999; the product of 0.1 and 3 rounds to 0.3."""
+    x, three, one = (np.full(1, value, np.float16) for value in (0, 3, 1))
+    given = {"self": x, "value": np.float32(0.1)}
+    for op, factors in (("Addcmul", (three, one)), ("Addcdiv", (three, one))):
+        out = np.zeros(1, np.float16)
+        opapi_910b.call(op, given | dict(zip(("tensor1", "tensor2"), factors, strict=True)) | {"out": out})
+        assert out == np.float16(np.float32(np.float16(0.1)) * 3) != np.float16(0.3)
+
+
 def test_addc_of_integers(opapi_910b):
     x, a, b = (np.array(v, np.int64) for v in ([1, 2, 2**62], [7, -7, 2**62], [2, 2, 4]))
     out = np.zeros(3, np.int64)

@@ -33,6 +33,13 @@ def test_sort_and_argsort_order_the_elements(opapi, name, dim, descending):
     assert_same(order, expected.indices.numpy())
 
 
+def test_a_number_is_its_only_element(opapi):
+    x, index, total = np.array(7, np.float32), np.array(9, np.int64), np.array(0, np.float32)
+    opapi.call("Argsort", {"self": x, "dim": 0, "descending": False, "out": index})
+    opapi.call("Cumsum", {"self": x, "dim": 0, "dtype": 0, "out": total})
+    assert (index, total) == (0, 7)
+
+
 def test_sort_converts_its_values(opapi):
     x, order = np.array([3, 1, 2], np.int16), np.zeros(3, np.int64)
     given = {"self": x, "stable": True, "dim": 0, "descending": False, "indices_out": order}

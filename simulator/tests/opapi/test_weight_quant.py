@@ -119,6 +119,11 @@ def test_batches_on_310p(opapi):
         return
     call(opapi, batches, weight.T, scale.T, y, group=32)
     check(y.reshape(8, 6), expected(x, weight.T, scale.T, group=32))
+    apart = np.repeat(weight[None], 4, axis=0)[::2].transpose(0, 2, 1)  # each batch is transposed
+    together = np.repeat(weight[None], 2, axis=0).transpose(0, 2, 1)
+    call(opapi, batches, together, scale.T, y, group=32)
+    check(y.reshape(8, 6), expected(x, weight.T, scale.T, group=32))
+    assert "weight must be contiguous or transposed" in refused(opapi, batches, apart, scale.T, y, group=32)
 
 
 def test_inputs_may_share_memory(opapi_910b):
