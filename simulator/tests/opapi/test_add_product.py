@@ -75,7 +75,12 @@ def test_beta_zero_ignores_self_and_alpha_zero_ignores_the_product(opapi):
 
 def test_self_of_16_bits_beside_float32_keeps_its_type(opapi_910b):
     """beta * self is rounded to float16: only factors of 16 bits widen it."""
-    self, a, b, out = np.full((1, 1), 3, F16), np.zeros((1, 4), F32), np.zeros((4, 1), F32), np.zeros((1, 1), F32)
+    self, a, b, out = (
+        np.full((1, 1), 3, F16),
+        np.zeros((1, 4), F32),
+        np.zeros((4, 1), F32),
+        np.zeros((1, 1), F32),
+    )
     call(opapi_910b, "Addmm", self, a, b, out, beta=0.1)
     assert out == F32(F16(F32(0.1) * 3)) != F32(0.1) * 3
 

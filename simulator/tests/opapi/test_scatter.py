@@ -77,6 +77,15 @@ def test_an_index_out_of_range_fails(opapi_910b, bad):
         opapi_910b.free_tensors()
 
 
+def test_the_only_index_of_a_number_is_0(opapi_910b):
+    given = {"self": np.array(7, np.float32), "dim": 0, "out": np.array(0, np.float32)}
+    opapi_910b.call("Gather", given | {"index": np.array(-1)})
+    assert given["out"] == 7
+    with pytest.raises(RefusedPhase, match=r"index must be in \[0, 1\) but got 1 in element 0"):
+        opapi_910b.call("Gather", given | {"index": np.array(1)})
+    opapi_910b.free_tensors()
+
+
 @pytest.mark.parametrize("name", ["float32", "bfloat16", "int8", "complex128"])
 @pytest.mark.parametrize("dim", [0, 1, -1])
 @pytest.mark.parametrize("reduce", [0, 1, 2])
