@@ -14,8 +14,11 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 # <project>_options with the warnings, sanitizers and include root of all targets of the project.
 function(add_project_options project)
   string(TOUPPER ${project} prefix)
-  set(${prefix}_SANITIZE OFF CACHE STRING
-    "Sanitizers: OFF, ON (AddressSanitizer, UndefinedBehaviorSanitizer) or thread (ThreadSanitizer)")
+  # A variable of the caller must remain: set(CACHE) without policy CMP0126 (CMake 3.21) would remove it.
+  if(NOT DEFINED ${prefix}_SANITIZE)
+    set(${prefix}_SANITIZE OFF CACHE STRING
+      "Sanitizers: OFF, ON (AddressSanitizer, UndefinedBehaviorSanitizer) or thread (ThreadSanitizer)")
+  endif()
   option(${prefix}_WERROR "Treat warnings as errors" OFF)
   option(${prefix}_C_TESTS "Build the C test programs" OFF)
   add_library(${project}_options INTERFACE)
@@ -31,4 +34,20 @@ function(add_project_options project)
     target_compile_options(${project}_options INTERFACE ${sanitizers} -O1)  # a higher level doubles the compile time
     target_link_options(${project}_options INTERFACE ${sanitizers})
   endif()
+endfunction()
+
+# test_sanitizer(<project> <library> ...): in a build with sanitizers, tests that they are in these libraries.
+function(test_sanitizer project)
+  string(TOUPPER ${project} prefix)
+  if(NOT ${prefix}_SANITIZE)
+    return()
+  endif()
+  set(symbol __asan_report)
+  if(${prefix}_SANITIZE STREQUAL thread)
+    set(symbol __tsan_func_entry)
+  endif()
+  foreach(library ${ARGN})
+    add_test(NAME sanitizer_${library} COMMAND ${CMAKE_NM} -D $<TARGET_FILE:${library}>)
+    set_tests_properties(sanitizer_${library} PROPERTIES LABELS threads PASS_REGULAR_EXPRESSION ${symbol})
+  endforeach()
 endfunction()
