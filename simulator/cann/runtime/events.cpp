@@ -1,6 +1,6 @@
 // aclrt's calls for events. aclrtStreamWaitEvent waits for the last record of the event before the call. If there is
-// none, an extended event (created by aclrtCreateEventExWithFlag) makes the call have no effect, and any other event
-// makes it wait for the next record.
+// none, an extended event (created by aclrtCreateEventExWithFlag) makes the call have no effect, an event with the flag
+// ACL_EVENT_SYNC or ACL_EVENT_EXTERNAL makes it wait for the next record, and any other event makes it fail.
 #include <unordered_map>
 
 #include "cann/runtime/api.h"
@@ -103,11 +103,16 @@ aclError record_event(const StreamPtr& stream, Event* event) {
     return kSuccess;
 }
 
-// If an extended event was not recorded, a wait has no effect. A wait for another event waits for the next record
-// (hicann/runtime src/runtime/core/src/event/event.cc, WaitSendCheck). Immediate streams never wait.
+// If an extended event was not recorded, a wait has no effect. A wait for another event waits for the next record if the
+// event has the flag ACL_EVENT_SYNC or ACL_EVENT_EXTERNAL, and is refused otherwise (hicann/runtime
+// src/runtime/core/src/event/event.cc, WaitSendCheck and Event::Wait). Immediate streams never wait.
 aclError wait_for_event(const StreamPtr& stream, Event* event) {
     if (event->latest_record) return enqueue_wait(stream, event->latest_record);
-    if (event->is_extended || stream_order() == Order::kImmediate) return kSuccess;
+    if (event->is_extended) return kSuccess;
+    if (!(event->flags & (kEventSync | kEventExternal)))
+        return fail(kRtInvalid, "aclrtStreamWaitEvent",
+                    "event must have been recorded, or have the flag 1, ACL_EVENT_SYNC, or 32, ACL_EVENT_EXTERNAL.");
+    if (stream_order() == Order::kImmediate) return kSuccess;
     if (!event->next_record) event->next_record = std::make_shared<Record>();
     if (int32_t status = enqueue_wait(stream, event->next_record)) return status;
     ++stream->unrecorded_waits;

@@ -23,7 +23,7 @@ NO_DEVICE, STREAM_CAPTURED, MODEL_RUNNING, REPORT_TIMEOUT = 107001, 107027, 1070
 STREAM_SUBSCRIBE, THREAD_SUBSCRIBE, NOT_SUBSCRIBED = 107011, 107012, 107015
 TO_DEVICE, TO_HOST, IN_DEVICE = 1, 2, 3
 CONTINUE, STOP = 0, 1
-SYNC, PROGRESS, TIME_LINE, DEVICE_USE_ONLY, EXTERNAL, IPC = 1, 2, 8, 16, 32, 64
+SYNC, PROGRESS, DEVICE_SYNC, TIME_LINE, DEVICE_USE_ONLY, EXTERNAL, IPC = 1, 2, 4, 8, 16, 32, 64
 # The status of a kernel's exception: that of the vector core if the chip has separate vector cores, else that
 # of the AI core.
 KERNEL = 507015 if os.environ.get("ASCEND_SIM_SOC", "").startswith("Ascend310P") else 507035
@@ -149,6 +149,17 @@ def check_a_wait_for_an_older_event_waits_for_the_next_record():
     assert CANN.aclrtRecordEvent(older, one) == OK
     assert CANN.aclrtSynchronizeStream(two) == OK
     assert content(copied) == {2}
+
+
+def check_a_wait_for_an_event_without_the_sync_flag_needs_its_record():
+    one, two, default = make_stream(), make_stream(), C.c_void_p()
+    assert CANN.aclrtCreateEvent(C.byref(default)) == OK
+    for event in (default, make_event(False, DEVICE_SYNC)):
+        assert CANN.aclrtStreamWaitEvent(two, event) == RT_INVALID
+        assert "event must have been recorded, or have the flag 1, ACL_EVENT_SYNC" in error_text()
+        assert CANN.aclrtRecordEvent(event, one) == OK
+        assert CANN.aclrtStreamWaitEvent(two, event) == OK
+        assert CANN.aclrtSynchronizeStream(two) == OK
 
 
 def check_an_older_event_that_nothing_records_never_ends():
