@@ -438,24 +438,36 @@ def check_the_bounds_of_fills_and_copies():
 
 
 def check_kinds_of_copies():
-    """The kind of a synchronous copy matches the addresses; an asynchronous copy ignores it."""
+    """A synchronous copy ignores its kind; that of an asynchronous copy matches the addresses."""
     one, here, there = make_stream(), make_memory(16, value=1), make_memory(16, value=2)
     host, other = (C.create_string_buffer(16) for _ in range(2))
-    valid = {(True, True): (3, 4), (True, False): (1, 4, 5), (False, True): (2, 4), (False, False): (0, 4)}
-    for (to_device, from_device), kinds in valid.items():
-        to, source = here if to_device else host, there if from_device else other
+    pinned = C.c_void_p()
+    assert CANN.aclrtMallocHost(C.byref(pinned), size(16)) == OK
+    for to, source, kinds in (
+        (here, there, (3, 4)),
+        (here, host, (1, 4, 5)),
+        (here, pinned, (1, 4, 5)),
+        (host, here, (2, 4)),
+        (pinned, here, (2, 4)),
+        (host, other, ()),
+    ):
         for kind in range(6):
-            status = CANN.aclrtMemcpy(to, size(16), source, size(16), kind)
-            assert status == (OK if kind in kinds else INVALID), (to_device, from_device, kind)
+            assert CANN.aclrtMemcpy(to, size(16), source, size(16), kind) == OK
             status = CANN.aclrtMemcpyAsync(to, size(16), source, size(16), kind, one)
-            assert status == (OK if to_device or from_device else NOT_SUPPORTED), (
-                to_device,
-                from_device,
-                kind,
-            )
+            refused = NOT_SUPPORTED if kind == 0 or not kinds else RT_INVALID
+            assert status == (OK if kind in kinds else refused), (to, source, kind)
+            if status == RT_INVALID:
+                assert f"kind must match the memory of dst and src but got {kind}." in error_text()
     assert CANN.aclrtSynchronizeStream(one) == OK
+    assert CANN.aclrtMemcpy(host, size(16), there, size(16), TO_DEVICE) == OK
     assert set(host.raw) == {2}
-    assert content(here, 16) == {0}
+
+
+def check_an_asynchronous_call_checks_the_stream_before_sizes():
+    at, gone = make_memory(), make_stream()
+    assert CANN.aclrtDestroyStream(gone) == OK
+    assert CANN.aclrtMemsetAsync(at, size(1), 0, size(2), gone) == NO_HANDLE
+    assert CANN.aclrtMemcpyAsync(at, size(1), at, size(2), IN_DEVICE, gone) == NO_HANDLE
 
 
 def check_the_memory_in_use():
@@ -1195,12 +1207,6 @@ def check_arguments_that_are_refused():
         for flags in (0, 0x1000, 0xFFFFFFFF, known | SYNC, *unknown):
             assert create(C.byref(made), C.c_uint32(flags)) == RT_INVALID, flags
         assert create(C.byref(made), known) == OK
-    for kind in (TO_DEVICE, TO_HOST, 0):
-        assert CANN.aclrtMemcpy(at, size(16), there, size(16), kind) == INVALID
-        assert f"kind must match the memory of dst and src but got {kind}." in error_text()
-    assert CANN.aclrtMemcpy(at, size(16), host, size(16), IN_DEVICE) == INVALID
-    for kind in (IN_DEVICE, 4):
-        assert CANN.aclrtMemcpy(at, size(16), there, size(16), kind) == OK
     assert CANN.aclrtSetStreamOverflowSwitch(one, 5) == INVALID
     assert CANN.aclrtGetStreamOverflowSwitch(one, None) == INVALID
     assert CANN.aclrtSetStreamAttribute(one, 1, None) == INVALID
