@@ -32,11 +32,24 @@ size_t torch_padding(size_t bytes) {
     return is_cache_off && !is_ascend950() && bytes > 32 ? 32 : 0;
 }
 
-aclError allocate(void** out, size_t bytes, size_t padding, const char* call) {
+// aclrtMemMallocPolicy.
+constexpr int kNormalPages = 2, kHuge1GPages = 6, kHuge1GPagesOfPeers = 7;
+// The most that hicann/runtime src/acl/aclrt_impl/memory.cpp, GetAlignedAndPaddingSize, adds to a size.
+constexpr size_t kAlignmentBytes = 64;
+
+aclError check_allocation(const void* out, size_t bytes, const char* call) {
     if (!out) return fail(kInvalidParam, call, "devPtr must not be null.");
     if (bytes == 0) return fail(kInvalidParam, call, "size must be greater than 0.");
+    if (bytes > SIZE_MAX - kAlignmentBytes) return fail(kInvalidParam, call, "size must be less than 2^64 - 64", bytes);
+    return kSuccess;
+}
+
+aclError allocate(void** out, size_t bytes, size_t padding, int policy, const char* call) {
+    if (aclError error = check_allocation(out, bytes, call)) return error;
     if (aclError error = check_context(call)) return error;
-    if (bytes > kMaxBytes) return fail(kRtInvalid, call, "size must be at most 2^50", bytes);
+    // hicann/runtime src/runtime/driver/npu_driver_mem.cc, CheckIfSupport1GHugePage.
+    if ((policy == kHuge1GPages || policy == kHuge1GPagesOfPeers) && is_ascend310p())
+        return fail(kRtNotSupported, call, "policy must not be 6 or 7, a huge page of 1 GiB, on this chip", policy);
     const int32_t device = current_device();
     *out = allocate_device(device, bytes - padding, padding);
     if (*out) return kSuccess;
@@ -192,14 +205,22 @@ aclError check_host_memory(const char* call, const StreamPtr& stream, const Copy
 
 using namespace simulated_cann;
 
-NPU_CANN_API aclError aclrtMalloc(void** out, size_t bytes, int /*policy*/) {
-    return allocate(out, bytes, 0, __func__);
+NPU_CANN_API aclError aclrtMalloc(void** out, size_t bytes, int policy) {
+    return allocate(out, bytes, 0, policy, __func__);
 }
-NPU_CANN_API aclError aclrtMallocAlign32(void** out, size_t bytes, int /*policy*/) {
-    return allocate(out, bytes, torch_padding(bytes), __func__);
+NPU_CANN_API aclError aclrtMallocAlign32(void** out, size_t bytes, int policy) {
+    return allocate(out, bytes, torch_padding(bytes), policy, __func__);
 }
-NPU_CANN_API aclError aclrtMallocCached(void** out, size_t bytes, int /*policy*/) {
-    return allocate(out, bytes, 0, __func__);
+// hicann/runtime src/runtime/api/impl/api_impl.cc, DevMallocCached, compares the aligned size;
+// src/runtime/driver/npu_driver_mem.cc, DevMemAllocCached, compares the policy.
+NPU_CANN_API aclError aclrtMallocCached(void** out, size_t bytes, int policy) {
+    if (aclError error = check_allocation(out, bytes, __func__)) return error;
+    if (bytes > kMaxBytes - kAlignmentBytes / 2)
+        return fail(kRtInvalid, __func__, "size must be at most 2^50 - 32", bytes);
+    if (aclError error = check_context(__func__)) return error;
+    if (policy != kNormalPages)
+        return fail(kRtNotSupported, __func__, "policy must be 2, ACL_MEM_MALLOC_NORMAL_ONLY,", policy);
+    return allocate(out, bytes, 0, policy, __func__);
 }
 
 // If a guard zone is damaged, this is reported, but the call succeeds, because the caller is often a destructor. The

@@ -13,6 +13,8 @@ namespace {
 
 constexpr int32_t kNoTimeout = -1;
 constexpr int32_t kComplete = 0, kNotReady = 1;  // aclrtStreamStatus
+// ACL_STREAM_... of hicann/runtime include/external/acl/acl_rt.h.
+constexpr uint32_t kStreamPersistent = 0x4, kStreamHuge = 0x8, kStreamCpuSchedule = 0x10, kStreamDeviceUseOnly = 0x20;
 constexpr uint64_t kContinueOnFailure = 0, kStopOnFailure = 1;
 enum StreamAttribute { kFailureMode = 1, kOverflowSwitch, kCustomTag, kCacheOpInfo, kPriority };  // aclrtStreamAttr
 
@@ -110,7 +112,16 @@ aclError refuse_unknown_stream(const char* call) { return refuse_unknown_handle(
 using namespace simulated_cann;
 
 NPU_CANN_API aclError aclrtCreateStream(void** out) { return make_stream(out, __func__); }
-NPU_CANN_API aclError aclrtCreateStreamWithConfig(void** out, uint32_t /*priority*/, uint32_t /*flag*/) {
+// hicann/runtime src/runtime/api/impl/api_error.cc, CheckStreamFlags. Unknown flags are ignored
+// (src/acl/aclrt_impl/stream.cpp). The streams that wait for no work are not simulated.
+NPU_CANN_API aclError aclrtCreateStreamWithConfig(void** out, uint32_t /*priority*/, uint32_t flag) {
+    if (!out) return fail(kInvalidParam, __func__, "stream must not be null.");
+    if ((flag & kStreamHuge) && is_ascend310p())
+        return fail(kRtNotSupported, __func__, "flag must not have 8, ACL_STREAM_HUGE, on this chip", flag);
+    if ((flag & kStreamDeviceUseOnly) && (flag & (kStreamDeviceUseOnly - 1)))
+        return fail(kRtInvalid, __func__, "flag must have 32, ACL_STREAM_DEVICE_USE_ONLY, alone", flag);
+    if (flag & (kStreamPersistent | kStreamCpuSchedule | kStreamDeviceUseOnly))
+        return fail(kNotSupported, __func__, "flag must not have 4, 16 or 32: these streams are not simulated", flag);
     return make_stream(out, __func__);
 }
 NPU_CANN_API aclError aclrtDestroyStream(void* stream) { return destroy_stream(stream, true, __func__); }

@@ -40,6 +40,8 @@ def test_statuses_of_the_310p():
         "check_an_error_stops_the_streams_of_the_context",
         "check_a_fault_of_the_device_is_described",
         "check_the_mode_of_overflow",
+        "check_policies_of_allocations",
+        "check_flags_of_streams",
     )
     found = results(RULES[0], *checks, ASCEND_SIM_SOC="Ascend310P3")
     assert found == dict.fromkeys(checks, "ok")

@@ -24,9 +24,11 @@ STREAM_SUBSCRIBE, THREAD_SUBSCRIBE, NOT_SUBSCRIBED = 107011, 107012, 107015
 TO_DEVICE, TO_HOST, IN_DEVICE = 1, 2, 3
 CONTINUE, STOP = 0, 1
 SYNC, PROGRESS, DEVICE_SYNC, TIME_LINE, DEVICE_USE_ONLY, EXTERNAL, IPC = 1, 2, 4, 8, 16, 32, 64
+NO_MEMORY, NOT_SIMULATED = 207001, 200001
+IS_310P = os.environ.get("ASCEND_SIM_SOC", "").startswith("Ascend310P")
 # The status of a kernel's exception: that of the vector core if the chip has separate vector cores, else that
 # of the AI core.
-KERNEL = 507015 if os.environ.get("ASCEND_SIM_SOC", "").startswith("Ascend310P") else 507035
+KERNEL = 507015 if IS_310P else 507035
 FREED, FRESH = 0xFB, 0xFF
 COUNT = 64
 FUNCTION = C.CFUNCTYPE(None, C.c_void_p)
@@ -481,7 +483,7 @@ def check_the_memory_in_use():
     assert used() == 0
     one, two = make_memory(100), C.c_void_p()
     for allocate, count in ((CANN.aclrtMalloc, 7), (CANN.aclrtMallocCached, 8), (CANN.aclrtMallocAlign32, 9)):
-        assert allocate(C.byref(two), size(count), 0) == OK
+        assert allocate(C.byref(two), size(count), 2) == OK
         assert used() == 100 + count
         assert CANN.aclrtFree(two) == OK
         assert allocate(None, size(count), 0) == allocate(C.byref(two), size(0), 0) == INVALID
@@ -992,7 +994,7 @@ def check_a_fault_of_the_device_is_described():
 
     assert CANN.aclrtGetErrorVerbose(0, None) == INVALID
     one = make_stream(STOP)
-    if os.environ.get("ASCEND_SIM_SOC", "").startswith("Ascend310P"):
+    if IS_310P:
         assert described() == (NOT_SUPPORTED, 0, 0)
         return
     assert described() == (OK, 0, 0)
@@ -1220,8 +1222,39 @@ def check_arguments_that_are_refused():
             assert call(device) == 107001
             assert f"deviceId must be 0, the one device that is simulated, but got {device}." in error_text()
     assert CANN.aclrtMalloc(C.byref(made), size(0), 0) == INVALID
-    assert CANN.aclrtMalloc(C.byref(made), size((1 << 50) + 1), 0) == RT_INVALID
-    assert CANN.aclrtMalloc(C.byref(made), size(1 << 45), 0) == 207001
+    for count in (1 << 45, (1 << 50) + 1, 1 << 63):
+        assert CANN.aclrtMalloc(C.byref(made), size(count), 0) == NO_MEMORY
+    assert CANN.aclrtMalloc(C.byref(made), size(2**64 - 1), 0) == INVALID
+
+
+def check_policies_of_allocations():
+    made, huge = C.c_void_p(), NOT_SUPPORTED if IS_310P else OK
+    for call in (CANN.aclrtMalloc, CANN.aclrtMallocAlign32):
+        statuses = [call(C.byref(made), size(), policy) for policy in range(8)]
+        assert statuses == [OK] * 6 + [huge] * 2
+    cached = CANN.aclrtMallocCached
+    statuses = [cached(C.byref(made), size(), policy) for policy in range(8)]
+    assert statuses == [NOT_SUPPORTED] * 2 + [OK] + [NOT_SUPPORTED] * 5
+    assert cached(C.byref(made), size((1 << 50) - 31), 0) == RT_INVALID
+    assert cached(C.byref(made), size((1 << 50) - 32), 2) == NO_MEMORY
+    assert cached(C.byref(made), size(2**64 - 1), 0) == cached(None, size(), 2) == INVALID
+
+
+def check_flags_of_streams():
+    made = C.c_void_p()
+    assert CANN.aclrtCreateStreamWithConfig(None, 0, 0x28) == INVALID
+    for flags, status in (
+        (0x3, OK),
+        (0x40, OK),  # unknown
+        (0x8, NOT_SUPPORTED if IS_310P else OK),
+        (0x28, NOT_SUPPORTED if IS_310P else RT_INVALID),
+        (0x21, RT_INVALID),
+        (0x30, RT_INVALID),
+        (0x4, NOT_SIMULATED),
+        (0x10, NOT_SIMULATED),
+        (0x20, NOT_SIMULATED),
+    ):
+        assert CANN.aclrtCreateStreamWithConfig(C.byref(made), 0, flags) == status, flags
 
 
 def check_descriptors_of_tensors_keep_their_values():
@@ -1355,7 +1388,7 @@ def check_devices_that_do_not_exist():
 
 
 def check_the_mode_of_overflow():
-    has_one_mode = os.environ.get("ASCEND_SIM_SOC", "").startswith("Ascend310P")
+    has_one_mode = IS_310P
     assert [CANN.aclrtSetDeviceSatMode(mode) for mode in (-1, 2, 7)] == [RT_INVALID] * 3
     assert CANN.aclrtSetDeviceSatMode(0) == OK
     assert CANN.aclrtSetDeviceSatMode(1) == (NOT_SUPPORTED if has_one_mode else OK)
