@@ -248,7 +248,8 @@ NPU_CANN_API aclError aclrtMallocHost(void** out, size_t bytes) {
 NPU_CANN_API aclError aclrtFreeHost(void* first) {
     if (!first) return fail(kInvalidParam, __func__, "hostPtr must not be null.");
     const size_t bytes = pinned_bytes(first);
-    if (bytes == 0) return fail(kInvalidParam, __func__, "hostPtr must be an allocation of aclrtMallocHost.");
+    // hicann/runtime src/runtime/api/impl/api_impl.cc, HostFree: memory of the device. Other memory goes to the driver.
+    if (bytes == 0) return fail(kRtInvalid, __func__, "hostPtr must be an allocation of aclrtMallocHost.");
     std::string user;
     {
         auto lock = lock_streams();

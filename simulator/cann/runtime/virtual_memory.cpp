@@ -185,6 +185,8 @@ NPU_CANN_API aclError aclrtMapMem(void* address, size_t size, size_t offset, acl
     auto range = find_reserved(first, size, *memory);
     if (range == memory->reserved.end())
         return fail(kRtInvalid, __func__, "the bytes from virPtr on must lie inside one reserved range.");
+    if (reinterpret_cast<uintptr_t>(address) % kGranularity)
+        return fail(kRtInvalid, __func__, "virPtr must be a multiple of 2 MiB.");
     if (overlaps_mapping(first, size, *memory)) return fail(kRtInvalid, __func__, "virPtr must not be mapped already.");
     if (mmap(first, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, found->second->file, 0) == MAP_FAILED)
         return fail(kRtOutOfMemory, __func__, "the host cannot map " + std::to_string(size) + " bytes.");

@@ -108,6 +108,8 @@ int main(void) {
     EXPECT(aclrtMapMem(range, 2 * page, 0, first, 0), RT_INVALID);
     EXPECT(aclrtMapMem(range, page, 0, host, 0), RT_INVALID);
     EXPECT(aclrtMapMem((char*)range + 4 * page, page, 0, first, 0), RT_INVALID);
+    EXPECT(aclrtMapMem((char*)range + 1, page, 0, first, 0), RT_INVALID);
+    EXPECT(aclrtMapMem((char*)range + 4096, page, 0, first, 0), RT_INVALID);
     EXPECT(aclrtMapMem((char*)range + 3 * page + 4096, page, 0, first, 0), RT_INVALID);
     EXPECT(aclrtMapMem((char*)range - 4096, page, 0, first, 0), RT_INVALID);
     EXPECT(used(), 0);
