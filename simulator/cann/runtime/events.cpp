@@ -126,8 +126,8 @@ aclError record_event(const StreamPtr& stream, Event* event) {
     return kSuccess;
 }
 
-// If an extended event was not recorded, a wait has no effect. A wait for another event waits for the next record if the
-// event has the flag ACL_EVENT_SYNC or ACL_EVENT_EXTERNAL, and is refused otherwise (hicann/runtime
+// If an extended event was not recorded, a wait has no effect. A wait for another event waits for the next record if
+// the event has the flag ACL_EVENT_SYNC or ACL_EVENT_EXTERNAL, and is refused otherwise (hicann/runtime
 // src/runtime/core/src/event/event.cc, WaitSendCheck and Event::Wait). Immediate streams never wait.
 aclError wait_for_event(const StreamPtr& stream, Event* event) {
     if (event->latest_record) return enqueue_wait(stream, event->latest_record);

@@ -117,8 +117,8 @@ MemoryAccess access_of(const char* argument, const void* first, size_t bytes, bo
 // Checks the kind of an asynchronous copy (hicann/runtime src/runtime/api/impl/api_error.cc, MemcpyAsync,
 // MemcpyKindReviseMap and MemcpyAsyncCheckExLocation). The runtime corrects a wrong kind if the driver detects pinned
 // memory and both addresses are of pinned or device memory. Otherwise it refuses the kind, or passes it to the device.
-// Here a wrong kind is always refused. A synchronous copy ignores its kind (docs/zh/api_ref/11-03_memory_copy_and_set.md,
-// aclrtMemcpy).
+// Here a wrong kind is always refused. A synchronous copy ignores its kind
+// (docs/zh/api_ref/11-03_memory_copy_and_set.md, aclrtMemcpy).
 aclError check_copy_kind(const char* call, const Copy& copy, int kind) {
     const bool from_device = is_device_memory(copy.from), to_device = is_device_memory(copy.to);
     if (!from_device && !to_device)

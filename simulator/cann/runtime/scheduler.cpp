@@ -116,10 +116,10 @@ StreamPtr new_stream(int32_t device) {
 }
 
 size_t number_of_streams(int32_t device) {
-    default_stream(device);
-    size_t count = 0;
+    size_t count = 1;  // the default stream, which exists here only once it is used
     for (const auto& [handle, stream] : scheduler_state().streams)
-        count += stream->device == device && !stream->is_replay;
+        count += stream->device == device && !stream->is_replay &&
+                 stream != scheduler_state().devices[device].default_stream;
     return count;
 }
 

@@ -388,7 +388,6 @@ def check_a_null_argument_of_a_stream():
         assert CANN.aclrtStreamGetId(stream, C.byref(number)) == OK
         numbers.append(number.value)
     assert numbers == [numbers[0] + i for i in range(3)]
-    flag = C.c_uint32(7)
     assert CANN.aclrtSetStreamOverflowSwitch(one, 1) == OK
     assert CANN.aclrtSetStreamOverflowSwitch(one, 2) == INVALID
 
@@ -1458,7 +1457,9 @@ def check_the_number_of_streams():
     assert CANN.aclrtCreateStreamWithConfig(C.byref(made), 0, 3) == 207008
     assert f"a device must have at most {most} streams." in error_text()
     assert CANN.aclrtDestroyStream(streams.pop()) == OK
+    assert CANN.aclrtSynchronizeStream(None) == OK  # uses the default stream
     assert CANN.aclrtCreateStream(C.byref(made)) == OK
+    assert CANN.aclrtCreateStream(C.byref(made)) == 207008
 
 
 def check_the_number_of_events():
