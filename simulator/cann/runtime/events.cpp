@@ -1,6 +1,7 @@
 // aclrt's calls for events. aclrtStreamWaitEvent waits for the last record of the event before the call. If there is
-// none, an extended event (created by aclrtCreateEventExWithFlag) makes the call have no effect, and any other event
-// makes it wait for the next record.
+// none, an extended event (created by aclrtCreateEventExWithFlag) makes the call have no effect, an event with the flag
+// ACL_EVENT_SYNC or ACL_EVENT_EXTERNAL makes it wait for the next record, and any other event makes it fail.
+#include <cstring>
 #include <unordered_map>
 
 #include "cann/runtime/api.h"
@@ -36,6 +37,24 @@ bool are_flags_valid(uint32_t flags, bool is_extended) {
     return (flags & known) && flags <= known && (!(flags & kSingleFlags) || (flags & (flags - 1)) == 0);
 }
 
+// The device's resource of an event of aclrtCreateEventWithFlag is taken when the event is made, that of other events
+// when it is recorded, and then the record waits for a free one (hicann/runtime
+// docs/zh/api_ref/07_event_management.md). Only the first is simulated.
+bool is_limited(uint32_t flags) { return flags & (kEventSync | kEventExternal); }
+
+// Callers hold the lock.
+aclError check_number_of_events(const char* call) {
+    const size_t most = is_ascend310p() ? 1023 : 65536;
+    if (live_events().size() < most) return kSuccess;
+    const int32_t device = current_device();
+    size_t count = 0;
+    for (const auto& [handle, event] : live_events())
+        count += event->device == device && !event->is_extended && is_limited(event->flags);
+    if (count < most) return kSuccess;
+    return fail(kNoEventResource, call,
+                "a device must have at most " + std::to_string(most) + " events with the flag 1 or 32.");
+}
+
 aclError make_event(void** out, uint32_t flags, bool is_extended, const char* call) {
     if (!out) return fail(kInvalidParam, call, "event must not be null.");
     if (!are_flags_valid(flags, is_extended))
@@ -43,12 +62,16 @@ aclError make_event(void** out, uint32_t flags, bool is_extended, const char* ca
             kRtInvalid, call,
             std::string("flag must be an OR of 1, 2, 4 and 8, or ") + (is_extended ? "64" : "16 or 32") + " alone,",
             flags);
-    if (is_extended && flags == kEventIpc && is_ascend310p())
+    // hicann/runtime docs/zh/api_ref/07_event_management.md, aclrtCreateEventExWithFlag: not on Ascend950DT.
+    if (is_extended && flags == kEventIpc && (is_ascend310p() || std::strncmp(soc_name(), "Ascend950DT", 11) == 0))
         return fail(kRtNotSupported, call, "flag must not be 64, ACL_EVENT_IPC, on this chip.");
     if (aclError error = check_context(call)) return error;
     auto lock = lock_streams();
+    if (!is_extended && is_limited(flags))
+        if (aclError error = check_number_of_events(call)) return error;
     auto event = std::make_unique<Event>();
     event->id = ++created_event_count;
+    event->device = current_device();
     event->is_extended = is_extended;
     event->flags = flags;
     void* const handle = new_handle(event->id);
@@ -103,11 +126,16 @@ aclError record_event(const StreamPtr& stream, Event* event) {
     return kSuccess;
 }
 
-// If an extended event was not recorded, a wait has no effect. A wait for another event waits for the next record
-// (hicann/runtime src/runtime/core/src/event/event.cc, WaitSendCheck). Immediate streams never wait.
+// If an extended event was not recorded, a wait has no effect. A wait for another event waits for the next record if
+// the event has the flag ACL_EVENT_SYNC or ACL_EVENT_EXTERNAL, and is refused otherwise (hicann/runtime
+// src/runtime/core/src/event/event.cc, WaitSendCheck and Event::Wait). Immediate streams never wait.
 aclError wait_for_event(const StreamPtr& stream, Event* event) {
     if (event->latest_record) return enqueue_wait(stream, event->latest_record);
-    if (event->is_extended || stream_order() == Order::kImmediate) return kSuccess;
+    if (event->is_extended) return kSuccess;
+    if (!(event->flags & (kEventSync | kEventExternal)))
+        return fail(kRtInvalid, "aclrtStreamWaitEvent",
+                    "event must have been recorded, or have the flag 1, ACL_EVENT_SYNC, or 32, ACL_EVENT_EXTERNAL.");
+    if (stream_order() == Order::kImmediate) return kSuccess;
     if (!event->next_record) event->next_record = std::make_shared<Record>();
     if (int32_t status = enqueue_wait(stream, event->next_record)) return status;
     ++stream->unrecorded_waits;
@@ -139,10 +167,15 @@ aclError check_wait(const StreamPtr& stream, const Event& event, const char* cal
     if (aclError error = check_record(stream, event, call)) return error;
     return check_waitable(event, call);
 }
+// hicann/runtime docs/zh/api_ref/07_event_management.md: a reset of an event of aclrtCreateEvent is undefined.
+// src/runtime/api/impl/api_impl.cc, EventReset: the event must not be extended.
 aclError check_reset(const StreamPtr&, const Event& event, const char* call) {
     if (aclError error = check_not_device_event(event, call)) return error;
     if (aclError error = check_without_flag(event, kEventIpc, call)) return error;
-    return check_waitable(event, call);
+    if (event.is_extended)
+        return fail(kRtNotSupported, call, "event must not be created by aclrtCreateEventExWithFlag.");
+    if (event.flags & (kEventSync | kEventExternal)) return kSuccess;
+    return fail(kRtNotSupported, call, "event must have the flag 1, ACL_EVENT_SYNC,", event.flags);
 }
 
 // Calls `action` with the event and the stream if `check` accepts them, then runs some queued work.
@@ -229,12 +262,10 @@ NPU_CANN_API aclError aclrtStreamWaitEvent(void* stream, void* event) {
     });
 }
 
-// hicann/runtime src/runtime/api/impl/api_impl.cc, EventReset: the event must not be extended. On a captured stream, it
-// must be external (event_capture.cc, Event::ToBeCaptured).
+// On a captured stream, the event must be external (hicann/runtime src/runtime/feature/aclgraph/event_capture.cc,
+// Event::ToBeCaptured).
 NPU_CANN_API aclError aclrtResetEvent(void* event, void* stream) {
     return call_with_event(event, stream, __func__, check_reset, [](const StreamPtr& stream, Event* event) -> aclError {
-        if (event->is_extended)
-            return fail(kRtNotSupported, "aclrtResetEvent", "event must not be created by aclrtCreateEventExWithFlag.");
         if (is_capturing(*stream) && event->flags != kEventExternal)
             return fail(kRtNotSupported, "aclrtResetEvent", "stream must not be in a capture.");
         event->latest_record = nullptr;

@@ -96,8 +96,12 @@ std::string join_error(const Graph& graph) {
 
 // Queues one replay. The origin's branch runs on `stream`, each other branch on a stream that the first replay creates.
 aclError queue_replay(const GraphPtr& graph, const StreamPtr& stream) {
-    for (size_t branch = 1; branch < graph->branches.size(); ++branch)
-        if (!graph->branches[branch].replay_stream) graph->branches[branch].replay_stream = new_stream(stream->device);
+    for (size_t branch = 1; branch < graph->branches.size(); ++branch) {
+        StreamPtr& replay_stream = graph->branches[branch].replay_stream;
+        if (replay_stream) continue;
+        replay_stream = new_stream(stream->device);
+        replay_stream->is_replay = true;
+    }
     std::unordered_map<size_t, std::shared_ptr<Record>> records;
     const uint64_t replay = ++registry().replay_count;
     std::vector<std::shared_ptr<const BranchReplay>> branch_replays;  // by branch

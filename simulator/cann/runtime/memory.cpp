@@ -32,11 +32,24 @@ size_t torch_padding(size_t bytes) {
     return is_cache_off && !is_ascend950() && bytes > 32 ? 32 : 0;
 }
 
-aclError allocate(void** out, size_t bytes, size_t padding, const char* call) {
+// aclrtMemMallocPolicy.
+constexpr int kNormalPages = 2, kHuge1GPages = 6, kHuge1GPagesOfPeers = 7;
+// The most that hicann/runtime src/acl/aclrt_impl/memory.cpp, GetAlignedAndPaddingSize, adds to a size.
+constexpr size_t kAlignmentBytes = 64;
+
+aclError check_allocation(const void* out, size_t bytes, const char* call) {
     if (!out) return fail(kInvalidParam, call, "devPtr must not be null.");
     if (bytes == 0) return fail(kInvalidParam, call, "size must be greater than 0.");
+    if (bytes > SIZE_MAX - kAlignmentBytes) return fail(kInvalidParam, call, "size must be less than 2^64 - 64", bytes);
+    return kSuccess;
+}
+
+aclError allocate(void** out, size_t bytes, size_t padding, int policy, const char* call) {
+    if (aclError error = check_allocation(out, bytes, call)) return error;
     if (aclError error = check_context(call)) return error;
-    if (bytes > kMaxBytes) return fail(kRtInvalid, call, "size must be at most 2^50", bytes);
+    // hicann/runtime src/runtime/driver/npu_driver_mem.cc, CheckIfSupport1GHugePage.
+    if ((policy == kHuge1GPages || policy == kHuge1GPagesOfPeers) && is_ascend310p())
+        return fail(kRtNotSupported, call, "policy must not be 6 or 7, a huge page of 1 GiB, on this chip", policy);
     const int32_t device = current_device();
     *out = allocate_device(device, bytes - padding, padding);
     if (*out) return kSuccess;
@@ -67,10 +80,14 @@ struct Copy {
 };
 
 // The order of the checks is CANN's: hicann/runtime src/acl/aclrt_impl/memory.cpp, aclrtMemcpyImpl and
-// MemcpyKindTranslate; then src/runtime/api/impl/api_error.cc, ApiErrorDecorator::MemCopySync and ::MemcpyAsync.
-aclError check_copy(const char* call, const Copy& copy, int kind) {
+// MemcpyKindTranslate; then the stream's handle (src/runtime/api/api_c.cc, rtMemcpyAsync); then
+// src/runtime/api/impl/api_error.cc, ApiErrorDecorator::MemCopySync and ::MemcpyAsync.
+aclError check_copy_arguments(const char* call, const Copy& copy, int kind) {
     if (!copy.to || !copy.from) return fail(kInvalidParam, call, "dst and src must not be null.");
     if (kind < 0 || kind > kLastKind) return fail(kInvalidParam, call, "kind must be 0 to 5", kind);
+    return kSuccess;
+}
+aclError check_copy_size(const char* call, const Copy& copy) {
     if (copy.bytes > copy.to_bytes)
         return fail(kRtInvalid, call, "count must be at most destMax " + std::to_string(copy.to_bytes), copy.bytes);
     if (aclError error = check_context(call)) return error;
@@ -80,7 +97,6 @@ aclError check_copy(const char* call, const Copy& copy, int kind) {
 }
 
 aclError check_fill(const char* call, void* to, size_t to_bytes, size_t bytes) {
-    if (!to) return fail(kInvalidParam, call, "devPtr must not be null.");
     if (bytes > to_bytes)
         return fail(kRtInvalid, call, "count must be at most maxCount " + std::to_string(to_bytes), bytes);
     if (aclError error = check_context(call)) return error;
@@ -98,15 +114,20 @@ MemoryAccess access_of(const char* argument, const void* first, size_t bytes, bo
     return {argument, static_cast<char*>(const_cast<void*>(first)), {int64_t(bytes)}, {1}, 1, !writes, writes};
 }
 
-// Checks the kind of a synchronous copy. The runtime passes this kind to the driver. The driver's treatment of a wrong
-// kind is unknown, so a wrong kind is refused. For an asynchronous copy, the runtime corrects the kind by the addresses
-// (hicann/runtime src/runtime/api/impl/api_error.cc, ApiErrorDecorator::MemcpyKindAutoUpdate).
+// Checks the kind of an asynchronous copy (hicann/runtime src/runtime/api/impl/api_error.cc, MemcpyAsync,
+// MemcpyKindReviseMap and MemcpyAsyncCheckExLocation). The runtime corrects a wrong kind if the driver detects pinned
+// memory and both addresses are of pinned or device memory. Otherwise it refuses the kind, or passes it to the device.
+// Here a wrong kind is always refused. A synchronous copy ignores its kind
+// (docs/zh/api_ref/11-03_memory_copy_and_set.md, aclrtMemcpy).
 aclError check_copy_kind(const char* call, const Copy& copy, int kind) {
+    const bool from_device = is_device_memory(copy.from), to_device = is_device_memory(copy.to);
+    if (!from_device && !to_device)
+        return fail(kRtNotSupported, call, "dst or src must be device memory but got host memory for both.");
+    if (kind == kHostToHost) return fail(kRtNotSupported, call, "kind must not be 0, ACL_MEMCPY_HOST_TO_HOST.");
     if (kind == kByAddress) return kSuccess;
-    const bool from_device = kind == kDeviceToHost || kind == kDeviceToDevice;
-    const bool to_device = kind != kDeviceToHost && kind != kHostToHost;
-    if (is_device_memory(copy.from) == from_device && is_device_memory(copy.to) == to_device) return kSuccess;
-    return fail(kInvalidParam, call, "kind must match the memory of dst and src", kind);
+    const bool is_from_device = kind == kDeviceToHost || kind == kDeviceToDevice, is_to_device = kind != kDeviceToHost;
+    if (from_device == is_from_device && to_device == is_to_device) return kSuccess;
+    return fail(kRtInvalid, call, "kind must match the memory of dst and src", kind);
 }
 
 // hicann/runtime docs/zh/api_ref/11-03_memory_copy_and_set.md, aclrtMemcpy: a copy between two devices needs
@@ -184,14 +205,22 @@ aclError check_host_memory(const char* call, const StreamPtr& stream, const Copy
 
 using namespace simulated_cann;
 
-NPU_CANN_API aclError aclrtMalloc(void** out, size_t bytes, int /*policy*/) {
-    return allocate(out, bytes, 0, __func__);
+NPU_CANN_API aclError aclrtMalloc(void** out, size_t bytes, int policy) {
+    return allocate(out, bytes, 0, policy, __func__);
 }
-NPU_CANN_API aclError aclrtMallocAlign32(void** out, size_t bytes, int /*policy*/) {
-    return allocate(out, bytes, torch_padding(bytes), __func__);
+NPU_CANN_API aclError aclrtMallocAlign32(void** out, size_t bytes, int policy) {
+    return allocate(out, bytes, torch_padding(bytes), policy, __func__);
 }
-NPU_CANN_API aclError aclrtMallocCached(void** out, size_t bytes, int /*policy*/) {
-    return allocate(out, bytes, 0, __func__);
+// hicann/runtime src/runtime/api/impl/api_impl.cc, DevMallocCached, compares the aligned size;
+// src/runtime/driver/npu_driver_mem.cc, DevMemAllocCached, compares the policy.
+NPU_CANN_API aclError aclrtMallocCached(void** out, size_t bytes, int policy) {
+    if (aclError error = check_allocation(out, bytes, __func__)) return error;
+    if (bytes > kMaxBytes - kAlignmentBytes / 2)
+        return fail(kRtInvalid, __func__, "size must be at most 2^50 - 32", bytes);
+    if (aclError error = check_context(__func__)) return error;
+    if (policy != kNormalPages)
+        return fail(kRtNotSupported, __func__, "policy must be 2, ACL_MEM_MALLOC_NORMAL_ONLY,", policy);
+    return allocate(out, bytes, 0, policy, __func__);
 }
 
 // If a guard zone is damaged, this is reported, but the call succeeds, because the caller is often a destructor. The
@@ -219,7 +248,8 @@ NPU_CANN_API aclError aclrtMallocHost(void** out, size_t bytes) {
 NPU_CANN_API aclError aclrtFreeHost(void* first) {
     if (!first) return fail(kInvalidParam, __func__, "hostPtr must not be null.");
     const size_t bytes = pinned_bytes(first);
-    if (bytes == 0) return fail(kInvalidParam, __func__, "hostPtr must be an allocation of aclrtMallocHost.");
+    // hicann/runtime src/runtime/api/impl/api_impl.cc, HostFree: memory of the device. Other memory goes to the driver.
+    if (bytes == 0) return fail(kRtInvalid, __func__, "hostPtr must be an allocation of aclrtMallocHost.");
     std::string user;
     {
         auto lock = lock_streams();
@@ -236,11 +266,11 @@ NPU_CANN_API aclError aclrtFreeHost(void* first) {
 }
 
 NPU_CANN_API aclError aclrtMemcpy(void* to, size_t to_bytes, const void* from, size_t bytes, int kind) {
-    if (kind == kDeviceToHost) count_host_wait("aclrtMemcpy to the host");
+    if (is_device_memory(from) && !is_device_memory(to)) count_host_wait("aclrtMemcpy to the host");
     if (bytes == 0) return kSuccess;
     const Copy copy{to, to_bytes, from, bytes};
-    if (aclError error = check_copy(__func__, copy, kind)) return error;
-    if (aclError error = check_copy_kind(__func__, copy, kind)) return error;
+    if (aclError error = check_copy_arguments(__func__, copy, kind)) return error;
+    if (aclError error = check_copy_size(__func__, copy)) return error;
     if (aclError error = check_peer_access(__func__, copy)) return error;
     return copy_synchronously(__func__, copy);
 }
@@ -249,11 +279,11 @@ NPU_CANN_API aclError aclrtMemcpyAsync(void* to, size_t to_bytes, const void* fr
     if (kind == kDeviceToHost) count_host_wait("aclrtMemcpyAsync to the host");
     if (bytes == 0) return kSuccess;
     const Copy copy{to, to_bytes, from, bytes};
-    if (aclError error = check_copy(__func__, copy, kind)) return error;
-    if (!is_device_memory(to) && !is_device_memory(from))
-        return fail(kRtNotSupported, __func__, "dst or src must be device memory but got host memory for both.");
+    if (aclError error = check_copy_arguments(__func__, copy, kind)) return error;
     StreamPtr stream = find_stream(handle);
     if (!stream) return refuse_unknown_stream(__func__);
+    if (aclError error = check_copy_size(__func__, copy)) return error;
+    if (aclError error = check_copy_kind(__func__, copy, kind)) return error;
     if (aclError error = check_stream_context(__func__, *stream)) return error;
     if (aclError error = check_peer_access(__func__, copy)) return error;
     if (aclError error = check_host_memory(__func__, stream, copy)) return error;
@@ -261,6 +291,7 @@ NPU_CANN_API aclError aclrtMemcpyAsync(void* to, size_t to_bytes, const void* fr
 }
 NPU_CANN_API aclError aclrtMemset(void* to, size_t to_bytes, int32_t value, size_t bytes) {
     if (bytes == 0) return kSuccess;
+    if (!to) return fail(kInvalidParam, __func__, "devPtr must not be null.");
     if (aclError error = check_fill(__func__, to, to_bytes, bytes)) return error;
     auto lock = lock_streams();
     if (aclError error = check_capture_mode(__func__)) return error;
@@ -270,9 +301,10 @@ NPU_CANN_API aclError aclrtMemset(void* to, size_t to_bytes, int32_t value, size
 }
 NPU_CANN_API aclError aclrtMemsetAsync(void* to, size_t to_bytes, int32_t value, size_t bytes, void* handle) {
     if (bytes == 0) return kSuccess;
-    if (aclError error = check_fill(__func__, to, to_bytes, bytes)) return error;
-    StreamPtr stream = find_stream(handle);
+    if (!to) return fail(kInvalidParam, __func__, "devPtr must not be null.");
+    StreamPtr stream = find_stream(handle);  // first (hicann/runtime src/runtime/api/api_c.cc, rtMemsetAsync)
     if (!stream) return refuse_unknown_stream(__func__);
+    if (aclError error = check_fill(__func__, to, to_bytes, bytes)) return error;
     if (aclError error = check_stream_context(__func__, *stream)) return error;
     Work work(Work::Kind::kDevice, __func__);
     work.accesses.push_back(access_of("devPtr", to, bytes, true));

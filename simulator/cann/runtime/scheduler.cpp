@@ -115,6 +115,14 @@ StreamPtr new_stream(int32_t device) {
     return stream;
 }
 
+size_t number_of_streams(int32_t device) {
+    size_t count = 1;  // the default stream, which exists here only once it is used
+    for (const auto& [handle, stream] : scheduler_state().streams)
+        count += stream->device == device && !stream->is_replay &&
+                 stream != scheduler_state().devices[device].default_stream;
+    return count;
+}
+
 // A null handle is the context's default stream. The default stream is not ordered with other streams (hicann/runtime
 // src/runtime/api/impl/api_impl.cc).
 StreamPtr default_stream(int32_t device) {

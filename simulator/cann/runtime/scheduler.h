@@ -91,6 +91,8 @@ struct Stream {
     int32_t error = 0;
     std::string error_text;
     bool stops_on_failure = false, is_aborted = false;
+    bool is_replay = false;                   // replays a branch of a graph; the program has no handle
+    uint32_t overflow_switch = 0;             // of aclrtSetStreamOverflowSwitch
     std::shared_ptr<Graph> capture;           // the graph that records the stream; null if none does
     size_t branch = 0;                        // index of the stream's branch in the graph
     std::shared_ptr<TaskUpdate> task_update;  // null unless launches replace captured tasks
@@ -110,6 +112,7 @@ enum EventFlag : uint32_t {
 
 struct Event {
     int32_t id = 0;
+    int32_t device = 0;
     bool is_extended = false;  // created by aclrtCreateEventExWithFlag
     uint32_t flags = 0;        // an OR of EventFlag
     std::shared_ptr<Record> latest_record;
@@ -145,6 +148,8 @@ inline uint64_t this_thread() { return uint64_t(pthread_self()); }
 // ---- with the lock held ------------------------------------------------------------------------------
 
 StreamPtr new_stream(int32_t device);
+// The number of the device's streams that the program made, and its default stream.
+size_t number_of_streams(int32_t device);
 // The default stream of a device.
 StreamPtr default_stream(int32_t device);
 // The stream of a handle, the default stream of this thread's device for null, or nullptr if the handle is not a

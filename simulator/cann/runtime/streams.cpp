@@ -13,13 +13,19 @@ namespace {
 
 constexpr int32_t kNoTimeout = -1;
 constexpr int32_t kComplete = 0, kNotReady = 1;  // aclrtStreamStatus
+// ACL_STREAM_... of hicann/runtime include/external/acl/acl_rt.h.
+constexpr uint32_t kStreamPersistent = 0x4, kStreamHuge = 0x8, kStreamCpuSchedule = 0x10, kStreamDeviceUseOnly = 0x20;
 constexpr uint64_t kContinueOnFailure = 0, kStopOnFailure = 1;
 enum StreamAttribute { kFailureMode = 1, kOverflowSwitch, kCustomTag, kCacheOpInfo, kPriority };  // aclrtStreamAttr
 
 aclError make_stream(void** out, const char* call) {
     if (!out) return fail(kInvalidParam, call, "stream must not be null.");
     if (aclError error = check_context(call)) return error;
+    // hicann/runtime docs/zh/api_ref/06_stream_management.md, aclrtCreateStream. The default stream is one of them.
+    const size_t most = is_ascend310p() ? 1024 : 1984;
     auto lock = lock_streams();
+    if (number_of_streams(current_device()) >= most)
+        return fail(kNoStreamResource, call, "a device must have at most " + std::to_string(most) + " streams.");
     *out = new_stream(current_device()).get();
     return kSuccess;
 }
@@ -28,12 +34,12 @@ aclError destroy_stream(void* handle, bool waits_for_work, const char* call) {
     if (!handle) return fail(kInvalidParam, call, "stream must not be null.");
     StreamPtr stream = find_stream(handle);
     if (!stream) return refuse_unknown_stream(call);
-    if (aclError error = check_stream_context(call, *stream)) return error;
     StreamPosition target{stream, 0};
     {
         // hicann/runtime src/runtime/api/impl/api_error.cc, StreamDestroy.
         auto lock = lock_streams();
         if (is_capturing(*stream)) return refuse_and_keep_capture(*stream, call);
+        if (aclError error = check_stream_context(call, *stream)) return error;
         target.position = stream->last_queued;
     }
     if (waits_for_work) run_until({target});
@@ -47,15 +53,15 @@ aclError destroy_stream(void* handle, bool waits_for_work, const char* call) {
 // stream that is being captured cannot be waited for.
 aclError wait_for(void* handle, int32_t timeout_ms, const char* call) {
     count_host_wait("aclrtSynchronizeStream");
-    if (timeout_ms < kNoTimeout || timeout_ms == 0)
-        return fail(kRtInvalid, call, "timeout must be -1 or greater than 0", timeout_ms);
     StreamPtr stream = find_stream(handle);
     if (!stream) return refuse_unknown_stream(call);
-    if (aclError error = check_context(call)) return error;
+    if (timeout_ms < kNoTimeout || timeout_ms == 0)
+        return fail(kRtInvalid, call, "timeout must be -1 or greater than 0", timeout_ms);
     {
         auto lock = lock_streams();
         if (is_capturing(*stream)) return refuse_captured_stream(*stream, call);
     }
+    if (aclError error = check_context(call)) return error;
     return synchronize(stream, call);
 }
 
@@ -74,10 +80,17 @@ aclError wait_for_device(const char* call) {
     return damage.empty() ? kSuccess : fail(kDeviceMemoryError, damage);
 }
 
+// On Ascend310P a null handle is not the default stream in calls that set a property of a stream (hicann/runtime
+// src/runtime/core/src/runtime.cc, GetCurStream).
+aclError check_not_null_on_310p(void* handle, const char* call) {
+    return handle || !is_ascend310p() ? kSuccess : fail(kRtInvalid, call, "stream must not be null on this chip.");
+}
+
 // hicann/runtime src/runtime/api/impl/api_impl.cc, StreamSetMode: mode 1 cannot be changed back to 0.
 aclError change_failure_mode(void* handle, uint64_t mode, const char* call) {
     StreamPtr stream = find_stream(handle);
     if (!stream) return refuse_unknown_stream(call);
+    if (aclError error = check_not_null_on_310p(handle, call)) return error;
     if (mode > kStopOnFailure) return fail(kRtInvalid, call, "mode must be 0 or 1", mode);
     if (aclError error = check_stream_context(call, *stream)) return error;
     auto lock = lock_streams();
@@ -89,7 +102,7 @@ aclError change_failure_mode(void* handle, uint64_t mode, const char* call) {
 
 // Checks a value that a call sets for the stream. The effect of the value is not simulated. hicann/runtime
 // src/runtime/api/impl/api_error.cc, ApiErrorDecorator::SetStreamOverflowSwitch and ::SetStreamTag: the stream must not
-// be captured.
+// be captured; api_impl.cc, the functions of the same names: it is one of the context.
 aclError check_ignored_value(void* handle, uint32_t max_value, uint32_t value, const char* call) {
     StreamPtr stream = find_stream(handle);
     if (!stream) return refuse_unknown_stream(call);
@@ -98,7 +111,14 @@ aclError check_ignored_value(void* handle, uint32_t max_value, uint32_t value, c
         auto lock = lock_streams();
         if (handle && is_capturing(*stream)) return refuse_and_keep_capture(*stream, call);
     }
-    return check_context(call);
+    return check_stream_context(call, *stream);
+}
+
+aclError change_overflow_switch(void* handle, uint32_t value, const char* call) {
+    if (aclError error = check_ignored_value(handle, 1, value, call)) return error;
+    auto lock = lock_streams();
+    if (StreamPtr stream = stream_of(handle)) stream->overflow_switch = value;
+    return kSuccess;
 }
 
 }  // namespace
@@ -110,7 +130,16 @@ aclError refuse_unknown_stream(const char* call) { return refuse_unknown_handle(
 using namespace simulated_cann;
 
 NPU_CANN_API aclError aclrtCreateStream(void** out) { return make_stream(out, __func__); }
-NPU_CANN_API aclError aclrtCreateStreamWithConfig(void** out, uint32_t /*priority*/, uint32_t /*flag*/) {
+// hicann/runtime src/runtime/api/impl/api_error.cc, CheckStreamFlags. Unknown flags are ignored
+// (src/acl/aclrt_impl/stream.cpp). The streams that wait for no work are not simulated.
+NPU_CANN_API aclError aclrtCreateStreamWithConfig(void** out, uint32_t /*priority*/, uint32_t flag) {
+    if (!out) return fail(kInvalidParam, __func__, "stream must not be null.");
+    if ((flag & kStreamHuge) && is_ascend310p())
+        return fail(kRtNotSupported, __func__, "flag must not have 8, ACL_STREAM_HUGE, on this chip", flag);
+    if ((flag & kStreamDeviceUseOnly) && (flag & (kStreamDeviceUseOnly - 1)))
+        return fail(kRtInvalid, __func__, "flag must have 32, ACL_STREAM_DEVICE_USE_ONLY, alone", flag);
+    if (flag & (kStreamPersistent | kStreamCpuSchedule | kStreamDeviceUseOnly))
+        return fail(kNotSupported, __func__, "flag must not have 4, 16 or 32: these streams are not simulated", flag);
     return make_stream(out, __func__);
 }
 NPU_CANN_API aclError aclrtDestroyStream(void* stream) { return destroy_stream(stream, true, __func__); }
@@ -130,11 +159,12 @@ NPU_CANN_API aclError aclrtStreamQuery(void* handle, int32_t* status) {
     if (!status) return fail(kInvalidParam, __func__, "status must not be null.");
     StreamPtr stream = find_stream(handle);
     if (!stream) return refuse_unknown_stream(__func__);
-    if (aclError error = check_context(__func__)) return error;
     StreamPosition target{stream, 0};
     {
+        // hicann/runtime src/runtime/api/impl/api_error.cc, StreamQuery: the capture is checked before the context.
         auto lock = lock_streams();
         if (is_capturing(*stream)) return refuse_captured_stream(*stream, __func__);
+        if (aclError error = check_context(__func__)) return error;
         if (int32_t error = context_error(stream->device)) return error;
         target.position = stream->last_queued;
     }
@@ -146,17 +176,17 @@ NPU_CANN_API aclError aclrtStreamQuery(void* handle, int32_t* status) {
 }
 
 NPU_CANN_API aclError aclrtSetStreamFailureMode(void* handle, uint64_t mode) {
-    if (!handle) return fail(kInvalidParam, __func__, "stream must not be null.");
     return change_failure_mode(handle, mode, __func__);
 }
-// hicann/runtime src/acl/aclrt_impl/stream.cpp. The value is not stored: the effect of the switch is not simulated.
+// hicann/runtime src/acl/aclrt_impl/stream.cpp. The effect of the switch is not simulated.
 NPU_CANN_API aclError aclrtSetStreamOverflowSwitch(void* handle, uint32_t flag) {
     if (flag > 1) return fail(kInvalidParam, __func__, "flag must be 0 or 1", flag);
-    return check_ignored_value(handle, 1, flag, __func__);
+    return change_overflow_switch(handle, flag, __func__);
 }
 
-// hicann/runtime src/runtime/api/api_c_stream.cc, rtsStreamSetAttribute. Only the failure mode has an effect; the
-// values of the other attributes are not stored.
+// hicann/runtime src/runtime/api/api_c_stream.cc, rtsStreamSetAttribute. Only the failure mode has an effect; of the
+// other attributes only the overflow switch is stored. The priority needs a stream that is not null
+// (src/runtime/api/impl/api_error.cc, SetStreamPriorityValue).
 NPU_CANN_API aclError aclrtSetStreamAttribute(void* handle, int attribute, void* value) {
     if (!value) return fail(kInvalidParam, __func__, "value must not be null.");
     uint32_t value32 = 0;
@@ -168,23 +198,31 @@ NPU_CANN_API aclError aclrtSetStreamAttribute(void* handle, int attribute, void*
             return change_failure_mode(handle, mode, __func__);
         }
         case kOverflowSwitch:
-            return check_ignored_value(handle, 1, value32, __func__);
+            return change_overflow_switch(handle, value32, __func__);
         case kCustomTag:
             return check_ignored_value(handle, UINT32_MAX, value32, __func__);
         case kCacheOpInfo:
+            if (!find_stream(handle)) return refuse_unknown_stream(__func__);
+            if (aclError error = check_not_null_on_310p(handle, __func__)) return error;
             if (value32 > 1) return fail(kRtInvalid, __func__, "value must be 0 or 1", value32);
-            return find_stream(handle) ? check_context(__func__) : refuse_unknown_stream(__func__);
+            return check_context(__func__);
         case kPriority:
+            if (!handle) return fail(kRtInvalid, __func__, "stream must not be null.");
             return find_stream(handle) ? check_context(__func__) : refuse_unknown_stream(__func__);
         default:
             if (!find_stream(handle)) return refuse_unknown_stream(__func__);
             return fail(kRtInvalid, __func__, "stmAttrType must be 1 to 5", attribute);
     }
 }
-NPU_CANN_API aclError aclrtGetStreamOverflowSwitch(void* stream, uint32_t* flag) {
+// hicann/runtime src/runtime/api/impl/api_impl.cc, GetStreamOverflowSwitch.
+NPU_CANN_API aclError aclrtGetStreamOverflowSwitch(void* handle, uint32_t* flag) {
     if (!flag) return fail(kInvalidParam, __func__, "flag must not be null.");
-    *flag = 0;
-    return find_stream(stream) ? check_context(__func__) : refuse_unknown_stream(__func__);
+    StreamPtr stream = find_stream(handle);
+    if (!stream) return refuse_unknown_stream(__func__);
+    if (aclError error = check_stream_context(__func__, *stream)) return error;
+    auto lock = lock_streams();
+    *flag = is_ascend310p() ? 1 : stream->overflow_switch;
+    return kSuccess;
 }
 
 NPU_CANN_API aclError aclrtSynchronizeStream(void* stream) { return wait_for(stream, kNoTimeout, __func__); }

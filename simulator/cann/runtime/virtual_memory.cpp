@@ -42,23 +42,27 @@ struct VirtualMemory {
 
 const ForkLock virtual_memory_lock(LockRank::kTables, &Locked<VirtualMemory>::mutex());
 
+// The order is that of hicann/runtime src/acl/aclrt_impl/memory.cpp, aclrtMallocPhysicalImpl.
 aclError check_properties(const char* call, const aclrtPhysicalMemProp* prop) {
-    if (prop->location.type != ACL_MEM_LOCATION_TYPE_DEVICE)
+    const auto type = prop->location.type;
+    if (type == ACL_MEM_LOCATION_TYPE_UNREGISTERED || type == ACL_MEM_LOCATION_TYPE_MANAGED)
+        return fail(kInvalidParam, call, "location.type must not be 2 or 3", int(type));
+    if (type != ACL_MEM_LOCATION_TYPE_DEVICE)
         return fail(kNotSupported, call, "location.type must be that of a device: others are not simulated.");
-    if (aclError error = check_device(call, static_cast<int32_t>(prop->location.id))) return error;
     switch (prop->memAttr) {
         case ACL_HBM_MEM_HUGE:
         case ACL_HBM_MEM_NORMAL:
         case ACL_MEM_NORMAL:
         case ACL_MEM_HUGE:
-            return kSuccess;
-        case ACL_DDR_MEM_HUGE:
-        case ACL_DDR_MEM_NORMAL:
-        case ACL_DDR_MEM_P2P_HUGE:
-        case ACL_DDR_MEM_P2P_NORMAL:
-            return fail(kInvalidParam, call, "memAttr must be one of device memory", prop->memAttr);
-        default:
+            return check_device(call, static_cast<int32_t>(prop->location.id));
+        case ACL_HBM_MEM_HUGE1G:
+        case ACL_MEM_HUGE1G:
+        case ACL_MEM_P2P_NORMAL:
+        case ACL_MEM_P2P_HUGE:
+        case ACL_MEM_P2P_HUGE1G:
             return fail(kNotSupported, call, "memAttr must be a huge page of 2 MiB: others are not simulated.");
+        default:
+            return fail(kInvalidParam, call, "memAttr must be one of device memory", prop->memAttr);
     }
 }
 
@@ -185,6 +189,8 @@ NPU_CANN_API aclError aclrtMapMem(void* address, size_t size, size_t offset, acl
     auto range = find_reserved(first, size, *memory);
     if (range == memory->reserved.end())
         return fail(kRtInvalid, __func__, "the bytes from virPtr on must lie inside one reserved range.");
+    if (reinterpret_cast<uintptr_t>(address) % kGranularity)
+        return fail(kRtInvalid, __func__, "virPtr must be a multiple of 2 MiB.");
     if (overlaps_mapping(first, size, *memory)) return fail(kRtInvalid, __func__, "virPtr must not be mapped already.");
     if (mmap(first, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, found->second->file, 0) == MAP_FAILED)
         return fail(kRtOutOfMemory, __func__, "the host cannot map " + std::to_string(size) + " bytes.");

@@ -40,9 +40,21 @@ def test_statuses_of_the_310p():
         "check_an_error_stops_the_streams_of_the_context",
         "check_a_fault_of_the_device_is_described",
         "check_the_mode_of_overflow",
+        "check_policies_of_allocations",
+        "check_flags_of_streams",
+        "check_the_overflow_switch_of_a_stream_is_stored",
+        "check_attributes_of_a_null_stream",
+        "check_the_number_of_streams",
+        "check_the_number_of_events",
+        "check_events_between_processes_depend_on_the_chip",
     )
     found = results(RULES[0], *checks, ASCEND_SIM_SOC="Ascend310P3")
     assert found == dict.fromkeys(checks, "ok")
+
+
+def test_events_between_processes_of_the_950dt():
+    check = "check_events_between_processes_depend_on_the_chip"
+    assert results(RULES[0], check, ASCEND_SIM_SOC="Ascend950DT_9591:36") == {check: "ok"}
 
 
 def test_immediate_streams_run_work_at_its_launch():

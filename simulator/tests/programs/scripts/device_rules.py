@@ -118,7 +118,13 @@ def check_a_stream_of_another_device_is_refused():
     assert CANN.aclrtMemsetAsync(at, size, 1, size, stream) == STREAM_CONTEXT
     assert "stream must be one of device 1, the current one, but got stream" in error_text()
     assert CANN.aclrtRecordEvent(event, stream) == STREAM_CONTEXT
+    assert CANN.aclrtResetEvent(event, stream) == 207000  # an extended event, checked first
     assert CANN.aclrtDestroyStream(stream) == STREAM_CONTEXT
+    value = (C.c_uint32 * 4)(1)
+    assert CANN.aclrtSetStreamOverflowSwitch(stream, 1) == STREAM_CONTEXT
+    assert CANN.aclrtGetStreamOverflowSwitch(stream, value) == STREAM_CONTEXT
+    for attribute in (1, 2, 3):
+        assert CANN.aclrtSetStreamAttribute(stream, attribute, value) == STREAM_CONTEXT, attribute
 
 
 def check_work_on_memory_of_another_device_fails():

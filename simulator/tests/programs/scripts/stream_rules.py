@@ -23,10 +23,12 @@ NO_DEVICE, STREAM_CAPTURED, MODEL_RUNNING, REPORT_TIMEOUT = 107001, 107027, 1070
 STREAM_SUBSCRIBE, THREAD_SUBSCRIBE, NOT_SUBSCRIBED = 107011, 107012, 107015
 TO_DEVICE, TO_HOST, IN_DEVICE = 1, 2, 3
 CONTINUE, STOP = 0, 1
-SYNC, PROGRESS, TIME_LINE, DEVICE_USE_ONLY, EXTERNAL, IPC = 1, 2, 8, 16, 32, 64
+SYNC, PROGRESS, DEVICE_SYNC, TIME_LINE, DEVICE_USE_ONLY, EXTERNAL, IPC = 1, 2, 4, 8, 16, 32, 64
+NO_MEMORY, NOT_SIMULATED = 207001, 200001
+IS_310P = os.environ.get("ASCEND_SIM_SOC", "").startswith("Ascend310P")
 # The status of a kernel's exception: that of the vector core if the chip has separate vector cores, else that
 # of the AI core.
-KERNEL = 507015 if os.environ.get("ASCEND_SIM_SOC", "").startswith("Ascend310P") else 507035
+KERNEL = 507015 if IS_310P else 507035
 FREED, FRESH = 0xFB, 0xFF
 COUNT = 64
 FUNCTION = C.CFUNCTYPE(None, C.c_void_p)
@@ -149,6 +151,17 @@ def check_a_wait_for_an_older_event_waits_for_the_next_record():
     assert CANN.aclrtRecordEvent(older, one) == OK
     assert CANN.aclrtSynchronizeStream(two) == OK
     assert content(copied) == {2}
+
+
+def check_a_wait_for_an_event_without_the_sync_flag_needs_its_record():
+    one, two, default = make_stream(), make_stream(), C.c_void_p()
+    assert CANN.aclrtCreateEvent(C.byref(default)) == OK
+    for event in (default, make_event(False, DEVICE_SYNC)):
+        assert CANN.aclrtStreamWaitEvent(two, event) == RT_INVALID
+        assert "event must have been recorded, or have the flag 1, ACL_EVENT_SYNC" in error_text()
+        assert CANN.aclrtRecordEvent(event, one) == OK
+        assert CANN.aclrtStreamWaitEvent(two, event) == OK
+        assert CANN.aclrtSynchronizeStream(two) == OK
 
 
 def check_an_older_event_that_nothing_records_never_ends():
@@ -317,9 +330,14 @@ def check_an_extended_event_is_not_reset():
     one = make_stream()
     assert CANN.aclrtResetEvent(make_event(True), one) == 207000
     assert CANN.aclrtResetEvent(make_event(False), one) == OK
-    oldest = C.c_void_p()
+
+
+def check_an_event_of_the_oldest_call_is_not_reset():
+    one, oldest = make_stream(), C.c_void_p()
     assert CANN.aclrtCreateEvent(C.byref(oldest)) == OK
-    assert CANN.aclrtResetEvent(oldest, one) == OK
+    assert CANN.aclrtRecordEvent(oldest, one) == OK
+    assert CANN.aclrtResetEvent(oldest, one) == NOT_SUPPORTED
+    assert "event must have the flag 1, ACL_EVENT_SYNC, but got 14." in error_text()
 
 
 def check_an_event_that_is_reset_has_no_record():
@@ -370,11 +388,8 @@ def check_a_null_argument_of_a_stream():
         assert CANN.aclrtStreamGetId(stream, C.byref(number)) == OK
         numbers.append(number.value)
     assert numbers == [numbers[0] + i for i in range(3)]
-    flag = C.c_uint32(7)
     assert CANN.aclrtSetStreamOverflowSwitch(one, 1) == OK
     assert CANN.aclrtSetStreamOverflowSwitch(one, 2) == INVALID
-    assert CANN.aclrtGetStreamOverflowSwitch(one, C.byref(flag)) == OK
-    assert flag.value == 0  # the switch has no effect
 
 
 def check_the_status_of_a_stream():
@@ -427,24 +442,36 @@ def check_the_bounds_of_fills_and_copies():
 
 
 def check_kinds_of_copies():
-    """The kind of a synchronous copy matches the addresses; an asynchronous copy ignores it."""
+    """A synchronous copy ignores its kind; that of an asynchronous copy matches the addresses."""
     one, here, there = make_stream(), make_memory(16, value=1), make_memory(16, value=2)
     host, other = (C.create_string_buffer(16) for _ in range(2))
-    valid = {(True, True): (3, 4), (True, False): (1, 4, 5), (False, True): (2, 4), (False, False): (0, 4)}
-    for (to_device, from_device), kinds in valid.items():
-        to, source = here if to_device else host, there if from_device else other
+    pinned = C.c_void_p()
+    assert CANN.aclrtMallocHost(C.byref(pinned), size(16)) == OK
+    for to, source, kinds in (
+        (here, there, (3, 4)),
+        (here, host, (1, 4, 5)),
+        (here, pinned, (1, 4, 5)),
+        (host, here, (2, 4)),
+        (pinned, here, (2, 4)),
+        (host, other, ()),
+    ):
         for kind in range(6):
-            status = CANN.aclrtMemcpy(to, size(16), source, size(16), kind)
-            assert status == (OK if kind in kinds else INVALID), (to_device, from_device, kind)
+            assert CANN.aclrtMemcpy(to, size(16), source, size(16), kind) == OK
             status = CANN.aclrtMemcpyAsync(to, size(16), source, size(16), kind, one)
-            assert status == (OK if to_device or from_device else NOT_SUPPORTED), (
-                to_device,
-                from_device,
-                kind,
-            )
+            refused = NOT_SUPPORTED if kind == 0 or not kinds else RT_INVALID
+            assert status == (OK if kind in kinds else refused), (to, source, kind)
+            if status == RT_INVALID:
+                assert f"kind must match the memory of dst and src but got {kind}." in error_text()
     assert CANN.aclrtSynchronizeStream(one) == OK
+    assert CANN.aclrtMemcpy(host, size(16), there, size(16), TO_DEVICE) == OK
     assert set(host.raw) == {2}
-    assert content(here, 16) == {0}
+
+
+def check_an_asynchronous_call_checks_the_stream_before_sizes():
+    at, gone = make_memory(), make_stream()
+    assert CANN.aclrtDestroyStream(gone) == OK
+    assert CANN.aclrtMemsetAsync(at, size(1), 0, size(2), gone) == NO_HANDLE
+    assert CANN.aclrtMemcpyAsync(at, size(1), at, size(2), IN_DEVICE, gone) == NO_HANDLE
 
 
 def check_the_memory_in_use():
@@ -458,7 +485,7 @@ def check_the_memory_in_use():
     assert used() == 0
     one, two = make_memory(100), C.c_void_p()
     for allocate, count in ((CANN.aclrtMalloc, 7), (CANN.aclrtMallocCached, 8), (CANN.aclrtMallocAlign32, 9)):
-        assert allocate(C.byref(two), size(count), 0) == OK
+        assert allocate(C.byref(two), size(count), 2) == OK
         assert used() == 100 + count
         assert CANN.aclrtFree(two) == OK
         assert allocate(None, size(count), 0) == allocate(C.byref(two), size(0), 0) == INVALID
@@ -587,7 +614,8 @@ def check_flags_that_allow_no_wait():
         assert statuses_of(make_event(False, flags), one) == (OK, NOT_SUPPORTED, NOT_SUPPORTED), flags
         assert f"event must have the flag 1, ACL_EVENT_SYNC, but got {flags}." in error_text()
         assert statuses_of(make_event(True, flags | SYNC), one) == (OK, OK, NOT_SUPPORTED), flags
-        assert statuses_of(make_event(False, flags | 4), one) == (OK, OK, OK), flags
+        assert statuses_of(make_event(False, flags | DEVICE_SYNC), one) == (OK, OK, NOT_SUPPORTED), flags
+        assert statuses_of(make_event(False, flags | SYNC), one) == (OK, OK, OK), flags
     assert CANN.aclrtSynchronizeStream(one) == OK
 
 
@@ -884,9 +912,9 @@ def check_only_memory_of_the_call_is_freed():
     host = C.c_void_p()
     assert CANN.aclrtMallocHost(C.byref(host), size()) == OK
     assert CANN.aclrtFree(host) == INVALID
-    assert CANN.aclrtFreeHost(make_memory()) == INVALID
+    assert CANN.aclrtFreeHost(make_memory()) == RT_INVALID
     assert CANN.aclrtFreeHost(host) == OK
-    assert CANN.aclrtFreeHost(host) == INVALID
+    assert CANN.aclrtFreeHost(host) == RT_INVALID
 
 
 def check_the_target_of_a_copy_is_filled_until_it_runs():
@@ -969,7 +997,7 @@ def check_a_fault_of_the_device_is_described():
 
     assert CANN.aclrtGetErrorVerbose(0, None) == INVALID
     one = make_stream(STOP)
-    if os.environ.get("ASCEND_SIM_SOC", "").startswith("Ascend310P"):
+    if IS_310P:
         assert described() == (NOT_SUPPORTED, 0, 0)
         return
     assert described() == (OK, 0, 0)
@@ -1093,7 +1121,6 @@ def check_a_device_is_reset_as_often_as_it_is_set():
 def check_the_failure_mode_does_not_return_to_continue():
     one = make_stream(STOP)
     assert CANN.aclrtSetStreamFailureMode(one, CONTINUE) == 207000
-    assert CANN.aclrtSetStreamFailureMode(None, STOP) == INVALID
     assert CANN.aclrtSetStreamFailureMode(one, 2) == RT_INVALID
 
 
@@ -1184,12 +1211,6 @@ def check_arguments_that_are_refused():
         for flags in (0, 0x1000, 0xFFFFFFFF, known | SYNC, *unknown):
             assert create(C.byref(made), C.c_uint32(flags)) == RT_INVALID, flags
         assert create(C.byref(made), known) == OK
-    for kind in (TO_DEVICE, TO_HOST, 0):
-        assert CANN.aclrtMemcpy(at, size(16), there, size(16), kind) == INVALID
-        assert f"kind must match the memory of dst and src but got {kind}." in error_text()
-    assert CANN.aclrtMemcpy(at, size(16), host, size(16), IN_DEVICE) == INVALID
-    for kind in (IN_DEVICE, 4):
-        assert CANN.aclrtMemcpy(at, size(16), there, size(16), kind) == OK
     assert CANN.aclrtSetStreamOverflowSwitch(one, 5) == INVALID
     assert CANN.aclrtGetStreamOverflowSwitch(one, None) == INVALID
     assert CANN.aclrtSetStreamAttribute(one, 1, None) == INVALID
@@ -1203,8 +1224,39 @@ def check_arguments_that_are_refused():
             assert call(device) == 107001
             assert f"deviceId must be 0, the one device that is simulated, but got {device}." in error_text()
     assert CANN.aclrtMalloc(C.byref(made), size(0), 0) == INVALID
-    assert CANN.aclrtMalloc(C.byref(made), size((1 << 50) + 1), 0) == RT_INVALID
-    assert CANN.aclrtMalloc(C.byref(made), size(1 << 45), 0) == 207001
+    for count in (1 << 45, (1 << 50) + 1, 1 << 63):
+        assert CANN.aclrtMalloc(C.byref(made), size(count), 0) == NO_MEMORY
+    assert CANN.aclrtMalloc(C.byref(made), size(2**64 - 1), 0) == INVALID
+
+
+def check_policies_of_allocations():
+    made, huge = C.c_void_p(), NOT_SUPPORTED if IS_310P else OK
+    for call in (CANN.aclrtMalloc, CANN.aclrtMallocAlign32):
+        statuses = [call(C.byref(made), size(), policy) for policy in range(8)]
+        assert statuses == [OK] * 6 + [huge] * 2
+    cached = CANN.aclrtMallocCached
+    statuses = [cached(C.byref(made), size(), policy) for policy in range(8)]
+    assert statuses == [NOT_SUPPORTED] * 2 + [OK] + [NOT_SUPPORTED] * 5
+    assert cached(C.byref(made), size((1 << 50) - 31), 0) == RT_INVALID
+    assert cached(C.byref(made), size((1 << 50) - 32), 2) == NO_MEMORY
+    assert cached(C.byref(made), size(2**64 - 1), 0) == cached(None, size(), 2) == INVALID
+
+
+def check_flags_of_streams():
+    made = C.c_void_p()
+    assert CANN.aclrtCreateStreamWithConfig(None, 0, 0x28) == INVALID
+    for flags, status in (
+        (0x3, OK),
+        (0x40, OK),  # unknown
+        (0x8, NOT_SUPPORTED if IS_310P else OK),
+        (0x28, NOT_SUPPORTED if IS_310P else RT_INVALID),
+        (0x21, RT_INVALID),
+        (0x30, RT_INVALID),
+        (0x4, NOT_SIMULATED),
+        (0x10, NOT_SIMULATED),
+        (0x20, NOT_SIMULATED),
+    ):
+        assert CANN.aclrtCreateStreamWithConfig(C.byref(made), 0, flags) == status, flags
 
 
 def check_descriptors_of_tensors_keep_their_values():
@@ -1338,7 +1390,7 @@ def check_devices_that_do_not_exist():
 
 
 def check_the_mode_of_overflow():
-    has_one_mode = os.environ.get("ASCEND_SIM_SOC", "").startswith("Ascend310P")
+    has_one_mode = IS_310P
     assert [CANN.aclrtSetDeviceSatMode(mode) for mode in (-1, 2, 7)] == [RT_INVALID] * 3
     assert CANN.aclrtSetDeviceSatMode(0) == OK
     assert CANN.aclrtSetDeviceSatMode(1) == (NOT_SUPPORTED if has_one_mode else OK)
@@ -1366,6 +1418,85 @@ def check_attributes_of_a_stream():
     assert [set_to(kind, 1, captured) for kind in (2, 3)] == [STREAM_CAPTURED] * 2
     assert CANN.aclrtSetStreamOverflowSwitch(captured, 1) == STREAM_CAPTURED
     assert CANN.aclmdlRICaptureEnd(captured, C.byref(graph)) == OK
+
+
+def check_the_overflow_switch_of_a_stream_is_stored():
+    """Ascend310P always returns 1."""
+    one, flag, value = make_stream(), C.c_uint32(7), (C.c_uint32 * 4)
+
+    def switch(stream=one):
+        assert CANN.aclrtGetStreamOverflowSwitch(stream, C.byref(flag)) == OK
+        return flag.value
+
+    assert switch() == switch(None) == IS_310P
+    assert CANN.aclrtSetStreamOverflowSwitch(one, 1) == OK
+    assert (switch(), switch(None)) == (1, IS_310P)
+    assert CANN.aclrtSetStreamAttribute(one, 2, value(0)) == OK
+    assert CANN.aclrtSetStreamOverflowSwitch(None, 1) == OK
+    assert (switch(), switch(None)) == (IS_310P, 1)
+
+
+def check_attributes_of_a_null_stream():
+    """It is the default stream, but the priority needs another one. Ascend310P accepts fewer."""
+
+    def set_to(kind, value):
+        return CANN.aclrtSetStreamAttribute(None, kind, (C.c_uint32 * 4)(value))
+
+    refused = RT_INVALID if IS_310P else OK
+    assert [set_to(kind, 1) for kind in (1, 2, 3, 4, 5)] == [refused, OK, OK, refused, RT_INVALID]
+    assert CANN.aclrtSetStreamFailureMode(None, STOP) == refused
+    set_to(4, 2)
+    assert ("stream must not be null on this chip." in error_text()) == IS_310P
+
+
+def check_the_number_of_streams():
+    most = 1024 if IS_310P else 1984
+    streams = [make_stream() for _ in range(most - 1)]  # beside the default one
+    made = C.c_void_p()
+    assert CANN.aclrtCreateStream(C.byref(made)) == 207008
+    assert CANN.aclrtCreateStreamWithConfig(C.byref(made), 0, 3) == 207008
+    assert f"a device must have at most {most} streams." in error_text()
+    assert CANN.aclrtDestroyStream(streams.pop()) == OK
+    assert CANN.aclrtSynchronizeStream(None) == OK  # uses the default stream
+    assert CANN.aclrtCreateStream(C.byref(made)) == OK
+    assert CANN.aclrtCreateStream(C.byref(made)) == 207008
+
+
+def check_the_number_of_events():
+    most, made = 1023 if IS_310P else 65536, C.c_void_p()
+    events = [make_event(False, (SYNC, EXTERNAL)[i % 2]) for i in range(most)]
+    for flags in (SYNC, EXTERNAL, SYNC | TIME_LINE):
+        assert CANN.aclrtCreateEventWithFlag(C.byref(made), flags) == 207007
+    assert f"a device must have at most {most} events with the flag 1 or 32." in error_text()
+    make_event(False, TIME_LINE)
+    make_event(True)
+    assert CANN.aclrtDestroyEvent(events.pop()) == OK
+    make_event(False)
+
+
+def check_the_order_of_checks_of_a_stream():
+    """First the handle, then the capture, then the context."""
+    gone, captured, graph, found = make_stream(), make_stream(), C.c_void_p(), []
+    assert CANN.aclrtDestroyStream(gone) == OK
+    assert CANN.aclrtSynchronizeStreamWithTimeout(gone, 0) == NO_HANDLE
+    assert CANN.aclmdlRICaptureBegin(captured, 2) == OK
+
+    def without_context():
+        found.append(CANN.aclrtDestroyStream(captured))
+        found.append(CANN.aclrtSynchronizeStream(captured))
+        found.append(CANN.aclrtStreamQuery(captured, C.byref(C.c_int32())))
+
+    thread = threading.Thread(target=without_context)
+    thread.start()
+    thread.join()
+    assert found == [STREAM_CAPTURED] * 3
+    CANN.aclmdlRICaptureEnd(captured, C.byref(graph))
+
+
+def check_events_between_processes_depend_on_the_chip():
+    is_refused = IS_310P or os.environ.get("ASCEND_SIM_SOC", "").startswith("Ascend950DT")
+    status = CANN.aclrtCreateEventExWithFlag(C.byref(C.c_void_p()), IPC)
+    assert status == (NOT_SUPPORTED if is_refused else OK)
 
 
 def check_finalization_succeeds_once():

@@ -27,8 +27,20 @@ static void refused_properties(aclrtPhysicalMemProp prop, size_t page) {
         EXPECT(aclrtMallocPhysical(&made, page, &other, 0), INVALID);
         EXPECT(aclrtMemGetAllocationGranularity(&other, ACL_RT_MEM_ALLOC_GRANULARITY_MINIMUM, &page), INVALID);
     }
-    other.memAttr = (aclrtMemAttr)99;
+    aclrtMemAttr unknown[] = {ACL_DDR_MEM, ACL_HBM_MEM, ACL_HBM_MEM_P2P_HUGE, ACL_HBM_MEM_P2P_HUGE1G, (aclrtMemAttr)99};
+    for (size_t i = 0; i < sizeof unknown / sizeof *unknown; ++i) {
+        other.memAttr = unknown[i];
+        EXPECT(aclrtMallocPhysical(&made, page, &other, 0), INVALID);
+    }
+    other.location.id = 1;
+    EXPECT(aclrtMallocPhysical(&made, page, &other, 0), INVALID);
+    other.location.id = 0;
+    other.memAttr = ACL_MEM_HUGE1G;
     EXPECT(aclrtMallocPhysical(&made, page, &other, 0), NOT_SUPPORTED);
+    for (int type = 2; type < 4; ++type) {
+        other.location.type = (aclrtMemLocationType)type;
+        EXPECT(aclrtMallocPhysical(&made, page, &other, 0), INVALID);
+    }
     other = prop;
     other.location.type = ACL_MEM_LOCATION_TYPE_HOST;
     EXPECT(aclrtMallocPhysical(&made, page, &other, 0), NOT_SUPPORTED);
@@ -108,6 +120,8 @@ int main(void) {
     EXPECT(aclrtMapMem(range, 2 * page, 0, first, 0), RT_INVALID);
     EXPECT(aclrtMapMem(range, page, 0, host, 0), RT_INVALID);
     EXPECT(aclrtMapMem((char*)range + 4 * page, page, 0, first, 0), RT_INVALID);
+    EXPECT(aclrtMapMem((char*)range + 1, page, 0, first, 0), RT_INVALID);
+    EXPECT(aclrtMapMem((char*)range + 4096, page, 0, first, 0), RT_INVALID);
     EXPECT(aclrtMapMem((char*)range + 3 * page + 4096, page, 0, first, 0), RT_INVALID);
     EXPECT(aclrtMapMem((char*)range - 4096, page, 0, first, 0), RT_INVALID);
     EXPECT(used(), 0);
