@@ -994,6 +994,9 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "events.cpp | number + 1 | int64_t first = 0, last = {0};": "record_time() sets it, or the call ends",
         "host_memory.cpp | name | if (!read_host(words.data(), static_cast<const char*>(first) + done, count)) return {false};": "a copy from memory that cannot be read fails, and its source is not compared",
         "convolution.cpp | number + 1 | int64_t groups = {1};": "the function sets it",
+        "own_kernels.cpp | name | {\"pointer\", static_cast<char*>(first), {static_cast<int64_t>(bytes)}, {1}, 1, {true}, true});": "an access that writes conflicts with every other one",
+        "argument_types.h | number + 1 | int32_t self = 0, other = 0, alpha = -{1}, out = 0;": "every number below 0 means that there is no alpha",
+        "virtual_memory.cpp | number + 1 | if (file >= {0}) close(file);": "a process has its standard input, so that another file has a larger number",
         "host_memory.cpp | comparison | if (count {<=} 0) {": "the system call returns 0 for 0 bytes only",
     },
     "cpu": {
@@ -1004,6 +1007,12 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "rms_norm_backward.cpp | statement removed | const int64_t max_groups = std::max<int64_t>(kMaxGroups / backward.scales, 1); {backward.groups = std::clamp<int64_t>(backward.rows_per_scale / kMinRowsPerGroup, 1, max_groups)};": "one group is the work of one thread, which decides the time only",
         "rms_norm_rope.cpp | arithmetic | prefetch_head(head + kHeadsPerBlock {*} step, D * job.item_bytes);": "a prefetch decides the time only",
         "vec.h | comparison | Int64Vec small = ((DoubleVec)((Int64Vec)t & INT64_MAX)) {<} (DoubleVec{} + 0x1p52);": "2^52 is an integer, and both ways return it",
+    },
+    "angles": {
+        "rope_table.h | name | bool is_ordered_ = {false}; // the ordered tables are those of position_": "the first position sets it",
+        "rope_frequency.cpp | number + 1 | std::vector<Quad> powers(static_cast<size_t>(largest) + {1}, Quad(1));": "a longer vector",
+        "rope_angle.cpp | number + 1 | thread_local int oldest = {0};": "another entry of the empty cache is filled first",
+        "rope_angle.h | number + 1 | float theta_scale = 1, freq_scale = 1, ext_factor = 0, mscale_f32 = {1}, ramp_low = 0, ramp_high = 0;": "the policy ggml sets it, and only it reads it",
     },
     "rules": {
         "qkv_norm_rope_cache_check.h | number + 1 | QkvSide side[{3}];": "a longer array",
