@@ -994,7 +994,7 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "events.cpp | number + 1 | int64_t first = 0, last = {0};": "record_time() sets it, or the call ends",
         "host_memory.cpp | name | if (!read_host(words.data(), static_cast<const char*>(first) + done, count)) return {false};": "a copy from memory that cannot be read fails, and its source is not compared",
         "convolution.cpp | number + 1 | int64_t groups = {1};": "the function sets it",
-        "own_kernels.cpp | name | {\"pointer\", static_cast<char*>(first), {static_cast<int64_t>(bytes)}, {1}, 1, {true}, true});": "an access that writes conflicts with every other one",
+        'own_kernels.cpp | name | {"pointer", static_cast<char*>(first), {static_cast<int64_t>(bytes)}, {1}, 1, {true}, true});': "an access that writes conflicts with every other one",
         "argument_types.h | number + 1 | int32_t self = 0, other = 0, alpha = -{1}, out = 0;": "every number below 0 means that there is no alpha",
         "virtual_memory.cpp | number + 1 | if (file >= {0}) close(file);": "a process has its standard input, so that another file has a larger number",
         "host_memory.cpp | comparison | if (count {<=} 0) {": "the system call returns 0 for 0 bytes only",
