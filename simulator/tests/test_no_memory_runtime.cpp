@@ -1,6 +1,6 @@
 // Every allocation of a program of the simulated runtime fails alone, and every fifth one together with all later ones.
-// A call of CANN returns an error, or throws std::bad_alloc, or needs no memory there. What it was given can be
-// released, and the next program on the same device is right.
+// A call of CANN returns an error, or throws std::bad_alloc, or needs no memory there. The program can release
+// the objects that it has, and the next program on the same device is right.
 #include <new>
 
 #include "acl/acl.h"
@@ -38,7 +38,7 @@ struct Refused {
     aclError status;
 };
 
-// What a program holds, and releases in its destructor.
+// The objects of a program. Its destructor releases them.
 struct Program {
     void *x = nullptr, *y = nullptr, *workspace = nullptr;
     aclrtStream first = nullptr, second = nullptr;
