@@ -1,8 +1,5 @@
 // aclnnInplaceZero, aclnnInplaceOne, aclnnInplaceFillScalar, aclnnInplaceFillTensor: set every element to one value.
-#include <cstring>
-
 #include "cann/opapi/argument_types.h"
-#include "cann/runtime/report.h"
 
 namespace simulated_cann {
 namespace {
@@ -35,15 +32,15 @@ BeyondDocument beyond_document(const char* name, int32_t self, int32_t value) {
     return beyond;
 }
 
-aclError prepare_fill(const char* name, aclTensor* self, const aclScalar& value, uint64_t* workspace_bytes,
-                      aclOpExecutor** executor) {
+// `is_fill_scalar`: the value is an argument of the call.
+aclError prepare_fill(const char* name, aclTensor* self, const aclScalar& value, bool is_fill_scalar,
+                      uint64_t* workspace_bytes, aclOpExecutor** executor) {
     Operand out;
     std::string error = read_argument(name, Role::kOutput, self, "self", &out);
     if (error.empty()) error = read_argument(name, &value, "value");
     if (error.empty()) error = argument_error(name, Role::kOutput, "self", out);
     if (error.empty()) error = argument_error(name, "value", value);
     // CheckPromoteType in hicann/ops-math conversion/fill/op_api/aclnn_fill_scalar.cpp.
-    const bool is_fill_scalar = std::strcmp(name, "aclnnInplaceFillScalar") == 0;
     if (error.empty() && is_fill_scalar) error = promotion_error(out.dtype, value.dtype, "value");
     if (!error.empty()) return refuse(name, error);
     auto body = [out, value] {
@@ -74,12 +71,14 @@ aclScalar uint8_scalar(uint8_t value) {
 }  // namespace simulated_cann
 
 NPU_CANN_API aclError aclnnInplaceZeroGetWorkspaceSize(aclTensor* self, uint64_t* bytes, aclOpExecutor** executor) {
-    return simulated_cann::prepare_fill("aclnnInplaceZero", self, simulated_cann::uint8_scalar(0), bytes, executor);
+    return simulated_cann::prepare_fill("aclnnInplaceZero", self, simulated_cann::uint8_scalar(0), false, bytes,
+                                        executor);
 }
 NPU_CANN_SECOND_PHASE(aclnnInplaceZero)
 
 NPU_CANN_API aclError aclnnInplaceOneGetWorkspaceSize(aclTensor* self, uint64_t* bytes, aclOpExecutor** executor) {
-    return simulated_cann::prepare_fill("aclnnInplaceOne", self, simulated_cann::uint8_scalar(1), bytes, executor);
+    return simulated_cann::prepare_fill("aclnnInplaceOne", self, simulated_cann::uint8_scalar(1), false, bytes,
+                                        executor);
 }
 NPU_CANN_SECOND_PHASE(aclnnInplaceOne)
 
@@ -87,7 +86,7 @@ NPU_CANN_API aclError aclnnInplaceFillScalarGetWorkspaceSize(aclTensor* self, co
                                                              aclOpExecutor** executor) {
     if (!value)
         return simulated_cann::refuse("aclnnInplaceFillScalar", std::string("value") + simulated_cann::kMustNotBeNull);
-    return simulated_cann::prepare_fill("aclnnInplaceFillScalar", self, *value, bytes, executor);
+    return simulated_cann::prepare_fill("aclnnInplaceFillScalar", self, *value, true, bytes, executor);
 }
 NPU_CANN_SECOND_PHASE(aclnnInplaceFillScalar)
 

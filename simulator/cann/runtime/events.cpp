@@ -40,7 +40,7 @@ bool are_flags_valid(uint32_t flags, bool is_extended) {
 // The device's resource of an event of aclrtCreateEventWithFlag is taken when the event is made, that of other events
 // when it is recorded, and then the record waits for a free one (hicann/runtime
 // docs/zh/api_ref/07_event_management.md). Only the first is simulated.
-bool is_limited(uint32_t flags) { return flags & (kEventSync | kEventExternal); }
+bool has_own_resource(uint32_t flags) { return flags & (kEventSync | kEventExternal); }
 
 // Callers hold the lock.
 aclError check_number_of_events(const char* call) {
@@ -49,7 +49,7 @@ aclError check_number_of_events(const char* call) {
     const int32_t device = current_device();
     size_t count = 0;
     for (const auto& [handle, event] : live_events())
-        count += event->device == device && !event->is_extended && is_limited(event->flags);
+        count += event->device == device && !event->is_extended && has_own_resource(event->flags);
     if (count < most) return kSuccess;
     return fail(kNoEventResource, call,
                 "a device must have at most " + std::to_string(most) + " events with the flag 1 or 32.");
@@ -67,7 +67,7 @@ aclError make_event(void** out, uint32_t flags, bool is_extended, const char* ca
         return fail(kRtNotSupported, call, "flag must not be 64, ACL_EVENT_IPC, on this chip.");
     if (aclError error = check_context(call)) return error;
     auto lock = lock_streams();
-    if (!is_extended && is_limited(flags))
+    if (!is_extended && has_own_resource(flags))
         if (aclError error = check_number_of_events(call)) return error;
     auto event = std::make_unique<Event>();
     event->id = ++created_event_count;
@@ -132,7 +132,7 @@ aclError record_event(const StreamPtr& stream, Event* event) {
 aclError wait_for_event(const StreamPtr& stream, Event* event) {
     if (event->latest_record) return enqueue_wait(stream, event->latest_record);
     if (event->is_extended) return kSuccess;
-    if (!(event->flags & (kEventSync | kEventExternal)))
+    if (!has_own_resource(event->flags))
         return fail(kRtInvalid, "aclrtStreamWaitEvent",
                     "event must have been recorded, or have the flag 1, ACL_EVENT_SYNC, or 32, ACL_EVENT_EXTERNAL.");
     if (stream_order() == Order::kImmediate) return kSuccess;
@@ -174,7 +174,7 @@ aclError check_reset(const StreamPtr&, const Event& event, const char* call) {
     if (aclError error = check_without_flag(event, kEventIpc, call)) return error;
     if (event.is_extended)
         return fail(kRtNotSupported, call, "event must not be created by aclrtCreateEventExWithFlag.");
-    if (event.flags & (kEventSync | kEventExternal)) return kSuccess;
+    if (has_own_resource(event.flags)) return kSuccess;
     return fail(kRtNotSupported, call, "event must have the flag 1, ACL_EVENT_SYNC,", event.flags);
 }
 
