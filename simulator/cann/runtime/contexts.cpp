@@ -14,15 +14,15 @@ namespace {
 
 // A context handle is the address of this struct.
 struct Context {
-    uint64_t number;
-    int32_t device;
+    ContextId id;
+    bool was_device_reset = false;  // after the context was created
 };
 
 // The primary context of a device counts the calls of aclrtSetDevice of all threads. The last reset ends it for every
 // thread (hicann/runtime src/runtime/core/src/runtime.cc, Runtime::PrimaryContextRetain and ::PrimaryContextRelease).
 struct PrimaryContext {
     int64_t set_device_calls = 0;
-    Context context{0, 0};  // after the last reset it gets another number
+    Context context;  // after the last reset it gets another number
 };
 
 std::mutex mutex;
@@ -35,16 +35,16 @@ thread_local uint64_t thread_context = 0;  // the number of the context that thi
 // The functions below need the mutex.
 PrimaryContext& primary_context_of(int32_t device) {
     PrimaryContext& primary = primary_contexts[device];
-    if (!primary.context.number) primary.context = {++last_number, device};
+    if (!primary.context.id.number) primary.context.id = {++last_number, device};
     return primary;
 }
 
-Context* current_context() {
+Context* find_current_context() {
     if (!thread_context) return nullptr;
     for (auto& [device, primary] : primary_contexts)
-        if (primary.set_device_calls > 0 && primary.context.number == thread_context) return &primary.context;
+        if (primary.set_device_calls > 0 && primary.context.id.number == thread_context) return &primary.context;
     for (const auto& [context, owned] : created_contexts)
-        if (context->number == thread_context) return context;
+        if (context->id.number == thread_context) return context;
     return nullptr;
 }
 
@@ -56,16 +56,23 @@ bool is_live(Context* context) {
 
 }  // namespace
 
-int32_t current_device() {
+ContextId current_context() {
     std::lock_guard<std::mutex> lock(mutex);
-    const Context* context = current_context();
-    return context ? context->device : kNoDevice;
+    const Context* context = find_current_context();
+    return context ? context->id : ContextId();
+}
+
+size_t number_of_contexts(int32_t device) {
+    std::lock_guard<std::mutex> lock(mutex);
+    size_t count = 1;
+    for (const auto& [context, owned] : created_contexts) count += context->id.device == device;
+    return count;
 }
 
 bool is_device_set(int32_t device) {
     std::lock_guard<std::mutex> lock(mutex);
-    const Context* context = current_context();
-    return primary_context_of(device).set_device_calls > 0 || (context && context->device == device);
+    const Context* context = find_current_context();
+    return primary_context_of(device).set_device_calls > 0 || (context && context->id.device == device);
 }
 
 aclError check_context(const char* call) {
@@ -93,7 +100,7 @@ NPU_CANN_API aclError aclrtSetDevice(int32_t device) {
     std::lock_guard<std::mutex> lock(mutex);
     PrimaryContext& primary = primary_context_of(device);
     ++primary.set_device_calls;
-    thread_context = primary.context.number;
+    thread_context = primary.context.id.number;
     return kSuccess;
 }
 NPU_CANN_API aclError aclrtGetDevice(int32_t* device) {
@@ -103,18 +110,22 @@ NPU_CANN_API aclError aclrtGetDevice(int32_t* device) {
     *device = current;
     return kSuccess;
 }
+// The last reset waits for the work of the primary context (hicann/runtime docs/zh/api_ref/04_device_management.md).
 NPU_CANN_API aclError aclrtResetDevice(int32_t device) {
     if (aclError error = check_device(__func__, device)) return error;
+    uint64_t ended = 0;
     {
         std::lock_guard<std::mutex> lock(mutex);
         PrimaryContext& primary = primary_context_of(device);
         if (primary.set_device_calls == 0)
             return fail(kContextReleased, __func__, "deviceId must be a device that is set.");
         if (--primary.set_device_calls > 0) return kSuccess;
-        primary.context.number = ++last_number;
+        ended = primary.context.id.number;
+        primary.context.id.number = ++last_number;
+        for (const auto& [context, owned] : created_contexts)
+            context->was_device_reset = context->was_device_reset || context->id.device == device;
     }
-    reset_context(device);
-    return kSuccess;
+    return end_context(ended, __func__);
 }
 // hicann/runtime src/runtime/api/impl/api_impl.cc, ContextCreate: the new context becomes the context of this thread.
 NPU_CANN_API aclError aclrtCreateContext(void** out, int32_t device) {
@@ -122,8 +133,9 @@ NPU_CANN_API aclError aclrtCreateContext(void** out, int32_t device) {
     if (!out) return fail(kInvalidParam, __func__, "context must not be null.");
     if (aclError error = check_device(__func__, device)) return error;
     std::lock_guard<std::mutex> lock(mutex);
-    auto owned = std::make_unique<Context>(Context{++last_number, device});
-    thread_context = owned->number;
+    auto owned = std::make_unique<Context>();
+    owned->id = {++last_number, device};
+    thread_context = owned->id.number;
     *out = owned.get();
     created_contexts[owned.get()] = std::move(owned);
     return kSuccess;
@@ -132,24 +144,35 @@ NPU_CANN_API aclError aclrtCreateContext(void** out, int32_t device) {
 // thread used the destroyed context, it has no context afterwards.
 NPU_CANN_API aclError aclrtDestroyContext(void* context) {
     if (!context) return fail(kInvalidParam, __func__, "context must not be null.");
-    std::lock_guard<std::mutex> lock(mutex);
-    if (!created_contexts.erase(static_cast<Context*>(context)))
-        return fail(kContextNull, __func__, "context must be one that aclrtCreateContext made.");
-    return kSuccess;
+    uint64_t ended = 0;
+    {
+        std::lock_guard<std::mutex> lock(mutex);
+        auto found = created_contexts.find(static_cast<Context*>(context));
+        if (found == created_contexts.end())
+            return fail(kContextNull, __func__, "context must be one that aclrtCreateContext made.");
+        ended = found->second->id.number;
+        created_contexts.erase(found);
+    }
+    return end_context(ended, __func__);
 }
 NPU_CANN_API aclError aclrtGetCurrentContext(void** out) {
     if (!out) return fail(kInvalidParam, __func__, "context must not be null.");
     std::lock_guard<std::mutex> lock(mutex);
-    if (!current_context()) return kContextNull;
-    *out = current_context();
+    Context* const context = find_current_context();
+    if (!context) return kContextNull;
+    *out = context;
     return kSuccess;
 }
+// hicann/runtime docs/zh/api_ref/05_context_management.md excludes contexts of a device that was reset; the source
+// (api_impl.cc, ContextSetCurrent) accepts them.
 NPU_CANN_API aclError aclrtSetCurrentContext(void* wanted) {
     if (!wanted) return fail(kInvalidParam, __func__, "context must not be null.");
     std::lock_guard<std::mutex> lock(mutex);
     auto* const context = static_cast<Context*>(wanted);
     if (!is_live(context)) return fail(kRtInvalid, __func__, "context must be one that exists.");
-    thread_context = context->number;
+    if (context->was_device_reset)
+        count_beyond_document("aclrtSetCurrentContext with a context whose device was reset");
+    thread_context = context->id.number;
     return kSuccess;
 }
 // hicann/runtime src/acl/aclrt_impl/context.cpp, aclrtGetPrimaryCtxStateImpl: flags is reserved.

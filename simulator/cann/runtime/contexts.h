@@ -1,4 +1,4 @@
-// The simulated devices and the contexts of threads. A device has its own memory, streams, and error state.
+// The simulated devices and the contexts of threads. A device has its own memory.
 #pragma once
 
 #include "cann/runtime/api.h"
@@ -13,8 +13,19 @@ int32_t device_count();
 int32_t physical_device(int32_t device);
 
 constexpr int32_t kNoDevice = -1;
+
+// A context. Contexts of a process have different numbers, also those that ended. Streams and graphs belong to a
+// context and end with it.
+struct ContextId {
+    uint64_t number = 0;  // 0: no context
+    int32_t device = kNoDevice;
+};
+// The context of this thread.
+ContextId current_context();
 // The device of this thread's context, or kNoDevice.
-int32_t current_device();
+inline int32_t current_device() { return current_context().device; }
+// The number of contexts of the device: the primary one and those of aclrtCreateContext.
+size_t number_of_contexts(int32_t device);
 
 // Whether any thread has set the device, or this thread uses it.
 bool is_device_set(int32_t device);

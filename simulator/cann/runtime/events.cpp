@@ -205,9 +205,9 @@ struct LatestRecord {
     std::vector<StreamPosition> pending = {};  // the record, unless it has happened; else empty
 };
 
-// Returns the error of the device on which the event was recorded.
-aclError device_error(const LatestRecord& latest) {
-    return context_error(latest.stream ? latest.stream->device : current_device());
+// Returns the error of the context in which the event was recorded.
+aclError record_error(const LatestRecord& latest) {
+    return context_error(latest.stream ? latest.stream->context : current_context().number);
 }
 
 aclError find_latest_record(void* handle, const char* call, LatestRecord* out) {
@@ -220,7 +220,7 @@ aclError find_latest_record(void* handle, const char* call, LatestRecord* out) {
     *out = {event->latest_record, event->latest_record ? event->latest_record->stream.lock() : nullptr,
             event->is_extended};
     if (out->record && !out->record->is_done && out->stream) out->pending = {{out->stream, out->record->position}};
-    if (int32_t error = device_error(*out)) return error;
+    if (int32_t error = record_error(*out)) return error;
     return kSuccess;
 }
 
@@ -280,12 +280,12 @@ NPU_CANN_API aclError aclrtSynchronizeEvent(void* handle) {
     if (!latest.record) return kSuccess;  // event.cc, Synchronize: no record to wait for
     if (!latest.pending.empty() && !run_until(latest.pending)) {
         auto lock = lock_streams();
-        if (int32_t error = device_error(latest)) return error;
+        if (int32_t error = record_error(latest)) return error;
         return fail(kStreamSyncTimeout, __func__, "the event's stream waits for an event that nothing records.");
     }
     auto lock = lock_streams();
     note_host_wait(latest.record->clock);
-    return device_error(latest);
+    return record_error(latest);
 }
 
 NPU_CANN_API aclError aclrtQueryEventStatus(void* handle, int32_t* status) {

@@ -9,35 +9,18 @@
 namespace simulated_cann {
 namespace {
 
-using GraphPtr = std::shared_ptr<Graph>;
-
-// Never destroyed, because callers may destroy graphs while the process ends.
-struct GraphRegistry {
-    std::unordered_map<void*, GraphPtr> by_handle;  // being captured, or ready
-    std::vector<GraphPtr> capturing;
-    uint32_t created_count = 0;
-    uint64_t replay_count = 0;
-};
-GraphRegistry& registry() {
-    static GraphRegistry* instance = new GraphRegistry;
-    return *instance;
-}
-
 thread_local CaptureMode thread_mode = kGlobal;
 
-CaptureMode strictest_mode(bool only_this_thread) {
-    CaptureMode mode = kNoCapture;
-    for (const GraphPtr& graph : registry().capturing)
-        if (!only_this_thread || graph->thread == this_thread()) mode = std::min(mode, graph->mode);
-    return mode;
-}
-
 // Whether the modes allow calls that CANN considers unsafe during a capture (context_aclgraph.cc,
-// IsCaptureModeSupport).
-bool are_unsafe_calls_allowed() {
-    const CaptureMode process_strictest = strictest_mode(false), thread_strictest = strictest_mode(true);
-    if (process_strictest == kNoCapture || thread_mode == kRelaxed) return true;
-    if (thread_mode == kGlobal) return process_strictest != kGlobal && thread_strictest != kThreadLocal;
+// IsCaptureModeSupport): the strictest mode of the context's captures, and that of the thread's captures.
+bool are_unsafe_calls_allowed(uint64_t context) {
+    CaptureMode context_strictest = kNoCapture, thread_strictest = kNoCapture;
+    for (const GraphPtr& graph : graph_registry().capturing) {
+        if (graph->context == context) context_strictest = std::min(context_strictest, graph->mode);
+        if (graph->thread == this_thread()) thread_strictest = std::min(thread_strictest, graph->mode);
+    }
+    if (context_strictest == kNoCapture || thread_mode == kRelaxed) return true;
+    if (thread_mode == kGlobal) return context_strictest != kGlobal && thread_strictest != kThreadLocal;
     return thread_strictest != kGlobal && thread_strictest != kThreadLocal;
 }
 
@@ -54,15 +37,32 @@ size_t add_branch(const GraphPtr& graph, const StreamPtr& stream) {
     return stream->branch;
 }
 
-size_t add_node(const GraphPtr& graph, size_t branch, Work work, size_t waits_for = 0) {
+// Refuses a task that the capture cannot have, because a group is open, and invalidates the capture.
+aclError refuse_in_group(const GraphPtr& graph, aclError status, const std::string& call, const std::string& rule) {
+    invalidate(graph);
+    graph->group_error = status;
+    return fail(status, call, rule);
+}
+
+// While a group is open, only its stream may have tasks, and only kernels (hicann/runtime
+// src/runtime/feature/aclgraph/stream_capture.cc, AllocCaptureTaskWithoutLock; src/runtime/core/src/stream/stream.cc,
+// PackingTaskGroup).
+aclError add_node(const GraphPtr& graph, size_t branch, Work work, size_t waits_for = 0) {
+    if (!graph->open_groups.empty()) {
+        const auto group = graph->open_groups.find(branch);
+        if (group == graph->open_groups.end())
+            return refuse_in_group(graph, kTaskGroupInterrupted, work.name,
+                                   "stream must be the one of the open task group.");
+        if (!work.is_kernel)
+            return refuse_in_group(graph, kTaskNotSupported, work.name, "only kernels can be tasks of a group.");
+        group->second->nodes.push_back(graph->nodes.size());
+    }
     graph->nodes.push_back({std::move(work), branch, waits_for});
-    if (auto group = graph->open_groups.find(branch); group != graph->open_groups.end())
-        group->second->nodes.push_back(graph->nodes.size() - 1);
-    return graph->nodes.size() - 1;
+    return kSuccess;
 }
 
 void leave_capture(const GraphPtr& graph) {
-    auto& capturing = registry().capturing;
+    auto& capturing = graph_registry().capturing;
     capturing.erase(std::remove(capturing.begin(), capturing.end(), graph), capturing.end());
     for (Graph::Branch& branch : graph->branches) {
         if (branch.captured_stream) branch.captured_stream->capture = nullptr;
@@ -99,11 +99,11 @@ aclError queue_replay(const GraphPtr& graph, const StreamPtr& stream) {
     for (size_t branch = 1; branch < graph->branches.size(); ++branch) {
         StreamPtr& replay_stream = graph->branches[branch].replay_stream;
         if (replay_stream) continue;
-        replay_stream = new_stream(stream->device);
+        replay_stream = new_stream({stream->context, stream->device});
         replay_stream->is_replay = true;
     }
     std::unordered_map<size_t, std::shared_ptr<Record>> records;
-    const uint64_t replay = ++registry().replay_count;
+    const uint64_t replay = ++graph_registry().replay_count;
     std::vector<std::shared_ptr<const BranchReplay>> branch_replays;  // by branch
     for (const Graph::Branch& branch : graph->branches)
         branch_replays.push_back(std::make_shared<const BranchReplay>(
@@ -130,8 +130,8 @@ aclError queue_replay(const GraphPtr& graph, const StreamPtr& stream) {
 // Finds the graph of the argument modelRI. It is ready or being captured.
 aclError find_graph(void* handle, const char* call, GraphPtr* out) {
     if (!handle) return fail(kInvalidParam, call, "modelRI must not be null.");
-    auto found = registry().by_handle.find(handle);
-    if (found == registry().by_handle.end()) return refuse_unknown_handle(call, "modelRI");
+    auto found = graph_registry().by_handle.find(handle);
+    if (found == graph_registry().by_handle.end()) return refuse_unknown_handle(call, "modelRI");
     *out = found->second;
     return kSuccess;
 }
@@ -142,23 +142,59 @@ aclError check_graph_ready(const Graph& graph, const char* call) {
     return fail(kModelCaptured, call, "modelRI must not be in a capture.");
 }
 
-// Finds the stream of a capture call. As in CANN, its handle must not be null.
+// hicann/runtime src/runtime/core/inc/common/error_message_manage.hpp,
+// COND_RETURN_AND_MSG_INVALID_CONTEXT_MODEL_WITH_FUNC_DESC.
+aclError check_graph_context(const char* call, const Graph& graph) {
+    if (aclError error = check_context(call)) return error;
+    if (graph.context == current_context().number) return kSuccess;
+    return fail(kModelContext, call, "modelRI must be a graph of this thread's context.");
+}
+
+// Forgets a graph that the program cannot use any more, with the streams of its branches.
+void forget_graph(void* handle) {
+    const auto found = graph_registry().by_handle.find(handle);
+    for (const Graph::Branch& branch : found->second->branches)
+        if (branch.replay_stream) forget_stream(branch.replay_stream.get());
+    graph_registry().by_handle.erase(found);
+}
+
+// api_impl_aclgraph.cc, StreamBeginCapture and StreamEndCapture.
+aclError check_capturable(const char* call, const StreamPtr& stream) {
+    if (aclError error = check_stream_context(call, *stream)) return error;
+    return is_default_stream(stream) ? fail(kRtNotSupported, call, "stream must not be the default stream.") : kSuccess;
+}
+
+}  // namespace
+
+GraphRegistry& graph_registry() {
+    static GraphRegistry* instance = new GraphRegistry;
+    return *instance;
+}
+
 aclError find_capture_stream(void* handle, const char* call, StreamPtr* out) {
     if (!handle) return fail(kInvalidParam, call, "stream must not be null.");
     *out = stream_of(handle);
     return *out ? kSuccess : refuse_unknown_stream(call);
 }
 
-}  // namespace
-
 bool is_capturing(const Stream& stream) { return is_unfinished(stream.capture); }
 bool is_capturing(const Event& event) { return event.capture && event.capture->state == Graph::State::kActive; }
 
-StreamPtr any_captured_stream(int32_t device) {
-    for (const GraphPtr& graph : registry().capturing)
+StreamPtr any_captured_stream(uint64_t context) {
+    for (const GraphPtr& graph : graph_registry().capturing)
         for (const Graph::Branch& branch : graph->branches)
-            if (branch.captured_stream && branch.captured_stream->device == device) return branch.captured_stream;
+            if (branch.captured_stream && branch.captured_stream->context == context) return branch.captured_stream;
     return nullptr;
+}
+
+void forget_graphs(uint64_t context) {
+    std::vector<GraphPtr> ended;
+    for (const auto& [handle, graph] : graph_registry().by_handle)
+        if (graph->context == context) ended.push_back(graph);
+    for (const GraphPtr& graph : ended) {
+        leave_capture(graph);
+        forget_graph(graph.get());
+    }
 }
 
 aclError refuse_and_keep_capture(const Stream& stream, const std::string& call) {
@@ -180,8 +216,10 @@ aclError refuse_captured_event(const Event& event, const std::string& call) {
 }
 
 aclError check_capture_mode(const std::string& call, aclError status) {
-    if (are_unsafe_calls_allowed()) return kSuccess;
-    for (const GraphPtr& graph : registry().capturing) invalidate(graph);
+    const uint64_t context = current_context().number;
+    if (are_unsafe_calls_allowed(context)) return kSuccess;
+    for (const GraphPtr& graph : graph_registry().capturing)
+        if (graph->context == context) invalidate(graph);
     return fail(status, call,
                 "the call must not be made while a stream is captured and the mode of the capture is not relaxed.");
 }
@@ -189,23 +227,7 @@ aclError check_capture_mode(const std::string& call, aclError status) {
 aclError capture_work(const StreamPtr& stream, Work work) {
     if (stream->capture->state == Graph::State::kInvalid)
         return fail(kCaptureInvalidated, work.name, "the capture of " + stream->place() + " is invalid.");
-    add_node(stream->capture, stream->branch, std::move(work));
-    return kSuccess;
-}
-
-// context_aclgraph.cc, StreamBeginTaskUpdate: the launches replace the group's tasks, in order.
-aclError replace_captured_task(const StreamPtr& stream, Work work) {
-    TaskUpdate& task_update = *stream->task_update;
-    auto* group = static_cast<Graph::Group*>(task_update.group);
-    if (task_update.replaced_count >= group->nodes.size())
-        return fail(kTaskGroupStatus, work.name,
-                    "the group has only " + std::to_string(group->nodes.size()) + " task(s).");
-    Work& old = task_update.graph->nodes[group->nodes[task_update.replaced_count]].work;
-    if (old.name != work.name)
-        return fail(kTaskGroupStatus, work.name, "the task of the group must be " + old.name + ".");
-    old = std::move(work);
-    ++task_update.replaced_count;
-    return kSuccess;
+    return add_node(stream->capture, stream->branch, std::move(work));
 }
 
 // api_impl.cc, EventRecord: only an extended event can be captured. If no stream can wait for the event, recording it
@@ -235,8 +257,7 @@ aclError capture_wait(const StreamPtr& stream, Event* event) {
         if (!event->latest_record) return kSuccess;
         return fail(kCaptureDependency, call, "event must be recorded in the capture of " + stream->place() + ".");
     }
-    if (stream == default_stream(stream->device))
-        return fail(kCaptureImplicit, call, "stream must not be the default stream.");
+    if (is_default_stream(stream)) return fail(kCaptureImplicit, call, "stream must not be the default stream.");
     const GraphPtr graph = event->capture;
     if (is_unfinished(stream->capture) && stream->capture != graph) {
         invalidate(graph);
@@ -244,9 +265,7 @@ aclError capture_wait(const StreamPtr& stream, Event* event) {
         return fail(kCaptureConflict, call, "event and stream must belong to one capture.");
     }
     if (!stream->capture) add_branch(graph, stream);
-    Work work(Work::Kind::kWait, call);
-    add_node(graph, stream->branch, std::move(work), event->node);
-    return kSuccess;
+    return add_node(graph, stream->branch, Work(Work::Kind::kWait, call), event->node);
 }
 
 }  // namespace simulated_cann
@@ -259,18 +278,17 @@ NPU_CANN_API aclError aclmdlRICaptureBegin(void* handle, int32_t mode) {
     StreamPtr stream;
     if (aclError error = find_capture_stream(handle, __func__, &stream)) return error;
     if (mode < kGlobal || mode > kRelaxed) return fail(kRtInvalid, __func__, "mode must be 0, 1 or 2", mode);
-    if (aclError error = check_context(__func__)) return error;
-    if (stream == default_stream(stream->device))
-        return fail(kRtNotSupported, __func__, "stream must not be the default stream.");
+    if (aclError error = check_capturable(__func__, stream)) return error;
     if (is_capturing(*stream)) return refuse_and_keep_capture(*stream, __func__);
     auto graph = std::make_shared<Graph>();
-    graph->id = ++registry().created_count;
+    graph->id = ++graph_registry().created_count;
+    graph->context = stream->context;
     graph->mode = static_cast<CaptureMode>(mode);
     graph->thread = this_thread();
     graph->branches.reserve(1);
-    registry().capturing.reserve(registry().capturing.size() + 1);
-    registry().by_handle[graph.get()] = graph;
-    registry().capturing.push_back(graph);  // from here on, nothing needs memory: the capture begins completely
+    graph_registry().capturing.reserve(graph_registry().capturing.size() + 1);
+    graph_registry().by_handle[graph.get()] = graph;
+    graph_registry().capturing.push_back(graph);  // from here on, nothing needs memory: the capture begins completely
     add_branch(graph, stream);
     return kSuccess;
 }
@@ -297,15 +315,15 @@ NPU_CANN_API aclError aclmdlRIGetId(void* model, uint32_t* id) {
 }
 
 // context_aclgraph.cc, StreamEndCapture: a wrong argument, context or stream does not end the capture. Every other
-// error does.
+// error does. api_impl_aclgraph.cc: modelRI may be null if the stream is not captured.
 NPU_CANN_API aclError aclmdlRICaptureEnd(void* handle, void** model) {
     auto lock = lock_streams();
     StreamPtr stream;
     if (aclError error = find_capture_stream(handle, __func__, &stream)) return error;
-    if (!model) return fail(kRtInvalid, __func__, "modelRI must not be null.");
-    if (aclError error = check_context(__func__)) return error;
-    *model = nullptr;
     GraphPtr graph = stream->capture;
+    if (!model && is_unfinished(graph)) return fail(kRtInvalid, __func__, "modelRI must not be null.");
+    if (aclError error = check_capturable(__func__, stream)) return error;
+    if (model) *model = nullptr;
     if (!is_unfinished(graph)) return fail(kStreamNotCaptured, __func__, stream->place() + " must be in a capture.");
     if (stream->branch != 0)
         return fail(kCaptureUnmatched, __func__, stream->place() + " must be the one that began the capture.");
@@ -320,7 +338,7 @@ NPU_CANN_API aclError aclmdlRICaptureEnd(void* handle, void** model) {
         status = fail(graph->open_groups.empty() ? kStreamUnjoined : kTaskGroupStatus, __func__, error + ".");
     if (status != kSuccess) {
         graph->state = Graph::State::kInvalid;
-        registry().by_handle.erase(graph.get());
+        forget_graph(graph.get());
         return status;
     }
     graph->state = Graph::State::kReady;
@@ -331,13 +349,15 @@ NPU_CANN_API aclError aclmdlRICaptureEnd(void* handle, void** model) {
 NPU_CANN_API aclError aclmdlRICaptureThreadExchangeMode(int32_t* mode) {
     if (!mode) return fail(kInvalidParam, __func__, "mode must not be null.");
     if (*mode < kGlobal || *mode > kRelaxed) return fail(kRtInvalid, __func__, "mode must be 0, 1 or 2", *mode);
+    if (aclError error = check_context(__func__)) return error;
     const CaptureMode wanted = static_cast<CaptureMode>(*mode);
     *mode = thread_mode;
     thread_mode = wanted;
     return kSuccess;
 }
 
-// api_error.cc, ModelExecute: the stream must not be captured.
+// api_error.cc and api_impl.cc, ModelExecute: the stream must not be captured, and the graph must be one of the
+// context. The stream is checked last (src/runtime/feature/model/model.cc, Model::Execute).
 NPU_CANN_API aclError aclmdlRIExecuteAsync(void* model, void* handle) {
     StreamPtr stream;
     {
@@ -347,8 +367,9 @@ NPU_CANN_API aclError aclmdlRIExecuteAsync(void* model, void* handle) {
         stream = stream_of(handle);
         if (!stream) return refuse_unknown_stream(__func__);
         if (is_capturing(*stream)) return refuse_and_keep_capture(*stream, __func__);
-        if (aclError error = check_context(__func__)) return error;
+        if (aclError error = check_graph_context(__func__, *graph)) return error;
         if (aclError error = check_graph_ready(*graph, __func__)) return error;
+        if (aclError error = check_stream_context(__func__, *stream)) return error;
         if (aclError status = queue_replay(graph, stream)) return status;
     }
     run_early(stream);
@@ -363,7 +384,7 @@ NPU_CANN_API aclError aclmdlRIDestroy(void* model) {
         auto lock = lock_streams();
         GraphPtr graph;
         if (aclError error = find_graph(model, __func__, &graph)) return error;
-        if (aclError error = check_context(__func__)) return error;
+        if (aclError error = check_graph_context(__func__, *graph)) return error;
         if (aclError error = check_graph_ready(*graph, __func__)) return error;
         for (const auto& [stream, position] : graph->replay_ends)
             if (stream->last_finished < position) running.push_back({stream, position});
@@ -371,87 +392,20 @@ NPU_CANN_API aclError aclmdlRIDestroy(void* model) {
     const bool is_done = running.empty() || run_until(running);
     auto lock = lock_streams();
     // After an error that stopped the context, no work runs.
-    if (!is_done && !context_error(current_device()))
+    if (!is_done && !context_error(current_context().number))
         return fail(kModelRunning, __func__,
                     "modelRI must not be running, but its replay waits for work that is not queued.");
-    registry().by_handle.erase(model);
+    if (graph_registry().by_handle.count(model)) forget_graph(model);
     return kSuccess;
-}
-
-NPU_CANN_API aclError aclmdlRICaptureTaskGrpBegin(void* handle) {
-    auto lock = lock_streams();
-    StreamPtr stream;
-    if (aclError error = find_capture_stream(handle, __func__, &stream)) return error;
-    if (!is_capturing(*stream)) return fail(kStreamNotCaptured, __func__, stream->place() + " must be in a capture.");
-    Graph& graph = *stream->capture;
-    if (graph.open_groups.count(stream->branch))
-        return fail(kTaskGroupStatus, __func__, stream->place() + " must not have an open group.");
-    graph.groups.push_back(std::make_unique<Graph::Group>());
-    graph.open_groups[stream->branch] = graph.groups.back().get();
-    return kSuccess;
-}
-
-NPU_CANN_API aclError aclmdlRICaptureTaskGrpEnd(void* handle, void** group) {
-    auto lock = lock_streams();
-    StreamPtr stream;
-    if (aclError error = find_capture_stream(handle, __func__, &stream)) return error;
-    if (!group) return fail(kInvalidParam, __func__, "handle must not be null.");
-    *group = nullptr;
-    if (!is_capturing(*stream)) return fail(kStreamNotCaptured, __func__, stream->place() + " must be in a capture.");
-    Graph& graph = *stream->capture;
-    auto open_group = graph.open_groups.find(stream->branch);
-    if (open_group == graph.open_groups.end())
-        return fail(kTaskGroupStatus, __func__, stream->place() + " must have an open group.");
-    Graph::Group* closed = open_group->second;
-    graph.open_groups.erase(open_group);
-    if (graph.state == Graph::State::kInvalid)
-        return fail(kCaptureInvalidated, __func__, "the capture of " + stream->place() + " is invalid.");
-    *group = closed;
-    return kSuccess;
-}
-
-NPU_CANN_API aclError aclmdlRICaptureTaskUpdateBegin(void* handle, void* group) {
-    auto lock = lock_streams();
-    StreamPtr stream;
-    if (aclError error = find_capture_stream(handle, __func__, &stream)) return error;
-    if (aclError error = check_context(__func__)) return error;
-    if (is_capturing(*stream)) return refuse_and_keep_capture(*stream, __func__);
-    if (stream->task_update)
-        return fail(kTaskGroupStatus, __func__, stream->place() + " must not update another group.");
-    for (const auto& [key, graph] : registry().by_handle)
-        for (const auto& candidate : graph->groups) {
-            if (candidate.get() != group || graph->state != Graph::State::kReady) continue;
-            if (candidate->is_being_updated)
-                return fail(kTaskGroupStatus, __func__, "handle must not be updated by another stream.");
-            candidate->is_being_updated = true;
-            stream->task_update = std::make_shared<TaskUpdate>(TaskUpdate{graph, group, 0});
-            return kSuccess;
-        }
-    return fail(kInvalidParam, __func__, "handle must be a group of a graph that exists.");
-}
-
-NPU_CANN_API aclError aclmdlRICaptureTaskUpdateEnd(void* handle) {
-    auto lock = lock_streams();
-    StreamPtr stream;
-    if (aclError error = find_capture_stream(handle, __func__, &stream)) return error;
-    if (aclError error = check_context(__func__)) return error;
-    if (is_capturing(*stream)) return refuse_and_keep_capture(*stream, __func__);
-    if (!stream->task_update) return fail(kTaskGroupStatus, __func__, stream->place() + " must update a group.");
-    const std::shared_ptr<TaskUpdate> update = std::move(stream->task_update);
-    stream->task_update = nullptr;
-    auto* group = static_cast<Graph::Group*>(update->group);
-    group->is_being_updated = false;
-    if (update->replaced_count == group->nodes.size()) return kSuccess;
-    return fail(kRtInternal, __func__,
-                "every task of the group must be updated but got " + std::to_string(update->replaced_count) + " of " +
-                    std::to_string(group->nodes.size()) + ".");
 }
 
 NPU_CANN_API aclError aclmdlRIDebugJsonPrint(void* model, const char* path, uint32_t /*flags*/) {
     auto lock = lock_streams();
     GraphPtr graph;
     if (aclError error = find_graph(model, __func__, &graph)) return error;
-    std::FILE* file = path ? std::fopen(path, "w") : nullptr;
+    if (!path) return fail(kInvalidParam, __func__, "path must not be null.");
+    if (aclError error = check_graph_context(__func__, *graph)) return error;
+    std::FILE* file = std::fopen(path, "w");
     if (!file) return fail(kRtInvalid, __func__, "path must be a file that can be written.");
     std::fputs(to_chrome_trace(*graph).c_str(), file);
     std::fclose(file);
@@ -461,6 +415,7 @@ NPU_CANN_API aclError aclmdlRIDebugPrint(void* model) {
     auto lock = lock_streams();
     GraphPtr graph;
     if (aclError error = find_graph(model, __func__, &graph)) return error;
+    if (aclError error = check_graph_context(__func__, *graph)) return error;
     std::fprintf(stderr, "simulated CANN: %s\n", to_chrome_trace(*graph).c_str());
     return kSuccess;
 }

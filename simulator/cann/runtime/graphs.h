@@ -8,6 +8,7 @@
 
 #include <map>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "cann/runtime/scheduler.h"
@@ -36,31 +37,49 @@ struct Graph : std::enable_shared_from_this<Graph> {
         bool is_being_updated = false;  // between aclmdlRICaptureTaskUpdateBegin and ...End
     };
     uint32_t id = 0;
+    uint64_t context = 0;  // the number of the context that captured it
     State state = State::kActive;
     CaptureMode mode = kGlobal;
     uint64_t thread = 0;  // the thread that began the capture
     std::vector<Node> nodes;
     std::vector<Branch> branches;
     std::map<size_t, Group*> open_groups;  // by branch
+    aclError group_error = kSuccess;       // of the first task that no group can have
     std::vector<std::unique_ptr<Group>> groups;
     std::map<StreamPtr, uint64_t> replay_ends;  // for each stream, the position of the last work of a replay
 };
+
+using GraphPtr = std::shared_ptr<Graph>;
+
+// Never destroyed, because callers may destroy graphs while the process ends.
+struct GraphRegistry {
+    std::unordered_map<void*, GraphPtr> by_handle;  // being captured, or ready
+    std::vector<GraphPtr> capturing;
+    uint32_t created_count = 0;
+    uint64_t replay_count = 0;
+};
+GraphRegistry& graph_registry();
+
+// Finds the stream of a capture call. As in CANN, its handle must not be null.
+aclError find_capture_stream(void* handle, const char* call, StreamPtr* out);
 
 // Returns the graph as a Chrome trace in JSON.
 std::string to_chrome_trace(const Graph& graph);
 
 bool is_capturing(const Stream& stream);
 bool is_capturing(const Event& event);
-// A captured stream of the device; null if there is none.
-StreamPtr any_captured_stream(int32_t device);
+// A captured stream of the context; null if there is none.
+StreamPtr any_captured_stream(uint64_t context);
+// Forgets the graphs of a context that ends, also those that are being captured.
+void forget_graphs(uint64_t context);
 
 // Refuse a call that waits for captured work or queries it. Invalidate the capture. Return 107027, for events 107028.
 aclError refuse_captured_stream(const Stream& stream, const std::string& call);
 aclError refuse_captured_event(const Event& event, const std::string& call);
 // Refuses any other call that is illegal on a captured stream. The capture stays valid. Returns 107027.
 aclError refuse_and_keep_capture(const Stream& stream, const std::string& call);
-// Checks that the modes of the current captures allow the call in this thread. Otherwise invalidates the captures and
-// returns `status`.
+// Checks that the modes of this context's captures allow the call in this thread. Otherwise invalidates the captures
+// and returns `status`.
 aclError check_capture_mode(const std::string& call, aclError status = kCaptureModeRefuses);
 aclError refuse_unknown_stream(const char* call);
 

@@ -43,13 +43,13 @@ NPU_CANN_API aclError simulated_cann_host_kernel_begin(void* handle, const char*
         if (!stream) return refuse_unknown_stream(name);
         if (is_capturing(*stream)) return refuse_captured_stream(*stream, name);
         if (aclError error = check_stream_context(name, *stream)) return error;
-        if (aclError error = context_error(stream->device)) return error;
+        if (aclError error = context_error(stream->context)) return error;
         target = {stream, stream->last_queued};
     }
     if (!run_until({target}))
         return fail(kStreamSyncTimeout, name, "the stream waits for an event that nothing records.");
     auto lock = lock_streams();
-    return context_error(stream->device);
+    return context_error(stream->context);
 }
 
 // Reports the accesses of an operator that has run.
@@ -78,6 +78,7 @@ NPU_CANN_API aclError simulated_cann_host_kernel_capture(void* handle, const cha
     if (!stream) return refuse_unknown_stream(name);
     if (!is_capturing(*stream)) return fail(kStreamNotCaptured, name, "stream must be in a capture.");
     Work work(Work::Kind::kDevice, name);  // not host code: on a device it writes no host memory
+    work.is_kernel = true;                 // of the operator, on a device
     work.accesses = accesses_of(words, count);
     work.run = [run, argument] { return run(argument) == 0 ? int32_t(kSuccess) : int32_t(kernel_exception()); };
     return capture_work(stream, std::move(work));

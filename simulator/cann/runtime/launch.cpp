@@ -121,6 +121,7 @@ int32_t launch(void* workspace, uint64_t workspace_bytes, aclOpExecutor* executo
     // Host calls run immediately, without streams.
     if (host_calls()) return run_executor(*owned, workspace, workspace_bytes);
     Work work(Work::Kind::kDevice, owned->name);
+    work.is_kernel = true;
     work.accesses = owned->accesses;
     if (workspace && workspace_bytes) work.accesses.push_back(workspace_access(workspace, workspace_bytes));
     work.run = [owned, workspace, workspace_bytes] { return run_guarded(*owned, workspace, workspace_bytes); };
@@ -145,6 +146,7 @@ int32_t launch_stand_in(const char* name, void* workspace, uint64_t bytes, aclOp
     // NnopbaseFindStaticKernel). In CANN, only some operators search; here every stand-in does.
     operator_packages();
     Work work(Work::Kind::kDevice, owned->name);
+    work.is_kernel = true;
     work.accesses = owned->accesses;
     const uint64_t used_bytes = owned->workspace_bytes;
     if (used_bytes) work.accesses.push_back(workspace_access(workspace, used_bytes));

@@ -62,13 +62,14 @@ void mark_done(Record* record) {
 // Stream::EnterFailureAbort. In CANN, the records would happen if nothing called Runtime::SetDisableThread. But
 // raw_device.cc calls it on chips with STARS, and NpuDriver::VirtualCqAllocate calls it on other chips.
 void store_failure(Stream* stream, int32_t status, const std::string& text) {
-    DeviceState& device = scheduler_state().devices[stream->device];
+    ContextState& context = scheduler_state().contexts[stream->context];
     stream->error = status;
     stream->error_text = text;
-    if (!device.stops_on_failure) return;
-    if (!device.failure) {
-        device.failure = status;
-        device.failure_text = text;
+    if (!context.stops_on_failure) return;
+    if (!context.failure) {
+        context.failure = status;
+        context.failure_text = text;
+        context.device_of_failure = stream->device;
     }
     stream->is_aborted = true;
     stream->queue.clear();

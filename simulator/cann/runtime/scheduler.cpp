@@ -104,35 +104,41 @@ uint64_t stream_seed() { return settings().seed; }
 
 std::unique_lock<std::mutex> lock_streams() { return std::unique_lock<std::mutex>(g_streams_mutex); }
 
-StreamPtr new_stream(int32_t device) {
+StreamPtr new_stream(ContextId context) {
     SchedulerState& scheduler = scheduler_state();
     auto stream = std::make_shared<Stream>();
     stream->id = scheduler.stream_ids++;
     stream->actor = scheduler.actors++;
-    stream->device = device;
+    stream->context = context.number;
+    stream->device = context.device;
     stream->clock.join(scheduler.host);
     scheduler.streams[stream.get()] = stream;
     return stream;
 }
 
 size_t number_of_streams(int32_t device) {
-    size_t count = 1;  // the default stream, which exists here only once it is used
+    size_t count = number_of_contexts(device);  // the default streams, which exist here only once they are used
     for (const auto& [handle, stream] : scheduler_state().streams)
-        count += stream->device == device && !stream->is_replay &&
-                 stream != scheduler_state().devices[device].default_stream;
+        count += stream->device == device && !stream->is_replay && !is_default_stream(stream);
     return count;
 }
 
 // A null handle is the context's default stream. The default stream is not ordered with other streams (hicann/runtime
 // src/runtime/api/impl/api_impl.cc).
-StreamPtr default_stream(int32_t device) {
-    StreamPtr& stream = scheduler_state().devices[device].default_stream;
-    if (!stream) stream = new_stream(device);
+StreamPtr default_stream(ContextId context) {
+    StreamPtr& stream = scheduler_state().contexts[context.number].default_stream;
+    if (!stream) stream = new_stream(context);
     return stream;
 }
 
+bool is_default_stream(const StreamPtr& stream) {
+    const auto& contexts = scheduler_state().contexts;
+    const auto found = contexts.find(stream->context);
+    return found != contexts.end() && found->second.default_stream == stream;
+}
+
 StreamPtr stream_of(void* handle) {
-    if (!handle) return default_stream(std::max(current_device(), 0));
+    if (!handle) return default_stream(current_context());
     auto found = scheduler_state().streams.find(handle);
     return found == scheduler_state().streams.end() ? nullptr : found->second;
 }
@@ -144,23 +150,26 @@ StreamPtr find_stream(void* handle) {
 
 aclError check_stream_context(const char* call, const Stream& stream) {
     if (aclError error = check_context(call)) return error;
-    const int32_t device = current_device();
-    if (stream.device == device) return kSuccess;
-    return fail(kStreamContext, call,
-                "stream must be one of device " + std::to_string(device) + ", the current one, but got " +
-                    stream.place() + " of device " + std::to_string(stream.device) + ".");
+    const ContextId context = current_context();
+    if (stream.context == context.number) return kSuccess;
+    const std::string rule =
+        stream.device == context.device
+            ? "stream must be one of this thread's context but got " + stream.place() + " of another context"
+            : "stream must be one of device " + std::to_string(context.device) + ", the current one, but got " +
+                  stream.place();
+    return fail(kStreamContext, call, rule + " of device " + std::to_string(stream.device) + ".");
 }
 
 void forget_stream(void* handle) { scheduler_state().streams.erase(handle); }
 
 int32_t enqueue(const StreamPtr& stream, Work work) {
     SchedulerState& scheduler = scheduler_state();
-    if (is_capturing(*stream)) return capture_work(stream, std::move(work));
     if (stream->task_update) return replace_captured_task(stream, std::move(work));
+    if (is_capturing(*stream)) return capture_work(stream, std::move(work));
     // hicann/runtime docs/zh/dev_guide/04-01_single_stream_capture.md: a capture forbids the default stream.
-    if (stream == scheduler.devices[stream->device].default_stream && any_captured_stream(stream->device))
+    if (is_default_stream(stream) && any_captured_stream(stream->context))
         return fail(kCaptureImplicit, work.name, "stream must not be the default stream during a capture.");
-    if (int32_t error = context_error(stream->device)) return error;
+    if (int32_t error = context_error(stream->context)) return error;
     ++stream->last_queued;
     note_work(stream, work);
     if (work.kind == Work::Kind::kRecord) {
@@ -203,35 +212,23 @@ int32_t submit(const StreamPtr& stream, Work work) {
     return status;
 }
 
-int32_t context_error(int32_t device) {
-    const DeviceState& state = scheduler_state().devices[device];
-    if (!state.stops_on_failure || !state.failure) return 0;
-    set_error(state.failure_text);
-    return state.failure;
+int32_t context_error(uint64_t context) {
+    const auto found = scheduler_state().contexts.find(context);
+    if (found == scheduler_state().contexts.end() || !found->second.failure) return 0;
+    set_error(found->second.failure_text);
+    return found->second.failure;
 }
 
 int32_t device_failure(int32_t device) {
     auto lock = lock_streams();
-    return scheduler_state().devices[device].failure;
-}
-
-void reset_context(int32_t device) {
-    SchedulerState& scheduler = scheduler_state();
-    RunLock running(scheduler.running, RunLock::kWait);
-    auto lock = lock_streams();
-    scheduler.devices[device].failure = 0;
-    for (const auto& [handle, stream] : scheduler.streams) {
-        if (stream->device != device) continue;
-        stream->is_aborted = false;
-        stream->error = 0;
-        stream->queue.clear();  // a reset discards the work of the device's streams
-        stream->last_finished = stream->last_queued;
-    }
+    for (const auto& [number, context] : scheduler_state().contexts)
+        if (context.failure && context.device_of_failure == device) return context.failure;
+    return 0;
 }
 
 void set_failure_mode(const StreamPtr& stream, bool stops) {
     stream->stops_on_failure = stops;
-    if (stops) scheduler_state().devices[stream->device].stops_on_failure = true;
+    if (stops) scheduler_state().contexts[stream->context].stops_on_failure = true;
 }
 
 namespace {
@@ -239,7 +236,7 @@ namespace {
 // Returns the error of the stream, and clears it unless the stream is aborted. If there is none, returns the error of
 // the context.
 int32_t take_error(const StreamPtr& stream) {
-    if (!stream->error) return context_error(stream->device);
+    if (!stream->error) return context_error(stream->context);
     const int32_t error = stream->error;
     set_error(stream->error_text);
     if (!stream->is_aborted) stream->error = 0;
@@ -247,10 +244,10 @@ int32_t take_error(const StreamPtr& stream) {
 }
 
 // Returns the status of a wait that cannot end: after an error, for a callback of this thread, or for a missing record.
-int32_t unreachable_status(const char* call, int32_t device) {
+int32_t unreachable_status(const char* call, uint64_t context) {
     {
         auto lock = lock_streams();
-        if (int32_t error = context_error(device)) return error;
+        if (int32_t error = context_error(context)) return error;
         if (const Work* blocked_work = find_work_for_report())
             return fail(
                 kReportTimeout, call,
@@ -262,6 +259,21 @@ int32_t unreachable_status(const char* call, int32_t device) {
     return fail(kStreamSyncTimeout, text);
 }
 
+// The positions of the last work of each stream of a context, and its clock.
+struct ContextEnd {
+    std::vector<StreamPosition> positions;
+    Clock clock;
+
+    explicit ContextEnd(uint64_t context) {
+        auto lock = lock_streams();
+        for (const StreamPtr& stream : list_streams()) {
+            if (stream->context != context) continue;
+            clock.join(stream->clock);
+            positions.push_back({stream, stream->last_queued});
+        }
+    }
+};
+
 }  // namespace
 
 int32_t synchronize(const StreamPtr& stream, const char* call) {
@@ -272,7 +284,7 @@ int32_t synchronize(const StreamPtr& stream, const char* call) {
         clock = stream->clock;
         target.position = stream->last_queued;
     }
-    if (!run_until({target})) return unreachable_status(call, stream->device);
+    if (!run_until({target})) return unreachable_status(call, stream->context);
     auto lock = lock_streams();
     note_host_wait(clock);
     return take_error(stream);
@@ -280,26 +292,38 @@ int32_t synchronize(const StreamPtr& stream, const char* call) {
 
 int32_t synchronize_all(const char* call) {
     SchedulerState& scheduler = scheduler_state();
-    const int32_t device = current_device();
-    Clock clock;
-    std::vector<StreamPosition> targets;
-    {
-        auto lock = lock_streams();
-        for (const StreamPtr& stream : list_streams()) {
-            if (stream->device != device) continue;
-            clock.join(stream->clock);
-            targets.push_back({stream, stream->last_queued});
-        }
-    }
-    if (!run_until(targets)) return unreachable_status(call, device);
+    const uint64_t context = current_context().number;
+    const ContextEnd end(context);
+    if (!run_until(end.positions)) return unreachable_status(call, context);
     auto lock = lock_streams();
     join_device_wait();
-    check_copy_sources(clock);
-    scheduler.device_wait = clock;
+    check_copy_sources(end.clock);
+    scheduler.device_wait = end.clock;
     scheduler.has_device_wait = true;
     int32_t status = 0;
-    for (const StreamPosition& target : targets)
+    for (const StreamPosition& target : end.positions)
         if (int32_t error = take_error(target.stream); error && !status) status = error;
+    return status;
+}
+
+// hicann/runtime src/runtime/core/src/context/context.cc, Context::TearDown.
+int32_t end_context(uint64_t context, const char* call) {
+    const ContextEnd end(context);
+    const bool is_done = run_until(end.positions);
+    bool has_stopped = false;
+    {
+        auto lock = lock_streams();
+        has_stopped = context_error(context) != 0;
+    }
+    const int32_t status = is_done || has_stopped ? 0 : unreachable_status(call, context);
+    {
+        auto lock = lock_streams();
+        if (is_done) note_host_wait(end.clock);
+        forget_graphs(context);
+        for (const StreamPosition& last : end.positions) forget_stream(last.stream.get());
+        scheduler_state().contexts.erase(context);
+    }
+    for (const StreamPosition& last : end.positions) end_reports(*last.stream);
     return status;
 }
 

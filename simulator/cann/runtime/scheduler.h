@@ -16,6 +16,7 @@
 
 #include "cann/runtime/api.h"
 #include "cann/runtime/clocks.h"
+#include "cann/runtime/contexts.h"
 #include "cann/runtime/regions.h"
 
 namespace simulated_cann {
@@ -61,6 +62,7 @@ struct Work {
     HostRange host_source;           // of a copy to the device
     HostRange host_target;           // of a copy to the host
     bool is_copy = false;            // may access memory of another device; kernels may not
+    bool is_kernel = false;          // may be a task of a group that a program updates
     // Whether the calling thread may run the work now; empty if every thread may. Used by callbacks that block
     // (callbacks.cpp).
     std::function<bool()> may_run;
@@ -81,8 +83,9 @@ struct TaskUpdate {
 
 struct Stream {
     int32_t id = 0;
-    size_t actor = 0;  // index in clocks (clocks.h)
-    int32_t device = 0;
+    size_t actor = 0;      // index in clocks (clocks.h)
+    uint64_t context = 0;  // the number of the context that made it
+    int32_t device = 0;    // of the context
     std::deque<Work> queue;
     uint64_t last_queued = 0, last_finished = 0;  // positions of the last queued and finished work, from 1
     bool is_running = false;
@@ -147,12 +150,12 @@ inline uint64_t this_thread() { return uint64_t(pthread_self()); }
 
 // ---- with the lock held ------------------------------------------------------------------------------
 
-StreamPtr new_stream(int32_t device);
-// The number of the device's streams that the program made, and its default stream.
+StreamPtr new_stream(ContextId context);
+// The number of the device's streams that the program made, and of the default streams of its contexts.
 size_t number_of_streams(int32_t device);
-// The default stream of a device.
-StreamPtr default_stream(int32_t device);
-// The stream of a handle, the default stream of this thread's device for null, or nullptr if the handle is not a
+StreamPtr default_stream(ContextId context);
+bool is_default_stream(const StreamPtr& stream);
+// The stream of a handle, the default stream of this thread's context for null, or nullptr if the handle is not a
 // stream.
 StreamPtr stream_of(void* handle);
 void forget_stream(void* handle);
@@ -181,8 +184,8 @@ void note_device_free(uint64_t allocation, bool is_by_torch_npu);
 // Takes the lock and calls stream_of.
 StreamPtr find_stream(void* handle);
 
-// Like check_context. The stream must also belong to the device of this thread, else 107003 (hicann/runtime
-// src/runtime/api/impl/api_impl.cc, for example ApiImpl::LaunchKernelV2 and ::MemcpyAsync: RT_ERROR_STREAM_CONTEXT).
+// Like check_context. The stream must also belong to the context of this thread, else 107003 (hicann/runtime
+// src/runtime/core/inc/common/error_message_manage.hpp, COND_RETURN_AND_MSG_INVALID_CONTEXT_STREAM_WITH_FUNC_DESC).
 aclError check_stream_context(const char* call, const Stream& stream);
 
 // submit() calls enqueue() and run_early(). run_early() runs at most a few heads of queues. If the queue of this stream
@@ -210,19 +213,19 @@ void for_each_queued_work(const std::function<bool(const StreamPtr&, uint64_t po
 void run_some(const std::vector<StreamPosition>& targets);
 void run_some_of_all_streams();
 
-// Wait for a stream, or for all streams of this thread's device. Return the status of `call`, and set its text if it
+// Wait for a stream, or for all streams of this thread's context. Return the status of `call`, and set its text if it
 // fails.
 int32_t synchronize(const StreamPtr& stream, const char* call);
 int32_t synchronize_all(const char* call);
 
-// Returns the error of the device and sets its text; 0 if there is none. After an error, all calls that queue, query or
-// wait on this device return it.
-int32_t context_error(int32_t device);
-// Returns the error of the first work that failed on the device, whether or not later calls return it; 0 if none
-// failed.
+// Returns the error of a context and sets its text; 0 if there is none. After an error, all calls that queue, query or
+// wait in this context return it. Needs the lock.
+int32_t context_error(uint64_t context);
+// Returns the error of a context of the device that stopped; 0 if none did.
 int32_t device_failure(int32_t device);
-// Clears the error of the device and discards its queued work.
-void reset_context(int32_t device);
+// Waits for the work of a context. Then ends its streams and graphs, and forgets its error. Returns the error of `call`
+// if work waits for something that never happens.
+int32_t end_context(uint64_t context, const char* call);
 
 // Ends the subscription of a destroyed stream (callbacks.cpp).
 void end_reports(const Stream& stream);

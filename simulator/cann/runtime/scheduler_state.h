@@ -40,12 +40,13 @@ struct CopySource {
     std::string operation, place;
 };
 
-// The state of a device.
-struct DeviceState {
+// The state of a context.
+struct ContextState {
     StreamPtr default_stream;
     bool stops_on_failure = false;  // true once a stream stops on failure
     int32_t failure = 0;
     std::string failure_text;
+    int32_t device_of_failure = kNoDevice;
 };
 
 // Never destroyed, because calls may use it while the process ends. The mutex of lock_streams() protects all members
@@ -54,11 +55,11 @@ struct SchedulerState {
     // Held by the thread that runs work, which may take long; taken before the other mutex. A fork gets another one.
     std::recursive_mutex* running = new std::recursive_mutex;
     std::unordered_map<void*, StreamPtr> streams;
-    std::unordered_map<int32_t, DeviceState> devices;
+    std::unordered_map<uint64_t, ContextState> contexts;  // by their numbers
     size_t actors = kHost + 1;
     int32_t stream_ids = 0;
     Clock host;
-    Clock device_wait;  // of the last synchronization of the device, see join_device_wait()
+    Clock device_wait;  // of the last aclrtSynchronizeDevice, see join_device_wait()
     bool has_device_wait = false;
     std::vector<CopySource> copy_sources;
     RandomNumbers random{stream_seed()};

@@ -26,7 +26,7 @@ aclError make_stream(void** out, const char* call) {
     auto lock = lock_streams();
     if (number_of_streams(current_device()) >= most)
         return fail(kNoStreamResource, call, "a device must have at most " + std::to_string(most) + " streams.");
-    *out = new_stream(current_device()).get();
+    *out = new_stream(current_context()).get();
     return kSuccess;
 }
 
@@ -73,7 +73,8 @@ aclError wait_for_device(const char* call) {
     if (aclError error = check_context(call)) return error;
     {
         auto lock = lock_streams();
-        if (StreamPtr captured = any_captured_stream(current_device())) return refuse_captured_stream(*captured, call);
+        if (StreamPtr captured = any_captured_stream(current_context().number))
+            return refuse_captured_stream(*captured, call);
     }
     if (int32_t status = synchronize_all(call)) return status;
     std::string damage = check_guards("when the device was synchronized", GuardCheck::kPartial);
@@ -165,7 +166,7 @@ NPU_CANN_API aclError aclrtStreamQuery(void* handle, int32_t* status) {
         auto lock = lock_streams();
         if (is_capturing(*stream)) return refuse_captured_stream(*stream, __func__);
         if (aclError error = check_context(__func__)) return error;
-        if (int32_t error = context_error(stream->device)) return error;
+        if (int32_t error = context_error(stream->context)) return error;
         target.position = stream->last_queued;
     }
     run_some({target});

@@ -10,7 +10,7 @@ from ascend_sim import folders
 from ascend_sim.programs import session
 from simulated_npu import SCRIPTS, checks_of
 
-RULES = [SCRIPTS / f"{name}_rules.py" for name in ("stream", "capture", "handle")]
+RULES = [SCRIPTS / f"{name}_rules.py" for name in ("stream", "capture", "context", "handle")]
 
 
 def results(script, *checks, **variables):

@@ -13,8 +13,10 @@ from forked_checks import run_checks
 from stream_rules import (
     CANN,
     COUNT,
+    FUNCTION,
     INVALID,
     KERNEL,
+    LAUNCH_REFUSED,
     NO_HANDLE,
     NOT_SUPPORTED,
     OK,
@@ -28,14 +30,17 @@ from stream_rules import (
     make_event,
     make_memory,
     make_stream,
+    set_to_one,
     size,
 )
 
+CANN.aclCreateScalar.restype = C.c_void_p
 GLOBAL, THREAD_LOCAL, RELAXED = 0, 1, 2
 NONE, ACTIVE, INVALIDATED = 0, 1, 2
 DEPENDENCY, UNJOINED, EVENT_CAPTURED, NOT_CAPTURED, MODE_REFUSES = 107024, 107025, 107028, 107029, 107030
 IMPLICIT, CONFLICT, TASK_GROUP, UNMATCHED, WRONG_THREAD = 107031, 107032, 107033, 107036, 107038
 MODEL_CAPTURED, ASYNC_REFUSES, CAPTURE_INVALIDATED, INTERNAL = 107026, 107041, 507903, 507000
+GROUP_INTERRUPTED, TASK_NOT_SUPPORTED = 107034, 507009
 
 
 def begin(mode=GLOBAL):
@@ -366,6 +371,18 @@ def update_end(stream):
     return CANN.aclmdlRICaptureTaskUpdateEnd(stream)
 
 
+def set_by_kernel(at, value, stream):
+    """Set the bytes of memory by aclnn and return the status of the second phase."""
+    dims, steps, one_dim = (C.c_int64 * 1)(COUNT), (C.c_int64 * 1)(1), C.c_uint64(1)
+    int8 = 2
+    tensor = C.c_void_p(CANN.aclCreateTensor(dims, one_dim, int8, steps, C.c_int64(0), 2, dims, one_dim, at))
+    scalar = C.c_void_p(CANN.aclCreateScalar((C.c_int8 * 1)(value), int8))
+    bytes_, executor = C.c_uint64(), C.c_void_p()
+    prepare = CANN.aclnnInplaceFillScalarGetWorkspaceSize
+    assert prepare(tensor, scalar, C.byref(bytes_), C.byref(executor)) == OK, error_text()
+    return CANN.aclnnInplaceFillScalar(None, bytes_, executor, stream)
+
+
 def check_the_tasks_of_a_group_are_replaced():
     a, b, c = (make_memory(value=0) for _ in range(3))
     one, updating, other = begin(), make_stream(), make_stream()
@@ -373,8 +390,8 @@ def check_the_tasks_of_a_group_are_replaced():
     assert group_begin(one) == OK
     assert group_begin(one) == TASK_GROUP
     assert "must not have an open group." in error_text()
-    assert fill(b, 2, one) == OK
-    assert fill(c, 3, one) == OK
+    assert set_by_kernel(b, 2, one) == OK
+    assert set_by_kernel(c, 3, one) == OK
     status, group = group_end(one)
     assert status == OK
     assert update_begin(updating, group) == INVALID  # the graph is not ready
@@ -386,17 +403,20 @@ def check_the_tasks_of_a_group_are_replaced():
     assert "must not update another group." in error_text()
     assert update_begin(other, group) == TASK_GROUP
     assert "handle must not be updated by another stream." in error_text()
-    assert copy(b, a, updating) == TASK_GROUP
-    assert "aclrtMemcpyAsync: the task of the group must be aclrtMemsetAsync." in error_text()
-    assert fill(b, 5, updating) == OK
+    assert set_to_one(b, updating) == LAUNCH_REFUSED
+    assert "aclnnInplaceOne: the task of the group must be aclnnInplaceFillScalar." in error_text()
+    for call in (lambda: fill(b, 1, updating), lambda: CANN.aclrtRecordEvent(make_event(), updating)):
+        assert call() == TASK_NOT_SUPPORTED
+        assert "only kernels can replace the tasks of a group." in error_text()
+    assert set_by_kernel(b, 5, updating) == OK
     assert update_end(updating) == INTERNAL
     assert "every task of the group must be updated but got 1 of 2." in error_text()
 
     assert update_begin(updating, group) == OK
-    assert fill(b, 6, updating) == OK
-    assert fill(c, 7, updating) == OK
-    assert fill(c, 8, updating) == TASK_GROUP
-    assert "aclrtMemsetAsync: the group has only 2 task(s)." in error_text()
+    assert set_by_kernel(b, 6, updating) == OK
+    assert set_by_kernel(c, 7, updating) == OK
+    assert set_by_kernel(c, 8, updating) == LAUNCH_REFUSED
+    assert "aclnnInplaceFillScalar: the group has only 2 task(s)." in error_text()
     assert update_end(updating) == OK
     assert [content(each) for each in (a, b, c)] == [{0}] * 3
     replay(graph)
@@ -414,11 +434,12 @@ def check_calls_of_task_groups_that_are_refused():
     status, group = group_end(one)
     assert (status, group.value) == (NOT_CAPTURED, None)
     assert update_end(one) == TASK_GROUP
-    for handle in (None, junk):
+    for handle, rule in ((None, "not be null."), (junk, "be a group of a graph that exists.")):
         assert update_begin(one, handle) == INVALID
-        assert "handle must be a group of a graph that exists." in error_text()
+        assert f"handle must {rule}" in error_text()
     assert CANN.aclmdlRICaptureBegin(one, GLOBAL) == OK
     assert group_end(one)[0] == TASK_GROUP
+    assert update_begin(one, None) == INVALID
     assert (update_begin(one, junk), update_end(one)) == (STREAM_CAPTURED, STREAM_CAPTURED)
     assert group_begin(one) == OK
     assert CANN.aclmdlRICaptureTaskGrpEnd(one, None) == INVALID
@@ -431,6 +452,48 @@ def check_calls_of_task_groups_that_are_refused():
     status, graph = end(other)
     assert (status, graph.value) == (TASK_GROUP, None)
     assert "a task group is open." in error_text()
+
+
+def check_a_group_has_kernels_only():
+    """Another task in the group, and a task of another stream during the group, invalidate the capture."""
+    event, at, host = make_event(), make_memory(value=1), FUNCTION(lambda _: None)
+    for status, work in (
+        (OK, lambda one, _: set_to_one(at, one)),
+        (TASK_NOT_SUPPORTED, lambda one, _: fill(at, 2, one)),
+        (TASK_NOT_SUPPORTED, lambda one, _: copy(at, at, one)),
+        (TASK_NOT_SUPPORTED, lambda one, _: CANN.aclrtRecordEvent(event, one)),
+        (TASK_NOT_SUPPORTED, lambda one, _: CANN.aclrtLaunchHostFunc(one, host, None)),
+        (GROUP_INTERRUPTED, lambda _, other: fill(at, 2, other)),
+        (GROUP_INTERRUPTED, lambda _, other: CANN.aclrtRecordEvent(event, other)),
+    ):
+        one, other = begin(), make_stream()
+        fork(one, other)
+        assert group_begin(one) == OK
+        assert work(one, other) == status
+        rule = "stream must be the one of" if status == GROUP_INTERRUPTED else "only kernels can be tasks of"
+        assert not status or rule in error_text()
+        ended_status, group = group_end(one)
+        assert (ended_status, bool(group)) == (status, status == OK)
+        assert not status or "is invalid." in error_text()
+        assert state_of(one) == (INVALIDATED if status else ACTIVE)
+        assert end(one)[0] == (CAPTURE_INVALIDATED if status else UNJOINED)
+        assert content(at) == {1}
+
+
+def check_a_stream_that_updates_a_group_begins_none():
+    at, one, updating = make_memory(16), begin(), make_stream()
+    assert group_begin(one) == OK
+    assert set_to_one(at, one) == OK
+    _, group = group_end(one)
+    graph = ended(one)
+    assert update_begin(updating, group) == OK
+    assert CANN.aclmdlRICaptureBegin(updating, GLOBAL) == OK
+    assert group_begin(updating) == TASK_GROUP
+    assert "must not update a group." in error_text()
+    assert set_to_one(at, updating) == OK  # replaces the task
+    ended(updating)
+    assert update_end(updating) == OK
+    assert CANN.aclmdlRIDestroy(graph) == OK
 
 
 # ---- fallbacks to the host ---------------------------------------------------------------------------
@@ -553,8 +616,8 @@ def check_a_graph_as_a_trace():
     assert [node["tid"] for node in nodes] == [f"stream{branch}" for branch in (0, 0, 1, 1, 0)]
     assert [(node["ts"], node["dur"], node["ph"]) for node in nodes] == [(i, 1, "X") for i in range(5)]
     assert {node["pid"] for node in nodes} == {"simulated graph 1"}
-    for path in (None, b"/no folder/graph.json"):
-        assert CANN.aclmdlRIDebugJsonPrint(graph, path, 0) == RT_INVALID
+    for path, status in ((None, INVALID), (b"/no folder/graph.json", RT_INVALID)):
+        assert CANN.aclmdlRIDebugJsonPrint(graph, path, 0) == status
     assert CANN.aclmdlRIDebugPrint(graph) == OK
 
 

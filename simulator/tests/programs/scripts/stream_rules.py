@@ -1161,9 +1161,12 @@ def check_every_thread_sets_its_device():
         "aclrtLaunchHostFunc": (one, function, None),
         "aclmdlRICaptureBegin": (one, 0),
         "aclmdlRICaptureEnd": (one, C.byref(made)),
-        "aclmdlRICaptureTaskUpdateBegin": (one, None),
+        "aclmdlRICaptureTaskUpdateBegin": (one, C.c_void_p(64)),
         "aclmdlRICaptureTaskUpdateEnd": (one,),
+        "aclmdlRICaptureThreadExchangeMode": (C.byref(number),),
         "aclmdlRIExecuteAsync": (graph, one),
+        "aclmdlRIDebugPrint": (graph,),
+        "aclmdlRIDebugJsonPrint": (graph, b"/no folder/graph.json", 0),
         "aclmdlRIDestroy": (graph,),
         "aclrtDestroyStream": (one,),
     }
