@@ -924,6 +924,7 @@ PYTHON_TESTS = (
         ),
         *("tests/norm/test_rms_norm_rope.py", "tests/norm/test_qkv_norm_rope_cache.py"),
         "tests/norm/test_qk_square_sums.py",
+        *("tests/integrations/test_onnx_backend.py", "tests/integrations/test_random_onnx.py"),
     ),
 )
 

@@ -13,6 +13,7 @@ from dataclasses import replace
 import mpmath
 import numpy as np
 import pytest
+from guarded_memory import before_inaccessible_memory
 from rope_cases import DEVICE_REACH, try_rope
 
 from npu_rope import RopeParams, rope
@@ -116,6 +117,17 @@ def test_exact_meets_its_bound_with_freq_factors_and_scaling(backend):
     factors = np.linspace(1, 8, 32, dtype=np.float32)
     positions = far_positions(40, 3, backend)
     assert errors_of_table(positions, params, backend, factors=factors).max() <= exact_bound(backend)
+
+
+@pytest.mark.parametrize("angle", ["exact", "ggml"])
+def test_factors_and_positions_are_read_within_their_memory(angle):
+    params = RopeParams(64)
+    x, positions = np.ones((3, 2, 64), np.float32), np.arange(3, dtype=np.int32)
+    factors = np.linspace(1, 8, 32, dtype=np.float32)
+    within = [before_inaccessible_memory(a) for a in (x, positions, factors)]
+    expected = rope(x, positions, params, factors, angle=angle, backend="cpu")
+    found = rope(*within[:2], params, within[2], angle=angle, backend="cpu")
+    np.testing.assert_array_equal(found, expected)
 
 
 def near_positions(n, limit):

@@ -6,6 +6,9 @@ array's elements has changed, including the gaps between strided rows, and that 
 
 from __future__ import annotations
 
+import ctypes
+import mmap
+
 import numpy as np
 
 GUARD_BYTES = 192
@@ -52,6 +55,19 @@ class GuardedMemory:
             before = copy[0] if copy else PATTERN
             changed = np.flatnonzero(guarded & (raw != before))
             assert changed.size == 0, f"{changed.size} guarded bytes changed, first at offset {changed[0]}"
+
+
+def before_inaccessible_memory(values):
+    """Return a copy of values whose last byte is the last of a page. A read behind it ends the process."""
+    values = np.asarray(values)
+    size = -(-values.nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
+    pages = mmap.mmap(-1, size + mmap.PAGESIZE)
+    inaccessible = ctypes.addressof(ctypes.c_char.from_buffer(pages)) + size
+    protect = ctypes.CDLL(None, use_errno=True).mprotect
+    assert protect(ctypes.c_void_p(inaccessible), ctypes.c_size_t(mmap.PAGESIZE), 0) == 0
+    array = np.frombuffer(pages, values.dtype, values.size, offset=size - values.nbytes).reshape(values.shape)
+    array[...] = values
+    return array
 
 
 def contiguous_strides(shape):
