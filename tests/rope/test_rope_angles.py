@@ -130,6 +130,16 @@ def test_factors_and_positions_are_read_within_their_memory(angle):
     np.testing.assert_array_equal(found, expected)
 
 
+def test_constants_of_strided_factors_are_not_those_of_others():
+    """A thread keeps the constants of its last calls, by their factors."""
+    params, x, positions = RopeParams(64), np.ones((3, 2, 64)), np.arange(3, dtype=np.int32)
+    memory = np.linspace(1, 8, 64, dtype=np.float32)
+    for factors in (memory[::2], memory[np.arange(32) // 2], memory[:32], memory[::2]):
+        found = rope(x, positions, params, factors, backend="cpu")
+        expected = rope(x, positions, params, factors.copy(), backend="reference")
+        np.testing.assert_allclose(found, expected, rtol=0, atol=EXACT_FLOAT64_NEAR)
+
+
 def near_positions(n, limit):
     """Return positions below the limit: powers of two with their neighbours, both ends, and n random ones."""
     powers = 2 ** np.arange(25)
