@@ -22,6 +22,7 @@ namespace simulated_cann {
 
 struct Stream;
 struct Graph;
+struct DeviceFlag;
 
 // One call of aclrtRecordEvent: its position in its stream, and whether it has happened.
 struct Record {
@@ -52,12 +53,15 @@ struct Work {
         kHostCode,  // a host function
         kRecord,
         kWait,
+        kReset,  // of an event's flag
     };
     Kind kind = Kind::kDevice;
     std::string name;
     std::vector<MemoryAccess> accesses;
     std::function<int32_t()> run;    // returns 0, or calls set_error and returns an error code
-    std::shared_ptr<Record> record;  // of kRecord and kWait
+    std::shared_ptr<Record> record;  // of kRecord, and of kWait unless it waits for a flag
+    std::shared_ptr<DeviceFlag> flag;  // of kReset, and of kRecord and kWait if the event has a flag
+    std::shared_ptr<void> waits;      // of kWait: Event::waits
     HostRange host_source;           // of a copy to the device
     HostRange host_target;           // of a copy to the host
     bool is_copy = false;            // may access memory of another device; kernels may not
@@ -116,10 +120,9 @@ struct Event {
     bool is_extended = false;  // created by aclrtCreateEventExWithFlag
     uint32_t flags = 0;        // an OR of EventFlag
     std::shared_ptr<Record> latest_record;
-    // The next record, if waits for it are already queued, and the streams of these waits. Extended events do not use
-    // it.
-    std::shared_ptr<Record> next_record;
-    std::vector<std::shared_ptr<Stream>> waiting_streams;
+    std::shared_ptr<DeviceFlag> flag;                       // null if the event has none (device_flags.h)
+    std::vector<std::shared_ptr<Stream>> waiting_streams;  // of queued waits that the next record must end
+    std::shared_ptr<void> waits = std::make_shared<char>();  // also held by the event's queued waits
     // The capture and its node that records the event; null if no capture does.
     std::shared_ptr<Graph> capture;
     size_t node = 0;
@@ -161,8 +164,10 @@ void forget_stream(void* handle);
 // the context if it has one.
 int32_t enqueue(const StreamPtr& stream, Work work);
 // Queue a record of an event, or a wait for it.
-int32_t enqueue_record(const StreamPtr& stream, const std::shared_ptr<Record>& record);
-int32_t enqueue_wait(const StreamPtr& stream, const std::shared_ptr<Record>& record);
+int32_t enqueue_record(const StreamPtr& stream, const std::shared_ptr<Record>& record,
+                       std::shared_ptr<DeviceFlag> flag = nullptr);
+int32_t enqueue_wait(const StreamPtr& stream, const std::shared_ptr<Record>& record,
+                     std::shared_ptr<void> waits = nullptr);
 
 // aclrtSetStreamFailureMode.
 void set_failure_mode(const StreamPtr& stream, bool stops);

@@ -5,6 +5,7 @@ usage: stream_rules.py LIBRARY [CHECK ...]
 """
 
 import ctypes as C
+import json
 import os
 import sys
 import threading
@@ -81,6 +82,12 @@ def error_text():
 def event_status(event):
     status = C.c_int32(-1)
     return CANN.aclrtQueryEventStatus(event, C.byref(status)), status.value
+
+
+def calls_beyond_documents():
+    """The numbers of calls that CANN's sources accept and its documents exclude."""
+    CANN.simulated_cann_calls_beyond_documents.restype = C.c_char_p
+    return json.loads(CANN.simulated_cann_calls_beyond_documents())
 
 
 def fail_on(stream):
@@ -226,7 +233,7 @@ def check_the_status_of_an_event_that_nothing_recorded():
 
 
 def check_the_status_of_waits_for_an_event():
-    """They are complete if no stream waits for a later record, and the last record has happened."""
+    """They are complete if no wait of a stream is left, whether or not the last record has happened."""
     one, two, event, status = make_stream(), make_stream(), make_event(False), C.c_int32(-1)
 
     def wait_status():
@@ -241,13 +248,20 @@ def check_the_status_of_waits_for_an_event():
     assert wait_status() == not_ready
     assert CANN.aclrtSynchronizeStream(two) == OK
     assert wait_status() == complete
+    assert CANN.aclrtResetEvent(event, two) == OK
     assert CANN.aclrtRecordEvent(event, one) == OK
+    assert wait_status() == complete
+    assert CANN.aclrtStreamWaitEvent(two, event) == OK
     assert wait_status() == not_ready
-    assert CANN.aclrtSynchronizeStream(one) == OK
+    assert CANN.aclrtDestroyStreamForce(two) == OK
     assert wait_status() == complete
     assert CANN.aclrtQueryEventWaitStatus(make_event(True), C.byref(status)) == NOT_SUPPORTED
     assert CANN.aclrtQueryEventWaitStatus(None, C.byref(status)) == INVALID
     assert CANN.aclrtQueryEventWaitStatus(event, None) == INVALID
+    stops = make_stream(STOP)
+    fail_on(stops)
+    assert CANN.aclrtSynchronizeStream(stops) == KERNEL
+    assert CANN.aclrtQueryEventWaitStatus(event, C.byref(status)) == KERNEL
 
 
 def check_a_null_argument_of_an_event():
@@ -340,16 +354,57 @@ def check_an_event_of_the_oldest_call_is_not_reset():
     assert "event must have the flag 1, ACL_EVENT_SYNC, but got 14." in error_text()
 
 
-def check_an_event_that_is_reset_has_no_record():
-    """A wait for it waits for the next record."""
+def check_a_reset_of_an_event_is_work_of_its_stream():
+    """A wait that runs before it passes, and one that runs later waits for the next record."""
     one, two, event = make_stream(), make_stream(), make_event(False)
     assert CANN.aclrtRecordEvent(event, one) == OK
     assert CANN.aclrtSynchronizeStream(one) == OK
-    assert event_status(event) == (OK, 1)
     assert CANN.aclrtResetEvent(event, one) == OK
-    assert event_status(event) == (OK, 0)
+    assert CANN.aclrtStreamWaitEvent(two, event) == OK
+    assert CANN.aclrtSynchronizeStream(two) == OK
+    assert CANN.aclrtSynchronizeStream(one) == OK
     assert CANN.aclrtStreamWaitEvent(two, event) == OK
     assert CANN.aclrtSynchronizeStream(two) == 507046
+    assert CANN.aclrtRecordEvent(event, one) == OK
+    assert CANN.aclrtSynchronizeStream(two) == OK
+
+
+def check_an_event_that_is_reset_keeps_its_record():
+    """Its status and its time stay, and its synchronization ends."""
+    one, event, elapsed = make_stream(), make_event(False, SYNC | TIME_LINE), C.c_float(-1)
+    for call in (CANN.aclrtRecordEvent, CANN.aclrtResetEvent):
+        assert call(event, one) == OK
+        assert CANN.aclrtSynchronizeEvent(event) == OK
+        assert CANN.aclrtSynchronizeStream(one) == OK
+        assert event_status(event) == (OK, 1)
+        assert CANN.aclrtEventElapsedTime(C.byref(elapsed), event, event) == OK
+        assert elapsed.value == 0
+
+
+def check_a_wait_for_an_event_that_was_recorded_again_is_reported():
+    """Unless it is extended, is of the oldest call, or was reset."""
+    one, oldest = make_stream(), C.c_void_p()
+    assert CANN.aclrtCreateEvent(C.byref(oldest)) == OK
+    text = "aclrtStreamWaitEvent for an event that was recorded again without aclrtResetEvent"
+    for event, is_reported in (
+        (make_event(True), False),
+        (oldest, False),
+        (make_event(False), True),
+        (make_event(False, EXTERNAL), True),
+        (make_event(False, DEVICE_SYNC), True),
+    ):
+        before = calls_beyond_documents().get(text, 0)
+        assert CANN.aclrtRecordEvent(event, one) == OK
+        assert CANN.aclrtStreamWaitEvent(one, event) == OK
+        assert calls_beyond_documents().get(text, 0) == before
+        assert CANN.aclrtRecordEvent(event, one) == OK
+        assert CANN.aclrtStreamWaitEvent(one, event) == OK
+        assert calls_beyond_documents().get(text, 0) == before + is_reported
+        if CANN.aclrtResetEvent(event, one) == OK:
+            assert CANN.aclrtRecordEvent(event, one) == OK
+            assert CANN.aclrtStreamWaitEvent(one, event) == OK
+            assert calls_beyond_documents()[text] == before + 1
+        assert CANN.aclrtSynchronizeStream(one) == OK
 
 
 def check_a_timeout_of_zero_is_refused():
