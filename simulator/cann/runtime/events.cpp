@@ -132,12 +132,14 @@ aclError record_event(const StreamPtr& stream, Event* event) {
 // the event has the flag ACL_EVENT_SYNC or ACL_EVENT_EXTERNAL, and is refused otherwise (hicann/runtime
 // src/runtime/core/src/event/event.cc, WaitSendCheck and Event::Wait). Immediate streams never wait.
 // docs/zh/api_ref/07_event_management.md, aclrtRecordEvent: only an extended event is used again without a reset. A wait
-// for another one may end at an earlier record.
+// for another one may end at an earlier record. On Ascend310P a stream does not wait for an event of another device
+// (event.cc, CrossDeviceEventWait).
 aclError wait_for_event(const StreamPtr& stream, Event* event) {
     if (!event->latest_record && event->is_extended) return kSuccess;
     if (!event->latest_record && !has_own_resource(event->flags))
         return fail(kRtInvalid, "aclrtStreamWaitEvent",
                     "event must have been recorded, or have the flag 1, ACL_EVENT_SYNC, or 32, ACL_EVENT_EXTERNAL.");
+    if (is_ascend310p() && event->device != stream->device) return kSuccess;
     if (!event->flag) return enqueue_wait(stream, event->latest_record, event->waits);
     if (event->flag->record_count > 1)
         count_beyond_document("aclrtStreamWaitEvent for an event that was recorded again without aclrtResetEvent");

@@ -95,6 +95,7 @@ struct Stream {
     int32_t error = 0;
     std::string error_text;
     bool stops_on_failure = false, is_aborted = false;
+    bool has_failure_mode = false;            // the program has set it
     bool is_replay = false;                   // replays a branch of a graph; the program has no handle
     uint32_t overflow_switch = 0;             // of aclrtSetStreamOverflowSwitch
     std::shared_ptr<Graph> capture;           // the graph that records the stream; null if none does
@@ -176,6 +177,8 @@ void set_failure_mode(const StreamPtr& stream, bool stops);
 void note_host_access(const char* call, const void* first, uint64_t bytes, bool writes);
 // Records that the host has waited for the work before this clock of a stream or a record.
 void note_host_wait(const Clock& clock);
+// Whether the host has waited for all work of the stream.
+bool has_host_waited(const Stream& stream);
 // Returns "" or the stream work that uses this host memory and for which the host has not waited.
 std::string find_user_of_host_memory(const HostRange& memory);
 // Handles a free of device memory. `is_by_torch_npu`: torch_npu itself synchronized the device before this free.

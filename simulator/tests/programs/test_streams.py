@@ -44,6 +44,8 @@ def test_statuses_of_the_310p():
         "check_flags_of_streams",
         "check_the_overflow_switch_of_a_stream_is_stored",
         "check_attributes_of_a_null_stream",
+        "check_what_ascend310p_ignores_of_a_stream",
+        "check_kinds_of_memory",
         "check_the_number_of_streams",
         "check_the_number_of_events",
         "check_events_between_processes_depend_on_the_chip",
