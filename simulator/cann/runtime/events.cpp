@@ -76,7 +76,8 @@ aclError make_event(void** out, uint32_t flags, bool is_extended, const char* ca
     event->device = current_device();
     event->is_extended = is_extended;
     event->flags = flags;
-    if (!is_extended && flags != kDefaultFlags && can_be_waited_for(*event)) event->flag = std::make_shared<DeviceFlag>();
+    if (!is_extended && flags != kDefaultFlags && can_be_waited_for(*event))
+        event->flag = std::make_shared<DeviceFlag>();
     void* const handle = new_handle(event->id);
     live_events()[handle] = std::move(event);
     *out = handle;
@@ -131,9 +132,9 @@ aclError record_event(const StreamPtr& stream, Event* event) {
 // If an extended event was not recorded, a wait has no effect. A wait for another event waits for the next record if
 // the event has the flag ACL_EVENT_SYNC or ACL_EVENT_EXTERNAL, and is refused otherwise (hicann/runtime
 // src/runtime/core/src/event/event.cc, WaitSendCheck and Event::Wait). Immediate streams never wait.
-// docs/zh/api_ref/07_event_management.md, aclrtRecordEvent: only an extended event is used again without a reset. A wait
-// for another one may end at an earlier record. On Ascend310P a stream does not wait for an event of another device
-// (event.cc, CrossDeviceEventWait).
+// docs/zh/api_ref/07_event_management.md, aclrtRecordEvent: only an extended event is used again without a reset. A
+// wait for another one may end at an earlier record. On Ascend310P a stream does not wait for an event of another
+// device (event.cc, CrossDeviceEventWait).
 aclError wait_for_event(const StreamPtr& stream, Event* event) {
     if (!event->latest_record && event->is_extended) return kSuccess;
     if (!event->latest_record && !has_own_resource(event->flags))

@@ -144,8 +144,8 @@ aclError check_peer_access(const char* call, const Copy& copy) {
                     std::to_string(from) + " and " + std::to_string(to) + ".");
 }
 
-// hicann/runtime docs/zh/api_ref/11-04_virtual_memory_management.md, aclrtReserveMemAddress: only aclrtMemcpyAsync copies
-// this memory between two devices. The source does not check it.
+// hicann/runtime docs/zh/api_ref/11-04_virtual_memory_management.md, aclrtReserveMemAddress: only aclrtMemcpyAsync
+// copies this memory between two devices. The source does not check it.
 void note_copy_between_devices(const char* call, const Copy& copy) {
     int32_t to = 0, from = 0;
     if (device_of_address(copy.to, &to) && device_of_address(copy.from, &from) && to != from &&
@@ -347,8 +347,8 @@ NPU_CANN_API aclError aclrtMemsetAsync(void* to, size_t to_bytes, int32_t value,
 
 // Kinds of memory: hicann/runtime src/runtime/api/impl/api_error.cc, MemGetInfoEx; pkg_inc/runtime/runtime/mem.h.
 // Only Ascend310P has DDR memory; every kind is one of DDR there (src/runtime/driver/npu_driver_mem.cc, MemGetInfoEx,
-// g_memInfoTypeMap). On other chips the sizes of DDR memory are 0 (docs/zh/api_ref/11-01_device_memory_malloc_and_free.md,
-// aclrtGetMemInfo).
+// g_memInfoTypeMap). On other chips the sizes of DDR memory are 0
+// (docs/zh/api_ref/11-01_device_memory_malloc_and_free.md, aclrtGetMemInfo).
 NPU_CANN_API aclError aclrtGetMemInfo(int attribute, size_t* free_bytes, size_t* total) {
     constexpr int kKindsOfMemory = 18;
     if (!free_bytes || !total) return fail(kInvalidParam, __func__, "free and total must not be null.");

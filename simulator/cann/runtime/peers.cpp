@@ -128,8 +128,8 @@ NPU_CANN_API aclError aclrtDeviceDisablePeerAccess(int32_t peer) {
     Locked<PeerAccess>()->enabled.erase({device, peer});
     return kSuccess;
 }
-// hicann/runtime src/acl/aclrt_impl/memory.cpp, aclrtDevicePeerAccessStatusImpl, takes `peer` as a physical device, unlike
-// `device`. The document (04_device_management.md) excludes devices of which the process has no number.
+// hicann/runtime src/acl/aclrt_impl/memory.cpp, aclrtDevicePeerAccessStatusImpl, takes `peer` as a physical device,
+// unlike `device`. The document (04_device_management.md) excludes devices of which the process has no number.
 NPU_CANN_API aclError aclrtDevicePeerAccessStatus(int32_t device, int32_t peer, int32_t* status) {
     if (!status) return fail(kInvalidParam, __func__, "status must not be null.");
     for (int32_t each : {device, peer})

@@ -58,13 +58,13 @@ struct Work {
     Kind kind = Kind::kDevice;
     std::string name;
     std::vector<MemoryAccess> accesses;
-    std::function<int32_t()> run;    // returns 0, or calls set_error and returns an error code
-    std::shared_ptr<Record> record;  // of kRecord, and of kWait unless it waits for a flag
+    std::function<int32_t()> run;      // returns 0, or calls set_error and returns an error code
+    std::shared_ptr<Record> record;    // of kRecord, and of kWait unless it waits for a flag
     std::shared_ptr<DeviceFlag> flag;  // of kReset, and of kRecord and kWait if the event has a flag
-    std::shared_ptr<void> waits;      // of kWait: Event::waits
-    HostRange host_source;           // of a copy to the device
-    HostRange host_target;           // of a copy to the host
-    bool is_copy = false;            // may access memory of another device; kernels may not
+    std::shared_ptr<void> waits;       // of kWait: Event::waits
+    HostRange host_source;             // of a copy to the device
+    HostRange host_target;             // of a copy to the host
+    bool is_copy = false;              // may access memory of another device; kernels may not
     // Whether the calling thread may run the work now; empty if every thread may. Used by callbacks that block
     // (callbacks.cpp).
     std::function<bool()> may_run;
@@ -121,8 +121,8 @@ struct Event {
     bool is_extended = false;  // created by aclrtCreateEventExWithFlag
     uint32_t flags = 0;        // an OR of EventFlag
     std::shared_ptr<Record> latest_record;
-    std::shared_ptr<DeviceFlag> flag;                       // null if the event has none (device_flags.h)
-    std::vector<std::shared_ptr<Stream>> waiting_streams;  // of queued waits that the next record must end
+    std::shared_ptr<DeviceFlag> flag;                        // null if the event has none (device_flags.h)
+    std::vector<std::shared_ptr<Stream>> waiting_streams;    // of queued waits that the next record must end
     std::shared_ptr<void> waits = std::make_shared<char>();  // also held by the event's queued waits
     // The capture and its node that records the event; null if no capture does.
     std::shared_ptr<Graph> capture;

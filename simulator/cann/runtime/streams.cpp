@@ -185,8 +185,8 @@ NPU_CANN_API aclError aclrtStreamQuery(void* handle, int32_t* status) {
 NPU_CANN_API aclError aclrtSetStreamFailureMode(void* handle, uint64_t mode) {
     return change_failure_mode(handle, mode, __func__);
 }
-// hicann/runtime src/acl/aclrt_impl/stream.cpp. The effect of the switch is not simulated. On Ascend310P the call has no
-// effect and checks no stream (src/runtime/api/api_c_stream.cc, rtSetStreamOverflowSwitch), and its document
+// hicann/runtime src/acl/aclrt_impl/stream.cpp. The effect of the switch is not simulated. On Ascend310P the call has
+// no effect and checks no stream (src/runtime/api/api_c_stream.cc, rtSetStreamOverflowSwitch), and its document
 // (06_stream_management.md) excludes the chip.
 NPU_CANN_API aclError aclrtSetStreamOverflowSwitch(void* handle, uint32_t flag) {
     if (flag > 1) return fail(kInvalidParam, __func__, "flag must be 0 or 1", flag);
@@ -198,9 +198,9 @@ NPU_CANN_API aclError aclrtSetStreamOverflowSwitch(void* handle, uint32_t flag) 
 }
 
 // hicann/runtime src/runtime/api/api_c_stream.cc, rtsStreamSetAttribute. Only the failure mode has an effect; of the
-// other attributes only the overflow switch is stored. On Ascend310P the overflow switch and the tag have no effect. The
-// priority needs a stream that is not null (src/runtime/api/impl/api_error.cc, SetStreamPriorityValue). The switch of
-// operator information needs a context only to find the default stream (api_impl.cc, SetStreamCacheOpInfoSwitch).
+// other attributes only the overflow switch is stored. On Ascend310P the overflow switch and the tag have no effect.
+// The priority needs a stream that is not null (src/runtime/api/impl/api_error.cc, SetStreamPriorityValue). The switch
+// of operator information needs a context only to find the default stream (api_impl.cc, SetStreamCacheOpInfoSwitch).
 NPU_CANN_API aclError aclrtSetStreamAttribute(void* handle, int attribute, void* value) {
     if (!value) return fail(kInvalidParam, __func__, "value must not be null.");
     uint32_t value32 = 0;

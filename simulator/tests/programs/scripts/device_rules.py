@@ -96,9 +96,7 @@ def check_the_peer_in_a_status_is_a_physical_device():
     status = C.c_int32(-1)
 
     def statuses():
-        return [
-            (CANN.aclrtDevicePeerAccessStatus(0, peer, C.byref(status)), status.value) for peer in (1, 2)
-        ]
+        return [(CANN.aclrtDevicePeerAccessStatus(0, peer, C.byref(status)), status.value) for peer in (1, 2)]
 
     os.environ["ASCEND_RT_VISIBLE_DEVICES"] = "1,2,3"
     set_device(0)
