@@ -116,6 +116,7 @@ struct Program {
         CALL(aclrtRecordEvent, older, second);
         CALL(aclrtStreamWaitEvent, first, older);
         CALL(aclrtResetEvent, older, first);
+        CALL(aclrtSynchronizeStream, second);
         CALL(aclrtMemcpyAsync, x, kBytes, y, kBytes, ACL_MEMCPY_DEVICE_TO_DEVICE, first);
         launch_add_one();
         CALL(aclmdlRICaptureBegin, first, ACL_MODEL_RI_CAPTURE_MODE_GLOBAL);
