@@ -42,7 +42,7 @@ struct Refused {
 struct Program {
     void *x = nullptr, *y = nullptr, *workspace = nullptr;
     aclrtStream first = nullptr, second = nullptr;
-    aclrtEvent event = nullptr;
+    aclrtEvent event = nullptr, older = nullptr;
     aclTensor *x_tensor = nullptr, *y_tensor = nullptr;
     aclScalar* alpha = nullptr;
     aclOpExecutor* executor = nullptr;
@@ -62,7 +62,8 @@ struct Program {
         for (aclTensor* tensor : {x_tensor, y_tensor})
             if (tensor) release("aclDestroyTensor", aclDestroyTensor(tensor));
         if (alpha) release("aclDestroyScalar", aclDestroyScalar(alpha));
-        if (event) release("aclrtDestroyEvent", aclrtDestroyEvent(event));
+        for (aclrtEvent each : {event, older})
+            if (each) release("aclrtDestroyEvent", aclrtDestroyEvent(each));
         for (aclrtStream stream : {first, second})
             if (stream) release("aclrtDestroyStream", aclrtDestroyStream(stream));
         for (void* memory : {x, y, workspace})
@@ -96,6 +97,7 @@ struct Program {
         for (void** memory : {&x, &y}) CALL(aclrtMalloc, memory, kBytes, ACL_MEM_MALLOC_HUGE_FIRST);
         for (aclrtStream* stream : {&first, &second}) CALL(aclrtCreateStream, stream);
         CALL(aclrtCreateEventExWithFlag, &event, ACL_EVENT_SYNC);
+        CALL(aclrtCreateEventWithFlag, &older, ACL_EVENT_SYNC);
         CALL(aclrtMemcpyAsync, x, kBytes, values.data(), kBytes, ACL_MEMCPY_HOST_TO_DEVICE, first);
         launch_add_one();
         CALL(aclrtRecordEvent, event, first);
@@ -111,6 +113,9 @@ struct Program {
         aclOpExecutor* const runs = executor;
         executor = nullptr;
         CALL(aclnnAdd, workspace, bytes, runs, second);
+        CALL(aclrtRecordEvent, older, second);
+        CALL(aclrtStreamWaitEvent, first, older);
+        CALL(aclrtResetEvent, older, first);
         CALL(aclrtSynchronizeStream, second);
         CALL(aclrtMemcpyAsync, x, kBytes, y, kBytes, ACL_MEMCPY_DEVICE_TO_DEVICE, first);
         launch_add_one();

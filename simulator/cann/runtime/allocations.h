@@ -50,6 +50,8 @@ void add_mapping(int32_t device, void* reserved, void* first, size_t bytes);
 // Returns false if no mapped range starts at `first`.
 bool remove_mapping(void* first);
 bool has_mappings(const void* reserved);
+// Whether the address is in a mapped range.
+bool is_mapping(const void* address);
 
 size_t device_bytes_in_use(int32_t device);
 size_t all_bytes_in_use();                         // of all devices

@@ -22,6 +22,16 @@ public:
         for (size_t i = 0; i < other.steps_.size(); ++i)
             if (other.steps_[i] > steps_[i]) steps_[i] = other.steps_[i];
     }
+    // Removes the steps that the other clock does not contain.
+    void meet(const Clock& other) {
+        for (size_t i = 0; i < steps_.size(); ++i)
+            if (other.at(i) < steps_[i]) steps_[i] = other.at(i);
+    }
+    bool contains(const Clock& other) const {
+        for (size_t i = 0; i < other.steps_.size(); ++i)
+            if (other.steps_[i] > at(i)) return false;
+        return true;
+    }
 
 private:
     std::vector<uint64_t> steps_;

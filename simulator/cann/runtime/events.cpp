@@ -1,11 +1,13 @@
-// aclrt's calls for events. aclrtStreamWaitEvent waits for the last record of the event before the call. If there is
-// none, an extended event (created by aclrtCreateEventExWithFlag) makes the call have no effect, an event with the flag
-// ACL_EVENT_SYNC or ACL_EVENT_EXTERNAL makes it wait for the next record, and any other event makes it fail.
+// aclrt's calls for events. aclrtStreamWaitEvent waits for the last record of the event before the call, or for the
+// event's flag (device_flags.h). If there is no record, an extended event (created by aclrtCreateEventExWithFlag) makes
+// the call have no effect, an event with the flag ACL_EVENT_SYNC or ACL_EVENT_EXTERNAL makes it wait for the next
+// record, and any other event makes it fail.
 #include <cstring>
 #include <unordered_map>
 
 #include "cann/runtime/api.h"
 #include "cann/runtime/contexts.h"
+#include "cann/runtime/device_flags.h"
 #include "cann/runtime/graphs.h"
 #include "cann/runtime/report.h"
 #include "cann/runtime/scheduler.h"
@@ -74,6 +76,8 @@ aclError make_event(void** out, uint32_t flags, bool is_extended, const char* ca
     event->device = current_device();
     event->is_extended = is_extended;
     event->flags = flags;
+    if (!is_extended && flags != kDefaultFlags && can_be_waited_for(*event))
+        event->flag = std::make_shared<DeviceFlag>();
     void* const handle = new_handle(event->id);
     live_events()[handle] = std::move(event);
     *out = handle;
@@ -113,9 +117,8 @@ aclError check_waitable(const Event& event, const char* call) {
 
 // Callers hold the lock.
 aclError record_event(const StreamPtr& stream, Event* event) {
-    auto new_record = event->next_record ? std::move(event->next_record) : std::make_shared<Record>();
-    event->next_record = nullptr;
-    if (int32_t status = enqueue_record(stream, new_record)) return status;
+    auto new_record = std::make_shared<Record>();
+    if (int32_t status = enqueue_record(stream, new_record, event->flag)) return status;
     event->latest_record = new_record;
     event->capture = nullptr;
     for (const StreamPtr& waiting_stream : event->waiting_streams) {
@@ -129,15 +132,22 @@ aclError record_event(const StreamPtr& stream, Event* event) {
 // If an extended event was not recorded, a wait has no effect. A wait for another event waits for the next record if
 // the event has the flag ACL_EVENT_SYNC or ACL_EVENT_EXTERNAL, and is refused otherwise (hicann/runtime
 // src/runtime/core/src/event/event.cc, WaitSendCheck and Event::Wait). Immediate streams never wait.
+// docs/zh/api_ref/07_event_management.md, aclrtRecordEvent: only an extended event is used again without a reset. A
+// wait for another one may end at an earlier record. On Ascend310P a stream does not wait for an event of another
+// device (event.cc, CrossDeviceEventWait).
 aclError wait_for_event(const StreamPtr& stream, Event* event) {
-    if (event->latest_record) return enqueue_wait(stream, event->latest_record);
-    if (event->is_extended) return kSuccess;
-    if (!has_own_resource(event->flags))
+    if (!event->latest_record && event->is_extended) return kSuccess;
+    if (!event->latest_record && !has_own_resource(event->flags))
         return fail(kRtInvalid, "aclrtStreamWaitEvent",
                     "event must have been recorded, or have the flag 1, ACL_EVENT_SYNC, or 32, ACL_EVENT_EXTERNAL.");
-    if (stream_order() == Order::kImmediate) return kSuccess;
-    if (!event->next_record) event->next_record = std::make_shared<Record>();
-    if (int32_t status = enqueue_wait(stream, event->next_record)) return status;
+    if (is_ascend310p() && event->device != stream->device) return kSuccess;
+    if (!event->flag) return enqueue_wait(stream, event->latest_record, event->waits);
+    if (event->flag->record_count > 1)
+        count_beyond_document("aclrtStreamWaitEvent for an event that was recorded again without aclrtResetEvent");
+    const bool is_recorded = event->flag->join_clock(stream);
+    if (event->latest_record && event->latest_record->is_done && !has_own_resource(event->flags)) return kSuccess;
+    if (int32_t status = enqueue_wait(stream, event->flag, event->waits)) return status;
+    if (is_recorded || stream_order() == Order::kImmediate) return kSuccess;
     ++stream->unrecorded_waits;
     event->waiting_streams.push_back(stream);
     return kSuccess;
@@ -262,14 +272,14 @@ NPU_CANN_API aclError aclrtStreamWaitEvent(void* stream, void* event) {
     });
 }
 
+// A task of the stream. The event keeps its record (hicann/runtime src/runtime/core/src/event/event.cc, Event::Reset).
 // On a captured stream, the event must be external (hicann/runtime src/runtime/feature/aclgraph/event_capture.cc,
 // Event::ToBeCaptured).
 NPU_CANN_API aclError aclrtResetEvent(void* event, void* stream) {
     return call_with_event(event, stream, __func__, check_reset, [](const StreamPtr& stream, Event* event) -> aclError {
         if (is_capturing(*stream) && event->flags != kEventExternal)
             return fail(kRtNotSupported, "aclrtResetEvent", "stream must not be in a capture.");
-        event->latest_record = nullptr;
-        return kSuccess;
+        return enqueue_reset(stream, event->flag);
     });
 }
 
@@ -303,7 +313,8 @@ NPU_CANN_API aclError aclrtQueryEventStatus(void* handle, int32_t* status) {
     return kSuccess;
 }
 
-// api_error.cc, EventQueryWaitStatus: the event must not be extended.
+// api_error.cc, EventQueryWaitStatus: the event must not be extended. api_impl.cc, EventQueryWaitStatus, checks the
+// context's error; event.cc, QueryEventWaitStatus, only the waits of streams.
 NPU_CANN_API aclError aclrtQueryEventWaitStatus(void* handle, int32_t* status) {
     if (!handle || !status) return fail(kInvalidParam, __func__, "event and status must not be null.");
     auto lock = lock_streams();
@@ -312,9 +323,8 @@ NPU_CANN_API aclError aclrtQueryEventWaitStatus(void* handle, int32_t* status) {
     if (event->is_extended)
         return fail(kRtNotSupported, __func__, "event must not be created by aclrtCreateEventExWithFlag.");
     if (aclError error = check_without_flag(*event, kEventExternal, __func__)) return error;
-    *status = event->waiting_streams.empty() && (!event->latest_record || event->latest_record->is_done)
-                  ? kWaitComplete
-                  : kWaitNotReady;
+    if (int32_t error = context_error(current_context().number)) return error;
+    *status = event->waits.use_count() == 1 ? kWaitComplete : kWaitNotReady;
     return kSuccess;
 }
 

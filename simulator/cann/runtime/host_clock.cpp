@@ -132,6 +132,11 @@ void note_host_wait(const Clock& clock) {
     scheduler.host.join(clock);
 }
 
+bool has_host_waited(const Stream& stream) {
+    join_device_wait();
+    return scheduler_state().host.at(stream.actor) >= stream.clock.at(stream.actor);
+}
+
 std::string find_user_of_host_memory(const HostRange& memory) {
     SchedulerState& scheduler = scheduler_state();
     join_device_wait();

@@ -88,8 +88,10 @@ aclError check_copy_arguments(const char* call, const Copy& copy, int kind) {
     return kSuccess;
 }
 aclError check_copy_size(const char* call, const Copy& copy) {
-    if (copy.bytes > copy.to_bytes)
-        return fail(kRtInvalid, call, "count must be at most destMax " + std::to_string(copy.to_bytes), copy.bytes);
+    if (copy.bytes <= copy.to_bytes) return kSuccess;
+    return fail(kRtInvalid, call, "count must be at most destMax " + std::to_string(copy.to_bytes), copy.bytes);
+}
+aclError check_copy_memory(const char* call, const Copy& copy) {
     if (aclError error = check_context(call)) return error;
     std::string error = allocation_error(call, "dst", copy.to, copy.bytes);
     if (error.empty()) error = allocation_error(call, "src", copy.from, copy.bytes);
@@ -140,6 +142,15 @@ aclError check_peer_access(const char* call, const Copy& copy) {
                 "devices of src and dst must have access to each other (aclrtDeviceEnablePeerAccess on both) but got "
                 "devices " +
                     std::to_string(from) + " and " + std::to_string(to) + ".");
+}
+
+// hicann/runtime docs/zh/api_ref/11-04_virtual_memory_management.md, aclrtReserveMemAddress: only aclrtMemcpyAsync
+// copies this memory between two devices. The source does not check it.
+void note_copy_between_devices(const char* call, const Copy& copy) {
+    int32_t to = 0, from = 0;
+    if (device_of_address(copy.to, &to) && device_of_address(copy.from, &from) && to != from &&
+        (is_mapping(copy.to) || is_mapping(copy.from)))
+        count_beyond_document(std::string(call) + " between two devices with memory of aclrtReserveMemAddress");
 }
 
 aclError copy_synchronously(const char* call, const Copy& copy) {
@@ -225,16 +236,19 @@ NPU_CANN_API aclError aclrtMallocCached(void** out, size_t bytes, int policy) {
 
 // If a guard zone is damaged, this is reported, but the call succeeds, because the caller is often a destructor. The
 // call does not wait for stream work that uses the memory.
+// Other memory goes to the driver, which finds an invalid value (hicann/runtime src/runtime/driver/npu_driver_mem.cc,
+// DevMemFree; src/runtime/core/src/common/errcode_manage.cc, DRV_ERROR_INVALID_VALUE).
 NPU_CANN_API aclError aclrtFree(void* first) {
+    if (!first) return fail(kInvalidParam, __func__, "devPtr must not be null.");
     FreedAllocation freed;
     if (!find_allocation_start(first, &freed))
-        return fail(kInvalidParam, __func__, "devPtr must be an allocation of aclrtMalloc and not be freed twice.");
+        return fail(kRtInvalid, __func__, "devPtr must be an allocation of aclrtMalloc and not be freed twice.");
     {
         auto lock = lock_streams();
         note_device_free(freed.number, freed.is_padded);
     }
     if (!free_device(first, &freed))
-        return fail(kInvalidParam, __func__, "devPtr must be an allocation of aclrtMalloc and not be freed twice.");
+        return fail(kRtInvalid, __func__, "devPtr must be an allocation of aclrtMalloc and not be freed twice.");
     if (!freed.damage.empty()) report_damage(freed.damage, "when it was freed");
     return kSuccess;
 }
@@ -271,7 +285,10 @@ NPU_CANN_API aclError aclrtMemcpy(void* to, size_t to_bytes, const void* from, s
     const Copy copy{to, to_bytes, from, bytes};
     if (aclError error = check_copy_arguments(__func__, copy, kind)) return error;
     if (aclError error = check_copy_size(__func__, copy)) return error;
+    if (to == from) return kSuccess;  // without a context too
+    if (aclError error = check_copy_memory(__func__, copy)) return error;
     if (aclError error = check_peer_access(__func__, copy)) return error;
+    note_copy_between_devices(__func__, copy);
     return copy_synchronously(__func__, copy);
 }
 NPU_CANN_API aclError aclrtMemcpyAsync(void* to, size_t to_bytes, const void* from, size_t bytes, int kind,
@@ -283,18 +300,25 @@ NPU_CANN_API aclError aclrtMemcpyAsync(void* to, size_t to_bytes, const void* fr
     StreamPtr stream = find_stream(handle);
     if (!stream) return refuse_unknown_stream(__func__);
     if (aclError error = check_copy_size(__func__, copy)) return error;
+    if (aclError error = check_copy_memory(__func__, copy)) return error;
     if (aclError error = check_copy_kind(__func__, copy, kind)) return error;
+    if (to == from) return kSuccess;
     if (aclError error = check_stream_context(__func__, *stream)) return error;
     if (aclError error = check_peer_access(__func__, copy)) return error;
     if (aclError error = check_host_memory(__func__, stream, copy)) return error;
     return submit(stream, make_copy_work(__func__, copy));
 }
+// hicann/runtime docs/zh/api_ref/11-03_memory_copy_and_set.md: a fill of host memory that is not of aclrtMallocHost is
+// undefined. aclrtMemset gives the memory to the driver, whose checks are not public. aclrtMemsetAsync fills memory of
+// the host at the call (src/runtime/core/src/launch/memory_common.cc, MemSetAsync).
 NPU_CANN_API aclError aclrtMemset(void* to, size_t to_bytes, int32_t value, size_t bytes) {
     if (bytes == 0) return kSuccess;
     if (!to) return fail(kInvalidParam, __func__, "devPtr must not be null.");
     if (aclError error = check_fill(__func__, to, to_bytes, bytes)) return error;
     auto lock = lock_streams();
     if (aclError error = check_capture_mode(__func__)) return error;
+    if (!is_device_memory(to) && !is_pinned(to, bytes))
+        return fail(kRtInvalid, __func__, "devPtr must be memory of the device or of aclrtMallocHost.");
     note_host_access(__func__, to, bytes, true);
     std::memset(to, value, bytes);
     return kSuccess;
@@ -306,6 +330,12 @@ NPU_CANN_API aclError aclrtMemsetAsync(void* to, size_t to_bytes, int32_t value,
     if (!stream) return refuse_unknown_stream(__func__);
     if (aclError error = check_fill(__func__, to, to_bytes, bytes)) return error;
     if (aclError error = check_stream_context(__func__, *stream)) return error;
+    if (!is_device_memory(to)) {
+        if (!is_pinned(to, bytes))
+            count_beyond_document("aclrtMemsetAsync with host memory that is not of aclrtMallocHost");
+        std::memset(to, value, bytes);
+        return kSuccess;
+    }
     Work work(Work::Kind::kDevice, __func__);
     work.accesses.push_back(access_of("devPtr", to, bytes, true));
     work.run = [to, value, bytes] {
@@ -316,14 +346,19 @@ NPU_CANN_API aclError aclrtMemsetAsync(void* to, size_t to_bytes, int32_t value,
 }
 
 // Kinds of memory: hicann/runtime src/runtime/api/impl/api_error.cc, MemGetInfoEx; pkg_inc/runtime/runtime/mem.h.
+// Only Ascend310P has DDR memory; every kind is one of DDR there (src/runtime/driver/npu_driver_mem.cc, MemGetInfoEx,
+// g_memInfoTypeMap). On other chips the sizes of DDR memory are 0
+// (docs/zh/api_ref/11-01_device_memory_malloc_and_free.md, aclrtGetMemInfo).
 NPU_CANN_API aclError aclrtGetMemInfo(int attribute, size_t* free_bytes, size_t* total) {
     constexpr int kKindsOfMemory = 18;
     if (!free_bytes || !total) return fail(kInvalidParam, __func__, "free and total must not be null.");
     if (attribute < 0 || attribute >= kKindsOfMemory)
         return fail(kInvalidMemoryType, __func__, "attr must be 0 to 17", attribute);
     if (aclError error = check_context(__func__)) return error;
-    *total = kDeviceBytes;
-    *free_bytes = kDeviceBytes - device_bytes_in_use(current_device());
+    const bool is_ddr = attribute == 0 || attribute == 2 || attribute == 3 || attribute == 6 || attribute == 7;
+    const bool has_memory = is_ascend310p() || !is_ddr;
+    *total = has_memory ? kDeviceBytes : 0;
+    *free_bytes = has_memory ? kDeviceBytes - device_bytes_in_use(current_device()) : 0;
     return kSuccess;
 }
 

@@ -102,16 +102,16 @@ NPU_CANN_API aclError aclrtGetDeviceCount(uint32_t* count) {
 }
 
 // hicann/runtime src/acl/aclrt_impl/memory.cpp, aclrtDeviceCanAccessPeerImpl, then src/runtime/api/impl/api_error.cc
-// and api_impl.cc, DeviceCanAccessPeer. The simulated devices belong to one server, and each device can access every
-// other one.
+// and api_impl.cc, DeviceCanAccessPeer. With ASCEND_RT_VISIBLE_DEVICES, the device must be one of them (runtime.cc,
+// ChgUserDevIdToDeviceId). The simulated devices belong to one server, and each device can access every other one.
 NPU_CANN_API aclError aclrtDeviceCanAccessPeer(int32_t* can, int32_t device, int32_t peer) {
     const std::string call = __func__, got = " but got " + std::to_string(device) + ".";
     if (device == peer) return fail(kInvalidParam, call, "deviceId must not be peerDeviceId" + got);
     if (aclError error = check_device(call.c_str(), peer)) return error;
-    if (device < 0 || device >= kDriverDevices) return fail(kRtInvalid, call, "deviceId must be 0 to 63" + got);
+    if (!std::getenv("ASCEND_RT_VISIBLE_DEVICES") && (device < 0 || device >= kDriverDevices))
+        return fail(kRtInvalid, call, "deviceId must be 0 to 63" + got);
+    if (aclError error = check_device(call.c_str(), device)) return error;
     if (!can) return fail(kRtInvalid, call, "canAccessPeer must not be null.");
-    if (device >= device_count() || !is_device_set(device))
-        return fail(kContextNull, call, "deviceId must be a device that is set" + got);
     *can = 1;
     return kSuccess;
 }
@@ -128,11 +128,16 @@ NPU_CANN_API aclError aclrtDeviceDisablePeerAccess(int32_t peer) {
     Locked<PeerAccess>()->enabled.erase({device, peer});
     return kSuccess;
 }
+// hicann/runtime src/acl/aclrt_impl/memory.cpp, aclrtDevicePeerAccessStatusImpl, takes `peer` as a physical device,
+// unlike `device`. The document (04_device_management.md) excludes devices of which the process has no number.
 NPU_CANN_API aclError aclrtDevicePeerAccessStatus(int32_t device, int32_t peer, int32_t* status) {
     if (!status) return fail(kInvalidParam, __func__, "status must not be null.");
     for (int32_t each : {device, peer})
         if (each < 0 || each >= device_count())
             return fail(kRtInvalid, __func__, "deviceId must be a device that is simulated", each);
-    *status = Locked<PeerAccess>()->enabled.count({device, peer}) > 0;
+    int32_t seen = kNoDevice;  // the process's number of the peer
+    for (int32_t each = 0; each < device_count(); ++each)
+        if (physical_device(each) == peer) seen = each;
+    *status = Locked<PeerAccess>()->enabled.count({device, seen}) > 0;
     return kSuccess;
 }

@@ -8,6 +8,7 @@
 
 #include "cann/runtime/allocations.h"
 #include "cann/runtime/api.h"
+#include "cann/runtime/device_flags.h"
 #include "cann/runtime/gil.h"
 #include "cann/runtime/report.h"
 #include "cann/runtime/scheduler_state.h"
@@ -31,7 +32,7 @@ bool is_ready(const Stream& stream) {
     const Work& head = stream.queue.front();
     if (head.may_run && !head.may_run()) return false;
     if (head.is_blocked && head.is_blocked()) return false;
-    return head.kind != Work::Kind::kWait || head.record->is_done;
+    return head.kind != Work::Kind::kWait || (head.flag ? head.flag->is_set : head.record->is_done);
 }
 
 bool needs_rank(const Stream& stream) {
@@ -51,9 +52,15 @@ private:
     std::chrono::microseconds duration_{20};
 };
 
-void mark_done(Record* record) {
-    record->is_done = true;
-    record->nanoseconds = now();
+// Runs the record, the wait or the reset of an event. Returns false for other work.
+bool run_event_work(const Work& work) {
+    if (work.kind == Work::Kind::kReset) work.flag->is_set = false;
+    if (work.kind == Work::Kind::kRecord) {
+        work.record->is_done = true;
+        work.record->nanoseconds = now();
+        if (work.flag) work.flag->is_set = true;
+    }
+    return work.kind == Work::Kind::kRecord || work.kind == Work::Kind::kWait || work.kind == Work::Kind::kReset;
 }
 
 // Stores the error of failed work. A context that stops on failure stores the first error, and the stream runs no
@@ -139,8 +146,7 @@ int32_t run(const Work& work, int32_t device, std::string* text) {
 void run_head(const StreamPtr& stream, std::unique_lock<std::mutex>* lock) {
     Work work = std::move(stream->queue.front());
     stream->queue.pop_front();
-    if (work.kind == Work::Kind::kRecord) mark_done(work.record.get());
-    if (work.kind == Work::Kind::kRecord || work.kind == Work::Kind::kWait) {
+    if (run_event_work(work)) {
         ++stream->last_finished;
         return;
     }
@@ -167,9 +173,10 @@ std::map<size_t, StreamPosition> find_needed_positions(const std::vector<StreamP
         uint64_t position = target.stream->last_finished + (target.stream->is_running ? 1 : 0);
         for (const Work& work : target.stream->queue) {
             if (++position > target.position) break;
-            if (work.kind != Work::Kind::kWait || work.record->is_done) continue;
-            if (StreamPtr other = work.record->stream.lock(); other && work.record->position)
-                pending.push_back({other, work.record->position});
+            if (work.kind != Work::Kind::kWait) continue;
+            for (const auto& record : work.flag ? work.flag->queued : std::vector{work.record})
+                if (StreamPtr other = record->stream.lock(); other && !record->is_done)
+                    pending.push_back({other, record->position});
         }
     }
     return needed;
@@ -216,9 +223,8 @@ void fail_running_work() {
 }
 
 int32_t run_immediately(const StreamPtr& stream, Work work, std::unique_lock<std::mutex>* lock) {
-    if (work.kind == Work::Kind::kRecord) mark_done(work.record.get());
     ++stream->last_finished;
-    if (work.kind == Work::Kind::kRecord || work.kind == Work::Kind::kWait) return 0;
+    if (run_event_work(work)) return 0;
     lock->unlock();
     for (RankWait wait; work.is_blocked && work.is_blocked();) wait.sleep();
     std::string text;

@@ -13,6 +13,7 @@
 
 #include "cann/runtime/allocations.h"
 #include "cann/runtime/contexts.h"
+#include "cann/runtime/device_flags.h"
 #include "cann/runtime/forks.h"
 #include "cann/runtime/gil.h"
 #include "cann/runtime/graphs.h"
@@ -176,7 +177,9 @@ int32_t enqueue(const StreamPtr& stream, Work work) {
         work.record->stream = stream;
         work.record->position = stream->last_queued;
         work.record->clock = stream->clock;
+        if (work.flag) work.flag->note_record(work.record);
     }
+    if (work.kind == Work::Kind::kReset) work.flag->note_reset(stream->clock, stream->actor);
     if (stream_order() == Order::kImmediate) {
         std::unique_lock<std::mutex> lock(g_streams_mutex, std::adopt_lock);
         const int32_t status = run_immediately(stream, std::move(work), &lock);
@@ -188,17 +191,20 @@ int32_t enqueue(const StreamPtr& stream, Work work) {
     return 0;
 }
 
-int32_t enqueue_record(const StreamPtr& stream, const std::shared_ptr<Record>& record) {
+int32_t enqueue_record(const StreamPtr& stream, const std::shared_ptr<Record>& record,
+                       std::shared_ptr<DeviceFlag> flag) {
     Work work(Work::Kind::kRecord, "aclrtRecordEvent");
     work.record = record;
+    work.flag = std::move(flag);
     return enqueue(stream, std::move(work));
 }
 
-int32_t enqueue_wait(const StreamPtr& stream, const std::shared_ptr<Record>& record) {
+int32_t enqueue_wait(const StreamPtr& stream, const std::shared_ptr<Record>& record, std::shared_ptr<void> waits) {
     stream->clock.join(record->clock);
     if (record->is_done) return 0;
     Work work(Work::Kind::kWait, "aclrtStreamWaitEvent");
     work.record = record;
+    work.waits = std::move(waits);
     return enqueue(stream, std::move(work));
 }
 

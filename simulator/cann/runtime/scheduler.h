@@ -23,6 +23,7 @@ namespace simulated_cann {
 
 struct Stream;
 struct Graph;
+struct DeviceFlag;
 
 // One call of aclrtRecordEvent: its position in its stream, and whether it has happened.
 struct Record {
@@ -53,16 +54,19 @@ struct Work {
         kHostCode,  // a host function
         kRecord,
         kWait,
+        kReset,  // of an event's flag
     };
     Kind kind = Kind::kDevice;
     std::string name;
     std::vector<MemoryAccess> accesses;
-    std::function<int32_t()> run;    // returns 0, or calls set_error and returns an error code
-    std::shared_ptr<Record> record;  // of kRecord and kWait
-    HostRange host_source;           // of a copy to the device
-    HostRange host_target;           // of a copy to the host
-    bool is_copy = false;            // may access memory of another device; kernels may not
-    bool is_kernel = false;          // may be a task of a group that a program updates
+    std::function<int32_t()> run;      // returns 0, or calls set_error and returns an error code
+    std::shared_ptr<Record> record;    // of kRecord, and of kWait unless it waits for a flag
+    std::shared_ptr<DeviceFlag> flag;  // of kReset, and of kRecord and kWait if the event has a flag
+    std::shared_ptr<void> waits;       // of kWait: Event::waits
+    HostRange host_source;             // of a copy to the device
+    HostRange host_target;             // of a copy to the host
+    bool is_copy = false;              // may access memory of another device; kernels may not
+    bool is_kernel = false;            // may be a task of a group that a program updates
     // Whether the calling thread may run the work now; empty if every thread may. Used by callbacks that block
     // (callbacks.cpp).
     std::function<bool()> may_run;
@@ -94,6 +98,7 @@ struct Stream {
     int32_t error = 0;
     std::string error_text;
     bool stops_on_failure = false, is_aborted = false;
+    bool has_failure_mode = false;            // the program has set it
     bool is_replay = false;                   // replays a branch of a graph; the program has no handle
     uint32_t overflow_switch = 0;             // of aclrtSetStreamOverflowSwitch
     std::shared_ptr<Graph> capture;           // the graph that records the stream; null if none does
@@ -119,10 +124,9 @@ struct Event {
     bool is_extended = false;  // created by aclrtCreateEventExWithFlag
     uint32_t flags = 0;        // an OR of EventFlag
     std::shared_ptr<Record> latest_record;
-    // The next record, if waits for it are already queued, and the streams of these waits. Extended events do not use
-    // it.
-    std::shared_ptr<Record> next_record;
-    std::vector<std::shared_ptr<Stream>> waiting_streams;
+    std::shared_ptr<DeviceFlag> flag;                        // null if the event has none (device_flags.h)
+    std::vector<std::shared_ptr<Stream>> waiting_streams;    // of queued waits that the next record must end
+    std::shared_ptr<void> waits = std::make_shared<char>();  // also held by the event's queued waits
     // The capture and its node that records the event; null if no capture does.
     std::shared_ptr<Graph> capture;
     size_t node = 0;
@@ -164,8 +168,10 @@ void forget_stream(void* handle);
 // the context if it has one.
 int32_t enqueue(const StreamPtr& stream, Work work);
 // Queue a record of an event, or a wait for it.
-int32_t enqueue_record(const StreamPtr& stream, const std::shared_ptr<Record>& record);
-int32_t enqueue_wait(const StreamPtr& stream, const std::shared_ptr<Record>& record);
+int32_t enqueue_record(const StreamPtr& stream, const std::shared_ptr<Record>& record,
+                       std::shared_ptr<DeviceFlag> flag = nullptr);
+int32_t enqueue_wait(const StreamPtr& stream, const std::shared_ptr<Record>& record,
+                     std::shared_ptr<void> waits = nullptr);
 
 // aclrtSetStreamFailureMode.
 void set_failure_mode(const StreamPtr& stream, bool stops);
@@ -174,6 +180,8 @@ void set_failure_mode(const StreamPtr& stream, bool stops);
 void note_host_access(const char* call, const void* first, uint64_t bytes, bool writes);
 // Records that the host has waited for the work before this clock of a stream or a record.
 void note_host_wait(const Clock& clock);
+// Whether the host has waited for all work of the stream.
+bool has_host_waited(const Stream& stream);
 // Returns "" or the stream work that uses this host memory and for which the host has not waited.
 std::string find_user_of_host_memory(const HostRange& memory);
 // Handles a free of device memory. `is_by_torch_npu`: torch_npu itself synchronized the device before this free.

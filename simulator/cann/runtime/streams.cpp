@@ -1,5 +1,6 @@
 // aclrt's calls for streams and for the synchronization of the device. scheduler.h describes when queued work runs.
 #include <cstring>
+#include <utility>
 
 #include "cann/runtime/allocations.h"
 #include "cann/runtime/api.h"
@@ -41,6 +42,9 @@ aclError destroy_stream(void* handle, bool waits_for_work, const char* call) {
         if (is_capturing(*stream)) return refuse_and_keep_capture(*stream, call);
         if (aclError error = check_stream_context(call, *stream)) return error;
         target.position = stream->last_queued;
+        // hicann/runtime docs/zh/api_ref/06_stream_management.md, aclrtDestroyStream: synchronize the stream first.
+        if (waits_for_work && !has_host_waited(*stream))
+            count_beyond_document(std::string(call) + " of a stream with work for which the host has not waited");
     }
     if (waits_for_work) run_until({target});
     end_reports(*stream);
@@ -97,6 +101,9 @@ aclError change_failure_mode(void* handle, uint64_t mode, const char* call) {
     auto lock = lock_streams();
     if (mode == kContinueOnFailure && stream->stops_on_failure)
         return fail(kRtNotSupported, call, "mode must stay 1 once it is 1 but got 0.");
+    // hicann/runtime docs/zh/api_ref/06_stream_management.md, aclrtSetStreamFailureMode: only once for each stream.
+    if (std::exchange(stream->has_failure_mode, true))
+        count_beyond_document(std::string(call) + " for a stream whose failure mode was set before");
     set_failure_mode(stream, mode == kStopOnFailure);
     return kSuccess;
 }
@@ -179,15 +186,22 @@ NPU_CANN_API aclError aclrtStreamQuery(void* handle, int32_t* status) {
 NPU_CANN_API aclError aclrtSetStreamFailureMode(void* handle, uint64_t mode) {
     return change_failure_mode(handle, mode, __func__);
 }
-// hicann/runtime src/acl/aclrt_impl/stream.cpp. The effect of the switch is not simulated.
+// hicann/runtime src/acl/aclrt_impl/stream.cpp. The effect of the switch is not simulated. On Ascend310P the call has
+// no effect and checks no stream (src/runtime/api/api_c_stream.cc, rtSetStreamOverflowSwitch), and its document
+// (06_stream_management.md) excludes the chip.
 NPU_CANN_API aclError aclrtSetStreamOverflowSwitch(void* handle, uint32_t flag) {
     if (flag > 1) return fail(kInvalidParam, __func__, "flag must be 0 or 1", flag);
+    if (is_ascend310p()) {
+        count_beyond_document(std::string(__func__) + " on " + soc_name() + ": its document does not list the chip");
+        return kSuccess;
+    }
     return change_overflow_switch(handle, flag, __func__);
 }
 
 // hicann/runtime src/runtime/api/api_c_stream.cc, rtsStreamSetAttribute. Only the failure mode has an effect; of the
-// other attributes only the overflow switch is stored. The priority needs a stream that is not null
-// (src/runtime/api/impl/api_error.cc, SetStreamPriorityValue).
+// other attributes only the overflow switch is stored. On Ascend310P the overflow switch and the tag have no effect.
+// The priority needs a stream that is not null (src/runtime/api/impl/api_error.cc, SetStreamPriorityValue). The switch
+// of operator information needs a context only to find the default stream (api_impl.cc, SetStreamCacheOpInfoSwitch).
 NPU_CANN_API aclError aclrtSetStreamAttribute(void* handle, int attribute, void* value) {
     if (!value) return fail(kInvalidParam, __func__, "value must not be null.");
     uint32_t value32 = 0;
@@ -199,14 +213,16 @@ NPU_CANN_API aclError aclrtSetStreamAttribute(void* handle, int attribute, void*
             return change_failure_mode(handle, mode, __func__);
         }
         case kOverflowSwitch:
-            return change_overflow_switch(handle, value32, __func__);
         case kCustomTag:
-            return check_ignored_value(handle, UINT32_MAX, value32, __func__);
+            if (!find_stream(handle)) return refuse_unknown_stream(__func__);
+            if (is_ascend310p()) return kSuccess;
+            if (attribute == kCustomTag) return check_ignored_value(handle, UINT32_MAX, value32, __func__);
+            return change_overflow_switch(handle, value32, __func__);
         case kCacheOpInfo:
             if (!find_stream(handle)) return refuse_unknown_stream(__func__);
             if (aclError error = check_not_null_on_310p(handle, __func__)) return error;
             if (value32 > 1) return fail(kRtInvalid, __func__, "value must be 0 or 1", value32);
-            return check_context(__func__);
+            return handle ? kSuccess : check_context(__func__);
         case kPriority:
             if (!handle) return fail(kRtInvalid, __func__, "stream must not be null.");
             return find_stream(handle) ? check_context(__func__) : refuse_unknown_stream(__func__);

@@ -191,6 +191,11 @@ NPU_CANN_API aclError aclrtMapMem(void* address, size_t size, size_t offset, acl
         return fail(kRtInvalid, __func__, "the bytes from virPtr on must lie inside one reserved range.");
     if (reinterpret_cast<uintptr_t>(address) % kGranularity)
         return fail(kRtInvalid, __func__, "virPtr must be a multiple of 2 MiB.");
+    // hicann/runtime docs/zh/api_ref/11-04_virtual_memory_management.md, aclrtMapMem.
+    for (const auto& [start, mapped] : memory->mapped)
+        if (start >= range->first && start < range->first + range->second &&
+            mapped.physical->device != found->second->device)
+            return fail(kRtInvalid, __func__, "handle must be memory of the device of the range's other mappings.");
     if (overlaps_mapping(first, size, *memory)) return fail(kRtInvalid, __func__, "virPtr must not be mapped already.");
     if (mmap(first, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, found->second->file, 0) == MAP_FAILED)
         return fail(kRtOutOfMemory, __func__, "the host cannot map " + std::to_string(size) + " bytes.");

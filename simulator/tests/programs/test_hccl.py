@@ -52,6 +52,12 @@ def test_rule_of_devices(all_results, check):
     assert all_results(DEVICES)[check] == "ok"
 
 
+def test_a_stream_of_the_310p_does_not_wait_for_another_device(tmp_path):
+    check = "check_a_wait_for_an_event_of_another_device"
+    found = results(tmp_path, DEVICES, check, ASCEND_SIM_SEED="0", ASCEND_SIM_SOC="Ascend310P3")
+    assert found[check] == "ok", found
+
+
 def test_a_race_with_a_collective_is_reported(all_results):
     race = "stream 1's aclrtMemsetAsync writes memory that stream 0's HcclAllReduce writes"
     assert race in all_results(RESULTS)["stderr"]

@@ -44,6 +44,8 @@ def test_statuses_of_the_310p():
         "check_flags_of_streams",
         "check_the_overflow_switch_of_a_stream_is_stored",
         "check_attributes_of_a_null_stream",
+        "check_what_ascend310p_ignores_of_a_stream",
+        "check_kinds_of_memory",
         "check_the_number_of_streams",
         "check_the_number_of_events",
         "check_events_between_processes_depend_on_the_chip",
@@ -170,8 +172,9 @@ def create(call, *more):
     made = C.c_void_p()
     assert call(C.byref(made), *more) == 0
     return made
-one, two = (create(cann.aclrtCreateStream) for _ in range(2))
+one, two, three = (create(cann.aclrtCreateStream) for _ in range(3))
 event = create(cann.aclrtCreateEventExWithFlag, 1)
+older = create(cann.aclrtCreateEventWithFlag, 1)
 at, other, third = (create(cann.aclrtMalloc, C.c_size_t(64), 0) for _ in range(3))
 host, pinned = C.create_string_buffer(64), create(cann.aclrtMallocHost, C.c_size_t(64))
 for memory in (at, other, third):
@@ -184,10 +187,18 @@ def fill(stream, memory=at, offset=0, count=64):
 def read(stream, to, offset=0, count=64):
     size = C.c_size_t(count)
     assert cann.aclrtMemcpyAsync(place(to, offset), size, place(at, offset), size, 3, stream) == 0
-def record(stream):
+def record(stream, event=event):
     assert cann.aclrtRecordEvent(event, stream) == 0
-def wait(stream):
+def wait(stream, event=event):
     assert cann.aclrtStreamWaitEvent(stream, event) == 0
+def reset(stream):
+    assert cann.aclrtResetEvent(older, stream) == 0
+def reset_behind_wait():
+    record(one, older)
+    wait(two, older)
+    reset(two)
+    record(two)
+    wait(one)
 def synchronize(stream):
     assert cann.aclrtSynchronizeStream(stream) == 0
 def free():
@@ -248,6 +259,22 @@ ORDERS = {
     ],
     "fill(one); record(one); wait(two); fill(two)": [],
     "fill(one); synchronize(one); fill(two)": [],
+    # A wait for an older event passes by each record that no reset has cleared.
+    "fill(one); record(one, older); wait(two, older); fill(two)": [],
+    "wait(two, older); fill(one); record(one, older); fill(two)": [],
+    "record(one, older); fill(one); record(one, older); wait(two, older); fill(two)": [
+        conflict(f"stream 1's {FILL} writes", f"stream 0's {FILL} writes")
+    ],
+    "reset_behind_wait(); fill(one); record(one, older); wait(two, older); fill(two)": [],
+    "reset_behind_wait(); fill(one); record(one, older); wait(three, older); fill(three)": [
+        conflict(f"stream 2's {FILL} writes", f"stream 0's {FILL} writes")
+    ],
+    "record(one, older); reset(two); fill(one); record(one, older); wait(two, older); fill(two)": [
+        conflict(f"stream 1's {FILL} writes", f"stream 0's {FILL} writes")
+    ],
+    "record(one, older); reset(one); wait(two, older); fill(one); record(one, older); fill(two)": [
+        conflict(f"stream 1's {FILL} writes", f"stream 0's {FILL} writes")
+    ],
     # Parts of one allocation.
     "fill(one, at, 0, 32); fill(two, at, 32, 32)": [],
     "fill(one, at, 0, 33); fill(two, at, 32, 32)": [

@@ -22,7 +22,15 @@ from hccl_ranks import (
     set_device,
 )
 
-CONTEXT_NULL = 107002
+RT_INVALID = 107000
+
+
+def size(count):
+    return C.c_size_t(count)
+
+
+def map_memory(address, handle):
+    return CANN.aclrtMapMem(address, size(2 << 20), size(0), handle, C.c_uint64(0))
 
 
 def check_the_number_of_devices():
@@ -69,12 +77,32 @@ def check_visible_devices():
         assert os.read(reader, 1)[0] == devices, text
 
 
-def check_a_device_that_accesses_another_one_is_set():
+def check_devices_that_can_access_each_other():
+    """They need not be set. One beyond 63 is refused, unless the process sees only some devices."""
     can = C.c_int32()
-    set_device(1)
-    assert CANN.aclrtDeviceCanAccessPeer(C.byref(can), 1, 0) == OK
-    assert CANN.aclrtDeviceCanAccessPeer(C.byref(can), 2, 0) == CONTEXT_NULL
-    assert CANN.aclrtDeviceCanAccessPeer(C.byref(can), 4, 0) == CONTEXT_NULL
+    for visible, devices in ((None, (1, 2, 4, 63, 64)), ("1,2,3", (1, 2, 3, 64))):
+        found = [CANN.aclrtDeviceCanAccessPeer(C.byref(can), device, 0) for device in devices]
+        beyond = NO_DEVICE if visible else RT_INVALID
+        assert found == [OK, OK, *[NO_DEVICE] * (len(devices) - 3), beyond], (visible, found)
+        os.environ["ASCEND_RT_VISIBLE_DEVICES"] = "1,2,3"
+        if visible is None and os.fork():  # a fork reads the environment again
+            assert os.wait()[1] == 0
+            return
+    os._exit(0)
+
+
+def check_the_peer_in_a_status_is_a_physical_device():
+    """The device itself is one of the process."""
+    status = C.c_int32(-1)
+
+    def statuses():
+        return [(CANN.aclrtDevicePeerAccessStatus(0, peer, C.byref(status)), status.value) for peer in (1, 2)]
+
+    os.environ["ASCEND_RT_VISIBLE_DEVICES"] = "1,2,3"
+    set_device(0)
+    assert statuses() == [(OK, 0), (OK, 0)]
+    assert CANN.aclrtDeviceEnablePeerAccess(1, 0) == OK
+    assert statuses() == [(OK, 0), (OK, 1)]  # device 1 of the process is the physical device 2
 
 
 def check_memory_belongs_to_a_device():
@@ -83,7 +111,7 @@ def check_memory_belongs_to_a_device():
     on_device(np.zeros(1 << 20, np.uint8))
     for device in (0, 1):
         set_device(device)
-        assert CANN.aclrtGetMemInfo(0, C.byref(free), C.byref(total)) == OK
+        assert CANN.aclrtGetMemInfo(1, C.byref(free), C.byref(total)) == OK
         found.append(total.value - free.value)
     assert found == [0, 1 << 20]
 
@@ -167,6 +195,58 @@ def check_a_copy_between_devices_needs_peer_access():
     assert on_host(there, np.zeros(8, np.uint8)).tolist() == [7] * 8
     assert CANN.aclrtDeviceDisablePeerAccess(0) == OK
     assert statuses() == (107000, 107000)
+
+
+class PhysicalMemory(C.Structure):
+    """aclrtPhysicalMemProp."""
+
+    _fields_ = (
+        ("handle", C.c_int), ("allocation", C.c_int), ("attribute", C.c_int), ("device", C.c_uint32),
+        ("place", C.c_int), ("reserved", C.c_uint64),
+    )  # fmt: skip
+
+
+def check_virtual_memory_of_two_devices():
+    """A reserved range holds memory of one device. Only aclrtMemcpyAsync copies it to another device."""
+    page, handles, ranges = C.c_size_t(2 << 20), [C.c_void_p(), C.c_void_p()], [C.c_void_p(), C.c_void_p()]
+    counts = CANN.simulated_cann_calls_beyond_documents
+    counts.restype = C.c_char_p
+    for device, (handle, reserved) in enumerate(zip(handles, ranges, strict=True)):
+        set_device(device)
+        memory = PhysicalMemory(0, 0, 4, device, 1, 0)
+        assert CANN.aclrtMallocPhysical(C.byref(handle), page, C.byref(memory), C.c_uint64(0)) == OK
+        assert CANN.aclrtReserveMemAddress(C.byref(reserved), C.c_size_t(4 << 20), size(0), None, 0) == OK
+        assert CANN.aclrtDeviceEnablePeerAccess(1 - device, 0) == OK
+    assert map_memory(ranges[0], handles[0]) == OK
+    second = C.c_void_p(ranges[0].value + page.value)
+    assert map_memory(second, handles[1]) == RT_INVALID
+    assert "handle must be memory of the device of the range's other mappings." in error_text()
+    assert map_memory(ranges[1], handles[1]) == OK
+    copy = (ranges[1], size(8), ranges[0], size(8), IN_DEVICE)
+    assert CANN.aclrtMemcpyAsync(*copy, None) == OK
+    assert CANN.aclrtMemcpy(ranges[1], size(8), second, size(0), IN_DEVICE) == OK
+    assert counts() == b"{}"
+    assert CANN.aclrtMemcpy(*copy) == OK
+    assert counts() == b'{"aclrtMemcpy between two devices with memory of aclrtReserveMemAddress":1}'
+    assert CANN.aclrtUnmapMem(ranges[0]) == OK
+    assert map_memory(second, handles[1]) == OK
+
+
+def check_a_wait_for_an_event_of_another_device():
+    """Ascend310P accepts it and does not wait."""
+    set_device(0)
+    here, event, size = make_stream(), C.c_void_p(), C.c_size_t(8)
+    source = on_device(np.zeros(8, np.uint8))
+    assert CANN.aclrtCreateEventExWithFlag(C.byref(event), 1) == OK
+    assert CANN.aclrtMemsetAsync(source, size, 7, size, here) == OK
+    assert CANN.aclrtRecordEvent(event, here) == OK
+    set_device(1)
+    there, target = make_stream(), on_device(np.zeros(8, np.uint8))
+    assert CANN.aclrtStreamWaitEvent(there, event) == OK
+    assert CANN.aclrtMemsetAsync(target, size, 1, size, there) == OK
+    assert CANN.aclrtSynchronizeStream(there) == OK
+    waits = not os.environ.get("ASCEND_SIM_SOC", "").startswith("Ascend310P")
+    assert C.string_at(source, 8) == (b"\7" if waits else b"\0") * 8
 
 
 def check_an_error_stays_on_its_device():

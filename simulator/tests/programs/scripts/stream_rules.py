@@ -5,6 +5,7 @@ usage: stream_rules.py LIBRARY [CHECK ...]
 """
 
 import ctypes as C
+import json
 import os
 import sys
 import threading
@@ -81,6 +82,12 @@ def error_text():
 def event_status(event):
     status = C.c_int32(-1)
     return CANN.aclrtQueryEventStatus(event, C.byref(status)), status.value
+
+
+def calls_beyond_documents():
+    """The numbers of calls that CANN's sources accept and its documents exclude."""
+    CANN.simulated_cann_calls_beyond_documents.restype = C.c_char_p
+    return json.loads(CANN.simulated_cann_calls_beyond_documents())
 
 
 def fail_on(stream):
@@ -226,7 +233,7 @@ def check_the_status_of_an_event_that_nothing_recorded():
 
 
 def check_the_status_of_waits_for_an_event():
-    """They are complete if no stream waits for a later record, and the last record has happened."""
+    """They are complete if no wait of a stream is left, whether or not the last record has happened."""
     one, two, event, status = make_stream(), make_stream(), make_event(False), C.c_int32(-1)
 
     def wait_status():
@@ -241,13 +248,20 @@ def check_the_status_of_waits_for_an_event():
     assert wait_status() == not_ready
     assert CANN.aclrtSynchronizeStream(two) == OK
     assert wait_status() == complete
+    assert CANN.aclrtResetEvent(event, two) == OK
     assert CANN.aclrtRecordEvent(event, one) == OK
+    assert wait_status() == complete
+    assert CANN.aclrtStreamWaitEvent(two, event) == OK
     assert wait_status() == not_ready
-    assert CANN.aclrtSynchronizeStream(one) == OK
+    assert CANN.aclrtDestroyStreamForce(two) == OK
     assert wait_status() == complete
     assert CANN.aclrtQueryEventWaitStatus(make_event(True), C.byref(status)) == NOT_SUPPORTED
     assert CANN.aclrtQueryEventWaitStatus(None, C.byref(status)) == INVALID
     assert CANN.aclrtQueryEventWaitStatus(event, None) == INVALID
+    stops = make_stream(STOP)
+    fail_on(stops)
+    assert CANN.aclrtSynchronizeStream(stops) == KERNEL
+    assert CANN.aclrtQueryEventWaitStatus(event, C.byref(status)) == KERNEL
 
 
 def check_a_null_argument_of_an_event():
@@ -340,16 +354,57 @@ def check_an_event_of_the_oldest_call_is_not_reset():
     assert "event must have the flag 1, ACL_EVENT_SYNC, but got 14." in error_text()
 
 
-def check_an_event_that_is_reset_has_no_record():
-    """A wait for it waits for the next record."""
+def check_a_reset_of_an_event_is_work_of_its_stream():
+    """A wait that runs before it passes, and one that runs later waits for the next record."""
     one, two, event = make_stream(), make_stream(), make_event(False)
     assert CANN.aclrtRecordEvent(event, one) == OK
     assert CANN.aclrtSynchronizeStream(one) == OK
-    assert event_status(event) == (OK, 1)
     assert CANN.aclrtResetEvent(event, one) == OK
-    assert event_status(event) == (OK, 0)
+    assert CANN.aclrtStreamWaitEvent(two, event) == OK
+    assert CANN.aclrtSynchronizeStream(two) == OK
+    assert CANN.aclrtSynchronizeStream(one) == OK
     assert CANN.aclrtStreamWaitEvent(two, event) == OK
     assert CANN.aclrtSynchronizeStream(two) == 507046
+    assert CANN.aclrtRecordEvent(event, one) == OK
+    assert CANN.aclrtSynchronizeStream(two) == OK
+
+
+def check_an_event_that_is_reset_keeps_its_record():
+    """Its status and its time stay, and its synchronization ends."""
+    one, event, elapsed = make_stream(), make_event(False, SYNC | TIME_LINE), C.c_float(-1)
+    for call in (CANN.aclrtRecordEvent, CANN.aclrtResetEvent):
+        assert call(event, one) == OK
+        assert CANN.aclrtSynchronizeEvent(event) == OK
+        assert CANN.aclrtSynchronizeStream(one) == OK
+        assert event_status(event) == (OK, 1)
+        assert CANN.aclrtEventElapsedTime(C.byref(elapsed), event, event) == OK
+        assert elapsed.value == 0
+
+
+def check_a_wait_for_an_event_that_was_recorded_again_is_reported():
+    """Unless it is extended, is of the oldest call, or was reset."""
+    one, oldest = make_stream(), C.c_void_p()
+    assert CANN.aclrtCreateEvent(C.byref(oldest)) == OK
+    text = "aclrtStreamWaitEvent for an event that was recorded again without aclrtResetEvent"
+    for event, is_reported in (
+        (make_event(True), False),
+        (oldest, False),
+        (make_event(False), True),
+        (make_event(False, EXTERNAL), True),
+        (make_event(False, DEVICE_SYNC), True),
+    ):
+        before = calls_beyond_documents().get(text, 0)
+        assert CANN.aclrtRecordEvent(event, one) == OK
+        assert CANN.aclrtStreamWaitEvent(one, event) == OK
+        assert calls_beyond_documents().get(text, 0) == before
+        assert CANN.aclrtRecordEvent(event, one) == OK
+        assert CANN.aclrtStreamWaitEvent(one, event) == OK
+        assert calls_beyond_documents().get(text, 0) == before + is_reported
+        if CANN.aclrtResetEvent(event, one) == OK:
+            assert CANN.aclrtRecordEvent(event, one) == OK
+            assert CANN.aclrtStreamWaitEvent(one, event) == OK
+            assert calls_beyond_documents()[text] == before + 1
+        assert CANN.aclrtSynchronizeStream(one) == OK
 
 
 def check_a_timeout_of_zero_is_refused():
@@ -368,6 +423,37 @@ def check_a_destroyed_stream_ends_its_work():
         assert CANN.aclrtSynchronizeDevice() == OK
         assert content(at) == {value}
         assert destroy(one) == NO_HANDLE
+
+
+def check_the_end_of_a_stream_with_work_is_reported():
+    """The host waits for the stream's work first, unless it destroys the stream by force."""
+    at, event, status = make_memory(), make_event(), C.c_int32()
+
+    def run_until_done(stream):
+        while CANN.aclrtStreamQuery(stream, C.byref(status)) == OK and status.value:
+            pass
+        return OK
+
+    for wait, is_reported in (
+        (lambda _: OK, True),
+        (CANN.aclrtSynchronizeStream, False),
+        (lambda _: CANN.aclrtSynchronizeDevice(), False),
+        (lambda _: CANN.aclrtSynchronizeEvent(event), False),
+        (run_until_done, False),
+    ):
+        one, before = make_stream(), sum(calls_beyond_documents().values())
+        assert fill(at, 1, one) == OK
+        assert CANN.aclrtRecordEvent(event, one) == OK
+        assert wait(one) == OK
+        assert CANN.aclrtDestroyStream(one) == OK
+        assert sum(calls_beyond_documents().values()) == before + is_reported
+    text = "aclrtDestroyStream of a stream with work for which the host has not waited"
+    assert calls_beyond_documents() == {text: 1}
+    one = make_stream()
+    assert fill(at, 1, one) == OK
+    assert CANN.aclrtDestroyStreamForce(one) == OK
+    assert CANN.aclrtDestroyStream(make_stream()) == OK
+    assert calls_beyond_documents() == {text: 1}
 
 
 def check_a_null_argument_of_a_stream():
@@ -467,6 +553,45 @@ def check_kinds_of_copies():
     assert set(host.raw) == {2}
 
 
+def check_a_copy_to_its_source():
+    """It succeeds and has no effect, where a synchronous one needs a context and no capture forbids it."""
+    one, graph, at, host = make_stream(), C.c_void_p(), make_memory(16, value=1), C.create_string_buffer(16)
+    found = []
+
+    def copies(memory, kind=IN_DEVICE):
+        arguments = (memory, size(16), memory, size(16), kind)
+        return CANN.aclrtMemcpy(*arguments), CANN.aclrtMemcpyAsync(*arguments, one)
+
+    assert copies(at) == (OK, OK)
+    assert copies(host, TO_DEVICE) == (OK, NOT_SUPPORTED)
+    assert CANN.aclrtMemcpy(at, size(15), at, size(16), IN_DEVICE) == RT_INVALID
+    assert CANN.aclmdlRICaptureBegin(one, 0) == OK
+    assert copies(at) == (OK, OK)
+    assert CANN.aclmdlRICaptureEnd(one, C.byref(graph)) == OK
+    thread = threading.Thread(target=lambda: found.extend(copies(at)))
+    thread.start()
+    thread.join()
+    assert found == [OK, CONTEXT_NULL]
+
+
+def check_fills_of_host_memory():
+    """A synchronous fill needs memory of aclrtMallocHost. An asynchronous one happens at the call."""
+    one, pinned, host = make_stream(), C.c_void_p(), C.create_string_buffer(COUNT)
+    text = "aclrtMemsetAsync with host memory that is not of aclrtMallocHost"
+    assert CANN.aclrtMallocHost(C.byref(pinned), size()) == OK
+    for memory, status in ((pinned, OK), (host, RT_INVALID)):
+        assert CANN.aclrtMemset(memory, size(), 3, size()) == status
+        assert content(memory) == ({3} if status == OK else {0})
+    assert "devPtr must be memory of the device or of aclrtMallocHost." in error_text()
+    assert fill(pinned, 4, one) == OK
+    assert content(pinned) == {4}
+    assert calls_beyond_documents() == {}
+    assert fill(host, 5, one) == OK
+    assert content(host) == {5}
+    assert calls_beyond_documents() == {text: 1}
+    assert CANN.aclrtSynchronizeStream(one) == OK
+
+
 def check_an_asynchronous_call_checks_the_stream_before_sizes():
     at, gone = make_memory(), make_stream()
     assert CANN.aclrtDestroyStream(gone) == OK
@@ -478,7 +603,7 @@ def check_the_memory_in_use():
     free, total = C.c_size_t(), C.c_size_t()
 
     def used():
-        assert CANN.aclrtGetMemInfo(0, C.byref(free), C.byref(total)) == OK
+        assert CANN.aclrtGetMemInfo(1, C.byref(free), C.byref(total)) == OK
         assert total.value == 64 << 30
         return total.value - free.value
 
@@ -911,7 +1036,9 @@ def check_unmapped_host_memory_fails():
 def check_only_memory_of_the_call_is_freed():
     host = C.c_void_p()
     assert CANN.aclrtMallocHost(C.byref(host), size()) == OK
-    assert CANN.aclrtFree(host) == INVALID
+    assert CANN.aclrtFree(host) == RT_INVALID
+    freed = make_memory()
+    assert [CANN.aclrtFree(each) for each in (freed, freed, None)] == [OK, RT_INVALID, INVALID]
     assert CANN.aclrtFreeHost(make_memory()) == RT_INVALID
     assert CANN.aclrtFreeHost(host) == OK
     assert CANN.aclrtFreeHost(host) == RT_INVALID
@@ -1122,6 +1249,19 @@ def check_the_failure_mode_does_not_return_to_continue():
     one = make_stream(STOP)
     assert CANN.aclrtSetStreamFailureMode(one, CONTINUE) == 207000
     assert CANN.aclrtSetStreamFailureMode(one, 2) == RT_INVALID
+    assert calls_beyond_documents() == {}
+
+
+def check_a_failure_mode_that_is_set_again_is_reported():
+    """Only the first call of a stream is documented."""
+    text = "{} for a stream whose failure mode was set before"
+    one, value = make_stream(), (C.c_uint32 * 4)(STOP)
+    make_stream()
+    assert calls_beyond_documents() == {}
+    assert CANN.aclrtSetStreamFailureMode(one, CONTINUE) == OK
+    assert calls_beyond_documents() == {text.format("aclrtSetStreamFailureMode"): 1}
+    assert CANN.aclrtSetStreamAttribute(one, 1, value) == OK
+    assert calls_beyond_documents()[text.format("aclrtSetStreamAttribute")] == 1
 
 
 # ---- arguments ---------------------------------------------------------------------------------------
@@ -1175,6 +1315,7 @@ def check_every_thread_sets_its_device():
         "aclrtQueryEventStatus": (event, C.byref(status)),
         "aclrtStreamGetId": (one, C.byref(number)),
         "aclrtPointerGetAttributes": (at, (C.c_uint32 * 7)()),
+        "aclrtSetStreamAttribute": (one, 4, (C.c_uint32 * 4)(1)),
         "aclrtFree": (at,),
     }
     found, other = {}, make_memory(16, value=1)
@@ -1388,7 +1529,7 @@ def check_devices_that_do_not_exist():
     assert CANN.aclrtGetPrimaryCtxState(7, None, C.byref(signed)) == NO_DEVICE
     assert CANN.aclrtDeviceCanAccessPeer(C.byref(signed), 0, 0) == INVALID
     assert CANN.aclrtDeviceCanAccessPeer(C.byref(signed), 0, 1) == NO_DEVICE
-    assert CANN.aclrtDeviceCanAccessPeer(C.byref(signed), 9, 0) == CONTEXT_NULL
+    assert CANN.aclrtDeviceCanAccessPeer(C.byref(signed), 9, 0) == NO_DEVICE
     assert CANN.aclrtDeviceCanAccessPeer(C.byref(signed), 99, 0) == RT_INVALID
 
 
@@ -1403,6 +1544,11 @@ def check_kinds_of_memory():
     free, total = C.c_size_t(), C.c_size_t()
     statuses = [CANN.aclrtGetMemInfo(kind, C.byref(free), C.byref(total)) for kind in (-1, 0, 1, 17, 18, 99)]
     assert statuses == [107016, OK, OK, OK, 107016, 107016]
+    of_ddr = {0, 2, 3, 6, 7}
+    for kind in range(18):
+        assert CANN.aclrtGetMemInfo(kind, C.byref(free), C.byref(total)) == OK
+        wanted = 0 if kind in of_ddr and not IS_310P else 64 << 30
+        assert (free.value, total.value) == (wanted, wanted), kind
 
 
 def check_attributes_of_a_stream():
@@ -1437,6 +1583,26 @@ def check_the_overflow_switch_of_a_stream_is_stored():
     assert CANN.aclrtSetStreamAttribute(one, 2, value(0)) == OK
     assert CANN.aclrtSetStreamOverflowSwitch(None, 1) == OK
     assert (switch(), switch(None)) == (IS_310P, 1)
+
+
+def check_what_ascend310p_ignores_of_a_stream():
+    """It has no overflow switch and no tag, whose calls succeed. The switch alone needs no stream."""
+    one, gone, captured, graph = make_stream(), make_stream(), make_stream(), C.c_void_p()
+    assert CANN.aclmdlRICaptureBegin(captured, 0) == OK
+    assert CANN.aclrtDestroyStream(gone) == OK
+
+    def set_to(kind, value, stream):
+        return CANN.aclrtSetStreamAttribute(stream, kind, (C.c_uint32 * 4)(value))
+
+    for kind in (2, 3):
+        assert set_to(kind, 1, gone) == NO_HANDLE
+        assert set_to(kind, 1, captured) == (OK if IS_310P else STREAM_CAPTURED)
+    assert set_to(2, 2, one) == (OK if IS_310P else RT_INVALID)
+    assert calls_beyond_documents() == {}
+    assert CANN.aclrtSetStreamOverflowSwitch(gone, 1) == (OK if IS_310P else NO_HANDLE)
+    assert CANN.aclrtSetStreamOverflowSwitch(gone, 2) == INVALID
+    assert sum(calls_beyond_documents().values()) == IS_310P
+    assert CANN.aclmdlRICaptureEnd(captured, C.byref(graph)) == OK
 
 
 def check_attributes_of_a_null_stream():
