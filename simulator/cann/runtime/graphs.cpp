@@ -448,10 +448,12 @@ NPU_CANN_API aclError aclmdlRICaptureTaskUpdateEnd(void* handle) {
 }
 
 NPU_CANN_API aclError aclmdlRIDebugJsonPrint(void* model, const char* path, uint32_t /*flags*/) {
+    // hicann/runtime src/acl/aclrt_impl/model_ri.cpp, aclmdlRIDebugJsonPrintImpl.
+    if (!path) return fail(kInvalidParam, __func__, "path must not be null.");
     auto lock = lock_streams();
     GraphPtr graph;
     if (aclError error = find_graph(model, __func__, &graph)) return error;
-    std::FILE* file = path ? std::fopen(path, "w") : nullptr;
+    std::FILE* file = std::fopen(path, "w");
     if (!file) return fail(kRtInvalid, __func__, "path must be a file that can be written.");
     std::fputs(to_chrome_trace(*graph).c_str(), file);
     std::fclose(file);

@@ -207,6 +207,7 @@ int32_t context_error(int32_t device) {
     const DeviceState& state = scheduler_state().devices[device];
     if (!state.stops_on_failure || !state.failure) return 0;
     set_error(state.failure_text);
+    note_runtime_status(state.failure);
     return state.failure;
 }
 
@@ -242,6 +243,7 @@ int32_t take_error(const StreamPtr& stream) {
     if (!stream->error) return context_error(stream->device);
     const int32_t error = stream->error;
     set_error(stream->error_text);
+    note_runtime_status(error);
     if (!stream->is_aborted) stream->error = 0;
     return error;
 }

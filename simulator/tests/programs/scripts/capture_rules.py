@@ -553,8 +553,8 @@ def check_a_graph_as_a_trace():
     assert [node["tid"] for node in nodes] == [f"stream{branch}" for branch in (0, 0, 1, 1, 0)]
     assert [(node["ts"], node["dur"], node["ph"]) for node in nodes] == [(i, 1, "X") for i in range(5)]
     assert {node["pid"] for node in nodes} == {"simulated graph 1"}
-    for path in (None, b"/no folder/graph.json"):
-        assert CANN.aclmdlRIDebugJsonPrint(graph, path, 0) == RT_INVALID
+    for path, status in ((None, INVALID), (b"/no folder/graph.json", RT_INVALID)):
+        assert CANN.aclmdlRIDebugJsonPrint(graph, path, 0) == status
     assert CANN.aclmdlRIDebugPrint(graph) == OK
 
 

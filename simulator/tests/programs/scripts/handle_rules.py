@@ -5,6 +5,7 @@ usage: handle_rules.py LIBRARY [CHECK ...]
 """
 
 import ctypes as C
+import json
 import threading
 
 from forked_checks import run_checks
@@ -12,10 +13,15 @@ from stream_rules import (
     CANN,
     CONTEXT_NULL,
     INVALID,
+    IS_310P,
+    KERNEL,
     NO_DEVICE,
+    NOT_SUPPORTED,
     OK,
     RT_INVALID,
+    STOP,
     error_text,
+    fail_on,
     make_memory,
     make_stream,
 )
@@ -26,6 +32,18 @@ for name in ("Scalar", "IntArray", "FloatArray", "BoolArray", "TensorList", "Sca
     getattr(CANN, f"aclCreate{name}").restype = C.c_void_p
 CANN.aclCreateDataBuffer.restype = CANN.aclopCreateAttr.restype = C.c_void_p
 CANN.aclGetCompileoptSize.restype = C.c_size_t
+CANN.simulated_cann_calls_beyond_documents.restype = C.c_char_p
+
+
+def calls_beyond_documents():
+    """The names of the functions in the report's entry."""
+    return [text.split()[0] for text in json.loads(CANN.simulated_cann_calls_beyond_documents())]
+
+
+def in_another_thread(run):
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
 
 
 def numbers(values):
@@ -285,48 +303,119 @@ def check_attributes_of_the_chip():
     for attribute, wanted in {101: 24, 102: 24, 201: 48, 302: 192 << 20}.items():
         assert CANN.aclrtGetDeviceInfo(0, attribute, C.byref(value)) == OK
         assert value.value == wanted
-    for attribute in (100, 103, 200, 202, 301, 303):
+    for attribute in (1, 202, 212, 301, 401, 409, 501, 601):
         assert CANN.aclrtGetDeviceInfo(0, attribute, C.byref(value)) == NOT_SIMULATED
         assert f"attribute {attribute} is not simulated" in error_text()
+    for attribute in (-1, 0, 2, 100, 103, 200, 213, 303, 400, 410, 502, 602, 700, 701):
+        assert CANN.aclrtGetDeviceInfo(0, attribute, C.byref(value)) == RT_INVALID, attribute
     for attribute in (-1, 3):
         assert CANN.aclGetDeviceCapability(0, attribute, C.byref(value)) == INVALID
-    for call, attribute in ((CANN.aclGetDeviceCapability, 0), (CANN.aclrtGetDeviceInfo, 101)):
+    for call, attribute, unknown in (
+        (CANN.aclGetDeviceCapability, 0, INVALID),
+        (CANN.aclrtGetDeviceInfo, 101, RT_INVALID),
+    ):
         for device in (1, -1):
-            assert call(device, attribute, C.byref(value)) == INVALID
-        assert call(0, attribute, None) == INVALID
+            assert call(device, attribute, C.byref(value)) == unknown
+        assert call(1, attribute, None) == INVALID
+    assert CANN.aclrtGetDeviceInfo(1, 0, C.byref(value)) == RT_INVALID
+    assert "deviceId must be a device that is simulated but got 1." in error_text()
+
+
+def check_features_of_the_chip():
+    """Infinity and NaN, bfloat16, compilation at run time. Only those that the chip has are listed."""
     kind, listed, count = C.c_int32(), C.POINTER(C.c_int32)(), C.c_size_t()
     assert CANN.aclGetCannAttributeList(C.byref(listed), C.byref(count)) == OK
-    assert listed[: count.value] == [0, 1, 2]
+    assert listed[: count.value] == ([2] if IS_310P else [0, 1, 2])
     assert CANN.aclGetCannAttributeList(None, C.byref(count)) == INVALID
     assert CANN.aclGetCannAttributeList(C.byref(listed), None) == INVALID
     found = []
     for attribute in range(3):
         assert CANN.aclGetCannAttribute(attribute, C.byref(kind)) == OK
         found.append(kind.value)
-    assert found == [1, 1, 0]  # infinity and NaN, bfloat16, no compilation at run time
+    assert found == [not IS_310P, not IS_310P, True]
     for attribute, to in ((-1, C.byref(kind)), (3, C.byref(kind)), (0, None)):
         assert CANN.aclGetCannAttribute(attribute, to) == INVALID
 
 
 def check_the_uuid_of_a_device():
+    """The document does not list Ascend310P."""
     uuid = C.create_string_buffer(b"\xff" * 20, 20)
     assert CANN.aclrtDeviceGetUuid(0, uuid) == OK
     assert uuid.raw == b"ascend_sim 0000\0\xff\xff\xff\xff"
     assert CANN.aclrtDeviceGetUuid(0, None) == INVALID
     assert CANN.aclrtDeviceGetUuid(1, uuid) == NO_DEVICE
+    assert calls_beyond_documents() == (["aclrtDeviceGetUuid"] if IS_310P else [])
+
+
+def check_faults_of_memory():
+    count, place = C.c_size_t(7), C.c_size_t()
+    more = (C.c_size_t(1), C.byref(count))
+    assert CANN.aclrtGetMemUceInfo(9, None, *more) == INVALID
+    assert CANN.aclrtGetMemUceInfo(9, C.byref(place), C.c_size_t(1), None) == INVALID
+    for device, status in ((0, OK), (1, NO_DEVICE), (-1, NO_DEVICE)):
+        wanted = NOT_SUPPORTED if IS_310P else status
+        assert CANN.aclrtGetMemUceInfo(device, C.byref(place), *more) == wanted
+    assert count.value == (7 if IS_310P else 0)
+
+
+def check_timeouts_of_operators():
+    """The effective one is a multiple of an interval of the chip, at most 254 of them."""
+    interval, actual, found = 2147483.648 if IS_310P else 4294967.296, C.c_uint64(7), []
+    assert CANN.aclrtSetOpExecuteTimeOutV2(C.c_uint64(9), None) == INVALID
+    for timeout, intervals in (
+        (1, 1),
+        (int(interval), 1),
+        (int(interval) + 1, 2),
+        (0, 254),
+        (2**64 - 1, 254),
+    ):
+        assert CANN.aclrtSetOpExecuteTimeOutV2(C.c_uint64(timeout), C.byref(actual)) == OK
+        assert actual.value == int(intervals * interval), timeout
+    assert CANN.aclrtSetOpExecuteTimeOut(3) == CANN.aclrtSetOpWaitTimeout(3) == OK
+    assert calls_beyond_documents() == (["aclrtSetOpWaitTimeout"] if IS_310P else [])
+
+    def without_context():
+        found.append(CANN.aclrtSetOpExecuteTimeOutV2(C.c_uint64(9), C.byref(actual)))
+        found.append(CANN.aclrtSetOpWaitTimeout(3))
+        found.append(CANN.aclrtSetOpExecuteTimeOut(3))
+
+    in_another_thread(without_context)
+    assert found == [CONTEXT_NULL, CONTEXT_NULL if IS_310P else OK, OK]
+
+
+def check_the_last_error_of_a_thread():
+    """It is the last status of the runtime that a call of the thread returned."""
+    one, found = make_stream(), []
+    assert CANN.aclrtGetLastError(0) == CANN.aclrtPeekAtLastError(0) == OK
+    for level in (1, -1, 2):
+        assert CANN.aclrtGetLastError(level) == CANN.aclrtPeekAtLastError(level) == INVALID
+    assert CANN.aclrtSynchronizeStreamWithTimeout(one, 0) == RT_INVALID
+    assert CANN.aclrtSynchronizeStream(one) == OK
+    assert CANN.aclrtMalloc(None, C.c_size_t(1), 0) == INVALID  # acl's status
+    in_another_thread(lambda: found.append(CANN.aclrtPeekAtLastError(0)))
+    assert found == [OK]
+    assert CANN.aclrtPeekAtLastError(0) == CANN.aclrtGetLastError(0) == RT_INVALID
+    assert CANN.aclrtPeekAtLastError(0) == CANN.aclrtGetLastError(0) == OK
+    in_another_thread(
+        lambda: found.extend([CANN.aclrtGetDevice(C.byref(C.c_int32())), CANN.aclrtGetLastError(0)])
+    )
+    assert found[1:] == [CONTEXT_NULL, OK]  # no error, by the runtime's source
+
+
+def check_the_error_of_work_is_the_last_one_of_its_wait():
+    one = make_stream()
+    fail_on(one)
+    for _ in range(20):  # runs the work
+        assert CANN.aclrtStreamQuery(one, C.byref(C.c_int32())) == OK
+        assert CANN.aclrtPeekAtLastError(0) == OK
+    assert CANN.aclrtSynchronizeStream(one) == CANN.aclrtGetLastError(0) == KERNEL
+    two = make_stream(STOP)
+    fail_on(two)
+    assert CANN.aclrtSynchronizeDevice() == CANN.aclrtGetLastError(0) == KERNEL
+    assert CANN.aclrtSynchronizeStream(one) == CANN.aclrtGetLastError(0) == KERNEL
 
 
 def check_calls_without_an_effect():
-    count, seconds = C.c_size_t(7), C.c_uint64()
-    assert CANN.aclrtGetMemUceInfo(0, C.byref(count), C.c_size_t(1), C.byref(count)) == OK
-    assert count.value == 0
-    assert CANN.aclrtGetMemUceInfo(0, None, C.c_size_t(1), C.byref(count)) == INVALID
-    assert CANN.aclrtGetMemUceInfo(0, C.byref(count), C.c_size_t(1), None) == INVALID
-    assert CANN.aclrtGetLastError(0) == CANN.aclrtPeekAtLastError(0) == OK
-    assert CANN.aclrtSetOpExecuteTimeOut(3) == CANN.aclrtSetOpWaitTimeout(3) == OK
-    assert CANN.aclrtSetOpExecuteTimeOutV2(C.c_uint64(9), C.byref(seconds)) == OK
-    assert seconds.value == 9
-    assert CANN.aclrtSetOpExecuteTimeOutV2(C.c_uint64(9), None) == OK
     assert CANN.MsprofRegisterCallback(0, None) == CANN.MsprofReportApi(0, None) == 0
     assert CANN.MsprofReportCompactInfo(0, None, 0) == CANN.MsprofReportAdditionalInfo(0, None, 0) == 0
     CANN.MsprofGetHashId.restype = CANN.MsprofSysCycleTime.restype = C.c_uint64

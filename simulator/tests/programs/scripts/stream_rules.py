@@ -26,6 +26,7 @@ CONTINUE, STOP = 0, 1
 SYNC, PROGRESS, DEVICE_SYNC, TIME_LINE, DEVICE_USE_ONLY, EXTERNAL, IPC = 1, 2, 4, 8, 16, 32, 64
 NO_MEMORY, NOT_SIMULATED = 207001, 200001
 IS_310P = os.environ.get("ASCEND_SIM_SOC", "").startswith("Ascend310P")
+IS_950 = os.environ.get("ASCEND_SIM_SOC", "").startswith("Ascend950")
 # The status of a kernel's exception: that of the vector core if the chip has separate vector cores, else that
 # of the AI core.
 KERNEL = 507015 if IS_310P else 507035
@@ -575,6 +576,7 @@ def check_a_graph_that_does_not_exist_is_refused():
         assert CANN.aclmdlRIGetId(handle, C.byref(number)) == status
         assert CANN.aclmdlRIDebugPrint(handle) == status
         assert CANN.aclmdlRIDebugJsonPrint(handle, b"/dev/null", 0) == status
+        assert CANN.aclmdlRIDebugJsonPrint(handle, None, 0) == INVALID
 
 
 def check_a_graph_that_runs_is_not_destroyed():
@@ -1004,7 +1006,8 @@ def check_a_fault_of_the_device_is_described():
     assert described(9) == (NO_DEVICE, 0, 0)
     fail_on(one)
     assert CANN.aclrtSynchronizeStream(one) == KERNEL
-    assert described() == (OK, 1, 3)  # an error of the cores, with a detail
+    # Ascend950: an error of the cores, with a detail. The others describe no errors of kernels.
+    assert described() == ((OK, 1, 3) if IS_950 else (OK, 0, 0))
 
 
 def check_a_stream_that_continues_returns_its_error_once():
@@ -1321,6 +1324,21 @@ def check_kernels_may_use_all_cores():
         assert call(of, 0, None) == INVALID
         for kind in (-1, 2):
             assert call(of, kind, C.byref(cubes)) == RT_INVALID
+    found = []
+
+    def without_context():
+        found.append(CANN.aclrtGetStreamResLimit(None, 0, C.byref(cubes)))
+        found.append(CANN.aclrtGetStreamResLimit(stream, 0, C.byref(cubes)))
+        found.append(CANN.aclrtGetResInCurrentThread(0, C.byref(cubes)))
+
+    thread = threading.Thread(target=without_context)
+    thread.start()
+    thread.join()
+    assert found == [CONTEXT_NULL, OK, CONTEXT_NULL]
+    assert CANN.aclrtGetResInCurrentThread(0, C.byref(cubes)) == CANN.aclrtResetDevice(0) == OK
+    cubes.value = 7
+    assert CANN.aclrtGetDeviceResLimit(0, 0, C.byref(cubes)) == 507033  # the device is not set
+    assert cubes.value == 7
 
 
 def check_the_deterministic_level_of_a_tiling():
@@ -1373,6 +1391,8 @@ def check_devices_that_do_not_exist():
     assert CANN.aclrtGetDeviceResLimit(0, 0, C.byref(number)) == OK
     assert CANN.aclrtGetDeviceResLimit(9, 0, C.byref(number)) == NO_DEVICE
     assert CANN.aclrtGetDeviceResLimit(9, 2, C.byref(number)) == RT_INVALID
+    assert CANN.aclrtGetDeviceResLimit(-1, 2, C.byref(number)) == NO_DEVICE
+    assert CANN.aclrtGetDeviceResLimit(-1, 2, None) == INVALID
     assert CANN.aclrtGetStreamResLimit(None, -1, C.byref(number)) == RT_INVALID
     assert CANN.aclrtGetResInCurrentThread(2, C.byref(number)) == RT_INVALID
     assert CANN.aclrtGetResInCurrentThread(0, None) == INVALID
@@ -1390,10 +1410,10 @@ def check_devices_that_do_not_exist():
 
 
 def check_the_mode_of_overflow():
-    has_one_mode = IS_310P
+    """Ascend310P only has mode 0, Ascend950 only mode 1."""
     assert [CANN.aclrtSetDeviceSatMode(mode) for mode in (-1, 2, 7)] == [RT_INVALID] * 3
-    assert CANN.aclrtSetDeviceSatMode(0) == OK
-    assert CANN.aclrtSetDeviceSatMode(1) == (NOT_SUPPORTED if has_one_mode else OK)
+    assert CANN.aclrtSetDeviceSatMode(0) == (NOT_SUPPORTED if IS_950 else OK)
+    assert CANN.aclrtSetDeviceSatMode(1) == (NOT_SUPPORTED if IS_310P else OK)
 
 
 def check_kinds_of_memory():
