@@ -6,6 +6,7 @@ usage: handle_rules.py LIBRARY [CHECK ...]
 
 import ctypes as C
 import json
+import os
 import threading
 
 from forked_checks import run_checks
@@ -114,10 +115,10 @@ def check_a_null_argument_of_a_tensor():
 
 def check_a_scalar_has_the_type_of_a_number():
     value = (C.c_uint8 * 16)()
-    for dtype in (0, 1, 2, 3, 4, 6, 7, 8, 9, 10, 11, 12, 16, 17, 27, 33):
+    for dtype in (0, 1, 2, 3, 4, 6, 7, 8, 9, 10, 11, 12, 16, 17, 27, *range(34, 42)):
         assert CANN.aclCreateScalar(value, dtype) is not None, dtype
         assert CANN.aclCreateScalar(None, dtype) is None
-    for dtype in (5, 13, 28, -1):
+    for dtype in (5, 13, 28, 33, 42, -1):
         assert CANN.aclCreateScalar(value, dtype) is None
         assert f"dataType must be the type of a number but got {dtype}." in error_text()
 
@@ -174,7 +175,7 @@ def check_the_executor_of_a_stand_in():
             assert call(None, C.c_size_t(0), tensor, junk) == INNER_NULL
             assert "executor must not be null." in error_text()
             assert call(executor, C.c_size_t(0), tensor, junk) == INNER
-            assert "the addresses of aclnnInplaceOne cannot be changed." in error_text()
+            assert "changing the addresses of aclnnInplaceOne is not simulated." in error_text()
             assert number_of("aclGetRawTensorAddr", tensor, C.c_size_t) == junk.value
     for name in ("aclSetDynamicTensorAddr", "aclSetDynamicInputTensorAddr", "aclSetDynamicOutputTensorAddr"):
         assert getattr(CANN, name)(executor, C.c_size_t(0), C.c_size_t(0), None, junk) == INNER
@@ -206,6 +207,10 @@ def check_attributes_and_operators_of_aclop():
     buffer = C.c_void_p(CANN.aclCreateDataBuffer(listed, C.c_size_t(8)))
     assert buffer
     assert CANN.aclDestroyDataBuffer(buffer) == OK
+    assert CANN.aclDestroyDataBuffer(None) == INVALID
+    for count in (0, 8):
+        assert CANN.aclCreateDataBuffer(None, C.c_size_t(count))
+        assert calls_beyond_documents() == (["aclCreateDataBuffer:"] if count else [])
     for call in (CANN.aclopCompileAndExecute, CANN.aclopCompileAndExecuteV2):
         assert call(b"Range", 0, None, None, 0, None, None, None, 0, 0, None, None) == NOT_SIMULATED
         assert "aclop operator Range is not simulated" in error_text()
@@ -416,19 +421,36 @@ def check_the_error_of_work_is_the_last_one_of_its_wait():
 
 
 def check_calls_without_an_effect():
-    assert CANN.MsprofRegisterCallback(0, None) == CANN.MsprofReportApi(0, None) == 0
-    assert CANN.MsprofReportCompactInfo(0, None, 0) == CANN.MsprofReportAdditionalInfo(0, None, 0) == 0
+    data = C.create_string_buffer(8)
+    for call, more in (
+        (CANN.MsprofRegisterCallback, ()),
+        (CANN.MsprofReportApi, ()),
+        (CANN.MsprofReportCompactInfo, (8,)),
+        (CANN.MsprofReportAdditionalInfo, (8,)),
+    ):
+        assert call(0, data, *more) == 0
+        assert call(0, None, *more) == -1
     CANN.MsprofGetHashId.restype = CANN.MsprofSysCycleTime.restype = C.c_uint64
     hashes = [CANN.MsprofGetHashId(*one) for one in ((b"ab", C.c_size_t(2)), (b"abc", C.c_size_t(3)))]
     assert len({0, *hashes}) == 3
     assert CANN.MsprofGetHashId(b"abc", C.c_size_t(2)) == hashes[0]
-    assert CANN.MsprofGetHashId(None, C.c_size_t(2)) == 0
+    assert CANN.MsprofGetHashId(None, C.c_size_t(2)) == 2**64 - 1
+    assert CANN.MsprofGetHashId(b"abc", C.c_size_t(0)) == 2**64 - 1
     first = CANN.MsprofSysCycleTime()
     assert 0 < first <= CANN.MsprofSysCycleTime()
 
 
 def check_versions():
-    text = C.create_string_buffer(b"\xff" * 128, 128)
+    text, version = (C.create_string_buffer(b"\xff" * count, count) for count in (128, 520))
+    for home in (None, "", "/no folder", __file__, os.curdir):
+        os.environ.pop("ASCEND_HOME_PATH", None)
+        if home is not None:
+            os.environ["ASCEND_HOME_PATH"] = home
+        wanted = OK if home == os.curdir else NO_FILE
+        assert CANN.aclsysGetVersionStr(b"runtime", text) == wanted, home
+        assert CANN.aclsysGetCANNVersion(0, version) == wanted, home
+        assert CANN.aclsysGetCANNVersion(8, version) == INVALID
+    text, version = (C.create_string_buffer(b"\xff" * count, count) for count in (128, 520))
     for package in (b"runtime", b"ops_math", b"ops-math", b"pyACL", b"bisheng-compiler", b"hccl"):
         assert CANN.aclsysGetVersionStr(package, text) == OK
         assert text.raw[:7] == b"9.1.0\0\xff"
@@ -436,7 +458,6 @@ def check_versions():
         assert CANN.aclsysGetVersionStr(package, text) == NO_FILE
         assert f"share/info must have the package {package.decode()}." in error_text()
     assert CANN.aclsysGetVersionStr(None, text) == CANN.aclsysGetVersionStr(b"runtime", None) == INVALID
-    version = C.create_string_buffer(b"\xff" * 520, 520)
     for package in range(7):
         assert CANN.aclsysGetCANNVersion(package, version) == OK
         found = [version.raw[at:].partition(b"\0")[0] for at in (0, 128, 192, 256, 320)]
@@ -445,6 +466,18 @@ def check_versions():
     assert CANN.aclsysGetCANNVersion(7, version) == NO_FILE
     assert CANN.aclsysGetCANNVersion(-1, version) == CANN.aclsysGetCANNVersion(8, version) == INVALID
     assert CANN.aclsysGetCANNVersion(0, None) == INVALID
+
+
+def check_a_log_without_its_texts_is_not_written():
+    os.environ.update(ASCEND_GLOBAL_LOG_LEVEL="0", ASCEND_SLOG_PRINT_TO_STDOUT="1")
+    texts = (b"function", b"file", 7, b"format")
+    reader, writer = os.pipe()
+    os.dup2(writer, 1)
+    for missing in (0, 1, 3, None):
+        function, file, line, text = (None if i == missing else texts[i] for i in range(4))
+        CANN.aclAppLog(3, function, file, line, text)
+    C.CDLL(None).fflush(None)
+    assert os.read(reader, 4096) == b"[simulated CANN log 3] file:7 function: format\n"
 
 
 # ---- functions that are not simulated ----------------------------------------------------------------
