@@ -194,6 +194,7 @@ int32_t enqueue_wait(const StreamPtr& stream, const std::shared_ptr<Record>& rec
 }
 
 int32_t submit(const StreamPtr& stream, Work work) {
+    note_call_in_host_function(work.name);
     int32_t status = 0;
     {
         auto lock = lock_streams();
@@ -267,6 +268,7 @@ int32_t unreachable_status(const char* call, int32_t device) {
 }  // namespace
 
 int32_t synchronize(const StreamPtr& stream, const char* call) {
+    note_call_in_host_function(call);
     Clock clock;
     StreamPosition target{stream, 0};
     {
@@ -281,6 +283,7 @@ int32_t synchronize(const StreamPtr& stream, const char* call) {
 }
 
 int32_t synchronize_all(const char* call) {
+    note_call_in_host_function(call);
     SchedulerState& scheduler = scheduler_state();
     const int32_t device = current_device();
     Clock clock;

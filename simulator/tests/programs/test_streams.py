@@ -47,6 +47,7 @@ def test_statuses_of_the_310p():
         "check_the_number_of_streams",
         "check_the_number_of_events",
         "check_events_between_processes_depend_on_the_chip",
+        "check_a_subscription_needs_a_context",
     )
     found = results(RULES[0], *checks, ASCEND_SIM_SOC="Ascend310P3")
     assert found == dict.fromkeys(checks, "ok")

@@ -5,6 +5,7 @@ usage: stream_rules.py LIBRARY [CHECK ...]
 """
 
 import ctypes as C
+import json
 import os
 import sys
 import threading
@@ -676,6 +677,7 @@ def check_a_callback_runs_on_the_thread_that_subscribed():
     ready, done = threading.Event(), threading.Event()
 
     def process():
+        assert CANN.aclrtSetDevice(0) == OK
         assert CANN.aclrtSubscribeReport(C.c_uint64(threading.get_ident()), one) == OK
         ready.set()
         while not done.is_set():
@@ -735,6 +737,97 @@ def check_a_callback_waits_for_no_other_callback():
     assert CANN.aclrtProcessReport(1000) == OK
     assert seen[3:] == ["inner"]
     assert CANN.aclrtProcessReport(5) == REPORT_TIMEOUT
+
+
+def check_a_report_without_a_timeout_waits_for_its_callback():
+    one, seen = make_stream(), []
+    function = FUNCTION(lambda _: seen.append(1))
+    ready = threading.Event()
+
+    def process():
+        assert CANN.aclrtSetDevice(0) == OK
+        assert CANN.aclrtSubscribeReport(this_thread(), one) == OK
+        ready.set()
+        seen.append(CANN.aclrtProcessReport(-1))
+
+    thread = threading.Thread(target=process)
+    thread.start()
+    ready.wait()
+    time.sleep(1.1)
+    assert not seen
+    assert CANN.aclrtLaunchCallback(function, None, 1, one) == OK
+    thread.join()
+    assert seen == [1, OK]
+
+
+def check_calls_in_host_functions_are_reported():
+    """The document excludes calls that allocate, free, launch or wait."""
+    one, two, seen = make_stream(), make_stream(), []
+    CANN.simulated_cann_calls_beyond_documents.restype = C.c_char_p
+
+    def reported():
+        counts = json.loads(CANN.simulated_cann_calls_beyond_documents())
+        assert all(
+            text.endswith(" in a host function: it must not allocate, free, launch or wait")
+            for text in counts
+        )
+        return {text.split()[0]: count for text, count in counts.items()}
+
+    def run_in_function(_):
+        seen.append(1)
+        host = C.c_void_p()
+        assert CANN.aclrtMallocHost(C.byref(host), size()) == CANN.aclrtFreeHost(host) == OK
+        at, stream = make_memory(), make_stream()
+        assert fill(at, 1, stream) == CANN.aclrtSynchronizeStream(stream) == OK
+        assert CANN.aclrtDestroyStream(stream) == CANN.aclrtFree(at) == OK
+        assert CANN.aclrtGetDevice(C.byref(C.c_int32())) == OK
+
+    function = FUNCTION(run_in_function)
+    names = (
+        "aclrtMalloc aclrtFree aclrtMallocHost aclrtFreeHost aclrtCreateStream aclrtDestroyStream "
+        "aclrtMemsetAsync aclrtSynchronizeStream"
+    )
+    run_in_function(None)
+    assert reported() == {}
+    assert CANN.aclrtLaunchHostFunc(one, function, None) == OK
+    assert CANN.aclrtSynchronizeStream(one) == OK
+    assert reported() == dict.fromkeys(names.split(), 1)
+    assert CANN.aclrtSubscribeReport(this_thread(), two) == OK
+    for blocks in (1, 0):
+        assert CANN.aclrtLaunchCallback(function, None, blocks, two) == OK
+        assert CANN.aclrtProcessReport(1000) == OK
+    assert len(seen) == 4
+    assert reported() == dict.fromkeys(names.split(), 3)
+    run_in_function(None)
+    assert reported() == dict.fromkeys(names.split(), 3)
+
+
+def check_the_number_of_threads_with_subscriptions():
+    streams = [make_stream() for _ in range(1026)]
+    for thread in range(1024):
+        assert CANN.aclrtSubscribeReport(C.c_uint64(1 + thread), streams[thread]) == OK
+    assert CANN.aclrtSubscribeReport(C.c_uint64(1025), streams[1024]) == 507000
+    assert "at most 1024 threads may have streams." in error_text()
+    assert CANN.aclrtSubscribeReport(C.c_uint64(1), streams[1024]) == OK
+    assert CANN.aclrtUnSubscribeReport(C.c_uint64(7), streams[6]) == OK
+    assert CANN.aclrtSubscribeReport(C.c_uint64(1025), streams[1025]) == OK
+
+
+def check_a_subscription_needs_a_context():
+    """On Ascend310P only for a null stream. A stream with host functions is refused before."""
+    one, two, found = make_stream(), make_stream(), []
+    function = FUNCTION(lambda _: None)
+    assert CANN.aclrtLaunchHostFunc(two, function, None) == OK
+
+    def without_context():
+        found.extend(CANN.aclrtSubscribeReport(this_thread(), stream) for stream in (one, two))
+        found.append(CANN.aclrtUnSubscribeReport(this_thread(), one))
+
+    thread = threading.Thread(target=without_context)
+    thread.start()
+    thread.join()
+    subscribed = [OK, STREAM_SUBSCRIBE, OK]
+    assert found == (subscribed if IS_310P else [CONTEXT_NULL, STREAM_SUBSCRIBE, STREAM_SUBSCRIBE])
 
 
 def check_a_null_stream_has_callbacks():
