@@ -16,6 +16,9 @@ constexpr int32_t kNoDevice = -1;
 // The device of this thread's context, or kNoDevice.
 int32_t current_device();
 
+// The device that a thread without a context sets at its next call, or kNoDevice (aclInit's defaultDevice).
+void set_default_device(int32_t device);
+
 // Whether any thread has set the device, or this thread uses it.
 bool is_device_set(int32_t device);
 

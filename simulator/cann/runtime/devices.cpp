@@ -18,8 +18,6 @@
 namespace simulated_cann {
 namespace {
 
-std::atomic<bool> initialized{false}, finalized{false};
-
 // Values of aclSysParamOpt: deterministic, debug kernel, consistency, early start. The process has one value for each
 // (hicann/runtime src/runtime/api/api_c.cc, rtSetSysParamOpt and rtCtxSetSysParamOpt).
 constexpr int kSystemOptionCount = 4;
@@ -105,18 +103,6 @@ aclError kernel_exception() { return is_ascend310p() ? kAiCoreException : kVecto
 }  // namespace simulated_cann
 
 using namespace simulated_cann;
-
-NPU_CANN_API aclError aclInit(const char* /*config_path*/) {
-    announce_simulation();
-    finalized = false;
-    return initialized.exchange(true) ? fail(kRepeatInitialize, "aclInit must be called once.") : kSuccess;
-}
-// hicann/runtime src/acl/aclrt_impl/acl.cpp, aclFinalizeImpl: may be called once, even without aclInit.
-NPU_CANN_API aclError aclFinalize() {
-    if (finalized.exchange(true)) return fail(kRepeatFinalize, "aclFinalize must be called once.");
-    initialized = false;
-    return kSuccess;
-}
 
 NPU_CANN_API aclError aclrtGetLogicDevIdByUserDevId(int32_t user, int32_t* logic) {
     if (!logic) return fail(kInvalidParam, __func__, "logicDevId must not be null.");

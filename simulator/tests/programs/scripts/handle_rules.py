@@ -7,6 +7,7 @@ usage: handle_rules.py LIBRARY [CHECK ...]
 import ctypes as C
 import json
 import os
+import tempfile
 import threading
 
 from forked_checks import run_checks
@@ -478,6 +479,98 @@ def check_a_log_without_its_texts_is_not_written():
         CANN.aclAppLog(3, function, file, line, text)
     C.CDLL(None).fflush(None)
     assert os.read(reader, 4096) == b"[simulated CANN log 3] file:7 function: format\n"
+
+
+# ---- initialization ----------------------------------------------------------------------------------
+
+# Contents of the file and the status of aclInit. PARSE: not JSON, or nested too deep.
+PARSE, FAILURE = 100006, 500001
+FILES = (
+    ("", OK),
+    ("{}", OK),
+    ('{"dump": {"dump_scene": "lite_exception"}}', OK),  # torch_npu's file
+    (" [1, 2] ", OK),
+    ("{", PARSE),
+    ("{} {}", PARSE),
+    ("err_msg_mode", PARSE),
+    ("[" * 10 + "]" * 10, OK),
+    ("[" * 11 + "]" * 11, PARSE),
+    ('{"a":' * 10 + "1" + "}" * 10, OK),
+    ('{"a":' * 11 + "1" + "}" * 11, PARSE),
+    ('{"err_msg_mode": "1"}', OK),
+    ('{"err_msg_mode": "0"}', OK),
+    ('{"err_msg_mode": 1}', INVALID),
+    ('{"err_msg_mode": "2"}', INVALID),
+    ('{"acl_graph": {"event_mode": "1"}}', OK),
+    ('{"acl_graph": {"event_mode": "2"}}', INVALID),
+    ('{"acl_graph": 3}', OK),
+    ('{"StackSize": {"aicore_stack_size": 32768}}', OK),
+    ('{"StackSize": {"aicore_stack_size": "32768"}}', FAILURE),
+    ('{"simd_printf_fifo_size_per_core": 1024, "simt_printf_fifo_size": 7}', OK),
+    ('{"simd_printf_fifo_size_per_core": 0}', FAILURE),
+    ('{"simt_printf_fifo_size": "1024"}', FAILURE),
+    ('{"defaultDevice": {"default_device": "0"}}', OK),
+    ('{"defaultDevice": {}}', OK),
+    ('{"defaultDevice": {"default_device": 0}}', FAILURE),
+    ('{"defaultDevice": {"default_device": "00"}}', FAILURE),
+    ('{"defaultDevice": {"default_device": "-1"}}', FAILURE),
+    ('{"defaultDevice": {"default_device": "1"}}', NO_DEVICE),
+    ('{"defaultDevice": {"default_device": "4294967296"}}', NO_DEVICE),
+)
+
+
+def initialize(content):
+    with tempfile.NamedTemporaryFile("w") as file:
+        file.write(content)
+        file.flush()
+        return CANN.aclInit(file.name.encode())
+
+
+def check_the_file_of_the_initialization():
+    """A refused call initializes nothing. A path that is empty counts as none."""
+    for content, status in FILES:
+        reader, writer = os.pipe()
+        if os.fork() == 0:
+            found = initialize(content)
+            again = CANN.aclInit(None)
+            os.write(writer, json.dumps([found, again]).encode())
+            os._exit(0)
+        os.wait()
+        repeated = 100002 if status == OK else OK
+        assert json.loads(os.read(reader, 100)) == [status, repeated], (content, error_text())
+    for path in (b"/no folder/acl.json", b"/"):
+        assert CANN.aclInit(path) == NO_FILE
+        assert "configPath must be a" in error_text()
+    assert initialize("{}" + " " * (10 << 20)) == NO_FILE
+    assert CANN.aclInit(b"") == OK
+    assert CANN.aclInit(b"/no folder/acl.json") == 100002
+
+
+def check_each_initialization_of_a_process_has_the_same_file():
+    assert initialize("{") == PARSE  # does not count
+    assert initialize("{}") == CANN.aclFinalize() == OK
+    assert CANN.aclInit(None) == initialize("{ }") == INVALID
+    assert "must be a file with the content of the first aclInit of the process." in error_text()
+    assert initialize("{}") == OK
+
+
+def check_the_default_device():
+    """A thread without a context sets it at its first call that needs one."""
+    found, made, device = [], C.c_void_p(), C.c_int32(-1)
+
+    def work():
+        found.append(CANN.aclrtMalloc(C.byref(made), C.c_size_t(8), 0))
+        found.append(CANN.aclrtGetDevice(C.byref(device)))
+
+    in_another_thread(work)
+    assert initialize('{"defaultDevice": {"default_device": "0"}}') == OK
+    assert CANN.aclrtResetDevice(0) == OK
+    in_another_thread(work)
+    assert CANN.aclrtResetDevice(0) == OK
+    in_another_thread(lambda: found.append(CANN.aclrtMemset(made, C.c_size_t(8), 0, C.c_size_t(8))))
+    assert CANN.aclrtResetDevice(0) == CANN.aclFinalize() == OK
+    in_another_thread(work)
+    assert found == [CONTEXT_NULL] * 2 + [OK] * 3 + [CONTEXT_NULL] * 2
 
 
 # ---- functions that are not simulated ----------------------------------------------------------------
