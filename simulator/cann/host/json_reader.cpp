@@ -66,7 +66,9 @@ private:
     }
     bool parse_number(std::string* text) {
         if (next_ != end_ && *next_ == '-') *text += *next_++;
+        const size_t first_digit = text->size();
         if (!append_digits(text)) return false;
+        if (text->size() > first_digit + 1 && (*text)[first_digit] == '0') return false;
         if (next_ != end_ && *next_ == '.') {
             *text += *next_++;
             if (!append_digits(text)) return false;

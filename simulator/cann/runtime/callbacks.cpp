@@ -117,9 +117,9 @@ aclError check_new_subscription(const char* call, uint64_t thread, const Stream&
 
 // hicann/runtime docs/zh/api_ref/12_execution_control.md, aclrtLaunchCallback and aclrtLaunchHostFunc. The sources
 // accept these calls; a deadlock is possible.
-void note_call_in_host_function(const std::string& call) {
+void note_call_in_host_function(const char* call) {
     if (is_in_host_function)
-        count_beyond_document(call + " in a host function: it must not allocate, free, launch or wait");
+        count_beyond_document(std::string(call) + " in a host function: it must not allocate, free, launch or wait");
 }
 
 void reset_callbacks_in_fork() {

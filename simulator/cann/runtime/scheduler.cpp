@@ -194,7 +194,7 @@ int32_t enqueue_wait(const StreamPtr& stream, const std::shared_ptr<Record>& rec
 }
 
 int32_t submit(const StreamPtr& stream, Work work) {
-    note_call_in_host_function(work.name);
+    note_call_in_host_function(work.name.c_str());
     int32_t status = 0;
     {
         auto lock = lock_streams();

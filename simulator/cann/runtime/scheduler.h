@@ -227,7 +227,7 @@ void reset_context(int32_t device);
 // Ends the subscription of a destroyed stream (callbacks.cpp).
 void end_reports(const Stream& stream);
 // Adds the call to the report if a host function makes it (callbacks.cpp).
-void note_call_in_host_function(const std::string& call);
+void note_call_in_host_function(const char* call);
 
 // Number of pieces of work that are still queued and would have an effect: not records of events and waits for them.
 uint64_t work_left();
