@@ -47,7 +47,8 @@ struct CallbackState {
 
 const ForkLock callbacks_lock(LockRank::kTables, &Locked<CallbackState>::mutex());
 
-// Number of threads with subscriptions: hicann/runtime docs/zh/api_ref/12_execution_control.md, aclrtSubscribeReport.
+// Number of threads with subscriptions: hicann/runtime docs/zh/api_ref/12_execution_control.md, aclrtSubscribeReport. A
+// driver may have fewer (src/runtime/core/src/runtime.cc, InitCbSubscribe).
 constexpr size_t kMaxThreads = 1024;
 
 thread_local bool is_in_host_function = false;

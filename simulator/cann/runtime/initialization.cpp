@@ -30,11 +30,13 @@ const ForkLock initialization_lock(LockRank::kTables, &Locked<Initialization>::m
 
 aclError refuse_file(aclError status, const std::string& rule) { return fail(status, "aclInit", "configPath " + rule); }
 
+// Returns the last member with this name, as nlohmann::json does, or null.
 const JsonValue* find_member(const JsonValue* object, const std::string& name) {
-    if (!object) return nullptr;
+    const JsonValue* found = nullptr;
+    if (!object) return found;
     for (const auto& [key, value] : object->members)
-        if (key == name) return &value;
-    return nullptr;
+        if (key == name) found = &value;
+    return found;
 }
 
 bool is_whole_number(const std::string& text, bool may_be_zero) {

@@ -504,6 +504,7 @@ FILES = (
     ('{"err_msg_mode": "0"}', OK),
     ('{"err_msg_mode": 1}', INVALID),
     ('{"err_msg_mode": "2"}', INVALID),
+    ('{"err_msg_mode": "2", "err_msg_mode": "1"}', OK),
     ('{"acl_graph": {"event_mode": "1"}}', OK),
     ('{"acl_graph": {"event_mode": "2"}}', INVALID),
     ('{"acl_graph": 3}', OK),
