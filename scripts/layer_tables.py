@@ -137,7 +137,7 @@ CPP_LAYERS = (
     ),
     Layer(
         ("simulator/cann/*",),
-        (C_STD, *CANN_FILES, "cann/runtime/*", "cann/opapi/*", "securec.h"),
+        (C_STD, *CANN_FILES, "cann/runtime/*", "cann/opapi/*", "cann/host/json_reader.h", "securec.h"),
         names_no_operator=True,
     ),
     Layer(LIBRARY_TILINGS, (C_STD, "*_sizes.h", "*_tiling.h", "tiling_*.h"), names_no_operator=True),

@@ -370,6 +370,16 @@ def test_without_cann_s_own_folder_the_last_package_has_no_tiling(simulated, que
     assert "ASCEND_OPP_PATH is not set (source CANN's set_env.sh)" in message
 
 
+@pytest.mark.long
+def test_cann_s_own_folder_may_be_opp_latest(simulated, tmp_path):
+    """hicann/opbase indv_collector.cpp, GetBuiltInBasePath."""
+    (tmp_path / "opp_latest").mkdir()
+    source = "import os, torch_npu\nos.environ.pop('ASCEND_OPP_PATH')\n"
+    source += f"os.environ['ASCEND_HOME_PATH'] = {str(tmp_path)!r}\n"
+    done = simulated.code(source + ONE_CALL, fresh=True)
+    assert done.status == 0, done.stderr
+
+
 # ---- a binding that does not load --------------------------------------------------------------------
 
 

@@ -37,6 +37,11 @@ public:
         }
     }
 
+    bool has_ended() {
+        skip_space();
+        return next_ == end_;
+    }
+
 private:
     void skip_space() {
         while (next_ != end_ && std::strchr(" \t\r\n", *next_) && *next_) ++next_;
@@ -61,7 +66,9 @@ private:
     }
     bool parse_number(std::string* text) {
         if (next_ != end_ && *next_ == '-') *text += *next_++;
+        const size_t first_digit = text->size();
         if (!append_digits(text)) return false;
+        if (text->size() > first_digit + 1 && (*text)[first_digit] == '0') return false;
         if (next_ != end_ && *next_ == '.') {
             *text += *next_++;
             if (!append_digits(text)) return false;
@@ -128,6 +135,13 @@ const JsonValue* JsonValue::find(const std::string& name, Kind expected_kind) co
 std::optional<JsonValue> parse_json(const std::string& text) {
     JsonValue result;
     if (!Parser(text).parse_value(&result)) return std::nullopt;
+    return result;
+}
+
+std::optional<JsonValue> parse_whole_json(const std::string& text) {
+    JsonValue result;
+    Parser parser(text);
+    if (!parser.parse_value(&result) || !parser.has_ended()) return std::nullopt;
     return result;
 }
 

@@ -1,4 +1,4 @@
-// Parser of JSON: the files of an operator package, and the requests to op_sources.cpp.
+// Parser of JSON: the files of an operator package, the requests to op_sources.cpp, and the file of aclInit.
 #pragma once
 
 #include <optional>
@@ -24,5 +24,8 @@ struct JsonValue {
 // Parses the first JSON document in `text` and ignores the rest, like operator>> of nlohmann::json, which CANN uses.
 // Returns nullopt if the document is malformed or nested deeper than 100 levels.
 std::optional<JsonValue> parse_json(const std::string& text);
+
+// Like parse_json, but only spaces may follow the document, as in json::parse() of nlohmann::json.
+std::optional<JsonValue> parse_whole_json(const std::string& text);
 
 }  // namespace simulated_cann

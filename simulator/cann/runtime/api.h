@@ -64,6 +64,7 @@ constexpr aclError kReportTimeout = 507012;
 constexpr aclError kCopyEngine = 507013;
 constexpr aclError kAiCoreException = 507015;
 constexpr aclError kVectorCoreException = 507035;
+constexpr aclError kDeviceSetUp = 507033;
 constexpr aclError kStreamSyncTimeout = 507046;
 constexpr aclError kCaptureInvalidated = 507903;
 constexpr aclError kDeviceMemoryError = 507053;
@@ -80,6 +81,22 @@ template <class T>
 aclError fail(aclError status, const std::string& call, const std::string& rule, T got) {
     return fail(status, call, rule + " but got " + std::to_string(got) + ".");
 }
+
+// Stores a status of the runtime that a call of this thread returns, for aclrtGetLastError; ignores 0 and the statuses
+// of acl and aclnn. fail() calls this.
+void note_runtime_status(aclError status);
+
+// Keeps the status of aclrtGetLastError while this thread runs work of a stream: only a call that waits returns an
+// error of the work.
+class KeepLastError {
+public:
+    KeepLastError();
+    ~KeepLastError();
+    KeepLastError(const KeepLastError&) = delete;
+
+private:
+    const aclError status_;
+};
 
 // Returns the text that was set last, and does not clear it.
 std::string recent_error_text();

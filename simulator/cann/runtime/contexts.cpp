@@ -31,12 +31,19 @@ uint64_t last_number = 0;
 std::map<int32_t, PrimaryContext> primary_contexts;  // by device
 std::map<Context*, std::unique_ptr<Context>> created_contexts;
 thread_local uint64_t thread_context = 0;  // the number of the context that this thread set
+int32_t default_device = kNoDevice;        // aclInit's
 
 // The functions below need the mutex.
 PrimaryContext& primary_context_of(int32_t device) {
     PrimaryContext& primary = primary_contexts[device];
     if (!primary.context.id.number) primary.context.id = {++last_number, device};
     return primary;
+}
+
+void set_device(int32_t device) {
+    PrimaryContext& primary = primary_context_of(device);
+    ++primary.set_device_calls;
+    thread_context = primary.context.id.number;
 }
 
 Context* find_current_context() {
@@ -58,6 +65,8 @@ bool is_live(Context* context) {
 
 ContextId current_context() {
     std::lock_guard<std::mutex> lock(mutex);
+    // hicann/runtime src/runtime/core/src/runtime.cc, CurrentContext: sets the default device.
+    if (!thread_context && default_device != kNoDevice) set_device(default_device);
     const Context* context = find_current_context();
     return context ? context->id : ContextId();
 }
@@ -67,6 +76,11 @@ size_t number_of_contexts(int32_t device) {
     size_t count = 1;
     for (const auto& [context, owned] : created_contexts) count += context->id.device == device;
     return count;
+}
+
+void set_default_device(int32_t device) {
+    std::lock_guard<std::mutex> lock(mutex);
+    default_device = device;
 }
 
 bool is_device_set(int32_t device) {
@@ -98,9 +112,7 @@ NPU_CANN_API aclError aclrtSetDevice(int32_t device) {
     announce_simulation();
     if (aclError error = check_device(__func__, device)) return error;
     std::lock_guard<std::mutex> lock(mutex);
-    PrimaryContext& primary = primary_context_of(device);
-    ++primary.set_device_calls;
-    thread_context = primary.context.id.number;
+    set_device(device);
     return kSuccess;
 }
 NPU_CANN_API aclError aclrtGetDevice(int32_t* device) {

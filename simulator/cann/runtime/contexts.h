@@ -27,6 +27,9 @@ inline int32_t current_device() { return current_context().device; }
 // The number of contexts of the device: the primary one and those of aclrtCreateContext.
 size_t number_of_contexts(int32_t device);
 
+// The device that a thread without a context sets at its next call, or kNoDevice (aclInit's defaultDevice).
+void set_default_device(int32_t device);
+
 // Whether any thread has set the device, or this thread uses it.
 bool is_device_set(int32_t device);
 

@@ -49,8 +49,14 @@ NPU_CANN_API aclError aclGetTensorDescDimV2(const aclTensorDesc* desc, size_t in
     return kSuccess;
 }
 
-NPU_CANN_API aclDataBuffer* aclCreateDataBuffer(void* data, size_t bytes) { return new aclDataBuffer{data, bytes}; }
+// hicann/runtime docs/zh/api_ref/25-03_Operation_APIs.md, aclCreateDataBuffer, asks for the size 0 without data;
+// src/acl/aclrt_impl/data_buffer.cpp accepts every size.
+NPU_CANN_API aclDataBuffer* aclCreateDataBuffer(void* data, size_t bytes) {
+    if (!data && bytes) count_beyond_document("aclCreateDataBuffer: size must be 0 if data is null");
+    return new aclDataBuffer{data, bytes};
+}
 NPU_CANN_API aclError aclDestroyDataBuffer(const aclDataBuffer* buffer) {
+    if (!buffer) return fail(kInvalidParam, __func__, "dataBuffer must not be null.");
     delete buffer;
     return kSuccess;
 }

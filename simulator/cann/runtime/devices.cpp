@@ -1,5 +1,7 @@
 // The capabilities of the simulated devices, which all have the same chip.
+#include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -16,8 +18,6 @@
 namespace simulated_cann {
 namespace {
 
-std::atomic<bool> initialized{false}, finalized{false};
-
 // Values of aclSysParamOpt: deterministic, debug kernel, consistency, early start. The process has one value for each
 // (hicann/runtime src/runtime/api/api_c.cc, rtSetSysParamOpt and rtCtxSetSysParamOpt).
 constexpr int kSystemOptionCount = 4;
@@ -31,6 +31,7 @@ struct SimulatedChip {
 
 constexpr const char* kDefaultChip = "Ascend910B2";
 constexpr int64_t kMiB = 1 << 20;
+constexpr int kSaturation = 0;  // aclrtFloatOverflowMode
 
 SimulatedChip make_listed_chip(const ascend_sim::Chip& chip) {
     const int32_t arch = ascend_sim::find_family(chip.name)->arch;
@@ -103,18 +104,6 @@ aclError kernel_exception() { return is_ascend310p() ? kAiCoreException : kVecto
 
 using namespace simulated_cann;
 
-NPU_CANN_API aclError aclInit(const char* /*config_path*/) {
-    announce_simulation();
-    finalized = false;
-    return initialized.exchange(true) ? fail(kRepeatInitialize, "aclInit must be called once.") : kSuccess;
-}
-// hicann/runtime src/acl/aclrt_impl/acl.cpp, aclFinalizeImpl: may be called once, even without aclInit.
-NPU_CANN_API aclError aclFinalize() {
-    if (finalized.exchange(true)) return fail(kRepeatFinalize, "aclFinalize must be called once.");
-    initialized = false;
-    return kSuccess;
-}
-
 NPU_CANN_API aclError aclrtGetLogicDevIdByUserDevId(int32_t user, int32_t* logic) {
     if (!logic) return fail(kInvalidParam, __func__, "logicDevId must not be null.");
     // hicann/runtime src/runtime/api/api_c_device.cc, rtsGetLogicDevIdByUserDevId: a negative id has its own status.
@@ -126,21 +115,36 @@ NPU_CANN_API aclError aclrtGetLogicDevIdByUserDevId(int32_t user, int32_t* logic
 NPU_CANN_API const char* aclrtGetSocName() { return soc_name(); }
 
 namespace {
-aclError check_query(const char* call, uint32_t device, const int64_t* value) {
-    if (device < uint32_t(device_count()) && value) return kSuccess;
-    return fail(kInvalidParam, call, "deviceId must be a device that is simulated, and value must not be null.");
+// Checks the pointer and the device of a query, whose functions have different statuses for an unknown device.
+aclError check_query(const char* call, uint32_t device, const int64_t* value, aclError unknown_device) {
+    if (!value) return fail(kInvalidParam, call, "value must not be null.");
+    if (device < uint32_t(device_count())) return kSuccess;
+    return fail(unknown_device, call, "deviceId must be a device that is simulated", int64_t(device));
+}
+// Whether the number is an attribute of aclrtDevAttr (hicann/runtime include/external/acl/acl_rt.h).
+bool is_device_attribute(int attribute) {
+    const int group = attribute / 100, last_of_group[] = {1, 102, 212, 302, 409, 501, 601};
+    return attribute >= 0 && group <= 6 && attribute % 100 > 0 && attribute <= last_of_group[group];
+}
+// Counts a call whose document does not list this chip, but which CANN's sources accept.
+void count_chip_beyond_document(const char* call) {
+    count_beyond_document(std::string(call) + " on " + soc_name() + ": its document does not list the chip");
 }
 }  // namespace
 
 NPU_CANN_API aclError aclGetDeviceCapability(uint32_t device, int attribute, int64_t* value) {
-    if (aclError error = check_query(__func__, device, value)) return error;
+    if (aclError error = check_query(__func__, device, value, kInvalidParam)) return error;
     const int64_t values[] = {this_chip().ai_cores, this_chip().vector_cores, this_chip().l2_bytes};
     if (attribute < 0 || attribute > 2) return fail(kInvalidParam, __func__, "deviceInfo must be 0, 1 or 2", attribute);
     *value = values[attribute];
     return kSuccess;
 }
+// hicann/runtime src/runtime/api/impl/api_error.cc, ApiErrorDecorator::GetDeviceInfoByAttr, and api_impl.cc,
+// ApiImpl::GetDeviceInfoByAttrMisc.
 NPU_CANN_API aclError aclrtGetDeviceInfo(uint32_t device, int attribute, int64_t* value) {
-    if (aclError error = check_query(__func__, device, value)) return error;
+    if (aclError error = check_query(__func__, device, value, kRtInvalid)) return error;
+    if (!is_device_attribute(attribute))
+        return fail(kRtInvalid, __func__, "attr must be an attribute of aclrtDevAttr", attribute);
     const SimulatedChip& chip = this_chip();
     const std::map<int, int64_t> known = {
         {101, chip.ai_cores}, {102, chip.ai_cores}, {201, chip.vector_cores}, {302, chip.l2_bytes}};
@@ -154,60 +158,98 @@ NPU_CANN_API aclError aclrtGetDeviceInfo(uint32_t device, int attribute, int64_t
 }
 
 namespace {
-// Sets `value` to the number of cores that kernels may use: cube cores for kind 0, vector cores for kind 1. Setting a
-// limit is not simulated, so these are all cores of the chip. Source: hicann/runtime src/runtime/api/impl/api_error.cc,
+// Checks of the functions below, of hicann/runtime src/runtime/api/impl/api_error.cc,
 // ApiErrorDecorator::GetDeviceResLimit and the functions after it.
-aclError get_core_limit(const char* call, int kind, uint32_t* value) {
-    if (!value) return fail(kInvalidParam, call, "value must not be null.");
-    if (kind < 0 || kind > 1) return fail(kRtInvalid, call, "type must be 0 or 1", kind);
+aclError check_limit_value(const char* call, const uint32_t* value) {
+    return value ? kSuccess : fail(kInvalidParam, call, "value must not be null.");
+}
+aclError check_limit_kind(const char* call, int kind) {
+    return kind == 0 || kind == 1 ? kSuccess : fail(kRtInvalid, call, "type must be 0 or 1", kind);
+}
+// Sets `value` to the number of cores that kernels may use: cube cores for kind 0, vector cores for kind 1. Setting a
+// limit is not simulated, so these are all cores of the chip.
+aclError get_core_limit(int kind, uint32_t* value) {
     *value = uint32_t(kind == 0 ? this_chip().ai_cores : this_chip().vector_cores);
     return kSuccess;
 }
 }  // namespace
 
+// hicann/runtime src/runtime/api/api_c_device.cc, rtsGetDeviceResLimit: a negative device is refused before the type.
+// src/runtime/api/impl/api_impl.cc, ApiImpl::GetDeviceResLimit: the device must be set.
 NPU_CANN_API aclError aclrtGetDeviceResLimit(int32_t device, int kind, uint32_t* value) {
-    if (aclError error = get_core_limit(__func__, kind, value)) return error;
-    return check_device(__func__, device);
+    if (aclError error = check_limit_value(__func__, value)) return error;
+    if (device >= 0)
+        if (aclError error = check_limit_kind(__func__, kind)) return error;
+    if (aclError error = check_device(__func__, device)) return error;
+    if (!is_device_set(device))
+        return fail(kDeviceSetUp, __func__, "deviceId must be a device that is set (aclrtSetDevice)", device);
+    return get_core_limit(kind, value);
 }
+// api_impl.cc, ApiImpl::GetStreamResLimit: only the default stream needs a context.
 NPU_CANN_API aclError aclrtGetStreamResLimit(void* stream, int kind, uint32_t* value) {
-    if (value) {
-        auto lock = lock_streams();
-        if (!stream_of(stream)) return refuse_unknown_stream(__func__);
-    }
-    return get_core_limit(__func__, kind, value);
+    if (aclError error = check_limit_value(__func__, value)) return error;
+    if (!find_stream(stream)) return refuse_unknown_stream(__func__);
+    if (aclError error = check_limit_kind(__func__, kind)) return error;
+    if (!stream)
+        if (aclError error = check_context(__func__)) return error;
+    return get_core_limit(kind, value);
 }
+// api_impl.cc, ApiImpl::GetResInCurrentThread.
 NPU_CANN_API aclError aclrtGetResInCurrentThread(int kind, uint32_t* value) {
-    return get_core_limit(__func__, kind, value);
+    if (aclError error = check_limit_value(__func__, value)) return error;
+    if (aclError error = check_limit_kind(__func__, kind)) return error;
+    if (aclError error = check_context(__func__)) return error;
+    return get_core_limit(kind, value);
 }
 
-// aclCannAttr: 0 inf/nan mode, 1 bfloat16, 2 just-in-time compile.
+// aclCannAttr: 0 inf/nan mode, 1 bfloat16, 2 just-in-time compile. hicann/runtime src/acl/utils/cann_info_utils.cpp,
+// CannInfoUtils::CheckAndUpdateAttrAvailability: the list has the attributes with the value 1. Each CANN of the
+// simulated versions has the last one, on every chip. Ascend310P lacks the others.
 NPU_CANN_API aclError aclGetCannAttributeList(const int32_t** list, size_t* count) {
     static const int32_t attributes[] = {0, 1, 2};
     if (!list || !count) return fail(kInvalidParam, __func__, "arguments must not be null.");
-    *list = attributes;
-    *count = 3;
+    *list = is_ascend310p() ? attributes + 2 : attributes;
+    *count = is_ascend310p() ? 1 : 3;
     return kSuccess;
 }
 NPU_CANN_API aclError aclGetCannAttribute(int attribute, int32_t* value) {
     if (!value || attribute < 0 || attribute > 2)
         return fail(kInvalidParam, __func__, "cannAttr must be 0, 1 or 2, and value must not be null.");
-    *value = attribute == 2 || is_ascend310p() ? 0 : 1;
+    *value = attribute == 2 || !is_ascend310p();
     return kSuccess;
 }
 
 // hicann/runtime src/runtime/api/impl/api_error.cc, ApiErrorDecorator::SetDeviceSatMode, and src/runtime/api/api_c.cc,
-// rtSetDeviceSatMode: Ascend310P has no mode 1. The mode is not used.
+// rtSetDeviceSatMode: Ascend310P has no mode 1, Ascend950 no mode 0 (src/runtime/config/950/dev_info_reg.cc,
+// supportOverflowMode). The mode is not used.
 NPU_CANN_API aclError aclrtSetDeviceSatMode(int mode) {
     if (mode < 0 || mode > 1) return fail(kRtInvalid, __func__, "mode must be 0 or 1", mode);
-    if (mode == 1 && is_ascend310p()) return fail(kRtNotSupported, __func__, "mode must be 0 on this chip but got 1.");
+    if (mode == kSaturation ? is_ascend950() : is_ascend310p())
+        return fail(kRtNotSupported, __func__, "mode must be one that this chip has", mode);
     return kSuccess;
 }
 NPU_CANN_API aclError aclrtSetOpExecuteTimeOut(uint32_t /*seconds*/) { return kSuccess; }
+// hicann/runtime src/runtime/api/impl/api_impl.cc, ApiImpl::SetOpExecuteTimeOutV2: the hardware counts up to 254
+// intervals (src/runtime/core/src/task/task_execute_time.cc, TransExeTimeoutCfgToKernelCredit). An interval of
+// Ascend310P is 2^31 nanoseconds, of the others 2^32. With some drivers these have a shorter one, so a program must use
+// the result. The timeout has no other effect.
 NPU_CANN_API aclError aclrtSetOpExecuteTimeOutV2(uint64_t timeout, uint64_t* actual) {
-    if (actual) *actual = timeout;
+    constexpr double kMaxCredit = 254;
+    if (!actual) return fail(kInvalidParam, __func__, "actualTimeout must not be null.");
+    if (aclError error = check_context(__func__)) return error;
+    const double interval_us = is_ascend310p() ? 2147483.648 : 4294967.296;
+    const double credit = timeout ? std::min(std::ceil(double(timeout) / interval_us), kMaxCredit) : kMaxCredit;
+    *actual = static_cast<uint64_t>(credit * interval_us);
     return kSuccess;
 }
-NPU_CANN_API aclError aclrtSetOpWaitTimeout(uint32_t /*seconds*/) { return kSuccess; }
+// hicann/runtime src/runtime/api/impl/api_impl.cc, ApiImpl::SetOpWaitTimeOut. The document
+// (docs/zh/api_ref/07_event_management.md) does not list Ascend310P; the source accepts it with new firmware.
+NPU_CANN_API aclError aclrtSetOpWaitTimeout(uint32_t /*seconds*/) {
+    if (!is_ascend310p()) return kSuccess;
+    if (aclError error = check_context(__func__)) return error;
+    count_chip_beyond_document(__func__);
+    return kSuccess;
+}
 
 namespace {
 // hicann/runtime src/acl/aclrt_impl/context.cpp, SetSysParamOpt and GetSysParamOpt.
@@ -244,11 +286,13 @@ NPU_CANN_API aclError aclrtGetSysParamOpt(int option, int64_t* value) {
     return kSuccess;
 }
 
-// The simulated UUID is a text that ends with the number of the device.
+// The simulated UUID is a text that ends with the number of the device. The document (hicann/runtime
+// docs/zh/api_ref/04_device_management.md) does not list Ascend310P; the source asks its driver.
 NPU_CANN_API aclError aclrtDeviceGetUuid(int32_t device, char* uuid) {
     constexpr size_t kUuidBytes = 16;  // hicann/runtime include/external/acl/acl_rt.h, aclrtUuid
     if (!uuid) return fail(kInvalidParam, __func__, "uuid must not be null.");
     if (aclError error = check_device(__func__, device)) return error;
+    if (is_ascend310p()) count_chip_beyond_document(__func__);
     std::snprintf(uuid, kUuidBytes, "ascend_sim %04d", physical_device(device));
     return kSuccess;
 }

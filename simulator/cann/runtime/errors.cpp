@@ -26,6 +26,8 @@ struct RecentError {
 
 const ForkLock error_lock(LockRank::kLast, &Locked<RecentError>::mutex());
 
+thread_local aclError last_runtime_status = kSuccess;
+
 // Returns the lowest level that is printed: ASCEND_GLOBAL_LOG_LEVEL, from 0 (debug) to 3 (error) and 4 (nothing).
 // Returns 3 for any other text, as hicann/runtime src/dfx/log/liblog/slog/dlog_level_env.c does in
 // DlogInitGlobalLogLevelByEnv. Returns 4 unless ASCEND_SLOG_PRINT_TO_STDOUT is 1.
@@ -63,8 +65,19 @@ aclError refuse_unknown_handle(const char* call, const char* argument) {
 
 aclError fail(aclError status, const std::string& text) {
     set_error(kErrorPrefix + text);
+    note_runtime_status(status);
     return status;
 }
+
+// hicann/runtime src/runtime/api/api_global_err.cc, GetRtExtErrCodeAndSetGlobalErr: each function of the runtime stores
+// its error. A few do not store 207000; here all do.
+void note_runtime_status(aclError status) {
+    const aclError group = status / 1000;
+    if (group == 107 || group == 207 || group == 507) last_runtime_status = status;
+}
+
+KeepLastError::KeepLastError() : status_(last_runtime_status) {}
+KeepLastError::~KeepLastError() { last_runtime_status = status_; }
 
 }  // namespace simulated_cann
 
@@ -76,25 +89,38 @@ NPU_CANN_API const char* aclGetRecentErrMsg() {
 }
 
 NPU_CANN_API void aclAppLog(int level, const char* function, const char* file, uint32_t line, const char* format, ...) {
-    if (level < simulated_cann::log_level()) return;
+    // hicann/runtime src/acl/aclrt_impl/log.cpp, aclAppLogImpl.
+    if (!format || !function || !file || level < simulated_cann::log_level()) return;
     va_list args;
     va_start(args, format);
-    std::fprintf(stdout, "[simulated CANN log %d] %s:%u %s: ", level, file ? file : "", line, function ? function : "");
+    std::fprintf(stdout, "[simulated CANN log %d] %s:%u %s: ", level, file, line, function);
     std::vfprintf(stdout, format, args);
     std::fputc('\n', stdout);
     va_end(args);
 }
 
-NPU_CANN_API aclError aclrtGetLastError(int /*level*/) { return simulated_cann::kSuccess; }
-NPU_CANN_API aclError aclrtPeekAtLastError(int /*level*/) { return simulated_cann::kSuccess; }
+// hicann/runtime src/acl/aclrt_impl/context.cpp, aclrtPeekAtLastErrorImpl; src/runtime/api/impl/api_impl.cc, GetLastErr
+// and PeekLastErr: the last status of the runtime that a call of this thread returned. GetLastErr clears it.
+NPU_CANN_API aclError aclrtPeekAtLastError(int level) {
+    using namespace simulated_cann;
+    if (level != 0) return fail(kInvalidParam, __func__, "level must be 0, ACL_RT_THREAD_LEVEL,", level);
+    return last_runtime_status;
+}
+NPU_CANN_API aclError aclrtGetLastError(int level) {
+    using namespace simulated_cann;
+    if (level != 0) return fail(kInvalidParam, __func__, "level must be 0, ACL_RT_THREAD_LEVEL,", level);
+    return std::exchange(last_runtime_status, kSuccess);
+}
 
-// Lists no memory with uncorrectable errors: the simulated memory has none.
-NPU_CANN_API aclError aclrtGetMemUceInfo(int32_t /*device*/, void* found, size_t /*found_count*/, size_t* count) {
-    if (!found || !count)
-        return simulated_cann::fail(simulated_cann::kInvalidParam, __func__,
-                                    "memUceInfoArray and retSize must not be null.");
+// Lists no memory with uncorrectable errors: the simulated memory has none. hicann/runtime
+// src/runtime/api/impl/api_error.cc, GetMemUceInfo: Ascend310P lacks RT_FEATURE_DFX_FAST_RECOVER.
+NPU_CANN_API aclError aclrtGetMemUceInfo(int32_t device, void* found, size_t /*found_count*/, size_t* count) {
+    using namespace simulated_cann;
+    if (!found || !count) return fail(kInvalidParam, __func__, "memUceInfoArray and retSize must not be null.");
+    if (is_ascend310p()) return fail(kRtNotSupported, __func__, "this chip does not list faults of its memory.");
+    if (aclError error = check_device(__func__, device)) return error;
     *count = 0;
-    return simulated_cann::kSuccess;
+    return kSuccess;
 }
 
 // aclrtErrorInfo of hicann/runtime, include/external/acl/acl_rt.h. `detail` is the larger part of its union.
@@ -107,15 +133,16 @@ struct ErrorInfo {
     };
 };
 // Describes the device's fault. By hicann/runtime src/runtime/config/*/dev_info_reg.cc, Ascend310P has no such
-// function. The values are those of ApiImplDavid::GetErrorVerbose (src/runtime/api/impl/api_impl_david.cc): the unknown
-// type of an error of the cores has a detail, and a fault can't be repaired.
+// function. The values of Ascend950 are those of ApiImplDavid::GetErrorVerbose
+// (src/runtime/api/impl/api_impl_david.cc): the unknown type of an error of the cores has a detail, and a fault can't
+// be repaired. The other chips only describe faults of the memory and of links (api_impl.cc, ApiImpl::GetErrorVerbose),
+// which the simulation does not have.
 NPU_CANN_API aclError aclrtGetErrorVerbose(int32_t device, ErrorInfo* info) {
     using namespace simulated_cann;
     if (!info) return fail(kInvalidParam, __func__, "errorInfo must not be null.");
-    if (std::string(soc_name()).compare(0, 10, "Ascend310P") == 0)
-        return fail(kRtNotSupported, __func__, "this chip does not describe its faults.");
+    if (is_ascend310p()) return fail(kRtNotSupported, __func__, "this chip does not describe its faults.");
     if (aclError error = check_device(__func__, device)) return error;
-    const int32_t failure = device_failure(device);
+    const int32_t failure = is_ascend950() ? device_failure(device) : kSuccess;
     const bool is_in_cores = failure == kAiCoreException || failure == kVectorCoreException;
     info->try_repair = 0;
     info->has_detail = is_in_cores;

@@ -400,10 +400,11 @@ NPU_CANN_API aclError aclmdlRIDestroy(void* model) {
 }
 
 NPU_CANN_API aclError aclmdlRIDebugJsonPrint(void* model, const char* path, uint32_t /*flags*/) {
+    // hicann/runtime src/acl/aclrt_impl/model_ri.cpp, aclmdlRIDebugJsonPrintImpl.
+    if (!path) return fail(kInvalidParam, __func__, "path must not be null.");
     auto lock = lock_streams();
     GraphPtr graph;
     if (aclError error = find_graph(model, __func__, &graph)) return error;
-    if (!path) return fail(kInvalidParam, __func__, "path must not be null.");
     if (aclError error = check_graph_context(__func__, *graph)) return error;
     std::FILE* file = std::fopen(path, "w");
     if (!file) return fail(kRtInvalid, __func__, "path must be a file that can be written.");

@@ -47,6 +47,7 @@ aclError check_allocation(const void* out, size_t bytes, const char* call) {
 aclError allocate(void** out, size_t bytes, size_t padding, int policy, const char* call) {
     if (aclError error = check_allocation(out, bytes, call)) return error;
     if (aclError error = check_context(call)) return error;
+    note_call_in_host_function(call);
     // hicann/runtime src/runtime/driver/npu_driver_mem.cc, CheckIfSupport1GHugePage.
     if ((policy == kHuge1GPages || policy == kHuge1GPagesOfPeers) && is_ascend310p())
         return fail(kRtNotSupported, call, "policy must not be 6 or 7, a huge page of 1 GiB, on this chip", policy);
@@ -239,6 +240,7 @@ NPU_CANN_API aclError aclrtMallocCached(void** out, size_t bytes, int policy) {
 // Other memory goes to the driver, which finds an invalid value (hicann/runtime src/runtime/driver/npu_driver_mem.cc,
 // DevMemFree; src/runtime/core/src/common/errcode_manage.cc, DRV_ERROR_INVALID_VALUE).
 NPU_CANN_API aclError aclrtFree(void* first) {
+    note_call_in_host_function(__func__);
     if (!first) return fail(kInvalidParam, __func__, "devPtr must not be null.");
     FreedAllocation freed;
     if (!find_allocation_start(first, &freed))
@@ -256,11 +258,13 @@ NPU_CANN_API aclError aclrtFree(void* first) {
 NPU_CANN_API aclError aclrtMallocHost(void** out, size_t bytes) {
     if (!out || bytes == 0) return fail(kInvalidParam, __func__, "hostPtr must not be null, and size must not be 0.");
     if (aclError error = check_context(__func__)) return error;
+    note_call_in_host_function(__func__);
     *out = allocate_host(bytes);
     return *out ? kSuccess : fail(kRtOutOfMemory, __func__, "no memory left.");
 }
 NPU_CANN_API aclError aclrtFreeHost(void* first) {
     if (!first) return fail(kInvalidParam, __func__, "hostPtr must not be null.");
+    note_call_in_host_function(__func__);
     const size_t bytes = pinned_bytes(first);
     // hicann/runtime src/runtime/api/impl/api_impl.cc, HostFree: memory of the device. Other memory goes to the driver.
     if (bytes == 0) return fail(kRtInvalid, __func__, "hostPtr must be an allocation of aclrtMallocHost.");

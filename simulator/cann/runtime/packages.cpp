@@ -22,9 +22,12 @@ std::vector<std::string> split(const std::string& text, char separator) {
     return parts;
 }
 
-std::string read_environment(const char* name) {
-    const char* value = std::getenv(name);
-    return value == nullptr ? "" : value;
+// Whether CANN's own operators are a package: $ASCEND_HOME_PATH/opp_latest exists, or ASCEND_OPP_PATH is not empty
+// (indv_collector.cpp, GetBuiltInBasePath).
+bool has_built_in_package(const char* opp) {
+    const char* home = std::getenv("ASCEND_HOME_PATH");
+    std::error_code error;
+    return (home && std::filesystem::exists(std::string(home) + "/opp_latest", error)) || (opp && *opp);
 }
 
 // Returns the vendors in config.ini: the names after "=" in the first line that contains "priority" and is not a
@@ -40,12 +43,16 @@ std::vector<std::string> read_vendor_names(std::istream& config) {
 }
 
 OperatorPackages read_packages() {
-    std::vector<std::string> candidates = split(read_environment("ASCEND_CUSTOM_OPP_PATH"), ':');
-    const std::string opp = read_environment("ASCEND_OPP_PATH"), vendors = opp + "/vendors";
-    std::ifstream config(vendors + "/config.ini");
-    for (const std::string& name : read_vendor_names(config)) candidates.push_back(vendors + "/" + name);
+    const char* custom = std::getenv("ASCEND_CUSTOM_OPP_PATH");
+    std::vector<std::string> candidates = split(custom ? custom : "", ':');
+    const char* opp = std::getenv("ASCEND_OPP_PATH");
+    if (opp) {
+        const std::string vendors = std::string(opp) + "/vendors";
+        std::ifstream config(vendors + "/config.ini");
+        for (const std::string& name : read_vendor_names(config)) candidates.push_back(vendors + "/" + name);
+    }
     OperatorPackages packages;
-    packages.has_built_in = !opp.empty();
+    packages.has_built_in = has_built_in_package(opp);
     for (const std::string& folder : candidates) {
         std::error_code error;
         const auto resolved = std::filesystem::canonical(folder, error);

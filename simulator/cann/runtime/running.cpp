@@ -120,6 +120,7 @@ std::string other_device_error(const Work& work, int32_t device) {
 // Runs the work, without the lock. If it fails, sets the text. Adds the failure to the report unless something else
 // has reported it, such as a broken rule of a kernel, a damaged guard zone or freed memory.
 int32_t run(const Work& work, int32_t device, std::string* text) {
+    const KeepLastError keep_last_error;
     const uint64_t errors_before = reported_errors();
     std::string freed = freed_memory_error(work);
     const std::string other_device = other_device_error(work, device);

@@ -209,6 +209,7 @@ int32_t enqueue_wait(const StreamPtr& stream, const std::shared_ptr<Record>& rec
 }
 
 int32_t submit(const StreamPtr& stream, Work work) {
+    note_call_in_host_function(work.name.c_str());
     int32_t status = 0;
     {
         auto lock = lock_streams();
@@ -222,6 +223,7 @@ int32_t context_error(uint64_t context) {
     const auto found = scheduler_state().contexts.find(context);
     if (found == scheduler_state().contexts.end() || !found->second.failure) return 0;
     set_error(found->second.failure_text);
+    note_runtime_status(found->second.failure);
     return found->second.failure;
 }
 
@@ -245,6 +247,7 @@ int32_t take_error(const StreamPtr& stream) {
     if (!stream->error) return context_error(stream->context);
     const int32_t error = stream->error;
     set_error(stream->error_text);
+    note_runtime_status(error);
     if (!stream->is_aborted) stream->error = 0;
     return error;
 }
@@ -283,6 +286,7 @@ struct ContextEnd {
 }  // namespace
 
 int32_t synchronize(const StreamPtr& stream, const char* call) {
+    note_call_in_host_function(call);
     Clock clock;
     StreamPosition target{stream, 0};
     {
@@ -297,6 +301,7 @@ int32_t synchronize(const StreamPtr& stream, const char* call) {
 }
 
 int32_t synchronize_all(const char* call) {
+    note_call_in_host_function(call);
     SchedulerState& scheduler = scheduler_state();
     const uint64_t context = current_context().number;
     const ContextEnd end(context);
@@ -319,7 +324,8 @@ int32_t end_context(uint64_t context, const char* call) {
     bool has_stopped = false;
     {
         auto lock = lock_streams();
-        has_stopped = context_error(context) != 0;
+        const auto found = scheduler_state().contexts.find(context);
+        has_stopped = found != scheduler_state().contexts.end() && found->second.failure;
     }
     const int32_t status = is_done || has_stopped ? 0 : unreachable_status(call, context);
     {

@@ -237,6 +237,8 @@ int32_t end_context(uint64_t context, const char* call);
 
 // Ends the subscription of a destroyed stream (callbacks.cpp).
 void end_reports(const Stream& stream);
+// Adds the call to the report if a host function makes it (callbacks.cpp).
+void note_call_in_host_function(const char* call);
 
 // Number of pieces of work that are still queued and would have an effect: not records of events and waits for them.
 uint64_t work_left();

@@ -22,6 +22,7 @@ enum StreamAttribute { kFailureMode = 1, kOverflowSwitch, kCustomTag, kCacheOpIn
 aclError make_stream(void** out, const char* call) {
     if (!out) return fail(kInvalidParam, call, "stream must not be null.");
     if (aclError error = check_context(call)) return error;
+    note_call_in_host_function(call);
     // hicann/runtime docs/zh/api_ref/06_stream_management.md, aclrtCreateStream. The default stream is one of them.
     const size_t most = is_ascend310p() ? 1024 : 1984;
     auto lock = lock_streams();
@@ -35,6 +36,7 @@ aclError destroy_stream(void* handle, bool waits_for_work, const char* call) {
     if (!handle) return fail(kInvalidParam, call, "stream must not be null.");
     StreamPtr stream = find_stream(handle);
     if (!stream) return refuse_unknown_stream(call);
+    note_call_in_host_function(call);
     StreamPosition target{stream, 0};
     {
         // hicann/runtime src/runtime/api/impl/api_error.cc, StreamDestroy.

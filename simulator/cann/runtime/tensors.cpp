@@ -20,6 +20,15 @@ size_t value_bytes(int32_t dtype) {
     return found == bytes.end() ? 0 : found->second;
 }
 
+// The bytes of a scalar's value, or 0 if a scalar cannot have the type: hicann/opbase
+// src/nnopbase/common/utils/common_types.cpp, aclScalar::aclScalar. It accepts types of 8, 6 and 4 bits (34 to 41), but
+// not complex32.
+size_t scalar_bytes(int32_t dtype) {
+    constexpr int32_t kComplex32 = 33, kHifloat8 = 34, kFloat4E1M2 = 41;
+    if (dtype >= kHifloat8 && dtype <= kFloat4E1M2) return 1;
+    return dtype == kComplex32 ? 0 : value_bytes(dtype);
+}
+
 constexpr aclError kAclnnInner = 561000;
 
 aclError copy_values(const std::vector<int64_t>& values, int64_t** out, uint64_t* count) {
@@ -65,7 +74,8 @@ aclError set_address(aclOpExecutor* executor, PooledExecutor::Side side, size_t 
     tensor->data = address;
     if (!executor) return fail(kAclnnInnerNullptr, "aclSetTensorAddr", "executor must not be null.");
     if (!executor->pooled)
-        return fail(kAclnnInner, "aclSetTensorAddr", "the addresses of " + executor->name + " cannot be changed.");
+        return fail(kAclnnInner, "aclSetTensorAddr",
+                    "changing the addresses of " + executor->name + " is not simulated.");
     char* first = static_cast<char*>(address) + tensor->offset * static_cast<int64_t>(value_bytes(tensor->dtype));
     return executor->pooled->set_address(side, index, first);
 }
@@ -104,7 +114,7 @@ NPU_CANN_API aclTensor* aclCreateTensor(const int64_t* shape, uint64_t dims, int
 }
 
 NPU_CANN_API aclScalar* aclCreateScalar(void* value, int32_t dtype) {
-    size_t bytes = value_bytes(dtype);
+    const size_t bytes = scalar_bytes(dtype);
     if (!value || bytes == 0) {
         set_error(
             "simulated CANN: aclCreateScalar: value must not be null and dataType must be the type of a number but "

@@ -1,7 +1,9 @@
 // The versions of CANN's packages. CANN reads them in $ASCEND_HOME_PATH/share/info (hicann/runtime
 // src/acl/aclrt_impl/acl.cpp, aclsysGetCANNVersionImpl and aclsysGetVersionStrImpl). Every package of the simulated
 // CANN has the version 9.1.0, whose sources the simulated functions follow. A driver is not installed.
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <set>
 
 #include "cann/runtime/api.h"
@@ -29,6 +31,14 @@ const std::set<std::string>& packages() {
     return names;
 }
 
+// Refuses a call if ASCEND_HOME_PATH is not a folder: the files of the versions are in it.
+aclError check_home(const char* call) {
+    const char* home = std::getenv("ASCEND_HOME_PATH");
+    std::error_code error;
+    if (home && std::filesystem::is_directory(home, error)) return kSuccess;
+    return fail(kInvalidFile, call, "ASCEND_HOME_PATH must be the folder of CANN (source its set_env.sh).");
+}
+
 }  // namespace
 }  // namespace simulated_cann
 
@@ -36,6 +46,7 @@ using namespace simulated_cann;
 
 NPU_CANN_API aclError aclsysGetVersionStr(const char* package, char* version) {
     if (!package || !version) return fail(kInvalidParam, __func__, "pkgName and versionStr must not be null.");
+    if (aclError error = check_home(__func__)) return error;
     std::string name = package;
     for (char& letter : name)
         if (letter == '-') letter = '_';
@@ -48,6 +59,7 @@ NPU_CANN_API aclError aclsysGetCANNVersion(int32_t package, PackageVersion* vers
     if (!version) return fail(kInvalidParam, __func__, "version must not be null.");
     if (package < 0 || package > kDriver) return fail(kInvalidParam, __func__, "name must be 0 to 7", package);
     if (package > kLastCannPackage) return fail(kInvalidFile, __func__, "a driver must be installed.");
+    if (aclError error = check_home(__func__)) return error;
     *version = {"9.1.0", "9", "1", "0", "0", ""};
     return kSuccess;
 }

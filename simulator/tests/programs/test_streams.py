@@ -10,7 +10,7 @@ from ascend_sim import folders
 from ascend_sim.programs import session
 from simulated_npu import SCRIPTS, checks_of
 
-RULES = [SCRIPTS / f"{name}_rules.py" for name in ("stream", "capture", "context", "handle")]
+RULES = [SCRIPTS / f"{name}_rules.py" for name in ("stream", "capture", "handle", "context")]
 
 
 def results(script, *checks, **variables):
@@ -49,14 +49,28 @@ def test_statuses_of_the_310p():
         "check_the_number_of_streams",
         "check_the_number_of_events",
         "check_events_between_processes_depend_on_the_chip",
+        "check_a_subscription_needs_a_context",
     )
     found = results(RULES[0], *checks, ASCEND_SIM_SOC="Ascend310P3")
     assert found == dict.fromkeys(checks, "ok")
+    checks = (
+        "check_features_of_the_chip",
+        "check_the_uuid_of_a_device",
+        "check_faults_of_memory",
+        "check_timeouts_of_operators",
+    )
+    found = results(RULES[2], *checks, ASCEND_SIM_SOC="Ascend310P3")
+    assert found == dict.fromkeys(checks, "ok")
 
 
-def test_events_between_processes_of_the_950dt():
-    check = "check_events_between_processes_depend_on_the_chip"
-    assert results(RULES[0], check, ASCEND_SIM_SOC="Ascend950DT_9591:36") == {check: "ok"}
+def test_statuses_of_the_950dt():
+    checks = (
+        "check_events_between_processes_depend_on_the_chip",
+        "check_a_fault_of_the_device_is_described",
+        "check_the_mode_of_overflow",
+    )
+    found = results(RULES[0], *checks, ASCEND_SIM_SOC="Ascend950DT_9591:36")
+    assert found == dict.fromkeys(checks, "ok")
 
 
 def test_immediate_streams_run_work_at_its_launch():

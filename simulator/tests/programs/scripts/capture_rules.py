@@ -457,10 +457,11 @@ def check_calls_of_task_groups_that_are_refused():
 def check_a_group_has_kernels_only():
     """Another task in the group, and a task of another stream during the group, invalidate the capture."""
     event, at, host = make_event(), make_memory(value=1), FUNCTION(lambda _: None)
+    source = make_memory(value=2)
     for status, work in (
         (OK, lambda one, _: set_to_one(at, one)),
         (TASK_NOT_SUPPORTED, lambda one, _: fill(at, 2, one)),
-        (TASK_NOT_SUPPORTED, lambda one, _: copy(at, at, one)),
+        (TASK_NOT_SUPPORTED, lambda one, _: copy(at, source, one)),
         (TASK_NOT_SUPPORTED, lambda one, _: CANN.aclrtRecordEvent(event, one)),
         (TASK_NOT_SUPPORTED, lambda one, _: CANN.aclrtLaunchHostFunc(one, host, None)),
         (GROUP_INTERRUPTED, lambda _, other: fill(at, 2, other)),

@@ -79,12 +79,13 @@ def two_contexts():
 
 def check_calls_with_a_stream_of_another_context():
     one, at, event, function = make_stream(), make_memory(value=1), make_event(), FUNCTION(lambda _: None)
+    source = make_memory(value=2)
     _, made = two_contexts()
     use(made)
     value = C.c_int32()
     for call in (
         lambda: fill(at, 2, one),
-        lambda: copy(at, at, one),
+        lambda: copy(at, source, one),
         lambda: CANN.aclrtRecordEvent(event, one),
         lambda: CANN.aclrtStreamWaitEvent(one, event),
         lambda: CANN.aclrtLaunchHostFunc(one, function, None),

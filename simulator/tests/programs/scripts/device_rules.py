@@ -155,6 +155,21 @@ def check_a_stream_of_another_device_is_refused():
         assert CANN.aclrtSetStreamAttribute(stream, attribute, value) == STREAM_CONTEXT, attribute
 
 
+def check_the_streams_of_a_subscribed_thread_have_one_device():
+    streams, thread, other = [], C.c_uint64(7), C.c_uint64(8)
+    for device in (0, 1):
+        set_device(device)
+        streams.append(make_stream())
+    subscribe = CANN.aclrtSubscribeReport
+    assert [subscribe(thread, stream) for stream in streams] == [OK, 107012]
+    assert subscribe(other, streams[1]) == OK
+    assert subscribe(thread, streams[1]) == 107011  # is checked first
+    assert [CANN.aclrtUnSubscribeReport(*pair) for pair in zip((thread, other), streams, strict=True)] == [
+        OK
+    ] * 2
+    assert subscribe(thread, streams[1]) == OK
+
+
 def check_work_on_memory_of_another_device_fails():
     set_device(0)
     here, size = on_device(np.zeros(8, np.uint8)), C.c_size_t(8)

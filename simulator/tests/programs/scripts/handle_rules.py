@@ -5,6 +5,9 @@ usage: handle_rules.py LIBRARY [CHECK ...]
 """
 
 import ctypes as C
+import json
+import os
+import tempfile
 import threading
 
 from forked_checks import run_checks
@@ -12,10 +15,15 @@ from stream_rules import (
     CANN,
     CONTEXT_NULL,
     INVALID,
+    IS_310P,
+    KERNEL,
     NO_DEVICE,
+    NOT_SUPPORTED,
     OK,
     RT_INVALID,
+    STOP,
     error_text,
+    fail_on,
     make_memory,
     make_stream,
 )
@@ -26,6 +34,18 @@ for name in ("Scalar", "IntArray", "FloatArray", "BoolArray", "TensorList", "Sca
     getattr(CANN, f"aclCreate{name}").restype = C.c_void_p
 CANN.aclCreateDataBuffer.restype = CANN.aclopCreateAttr.restype = C.c_void_p
 CANN.aclGetCompileoptSize.restype = C.c_size_t
+CANN.simulated_cann_calls_beyond_documents.restype = C.c_char_p
+
+
+def calls_beyond_documents():
+    """The names of the functions in the report's entry."""
+    return [text.split()[0] for text in json.loads(CANN.simulated_cann_calls_beyond_documents())]
+
+
+def in_another_thread(run):
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
 
 
 def numbers(values):
@@ -96,10 +116,10 @@ def check_a_null_argument_of_a_tensor():
 
 def check_a_scalar_has_the_type_of_a_number():
     value = (C.c_uint8 * 16)()
-    for dtype in (0, 1, 2, 3, 4, 6, 7, 8, 9, 10, 11, 12, 16, 17, 27, 33):
+    for dtype in (0, 1, 2, 3, 4, 6, 7, 8, 9, 10, 11, 12, 16, 17, 27, *range(34, 42)):
         assert CANN.aclCreateScalar(value, dtype) is not None, dtype
         assert CANN.aclCreateScalar(None, dtype) is None
-    for dtype in (5, 13, 28, -1):
+    for dtype in (5, 13, 28, 33, 42, -1):
         assert CANN.aclCreateScalar(value, dtype) is None
         assert f"dataType must be the type of a number but got {dtype}." in error_text()
 
@@ -156,7 +176,7 @@ def check_the_executor_of_a_stand_in():
             assert call(None, C.c_size_t(0), tensor, junk) == INNER_NULL
             assert "executor must not be null." in error_text()
             assert call(executor, C.c_size_t(0), tensor, junk) == INNER
-            assert "the addresses of aclnnInplaceOne cannot be changed." in error_text()
+            assert "changing the addresses of aclnnInplaceOne is not simulated." in error_text()
             assert number_of("aclGetRawTensorAddr", tensor, C.c_size_t) == junk.value
     for name in ("aclSetDynamicTensorAddr", "aclSetDynamicInputTensorAddr", "aclSetDynamicOutputTensorAddr"):
         assert getattr(CANN, name)(executor, C.c_size_t(0), C.c_size_t(0), None, junk) == INNER
@@ -188,6 +208,10 @@ def check_attributes_and_operators_of_aclop():
     buffer = C.c_void_p(CANN.aclCreateDataBuffer(listed, C.c_size_t(8)))
     assert buffer
     assert CANN.aclDestroyDataBuffer(buffer) == OK
+    assert CANN.aclDestroyDataBuffer(None) == INVALID
+    for count in (0, 8):
+        assert CANN.aclCreateDataBuffer(None, C.c_size_t(count))
+        assert calls_beyond_documents() == (["aclCreateDataBuffer:"] if count else [])
     for call in (CANN.aclopCompileAndExecute, CANN.aclopCompileAndExecuteV2):
         assert call(b"Range", 0, None, None, 0, None, None, None, 0, 0, None, None) == NOT_SIMULATED
         assert "aclop operator Range is not simulated" in error_text()
@@ -285,61 +309,149 @@ def check_attributes_of_the_chip():
     for attribute, wanted in {101: 24, 102: 24, 201: 48, 302: 192 << 20}.items():
         assert CANN.aclrtGetDeviceInfo(0, attribute, C.byref(value)) == OK
         assert value.value == wanted
-    for attribute in (100, 103, 200, 202, 301, 303):
+    for attribute in (1, 202, 212, 301, 401, 409, 501, 601):
         assert CANN.aclrtGetDeviceInfo(0, attribute, C.byref(value)) == NOT_SIMULATED
         assert f"attribute {attribute} is not simulated" in error_text()
+    for attribute in (-1, 0, 2, 100, 103, 200, 213, 303, 400, 410, 502, 602, 700, 701):
+        assert CANN.aclrtGetDeviceInfo(0, attribute, C.byref(value)) == RT_INVALID, attribute
     for attribute in (-1, 3):
         assert CANN.aclGetDeviceCapability(0, attribute, C.byref(value)) == INVALID
-    for call, attribute in ((CANN.aclGetDeviceCapability, 0), (CANN.aclrtGetDeviceInfo, 101)):
+    for call, attribute, unknown in (
+        (CANN.aclGetDeviceCapability, 0, INVALID),
+        (CANN.aclrtGetDeviceInfo, 101, RT_INVALID),
+    ):
         for device in (1, -1):
-            assert call(device, attribute, C.byref(value)) == INVALID
-        assert call(0, attribute, None) == INVALID
+            assert call(device, attribute, C.byref(value)) == unknown
+        assert call(1, attribute, None) == INVALID
+    assert CANN.aclrtGetDeviceInfo(1, 0, C.byref(value)) == RT_INVALID
+    assert "deviceId must be a device that is simulated but got 1." in error_text()
+
+
+def check_features_of_the_chip():
+    """Infinity and NaN, bfloat16, compilation at run time. Only those that the chip has are listed."""
     kind, listed, count = C.c_int32(), C.POINTER(C.c_int32)(), C.c_size_t()
     assert CANN.aclGetCannAttributeList(C.byref(listed), C.byref(count)) == OK
-    assert listed[: count.value] == [0, 1, 2]
+    assert listed[: count.value] == ([2] if IS_310P else [0, 1, 2])
     assert CANN.aclGetCannAttributeList(None, C.byref(count)) == INVALID
     assert CANN.aclGetCannAttributeList(C.byref(listed), None) == INVALID
     found = []
     for attribute in range(3):
         assert CANN.aclGetCannAttribute(attribute, C.byref(kind)) == OK
         found.append(kind.value)
-    assert found == [1, 1, 0]  # infinity and NaN, bfloat16, no compilation at run time
+    assert found == [not IS_310P, not IS_310P, True]
     for attribute, to in ((-1, C.byref(kind)), (3, C.byref(kind)), (0, None)):
         assert CANN.aclGetCannAttribute(attribute, to) == INVALID
 
 
 def check_the_uuid_of_a_device():
+    """The document does not list Ascend310P."""
     uuid = C.create_string_buffer(b"\xff" * 20, 20)
     assert CANN.aclrtDeviceGetUuid(0, uuid) == OK
     assert uuid.raw == b"ascend_sim 0000\0\xff\xff\xff\xff"
     assert CANN.aclrtDeviceGetUuid(0, None) == INVALID
     assert CANN.aclrtDeviceGetUuid(1, uuid) == NO_DEVICE
+    assert calls_beyond_documents() == (["aclrtDeviceGetUuid"] if IS_310P else [])
+
+
+def check_faults_of_memory():
+    count, place = C.c_size_t(7), C.c_size_t()
+    more = (C.c_size_t(1), C.byref(count))
+    assert CANN.aclrtGetMemUceInfo(9, None, *more) == INVALID
+    assert CANN.aclrtGetMemUceInfo(9, C.byref(place), C.c_size_t(1), None) == INVALID
+    for device, status in ((0, OK), (1, NO_DEVICE), (-1, NO_DEVICE)):
+        wanted = NOT_SUPPORTED if IS_310P else status
+        assert CANN.aclrtGetMemUceInfo(device, C.byref(place), *more) == wanted
+    assert count.value == (7 if IS_310P else 0)
+
+
+def check_timeouts_of_operators():
+    """The effective one is a multiple of an interval of the chip, at most 254 of them."""
+    interval, actual, found = 2147483.648 if IS_310P else 4294967.296, C.c_uint64(7), []
+    assert CANN.aclrtSetOpExecuteTimeOutV2(C.c_uint64(9), None) == INVALID
+    for timeout, intervals in (
+        (1, 1),
+        (int(interval), 1),
+        (int(interval) + 1, 2),
+        (0, 254),
+        (2**64 - 1, 254),
+    ):
+        assert CANN.aclrtSetOpExecuteTimeOutV2(C.c_uint64(timeout), C.byref(actual)) == OK
+        assert actual.value == int(intervals * interval), timeout
+    assert CANN.aclrtSetOpExecuteTimeOut(3) == CANN.aclrtSetOpWaitTimeout(3) == OK
+    assert calls_beyond_documents() == (["aclrtSetOpWaitTimeout"] if IS_310P else [])
+
+    def without_context():
+        found.append(CANN.aclrtSetOpExecuteTimeOutV2(C.c_uint64(9), C.byref(actual)))
+        found.append(CANN.aclrtSetOpWaitTimeout(3))
+        found.append(CANN.aclrtSetOpExecuteTimeOut(3))
+
+    in_another_thread(without_context)
+    assert found == [CONTEXT_NULL, CONTEXT_NULL if IS_310P else OK, OK]
+
+
+def check_the_last_error_of_a_thread():
+    """It is the last status of the runtime that a call of the thread returned."""
+    one, found = make_stream(), []
+    assert CANN.aclrtGetLastError(0) == CANN.aclrtPeekAtLastError(0) == OK
+    for level in (1, -1, 2):
+        assert CANN.aclrtGetLastError(level) == CANN.aclrtPeekAtLastError(level) == INVALID
+    assert CANN.aclrtSynchronizeStreamWithTimeout(one, 0) == RT_INVALID
+    assert CANN.aclrtSynchronizeStream(one) == OK
+    assert CANN.aclrtMalloc(None, C.c_size_t(1), 0) == INVALID  # acl's status
+    in_another_thread(lambda: found.append(CANN.aclrtPeekAtLastError(0)))
+    assert found == [OK]
+    assert CANN.aclrtPeekAtLastError(0) == CANN.aclrtGetLastError(0) == RT_INVALID
+    assert CANN.aclrtPeekAtLastError(0) == CANN.aclrtGetLastError(0) == OK
+    in_another_thread(
+        lambda: found.extend([CANN.aclrtGetDevice(C.byref(C.c_int32())), CANN.aclrtGetLastError(0)])
+    )
+    assert found[1:] == [CONTEXT_NULL, OK]  # no error, by the runtime's source
+
+
+def check_the_error_of_work_is_the_last_one_of_its_wait():
+    one = make_stream()
+    fail_on(one)
+    for _ in range(20):  # runs the work
+        assert CANN.aclrtStreamQuery(one, C.byref(C.c_int32())) == OK
+        assert CANN.aclrtPeekAtLastError(0) == OK
+    assert CANN.aclrtSynchronizeStream(one) == CANN.aclrtGetLastError(0) == KERNEL
+    two = make_stream(STOP)
+    fail_on(two)
+    assert CANN.aclrtSynchronizeDevice() == CANN.aclrtGetLastError(0) == KERNEL
+    assert CANN.aclrtSynchronizeStream(one) == CANN.aclrtGetLastError(0) == KERNEL
 
 
 def check_calls_without_an_effect():
-    count, seconds = C.c_size_t(7), C.c_uint64()
-    assert CANN.aclrtGetMemUceInfo(0, C.byref(count), C.c_size_t(1), C.byref(count)) == OK
-    assert count.value == 0
-    assert CANN.aclrtGetMemUceInfo(0, None, C.c_size_t(1), C.byref(count)) == INVALID
-    assert CANN.aclrtGetMemUceInfo(0, C.byref(count), C.c_size_t(1), None) == INVALID
-    assert CANN.aclrtGetLastError(0) == CANN.aclrtPeekAtLastError(0) == OK
-    assert CANN.aclrtSetOpExecuteTimeOut(3) == CANN.aclrtSetOpWaitTimeout(3) == OK
-    assert CANN.aclrtSetOpExecuteTimeOutV2(C.c_uint64(9), C.byref(seconds)) == OK
-    assert seconds.value == 9
-    assert CANN.aclrtSetOpExecuteTimeOutV2(C.c_uint64(9), None) == OK
-    assert CANN.MsprofRegisterCallback(0, None) == CANN.MsprofReportApi(0, None) == 0
-    assert CANN.MsprofReportCompactInfo(0, None, 0) == CANN.MsprofReportAdditionalInfo(0, None, 0) == 0
+    data = C.create_string_buffer(8)
+    for call, more in (
+        (CANN.MsprofRegisterCallback, ()),
+        (CANN.MsprofReportApi, ()),
+        (CANN.MsprofReportCompactInfo, (8,)),
+        (CANN.MsprofReportAdditionalInfo, (8,)),
+    ):
+        assert call(0, data, *more) == 0
+        assert call(0, None, *more) == -1
     CANN.MsprofGetHashId.restype = CANN.MsprofSysCycleTime.restype = C.c_uint64
     hashes = [CANN.MsprofGetHashId(*one) for one in ((b"ab", C.c_size_t(2)), (b"abc", C.c_size_t(3)))]
     assert len({0, *hashes}) == 3
     assert CANN.MsprofGetHashId(b"abc", C.c_size_t(2)) == hashes[0]
-    assert CANN.MsprofGetHashId(None, C.c_size_t(2)) == 0
+    assert CANN.MsprofGetHashId(None, C.c_size_t(2)) == 2**64 - 1
+    assert CANN.MsprofGetHashId(b"abc", C.c_size_t(0)) == 2**64 - 1
     first = CANN.MsprofSysCycleTime()
     assert 0 < first <= CANN.MsprofSysCycleTime()
 
 
 def check_versions():
-    text = C.create_string_buffer(b"\xff" * 128, 128)
+    text, version = (C.create_string_buffer(b"\xff" * count, count) for count in (128, 520))
+    for home in (None, "", "/no folder", __file__, os.curdir):
+        os.environ.pop("ASCEND_HOME_PATH", None)
+        if home is not None:
+            os.environ["ASCEND_HOME_PATH"] = home
+        wanted = OK if home == os.curdir else NO_FILE
+        assert CANN.aclsysGetVersionStr(b"runtime", text) == wanted, home
+        assert CANN.aclsysGetCANNVersion(0, version) == wanted, home
+        assert CANN.aclsysGetCANNVersion(8, version) == INVALID
+    text, version = (C.create_string_buffer(b"\xff" * count, count) for count in (128, 520))
     for package in (b"runtime", b"ops_math", b"ops-math", b"pyACL", b"bisheng-compiler", b"hccl"):
         assert CANN.aclsysGetVersionStr(package, text) == OK
         assert text.raw[:7] == b"9.1.0\0\xff"
@@ -347,7 +459,6 @@ def check_versions():
         assert CANN.aclsysGetVersionStr(package, text) == NO_FILE
         assert f"share/info must have the package {package.decode()}." in error_text()
     assert CANN.aclsysGetVersionStr(None, text) == CANN.aclsysGetVersionStr(b"runtime", None) == INVALID
-    version = C.create_string_buffer(b"\xff" * 520, 520)
     for package in range(7):
         assert CANN.aclsysGetCANNVersion(package, version) == OK
         found = [version.raw[at:].partition(b"\0")[0] for at in (0, 128, 192, 256, 320)]
@@ -356,6 +467,114 @@ def check_versions():
     assert CANN.aclsysGetCANNVersion(7, version) == NO_FILE
     assert CANN.aclsysGetCANNVersion(-1, version) == CANN.aclsysGetCANNVersion(8, version) == INVALID
     assert CANN.aclsysGetCANNVersion(0, None) == INVALID
+
+
+def check_a_log_without_its_texts_is_not_written():
+    os.environ.update(ASCEND_GLOBAL_LOG_LEVEL="0", ASCEND_SLOG_PRINT_TO_STDOUT="1")
+    texts = (b"function", b"file", 7, b"format")
+    reader, writer = os.pipe()
+    os.dup2(writer, 1)
+    for missing in (0, 1, 3, None):
+        function, file, line, text = (None if i == missing else texts[i] for i in range(4))
+        CANN.aclAppLog(3, function, file, line, text)
+    C.CDLL(None).fflush(None)
+    assert os.read(reader, 4096) == b"[simulated CANN log 3] file:7 function: format\n"
+
+
+# ---- initialization ----------------------------------------------------------------------------------
+
+# Contents of the file and the status of aclInit. PARSE: not JSON, or nested too deep.
+PARSE, FAILURE = 100006, 500001
+FILES = (
+    ("", OK),
+    ("{}", OK),
+    ('{"dump": {"dump_scene": "lite_exception"}}', OK),  # torch_npu's file
+    (" [1, 2] ", OK),
+    ("{", PARSE),
+    ("{} {}", PARSE),
+    ("err_msg_mode", PARSE),
+    ('{"a": [0, 0.5, -0]}', OK),
+    ('{"a": 01}', PARSE),
+    ('{"a": -00.5}', PARSE),
+    ("[" * 10 + "]" * 10, OK),
+    ("[" * 11 + "]" * 11, PARSE),
+    ('{"a":' * 10 + "1" + "}" * 10, OK),
+    ('{"a":' * 11 + "1" + "}" * 11, PARSE),
+    ('{"err_msg_mode": "1"}', OK),
+    ('{"err_msg_mode": "0"}', OK),
+    ('{"err_msg_mode": 1}', INVALID),
+    ('{"err_msg_mode": "2"}', INVALID),
+    ('{"err_msg_mode": "2", "err_msg_mode": "1"}', OK),
+    ('{"acl_graph": {"event_mode": "1"}}', OK),
+    ('{"acl_graph": {"event_mode": "2"}}', INVALID),
+    ('{"acl_graph": 3}', OK),
+    ('{"StackSize": {"aicore_stack_size": 32768}}', OK),
+    ('{"StackSize": {"aicore_stack_size": "32768"}}', FAILURE),
+    ('{"simd_printf_fifo_size_per_core": 1024, "simt_printf_fifo_size": 7}', OK),
+    ('{"simd_printf_fifo_size_per_core": 0}', FAILURE),
+    ('{"simt_printf_fifo_size": "1024"}', FAILURE),
+    ('{"defaultDevice": {"default_device": "0"}}', OK),
+    ('{"defaultDevice": {}}', OK),
+    ('{"defaultDevice": {"default_device": 0}}', FAILURE),
+    ('{"defaultDevice": {"default_device": "00"}}', FAILURE),
+    ('{"defaultDevice": {"default_device": "-1"}}', FAILURE),
+    ('{"defaultDevice": {"default_device": "1"}}', NO_DEVICE),
+    ('{"defaultDevice": {"default_device": "4294967296"}}', NO_DEVICE),
+)
+
+
+def initialize(content):
+    with tempfile.NamedTemporaryFile("w") as file:
+        file.write(content)
+        file.flush()
+        return CANN.aclInit(file.name.encode())
+
+
+def check_the_file_of_the_initialization():
+    """A refused call initializes nothing. A path that is empty counts as none."""
+    for content, status in FILES:
+        reader, writer = os.pipe()
+        if os.fork() == 0:
+            found = initialize(content)
+            again = CANN.aclInit(None)
+            os.write(writer, json.dumps([found, again]).encode())
+            os._exit(0)
+        os.wait()
+        repeated = 100002 if status == OK else OK
+        assert json.loads(os.read(reader, 100)) == [status, repeated], (content, error_text())
+    for path in (b"/no folder/acl.json", b"/"):
+        assert CANN.aclInit(path) == NO_FILE
+        assert "configPath must be a" in error_text()
+    assert initialize("{}" + " " * (10 << 20)) == NO_FILE
+    assert CANN.aclInit(b"") == OK
+    assert CANN.aclInit(b"/no folder/acl.json") == 100002
+
+
+def check_each_initialization_of_a_process_has_the_same_file():
+    assert initialize("{") == PARSE  # does not count
+    assert initialize("{}") == CANN.aclFinalize() == OK
+    assert CANN.aclInit(None) == initialize("{ }") == INVALID
+    assert "must be a file with the content of the first aclInit of the process." in error_text()
+    assert initialize("{}") == OK
+
+
+def check_the_default_device():
+    """A thread without a context sets it at its first call that needs one."""
+    found, made, device = [], C.c_void_p(), C.c_int32(-1)
+
+    def work():
+        found.append(CANN.aclrtMalloc(C.byref(made), C.c_size_t(8), 0))
+        found.append(CANN.aclrtGetDevice(C.byref(device)))
+
+    in_another_thread(work)
+    assert initialize('{"defaultDevice": {"default_device": "0"}}') == OK
+    assert CANN.aclrtResetDevice(0) == OK
+    in_another_thread(work)
+    assert CANN.aclrtResetDevice(0) == OK
+    in_another_thread(lambda: found.append(CANN.aclrtMemset(made, C.c_size_t(8), 0, C.c_size_t(8))))
+    assert CANN.aclrtResetDevice(0) == CANN.aclFinalize() == OK
+    in_another_thread(work)
+    assert found == [CONTEXT_NULL] * 2 + [OK] * 3 + [CONTEXT_NULL] * 2
 
 
 # ---- functions that are not simulated ----------------------------------------------------------------

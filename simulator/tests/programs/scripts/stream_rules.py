@@ -27,6 +27,7 @@ CONTINUE, STOP = 0, 1
 SYNC, PROGRESS, DEVICE_SYNC, TIME_LINE, DEVICE_USE_ONLY, EXTERNAL, IPC = 1, 2, 4, 8, 16, 32, 64
 NO_MEMORY, NOT_SIMULATED = 207001, 200001
 IS_310P = os.environ.get("ASCEND_SIM_SOC", "").startswith("Ascend310P")
+IS_950 = os.environ.get("ASCEND_SIM_SOC", "").startswith("Ascend950")
 # The status of a kernel's exception: that of the vector core if the chip has separate vector cores, else that
 # of the AI core.
 KERNEL = 507015 if IS_310P else 507035
@@ -700,6 +701,7 @@ def check_a_graph_that_does_not_exist_is_refused():
         assert CANN.aclmdlRIGetId(handle, C.byref(number)) == status
         assert CANN.aclmdlRIDebugPrint(handle) == status
         assert CANN.aclmdlRIDebugJsonPrint(handle, b"/dev/null", 0) == status
+        assert CANN.aclmdlRIDebugJsonPrint(handle, None, 0) == INVALID
 
 
 def check_a_graph_that_runs_is_not_destroyed():
@@ -799,6 +801,7 @@ def check_a_callback_runs_on_the_thread_that_subscribed():
     ready, done = threading.Event(), threading.Event()
 
     def process():
+        assert CANN.aclrtSetDevice(0) == OK
         assert CANN.aclrtSubscribeReport(C.c_uint64(threading.get_ident()), one) == OK
         ready.set()
         while not done.is_set():
@@ -858,6 +861,97 @@ def check_a_callback_waits_for_no_other_callback():
     assert CANN.aclrtProcessReport(1000) == OK
     assert seen[3:] == ["inner"]
     assert CANN.aclrtProcessReport(5) == REPORT_TIMEOUT
+
+
+def check_a_report_without_a_timeout_waits_for_its_callback():
+    one, seen = make_stream(), []
+    function = FUNCTION(lambda _: seen.append(1))
+    ready = threading.Event()
+
+    def process():
+        assert CANN.aclrtSetDevice(0) == OK
+        assert CANN.aclrtSubscribeReport(this_thread(), one) == OK
+        ready.set()
+        seen.append(CANN.aclrtProcessReport(-1))
+
+    thread = threading.Thread(target=process)
+    thread.start()
+    ready.wait()
+    time.sleep(1.1)
+    assert not seen
+    assert CANN.aclrtLaunchCallback(function, None, 1, one) == OK
+    thread.join()
+    assert seen == [1, OK]
+
+
+def check_calls_in_host_functions_are_reported():
+    """The document excludes calls that allocate, free, launch or wait."""
+    one, two, seen = make_stream(), make_stream(), []
+    CANN.simulated_cann_calls_beyond_documents.restype = C.c_char_p
+
+    def reported():
+        counts = json.loads(CANN.simulated_cann_calls_beyond_documents())
+        assert all(
+            text.endswith(" in a host function: it must not allocate, free, launch or wait")
+            for text in counts
+        )
+        return {text.split()[0]: count for text, count in counts.items()}
+
+    def run_in_function(_):
+        seen.append(1)
+        host = C.c_void_p()
+        assert CANN.aclrtMallocHost(C.byref(host), size()) == CANN.aclrtFreeHost(host) == OK
+        at, stream = make_memory(), make_stream()
+        assert fill(at, 1, stream) == CANN.aclrtSynchronizeStream(stream) == OK
+        assert CANN.aclrtDestroyStream(stream) == CANN.aclrtFree(at) == OK
+        assert CANN.aclrtGetDevice(C.byref(C.c_int32())) == OK
+
+    function = FUNCTION(run_in_function)
+    names = (
+        "aclrtMalloc aclrtFree aclrtMallocHost aclrtFreeHost aclrtCreateStream aclrtDestroyStream "
+        "aclrtMemsetAsync aclrtSynchronizeStream"
+    )
+    run_in_function(None)
+    assert reported() == {}
+    assert CANN.aclrtLaunchHostFunc(one, function, None) == OK
+    assert CANN.aclrtSynchronizeStream(one) == OK
+    assert reported() == dict.fromkeys(names.split(), 1)
+    assert CANN.aclrtSubscribeReport(this_thread(), two) == OK
+    for blocks in (1, 0):
+        assert CANN.aclrtLaunchCallback(function, None, blocks, two) == OK
+        assert CANN.aclrtProcessReport(1000) == OK
+    assert len(seen) == 4
+    assert reported() == dict.fromkeys(names.split(), 3)
+    run_in_function(None)
+    assert reported() == dict.fromkeys(names.split(), 3)
+
+
+def check_the_number_of_threads_with_subscriptions():
+    streams = [make_stream() for _ in range(1026)]
+    for thread in range(1024):
+        assert CANN.aclrtSubscribeReport(C.c_uint64(1 + thread), streams[thread]) == OK
+    assert CANN.aclrtSubscribeReport(C.c_uint64(1025), streams[1024]) == 507000
+    assert "at most 1024 threads may have streams." in error_text()
+    assert CANN.aclrtSubscribeReport(C.c_uint64(1), streams[1024]) == OK
+    assert CANN.aclrtUnSubscribeReport(C.c_uint64(7), streams[6]) == OK
+    assert CANN.aclrtSubscribeReport(C.c_uint64(1025), streams[1025]) == OK
+
+
+def check_a_subscription_needs_a_context():
+    """On Ascend310P only for a null stream. A stream with host functions is refused before."""
+    one, two, found = make_stream(), make_stream(), []
+    function = FUNCTION(lambda _: None)
+    assert CANN.aclrtLaunchHostFunc(two, function, None) == OK
+
+    def without_context():
+        found.extend(CANN.aclrtSubscribeReport(this_thread(), stream) for stream in (one, two))
+        found.append(CANN.aclrtUnSubscribeReport(this_thread(), one))
+
+    thread = threading.Thread(target=without_context)
+    thread.start()
+    thread.join()
+    subscribed = [OK, STREAM_SUBSCRIBE, OK]
+    assert found == (subscribed if IS_310P else [CONTEXT_NULL, STREAM_SUBSCRIBE, STREAM_SUBSCRIBE])
 
 
 def check_a_null_stream_has_callbacks():
@@ -1131,7 +1225,8 @@ def check_a_fault_of_the_device_is_described():
     assert described(9) == (NO_DEVICE, 0, 0)
     fail_on(one)
     assert CANN.aclrtSynchronizeStream(one) == KERNEL
-    assert described() == (OK, 1, 3)  # an error of the cores, with a detail
+    # Ascend950: an error of the cores, with a detail. The others describe no errors of kernels.
+    assert described() == ((OK, 1, 3) if IS_950 else (OK, 0, 0))
 
 
 def check_a_stream_that_continues_returns_its_error_once():
@@ -1465,6 +1560,21 @@ def check_kernels_may_use_all_cores():
         assert call(of, 0, None) == INVALID
         for kind in (-1, 2):
             assert call(of, kind, C.byref(cubes)) == RT_INVALID
+    found = []
+
+    def without_context():
+        found.append(CANN.aclrtGetStreamResLimit(None, 0, C.byref(cubes)))
+        found.append(CANN.aclrtGetStreamResLimit(stream, 0, C.byref(cubes)))
+        found.append(CANN.aclrtGetResInCurrentThread(0, C.byref(cubes)))
+
+    thread = threading.Thread(target=without_context)
+    thread.start()
+    thread.join()
+    assert found == [CONTEXT_NULL, OK, CONTEXT_NULL]
+    assert CANN.aclrtGetResInCurrentThread(0, C.byref(cubes)) == CANN.aclrtResetDevice(0) == OK
+    cubes.value = 7
+    assert CANN.aclrtGetDeviceResLimit(0, 0, C.byref(cubes)) == 507033  # the device is not set
+    assert cubes.value == 7
 
 
 def check_the_deterministic_level_of_a_tiling():
@@ -1517,6 +1627,8 @@ def check_devices_that_do_not_exist():
     assert CANN.aclrtGetDeviceResLimit(0, 0, C.byref(number)) == OK
     assert CANN.aclrtGetDeviceResLimit(9, 0, C.byref(number)) == NO_DEVICE
     assert CANN.aclrtGetDeviceResLimit(9, 2, C.byref(number)) == RT_INVALID
+    assert CANN.aclrtGetDeviceResLimit(-1, 2, C.byref(number)) == NO_DEVICE
+    assert CANN.aclrtGetDeviceResLimit(-1, 2, None) == INVALID
     assert CANN.aclrtGetStreamResLimit(None, -1, C.byref(number)) == RT_INVALID
     assert CANN.aclrtGetResInCurrentThread(2, C.byref(number)) == RT_INVALID
     assert CANN.aclrtGetResInCurrentThread(0, None) == INVALID
@@ -1534,10 +1646,10 @@ def check_devices_that_do_not_exist():
 
 
 def check_the_mode_of_overflow():
-    has_one_mode = IS_310P
+    """Ascend310P only has mode 0, Ascend950 only mode 1."""
     assert [CANN.aclrtSetDeviceSatMode(mode) for mode in (-1, 2, 7)] == [RT_INVALID] * 3
-    assert CANN.aclrtSetDeviceSatMode(0) == OK
-    assert CANN.aclrtSetDeviceSatMode(1) == (NOT_SUPPORTED if has_one_mode else OK)
+    assert CANN.aclrtSetDeviceSatMode(0) == (NOT_SUPPORTED if IS_950 else OK)
+    assert CANN.aclrtSetDeviceSatMode(1) == (NOT_SUPPORTED if IS_310P else OK)
 
 
 def check_kinds_of_memory():

@@ -1,0 +1,164 @@
+// aclInit and aclFinalize, and the configuration file of aclInit. Source: hicann/runtime src/acl/aclrt_impl/acl.cpp,
+// aclInitImpl, and src/acl/common/json_parser.cpp.
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <sstream>
+
+#include "cann/host/json_reader.h"
+#include "cann/locked.h"
+#include "cann/runtime/api.h"
+#include "cann/runtime/contexts.h"
+#include "cann/runtime/forks.h"
+#include "cann/runtime/report.h"
+
+namespace simulated_cann {
+namespace {
+
+constexpr aclError kParseFile = 100006, kFailure = 500001;
+constexpr uintmax_t kMaxFileBytes = 10 << 20;
+constexpr int kMaxDepth = 10;  // of objects, and of lists
+
+struct Initialization {
+    bool is_initialized = false, is_finalized = false;
+    std::optional<std::string> first_content;  // of the file of the first aclInit that succeeded; "" without a file
+};
+
+const ForkLock initialization_lock(LockRank::kTables, &Locked<Initialization>::mutex());
+
+aclError refuse_file(aclError status, const std::string& rule) { return fail(status, "aclInit", "configPath " + rule); }
+
+// Returns the last member with this name, as nlohmann::json does, or null.
+const JsonValue* find_member(const JsonValue* object, const std::string& name) {
+    const JsonValue* found = nullptr;
+    if (!object) return found;
+    for (const auto& [key, value] : object->members)
+        if (key == name) found = &value;
+    return found;
+}
+
+bool is_whole_number(const std::string& text, bool may_be_zero) {
+    if (text.empty() || text.find_first_not_of("0123456789") != std::string::npos) return false;
+    return text[0] != '0' || (may_be_zero && text == "0");
+}
+
+bool is_zero_or_one(const JsonValue& value) {
+    return value.kind == JsonValue::Kind::kString && (value.text == "0" || value.text == "1");
+}
+
+// acl_rt_impl_base.cpp, GetStrFromConfigPath.
+aclError read_content(const char* path, std::string* content) {
+    char* resolved = realpath(path, nullptr);
+    std::ifstream file;
+    if (resolved) file.open(resolved, std::ios::binary);
+    std::free(resolved);
+    if (!file.is_open())
+        return refuse_file(kInvalidFile, std::string("must be a file that can be read but got ") + path + ".");
+    std::stringstream buffer;
+    buffer << file.rdbuf();
+    *content = buffer.str();
+    return kSuccess;
+}
+
+// JsonParser::GetMaxNestedLayers counts the characters, also those in strings.
+bool is_nested_too_deep(const std::string& text) {
+    int objects = 0, lists = 0;
+    for (char c : text) {
+        if (c == '{' && ++objects > kMaxDepth) return true;
+        if (c == '[' && ++lists > kMaxDepth) return true;
+        if (c == '}') objects = std::max(objects - 1, 0);
+        if (c == ']') lists = std::max(lists - 1, 0);
+    }
+    return false;
+}
+
+// JsonParser::GetConfigStrFromFile and ::ParseJson. An empty file has no members.
+aclError parse_file(const char* path, const std::string& content, JsonValue* root) {
+    std::error_code error;
+    if (!std::filesystem::is_regular_file(path, error) || content.size() > kMaxFileBytes)
+        return refuse_file(kInvalidFile, "must be a regular file of at most 10 MiB.");
+    const std::string text = content.c_str();  // up to the first null character
+    if (text.empty()) return kSuccess;
+    if (is_nested_too_deep(text))
+        return refuse_file(kParseFile, "must have at most 10 levels of objects and 10 levels of lists.");
+    std::optional<JsonValue> parsed = parse_whole_json(text);
+    if (!parsed) return refuse_file(kParseFile, "must be JSON.");
+    *root = std::move(*parsed);
+    return kSuccess;
+}
+
+// HandleDefaultDeviceAndStackSize, SetPrintFifoSizes. The sizes have no effect here.
+aclError check_sizes(const JsonValue& root) {
+    for (const char* name : {"aicore_stack_size", "simt_stack_size", "simt_divergence_stack_size"}) {
+        const JsonValue* size = find_member(find_member(&root, "StackSize"), name);
+        if (size && size->kind != JsonValue::Kind::kNumber && size->kind != JsonValue::Kind::kBool)
+            return refuse_file(kFailure, std::string("must have a number as ") + name + ".");
+    }
+    for (const char* name : {"simd_printf_fifo_size_per_core", "simt_printf_fifo_size"}) {
+        const JsonValue* size = find_member(&root, name);
+        if (size && (size->kind != JsonValue::Kind::kNumber || !is_whole_number(size->text, false)))
+            return refuse_file(kFailure, std::string("must have a positive integer as ") + name + ".");
+    }
+    return kSuccess;
+}
+
+// JsonParser::GetDefaultDeviceIdFromFile.
+aclError apply_default_device(const JsonValue& root) {
+    const JsonValue* device = find_member(find_member(&root, "defaultDevice"), "default_device");
+    if (!device) return kSuccess;
+    if (device->kind != JsonValue::Kind::kString || !is_whole_number(device->text, true))
+        return refuse_file(kFailure, "must have a text of a number as default_device.");
+    constexpr size_t kMaxDigits = 9;
+    const int32_t number = device->text.size() > kMaxDigits ? INT32_MAX : std::atoi(device->text.c_str());
+    if (aclError error = check_device("aclInit", number)) return error;
+    set_default_device(number);
+    return kSuccess;
+}
+
+// Applies the file. Dumps and the profiler are not simulated, so the members for them are ignored.
+aclError apply_file(const char* path, const std::string& content) {
+    JsonValue root;
+    if (aclError error = parse_file(path, content, &root)) return error;
+    if (const JsonValue* mode = find_member(&root, "err_msg_mode"); mode && !is_zero_or_one(*mode))
+        return refuse_file(kInvalidParam, R"(must have "0" or "1" as err_msg_mode.)");
+    if (aclError error = check_sizes(root)) return error;
+    // CANN ends the process if event_mode is no text.
+    if (const JsonValue* mode = find_member(find_member(&root, "acl_graph"), "event_mode");
+        mode && !is_zero_or_one(*mode))
+        return refuse_file(kInvalidParam, R"(must have "0" or "1" as event_mode.)");
+    return apply_default_device(root);
+}
+
+}  // namespace
+}  // namespace simulated_cann
+
+using namespace simulated_cann;
+
+NPU_CANN_API aclError aclInit(const char* config_path) {
+    announce_simulation();
+    Locked<Initialization> state;
+    if (state->is_initialized) return fail(kRepeatInitialize, "aclInit must be called once.");
+    const bool has_file = config_path && *config_path;
+    std::string content;
+    if (has_file)
+        if (aclError error = read_content(config_path, &content)) return error;
+    if (state->first_content && *state->first_content != content)
+        return refuse_file(kInvalidParam, "must be a file with the content of the first aclInit of the process.");
+    if (has_file)
+        if (aclError error = apply_file(config_path, content)) return error;
+    state->is_initialized = true;
+    state->is_finalized = false;
+    if (!state->first_content) state->first_content = content;
+    return kSuccess;
+}
+// hicann/runtime src/acl/aclrt_impl/acl.cpp, aclFinalizeImpl: may be called once, even without aclInit.
+NPU_CANN_API aclError aclFinalize() {
+    Locked<Initialization> state;
+    if (state->is_finalized) return fail(kRepeatFinalize, "aclFinalize must be called once.");
+    state->is_finalized = true;
+    state->is_initialized = false;
+    set_default_device(kNoDevice);
+    return kSuccess;
+}
