@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from guarded_memory import GuardedMemory
+from guarded_memory import GuardedMemory, before_inaccessible_memory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from norm_cases import (
@@ -132,6 +132,20 @@ def test_a_row_of_a_million_elements_meets_the_bound(dtype, stash_type, guarded)
 def test_many_rows_on_several_threads_meet_the_bound(backend, guarded):
     run_and_judge(NormSetup("float16", shape=(7, 300, 96), out="in-place"), backend, guarded)
     run_and_judge(NormSetup(shape=(300, 7, 96), layout="transposed", out="gaps"), backend, guarded)
+
+
+@pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512", None])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64"])
+def test_rows_are_read_and_written_within_their_memory(isa, dtype, force_isa):
+    """Rows around the sizes of a vector, of a group of rows and of a block of squares."""
+    force_isa(isa)
+    rng = np.random.default_rng(0)
+    for n in (1, 7, 33, 100, 1030, 4096, 4100):
+        x = rng.standard_normal((5, n)).astype(NUMPY_DTYPES[dtype])
+        scale = rng.standard_normal(n).astype(NUMPY_DTYPES[dtype])
+        within = [before_inaccessible_memory(a) for a in (x, scale, np.zeros_like(x))]
+        rms_norm(*within[:2], out=within[2], backend="cpu")
+        assert bytes_of(within[2]) == bytes_of(rms_norm(x, scale, backend="cpu"))
 
 
 @pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512", None])

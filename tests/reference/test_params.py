@@ -66,6 +66,14 @@ def test_sections_are_for_the_multimodal_modes():
     assert RopeParams(64, "mrope", sections=[16, 8, 8, 0]).sections == (16, 8, 8, 0)
     with pytest.raises(ValueError, match=r"sections must be \[0, 0, 0, 0\] in mode normal"):
         RopeParams(64, sections=[16, 8, 8, 0])
+    with pytest.raises(ValueError, match="sections must name time, height or width in mode mrope"):
+        RopeParams(64, "mrope", sections=[0, 0, 0, 32])
+
+
+def test_yarn_needs_a_context():
+    assert RopeParams(64, n_ctx_orig=0).n_ctx_orig == 0
+    with pytest.raises(ValueError, match="n_ctx_orig must be positive when ext_factor is not 0 but got 0"):
+        RopeParams(64, n_ctx_orig=0, ext_factor=1.0)
 
 
 def test_params_are_frozen():
