@@ -55,8 +55,11 @@ struct Program {
     ~Program() {
         is_armed = false;
         if (captures) aclmdlRICaptureEnd(first, &graph);
-        for (aclrtStream stream : {first, second})
-            if (stream) aclrtSynchronizeStream(stream);
+        for (aclrtStream stream : {first, second}) {
+            if (!stream) continue;
+            aclrtSynchronizeStream(stream);  // may return the error of work that had no memory
+            release("aclrtSynchronizeStream", aclrtSynchronizeStream(stream));
+        }
         if (graph) aclmdlRIDestroy(graph);
         if (executor) aclDestroyAclOpExecutor(executor);
         for (aclTensor* tensor : {x_tensor, y_tensor})

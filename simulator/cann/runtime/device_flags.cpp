@@ -9,6 +9,8 @@ namespace simulated_cann {
 void DeviceFlag::note_record(const std::shared_ptr<Record>& record) {
     queued.erase(std::remove_if(queued.begin(), queued.end(), [](const auto& each) { return each->is_done; }),
                  queued.end());
+    queued.reserve(queued.size() + 1);
+    setting.reserve(setting.size() + 1);  // from here on, nothing needs memory
     queued.push_back(record);
     ++record_count;
     // What happens before an earlier record also happens before a later one.
@@ -20,6 +22,7 @@ void DeviceFlag::note_record(const std::shared_ptr<Record>& record) {
 void DeviceFlag::note_reset(const Clock& clock, size_t actor) {
     if (clock.at(reset_actor) >= reset_step) cleared.clear();
     const auto is_before = [&](const auto& record) { return clock.contains(record->clock); };
+    cleared.reserve(cleared.size() + setting.size());  // from here on, nothing needs memory
     std::copy_if(setting.begin(), setting.end(), std::back_inserter(cleared), is_before);
     setting.erase(std::remove_if(setting.begin(), setting.end(), is_before), setting.end());
     record_count = setting.size();

@@ -121,11 +121,11 @@ aclError record_event(const StreamPtr& stream, Event* event) {
     if (int32_t status = enqueue_record(stream, new_record, event->flag)) return status;
     event->latest_record = new_record;
     event->capture = nullptr;
-    for (const StreamPtr& waiting_stream : event->waiting_streams) {
-        waiting_stream->clock.join(new_record->clock);
-        --waiting_stream->unrecorded_waits;
+    while (!event->waiting_streams.empty()) {
+        event->waiting_streams.back()->clock.join(new_record->clock);
+        --event->waiting_streams.back()->unrecorded_waits;
+        event->waiting_streams.pop_back();
     }
-    event->waiting_streams.clear();
     return kSuccess;
 }
 
@@ -146,6 +146,7 @@ aclError wait_for_event(const StreamPtr& stream, Event* event) {
         count_beyond_document("aclrtStreamWaitEvent for an event that was recorded again without aclrtResetEvent");
     const bool is_recorded = event->flag->join_clock(stream);
     if (event->latest_record && event->latest_record->is_done && !has_own_resource(event->flags)) return kSuccess;
+    event->waiting_streams.reserve(event->waiting_streams.size() + 1);
     if (int32_t status = enqueue_wait(stream, event->flag, event->waits)) return status;
     if (is_recorded || stream_order() == Order::kImmediate) return kSuccess;
     ++stream->unrecorded_waits;

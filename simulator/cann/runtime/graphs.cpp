@@ -48,16 +48,19 @@ aclError refuse_in_group(const GraphPtr& graph, aclError status, const std::stri
 // src/runtime/feature/aclgraph/stream_capture.cc, AllocCaptureTaskWithoutLock; src/runtime/core/src/stream/stream.cc,
 // PackingTaskGroup).
 aclError add_node(const GraphPtr& graph, size_t branch, Work work, size_t waits_for = 0) {
+    Graph::Group* group = nullptr;
     if (!graph->open_groups.empty()) {
-        const auto group = graph->open_groups.find(branch);
-        if (group == graph->open_groups.end())
+        const auto found = graph->open_groups.find(branch);
+        if (found == graph->open_groups.end())
             return refuse_in_group(graph, kTaskGroupInterrupted, work.name,
                                    "stream must be the one of the open task group.");
         if (!work.is_kernel)
             return refuse_in_group(graph, kTaskNotSupported, work.name, "only kernels can be tasks of a group.");
-        group->second->nodes.push_back(graph->nodes.size());
+        group = found->second;
+        group->nodes.reserve(group->nodes.size() + 1);
     }
     graph->nodes.push_back({std::move(work), branch, waits_for});
+    if (group) group->nodes.push_back(graph->nodes.size() - 1);
     return kSuccess;
 }
 

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <exception>
 #include <map>
+#include <new>
 #include <optional>
 #include <thread>
 
@@ -68,15 +69,20 @@ bool run_event_work(const Work& work) {
 // calls return the error of the context. Source: hicann/runtime src/runtime/core/src/stream/stream.cc,
 // Stream::EnterFailureAbort. In CANN, the records would happen if nothing called Runtime::SetDisableThread. But
 // raw_device.cc calls it on chips with STARS, and NpuDriver::VirtualCqAllocate calls it on other chips.
-void store_failure(Stream* stream, int32_t status, const std::string& text) {
-    ContextState& context = scheduler_state().contexts[stream->context];
+void store_failure(Stream* stream, int32_t status, std::string text) {
     stream->error = status;
-    stream->error_text = text;
-    if (!context.stops_on_failure) return;
+    stream->error_text = std::move(text);
+    const auto found = scheduler_state().contexts.find(stream->context);
+    if (found == scheduler_state().contexts.end() || !found->second.stops_on_failure) return;
+    ContextState& context = found->second;
     if (!context.failure) {
         context.failure = status;
-        context.failure_text = text;
         context.device_of_failure = stream->device;
+        try {
+            context.failure_text = stream->error_text;
+        } catch (const std::bad_alloc&) {
+            context.failure_text = "no host memory";
+        }
     }
     stream->is_aborted = true;
     stream->queue.clear();
@@ -119,7 +125,7 @@ std::string other_device_error(const Work& work, int32_t device) {
 
 // Runs the work, without the lock. If it fails, sets the text. Adds the failure to the report unless something else
 // has reported it, such as a broken rule of a kernel, a damaged guard zone or freed memory.
-int32_t run(const Work& work, int32_t device, std::string* text) {
+int32_t run_and_report(const Work& work, int32_t device, std::string* text) {
     const KeepLastError keep_last_error;
     const uint64_t errors_before = reported_errors();
     std::string freed = freed_memory_error(work);
@@ -143,6 +149,16 @@ int32_t run(const Work& work, int32_t device, std::string* text) {
     return status;
 }
 
+// Like run_and_report(), but throws nothing: without memory for the text of an error, the text is short.
+int32_t run(const Work& work, int32_t device, std::string* text) {
+    try {
+        return run_and_report(work, device, text);
+    } catch (const std::bad_alloc&) {
+        *text = "no host memory";
+        return kernel_exception();
+    }
+}
+
 // Runs the head of the stream's queue. Releases the lock while the work runs.
 void run_head(const StreamPtr& stream, std::unique_lock<std::mutex>* lock) {
     Work work = std::move(stream->queue.front());
@@ -157,7 +173,7 @@ void run_head(const StreamPtr& stream, std::unique_lock<std::mutex>* lock) {
     const int32_t status = run(work, stream->device, &text);
     lock->lock();
     stream->is_running = false;
-    if (status) store_failure(stream.get(), status, text);
+    if (status) store_failure(stream.get(), status, std::move(text));
     ++stream->last_finished;
 }
 

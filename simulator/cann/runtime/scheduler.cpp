@@ -164,30 +164,33 @@ aclError check_stream_context(const char* call, const Stream& stream) {
 void forget_stream(void* handle) { scheduler_state().streams.erase(handle); }
 
 int32_t enqueue(const StreamPtr& stream, Work work) {
-    SchedulerState& scheduler = scheduler_state();
     if (stream->task_update) return replace_captured_task(stream, std::move(work));
     if (is_capturing(*stream)) return capture_work(stream, std::move(work));
     // hicann/runtime docs/zh/dev_guide/04-01_single_stream_capture.md: a capture forbids the default stream.
     if (is_default_stream(stream) && any_captured_stream(stream->context))
         return fail(kCaptureImplicit, work.name, "stream must not be the default stream during a capture.");
     if (int32_t error = context_error(stream->context)) return error;
-    ++stream->last_queued;
-    note_work(stream, work);
-    if (work.kind == Work::Kind::kRecord) {
-        work.record->stream = stream;
-        work.record->position = stream->last_queued;
-        work.record->clock = stream->clock;
-        if (work.flag) work.flag->note_record(work.record);
+    std::list<Work> added;
+    added.push_back(std::move(work));
+    const Work& last = added.back();
+    note_work(stream, last);
+    if (last.kind == Work::Kind::kRecord) {
+        last.record->clock = stream->clock;
+        if (last.flag) last.flag->note_record(last.record);
+        last.record->stream = stream;
+        last.record->position = stream->last_queued + 1;
     }
-    if (work.kind == Work::Kind::kReset) work.flag->note_reset(stream->clock, stream->actor);
-    if (stream_order() == Order::kImmediate) {
+    if (last.kind == Work::Kind::kReset) last.flag->note_reset(stream->clock, stream->actor);
+    const bool is_immediate = stream_order() == Order::kImmediate;
+    if (!is_immediate) fill_host_target(last);
+    ++stream->last_queued;  // from here on, nothing needs memory: the work is queued completely
+    if (is_immediate) {
         std::unique_lock<std::mutex> lock(g_streams_mutex, std::adopt_lock);
-        const int32_t status = run_immediately(stream, std::move(work), &lock);
+        const int32_t status = run_immediately(stream, std::move(added.back()), &lock);
         lock.release();
         return status;
     }
-    fill_host_target(work);
-    stream->queue.push_back(std::move(work));
+    stream->queue.splice(stream->queue.end(), added);
     return 0;
 }
 

@@ -7,8 +7,8 @@
 #include <pthread.h>
 
 #include <cstdint>
-#include <deque>
 #include <functional>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -90,7 +90,7 @@ struct Stream {
     size_t actor = 0;      // index in clocks (clocks.h)
     uint64_t context = 0;  // the number of the context that made it
     int32_t device = 0;    // of the context
-    std::deque<Work> queue;
+    std::list<Work> queue;
     uint64_t last_queued = 0, last_finished = 0;  // positions of the last queued and finished work, from 1
     bool is_running = false;
     Clock clock;
