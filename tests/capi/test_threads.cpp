@@ -16,6 +16,12 @@
 
 namespace {
 
+// In a fork of several threads, the address sanitizer's allocator waits for its own locks, which other threads held.
+#if defined(__SANITIZE_ADDRESS__)
+constexpr bool kTestsFork = false;
+#else
+constexpr bool kTestsFork = true;
+#endif
 // kElements is enough for kPoolThreads threads (csrc/cpu/parallel.h, threads_for).
 constexpr int64_t kTokens = 128, kHeads = 8, kHead = 128, kElements = kTokens * kHeads * kHead;
 constexpr int kPoolThreads = 4;
@@ -293,7 +299,7 @@ int main() {
     test_calls_of_a_thread_that_waits(inputs, expected);
     test_threads_that_end(inputs, expected);
     test_errors_of_threads(inputs);
-    test_fork(inputs, expected);
+    if (kTestsFork) test_fork(inputs, expected);
     if (failures) std::fprintf(stderr, "%d checks failed\n", failures);
     return failures != 0;
 }
