@@ -22,8 +22,7 @@ void BeyondDocument::add(bool is_beyond, const std::string& reason) {
 }
 
 void BeyondDocument::report(const char* function) const {
-    for (const std::string& reason : reasons_)
-        count_beyond_document(std::string(function) + " on " + soc_name() + ": " + reason);
+    for (const std::string& reason : reasons_) count_beyond_document(function, reason);
 }
 
 // CANN checks all arguments for NULL before it makes any other check: hicann/ops-math math/mul/op_api/aclnn_mul.cpp,

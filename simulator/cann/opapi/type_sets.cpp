@@ -1,5 +1,7 @@
 #include "cann/opapi/type_sets.h"
 
+#include "cann/runtime/report.h"
+
 namespace simulated_cann {
 namespace {
 

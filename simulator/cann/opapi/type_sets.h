@@ -58,7 +58,6 @@ const char* dtype_name(int32_t dtype);  // torch's name
 
 // Returns "" or the reason why this argument's type is not in the set of this process's chip.
 std::string type_error(const char* argument_name, const TypesByChip& types, int32_t dtype);
-constexpr const char* kUnlistedChip = "its document does not list the chip";
 // Returns "" or how a type that is accepted goes beyond the function's document.
 std::string undocumented_type(const char* argument_name, const TypesByChip& types, int32_t dtype);
 

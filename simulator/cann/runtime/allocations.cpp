@@ -255,13 +255,7 @@ bool has_mappings(const void* reserved) {
     return false;
 }
 
-bool is_mapping(const void* address) {
-    Locked<AllocationTable> table;
-    const auto wanted = reinterpret_cast<uintptr_t>(address);
-    for (const auto& [start, mapping] : table->mappings)
-        if (start <= wanted && wanted - start < mapping.bytes) return true;
-    return false;
-}
+bool is_mapping(const void* address) { return place_in_mappings(address, *Locked<AllocationTable>()).first != nullptr; }
 
 bool find_allocation(const void* address, void** first, uint64_t* bytes) {
     if (host_calls()) return find_host_memory(address, first, bytes);

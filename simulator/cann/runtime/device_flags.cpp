@@ -13,7 +13,7 @@ void DeviceFlag::note_record(const std::shared_ptr<Record>& record) {
     setting.reserve(setting.size() + 1);  // from here on, nothing needs memory
     queued.push_back(record);
     ++record_count;
-    // What happens before an earlier record also happens before a later one.
+    // A wait can end at an earlier record, so a record that happens after it changes nothing.
     for (const auto& earlier : setting)
         if (record->clock.contains(earlier->clock)) return;
     setting.push_back(record);

@@ -126,10 +126,6 @@ bool is_device_attribute(int attribute) {
     const int group = attribute / 100, last_of_group[] = {1, 102, 212, 302, 409, 501, 601};
     return attribute >= 0 && group <= 6 && attribute % 100 > 0 && attribute <= last_of_group[group];
 }
-// Counts a call whose document does not list this chip, but which CANN's sources accept.
-void count_chip_beyond_document(const char* call) {
-    count_beyond_document(std::string(call) + " on " + soc_name() + ": its document does not list the chip");
-}
 }  // namespace
 
 NPU_CANN_API aclError aclGetDeviceCapability(uint32_t device, int attribute, int64_t* value) {
@@ -247,7 +243,7 @@ NPU_CANN_API aclError aclrtSetOpExecuteTimeOutV2(uint64_t timeout, uint64_t* act
 NPU_CANN_API aclError aclrtSetOpWaitTimeout(uint32_t /*seconds*/) {
     if (!is_ascend310p()) return kSuccess;
     if (aclError error = check_context(__func__)) return error;
-    count_chip_beyond_document(__func__);
+    count_beyond_document(__func__, kUnlistedChip);
     return kSuccess;
 }
 
@@ -292,7 +288,7 @@ NPU_CANN_API aclError aclrtDeviceGetUuid(int32_t device, char* uuid) {
     constexpr size_t kUuidBytes = 16;  // hicann/runtime include/external/acl/acl_rt.h, aclrtUuid
     if (!uuid) return fail(kInvalidParam, __func__, "uuid must not be null.");
     if (aclError error = check_device(__func__, device)) return error;
-    if (is_ascend310p()) count_chip_beyond_document(__func__);
+    if (is_ascend310p()) count_beyond_document(__func__, kUnlistedChip);
     std::snprintf(uuid, kUuidBytes, "ascend_sim %04d", physical_device(device));
     return kSuccess;
 }

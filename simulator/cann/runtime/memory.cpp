@@ -133,12 +133,16 @@ aclError check_copy_kind(const char* call, const Copy& copy, int kind) {
     return fail(kRtInvalid, call, "kind must match the memory of dst and src", kind);
 }
 
+// Whether the copy is one between two devices, and which.
+bool is_between_devices(const Copy& copy, int32_t* from, int32_t* to) {
+    return device_of_address(copy.to, to) && device_of_address(copy.from, from) && *to != *from;
+}
+
 // hicann/runtime docs/zh/api_ref/11-03_memory_copy_and_set.md, aclrtMemcpy: a copy between two devices needs
 // aclrtDeviceEnablePeerAccess first.
 aclError check_peer_access(const char* call, const Copy& copy) {
     int32_t to = 0, from = 0;
-    if (!device_of_address(copy.to, &to) || !device_of_address(copy.from, &from) || can_copy_between(from, to))
-        return kSuccess;
+    if (!is_between_devices(copy, &from, &to) || can_copy_between(from, to)) return kSuccess;
     return fail(kRtInvalid, call,
                 "devices of src and dst must have access to each other (aclrtDeviceEnablePeerAccess on both) but got "
                 "devices " +
@@ -149,8 +153,7 @@ aclError check_peer_access(const char* call, const Copy& copy) {
 // copies this memory between two devices. The source does not check it.
 void note_copy_between_devices(const char* call, const Copy& copy) {
     int32_t to = 0, from = 0;
-    if (device_of_address(copy.to, &to) && device_of_address(copy.from, &from) && to != from &&
-        (is_mapping(copy.to) || is_mapping(copy.from)))
+    if (is_between_devices(copy, &from, &to) && (is_mapping(copy.to) || is_mapping(copy.from)))
         count_beyond_document(std::string(call) + " between two devices with memory of aclrtReserveMemAddress");
 }
 

@@ -240,6 +240,10 @@ void count_beyond_document(const std::string& call) {
     if (++report->beyond_documents[call] == 1) write_report(*report, false);  // the process may abort later
 }
 
+void count_beyond_document(const std::string& call, const std::string& reason) {
+    count_beyond_document(call + " on " + soc_name() + ": " + reason);
+}
+
 // Returns the counts as JSON, for tests.
 NPU_CANN_API const char* simulated_cann_calls_beyond_documents() {
     static std::string counts;

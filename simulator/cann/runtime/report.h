@@ -36,6 +36,9 @@ void count_not_simulated(const std::string& call);
 
 // Counts a call that CANN's sources accept and its documents exclude.
 void count_beyond_document(const std::string& call);
+// The same, with this chip and the reason.
+void count_beyond_document(const std::string& call, const std::string& reason);
+constexpr const char* kUnlistedChip = "its document does not list the chip";
 
 // Counts a call that waits for the device or copies from the device to the host.
 void count_host_wait(const std::string& call);

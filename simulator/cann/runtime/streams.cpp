@@ -194,7 +194,7 @@ NPU_CANN_API aclError aclrtSetStreamFailureMode(void* handle, uint64_t mode) {
 NPU_CANN_API aclError aclrtSetStreamOverflowSwitch(void* handle, uint32_t flag) {
     if (flag > 1) return fail(kInvalidParam, __func__, "flag must be 0 or 1", flag);
     if (is_ascend310p()) {
-        count_beyond_document(std::string(__func__) + " on " + soc_name() + ": its document does not list the chip");
+        count_beyond_document(__func__, kUnlistedChip);
         return kSuccess;
     }
     return change_overflow_switch(handle, flag, __func__);
