@@ -22,7 +22,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -95,7 +95,6 @@ class Outcome:
     by: str
     key: str
     source: str  # hash of the file
-    seconds: float = 0.0
 
 
 class Area(Protocol):
@@ -355,7 +354,8 @@ class KernelArea:
 
 # ---- a run ----------------------------------------------------------------------------------------
 
-VERSION = 2
+VERSION = 3
+MOST_LETTERS = 60  # of a reason in a state file
 GROUP = 24  # mutants that are sorted by file
 
 
@@ -376,28 +376,71 @@ def sampled(mutants: Sequence[Mutant], key_of: Callable[[Mutant], str], seed: in
     return sorted(mutants, key=places.__getitem__)
 
 
-def load_state(
-    file: StateFile, settings: dict[str, Any], names: Sequence[str]
-) -> dict[str, dict[str, Outcome]]:
-    """Return the outcomes of an earlier run, by area and label.
+@dataclass
+class SavedFile:
+    """The outcomes of the mutants of one file in a state file.
+
+    Attributes:
+        source: the hash of the file.
+        outcomes: state and reason, by the mutant's label without the file's name.
+    """
+
+    source: str
+    outcomes: dict[str, str] = field(default_factory=dict)
+
+
+Saved = dict[str, dict[str, SavedFile]]  # by area and file
+
+
+def load_state(file: StateFile, seed: int) -> Saved:
+    """Return the outcomes of an earlier run.
 
     Raises:
         BadUsage: the file is of another seed, or of another program.
     """
-    outcomes: dict[str, dict[str, Outcome]] = {name: {} for name in names}
     if not (text := file.read()):
-        return outcomes
+        return {}
     try:
         content = json.loads(text)
         found = {"version": content["version"], "seed": content["seed"]}
-        for name, of_area in content["areas"].items():
-            outcomes[name] = {o["label"]: Outcome(**o) for o in of_area}
+        if found == {"version": VERSION, "seed": seed}:
+            return {
+                name: {path: SavedFile(**of_file) for path, of_file in of_area.items()}
+                for name, of_area in content["areas"].items()
+            }
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise BadUsage(f"--state must be a file of an earlier run but got {file.path} ({error!r})") from None
-    for name, value in settings.items():
-        if found.get(name, value) != value:
-            text = f"{name} {value} but {file.path} has {found[name]}"
-            raise BadUsage(f"--state must be a file of a run with {text}")
+    name, value = ("version", VERSION) if found["version"] != VERSION else ("seed", seed)
+    raise BadUsage(f"--state must be a file of a run with {name} {value} but {file.path} has {found[name]}")
+
+
+def saved(outcomes: dict[str, dict[str, Outcome]], saved_before: Saved) -> Saved:
+    """Return the content of a state file. The areas that this run does not judge keep theirs."""
+    areas = dict(saved_before)
+    for name, of_area in outcomes.items():
+        areas[name] = {}
+        for o in of_area.values():
+            path, _, place = o.label.partition(":")
+            # A survivor's reason is that in EQUIVALENT, which may change.
+            reason = o.by[:MOST_LETTERS] if o.state in (CAUGHT, TIMEOUT) else ""
+            of_file = areas[name].setdefault(path, SavedFile(o.source))
+            of_file.outcomes[place] = f"{o.state} | {reason}"
+    return areas
+
+
+def loaded(area: Area, of_area: dict[str, SavedFile], sources: dict[str, str]) -> dict[str, Outcome]:
+    """Return the outcomes of an area, by label, of the files that have not changed."""
+    outcomes = {}
+    for mutant in area.mutants() if of_area else ():
+        label = mutant.label()
+        of_file = of_area.get(mutant.file)
+        if of_file is None or of_file.source != sources[mutant.file]:
+            continue
+        if (found := of_file.outcomes.get(label.partition(":")[2])) is not None:
+            state, _, by = found.partition(" | ")
+            outcomes[label] = Outcome(
+                label, mutant.kind, state, by, area.key_of(mutant), sources[mutant.file]
+            )
     return outcomes
 
 
@@ -407,27 +450,22 @@ class Run:
     def __init__(self, options: argparse.Namespace, chosen: dict[str, Area], file: StateFile) -> None:
         self.options, self.chosen, self.file = options, chosen, file
         self.deadline = time.monotonic() + 60 * options.minutes
-        self.outcomes = load_state(file, {"version": VERSION, "seed": options.seed}, list(chosen))
+        self.saved = load_state(file, options.seed)
         self.sources: dict[str, str] = {}
+        self.outcomes: dict[str, dict[str, Outcome]] = {}
         for name, area in chosen.items():
-            of_area = {
-                str(path.relative_to(area.root)): hash_of(path.read_bytes()) for path in area.sources()
-            }
-            self.sources.update(of_area)
-            self.outcomes[name] = {
-                label: outcome
-                for label, outcome in self.outcomes[name].items()
-                if of_area.get(label.partition(":")[0]) == outcome.source
-            }
+            for path in area.sources():
+                self.sources[str(path.relative_to(area.root))] = hash_of(path.read_bytes())
+            self.outcomes[name] = loaded(area, self.saved.get(name, {}), self.sources)
         self.workers: queue.Queue[int] = queue.Queue()
         for worker in range(options.jobs):
             self.workers.put(worker)
 
     def save(self) -> None:
         """Write the state."""
-        areas = {name: [asdict(o) for o in of_area.values()] for name, of_area in self.outcomes.items()}
+        areas = saved(self.outcomes, self.saved)
         content = {"version": VERSION, "seed": self.options.seed, "areas": areas}
-        self.file.save(json.dumps(content, indent=1))
+        self.file.save(json.dumps(content, indent=1, default=asdict) + "\n")
 
     def sample(self, name: str, order: list[Mutant]) -> list[Mutant]:
         """Return the first mutants of the order, --count of which compile as far as it is known."""
@@ -479,12 +517,13 @@ class Run:
             if outcome.state in (SURVIVED, EXPLAINED):
                 why = area.EQUIVALENT.get(outcome.key)
                 outcome.state, outcome.by = (EXPLAINED, why) if why else (SURVIVED, "")
+        self.save()
         return chosen
 
     def _judge_one(self, area: Area, mutant: Mutant) -> Outcome | None:
         if time.monotonic() >= self.deadline:
             return None
-        begin, key = time.monotonic(), area.key_of(mutant)
+        key = area.key_of(mutant)
         why = area.EQUIVALENT.get(key)
         if why and self.options.believe:
             return Outcome(mutant.label(), mutant.kind, EXPLAINED, why, key, self.sources[mutant.file])
@@ -495,8 +534,7 @@ class Run:
             self.workers.put(worker)
         if state == SURVIVED and why:
             state, by = EXPLAINED, why
-        seconds = round(time.monotonic() - begin, 1)
-        return Outcome(mutant.label(), mutant.kind, state, by, key, self.sources[mutant.file], seconds)
+        return Outcome(mutant.label(), mutant.kind, state, by, key, self.sources[mutant.file])
 
 
 def stale_keys(area: Area) -> list[str]:
@@ -528,16 +566,14 @@ def report(judged: dict[str, list[Outcome]]) -> None:
             if o.state == SURVIVED:
                 print(f"  SURVIVED {o.label}\n      {o.key}\n      {command_of(name, o)}")
     print(
-        "\n| area | mutants | caught | timeouts | equivalent | survivors | same code | share | seconds "
-        "| not compiled |"
+        "\n| area | mutants | caught | timeouts | equivalent | survivors | same code | share | not compiled |"
     )
-    print("|---|---|---|---|---|---|---|---|---|---|")
+    print("|---|---|---|---|---|---|---|---|---|")
     for name, outcomes in judged.items():
         compiled = [o for o in outcomes if o.state != NOT_COMPILED]
         count = Counter(o.state for o in compiled)
-        seconds = sum(o.seconds for o in outcomes) / max(len(outcomes), 1)
         counts = (len(compiled), *(count[state] for state in (CAUGHT, TIMEOUT, EXPLAINED, SURVIVED, SAME)))
-        cells = (name, *counts, f"{share_of(outcomes):.1%}", f"{seconds:.1f}", len(outcomes) - len(compiled))
+        cells = (name, *counts, f"{share_of(outcomes):.1%}", len(outcomes) - len(compiled))
         print(f"| {' | '.join(map(str, cells))} |")
 
 
