@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from guarded_memory import GuardedMemory
+from guarded_memory import GuardedMemory, before_inaccessible_memory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from norm_cases import NUMPY_DTYPES, bytes_of, on_hosts, unless_refused
@@ -231,6 +231,24 @@ def test_large_results_equal_those_of_small_calls(dtype, tokens, rounding, guard
     expected = np.concatenate([run(slice(at, at + 64)) for at in range(0, tokens, 64)])
     outs = guarded.empty(shape, q.dtype), guarded.empty((tokens, 1, 128), q.dtype)
     assert bytes_of(run(slice(None), outs)) == bytes_of(expected)
+
+
+@pytest.mark.parametrize("rounding", ROUNDINGS)
+@pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512", None])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_heads_are_read_within_their_memory(dtype, isa, rounding, force_isa):
+    """Heads around the size of a block of squares, and more heads than a block has."""
+    force_isa(isa)
+    rng = np.random.default_rng(0)
+    params = RopeParams(64, "neox")
+    for heads, lanes in ((5, 4096), (5, 4100), (19, 72)):
+        q, k = (rng.standard_normal((2, n, lanes)).astype(NUMPY_DTYPES[dtype]) for n in (heads, 1))
+        scale, positions = rng.standard_normal(lanes).astype(q.dtype), np.arange(2)
+        given = q, k, scale, scale, positions
+        within = [before_inaccessible_memory(a) for a in given]
+        expected = rms_norm_rope(*given, params, intermediate_rounding=rounding, backend="cpu")
+        results = rms_norm_rope(*within, params, intermediate_rounding=rounding, backend="cpu")
+        assert [bytes_of(r) for r in results] == [bytes_of(e) for e in expected]
 
 
 # ---- numbers -------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@
 namespace simulated_cann {
 namespace {
 
-constexpr aclError kParseFile = 100006, kFailure = 500001;
+constexpr aclError kParseFile = 100006, kInvalidDump = 100009, kFailure = 500001;
 constexpr uintmax_t kMaxFileBytes = 10 << 20;
 constexpr int kMaxDepth = 10;  // of objects, and of lists
 
@@ -117,18 +117,55 @@ aclError apply_default_device(const JsonValue& root) {
     return kSuccess;
 }
 
-// Applies the file. Dumps and the profiler are not simulated, so the members for them are ignored.
+aclError refuse_unsimulated(const std::string& rule) { return refuse_file(kNotSupported, rule + " is not simulated."); }
+
+// hicann/runtime src/dfx/adump/adump/impl/dump_config_converter.cpp, DumpConfigConverter::Convert. A dump of a fault
+// writes nothing as long as there is none. CANN has more kinds of dumps.
+aclError check_dump(const JsonValue* dump) {
+    if (!dump) return kSuccess;
+    if (dump->kind != JsonValue::Kind::kObject) return refuse_file(kInvalidDump, "must have an object as dump.");
+    for (const auto& [name, value] : dump->members)
+        if (name != "dump_scene") return refuse_unsimulated("must have no " + name + " in dump: it");
+    const JsonValue* scene = find_member(dump, "dump_scene");
+    if (!scene) return kSuccess;
+    if (scene->kind == JsonValue::Kind::kString) {
+        if (scene->text == "watcher") return refuse_unsimulated("must not have watcher as dump_scene: it");
+        for (const char* fault : {"lite_exception", "aic_err_brief_dump", "aic_err_norm_dump", "aic_err_detail_dump"})
+            if (scene->text == fault) return kSuccess;
+    }
+    return refuse_file(kInvalidDump,
+                       "must have lite_exception, aic_err_brief_dump, aic_err_norm_dump or aic_err_detail_dump as "
+                       "dump_scene.");
+}
+
+// hicann/runtime src/dfx/msprof/collector/dvvp/msprof/engine/src/prof_acl_mgr.cpp, CheckAclJsonConfigInvalid. The
+// profiler is off unless the switch is "on".
+aclError check_profiler(const JsonValue* profiler) {
+    if (!profiler) return kSuccess;
+    if (profiler->kind != JsonValue::Kind::kObject)
+        return refuse_file(kInvalidParam, "must have an object as profiler.");
+    for (const auto& [name, value] : profiler->members)
+        if (name != "switch") return refuse_unsimulated("must have no " + name + " in profiler: it");
+    const JsonValue* is_on = find_member(profiler, "switch");
+    if (!is_on || (is_on->kind == JsonValue::Kind::kString && is_on->text == "off")) return kSuccess;
+    if (is_on->kind == JsonValue::Kind::kString && is_on->text == "on")
+        return refuse_unsimulated(R"(must not have "on" as switch of profiler: the profiler)");
+    return refuse_file(kInvalidParam, R"(must have "on" or "off" as switch of profiler.)");
+}
+
 aclError apply_file(const char* path, const std::string& content) {
     JsonValue root;
     if (aclError error = parse_file(path, content, &root)) return error;
     if (const JsonValue* mode = find_member(&root, "err_msg_mode"); mode && !is_zero_or_one(*mode))
         return refuse_file(kInvalidParam, R"(must have "0" or "1" as err_msg_mode.)");
+    if (aclError error = check_dump(find_member(&root, "dump"))) return error;
     if (aclError error = check_sizes(root)) return error;
     // CANN ends the process if event_mode is no text.
     if (const JsonValue* mode = find_member(find_member(&root, "acl_graph"), "event_mode");
         mode && !is_zero_or_one(*mode))
         return refuse_file(kInvalidParam, R"(must have "0" or "1" as event_mode.)");
-    return apply_default_device(root);
+    if (aclError error = apply_default_device(root)) return error;
+    return check_profiler(find_member(&root, "profiler"));
 }
 
 }  // namespace

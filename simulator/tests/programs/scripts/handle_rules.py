@@ -484,11 +484,24 @@ def check_a_log_without_its_texts_is_not_written():
 # ---- initialization ----------------------------------------------------------------------------------
 
 # Contents of the file and the status of aclInit. PARSE: not JSON, or nested too deep.
-PARSE, FAILURE = 100006, 500001
+PARSE, INVALID_DUMP, FAILURE = 100006, 100009, 500001
 FILES = (
     ("", OK),
     ("{}", OK),
     ('{"dump": {"dump_scene": "lite_exception"}}', OK),  # torch_npu's file
+    ('{"dump": {"dump_scene": "aic_err_detail_dump"}}', OK),
+    ('{"dump": {}}', OK),
+    ('{"dump": []}', INVALID_DUMP),
+    ('{"dump": {"dump_scene": "aic_err"}}', INVALID_DUMP),
+    ('{"dump": {"dump_scene": 1}}', INVALID_DUMP),
+    ('{"dump": {"dump_scene": "watcher"}}', NOT_SIMULATED),
+    ('{"dump": {"dump_path": "/tmp", "dump_list": []}}', NOT_SIMULATED),
+    ('{"profiler": {}}', OK),
+    ('{"profiler": {"switch": "off"}}', OK),
+    ('{"profiler": {"switch": "on"}}', NOT_SIMULATED),
+    ('{"profiler": {"switch": "off", "output": "/tmp"}}', NOT_SIMULATED),
+    ('{"profiler": {"switch": true}}', INVALID),
+    ('{"profiler": "off"}', INVALID),
     (" [1, 2] ", OK),
     ("{", PARSE),
     ("{} {}", PARSE),
