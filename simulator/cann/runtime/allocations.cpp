@@ -187,6 +187,15 @@ bool free_device(void* first, FreedAllocation* out) {
     return true;
 }
 
+uint64_t last_allocation() { return Locked<AllocationTable>()->count; }
+
+void* find_allocation_of(int32_t device, uint64_t last) {
+    Locked<AllocationTable> table;
+    for (const auto& [first, allocation] : table->by_first)
+        if (allocation.device == device && allocation.number <= last) return reinterpret_cast<void*>(first);
+    return nullptr;
+}
+
 std::string describe_freed(const void* address) {
     Locked<AllocationTable> table;
     const Allocation* allocation = find_freed_holder(address, *table);

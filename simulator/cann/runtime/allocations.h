@@ -23,6 +23,14 @@ bool find_allocation_start(const void* first, FreedAllocation* out);
 // message about this work can name the allocation. Returns false if no allocation starts at `first`.
 bool free_device(void* first, FreedAllocation* out);
 
+// Does the same, and reports damage and queued work that uses the memory (memory.cpp).
+bool free_and_report(void* first, const char* when);
+
+// The number of the last allocation of any device.
+uint64_t last_allocation();
+// Returns the first address of an allocation of the device whose number is at most `last`, or nullptr.
+void* find_allocation_of(int32_t device, uint64_t last);
+
 // Returns "" or the freed allocation that contained the address, such as "allocation 7 of 4096 bytes".
 std::string describe_freed(const void* address);
 

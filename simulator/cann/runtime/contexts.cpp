@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 
+#include "cann/runtime/allocations.h"
 #include "cann/runtime/forks.h"
 #include "cann/runtime/report.h"
 #include "cann/runtime/scheduler.h"
@@ -55,10 +56,31 @@ Context* find_current_context() {
     return nullptr;
 }
 
+bool has_context(int32_t device) {
+    for (const auto& [context, owned] : created_contexts)
+        if (context->id.device == device) return true;
+    return primary_contexts[device].set_device_calls > 0;
+}
+
 bool is_live(Context* context) {
     for (const auto& [device, primary] : primary_contexts)
         if (context == &primary.context) return primary.set_device_calls > 0;
     return created_contexts.count(context) > 0;
+}
+
+// Ends a context, which is no longer in the tables. The device's memory ends with its last context: the driver closes
+// the device (hicann/runtime src/runtime/core/src/runtime.cc, Runtime::DeviceRelease; src/runtime/core/src/device/
+// raw_device.cc, RawDevice::ReleaseDriverResourcesOnDestroy), and with it the memory (hicann/driver src/ascend_hal/svm/
+// v2/devmm/devmm_svm.c, drvMemDeviceClose). Virtual memory stays here.
+aclError end(ContextId ended, const char* call) {
+    const aclError error = end_context(ended.number, call);
+    uint64_t last = 0;
+    {
+        std::lock_guard<std::mutex> lock(mutex);
+        if (!has_context(ended.device)) last = last_allocation();
+    }
+    while (void* first = find_allocation_of(ended.device, last)) free_and_report(first, "when its device was closed");
+    return error;
 }
 
 }  // namespace
@@ -125,19 +147,19 @@ NPU_CANN_API aclError aclrtGetDevice(int32_t* device) {
 // The last reset waits for the work of the primary context (hicann/runtime docs/zh/api_ref/04_device_management.md).
 NPU_CANN_API aclError aclrtResetDevice(int32_t device) {
     if (aclError error = check_device(__func__, device)) return error;
-    uint64_t ended = 0;
+    ContextId ended;
     {
         std::lock_guard<std::mutex> lock(mutex);
         PrimaryContext& primary = primary_context_of(device);
         if (primary.set_device_calls == 0)
             return fail(kContextReleased, __func__, "deviceId must be a device that is set.");
         if (--primary.set_device_calls > 0) return kSuccess;
-        ended = primary.context.id.number;
+        ended = primary.context.id;
         primary.context.id.number = ++last_number;
         for (const auto& [context, owned] : created_contexts)
             context->was_device_reset = context->was_device_reset || context->id.device == device;
     }
-    return end_context(ended, __func__);
+    return end(ended, __func__);
 }
 // hicann/runtime src/runtime/api/impl/api_impl.cc, ContextCreate: the new context becomes the context of this thread.
 NPU_CANN_API aclError aclrtCreateContext(void** out, int32_t device) {
@@ -156,16 +178,16 @@ NPU_CANN_API aclError aclrtCreateContext(void** out, int32_t device) {
 // thread used the destroyed context, it has no context afterwards.
 NPU_CANN_API aclError aclrtDestroyContext(void* context) {
     if (!context) return fail(kInvalidParam, __func__, "context must not be null.");
-    uint64_t ended = 0;
+    ContextId ended;
     {
         std::lock_guard<std::mutex> lock(mutex);
         auto found = created_contexts.find(static_cast<Context*>(context));
         if (found == created_contexts.end())
             return fail(kContextNull, __func__, "context must be one that aclrtCreateContext made.");
-        ended = found->second->id.number;
+        ended = found->second->id;
         created_contexts.erase(found);
     }
-    return end_context(ended, __func__);
+    return end(ended, __func__);
 }
 NPU_CANN_API aclError aclrtGetCurrentContext(void** out) {
     if (!out) return fail(kInvalidParam, __func__, "context must not be null.");

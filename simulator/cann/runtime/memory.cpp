@@ -61,11 +61,16 @@ aclError allocate(void** out, size_t bytes, size_t padding, int policy, const ch
                     std::to_string(device_bytes_in_use(device)) + " are in use.");
 }
 
-// Returns "" or the error that the device memory at the address has fewer bytes. Host memory is not checked.
+// Returns "" or the error that the device memory at the address has fewer bytes or was freed. Host memory is not
+// checked.
 std::string allocation_error(const char* call, const char* argument, const void* address, size_t bytes) {
     void* first = nullptr;
     uint64_t allocation_bytes = 0;
-    if (!find_allocation(address, &first, &allocation_bytes)) return "";
+    if (!find_allocation(address, &first, &allocation_bytes)) {
+        const std::string freed = describe_freed(address);
+        if (freed.empty()) return "";
+        return std::string(call) + ": " + argument + " must not be device memory that was freed (" + freed + ").";
+    }
     auto offset = uint64_t(static_cast<const char*>(address) - static_cast<const char*>(first));
     if (bytes <= allocation_bytes - offset) return "";
     return std::string(call) + ": " + argument + " must stay inside its allocation of " +
@@ -238,6 +243,22 @@ NPU_CANN_API aclError aclrtMallocCached(void** out, size_t bytes, int policy) {
     return allocate(out, bytes, 0, policy, __func__);
 }
 
+namespace simulated_cann {
+
+bool free_and_report(void* first, const char* when) {
+    FreedAllocation freed;
+    if (!find_allocation_start(first, &freed)) return false;
+    {
+        auto lock = lock_streams();
+        note_device_free(freed.number, freed.is_padded);
+    }
+    if (!free_device(first, &freed)) return false;
+    if (!freed.damage.empty()) report_damage(freed.damage, when);
+    return true;
+}
+
+}  // namespace simulated_cann
+
 // If a guard zone is damaged, this is reported, but the call succeeds, because the caller is often a destructor. The
 // call does not wait for stream work that uses the memory.
 // Other memory goes to the driver, which finds an invalid value (hicann/runtime src/runtime/driver/npu_driver_mem.cc,
@@ -245,17 +266,11 @@ NPU_CANN_API aclError aclrtMallocCached(void** out, size_t bytes, int policy) {
 NPU_CANN_API aclError aclrtFree(void* first) {
     note_call_in_host_function(__func__);
     if (!first) return fail(kInvalidParam, __func__, "devPtr must not be null.");
-    FreedAllocation freed;
-    if (!find_allocation_start(first, &freed))
-        return fail(kRtInvalid, __func__, "devPtr must be an allocation of aclrtMalloc and not be freed twice.");
-    {
-        auto lock = lock_streams();
-        note_device_free(freed.number, freed.is_padded);
-    }
-    if (!free_device(first, &freed))
-        return fail(kRtInvalid, __func__, "devPtr must be an allocation of aclrtMalloc and not be freed twice.");
-    if (!freed.damage.empty()) report_damage(freed.damage, "when it was freed");
-    return kSuccess;
+    if (free_and_report(first, "when it was freed")) return kSuccess;
+    return fail(
+        kRtInvalid, __func__,
+        "devPtr must be an allocation of aclrtMalloc and not be freed twice. A device's memory is freed when its "
+        "last context ends.");
 }
 
 NPU_CANN_API aclError aclrtMallocHost(void** out, size_t bytes) {

@@ -28,7 +28,9 @@ from forked_checks import run_checks
 from stream_rules import (
     CANN,
     CONTEXT_NULL,
+    COUNT,
     FUNCTION,
+    IN_DEVICE,
     INVALID,
     KERNEL,
     NO_HANDLE,
@@ -44,6 +46,7 @@ from stream_rules import (
     make_event,
     make_memory,
     make_stream,
+    size,
 )
 
 STREAM_CONTEXT, MODEL_CONTEXT, SYNC_TIMEOUT = 107003, 107004, 507046
@@ -240,7 +243,8 @@ def end_by_destruction(context):
 
 
 def both_ends():
-    """Yield twice: the context of this thread, and how it ends."""
+    """Yield twice: the context of this thread, and how it ends. Another context keeps the device open."""
+    use(two_contexts()[0])
     yield end_by_reset, current_context()
     yield end_by_destruction, make_context()
 
@@ -332,6 +336,31 @@ def check_a_context_of_a_device_that_was_reset():
     assert json.loads(CANN.simulated_cann_calls_beyond_documents())[name] == 1
     use(make_context())
     assert json.loads(CANN.simulated_cann_calls_beyond_documents())[name] == 1
+
+
+def check_the_memory_of_a_device_ends_with_its_last_context():
+    """hicann/driver src/ascend_hal/svm/v2/devmm/devmm_svm.c, drvMemDeviceClose."""
+    primary, made = two_contexts()
+    at, count, left = make_memory(value=1), C.c_size_t(), C.c_size_t()
+    assert CANN.aclrtResetDevice(0) == OK
+    use(made)
+    assert CANN.aclrtMemset(at, size(COUNT), 2, size(COUNT)) == OK  # the device is still open
+    assert content(at) == {2}
+    assert CANN.aclrtDestroyContext(made) == OK
+    freed = content(at)
+    assert len(freed) == 1 and not freed & {1, 2}
+    assert CANN.aclrtSetDevice(0) == OK
+    other = make_memory(value=3)
+    assert CANN.aclrtFree(at) == RT_INVALID
+    assert "A device's memory is freed when its last context ends." in error_text()
+    assert CANN.aclrtMemset(at, size(COUNT), 4, size(COUNT)) == INVALID
+    for to, source in ((at, other), (other, at)):
+        assert CANN.aclrtMemcpy(to, size(COUNT), source, size(COUNT), IN_DEVICE) == INVALID
+        assert "must not be device memory that was freed (allocation" in error_text()
+    assert content(other) == {3}
+    assert CANN.aclrtGetMemInfo(1, C.byref(left), C.byref(count)) == OK
+    assert count.value - left.value == size(COUNT).value
+    assert CANN.aclrtFree(other) == OK
 
 
 def check_the_default_streams_of_contexts_count():

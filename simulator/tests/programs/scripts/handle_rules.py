@@ -584,7 +584,7 @@ def check_the_default_device():
     assert CANN.aclrtResetDevice(0) == OK
     in_another_thread(work)
     assert CANN.aclrtResetDevice(0) == OK
-    in_another_thread(lambda: found.append(CANN.aclrtMemset(made, C.c_size_t(8), 0, C.c_size_t(8))))
+    in_another_thread(lambda: found.append(CANN.aclrtMalloc(C.byref(made), C.c_size_t(8), 0)))
     assert CANN.aclrtResetDevice(0) == CANN.aclFinalize() == OK
     in_another_thread(work)
     assert found == [CONTEXT_NULL] * 2 + [OK] * 3 + [CONTEXT_NULL] * 2
