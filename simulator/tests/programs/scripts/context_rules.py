@@ -340,7 +340,7 @@ def check_a_context_of_a_device_that_was_reset():
 
 def check_the_memory_of_a_device_ends_with_its_last_context():
     """hicann/driver src/ascend_hal/svm/v2/devmm/devmm_svm.c, drvMemDeviceClose."""
-    primary, made = two_contexts()
+    _, made = two_contexts()
     at, count, left = make_memory(value=1), C.c_size_t(), C.c_size_t()
     assert CANN.aclrtResetDevice(0) == OK
     use(made)
@@ -348,7 +348,8 @@ def check_the_memory_of_a_device_ends_with_its_last_context():
     assert content(at) == {2}
     assert CANN.aclrtDestroyContext(made) == OK
     freed = content(at)
-    assert len(freed) == 1 and not freed & {1, 2}
+    assert len(freed) == 1
+    assert not freed & {1, 2}
     assert CANN.aclrtSetDevice(0) == OK
     other = make_memory(value=3)
     assert CANN.aclrtFree(at) == RT_INVALID
