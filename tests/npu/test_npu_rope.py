@@ -138,8 +138,8 @@ print(float(y.abs().sum()))
 """
 
 
-# Without torch_npu's cache, a process whose tensors live until its end would end by a signal: torch_npu frees them after
-# it has closed the device.
+# Without torch_npu's cache, a process whose tensors live until its end would end by a signal: torch_npu frees
+# them after it has closed the device.
 CACHED = {"PYTORCH_NO_NPU_MEMORY_CACHING": "0"}
 
 
