@@ -61,6 +61,11 @@ bool has_mappings(const void* reserved);
 // Whether the address is in a mapped range.
 bool is_mapping(const void* address);
 
+// The number of the last physical memory of any device (virtual_memory.cpp).
+uint64_t last_physical_memory();
+// Unmaps and frees the physical memory of the device whose numbers are at most `last`.
+void free_physical_memory(int32_t device, uint64_t last);
+
 size_t device_bytes_in_use(int32_t device);
 size_t all_bytes_in_use();                         // of all devices
 constexpr size_t kDeviceBytes = size_t(64) << 30;  // memory size that a simulated device reports

@@ -71,15 +71,16 @@ bool is_live(Context* context) {
 // Ends a context, which is no longer in the tables. The device's memory ends with its last context: the driver closes
 // the device (hicann/runtime src/runtime/core/src/runtime.cc, Runtime::DeviceRelease; src/runtime/core/src/device/
 // raw_device.cc, RawDevice::ReleaseDriverResourcesOnDestroy), and with it the memory (hicann/driver src/ascend_hal/svm/
-// v2/devmm/devmm_svm.c, drvMemDeviceClose). Virtual memory stays here.
+// v2/devmm/devmm_svm.c, drvMemDeviceClose). Memory that another thread allocates meanwhile stays.
 aclError end(ContextId ended, const char* call) {
     const aclError error = end_context(ended.number, call);
-    uint64_t last = 0;
+    const uint64_t last = last_allocation(), last_physical = last_physical_memory();
     {
         std::lock_guard<std::mutex> lock(mutex);
-        if (!has_context(ended.device)) last = last_allocation();
+        if (has_context(ended.device)) return error;
     }
     while (void* first = find_allocation_of(ended.device, last)) free_and_report(first, "when its device was closed");
+    free_physical_memory(ended.device, last_physical);
     return error;
 }
 

@@ -25,6 +25,7 @@ struct Physical {
     int file;
     size_t bytes;
     int32_t device;
+    uint64_t number;  // sequence number in the process, from 1
     int mappings = 0;
     bool is_freed = false;  // by the program; the memory lives until its last mapping ends
 };
@@ -38,6 +39,7 @@ struct VirtualMemory {
     std::map<Physical*, Physical*> physical;  // a handle is the address of its Physical
     std::map<char*, size_t> reserved;         // bytes, by first address
     std::map<char*, Mapped> mapped;           // by first address
+    uint64_t count = 0;                       // of all physical memory
 };
 
 const ForkLock virtual_memory_lock(LockRank::kTables, &Locked<VirtualMemory>::mutex());
@@ -87,7 +89,32 @@ bool overlaps_mapping(const char* first, size_t bytes, const VirtualMemory& memo
     return false;
 }
 
+// Work that still uses the memory then ends the process, as an access of unmapped memory does on a device.
+void unmap(std::map<char*, Mapped>::iterator found, VirtualMemory& memory) {
+    const auto [first, mapped] = *found;
+    remove_mapping(first);
+    mmap(first, mapped.bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
+    memory.mapped.erase(found);
+    --mapped.physical->mappings;
+    release(mapped.physical, memory);
+}
+
 }  // namespace
+
+uint64_t last_physical_memory() { return Locked<VirtualMemory>()->count; }
+
+void free_physical_memory(int32_t device, uint64_t last) {
+    Locked<VirtualMemory> memory;
+    const auto ends = [&](const Physical* physical) { return physical->device == device && physical->number <= last; };
+    for (auto next = memory->mapped.begin(); next != memory->mapped.end();)
+        if (auto found = next++; ends(found->second.physical)) unmap(found, *memory);
+    for (auto next = memory->physical.begin(); next != memory->physical.end();)
+        if (Physical* physical = next++->second; ends(physical)) {
+            physical->is_freed = true;
+            release(physical, *memory);
+        }
+}
+
 }  // namespace simulated_cann
 
 using namespace simulated_cann;
@@ -127,8 +154,9 @@ NPU_CANN_API aclError aclrtMallocPhysical(aclrtDrvMemHandle* handle, size_t size
     }
     std::memset(bytes, kFreshByte, size);
     munmap(bytes, size);
-    auto* physical = new Physical{file, size, device};
-    Locked<VirtualMemory>()->physical[physical] = physical;
+    Locked<VirtualMemory> memory;
+    auto* physical = new Physical{file, size, device, ++memory->count};
+    memory->physical[physical] = physical;
     *handle = physical;
     return kSuccess;
 }
@@ -210,11 +238,6 @@ NPU_CANN_API aclError aclrtUnmapMem(void* address) {
     Locked<VirtualMemory> memory;
     auto found = memory->mapped.find(static_cast<char*>(address));
     if (found == memory->mapped.end()) return fail(kRtInvalid, __func__, "virPtr must be an address of aclrtMapMem.");
-    remove_mapping(address);
-    // Work that still uses the memory then ends the process, as an access of unmapped memory does on a device.
-    mmap(address, found->second.bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
-    --found->second.physical->mappings;
-    release(found->second.physical, *memory);
-    memory->mapped.erase(found);
+    unmap(found, *memory);
     return kSuccess;
 }

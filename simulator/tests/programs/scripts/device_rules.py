@@ -221,6 +221,34 @@ class PhysicalMemory(C.Structure):
     )  # fmt: skip
 
 
+def check_the_memory_of_a_device_that_was_closed():
+    """The other device's memory stays, and the reserved addresses."""
+    page, allocated, handles, ranges = C.c_size_t(2 << 20), [], [], []
+    for device in (0, 1):
+        set_device(device)
+        made, handle, reserved = C.c_void_p(), C.c_void_p(), C.c_void_p()
+        assert CANN.aclrtMalloc(C.byref(made), size(8), 0) == OK
+        memory = PhysicalMemory(0, 0, 4, device, 1, 0)
+        assert CANN.aclrtMallocPhysical(C.byref(handle), page, C.byref(memory), C.c_uint64(0)) == OK
+        assert CANN.aclrtReserveMemAddress(C.byref(reserved), page, size(0), None, 0) == OK
+        assert map_memory(reserved, handle) == OK
+        allocated.append(made), handles.append(handle), ranges.append(reserved)
+    while CANN.aclrtResetDevice(1) == OK:
+        pass
+    assert CANN.aclrtFree(allocated[1]) == RT_INVALID
+    assert CANN.aclrtUnmapMem(ranges[1]) == CANN.aclrtFreePhysical(handles[1]) == RT_INVALID
+    assert CANN.aclrtReleaseMemAddress(ranges[1]) == OK
+    set_device(0)
+    for at in (allocated[0], ranges[0]):
+        assert CANN.aclrtMemset(at, size(8), 1, size(8)) == OK
+    assert CANN.aclrtFree(allocated[0]) == CANN.aclrtUnmapMem(ranges[0]) == OK
+    assert CANN.aclrtFreePhysical(handles[0]) == CANN.aclrtReleaseMemAddress(ranges[0]) == OK
+    free, total = C.c_size_t(), C.c_size_t()
+    set_device(1)
+    assert CANN.aclrtGetMemInfo(1, C.byref(free), C.byref(total)) == OK
+    assert free.value == total.value
+
+
 def check_virtual_memory_of_two_devices():
     """A reserved range holds memory of one device. Only aclrtMemcpyAsync copies it to another device."""
     page, handles, ranges = C.c_size_t(2 << 20), [C.c_void_p(), C.c_void_p()], [C.c_void_p(), C.c_void_p()]
