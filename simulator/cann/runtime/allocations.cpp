@@ -42,6 +42,7 @@ struct AllocationTable {
     std::map<uintptr_t, Allocation> by_first;
     std::map<uintptr_t, Mapping> mappings;  // by first address
     std::map<int32_t, size_t> in_use;       // bytes, by device
+    size_t ended_bytes = 0;                 // that the ends of devices freed
     uint64_t count = 0;
     uintptr_t checked_last = 0;    // address of the allocation that was checked last
     std::deque<Allocation> freed;  // in quarantine, oldest first
@@ -168,13 +169,14 @@ bool find_allocation_start(const void* first, FreedAllocation* out) {
     return true;
 }
 
-bool free_device(void* first, FreedAllocation* out) {
+bool free_device(void* first, FreedBy by, FreedAllocation* out) {
     Locked<AllocationTable> table;
     auto found = table->by_first.find(reinterpret_cast<uintptr_t>(first));
     if (found == table->by_first.end()) return false;
     Allocation& allocation = found->second;
     *out = {allocation.number, allocation.is_padded, allocation.is_reported ? "" : damage_of(allocation)};
     table->in_use[allocation.device] -= allocation.bytes;
+    if (by == FreedBy::kDevice) table->ended_bytes += allocation.bytes;
     std::memset(allocation.block + kGuardBytes, kFreedByte, allocation.bytes);
     table->freed.push_back(allocation);
     table->freed_bytes += allocation.bytes;
@@ -231,9 +233,9 @@ std::string guard_damage(GuardCheck check) {
 
 size_t device_bytes_in_use(int32_t device) { return Locked<AllocationTable>()->in_use[device]; }
 
-size_t all_bytes_in_use() {
+size_t bytes_not_freed() {
     Locked<AllocationTable> table;
-    size_t total = 0;
+    size_t total = table->ended_bytes;
     for (const auto& [device, bytes] : table->in_use) total += bytes;
     return total;
 }
@@ -248,11 +250,12 @@ void add_mapping(int32_t device, void* reserved, void* first, size_t bytes) {
     table->mappings[reinterpret_cast<uintptr_t>(first)] = {range, bytes, number ? number : ++table->count, device};
 }
 
-bool remove_mapping(void* first) {
+bool remove_mapping(void* first, FreedBy by) {
     Locked<AllocationTable> table;
     auto found = table->mappings.find(reinterpret_cast<uintptr_t>(first));
     if (found == table->mappings.end()) return false;
     table->in_use[found->second.device] -= found->second.bytes;
+    if (by == FreedBy::kDevice) table->ended_bytes += found->second.bytes;
     table->mappings.erase(found);
     return true;
 }

@@ -11,6 +11,9 @@ namespace simulated_cann {
 // Here they belong to the guard zone.
 void* allocate_device(int32_t device, size_t bytes, size_t padding);
 
+// What frees memory: a call of the program, or the end of the device's last context.
+enum class FreedBy { kProgram, kDevice };
+
 struct FreedAllocation {
     uint64_t number = 0;
     bool is_padded = false;  // allocated with padding
@@ -21,10 +24,10 @@ bool find_allocation_start(const void* first, FreedAllocation* out);
 
 // Overwrites the memory with junk and delays its reuse. So queued work that still uses the memory reads junk, and the
 // message about this work can name the allocation. Returns false if no allocation starts at `first`.
-bool free_device(void* first, FreedAllocation* out);
+bool free_device(void* first, FreedBy by, FreedAllocation* out);
 
 // Does the same, and reports damage and queued work that uses the memory (memory.cpp).
-bool free_and_report(void* first, const char* when);
+bool free_and_report(void* first, FreedBy by);
 
 // The number of the last allocation of any device.
 uint64_t last_allocation();
@@ -56,7 +59,7 @@ std::string guard_damage(GuardCheck check);
 // the reserved range, identifies that range.
 void add_mapping(int32_t device, void* reserved, void* first, size_t bytes);
 // Returns false if no mapped range starts at `first`.
-bool remove_mapping(void* first);
+bool remove_mapping(void* first, FreedBy by);
 bool has_mappings(const void* reserved);
 // Whether the address is in a mapped range.
 bool is_mapping(const void* address);
@@ -67,7 +70,7 @@ uint64_t last_physical_memory();
 void free_physical_memory(int32_t device, uint64_t last);
 
 size_t device_bytes_in_use(int32_t device);
-size_t all_bytes_in_use();                         // of all devices
+size_t bytes_not_freed();                          // by the program, of all devices
 constexpr size_t kDeviceBytes = size_t(64) << 30;  // memory size that a simulated device reports
 
 }  // namespace simulated_cann

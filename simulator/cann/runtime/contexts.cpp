@@ -79,7 +79,7 @@ aclError end(ContextId ended, const char* call) {
         std::lock_guard<std::mutex> lock(mutex);
         if (has_context(ended.device)) return error;
     }
-    while (void* first = find_allocation_of(ended.device, last)) free_and_report(first, "when its device was closed");
+    while (void* first = find_allocation_of(ended.device, last)) free_and_report(first, FreedBy::kDevice);
     free_physical_memory(ended.device, last_physical);
     return error;
 }

@@ -245,15 +245,16 @@ NPU_CANN_API aclError aclrtMallocCached(void** out, size_t bytes, int policy) {
 
 namespace simulated_cann {
 
-bool free_and_report(void* first, const char* when) {
+bool free_and_report(void* first, FreedBy by) {
     FreedAllocation freed;
     if (!find_allocation_start(first, &freed)) return false;
     {
         auto lock = lock_streams();
         note_device_free(freed.number, freed.is_padded);
     }
-    if (!free_device(first, &freed)) return false;
-    if (!freed.damage.empty()) report_damage(freed.damage, when);
+    if (!free_device(first, by, &freed)) return false;
+    if (!freed.damage.empty())
+        report_damage(freed.damage, by == FreedBy::kProgram ? "when it was freed" : "when its device was closed");
     return true;
 }
 
@@ -266,7 +267,7 @@ bool free_and_report(void* first, const char* when) {
 NPU_CANN_API aclError aclrtFree(void* first) {
     note_call_in_host_function(__func__);
     if (!first) return fail(kInvalidParam, __func__, "devPtr must not be null.");
-    if (free_and_report(first, "when it was freed")) return kSuccess;
+    if (free_and_report(first, FreedBy::kProgram)) return kSuccess;
     return fail(
         kRtInvalid, __func__,
         "devPtr must be an allocation of aclrtMalloc and not be freed twice. A device's memory is freed when its "

@@ -109,7 +109,7 @@ void write_report(Report& report, bool ended) {
     json.field("streams", stream_order() == Order::kImmediate ? "immediate" : "asynchronous");
     json.raw("seed", std::to_string(stream_seed()));
     json.raw("host_waits", counts_json(report.host_waits)).raw("kernel_runs", json_list(timeline));
-    const uint64_t bytes = all_bytes_in_use();
+    const uint64_t bytes = bytes_not_freed();
     json.raw("bytes_not_freed", std::to_string(bytes - std::min(bytes, report.parent_bytes)));
     const std::string path = folder + "/" + std::to_string(getpid()) + ".runtime";
     const std::string draft_path = path + ".json.draft";
@@ -182,7 +182,7 @@ void reset_report_in_fork() {
          {&report->broken_launches, &report->damage, &report->races, &report->freed, &report->failed_work})
         texts->clear();
     report->kernel_runs.clear();
-    report->parent_bytes = all_bytes_in_use();
+    report->parent_bytes = bytes_not_freed();
     report->broken_launch_count = report->race_count = report->failed_work_count = report->work_left = 0;
 }
 

@@ -90,9 +90,9 @@ bool overlaps_mapping(const char* first, size_t bytes, const VirtualMemory& memo
 }
 
 // Work that still uses the memory then ends the process, as an access of unmapped memory does on a device.
-void unmap(std::map<char*, Mapped>::iterator found, VirtualMemory& memory) {
+void unmap(std::map<char*, Mapped>::iterator found, FreedBy by, VirtualMemory& memory) {
     const auto [first, mapped] = *found;
-    remove_mapping(first);
+    remove_mapping(first, by);
     mmap(first, mapped.bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
     memory.mapped.erase(found);
     --mapped.physical->mappings;
@@ -107,7 +107,7 @@ void free_physical_memory(int32_t device, uint64_t last) {
     Locked<VirtualMemory> memory;
     const auto ends = [&](const Physical* physical) { return physical->device == device && physical->number <= last; };
     for (auto next = memory->mapped.begin(); next != memory->mapped.end();)
-        if (auto found = next++; ends(found->second.physical)) unmap(found, *memory);
+        if (auto found = next++; ends(found->second.physical)) unmap(found, FreedBy::kDevice, *memory);
     for (auto next = memory->physical.begin(); next != memory->physical.end();)
         if (Physical* physical = next++->second; ends(physical)) {
             physical->is_freed = true;
@@ -238,6 +238,6 @@ NPU_CANN_API aclError aclrtUnmapMem(void* address) {
     Locked<VirtualMemory> memory;
     auto found = memory->mapped.find(static_cast<char*>(address));
     if (found == memory->mapped.end()) return fail(kRtInvalid, __func__, "virPtr must be an address of aclrtMapMem.");
-    unmap(found, *memory);
+    unmap(found, FreedBy::kProgram, *memory);
     return kSuccess;
 }

@@ -619,6 +619,28 @@ C.memset(address.value + 64, 0, 1)
     assert "byte 1 behind its end. Found when the process ended." in found["damage"][0]
 
 
+def test_memory_that_ended_with_its_device_is_reported_as_not_freed(tmp_path):
+    source = """
+import ctypes as C, sys
+cann, address = C.CDLL(sys.argv[1]), C.c_void_p()
+cann.aclrtSetDevice(0)
+for count in (64, 128, 256):
+    cann.aclrtMalloc(C.byref(address), C.c_size_t(count), 0)
+cann.aclrtFree(address)
+cann.aclrtMalloc(C.byref(address), C.c_size_t(512), 0)
+C.memset(address.value + 512, 0, 1)
+cann.aclrtResetDevice(0)
+"""
+    environment = {**os.environ, "ASCEND_SIM_REPORT_DIR": str(tmp_path)}
+    command = [sys.executable, "-c", source, str(folders.library("ascend_sim_cann"))]
+    subprocess.run(command, env=environment, check=True, capture_output=True)
+    (path,) = tmp_path.iterdir()
+    found = json.loads(path.read_text())
+    assert found["bytes_not_freed"] == 64 + 128 + 512
+    (damage,) = found["damage"]
+    assert "has damage at byte 1 behind its end. Found when its device was closed." in damage
+
+
 def test_a_process_that_skips_its_exit_handlers_leaves_a_report_without_end(tmp_path):
     source = "import ctypes, os, sys; ctypes.CDLL(sys.argv[1]); os._exit(0)"
     environment = {**os.environ, "ASCEND_SIM_REPORT_DIR": str(tmp_path)}
