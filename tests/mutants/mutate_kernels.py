@@ -69,7 +69,8 @@ EXAMPLES = """\
 examples:
 
   mutate_kernels.py --area rope --jobs 2             all mutants of rope's kernels: hours
-  mutate_kernels.py --area cpu --count 500 --state cpu.json      until Ctrl-C; run it again to continue
+  mutate_kernels.py --area angles --count 500 --seed 30 --state tests/mutants/outcomes/angles.json
+                                                     until Ctrl-C; run it again to continue
   mutate_kernels.py --area cpu --area rules --count 60 --minutes 30
   mutate_kernels.py --area cpu --count 500 --state cpu.json --again       the survivors, with new tests
   mutate_kernels.py --area rules --only 'strided.cpp:19:13 condition'   one mutant; a survivor's line has this
@@ -78,7 +79,8 @@ examples:
 A sample depends on the area, the seed and the sources only; a larger --count continues it. It has --count
 mutants that compile. If some lines of the sources change, the mutants of all other lines stay in the sample.
 A state file belongs to a seed, and may hold any areas. A later run judges again the mutants of the files that
-have changed. One run at a time may use it.
+have changed. One run at a time may use it. tests/mutants/outcomes has those of the samples in
+docs/validation.md: continue these. With --minutes 0, the program prints the table and judges nothing.
 
 exit status: 0 every mutant is caught or explained, and the kernels' shares are reached; 1 some are not; 2 bad
 usage, or the unchanged sources do not build or pass; 130 interrupted.
@@ -421,8 +423,8 @@ def saved(outcomes: dict[str, dict[str, Outcome]], saved_before: Saved) -> Saved
         areas[name] = {}
         for o in of_area.values():
             path, _, place = o.label.partition(":")
-            # A survivor's reason is that in EQUIVALENT, which may change.
-            reason = o.by[:MOST_LETTERS] if o.state in (CAUGHT, TIMEOUT) else ""
+            # The test that detected it. A survivor's reason is that in EQUIVALENT, which may change.
+            reason = o.by.partition(" | ")[0][:MOST_LETTERS] if o.state in (CAUGHT, TIMEOUT) else ""
             of_file = areas[name].setdefault(path, SavedFile(o.source))
             of_file.outcomes[place] = f"{o.state} | {reason}"
     return areas
@@ -494,7 +496,10 @@ class Run:
         begin, done = time.monotonic(), 0
         total = len([m for m in self.sample(name, order) if m.label() not in of_area])
         with ThreadPoolExecutor(self.options.jobs) as pool:
-            while missing := [m for m in self.sample(name, order) if m.label() not in of_area]:
+            while time.monotonic() < self.deadline:
+                missing = [m for m in self.sample(name, order) if m.label() not in of_area]
+                if not missing:
+                    break
                 # Mutants of a file follow each other, to compile it less often. The groups are small: a run
                 # that ends early has judged the beginning of the sample.
                 group = sorted(missing[:GROUP], key=lambda m: (m.file, m.begin))
@@ -510,8 +515,6 @@ class Run:
                     place = f"[{name} {done}/{total}, {left / 60:.0f} min left]"
                     print(f"{place} {outcome.state:16} {outcome.label} | {outcome.by}", flush=True)
                     self.save()
-                if time.monotonic() >= self.deadline:
-                    break
         chosen = [of_area[m.label()] for m in self.sample(name, order) if m.label() in of_area]
         for outcome in chosen:  # EQUIVALENT may have changed since the outcome was saved
             if outcome.state in (SURVIVED, EXPLAINED):

@@ -1026,6 +1026,8 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "soft_fma.h | comparison | in_range &= is_zero | (Words)(magnitude(product) {>} 0x1p-900);": "the range is narrower than needed, and at its limit both ways are exact",
         "rms_norm_row.h | number + 1 | constexpr int kPeakExponent = {16};": "another power of two, by which the row is multiplied and divided exactly",
         "rms_norm_row.h | number + 1 | if (power != {1}) kernels_.scale_by(to, power, count);": "the power is never 2: only a row whose squares leave float64's range has one, and multiplying by 1 changes nothing",
+        "rms_norm_row.h | number + 1 | float scale_offset = {0};": "only rms_norm_rounded_last reads it, and it sets it",
+        "rope_attributes.py | number + 1 | ones = np.ones((AXES, {1}) if self.rope_mode.has_sections else 1, np.int64)": "the angles of the second token are not used",
         "rope_attributes.py | number + 1 | ones = np.ones((AXES, 1) if self.rope_mode.has_sections else {1}, np.int64)": "the angles of the second token are not used",
     },
     "rules": {

@@ -5,11 +5,13 @@ import re
 import shlex
 import sys
 from collections import Counter
+from pathlib import Path
 
 import mutate_kernels
 import pytest
 import source_mutants
 from mutation_areas import Area, Check, Part, Recipe
+from source_mutants import ROOT
 
 PYTHON_SOURCE = """\
 def first(x: int) -> int:
@@ -144,6 +146,37 @@ def test_a_state_of_another_seed_is_refused(tmp_path, capsys):
     status, _, errors = run(tmp_path, capsys, "--count", "1", "--seed", "1", "--state", str(state))
     assert status == 2
     assert f"--state must be a file of a run with seed 1 but {state} has 0" in errors
+
+
+def test_with_no_time_the_outcomes_of_a_state_are_counted_and_nothing_is_judged(tmp_path, capsys):
+    options = ("--count", "4", "--state", str(tmp_path / "state.json"))
+    _, output, _ = run(tmp_path, capsys, *options)
+    _, again, _ = run(tmp_path, capsys, *options, "--minutes", "0", test="assert False")
+    assert cells(again) == cells(output)
+    assert " min left]" not in again
+
+
+def test_the_documentation_counts_the_outcomes_that_are_kept():
+    """The rows of the samples whose outcomes are in tests/mutants/outcomes."""
+    rows = {
+        row.split("|")[1].strip(" `"): [int(cell.split()[0]) for cell in row.split("|")[2:7] if cell.strip()]
+        for row in (ROOT / "docs/validation.md").read_text().splitlines()
+        if re.match(r"\| `\w+` \| \d+ \|( \d+ \|){3}", row)
+    }
+    files = sorted((Path(mutate_kernels.__file__).parent / "outcomes").glob("*.json"))
+    assert files
+    for file in files:
+        content = json.loads(file.read_text())
+        for area, saved in content["areas"].items():
+            states = [
+                o.partition(" | ")[0] for of_file in saved.values() for o in of_file["outcomes"].values()
+            ]
+            count = Counter(states)
+            detected, explained = count["caught"] + count["timeout"], count["equivalent"] + count["same code"]
+            judged = detected + explained + count["SURVIVED"]
+            assert len(states) == judged + count["does not compile"]
+            expected = [content["seed"], judged, detected, explained, count["SURVIVED"]]
+            assert rows[area] == expected, f"docs/validation.md must have the outcomes of {file.name}"
 
 
 def test_again_judges_survivors_again(tmp_path, capsys):
