@@ -11,7 +11,7 @@ namespace simulated_cann {
 // Here they belong to the guard zone.
 void* allocate_device(int32_t device, size_t bytes, size_t padding);
 
-// What frees memory: a call of the program, or the end of the device's last context.
+// A call of the program frees memory, or the end of the last context of its device.
 enum class FreedBy { kProgram, kDevice };
 
 struct FreedAllocation {
