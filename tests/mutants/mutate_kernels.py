@@ -488,8 +488,9 @@ class Run:
             order = sampled(order, area.key_of, self.options.seed)
         order = [m for m in order if re.search(self.options.only, m.label())]
         if self.options.again:
-            for outcome in [o for o in of_area.values() if o.state in (SURVIVED, EXPLAINED)]:
-                del of_area[outcome.label]
+            for mutant in order:
+                if (known := of_area.get(mutant.label())) and known.state in (SURVIVED, EXPLAINED):
+                    del of_area[known.label]
         for outcome in of_area.values():
             area.learn(outcome.label.partition(":")[0], outcome.state, outcome.by)
         prepared: list[Mutant] = []

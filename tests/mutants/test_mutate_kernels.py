@@ -190,6 +190,15 @@ def test_again_judges_survivors_again(tmp_path, capsys):
     assert output.count(" min left]") == 1
 
 
+def test_again_with_only_keeps_the_other_survivors(tmp_path, capsys):
+    state = tmp_path / "state.json"
+    run(tmp_path, capsys, "--only", "comparison|number", "--state", str(state))
+    before = saved_labels(state)
+    _, output, _ = run(tmp_path, capsys, "--only", "comparison", "--state", str(state), "--again")
+    assert output.count(" min left]") == 1
+    assert sorted(saved_labels(state)) == sorted(before)
+
+
 CPP_SOURCE = """\
 #include <vector>
 
