@@ -26,6 +26,8 @@ from npu_rope.errors import BackendUnavailable
 from npu_rope.optional_torch import torch
 
 MOST_SECONDS = 600.0  # of one call
+# The run looks at its processes several times a second. A longer step is a pause of the run, as after Ctrl-Z.
+MOST_SECONDS_OF_A_STEP = 10.0
 MOST_ENDS = 3  # of processes one after another, each before its first call
 SECONDS_TO_END = 30.0
 NO_RESULT = "no result"
@@ -152,11 +154,12 @@ class Worker:
         self.process.start()
         theirs.close()
         self.is_ready = False
-        self._seen = (-1, time.monotonic())
+        self._seen, self._waited = (-1, time.monotonic()), 0.0
 
     def give(self, job: Job) -> None:
         """Start a job. If the process has ended, answer() finds that and replaces it."""
-        self.job, self._seen, self.at.value = job, (-1, time.monotonic()), -1
+        self.job, self.at.value = job, -1
+        self._seen, self._waited = (-1, time.monotonic()), 0.0
         with contextlib.suppress(ConnectionError):
             self.pipe.send(job)
 
@@ -188,9 +191,11 @@ class Worker:
 
     def _hang(self) -> Ended | None:
         at, now = self.at.value, time.monotonic()
-        if self.job is None or at != self._seen[0]:
-            self._seen = at, now
-        if now - self._seen[1] <= MOST_SECONDS:
+        is_same_call = self.job is not None and at == self._seen[0]
+        step = min(now - self._seen[1], MOST_SECONDS_OF_A_STEP)
+        self._waited = self._waited + step if is_same_call else 0.0
+        self._seen = at, now
+        if self._waited <= MOST_SECONDS:
             return None
         self.process.kill()
         self.process.join()

@@ -229,6 +229,31 @@ def test_calls_that_end_their_process_are_violations_and_do_not_stop_the_run(tmp
     assert simplest[0].startswith(first), simplest[0]
 
 
+PAUSES = """
+from types import SimpleNamespace
+clock = SimpleNamespace(seconds=0.0)
+random_workers.time = SimpleNamespace(monotonic=lambda: clock.seconds)
+def waits(*steps):
+    worker = random_workers.Worker("cpu", 0, [])
+    worker.is_ready, worker.job, worker.at.value = True, object(), 7
+    worker._replace = lambda problem: problem
+    for seconds in (0.1, *steps):
+        clock.seconds += seconds
+        found = worker._hang()
+    worker.process.kill()
+    return found
+print(waits(*[9.0] * 60, 5000.0), waits(*[9.0] * 67))
+sys.exit()
+"""
+
+
+def test_time_in_which_the_run_itself_is_stopped_does_not_count():
+    """Of a pause of 5,000 seconds 10 count."""
+    _, output, errors = run([], PAUSES)
+    assert errors == ""
+    assert output == "None no result after 600 seconds\n"
+
+
 @pytest.mark.long
 def test_a_call_that_hangs_is_a_violation_and_does_not_stop_the_run(tmp_path):
     path = tmp_path / "state"
