@@ -153,6 +153,13 @@ aclError check_profiler(const JsonValue* profiler) {
     return refuse_file(kInvalidParam, R"(must have "on" or "off" as switch of profiler.)");
 }
 
+// hicann/runtime src/acl/aclrt_impl/toolchain/profiling.cpp, AclProfiling::HandleProfilingConfig: the variable comes
+// before the file.
+bool is_profiler_of_environment() {
+    const char* settings = std::getenv("PROFILER_SAMPLECONFIG");
+    return settings && *settings;
+}
+
 aclError apply_file(const char* path, const std::string& content) {
     JsonValue root;
     if (aclError error = parse_file(path, content, &root)) return error;
@@ -165,7 +172,7 @@ aclError apply_file(const char* path, const std::string& content) {
         mode && !is_zero_or_one(*mode))
         return refuse_file(kInvalidParam, R"(must have "0" or "1" as event_mode.)");
     if (aclError error = apply_default_device(root)) return error;
-    return check_profiler(find_member(&root, "profiler"));
+    return is_profiler_of_environment() ? kSuccess : check_profiler(find_member(&root, "profiler"));
 }
 
 }  // namespace
@@ -185,6 +192,8 @@ NPU_CANN_API aclError aclInit(const char* config_path) {
         return refuse_file(kInvalidParam, "must be a file with the content of the first aclInit of the process.");
     if (has_file)
         if (aclError error = apply_file(config_path, content)) return error;
+    if (is_profiler_of_environment())
+        return fail(kNotSupported, __func__, "PROFILER_SAMPLECONFIG must not be set: the profiler is not simulated.");
     state->is_initialized = true;
     state->is_finalized = false;
     if (!state->first_content) state->first_content = content;

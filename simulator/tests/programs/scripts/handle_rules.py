@@ -559,6 +559,10 @@ def check_the_file_of_the_initialization():
         assert CANN.aclInit(path) == NO_FILE
         assert "configPath must be a" in error_text()
     assert initialize("{}" + " " * (10 << 20)) == NO_FILE
+    C.CDLL(None).setenv(b"PROFILER_SAMPLECONFIG", b"{}", 1)
+    assert CANN.aclInit(None) == initialize('{"profiler": 1}') == NOT_SIMULATED
+    assert "PROFILER_SAMPLECONFIG must not be set: the profiler is not simulated." in error_text()
+    C.CDLL(None).setenv(b"PROFILER_SAMPLECONFIG", b"", 1)
     assert CANN.aclInit(b"") == OK
     assert CANN.aclInit(b"/no folder/acl.json") == 100002
 
