@@ -248,7 +248,7 @@ sys.exit()
 
 
 def test_time_in_which_the_run_itself_is_stopped_does_not_count():
-    """Of a pause of 5,000 seconds 10 count."""
+    """A pause of 5,000 seconds counts as 10."""
     _, output, errors = run([], PAUSES)
     assert errors == ""
     assert output == "None no result after 600 seconds\n"
