@@ -154,12 +154,12 @@ class Worker:
         self.process.start()
         theirs.close()
         self.is_ready = False
-        self._seen, self._waited = (-1, time.monotonic()), 0.0
+        self._begin_to_wait()
 
     def give(self, job: Job) -> None:
         """Start a job. If the process has ended, answer() finds that and replaces it."""
         self.job, self.at.value = job, -1
-        self._seen, self._waited = (-1, time.monotonic()), 0.0
+        self._begin_to_wait()
         with contextlib.suppress(ConnectionError):
             self.pipe.send(job)
 
@@ -188,6 +188,9 @@ class Worker:
         self.job, self._ends = None, 0
         answer: Outcome = received
         return answer
+
+    def _begin_to_wait(self) -> None:
+        self._seen, self._waited = (-1, time.monotonic()), 0.0
 
     def _hang(self) -> Ended | None:
         at, now = self.at.value, time.monotonic()

@@ -181,8 +181,8 @@ def test_the_host_never_waits_for_a_call(simulated, queue):
     """Captured calls must neither wait for the device nor read from it."""
     waits = []
     for calls in ("1", "40"):
-        caching = {"PYTORCH_NO_NPU_MEMORY_CACHING": "0"}  # else each free waits for the device
-        done = simulated.run(SCRIPTS / "captured.py", calls, TASK_QUEUE_ENABLE=queue, **caching)
+        # Without the cache each free waits for the device.
+        done = simulated.run(SCRIPTS / "captured.py", calls, TASK_QUEUE_ENABLE=queue, **CACHED)
         assert done.status == 0, done.stderr
         assert done.report.launches["NpuRope"] == 2 * int(calls)
         waits.append(done.report.host_waits)
@@ -574,8 +574,7 @@ def test_a_chip_of_a_known_family_computes_with_all_its_cores(simulated, soc, co
     Ascend950DT_95A1. The number after ":" is what aclGetDeviceCapability returns for the AI cores."""
     # If its cache is off, torch_npu frees a workspace before the call runs. The simulated CANN permits this
     # for allocations with padding. On Ascend950, torch_npu adds no padding, so the cache must be on.
-    caching = {"PYTORCH_NO_NPU_MEMORY_CACHING": "0"} if "950" in soc else {}
-    done = simulated.code(CALL, soc=soc, fresh=True, **caching)
+    done = simulated.code(CALL, soc=soc, fresh=True, **(CACHED if "950" in soc else {}))
     assert done.status == 0, done.stderr
     assert [(run["operator"], run["cores"]) for run in done.report.timeline] == [("NpuRope", cores)]
 

@@ -44,8 +44,9 @@ struct AllocationTable {
     std::map<int32_t, size_t> in_use;       // bytes, by device
     size_t ended_bytes = 0;                 // that the ends of devices freed
     uint64_t count = 0;
-    uintptr_t checked_last = 0;    // address of the allocation that was checked last
-    std::deque<Allocation> freed;  // in quarantine, oldest first
+    uintptr_t checked_last = 0;             // address of the allocation that was checked last
+    std::map<uintptr_t, Allocation> freed;  // in quarantine, by first address
+    std::deque<uintptr_t> freed_in_order;   // oldest first
     size_t freed_bytes = 0;
 };
 
@@ -116,11 +117,11 @@ Place place_in_mappings(const void* address, const AllocationTable& table) {
             std::prev(found)->second.device};
 }
 
-// Null if no allocation holds the address.
-const Allocation* find_holder(const void* address, const AllocationTable& table) {
+// Null if no allocation of the map holds the address.
+const Allocation* find_holder(const void* address, const std::map<uintptr_t, Allocation>& by_first) {
     const auto wanted = reinterpret_cast<uintptr_t>(address);
-    auto after = table.by_first.upper_bound(wanted);
-    if (after == table.by_first.begin()) return nullptr;
+    auto after = by_first.upper_bound(wanted);
+    if (after == by_first.begin()) return nullptr;
     const auto& [start, allocation] = *--after;
     // An empty allocation holds its start address.
     return wanted - start >= allocation.bytes && wanted != start ? nullptr : &allocation;
@@ -128,18 +129,9 @@ const Allocation* find_holder(const void* address, const AllocationTable& table)
 
 // The allocation or the mappings that hold the address; `first` is null if none does.
 Place place_of(const void* address, const AllocationTable& table) {
-    if (const Allocation* allocation = find_holder(address, table))
+    if (const Allocation* allocation = find_holder(address, table.by_first))
         return {allocation->block + kGuardBytes, allocation->bytes, allocation->number, allocation->device};
     return place_in_mappings(address, table);
-}
-
-// Null if no allocation in quarantine held the address.
-const Allocation* find_freed_holder(const void* address, const AllocationTable& table) {
-    const auto* wanted = static_cast<const uint8_t*>(address);
-    for (const Allocation& allocation : table.freed)
-        if (wanted >= allocation.block + kGuardBytes && wanted < allocation.block + kGuardBytes + allocation.bytes)
-            return &allocation;
-    return nullptr;
 }
 
 }  // namespace
@@ -178,13 +170,15 @@ bool free_device(void* first, FreedBy by, FreedAllocation* out) {
     table->in_use[allocation.device] -= allocation.bytes;
     if (by == FreedBy::kDevice) table->ended_bytes += allocation.bytes;
     std::memset(allocation.block + kGuardBytes, kFreedByte, allocation.bytes);
-    table->freed.push_back(allocation);
+    table->freed_in_order.push_back(found->first);
     table->freed_bytes += allocation.bytes;
-    table->by_first.erase(found);
+    table->freed.insert(table->by_first.extract(found));
     while (table->freed_bytes > kQuarantineBytes) {
-        table->freed_bytes -= table->freed.front().bytes;
-        std::free(table->freed.front().block);
-        table->freed.pop_front();
+        auto oldest = table->freed.find(table->freed_in_order.front());
+        table->freed_bytes -= oldest->second.bytes;
+        std::free(oldest->second.block);
+        table->freed.erase(oldest);
+        table->freed_in_order.pop_front();
     }
     return true;
 }
@@ -200,7 +194,7 @@ void* find_allocation_of(int32_t device, uint64_t last) {
 
 std::string describe_freed(const void* address) {
     Locked<AllocationTable> table;
-    const Allocation* allocation = find_freed_holder(address, *table);
+    const Allocation* allocation = find_holder(address, table->freed);
     return allocation ? "allocation " + std::to_string(allocation->number) + " of " +
                             std::to_string(allocation->bytes) + " bytes"
                       : "";
@@ -208,7 +202,7 @@ std::string describe_freed(const void* address) {
 
 bool is_freed_with_padding(const void* address) {
     Locked<AllocationTable> table;
-    const Allocation* allocation = find_freed_holder(address, *table);
+    const Allocation* allocation = find_holder(address, table->freed);
     return allocation && allocation->is_padded;
 }
 

@@ -56,10 +56,10 @@ Context* find_current_context() {
     return nullptr;
 }
 
-bool has_context(int32_t device) {
-    for (const auto& [context, owned] : created_contexts)
-        if (context->id.device == device) return true;
-    return primary_contexts[device].set_device_calls > 0;
+size_t number_of_created_contexts(int32_t device) {
+    size_t count = 0;
+    for (const auto& [context, owned] : created_contexts) count += context->id.device == device;
+    return count;
 }
 
 bool is_live(Context* context) {
@@ -77,7 +77,8 @@ aclError end(ContextId ended, const char* call) {
     const uint64_t last = last_allocation(), last_physical = last_physical_memory();
     {
         std::lock_guard<std::mutex> lock(mutex);
-        if (has_context(ended.device)) return error;
+        if (number_of_created_contexts(ended.device) || primary_context_of(ended.device).set_device_calls > 0)
+            return error;
     }
     while (void* first = find_allocation_of(ended.device, last)) free_and_report(first, FreedBy::kDevice);
     free_physical_memory(ended.device, last_physical);
@@ -96,9 +97,7 @@ ContextId current_context() {
 
 size_t number_of_contexts(int32_t device) {
     std::lock_guard<std::mutex> lock(mutex);
-    size_t count = 1;
-    for (const auto& [context, owned] : created_contexts) count += context->id.device == device;
-    return count;
+    return 1 + number_of_created_contexts(device);
 }
 
 void set_default_device(int32_t device) {

@@ -44,9 +44,11 @@ bool is_whole_number(const std::string& text, bool may_be_zero) {
     return text[0] != '0' || (may_be_zero && text == "0");
 }
 
-bool is_zero_or_one(const JsonValue& value) {
-    return value.kind == JsonValue::Kind::kString && (value.text == "0" || value.text == "1");
+bool is_text(const JsonValue& value, const char* text) {
+    return value.kind == JsonValue::Kind::kString && value.text == text;
 }
+
+bool is_zero_or_one(const JsonValue& value) { return is_text(value, "0") || is_text(value, "1"); }
 
 // acl_rt_impl_base.cpp, GetStrFromConfigPath.
 aclError read_content(const char* path, std::string* content) {
@@ -119,45 +121,42 @@ aclError apply_default_device(const JsonValue& root) {
 
 aclError refuse_unsimulated(const std::string& rule) { return refuse_file(kNotSupported, rule + " is not simulated."); }
 
+// Checks that a member of the file is an object without other members than the one that is simulated.
+aclError check_object(const JsonValue& object, const std::string& name, const char* simulated, aclError status) {
+    if (object.kind != JsonValue::Kind::kObject) return refuse_file(status, "must have an object as " + name + ".");
+    for (const auto& [member, value] : object.members)
+        if (member != simulated) return refuse_unsimulated("must have no " + member + " in " + name + ": it");
+    return kSuccess;
+}
+
 // hicann/runtime src/dfx/adump/adump/impl/dump_config_converter.cpp, DumpConfigConverter::Convert. A dump of a fault
 // writes nothing as long as there is none. CANN has more kinds of dumps.
 aclError check_dump(const JsonValue* dump) {
     if (!dump) return kSuccess;
-    if (dump->kind != JsonValue::Kind::kObject) return refuse_file(kInvalidDump, "must have an object as dump.");
-    for (const auto& [name, value] : dump->members)
-        if (name != "dump_scene") return refuse_unsimulated("must have no " + name + " in dump: it");
+    if (aclError error = check_object(*dump, "dump", "dump_scene", kInvalidDump)) return error;
     const JsonValue* scene = find_member(dump, "dump_scene");
     if (!scene) return kSuccess;
-    if (scene->kind == JsonValue::Kind::kString) {
-        if (scene->text == "watcher") return refuse_unsimulated("must not have watcher as dump_scene: it");
-        for (const char* fault : {"lite_exception", "aic_err_brief_dump", "aic_err_norm_dump", "aic_err_detail_dump"})
-            if (scene->text == fault) return kSuccess;
-    }
+    if (is_text(*scene, "watcher")) return refuse_unsimulated("must not have watcher as dump_scene: it");
+    for (const char* fault : {"lite_exception", "aic_err_brief_dump", "aic_err_norm_dump", "aic_err_detail_dump"})
+        if (is_text(*scene, fault)) return kSuccess;
     return refuse_file(kInvalidDump,
                        "must have lite_exception, aic_err_brief_dump, aic_err_norm_dump or aic_err_detail_dump as "
                        "dump_scene.");
 }
 
 // hicann/runtime src/dfx/msprof/collector/dvvp/msprof/engine/src/prof_acl_mgr.cpp, CheckAclJsonConfigInvalid. The
-// profiler is off unless the switch is "on".
+// profiler is off unless the switch is "on". PROFILER_SAMPLECONFIG comes before the file (src/acl/aclrt_impl/toolchain/
+// profiling.cpp, AclProfiling::HandleProfilingConfig).
 aclError check_profiler(const JsonValue* profiler) {
-    if (!profiler) return kSuccess;
-    if (profiler->kind != JsonValue::Kind::kObject)
-        return refuse_file(kInvalidParam, "must have an object as profiler.");
-    for (const auto& [name, value] : profiler->members)
-        if (name != "switch") return refuse_unsimulated("must have no " + name + " in profiler: it");
-    const JsonValue* is_on = find_member(profiler, "switch");
-    if (!is_on || (is_on->kind == JsonValue::Kind::kString && is_on->text == "off")) return kSuccess;
-    if (is_on->kind == JsonValue::Kind::kString && is_on->text == "on")
-        return refuse_unsimulated(R"(must not have "on" as switch of profiler: the profiler)");
-    return refuse_file(kInvalidParam, R"(must have "on" or "off" as switch of profiler.)");
-}
-
-// hicann/runtime src/acl/aclrt_impl/toolchain/profiling.cpp, AclProfiling::HandleProfilingConfig: the variable comes
-// before the file.
-bool is_profiler_of_environment() {
     const char* settings = std::getenv("PROFILER_SAMPLECONFIG");
-    return settings && *settings;
+    if (settings && *settings)
+        return fail(kNotSupported, "aclInit", "PROFILER_SAMPLECONFIG must not be set: the profiler is not simulated.");
+    if (!profiler) return kSuccess;
+    if (aclError error = check_object(*profiler, "profiler", "switch", kInvalidParam)) return error;
+    const JsonValue* is_on = find_member(profiler, "switch");
+    if (!is_on || is_text(*is_on, "off")) return kSuccess;
+    if (is_text(*is_on, "on")) return refuse_unsimulated(R"(must not have "on" as switch of profiler: the profiler)");
+    return refuse_file(kInvalidParam, R"(must have "on" or "off" as switch of profiler.)");
 }
 
 aclError apply_file(const char* path, const std::string& content) {
@@ -172,7 +171,7 @@ aclError apply_file(const char* path, const std::string& content) {
         mode && !is_zero_or_one(*mode))
         return refuse_file(kInvalidParam, R"(must have "0" or "1" as event_mode.)");
     if (aclError error = apply_default_device(root)) return error;
-    return is_profiler_of_environment() ? kSuccess : check_profiler(find_member(&root, "profiler"));
+    return check_profiler(find_member(&root, "profiler"));
 }
 
 }  // namespace
@@ -190,10 +189,7 @@ NPU_CANN_API aclError aclInit(const char* config_path) {
         if (aclError error = read_content(config_path, &content)) return error;
     if (state->first_content && *state->first_content != content)
         return refuse_file(kInvalidParam, "must be a file with the content of the first aclInit of the process.");
-    if (has_file)
-        if (aclError error = apply_file(config_path, content)) return error;
-    if (is_profiler_of_environment())
-        return fail(kNotSupported, __func__, "PROFILER_SAMPLECONFIG must not be set: the profiler is not simulated.");
+    if (aclError error = has_file ? apply_file(config_path, content) : check_profiler(nullptr)) return error;
     state->is_initialized = true;
     state->is_finalized = false;
     if (!state->first_content) state->first_content = content;

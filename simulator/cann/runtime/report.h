@@ -36,7 +36,7 @@ void count_not_simulated(const std::string& call);
 
 // Counts a call that CANN's sources accept and its documents exclude.
 void count_beyond_document(const std::string& call);
-// The same, with this chip and the reason.
+// Does the same, and adds this chip and the reason to the name of the call.
 void count_beyond_document(const std::string& call, const std::string& reason);
 constexpr const char* kUnlistedChip = "its document does not list the chip";
 
