@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO
@@ -24,7 +24,14 @@ from npu_rope.bench import (
     qkv_rows,
 )
 from npu_rope.bench.run import SCHEMA, Results
-from npu_rope.bench.targets import Figures, format_microseconds, is_disturbed, measured_and_not, verdicts
+from npu_rope.bench.targets import (
+    Figures,
+    TargetVerdict,
+    format_microseconds,
+    is_disturbed,
+    measured_and_not,
+    verdicts,
+)
 
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 MOST_BYTES = 1 << 26  # of a run's JSON; the largest runs have half a megabyte
@@ -85,8 +92,8 @@ _STYLES = {"PASS": "bold green", "MISS": "bold red", "NOT MEASURED": "yellow"}
 
 @dataclass
 class BenchTable:
-    """The figures of one shape, dtype and mode as text, with the thread counts side by side. ``kinds`` holds
-    the kind of each line's contestant."""
+    """The figures of one shape, dtype and mode as text, with the thread counts side by side. A cell has the
+    figures of several runs in their order. ``kinds`` holds the kind of each line's contestant."""
 
     title: str
     header: list[str]
@@ -107,12 +114,10 @@ def bench_tables(figures: Figures) -> Iterator[BenchTable]:
             header += [f"{count}T us", "spread", "x floor"]
         bench_table = BenchTable(title, header, [], [])
         for name in dict.fromkeys(figure["contestant"] for figure in table_figures):
-            figures_by_threads = {
-                figure["threads"]: figure for figure in table_figures if figure["contestant"] == name
-            }
-            cells = [cell for count in threads for cell in _cells(figures_by_threads.get(count))]
-            bench_table.lines.append([_labelled(name, list(figures_by_threads.values())), *cells])
-            bench_table.kinds.append(next(iter(figures_by_threads.values()))["kind"])
+            of_contestant = [figure for figure in table_figures if figure["contestant"] == name]
+            cells = [cell for count in threads for cell in _cells_of_runs(of_contestant, count)]
+            bench_table.lines.append([_labelled(name, of_contestant), *cells])
+            bench_table.kinds.append(of_contestant[0]["kind"])
         yield bench_table
 
 
@@ -124,27 +129,77 @@ def _labelled(name: str, figures: Figures) -> str:
     return f"{name} ({'; '.join(parts)})" if parts else name
 
 
-def _cells(figure: dict[str, Any] | None) -> list[str]:
-    if figure is None or "median_us" not in figure:
+def _cells_of_runs(figures: Figures, threads: int) -> Iterator[str]:
+    """Yield the cells of a thread count, each with the figures of all runs."""
+    cells = [_cells(figure) for figure in figures if figure["threads"] == threads] or [["-", "-", "-"]]
+    yield from (", ".join(of_runs) for of_runs in zip(*cells, strict=True))
+
+
+def _cells(figure: dict[str, Any]) -> list[str]:
+    if "median_us" not in figure:
         return ["-", "-", "-"]
     ratio = f"{figure['ratio']:.2f}" if "ratio" in figure else "-"
     disturbed_mark = "*" if is_disturbed(figure) else ""
     return [format_microseconds(figure["median_us"]), f"{figure['spread']:.0%}", ratio + disturbed_mark]
 
 
-def head(results: Results) -> list[str]:
-    """Return lines about the machine and the software of the run."""
-    facts = results.facts
+def head(runs: Sequence[Results]) -> list[str]:
+    """Return lines about the machine, the software and the number of the runs."""
+    facts = runs[0].facts
     versions = ", ".join(f"{name} {version}" for name, version in facts["versions"].items())
-    return [f"Machine: {facts['machine']}. Kernels: {facts['isa']}.", f"Versions: {versions}."]
+    lines = [f"Machine: {facts['machine']}. Kernels: {facts['isa']}.", f"Versions: {versions}."]
+    dates = " and ".join(run.facts.get("date", "a day that its file does not name") for run in runs)
+    return lines if len(runs) == 1 else [*lines, f"Each cell has the figures of {len(runs)} runs: {dates}."]
 
 
-def write_console(results: Results, stream: TextIO) -> None:
-    """Write tables and verdicts as text."""
+def require_alike(runs: Sequence[Results]) -> None:
+    """Check that several runs can stand in one table.
+
+    Raises:
+        ValueError: they differ in the machine, the kernels, the versions, the measuring time of a row, or in
+            their rows.
+    """
+    facts_of = [
+        {
+            **{name: run.facts[name] for name in ("machine", "isa", "versions", "seconds_per_row")},
+            "rows": sorted({figure["row"] for figure in run.figures}),
+        }
+        for run in runs
+    ]
+    for other in facts_of[1:]:
+        for name, fact in facts_of[0].items():
+            if other[name] == fact:
+                continue
+            if name == "rows":
+                raise ValueError(f"only one of them has row {min({*fact} ^ {*other[name]})}")
+            raise ValueError(f"one has {name} {fact}, another {other[name]}")
+
+
+def _verdicts_of_runs(runs: Sequence[Results]) -> tuple[list[TargetVerdict], list[TargetVerdict]]:
+    """Return the verdicts on measured targets, by target, and on the targets whose rows all runs lack."""
+    by_target: dict[str, list[TargetVerdict]] = {}
+    for run in runs:
+        for verdict in verdicts(run.figures):
+            by_target.setdefault(verdict.target, []).append(verdict)
+    measured: list[TargetVerdict] = []
+    not_measured: list[TargetVerdict] = []
+    for of_target in by_target.values():
+        of_runs, _ = measured_and_not(of_target)
+        measured += of_runs
+        not_measured += [] if of_runs else of_target[:1]
+    return measured, not_measured
+
+
+def _figures_of_runs(runs: Sequence[Results]) -> Figures:
+    return [figure for run in runs for figure in run.figures]
+
+
+def write_console(runs: Sequence[Results], stream: TextIO) -> None:
+    """Write tables and verdicts of one run or several as text."""
     console = Console(file=stream, highlight=False, width=None if stream.isatty() else 118)
-    for fact in head(results):
+    for fact in head(runs):
         console.print(escape(fact))
-    for bench_table in bench_tables(results.figures):
+    for bench_table in bench_tables(_figures_of_runs(runs)):
         table = Table(title=escape(bench_table.title), title_justify="left", title_style="bold", box=None)
         for name in bench_table.header:
             table.add_column(
@@ -159,7 +214,7 @@ def write_console(results: Results, stream: TextIO) -> None:
     console.print()
     console.print(LEGEND)
     console.print()
-    measured, not_measured = measured_and_not(verdicts(results.figures))
+    measured, not_measured = _verdicts_of_runs(runs)
     for verdict in measured:
         style = _STYLES[verdict.outcome.rstrip("?")]
         console.print(f"[{style}]{verdict.outcome}[/] {escape(verdict.target)}")
@@ -167,8 +222,12 @@ def write_console(results: Results, stream: TextIO) -> None:
     if not_measured:
         text = f"targets whose rows this run lacks: {len(not_measured)}"
         console.print(f"[{_STYLES['NOT MEASURED']}]NOT MEASURED[/] {text}")
-    for problem in results.problems:
+    for problem in _problems(runs):
         console.print(f"[bold red]{escape(problem)}[/]")
+
+
+def _problems(runs: Sequence[Results]) -> list[str]:
+    return [problem for run in runs for problem in run.problems]
 
 
 def write_json(results: Results, stream: TextIO) -> None:
@@ -222,21 +281,21 @@ def write_csv(results: Results, stream: TextIO) -> None:
     writer.writerows(results.figures)
 
 
-def markdown(results: Results) -> str:
+def markdown(runs: Sequence[Results]) -> str:
     """Return the results as one generated part of ``docs/benchmarks.md``, with the targets of its rows."""
-    lines = head(results)
-    measured, _ = measured_and_not(verdicts(results.figures))
+    lines = head(runs)
+    measured, _ = _verdicts_of_runs(runs)
     if measured:
         lines += ["", "| target | | measured |", "|---|---|---|"]
         lines += [f"| {verdict.target} | {verdict.outcome} | {verdict.detail} |" for verdict in measured]
     lines += ["", LEGEND.replace("*:", "\\*:")]
-    for bench_table in bench_tables(results.figures):
+    for bench_table in bench_tables(_figures_of_runs(runs)):
         lines += ["", f"### {bench_table.title}", "", _markdown_line(bench_table.header)]
         lines.append("|---|" + "---:|" * (len(bench_table.header) - 1))
         for cells, kind in zip(bench_table.lines, bench_table.kinds, strict=True):
             name, *figures = (cell.replace("|", "\\|").replace("*", "\\*") for cell in cells)
             lines.append(_markdown_line([f"**{name}**" if kind == "ours" else name, *figures]))
-    lines += [f"\nNot complete: {problem}" for problem in results.problems]
+    lines += [f"\nNot complete: {problem}" for problem in _problems(runs)]
     return "\n".join(lines) + "\n"
 
 
@@ -244,26 +303,29 @@ def _markdown_line(cells: list[str]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-def into_page(results: Results, page: str) -> str:
+def into_page(runs: Sequence[Results], page: str) -> str:
     """Return the page with the results between its marks. A page without marks is replaced.
 
-    A group with marks of its own in the page goes between them. If the run has only such groups, the other
+    A group with marks of its own in the page goes between them. If the runs have only such groups, the other
     parts of the page stay unchanged.
     """
-    figures = results.figures
     for group, (begin, end) in OWN_MARKS.items():
-        table_figures = [figure for figure in figures if figure["group"] == group]
-        if table_figures and begin in page and end in page:
-            page = _between(page, begin, end, replace(results, figures=table_figures))
-            figures = [figure for figure in figures if figure["group"] != group]
-    if results.figures and not figures:
+        of_group = _only(runs, lambda figure, group=group: figure["group"] == group)
+        if of_group and begin in page and end in page:
+            page = _between(page, begin, end, of_group)
+            runs = _only(runs, lambda figure, group=group: figure["group"] != group)
+    if not runs:
         return page
-    results = replace(results, figures=figures)
     if BEGIN in page and END in page:
-        return _between(page, BEGIN, END, results)
-    return f"{BEGIN}\n\n{markdown(results)}\n{END}\n"
+        return _between(page, BEGIN, END, runs)
+    return f"{BEGIN}\n\n{markdown(runs)}\n{END}\n"
 
 
-def _between(page: str, begin: str, end: str, results: Results) -> str:
-    generated = f"{begin}\n\n{markdown(results)}\n{end}"
+def _only(runs: Sequence[Results], chosen: Callable[[dict[str, Any]], bool]) -> list[Results]:
+    """Return the runs that have some of the chosen figures, with these figures only."""
+    return [replace(run, figures=kept) for run in runs if (kept := [f for f in run.figures if chosen(f)])]
+
+
+def _between(page: str, begin: str, end: str, runs: Sequence[Results]) -> str:
+    generated = f"{begin}\n\n{markdown(runs)}\n{end}"
     return page[: page.index(begin)] + generated + page[page.index(end) + len(end) :]

@@ -64,7 +64,11 @@ def bench(
         typer.Option(help="Put the tables between the marks of this file; replace a file without marks."),
     ] = None,
     earlier: Annotated[
-        Path | None, typer.Option("--from", help="Show an earlier run's JSON instead of measuring.")
+        list[Path] | None,
+        typer.Option(
+            "--from",
+            help="Show an earlier run's JSON instead of measuring. Give it twice to compare two runs.",
+        ),
     ] = None,
     ggml_lib: Annotated[
         str | None, typer.Option(help="Folder with libggml-base and libggml-cpu, which must exist.")
@@ -114,6 +118,8 @@ def bench(
 
       npu-rope bench --from run.json --markdown docs/benchmarks.md
 
+      npu-rope bench --from run.json --from again.json
+
       npu-rope bench --rows '^growth' --peers none --plot growth.svg
 
       npu-rope bench --rows '^prefill' --peers none --isa avx2
@@ -122,22 +128,29 @@ def bench(
     if plot is not None and (reason := timeline_plot.refusal(plot.with_suffix(plot.suffix.lower()))):
         raise usage_error(f"[bench] plot {reason}")
     page = "" if markdown is None else _page(markdown)
-    if earlier is not None:
-        results = _read(earlier)
+    if earlier:
+        runs = _read_all(earlier)
+        if len(runs) > 1 and (format_ is not BenchFormat.CONSOLE or plot is not None):
+            given = "plot" if format_ is BenchFormat.CONSOLE else f"format {format_.value}"
+            raise usage_error(f"[bench] from must be one run for {given} but got {len(runs)} of them.")
     else:
         options = _options(quick, rows, threads, dtypes, modes, peers, seconds, ggml_lib, isa)
         with termination_as_interrupt():
-            results = _measure(options)
+            runs = [_measure(options)]
+    results = runs[0]
     if markdown is not None:
         with replacing(markdown) as stream:
-            stream.write(report.into_page(results, page))
+            stream.write(report.into_page(runs, page))
     with stream_to(output) as stream:
         writer = {
             BenchFormat.JSON: report.write_json,
             BenchFormat.CSV: report.write_csv,
             BenchFormat.HTML: bench_page.write_page,
         }
-        writer.get(format_, report.write_console)(results, stream)
+        if format_ in writer:
+            writer[format_](results, stream)
+        else:
+            report.write_console(runs, stream)
     if output is not None:
         print(f"report written to {output}", file=sys.stderr)
     if plot is not None:
@@ -147,8 +160,20 @@ def bench(
             raise usage_error(f"[bench] rows {needed} but include neither.")
         with replacing(plot, "wb") as stream:
             draw(results, stream, plot.suffix[1:].lower())
-    bad = any(f["kind"] == "ours" and f["status"] in ("wrong", "failed") for f in results.figures)
-    raise typer.Exit(1 if bad or results.problems else 0)
+    bad = any(f["kind"] == "ours" and f["status"] in ("wrong", "failed") for run in runs for f in run.figures)
+    raise typer.Exit(1 if bad or any(run.problems for run in runs) else 0)
+
+
+def _read_all(paths: list[Path]) -> list[Results]:
+    runs = [_read(path) for path in paths]
+    try:
+        report.require_alike(runs)
+    except ValueError as error:
+        names = ", ".join(map(str, paths))
+        raise usage_error(
+            f"[bench] from must be runs of the same rows on one machine but got {names}: {error}."
+        ) from None
+    return runs
 
 
 def _read(path: Path) -> Results:

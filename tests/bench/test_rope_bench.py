@@ -71,6 +71,12 @@ def figure(contestant=OUT, kind="ours", *, row="prefill", dtype="f32", median=1.
     }
 
 
+def not_installed(entry):
+    measured = ("median_us", "min_us", "spread", "samples", "ratio", "ratio_of_medians")
+    kept = {name: value for name, value in entry.items() if name not in measured}
+    return kept | {"status": "not installed", "note": "pip install it"}
+
+
 def results(*figures):
     facts = {"machine": "a machine", "isa": "baseline", "versions": {"torch": "2"}, "seconds_per_row": 1.0}
     return Results(facts, list(figures), [])
@@ -662,14 +668,12 @@ def test_a_verdict_on_disturbed_figures_is_in_doubt():
 
 
 def test_a_missing_peer_has_a_row_in_every_report():
-    absent = figure("ggml CPU rope_ext", "peer") | {"status": "not installed", "note": "pip install it"}
-    for name in ("median_us", "min_us", "spread", "samples", "ratio", "ratio_of_medians"):
-        del absent[name]
+    absent = not_installed(figure("ggml CPU rope_ext", "peer"))
     run = results(figure(), absent)
     stream = io.StringIO()
-    report.write_console(run, stream)
+    report.write_console([run], stream)
     assert "not installed: pip install it" in " ".join(stream.getvalue().split())
-    assert "| ggml CPU rope_ext (not installed: pip install it) | - | - | - |" in report.markdown(run)
+    assert "| ggml CPU rope_ext (not installed: pip install it) | - | - | - |" in report.markdown([run])
     stream = io.StringIO(newline="")
     report.write_csv(run, stream)
     lines = list(csv.DictReader(stream.getvalue().splitlines()))
@@ -689,7 +693,7 @@ def test_the_floor_is_the_first_line_of_every_table_as_the_legend_says():
 
 def test_markdown_replaces_only_the_text_between_the_marks():
     page = f"# Mine\n\n{report.BEGIN}\nold\n{report.END}\n\nafter\n"
-    text = report.into_page(results(figure()), page)
+    text = report.into_page([results(figure())], page)
     assert text.startswith("# Mine\n")
     assert text.endswith("\nafter\n")
     assert "old" not in text
@@ -700,12 +704,12 @@ def test_each_kind_of_row_has_its_own_marks():
     begin, end = report.OWN_MARKS["norm"]
     norm = figure(norm_rows.OUT["rms_norm"], row="norm") | {"mode": "rms_norm", "shape": "[2048,4096]"}
     marks = f"{report.BEGIN}\nold\n{report.END}\n## Norms\n{begin}\nolder\n{end}\n"
-    page_of_norms = report.into_page(results(norm), marks)
+    page_of_norms = report.into_page([results(norm)], marks)
     assert page_of_norms.startswith(f"{report.BEGIN}\nold\n{report.END}\n## Norms\n{begin}\n")
     assert "older" not in page_of_norms
     assert "### norm [2048,4096] f32 rms_norm" in page_of_norms
     assert "NOT MEASURED" not in page_of_norms
-    both = report.into_page(results(figure(), norm), marks)
+    both = report.into_page([results(figure(), norm)], marks)
     of_rope, _, of_norms = both.partition("## Norms")
     assert "old" not in of_rope
     assert "rms_norm(out=)" not in of_rope
@@ -713,7 +717,7 @@ def test_each_kind_of_row_has_its_own_marks():
     assert f"**{norm_rows.OUT['rms_norm']}**" in of_norms
     begin, end = report.OWN_MARKS["norm-rope"]
     fused = figure("fused", row="norm-rope") | {"mode": "rms_norm_rope"}
-    page = report.into_page(results(norm, fused), f"{marks}{begin}\noldest\n{end}\n")
+    page = report.into_page([results(norm, fused)], f"{marks}{begin}\noldest\n{end}\n")
     of_norms, _, of_fused = page.partition(begin)
     assert "old\n" in of_norms
     assert "**fused**" not in of_norms
@@ -812,6 +816,53 @@ def test_from_shows_a_report_in_every_format(form, tmp_path):
     assert outcome.exit_code == 0, outcome.output
     assert OUT in outcome.output
     assert f"**{OUT}**" in page.read_text()
+
+
+def test_two_runs_are_shown_beside_each_other(tmp_path):
+    paths = [tmp_path / "run.json", tmp_path / "again.json"]
+    absent = not_installed(figure("peer", "peer"))
+    for path, ratio in zip(paths, (0.75, 2.5), strict=True):
+        run = results(figure() | {"ratio": ratio, "median_us": 100 * ratio}, absent)
+        run.facts["date"] = f"the day of {path.stem}"
+        path.write_text(json.dumps(run.document()))
+    page = tmp_path / "page.md"
+    command = ["bench", *(f"--from={path}" for path in paths), "--markdown", str(page)]
+    outcome = CliRunner().invoke(app, command)
+    assert outcome.exit_code == 0, outcome.output
+    assert "Each cell has the figures of 2 runs: the day of run and the day of again." in outcome.output
+    text = page.read_text()
+    assert f"| **{OUT}** | 75, 250 | " in text
+    assert " | 0.75, 2.50 |\n" in text
+    assert "| peer (not installed: pip install it) | -, - | -, - | -, - |" in text
+    target = "| prefill f32: at most 1.15 x the memory floor |"
+    assert f"{target} PASS | neox 1T 0.75 |\n{target} MISS | neox 1T 2.50 |\n" in text
+    for more in (["--format", "json"], ["--format", "csv"], ["--format", "html"], ["--plot", "run.svg"]):
+        outcome = CliRunner().invoke(app, [*command, *more])
+        assert outcome.exit_code == 2
+        assert "[bench] from must be one run for" in outcome.output
+
+
+@pytest.mark.parametrize(
+    ("changed", "difference"),
+    [
+        ({"machine": "another"}, "one has machine "),
+        ({"isa": "avx2"}, "one has isa "),
+        ({"versions": {"numpy": "0"}}, "one has versions "),
+        ({"seconds_per_row": 7.0}, "one has seconds_per_row "),
+        ({"rows": [figure(row="another")]}, "only one of them has row another"),
+    ],
+    ids=lambda value: next(iter(value), "") if isinstance(value, dict) else "",
+)
+def test_runs_that_differ_are_not_shown_beside_each_other(changed, difference, tmp_path):
+    document = results(figure()).document()
+    paths = [tmp_path / "run.json", tmp_path / "again.json"]
+    for path, more in zip(paths, ({}, changed), strict=True):
+        path.write_text(json.dumps(document | more))
+    outcome = CliRunner().invoke(app, ["bench", *(f"--from={path}" for path in paths)])
+    assert outcome.exit_code == 2, outcome.output
+    text = " ".join(outcome.output.split())
+    assert "[bench] from must be runs of the same rows on one machine but got" in text
+    assert difference in text
 
 
 def test_a_binary_page_is_refused_before_the_measurement(tmp_path):
