@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO
@@ -310,10 +310,10 @@ def into_page(runs: Sequence[Results], page: str) -> str:
     parts of the page stay unchanged.
     """
     for group, (begin, end) in OWN_MARKS.items():
-        of_group = _only(runs, lambda figure, group=group: figure["group"] == group)
+        of_group = _of_group(runs, group)
         if of_group and begin in page and end in page:
             page = _between(page, begin, end, of_group)
-            runs = _only(runs, lambda figure, group=group: figure["group"] != group)
+            runs = _of_group(runs, group, others=True)
     if not runs:
         return page
     if BEGIN in page and END in page:
@@ -321,9 +321,10 @@ def into_page(runs: Sequence[Results], page: str) -> str:
     return f"{BEGIN}\n\n{markdown(runs)}\n{END}\n"
 
 
-def _only(runs: Sequence[Results], chosen: Callable[[dict[str, Any]], bool]) -> list[Results]:
-    """Return the runs that have some of the chosen figures, with these figures only."""
-    return [replace(run, figures=kept) for run in runs if (kept := [f for f in run.figures if chosen(f)])]
+def _of_group(runs: Sequence[Results], group: str, *, others: bool = False) -> list[Results]:
+    """Return the runs that have figures of the group, or of others, with these figures only."""
+    kept = [[f for f in run.figures if (f["group"] == group) != others] for run in runs]
+    return [replace(run, figures=figures) for run, figures in zip(runs, kept, strict=True) if figures]
 
 
 def _between(page: str, begin: str, end: str, runs: Sequence[Results]) -> str:
