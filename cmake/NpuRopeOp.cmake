@@ -35,6 +35,16 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   list(APPEND NPU_ROPE_AVX512_FLAGS -Wno-maybe-uninitialized -Wno-uninitialized)
 endif()
 
+# The kernels that gain from arithmetic in float16. The others use those of avx512bf16 on such a processor.
+set(NPU_ROPE_AVX512FP16_KERNELS rms_norm_kernels)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  include(CheckCXXCompilerFlag)
+  check_cxx_compiler_flag(-mavx512fp16 NPU_ROPE_HAS_AVX512FP16)  # gcc 12, clang 14
+  if(NPU_ROPE_HAS_AVX512FP16)
+    target_compile_definitions(npu_rope_options INTERFACE NPU_ROPE_HAS_AVX512FP16)
+  endif()
+endif()
+
 function(npu_rope_add_kernels name)
   if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
     npu_rope_compile_kernels(${name} baseline 4)
@@ -44,6 +54,9 @@ function(npu_rope_add_kernels name)
     npu_rope_compile_kernels(${name} avx2 8 ${NPU_ROPE_AVX2_FLAGS})
     npu_rope_compile_kernels(${name} avx512 16 ${NPU_ROPE_AVX512_FLAGS})
     npu_rope_compile_kernels(${name} avx512bf16 16 ${NPU_ROPE_AVX512_FLAGS} -mavx512bf16)
+    if(NPU_ROPE_HAS_AVX512FP16 AND name IN_LIST NPU_ROPE_AVX512FP16_KERNELS)
+      npu_rope_compile_kernels(${name} avx512fp16 16 ${NPU_ROPE_AVX512_FLAGS} -mavx512bf16 -mavx512fp16)
+    endif()
   endif()
 endfunction()
 

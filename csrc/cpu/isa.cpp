@@ -28,10 +28,21 @@ bool has_avx512() {
            __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
 }
 bool has_avx512bf16() { return has_avx512() && __builtin_cpu_supports("avx512bf16"); }
+#if defined(NPU_ROPE_HAS_AVX512FP16)
+// Compilers that compile for this instruction set need not know its name here.
+bool has_avx512fp16() {
+    constexpr unsigned kFp16Bit = 1u << 23;  // of EDX; Intel SDM, CPUID, leaf 7
+    unsigned a, b, c, d;
+    return has_avx512bf16() && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & kFp16Bit);
+}
+#endif
 #endif
 
 // Widest first.
 const Candidate kCandidates[] = {
+#if defined(NPU_ROPE_HAS_AVX512FP16)
+    {Isa::kAvx512Fp16, "avx512_fp16", has_avx512fp16},
+#endif
 #if defined(__x86_64__)
     {Isa::kAvx512Bf16, "avx512_bf16", has_avx512bf16},
     {Isa::kAvx512, "avx512", has_avx512},

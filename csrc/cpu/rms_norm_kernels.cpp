@@ -294,6 +294,17 @@ private:
     const char *next_x_, *next_residual_;
 };
 
+#if defined(__AVX512FP16__)
+// Normalizes W elements as RoundedFirst<F16, F16> does, with the same bits: the float32 product of two float16 numbers
+// is exact, so it is rounded once there too.
+template <bool kStream>
+inline void normalize_f16(const uint16_t* x, FloatVec inverse, const uint16_t* scale, uint16_t* y) {
+    const __m256i normalized = _mm512_cvtps_ph((__m512)(load_f16(x) * inverse), _MM_FROUND_TO_NEAREST_INT);
+    const __m256i factors = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(scale));
+    put<kStream>(y, (__m256i)_mm256_mul_ph((__m256h)normalized, (__m256h)factors));
+}
+#endif
+
 template <typename Product, StoreMode storing>
 void normalize_row(const NormalizeJob& job) {
     using X = typename Product::X;
@@ -307,7 +318,12 @@ void normalize_row(const NormalizeJob& job) {
     const int64_t count = job.count;
     const FloatVec inverse = FloatVec{} + job.inverse;
     auto normalize_vector = [&](int64_t at) {
-        Y::template store_vector<storing == StoreMode::kStreamed>(
+        constexpr bool kStream = storing == StoreMode::kStreamed;
+#if defined(__AVX512FP16__)
+        if constexpr (std::is_same<Product, RoundedFirst<F16, F16>>::value)
+            return normalize_f16<kStream>(x + at, inverse, scale + at, y + at);
+#endif
+        Y::template store_vector<kStream>(
             y + at, product.product(X::load_vector(x + at) * inverse, Scale::load_vector(scale + at)));
     };
     constexpr int64_t kLine = kCacheLineBytes / int64_t{sizeof *x};

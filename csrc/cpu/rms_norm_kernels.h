@@ -82,6 +82,6 @@ struct RmsNormKernels {
     void (*scale_difference)(const double* a, const double* b, double mean, double factor, double* to, int64_t count);
 };
 
-NPU_ROPE_DECLARE_KERNELS(RmsNormKernels, rms_norm_kernels)
+NPU_ROPE_DECLARE_KERNELS_WITH(RmsNormKernels, rms_norm_kernels, NPU_ROPE_FP16_ISA)
 
 }  // namespace npu_rope

@@ -35,6 +35,7 @@ def test_the_library_and_its_instruction_set_are_reported(findings):
     by_name = {(f["group"], f["piece"]): f for f in findings}
     assert by_name["npu_rope", "C library"]["present"] is True
     assert by_name["npu_rope", "instruction set"]["detail"].split()[0] in (
+        "avx512_fp16",
         "avx512_bf16",
         "avx512",
         "avx2",

@@ -49,7 +49,7 @@ examples:
 
 exit status: 0 all bits are equal; 1 some are not; 2 bad usage.
 """
-ISAS = ("neon", "baseline", "avx2", "avx512", "avx512_bf16")
+ISAS = ("neon", "baseline", "avx2", "avx512", "avx512_bf16", "avx512_fp16")
 Array = npt.NDArray[Any]
 
 

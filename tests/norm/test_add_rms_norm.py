@@ -13,6 +13,7 @@ import torch
 from guarded_memory import GuardedMemory
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from instruction_sets import SUPPORTED
 from norm_cases import (
     NUMPY_DTYPES,
     NormSetup,
@@ -188,7 +189,7 @@ def assert_equals_the_two_operators(x, residual, scale, **attributes):
     assert bytes_of(y) == bytes_of(rms_norm(total, scale, **attributes))
 
 
-@pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512", None])
+@pytest.mark.parametrize("isa", SUPPORTED)
 @pytest.mark.parametrize("scale_dtype", ["own", "float32"])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_results_equal_the_two_operators_bit_for_bit(isa, dtype, scale_dtype, force_isa):

@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 import torch
+from instruction_sets import SUPPORTED
 from random_qkv import DTYPES, NUMPY, QkvCase, as_numpy, as_torch, case_of, refused, run, worst
 
 from npu_rope import RopeParams, qkv_norm_rope_cache, rms_norm_rope, rope_qk
@@ -35,7 +36,7 @@ def test_random_calls_meet_the_bound(first_seed, framework, backend):
         judge(case_of(seed), backend, framework)
 
 
-@pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512", None])
+@pytest.mark.parametrize("isa", SUPPORTED)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_every_instruction_set_meets_the_bound(isa, dtype, force_isa):
     force_isa(isa)

@@ -12,6 +12,7 @@ import torch
 from guarded_memory import GuardedMemory, before_inaccessible_memory
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from instruction_sets import SUPPORTED
 from norm_cases import (
     NUMPY_DTYPES,
     NormSetup,
@@ -112,7 +113,7 @@ def test_every_combination_of_types_meets_the_bound(dtype, scale_dtype, stash_ty
 SIZES = (1, 2, 3, 31, 32, 33, 127, 129, 255, 257, 513, 4097, 16384)
 
 
-@pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512", None])
+@pytest.mark.parametrize("isa", SUPPORTED)
 @pytest.mark.parametrize("scale_dtype", ["own", "float32"])
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 def test_every_instruction_set_meets_the_bound(isa, dtype, scale_dtype, force_isa, guarded):
@@ -134,7 +135,7 @@ def test_many_rows_on_several_threads_meet_the_bound(backend, guarded):
     run_and_judge(NormSetup(shape=(300, 7, 96), layout="transposed", out="gaps"), backend, guarded)
 
 
-@pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512", None])
+@pytest.mark.parametrize("isa", SUPPORTED)
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64"])
 def test_rows_are_read_and_written_within_their_memory(isa, dtype, force_isa):
     """Rows around the sizes of a vector, of a group of rows and of a block of squares."""
@@ -148,7 +149,7 @@ def test_rows_are_read_and_written_within_their_memory(isa, dtype, force_isa):
         assert bytes_of(within[2]) == bytes_of(rms_norm(x, scale, backend="cpu"))
 
 
-@pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512", None])
+@pytest.mark.parametrize("isa", SUPPORTED)
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 def test_a_rows_result_does_not_depend_on_its_neighbours(isa, dtype, force_isa):
     """Short rows are normalized in blocks, long ones by themselves. Some rows do not fit float32's sums."""
@@ -206,7 +207,7 @@ def test_the_number_of_threads_changes_no_bit():
     assert torch.equal(results[0], results[2])
 
 
-@pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512", None])
+@pytest.mark.parametrize("isa", SUPPORTED)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_a_product_in_float64_is_rounded_once(dtype, isa, force_isa):
     """Some products are so near to a tie that rounding to float32 first would give another result."""

@@ -11,6 +11,7 @@ import torch
 from guarded_memory import GuardedMemory
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from instruction_sets import SUPPORTED
 from norm_cases import (
     NUMPY_DTYPES,
     NormSetup,
@@ -86,7 +87,7 @@ def test_any_call_meets_the_bound(call, n, seed, backend):
     judge_gradients(call, backend, GuardedMemory(), seed)
 
 
-@pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512", None])
+@pytest.mark.parametrize("isa", SUPPORTED)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_every_instruction_set_meets_the_bound(isa, dtype, force_isa, guarded):
     force_isa(isa)
@@ -96,7 +97,7 @@ def test_every_instruction_set_meets_the_bound(isa, dtype, force_isa, guarded):
         )
 
 
-@pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512", None])
+@pytest.mark.parametrize("isa", SUPPORTED)
 @pytest.mark.parametrize("stash_type", [1, 16])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_the_bits_of_dx_depend_only_on_its_row(dtype, stash_type, isa, library, force_isa):

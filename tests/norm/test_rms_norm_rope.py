@@ -11,6 +11,7 @@ import torch
 from guarded_memory import GuardedMemory, before_inaccessible_memory
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from instruction_sets import SUPPORTED
 from norm_cases import NUMPY_DTYPES, bytes_of, on_hosts, unless_refused
 from norm_rope_cases import (
     FACTORS,
@@ -77,7 +78,7 @@ def test_any_call_meets_the_bound(call, sizes, seed, backend):
 SIZES = (2, 6, 8, 14, 16, 30, 32, 34, 48, 62, 64, 66, 80, 96, 126, 128, 130, 192, 256, 514)
 
 
-@pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512", None])
+@pytest.mark.parametrize("isa", SUPPORTED)
 @pytest.mark.parametrize("rounding", ROUNDINGS)
 @pytest.mark.parametrize("mode", ["neox", "normal"])
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -126,7 +127,7 @@ def test_with_intermediate_rounding_the_bits_are_those_of_the_separate_operators
     assert [bytes_of(y) for y in ours] == [bytes_of(y) for y in parts]
 
 
-@pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512", None])
+@pytest.mark.parametrize("isa", SUPPORTED)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_every_instruction_set_has_the_bits_of_the_separate_operators(isa, dtype, force_isa, guarded):
     force_isa(isa)
@@ -234,7 +235,7 @@ def test_large_results_equal_those_of_small_calls(dtype, tokens, rounding, guard
 
 
 @pytest.mark.parametrize("rounding", ROUNDINGS)
-@pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512", None])
+@pytest.mark.parametrize("isa", SUPPORTED)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_heads_are_read_within_their_memory(dtype, isa, rounding, force_isa):
     """Heads around the size of a block of squares, and more heads than a block has."""

@@ -9,6 +9,7 @@ import itertools
 import numpy as np
 import pytest
 import torch
+from instruction_sets import SUPPORTED
 
 from npu_rope import rms_norm
 from npu_rope.ops.rms_norm import rms_norm_rounded_last
@@ -45,7 +46,7 @@ def assert_within_ends(y, x, scale, epsilon, scale_offset):
     assert ((least <= got) & (got <= largest)).all()
 
 
-@pytest.mark.parametrize("isa", ["baseline", "avx2", None])
+@pytest.mark.parametrize("isa", SUPPORTED)
 @pytest.mark.parametrize("scale_offset", [0.0, 1.0, -0.3])
 @pytest.mark.parametrize(("dtype", "scale_dtype"), PAIRS)
 def test_results_are_within_their_bounds(dtype, scale_dtype, scale_offset, isa, force_isa):

@@ -11,6 +11,7 @@ import sys
 import numpy as np
 import pytest
 import torch
+from instruction_sets import SUPPORTED
 from rope_cases import NUMPY_DTYPES, assert_within, values_of
 
 from npu_rope import RopeParams, native, rope, rope_set_rows
@@ -21,19 +22,6 @@ MODES = ["normal", "neox"]
 
 def normal(shape, dtype, seed=0):
     return np.random.default_rng(seed).standard_normal(shape).astype(NUMPY_DTYPES[dtype])
-
-
-def is_supported(name):
-    library = native.load()
-    try:
-        library.force_isa(name)
-    except ValueError:
-        return False
-    library.force_isa(None)
-    return True
-
-
-ISAS = [name for name in ("neon", "baseline", "avx2", "avx512", "avx512_bf16") if is_supported(name)]
 
 
 @pytest.fixture
@@ -47,7 +35,7 @@ def threads():
 # ---- instruction sets ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("isa", SUPPORTED)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_every_instruction_set_meets_the_bound_at_many_head_sizes(isa, mode, dtype, library, guarded):
@@ -62,20 +50,20 @@ def test_every_instruction_set_meets_the_bound_at_many_head_sizes(isa, mode, dty
         assert_within(out, x, positions, params, dtype=dtype)
 
 
-@pytest.mark.skipif(len(ISAS) < 2, reason="this machine has one instruction set")
+@pytest.mark.skipif(len(SUPPORTED) < 2, reason="this machine has one instruction set")
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_all_sets_are_bit_equal(mode, dtype, library):
     x, positions = normal((70, 3, 130), dtype), np.arange(70) + 12345
     for n_dims in (2, 18, 64, 96, 128, 130):
         results = []
-        for isa in ISAS:
+        for isa in SUPPORTED:
             library.force_isa(isa)
             results.append(rope(x, positions, RopeParams(n_dims, mode), backend="cpu").tobytes())
         assert len(set(results)) == 1
 
 
-@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("isa", SUPPORTED)
 def test_every_finite_float16_survives_the_conversion_to_float32_and_back(isa, library):
     """At position 0, pairs of finite numbers stay the same, and other pairs do not become finite."""
     library.force_isa(isa)
@@ -86,7 +74,7 @@ def test_every_finite_float16_survives_the_conversion_to_float32_and_back(isa, l
     assert not np.isfinite(y.reshape(1, 1024, 32, 2)[~finite]).all(-1).any()
 
 
-@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("isa", SUPPORTED)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("mode", MODES)
 def test_results_round_to_nearest_even(isa, dtype, mode, library):
@@ -218,7 +206,7 @@ LARGE_WINDOWS = [
 ]
 
 
-@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("isa", SUPPORTED)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 @pytest.mark.parametrize("window", LARGE_WINDOWS)

@@ -12,6 +12,7 @@ import torch
 from guarded_memory import GuardedMemory
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from instruction_sets import SUPPORTED
 from pairwise import pairwise
 from rope_cases import NUMPY_DTYPES, bytes_of, layout_strides, refusal, to_torch, values_of
 from rotated_halves import signed_partners
@@ -201,7 +202,7 @@ def test_any_call_meets_the_bound(call, D, seed, backend):
     run_and_judge(call, backend, GuardedMemory(), seed)
 
 
-@pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512", None])
+@pytest.mark.parametrize("isa", SUPPORTED)
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 @pytest.mark.parametrize("width", ["half", "full", "twice"])
 def test_every_instruction_set_meets_the_bound(isa, dtype, width, force_isa, guarded):
@@ -212,7 +213,7 @@ def test_every_instruction_set_meets_the_bound(isa, dtype, width, force_isa, gua
             run_and_judge(call, "cpu", guarded)
 
 
-@pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512", None])
+@pytest.mark.parametrize("isa", SUPPORTED)
 @pytest.mark.parametrize("interleaved", [False, True])
 @pytest.mark.parametrize("width", ["half", "full"])
 def test_nans_in_float32_tables_make_bfloat16_results_nan(isa, interleaved, width, force_isa):
@@ -234,7 +235,7 @@ def in_pytorch(x, cos, sin, interleaved):
     return x * cos[..., None, :] + partners * sin[..., None, :]
 
 
-@pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512", None])
+@pytest.mark.parametrize("isa", SUPPORTED)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("interleaved", [False, True])
 def test_every_bit_equals_pytorchs(isa, dtype, interleaved, force_isa):
