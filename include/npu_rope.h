@@ -110,7 +110,7 @@ typedef struct npu_rope_error {
 } npu_rope_error;
 NPU_ROPE_API npu_rope_error npu_rope_last_error_parts(void);
 
-/* The instruction set of the kernels: "avx512_bf16", "avx512", "avx2", "baseline" or "neon". */
+/* The instruction set of the kernels: "avx512_fp16", "avx512_bf16", "avx512", "avx2", "baseline" or "neon". */
 NPU_ROPE_API const char *npu_rope_isa(void);
 
 /* Select the instruction set of this process, for tests and comparisons: one of npu_rope_isa()'s names, or NULL for the
