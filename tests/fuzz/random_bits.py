@@ -23,6 +23,7 @@ import random_operators
 import random_pmx
 import random_qkv
 import random_tables
+from instruction_sets import NAMES, SUPPORTED
 from random_operators import OPERATORS
 from random_options import parse, parser_of, show_failures
 
@@ -49,7 +50,6 @@ examples:
 
 exit status: 0 all bits are equal; 1 some are not; 2 bad usage.
 """
-ISAS = ("neon", "baseline", "avx2", "avx512", "avx512_bf16", "avx512_fp16")
 Array = npt.NDArray[Any]
 
 
@@ -160,19 +160,6 @@ def hashes_of(op: str, seed: int, count: int) -> list[tuple[str, str]]:
     return found
 
 
-def isas() -> list[str]:
-    """Return the names of the instruction sets that this machine has, of those built."""
-    library, present = native.load(), []
-    for name in ISAS:
-        try:
-            library.force_isa(name)
-        except ValueError:
-            continue
-        present.append(name)
-    library.force_isa(None)
-    return present
-
-
 # ---- the program ---------------------------------------------------------------------------------------
 
 
@@ -180,7 +167,7 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser = parser_of("random_bits.py", HELP, EXAMPLES, "call", 2000)
     add = parser.add_argument
     add("--op", action="append", choices=OPERATORS, help="this operator only; repeatable")
-    add("--isa", choices=ISAS, help="the instruction set (the widest)")
+    add("--isa", choices=NAMES, help="the instruction set (the widest)")
     add("--write", type=Path, metavar="FILE", help="write the hashes")
     add("--compare", type=Path, metavar="FILE", help="compare with this file's hashes, of its seed")
     add("--isas", action="store_true", help="print the instruction sets of this machine")
@@ -193,7 +180,7 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
 def main(given: Sequence[str] | None = None) -> int:
     options = arguments(given)
     if options.isas:
-        print(*isas())
+        print(*SUPPORTED)
         return 0
     library = native.load()
     if options.isa:
