@@ -1,0 +1,98 @@
+"""Each size of a rotation on both sides of 65,536, and strides and sizes beyond 2**31 elements."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from rope_cases import NUMPY_DTYPES, assert_within, try_rope
+
+from npu_rope import RopeParams, rope, rotary_mul
+from npu_rope.testing.bounds import is_device
+
+BORDERS = (65535, 65536, 65537)
+LARGEST_DEVICE_HEAD = 1024
+# The shape [B, S, N, D] in which one size is at the border.
+SHAPES = {
+    "B": lambda size: (size, 1, 1, 16),
+    "S": lambda size: (1, size, 1, 16),
+    "N": lambda size: (1, 1, size, 16),
+    "D": lambda size: (1, 2, 1, size),
+}
+
+
+def values_of_shape(shape, dtype):
+    return np.random.default_rng(sum(shape)).standard_normal(shape).astype(NUMPY_DTYPES[dtype])
+
+
+@pytest.mark.parametrize("mode", ["normal", "neox"])
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("dimension", SHAPES)
+def test_each_size_may_be_65536(dimension, dtype, mode, backend):
+    for size in BORDERS:
+        shape = SHAPES[dimension](size)
+        x, params = values_of_shape(shape, dtype), RopeParams(16, mode)
+        positions = np.arange(np.prod(shape[:2])).reshape(shape[:2])
+        if dimension == "D" and is_device(backend):
+            rule = rf"head size of at most {LARGEST_DEVICE_HEAD} on an NPU but got {size}\."
+            with pytest.raises(ValueError, match=rule):
+                rope(x, positions, params, backend=backend)
+            continue
+        out = try_rope(x, positions, params, backend=backend)
+        assert_within(out, x, positions, params, dtype=dtype, backend=backend)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_65536_lanes_are_rotated(dtype):
+    for lanes in (65534, 65536):
+        x, params = values_of_shape((1, 2, 1, 65537), dtype), RopeParams(lanes, "neox")
+        for backend in ("reference", "cpu"):
+            out = rope(x, np.arange(2), params, backend=backend)
+            assert_within(out, x, np.arange(2), params, dtype=dtype, backend=backend)
+
+
+@pytest.mark.parametrize("dimension", SHAPES)
+def test_given_tables_rotate_each_size(dimension, backend):
+    for size in BORDERS[1:]:
+        b, s, _, d = shape = SHAPES[dimension](size if dimension != "D" else 65536)
+        if dimension == "D" and is_device(backend):
+            continue  # refused, as above
+        x = values_of_shape(shape, "float32")
+        angle = np.arange(b * s * d, dtype=np.float32).reshape(b, s, 1, d) % 7
+        cos, sin = np.cos(angle), np.sin(angle)
+        half = d // 2
+        turned = np.concatenate([-x[..., half:], x[..., :half]], axis=-1)
+        expected = x * cos + turned * sin
+        got = rotary_mul(x, cos, sin, backend=backend)
+        np.testing.assert_array_equal(np.abs(got - expected) <= 2**-22 * (np.abs(x) + np.abs(turned)), True)
+
+
+FAR = 2**31 + 64  # elements
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dimension", ["B", "S", "N"])
+def test_strides_beyond_2_31_elements(dimension, backend):
+    """The memory between the rows is never touched, so it takes no pages."""
+    shape = (*(2 if name == dimension else 1 for name in "BSN"), 128)
+    x, out = (np.zeros(FAR + 128, np.float16) for _ in range(2))
+    strides = (2 * FAR,) * 3 + (2,)
+    far_x, far_out = (np.lib.stride_tricks.as_strided(memory, shape, strides) for memory in (x, out))
+    values = values_of_shape(shape, "float16")
+    far_x[...] = values
+    positions, params = np.arange(shape[1]) + 1000, RopeParams(128, "neox")
+    rope(far_x, positions, params, out=far_out, backend=backend)
+    assert_within(far_out, values, positions, params, dtype="float16", backend=backend)
+
+
+@pytest.mark.slow
+def test_a_tensor_of_more_than_2_31_elements_is_rotated():
+    """In place, 4 GiB."""
+    tokens, params = 2**21 + 1, RopeParams(128, "neox")
+    x = np.zeros((1, tokens, 8, 128), np.float16)
+    chosen = [0, 1, 2**20 - 1, 2**20, 2**21 - 1, 2**21]  # around 2**30 and 2**31 elements
+    values = values_of_shape((1, len(chosen), 8, 128), "float16")
+    x[:, chosen] = values
+    positions = np.arange(tokens)
+    rope(x, positions, params, out=x, backend="cpu")
+    assert_within(x[:, chosen], values, positions[chosen], params, dtype="float16")
+    assert not x[:, 2:1000].any()
