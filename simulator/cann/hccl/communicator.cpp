@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -49,17 +50,32 @@ ProcessState state_of_process(int32_t process) {
     return found;
 }
 
-// The seconds of an environment variable, or the default if the variable is not set or is not a number in the range.
-seconds read_seconds(const char* variable, long low, long high, long default_value) {
+// Reads the seconds of an environment variable, which may have decimals; "" is as not set.
+// Throws std::runtime_error if the variable is not such a number in the range.
+milliseconds read_seconds(const char* variable, size_t most_decimals, double low, double high, double default_value) {
     const char* text = std::getenv(variable);
-    char* end = nullptr;
-    const long value = text && *text ? std::strtol(text, &end, 10) : default_value;
-    return seconds(end && (*end != 0 || value < low || value > high) ? default_value : value);
+    if (!text || !*text) return milliseconds(static_cast<int64_t>(1000 * default_value));
+    const size_t digits = std::strspn(text, "0123456789");
+    const size_t decimals = text[digits] == '.' ? std::strspn(text + digits + 1, "0123456789") : 0;
+    const bool is_number = digits != 0 && decimals <= most_decimals && (text[digits] != '.' || decimals != 0) &&
+                           text[digits + (decimals ? decimals + 1 : 0)] == 0;
+    const double value = is_number ? std::strtod(text, nullptr) : -1;
+    if (!is_number || value < low || value > high) {
+        char rule[160];
+        std::snprintf(rule, sizeof(rule), "%s must be a number of seconds from %.0f to %.0f with at most %zu decimals",
+                      variable, low, high, most_decimals);
+        throw std::runtime_error(std::string(rule) + " but got " + text + ".");
+    }
+    return milliseconds(std::llround(1000 * value));
 }
 
-// hicann/hccl docs/zh/user_guide/hccl_env/HCCL_EXEC_TIMEOUT.md and HCCL_CONNECT_TIMEOUT.md, which adds 20 seconds.
-milliseconds default_exec_timeout() { return read_seconds("HCCL_EXEC_TIMEOUT", 0, 2147483647, 1836); }
-milliseconds connect_timeout() { return read_seconds("HCCL_CONNECT_TIMEOUT", 120, 7200, 120) + seconds(20); }
+// hicann/hccl docs/zh/user_guide/hccl_env/HCCL_EXEC_TIMEOUT.md; src/common/alg_env_config.cc, ParseExecTimeout() and
+// InitEnvConfig(), refuses other texts with HCCL_E_PARA, in each operation. A communicator is not created here, which
+// is stricter.
+milliseconds default_exec_timeout() { return read_seconds("HCCL_EXEC_TIMEOUT", 2, 0, 2147483647, 1836); }
+// hicann/hccl docs/zh/user_guide/hccl_env/HCCL_CONNECT_TIMEOUT.md, which adds 20 seconds and gives the range. What
+// happens to other numbers is not documented; refusing them is the stricter reading.
+milliseconds connect_timeout() { return read_seconds("HCCL_CONNECT_TIMEOUT", 0, 120, 7200, 120) + seconds(20); }
 
 void remove_folder(const std::string& folder) {
     if (DIR* entries = opendir(folder.c_str())) {
@@ -84,6 +100,7 @@ Communicator::Communicator(const std::string& folder, std::string name, uint32_t
       rank_count_(rank_count),
       device_(device),
       exec_timeout_(default_exec_timeout()),
+      connect_timeout_(connect_timeout()),
       channel_of_all_(folder + "/all", rank, rank_count) {
     auto* table = static_cast<char*>(map_shared_file(folder + "/ranks", table_bytes(rank_count)));
     shared_count_ = reinterpret_cast<std::atomic<uint32_t>*>(table);
@@ -123,7 +140,7 @@ std::string Communicator::same_device_error() const {
 
 std::string Communicator::wait_for_ranks() const {
     GilRelease release;
-    const auto end = steady_clock::now() + connect_timeout();
+    const auto end = steady_clock::now() + connect_timeout_;
     for (;;) {
         uint32_t absent = rank_count_;
         for (uint32_t rank = 0; rank < rank_count_; ++rank) {
@@ -137,7 +154,7 @@ std::string Communicator::wait_for_ranks() const {
         if (absent == rank_count_) return same_device_error();
         if (steady_clock::now() > end)
             return "rank " + std::to_string(absent) + " must join the communicator within " +
-                   std::to_string(connect_timeout().count() / 1000) + " seconds (HCCL_CONNECT_TIMEOUT).";
+                   std::to_string(connect_timeout_.count() / 1000) + " seconds (HCCL_CONNECT_TIMEOUT).";
         usleep(1000);
     }
 }

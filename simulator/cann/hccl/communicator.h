@@ -74,6 +74,7 @@ private:
     uint32_t rank_, rank_count_;
     int32_t device_;
     std::chrono::milliseconds exec_timeout_;
+    const std::chrono::milliseconds connect_timeout_;
     std::atomic<uint32_t>* shared_count_ = nullptr;  // start of the mapped table
     RankEntry* entries_ = nullptr;
     Channel channel_of_all_;

@@ -322,5 +322,40 @@ def check_the_execution_timeout_is_kept():
     assert "rank 1 has not made the call within 1 seconds (HCCL_EXEC_TIMEOUT)." in text, text
 
 
+def check_a_timeout_that_is_no_number_of_seconds_is_refused():
+    """hicann/hccl src/common/alg_env_config.cc, IsValidNumberFormat() and ParseExecTimeout()."""
+    refused = {
+        "HCCL_EXEC_TIMEOUT": [
+            "soon",
+            "-1",
+            "1.",
+            ".5",
+            "1.234",
+            "1 ",
+            "1e3",
+            "2147483648",
+            "99999999999999999999",
+        ],
+        "HCCL_CONNECT_TIMEOUT": ["soon", "119", "7201", "120.5", "-120", "0x100"],
+    }
+    accepted = {"HCCL_EXEC_TIMEOUT": ["", "0", "7200", "1.25"], "HCCL_CONNECT_TIMEOUT": ["", "120", "7200"]}
+    root, comm = (C.c_char * ROOT_BYTES)(), C.c_void_p()
+    set_device(0)
+    for values, expected in ((refused, PARA), (accepted, OK)):
+        for name in values:
+            for text in values[name]:
+                os.environ[name] = text
+                assert CANN.HcclGetRootInfo(root) == OK
+                status = CANN.HcclCommInitRootInfo(1, root, 0, C.byref(comm))
+                assert status == expected, (name, text, status)
+                if status == OK:
+                    assert CANN.HcclCommDestroy(comm) == OK
+                else:
+                    reason = error_text()
+                    assert f"{name} must be a number of seconds from " in reason, reason
+                    assert reason.rstrip().endswith(f"but got {text}."), reason
+            del os.environ[name]
+
+
 if __name__ == "__main__":
     run_checks(globals())
