@@ -1025,6 +1025,7 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "rope_frequency.cpp | comparison | for (int32_t axis = 0; axis {<} 3; ++axis)": "a pair of the last section and a pair behind all sections have the fourth axis",
         "soft_fma.h | comparison | Words in_range = (Words)(magnitude(a) {<} 0x1p990) & (Words)(magnitude(b) < 0x1p990) &": "the range is narrower than needed, and at its limit both ways are exact",
         "soft_fma.h | comparison | Words in_range = (Words)(magnitude(a) < 0x1p990) & (Words)(magnitude(b) {<} 0x1p990) &": "the range is narrower than needed, and at its limit both ways are exact",
+        "soft_fma.h | number + 1 | if (__builtin_expect((in_range[0] & in_range[1]) == 0, {0}))": "a hint to the compiler, which changes no result",
         "soft_fma.h | comparison | in_range &= is_zero | (Words)(magnitude(product) {>} 0x1p-900);": "the range is narrower than needed, and at its limit both ways are exact",
         "rms_norm_row.h | number + 1 | constexpr int kPeakExponent = {16};": "another power of two, by which the row is multiplied and divided exactly",
         "rms_norm_row.h | number + 1 | if (power != {1}) kernels_.scale_by(to, power, count);": "the power is never 2: only a row whose squares leave float64's range has one, and multiplying by 1 changes nothing",
