@@ -10,18 +10,16 @@ struct Dim {
 };
 
 // Fills dims with the dimensions of more than one element, widest stride first, and returns their number. The strides
-// in dims are positive. *low, which is <= 0, is the offset in bytes from the base to the element with the lowest
-// address.
-int sort_dims(const StridedView& v, Dim* dims, int64_t* low) {
+// in dims are positive.
+int sort_dims(const StridedView& v, Dim* dims) {
     int n = 0;
-    *low = 0;
     for (int k = 0; k < v.ndim; ++k) {
         if (v.size[k] <= 1) continue;
-        int64_t stride = v.stride_bytes[k];
-        if (stride < 0) *low += (v.size[k] - 1) * stride;
-        dims[n++] = {v.size[k], stride < 0 ? -stride : stride};
+        const Dim dim = {v.size[k], v.stride_bytes[k] < 0 ? -v.stride_bytes[k] : v.stride_bytes[k]};
+        int at = n++;
+        for (; at > 0 && dims[at - 1].stride < dim.stride; --at) dims[at] = dims[at - 1];  // most views are in order
+        dims[at] = dim;
     }
-    std::sort(dims, dims + n, [](const Dim& a, const Dim& b) { return a.stride > b.stride; });
     return n;
 }
 
@@ -37,11 +35,17 @@ bool is_nested(const Dim* dims, int n, int64_t item_bytes) {
     return true;
 }
 
-int64_t extent_bytes(const Dim* dims, int n, int64_t item_bytes) {
-    int64_t bytes = item_bytes;
-    for (int k = 0; k < n; ++k) bytes += (dims[k].size - 1) * dims[k].stride;
-    return bytes;
-}
+// The addresses of a view that is not empty: of its first byte, and behind its last one.
+struct AddressRange {
+    int64_t first, end;
+    explicit AddressRange(const StridedView& v)
+        : first(static_cast<int64_t>(v.base)), end(static_cast<int64_t>(v.base) + v.item_bytes) {
+        for (int k = 0; k < v.ndim; ++k) {
+            const int64_t span = (v.size[k] - 1) * v.stride_bytes[k];
+            (span < 0 ? first : end) += span;
+        }
+    }
+};
 
 // A stride that at least one of views a and b has, and the size of each view along it, which is 1 if the view does not
 // have the stride.
@@ -88,26 +92,23 @@ bool StridedView::empty() const {
 bool is_injective(const StridedView& v) {
     if (v.empty()) return true;
     Dim dims[kMaxDims];
-    int64_t low;
-    int n = sort_dims(v, dims, &low);
+    const int n = sort_dims(v, dims);
     return is_nested(dims, n, v.item_bytes);
 }
 
 bool may_share_memory(const StridedView& a, const StridedView& b) {
     if (a.empty() || b.empty()) return false;
-    Dim dims_a[kMaxDims], dims_b[kMaxDims];
-    int64_t low_a, low_b;
-    int count_a = sort_dims(a, dims_a, &low_a), count_b = sort_dims(b, dims_b, &low_b);
-    auto first_a = static_cast<int64_t>(a.base) + low_a, first_b = static_cast<int64_t>(b.base) + low_b;
-    if (first_a + extent_bytes(dims_a, count_a, a.item_bytes) <= first_b) return false;
-    if (first_b + extent_bytes(dims_b, count_b, b.item_bytes) <= first_a) return false;
+    const AddressRange range_a(a), range_b(b);
+    if (range_a.end <= range_b.first || range_b.end <= range_a.first) return false;
     if (a.item_bytes != b.item_bytes) return true;
+    Dim dims_a[kMaxDims], dims_b[kMaxDims];
+    const int count_a = sort_dims(a, dims_a), count_b = sort_dims(b, dims_b);
     MergedDim both[2 * kMaxDims];
     Dim widest[2 * kMaxDims];
     int n = merge(dims_a, count_a, dims_b, count_b, both);
     for (int k = 0; k < n; ++k) widest[k] = {std::max(both[k].size_a, both[k].size_b), both[k].stride};
     if (!is_nested(widest, n, a.item_bytes)) return true;
-    return have_common_byte(both, n, first_b - first_a, a.item_bytes);
+    return have_common_byte(both, n, range_b.first - range_a.first, a.item_bytes);
 }
 
 bool is_same_view(const StridedView& a, const StridedView& b) {
