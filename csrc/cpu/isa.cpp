@@ -29,7 +29,7 @@ bool has_avx512() {
 }
 bool has_avx512bf16() { return has_avx512() && __builtin_cpu_supports("avx512bf16"); }
 #if defined(NPU_ROPE_HAS_AVX512FP16)
-// Compilers that compile for this instruction set need not know its name here.
+// __builtin_cpu_supports() of a compiler that has this instruction set need not know its name.
 bool has_avx512fp16() {
     constexpr unsigned kFp16Bit = 1u << 23;  // of EDX; Intel SDM, CPUID, leaf 7
     unsigned a, b, c, d;

@@ -50,11 +50,12 @@ ProcessState state_of_process(int32_t process) {
     return found;
 }
 
-// Reads the seconds of an environment variable, which may have decimals; "" is as not set.
+// Reads the seconds of an environment variable; the default text if it is empty or not set.
 // Throws std::runtime_error if the variable is not such a number in the range.
-milliseconds read_seconds(const char* variable, size_t most_decimals, double low, double high, double default_value) {
+milliseconds read_seconds(const char* variable, size_t most_decimals, double low, double high,
+                          const char* default_text) {
     const char* text = std::getenv(variable);
-    if (!text || !*text) return milliseconds(static_cast<int64_t>(1000 * default_value));
+    if (!text || !*text) text = default_text;
     const size_t digits = std::strspn(text, "0123456789");
     const size_t decimals = text[digits] == '.' ? std::strspn(text + digits + 1, "0123456789") : 0;
     const bool is_number = digits != 0 && decimals <= most_decimals && (text[digits] != '.' || decimals != 0) &&
@@ -72,10 +73,10 @@ milliseconds read_seconds(const char* variable, size_t most_decimals, double low
 // hicann/hccl docs/zh/user_guide/hccl_env/HCCL_EXEC_TIMEOUT.md; src/common/alg_env_config.cc, ParseExecTimeout() and
 // InitEnvConfig(), refuses other texts with HCCL_E_PARA, in each operation. A communicator is not created here, which
 // is stricter.
-milliseconds default_exec_timeout() { return read_seconds("HCCL_EXEC_TIMEOUT", 2, 0, 2147483647, 1836); }
-// hicann/hccl docs/zh/user_guide/hccl_env/HCCL_CONNECT_TIMEOUT.md, which adds 20 seconds and gives the range. What
-// happens to other numbers is not documented; refusing them is the stricter reading.
-milliseconds connect_timeout() { return read_seconds("HCCL_CONNECT_TIMEOUT", 0, 120, 7200, 120) + seconds(20); }
+milliseconds default_exec_timeout() { return read_seconds("HCCL_EXEC_TIMEOUT", 2, 0, 2147483647, "1836"); }
+// hicann/hccl docs/zh/user_guide/hccl_env/HCCL_CONNECT_TIMEOUT.md, which adds 20 seconds and gives the range. The
+// page does not say what CANN does with other numbers. Here they are refused, the stricter reading.
+milliseconds connect_timeout() { return read_seconds("HCCL_CONNECT_TIMEOUT", 0, 120, 7200, "120") + seconds(20); }
 
 void remove_folder(const std::string& folder) {
     if (DIR* entries = opendir(folder.c_str())) {
