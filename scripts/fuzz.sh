@@ -5,7 +5,7 @@ set -uo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 SOURCES="$ROOT/tests/fuzz/coverage"
 BUILD="$ROOT/build/fuzz"
-TARGETS=(capi tiling aclnn ggml readers)
+TARGETS=(capi tiling aclnn ggml readers reports)
 ATHERIS=atheris==3.0.0 # its hashes are in scripts/atheris.txt
 VENV_FUZZ="$ROOT/.venv-fuzz" # with atheris
 FUZZER_LIBRARY='/usr/lib/llvm-14/lib/clang/*/lib/linux/libclang_rt.fuzzer-*.a' # of libclang-rt-14-dev
@@ -24,6 +24,7 @@ test that the inputs reached, and each crash with the command that repeats it.
   aclnn    the simulated aclnn functions: both phases with any tensors, lists, scalars and attributes
   ggml     the adapter for ggml's CANN backend: nodes and graphs with any fields
   readers  RopeParams.from_gguf and from_hf: files and configurations of any content
+  reports  the files that ascend-sim trace, ascend-sim kernel and npu-rope bench --from read
 
   --seconds N  search for N seconds in each target. 0: only run the corpus. Default: 60
   --keep       add the inputs that reach new code to tests/fuzz/coverage/corpus, and remove those that reach none that
@@ -38,7 +39,7 @@ Examples:
 After you have mended a crash, put its input into tests/fuzz/coverage/corpus/TARGET as mended-<what>: every run repeats
 it, and --keep keeps it.
 Needs clang-14, libclang-rt-14-dev and llvm-14 of Debian or Ubuntu, which the script installs if it runs as root; readers
-needs .venv (scripts/test.sh sets it up) and installs $ATHERIS into .venv-fuzz.
+and reports need .venv (scripts/test.sh sets it up) and install $ATHERIS into .venv-fuzz.
 Exit status: 0 no crash, 1 a crash or a failed step, 2 a wrong argument.
 TEXT
 }
@@ -73,6 +74,8 @@ while [ $# -gt 0 ]; do
 done
 [ ${#targets[@]} -gt 0 ] || targets=("${TARGETS[@]}")
 
+is_python() { [ -f "$SOURCES/fuzz_$1.py" ]; }
+
 # ---- steps ---------------------------------------------------------------------------------------
 
 configure_and_build() {
@@ -83,7 +86,7 @@ configure_and_build() {
 build_programs() {
   local target
   local -a programs=()
-  for target in "${targets[@]}"; do [ "$target" = readers ] || programs+=("fuzz_$target"); done
+  for target in "${targets[@]}"; do is_python "$target" || programs+=("fuzz_$target"); done
   [ ${#programs[@]} -gt 0 ] || return 0
   require_debian "the fuzzers need Clang" clang-14 clang++-14 llvm-14 llvm-cov-14 \
     libclang-rt-14-dev "$(compgen -G "$FUZZER_LIBRARY" | head -n 1)"
@@ -100,9 +103,9 @@ install_atheris() {
     printf 'import site; site.addsitedir("%s")\n' "$(site_packages_of "$VENV")" >"$(site_packages_of "$VENV_FUZZ")/shared.pth"
 }
 
-set_up_readers() {
-  [[ " ${targets[*]} " = *" readers "* ]] || return 0
-  [ -x "$VENV/bin/python" ] || die "readers needs .venv." "scripts/test.sh --help describes how to set it up."
+set_up_python() {
+  [[ " ${targets[*]} " =~ " "(readers|reports)" " ]] || return 0
+  [ -x "$VENV/bin/python" ] || die "readers and reports need .venv." "scripts/test.sh --help describes how to set it up."
   refuse_link "$VENV_FUZZ"
   venv_is_good "$VENV_FUZZ" || forget atheris
   pip_step atheris "$(hash_of "$ATHERIS" "$("$VENV/bin/python" -V)")" "installing $ATHERIS into .venv-fuzz" install_atheris ||
@@ -111,8 +114,8 @@ set_up_readers() {
 
 # program TARGET: set `command` to the target's program.
 program() {
-  if [ "$1" = readers ]; then
-    command=("$VENV_FUZZ/bin/python" "$SOURCES/fuzz_readers.py")
+  if is_python "$1"; then
+    command=("$VENV_FUZZ/bin/python" "$SOURCES/fuzz_$1.py")
   else
     command=("$BUILD/tests/fuzz/coverage/fuzz_$1")
   fi
@@ -131,7 +134,7 @@ covered() {
 # lines TARGET: print how many lines of the code under test the inputs reached, of the run whose profiles are in $work.
 lines() {
   local binary sources
-  if [ "$1" = readers ]; then
+  if is_python "$1"; then
     "${command[@]}" --lines "$work/corpus" "$SOURCES/corpus/$1" 2>/dev/null | grep lines
     return
   fi
@@ -157,7 +160,7 @@ search() {
   rm -f "$work"/*.profraw
   local -a limits=(-max_len=512 -len_control=0 -timeout=60 -rss_limit_mb=3000 "-artifact_prefix=$BUILD/crashes/$target-")
   if [ "$seconds" -gt 0 ]; then limits+=("-max_total_time=$seconds"); else limits+=(-runs=0); fi
-  [ "$target" = readers ] || limits+=(-malloc_limit_mb=1000)
+  is_python "$target" || limits+=(-malloc_limit_mb=1000)
   LLVM_PROFILE_FILE="$work/%m.profraw" "${command[@]}" "${limits[@]}" -print_final_stats=1 \
     "$work/corpus" "$SOURCES/corpus/$target" >"$work/log" 2>&1 </dev/null &
   local pid=$!
@@ -190,7 +193,7 @@ keep_inputs() {
   local target="$1" minimal="$work/minimal"
   rm -rf "$minimal" && mkdir "$minimal"
   local -a merge=(-set_cover_merge=1 -use_counters=0 -max_len=512)
-  [ "$target" != readers ] || merge=(--keep)
+  ! is_python "$target" || merge=(--keep)
   "${command[@]}" "${merge[@]}" "$minimal" "$SOURCES/corpus/$target" "$work/corpus" >>"$work/log" 2>&1 ||
     die "the corpus of $target could not be minimised." "See $work/log"
   find "$SOURCES/corpus/$target" -type f ! -name 'mended-*' -delete
@@ -205,7 +208,7 @@ keep_inputs() {
 if [ -d "$VENV/bin" ]; then export PATH="$VENV/bin:$PATH"; fi
 STEP_LABEL=fuzz
 build_programs
-set_up_readers
+set_up_python
 unset STEP_LABEL
 export ASAN_OPTIONS="detect_leaks=1:allocator_may_return_null=1:${ASAN_OPTIONS:-}" UBSAN_OPTIONS=print_stacktrace=1
 if [ -n "$input" ]; then

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO
 
-from ascend_sim.files import bytes_of
+from ascend_sim.files import bytes_of, is_finite
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -253,7 +253,8 @@ def read_json(path: Path) -> Results:
         raise ValueError("the report's problems are not texts")
     for row in document["rows"]:
         _require(row, _ROW_TYPES, "a row")
-        if not isinstance(row.get("foreign_cores", ""), (int, float, type(None))):
+        cores = row.get("foreign_cores", "")
+        if cores is not None and not is_finite(cores):
             raise ValueError("a row has no foreign_cores, or it is not a number")
         if _MEASURED_NUMBERS & set(row):
             _require(row, dict.fromkeys(_MEASURED_NUMBERS, float), "a measured row")
@@ -269,8 +270,8 @@ def _require(entries: Any, types: dict[str, type], description: str) -> None:
     if not isinstance(entries, dict):
         raise ValueError(f"{description} is not an object")
     for name, kind in types.items():
-        accepted = (int, float) if kind is float else kind
-        if not isinstance(entries.get(name), accepted):
+        entry = entries.get(name)
+        if not (is_finite(entry) if kind is float else isinstance(entry, kind)):
             raise ValueError(f"{description} has no {name}, or it is not of type {kind.__name__}")
 
 

@@ -11,7 +11,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-__all__ = ["bytes_of", "cause_of", "remove", "replacing", "stream_to", "unwritable"]
+_CHUNK_BYTES = 1 << 20
+
+__all__ = ["bytes_of", "cause_of", "is_finite", "remove", "replacing", "stream_to", "unwritable"]
 
 
 def cause_of(error: Exception) -> str:
@@ -60,17 +62,26 @@ def is_own_folder(path: Path) -> bool:
 
 
 def bytes_of(path: Path, most_bytes: int) -> bytes:
-    """Return the contents of a file that comes from elsewhere. No more than a limit is read.
+    """Return the contents of a file that comes from elsewhere.
+
+    No more than a limit is read, in chunks, so that a small file takes little memory.
 
     Raises:
         OSError: the file cannot be read.
         ValueError: it has more bytes than ``most_bytes``.
     """
+    data = bytearray()
     with path.open("rb") as stream:
-        data = stream.read(most_bytes + 1)
-    if len(data) > most_bytes:
-        raise ValueError(f"it has more than {most_bytes} bytes")
-    return data
+        while chunk := stream.read(_CHUNK_BYTES):
+            data += chunk
+            if len(data) > most_bytes:
+                raise ValueError(f"it has more than {most_bytes} bytes")
+    return bytes(data)
+
+
+def is_finite(value: Any) -> bool:
+    """Return whether an entry of a file is a number in the range of float64, which can be formatted."""
+    return isinstance(value, int | float) and abs(value) <= sys.float_info.max
 
 
 @contextmanager

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+
+from ascend_sim.files import is_finite
 
 __all__ = ["NOT_HARDWARE", "show"]
 
@@ -16,10 +18,14 @@ NOT_HARDWARE = "Simulated: a model of published rates, never fitted to hardware.
 
 # The numbers that a summary must have.
 SUMMARY_NUMBERS = (
-    *("cycles", "microseconds", "bytes_read", "bytes_written", "roofline_share", "cores", "slowest_core"),
+    *("clock_ghz", "cycles", "microseconds", "roofline_share", "cores", "slowest_core"),
+    *("bytes_read", "bytes_written"),
     *(f"busy_{pipe}" for pipe in PIPES),
     *(f"instructions_{pipe}" for pipe in PIPES),
 )
+# Numbers that the details of a span may have.
+SPAN_NUMBERS = ("address", "bytes", "repeats", "uses")
+MOST_MICROSECONDS = 1e12
 # The texts, then the numbers, that each row of the lists "apis" and "critical_path.parts" must have.
 INSTRUCTION_FIELDS = (("api", "pipe"), ("count", "repeats", "bytes", "cycles"))
 PART_FIELDS = (("api", "pipe", "what"), ("count", "cycles"))
@@ -38,6 +44,35 @@ def missing_in(summary: dict[str, Any]) -> str | None:
     )
 
 
+def missing_in_events(contents: dict[str, Any]) -> str | None:
+    """Return what a file lacks for a plot or a page, such as ``"number pid in traceEvents"``, or None."""
+    events = contents.get("traceEvents")
+    if not isinstance(events, list) or not all(isinstance(e, dict) and "ph" in e for e in events):
+        return "traceEvents to show"
+    if all(e["ph"] != "X" for e in events):
+        return "traceEvents to show"
+    return next((f"{missing} in traceEvents" for missing in map(_missing_in_event, events) if missing), None)
+
+
+def _missing_in_event(event: dict[str, Any]) -> str | None:
+    """A span has a place, times and a name. The name of a thread has a place and a text."""
+    details = event.get("args", {})
+    if event["ph"] == "X":
+        times = [event.get(name) for name in ("ts", "dur")]
+        if not all(is_finite(time) and abs(time) <= MOST_MICROSECONDS for time in times):
+            return f"numbers ts and dur of at most {MOST_MICROSECONDS:g}"
+        known = [name for name in SPAN_NUMBERS if name in details] if isinstance(details, dict) else None
+        if known is None or ("address" in details and "bytes" not in details):
+            return "complete object args"
+        details = {"line": "", **details}
+        return _missing(event, ("name",), ("pid", "tid")) or _missing(details, ("line",), known)
+    if event.get("name") != "thread_name":
+        return None
+    return _missing(event, (), ("pid", "tid")) or (
+        _missing(details, ("name",), (), "args.") if isinstance(details, dict) else "object args"
+    )
+
+
 def _missing_in_rows(
     contents: Any, name: str, texts: tuple[str, ...], numbers: tuple[str, ...], prefix: str = ""
 ) -> str | None:
@@ -48,15 +83,11 @@ def _missing_in_rows(
     return next((name for name in missing if name), None)
 
 
-def _missing(contents: Any, texts: tuple[str, ...], numbers: tuple[str, ...], prefix: str = "") -> str | None:
+def _missing(contents: Any, texts: Sequence[str], numbers: Sequence[str], prefix: str = "") -> str | None:
     for name in texts:
         if not isinstance(contents.get(name), str):
             return f"text {prefix}{name}"
-    return next((f"number {prefix}{name}" for name in numbers if not _is_number(contents.get(name))), None)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and abs(value) <= sys.float_info.max
+    return next((f"number {prefix}{name}" for name in numbers if not is_finite(contents.get(name))), None)
 
 
 def format_bandwidth(run: dict[str, Any]) -> str:

@@ -29,16 +29,6 @@ def refusal(path: Path) -> str | None:
     return None
 
 
-def has_spans(contents: dict[str, Any]) -> bool:
-    """Return whether a trace file's contents have spans that :func:`draw` can draw."""
-    events = contents.get("traceEvents")
-    if not isinstance(events, list) or not all(isinstance(e, dict) and "ph" in e for e in events):
-        return False
-    spans = [e for e in events if e["ph"] == "X"]
-    numbers = [e.get(name) for e in spans for name in ("pid", "tid", "ts", "dur")]
-    return bool(spans) and all(isinstance(number, int | float) for number in numbers)
-
-
 def _join_spans(spans: list[tuple[float, float]], shortest_pause: float) -> list[tuple[float, float]]:
     """Join the spans between which the pause is shorter than ``shortest_pause``."""
     joined: list[tuple[float, float]] = []

@@ -278,6 +278,7 @@ HOSTILE_ARRAYS = {
     "with code in its header": npy("(print('run'),)"),
     "of Python objects": npy((8,)).replace(b"<f4", b"|O1"),
     "that ends in its header": npy((8,))[:40],
+    "with a bracket that does not end": npy((8,)).replace(b"(8,)", b"(8,("),
     "that is a pickle": b"\x80\x04N.",
     "that is an archive": None,
 }
@@ -431,7 +432,51 @@ def test_a_summary_that_lacks_a_value_is_refused_with_the_value_s_name(timeline,
     )
 
 
-@pytest.mark.parametrize("events", [None, [], [{"ph": "X", "pid": 0}]])
+SPAN = {"ph": "X", "pid": 0, "tid": 1, "ts": 0, "dur": 1, "name": "Add"}
+TITLE = {"ph": "M", "pid": 0, "tid": 1, "name": "thread_name"}
+LACKING_EVENTS = {
+    "place": ([SPAN | {"pid": {}}], "number pid in traceEvents"),
+    "time": ([SPAN | {"ts": "1"}], "numbers ts and dur of at most 1e+12 in traceEvents"),
+    "far time": ([SPAN | {"dur": 1e308}], "numbers ts and dur of at most 1e+12 in traceEvents"),
+    "name": ([SPAN | {"name": []}], "text name in traceEvents"),
+    "details": ([SPAN | {"args": 1}], "complete object args in traceEvents"),
+    "size": ([SPAN | {"args": {"address": 0}}], "complete object args in traceEvents"),
+    "bytes": ([SPAN | {"args": {"bytes": None}}], "number bytes in traceEvents"),
+    "line": ([SPAN | {"args": {"line": 1}}], "text line in traceEvents"),
+    "title": ([SPAN, TITLE | {"args": {}}], "text args.name in traceEvents"),
+    "title's place": ([SPAN, TITLE | {"tid": {}, "args": {"name": "S"}}], "number tid in traceEvents"),
+    "title's details": ([SPAN, TITLE | {"args": []}], "object args in traceEvents"),
+}
+
+
+@pytest.mark.parametrize("name", LACKING_EVENTS)
+@pytest.mark.parametrize("picture", [("--plot", "plot.png"), ("--page", "page.html")])
+def test_an_event_that_lacks_an_entry_is_refused_with_its_name(timeline, name, picture):
+    events, missing = LACKING_EVENTS[name]
+    Path("lacking.json").write_text(json.dumps(json.loads(timeline.read_text()) | {"traceEvents": events}))
+    done = ascend_sim_command("trace", "lacking.json", *picture)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.endswith(f"but got lacking.json: it has no {missing}.\n")
+    assert files() == ["lacking.json"]
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="RLIMIT_AS limits memory on Linux only")
+def test_a_small_timeline_takes_little_memory(timeline):
+    program = (
+        "import resource, sys\n"
+        "from ascend_sim.files import bytes_of\n"
+        "from pathlib import Path\n"
+        "used = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize()\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (used + (64 << 20), resource.RLIM_INFINITY))\n"
+        "assert bytes_of(Path(sys.argv[1]), 1 << 30) == Path(sys.argv[1]).read_bytes()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, timeline], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("events", [None, [], [{"ph": "M", "pid": 0}], [1]])
 def test_a_timeline_without_spans_is_shown_but_not_plotted(timeline, events):
     contents = json.loads(timeline.read_text()) | {"traceEvents": events}
     Path("bare.json").write_text(json.dumps(contents))

@@ -790,6 +790,9 @@ INVALID_REPORTS = {
     "row without a contestant": {"rows": [{"row": "x"}]},
     "row without foreign_cores": {"rows": [{k: v for k, v in figure().items() if k != "foreign_cores"}]},
     "time that is a text": {"rows": [figure() | {"median_us": "1"}]},
+    "time beyond float64": {"rows": [figure() | {"median_us": 10**400}]},
+    "time that is no number": {"rows": [figure() | {"median_us": float("nan")}]},
+    "cores beyond float64": {"rows": [figure() | {"foreign_cores": 10**400}]},
     "problem that is no text": {"problems": [1]},
     "lists in lists without an end": "[" * 100_000,
 }

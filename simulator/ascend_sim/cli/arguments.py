@@ -137,8 +137,8 @@ def read_array(file: str, other_form: str = "DTYPE[SIZES]") -> Any:
         # Mapped and not read, so that a header with larger sizes than the file's is refused before memory is
         # asked for. Python objects and archives (.npz) cannot be mapped.
         mapped = np.lib.format.open_memmap(file, mode="r")
-    except (OSError, OverflowError, ValueError) as error:
-        cause = cause_of(error).rstrip(".")
+    except Exception as error:  # NumPy's reader of headers passes on those of tokenize and ast, and others
+        cause = cause_of(error).rstrip(".") or type(error).__name__
         raise bad_value(f"argument must be a .npy file or {other_form} but got {file}: {cause}.") from None
     if mapped.nbytes > MOST_BYTES:
         raise bad_value(f"argument must have at most 4 GiB but got {file}.")

@@ -50,8 +50,8 @@ def trace(
     try:
         contents = json.loads(bytes_of(file, MOST_BYTES).decode("utf-8"))
         summary = {"call": file.name, **_summary_of(contents)}
-        if (plot or page) and not timeline_plot.has_spans(contents):
-            raise ValueError("it has no traceEvents to show")
+        if (plot or page) and (missing := timeline.missing_in_events(contents)):
+            raise ValueError(f"it has no {missing}")
     except (OSError, RecursionError, ValueError) as error:
         cause = cause_of(error)
         raise usage_error(f"[trace] file must be a timeline of ascend_sim but got {file}: {cause}.") from None

@@ -9,32 +9,22 @@ any bytes. Properties of every call:
 - A call takes at most MEMORY_BYTES, so a file with a huge count is refused before memory is requested. The
   option -timeout of libFuzzer limits its time.
 
-scripts/fuzz.sh runs this program. Options are libFuzzer's; --lines FOLDER... runs the files of the folders
-and prints the number of lines of the readers that they reach; --keep NEW FOLDER... copies those that reach
-new lines.
+scripts/fuzz.sh runs this program. Options: python_fuzzer.py.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import re
-import resource
-import shutil
 import struct
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
-from types import CodeType
 from typing import Any
 
 import atheris
+from python_fuzzer import Program
 
-ROOT = Path(__file__).parents[3]
-# atheris cannot instrument what the finder of an editable install imports, so import from the checkout.
-sys.meta_path = [finder for finder in sys.meta_path if type(finder).__module__[:9] != "_editable"]
-sys.path[:0] = [str(ROOT), str(ROOT / "simulator")]
 # transformers reads a configuration of a model that it has; its code is slow and not what this program tests.
 sys.modules["transformers"] = None  # type: ignore[assignment]
 with atheris.instrument_imports(
@@ -47,7 +37,6 @@ import numpy as np  # noqa: E402
 from npu_rope import RopeParams  # noqa: E402
 from npu_rope.errors import BrokenRule  # noqa: E402
 
-READERS = (gguf_header, gguf_params, hf_config, hf_params)
 MEMORY_BYTES = 1 << 28
 ERROR = re.compile(r"\[rope\] .+ must .+ but got .*\.", re.DOTALL)
 
@@ -227,72 +216,5 @@ def test(content: bytes) -> None:
             raise
 
 
-# ---- lines -----------------------------------------------------------------------------------------------
-
-
-def lines_of(code: CodeType) -> set[int]:
-    own = {line for _, _, line in code.co_lines() if line}
-    return own.union(*(lines_of(inner) for inner in code.co_consts if isinstance(inner, CodeType)))
-
-
-def reached_lines(names: list[Path]) -> Iterator[tuple[Path, dict[str, set[int]]]]:
-    """Run each file. Yield it and the lines of the readers that it reaches."""
-    reached: dict[str, set[int]] = {}
-
-    def trace(frame: Any, event: str, _: Any) -> Any:
-        lines = reached.get(frame.f_code.co_filename)
-        if lines is None:
-            return None
-        lines.add(frame.f_lineno)
-        return trace
-
-    for name in names:
-        reached = {str(module.__file__): set() for module in READERS}
-        sys.settrace(trace)
-        test(name.read_bytes())
-        sys.settrace(None)
-        yield name, reached
-
-
-def files_of(folders: list[str]) -> list[Path]:
-    files = [file for each in folders for file in Path(each).iterdir()]
-    return sorted(files, key=lambda file: (file.stat().st_size, file.name))
-
-
-def print_lines(folders: list[str]) -> None:
-    """Run the files of the folders, and print the number of lines of each reader that they reach."""
-    total: dict[str, set[int]] = {str(module.__file__): set() for module in READERS}
-    for _, reached in reached_lines(files_of(folders)):
-        for file, lines in reached.items():
-            total[file] |= lines
-    for file, lines in total.items():
-        # The lines of the module itself ran when it was imported.
-        source = compile(Path(file).read_text(encoding="utf-8"), file, "exec")
-        known = lines_of(source) - {line for _, _, line in source.co_lines() if line}
-        share = 100 * len(lines & known) / len(known)
-        print(f"{len(lines & known)} of {len(known)} lines of {os.path.basename(file)}, {share:.1f} %")
-
-
-def keep_files(new_folder: str, folders: list[str]) -> None:
-    """Copy each file that reaches a line which no smaller file reaches. (atheris does not support -merge.)"""
-    known: set[tuple[str, int]] = set()
-    for name, reached in reached_lines(files_of(folders)):
-        lines = {(file, line) for file, lines in reached.items() for line in lines}
-        if not lines <= known:
-            known |= lines
-            shutil.copy(name, new_folder)
-
-
-def main() -> None:
-    if sys.argv[1:2] == ["--lines"]:
-        return print_lines(sys.argv[2:])
-    if sys.argv[1:2] == ["--keep"]:
-        return keep_files(sys.argv[2], sys.argv[3:])
-    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY_BYTES, resource.RLIM_INFINITY))
-    atheris.Setup(sys.argv, test)
-    atheris.Fuzz()
-
-
 if __name__ == "__main__":
-    main()
+    Program(test, (gguf_header, gguf_params, hf_config, hf_params), MEMORY_BYTES).main()
