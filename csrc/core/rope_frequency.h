@@ -27,7 +27,7 @@ constexpr Quad kTwoPi = Quad(0x1.921fb54442d18p+2) + Quad(0x1.1a62633145c07p-52)
 
 // Number of axes. In modes with sections a token has four positions (time, height, width, extra), and sections assign
 // an axis to each pair.
-constexpr int kRopeAxes = 4;
+constexpr int kRopeAxes = std::extent_v<decltype(npu_rope_params::sections)>;
 inline bool rope_has_sections(int32_t mode) { return (mode & NPU_ROPE_MODE_MROPE) != 0; }
 
 // Number of rotated pairs of a head.

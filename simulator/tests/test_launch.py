@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import signal
 import struct
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import ascend_sim
@@ -94,6 +96,40 @@ def test_a_kernel_that_calls_exit_does_not_end_the_process_as_if_it_had_succeede
     (line,) = set(done.stderr.splitlines())
     text = "kernel:0, core 2, kernel: the kernel exit_of_the_last_core calls exit: the process ends."
     assert line == f"[sim] SIM-END-01 {text}"
+
+
+ENDS = """
+import sys, ascend_sim, numpy as np
+kernel = ascend_sim.Kernel(sys.argv[1], sys.argv[2], "ascend910b")
+print("launched", flush=True)
+kernel.run(ascend_sim.Part(np.zeros(8, np.float32)), ascend_sim.Part(np.zeros(8, np.float32)), block_dim=3)
+print("returned")
+"""
+
+
+@pytest.mark.parametrize(
+    ("kernel", "status"),
+    [("abort_of_the_last_core", -signal.SIGABRT), ("exit_without_handlers_of_the_last_core", 3)],
+)
+def test_a_kernel_that_ends_the_process_at_once_gives_the_status_of_its_call(kernel, status, kernel_folder):
+    library = ascend_sim.build(mini_kernels.source("ends"), flags=["-O0"], folder=kernel_folder)
+    command = [sys.executable, "-c", ENDS, str(library), kernel]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (status, "launched\n", "")
+
+
+def test_sigterm_ends_a_loop_without_instructions(kernel_folder):
+    """Python handles Ctrl+C when the launch returns, so a signal without a handler must end it."""
+    library = ascend_sim.build(mini_kernels.source("ends"), flags=["-O0"], folder=kernel_folder)
+    command = [sys.executable, "-c", ENDS, str(library), "loop_without_instructions"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stdout.readline() == "launched\n"
+        time.sleep(0.5)  # until the launch
+        process.send_signal(signal.SIGINT)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(1)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == -signal.SIGTERM
 
 
 def test_an_exception_of_one_core_ends_the_others_and_the_next_launch_works(compiled):

@@ -33,6 +33,19 @@ KERNEL(exit_of_the_last_core) {
     if (GetBlockIdx() == GetBlockNum() - 1) std::exit(0);
 }
 
+KERNEL(abort_of_the_last_core) {
+    if (GetBlockIdx() == GetBlockNum() - 1) std::abort();
+}
+
+// _Exit is C++'s name of _exit: no handler runs.
+KERNEL(exit_without_handlers_of_the_last_core) {
+    if (GetBlockIdx() == GetBlockNum() - 1) std::_Exit(3);
+}
+
+KERNEL(loop_without_instructions) {
+    for (volatile bool is_endless = true; is_endless;) continue;
+}
+
 KERNEL(wait_for_a_flag_that_is_set) {
     GlobalTensor<int32_t> flags = global<int32_t>(x);
     while (flags.GetValue(1) == 0) continue;  // keeps SIM-END-02
