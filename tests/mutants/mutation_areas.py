@@ -1013,6 +1013,7 @@ EQUIVALENT: dict[str, dict[str, str]] = {
     },
     "angles": {
         "rope_table.h | name | bool is_ordered_ = {false}; // the ordered tables are those of position_": "the first position sets it",
+        "rope_table.h | comparison | for (int k = 1; k {<} kRopeAxes; ++k)": "it writes behind an array: the sanitized C test capi_rope detects it",
         "rope_frequency.cpp | number + 1 | std::vector<Quad> powers(static_cast<size_t>(largest) + {1}, Quad(1));": "a longer vector",
         "rope_angle.cpp | number + 1 | thread_local int oldest = {0};": "another entry of the empty cache is filled first",
         "rope_angle.h | number + 1 | float theta_scale = 1, freq_scale = 1, ext_factor = 0, mscale_f32 = {1}, ramp_low = 0, ramp_high = 0;": "the policy ggml sets it, and only it reads it",
