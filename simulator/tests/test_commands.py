@@ -298,6 +298,14 @@ def test_a_hostile_array_is_refused_before_memory_is_asked_for(name, monkeypatch
     assert "unsafe" not in done.stderr
 
 
+def test_an_array_of_empty_elements_is_refused():
+    """A copy of its 2**62 elements would not end."""
+    Path("x.npy").write_bytes(npy((2**62,)).replace(b"<f4", b"|V0"))
+    done = add("in:x.npy", *VECTORS[1:], *TILING)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr == "[sim] argument must have elements of at least one byte but got x.npy.\n"
+
+
 def test_an_array_above_4_gib_is_refused_before_it_is_read():
     with open("x.npy", "wb") as stream:
         stream.write(npy((2**30 + 1,)))

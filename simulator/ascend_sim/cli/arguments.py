@@ -140,6 +140,8 @@ def read_array(file: str, other_form: str = "DTYPE[SIZES]") -> Any:
     except Exception as error:  # NumPy's reader of headers passes on those of tokenize and ast, and others
         cause = cause_of(error).rstrip(".") or type(error).__name__
         raise bad_value(f"argument must be a .npy file or {other_form} but got {file}: {cause}.") from None
+    if mapped.dtype.itemsize == 0:  # no limit of bytes would limit the time of a copy
+        raise bad_value(f"argument must have elements of at least one byte but got {file}.")
     if mapped.nbytes > MOST_BYTES:
         raise bad_value(f"argument must have at most 4 GiB but got {file}.")
     return np.array(mapped, order="C", ndmin=1, subok=False)

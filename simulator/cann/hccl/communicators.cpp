@@ -31,13 +31,33 @@ const ForkLock configuration_lock(LockRank::kLast, &Locked<Configuration>::mutex
 
 constexpr char kRootMark[] = "ascend_sim ";  // start of a root info; the path of the folder follows
 
+// The folders that this process has made.
+struct MadeFolders {
+    pid_t process = 0;
+    std::vector<std::string> paths;
+};
+
+const ForkLock folders_lock(LockRank::kLast, &Locked<MadeFolders>::mutex());
+
+// Removes the folders that no rank has joined, which are empty. The last rank that leaves removes another folder.
+void remove_empty_folders() {
+    Locked<MadeFolders> made;
+    if (made->process != getpid()) return;  // a fork, whose parent has made them
+    for (const std::string& path : made->paths) rmdir(path.c_str());
+}
+
 // Makes the folder of a new communicator. It is in the folder of the run's reports, which ascend-sim run removes at its
 // end. A program without ascend-sim run has it in TMPDIR or /tmp.
 std::string make_folder() {
     const char* base = std::getenv("ASCEND_SIM_REPORT_DIR");
     if (!base || !*base) base = std::getenv("TMPDIR");
     std::string folder = std::string(base && *base ? base : "/tmp") + "/hccl-XXXXXX";
-    return mkdtemp(folder.data()) ? folder : "";
+    if (!mkdtemp(folder.data())) return "";
+    [[maybe_unused]] static const int registered = std::atexit(remove_empty_folders);
+    Locked<MadeFolders> made;
+    if (made->process != getpid()) *made = {getpid(), {}};
+    made->paths.push_back(folder);
+    return folder;
 }
 
 std::string name_of_folder(const std::string& folder) { return folder.substr(folder.rfind('/') + 1); }

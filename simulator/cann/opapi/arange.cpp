@@ -2,6 +2,8 @@
 // math/range/docs/aclnnArange.md and op_api/aclnn_arange.cpp.
 // Integers are computed in int64. Other types are computed in float64 and rounded once.
 #include <cmath>
+#include <cstdio>
+#include <string>
 
 #include "cann/opapi/argument_types.h"
 
@@ -37,8 +39,9 @@ std::string direction_error(double start, double end, double step, int32_t out) 
 std::string count_error(double start, double end, double step, int64_t count) {
     const double expected = std::ceil((end - start) / step);
     if (expected == static_cast<double>(count)) return "";
-    return "out must have " + std::to_string(static_cast<int64_t>(expected)) + " elements but got " +
-           std::to_string(count) + ".";
+    char text[320];  // up to 309 digits, "inf" or "nan"
+    std::snprintf(text, sizeof text, "%.0f", expected);
+    return std::string("out must have ") + text + " elements but got " + std::to_string(count) + ".";
 }
 
 }  // namespace

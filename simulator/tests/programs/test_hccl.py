@@ -47,6 +47,27 @@ def test_rule_of_collectives(all_results, check):
     assert all_results(RULES)[check] == "ok"
 
 
+def test_a_folder_that_no_rank_joins_is_removed_at_the_end(tmp_path):
+    """A fork that ends before its parent leaves the folder, so that the parent can still join."""
+    program = (
+        "import ctypes as C, os, sys\n"
+        "cann = C.CDLL(sys.argv[1])\n"
+        "cann.aclrtSetDevice(0)\n"
+        "root = (C.c_char * 4108)()\n"
+        "assert cann.HcclGetRootInfo(root) == 0\n"
+        "if os.fork() == 0: sys.exit()\n"
+        "os.wait()\n"
+        "assert len(os.listdir(os.environ['TMPDIR'])) == 1\n"
+        "os.environ['HCCL_EXEC_TIMEOUT'] = 'soon'\n"
+        "assert cann.HcclCommInitRootInfo(1, root, 0, C.byref(C.c_void_p())) == 1\n"
+    )
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    environment.pop("ASCEND_SIM_REPORT_DIR", None)
+    command = [sys.executable, "-c", program, str(folders.library("ascend_sim_cann"))]
+    subprocess.run(command, env=environment, check=True, capture_output=True)
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("check", checks_of(DEVICES))
 def test_rule_of_devices(all_results, check):
     assert all_results(DEVICES)[check] == "ok"
