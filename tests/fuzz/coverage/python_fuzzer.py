@@ -1,4 +1,4 @@
-"""What the fuzz programs in Python share. Import it before the modules under test.
+"""The parts that the fuzz programs in Python share. Import it before the modules under test.
 
 Options of a program are libFuzzer's. ``--lines FOLDER...`` runs the files of the folders and prints the
 number of lines of the modules under test that they reach; ``--keep NEW FOLDER...`` copies those that reach
