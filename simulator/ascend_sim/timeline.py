@@ -58,8 +58,7 @@ def _missing_in_event(event: dict[str, Any]) -> str | None:
     """A span has a place, times and a name. The name of a thread has a place and a text."""
     details = event.get("args", {})
     if event["ph"] == "X":
-        times = [event.get(name) for name in ("ts", "dur")]
-        if not all(is_finite(time) and abs(time) <= MOST_MICROSECONDS for time in times):
+        if not all(_is_time(event.get(name)) for name in ("ts", "dur")):
             return f"numbers ts and dur of at most {MOST_MICROSECONDS:g}"
         known = [name for name in SPAN_NUMBERS if name in details] if isinstance(details, dict) else None
         if known is None or ("address" in details and "bytes" not in details):
@@ -71,6 +70,10 @@ def _missing_in_event(event: dict[str, Any]) -> str | None:
     return _missing(event, (), ("pid", "tid")) or (
         _missing(details, ("name",), (), "args.") if isinstance(details, dict) else "object args"
     )
+
+
+def _is_time(value: Any) -> bool:
+    return is_finite(value) and abs(value) <= MOST_MICROSECONDS
 
 
 def _missing_in_rows(

@@ -123,7 +123,8 @@ def test_sigterm_ends_a_loop_without_instructions(kernel_folder):
     library = ascend_sim.build(mini_kernels.source("ends"), flags=["-O0"], folder=kernel_folder)
     command = [sys.executable, "-c", ENDS, str(library), "loop_without_instructions"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None and process.stdout.readline() == "launched\n"
+        assert process.stdout is not None
+        assert process.stdout.readline() == "launched\n"
         time.sleep(0.5)  # until the launch
         process.send_signal(signal.SIGINT)
         with pytest.raises(subprocess.TimeoutExpired):

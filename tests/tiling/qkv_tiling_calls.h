@@ -1,6 +1,6 @@
 // Calls of the tiling of qkv_norm_rope_cache (op_host/qkv_norm_rope_cache_tiling.h), and the properties that each
-// tiling must have. The checks iterate over a call's tiles as the kernel does (op_kernel/memory/tiles.h). Those of the
-// rotation are rope's.
+// tiling must have. The checks iterate over a call's tiles as the kernel does (op_kernel/memory/tiles.h). rope's checks
+// judge the rotation.
 #pragma once
 
 #include <algorithm>
