@@ -1,7 +1,8 @@
 // Fuzz the simulated aclnn functions (simulator/cann/opapi/functions.def) with hostile tensors, lists, scalars and
-// attributes. The bytes choose a function and its arguments; the arguments of a call resemble each other, so that some
-// calls are accepted. Device memory is that of host calls (include/ascend_sim_cann.h): each tensor of a small extent
-// has an allocation of exactly its extent, so that AddressSanitizer finds each access outside it.
+// attributes. The bytes choose a function and its arguments. Half of the calls start from a valid one and change some
+// of its arguments. The arguments of other calls resemble each other, so that some are accepted. Device memory is that
+// of host calls (include/ascend_sim_cann.h): each tensor of a small extent has an allocation of exactly its extent, so
+// that AddressSanitizer finds each access outside it.
 //
 // Properties of every call:
 // - A phase that fails has a status and a message. A failed first phase writes nothing.
@@ -38,6 +39,23 @@ constexpr int64_t kMostElements = 1 << 12;    // of a tensor of a call that runs
 constexpr uint64_t kMostWorkspace = 1 << 20;  // bytes
 constexpr size_t kMostRank = 10;
 
+// A valid call, as valid_calls.py prints it.
+struct GivenTensor {
+    int32_t type;
+    std::vector<int64_t> shape, strides;  // no strides: contiguous
+    int32_t format;
+};
+struct GivenArgument {
+    std::vector<GivenTensor> tensors;
+    std::vector<double> numbers;
+    int32_t type;  // of a scalar
+    const char* text;
+};
+struct GivenCall {
+    const char* function;
+    std::vector<GivenArgument> arguments;
+};
+
 struct Block {
     std::unique_ptr<char[]> memory;
     size_t bytes;
@@ -47,7 +65,14 @@ struct Block {
 // A call in the making: the shape and the type that its tensors share, and what it has allocated.
 class Call {
 public:
-    Call(Choices* choices, const char* name) : c_(*choices), name_(name) {
+    // given: a valid call, or NULL.
+    Call(Choices* choices, const char* name, const GivenCall* given) : c_(*choices), name_(name) {
+        for (const GivenArgument& argument : given ? given->arguments : std::vector<GivenArgument>())
+            for (const GivenTensor& tensor : argument.tensors) {
+                shape_ = tensor.shape;
+                dtype_ = tensor.type;
+                return;
+            }
         const int64_t rank = c_.up_to(5);
         for (int64_t k = 0; k < rank; ++k) shape_.push_back(c_.one_of<int64_t>({2, 1, 3, 4, 8, 16, 32, 0}));
         dtype_ = c_.one_of<int32_t>({ACL_FLOAT, ACL_FLOAT16, ACL_BF16, ACL_INT32, ACL_INT64, ACL_INT8, ACL_BOOL,
@@ -65,8 +90,13 @@ public:
     Call(const Call&) = delete;
     Call& operator=(const Call&) = delete;
 
-    // The bits of an argument of a parameter's type, such as "const aclTensor*".
-    uint64_t argument(const std::string& type) {
+    // The bits of an argument of a parameter's type, such as "const aclTensor*". given: a valid argument, or NULL.
+    uint64_t argument(const std::string& type, const GivenArgument* given) {
+        given_ = given && !c_.chance(8) ? given : nullptr;
+        if (given_ && given_->tensors.empty() && given_->numbers.empty() && !*given_->text) {
+            if (type.find('*') != std::string::npos) return 0;
+            given_ = nullptr;
+        }
         if (type.find('*') != std::string::npos) {
             if (c_.chance(16)) return 0;
             if (has(type, "aclTensorList")) return bits(keep(&tensor_lists_, tensor_list()));
@@ -76,12 +106,13 @@ public:
             if (has(type, "aclIntArray")) return bits(keep(&int_arrays_, int_array()));
             if (has(type, "aclFloatArray")) return bits(keep(&float_arrays_, float_array()));
             if (has(type, "aclBoolArray")) return bits(keep(&bool_arrays_, bool_array()));
+            if (has(type, "char") && given_) return bits(given_->text);
             return has(type, "char") ? bits(text()) : 0;  // others are outputs of functions without a stand-in
         }
         if (has(type, "double")) return bits(real());
         if (has(type, "float")) return bits(static_cast<float>(real()));
-        if (has(type, "bool")) return c_.chance(2);
-        if (has(type, "aclDataType")) return bits(dtype());
+        if (has(type, "bool")) return given_ ? integer() != 0 : c_.chance(2);
+        if (has(type, "aclDataType")) return bits(given_ ? static_cast<int32_t>(integer()) : dtype());
         return bits(integer());
     }
 
@@ -133,8 +164,12 @@ private:
                 return static_cast<int64_t>(c_.bits(8));
         }
     }
-    int64_t integer() { return c_.chance(8) ? hostile() : c_.between(-3, 8); }
+    int64_t integer() {
+        if (given_ && !given_->numbers.empty()) return static_cast<int64_t>(given_->numbers[0]);
+        return c_.chance(8) ? hostile() : c_.between(-3, 8);
+    }
     double real() {
+        if (given_ && !given_->numbers.empty()) return given_->numbers[0];
         if (!c_.chance(8)) return c_.one_of({1e-5, 1.0, 0.0, 0.5, 2.0, 10000.0, -1.0});
         if (c_.chance(2)) return c_.one_of({HUGE_VAL, -HUGE_VAL, std::nan(""), 1e300, 1e-320, -0.0});
         return std::ldexp(1.0, static_cast<int>(c_.between(-1074, 1023)));
@@ -171,7 +206,35 @@ private:
         return shape;
     }
 
-    aclTensor* tensor() {
+    aclTensor* tensor() { return given_ && !given_->tensors.empty() ? tensor(given_->tensors[0]) : any_tensor(); }
+    // A tensor like this one, perhaps with another size, type, stride or format.
+    aclTensor* tensor(const GivenTensor& given) {
+        std::vector<int64_t> shape = given.shape, strides = given.strides;
+        const size_t rank = shape.size();
+        auto any = [&] { return static_cast<size_t>(c_.up_to(static_cast<int64_t>(rank) - 1)); };
+        if (rank > 0 && c_.chance(16)) shape[any()] = c_.up_to(17);
+        int64_t step = 1;
+        if (strides.empty()) strides.resize(rank);
+        for (size_t k = rank; k-- > 0 && given.strides.empty(); step *= std::max<int64_t>(shape[k], 1))
+            strides[k] = step;
+        if (rank > 0 && c_.chance(32)) strides[any()] = c_.one_of<int64_t>({0, 2, -1, 1, 64});
+        const int32_t type = c_.chance(16) ? dtype() : given.type;
+        const int32_t format = c_.chance(32) ? static_cast<int32_t>(c_.between(-1, 55)) : given.format;
+        int64_t offset = 0;
+        const auto [data, extent] = memory(shape, strides, type, &offset);
+        describe(type, format, offset, true, shape, strides);
+        return aclCreateTensor(shape.data(), rank, static_cast<aclDataType>(type), strides.data(), offset,
+                               static_cast<aclFormat>(format), &extent, 1, data);
+    }
+    void describe(int32_t type, int32_t format, int64_t offset, bool has_strides, const std::vector<int64_t>& shape,
+                  const std::vector<int64_t>& strides) {
+        std::string line = "tensor of type " + std::to_string(type) + " format " + std::to_string(format) + " offset " +
+                           std::to_string(offset) + (has_strides ? "" : " without strides");
+        for (size_t k = 0; k < shape.size(); ++k)
+            line += " " + std::to_string(shape[k]) + "*" + std::to_string(strides[k]);
+        lines_.push_back(line);
+    }
+    aclTensor* any_tensor() {
         const std::vector<int64_t> shape = this->shape();
         const size_t rank = shape.size();
         std::vector<int64_t> strides(rank);
@@ -193,10 +256,7 @@ private:
         std::vector<int64_t> storage{extent};
         if (c_.chance(4)) storage = shape;
         if (c_.chance(32)) storage.assign(1, hostile());
-        std::string line = "tensor of type " + std::to_string(type) + " format " + std::to_string(format) + " offset " +
-                           std::to_string(offset) + (has_strides ? "" : " without strides");
-        for (size_t k = 0; k < rank; ++k) line += " " + std::to_string(shape[k]) + "*" + std::to_string(strides[k]);
-        lines_.push_back(line);
+        describe(type, format, offset, has_strides, shape, strides);
         return aclCreateTensor(shape.data(), rank, static_cast<aclDataType>(type),
                                has_strides ? strides.data() : nullptr, offset, static_cast<aclFormat>(format),
                                storage.data(), storage.size(), data);
@@ -247,6 +307,10 @@ private:
 
     aclTensorList* tensor_list() {
         std::vector<const aclTensor*> all;
+        if (given_) {
+            for (const GivenTensor& one : given_->tensors) all.push_back(tensor(one));
+            return aclCreateTensorList(all.data(), all.size());
+        }
         for (int64_t k = c_.up_to(3); k > 0; --k) all.push_back(c_.chance(16) ? nullptr : tensor());
         return aclCreateTensorList(all.data(), all.size());
     }
@@ -254,7 +318,7 @@ private:
         double values[2] = {real(), real()};
         const float narrow = static_cast<float>(values[0]);
         const int64_t whole = integer();
-        const int32_t type = dtype();
+        const int32_t type = given_ && given_->type >= 0 ? given_->type : dtype();
         if (type == ACL_FLOAT) std::memcpy(values, &narrow, sizeof narrow);
         if (type != ACL_FLOAT && type != ACL_DOUBLE) std::memcpy(values, &whole, sizeof whole);
         if (type == ACL_BOOL) *reinterpret_cast<char*>(values) &= 1;
@@ -268,12 +332,22 @@ private:
     }
     aclIntArray* int_array() {
         std::vector<int64_t> all;
+        if (given_) {
+            for (double number : given_->numbers) all.push_back(static_cast<int64_t>(number));
+            if (!all.empty() && c_.chance(8))
+                all[static_cast<size_t>(c_.up_to(static_cast<int64_t>(all.size()) - 1))] = c_.between(-3, 8);
+            return aclCreateIntArray(all.data(), all.size());
+        }
         for (int64_t k = c_.up_to(5); k > 0; --k) all.push_back(integer());
         if (c_.chance(4)) all = shape_;
         return aclCreateIntArray(all.data(), all.size());
     }
     aclFloatArray* float_array() {
         std::vector<float> all;
+        if (given_) {
+            for (double number : given_->numbers) all.push_back(static_cast<float>(number));
+            return aclCreateFloatArray(all.data(), all.size());
+        }
         for (int64_t k = c_.up_to(4); k > 0; --k) all.push_back(static_cast<float>(real()));
         return aclCreateFloatArray(all.data(), all.size());
     }
@@ -286,6 +360,7 @@ private:
 
     Choices& c_;
     const char* name_;
+    const GivenArgument* given_ = nullptr;  // a valid argument in place of the one that is made
     std::vector<int64_t> shape_;
     int32_t dtype_ = 0;
     bool is_small_ = true;
@@ -370,11 +445,13 @@ CALLS_ANY_TYPE int second_phase(const Function& function, void* workspace, uint6
         workspace, bytes, executor, nullptr);
 }
 
-void fuzz(Choices* c, const Function& function) {
+// given: a valid call of the function, or NULL.
+void fuzz(Choices* c, const Function& function, const GivenCall* given) {
     HostCalls calls(c->one_of({"Ascend910B2", "Ascend310P3", "Ascend950PR_9589"}));
-    Call call(c, function.name.c_str());
+    Call call(c, function.name.c_str(), given);
     std::vector<uint64_t> arguments;
-    for (const std::string& type : function.types) arguments.push_back(call.argument(type));
+    for (size_t k = 0; k < function.types.size(); ++k)
+        arguments.push_back(call.argument(function.types[k], given ? &given->arguments[k] : nullptr));
     call.remember();
     uint64_t bytes = 0;
     aclOpExecutor* executor = nullptr;
@@ -429,11 +506,25 @@ std::vector<Function> simulated_functions() {
     return found;
 }
 
+const std::vector<GivenCall>& valid_calls() {
+    static const std::vector<GivenCall> all = {
+#include "valid_calls.inc"
+    };
+    return all;
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t count) {
     static const std::vector<Function> functions = simulated_functions();
     Choices c(bytes, count);
-    fuzz(&c, functions[static_cast<size_t>(c.up_to(static_cast<int64_t>(functions.size()) - 1))]);
+    if (c.chance(2)) {
+        const std::vector<GivenCall>& all = valid_calls();
+        const GivenCall& given = all[static_cast<size_t>(c.up_to(static_cast<int64_t>(all.size()) - 1))];
+        for (const Function& function : functions)
+            if (function.name == given.function) fuzz(&c, function, &given);
+        return 0;
+    }
+    fuzz(&c, functions[static_cast<size_t>(c.up_to(static_cast<int64_t>(functions.size()) - 1))], nullptr);
     return 0;
 }

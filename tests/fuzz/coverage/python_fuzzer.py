@@ -35,7 +35,8 @@ def _files_of(folders: list[str]) -> list[Path]:
 
 
 class Program:
-    """A fuzz program. ``test`` runs the modules on an input, and raises if a property does not hold."""
+    """A fuzz program. ``test`` runs the modules on an input, and raises if a property does not hold. A call
+    may take at most ``memory_bytes``."""
 
     def __init__(
         self, test: Callable[[bytes], None], modules: Sequence[ModuleType], memory_bytes: int
@@ -48,10 +49,14 @@ class Program:
             return self._print_lines(sys.argv[2:])
         if sys.argv[1:2] == ["--keep"]:
             return self._keep_files(sys.argv[2], sys.argv[3:])
+        atheris.Setup(sys.argv, self._limited_test)
+        atheris.Fuzz()
+
+    def _limited_test(self, content: bytes) -> None:
+        """Run the test with at most ``memory_bytes`` more than the process has, which grows with inputs."""
         used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (used + self.memory_bytes, resource.RLIM_INFINITY))
-        atheris.Setup(sys.argv, self.test)
-        atheris.Fuzz()
+        self.test(content)
 
     def _reached_lines(self, names: list[Path]) -> Iterator[tuple[Path, dict[str, set[int]]]]:
         """Run each file. Yield it and the lines of the modules that it reaches."""
