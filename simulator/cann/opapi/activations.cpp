@@ -118,6 +118,7 @@ aclError prepare_threshold(UnaryCall call, const aclScalar* threshold_scalar, co
                            bool has_out, uint64_t* bytes, aclOpExecutor** executor) {
     const auto threshold = call.phase.scalar<double>("threshold", threshold_scalar, kThresholdScalars);
     const auto value = call.phase.scalar<double>("value", value_scalar, kThresholdScalars);
+    const auto whole_value = call.phase.scalar<int64_t>("value", value_scalar, kThresholdScalars);
     if (call.phase.is_valid() && has_out) {
         int32_t common = call.self.dtype;
         for (const aclScalar* scalar : {threshold_scalar, value_scalar})
@@ -126,10 +127,10 @@ aclError prepare_threshold(UnaryCall call, const aclScalar* threshold_scalar, co
             !can_cast(common, call.out.dtype),
             "its document requires an out to which the common type of self, threshold and value converts");
     }
-    const auto apply = [threshold, value](auto x) {
+    const auto apply = [threshold, value, whole_value](auto x) {
         using Compute = decltype(x);
         if constexpr (std::is_integral_v<Compute>)
-            return double(x) > threshold ? x : Compute(value);
+            return double(x) > threshold ? x : Compute(whole_value);
         else
             return x > Compute(threshold) ? x : Compute(value);
     };

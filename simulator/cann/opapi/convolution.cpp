@@ -140,7 +140,7 @@ private:
                 require_between("element of padding", std::max(c_.padding_before[i], c_.padding_after[i]), 0,
                                 kLargestPadding);
             }
-            const int64_t reach = (c_.kernel(i) - 1) * c_.dilation[i] - c_.padding_before[i];
+            const int64_t reach = to_size(Wide(c_.kernel(i) - 1) * c_.dilation[i] - c_.padding_before[i]);
             if (c_.is_transposed)
                 call_->require(reach <= kLargestPadding && (dims < 3 || reach >= 0),
                                "(kernel - 1) * dilation - padding", dims < 3 ? "be at most 255" : "be in [0, 255]",
@@ -153,9 +153,14 @@ private:
         }
     }
 
+    // Attributes and sizes of any call: their products fit Wide. A size beyond int64 becomes the nearest number, which
+    // no tensor has.
+    using Wide = __int128;
+    static int64_t to_size(Wide size) { return static_cast<int64_t>(std::clamp<Wide>(size, INT64_MIN, INT64_MAX)); }
+
     void check_channels() {
         const int64_t channels = c_.input.shape[1], in_weight = c_.weight.shape[c_.is_transposed ? 0 : 1];
-        const int64_t expected = c_.is_transposed ? in_weight : in_weight * c_.groups;
+        const int64_t expected = c_.is_transposed ? in_weight : to_size(Wide(in_weight) * c_.groups);
         call_->require(channels == expected, "input", "have " + std::to_string(expected) + " channels", channels);
         // ValueChecker in the source, CheckEmptyTensor.
         call_->require(channels > 0 || !c_.is_transposed, "input", "have channels in a transposed convolution",
@@ -169,16 +174,16 @@ private:
     void check_output() {
         Sizes shape = {c_.input.shape[0], c_.output_channels()};
         for (size_t i = 0; i < c_.spatial_dims(); ++i) {
-            const int64_t reach = c_.dilation[i] * (c_.kernel(i) - 1);
-            const int64_t padding = c_.padding_before[i] + c_.padding_after[i], size = c_.input.shape[i + 2];
+            const Wide reach = Wide(c_.dilation[i]) * (c_.kernel(i) - 1);
+            const Wide padding = Wide(c_.padding_before[i]) + c_.padding_after[i], size = c_.input.shape[i + 2];
             if (c_.is_transposed) {
-                shape.push_back((size - 1) * c_.stride[i] - padding + reach + c_.output_padding[i] + 1);
+                shape.push_back(to_size((size - 1) * c_.stride[i] - padding + reach + c_.output_padding[i] + 1));
                 continue;
             }
             call_->require(size + padding >= reach + 1, "input",
                            "be at least as large as the kernel in each dimension, with its padding",
                            shape_text(c_.input.shape));
-            shape.push_back((size + padding - reach - 1) / c_.stride[i] + 1);
+            shape.push_back(to_size((size + padding - reach - 1) / c_.stride[i] + 1));
         }
         call_->require_shape("output", c_.output, shape);
         // ConvXdChecker in the source.

@@ -60,25 +60,6 @@ template <class Stored>
 constexpr bool is_complex_v =
     std::is_same_v<Stored, std::complex<float>> || std::is_same_v<Stored, std::complex<double>>;
 
-// Converts an element in memory to its compute type.
-template <class Stored, class Compute>
-Compute to_compute(const Stored& value) {
-    if constexpr (is_complex_v<Compute>) {
-        using Part = typename Compute::value_type;
-        if constexpr (is_complex_v<Stored>)
-            return Compute(Part(value.real()), Part(value.imag()));
-        else
-            return Compute(to_compute<Stored, Part>(value));
-    } else if constexpr (is_complex_v<Stored>)
-        return Compute(value.real());
-    else if constexpr (std::is_same_v<Stored, Bool>)
-        return Compute(bool(value));
-    else if constexpr (std::is_same_v<Stored, Half> || std::is_same_v<Stored, Bfloat16>)
-        return Compute(float(value));
-    else
-        return Compute(value);
-}
-
 // C++ does not define the conversion of a float that does not fit the integer type. Here values beyond 64 bits
 // give INT64_MIN, and the result is truncated to the type's bits, as in torch's CPU kernels on x86 for types
 // below 32 bits.
@@ -90,6 +71,34 @@ int64_t to_integer(Compute value) {
         if (!(value >= Compute(-0x1p63) && value < Compute(0x1p63))) return INT64_MIN;
         return int64_t(value);
     }
+}
+
+// Converts a number to a compute type. A bool is whether the number is not 0.
+template <class Compute, class Number>
+Compute converted(Number number) {
+    if constexpr (std::is_integral_v<Compute> && !std::is_same_v<Compute, bool>)
+        return Compute(to_integer(number));
+    else
+        return Compute(number);
+}
+
+// Converts an element in memory to its compute type.
+template <class Stored, class Compute>
+Compute to_compute(const Stored& value) {
+    if constexpr (is_complex_v<Compute>) {
+        using Part = typename Compute::value_type;
+        if constexpr (is_complex_v<Stored>)
+            return Compute(Part(value.real()), Part(value.imag()));
+        else
+            return Compute(to_compute<Stored, Part>(value));
+    } else if constexpr (is_complex_v<Stored>)
+        return converted<Compute>(value.real());
+    else if constexpr (std::is_same_v<Stored, Bool>)
+        return Compute(bool(value));
+    else if constexpr (std::is_same_v<Stored, Half> || std::is_same_v<Stored, Bfloat16>)
+        return converted<Compute>(float(value));
+    else
+        return converted<Compute>(value);
 }
 
 // Converts a computed value to the type in memory.

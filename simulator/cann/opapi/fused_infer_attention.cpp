@@ -91,8 +91,8 @@ private:
         require(heads >= 1 && heads <= kMostHeads, "numHeads", "be in [1, 256]", heads);
         require(key_heads >= 1 && heads % std::max<int64_t>(key_heads, 1) == 0, "numKeyValueHeads",
                 "divide numHeads " + std::to_string(heads), key_heads);
-        require(heads <= key_heads * kMostQueryHeadsPerKeyHead, "numHeads", "be at most 64 times numKeyValueHeads",
-                heads);
+        require(heads <= std::clamp<int64_t>(key_heads, 0, kMostHeads) * kMostQueryHeadsPerKeyHead, "numHeads",
+                "be at most 64 times numKeyValueHeads", heads);
         if (!call_->is_valid()) return;
         const std::string layout = given_.layout, out_layout = layout == "BNSD_BSND" ? "BSND" : layout;
         by_heads("query", &attention_.query, layout, heads);

@@ -27,6 +27,9 @@ aclError prepare_constant_pad(const aclTensor* self_tensor, const aclIntArray* p
     const size_t rank = self.shape.size();
     call.require(pad.size() % 2 == 0 && pad.size() <= 2 * rank, "pad",
                  "have an even number of elements up to " + std::to_string(2 * rank), static_cast<int64_t>(pad.size()));
+    constexpr int64_t kMostPadding = int64_t{1} << 60;  // so that int64 holds each size of out
+    for (int64_t number : pad)
+        call.require(number > -kMostPadding && number < kMostPadding, "pad", "have numbers of less than 2^60", number);
     if (!call.is_valid()) return call.finish(nullptr, bytes, executor);
     const std::string promotion = promotion_error(self.dtype, value->dtype);
     call.require(promotion.empty(), "value", std::string("have a common type with ") + dtype_name(self.dtype),

@@ -60,7 +60,7 @@ def argument(value: Any) -> str:
     items = value if isinstance(value, list) else [value]
     if isinstance(value, dict):
         text = value.get("text", "")
-        type_, items = TYPES.get(value.get("scalar"), -1), [value["value"]] if "scalar" in value else []
+        type_, items = TYPES.get(value.get("scalar", ""), -1), [value["value"]] if "scalar" in value else []
     for item in items:
         if isinstance(item, str):
             tensors.append(tensor(item))
