@@ -320,3 +320,15 @@ def test_gradients_of_small_numbers_in_a_row_with_a_huge_one_meet_the_bound(
     x[0, n // 2] = 2.0**top
     call = NormSetup(dtype, shape=(1, n), scale="last", stash_type=stash_type, epsilon=0.0)
     judge_gradients(call, backend, guarded, x=x)
+
+
+@on_hosts
+def test_a_tiny_gradient_of_a_tiny_row_keeps_its_bits(backend):
+    """The row is scaled. Its gradient is proportional to the gradient of y, down to the smallest numbers."""
+    x, scale, grad = np.full((1, 2), 3e-200), np.ones(2), np.array([[1.5, 1.0]])
+    dx, tiny = (
+        rms_norm_backward(grad * factor, x, scale, epsilon=0.0, stash_type=11, backend=backend)[0]
+        for factor in (1, 2.0**-1018)
+    )
+    assert dx.any()
+    assert np.array_equal(tiny, dx * 2.0**-1018)

@@ -40,6 +40,12 @@ void FirstPhase::require(bool holds, const std::string& argument, const std::str
     require(holds, argument, rule, std::to_string(value));
 }
 
+int64_t FirstPhase::repeated_size(int64_t repeats, int64_t size) {
+    int64_t repeated = 0;
+    require(!__builtin_mul_overflow(repeats, size, &repeated), "repeats", "give fewer than 2^63 elements", repeats);
+    return repeated;
+}
+
 void FirstPhase::require_inner(aclError status, bool holds, const std::string& argument, const std::string& rule,
                                const std::string& value) {
     if (!holds && is_valid()) inner_status_ = status;

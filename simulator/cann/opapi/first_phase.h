@@ -65,6 +65,8 @@ public:
     // Refuses the call if `holds` is false: "ARGUMENT must RULE but got VALUE."
     void require(bool holds, const std::string& argument, const std::string& rule, const std::string& value);
     void require(bool holds, const std::string& argument, const std::string& rule, int64_t value);
+    // Returns repeats * size, and requires that int64 holds it.
+    int64_t repeated_size(int64_t repeats, int64_t size);
     // Like require(), for a rule that CANN's first phase reports with `status`, such as a rule of the tiling.
     void require_inner(aclError status, bool holds, const std::string& argument, const std::string& rule,
                        const std::string& value);

@@ -50,7 +50,7 @@ aclError prepare_repeat(const aclTensor* self_tensor, const aclIntArray* repeats
     if (!call.is_valid()) return call.finish(nullptr, bytes, executor);
     while (self.shape.size() < repeats.size()) self = with_repeated_dimension(self, 0, 1);
     std::vector<int64_t> shape = self.shape;
-    for (size_t i = 0; i < shape.size(); ++i) shape[i] *= repeats[i];
+    for (size_t i = 0; i < shape.size(); ++i) shape[i] = call.repeated_size(repeats[i], shape[i]);
     call.require_shape("out", out, shape);
     const bool has_zero = std::find(repeats.begin(), repeats.end(), 0) != repeats.end();
     int64_t repeated_after_first = 0;

@@ -251,14 +251,6 @@ void repeat_interleave(const Operand& out, const Operand& self, size_t axis, int
               with_repeated_dimension(source, axis + 1, repeats));
 }
 
-// Returns repeats * count, and requires that int64 holds it.
-int64_t repeated_count(FirstPhase* call, int64_t repeats, int64_t count) {
-    int64_t repeated = 0;
-    call->require(!__builtin_mul_overflow(repeats, count, &repeated), "repeats", "give fewer than 2^63 elements",
-                  repeats);
-    return repeated;
-}
-
 // hicann/ops-nn index/repeat_interleave/docs/aclnnRepeatInterleaveIntWithDim.md and
 // op_api/aclnn_repeat_interleave.cpp.
 aclError prepare_repeat_interleave_dim(const aclTensor* self_tensor, int64_t repeats, int64_t dim, int64_t output_size,
@@ -270,7 +262,7 @@ aclError prepare_repeat_interleave_dim(const aclTensor* self_tensor, int64_t rep
     call.require(repeats >= 0, "repeats", "be at least 0", repeats);
     const size_t axis = call.dimension("dim", dim, self.shape.size());
     if (call.is_valid()) {
-        const int64_t expected = repeated_count(&call, repeats, self.shape[axis]);
+        const int64_t expected = call.repeated_size(repeats, self.shape[axis]);
         call.require(output_size == expected, "outputSize", "be " + std::to_string(expected), output_size);
         call.require_shape("out", out, gathered_shape(self.shape, axis, {expected}));
     }
@@ -286,7 +278,7 @@ aclError prepare_repeat_interleave(const aclTensor* self_tensor, int64_t repeats
     call.require_dtype("out", out, self.dtype);
     call.require(repeats >= 0, "repeats", "be at least 0", repeats);
     if (call.is_valid()) {
-        const int64_t expected = repeated_count(&call, repeats, self.count());
+        const int64_t expected = call.repeated_size(repeats, self.count());
         call.require(output_size == expected, "outputSize", "be " + std::to_string(expected), output_size);
         call.require_shape("out", out, {expected});
     }
