@@ -211,7 +211,7 @@ aclError prepare_avg_pool(const aclTensor* self_tensor, const aclIntArray* kerne
     const std::vector<int64_t> strides = pair_of(&call, "strides", stride_list, 1, kernel);
     const std::vector<int64_t> paddings = pair_of(&call, "paddings", padding_list, 0, {});
     for (size_t i = 0; i < 2; ++i)
-        call.require(2 * paddings[i] <= kernel[i], "paddings", "be at most half of kernelSize", paddings[i]);
+        call.require(paddings[i] <= kernel[i] / 2, "paddings", "be at most half of kernelSize", paddings[i]);
     check_cube_math_type(&call, self.dtype, cube_math_type);
     if (call.is_valid()) {
         const size_t rank = self.shape.size();
