@@ -104,7 +104,9 @@ install_atheris() {
 }
 
 set_up_python() {
-  [[ " ${targets[*]} " =~ " "(readers|reports)" " ]] || return 0
+  local target needed=no
+  for target in "${targets[@]}"; do ! is_python "$target" || needed=yes; done
+  [ $needed = yes ] || return 0
   [ -x "$VENV/bin/python" ] || die "readers and reports need .venv." "scripts/test.sh --help describes how to set it up."
   refuse_link "$VENV_FUZZ"
   venv_is_good "$VENV_FUZZ" || forget atheris

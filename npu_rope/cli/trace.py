@@ -143,16 +143,18 @@ def run_command(
                 most_cores=core_limit,
             )
             summary = launch(options)
-            if output is not None and format_ is TraceFormat.HTML:
+            is_page = output is not None and format_ is TraceFormat.HTML
+            events = _events_of(trace_file) if is_page or plot is not None else []
+            if output is not None and is_page:
                 with replacing(output) as stream:
-                    timeline_page.write(trace_file, summary, summary["least_bytes"], stream)
+                    timeline_page.write(events, summary, summary["least_bytes"], stream)
             elif output is not None:
                 with trace_file.open("rb") as source, replacing(output, "wb") as stream:
                     shutil.copyfileobj(source, stream)
             if plot is not None:
                 with replacing(plot, "wb") as stream:
                     timeline_plot.draw(
-                        trace_file,
+                        events,
                         timeline_plot.title_of(summary),
                         summary["microseconds"],
                         stream,
@@ -476,3 +478,8 @@ def _check_rows(width: TableWidth, offset: int) -> None:
         raise bad_value("trace", "width", "be pair where rows are given", "lane")
     if offset:
         raise bad_value("trace", "offset", "be 0 where rows are given", offset)
+
+
+def _events_of(trace_file: Path) -> list[dict[str, Any]]:
+    events: list[dict[str, Any]] = json.loads(trace_file.read_text(encoding="utf-8"))["traceEvents"]
+    return events

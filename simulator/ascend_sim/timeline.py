@@ -47,9 +47,11 @@ def missing_in(summary: dict[str, Any]) -> str | None:
 def missing_in_events(contents: dict[str, Any]) -> str | None:
     """Return what a file lacks for a plot or a page, such as ``"number pid in traceEvents"``, or None."""
     events = contents.get("traceEvents")
-    if not isinstance(events, list) or not all(isinstance(e, dict) and "ph" in e for e in events):
-        return "traceEvents to show"
-    if all(e["ph"] != "X" for e in events):
+    if (
+        not isinstance(events, list)
+        or not all(isinstance(e, dict) and "ph" in e for e in events)
+        or all(e["ph"] != "X" for e in events)
+    ):
         return "traceEvents to show"
     return next((f"{missing} in traceEvents" for missing in map(_missing_in_event, events) if missing), None)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from html import escape
 from pathlib import Path
@@ -18,16 +17,15 @@ TICKS = 10_000  # in a microsecond; the trace has four decimals
 CRITICAL, READ_LATENCY, WRITE_LATENCY = 4, 5, 6  # rows of a core in the trace, after those of the pipes
 
 
-def write(spans: Path, run: dict[str, Any], least_bytes: int, stream: IO[str]) -> None:
+def write(events: list[dict[str, Any]], run: dict[str, Any], least_bytes: int, stream: IO[str]) -> None:
     """Write the page.
 
     Args:
-        spans: a trace file with spans.
+        events: the ``traceEvents`` of a trace file with spans.
         run: a report's summary, with the title as ``call``.
         least_bytes: bytes that any kernel must move for this call.
         stream: receives the page.
     """
-    events = json.loads(spans.read_text(encoding="utf-8"))["traceEvents"]
     title = f"{run['call']} on {run['soc']}, simulated"
     data = _data(events, run)
     body = [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 from pathlib import Path
 from typing import IO, Any
 
@@ -48,12 +47,11 @@ def title_of(run: dict[str, Any]) -> str:
     )
 
 
-def draw(spans: Path, title: str, microseconds: float, stream: IO[bytes], kind: str) -> None:
-    """Draw the cores of the trace file ``spans``, as png, svg or pdf."""
+def draw(events: list[dict[str, Any]], title: str, microseconds: float, stream: IO[bytes], kind: str) -> None:
+    """Draw the cores of a trace file's ``traceEvents``, as png, svg or pdf."""
     matplotlib: Any = importlib.import_module("matplotlib")
     matplotlib.use("Agg")
     plt: Any = importlib.import_module("matplotlib.pyplot")
-    events = json.loads(spans.read_text())["traceEvents"]
     events = [e for e in events if e["ph"] == "X"]
     cores = sorted({e["pid"] for e in events})
     inches_per_core = min(1.1, max(0.75, 24 / len(cores)))

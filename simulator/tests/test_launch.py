@@ -78,26 +78,6 @@ def test_threads_launch_in_parallel_and_each_has_its_own_report(compiled):
 
 # ---- kernels that do not return ---------------------------------------------------------------------------
 
-EXITS = """
-import sys, ascend_sim, numpy as np
-kernel = ascend_sim.Kernel(sys.argv[1], "exit_of_the_last_core", "ascend910b")
-kernel.run(ascend_sim.Part(np.zeros(8, np.float32)), ascend_sim.Part(np.zeros(8, np.float32)), block_dim=3)
-print("returned")
-"""
-
-
-def test_a_kernel_that_calls_exit_does_not_end_the_process_as_if_it_had_succeeded(kernel_folder):
-    library = ascend_sim.build(mini_kernels.source("ends"), flags=["-O0"], folder=kernel_folder)
-    done = subprocess.run(
-        [sys.executable, "-c", EXITS, str(library)], capture_output=True, text=True, timeout=60, check=False
-    )
-    assert (done.returncode, done.stdout) == (1, "")
-    # Both orders of the cores may reach it at the same time.
-    (line,) = set(done.stderr.splitlines())
-    text = "kernel:0, core 2, kernel: the kernel exit_of_the_last_core calls exit: the process ends."
-    assert line == f"[sim] SIM-END-01 {text}"
-
-
 ENDS = """
 import sys, ascend_sim, numpy as np
 kernel = ascend_sim.Kernel(sys.argv[1], sys.argv[2], "ascend910b")
@@ -105,6 +85,17 @@ print("launched", flush=True)
 kernel.run(ascend_sim.Part(np.zeros(8, np.float32)), ascend_sim.Part(np.zeros(8, np.float32)), block_dim=3)
 print("returned")
 """
+
+
+def test_a_kernel_that_calls_exit_does_not_end_the_process_as_if_it_had_succeeded(kernel_folder):
+    library = ascend_sim.build(mini_kernels.source("ends"), flags=["-O0"], folder=kernel_folder)
+    command = [sys.executable, "-c", ENDS, str(library), "exit_of_the_last_core"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (1, "launched\n")
+    # Both orders of the cores may reach it at the same time.
+    (line,) = set(done.stderr.splitlines())
+    text = "kernel:0, core 2, kernel: the kernel exit_of_the_last_core calls exit: the process ends."
+    assert line == f"[sim] SIM-END-01 {text}"
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from far_sizes import BORDERS, far_array, refused_head
 from guarded_memory import GuardedMemory
 from norm_cases import NormSetup, assert_within, judge_gradients, run_and_judge
-from norm_rope_cases import NormRopeSetup
+from norm_rope_cases import NormRopeSetup, make_inputs, run_call
 from norm_rope_cases import run_and_judge as run_and_judge_heads
 from rope_cases import is_device
 
@@ -17,7 +18,6 @@ from npu_rope.testing.norm_spec import NormCall
 
 pytestmark = pytest.mark.slow  # minutes on the simulated devices
 
-BORDERS = (65535, 65536, 65537)
 # The shape in which one size is at the border. The last one is that of a row.
 SHAPES = {
     "rows": lambda size: (size, 16),
@@ -60,7 +60,6 @@ def test_a_residual_of_each_size(dimension, backend):
         assert_within(y, norm_spec.rms_norm(call, normalized_error_on(backend, call.n)), "float16")
 
 
-# Devices take heads of at most 1024 elements; the tests of rope's sizes require the refusal of wider ones.
 HEADS = {
     "B": lambda size: {"sizes": (size, 1, 1, 16)},
     "S": lambda size: {"sizes": (1, size, 1, 16)},
@@ -73,24 +72,19 @@ HEADS = {
 @pytest.mark.parametrize("dimension", HEADS)
 def test_normalized_and_rotated_heads_of_each_size(dimension, backend, guarded):
     for size in (65534, 65536) if dimension == "D" else BORDERS:
-        if dimension == "D" and is_device(backend):
-            continue
         call = NormRopeSetup("float16", **HEADS[dimension](size))
+        if dimension == "D" and is_device(backend):
+            with pytest.raises(ValueError, match=refused_head(size)):
+                run_call(call, make_inputs(call, guarded), backend)
+            continue
         assert run_and_judge_heads(call, backend, guarded) is not None
-
-
-FAR = 2**31 + 64  # elements
 
 
 @pytest.mark.parametrize("dimension", range(3))
 def test_strides_beyond_2_31_elements(dimension, backend):
-    """The memory between the rows is never touched, so it takes no pages."""
     shape = (*(2 if k == dimension else 1 for k in range(3)), 128)
     values = np.random.default_rng(dimension).standard_normal(shape).astype(np.float16)
-    x, out = (
-        np.lib.stride_tricks.as_strided(np.zeros(FAR + 128, np.float16), shape, (2 * FAR,) * 3 + (2,))
-        for _ in range(2)
-    )
+    x, out = far_array(shape), far_array(shape)
     x[...] = values
     scale = np.linspace(-2, 2, 128).astype(np.float16)
     rms_norm(x, scale, out=out, backend=backend)

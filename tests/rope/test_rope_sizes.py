@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from far_sizes import BORDERS, far_array, refused_head
 from rope_cases import NUMPY_DTYPES, assert_within, try_rope
 from rotated_halves import signed_partners
 
 from npu_rope import RopeParams, rope, rotary_mul
 from npu_rope.testing.bounds import is_device
 
-BORDERS = (65535, 65536, 65537)
 # The shape [B, S, N, D] in which one size is at the border.
 SHAPES = {
     "B": lambda size: (size, 1, 1, 16),
@@ -23,11 +23,6 @@ SHAPES = {
 
 def values_of_shape(shape, dtype):
     return np.random.default_rng(sum(shape)).standard_normal(shape).astype(NUMPY_DTYPES[dtype])
-
-
-def refused_head(size):
-    """Return the pattern of a device's refusal of so wide a head."""
-    return rf"head size of at most 1024 on an NPU but got {size}\."
 
 
 @pytest.mark.parametrize("mode", ["normal", "neox"])
@@ -71,17 +66,11 @@ def test_given_tables_rotate_each_size(dimension, backend):
         assert (np.abs(got - (x * cos + partners * sin)) <= 2**-22 * (np.abs(x) + np.abs(partners))).all()
 
 
-FAR = 2**31 + 64  # elements
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("dimension", ["B", "S", "N"])
 def test_strides_beyond_2_31_elements(dimension, backend):
-    """The memory between the rows is never touched, so it takes no pages."""
     shape = (*(2 if name == dimension else 1 for name in "BSN"), 128)
-    x, out = (np.zeros(FAR + 128, np.float16) for _ in range(2))
-    strides = (2 * FAR,) * 3 + (2,)
-    far_x, far_out = (np.lib.stride_tricks.as_strided(memory, shape, strides) for memory in (x, out))
+    far_x, far_out = far_array(shape), far_array(shape)
     values = values_of_shape(shape, "float16")
     far_x[...] = values
     positions, params = np.arange(shape[1]) + 1000, RopeParams(128, "neox")

@@ -140,10 +140,7 @@ inline void set_window(Choices* r, Case* c, int64_t D) {
         p.n_dims = static_cast<int32_t>(2 * (1 + r->up_to(D / 2 - 1)));
         p.n_offs = r->chance(2) ? 0 : static_cast<int32_t>(r->up_to((D - p.n_dims) / 2) * 2);
     }
-    if (!rope_has_sections(p.mode)) return;
-    for (int axis = 0; axis < 4; ++axis)
-        p.sections[axis] = r->chance(4) ? 0 : static_cast<int32_t>(r->up_to(std::min<int64_t>(D / 4, 40)));
-    if (p.sections[0] + p.sections[1] + p.sections[2] == 0) p.sections[r->up_to(2)] = 1;
+    if (rope_has_sections(p.mode)) rope_tilings::random_sections(r, D, p.sections);
 }
 
 inline void add_positions(Choices* r, Case* c, int64_t S, int32_t parameter_type) {

@@ -136,12 +136,15 @@ inline void random_strides(Choices* r, const RopeShape& s, int64_t heads, int64_
 }
 
 // Random sections: some are empty, or have more pairs than the window; at least one has pairs.
-inline void random_sections(Choices* r, RopeTilingInput* in) {
-    RopeShape& s = in->shape;
-    int32_t* sections = in->params.sections;
+inline void random_sections(Choices* r, int64_t D, int32_t* sections) {
     for (int axis = 0; axis < 4; ++axis)
-        sections[axis] = r->chance(4) ? 0 : static_cast<int32_t>(r->up_to(std::min<int64_t>(s.D / 4, 40)));
+        sections[axis] = r->chance(4) ? 0 : static_cast<int32_t>(r->up_to(std::min<int64_t>(D / 4, 40)));
     if (sections[0] + sections[1] + sections[2] == 0) sections[r->up_to(2)] = 1;
+}
+
+inline void random_sections_and_planes(Choices* r, RopeTilingInput* in) {
+    RopeShape& s = in->shape;
+    random_sections(r, s.D, in->params.sections);
     // Four or three planes, in any order of memory.
     int64_t step = r->one_of<int64_t>({s.S, s.B * s.S, -s.S, 1000});
     bool three = r->chance(3);
@@ -213,7 +216,7 @@ inline RopeTilingInput random_call(Choices* r, int32_t arch) {
         in.params.n_offs = static_cast<int32_t>(r->up_to((D - 2 * width) / 2) * 2);
         if (r->chance(2)) in.params.n_offs = 0;
     }
-    if (rope_has_sections(mode)) random_sections(r, &in);
+    if (rope_has_sections(mode)) random_sections_and_planes(r, &in);
     s.pos_stride[1] = r->one_of<int64_t>({1, 1, 2, 0, -1});
     if (r->chance(2)) s.pos_stride[0] = S;
     if (keys == 0 && r->chance(5)) make_scattering(r, &in);

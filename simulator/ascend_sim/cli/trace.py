@@ -58,12 +58,16 @@ def trace(
     if plot is not None:
         with replacing(plot, "wb") as stream:
             timeline_plot.draw(
-                file, timeline_plot.title_of(summary), summary["microseconds"], stream, plot.suffix[1:]
+                contents["traceEvents"],
+                timeline_plot.title_of(summary),
+                summary["microseconds"],
+                stream,
+                plot.suffix[1:],
             )
     moved_bytes = int(summary["bytes_read"] + summary["bytes_written"])
     if page is not None:
         with replacing(page) as stream:
-            timeline_page.write(file, summary, moved_bytes, stream)
+            timeline_page.write(contents["traceEvents"], summary, moved_bytes, stream)
     if json_:
         print(json.dumps(summary, indent=1))
         return

@@ -295,6 +295,9 @@ std::string read_argument(const aclTensor* tensor, const char* argument_name, Op
         return name + " must be in a plain format but got aclFormat " + std::to_string(tensor->format) + ".";
     out->shape = tensor->shape;
     out->strides = tensor->strides;
+    const bool is_empty = std::find(tensor->shape.begin(), tensor->shape.end(), 0) != tensor->shape.end();
+    for (size_t i = 0; i < out->strides.size(); ++i)
+        if (is_empty || tensor->shape[i] == 1) out->strides[i] = 0;  // unused, and any number
     out->dtype = tensor->dtype;
     if (const std::string error = size_error(name, out->shape, bytes); !error.empty()) return error;
     if (out->count() == 0) return "";

@@ -265,7 +265,8 @@ aclError prepare_cached_rope(const aclTensor* positions, const aclTensor* query,
         call.require_contiguous(names[which][1], out);
         if (!call.is_valid()) continue;
         require_not_empty(&call, kAclnnTilingError, names[which][0], in);
-        call.require(in.strides[1] == 1, std::string("the last stride of ") + names[which][0], "be 1", in.strides[1]);
+        const int64_t stride = (which == 0 ? query : key)->strides[1];  // compared even in a dimension of size 1
+        call.require(stride == 1, std::string("the last stride of ") + names[which][0], "be 1", stride);
     }
     require_not_empty(&call, kAclnnTilingError, "cos_sin_cache", cached.cache);
     cached.head_size = head_size;

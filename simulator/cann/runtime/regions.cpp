@@ -37,38 +37,20 @@ bool overlap(const SubRegion& a, const SubRegion& b, int* steps_left) {
     return false;
 }
 
-// Whether the distance in bytes of an element from the first one leaves int64.
-bool is_beyond_int64(const MemoryAccess& access) {
-    int64_t low = 0, high = access.item_bytes;
-    for (size_t k = 0; k < access.shape.size(); ++k) {
-        if (access.shape[k] <= 1) continue;
-        int64_t extent = 0;
-        if (__builtin_mul_overflow(access.strides[k], access.item_bytes, &extent) ||
-            __builtin_mul_overflow(extent, access.shape[k] - 1, &extent))
-            return true;
-        int64_t& end = extent < 0 ? low : high;
-        if (__builtin_add_overflow(end, extent, &end)) return true;
-    }
-    return __builtin_sub_overflow(high, low, &high);
-}
-
 }  // namespace
 
 Region region_of(const MemoryAccess& access) {
     Region region;
-    const bool is_empty = std::find(access.shape.begin(), access.shape.end(), 0) != access.shape.end();
-    if (!is_empty && is_beyond_int64(access)) {  // all addresses, which no allocation has
-        region.run_bytes = INT64_MAX;
-        region.high = uintptr_t(INT64_MAX);
-        return region;
-    }
     region.low = reinterpret_cast<uintptr_t>(access.first);
     region.run_bytes = access.item_bytes;
-    region.high = region.low;
-    if (is_empty) return region;
     for (size_t dim_index = 0; dim_index < access.shape.size(); ++dim_index) {
-        if (access.shape[dim_index] == 1 || access.strides[dim_index] == 0) continue;
+        if (access.shape[dim_index] == 0) {
+            region.high = region.low;
+            region.dims.clear();
+            return region;
+        }
         int64_t stride = access.strides[dim_index] * access.item_bytes;
+        if (access.shape[dim_index] == 1 || stride == 0) continue;
         if (stride < 0) {
             region.low -= uintptr_t(-stride * (access.shape[dim_index] - 1));
             stride = -stride;

@@ -67,12 +67,12 @@ class Call {
 public:
     // given: a valid call, or NULL.
     Call(Choices* choices, const char* name, const GivenCall* given) : c_(*choices), name_(name) {
-        for (const GivenArgument& argument : given ? given->arguments : std::vector<GivenArgument>())
-            for (const GivenTensor& tensor : argument.tensors) {
-                shape_ = tensor.shape;
-                dtype_ = tensor.type;
-                return;
-            }
+        for (size_t k = 0; given && k < given->arguments.size(); ++k) {
+            if (given->arguments[k].tensors.empty()) continue;
+            shape_ = given->arguments[k].tensors[0].shape;
+            dtype_ = given->arguments[k].tensors[0].type;
+            return;
+        }
         const int64_t rank = c_.up_to(5);
         for (int64_t k = 0; k < rank; ++k) shape_.push_back(c_.one_of<int64_t>({2, 1, 3, 4, 8, 16, 32, 0}));
         dtype_ = c_.one_of<int32_t>({ACL_FLOAT, ACL_FLOAT16, ACL_BF16, ACL_INT32, ACL_INT64, ACL_INT8, ACL_BOOL,
@@ -522,7 +522,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t count) {
         const std::vector<GivenCall>& all = valid_calls();
         const GivenCall& given = all[static_cast<size_t>(c.up_to(static_cast<int64_t>(all.size()) - 1))];
         for (const Function& function : functions)
-            if (function.name == given.function) fuzz(&c, function, &given);
+            if (function.name == given.function) return fuzz(&c, function, &given), 0;
         return 0;
     }
     fuzz(&c, functions[static_cast<size_t>(c.up_to(static_cast<int64_t>(functions.size()) - 1))], nullptr);

@@ -2,6 +2,9 @@
 
 An entry is ``{function, {argument, ...}}``, with the arguments in the order of the function's declaration. An
 argument is ``{tensors, numbers, type of a scalar, text}``, a tensor ``{type, sizes, strides, format}``.
+
+CMake runs this program, perhaps by a Python without NumPy. So it cannot import neighbours.py, which reads the
+same file.
 """
 
 from __future__ import annotations
